@@ -1,0 +1,35 @@
+# uringlet: io_uring in user space. Two commands do everything on a fresh machine (Debian 12 with a Rust toolchain):
+#   make demo    the main job: fio where io_uring is blocked, without uringlet, with it, and how fast
+#   make test    everything CI runs
+# What they need is installed by package name, as root.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD = target/release
+
+.PHONY: all demo test install clean toolchain
+
+# Rust needs a C linker; everything else is installed by the chores themselves.
+toolchain:
+	@command -v cc >/dev/null || { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; }
+
+all: toolchain
+	cargo xtask build
+
+demo: toolchain
+	cargo xtask demo
+
+test: toolchain
+	cargo xtask ci
+
+# The program, the library that it puts into others, its benchmark's worker, the drop-in liburing (not on the linker's path), the man page.
+install: all
+	install -D -m 755 $(BUILD)/uringlet $(DESTDIR)$(PREFIX)/bin/uringlet
+	install -D -m 755 $(BUILD)/liburinglet.so $(DESTDIR)$(PREFIX)/lib/uringlet/liburinglet.so
+	install -D -m 755 $(BUILD)/uringlet-bench-worker $(DESTDIR)$(PREFIX)/lib/uringlet/uringlet-bench-worker
+	install -D -m 755 $(BUILD)/liburing/liburing.so.2 $(DESTDIR)$(PREFIX)/lib/uringlet/liburing/liburing.so.2
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	$(BUILD)/uringlet man > $(DESTDIR)$(PREFIX)/share/man/man1/uringlet.1
+
+clean:
+	cargo clean

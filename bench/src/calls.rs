@@ -1,0 +1,77 @@
+//! io_uring_enter(2) by every road that programs take.
+
+use anyhow::ensure;
+use std::io;
+
+const SYS_IO_URING_SETUP: libc::c_long = 425;
+const SYS_IO_URING_ENTER: libc::c_long = 426;
+
+/// A small ring's descriptor.
+pub(crate) fn setup() -> anyhow::Result<i32> {
+    // struct io_uring_params
+    let mut params = [0_u32; 30];
+    // SAFETY: the kernel writes the 120 bytes of the parameters.
+    let fd = unsafe { libc::syscall(SYS_IO_URING_SETUP, 8, params.as_mut_ptr()) };
+    ensure!(fd >= 0, "io_uring_setup: {}", io::Error::last_os_error());
+    Ok(fd as i32)
+}
+
+pub(crate) fn probe() -> anyhow::Result<()> {
+    setup().map(drop)
+}
+
+/// libc's `syscall()`.
+pub(crate) fn by_symbol(fd: i32) -> i64 {
+    // SAFETY: nothing to submit, nothing to wait for, no address.
+    unsafe { libc::syscall(SYS_IO_URING_ENTER, fd, 0, 0, 0, 0, 0) }
+}
+
+/// The number in the instruction before the `syscall`, as liburing has it.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+pub(crate) fn by_const_site(fd: i32) -> i64 {
+    let answer: i64;
+    // SAFETY: as above; `syscall` changes rcx and r11.
+    unsafe {
+        std::arch::asm!(
+            "mov eax, 426",
+            "syscall",
+            out("rax") answer,
+            in("rdi") i64::from(fd), in("rsi") 0_i64, in("rdx") 0_i64, in("r10") 0_i64, in("r8") 0_i64, in("r9") 0_i64,
+            out("rcx") _, out("r11") _,
+        );
+    }
+    answer
+}
+
+/// One instruction for every call, its number in a register, as Go, musl and rustix have it.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+fn any_call(number: i64, a: i64) -> i64 {
+    let answer: i64;
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inout("rax") number => answer,
+            in("rdi") a, in("rsi") 0_i64, in("rdx") 0_i64, in("r10") 0_i64, in("r8") 0_i64, in("r9") 0_i64,
+            out("rcx") _, out("r11") _,
+        );
+    }
+    answer
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn by_generic_site(fd: i32) -> i64 {
+    any_call(std::hint::black_box(426), i64::from(fd))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn by_const_site(_: i32) -> i64 {
+    -i64::from(libc::ENOSYS)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn by_generic_site(_: i32) -> i64 {
+    -i64::from(libc::ENOSYS)
+}

@@ -1,0 +1,153 @@
+//! liburing, as a C program uses it: exported functions for calls, ring memory for the rest. Found at run time, so that the one that
+//! LD_LIBRARY_PATH names is used, and none is needed to build.
+
+use anyhow::{Context, ensure};
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// `struct io_uring_sq`.
+#[repr(C)]
+struct Sq {
+    head: *mut u32,
+    tail: *mut u32,
+    mask: *mut u32,
+    entries: *mut u32,
+    flags: *mut u32,
+    dropped: *mut u32,
+    array: *mut u32,
+    sqes: *mut Sqe,
+    sqe_head: u32,
+    sqe_tail: u32,
+    rest: [u64; 4],
+}
+
+/// `struct io_uring_cq`.
+#[repr(C)]
+struct Cq {
+    head: *mut u32,
+    tail: *mut u32,
+    mask: *mut u32,
+    entries: *mut u32,
+    flags: *mut u32,
+    overflow: *mut u32,
+    cqes: *mut Cqe,
+    rest: [u64; 4],
+}
+
+/// `struct io_uring`.
+#[repr(C)]
+struct Raw {
+    sq: Sq,
+    cq: Cq,
+    flags: u32,
+    fd: i32,
+    rest: [u64; 2],
+}
+
+const _: () = assert!(size_of::<Raw>() == 216);
+
+/// The fields of `struct io_uring_sqe` that are used here.
+#[repr(C)]
+pub(crate) struct Sqe {
+    pub(crate) opcode: u8,
+    pub(crate) flags: u8,
+    pub(crate) ioprio: u16,
+    pub(crate) fd: i32,
+    pub(crate) off: u64,
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) op_flags: u32,
+    pub(crate) user_data: u64,
+    pub(crate) rest: [u64; 3],
+}
+
+#[repr(C)]
+struct Cqe {
+    user_data: u64,
+    res: i32,
+    flags: u32,
+}
+
+type QueueInit = unsafe extern "C" fn(c_uint, *mut Raw, c_uint) -> c_int;
+type SubmitAndWait = unsafe extern "C" fn(*mut Raw, c_uint) -> c_int;
+type Enter = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint, *mut c_void) -> c_int;
+
+/// A ring of liburing's.
+pub(crate) struct Ring {
+    raw: Box<Raw>,
+    submit_and_wait: SubmitAndWait,
+    enter: Option<Enter>,
+}
+
+fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: an open library and a NUL-terminated name.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+impl Ring {
+    pub(crate) fn new(entries: u32) -> anyhow::Result<Self> {
+        // SAFETY: liburing's constructors are none.
+        let library = unsafe { libc::dlopen(c"liburing.so.2".as_ptr(), libc::RTLD_NOW) };
+        ensure!(!library.is_null(), "liburing.so.2 is not installed (Debian: liburing2)");
+        let init = symbol(library, c"io_uring_queue_init").context("no io_uring_queue_init in liburing.so.2")?;
+        let submit_and_wait = symbol(library, c"io_uring_submit_and_wait").context("no io_uring_submit_and_wait in liburing.so.2")?;
+        let enter = symbol(library, c"io_uring_enter");
+        // SAFETY: the functions of these names have these signatures in every liburing.so.2; all zeroes is a `struct io_uring` before its setup.
+        let (init, submit_and_wait, enter, mut raw) = unsafe {
+            (
+                std::mem::transmute::<*mut c_void, QueueInit>(init),
+                std::mem::transmute::<*mut c_void, SubmitAndWait>(submit_and_wait),
+                enter.map(|enter| std::mem::transmute::<*mut c_void, Enter>(enter)),
+                Box::new(std::mem::zeroed::<Raw>()),
+            )
+        };
+        // SAFETY: `raw` lives as long as the ring, at one address.
+        let answer = unsafe { init(entries, &raw mut *raw, 0) };
+        ensure!(answer == 0, "io_uring_queue_init: {}", std::io::Error::from_raw_os_error(-answer));
+        Ok(Self { raw, submit_and_wait, enter })
+    }
+
+    /// `io_uring_get_sqe()`. The caller stays within the entries.
+    #[inline]
+    pub(crate) fn next_sqe(&mut self) -> &mut Sqe {
+        let sq = &mut self.raw.sq;
+        // SAFETY: set up by liburing; an entry that is not published yet.
+        let sqe = unsafe { &mut *sq.sqes.add((sq.sqe_tail & *sq.mask) as usize) };
+        sq.sqe_tail = sq.sqe_tail.wrapping_add(1);
+        sqe
+    }
+
+    #[inline]
+    pub(crate) fn submit_and_wait(&mut self, n: u32) -> i32 {
+        // SAFETY: a ring that was set up.
+        unsafe { (self.submit_and_wait)(&raw mut *self.raw, n) }
+    }
+
+    /// Takes all completions there are: how many, and the smallest result.
+    #[inline]
+    pub(crate) fn reap(&mut self) -> (u32, i32) {
+        let cq = &self.raw.cq;
+        // SAFETY: words and entries of a ring that was set up, shared as atomics; entries up to the tail are published.
+        unsafe {
+            let (head, tail) = (AtomicU32::from_ptr(cq.head), AtomicU32::from_ptr(cq.tail));
+            let (from, to) = (head.load(Ordering::Relaxed), tail.load(Ordering::Acquire));
+            let mut worst = i32::MAX;
+            let mut at = from;
+            while at != to {
+                worst = worst.min((*cq.cqes.add((at & *cq.mask) as usize)).res);
+                at = at.wrapping_add(1);
+            }
+            head.store(to, Ordering::Release);
+            (to.wrapping_sub(from), worst)
+        }
+    }
+
+    /// `io_uring_enter()` of the library, with nothing to do.
+    pub(crate) fn enter(&self) -> anyhow::Result<impl Fn() -> i64 + use<>> {
+        let enter = self.enter.context("this liburing.so.2 does not export io_uring_enter (2.3 and later do)")?;
+        let fd = self.raw.fd as u32;
+        // SAFETY: no address.
+        Ok(move || i64::from(unsafe { enter(fd, 0, 0, 0, std::ptr::null_mut()) }))
+    }
+}

@@ -1,0 +1,198 @@
+//! One scenario on two sides.
+
+use crate::generate;
+use crate::scenario::Scenario;
+use crate::shrink::Dropped;
+use anyhow::Context;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A scenario's name.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) seed: u64,
+    pub(crate) ops: u64,
+    pub(crate) dropped: Dropped,
+}
+
+impl Case {
+    pub(crate) fn scenario(&self) -> Scenario {
+        self.dropped.without(generate::scenario(self.seed, self.ops))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Same,
+    Differs,
+    /// Differs, but not always, or the kernel differs from itself.
+    Unsteady,
+}
+
+/// Where a scenario is played.
+#[derive(Debug)]
+pub(crate) struct Side {
+    /// What stands before the worker's command line.
+    before: Vec<OsString>,
+    name: &'static str,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sides {
+    pub(crate) kernel: Side,
+    pub(crate) ours: Side,
+}
+
+/// A worker that takes so long hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Quiet times, ms: first quick, then sure.
+const QUICK: u64 = 3;
+pub(crate) const SURE: u64 = 20;
+const SUREST: u64 = 80;
+
+impl Sides {
+    /// The kernel's side alone.
+    pub(crate) fn native() -> Side {
+        Side { before: Vec::new(), name: "kernel" }
+    }
+
+    /// With what stands before the worker's command line on each side.
+    pub(crate) fn new(kernel: Vec<OsString>, ours: Vec<OsString>) -> Self {
+        Self { kernel: Side { before: kernel, name: "kernel" }, ours: Side { before: ours, name: "ours" } }
+    }
+
+    /// Plays until the sides agree, or do not for good.
+    pub(crate) fn compare(&self, case: &Case) -> anyhow::Result<Verdict> {
+        let (mut kernels, mut ours) = (Vec::new(), Vec::new());
+        for quiet_ms in [QUICK, SURE, SUREST] {
+            kernels.push(self.kernel.play(case, quiet_ms)?);
+            ours.push(self.ours.play(case, quiet_ms)?);
+            if ours.last() == kernels.last() {
+                return Ok(Verdict::Same);
+            }
+        }
+        let agree = ours.iter().any(|one| kernels.contains(one));
+        let is_steady = kernels[1] == kernels[2];
+        Ok(if agree || !is_steady { Verdict::Unsteady } else { Verdict::Differs })
+    }
+
+    /// Whether the sides differ, as far as one attempt tells.
+    pub(crate) fn differ(&self, case: &Case) -> anyhow::Result<bool> {
+        let kernel = self.kernel.play(case, SURE)?;
+        Ok(kernel != self.ours.play(case, SURE)? && kernel == self.kernel.play(case, SURE)?)
+    }
+
+    /// The scenario, and where the transcripts part.
+    pub(crate) fn report(&self, case: &Case) -> anyhow::Result<String> {
+        let kernel = self.kernel.play(case, SUREST)?;
+        let ours = self.ours.play(case, SUREST)?;
+        let mut text = format!("---- seed {} ops {}{}\n{}", case.seed, case.ops, case.dropped.option(), case.scenario());
+        for line in difference(&kernel, &ours) {
+            text += &line;
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+/// The lines of both, `-` only the kernel's, `+` only ours.
+fn difference(kernel: &str, ours: &str) -> Vec<String> {
+    let (kernel, ours): (Vec<_>, Vec<_>) = (kernel.lines().collect(), ours.lines().collect());
+    let mut lines = Vec::new();
+    let (mut k, mut o) = (0, 0);
+    while k < kernel.len() || o < ours.len() {
+        if k < kernel.len() && o < ours.len() && kernel[k] == ours[o] {
+            // Of what is the same, only the course of events helps.
+            if !kernel[k].contains("memory of") && !kernel[k].contains("left in") && !kernel[k].starts_with("  ./") {
+                lines.push(format!("  {}", kernel[k]));
+            }
+            (k, o) = (k + 1, o + 1);
+            continue;
+        }
+        let skips_kernel = o < ours.len() && kernel[k.min(kernel.len())..].iter().take(12).any(|line| *line == ours[o]);
+        let skips_ours = k < kernel.len() && ours[o.min(ours.len())..].iter().take(12).any(|line| *line == kernel[k]);
+        if k < kernel.len() && (skips_kernel || !skips_ours) {
+            lines.push(format!("- {}", kernel[k]));
+            k += 1;
+        }
+        if o < ours.len() && !skips_kernel {
+            lines.push(format!("+ {}", ours[o]));
+            o += 1;
+        }
+    }
+    lines
+}
+
+impl Side {
+    /// The transcript of one run in a fresh folder.
+    pub(crate) fn play(&self, case: &Case, quiet_ms: u64) -> anyhow::Result<String> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let top: PathBuf = std::env::temp_dir().join(format!("differential-{}-{id}", std::process::id()));
+        let cwd = top.join(self.name);
+        fs::create_dir_all(&cwd).context("making a folder to play in")?;
+        let log = top.join("transcript");
+        let mut line = self.before.clone();
+        line.push(own_path()?.into());
+        line.extend(["worker", "--seed", &case.seed.to_string(), "--ops", &case.ops.to_string()].map(Into::into));
+        line.extend(["--quiet-ms", &quiet_ms.to_string(), "--drop", &case.dropped.to_string()].map(Into::into));
+        let out = File::create(&log)?;
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]).current_dir(&cwd).process_group(0).stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
+        let child = command.spawn().with_context(|| format!("starting {}", line[0].display()))?;
+        let ending = wait(child)?;
+        let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        fs::remove_dir_all(&top).context("removing a folder")?;
+        Ok(format!("{text}{ending}\n"))
+    }
+}
+
+/// This program, also after it was built anew meanwhile.
+fn own_path() -> anyhow::Result<PathBuf> {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    if PATH.get().is_none() {
+        let _ = PATH.set(std::env::current_exe()?);
+    }
+    PATH.get().cloned().context("this program has no path")
+}
+
+fn wait(mut child: Child) -> anyhow::Result<String> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(words(status));
+        }
+        if begun.elapsed() > PATIENCE {
+            // SAFETY: the group that was made for this child, which has not been reaped.
+            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            child.wait()?;
+            return Ok("ended: HANG".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn words(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended: exit {code}"),
+        (None, signal) => format!("ended: signal {}", signal.unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_names_both_sides() {
+        assert_eq!(difference("a\nb\nc", "a\nx\nc"), ["  a", "- b", "+ x", "  c"]);
+        assert_eq!(difference("a\nc", "a\nb\nc"), ["  a", "+ b", "  c"]);
+        assert_eq!(difference("a\nb\nc", "a"), ["  a", "- b", "- c"]);
+    }
+}

@@ -1,0 +1,47 @@
+//! One field of a good SQE, made wrong.
+
+use super::Draft;
+use crate::place;
+use crate::rng::Rng;
+use uringlet_abi::Opcode;
+
+/// Opcodes whose second structure (iovecs, header, path) the engine leaves to the system call: a bad address is told by the same errno, but does not end
+/// a submission, nor keeps a chain from starting.
+fn is_read_late(opcode: u8) -> bool {
+    use Opcode as O;
+    let late = [
+        O::Readv,
+        O::Writev,
+        O::Sendmsg,
+        O::Recvmsg,
+        O::Openat,
+        O::Openat2,
+        O::Statx,
+        O::Unlinkat,
+        O::Renameat,
+        O::Mkdirat,
+        O::Symlinkat,
+        O::Linkat,
+    ];
+    late.iter().any(|o| *o as u8 == opcode)
+}
+
+/// Only into what touches nothing new.
+pub(super) fn spoil(rng: &mut Rng, draft: &mut Draft) {
+    let s = &mut draft.op.sqe;
+    match rng.below(13) {
+        0 => s.flags |= 0x80,
+        1 => s.ioprio ^= 1 << rng.below(16),
+        2 => s.fd = rng.pick(&[-1, place::CLOSED, 1 << 20, i32::MIN]),
+        3 if !is_read_late(s.opcode) => s.addr = rng.pick(&[0, place::UNMAPPED, place::READ_ONLY, 0xdead_0000_0000_0000]),
+        4 => s.len = 0,
+        5 => s.buf_index ^= 1 << rng.below(16),
+        6 => s.personality = 3,
+        7 => s.splice_fd_in ^= 1 << (8 + rng.below(24)),
+        8 => s.addr3 = 5,
+        9 => s.pad2 = 5,
+        10 => s.opcode = rng.pick(&[63, 64, 200, 255]),
+        11 => s.flags ^= 1 << 5,
+        _ => s.flags |= 1,
+    }
+}

@@ -1,0 +1,143 @@
+//! Requests on regular files.
+
+use super::{Access, Draft, Generator, Thing, changes, chunk, iovecs, looks, maybe_fixed, simple};
+use crate::place;
+use uringlet_abi::{Opcode, sqe};
+
+pub(super) fn draft(g: &mut Generator) -> Draft {
+    let mut draft = match g.rng.below(10) {
+        0..7 => transfer(g),
+        7 => select(g),
+        _ => whole(g),
+    };
+    maybe_fixed(g, &mut draft);
+    draft
+}
+
+fn file(g: &mut Generator) -> i32 {
+    g.rng.pick(&place::FILES)
+}
+
+/// Reads and writes of all kinds.
+fn transfer(g: &mut Generator) -> Draft {
+    let opcode = g.rng.pick(&[
+        Opcode::Read,
+        Opcode::Read,
+        Opcode::Write,
+        Opcode::Write,
+        Opcode::Readv,
+        Opcode::Writev,
+        Opcode::ReadFixed,
+        Opcode::WriteFixed,
+    ]);
+    let fd = file(g);
+    let mut op = g.op(opcode);
+    op.sqe.fd = fd;
+    let is_direct = fd == place::DIRECT_FILE;
+    let (off, len) = if is_direct && g.rng.percent(85) {
+        (g.rng.below(36) * 512, g.rng.pick(&[512, 4096, 8192]))
+    } else {
+        (g.rng.below(10_000), g.rng.pick(&[0, 1, 100, 4096, 5000, 8192]))
+    };
+    op.sqe.off = off;
+    let is_write = matches!(opcode, Opcode::Write | Opcode::Writev | Opcode::WriteFixed);
+    let mut touches = vec![Access { what: Thing::File(fd), changes: is_write }];
+    // Not on the direct file: the kernel forgets to move the position there.
+    if g.rng.percent(20) && !is_direct {
+        op.sqe.off = u64::MAX;
+        touches = vec![changes(Thing::File(fd))];
+    }
+    match opcode {
+        Opcode::Readv | Opcode::Writev => vectored(g, &mut op, len),
+        Opcode::ReadFixed | Opcode::WriteFixed => {
+            let index = g.rng.below(place::N_FIXED_BUFFERS) as u16;
+            op.sqe.buf_index = index;
+            let skip = if is_direct { g.rng.below(4) * 512 } else { g.rng.below(2000) };
+            op.sqe.addr = place::FIXED_BUFFERS + u64::from(index) * place::FIXED_BUFFER_LEN + skip;
+            op.sqe.len = len as u32;
+            touches.push(Access { what: Thing::FixedBuffer(index), changes: !is_write });
+        }
+        _ => {
+            op.sqe.addr = chunk(&op);
+            op.sqe.len = len as u32;
+        }
+    }
+    if g.rng.percent(8) {
+        // Some RWF_*: DSYNC, SYNC, APPEND, HIPRI, NOAPPEND, one that nobody knows.
+        op.sqe.op_flags = g.rng.pick(&[2, 4, 0x10, 1, 0x20, 0x4000_0000]);
+    }
+    simple(op, touches)
+}
+
+fn vectored(g: &mut Generator, op: &mut crate::scenario::Op, len: u64) {
+    let lens = match g.rng.below(5) {
+        0 => vec![],
+        1 => vec![len],
+        2 => vec![len / 4, 0, len / 2],
+        3 => vec![512; 8],
+        _ => vec![len / 2, len / 2],
+    };
+    let base = chunk(op);
+    iovecs(op, base, &lens);
+    op.sqe.addr = base + place::AUX;
+    op.sqe.len = lens.len() as u32;
+}
+
+/// A read into a provided buffer.
+fn select(g: &mut Generator) -> Draft {
+    let fd = g.rng.pick(&place::FILES[..3]);
+    let group = g.rng.pick(&[place::LEGACY_GROUP, place::RING_GROUP, place::RING_GROUP, place::NO_GROUP]);
+    let opcode = g.rng.pick(&[Opcode::Read, Opcode::Read, Opcode::Read, Opcode::Write]);
+    let mut op = g.op(opcode);
+    op.sqe.fd = fd;
+    op.sqe.flags = sqe::BUFFER_SELECT;
+    op.sqe.buf_index = group;
+    op.sqe.off = g.rng.pick(&[0, 100, 50_000]);
+    op.sqe.len = g.rng.pick(&[0, 100, 512, 2000]);
+    simple(op, vec![changes(Thing::File(fd)), changes(Thing::Group(group))])
+}
+
+/// What concerns a file as a whole.
+fn whole(g: &mut Generator) -> Draft {
+    let fd = file(g);
+    let opcode = g.rng.pick(&[
+        Opcode::Fsync,
+        Opcode::SyncFileRange,
+        Opcode::Fallocate,
+        Opcode::Fallocate,
+        Opcode::Ftruncate,
+        Opcode::Fadvise,
+        Opcode::Madvise,
+    ]);
+    let mut op = g.op(opcode);
+    op.sqe.fd = fd;
+    let mut touch = changes(Thing::File(fd));
+    match opcode {
+        Opcode::Fsync => {
+            op.sqe.op_flags = g.rng.pick(&[0, 1, 1, 2]);
+            touch = looks(Thing::File(fd));
+        }
+        Opcode::SyncFileRange => {
+            op.sqe.off = g.rng.pick(&[0, 4096, 1 << 63]);
+            op.sqe.len = g.rng.pick(&[0, 4096]);
+            op.sqe.op_flags = g.rng.pick(&[0, 2, 7, 8]);
+        }
+        Opcode::Fallocate => {
+            op.sqe.off = g.rng.pick(&[0, 100, 4096, 20_000]);
+            op.sqe.addr = g.rng.pick(&[0, 100, 4096, 8192]);
+            op.sqe.len = g.rng.pick(&[0, 1, 3, 0x10, 0x100]);
+        }
+        Opcode::Ftruncate => op.sqe.off = g.rng.pick(&[0, 10, 5000, 20_000, 1 << 63]),
+        Opcode::Fadvise => {
+            op.sqe.off = g.rng.pick(&[0, 4096]);
+            op.sqe.len = g.rng.pick(&[0, 4096]);
+            op.sqe.op_flags = g.rng.pick(&[0, 1, 2, 3, 4, 5, 9]);
+        }
+        _ => {
+            op.sqe.addr = chunk(&op) + g.rng.pick(&[0, 0, 1]);
+            op.sqe.len = 4096;
+            op.sqe.op_flags = g.rng.pick(&[0, 3, 4, 99]);
+        }
+    }
+    simple(op, vec![touch])
+}

@@ -1,0 +1,390 @@
+//! Scenarios from seeds.
+//!
+//! A scenario's outcome must not depend on timing, only the order of completions may. So requests of one batch that touch the same thing stand in one
+//! chain, and what may still wait from an earlier batch is woken by one request at a time.
+
+mod bad;
+mod files;
+mod names;
+mod others;
+mod streams;
+mod time;
+
+use crate::place;
+use crate::rng::Rng;
+use crate::scenario::{Op, Result as Meaning, Scenario, Step, Waiting};
+use uringlet_abi::{Opcode, Sqe, Timespec, setup, sqe};
+
+/// What a request touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    what: Thing,
+    changes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    /// By the number of its first descriptor.
+    File(i32),
+    Names,
+    Table,
+    Group(u16),
+    FixedBuffer(u16),
+    /// By its user_data.
+    Request(u64),
+    /// Everything that may be pending.
+    Pending,
+}
+
+fn changes(what: Thing) -> Access {
+    Access { what, changes: true }
+}
+
+fn looks(what: Thing) -> Access {
+    Access { what, changes: false }
+}
+
+fn conflict(a: &[Access], b: &[Access]) -> bool {
+    a.iter().any(|x| b.iter().any(|y| x.what == y.what && (x.changes || y.changes)))
+}
+
+/// A request in the making.
+#[derive(Clone, Debug)]
+struct Draft {
+    op: Op,
+    touches: Vec<Access>,
+    /// Goes on after its first completion.
+    is_multishot: bool,
+}
+
+/// Requests that may wait.
+#[derive(Debug)]
+struct Pending {
+    touches: Vec<Access>,
+    user_data: Vec<u64>,
+    is_multishot: bool,
+}
+
+struct Generator {
+    rng: Rng,
+    next_id: u64,
+    pending: Vec<Pending>,
+    /// What the current batch touches.
+    touched: Vec<Access>,
+    /// A drained request may hold back everything behind it.
+    is_stuck: bool,
+    /// A request has drained: the kernel hands the later ones to workers.
+    has_drained: bool,
+    next_adopted: i32,
+    /// Opcode and user_data of requests that may be pending.
+    may_pend: Vec<(u8, u64)>,
+}
+
+/// The scenario of a seed, of about so many requests.
+pub(crate) fn scenario(seed: u64, ops: u64) -> Scenario {
+    let mut g = Generator {
+        rng: Rng::new(seed),
+        next_id: 0,
+        pending: Vec::new(),
+        touched: Vec::new(),
+        is_stuck: false,
+        has_drained: false,
+        next_adopted: place::ADOPTED,
+        may_pend: Vec::new(),
+    };
+    let mut scenario = g.ring();
+    let limit = ops.min(place::MAX_OPS - 16);
+    let room = scenario.entries.min(12) as usize;
+    while g.next_id < limit {
+        let step = g.step(room);
+        scenario.steps.push(step);
+    }
+    scenario
+}
+
+impl Generator {
+    fn ring(&mut self) -> Scenario {
+        let rng = &mut self.rng;
+        let mut setup_flags = match rng.below(10) {
+            0 => setup::COOP_TASKRUN,
+            1 => setup::COOP_TASKRUN | setup::TASKRUN_FLAG,
+            2 | 3 => setup::SINGLE_ISSUER | setup::DEFER_TASKRUN,
+            4 => setup::SQPOLL,
+            _ => 0,
+        };
+        for (flag, chance) in
+            [(setup::SUBMIT_ALL, 70), (setup::SQE128, 10), (setup::CQE32, 10), (setup::NO_SQARRAY, 10), (setup::R_DISABLED, 5)]
+        {
+            if rng.percent(chance) {
+                setup_flags |= flag;
+            }
+        }
+        let mut cq_entries = 0;
+        let entries = rng.pick(&[16, 64]);
+        if rng.percent(10) {
+            setup_flags |= setup::CQSIZE;
+            cq_entries = entries;
+        }
+        let mut waiting = rng.pick(&[Waiting::Enter, Waiting::Enter, Waiting::Enter, Waiting::Memory, Waiting::Poll]);
+        if setup_flags & setup::DEFER_TASKRUN != 0 {
+            waiting = Waiting::Enter;
+        }
+        Scenario { setup_flags, entries, cq_entries, waiting, cancels_at_end: rng.percent(70), steps: Vec::new() }
+    }
+
+    fn step(&mut self, room: usize) -> Step {
+        if !self.is_stuck {
+            self.touched.clear();
+        }
+        if self.rng.percent(18)
+            && let Some(step) = self.plain_step()
+        {
+            return step;
+        }
+        if self.rng.percent(6) {
+            return others::register(self);
+        }
+        let wanted = 1 + self.rng.below(8.min(room as u64 / 2)) as usize;
+        let mut batch = Vec::new();
+        for _ in 0..wanted * 4 {
+            if batch.len() >= wanted {
+                break;
+            }
+            let first_id = self.next_id;
+            match self.group() {
+                Some(group) => batch.extend(group),
+                None => self.next_id = first_id,
+            }
+        }
+        Step::Submit(batch)
+    }
+
+    /// A chain, or a single request. `None` if its outcome would depend on timing.
+    fn group(&mut self) -> Option<Vec<Op>> {
+        let chain = self.next_id + 1;
+        let mut drafts = vec![self.draft()];
+        if self.rng.percent(35) {
+            for _ in 0..1 + self.rng.below(3) {
+                drafts.push(self.draft());
+            }
+            self.link(&mut drafts);
+        }
+        self.flag(&mut drafts);
+        if self.sleeps_in_a_worker(&drafts) {
+            return None;
+        }
+        self.admit(&drafts)?;
+        let can_pend = self.is_stuck || drafts.iter().any(|draft| draft.op.may_pend);
+        let touches: Vec<Access> = drafts.iter().flat_map(|draft| draft.touches.clone()).collect();
+        self.touched.extend(&touches);
+        self.may_pend.extend(drafts.iter().filter(|d| d.op.may_pend).map(|d| (d.op.sqe.opcode, d.op.user_data())));
+        if can_pend {
+            self.pending.push(Pending {
+                touches,
+                user_data: drafts.iter().map(|draft| draft.op.user_data()).collect(),
+                is_multishot: drafts.iter().any(|draft| draft.is_multishot),
+            });
+        }
+        let mut ops: Vec<Op> = drafts.into_iter().map(|draft| draft.op).collect();
+        for op in &mut ops {
+            op.chain = chain;
+            op.may_pend |= can_pend || op.sqe.flags & sqe::CQE_SKIP_SUCCESS != 0;
+        }
+        Some(ops)
+    }
+
+    fn link(&mut self, drafts: &mut [Draft]) {
+        if self.rng.percent(25) {
+            // A time limit on the last but one: a generous one, or a short one on what has to wait.
+            let guarded = drafts.len() - 2;
+            let limit = self.link_timeout(drafts[guarded].op.may_pend && drafts[guarded].touches.len() == 1);
+            drafts[guarded + 1] = limit;
+        }
+        let last = drafts.len() - 1;
+        for draft in &mut drafts[..last] {
+            draft.op.sqe.flags |= if self.rng.percent(25) { sqe::IO_HARDLINK } else { sqe::IO_LINK };
+        }
+        // A link that nothing follows: the kernel hands such a chain to a worker.
+        if self.rng.percent(4) && drafts.iter().all(|draft| !draft.op.may_pend) {
+            drafts[last].op.sqe.flags |= sqe::IO_LINK;
+        }
+    }
+
+    /// What follows a worker's request in a chain is run by that worker in the kernel, and sleeps there instead of being polled: a cancel is told
+    /// otherwise then, and O_NONBLOCK heeded. That is an accident of the kernel, and not ours.
+    fn sleeps_in_a_worker(&self, drafts: &[Draft]) -> bool {
+        let mut is_with_worker = self.has_drained;
+        // A cancel that a worker runs finds itself.
+        let is_cancel = |draft: &Draft| draft.op.sqe.opcode == Opcode::AsyncCancel as u8;
+        let is_moved = |draft: &Draft| draft.op.sqe.flags & (sqe::ASYNC | sqe::IO_DRAIN) != 0;
+        if drafts.iter().any(|draft| is_cancel(draft) && (self.has_drained || is_moved(draft) || drafts.len() > 1)) {
+            return true;
+        }
+        drafts.iter().enumerate().any(|(index, draft)| {
+            let sleeps = is_with_worker && index > 0 && draft.op.may_pend;
+            let is_async = is_moved(draft);
+            is_with_worker |= is_async || !draft.op.may_pend && draft.op.sqe.opcode != Opcode::Nop as u8;
+            // Provided buffers are taken early by workers.
+            sleeps || is_async && draft.op.may_pend && (draft.is_multishot || draft.op.sqe.flags & sqe::BUFFER_SELECT != 0)
+        })
+    }
+
+    /// Flags that any request may have.
+    fn flag(&mut self, drafts: &mut [Draft]) {
+        let mut drains = false;
+        for draft in drafts.iter_mut() {
+            let s = &mut draft.op.sqe;
+            if self.rng.percent(6) {
+                s.flags |= sqe::ASYNC;
+                // When it is there to be found is not certain.
+                draft.touches.push(changes(Thing::Request(s.user_data)));
+            }
+            if self.rng.percent(6) && !draft.is_multishot {
+                s.flags |= sqe::CQE_SKIP_SUCCESS;
+            }
+            if self.rng.percent(2) && s.flags & sqe::CQE_SKIP_SUCCESS == 0 {
+                s.flags |= sqe::IO_DRAIN;
+                drains = true;
+            }
+            if self.rng.percent(8) {
+                bad::spoil(&mut self.rng, draft);
+            }
+        }
+        self.has_drained |= drains;
+        self.is_stuck |= drains && !self.pending.is_empty();
+    }
+
+    fn admit(&mut self, drafts: &[Draft]) -> Option<()> {
+        let touches: Vec<Access> = drafts.iter().flat_map(|draft| draft.touches.clone()).collect();
+        if conflict(&touches, &self.touched) {
+            return None;
+        }
+        let woken: Vec<&Pending> = self.pending.iter().filter(|p| conflict(&p.touches, &touches)).collect();
+        // Chains are woken one at a time: what they do next must not meet what another does.
+        if woken.len() > 1 {
+            return None;
+        }
+        let Some(woken) = woken.first() else { return Some(()) };
+        let wakers = drafts.iter().filter(|draft| conflict(&draft.touches, &woken.touches)).count();
+        if woken.is_multishot && wakers > 1 || conflict(&woken.touches, &self.touched) {
+            return None;
+        }
+        self.touched.extend(&woken.touches);
+        Some(())
+    }
+
+    /// A call past the ring that something may wait for.
+    fn plain_step(&mut self) -> Option<Step> {
+        if self.rng.percent(15) {
+            return Some(Step::Refill(1 + self.rng.below(3) as u16));
+        }
+        let base = if self.rng.percent(50) { self.rng.pick(&place::PIPES) } else { self.rng.pick(&place::SOCKETS) };
+        let touches = [changes(Thing::File(base))];
+        if self.pending.iter().filter(|p| conflict(&p.touches, &touches)).count() > 1 || self.is_stuck {
+            return None;
+        }
+        let is_pipe = place::PIPES.contains(&base);
+        let len = self.rng.pick(&[1, 100, 700, 2000]);
+        Some(match self.rng.below(12) {
+            0 if !is_pipe => Step::Shutdown(base),
+            1 if is_pipe => Step::Close(base + self.rng.below(2) as i32),
+            2 | 3 if self.pending.iter().all(|p| !conflict(&p.touches, &touches)) => Step::Read(base, len),
+            _ => Step::Write(base + 1, len),
+        })
+    }
+
+    fn draft(&mut self) -> Draft {
+        match self.rng.below(100) {
+            0..24 => files::draft(self),
+            24..36 => names::draft(self),
+            36..66 => streams::draft(self),
+            66..76 => time::draft(self),
+            76..82 => time::cancel(self),
+            82..90 => others::poll(self),
+            _ => others::draft(self),
+        }
+    }
+
+    // For the families ------------------------------------------------------------------------------------------------
+
+    /// A new request; its user_data says which chunk of the arena is its own.
+    fn op(&mut self, opcode: Opcode) -> Op {
+        self.next_id += 1;
+        Op {
+            sqe: Sqe { opcode: opcode as u8, user_data: self.next_id, ..Sqe::default() },
+            memory: Vec::new(),
+            result: Meaning::Number,
+            may_pend: false,
+            chain: 0,
+        }
+    }
+
+    /// The user_data of some request that may be pending, best of one of this opcode; or of nobody.
+    fn target(&mut self, opcode: Option<Opcode>) -> u64 {
+        let fitting: Vec<u64> =
+            self.may_pend.iter().filter(|(code, _)| opcode.is_some_and(|o| o as u8 == *code)).map(|(_, id)| *id).collect();
+        if !fitting.is_empty() && self.rng.percent(75) {
+            return self.rng.pick(&fitting);
+        }
+        if self.pending.is_empty() || self.rng.percent(15) {
+            return 7777;
+        }
+        let at = self.rng.below(self.pending.len() as u64) as usize;
+        let entity = &self.pending[at];
+        let which = self.rng.below(entity.user_data.len() as u64) as usize;
+        entity.user_data[which]
+    }
+
+    /// What touching a request means: touching what it touches.
+    fn touches_of(&self, user_data: u64) -> Vec<Access> {
+        let found = self.pending.iter().find(|p| p.user_data.contains(&user_data));
+        let mut touches = vec![changes(Thing::Request(user_data))];
+        touches.extend(found.into_iter().flat_map(|p| &p.touches).map(|access| changes(access.what)));
+        touches
+    }
+}
+
+/// The request's own chunk.
+fn chunk(op: &Op) -> u64 {
+    place::ARENA + (op.user_data() - 1) * place::CHUNK
+}
+
+fn simple(op: Op, touches: Vec<Access>) -> Draft {
+    Draft { op, touches, is_multishot: false }
+}
+
+fn timespec(ns: i64) -> Vec<u8> {
+    let ts = Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
+    [ts.tv_sec.to_ne_bytes(), ts.tv_nsec.to_ne_bytes()].concat()
+}
+
+/// The file that a descriptor belongs to: both ends of a pipe or a pair are one thing.
+fn thing_of(fd: i32) -> Thing {
+    let is_pair = (110..128).contains(&fd);
+    Thing::File(if is_pair { fd & !1 } else { fd })
+}
+
+/// Uses a registered file instead of the number, where there is one.
+fn maybe_fixed(g: &mut Generator, draft: &mut Draft) {
+    let index = place::TABLE.iter().position(|fd| *fd == draft.op.sqe.fd);
+    if let Some(index) = index
+        && draft.op.sqe.fd >= 0
+        && g.rng.percent(20)
+    {
+        draft.op.sqe.fd = index as i32;
+        draft.op.sqe.flags |= sqe::FIXED_FILE;
+        draft.touches.push(looks(Thing::Table));
+    }
+}
+
+/// Iovecs over the request's chunk, in its second part; the sum of their lengths.
+fn iovecs(op: &mut Op, base: u64, lens: &[u64]) {
+    let mut at = base;
+    let mut bytes = Vec::new();
+    for len in lens {
+        bytes.extend(at.to_ne_bytes());
+        bytes.extend(len.to_ne_bytes());
+        at += len;
+    }
+    op.memory.push((chunk(op) + place::AUX, bytes));
+}

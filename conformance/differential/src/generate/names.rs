@@ -1,0 +1,130 @@
+//! Requests on names. All names are one thing: whoever touches one stands in one chain.
+
+use super::{Draft, Generator, Thing, changes, chunk, simple};
+use crate::place;
+use crate::scenario::{Op, Result as Meaning};
+use uringlet_abi::{FILE_INDEX_ALLOC, Opcode};
+
+fn path(g: &mut Generator) -> &'static str {
+    g.rng.pick(&place::NAMES)
+}
+
+fn put_path(op: &mut Op, at: u64, path: &str) -> u64 {
+    let address = chunk(op) + at;
+    op.memory.push((address, [path.as_bytes(), b"\0"].concat()));
+    address
+}
+
+pub(super) fn draft(g: &mut Generator) -> Draft {
+    let opcode = g.rng.pick(&[
+        Opcode::Openat,
+        Opcode::Openat,
+        Opcode::Openat2,
+        Opcode::Close,
+        Opcode::Close,
+        Opcode::Statx,
+        Opcode::Statx,
+        Opcode::Unlinkat,
+        Opcode::Renameat,
+        Opcode::Mkdirat,
+        Opcode::Symlinkat,
+        Opcode::Linkat,
+    ]);
+    let mut op = g.op(opcode);
+    let mut touches = vec![changes(Thing::Names)];
+    op.sqe.fd =
+        g.rng.pick(&[place::DIRECTORY, place::DIRECTORY, place::DIRECTORY, libc::AT_FDCWD, libc::AT_FDCWD, libc::AT_FDCWD, place::NULL]);
+    let name = path(g);
+    match opcode {
+        Opcode::Openat | Opcode::Openat2 => {
+            open(g, &mut op, name);
+            touches.push(changes(Thing::Table));
+        }
+        Opcode::Close => {
+            close(g, &mut op);
+            touches.push(changes(Thing::Table));
+        }
+        Opcode::Statx => {
+            // An empty path is refused a little later by us, which shows where it ends a submission.
+            let is_empty = g.rng.percent(15);
+            op.sqe.addr = put_path(&mut op, place::AUX, if is_empty { "" } else { name });
+            op.sqe.off = chunk(&op) + place::AUX2;
+            op.sqe.len = 0x7ff;
+            op.sqe.op_flags = if is_empty { 0x1000 } else { g.rng.pick(&[0, 0, 0x100, 0x8000_0000]) };
+            op.result = Meaning::Statx(op.sqe.off);
+        }
+        Opcode::Unlinkat => {
+            op.sqe.addr = put_path(&mut op, place::AUX, name);
+            op.sqe.op_flags = g.rng.pick(&[0, 0, 0x200, 1]);
+        }
+        Opcode::Mkdirat => {
+            op.sqe.addr = put_path(&mut op, place::AUX, name);
+            op.sqe.len = g.rng.pick(&[0o755, 0o700]);
+        }
+        _ => two_names(g, &mut op, opcode, name),
+    }
+    simple(op, touches)
+}
+
+fn two_names(g: &mut Generator, op: &mut Op, opcode: Opcode, old: &str) {
+    let new = path(g);
+    op.sqe.addr = put_path(op, place::AUX, old);
+    op.sqe.off = put_path(op, place::AUX2, new);
+    match opcode {
+        Opcode::Symlinkat => {}
+        Opcode::Linkat => {
+            op.sqe.len = place::DIRECTORY as u32;
+            op.sqe.op_flags = g.rng.pick(&[0, 0, 0, 0x400, 7]);
+        }
+        _ => {
+            op.sqe.len = place::DIRECTORY as u32;
+            op.sqe.op_flags = g.rng.pick(&[0, 0, 0, 1, 2, 2, 3, 16]);
+        }
+    }
+}
+
+/// A descriptor at a number of its own, or a registered file.
+fn open(g: &mut Generator, op: &mut Op, name: &str) {
+    op.sqe.addr = put_path(op, place::AUX, name);
+    let flags = g.rng.pick(&[
+        libc::O_RDONLY,
+        libc::O_RDWR | libc::O_CREAT,
+        libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+        libc::O_RDWR | libc::O_TRUNC,
+        libc::O_RDONLY | libc::O_DIRECTORY,
+        libc::O_RDONLY | libc::O_CLOEXEC,
+        libc::O_PATH,
+        libc::O_WRONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK,
+    ]);
+    if op.sqe.opcode == Opcode::Openat2 as u8 {
+        let mode = if flags & libc::O_CREAT != 0 || g.rng.percent(5) { 0o640_u64 } else { 0 };
+        let resolve = g.rng.pick(&[0, 0, 4, 8, 0x10, 0x20, 0x800]);
+        let how = [(flags as u64).to_ne_bytes(), mode.to_ne_bytes(), u64::to_ne_bytes(resolve)].concat();
+        op.sqe.off = chunk(op) + place::AUX2;
+        op.memory.push((op.sqe.off, how));
+        op.sqe.len = g.rng.pick(&[24, 24, 24, 32, 16]);
+        op.memory.push((op.sqe.off + 24, vec![0; 8]));
+    } else {
+        op.sqe.op_flags = flags as u32;
+        op.sqe.len = 0o640;
+    }
+    if g.rng.percent(25) {
+        op.sqe.splice_fd_in = g.rng.pick(&[14, 15, 16, 17, 99, FILE_INDEX_ALLOC as i32]);
+        return;
+    }
+    op.result = Meaning::Descriptor(g.next_adopted);
+    g.next_adopted += 1;
+}
+
+fn close(g: &mut Generator, op: &mut Op) {
+    let newest = (g.next_adopted - 1).max(place::ADOPTED);
+    op.sqe.fd = match g.rng.below(8) {
+        0..3 => newest,
+        3..5 => g.rng.pick(&place::VICTIMS),
+        5 => place::CLOSED,
+        _ => {
+            op.sqe.splice_fd_in = g.rng.pick(&[13, 14, 15, 16, 90]);
+            g.rng.pick(&[0, 0, 0, 5])
+        }
+    };
+}

@@ -1,0 +1,174 @@
+//! Random io_uring programs on the kernel's ring and on the engine: the completions, the files and the memory must be the same.
+//!
+//! The program generates a scenario from a seed and plays it in two child processes: one on the kernel's io_uring, one under `uringlet run` inside
+//! `xtask sandbox --kill`, where a real io_uring call is death. It compares what they print. On a difference it plays both again, more slowly; what
+//! still differs is shrunk to the steps that matter, and printed.
+
+mod compare;
+mod generate;
+mod place;
+mod product;
+mod rng;
+mod scenario;
+mod shrink;
+mod worker;
+
+use anyhow::{Context, bail};
+use compare::{Case, Sides, Verdict};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "\
+usage: differential [--seed N] [--count N] [--ops N] [--jobs N] [--no-shrink] [--uringlet PATH --xtask PATH]
+       differential show --seed N [--ops N]      print a scenario
+       differential native --seed N [--ops N]    play it on the kernel's ring
+       differential ours --seed N [--ops N]      play it on the engine
+
+Plays --count scenarios (200) of about --ops requests (24) from seed --seed (1) on. Without --uringlet and --xtask their release is built first.";
+
+#[derive(Clone, Debug, Default)]
+struct Args {
+    command: Option<String>,
+    seed: u64,
+    count: u64,
+    ops: u64,
+    jobs: u64,
+    keeps_all: bool,
+    uringlet: Option<PathBuf>,
+    xtask: Option<PathBuf>,
+    /// For the worker.
+    quiet_ms: u64,
+    dropped: shrink::Dropped,
+}
+
+fn main() -> ExitCode {
+    match parse().and_then(|args| args.map_or(Ok(true), |args| run(&args))) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("differential: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse() -> anyhow::Result<Option<Args>> {
+    use lexopt::prelude::*;
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let mut args = Args { seed: 1, count: 200, ops: 24, jobs, quiet_ms: 20, ..Args::default() };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("help") | Short('h') => {
+                println!("{USAGE}");
+                return Ok(None);
+            }
+            Long("seed") => args.seed = parser.value()?.parse()?,
+            Long("count") => args.count = parser.value()?.parse()?,
+            Long("ops") => args.ops = parser.value()?.parse()?,
+            Long("jobs") => args.jobs = parser.value()?.parse::<u64>()?.max(1),
+            Long("no-shrink") => args.keeps_all = true,
+            Long("quiet-ms") => args.quiet_ms = parser.value()?.parse()?,
+            Long("drop") => args.dropped = shrink::Dropped::parse(&parser.value()?.string()?)?,
+            Long("uringlet") => args.uringlet = Some(parser.value()?.into()),
+            Long("xtask") => args.xtask = Some(parser.value()?.into()),
+            Value(word) if args.command.is_none() => args.command = Some(word.string()?),
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    Ok(Some(args))
+}
+
+fn run(args: &Args) -> anyhow::Result<bool> {
+    let case = Case { seed: args.seed, ops: args.ops, dropped: args.dropped.clone() };
+    match args.command.as_deref() {
+        None => search(args),
+        Some("worker") => worker::play(&case.scenario(), Duration::from_millis(args.quiet_ms)).map(|()| true),
+        Some("show") => {
+            println!("{}", case.scenario());
+            Ok(true)
+        }
+        Some("native") => {
+            print!("{}", Sides::native().play(&case, args.quiet_ms)?);
+            Ok(true)
+        }
+        Some("ours") => {
+            print!("{}", sides(args)?.ours.play(&case, args.quiet_ms)?);
+            Ok(true)
+        }
+        Some(other) => bail!("there is no command `{other}`\n{USAGE}"),
+    }
+}
+
+fn sides(args: &Args) -> anyhow::Result<Sides> {
+    let (uringlet, xtask) = match (&args.uringlet, &args.xtask) {
+        (Some(uringlet), Some(xtask)) => (uringlet.clone(), xtask.clone()),
+        _ => product::build().context("building what is compared")?,
+    };
+    let line = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+    let mut kernel: Vec<OsString> = vec![xtask.clone().into()];
+    kernel.extend(line(&["sandbox", "--die-with-parent", "--"]));
+    let mut ours: Vec<OsString> = vec![xtask.into()];
+    ours.extend(line(&["sandbox", "--kill", "--die-with-parent", "--"]));
+    ours.push(uringlet.into());
+    ours.extend(line(&["run", "--"]));
+    Ok(Sides::new(kernel, ours))
+}
+
+/// Plays all seeds. `false` if the engine differs from the kernel anywhere.
+fn search(args: &Args) -> anyhow::Result<bool> {
+    if let Some(errno) = product::no_kernel_ring() {
+        println!("skipped: this kernel gives no ring to compare with ({errno})");
+        return Ok(true);
+    }
+    let sides = sides(args)?;
+    let begun = Instant::now();
+    let next = AtomicU64::new(0);
+    let [same, unsteady] = [const { AtomicU64::new(0) }; 2];
+    let findings = Mutex::new(Vec::new());
+    let player = || -> anyhow::Result<()> {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= args.count {
+                return Ok(());
+            }
+            let case = Case { seed: args.seed + index, ops: args.ops, dropped: shrink::Dropped::default() };
+            match sides.compare(&case)? {
+                Verdict::Same => same.fetch_add(1, Ordering::Relaxed),
+                Verdict::Unsteady => {
+                    println!("seed {} depends on timing", case.seed);
+                    unsteady.fetch_add(1, Ordering::Relaxed)
+                }
+                Verdict::Differs => {
+                    println!("seed {} differs", case.seed);
+                    let case = if args.keeps_all { case } else { shrink::shrink(&sides, case)? };
+                    println!("{}", sides.report(&case)?);
+                    findings.lock().expect("no player panics").push(case.seed);
+                    0
+                }
+            };
+            if (index + 1).is_multiple_of(100) {
+                println!("{} of {} scenarios, {} s", index + 1, args.count, begun.elapsed().as_secs());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let players: Vec<_> = (0..args.jobs).map(|_| scope.spawn(player)).collect();
+        players.into_iter().try_for_each(|player| player.join().expect("no player panics"))
+    })?;
+    let findings = findings.into_inner().expect("no player panics");
+    println!(
+        "seeds {} to {}: {} the same, {} differ {findings:?}, {} depend on timing; {} s",
+        args.seed,
+        args.seed + args.count - 1,
+        same.load(Ordering::Relaxed),
+        findings.len(),
+        unsteady.load(Ordering::Relaxed),
+        begun.elapsed().as_secs()
+    );
+    Ok(findings.is_empty())
+}

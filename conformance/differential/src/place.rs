@@ -1,0 +1,59 @@
+//! Where everything lies while a scenario runs: the same descriptor numbers and addresses on both sides, so that a scenario is plain data.
+
+/// The arena: all memory that SQEs point to.
+pub(crate) const ARENA: u64 = 0x10_0000_0000;
+/// A request's own part of the arena: data, then [`AUX`] for iovecs, paths and times, then [`AUX2`].
+pub(crate) const CHUNK: u64 = 16 << 10;
+pub(crate) const AUX: u64 = 8 << 10;
+pub(crate) const AUX2: u64 = 12 << 10;
+/// Requests a scenario may have.
+pub(crate) const MAX_OPS: u64 = 128;
+/// Provided buffers: group, then number.
+pub(crate) const PROVIDED: u64 = ARENA + (4 << 20);
+pub(crate) const PROVIDED_LEN: u64 = 512;
+/// The ring of buffer group [`RING_GROUP`].
+pub(crate) const BUF_RING: u64 = ARENA + (5 << 20);
+pub(crate) const BUF_RING_ENTRIES: u16 = 16;
+/// Registered buffers.
+pub(crate) const FIXED_BUFFERS: u64 = ARENA + (6 << 20);
+pub(crate) const FIXED_BUFFER_LEN: u64 = 16 << 10;
+pub(crate) const N_FIXED_BUFFERS: u64 = 3;
+pub(crate) const ARENA_LEN: u64 = 8 << 20;
+/// A page that can be read only.
+pub(crate) const READ_ONLY: u64 = ARENA + ARENA_LEN;
+/// Nothing is mapped here.
+pub(crate) const UNMAPPED: u64 = ARENA - (1 << 20);
+
+/// Buffer groups: one filled by PROVIDE_BUFFERS, one a registered ring, one that is neither.
+pub(crate) const LEGACY_GROUP: u16 = 1;
+pub(crate) const RING_GROUP: u16 = 2;
+pub(crate) const NO_GROUP: u16 = 9;
+
+/// Regular files: read-write, appending, read-only, direct, write-only.
+pub(crate) const FILES: [i32; 5] = [100, 101, 102, 103, 104];
+pub(crate) const DIRECT_FILE: i32 = 103;
+/// Read ends; the write end is one above. The last pipe does not block, the one before holds a page.
+pub(crate) const PIPES: [i32; 5] = [110, 112, 114, 116, 118];
+/// One end; the other is one above. Three of streams (the third does not block), the last of datagrams.
+pub(crate) const SOCKETS: [i32; 4] = [120, 122, 124, 126];
+pub(crate) const EVENTS: [i32; 2] = [130, 131];
+pub(crate) const DIRECTORY: i32 = 132;
+pub(crate) const EPOLL: i32 = 133;
+pub(crate) const NULL: i32 = 134;
+pub(crate) const ZERO: i32 = 135;
+/// A unix socket that listens, at the name `listener`.
+pub(crate) const LISTENER: i32 = 140;
+/// Sockets that are not connected.
+pub(crate) const FRESH_SOCKETS: [i32; 2] = [141, 142];
+/// An event counter to be told of completions: how many times at once is not compared.
+pub(crate) const NOTIFIED: i32 = 143;
+/// Duplicates of /dev/null, to be closed.
+pub(crate) const VICTIMS: [i32; 4] = [150, 151, 152, 153];
+/// Never open.
+pub(crate) const CLOSED: i32 = 199;
+/// Here go the descriptors that requests make.
+pub(crate) const ADOPTED: i32 = 200;
+
+/// The table of registered files at the start; -1 is an empty slot.
+pub(crate) const TABLE: [i32; 16] = [100, 101, 102, 103, 110, 111, 112, 113, 120, 121, 126, 127, 130, -1, -1, -1];
+pub(crate) const NAMES: [&str; 5] = ["n0", "n1", "n2", "d0", "d0/n3"];

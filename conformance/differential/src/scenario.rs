@@ -1,0 +1,145 @@
+//! A scenario: a ring and a list of steps, all numbers and addresses fixed.
+
+use std::fmt;
+use uringlet_abi::{Opcode, Sqe, sqe};
+
+/// How the program waits until nothing happens any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// In io_uring_enter(2), with a timeout.
+    Enter,
+    /// Looking at the CQ's memory only.
+    Memory,
+    /// In poll(2) on the ring's descriptor.
+    Poll,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) setup_flags: u32,
+    pub(crate) entries: u32,
+    /// 0: twice the entries.
+    pub(crate) cq_entries: u32,
+    pub(crate) waiting: Waiting,
+    /// At the end everything is cancelled; otherwise the ring is closed with what is in it.
+    pub(crate) cancels_at_end: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Submit(Vec<Op>),
+    /// write(2), read(2), shutdown(2) of both directions, close(2), past the ring.
+    Write(i32, usize),
+    Read(i32, usize),
+    Shutdown(i32),
+    Close(i32),
+    /// So many buffers more in the buffer ring.
+    Refill(u16),
+    /// io_uring_register(2) with this memory at an address; what it answers is compared.
+    Register {
+        opcode: u32,
+        arg: u64,
+        memory: Vec<u8>,
+        nr_args: u32,
+    },
+    /// io_uring_enter(2) with nothing to submit.
+    Enter {
+        min_complete: u32,
+        flags: u32,
+        arg: u64,
+        memory: Vec<u8>,
+        arg_len: usize,
+    },
+}
+
+/// What a request's result means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Result {
+    Number,
+    /// A descriptor, to be moved to this number.
+    Descriptor(i32),
+    /// A `struct statx` at this address, of which only some fields are compared.
+    Statx(u64),
+}
+
+/// One SQE, with the memory it needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    pub(crate) sqe: Sqe,
+    /// Written before the SQE is submitted.
+    pub(crate) memory: Vec<(u64, Vec<u8>)>,
+    pub(crate) result: Result,
+    /// May wait for something that does not come by itself.
+    pub(crate) may_pend: bool,
+    /// Ops of one number are one chain.
+    pub(crate) chain: u64,
+}
+
+impl Op {
+    pub(crate) fn user_data(&self) -> u64 {
+        self.sqe.user_data
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.sqe;
+        let name = Opcode::from_u8(s.opcode).map_or("?", Opcode::name);
+        write!(f, "#{} {name} fd={} off={:#x} addr={:#x} len={:#x} op_flags={:#x}", s.user_data, s.fd, s.off, s.addr, s.len, s.op_flags)?;
+        let rest = [
+            ("opcode", u64::from(if name == "?" { s.opcode } else { 0 })),
+            ("ioprio", u64::from(s.ioprio)),
+            ("buf_index", u64::from(s.buf_index)),
+            ("personality", u64::from(s.personality)),
+            ("splice_fd_in", u64::from(s.splice_fd_in as u32)),
+            ("addr3", s.addr3),
+            ("pad2", s.pad2),
+        ];
+        for (name, value) in rest.into_iter().filter(|(_, value)| *value != 0) {
+            write!(f, " {name}={value:#x}")?;
+        }
+        let flags = [
+            (sqe::FIXED_FILE, "FIXED_FILE"),
+            (sqe::IO_DRAIN, "DRAIN"),
+            (sqe::IO_LINK, "LINK"),
+            (sqe::IO_HARDLINK, "HARDLINK"),
+            (sqe::ASYNC, "ASYNC"),
+            (sqe::BUFFER_SELECT, "BUFFER_SELECT"),
+            (sqe::CQE_SKIP_SUCCESS, "CQE_SKIP"),
+            (0x80, "bit7"),
+        ];
+        for (_, name) in flags.into_iter().filter(|(bit, _)| s.flags & bit != 0) {
+            write!(f, " {name}")?;
+        }
+        for (address, bytes) in &self.memory {
+            let text = bytes.iter().take(48).map(|b| format!("{b:02x}")).collect::<String>();
+            write!(f, "\n        [{address:#x}] = {text}{}", if bytes.len() > 48 { "..." } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "ring: entries {} cq_entries {} setup flags {:#x}; waits by {:?}{}",
+            self.entries,
+            self.cq_entries,
+            self.setup_flags,
+            self.waiting,
+            if self.cancels_at_end { "; cancels at the end" } else { "" }
+        )?;
+        for (index, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Submit(ops) => {
+                    writeln!(f, "step {index}: submit")?;
+                    ops.iter().try_for_each(|op| writeln!(f, "    {op}"))?;
+                }
+                other => writeln!(f, "step {index}: {other:x?}")?,
+            }
+        }
+        Ok(())
+    }
+}

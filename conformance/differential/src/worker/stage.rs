@@ -1,0 +1,189 @@
+//! What a scenario finds when it starts: files, pipes, sockets, each at its number, and the arena.
+
+use crate::place;
+use anyhow::{Context, ensure};
+use std::ffi::CString;
+use std::io;
+use uringlet_abi::register::{self as reg, BufReg, Iovec};
+
+use super::ring::Ring;
+
+fn ok(returned: i32, what: &str) -> anyhow::Result<i32> {
+    ensure!(returned >= 0, "{what}: {}", io::Error::last_os_error());
+    Ok(returned)
+}
+
+fn move_to(fd: i32, number: i32) -> anyhow::Result<()> {
+    // SAFETY: descriptors of this process only.
+    unsafe {
+        ok(libc::dup2(fd, number), "dup2")?;
+        ok(libc::close(fd), "close")?;
+    }
+    Ok(())
+}
+
+fn open(path: &str, flags: i32, number: i32) -> anyhow::Result<()> {
+    let path = CString::new(path)?;
+    // SAFETY: a NUL-terminated path.
+    let fd = ok(unsafe { libc::open(path.as_ptr(), flags, 0o644) }, "open")?;
+    move_to(fd, number)
+}
+
+/// The byte of a file or buffer: a different one at each place.
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| ((i * 7 + (i >> 8) * 13 + seed * 31) % 251) as u8).collect()
+}
+
+/// Copies into the arena.
+pub(super) fn poke(address: u64, bytes: &[u8]) {
+    let end = address + bytes.len() as u64;
+    assert!(address >= place::ARENA && end <= place::ARENA + place::ARENA_LEN, "memory of a scenario lies in the arena");
+    // SAFETY: inside the arena, which is mapped for good.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
+}
+
+/// Copies out of the arena.
+pub(super) fn peek(address: u64, len: usize) -> Vec<u8> {
+    assert!(address >= place::ARENA && address + len as u64 <= place::ARENA + place::ARENA_LEN, "inside the arena");
+    // SAFETY: inside the arena; requests that are still at work may change it meanwhile, byte for byte.
+    unsafe { std::slice::from_raw_parts(address as *const u8, len).to_vec() }
+}
+
+fn map_arena() -> anyhow::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    for (at, len, protection) in
+        [(place::ARENA, place::ARENA_LEN, libc::PROT_READ | libc::PROT_WRITE), (place::READ_ONLY, 4096, libc::PROT_READ)]
+    {
+        // SAFETY: NOREPLACE: nothing of ours lies there.
+        let p = unsafe { libc::mmap(at as *mut libc::c_void, len as usize, protection, flags, -1, 0) };
+        ensure!(p as u64 == at, "mapping the arena: {}", io::Error::last_os_error());
+    }
+    for i in 0..place::MAX_OPS {
+        poke(place::ARENA + i * place::CHUNK, &pattern(i, place::AUX as usize));
+    }
+    for i in 0..place::N_FIXED_BUFFERS {
+        poke(place::FIXED_BUFFERS + i * place::FIXED_BUFFER_LEN, &pattern(500 + i, place::FIXED_BUFFER_LEN as usize));
+    }
+    Ok(())
+}
+
+fn files() -> anyhow::Result<()> {
+    let sizes = [6000, 3000, 9000, 16384, 100];
+    let flags = [libc::O_RDWR, libc::O_RDWR | libc::O_APPEND, libc::O_RDONLY, libc::O_RDWR | libc::O_DIRECT, libc::O_WRONLY];
+    for (i, number) in place::FILES.into_iter().enumerate() {
+        let name = format!("f{i}");
+        std::fs::write(&name, pattern(200 + i as u64, sizes[i]))?;
+        open(&name, flags[i], number)?;
+    }
+    std::fs::create_dir("d0")?;
+    for (i, name) in ["n0", "n1", "d0/n3"].into_iter().enumerate() {
+        std::fs::write(name, pattern(300 + i as u64, 700))?;
+    }
+    open(".", libc::O_RDONLY | libc::O_DIRECTORY, place::DIRECTORY)?;
+    open("/dev/null", libc::O_RDWR, place::NULL)?;
+    open("/dev/zero", libc::O_RDWR, place::ZERO)?;
+    place::VICTIMS.into_iter().try_for_each(|number| open("/dev/null", libc::O_RDWR, number))
+}
+
+fn streams() -> anyhow::Result<()> {
+    for (i, number) in place::PIPES.into_iter().enumerate() {
+        let mut ends = [0; 2];
+        let flags = if i == 4 { libc::O_NONBLOCK } else { 0 };
+        // SAFETY: two descriptors are written; the size of a pipe is a number.
+        unsafe {
+            ok(libc::pipe2(ends.as_mut_ptr(), flags), "pipe2")?;
+            if i == 3 {
+                ok(libc::fcntl(ends[1], libc::F_SETPIPE_SZ, 4096), "F_SETPIPE_SZ")?;
+            }
+        }
+        move_to(ends[0], number)?;
+        move_to(ends[1], number + 1)?;
+    }
+    for (i, number) in place::SOCKETS.into_iter().enumerate() {
+        let mut ends = [0; 2];
+        let kind = match i {
+            2 => libc::SOCK_STREAM | libc::SOCK_NONBLOCK,
+            3 => libc::SOCK_DGRAM,
+            _ => libc::SOCK_STREAM,
+        };
+        // SAFETY: two descriptors are written.
+        ok(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) }, "socketpair")?;
+        move_to(ends[0], number)?;
+        move_to(ends[1], number + 1)?;
+    }
+    Ok(())
+}
+
+/// A unix socket's address.
+fn listener() -> anyhow::Result<()> {
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
+    for (to, from) in address.sun_path.iter_mut().zip(b"listener") {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: plain calls on fresh descriptors; the address is as long as is said.
+    unsafe {
+        let fd = ok(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0), "socket")?;
+        let len = size_of::<libc::sockaddr_un>() as u32;
+        ok(libc::bind(fd, std::ptr::from_ref(&address).cast(), len), "bind")?;
+        ok(libc::listen(fd, 16), "listen")?;
+        move_to(fd, place::LISTENER)?;
+        for number in place::FRESH_SOCKETS {
+            move_to(ok(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0), "socket")?, number)?;
+        }
+        for (i, number) in place::EVENTS.into_iter().enumerate() {
+            move_to(ok(libc::eventfd(0, if i == 1 { libc::EFD_NONBLOCK } else { 0 }), "eventfd")?, number)?;
+        }
+        move_to(ok(libc::eventfd(0, libc::EFD_NONBLOCK), "eventfd")?, place::NOTIFIED)?;
+        move_to(ok(libc::epoll_create1(0), "epoll_create1")?, place::EPOLL)
+    }
+}
+
+/// Everything but the ring.
+pub(super) fn build() -> anyhow::Result<()> {
+    map_arena()?;
+    files().context("files")?;
+    streams()?;
+    listener()
+}
+
+/// What is registered with every ring; the answers.
+pub(super) fn register_all(ring: &Ring) -> Vec<i64> {
+    let buffers: Vec<Iovec> = (0..place::N_FIXED_BUFFERS)
+        .map(|i| Iovec { base: place::FIXED_BUFFERS + i * place::FIXED_BUFFER_LEN, len: place::FIXED_BUFFER_LEN })
+        .collect();
+    let group = BufReg {
+        ring_addr: place::BUF_RING,
+        ring_entries: u32::from(place::BUF_RING_ENTRIES),
+        bgid: place::RING_GROUP,
+        ..BufReg::default()
+    };
+    let answers = vec![
+        ring.register(reg::BUFFERS, buffers.as_ptr() as u64, buffers.len() as u32),
+        ring.register(reg::FILES, place::TABLE.as_ptr() as u64, place::TABLE.len() as u32),
+        ring.register(reg::PBUF_RING, std::ptr::from_ref(&group) as u64, 1),
+    ];
+    refill(4);
+    answers
+}
+
+/// Adds buffers to the ring of buffers: the next numbers.
+pub(super) fn refill(n: u16) {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    // SAFETY: the tail of the buffer ring, in the arena, aligned.
+    let tail = unsafe { AtomicU16::from_ptr((place::BUF_RING + 14) as *mut u16) };
+    let mut at = tail.load(Ordering::Relaxed);
+    for _ in 0..n {
+        let bid = at % place::BUF_RING_ENTRIES;
+        let entry = place::BUF_RING + u64::from(bid) * 16;
+        let address = provided(place::RING_GROUP, bid);
+        // Not the last two bytes: those of entry 0 are the tail.
+        poke(entry, &[&address.to_ne_bytes()[..], &(place::PROVIDED_LEN as u32).to_ne_bytes(), &bid.to_ne_bytes()].concat());
+        at = at.wrapping_add(1);
+    }
+    tail.store(at, Ordering::Release);
+}
+
+/// The address of a provided buffer.
+pub(crate) fn provided(group: u16, bid: u16) -> u64 {
+    place::PROVIDED + (u64::from(group) << 16) + u64::from(bid) * place::PROVIDED_LEN
+}

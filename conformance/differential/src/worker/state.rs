@@ -1,0 +1,133 @@
+//! What a scenario leaves behind: files, names, what is in pipes and sockets, memory.
+
+use super::stage::{peek, poke};
+use crate::place;
+use crate::scenario::{Op, Result as Meaning, Step};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
+}
+
+fn answer(returned: isize) -> isize {
+    if returned < 0 { -(io::Error::last_os_error().raw_os_error().unwrap_or(0) as isize) } else { returned }
+}
+
+fn is_ready(fd: i32, events: i16) -> bool {
+    let mut poll = libc::pollfd { fd, events, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&mut poll, 1, 0) > 0 }
+}
+
+/// A step past the ring, in words.
+pub(super) fn plain_call(step: &Step) -> String {
+    let mut buffer = [0x5a_u8; 16384];
+    // SAFETY: descriptors of the scenario, a buffer that is long enough.
+    unsafe {
+        match step {
+            // Neither side's scenario is to sleep here.
+            Step::Write(fd, _) if !is_ready(*fd, libc::POLLOUT) => "write: not now".to_owned(),
+            Step::Read(fd, _) if !is_ready(*fd, libc::POLLIN) => "read: not now".to_owned(),
+            Step::Write(fd, len) => format!("write: {}", answer(libc::write(*fd, buffer.as_ptr().cast(), *len))),
+            Step::Read(fd, len) => {
+                let n = answer(libc::read(*fd, buffer.as_mut_ptr().cast(), *len));
+                format!("read: {n} {:x}", hash(&buffer[..n.max(0) as usize]))
+            }
+            Step::Shutdown(fd) => format!("shutdown: {}", answer(libc::shutdown(*fd, libc::SHUT_RDWR) as isize)),
+            Step::Close(fd) => format!("close: {}", answer(libc::close(*fd) as isize)),
+            other => unreachable!("{other:?} goes through the ring"),
+        }
+    }
+}
+
+/// A descriptor that a request made moves to its number.
+pub(super) fn adopt(fd: i32, number: i32) {
+    // SAFETY: a descriptor that was just made for this program.
+    unsafe {
+        libc::dup2(fd, number);
+        libc::close(fd);
+    }
+}
+
+/// What is the same everywhere in a `struct statx`; the rest is wiped.
+pub(super) fn statx(address: u64) -> String {
+    let bytes = peek(address, 256);
+    let number = |at: usize, len: usize| bytes[at..at + len].iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+    poke(address, &[0; 256]);
+    let (nlink, mode, size) = (number(16, 4), number(28, 2), number(40, 8));
+    if mode & 0o170_000 == 0o040_000 { format!("directory {mode:o}") } else { format!("nlink {nlink} mode {mode:o} size {size}") }
+}
+
+/// Everything that can be seen afterwards.
+pub(super) fn print(ops: &BTreeMap<u64, Op>) {
+    println!("state:");
+    print_folder(Path::new("."));
+    print_positions();
+    print_streams();
+    // Times and inode numbers, where a skipped completion kept them from being wiped.
+    for op in ops.values() {
+        if let Meaning::Statx(address) = op.result {
+            poke(address, &[0; 256]);
+        }
+    }
+    for user_data in ops.keys() {
+        println!("  memory of #{user_data}: {:x}", hash(&peek(place::ARENA + (user_data - 1) * place::CHUNK, place::CHUNK as usize)));
+    }
+    println!("  provided buffers: {:x}", hash(&peek(place::PROVIDED, 1 << 20)));
+    println!("  registered buffers: {:x}", hash(&peek(place::FIXED_BUFFERS, (place::N_FIXED_BUFFERS * place::FIXED_BUFFER_LEN) as usize)));
+}
+
+fn print_folder(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if metadata.is_dir() {
+            println!("  {} mode {:o}", path.display(), metadata.mode());
+            print_folder(&path);
+        } else {
+            let content = if metadata.is_file() { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
+            println!(
+                "  {} mode {:o} nlink {} size {} {:x}",
+                path.display(),
+                metadata.mode(),
+                metadata.nlink(),
+                metadata.len(),
+                hash(&content)
+            );
+        }
+    }
+}
+
+fn print_positions() {
+    // SAFETY: asks only.
+    let positions = place::FILES.map(|fd| answer(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } as isize));
+    println!("  positions: {positions:?}");
+    // SAFETY: asks only.
+    let open: Vec<i32> = (100..160).chain(200..240).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0).collect();
+    println!("  open: {open:?}");
+}
+
+fn print_streams() {
+    let pipes = place::PIPES.iter().copied();
+    let sockets = place::SOCKETS.iter().flat_map(|fd| [*fd, *fd + 1]);
+    for fd in pipes.chain(sockets).chain(place::EVENTS) {
+        println!("  left in {fd}: {}", left_in(fd));
+    }
+}
+
+fn left_in(fd: i32) -> String {
+    let mut buffer = vec![0_u8; 1 << 18];
+    // SAFETY: the buffer is as long as is said; the flag is this process's own.
+    let n = unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+        answer(libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()))
+    };
+    format!("{n} {:x}", hash(&buffer[..n.max(0) as usize]))
+}

@@ -1,0 +1,152 @@
+//! `IORING_REGISTER_*` and the structures of io_uring_register(2).
+#![allow(missing_docs)]
+
+pub const BUFFERS: u32 = 0;
+pub const UNREGISTER_BUFFERS: u32 = 1;
+pub const FILES: u32 = 2;
+pub const UNREGISTER_FILES: u32 = 3;
+pub const EVENTFD: u32 = 4;
+pub const UNREGISTER_EVENTFD: u32 = 5;
+pub const FILES_UPDATE: u32 = 6;
+pub const EVENTFD_ASYNC: u32 = 7;
+pub const PROBE: u32 = 8;
+pub const PERSONALITY: u32 = 9;
+pub const UNREGISTER_PERSONALITY: u32 = 10;
+pub const RESTRICTIONS: u32 = 11;
+pub const ENABLE_RINGS: u32 = 12;
+pub const FILES2: u32 = 13;
+pub const FILES_UPDATE2: u32 = 14;
+pub const BUFFERS2: u32 = 15;
+pub const BUFFERS_UPDATE: u32 = 16;
+pub const IOWQ_AFF: u32 = 17;
+pub const UNREGISTER_IOWQ_AFF: u32 = 18;
+pub const IOWQ_MAX_WORKERS: u32 = 19;
+pub const RING_FDS: u32 = 20;
+pub const UNREGISTER_RING_FDS: u32 = 21;
+pub const PBUF_RING: u32 = 22;
+pub const UNREGISTER_PBUF_RING: u32 = 23;
+pub const SYNC_CANCEL: u32 = 24;
+pub const FILE_ALLOC_RANGE: u32 = 25;
+pub const PBUF_STATUS: u32 = 26;
+pub const NAPI: u32 = 27;
+pub const UNREGISTER_NAPI: u32 = 28;
+pub const CLOCK: u32 = 29;
+pub const CLONE_BUFFERS: u32 = 30;
+pub const SEND_MSG_RING: u32 = 31;
+pub const ZCRX_IFQ: u32 = 32;
+pub const RESIZE_RINGS: u32 = 33;
+pub const MEM_REGION: u32 = 34;
+pub const QUERY: u32 = 35;
+/// The highest operation that Linux 6.18 has.
+pub const LAST: u32 = QUERY;
+
+/// `IORING_REGISTER_USE_REGISTERED_RING`: the fd is an index of a registered ring.
+pub const USE_REGISTERED_RING: u32 = 1 << 31;
+/// `IORING_REGISTER_FILES_SKIP`.
+pub const FILES_SKIP: i32 = -2;
+/// `IORING_RSRC_REGISTER_SPARSE`.
+pub const RSRC_SPARSE: u32 = 1 << 0;
+/// `IO_URING_OP_SUPPORTED`.
+pub const OP_SUPPORTED: u16 = 1 << 0;
+/// `IOU_PBUF_RING_MMAP`.
+pub const PBUF_RING_MMAP: u16 = 1;
+/// `IOU_PBUF_RING_INC`.
+pub const PBUF_RING_INC: u16 = 2;
+
+/// `struct io_uring_files_update`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct FilesUpdate {
+    pub offset: u32,
+    pub resv: u32,
+    pub fds: u64,
+}
+
+/// `struct io_uring_rsrc_register`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RsrcRegister {
+    pub nr: u32,
+    pub flags: u32,
+    pub resv2: u64,
+    pub data: u64,
+    pub tags: u64,
+}
+
+/// `struct io_uring_rsrc_update2`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RsrcUpdate2 {
+    pub offset: u32,
+    pub resv: u32,
+    pub data: u64,
+    pub tags: u64,
+    pub nr: u32,
+    pub resv2: u32,
+}
+
+/// `struct io_uring_rsrc_update`, as ring fds are registered with it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RsrcUpdate {
+    pub offset: u32,
+    pub resv: u32,
+    pub data: u64,
+}
+
+/// `struct io_uring_buf_reg`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct BufReg {
+    pub ring_addr: u64,
+    pub ring_entries: u32,
+    pub bgid: u16,
+    pub flags: u16,
+    pub resv: [u64; 3],
+}
+
+/// `struct io_uring_buf_status`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct BufStatus {
+    pub buf_group: u32,
+    pub head: u32,
+    pub resv: [u32; 8],
+}
+
+/// `struct io_uring_sync_cancel_reg`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct SyncCancelReg {
+    pub addr: u64,
+    pub fd: i32,
+    pub flags: u32,
+    pub timeout: crate::Timespec,
+    pub opcode: u8,
+    pub pad: [u8; 7],
+    pub pad2: [u64; 3],
+}
+
+/// `struct io_uring_file_index_range`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct FileIndexRange {
+    pub off: u32,
+    pub len: u32,
+    pub resv: u64,
+}
+
+/// `struct iovec`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Iovec {
+    pub base: u64,
+    pub len: u64,
+}
+
+const _: () = {
+    assert!(size_of::<RsrcRegister>() == 32);
+    assert!(size_of::<RsrcUpdate2>() == 32);
+    assert!(size_of::<BufReg>() == 40);
+    assert!(size_of::<SyncCancelReg>() == 64);
+};

@@ -1,0 +1,8 @@
+//! Links `liburinglet.so` without libc and asks the dynamic linker to run its constructor before anybody else's.
+
+fn main() {
+    for argument in ["-nostdlib", "-nostartfiles", "-Wl,-z,initfirst", "-Wl,-z,nodelete", "-Wl,-soname,liburinglet.so"] {
+        println!("cargo:rustc-cdylib-link-arg={argument}");
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+}

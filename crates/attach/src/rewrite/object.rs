@@ -1,0 +1,209 @@
+//! The loaded objects and what their program headers say.
+
+use alloc::vec::Vec;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::Range;
+
+use crate::symbols::weak_address;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PF_X: u32 = 1;
+const PF_R: u32 = 4;
+
+#[repr(C)]
+struct Phdr {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    vaddr: u64,
+    paddr: u64,
+    filesz: u64,
+    memsz: u64,
+    align: u64,
+}
+
+/// The beginning of libc's `struct dl_phdr_info`, which all versions share.
+#[repr(C)]
+struct PhdrInfo {
+    base: u64,
+    name: *const c_char,
+    headers: *const Phdr,
+    count: u16,
+}
+
+/// A loaded object. Addresses are of the process.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    /// Empty for the program itself.
+    pub(crate) name: Vec<u8>,
+    pub(crate) base: u64,
+    pub(crate) readable: Vec<Range<u64>>,
+    pub(crate) executable: Vec<Range<u64>>,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) eh_frame_hdr: Option<u64>,
+    pub(crate) dynamic: Option<u64>,
+}
+
+impl Object {
+    /// From its lowest to its highest address.
+    pub(crate) fn span(&self) -> Range<u64> {
+        let start = self.readable.iter().map(|r| r.start).min().unwrap_or(self.base);
+        let end = self.readable.iter().map(|r| r.end).max().unwrap_or(self.base);
+        start..end
+    }
+
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        self.readable.iter().chain(&self.executable).any(|r| r.contains(&(address as u64)))
+    }
+
+    /// The bytes in a range, if all of it is mapped from the file, readable.
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
+        let inside = |r: &Range<u64>| r.start <= range.start && range.start <= range.end && range.end <= r.end;
+        self.readable.iter().any(inside).then(|| {
+            // SAFETY: the range lies in a readable segment of an object that stays loaded while we look at it (in the constructor nobody unloads, later
+            // the dynamic linker's lock is held).
+            unsafe { core::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
+        })
+    }
+
+    pub(crate) fn field<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
+        self.bytes(at..at.checked_add(N as u64)?)?.try_into().ok()
+    }
+
+    pub(crate) fn u32_at(&self, at: u64) -> Option<u32> {
+        self.field(at).map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64_at(&self, at: u64) -> Option<u64> {
+        self.field(at).map(u64::from_le_bytes)
+    }
+
+    /// The value of an entry of the dynamic section.
+    pub(crate) fn dynamic_entry(&self, tag: u64) -> Option<u64> {
+        let mut at = self.dynamic?;
+        loop {
+            match self.u64_at(at)? {
+                0 => return None,
+                t if t == tag => return self.u64_at(at + 8),
+                _ => at += 16,
+            }
+        }
+    }
+
+    /// # Safety
+    /// `info` is what dl_iterate_phdr passes.
+    unsafe fn from_info(info: &PhdrInfo) -> Self {
+        // SAFETY: the dynamic linker's own table of the object's headers, and its name.
+        let (headers, name) = unsafe {
+            let headers = if info.headers.is_null() { &[] } else { core::slice::from_raw_parts(info.headers, usize::from(info.count)) };
+            (headers, if info.name.is_null() { c"" } else { CStr::from_ptr(info.name) })
+        };
+        let mut object = Self {
+            name: name.to_bytes().to_vec(),
+            base: info.base,
+            readable: Vec::new(),
+            executable: Vec::new(),
+            build_id: Vec::new(),
+            eh_frame_hdr: None,
+            dynamic: None,
+        };
+        for header in headers {
+            object.take(header);
+        }
+        let notes = headers.iter().filter(|h| h.kind == PT_NOTE);
+        for note in notes {
+            let start = object.base.wrapping_add(note.vaddr);
+            if object.build_id.is_empty()
+                && let Some(id) = object.bytes(start..start + note.memsz).and_then(build_id)
+            {
+                object.build_id = id.to_vec();
+            }
+        }
+        object
+    }
+
+    fn take(&mut self, header: &Phdr) {
+        let start = self.base.wrapping_add(header.vaddr);
+        match header.kind {
+            PT_LOAD => {
+                // Up to the file's end: what lies behind is zeros.
+                let range = start..start + header.filesz.min(header.memsz);
+                if header.flags & PF_R != 0 {
+                    self.readable.push(range.clone());
+                    if header.flags & PF_X != 0 {
+                        self.executable.push(range);
+                    }
+                }
+            }
+            PT_DYNAMIC => self.dynamic = Some(start),
+            PT_GNU_EH_FRAME => self.eh_frame_hdr = Some(start),
+            _ => {}
+        }
+    }
+}
+
+/// The linker's identification among the notes of a segment.
+fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    loop {
+        let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
+        let (name_len, len, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let at = 12 + name_len.next_multiple_of(4);
+        let content = notes.get(at..at.checked_add(len)?)?;
+        if kind == NT_GNU_BUILD_ID && notes.get(12..16) == Some(b"GNU\0") && name_len == 4 && (4..=64).contains(&len) {
+            return Some(content);
+        }
+        notes = notes.get(at + len.next_multiple_of(4)..)?;
+    }
+}
+
+type Callback = unsafe extern "C" fn(*mut PhdrInfo, usize, *mut c_void) -> c_int;
+
+unsafe extern "C" fn collect(info: *mut PhdrInfo, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: dl_iterate_phdr passes a valid entry, and our vector.
+    unsafe { (*data.cast::<Vec<Object>>()).push(Object::from_info(&*info)) };
+    0
+}
+
+/// All objects in the process, in search order.
+pub(crate) fn loaded() -> Vec<Object> {
+    let mut objects: Vec<Object> = Vec::new();
+    let iterate = weak_address!("dl_iterate_phdr");
+    if iterate != 0 {
+        // SAFETY: the signature it has in glibc and musl; `collect` gets back the vector it expects.
+        unsafe {
+            let iterate: unsafe extern "C" fn(Callback, *mut c_void) -> c_int = core::mem::transmute(iterate);
+            iterate(collect, (&raw mut objects).cast());
+        }
+    }
+    objects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_id_is_found_behind_other_notes() {
+        let mut notes = Vec::new();
+        for (kind, name, content) in [(1_u32, &b"GNU\0"[..], &[9; 16][..]), (3, b"Go\0\0", &[8; 20]), (3, b"GNU\0", &[7; 20])] {
+            notes.extend_from_slice(&4_u32.to_le_bytes());
+            notes.extend_from_slice(&(content.len() as u32).to_le_bytes());
+            notes.extend_from_slice(&kind.to_le_bytes());
+            notes.extend_from_slice(name);
+            notes.extend_from_slice(content);
+        }
+        assert_eq!(build_id(&notes), Some(&[7; 20][..]));
+        assert_eq!(build_id(&notes[..40]), None);
+        assert_eq!(build_id(&[0xff; 64]), None);
+    }
+
+    #[test]
+    fn this_program_is_among_the_objects() {
+        let me = the_build_id_is_found_behind_other_notes as *const () as usize;
+        assert_eq!(loaded().iter().filter(|o| o.contains(me)).count(), 1);
+    }
+}

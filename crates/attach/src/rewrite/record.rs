@@ -1,0 +1,236 @@
+//! What a scan found, as bytes on disk and back. Pure.
+//!
+//! Little-endian: magic, format, the object's key, the size of its code, the number of stuck sites, the plans, and a checksum of it all. Reading trusts
+//! nothing: a record that differs in any way from what writing produces is no record.
+
+use alloc::vec::Vec;
+
+use super::code::Fix;
+use super::plan::{ANY_NUMBER, Kind, Piece, Plan, SYSCALL_BYTES, jump_target};
+use super::scan::Findings;
+use super::special::EXEC_NUMBERS;
+use crate::dispatch::is_ours;
+
+const MAGIC: &[u8; 8] = b"uringlet";
+/// To be raised with every change of what is found or of how it is written.
+const FORMAT: u32 = 1;
+/// Above this nothing is remembered.
+pub(super) const MAX_BYTES: usize = 256 << 10;
+
+/// What a record is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The build-id, or what identifies the file otherwise.
+    pub(super) identity: Vec<u8>,
+    pub(super) code_bytes: u64,
+}
+
+pub(super) fn encode(key: &Key, findings: &Findings) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(MAGIC);
+    out.extend_from_slice(&FORMAT.to_le_bytes());
+    out.extend_from_slice(&(key.identity.len() as u32).to_le_bytes());
+    out.extend_from_slice(&key.identity);
+    out.extend_from_slice(&key.code_bytes.to_le_bytes());
+    out.extend_from_slice(&findings.stuck.to_le_bytes());
+    out.extend_from_slice(&(findings.plans.len() as u32).to_le_bytes());
+    for plan in &findings.plans {
+        out.extend_from_slice(&plan.start.to_le_bytes());
+        out.extend_from_slice(&plan.nr.to_le_bytes());
+        out.extend_from_slice(&[plan.kind as u8, plan.syscall, plan.bytes.len() as u8, plan.pieces.len() as u8]);
+        for piece in &plan.pieces {
+            out.extend_from_slice(&[piece.len, encode_fix(piece.fix)]);
+        }
+        out.extend_from_slice(&plan.bytes);
+    }
+    let sum = checksum(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    out
+}
+
+/// What was found in the object with this key; `None` if the bytes are about something else or damaged.
+pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Findings> {
+    let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
+    if checksum(content).to_le_bytes() != sum {
+        return None;
+    }
+    let mut from = Reader(content);
+    let is_about = from.take(8)? == MAGIC
+        && from.u32()? == FORMAT
+        && from.u32()? as usize == key.identity.len()
+        && from.take(key.identity.len())? == key.identity
+        && from.u64()? == key.code_bytes;
+    if !is_about {
+        return None;
+    }
+    let stuck = from.u32()?;
+    let count = from.u32()?;
+    let mut plans: Vec<Plan> = Vec::new();
+    for _ in 0..count {
+        let plan = decode_plan(&mut from)?;
+        let is_behind = plans.last().is_none_or(|last| last.end() <= plan.start);
+        plans.push(Some(plan).filter(|p| is_behind && is_consistent(p))?);
+    }
+    from.0.is_empty().then_some(Findings { plans, stuck })
+}
+
+fn decode_plan(from: &mut Reader<'_>) -> Option<Plan> {
+    let (start, nr) = (from.u64()?, from.u32()?);
+    let &[kind, syscall, len, pieces] = from.take(4)? else { return None };
+    let kind = [Kind::P0, Kind::P1, Kind::P2, Kind::P3].into_iter().find(|k| *k as u8 == kind)?;
+    let pieces = from
+        .take(2 * usize::from(pieces))?
+        .chunks_exact(2)
+        .map(|p| Some(Piece { len: p[0], fix: decode_fix(p[1])? }))
+        .collect::<Option<_>>()?;
+    Some(Plan { kind, nr, start, syscall, bytes: from.take(usize::from(len))?.to_vec(), pieces })
+}
+
+/// The pieces and the `syscall` cover the bytes exactly, and each piece is what it says.
+fn is_consistent(plan: &Plan) -> bool {
+    let syscall = usize::from(plan.syscall);
+    let mut at = 0;
+    let mut seen = false;
+    for piece in plan.pieces.iter().map(Some).chain([None]) {
+        if at == syscall {
+            seen = plan.bytes.get(at..at + 2) == Some(&[0x0f, 0x05]);
+            at += SYSCALL_BYTES as usize;
+        }
+        let Some(piece) = piece else { break };
+        let end = at + usize::from(piece.len);
+        let Some(bytes) = plan.bytes.get(at..end) else { return false };
+        let fits = match piece.fix {
+            Fix::None => !bytes.is_empty(),
+            Fix::Displacement(offset) => usize::from(offset) + 4 <= bytes.len(),
+            Fix::Jump => jump_target(bytes, 0).is_some(),
+            Fix::Never => false,
+        };
+        if !fits {
+            return false;
+        }
+        at = end;
+    }
+    let is_number = plan.nr == ANY_NUMBER || is_ours(plan.nr) || EXEC_NUMBERS.contains(&plan.nr);
+    seen && at == plan.bytes.len() && at >= 5 && is_number && plan.start.checked_add(at as u64).is_some()
+}
+
+const NONE: u8 = 0xff;
+const JUMP: u8 = 0xfe;
+const NEVER: u8 = 0xfd;
+
+fn encode_fix(fix: Fix) -> u8 {
+    match fix {
+        Fix::None => NONE,
+        Fix::Jump => JUMP,
+        Fix::Never => NEVER,
+        Fix::Displacement(offset) => offset,
+    }
+}
+
+fn decode_fix(byte: u8) -> Option<Fix> {
+    match byte {
+        NONE => Some(Fix::None),
+        JUMP => Some(Fix::Jump),
+        offset @ 0..16 => Some(Fix::Displacement(offset)),
+        _ => None,
+    }
+}
+
+/// FNV-1a: against damage, not against malice (the directory is the user's own).
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4)?.try_into().ok().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take(8)?.try_into().ok().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        Key { identity: vec![7; 20], code_bytes: 4096 }
+    }
+
+    fn findings() -> Findings {
+        let constant = Plan {
+            kind: Kind::P1,
+            nr: 426,
+            start: 0x1000,
+            syscall: 5,
+            bytes: vec![0xb8, 0xaa, 1, 0, 0, 0x0f, 0x05],
+            pieces: vec![Piece { len: 5, fix: Fix::None }],
+        };
+        let generic = Plan {
+            kind: Kind::P3,
+            nr: ANY_NUMBER,
+            start: 0x2000,
+            syscall: 0,
+            bytes: vec![0x0f, 0x05, 0x48, 0x8b, 0x05, 1, 2, 3, 4, 0x74, 0x05],
+            pieces: vec![Piece { len: 7, fix: Fix::Displacement(3) }, Piece { len: 2, fix: Fix::Jump }],
+        };
+        Findings { plans: vec![constant, generic], stuck: 2 }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(decode(&encode(&key(), &findings()), &key()), Some(findings()));
+        assert_eq!(decode(&encode(&key(), &Findings::default()), &key()), Some(Findings::default()));
+    }
+
+    #[test]
+    fn a_record_of_another_object_is_none() {
+        let bytes = encode(&key(), &findings());
+        assert_eq!(decode(&bytes, &Key { code_bytes: 4097, ..key() }), None);
+        assert_eq!(decode(&bytes, &Key { identity: vec![8; 20], ..key() }), None);
+    }
+
+    #[test]
+    fn no_damage_goes_unnoticed() {
+        let bytes = encode(&key(), &findings());
+        for len in 0..bytes.len() {
+            assert_eq!(decode(&bytes[..len], &key()), None, "cut to {len}");
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert_eq!(decode(&damaged, &key()), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn plans_that_do_not_add_up_are_refused_even_with_a_good_checksum() {
+        let broken: [fn(&mut Plan); 7] = [
+            |p| p.syscall = 4,
+            |p| p.bytes[6] = 0x06,
+            |p| p.pieces[0].len = 4,
+            |p| p.pieces.clear(),
+            |p| p.pieces[0].fix = Fix::Displacement(2),
+            |p| p.pieces[0].fix = Fix::Jump,
+            |p| p.nr = 1,
+        ];
+        for (i, damage) in broken.iter().enumerate() {
+            let mut findings = findings();
+            damage(&mut findings.plans[0]);
+            assert_eq!(decode(&encode(&key(), &findings), &key()), None, "damage {i}");
+        }
+        let mut overlapping = findings();
+        overlapping.plans[1].start = 0x1001;
+        assert_eq!(decode(&encode(&key(), &overlapping), &key()), None);
+    }
+}

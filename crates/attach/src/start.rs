@@ -1,0 +1,82 @@
+//! The constructor: runs before the program's own code and before its libraries' constructors.
+
+use core::ffi::{c_int, c_void};
+
+use uringlet::ENGINE;
+
+use crate::switch::on_engine_stack;
+use crate::symbols::{resolve_all, weak_address};
+use crate::{dl_hook, exec_hook, explain, program, rewrite};
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = start;
+
+/// Takes no arguments: glibc passes argc, argv and envp to constructors, musl does not.
+extern "C" fn start() {
+    resolve_all();
+    watch_fork();
+    ENGINE.prepare();
+    if program::variable("URINGLET_EXPLAIN").is_some() {
+        explain::enable();
+    }
+    on_engine_stack(attach);
+}
+
+fn attach() {
+    let objects = rewrite::loaded();
+    rewrite::examine(&objects);
+    if !exec_hook::install(&objects) {
+        explain::line(|| "children whose environment loses LD_PRELOAD will not be attached: libc's execve looks unfamiliar".into());
+    }
+    if !dl_hook::install(&objects) {
+        explain::line(|| {
+            "libraries that the program loads later will not be looked at: the dynamic linker is unfamiliar or being debugged".into()
+        });
+    }
+}
+
+#[cfg(not(test))]
+use crate::FREESTANDING_HEAP as HEAP;
+#[cfg(test)]
+static HEAP: uringlet_sys::heap::Heap = uringlet_sys::heap::Heap::new();
+
+// The heap's lock is the innermost: taken last, released first.
+extern "C" fn before_fork() {
+    on_engine_stack(|| ENGINE.before_fork());
+    HEAP.hold();
+}
+
+extern "C" fn after_fork_in_parent() {
+    HEAP.release();
+    on_engine_stack(|| ENGINE.after_fork_in_parent());
+}
+
+extern "C" fn after_fork_in_child() {
+    HEAP.release();
+    on_engine_stack(|| ENGINE.after_fork_in_child());
+}
+
+type Hook = extern "C" fn();
+
+/// Registers the fork handlers, by whichever name this libc has.
+fn watch_fork() {
+    let registered = weak_address!("__register_atfork");
+    if registered != 0 {
+        // SAFETY: glibc's signature; a null handle stands for the program itself, which is never unloaded.
+        unsafe {
+            let register: unsafe extern "C" fn(Hook, Hook, Hook, *mut c_void) -> c_int = core::mem::transmute(registered);
+            register(before_fork, after_fork_in_parent, after_fork_in_child, core::ptr::null_mut());
+        }
+        return;
+    }
+    let registered = weak_address!("pthread_atfork");
+    if registered != 0 {
+        // SAFETY: POSIX's signature.
+        unsafe {
+            let register: unsafe extern "C" fn(Hook, Hook, Hook) -> c_int = core::mem::transmute(registered);
+            register(before_fork, after_fork_in_parent, after_fork_in_child);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Limits of the process: the engine must know when files may only grow so far.
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use uringlet::ENGINE;
+
+use super::next::{Next, PRLIMIT, SETRLIMIT};
+use crate::switch::on_engine_stack;
+
+fn changed(next: &Next, args: [usize; 6]) -> c_int {
+    let result = next.call_int(args);
+    if result == 0 {
+        on_engine_stack(|| ENGINE.limits_changed());
+    }
+    result
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn setrlimit(resource: c_int, limit: *const c_void) -> c_int {
+    changed(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
+}
+
+// The structure is the same on 64-bit systems.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn setrlimit64(resource: c_int, limit: *const c_void) -> c_int {
+    changed(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn prlimit(pid: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
+    changed(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn prlimit64(pid: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
+    changed(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
+}

@@ -1,0 +1,163 @@
+//! The functions behind ours in the search order.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use syscalls::Sysno;
+
+use super::returned;
+
+/// The address of a symbol that need not exist: 0 then. (A weak reference, resolved by the dynamic linker; without `dlsym`.)
+macro_rules! weak_address {
+    ($name:literal) => {{
+        let address: usize;
+        // SAFETY: loads a word of this object's own offset table.
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $name),
+                concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+                out(reg) address,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        address
+    }};
+}
+pub(crate) use weak_address;
+
+/// A function of libc that one of ours stands in front of.
+#[derive(Debug)]
+pub(super) struct Next {
+    name: &'static CStr,
+    /// The system call of the same arguments and the same meaning, if there is one.
+    nr: Option<Sysno>,
+    address: AtomicUsize,
+}
+
+type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
+
+impl Next {
+    const fn new(name: &'static CStr, nr: Option<Sysno>) -> Self {
+        Self { name, nr, address: AtomicUsize::new(0) }
+    }
+
+    fn resolve(&self) -> usize {
+        const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
+        let dlsym = weak_address!("dlsym");
+        if dlsym == 0 {
+            return 0;
+        }
+        // SAFETY: dlsym has this signature in every libc.
+        let dlsym: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void = unsafe { core::mem::transmute(dlsym) };
+        // SAFETY: a name that ends in NUL.
+        let address = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) } as usize;
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+
+    /// The function, if this libc has it.
+    pub(super) fn function(&self) -> Option<Function> {
+        let mut address = self.address.load(Ordering::Relaxed);
+        if address == 0 {
+            address = self.resolve();
+        }
+        if address == 0 {
+            return None;
+        }
+        // SAFETY: on x86-64 a C function that takes up to six integer or pointer arguments, variadic or not, finds them in the same registers.
+        Some(unsafe { core::mem::transmute::<usize, Function>(address) })
+    }
+
+    /// Calls libc's function; where this libc lacks it, the system call of the same arguments.
+    pub(super) fn call(&self, args: [usize; 6]) -> isize {
+        let [a1, a2, a3, a4, a5, a6] = args;
+        match self.function() {
+            // SAFETY: the program's own call, passed on.
+            Some(function) => unsafe { function(a1, a2, a3, a4, a5, a6) },
+            None => returned(self.nr.map_or(-ENOSYS, |nr| {
+                // SAFETY: as above.
+                unsafe { syscalls::raw::syscall6(nr as usize, a1, a2, a3, a4, a5, a6) as isize }
+            })),
+        }
+    }
+
+    /// As [`call`](Self::call), for functions that return `int`.
+    pub(super) fn call_int(&self, args: [usize; 6]) -> c_int {
+        self.call(args) as c_int
+    }
+}
+
+const ENOSYS: isize = 38;
+
+macro_rules! next_functions {
+    ($($constant:ident = $name:literal $($nr:ident)?;)*) => {
+        $(pub(super) static $constant: Next = Next::new($name, next_functions!(@nr $($nr)?));)*
+        static ALL: &[&Next] = &[$(&$constant),*];
+    };
+    (@nr) => { None };
+    (@nr $nr:ident) => { Some(Sysno::$nr) };
+}
+
+next_functions! {
+    MMAP = c"mmap" mmap;
+    CLOSE = c"close" close;
+    CLOSE_RANGE = c"close_range" close_range;
+    CLOSEFROM = c"closefrom";
+    DUP = c"dup" dup;
+    DUP2 = c"dup2" dup2;
+    DUP3 = c"dup3" dup3;
+    FCNTL = c"fcntl" fcntl;
+    EPOLL_CTL = c"epoll_ctl" epoll_ctl;
+    EPOLL_WAIT = c"epoll_wait" epoll_wait;
+    EPOLL_PWAIT = c"epoll_pwait" epoll_pwait;
+    EPOLL_PWAIT2 = c"epoll_pwait2" epoll_pwait2;
+    POLL = c"poll" poll;
+    PPOLL = c"ppoll" ppoll;
+    POLL_CHK = c"__poll_chk" poll;
+    PPOLL_CHK = c"__ppoll_chk" ppoll;
+    SELECT = c"select" select;
+    PSELECT = c"pselect";
+    // libc changes all threads, the system call one: no stand-in.
+    SETUID = c"setuid";
+    SETGID = c"setgid";
+    SETEUID = c"seteuid";
+    SETEGID = c"setegid";
+    SETREUID = c"setreuid";
+    SETREGID = c"setregid";
+    SETRESUID = c"setresuid";
+    SETRESGID = c"setresgid";
+    SETGROUPS = c"setgroups";
+    SETFSUID = c"setfsuid";
+    SETFSGID = c"setfsgid";
+    INITGROUPS = c"initgroups";
+    CAPSET = c"capset" capset;
+    SETRLIMIT = c"setrlimit" setrlimit;
+    PRLIMIT = c"prlimit" prlimit64;
+    SIGACTION = c"sigaction";
+    SIGNAL = c"signal";
+    BSD_SIGNAL = c"bsd_signal";
+    SYSV_SIGNAL = c"sysv_signal";
+    UNDERSCORE_SYSV_SIGNAL = c"__sysv_signal";
+    SSIGNAL = c"ssignal";
+    SIGSET = c"sigset";
+}
+
+static ERRNO_LOCATION: AtomicUsize = AtomicUsize::new(0);
+
+/// `__errno_location`.
+pub(crate) fn errno_location() -> Option<unsafe extern "C" fn() -> *mut c_int> {
+    let address = match ERRNO_LOCATION.load(Ordering::Relaxed) {
+        0 => weak_address!("__errno_location"),
+        address => address,
+    };
+    // SAFETY: the signature it has in glibc and musl; 0 becomes None.
+    unsafe { core::mem::transmute::<usize, Option<unsafe extern "C" fn() -> *mut c_int>>(address) }
+}
+
+/// Looks everything up while the process is young: dlsym takes locks, and our functions are called from signal handlers and vfork children.
+pub(crate) fn resolve_all() {
+    ERRNO_LOCATION.store(weak_address!("__errno_location"), Ordering::Relaxed);
+    for next in ALL {
+        next.resolve();
+    }
+}

@@ -1,0 +1,65 @@
+//! sigaction(2) and its elders: libc sets the handler, `signals` steps in front of it.
+
+use core::ffi::{c_int, c_void};
+
+use super::next::{BSD_SIGNAL, Next, SIGACTION, SIGNAL, SIGSET, SSIGNAL, SYSV_SIGNAL, UNDERSCORE_SYSV_SIGNAL};
+use crate::signals::{HANDLER_FLAGS, changed, ours, programs};
+
+/// libc's `struct sigaction`, glibc's and musl's.
+#[repr(C)]
+struct Action {
+    handler: usize,
+    mask: [u64; 16],
+    flags: c_int,
+    restorer: usize,
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn sigaction(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
+    let before = programs(signal as usize);
+    let result = SIGACTION.call_int([signal as usize, new as usize, old as usize, 0, 0, 0]);
+    if result != 0 {
+        return result;
+    }
+    if !old.is_null() {
+        // SAFETY: libc has just filled it.
+        let old = unsafe { &mut *old.cast::<Action>() };
+        if let Some(before) = before.filter(|_| old.handler == ours()) {
+            old.handler = before.address;
+            old.flags = old.flags & !(HANDLER_FLAGS as c_int) | (before.flags & HANDLER_FLAGS) as c_int;
+        }
+    }
+    if !new.is_null() {
+        changed(signal as usize);
+    }
+    result
+}
+
+/// The functions that return the former handler.
+fn replaced(next: &Next, signal: c_int, handler: usize) -> usize {
+    let before = programs(signal as usize);
+    let old = next.call([signal as usize, handler, 0, 0, 0, 0]) as usize;
+    changed(signal as usize);
+    match before {
+        Some(before) if old == ours() => before.address,
+        _ => old,
+    }
+}
+
+macro_rules! handler_functions {
+    ($($name:ident = $next:ident;)*) => {
+        $(#[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
+            replaced(&$next, signal, handler)
+        })*
+    };
+}
+
+handler_functions! {
+    signal = SIGNAL;
+    bsd_signal = BSD_SIGNAL;
+    sysv_signal = SYSV_SIGNAL;
+    __sysv_signal = UNDERSCORE_SYSV_SIGNAL;
+    ssignal = SSIGNAL;
+    sigset = SIGSET;
+}

@@ -1,0 +1,46 @@
+//! Finding the program as a shell does.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use super::Refusal;
+
+/// What a shell uses when PATH is not set.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The file that `name` means.
+pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
+    if name.is_empty() {
+        return Err(Refusal::not_found("the program's name is empty"));
+    }
+    if name.as_bytes().contains(&b'/') {
+        return Ok(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let mut present = None;
+    for directory in std::env::split_paths(&path) {
+        // An empty element is the current directory. "./" keeps the slash that a name found here needs.
+        let directory = if directory.as_os_str().is_empty() { Path::new(".").to_path_buf() } else { directory };
+        let candidate = directory.join(name);
+        if !candidate.is_file() {
+            continue;
+        }
+        if is_executable(&candidate) {
+            return Ok(candidate);
+        }
+        present.get_or_insert(candidate);
+    }
+    match present {
+        // `target::check` says what is wrong with it.
+        Some(candidate) => Ok(candidate),
+        None => Err(Refusal::not_found(format_args!("{}: not found in PATH; give its path, or check the spelling", name.display()))),
+    }
+}
+
+/// Whether this process may execute the file: what the kernel says, by the effective ids.
+pub(super) fn is_executable(path: &Path) -> bool {
+    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+}

@@ -1,0 +1,102 @@
+//! `uringlet run`: puts `liburinglet.so` in front of a program and becomes that program.
+//!
+//! Nothing stays behind: the same process, its exit status, signals, descriptors and terminal are the program's from the first instruction on.
+
+mod exec;
+mod lookup;
+mod object;
+mod target;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use crate::Status;
+
+/// Run a program with io_uring in user space
+///
+/// The program's io_uring calls are answered in its own process by ordinary system calls; the kernel's io_uring is not used. Children of the program are
+/// attached too. The exit status is the program's; 127 if it was not found, 126 if it cannot be run or not be attached.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print to standard error what was found and rewritten in the program and its libraries
+    #[arg(long)]
+    explain: bool,
+
+    /// Look for system calls anew instead of using what an earlier start has found, and do not remember what is found
+    #[arg(long)]
+    no_cache: bool,
+
+    /// The program, looked up in PATH, and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
+    command: Vec<OsString>,
+}
+
+/// Why the program did not start.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: Status,
+    message: String,
+}
+
+impl Refusal {
+    /// The program is not there: 127, as from a shell.
+    fn not_found(message: impl fmt::Display) -> Self {
+        Self { status: 127, message: message.to_string() }
+    }
+
+    /// The program is there, but: 126, as from a shell.
+    fn not_runnable(message: impl fmt::Display) -> Self {
+        Self { status: 126, message: message.to_string() }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Status {
+    let refusal = match start(args) {
+        Ok(never) => match never {},
+        Err(refusal) => refusal,
+    };
+    eprintln!("uringlet run: {}", refusal.message);
+    refusal.status
+}
+
+fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
+    let program = lookup::find(&args.command[0])?;
+    target::check(&program)?;
+    let object = object::find()?;
+    let mut environment = exec::Environment::inherited();
+    let before = std::env::var_os("LD_PRELOAD");
+    environment.set("LD_PRELOAD", &prepended(object.as_os_str(), before.as_deref()));
+    if args.explain {
+        environment.set("URINGLET_EXPLAIN", OsStr::new("1"));
+    }
+    if args.no_cache {
+        environment.set("URINGLET_CACHE", OsStr::new("off"));
+    }
+    Err(exec::become_program(&program, &args.command, &environment))
+}
+
+/// `object` first, what was preloaded before behind it, nothing twice.
+fn prepended(object: &OsStr, before: Option<&OsStr>) -> OsString {
+    let mut list = object.as_bytes().to_vec();
+    let before = before.map_or(&b""[..], OsStr::as_bytes);
+    for entry in before.split(|&b| b == b':' || b == b' ').filter(|e| !e.is_empty() && *e != object.as_bytes()) {
+        list.push(b':');
+        list.extend_from_slice(entry);
+    }
+    OsString::from_vec(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_comes_first_and_once() {
+        let list = |before: Option<&str>| prepended(OsStr::new("/l/u.so"), before.map(OsStr::new)).into_string().unwrap();
+        assert_eq!(list(None), "/l/u.so");
+        assert_eq!(list(Some("")), "/l/u.so");
+        assert_eq!(list(Some("a.so b.so")), "/l/u.so:a.so:b.so");
+        assert_eq!(list(Some("a.so:/l/u.so::b.so")), "/l/u.so:a.so:b.so");
+    }
+}

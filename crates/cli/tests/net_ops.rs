@@ -1,0 +1,72 @@
+//! Sockets, provided buffers and registered files as C programs see them through a ring: under `uringlet run`, where a real io_uring call kills,
+//! as Linux 6.18 answers; and on this kernel's own ring where that is no older, so that the expectations themselves are checked.
+
+mod common;
+
+use std::process::{Command, Output};
+
+/// The programs' "no ring to be had".
+const NO_RING: i32 = 77;
+
+fn said(output: &Output) -> String {
+    format!("{}\n{}{}", output.status, common::stdout(output), common::stderr(output))
+}
+
+fn engine_answers(program: &str) {
+    let directory = common::directory(&format!("{program}-engine"));
+    let executable = common::compile("cc", &directory, program, &[&format!("{program}.c")], &[]);
+    let output = common::finish(common::uringlet(&directory).arg("--").arg(executable).env("BLOCK_IO_URING", "1"));
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+fn kernel_answers(program: &str) {
+    if !is_kernel_as_expected() {
+        eprintln!("this kernel is older than the expectations: not asked");
+        return;
+    }
+    let directory = common::directory(&format!("{program}-kernel"));
+    let executable = common::compile("cc", &directory, program, &[&format!("{program}.c")], &[]);
+    let output = common::finish(&mut Command::new(executable));
+    if output.status.code() == Some(NO_RING) {
+        eprintln!("this kernel has no io_uring for us: not asked");
+        return;
+    }
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+/// Whether this kernel is at least the one that the expectations are of.
+fn is_kernel_as_expected() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(18))
+}
+
+#[test]
+fn the_engine_does_sockets_as_linux_does() {
+    engine_answers("net_ops");
+}
+
+#[test]
+fn the_engine_does_buffers_and_files_as_linux_does() {
+    engine_answers("net_buffers");
+}
+
+#[test]
+fn the_engine_serves_many_clients_from_two_processes() {
+    engine_answers("net_echo");
+}
+
+#[test]
+fn the_kernel_does_sockets_as_expected() {
+    kernel_answers("net_ops");
+}
+
+#[test]
+fn the_kernel_does_buffers_and_files_as_expected() {
+    kernel_answers("net_buffers");
+}
+
+#[test]
+fn the_kernel_serves_them_too() {
+    kernel_answers("net_echo");
+}

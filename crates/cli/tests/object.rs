@@ -1,0 +1,50 @@
+//! `liburinglet.so` as an object: nothing in it may need a libc, thread-local storage or registers that a system call preserves and we do not save.
+
+mod common;
+
+use std::process::Command;
+
+fn tool(name: &str, options: &[&str]) -> String {
+    common::success(Command::new(name).args(options).arg(common::object()))
+}
+
+#[test]
+fn it_needs_no_library() {
+    let dynamic = tool("readelf", &["--dynamic", "--wide"]);
+    assert!(!dynamic.contains("(NEEDED)"), "{dynamic}");
+    assert!(dynamic.contains("INITFIRST"), "its constructor must run first\n{dynamic}");
+    assert!(!dynamic.contains("(TEXTREL)"), "{dynamic}");
+}
+
+#[test]
+fn it_has_no_thread_local_storage_and_no_executable_stack() {
+    let headers = tool("readelf", &["--program-headers", "--wide"]);
+    assert!(!headers.lines().any(|line| line.trim_start().starts_with("TLS")), "{headers}");
+    let stack = headers.lines().find(|line| line.contains("GNU_STACK")).expect("a GNU_STACK header");
+    assert!(!stack.contains("RWE"), "{stack}");
+}
+
+#[test]
+fn it_touches_no_wide_vector_register() {
+    let code = tool("objdump", &["--disassemble", "--no-show-raw-insn"]);
+    assert!(code.lines().count() > 1000, "objdump shows no code");
+    let wide = |line: &&str| ["%ymm", "%zmm", "%k1", "xsave", "fxsave", "%st("].iter().any(|register| line.contains(register));
+    let found: Vec<&str> = code.lines().filter(wide).take(5).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn it_exports_what_it_interposes_and_imports_nothing_that_must_exist() {
+    let symbols = tool("nm", &["--dynamic"]);
+    let named = |kinds: &[&str]| -> Vec<String> {
+        let fields = symbols.lines().map(|line| line.split_whitespace().rev().collect::<Vec<_>>());
+        fields.filter(|f| kinds.contains(&f[1])).map(|f| f[0].to_owned()).collect()
+    };
+    assert_eq!(named(&["U"]), Vec::<String>::new(), "these would have to be there, or the program would not start");
+    let mut exported = named(&["T", "D", "B", "R", "W", "V"]);
+    exported.sort();
+    let expected = "__poll_chk __ppoll_chk __sysv_signal bsd_signal capset close close_range closefrom dup dup2 dup3 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait fcntl fcntl64 \
+                    initgroups mmap mmap64 poll ppoll prlimit prlimit64 pselect select setegid seteuid setfsgid setfsuid setgid setgroups setregid setresgid setresuid \
+                    setreuid setrlimit setrlimit64 setuid sigaction signal sigset ssignal syscall sysv_signal uringlet_attached";
+    assert_eq!(exported.join(" "), expected);
+}

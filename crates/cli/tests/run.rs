@@ -1,0 +1,171 @@
+//! `uringlet run` as a command: what it refuses and how, and that it leaves everything else to the program.
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{compile, directory, finish, finish_child, stderr, stdout, success, uringlet};
+
+/// What `uringlet run` says about a program it refuses.
+fn refusal(command: &mut Command, status: i32) -> String {
+    let output = finish(command);
+    assert_eq!(output.status.code(), Some(status), "{command:?}: {}{}", stdout(&output), stderr(&output));
+    let message = stderr(&output);
+    assert!(message.starts_with("uringlet run: ") && message.lines().count() == 1, "{message}");
+    message
+}
+
+fn run(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = uringlet(Path::new("off"));
+    command.arg(program);
+    command
+}
+
+#[test]
+fn what_is_not_there_is_127() {
+    assert!(refusal(&mut run("no-such-program"), 127).contains("not found in PATH"));
+    assert!(refusal(&mut run("/nowhere/program"), 127).contains("no such file"));
+    assert!(refusal(&mut run(""), 127).contains("empty"));
+    let place = directory("interpreter");
+    let script = place.join("script");
+    fs::write(&script, "#!/nowhere/interpreter\n").expect("a script");
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("chmod");
+    assert!(refusal(&mut run(&script), 127).contains("/nowhere/interpreter"));
+}
+
+#[test]
+fn what_cannot_run_is_126() {
+    let place = directory("unfit");
+    assert!(refusal(&mut run(&place), 126).contains("is a directory"));
+    let file = place.join("file");
+    fs::write(&file, "no program").expect("a file");
+    assert!(refusal(&mut run(&file), 126).contains("chmod +x"));
+    assert!(refusal(run("file").env("PATH", &place), 126).contains("chmod +x"));
+    fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("chmod");
+    assert!(refusal(&mut run(&file), 126).contains("#!/bin/sh"));
+}
+
+#[test]
+fn what_cannot_be_attached_is_126() {
+    let place = directory("unattachable");
+    let fixed = compile("cc", &place, "fixed", &["calls.c"], &["-static"]);
+    assert!(refusal(&mut run(&fixed), 126).contains("statically linked"));
+    let fixed = compile("cc", &place, "fixed-pie", &["calls.c"], &["-static-pie"]);
+    assert!(refusal(&mut run(&fixed), 126).contains("statically linked"));
+    let foreign = place.join("foreign");
+    let mut content = fs::read("/proc/self/exe").expect("this program");
+    content[18] = 183;
+    fs::write(&foreign, content).expect("a program for another machine");
+    fs::set_permissions(&foreign, Permissions::from_mode(0o755)).expect("chmod");
+    assert!(refusal(&mut run(&foreign), 126).contains("another architecture"));
+    let script = place.join("script");
+    fs::write(&script, format!("#!{}\n", fixed.display())).expect("a script");
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("chmod");
+    assert!(refusal(&mut run(&script), 126).contains("statically linked"));
+}
+
+#[test]
+fn what_gains_privileges_is_126() {
+    let place = directory("privileged");
+    let program = compile("cc", &place, "calls", &["calls.c"], &[]);
+    // Only root can make such a file. An ordinary user finds one in the system.
+    if chown(&program, Some(65534), Some(65534)).is_err() {
+        let found = ["/usr/bin/su", "/bin/su", "/usr/bin/passwd"].into_iter().find(|path| Path::new(path).exists());
+        assert!(refusal(&mut run(found.expect("a set-uid program")), 126).contains("set-uid"));
+        return;
+    }
+    fs::set_permissions(&program, Permissions::from_mode(0o4755)).expect("chmod");
+    assert!(refusal(&mut run(&program), 126).contains("set-uid"));
+    fs::set_permissions(&program, Permissions::from_mode(0o2755)).expect("chmod");
+    assert!(refusal(&mut run(&program), 126).contains("set-gid"));
+}
+
+#[test]
+fn a_missing_object_is_126_and_says_where_it_was_looked_for() {
+    let place = directory("object");
+    assert!(refusal(run("true").env("URINGLET_LIB", place.join("none.so")), 126).contains("URINGLET_LIB"));
+    let copy = place.join("uringlet");
+    fs::copy(env!("CARGO_BIN_EXE_uringlet"), &copy).expect("a copy");
+    assert!(refusal(Command::new(&copy).args(["run", "true"]), 126).contains("../lib/uringlet"));
+    symlink(common::object(), place.join("liburinglet.so")).expect("a link");
+    success(Command::new(&copy).args(["run", "true"]));
+    let spaced = place.join("a b.so");
+    fs::copy(common::object(), &spaced).expect("a copy");
+    assert!(refusal(run("true").env("URINGLET_LIB", spaced), 126).contains("a space"));
+}
+
+#[test]
+fn exit_status_and_signals_are_the_programs() {
+    assert_eq!(finish(run("sh").args(["-c", "exit 42"])).status.code(), Some(42));
+    assert_eq!(finish(run("sh").args(["-c", "kill -9 $$"])).status.signal(), Some(9));
+    assert_eq!(finish(run("sh").args(["-c", "kill -TERM $$"])).status.signal(), Some(15));
+}
+
+#[test]
+fn it_is_the_same_process() {
+    let child = run("sh").args(["-c", "echo $$"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let pid = child.id();
+    assert_eq!(stdout(&finish_child(child, "sh")).trim(), pid.to_string());
+}
+
+#[test]
+fn standard_input_and_output_pass_through() {
+    let mut child = run("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut input = child.stdin.take().expect("a pipe");
+    let writer = std::thread::spawn({
+        let content = content.clone();
+        move || input.write_all(&content)
+    });
+    let output = finish_child(child, "cat");
+    writer.join().expect("the writer").expect("all is written");
+    assert!(output.stdout == content);
+}
+
+#[test]
+fn signal_dispositions_and_closed_descriptors_pass_through() {
+    let uringlet = env!("CARGO_BIN_EXE_uringlet");
+    let shell =
+        |script: &str| success(Command::new("sh").args(["-c", script]).env("URINGLET_LIB", common::object()).env("URINGLET_CACHE", "off"));
+    let lines = "^(SigBlk|SigIgn)";
+    let plain = format!("trap '' PIPE HUP; exec grep -E '{lines}' /proc/self/status");
+    let attached = format!("trap '' PIPE HUP; exec {uringlet} run grep -E '{lines}' /proc/self/status");
+    assert_eq!(shell(&plain), shell(&attached));
+    assert_eq!(
+        shell(&format!("grep -E '{lines}' /proc/self/status")),
+        shell(&format!("{uringlet} run grep -E '{lines}' /proc/self/status"))
+    );
+    assert_eq!(shell(&format!("{uringlet} run ls /proc/self/fd 0<&- 2>&-")), shell("ls /proc/self/fd 0<&- 2>&-"));
+}
+
+#[test]
+fn the_environment_keeps_what_was_preloaded() {
+    let object = common::object().display().to_string();
+    let shown = |preloaded: &str| success(run("printenv").arg("LD_PRELOAD").env("LD_PRELOAD", preloaded));
+    assert_eq!(shown(""), format!("{object}\n"));
+    assert_eq!(shown("libm.so.6"), format!("{object}:libm.so.6\n"));
+    assert_eq!(shown(&object), format!("{object}\n"));
+}
+
+#[test]
+fn options_of_the_program_are_the_programs() {
+    assert_eq!(success(run("echo").args(["-n", "--explain", "--", "x"])), "--explain -- x");
+    assert_eq!(success(uringlet(Path::new("off")).args(["--", "echo", "y"])), "y\n");
+}
+
+#[test]
+fn documents_are_generated() {
+    let place = directory("documents");
+    success(Command::new(env!("CARGO_BIN_EXE_uringlet")).arg("man").arg(&place));
+    let page = fs::read_to_string(place.join("uringlet-run.1")).expect("the page of run");
+    assert!(page.contains("127"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = success(Command::new(env!("CARGO_BIN_EXE_uringlet")).args(["completions", shell]));
+        assert!(script.contains("explain"), "{shell}: {script}");
+    }
+}

@@ -1,0 +1,276 @@
+//! io_uring_enter(2): submits, brings the ring on, waits.
+//!
+//! An SQPOLL ring has no thread here. Its flag NEED_WAKEUP is always set, so the program always enters to wake "the
+//! thread", and the entering thread does what that thread would: consume the whole SQ. Nothing spins.
+
+use super::watcher::{self, Leaving};
+use super::{drive, poll_pending};
+use crate::io_wq::Work;
+use crate::ops::timeout::nanoseconds;
+use crate::request::Stage;
+use crate::ring::{Context, Ring, UringGuard};
+use crate::submit::submit;
+use core::sync::atomic::Ordering::Acquire;
+use uringlet_abi::{GeteventsArg, enter as flag, setup};
+use uringlet_sys::lock::futex_wait;
+use uringlet_sys::process::{self, monotonic_ns};
+use uringlet_sys::ring_memory::Word;
+use uringlet_sys::{Errno, UserPtr, user};
+
+const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
+const SIGSET_LEN: usize = 8;
+const NEVER: u64 = u64::MAX;
+/// How often the driver of a ring that a child may use looks up.
+const LOOK_NS: u64 = 50_000_000;
+
+/// How to wait.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    sigmask: UserPtr,
+    sigmask_len: usize,
+    deadline_ns: u64,
+    /// From here on any CQE is enough.
+    any_after_ns: u64,
+}
+
+/// The arguments of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Args {
+    pub(crate) to_submit: u32,
+    pub(crate) min_complete: u32,
+    pub(crate) flags: u32,
+    pub(crate) arg: UserPtr,
+    pub(crate) arg_len: usize,
+}
+
+/// Whether these flags may be given at all.
+#[inline]
+pub(crate) fn check_flags(flags: u32) -> Result<(), Errno> {
+    if flags & !KNOWN != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// SQEs consumed.
+///
+/// # Errors
+/// Those of io_uring_enter(2).
+#[inline]
+pub(crate) fn enter(ring: &'static Ring, args: Args) -> Result<usize, Errno> {
+    // Used where it is: a guard is slow to move.
+    let mut locked = ring.lock(Context::Submitter);
+    let guard = locked.as_mut().ok_or(Errno::EBADF)?;
+    if guard.is_disabled {
+        return Err(Errno::EBADFD);
+    }
+    let mut submitted = 0;
+    if guard.setup & setup::SQPOLL != 0 {
+        let all = guard.memory.geometry().sq_entries;
+        submit(guard, all);
+        submitted = args.to_submit;
+    } else if args.to_submit > 0 {
+        check_issuer(guard)?;
+        submitted = submit(guard, args.to_submit);
+    }
+    let result = if args.flags & flag::GETEVENTS != 0 {
+        get_events(guard, args, submitted)
+    } else {
+        leave_without_waiting(guard);
+        Ok(())
+    };
+    let how = watcher::leaving(guard);
+    if !matches!(how, Leaving::Quietly)
+        && let Some(guard) = locked.take()
+    {
+        watcher::leave(guard, how);
+    }
+    match result {
+        Err(errno) if submitted == 0 => Err(errno),
+        _ => Ok(submitted as usize),
+    }
+}
+
+/// `SINGLE_ISSUER`: the first thread that submits is the only one that may.
+#[inline]
+fn check_issuer(guard: &mut UringGuard) -> Result<(), Errno> {
+    if guard.setup & setup::SINGLE_ISSUER == 0 {
+        return Ok(());
+    }
+    let me = process::thread_key();
+    match guard.issuer {
+        Some(issuer) if issuer != me => Err(Errno::EEXIST),
+        Some(_) => Ok(()),
+        None => {
+            guard.issuer = Some(me);
+            Ok(())
+        }
+    }
+}
+
+/// What can be brought on is complete when enter() returns, also for a caller that reads the CQ by itself.
+#[inline]
+fn leave_without_waiting(guard: &mut UringGuard) {
+    if guard.needs_watch() && guard.setup & setup::DEFER_TASKRUN == 0 {
+        poll_pending(guard);
+    }
+}
+
+fn get_events(guard: &mut UringGuard, args: Args, submitted: u32) -> Result<(), Errno> {
+    if guard.setup & setup::DEFER_TASKRUN != 0 {
+        check_issuer(guard)?;
+    }
+    if submitted != args.to_submit {
+        // An SQE was bad: the program should see what there is, not wait for what it did not get submitted.
+        return Ok(());
+    }
+    let wait = read_wait(args)?;
+    wait_cqes(guard, args.min_complete, wait)
+}
+
+fn read_wait(args: Args) -> Result<Wait, Errno> {
+    let mut wait = Wait { sigmask: args.arg, sigmask_len: args.arg_len, deadline_ns: NEVER, any_after_ns: NEVER };
+    if args.flags & flag::EXT_ARG == 0 {
+        return Ok(wait);
+    }
+    if args.arg_len != size_of::<GeteventsArg>() {
+        return Err(Errno::EINVAL);
+    }
+    let ext: GeteventsArg = user::read(args.arg)?;
+    wait.sigmask = UserPtr::at(ext.sigmask);
+    wait.sigmask_len = ext.sigmask_sz as usize;
+    if ext.min_wait_usec != 0 {
+        wait.any_after_ns = monotonic_ns().saturating_add(u64::from(ext.min_wait_usec) * 1000);
+    }
+    if ext.ts != 0 {
+        let ns = nanoseconds(user::read(UserPtr::at(ext.ts))?)?;
+        wait.deadline_ns = if args.flags & flag::ABS_TIMER != 0 { ns } else { monotonic_ns().saturating_add(ns) };
+    }
+    // A minimal wait that nothing longer follows is the whole wait.
+    if ext.min_wait_usec != 0 && (ext.ts == 0 || wait.any_after_ns >= wait.deadline_ns) {
+        wait.deadline_ns = wait.any_after_ns;
+    }
+    Ok(wait)
+}
+
+fn wait_cqes(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), Errno> {
+    let result = wait_until_ready(guard, min, wait);
+    if guard.waiters.sleeping > 0 && !guard.waiters.has_driver {
+        // One of them must drive from now on. Who only goes back to sleep wakes nobody: two that cannot be satisfied yet
+        // would wake each other for ever.
+        guard.cq.note_must_wake();
+    }
+    result
+}
+
+/// Whether the mask of a wait can be used.
+fn check_mask(wait: &Wait) -> Result<(), Errno> {
+    if wait.sigmask.is_null() {
+        return Ok(());
+    }
+    if wait.sigmask_len != SIGSET_LEN {
+        return Err(Errno::EINVAL);
+    }
+    user::read::<u64>(wait.sigmask).map(drop)
+}
+
+/// Waits until `min` CQEs are there, a TIMEOUT fires, a signal comes or the time is over.
+fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), Errno> {
+    // The kernel counts with a sign: beyond it the mask is looked at, and then there is nothing to wait for.
+    let min = match i32::try_from(min) {
+        Ok(_) => min.min(guard.memory.geometry().cq_entries),
+        Err(_) => {
+            check_mask(&wait)?;
+            0
+        }
+    };
+    let timeouts_before = guard.timeouts_fired;
+    let target = guard.memory.word(Word::CqHead).load(Acquire).wrapping_add(min);
+    loop {
+        guard.run_deferred();
+        if guard.cq.ready(&guard.memory) < min.max(1) || guard.needs_watch() {
+            poll_pending(guard);
+        }
+        let ready = guard.cq.ready(&guard.memory);
+        if ready >= min || guard.timeouts_fired != timeouts_before {
+            return Ok(());
+        }
+        let now = if wait.deadline_ns & wait.any_after_ns == NEVER { 0 } else { monotonic_ns() };
+        if ready > 0 && now >= wait.any_after_ns {
+            return Ok(());
+        }
+        let result = match () {
+            // A mask is looked at by those who have to wait.
+            () if !wait.sigmask.is_null() && wait.sigmask_len != SIGSET_LEN => Err(Errno::EINVAL),
+            () if now >= wait.deadline_ns => Err(Errno::ETIME),
+            () if help(guard, &wait) => Ok(()),
+            () => sleep(guard, target, now, wait),
+        };
+        if let Err(errno) = result {
+            guard.run_deferred();
+            // CQEs, however few, are better news than the error.
+            return if guard.cq.ready(&guard.memory) > 0 { Ok(()) } else { Err(errno) };
+        }
+    }
+}
+
+/// The one request in flight waits for a worker, and this thread waits for it, without a limit: it does it itself, sooner
+/// than a worker would wake up. Only reads of files: they end by themselves, and raise no signal that a worker would have
+/// swallowed.
+fn help(guard: &mut UringGuard, wait: &Wait) -> bool {
+    if guard.in_flight != 1 || wait.deadline_ns != NEVER || wait.any_after_ns != NEVER || !wait.sigmask.is_null() {
+        return false;
+    }
+    let Some((_, parked)) = guard.parked.iter().next() else { return false };
+    let (Stage::Worker { work }, true) = (parked.stage, parked.req.op.is_read()) else { return false };
+    let Some(punted) = guard.io_wq.take_back(work) else { return false };
+    guard.unlocked(|| punted.run());
+    true
+}
+
+/// Sleeps until there may be something new: as the ring's driver, or behind it.
+fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<(), Errno> {
+    let mut until = wait.deadline_ns.min(guard.timers.next_deadline().unwrap_or(NEVER));
+    if now < wait.any_after_ns {
+        until = until.min(wait.any_after_ns);
+    }
+    // With a minimal wait over, any CQE is news.
+    let target = if wait.any_after_ns <= now { guard.cq.tail().wrapping_add(1) } else { target };
+    let is_alone = guard.waiters.sleeping == 0;
+    let is_sooner = target.wrapping_sub(guard.waiters.wake_tail) as i32 <= 0;
+    if is_alone || is_sooner {
+        guard.waiters.wake_tail = target;
+    }
+    if guard.was_forked && !guard.is_shared() {
+        // A child that begins to use the ring cannot wake a driver.
+        until = until.min(monotonic_ns().saturating_add(LOOK_NS));
+    }
+    guard.waiters.sleeping += 1;
+    let result = if guard.is_shared() {
+        sleep_among_others(guard, until)
+    } else if guard.waiters.has_driver || guard.poller().is_err() {
+        sleep_behind_driver(guard, until)
+    } else {
+        drive(guard, until.max(1), wait.sigmask)
+    };
+    guard.waiters.sleeping -= 1;
+    result
+}
+
+/// Where processes share a ring nobody drives: the next CQE may come from any of them. What is armed here is the
+/// watcher's.
+fn sleep_among_others(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
+    let news = guard.memory.commons().news();
+    let handover = if guard.needs_watch() { watcher::hand_over(guard) } else { watcher::Handover::Nothing };
+    let slept = guard.unlocked(|| {
+        handover.deliver();
+        news.wait(until)
+    });
+    if slept == Err(Errno::EINTR) { slept } else { Ok(()) }
+}
+
+fn sleep_behind_driver(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
+    let ring = guard.ring;
+    let seen = ring.bell.load(Acquire);
+    match guard.unlocked(|| futex_wait(&ring.bell, seen, until)) {
+        Err(Errno::EINTR) => Err(Errno::EINTR),
+        _ => Ok(()),
+    }
+}

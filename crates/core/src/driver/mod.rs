@@ -1,0 +1,94 @@
+//! Who brings a ring on: a thread of the program inside enter(), or the watcher when nobody is.
+
+pub(crate) mod enter;
+#[cfg(all(test, loom))]
+mod model;
+pub(crate) mod watcher;
+
+use crate::apoll::{BELL, Waiting};
+use crate::ops::Op;
+use crate::request::ReqId;
+use crate::ring::UringGuard;
+use crate::submit::{act, complete, dispatch};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use uringlet_sys::aio::AioEvent;
+use uringlet_sys::fd::EpollEvent;
+use uringlet_sys::{Errno, UserPtr, process};
+
+const EVENTS: usize = 64;
+
+/// Brings on whatever can be brought on without waiting.
+pub(crate) fn poll_pending(guard: &mut UringGuard) {
+    if guard.aio_in_flight > 0 {
+        reap_aio(guard);
+    }
+    if guard.poller.as_ref().is_some_and(|p| p.is_armed()) && !guard.waiters.has_driver {
+        let _ = drive(guard, 0, UserPtr::NULL);
+    }
+    fire_timers(guard);
+    dispatch::run_ready(guard, false);
+}
+
+fn fire_timers(guard: &mut UringGuard) {
+    if guard.timers.next_deadline().is_some() {
+        act::fire_expired(guard, process::monotonic_ns());
+    }
+}
+
+/// Runs the ring's event loop once: waits until `deadline_ns` (0: not at all), then deals with what came.
+///
+/// # Errors
+/// `EINTR`; `EFAULT` for a bad `sigmask`; what making the poller answers.
+pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
+    let epoll = Arc::clone(&guard.poller()?.epoll);
+    let mut events = [EpollEvent::default(); EVENTS];
+    let waited = if deadline_ns == 0 {
+        epoll.wait(&mut events, 0, UserPtr::NULL)
+    } else {
+        guard.waiters.has_driver = true;
+        let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
+        guard.waiters.has_driver = false;
+        waited
+    };
+    let n = *waited.as_ref().unwrap_or(&0);
+    handle_events(guard, &events[..n.min(EVENTS)]);
+    waited.map(drop)
+}
+
+fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
+    let mut ready: Vec<Waiting> = Vec::new();
+    for event in events {
+        let (data, mask) = (event.data, event.events);
+        if data == BELL {
+            reap_aio(guard);
+            continue;
+        }
+        if let Some(poller) = &mut guard.poller {
+            poller.fired(data as i32, mask, &mut ready);
+        }
+        for waiting in ready.drain(..) {
+            act::fired(guard, waiting, mask);
+        }
+    }
+    fire_timers(guard);
+    dispatch::run_ready(guard, false);
+}
+
+/// Completes what the kernel's AIO has done.
+pub(crate) fn reap_aio(guard: &mut UringGuard) {
+    let mut events = [AioEvent::default(); EVENTS];
+    while let Some(aio) = &guard.aio {
+        let n = aio.reap(&mut events);
+        for event in &events[..n] {
+            guard.aio_in_flight -= 1;
+            let Some(mut parked) = ReqId::from_u64(event.data).and_then(|id| guard.unpark(id)) else { continue };
+            let Op::Rw(op) = &mut parked.req.op else { continue };
+            let outcome = op.aio_outcome(event.res);
+            complete(guard, parked.req, outcome);
+        }
+        if n < EVENTS {
+            return;
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What sort of file a descriptor is: decides how a read or a write of it is tried.
+//!
+//! The answer is cached by number and may be stale when a program closes a number by a way nobody sees. So it only ever
+//! steers *how* a request is tried; whoever would do something wrong on the other kind of file checks first.
+
+use uringlet_sys::{Errno, fd_table, io};
+
+const S_IFMT: u32 = 0o170_000;
+const KNOWN: u16 = 1;
+const SEEKABLE: u16 = 1 << 1;
+const SOCKET: u16 = 1 << 2;
+const DIRECT: u16 = 1 << 4;
+const NO_NOWAIT_READ: u16 = 1 << 5;
+const NO_NOWAIT_WRITE: u16 = 1 << 6;
+const BAD: u16 = 1 << 7;
+
+/// The kind of a file, as bits that fit into the descriptor table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileKind(u16);
+
+impl FileKind {
+    /// The kind of `fd`, from the table or by asking.
+    #[inline]
+    pub(crate) fn of(fd: i32) -> Self {
+        match fd_table::kind(fd) {
+            0 => Self::ask(fd),
+            kind => Self(kind),
+        }
+    }
+
+    /// The kind of `fd`, if it is in the table.
+    #[inline]
+    pub(crate) fn cached(fd: i32) -> Option<Self> {
+        match fd_table::kind(fd) {
+            0 => None,
+            kind => Some(Self(kind)),
+        }
+    }
+
+    /// Positions, a page cache, and reads that can be tried without waiting.
+    #[inline]
+    pub(crate) fn is_cached_file(self) -> bool {
+        self.0 & (SEEKABLE | DIRECT | NO_NOWAIT_READ | BAD) == SEEKABLE
+    }
+
+    /// Asks the kernel, and remembers.
+    #[cold]
+    pub(crate) fn ask(fd: i32) -> Self {
+        let Ok(kind) = Self::look(fd) else { return Self(KNOWN | BAD) };
+        fd_table::set_kind(fd, kind);
+        Self(kind)
+    }
+
+    fn look(fd: i32) -> Result<u16, Errno> {
+        let stat = io::fstat(fd)?;
+        let sort = match stat.mode & S_IFMT {
+            0o100_000 | 0o060_000 => SEEKABLE,
+            0o140_000 => SOCKET,
+            _ => 0,
+        };
+        let flags = if sort & SEEKABLE != 0 { io::file_flags(fd)? } else { 0 };
+        if flags & io::O_PATH != 0 {
+            return Err(Errno::EBADF);
+        }
+        let direct = if flags & io::O_DIRECT != 0 { DIRECT } else { 0 };
+        Ok(KNOWN | sort | direct)
+    }
+
+    /// Regular file or block device: has positions, is always "ready".
+    pub(crate) fn is_seekable(self) -> bool {
+        self.0 & SEEKABLE != 0
+    }
+
+    pub(crate) fn is_socket(self) -> bool {
+        self.0 & SOCKET != 0
+    }
+
+    /// Opened with O_DIRECT.
+    pub(crate) fn is_direct(self) -> bool {
+        self.0 & DIRECT != 0
+    }
+
+    /// No open file.
+    pub(crate) fn is_bad(self) -> bool {
+        self.0 & BAD != 0
+    }
+
+    /// Whether reads (writes) may be tried with RWF_NOWAIT.
+    pub(crate) fn takes_nowait(self, is_write: bool) -> bool {
+        self.0 & if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ } == 0
+    }
+
+    /// The file answered EOPNOTSUPP to RWF_NOWAIT.
+    pub(crate) fn refuses_nowait(self, fd: i32, is_write: bool) {
+        fd_table::set_kind(fd, self.0 | if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ });
+    }
+}

@@ -1,0 +1,101 @@
+//! The uringlet engine: io_uring in user space.
+//!
+//! Three doors, as the kernel's: [`Engine::setup`], [`Engine::enter`], [`Engine::register`]; and beside them what a
+//! program's other calls on a ring's descriptor need: mmap, close, dup, poll, fork. Whoever catches those calls (the
+//! attach library, the drop-in liburing) hands them to the one [`ENGINE`].
+//!
+//! Layers, a lower one never uses a higher one:
+//!
+//! ```text
+//!   L5  lib, engine            doors, descriptors, fork
+//!   L4  driver, register       who brings a ring on: enter(), the watcher; setup and registration
+//!   L3  submit                 links, drain, cancel; dispatch decides complete / poll / run / punt
+//!   L2  request, ops, io_wq, apoll, timer
+//!   L1  ring, rsrc, file       shared memory, queues, resources
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod apoll;
+mod driver;
+mod engine;
+mod file;
+mod io_wq;
+mod ops;
+mod register;
+mod request;
+mod ring;
+mod rsrc;
+mod submit;
+mod timer;
+
+pub use engine::{ENGINE, Engine};
+
+use driver::enter::{Args, check_flags, enter};
+use uringlet_abi::{enter as enter_flag, layout, register as reg};
+use uringlet_sys::{AppPromise, Errno, UserPtr};
+
+/// A system call's return value: what it returns, or -errno.
+#[inline]
+pub(crate) fn to_isize(result: Result<usize, Errno>) -> isize {
+    match result {
+        Ok(n) => n as isize,
+        Err(errno) => -(errno.into_raw() as isize),
+    }
+}
+
+const PAGE: u64 = 4096;
+
+impl Engine {
+    /// io_uring_setup(2): a new ring's fd, or -errno.
+    pub fn setup(&'static self, _promise: AppPromise, entries: u32, params: UserPtr) -> isize {
+        uringlet_sys::fd_table::init();
+        to_isize(register::setup::setup(entries, params))
+    }
+
+    /// io_uring_enter(2) in its six-argument form: SQEs consumed, or -errno.
+    #[inline]
+    pub fn enter(&'static self, fd: u32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> isize {
+        let result = check_flags(flags)
+            .and_then(|()| register::ring_of(fd, flags & enter_flag::REGISTERED_RING != 0))
+            .and_then(|ring| enter(ring, Args { to_submit, min_complete, flags, arg, arg_len }));
+        to_isize(result)
+    }
+
+    /// io_uring_register(2): 0 or what the operation returns, or -errno.
+    pub fn register(&'static self, fd: u32, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
+        let is_registered = opcode & reg::USE_REGISTERED_RING != 0;
+        let opcode = opcode & !reg::USE_REGISTERED_RING;
+        // Without a ring only what asks about the engine as a whole could be answered; nothing here does.
+        if opcode > reg::LAST || (fd == u32::MAX && !is_registered) {
+            return to_isize(Err(Errno::EINVAL));
+        }
+        let result = register::ring_of(fd, is_registered).and_then(|ring| register::register(ring, opcode, arg, nr_args));
+        to_isize(result)
+    }
+
+    /// mmap(2) of a ring's fd: the address, or -errno; `None` when `fd` is no ring (then do the plain call). One table
+    /// load when it is none.
+    pub fn mmap(&'static self, addr: usize, len: usize, _prot: u32, _flags: u32, fd: i32, offset: u64) -> Option<isize> {
+        let index = uringlet_sys::fd_table::ring(fd)?;
+        let guard = self.ring(index)?.lock(ring::Context::Other)?;
+        let result = if addr != 0 || !offset.is_multiple_of(PAGE) {
+            // Where a ring is mapped is not for the program to say: the kernel takes no address, not even as a hint.
+            Err(Errno::EINVAL)
+        } else if offset & layout::OFF_MMAP_MASK == layout::OFF_PBUF_RING {
+            guard.buf_groups.map_for_program(offset, len)
+        } else {
+            guard.memory.map_for_program(offset, len)
+        };
+        Some(to_isize(result))
+    }
+
+    /// Whether this number is, as far as known, a ring. One table load.
+    #[inline]
+    #[must_use]
+    pub fn is_ring(&'static self, fd: i32) -> bool {
+        uringlet_sys::fd_table::ring(fd).is_some()
+    }
+}

@@ -1,0 +1,246 @@
+//! `IORING_OP_PROVIDE_BUFFERS, REMOVE_BUFFERS, FILES_UPDATE`: what acts on the ring's own tables.
+//! Source:  io_uring_enter(2), io_uring_register(2); behaviour of Linux 6.18 io_uring/kbuf.c, rsrc.c (not their code).
+//! Issue:   completes inline, under the ring's lock.     Units: len in bytes, fd = number of buffers.
+//! Errors:  EINVAL bad fields; E2BIG too many buffers; EOVERFLOW full list or wrapping addresses; ENOENT; ENXIO no file table.
+//! Differs: the tag of a replaced file is posted at once, even while requests still use the file.
+//! Tests:   liburing buf-ring.t, file-update.t; ours net_ops (buffers, files); unit tests here and in rsrc/buf_ring.rs.
+
+use super::{Issue, Op, PrepCx, unused};
+use crate::request::Outcome;
+use crate::ring::RingState;
+use crate::rsrc::buf_ring::{BufGroups, Selected};
+use crate::rsrc::files::FileNode;
+use alloc::sync::Arc;
+use uringlet_abi::register::FILES_SKIP;
+use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
+use uringlet_sys::fd::EngineFd;
+use uringlet_sys::{Errno, UserPtr, fd_table, user};
+
+/// Most buffers one request names: as many as there are ids.
+const MAX_BUFFERS: i32 = 1 << 16;
+/// The end of the address space of a program (TASK_SIZE_MAX).
+const ADDRESSES_END: u64 = 0x7fff_ffff_f000;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum BuffersOp {
+    Provide { group: u16, addr: u64, len: u32, n: u32, bid: u16 },
+    Remove { group: u16, n: u32 },
+    FilesUpdate { offset: u32, fds: u64, n: u32 },
+}
+
+pub(crate) fn prep_provide(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
+    if !(1..=MAX_BUFFERS).contains(&sqe.fd) {
+        return Err(Errno::E2BIG);
+    }
+    if sqe.len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let n = sqe.fd as u32;
+    let end = sqe.addr.checked_add(u64::from(n) * u64::from(sqe.len)).ok_or(Errno::EOVERFLOW)?;
+    if end > ADDRESSES_END {
+        return Err(Errno::EFAULT);
+    }
+    let bid = u16::try_from(sqe.off).map_err(|_| Errno::E2BIG)?;
+    if u32::from(bid) + n > MAX_BUFFERS as u32 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Buffers(BuffersOp::Provide { group: sqe.buf_group(), addr: sqe.addr, len: sqe.len, n, bid }))
+}
+
+pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.op_flags.into(), sqe.addr, sqe.len.into(), sqe.off, sqe.splice_fd_in as u64])?;
+    if !(1..=MAX_BUFFERS).contains(&sqe.fd) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Buffers(BuffersOp::Remove { group: sqe.buf_group(), n: sqe.fd as u32 }))
+}
+
+pub(crate) fn prep_files_update(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    if cx.sqe_flags & (sqe::FIXED_FILE | sqe::BUFFER_SELECT) != 0 || sqe.len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    unused(&[sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
+    Ok(Op::Buffers(BuffersOp::FilesUpdate { offset: sqe.off as u32, fds: sqe.addr, n: sqe.len }))
+}
+
+impl BuffersOp {
+    /// Does it, under the ring's lock.
+    pub(crate) fn act(&mut self, state: &mut RingState) -> Outcome {
+        let result = match *self {
+            Self::Provide { group, addr, len, n, bid } => state.buf_groups.provide(group, addr, len, n, bid).map(|()| 0),
+            Self::Remove { group, n } => state.buf_groups.remove(group, n).map(|n| n as usize),
+            Self::FilesUpdate { offset: FILE_INDEX_ALLOC, fds, n } => allocate_files(state, UserPtr::at(fds), n),
+            Self::FilesUpdate { offset, fds, n } => update_files(state, offset, UserPtr::at(fds), UserPtr::NULL, n),
+        };
+        result.into()
+    }
+}
+
+/// After a try under the ring's lock: the buffer that the request selected was used, goes back to its group, or stays
+/// with the request that runs on without the lock or has filled it partly.
+pub(super) fn settle(groups: &mut BufGroups, selected: &mut Option<Selected>, issue: &mut Issue, is_partly_done: bool) {
+    let Some(mut buffer) = selected.take() else { return };
+    match issue {
+        Issue::Complete(outcome) | Issue::More(outcome) => outcome.flags |= groups.settle(buffer),
+        Issue::WouldBlock(_) if !is_partly_done => {
+            groups.settle(buffer);
+        }
+        _ => {
+            groups.keep(&mut buffer);
+            *selected = Some(buffer);
+        }
+    }
+}
+
+/// Replaces registered files from slot `offset` on by the descriptors at `fds` (-1: none, `FILES_SKIP`: as it is), with
+/// the tags at `tags` if there are any. How many were done; an error only if the first one failed.
+///
+/// # Errors
+/// `ENXIO` no file table; `EINVAL` outside of it, or a tag for no file; `EOVERFLOW`; `EFAULT`; `EBADF`.
+pub(crate) fn update_files(state: &mut RingState, offset: u32, fds: UserPtr, tags: UserPtr, n: u32) -> Result<usize, Errno> {
+    let end = offset.checked_add(n).ok_or(Errno::EOVERFLOW)?;
+    if !state.files.is_registered {
+        return Err(Errno::ENXIO);
+    }
+    if end > state.files.len() {
+        return Err(Errno::EINVAL);
+    }
+    as_many_as_went_well(n, |done| {
+        let tag = if tags.is_null() { 0 } else { user::read::<u64>(tags.add(done * size_of::<u64>()))? };
+        let fd: i32 = user::read(fds.add(done * size_of::<i32>()))?;
+        update_file(state, offset + done as u32, fd, tag)
+    })
+}
+
+fn update_file(state: &mut RingState, slot: u32, fd: i32, tag: u64) -> Result<(), Errno> {
+    if (fd == FILES_SKIP || fd == -1) && tag != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if fd == FILES_SKIP {
+        return Ok(());
+    }
+    // The slot is empty even if the new descriptor then turns out to be bad.
+    let old = state.files.replace(slot, None)?;
+    release(state, old);
+    if fd != -1 {
+        let node = FileNode { fd: registrable(fd)?, tag };
+        state.files.replace(slot, Some(Arc::new(node)))?;
+    }
+    Ok(())
+}
+
+/// The engine's own descriptor for a file of the program's that is to be registered.
+fn registrable(fd: i32) -> Result<EngineFd, Errno> {
+    if may_be_registered(fd) { EngineFd::dup_of(fd) } else { Err(Errno::EBADF) }
+}
+
+/// A ring cannot be, nor what is not the program's.
+fn may_be_registered(fd: i32) -> bool {
+    fd >= 0 && fd_table::ring(fd).is_none() && !fd_table::is_internal(fd)
+}
+
+/// Registers the descriptors at `fds` in free slots, and writes the slots over them.
+fn allocate_files(state: &mut RingState, fds: UserPtr, n: u32) -> Result<usize, Errno> {
+    if !state.files.is_registered {
+        return Err(Errno::ENXIO);
+    }
+    as_many_as_went_well(n, |done| {
+        let place = fds.add(done * size_of::<i32>());
+        let fd: i32 = user::read(place)?;
+        // install_fd closes the number it is given: it gets one of its own.
+        let (slot, old) = state.files.install_fd(duplicate(fd)?, FILE_INDEX_ALLOC)?;
+        release(state, old);
+        user::write(place, &(slot as i32)).inspect_err(|_| {
+            let unwritten = state.files.replace(slot, None).ok().flatten();
+            release(state, unwritten);
+        })
+    })
+}
+
+fn duplicate(fd: i32) -> Result<i32, Errno> {
+    if may_be_registered(fd) { uringlet_sys::io::dup_cloexec(fd).map(|fd| fd as i32) } else { Err(Errno::EBADF) }
+}
+
+fn as_many_as_went_well(n: u32, mut one: impl FnMut(usize) -> Result<(), Errno>) -> Result<usize, Errno> {
+    for done in 0..n as usize {
+        match one(done) {
+            Ok(()) => {}
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => return Ok(done),
+        }
+    }
+    Ok(n as usize)
+}
+
+/// A file that is registered no longer: its tag is posted; its descriptor closes with the last request on it.
+pub(crate) fn release(state: &mut RingState, node: Option<Arc<FileNode>>) {
+    let Some(node) = node else { return };
+    if node.tag != 0 {
+        state.post_tag(node.tag);
+    }
+    // The program may have the file open elsewhere: then closing our number would not take it out of the epoll set.
+    if let Some(node) = Arc::into_inner(node)
+        && let Some(poller) = &mut state.poller
+    {
+        poller.take(node.fd.number());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+
+    fn errno(prep: fn(&Sqe, &PrepCx) -> Result<Op, Errno>, sqe: &Sqe) -> Option<Errno> {
+        prep(sqe, &CX).err()
+    }
+
+    #[test]
+    fn provided_buffers_are_checked_as_the_kernel_does() {
+        let good = Sqe { fd: 4, addr: 0x1000, len: 100, ..Sqe::default() };
+        assert_eq!(errno(prep_provide, &good), None);
+        let table = [
+            (Sqe { fd: 0, ..good }, Errno::E2BIG),
+            (Sqe { fd: -1, ..good }, Errno::E2BIG),
+            (Sqe { fd: 65537, ..good }, Errno::E2BIG),
+            (Sqe { len: 0, ..good }, Errno::EINVAL),
+            (Sqe { off: 65536, ..good }, Errno::E2BIG),
+            (Sqe { off: 65535, ..good }, Errno::EINVAL),
+            (Sqe { op_flags: 1, ..good }, Errno::EINVAL),
+            (Sqe { splice_fd_in: 1, ..good }, Errno::EINVAL),
+            (Sqe { addr: u64::MAX, ..good }, Errno::EOVERFLOW),
+            (Sqe { addr: 0xffff_8000_0000_0000, ..good }, Errno::EFAULT),
+        ];
+        for (sqe, expected) in table {
+            assert_eq!(errno(prep_provide, &sqe), Some(expected), "{sqe:?}");
+        }
+        assert_eq!(errno(prep_provide, &Sqe { fd: 65536, len: 1, ..good }), None);
+    }
+
+    #[test]
+    fn removal_takes_a_count_and_nothing_else() {
+        let good = Sqe { fd: 65536, ..Sqe::default() };
+        assert_eq!(errno(prep_remove, &good), None);
+        for sqe in [
+            Sqe { fd: 0, ..good },
+            Sqe { fd: 65537, ..good },
+            Sqe { addr: 1, ..good },
+            Sqe { len: 1, ..good },
+            Sqe { off: 1, ..good },
+            Sqe { op_flags: 1, ..good },
+        ] {
+            assert_eq!(errno(prep_remove, &sqe), Some(Errno::EINVAL), "{sqe:?}");
+        }
+    }
+
+    #[test]
+    fn an_update_that_fails_later_says_how_far_it_came() {
+        let upto = |limit| move |i| if i < limit { Ok(()) } else { Err(Errno::EBADF) };
+        assert_eq!(as_many_as_went_well(3, upto(3)), Ok(3));
+        assert_eq!(as_many_as_went_well(3, upto(2)), Ok(2));
+        assert_eq!(as_many_as_went_well(3, upto(0)), Err(Errno::EBADF));
+    }
+}

@@ -1,0 +1,66 @@
+//! `IORING_OP_ASYNC_CANCEL`: finds requests in flight and ends them.
+//! Source:  io_uring_prep_cancel(3); behaviour of Linux 6.18 io_uring/cancel.c (not its code).
+//! Issue:   acts on other requests: submit/cancel.rs.
+//! Errors:  EINVAL bad fields or flags; ENOENT nothing matches; EALREADY it runs and was only interrupted.
+//! Differs: nothing known.
+//! Tests:   liburing io-cancel.t, cancel-*.t.
+
+use super::{Op, PrepCx, unused};
+use uringlet_abi::{Opcode, Sqe, op_flags, sqe};
+use uringlet_sys::Errno;
+
+/// Which requests a cancel means.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CancelOp {
+    /// `IORING_ASYNC_CANCEL_*`.
+    pub(crate) flags: u32,
+    pub(crate) user_data: u64,
+    /// Descriptor, or index of a registered file.
+    pub(crate) fd: i32,
+    pub(crate) opcode: Option<Opcode>,
+}
+
+const KNOWN: u32 = op_flags::CANCEL_ALL
+    | op_flags::CANCEL_FD
+    | op_flags::CANCEL_ANY
+    | op_flags::CANCEL_FD_FIXED
+    | op_flags::CANCEL_USERDATA
+    | op_flags::CANCEL_OP;
+
+impl CancelOp {
+    /// Validates what both the opcode and `IORING_REGISTER_SYNC_CANCEL` take.
+    pub(crate) fn new(flags: u32, user_data: u64, fd: i32, opcode: u8) -> Result<Self, Errno> {
+        if flags & !KNOWN != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if flags & op_flags::CANCEL_FD != 0 && flags & op_flags::CANCEL_ANY != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let opcode = match flags & op_flags::CANCEL_OP {
+            0 => None,
+            _ if flags & op_flags::CANCEL_ANY != 0 => return Err(Errno::EINVAL),
+            _ => Opcode::from_u8(opcode),
+        };
+        Ok(Self { flags, user_data, fd, opcode })
+    }
+
+    /// Whether the key is the user_data.
+    pub(crate) fn by_user_data(&self) -> bool {
+        self.flags & (op_flags::CANCEL_FD | op_flags::CANCEL_ANY | op_flags::CANCEL_OP) == 0 || self.flags & op_flags::CANCEL_USERDATA != 0
+    }
+
+    /// Whether all matches are meant, not just the first.
+    pub(crate) fn is_all(&self) -> bool {
+        self.flags & (op_flags::CANCEL_ALL | op_flags::CANCEL_ANY) != 0
+    }
+}
+
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    if sqe.flags & sqe::BUFFER_SELECT != 0 {
+        return Err(Errno::EINVAL);
+    }
+    unused(&[sqe.off, u64::from(sqe.splice_fd_in as u32)])?;
+    // The flag of every other request means the same here.
+    let fixed = if sqe.flags & sqe::FIXED_FILE != 0 { op_flags::CANCEL_FD_FIXED } else { 0 };
+    CancelOp::new(sqe.op_flags | fixed, sqe.addr, sqe.fd, sqe.len as u8).map(Op::Cancel)
+}

@@ -1,0 +1,229 @@
+//! `IORING_OP_OPENAT, OPENAT2, CLOSE, STATX, UNLINKAT, RENAMEAT, MKDIRAT, SYMLINKAT, LINKAT, EPOLL_CTL`: names and descriptors.
+//! Source:  io_uring_enter(2), openat2(2), statx(2) and the others; behaviour of Linux 6.18 (not its code).
+//! Issue:   opens of cached names inline; what makes or empties a file by a worker; EPOLL_CTL by the caller; others by the caller
+//!          if the submission is shallow, else by a worker.   Units: mode and AT_* as in the system calls.
+//! Errors:  EINVAL bad fields; EBADF IOSQE_FIXED_FILE, CLOSE of a ring; EFAULT, ENOENT, ENAMETOOLONG path; else the system call's.
+//! Differs: the unreadable, empty or overlong path of an unlinked request is found when it is issued, not when it is submitted: later
+//!          SQEs of the same call are still taken. A cancelled open says EINTR, where the kernel lets its own ERESTARTSYS (512) out.
+//! Tests:   liburing openat2.t, open-close.t, statx.t, unlink.t, rename.t, mkdir.t, symlink.t, hardlink.t; ours cli/tests/fs_ops.rs.
+
+mod open;
+mod path;
+
+use super::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::request::Outcome;
+use crate::ring::RingState;
+pub(crate) use open::{install_file, prep_close, prep_openat, prep_openat2};
+use path::Path;
+use uringlet_abi::{Sqe, sqe};
+use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
+
+/// A path and the directory it is relative to.
+#[derive(Debug)]
+pub(crate) struct At {
+    dir: i32,
+    path: Path,
+}
+
+/// A validated request of this family.
+#[derive(Debug)]
+pub(crate) enum FsOp {
+    Open(open::Open),
+    Close(open::Close),
+    Statx { at: At, flags: u32, mask: u32, buf: UserPtr },
+    Unlinkat { at: At, flags: u32 },
+    Renameat { from: At, to: At, flags: u32 },
+    Mkdirat { at: At, mode: u32 },
+    Symlinkat { target: Path, at: At },
+    Linkat { from: At, to: At, flags: u32 },
+    EpollCtl { epfd: i32, op: u32, fd: i32, event: EpollEvent },
+}
+
+/// `struct epoll_event`: 12 bytes on x86-64.
+type EpollEvent = [u32; 3];
+
+/// Operations on names take no registered file.
+fn refuse_fixed(cx: &PrepCx) -> Result<(), Errno> {
+    if cx.sqe_flags & sqe::FIXED_FILE != 0 { Err(Errno::EBADF) } else { Ok(()) }
+}
+
+/// What all operations on names refuse.
+fn check(sqe: &Sqe, cx: &PrepCx, unused_fields: &[u64]) -> Result<(), Errno> {
+    unused(&[u64::from(sqe.buf_index), u64::from(sqe.file_index())])?;
+    unused(unused_fields)?;
+    refuse_fixed(cx)
+}
+
+pub(crate) fn prep_statx(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    check(sqe, cx, &[])?;
+    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr, sqe.op_flags, cx)? };
+    Ok(Op::fs(FsOp::Statx { at, flags: sqe.op_flags, mask: sqe.len, buf: UserPtr::at(sqe.addr2()) }))
+}
+
+pub(crate) fn prep_unlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    const AT_REMOVEDIR: u32 = 0x200;
+    check(sqe, cx, &[sqe.off, u64::from(sqe.len)])?;
+    unused(&[u64::from(sqe.op_flags & !AT_REMOVEDIR)])?;
+    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr, 0, cx)? };
+    Ok(Op::fs(FsOp::Unlinkat { at, flags: sqe.op_flags }))
+}
+
+pub(crate) fn prep_renameat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    check(sqe, cx, &[])?;
+    let from = At { dir: sqe.fd, path: Path::prep(sqe.addr, 0, cx)? };
+    let to = At { dir: sqe.len as i32, path: Path::prep(sqe.addr2(), 0, cx)? };
+    Ok(Op::fs(FsOp::Renameat { from, to, flags: sqe.op_flags }))
+}
+
+pub(crate) fn prep_mkdirat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    check(sqe, cx, &[sqe.off, u64::from(sqe.op_flags)])?;
+    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr, 0, cx)? };
+    Ok(Op::fs(FsOp::Mkdirat { at, mode: sqe.len }))
+}
+
+pub(crate) fn prep_symlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    check(sqe, cx, &[u64::from(sqe.len), u64::from(sqe.op_flags)])?;
+    let target = Path::prep(sqe.addr, 0, cx)?;
+    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr2(), 0, cx)? };
+    Ok(Op::fs(FsOp::Symlinkat { target, at }))
+}
+
+pub(crate) fn prep_linkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    check(sqe, cx, &[])?;
+    let from = At { dir: sqe.fd, path: Path::prep(sqe.addr, sqe.op_flags, cx)? };
+    let to = At { dir: sqe.len as i32, path: Path::prep(sqe.addr2(), 0, cx)? };
+    Ok(Op::fs(FsOp::Linkat { from, to, flags: sqe.op_flags }))
+}
+
+pub(crate) fn prep_epoll_ctl(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    const EPOLL_CTL_DEL: u32 = 2;
+    unused(&[u64::from(sqe.buf_index), u64::from(sqe.file_index())])?;
+    let mut event = EpollEvent::default();
+    if sqe.len != EPOLL_CTL_DEL {
+        user::read_slice(&mut event, UserPtr::at(sqe.addr))?;
+    }
+    Ok(Op::fs(FsOp::EpollCtl { epfd: sqe.fd, op: sqe.len, fd: sqe.off as i32, event }))
+}
+
+impl FsOp {
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        match self {
+            Self::Open(op) => op.try_issue(cx.state),
+            Self::Close(op) => op.try_issue(cx.state),
+            _ => Issue::Blocks,
+        }
+    }
+
+    pub(super) fn run(&mut self, _: i32) -> Outcome {
+        let res = match self {
+            Self::Open(op) => return op.run(),
+            Self::Close(op) => return op.run(),
+            Self::Statx { at, flags, mask, buf } => io::statx(at.dir, at.path.ptr(), *flags, *mask, *buf),
+            Self::Unlinkat { at, flags } => io::unlinkat(at.dir, at.path.ptr(), *flags),
+            Self::Renameat { from, to, flags } => io::renameat2(from.dir, from.path.ptr(), to.dir, to.path.ptr(), *flags),
+            Self::Mkdirat { at, mode } => io::mkdirat(at.dir, at.path.ptr(), *mode),
+            Self::Symlinkat { target, at } => io::symlinkat(target.ptr(), at.dir, at.path.ptr()),
+            Self::Linkat { from, to, flags } => io::linkat(from.dir, from.path.ptr(), to.dir, to.path.ptr(), *flags),
+            Self::EpollCtl { epfd, op, fd, event } => return epoll_ctl(*epfd, *op, *fd, event).into(),
+        };
+        Outcome::plain(res)
+    }
+
+    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+        match self {
+            Self::Open(op) => op.path.keep(),
+            Self::Statx { at, .. } | Self::Unlinkat { at, .. } | Self::Mkdirat { at, .. } => at.path.keep(),
+            Self::Renameat { from, to, .. } | Self::Linkat { from, to, .. } => from.path.keep().and_then(|()| to.path.keep()),
+            Self::Symlinkat { target, at } => target.keep().and_then(|()| at.path.keep()),
+            Self::Close(_) | Self::EpollCtl { .. } => Ok(()),
+        }
+    }
+
+    /// Under the lock, after [`run`](Self::run): `outcome` is what that said; the answer is what the program is told.
+    pub(super) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+        match self {
+            Self::Open(op) => op.finish(state, outcome),
+            Self::Close(op) => op.finish(state, outcome),
+            _ => outcome,
+        }
+    }
+}
+
+/// Without any ring's lock: a ring that gets into an epoll set must keep its readiness from then on.
+fn epoll_ctl(epfd: i32, op: u32, fd: i32, event: &EpollEvent) -> Result<usize, Errno> {
+    if fd_table::is_internal(epfd) || fd_table::is_internal(fd) {
+        return Err(Errno::EBADF);
+    }
+    crate::engine::ENGINE.note_polled(fd);
+    io::epoll_ctl(epfd, op, fd, io::ptr_of_slice(event))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Prep;
+
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const FIXED: PrepCx = PrepCx { sqe_flags: sqe::FIXED_FILE, ..CX };
+
+    fn named() -> Sqe {
+        let name = io::ptr_of_slice(b"name\0").addr() as u64;
+        Sqe { addr: name, fd: -100, ..Sqe::default() }
+    }
+
+    /// One name; a second one in addr2 for those that take two.
+    const ALL: [(Prep, bool); 6] = [
+        (prep_statx, true),
+        (prep_unlinkat, false),
+        (prep_renameat, true),
+        (prep_mkdirat, false),
+        (prep_symlinkat, true),
+        (prep_linkat, true),
+    ];
+
+    fn good(takes_addr2: bool) -> Sqe {
+        Sqe { off: if takes_addr2 { named().addr } else { 0 }, ..named() }
+    }
+
+    #[test]
+    fn names_come_without_buffers_slots_and_registered_files() {
+        for (prep, takes_addr2) in ALL {
+            let sqe = good(takes_addr2);
+            assert!(prep(&sqe, &CX).is_ok());
+            assert!(prep(&Sqe { addr3: 1, pad2: 1, ..sqe }, &CX).is_ok());
+            assert_eq!(prep(&Sqe { buf_index: 1, ..sqe }, &CX).err(), Some(Errno::EINVAL));
+            assert_eq!(prep(&Sqe { splice_fd_in: 1, ..sqe }, &CX).err(), Some(Errno::EINVAL));
+            assert_eq!(prep(&sqe, &FIXED).err(), Some(Errno::EBADF));
+            assert_eq!(prep(&Sqe { addr: 0, ..sqe }, &CX).err(), Some(Errno::EFAULT));
+        }
+    }
+
+    #[test]
+    fn each_name_operation_knows_its_own_fields() {
+        let takes = |change: fn(&mut Sqe)| {
+            ALL.map(|(prep, takes_addr2)| {
+                let mut sqe = good(takes_addr2);
+                change(&mut sqe);
+                prep(&sqe, &CX).is_ok()
+            })
+        };
+        //                                       statx  unlink rename mkdir  symlnk link
+        assert_eq!(takes(|s| s.len = 1), [true, false, true, true, false, true]);
+        assert_eq!(takes(|s| s.op_flags = 1), [true, false, true, false, false, true]);
+        assert_eq!(takes(|s| s.op_flags = 0x200), [true, true, true, false, false, true]);
+        assert_eq!(takes(|s| s.off = 0), [true, true, false, true, false, false]);
+        assert_eq!(takes(|s| s.off = s.addr), [true, false, true, false, true, true]);
+    }
+
+    #[test]
+    fn an_epoll_event_is_copied_when_it_is_submitted() {
+        let mut event: EpollEvent = [1, 2, 3];
+        let sqe = Sqe { addr: io::ptr_of_slice(&event).addr() as u64, len: 1, fd: 5, off: 6, ..Sqe::default() };
+        let op = prep_epoll_ctl(&sqe, &FIXED).unwrap();
+        event.fill(0);
+        assert!(matches!(op, Op::Fs(op) if matches!(*op, FsOp::EpollCtl { epfd: 5, op: 1, fd: 6, event: [1, 2, 3] })));
+        assert_eq!(prep_epoll_ctl(&Sqe { addr: 0, ..sqe }, &CX).err(), Some(Errno::EFAULT));
+        assert!(prep_epoll_ctl(&Sqe { addr: 0, len: 2, ..sqe }, &CX).is_ok());
+        assert_eq!(prep_epoll_ctl(&Sqe { splice_fd_in: 1, ..sqe }, &CX).err(), Some(Errno::EINVAL));
+    }
+}

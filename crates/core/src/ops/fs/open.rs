@@ -1,0 +1,362 @@
+//! `IORING_OP_OPENAT, OPENAT2, CLOSE`.
+
+use super::path::Path;
+use crate::ops::{Issue, Op, PrepCx, unused};
+use crate::request::Outcome;
+use crate::ring::RingState;
+use uringlet_abi::{FILE_INDEX_ALLOC, Sqe};
+use uringlet_sys::io::{self, O_CLOEXEC, O_NONBLOCK, OpenHow};
+use uringlet_sys::{Errno, UserPtr, fd_table, user};
+
+const O_CREAT: u64 = 0o100;
+const O_TRUNC: u64 = 0o1000;
+const O_DIRECTORY: u64 = 0o200_000;
+const O_NOFOLLOW: u64 = 0o400_000;
+const O_PATH: u64 = 0o10_000_000;
+/// `O_TMPFILE` without the `O_DIRECTORY` in it.
+const TMPFILE: u64 = 0o20_000_000;
+/// Every flag open(2) knows: it drops others silently, openat2(2) refuses them.
+const KNOWN_FLAGS: u64 = 0o37_777_703;
+/// What goes with `O_PATH`; open(2) drops the others.
+const PATH_FLAGS: u64 = O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC as u64;
+/// Permission bits that a new file can have.
+const MODE_BITS: u64 = 0o7777;
+/// These make or empty a file: they may wait for a disk.
+const MAKES: u64 = O_CREAT | O_TRUNC | TMPFILE;
+/// `RESOLVE_CACHED`: EAGAIN rather than I/O.
+const RESOLVE_CACHED: u64 = 0x20;
+const HOW_SIZE: usize = size_of::<OpenHow>();
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Openat,
+    Openat2,
+}
+
+/// An open.
+#[derive(Debug)]
+pub(crate) struct Open {
+    call: Call,
+    dir: i32,
+    pub(super) path: Path,
+    how: OpenHow,
+    /// Slot + 1 of the registered file to become; 0 for a plain descriptor.
+    file_index: u32,
+    /// Opened by a worker, to become a registered file.
+    transient: Option<Transient>,
+}
+
+pub(crate) fn prep_openat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    prep(sqe, cx, Call::Openat, openat_how(u64::from(sqe.op_flags), u64::from(sqe.len)))
+}
+
+pub(crate) fn prep_openat2(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    prep(sqe, cx, Call::Openat2, read_how(UserPtr::at(sqe.addr2()), sqe.len as usize)?)
+}
+
+fn prep(sqe: &Sqe, cx: &PrepCx, call: Call, how: OpenHow) -> Result<Op, Errno> {
+    unused(&[u64::from(sqe.buf_index)])?;
+    super::refuse_fixed(cx)?;
+    let path = Path::prep(sqe.addr, 0, cx)?;
+    let file_index = sqe.file_index();
+    if file_index != 0 && how.flags & u64::from(O_CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::fs(super::FsOp::Open(Open { call, dir: sqe.fd, path, how, file_index, transient: None })))
+}
+
+/// What open(2) makes of its arguments, which never refuses a flag.
+fn openat_how(flags: u64, mode: u64) -> OpenHow {
+    let flags = flags & if flags & O_PATH != 0 { PATH_FLAGS } else { KNOWN_FLAGS };
+    let mode = if flags & (O_CREAT | TMPFILE) != 0 { mode & MODE_BITS } else { 0 };
+    OpenHow { flags, mode, resolve: 0 }
+}
+
+/// Reads an open_how of `len` bytes: a longer one than ours must say nothing that we do not know.
+fn read_how(addr: UserPtr, len: usize) -> Result<OpenHow, Errno> {
+    const CHUNK: usize = 512;
+    if len < HOW_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    let mut at = HOW_SIZE;
+    while at < len {
+        // Chunks end where a page may end: what cannot be read must not hide what is set before it.
+        let from = addr.add(at);
+        let n = (CHUNK - from.addr() % CHUNK).min(len - at);
+        let mut rest = [0_u8; CHUNK];
+        user::read_slice(&mut rest[..n], from)?;
+        if rest.iter().any(|&b| b != 0) {
+            return Err(Errno::E2BIG);
+        }
+        at += n;
+    }
+    user::read(addr)
+}
+
+impl Open {
+    /// Opens what the dentry cache knows, without sleeping on a FIFO or a device: with `O_NONBLOCK`, which is taken off again if the
+    /// program did not ask for it.
+    pub(super) fn try_issue(&mut self, state: &mut RingState) -> Issue {
+        if self.how.flags & MAKES != 0 {
+            return Issue::Blocks;
+        }
+        let mut how = self.transient_how();
+        how.resolve |= RESOLVE_CACHED;
+        let must_restore = how.flags & (u64::from(O_NONBLOCK) | O_PATH) == 0;
+        if must_restore {
+            how.flags |= u64::from(O_NONBLOCK);
+        }
+        match io::openat2(self.dir, self.path.ptr(), io::ptr_of(&how), HOW_SIZE) {
+            Ok(fd) => {
+                if must_restore && let Err(errno) = io::set_file_flags(fd as i32, self.how.flags as u32) {
+                    let _ = io::close(fd as i32);
+                    return errno.into();
+                }
+                Issue::Complete(self.finish(state, Outcome::ok(fd as i32)))
+            }
+            Err(Errno::EAGAIN) if self.how.resolve & RESOLVE_CACHED != 0 => Errno::EAGAIN.into(),
+            // Not cached; no such call or flag here; or an error that may come from a filter and not from the file.
+            Err(Errno::EAGAIN | Errno::ENOSYS | Errno::EINVAL | Errno::E2BIG | Errno::EPERM) => Issue::Blocks,
+            Err(errno) => errno.into(),
+        }
+    }
+
+    /// The descriptor, also where it is to become a registered file: [`finish`](Self::finish) moves it there.
+    pub(super) fn run(&mut self) -> Outcome {
+        let how = self.transient_how();
+        let opened = match self.call {
+            Call::Openat => self.plain(&how),
+            Call::Openat2 => match io::openat2(self.dir, self.path.ptr(), io::ptr_of(&how), HOW_SIZE) {
+                // No openat2 here: the older call does the same if nothing is asked that is new.
+                Err(Errno::ENOSYS | Errno::EPERM) if self.is_plain() => self.plain(&how),
+                other => other,
+            },
+        };
+        if let (Ok(fd), 1..) = (opened, self.file_index) {
+            self.transient = Some(Transient(fd as i32));
+        }
+        opened.into()
+    }
+
+    fn plain(&self, how: &OpenHow) -> Result<usize, Errno> {
+        io::openat(self.dir, self.path.ptr(), how.flags as u32, how.mode as u32)
+    }
+
+    /// Whether openat2(2) takes this, and openat(2) does the same.
+    fn is_plain(&self) -> bool {
+        let plain = openat_how(self.how.flags, self.how.mode);
+        self.how.resolve == 0 && plain.flags == self.how.flags && plain.mode == self.how.mode
+    }
+
+    /// A number that is about to become a registered file must not leak into a child.
+    fn transient_how(&self) -> OpenHow {
+        let mut how = self.how;
+        if self.file_index != 0 {
+            how.flags |= u64::from(O_CLOEXEC);
+        }
+        how
+    }
+
+    /// Under the ring's lock: the new descriptor becomes a registered file if that was asked for.
+    pub(super) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+        core::mem::forget(self.transient.take());
+        match outcome.res {
+            fd if fd < 0 => outcome,
+            fd if self.file_index != 0 => install_file(state, fd, self.file_index).into(),
+            fd => {
+                // The number may have been another file's that was closed unseen.
+                if !fd_table::is_blank(fd) {
+                    fd_table::forget_kind(fd);
+                }
+                outcome
+            }
+        }
+    }
+}
+
+/// A descriptor that is to become a registered file, until it is one: closed with its op if the ring ends before.
+#[derive(Debug)]
+struct Transient(i32);
+
+impl Drop for Transient {
+    fn drop(&mut self) {
+        let _ = io::close(self.0);
+    }
+}
+
+/// Makes a fresh descriptor a registered file, as the `file_index` of openat, accept and socket asks for; the number is closed.
+/// 0, or the slot if it was chosen here.
+pub(crate) fn install_file(state: &mut RingState, fd: i32, file_index: u32) -> Result<usize, Errno> {
+    if file_index == FILE_INDEX_ALLOC && !state.files.is_registered {
+        let _ = io::close(fd);
+        return Err(Errno::ENFILE);
+    }
+    let (slot, old) = state.files.install_fd(fd, file_index)?;
+    if let Some(old) = old
+        && old.tag != 0
+    {
+        state.post_tag(old.tag);
+    }
+    Ok(slot as usize)
+}
+
+/// A close.
+#[derive(Debug)]
+pub(crate) enum Close {
+    /// A number of the program's.
+    Fd(i32),
+    /// A registered file.
+    Slot(u32),
+}
+
+pub(crate) fn prep_close(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.off, sqe.addr, u64::from(sqe.len), u64::from(sqe.op_flags), u64::from(sqe.buf_index)])?;
+    super::refuse_fixed(cx)?;
+    let close = match (sqe.file_index(), sqe.fd) {
+        (0, fd) => Close::Fd(fd),
+        (file_index, 0) => Close::Slot(file_index - 1),
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(Op::fs(super::FsOp::Close(close)))
+}
+
+impl Close {
+    pub(super) fn try_issue(&mut self, state: &mut RingState) -> Issue {
+        match *self {
+            // The last close of a file may wait for a disk, a server, a lingering socket.
+            Self::Fd(_) => Issue::Blocks,
+            Self::Slot(slot) => empty_slot(state, slot).into(),
+        }
+    }
+
+    pub(super) fn run(&mut self) -> Outcome {
+        match *self {
+            // A ring does not close rings: it could be its own.
+            Self::Fd(fd) if fd_table::is_internal(fd) || fd_table::ring(fd).is_some() => Outcome::err(Errno::EBADF),
+            Self::Fd(fd) => crate::engine::close_for_program(fd).into(),
+            Self::Slot(_) => Outcome::ok(0),
+        }
+    }
+
+    /// Under the ring's lock.
+    pub(super) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+        match *self {
+            Self::Fd(_) => outcome,
+            Self::Slot(slot) => empty_slot(state, slot).into(),
+        }
+    }
+}
+
+fn empty_slot(state: &mut RingState, slot: u32) -> Result<usize, Errno> {
+    if !state.files.is_registered {
+        return Err(Errno::ENXIO);
+    }
+    let old = state.files.replace(slot, None)?.ok_or(Errno::EBADF)?;
+    if old.tag != 0 {
+        state.post_tag(old.tag);
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::fs::FsOp;
+    use uringlet_abi::sqe;
+
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+
+    fn path() -> u64 {
+        io::ptr_of_slice(b"/proc/self/maps\0").addr() as u64
+    }
+
+    fn open_of(op: Op) -> Open {
+        let Op::Fs(op) = op else { unreachable!("{op:?}") };
+        match *op {
+            FsOp::Open(open) => open,
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn how_at(how: &[u64], len: u32) -> Sqe {
+        Sqe { addr: path(), off: io::ptr_of_slice(how).addr() as u64, len, ..Sqe::default() }
+    }
+
+    #[test]
+    fn openat_drops_what_open_drops() {
+        let how = openat_how(0x4000_0002, 0o644);
+        assert_eq!((how.flags, how.mode), (2, 0));
+        let how = openat_how(O_CREAT | 1, 0o177_777);
+        assert_eq!((how.flags, how.mode), (O_CREAT | 1, 0o7777));
+        let how = openat_how(O_PATH | O_TRUNC | O_CREAT | 2 | u64::from(O_NONBLOCK), 0o644);
+        assert_eq!((how.flags, how.mode), (O_PATH, 0));
+    }
+
+    #[test]
+    fn an_open_how_is_as_long_as_its_version_or_says_nothing_new() {
+        let mut how = [0_u64; 700];
+        assert_eq!(prep_openat2(&how_at(&how, 23), &CX).err(), Some(Errno::EINVAL));
+        assert!(prep_openat2(&how_at(&how, 24), &CX).is_ok());
+        assert!(prep_openat2(&how_at(&how, 5600), &CX).is_ok());
+        how[699] = 1;
+        assert!(prep_openat2(&how_at(&how, 5592), &CX).is_ok());
+        assert_eq!(prep_openat2(&how_at(&how, 5593), &CX).err(), Some(Errno::E2BIG));
+        assert_eq!(prep_openat2(&Sqe { addr: path(), len: 24, ..Sqe::default() }, &CX).err(), Some(Errno::EFAULT));
+        // The structure is read before the other fields are looked at.
+        assert_eq!(prep_openat2(&Sqe { len: 24, buf_index: 1, ..Sqe::default() }, &CX).err(), Some(Errno::EFAULT));
+    }
+
+    #[test]
+    fn open_fields() {
+        let good = Sqe { addr: path(), fd: -100, ..Sqe::default() };
+        assert!(prep_openat(&good, &CX).is_ok());
+        assert_eq!(prep_openat(&Sqe { buf_index: 1, ..good }, &CX).err(), Some(Errno::EINVAL));
+        assert_eq!(prep_openat(&Sqe { addr: 0, ..good }, &CX).err(), Some(Errno::EFAULT));
+        assert_eq!(prep_openat(&good, &PrepCx { sqe_flags: sqe::FIXED_FILE, ..CX }).err(), Some(Errno::EBADF));
+        let cloexec = Sqe { op_flags: O_CLOEXEC, ..good };
+        assert!(prep_openat(&cloexec, &CX).is_ok());
+        assert_eq!(prep_openat(&Sqe { splice_fd_in: 1, ..cloexec }, &CX).err(), Some(Errno::EINVAL));
+    }
+
+    #[test]
+    fn close_fields() {
+        assert!(matches!(prep_close(&Sqe { fd: 7, ..Sqe::default() }, &CX), Ok(Op::Fs(op)) if matches!(*op, FsOp::Close(Close::Fd(7)))));
+        assert!(
+            matches!(prep_close(&Sqe { splice_fd_in: 3, ..Sqe::default() }, &CX), Ok(Op::Fs(op)) if matches!(*op, FsOp::Close(Close::Slot(2))))
+        );
+        for bad in [
+            Sqe { fd: 7, splice_fd_in: 3, ..Sqe::default() },
+            Sqe { off: 1, ..Sqe::default() },
+            Sqe { addr: 1, ..Sqe::default() },
+            Sqe { len: 1, ..Sqe::default() },
+            Sqe { op_flags: 1, ..Sqe::default() },
+            Sqe { buf_index: 1, ..Sqe::default() },
+        ] {
+            assert_eq!(prep_close(&bad, &CX).err(), Some(Errno::EINVAL));
+        }
+        assert_eq!(prep_close(&Sqe::default(), &PrepCx { sqe_flags: sqe::FIXED_FILE, ..CX }).err(), Some(Errno::EBADF));
+    }
+
+    #[test]
+    fn only_what_openat_can_do_falls_back_to_it() {
+        let plain = |flags, mode, resolve| open_of(prep_openat2(&how_at(&[flags, mode, resolve], 24), &CX).unwrap()).is_plain();
+        assert!(plain(2, 0, 0));
+        assert!(plain(O_CREAT, 0o600, 0));
+        assert!(!plain(0, 0o600, 0));
+        assert!(!plain(1 << 40, 0, 0));
+        assert!(!plain(O_CREAT, 0o200_000, 0));
+        assert!(!plain(0, 0, 8));
+    }
+
+    #[test]
+    fn a_worker_opens_as_asked() {
+        let sqe = Sqe { addr: path(), fd: -100, splice_fd_in: 1, ..Sqe::default() };
+        let mut open = open_of(prep_openat(&sqe, &CX).unwrap());
+        let fd = open.run().res;
+        assert_eq!(io::file_flags(fd).unwrap() & O_NONBLOCK, 0);
+        let opened = io::fstat(fd);
+        // The ring ended meanwhile: nobody finishes it.
+        drop(open);
+        assert_ne!(io::fstat(fd), opened);
+    }
+}

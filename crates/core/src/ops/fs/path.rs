@@ -1,0 +1,129 @@
+//! A path of the program's.
+
+use crate::ops::PrepCx;
+use alloc::boxed::Box;
+use alloc::vec;
+use uringlet_abi::sqe;
+use uringlet_sys::{Errno, UserPtr, io, user};
+
+/// Longest path with its NUL (PATH_MAX).
+const MAX: usize = 4096;
+/// Most paths fit in here.
+const SHORT: usize = 256;
+/// `AT_EMPTY_PATH`: "" is the file of the directory descriptor itself.
+pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
+
+/// Where a path stands, and our copy of it once the request outlives its submission.
+#[derive(Debug)]
+pub(crate) struct Path {
+    addr: UserPtr,
+    copy: Option<Box<[u8]>>,
+}
+
+impl Path {
+    /// A path as `prep` sees it; `at_flags` are the operation's `AT_*`, if it has any.
+    ///
+    /// A request that certainly outlives its submission, or whose bad path fails a chain as a whole, is read here. Others are left to the system
+    /// call, which reads the path anyway: that saves a copy for each request that completes inline.
+    pub(super) fn prep(addr: u64, at_flags: u32, cx: &PrepCx) -> Result<Self, Errno> {
+        const MUST_COPY: u8 = sqe::IO_LINK | sqe::IO_HARDLINK | sqe::IO_DRAIN | sqe::ASYNC;
+        if !may_be_mapped(addr) {
+            return Err(Errno::EFAULT);
+        }
+        let mut path = Self { addr: UserPtr::at(addr), copy: None };
+        if cx.is_after_link || cx.sqe_flags & MUST_COPY != 0 {
+            path.keep()?;
+            if path.copy.as_deref() == Some(&[0]) && at_flags & AT_EMPTY_PATH == 0 {
+                return Err(Errno::ENOENT);
+            }
+        }
+        Ok(path)
+    }
+
+    /// What to hand to a system call.
+    #[inline]
+    pub(super) fn ptr(&self) -> UserPtr {
+        self.copy.as_deref().map_or(self.addr, io::ptr_of_slice)
+    }
+
+    /// Copies the path, so that the program may reuse its string.
+    pub(super) fn keep(&mut self) -> Result<(), Errno> {
+        if self.copy.is_none() {
+            self.copy = Some(read(self.addr)?);
+        }
+        Ok(())
+    }
+}
+
+/// Neither null nor in the kernel's half: those are EFAULT for sure.
+fn may_be_mapped(addr: u64) -> bool {
+    const FIRST_PAGE: u64 = 4096;
+    (FIRST_PAGE..1 << 63).contains(&addr)
+}
+
+fn read(addr: UserPtr) -> Result<Box<[u8]>, Errno> {
+    let mut short = [0; SHORT];
+    match user::read_cstr(&mut short, addr) {
+        Ok(n) => return Ok(short[..n].into()),
+        Err(Errno::ENAMETOOLONG) => {}
+        Err(errno) => return Err(errno),
+    }
+    let mut long = vec![0; MAX];
+    let n = user::read_cstr(&mut long, addr)?;
+    long.truncate(n);
+    Ok(long.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn cx(sqe_flags: u8, is_after_link: bool) -> PrepCx {
+        PrepCx { setup: 0, sqe_flags, is_after_link }
+    }
+
+    fn addr(bytes: &[u8]) -> u64 {
+        io::ptr_of_slice(bytes).addr() as u64
+    }
+
+    #[test]
+    fn a_kept_path_is_another_copy() {
+        let mut name = Vec::from(*b"abc\0");
+        let mut path = Path::prep(addr(&name), 0, &cx(0, false)).unwrap();
+        assert_eq!(path.ptr(), io::ptr_of_slice(&name));
+        path.keep().unwrap();
+        name.fill(b'x');
+        path.keep().unwrap();
+        assert_eq!(path.copy.as_deref(), Some(&b"abc\0"[..]));
+        assert_ne!(path.ptr(), io::ptr_of_slice(&name));
+    }
+
+    #[test]
+    fn what_outlives_its_submission_is_read_at_once() {
+        for cx in [cx(sqe::IO_LINK, false), cx(sqe::IO_HARDLINK, false), cx(sqe::IO_DRAIN, false), cx(sqe::ASYNC, false), cx(0, true)] {
+            assert!(Path::prep(addr(b"f\0"), 0, &cx).unwrap().copy.is_some());
+            assert_eq!(Path::prep(addr(b"\0"), 0, &cx).err(), Some(Errno::ENOENT));
+            assert!(Path::prep(addr(b"\0"), AT_EMPTY_PATH, &cx).is_ok());
+            assert_eq!(Path::prep(1 << 46, 0, &cx).err(), Some(Errno::EFAULT));
+        }
+    }
+
+    #[test]
+    fn null_and_kernel_addresses_fault() {
+        for bad in [0, 8, 1 << 63, u64::MAX] {
+            assert_eq!(Path::prep(bad, AT_EMPTY_PATH, &cx(0, false)).err(), Some(Errno::EFAULT));
+        }
+    }
+
+    #[test]
+    fn a_path_is_as_long_as_the_system_calls_take_it() {
+        for len in [SHORT - 1, SHORT, MAX - 1] {
+            let mut name = vec![b'a'; len];
+            name.push(0);
+            assert_eq!(read(io::ptr_of_slice(&name)).map(|copy| copy.len()), Ok(len + 1));
+        }
+        let name = vec![b'a'; MAX];
+        assert_eq!(read(io::ptr_of_slice(&name)).err(), Some(Errno::ENAMETOOLONG));
+    }
+}

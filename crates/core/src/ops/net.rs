@@ -1,0 +1,321 @@
+//! `IORING_OP_ACCEPT, CONNECT, SEND, RECV, SENDMSG, RECVMSG, SOCKET, SHUTDOWN, BIND, LISTEN`: sockets.
+//! Source:  io_uring_enter(2) and the system calls' own pages; behaviour of Linux 6.18 io_uring/net.c (not its code).
+//! Issue:   tried without sleeping, then poll and again; SOCKET, SHUTDOWN, BIND, LISTEN by whoever may call them.
+//! Errors:  EINVAL bad fields, bundles; ENOTSOCK; ENOBUFS no provided buffer; else those of the system calls.
+//! Differs: while a blocking listener is accepted from it is non-blocking for a moment: an accept(2) of others may answer EAGAIN;
+//!          a header or address that cannot be read is found when the request is issued; POLL_FIRST of what is no socket is
+//!          ENOTSOCK at once; SOCK_NONEMPTY is not said of a single receive that emptied a TCP stream which has ended;
+//!          SEND from a list of provided buffers takes no more of a buffer than was asked for.
+//! Tests:   liburing accept*.t, connect.t, send_recv*.t, recv-multishot.t, socket*.t, shutdown.t; ours cli/tests/net_ops.rs.
+
+mod accept;
+mod connect;
+mod endpoint;
+mod message;
+mod recv;
+mod recvmsg;
+mod send;
+mod sendmsg;
+mod turn;
+
+use super::{Issue, IssueCx};
+use crate::file::FileKind;
+use crate::request::Outcome;
+use crate::ring::RingState;
+use crate::rsrc::buf_ring::Selected;
+pub(crate) use accept::prep as prep_accept;
+use alloc::boxed::Box;
+use alloc::vec;
+pub(crate) use connect::prep as prep_connect;
+pub(crate) use endpoint::{prep_bind, prep_listen, prep_shutdown, prep_socket};
+pub(crate) use recv::prep as prep_recv;
+pub(crate) use recvmsg::prep as prep_recvmsg;
+pub(crate) use send::prep as prep_send;
+pub(crate) use sendmsg::prep as prep_sendmsg;
+use uringlet_abi::register::Iovec;
+use uringlet_sys::io::{self, MSG_DONTWAIT, MSG_WAITALL, O_NONBLOCK, Res};
+use uringlet_sys::{Errno, UserPtr, fd_table, user};
+
+const POLLIN: u32 = 1;
+const POLLPRI: u32 = 2;
+const POLLOUT: u32 = 4;
+const POLLERR: u32 = 8;
+const POLLRDNORM: u32 = 0x40;
+
+const AF_UNIX: i32 = 1;
+const AF_INET: i32 = 2;
+const AF_INET6: i32 = 10;
+const SOCK_STREAM: i32 = 1;
+const SOCK_SEQPACKET: i32 = 5;
+const SOCK_NONBLOCK: u32 = 0o4000;
+const SOCK_CLOEXEC: u32 = 0o2_000_000;
+const MSG_OOB: u32 = 1;
+const MSG_PEEK: u32 = 2;
+const MSG_CTRUNC: u32 = 8;
+const MSG_TRUNC: u32 = 0x20;
+const MSG_ERRQUEUE: u32 = 0x2000;
+
+/// `IORING_SEND_VECTORIZED`: the buffer is a list of iovecs. (A message's always is.)
+const SEND_VECTORIZED: u16 = 1 << 5;
+/// Size of `struct sockaddr_storage`.
+const ADDR_MAX: usize = 128;
+const MAX_IOVECS: u64 = 1024;
+
+/// A validated request of this family.
+#[derive(Debug)]
+pub(crate) enum NetOp {
+    Accept(accept::Accept),
+    Connect(connect::Connect),
+    Send(send::Send),
+    Recv(recv::Recv),
+    Sendmsg(sendmsg::Sendmsg),
+    Recvmsg(recvmsg::Recvmsg),
+    Endpoint(endpoint::Endpoint),
+}
+
+impl NetOp {
+    /// Tries without sleeping.
+    #[inline]
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        match self {
+            Self::Accept(op) => op.try_issue(cx),
+            Self::Connect(op) => op.try_issue(cx),
+            Self::Send(op) => op.try_issue(cx),
+            Self::Recv(op) => op.try_issue(cx),
+            Self::Sendmsg(op) => op.try_issue(cx),
+            Self::Recvmsg(op) => op.try_issue(cx),
+            Self::Endpoint(_) => Issue::Blocks,
+        }
+    }
+
+    /// Does it, sleeping as needed.
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        match self {
+            Self::Accept(op) => op.run(fd),
+            Self::Connect(op) => op.run(fd),
+            Self::Send(op) => op.run(fd),
+            Self::Recv(op) => op.run(fd),
+            Self::Sendmsg(op) => op.run(fd),
+            Self::Recvmsg(op) => op.run(fd),
+            Self::Endpoint(op) => op.run(fd),
+        }
+    }
+
+    /// After `run`, under the ring's lock: a new socket becomes a registered file if that was asked for.
+    pub(super) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+        match self {
+            Self::Accept(op) => op.finish(state, outcome),
+            Self::Endpoint(op) => op.finish(state, outcome),
+            _ => outcome,
+        }
+    }
+
+    /// Copies what the program may reuse once its SQE is consumed.
+    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+        match self {
+            Self::Send(op) => op.stabilise(),
+            Self::Sendmsg(op) => op.stabilise(),
+            Self::Recvmsg(op) => op.stabilise(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The provided buffer that the request holds.
+    pub(super) fn take_selected(&mut self) -> Option<Selected> {
+        match self {
+            Self::Send(op) => op.selected.take(),
+            Self::Recv(op) => op.selected.take(),
+            Self::Recvmsg(op) => op.selected.take(),
+            _ => None,
+        }
+    }
+
+    /// Bytes that an unfinished `MSG_WAITALL` request has moved: what its CQE says if it is cancelled now.
+    pub(crate) fn partly_done(&self) -> usize {
+        match self {
+            Self::Send(op) => op.done,
+            Self::Recv(op) => op.done,
+            Self::Sendmsg(op) => op.done,
+            Self::Recvmsg(op) => op.done,
+            _ => 0,
+        }
+    }
+}
+
+/// Why a file cannot be waited for as a socket (`*_POLL_FIRST`).
+fn must_be_socket(fd: i32) -> Result<(), Errno> {
+    let kind = FileKind::ask(fd);
+    if kind.is_bad() {
+        return Err(Errno::EBADF);
+    }
+    if kind.is_socket() { Ok(()) } else { Err(Errno::ENOTSOCK) }
+}
+
+/// The first try of a `*_POLL_FIRST` request: it waits for poll, or fails if it may not wait.
+fn poll_first(cx: &IssueCx<'_>, mask: u32, may_wait: bool) -> Option<Issue> {
+    if cx.was_armed {
+        return None;
+    }
+    Some(match must_be_socket(cx.file.fd) {
+        Err(errno) => errno.into(),
+        Ok(()) if may_wait => Issue::WouldBlock(mask),
+        Ok(()) => Errno::EAGAIN.into(),
+    })
+}
+
+/// The poll events that a receive waits for.
+fn receive_mask(msg_flags: u32) -> u32 {
+    if msg_flags & MSG_ERRQUEUE != 0 {
+        return POLLRDNORM | POLLERR | POLLPRI;
+    }
+    if msg_flags & MSG_OOB != 0 { POLLIN | POLLPRI } else { POLLIN }
+}
+
+/// Tries that found nothing although poll had said "ready", one after the other.
+#[derive(Debug, Default)]
+struct Futile(u8);
+
+impl Futile {
+    /// So many, and poll is not asked any longer.
+    const MOST: u8 = 16;
+
+    /// A try found nothing. Usually poll says when to try again; but there is what it does not know of (the room in an
+    /// unconnected datagram socket's receiver, a datagram socket that was shut down): a thread waits for that.
+    fn found_nothing(&mut self, cx: &Try, mask: u32, msg_flags: u32) -> Issue {
+        if !may_wait(msg_flags) {
+            return Errno::EAGAIN.into();
+        }
+        let wants_else = msg_flags & (MSG_ERRQUEUE | MSG_OOB) != 0;
+        if !cx.was_armed && !wants_else {
+            return Issue::WouldBlock(mask);
+        }
+        let is_ready = io::poll_now(cx.fd, mask).is_ok_and(|events| events != 0);
+        if wants_else && is_ready {
+            // It is ready for something else, and would be again and again.
+            return Errno::EAGAIN.into();
+        }
+        self.0 = if is_ready { self.0 + 1 } else { 0 };
+        if self.0 > Self::MOST { Issue::Blocks } else { Issue::WouldBlock(mask) }
+    }
+}
+
+/// What a try is told.
+#[derive(Clone, Copy, Debug)]
+struct Try {
+    fd: i32,
+    /// A poll for the request has fired.
+    was_armed: bool,
+}
+
+impl Try {
+    fn of(cx: &IssueCx<'_>) -> Self {
+        Self { fd: cx.file.fd, was_armed: cx.was_armed }
+    }
+}
+
+/// Why no buffer could be selected: what is no socket is told first.
+fn no_buffer(fd: i32, errno: Errno) -> Issue {
+    must_be_socket(fd).err().unwrap_or(errno).into()
+}
+
+/// Makes a call that would sleep on a blocking socket answer `EAGAIN` or `EINPROGRESS` instead.
+///
+/// There is no flag for that on accept(2) and connect(2), so the open file is non-blocking for the time of the call.
+/// Others who call on it in that moment may see `EAGAIN`; whoever sleeps in a call already does not.
+fn without_sleeping(fd: i32, call: impl Fn() -> Res) -> Res {
+    let flags = io::file_flags(fd)?;
+    if flags & O_NONBLOCK != 0 {
+        return call();
+    }
+    io::set_file_flags(fd, flags | O_NONBLOCK)?;
+    let result = call();
+    let _ = io::set_file_flags(fd, flags);
+    result
+}
+
+/// Makes a call that may sleep, even on a non-blocking socket: it waits for `mask` then, as io-wq does. `EAGAIN` if poll
+/// says "ready" for ever of what is not.
+fn sleeping(fd: i32, mask: u32, may_wait: bool, mut call: impl FnMut() -> Res) -> Res {
+    for _ in 0..Futile::MOST {
+        match call() {
+            Err(Errno::EAGAIN) if may_wait => io::poll_wait(fd, mask)?,
+            other => return other,
+        };
+    }
+    call()
+}
+
+/// Whether a short transfer with `MSG_WAITALL` is taken up again: a datagram is not, nor what may not wait.
+fn is_resumable(fd: i32, msg_flags: u32) -> bool {
+    msg_flags & (MSG_WAITALL | MSG_DONTWAIT) == MSG_WAITALL
+        && matches!(io::socket_option(fd, io::SO_TYPE), Ok(SOCK_STREAM | SOCK_SEQPACKET))
+}
+
+/// What is known of a socket about what else can be received from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backlog {
+    /// Nothing, without another receive: datagrams.
+    Untold,
+    /// Whether a receive would answer at once, if only "end of file".
+    Tcp,
+    /// How many bytes there are.
+    UnixStream,
+}
+
+impl Backlog {
+    fn of(fd: i32) -> Self {
+        match (io::socket_option(fd, io::SO_TYPE), io::socket_option(fd, io::SO_DOMAIN)) {
+            (Ok(SOCK_STREAM), Ok(AF_INET | AF_INET6)) => Self::Tcp,
+            (Ok(SOCK_STREAM), Ok(AF_UNIX)) => Self::UnixStream,
+            _ => Self::Untold,
+        }
+    }
+
+    /// Whether more waits after `n` of at most `wanted` bytes were received.
+    fn has_more(self, fd: i32, n: usize, wanted: usize) -> bool {
+        match self {
+            Self::Untold => false,
+            Self::Tcp => io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0),
+            // Who got less than he asked for has emptied the stream.
+            Self::UnixStream => n >= wanted && io::bytes_readable(fd).is_ok_and(|n| n > 0),
+        }
+    }
+}
+
+/// Whether a single receive of `n` of at most `wanted` bytes is told with `IORING_CQE_F_SOCK_NONEMPTY`.
+///
+/// One that got less than it asked for has emptied a stream: only one that was filled is worth the system calls.
+fn is_nonempty(fd: i32, n: usize, wanted: usize, msg_flags: u32) -> bool {
+    if n == 0 && wanted > 0 {
+        return Backlog::of(fd) == Backlog::Tcp;
+    }
+    (n >= wanted || msg_flags & MSG_PEEK != 0) && io::bytes_readable(fd).is_ok_and(|n| n > 0) && Backlog::of(fd) != Backlog::Untold
+}
+
+/// Copies iovecs.
+fn read_iovecs(addr: u64, n: usize) -> Result<Box<[Iovec]>, Errno> {
+    let mut iovecs = vec![Iovec::default(); n].into_boxed_slice();
+    user::read_slice(&mut iovecs, UserPtr::at(addr))?;
+    Ok(iovecs)
+}
+
+fn iovec_bytes(iovecs: &[Iovec]) -> usize {
+    iovecs.iter().map(|v| v.len as usize).fold(0, usize::saturating_add)
+}
+
+/// The flags of a try.
+fn nonblocking(msg_flags: u32) -> u32 {
+    msg_flags | MSG_DONTWAIT
+}
+
+/// Whether the program leaves a request waiting at all.
+fn may_wait(msg_flags: u32) -> bool {
+    msg_flags & MSG_DONTWAIT == 0
+}
+
+/// A fresh descriptor's number may have been another file's that was closed unseen.
+fn forget_former_file(fd: i32) {
+    if !fd_table::is_blank(fd) {
+        fd_table::forget_kind(fd);
+    }
+}

@@ -1,0 +1,149 @@
+//! `IORING_OP_ACCEPT`, single and multishot.
+
+use super::turn::accept_without_sleeping;
+use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, forget_former_file, poll_first, sleeping, without_sleeping};
+use crate::ops::fs::install_file;
+use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::request::Outcome;
+use crate::ring::RingState;
+use uringlet_abi::op_flags::{ACCEPT_DONTWAIT, ACCEPT_MULTISHOT, ACCEPT_POLL_FIRST};
+use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, cqe};
+use uringlet_sys::io::{self, Res};
+use uringlet_sys::{Errno, UserPtr};
+
+/// A request to accept connections.
+#[derive(Debug)]
+pub(crate) struct Accept {
+    /// Where the program wants the peer's address, and its size; null for nowhere.
+    addr: u64,
+    addrlen: u64,
+    /// `SOCK_*`.
+    flags: u32,
+    /// `IORING_ACCEPT_*`.
+    accept_flags: u16,
+    file_index: u32,
+    /// Multishot: the last connection was the only one, so the next one is waited for without a try.
+    is_drained: bool,
+}
+
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.len.into(), sqe.buf_index.into()])?;
+    if sqe.ioprio & !(ACCEPT_MULTISHOT | ACCEPT_DONTWAIT | ACCEPT_POLL_FIRST) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file_index = sqe.file_index();
+    let is_multishot = sqe.ioprio & ACCEPT_MULTISHOT != 0;
+    if file_index != 0 && (sqe.op_flags & SOCK_CLOEXEC != 0 || (is_multishot && file_index != FILE_INDEX_ALLOC)) {
+        return Err(Errno::EINVAL);
+    }
+    if sqe.op_flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::net(NetOp::Accept(Accept {
+        addr: sqe.addr,
+        addrlen: sqe.addr2(),
+        flags: sqe.op_flags,
+        accept_flags: sqe.ioprio,
+        file_index,
+        is_drained: false,
+    })))
+}
+
+impl Accept {
+    fn may_wait(&self) -> bool {
+        self.accept_flags & ACCEPT_DONTWAIT == 0
+    }
+
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        let fd = cx.file.fd;
+        if self.accept_flags & ACCEPT_POLL_FIRST != 0
+            && let Some(issue) = poll_first(cx, POLLIN, self.may_wait())
+        {
+            return issue;
+        }
+        if core::mem::take(&mut self.is_drained) {
+            return Issue::WouldBlock(POLLIN);
+        }
+        match self.accept_now(fd) {
+            Err(Errno::EAGAIN) if self.may_wait() => Issue::WouldBlock(POLLIN),
+            Err(errno) => errno.into(),
+            Ok(new) => self.answer(cx, new as i32),
+        }
+    }
+
+    fn answer(&mut self, cx: &mut IssueCx<'_>, new: i32) -> Issue {
+        let outcome = self.finish(cx.state, Outcome::ok(new));
+        let fd = cx.file.fd;
+        let has_more = io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0);
+        // Unix sockets do not tell.
+        let says_more = has_more && io::socket_option(fd, io::SO_DOMAIN).is_ok_and(|domain| domain != AF_UNIX);
+        let outcome = if says_more { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome };
+        if self.accept_flags & ACCEPT_MULTISHOT == 0 || outcome.is_failure {
+            return Issue::Complete(outcome);
+        }
+        self.is_drained = !has_more;
+        Issue::More(outcome)
+    }
+
+    /// Never sleeps: not for want of a connection, and not because somebody else takes the one that poll saw.
+    fn accept_now(&self, fd: i32) -> Res {
+        if io::socket_option(fd, io::SO_ACCEPTCONN)? == 0 {
+            // No listener: accept4 says what is wrong.
+            return without_sleeping(fd, || self.accept(fd));
+        }
+        if io::poll_now(fd, POLLIN)? == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        accept_without_sleeping(fd, || self.accept(fd))
+    }
+
+    fn accept(&self, fd: i32) -> Res {
+        // What becomes a registered file must not leak into a child while it has a number.
+        let flags = if self.file_index == 0 { self.flags } else { self.flags | SOCK_CLOEXEC };
+        io::accept4(fd, UserPtr::at(self.addr), UserPtr::at(self.addrlen), flags)
+    }
+
+    /// One connection, waiting for it.
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        sleeping(fd, POLLIN, self.may_wait(), || self.accept(fd)).into()
+    }
+
+    pub(super) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+        if outcome.res < 0 {
+            return outcome;
+        }
+        if self.file_index != 0 {
+            return install_file(state, outcome.res, self.file_index).into();
+        }
+        forget_former_file(outcome.res);
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_fields_are_checked_as_the_kernel_does() {
+        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+        let multishot = Sqe { ioprio: ACCEPT_MULTISHOT, ..Sqe::default() };
+        for good in [
+            Sqe { ioprio: 7, op_flags: SOCK_CLOEXEC | SOCK_NONBLOCK, ..Sqe::default() },
+            Sqe { splice_fd_in: -1, ..multishot },
+            Sqe { splice_fd_in: 5, op_flags: SOCK_NONBLOCK, ..Sqe::default() },
+        ] {
+            assert!(prep(&good, &cx).is_ok(), "{good:?}");
+        }
+        for bad in [
+            Sqe { len: 1, ..Sqe::default() },
+            Sqe { buf_index: 1, ..Sqe::default() },
+            Sqe { ioprio: 8, ..Sqe::default() },
+            Sqe { op_flags: 1, ..Sqe::default() },
+            Sqe { splice_fd_in: 5, ..multishot },
+            Sqe { splice_fd_in: 5, op_flags: SOCK_CLOEXEC, ..Sqe::default() },
+        ] {
+            assert_eq!(prep(&bad, &cx).err(), Some(Errno::EINVAL), "{bad:?}");
+        }
+    }
+}

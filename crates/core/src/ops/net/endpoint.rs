@@ -1,0 +1,109 @@
+//! `IORING_OP_SOCKET, SHUTDOWN, BIND, LISTEN`: what makes and closes endpoints. None of them waits for a peer.
+
+use super::connect::SockAddr;
+use super::{NetOp, SOCK_CLOEXEC, SOCK_NONBLOCK, forget_former_file};
+use crate::ops::fs::install_file;
+use crate::ops::{Op, PrepCx, unused};
+use crate::request::Outcome;
+use crate::ring::RingState;
+use uringlet_abi::Sqe;
+use uringlet_sys::{Errno, io};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Endpoint {
+    Socket { domain: u32, kind: u32, protocol: u32, file_index: u32 },
+    Shutdown { how: u32 },
+    Bind { addr: SockAddr },
+    Listen { backlog: u32 },
+}
+
+pub(crate) fn prep_socket(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    const SOCK_TYPE_MASK: u32 = 0xf;
+    unused(&[sqe.addr, sqe.op_flags.into(), sqe.buf_index.into()])?;
+    let (kind, file_index) = (sqe.off as u32, sqe.file_index());
+    let flags = kind & !SOCK_TYPE_MASK;
+    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 || (file_index != 0 && flags & SOCK_CLOEXEC != 0) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::net(NetOp::Endpoint(Endpoint::Socket { domain: sqe.fd as u32, kind, protocol: sqe.len, file_index })))
+}
+
+pub(crate) fn prep_shutdown(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.off, sqe.addr, sqe.op_flags.into(), sqe.buf_index.into(), sqe.splice_fd_in as u64])?;
+    Ok(Op::net(NetOp::Endpoint(Endpoint::Shutdown { how: sqe.len })))
+}
+
+pub(crate) fn prep_bind(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.len.into(), sqe.buf_index.into(), sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
+    let addr = SockAddr::read(sqe.addr, sqe.addr2() as i32)?;
+    Ok(Op::net(NetOp::Endpoint(Endpoint::Bind { addr })))
+}
+
+pub(crate) fn prep_listen(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.addr, sqe.addr2(), sqe.buf_index.into(), sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
+    Ok(Op::net(NetOp::Endpoint(Endpoint::Listen { backlog: sqe.len })))
+}
+
+impl Endpoint {
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        match self {
+            Self::Socket { domain, kind, protocol, file_index } => {
+                // What becomes a registered file must not leak into a child while it has a number.
+                let flags = if *file_index == 0 { 0 } else { SOCK_CLOEXEC };
+                io::socket(*domain, *kind | flags, *protocol)
+            }
+            Self::Shutdown { how } => return shutdown(fd, *how),
+            Self::Bind { addr } => io::bind(fd, addr.ptr(), addr.len()),
+            Self::Listen { backlog } => io::listen(fd, *backlog),
+        }
+        .into()
+    }
+
+    pub(super) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+        match self {
+            Self::Socket { file_index, .. } if outcome.res >= 0 => {
+                if *file_index != 0 {
+                    return install_file(state, outcome.res, *file_index).into();
+                }
+                forget_former_file(outcome.res);
+                outcome
+            }
+            _ => outcome,
+        }
+    }
+}
+
+/// An error of shutdown(2) breaks no link in the kernel, unless there is no socket.
+fn shutdown(fd: i32, how: u32) -> Outcome {
+    match io::shutdown(fd, how) {
+        Err(errno @ (Errno::ENOTSOCK | Errno::EBADF)) => Outcome::err(errno),
+        other => Outcome::plain(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+
+    #[test]
+    fn a_socket_that_gets_no_number_cannot_close_on_exec() {
+        let socket =
+            |kind: u32, file_index| prep_socket(&Sqe { fd: 2, off: kind.into(), splice_fd_in: file_index, ..Sqe::default() }, &CX).err();
+        assert_eq!(socket(1 | SOCK_CLOEXEC, 0), None);
+        assert_eq!(socket(1 | SOCK_CLOEXEC, 1), Some(Errno::EINVAL));
+        assert_eq!(socket(1 | SOCK_NONBLOCK, 1), None);
+        assert_eq!(socket(1 | 0x100, 0), Some(Errno::EINVAL));
+    }
+
+    #[test]
+    fn unused_fields_are_zero() {
+        let dirty = Sqe { buf_index: 1, ..Sqe::default() };
+        for prep in [prep_socket, prep_shutdown, prep_bind, prep_listen] {
+            assert_eq!(prep(&Sqe::default(), &CX).err(), None);
+            assert_eq!(prep(&dirty, &CX).err(), Some(Errno::EINVAL));
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `IORING_OP_RECV`, single and multishot, also into provided buffers.
+
+use super::{
+    Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, Try, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
+    receive_mask, sleeping,
+};
+use crate::ops::buffers::settle;
+use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::request::Outcome;
+use crate::rsrc::buf_ring::Selected;
+use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_POLL_FIRST};
+use uringlet_abi::register::Iovec;
+use uringlet_abi::{Sqe, cqe, sqe};
+use uringlet_sys::io::{self, MSG_WAITALL, Res};
+use uringlet_sys::{Errno, UserPtr};
+
+/// A request to receive.
+#[derive(Debug)]
+pub(crate) struct Recv {
+    /// The buffer, or the provided one.
+    addr: u64,
+    /// Its size, bytes.
+    len: u32,
+    /// Most bytes to take from a provided buffer; 0: its size.
+    cap: u32,
+    /// Multishot: bytes after which it ends, if it does.
+    left_in_all: Option<u32>,
+    /// `MSG_*`.
+    msg_flags: u32,
+    is_poll_first: bool,
+    is_multishot: bool,
+    selects: bool,
+    /// Multishot: what the socket tells, once asked.
+    backlog: Option<Backlog>,
+    /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
+    is_drained: bool,
+    /// Bytes that earlier tries have received.
+    pub(super) done: usize,
+    pub(super) selected: Option<Selected>,
+    futile: Futile,
+}
+
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    if (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECV_MULTISHOT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
+    let is_multishot = sqe.ioprio & RECV_MULTISHOT != 0;
+    let limit = sqe.splice_fd_in as u32;
+    unused(&[sqe.addr2(), if is_multishot { 0 } else { limit.into() }])?;
+    if is_multishot && (!selects || sqe.op_flags & MSG_WAITALL != 0) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::net(NetOp::Recv(Recv {
+        addr: sqe.addr,
+        len: sqe.len,
+        cap: sqe.len,
+        left_in_all: (is_multishot && limit != 0).then_some(limit),
+        msg_flags: sqe.op_flags,
+        is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
+        is_multishot,
+        selects,
+        backlog: None,
+        is_drained: false,
+        done: 0,
+        selected: None,
+        futile: Futile::default(),
+    })))
+}
+
+impl Recv {
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        let mask = receive_mask(self.msg_flags);
+        if self.is_poll_first
+            && let Some(issue) = poll_first(cx, mask, may_wait(self.msg_flags))
+        {
+            return issue;
+        }
+        if core::mem::take(&mut self.is_drained) {
+            return Issue::WouldBlock(mask);
+        }
+        if self.selects
+            && self.selected.is_none()
+            && let Err(errno) = self.select(cx)
+        {
+            return no_buffer(cx.file.fd, errno);
+        }
+        let mut issue = self.try_receive(Try::of(cx));
+        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        issue
+    }
+
+    fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+        let chosen = cx.state.buf_groups.select(cx.buf_group, self.cap)?;
+        self.addr = chosen.addr;
+        self.len = chosen.len;
+        self.selected = Some(chosen);
+        Ok(())
+    }
+
+    fn try_receive(&mut self, cx: Try) -> Issue {
+        let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
+        match self.receive(fd, nonblocking(self.msg_flags)) {
+            Err(Errno::EAGAIN) => self.futile.found_nothing(&cx, mask, self.msg_flags),
+            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::WouldBlock(mask),
+            res => self.answer(fd, res),
+        }
+    }
+
+    /// One system call for what is left, and the message's flags if somebody will look at them.
+    fn receive(&self, fd: i32, flags: u32) -> Result<(usize, u32), Errno> {
+        let (buf, len) = (UserPtr::at(self.addr).add(self.done), self.left());
+        if flags & MSG_WAITALL == 0 {
+            return io::recvfrom(fd, buf, len, flags, UserPtr::NULL, UserPtr::NULL).map(|n| (n, 0));
+        }
+        let iovec = Iovec { base: buf.addr() as u64, len: len as u64 };
+        let mut header = io::Msghdr { iov: io::ptr_of(&iovec).addr() as u64, iovlen: 1, ..io::Msghdr::default() };
+        let n = io::recvmsg(fd, io::ptr_of_mut(&mut header), flags)?;
+        Ok((n, header.flags))
+    }
+
+    fn left(&self) -> usize {
+        self.len as usize - self.done
+    }
+
+    fn is_resumed_after(&mut self, fd: i32, n: usize) -> bool {
+        let is_resumed = n > 0 && n < self.left() && is_resumable(fd, self.msg_flags);
+        if is_resumed {
+            self.done += n;
+            // It has data in it, however the request goes on.
+            if let Some(selected) = &mut self.selected {
+                selected.used(self.done as u32);
+            }
+        }
+        is_resumed
+    }
+
+    fn answer(&mut self, fd: i32, res: Result<(usize, u32), Errno>) -> Issue {
+        let Ok((n, _)) = res else { return Issue::Complete(self.outcome(res)) };
+        if self.is_multishot {
+            return self.answer_multishot(fd, n, res);
+        }
+        let is_nonempty = is_nonempty(fd, n, self.left(), self.msg_flags);
+        let outcome = self.outcome(res);
+        Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
+    }
+
+    /// The next receive follows at once if it is known to have something, or if nobody knows.
+    fn answer_multishot(&mut self, fd: i32, n: usize, res: Result<(usize, u32), Errno>) -> Issue {
+        let backlog = *self.backlog.get_or_insert_with(|| Backlog::of(fd));
+        let is_nonempty = backlog.has_more(fd, n, self.left());
+        let outcome = self.outcome(res);
+        let outcome = if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome };
+        if n == 0 || self.reaches_limit(n) {
+            return Issue::Complete(outcome);
+        }
+        self.is_drained = !is_nonempty && backlog != Backlog::Untold;
+        Issue::More(outcome)
+    }
+
+    fn reaches_limit(&mut self, n: usize) -> bool {
+        let Some(left) = &mut self.left_in_all else { return false };
+        *left = left.saturating_sub(n as u32);
+        *left == 0
+    }
+
+    /// The result with what earlier tries received. Only whoever asked for all of it is told that less is a failure.
+    fn outcome(&mut self, res: Result<(usize, u32), Errno>) -> Outcome {
+        let waits_for_all = self.msg_flags & MSG_WAITALL != 0;
+        let is_failure = match res {
+            Ok((n, flags)) => waits_for_all && (n < self.left() || flags & (MSG_TRUNC | MSG_CTRUNC) != 0),
+            Err(_) => true,
+        };
+        let total: Res = match res {
+            Ok((n, _)) => Ok(self.done + n),
+            Err(_) if self.done > 0 => Ok(self.done),
+            Err(errno) => Err(errno),
+        };
+        let mut outcome = Outcome { is_failure, ..Outcome::from(total) };
+        if let (Some(selected), Ok(1..)) = (&mut self.selected, total) {
+            outcome.flags |= selected.used(outcome.res as u32);
+        }
+        outcome
+    }
+
+    /// Receives, sleeping as needed.
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        let mask = receive_mask(self.msg_flags);
+        loop {
+            let mut flags = 0;
+            let res = sleeping(fd, mask, may_wait(self.msg_flags), || {
+                self.receive(fd, self.msg_flags).map(|(n, f)| {
+                    flags = f;
+                    n
+                })
+            });
+            match res {
+                Ok(n) if self.is_resumed_after(fd, n) => {}
+                res => return self.outcome(res.map(|n| (n, flags))),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SELECTING: PrepCx = PrepCx { setup: 0, sqe_flags: sqe::BUFFER_SELECT, is_after_link: false };
+    const PLAIN: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+
+    #[test]
+    fn multishot_needs_provided_buffers_and_takes_what_comes() {
+        let multishot = Sqe { ioprio: RECV_MULTISHOT, ..Sqe::default() };
+        assert!(prep(&multishot, &SELECTING).is_ok());
+        assert!(prep(&Sqe { len: 3, splice_fd_in: 5, ..multishot }, &SELECTING).is_ok());
+        assert_eq!(prep(&multishot, &PLAIN).err(), Some(Errno::EINVAL));
+        assert_eq!(prep(&Sqe { op_flags: MSG_WAITALL, ..multishot }, &SELECTING).err(), Some(Errno::EINVAL));
+    }
+
+    #[test]
+    fn unused_fields_are_zero() {
+        for bad in [Sqe { off: 1, ..Sqe::default() }, Sqe { splice_fd_in: 1, ..Sqe::default() }, Sqe { ioprio: 1 << 4, ..Sqe::default() }] {
+            assert_eq!(prep(&bad, &PLAIN).err(), Some(Errno::EINVAL), "{bad:?}");
+        }
+    }
+}

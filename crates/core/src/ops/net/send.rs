@@ -1,0 +1,207 @@
+//! `IORING_OP_SEND`, also as sendto, from iovecs (`IORING_SEND_VECTORIZED`) or from a provided buffer.
+
+use super::connect::SockAddr;
+use super::{
+    Futile, MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, Try, iovec_bytes, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
+    read_iovecs, sleeping,
+};
+use crate::ops::buffers::settle;
+use crate::ops::rw::skip;
+use crate::ops::{Issue, IssueCx, Op, PrepCx};
+use crate::request::Outcome;
+use crate::rsrc::buf_ring::Selected;
+use alloc::boxed::Box;
+use uringlet_abi::op_flags::RECVSEND_POLL_FIRST;
+use uringlet_abi::register::Iovec;
+use uringlet_abi::{Sqe, sqe};
+use uringlet_sys::io::{self, MSG_NOSIGNAL, MSG_WAITALL, Res};
+use uringlet_sys::{Errno, UserPtr};
+
+/// Where a datagram goes.
+#[derive(Debug)]
+enum Destination {
+    /// At this address of the program's, with this length; null for the connected peer.
+    Program(u64, u16),
+    Copied(SockAddr),
+}
+
+/// A request to send.
+#[derive(Debug)]
+pub(crate) struct Send {
+    /// The buffer.
+    addr: u64,
+    /// Its size, bytes.
+    len: u32,
+    /// Most bytes to take from a provided buffer; 0: its size.
+    cap: u32,
+    /// `MSG_*`.
+    msg_flags: u32,
+    is_poll_first: bool,
+    selects: bool,
+    destination: Destination,
+    /// Instead of the buffer; what is left of them.
+    iovecs: Option<Box<[Iovec]>>,
+    /// Bytes that earlier tries have sent.
+    pub(super) done: usize,
+    pub(super) selected: Option<Selected>,
+    futile: Futile,
+}
+
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    let beside_addr_len = sqe.splice_fd_in as u32 >> 16;
+    if beside_addr_len != 0 || (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | SEND_VECTORIZED) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
+    let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 && !selects {
+        true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
+        true => Some(read_iovecs(sqe.addr, sqe.len as usize)?),
+        false => None,
+    };
+    Ok(Op::net(NetOp::Send(Send {
+        addr: sqe.addr,
+        len: sqe.len,
+        cap: sqe.len,
+        msg_flags: sqe.op_flags | MSG_NOSIGNAL,
+        is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
+        selects,
+        destination: Destination::Program(sqe.addr2(), sqe.splice_fd_in as u16),
+        iovecs,
+        done: 0,
+        selected: None,
+        futile: Futile::default(),
+    })))
+}
+
+impl Send {
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        if self.is_poll_first
+            && let Some(issue) = poll_first(cx, POLLOUT, may_wait(self.msg_flags))
+        {
+            return issue;
+        }
+        if self.selects
+            && self.selected.is_none()
+            && let Err(errno) = self.select(cx)
+        {
+            return no_buffer(cx.file.fd, errno);
+        }
+        let mut issue = self.try_send(Try::of(cx));
+        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        issue
+    }
+
+    fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+        if !cx.state.buf_groups.exists(cx.buf_group) {
+            return Err(Errno::ENOENT);
+        }
+        let chosen = cx.state.buf_groups.select(cx.buf_group, self.cap)?;
+        self.addr = chosen.addr;
+        self.len = chosen.len;
+        self.selected = Some(chosen);
+        Ok(())
+    }
+
+    fn try_send(&mut self, cx: Try) -> Issue {
+        let fd = cx.fd;
+        match self.send(fd, nonblocking(self.msg_flags)) {
+            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&cx, POLLOUT, 0),
+            Ok(n) if self.is_resumed_after(fd, n) => Issue::WouldBlock(POLLOUT),
+            res => Issue::Complete(self.outcome(res)),
+        }
+    }
+
+    /// One system call for what is left.
+    fn send(&self, fd: i32, flags: u32) -> Res {
+        let (to, to_len) = match &self.destination {
+            Destination::Program(addr, len) => (UserPtr::at(*addr), u32::from(*len)),
+            Destination::Copied(addr) => (addr.ptr(), addr.len()),
+        };
+        match &self.iovecs {
+            None => io::sendto(fd, UserPtr::at(self.addr).add(self.done), self.len as usize - self.done, flags, to, to_len),
+            Some(iovecs) => {
+                let iov = io::ptr_of_slice(iovecs).addr() as u64;
+                let (name, iovlen) = (to.addr() as u64, iovecs.len() as u64);
+                let header = io::Msghdr { name, namelen: to_len, iov, iovlen, ..io::Msghdr::default() };
+                io::sendmsg(fd, io::ptr_of(&header), flags)
+            }
+        }
+    }
+
+    fn left(&self) -> usize {
+        self.iovecs.as_deref().map_or(self.len as usize - self.done, iovec_bytes)
+    }
+
+    fn is_resumed_after(&mut self, fd: i32, n: usize) -> bool {
+        let is_resumed = n > 0 && n < self.left() && is_resumable(fd, self.msg_flags);
+        if is_resumed {
+            if let Some(iovecs) = &mut self.iovecs {
+                skip(iovecs, n);
+            }
+            self.done += n;
+            if let Some(selected) = &mut self.selected {
+                selected.used(self.done as u32);
+            }
+        }
+        is_resumed
+    }
+
+    /// The result with what earlier tries sent. Only whoever asked for all of it is told that less is a failure.
+    fn outcome(&mut self, res: Res) -> Outcome {
+        let is_failure = match res {
+            Ok(n) => self.msg_flags & MSG_WAITALL != 0 && n < self.left(),
+            Err(_) => true,
+        };
+        let total = match res {
+            Ok(n) => Ok(self.done + n),
+            Err(_) if self.done > 0 => Ok(self.done),
+            error => error,
+        };
+        let mut outcome = Outcome { is_failure, ..Outcome::from(total) };
+        if let Some(selected) = &mut self.selected {
+            // Sent or not, the buffer is the program's again: so does the kernel with sends, other than with receives.
+            if !matches!(res, Err(Errno::ENOTSOCK | Errno::EBADF | Errno::EAGAIN)) {
+                outcome.flags |= selected.used(total.unwrap_or(0) as u32);
+            }
+        }
+        outcome
+    }
+
+    /// Sends, sleeping as needed.
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        loop {
+            let res = sleeping(fd, POLLOUT, may_wait(self.msg_flags), || self.send(fd, self.msg_flags));
+            match res {
+                Ok(n) if self.is_resumed_after(fd, n) => {}
+                res => return self.outcome(res),
+            }
+        }
+    }
+
+    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+        if let Destination::Program(addr, len) = self.destination
+            && addr != 0
+        {
+            self.destination = Destination::Copied(SockAddr::read(addr, len.into())?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundles_and_bits_beside_the_address_length_are_refused() {
+        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+        assert!(prep(&Sqe { splice_fd_in: 0xffff, ioprio: 1, ..Sqe::default() }, &cx).is_ok());
+        for bad in [
+            Sqe { splice_fd_in: 0x1_0000, ..Sqe::default() },
+            Sqe { ioprio: 1 << 4, ..Sqe::default() },
+            Sqe { ioprio: 2, ..Sqe::default() },
+        ] {
+            assert_eq!(prep(&bad, &cx).err(), Some(Errno::EINVAL), "{bad:?}");
+        }
+    }
+}

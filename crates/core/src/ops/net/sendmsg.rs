@@ -1,0 +1,103 @@
+//! `IORING_OP_SENDMSG`.
+
+use super::message::{Direction, Message};
+use super::{Futile, NetOp, POLLOUT, SEND_VECTORIZED, Try, is_resumable, may_wait, nonblocking, poll_first, sleeping};
+use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::request::Outcome;
+use uringlet_abi::op_flags::RECVSEND_POLL_FIRST;
+use uringlet_abi::{Sqe, sqe};
+use uringlet_sys::Errno;
+use uringlet_sys::io::{MSG_NOSIGNAL, MSG_WAITALL, Res};
+
+/// A request to send a message.
+#[derive(Debug)]
+pub(crate) struct Sendmsg {
+    message: Message,
+    /// `MSG_*`.
+    msg_flags: u32,
+    is_poll_first: bool,
+    /// Bytes that earlier tries have sent.
+    pub(super) done: usize,
+    futile: Futile,
+}
+
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    unused(&[
+        sqe.addr2(),
+        sqe.file_index().into(),
+        (sqe.ioprio & !(RECVSEND_POLL_FIRST | SEND_VECTORIZED)).into(),
+        (sqe.len >> 31).into(),
+    ])?;
+    if cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(Op::net(NetOp::Sendmsg(Sendmsg {
+        message: Message::at(sqe.addr),
+        msg_flags: sqe.op_flags | MSG_NOSIGNAL,
+        is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
+        done: 0,
+        futile: Futile::default(),
+    })))
+}
+
+impl Sendmsg {
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        if self.is_poll_first
+            && let Some(issue) = poll_first(cx, POLLOUT, may_wait(self.msg_flags))
+        {
+            return issue;
+        }
+        if let Err(errno) = self.prepare() {
+            return errno.into();
+        }
+        let fd = cx.file.fd;
+        match self.message.send(fd, nonblocking(self.msg_flags)) {
+            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&Try::of(cx), POLLOUT, 0),
+            Ok(n) if self.is_resumed_after(fd, n) => Issue::WouldBlock(POLLOUT),
+            res => Issue::Complete(self.outcome(res)),
+        }
+    }
+
+    /// Whoever wants all of it sent may need several calls, on a copy.
+    fn prepare(&mut self) -> Result<(), Errno> {
+        if self.msg_flags & MSG_WAITALL != 0 { self.stabilise() } else { Ok(()) }
+    }
+
+    fn is_resumed_after(&mut self, fd: i32, n: usize) -> bool {
+        let is_resumed = n > 0 && self.msg_flags & MSG_WAITALL != 0 && n < self.message.left() && is_resumable(fd, self.msg_flags);
+        if is_resumed {
+            self.message.advance(n);
+            self.done += n;
+        }
+        is_resumed
+    }
+
+    fn outcome(&self, res: Res) -> Outcome {
+        match res {
+            Ok(n) => {
+                let is_failure = self.msg_flags & MSG_WAITALL != 0 && n < self.message.left();
+                Outcome { is_failure, ..Outcome::ok((self.done + n) as i32) }
+            }
+            Err(_) if self.done > 0 => Outcome { is_failure: true, ..Outcome::ok(self.done as i32) },
+            Err(errno) => Outcome::err(errno),
+        }
+    }
+
+    /// Sends, sleeping as needed.
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        if let Err(errno) = self.prepare() {
+            return Outcome::err(errno);
+        }
+        loop {
+            let res = sleeping(fd, POLLOUT, may_wait(self.msg_flags), || self.message.send(fd, self.msg_flags));
+            match res {
+                Ok(n) if self.is_resumed_after(fd, n) => {}
+                res => return self.outcome(res),
+            }
+        }
+    }
+
+    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+        self.message.stabilise(Direction::Send)
+    }
+}

@@ -1,0 +1,67 @@
+//! `IORING_OP_NOP`: completes at once.
+//! Source:  io_uring_enter(2); behaviour of Linux 6.18 (`IORING_NOP_*` flags).
+//! Issue:   completes inline.
+//! Errors:  EINVAL unknown flag; EBADF `NOP_FILE` without a file; EFAULT `NOP_FIXED_BUFFER` without a buffer.
+//! Differs: nothing known.
+//! Tests:   liburing nop.t, nop-all-sizes.t.
+
+use super::express::Express;
+use super::{Issue, IssueCx, Op, PrepCx};
+use crate::request::Outcome;
+use uringlet_abi::{Sqe, op_flags};
+use uringlet_sys::{Errno, io};
+
+#[derive(Debug)]
+pub(crate) struct Nop {
+    result: i32,
+    flags: u32,
+    fd: i32,
+    buf_index: u16,
+}
+
+#[inline]
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    const KNOWN: u32 =
+        op_flags::NOP_INJECT_RESULT | op_flags::NOP_FILE | op_flags::NOP_FIXED_FILE | op_flags::NOP_FIXED_BUFFER | op_flags::NOP_TW;
+    if sqe.op_flags & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let result = if sqe.op_flags & op_flags::NOP_INJECT_RESULT != 0 { sqe.len as i32 } else { 0 };
+    Ok(Op::Nop(Nop { result, flags: sqe.op_flags, fd: sqe.fd, buf_index: sqe.buf_index }))
+}
+
+/// A plain one.
+#[inline(always)]
+pub(super) fn express(sqe: &Sqe) -> Express {
+    if sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) != 0 {
+        return Express::No;
+    }
+    Express::Done(Outcome::ok(0))
+}
+
+impl Nop {
+    #[inline]
+    pub(super) fn try_issue(&self, cx: &mut IssueCx<'_>) -> Issue {
+        if self.flags & (op_flags::NOP_FILE | op_flags::NOP_FIXED_BUFFER) != 0
+            && let Err(errno) = self.check(cx)
+        {
+            return errno.into();
+        }
+        let is_failure = self.result < 0;
+        Issue::Complete(Outcome { is_failure, ..Outcome::ok(self.result) })
+    }
+
+    fn check(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
+        if self.flags & op_flags::NOP_FILE != 0 {
+            if self.flags & op_flags::NOP_FIXED_FILE != 0 {
+                cx.state.files.get(self.fd as u32).ok_or(Errno::EBADF)?;
+            } else {
+                io::file_flags(self.fd)?;
+            }
+        }
+        if self.flags & op_flags::NOP_FIXED_BUFFER != 0 {
+            cx.state.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
+        }
+        Ok(())
+    }
+}

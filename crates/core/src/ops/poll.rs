@@ -1,0 +1,70 @@
+//! `IORING_OP_POLL_ADD, POLL_REMOVE`: waits for a file's readiness, once or again and again.
+//! Source:  io_uring_prep_poll_add(3), poll(2); behaviour of Linux 6.18 io_uring/poll.c (not its code).
+//! Issue:   armed in the ring's epoll set; acts on other requests: submit/act.rs.
+//! Errors:  EINVAL bad fields or flags; EBADF; for POLL_REMOVE also ENOENT, EALREADY.
+//! Differs: two requests on one file, one of them multishot: a readiness that already holds may be told twice.
+//! Tests:   liburing poll*.t.
+
+use super::{Op, PrepCx, unused};
+use uringlet_abi::{Sqe, op_flags};
+use uringlet_sys::Errno;
+
+const POLLERR: u32 = 8;
+const POLLHUP: u32 = 16;
+const POLLRDHUP: u32 = 0x2000;
+const EPOLLONESHOT: u32 = 1 << 30;
+const EPOLLET: u32 = 1 << 31;
+/// Bits that ask for how, not for what.
+const HOW: u32 = EPOLLONESHOT | EPOLLET | 1 << 28 | 1 << 29;
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PollOp {
+    /// Waits for events.
+    Add {
+        /// `POLL*`, with ERR, HUP and RDHUP.
+        mask: u32,
+        is_multishot: bool,
+        is_level: bool,
+    },
+    /// Ends or changes another one.
+    Remove {
+        /// Which: its user_data.
+        target: u64,
+        /// New mask, if it is to change.
+        mask: Option<u32>,
+        /// New user_data, if it is to change.
+        user_data: Option<u64>,
+    },
+}
+
+fn mask_of(sqe: &Sqe) -> u32 {
+    sqe.op_flags & !HOW | POLLERR | POLLHUP | POLLRDHUP
+}
+
+pub(crate) fn prep_add(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[u64::from(sqe.buf_index), sqe.off, sqe.addr])?;
+    if sqe.len & !(op_flags::POLL_ADD_MULTI | op_flags::POLL_ADD_LEVEL) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_multishot = sqe.len & op_flags::POLL_ADD_MULTI != 0;
+    if is_multishot && sqe.flags & uringlet_abi::sqe::CQE_SKIP_SUCCESS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Poll(PollOp::Add { mask: mask_of(sqe), is_multishot, is_level: sqe.len & op_flags::POLL_ADD_LEVEL != 0 }))
+}
+
+pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32)])?;
+    let flags = sqe.len;
+    let updates = op_flags::POLL_UPDATE_EVENTS | op_flags::POLL_UPDATE_USER_DATA;
+    if flags & !(updates | op_flags::POLL_ADD_MULTI) != 0 || flags == op_flags::POLL_ADD_MULTI {
+        return Err(Errno::EINVAL);
+    }
+    let new_user_data = flags & op_flags::POLL_UPDATE_USER_DATA != 0;
+    let new_events = flags & op_flags::POLL_UPDATE_EVENTS != 0;
+    if (!new_user_data && sqe.off != 0) || (!new_events && sqe.op_flags != 0) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Poll(PollOp::Remove { target: sqe.addr, mask: new_events.then(|| mask_of(sqe)), user_data: new_user_data.then_some(sqe.off) }))
+}

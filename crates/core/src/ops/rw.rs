@@ -1,0 +1,495 @@
+//! `IORING_OP_READ, READV, READ_FIXED, READV_FIXED, WRITE, WRITEV, WRITE_FIXED, WRITEV_FIXED`.
+//! Source:  io_uring_enter(2), preadv2(2); behaviour of Linux 6.18 io_uring/rw.c (not its code).
+//! Issue:   sockets, pipes: tried non-blocking, then poll. Seekable files: O_DIRECT by AIO; buffered reads by RWF_NOWAIT,
+//!          the rest by a worker; buffered writes as a plain pwrite by the caller.   Units: off, len in bytes; off -1 = the file position.
+//! Errors:  EINVAL bad fields; EFAULT buffer index or range not registered; else those of preadv2/pwritev2.
+//! Differs: registered buffers are not pinned: the addresses are used as they are mapped at the time of the transfer.
+//! Tests:   liburing read-write.t, short-read.t, iopoll.t, fixed-link.t, pipe-*.t; differential `rw`.
+
+mod checks;
+
+use super::buffers::settle;
+use super::express::Express;
+use super::{Issue, IssueCx, Op, PrepCx};
+use crate::file::FileKind;
+use crate::request::Outcome;
+use crate::rsrc::buf_ring::Selected;
+use alloc::boxed::Box;
+use alloc::vec;
+use uringlet_abi::register::Iovec;
+use uringlet_abi::{Sqe, setup, sqe};
+use uringlet_sys::aio::{AioOp, AioRequest};
+use uringlet_sys::io::{self, RWF_NOWAIT};
+use uringlet_sys::process::is_file_size_limited;
+use uringlet_sys::{Errno, UserPtr, user};
+
+const POLLIN: u32 = 1;
+const POLLOUT: u32 = 4;
+const POLLERR: u32 = 8;
+const MAX_IOVECS: u32 = 1024;
+/// What one read or write moves at most (MAX_RW_COUNT).
+const MAX_LEN: usize = 0x7fff_f000;
+
+/// A read or a write.
+#[derive(Debug)]
+pub(crate) struct Rw {
+    is_write: bool,
+    is_vectored: bool,
+    is_fixed: bool,
+    /// Whether a short transfer matters: to a link behind it, or to `CQE_SKIP_SUCCESS`.
+    must_be_whole: bool,
+    /// A try without waiting found nothing a moment ago.
+    has_missed: bool,
+    buf_index: u16,
+    /// Buffer, or the program's iovecs.
+    addr: u64,
+    /// Bytes, or the number of iovecs.
+    len: u32,
+    /// `RWF_*`.
+    rw_flags: u32,
+    off: i64,
+    /// Bytes already moved by an earlier try.
+    done: usize,
+    /// Our copy of the iovecs, once the request outlives its submission or was partly done.
+    iovecs: Option<Box<[Iovec]>>,
+    /// With `IOSQE_BUFFER_SELECT`.
+    selection: Option<Box<Selection>>,
+}
+
+/// The provided buffer of a read.
+#[derive(Debug)]
+struct Selection {
+    /// Bytes to select for.
+    wanted: u32,
+    selected: Option<Selected>,
+}
+
+#[inline]
+fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: bool) -> Result<Op, Errno> {
+    if cx.setup & setup::IOPOLL != 0 && sqe.op_flags & !io::RWF_HIPRI != 0 && cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
+        return Err(Errno::EINVAL);
+    }
+    // Attributes (`IORING_FEAT_RW_ATTR`): not here.
+    if sqe.pad2 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
+    if is_vectored && (sqe.len > MAX_IOVECS || (selects && sqe.len != 1)) {
+        return Err(Errno::EINVAL);
+    }
+    checks::priority(sqe.ioprio)?;
+    let names_buffer = !is_vectored && !is_fixed && !selects;
+    if names_buffer && checks::is_beyond_memory(sqe.addr, sqe.len.into()) {
+        return Err(Errno::EFAULT);
+    }
+    Ok(Op::Rw(Rw {
+        is_write,
+        is_vectored,
+        is_fixed,
+        must_be_whole: cx.sqe_flags & (sqe::IO_LINK | sqe::IO_HARDLINK | sqe::CQE_SKIP_SUCCESS) != 0,
+        has_missed: false,
+        buf_index: sqe.buf_index,
+        addr: sqe.addr,
+        len: sqe.len,
+        rw_flags: sqe.op_flags,
+        off: sqe.off as i64,
+        done: 0,
+        iovecs: None,
+        selection: None,
+    }))
+}
+
+macro_rules! preps {
+    ($($name:ident: $write:literal, $vectored:literal, $fixed:literal;)*) => {
+        $(#[inline] pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+            prep(sqe, cx, $write, $vectored, $fixed)
+        })*
+    };
+}
+
+preps! {
+    prep_read: false, false, false;
+    prep_readv: false, true, false;
+    prep_read_fixed: false, false, true;
+    prep_readv_fixed: false, true, true;
+    prep_write: true, false, false;
+    prep_writev: true, true, false;
+    prep_write_fixed: true, false, true;
+    prep_writev_fixed: true, true, true;
+}
+
+impl Rw {
+    #[inline]
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        let mut issue = self.try_once(cx);
+        if let Some(selection) = &mut self.selection {
+            settle(&mut cx.state.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
+        }
+        issue
+    }
+
+    #[inline]
+    fn try_once(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        // The file position tells no stream from a file: do not trust the cache there.
+        let kind = if self.off < 0 { FileKind::ask(cx.file.fd) } else { cx.file.kind() };
+        if kind.is_bad() {
+            return self.refused(Errno::EBADF).into();
+        }
+        if let Err(errno) = self.take_resources(cx) {
+            return errno.into();
+        }
+        if kind.is_seekable() { self.try_seekable(cx.file.fd, kind) } else { self.try_stream(cx, kind) }
+    }
+
+    /// What it is refused for; bad iovecs come first.
+    #[cold]
+    fn refused(&mut self, errno: Errno) -> Errno {
+        if !self.is_vectored && checks::is_beyond_memory(self.addr, self.len.into()) {
+            return Errno::EFAULT;
+        }
+        self.stabilise().err().unwrap_or(errno)
+    }
+
+    /// Flags that it is refused for: but a file that is not open for this comes first.
+    #[cold]
+    fn refused_flags(&mut self, fd: i32, errno: Errno) -> Errno {
+        let is_open_for_this = io::file_flags(fd).is_ok_and(|flags| match flags & io::O_ACCMODE {
+            io::O_RDONLY => !self.is_write,
+            io::O_WRONLY => self.is_write,
+            _ => true,
+        });
+        self.refused(if is_open_for_this { errno } else { Errno::EBADF })
+    }
+
+    /// Checks the registered buffer, or selects a provided one.
+    #[inline]
+    pub(super) fn take_resources(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+        if self.is_fixed {
+            self.check_registered(cx)?;
+        }
+        if cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
+            self.select(cx)?;
+        }
+        if cx.state.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {
+            return Err(self.refused_flags(cx.file.fd, Errno::EOPNOTSUPP));
+        }
+        // Polled transfers are for rings that poll.
+        if self.rw_flags & io::RWF_HIPRI != 0 {
+            return Err(self.refused_flags(cx.file.fd, Errno::EINVAL));
+        }
+        Ok(())
+    }
+
+    /// Without the ring's lock others select too: the buffer is this request's from now on.
+    pub(super) fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+        self.take_resources(cx)?;
+        let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
+        selected.into_iter().for_each(|selected| cx.state.buf_groups.keep(selected));
+        Ok(())
+    }
+
+    /// With `IOSQE_ASYNC` a worker of the kernel's would write, and swallow the signal of a pipe that nobody reads.
+    fn must_not_raise_sigpipe(&self, cx: &IssueCx<'_>, kind: FileKind) -> bool {
+        self.is_write && cx.sqe_flags & sqe::ASYNC != 0 && !kind.is_socket()
+    }
+
+    fn check_registered(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
+        let buffer = cx.state.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
+        if self.is_vectored {
+            let mut iovecs = vec![Iovec::default(); self.len as usize];
+            user::read_slice(&mut iovecs, UserPtr::at(self.addr))?;
+            return iovecs.iter().try_for_each(|v| buffer.check(v.base, v.len));
+        }
+        buffer.check(self.addr, u64::from(self.len))
+    }
+
+    fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+        let wanted = match &self.selection {
+            Some(selection) if selection.selected.is_some() => return Ok(()),
+            Some(selection) => selection.wanted,
+            None => self.length_to_select()?,
+        };
+        let chosen = cx.state.buf_groups.select(cx.buf_group, wanted)?;
+        self.addr = chosen.addr;
+        self.len = chosen.len;
+        self.is_vectored = false;
+        self.selection = Some(Box::new(Selection { wanted, selected: Some(chosen) }));
+        Ok(())
+    }
+
+    /// A vectored read selects for its one iovec's length.
+    fn length_to_select(&self) -> Result<u32, Errno> {
+        if !self.is_vectored {
+            return Ok(self.len);
+        }
+        if self.len != 1 {
+            return Err(Errno::EINVAL);
+        }
+        let iovec: Iovec = user::read(UserPtr::at(self.addr))?;
+        Ok(iovec.len.min(MAX_LEN as u64) as u32)
+    }
+
+    fn try_seekable(&mut self, fd: i32, kind: FileKind) -> Issue {
+        if self.rw_flags & RWF_NOWAIT != 0 {
+            return self.finish(self.transfer(fd, self.rw_flags));
+        }
+        let may_raise_signal = self.is_write && is_file_size_limited();
+        if kind.is_direct() && self.off >= 0 && self.done == 0 && !may_raise_signal {
+            return Issue::Aio;
+        }
+        if self.is_write || self.has_missed || !kind.takes_nowait(false) {
+            return Issue::Blocks;
+        }
+        self.read_nowait(fd, kind)
+    }
+
+    /// A buffered read takes what the page cache has. A short answer is either the file's end (the next try says 0) or a
+    /// page that is not there (EAGAIN): then a worker reads the rest.
+    fn read_nowait(&mut self, fd: i32, kind: FileKind) -> Issue {
+        loop {
+            match self.transfer(fd, self.rw_flags | RWF_NOWAIT) {
+                Ok(0) => return self.finish(Ok(0)),
+                Ok(n) if self.done + n >= self.wanted() => return self.finish(Ok(n)),
+                Ok(n) => {
+                    if let Err(errno) = self.advance(n) {
+                        return errno.into();
+                    }
+                }
+                Err(Errno::EAGAIN) => return Issue::Blocks,
+                Err(Errno::EOPNOTSUPP) => {
+                    kind.refuses_nowait(fd, false);
+                    return Issue::Blocks;
+                }
+                Err(errno) => return self.finish(Err(errno)),
+            }
+        }
+    }
+
+    /// Sockets, pipes, terminals, eventfds: no positions, but readiness.
+    fn try_stream(&mut self, cx: &IssueCx<'_>, kind: FileKind) -> Issue {
+        let fd = cx.file.fd;
+        let mask = if self.is_write { POLLOUT } else { POLLIN };
+        // The cache may be stale, and a position must not be ignored on a file that has them.
+        if !cx.file.is_fixed {
+            let now = FileKind::ask(fd);
+            if now.is_bad() {
+                return Errno::EBADF.into();
+            }
+            if now.is_seekable() {
+                return self.try_seekable(fd, now);
+            }
+        }
+        match self.off {
+            ..-1 => return self.refused(Errno::EINVAL).into(),
+            1.. if kind.is_socket() => return self.refused(Errno::ESPIPE).into(),
+            _ => self.off = -1,
+        }
+        let res = if self.must_not_raise_sigpipe(cx, kind) && io::poll_now(fd, mask).is_ok_and(|events| events & POLLERR != 0) {
+            Err(Errno::EPIPE)
+        } else if kind.is_socket() && self.rw_flags == 0 {
+            self.socket_transfer(fd)
+        } else if kind.takes_nowait(self.is_write) {
+            self.transfer(fd, self.rw_flags | RWF_NOWAIT)
+        } else {
+            Err(Errno::EOPNOTSUPP)
+        };
+        match res {
+            Err(Errno::EAGAIN) => Issue::WouldBlock(mask),
+            Err(Errno::EOPNOTSUPP) => {
+                kind.refuses_nowait(fd, self.is_write);
+                match io::poll_now(fd, mask) {
+                    Ok(0) => Issue::WouldBlock(mask),
+                    _ => Issue::Blocks,
+                }
+            }
+            other => self.finish(other),
+        }
+    }
+
+    fn socket_transfer(&self, fd: i32) -> Result<usize, Errno> {
+        // read(2) of nothing does not wait for anything; recv(2) would.
+        if !self.is_write && self.len == 0 {
+            return Ok(0);
+        }
+        if self.is_vectored {
+            let msg = io::Msghdr { iov: self.addr, iovlen: u64::from(self.len), ..io::Msghdr::default() };
+            let msg = io::ptr_of(&msg);
+            return if self.is_write {
+                io::sendmsg(fd, msg, io::MSG_DONTWAIT | io::MSG_NOSIGNAL)
+            } else {
+                io::recvmsg(fd, msg, io::MSG_DONTWAIT)
+            };
+        }
+        let (buf, len) = (UserPtr::at(self.addr), self.len as usize);
+        if self.is_write {
+            io::sendto(fd, buf, len, io::MSG_DONTWAIT | io::MSG_NOSIGNAL, UserPtr::NULL, 0)
+        } else {
+            io::recvfrom(fd, buf, len, io::MSG_DONTWAIT, UserPtr::NULL, UserPtr::NULL)
+        }
+    }
+
+    /// One system call for what is left.
+    #[inline]
+    fn transfer(&self, fd: i32, flags: u32) -> Result<usize, Errno> {
+        let off = if self.off >= 0 { self.off.saturating_add(self.done as i64) } else { self.off };
+        if let Some(iovecs) = &self.iovecs {
+            return self.vectored(fd, io::ptr_of_slice(iovecs), iovecs.len(), off, flags);
+        }
+        if self.is_vectored {
+            return self.vectored(fd, UserPtr::at(self.addr), self.len as usize, off, flags);
+        }
+        let buf = UserPtr::at(self.addr).add(self.done);
+        let len = (self.len as usize).saturating_sub(self.done);
+        match (flags, off, self.is_write) {
+            (0, 0.., true) => io::pwrite(fd, buf, len, off),
+            (0, 0.., false) => io::pread(fd, buf, len, off),
+            (0, -1, true) => io::write(fd, buf, len),
+            (0, -1, false) => io::read(fd, buf, len),
+            _ => {
+                let iovec = [Iovec { base: buf.addr() as u64, len: len as u64 }];
+                self.vectored(fd, io::ptr_of_slice(&iovec), 1, off, flags)
+            }
+        }
+    }
+
+    fn vectored(&self, fd: i32, iov: UserPtr, n: usize, off: i64, flags: u32) -> Result<usize, Errno> {
+        let call = if self.is_write { io::pwritev2 } else { io::preadv2 };
+        call(fd, iov, n, off, 0, flags)
+    }
+
+    /// Bytes asked for. Only after a transfer went well: the program's iovecs are read as the kernel just did.
+    fn wanted(&self) -> usize {
+        let sum = match &self.iovecs {
+            Some(iovecs) => self.done + iovecs.iter().map(|v| v.len as usize).sum::<usize>(),
+            None if self.is_vectored => (0..self.len as usize)
+                .map(|i| user::read_known::<Iovec>(UserPtr::at(self.addr).add(i * size_of::<Iovec>())).len as usize)
+                .sum(),
+            None => self.len as usize,
+        };
+        sum.min(MAX_LEN)
+    }
+
+    fn finish(&mut self, res: Result<usize, Errno>) -> Issue {
+        Issue::Complete(self.outcome(res))
+    }
+
+    /// The result with what earlier tries moved: an error after progress is told as the progress.
+    #[inline]
+    fn outcome(&mut self, res: Result<usize, Errno>) -> Outcome {
+        let done = match res {
+            Ok(n) => self.done + n,
+            Err(_) if self.done > 0 => self.done,
+            Err(errno) => return Outcome::err(errno),
+        };
+        let outcome = if self.must_be_whole { Outcome::transfer(done, self.wanted()) } else { Outcome::ok(done as i32) };
+        match self.selection.as_mut().and_then(|selection| selection.selected.as_mut()) {
+            Some(selected) => outcome.with_flags(selected.used(done as u32)),
+            None => outcome,
+        }
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        !self.is_write
+    }
+
+    /// What the express lane has done of it.
+    pub(crate) fn was_tried(&mut self, tried: Express) {
+        match tried {
+            Express::Partly(n) => {
+                // The kernel read the iovecs a moment ago.
+                let _ = self.advance(n);
+            }
+            Express::Missed => self.has_missed = true,
+            Express::Done(_) | Express::No => {}
+        }
+    }
+
+    /// `n` more bytes are done; the iovecs shrink by them.
+    fn advance(&mut self, n: usize) -> Result<(), Errno> {
+        if self.is_vectored {
+            self.stabilise()?;
+            if let Some(iovecs) = &mut self.iovecs {
+                skip(iovecs, n);
+            }
+        }
+        self.done += n;
+        Ok(())
+    }
+
+    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+        if self.is_vectored && self.iovecs.is_none() {
+            let mut iovecs = vec![Iovec::default(); self.len as usize].into_boxed_slice();
+            user::read_slice(&mut iovecs, UserPtr::at(self.addr))?;
+            checks::iovecs(&iovecs)?;
+            self.iovecs = Some(iovecs);
+        }
+        Ok(())
+    }
+
+    /// Everything that is left, sleeping as needed. A seekable file is read or written to the end of the request.
+    #[inline]
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        match self.transfer(fd, self.rw_flags) {
+            Ok(n) if n > 0 && self.off >= 0 && self.done + n < self.wanted() => self.run_rest(fd, n),
+            // EINTR from a cancelled worker is said as it is.
+            other => self.outcome(other),
+        }
+    }
+
+    #[cold]
+    fn run_rest(&mut self, fd: i32, first: usize) -> Outcome {
+        let mut n = first;
+        loop {
+            if self.advance(n).is_err() {
+                return self.outcome(Ok(0));
+            }
+            match self.transfer(fd, self.rw_flags) {
+                Ok(more) if more > 0 && self.done + more < self.wanted() => n = more,
+                other => return self.outcome(other),
+            }
+        }
+    }
+
+    /// What AIO is asked for, and under which name it answers.
+    pub(crate) fn aio_request(&self, fd: i32, data: u64) -> AioRequest {
+        let op = match (self.is_write, self.is_vectored) {
+            (false, false) => AioOp::Pread,
+            (false, true) => AioOp::Preadv,
+            (true, false) => AioOp::Pwrite,
+            (true, true) => AioOp::Pwritev,
+        };
+        AioRequest { op, fd, buf: UserPtr::at(self.addr), len: u64::from(self.len), off: self.off, rw_flags: self.rw_flags, data }
+    }
+
+    /// The provided buffer, for whoever settles it.
+    pub(super) fn take_selected(&mut self) -> Option<Selected> {
+        self.selection.as_mut().and_then(|selection| selection.selected.take())
+    }
+
+    /// AIO answered.
+    pub(crate) fn aio_outcome(&mut self, res: i64) -> Outcome {
+        self.outcome(if res < 0 { Err(Errno::new(-res as i32)) } else { Ok(res as usize) })
+    }
+}
+
+/// Drops the first `n` bytes of a list of iovecs.
+pub(super) fn skip(iovecs: &mut [Iovec], mut n: usize) {
+    for v in iovecs {
+        let taken = n.min(v.len as usize);
+        v.base += taken as u64;
+        v.len -= taken as u64;
+        n -= taken;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipping_bytes_eats_iovecs_from_the_front() {
+        let mut v = [Iovec { base: 100, len: 10 }, Iovec { base: 200, len: 10 }, Iovec { base: 300, len: 10 }];
+        skip(&mut v, 13);
+        assert_eq!(v.map(|v| (v.base, v.len)), [(110, 0), (203, 7), (300, 10)]);
+    }
+}

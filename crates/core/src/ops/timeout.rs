@@ -1,0 +1,143 @@
+//! `IORING_OP_TIMEOUT, TIMEOUT_REMOVE, LINK_TIMEOUT`.
+//! Source:  io_uring_prep_timeout(3); behaviour of Linux 6.18 io_uring/timeout.c (not its code).
+//! Issue:   with the ring's timers; acts on other requests: submit/act.rs.   Units: timespecs; off = CQEs to count.
+//! Errors:  EINVAL bad fields, flags or times; EFAULT; results ETIME, ECANCELED; for REMOVE also ENOENT, EALREADY, EBUSY.
+//! Differs: deadlines on CLOCK_REALTIME and CLOCK_BOOTTIME are turned into monotonic ones when armed: a later step of the
+//!          clock does not move them.
+//! Tests:   liburing timeout*.t, link-timeout.t.
+
+use super::{Op, PrepCx, unused};
+use uringlet_abi::{Sqe, Timespec, op_flags};
+use uringlet_sys::process::{Clock, monotonic_ns, now_ns};
+use uringlet_sys::{Errno, UserPtr, user};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TimeoutOp {
+    /// TIMEOUT.
+    Add {
+        when: When,
+        /// Completes after so many CQEs, if not 0.
+        count: u32,
+        is_multishot: bool,
+        /// Expiry does not break a link.
+        etime_is_success: bool,
+    },
+    /// LINK_TIMEOUT: guards the request before it.
+    Link { when: When },
+    /// TIMEOUT_REMOVE without an update.
+    Remove { target: u64 },
+    /// TIMEOUT_REMOVE with a new time.
+    Update { target: u64, when: When, is_link: bool },
+}
+
+/// A time as the program gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct When {
+    ns: u64,
+    is_absolute: bool,
+    clock: Clock,
+}
+
+impl When {
+    fn read(addr: u64, flags: u32) -> Result<Self, Errno> {
+        let ts: Timespec = user::read(UserPtr::at(addr))?;
+        let clock = match flags & op_flags::TIMEOUT_CLOCK_MASK {
+            0 => Clock::Monotonic,
+            op_flags::TIMEOUT_BOOTTIME => Clock::Boottime,
+            op_flags::TIMEOUT_REALTIME => Clock::Realtime,
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(Self { ns: nanoseconds(ts)?, is_absolute: flags & op_flags::TIMEOUT_ABS != 0, clock })
+    }
+
+    /// The deadline on `CLOCK_MONOTONIC`, ns, for a timer that is armed now.
+    pub(crate) fn deadline_ns(self) -> u64 {
+        let now = monotonic_ns();
+        match (self.is_absolute, self.clock) {
+            (false, _) => now.saturating_add(self.ns),
+            (true, Clock::Monotonic) => self.ns,
+            (true, clock) => now.saturating_add(self.ns.saturating_sub(now_ns(clock))),
+        }
+    }
+
+    /// The length of one period, ns.
+    pub(crate) fn period_ns(self) -> u64 {
+        self.ns
+    }
+}
+
+/// A timespec in nanoseconds.
+pub(crate) fn nanoseconds(ts: Timespec) -> Result<u64, Errno> {
+    if ts.tv_sec < 0 || ts.tv_nsec < 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok((ts.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(ts.tv_nsec as u64).min(i64::MAX as u64))
+}
+
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    const KNOWN: u32 = op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK | op_flags::TIMEOUT_ETIME_SUCCESS | op_flags::TIMEOUT_MULTISHOT;
+    let flags = sqe.op_flags;
+    unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.addr3, sqe.pad2])?;
+    if sqe.len != 1 || flags & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_multishot = flags & op_flags::TIMEOUT_MULTISHOT != 0;
+    if is_multishot && flags & op_flags::TIMEOUT_ABS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Timeout(TimeoutOp::Add {
+        when: When::read(sqe.addr, flags)?,
+        count: sqe.off as u32,
+        is_multishot,
+        etime_is_success: flags & op_flags::TIMEOUT_ETIME_SUCCESS != 0,
+    }))
+}
+
+pub(crate) fn prep_link(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    const KNOWN: u32 = op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK | op_flags::TIMEOUT_ETIME_SUCCESS;
+    unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.off, sqe.addr3, sqe.pad2])?;
+    if sqe.len != 1 || sqe.op_flags & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let when = When::read(sqe.addr, sqe.op_flags)?;
+    if !cx.is_after_link {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Timeout(TimeoutOp::Link { when }))
+}
+
+pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    const UPDATES: u32 = op_flags::TIMEOUT_UPDATE_MASK | op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK;
+    let flags = sqe.op_flags;
+    unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.addr3, sqe.pad2])?;
+    if sqe.len != 0 || sqe.flags & (uringlet_abi::sqe::FIXED_FILE | uringlet_abi::sqe::BUFFER_SELECT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & op_flags::TIMEOUT_UPDATE_MASK == 0 {
+        return if flags == 0 { Ok(Op::Timeout(TimeoutOp::Remove { target: sqe.addr })) } else { Err(Errno::EINVAL) };
+    }
+    if flags & !UPDATES != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let when = When::read(sqe.addr2(), flags)?;
+    if flags & op_flags::TIMEOUT_UPDATE == 0 {
+        // LINK_TIMEOUT_UPDATE alone updates nothing.
+        return Ok(Op::Timeout(TimeoutOp::Remove { target: sqe.addr }));
+    }
+    let is_link = flags & op_flags::LINK_TIMEOUT_UPDATE != 0;
+    Ok(Op::Timeout(TimeoutOp::Update { target: sqe.addr, when, is_link }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn negative_times_are_invalid_and_huge_ones_saturate() {
+        assert_eq!(nanoseconds(Timespec { tv_sec: -1, tv_nsec: 0 }), Err(Errno::EINVAL));
+        assert_eq!(nanoseconds(Timespec { tv_sec: 0, tv_nsec: -1 }), Err(Errno::EINVAL));
+        assert_eq!(nanoseconds(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }), Ok(i64::MAX as u64));
+        assert_eq!(nanoseconds(Timespec { tv_sec: 1, tv_nsec: 5 }), Ok(1_000_000_005));
+    }
+}

@@ -1,0 +1,25 @@
+//! `IORING_REGISTER_EVENTFD`: a program's eventfd that counts batches of CQEs.
+
+use crate::engine::dup_for_engine;
+use crate::ring::{RegisteredEventfd, UringGuard};
+use uringlet_sys::{Errno, UserPtr, io, user};
+
+pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, async_only: bool) -> Result<usize, Errno> {
+    if n != 1 {
+        return Err(Errno::EINVAL);
+    }
+    let fd: i32 = user::read(arg)?;
+    if guard.eventfd.is_some() {
+        return Err(Errno::EBUSY);
+    }
+    let kept = dup_for_engine(fd)?;
+    if !io::is_eventfd(kept.number()) {
+        return Err(Errno::EINVAL);
+    }
+    guard.eventfd = Some(RegisteredEventfd { fd: kept, async_only });
+    Ok(0)
+}
+
+pub(super) fn unregister(guard: &mut UringGuard) -> Result<usize, Errno> {
+    guard.eventfd.take().map(|_| 0).ok_or(Errno::ENXIO)
+}

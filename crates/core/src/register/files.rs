@@ -1,0 +1,214 @@
+//! Registered files and buffers, with and without tags, and their updates.
+
+use crate::engine::dup_for_engine;
+use crate::ops::buffers as op;
+use crate::ring::UringGuard;
+use crate::rsrc::buffers::{self, Buffer};
+use crate::rsrc::files::FileNode;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use uringlet_abi::register::{FileIndexRange, FilesUpdate, Iovec, RSRC_SPARSE, RsrcRegister, RsrcUpdate2};
+use uringlet_sys::{Errno, UserPtr, fd_table, io, process, user};
+
+/// Most files a ring can have.
+const MAX_FILES: u32 = 1 << 20;
+const EMPTY: i32 = -1;
+const PAGE: u64 = 4096;
+
+/// Which table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Files,
+    Buffers,
+}
+
+pub(super) fn register_files(guard: &mut UringGuard, fds: UserPtr, n: u32, tags: UserPtr) -> Result<usize, Errno> {
+    if guard.files.is_registered {
+        return Err(Errno::EBUSY);
+    }
+    if n == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if n > MAX_FILES || u64::from(n) > process::rlimit_nofile() {
+        return Err(Errno::EMFILE);
+    }
+    let mut slots = Vec::with_capacity(n as usize);
+    for (i, tag) in read_tags(tags, n)?.into_iter().enumerate() {
+        let fd = if fds.is_null() { EMPTY } else { user::read(fds.add(i * 4))? };
+        slots.push(file_slot(fd, tag)?);
+    }
+    guard.files.install(slots);
+    Ok(0)
+}
+
+fn file_slot(fd: i32, tag: u64) -> Result<Option<Arc<FileNode>>, Errno> {
+    if fd == EMPTY {
+        return if tag == 0 { Ok(None) } else { Err(Errno::EINVAL) };
+    }
+    // A ring cannot hold a ring.
+    if fd_table::ring(fd).is_some() {
+        return Err(Errno::EBADF);
+    }
+    if io::file_flags(fd)? & io::O_PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    Ok(Some(Arc::new(FileNode { fd: dup_for_engine(fd)?, tag })))
+}
+
+/// `n` tags; zeros where there are none.
+fn read_tags(tags: UserPtr, n: u32) -> Result<Vec<u64>, Errno> {
+    let mut list = vec![0_u64; n as usize];
+    if !tags.is_null() {
+        user::read_slice(&mut list, tags)?;
+    }
+    Ok(list)
+}
+
+pub(super) fn unregister_files(guard: &mut UringGuard) -> Result<usize, Errno> {
+    if !guard.files.is_registered {
+        return Err(Errno::ENXIO);
+    }
+    for tag in guard.files.remove_all() {
+        guard.post_tag(tag);
+    }
+    Ok(0)
+}
+
+pub(super) fn update_files(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    if n == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let update: FilesUpdate = user::read(arg)?;
+    if update.resv != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !guard.files.is_registered {
+        return Err(Errno::ENXIO);
+    }
+    op::update_files(guard, update.offset, UserPtr::at(update.fds), UserPtr::NULL, n)
+}
+
+pub(super) fn set_alloc_range(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    if arg.is_null() || n != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let range: FileIndexRange = user::read(arg)?;
+    let end = range.off.checked_add(range.len).ok_or(Errno::EOVERFLOW)?;
+    if range.resv != 0 || end > guard.files.len() {
+        return Err(Errno::EINVAL);
+    }
+    guard.files.set_alloc_range(range.off..end);
+    Ok(0)
+}
+
+pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, tags: UserPtr) -> Result<usize, Errno> {
+    if guard.buffers.is_registered {
+        return Err(Errno::EBUSY);
+    }
+    if n == 0 || n > buffers::MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut list = vec![Iovec::default(); n as usize];
+    if !iovecs.is_null() {
+        user::read_slice(&mut list, iovecs)?;
+    }
+    let tags = read_tags(tags, n)?;
+    let slots = list.iter().zip(tags).map(|(&iovec, tag)| buffer_slot(iovec, tag)).collect::<Result<_, _>>()?;
+    guard.buffers.install(slots);
+    Ok(0)
+}
+
+/// A buffer must be there to be written, as the kernel finds out by pinning it.
+fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<Buffer>, Errno> {
+    if iovec.base == 0 {
+        return if iovec.len == 0 && tag == 0 {
+            Ok(None)
+        } else if iovec.len == 0 {
+            Err(Errno::EINVAL)
+        } else {
+            Err(Errno::EFAULT)
+        };
+    }
+    if iovec.len == 0 || iovec.len > buffers::MAX_LEN {
+        return Err(Errno::EFAULT);
+    }
+    iovec.base.checked_add(iovec.len + PAGE - 1).ok_or(Errno::EOVERFLOW)?;
+    if !user::populate(UserPtr::at(iovec.base), iovec.len as usize) {
+        return Err(Errno::EFAULT);
+    }
+    Ok(Some(Buffer { base: iovec.base, len: iovec.len, tag }))
+}
+
+pub(super) fn unregister_buffers(guard: &mut UringGuard) -> Result<usize, Errno> {
+    if !guard.buffers.is_registered {
+        return Err(Errno::ENXIO);
+    }
+    for tag in guard.buffers.remove_all() {
+        guard.post_tag(tag);
+    }
+    Ok(0)
+}
+
+/// `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2`: with tags, or empty.
+pub(super) fn register_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, kind: Kind) -> Result<usize, Errno> {
+    if size as usize != size_of::<RsrcRegister>() {
+        return Err(Errno::EINVAL);
+    }
+    let spec: RsrcRegister = user::read(arg)?;
+    let is_sparse = spec.flags & RSRC_SPARSE != 0;
+    if spec.nr == 0 || spec.resv2 != 0 || spec.flags & !RSRC_SPARSE != 0 || (is_sparse && spec.data != 0) {
+        return Err(Errno::EINVAL);
+    }
+    let (data, tags) = (UserPtr::at(spec.data), UserPtr::at(spec.tags));
+    match kind {
+        Kind::Files => register_files(guard, data, spec.nr, tags),
+        Kind::Buffers => register_buffers(guard, data, spec.nr, tags),
+    }
+}
+
+/// `IORING_REGISTER_FILES_UPDATE2`, `IORING_REGISTER_BUFFERS_UPDATE`; how many slots were updated.
+pub(super) fn update_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, kind: Kind) -> Result<usize, Errno> {
+    if size as usize != size_of::<RsrcUpdate2>() {
+        return Err(Errno::EINVAL);
+    }
+    let update: RsrcUpdate2 = user::read(arg)?;
+    if update.nr == 0 || update.resv != 0 || update.resv2 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (data, tags) = (UserPtr::at(update.data), UserPtr::at(update.tags));
+    match kind {
+        Kind::Files if !guard.files.is_registered => Err(Errno::ENXIO),
+        Kind::Files => op::update_files(guard, update.offset, data, tags, update.nr),
+        Kind::Buffers => update_buffers(guard, update.offset, data, tags, update.nr),
+    }
+}
+
+fn update_buffers(guard: &mut UringGuard, offset: u32, data: UserPtr, tags: UserPtr, n: u32) -> Result<usize, Errno> {
+    if !guard.buffers.is_registered {
+        return Err(Errno::ENXIO);
+    }
+    let end = offset.checked_add(n).ok_or(Errno::EOVERFLOW)?;
+    if end > guard.buffers.len() {
+        return Err(Errno::EINVAL);
+    }
+    let mut done = 0;
+    for slot in offset..end {
+        match update_buffer(guard, slot, data, tags, done) {
+            Ok(()) => done += 1,
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+fn update_buffer(guard: &mut UringGuard, slot: u32, data: UserPtr, tags: UserPtr, i: usize) -> Result<(), Errno> {
+    let iovec: Iovec = user::read(data.add(i * size_of::<Iovec>()))?;
+    let tag: u64 = if tags.is_null() { 0 } else { user::read(tags.add(i * 8))? };
+    let buffer = buffer_slot(iovec, tag)?;
+    if let Some(old) = guard.buffers.replace(slot, buffer) {
+        guard.post_tag(old);
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! io_uring_register(2): one table of operations, one file a group.
+
+mod eventfd;
+mod files;
+mod ring_fds;
+pub(crate) mod setup;
+mod workers;
+
+use crate::engine::ENGINE;
+use crate::ops::cancel::CancelOp;
+use crate::ops::{OPCODES, timeout};
+use crate::request::Stage;
+use crate::ring::{Context, Ring, UringGuard};
+use crate::submit::cancel;
+use alloc::vec;
+use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
+use uringlet_abi::{Opcode, setup as setup_flags};
+use uringlet_sys::process::monotonic_ns;
+use uringlet_sys::{Errno, UserPtr, process, user};
+
+pub(crate) use ring_fds::{SLOTS as RING_FD_SLOTS, forget as forget_ring, is_registered, registered_ring};
+
+/// Runs one operation.
+///
+/// # Errors
+/// Those of io_uring_register(2).
+pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    if matches!(opcode, reg::RING_FDS | reg::UNREGISTER_RING_FDS) {
+        // Looks up other rings: not under this one's lock.
+        return if opcode == reg::RING_FDS { ring_fds::register(arg, n) } else { ring_fds::unregister(arg, n) };
+    }
+    let mut guard = ring.lock(Context::Submitter).ok_or(Errno::EBADF)?;
+    if guard.issuer.is_some_and(|issuer| issuer != process::thread_key()) {
+        return Err(Errno::EEXIST);
+    }
+    let result = run(&mut guard, opcode, arg, n);
+    crate::driver::watcher::on_leave(guard);
+    result
+}
+
+fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    match opcode {
+        reg::BUFFERS => some(arg).and_then(|()| files::register_buffers(guard, arg, n, UserPtr::NULL)),
+        reg::UNREGISTER_BUFFERS => none(arg, n).and_then(|()| files::unregister_buffers(guard)),
+        reg::BUFFERS2 => files::register_resources(guard, arg, n, files::Kind::Buffers),
+        reg::BUFFERS_UPDATE => files::update_resources(guard, arg, n, files::Kind::Buffers),
+        reg::FILES => some(arg).and_then(|()| files::register_files(guard, arg, n, UserPtr::NULL)),
+        reg::UNREGISTER_FILES => none(arg, n).and_then(|()| files::unregister_files(guard)),
+        reg::FILES2 => files::register_resources(guard, arg, n, files::Kind::Files),
+        reg::FILES_UPDATE => files::update_files(guard, arg, n),
+        reg::FILES_UPDATE2 => files::update_resources(guard, arg, n, files::Kind::Files),
+        reg::FILE_ALLOC_RANGE => files::set_alloc_range(guard, arg, n),
+        reg::EVENTFD => eventfd::register(guard, arg, n, false),
+        reg::EVENTFD_ASYNC => eventfd::register(guard, arg, n, true),
+        reg::UNREGISTER_EVENTFD => none(arg, n).and_then(|()| eventfd::unregister(guard)),
+        reg::PROBE => probe(arg, n),
+        reg::ENABLE_RINGS => none(arg, n).and_then(|()| enable_rings(guard)),
+        reg::IOWQ_AFF => workers::set_affinity(guard, arg, n),
+        reg::UNREGISTER_IOWQ_AFF => none(arg, n).map(|()| workers::clear_affinity(guard)),
+        reg::IOWQ_MAX_WORKERS => workers::set_max(guard, arg, n),
+        reg::PBUF_RING => one(arg, n).and_then(|()| register_buf_ring(guard, arg)),
+        reg::UNREGISTER_PBUF_RING => one(arg, n).and_then(|()| unregister_buf_ring(guard, arg)),
+        reg::PBUF_STATUS => one(arg, n).and_then(|()| buf_ring_status(guard, arg)),
+        reg::SYNC_CANCEL => one(arg, n).and_then(|()| sync_cancel(guard, arg)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn none(arg: UserPtr, n: u32) -> Result<(), Errno> {
+    if arg.is_null() && n == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn some(arg: UserPtr) -> Result<(), Errno> {
+    if arg.is_null() { Err(Errno::EFAULT) } else { Ok(()) }
+}
+
+fn one(arg: UserPtr, n: u32) -> Result<(), Errno> {
+    if arg.is_null() || n != 1 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// `IORING_REGISTER_PROBE`: which opcodes there are, from the table that serves them.
+fn probe(arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    const HEADER: usize = 16;
+    const ROW: usize = 8;
+    if arg.is_null() || n > 256 {
+        return Err(Errno::EINVAL);
+    }
+    let rows = (n as usize).min(Opcode::LAST as usize);
+    let mut bytes = vec![0_u8; HEADER + n as usize * ROW];
+    user::read_slice(&mut bytes, arg)?;
+    if bytes.iter().any(|&b| b != 0) {
+        return Err(Errno::EINVAL);
+    }
+    bytes.truncate(HEADER + rows * ROW);
+    bytes[0] = Opcode::LAST - 1;
+    bytes[1] = rows as u8;
+    for (op, def) in OPCODES.iter().enumerate().take(rows) {
+        let row = &mut bytes[HEADER + op * ROW..][..ROW];
+        row[0] = op as u8;
+        row[2] = u8::from(def.supported) * reg::OP_SUPPORTED as u8;
+    }
+    user::write_slice(arg, &bytes)?;
+    Ok(0)
+}
+
+fn enable_rings(guard: &mut UringGuard) -> Result<usize, Errno> {
+    if !guard.is_disabled {
+        return Err(Errno::EBADFD);
+    }
+    if guard.setup & setup_flags::SINGLE_ISSUER != 0 && guard.issuer.is_none() {
+        guard.issuer = Some(process::thread_key());
+    }
+    guard.is_disabled = false;
+    Ok(0)
+}
+
+fn register_buf_ring(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
+    let spec: BufReg = user::read(arg)?;
+    guard.buf_groups.register_ring(&spec).map(|()| 0)
+}
+
+fn unregister_buf_ring(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
+    let spec: BufReg = user::read(arg)?;
+    guard.buf_groups.unregister_ring(&spec).map(|()| 0)
+}
+
+fn buf_ring_status(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
+    let mut status: BufStatus = user::read(arg)?;
+    if status.resv.iter().any(|&r| r != 0) {
+        return Err(Errno::EINVAL);
+    }
+    status.head = guard.buf_groups.status(status.buf_group)?;
+    user::write(arg, &status).map(|()| 0)
+}
+
+/// `IORING_REGISTER_SYNC_CANCEL`: cancels, and waits until what was cancelled is over.
+fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
+    const RETRY_NS: u64 = 1_000_000;
+    let spec: SyncCancelReg = user::read(arg)?;
+    if spec.pad != [0; 7] || spec.pad2 != [0; 3] {
+        return Err(Errno::EINVAL);
+    }
+    let op = CancelOp::new(spec.flags, spec.addr, spec.fd, spec.opcode)?;
+    let deadline = if spec.timeout.tv_sec == -1 && spec.timeout.tv_nsec == -1 {
+        u64::MAX
+    } else {
+        monotonic_ns().saturating_add(timeout::nanoseconds(spec.timeout)?)
+    };
+    let result = loop {
+        match cancel::cancel(guard, &op) {
+            Err(Errno::EALREADY) if monotonic_ns() >= deadline => break Err(Errno::ETIME),
+            // A worker was interrupted: its request ends soon, and then nothing matches.
+            Err(Errno::EALREADY) => {
+                guard.unlocked(|| process::sleep_ns(RETRY_NS));
+            }
+            other => break other,
+        }
+    };
+    crate::submit::dispatch::run_ready(guard, false);
+    result
+}
+
+/// The ring ends: what workers are doing for it is interrupted.
+pub(crate) fn interrupt_workers(guard: &mut UringGuard) {
+    let works: alloc::vec::Vec<u64> =
+        guard.parked.iter().filter_map(|(_, p)| if let Stage::Worker { work } = p.stage { Some(work) } else { None }).collect();
+    for work in works {
+        guard.io_wq.cancel(work);
+    }
+}
+
+/// The ring that an fd argument means, with or without the "registered" bit.
+pub(crate) fn ring_of(fd: u32, is_registered: bool) -> Result<&'static Ring, Errno> {
+    if is_registered { registered_ring(fd) } else { ENGINE.find(fd as i32) }
+}

@@ -1,0 +1,189 @@
+//! io_uring_setup(2).
+
+use crate::engine::ENGINE;
+use crate::io_wq::Pool;
+use crate::ring::{Context, RingState, SubmitBaton};
+use uringlet_abi::{CqOffsets, Params, SqOffsets, feat, layout, setup, sq_flags};
+use uringlet_sys::fd::RingFd;
+use uringlet_sys::ring_memory::{Geometry, RingMemory};
+use uringlet_sys::{Errno, UserPtr, process, user};
+
+const KNOWN: u32 = setup::IOPOLL
+    | setup::SQPOLL
+    | setup::SQ_AFF
+    | setup::CQSIZE
+    | setup::CLAMP
+    | setup::ATTACH_WQ
+    | setup::R_DISABLED
+    | setup::SUBMIT_ALL
+    | setup::COOP_TASKRUN
+    | setup::TASKRUN_FLAG
+    | setup::SQE128
+    | setup::CQE32
+    | setup::SINGLE_ISSUER
+    | setup::DEFER_TASKRUN
+    | setup::NO_MMAP
+    | setup::REGISTERED_FD_ONLY
+    | setup::NO_SQARRAY;
+
+/// What this engine does. Not yet: `RECVSEND_BUNDLE`, `RW_ATTR`, `NO_IOWAIT`.
+const FEATURES: u32 = feat::SINGLE_MMAP
+    | feat::NODROP
+    | feat::SUBMIT_STABLE
+    | feat::RW_CUR_POS
+    | feat::CUR_PERSONALITY
+    | feat::FAST_POLL
+    | feat::POLL_32BITS
+    | feat::SQPOLL_NONFIXED
+    | feat::EXT_ARG
+    | feat::NATIVE_WORKERS
+    | feat::RSRC_TAGS
+    | feat::CQE_SKIP
+    | feat::LINKED_FILE
+    | feat::REG_REG_RING
+    | feat::MIN_TIMEOUT;
+
+/// Makes a ring; its descriptor (or, with `REGISTERED_FD_ONLY`, its registered number).
+///
+/// # Errors
+/// Those of io_uring_setup(2).
+pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
+    let mut params: Params = user::read(arg)?;
+    if params.resv != [0; 3] || params.flags & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_flags(&params)?;
+    process::ask_file_size_limit();
+    let geometry = geometry(entries, &params)?;
+    let memory = memory(geometry, &params)?;
+    let io_wq = pool(&params)?;
+    check_affinity(&params)?;
+    describe(&mut params, &geometry);
+    user::write(arg, &params)?;
+    open(memory, io_wq, &params)
+}
+
+/// Combinations that make no sense.
+fn check_flags(params: &Params) -> Result<(), Errno> {
+    let has = |flag| params.flags & flag != 0;
+    let task_run = setup::COOP_TASKRUN | setup::TASKRUN_FLAG | setup::DEFER_TASKRUN;
+    let is_senseless = (has(setup::SQPOLL) && has(task_run))
+        || (has(setup::TASKRUN_FLAG) && !has(setup::COOP_TASKRUN | setup::DEFER_TASKRUN))
+        || (has(setup::DEFER_TASKRUN) && !has(setup::SINGLE_ISSUER))
+        || (has(setup::REGISTERED_FD_ONLY) && !has(setup::NO_MMAP));
+    if is_senseless { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+fn geometry(entries: u32, params: &Params) -> Result<Geometry, Errno> {
+    let has = |flag| params.flags & flag != 0;
+    let sq_entries = clamp(entries, layout::MAX_ENTRIES, has(setup::CLAMP))?.next_power_of_two();
+    let cq_entries = if has(setup::CQSIZE) {
+        let asked = clamp(params.cq_entries, layout::MAX_CQ_ENTRIES, has(setup::CLAMP))?.next_power_of_two();
+        if asked < sq_entries {
+            return Err(Errno::EINVAL);
+        }
+        asked
+    } else {
+        2 * sq_entries
+    };
+    Ok(Geometry {
+        sq_entries,
+        cq_entries,
+        sqe_shift: if has(setup::SQE128) { 7 } else { 6 },
+        cqe_shift: if has(setup::CQE32) { 5 } else { 4 },
+        has_sq_array: !has(setup::NO_SQARRAY),
+    })
+}
+
+fn clamp(n: u32, max: u32, may_clamp: bool) -> Result<u32, Errno> {
+    match n {
+        0 => Err(Errno::EINVAL),
+        n if n <= max => Ok(n),
+        _ if may_clamp => Ok(max),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn memory(geometry: Geometry, params: &Params) -> Result<RingMemory, Errno> {
+    if params.flags & setup::NO_MMAP == 0 {
+        return RingMemory::new(geometry);
+    }
+    RingMemory::of_program(geometry, UserPtr::at(params.cq_off.user_addr), UserPtr::at(params.sq_off.user_addr))
+}
+
+/// Tells the program where things are.
+fn describe(params: &mut Params, geometry: &Geometry) {
+    let is_program_memory = params.flags & setup::NO_MMAP != 0;
+    let keep = |addr| if is_program_memory { addr } else { 0 };
+    params.sq_entries = geometry.sq_entries;
+    params.cq_entries = geometry.cq_entries;
+    params.features = FEATURES;
+    params.sq_off = SqOffsets {
+        head: layout::SQ_HEAD,
+        tail: layout::SQ_TAIL,
+        ring_mask: layout::SQ_RING_MASK,
+        ring_entries: layout::SQ_RING_ENTRIES,
+        flags: layout::SQ_FLAGS,
+        dropped: layout::SQ_DROPPED,
+        array: if geometry.has_sq_array { geometry.array_offset() as u32 } else { 0 },
+        resv1: 0,
+        user_addr: keep(params.sq_off.user_addr),
+    };
+    params.cq_off = CqOffsets {
+        head: layout::CQ_HEAD,
+        tail: layout::CQ_TAIL,
+        ring_mask: layout::CQ_RING_MASK,
+        ring_entries: layout::CQ_RING_ENTRIES,
+        overflow: layout::CQ_OVERFLOW,
+        cqes: layout::CQES,
+        flags: layout::CQ_FLAGS,
+        resv1: 0,
+        user_addr: keep(params.cq_off.user_addr),
+    };
+}
+
+/// The pool of the ring to attach to, or one of its own.
+fn pool(params: &Params) -> Result<Pool, Errno> {
+    if params.flags & setup::ATTACH_WQ == 0 {
+        return Ok(Pool::new(params.sq_entries));
+    }
+    let other = ENGINE.find(params.wq_fd as i32).map_err(|errno| match errno {
+        Errno::EBADF => Errno::ENXIO,
+        _ => Errno::EINVAL,
+    })?;
+    let guard = other.lock(Context::Other).ok_or(Errno::ENXIO)?;
+    Ok(guard.io_wq.clone())
+}
+
+/// The CPU of a poll thread: only for one, and one that is there.
+fn check_affinity(params: &Params) -> Result<(), Errno> {
+    let has = |flag| params.flags & flag != 0;
+    let is_senseless = has(setup::SQ_AFF) && (!has(setup::SQPOLL) || params.sq_thread_cpu >= process::cpu_count());
+    if is_senseless { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+fn open(memory: RingMemory, io_wq: Pool, params: &Params) -> Result<usize, Errno> {
+    let (app_fd, fd) = RingFd::open()?;
+    let (ring, generation) = match ENGINE.take_place() {
+        Ok(place) => place,
+        Err(errno) => {
+            let _ = uringlet_sys::io::close(app_fd);
+            return Err(errno);
+        }
+    };
+    let mut state = RingState::new(generation, memory, params.flags, io_wq, fd);
+    state.baton = Some(SubmitBaton::new());
+    state.is_disabled = params.flags & setup::R_DISABLED != 0;
+    if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {
+        state.issuer = Some(process::thread_key());
+    }
+    if params.flags & setup::SQPOLL != 0 {
+        state.set_sq_flag(sq_flags::NEED_WAKEUP, true);
+    }
+    ring.open(state);
+    ENGINE.name(ring, app_fd);
+    if params.flags & setup::REGISTERED_FD_ONLY == 0 {
+        return Ok(app_fd as usize);
+    }
+    super::ring_fds::register_only(ring, app_fd)
+}

@@ -1,0 +1,205 @@
+//! One request: what an SQE becomes. (The kernel's `io_kiocb`.)
+//!
+//! Life of a request:
+//!
+//! ```text
+//!   SQE --prep--> Request --issue--> complete (most never leave the submitter's stack)
+//!                    |
+//!                    +-- parked in the ring's table, in one Stage at a time:
+//!                          Armed   apoll or POLL_ADD: the poller holds it      -> ready: issued again
+//!                          Timer   the timers hold it                          -> expired: completed
+//!                          Worker  io-wq holds its op                          -> done: completed
+//!                          Aio     the kernel's AIO context holds it           -> done: completed
+//! ```
+//!
+//! Whoever removes a request from the table owns it and completes it: that is why each gets its CQE exactly once.
+
+use crate::ops::Op;
+use crate::rsrc::files::FileNode;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::num::NonZeroU32;
+use uringlet_abi::{Opcode, Sqe};
+use uringlet_sys::Errno;
+
+/// Names a parked request. The generation tells it from a later one in the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ReqId {
+    pub(crate) key: u32,
+    pub(crate) generation: NonZeroU32,
+}
+
+impl ReqId {
+    pub(crate) fn to_u64(self) -> u64 {
+        u64::from(self.key) | u64::from(self.generation.get()) << 32
+    }
+
+    pub(crate) fn from_u64(n: u64) -> Option<Self> {
+        Some(Self { key: n as u32, generation: NonZeroU32::new((n >> 32) as u32)? })
+    }
+}
+
+/// Which file a request works on.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// None, or the op names its own.
+    None,
+    /// A descriptor number of the program.
+    Fd(i32),
+    /// A registered file by index: looked up when issued.
+    Fixed(u32),
+    /// A registered file, held: it outlives its slot.
+    Held(Arc<FileNode>),
+}
+
+/// Where a parked request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// With the poller, on this descriptor.
+    Armed { fd: i32 },
+    /// With the timers.
+    Timer { deadline_ns: u64, seq: u64 },
+    /// With io-wq, under this work number.
+    Worker { work: u64 },
+    /// With the kernel's AIO.
+    Aio,
+    /// A LINK_TIMEOUT, with the timers; it belongs to the request before it.
+    LinkTimer { deadline_ns: u64, seq: u64, guards: ReqId },
+}
+
+/// What a finished op says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// The CQE's result.
+    pub(crate) res: i32,
+    /// `IORING_CQE_F_*` bits.
+    pub(crate) flags: u32,
+    /// Whether a link behind it breaks: an error, or less done than asked.
+    pub(crate) is_failure: bool,
+}
+
+impl Outcome {
+    pub(crate) const fn ok(res: i32) -> Self {
+        Self { res, flags: 0, is_failure: false }
+    }
+
+    pub(crate) fn err(errno: Errno) -> Self {
+        Self { res: -errno.into_raw(), flags: 0, is_failure: true }
+    }
+
+    /// An errno that is no failure: it breaks no link, and `CQE_SKIP_SUCCESS` silences it.
+    pub(crate) fn just(errno: Errno) -> Self {
+        Self { is_failure: false, ..Self::err(errno) }
+    }
+
+    /// What a call said, for an op whose errors the kernel does not count as failures.
+    pub(crate) fn plain(res: Result<usize, Errno>) -> Self {
+        Self { is_failure: false, ..Self::from(res) }
+    }
+
+    /// A transfer of `done` bytes where `wanted` were asked for: less breaks a link.
+    pub(crate) fn transfer(done: usize, wanted: usize) -> Self {
+        Self { res: done as i32, flags: 0, is_failure: done < wanted }
+    }
+
+    pub(crate) const fn with_flags(self, flags: u32) -> Self {
+        Self { flags: self.flags | flags, ..self }
+    }
+}
+
+impl From<Result<usize, Errno>> for Outcome {
+    fn from(res: Result<usize, Errno>) -> Self {
+        match res {
+            Ok(n) => Self::ok(n as i32),
+            Err(errno) => Self::err(errno),
+        }
+    }
+}
+
+/// A request and what follows it.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) op: Op,
+    pub(crate) opcode: Opcode,
+    /// `IOSQE_*`.
+    pub(crate) flags: u8,
+    /// The provided-buffer group to select from.
+    pub(crate) buf_group: u16,
+    pub(crate) target: Target,
+    pub(crate) user_data: u64,
+    /// An earlier failure in the chain, of a request with `CQE_SKIP_SUCCESS`, silences this one.
+    pub(crate) is_silent: bool,
+    /// A poll for it has fired already: a worker may be the next step.
+    pub(crate) was_armed: bool,
+    /// Cancelled while running: its result is said as it is, its multishot goes no further.
+    pub(crate) is_cancelled: bool,
+    /// The rest of the link chain.
+    pub(crate) next: Option<Box<Request>>,
+    /// The armed LINK_TIMEOUT that guards this request.
+    pub(crate) link_timer: Option<ReqId>,
+}
+
+impl Request {
+    /// A request that has no op yet.
+    #[inline]
+    pub(crate) fn new(sqe: &Sqe) -> Self {
+        Self {
+            op: Op::Taken,
+            opcode: Opcode::Nop,
+            flags: sqe.flags,
+            buf_group: sqe.buf_index,
+            target: Target::None,
+            user_data: sqe.user_data,
+            is_silent: false,
+            was_armed: false,
+            is_cancelled: false,
+            next: None,
+            link_timer: None,
+        }
+    }
+
+    /// The request, leaving nothing of it behind.
+    pub(crate) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::new(&Sqe::default()))
+    }
+
+    /// The chain behind the request, which stands alone from now on; under a placeholder as its head.
+    pub(crate) fn take_rest(&mut self) -> Self {
+        Self { next: self.next.take(), ..Self::new(&Sqe::default()) }
+    }
+
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// What `prep` had against its SQE.
+    pub(crate) fn prep_error(&self) -> Option<Errno> {
+        if let Op::Malformed(errno) = self.op { Some(errno) } else { None }
+    }
+
+    /// The number by which cancel-by-fd finds it.
+    pub(crate) fn fd(&self) -> Option<i32> {
+        match &self.target {
+            Target::Fd(fd) => Some(*fd),
+            _ => None,
+        }
+    }
+}
+
+/// A parked request.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) req: Request,
+    pub(crate) stage: Stage,
+    pub(crate) generation: NonZeroU32,
+}
+
+impl Parked {
+    /// When its timer expires, ns; 0 if it has none.
+    pub(crate) fn deadline_ns(&self) -> u64 {
+        match self.stage {
+            Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } => deadline_ns,
+            _ => 0,
+        }
+    }
+}

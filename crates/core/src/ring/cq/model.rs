@@ -1,0 +1,98 @@
+//! Completions are posted by one thread and reaped by another, more of them than the ring holds: none is lost or torn,
+//! their order is kept, and the program is told to enter exactly while some of them wait for room.
+
+use super::Cq;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use loom::thread;
+use uringlet_abi::Cqe;
+use uringlet_sys::lock::Mutex;
+use uringlet_sys::model::{self, Program};
+use uringlet_sys::ring_memory::{Geometry, RingMemory};
+
+/// A ring as far as completions go: as in `RingState`, memory and queue are used under one lock.
+struct Completions {
+    memory: RingMemory,
+    cq: Cq,
+}
+
+impl Completions {
+    fn new() -> (Arc<Mutex<Self>>, Program) {
+        let geometry = Geometry { sq_entries: 1, cq_entries: 2, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
+        let memory = RingMemory::new(geometry).unwrap();
+        let program = Program::new(&memory);
+        (Arc::new(Mutex::new(Self { memory, cq: Cq::default() })), program)
+    }
+
+    /// A worker's completion.
+    fn post(&mut self, n: u64) {
+        self.cq.post(&self.memory, cqe(n));
+        self.commit();
+    }
+
+    /// The program enters, for what had no room.
+    fn flush(&mut self) {
+        self.cq.flush_overflow(&self.memory);
+        self.commit();
+    }
+
+    /// The end of each holding of the lock.
+    fn commit(&mut self) {
+        self.cq.publish(&self.memory);
+        let program = Program::new(&self.memory);
+        assert_eq!(program.sees_overflow(), self.cq.has_overflow());
+    }
+}
+
+fn cqe(n: u64) -> Cqe {
+    Cqe { user_data: n, res: n as i32, flags: n as u32 }
+}
+
+#[test]
+fn an_overflowing_ring_loses_nothing_and_keeps_the_order() {
+    const CQES: u64 = 4;
+    model::check(3, || {
+        let (ring, mut program) = Completions::new();
+        let poster = thread::spawn({
+            let ring = Arc::clone(&ring);
+            move || (1..=CQES).for_each(|n| ring.lock().post(n))
+        });
+        let mut reaped = Vec::new();
+        while (reaped.len() as u64) < CQES {
+            match program.reap() {
+                Some(cqe) => reaped.push(cqe),
+                None if program.sees_overflow() => ring.lock().flush(),
+                None => thread::yield_now(),
+            }
+        }
+        poster.join().unwrap();
+        assert_eq!(reaped, (1..=CQES).map(cqe).collect::<Vec<_>>());
+        assert_eq!(program.reap(), None);
+        assert!(!program.sees_overflow());
+    });
+}
+
+#[test]
+fn two_posters_and_a_reader_that_never_enters_while_there_is_room() {
+    model::check(2, || {
+        let (ring, mut program) = Completions::new();
+        let posters = [1, 2].map(|n| {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.lock().post(n))
+        });
+        let mut sum = 0;
+        while sum < 3 {
+            assert!(!program.sees_overflow());
+            match program.reap() {
+                Some(found) => {
+                    assert_eq!(found, cqe(found.user_data));
+                    sum += found.user_data;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        for poster in posters {
+            poster.join().unwrap();
+        }
+    });
+}

@@ -1,0 +1,72 @@
+//! A ring after fork(2): its memory is the parent's and the child's, the rest of it is copied.
+//!
+//! Whoever uses such a ring takes its heads and tails from the shared memory, under the lock of its
+//! [`Commons`](uringlet_sys::commons::Commons). Requests, registered files and buffers are each process' own: a child
+//! can reap what its parent submitted, but not cancel it.
+
+use super::{Context, RingState};
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Release};
+use uringlet_sys::commons::Inside;
+use uringlet_sys::process;
+
+/// This process uses a ring that another one made.
+static IS_HEIR: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process uses a ring that another one made.
+pub(crate) fn is_heir() -> bool {
+    IS_HEIR.load(Acquire)
+}
+
+/// In a forked child, which has used none yet.
+pub(crate) fn forget_heritage() {
+    IS_HEIR.store(false, Release);
+}
+
+impl RingState {
+    /// Enters among the processes that share the ring: only its maker, most of the time.
+    #[inline]
+    pub(super) fn go_in(&mut self, context: Context) {
+        self.context = context;
+        if self.maker == process::pid() {
+            self.inside = self.memory.commons().enter();
+            if self.inside == Inside::Locked {
+                self.cq.follow(&self.memory);
+            }
+        } else {
+            self.go_in_as_heir();
+        }
+    }
+
+    /// In a forked child: the ring is left alone until a thread of the program uses it.
+    #[cold]
+    fn go_in_as_heir(&mut self) {
+        if !self.has_claimed && self.context == Context::Other {
+            return;
+        }
+        if !self.has_claimed {
+            self.memory.commons().claim();
+            self.has_claimed = true;
+            IS_HEIR.store(true, Release);
+        }
+        self.memory.commons().lock();
+        self.inside = Inside::Locked;
+        self.cq.follow(&self.memory);
+    }
+
+    #[inline]
+    pub(super) fn go_out(&mut self) {
+        self.memory.commons().leave(core::mem::replace(&mut self.inside, Inside::No));
+    }
+
+    /// A forked child's copy of a ring that it does not use: its end is of no consequence to others.
+    pub(crate) fn is_idle_heir(&self) -> bool {
+        self.maker != process::pid() && self.in_flight == 0
+    }
+
+    /// Whether another process posts and submits here, too.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.inside == Inside::Locked
+    }
+}

@@ -1,0 +1,478 @@
+//! Provided buffers: groups from which a read or a receive takes its buffer when the data is there.
+//!
+//! A group is a list fed by PROVIDE_BUFFERS, or a ring in memory shared with the program (`IORING_REGISTER_PBUF_RING`):
+//! the program moves the ring's tail, we move its head, which no memory shows.
+//!
+//! Who may use a buffer, and when the group gives it up:
+//!
+//! ```text
+//!   select --> peeked: still the group's; only valid while the ring's lock is held
+//!                |-- used(n), then settle: given to the program; the head moves (incremental: by n bytes)
+//!                |-- settle unused: nothing has happened (the try failed, or waits for poll)
+//!                +-- keep: the request's alone; the head moves now, since the lock is about to be let go
+//!                      |-- used(n): given to the program
+//!                      +-- settle unused: taken back if nothing was selected after it, else given to the program unused
+//! ```
+//!
+//! A list's buffer leaves the list when it is selected and returns to its front when it is unused.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use uringlet_abi::register::{self, BufReg};
+use uringlet_abi::{cqe, layout};
+use uringlet_sys::ring_memory::{BufRingMemory, ProvidedBuf};
+use uringlet_sys::{Errno, UserPtr};
+
+/// Most buffers in a list.
+const MAX_LISTED: usize = u16::MAX as usize;
+/// What one transfer moves at most (MAX_RW_COUNT).
+const MAX_LEN: u32 = 0x7fff_f000;
+
+/// A ring of buffers.
+#[derive(Debug)]
+struct BufRing {
+    memory: BufRingMemory,
+    head: u16,
+    is_incremental: bool,
+    is_mmap: bool,
+    /// Tells this ring from an earlier one of the same group.
+    registration: u32,
+}
+
+impl BufRing {
+    /// `n` bytes of the buffer at the head are gone; it stays at the head while something is left of it.
+    fn consume(&mut self, n: u32) {
+        if self.is_incremental {
+            let entry = self.memory.entry(self.head);
+            let left = entry.len.saturating_sub(n);
+            if left > 0 {
+                self.memory.set_entry(self.head, entry.addr.wrapping_add(u64::from(n)), left);
+                return;
+            }
+            self.memory.set_entry(self.head, entry.addr, 0);
+        }
+        self.head = self.head.wrapping_add(1);
+    }
+}
+
+#[derive(Debug)]
+enum Group {
+    List(VecDeque<ProvidedBuf>),
+    Ring(BufRing),
+}
+
+/// Where a selected buffer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    List(ProvidedBuf),
+    Ring { registration: u32, head: u16, is_incremental: bool, entry_len: u32 },
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Peeked,
+    Kept,
+    Used(u32),
+    KeptAndUsed,
+}
+
+/// A buffer chosen for a request.
+#[derive(Debug)]
+pub(crate) struct Selected {
+    pub(crate) addr: u64,
+    pub(crate) len: u32,
+    pub(crate) bid: u16,
+    pub(crate) group: u16,
+    origin: Origin,
+    stage: Stage,
+}
+
+impl Selected {
+    /// `n` bytes were moved: the CQE's flags that give the buffer to the program.
+    pub(crate) fn used(&mut self, n: u32) -> u32 {
+        self.stage = match self.stage {
+            Stage::Peeked | Stage::Used(_) => Stage::Used(n),
+            Stage::Kept | Stage::KeptAndUsed => Stage::KeptAndUsed,
+        };
+        self.flags()
+    }
+
+    /// What a kept incremental buffer lost is all that was asked for, however much was moved.
+    fn flags(&self) -> u32 {
+        let taken = if let Stage::Used(n) = self.stage { n } else { self.len };
+        let more = match self.origin {
+            Origin::Ring { is_incremental: true, entry_len, .. } if entry_len > taken => cqe::BUF_MORE,
+            _ => 0,
+        };
+        cqe::BUFFER | more | u32::from(self.bid) << cqe::BUFFER_SHIFT
+    }
+}
+
+/// The ring's buffer groups.
+#[derive(Debug, Default)]
+pub(crate) struct BufGroups {
+    groups: BTreeMap<u16, Group>,
+    registrations: u32,
+}
+
+impl BufGroups {
+    /// The next buffer of a group, at most `wanted` bytes of it (0: all of it).
+    ///
+    /// # Errors
+    /// `ENOBUFS` if there is none.
+    pub(crate) fn select(&mut self, group: u16, wanted: u32) -> Result<Selected, Errno> {
+        let (buf, origin) = match self.groups.get_mut(&group) {
+            Some(Group::List(list)) => {
+                let buf = list.pop_front().ok_or(Errno::ENOBUFS)?;
+                (buf, Origin::List(buf))
+            }
+            Some(Group::Ring(ring)) if ring.memory.tail() != ring.head => {
+                let BufRing { registration, head, is_incremental, .. } = *ring;
+                let buf = ring.memory.entry(head);
+                (buf, Origin::Ring { registration, head, is_incremental, entry_len: buf.len })
+            }
+            _ => return Err(Errno::ENOBUFS),
+        };
+        let len = if wanted == 0 { buf.len } else { wanted.min(buf.len) };
+        Ok(Selected { addr: buf.addr, len, bid: buf.bid, group, origin, stage: Stage::Peeked })
+    }
+
+    /// Whether there is such a group, if only an empty one.
+    pub(crate) fn exists(&self, group: u16) -> bool {
+        self.groups.contains_key(&group)
+    }
+
+    /// The buffer stays with its request while the ring's lock is let go, or because it is partly filled.
+    pub(crate) fn keep(&mut self, selected: &mut Selected) {
+        selected.stage = match selected.stage {
+            Stage::Peeked => Stage::Kept,
+            Stage::Used(_) => Stage::KeptAndUsed,
+            Stage::Kept | Stage::KeptAndUsed => return,
+        };
+        if let Some(ring) = self.ring_of(selected) {
+            ring.consume(selected.len);
+        }
+    }
+
+    /// The request is done with the buffer. One that was used is the program's; one that was not goes back to its group.
+    /// Returns the CQE flags to be said of a buffer that does not go back.
+    pub(crate) fn settle(&mut self, selected: Selected) -> u32 {
+        match selected.stage {
+            Stage::Used(n) => {
+                if let Some(ring) = self.ring_of(&selected) {
+                    ring.consume(n);
+                }
+                selected.flags()
+            }
+            Stage::KeptAndUsed => selected.flags(),
+            Stage::Peeked | Stage::Kept => self.put_back(&selected),
+        }
+    }
+
+    fn put_back(&mut self, selected: &Selected) -> u32 {
+        if let Origin::List(buf) = selected.origin {
+            if let Some(Group::List(list)) = self.groups.get_mut(&selected.group) {
+                list.push_front(buf);
+                return 0;
+            }
+            return selected.flags();
+        }
+        if selected.stage == Stage::Peeked {
+            return 0;
+        }
+        match (self.ring_of(selected), selected.origin) {
+            (Some(ring), Origin::Ring { head, is_incremental: false, .. }) if ring.head == head.wrapping_add(1) => {
+                ring.head = head;
+                0
+            }
+            _ => selected.flags(),
+        }
+    }
+
+    /// The ring that a buffer came from, if it is still registered.
+    fn ring_of(&mut self, selected: &Selected) -> Option<&mut BufRing> {
+        let Origin::Ring { registration, .. } = selected.origin else { return None };
+        match self.groups.get_mut(&selected.group)? {
+            Group::Ring(ring) if ring.registration == registration => Some(ring),
+            _ => None,
+        }
+    }
+
+    /// PROVIDE_BUFFERS: `n` buffers of `len` bytes from `addr` on, with ids from `bid` on.
+    ///
+    /// # Errors
+    /// `EINVAL` the group is a ring, `EOVERFLOW` the list is full.
+    pub(crate) fn provide(&mut self, group: u16, addr: u64, len: u32, n: u32, bid: u16) -> Result<(), Errno> {
+        let Group::List(list) = self.groups.entry(group).or_insert_with(|| Group::List(VecDeque::new())) else {
+            return Err(Errno::EINVAL);
+        };
+        let room = MAX_LISTED - list.len();
+        if room == 0 {
+            return Err(Errno::EOVERFLOW);
+        }
+        list.extend((0..n).take(room).map(|i| ProvidedBuf {
+            addr: addr.wrapping_add(u64::from(i) * u64::from(len)),
+            len: len.min(MAX_LEN),
+            bid: bid.wrapping_add(i as u16),
+        }));
+        Ok(())
+    }
+
+    /// REMOVE_BUFFERS: how many of at most `n` were there.
+    ///
+    /// # Errors
+    /// `ENOENT` no such group, `EINVAL` it is a ring.
+    pub(crate) fn remove(&mut self, group: u16, n: u32) -> Result<u32, Errno> {
+        match self.groups.get_mut(&group).ok_or(Errno::ENOENT)? {
+            Group::Ring(_) => Err(Errno::EINVAL),
+            Group::List(list) => {
+                let n = list.len().min(n as usize);
+                list.drain(..n);
+                Ok(n as u32)
+            }
+        }
+    }
+
+    /// `IORING_REGISTER_PBUF_RING`.
+    ///
+    /// # Errors
+    /// `EINVAL` reserved bits or an odd size, `EEXIST` the group is in use, `EFAULT` no memory at the address.
+    pub(crate) fn register_ring(&mut self, reg: &BufReg) -> Result<(), Errno> {
+        if reg.resv != [0; 3] || reg.flags & !(register::PBUF_RING_MMAP | register::PBUF_RING_INC) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if !reg.ring_entries.is_power_of_two() || reg.ring_entries > 1 << 15 {
+            return Err(Errno::EINVAL);
+        }
+        match self.groups.get(&reg.bgid) {
+            Some(Group::Ring(_)) => return Err(Errno::EEXIST),
+            Some(Group::List(list)) if !list.is_empty() => return Err(Errno::EEXIST),
+            _ => {}
+        }
+        let is_mmap = reg.flags & register::PBUF_RING_MMAP != 0;
+        let memory = if is_mmap {
+            BufRingMemory::new(reg.ring_entries)?
+        } else if reg.ring_addr == 0 {
+            return Err(Errno::EFAULT);
+        } else {
+            BufRingMemory::of_program(UserPtr::at(reg.ring_addr), reg.ring_entries)?
+        };
+        self.registrations = self.registrations.wrapping_add(1);
+        let is_incremental = reg.flags & register::PBUF_RING_INC != 0;
+        let ring = BufRing { memory, head: 0, is_incremental, is_mmap, registration: self.registrations };
+        self.groups.insert(reg.bgid, Group::Ring(ring));
+        Ok(())
+    }
+
+    /// `IORING_UNREGISTER_PBUF_RING`.
+    ///
+    /// # Errors
+    /// `EINVAL` reserved bits, or the group is a list; `ENOENT` no such group.
+    pub(crate) fn unregister_ring(&mut self, reg: &BufReg) -> Result<(), Errno> {
+        if reg.resv != [0; 3] || reg.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        self.ring(u32::from(reg.bgid))?;
+        self.groups.remove(&reg.bgid);
+        Ok(())
+    }
+
+    /// `IORING_REGISTER_PBUF_STATUS`: the ring's head.
+    ///
+    /// # Errors
+    /// `ENOENT` no such group, `EINVAL` it is a list.
+    pub(crate) fn status(&self, group: u32) -> Result<u32, Errno> {
+        self.ring(group).map(|ring| u32::from(ring.head))
+    }
+
+    fn ring(&self, group: u32) -> Result<&BufRing, Errno> {
+        let group = u16::try_from(group).map_err(|_| Errno::ENOENT)?;
+        match self.groups.get(&group).ok_or(Errno::ENOENT)? {
+            Group::Ring(ring) => Ok(ring),
+            Group::List(_) => Err(Errno::EINVAL),
+        }
+    }
+
+    /// mmap(2) of the ring's descriptor at [`layout::OFF_PBUF_RING`]: maps the buffer ring whose group the offset names.
+    ///
+    /// # Errors
+    /// `ENOMEM` (as the kernel has it) for a group that is none, or lies in the program's own memory.
+    pub(crate) fn map_for_program(&self, offset: u64, len: usize) -> Result<usize, Errno> {
+        let group = ((offset & !layout::OFF_MMAP_MASK) >> layout::OFF_PBUF_SHIFT) as u32;
+        match self.ring(group) {
+            Ok(ring) if ring.is_mmap => ring.memory.map_for_program(len),
+            _ => Err(Errno::ENOMEM),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uringlet_sys::user;
+
+    const LIST: u16 = 3;
+    const RING: u16 = 5;
+
+    fn listed() -> BufGroups {
+        let mut groups = BufGroups::default();
+        groups.provide(LIST, 0x1000, 100, 3, 7).unwrap();
+        groups
+    }
+
+    /// A ring of four entries with `bufs` (address, length, id) in it.
+    fn ringed(flags: u16, bufs: &[(u64, u32, u16)]) -> BufGroups {
+        let mut groups = BufGroups::default();
+        let flags = flags | register::PBUF_RING_MMAP;
+        groups.register_ring(&BufReg { ring_entries: 4, bgid: RING, flags, ..BufReg::default() }).unwrap();
+        let offset = layout::OFF_PBUF_RING | u64::from(RING) << layout::OFF_PBUF_SHIFT;
+        let base = UserPtr::new(groups.map_for_program(offset, 64).unwrap());
+        for (i, &(addr, len, bid)) in bufs.iter().enumerate() {
+            user::write(base.add(i * 16), &addr).unwrap();
+            user::write(base.add(i * 16 + 8), &len).unwrap();
+            user::write(base.add(i * 16 + 12), &bid).unwrap();
+        }
+        user::write(base.add(14), &(bufs.len() as u16)).unwrap();
+        groups
+    }
+
+    #[test]
+    fn a_listed_buffer_that_was_not_used_is_first_again() {
+        let mut groups = listed();
+        let first = groups.select(LIST, 0).unwrap();
+        assert_eq!((first.addr, first.len, first.bid), (0x1000, 100, 7));
+        let second = groups.select(LIST, 10).unwrap();
+        assert_eq!((second.addr, second.len, second.bid), (0x1000 + 100, 10, 8));
+        assert_eq!(groups.settle(second), 0);
+        let again = groups.select(LIST, 0).unwrap();
+        assert_eq!((again.len, again.bid), (100, 8));
+    }
+
+    #[test]
+    fn a_used_listed_buffer_is_gone() {
+        let mut groups = listed();
+        for bid in 7..10 {
+            let mut selected = groups.select(LIST, 0).unwrap();
+            assert_eq!(selected.used(1), cqe::BUFFER | bid << 16);
+            assert_eq!(groups.settle(selected), cqe::BUFFER | bid << 16);
+        }
+        assert_eq!(groups.select(LIST, 0).unwrap_err(), Errno::ENOBUFS);
+        assert_eq!(groups.remove(LIST, 9), Ok(0));
+        assert_eq!(groups.remove(LIST + 1, 9), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn a_list_holds_as_many_as_there_are_ids() {
+        let mut groups = BufGroups::default();
+        groups.provide(LIST, 0, 1, 65536, 0).unwrap();
+        assert_eq!(groups.provide(LIST, 0, 1, 1, 0), Err(Errno::EOVERFLOW));
+        assert_eq!(groups.remove(LIST, 65536), Ok(65535));
+    }
+
+    #[test]
+    fn a_rings_head_moves_only_for_used_buffers() {
+        let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
+        let selected = groups.select(RING, 5).unwrap();
+        assert_eq!((selected.addr, selected.len, selected.bid), (0x1000, 5, 1));
+        groups.settle(selected);
+        assert_eq!(groups.status(u32::from(RING)), Ok(0));
+        let mut selected = groups.select(RING, 0).unwrap();
+        assert_eq!(selected.used(3), cqe::BUFFER | 1 << 16);
+        groups.settle(selected);
+        assert_eq!(groups.status(u32::from(RING)), Ok(1));
+    }
+
+    #[test]
+    fn a_kept_buffer_belongs_to_one_request() {
+        let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
+        let mut first = groups.select(RING, 0).unwrap();
+        groups.keep(&mut first);
+        let mut second = groups.select(RING, 0).unwrap();
+        assert_eq!(second.bid, 2);
+        groups.keep(&mut second);
+        assert_eq!(groups.select(RING, 0).unwrap_err(), Errno::ENOBUFS);
+        // Not the last one selected: it cannot go back, so the program must be told that it has it.
+        assert_eq!(groups.settle(first), cqe::BUFFER | 1 << 16);
+        assert_eq!(groups.settle(second), 0);
+        assert_eq!(groups.select(RING, 0).unwrap().bid, 2);
+    }
+
+    #[test]
+    fn a_partly_filled_buffer_never_goes_back() {
+        let mut groups = ringed(0, &[(0x1000, 10, 1)]);
+        let mut selected = groups.select(RING, 0).unwrap();
+        selected.used(4);
+        groups.keep(&mut selected);
+        assert_eq!(groups.settle(selected), cqe::BUFFER | 1 << 16);
+        assert_eq!(groups.status(u32::from(RING)), Ok(1));
+    }
+
+    #[test]
+    fn an_incremental_buffer_is_eaten_from_its_front() {
+        let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
+        let mut selected = groups.select(RING, 8).unwrap();
+        assert_eq!(selected.used(4), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+        groups.settle(selected);
+        let mut selected = groups.select(RING, 0).unwrap();
+        assert_eq!((selected.addr, selected.len), (0x1004, 6));
+        assert_eq!(selected.used(6), cqe::BUFFER | 1 << 16);
+        groups.settle(selected);
+        assert_eq!(groups.status(u32::from(RING)), Ok(1));
+    }
+
+    #[test]
+    fn a_kept_incremental_buffer_loses_what_was_asked_for() {
+        let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
+        let mut selected = groups.select(RING, 4).unwrap();
+        groups.keep(&mut selected);
+        assert_eq!(selected.used(1), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+        groups.settle(selected);
+        assert_eq!(groups.select(RING, 0).unwrap().addr, 0x1004);
+    }
+
+    #[test]
+    fn a_buffer_of_a_ring_that_is_gone_touches_no_other() {
+        let mut groups = ringed(0, &[(0x1000, 10, 1)]);
+        let mut selected = groups.select(RING, 0).unwrap();
+        let reg = BufReg { ring_entries: 4, bgid: RING, ..BufReg::default() };
+        groups.unregister_ring(&reg).unwrap();
+        groups.register_ring(&BufReg { flags: register::PBUF_RING_MMAP, ..reg }).unwrap();
+        selected.used(1);
+        groups.settle(selected);
+        assert_eq!(groups.status(u32::from(RING)), Ok(0));
+    }
+
+    #[test]
+    fn a_group_is_a_list_or_a_ring() {
+        let mut groups = listed();
+        let reg = BufReg { ring_entries: 4, bgid: LIST, flags: register::PBUF_RING_MMAP, ..BufReg::default() };
+        assert_eq!(groups.register_ring(&reg), Err(Errno::EEXIST));
+        assert_eq!(groups.status(u32::from(LIST)), Err(Errno::EINVAL));
+        groups.remove(LIST, 3).unwrap();
+        assert_eq!(groups.register_ring(&reg), Ok(()));
+        assert_eq!(groups.provide(LIST, 0, 1, 1, 0), Err(Errno::EINVAL));
+        assert_eq!(groups.remove(LIST, 1), Err(Errno::EINVAL));
+        assert_eq!(groups.unregister_ring(&reg), Err(Errno::EINVAL));
+        assert_eq!(groups.unregister_ring(&BufReg { flags: 0, ..reg }), Ok(()));
+        assert_eq!(groups.status(u32::from(LIST)), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn malformed_registrations_are_refused() {
+        let mut groups = BufGroups::default();
+        let good = BufReg { ring_entries: 4, bgid: 1, flags: register::PBUF_RING_MMAP, ..BufReg::default() };
+        for bad in [
+            BufReg { ring_entries: 0, ..good },
+            BufReg { ring_entries: 3, ..good },
+            BufReg { ring_entries: 65536, ..good },
+            BufReg { flags: 4, ..good },
+            BufReg { resv: [0, 0, 1], ..good },
+            BufReg { flags: 0, ring_addr: 8, ..good },
+        ] {
+            assert_eq!(groups.register_ring(&bad), Err(Errno::EINVAL), "{bad:?}");
+        }
+        assert_eq!(groups.register_ring(&BufReg { flags: 0, ..good }), Err(Errno::EFAULT));
+        assert_eq!(groups.register_ring(&BufReg { flags: 0, ring_addr: 0x10000, ..good }), Err(Errno::EFAULT));
+        assert_eq!(groups.map_for_program(layout::OFF_PBUF_RING | 1 << 16, 64), Err(Errno::ENOMEM));
+    }
+}

@@ -1,0 +1,78 @@
+//! Registered buffers: ranges of the program's memory that fixed reads and writes name by index.
+//!
+//! The kernel pins their pages. Here they are bounds to check: an address outside its buffer gets `EFAULT`.
+
+use alloc::vec::Vec;
+use uringlet_sys::Errno;
+
+/// Most buffers a ring can have.
+pub(crate) const MAX: u32 = 1 << 14;
+/// Largest registered buffer, bytes (1 GiB).
+pub(crate) const MAX_LEN: u64 = 1 << 30;
+
+/// One registered buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Buffer {
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    /// Posted as a CQE's user_data when the slot is given up; 0 for none.
+    pub(crate) tag: u64,
+}
+
+impl Buffer {
+    /// `EFAULT` unless the range lies inside.
+    #[inline]
+    pub(crate) fn check(&self, addr: u64, len: u64) -> Result<(), Errno> {
+        let end = addr.checked_add(len).ok_or(Errno::EFAULT)?;
+        if addr < self.base || end > self.base + self.len { Err(Errno::EFAULT) } else { Ok(()) }
+    }
+}
+
+/// The ring's buffer table; a slot may be empty.
+#[derive(Debug, Default)]
+pub(crate) struct BufferTable {
+    slots: Vec<Option<Buffer>>,
+    pub(crate) is_registered: bool,
+}
+
+impl BufferTable {
+    #[inline]
+    pub(crate) fn get(&self, index: u16) -> Option<&Buffer> {
+        self.slots.get(usize::from(index))?.as_ref()
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    pub(crate) fn install(&mut self, slots: Vec<Option<Buffer>>) {
+        self.slots = slots;
+        self.is_registered = true;
+    }
+
+    /// Empties the table; the tags to be posted.
+    pub(crate) fn remove_all(&mut self) -> Vec<u64> {
+        self.is_registered = false;
+        core::mem::take(&mut self.slots).into_iter().flatten().map(|b| b.tag).filter(|&tag| tag != 0).collect()
+    }
+
+    /// Puts `buffer` into a slot; the tag of the one that was there.
+    pub(crate) fn replace(&mut self, index: u32, buffer: Option<Buffer>) -> Option<u64> {
+        let slot = self.slots.get_mut(index as usize)?;
+        core::mem::replace(slot, buffer).map(|b| b.tag).filter(|&tag| tag != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_outside_the_buffer_fault() {
+        let b = Buffer { base: 4096, len: 100, tag: 0 };
+        assert_eq!(b.check(4096, 100), Ok(()));
+        assert_eq!(b.check(4095, 1), Err(Errno::EFAULT));
+        assert_eq!(b.check(4096, 101), Err(Errno::EFAULT));
+        assert_eq!(b.check(u64::MAX, 2), Err(Errno::EFAULT));
+    }
+}

@@ -1,0 +1,403 @@
+//! The only place that decides how a request goes on: complete, wait for poll, run here, or punt to io-wq.
+
+use super::drain::Gate;
+use super::{act, complete};
+use crate::apoll::Waiting;
+use crate::file::FileKind;
+use crate::io_wq::{Account, Cancelled, Work};
+use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
+use crate::request::{Outcome, ReqId, Request, Stage, Target};
+use crate::ring::{Context, Ring, UringGuard};
+use crate::rsrc::files::FileNode;
+use alloc::sync::Arc;
+use uringlet_abi::{Opcode, cqe, sqe};
+use uringlet_sys::aio::Aio;
+use uringlet_sys::process::is_file_size_limited;
+use uringlet_sys::{Errno, fd::EngineFd};
+
+/// Submissions of at most this many SQEs are shallow: cheap metadata runs inline.
+pub(crate) const SHALLOW: u32 = 4;
+/// Requests that may be with the kernel's AIO at once.
+const AIO_DEPTH: u32 = 1024;
+
+/// How far a request got without leaving its place.
+#[derive(Debug)]
+pub(crate) enum Now {
+    /// To its end.
+    Done(Outcome),
+    /// It goes on elsewhere: [`later`] takes it there.
+    Later(File, Later),
+}
+
+/// Where a request goes on.
+#[derive(Debug)]
+pub(crate) enum Later {
+    /// With the poller, for these events.
+    Arm(u32),
+    /// With a worker.
+    Punt,
+    /// With the kernel's AIO.
+    Aio,
+    /// With `act`.
+    Act,
+    /// Here, from the start: its file turned out to be another one.
+    Again,
+}
+
+/// Issues a request, and goes on until it is complete or parked.
+pub(crate) fn issue(guard: &mut UringGuard, mut req: Request, is_shallow: bool) {
+    loop {
+        match try_now(guard, &mut req, is_shallow) {
+            Now::Done(outcome) => return complete(guard, req, outcome),
+            Now::Later(_, Later::Again) => {}
+            Now::Later(file, step) => return later(guard, req, file, step),
+        }
+    }
+}
+
+/// Takes a request to where it goes on.
+#[inline(never)]
+pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Later) {
+    match step {
+        Later::Arm(mask) => arm(guard, req, file, mask),
+        Later::Punt => punt(guard, req, file),
+        Later::Aio => submit_aio(guard, req, file),
+        Later::Act => act::act(guard, req, file),
+        Later::Again => issue(guard, req, false),
+    }
+}
+
+/// Issues a request as far as it gets where it is: most requests end here, and never move.
+#[inline]
+pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: bool) -> Now {
+    let file = match resolve(guard, req) {
+        Ok(file) => file,
+        // Bad iovecs and headers are found before a bad file.
+        Err(errno) => return Now::Done(Outcome::err(req.op.stabilise().err().unwrap_or(errno))),
+    };
+    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && may_run(req) && wants_worker(req, file);
+    loop {
+        let mut cx = IssueCx { state: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
+        if is_for_worker {
+            return match req.op.prepare_for_worker(&mut cx) {
+                Ok(()) => Now::Later(file, Later::Punt),
+                Err(errno) => Now::Done(Outcome::err(errno)),
+            };
+        }
+        match req.op.try_issue(&mut cx) {
+            Issue::Complete(outcome) => return Now::Done(outcome),
+            Issue::More(outcome) if req.is_cancelled || !guard.has_room() => return Now::Done(outcome),
+            Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
+            Issue::Blocks if runs_inline(req, is_shallow) => return run_inline(guard, req, file),
+            Issue::Blocks => return Now::Later(file, Later::Punt),
+            Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask)),
+            Issue::Aio => return Now::Later(file, Later::Aio),
+            Issue::Act => return Now::Later(file, Later::Act),
+        }
+    }
+}
+
+/// Whether `IOSQE_ASYNC` means a worker: not where a poll direction makes the hint pointless.
+fn wants_worker(req: &Request, file: File) -> bool {
+    let def = table::of(req.opcode);
+    !def.pollable || (file.fd >= 0 && matches!(req.op, Op::Rw(_)) && file.kind().is_seekable())
+}
+
+fn runs_inline(req: &Request, is_shallow: bool) -> bool {
+    if req.has(sqe::ASYNC) || req.was_armed {
+        return false;
+    }
+    match table::of(req.opcode).inline {
+        // SIGXFSZ kills nobody on a worker.
+        Inline::Always if is_file_size_limited() && matches!(req.op, Op::Rw(_)) => false,
+        Inline::Always => true,
+        Inline::Shallow => is_shallow,
+        Inline::Never => false,
+    }
+}
+
+/// The file of a request. A registered one is held from now on, so that its slot may change meanwhile.
+#[inline]
+fn resolve(guard: &UringGuard, req: &mut Request) -> Result<File, Errno> {
+    match &req.target {
+        Target::None => Ok(File { fd: -1, is_fixed: false }),
+        Target::Fd(fd) if *fd < 0 => Err(Errno::EBADF),
+        Target::Fd(fd) => Ok(File { fd: *fd, is_fixed: false }),
+        Target::Held(node) => Ok(File { fd: node.fd.number(), is_fixed: true }),
+        Target::Fixed(index) => {
+            let node = guard.files.get(*index).ok_or(Errno::EBADF)?;
+            let fd = node.fd.number();
+            req.target = Target::Held(Arc::clone(node));
+            Ok(File { fd, is_fixed: true })
+        }
+    }
+}
+
+/// Runs an op on this thread, with the lock let go: it is expected not to sleep for long.
+#[inline]
+fn run_inline(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
+    let op = &mut req.op;
+    let outcome = guard.unlocked(|| op.run(file.fd));
+    let outcome = req.op.finish(guard, outcome);
+    if outcome.res == -Errno::ESPIPE.into_raw() && !file.is_fixed && !FileKind::ask(file.fd).is_seekable() {
+        // The number was known as a file with positions, and is another one now: nothing was done.
+        return Now::Later(file, Later::Again);
+    }
+    Now::Done(outcome)
+}
+
+/// Parks a request until its file is ready.
+#[inline(never)]
+fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32) {
+    // The program may reuse iovecs and headers once its SQE is consumed.
+    if let Err(errno) = req.op.stabilise() {
+        return complete(guard, req, Outcome::err(errno));
+    }
+    req.was_armed = true;
+    let id = guard.park(req, Stage::Armed { fd: file.fd });
+    let armed = guard.poller().and_then(|p| p.arm(file.fd, Waiting { id, mask, is_multishot: false }));
+    match armed {
+        Ok(()) => act::start_link_timer(guard, id),
+        Err(errno) => {
+            let Some(parked) = guard.unpark(id) else { return };
+            match errno {
+                // Not pollable after all: a thread has to wait for it.
+                Errno::EPERM => punt(guard, parked.req, file),
+                errno => complete(guard, parked.req, Outcome::err(errno)),
+            }
+        }
+    }
+}
+
+/// A request on its way to, or with, a worker.
+#[derive(Debug)]
+pub(crate) struct Punted {
+    ring: &'static Ring,
+    ring_generation: u64,
+    id: ReqId,
+}
+
+/// Hands a request to io-wq.
+#[inline(never)]
+fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
+    if let Err(errno) = req.op.stabilise() {
+        return complete(guard, req, Outcome::err(errno));
+    }
+    let account = match &req.op {
+        Op::Net(_) | Op::Splice(_) => Account::Unbound,
+        Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
+        _ => Account::Bound,
+    };
+    let io_wq = guard.io_wq.clone();
+    let work = io_wq.number();
+    let id = guard.park(req, Stage::Worker { work });
+    act::start_link_timer(guard, id);
+    let punted = Punted { ring: guard.ring, ring_generation: guard.generation, id };
+    if io_wq.enqueue(account, work, punted).is_err() {
+        // No thread to be had: this one has to do it, however long it takes.
+        let Some(mut parked) = guard.unpark(id) else { return };
+        let op = &mut parked.req.op;
+        let outcome = guard.unlocked(|| op.run(file.fd));
+        let outcome = parked.req.op.finish(guard, outcome);
+        complete(guard, parked.req, outcome);
+    }
+}
+
+impl Work for Punted {
+    /// On a worker: takes the op, runs it without the lock, completes the request.
+    fn run(self) {
+        let Some((mut op, fd)) = self.take_op() else { return };
+        let outcome = op.run(fd);
+        let Some(mut guard) = self.ring.lock(Context::Other) else { return };
+        if guard.generation != self.ring_generation {
+            return;
+        }
+        let outcome = op.finish(&mut guard, outcome);
+        if let Some(mut parked) = guard.unpark(self.id) {
+            parked.req.op = op;
+            complete(&mut guard, parked.req, outcome);
+            run_ready(&mut guard, true);
+            act::leave(guard);
+        }
+    }
+}
+
+impl Punted {
+    fn take_op(&self) -> Option<(Op, i32)> {
+        let mut guard = self.ring.lock(Context::Other)?;
+        if guard.generation != self.ring_generation {
+            return None;
+        }
+        let parked = guard.parked(self.id)?;
+        let fd = match &parked.req.target {
+            Target::Fd(fd) => *fd,
+            Target::Held(node) => node.fd.number(),
+            Target::None | Target::Fixed(_) => -1,
+        };
+        Some((core::mem::replace(&mut parked.req.op, Op::Taken), fd))
+    }
+
+    /// The request that was cancelled before a worker took it.
+    pub(crate) fn id(&self) -> ReqId {
+        self.id
+    }
+}
+
+/// Takes a request back from io-wq, or interrupts the worker. `None`: it is being done.
+pub(crate) fn unpunt(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
+    match guard.io_wq.cancel(work) {
+        Cancelled::Queued(punted) => guard.unpark(punted.id()).map(|parked| parked.req),
+        Cancelled::Running | Cancelled::Unknown => {
+            if let Some(parked) = guard.parked(id) {
+                parked.req.is_cancelled = true;
+            }
+            None
+        }
+    }
+}
+
+/// Hands a request to the kernel's AIO; where that is not to be had, to a worker.
+#[inline(never)]
+fn submit_aio(guard: &mut UringGuard, req: Request, file: File) {
+    if guard.aio.is_none() && make_aio(guard).is_err() || guard.aio_in_flight >= AIO_DEPTH {
+        return punt(guard, req, file);
+    }
+    let id = guard.park(req, Stage::Aio);
+    match hand_to_aio(guard, id, file) {
+        Ok(()) => {
+            guard.aio_in_flight += 1;
+            act::start_link_timer(guard, id);
+        }
+        Err(errno) => {
+            let Some(parked) = guard.unpark(id) else { return };
+            match errno {
+                Errno::EAGAIN | Errno::ENOSYS | Errno::EOPNOTSUPP => punt(guard, parked.req, file),
+                errno => complete(guard, parked.req, Outcome::err(errno)),
+            }
+        }
+    }
+}
+
+fn hand_to_aio(guard: &mut UringGuard, id: ReqId, file: File) -> Result<(), Errno> {
+    let request = match guard.parked(id).map(|parked| &parked.req.op) {
+        Some(Op::Rw(op)) => op.aio_request(file.fd, id.to_u64()),
+        _ => return Err(Errno::EINVAL),
+    };
+    guard.aio.as_ref().ok_or(Errno::ENOSYS)?.submit(&request)
+}
+
+fn make_aio(guard: &mut UringGuard) -> Result<(), Errno> {
+    let bell = guard.poller()?.bell.number();
+    let depth = guard.memory.geometry().cq_entries.clamp(16, AIO_DEPTH);
+    guard.aio = Some(Aio::new(depth, bell)?);
+    Ok(())
+}
+
+/// Goes on with the chain behind a completed request, or breaks it.
+#[inline(never)]
+pub(crate) fn go_on(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
+    end_unstarted_timer(guard, req);
+    let Some(next) = req.next.take() else { return };
+    if is_failure && !req.has(sqe::IO_HARDLINK) {
+        let is_silent = req.has(sqe::CQE_SKIP_SUCCESS);
+        return cancel_chain(guard, *next, is_silent);
+    }
+    guard.ready.push_back(*next);
+}
+
+/// A LINK_TIMEOUT whose request never had to wait is over before it began: cancelled, which is no failure.
+fn end_unstarted_timer(guard: &mut UringGuard, req: &mut Request) {
+    if !req.next.as_ref().is_some_and(|next| next.opcode == Opcode::LinkTimeout && next.prep_error().is_none()) {
+        return;
+    }
+    let Some(mut timer) = req.next.take() else { return };
+    req.next = timer.next.take();
+    complete(guard, *timer, Outcome::just(Errno::ECANCELED));
+}
+
+/// Every request of a broken chain: ECANCELED.
+#[inline(never)]
+pub(crate) fn cancel_chain(guard: &mut UringGuard, head: Request, is_silent: bool) {
+    let mut next = Some(head);
+    while let Some(mut req) = next {
+        next = req.next.take().map(|boxed| *boxed);
+        req.flags &= !sqe::CQE_SKIP_SUCCESS;
+        req.is_silent = is_silent;
+        let errno = req.prep_error().unwrap_or(Errno::ECANCELED);
+        complete(guard, req, Outcome::err(errno));
+    }
+}
+
+/// A chain with a malformed request: that one says its errno, the others are cancelled.
+#[inline(never)]
+pub(crate) fn fail_chain(guard: &mut UringGuard, mut head: Request) {
+    let mut rest = head.take_rest();
+    let errno = head.prep_error().unwrap_or(Errno::ECANCELED);
+    let is_silent = head.has(sqe::CQE_SKIP_SUCCESS);
+    complete(guard, head, Outcome::err(errno));
+    end_unstarted_timer(guard, &mut rest);
+    if let Some(next) = rest.next.take() {
+        cancel_chain(guard, *next, is_silent);
+    }
+}
+
+/// Moves drained chains whose turn has come to the ready ones.
+#[inline(never)]
+pub(crate) fn run_drained(guard: &mut UringGuard) {
+    let mut gate = Gate::default();
+    loop {
+        let busy = guard.in_flight - guard.drain.requests();
+        let Some(head) = guard.drain.pop(busy, &mut gate) else { return };
+        guard.ready.push_back(head);
+    }
+}
+
+/// Issues what has become ready.
+#[inline]
+pub(crate) fn run_ready(guard: &mut UringGuard, is_shallow: bool) {
+    while let Some(req) = guard.ready.pop_front() {
+        issue(guard, req, is_shallow);
+    }
+}
+
+/// A descriptor number is about to be closed while requests use it: they go on with a duplicate.
+pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
+    let users: alloc::vec::Vec<ReqId> = guard
+        .parked
+        .iter()
+        .filter(|(_, p)| matches!(p.req.target, Target::Fd(n) if n == fd))
+        .map(|(key, p)| ReqId { key: key as u32, generation: p.generation })
+        .collect();
+    let waiting = guard.poller.as_mut().map(|p| p.take(fd)).unwrap_or_default();
+    if users.is_empty() {
+        return;
+    }
+    let kept = match EngineFd::dup_of(fd) {
+        Ok(kept) => kept,
+        // Nothing will ever wake those that waited: they say why. The others meet EBADF by themselves.
+        Err(errno) => {
+            waiting.iter().for_each(|w| give_up(guard, w.id, errno));
+            return run_ready(guard, false);
+        }
+    };
+    let node = Arc::new(FileNode { fd: kept, tag: 0 });
+    for id in users {
+        let Some(parked) = guard.parked(id) else { continue };
+        parked.req.target = Target::Held(Arc::clone(&node));
+        uringlet_sys::fd_table::drop_user(fd);
+        if let Stage::Armed { fd: armed } = &mut parked.stage {
+            *armed = node.fd.number();
+        }
+    }
+    for w in waiting {
+        act::rearm(guard, w, node.fd.number());
+    }
+    run_ready(guard, false);
+}
+
+/// Ends a parked request that nobody can bring on any more.
+pub(crate) fn give_up(guard: &mut UringGuard, id: ReqId, errno: Errno) {
+    if let Some(parked) = guard.unpark(id) {
+        complete(guard, parked.req, Outcome::err(errno));
+    }
+}

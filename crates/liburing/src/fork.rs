@@ -1,0 +1,38 @@
+//! fork(2) without hooks: libc's own list of handlers.
+
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::AcqRel;
+
+use uringlet::ENGINE;
+
+use crate::{FREESTANDING_HEAP as HEAP, weak};
+
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+// The heap's lock is the innermost: taken last, released first.
+extern "C" fn before() {
+    ENGINE.before_fork();
+    HEAP.hold();
+}
+
+extern "C" fn in_parent() {
+    HEAP.release();
+    ENGINE.after_fork_in_parent();
+}
+
+extern "C" fn in_child() {
+    HEAP.release();
+    ENGINE.after_fork_in_child();
+}
+
+/// Tells libc, once, whom to ask around a fork. The handlers outlive everything: the object is linked to stay loaded (`-z nodelete`).
+pub(crate) fn watch() {
+    if WATCHED.swap(true, AcqRel) {
+        return;
+    }
+    if let Some(register) = weak::register_atfork() {
+        register(before, in_parent, in_child, core::ptr::null());
+    } else if let Some(register) = weak::pthread_atfork() {
+        register(before, in_parent, in_child);
+    }
+}

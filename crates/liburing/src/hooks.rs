@@ -1,0 +1,74 @@
+//! Waiting for a ring's fd: before a program waits in poll, select or epoll, the fd of a ring whose CQ is empty again must not be readable any more.
+//!
+//! A program may have emptied the CQ by inlined code alone, so nobody told the engine. Hence the waiting functions of libc are preceded by ours, by way of the
+//! slots through which objects call them; no symbol is exported for that. Readiness itself never depends on it: it is kept from a ring's setup on, so a waiter
+//! that goes another way (a later library, a raw system call) wakes once too often, never too late.
+
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::weak::address_of_weak;
+use crate::{door, elf};
+
+/// The loader's count of loads when the slots were last looked at. musl counts from 0, glibc from the number of objects at start.
+static LOADS_SEEN: AtomicU64 = AtomicU64::new(u64::MAX);
+
+macro_rules! waits {
+    ($($name:ident = $symbol:literal ($($arg:ident: $type:ty),*);)*) => {
+        $(extern "C" fn $name($($arg: $type),*) -> i32 {
+            door::settle_readiness();
+            let address = address_of_weak!($symbol);
+            // SAFETY: libc's function of this name, which some object called; its arguments are handed on as they came.
+            unsafe {
+                let real = core::mem::transmute::<usize, extern "C" fn($($type),*) -> i32>(address);
+                real($($arg),*)
+            }
+        })*
+
+        /// Names and what goes before them.
+        fn ours(name: &CStr) -> Option<usize> {
+            const NAMES: &[&str] = &[$($symbol),*];
+            let functions = [$($name as *const () as usize),*];
+            let at = NAMES.iter().position(|known| known.as_bytes() == name.to_bytes())?;
+            Some(functions[at])
+        }
+    };
+}
+
+/// A pointer, a size or a number: one register.
+type Word = usize;
+
+waits! {
+    poll = "poll"(fds: Word, count: Word, timeout_ms: i32);
+    poll_chk = "__poll_chk"(fds: Word, count: Word, timeout_ms: i32, room: Word);
+    ppoll = "ppoll"(fds: Word, count: Word, timeout: Word, mask: Word);
+    ppoll_chk = "__ppoll_chk"(fds: Word, count: Word, timeout: Word, mask: Word, room: Word);
+    select = "select"(count: i32, read: Word, write: Word, except: Word, timeout: Word);
+    pselect = "pselect"(count: i32, read: Word, write: Word, except: Word, timeout: Word, mask: Word);
+    epoll_wait = "epoll_wait"(epfd: i32, events: Word, max: i32, timeout_ms: i32);
+    epoll_pwait = "epoll_pwait"(epfd: i32, events: Word, max: i32, timeout_ms: i32, mask: Word);
+    epoll_pwait2 = "epoll_pwait2"(epfd: i32, events: Word, max: i32, timeout: Word, mask: Word);
+}
+
+/// Goes before the waiting functions in every object loaded by now but this one.
+pub(crate) fn install() {
+    let before = LOADS_SEEN.load(Relaxed);
+    let mut loads = before;
+    elf::for_each_object(|object| {
+        loads = object.loads;
+        if loads != before && !object.contains(install as *const () as usize) {
+            precede_waits(object);
+        }
+        loads != before
+    });
+    LOADS_SEEN.store(loads, Relaxed);
+}
+
+fn precede_waits(object: &elf::Object) {
+    object.for_each_import(|name, slot| {
+        if let Some(function) = ours(name) {
+            slot.point_to(function);
+        }
+    });
+}

@@ -1,0 +1,217 @@
+//! `struct io_uring`, 216 bytes, field for field as in liburing's header: code inlined from there reads and writes it behind our back.
+//!
+//! Fields are [`Cell`]s because nobody has the structure to himself: one thread may submit while another reaps, each with its own half. Two threads on the same
+//! half is the program's mistake here as in liburing.
+
+use core::cell::Cell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use uringlet_abi::{Cqe, Params, Sqe, setup};
+
+use crate::c_types::Void;
+
+/// Where a function leaves the CQE it found.
+pub type CqeOut = MaybeUninit<*mut Cqe>;
+
+/// The address of a word in the ring's shared memory.
+///
+/// Only `Word::at` makes one, from a mapping that stays until `io_uring_queue_exit`; using a ring after that is outside liburing's contract.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Word(*const AtomicU32);
+
+impl Word {
+    /// The word `offset` bytes into the mapping at `base`.
+    ///
+    /// # Safety
+    /// The word lies in a mapping that outlives every use of the result.
+    pub(crate) unsafe fn at(base: *mut Void, offset: u32) -> Self {
+        Self(base.cast::<u8>().wrapping_add(offset as usize).cast())
+    }
+
+    fn get(&self) -> &AtomicU32 {
+        // SAFETY: `at` promised that the word is mapped; words of the ring are only ever accessed atomically, by us and by the engine.
+        unsafe { &*self.0 }
+    }
+
+    pub(crate) fn load(self) -> u32 {
+        self.get().load(Relaxed)
+    }
+
+    pub(crate) fn load_acquire(self) -> u32 {
+        self.get().load(Acquire)
+    }
+
+    pub(crate) fn store_release(self, value: u32) {
+        self.get().store(value, Release);
+    }
+}
+
+/// `struct io_uring_sq`
+#[allow(missing_docs)]
+#[derive(Debug)]
+#[repr(C)]
+pub struct SubmissionQueue {
+    pub khead: Cell<Word>,
+    pub ktail: Cell<Word>,
+    pub kring_mask: Cell<Word>,
+    pub kring_entries: Cell<Word>,
+    pub kflags: Cell<Word>,
+    pub kdropped: Cell<Word>,
+    pub array: Cell<*mut u32>,
+    pub sqes: Cell<*mut Sqe>,
+    pub sqe_head: Cell<u32>,
+    pub sqe_tail: Cell<u32>,
+    pub ring_sz: Cell<usize>,
+    pub ring_ptr: Cell<*mut Void>,
+    pub ring_mask: Cell<u32>,
+    pub ring_entries: Cell<u32>,
+    pub sqes_sz: Cell<u32>,
+    pub pad: u32,
+}
+
+/// `struct io_uring_cq`
+#[allow(missing_docs)]
+#[derive(Debug)]
+#[repr(C)]
+pub struct CompletionQueue {
+    pub khead: Cell<Word>,
+    pub ktail: Cell<Word>,
+    pub kring_mask: Cell<Word>,
+    pub kring_entries: Cell<Word>,
+    pub kflags: Cell<Word>,
+    pub koverflow: Cell<Word>,
+    pub cqes: Cell<*mut Cqe>,
+    pub ring_sz: Cell<usize>,
+    pub ring_ptr: Cell<*mut Void>,
+    pub ring_mask: Cell<u32>,
+    pub ring_entries: Cell<u32>,
+    pub pad: [u32; 2],
+}
+
+/// `struct io_uring`
+#[allow(missing_docs)]
+#[derive(Debug)]
+#[repr(C)]
+pub struct IoUring {
+    pub sq: SubmissionQueue,
+    pub cq: CompletionQueue,
+    /// `IORING_SETUP_*`
+    pub flags: Cell<u32>,
+    pub ring_fd: Cell<i32>,
+    /// `IORING_FEAT_*`
+    pub features: Cell<u32>,
+    /// What to enter by: the fd, or the index of the registered ring.
+    pub enter_ring_fd: Cell<i32>,
+    /// [`int_flags`]
+    pub int_flags: Cell<u8>,
+    pub pad: [u8; 3],
+    pub pad2: u32,
+}
+
+/// Bits of [`IoUring::int_flags`]. Ours alone: no header of liburing looks at them.
+pub mod int_flags {
+    use uringlet_abi::enter;
+
+    /// Register calls go by the registered ring, too.
+    pub const REG_REG_RING: u8 = 1 << 0;
+    /// The ring's memory is the program's: leave it alone at exit.
+    pub const APP_MEM: u8 = 1 << 1;
+    /// Nothing completes unless somebody enters (IOPOLL without SQPOLL).
+    pub const CQ_ENTER: u8 = 1 << 2;
+    /// [`IoUring::enter_ring_fd`](super::IoUring::enter_ring_fd) is an index. The bit is the enter flag's own.
+    pub const REG_RING: u8 = enter::REGISTERED_RING as u8;
+    /// Waits do not count as iowait. The bit is the enter flag's own.
+    pub const NO_IOWAIT: u8 = enter::NO_IOWAIT as u8;
+}
+
+impl IoUring {
+    /// A zeroed ring at `place`, which the caller's C code may have left uninitialized.
+    pub(crate) fn zeroed(place: &mut MaybeUninit<Self>) -> &Self {
+        *place = MaybeUninit::zeroed();
+        // SAFETY: integers and raw pointers, for all of which zero is a value.
+        unsafe { place.assume_init_ref() }
+    }
+
+    pub(crate) fn has_flag(&self, flag: u32) -> bool {
+        self.flags.get() & flag != 0
+    }
+
+    pub(crate) fn has_feature(&self, feature: u32) -> bool {
+        self.features.get() & feature != 0
+    }
+
+    pub(crate) fn has_int_flag(&self, flag: u8) -> bool {
+        self.int_flags.get() & flag != 0
+    }
+
+    pub(crate) fn set_int_flags(&self, flags: u8) {
+        self.int_flags.set(self.int_flags.get() | flags);
+    }
+
+    pub(crate) fn clear_int_flags(&self, flags: u8) {
+        self.int_flags.set(self.int_flags.get() & !flags);
+    }
+
+    /// The flags that every enter of this ring carries.
+    pub(crate) fn enter_flags(&self) -> u32 {
+        u32::from(self.int_flags.get() & (int_flags::REG_RING | int_flags::NO_IOWAIT))
+    }
+
+    /// The CQE of this position in the CQ. With CQE32 each takes two places.
+    pub(crate) fn cqe_at(&self, position: u32) -> *mut Cqe {
+        let index = ((position & self.cq.ring_mask.get()) as usize) << u32::from(self.has_flag(setup::CQE32));
+        self.cq.cqes.get().wrapping_add(index)
+    }
+
+    /// Points the ring's fields into the mapping at `rings` (both queues) and `sqes`.
+    ///
+    /// # Safety
+    /// Both mappings are as `params` of a finished setup describes and stay until the ring is exited.
+    pub(crate) unsafe fn point_into(&self, rings: *mut Void, sqes: *mut Sqe, params: &Params) {
+        let (sq_off, cq_off) = (&params.sq_off, &params.cq_off);
+        // SAFETY: setup made these offsets for this mapping.
+        let word = |offset| unsafe { Word::at(rings, offset) };
+        self.sq.khead.set(word(sq_off.head));
+        self.sq.ktail.set(word(sq_off.tail));
+        self.sq.kring_mask.set(word(sq_off.ring_mask));
+        self.sq.kring_entries.set(word(sq_off.ring_entries));
+        self.sq.kflags.set(word(sq_off.flags));
+        self.sq.kdropped.set(word(sq_off.dropped));
+        self.sq.ring_mask.set(word(sq_off.ring_mask).load());
+        self.sq.ring_entries.set(word(sq_off.ring_entries).load());
+        self.sq.ring_ptr.set(rings);
+        self.sq.sqes.set(sqes);
+        self.cq.khead.set(word(cq_off.head));
+        self.cq.ktail.set(word(cq_off.tail));
+        self.cq.kring_mask.set(word(cq_off.ring_mask));
+        self.cq.kring_entries.set(word(cq_off.ring_entries));
+        self.cq.kflags.set(word(cq_off.flags));
+        self.cq.koverflow.set(word(cq_off.overflow));
+        self.cq.ring_mask.set(word(cq_off.ring_mask).load());
+        self.cq.ring_entries.set(word(cq_off.ring_entries).load());
+        self.cq.ring_ptr.set(rings);
+        self.cq.cqes.set(rings.cast::<u8>().wrapping_add(cq_off.cqes as usize).cast());
+        if params.flags & setup::NO_SQARRAY == 0 {
+            self.map_slots(rings, sq_off.array);
+        }
+    }
+
+    /// Slot i of the SQ array names SQE i, once and for all: submitting then never touches the array.
+    fn map_slots(&self, rings: *mut Void, array: u32) {
+        self.sq.array.set(rings.cast::<u8>().wrapping_add(array as usize).cast());
+        for slot in 0..self.sq.ring_entries.get() {
+            // SAFETY: the array has one word an entry, inside the mapping of `point_into`'s caller.
+            unsafe { Word::at(rings, array + 4 * slot) }.store_release(slot);
+        }
+    }
+}
+
+// What liburing's header says, so that a mistake here does not wait for the test that asks a C compiler.
+const _: () = {
+    assert!(size_of::<SubmissionQueue>() == 104);
+    assert!(size_of::<CompletionQueue>() == 88);
+    assert!(size_of::<IoUring>() == 216);
+};

@@ -1,0 +1,181 @@
+//! Making and unmaking rings.
+
+use core::mem::MaybeUninit;
+
+use uringlet_abi::{Params, feat, layout, setup};
+
+use crate::c_types::{Void, err};
+use crate::door;
+use crate::ring::{IoUring, int_flags};
+use crate::ring_fd::io_uring_unregister_ring_fd;
+use crate::sizes::{self, Entries, InMemory};
+
+/// Memory of the program's own for a ring to live in.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    at: *mut Void,
+    len: usize,
+}
+
+/// Maps the two regions of a ring fd and points `ring` into them.
+pub(crate) fn map(ring: &IoUring, fd: i32, params: &Params) -> Result<(), i32> {
+    let rings_len = sizes::rings(params);
+    let sqes_len = sizes::sqes(params.sq_entries, params.flags);
+    let rings = door::map_ring(fd, rings_len, layout::OFF_SQ_RING)?;
+    let sqes = door::map_ring(fd, sqes_len, layout::OFF_SQES).inspect_err(|_| {
+        // SAFETY: mapped above, seen by nobody.
+        unsafe { door::unmap(rings, rings_len) };
+    })?;
+    // SAFETY: the mappings are this fd's, made to the sizes its parameters tell.
+    unsafe { ring.point_into(rings, sqes.cast(), params) };
+    ring.sq.ring_sz.set(rings_len);
+    ring.cq.ring_sz.set(rings_len);
+    ring.sq.sqes_sz.set(sqes_len as u32);
+    Ok(())
+}
+
+/// Gives back the mapping of the two queues, not that of the SQEs.
+pub(crate) fn unmap_rings(ring: &IoUring) {
+    // SAFETY: `map` made it; with memory of the program's own the size is 0 and nothing happens.
+    unsafe { door::unmap(ring.sq.ring_ptr.get(), ring.sq.ring_sz.get()) };
+}
+
+/// Fills in what is known of a ring once its memory is there.
+fn settle(ring: &IoUring, fd: i32, params: &Params) {
+    ring.flags.set(params.flags);
+    ring.features.set(params.features);
+    ring.enter_ring_fd.set(fd);
+    ring.ring_fd.set(fd);
+    if params.flags & setup::REGISTERED_FD_ONLY != 0 {
+        ring.ring_fd.set(-1);
+        ring.set_int_flags(int_flags::REG_RING | int_flags::REG_REG_RING);
+    }
+    if params.flags & (setup::IOPOLL | setup::SQPOLL) == setup::IOPOLL {
+        ring.set_int_flags(int_flags::CQ_ENTER);
+    }
+}
+
+/// A ring whose memory the engine allots.
+fn init_mapped(entries: u32, ring: &IoUring, params: &mut Params) -> Result<u32, i32> {
+    let fd = door::setup(entries, params);
+    if fd < 0 {
+        return Err(fd);
+    }
+    map(ring, fd, params).inspect_err(|_| door::close(fd))?;
+    settle(ring, fd, params);
+    Ok(0)
+}
+
+/// A ring in memory of this process (NO_MMAP): the program's, or else allotted here. Answers how many bytes of it are used.
+fn init_in_memory(entries: u32, ring: &IoUring, params: &mut Params, given: Option<Memory>) -> Result<u32, i32> {
+    let places = InMemory::of(Entries::granted(entries, params)?, params.flags);
+    let base = match given {
+        Some(memory) if memory.len < places.total => return Err(err::ENOMEM),
+        Some(memory) => memory.at,
+        None => door::map_shared(places.total)?,
+    };
+    let rings: *mut Void = base.cast::<u8>().wrapping_add(places.rings_at).cast();
+    params.sq_off.user_addr = base.expose_provenance() as u64;
+    params.cq_off.user_addr = rings.expose_provenance() as u64;
+    let fd = door::setup(entries, params);
+    if fd < 0 {
+        if given.is_none() {
+            // SAFETY: mapped above, and the engine has refused it.
+            unsafe { door::unmap(base, places.total) };
+        }
+        return Err(fd);
+    }
+    // SAFETY: the engine has accepted this memory for this ring.
+    unsafe { ring.point_into(rings, base.cast(), params) };
+    ring.sq.sqes_sz.set(places.total as u32);
+    settle(ring, fd, params);
+    if given.is_some() {
+        ring.set_int_flags(int_flags::APP_MEM);
+    }
+    Ok(places.total as u32)
+}
+
+/// A new ring as asked. liburing itself adds NO_SQARRAY; here that stays the program's choice, for programs built with older headers may use the array
+/// themselves, and keeping it costs one load for each SQE.
+fn init(entries: u32, place: &mut MaybeUninit<IoUring>, params: &mut Params, given: Option<Memory>) -> Result<u32, i32> {
+    let ring = IoUring::zeroed(place);
+    match params.flags & (setup::NO_MMAP | setup::REGISTERED_FD_ONLY) {
+        0 => init_mapped(entries, ring, params),
+        setup::REGISTERED_FD_ONLY => Err(err::EINVAL),
+        _ => init_in_memory(entries, ring, params, given),
+    }
+}
+
+fn status(answer: Result<u32, i32>) -> i32 {
+    answer.map_or_else(|errno| errno, |_| 0)
+}
+
+/// A new ring of `entries` SQEs.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_uring_queue_init(entries: u32, ring: &mut MaybeUninit<IoUring>, flags: u32) -> i32 {
+    let mut params = Params { flags, ..Params::default() };
+    status(init(entries, ring, &mut params, None))
+}
+
+/// A new ring with all parameters; they come back as setup changed them.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_uring_queue_init_params(entries: u32, ring: &mut MaybeUninit<IoUring>, p: &mut Params) -> i32 {
+    status(init(entries, ring, p, None))
+}
+
+/// A new ring in the program's memory; answers how many bytes of it are used. Without an SQ array, or it would not fit into what `io_uring_memory_size` says.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_uring_queue_init_mem(
+    entries: u32,
+    ring: &mut MaybeUninit<IoUring>,
+    p: &mut Params,
+    buf: *mut Void,
+    buf_size: usize,
+) -> i32 {
+    p.flags |= setup::NO_MMAP | setup::NO_SQARRAY;
+    let given = (!buf.is_null()).then_some(Memory { at: buf, len: buf_size });
+    init(entries, ring, p, given).map_or_else(|errno| errno, u32::cast_signed)
+}
+
+/// The ring of an fd that `io_uring_setup` made with these parameters.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_uring_queue_mmap(fd: i32, p: &Params, ring: &mut MaybeUninit<IoUring>) -> i32 {
+    let ring = IoUring::zeroed(ring);
+    if p.features & feat::SINGLE_MMAP == 0 {
+        return err::EINVAL;
+    }
+    match map(ring, fd, p) {
+        Ok(()) => settle(ring, fd, p),
+        Err(errno) => return errno,
+    }
+    0
+}
+
+/// Keeps the ring's memory out of children forked from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_uring_ring_dontfork(ring: &IoUring) -> i32 {
+    let (rings, sqes) = (ring.sq.ring_ptr.get(), ring.sq.sqes.get());
+    if rings.is_null() || sqes.is_null() {
+        return err::EINVAL;
+    }
+    match door::keep_from_child(sqes.cast(), ring.sq.sqes_sz.get() as usize) {
+        0 => door::keep_from_child(rings, ring.sq.ring_sz.get()),
+        errno => errno,
+    }
+}
+
+/// Ends the ring. Its memory goes last, so that the engine has let go of memory that is the program's.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_uring_queue_exit(ring: &IoUring) {
+    if ring.has_int_flag(int_flags::REG_RING) {
+        io_uring_unregister_ring_fd(ring);
+    }
+    if ring.ring_fd.get() != -1 {
+        door::close(ring.ring_fd.get());
+    }
+    if !ring.has_int_flag(int_flags::APP_MEM) {
+        unmap_rings(ring);
+        // SAFETY: `map` or `init_in_memory` made it.
+        unsafe { door::unmap(ring.sq.sqes.get().cast(), ring.sq.sqes_sz.get() as usize) };
+    }
+}

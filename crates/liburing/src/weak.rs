@@ -1,0 +1,74 @@
+//! Symbols that may or may not be there when the library is loaded: this object needs no library, not even libc, yet uses what the program brought along.
+
+/// The address of a symbol, 0 if nobody defines it.
+macro_rules! address_of_weak {
+    ($name:literal) => {{
+        let address: usize;
+        // SAFETY: reads one slot of this object's global offset table, which the loader filled before any of our code ran.
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $name),
+                concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+                out(reg) address,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        address
+    }};
+}
+
+pub(crate) use address_of_weak;
+
+/// The callback of dl_iterate_phdr(3)
+pub(crate) type ShowObject = extern "C" fn(object: *const u8, len: usize, data: *mut u8) -> i32;
+/// dl_iterate_phdr(3)
+pub(crate) type DlIteratePhdr = unsafe extern "C" fn(ShowObject, data: *mut u8) -> i32;
+/// calloc(3)
+pub(crate) type Calloc = extern "C" fn(count: usize, size: usize) -> *mut u8;
+/// free(3)
+pub(crate) type Free = extern "C" fn(block: *mut u8);
+/// syscall(2)
+pub(crate) type Syscall = unsafe extern "C" fn(number: isize, ...) -> isize;
+/// Where this thread's `errno` is
+pub(crate) type ErrnoLocation = extern "C" fn() -> *mut i32;
+/// A handler of pthread_atfork(3)
+pub(crate) type ForkHandler = extern "C" fn();
+/// glibc's `__register_atfork`
+pub(crate) type RegisterAtfork = extern "C" fn(ForkHandler, ForkHandler, ForkHandler, object: *const u8) -> i32;
+/// pthread_atfork(3)
+pub(crate) type PthreadAtfork = extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> i32;
+
+/// `T` is a function pointer type.
+fn function<T: Copy>(address: usize) -> Option<T> {
+    const { assert!(size_of::<Option<T>>() == size_of::<usize>()) };
+    // SAFETY: an `Option` of a function pointer is its address or 0, and each caller below names the symbol's true type.
+    unsafe { core::mem::transmute_copy(&address) }
+}
+
+pub(crate) fn calloc() -> Option<Calloc> {
+    function(address_of_weak!("calloc"))
+}
+
+pub(crate) fn free() -> Option<Free> {
+    function(address_of_weak!("free"))
+}
+
+pub(crate) fn dl_iterate_phdr() -> Option<DlIteratePhdr> {
+    function(address_of_weak!("dl_iterate_phdr"))
+}
+
+pub(crate) fn register_atfork() -> Option<RegisterAtfork> {
+    function(address_of_weak!("__register_atfork"))
+}
+
+pub(crate) fn pthread_atfork() -> Option<PthreadAtfork> {
+    function(address_of_weak!("pthread_atfork"))
+}
+
+/// libc's `syscall`, when attach (`liburinglet.so`) has put its own before it. Attach says so by defining `uringlet_attached`.
+pub(crate) fn attached_syscall() -> Option<(Syscall, ErrnoLocation)> {
+    if address_of_weak!("uringlet_attached") == 0 {
+        return None;
+    }
+    function(address_of_weak!("syscall")).zip(function(address_of_weak!("__errno_location")))
+}

@@ -1,0 +1,224 @@
+//! C programs compiled against the installed liburing.h, run unchanged over three pairs of library and rings:
+//!
+//! | run | library | rings |
+//! |---|---|---|
+//! | reference | the distribution's | the kernel's |
+//! | over the kernel | ours, told that attach is there | the kernel's |
+//! | over the engine | ours, by LD_LIBRARY_PATH alone, io_uring system calls forbidden | the engine's |
+//!
+//! Each program checks what it sees and writes a transcript; the transcripts must be equal. Where the kernel has no rings only the last run is made.
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SIGSYS: i32 = 31;
+
+fn source(name: &str) -> PathBuf {
+    common::crate_dir().join("tests/c").join(name).with_extension("c")
+}
+
+/// A compiled program (or library), gone when dropped. Tests run side by side, so each compiles its own.
+struct Compiled(PathBuf);
+
+impl Compiled {
+    fn new(name: &str, args: &[&str]) -> Self {
+        Self::with(common::cc(), name, args)
+    }
+
+    fn with(compiler: Command, name: &str, args: &[&str]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unique = format!("{name}-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let compiled = Self(common::scratch().join(unique));
+        common::compile_with(compiler, &source(name), &compiled.0, args);
+        compiled
+    }
+
+    /// The library that makes ours believe attach is there.
+    fn attached() -> Self {
+        Self::new("attached", &["-shared", "-fPIC"])
+    }
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Runs a program to its end, which must come soon.
+fn finish(command: &mut Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let start = Instant::now();
+    while child.try_wait().expect("own child").is_none() {
+        if start.elapsed() > LIMIT {
+            child.kill().expect("own child");
+            let output = child.wait_with_output().expect("own child");
+            panic!("{command:?} hangs\n{}", said(&output));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("own child")
+}
+
+fn said(output: &Output) -> String {
+    format!("{}\n{}{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn transcript(command: &mut Command) -> String {
+    let output = finish(command);
+    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn with_our_library(program: &Compiled) -> Command {
+    let mut command = Command::new(&program.0);
+    command.env("LD_LIBRARY_PATH", common::our_library());
+    command
+}
+
+fn over_the_kernel(program: &Compiled) -> String {
+    transcript(with_our_library(program).env("LD_PRELOAD", &Compiled::attached().0))
+}
+
+fn over_the_engine_command(program: &Compiled) -> Command {
+    let mut command = with_our_library(program);
+    command.env("BLOCK_IO_URING", "1");
+    command
+}
+
+fn over_the_engine(program: &Compiled) -> String {
+    transcript(&mut over_the_engine_command(program))
+}
+
+/// Whether the kernel makes rings for us.
+fn kernel_has_rings() -> bool {
+    let has_rings = finish(&mut Command::new(&Compiled::new("has_rings", &[]).0)).status.success();
+    if !has_rings {
+        eprintln!("this kernel has no io_uring for us: nothing to compare with");
+    }
+    has_rings
+}
+
+/// What the distribution's library and the kernel make of it; `None` where the kernel has no rings for us.
+fn reference(program: &Compiled) -> Option<String> {
+    kernel_has_rings().then(|| transcript(&mut Command::new(&program.0)))
+}
+
+macro_rules! programs {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name {
+            use super::*;
+
+            fn program() -> Compiled {
+                Compiled::new(stringify!($name), &["-luring", "-lpthread"])
+            }
+
+            #[test]
+            fn over_kernel() {
+                let program = program();
+                if let Some(reference) = reference(&program) {
+                    assert_eq!(super::over_the_kernel(&program), reference);
+                }
+            }
+
+            #[test]
+            fn over_engine() {
+                let program = program();
+                let over_engine = super::over_the_engine(&program);
+                if let Some(reference) = reference(&program) {
+                    assert_eq!(over_engine, reference);
+                }
+            }
+        })*
+    };
+}
+
+programs!(basics, files, waits, rings, buffers, polls, inlined, forks);
+
+/// Programs that use functions which the distribution's library may not have: there is no reference for them.
+macro_rules! later_programs {
+    ($($name:ident),* $(,)?) => {
+        $(mod $name {
+            use super::*;
+
+            fn program() -> Compiled {
+                Compiled::new(stringify!($name), &[&format!("-L{}", common::our_library().display()), "-luring"])
+            }
+
+            #[test]
+            fn over_kernel() {
+                if kernel_has_rings() {
+                    super::over_the_kernel(&program());
+                }
+            }
+
+            #[test]
+            fn over_engine() {
+                let run = finish(&mut over_the_engine_command(&program()));
+                let gap = ENGINE_GAPS.iter().find(|(name, _)| *name == stringify!($name));
+                match gap {
+                    None => assert!(run.status.success(), "{}", said(&run)),
+                    Some((name, why)) => assert!(!run.status.success(), "{name} works: \"{why}\" is no gap any more, strike it out"),
+                }
+            }
+        })*
+    };
+}
+
+/// What the engine is known not to do, with the program that shows it. None at the moment.
+const ENGINE_GAPS: &[(&str, &str)] = &[];
+
+later_programs!(later, unnamed);
+
+/// Where attach is, the library's own engine is not used: forbidding the system calls is then fatal.
+#[test]
+fn attached_rings_go_by_system_call() {
+    let (program, attached) = (Compiled::new("basics", &["-luring"]), Compiled::attached());
+    let output = finish(with_our_library(&program).env("LD_PRELOAD", &attached.0).env("BLOCK_IO_URING", "1"));
+    assert_eq!(output.status.signal(), Some(SIGSYS), "{}", said(&output));
+}
+
+/// The same programs over another libc.
+#[test]
+fn musl_over_engine() {
+    if Command::new("musl-gcc").arg("--version").output().is_err() {
+        eprintln!("musl-gcc is not installed: nothing to see (package musl-tools)");
+        return;
+    }
+    // liburing's and the kernel's headers are where the other compiler has them; musl's own come first.
+    let multiarch = format!("/usr/include/{}", common::stdout(common::cc().arg("-print-multiarch")).trim());
+    let ours = format!("-L{}", common::our_library().display());
+    for name in ["basics", "files", "waits", "buffers", "polls", "inlined", "forks"] {
+        let args = ["-w", "-idirafter", "/usr/include", "-idirafter", &multiarch, &ours, "-luring", "-lpthread"];
+        over_the_engine(&Compiled::with(Command::new("musl-gcc"), name, &args));
+    }
+}
+
+/// QEMU's block layer, as the distribution built it: reads and writes 16 at a time, woken by a poll on the ring's fd.
+#[test]
+fn qemu_img_over_engine() {
+    if Command::new("qemu-img").arg("--version").output().is_err() {
+        eprintln!("qemu-img is not installed: nothing to see (package qemu-utils)");
+        return;
+    }
+    let (wall, disk) = (Compiled::new("wall", &[]), Compiled(common::scratch().join(format!("disk-{}", std::process::id()))));
+    std::fs::write(&disk.0, vec![0x5a; 8 << 20]).expect("scratch");
+    let bench = |kind: &[&str]| {
+        let mut command = Command::new(&wall.0);
+        command.args(["qemu-img", "bench", "-f", "raw", "-i", "io_uring", "-t", "writeback", "-c", "2000", "-d", "16", "-s", "4096"]);
+        command.args(kind).arg(&disk.0);
+        command
+    };
+    let theirs = finish(&mut bench(&[]));
+    assert!(!theirs.status.success(), "the wall lets the distribution's library through: {}", said(&theirs));
+    for kind in [["-o", "0"], ["-w", "--pattern=165"]] {
+        transcript(bench(&kind).env("LD_LIBRARY_PATH", common::our_library()));
+    }
+    assert!(std::fs::read(&disk.0).expect("scratch").iter().take(2000 * 4096).all(|byte| *byte == 165), "written bytes are not there");
+}

@@ -1,0 +1,261 @@
+//! The engine's own file descriptors: few, high, close-on-exec, and told apart from the program's.
+
+use crate::fd_table::{self, Mark};
+use crate::io;
+use syscalls::{Errno, Sysno, raw_syscall, syscall};
+
+pub use crate::event::{Epoll, EventFd, signal_eventfd};
+
+/// Internal numbers start here if the limits allow: out of the way of programs that count on low numbers.
+const FIRST_INTERNAL: i32 = 900;
+const F_DUPFD_CLOEXEC: usize = 1030;
+
+/// Makes the kernel's table of this process' descriptors wide enough for internal numbers, while there is one thread:
+/// to widen the table of several takes the kernel until every CPU has looked up from it, some ten milliseconds.
+pub fn widen_table() {
+    // SAFETY: no addresses; the new descriptor is ours and not used.
+    unsafe {
+        let lowest = raw_syscall!(Sysno::eventfd2, 0, io::O_CLOEXEC);
+        let high = raw_syscall!(Sysno::fcntl, lowest, F_DUPFD_CLOEXEC, FIRST_INTERNAL);
+        raw_syscall!(Sysno::close, lowest);
+        raw_syscall!(Sysno::close, high);
+    }
+}
+
+/// A descriptor that belongs to the engine. Closed on drop.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EngineFd(i32);
+
+impl EngineFd {
+    /// Takes over a fresh descriptor and moves it to a high number.
+    pub(crate) fn adopt(low: i32) -> Self {
+        // SAFETY: no addresses; the fd is ours.
+        let high = unsafe { syscall!(Sysno::fcntl, low, F_DUPFD_CLOEXEC, FIRST_INTERNAL) };
+        let fd = match high {
+            Ok(fd) => {
+                // SAFETY: `low` was ours alone and is not used again.
+                unsafe { raw_syscall!(Sysno::close, low) };
+                fd as i32
+            }
+            Err(_) => low,
+        };
+        fd_table::mark(fd, Mark::Internal);
+        Self(fd)
+    }
+
+    /// A duplicate of a descriptor of the program.
+    ///
+    /// # Errors
+    /// `EBADF`, `EMFILE`.
+    pub fn dup_of(fd: i32) -> Result<Self, Errno> {
+        // SAFETY: no addresses.
+        let high = unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL) };
+        let fd = match high {
+            // The limit is below FIRST_INTERNAL: any number will do.
+            // SAFETY: no addresses.
+            Err(Errno::EINVAL) => unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }?,
+            other => other?,
+        } as i32;
+        fd_table::mark(fd, Mark::Internal);
+        Ok(Self(fd))
+    }
+
+    /// The number.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.0
+    }
+}
+
+impl Drop for EngineFd {
+    fn drop(&mut self) {
+        fd_table::mark(self.0, Mark::Foreign);
+        // SAFETY: the descriptor is ours alone.
+        unsafe { raw_syscall!(Sysno::close, self.0) };
+    }
+}
+
+/// `EPOLLIN`, the same number as `POLLIN`.
+pub const EPOLLIN: u32 = 1;
+/// `EPOLLERR`
+pub const EPOLLERR: u32 = 8;
+/// `EPOLLHUP`
+pub const EPOLLHUP: u32 = 16;
+/// `EPOLLONESHOT`
+pub const EPOLLONESHOT: u32 = 1 << 30;
+/// `EPOLLET`
+pub const EPOLLET: u32 = 1 << 31;
+
+/// `struct epoll_event`: 12 bytes, packed, on x86-64.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, packed)]
+pub struct EpollEvent {
+    /// `EPOLL*`.
+    pub events: u32,
+    /// What the caller attached.
+    pub data: u64,
+}
+
+/// What to do with a file in an epoll set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum EpollOp {
+    /// `EPOLL_CTL_ADD`
+    Add = 1,
+    /// `EPOLL_CTL_DEL`
+    Del = 2,
+    /// `EPOLL_CTL_MOD`
+    Mod = 3,
+}
+
+/// A ring's descriptor, as the program polls, dups and closes it: a FIFO. The program has an end to read from, the
+/// engine the end to write to.
+///
+/// A byte in the FIFO makes the program's end readable. When the program's last number for it is closed, in whatever
+/// process, there is no reader any more, and the writing end has an error: poll tells, at once or later.
+#[derive(Debug)]
+pub struct RingFd {
+    writer: EngineFd,
+    /// A duplicate of the program's, to take readiness back by; only while the ring is polled, since it is a reader too.
+    reader: Option<EngineFd>,
+}
+
+impl RingFd {
+    /// Makes the FIFO and the program's descriptor for it (close-on-exec, the lowest free number).
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`.
+    pub fn open() -> Result<(i32, Self), Errno> {
+        let mut pair = [0_i32; 2];
+        // SAFETY: the kernel writes 8 bytes to `pair`.
+        unsafe { syscall!(Sysno::pipe2, pair.as_mut_ptr(), io::O_CLOEXEC | io::O_NONBLOCK) }?;
+        let [app, writer] = pair;
+        let writer = EngineFd::adopt(writer);
+        Self::make_writable(app);
+        Ok((app, Self { writer, reader: None }))
+    }
+
+    /// A ring is ready for writing, too: that takes a FIFO opened for both, which only /proc can give. Without it the
+    /// program's end is good for reading only.
+    fn make_writable(app: i32) {
+        const O_RDWR: u32 = 2;
+        const AT_FDCWD: i32 = -100;
+        let path = ProcPath::of(app);
+        let flags = O_RDWR | io::O_NONBLOCK | io::O_CLOEXEC;
+        if let Ok(both) = io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), flags, 0) {
+            // SAFETY: no addresses; both numbers are ours until the ring's setup returns.
+            unsafe {
+                raw_syscall!(Sysno::dup3, both, app, io::O_CLOEXEC);
+                raw_syscall!(Sysno::close, both);
+            }
+        }
+    }
+
+    /// The writing end's number: it has an error when [orphaned](Self::is_orphaned).
+    #[must_use]
+    pub fn writer(&self) -> i32 {
+        self.writer.number()
+    }
+
+    /// `st_ino` on pipefs: how a duplicate is recognised.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn ino(&self) -> Result<u64, Errno> {
+        io::fstat(self.writer.number()).map(|stat| stat.ino)
+    }
+
+    /// Whether the program's last number is closed, in all processes.
+    #[must_use]
+    pub fn is_orphaned(&self) -> bool {
+        self.reader.is_none() && io::poll_now(self.writer.number(), 0).is_ok_and(|events| events & EPOLLERR != 0)
+    }
+
+    /// `app`, a number of the program's, is polled: readiness is kept from now on.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn begin_readiness(&mut self, app: i32) -> Result<(), Errno> {
+        if self.reader.is_none() {
+            self.reader = Some(EngineFd::dup_of(app)?);
+        }
+        Ok(())
+    }
+
+    /// The program has no number left to poll.
+    pub fn end_readiness(&mut self) {
+        self.reader = None;
+    }
+
+    /// Makes the program's descriptor readable. Writing when it is already so gives edge-triggered pollers their edge.
+    pub fn set_readable(&self) {
+        // Without a reader a write is answered by SIGPIPE.
+        if self.reader.is_some() {
+            let byte = 0_u8;
+            // SAFETY: one live byte; a full FIFO answers EAGAIN, and is readable.
+            unsafe { raw_syscall!(Sysno::write, self.writer.number(), &raw const byte, 1) };
+        }
+    }
+
+    /// Takes the readiness back.
+    pub fn clear_readable(&self) {
+        let Some(reader) = &self.reader else { return };
+        let mut sink = [0_u8; 4096];
+        // SAFETY: the kernel writes at most 4096 bytes to `sink`.
+        while unsafe { raw_syscall!(Sysno::read, reader.number(), sink.as_mut_ptr(), sink.len()) } == sink.len() {}
+    }
+}
+
+/// `/proc/self/fd/N`, NUL-terminated.
+pub(crate) struct ProcPath([u8; 32], usize);
+
+impl ProcPath {
+    pub(crate) fn of(fd: i32) -> Self {
+        const PREFIX: &[u8] = b"/proc/self/fd/";
+        let mut path = Self([0; 32], PREFIX.len());
+        path.0[..PREFIX.len()].copy_from_slice(PREFIX);
+        let mut digits = [0_u8; 10];
+        let mut n = fd as u32;
+        let mut first = digits.len();
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        let count = digits.len() - first;
+        path.0[path.1..path.1 + count].copy_from_slice(&digits[first..]);
+        path.1 += count + 1;
+        path
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_orphaned_by_the_last_close_of_its_number() {
+        let (app, mut fd) = RingFd::open().unwrap();
+        fd.begin_readiness(app).unwrap();
+        fd.set_readable();
+        assert_eq!(io::poll_now(app, EPOLLIN), Ok(EPOLLIN));
+        fd.clear_readable();
+        assert_eq!(io::poll_now(app, EPOLLIN), Ok(0));
+        let other = EngineFd::dup_of(app).unwrap();
+        io::close(app).unwrap();
+        fd.end_readiness();
+        assert!(!fd.is_orphaned());
+        drop(other);
+        assert!(fd.is_orphaned());
+        // No SIGPIPE.
+        fd.set_readable();
+    }
+}

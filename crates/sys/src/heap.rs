@@ -1,0 +1,114 @@
+//! The engine's heap: dlmalloc over our own mmaps, so that no libc's allocator, TLS or brk is touched.
+
+use crate::lock::Mutex;
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr;
+use dlmalloc::Dlmalloc;
+use syscalls::{Sysno, raw_syscall};
+
+const PROT_READ_WRITE: usize = 1 | 2;
+const MAP_PRIVATE_ANONYMOUS: usize = 0x02 | 0x20;
+const MREMAP_MAYMOVE: usize = 1;
+const PAGE: usize = 4096;
+
+/// Where dlmalloc gets its memory.
+#[derive(Debug)]
+struct Pages;
+
+fn is_error(r: usize) -> bool {
+    r > usize::MAX - PAGE
+}
+
+// SAFETY: memory comes from fresh private mappings, which the kernel hands to nobody else.
+unsafe impl dlmalloc::Allocator for Pages {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        // SAFETY: a new anonymous mapping overlaps nothing.
+        let r = unsafe { raw_syscall!(Sysno::mmap, 0, size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0) };
+        if is_error(r) { (ptr::null_mut(), 0, 0) } else { (r as *mut u8, size, 0) }
+    }
+
+    fn remap(&self, ptr: *mut u8, oldsize: usize, newsize: usize, can_move: bool) -> *mut u8 {
+        let flags = if can_move { MREMAP_MAYMOVE } else { 0 };
+        // SAFETY: dlmalloc passes a mapping that `alloc` made.
+        let r = unsafe { raw_syscall!(Sysno::mremap, ptr, oldsize, newsize, flags) };
+        if is_error(r) { ptr::null_mut() } else { r as *mut u8 }
+    }
+
+    fn free_part(&self, ptr: *mut u8, oldsize: usize, newsize: usize) -> bool {
+        // SAFETY: dlmalloc passes the unused tail of a mapping that `alloc` made.
+        unsafe { raw_syscall!(Sysno::munmap, ptr.wrapping_add(newsize), oldsize - newsize) == 0 }
+    }
+
+    fn free(&self, ptr: *mut u8, size: usize) -> bool {
+        // SAFETY: dlmalloc passes an unused mapping that `alloc` made.
+        unsafe { raw_syscall!(Sysno::munmap, ptr, size) == 0 }
+    }
+
+    fn can_release_part(&self, _flags: u32) -> bool {
+        true
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        PAGE
+    }
+}
+
+/// The global allocator of a libc-free object.
+pub struct Heap(Mutex<Dlmalloc<Pages>>);
+
+impl Heap {
+    /// An empty heap.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Mutex::new(Dlmalloc::new_with_allocator(Pages)))
+    }
+
+    /// Before fork(2): no thread is in the heap until [`release`](Self::release).
+    pub fn hold(&self) {
+        self.0.hold();
+    }
+
+    /// After fork(2), in parent and child.
+    pub fn release(&self) {
+        self.0.release();
+    }
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl core::fmt::Debug for Heap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Heap")
+    }
+}
+
+// SAFETY: dlmalloc returns blocks of the size and alignment asked for, each to one owner; the lock serialises it.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the layout's size is not zero by GlobalAlloc's contract.
+        unsafe { self.0.lock().malloc(layout.size(), layout.align()) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        unsafe { self.0.lock().calloc(layout.size(), layout.align()) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: `ptr` came from this heap with this layout by GlobalAlloc's contract.
+        unsafe { self.0.lock().free(ptr, layout.size(), layout.align()) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as in `dealloc`.
+        unsafe { self.0.lock().realloc(ptr, layout.size(), layout.align(), new_size) }
+    }
+}

@@ -1,0 +1,331 @@
+//! One thin function a system call that works for the program: its addresses go through untouched, the kernel checks
+//! them. All return what the call returned, or the errno.
+
+use crate::user::UserPtr;
+use syscalls::{Errno, Sysno, syscall};
+
+/// Result of a system call: its return value, or the errno.
+pub type Res = Result<usize, Errno>;
+
+/// `RWF_NOWAIT`
+pub const RWF_NOWAIT: u32 = 8;
+/// `RWF_APPEND`
+pub const RWF_APPEND: u32 = 16;
+/// `RWF_HIPRI`
+pub const RWF_HIPRI: u32 = 1;
+/// `MSG_DONTWAIT`
+pub const MSG_DONTWAIT: u32 = 0x40;
+/// `MSG_WAITALL`
+pub const MSG_WAITALL: u32 = 0x100;
+/// The bits that say what a file is open for.
+pub const O_ACCMODE: u32 = 0o3;
+/// `O_RDONLY`
+pub const O_RDONLY: u32 = 0;
+/// `O_WRONLY`
+pub const O_WRONLY: u32 = 1;
+/// `MSG_NOSIGNAL`
+pub const MSG_NOSIGNAL: u32 = 0x4000;
+/// `O_NONBLOCK`
+pub const O_NONBLOCK: u32 = 0o4000;
+/// `O_DIRECT`
+pub const O_DIRECT: u32 = 0o40000;
+/// `O_PATH`
+pub const O_PATH: u32 = 0o10_000_000;
+/// `O_CLOEXEC`
+pub const O_CLOEXEC: u32 = 0o2_000_000;
+
+/// `struct msghdr` of the 64-bit ABI.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Msghdr {
+    /// Address of the socket address.
+    pub name: u64,
+    /// Its size, bytes.
+    pub namelen: u32,
+    /// Zero.
+    pub pad: u32,
+    /// Address of the iovecs.
+    pub iov: u64,
+    /// Their number.
+    pub iovlen: u64,
+    /// Address of the ancillary data.
+    pub control: u64,
+    /// Its size, bytes.
+    pub controllen: u64,
+    /// `MSG_*` of the message received.
+    pub flags: u32,
+    /// Zero.
+    pub pad2: u32,
+}
+
+/// `struct open_how`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct OpenHow {
+    /// `O_*`.
+    pub flags: u64,
+    /// Permission bits of a new file.
+    pub mode: u64,
+    /// `RESOLVE_*`.
+    pub resolve: u64,
+}
+
+/// What fstat(2) tells and the engine uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// `st_mode`.
+    pub mode: u32,
+    /// `st_dev`.
+    pub dev: u64,
+    /// `st_ino`.
+    pub ino: u64,
+}
+
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $nr:ident($($arg:ident: $t:ty => $e:expr),* $(,)?);)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// Those of the system call.
+            #[inline(always)]
+            pub fn $name($($arg: $t),*) -> Res {
+                // SAFETY: addresses are the program's and checked by the kernel; that they are buffers it may use is what
+                // `AppPromise` stands for. Nothing of ours is passed.
+                unsafe { syscall!(Sysno::$nr $(, $e)*) }
+            }
+        )*
+    };
+}
+
+calls! {
+    /// read(2), at the file position.
+    read = read(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len);
+    /// write(2), at the file position.
+    write = write(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len);
+    /// pread(2): `off` in bytes.
+    pread = pread64(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len, off: i64 => off);
+    /// pwrite(2): `off` in bytes.
+    pwrite = pwrite64(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len, off: i64 => off);
+    /// preadv2(2): `off` -1 for the file position, `flags` are `RWF_*`.
+    preadv2 = preadv2(fd: i32 => fd, iov: UserPtr => iov.addr(), n: usize => n, off: i64 => off, hi: usize => hi, flags: u32 => flags);
+    /// pwritev2(2): `off` -1 for the file position, `flags` are `RWF_*`.
+    pwritev2 = pwritev2(fd: i32 => fd, iov: UserPtr => iov.addr(), n: usize => n, off: i64 => off, hi: usize => hi, flags: u32 => flags);
+    /// fsync(2).
+    fsync = fsync(fd: i32 => fd);
+    /// fdatasync(2).
+    fdatasync = fdatasync(fd: i32 => fd);
+    /// sync_file_range(2).
+    sync_file_range = sync_file_range(fd: i32 => fd, off: i64 => off, len: i64 => len, flags: u32 => flags);
+    /// fallocate(2).
+    fallocate = fallocate(fd: i32 => fd, mode: u32 => mode, off: i64 => off, len: i64 => len);
+    /// posix_fadvise(2).
+    fadvise = fadvise64(fd: i32 => fd, off: i64 => off, len: i64 => len, advice: u32 => advice);
+    /// madvise(2).
+    madvise = madvise(addr: UserPtr => addr.addr(), len: usize => len, advice: u32 => advice);
+    /// ftruncate(2).
+    ftruncate = ftruncate(fd: i32 => fd, len: i64 => len);
+    /// openat2(2).
+    openat2 = openat2(dir: i32 => dir, path: UserPtr => path.addr(), how: UserPtr => how.addr(), size: usize => size);
+    /// openat(2).
+    openat = openat(dir: i32 => dir, path: UserPtr => path.addr(), flags: u32 => flags, mode: u32 => mode);
+    /// close(2).
+    close = close(fd: i32 => fd);
+    /// close_range(2).
+    close_range = close_range(first: u32 => first, last: u32 => last, flags: u32 => flags);
+    /// statx(2).
+    statx = statx(dir: i32 => dir, path: UserPtr => path.addr(), flags: u32 => flags, mask: u32 => mask, buf: UserPtr => buf.addr());
+    /// unlinkat(2).
+    unlinkat = unlinkat(dir: i32 => dir, path: UserPtr => path.addr(), flags: u32 => flags);
+    /// renameat2(2).
+    renameat2 = renameat2(olddir: i32 => olddir, old: UserPtr => old.addr(), newdir: i32 => newdir, new: UserPtr => new.addr(), flags: u32 => flags);
+    /// mkdirat(2).
+    mkdirat = mkdirat(dir: i32 => dir, path: UserPtr => path.addr(), mode: u32 => mode);
+    /// symlinkat(2).
+    symlinkat = symlinkat(target: UserPtr => target.addr(), dir: i32 => dir, path: UserPtr => path.addr());
+    /// linkat(2).
+    linkat = linkat(olddir: i32 => olddir, old: UserPtr => old.addr(), newdir: i32 => newdir, new: UserPtr => new.addr(), flags: u32 => flags);
+    /// splice(2): null offsets for the file positions.
+    splice = splice(fd_in: i32 => fd_in, off_in: UserPtr => off_in.addr(), fd_out: i32 => fd_out, off_out: UserPtr => off_out.addr(), len: usize => len, flags: u32 => flags);
+    /// tee(2).
+    tee = tee(fd_in: i32 => fd_in, fd_out: i32 => fd_out, len: usize => len, flags: u32 => flags);
+    /// epoll_ctl(2).
+    epoll_ctl = epoll_ctl(epfd: i32 => epfd, op: u32 => op, fd: i32 => fd, event: UserPtr => event.addr());
+    /// accept4(2).
+    accept4 = accept4(fd: i32 => fd, addr: UserPtr => addr.addr(), len: UserPtr => len.addr(), flags: u32 => flags);
+    /// connect(2).
+    connect = connect(fd: i32 => fd, addr: UserPtr => addr.addr(), len: u32 => len);
+    /// bind(2).
+    bind = bind(fd: i32 => fd, addr: UserPtr => addr.addr(), len: u32 => len);
+    /// listen(2).
+    listen = listen(fd: i32 => fd, backlog: u32 => backlog);
+    /// socket(2).
+    socket = socket(domain: u32 => domain, kind: u32 => kind, protocol: u32 => protocol);
+    /// shutdown(2).
+    shutdown = shutdown(fd: i32 => fd, how: u32 => how);
+    /// sendto(2).
+    sendto = sendto(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len, flags: u32 => flags, addr: UserPtr => addr.addr(), addrlen: u32 => addrlen);
+    /// recvfrom(2).
+    recvfrom = recvfrom(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len, flags: u32 => flags, addr: UserPtr => addr.addr(), addrlen: UserPtr => addrlen.addr());
+    /// sendmsg(2).
+    sendmsg = sendmsg(fd: i32 => fd, msg: UserPtr => msg.addr(), flags: u32 => flags);
+    /// recvmsg(2).
+    recvmsg = recvmsg(fd: i32 => fd, msg: UserPtr => msg.addr(), flags: u32 => flags);
+}
+
+/// fcntl(F_GETFL): `O_*` flags of the open file.
+///
+/// # Errors
+/// `EBADF`.
+pub fn file_flags(fd: i32) -> Result<u32, Errno> {
+    // SAFETY: no addresses.
+    unsafe { syscall!(Sysno::fcntl, fd, 3) }.map(|flags| flags as u32)
+}
+
+/// fcntl(F_SETFL).
+///
+/// # Errors
+/// `EBADF`.
+pub fn set_file_flags(fd: i32, flags: u32) -> Res {
+    // SAFETY: no addresses.
+    unsafe { syscall!(Sysno::fcntl, fd, 4, flags) }
+}
+
+/// fstat(2).
+///
+/// # Errors
+/// `EBADF`.
+pub fn fstat(fd: i32) -> Result<Stat, Errno> {
+    let mut st = [0_u64; 18];
+    // SAFETY: the kernel writes 144 bytes to `st`.
+    unsafe { syscall!(Sysno::fstat, fd, st.as_mut_ptr()) }?;
+    Ok(Stat { mode: st[3] as u32, dev: st[0], ino: st[1] })
+}
+
+/// Whether a descriptor is an eventfd. Where /proc cannot tell, it is believed.
+#[must_use]
+pub fn is_eventfd(fd: i32) -> bool {
+    let mut link = [0_u8; 32];
+    let path = crate::fd::ProcPath::of(fd);
+    // SAFETY: a NUL-terminated path of ours; the kernel writes at most 32 bytes to `link`.
+    let n = unsafe { syscall!(Sysno::readlink, path.bytes().as_ptr(), link.as_mut_ptr(), link.len()) };
+    n.map_or(true, |n| link[..n].starts_with(b"anon_inode:[eventfd"))
+}
+
+/// poll(2) of one file without waiting: the events that hold now out of `mask` (and `POLLERR`, `POLLHUP`, `POLLNVAL`).
+///
+/// # Errors
+/// Those of poll(2).
+pub fn poll_now(fd: i32, mask: u32) -> Result<u32, Errno> {
+    #[cfg(loom)]
+    if let Some(is_readable) = crate::model::poll(fd) {
+        return Ok(if is_readable { mask & crate::fd::EPOLLIN } else { 0 });
+    }
+    let mut pollfd = [fd as u32, mask & 0xffff];
+    // SAFETY: the kernel reads and writes the 8 bytes of one struct pollfd.
+    unsafe { syscall!(Sysno::poll, pollfd.as_mut_ptr(), 1, 0) }?;
+    Ok(pollfd[1] >> 16)
+}
+
+/// `SO_ERROR` of a socket: the errno of a connection attempt, 0 for none.
+///
+/// # Errors
+/// `ENOTSOCK`, `EBADF`.
+pub fn socket_error(fd: i32) -> Result<i32, Errno> {
+    const SOL_SOCKET: usize = 1;
+    const SO_ERROR: usize = 4;
+    let mut value = 0_i32;
+    let mut len = 4_u32;
+    // SAFETY: the kernel writes 4 bytes to each of two live variables.
+    unsafe { syscall!(Sysno::getsockopt, fd, SOL_SOCKET, SO_ERROR, &raw mut value, &raw mut len) }?;
+    Ok(value)
+}
+
+/// The address of memory of ours, for calls that want a pointer to an argument block that we keep (iovecs, paths,
+/// message headers copied from the program).
+///
+/// The kernel only reads it, or writes what the caller reads back; the borrow keeps it alive for the caller's scope.
+#[inline]
+pub fn ptr_of<T>(value: &T) -> UserPtr {
+    UserPtr::new(core::ptr::from_ref(value) as usize)
+}
+
+/// As [`ptr_of`], for memory that the kernel writes to.
+#[inline]
+pub fn ptr_of_mut<T>(value: &mut T) -> UserPtr {
+    UserPtr::new(core::ptr::from_mut(value) as usize)
+}
+
+/// As [`ptr_of`], for a slice.
+#[inline]
+pub fn ptr_of_slice<T>(value: &[T]) -> UserPtr {
+    UserPtr::new(value.as_ptr() as usize)
+}
+
+/// poll(2) of one file: waits for as long as it takes until one of the events in `mask` (or an error) holds.
+///
+/// # Errors
+/// `EINTR`.
+pub fn poll_wait(fd: i32, mask: u32) -> Result<u32, Errno> {
+    let mut pollfd = [fd as u32, mask & 0xffff];
+    // SAFETY: the kernel reads and writes the 8 bytes of one struct pollfd.
+    unsafe { syscall!(Sysno::poll, pollfd.as_mut_ptr(), 1, -1_isize) }?;
+    Ok(pollfd[1] >> 16)
+}
+
+/// `SO_TYPE`
+pub const SO_TYPE: u32 = 3;
+/// `SO_ACCEPTCONN`
+pub const SO_ACCEPTCONN: u32 = 30;
+/// `SO_DOMAIN`
+pub const SO_DOMAIN: u32 = 39;
+
+/// getsockopt(2) at `SOL_SOCKET`, of an option that is an int.
+///
+/// # Errors
+/// `ENOTSOCK`, `EBADF`.
+pub fn socket_option(fd: i32, option: u32) -> Result<i32, Errno> {
+    const SOL_SOCKET: usize = 1;
+    let mut value = 0_i32;
+    let mut len = 4_u32;
+    // SAFETY: the kernel writes 4 bytes to each of two live variables.
+    unsafe { syscall!(Sysno::getsockopt, fd, SOL_SOCKET, option, &raw mut value, &raw mut len) }?;
+    Ok(value)
+}
+
+/// ioctl(FIONREAD): bytes that wait to be read.
+///
+/// # Errors
+/// `EINVAL`, `ENOTTY`, `EBADF`.
+pub fn bytes_readable(fd: i32) -> Result<i32, Errno> {
+    const FIONREAD: usize = 0x541b;
+    let mut value = 0_i32;
+    // SAFETY: the kernel writes 4 bytes to a live variable.
+    unsafe { syscall!(Sysno::ioctl, fd, FIONREAD, &raw mut value) }?;
+    Ok(value)
+}
+
+/// A duplicate with the lowest free number, close-on-exec.
+///
+/// # Errors
+/// `EBADF`, `EMFILE`.
+pub fn dup_cloexec(fd: i32) -> Res {
+    const F_DUPFD_CLOEXEC: usize = 1030;
+    // SAFETY: no addresses.
+    unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }
+}
+
+/// fcntl(F_SETLK): takes, or gives up, this process' record lock on the first byte of a file. On a socket it is no more
+/// than a lock among the processes that share it.
+///
+/// # Errors
+/// `EAGAIN` another process has it; others where the file cannot be locked.
+pub fn set_record_lock(fd: i32, is_locked: bool) -> Res {
+    const F_SETLK: usize = 6;
+    const F_WRLCK: u64 = 1;
+    const F_UNLCK: u64 = 2;
+    // struct flock: type and whence (SEEK_SET) as two shorts, start, length, pid.
+    let lock = [if is_locked { F_WRLCK } else { F_UNLCK }, 0, 1, 0];
+    // SAFETY: the kernel reads 32 bytes of a live array.
+    unsafe { syscall!(Sysno::fcntl, fd, F_SETLK, lock.as_ptr()) }
+}

@@ -1,0 +1,39 @@
+//! The fence: all unsafe code of the engine.
+//!
+//! Raw system calls on the program's addresses, the memory a ring shares with its program, locks on futexes, threads
+//! without libc, descriptors. What is exported is safe to call under one promise, [`AppPromise`], asked for once a ring.
+#![no_std]
+
+extern crate alloc;
+#[cfg(loom)]
+extern crate std;
+
+pub mod aio;
+#[cfg_attr(loom, path = "model/area.rs")]
+mod area;
+mod c_main;
+pub mod commons;
+#[cfg_attr(loom, path = "model/event.rs")]
+mod event;
+pub mod fd;
+pub mod fd_table;
+pub mod freestanding;
+#[cfg_attr(loom, path = "model/futex.rs")]
+mod futex;
+pub mod heap;
+pub mod io;
+pub mod lock;
+#[cfg(loom)]
+pub mod model;
+pub mod process;
+#[cfg(any(test, not(loom)))]
+mod raw_lock;
+pub mod ring_memory;
+pub mod static_table;
+pub mod sync;
+#[cfg_attr(loom, path = "model/thread.rs")]
+pub mod thread;
+pub mod user;
+
+pub use syscalls::Errno;
+pub use user::{AppPromise, UserPtr};

@@ -1,0 +1,174 @@
+//! The kernel's side of a model: futexes, eventfds, epoll sets, threads and the clock, as loom can see them.
+//!
+//! Only with `--cfg loom`. The modules beside this one stand in for those of the same names one folder up; the rest of
+//! the crate, and the engine on it, is what users run.
+//!
+//! Time stands still until the model moves it ([`advance_to`]): then every wait whose deadline has come ends. When a
+//! model is done, every wait with a deadline ends, and threads that wait for events end there, quietly. Whoever sleeps
+//! on a futex with no deadline and is never woken is loom's to report, as a deadlock.
+
+pub(crate) mod event_table;
+mod program;
+mod raw_lock;
+
+pub use program::Program;
+pub(crate) use raw_lock::RawLock;
+
+use event_table::EventTable;
+use loom::sync::{Condvar, Mutex};
+use std::sync::Arc;
+use std::vec::Vec;
+
+loom::lazy_static! {
+    static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
+}
+
+/// Runs a model with every order of its threads' steps in which at most `preemptions` of them are preempted.
+///
+/// `LOOM_MAX_PREEMPTIONS` overrides the number.
+pub fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(preemptions);
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        model();
+        end();
+        join_threads();
+    });
+}
+
+/// Waits for the end of the engine's threads.
+pub fn join_threads() {
+    while let Some(thread) = with(|kernel| kernel.threads.pop()) {
+        thread.join().unwrap();
+    }
+}
+
+/// What a thread sleeps on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    /// The address of a futex.
+    Futex(usize),
+    /// The number of an epoll set.
+    Epoll(i32),
+}
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awake {
+    Woken,
+    TimedOut,
+    Ended,
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    on: On,
+    deadline_ns: u64,
+    bed: Arc<Bed>,
+}
+
+#[derive(Debug)]
+struct Bed {
+    condvar: Condvar,
+    end: std::sync::Mutex<Option<Awake>>,
+}
+
+/// All that threads share through system calls.
+#[derive(Debug, Default)]
+pub(crate) struct Kernel {
+    now_ns: u64,
+    is_over: bool,
+    sleepers: Vec<Sleeper>,
+    threads: Vec<loom::thread::JoinHandle<()>>,
+    pub(crate) events: EventTable,
+}
+
+impl Kernel {
+    /// Wakes up to `n` of those that sleep on it, the oldest first.
+    pub(crate) fn wake(&mut self, on: On, n: u32) {
+        let mut left = n;
+        self.rouse(Awake::Woken, |sleeper| {
+            let is_meant = sleeper.on == on && left > 0;
+            left -= u32::from(is_meant);
+            is_meant
+        });
+    }
+
+    fn rouse(&mut self, why: Awake, mut is_meant: impl FnMut(&Sleeper) -> bool) {
+        self.sleepers.retain(|sleeper| {
+            let is_meant = is_meant(sleeper);
+            if is_meant {
+                *sleeper.bed.end.lock().unwrap() = Some(why);
+                sleeper.bed.condvar.notify_one();
+            }
+            !is_meant
+        });
+    }
+}
+
+/// Runs `f` in the kernel. It must not block.
+pub(crate) fn with<R>(f: impl FnOnce(&mut Kernel) -> R) -> R {
+    f(&mut KERNEL.lock().unwrap())
+}
+
+/// Sleeps, unless `check` has an answer. What it looks at cannot change between its look and the sleep.
+pub(crate) fn sleep_unless<R>(on: On, deadline_ns: u64, mut check: impl FnMut(&mut Kernel) -> Option<R>) -> Result<R, Awake> {
+    let mut kernel = KERNEL.lock().unwrap();
+    if let Some(answer) = check(&mut kernel) {
+        return Ok(answer);
+    }
+    if kernel.is_over && matches!(on, On::Epoll(_)) {
+        return Err(Awake::Ended);
+    }
+    if kernel.now_ns >= deadline_ns {
+        return Err(Awake::TimedOut);
+    }
+    let bed = Arc::new(Bed { condvar: Condvar::new(), end: std::sync::Mutex::new(None) });
+    kernel.sleepers.push(Sleeper { on, deadline_ns, bed: Arc::clone(&bed) });
+    loop {
+        kernel = bed.condvar.wait(kernel).unwrap();
+        if let Some(why) = *bed.end.lock().unwrap() {
+            return Err(why);
+        }
+    }
+}
+
+pub(crate) fn adopt(thread: loom::thread::JoinHandle<()>) {
+    with(|kernel| kernel.threads.push(thread));
+}
+
+/// Whether an eventfd of the model's is readable; `None` for any other number.
+pub(crate) fn poll(number: i32) -> Option<bool> {
+    with(|kernel| kernel.events.bell(number))
+}
+
+/// How a thread ends whose model is over.
+pub(crate) struct Over;
+
+/// The model's time.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    with(|kernel| kernel.now_ns)
+}
+
+/// A thread that looks again later: others get their turn.
+pub fn sleep_ns(_ns: u64) {
+    loom::thread::yield_now();
+}
+
+/// Time goes on: waits whose deadline has come end.
+pub fn advance_to(now_ns: u64) {
+    with(|kernel| {
+        kernel.now_ns = now_ns;
+        kernel.rouse(Awake::TimedOut, |sleeper| sleeper.deadline_ns <= now_ns);
+    });
+}
+
+fn end() {
+    advance_to(u64::MAX - 1);
+    with(|kernel| {
+        kernel.is_over = true;
+        kernel.rouse(Awake::Ended, |sleeper| matches!(sleeper.on, On::Epoll(_)));
+    });
+}

@@ -1,0 +1,52 @@
+//! What locks are made of with `--cfg loom`: one of loom's own, so that other protocols' models are not about ours.
+
+use loom::sync::{Mutex, MutexGuard};
+use std::boxed::Box;
+use std::sync::OnceLock;
+
+type Turn = Option<MutexGuard<'static, ()>>;
+
+/// Made at its first use, so that `new` can be `const`.
+pub(crate) struct RawLock {
+    turn: OnceLock<&'static Mutex<()>>,
+    holder: std::sync::Mutex<Holder>,
+}
+
+struct Holder(Turn);
+
+// SAFETY: loom runs all threads of a model on one thread of the system: nothing ever moves to another.
+unsafe impl Send for Holder {}
+
+impl RawLock {
+    pub(crate) const fn new() -> Self {
+        Self { turn: OnceLock::new(), holder: std::sync::Mutex::new(Holder(None)) }
+    }
+
+    fn turn(&self) -> &'static Mutex<()> {
+        self.turn.get_or_init(|| Box::leak(Box::new(Mutex::new(()))))
+    }
+
+    pub(crate) fn lock(&self) {
+        let turn = self.turn().lock().unwrap();
+        self.swap(Some(turn));
+    }
+
+    pub(crate) fn try_lock(&self) -> bool {
+        let turn = self.turn().try_lock().ok();
+        let is_mine = turn.is_some();
+        if is_mine {
+            self.swap(turn);
+        }
+        is_mine
+    }
+
+    pub(crate) fn unlock(&self) {
+        let turn = self.swap(None);
+        drop(turn);
+    }
+
+    /// The caller has the turn: nobody else is in here.
+    fn swap(&self, turn: Turn) -> Turn {
+        core::mem::replace(&mut self.holder.lock().unwrap().0, turn)
+    }
+}

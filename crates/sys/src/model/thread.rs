@@ -1,0 +1,30 @@
+//! Stands in for `thread` with `--cfg loom`: loom's threads. Signals and CPUs have no model.
+
+use crate::model::{self, Over};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use syscalls::Errno;
+
+/// Starts a thread.
+///
+/// # Errors
+/// None in a model.
+pub fn spawn(_name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
+    let thread = loom::thread::spawn(move || match catch_unwind(AssertUnwindSafe(main)) {
+        Err(panic) if !panic.is::<Over>() => resume_unwind(panic),
+        _ => {}
+    });
+    model::adopt(thread);
+    Ok(())
+}
+
+/// Nobody blocks in a model but on futexes and epoll sets, which work is never asked to do.
+pub fn interrupt(_tid: u32) {}
+
+/// As [`interrupt`].
+pub fn accept_interrupts() {}
+
+/// As [`interrupt`].
+pub fn install_interrupt_handler() {}
+
+/// A model has no CPUs.
+pub fn set_affinity(_mask: &[u64; 16]) {}

@@ -1,0 +1,184 @@
+//! Who we are: process and thread ids, time, limits.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use syscalls::{Sysno, raw_syscall};
+
+/// The process id, cached; [`forget_pid`] empties the cache in a forked child.
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// This process' id. A child of a raw vfork or clone sees its parent's until [`forget_pid`]; ask [`pid_now`] where that matters.
+#[must_use]
+pub fn pid() -> u32 {
+    match PID.load(Relaxed) {
+        0 => {
+            let pid = pid_now();
+            PID.store(pid, Relaxed);
+            pid
+        }
+        pid => pid,
+    }
+}
+
+/// This process' id, asked anew.
+#[must_use]
+pub fn pid_now() -> u32 {
+    // SAFETY: getpid has no arguments and no effects.
+    unsafe { raw_syscall!(Sysno::getpid) as u32 }
+}
+
+/// In a forked child: the pid is another one now.
+pub fn forget_pid() {
+    PID.store(0, Relaxed);
+}
+
+/// This thread's id.
+#[must_use]
+pub fn tid() -> u32 {
+    // SAFETY: gettid has no arguments and no effects.
+    unsafe { raw_syscall!(Sysno::gettid) as u32 }
+}
+
+/// A clock of clock_gettime(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Clock {
+    /// `CLOCK_REALTIME`
+    Realtime = 0,
+    /// `CLOCK_MONOTONIC`
+    Monotonic = 1,
+    /// `CLOCK_BOOTTIME`
+    Boottime = 7,
+}
+
+/// The time of a clock, nanoseconds.
+#[must_use]
+pub fn now_ns(clock: Clock) -> u64 {
+    let mut ts = [0_i64; 2];
+    // SAFETY: the kernel writes 16 bytes to `ts`.
+    unsafe { raw_syscall!(Sysno::clock_gettime, clock as u32, ts.as_mut_ptr()) };
+    (ts[0] as u64).saturating_mul(1_000_000_000).saturating_add(ts[1] as u64)
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds.
+#[cfg(not(loom))]
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    now_ns(Clock::Monotonic)
+}
+
+#[cfg(loom)]
+pub use crate::model::{monotonic_ns, sleep_ns};
+
+/// Number of CPUs this process may run on (at least 1).
+#[must_use]
+pub fn cpu_count() -> u32 {
+    let mut mask = [0_u64; 16];
+    // SAFETY: the kernel writes at most 128 bytes to `mask`.
+    let n = unsafe { raw_syscall!(Sysno::sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    let bytes = (n as isize).clamp(0, 128) as usize;
+    mask[..bytes / 8].iter().map(|w| w.count_ones()).sum::<u32>().max(1)
+}
+
+/// `RLIMIT_NPROC` (soft).
+#[must_use]
+pub fn rlimit_nproc() -> u64 {
+    let mut lim = [0_u64; 2];
+    // SAFETY: the kernel writes 16 bytes to `lim`.
+    unsafe { raw_syscall!(Sysno::prlimit64, 0, 6, 0, lim.as_mut_ptr()) };
+    lim[0]
+}
+
+/// `RLIMIT_NOFILE` (soft).
+#[must_use]
+pub fn rlimit_nofile() -> u64 {
+    let mut lim = [0_u64; 2];
+    // SAFETY: the kernel writes 16 bytes to `lim`.
+    unsafe { raw_syscall!(Sysno::prlimit64, 0, 7, 0, lim.as_mut_ptr()) };
+    lim[0]
+}
+
+/// Whether a process runs: one that has ended and waits to be reaped does not.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    const POLLIN: u64 = 1;
+    // SAFETY: signal 0 only asks.
+    if unsafe { raw_syscall!(Sysno::kill, pid, 0) } as isize == -(syscalls::Errno::ESRCH.into_raw() as isize) {
+        return false;
+    }
+    // SAFETY: no addresses.
+    let fd = unsafe { raw_syscall!(Sysno::pidfd_open, pid, 0) };
+    if (fd as isize) < 0 {
+        return true;
+    }
+    // struct pollfd, POLLIN asked for. A pidfd is readable when its process has ended.
+    let mut pollfd = fd as u64 | POLLIN << 32;
+    // SAFETY: one live pollfd and no waiting; the descriptor is ours.
+    unsafe {
+        raw_syscall!(Sysno::poll, &raw mut pollfd, 1, 0);
+        raw_syscall!(Sysno::close, fd);
+    }
+    pollfd >> 48 & POLLIN == 0
+}
+
+/// Whether files may only grow so far (`RLIMIT_FSIZE`): as last asked.
+static IS_FILE_SIZE_LIMITED: AtomicBool = AtomicBool::new(false);
+
+/// Asks whether files may only grow so far.
+pub fn ask_file_size_limit() {
+    let mut lim = [0_u64; 2];
+    // SAFETY: the kernel writes 16 bytes to `lim`.
+    let r = unsafe { raw_syscall!(Sysno::prlimit64, 0, 1, 0, lim.as_mut_ptr()) };
+    IS_FILE_SIZE_LIMITED.store(r == 0 && lim[0] != u64::MAX, Relaxed);
+}
+
+/// Whether files may only grow so far: then what makes them grow raises `SIGXFSZ`, and must be done by a thread that
+/// blocks it.
+#[inline]
+#[must_use]
+pub fn is_file_size_limited() -> bool {
+    IS_FILE_SIZE_LIMITED.load(Relaxed)
+}
+
+/// Sleeps, at most this long.
+#[cfg(not(loom))]
+pub fn sleep_ns(ns: u64) {
+    let ts = [(ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64];
+    // SAFETY: the kernel reads 16 bytes of `ts`.
+    unsafe { raw_syscall!(Sysno::nanosleep, ts.as_ptr(), 0) };
+}
+
+/// Whether this thread has `CAP_SYS_ADMIN` or another capability, by its number.
+#[must_use]
+pub fn has_capability(cap: u32) -> bool {
+    let header = [0x2008_0522_u32, 0];
+    let mut data = [0_u32; 6];
+    // SAFETY: version 3 writes two sets of three words.
+    let r = unsafe { raw_syscall!(Sysno::capget, header.as_ptr(), data.as_mut_ptr()) };
+    let effective = u64::from(data[0]) | u64::from(data[3]) << 32;
+    r == 0 && effective >> cap & 1 == 1
+}
+
+/// Ends the process with a message on stderr: for broken invariants of our own only.
+pub fn die(message: &[u8]) -> ! {
+    // SAFETY: writes a live buffer, then kills the process by SIGABRT.
+    unsafe {
+        raw_syscall!(Sysno::write, 2, message.as_ptr(), message.len());
+        raw_syscall!(Sysno::tgkill, pid_now(), tid(), 6);
+        raw_syscall!(Sysno::exit_group, 134);
+    }
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+/// A number that tells this thread from every other living one: its TLS register's self pointer, read without a call.
+///
+/// Every libc and runtime on x86-64 keeps a valid address in `%fs` (System V ABI, thread-local storage): glibc, musl,
+/// Zig and Go do.
+#[must_use]
+pub fn thread_key() -> u64 {
+    let key: u64;
+    // SAFETY: reads the first word of the thread control block.
+    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) key, options(nostack, readonly, preserves_flags)) };
+    key
+}

@@ -1,0 +1,68 @@
+//! The word behind a lock.
+//!
+//! ```text
+//!   UNLOCKED   free
+//!   LOCKED     taken, nobody sleeps
+//!   CONTENDED  taken, somebody may sleep on the word
+//! ```
+//!
+//! Who has to sleep leaves CONTENDED behind, also when it then gets the lock: others may still sleep, and its unlock
+//! wakes one of them. The kernel looks at the word before it puts anybody to sleep, so an unlock between the two is not
+//! missed.
+
+#[cfg(all(test, loom))]
+mod model;
+
+use crate::futex::{futex_wait, futex_wake};
+use crate::sync::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+const CONTENDED: u32 = 2;
+
+/// Looks at a taken lock before sleeping: most are held for less than a sleep costs.
+const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
+
+/// See the module.
+pub(crate) struct RawLock(AtomicU32);
+
+impl RawLock {
+    crate::const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self(AtomicU32::new(UNLOCKED))
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> bool {
+        self.0.compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed).is_ok()
+    }
+
+    #[inline(always)]
+    pub(crate) fn lock(&self) {
+        if !self.try_lock() {
+            self.lock_slow();
+        }
+    }
+
+    #[cold]
+    fn lock_slow(&self) {
+        for _ in 0..SPINS {
+            if self.0.load(Relaxed) == UNLOCKED && self.try_lock() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        while self.0.swap(CONTENDED, Acquire) != UNLOCKED {
+            let _ = futex_wait(&self.0, CONTENDED, u64::MAX);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn unlock(&self) {
+        if self.0.swap(UNLOCKED, Release) == CONTENDED {
+            futex_wake(&self.0, 1);
+        }
+    }
+}

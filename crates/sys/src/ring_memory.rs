@@ -1,0 +1,313 @@
+//! The memory a ring shares with its program: the two rings' words, the CQEs, the SQ array, the SQEs.
+//!
+//! No reference to shared bytes is ever made, except to atomics. The sizes are kept here, privately: masks and entries
+//! in the shared words are for the program to read, and it may scribble over them.
+
+use crate::area::{Area, PAGE};
+use crate::commons::Commons;
+use crate::sync::AtomicU32;
+use crate::user::UserPtr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use syscalls::Errno;
+use uringlet_abi::{Cqe, Sqe, layout};
+
+/// A shared word of the ring, by its offset (`uringlet_abi::layout`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Word {
+    /// Consumer index of the SQ.
+    SqHead = layout::SQ_HEAD,
+    /// Producer index of the SQ.
+    SqTail = layout::SQ_TAIL,
+    /// Consumer index of the CQ.
+    CqHead = layout::CQ_HEAD,
+    /// Producer index of the CQ.
+    CqTail = layout::CQ_TAIL,
+    /// SQ mask.
+    SqMask = layout::SQ_RING_MASK,
+    /// CQ mask.
+    CqMask = layout::CQ_RING_MASK,
+    /// SQ entries.
+    SqEntries = layout::SQ_RING_ENTRIES,
+    /// CQ entries.
+    CqEntries = layout::CQ_RING_ENTRIES,
+    /// SQEs dropped.
+    SqDropped = layout::SQ_DROPPED,
+    /// `IORING_SQ_*`.
+    SqFlags = layout::SQ_FLAGS,
+    /// `IORING_CQ_*`.
+    CqFlags = layout::CQ_FLAGS,
+    /// CQEs lost.
+    CqOverflow = layout::CQ_OVERFLOW,
+}
+
+/// How large a ring is: all that determines its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// SQ entries, a power of two.
+    pub sq_entries: u32,
+    /// CQ entries, a power of two.
+    pub cq_entries: u32,
+    /// log2 of an SQE's size: 6 or 7.
+    pub sqe_shift: u32,
+    /// log2 of a CQE's size: 4 or 5.
+    pub cqe_shift: u32,
+    /// Whether SQEs are named by an index array.
+    pub has_sq_array: bool,
+}
+
+impl Geometry {
+    /// Offset of the SQ array in the rings' mapping, bytes.
+    #[must_use]
+    pub const fn array_offset(&self) -> usize {
+        (layout::CQES as usize + ((self.cq_entries as usize) << self.cqe_shift)).next_multiple_of(64)
+    }
+
+    /// Size of the rings' mapping, bytes.
+    #[must_use]
+    pub const fn rings_len(&self) -> usize {
+        let array = if self.has_sq_array { self.sq_entries as usize * 4 } else { 0 };
+        self.array_offset() + array
+    }
+
+    /// Size of the SQEs' mapping, bytes.
+    #[must_use]
+    pub const fn sqes_len(&self) -> usize {
+        (self.sq_entries as usize) << self.sqe_shift
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct RingMemory {
+    rings: Area,
+    sqes: Area,
+    /// A page that is shared with forked processes, but not with the program.
+    commons: Area,
+    geometry: Geometry,
+}
+
+impl RingMemory {
+    /// Fresh memory, mapped by the program through the ring's descriptor.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(geometry: Geometry) -> Result<Self, Errno> {
+        let memory =
+            Self { rings: Area::map(geometry.rings_len())?, sqes: Area::map(geometry.sqes_len())?, commons: Area::map(PAGE)?, geometry };
+        memory.init();
+        Ok(memory)
+    }
+
+    /// Memory that the program brought along.
+    ///
+    /// # Errors
+    /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
+    pub fn of_program(geometry: Geometry, rings: UserPtr, sqes: UserPtr) -> Result<Self, Errno> {
+        let memory = Self {
+            rings: Area::of_program(rings, geometry.rings_len())?,
+            sqes: Area::of_program(sqes, geometry.sqes_len())?,
+            commons: Area::map(PAGE)?,
+            geometry,
+        };
+        for word in
+            [Word::SqHead, Word::SqTail, Word::CqHead, Word::CqTail, Word::SqDropped, Word::SqFlags, Word::CqFlags, Word::CqOverflow]
+        {
+            memory.word(word).store(0, Relaxed);
+        }
+        memory.init();
+        Ok(memory)
+    }
+
+    /// The memory of no ring: to be replaced, never used.
+    #[must_use]
+    pub fn none() -> Self {
+        let geometry = Geometry { sq_entries: 1, cq_entries: 1, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
+        Self { rings: Area::none(), sqes: Area::none(), commons: Area::none(), geometry }
+    }
+
+    fn init(&self) {
+        let g = &self.geometry;
+        self.word(Word::SqMask).store(g.sq_entries - 1, Relaxed);
+        self.word(Word::CqMask).store(g.cq_entries - 1, Relaxed);
+        self.word(Word::SqEntries).store(g.sq_entries, Relaxed);
+        self.word(Word::CqEntries).store(g.cq_entries, Relaxed);
+    }
+
+    /// How large the ring is.
+    #[inline]
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What the processes that share the ring tell each other.
+    #[inline]
+    #[must_use]
+    pub fn commons(&self) -> &Commons {
+        // SAFETY: a page of ours, and nothing else is in it.
+        unsafe { self.commons.commons() }
+    }
+
+    /// A shared word.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, word: Word) -> &AtomicU32 {
+        // SAFETY: every Word lies below layout::CQES, which every ring's mapping exceeds; it is aligned.
+        unsafe { self.rings.u32(word as usize) }
+    }
+
+    /// Entry `index` of the SQ array.
+    #[inline(always)]
+    #[must_use]
+    pub fn sq_array(&self, index: u32) -> u32 {
+        let index = index & (self.geometry.sq_entries - 1);
+        // SAFETY: masked to the array's size; aligned.
+        unsafe { self.rings.u32(self.geometry.array_offset() + index as usize * 4) }.load(Relaxed)
+    }
+
+    /// SQE `index`, copied once: what the program changes later is not seen.
+    #[inline(always)]
+    #[must_use]
+    pub fn sqe(&self, index: u32) -> Sqe {
+        let index = index & (self.geometry.sq_entries - 1);
+        let at = (index as usize) << self.geometry.sqe_shift;
+        // SAFETY: masked to the number of SQEs, each at least 64 bytes and 8-aligned.
+        Sqe::from_words(core::array::from_fn(|i| unsafe { self.sqes.u64(at + i * 8) }.load(Relaxed)))
+    }
+
+    /// Stores a CQE in slot `index`. The second half of a 32-byte one is zero: no opcode here has more to say.
+    #[inline(always)]
+    pub fn store_cqe(&self, index: u32, cqe: Cqe) {
+        let index = index & (self.geometry.cq_entries - 1);
+        let at = layout::CQES as usize + ((index as usize) << self.geometry.cqe_shift);
+        // SAFETY: masked to the number of CQEs, 16 or 32 bytes each as the shift says, 8-aligned.
+        unsafe {
+            self.rings.u64(at).store(cqe.user_data, Relaxed);
+            self.rings.u64(at + 8).store(u64::from(cqe.res as u32) | u64::from(cqe.flags) << 32, Relaxed);
+            if self.geometry.cqe_shift == 5 {
+                self.rings.u64(at + 16).store(0, Relaxed);
+                self.rings.u64(at + 24).store(0, Relaxed);
+            }
+        }
+    }
+
+    /// mmap(2) of the ring's descriptor: maps the rings or the SQEs for the program.
+    ///
+    /// # Errors
+    /// `ENOMEM` for an unknown offset, or memory that is the program's own; `EINVAL` for no length.
+    pub fn map_for_program(&self, offset: u64, len: usize) -> Result<usize, Errno> {
+        match offset & layout::OFF_MMAP_MASK {
+            layout::OFF_SQ_RING | layout::OFF_CQ_RING => self.rings.map_again(len),
+            layout::OFF_SQES => self.sqes.map_again(len),
+            _ => Err(Errno::ENOMEM),
+        }
+    }
+}
+
+/// What a program does with its mapping of the same memory, for models.
+#[cfg(loom)]
+impl RingMemory {
+    pub(crate) fn mapped_again(&self) -> Self {
+        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), commons: Area::none(), geometry: self.geometry }
+    }
+
+    pub(crate) fn write_sqe(&self, at: u32, index: u32, sqe: &Sqe) {
+        for (i, word) in sqe.to_words().into_iter().enumerate() {
+            // SAFETY: none is asked in a model.
+            unsafe { self.sqes.u64(((index as usize) << self.geometry.sqe_shift) + i * 8) }.store(word, Relaxed);
+        }
+        if self.geometry.has_sq_array {
+            let at = (at & (self.geometry.sq_entries - 1)) as usize;
+            // SAFETY: as above.
+            unsafe { self.rings.u32(self.geometry.array_offset() + at * 4) }.store(index, Relaxed);
+        }
+    }
+
+    pub(crate) fn read_cqe(&self, index: u32) -> Cqe {
+        let index = (index & (self.geometry.cq_entries - 1)) as usize;
+        let at = layout::CQES as usize + (index << self.geometry.cqe_shift);
+        // SAFETY: as above.
+        let [user_data, rest] = [0, 8].map(|i| unsafe { self.rings.u64(at + i) }.load(Relaxed));
+        Cqe { user_data, res: rest as i32, flags: (rest >> 32) as u32 }
+    }
+}
+
+/// A shared area for provided-buffer rings that the engine allocates (`IOU_PBUF_RING_MMAP`), or one of the program's.
+#[derive(Debug)]
+pub struct BufRingMemory {
+    area: Area,
+    entries: u32,
+}
+
+/// One provided buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProvidedBuf {
+    /// Address.
+    pub addr: u64,
+    /// Length, bytes.
+    pub len: u32,
+    /// Buffer id.
+    pub bid: u16,
+}
+
+impl BufRingMemory {
+    const ENTRY: usize = 16;
+
+    /// Memory of the engine's, to be mapped by the program.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(entries: u32) -> Result<Self, Errno> {
+        Ok(Self { area: Area::map(entries as usize * Self::ENTRY)?, entries })
+    }
+
+    /// Memory of the program's.
+    ///
+    /// # Errors
+    /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
+    pub fn of_program(addr: UserPtr, entries: u32) -> Result<Self, Errno> {
+        Ok(Self { area: Area::of_program(addr, entries as usize * Self::ENTRY)?, entries })
+    }
+
+    /// Number of entries, a power of two.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// The producer's index: 16 bits that live in the unused bytes of the first entry.
+    #[must_use]
+    pub fn tail(&self) -> u16 {
+        // SAFETY: bytes 12..16 of the first entry hold its buffer id and, above it, the tail; aligned.
+        let word = unsafe { self.area.u32(12) }.load(Acquire);
+        (word >> 16) as u16
+    }
+
+    /// Entry `index` (masked).
+    #[must_use]
+    pub fn entry(&self, index: u16) -> ProvidedBuf {
+        let at = (u32::from(index) & (self.entries - 1)) as usize * Self::ENTRY;
+        // SAFETY: masked to the number of entries, 16 bytes each, 8-aligned.
+        let (addr, rest) = unsafe { (self.area.u64(at).load(Relaxed), self.area.u64(at + 8).load(Relaxed)) };
+        ProvidedBuf { addr, len: rest as u32, bid: (rest >> 32) as u16 }
+    }
+
+    /// Changes what is left of entry `index` (incremental consumption): its address and length.
+    pub fn set_entry(&self, index: u16, addr: u64, len: u32) {
+        let at = (u32::from(index) & (self.entries - 1)) as usize * Self::ENTRY;
+        // SAFETY: as in `entry`; the length is the low half of the second word.
+        unsafe {
+            self.area.u64(at).store(addr, Relaxed);
+            self.area.u32(at + 8).store(len, Relaxed);
+        }
+    }
+
+    /// mmap(2) of this buffer ring.
+    ///
+    /// # Errors
+    /// `ENOMEM` for memory of the program's own; `EINVAL` for no length.
+    pub fn map_for_program(&self, len: usize) -> Result<usize, Errno> {
+        self.area.map_again(len)
+    }
+}

@@ -1,0 +1,45 @@
+//! The atomics and fences of whatever protocol is model-checked: the processor's, or, with `--cfg loom`, loom's.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// Half of a fence between a store and a load: whole once another thread has run [`far_fence`], and free of cost until
+/// then. A model, which knows no such thing, has a whole one.
+#[inline(always)]
+pub(crate) fn near_fence() {
+    #[cfg(not(loom))]
+    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    #[cfg(loom)]
+    loom::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+/// Every thread of every process has passed a full fence when this returns.
+#[cfg(not(loom))]
+pub(crate) fn far_fence() {
+    const MEMBARRIER_CMD_GLOBAL: usize = 1;
+    // SAFETY: no addresses.
+    let r = unsafe { syscalls::raw_syscall!(syscalls::Sysno::membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if r != 0 {
+        // A store leaves the processor within microseconds.
+        crate::process::sleep_ns(1_000_000);
+    }
+}
+
+/// The other half of [`near_fence`].
+#[cfg(loom)]
+pub(crate) fn far_fence() {
+    loom::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+}
+
+/// A constructor that is `const`, except under loom, which numbers its atomics when a model runs.
+#[macro_export]
+macro_rules! const_unless_loom {
+    ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])* $visibility const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attribute])* $visibility fn $($rest)*
+    };
+}

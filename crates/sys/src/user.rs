@@ -1,0 +1,220 @@
+//! The program's memory: addresses that only the kernel dereferences, and checked copies.
+
+use crate::io;
+use syscalls::{Errno, Sysno, syscall};
+use uringlet_abi as abi;
+
+/// An address in the program's memory.
+///
+/// It is never dereferenced. It is handed to a system call, and the kernel answers `EFAULT` for a bad one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct UserPtr(usize);
+
+impl UserPtr {
+    /// The null address.
+    pub const NULL: Self = Self(0);
+
+    /// An address as a register carries it.
+    #[inline]
+    #[must_use]
+    pub const fn new(addr: usize) -> Self {
+        Self(addr)
+    }
+
+    /// An address as the ABI's structures carry it.
+    #[inline]
+    #[must_use]
+    pub const fn at(addr: u64) -> Self {
+        Self(addr as usize)
+    }
+
+    /// The number.
+    #[inline]
+    #[must_use]
+    pub const fn addr(self) -> usize {
+        self.0
+    }
+
+    /// Whether this is address 0.
+    #[inline]
+    #[must_use]
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// `bytes` further on (wrapping: the kernel judges the result).
+    #[inline]
+    #[must_use]
+    pub const fn add(self, bytes: usize) -> Self {
+        Self(self.0.wrapping_add(bytes))
+    }
+}
+
+/// Evidence that somebody vouched for the program whose rings the engine serves.
+///
+/// After it [`UserPtr`]s may flow through safe code: the kernel checks that an address is mapped, but only the program
+/// can promise that what it named as a buffer is one.
+#[derive(Clone, Copy, Debug)]
+pub struct AppPromise(());
+
+impl AppPromise {
+    /// Vouches for the program.
+    ///
+    /// # Safety
+    /// Whoever writes SQEs to the rings set up with this promise keeps every buffer valid, and unused by others, until
+    /// its CQE: what io_uring itself asks.
+    #[must_use]
+    pub const unsafe fn given() -> Self {
+        Self(())
+    }
+}
+
+/// Plain data: any bytes are a value, and there is no padding.
+///
+/// # Safety
+/// The type must be `Copy`, without padding, references or invalid bit patterns.
+pub unsafe trait Pod: Copy + Default {}
+
+macro_rules! pod {
+    ($($t:ty),* $(,)?) => {
+        // SAFETY: integers, and repr(C) structures of integers without padding (their sizes are asserted in abi).
+        $(unsafe impl Pod for $t {})*
+    };
+}
+
+pod!(
+    u8,
+    u16,
+    u32,
+    i32,
+    u64,
+    i64,
+    [u64; 2],
+    [u64; 3],
+    abi::Params,
+    abi::Timespec,
+    abi::GeteventsArg,
+    abi::register::FilesUpdate,
+    abi::register::RsrcRegister,
+    abi::register::RsrcUpdate,
+    abi::register::RsrcUpdate2,
+    abi::register::BufReg,
+    abi::register::BufStatus,
+    abi::register::SyncCancelReg,
+    abi::register::FileIndexRange,
+    abi::register::Iovec,
+    io::Msghdr,
+    io::OpenHow,
+);
+
+/// Reads one value.
+///
+/// # Errors
+/// `EFAULT` if the bytes are not readable.
+pub fn read<T: Pod>(src: UserPtr) -> Result<T, Errno> {
+    let mut value = T::default();
+    read_slice(core::slice::from_mut(&mut value), src)?;
+    Ok(value)
+}
+
+/// Reads a value where the kernel has read successfully a moment ago, without a call.
+///
+/// Only for bytes that a system call on behalf of the same request just took: the program promised ([`AppPromise`]) to
+/// leave them alone until the CQE.
+#[inline]
+#[must_use]
+pub fn read_known<T: Pod>(src: UserPtr) -> T {
+    // SAFETY: the kernel read these bytes just now, so they are mapped, and the promise keeps them so.
+    unsafe { core::ptr::read_unaligned(src.addr() as *const T) }
+}
+
+/// Fills `dst` from the program's memory.
+///
+/// # Errors
+/// `EFAULT` if not all bytes are readable.
+pub fn read_slice<T: Pod>(dst: &mut [T], src: UserPtr) -> Result<(), Errno> {
+    let len = size_of_val(dst);
+    let done = copy(Sysno::process_vm_readv, dst.as_mut_ptr() as usize, src, len)?;
+    if done == len { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Writes one value.
+///
+/// # Errors
+/// `EFAULT` if the bytes are not writable.
+pub fn write<T: Pod>(dst: UserPtr, value: &T) -> Result<(), Errno> {
+    write_slice(dst, core::slice::from_ref(value))
+}
+
+/// Writes values to the program's memory.
+///
+/// # Errors
+/// `EFAULT` if not all bytes are writable.
+pub fn write_slice<T: Pod>(dst: UserPtr, src: &[T]) -> Result<(), Errno> {
+    let len = size_of_val(src);
+    let done = copy(Sysno::process_vm_writev, src.as_ptr() as usize, dst, len)?;
+    if done == len { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Copies the NUL-terminated string at `src` (with its NUL) into `dst`.
+///
+/// # Errors
+/// `EFAULT` if it is not readable, `ENAMETOOLONG` if it does not fit.
+pub fn read_cstr(dst: &mut [u8], src: UserPtr) -> Result<usize, Errno> {
+    const PAGE: usize = 4096;
+    let mut done = 0;
+    while done < dst.len() {
+        let from = src.add(done);
+        // Never beyond the page the string may end in.
+        let n = (PAGE - from.addr() % PAGE).min(dst.len() - done);
+        read_slice(&mut dst[done..done + n], from)?;
+        if let Some(end) = dst[done..done + n].iter().position(|&b| b == 0) {
+            return Ok(done + end + 1);
+        }
+        done += n;
+    }
+    Err(Errno::ENAMETOOLONG)
+}
+
+/// Whether all of `len` bytes can be read and written.
+#[must_use]
+pub fn is_writable(addr: UserPtr, len: usize) -> bool {
+    const PAGE: usize = 4096;
+    let mut at = 0;
+    while at < len {
+        let probe = addr.add(at);
+        let Ok(byte) = read::<u8>(probe) else { return false };
+        if write(probe, &byte).is_err() {
+            return false;
+        }
+        at += PAGE - probe.addr() % PAGE;
+    }
+    true
+}
+
+/// Makes all of `len` bytes present and writable, as pinning them would; whether they are.
+#[must_use]
+pub fn populate(addr: UserPtr, len: usize) -> bool {
+    const PAGE: usize = 4096;
+    const MADV_POPULATE_WRITE: usize = 23;
+    let first = addr.addr() & !(PAGE - 1);
+    let Some(end) = addr.addr().checked_add(len) else { return false };
+    // SAFETY: faults pages in as a write that changes nothing would; the kernel checks the range.
+    match unsafe { syscall!(Sysno::madvise, first, end - first, MADV_POPULATE_WRITE) } {
+        Ok(_) => true,
+        // Before Linux 5.14, or not writable: a look at each page tells.
+        Err(Errno::EINVAL) => is_writable(addr, len),
+        Err(_) => false,
+    }
+}
+
+fn copy(nr: Sysno, ours: usize, theirs: UserPtr, len: usize) -> Result<usize, Errno> {
+    if len == 0 {
+        return Ok(0);
+    }
+    let local = [ours, len];
+    let remote = [theirs.addr(), len];
+    // SAFETY: `ours` is a live buffer of `len` bytes (callers pass slices of Pod); the other side is checked by the
+    // kernel. The pid is our own, so no permission is needed.
+    unsafe { syscall!(nr, crate::process::pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
+}

@@ -1,0 +1,161 @@
+//! Debian packages by name: programs that tests need, and sources of suites that tests run.
+//!
+//! All with package lists of our own under the cache, made from the system's list of mirrors plus `deb-src`; the system's lists
+//! and its choice of repositories stay as they are.
+
+use crate::place;
+use anyhow::{Context, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Makes sure that the packages are installed; says what to do when this user may not.
+pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
+    let missing: Vec<_> = packages.iter().copied().filter(|name| !is_installed(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !rustix::process::geteuid().is_root() {
+        bail!("these packages are needed: {list}; as root: apt-get install {list}");
+    }
+    println!("installing {list}");
+    let lists = Lists::prepare()?;
+    let install = || {
+        let mut command = lists.apt_get();
+        command.args(["install", "-y", "--no-install-recommends"]).args(&missing);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        finished(command)
+    };
+    // Without lists, or with lists older than the mirror's packages, the first attempt fails.
+    if install().is_err() {
+        lists.update()?;
+        install().with_context(|| format!("installing {list}"))?;
+    }
+    Ok(())
+}
+
+/// Unpacks the source package's newest version into `dir`; the folder it made.
+pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf> {
+    ensure_installed(&["dpkg-dev"])?;
+    place::fresh_dir(dir)?;
+    let lists = Lists::prepare()?;
+    lists.update()?;
+    let mut command = lists.apt_get();
+    command.args(["source", package]).current_dir(dir);
+    finished(command).with_context(|| format!("fetching the source of {package}"))?;
+    let prefix = format!("{package}-");
+    let unpacked =
+        fs::read_dir(dir)?.flatten().find(|entry| entry.path().is_dir() && entry.file_name().to_string_lossy().starts_with(&prefix));
+    Ok(unpacked.with_context(|| format!("no folder {prefix}* was unpacked"))?.path())
+}
+
+fn is_installed(package: &str) -> bool {
+    let query = Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status}", package]).output();
+    query.is_ok_and(|out| out.status.success() && out.stdout == b"installed")
+}
+
+fn finished(mut command: Command) -> anyhow::Result<Output> {
+    let out = command.output().context("starting apt-get (this chore needs a Debian)")?;
+    ensure!(
+        out.status.success(),
+        "{command:?} ended with {}\n{}{}",
+        out.status,
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    Ok(out)
+}
+
+/// Our own package lists.
+#[derive(Debug)]
+struct Lists {
+    dir: PathBuf,
+}
+
+impl Lists {
+    fn prepare() -> anyhow::Result<Self> {
+        let dir = place::cache().join("apt");
+        let sources = dir.join("sources.list.d");
+        place::fresh_dir(&sources)?;
+        for sub in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(dir.join(sub))?;
+        }
+        let system = Path::new("/etc/apt");
+        let listed = fs::read_dir(system.join("sources.list.d")).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut copied = 0;
+        for file in listed.chain([system.join("sources.list")]) {
+            let Some(text) = with_sources(&file) else {
+                continue;
+            };
+            fs::write(sources.join(file.file_name().context("a list without a name")?), text)?;
+            copied += 1;
+        }
+        ensure!(copied > 0, "/etc/apt names no mirror (looked at sources.list and sources.list.d/)");
+        Ok(Self { dir })
+    }
+
+    fn update(&self) -> anyhow::Result<()> {
+        println!("reading the package lists");
+        let mut command = self.apt_get();
+        command.arg("update");
+        let out = command.output().context("starting apt-get (this chore needs a Debian)")?;
+        if !out.status.success() {
+            // A foreign repository without sources is no reason to stop: what is needed may be there all the same.
+            eprintln!("apt-get update: {}", String::from_utf8_lossy(&out.stderr).trim());
+        }
+        Ok(())
+    }
+
+    fn apt_get(&self) -> Command {
+        let mut command = Command::new("apt-get");
+        let dir = self.dir.display();
+        for option in [
+            "Dir::Etc::sourcelist=/dev/null".to_owned(),
+            format!("Dir::Etc::sourceparts={dir}/sources.list.d"),
+            format!("Dir::State::lists={dir}/lists"),
+            format!("Dir::Cache={dir}/cache"),
+            // The download user may not see into the checkout.
+            "APT::Sandbox::User=root".to_owned(),
+        ] {
+            command.arg("-o").arg(option);
+        }
+        command
+    }
+}
+
+/// A list of mirrors with `deb-src` beside each `deb`; `None` when the file is no such list.
+fn with_sources(file: &Path) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    match file.extension()?.to_str()? {
+        "sources" => Some(deb822_with_sources(&text)),
+        "list" => Some(lines_with_sources(&text)),
+        _ => None,
+    }
+}
+
+fn deb822_with_sources(text: &str) -> String {
+    let line = |line: &str| match line.split_once(':') {
+        Some((field, _)) if field.eq_ignore_ascii_case("types") => "Types: deb deb-src\n".to_owned(),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+fn lines_with_sources(text: &str) -> String {
+    let binary = text.lines().filter(|line| line.split_ascii_whitespace().next() == Some("deb"));
+    binary.map(|line| format!("{line}\n{}\n", line.replacen("deb", "deb-src", 1))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_gain_sources() {
+        let new = deb822_with_sources("Types: deb\nURIs: mirror://m\nSuites: s\n");
+        assert_eq!(new, "Types: deb deb-src\nURIs: mirror://m\nSuites: s\n");
+        let old = lines_with_sources("# deb x\ndeb [signed-by=/k] mirror://m s main\ndeb-src mirror://m s main\n");
+        assert_eq!(old, "deb [signed-by=/k] mirror://m s main\ndeb-src [signed-by=/k] mirror://m s main\n");
+    }
+}

@@ -1,0 +1,169 @@
+//! `xtask ci`: everything that must hold before a change lands, stage by stage, with a count at the end.
+
+use crate::tally::Tally;
+use crate::{apt, build, conformance, place, programs, tidy};
+use anyhow::{Context, bail};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+const USAGE: &str = "\
+usage: cargo xtask ci [--full] [--list] [STAGE...]
+
+Runs all stages, or the named ones, and goes on after a failure. --full adds the slow ones. Exit status 0 only if all passed.";
+
+struct Stage {
+    name: &'static str,
+    about: &'static str,
+    is_slow: bool,
+    /// An error counts as one failure.
+    run: fn() -> anyhow::Result<Tally>,
+}
+
+const STAGES: &[Stage] = &[
+    Stage { name: "fmt", about: "rustfmt has nothing to change", is_slow: false, run: || cargo(&["fmt", "--all", "--check"]) },
+    Stage { name: "tidy", about: "lengths, unsafe, layers, words", is_slow: false, run: || tidy::main(vec![]) },
+    Stage { name: "clippy", about: "no warning in any target", is_slow: false, run: clippy },
+    Stage { name: "doc", about: "documentation without warnings", is_slow: false, run: doc },
+    Stage { name: "build", about: "the release", is_slow: false, run: || build::main(vec![]) },
+    Stage { name: "test", about: "unit and integration tests", is_slow: false, run: test },
+    Stage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },
+    Stage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
+    Stage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
+    Stage {
+        name: "baseline",
+        about: "liburing's tests on the kernel's ring",
+        is_slow: true,
+        run: || conformance::main(vec!["--native".into()]),
+    },
+];
+
+/// Runs the wanted stages and sums up.
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+    let Some(stages) = parse(args)? else { return Ok(Tally::default()) };
+    apt::ensure_installed(&["build-essential", "git"])?;
+    let begun = Instant::now();
+    let mut lines = Vec::new();
+    let mut total = Tally::default();
+    for stage in &stages {
+        println!("\n== {}: {}", stage.name, stage.about);
+        let started = Instant::now();
+        let tally = (stage.run)().unwrap_or_else(|error| {
+            println!("{error:#}");
+            Tally::FAILED
+        });
+        let word = if tally.is_good() { "ok" } else { "FAILED" };
+        lines.push(format!("{:<12} {word:<7} {:>4} s   {tally}", stage.name, started.elapsed().as_secs()));
+        total.add(tally);
+    }
+    println!("\n== summary after {} s", begun.elapsed().as_secs());
+    lines.iter().for_each(|line| println!("{line}"));
+    println!("{total}");
+    Ok(total)
+}
+
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Vec<&'static Stage>>> {
+    use lexopt::prelude::*;
+    let mut is_full = false;
+    let mut names = Vec::new();
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("help") | Short('h') | Long("list") => {
+                println!("{USAGE}\n");
+                STAGES.iter().for_each(|s| println!("  {:<12} {}{}", s.name, s.about, if s.is_slow { " (--full)" } else { "" }));
+                return Ok(None);
+            }
+            Long("full") => is_full = true,
+            Value(name) => names.push(name.string()?),
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    if let Some(unknown) = names.iter().find(|name| STAGES.iter().all(|stage| stage.name != **name)) {
+        bail!("there is no stage `{unknown}`\n{USAGE}");
+    }
+    let is_wanted = |stage: &&Stage| if names.is_empty() { is_full || !stage.is_slow } else { names.iter().any(|name| name == stage.name) };
+    Ok(Some(STAGES.iter().filter(is_wanted).collect()))
+}
+
+fn cargo(args: &[&str]) -> anyhow::Result<Tally> {
+    place::sh("cargo", args).map(|()| Tally::PASSED)
+}
+
+fn clippy() -> anyhow::Result<Tally> {
+    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+}
+
+fn doc() -> anyhow::Result<Tally> {
+    // The crates refuse to be built for unwinding, and rustdoc does not read the profile.
+    let mut command = Command::new("cargo");
+    command
+        .args(["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings -C panic=abort");
+    let status = command.current_dir(place::root()).status().context("starting cargo")?;
+    anyhow::ensure!(status.success(), "cargo doc ended with {status}");
+    Ok(Tally::PASSED)
+}
+
+/// What tests compare with, compile with and run.
+const TEST_PACKAGES: &[&str] = &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils"];
+
+/// Runs all tests.
+fn test() -> anyhow::Result<Tally> {
+    apt::ensure_installed(TEST_PACKAGES)?;
+    let mut command = Command::new("cargo");
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    tally_of(command)
+}
+
+/// Runs the models. Everything is built for a modelled kernel: in a directory of its own.
+pub(crate) fn loom() -> anyhow::Result<Tally> {
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--release", "--lib", "-p", "uringlet-sys", "-p", "uringlet", "model::"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .env("CARGO_TARGET_DIR", place::target().join("loom"));
+    tally_of(command)
+}
+
+/// Runs a test command, passing on what it prints, and adds up its tally.
+fn tally_of(mut command: Command) -> anyhow::Result<Tally> {
+    let mut child = command.current_dir(place::root()).stdout(Stdio::piped()).spawn().context("starting cargo")?;
+    let mut tally = Tally::default();
+    for line in BufReader::new(child.stdout.take().context("cargo has no stdout")?).lines() {
+        let line = line?;
+        println!("{line}");
+        if let Some(result) = line.strip_prefix("test result: ") {
+            tally.passed += number_before(result, " passed");
+            tally.failed += number_before(result, " failed");
+            tally.skipped += number_before(result, " ignored");
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() && tally.failed == 0 {
+        // A test program that did not build, or died without a count.
+        tally.failed = 1;
+    }
+    Ok(tally)
+}
+
+fn number_before(text: &str, word: &str) -> u32 {
+    let Some((before, _)) = text.split_once(word) else { return 0 };
+    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_libtest_are_read() {
+        let line = "ok. 15 passed; 2 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.22s";
+        assert_eq!(number_before(line, " passed"), 15);
+        assert_eq!(number_before(line, " failed"), 2);
+        assert_eq!(number_before(line, " ignored"), 3);
+    }
+}

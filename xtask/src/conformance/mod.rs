@@ -1,0 +1,145 @@
+//! `xtask conformance`: liburing's own tests, run on our engine, compared with a manifest.
+//!
+//! Each test runs as `sandbox --kill -- uringlet run -- TEST`: a call that reached the kernel's io_uring would be its death, so
+//! what passes passed on ours. With `--native` the same tests run on the kernel's ring: the baseline.
+
+mod kill_log;
+mod manifest;
+mod source;
+mod suite;
+
+use crate::tally::Tally;
+use crate::{build, place};
+use anyhow::{bail, ensure};
+use manifest::{Manifest, Verdict};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
+use suite::Suite;
+
+const USAGE: &str = "\
+usage: cargo xtask conformance [--native] [--filter PAT] [--jobs N] [--timeout S] [--update [--allow-regress]]
+
+  --native         on the kernel's own ring instead of ours
+  --filter PAT     only tests whose name contains PAT
+  --jobs N         so many at a time (default 2)
+  --timeout S      seconds until a test counts as hanging (default 30)
+  --update         write what was found into the manifest; refuses to list a pass as a failure
+  --allow-regress  let --update do that too
+  --list           only name the tests
+
+Exit status 0 only if every test did what the manifest in conformance/ lists.";
+
+#[derive(Debug)]
+struct Wish {
+    native: bool,
+    filter: String,
+    jobs: usize,
+    timeout: Duration,
+    update: bool,
+    allow_regress: bool,
+    list: bool,
+}
+
+/// Fetches, builds, runs, compares.
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+    let Some(wish) = parse(args)? else {
+        println!("{USAGE}");
+        return Ok(Tally::default());
+    };
+    let mut tests = source::tests()?;
+    tests.retain(|test| test.name.contains(&wish.filter));
+    ensure!(!tests.is_empty(), "no test's name contains `{}`", wish.filter);
+    if wish.list {
+        tests.iter().for_each(|test| println!("{}", test.name));
+        return Ok(Tally::default());
+    }
+    let manifest = Manifest::read(&manifest_path(wish.native))?;
+    let suite = Suite {
+        launcher: launcher(wish.native)?,
+        kind: if wish.native { "native" } else { "uringlet" },
+        jobs: wish.jobs,
+        timeout: wish.timeout,
+    };
+    let results = suite.run(&tests, |name| manifest.is_listed_as_pass(name))?;
+    println!("logs: {}", suite.logs().display());
+    conclude(&wish, manifest, &results)
+}
+
+fn conclude(wish: &Wish, mut manifest: Manifest, results: &BTreeMap<String, Verdict>) -> anyhow::Result<Tally> {
+    let count = |word: &str| results.values().filter(|verdict| verdict.word() == word).count() as u32;
+    let difference = manifest.compare(results);
+    for line in &difference.worse {
+        println!("WORSE   {line}");
+    }
+    for line in &difference.unlisted {
+        println!("UPDATE  {line}");
+    }
+    let mut surprises = difference.worse.len() + difference.unlisted.len();
+    if wish.update {
+        if !difference.worse.is_empty() && !wish.allow_regress {
+            bail!("--update lists no pass as a failure unless --allow-regress says so");
+        }
+        manifest.update(results);
+        manifest.write()?;
+        surprises = 0;
+    } else if !difference.unlisted.is_empty() {
+        println!("not as the manifest lists: run `cargo xtask conformance --update` and commit it");
+    }
+    if !wish.native {
+        let kernel = Manifest::read(&manifest_path(true))?.count_pass();
+        println!("the kernel's own ring passes {kernel} of all of them");
+    }
+    let (passed, failed, skipped) = (count("pass"), count("fail"), count("skip"));
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    // A surprise may also be a test that passes and should not.
+    let known = failed.saturating_sub(surprises as u32);
+    Ok(Tally { passed, failed: surprises as u32, skipped, known })
+}
+
+fn manifest_path(native: bool) -> std::path::PathBuf {
+    let suffix = if native { ".kernel" } else { "" };
+    place::root().join(format!("conformance/liburing-{}{suffix}.txt", source::VERSION))
+}
+
+fn launcher(native: bool) -> anyhow::Result<Vec<OsString>> {
+    let sandbox = [place::SELF_EXE, "sandbox", "--die-with-parent"];
+    let mut argv: Vec<OsString> = sandbox.map(OsString::from).to_vec();
+    if native {
+        argv.push("--".into());
+    } else {
+        let uringlet = build::uringlet()?;
+        argv.extend(["--kill".into(), "--".into(), uringlet.into(), "run".into(), "--".into()]);
+    }
+    Ok(argv)
+}
+
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Wish>> {
+    use lexopt::prelude::*;
+    let mut wish = Wish {
+        native: false,
+        filter: String::new(),
+        jobs: 2,
+        timeout: Duration::from_secs(30),
+        update: false,
+        allow_regress: false,
+        list: false,
+    };
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("help") | Short('h') => return Ok(None),
+            Long("native") => wish.native = true,
+            Long("filter") => wish.filter = parser.value()?.string()?,
+            Long("jobs") => wish.jobs = parser.value()?.parse()?,
+            Long("timeout") => wish.timeout = Duration::from_secs(parser.value()?.parse()?),
+            Long("update") => wish.update = true,
+            Long("allow-regress") => wish.allow_regress = true,
+            Long("list") => wish.list = true,
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    ensure!(wish.jobs > 0, "--jobs must be at least 1");
+    ensure!(wish.update || !wish.allow_regress, "--allow-regress goes with --update");
+    Ok(Some(wish))
+}

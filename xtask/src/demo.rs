@@ -1,0 +1,130 @@
+//! `xtask demo`: fio's io_uring engine where io_uring is blocked, without and with uringlet, and how fast it is.
+
+use crate::fio::{self, Report};
+use crate::programs::stage::{Ran, Stage, Walls};
+use crate::tally::Tally;
+use crate::{apt, build};
+use anyhow::{Context, ensure};
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+const USAGE: &str =
+    "usage: cargo xtask demo\n\nInstalls fio and liburing2 if missing (as root), builds the release, takes about two minutes.";
+
+/// What must come back as written.
+const JOBS: &[(&str, &[&str])] = &[
+    ("buffered, depth 1", &["--iodepth=1"]),
+    ("buffered, depth 32", &["--iodepth=32"]),
+    ("O_DIRECT, depth 1", &["--direct=1", "--iodepth=1"]),
+    ("O_DIRECT, depth 32", &["--direct=1", "--iodepth=32"]),
+    ("O_DIRECT, depth 32, registered files, fixed buffers", &["--direct=1", "--iodepth=32", "--registerfiles=1", "--fixedbufs=1"]),
+];
+
+/// What is timed, on a file in the page cache.
+const RACES: &[(&str, &[&str])] = &[
+    ("4k random reads, cached, depth 1", &["--rw=randread", "--bs=4k", "--iodepth=1"]),
+    ("4k random reads, cached, depth 16", &["--rw=randread", "--bs=4k", "--iodepth=16"]),
+    ("1k random writes, buffered, depth 1", &["--rw=randwrite", "--bs=1k", "--iodepth=1"]),
+    ("1k random writes, buffered, depth 32", &["--rw=randwrite", "--bs=1k", "--iodepth=32"]),
+];
+
+const RACE: &[&str] = &["--name=race", "--size=64m", "--invalidate=0", "--runtime=3", "--time_based"];
+
+/// Shows it all; fails if anything that it shows is not so.
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+    if !args.is_empty() {
+        println!("{USAGE}");
+        ensure!(args == ["--help"], "`{}` is not an option", args[0].display());
+        return Ok(Tally::default());
+    }
+    apt::ensure_installed(&["fio", "liburing2"])?;
+    let uringlet = build::uringlet()?;
+    let mut stage = Stage::new("fio", Some(&uringlet))?;
+    println!("\n{}", machine(stage.dir())?);
+    println!("\n1. fio --ioengine=io_uring behind a filter like Docker's");
+    refused(&mut stage);
+    println!("\n2. the same fio, behind the same filter, under `uringlet run --`: random reads and writes, verified by crc32c");
+    for (name, options) in JOBS {
+        verified(&mut stage, name, options);
+    }
+    println!("\n3. operations per second, behind the same filter (the kernel's ring: without it)");
+    race_all(&mut stage);
+    let tally = stage.finish()?;
+    println!("\n{tally}");
+    Ok(tally)
+}
+
+fn refused(stage: &mut Stage) {
+    stage.case("is refused", |stage| {
+        let ran = stage.run_bare(Walls::Docker, &fio::command("io_uring", fio::VERIFIED))?;
+        let complaint = ran.output.lines().find(|line| line.contains("Operation not permitted"));
+        println!("    {}", complaint.context("fio did not complain about a missing permission")?);
+        ensure!(fio::parse(&ran.output).is_err(), "fio worked all the same");
+        Ok(())
+    });
+}
+
+fn verified(stage: &mut Stage, name: &str, options: &[&str]) {
+    stage.case(name, |stage| {
+        let options: Vec<&str> = fio::VERIFIED.iter().chain(options).copied().collect();
+        let report = fio::parse(&stage.run(Walls::Docker, &fio::command("io_uring", &options))?.ok()?)?;
+        ensure!(report.read_kib > report.written_kib && report.written_kib > 0, "nothing was read back: {report:?}");
+        Ok(())
+    });
+}
+
+fn race_all(stage: &mut Stage) {
+    let warm = fio::command("psync", &["--name=race", "--size=64m", "--rw=read", "--bs=1m", "--invalidate=0"]);
+    stage.case("a file of 64 MiB in the page cache", |stage| stage.run_outside(&warm)?.ok().map(drop));
+    println!("   {:<38} {:>14} {:>18} {:>14}", "", "psync", "uringlet's ring", "kernel's ring");
+    for (name, options) in RACES {
+        let options: Vec<&str> = RACE.iter().chain(*options).copied().collect();
+        let (plain, ring) = (fio::command("psync", &options), fio::command("io_uring", &options));
+        let ours = speed(stage.run(Walls::Docker, &ring));
+        let cells = [
+            cell(&speed(stage.run_bare(Walls::Docker, &plain))),
+            cell(&ours),
+            // Many kernels refuse it, which is why we are here.
+            cell(&speed(stage.run_outside(&ring))),
+        ];
+        println!("   {name:<38} {:>14} {:>18} {:>14}", cells[0], cells[1], cells[2]);
+        if let Err(error) = ours {
+            stage.case(name, |_| Err(error));
+        }
+    }
+}
+
+fn speed(ran: anyhow::Result<Ran>) -> anyhow::Result<Report> {
+    fio::parse(&ran?.ok()?)
+}
+
+fn cell(report: &anyhow::Result<Report>) -> String {
+    match report {
+        Ok(report) => (report.read_iops + report.write_iops).to_string(),
+        Err(_) => "refused".to_owned(),
+    }
+}
+
+/// What the numbers were measured on.
+fn machine(dir: &Path) -> anyhow::Result<String> {
+    let uname = rustix::system::uname();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let filesystem = filesystem_of(dir)?;
+    let user = rustix::process::geteuid().as_raw();
+    Ok(format!("Linux {}, {filesystem}, {cpus} CPUs, user {user}", uname.release().to_string_lossy()))
+}
+
+/// The type of the mount with the longest path above `dir`. In a chroot that mount may not be listed.
+fn filesystem_of(dir: &Path) -> anyhow::Result<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let mount = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            Some((words.next()?, words.next()?))
+        })
+        .filter(|(point, _)| dir.starts_with(point))
+        .max_by_key(|(point, _)| point.len());
+    Ok(mount.map_or("a filesystem that is not listed", |(_, kind)| kind).to_owned())
+}

@@ -1,0 +1,188 @@
+//! Running one program of somebody else's: in its folder, with its log, for a bounded time, leaving no process behind.
+
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// One program to run.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) argv: Vec<OsString>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) cwd: PathBuf,
+    /// Gets stdout and stderr.
+    pub(crate) log: PathBuf,
+    pub(crate) timeout: Duration,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Exited(i32),
+    Signalled(i32),
+    /// Still there at its timeout, and killed then.
+    Hung,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outcome {
+    pub(crate) ending: Ending,
+    pub(crate) took: Duration,
+}
+
+/// Every process of a job carries this in its environment, so that those that left its process group are found too.
+const MARK: &str = "XTASK_JOB";
+static JOBS: AtomicU32 = AtomicU32::new(0);
+
+/// How long a killed process may take to go before it is given up (it sits in an uninterruptible call of the kernel).
+const GRACE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(4);
+
+/// Runs the job to its end or timeout.
+pub(crate) fn run(job: &Job) -> anyhow::Result<Outcome> {
+    let mark = format!("{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+    let log = File::create(&job.log).with_context(|| format!("making the log {}", job.log.display()))?;
+    let (program, args) = job.argv.split_first().context("a job without a program")?;
+    let started = Instant::now();
+    let mut child = Command::new(program)
+        .args(args)
+        .envs(job.env.iter().map(|(k, v)| (k, v)))
+        .env(MARK, &mark)
+        .current_dir(&job.cwd)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("starting {}", program.display()))?;
+    let status = wait(&mut child, job.timeout)?;
+    let took = started.elapsed();
+    sweep(&child, &mark);
+    if status.is_none() {
+        // Reaps it; a process that cannot even die is left to its parent's end.
+        wait(&mut child, GRACE)?;
+    }
+    Ok(Outcome { ending: status.map_or(Ending::Hung, ending_of), took })
+}
+
+fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn ending_of(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exited(code),
+        (None, Some(signal)) => Ending::Signalled(signal),
+        (None, None) => Ending::Hung,
+    }
+}
+
+/// Kills what is left of the job: its process group, then whoever carries its mark. Errors mean "already gone".
+fn sweep(child: &Child, mark: &str) {
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let wanted = format!("{MARK}={mark}");
+    // A process may fork between our look and our kill; a second look finds the rest.
+    for _ in 0..3 {
+        let marked = marked_processes(&wanted);
+        if marked.is_empty() {
+            return;
+        }
+        for pid in marked {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn marked_processes(wanted: &str) -> Vec<Pid> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let environ = std::fs::read(entry.path().join("environ")).ok()?;
+            let is_ours = environ.split(|byte| *byte == 0).any(|var| var == wanted.as_bytes());
+            is_ours.then(|| Pid::from_raw(pid)).flatten()
+        })
+        .collect()
+}
+
+/// The name of the signals that end programs; the number for the others.
+pub(crate) fn signal_name(signal: i32) -> String {
+    let known = [
+        (4, "SIGILL"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (11, "SIGSEGV"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+        (31, "SIGSYS"),
+    ];
+    match known.iter().find(|(number, _)| *number == signal) {
+        Some((_, name)) => (*name).to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, timeout: Duration) -> Outcome {
+        let dir = std::env::temp_dir();
+        let log = dir.join(format!("xtask-job-{}-{}", std::process::id(), JOBS.load(Ordering::Relaxed)));
+        let argv = ["sh", "-c", script].map(OsString::from).to_vec();
+        let job = Job { argv, env: vec![], cwd: dir, log: log.clone(), timeout };
+        let outcome = run(&job).unwrap();
+        let _ = std::fs::remove_file(log);
+        outcome
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn exit_status_and_signals_are_told_apart() {
+        assert_eq!(shell("exit 77", LONG).ending, Ending::Exited(77));
+        assert_eq!(shell("kill -SEGV $$", LONG).ending, Ending::Signalled(11));
+    }
+
+    #[test]
+    fn what_hangs_is_killed_at_its_timeout() {
+        let outcome = shell("sleep 60", Duration::from_millis(200));
+        assert_eq!(outcome.ending, Ending::Hung);
+        assert!(outcome.took < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn daemons_do_not_outlive_their_job() {
+        let flag = format!("xtask-daemon-{}", std::process::id());
+        let script = format!("setsid sh -c 'sleep 4321 & echo $!' >$PWD/{flag}; sleep 0.1");
+        shell(&script, LONG);
+        let file = std::env::temp_dir().join(flag);
+        let pid = std::fs::read_to_string(&file).unwrap().trim().to_owned();
+        std::fs::remove_file(file).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let cmdline = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        assert!(!cmdline.contains("4321"), "process {pid} is still there");
+    }
+}

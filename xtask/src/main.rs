@@ -1,0 +1,68 @@
+//! Chores of the repository. `cargo xtask help` lists them.
+#![forbid(unsafe_code)]
+
+mod apt;
+mod build;
+mod ci;
+mod conformance;
+mod demo;
+mod fio;
+mod job;
+mod place;
+mod programs;
+mod sandbox;
+mod tally;
+mod tidy;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use tally::Tally;
+
+/// A chore: its name, its one-line help, and what it does with the arguments after its name.
+type Chore = (&'static str, &'static str, fn(Vec<OsString>) -> anyhow::Result<Tally>);
+
+const CHORES: &[Chore] = &[
+    ("ci", "everything that must hold before a change lands", ci::main),
+    ("build", "the release, as `make install` takes it", build::main),
+    ("tidy", "style as a test: lengths, unsafe, layers, words", tidy::main),
+    ("sandbox", "run a program where io_uring is blocked", sandbox::main),
+    ("loom", "the engine's protocols, model-checked", |_| ci::loom()),
+    ("conformance", "liburing's own tests on the engine, compared with the manifest", conformance::main),
+    ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
+    ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
+];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let name = args.next().unwrap_or_default();
+    let Some((_, _, chore)) = CHORES.iter().find(|(known, _, _)| name == *known) else {
+        return help(&name);
+    };
+    match chore(args.collect()) {
+        Ok(tally) if tally.is_good() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask {}: {error:#}", name.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn help(asked: &OsString) -> ExitCode {
+    let wanted = asked.is_empty() || asked == "help" || asked == "--help" || asked == "-h";
+    let mut text = String::new();
+    if !wanted {
+        text += &format!("xtask: there is no chore `{}`\n", asked.display());
+    }
+    text += "usage: cargo xtask CHORE [--help | ARGS]\n\n";
+    for (name, about, _) in CHORES {
+        text += &format!("  {name:<12} {about}\n");
+    }
+    if wanted {
+        print!("{text}");
+        ExitCode::SUCCESS
+    } else {
+        eprint!("{text}");
+        ExitCode::from(2)
+    }
+}

@@ -1,0 +1,64 @@
+//! fio: its setup and register go through libc's `syscall`, its enter is an instruction of its own.
+
+use super::stage::{Stage, Walls};
+use crate::fio;
+use anyhow::ensure;
+
+/// Each a different way through the ring; all verified.
+const JOBS: &[(&str, &[&str])] = &[
+    ("buffered, depth 1", &["--iodepth=1"]),
+    ("buffered, depth 32", &["--iodepth=32"]),
+    ("O_DIRECT, depth 1", &["--direct=1", "--iodepth=1"]),
+    ("O_DIRECT, depth 32", &["--direct=1", "--iodepth=32"]),
+    ("registered files", &["--registerfiles=1", "--iodepth=32"]),
+    ("fixed buffers", &["--fixedbufs=1", "--iodepth=32"]),
+    ("registered files, fixed buffers, O_DIRECT", &["--registerfiles=1", "--fixedbufs=1", "--direct=1", "--iodepth=32"]),
+    ("sqthread_poll", &["--sqthread_poll=1", "--iodepth=32"]),
+    ("sqthread_poll, registered files, fixed buffers", &["--sqthread_poll=1", "--registerfiles=1", "--fixedbufs=1", "--iodepth=32"]),
+    ("force_async=1", &["--force_async=1", "--iodepth=32"]),
+    ("force_async=4", &["--force_async=4", "--iodepth=32"]),
+    ("fsync=16", &["--fsync=16", "--iodepth=32"]),
+    ("fdatasync=16", &["--fdatasync=16", "--iodepth=32"]),
+    ("nonvectored=0", &["--nonvectored=0", "--iodepth=32"]),
+    ("nonvectored=1", &["--nonvectored=1", "--iodepth=32"]),
+    ("1k blocks in batches", &["--bs=1k", "--iodepth=32", "--iodepth_batch=16", "--iodepth_batch_complete_min=4"]),
+    ("two processes", &["--numjobs=2", "--iodepth=32"]),
+    ("two threads", &["--numjobs=2", "--thread", "--iodepth=32"]),
+];
+
+/// Rights make no difference to most ways through the ring.
+const ORDINARY_JOBS: &[(&str, &[&str])] = &[
+    ("buffered, depth 32", &["--iodepth=32"]),
+    ("sqthread_poll, registered files, fixed buffers", &["--sqthread_poll=1", "--registerfiles=1", "--fixedbufs=1", "--iodepth=32"]),
+];
+
+pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+    let plain = fio::command("io_uring", fio::VERIFIED);
+    for &walls in stage.walls() {
+        stage.needs_uringlet(walls, &plain);
+    }
+    run_jobs(stage, JOBS, "");
+    if !rustix::process::geteuid().is_root() {
+        // What has been run was run as an ordinary user.
+        return Ok(());
+    }
+    let mut user = stage.as_ordinary_user()?;
+    run_jobs(&mut user, ORDINARY_JOBS, "as user, ");
+    stage.include(user)
+}
+
+fn run_jobs(stage: &mut Stage, jobs: &[(&str, &[&str])], who: &str) {
+    for (name, options) in jobs {
+        for &walls in stage.walls() {
+            let options: Vec<&str> = fio::VERIFIED.iter().chain(*options).copied().collect();
+            let argv = fio::command("io_uring", &options);
+            stage.case(&format!("{} {who}{name}", walls.option()), |stage| verified(stage, walls, &argv));
+        }
+    }
+}
+
+fn verified(stage: &Stage, walls: Walls, argv: &[String]) -> anyhow::Result<()> {
+    let report = fio::parse(&stage.run(walls, argv)?.ok()?)?;
+    ensure!(report.written_kib > 0 && report.read_kib > report.written_kib, "written data was not read back: {report:?}");
+    Ok(())
+}

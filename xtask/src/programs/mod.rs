@@ -1,0 +1,74 @@
+//! `xtask programs`: other people's programs, unmodified, on the engine, where the kernel's io_uring is out of reach.
+//!
+//! What counts as proof: the same command without uringlet fails in the sandbox (so it does want io_uring), and with uringlet it
+//! does its work there, checked by its results (so the ring it found was ours). Programs that fall back to plain calls are
+//! asked in addition whether they got their ring.
+
+mod fio_jobs;
+mod node;
+mod plocate;
+mod qemu;
+mod rust_crate;
+pub(crate) mod stage;
+mod stress_ng;
+
+use crate::tally::Tally;
+use crate::{apt, build};
+use anyhow::{bail, ensure};
+use stage::Stage;
+use std::ffi::OsString;
+
+const USAGE: &str = "\
+usage: cargo xtask programs [--native] [NAME...]
+
+Runs all programs, or the named ones; installs what is missing by package name (as root).
+  --native   on the kernel's own ring, without sandbox and uringlet: do the checks themselves hold?";
+
+/// A program: its name, what to install, and its checks.
+struct Program {
+    name: &'static str,
+    packages: &'static [&'static str],
+    check: fn(&mut Stage) -> anyhow::Result<()>,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program { name: "fio", packages: &["fio", "liburing2"], check: fio_jobs::check },
+    Program { name: "qemu", packages: &["qemu-utils"], check: qemu::check },
+    Program { name: "plocate", packages: &["plocate"], check: plocate::check },
+    Program { name: "stress-ng", packages: &["stress-ng"], check: stress_ng::check },
+    Program { name: "rust", packages: &[], check: rust_crate::check },
+    Program { name: "node", packages: &[], check: node::check },
+];
+
+/// Runs the wanted programs and counts.
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+    use lexopt::prelude::*;
+    let mut native = false;
+    let mut names = Vec::new();
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("help") | Short('h') => {
+                let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+                println!("{USAGE}\n\nprograms: {}", known.join(" "));
+                return Ok(Tally::default());
+            }
+            Long("native") => native = true,
+            Value(name) => names.push(name.string()?),
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    for name in &names {
+        ensure!(PROGRAMS.iter().any(|program| program.name == name), "there is no program `{name}` here");
+    }
+    let uringlet = if native { None } else { Some(build::uringlet()?) };
+    let mut tally = Tally::default();
+    for program in PROGRAMS.iter().filter(|program| names.is_empty() || names.iter().any(|name| name == program.name)) {
+        apt::ensure_installed(program.packages)?;
+        let mut stage = Stage::new(program.name, uringlet.as_deref())?;
+        (program.check)(&mut stage)?;
+        tally.add(stage.finish()?);
+    }
+    println!("{tally}");
+    Ok(tally)
+}

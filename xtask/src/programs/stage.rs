@@ -1,0 +1,195 @@
+//! Where a program is run and its cases are counted.
+
+use crate::job::{self, Ending, Job};
+use crate::place;
+use crate::tally::Tally;
+use anyhow::{Context, ensure};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What is between the program and the kernel's io_uring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Walls {
+    Docker,
+    Kill,
+    /// None, and no uringlet either: the kernel's own ring.
+    Native,
+}
+
+impl Walls {
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Docker => "--docker",
+            Self::Kill => "--kill",
+            Self::Native => "native",
+        }
+    }
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) ending: Ending,
+    pub(crate) output: String,
+}
+
+impl Ran {
+    /// The output, if the program ended well.
+    pub(crate) fn ok(self) -> anyhow::Result<String> {
+        ensure!(self.ending == Ending::Exited(0), "ended with {:?}:\n{}", self.ending, tail(&self.output));
+        Ok(self.output)
+    }
+}
+
+/// Enough of a long output to see what went wrong.
+fn tail(output: &str) -> String {
+    // fio's report is one line of 1,500 characters for a program, not for a person.
+    let lines: Vec<_> = output.lines().filter(|line| !line.starts_with("3;")).collect();
+    let shown: Vec<_> = lines[lines.len().saturating_sub(12)..].iter().map(|line| line.chars().take(200).collect::<String>()).collect();
+    shown.join("\n")
+}
+
+/// One program's folder, launcher and count.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    name: &'static str,
+    /// `None`: the kernel's own ring, no walls.
+    uringlet: Option<PathBuf>,
+    dir: PathBuf,
+    env: Vec<(String, String)>,
+    /// Whom programs run as, if not as us.
+    uid: Option<u32>,
+    tally: Tally,
+}
+
+/// Nobody in particular.
+const ORDINARY_UID: u32 = 65534;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Stage {
+    pub(crate) fn new(name: &'static str, uringlet: Option<&Path>) -> anyhow::Result<Self> {
+        let dir = place::cache().join("work").join(format!("program-{name}"));
+        place::fresh_dir(&dir)?;
+        let uringlet = uringlet.map(Path::to_path_buf);
+        Ok(Self { name, uringlet, dir, env: Vec::new(), uid: None, tally: Tally::default() })
+    }
+
+    /// The same as an ordinary user, in a folder of that user's: the checkout may lie where only root may look.
+    pub(crate) fn as_ordinary_user(&self) -> anyhow::Result<Self> {
+        let dir = std::env::temp_dir().join(format!("xtask-{}-{}", std::process::id(), self.name));
+        place::fresh_dir(&dir)?;
+        std::os::unix::fs::chown(&dir, Some(ORDINARY_UID), Some(ORDINARY_UID))?;
+        let mut uringlet = None;
+        if let Some(built) = &self.uringlet {
+            let bin = dir.join("bin");
+            std::fs::create_dir(&bin)?;
+            for file in [built.clone(), built.with_file_name("liburinglet_attach.so")] {
+                let name = file.file_name().context("a program without a name")?;
+                std::fs::copy(&file, bin.join(name)).with_context(|| format!("copying {}", file.display()))?;
+            }
+            uringlet = Some(bin.join("uringlet"));
+        }
+        let uid = Some(ORDINARY_UID);
+        Ok(Self { name: self.name, uringlet, dir, env: self.env.clone(), uid, tally: Tally::default() })
+    }
+
+    /// The folder that programs run in; on the checkout's filesystem, empty at first.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn set_env(&mut self, key: &str, value: &str) {
+        self.env.push((key.to_owned(), value.to_owned()));
+    }
+
+    pub(crate) fn is_native(&self) -> bool {
+        self.uringlet.is_none()
+    }
+
+    /// Behind which walls each case is to be run.
+    pub(crate) fn walls(&self) -> &'static [Walls] {
+        if self.is_native() { &[Walls::Native] } else { &[Walls::Docker, Walls::Kill] }
+    }
+
+    /// Runs under uringlet behind the walls.
+    pub(crate) fn run<S: AsRef<str>>(&self, walls: Walls, argv: &[S]) -> anyhow::Result<Ran> {
+        let Some(uringlet) = &self.uringlet else {
+            return self.run_outside(argv);
+        };
+        let uringlet = uringlet.to_str().context("the path of uringlet is not UTF-8")?;
+        self.launch(&[walls.option()], &[uringlet, "run", "--"], argv)
+    }
+
+    /// Runs behind the walls without uringlet.
+    pub(crate) fn run_bare<S: AsRef<str>>(&self, walls: Walls, argv: &[S]) -> anyhow::Result<Ran> {
+        self.launch(&[walls.option()], &[], argv)
+    }
+
+    /// Runs as it is.
+    pub(crate) fn run_outside<S: AsRef<str>>(&self, argv: &[S]) -> anyhow::Result<Ran> {
+        self.launch(&[], &[], argv)
+    }
+
+    fn launch<S: AsRef<str>>(&self, walls: &[&str], launcher: &[&str], argv: &[S]) -> anyhow::Result<Ran> {
+        let uid = self.uid.map(|uid| format!("--uid={uid}"));
+        let words = [place::SELF_EXE, "sandbox", "--die-with-parent"].into_iter().chain(walls.iter().copied()).chain(uid.as_deref());
+        let words = words.chain(["--"]).chain(launcher.iter().copied()).chain(argv.iter().map(AsRef::as_ref));
+        let words = words.map(OsString::from).collect();
+        let log = self.dir.with_extension("log");
+        let job = Job { argv: words, env: self.env.clone(), cwd: self.dir.clone(), log: log.clone(), timeout: TIMEOUT };
+        let outcome = job::run(&job)?;
+        let output = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+        Ok(Ran { ending: outcome.ending, output })
+    }
+
+    /// Counts one case; its error is told, not handed on.
+    pub(crate) fn case(&mut self, name: &str, body: impl FnOnce(&Self) -> anyhow::Result<()>) {
+        let started = Instant::now();
+        let result = body(self);
+        let word = if result.is_ok() { "pass" } else { "FAIL" };
+        println!("{:<10} {name:<66} {word} {:>5.1} s", self.name, started.elapsed().as_secs_f64());
+        match result {
+            Ok(()) => self.tally.passed += 1,
+            Err(error) => {
+                self.tally.failed += 1;
+                println!("    {}", format!("{error:#}").replace('\n', "\n    "));
+            }
+        }
+    }
+
+    /// Takes over the count of a stage that is done.
+    pub(crate) fn include(&mut self, other: Self) -> anyhow::Result<()> {
+        self.tally.add(other.finish()?);
+        Ok(())
+    }
+
+    /// A case that cannot be run here.
+    pub(crate) fn skip(&mut self, name: &str, why: &str) {
+        println!("{:<10} {name:<66} skip ({why})", self.name);
+        self.tally.skipped += 1;
+    }
+
+    /// The counterpart of every proof: without uringlet this command gets nowhere behind these walls.
+    pub(crate) fn needs_uringlet<S: AsRef<str>>(&mut self, walls: Walls, argv: &[S]) {
+        if self.is_native() {
+            return;
+        }
+        self.case(&format!("{} without uringlet: fails", walls.option()), |stage| {
+            let ran = stage.run_bare(walls, argv)?;
+            ensure!(ran.ending != Ending::Exited(0), "it got along without io_uring:\n{}", tail(&ran.output));
+            ensure!(ran.ending != Ending::Hung, "it hung");
+            Ok(())
+        });
+    }
+
+    pub(crate) fn finish(self) -> anyhow::Result<Tally> {
+        std::fs::remove_dir_all(&self.dir)?;
+        if self.uid.is_some() {
+            // The checkout's cache keeps its logs; a folder for temporary files should not.
+            std::fs::remove_file(self.dir.with_extension("log"))?;
+        }
+        Ok(self.tally)
+    }
+}

@@ -1,0 +1,98 @@
+//! `xtask sandbox`: run a program where the kernel's io_uring is out of reach.
+//!
+//! Two filters, each a proof of something else:
+//! - `--docker` is the place our users live in: io_uring answers EPERM, and so does much else.
+//! - `--kill` takes nothing away but io_uring itself, and there the first real call is death by SIGSYS: what survives used no
+//!   kernel ring.
+//!
+//! Everything here is inherited over fork and exec and cannot be taken back, so it works on whole process trees.
+
+mod docker;
+mod filter;
+mod privilege;
+
+use crate::tally::Tally;
+use anyhow::{Context, bail};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const USAGE: &str = "\
+usage: cargo xtask sandbox [--docker | --kill] [--uid N] [--die-with-parent] -- PROGRAM ARGS
+
+  --docker           the filter and the capabilities of a Docker container: io_uring_* answer EPERM
+  --kill             a real io_uring_* call kills the process (SIGSYS), all else is allowed
+  --uid N            run as user and group N, with no other groups (needs root)
+  --die-with-parent  SIGKILL the program when the thread that started the sandbox ends
+
+With neither filter the program runs unfiltered. Exit status: the program's; 126 or 127 when it cannot be run or found.";
+
+/// Which system calls the program loses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Walls {
+    None,
+    Docker,
+    Kill,
+}
+
+#[derive(Debug)]
+struct Plan {
+    walls: Walls,
+    uid: Option<u32>,
+    die_with_parent: bool,
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+/// Becomes the sandboxed program, or ends as a shell would that cannot run it.
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+    let Some(plan) = parse(args)? else {
+        println!("{USAGE}");
+        return Ok(Tally::default());
+    };
+    // Privileges first: the Docker filter would still allow it, a stricter one of tomorrow might not.
+    if plan.walls == Walls::Docker && rustix::process::geteuid().is_root() {
+        privilege::keep_docker_capabilities().context("dropping the capabilities that a container lacks")?;
+    }
+    if let Some(uid) = plan.uid {
+        privilege::become_user(uid).with_context(|| format!("becoming user {uid} (this needs root)"))?;
+    }
+    if plan.die_with_parent {
+        // After the change of user: the kernel forgets this wish when credentials change.
+        privilege::die_with_parent()?;
+    }
+    match plan.walls {
+        Walls::None => {}
+        Walls::Docker => docker::filters()?.iter().try_for_each(filter::install)?,
+        Walls::Kill => filter::install(&filter::killing_io_uring()?)?,
+    }
+    let error = Command::new(&plan.program).args(&plan.args).exec();
+    eprintln!("xtask sandbox: cannot run {}: {error}", plan.program.display());
+    std::process::exit(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Plan>> {
+    use lexopt::prelude::*;
+    let mut walls = Walls::None;
+    let mut uid = None;
+    let mut die_with_parent = false;
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("help") | Short('h') => return Ok(None),
+            Long("docker") | Long("kill") if walls != Walls::None => {
+                bail!("--docker and --kill exclude each other")
+            }
+            Long("docker") => walls = Walls::Docker,
+            Long("kill") => walls = Walls::Kill,
+            Long("uid") => uid = Some(parser.value()?.parse()?),
+            Long("die-with-parent") => die_with_parent = true,
+            Value(program) => {
+                let args = parser.raw_args()?.collect();
+                return Ok(Some(Plan { walls, uid, die_with_parent, program, args }));
+            }
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    bail!("no program given\n{USAGE}")
+}
