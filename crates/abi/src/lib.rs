@@ -9,6 +9,7 @@ pub mod layout;
 pub mod opcode;
 pub mod register;
 mod structs;
+pub mod ublk;
 
 pub use opcode::Opcode;
 pub use structs::{CqOffsets, Cqe, GeteventsArg, Params, SqOffsets, Sqe, Timespec};

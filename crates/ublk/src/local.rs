@@ -1,0 +1,158 @@
+//! A client in the same process that waits: for tests, and for whoever needs one request after another.
+
+use crate::frontend::{BlockDevice, Client, Data, IoOp, Request, SECTOR, Slot};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use uringlet_sys::Errno;
+use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
+use uringlet_sys::sync::AtomicU32;
+
+/// Never, as a deadline.
+const NEVER: u64 = u64::MAX;
+
+/// Reads and writes a device, one request at a time, on the calling thread.
+#[derive(Debug)]
+pub struct LocalClient {
+    device: Arc<dyn BlockDevice>,
+    queue: u16,
+    waiter: Arc<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// Counts what happened.
+    bell: AtomicU32,
+    ended: Mutex<Option<(Slot, Result<(), Errno>)>>,
+}
+
+impl Waiter {
+    fn ring(&self) {
+        self.bell.fetch_add(1, AcqRel);
+        futex_wake(&self.bell, u32::MAX);
+    }
+
+    /// Waits for news since `seen`. Signals do not matter here.
+    fn wait(&self, seen: u32) {
+        let _ = futex_wait(&self.bell, seen, NEVER);
+    }
+}
+
+impl Client for Waiter {
+    fn done(&self, _cookie: u64, slot: Slot, result: Result<(), Errno>) {
+        *self.ended.lock() = Some((slot, result));
+        self.ring();
+    }
+
+    fn slot_free(&self, _queue: u16) {
+        self.ring();
+    }
+}
+
+impl LocalClient {
+    /// A client of `device` that uses one of its queues (modulo their number).
+    #[must_use]
+    pub fn new(device: Arc<dyn BlockDevice>, queue: u16) -> Self {
+        Self { device, queue, waiter: Arc::new(Waiter { bell: AtomicU32::new(0), ended: Mutex::new(None) }) }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// Fills `bytes` from sector `sector` on: whole sectors.
+    ///
+    /// # Errors
+    /// Those of the device; `EINVAL` for a part of a sector.
+    pub fn read(&self, sector: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        let mut at = 0;
+        for (sector, sectors) in self.pieces(IoOp::Read, sector, bytes.len())? {
+            let len = sectors as usize * SECTOR as usize;
+            let slot = self.run(self.take(), IoOp::Read, 0, sector, sectors)?;
+            let copied = self.device.read(&slot, 0, &mut bytes[at..at + len]);
+            self.device.release(slot);
+            copied?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes` from sector `sector` on: whole sectors. `flags` are `UBLK_IO_F_*`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn write(&self, sector: u64, bytes: &[u8], flags: u32) -> Result<(), Errno> {
+        let mut at = 0;
+        for (sector, sectors) in self.pieces(IoOp::Write, sector, bytes.len())? {
+            let len = sectors as usize * SECTOR as usize;
+            let slot = self.take();
+            if let Err(errno) = self.device.write(&slot, 0, &bytes[at..at + len]) {
+                self.device.release(slot);
+                return Err(errno);
+            }
+            let slot = self.run(slot, IoOp::Write, flags, sector, sectors)?;
+            self.device.release(slot);
+            at += len;
+        }
+        Ok(())
+    }
+
+    /// A request without data: flush, discard, zeroes.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` the device does not do it; those of the device.
+    pub fn plain(&self, op: IoOp, flags: u32, sector: u64, sectors: u64) -> Result<(), Errno> {
+        if op == IoOp::Flush {
+            return self.run(self.take(), op, flags, 0, 0).map(|slot| self.device.release(slot));
+        }
+        let limits = self.device.limits();
+        if limits.longest(op) == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        for (sector, sectors) in limits.pieces(op, sector, sectors) {
+            let slot = self.run(self.take(), op, flags, sector, sectors)?;
+            self.device.release(slot);
+        }
+        Ok(())
+    }
+
+    fn pieces(&self, op: IoOp, sector: u64, len: usize) -> Result<impl Iterator<Item = (u64, u32)>, Errno> {
+        let len = len as u64;
+        if !len.is_multiple_of(SECTOR) {
+            return Err(Errno::EINVAL);
+        }
+        Ok(self.device.limits().pieces(op, sector, len / SECTOR))
+    }
+
+    fn client(&self) -> Arc<dyn Client> {
+        Arc::clone(&self.waiter) as Arc<dyn Client>
+    }
+
+    fn take(&self) -> Slot {
+        loop {
+            let seen = self.waiter.bell.load(Acquire);
+            match self.device.take(self.queue, &self.client()) {
+                Some(slot) => return slot,
+                None => self.waiter.wait(seen),
+            }
+        }
+    }
+
+    /// Submits and waits. On an error the slot is given back.
+    fn run(&self, slot: Slot, op: IoOp, flags: u32, sector: u64, sectors: u32) -> Result<Slot, Errno> {
+        self.device.submit(slot, Request { op, flags, sector, sectors, data: Data::Slot }, &self.client(), 0);
+        loop {
+            let seen = self.waiter.bell.load(Acquire);
+            match self.waiter.ended.lock().take() {
+                Some((slot, Ok(()))) => return Ok(slot),
+                Some((slot, Err(errno))) => {
+                    self.device.release(slot);
+                    return Err(errno);
+                }
+                None => {}
+            }
+            self.waiter.wait(seen);
+        }
+    }
+}
