@@ -21,6 +21,9 @@ extern "C" fn start() {
     if program::variable("URINGLET_EXPLAIN").is_some() {
         explain::enable();
     }
+    if program::variable("URINGLET_IOSQE_ASYNC").is_some_and(|value| value == b"block") {
+        ENGINE.let_async_block();
+    }
     on_engine_stack(attach);
 }
 

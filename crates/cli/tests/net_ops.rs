@@ -19,6 +19,26 @@ fn engine_answers(program: &str) {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+#[test]
+fn a_thousand_pending_receives_need_no_worker() {
+    engine_answers("net_async");
+}
+
+#[test]
+fn they_need_none_of_the_kernels_either() {
+    kernel_answers("net_async");
+}
+
+/// The knob for comparing the two ways.
+#[test]
+fn without_the_hybrid_step_each_takes_a_worker() {
+    let directory = common::directory("net_async-block");
+    let executable = common::compile("cc", &directory, "net_async", &["net_async.c"], &[]);
+    let mut command = common::uringlet(&directory);
+    let output = common::finish(command.arg("--").arg(executable).arg("block").env("URINGLET_IOSQE_ASYNC", "block"));
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 fn kernel_answers(program: &str) {
     if !is_kernel_as_expected() {
         eprintln!("this kernel is older than the expectations: not asked");

@@ -420,6 +420,12 @@ impl Engine {
         }
     }
 
+    /// From now on a worker blocks in what `IOSQE_ASYNC` sends it, for as long as that takes: the way before the hybrid step
+    /// (`submit::hybrid`), kept for comparing the two.
+    pub fn let_async_block(&'static self) {
+        crate::submit::hybrid::LETS_BLOCK.store(true, Relaxed);
+    }
+
     /// After setrlimit(2).
     pub fn limits_changed(&'static self) {
         process::ask_file_size_limit();

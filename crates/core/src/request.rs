@@ -131,6 +131,8 @@ pub(crate) struct Request {
     pub(crate) is_silent: bool,
     /// A poll for it has fired already: a worker may be the next step.
     pub(crate) was_armed: bool,
+    /// A worker has had its try at it: what `IOSQE_ASYNC` asks for is done.
+    pub(crate) was_tried: bool,
     /// Cancelled while running: its result is said as it is, its multishot goes no further.
     pub(crate) is_cancelled: bool,
     /// The rest of the link chain.
@@ -152,6 +154,7 @@ impl Request {
             user_data: sqe.user_data,
             is_silent: false,
             was_armed: false,
+            was_tried: false,
             is_cancelled: false,
             next: None,
             link_timer: None,

@@ -134,6 +134,22 @@ impl Op {
         }
     }
 
+    /// As [`try_issue`](Self::try_issue), but without the ring's lock. `None`: it takes something of the ring's.
+    pub(crate) fn try_alone(&mut self, fd: i32) -> Option<Issue> {
+        match self {
+            Self::Net(op) => op.try_alone(fd),
+            _ => None,
+        }
+    }
+
+    /// Whether [`run`](Self::run) does all of it, from the start.
+    pub(crate) fn may_run_alone(&self) -> bool {
+        match self {
+            Self::Net(op) => op.may_run_alone(),
+            _ => true,
+        }
+    }
+
     /// Does it, sleeping if need be, without the ring's lock. `fd` is the resolved file.
     #[inline]
     pub(crate) fn run(&mut self, fd: i32) -> Outcome {

@@ -88,6 +88,33 @@ impl NetOp {
         }
     }
 
+    /// As [`try_issue`](Self::try_issue), for what needs no buffer and no table of the ring.
+    pub(super) fn try_alone(&mut self, fd: i32) -> Option<Issue> {
+        if !self.may_run_alone() {
+            return None;
+        }
+        let cx = Try { fd, was_armed: false };
+        match self {
+            Self::Send(op) => Some(op.try_send(cx)),
+            Self::Recv(op) => Some(op.try_receive(cx)),
+            Self::Sendmsg(op) => Some(op.try_send(cx)),
+            Self::Recvmsg(op) => Some(op.try_receive(cx)),
+            Self::Connect(op) => Some(op.try_connect(fd)),
+            Self::Accept(_) | Self::Endpoint(_) => None,
+        }
+    }
+
+    /// Whether it needs no buffer of the ring's, and ends with its first transfer.
+    pub(super) fn may_run_alone(&self) -> bool {
+        match self {
+            Self::Send(op) => !op.selects,
+            Self::Recv(op) => !op.selects,
+            Self::Recvmsg(op) => !op.selects,
+            Self::Accept(op) => !op.is_multishot(),
+            Self::Sendmsg(_) | Self::Connect(_) | Self::Endpoint(_) => true,
+        }
+    }
+
     /// Does it, sleeping as needed.
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
         match self {
@@ -152,11 +179,11 @@ fn must_be_socket(fd: i32) -> Result<(), Errno> {
 }
 
 /// The first try of a `*_POLL_FIRST` request: it waits for poll, or fails if it may not wait.
-fn poll_first(cx: &IssueCx<'_>, mask: u32, may_wait: bool) -> Option<Issue> {
+fn poll_first(cx: &Try, mask: u32, may_wait: bool) -> Option<Issue> {
     if cx.was_armed {
         return None;
     }
-    Some(match must_be_socket(cx.file.fd) {
+    Some(match must_be_socket(cx.fd) {
         Err(errno) => errno.into(),
         Ok(()) if may_wait => Issue::WouldBlock(mask),
         Ok(()) => Errno::EAGAIN.into(),

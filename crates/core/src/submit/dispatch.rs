@@ -1,7 +1,7 @@
 //! The only place that decides how a request goes on: complete, wait for poll, run here, or punt to io-wq.
 
 use super::drain::Gate;
-use super::{act, complete};
+use super::{act, complete, hybrid};
 use crate::apoll::Waiting;
 use crate::file::FileKind;
 use crate::io_wq::{Account, Cancelled, Work};
@@ -75,7 +75,10 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Now::Done(Outcome::err(req.op.stabilise().err().unwrap_or(errno))),
     };
-    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && may_run(req) && wants_worker(req, file);
+    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && may_run(req);
+    if is_for_worker && hybrid::is_for(req, file) {
+        return Now::Later(file, Later::Punt);
+    }
     loop {
         let mut cx = IssueCx { state: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
         if is_for_worker {
@@ -95,12 +98,6 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::Act => return Now::Later(file, Later::Act),
         }
     }
-}
-
-/// Whether `IOSQE_ASYNC` means a worker: not where a poll direction makes the hint pointless.
-fn wants_worker(req: &Request, file: File) -> bool {
-    let def = table::of(req.opcode);
-    !def.pollable || (file.fd >= 0 && matches!(req.op, Op::Rw(_)) && file.kind().is_seekable())
 }
 
 fn runs_inline(req: &Request, is_shallow: bool) -> bool {
@@ -148,7 +145,7 @@ fn run_inline(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
 
 /// Parks a request until its file is ready.
 #[inline(never)]
-fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32) {
+pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32) {
     // The program may reuse iovecs and headers once its SQE is consumed.
     if let Err(errno) = req.op.stabilise() {
         return complete(guard, req, Outcome::err(errno));
@@ -175,6 +172,8 @@ pub(crate) struct Punted {
     ring: &'static Ring,
     ring_generation: u64,
     id: ReqId,
+    /// The worker tries first, and need not do it.
+    is_hybrid: bool,
 }
 
 /// Hands a request to io-wq.
@@ -188,11 +187,12 @@ fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
         Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
         _ => Account::Bound,
     };
+    let is_hybrid = req.has(sqe::ASYNC) && !req.was_armed && hybrid::is_for(&req, file);
     let io_wq = guard.io_wq.clone();
     let work = io_wq.number();
     let id = guard.park(req, Stage::Worker { work });
     act::start_link_timer(guard, id);
-    let punted = Punted { ring: guard.ring, ring_generation: guard.generation, id };
+    let punted = Punted { ring: guard.ring, ring_generation: guard.generation, id, is_hybrid };
     if io_wq.enqueue(account, work, punted).is_err() {
         // No thread to be had: this one has to do it, however long it takes.
         let Some(mut parked) = guard.unpark(id) else { return };
@@ -206,12 +206,20 @@ fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
 impl Work for Punted {
     /// On a worker: takes the op, runs it without the lock, completes the request.
     fn run(self) {
-        let Some((mut op, fd)) = self.take_op() else { return };
-        let outcome = op.run(fd);
-        let Some(mut guard) = self.ring.lock(Context::Other) else { return };
-        if guard.generation != self.ring_generation {
-            return;
+        if self.is_hybrid {
+            return hybrid::run(&self);
         }
+        if let Some((op, fd)) = self.take_op() {
+            self.run_to_the_end(op, fd);
+        }
+    }
+}
+
+impl Punted {
+    /// Runs the op, sleeping as needed, and completes the request.
+    pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32) {
+        let outcome = op.run(fd);
+        let Some(mut guard) = self.lock() else { return };
         let outcome = op.finish(&mut guard, outcome);
         if let Some(mut parked) = guard.unpark(self.id) {
             parked.req.op = op;
@@ -220,14 +228,14 @@ impl Work for Punted {
             act::leave(guard);
         }
     }
-}
 
-impl Punted {
-    fn take_op(&self) -> Option<(Op, i32)> {
-        let mut guard = self.ring.lock(Context::Other)?;
-        if guard.generation != self.ring_generation {
-            return None;
-        }
+    /// The request's ring, if it is still there.
+    pub(super) fn lock(&self) -> Option<UringGuard> {
+        self.ring.lock(Context::Other).filter(|guard| guard.generation == self.ring_generation)
+    }
+
+    pub(super) fn take_op(&self) -> Option<(Op, i32)> {
+        let mut guard = self.lock()?;
         let parked = guard.parked(self.id)?;
         let fd = match &parked.req.target {
             Target::Fd(fd) => *fd,

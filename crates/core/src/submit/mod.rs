@@ -4,6 +4,7 @@ pub(crate) mod act;
 pub(crate) mod cancel;
 pub(crate) mod dispatch;
 pub(crate) mod drain;
+pub(crate) mod hybrid;
 
 use dispatch::Now;
 pub(crate) use dispatch::Punted;

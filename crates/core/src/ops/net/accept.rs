@@ -1,7 +1,7 @@
 //! `IORING_OP_ACCEPT`, single and multishot.
 
 use super::turn::accept_without_sleeping;
-use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, forget_former_file, poll_first, sleeping, without_sleeping};
+use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, Try, forget_former_file, poll_first, sleeping, without_sleeping};
 use crate::ops::fs::install_file;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::request::Outcome;
@@ -50,6 +50,10 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 }
 
 impl Accept {
+    pub(super) fn is_multishot(&self) -> bool {
+        self.accept_flags & ACCEPT_MULTISHOT != 0
+    }
+
     fn may_wait(&self) -> bool {
         self.accept_flags & ACCEPT_DONTWAIT == 0
     }
@@ -57,7 +61,7 @@ impl Accept {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let fd = cx.file.fd;
         if self.accept_flags & ACCEPT_POLL_FIRST != 0
-            && let Some(issue) = poll_first(cx, POLLIN, self.may_wait())
+            && let Some(issue) = poll_first(&Try::of(cx), POLLIN, self.may_wait())
         {
             return issue;
         }
@@ -78,7 +82,7 @@ impl Accept {
         // Unix sockets do not tell.
         let says_more = has_more && io::socket_option(fd, io::SO_DOMAIN).is_ok_and(|domain| domain != AF_UNIX);
         let outcome = if says_more { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome };
-        if self.accept_flags & ACCEPT_MULTISHOT == 0 || outcome.is_failure {
+        if !self.is_multishot() || outcome.is_failure {
             return Issue::Complete(outcome);
         }
         self.is_drained = !has_more;

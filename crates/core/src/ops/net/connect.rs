@@ -53,7 +53,10 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 
 impl Connect {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let fd = cx.file.fd;
+        self.try_connect(cx.file.fd)
+    }
+
+    pub(super) fn try_connect(&mut self, fd: i32) -> Issue {
         match without_sleeping(fd, || self.connect(fd)) {
             Err(Errno::EINPROGRESS) => {
                 self.is_in_progress = true;

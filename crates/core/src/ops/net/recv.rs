@@ -29,7 +29,7 @@ pub(crate) struct Recv {
     msg_flags: u32,
     is_poll_first: bool,
     is_multishot: bool,
-    selects: bool,
+    pub(super) selects: bool,
     /// Multishot: what the socket tells, once asked.
     backlog: Option<Backlog>,
     /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
@@ -70,14 +70,12 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl Recv {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let mask = receive_mask(self.msg_flags);
-        if self.is_poll_first
-            && let Some(issue) = poll_first(cx, mask, may_wait(self.msg_flags))
-        {
+        let alone = Try::of(cx);
+        if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
         if core::mem::take(&mut self.is_drained) {
-            return Issue::WouldBlock(mask);
+            return Issue::WouldBlock(receive_mask(self.msg_flags));
         }
         if self.selects
             && self.selected.is_none()
@@ -85,7 +83,7 @@ impl Recv {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = self.try_receive(Try::of(cx));
+        let mut issue = self.receive_now(alone);
         settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
@@ -98,7 +96,16 @@ impl Recv {
         Ok(())
     }
 
-    fn try_receive(&mut self, cx: Try) -> Issue {
+    fn poll_first(&self, cx: &Try) -> Option<Issue> {
+        if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
+    }
+
+    /// A try with its own buffer.
+    pub(super) fn try_receive(&mut self, cx: Try) -> Issue {
+        self.poll_first(&cx).unwrap_or_else(|| self.receive_now(cx))
+    }
+
+    fn receive_now(&mut self, cx: Try) -> Issue {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         match self.receive(fd, nonblocking(self.msg_flags)) {
             Err(Errno::EAGAIN) => self.futile.found_nothing(&cx, mask, self.msg_flags),

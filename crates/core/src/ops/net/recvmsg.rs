@@ -68,7 +68,7 @@ pub(crate) struct Recvmsg {
     /// `MSG_*`.
     msg_flags: u32,
     is_poll_first: bool,
-    selects: bool,
+    pub(super) selects: bool,
     /// Most bytes to take from a provided buffer; 0: its size.
     cap: u32,
     /// Multishot: what is received where.
@@ -126,14 +126,12 @@ impl Recvmsg {
     }
 
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let mask = receive_mask(self.msg_flags);
-        if self.is_poll_first
-            && let Some(issue) = poll_first(cx, mask, may_wait(self.msg_flags))
-        {
+        let alone = Try::of(cx);
+        if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
         if core::mem::take(&mut self.is_drained) {
-            return Issue::WouldBlock(mask);
+            return Issue::WouldBlock(receive_mask(self.msg_flags));
         }
         if let Err(errno) = self.prepare() {
             return errno.into();
@@ -144,7 +142,7 @@ impl Recvmsg {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = self.try_receive(Try::of(cx));
+        let mut issue = self.receive_now(alone);
         settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
@@ -163,7 +161,22 @@ impl Recvmsg {
         Ok(())
     }
 
-    fn try_receive(&mut self, cx: Try) -> Issue {
+    fn poll_first(&self, cx: &Try) -> Option<Issue> {
+        if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
+    }
+
+    /// A try with its own buffers.
+    pub(super) fn try_receive(&mut self, cx: Try) -> Issue {
+        if let Some(issue) = self.poll_first(&cx) {
+            return issue;
+        }
+        match self.prepare() {
+            Ok(()) => self.receive_now(cx),
+            Err(errno) => errno.into(),
+        }
+    }
+
+    fn receive_now(&mut self, cx: Try) -> Issue {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         let flags = nonblocking(self.msg_flags);
         let res = match (self.multishot, &self.selected) {

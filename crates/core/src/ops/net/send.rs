@@ -37,7 +37,7 @@ pub(crate) struct Send {
     /// `MSG_*`.
     msg_flags: u32,
     is_poll_first: bool,
-    selects: bool,
+    pub(super) selects: bool,
     destination: Destination,
     /// Instead of the buffer; what is left of them.
     iovecs: Option<Box<[Iovec]>>,
@@ -75,9 +75,8 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl Send {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        if self.is_poll_first
-            && let Some(issue) = poll_first(cx, POLLOUT, may_wait(self.msg_flags))
-        {
+        let alone = Try::of(cx);
+        if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
         if self.selects
@@ -86,7 +85,7 @@ impl Send {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = self.try_send(Try::of(cx));
+        let mut issue = self.send_now(alone);
         settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
@@ -102,7 +101,16 @@ impl Send {
         Ok(())
     }
 
-    fn try_send(&mut self, cx: Try) -> Issue {
+    fn poll_first(&self, cx: &Try) -> Option<Issue> {
+        if self.is_poll_first { poll_first(cx, POLLOUT, may_wait(self.msg_flags)) } else { None }
+    }
+
+    /// A try with its own buffer.
+    pub(super) fn try_send(&mut self, cx: Try) -> Issue {
+        self.poll_first(&cx).unwrap_or_else(|| self.send_now(cx))
+    }
+
+    fn send_now(&mut self, cx: Try) -> Issue {
         let fd = cx.fd;
         match self.send(fd, nonblocking(self.msg_flags)) {
             Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&cx, POLLOUT, 0),

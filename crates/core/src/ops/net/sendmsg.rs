@@ -42,17 +42,21 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl Sendmsg {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        self.try_send(Try::of(cx))
+    }
+
+    pub(super) fn try_send(&mut self, cx: Try) -> Issue {
         if self.is_poll_first
-            && let Some(issue) = poll_first(cx, POLLOUT, may_wait(self.msg_flags))
+            && let Some(issue) = poll_first(&cx, POLLOUT, may_wait(self.msg_flags))
         {
             return issue;
         }
         if let Err(errno) = self.prepare() {
             return errno.into();
         }
-        let fd = cx.file.fd;
+        let fd = cx.fd;
         match self.message.send(fd, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&Try::of(cx), POLLOUT, 0),
+            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&cx, POLLOUT, 0),
             Ok(n) if self.is_resumed_after(fd, n) => Issue::WouldBlock(POLLOUT),
             res => Issue::Complete(self.outcome(res)),
         }
