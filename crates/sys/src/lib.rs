@@ -13,6 +13,7 @@ pub mod aio;
 mod area;
 mod c_main;
 pub mod commons;
+pub mod dirty;
 #[cfg_attr(loom, path = "model/event.rs")]
 mod event;
 pub mod fd;

@@ -1,0 +1,108 @@
+//! Dirty throttling: when a buffered write may be issued, so that nobody sleeps in balance_dirty_pages for it.
+//!
+//! The kernel lets writers run free up to a ceiling, half-way between the background threshold and the limit of dirty
+//! pages; above it each writer sleeps after so many pages, so that all together dirty as much as the disks take. Here
+//! a write that would have to sleep is not issued: whoever submits keeps it until a deadline, and goes on.
+//!
+//! ```text
+//!   ask(bytes) -> Free { bytes, until }   below the ceiling: an allowance, this request included. Only then ask again.
+//!              -> Free { bytes, now }     above it, but in time: this request only
+//!              -> Paced { deadline }      above it: issue at the deadline. It is paid for: do not ask again.
+//! ```
+//!
+//! What must hold:
+//! - The reading of /proc is made by one thread at a time, without the lock: others go by the last one. A reading is at
+//!   most [`pacer::READING_NS`] young before the next is made; while all is far from the limits, one an allowance.
+//! - Whoever reads has taken the source out of the state. A forked child may have a state whose source a thread took
+//!   that it does not have: after [`LENT_NS`] there is a new source.
+//! - Deadlines of one process come in the order of the asking, each as much later as what was asked before takes at the
+//!   rate of the time. A queue of any length is thus spaced; its last member waits at most for what is before it, at no
+//!   less than [`pacer::RATE_MIN`].
+//!
+//! `docs/throttle.md` has the figures, and what the kernel does better.
+
+mod pacer;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use pacer::Pacer;
+use uringlet_sys::dirty::DirtyPages;
+use uringlet_sys::lock::Mutex;
+
+/// No reading takes as long: whoever took the source does not exist any more.
+const LENT_NS: u64 = 1_000_000_000;
+
+/// When a buffered write may be issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grant {
+    /// So many bytes, those asked for included, may be written inline until then, without asking again.
+    Free {
+        /// At least what was asked for.
+        bytes: u64,
+        /// `CLOCK_MONOTONIC`; the time of the asking: for this request only.
+        until_ns: u64,
+    },
+    /// Near the limits: not before this time. It is in the account already: then issue, without asking again.
+    Paced {
+        /// `CLOCK_MONOTONIC`.
+        deadline_ns: u64,
+    },
+}
+
+/// See the module. One a process.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    pacer: Pacer,
+    /// Taken out by whoever reads.
+    source: Option<DirtyPages>,
+    lent_at_ns: u64,
+}
+
+impl Throttle {
+    pub(crate) const fn new() -> Self {
+        Self { state: Mutex::new(State { pacer: Pacer::new(), source: Some(DirtyPages::new()), lent_at_ns: 0 }) }
+    }
+
+    /// `bytes` are about to be written through the page cache.
+    pub(crate) fn ask(&self, now_ns: u64, bytes: u64) -> Grant {
+        let mut state = self.state.lock();
+        if let Some(mut source) = state.borrow_source(now_ns) {
+            drop(state);
+            let readings = source.read(now_ns);
+            state = self.state.lock();
+            state.source = Some(source);
+            state.pacer.learn(now_ns, readings);
+        }
+        state.pacer.grant(now_ns, bytes)
+    }
+
+    /// fork(2): nobody is in here until [`release`](Self::release).
+    pub(crate) fn hold(&self) {
+        self.state.hold();
+    }
+
+    /// After fork(2), in parent and child.
+    pub(crate) fn release(&self) {
+        self.state.release();
+    }
+}
+
+impl State {
+    /// The source, if it is time to read and nobody does.
+    fn borrow_source(&mut self, now_ns: u64) -> Option<DirtyPages> {
+        if !self.pacer.wants_reading(now_ns) {
+            return None;
+        }
+        if self.source.is_none() && now_ns.saturating_sub(self.lent_at_ns) > LENT_NS {
+            self.source = Some(DirtyPages::new());
+        }
+        let source = self.source.take()?;
+        self.lent_at_ns = now_ns;
+        Some(source)
+    }
+}

@@ -1,0 +1,232 @@
+//! How fast dirty pages may be made: a pure calculation on readings and times.
+//!
+//! Source: Linux 6.18's documented behaviour of dirty throttling (balance_dirty_pages), not its code.
+//!
+//! ```text
+//!        background        ceiling              setpoint              edge   limit
+//!   -----------|--------------|--------------------|--------------------|------|-----> dirty pages
+//!              kernel writes  |   2 x              1 x                0 x   of the fair rate
+//!   free ------ in the -------> paced
+//!              background
+//! ```
+//!
+//! The rate between ceiling and edge is `fair * (1 + x^3)`, x running from 1 to -1: flat in the middle, steep at the
+//! ends. The edge stands an eighth below the limit: at any number of dirty pages we are slower than the kernel would
+//! make us, so what is issued in time does not sleep there.
+//!
+//! `fair` is this process' part of what the disks take. Their bandwidth is measured (pages written out while they had
+//! work); if more is dirtied than that, all writers are slowed by the same factor.
+
+use super::Grant;
+use uringlet_sys::dirty::{Domain, Readings};
+
+/// A reading serves at least so long.
+pub(super) const READING_NS: u64 = 50_000_000;
+/// No fewer bytes a second, however near the limits: 256 KiB in the kernel's longest pause of 200 ms. Who gets past
+/// them sleeps in the kernel.
+pub(super) const RATE_MIN: u64 = 5 * (256 << 10);
+
+/// The largest allowance.
+const ALLOWANCE_MAX: u64 = 64 << 20;
+/// An allowance is this part of the room.
+const ALLOWANCE_PART: u64 = 8;
+/// The longest time that an allowance is good for, and how long without readings one tries no more.
+const FREE_NS: u64 = 1_000_000_000;
+const BLIND_NS: u64 = 60_000_000_000;
+/// What others may dirty in a second; so is known how long a room lasts.
+const OTHERS_RATE: u64 = 2 << 30;
+/// Shorter pauses are saved up: they cost more than they are worth.
+const SLACK_NS: u64 = 2_000_000;
+/// Before anything is measured.
+const BANDWIDTH_START: u64 = 100 << 20;
+/// Over so long the bandwidth is measured, and over so long a new one replaces the old.
+const SAMPLE_NS: u64 = 200_000_000;
+const SETTLE_NS: u64 = 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// 1 in fixed point.
+const ONE: i64 = 1 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    seen: Seen,
+    /// Given away since the reading, and so dirty soon.
+    given_bytes: u64,
+    /// Where the measuring of rates began.
+    since: Option<Mark>,
+    is_measured: bool,
+    /// What the disks take, bytes a second.
+    bandwidth: u64,
+    /// Of which this process should have so much.
+    fair: u64,
+    /// When all that was asked for so far is paid.
+    paid_at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    /// Nothing yet.
+    Never,
+    /// There was nothing to be read.
+    Blind { at_ns: u64 },
+    /// A reading.
+    At { at_ns: u64, readings: Readings },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    at_ns: u64,
+    dirtied_bytes: u64,
+    written_bytes: u64,
+}
+
+impl Pacer {
+    pub(super) const fn new() -> Self {
+        Self {
+            seen: Seen::Never,
+            given_bytes: 0,
+            since: None,
+            is_measured: false,
+            bandwidth: BANDWIDTH_START,
+            fair: BANDWIDTH_START,
+            paid_at_ns: 0,
+        }
+    }
+
+    /// Whether the last reading is too old to go by.
+    pub(super) fn wants_reading(&self, now_ns: u64) -> bool {
+        match self.seen {
+            Seen::Never => true,
+            Seen::Blind { at_ns } => now_ns.saturating_sub(at_ns) >= BLIND_NS,
+            Seen::At { at_ns, .. } => now_ns.saturating_sub(at_ns) >= READING_NS,
+        }
+    }
+
+    /// A new reading; `None`: there is nothing to read.
+    pub(super) fn learn(&mut self, now_ns: u64, readings: Option<Readings>) {
+        let Some(readings) = readings else {
+            *self = Self { seen: Seen::Blind { at_ns: now_ns }, ..Self::new() };
+            return;
+        };
+        self.measure(now_ns, readings);
+        self.given_bytes = 0;
+        self.seen = Seen::At { at_ns: now_ns, readings };
+    }
+
+    /// What the disks take, while they have work without end; and how that compares with what is dirtied.
+    fn measure(&mut self, now_ns: u64, readings: Readings) {
+        let mark = Mark { at_ns: now_ns, dirtied_bytes: readings.dirtied_bytes, written_bytes: readings.written_bytes };
+        let Some(since) = self.since.filter(|_| has_work(&readings)) else {
+            self.since = has_work(&readings).then_some(mark);
+            self.fair = self.bandwidth;
+            return;
+        };
+        let elapsed_ns = now_ns.saturating_sub(since.at_ns);
+        if elapsed_ns < SAMPLE_NS {
+            return;
+        }
+        let written = per_second(readings.written_bytes.saturating_sub(since.written_bytes), elapsed_ns);
+        let dirtied = per_second(readings.dirtied_bytes.saturating_sub(since.dirtied_bytes), elapsed_ns);
+        let allowed = self.rate(&readings);
+        self.since = Some(mark);
+        self.settle(written, elapsed_ns);
+        self.share(allowed, dirtied, room(&readings, 0) == 0);
+    }
+
+    fn settle(&mut self, written: u64, elapsed_ns: u64) {
+        let weight = if self.is_measured { elapsed_ns.min(SETTLE_NS) } else { SETTLE_NS };
+        self.is_measured |= written > 0;
+        self.bandwidth = mix(self.bandwidth, written, weight).max(RATE_MIN);
+    }
+
+    /// We were allowed so much, and everybody together dirtied so much: what is left for us of the bandwidth.
+    fn share(&mut self, allowed: u64, dirtied: u64, is_paced: bool) {
+        if !is_paced || dirtied == 0 {
+            self.fair = self.bandwidth;
+            return;
+        }
+        let balanced = u128::from(allowed) * u128::from(self.bandwidth) / u128::from(dirtied);
+        let balanced = u64::try_from(balanced).unwrap_or(u64::MAX).min(self.bandwidth);
+        self.fair = (self.fair.midpoint(balanced)).clamp(RATE_MIN, self.bandwidth);
+    }
+
+    /// When `bytes` may be written.
+    pub(super) fn grant(&mut self, now_ns: u64, bytes: u64) -> Grant {
+        let (at_ns, readings) = match self.seen {
+            Seen::Never => return Grant::Free { bytes, until_ns: now_ns },
+            Seen::Blind { at_ns } => return Grant::Free { bytes: u64::MAX, until_ns: at_ns.saturating_add(BLIND_NS) },
+            Seen::At { at_ns, readings } => (at_ns, readings),
+        };
+        let room = room(&readings, self.given_bytes.max(self.owed_bytes(now_ns, &readings)));
+        if bytes >= room {
+            return self.pace(now_ns, bytes, &readings);
+        }
+        let allowance = (room / ALLOWANCE_PART).min(ALLOWANCE_MAX).max(bytes);
+        self.given_bytes += allowance;
+        let lasts_ns = (u128::from(room) * u128::from(SECOND_NS) / u128::from(OTHERS_RATE)) as u64;
+        // With a reading that is old, because another thread makes the next, this request only.
+        let until_ns = at_ns.saturating_add(lasts_ns.clamp(READING_NS, FREE_NS)).max(now_ns);
+        Grant::Free { bytes: allowance, until_ns }
+    }
+
+    fn pace(&mut self, now_ns: u64, bytes: u64, readings: &Readings) -> Grant {
+        let deadline_ns = self.paid_at_ns.max(now_ns);
+        let cost_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate(readings));
+        self.paid_at_ns = deadline_ns.saturating_add(u64::try_from(cost_ns).unwrap_or(u64::MAX));
+        self.given_bytes = self.given_bytes.saturating_add(bytes);
+        if deadline_ns <= now_ns + SLACK_NS { Grant::Free { bytes, until_ns: now_ns } } else { Grant::Paced { deadline_ns } }
+    }
+
+    /// What waits for its deadline: as good as dirty, for those who come after.
+    fn owed_bytes(&self, now_ns: u64, readings: &Readings) -> u64 {
+        let ahead_ns = self.paid_at_ns.saturating_sub(now_ns);
+        let owed = u128::from(ahead_ns) * u128::from(self.rate(readings)) / u128::from(SECOND_NS);
+        u64::try_from(owed).unwrap_or(u64::MAX)
+    }
+
+    /// What this process may write, bytes a second.
+    fn rate(&self, readings: &Readings) -> u64 {
+        let ratio = domains(readings).map(ratio).min().unwrap_or(ONE);
+        let rate = u128::from(self.fair) * ratio as u128 / ONE as u128;
+        u64::try_from(rate).unwrap_or(u64::MAX).max(RATE_MIN)
+    }
+}
+
+fn domains(readings: &Readings) -> impl Iterator<Item = Domain> {
+    core::iter::once(readings.machine).chain(readings.cgroup)
+}
+
+/// Whether some domain is written out in the background: then the disks are as busy as they can be.
+fn has_work(readings: &Readings) -> bool {
+    domains(readings).any(|domain| domain.dirty_bytes > domain.background_bytes)
+}
+
+/// Until the nearest ceiling.
+fn room(readings: &Readings, given_bytes: u64) -> u64 {
+    domains(readings).map(|domain| ceiling(domain).saturating_sub(domain.dirty_bytes)).min().unwrap_or(0).saturating_sub(given_bytes)
+}
+
+fn ceiling(domain: Domain) -> u64 {
+    domain.background_bytes.midpoint(domain.limit_bytes)
+}
+
+/// By how much the fair rate is changed to keep dirty pages near the setpoint: 2 at the ceiling, 0 from the edge on.
+pub(super) fn ratio(domain: Domain) -> i64 {
+    let ceiling = ceiling(domain);
+    let edge = ceiling + domain.limit_bytes.saturating_sub(ceiling) / 8 * 7;
+    let half = (edge.saturating_sub(ceiling) / 2).max(1);
+    let off = i128::from(ceiling + half) - i128::from(domain.dirty_bytes);
+    let x = off * i128::from(ONE) / i128::from(half);
+    let x = x.clamp(i128::from(-ONE), i128::from(ONE)) as i64;
+    ONE + x * x / ONE * x / ONE
+}
+
+fn per_second(bytes: u64, elapsed_ns: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(SECOND_NS) / u128::from(elapsed_ns.max(1))).unwrap_or(u64::MAX)
+}
+
+/// `old` with `weight_ns` of [`SETTLE_NS`] parts of `new`.
+fn mix(old: u64, new: u64, weight_ns: u64) -> u64 {
+    let (old_part, new_part) = (u128::from(old) * u128::from(SETTLE_NS - weight_ns), u128::from(new) * u128::from(weight_ns));
+    ((old_part + new_part) / u128::from(SETTLE_NS)) as u64
+}
