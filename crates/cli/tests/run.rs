@@ -153,6 +153,21 @@ fn the_environment_keeps_what_was_preloaded() {
 }
 
 #[test]
+fn the_mode_is_told_to_the_program() {
+    let told = |options: &[&str]| {
+        let mut command = uringlet(Path::new("off"));
+        stdout(&finish(command.args(options).args(["printenv", "URINGLET_MODE"]).env("URINGLET_MODE", "of an outer run")))
+    };
+    assert_eq!(told(&[]), "");
+    assert_eq!(told(&["--mode=adaptive"]), "");
+    assert_eq!(told(&["--mode=uringlet"]), "uringlet\n");
+    assert_eq!(told(&["--mode", "workers"]), "workers\n");
+    let refused = finish(uringlet(Path::new("off")).args(["--mode=fast", "true"]));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("[possible values: adaptive, uringlet, workers]"), "{}", stderr(&refused));
+}
+
+#[test]
 fn options_of_the_program_are_the_programs() {
     assert_eq!(success(run("echo").args(["-n", "--explain", "--", "x"])), "--explain -- x");
     assert_eq!(success(uringlet(Path::new("off")).args(["--", "echo", "y"])), "y\n");

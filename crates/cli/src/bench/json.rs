@@ -1,56 +1,37 @@
-//! All numbers for programs.
+//! All numbers for programs, and what the worker tells of itself.
 
+use serde_json::{Value, json};
+
+use super::goal::Goal;
 use super::host::Host;
-use super::plan::{Plan, Series};
-use super::report::summary;
-
-fn string(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
-fn list(items: impl Iterator<Item = String>) -> String {
-    format!("[{}]", items.collect::<Vec<_>>().join(", "))
-}
-
-fn series(series: &Series) -> String {
-    let mut text = format!(
-        "{{\"table\": {}, \"row\": {}, \"column\": {}, \"values\": {}",
-        string(series.group.title()),
-        string(&series.row),
-        string(series.column),
-        list(series.values.iter().map(|value| format!("{value:.4}")))
-    );
-    if let Some(s) = summary(&series.values) {
-        text.push_str(&format!(", \"median\": {:.4}, \"min\": {:.4}, \"max\": {:.4}", s.median, s.min, s.max));
-    }
-    if let Some(failure) = &series.failure {
-        text.push_str(&format!(", \"failure\": {}", string(failure)));
-    }
-    text + "}"
-}
+use super::job::{Jobs, Sample};
 
 /// One object: the machine, the notes, the series.
-pub(super) fn document(host: &Host, rounds: u32, plan: &Plan) -> String {
-    let fields = [
-        ("kernel", string(&host.kernel)),
-        ("filesystem", string(&host.filesystem)),
-        ("cpu", string(&host.cpu)),
-        ("cpus", host.cpus.to_string()),
-        ("rounds", rounds.to_string()),
-        ("notes", list(plan.notes.iter().map(|note| string(note)))),
-        ("series", format!("[\n    {}\n  ]", plan.series.iter().map(series).collect::<Vec<_>>().join(",\n    "))),
-    ];
-    let fields = fields.map(|(name, value)| format!("  \"{name}\": {value}"));
-    format!("{{\n{}\n}}\n", fields.join(",\n"))
+pub(super) fn document(host: &Host, rounds: u32, notes: &[String], jobs: &Jobs, goals: &[Goal]) -> String {
+    let document = json!({
+        "uringlet": env!("CARGO_PKG_VERSION"),
+        "kernel": host.kernel,
+        "filesystem": host.filesystem,
+        "cpu": host.cpu,
+        "cpus": host.cpus,
+        "rounds": rounds,
+        "notes": notes,
+        "series": jobs.0.iter().map(super::job::Job::json).collect::<Vec<_>>(),
+        "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
+    });
+    format!("{document:#}\n")
+}
+
+/// The last line that a worker printed: an object of numbers, or its `error`.
+pub(super) fn sample(text: &str) -> Result<Sample, String> {
+    let line = text.lines().next_back().unwrap_or_default();
+    let Ok(Value::Object(fields)) = serde_json::from_str(line) else {
+        return Err(format!("the worker ended without a number{}{text}", if text.is_empty() { "" } else { ": " }));
+    };
+    if let Some(error) = fields.get("error") {
+        return Err(error.as_str().unwrap_or("an unknown error").to_owned());
+    }
+    Ok(fields.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect())
 }
 
 #[cfg(test)]
@@ -58,7 +39,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_quoted() {
-        assert_eq!(string("a\"b\\c\n"), "\"a\\\"b\\\\c\\u000a\"");
+    fn workers_tell_numbers_or_errors() {
+        assert_eq!(sample("{\"value\": 1.5}\n"), Ok(Sample::from([("value".to_owned(), 1.5)])));
+        assert_eq!(sample("{\"error\": \"no ring\"}"), Err("no ring".to_owned()));
+        assert_eq!(sample("junk"), Err("the worker ended without a number: junk".to_owned()));
+        assert_eq!(sample(""), Err("the worker ended without a number".to_owned()));
     }
 }

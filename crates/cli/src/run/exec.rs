@@ -19,8 +19,12 @@ impl Environment {
     }
 
     pub(super) fn set(&mut self, name: &str, value: &OsStr) {
-        self.0.retain(|(n, _)| n != name);
+        self.remove(name);
         self.0.push((name.into(), value.into()));
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.retain(|(n, _)| n != name);
     }
 
     fn strings(&self) -> Vec<CString> {

@@ -27,9 +27,37 @@ pub(crate) struct Args {
     #[arg(long)]
     no_cache: bool,
 
+    /// Who executes requests that may block
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Adaptive)]
+    mode: Mode,
+
     /// The program, looked up in PATH, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<OsString>,
+}
+
+/// How a ring is driven, unless the program asks for one way when it makes the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    /// The caller, while that is expected not to block; otherwise a worker
+    Adaptive,
+    /// A worker submits in the caller's stead; when it blocks, the next one goes on
+    Uringlet,
+    /// A worker, always: what the kernel's io_uring does with buffered writes on ext4
+    Workers,
+}
+
+impl Mode {
+    /// What tells the attached object. The default is told by silence.
+    const VARIABLE: &str = "URINGLET_MODE";
+
+    fn tell(self, environment: &mut exec::Environment) {
+        match self {
+            Self::Adaptive => environment.remove(Self::VARIABLE),
+            Self::Uringlet => environment.set(Self::VARIABLE, OsStr::new("uringlet")),
+            Self::Workers => environment.set(Self::VARIABLE, OsStr::new("workers")),
+        }
+    }
 }
 
 /// Why the program did not start.
@@ -73,6 +101,7 @@ fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
     if args.no_cache {
         environment.set("URINGLET_CACHE", OsStr::new("off"));
     }
+    args.mode.tell(&mut environment);
     Err(exec::become_program(&program, &args.command, &environment))
 }
 

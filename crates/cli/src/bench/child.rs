@@ -1,0 +1,125 @@
+//! Running a program to its end: within a limit, and not beyond Ctrl-C.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use super::stop::Stop;
+
+/// How often it is looked whether to stop; the program's end is noticed at once.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A command that can be run again and again.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) argv: Vec<OsString>,
+    pub(super) library_path: Option<OsString>,
+    /// After this long it is killed, and has failed.
+    pub(super) limit: Duration,
+}
+
+impl Launch {
+    pub(super) fn new(argv: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        Self { argv: argv.into_iter().map(Into::into).collect(), library_path: None, limit: Duration::from_secs(60) }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.argv[0]);
+        command.args(&self.argv[1..]).stdin(Stdio::null());
+        if let Some(path) = &self.library_path {
+            command.env("LD_LIBRARY_PATH", path);
+        }
+        command
+    }
+
+    /// What it prints. A program that fails but prints something is taken by its word.
+    pub(super) fn output(&self, stop: &Stop) -> Result<String, String> {
+        let mut command = self.command();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", self.argv[0].display()))?;
+        let pipes = drain(child.stdout.take(), child.stderr.take());
+        let waited = wait(&mut child, &pipes, Instant::now() + self.limit, stop);
+        let (printed, complaint) = match waited {
+            Ok(texts) => texts,
+            Err(why) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(why);
+            }
+        };
+        let status = child.wait().map_err(|error| format!("waiting for {}: {error}", self.argv[0].display()))?;
+        verdict(status, printed, &complaint)
+    }
+}
+
+type Texts = (String, String);
+
+/// Reads both pipes to their ends.
+fn drain(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Receiver<Texts> {
+    let (sender, receiver) = channel();
+    let complaints = std::thread::spawn(move || text(stderr));
+    std::thread::spawn(move || {
+        let printed = text(stdout);
+        let _ = sender.send((printed, complaints.join().unwrap_or_default()));
+    });
+    receiver
+}
+
+fn text(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        // What came before an error is told.
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn wait(child: &mut Child, pipes: &Receiver<Texts>, deadline: Instant, stop: &Stop) -> Result<Texts, String> {
+    loop {
+        match pipes.recv_timeout(LOOK_EVERY) {
+            Ok(texts) => return Ok(texts),
+            Err(RecvTimeoutError::Disconnected) => return Err("its output was lost".to_owned()),
+            Err(RecvTimeoutError::Timeout) if stop.is_wanted() => return Err("stopped".to_owned()),
+            Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
+                return Err(format!("it did not end in time and was killed (process {})", child.id()));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+fn verdict(status: ExitStatus, printed: String, complaint: &str) -> Result<String, String> {
+    if status.success() || !printed.is_empty() {
+        return Ok(printed);
+    }
+    Err(format!("{status}: {}", complaint.lines().next_back().unwrap_or("no word why")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Launch {
+        Launch::new(["sh", "-c", script])
+    }
+
+    #[test]
+    fn programs_are_taken_by_their_word() {
+        let stop = Stop::default();
+        assert_eq!(shell("echo 1").output(&stop), Ok("1\n".to_owned()));
+        assert_eq!(shell("echo 1; exit 3").output(&stop), Ok("1\n".to_owned()));
+        assert!(shell("echo why >&2; exit 3").output(&stop).unwrap_err().ends_with(": why"));
+        assert!(Launch::new(["/nowhere/x"]).output(&stop).unwrap_err().contains("/nowhere/x"));
+    }
+
+    #[test]
+    fn what_hangs_is_killed() {
+        let late = (Launch { limit: Duration::ZERO, ..shell("exec sleep 1000") }).output(&Stop::default());
+        assert!(late.unwrap_err().contains("did not end in time"));
+    }
+}

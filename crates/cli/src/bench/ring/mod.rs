@@ -1,0 +1,57 @@
+//! `uringlet bench ring`: what a call, a NOP and a small write cost by each road.
+
+mod plan;
+mod report;
+
+use std::path::PathBuf;
+
+use super::host::Host;
+use super::stop::Stop;
+use super::tools::Tools;
+use super::{End, json, remove_if_there, write};
+
+/// Cost of a call by each road, NOP rates and small buffered writes, beside the kernel's ring
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How often everything is measured; medians are shown
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+
+    /// Where the file to write to is made; its filesystem decides much
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+
+    /// Leave fio out
+    #[arg(long)]
+    no_fio: bool,
+
+    /// Write all numbers to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Draw the rates into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<End, String> {
+    let tools = Tools::find()?;
+    let stop = Stop::on_signals()?;
+    let host = Host::look(&args.directory);
+    let file = args.directory.join(format!("uringlet-bench-{}", std::process::id()));
+    let mut plan = plan::plan(&tools, &file, !args.no_fio);
+    println!("{host}");
+    // fio makes a file of its own size.
+    let measured = plan.jobs.rounds(args.rounds, &stop, || remove_if_there(&file));
+    let _ = std::fs::remove_file(&file);
+    let end = if measured? { End::Whole } else { End::Stopped };
+    let goals = report::goals(&plan.jobs);
+    print!("{}", report::text(&plan, &goals));
+    if let Some(path) = &args.json {
+        write(path, &json::document(&host, args.rounds, &plan.notes, &plan.jobs, &goals))?;
+    }
+    if let Some(path) = &args.svg {
+        report::plot(&plan.jobs).write(path)?;
+    }
+    Ok(end)
+}
