@@ -84,6 +84,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// For those who implement [`BlockDevice`]: one slot a tag at a time, or two owners write the same bytes.
+    pub const fn new(queue: u16, tag: u16) -> Self {
+        Self { queue, tag }
+    }
+
     /// Its queue.
     #[must_use]
     pub fn queue(&self) -> u16 {
@@ -133,6 +138,8 @@ pub struct Limits {
     pub is_read_only: bool,
     /// Writes are durable only after a flush (or with FUA).
     pub has_cache: bool,
+    /// The server knows FUA; else the driver flushes after a request that has it.
+    pub has_fua: bool,
     /// It seeks.
     pub is_rotational: bool,
 }
