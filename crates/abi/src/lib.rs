@@ -35,6 +35,9 @@ pub mod setup {
     pub const REGISTERED_FD_ONLY: u32 = 1 << 15;
     pub const NO_SQARRAY: u32 = 1 << 16;
     pub const HYBRID_IOPOLL: u32 = 1 << 17;
+    /// Not the kernel's: what the file cache may not take at once is issued by the ring's own workers, which hand over to the
+    /// next when they block. The kernel answers `EINVAL`.
+    pub const URINGLET: u32 = 1 << 31;
 }
 
 /// `IORING_FEAT_*`: bits of [`Params::features`].

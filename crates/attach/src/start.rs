@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use uringlet::ENGINE;
+use uringlet::{ENGINE, Mode};
 
 use crate::switch::on_engine_stack;
 use crate::symbols::{resolve_all, weak_address};
@@ -23,6 +23,9 @@ extern "C" fn start() {
     }
     if program::variable("URINGLET_IOSQE_ASYNC").is_some_and(|value| value == b"block") {
         ENGINE.let_async_block();
+    }
+    if let Some(mode) = program::variable("URINGLET_MODE").and_then(Mode::named) {
+        ENGINE.set_mode(mode);
     }
     on_engine_stack(attach);
 }

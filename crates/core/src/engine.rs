@@ -3,10 +3,12 @@
 use crate::driver::watcher::Watcher;
 use crate::ring::{Context, Ring, RingState, UringGuard, sharing};
 use crate::submit::{cancel, dispatch};
+use crate::write::Mode;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use uringlet_abi::setup;
 use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::static_table::StaticTable;
@@ -40,6 +42,8 @@ pub struct Engine {
     any_readable: AtomicBool,
     /// Rings registered by `IORING_REGISTER_RING_FDS`: place + 1, 0 for none.
     pub(crate) registered: [core::sync::atomic::AtomicU32; crate::register::RING_FD_SLOTS],
+    /// Of rings made from now on.
+    mode: core::sync::atomic::AtomicU32,
 }
 
 impl Engine {
@@ -51,6 +55,7 @@ impl Engine {
                 watcher: Watcher::new(),
                 any_readable: AtomicBool::new(false),
                 registered: [const { core::sync::atomic::AtomicU32::new(0) }; crate::register::RING_FD_SLOTS],
+                mode: core::sync::atomic::AtomicU32::new(Mode::Adaptive as u32),
             }
         }
     }
@@ -426,6 +431,21 @@ impl Engine {
         crate::submit::hybrid::LETS_BLOCK.store(true, Relaxed);
     }
 
+    /// How rings made from now on execute buffered writes, unless they ask for a way themselves (`IORING_SETUP_URINGLET`).
+    pub fn set_mode(&'static self, mode: Mode) {
+        self.mode.store(mode as u32, Relaxed);
+    }
+
+    /// The mode of a ring with these `IORING_SETUP_*` flags.
+    pub(crate) fn mode_for(&'static self, flags: u32) -> Mode {
+        match self.mode.load(Relaxed) {
+            _ if flags & setup::URINGLET != 0 => Mode::Uringlet,
+            mode if mode == Mode::Uringlet as u32 => Mode::Uringlet,
+            mode if mode == Mode::Workers as u32 => Mode::Workers,
+            _ => Mode::Adaptive,
+        }
+    }
+
     /// After setrlimit(2).
     pub fn limits_changed(&'static self) {
         process::ask_file_size_limit();
@@ -443,11 +463,7 @@ impl Engine {
 
 /// Frees a ring's state. Files close, AIO in flight is waited for: with no lock held.
 fn dispose(state: RingState) {
-    for (_, parked) in &state.parked {
-        if let crate::request::Target::Fd(fd) = parked.req.target {
-            fd_table::drop_user(fd);
-        }
-    }
+    state.parked.iter().for_each(|(_, parked)| parked.unmark());
     drop(state);
 }
 

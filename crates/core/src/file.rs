@@ -13,6 +13,7 @@ const DIRECT: u16 = 1 << 4;
 const NO_NOWAIT_READ: u16 = 1 << 5;
 const NO_NOWAIT_WRITE: u16 = 1 << 6;
 const BAD: u16 = 1 << 7;
+const SYNCHRONOUS: u16 = 1 << 8;
 
 /// The kind of a file, as bits that fit into the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,12 @@ impl FileKind {
         self.0 & (SEEKABLE | DIRECT | NO_NOWAIT_READ | BAD) == SEEKABLE
     }
 
+    /// As [`is_cached_file`](Self::is_cached_file), and writes are done when the page cache has them.
+    #[inline]
+    pub(crate) fn takes_cached_writes(self) -> bool {
+        self.0 & (SEEKABLE | DIRECT | SYNCHRONOUS | BAD) == SEEKABLE
+    }
+
     /// Asks the kernel, and remembers.
     #[cold]
     pub(crate) fn ask(fd: i32) -> Self {
@@ -63,7 +70,8 @@ impl FileKind {
             return Err(Errno::EBADF);
         }
         let direct = if flags & io::O_DIRECT != 0 { DIRECT } else { 0 };
-        Ok(KNOWN | sort | direct)
+        let synchronous = if flags & (io::O_DSYNC | io::O_SYNC) != 0 { SYNCHRONOUS } else { 0 };
+        Ok(KNOWN | sort | direct | synchronous)
     }
 
     /// Regular file or block device: has positions, is always "ready".
@@ -78,6 +86,11 @@ impl FileKind {
     /// Opened with O_DIRECT.
     pub(crate) fn is_direct(self) -> bool {
         self.0 & DIRECT != 0
+    }
+
+    /// Opened with `O_SYNC` or `O_DSYNC`: a write waits for the disk.
+    pub(crate) fn is_synchronous(self) -> bool {
+        self.0 & SYNCHRONOUS != 0
     }
 
     /// No open file.

@@ -11,7 +11,7 @@
 //!   L4  driver, register       who brings a ring on: enter(), the watcher; setup and registration
 //!   L3  submit                 links, drain, cancel; dispatch decides complete / poll / run / punt
 //!   L2  request, ops, io_wq, apoll, timer
-//!   L1  ring, rsrc, file       shared memory, queues, resources
+//!   L1  ring, rsrc, file, write  shared memory, queues, resources
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,8 +30,10 @@ mod ring;
 mod rsrc;
 mod submit;
 mod timer;
+mod write;
 
 pub use engine::{ENGINE, Engine};
+pub use write::Mode;
 
 use driver::enter::{Args, check_flags, enter};
 use uringlet_abi::{enter as enter_flag, layout, register as reg};

@@ -16,11 +16,12 @@
 
 use crate::ops::Op;
 use crate::rsrc::files::FileNode;
+use crate::write::{self, history::History};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
 use uringlet_abi::{Opcode, Sqe};
-use uringlet_sys::Errno;
+use uringlet_sys::{Errno, fd_table};
 
 /// Names a parked request. The generation tells it from a later one in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +60,8 @@ pub(crate) enum Stage {
     Armed { fd: i32 },
     /// With the timers.
     Timer { deadline_ns: u64, seq: u64 },
+    /// A write that was put off, with the timers.
+    Paced { deadline_ns: u64, seq: u64 },
     /// With io-wq, under this work number.
     Worker { work: u64 },
     /// With the kernel's AIO.
@@ -139,6 +142,8 @@ pub(crate) struct Request {
     pub(crate) next: Option<Box<Request>>,
     /// The armed LINK_TIMEOUT that guards this request.
     pub(crate) link_timer: Option<ReqId>,
+    /// A buffered write of this number's file: while it is parked, later ones go behind it.
+    pub(crate) queued_on: Option<i32>,
 }
 
 impl Request {
@@ -158,6 +163,7 @@ impl Request {
             is_cancelled: false,
             next: None,
             link_timer: None,
+            queued_on: None,
         }
     }
 
@@ -198,10 +204,30 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
+    /// It is being parked: the descriptor table shows it.
+    pub(crate) fn mark(&self) {
+        if let Target::Fd(fd) = self.req.target {
+            fd_table::add_user(fd);
+        }
+        if let Some(fd) = self.req.queued_on {
+            write::note(fd, History::queue);
+        }
+    }
+
+    /// It is parked no longer.
+    pub(crate) fn unmark(&self) {
+        if let Target::Fd(fd) = self.req.target {
+            fd_table::drop_user(fd);
+        }
+        if let Some(fd) = self.req.queued_on {
+            write::note(fd, History::unqueue);
+        }
+    }
+
     /// When its timer expires, ns; 0 if it has none.
     pub(crate) fn deadline_ns(&self) -> u64 {
         match self.stage {
-            Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } => deadline_ns,
+            Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } | Stage::Paced { deadline_ns, .. } => deadline_ns,
             _ => 0,
         }
     }

@@ -1,4 +1,5 @@
-//! What the engine knows of each descriptor number of this process: one word a number, read without a lock.
+//! What the engine knows of each descriptor number of this process: two words a number, read without a lock. One says whose
+//! the number is and what kind of file it was; the other is kept for the write path, which has a history with each file.
 //!
 //! The table is one lazily touched mapping; numbers beyond it are never rings and never cached. All knowledge here is a
 //! hint that may be stale when a program closes a number by a way that nobody sees; users of it check before it matters.
@@ -10,7 +11,7 @@ use syscalls::{Sysno, raw_syscall};
 /// Numbers covered: as many as the default `fs.nr_open`.
 pub const NUMBERS: usize = 1 << 20;
 
-/// Bits of a word.
+/// Bits of the first word.
 const RING_MASK: u64 = 0x00ff_ffff;
 const INTERNAL: u64 = 1 << 24;
 const KIND_SHIFT: u32 = 32;
@@ -29,14 +30,26 @@ pub enum Mark {
     Internal,
 }
 
+/// What is known of a number. Both words in one cache line: who looks at one often looks at the other.
+#[repr(C, align(16))]
+struct Entry {
+    word: AtomicU64,
+    history: AtomicU64,
+}
+
 #[inline]
-fn word(fd: i32) -> Option<&'static AtomicU64> {
+fn entry(fd: i32) -> Option<&'static Entry> {
     let base = TABLE.load(Acquire);
     if base == 0 || fd as u32 as usize >= NUMBERS {
         return None;
     }
-    // SAFETY: the mapping holds NUMBERS words, is never unmapped, and is only used as atomics.
-    Some(unsafe { &*(base as *const AtomicU64).add(fd as u32 as usize) })
+    // SAFETY: the mapping holds NUMBERS entries, is never unmapped, and is only used as atomics.
+    Some(unsafe { &*(base as *const Entry).add(fd as u32 as usize) })
+}
+
+#[inline]
+fn word(fd: i32) -> Option<&'static AtomicU64> {
+    entry(fd).map(|entry| &entry.word)
 }
 
 /// Makes the table if there is none yet.
@@ -44,16 +57,17 @@ pub fn init() {
     if TABLE.load(Acquire) != 0 {
         return;
     }
+    const LEN: usize = NUMBERS * size_of::<Entry>();
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x02 | 0x20 | 0x4000;
     // SAFETY: a new anonymous mapping overlaps nothing.
-    let base = unsafe { raw_syscall!(Sysno::mmap, 0, NUMBERS * 8, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0) };
+    let base = unsafe { raw_syscall!(Sysno::mmap, 0, LEN, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0) };
     if base > usize::MAX - 4096 {
         return;
     }
     if TABLE.compare_exchange(0, base, AcqRel, Acquire).is_err() {
         // SAFETY: another thread was first; nobody has seen this mapping.
-        unsafe { raw_syscall!(Sysno::munmap, base, NUMBERS * 8) };
+        unsafe { raw_syscall!(Sysno::munmap, base, LEN) };
     }
 }
 
@@ -134,7 +148,25 @@ pub fn is_blank(fd: i32) -> bool {
     word(fd).is_none_or(|w| w.load(Relaxed) == 0)
 }
 
-/// The number was closed: forget what kind of file it was.
+/// The number was closed: forget what kind of file it was, and how its writes went.
 pub fn forget_kind(fd: i32) {
     update(fd, KIND_MASK, 0);
+    if let Some(entry) = entry(fd) {
+        entry.history.store(0, Relaxed);
+    }
+}
+
+/// How writes to the number's file went: the caller's own code, 0 for nothing to remember (or a number beyond the table).
+#[inline]
+#[must_use]
+pub fn history(fd: i32) -> u64 {
+    entry(fd).map_or(0, |entry| entry.history.load(Relaxed))
+}
+
+/// Changes what is remembered; the new value. Numbers beyond the table remember nothing.
+pub fn change_history(fd: i32, change: impl Fn(u64) -> u64) -> u64 {
+    let Some(entry) = entry(fd) else { return 0 };
+    match entry.history.fetch_update(Relaxed, Relaxed, |old| Some(change(old))) {
+        Ok(old) | Err(old) => change(old),
+    }
 }

@@ -7,10 +7,18 @@ use syscalls::{Errno, Sysno, syscall};
 /// Result of a system call: its return value, or the errno.
 pub type Res = Result<usize, Errno>;
 
+/// `O_DSYNC`
+pub const O_DSYNC: u32 = 0o10_000;
+/// `O_SYNC`, without the bit that it shares with `O_DSYNC`
+pub const O_SYNC: u32 = 0o4_000_000;
 /// `RWF_NOWAIT`
 pub const RWF_NOWAIT: u32 = 8;
 /// `RWF_APPEND`
 pub const RWF_APPEND: u32 = 16;
+/// `RWF_DSYNC`
+pub const RWF_DSYNC: u32 = 2;
+/// `RWF_SYNC`
+pub const RWF_SYNC: u32 = 4;
 /// `RWF_HIPRI`
 pub const RWF_HIPRI: u32 = 1;
 /// `MSG_DONTWAIT`

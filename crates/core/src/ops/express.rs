@@ -11,11 +11,13 @@ use super::nop;
 use crate::file::FileKind;
 use crate::request::Outcome;
 use crate::ring::UringGuard;
+use crate::write::{self, history::Took};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::process::is_file_size_limited;
-use uringlet_sys::{Errno, UserPtr, user};
+use uringlet_sys::stopwatch::ticks;
+use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
 /// What became of an SQE on the express lane.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +37,8 @@ pub(crate) enum Express {
 pub(crate) fn express(guard: &mut UringGuard, sqe: &Sqe) -> Express {
     match Opcode::from_u8(sqe.opcode) {
         Some(Opcode::Nop) => nop::express(sqe),
-        Some(Opcode::Write) => write(guard, sqe),
-        Some(Opcode::Writev) => writev(guard, sqe),
+        Some(Opcode::Write) => write_one(guard, sqe),
+        Some(Opcode::Writev) => write_vector(guard, sqe),
         Some(Opcode::Read) => read(sqe),
         Some(Opcode::Readv) => readv(sqe),
         _ => Express::No,
@@ -52,29 +54,55 @@ fn is_plain(sqe: &Sqe) -> bool {
         && FileKind::cached(sqe.fd).is_some_and(FileKind::is_cached_file)
 }
 
+/// Whether the page cache is expected to take a write, and the ring may write so much: the file never blocked, nothing of
+/// it is with workers, and the machine has not too many dirty pages.
+#[inline(always)]
+fn may_write(guard: &mut UringGuard, sqe: &Sqe, start: u64, len: u64) -> bool {
+    is_plain(sqe)
+        && FileKind::cached(sqe.fd).is_some_and(FileKind::takes_cached_writes)
+        && fd_table::history(sqe.fd) == 0
+        && !is_file_size_limited()
+        && guard.allowance.covers(start, len)
+}
+
 /// WRITE: one pwrite.
 #[inline(always)]
-fn write(guard: &mut UringGuard, sqe: &Sqe) -> Express {
-    if !is_plain(sqe) || is_file_size_limited() {
+fn write_one(guard: &mut UringGuard, sqe: &Sqe) -> Express {
+    let start = ticks();
+    if !may_write(guard, sqe, start, u64::from(sqe.len)) {
         return Express::No;
     }
     let len = sqe.len as usize;
     let away = guard.let_go();
     let res = io::pwrite(sqe.fd, UserPtr::at(sqe.addr), len, sqe.off as i64);
     away.take_back();
+    account(guard, sqe, start, &res);
     outcome_of(res, len)
+}
+
+/// A write is over: was it as quick as expected?
+#[inline(always)]
+fn account(guard: &mut UringGuard, sqe: &Sqe, start: u64, res: &Result<usize, Errno>) {
+    let bytes = *res.as_ref().unwrap_or(&0) as u64;
+    guard.allowance.charge(bytes);
+    if Took::of(ticks().wrapping_sub(start), bytes) == Took::Long {
+        write::missed(sqe.fd);
+    }
 }
 
 /// WRITEV with one iovec: one pwritev.
 #[inline(always)]
-fn writev(guard: &mut UringGuard, sqe: &Sqe) -> Express {
-    if !is_plain(sqe) || sqe.len != 1 || is_file_size_limited() {
+fn write_vector(guard: &mut UringGuard, sqe: &Sqe) -> Express {
+    let start = ticks();
+    if sqe.len != 1 || !may_write(guard, sqe, start, 0) {
         return Express::No;
     }
     let iov = UserPtr::at(sqe.addr);
     let away = guard.let_go();
     let res = io::pwritev2(sqe.fd, iov, 1, sqe.off as i64, 0, 0);
     away.take_back();
+    // Its length is known only now: what it is too much is missing for the next one.
+    account(guard, sqe, start, &res);
     match res {
         Ok(n) => outcome_of(Ok(n), user::read_known::<Iovec>(iov).len as usize),
         Err(errno) => outcome_of(Err(errno), 0),

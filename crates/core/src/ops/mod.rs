@@ -38,6 +38,10 @@ pub(crate) enum Issue {
     WouldBlock(u32),
     /// Needs a thread that may sleep in [`Op::run`].
     Blocks,
+    /// Is expected not to sleep in [`Op::run`]: a write to the page cache.
+    Quick,
+    /// Has to wait until then (`CLOCK_MONOTONIC`, ns): too many pages are dirty.
+    Paced(u64),
     /// Belongs to the kernel's AIO.
     Aio,
     /// Acts on the ring or on other requests: `submit` knows how (poll, timeout, cancel, files and buffers updates).
@@ -194,6 +198,11 @@ impl Op {
         }
     }
 
+    /// Whether it writes, and through the page cache if the file does.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self, Self::Rw(op) if !op.is_read())
+    }
+
     /// Whether it is a read: not of a socket, whose receive is another opcode.
     pub(crate) fn is_read(&self) -> bool {
         matches!(self, Self::Rw(op) if op.is_read())
@@ -203,6 +212,7 @@ impl Op {
     pub(crate) fn partly_done(&self) -> Option<usize> {
         match self {
             Self::Net(op) => Some(op.partly_done()).filter(|&n| n > 0),
+            Self::Rw(op) => Some(op.partly_done()).filter(|&n| n > 0),
             _ => None,
         }
     }

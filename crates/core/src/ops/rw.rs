@@ -1,7 +1,7 @@
 //! `IORING_OP_READ, READV, READ_FIXED, READV_FIXED, WRITE, WRITEV, WRITE_FIXED, WRITEV_FIXED`.
 //! Source:  io_uring_enter(2), preadv2(2); behaviour of Linux 6.18 io_uring/rw.c (not its code).
 //! Issue:   sockets, pipes: tried non-blocking, then poll. Seekable files: O_DIRECT by AIO; buffered reads by RWF_NOWAIT,
-//!          the rest by a worker; buffered writes as a plain pwrite by the caller.   Units: off, len in bytes; off -1 = the file position.
+//!          the rest by a worker; buffered writes by whom `write::path` says.   Units: off, len in bytes; off -1 = the file position.
 //! Errors:  EINVAL bad fields; EFAULT buffer index or range not registered; else those of preadv2/pwritev2.
 //! Differs: registered buffers are not pinned: the addresses are used as they are mapped at the time of the transfer.
 //! Tests:   liburing read-write.t, short-read.t, iopoll.t, fixed-link.t, pipe-*.t; differential `rw`.
@@ -13,7 +13,11 @@ use super::express::Express;
 use super::{Issue, IssueCx, Op, PrepCx};
 use crate::file::FileKind;
 use crate::request::Outcome;
+use crate::ring::Context;
 use crate::rsrc::buf_ring::Selected;
+use crate::write::history::Took;
+use crate::write::path::{Facts, Road, road};
+use crate::write::{self, Mode, Paced};
 use alloc::boxed::Box;
 use alloc::vec;
 use uringlet_abi::register::Iovec;
@@ -138,7 +142,7 @@ impl Rw {
         if let Err(errno) = self.take_resources(cx) {
             return errno.into();
         }
-        if kind.is_seekable() { self.try_seekable(cx.file.fd, kind) } else { self.try_stream(cx, kind) }
+        if kind.is_seekable() { self.try_seekable(cx, kind) } else { self.try_stream(cx, kind) }
     }
 
     /// What it is refused for; bad iovecs come first.
@@ -229,7 +233,8 @@ impl Rw {
         Ok(iovec.len.min(MAX_LEN as u64) as u32)
     }
 
-    fn try_seekable(&mut self, fd: i32, kind: FileKind) -> Issue {
+    fn try_seekable(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
+        let fd = cx.file.fd;
         if self.rw_flags & RWF_NOWAIT != 0 {
             return self.finish(self.transfer(fd, self.rw_flags));
         }
@@ -237,10 +242,60 @@ impl Rw {
         if kind.is_direct() && self.off >= 0 && self.done == 0 && !may_raise_signal {
             return Issue::Aio;
         }
-        if self.is_write || self.has_missed || !kind.takes_nowait(false) {
+        if self.is_write {
+            return self.try_write(cx, kind, may_raise_signal);
+        }
+        if self.has_missed || !kind.takes_nowait(false) {
             return Issue::Blocks;
         }
         self.read_nowait(fd, kind)
+    }
+
+    /// A buffered write: how the file's writes went says who does it.
+    fn try_write(&mut self, cx: &mut IssueCx<'_>, kind: FileKind, may_raise_signal: bool) -> Issue {
+        let fd = cx.file.fd;
+        let facts = Facts {
+            mode: cx.state.mode,
+            history: write::history_of(fd),
+            takes_nowait: kind.takes_nowait(true),
+            is_synchronous: kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0,
+            may_raise_signal,
+            is_caller: cx.state.context() == Context::Submitter,
+        };
+        // A vector's length is known when it is written.
+        let bytes = if self.is_vectored { 0 } else { u64::from(self.len) };
+        if facts.mode != Mode::Workers
+            && let Err(Paced { deadline_ns }) = cx.state.allowance.ask(bytes)
+        {
+            return Issue::Paced(deadline_ns);
+        }
+        match road(facts) {
+            Road::Inline => Issue::Quick,
+            Road::Nowait => self.write_nowait(cx, kind),
+            Road::Worker => Issue::Blocks,
+        }
+    }
+
+    /// As much as the file takes without waiting; a worker does the rest.
+    fn write_nowait(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
+        let fd = cx.file.fd;
+        match self.transfer(fd, self.rw_flags | RWF_NOWAIT) {
+            Ok(n) => {
+                cx.state.allowance.charge(n as u64);
+                let wanted = self.wanted();
+                if n == 0 || self.done + n >= wanted {
+                    write::note(fd, |history| history.after_elsewhere(Took::Quick));
+                    return self.finish(Ok(n));
+                }
+                self.advance(n).map_or_else(Issue::from, |()| Issue::Blocks)
+            }
+            Err(Errno::EAGAIN) => Issue::Blocks,
+            Err(Errno::EOPNOTSUPP) => {
+                kind.refuses_nowait(fd, true);
+                Issue::Blocks
+            }
+            Err(errno) => self.finish(Err(errno)),
+        }
     }
 
     /// A buffered read takes what the page cache has. A short answer is either the file's end (the next try says 0) or a
@@ -266,7 +321,7 @@ impl Rw {
     }
 
     /// Sockets, pipes, terminals, eventfds: no positions, but readiness.
-    fn try_stream(&mut self, cx: &IssueCx<'_>, kind: FileKind) -> Issue {
+    fn try_stream(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
         let fd = cx.file.fd;
         let mask = if self.is_write { POLLOUT } else { POLLIN };
         // The cache may be stale, and a position must not be ignored on a file that has them.
@@ -276,7 +331,7 @@ impl Rw {
                 return Errno::EBADF.into();
             }
             if now.is_seekable() {
-                return self.try_seekable(fd, now);
+                return self.try_seekable(cx, now);
             }
         }
         match self.off {
@@ -386,6 +441,10 @@ impl Rw {
             Some(selected) => outcome.with_flags(selected.used(done as u32)),
             None => outcome,
         }
+    }
+
+    pub(super) fn partly_done(&self) -> usize {
+        self.done
     }
 
     pub(super) fn is_read(&self) -> bool {

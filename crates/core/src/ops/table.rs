@@ -11,7 +11,7 @@ pub(crate) enum Inline {
     Never,
     /// If the submission is a shallow one: cheap metadata, where the hop costs more than the work.
     Shallow,
-    /// Always: page cache writes.
+    /// Always: it does not sleep.
     Always,
 }
 
@@ -92,10 +92,10 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Read => selecting(transfer(prep!(rw::prep_read), Inline::Never)),
         O::ReadFixed => transfer(prep!(rw::prep_read_fixed), Inline::Never),
         O::ReadvFixed => transfer(prep!(rw::prep_readv_fixed), Inline::Never),
-        O::Writev => transfer(prep!(rw::prep_writev), Inline::Always),
-        O::Write => transfer(prep!(rw::prep_write), Inline::Always),
-        O::WriteFixed => transfer(prep!(rw::prep_write_fixed), Inline::Always),
-        O::WritevFixed => transfer(prep!(rw::prep_writev_fixed), Inline::Always),
+        O::Writev => transfer(prep!(rw::prep_writev), Inline::Never),
+        O::Write => transfer(prep!(rw::prep_write), Inline::Never),
+        O::WriteFixed => transfer(prep!(rw::prep_write_fixed), Inline::Never),
+        O::WritevFixed => transfer(prep!(rw::prep_writev_fixed), Inline::Never),
         O::Fsync => file(prep!(sync::prep_fsync)),
         O::SyncFileRange => file(prep!(sync::prep_sync_file_range)),
         O::Fallocate => file(prep!(sync::prep_fallocate)),

@@ -24,7 +24,8 @@ const KNOWN: u32 = setup::IOPOLL
     | setup::DEFER_TASKRUN
     | setup::NO_MMAP
     | setup::REGISTERED_FD_ONLY
-    | setup::NO_SQARRAY;
+    | setup::NO_SQARRAY
+    | setup::URINGLET;
 
 /// What this engine does. Not yet: `RECVSEND_BUNDLE`, `RW_ATTR`, `NO_IOWAIT`.
 const FEATURES: u32 = feat::SINGLE_MMAP
@@ -173,6 +174,7 @@ fn open(memory: RingMemory, io_wq: Pool, params: &Params) -> Result<usize, Errno
     };
     let mut state = RingState::new(generation, memory, params.flags, io_wq, fd);
     state.baton = Some(SubmitBaton::new());
+    state.mode = ENGINE.mode_for(params.flags);
     state.is_disabled = params.flags & setup::R_DISABLED != 0;
     if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {
         state.issuer = Some(process::thread_key());

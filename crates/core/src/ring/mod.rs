@@ -16,10 +16,11 @@ use crate::apoll::Poller;
 use crate::driver::watcher::Watched;
 use crate::engine::ENGINE;
 use crate::io_wq::Pool;
-use crate::request::{Outcome, Parked, ReqId, Request, Stage, Target};
+use crate::request::{Outcome, Parked, ReqId, Request, Stage};
 use crate::rsrc::{buf_ring::BufGroups, buffers::BufferTable, files::FileTable};
 use crate::submit::drain::DrainQueue;
 use crate::timer::Timers;
+use crate::write::{Allowance, Mode};
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
 use core::sync::atomic::AtomicBool;
@@ -36,7 +37,7 @@ use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::ring_memory::{RingMemory, Word};
 use uringlet_sys::sync::AtomicU32;
-use uringlet_sys::{Errno, fd_table, process};
+use uringlet_sys::{Errno, process};
 
 /// A place for a ring; it outlives the ring, and is used again.
 #[derive(Debug)]
@@ -105,6 +106,10 @@ pub(crate) struct RingState {
     /// CQEs that wait for the submitter's next GETEVENTS (`DEFER_TASKRUN`).
     pub(crate) deferred: VecDeque<Cqe>,
     pub(crate) waiters: Waiters,
+    /// What may be written without a look at the machine's dirty pages.
+    pub(crate) allowance: Allowance,
+    /// How buffered writes are executed.
+    pub(crate) mode: Mode,
     pub(crate) io_wq: Pool,
     /// The program's descriptor as the engine sees it; none with `REGISTERED_FD_ONLY`.
     pub(crate) fd: Option<RingFd>,
@@ -208,6 +213,8 @@ impl RingState {
             eventfd: None,
             deferred: VecDeque::new(),
             waiters: Waiters::default(),
+            allowance: Allowance::default(),
+            mode: Mode::default(),
             io_wq,
             fd,
             known_fds: 0,
@@ -226,11 +233,7 @@ impl RingState {
 
     /// In a forked child: what is in flight is the parent's, and so are its workers, its epoll set and its AIO.
     pub(crate) fn forget_parents_requests(&mut self) {
-        for (_, parked) in &self.parked {
-            if let Target::Fd(fd) = parked.req.target {
-                fd_table::drop_user(fd);
-            }
-        }
+        self.parked.iter().for_each(|(_, parked)| parked.unmark());
         self.parked.clear();
         if self.issuer.is_some() {
             // A thread of the parent: none of this process, whatever its key.
@@ -370,12 +373,11 @@ impl RingState {
 
     /// Keeps a request until its stage ends.
     pub(crate) fn park(&mut self, req: Request, stage: Stage) -> ReqId {
-        if let Target::Fd(fd) = req.target {
-            fd_table::add_user(fd);
-        }
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        let key = self.parked.insert(Parked { req, stage, generation }) as u32;
+        let parked = Parked { req, stage, generation };
+        parked.mark();
+        let key = self.parked.insert(parked) as u32;
         ReqId { key, generation }
     }
 
@@ -388,9 +390,7 @@ impl RingState {
     pub(crate) fn unpark(&mut self, id: ReqId) -> Option<Parked> {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
-        if let Target::Fd(fd) = parked.req.target {
-            fd_table::drop_user(fd);
-        }
+        parked.unmark();
         Some(parked)
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
                 poller.disarm(fd, id);
             }
         }
-        Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } => {
+        Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } | Stage::Paced { deadline_ns, seq } => {
             guard.timers.disarm(deadline_ns, seq);
             guard.timers.stop_counting(id);
         }
@@ -162,13 +162,17 @@ fn change_poll(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno> {
 fn add_timeout(guard: &mut UringGuard, req: Request, when: When, count: u32) {
     let deadline_ns = when.deadline_ns();
     let seq = guard.timers.next_seq();
-    let is_first = guard.timers.next_deadline().is_none_or(|first| deadline_ns < first);
     let id = guard.park(req, Stage::Timer { deadline_ns, seq });
-    guard.timers.arm(deadline_ns, seq, id);
+    arm_timer(guard, deadline_ns, seq, id);
     if count > 0 {
         guard.timers.count(count, id);
     }
     start_link_timer(guard, id);
+}
+
+fn arm_timer(guard: &mut UringGuard, deadline_ns: u64, seq: u64, id: ReqId) {
+    let is_first = guard.timers.next_deadline().is_none_or(|first| deadline_ns < first);
+    guard.timers.arm(deadline_ns, seq, id);
     if is_first && guard.waiters.sleeping > 0 {
         // The driver sleeps for longer than it may now.
         guard.cq.note_must_wake();
@@ -179,11 +183,25 @@ fn add_timeout(guard: &mut UringGuard, req: Request, when: When, count: u32) {
 pub(crate) fn fire_expired(guard: &mut UringGuard, now_ns: u64) {
     while let Some(id) = guard.timers.pop_expired(now_ns) {
         let Some(stage) = guard.parked(id).map(|p| p.stage) else { continue };
-        if let Stage::LinkTimer { guards, .. } = stage {
-            fire_link_timer(guard, id, guards);
-        } else {
-            fire_timeout(guard, id, now_ns);
+        match stage {
+            Stage::LinkTimer { guards, .. } => fire_link_timer(guard, id, guards),
+            Stage::Paced { .. } => fire_paced(guard, id),
+            _ => fire_timeout(guard, id, now_ns),
         }
+    }
+}
+
+/// Parks a write that was put off.
+pub(crate) fn pace(guard: &mut UringGuard, req: Request, deadline_ns: u64) {
+    let seq = guard.timers.next_seq();
+    let id = guard.park(req, Stage::Paced { deadline_ns, seq });
+    arm_timer(guard, deadline_ns, seq, id);
+    start_link_timer(guard, id);
+}
+
+fn fire_paced(guard: &mut UringGuard, id: ReqId) {
+    if let Some(parked) = guard.unpark(id) {
+        dispatch::end_pace(guard, parked.req);
     }
 }
 

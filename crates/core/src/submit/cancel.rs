@@ -93,7 +93,7 @@ pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno>
     let req = match stage {
         Stage::Worker { work } => dispatch::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
-        Stage::Armed { .. } | Stage::Timer { .. } => act::disarm(guard, id).ok_or(Errno::ENOENT)?,
+        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Paced { .. } => act::disarm(guard, id).ok_or(Errno::ENOENT)?,
     };
     complete(guard, req, Outcome::err(Errno::ECANCELED));
     Ok(())

@@ -9,10 +9,11 @@ use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::ring::{Context, Ring, UringGuard};
 use crate::rsrc::files::FileNode;
+use crate::write::{self, history::Took};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
-use uringlet_sys::process::is_file_size_limited;
+use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
 use uringlet_sys::{Errno, fd::EngineFd};
 
 /// Submissions of at most this many SQEs are shallow: cheap metadata runs inline.
@@ -36,6 +37,8 @@ pub(crate) enum Later {
     Arm(u32),
     /// With a worker.
     Punt,
+    /// With the timers, until then: a write for which too many pages are dirty.
+    Pace(u64),
     /// With the kernel's AIO.
     Aio,
     /// With `act`.
@@ -61,6 +64,7 @@ pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Late
     match step {
         Later::Arm(mask) => arm(guard, req, file, mask),
         Later::Punt => punt(guard, req, file),
+        Later::Pace(deadline_ns) => pace(guard, req, file, deadline_ns),
         Later::Aio => submit_aio(guard, req, file),
         Later::Act => act::act(guard, req, file),
         Later::Again => issue(guard, req, false),
@@ -92,7 +96,9 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::More(outcome) if req.is_cancelled || !guard.has_room() => return Now::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
             Issue::Blocks if runs_inline(req, is_shallow) => return run_inline(guard, req, file),
+            Issue::Quick => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
+            Issue::Paced(deadline_ns) => return Now::Later(file, Later::Pace(deadline_ns)),
             Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask)),
             Issue::Aio => return Now::Later(file, Later::Aio),
             Issue::Act => return Now::Later(file, Later::Act),
@@ -105,8 +111,6 @@ fn runs_inline(req: &Request, is_shallow: bool) -> bool {
         return false;
     }
     match table::of(req.opcode).inline {
-        // SIGXFSZ kills nobody on a worker.
-        Inline::Always if is_file_size_limited() && matches!(req.op, Op::Rw(_)) => false,
         Inline::Always => true,
         Inline::Shallow => is_shallow,
         Inline::Never => false,
@@ -141,6 +145,39 @@ fn run_inline(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
         return Now::Later(file, Later::Again);
     }
     Now::Done(outcome)
+}
+
+/// A write that the page cache is expected to take: here. It is timed, and the file remembers it.
+fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
+    let start = ticks();
+    let now = run_inline(guard, req, file);
+    if let Now::Done(outcome) = &now {
+        let bytes = outcome.res.max(0) as u64;
+        guard.allowance.charge(bytes);
+        let took = Took::of(ticks().wrapping_sub(start), bytes);
+        if took == Took::Long || write::history_of(file.fd).is_down() {
+            write::note(file.fd, |history| history.after_inline(took));
+        }
+    }
+    now
+}
+
+/// Puts a write off: the machine has too many dirty pages, and the kernel would have its writer sleep.
+#[cold]
+fn pace(guard: &mut UringGuard, mut req: Request, file: File, deadline_ns: u64) {
+    if let Err(errno) = req.op.stabilise() {
+        return complete(guard, req, Outcome::err(errno));
+    }
+    req.queued_on = Some(file.fd);
+    act::pace(guard, req, deadline_ns);
+}
+
+/// A write that was put off has its turn: a worker's, which may sleep if it has to.
+pub(super) fn end_pace(guard: &mut UringGuard, mut req: Request) {
+    match resolve(guard, &mut req) {
+        Ok(file) => punt(guard, req, file),
+        Err(errno) => complete(guard, req, Outcome::err(errno)),
+    }
 }
 
 /// Parks a request until its file is ready.
@@ -188,6 +225,9 @@ fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
         _ => Account::Bound,
     };
     let is_hybrid = req.has(sqe::ASYNC) && !req.was_armed && hybrid::is_for(&req, file);
+    if account == Account::Bound && req.op.is_write() && !file.kind().is_direct() {
+        req.queued_on = Some(file.fd);
+    }
     let io_wq = guard.io_wq.clone();
     let work = io_wq.number();
     let id = guard.park(req, Stage::Worker { work });
@@ -218,10 +258,16 @@ impl Work for Punted {
 impl Punted {
     /// Runs the op, sleeping as needed, and completes the request.
     pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32) {
+        let stopwatch = op.is_write().then(Stopwatch::start);
         let outcome = op.run(fd);
+        let took = stopwatch.map(|stopwatch| stopwatch.read(outcome));
         let Some(mut guard) = self.lock() else { return };
         let outcome = op.finish(&mut guard, outcome);
         if let Some(mut parked) = guard.unpark(self.id) {
+            if let (Some(took), Some(fd)) = (took, parked.req.queued_on.take()) {
+                guard.allowance.charge(outcome.res.max(0) as u64);
+                write::note(fd, |history| history.after_elsewhere(took));
+            }
             parked.req.op = op;
             complete(&mut guard, parked.req, outcome);
             run_ready(&mut guard, true);
@@ -248,6 +294,25 @@ impl Punted {
     /// The request that was cancelled before a worker took it.
     pub(crate) fn id(&self) -> ReqId {
         self.id
+    }
+}
+
+/// Times a write on a thread of the engine's: losing the CPU is not held against the file.
+pub(super) struct Stopwatch {
+    start: u64,
+    sleeps: u64,
+}
+
+impl Stopwatch {
+    pub(super) fn start() -> Self {
+        Self { sleeps: sleeps_of_this_thread(), start: ticks() }
+    }
+
+    pub(super) fn read(self, outcome: Outcome) -> Took {
+        match Took::of(ticks().wrapping_sub(self.start), outcome.res.max(0) as u64) {
+            Took::Long if sleeps_of_this_thread() == self.sleeps => Took::Quick,
+            took => took,
+        }
     }
 }
 

@@ -1,0 +1,97 @@
+//! Buffered writes: who executes them, and when.
+//!
+//! The page cache takes most of them in about a microsecond, and then nothing is faster than the caller's own pwrite. The
+//! rest must not hold the caller up: a file whose writes were seen to block goes down a gear ([`path`]) until they no
+//! longer do ([`history`]), and when the whole machine has too many dirty pages, writes are put off by deadlines instead
+//! of sleeping ([`throttle`]).
+
+pub(crate) mod history;
+pub(crate) mod path;
+pub(crate) mod throttle;
+
+use history::{History, Took};
+use uringlet_sys::{fd_table, stopwatch};
+
+/// How a ring's buffered writes are executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mode {
+    /// By the caller, while that is expected not to block.
+    #[default]
+    Adaptive = 0,
+    /// By whoever holds the ring's baton: see `driver::uringlet`.
+    Uringlet = 1,
+    /// By io-wq's workers.
+    Workers = 2,
+}
+
+impl Mode {
+    /// By its name, as `uringlet run --mode` and the variable `URINGLET_MODE` give it.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Self> {
+        match name {
+            b"adaptive" => Some(Self::Adaptive),
+            b"uringlet" => Some(Self::Uringlet),
+            b"workers" => Some(Self::Workers),
+            _ => None,
+        }
+    }
+}
+
+/// What a ring may write before it has to look at the machine's dirty pages again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowance {
+    bytes: u64,
+    until_ticks: u64,
+}
+
+/// A ring has to wait until then (`CLOCK_MONOTONIC`, ns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Paced {
+    pub(crate) deadline_ns: u64,
+}
+
+impl Allowance {
+    /// Whether `bytes` may be written at `now_ticks`.
+    #[inline(always)]
+    pub(crate) fn covers(self, now_ticks: u64, bytes: u64) -> bool {
+        bytes <= self.bytes && now_ticks < self.until_ticks
+    }
+
+    /// `bytes` were written.
+    #[inline(always)]
+    pub(crate) fn charge(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// As [`covers`](Self::covers), asking for more if it is used up.
+    ///
+    /// # Errors
+    /// Too many pages are dirty: when to come back.
+    #[cold]
+    pub(crate) fn ask(&mut self, bytes: u64) -> Result<(), Paced> {
+        let now_ticks = stopwatch::ticks();
+        if self.covers(now_ticks, bytes) {
+            return Ok(());
+        }
+        *self = Self { bytes: u64::MAX, until_ticks: u64::MAX };
+        Ok(())
+    }
+}
+
+/// How writes to the number's file went so far.
+#[inline]
+pub(crate) fn history_of(fd: i32) -> History {
+    History::of(fd_table::history(fd))
+}
+
+/// An inline write took longer than it may: the file goes down a gear.
+#[cold]
+pub(crate) fn missed(fd: i32) {
+    note(fd, |history| history.after_inline(Took::Long));
+}
+
+/// Remembers something of a number's file.
+pub(crate) fn note(fd: i32, change: impl Fn(History) -> History) -> History {
+    History::of(fd_table::change_history(fd, |word| change(History::of(word)).word()))
+}
