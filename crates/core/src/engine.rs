@@ -149,6 +149,8 @@ impl Engine {
     /// Without a descriptor a ring lives on if it has a registered number.
     fn end_unless_registered(&'static self, mut guard: UringGuard) {
         if !crate::register::is_registered(guard.ring.index) {
+            // What came before this close is posted: the program may read its CQ mapping without any further call.
+            crate::driver::poll_before_close(&mut guard);
             guard.is_closing = true;
             self.finish_close(guard);
         }

@@ -131,6 +131,31 @@ static void close_under_waiter(void)
 	end_ring(&other);
 }
 
+/* What came before close() is in the CQ after it, though nobody entered: only the mapping is left to read. */
+static void close_after_arrival(void)
+{
+	section = "close after what was waited for has come";
+	for (int i = 0; i < 200; i++) {
+		struct ring r = new_ring(8);
+		int s[2];
+		char buf[8];
+
+		socketpair(AF_UNIX, SOCK_DGRAM, 0, s);
+		submit(&r, SQE(.opcode = RECV, .fd = s[0], .addr = ADDR(buf), .len = sizeof(buf)));
+		submit(&r, SQE(.opcode = POLL_ADD, .fd = s[0], .op_flags = POLLIN));
+		/* One for the receive, one for the poll to find. */
+		write(s[1], "came", 4);
+		write(s[1], "came", 4);
+		close(r.fd);
+		check("both are there", waiting(&r), 2);
+		while (waiting(&r))
+			is_true("and well", take(&r).res > 0);
+		unmap_ring(&r);
+		close(s[0]);
+		close(s[1]);
+	}
+}
+
 static void close_under_worker(void)
 {
 	section = "close while a worker blocks";
@@ -396,6 +421,7 @@ int main(int argc, char **argv)
 	block_if_asked();
 	thousands();
 	close_under_waiter();
+	close_after_arrival();
 	close_under_worker();
 	deaths();
 	forks();

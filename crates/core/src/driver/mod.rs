@@ -12,6 +12,7 @@ use crate::ring::UringGuard;
 use crate::submit::{act, complete, dispatch};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use uringlet_abi::setup;
 use uringlet_sys::aio::AioEvent;
 use uringlet_sys::fd::EpollEvent;
 use uringlet_sys::{Errno, UserPtr, process};
@@ -28,6 +29,13 @@ pub(crate) fn poll_pending(guard: &mut UringGuard) {
     }
     fire_timers(guard);
     dispatch::run_ready(guard, false);
+}
+
+/// Brings on what is ready when a ring's last descriptor goes. `DEFER_TASKRUN` rings complete nothing outside enter().
+pub(crate) fn poll_before_close(guard: &mut UringGuard) {
+    if guard.needs_watch() && guard.setup & setup::DEFER_TASKRUN == 0 {
+        poll_pending(guard);
+    }
 }
 
 fn fire_timers(guard: &mut UringGuard) {
