@@ -1,0 +1,133 @@
+//! The next operation, at random.
+
+use crate::model::Model;
+use crate::op::{AppendBy, BLOCK, MAX_LEN, MAX_SIZE, Op, Way};
+use crate::rng::Rng;
+
+/// What the filesystem has.
+#[derive(Clone, Debug)]
+pub(crate) struct Abilities {
+    pub(crate) is_direct: bool,
+    /// IORING_OP_FTRUNCATE.
+    pub(crate) ring_truncates: bool,
+    /// fallocate(2)'s modes.
+    pub(crate) modes: Vec<i32>,
+}
+
+type Maker = fn(&mut Rng, &Model, &Abilities) -> Option<Op>;
+
+/// How often of ten thousand, and what. One that has nothing to work on answers `None`. What waits for the disk is rare: one of it takes as long as a
+/// thousand others.
+const WEIGHTS: &[(u64, Maker)] = &[
+    (3200, |rng, model, _| Some(reads(rng, model))),
+    (3200, |rng, _, _| Some(writes(rng))),
+    (400, |rng, _, _| Some(Op::ReadHere { len: length(rng) })),
+    (400, |rng, model, _| (model.position + MAX_LEN <= MAX_SIZE).then(|| Op::WriteHere { len: length(rng) })),
+    (500, |rng, model, _| appends(rng, model)),
+    (6, |rng, _, can| can.is_direct.then(|| direct(rng, |off, len| Op::DirectRead { off, len }))),
+    (6, |rng, _, can| can.is_direct.then(|| direct(rng, |off, len| Op::DirectWrite { off, len }))),
+    (150, |rng, _, can| can.ring_truncates.then(|| Op::Truncate { size: rng.below(MAX_SIZE + 1) })),
+    (100, |rng, _, _| Some(Op::TruncateNow { size: rng.below(MAX_SIZE + 1) })),
+    (150, allocates),
+    (4, shifts),
+    (4, |rng, _, _| Some(rng.pick(&[Op::Sync, Op::DataSync]))),
+    (4, |rng, _, _| Some(ranged(rng, |off, len| Op::SyncRange { off, len }))),
+    (60, |rng, _, _| Some(ranged(rng, |off, len| Op::Forget { off, len }))),
+    (600, |rng, model, _| mapped(rng, model, |off, len| Op::MapRead { off, len })),
+    (600, |rng, model, _| mapped(rng, model, |off, len| Op::MapWrite { off, len })),
+    (200, |rng, _, _| Some(Op::Seek { to: rng.below(MAX_SIZE) })),
+    (300, |_, _, _| Some(Op::LookAtSize)),
+    (15, |rng, _, _| Some(Op::Reopen { truncates: rng.percent(20) })),
+];
+
+/// An operation that the file can take now.
+pub(crate) fn choose(rng: &mut Rng, model: &Model, can: &Abilities) -> Op {
+    let total: u64 = WEIGHTS.iter().map(|(weight, _)| weight).sum();
+    loop {
+        let mut left = rng.below(total);
+        for (weight, make) in WEIGHTS {
+            if left < *weight {
+                if let Some(op) = make(rng, model, can) {
+                    return op;
+                }
+                break;
+            }
+            left -= weight;
+        }
+    }
+}
+
+/// Mostly short, sometimes whole pages, sometimes long.
+fn length(rng: &mut Rng) -> u64 {
+    match rng.below(20) {
+        0 => 1 + rng.below(MAX_LEN),
+        1..4 => BLOCK * (1 + rng.below(4)),
+        4..12 => 1 + rng.below(BLOCK),
+        _ => 1 + rng.below(512),
+    }
+}
+
+fn offset(rng: &mut Rng, len: u64) -> u64 {
+    let off = rng.below(MAX_SIZE - len + 1);
+    if rng.percent(25) { off / BLOCK * BLOCK } else { off }
+}
+
+fn way(rng: &mut Rng) -> Way {
+    rng.pick(&[Way::Plain, Way::Plain, Way::Vectored, Way::Fixed])
+}
+
+/// Mostly where there is something.
+fn reads(rng: &mut Rng, model: &Model) -> Op {
+    let len = length(rng);
+    let off = if model.size > len && rng.percent(90) { rng.below(model.size - len) } else { offset(rng, len) };
+    Op::Read { off, len, way: way(rng) }
+}
+
+fn writes(rng: &mut Rng) -> Op {
+    let len = length(rng);
+    Op::Write { off: offset(rng, len), len, way: way(rng) }
+}
+
+fn appends(rng: &mut Rng, model: &Model) -> Option<Op> {
+    let len = length(rng);
+    let by = rng.pick(&[AppendBy::Descriptor, AppendBy::Flag]);
+    (model.size + len <= MAX_SIZE).then(|| Op::Append { len, by, way: way(rng) })
+}
+
+fn direct(rng: &mut Rng, make: fn(u64, u64) -> Op) -> Op {
+    let len = BLOCK * (1 + rng.below(8));
+    make(rng.below((MAX_SIZE - len) / BLOCK + 1) * BLOCK, len)
+}
+
+fn ranged(rng: &mut Rng, make: fn(u64, u64) -> Op) -> Op {
+    let len = length(rng);
+    make(offset(rng, len), len)
+}
+
+/// Below the file's end: behind it is SIGBUS.
+fn mapped(rng: &mut Rng, model: &Model, make: fn(u64, u64) -> Op) -> Option<Op> {
+    let len = length(rng).min(model.size);
+    (len > 0).then(|| make(rng.below(model.size - len + 1), len))
+}
+
+/// Moves what is behind it.
+const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
+
+fn allocates(rng: &mut Rng, _: &Model, can: &Abilities) -> Option<Op> {
+    let mode = pick_mode(rng, can).filter(|mode| mode & SHIFTS == 0)?;
+    let len = length(rng);
+    Some(Op::Allocate { off: offset(rng, len), len, mode })
+}
+
+fn shifts(rng: &mut Rng, model: &Model, can: &Abilities) -> Option<Op> {
+    let mode = pick_mode(rng, can).filter(|mode| mode & SHIFTS != 0)?;
+    let len = BLOCK * (1 + rng.below(4));
+    let off = rng.below((model.size / BLOCK).max(1)) * BLOCK;
+    let fits =
+        if mode & libc::FALLOC_FL_INSERT_RANGE != 0 { off < model.size && model.size + len <= MAX_SIZE } else { off + len < model.size };
+    fits.then_some(Op::Allocate { off, len, mode })
+}
+
+fn pick_mode(rng: &mut Rng, can: &Abilities) -> Option<i32> {
+    if can.modes.is_empty() { None } else { Some(rng.pick(&can.modes)) }
+}

@@ -1,0 +1,126 @@
+//! A file's descriptors and its mapping.
+
+use crate::op::MAX_SIZE;
+use anyhow::Context;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Which descriptor of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    Plain,
+    Append,
+    Direct,
+}
+
+/// Descriptors a file has; so many slots of the ring's table it takes.
+pub(crate) const DOORS: usize = 3;
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) plain: File,
+    append: File,
+    direct: Option<File>,
+    map: Map,
+}
+
+impl Opened {
+    pub(crate) fn new(path: &Path, truncates: bool) -> anyhow::Result<Self> {
+        let plain = OpenOptions::new().read(true).write(true).create(true).truncate(truncates).open(path);
+        let plain = plain.with_context(|| format!("opening {}", path.display()))?;
+        let append = OpenOptions::new().read(true).append(true).open(path)?;
+        let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).ok();
+        let map = Map::of(&plain)?;
+        Ok(Self { plain, append, direct, map })
+    }
+
+    pub(crate) fn fd(&self, door: Door) -> RawFd {
+        match door {
+            Door::Plain => self.plain.as_raw_fd(),
+            Door::Append => self.append.as_raw_fd(),
+            Door::Direct => self.direct.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+        }
+    }
+
+    /// As they stand in the ring's table.
+    pub(crate) fn fds(&self) -> [RawFd; DOORS] {
+        [self.fd(Door::Plain), self.fd(Door::Append), self.fd(Door::Direct)]
+    }
+
+    /// Bytes of the file through its mapping; they must lie below its end.
+    pub(crate) fn read_mapped(&self, off: u64, into: &mut [u8]) {
+        // SAFETY: inside the mapping; the claims keep everybody else from changing these bytes and the file from shrinking.
+        unsafe { std::ptr::copy_nonoverlapping(self.map.at(off), into.as_mut_ptr(), into.len()) };
+    }
+
+    /// The same for writing.
+    pub(crate) fn write_mapped(&self, off: u64, data: &[u8]) {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.map.at(off), data.len()) };
+    }
+}
+
+/// A shared mapping of as much as the file may ever have.
+#[derive(Debug)]
+struct Map(*mut u8);
+
+impl Map {
+    fn of(file: &File) -> anyhow::Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, nothing is replaced.
+        let p = unsafe { libc::mmap(std::ptr::null_mut(), MAX_SIZE as usize, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if p == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error()).context("mapping a file");
+        }
+        Ok(Self(p.cast()))
+    }
+
+    fn at(&self, off: u64) -> *mut u8 {
+        self.0.wrapping_add(off as usize)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: ours, and nothing of it is borrowed.
+        unsafe { libc::munmap(self.0.cast(), MAX_SIZE as usize) };
+    }
+}
+
+/// fallocate(2); whether this filesystem has the mode.
+pub(crate) fn fallocate(file: &File, mode: i32, off: u64, len: u64) -> io::Result<()> {
+    // SAFETY: numbers only.
+    let r = unsafe { libc::fallocate(file.as_raw_fd(), mode, off as i64, len as i64) };
+    if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Writes everything back and lets it leave the page cache.
+pub(crate) fn make_cold(file: &File) -> io::Result<()> {
+    file.sync_data()?;
+    // SAFETY: numbers only.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// A folder that goes when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(path: PathBuf) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&path).with_context(|| format!("making the folder {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

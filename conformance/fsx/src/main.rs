@@ -1,0 +1,169 @@
+//! Random file operations through io_uring, each byte compared with a model in memory.
+//!
+//! A plain io_uring program: as it is it checks the kernel's ring, under `uringlet run` it checks the engine. `cargo xtask fsx` does both, in every mode.
+
+mod choose;
+mod files;
+mod model;
+mod op;
+mod ring;
+mod rng;
+mod round;
+mod slots;
+
+use anyhow::{Context, bail, ensure};
+use files::Folder;
+use round::Plan;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "\
+usage: fsx [--seed N] [--ops N] [--round N] [--jobs N] [--depth N] [--dir DIR]
+
+Plays --ops operations (1,000,000) on files in DIR (the current folder), in rounds of --round operations (50,000), --jobs of them at a time (the number of
+CPUs), each on files and a ring of its own. The first round has seed --seed (1), the next one the next seed. --depth fixes how many are in flight (else it
+changes, 1 to 32).
+
+Exit status: 0 all as expected, 1 not, 77 no io_uring to be had, 130 interrupted.";
+
+/// "No ring to be had."
+const NO_RING: u8 = 77;
+const INTERRUPTED: u8 = 130;
+/// No operation takes so long, on whatever machine.
+const HANGS: Duration = Duration::from_secs(180);
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+#[derive(Debug)]
+struct Args {
+    seed: u64,
+    ops: u64,
+    round: u64,
+    jobs: u64,
+    depth: usize,
+    dir: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match parse().and_then(|args| args.map_or(Ok(ExitCode::SUCCESS), |args| run(&args))) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("fsx: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse() -> anyhow::Result<Option<Args>> {
+    use lexopt::prelude::*;
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let mut args = Args { seed: 1, ops: 1_000_000, round: 50_000, jobs, depth: 0, dir: PathBuf::from(".") };
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("help") | Short('h') => {
+                println!("{USAGE}");
+                return Ok(None);
+            }
+            Long("seed") => args.seed = parser.value()?.parse()?,
+            Long("ops") => args.ops = parser.value()?.parse()?,
+            Long("round") => args.round = parser.value()?.parse::<u64>()?.max(1),
+            Long("jobs") => args.jobs = parser.value()?.parse::<u64>()?.max(1),
+            Long("depth") => args.depth = parser.value()?.parse()?,
+            Long("dir") => args.dir = parser.value()?.into(),
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    ensure!(args.depth <= 32, "--depth is at most 32");
+    Ok(Some(args))
+}
+
+extern "C" fn stop(_signal: libc::c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Err(error) = ring::new(ring::Kind::Plain) {
+        eprintln!("fsx: no io_uring here: {error}");
+        return Ok(ExitCode::from(NO_RING));
+    }
+    let handler: extern "C" fn(libc::c_int) = stop;
+    // SAFETY: the handler stores to an atomic, nothing else.
+    unsafe { libc::signal(libc::SIGINT, handler as libc::sighandler_t) };
+    let folder = Folder::new(args.dir.join(format!("fsx-{}", std::process::id())))?;
+    let can = round::abilities(&folder.0).context("what this filesystem can do")?;
+    let rounds = args.ops.div_ceil(args.round);
+    let jobs = args.jobs.min(rounds);
+    let begun = Instant::now();
+    let (done, next, finished, failures) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), Mutex::new(Vec::new()));
+    let player = |job: u64| {
+        let plan = Plan { can: &can, depth: args.depth, done: &done, stop: &STOP };
+        while !STOP.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= rounds {
+                break;
+            }
+            let (seed, ops) = (args.seed + index, args.round.min(args.ops - index * args.round));
+            let played = Folder::new(folder.0.join(job.to_string())).map_err(|error| format!("{error:#}"));
+            if let Err(report) = played.and_then(|mine| round::play(&plan, &mine, seed, ops)) {
+                failures.lock().expect("no player panics").push((seed, report));
+                STOP.store(true, Ordering::Relaxed);
+            }
+        }
+        finished.fetch_add(1, Ordering::Relaxed);
+    };
+    std::thread::scope(|scope| {
+        (0..jobs).for_each(|job| drop(scope.spawn(move || player(job))));
+        watch(args, begun, &done, || finished.load(Ordering::Relaxed) == jobs);
+    });
+    let failures = failures.into_inner().expect("no player panics");
+    Ok(conclude(args, begun, done.into_inner(), &failures))
+}
+
+/// Tells how far it is, until all is done; ends the process if nothing happens any more.
+fn watch(args: &Args, begun: Instant, done: &AtomicU64, is_over: impl Fn() -> bool) {
+    let (mut told, mut moved, mut last) = (begun, begun, 0);
+    while !is_over() {
+        std::thread::sleep(Duration::from_millis(20));
+        let (now, count) = (Instant::now(), done.load(Ordering::Relaxed));
+        if count != last {
+            (moved, last) = (now, count);
+        }
+        if now - moved > HANGS {
+            eprintln!(
+                "fsx: HANGS: {count} operations, and none in {} s; again: fsx --seed {} --ops {}",
+                HANGS.as_secs(),
+                args.seed,
+                args.ops
+            );
+            std::process::exit(1);
+        }
+        if now - told > TOLD_EVERY {
+            told = now;
+            eprintln!("fsx: {count} of {} operations, {:.0} k/s", args.ops, rate(count, begun));
+        }
+    }
+}
+
+/// Thousands a second.
+fn rate(count: u64, begun: Instant) -> f64 {
+    count as f64 / begun.elapsed().as_secs_f64() / 1000.0
+}
+
+fn conclude(args: &Args, begun: Instant, done: u64, failures: &[(u64, String)]) -> ExitCode {
+    for (seed, report) in failures {
+        println!("fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {}", args.round.min(args.ops));
+    }
+    let seeds = format!("seeds from {}, {} files at a time", args.seed, args.jobs * 4);
+    let how = if failures.is_empty() { "all as expected" } else { "NOT as expected" };
+    println!("fsx: {done} operations ({seeds}) in {:.1} s, {:.0} k/s: {how}", begun.elapsed().as_secs_f64(), rate(done, begun));
+    match (failures.is_empty(), STOP.load(Ordering::Relaxed)) {
+        (true, false) => ExitCode::SUCCESS,
+        (true, true) => ExitCode::from(INTERRUPTED),
+        (false, _) => ExitCode::FAILURE,
+    }
+}
