@@ -22,7 +22,7 @@ mod apoll;
 mod driver;
 mod engine;
 mod file;
-mod io_wq;
+pub mod io_wq;
 mod ops;
 mod register;
 mod request;

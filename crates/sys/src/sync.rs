@@ -5,6 +5,15 @@ pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
+/// A full fence: of two threads that each store, fence and load what the other one stored, one at least sees it.
+#[inline(always)]
+pub fn fence() {
+    #[cfg(not(loom))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    #[cfg(loom)]
+    loom::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+}
+
 /// Half of a fence between a store and a load: whole once another thread has run [`far_fence`], and free of cost until
 /// then. A model, which knows no such thing, has a whole one.
 #[inline(always)]

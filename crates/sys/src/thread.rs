@@ -192,8 +192,8 @@ mod raw {
     }
 }
 
-/// Binds this thread to the CPUs of a mask.
-pub fn set_affinity(mask: &[u64; 16]) {
+/// Binds a thread of this process (0: this one) to the CPUs of a mask.
+pub fn set_affinity(tid: u32, mask: &[u64; 16]) {
     // SAFETY: a live mask of 128 bytes.
-    unsafe { raw_syscall!(Sysno::sched_setaffinity, 0, size_of_val(mask), mask.as_ptr()) };
+    unsafe { raw_syscall!(Sysno::sched_setaffinity, tid, size_of_val(mask), mask.as_ptr()) };
 }

@@ -1,299 +1,331 @@
 //! io-wq: the threads that may sleep.
 //!
 //! Generic over its work: it knows no opcode. Two classes, bounded (work that ends by itself: files) and unbounded (work
-//! that may wait for others: sockets, pipes), each with its own queue, limit and lock.
-//!
-//! Protocol of a class, all under its lock but the sleeping:
+//! that may wait for others: sockets, pipes), each with its own work list, limit and workers.
 //!
 //! ```text
-//!   enqueue                                 worker
-//!   push work                               pop work, or:
-//!   idle > 0: ring the bell                 idle += 1; sleep on the bell while it has not changed
-//!   idle < queued, workers < max:           idle -= 1; pop again; after 5 s without work: workers -= 1, end
-//!     start one, too                        credentials changed: start another if work is queued; workers -= 1, end
+//!   lock              guards                                             taken
+//!   class lock        a class' work list, its hash keys (`hash`),        once to insert an item; once to be done with an
+//!   (`acct::List`)    what its workers are at                            item and take the next
+//!   pool lock         both classes' free lists, worker counts and        to call, start, rest, go: not while everybody is
+//!   (`Crew`)          limits (`policy::Side`), the CPU mask              busy, nor while somebody is on the way
 //! ```
 //!
-//! The bell is changed under the lock and its value is read under the lock before sleeping, so a push between unlock
-//! and sleep changes the value and the sleep returns at once: no wake-up is lost. A worker counts as idle until it has
-//! the lock again, so each piece in the queue may claim one idle worker, and no more. Who ends leaves no work behind
-//! that only others, busy for an unknown time, could take: they may be waiting for it.
+//! Nobody takes one of them while holding another. Between them stand two words of each class, written under its locks
+//! and read without: `ready`, the length of the list (class lock), and `signal` (pool lock), whose bit LOOK says that
+//! somebody could come who is not on the way yet. So that ready work and a free worker do not miss each other,
+//!
+//! ```text
+//!   who makes `ready` grow                      who sets LOOK: rests, goes, has found work, raises the limit
+//!   class lock: push; unlock                    pool lock: free list, counts, signal; unlock
+//!   fence                                       fence
+//!   signal has LOOK?                            ready > 0?
+//!         yes, both: `rouse`: under the pool lock call an idle worker, or start one, or see that there is no need
+//! ```
+//!
+//! Of the two fences one is second, and who comes after it sees what the other one wrote. This is `rouse`, and everybody
+//! ends with it who changes either side.
+//!
+//! One at a time is on its way: called or started, and not yet at work. Meanwhile nobody else is called: it sets LOOK
+//! again when it has its item, and looks whether there is more (`found`). So a submitter pays for at most one wake-up,
+//! also for a hundred items; items that wait for each other each get a worker while the limit lasts; and items that are
+//! done in less time than a wake-up takes are done by the worker that is there.
+//!
+//! A worker goes that is idle for 5 s, beyond the limit, or has old credentials. Whoever goes rouses afterwards. If no
+//! thread can be started then, and nobody is left, it comes back, or, if it must not do the work itself, waits. If
+//! nobody is there to begin with, and no thread can be started, the submitter gets its items back.
+//!
+//! Signals: a worker is interrupted under its class lock, while it is at the item that is meant. Before the next item it
+//! makes a system call, at whose end a signal strikes that was late.
 //!
 //! Checked by `model`.
 
+mod acct;
+mod hash;
 #[cfg(all(test, loom))]
 mod model;
+mod policy;
+mod pool;
+mod worker;
 
-use crate::submit::Punted;
-use alloc::collections::VecDeque;
+pub use acct::{Account, Cancelled, List, Seat, Turn};
+pub use hash::HashKey;
+pub use policy::{Call, EXCESS, LOOK, Side};
+pub(crate) use pool::Pool;
+pub use worker::{Why, Worker};
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet_sys::lock::{Mutex, MutexGuard, futex_wait, futex_wake};
-use uringlet_sys::sync::AtomicU32;
+use uringlet_sys::lock::Mutex;
+use uringlet_sys::sync::{AtomicU32, fence};
 use uringlet_sys::{Errno, process, thread};
 
-/// An idle worker ends after this long.
-const IDLE_NS: u64 = 5_000_000_000;
 /// Between two attempts to start a thread that there must be.
 const RETRY_NS: u64 = 10_000_000;
 
+/// CPUs, a bit each, as sched_setaffinity(2) takes them.
+pub type CpuMask = [u64; 16];
+
 /// Something to be run on a thread that may sleep.
-pub(crate) trait Work: Send + 'static {
+pub trait Work: Send + 'static {
     /// Runs it, to the end. It finds out itself whether it is still wanted.
     fn run(self);
 }
 
-/// The class of a piece of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Account {
-    /// Ends by itself: regular files, block devices.
-    Bound = 0,
-    /// May wait for others: sockets, pipes, devices.
-    Unbound = 1,
-}
-
-/// What became of a cancelled piece of work.
-#[derive(Debug)]
-pub(crate) enum Cancelled<W> {
-    /// It had not begun: here it is.
-    Queued(W),
-    /// A worker is at it; its blocking call was interrupted.
-    Running,
-    /// It is not here (any more).
-    Unknown,
-}
-
-#[derive(Debug)]
-struct Queue<W> {
-    work: VecDeque<(u64, W)>,
-    /// Work number and thread id of what runs.
-    running: Vec<(u64, u32)>,
-    workers: u32,
-    idle: u32,
-    max_workers: u32,
-}
-
+/// A class. What submitters and workers write for each item is apart from what they only read.
 #[derive(Debug)]
 struct Acct<W> {
-    queue: Mutex<Queue<W>>,
-    bell: AtomicU32,
+    queue: Queue<W>,
+    signal: Signal,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Queue<W> {
+    list: Mutex<List<W>>,
+    /// The list's length.
+    ready: AtomicU32,
+}
+
+#[derive(Debug)]
+#[repr(align(128))]
+struct Signal(AtomicU32);
+
+impl core::ops::Deref for Signal {
+    type Target = AtomicU32;
+    fn deref(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+impl<W> Acct<W> {
+    /// Uses the list, under the class lock.
+    fn with<R>(&self, f: impl FnOnce(&mut List<W>) -> R) -> R {
+        let mut list = self.queue.list.lock();
+        let result = f(&mut list);
+        self.queue.ready.store(list.ready() as u32, Relaxed);
+        result
+    }
+}
+
+/// What the pool lock guards.
+#[derive(Debug)]
+struct Crew {
+    sides: [Side<Arc<Worker>>; 2],
+    /// Everybody whose thread runs.
+    members: Vec<Arc<Worker>>,
+    /// CPUs that workers may use; `None` for any.
+    affinity: Option<CpuMask>,
 }
 
 /// A worker pool.
 #[derive(Debug)]
-pub(crate) struct IoWq<W> {
+pub struct IoWq<W> {
     accts: [Acct<W>; 2],
+    crew: Mutex<Crew>,
     next_work: core::sync::atomic::AtomicU64,
-    affinity: Mutex<Option<[u64; 16]>>,
     /// Changes when the process' credentials do: workers of an older generation end.
     credentials: AtomicU32,
 }
 
 impl<W: Work> IoWq<W> {
     /// A pool for a ring of `sq_entries`; no thread is started before there is work.
-    pub(crate) fn new(sq_entries: u32) -> Arc<Self> {
+    pub fn new(sq_entries: u32) -> Arc<Self> {
         let bound = sq_entries.min(4 * process::cpu_count()).max(1);
-        let unbound = process::rlimit_nproc().clamp(1, u64::from(u32::MAX >> 1)) as u32;
-        Self::with_limits([bound, unbound])
+        Self::with_limits([bound, most_workers()])
     }
 
-    fn with_limits(max_workers: [u32; 2]) -> Arc<Self> {
+    /// A pool with these limits of bounded and unbounded workers.
+    pub fn with_limits(max_workers: [u32; 2]) -> Arc<Self> {
+        let sides = max_workers.map(Side::new);
+        let accts = [0, 1].map(|class: usize| Acct {
+            queue: Queue { list: Mutex::new(List::default()), ready: AtomicU32::new(0) },
+            signal: Signal(AtomicU32::new(sides[class].signal())),
+        });
         Arc::new(Self {
-            accts: max_workers.map(|max_workers| Acct {
-                queue: Mutex::new(Queue { work: VecDeque::new(), running: Vec::new(), workers: 0, idle: 0, max_workers }),
-                bell: AtomicU32::new(0),
-            }),
+            accts,
+            crew: Mutex::new(Crew { sides, members: Vec::new(), affinity: None }),
             next_work: core::sync::atomic::AtomicU64::new(1),
-            affinity: Mutex::new(None),
             credentials: AtomicU32::new(0),
         })
     }
 
+    fn acct(&self, account: Account) -> &Acct<W> {
+        &self.accts[account as usize]
+    }
+
     /// A number for a piece of work, to cancel it by.
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.next_work.fetch_add(1, Relaxed)
     }
 
-    /// Hands over a piece of work.
+    /// Hands over a piece of work. Those with the same key run one at a time, in this order.
     ///
     /// # Errors
-    /// The work comes back if no thread exists and none can be started.
-    pub(crate) fn enqueue(self: &Arc<Self>, account: Account, number: u64, work: W) -> Result<(), W> {
-        let acct = &self.accts[account as usize];
-        let mut queue = acct.queue.lock();
-        queue.work.push_back((number, work));
-        // A wake-up is on its way for every earlier piece in the queue: only idle workers beyond those are free.
-        if queue.idle as usize >= queue.work.len() {
-            acct.bell.fetch_add(1, Relaxed);
-            drop(queue);
-            futex_wake(&acct.bell, 1);
+    /// No thread exists and none can be started: what nobody will run, in the order to run it; this piece is among it,
+    /// and maybe others that waited for its key.
+    pub fn enqueue(self: &Arc<Self>, account: Account, key: Option<HashKey>, number: u64, work: W) -> Result<(), Vec<W>> {
+        let acct = self.acct(account);
+        let may_run = acct.with(|list| list.push(number, key, work));
+        if !may_run || self.rouse(account).is_ok() {
             return Ok(());
         }
-        if queue.idle > 0 {
-            acct.bell.fetch_add(1, Relaxed);
-            futex_wake(&acct.bell, 1);
-        }
-        if queue.workers >= queue.max_workers || self.start_worker(account, &mut queue).is_ok() || queue.workers > 0 {
-            return Ok(());
-        }
-        // Degrade: nobody will ever run it.
-        match queue.work.pop_back() {
-            Some((_, work)) => Err(work),
-            None => Ok(()),
-        }
+        let stranded = acct.with(List::strand);
+        // Empty: somebody else has it, who failed too, or a worker that was started since.
+        if stranded.is_empty() { Ok(()) } else { Err(stranded) }
     }
 
-    fn start_worker(self: &Arc<Self>, account: Account, queue: &mut Queue<W>) -> Result<(), Errno> {
-        let pool = Arc::clone(self);
+    /// If there is ready work and somebody could come who is not on the way: calls one. See the module.
+    ///
+    /// # Errors
+    /// There is no worker, and none could be started.
+    fn rouse(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
+        let acct = self.acct(account);
+        fence();
+        if acct.signal.load(Relaxed) & LOOK == 0 || acct.queue.ready.load(Relaxed) == 0 {
+            return Ok(());
+        }
+        let mut crew = self.crew.lock();
+        let side = &mut crew.sides[account as usize];
+        let (result, called) = match side.call(process::monotonic_ns) {
+            Call::Nobody => (Ok(()), None),
+            Call::Wake(worker) => {
+                worker.call();
+                (Ok(()), Some(worker))
+            }
+            Call::Start => (self.start(account, side), None),
+        };
+        acct.signal.store(side.signal(), Relaxed);
+        drop(crew);
+        if let Some(worker) = called {
+            worker.wake();
+        }
+        result
+    }
+
+    /// Starts a worker. Under the pool lock: nobody relies on one that cannot be started.
+    fn start(self: &Arc<Self>, account: Account, side: &mut Side<Arc<Worker>>) -> Result<(), Errno> {
+        let (pool, worker) = (Arc::clone(self), Worker::new());
         let credentials = self.credentials.load(Relaxed);
         thread::install_interrupt_handler();
-        thread::spawn(&name("iou-wrk-", process::pid()), move || pool.work(account, credentials))?;
-        queue.workers += 1;
+        match thread::spawn(&name("iou-wrk-", process::pid()), move || worker::live(pool, account, worker, credentials)) {
+            Ok(()) => side.started(),
+            Err(errno) => {
+                side.start_failed(process::monotonic_ns());
+                if side.workers == 0 {
+                    return Err(errno);
+                }
+            }
+        }
         Ok(())
     }
 
-    /// A worker's life.
-    fn work(self: Arc<Self>, account: Account, credentials: u32) {
-        thread::accept_interrupts();
-        if let Some(mask) = *self.affinity.lock() {
-            thread::set_affinity(&mask);
-        }
-        let tid = process::tid();
-        let acct = &self.accts[account as usize];
-        let mut queue = acct.queue.lock();
-        while self.credentials.load(Relaxed) == credentials {
-            if let Some((number, work)) = queue.work.pop_front() {
-                queue.running.push((number, tid));
-                drop(queue);
-                work.run();
-                queue = acct.queue.lock();
-                queue.running.retain(|&(other, _)| other != number);
-                continue;
-            }
-            if queue.workers > queue.max_workers {
-                break;
-            }
-            queue.idle += 1;
-            let seen = acct.bell.load(Relaxed);
-            drop(queue);
-            let slept = futex_wait(&acct.bell, seen, process::monotonic_ns() + IDLE_NS);
-            queue = acct.queue.lock();
-            queue.idle -= 1;
-            if slept == Err(Errno::ETIMEDOUT) && queue.work.is_empty() {
-                break;
-            }
-        }
-        // Credentials changed under queued work: a worker with the new ones takes this one's place, whatever the others
-        // are at: they may wait for this very work. The last one may not end before there is another.
-        while !queue.work.is_empty() && self.start_worker(account, &mut queue).is_err() && queue.workers == 1 {
-            let away = MutexGuard::let_go(&mut queue);
-            process::sleep_ns(RETRY_NS);
-            away.take_back();
-        }
-        queue.workers -= 1;
+    /// Changes a class' workers, under the pool lock. [`rouse`](Self::rouse) must follow if that may have set LOOK.
+    fn change<R>(&self, account: Account, f: impl FnOnce(&mut Side<Arc<Worker>>) -> R) -> R {
+        let mut crew = self.crew.lock();
+        let side = &mut crew.sides[account as usize];
+        let result = f(side);
+        self.acct(account).signal.store(side.signal(), Relaxed);
+        result
     }
 
-    /// Ends idle workers: the pool's ring is gone.
-    pub(crate) fn shut_down(&self) {
-        for acct in &self.accts {
-            let mut queue = acct.queue.lock();
-            queue.max_workers = 0;
-            if queue.idle > 0 {
-                acct.bell.fetch_add(1, Relaxed);
-                futex_wake(&acct.bell, u32::MAX);
-            }
+    /// A worker's thread runs.
+    fn enlist(&self, worker: &Arc<Worker>) {
+        worker.enlist();
+        let mut crew = self.crew.lock();
+        if let Some(mask) = &crew.affinity {
+            thread::set_affinity(worker.tid(), mask);
         }
+        crew.members.push(Arc::clone(worker));
     }
 
-    /// Takes a piece of work back, or interrupts it.
-    pub(crate) fn cancel(&self, number: u64) -> Cancelled<W> {
-        for acct in &self.accts {
-            let mut queue = acct.queue.lock();
-            if let Some(at) = queue.work.iter().position(|&(other, _)| other == number) {
-                return queue.work.remove(at).map_or(Cancelled::Unknown, |(_, work)| Cancelled::Queued(work));
-            }
-            if let Some(&(_, tid)) = queue.running.iter().find(|&&(other, _)| other == number) {
-                // Under the lock, so the thread is still at it, or at most about to take the lock.
-                thread::interrupt(tid);
-                return Cancelled::Running;
+    /// A worker's thread ends.
+    fn dismiss(&self, worker: &Arc<Worker>) {
+        self.crew.lock().members.retain(|other| !Arc::ptr_eq(other, worker));
+    }
+
+    /// Takes a piece of work back, or interrupts it. Not before its [`enqueue`](Self::enqueue) has returned.
+    pub fn cancel(self: &Arc<Self>, number: u64) -> Cancelled<W> {
+        for account in Account::BOTH {
+            let acct = self.acct(account);
+            match acct.with(|list| list.cancel(number)) {
+                Cancelled::Unknown => {}
+                Cancelled::Queued(work) => {
+                    // The next item of its key may be ready now. No error: where items wait, somebody is there.
+                    let _ = self.rouse(account);
+                    return Cancelled::Queued(work);
+                }
+                Cancelled::Running => return Cancelled::Running,
             }
         }
         Cancelled::Unknown
     }
 
-    /// Takes a piece of bounded work back that no worker has begun.
-    pub(crate) fn take_back(&self, number: u64) -> Option<W> {
-        let mut queue = self.accts[Account::Bound as usize].queue.lock();
-        let at = queue.work.iter().position(|&(other, _)| other == number)?;
-        queue.work.remove(at).map(|(_, work)| work)
+    /// Takes a piece of bounded work without a key back that no worker has begun.
+    pub fn take_back(&self, number: u64) -> Option<W> {
+        self.acct(Account::Bound).with(|list| list.take_back(number))
     }
 
     /// `IORING_REGISTER_IOWQ_MAX_WORKERS`: sets limits (0 leaves one alone), returns the old ones.
-    pub(crate) fn set_max_workers(&self, new: [u32; 2]) -> [u32; 2] {
-        // Never 0, which would leave work to nobody.
-        let nproc = process::rlimit_nproc().clamp(1, u64::from(u32::MAX >> 1)) as u32;
-        core::array::from_fn(|i| {
-            let mut queue = self.accts[i].queue.lock();
-            let old = queue.max_workers;
-            if new[i] != 0 {
-                queue.max_workers = new[i].min(nproc);
-            }
+    pub fn set_max_workers(self: &Arc<Self>, new: [u32; 2]) -> [u32; 2] {
+        Account::BOTH.map(|account| {
+            let new = new[account as usize].min(most_workers());
+            let (old, idle) = self.change(account, |side| {
+                let old = side.set_limit(new);
+                // Those beyond the limit go when they find that out.
+                let idle = if side.signal() & EXCESS == 0 { Vec::new() } else { call_all(side) };
+                (old, idle)
+            });
+            idle.iter().for_each(|worker| worker.wake());
+            // No error: who queued the work has seen to it that somebody is there.
+            let _ = self.rouse(account);
             old
         })
     }
 
-    /// CPUs that workers may use; `None` for any. Workers started from now on obey.
-    pub(crate) fn set_affinity(&self, mask: Option<[u64; 16]>) {
-        *self.affinity.lock() = mask;
+    /// CPUs that workers may use; `None` for any.
+    pub fn set_affinity(&self, mask: Option<CpuMask>) {
+        let mut crew = self.crew.lock();
+        crew.affinity = mask;
+        for worker in &crew.members {
+            thread::set_affinity(worker.tid(), &mask.unwrap_or([u64::MAX; 16]));
+        }
     }
 
-    /// The process' credentials changed: workers with the old ones end when they are done.
-    pub(crate) fn renew(&self) {
+    /// Lets workers go once they have nothing to do: the pool's ring is gone.
+    pub fn shut_down(&self) {
+        self.call_everybody(Side::shut_down);
+    }
+
+    /// The process' credentials changed: workers with the old ones go when they are done.
+    pub fn renew(&self) {
         self.credentials.fetch_add(1, Relaxed);
-        for acct in &self.accts {
-            let queue = acct.queue.lock();
-            acct.bell.fetch_add(1, Relaxed);
-            futex_wake(&acct.bell, u32::MAX);
-            drop(queue);
+        self.call_everybody(|_| ());
+    }
+
+    fn call_everybody(&self, change: impl Fn(&mut Side<Arc<Worker>>)) {
+        for account in Account::BOTH {
+            let idle = self.change(account, |side| {
+                change(side);
+                call_all(side)
+            });
+            idle.iter().for_each(|worker| worker.wake());
         }
     }
 }
 
-/// A ring's share in a pool: the pool ends with the last one.
-#[derive(Clone, Debug)]
-pub(crate) struct Pool(Arc<Share>);
-
-#[derive(Debug)]
-struct Share(Arc<IoWq<Punted>>);
-
-impl Pool {
-    /// A pool of its own for a ring of `sq_entries`.
-    pub(crate) fn new(sq_entries: u32) -> Self {
-        Self(Arc::new(Share(IoWq::new(sq_entries))))
-    }
-
-    /// A pool with these limits of bounded and unbounded workers.
-    pub(crate) fn with_limits(max_workers: [u32; 2]) -> Self {
-        Self(Arc::new(Share(IoWq::with_limits(max_workers))))
-    }
-
-    /// In a forked child: the pool's threads are the parent's, its locks may be held by them.
-    pub(crate) fn forget(&self) {
-        core::mem::forget(self.clone());
-    }
+/// Calls everybody who is idle; to be woken without the lock.
+fn call_all(side: &mut Side<Arc<Worker>>) -> Vec<Arc<Worker>> {
+    let idle = side.call_all();
+    idle.iter().for_each(|worker| worker.call());
+    idle
 }
 
-impl core::ops::Deref for Pool {
-    type Target = Arc<IoWq<Punted>>;
-    fn deref(&self) -> &Arc<IoWq<Punted>> {
-        &(self.0).0
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.0.shut_down();
-    }
+/// The most workers that a class may have.
+fn most_workers() -> u32 {
+    // Never 0, which would leave work to nobody.
+    process::rlimit_nproc().clamp(1, u64::from(u32::MAX >> 1)) as u32
 }
 
 /// `prefix` and a number, as ps shows a thread.

@@ -1,10 +1,13 @@
 //! Work is handed over while workers start, fall asleep, time out, are told to go: every piece runs exactly once, or
 //! comes back from a cancel. A lost wake-up is a thread that sleeps for ever, which loom reports as a deadlock.
 
+use super::worker::IDLE_NS;
 use super::*;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use loom::thread;
+use uringlet_sys::lock::{futex_wait, futex_wake};
 use uringlet_sys::model;
+use uringlet_sys::sync::AtomicBool;
 
 /// Counts pieces of work that were dealt with.
 #[derive(Debug)]
@@ -43,6 +46,26 @@ struct Piece {
     tally: Arc<Tally>,
     after: u32,
     announces: bool,
+    room: Option<(Arc<Room>, u32)>,
+}
+
+/// Where pieces of one key are, one at a time and in order.
+#[derive(Debug)]
+struct Room {
+    next: AtomicU32,
+    is_taken: AtomicBool,
+}
+
+impl Room {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { next: AtomicU32::new(0), is_taken: AtomicBool::new(false) })
+    }
+
+    fn pass(&self, nth: u32) {
+        assert!(!self.is_taken.swap(true, AcqRel));
+        assert_eq!(self.next.fetch_add(1, AcqRel), nth);
+        self.is_taken.store(false, Release);
+    }
 }
 
 impl Work for Piece {
@@ -51,17 +74,20 @@ impl Work for Piece {
             self.tally.add();
         }
         self.tally.wait_for(self.after);
+        if let Some((room, nth)) = &self.room {
+            room.pass(*nth);
+        }
         self.tally.add();
     }
 }
 
 fn hand_over(pool: &Arc<IoWq<Piece>>, tally: &Arc<Tally>, after: u32) -> u64 {
-    enqueue(pool, Piece { tally: Arc::clone(tally), after, announces: false })
+    enqueue(pool, Piece { tally: Arc::clone(tally), after, announces: false, room: None })
 }
 
 fn enqueue(pool: &Arc<IoWq<Piece>>, piece: Piece) -> u64 {
     let number = pool.number();
-    assert!(pool.enqueue(Account::Bound, number, piece).is_ok());
+    assert!(pool.enqueue(Account::Bound, None, number, piece).is_ok());
     number
 }
 
@@ -73,6 +99,14 @@ fn work_wakes_a_worker_that_is_about_to_sleep() {
         hand_over(&pool, &tally, 0);
         tally.wait_for(2);
     });
+}
+
+/// The nth piece of the key.
+fn hand_over_hashed(pool: &Arc<IoWq<Piece>>, tally: &Arc<Tally>, room: &Arc<Room>, nth: u32) -> u64 {
+    let number = pool.number();
+    let piece = Piece { tally: Arc::clone(tally), after: 0, announces: false, room: Some((Arc::clone(room), nth)) };
+    assert!(pool.enqueue(Account::Bound, Some(HashKey::new(7)), number, piece).is_ok());
+    number
 }
 
 #[test]
@@ -157,11 +191,89 @@ fn new_credentials_strand_no_work() {
     model::check(1, || {
         let (pool, tally) = (IoWq::with_limits([2, 1]), Tally::new());
         // One worker is at work that waits for the last piece; the other one is free, with the old credentials.
-        enqueue(&pool, Piece { tally: Arc::clone(&tally), after: 3, announces: true });
+        enqueue(&pool, Piece { tally: Arc::clone(&tally), after: 3, announces: true, room: None });
         hand_over(&pool, &tally, 0);
         tally.wait_for(2);
         hand_over(&pool, &tally, 0);
         pool.renew();
         tally.wait_for(4);
+    });
+}
+
+#[test]
+fn pieces_of_one_key_run_one_at_a_time_and_in_order() {
+    model::check(2, || {
+        let (pool, tally, room) = (IoWq::with_limits([2, 1]), Tally::new(), Room::new());
+        hand_over_hashed(&pool, &tally, &room, 0);
+        hand_over_hashed(&pool, &tally, &room, 1);
+        hand_over(&pool, &tally, 0);
+        hand_over_hashed(&pool, &tally, &room, 2);
+        tally.wait_for(4);
+    });
+}
+
+#[test]
+fn what_waits_for_its_key_is_overtaken_and_gets_no_worker() {
+    model::check(2, || {
+        let (pool, tally, room) = (IoWq::with_limits([8, 1]), Tally::new(), Room::new());
+        let number = pool.number();
+        let first = Piece { tally: Arc::clone(&tally), after: 1, announces: false, room: Some((Arc::clone(&room), 0)) };
+        assert!(pool.enqueue(Account::Bound, Some(HashKey::new(7)), number, first).is_ok());
+        hand_over_hashed(&pool, &tally, &room, 1);
+        hand_over_hashed(&pool, &tally, &room, 2);
+        hand_over(&pool, &tally, 0);
+        tally.wait_for(4);
+        assert!(pool.crew.lock().sides[0].workers <= 2);
+    });
+}
+
+#[test]
+fn a_cancelled_piece_passes_its_key_on() {
+    model::check(2, || {
+        let (pool, tally, room) = (IoWq::with_limits([1, 1]), Tally::new(), Room::new());
+        hand_over_hashed(&pool, &tally, &room, 0);
+        let second = hand_over_hashed(&pool, &tally, &Room::new(), 0);
+        hand_over_hashed(&pool, &tally, &Room::new(), 0);
+        if let Cancelled::Queued(piece) = pool.cancel(second) {
+            drop(piece);
+            tally.add();
+        }
+        tally.wait_for(3);
+    });
+}
+
+#[test]
+fn a_class_that_is_full_does_not_hold_up_the_other() {
+    model::check(2, || {
+        let (pool, tally) = (IoWq::with_limits([1, 1]), Tally::new());
+        hand_over(&pool, &tally, 1);
+        let number = pool.number();
+        let piece = Piece { tally: Arc::clone(&tally), after: 0, announces: false, room: None };
+        assert!(pool.enqueue(Account::Unbound, None, number, piece).is_ok());
+        tally.wait_for(2);
+    });
+}
+
+#[test]
+fn a_higher_limit_is_used_at_once() {
+    model::check(2, || {
+        let (pool, tally) = (IoWq::with_limits([1, 1]), Tally::new());
+        hand_over(&pool, &tally, 1);
+        hand_over(&pool, &tally, 0);
+        assert_eq!(pool.set_max_workers([2, 0]), [1, 1]);
+        tally.wait_for(2);
+    });
+}
+
+#[test]
+fn a_lower_limit_is_kept() {
+    model::check(2, || {
+        let (pool, tally) = (IoWq::with_limits([2, 1]), Tally::new());
+        hand_over(&pool, &tally, 0);
+        hand_over(&pool, &tally, 0);
+        pool.set_max_workers([1, 0]);
+        tally.wait_for(2);
+        hand_over(&pool, &tally, 0);
+        tally.wait_for(3);
     });
 }

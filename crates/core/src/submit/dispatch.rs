@@ -233,9 +233,14 @@ fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
     let id = guard.park(req, Stage::Worker { work });
     act::start_link_timer(guard, id);
     let punted = Punted { ring: guard.ring, ring_generation: guard.generation, id, is_hybrid };
-    if io_wq.enqueue(account, work, punted).is_err() {
-        // No thread to be had: this one has to do it, however long it takes.
-        let Some(mut parked) = guard.unpark(id) else { return };
+    // No thread to be had: this one has to do them, however long it takes.
+    for stranded in io_wq.enqueue(account, None, work, punted).err().unwrap_or_default() {
+        if stranded.id != id || !core::ptr::eq(stranded.ring, guard.ring) {
+            // It waited for the same key, or another ring shares the pool.
+            guard.unlocked(|| stranded.run());
+            continue;
+        }
+        let Some(mut parked) = guard.unpark(id) else { continue };
         let op = &mut parked.req.op;
         let outcome = guard.unlocked(|| op.run(file.fd));
         let outcome = parked.req.op.finish(guard, outcome);

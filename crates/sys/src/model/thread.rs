@@ -27,4 +27,4 @@ pub fn accept_interrupts() {}
 pub fn install_interrupt_handler() {}
 
 /// A model has no CPUs.
-pub fn set_affinity(_mask: &[u64; 16]) {}
+pub fn set_affinity(_tid: u32, _mask: &[u64; 16]) {}
