@@ -31,6 +31,7 @@ pub mod process;
 mod raw_lock;
 pub mod ring_memory;
 pub mod static_table;
+pub mod stats;
 pub mod stopwatch;
 pub mod sync;
 #[cfg_attr(loom, path = "model/thread.rs")]

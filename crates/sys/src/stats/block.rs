@@ -1,0 +1,143 @@
+//! The block of memory that a reader finds, and the note that he finds it by.
+
+use super::events::{self, EventRing, KEPT};
+use super::{BLOCKS, COUNTERS, Counter, NAMES, SHARED};
+use crate::process;
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// The number of the [`Header`]'s layout.
+pub const LAYOUT: u32 = 1;
+
+/// Counters of one ring's place, on cache lines of their own.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Block([AtomicU64; COUNTERS]);
+
+/// Where something stands in the block of memory, all in bytes from its beginning.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Header {
+    /// `uringlet`
+    pub magic: [u8; 8],
+    /// [`LAYOUT`]
+    pub layout: u32,
+    /// All of it.
+    pub size: u32,
+    /// The names: of each counter its kind (`+`, `=`, `^`) and name, with a NUL.
+    pub names_at: u32,
+    /// Their length.
+    pub names_len: u32,
+    /// Names of the kinds of events, in order, each with a NUL.
+    pub kinds_at: u32,
+    /// Their length.
+    pub kinds_len: u32,
+    /// The blocks of counters; a counter is a 64-bit word.
+    pub blocks_at: u32,
+    /// From one block to the next.
+    pub block_stride: u32,
+    /// How many there are; the last is shared.
+    pub blocks: u32,
+    /// Counters in each.
+    pub counters: u32,
+    /// The events, see `events`: seven 64-bit words each.
+    pub events_at: u32,
+    /// From one to the next.
+    pub event_stride: u32,
+    /// How many there are.
+    pub events: u32,
+    /// The word that counts events ever.
+    pub events_total_at: u32,
+    /// The engine's version, filled up with NULs.
+    pub engine: [u8; 16],
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Stats {
+    header: Header,
+    names: [u8; NAMES.len()],
+    kinds: [u8; events::KINDS.len()],
+    blocks: [Block; BLOCKS],
+    events: EventRing<KEPT>,
+}
+
+static STATS: Stats = Stats {
+    header: Header {
+        magic: *b"uringlet",
+        layout: LAYOUT,
+        size: size_of::<Stats>() as u32,
+        names_at: offset_of!(Stats, names) as u32,
+        names_len: NAMES.len() as u32,
+        kinds_at: offset_of!(Stats, kinds) as u32,
+        kinds_len: events::KINDS.len() as u32,
+        blocks_at: offset_of!(Stats, blocks) as u32,
+        block_stride: size_of::<Block>() as u32,
+        blocks: BLOCKS as u32,
+        counters: COUNTERS as u32,
+        events_at: (offset_of!(Stats, events) + EventRing::<KEPT>::ENTRIES_AT) as u32,
+        event_stride: events::STRIDE as u32,
+        events: KEPT as u32,
+        events_total_at: (offset_of!(Stats, events) + EventRing::<KEPT>::TOTAL_AT) as u32,
+        engine: padded(env!("CARGO_PKG_VERSION")),
+    },
+    names: bytes(NAMES),
+    kinds: bytes(events::KINDS),
+    blocks: [const { Block([const { AtomicU64::new(0) }; COUNTERS]) }; BLOCKS],
+    events: EventRing::new(),
+};
+
+// A note, and no exported symbol: it is found in a stripped object too, and in a program that has the engine built in.
+core::arch::global_asm!(
+    ".pushsection .note.uringlet, \"a\", @note",
+    ".balign 4",
+    ".long 9, 8, 1",
+    ".asciz \"uringlet\"",
+    ".balign 4",
+    ".long {layout}",
+    // From this very word to the block.
+    ".long {stats} - .",
+    ".popsection",
+    layout = const LAYOUT,
+    stats = sym STATS,
+);
+
+const fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let (text, mut padded, mut at) = (text.as_bytes(), [0; N], 0);
+    while at < text.len() && at < N {
+        padded[at] = text[at];
+        at += 1;
+    }
+    padded
+}
+
+const fn bytes<const N: usize>(text: &str) -> [u8; N] {
+    assert!(text.len() == N);
+    padded(text)
+}
+
+/// A ring's word, with its value if this ring has it alone.
+#[inline(always)]
+pub(super) fn change(ring: u32, counter: Counter, change: impl FnOnce(&AtomicU64, Option<u64>)) {
+    let word = &STATS.blocks[ring.min(SHARED) as usize].0[counter as usize];
+    change(word, (ring < SHARED).then(|| word.load(Relaxed)));
+}
+
+/// Keeps an event of this moment.
+pub(super) fn post(kind: u64, [ring, offset, wanted, got]: [u64; 4]) {
+    STATS.events.post([process::monotonic_ns(), kind, ring, offset, wanted, got]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_says_where_things_stand() {
+        let header = &STATS.header;
+        assert!(header.events_at as usize + header.events as usize * header.event_stride as usize <= header.size as usize);
+        assert!(header.blocks_at.is_multiple_of(64) && header.block_stride as usize >= COUNTERS * 8);
+        assert_eq!((header.events_at % 8, header.events_total_at % 8), (0, 0));
+    }
+}
