@@ -3,7 +3,7 @@
 use crate::driver::watcher::Watcher;
 use crate::ring::{Context, Ring, RingState, UringGuard, sharing};
 use crate::submit::{cancel, dispatch};
-use crate::write::Mode;
+use crate::write::{Mode, throttle::Throttle};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicBool;
@@ -42,6 +42,8 @@ pub struct Engine {
     any_readable: AtomicBool,
     /// Rings registered by `IORING_REGISTER_RING_FDS`: place + 1, 0 for none.
     pub(crate) registered: [core::sync::atomic::AtomicU32; crate::register::RING_FD_SLOTS],
+    /// When buffered writes have to wait.
+    pub(crate) throttle: Throttle,
     /// Of rings made from now on.
     mode: core::sync::atomic::AtomicU32,
 }
@@ -55,6 +57,7 @@ impl Engine {
                 watcher: Watcher::new(),
                 any_readable: AtomicBool::new(false),
                 registered: [const { core::sync::atomic::AtomicU32::new(0) }; crate::register::RING_FD_SLOTS],
+                throttle: Throttle::new(),
                 mode: core::sync::atomic::AtomicU32::new(Mode::Adaptive as u32),
             }
         }
@@ -390,6 +393,7 @@ impl Engine {
     pub fn before_fork(&'static self) {
         self.places.hold();
         self.watcher.hold();
+        self.throttle.hold();
         for ring in self.used_places() {
             if let Some(mut guard) = ring.lock(Context::Other) {
                 guard.was_forked = true;
@@ -408,6 +412,7 @@ impl Engine {
         for ring in self.used_places() {
             ring.release();
         }
+        self.throttle.release();
         self.watcher.release();
         self.places.release();
     }

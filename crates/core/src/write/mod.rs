@@ -9,8 +9,10 @@ pub(crate) mod history;
 pub(crate) mod path;
 pub(crate) mod throttle;
 
+use crate::engine::ENGINE;
 use history::{History, Took};
-use uringlet_sys::{fd_table, stopwatch};
+use throttle::Grant;
+use uringlet_sys::{fd_table, process, stopwatch};
 
 /// How a ring's buffered writes are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,8 +76,15 @@ impl Allowance {
         if self.covers(now_ticks, bytes) {
             return Ok(());
         }
-        *self = Self { bytes: u64::MAX, until_ticks: u64::MAX };
-        Ok(())
+        let now_ns = process::monotonic_ns();
+        match ENGINE.throttle.ask(now_ns, bytes) {
+            Grant::Free { bytes, until_ns } => {
+                // A tick is no longer than a nanosecond: the ring asks again sooner than it must.
+                *self = Self { bytes, until_ticks: now_ticks.saturating_add(until_ns.saturating_sub(now_ns)) };
+                Ok(())
+            }
+            Grant::Paced { deadline_ns } => Err(Paced { deadline_ns }),
+        }
     }
 }
 
