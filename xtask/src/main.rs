@@ -7,6 +7,7 @@ mod ci;
 mod conformance;
 mod demo;
 mod fio;
+mod fsx;
 mod job;
 mod place;
 mod programs;
@@ -29,6 +30,7 @@ const CHORES: &[Chore] = &[
     ("loom", "the engine's protocols, model-checked", |_| ci::loom()),
     ("conformance", "liburing's own tests on the engine, compared with the manifest", conformance::main),
     ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
+    ("fsx", "random file operations in each mode, each byte checked", fsx::main),
     ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
 ];
 

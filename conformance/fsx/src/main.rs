@@ -158,7 +158,7 @@ fn conclude(args: &Args, begun: Instant, done: u64, failures: &[(u64, String)]) 
     for (seed, report) in failures {
         println!("fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {}", args.round.min(args.ops));
     }
-    let seeds = format!("seeds from {}, {} files at a time", args.seed, args.jobs * 4);
+    let seeds = format!("seeds from {}", args.seed);
     let how = if failures.is_empty() { "all as expected" } else { "NOT as expected" };
     println!("fsx: {done} operations ({seeds}) in {:.1} s, {:.0} k/s: {how}", begun.elapsed().as_secs_f64(), rate(done, begun));
     match (failures.is_empty(), STOP.load(Ordering::Relaxed)) {

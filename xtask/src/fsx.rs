@@ -1,0 +1,175 @@
+//! `xtask fsx`: random file operations through the ring, in each mode of the engine, on the kernel's ring, on other filesystems.
+//!
+//! The program is `conformance/fsx`; on the engine it runs where a real io_uring call is death.
+
+use crate::tally::Tally;
+use crate::{apt, build, place};
+use anyhow::{Context, bail, ensure};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const USAGE: &str = "\
+usage: cargo xtask fsx [--ops N] [--seed N] [--mode MODE]... [--native] [--jobs N] [--dir DIR]
+
+Plays N operations (10,000,000), a share of them in each mode (adaptive, uringlet, workers); short shares on the kernel's ring and, as root, on xfs and btrfs
+in loop images. Hours with --ops 1000000000.
+  --mode MODE   only this mode, only on the checkout's filesystem; again for more modes
+  --native      only the kernel's ring: do the checks themselves hold?
+  --dir DIR     where the files are (the build directory)
+  --seed, --jobs as `fsx --help` says";
+
+/// The modes of `uringlet run`, and how many of a hundred operations each gets: as fast as they go.
+const MODES: &[(&str, u64)] = &[("adaptive", 70), ("uringlet", 15), ("workers", 15)];
+/// What a loop image gets in each mode, and the kernel's ring, of a hundred.
+const SHORT_SHARE: u64 = 1;
+/// Filesystems to make, their packages, and how.
+const IMAGES: &[(&str, &str, &[&str])] = &[("xfs", "xfsprogs", &["mkfs.xfs", "-q"]), ("btrfs", "btrfs-progs", &["mkfs.btrfs", "-q"])];
+const IMAGE_BYTES: u64 = 512 << 20;
+/// fsx's "no ring to be had".
+const NO_RING: i32 = 77;
+
+#[derive(Debug)]
+struct Args {
+    ops: u64,
+    modes: Vec<&'static str>,
+    is_native: bool,
+    dir: PathBuf,
+    /// For fsx.
+    rest: Vec<OsString>,
+}
+
+/// What is run.
+#[derive(Debug)]
+struct Programs {
+    fsx: PathBuf,
+    uringlet: Option<PathBuf>,
+}
+
+/// Plays all shares, or the wanted ones.
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+    let Some(args) = parse(args)? else {
+        println!("{USAGE}");
+        return Ok(Tally::default());
+    };
+    place::sh("cargo", &["build", "--release", "--quiet", "-p", "fsx"])?;
+    let uringlet = if args.is_native { None } else { Some(build::uringlet()?) };
+    let programs = Programs { fsx: place::target().join("release/fsx"), uringlet };
+    let mut tally = Tally::default();
+    if args.is_native {
+        return play(&args, &programs, None, &[], args.ops);
+    }
+    let wanted = |mode: &str| args.modes.is_empty() || args.modes.contains(&mode);
+    let total: u64 = MODES.iter().filter(|(mode, _)| wanted(mode)).map(|(_, share)| share).sum();
+    for (mode, share) in MODES.iter().filter(|(mode, _)| wanted(mode)) {
+        tally.add(play(&args, &programs, Some(mode), &[], args.ops * share / total)?);
+    }
+    if args.modes.is_empty() {
+        let ops = args.ops * SHORT_SHARE / 100;
+        tally.add(play(&args, &programs, None, &[], ops)?);
+        for image in IMAGES {
+            tally.add(on_image(&args, &programs, image, ops)?);
+        }
+    }
+    println!("{tally}");
+    Ok(tally)
+}
+
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Args>> {
+    use lexopt::prelude::*;
+    let mut parsed = Args { ops: 10_000_000, modes: Vec::new(), is_native: false, dir: place::target(), rest: Vec::new() };
+    let mut parser = lexopt::Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("help") | Short('h') => return Ok(None),
+            Long("ops") => parsed.ops = parser.value()?.parse()?,
+            Long("mode") => {
+                let name = parser.value()?.string()?;
+                let known = MODES.iter().find(|(mode, _)| *mode == name);
+                parsed.modes.push(known.with_context(|| format!("there is no mode `{name}`\n{USAGE}"))?.0);
+            }
+            Long("native") => parsed.is_native = true,
+            Long("dir") => parsed.dir = parser.value()?.into(),
+            Long("seed") => parsed.rest.extend(["--seed".into(), parser.value()?]),
+            Long("jobs") => parsed.rest.extend(["--jobs".into(), parser.value()?]),
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    ensure!(!parsed.is_native || parsed.modes.is_empty(), "--native and --mode exclude each other");
+    Ok(Some(parsed))
+}
+
+/// One share: in a mode of the engine, or on the kernel's ring. `launcher` puts it elsewhere.
+fn play(args: &Args, programs: &Programs, mode: Option<&str>, launcher: &[OsString], ops: u64) -> anyhow::Result<Tally> {
+    let (words, dir): (Vec<OsString>, _) = match launcher {
+        [] => (vec![], args.dir.canonicalize().with_context(|| format!("finding {}", args.dir.display()))?),
+        launcher => (launcher.to_vec(), PathBuf::from(".")),
+    };
+    let mut words = words;
+    // Not `self`: by then that is the launcher.
+    words.extend([format!("/proc/{}/exe", std::process::id()), "sandbox".to_owned()].map(OsString::from));
+    if let (Some(mode), Some(uringlet)) = (mode, &programs.uringlet) {
+        words.extend(["--kill".into(), "--".into(), uringlet.into(), "run".into(), format!("--mode={mode}").into()]);
+    }
+    words.extend(["--".into(), programs.fsx.clone().into(), "--ops".into(), ops.to_string().into(), "--dir".into(), dir.into()]);
+    words.extend(args.rest.iter().cloned());
+    println!("fsx: {}", mode.map_or("the kernel's ring".to_owned(), |mode| format!("mode {mode}")));
+    let status = Command::new(&words[0]).args(&words[1..]).status().with_context(|| format!("starting {}", words[0].display()))?;
+    match status.code() {
+        Some(0) => Ok(Tally::PASSED),
+        Some(NO_RING) if mode.is_none() => {
+            println!("fsx: skipped: this kernel gives no ring");
+            Ok(Tally { skipped: 1, ..Tally::default() })
+        }
+        _ => {
+            println!("fsx: ended with {status}: {words:?}");
+            Ok(Tally::FAILED)
+        }
+    }
+}
+
+/// The modes on a filesystem of another kind, each with a share of its own.
+fn on_image(args: &Args, programs: &Programs, image: &(&str, &str, &[&str]), ops: u64) -> anyhow::Result<Tally> {
+    let (name, package, mkfs) = image;
+    println!("fsx: on {name}, in a loop image");
+    let skipped = |why: &str| {
+        println!("fsx: skipped: {name}: {why}");
+        Ok(Tally { skipped: 1, ..Tally::default() })
+    };
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root can mount an image");
+    }
+    apt::ensure_installed(&[package])?;
+    let place = place::cache().join("work").join(format!("fsx-{name}"));
+    place::fresh_dir(&place)?;
+    let (file, folder) = (place.join("image"), place.join("mounted"));
+    fs::create_dir(&folder)?;
+    let mut tally = Tally::default();
+    for mode in MODES.iter().map(|(mode, _)| Some(*mode)).chain([None]) {
+        make_image(&file, mkfs)?;
+        let launcher = mounted(&file, &folder);
+        let (probe, args_of_probe) = launcher.split_first().context("a launcher has words")?;
+        if !Command::new(probe).args(args_of_probe).arg("true").status().is_ok_and(|status| status.success()) {
+            return skipped("it cannot be mounted here");
+        }
+        tally.add(play(args, programs, mode, &launcher, ops)?);
+    }
+    fs::remove_dir_all(place)?;
+    Ok(tally)
+}
+
+fn make_image(file: &Path, mkfs: &[&str]) -> anyhow::Result<()> {
+    let _ = fs::remove_file(file);
+    fs::File::create(file)?.set_len(IMAGE_BYTES)?;
+    let done = Command::new(mkfs[0]).args(&mkfs[1..]).arg(file).output().with_context(|| format!("starting {}", mkfs[0]))?;
+    ensure!(done.status.success(), "{} ended with {}: {}", mkfs[0], done.status, String::from_utf8_lossy(&done.stderr));
+    Ok(())
+}
+
+/// Runs what follows inside the image. Mounted in a namespace of its own: however the program ends, nothing stays mounted.
+fn mounted(file: &Path, folder: &Path) -> Vec<OsString> {
+    let script = "mount -o loop \"$1\" \"$2\" && cd \"$2\" && shift 2 && exec \"$@\"";
+    let words = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"].map(OsString::from);
+    words.into_iter().chain([file.into(), folder.into()]).collect()
+}
