@@ -3,6 +3,22 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+mod actions;
+pub mod control;
+mod device;
 pub mod frontend;
 pub mod local;
+mod params;
+pub mod platform;
+mod queue;
+mod status;
+mod tag;
+#[cfg(test)]
+mod tests;
+
+pub use control::Driver;
+pub use device::Device;
+pub use status::client_errno;

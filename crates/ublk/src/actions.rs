@@ -1,0 +1,91 @@
+//! What a step under a queue's lock brings on: to be done when the lock is released, in this order.
+
+use crate::frontend::{Client, Data, IoOp, Slot};
+use crate::platform::Span;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use uringlet_sys::Errno;
+
+/// One thing to do without a lock.
+#[derive(Debug)]
+pub(crate) enum Action<C> {
+    /// End a server's command.
+    Complete(C, i32),
+    /// Tell a client.
+    Done { client: Arc<dyn Client>, cookie: u64, slot: Slot, result: Result<(), Errno> },
+    /// Tell a client that waits for a slot.
+    Free { client: Arc<dyn Client>, queue: u16 },
+    /// WRITE data to the server; then `Inner::copied`.
+    Copy { span: Span, data: Data, addr: u64, epoch: u32 },
+    /// Data of a commit; then `Inner::landed`.
+    Land(Landing),
+}
+
+/// Data that a commit brings or leaves behind.
+#[derive(Debug)]
+pub(crate) struct Landing {
+    /// What the commit is about.
+    pub(crate) span: Span,
+    pub(crate) data: Data,
+    pub(crate) addr: u64,
+    pub(crate) op: IoOp,
+    /// Bytes that the server had been asked for.
+    pub(crate) asked: u32,
+    pub(crate) stash: Vec<u8>,
+}
+
+/// A short list: most steps bring on one or two things, and then nothing is allocated.
+#[derive(Debug)]
+pub(crate) struct Actions<C> {
+    first: Option<Action<C>>,
+    second: Option<Action<C>>,
+    more: VecDeque<Action<C>>,
+}
+
+impl<C> Actions<C> {
+    pub(crate) const fn new() -> Self {
+        Self { first: None, second: None, more: VecDeque::new() }
+    }
+
+    pub(crate) fn push(&mut self, action: Action<C>) {
+        if self.first.is_none() && self.second.is_none() && self.more.is_empty() {
+            self.first = Some(action);
+        } else if self.second.is_none() && self.more.is_empty() {
+            self.second = Some(action);
+        } else {
+            self.more.push_back(action);
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Action<C>> {
+        self.first.take().or_else(|| self.second.take()).or_else(|| self.more.pop_front())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_keep_their_order() {
+        let mut actions = Actions::new();
+        let mut next = 0;
+        let mut seen = Vec::new();
+        for round in 0..5 {
+            for _ in 0..round {
+                actions.push(Action::Complete(next, 0));
+                next += 1;
+            }
+            for _ in 0..2 {
+                if let Some(Action::Complete(n, _)) = actions.pop() {
+                    seen.push(n);
+                }
+            }
+        }
+        while let Some(Action::Complete(n, _)) = actions.pop() {
+            seen.push(n);
+        }
+        assert_eq!(seen, (0..next).collect::<Vec<i32>>());
+    }
+}

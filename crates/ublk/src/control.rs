@@ -1,0 +1,371 @@
+//! The table of devices, and the control commands: who may do what, and the real driver's checks in its order.
+
+use crate::device::{Device, Owner};
+use crate::frontend::FrontEnd;
+use crate::params::{self, Params};
+use crate::platform::{Caller, Payload, Platform};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use uringlet_abi::ublk::{self, CtrlCmd, DevInfo, ctrl, feature, io, param};
+use uringlet_sys::Errno;
+use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
+use uringlet_sys::process::monotonic_ns;
+
+/// `UBLK_F_*` that hold here: what GET_FEATURES says.
+pub const FEATURES: u64 = feature::URING_CMD_COMP_IN_TASK
+    | feature::NEED_GET_DATA
+    | feature::USER_RECOVERY
+    | feature::USER_RECOVERY_REISSUE
+    | feature::UNPRIVILEGED_DEV
+    | feature::CMD_IOCTL_ENCODE
+    | feature::USER_COPY
+    | feature::USER_RECOVERY_FAIL_IO
+    | feature::UPDATE_SIZE
+    | feature::QUIESCE
+    | feature::PER_IO_DAEMON;
+
+const RECOVERY: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE | feature::USER_RECOVERY_FAIL_IO;
+/// Device numbers, as many as the kernel has minors.
+const MAX_DEVICES: u32 = 1 << 20;
+/// Devices of users without privileges.
+const MAX_UNPRIVILEGED: usize = 64;
+const PATH_MAX: u16 = 4096;
+const PAGE: u32 = 4096;
+/// What GET_PARAMS shows as major numbers: those that are for experiments. Nobody has a node with them.
+const CHAR_MAJOR: u32 = 240;
+const DISK_MAJOR: u32 = 241;
+
+/// The driver: devices by their numbers.
+#[derive(Debug)]
+pub struct Driver<P: Platform> {
+    shared: Arc<Shared<P>>,
+}
+
+#[derive(Debug)]
+struct Shared<P: Platform> {
+    platform: P,
+    front_ends: Vec<Arc<dyn FrontEnd>>,
+    table: Mutex<BTreeMap<u32, Arc<Device<P>>>>,
+    /// Counts numbers that became free.
+    news: AtomicU32,
+}
+
+impl<P: Platform> Owner<P> for Shared<P> {
+    fn front_ends(&self) -> &[Arc<dyn FrontEnd>] {
+        &self.front_ends
+    }
+
+    fn forget(&self, id: u32) {
+        let gone = self.table.lock().remove(&id);
+        drop(gone);
+        self.news.fetch_add(1, AcqRel);
+        futex_wake(&self.news, u32::MAX);
+    }
+}
+
+impl<P: Platform> Driver<P> {
+    /// A driver without devices, which offers them through `front_ends`.
+    #[must_use]
+    pub fn new(platform: P, front_ends: Vec<Arc<dyn FrontEnd>>) -> Self {
+        let shared = Shared { platform, front_ends, table: Mutex::new(BTreeMap::new()), news: AtomicU32::new(0) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// A device by its number.
+    #[must_use]
+    pub fn device(&self, id: u32) -> Option<Arc<Device<P>>> {
+        self.shared.table.lock().get(&id).cloned()
+    }
+
+    /// All numbers in use.
+    #[must_use]
+    pub fn ids(&self) -> Vec<u32> {
+        self.shared.table.lock().keys().copied().collect()
+    }
+
+    /// A control command of `/dev/ublk-control`, to its end: START_DEV, STOP_DEV, DEL_DEV, QUIESCE_DEV and
+    /// END_USER_RECOVERY may wait. `payload` is what `header.addr` names.
+    ///
+    /// # Errors
+    /// The real driver's.
+    pub fn control(&self, caller: &Caller, cmd_op: u32, header: CtrlCmd, payload: &mut dyn Payload) -> Result<(), Errno> {
+        let nr = ublk::ioctl_nr(cmd_op).ok_or(Errno::EOPNOTSUPP)?;
+        let mut call = Call { caller, nr, header, payload, skip: 0 };
+        if cmd_op == ublk::U_CMD_GET_FEATURES {
+            return call.get_features();
+        }
+        if nr == ctrl::ADD_DEV {
+            return self.add(&mut call);
+        }
+        let device = self.device(header.dev_id).ok_or(Errno::ENODEV)?;
+        self.check_permission(&device, &mut call)?;
+        match nr {
+            ctrl::START_DEV => call.start(&device),
+            ctrl::STOP_DEV => device.stop(),
+            ctrl::GET_DEV_INFO | ctrl::GET_DEV_INFO2 => call.get_info(&device),
+            ctrl::DEL_DEV => self.delete(&device, true),
+            ctrl::DEL_DEV_ASYNC => self.delete(&device, false),
+            ctrl::GET_QUEUE_AFFINITY => call.get_affinity(&device, self.shared.platform.cpus()),
+            ctrl::GET_PARAMS => call.get_params(&device),
+            ctrl::SET_PARAMS => call.set_params(&device),
+            ctrl::START_USER_RECOVERY => device.start_recovery(),
+            ctrl::END_USER_RECOVERY => {
+                device.wait(Device::is_fetched)?;
+                device.end_recovery(header.data as i32)
+            }
+            ctrl::UPDATE_SIZE if device.has(feature::UPDATE_SIZE) => device.resize(header.data),
+            ctrl::QUIESCE_DEV if device.has(feature::QUIESCE) => {
+                let ms = if header.data == 0 { u64::from(u32::MAX) } else { header.data };
+                device.quiesce(monotonic_ns().saturating_add(ms.saturating_mul(1_000_000)))
+            }
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn add(&self, call: &mut Call<'_>) -> Result<(), Errno> {
+        let mut info = call.new_device()?;
+        info.nr_hw_queues = info.nr_hw_queues.min(self.shared.platform.cpus().clamp(1, u32::from(u16::MAX)) as u16);
+        let mut table = self.shared.table.lock();
+        let is_unprivileged = |device: &Arc<Device<P>>| device.has(feature::UNPRIVILEGED_DEV);
+        if info.flags & feature::UNPRIVILEGED_DEV != 0 && table.values().filter(|d| is_unprivileged(d)).count() >= MAX_UNPRIVILEGED {
+            return Err(Errno::EACCES);
+        }
+        info.dev_id = match info.dev_id {
+            u32::MAX => (0..MAX_DEVICES).find(|id| !table.contains_key(id)).ok_or(Errno::ENOSPC)?,
+            id if table.contains_key(&id) => return Err(Errno::EEXIST),
+            id => id,
+        };
+        let area = self.shared.platform.area(info.nr_hw_queues, info.queue_depth)?;
+        call.write(0, &info.to_bytes())?;
+        let owner = Arc::clone(&self.shared) as Arc<dyn Owner<P>>;
+        table.insert(info.dev_id, Device::new(info, area, owner));
+        Ok(())
+    }
+
+    fn delete(&self, device: &Arc<Device<P>>, waits: bool) -> Result<(), Errno> {
+        let id = device.info().dev_id;
+        if !device.life().is_deleted {
+            device.stop()?;
+            device.delete();
+        }
+        loop {
+            let seen = self.shared.news.load(Acquire);
+            let is_there = self.device(id).is_some_and(|other| Arc::ptr_eq(&other, device));
+            if !waits || !is_there {
+                return Ok(());
+            }
+            if futex_wait(&self.shared.news, seen, u64::MAX) == Err(Errno::EINTR) {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+
+    /// Users without privileges name the char device in front of the payload: they may do what its permissions allow.
+    fn check_permission(&self, device: &Device<P>, call: &mut Call<'_>) -> Result<(), Errno> {
+        if !device.has(feature::UNPRIVILEGED_DEV) {
+            if !call.caller.is_admin {
+                return Err(Errno::EPERM);
+            }
+            if call.nr != ctrl::GET_DEV_INFO2 {
+                return Ok(());
+            }
+        }
+        let len = call.header.dev_path_len;
+        if len == 0 || len > PATH_MAX || call.header.len < len {
+            return Err(Errno::EINVAL);
+        }
+        let mut path = alloc::vec![0; len as usize];
+        call.payload.read(0, &mut path)?;
+        if call.nr == ctrl::DEL_DEV_ASYNC {
+            // The kernel's list of commands with a path does not have it.
+            return Err(Errno::EINVAL);
+        }
+        let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
+        let info = device.info();
+        match char_device(path) {
+            Some(id) if id == info.dev_id => {}
+            Some(id) if self.device(id).is_none() => return Err(Errno::ENOENT),
+            _ => return Err(Errno::EPERM),
+        }
+        if !call.caller.is_admin && call.caller.uid != info.owner_uid {
+            return Err(Errno::EACCES);
+        }
+        call.skip = len as usize;
+        call.header.len -= len;
+        Ok(())
+    }
+}
+
+/// The number in `/dev/ublkcN`.
+#[must_use]
+pub fn char_device(path: &[u8]) -> Option<u32> {
+    let digits = path.strip_prefix(b"/dev/ublkc")?;
+    let is_number = !digits.is_empty() && digits.len() < 10 && (digits.len() == 1 || digits[0] != b'0');
+    if !is_number || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(digits.iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0')))
+}
+
+/// One control command.
+struct Call<'a> {
+    caller: &'a Caller,
+    nr: u8,
+    header: CtrlCmd,
+    payload: &'a mut dyn Payload,
+    /// Bytes of the path in front of the payload.
+    skip: usize,
+}
+
+impl Call<'_> {
+    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.payload.read(self.skip + at, bytes)
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
+        self.payload.write(self.skip + at, bytes)
+    }
+
+    /// `EINVAL` unless there is an address with at least `len` bytes.
+    fn needs(&self, len: usize) -> Result<(), Errno> {
+        if (self.header.len as usize) < len || self.header.addr == 0 { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+
+    fn get_features(&mut self) -> Result<(), Errno> {
+        if self.header.len != 8 {
+            return Err(Errno::EINVAL);
+        }
+        self.needs(8)?;
+        self.write(0, &FEATURES.to_le_bytes())
+    }
+
+    /// ADD_DEV: what it asks for, as far as it is to be had.
+    fn new_device(&mut self) -> Result<DevInfo, Errno> {
+        self.needs(DevInfo::SIZE)?;
+        if self.header.queue_id != u16::MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut bytes = [0; DevInfo::SIZE];
+        self.read(0, &mut bytes)?;
+        let mut info = DevInfo::from_bytes(&bytes);
+        if !(1..=io::MAX_DEPTH).contains(&info.queue_depth) || !(1..=io::MAX_QUEUES).contains(&info.nr_hw_queues) {
+            return Err(Errno::EINVAL);
+        }
+        info.flags = negotiate(info.flags, self.caller.is_admin)?;
+        if self.header.dev_id != info.dev_id || (info.dev_id != u32::MAX && info.dev_id >= MAX_DEVICES) {
+            return Err(Errno::EINVAL);
+        }
+        info.owner_uid = self.caller.uid;
+        info.owner_gid = self.caller.gid;
+        info.max_io_buf_bytes &= !(PAGE - 1);
+        info.state = ublk::state::DEAD;
+        info.ublksrv_pid = -1;
+        Ok(info)
+    }
+
+    fn start<P: Platform>(&self, device: &Device<P>) -> Result<(), Errno> {
+        let pid = self.header.data as i32;
+        if pid <= 0 || !device.life().params.has(param::BASIC) {
+            return Err(Errno::EINVAL);
+        }
+        device.wait(Device::is_fetched)?;
+        device.start(pid)
+    }
+
+    fn get_info<P: Platform>(&mut self, device: &Device<P>) -> Result<(), Errno> {
+        self.needs(DevInfo::SIZE)?;
+        self.write(0, &device.info().to_bytes())
+    }
+
+    fn get_affinity<P: Platform>(&mut self, device: &Device<P>, cpus: u32) -> Result<(), Errno> {
+        let len = self.header.len as usize;
+        if len * 8 < cpus as usize || !len.is_multiple_of(8) {
+            return Err(Errno::EINVAL);
+        }
+        self.needs(0)?;
+        let queues = u64::from(device.info().nr_hw_queues);
+        let queue = self.header.data;
+        if queue >= queues {
+            return Err(Errno::EINVAL);
+        }
+        let mut mask = alloc::vec![0_u8; len];
+        for cpu in (0..cpus as usize).filter(|&cpu| cpu as u64 * queues / u64::from(cpus) == queue) {
+            mask[cpu / 8] |= 1 << (cpu % 8);
+        }
+        self.write(0, &mask)
+    }
+
+    /// Length and types at the beginning of a parameter structure: how many bytes of it matter.
+    fn params_len(&mut self) -> Result<(usize, u32), Errno> {
+        self.needs(params::HEADER + 1)?;
+        let mut header = [0; params::HEADER];
+        self.read(0, &mut header)?;
+        let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (len, types) = (word(0), word(4));
+        if len == 0 || len > u32::from(self.header.len) {
+            return Err(Errno::EINVAL);
+        }
+        Ok(((len as usize).min(params::SIZE), types))
+    }
+
+    fn get_params<P: Platform>(&mut self, device: &Device<P>) -> Result<(), Errno> {
+        let (len, _) = self.params_len()?;
+        let bytes = {
+            let mut life = device.life();
+            let id = device.info_id();
+            let disk = if life.is_started { (DISK_MAJOR, id) } else { (0, 0) };
+            life.params.set_devices((CHAR_MAJOR, id), disk);
+            *life.params.bytes()
+        };
+        self.write(0, &bytes[..len])
+    }
+
+    fn set_params<P: Platform>(&mut self, device: &Device<P>) -> Result<(), Errno> {
+        let (len, types) = self.params_len()?;
+        if types == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut bytes = [0; params::SIZE];
+        let copied = self.read(0, &mut bytes[..len]);
+        let mut life = device.life();
+        if life.is_started {
+            return Err(Errno::EACCES);
+        }
+        copied?;
+        let max_io_bytes = device.max_io_bytes();
+        let params: &mut Params = &mut life.params;
+        params.set(&bytes[..len], max_io_bytes)
+    }
+}
+
+/// The features that a device gets.
+fn negotiate(mut flags: u64, is_admin: bool) -> Result<u64, Errno> {
+    if is_admin {
+        flags &= !feature::UNPRIVILEGED_DEV;
+    } else if flags & feature::UNPRIVILEGED_DEV == 0 {
+        return Err(Errno::EPERM);
+    }
+    let recovery = flags & RECOVERY;
+    let knows_recovery = recovery == 0 || (recovery & feature::USER_RECOVERY != 0 && recovery != RECOVERY);
+    if !knows_recovery || (flags & feature::QUIESCE != 0 && recovery == 0) {
+        return Err(Errno::EINVAL);
+    }
+    if flags & feature::UNPRIVILEGED_DEV != 0 {
+        flags &= !(feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE);
+        if flags & feature::USER_COPY != 0 {
+            return Err(Errno::EINVAL);
+        }
+    }
+    // No zones in this kernel.
+    if flags & feature::ZONED != 0 {
+        return Err(Errno::EINVAL);
+    }
+    flags = flags & FEATURES | feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK;
+    if flags & feature::USER_COPY != 0 {
+        flags &= !feature::NEED_GET_DATA;
+    }
+    Ok(flags)
+}

@@ -1,0 +1,361 @@
+//! One device: its life, from ADD_DEV to the day its number is free again. See README.md.
+
+mod ends;
+
+use crate::actions::{Action, Actions, Landing};
+use crate::frontend::{BlockDevice, Client, FrontEnd, IoOp, Limits, Place, Request, Slot};
+use crate::params::Params;
+use crate::platform::{Area, Caller, Command, Platform, Span};
+use crate::queue::{Cx, Inner, Queue};
+use crate::tag::{Rules, Work};
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32};
+use uringlet_abi::ublk::{DevInfo, IoCmd, io, ioctl_nr, state};
+use uringlet_sys::Errno;
+use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
+
+/// What a device becomes when its last request in flight is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Stop,
+    Quiesce,
+    FailIo,
+}
+
+/// What changes in a device's life.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) state: u16,
+    pub(crate) pid: i32,
+    pub(crate) params: Params,
+    /// Front ends know it.
+    pub(crate) is_started: bool,
+    /// The char device is open.
+    pub(crate) is_open: bool,
+    pub(crate) is_deleted: bool,
+    /// A whole queue was fetched since ADD_DEV or START_USER_RECOVERY.
+    pub(crate) had_server: bool,
+    ending: Option<End>,
+    /// The char device was closed meanwhile.
+    is_closing: bool,
+    /// Front ends are being told of the end.
+    is_leaving: bool,
+}
+
+/// What all devices of a driver share.
+pub(crate) trait Owner<P: Platform>: Send + Sync + core::fmt::Debug {
+    fn front_ends(&self) -> &[Arc<dyn FrontEnd>];
+    /// The device's number is free.
+    fn forget(&self, id: u32);
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Device<P: Platform> {
+    /// Of ADD_DEV; state and pid are in `life`.
+    info: DevInfo,
+    rules: Rules,
+    queues: Vec<Queue<P::Command>>,
+    area: P::Area,
+    /// Requests in flight.
+    busy: AtomicU32,
+    /// An end waits for them.
+    is_ending: AtomicBool,
+    life: Mutex<Life>,
+    /// Counts changes that somebody may wait for.
+    news: AtomicU32,
+    owner: Arc<dyn Owner<P>>,
+    me: Weak<Self>,
+}
+
+impl<P: Platform> Device<P> {
+    pub(crate) fn new(info: DevInfo, area: P::Area, owner: Arc<dyn Owner<P>>) -> Arc<Self> {
+        let life = Life {
+            state: state::DEAD,
+            pid: -1,
+            params: Params::none(),
+            is_started: false,
+            is_open: false,
+            is_deleted: false,
+            had_server: false,
+            ending: None,
+            is_closing: false,
+            is_leaving: false,
+        };
+        Arc::new_cyclic(|me| Self {
+            info,
+            rules: Rules::of(info.flags),
+            queues: (0..info.nr_hw_queues).map(|_| Queue::new(info.queue_depth)).collect(),
+            area,
+            busy: AtomicU32::new(0),
+            is_ending: AtomicBool::new(false),
+            life: Mutex::new(life),
+            news: AtomicU32::new(0),
+            owner,
+            me: Weak::clone(me),
+        })
+    }
+
+    /// As GET_DEV_INFO tells it.
+    #[must_use]
+    pub fn info(&self) -> DevInfo {
+        let life = self.life.lock();
+        DevInfo { state: life.state, ublksrv_pid: life.pid, ..self.info }
+    }
+
+    pub(crate) fn info_id(&self) -> u32 {
+        self.info.dev_id
+    }
+
+    pub(crate) fn max_io_bytes(&self) -> u32 {
+        self.info.max_io_buf_bytes
+    }
+
+    /// The shared file.
+    pub fn area(&self) -> &P::Area {
+        &self.area
+    }
+
+    pub(crate) fn life(&self) -> uringlet_sys::lock::MutexGuard<'_, Life> {
+        self.life.lock()
+    }
+
+    pub(crate) fn has(&self, feature: u64) -> bool {
+        self.info.flags & feature != 0
+    }
+
+    fn cx(&self, queue: u16) -> Cx<'_, P::Area> {
+        Cx { area: &self.area, busy: &self.busy, rules: self.rules, queue }
+    }
+
+    fn queue(&self, queue: u16) -> Option<&Queue<P::Command>> {
+        self.queues.get(queue as usize)
+    }
+
+    /// One step of a queue, and what it brings on.
+    fn step<R>(&self, queue: u16, f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Area>, &mut Actions<P::Command>) -> R) -> Option<R> {
+        let mut actions = Actions::new();
+        let result = f(&mut self.queue(queue)?.inner.lock(), &self.cx(queue), &mut actions);
+        self.perform(actions);
+        Some(result)
+    }
+
+    /// The same step of every queue, before anything of what they bring on.
+    fn step_all(&self, mut f: impl FnMut(&mut Inner<P::Command>, &Cx<'_, P::Area>, &mut Actions<P::Command>)) -> Actions<P::Command> {
+        let mut actions = Actions::new();
+        for (number, queue) in self.queues.iter().enumerate() {
+            f(&mut queue.inner.lock(), &self.cx(number as u16), &mut actions);
+        }
+        actions
+    }
+
+    /// Does what steps have brought on, and what that brings on. No lock is held.
+    fn perform(&self, mut actions: Actions<P::Command>) {
+        while let Some(action) = actions.pop() {
+            match action {
+                Action::Complete(command, res) => command.complete(res),
+                Action::Done { client, cookie, slot, result } => client.done(cookie, slot, result),
+                Action::Free { client, queue } => client.slot_free(queue),
+                Action::Copy { span, data, addr, epoch } => {
+                    let bytes = self.area.give_to_server(span, data, addr);
+                    let Some(queue) = self.queue(span.queue) else { continue };
+                    queue.inner.lock().copied(&self.cx(span.queue), span.tag, epoch, bytes, &mut actions);
+                }
+                Action::Land(mut landing) => {
+                    let bytes = self.land(&mut landing);
+                    let Landing { span, stash, .. } = landing;
+                    let Some(queue) = self.queue(span.queue) else { continue };
+                    queue.inner.lock().landed(&self.cx(span.queue), span.tag, bytes, stash, &mut actions);
+                }
+            }
+        }
+        if self.is_ending.load(SeqCst) && self.busy.load(SeqCst) == 0 {
+            self.settle();
+        }
+    }
+
+    /// Moves the data of a commit to where the client looks for it.
+    fn land(&self, landing: &mut Landing) -> Result<u32, Errno> {
+        let Landing { span, data, addr, op, asked, stash } = landing;
+        if self.rules.copies {
+            return Ok(self.area.take_from_server(*span, *data, *addr));
+        }
+        // Each piece begins at the slot's beginning: what was read before is kept aside, what is left to write moves there.
+        let at = |offset, len| Span { offset, len, ..*span };
+        if *op == IoOp::Write {
+            let mut rest = alloc::vec![0; (*asked - span.len) as usize];
+            self.area.read(at(span.len, *asked - span.len), &mut rest)?;
+            self.area.write(at(0, *asked - span.len), &rest)?;
+            return Ok(span.len);
+        }
+        let before = stash.len();
+        stash.resize(before + span.len as usize, 0);
+        self.area.read(at(0, span.len), &mut stash[before..])?;
+        if span.len == *asked {
+            self.area.write(at(0, stash.len() as u32), stash)?;
+        }
+        Ok(span.len)
+    }
+
+    // The server's side ---------------------------------------------------------------------------------------------
+
+    /// An I/O command of `/dev/ublkcN`: `command` is completed by and by, at once if it is refused.
+    pub fn io_command(&self, caller: &Caller, cmd_op: u32, cmd: &IoCmd, command: P::Command) {
+        if self.queue(cmd.q_id).is_none() {
+            return command.complete(-Errno::EINVAL.into_raw());
+        }
+        let nr = ioctl_nr(cmd_op);
+        let is_ready = self.step(cmd.q_id, |inner, cx, actions| inner.command(cx, nr, cmd, (command, caller.task), actions));
+        if is_ready == Some(true) {
+            self.life().had_server = true;
+            self.tell();
+        }
+    }
+
+    /// The ring of a waiting command ends: the server is lost. Its command is completed, if it still waits.
+    pub fn cancel_io_command(&self, cmd: &IoCmd) {
+        self.lose_server(Some(cmd.q_id));
+        self.step(cmd.q_id, |inner, _, actions| inner.cancel_one(cmd.tag, actions));
+    }
+
+    /// Opens the char device.
+    ///
+    /// # Errors
+    /// `EBUSY` it is open; `ENOENT` it is deleted.
+    pub fn open(&self) -> Result<(), Errno> {
+        let mut life = self.life();
+        match (life.is_deleted, life.is_open) {
+            (true, _) => Err(Errno::ENOENT),
+            (_, true) => Err(Errno::EBUSY),
+            (false, false) => {
+                life.is_open = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// The char device's last descriptor was closed.
+    pub fn close(&self) {
+        self.lose_server(None);
+        let actions = {
+            let mut life = self.life();
+            life.is_closing = true;
+            let mut actions = Actions::new();
+            if life.ending.is_none() {
+                self.finish_close(&mut life, &mut actions);
+            }
+            actions
+        };
+        self.perform(actions);
+        self.tell();
+        self.forget_if_gone();
+    }
+
+    /// The next server may open and fetch.
+    fn finish_close(&self, life: &mut Life, actions: &mut Actions<P::Command>) {
+        life.is_closing = false;
+        life.is_open = false;
+        self.reset_all(actions);
+    }
+
+    fn reset_all(&self, actions: &mut Actions<P::Command>) {
+        self.queues.iter().for_each(|queue| queue.inner.lock().reset(actions));
+    }
+
+    /// Whether every tag was fetched.
+    pub(crate) fn is_fetched(&self) -> bool {
+        self.queues.iter().all(|queue| queue.inner.lock().is_fetched())
+    }
+
+    /// Whether an end waits for requests in flight: for tests.
+    #[cfg(test)]
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_ending.load(SeqCst)
+    }
+
+    /// Something has changed that somebody may wait for.
+    fn tell(&self) {
+        self.news.fetch_add(1, AcqRel);
+        futex_wake(&self.news, u32::MAX);
+    }
+
+    /// Waits until `is_so`.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub(crate) fn wait(&self, is_so: impl Fn(&Self) -> bool) -> Result<(), Errno> {
+        loop {
+            let seen = self.news.load(Acquire);
+            if is_so(self) {
+                return Ok(());
+            }
+            if futex_wait(&self.news, seen, u64::MAX) == Err(Errno::EINTR) {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+
+    fn forget_if_gone(&self) {
+        let is_gone = {
+            let life = self.life();
+            life.is_deleted && !life.is_open && life.ending.is_none() && !life.is_leaving
+        };
+        if is_gone {
+            self.owner.forget(self.info.dev_id);
+        }
+    }
+
+    /// DEL_DEV, after the device was stopped: its number is free when the char device is closed.
+    pub(crate) fn delete(&self) {
+        self.life().is_deleted = true;
+        self.forget_if_gone();
+    }
+}
+
+impl<P: Platform> BlockDevice for Device<P> {
+    fn id(&self) -> u32 {
+        self.info.dev_id
+    }
+
+    fn limits(&self) -> Limits {
+        self.queues.first().map(|queue| queue.inner.lock().limits).unwrap_or_default()
+    }
+
+    fn queues(&self) -> (u16, u16) {
+        (self.info.nr_hw_queues, self.info.queue_depth)
+    }
+
+    fn take(&self, queue: u16, client: &Arc<dyn Client>) -> Option<Slot> {
+        let queue = queue % self.info.nr_hw_queues;
+        self.queue(queue)?.inner.lock().take(queue, client)
+    }
+
+    fn release(&self, slot: Slot) {
+        self.step(slot.queue, |inner, _, actions| inner.release(&slot, actions));
+    }
+
+    fn place(&self, slot: &Slot) -> Place {
+        self.area.place(slot.queue, slot.tag)
+    }
+
+    fn read(&self, slot: &Slot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.area.read(span(slot, at, bytes.len())?, bytes)
+    }
+
+    fn write(&self, slot: &Slot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
+        self.area.write(span(slot, at, bytes.len())?, bytes)
+    }
+
+    fn submit(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+        let work = Work::new(request, Arc::clone(client), cookie);
+        self.step(slot.queue, |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
+    }
+}
+
+/// A piece of a slot, if it has that much room.
+fn span(slot: &Slot, at: u32, len: usize) -> Result<Span, Errno> {
+    let fits = u64::from(at) + len as u64 <= 1 << io::TAG_SHIFT;
+    if fits { Ok(Span { queue: slot.queue, tag: slot.tag, offset: at, len: len as u32 }) } else { Err(Errno::EINVAL) }
+}

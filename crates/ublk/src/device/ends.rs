@@ -1,0 +1,255 @@
+//! How a device's life ends and begins again: start, stop, quiesce, the loss of its server, recovery.
+
+use super::{Device, End, Life};
+use crate::actions::Actions;
+use crate::platform::Platform;
+use crate::queue::Mode;
+use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use uringlet_abi::ublk::{feature, state};
+use uringlet_sys::Errno;
+use uringlet_sys::lock::futex_wait;
+use uringlet_sys::process::monotonic_ns;
+
+/// Between two looks at what tells nobody.
+const LOOK_NS: u64 = 3_000_000;
+
+impl<P: Platform> Device<P> {
+    /// START_DEV, when every tag was fetched.
+    ///
+    /// # Errors
+    /// `EEXIST` it is live; those of a front end.
+    pub(crate) fn start(&self, pid: i32) -> Result<(), Errno> {
+        let actions = {
+            let mut life = self.life();
+            if life.state == state::LIVE || life.is_started || life.ending.is_some() || life.is_leaving {
+                return Err(Errno::EEXIST);
+            }
+            life.is_started = true;
+            self.go_live(&mut life, pid)
+        };
+        self.perform(actions);
+        for front_end in self.owner.front_ends() {
+            if let Some(me) = self.me.upgrade()
+                && let Err(errno) = front_end.start(me)
+            {
+                self.stop()?;
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    fn go_live(&self, life: &mut Life, pid: i32) -> Actions<P::Command> {
+        life.state = state::LIVE;
+        life.pid = pid;
+        let limits = life.params.limits();
+        self.step_all(|inner, cx, actions| {
+            inner.limits = limits;
+            inner.set_mode(cx, Mode::Open, actions);
+        })
+    }
+
+    /// UPDATE_SIZE, sectors.
+    ///
+    /// # Errors
+    /// `ENODEV` it is not live.
+    pub(crate) fn resize(&self, sectors: u64) -> Result<(), Errno> {
+        let actions = {
+            let mut life = self.life();
+            if !life.is_started {
+                return Err(Errno::ENODEV);
+            }
+            life.params.set_size(sectors);
+            self.step_all(|inner, _, _| inner.limits.sectors = sectors)
+        };
+        self.perform(actions);
+        if let Some(me) = self.me.upgrade() {
+            let device: alloc::sync::Arc<dyn crate::frontend::BlockDevice> = me;
+            self.owner.front_ends().iter().for_each(|front_end| front_end.resized(&device));
+        }
+        Ok(())
+    }
+
+    /// The server is gone. `queue`: whose requests are lost; all, if nobody is left.
+    pub(super) fn lose_server(&self, queue: Option<u16>) {
+        let actions = {
+            let mut life = self.life();
+            if life.state != state::LIVE {
+                return;
+            }
+            let end = match () {
+                () if !self.has(feature::USER_RECOVERY) => End::Stop,
+                () if self.has(feature::USER_RECOVERY_FAIL_IO) => End::FailIo,
+                () => End::Quiesce,
+            };
+            let mut actions = if life.ending.is_none() { self.begin_end(&mut life, end) } else { Actions::new() };
+            for (number, other) in self.queues.iter().enumerate() {
+                if queue.is_none_or(|queue| queue as usize == number) {
+                    other.inner.lock().lose(&self.cx(number as u16), &mut actions);
+                }
+            }
+            actions
+        };
+        self.perform(actions);
+    }
+
+    /// Closes the queues to new requests; [`settle`](Self::settle) does the rest.
+    fn begin_end(&self, life: &mut Life, end: End) -> Actions<P::Command> {
+        life.ending = Some(end);
+        self.is_ending.store(true, SeqCst);
+        let mode = if end == End::Quiesce { Mode::Hold } else { Mode::Fail };
+        self.step_all(|inner, cx, actions| inner.set_mode(cx, mode, actions))
+    }
+
+    /// Finishes an end, if no request is in flight any more.
+    pub(super) fn settle(&self) {
+        let mut actions = Actions::new();
+        let is_stop = {
+            let mut life = self.life();
+            let Some(end) = life.ending.filter(|_| self.busy.load(SeqCst) == 0) else { return };
+            life.ending = None;
+            self.is_ending.store(false, SeqCst);
+            self.finish_end(&mut life, end, &mut actions);
+            end == End::Stop
+        };
+        self.perform(actions);
+        if is_stop {
+            self.owner.front_ends().iter().for_each(|front_end| front_end.stop(self.info.dev_id));
+            self.life().is_leaving = false;
+        }
+        self.tell();
+        self.forget_if_gone();
+    }
+
+    fn finish_end(&self, life: &mut Life, end: End, actions: &mut Actions<P::Command>) {
+        life.state = match end {
+            End::Stop => state::DEAD,
+            End::Quiesce => state::QUIESCED,
+            End::FailIo => state::FAIL_IO,
+        };
+        self.cancel_all(actions);
+        if end == End::Stop {
+            life.pid = -1;
+            life.is_started = false;
+            life.is_leaving = true;
+            self.reset_all(actions);
+        }
+        if life.is_closing {
+            self.finish_close(life, actions);
+        }
+    }
+
+    fn cancel_all(&self, actions: &mut Actions<P::Command>) {
+        self.queues.iter().for_each(|queue| queue.inner.lock().cancel(actions));
+    }
+
+    /// STOP_DEV: returns when it is over.
+    ///
+    /// # Errors
+    /// `EINTR`: it goes on by itself.
+    pub(crate) fn stop(&self) -> Result<(), Errno> {
+        let mut actions = Actions::new();
+        {
+            let mut life = self.life();
+            if life.state != state::DEAD {
+                actions = self.begin_end(&mut life, End::Stop);
+            } else if life.ending.is_none() {
+                self.reset_all(&mut actions);
+            }
+        }
+        self.perform(actions);
+        self.wait(|device| {
+            let life = device.life();
+            life.state == state::DEAD && life.ending.is_none() && !life.is_leaving
+        })
+    }
+
+    /// QUIESCE_DEV: the server hears that it shall go.
+    ///
+    /// # Errors
+    /// `ENODEV` not started; `EBUSY` it had no idle command in each queue to hear it by, in time; `EINTR`.
+    pub(crate) fn quiesce(&self, deadline_ns: u64) -> Result<(), Errno> {
+        let held = {
+            let life = self.life();
+            match life.state {
+                state::DEAD => return Err(Errno::ENODEV),
+                state::LIVE if life.ending.is_none() => {}
+                _ => return Ok(()),
+            }
+            self.step_all(|inner, cx, actions| inner.set_mode(cx, Mode::Hold, actions))
+        };
+        self.perform(held);
+        let result = self.wait_for_idle_commands(deadline_ns);
+        let actions = {
+            let mut life = self.life();
+            let is_live = life.state == state::LIVE && life.ending.is_none();
+            match result {
+                // Something else ended it meanwhile.
+                _ if !is_live => Actions::new(),
+                Ok(()) => {
+                    let mut actions = self.begin_end(&mut life, End::Quiesce);
+                    self.cancel_all(&mut actions);
+                    actions
+                }
+                Err(_) => self.step_all(|inner, cx, actions| inner.set_mode(cx, Mode::Open, actions)),
+            }
+        };
+        self.perform(actions);
+        result
+    }
+
+    fn wait_for_idle_commands(&self, deadline_ns: u64) -> Result<(), Errno> {
+        loop {
+            let seen = self.news.load(Acquire);
+            if self.queues.iter().all(|queue| queue.inner.lock().has_idle_command()) {
+                return Ok(());
+            }
+            let now = monotonic_ns();
+            if now >= deadline_ns {
+                return Err(Errno::EBUSY);
+            }
+            if futex_wait(&self.news, seen, deadline_ns.min(now + LOOK_NS)) == Err(Errno::EINTR) {
+                return Err(Errno::EINTR);
+            }
+        }
+    }
+
+    /// START_USER_RECOVERY.
+    ///
+    /// # Errors
+    /// `EINVAL` the device cannot be recovered, or never had a server; `EBUSY` the char device is open, or it has a server.
+    pub(crate) fn start_recovery(&self) -> Result<(), Errno> {
+        let mut life = self.life();
+        if !self.has(feature::USER_RECOVERY) || !life.had_server {
+            return Err(Errno::EINVAL);
+        }
+        if life.is_open || !is_recoverable(life.state) {
+            return Err(Errno::EBUSY);
+        }
+        life.had_server = false;
+        Ok(())
+    }
+
+    /// END_USER_RECOVERY, when every tag was fetched.
+    ///
+    /// # Errors
+    /// `EINVAL` the device cannot be recovered; `EBUSY` it need not be.
+    pub(crate) fn end_recovery(&self, pid: i32) -> Result<(), Errno> {
+        let actions = {
+            let mut life = self.life();
+            if !self.has(feature::USER_RECOVERY) {
+                return Err(Errno::EINVAL);
+            }
+            if !is_recoverable(life.state) || life.ending.is_some() {
+                return Err(Errno::EBUSY);
+            }
+            self.go_live(&mut life, pid)
+        };
+        self.perform(actions);
+        Ok(())
+    }
+}
+
+fn is_recoverable(device_state: u16) -> bool {
+    matches!(device_state, state::QUIESCED | state::FAIL_IO)
+}

@@ -1,0 +1,99 @@
+//! What the driver needs from whoever it runs in.
+
+use crate::frontend::{Data, Place};
+use core::fmt::Debug;
+use uringlet_abi::ublk::IoDesc;
+use uringlet_sys::Errno;
+
+/// The surroundings: an attached program, a broker, a test.
+pub trait Platform: Send + Sync + Debug + Sized + 'static {
+    /// A server's command that waits for its CQE.
+    type Command: Command;
+    /// Where the descriptors and data of a device lie.
+    type Area: Area;
+
+    /// Memory for a new device.
+    ///
+    /// # Errors
+    /// `ENOMEM`, `EMFILE`: ADD_DEV fails with it.
+    fn area(&self, queues: u16, depth: u16) -> Result<Self::Area, Errno>;
+
+    /// CPUs: no device has more queues.
+    fn cpus(&self) -> u32;
+}
+
+/// A command of a server that is not over: exactly one [`complete`](Self::complete) ends it.
+pub trait Command: Send + Debug + 'static {
+    /// Posts its CQE. Called without a lock held.
+    fn complete(self, res: i32);
+}
+
+/// A piece of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Queue.
+    pub queue: u16,
+    /// Tag.
+    pub tag: u16,
+    /// Bytes behind the beginning of the slot (or of the request's memory).
+    pub offset: u32,
+    /// Length, bytes.
+    pub len: u32,
+}
+
+/// The shared file of a device.
+pub trait Area: Send + Sync + Debug + 'static {
+    /// Writes a descriptor. The server reads it after the CQE.
+    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc);
+
+    /// Copies a WRITE's data to the server's address. Bytes copied: fewer where the address is bad.
+    ///
+    /// Where the server's own side does that (a broker), all of them.
+    fn give_to_server(&self, span: Span, data: Data, server: u64) -> u32;
+
+    /// Copies a READ's data from the server's address; as [`give_to_server`](Self::give_to_server).
+    fn take_from_server(&self, span: Span, data: Data, server: u64) -> u32;
+
+    /// Where a slot lies.
+    fn place(&self, queue: u16, tag: u16) -> Place;
+
+    /// Copies from a slot.
+    ///
+    /// # Errors
+    /// Those of pread(2).
+    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno>;
+
+    /// Copies into a slot.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno>;
+}
+
+/// Who sends a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The thread: a tag's daemon is the one that fetched it.
+    pub task: u64,
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// What the kernel asks CAP_SYS_ADMIN for.
+    pub is_admin: bool,
+}
+
+/// The memory that a control command's `addr` names; `at` counts from there, in bytes.
+pub trait Payload {
+    /// Fills `bytes`.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno>;
+
+    /// Stores `bytes`.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno>;
+}

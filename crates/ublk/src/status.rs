@@ -1,0 +1,44 @@
+//! What becomes of a server's errno on its way to whoever reads the block device.
+
+use uringlet_sys::Errno;
+
+/// The errno that a client gets for a server's result (negative).
+///
+/// The kernel keeps the errors that its block layer has a status for, and calls all others EIO.
+#[must_use]
+pub fn client_errno(result: i32) -> Errno {
+    match Errno::new(result.wrapping_neg()) {
+        errno @ (Errno::EOPNOTSUPP
+        | Errno::ETIMEDOUT
+        | Errno::ENOSPC
+        | Errno::ENOLINK
+        | Errno::EREMOTEIO
+        | Errno::EBADE
+        | Errno::ENODATA
+        | Errno::EILSEQ
+        | Errno::ENOMEM
+        | Errno::EBUSY
+        | Errno::EAGAIN
+        | Errno::ENODEV
+        | Errno::EOVERFLOW
+        | Errno::ETIME
+        | Errno::EINVAL) => errno,
+        _ => Errno::EIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_the_block_layer_knows_come_through() {
+        for errno in [Errno::ENOSPC, Errno::EOPNOTSUPP, Errno::ETIMEDOUT, Errno::ENODATA] {
+            assert_eq!(client_errno(-errno.into_raw()), errno);
+        }
+        for errno in [Errno::EIO, Errno::EPERM, Errno::EBADF, Errno::EFAULT, Errno::new(4000)] {
+            assert_eq!(client_errno(-errno.into_raw()), Errno::EIO);
+        }
+        assert_eq!(client_errno(i32::MIN), Errno::EIO);
+    }
+}

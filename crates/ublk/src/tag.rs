@@ -1,0 +1,235 @@
+//! One tag: the server's command and the front end's request, and what may happen to them next. No locks, no copying.
+
+use crate::frontend::{Client, IoOp, Request, SECTOR};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use uringlet_abi::ublk::{IoDesc, feature, io};
+use uringlet_sys::Errno;
+
+/// What a device's features mean for its tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// The driver copies between slot and the server's buffer.
+    pub(crate) copies: bool,
+    /// WRITE data is asked for.
+    pub(crate) asks_for_data: bool,
+    /// What a lost server had is given to the next one.
+    pub(crate) reissues: bool,
+}
+
+impl Rules {
+    pub(crate) fn of(flags: u64) -> Self {
+        Self {
+            copies: flags & feature::USER_COPY == 0,
+            asks_for_data: flags & feature::NEED_GET_DATA != 0,
+            reissues: flags & feature::USER_RECOVERY != 0 && flags & feature::USER_RECOVERY_REISSUE != 0,
+        }
+    }
+}
+
+/// Where the request half is. See README.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Free,
+    Taken,
+    Queued,
+    Copying,
+    Wants,
+    Served,
+    Landing,
+}
+
+impl Phase {
+    /// The request counts as in flight: the server has it, or is about to, or has just given it back.
+    pub(crate) fn is_busy(self) -> bool {
+        matches!(self, Self::Copying | Self::Wants | Self::Served | Self::Landing)
+    }
+}
+
+/// A request and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Work {
+    /// What is left of it: position and length move on with short transfers.
+    pub(crate) request: Request,
+    /// Bytes left.
+    pub(crate) left: u32,
+    /// Bytes done.
+    pub(crate) done: u32,
+    /// A flush follows: FUA, which the server does not know.
+    pub(crate) flush_after: bool,
+    /// READ data that came in earlier pieces (USER_COPY: each piece begins at the slot's beginning).
+    pub(crate) stash: Vec<u8>,
+    pub(crate) client: Arc<dyn Client>,
+    pub(crate) cookie: u64,
+}
+
+impl Work {
+    pub(crate) fn new(request: Request, client: Arc<dyn Client>, cookie: u64) -> Self {
+        let left = if request.op.has_data() { request.sectors * SECTOR as u32 } else { 0 };
+        Self { request, left, done: 0, flush_after: false, stash: Vec::new(), client, cookie }
+    }
+
+    /// The descriptor of what is left.
+    pub(crate) fn describe(&self, addr: u64) -> IoDesc {
+        let Request { op, flags, sector, sectors, .. } = self.request;
+        let nr_sectors = if op.has_data() { self.left / SECTOR as u32 } else { sectors };
+        IoDesc { op_flags: op as u32 | flags, nr_sectors, start_sector: sector, addr }
+    }
+
+    /// Takes note of `bytes` done. Whether that was all.
+    pub(crate) fn advance(&mut self, bytes: u32) -> bool {
+        self.done += bytes;
+        self.left -= bytes;
+        self.request.sector += u64::from(bytes) / SECTOR;
+        self.left == 0
+    }
+
+    /// It is a flush from now on.
+    pub(crate) fn become_flush(&mut self) {
+        self.flush_after = false;
+        self.request = Request { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, ..self.request };
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Tag<C> {
+    /// The command that waits for a request.
+    pub(crate) command: Option<C>,
+    /// The server's buffer.
+    pub(crate) addr: u64,
+    /// Who fetched it; `None` before.
+    pub(crate) task: Option<u64>,
+    pub(crate) phase: Phase,
+    pub(crate) work: Option<Work>,
+}
+
+impl<C> Tag<C> {
+    pub(crate) fn new() -> Self {
+        Self { command: None, addr: 0, task: None, phase: Phase::Free, work: None }
+    }
+
+    /// As before the first FETCH_REQ. The request half stays.
+    pub(crate) fn forget_server(&mut self) {
+        self.command = None;
+        self.addr = 0;
+        self.task = None;
+    }
+
+    fn op(&self) -> Option<IoOp> {
+        self.work.as_ref().map(|work| work.request.op)
+    }
+
+    /// Whether the server owns the tag, and has to say something about it.
+    fn is_with_server(&self) -> bool {
+        matches!(self.phase, Phase::Wants | Phase::Served) && self.command.is_none()
+    }
+
+    /// What the real driver has against an I/O command on this tag. `all_fetched`: of the whole queue.
+    ///
+    /// # Errors
+    /// `EINVAL` another task's tag, the wrong command, an address too many or too few; `EBUSY` there is a command already, or
+    /// the queue is set up; `EOPNOTSUPP` no known encoding.
+    pub(crate) fn check(&self, rules: Rules, nr: Option<u8>, addr: u64, task: u64, all_fetched: bool) -> Result<u8, Errno> {
+        if self.task.is_some_and(|owner| owner != task) {
+            return Err(Errno::EINVAL);
+        }
+        // In Copying and Landing, too, a command is there.
+        if self.command.is_some() {
+            return Err(Errno::EBUSY);
+        }
+        let asks = self.phase == Phase::Wants;
+        if asks != (nr == Some(io::NEED_GET_DATA)) {
+            return Err(Errno::EINVAL);
+        }
+        let nr = nr.ok_or(Errno::EOPNOTSUPP)?;
+        let has_buffer = match nr {
+            io::FETCH_REQ if all_fetched => return Err(Errno::EBUSY),
+            io::FETCH_REQ if self.task.is_some() => return Err(Errno::EINVAL),
+            io::FETCH_REQ => !rules.asks_for_data,
+            io::COMMIT_AND_FETCH_REQ if self.is_with_server() => !rules.asks_for_data || self.op() == Some(IoOp::Read),
+            io::NEED_GET_DATA if self.is_with_server() => return Ok(nr),
+            _ => return Err(Errno::EINVAL),
+        };
+        let fits = if rules.copies { addr != 0 || !has_buffer } else { addr == 0 };
+        if fits { Ok(nr) } else { Err(Errno::EINVAL) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frontend::{Data, Slot};
+    use alloc::vec;
+
+    #[derive(Debug)]
+    struct Nobody;
+    impl Client for Nobody {
+        fn done(&self, _: u64, _: Slot, _: Result<(), Errno>) {}
+    }
+
+    const PLAIN: Rules = Rules { copies: true, asks_for_data: false, reissues: false };
+    const ASKS: Rules = Rules { asks_for_data: true, ..PLAIN };
+    const USER_COPY: Rules = Rules { copies: false, ..PLAIN };
+
+    fn tag(phase: Phase, op: IoOp, task: Option<u64>, command: Option<()>) -> Tag<()> {
+        let request = Request { op, flags: 0, sector: 8, sectors: 2, data: Data::Slot };
+        let work = phase.is_busy().then(|| Work::new(request, Arc::new(Nobody), 0));
+        Tag { command, addr: 0, task, phase, work }
+    }
+
+    #[test]
+    fn every_wrong_command_has_its_errno() {
+        use Phase::{Free, Landing, Served, Wants};
+        let fetch = Some(io::FETCH_REQ);
+        let commit = Some(io::COMMIT_AND_FETCH_REQ);
+        let get = Some(io::NEED_GET_DATA);
+        let fresh = || tag(Free, IoOp::Read, None, None);
+        let armed = || tag(Free, IoOp::Read, Some(1), Some(()));
+        let served = |op| tag(Served, op, Some(1), None);
+        let wants = || tag(Wants, IoOp::Write, Some(1), None);
+        let (busy, bad, unknown) = (Err(Errno::EBUSY), Err(Errno::EINVAL), Err(Errno::EOPNOTSUPP));
+        let cases = vec![
+            ("fetch", fresh(), PLAIN, fetch, 9, 1, false, Ok(io::FETCH_REQ)),
+            ("fetch without a buffer", fresh(), PLAIN, fetch, 0, 1, false, bad),
+            ("fetch of who is asked later", fresh(), ASKS, fetch, 0, 1, false, Ok(io::FETCH_REQ)),
+            ("fetch with a buffer, user copy", fresh(), USER_COPY, fetch, 9, 1, false, bad),
+            ("fetch, user copy", fresh(), USER_COPY, fetch, 0, 1, false, Ok(io::FETCH_REQ)),
+            ("commit before fetch", fresh(), PLAIN, commit, 9, 1, false, bad),
+            ("data before fetch", fresh(), ASKS, get, 9, 1, false, bad),
+            ("fetch twice", armed(), PLAIN, fetch, 9, 1, false, busy),
+            ("commit while armed", armed(), PLAIN, commit, 9, 1, true, busy),
+            ("another task", armed(), PLAIN, fetch, 9, 2, true, bad),
+            ("another task's commit", served(IoOp::Read), PLAIN, commit, 9, 2, true, bad),
+            ("fetch of a queue in use", served(IoOp::Read), PLAIN, fetch, 9, 1, true, busy),
+            ("fetch of a tag in use", served(IoOp::Read), PLAIN, fetch, 9, 1, false, bad),
+            ("commit", served(IoOp::Read), PLAIN, commit, 9, 1, true, Ok(io::COMMIT_AND_FETCH_REQ)),
+            ("commit without a buffer", served(IoOp::Write), PLAIN, commit, 0, 1, true, bad),
+            ("read's commit without a buffer", served(IoOp::Read), ASKS, commit, 0, 1, true, bad),
+            ("write's commit needs none", served(IoOp::Write), ASKS, commit, 0, 1, true, Ok(io::COMMIT_AND_FETCH_REQ)),
+            ("commit with a buffer, user copy", served(IoOp::Write), USER_COPY, commit, 9, 1, true, bad),
+            ("data not asked for", served(IoOp::Write), ASKS, get, 9, 1, true, bad),
+            ("data", wants(), ASKS, get, 9, 1, true, Ok(io::NEED_GET_DATA)),
+            ("commit instead of data", wants(), ASKS, commit, 9, 1, true, bad),
+            ("fetch instead of data", wants(), ASKS, fetch, 9, 1, true, bad),
+            ("while landing", tag(Landing, IoOp::Read, Some(1), Some(())), PLAIN, commit, 9, 1, true, busy),
+            ("no encoding", fresh(), PLAIN, None, 9, 1, false, unknown),
+            ("no command", fresh(), PLAIN, Some(0x30), 9, 1, false, bad),
+        ];
+        for (what, tag, rules, nr, addr, task, all_fetched, want) in cases {
+            assert_eq!(tag.check(rules, nr, addr, task, all_fetched), want, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_request_shrinks_as_it_is_done() {
+        let request = Request { op: IoOp::Write, flags: 1 << 13, sector: 8, sectors: 8, data: Data::Slot };
+        let mut work = Work::new(request, Arc::new(Nobody), 0);
+        assert_eq!(work.describe(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 8, start_sector: 8, addr: 7 });
+        assert!(!work.advance(1024));
+        assert_eq!(work.describe(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 6, start_sector: 10, addr: 7 });
+        assert!(work.advance(3072));
+        work.become_flush();
+        assert_eq!(work.describe(7), IoDesc { op_flags: 2, nr_sectors: 0, start_sector: 0, addr: 7 });
+    }
+}

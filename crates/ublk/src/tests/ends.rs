@@ -1,0 +1,308 @@
+//! Stop, loss of the server, recovery, deletion.
+
+use super::*;
+use uringlet_abi::ublk::state;
+
+const COMMIT: u8 = ublk_io::COMMIT_AND_FETCH_REQ;
+const RECOVERY: u64 = feature::USER_RECOVERY;
+
+/// `control` on a thread of its own: commands that wait.
+fn later(world: &World, nr: u8, data: u64) -> std::thread::JoinHandle<Result<(), Errno>> {
+    let driver = Arc::clone(&world.driver);
+    let header = CtrlCmd { data, queue_id: u16::MAX, ..CtrlCmd::default() };
+    std::thread::spawn(move || driver.control(&ROOT, 0x7500 | u32::from(nr), header, &mut Vec::new()))
+}
+
+/// Waits for something that another thread brings about.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "it never comes");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn start_waits_for_every_tag() {
+    let mut world = World::new();
+    let device = world.add(0, 2);
+    device.open().unwrap();
+    let start = later(&world, ctrl::START_DEV, 7);
+    assert_eq!(world.io(ublk_io::FETCH_REQ, 1, 0, 1), None);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(device.info().state, state::DEAD);
+    assert_eq!(world.io(ublk_io::FETCH_REQ, 0, 0, 1), None);
+    start.join().unwrap().unwrap();
+    assert_eq!((device.info().state, device.info().ublksrv_pid), (state::LIVE, 7));
+    assert_eq!(world.command(ctrl::START_DEV, 7), Err(Errno::EEXIST));
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+    assert_eq!((device.info().state, device.info().ublksrv_pid), (state::DEAD, -1));
+    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "stop"]);
+}
+
+#[test]
+fn a_front_end_that_refuses_fails_the_start() {
+    let mut world = World::new();
+    let device = world.add(0, 1);
+    device.open().unwrap();
+    world.fetch_all(0, 1);
+    *world.shop.refuses.lock().unwrap() = true;
+    assert_eq!(world.command(ctrl::START_DEV, 7), Err(Errno::EADDRINUSE));
+    assert_eq!((device.info().state, world.results()), (state::DEAD, vec![-19]));
+}
+
+#[test]
+fn stop_waits_for_what_the_server_has() {
+    let mut world = World::new();
+    let device = world.live(0, 2);
+    world.submit(IoOp::Write, 0, 1, 1);
+    assert_eq!(world.results(), [0]);
+    let stop = later(&world, ctrl::STOP_DEV, 0);
+    // New requests fail from some time on.
+    until(|| {
+        world.submit(IoOp::Flush, 0, 0, 2);
+        if world.results() == [0] {
+            world.commit(1, 0, buffer(1));
+        }
+        let outcomes = world.outcomes();
+        assert_eq!(outcomes.len(), 1);
+        outcomes[0].1 == Err(Errno::EIO)
+    });
+    assert_eq!(device.info().state, state::LIVE);
+    assert_eq!(world.io(COMMIT, 0, 512, 1), Some(-19), "and hears of the end");
+    stop.join().unwrap().unwrap();
+    assert_eq!(world.outcomes(), [(1, Ok(()))]);
+    assert_eq!(world.results(), [-19]);
+}
+
+#[test]
+fn a_lost_server_leaves_its_device_as_the_flags_say() {
+    let all = RECOVERY | feature::USER_RECOVERY_REISSUE;
+    for (flags, want, held, new) in [
+        (0, state::DEAD, Some(Err(Errno::EIO)), Some(Err(Errno::EIO))),
+        (RECOVERY, state::QUIESCED, Some(Err(Errno::EIO)), None),
+        (all, state::QUIESCED, None, None),
+        (RECOVERY | feature::USER_RECOVERY_FAIL_IO, state::FAIL_IO, Some(Err(Errno::EIO)), Some(Err(Errno::EIO))),
+    ] {
+        let mut world = World::new();
+        let device = world.live(flags, 3);
+        world.submit(IoOp::Read, 0, 1, 1);
+        assert_eq!(world.results(), [0]);
+        device.cancel_io_command(&IoCmd { tag: 1, ..IoCmd::default() });
+        assert_eq!(device.info().state, want);
+        assert_eq!(world.results(), [-19, -19], "each armed command ends once");
+        device.cancel_io_command(&IoCmd { tag: 2, ..IoCmd::default() });
+        device.close();
+        assert_eq!(world.results(), []);
+        assert_eq!(world.outcomes(), held.map(|result| (1, result)).into_iter().collect::<Vec<_>>(), "{flags:x}");
+        world.submit(IoOp::Read, 0, 1, 2);
+        assert_eq!(world.outcomes(), new.map(|result| (2, result)).into_iter().collect::<Vec<_>>(), "{flags:x}");
+        world.command(ctrl::STOP_DEV, 0).unwrap();
+        let left = 2 - usize::from(held.is_some()) - usize::from(new.is_some());
+        assert_eq!(world.outcomes().len(), left, "what waited fails with the stop");
+        assert_eq!(device.info().state, state::DEAD);
+    }
+}
+
+#[test]
+fn the_next_server_gets_what_waited() {
+    let flags = RECOVERY | feature::USER_RECOVERY_REISSUE;
+    let mut world = World::new();
+    let device = world.live(flags, 2);
+    let data = pattern(512);
+    world.submit_with(IoOp::Write, 0, 3, 1, 1, &data);
+    assert_eq!(world.results(), [0]);
+    assert_eq!(world.command(ctrl::START_USER_RECOVERY, 0), Err(Errno::EBUSY), "it has a server");
+    device.close();
+    assert_eq!(world.results(), [-19]);
+    assert_eq!(device.info().state, state::QUIESCED);
+    world.submit(IoOp::Read, 5, 1, 2);
+    device.open().unwrap();
+    assert_eq!(world.command(ctrl::START_USER_RECOVERY, 0), Err(Errno::EBUSY), "the char device is open");
+    device.close();
+    world.command(ctrl::START_USER_RECOVERY, 0).unwrap();
+    assert_eq!(world.command(ctrl::START_USER_RECOVERY, 0), Err(Errno::EINVAL), "once");
+    device.open().unwrap();
+    let end = later(&world, ctrl::END_USER_RECOVERY, 88);
+    // Another thread than the first server's.
+    for tag in 0..2 {
+        assert_eq!(world.io_by(2, ublk_io::FETCH_REQ, IoCmd { tag, addr: buffer(tag), ..IoCmd::default() }), None);
+    }
+    end.join().unwrap().unwrap();
+    assert_eq!((device.info().state, device.info().ublksrv_pid), (state::LIVE, 88));
+    assert_eq!(world.results(), [0, 0]);
+    assert_eq!(world.server.lock().unwrap()[SLOT..SLOT + 512], data);
+    assert_eq!((world.descriptor(0).start_sector, world.descriptor(1).start_sector), (3, 5));
+    for tag in 0..2 {
+        let cmd = IoCmd { tag, result: 512, addr: buffer(tag), ..IoCmd::default() };
+        assert_eq!(world.io_by(2, COMMIT, cmd), None);
+    }
+    assert_eq!(world.outcomes(), [(1, Ok(())), (2, Ok(()))]);
+    assert_eq!(world.command(ctrl::END_USER_RECOVERY, 88), Err(Errno::EBUSY));
+    assert_eq!(*world.shop.heard.lock().unwrap(), ["start"], "front ends hear nothing of it");
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+}
+
+#[test]
+fn recovery_is_for_those_who_asked_for_it() {
+    let mut world = World::new();
+    let device = world.live(0, 1);
+    assert_eq!(world.command(ctrl::START_USER_RECOVERY, 0), Err(Errno::EINVAL));
+    assert_eq!(world.command(ctrl::END_USER_RECOVERY, 1), Err(Errno::EINVAL));
+    device.close();
+    assert_eq!(device.info().state, state::DEAD);
+
+    let world = World::new();
+    world.add(RECOVERY, 1);
+    assert_eq!(world.command(ctrl::START_USER_RECOVERY, 0), Err(Errno::EINVAL), "never had a server");
+}
+
+#[test]
+fn quiesce_tells_the_server_to_go() {
+    let flags = RECOVERY | feature::QUIESCE;
+    let mut world = World::new();
+    let device = world.live(flags, 2);
+    world.submit(IoOp::Write, 0, 1, 1);
+    assert_eq!(world.results(), [0]);
+    world.command(ctrl::QUIESCE_DEV, 1000).unwrap();
+    assert_eq!(world.results(), [-19], "by its idle command");
+    assert_eq!(device.info().state, state::LIVE, "one request is with it");
+    assert_eq!(world.io(COMMIT, 0, 512, buffer(0)), Some(-19));
+    assert_eq!(world.outcomes(), [(1, Ok(()))], "nothing that was done is lost");
+    assert_eq!(device.info().state, state::QUIESCED);
+    world.command(ctrl::QUIESCE_DEV, 1000).unwrap();
+    device.close();
+    world.submit(IoOp::Read, 0, 1, 2);
+    assert_eq!(world.outcomes(), []);
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+    assert_eq!(world.outcomes(), [(2, Err(Errno::EIO))]);
+    assert_eq!(world.command(ctrl::QUIESCE_DEV, 1), Err(Errno::ENODEV));
+
+    // Nothing idle to tell it by: in time, or not at all.
+    let mut world = World::new();
+    let device = world.live(flags, 1);
+    world.submit(IoOp::Write, 0, 1, 1);
+    assert_eq!(world.results(), [0]);
+    assert_eq!(world.command(ctrl::QUIESCE_DEV, 10), Err(Errno::EBUSY));
+    assert_eq!(device.info().state, state::LIVE);
+    assert_eq!(world.io(COMMIT, 0, 512, buffer(0)), None);
+    assert_eq!(world.outcomes(), [(1, Ok(()))]);
+    world.submit(IoOp::Write, 0, 1, 2);
+    assert_eq!(world.results(), [0], "and all goes on");
+    assert_eq!(world.io(COMMIT, 0, 512, buffer(0)), None);
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+}
+
+#[test]
+fn a_number_is_free_when_the_char_device_is_closed() {
+    let mut world = World::new();
+    let device = world.live(0, 1);
+    assert_eq!(device.open(), Err(Errno::EBUSY));
+    world.command(ctrl::DEL_DEV_ASYNC, 0).unwrap();
+    assert_eq!(world.results(), [-19]);
+    assert_eq!(world.driver.ids(), [0]);
+    let delete = later(&world, ctrl::DEL_DEV, 0);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert!(!delete.is_finished());
+    device.close();
+    delete.join().unwrap().unwrap();
+    assert_eq!(device.open(), Err(Errno::ENOENT));
+    assert_eq!(world.command(ctrl::DEL_DEV, 0), Err(Errno::ENODEV));
+    // A device that nobody opened goes at once.
+    world.add(0, 1);
+    world.command(ctrl::DEL_DEV, 0).unwrap();
+    assert_eq!(world.driver.ids(), []);
+}
+
+#[test]
+fn a_stopped_device_starts_again() {
+    let mut world = World::new();
+    let device = world.live(0, 1);
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+    assert_eq!(world.results(), [-19]);
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+    device.close();
+    device.open().unwrap();
+    world.fetch_all(0, 1);
+    world.command(ctrl::START_DEV, 5).unwrap();
+    world.submit(IoOp::Flush, 0, 0, 1);
+    assert_eq!(world.results(), [0]);
+    assert_eq!(world.io(COMMIT, 0, 0, buffer(0)), None);
+    assert_eq!(world.outcomes(), [(1, Ok(()))]);
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "stop", "start", "stop"]);
+}
+
+#[test]
+fn fetched_but_never_started() {
+    let mut world = World::new();
+    let device = world.add(0, 2);
+    device.open().unwrap();
+    assert_eq!(world.io(ublk_io::FETCH_REQ, 0, 0, 1), None);
+    device.cancel_io_command(&IoCmd::default());
+    assert_eq!(world.results(), [-19]);
+    device.close();
+    assert_eq!(world.io(ublk_io::FETCH_REQ, 0, 0, 1), None, "all is forgotten");
+    world.command(ctrl::DEL_DEV, 0).unwrap();
+    assert_eq!(world.results(), [-19]);
+}
+
+#[test]
+fn a_server_lost_while_it_is_given_data() {
+    for (flags, want) in [(0, Some(Err(Errno::EIO))), (RECOVERY | feature::USER_RECOVERY_REISSUE, None)] {
+        for closes in [false, true] {
+            let mut world = World::new();
+            let device = world.live(flags, 1);
+            let dying = Arc::clone(&device);
+            *device.area().meanwhile.0.lock().unwrap() = Some(std::boxed::Box::new(move || {
+                dying.cancel_io_command(&IoCmd::default());
+                if closes {
+                    dying.close();
+                }
+            }));
+            world.submit(IoOp::Write, 0, 1, 1);
+            assert_eq!(world.results(), [-19], "the command ends, and only once");
+            assert_eq!(world.outcomes(), want.map(|result| (1, result)).into_iter().collect::<Vec<_>>());
+            assert_eq!(device.info().state, if flags == 0 { state::DEAD } else { state::QUIESCED });
+            assert_eq!(device.open(), if closes { Ok(()) } else { Err(Errno::EBUSY) });
+            device.close();
+            world.command(ctrl::STOP_DEV, 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_stop_lets_data_arrive_that_is_on_its_way() {
+    let mut world = World::new();
+    let device = world.live(0, 1);
+    let (sender, stop) = std::sync::mpsc::channel();
+    let driver = Arc::clone(&world.driver);
+    let stopping = Arc::clone(&device);
+    *device.area().meanwhile.0.lock().unwrap() = Some(std::boxed::Box::new(move || {
+        let header = CtrlCmd { queue_id: u16::MAX, ..CtrlCmd::default() };
+        let thread = std::thread::spawn(move || driver.control(&ROOT, u32::from(ctrl::STOP_DEV), header, &mut Vec::new()));
+        until(|| stopping.is_ending());
+        sender.send(thread).unwrap();
+    }));
+    world.submit(IoOp::Write, 0, 1, 1);
+    assert_eq!(world.results(), [0], "the server gets it");
+    world.commit(0, -5, buffer(0));
+    assert_eq!(world.outcomes(), [(1, Err(Errno::EIO))]);
+    stop.recv().unwrap().join().unwrap().unwrap();
+    assert_eq!(world.results(), [-19]);
+}
+
+#[test]
+fn no_command_stays_armed_when_the_server_shall_go() {
+    let mut world = World::new();
+    world.live(RECOVERY | feature::QUIESCE, 3);
+    world.submit(IoOp::Write, 0, 1, 1);
+    world.submit(IoOp::Read, 0, 1, 2);
+    assert_eq!(world.results(), [0, 0]);
+    world.command(ctrl::QUIESCE_DEV, 1000).unwrap();
+    assert_eq!(world.results(), [-19]);
+    for (tag, result) in [(0, -5), (1, 512)] {
+        assert_eq!(world.io(COMMIT, tag, result, buffer(tag)), Some(-19));
+    }
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+}

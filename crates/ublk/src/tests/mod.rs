@@ -1,0 +1,350 @@
+//! The driver on a bench: plain memory, commands that note their results, a server that is called by the test.
+
+mod control;
+mod ends;
+mod io;
+mod random;
+
+use crate::frontend::{BlockDevice, Client, Data, FrontEnd, IoOp, Place, Request, Slot};
+use crate::params;
+use crate::platform::{Area, Caller, Command, Payload, Platform, Span};
+use crate::{Device, Driver};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use std::sync::Mutex;
+use uringlet_abi::ublk::{CtrlCmd, DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, ctrl, feature, io as ublk_io, param};
+use uringlet_sys::Errno;
+
+/// Size of the server's memory: what lies beyond faults.
+const SERVER: usize = 1 << 20;
+/// Room of a slot.
+const SLOT: usize = 64 << 10;
+
+/// Results by command number, in order.
+type Log = Arc<Mutex<Vec<(u64, i32)>>>;
+
+#[derive(Debug)]
+struct Note {
+    id: u64,
+    log: Log,
+    is_done: bool,
+}
+
+impl Command for Note {
+    fn complete(mut self, res: i32) {
+        self.is_done = true;
+        self.log.lock().unwrap().push((self.id, res));
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.is_done, "command {} was lost", self.id);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Memory {
+    server: Arc<Mutex<Vec<u8>>>,
+    slots: Mutex<BTreeMap<(u16, u16), Vec<u8>>>,
+    descriptors: Mutex<BTreeMap<(u16, u16), IoDesc>>,
+    /// Done in the middle of the next copy to the server.
+    meanwhile: Meanwhile,
+}
+
+/// Something to be done once.
+#[derive(Default)]
+struct Meanwhile(Mutex<Option<std::boxed::Box<dyn FnOnce() + Send>>>);
+
+impl core::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl Memory {
+    fn slot<R>(&self, span: Span, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut slots = self.slots.lock().unwrap();
+        let slot = slots.entry((span.queue, span.tag)).or_insert_with(|| vec![0; SLOT]);
+        f(&mut slot[span.offset as usize..(span.offset + span.len) as usize])
+    }
+
+    fn server<R>(&self, span: Span, addr: u64, f: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> (u32, R) {
+        let mut server = self.server.lock().unwrap();
+        let from = (addr as usize).min(SERVER);
+        let len = (span.len as usize).min(SERVER - from);
+        let result = self.slot(Span { len: len as u32, ..span }, |slot| f(slot, &mut server[from..from + len]));
+        (len as u32, result)
+    }
+}
+
+impl Area for Memory {
+    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc) {
+        self.descriptors.lock().unwrap().insert((queue, tag), *iod);
+    }
+
+    fn give_to_server(&self, span: Span, _: Data, server: u64) -> u32 {
+        let copied = self.server(span, server, |slot, server| server.copy_from_slice(slot)).0;
+        let meanwhile = self.meanwhile.0.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
+        copied
+    }
+
+    fn take_from_server(&self, span: Span, _: Data, server: u64) -> u32 {
+        self.server(span, server, |slot, server| slot.copy_from_slice(server)).0
+    }
+
+    fn place(&self, _: u16, _: u16) -> Place {
+        Place { fd: -1, offset: 0, len: SLOT as u32 }
+    }
+
+    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.slot(span, |slot| bytes.copy_from_slice(slot));
+        Ok(())
+    }
+
+    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+        self.slot(span, |slot| slot.copy_from_slice(bytes));
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Bench {
+    server: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Platform for Bench {
+    type Command = Note;
+    type Area = Memory;
+
+    fn area(&self, _: u16, _: u16) -> Result<Memory, Errno> {
+        Ok(Memory {
+            server: Arc::clone(&self.server),
+            slots: Mutex::default(),
+            descriptors: Mutex::default(),
+            meanwhile: Meanwhile::default(),
+        })
+    }
+
+    fn cpus(&self) -> u32 {
+        4
+    }
+}
+
+impl Payload for Vec<u8> {
+    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
+        bytes.copy_from_slice(self.get(at..at + bytes.len()).ok_or(Errno::EFAULT)?);
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
+        self.get_mut(at..at + bytes.len()).ok_or(Errno::EFAULT)?.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Cookie, slot and result of a request that is over.
+type Ended = (u64, Slot, Result<(), Errno>);
+
+/// Remembers what happened to its requests.
+#[derive(Debug, Default)]
+struct Reader {
+    ended: Mutex<Vec<Ended>>,
+    told: Mutex<u32>,
+}
+
+impl Client for Reader {
+    fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+        self.ended.lock().unwrap().push((cookie, slot, result));
+    }
+
+    fn slot_free(&self, _: u16) {
+        *self.told.lock().unwrap() += 1;
+    }
+}
+
+/// What front ends were told.
+#[derive(Debug, Default)]
+struct Shop {
+    heard: Mutex<Vec<&'static str>>,
+    refuses: Mutex<bool>,
+}
+
+impl FrontEnd for Shop {
+    fn start(&self, _: Arc<dyn BlockDevice>) -> Result<(), Errno> {
+        self.heard.lock().unwrap().push("start");
+        if *self.refuses.lock().unwrap() { Err(Errno::EADDRINUSE) } else { Ok(()) }
+    }
+
+    fn resized(&self, _: &Arc<dyn BlockDevice>) {
+        self.heard.lock().unwrap().push("resized");
+    }
+
+    fn stop(&self, _: u32) {
+        self.heard.lock().unwrap().push("stop");
+    }
+}
+
+const ROOT: Caller = Caller { task: 1, uid: 0, gid: 0, is_admin: true };
+
+/// A driver, its server's memory, and one client.
+struct World {
+    driver: Arc<Driver<Bench>>,
+    log: Log,
+    reader: Arc<Reader>,
+    shop: Arc<Shop>,
+    server: Arc<Mutex<Vec<u8>>>,
+    next: u64,
+}
+
+const BASIC: ParamBasic = ParamBasic {
+    attrs: param::ATTR_VOLATILE_CACHE,
+    logical_bs_shift: 9,
+    physical_bs_shift: 12,
+    io_opt_shift: 12,
+    io_min_shift: 9,
+    max_sectors: 64,
+    chunk_sectors: 0,
+    dev_sectors: 2048,
+    virt_boundary_mask: 0,
+};
+
+const DISCARD: ParamDiscard = ParamDiscard {
+    discard_alignment: 0,
+    discard_granularity: 4096,
+    max_discard_sectors: 1024,
+    max_write_zeroes_sectors: 1024,
+    max_discard_segments: 1,
+};
+
+impl World {
+    fn new() -> Self {
+        let server = Arc::new(Mutex::new(vec![0; SERVER]));
+        let shop = Arc::new(Shop::default());
+        let driver = Driver::new(Bench { server: Arc::clone(&server) }, vec![Arc::clone(&shop) as Arc<dyn FrontEnd>]);
+        Self { driver: Arc::new(driver), log: Log::default(), reader: Arc::default(), shop, server, next: 0 }
+    }
+
+    fn control(&self, nr: u8, header: CtrlCmd, payload: &mut Vec<u8>) -> Result<(), Errno> {
+        self.driver.control(&ROOT, 0x7500 | u32::from(nr), header, payload)
+    }
+
+    fn command(&self, nr: u8, data: u64) -> Result<(), Errno> {
+        self.control(nr, CtrlCmd { data, queue_id: u16::MAX, ..CtrlCmd::default() }, &mut Vec::new())
+    }
+
+    /// A device 0 of one queue, with parameters.
+    fn add(&self, flags: u64, depth: u16) -> Arc<Device<Bench>> {
+        let info = DevInfo { nr_hw_queues: 1, queue_depth: depth, max_io_buf_bytes: 1 << 16, flags, ..DevInfo::default() };
+        let header = CtrlCmd { queue_id: u16::MAX, len: 64, addr: 1, ..CtrlCmd::default() };
+        self.control(ctrl::ADD_DEV, header, &mut info.to_bytes().to_vec()).unwrap();
+        self.set_params(&BASIC).unwrap();
+        self.driver.device(0).unwrap()
+    }
+
+    fn set_params(&self, basic: &ParamBasic) -> Result<(), Errno> {
+        let mut bytes = params::tests::encode(param::BASIC | param::DISCARD, basic, &DISCARD);
+        self.control(ctrl::SET_PARAMS, CtrlCmd { len: 112, addr: 1, ..CtrlCmd::default() }, &mut bytes)
+    }
+
+    /// A live device of one queue; tag t's buffer is at (t + 1) * SLOT, where buffers are given in advance.
+    fn live(&mut self, flags: u64, depth: u16) -> Arc<Device<Bench>> {
+        let device = self.add(flags, depth);
+        device.open().unwrap();
+        self.fetch_all(flags, depth);
+        self.command(ctrl::START_DEV, 77).unwrap();
+        device
+    }
+
+    fn fetch_all(&mut self, flags: u64, depth: u16) {
+        let early = flags & (feature::USER_COPY | feature::NEED_GET_DATA) == 0;
+        for tag in 0..depth {
+            let addr = if early { buffer(tag) } else { 0 };
+            assert_eq!(self.io(ublk_io::FETCH_REQ, tag, 0, addr), None);
+        }
+    }
+
+    /// An I/O command on queue 0 by task 1: its result, if it is over at once.
+    fn io(&mut self, nr: u8, tag: u16, result: i32, addr: u64) -> Option<i32> {
+        self.io_by(1, nr, IoCmd { q_id: 0, tag, result, addr })
+    }
+
+    fn io_by(&mut self, task: u64, nr: u8, cmd: IoCmd) -> Option<i32> {
+        let id = self.next;
+        self.next += 1;
+        let note = Note { id, log: Arc::clone(&self.log), is_done: false };
+        let device = self.driver.device(0).unwrap();
+        device.io_command(&Caller { task, ..ROOT }, 0xc010_7500 | u32::from(nr), &cmd, note);
+        let mut log = self.log.lock().unwrap();
+        let at = log.iter().position(|&(other, _)| other == id)?;
+        Some(log.remove(at).1)
+    }
+
+    /// A commit on queue 0 by task 1; what it brings is left for `results`.
+    fn commit(&mut self, tag: u16, result: i32, addr: u64) {
+        if let Some(res) = self.io(ublk_io::COMMIT_AND_FETCH_REQ, tag, result, addr) {
+            self.log.lock().unwrap().push((u64::MAX, res));
+        }
+    }
+
+    /// Results of commands that waited, in the order of their ends.
+    fn results(&self) -> Vec<i32> {
+        self.log.lock().unwrap().drain(..).map(|(_, res)| res).collect()
+    }
+
+    fn client(&self) -> Arc<dyn Client> {
+        Arc::clone(&self.reader) as Arc<dyn Client>
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        self.driver.device(0).unwrap().take(0, &self.client())
+    }
+
+    /// Submits in a slot of its own.
+    fn submit(&self, op: IoOp, sector: u64, sectors: u32, cookie: u64) {
+        self.submit_with(op, 0, sector, sectors, cookie, &[]);
+    }
+
+    fn submit_with(&self, op: IoOp, flags: u32, sector: u64, sectors: u32, cookie: u64, bytes: &[u8]) {
+        let device = self.driver.device(0).unwrap();
+        let slot = self.slot().expect("a free slot");
+        device.write(&slot, 0, bytes).unwrap();
+        device.submit(slot, Request { op, flags, sector, sectors, data: Data::Slot }, &self.client(), cookie);
+    }
+
+    /// What has ended, with the first `len` bytes of its slot; the slots are released.
+    fn ended(&self, len: usize) -> Vec<(u64, Result<(), Errno>, Vec<u8>)> {
+        let device = self.driver.device(0).unwrap();
+        let ended: Vec<_> = self.reader.ended.lock().unwrap().drain(..).collect();
+        let take = |(cookie, slot, result)| {
+            let mut bytes = vec![0; len];
+            device.read(&slot, 0, &mut bytes).unwrap();
+            device.release(slot);
+            (cookie, result, bytes)
+        };
+        ended.into_iter().map(take).collect()
+    }
+
+    fn outcomes(&self) -> Vec<(u64, Result<(), Errno>)> {
+        self.ended(0).into_iter().map(|(cookie, result, _)| (cookie, result)).collect()
+    }
+
+    fn descriptor(&self, tag: u16) -> IoDesc {
+        self.driver.device(0).unwrap().area().descriptors.lock().unwrap()[&(0, tag)]
+    }
+}
+
+fn buffer(tag: u16) -> u64 {
+    (u64::from(tag) + 1) * SLOT as u64
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i / 7) as u8 ^ i as u8).collect()
+}
