@@ -48,6 +48,7 @@ const _: () = assert!(size_of::<Raw>() == 216);
 
 /// The fields of `struct io_uring_sqe` that are used here.
 #[repr(C)]
+#[derive(Default)]
 pub(crate) struct Sqe {
     pub(crate) opcode: u8,
     pub(crate) flags: u8,
@@ -61,6 +62,15 @@ pub(crate) struct Sqe {
     pub(crate) rest: [u64; 3],
 }
 
+impl Sqe {
+    /// `io_uring_prep_write()`. The bytes live until the completion.
+    #[inline]
+    pub(crate) fn prep_write(&mut self, fd: i32, bytes: &[u8], off: u64, user_data: u64) {
+        const OP_WRITE: u8 = 23;
+        *self = Self { opcode: OP_WRITE, fd, off, addr: bytes.as_ptr() as u64, len: bytes.len() as u32, user_data, ..Self::default() };
+    }
+}
+
 #[repr(C)]
 struct Cqe {
     user_data: u64,
@@ -69,12 +79,14 @@ struct Cqe {
 }
 
 type QueueInit = unsafe extern "C" fn(c_uint, *mut Raw, c_uint) -> c_int;
+type Submit = unsafe extern "C" fn(*mut Raw) -> c_int;
 type SubmitAndWait = unsafe extern "C" fn(*mut Raw, c_uint) -> c_int;
 type Enter = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint, *mut c_void) -> c_int;
 
 /// A ring of liburing's.
 pub(crate) struct Ring {
     raw: Box<Raw>,
+    submit: Submit,
     submit_and_wait: SubmitAndWait,
     enter: Option<Enter>,
 }
@@ -91,12 +103,14 @@ impl Ring {
         let library = unsafe { libc::dlopen(c"liburing.so.2".as_ptr(), libc::RTLD_NOW) };
         ensure!(!library.is_null(), "liburing.so.2 is not installed (Debian: liburing2)");
         let init = symbol(library, c"io_uring_queue_init").context("no io_uring_queue_init in liburing.so.2")?;
+        let submit = symbol(library, c"io_uring_submit").context("no io_uring_submit in liburing.so.2")?;
         let submit_and_wait = symbol(library, c"io_uring_submit_and_wait").context("no io_uring_submit_and_wait in liburing.so.2")?;
         let enter = symbol(library, c"io_uring_enter");
         // SAFETY: the functions of these names have these signatures in every liburing.so.2; all zeroes is a `struct io_uring` before its setup.
-        let (init, submit_and_wait, enter, mut raw) = unsafe {
+        let (init, submit, submit_and_wait, enter, mut raw) = unsafe {
             (
                 std::mem::transmute::<*mut c_void, QueueInit>(init),
+                std::mem::transmute::<*mut c_void, Submit>(submit),
                 std::mem::transmute::<*mut c_void, SubmitAndWait>(submit_and_wait),
                 enter.map(|enter| std::mem::transmute::<*mut c_void, Enter>(enter)),
                 Box::new(std::mem::zeroed::<Raw>()),
@@ -105,7 +119,7 @@ impl Ring {
         // SAFETY: `raw` lives as long as the ring, at one address.
         let answer = unsafe { init(entries, &raw mut *raw, 0) };
         ensure!(answer == 0, "io_uring_queue_init: {}", std::io::Error::from_raw_os_error(-answer));
-        Ok(Self { raw, submit_and_wait, enter })
+        Ok(Self { raw, submit, submit_and_wait, enter })
     }
 
     /// `io_uring_get_sqe()`. The caller stays within the entries.
@@ -124,23 +138,45 @@ impl Ring {
         unsafe { (self.submit_and_wait)(&raw mut *self.raw, n) }
     }
 
-    /// Takes all completions there are: how many, and the smallest result.
+    /// `io_uring_submit()`.
     #[inline]
-    pub(crate) fn reap(&mut self) -> (u32, i32) {
+    pub(crate) fn submit(&mut self) -> i32 {
+        // SAFETY: a ring that was set up.
+        unsafe { (self.submit)(&raw mut *self.raw) }
+    }
+
+    /// Takes all completions there are, each with its user_data and result; how many.
+    #[inline]
+    pub(crate) fn reap(&mut self, mut each: impl FnMut(u64, i32)) -> u32 {
         let cq = &self.raw.cq;
         // SAFETY: words and entries of a ring that was set up, shared as atomics; entries up to the tail are published.
         unsafe {
             let (head, tail) = (AtomicU32::from_ptr(cq.head), AtomicU32::from_ptr(cq.tail));
             let (from, to) = (head.load(Ordering::Relaxed), tail.load(Ordering::Acquire));
-            let mut worst = i32::MAX;
             let mut at = from;
             while at != to {
-                worst = worst.min((*cq.cqes.add((at & *cq.mask) as usize)).res);
+                let cqe = &*cq.cqes.add((at & *cq.mask) as usize);
+                each(cqe.user_data, cqe.res);
                 at = at.wrapping_add(1);
             }
             head.store(to, Ordering::Release);
-            (to.wrapping_sub(from), worst)
+            to.wrapping_sub(from)
         }
+    }
+
+    /// Submits, waits and reaps: all of them, each with this result.
+    #[inline]
+    pub(crate) fn round(&mut self, n: u32, expected: i32) -> anyhow::Result<()> {
+        let submitted = self.submit_and_wait(n);
+        ensure!(submitted == n as i32, "submitted {submitted} of {n}");
+        let mut worst = i32::MAX;
+        let mut reaped = self.reap(|_, res| worst = worst.min(res));
+        while reaped < n {
+            ensure!(self.submit_and_wait(1) >= 0, "waiting failed");
+            reaped += self.reap(|_, res| worst = worst.min(res));
+        }
+        ensure!(worst == expected, "a completion says {worst}, not {expected}");
+        Ok(())
     }
 
     /// `io_uring_enter()` of the library, with nothing to do.

@@ -1,46 +1,83 @@
 //! One measurement a process, told as a line of JSON. An ordinary io_uring program: it knows nothing of uringlet, which is the point.
 
+mod aio;
 mod calls;
+mod latency;
 mod liburing;
 mod loops;
+mod slow_fs;
+mod timing;
+mod writes;
 
 use anyhow::bail;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+use timing::Numbers;
+use writes::Pattern;
 
 const USAGE: &str = "\
 usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns for an io_uring_enter(2) that does nothing
        uringlet-bench-worker nop --batch N                                 NOPs a second, through liburing
-       uringlet-bench-worker write --via ring|pwrite --depth N --file F    random 1 KiB writes a second into F, 10 MB
+       uringlet-bench-worker write --via ring|pwrite|libaio|posixaio --file F [--depth N] [--block BYTES] [--size BYTES] [--sequential]
+                                   [--seconds S]                           writes a second into F; random 1 KiB ones, 10 MB
+       uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES] [--size BYTES] [--seconds S]
+                                                                           of submit(), and of files in D, while writes to F are slow; us
+       uringlet-bench-worker slow-fs --directory D [--delay-ms N]          mounts a file D/slow, whose writes take so long, until it is killed
        uringlet-bench-worker probe                                         0, if there is a ring";
 
 fn main() -> ExitCode {
     match measure() {
-        Ok(value) => {
-            println!("{{\"value\": {value:.3}}}");
+        Ok(numbers) => {
+            println!("{}", numbers.line());
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let text = format!("{error:#}").replace('\\', "/").replace('"', "'");
+            let text: String = format!("{error:#}").replace('\\', "/").replace('"', "'").chars().filter(|c| !c.is_control()).collect();
             println!("{{\"error\": \"{text}\"}}");
             ExitCode::FAILURE
         }
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Args {
     command: String,
     road: String,
     via: String,
     batch: u32,
     depth: u32,
+    block: usize,
+    size: u64,
+    pattern: Pattern,
+    time: Duration,
+    delay: Duration,
     file: PathBuf,
+    directory: PathBuf,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            command: String::new(),
+            road: String::new(),
+            via: String::new(),
+            batch: 1,
+            depth: 1,
+            block: 1024,
+            size: 10 << 20,
+            pattern: Pattern::Random,
+            time: timing::TIME,
+            delay: Duration::from_millis(100),
+            file: PathBuf::new(),
+            directory: PathBuf::new(),
+        }
+    }
 }
 
 fn parse() -> anyhow::Result<Args> {
     use lexopt::prelude::*;
-    let mut args = Args { batch: 1, depth: 1, ..Args::default() };
+    let mut args = Args::default();
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -48,7 +85,13 @@ fn parse() -> anyhow::Result<Args> {
             Long("via") => args.via = parser.value()?.string()?,
             Long("batch") => args.batch = parser.value()?.parse()?,
             Long("depth") => args.depth = parser.value()?.parse()?,
-            Long("file") => args.file = parser.value()?.into(),
+            Long("block") => args.block = parser.value()?.parse()?,
+            Long("size") => args.size = parser.value()?.parse()?,
+            Long("sequential") => args.pattern = Pattern::Sequential,
+            Long("seconds") => args.time = Duration::try_from_secs_f64(parser.value()?.parse()?)?,
+            Long("delay-ms") => args.delay = Duration::from_millis(parser.value()?.parse()?),
+            Long("file" | "slow") => args.file = parser.value()?.into(),
+            Long("directory") => args.directory = parser.value()?.into(),
             Value(word) if args.command.is_empty() => args.command = word.string()?,
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
@@ -56,14 +99,32 @@ fn parse() -> anyhow::Result<Args> {
     Ok(args)
 }
 
-fn measure() -> anyhow::Result<f64> {
+fn measure() -> anyhow::Result<Numbers> {
     let args = parse()?;
     match args.command.as_str() {
-        "probe" => calls::probe().map(|()| 0.0),
-        "enter" => loops::enter(&args.road),
-        "nop" => loops::nop(args.batch),
-        "write" if args.via == "pwrite" => loops::pwrites(&args.file),
-        "write" if args.via == "ring" => loops::ring_writes(&args.file, args.depth),
+        "probe" => calls::probe().map(|()| Numbers::value(0.0)),
+        "enter" => loops::enter(&args.road).map(Numbers::value),
+        "nop" => loops::nop(args.batch).map(Numbers::value),
+        "write" => write(args),
+        "latency" => latency(args),
+        "slow-fs" => slow_fs::serve(&args.directory, args.delay).map(|()| Numbers::default()),
         _ => bail!("{USAGE}"),
     }
+}
+
+fn write(args: Args) -> anyhow::Result<Numbers> {
+    let Args { file, block, size, pattern, depth, time, .. } = args;
+    let workload = writes::Workload { file, block, size, pattern, depth, time };
+    writes::measure(&args.via, &workload).map(timing::Rate::numbers)
+}
+
+fn latency(args: Args) -> anyhow::Result<Numbers> {
+    latency::measure(&latency::Scene {
+        slow: args.file,
+        directory: args.directory,
+        slow_len: args.size,
+        slow_block: args.block,
+        slow_depth: args.depth,
+        time: args.time,
+    })
 }

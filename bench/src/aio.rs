@@ -1,0 +1,155 @@
+//! The older ways to have several writes under way: Linux AIO by its system calls, POSIX AIO by libc.
+
+use crate::writes::Batch;
+use anyhow::{Context, ensure};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// `struct iocb`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: u32,
+    opcode: u16,
+    priority: i16,
+    fd: u32,
+    buf: u64,
+    nbytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    resfd: u32,
+}
+
+/// `struct io_event`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    obj: u64,
+    res: i64,
+    res2: i64,
+}
+
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+
+/// io_submit(2) and io_getevents(2), as libaio calls them.
+pub(crate) struct Linux {
+    context: libc::c_ulong,
+    iocbs: Box<[Iocb]>,
+    pointers: Box<[*mut Iocb]>,
+    events: Box<[Event]>,
+    block: Box<[u8]>,
+}
+
+fn checked(answer: libc::c_long, what: &'static str) -> anyhow::Result<libc::c_long> {
+    if answer < 0 { Err(io::Error::last_os_error()).context(what) } else { Ok(answer) }
+}
+
+impl Linux {
+    pub(crate) fn new(file: &File, block: &[u8], depth: u32) -> anyhow::Result<Self> {
+        const PWRITE: u16 = 1;
+        let block: Box<[u8]> = block.into();
+        let (buf, nbytes) = (block.as_ptr() as u64, block.len() as u64);
+        let iocb = Iocb { opcode: PWRITE, fd: file.as_raw_fd() as u32, buf, nbytes, ..Iocb::default() };
+        let mut iocbs = vec![iocb; depth as usize].into_boxed_slice();
+        let pointers = iocbs.iter_mut().map(std::ptr::from_mut).collect();
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: the kernel writes the context.
+        checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) }, "io_setup")?;
+        Ok(Self { context, iocbs, pointers, events: vec![Event::default(); depth as usize].into(), block })
+    }
+}
+
+impl Batch for Linux {
+    fn write_all(&mut self, next: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
+        self.iocbs.iter_mut().for_each(|iocb| iocb.offset = next() as i64);
+        let depth = self.iocbs.len() as libc::c_long;
+        // SAFETY: so many pointers to requests, whose block lives as long as `self`, which waits for all of them.
+        let submitted = unsafe { libc::syscall(libc::SYS_io_submit, self.context, depth, self.pointers.as_mut_ptr()) };
+        ensure!(checked(submitted, "io_submit")? == depth, "io_submit took {submitted} of {depth}");
+        // SAFETY: room for so many events.
+        let done = unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.context,
+                depth,
+                depth,
+                self.events.as_mut_ptr(),
+                std::ptr::null_mut::<libc::timespec>(),
+            )
+        };
+        ensure!(checked(done, "io_getevents")? == depth, "io_getevents gave {done} of {depth}");
+        let wrong = self.events.iter().find(|event| event.res != self.block.len() as i64);
+        ensure!(wrong.is_none(), "a completion says {}", wrong.map_or(0, |event| event.res));
+        Ok(())
+    }
+}
+
+impl Drop for Linux {
+    fn drop(&mut self) {
+        // SAFETY: a context that was set up; nothing is under way.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+    }
+}
+
+/// aio_write(3), which in glibc is a pool of threads.
+pub(crate) struct Posix {
+    requests: Box<[libc::aiocb]>,
+    block: Box<[u8]>,
+}
+
+impl Posix {
+    pub(crate) fn new(file: &File, block: &[u8], depth: u32) -> Self {
+        let mut block: Box<[u8]> = block.into();
+        // SAFETY: all zeroes is a `struct aiocb`.
+        let mut request: libc::aiocb = unsafe { std::mem::zeroed() };
+        request.aio_fildes = file.as_raw_fd();
+        request.aio_buf = block.as_mut_ptr().cast();
+        request.aio_nbytes = block.len();
+        request.aio_sigevent.sigev_notify = libc::SIGEV_NONE;
+        Self { requests: vec![request; depth as usize].into(), block }
+    }
+
+    fn wait(&mut self, at: usize) -> anyhow::Result<()> {
+        let request = &raw mut self.requests[at];
+        // SAFETY: a request that was queued, and stays where it is.
+        let (error, written) = unsafe {
+            while libc::aio_error(request) == libc::EINPROGRESS {
+                let list = [request.cast_const()];
+                libc::aio_suspend(list.as_ptr(), 1, std::ptr::null());
+            }
+            (libc::aio_error(request), libc::aio_return(request))
+        };
+        ensure!(error == 0, "aio_write: {}", io::Error::from_raw_os_error(error));
+        ensure!(written == self.block.len() as isize, "a write of {written} bytes");
+        Ok(())
+    }
+}
+
+impl Batch for Posix {
+    fn write_all(&mut self, next: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
+        let mut queued = 0;
+        let mut refused = None;
+        for request in &mut self.requests {
+            request.aio_offset = next() as i64;
+            // SAFETY: the block and the request live as long as `self`; all that is queued is waited for below.
+            if unsafe { libc::aio_write(std::ptr::from_mut(request)) } != 0 {
+                refused = Some(io::Error::last_os_error());
+                break;
+            }
+            queued += 1;
+        }
+        let mut done = Ok(());
+        for at in 0..queued {
+            done = done.and(self.wait(at));
+        }
+        match refused {
+            Some(error) => Err(error).context("aio_write"),
+            None => done,
+        }
+    }
+}
