@@ -1,17 +1,19 @@
 //! `xtask ci`: everything that must hold before a change lands, stage by stage, with a count at the end.
 
-use crate::tally::Tally;
-use crate::{apt, build, conformance, place, programs, tidy};
-use anyhow::{Context, bail};
+use crate::libtest::Reader;
+use crate::report::{self, Row};
+use crate::tally::{Failure, Tally};
+use crate::{apt, build, conformance, place, programs, stream, tidy};
+use anyhow::bail;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 const USAGE: &str = "\
 usage: cargo xtask ci [--full] [--list] [STAGE...]
 
-Runs all stages, or the named ones, and goes on after a failure. --full adds the slow ones. Exit status 0 only if all passed.";
+Runs all stages, or the named ones, and goes on after a failure. --full adds the slow ones. The end names what
+failed, with the last lines of its output. Exit status 0 only if all passed.";
 
 struct Stage {
     name: &'static str,
@@ -22,7 +24,7 @@ struct Stage {
 }
 
 const STAGES: &[Stage] = &[
-    Stage { name: "fmt", about: "rustfmt has nothing to change", is_slow: false, run: || cargo(&["fmt", "--all", "--check"]) },
+    Stage { name: "fmt", about: "rustfmt has nothing to change", is_slow: false, run: || stream::cargo(&["fmt", "--all", "--check"], &[]) },
     Stage { name: "tidy", about: "lengths, unsafe, layers, words", is_slow: false, run: || tidy::main(vec![]) },
     Stage { name: "clippy", about: "no warning in any target", is_slow: false, run: clippy },
     Stage { name: "doc", about: "documentation without warnings", is_slow: false, run: doc },
@@ -44,22 +46,20 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     let Some(stages) = parse(args)? else { return Ok(Tally::default()) };
     apt::ensure_installed(&["build-essential", "git"])?;
     let begun = Instant::now();
-    let mut lines = Vec::new();
+    let mut rows = Vec::new();
     let mut total = Tally::default();
     for stage in &stages {
         println!("\n== {}: {}", stage.name, stage.about);
         let started = Instant::now();
         let tally = (stage.run)().unwrap_or_else(|error| {
-            println!("{error:#}");
-            Tally::FAILED
+            let why = format!("{error:#}");
+            println!("{why}");
+            Tally::failure(Failure::new("the stage itself", "could not be done", &why))
         });
-        let word = if tally.is_good() { "ok" } else { "FAILED" };
-        lines.push(format!("{:<12} {word:<7} {:>4} s   {tally}", stage.name, started.elapsed().as_secs()));
-        total.add(tally);
+        total.add(tally.clone());
+        rows.push(Row { stage: stage.name, tally, took: started.elapsed() });
     }
-    println!("\n== summary after {} s", begun.elapsed().as_secs());
-    lines.iter().for_each(|line| println!("{line}"));
-    println!("{total}");
+    print!("{}", report::render(&rows, begun.elapsed()));
     Ok(total)
 }
 
@@ -87,23 +87,14 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Vec<&'static Stage>>> {
     Ok(Some(STAGES.iter().filter(is_wanted).collect()))
 }
 
-fn cargo(args: &[&str]) -> anyhow::Result<Tally> {
-    place::sh("cargo", args).map(|()| Tally::PASSED)
-}
-
 fn clippy() -> anyhow::Result<Tally> {
-    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+    stream::cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
 }
 
 fn doc() -> anyhow::Result<Tally> {
     // The crates refuse to be built for unwinding, and rustdoc does not read the profile.
-    let mut command = Command::new("cargo");
-    command
-        .args(["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"])
-        .env("RUSTDOCFLAGS", "-D warnings -C panic=abort");
-    let status = command.current_dir(place::root()).status().context("starting cargo")?;
-    anyhow::ensure!(status.success(), "cargo doc ended with {status}");
-    Ok(Tally::PASSED)
+    let flags = [("RUSTDOCFLAGS", "-D warnings -C panic=abort")];
+    stream::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"], &flags)
 }
 
 /// What tests compare with, compile with and run.
@@ -129,41 +120,14 @@ pub(crate) fn loom() -> anyhow::Result<Tally> {
     tally_of(command)
 }
 
-/// Runs a test command, passing on what it prints, and adds up its tally.
-fn tally_of(mut command: Command) -> anyhow::Result<Tally> {
-    let mut child = command.current_dir(place::root()).stdout(Stdio::piped()).spawn().context("starting cargo")?;
-    let mut tally = Tally::default();
-    for line in BufReader::new(child.stdout.take().context("cargo has no stdout")?).lines() {
-        let line = line?;
-        println!("{line}");
-        if let Some(result) = line.strip_prefix("test result: ") {
-            tally.passed += number_before(result, " passed");
-            tally.failed += number_before(result, " failed");
-            tally.skipped += number_before(result, " ignored");
-        }
-    }
-    let status = child.wait()?;
-    if !status.success() && tally.failed == 0 {
-        // A test program that did not build, or died without a count.
-        tally.failed = 1;
+/// Runs a test command and adds up what its programs count.
+fn tally_of(command: Command) -> anyhow::Result<Tally> {
+    let mut reader = Reader::default();
+    let finished = stream::run(command, |line| reader.line(line))?;
+    let mut tally = reader.finish();
+    if !finished.is_good() && tally.is_good() {
+        // It did not build, or hung.
+        tally.add(Tally::failure(finished.failure("cargo test")));
     }
     Ok(tally)
-}
-
-fn number_before(text: &str, word: &str) -> u32 {
-    let Some((before, _)) = text.split_once(word) else { return 0 };
-    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_of_libtest_are_read() {
-        let line = "ok. 15 passed; 2 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.22s";
-        assert_eq!(number_before(line, " passed"), 15);
-        assert_eq!(number_before(line, " failed"), 2);
-        assert_eq!(number_before(line, " ignored"), 3);
-    }
 }

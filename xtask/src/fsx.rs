@@ -3,7 +3,7 @@
 //! The program is `conformance/fsx`; on the engine it runs where a real io_uring call is death.
 
 use crate::tally::Tally;
-use crate::{apt, build, place};
+use crate::{apt, build, place, stream};
 use anyhow::{Context, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -114,17 +114,20 @@ fn play(args: &Args, programs: &Programs, mode: Option<&str>, launcher: &[OsStri
     }
     words.extend(["--".into(), programs.fsx.clone().into(), "--ops".into(), ops.to_string().into(), "--dir".into(), dir.into()]);
     words.extend(args.rest.iter().cloned());
-    println!("fsx: {}", mode.map_or("the kernel's ring".to_owned(), |mode| format!("mode {mode}")));
-    let status = Command::new(&words[0]).args(&words[1..]).status().with_context(|| format!("starting {}", words[0].display()))?;
-    match status.code() {
+    let name = mode.map_or("the kernel's ring".to_owned(), |mode| format!("mode {mode}"));
+    println!("fsx: {name}");
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    let finished = stream::run(command, |_| ())?;
+    match finished.code() {
         Some(0) => Ok(Tally::PASSED),
         Some(NO_RING) if mode.is_none() => {
             println!("fsx: skipped: this kernel gives no ring");
             Ok(Tally { skipped: 1, ..Tally::default() })
         }
         _ => {
-            println!("fsx: ended with {status}: {words:?}");
-            Ok(Tally::FAILED)
+            println!("fsx: failed: {words:?}");
+            Ok(Tally::failure(finished.failure(&name)))
         }
     }
 }

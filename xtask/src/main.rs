@@ -9,9 +9,12 @@ mod demo;
 mod fio;
 mod fsx;
 mod job;
+mod libtest;
 mod place;
 mod programs;
+mod report;
 mod sandbox;
+mod stream;
 mod tally;
 mod tidy;
 

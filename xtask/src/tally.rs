@@ -1,9 +1,9 @@
-//! Counting what was checked.
+//! Counting what was checked, and keeping what failed to be told at the end.
 
 use std::fmt;
 
 /// Cases by their end.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u32,
     /// Failures that nobody has listed: any of them makes the chore fail.
@@ -11,15 +11,48 @@ pub(crate) struct Tally {
     pub(crate) skipped: u32,
     /// Failures that a manifest lists.
     pub(crate) known: u32,
+    /// What failed. A chore that counts failures may name fewer of them.
+    pub(crate) failures: Vec<Failure>,
+    /// Cases among the passed that did not pass at once, one line each.
+    pub(crate) repeated: Vec<String>,
+}
+
+/// One thing that failed, as it is told at the end of a long output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// What: a test's name.
+    pub(crate) item: String,
+    /// How.
+    pub(crate) verdict: String,
+    /// The last lines of its output.
+    pub(crate) output: Vec<String>,
+}
+
+/// As many lines of an output as tell what happened.
+pub(crate) const TAIL_LINES: usize = 15;
+/// Programs' reports may be a single line.
+const LINE_CHARS: usize = 200;
+
+impl Failure {
+    /// Keeps the end of `output`.
+    pub(crate) fn new(item: impl Into<String>, verdict: impl Into<String>, output: &str) -> Self {
+        Self { item: item.into(), verdict: verdict.into(), output: tail(output) }
+    }
+}
+
+/// The last lines that say something.
+pub(crate) fn tail(output: &str) -> Vec<String> {
+    let lines: Vec<_> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    let shown = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+    shown.iter().map(|line| line.chars().filter(|c| !c.is_control() || *c == '\t').take(LINE_CHARS).collect()).collect()
 }
 
 impl Tally {
-    pub(crate) const PASSED: Self = Self { passed: 1, failed: 0, skipped: 0, known: 0 };
-    pub(crate) const FAILED: Self = Self { passed: 0, failed: 1, skipped: 0, known: 0 };
+    pub(crate) const PASSED: Self = Self { passed: 1, failed: 0, skipped: 0, known: 0, failures: Vec::new(), repeated: Vec::new() };
 
-    /// One case that passed or failed.
-    pub(crate) fn of(is_good: bool) -> Self {
-        if is_good { Self::PASSED } else { Self::FAILED }
+    /// One case that failed.
+    pub(crate) fn failure(failure: Failure) -> Self {
+        Self { failed: 1, failures: vec![failure], ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -27,9 +60,11 @@ impl Tally {
         self.failed += other.failed;
         self.skipped += other.skipped;
         self.known += other.known;
+        self.failures.extend(other.failures);
+        self.repeated.extend(other.repeated);
     }
 
-    pub(crate) fn is_good(self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         self.failed == 0
     }
 }
@@ -40,6 +75,33 @@ impl fmt::Display for Tally {
         if self.known > 0 {
             write!(f, ", {} known to fail", self.known)?;
         }
+        if !self.repeated.is_empty() {
+            write!(f, ", {} passed only when repeated", self.repeated.len())?;
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_an_output_is_kept() {
+        let long: String = (0..100).map(|n| format!("line {n}\n\n")).collect();
+        let kept = tail(&long);
+        assert_eq!(kept.len(), TAIL_LINES);
+        assert_eq!(kept.last().map(String::as_str), Some("line 99"));
+        assert_eq!(tail(&"x".repeat(1000))[0].len(), LINE_CHARS);
+    }
+
+    #[test]
+    fn sums_keep_names() {
+        let mut sum = Tally::PASSED;
+        sum.add(Tally::failure(Failure::new("a", "hang", "said\n")));
+        assert_eq!((sum.passed, sum.failed, sum.is_good()), (1, 1, false));
+        assert_eq!(sum.failures[0].output, ["said"]);
+        sum.repeated.push("b: passed at attempt 2".to_owned());
+        assert_eq!(sum.to_string(), "1 passed, 1 failed, 0 skipped, 1 passed only when repeated");
     }
 }

@@ -21,7 +21,7 @@ impl KillLog {
         Some(Self { kmsg })
     }
 
-    /// File names of the programs killed since the last look.
+    /// Paths of the programs killed since the last look.
     pub(super) fn drain(&mut self) -> BTreeSet<String> {
         let mut killed = BTreeSet::new();
         let mut record = [0; 8192];
@@ -37,14 +37,14 @@ impl KillLog {
     }
 }
 
-/// The program's file name, if the record tells of a death at one of io_uring's calls.
+/// The program's path, if the record tells of a death at one of io_uring's calls.
 fn victim(record: &str) -> Option<String> {
     let field = |key: &str| record.split([' ', '\n']).find_map(|word| word.strip_prefix(key));
     let is_io_uring = field("syscall=").is_some_and(|nr| ["425", "426", "427"].contains(&nr));
     if field("type=") != Some("1326") || field("sig=") != Some("31") || !is_io_uring {
         return None;
     }
-    field("exe=")?.trim_matches('"').rsplit('/').next().map(str::to_owned)
+    field("exe=").map(|path| path.trim_matches('"').to_owned())
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn a_death_is_told_from_other_records() {
         let death = "5,9,26,-;audit: type=1326 audit(17:85): pid=48 comm=\"a.t\" exe=\"/x/test/a.t\" sig=31 syscall=425 compat=0\n";
-        assert_eq!(victim(death).as_deref(), Some("a.t"));
+        assert_eq!(victim(death).as_deref(), Some("/x/test/a.t"));
         assert_eq!(victim(&death.replace("425", "39")), None);
         assert_eq!(victim("6,1,2,-;eth0: link up\n"), None);
     }

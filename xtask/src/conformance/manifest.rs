@@ -1,7 +1,8 @@
 //! What each test is known to do: a text file, one line a test, `NAME  VERDICT  REASON`. It only ratchets upward.
 //!
 //! `pass`, `skip` and `fail` are what tests say. `varies` is written by hand for a test whose answer depends on the machine or
-//! on luck: any result is taken, and nothing overwrites it.
+//! on luck: any result is taken, and nothing overwrites it. A `pass` with a reason, written by hand, is of a test that may be
+//! repeated: it also fails on the kernel's ring when the machine is busy, and the reason says why. No other may.
 
 use anyhow::{Context, bail};
 use std::cmp::Ordering;
@@ -66,21 +67,23 @@ impl fmt::Display for Verdict {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Manifest {
     path: PathBuf,
     /// The lines above the first test, kept as they are.
     heading: String,
     lines: BTreeMap<String, Verdict>,
+    /// Why these may fail once, though they are listed as passes.
+    repeatable: BTreeMap<String, String>,
 }
 
-/// What differs between the manifest and a run.
+/// What differs between the manifest and a run: tests, and how.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
     /// Worse than listed: errors.
-    pub(super) worse: Vec<String>,
+    pub(super) worse: Vec<(String, String)>,
     /// Better than listed, or not listed: the manifest must be updated.
-    pub(super) unlisted: Vec<String>,
+    pub(super) unlisted: Vec<(String, String)>,
 }
 
 impl Manifest {
@@ -94,13 +97,16 @@ impl Manifest {
     }
 
     fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
-        let mut manifest = Self { path: path.to_path_buf(), heading: String::new(), lines: BTreeMap::new() };
+        let mut manifest = Self { path: path.to_path_buf(), heading: String::new(), lines: BTreeMap::new(), repeatable: BTreeMap::new() };
         for (index, line) in text.lines().enumerate() {
             if line.starts_with('#') || line.is_empty() {
                 manifest.heading += &format!("{line}\n");
                 continue;
             }
-            let (name, verdict) = parse_line(line).with_context(|| format!("{}:{}", path.display(), index + 1))?;
+            let (name, verdict, why) = parse_line(line).with_context(|| format!("{}:{}", path.display(), index + 1))?;
+            if let Some(why) = why {
+                manifest.repeatable.insert(name.to_owned(), why.to_owned());
+            }
             if manifest.lines.insert(name.to_owned(), verdict).is_some() {
                 bail!("{}:{}: {name} is listed twice", path.display(), index + 1);
             }
@@ -112,6 +118,15 @@ impl Manifest {
         self.lines.get(name) == Some(&Verdict::Pass)
     }
 
+    pub(super) fn is_repeatable(&self, name: &str) -> bool {
+        self.repeatable.contains_key(name)
+    }
+
+    /// Whether it is known never to end.
+    pub(super) fn is_listed_as_hanging(&self, name: &str) -> bool {
+        matches!(self.lines.get(name), Some(Verdict::Fail(why)) if why.starts_with("hang"))
+    }
+
     pub(super) fn count_pass(&self) -> usize {
         self.lines.values().filter(|verdict| **verdict == Verdict::Pass).count()
     }
@@ -121,12 +136,13 @@ impl Manifest {
         let mut difference = Difference::default();
         for (name, is) in results {
             let Some(was) = self.lines.get(name) else {
-                difference.unlisted.push(format!("{name}: not listed, is {is}"));
+                difference.unlisted.push((name.clone(), format!("not listed, is {is}")));
                 continue;
             };
+            let how = (name.clone(), format!("was {was}, is {is}"));
             match was.against(is) {
-                Ordering::Less => difference.worse.push(format!("{name}: was {was}, is {is}")),
-                Ordering::Greater => difference.unlisted.push(format!("{name}: was {was}, is {is}")),
+                Ordering::Less => difference.worse.push(how),
+                Ordering::Greater => difference.unlisted.push(how),
                 Ordering::Equal => {}
             }
         }
@@ -134,7 +150,7 @@ impl Manifest {
     }
 
     /// Takes the results over. A reason that somebody wrote stays while its verdict does.
-    pub(super) fn update(&mut self, results: &BTreeMap<String, Verdict>) {
+    fn update(&mut self, results: &BTreeMap<String, Verdict>) {
         for (name, is) in results {
             let listed = self.lines.get(name);
             if listed.is_none_or(|was| was.against(is) != Ordering::Equal) {
@@ -143,15 +159,20 @@ impl Manifest {
         }
     }
 
-    pub(super) fn write(&self) -> anyhow::Result<()> {
-        std::fs::write(&self.path, self.render()).with_context(|| format!("writing {}", self.path.display()))
+    /// Writes the file with the results taken over.
+    pub(super) fn write(&self, results: &BTreeMap<String, Verdict>) -> anyhow::Result<()> {
+        let mut new = self.clone();
+        new.update(results);
+        std::fs::write(&self.path, new.render()).with_context(|| format!("writing {}", self.path.display()))
     }
 
     fn render(&self) -> String {
         let width = self.lines.keys().map(String::len).max().unwrap_or(0);
         let mut text = self.heading.clone();
         for (name, verdict) in &self.lines {
-            let line = format!("{name:width$}  {:<6}  {}", verdict.word(), verdict.reason());
+            let repeatable = self.repeatable.get(name).filter(|_| *verdict == Verdict::Pass);
+            let reason = repeatable.map_or(verdict.reason(), String::as_str);
+            let line = format!("{name:width$}  {:<6}  {reason}", verdict.word());
             text += line.trim_end();
             text.push('\n');
         }
@@ -159,22 +180,24 @@ impl Manifest {
     }
 }
 
-fn parse_line(line: &str) -> anyhow::Result<(&str, Verdict)> {
+/// The name, the verdict, and for a pass perhaps why it may be repeated.
+fn parse_line(line: &str) -> anyhow::Result<(&str, Verdict, Option<&str>)> {
     let mut words = line.splitn(2, char::is_whitespace);
     let name = words.next().unwrap_or_default();
     let rest = words.next().unwrap_or_default().trim();
     let (word, reason) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    let reason = reason.trim().to_owned();
+    let reason = reason.trim();
     let verdict = match word {
-        "pass" if reason.is_empty() => Verdict::Pass,
-        "skip" if !reason.is_empty() => Verdict::Skip(reason),
-        "fail" if !reason.is_empty() => Verdict::Fail(reason),
-        "varies" if !reason.is_empty() => Verdict::Varies(reason),
+        "pass" => Verdict::Pass,
+        "skip" if !reason.is_empty() => Verdict::Skip(reason.to_owned()),
+        "fail" if !reason.is_empty() => Verdict::Fail(reason.to_owned()),
+        "varies" if !reason.is_empty() => Verdict::Varies(reason.to_owned()),
         _ => {
             bail!("expected `NAME pass`, or `NAME skip | fail | varies` and a REASON, got `{line}`")
         }
     };
-    Ok((name, verdict))
+    let why = Some(reason).filter(|why| verdict == Verdict::Pass && !why.is_empty());
+    Ok((name, verdict, why))
 }
 
 #[cfg(test)]
@@ -196,15 +219,15 @@ mod tests {
     #[test]
     fn a_listed_pass_that_fails_is_worse() {
         let found = manifest("a pass\n").compare(&results(&[("a", fail("exit 1"))]));
-        assert_eq!(found.worse, ["a: was pass, is fail (exit 1)"]);
-        assert_eq!(found.unlisted, Vec::<String>::new());
+        assert_eq!(found.worse, [("a".to_owned(), "was pass, is fail (exit 1)".to_owned())]);
+        assert!(found.unlisted.is_empty());
     }
 
     #[test]
     fn a_listed_failure_that_passes_must_be_listed_anew() {
         let found = manifest("a fail hang\n").compare(&results(&[("a", Verdict::Pass)]));
-        assert_eq!(found.unlisted, ["a: was fail (hang), is pass"]);
-        assert_eq!(found.worse, Vec::<String>::new());
+        assert_eq!(found.unlisted, [("a".to_owned(), "was fail (hang), is pass".to_owned())]);
+        assert!(found.worse.is_empty());
     }
 
     #[test]
@@ -221,6 +244,15 @@ mod tests {
         assert_eq!(manifest.compare(&found), Difference::default());
         manifest.update(&found);
         assert_eq!(manifest.render(), "a  varies  needs a fast disk\n");
+    }
+
+    #[test]
+    fn a_pass_with_a_reason_may_be_repeated_and_keeps_it() {
+        let text = "a  pass    measures time\nb  pass\n";
+        let mut manifest = manifest(text);
+        assert!(manifest.is_repeatable("a") && !manifest.is_repeatable("b"));
+        manifest.update(&results(&[("a", Verdict::Pass), ("b", Verdict::Pass)]));
+        assert_eq!(manifest.render(), text);
     }
 
     #[test]

@@ -8,14 +8,14 @@ mod manifest;
 mod source;
 mod suite;
 
-use crate::tally::Tally;
+use crate::tally::{Failure, Tally};
 use crate::{build, place};
 use anyhow::{bail, ensure};
-use manifest::{Manifest, Verdict};
+use manifest::{Difference, Manifest, Verdict};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
-use suite::Suite;
+use suite::{Ended, Suite};
 
 const USAGE: &str = "\
 usage: cargo xtask conformance [--native] [--filter PAT] [--jobs N] [--timeout S] [--update [--allow-regress]]
@@ -23,7 +23,7 @@ usage: cargo xtask conformance [--native] [--filter PAT] [--jobs N] [--timeout S
   --native         on the kernel's own ring instead of ours
   --filter PAT     only tests whose name contains PAT
   --jobs N         so many at a time (default 2)
-  --timeout S      seconds until a test counts as hanging (default 30)
+  --timeout S      seconds until a test counts as hanging (default 150; the slowest takes 12 on an idle machine)
   --update         write what was found into the manifest; refuses to list a pass as a failure
   --allow-regress  let --update do that too
   --list           only name the tests
@@ -60,31 +60,53 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         kind: if wish.native { "native" } else { "uringlet" },
         jobs: wish.jobs,
         timeout: wish.timeout,
+        manifest: &manifest,
     };
-    let results = suite.run(&tests, |name| manifest.is_listed_as_pass(name))?;
+    let ended = suite.run(&tests)?;
     println!("logs: {}", suite.logs().display());
-    conclude(&wish, manifest, &results)
+    let verdicts = ended.iter().map(|(name, ended)| (name.clone(), ended.verdict.clone())).collect();
+    let mut tally = conclude(&wish, &manifest, &verdicts)?;
+    tally.failures.iter_mut().for_each(|failure| explain(failure, &suite, &ended));
+    let is_late = |ended: &Ended| ended.verdict == Verdict::Pass && !ended.before.is_empty();
+    tally.repeated = ended.iter().filter(|(_, ended)| is_late(ended)).map(|(name, ended)| repeated(name, ended)).collect();
+    Ok(tally)
 }
 
-fn conclude(wish: &Wish, mut manifest: Manifest, results: &BTreeMap<String, Verdict>) -> anyhow::Result<Tally> {
+/// What the test said: at its first attempt, for what came later may be another story.
+fn explain(failure: &mut Failure, suite: &Suite<'_>, ended: &BTreeMap<String, Ended>) {
+    failure.output = suite.said(&failure.item, 1);
+    let before = &ended[&failure.item].before;
+    if !before.is_empty() {
+        failure.verdict += &format!("; earlier attempts: {}", list(before));
+    }
+}
+
+/// How a test that passed at last did so.
+fn repeated(name: &str, ended: &Ended) -> String {
+    format!("{name}: passed at attempt {}, alone; before: {}", ended.before.len() + 1, list(&ended.before))
+}
+
+fn list(verdicts: &[Verdict]) -> String {
+    verdicts.iter().map(Verdict::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Compares with the manifest, or writes it; the failures are named, not yet explained.
+fn conclude(wish: &Wish, manifest: &Manifest, results: &BTreeMap<String, Verdict>) -> anyhow::Result<Tally> {
     let count = |word: &str| results.values().filter(|verdict| verdict.word() == word).count() as u32;
-    let difference = manifest.compare(results);
-    for line in &difference.worse {
-        println!("WORSE   {line}");
-    }
-    for line in &difference.unlisted {
-        println!("UPDATE  {line}");
-    }
-    let mut surprises = difference.worse.len() + difference.unlisted.len();
+    let Difference { worse, unlisted } = manifest.compare(results);
+    worse.iter().for_each(|(name, how)| println!("WORSE   {name}: {how}"));
+    unlisted.iter().for_each(|(name, how)| println!("UPDATE  {name}: {how}"));
+    let mut surprises = Vec::new();
     if wish.update {
-        if !difference.worse.is_empty() && !wish.allow_regress {
+        if !worse.is_empty() && !wish.allow_regress {
             bail!("--update lists no pass as a failure unless --allow-regress says so");
         }
-        manifest.update(results);
-        manifest.write()?;
-        surprises = 0;
-    } else if !difference.unlisted.is_empty() {
-        println!("not as the manifest lists: run `cargo xtask conformance --update` and commit it");
+        manifest.write(results)?;
+    } else {
+        if !unlisted.is_empty() {
+            println!("not as the manifest lists: run `cargo xtask conformance --update` and commit it");
+        }
+        surprises.extend(worse.into_iter().chain(unlisted).map(|(name, how)| Failure::new(name, how, "")));
     }
     if !wish.native {
         let kernel = Manifest::read(&manifest_path(true))?.count_pass();
@@ -93,8 +115,9 @@ fn conclude(wish: &Wish, mut manifest: Manifest, results: &BTreeMap<String, Verd
     let (passed, failed, skipped) = (count("pass"), count("fail"), count("skip"));
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     // A surprise may also be a test that passes and should not.
-    let known = failed.saturating_sub(surprises as u32);
-    Ok(Tally { passed, failed: surprises as u32, skipped, known })
+    let unlisted = surprises.len() as u32;
+    let known = failed.saturating_sub(unlisted);
+    Ok(Tally { passed, failed: unlisted, skipped, known, failures: surprises, ..Tally::default() })
 }
 
 fn manifest_path(native: bool) -> std::path::PathBuf {
@@ -120,7 +143,7 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Wish>> {
         native: false,
         filter: String::new(),
         jobs: 2,
-        timeout: Duration::from_secs(30),
+        timeout: Duration::from_secs(150),
         update: false,
         allow_regress: false,
         list: false,

@@ -1,10 +1,11 @@
-//! Running the tests: some at a time, each in a fresh folder, whoever fails under load once more alone.
+//! Running the tests: some at a time, each in a fresh folder. Who should pass and does not is run again, alone: if it passes then, its
+//! verdict is still a failure, unless the manifest says that it may be repeated.
 
 use super::kill_log::KillLog;
-use super::manifest::Verdict;
+use super::manifest::{Manifest, Verdict};
 use super::source::Test;
 use crate::job::{self, Ending, Job};
-use crate::place;
+use crate::{place, tally};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,43 +15,89 @@ use std::time::Duration;
 
 /// How a run is done.
 #[derive(Debug)]
-pub(super) struct Suite {
+pub(super) struct Suite<'m> {
     /// What stands before each test's path.
     pub(super) launcher: Vec<OsString>,
     /// Names the folder of this kind of run's logs.
     pub(super) kind: &'static str,
     pub(super) jobs: usize,
     pub(super) timeout: Duration,
+    pub(super) manifest: &'m Manifest,
 }
+
+/// What came of a test.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    pub(super) verdict: Verdict,
+    /// How each attempt ended that was not the last, if there were more than one.
+    pub(super) before: Vec<Verdict>,
+}
+
+/// How often a test that should pass is run at most.
+const ATTEMPTS: usize = 3;
+/// Enough for one that is known to hang.
+const KNOWN_HANG: Duration = Duration::from_secs(15);
 
 /// What a test that found itself unable to run exits with.
 const SKIPPED: i32 = 77;
 const HELPER: &str = "exec-target.t";
 
-impl Suite {
-    /// Runs all tests. `expect_pass` says whose failure earns a second attempt, alone, since tests measure time.
-    pub(super) fn run(&self, tests: &[Test], expect_pass: impl Fn(&str) -> bool) -> anyhow::Result<BTreeMap<String, Verdict>> {
+impl Suite<'_> {
+    /// Runs all tests.
+    pub(super) fn run(&self, tests: &[Test]) -> anyhow::Result<BTreeMap<String, Ended>> {
         std::fs::create_dir_all(self.logs())?;
         let mut deaths = KillLog::open();
         let mut results = self.run_side_by_side(tests)?;
-        let again = |test: &&Test| expect_pass(&test.name) && matches!(results[&test.name], Verdict::Fail(_));
+        let again = |test: &&Test| self.manifest.is_listed_as_pass(&test.name) && matches!(results[&test.name], Verdict::Fail(_));
         let again: Vec<_> = tests.iter().filter(again).cloned().collect();
-        if !again.is_empty() {
-            println!("once more, alone: {} that should pass", again.len());
-        }
+        let mut repeated = BTreeMap::new();
         for (index, test) in again.iter().enumerate() {
-            let verdict = self.run_one(test, index + 1, again.len(), "alone.log")?;
-            if verdict == Verdict::Pass {
-                println!("  {} failed beside another test and passed alone", test.name);
-            }
-            results.insert(test.name.clone(), verdict);
+            println!("  {} should pass and did not; it said:", test.name);
+            self.said(&test.name, 1).iter().for_each(|line| println!("    {line}"));
+            repeated.insert(test.name.clone(), self.repeat(test, index + 1, again.len(), results[&test.name].clone())?);
         }
         let killed = deaths.as_mut().map(KillLog::drain).unwrap_or_default();
-        for test in tests.iter().filter(|test| test.program.file_name().is_some_and(|name| killed.contains(&*name.to_string_lossy()))) {
+        for test in tests.iter().filter(|test| killed.contains(&*test.program.to_string_lossy())) {
             println!("  {}: a call reached the kernel's io_uring", test.name);
+            repeated.remove(&test.name);
             results.insert(test.name.clone(), Verdict::Fail("SIGSYS".to_owned()));
         }
-        Ok(results)
+        let of_first = |(name, verdict)| (name, Ended { verdict, before: Vec::new() });
+        let mut ended: BTreeMap<_, _> = results.into_iter().map(of_first).collect();
+        ended.extend(repeated);
+        Ok(ended)
+    }
+
+    /// Runs a test alone until it passes or has had its attempts.
+    fn repeat(&self, test: &Test, index: usize, total: usize, first: Verdict) -> anyhow::Result<Ended> {
+        let mut before = vec![first];
+        loop {
+            let verdict = self.run_one(test, index, total, before.len() + 1)?;
+            if verdict == Verdict::Pass {
+                return Ok(Ended { verdict: self.worth(test, before.len() + 1), before });
+            }
+            if before.len() + 1 == ATTEMPTS {
+                return Ok(Ended { verdict, before });
+            }
+            before.push(verdict);
+        }
+    }
+
+    /// What a pass is worth that is not the first attempt's.
+    fn worth(&self, test: &Test, attempt: usize) -> Verdict {
+        println!("  {}: passed at attempt {attempt}, alone", test.name);
+        let is_excused = self.manifest.is_repeatable(&test.name);
+        if is_excused { Verdict::Pass } else { Verdict::Fail(format!("unstable, passed at attempt {attempt}")) }
+    }
+
+    /// The last lines of an attempt's log.
+    pub(super) fn said(&self, test: &str, attempt: usize) -> Vec<String> {
+        let log = std::fs::read(self.log(test, attempt)).unwrap_or_default();
+        tally::tail(&String::from_utf8_lossy(&log))
+    }
+
+    fn log(&self, test: &str, attempt: usize) -> PathBuf {
+        self.logs().join(format!("{test}.{attempt}.log"))
     }
 
     pub(super) fn logs(&self) -> PathBuf {
@@ -66,7 +113,7 @@ impl Suite {
                 let Some(test) = tests.get(index) else {
                     return Ok(());
                 };
-                let verdict = self.run_one(test, index + 1, tests.len(), "log")?;
+                let verdict = self.run_one(test, index + 1, tests.len(), 1)?;
                 results.lock().expect("no worker panics").insert(test.name.clone(), verdict);
             }
         };
@@ -77,15 +124,17 @@ impl Suite {
         Ok(results.into_inner().expect("no worker panics"))
     }
 
-    fn run_one(&self, test: &Test, index: usize, total: usize, log: &str) -> anyhow::Result<Verdict> {
+    fn run_one(&self, test: &Test, index: usize, total: usize, attempt: usize) -> anyhow::Result<Verdict> {
         let cwd = place::cache().join("work").join(format!("{}-{}", self.kind, test.name));
         place::fresh_dir(&cwd)?;
         // One test starts this one by the name it has in the suite's folder.
         std::os::unix::fs::symlink(test.program.with_file_name(HELPER), cwd.join(HELPER))?;
         let mut argv = self.launcher.clone();
         argv.push(test.program.clone().into());
-        let log = self.logs().join(format!("{}.{log}", test.name));
-        let outcome = job::run(&Job { argv, env: vec![], cwd: cwd.clone(), log, timeout: self.timeout })?;
+        let log = self.log(&test.name, attempt);
+        let is_hopeless = self.manifest.is_listed_as_hanging(&test.name);
+        let timeout = if is_hopeless { self.timeout.min(KNOWN_HANG) } else { self.timeout };
+        let outcome = job::run(&Job { argv, env: vec![], cwd: cwd.clone(), log, timeout })?;
         std::fs::remove_dir_all(&cwd)?;
         let verdict = verdict_of(outcome.ending);
         println!("[{index:>3}/{total}] {:<28} {:<24} {:>5.1} s", test.name, verdict.to_string(), outcome.took.as_secs_f64());

@@ -2,7 +2,7 @@
 
 use crate::job::{self, Ending, Job};
 use crate::place;
-use crate::tally::Tally;
+use crate::tally::{Failure, Tally};
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,8 @@ pub(crate) struct Stage {
 /// Nobody in particular.
 const ORDINARY_UID: u32 = 65534;
 
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Who takes longer hangs: the slowest of them takes 5 s on an idle machine.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl Stage {
     pub(crate) fn new(name: &'static str, uringlet: Option<&Path>) -> anyhow::Result<Self> {
@@ -153,8 +154,9 @@ impl Stage {
         match result {
             Ok(()) => self.tally.passed += 1,
             Err(error) => {
-                self.tally.failed += 1;
-                println!("    {}", format!("{error:#}").replace('\n', "\n    "));
+                let why = format!("{error:#}");
+                println!("    {}", why.replace('\n', "\n    "));
+                self.tally.add(Tally::failure(Failure::new(format!("{} {name}", self.name), "FAIL", &why)));
             }
         }
     }

@@ -6,7 +6,7 @@ mod source;
 mod words;
 
 use crate::place;
-use crate::tally::Tally;
+use crate::tally::{Failure, Tally};
 use anyhow::{Context, bail, ensure};
 use ratchet::Ratchet;
 use source::Source;
@@ -52,7 +52,8 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     }
     let offences = check(&place::root(), update)?;
     offences.iter().for_each(|offence| println!("{offence}"));
-    Ok(Tally::of(offences.is_empty()))
+    let failed = || Tally::failure(Failure::new("style", format!("{} offences", offences.len()), &offences.join("\n")));
+    Ok(if offences.is_empty() { Tally::PASSED } else { failed() })
 }
 
 fn check(root: &Path, update: Update) -> anyhow::Result<Vec<String>> {

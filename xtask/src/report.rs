@@ -1,0 +1,105 @@
+//! The end of `xtask ci`: a table of the stages, and then what failed, so that the last lines of a log tell it.
+
+use crate::tally::{Failure, TAIL_LINES, Tally};
+use std::time::Duration;
+
+/// A stage that was run.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) stage: &'static str,
+    pub(crate) tally: Tally,
+    pub(crate) took: Duration,
+}
+
+/// Lines for all outputs together: with the names they fit into the end of a log that somebody is shown.
+const OUTPUT_LINES: usize = 24;
+/// Fewer lines of an output say nothing.
+const LEAST_LINES: usize = 4;
+/// More names than this are counted, not listed.
+const MOST_NAMES: usize = 20;
+
+/// The whole summary.
+pub(crate) fn render(rows: &[Row], took: Duration) -> String {
+    let mut total = Tally::default();
+    let mut text = format!("\n== summary after {} s\n", took.as_secs());
+    for row in rows {
+        let word = if row.tally.is_good() { "ok" } else { "FAILED" };
+        text += &format!("{:<12} {word:<7} {:>4} s   {}\n", row.stage, row.took.as_secs(), row.tally);
+        total.add(row.tally.clone());
+    }
+    text += &format!("{total}\n");
+    for (row, repeated) in rows.iter().flat_map(|row| row.tally.repeated.iter().map(move |line| (row, line))) {
+        text += &format!("repeated: {} {repeated}\n", row.stage);
+    }
+    text + &failures(rows)
+}
+
+/// Each with the end of its output, and, where those may have pushed the first ones out of sight, all names once more.
+fn failures(rows: &[Row]) -> String {
+    let unnamed = |row: &Row| Failure::new("?", "failed, and did not say what", &row.tally.to_string());
+    let all: Vec<(&str, Failure)> = rows
+        .iter()
+        .filter(|row| !row.tally.is_good())
+        .flat_map(|row| {
+            let named = &row.tally.failures;
+            let named = if named.is_empty() { vec![unnamed(row)] } else { named.clone() };
+            named.into_iter().map(|failure| (row.stage, failure))
+        })
+        .collect();
+    let lines = (OUTPUT_LINES / all.len().max(1)).clamp(LEAST_LINES, TAIL_LINES);
+    let mut text = String::new();
+    for (stage, failure) in &all {
+        text += &format!("\nFAILED {stage}: {}: {}\n", failure.item, failure.verdict);
+        let output = &failure.output;
+        output[output.len().saturating_sub(lines)..].iter().for_each(|line| text += &format!("    {line}\n"));
+    }
+    if all.len() > 2 {
+        text += "\nall failures:\n";
+        all.iter().take(MOST_NAMES).for_each(|(stage, failure)| text += &format!("  {stage}: {}: {}\n", failure.item, failure.verdict));
+    }
+    if all.len() > MOST_NAMES {
+        text += &format!("  and {} more\n", all.len() - MOST_NAMES);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(stage: &'static str, tally: Tally) -> Row {
+        Row { stage, tally, took: Duration::from_secs(7) }
+    }
+
+    fn failed(names: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        let long: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        names.iter().for_each(|name| tally.add(Tally::failure(Failure::new(*name, "exit 1", &long))));
+        tally
+    }
+
+    #[test]
+    fn one_failure_is_the_last_thing_said() {
+        let text = render(&[row("fmt", Tally::PASSED), row("conformance", failed(&["accept"]))], Duration::ZERO);
+        let (_, told) = text.split_once("FAILED conformance: accept: exit 1\n").expect("the failure is named");
+        assert_eq!(told.lines().count(), TAIL_LINES);
+        assert!(told.ends_with("    line 99\n"));
+    }
+
+    #[test]
+    fn the_last_forty_lines_name_ten_failures() {
+        let names: Vec<_> = (0..10).map(|n| format!("test-{n}.")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let text = render(&[row("test", failed(&names))], Duration::ZERO);
+        let lines: Vec<_> = text.lines().collect();
+        let end = lines[lines.len() - 40..].join("\n");
+        names.iter().for_each(|name| assert!(end.contains(name), "{name} is not in:\n{end}"));
+    }
+
+    #[test]
+    fn a_failure_without_a_name_still_has_its_stage() {
+        let tally = Tally { failed: 3, ..Tally::default() };
+        assert!(render(&[row("tidy", tally)], Duration::ZERO).contains("FAILED tidy: ?"));
+        assert!(!render(&[row("tidy", Tally::PASSED)], Duration::ZERO).contains("FAILED"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Running a command whose output goes on to ours line by line, while its end is kept to be told again.
+
+use crate::job::{self, MARK};
+use crate::place;
+use crate::tally::{Failure, Tally};
+use anyhow::Context;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, PipeReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Lines kept: more than is shown, since blank ones are not.
+const KEPT: usize = 60;
+/// A command that says nothing for so long hangs: a build or test on a slow machine says something sooner.
+const SILENCE: Duration = Duration::from_secs(20 * 60);
+/// How long after a command's end its output is waited for. A process it left behind may hold the pipe open for ever.
+const AFTER_END: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// `None`: it was silent for too long, and killed.
+    status: Option<ExitStatus>,
+    last: VecDeque<String>,
+}
+
+impl Finished {
+    pub(crate) fn is_good(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// The exit status, if it ended by itself.
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.status.and_then(|status| status.code())
+    }
+
+    /// As a failure of this name.
+    pub(crate) fn failure(&self, item: &str) -> Failure {
+        let verdict = match self.status {
+            Some(status) => format!("ended with {status}"),
+            None => format!("hung: silent for {} s", SILENCE.as_secs()),
+        };
+        Failure::new(item, verdict, &self.output())
+    }
+
+    /// The end of its output.
+    pub(crate) fn output(&self) -> String {
+        self.last.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// Runs cargo in the checkout: one case.
+pub(crate) fn cargo(args: &[&str], env: &[(&str, &str)]) -> anyhow::Result<Tally> {
+    let mut command = Command::new("cargo");
+    command.args(args).envs(env.iter().copied());
+    let finished = run(command, |_| ())?;
+    let item = format!("cargo {}", args.first().copied().unwrap_or_default());
+    Ok(if finished.is_good() { Tally::PASSED } else { Tally::failure(finished.failure(&item)) })
+}
+
+/// Runs the command in the checkout, its two outputs as one; `each` sees every line.
+pub(crate) fn run(command: Command, each: impl FnMut(&str)) -> anyhow::Result<Finished> {
+    run_within(command, SILENCE, each)
+}
+
+fn run_within(mut command: Command, silence: Duration, mut each: impl FnMut(&str)) -> anyhow::Result<Finished> {
+    let (reader, writer) = std::io::pipe()?;
+    let mark = job::new_mark();
+    command.current_dir(place::root()).env(MARK, &mark).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("starting {}", command.get_program().display()))?;
+    // Our own ends for writing: without them the pipe ends with the command.
+    drop(command);
+    let lines = read_lines(reader);
+    let mut last = VecDeque::new();
+    let mut heard = Instant::now();
+    loop {
+        match lines.recv_timeout(LOOK) {
+            Ok(line) => {
+                println!("{line}");
+                each(&line);
+                heard = Instant::now();
+                if last.len() == KEPT {
+                    last.pop_front();
+                }
+                last.push_back(line);
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(Finished { status: Some(child.wait()?), last }),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(status) = ended(&mut child, heard)? {
+                    return Ok(Finished { status: Some(status), last });
+                }
+                if heard.elapsed() >= silence {
+                    job::kill_marked(&mark);
+                    child.wait()?;
+                    return Ok(Finished { status: None, last });
+                }
+            }
+        }
+    }
+}
+
+/// The end of a command that left somebody with its output.
+fn ended(child: &mut Child, heard: Instant) -> anyhow::Result<Option<ExitStatus>> {
+    if heard.elapsed() < AFTER_END { Ok(None) } else { Ok(child.try_wait()?) }
+}
+
+fn read_lines(reader: PipeReader) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(reader);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned();
+            line.clear();
+            if sender.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, silence: Duration) -> (Finished, Vec<String>) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut seen = Vec::new();
+        let finished = run_within(command, silence, |line| seen.push(line.to_owned())).unwrap();
+        (finished, seen)
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn both_outputs_are_heard_in_their_order() {
+        let (finished, seen) = shell("echo a; echo b >&2; echo c; exit 3", LONG);
+        assert_eq!(seen, ["a", "b", "c"]);
+        assert!(!finished.is_good());
+        let failure = finished.failure("it");
+        assert_eq!((failure.verdict.as_str(), failure.output.len()), ("ended with exit status: 3", 3));
+    }
+
+    #[test]
+    fn who_says_nothing_is_killed_and_told_of() {
+        let (finished, _) = shell("echo begun; sleep 600", Duration::from_millis(300));
+        let failure = finished.failure("it");
+        assert!(failure.verdict.starts_with("hung"), "{failure:?}");
+        assert_eq!(failure.output, ["begun"]);
+    }
+
+    #[test]
+    fn a_daemon_that_holds_the_output_keeps_nobody_waiting() {
+        let started = Instant::now();
+        let (finished, _) = shell("sleep 100 & echo done", LONG);
+        assert!(finished.is_good() && started.elapsed() < Duration::from_secs(50));
+    }
+}
