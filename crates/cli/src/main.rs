@@ -5,6 +5,7 @@
 mod bench;
 mod documents;
 mod run;
+mod stat;
 
 use clap::{Parser, Subcommand};
 
@@ -20,6 +21,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Bench(bench::Args),
+    Stat(stat::Args),
     Man(documents::ManArgs),
     Completions(documents::CompletionsArgs),
 }
@@ -33,6 +35,7 @@ fn start() -> Status {
     match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Stat(args) => stat::stat(&args),
         Command::Man(args) => documents::man(&args),
         Command::Completions(args) => documents::completions(&args),
     }

@@ -17,7 +17,7 @@ mod events;
 
 use block::change;
 #[cfg(not(loom))]
-pub use block::{Header, LAYOUT};
+pub use block::{Header, LAYOUT, NOTE_NAME};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Blocks of counters.

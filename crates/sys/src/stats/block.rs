@@ -9,6 +9,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// The number of the [`Header`]'s layout.
 pub const LAYOUT: u32 = 1;
+/// Whose the note is.
+pub const NOTE_NAME: &str = "uringlet";
 
 /// Counters of one ring's place, on cache lines of their own.
 #[derive(Debug)]

@@ -1,0 +1,295 @@
+//! The engine's block of memory, decoded by what its header says (`uringlet_sys::stats`).
+
+use uringlet_sys::stats::LAYOUT;
+
+use super::Trouble;
+use super::elf::{self, Found, u32_at, u64_at};
+use super::process::Process;
+
+const MAGIC: &[u8] = b"uringlet";
+const HEADER: usize = 80;
+/// More than any version will have.
+const BLOCK_MAX: u32 = 16 << 20;
+const EVENT_WORDS: usize = 7;
+
+/// Where the engine of a process keeps its counters.
+#[derive(Debug)]
+pub(super) struct Engine {
+    object: String,
+    address: u64,
+}
+
+/// How several rings' values make one, and how a difference is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Only grows.
+    Count,
+    /// Comes and goes.
+    Level,
+    /// The highest ever.
+    Maximum,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counter {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+}
+
+/// One place for rings, and its counters in the order of the names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ring {
+    pub(super) index: u32,
+    pub(super) values: Vec<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Counted from 0.
+    pub(super) number: u64,
+    /// `CLOCK_MONOTONIC`.
+    pub(super) time_ns: u64,
+    pub(super) kind: String,
+    pub(super) ring: u64,
+    pub(super) offset: u64,
+    pub(super) wanted: u64,
+    pub(super) got: u64,
+}
+
+/// All of it, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub(super) object: String,
+    /// The engine's version.
+    pub(super) version: String,
+    pub(super) counters: Vec<Counter>,
+    /// The last of them is shared by all that come after it.
+    pub(super) places: u32,
+    /// Those that have counted something.
+    pub(super) rings: Vec<Ring>,
+    /// Ever; those kept are in `events`, the oldest first.
+    pub(super) events_ever: u64,
+    pub(super) events: Vec<Event>,
+}
+
+impl Snapshot {
+    /// All rings together.
+    pub(super) fn totals(&self) -> Vec<u64> {
+        let total = |(at, counter): (usize, &Counter)| {
+            let values = self.rings.iter().map(|ring| ring.values[at]);
+            if counter.kind == Kind::Maximum { values.max().unwrap_or(0) } else { values.fold(0, u64::wrapping_add) }
+        };
+        self.counters.iter().enumerate().map(total).collect()
+    }
+}
+
+impl Engine {
+    /// The engine of a process. Of several (the drop-in liburing hands on to the attached engine) the one that has counted more.
+    pub(super) fn find(process: &Process) -> Result<Self, Trouble> {
+        let mut best: Option<(u64, Self)> = None;
+        let mut foreign = None;
+        for mapped in process.mapped()? {
+            let Some(found) = note_of(process, mapped.start)? else { continue };
+            if found.layout != LAYOUT {
+                foreign = Some(Trouble::OtherLayout { object: mapped.path, layout: found.layout });
+                continue;
+            }
+            let engine = Self { object: mapped.path, address: found.address };
+            let counted = engine.look(process)?.totals().into_iter().fold(0, u64::saturating_add);
+            if best.as_ref().is_none_or(|(most, _)| counted > *most) {
+                best = Some((counted, engine));
+            }
+        }
+        best.map(|(_, engine)| engine).ok_or(foreign.unwrap_or(Trouble::NoEngine))
+    }
+
+    /// Reads the counters and events.
+    pub(super) fn look(&self, process: &Process) -> Result<Snapshot, Trouble> {
+        let header = Header::parse(&process.read_vec(self.address, HEADER)?)?;
+        let read = || process.read_vec(self.address, header.size as usize);
+        // Three times: an event's fields, of the second, are whole if its number is the same in the first and the third.
+        let [before, bytes, after] = [read()?, read()?, read()?];
+        header.decode(self.object.clone(), &before, &bytes, &after).ok_or(Trouble::Garbled("what the header says is not there"))
+    }
+}
+
+fn note_of(process: &Process, start: u64) -> Result<Option<Found>, Trouble> {
+    // Pages that cannot be read (a file cut short, a device) are no engine's.
+    let or_nothing = |read: Result<Vec<u8>, Trouble>| match read {
+        Err(Trouble::Garbled(_)) => Ok(Vec::new()),
+        other => other,
+    };
+    let head = or_nothing(process.read_vec(start, elf::HEAD))?;
+    for notes in elf::notes(&head, start) {
+        let segment = or_nothing(process.read_vec(notes.address, notes.len))?;
+        if let Some(found) = elf::engine(&segment, notes.address) {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// `uringlet_sys::stats::Header`.
+#[derive(Debug)]
+struct Header {
+    size: u32,
+    names: (u32, u32),
+    kinds: (u32, u32),
+    blocks_at: u32,
+    block_stride: u32,
+    blocks: u32,
+    counters: u32,
+    events_at: u32,
+    event_stride: u32,
+    events: u32,
+    events_total_at: u32,
+    version: String,
+}
+
+impl Header {
+    fn parse(bytes: &[u8]) -> Result<Self, Trouble> {
+        if !bytes.starts_with(MAGIC) {
+            return Err(Trouble::Garbled("they do not begin as they should"));
+        }
+        let word = |n: usize| u32_at(bytes, MAGIC.len() + 4 * n).ok_or(Trouble::Garbled("the header is cut"));
+        let size = word(1)?;
+        if size > BLOCK_MAX {
+            return Err(Trouble::Garbled("the size is out of bounds"));
+        }
+        Ok(Self {
+            size,
+            names: (word(2)?, word(3)?),
+            kinds: (word(4)?, word(5)?),
+            blocks_at: word(6)?,
+            block_stride: word(7)?,
+            blocks: word(8)?,
+            counters: word(9)?,
+            events_at: word(10)?,
+            event_stride: word(11)?,
+            events: word(12)?,
+            events_total_at: word(13)?,
+            version: strings(bytes.get(64..HEADER).unwrap_or_default()).next().unwrap_or_default(),
+        })
+    }
+
+    fn decode(&self, object: String, before: &[u8], bytes: &[u8], after: &[u8]) -> Option<Snapshot> {
+        let fits = |count: u32, stride: u32, least: usize| {
+            stride as usize >= least && u64::from(count) * u64::from(stride) <= u64::from(self.size)
+        };
+        if !fits(self.blocks, self.block_stride, 8) || !fits(self.events, self.event_stride, 8 * EVENT_WORDS) {
+            return None;
+        }
+        let counters: Vec<Counter> = strings(section(bytes, self.names)?).map(counter).collect::<Option<_>>()?;
+        if counters.len() != self.counters as usize {
+            return None;
+        }
+        let kinds: Vec<String> = strings(section(bytes, self.kinds)?).collect();
+        let rings = (0..self.blocks).map(|index| self.ring(bytes, index)).collect::<Option<Vec<_>>>()?;
+        let mut events: Vec<Event> = (0..self.events).filter_map(|n| self.event(&kinds, before, bytes, after, n)).collect();
+        events.sort_by_key(|event| event.number);
+        Some(Snapshot {
+            object,
+            version: self.version.clone(),
+            counters,
+            places: self.blocks,
+            rings: rings.into_iter().filter(|ring| ring.values.iter().any(|&value| value != 0)).collect(),
+            events_ever: u64_at(bytes, self.events_total_at as usize)?,
+            events,
+        })
+    }
+
+    fn ring(&self, bytes: &[u8], index: u32) -> Option<Ring> {
+        let at = self.blocks_at as usize + index as usize * self.block_stride as usize;
+        let values = (0..self.counters as usize).map(|n| u64_at(bytes, at + 8 * n)).collect::<Option<_>>()?;
+        Some(Ring { index, values })
+    }
+
+    /// An entry, if it holds an event that is whole.
+    fn event(&self, kinds: &[String], before: &[u8], bytes: &[u8], after: &[u8], n: u32) -> Option<Event> {
+        let at = self.events_at as usize + n as usize * self.event_stride as usize;
+        let seq = u64_at(before, at)?;
+        if seq == 0 || !seq.is_multiple_of(2) || u64_at(after, at)? != seq {
+            return None;
+        }
+        let mut words = [0; EVENT_WORDS];
+        for (word, place) in words.iter_mut().enumerate() {
+            *place = u64_at(bytes, at + 8 * word)?;
+        }
+        let [_, time_ns, kind, ring, offset, wanted, got] = words;
+        let kind = usize::try_from(kind).ok().and_then(|kind| kinds.get(kind)).map_or_else(|| format!("event {kind}"), Clone::clone);
+        Some(Event { number: seq / 2 - 1, time_ns, kind, ring, offset, wanted, got })
+    }
+}
+
+fn section(bytes: &[u8], (at, len): (u32, u32)) -> Option<&[u8]> {
+    bytes.get(at as usize..)?.get(..len as usize)
+}
+
+/// Strings that end with NULs. What another process says is printed as text only.
+fn strings(bytes: &[u8]) -> impl Iterator<Item = String> {
+    let ended = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    ended.split(|&byte| byte == 0).map(|text| text.escape_ascii().to_string())
+}
+
+fn counter(text: String) -> Option<Counter> {
+    let kind = match text.chars().next()? {
+        '+' => Kind::Count,
+        '=' => Kind::Level,
+        '^' => Kind::Maximum,
+        _ => return None,
+    };
+    Some(Counter { kind, name: text[1..].to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uringlet_sys::stats::{self, Counter as Counts, SHARED};
+
+    /// This very process has an engine built in: its counters are read as anybody's.
+    fn look() -> Snapshot {
+        let this = Process::find(std::process::id().cast_signed()).unwrap();
+        Engine::find(&this).unwrap().look(&this).unwrap()
+    }
+
+    fn total(snapshot: &Snapshot, name: &str) -> u64 {
+        snapshot.totals()[snapshot.counters.iter().position(|counter| counter.name == name).unwrap()]
+    }
+
+    #[test]
+    fn counters_come_through() {
+        stats::add(3, Counts::WritesInline, 40);
+        stats::bump(SHARED + 5, Counts::WritesInline);
+        stats::add(3, Counts::LetHelped, 2);
+        stats::raise(3, Counts::ThrottledMax, 7);
+        stats::raise(4, Counts::ThrottledMax, 9);
+        let seen = look();
+        assert_eq!((total(&seen, "writes_inline"), total(&seen, "let_helped"), total(&seen, "throttled_max")), (41, 2, 9));
+        assert_eq!(seen.rings.iter().map(|ring| ring.index).filter(|index| [3, 4, SHARED].contains(index)).count(), 3);
+        assert_eq!((seen.places, seen.version.as_str()), (SHARED + 1, env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn events_come_through_the_oldest_first() {
+        for n in 0..300 {
+            stats::short_write(9, n * 4096, 4096, n);
+        }
+        let seen = look();
+        assert_eq!((seen.events_ever, seen.events.len()), (300, 256));
+        let got: Vec<u64> = seen.events.iter().map(|event| event.got).collect();
+        assert_eq!(got, (44..300).collect::<Vec<_>>());
+        let last = seen.events.last().unwrap();
+        assert_eq!((last.kind.as_str(), last.ring, last.offset, last.wanted), ("io_uring_short_write", 9, 299 * 4096, 4096));
+    }
+
+    #[test]
+    fn wild_headers_are_refused() {
+        assert!(matches!(Header::parse(&[0; HEADER]), Err(Trouble::Garbled(_))));
+        let mut bytes = [0xff; HEADER];
+        bytes[..8].copy_from_slice(MAGIC);
+        assert!(matches!(Header::parse(&bytes), Err(Trouble::Garbled(_))));
+        bytes[12..16].copy_from_slice(&4096_u32.to_le_bytes());
+        let header = Header::parse(&bytes).unwrap();
+        assert_eq!(header.decode(String::new(), &[0; 4096], &[0; 4096], &[0; 4096]), None);
+    }
+}

@@ -1,0 +1,233 @@
+//! Counters as text and as JSON.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use uringlet_sys::process::monotonic_ns;
+
+use super::block::{Counter, Event, Kind, Ring, Snapshot};
+use super::process::Process;
+
+/// So many rings have a column of their own.
+const COLUMNS: usize = 6;
+
+/// One object: who, the totals, each ring that counted something.
+pub(super) fn json(process: &Process, seen: &Snapshot, with_events: bool) -> String {
+    let named = |values: &[u64]| seen.counters.iter().zip(values).map(|(c, v)| (c.name.clone(), json!(v))).collect::<Map<_, _>>();
+    let ring = |ring: &Ring| {
+        let mut object = named(&ring.values);
+        object.insert("ring".into(), json!(ring.index));
+        object.insert("is_shared".into(), json!(is_shared(seen, ring)));
+        Value::Object(object)
+    };
+    let mut document = json!({
+        "pid": process.pid,
+        "program": process.name,
+        "engine": seen.version,
+        "object": seen.object,
+        "total": named(&seen.totals()),
+        "rings": seen.rings.iter().map(ring).collect::<Vec<_>>(),
+        "events_ever": seen.events_ever,
+    });
+    if with_events {
+        document["events"] = seen.events.iter().map(event_json).collect();
+    }
+    format!("{document:#}\n")
+}
+
+fn event_json(event: &Event) -> Value {
+    json!({
+        "number": event.number, "time_ns": event.time_ns, "event": event.kind, "ring": event.ring,
+        "offset": event.offset, "wanted": event.wanted, "got": event.got,
+    })
+}
+
+/// The last block counts for many rings.
+fn is_shared(seen: &Snapshot, ring: &Ring) -> bool {
+    ring.index + 1 == seen.places
+}
+
+/// A row a counter; a column for all rings, and one each for the first few.
+pub(super) fn table(process: &Process, seen: &Snapshot, with_events: bool) -> String {
+    let mut text = format!("process {} ({}), engine {} in {}\n\n", process.pid, process.name, seen.version, seen.object);
+    let rings = &seen.rings[..seen.rings.len().min(COLUMNS)];
+    let heading = |ring: &Ring| if is_shared(seen, ring) { format!("rings {}-", ring.index) } else { format!("ring {}", ring.index) };
+    row(&mut text, "", std::iter::once("total".to_owned()).chain(rings.iter().map(heading)));
+    for (at, (counter, total)) in seen.counters.iter().zip(seen.totals()).enumerate() {
+        let values = std::iter::once(total).chain(rings.iter().map(|ring| ring.values[at]));
+        row(&mut text, &plain_name(counter), values.map(|value| amount(counter, value)));
+    }
+    if seen.rings.len() > COLUMNS {
+        let _ = writeln!(text, "\n{} more rings: --json shows them", seen.rings.len() - COLUMNS);
+    }
+    if with_events {
+        events_table(&mut text, seen);
+    }
+    text
+}
+
+fn row(text: &mut String, name: &str, cells: impl Iterator<Item = String>) {
+    let _ = write!(text, "{name:<24}");
+    for cell in cells {
+        let _ = write!(text, " {cell:>14}");
+    }
+    text.push('\n');
+}
+
+fn events_table(text: &mut String, seen: &Snapshot) {
+    let _ = writeln!(text, "\n{} events, the last {}:", seen.events_ever, seen.events.len());
+    let now_ns = monotonic_ns();
+    for event in &seen.events {
+        let _ = writeln!(text, "{:>10.3} s ago  {}", now_ns.saturating_sub(event.time_ns) as f64 / 1e9, in_words(event));
+    }
+}
+
+fn in_words(event: &Event) -> String {
+    format!("{} ring {} offset {} wanted {} got {}", event.kind, event.ring, event.offset, event.wanted, event.got)
+}
+
+fn is_time(counter: &Counter) -> bool {
+    counter.name.ends_with("_ns")
+}
+
+/// With the unit beside the number, not in the name.
+fn plain_name(counter: &Counter) -> String {
+    counter.name.strip_suffix("_ns").map_or_else(|| counter.name.clone(), |name| format!("{name}_time"))
+}
+
+fn amount(counter: &Counter, value: u64) -> String {
+    if is_time(counter) { format!("{:.3} s", value as f64 / 1e9) } else { value.to_string() }
+}
+
+/// What changed between two looks.
+#[derive(Debug)]
+pub(super) struct Rates {
+    counters: Vec<Counter>,
+    /// Of counters, in a second; of the others, the value now.
+    values: Vec<f64>,
+    seconds: f64,
+    events: Vec<Event>,
+}
+
+impl Rates {
+    pub(super) fn between(before: &Snapshot, now: &Snapshot, elapsed: Duration) -> Self {
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        // Another program in the same process, by exec: it began at zero.
+        let is_same = before.counters == now.counters && before.events_ever <= now.events_ever;
+        let old = if is_same { before.totals() } else { vec![0; now.counters.len()] };
+        let value = |((counter, old), new): ((&Counter, u64), u64)| match counter.kind {
+            Kind::Count => new.checked_sub(old).unwrap_or(new) as f64 / seconds,
+            Kind::Level | Kind::Maximum => new as f64,
+        };
+        let values = now.counters.iter().zip(old).zip(now.totals()).map(value).collect();
+        let seen = if is_same { before.events_ever } else { 0 };
+        let events = now.events.iter().filter(|event| event.number >= seen).cloned().collect();
+        Self { counters: now.counters.clone(), values, seconds, events }
+    }
+
+    /// One line of what moves, and one an event.
+    pub(super) fn line(&self, with_events: bool) -> String {
+        let moving = self.counters.iter().zip(&self.values).filter(|(counter, value)| **value > 0.0 && counter.kind != Kind::Maximum);
+        let words: Vec<String> = moving.map(|(counter, value)| Self::word(counter, *value)).collect();
+        let mut text = if words.is_empty() { "nothing\n".to_owned() } else { words.join("  ") + "\n" };
+        if with_events {
+            text.extend(self.events.iter().map(|event| format!("  {}\n", in_words(event))));
+        }
+        text
+    }
+
+    fn word(counter: &Counter, value: f64) -> String {
+        match counter.kind {
+            Kind::Count if is_time(counter) => format!("{} {:.3} s/s", plain_name(counter), value / 1e9),
+            Kind::Count => format!("{} {value:.0}/s", counter.name),
+            Kind::Level | Kind::Maximum => format!("{} {value:.0}", counter.name),
+        }
+    }
+
+    /// The same as one line of JSON.
+    pub(super) fn json(&self, with_events: bool) -> String {
+        let of = |is_wanted: fn(Kind) -> bool| {
+            let wanted = self.counters.iter().zip(&self.values).filter(|(counter, _)| is_wanted(counter.kind));
+            wanted.map(|(counter, value)| (counter.name.clone(), json!(value))).collect::<Map<_, _>>()
+        };
+        let mut document = json!({
+            "seconds": self.seconds,
+            "per_second": of(|kind| kind == Kind::Count),
+            "now": of(|kind| kind != Kind::Count),
+        });
+        if with_events {
+            document["events"] = self.events.iter().map(event_json).collect();
+        }
+        format!("{document}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(values: [u64; 4], events_ever: u64) -> Snapshot {
+        let counter = |kind, name: &str| Counter { kind, name: name.into() };
+        let event = |number| Event { number, time_ns: 1, kind: "io_uring_short_write".into(), ring: 2, offset: 0, wanted: 9, got: 4 };
+        Snapshot {
+            object: "/lib/liburinglet.so".into(),
+            version: "0.1.0".into(),
+            counters: vec![
+                counter(Kind::Count, "writes_inline"),
+                counter(Kind::Count, "throttled_ns"),
+                counter(Kind::Level, "throttled_now"),
+                counter(Kind::Maximum, "throttled_max"),
+            ],
+            places: 64,
+            rings: vec![Ring { index: 2, values: values.to_vec() }, Ring { index: 63, values: vec![1, 0, 1, 9] }],
+            events_ever,
+            events: (0..events_ever).map(event).collect(),
+        }
+    }
+
+    fn process() -> Process {
+        Process { pid: 7, name: "fio".into() }
+    }
+
+    #[test]
+    fn the_table_has_totals_and_rings() {
+        let text = table(&process(), &snapshot([10, 1_500_000_000, 2, 3], 1), true);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0][..3], ["process", "7", "(fio),"]);
+        assert_eq!(rows[2], ["total", "ring", "2", "rings", "63-"]);
+        assert_eq!(rows[3], ["writes_inline", "11", "10", "1"]);
+        assert_eq!(rows[4], ["throttled_time", "1.500", "s", "1.500", "s", "0.000", "s"]);
+        assert_eq!(rows[6], ["throttled_max", "9", "3", "9"]);
+        assert!(text.ends_with("io_uring_short_write ring 2 offset 0 wanted 9 got 4\n"), "{text}");
+    }
+
+    #[test]
+    fn json_has_the_same() {
+        let document: Value = serde_json::from_str(&json(&process(), &snapshot([10, 0, 2, 3], 2), true)).unwrap();
+        assert_eq!(document["total"]["writes_inline"], 11);
+        assert_eq!(document["total"]["throttled_max"], 9);
+        assert_eq!(document["rings"][1]["is_shared"], true);
+        assert_eq!(document["events"][1]["got"], 4);
+    }
+
+    #[test]
+    fn rates_are_of_a_second_and_levels_of_now() {
+        let (before, now) = (snapshot([10, 0, 5, 6], 1), snapshot([60, 4_000_000_000, 2, 6], 2));
+        let rates = Rates::between(&before, &now, Duration::from_secs(2));
+        assert_eq!(
+            rates.line(true),
+            "writes_inline 25/s  throttled_time 2.000 s/s  throttled_now 3\n  io_uring_short_write ring 2 offset 0 wanted 9 got 4\n"
+        );
+        let document: Value = serde_json::from_str(&rates.json(false)).unwrap();
+        assert_eq!((&document["per_second"]["writes_inline"], &document["now"]["throttled_max"]), (&json!(25.0), &json!(9.0)));
+        assert_eq!(document.get("events"), None);
+    }
+
+    #[test]
+    fn nothing_moves_is_said() {
+        let mut still = snapshot([10, 0, 0, 0], 0);
+        still.rings.truncate(1);
+        assert_eq!(Rates::between(&still, &still, Duration::from_secs(1)).line(true), "nothing\n");
+    }
+}
