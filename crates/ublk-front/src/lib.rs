@@ -1,0 +1,13 @@
+//! Front ends: how the world reads and writes ublk devices.
+//!
+//! ```text
+//!  nbd      an NBD server over unix sockets, or TCP on loopback: needs no rights, many clients know it
+//!  ram      a device in memory, without a server: for tests of front ends
+//!  store    sparse memory that a device can keep its bytes in
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod nbd;
+pub mod ram;
+pub mod store;
+mod sync;

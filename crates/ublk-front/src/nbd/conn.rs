@@ -1,0 +1,376 @@
+//! A connection's shared half: commands in flight, replies on their way out.
+//!
+//! ```text
+//!   reader (one thread a connection)            whoever serves the device
+//!     header, data in --> submit ------------->   done(): data out of the slot, slot free again
+//!     asleep in poll(2) <--- bell -----------     reply into `out`; sends it itself, unless somebody is about to
+//! ```
+//! - `State` has one lock. No system call and no call into the device happens under it, but for the bell.
+//! - At most one thread sends: `Sending::Busy` is its mark. Who finds it only puts his reply into `out`.
+//! - The reader holds the sending back (`Corked`) while it works off what it has read, and lets go before it sleeps:
+//!   replies to a batch leave together.
+//! - A socket that takes no more is `Stalled`: from then on the reader sends, when poll says so. A slow client therefore
+//!   holds up nobody who serves the device, and no slot: data waits for it in memory, at most [`BUDGET`] bytes.
+//! - A dead connection takes no replies; its requests end in `done()` all the same, and give their slots back.
+
+use super::exports::Export;
+use super::outbox::{Outbox, Part};
+use super::wire::{command, data_chunk, error_chunk, error_number, simple_reply};
+use super::{handshake::Agreement, wire};
+use crate::sync::lock;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno as IoErrno;
+use rustix::net::{Shutdown, shutdown};
+use slab::Slab;
+use std::sync::{Arc, Mutex};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{Client, SECTOR, Slot};
+
+/// Commands of one connection that may be under way, their unsent replies included.
+pub(super) const COMMANDS_MAX: usize = 256;
+/// Bytes of reads that may be under way; one read alone may always be.
+pub(super) const BUDGET: usize = wire::PAYLOAD_MAX as usize;
+
+/// The connection is of no use any more.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// How data of a read goes back.
+#[derive(Debug)]
+pub(super) enum ReadReply {
+    /// Each piece in a chunk of its own, as it comes.
+    Pieces,
+    /// One chunk: its data so far.
+    Chunk(Vec<u8>),
+    /// A simple reply: its data so far.
+    Simple(Vec<u8>),
+}
+
+/// A command under way.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// The client's number for it.
+    pub(super) cookie: u64,
+    /// Of its first byte.
+    pub(super) offset: u64,
+    /// Requests to the device that are not over.
+    pub(super) remaining: u32,
+    /// What failed first.
+    pub(super) error: Option<Errno>,
+    /// Only for reads.
+    pub(super) read: Option<ReadReply>,
+    /// Its part of [`BUDGET`] that nobody has given back yet.
+    pub(super) budget: usize,
+}
+
+/// What the reader sleeps for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Bytes from the client.
+    Input,
+    /// News of commands or slots, since the count that was seen.
+    News(u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) commands: Slab<Command>,
+    pub(super) out: Outbox,
+    /// Bytes of [`BUDGET`] in use.
+    pub(super) used: usize,
+    /// Counts commands that are over, replies that are sent, slots that are free.
+    pub(super) news: u64,
+    pub(super) is_stopping: bool,
+    is_dead: bool,
+    sleeper: Option<Want>,
+}
+
+impl State {
+    /// Gives `bytes` of the budget back, and tells who may wait for that.
+    fn give_back(&mut self, bytes: usize) {
+        self.used -= bytes;
+        self.news += 1;
+    }
+}
+
+/// One request's place in its command, packed into the device's cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) key: u16,
+    pub(super) is_read: bool,
+    /// From the command's beginning, sectors.
+    pub(super) at: u32,
+    pub(super) sectors: u32,
+}
+
+impl Piece {
+    pub(super) fn pack(self) -> u64 {
+        u64::from(self.key) << 49 | u64::from(self.is_read) << 48 | u64::from(self.at) << 24 | u64::from(self.sectors)
+    }
+
+    pub(super) fn unpack(cookie: u64) -> Self {
+        let low = |shift: u32| (cookie >> shift) as u32 & 0xff_ffff;
+        Self { key: (cookie >> 49) as u16, is_read: cookie >> 48 & 1 == 1, at: low(24), sectors: low(0) }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub(super) socket: OwnedFd,
+    bell: OwnedFd,
+    pub(super) export: Arc<Export>,
+    pub(super) is_structured: bool,
+    pub(super) has_allocation: bool,
+    pub(super) queue: u16,
+    state: Mutex<State>,
+}
+
+impl Conn {
+    pub(super) fn new(socket: OwnedFd, agreement: Agreement) -> Result<Self, IoErrno> {
+        let state = Mutex::new(State { out: Outbox::corked(), ..State::default() });
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let Agreement { export, is_structured, has_allocation } = agreement;
+        let queue = export.turn();
+        Ok(Self { socket, bell, export, is_structured, has_allocation, queue, state })
+    }
+
+    pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Asks the reader to take no more commands.
+    pub(super) fn stop(&self) {
+        let mut state = self.state();
+        state.is_stopping = true;
+        self.wake(&mut state, |_| true);
+    }
+
+    /// Nothing more goes out; replies that come are forgotten.
+    pub(super) fn kill(&self) {
+        // The descriptor lives until the device has ended the last request; the client shall know now.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+        let mut state = self.state();
+        state.is_dead = true;
+        state.out.clear();
+    }
+
+    fn wake(&self, state: &mut State, matters: impl FnOnce(Want) -> bool) {
+        if let Some(want) = state.sleeper
+            && matters(want)
+        {
+            state.sleeper = None;
+            // Full means that it rings already.
+            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn wake_for_news(&self, state: &mut State) {
+        let news = state.news;
+        self.wake(state, |want| matches!(want, Want::News(seen) if seen != news));
+    }
+
+    /// Puts a reply in the queue: what is in flight of its command ends with it.
+    fn put(&self, state: &mut State, part: Part) {
+        if state.is_dead {
+            state.give_back(part.budget);
+        } else {
+            state.out.push(part);
+        }
+    }
+
+    /// Answers a command that needs nothing of the device.
+    pub(super) fn reply(&self, bytes: Vec<u8>) {
+        let mut state = self.state();
+        self.put(&mut state, Part::plain(bytes));
+    }
+
+    /// Sends what is there, unless somebody else does or nobody may.
+    pub(super) fn flush(&self) {
+        loop {
+            let Some(mut batch) = self.state().out.take_batch() else { return };
+            let sent = batch.send(&self.socket);
+            let mut state = self.state();
+            let (freed, is_stalled) = match sent {
+                Ok(()) => state.out.give_back(batch),
+                Err(_) => {
+                    state.is_dead = true;
+                    state.out.clear();
+                    (0, false)
+                }
+            };
+            state.give_back(freed);
+            if is_stalled || state.is_dead {
+                return self.wake(&mut state, |_| true);
+            }
+            self.wake_for_news(&mut state);
+        }
+    }
+
+    /// Lets replies go and sleeps until there is what the reader wants, or room for stalled replies, which it sends then.
+    ///
+    /// False: the time is over first.
+    pub(super) fn sleep(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
+        self.state().out.uncork();
+        self.flush();
+        let answer = self.doze(want, limit);
+        self.state().out.cork();
+        answer
+    }
+
+    fn doze(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
+        loop {
+            let mut state = self.state();
+            if state.is_dead {
+                return Err(Gone);
+            }
+            let has_news = match want {
+                Want::Input => state.is_stopping,
+                Want::News(seen) => state.news != seen,
+            };
+            if has_news {
+                return Ok(true);
+            }
+            state.sleeper = Some(want);
+            let is_stalled = state.out.is_stalled();
+            drop(state);
+            let mut flags = if want == Want::Input { PollFlags::IN } else { PollFlags::empty() };
+            flags.set(PollFlags::OUT, is_stalled);
+            let mut fds = [PollFd::new(&self.socket, flags), PollFd::new(&self.bell, PollFlags::IN)];
+            let polled = poll(&mut fds, limit.as_ref());
+            let (socket, bell) = (fds[0].revents(), fds[1].revents());
+            self.state().sleeper = None;
+            match polled {
+                Ok(0) => return Ok(false),
+                Ok(_) | Err(IoErrno::INTR) => {}
+                Err(_) => return Err(Gone),
+            }
+            if bell.contains(PollFlags::IN) {
+                let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            }
+            if socket.contains(PollFlags::OUT) {
+                self.state().out.resume();
+                self.flush();
+            }
+            if want == Want::Input && socket.contains(PollFlags::IN) {
+                return Ok(true);
+            }
+            // Nobody is there to read a reply.
+            if socket.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+                return Err(Gone);
+            }
+        }
+    }
+
+    /// One request of a command is over, its data (of a read) copied.
+    fn piece_done(&self, piece: Piece, data: Vec<u8>, result: Result<(), Errno>) {
+        let mut state = self.state();
+        let Some(command) = state.commands.get_mut(piece.key as usize) else { return };
+        command.remaining -= 1;
+        let is_last = command.remaining == 0;
+        if let Err(errno) = result {
+            command.error = command.error.or(Some(errno));
+        }
+        let offset = u64::from(piece.at) * SECTOR;
+        let part = match &mut command.read {
+            Some(ReadReply::Pieces) if result.is_ok() => {
+                command.budget -= data.len();
+                let done = if is_last && command.error.is_none() { wire::chunk::DONE } else { 0 };
+                let head = data_chunk(command.cookie, done, command.offset + offset, data.len() as u32);
+                Some(Part::with_data(head, data))
+            }
+            Some(ReadReply::Chunk(whole) | ReadReply::Simple(whole)) if result.is_ok() => {
+                // A command of one piece has made no room: the bytes become the reply's without a copy.
+                if whole.is_empty() {
+                    *whole = data;
+                } else {
+                    whole[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+                }
+                None
+            }
+            _ => None,
+        };
+        if let Some(part) = part {
+            self.put(&mut state, part);
+        }
+        if is_last {
+            let command = state.commands.remove(piece.key as usize);
+            self.end(&mut state, command);
+        }
+        self.wake_for_news(&mut state);
+    }
+
+    /// The last words of a command.
+    fn end(&self, state: &mut State, command: Command) {
+        let budget = command.budget;
+        let cookie = command.cookie;
+        let error = command.error.map(error_number);
+        let part = match (command.read, error) {
+            (Some(ReadReply::Pieces), None) => None,
+            (Some(ReadReply::Pieces | ReadReply::Chunk(_)), Some(error)) => Some(Part::plain(error_chunk(cookie, error))),
+            (Some(ReadReply::Chunk(data)), None) => {
+                let head = data_chunk(cookie, wire::chunk::DONE, command.offset, data.len() as u32);
+                return self.put(state, Part::with_data(head, data));
+            }
+            (Some(ReadReply::Simple(data)), None) => return self.put(state, Part::with_data(simple_reply(cookie, 0), data)),
+            (_, error) => Some(Part::plain(simple_reply(cookie, error.unwrap_or(0)))),
+        };
+        state.give_back(budget);
+        if let Some(part) = part {
+            self.put(state, part);
+        }
+    }
+
+    /// One request of a command could not even be made.
+    pub(super) fn piece_failed(&self, piece: Piece, errno: Errno) {
+        self.piece_done(piece, Vec::new(), Err(errno));
+        self.flush();
+    }
+}
+
+impl Client for Conn {
+    fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+        let piece = Piece::unpack(cookie);
+        let mut data = Vec::new();
+        let mut result = result;
+        if piece.is_read && result.is_ok() {
+            let (is_dead, buffer) = {
+                let mut state = self.state();
+                (state.is_dead, state.out.spare())
+            };
+            data = buffer;
+            data.resize(piece.sectors as usize * SECTOR as usize, 0);
+            if !is_dead {
+                result = self.export.device.read(&slot, 0, &mut data);
+            }
+        }
+        self.export.device.release(slot);
+        self.piece_done(piece, data, result);
+        self.flush();
+    }
+
+    fn slot_free(&self, _queue: u16) {
+        let mut state = self.state();
+        state.news += 1;
+        self.wake_for_news(&mut state);
+    }
+}
+
+/// Whether replies to this command are structured where structured replies were agreed upon.
+pub(super) fn is_always_structured(number: u16) -> bool {
+    matches!(number, command::READ | command::BLOCK_STATUS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_survives_its_packing() {
+        for piece in
+            [Piece { key: 255, is_read: true, at: 0xff_ffff, sectors: 1 }, Piece { key: 0, is_read: false, at: 0, sectors: 0x7f_ffff }]
+        {
+            assert_eq!(Piece::unpack(piece.pack()), piece);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What can be chosen from: devices by their names.
+
+use super::conn::Conn;
+use super::wire::{PAYLOAD_MAX, can};
+use crate::sync::lock;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, Weak};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{BlockDevice, SECTOR};
+
+/// The name under which a device is offered.
+pub(super) fn export_name(id: u32) -> String {
+    format!("ublkb{id}")
+}
+
+/// A device on offer.
+#[derive(Debug)]
+pub(super) struct Export {
+    pub(super) device: Arc<dyn BlockDevice>,
+    users: Mutex<Users>,
+    next_queue: AtomicU16,
+}
+
+#[derive(Debug, Default)]
+struct Users {
+    is_closed: bool,
+    conns: Vec<Weak<Conn>>,
+}
+
+/// What a client is told about an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) size: u64,
+    pub(super) flags: u16,
+    pub(super) block_min: u32,
+    pub(super) block_best: u32,
+    pub(super) block_max: u32,
+}
+
+impl Export {
+    fn new(device: Arc<dyn BlockDevice>) -> Self {
+        Self { device, users: Mutex::default(), next_queue: AtomicU16::new(0) }
+    }
+
+    pub(super) fn name(&self) -> String {
+        export_name(self.device.id())
+    }
+
+    pub(super) fn facts(&self, is_structured: bool) -> Facts {
+        let limits = self.device.limits();
+        let mut flags = can::HAS_FLAGS | can::FLUSH | can::FUA | can::WRITE_ZEROES | can::MULTI_CONN | can::CACHE | can::FAST_ZERO;
+        for (is_so, flag) in [
+            (limits.is_read_only, can::READ_ONLY),
+            (limits.is_rotational, can::ROTATIONAL),
+            (limits.max_discard > 0, can::TRIM),
+            (is_structured, can::DONT_FRAGMENT),
+        ] {
+            flags |= if is_so { flag } else { 0 };
+        }
+        let block_min = limits.logical_block.max(SECTOR as u32);
+        let block_best = limits.physical_block.max(limits.io_opt).max(4096).clamp(block_min, PAYLOAD_MAX);
+        let block_best = if block_best.is_power_of_two() { block_best } else { 4096.max(block_min) };
+        Facts { size: limits.sectors * SECTOR, flags, block_min, block_best, block_max: PAYLOAD_MAX }
+    }
+
+    /// The queue of a new connection: they take turns.
+    pub(super) fn turn(&self) -> u16 {
+        self.next_queue.fetch_add(1, Relaxed) % self.device.queues().0
+    }
+
+    /// Lets a connection be told when the device goes. False: it is gone.
+    pub(super) fn join(&self, conn: &Arc<Conn>) -> bool {
+        let mut users = lock(&self.users);
+        users.conns.retain(|conn| conn.strong_count() > 0);
+        users.conns.push(Arc::downgrade(conn));
+        !users.is_closed
+    }
+
+    fn close(&self) {
+        let conns = {
+            let mut users = lock(&self.users);
+            users.is_closed = true;
+            std::mem::take(&mut users.conns)
+        };
+        conns.iter().filter_map(Weak::upgrade).for_each(|conn| conn.stop());
+    }
+}
+
+/// All devices on offer.
+#[derive(Debug, Default)]
+pub(super) struct Exports {
+    by_id: Mutex<BTreeMap<u32, Arc<Export>>>,
+}
+
+impl Exports {
+    pub(super) fn add(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
+        use std::collections::btree_map::Entry;
+        match lock(&self.by_id).entry(device.id()) {
+            Entry::Occupied(_) => Err(Errno::EEXIST),
+            Entry::Vacant(place) => {
+                place.insert(Arc::new(Export::new(device)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Withdraws a device and asks its connections to end.
+    pub(super) fn remove(&self, id: u32) {
+        let export = lock(&self.by_id).remove(&id);
+        if let Some(export) = export {
+            export.close();
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        let all = std::mem::take(&mut *lock(&self.by_id));
+        all.values().for_each(|export| export.close());
+    }
+
+    /// By name. The empty name is the default: the only device, while there is one only.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Export>> {
+        let by_id = lock(&self.by_id);
+        let mut all = by_id.values();
+        match name {
+            "" if by_id.len() == 1 => all.next().cloned(),
+            "" => None,
+            name => all.find(|export| export.name() == name).cloned(),
+        }
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        lock(&self.by_id).values().map(|export| export.name()).collect()
+    }
+}

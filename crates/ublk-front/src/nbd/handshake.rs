@@ -1,0 +1,264 @@
+//! Haggling: what a client asks before it reads and writes. Pure: bytes in, bytes out.
+
+use super::exports::{Export, Exports};
+use super::wire::{ALLOCATION, ALLOCATION_ID, Fields, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, answer, hello, info, option};
+use std::sync::Arc;
+
+/// What the server says first.
+pub(super) fn greeting() -> Vec<u8> {
+    let flags = hello::FIXED_NEWSTYLE | hello::NO_ZEROES;
+    [&INIT_MAGIC.to_be_bytes()[..], &OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()].concat()
+}
+
+/// What has been agreed upon so far.
+#[derive(Debug, Default)]
+pub(super) struct Handshake {
+    has_no_zeroes: bool,
+    is_structured: bool,
+    /// For which export block status was agreed upon, by the name that the client gave.
+    context_of: Option<String>,
+}
+
+/// What comes after an option.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Another option.
+    More,
+    /// The connection's end.
+    Close,
+    /// Reading and writing.
+    Go(Agreement),
+}
+
+/// What holds for the rest of the connection.
+#[derive(Debug)]
+pub(super) struct Agreement {
+    pub(super) export: Arc<Export>,
+    pub(super) is_structured: bool,
+    pub(super) has_allocation: bool,
+}
+
+impl Handshake {
+    /// The client's answer to the greeting. `None`: it wants what is not there, and is to be left.
+    pub(super) fn new(client_flags: u32) -> Option<Self> {
+        let known = u32::from(hello::FIXED_NEWSTYLE | hello::NO_ZEROES);
+        let is_fixed = client_flags & u32::from(hello::FIXED_NEWSTYLE) != 0;
+        (client_flags & !known == 0 && is_fixed)
+            .then(|| Self { has_no_zeroes: client_flags & u32::from(hello::NO_ZEROES) != 0, ..Self::default() })
+    }
+
+    /// Answers one option into `out`.
+    pub(super) fn option(&mut self, exports: &Exports, number: u32, data: &[u8], out: &mut Vec<u8>) -> Next {
+        let mut reply = Reply { option: number, out };
+        match number {
+            option::EXPORT_NAME => return self.export_name(exports, data, reply.out),
+            option::ABORT => {
+                reply.put(answer::ACK, &[]);
+                return Next::Close;
+            }
+            option::LIST if data.is_empty() => {
+                for name in exports.names() {
+                    reply.put(answer::SERVER, &string(&name));
+                }
+                reply.put(answer::ACK, &[]);
+            }
+            option::STRUCTURED_REPLY if data.is_empty() => {
+                self.is_structured = true;
+                reply.put(answer::ACK, &[]);
+            }
+            option::LIST | option::STRUCTURED_REPLY => reply.put(answer::ERR_INVALID, b"this option has no data"),
+            option::INFO | option::GO => return self.info(exports, number, data, &mut reply),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(exports, number, data, &mut reply),
+            _ => reply.put(answer::ERR_UNSUP, b"this server does not know the option"),
+        }
+        Next::More
+    }
+
+    /// The oldest way to choose: there is no way to say no but to hang up.
+    fn export_name(&self, exports: &Exports, data: &[u8], out: &mut Vec<u8>) -> Next {
+        let Some((name, export)) = std::str::from_utf8(data).ok().and_then(|name| Some((name, exports.find(name)?))) else {
+            return Next::Close;
+        };
+        let facts = export.facts(self.is_structured);
+        out.extend(facts.size.to_be_bytes());
+        out.extend(facts.flags.to_be_bytes());
+        if !self.has_no_zeroes {
+            out.extend([0; 124]);
+        }
+        Next::Go(self.agreement(name, export))
+    }
+
+    fn info(&self, exports: &Exports, number: u32, data: &[u8], reply: &mut Reply<'_>) -> Next {
+        let Some((name, wanted)) = parse_info(data) else {
+            reply.put(answer::ERR_INVALID, b"malformed request");
+            return Next::More;
+        };
+        let Some(export) = exports.find(name) else {
+            reply.put(answer::ERR_UNKNOWN, b"there is no such export; list them");
+            return Next::More;
+        };
+        let facts = export.facts(self.is_structured);
+        reply.info(info::EXPORT, &[&facts.size.to_be_bytes()[..], &facts.flags.to_be_bytes()].concat());
+        let sizes = [facts.block_min, facts.block_best, facts.block_max].map(u32::to_be_bytes).concat();
+        reply.info(info::BLOCK_SIZE, &sizes);
+        for kind in wanted {
+            match kind {
+                info::NAME => reply.info(kind, export.name().as_bytes()),
+                info::DESCRIPTION => reply.info(kind, format!("ublk device {}", export.device.id()).as_bytes()),
+                _ => {}
+            }
+        }
+        reply.put(answer::ACK, &[]);
+        if number == option::GO { Next::Go(self.agreement(name, export)) } else { Next::More }
+    }
+
+    fn contexts(&mut self, exports: &Exports, number: u32, data: &[u8], reply: &mut Reply<'_>) {
+        let is_set = number == option::SET_META_CONTEXT;
+        if is_set {
+            self.context_of = None;
+        }
+        if is_set && !self.is_structured {
+            return reply.put(answer::ERR_INVALID, b"structured replies come first");
+        }
+        let Some((name, queries)) = parse_queries(data) else {
+            return reply.put(answer::ERR_INVALID, b"malformed request");
+        };
+        if exports.find(name).is_none() {
+            return reply.put(answer::ERR_UNKNOWN, b"there is no such export; list them");
+        }
+        let asks_all = !is_set && (queries.is_empty() || queries.contains(&"base:"));
+        if asks_all || queries.contains(&ALLOCATION) {
+            let id = if is_set { ALLOCATION_ID } else { 0 };
+            reply.put(answer::META_CONTEXT, &[&id.to_be_bytes()[..], ALLOCATION.as_bytes()].concat());
+            self.context_of = if is_set { Some(name.to_owned()) } else { self.context_of.take() };
+        }
+        reply.put(answer::ACK, &[]);
+    }
+
+    fn agreement(&self, name: &str, export: Arc<Export>) -> Agreement {
+        // Contexts were agreed upon for one export; another one does not have them.
+        let has_allocation = self.is_structured && self.context_of.as_deref() == Some(name);
+        Agreement { export, is_structured: self.is_structured, has_allocation }
+    }
+}
+
+/// Name, and the kinds of information asked for.
+fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
+    let mut fields = Fields(data);
+    let name = fields.string()?;
+    let count = fields.u16()?;
+    let wanted = (0..count).map(|_| fields.u16()).collect::<Option<Vec<_>>>()?;
+    fields.0.is_empty().then_some((name, wanted))
+}
+
+/// Name, and the contexts asked for.
+fn parse_queries(data: &[u8]) -> Option<(&str, Vec<&str>)> {
+    let mut fields = Fields(data);
+    let name = fields.string()?;
+    let count = fields.u32()?;
+    // Not collected by `count`: it may be any number, and each query takes at least its length.
+    let mut queries = Vec::new();
+    for _ in 0..count {
+        queries.push(fields.string()?);
+    }
+    fields.0.is_empty().then_some((name, queries))
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat()
+}
+
+struct Reply<'a> {
+    option: u32,
+    out: &'a mut Vec<u8>,
+}
+
+impl Reply<'_> {
+    fn put(&mut self, kind: u32, data: &[u8]) {
+        self.out.extend(OPTION_REPLY_MAGIC.to_be_bytes());
+        self.out.extend(self.option.to_be_bytes());
+        self.out.extend(kind.to_be_bytes());
+        self.out.extend((data.len() as u32).to_be_bytes());
+        self.out.extend(data);
+    }
+
+    fn info(&mut self, kind: u16, data: &[u8]) {
+        self.put(answer::INFO, &[&kind.to_be_bytes()[..], data].concat());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ram::{RamDevice, Shape};
+
+    fn exports(count: u32) -> Exports {
+        let exports = Exports::default();
+        for id in 0..count {
+            exports.add(Arc::new(RamDevice::new(id, Shape { threads: 0, ..Shape::with_size(1 << 20) }))).unwrap();
+        }
+        exports
+    }
+
+    /// The kinds of the replies to one option, and what follows.
+    fn ask(handshake: &mut Handshake, exports: &Exports, number: u32, data: &[u8]) -> (Vec<u32>, Next) {
+        let mut out = Vec::new();
+        let next = handshake.option(exports, number, data, &mut out);
+        let mut fields = Fields(&out);
+        let mut kinds = Vec::new();
+        while !fields.0.is_empty() {
+            assert_eq!(fields.u64(), Some(OPTION_REPLY_MAGIC));
+            assert_eq!(fields.u32(), Some(number));
+            kinds.push(fields.u32().unwrap());
+            fields.string().unwrap_or_default();
+        }
+        (kinds, next)
+    }
+
+    #[test]
+    fn a_client_that_is_not_fixed_newstyle_is_left() {
+        assert!(Handshake::new(0).is_none());
+        assert!(Handshake::new(8 | 1).is_none());
+        assert!(Handshake::new(3).is_some());
+    }
+
+    #[test]
+    fn the_empty_name_is_the_only_device() {
+        assert!(exports(1).find("").is_some());
+        assert!(exports(2).find("").is_none());
+        assert!(exports(2).find("ublkb1").is_some());
+        assert!(exports(2).find("ublkb2").is_none());
+    }
+
+    #[test]
+    fn contexts_hold_for_the_export_they_were_asked_for() {
+        let exports = exports(2);
+        let query = |name: &str| [string(name), 1_u32.to_be_bytes().to_vec(), string(ALLOCATION)].concat();
+        let go = |name: &str| [string(name), 0_u16.to_be_bytes().to_vec()].concat();
+        let mut handshake = Handshake::new(3).unwrap();
+        let (kinds, _) = ask(&mut handshake, &exports, option::SET_META_CONTEXT, &query("ublkb0"));
+        assert_eq!(kinds, [answer::ERR_INVALID]);
+        ask(&mut handshake, &exports, option::STRUCTURED_REPLY, &[]);
+        let (kinds, _) = ask(&mut handshake, &exports, option::SET_META_CONTEXT, &query("ublkb0"));
+        assert_eq!(kinds.len(), 2);
+        let Next::Go(agreement) = ask(&mut handshake, &exports, option::GO, &go("ublkb1")).1 else { panic!("no transmission") };
+        assert!(!agreement.has_allocation);
+        let Next::Go(agreement) = ask(&mut handshake, &exports, option::GO, &go("ublkb0")).1 else { panic!("no transmission") };
+        assert!(agreement.has_allocation);
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused_and_the_talk_goes_on() {
+        let exports = exports(1);
+        let mut handshake = Handshake::new(3).unwrap();
+        for (number, data) in [(option::GO, &b"\0\0\0\x09abc"[..]), (option::LIST, b"x"), (option::SET_META_CONTEXT, b"")] {
+            let (kinds, next) = ask(&mut handshake, &exports, number, data);
+            assert_eq!(kinds, [answer::ERR_INVALID], "option {number}");
+            assert!(matches!(next, Next::More));
+        }
+        let huge = [string("ublkb0"), u32::MAX.to_be_bytes().to_vec()].concat();
+        assert_eq!(ask(&mut handshake, &exports, option::LIST_META_CONTEXT, &huge).0, [answer::ERR_INVALID]);
+        assert_eq!(ask(&mut handshake, &exports, 5, &[]).0, [answer::ERR_UNSUP]);
+        assert!(matches!(ask(&mut handshake, &exports, option::ABORT, &[]).1, Next::Close));
+    }
+}

@@ -1,0 +1,108 @@
+//! Bytes from a client, as many at a time as are there.
+
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+
+/// What is read at once.
+const ROOM: usize = 64 * 1024;
+
+/// Received and not yet used.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// What a look at the socket brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Some,
+    /// Nothing now.
+    Nothing,
+    /// Nothing ever.
+    End,
+}
+
+impl Inbox {
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The next `len` bytes, which are there.
+    pub(super) fn take(&mut self, len: usize) -> &[u8] {
+        assert!(len <= self.len());
+        self.start += len;
+        &self.bytes[self.start - len..self.start]
+    }
+
+    /// Forgets up to `len` bytes; how many were there.
+    pub(super) fn skip(&mut self, len: u64) -> u64 {
+        let skipped = len.min(self.len() as u64);
+        self.start += skipped as usize;
+        skipped
+    }
+
+    /// Receives what is there, with room for at least `wanted` bytes in one piece. The socket does not block.
+    pub(super) fn look(&mut self, socket: impl AsFd, wanted: usize) -> Look {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.bytes.len() - self.start < wanted || self.end == self.bytes.len() {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+            let room = wanted.max(ROOM);
+            if self.bytes.len() < room {
+                self.bytes.resize(room, 0);
+            }
+        }
+        loop {
+            return match rustix::io::read(&socket, &mut self.bytes[self.end..]) {
+                Ok(0) => Look::End,
+                Ok(len) => {
+                    self.end += len;
+                    Look::Some
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Look::Nothing,
+                Err(_) => Look::End,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn bytes_keep_their_order_through_growing_and_moving() {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        let mut inbox = Inbox::default();
+        let mut next = 0_u8;
+        let mut sent = 0_u8;
+        for len in [1, 70_000, 28, 150_000, 3] {
+            while inbox.len() < len {
+                let some: Vec<u8> = (0..30_000_u32).map(|i| sent.wrapping_add(i as u8)).collect();
+                sent = sent.wrapping_add(30_000_u32 as u8);
+                client.write_all(&some).unwrap();
+                assert_eq!(inbox.look(&server, len), Look::Some);
+            }
+            for byte in inbox.take(len) {
+                assert_eq!(*byte, next);
+                next = next.wrapping_add(1);
+            }
+        }
+        let left = inbox.len() as u64;
+        assert_eq!(inbox.skip(u64::MAX), left);
+        while inbox.look(&server, 1) == Look::Some {
+            inbox.skip(u64::MAX);
+        }
+        assert_eq!(inbox.look(&server, 1), Look::Nothing);
+        drop(client);
+        assert_eq!(inbox.look(&server, 1), Look::End);
+    }
+}

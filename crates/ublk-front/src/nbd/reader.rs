@@ -1,0 +1,337 @@
+//! A connection's own thread: takes commands from the wire and makes them requests to the device.
+
+use super::conn::{BUDGET, COMMANDS_MAX, Command, Conn, Gone, Piece, ReadReply, Want, is_always_structured};
+use super::inbox::{Inbox, Look};
+use super::wire::{self, PAYLOAD_ABSURD, PAYLOAD_MAX, RequestHeader, chunk, command, flag};
+use rustix::event::Timespec;
+use std::sync::Arc;
+use uringlet_abi::ublk::iod;
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR, Slot};
+
+/// Longest request that this front end makes, sectors. A write's piece is in memory as a whole before it takes a slot, so that a
+/// slow client never holds one.
+const PIECE_MAX: u32 = 2048;
+
+/// How long the last replies may wait for a client that does not read them, when the connection is to end.
+const LINGER: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+
+static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    conn: Arc<Conn>,
+    client: Arc<dyn Client>,
+    inbox: Inbox,
+}
+
+/// A command in terms of the device.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    op: IoOp,
+    flags: u32,
+    sector: u64,
+    sectors: u64,
+    /// Written as zeroes, because the device has no operation for that.
+    is_plain_zeroes: bool,
+}
+
+impl Plan {
+    fn pieces(self, limits: &Limits) -> Box<dyn Iterator<Item = (u64, u32)>> {
+        match self.op {
+            IoOp::Flush => Box::new(std::iter::once((0, 0))),
+            op => Box::new(limits.pieces(op, self.sector, self.sectors)),
+        }
+    }
+}
+
+impl Reader {
+    pub(super) fn new(conn: Arc<Conn>, inbox: Inbox) -> Self {
+        let client = Arc::clone(&conn) as Arc<dyn Client>;
+        Self { conn, client, inbox }
+    }
+
+    /// Serves the client until one of both has enough.
+    pub(super) fn run(mut self) {
+        // However it ends, there is nobody left to tell.
+        let _ = self.serve();
+        self.conn.kill();
+    }
+
+    fn serve(&mut self) -> Result<(), Gone> {
+        while self.next()? {}
+        self.drain()
+    }
+
+    /// Waits until all is answered.
+    fn drain(&mut self) -> Result<(), Gone> {
+        loop {
+            let state = self.conn.state();
+            if state.commands.is_empty() && state.out.len() == 0 {
+                return Ok(());
+            }
+            let seen = state.news;
+            // A command may take as long as it wants; a client that only has to read may not.
+            let limit = if state.commands.is_empty() { Some(LINGER) } else { None };
+            drop(state);
+            if !self.conn.sleep(Want::News(seen), limit)? {
+                return Err(Gone);
+            }
+        }
+    }
+
+    /// One command. False: no more are to come.
+    fn next(&mut self) -> Result<bool, Gone> {
+        if !self.fill(RequestHeader::SIZE)? {
+            return Ok(false);
+        }
+        let bytes = self.inbox.take(RequestHeader::SIZE);
+        let header = bytes.try_into().ok().and_then(RequestHeader::parse).ok_or(Gone)?;
+        if header.command == command::DISCONNECT {
+            return Ok(false);
+        }
+        let is_write = header.command == command::WRITE;
+        if is_write && header.len > PAYLOAD_ABSURD {
+            return Err(Gone);
+        }
+        let limits = self.limits();
+        match self.plan(&header, &limits) {
+            Ok(Some(plan)) => self.start(&header, plan, &limits)?,
+            Ok(None) => self.conn.reply(self.status(&header)),
+            Err(errno) => {
+                if is_write {
+                    self.skip(header.len)?;
+                }
+                self.conn.reply(self.refusal(&header, errno));
+            }
+        }
+        self.wait_for_room(0)?;
+        Ok(true)
+    }
+
+    fn limits(&self) -> Limits {
+        let limits = self.conn.export.device.limits();
+        let block = (limits.logical_block / SECTOR as u32).max(1);
+        // Whole blocks: a piece that is cut inside of one would be refused.
+        Limits { max_sectors: limits.max_sectors.min(PIECE_MAX.max(block)) / block * block, ..limits }
+    }
+
+    /// What is to be done; nothing for what needs no device.
+    fn plan(&self, header: &RequestHeader, limits: &Limits) -> Result<Option<Plan>, Errno> {
+        let known = flag::FUA
+            | match header.command {
+                command::READ if self.conn.is_structured => flag::DONT_FRAGMENT,
+                command::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
+                command::BLOCK_STATUS => flag::REQ_ONE,
+                _ => 0,
+            };
+        if header.flags & !known != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let fua = if header.flags & flag::FUA != 0 { iod::F_FUA } else { 0 };
+        let plan =
+            |op, flags| Plan { op, flags, sector: header.offset / SECTOR, sectors: u64::from(header.len) / SECTOR, is_plain_zeroes: false };
+        let plan = match header.command {
+            command::FLUSH if header.len == 0 && header.offset == 0 => return Ok(Some(plan(IoOp::Flush, 0))),
+            command::READ | command::CACHE => plan(IoOp::Read, 0),
+            command::WRITE => plan(IoOp::Write, fua),
+            command::TRIM if limits.max_discard > 0 => plan(IoOp::Discard, fua),
+            command::WRITE_ZEROES => zeroes(header, limits, plan(IoOp::WriteZeroes, fua))?,
+            command::BLOCK_STATUS if self.conn.has_allocation => {
+                check_range(header, limits)?;
+                return Ok(None);
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        check_range(header, limits)?;
+        if plan.op.has_data() && !plan.is_plain_zeroes && header.len > PAYLOAD_MAX {
+            return Err(Errno::EOVERFLOW);
+        }
+        if plan.op.is_change() && limits.is_read_only {
+            return Err(Errno::EPERM);
+        }
+        Ok(Some(if plan.op == IoOp::Discard { inward(plan, limits) } else { plan }))
+    }
+
+    /// A command begins: its requests go to the device.
+    fn start(&mut self, header: &RequestHeader, plan: Plan, limits: &Limits) -> Result<(), Gone> {
+        let count = plan.pieces(limits).count() as u32;
+        let is_read = header.command == command::READ;
+        let budget = if is_read { header.len as usize } else { 0 };
+        self.wait_for_room(budget)?;
+        if count == 0 {
+            self.conn.reply(wire::simple_reply(header.cookie, 0));
+            return Ok(());
+        }
+        let read = is_read.then(|| self.read_reply(header, count));
+        let key = {
+            let mut state = self.conn.state();
+            state.used += budget;
+            let command = Command { cookie: header.cookie, offset: header.offset, remaining: count, error: None, read, budget };
+            state.commands.insert(command) as u16
+        };
+        let has_payload = header.command == command::WRITE;
+        for (sector, sectors) in plan.pieces(limits) {
+            let piece = Piece { key, is_read, at: (sector - plan.sector.min(sector)) as u32, sectors };
+            let request = Request { op: plan.op, flags: plan.flags, sector, sectors, data: Data::Slot };
+            let len = sectors as usize * SECTOR as usize;
+            if has_payload && !self.fill(len)? {
+                return Err(Gone);
+            }
+            let slot = self.slot()?;
+            let device = &self.conn.export.device;
+            let filled = match (has_payload, plan.is_plain_zeroes) {
+                (true, _) => device.write(&slot, 0, self.inbox.take(len)),
+                (_, true) => fill_with_zeroes(|at, bytes| device.write(&slot, at, bytes), len),
+                _ => Ok(()),
+            };
+            match filled {
+                Ok(()) => device.submit(slot, request, &self.client, piece.pack()),
+                Err(errno) => {
+                    device.release(slot);
+                    self.conn.piece_failed(piece, errno);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_reply(&self, header: &RequestHeader, count: u32) -> ReadReply {
+        // Room only for what is put together.
+        let whole = vec![0; if count > 1 { header.len as usize } else { 0 }];
+        match (self.conn.is_structured, header.flags & flag::DONT_FRAGMENT != 0) {
+            (true, false) => ReadReply::Pieces,
+            (true, true) => ReadReply::Chunk(whole),
+            (false, _) => ReadReply::Simple(whole),
+        }
+    }
+
+    /// All of it is data, as far as anybody can tell: the ublk protocol has no question for it.
+    fn status(&self, header: &RequestHeader) -> Vec<u8> {
+        let mut reply = wire::chunk_head(header.cookie, chunk::DONE, chunk::BLOCK_STATUS, 12);
+        reply.extend(wire::ALLOCATION_ID.to_be_bytes());
+        reply.extend(header.len.to_be_bytes());
+        reply.extend(0_u32.to_be_bytes());
+        reply
+    }
+
+    fn refusal(&self, header: &RequestHeader, errno: Errno) -> Vec<u8> {
+        let error = wire::error_number(errno);
+        if self.conn.is_structured && is_always_structured(header.command) {
+            wire::error_chunk(header.cookie, error)
+        } else {
+            wire::simple_reply(header.cookie, error)
+        }
+    }
+
+    /// A free slot, sooner or later.
+    fn slot(&mut self) -> Result<Slot, Gone> {
+        loop {
+            let seen = self.conn.state().news;
+            if let Some(slot) = self.conn.export.device.take(self.conn.queue, &self.client) {
+                return Ok(slot);
+            }
+            self.conn.sleep(Want::News(seen), None)?;
+        }
+    }
+
+    /// Waits until one more command, with `bytes` to read, may be under way.
+    fn wait_for_room(&mut self, bytes: usize) -> Result<(), Gone> {
+        loop {
+            let state = self.conn.state();
+            let is_few = state.commands.len() + state.out.len() < COMMANDS_MAX;
+            if is_few && (state.used == 0 || state.used + bytes <= BUDGET) {
+                return Ok(());
+            }
+            let seen = state.news;
+            drop(state);
+            self.conn.sleep(Want::News(seen), None)?;
+        }
+    }
+
+    /// Receives until `len` bytes are there. False: the connection is to end, and nothing has begun.
+    fn fill(&mut self, len: usize) -> Result<bool, Gone> {
+        while self.inbox.len() < len {
+            match self.inbox.look(&self.conn.socket, len) {
+                Look::Some => {}
+                Look::End => return Err(Gone),
+                Look::Nothing => {
+                    self.conn.sleep(Want::Input, None)?;
+                    if self.conn.state().is_stopping {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Receives and forgets.
+    fn skip(&mut self, len: u32) -> Result<(), Gone> {
+        let mut left = u64::from(len);
+        loop {
+            left -= self.inbox.skip(left);
+            if left == 0 {
+                return Ok(());
+            }
+            if !self.fill(1)? {
+                return Err(Gone);
+            }
+        }
+    }
+}
+
+/// The device's own way to write zeroes, or plain writes, unless that would be too slow for the client's taste.
+fn zeroes(header: &RequestHeader, limits: &Limits, plan: Plan) -> Result<Plan, Errno> {
+    let nounmap = if header.flags & flag::NO_HOLE != 0 { iod::F_NOUNMAP } else { 0 };
+    match (limits.max_write_zeroes, header.flags & flag::FAST_ZERO) {
+        (0, 0) => Ok(Plan { op: IoOp::Write, is_plain_zeroes: true, ..plan }),
+        (0, _) => Err(Errno::EOPNOTSUPP),
+        _ => Ok(Plan { flags: plan.flags | nounmap, ..plan }),
+    }
+}
+
+fn check_range(header: &RequestHeader, limits: &Limits) -> Result<(), Errno> {
+    let block = u64::from(limits.logical_block).max(SECTOR);
+    let is_aligned = header.offset.is_multiple_of(block) && u64::from(header.len).is_multiple_of(block);
+    if !is_aligned || header.len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_inside = header.offset.checked_add(u64::from(header.len)).is_some_and(|end| end <= limits.sectors * SECTOR);
+    match header.command {
+        _ if is_inside => Ok(()),
+        command::WRITE | command::WRITE_ZEROES => Err(Errno::ENOSPC),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// A discard is a hint: only the granules that lie in it as a whole.
+fn inward(plan: Plan, limits: &Limits) -> Plan {
+    let granule = (u64::from(limits.discard_granularity) / SECTOR).max(1);
+    let end = (plan.sector + plan.sectors) / granule * granule;
+    let sector = plan.sector.next_multiple_of(granule);
+    Plan { sector, sectors: end.saturating_sub(sector), ..plan }
+}
+
+fn fill_with_zeroes(write: impl Fn(u32, &[u8]) -> Result<(), Errno>, len: usize) -> Result<(), Errno> {
+    (0..len).step_by(ZEROES.len()).try_for_each(|at| write(at as u32, &ZEROES[..ZEROES.len().min(len - at)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_discard_is_cut_to_whole_granules() {
+        let limits = Limits { discard_granularity: 4096, ..Limits::default() };
+        let plan = |sector, sectors| Plan { op: IoOp::Discard, flags: 0, sector, sectors, is_plain_zeroes: false };
+        let cut = |sector, sectors| {
+            let plan = inward(plan(sector, sectors), &limits);
+            (plan.sector, plan.sectors)
+        };
+        assert_eq!(cut(0, 16), (0, 16));
+        assert_eq!(cut(1, 16), (8, 8));
+        assert_eq!(cut(1, 7), (8, 0));
+        assert_eq!(cut(9, 2), (16, 0));
+    }
+}

@@ -1,0 +1,237 @@
+//! The NBD protocol as data: numbers, and the headers of fixed size.
+//!
+//! Source: the protocol's public description, `doc/proto.md` of NetworkBlockDevice/nbd. All numbers are big-endian on the wire.
+
+use uringlet_sys::Errno;
+
+/// Begins a connection: `NBDMAGIC`, `IHAVEOPT`.
+pub(super) const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
+pub(super) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+pub(super) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+pub(super) const REQUEST_MAGIC: u32 = 0x2560_9513;
+pub(super) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+pub(super) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
+
+/// Handshake flags, server's and client's alike.
+pub(super) mod hello {
+    pub(crate) const FIXED_NEWSTYLE: u16 = 1 << 0;
+    pub(crate) const NO_ZEROES: u16 = 1 << 1;
+}
+
+pub(super) mod option {
+    pub(crate) const EXPORT_NAME: u32 = 1;
+    pub(crate) const ABORT: u32 = 2;
+    pub(crate) const LIST: u32 = 3;
+    pub(crate) const INFO: u32 = 6;
+    pub(crate) const GO: u32 = 7;
+    pub(crate) const STRUCTURED_REPLY: u32 = 8;
+    pub(crate) const LIST_META_CONTEXT: u32 = 9;
+    pub(crate) const SET_META_CONTEXT: u32 = 10;
+}
+
+pub(super) mod answer {
+    pub(crate) const ACK: u32 = 1;
+    pub(crate) const SERVER: u32 = 2;
+    pub(crate) const INFO: u32 = 3;
+    pub(crate) const META_CONTEXT: u32 = 4;
+    pub(crate) const ERR_UNSUP: u32 = 0x8000_0001;
+    pub(crate) const ERR_INVALID: u32 = 0x8000_0003;
+    pub(crate) const ERR_UNKNOWN: u32 = 0x8000_0006;
+}
+
+pub(super) mod info {
+    pub(crate) const EXPORT: u16 = 0;
+    pub(crate) const NAME: u16 = 1;
+    pub(crate) const DESCRIPTION: u16 = 2;
+    pub(crate) const BLOCK_SIZE: u16 = 3;
+}
+
+/// Transmission flags: what an export can do.
+pub(super) mod can {
+    pub(crate) const HAS_FLAGS: u16 = 1 << 0;
+    pub(crate) const READ_ONLY: u16 = 1 << 1;
+    pub(crate) const FLUSH: u16 = 1 << 2;
+    pub(crate) const FUA: u16 = 1 << 3;
+    pub(crate) const ROTATIONAL: u16 = 1 << 4;
+    pub(crate) const TRIM: u16 = 1 << 5;
+    pub(crate) const WRITE_ZEROES: u16 = 1 << 6;
+    pub(crate) const DONT_FRAGMENT: u16 = 1 << 7;
+    pub(crate) const MULTI_CONN: u16 = 1 << 8;
+    pub(crate) const CACHE: u16 = 1 << 10;
+    pub(crate) const FAST_ZERO: u16 = 1 << 11;
+}
+
+pub(super) mod command {
+    pub(crate) const READ: u16 = 0;
+    pub(crate) const WRITE: u16 = 1;
+    pub(crate) const DISCONNECT: u16 = 2;
+    pub(crate) const FLUSH: u16 = 3;
+    pub(crate) const TRIM: u16 = 4;
+    pub(crate) const CACHE: u16 = 5;
+    pub(crate) const WRITE_ZEROES: u16 = 6;
+    pub(crate) const BLOCK_STATUS: u16 = 7;
+}
+
+/// Flags of a command.
+pub(super) mod flag {
+    pub(crate) const FUA: u16 = 1 << 0;
+    pub(crate) const NO_HOLE: u16 = 1 << 1;
+    pub(crate) const DONT_FRAGMENT: u16 = 1 << 2;
+    pub(crate) const REQ_ONE: u16 = 1 << 3;
+    pub(crate) const FAST_ZERO: u16 = 1 << 4;
+}
+
+/// Chunks of structured replies.
+pub(super) mod chunk {
+    /// Flag: the last one.
+    pub(crate) const DONE: u16 = 1 << 0;
+    pub(crate) const OFFSET_DATA: u16 = 1;
+    pub(crate) const BLOCK_STATUS: u16 = 5;
+    pub(crate) const ERROR: u16 = 0x8001;
+}
+
+/// The one metadata context that is known, and its number on the wire.
+pub(super) const ALLOCATION: &str = "base:allocation";
+pub(super) const ALLOCATION_ID: u32 = 1;
+
+/// Longest data of an option. Names are at most 4096 bytes; a client with more than that does not speak NBD.
+pub(super) const OPTION_MAX: u32 = 64 * 1024;
+/// Longest read or write, bytes: what every client may count upon.
+pub(super) const PAYLOAD_MAX: u32 = 32 << 20;
+/// A client that announces a longer write than this is not listened to any more.
+pub(super) const PAYLOAD_ABSURD: u32 = 64 << 20;
+
+/// What a client sends before the data of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestHeader {
+    pub(super) flags: u16,
+    pub(super) command: u16,
+    pub(super) cookie: u64,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+impl RequestHeader {
+    pub(super) const SIZE: usize = 28;
+
+    /// `None`: it does not begin with the magic number, and where the next one begins nobody knows.
+    pub(super) fn parse(bytes: &[u8; Self::SIZE]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        if fields.u32()? != REQUEST_MAGIC {
+            return None;
+        }
+        Some(Self { flags: fields.u16()?, command: fields.u16()?, cookie: fields.u64()?, offset: fields.u64()?, len: fields.u32()? })
+    }
+}
+
+/// Takes numbers and bytes from the front.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A length, and a string of it.
+    pub(super) fn string(&mut self) -> Option<&'a str> {
+        let len = self.u32()?;
+        std::str::from_utf8(self.bytes(len as usize)?).ok()
+    }
+}
+
+/// The head of a simple reply.
+pub(super) fn simple_reply(cookie: u64, error: u32) -> Vec<u8> {
+    [&SIMPLE_REPLY_MAGIC.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes()].concat()
+}
+
+/// The head of a chunk with `len` bytes behind it.
+pub(super) fn chunk_head(cookie: u64, flags: u16, kind: u16, len: u32) -> Vec<u8> {
+    let mut head = Vec::with_capacity(32);
+    head.extend(STRUCTURED_REPLY_MAGIC.to_be_bytes());
+    head.extend(flags.to_be_bytes());
+    head.extend(kind.to_be_bytes());
+    head.extend(cookie.to_be_bytes());
+    head.extend(len.to_be_bytes());
+    head
+}
+
+/// A chunk that says that a command failed.
+pub(super) fn error_chunk(cookie: u64, error: u32) -> Vec<u8> {
+    let mut bytes = chunk_head(cookie, chunk::DONE, chunk::ERROR, 6);
+    bytes.extend(error.to_be_bytes());
+    bytes.extend(0_u16.to_be_bytes());
+    bytes
+}
+
+/// The head of a chunk of data that stands at `offset` of the export.
+pub(super) fn data_chunk(cookie: u64, flags: u16, offset: u64, len: u32) -> Vec<u8> {
+    let mut bytes = chunk_head(cookie, flags, chunk::OFFSET_DATA, len + 8);
+    bytes.extend(offset.to_be_bytes());
+    bytes
+}
+
+/// The protocol's number of an error.
+pub(super) fn error_number(errno: Errno) -> u32 {
+    match errno {
+        Errno::EPERM => 1,
+        Errno::ENOMEM => 12,
+        Errno::EINVAL => 22,
+        Errno::ENOSPC => 28,
+        Errno::EOVERFLOW => 75,
+        Errno::EOPNOTSUPP => 95,
+        Errno::ESHUTDOWN => 108,
+        _ => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_known_by_its_magic() {
+        let mut bytes = [0; RequestHeader::SIZE];
+        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        bytes[5] = 1;
+        bytes[7] = 6;
+        bytes[15] = 9;
+        bytes[22] = 2;
+        bytes[27] = 4;
+        let header = RequestHeader { flags: 1, command: command::WRITE_ZEROES, cookie: 9, offset: 512, len: 4 };
+        assert_eq!(RequestHeader::parse(&bytes), Some(header));
+        bytes[0] ^= 1;
+        assert_eq!(RequestHeader::parse(&bytes), None);
+    }
+
+    #[test]
+    fn fields_never_read_beyond_the_end() {
+        let mut fields = Fields(&[0, 0, 0, 5, b'a', b'b']);
+        assert_eq!(fields.string(), None);
+        assert_eq!(Fields(&[0, 0, 0]).u32(), None);
+        assert_eq!(Fields(&[0, 0, 0, 1, 0xff]).string(), None);
+        assert_eq!(Fields(&[0, 0, 0, 1, b'x', 7]).string(), Some("x"));
+        let head = chunk_head(1, chunk::DONE, chunk::ERROR, 6);
+        assert_eq!(head.len(), 20);
+        assert_eq!(error_chunk(1, 5).len(), 26);
+        assert_eq!(simple_reply(1, 0).len(), 16);
+    }
+}

@@ -1,0 +1,322 @@
+//! A device in memory that needs no server: a second implementation of [`BlockDevice`], for tests of front ends.
+
+use crate::store::Store;
+use crate::sync::lock;
+use std::collections::VecDeque;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use uringlet_abi::ublk::iod;
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{BlockDevice, Client, Data, IoOp, Limits, Place, Request, SECTOR, Slot};
+
+/// What the device is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// What front ends are told.
+    pub limits: Limits,
+    /// Queues.
+    pub queues: u16,
+    /// Tags of each.
+    pub depth: u16,
+    /// Threads that serve; 0: the submitter's own.
+    pub threads: u16,
+}
+
+impl Shape {
+    /// A device of this many bytes that can do everything.
+    #[must_use]
+    pub fn with_size(bytes: u64) -> Self {
+        let limits = Limits {
+            sectors: bytes / SECTOR,
+            logical_block: 512,
+            physical_block: 4096,
+            max_sectors: 1024,
+            max_discard: 1 << 20,
+            discard_granularity: 4096,
+            max_write_zeroes: 1 << 20,
+            has_cache: true,
+            has_fua: true,
+            ..Limits::default()
+        };
+        Self { limits, queues: 2, depth: 32, threads: 2 }
+    }
+}
+
+/// What its owner has seen and wants to go wrong.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Requests that touch these sectors end so.
+    faults: Vec<(std::ops::Range<u64>, Errno)>,
+    /// Requests are kept until they are let go.
+    is_held: bool,
+    held: Vec<Job>,
+    /// Flags and operation of each request, oldest first, as far as it goes back.
+    seen: VecDeque<Request>,
+}
+
+/// Requests that are remembered.
+const SEEN_MAX: usize = 1024;
+
+#[derive(Debug)]
+struct Job {
+    slot: Slot,
+    request: Request,
+    client: Arc<dyn Client>,
+    cookie: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tags {
+    free: Vec<u16>,
+    wanting: Vec<Arc<dyn Client>>,
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct RamDevice {
+    id: u32,
+    core: Arc<Core>,
+    workers: Vec<Mutex<Sender<Job>>>,
+}
+
+#[derive(Debug)]
+struct Core {
+    limits: Mutex<Limits>,
+    store: Store,
+    slots: Vec<Vec<Mutex<Vec<u8>>>>,
+    tags: Vec<Mutex<Tags>>,
+    trouble: Mutex<Trouble>,
+}
+
+impl RamDevice {
+    /// A device full of zeroes. Its threads end with it.
+    #[must_use]
+    pub fn new(id: u32, shape: Shape) -> Self {
+        let tags = || Mutex::new(Tags { free: (0..shape.depth).rev().collect(), wanting: Vec::new() });
+        let slots = || (0..shape.depth).map(|_| Mutex::default()).collect();
+        let core = Arc::new(Core {
+            limits: Mutex::new(shape.limits),
+            store: Store::default(),
+            slots: (0..shape.queues).map(|_| slots()).collect(),
+            tags: (0..shape.queues).map(|_| tags()).collect(),
+            trouble: Mutex::default(),
+        });
+        let worker = |_| {
+            let (sender, jobs) = channel::<Job>();
+            let core = Arc::clone(&core);
+            std::thread::spawn(move || jobs.into_iter().for_each(|job| core.run(job)));
+            Mutex::new(sender)
+        };
+        let workers = (0..shape.threads).map(worker).collect();
+        Self { id, core, workers }
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.core.store
+    }
+
+    /// Requests that touch these sectors end with an error from now on.
+    pub fn fail(&self, sectors: std::ops::Range<u64>, errno: Errno) {
+        lock(&self.core.trouble).faults.push((sectors, errno));
+    }
+
+    /// Keeps requests from now on, as a device without a server does; or lets go what was kept.
+    pub fn hold(&self, is_held: bool) {
+        let held = {
+            let mut trouble = lock(&self.core.trouble);
+            trouble.is_held = is_held;
+            if is_held { Vec::new() } else { std::mem::take(&mut trouble.held) }
+        };
+        held.into_iter().for_each(|job| self.pass(job));
+    }
+
+    /// Changes its size.
+    pub fn resize(&self, sectors: u64) {
+        lock(&self.core.limits).sectors = sectors;
+    }
+
+    /// The requests so far, but the oldest beyond a thousand.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Request> {
+        lock(&self.core.trouble).seen.iter().copied().collect()
+    }
+
+    /// Slots that nobody has.
+    #[must_use]
+    pub fn free_slots(&self) -> usize {
+        self.core.tags.iter().map(|tags| lock(tags).free.len()).sum()
+    }
+
+    fn pass(&self, job: Job) {
+        match self.workers.get(job.slot.queue() as usize % self.workers.len().max(1)) {
+            // The receiver lives as long as the sender.
+            Some(worker) => drop(lock(worker).send(job)),
+            None => self.core.run(job),
+        }
+    }
+}
+
+impl BlockDevice for RamDevice {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn limits(&self) -> Limits {
+        *lock(&self.core.limits)
+    }
+
+    fn queues(&self) -> (u16, u16) {
+        (self.core.slots.len() as u16, self.core.slots[0].len() as u16)
+    }
+
+    fn take(&self, queue: u16, client: &Arc<dyn Client>) -> Option<Slot> {
+        let queue = queue % self.core.tags.len() as u16;
+        let mut tags = lock(&self.core.tags[queue as usize]);
+        let tag = tags.free.pop();
+        if tag.is_none() {
+            tags.wanting.push(Arc::clone(client));
+        }
+        tag.map(|tag| Slot::new(queue, tag))
+    }
+
+    fn release(&self, slot: Slot) {
+        let wanting = {
+            let mut tags = lock(&self.core.tags[slot.queue() as usize]);
+            assert!(!tags.free.contains(&slot.tag()), "{slot:?} is released twice");
+            tags.free.push(slot.tag());
+            std::mem::take(&mut tags.wanting)
+        };
+        wanting.iter().for_each(|client| client.slot_free(slot.queue()));
+    }
+
+    fn place(&self, _slot: &Slot) -> Place {
+        Place { fd: -1, offset: 0, len: 0 }
+    }
+
+    fn read(&self, slot: &Slot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
+        let data = lock(self.core.slot(slot));
+        let part = data.get(at as usize..at as usize + bytes.len()).ok_or(Errno::EINVAL)?;
+        bytes.copy_from_slice(part);
+        Ok(())
+    }
+
+    fn write(&self, slot: &Slot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
+        let end = at as usize + bytes.len();
+        if end as u64 > u64::from(self.limits().max_sectors) * SECTOR {
+            return Err(Errno::EINVAL);
+        }
+        let mut data = lock(self.core.slot(slot));
+        if data.len() < end {
+            data.resize(end, 0);
+        }
+        data[at as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn submit(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+        let job = Job { slot, request, client: Arc::clone(client), cookie };
+        {
+            let mut trouble = lock(&self.core.trouble);
+            if trouble.seen.len() == SEEN_MAX {
+                trouble.seen.pop_front();
+            }
+            trouble.seen.push_back(request);
+            if trouble.is_held {
+                trouble.held.push(job);
+                return;
+            }
+        }
+        self.pass(job);
+    }
+}
+
+impl Core {
+    fn slot(&self, slot: &Slot) -> &Mutex<Vec<u8>> {
+        &self.slots[slot.queue() as usize][slot.tag() as usize]
+    }
+
+    fn run(&self, job: Job) {
+        let result = self.check(&job.request).map(|()| self.act(&job));
+        job.client.done(job.cookie, job.slot, result);
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Errno> {
+        let limits = lock(&self.limits);
+        let block = u64::from(limits.logical_block) / SECTOR;
+        let len = u64::from(request.sectors);
+        if request.op != IoOp::Flush && limits.longest(request.op) == 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if request.op.is_change() && limits.is_read_only {
+            return Err(Errno::EPERM);
+        }
+        let is_aligned = request.sector.is_multiple_of(block) && len.is_multiple_of(block);
+        if !is_aligned || request.sectors > limits.longest(request.op) || request.data != Data::Slot {
+            return Err(Errno::EINVAL);
+        }
+        if request.sector.checked_add(len).is_none_or(|end| end > limits.sectors) {
+            return Err(Errno::EIO);
+        }
+        let range = request.sector..request.sector + len;
+        let trouble = lock(&self.trouble);
+        let hit = trouble.faults.iter().find(|(fault, _)| fault.start < range.end && range.start < fault.end);
+        hit.map_or(Ok(()), |(_, errno)| Err(*errno))
+    }
+
+    fn act(&self, job: &Job) {
+        let (at, len) = (job.request.sector * SECTOR, u64::from(job.request.sectors) * SECTOR);
+        match job.request.op {
+            IoOp::Read => {
+                let mut data = lock(self.slot(&job.slot));
+                data.resize(len as usize, 0);
+                self.store.read(at, &mut data);
+            }
+            IoOp::Write => self.store.write(at, &lock(self.slot(&job.slot))[..len as usize]),
+            IoOp::Discard | IoOp::WriteZeroes => self.store.zero(at, len),
+            IoOp::Flush => {}
+        }
+    }
+}
+
+/// Whether a request asks for FUA.
+#[must_use]
+pub fn is_fua(request: &Request) -> bool {
+    request.flags & iod::F_FUA != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uringlet_ublk::local::LocalClient;
+
+    fn client(threads: u16) -> (Arc<RamDevice>, LocalClient) {
+        let device = Arc::new(RamDevice::new(3, Shape { threads, depth: 1, ..Shape::with_size(4 << 20) }));
+        (Arc::clone(&device), LocalClient::new(device, 0))
+    }
+
+    #[test]
+    fn bytes_come_back_with_and_without_threads() {
+        for threads in [0, 2] {
+            let (device, client) = client(threads);
+            let bytes: Vec<u8> = (0..1 << 20).map(|i: u32| (i / 3) as u8).collect();
+            client.write(64, &bytes, iod::F_FUA).unwrap();
+            let mut back = vec![0; bytes.len()];
+            client.read(64, &mut back).unwrap();
+            assert_eq!(back, bytes);
+            assert!(device.seen().iter().any(is_fua));
+            assert_eq!(device.free_slots(), 2);
+        }
+    }
+
+    #[test]
+    fn faults_and_the_end_are_errors() {
+        let (device, client) = client(1);
+        device.fail(8..9, Errno::ENOSPC);
+        assert_eq!(client.write(0, &[1; 8192], 0), Err(Errno::ENOSPC));
+        assert_eq!(client.write((4 << 20) / SECTOR, &[1; 512], 0), Err(Errno::EIO));
+        assert_eq!(client.plain(IoOp::Discard, 0, 16, 16), Ok(()));
+        assert_eq!(device.free_slots(), 2);
+    }
+}

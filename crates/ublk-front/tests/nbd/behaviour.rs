@@ -1,0 +1,229 @@
+//! The NBD server as a client sees it.
+
+use crate::client::{
+    BLOCK_STATUS, CACHE, Client, DISCONNECT, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, connect, is_closed, pattern, request, served, until,
+};
+use std::io::Write;
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{FrontEnd, IoOp};
+use uringlet_ublk_front::ram::{Shape, is_fua};
+
+const FUA: u16 = 1;
+const DONT_FRAGMENT: u16 = 4;
+const FAST_ZERO: u16 = 16;
+
+const SIZE: u64 = 64 << 20;
+
+fn shapes() -> [Shape; 3] {
+    let shape = Shape::with_size(SIZE);
+    [shape, Shape { threads: 0, ..shape }, Shape { depth: 1, queues: 1, ..shape }]
+}
+
+#[test]
+fn bytes_come_back_in_each_kind_of_reply() {
+    for shape in shapes() {
+        for (is_structured, flags) in [(false, 0), (true, 0), (true, DONT_FRAGMENT)] {
+            let (server, device) = served(shape);
+            let mut client = Client::new(&server, is_structured);
+            assert_eq!(client.size, SIZE);
+            let longest = if shape.depth == 1 { 32 << 20 } else { 5 << 20 };
+            for (offset, len) in [(0, 512), (512, 3 << 20), (SIZE - 4096, 4096), (1 << 20, longest)] {
+                let data = pattern(len, len as u8);
+                assert_eq!(client.write(0, offset, &data), 0);
+                assert_eq!(client.read(flags, offset, len), Ok(data), "{len} bytes at {offset}");
+            }
+            assert_eq!(client.read(flags, SIZE - 512, 512).map(|data| data.len()), Ok(512));
+            until("slots are free again", || device.free_slots() == usize::from(shape.depth * shape.queues));
+        }
+    }
+}
+
+#[test]
+fn commands_without_data_reach_the_device() {
+    let (server, device) = served(Shape::with_size(SIZE));
+    let mut client = Client::new(&server, true);
+    assert_eq!(client.write(FUA, 0, &pattern(65536, 1)), 0);
+    assert!(is_fua(&device.seen()[0]));
+    for (command, flags, op) in
+        [(FLUSH, 0, IoOp::Flush), (TRIM, FUA, IoOp::Discard), (WRITE_ZEROES, FAST_ZERO, IoOp::WriteZeroes), (CACHE, 0, IoOp::Read)]
+    {
+        let len = if command == FLUSH { 0 } else { 8192 };
+        assert_eq!(client.ask(command, flags, 0, len), 0);
+        let last = *device.seen().last().unwrap();
+        assert_eq!((last.op, is_fua(&last)), (op, flags == FUA));
+    }
+    let expected = [vec![0; 8192], pattern(65536, 1)[8192..].to_vec()].concat();
+    assert_eq!(client.read(0, 0, 65536), Ok(expected));
+}
+
+#[test]
+fn a_device_without_zeroes_gets_writes_of_zeroes() {
+    let mut shape = Shape::with_size(SIZE);
+    shape.limits.max_write_zeroes = 0;
+    shape.limits.max_discard = 0;
+    let (server, device) = served(shape);
+    let mut client = Client::new(&server, true);
+    assert_eq!(client.write(0, 0, &pattern(3 << 20, 1)), 0);
+    assert_eq!(client.ask(WRITE_ZEROES, FAST_ZERO, 0, 4096), 95);
+    assert_eq!(client.ask(WRITE_ZEROES, FUA, 512, 2 << 20), 0);
+    assert!(is_fua(device.seen().last().unwrap()));
+    assert_eq!(client.read(0, 512, 2 << 20), Ok(vec![0; 2 << 20]));
+    assert_eq!(client.ask(TRIM, 0, 0, 4096), 22);
+}
+
+#[test]
+fn block_status_covers_what_was_asked_and_only_after_agreement() {
+    let (server, _device) = served(Shape::with_size(SIZE));
+    let mut client = Client::new(&server, true);
+    client.send(BLOCK_STATUS, 0, 5, 4096, 1 << 20);
+    let reply = client.reply(0);
+    assert_eq!((reply.cookie, reply.kind, reply.is_done), (5, Some(5), true));
+    assert_eq!(reply.data, [1_u32, 1 << 20, 0].map(u32::to_be_bytes).concat());
+    let mut simple = Client::new(&server, false);
+    assert_eq!(simple.ask(BLOCK_STATUS, 0, 0, 4096), 22);
+}
+
+#[test]
+fn refusals_have_their_numbers_and_the_talk_goes_on() {
+    let mut shape = Shape::with_size(SIZE);
+    shape.limits.logical_block = 4096;
+    let (server, device) = served(shape);
+    device.fail(1 << 14..(1 << 14) + 1, Errno::ENOSPC);
+    for is_structured in [false, true] {
+        let mut client = Client::new(&server, is_structured);
+        let read = |client: &mut Client, offset, len: u32| client.read(0, offset, len as usize).err();
+        assert_eq!(read(&mut client, SIZE, 4096), Some(22));
+        assert_eq!(read(&mut client, u64::MAX - 4095, 4096), Some(22));
+        assert_eq!(read(&mut client, 512, 4096), Some(22), "not aligned");
+        assert_eq!(read(&mut client, 0, 0), Some(22), "no bytes");
+        assert_eq!(client.write(0, SIZE - 4096, &[1; 8192]), 28, "beyond the end");
+        assert_eq!(client.write(0, 8 << 20, &[1; 8192]), 28, "the device's own error");
+        assert_eq!(read(&mut client, (8 << 20) - (2 << 20), 8 << 20), Some(28), "one piece of many fails");
+        assert_eq!(client.ask(WRITE_ZEROES, 0, SIZE, 4096), 28);
+        assert_eq!(client.ask(TRIM, 0, SIZE, 4096), 22);
+        assert_eq!(client.ask(FLUSH, 0, 0, 4096), 22);
+        assert_eq!(client.ask(99, 0, 0, 0), 22, "no such command");
+        assert_eq!(client.ask(TRIM, 0x8000, 0, 4096), 22, "no such flag");
+        assert_eq!(client.write(0x8000, 0, &[1; 4096]), 22, "no such flag; its data is skipped");
+        assert_eq!(client.write(0, 0, &pattern(4096, 3)), 0);
+        assert_eq!(client.read(0, 0, 4096), Ok(pattern(4096, 3)));
+    }
+}
+
+#[test]
+fn too_long_a_read_is_refused_and_an_absurd_write_ends_the_talk() {
+    let (server, _device) = served(Shape::with_size(SIZE));
+    let mut client = Client::new(&server, true);
+    assert_eq!(client.read(0, 0, (32 << 20) + 512), Err(75));
+    assert_eq!(client.write(0, 0, &vec![1; (32 << 20) + 512]), 75);
+    client.send(WRITE, 0, 1, 0, u32::MAX);
+    assert!(is_closed(&mut client.socket));
+}
+
+#[test]
+fn a_read_only_device_stays_as_it_is() {
+    let mut shape = Shape::with_size(SIZE);
+    shape.limits.is_read_only = true;
+    let (server, _device) = served(shape);
+    let mut client = Client::new(&server, true);
+    assert_eq!(client.flags & 3, 3);
+    assert_eq!(client.write(0, 0, &[1; 512]), 1);
+    assert_eq!(client.ask(TRIM, 0, 0, 4096), 1);
+    assert_eq!(client.ask(WRITE_ZEROES, 0, 0, 4096), 1);
+    assert_eq!(client.read(0, 0, 512), Ok(vec![0; 512]));
+}
+
+#[test]
+fn a_client_that_reads_nothing_holds_no_slot() {
+    let shape = Shape { depth: 2, queues: 1, ..Shape::with_size(SIZE) };
+    let (server, device) = served(shape);
+    let mut greedy = Client::new(&server, true);
+    let mut half = Client::new(&server, true);
+    // Far more than the socket and the budget take.
+    let mut greedy_socket = greedy.socket.try_clone().unwrap();
+    let asking = std::thread::spawn(move || (0..300).try_for_each(|i| greedy_socket.write_all(&request(READ, 0, i, 0, 1 << 20))));
+    // Half of a write, and no more.
+    half.send(WRITE, 0, 1, 0, 1 << 20);
+    half.socket.write_all(&[1; 4096]).unwrap();
+    let mut other = Client::new(&server, true);
+    for i in 0..50 {
+        assert_eq!(other.write(0, 0, &pattern(8192, i)), 0);
+        assert_eq!(other.read(0, 0, 8192), Ok(pattern(8192, i)));
+    }
+    // The greedy one gets all when it reads at last.
+    for _ in 0..300 {
+        let mut bytes = 0;
+        while bytes < 1 << 20 {
+            bytes += greedy.reply(0).data.len() - 8;
+        }
+        assert_eq!(bytes, 1 << 20);
+    }
+    asking.join().unwrap().unwrap();
+    drop((greedy, half));
+    until("slots are free again", || device.free_slots() == 2);
+}
+
+#[test]
+fn disconnect_waits_for_what_is_under_way() {
+    let (server, device) = served(Shape::with_size(SIZE));
+    let mut client = Client::new(&server, true);
+    device.hold(true);
+    client.send(READ, 0, 4, 0, 4096);
+    client.send(DISCONNECT, 0, 0, 0, 0);
+    until("the read is there", || device.seen().len() == 1);
+    device.hold(false);
+    assert_eq!(client.reply(0).data.len(), 4104);
+    assert!(is_closed(&mut client.socket));
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_behind() {
+    let (server, device) = served(Shape::with_size(SIZE));
+    device.hold(true);
+    let mut client = Client::new(&server, true);
+    for i in 0..100 {
+        client.send(READ, 0, i, 0, 4096);
+    }
+    until("all slots of its queue are taken", || device.seen().len() == 32);
+    drop(client);
+    device.hold(false);
+    until("slots are free again", || device.free_slots() == 64);
+    assert_eq!(Client::new(&server, true).read(0, 0, 512), Ok(vec![0; 512]));
+}
+
+#[test]
+fn a_device_that_goes_ends_its_connections_after_their_replies() {
+    let (server, device) = served(Shape::with_size(SIZE));
+    let mut client = Client::new(&server, true);
+    let mut idle = Client::new(&server, false);
+    device.hold(true);
+    client.send(READ, 0, 4, 0, 4096);
+    until("the read is there", || device.seen().len() == 1);
+    server.stop(0);
+    assert!(is_closed(&mut idle.socket));
+    device.hold(false);
+    assert_eq!(client.reply(0).data.len(), 4104);
+    assert!(is_closed(&mut client.socket));
+    let mut late = connect(&server);
+    late.write_all(&[&3_u32.to_be_bytes()[..], b"IHAVEOPT\0\0\0\x01\0\0\0\0"].concat()).unwrap();
+    assert!(is_closed(&mut late), "EXPORT_NAME without an export");
+}
+
+#[test]
+fn many_connections_never_see_each_others_data() {
+    let (server, _device) = served(Shape { depth: 4, ..Shape::with_size(SIZE) });
+    std::thread::scope(|scope| {
+        for id in 0..8_u8 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = Client::new(server, id % 2 == 0);
+                let offset = u64::from(id) << 20;
+                for round in 0..60_u8 {
+                    let data = pattern(512 << (round % 9), id << 4 ^ round);
+                    assert_eq!(client.write(0, offset, &data), 0);
+                    assert_eq!(client.read(0, offset, data.len()), Ok(data));
+                }
+            });
+        }
+    });
+}
