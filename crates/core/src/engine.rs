@@ -463,6 +463,9 @@ impl Engine {
         for ring in self.places() {
             if let Some(guard) = ring.lock(Context::Other) {
                 guard.io_wq.renew();
+                if let Some(attendants) = &guard.attendants {
+                    attendants.pool().renew();
+                }
             }
         }
     }

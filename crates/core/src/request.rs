@@ -62,6 +62,10 @@ pub(crate) enum Stage {
     Timer { deadline_ns: u64, seq: u64 },
     /// A write that was put off, with the timers.
     Paced { deadline_ns: u64, seq: u64 },
+    /// In line for the ring's attendants.
+    InLine,
+    /// With an attendant: this thread, 0 for one of the program's.
+    Attended { tid: u32 },
     /// With io-wq, under this work number.
     Worker { work: u64 },
     /// With the kernel's AIO.

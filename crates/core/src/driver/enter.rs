@@ -3,6 +3,7 @@
 //! An SQPOLL ring has no thread here. Its flag NEED_WAKEUP is always set, so the program always enters to wake "the
 //! thread", and the entering thread does what that thread would: consume the whole SQ. Nothing spins.
 
+use super::uringlet;
 use super::watcher::{self, Leaving};
 use super::{drive, poll_pending};
 use crate::io_wq::Work;
@@ -13,7 +14,7 @@ use crate::submit::submit;
 use core::sync::atomic::Ordering::Acquire;
 use uringlet_abi::{GeteventsArg, enter as flag, setup};
 use uringlet_sys::lock::futex_wait;
-use uringlet_sys::process::{self, monotonic_ns};
+use uringlet_sys::process::{self, is_file_size_limited, monotonic_ns};
 use uringlet_sys::ring_memory::Word;
 use uringlet_sys::{Errno, UserPtr, user};
 
@@ -200,7 +201,7 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
             // A mask is looked at by those who have to wait.
             () if !wait.sigmask.is_null() && wait.sigmask_len != SIGSET_LEN => Err(Errno::EINVAL),
             () if now >= wait.deadline_ns => Err(Errno::ETIME),
-            () if help(guard, &wait) => Ok(()),
+            () if help(guard, &wait, min - ready) => Ok(()),
             () => sleep(guard, target, now, wait),
         };
         if let Err(errno) = result {
@@ -214,8 +215,15 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
 /// The one request in flight waits for a worker, and this thread waits for it, without a limit: it does it itself, sooner
 /// than a worker would wake up. Only reads of files: they end by themselves, and raise no signal that a worker would have
 /// swallowed.
-fn help(guard: &mut UringGuard, wait: &Wait) -> bool {
-    if guard.in_flight != 1 || wait.deadline_ns != NEVER || wait.any_after_ns != NEVER || !wait.sigmask.is_null() {
+fn help(guard: &mut UringGuard, wait: &Wait, missing: u32) -> bool {
+    if wait.deadline_ns != NEVER || wait.any_after_ns != NEVER || !wait.sigmask.is_null() {
+        return false;
+    }
+    if !guard.line.is_empty() {
+        // Whatever it does itself it would have to wait for.
+        return missing >= guard.in_flight && !guard.needs_watch() && !is_file_size_limited() && uringlet::help(guard);
+    }
+    if guard.in_flight != 1 {
         return false;
     }
     let Some((_, parked)) = guard.parked.iter().next() else { return false };
@@ -242,6 +250,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
         // A child that begins to use the ring cannot wake a driver.
         until = until.min(monotonic_ns().saturating_add(LOOK_NS));
     }
+    uringlet::call(guard);
     guard.waiters.sleeping += 1;
     let result = if guard.is_shared() {
         sleep_among_others(guard, until)

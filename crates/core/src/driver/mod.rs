@@ -3,6 +3,7 @@
 pub(crate) mod enter;
 #[cfg(all(test, loom))]
 mod model;
+pub(crate) mod uringlet;
 pub(crate) mod watcher;
 
 use crate::apoll::{BELL, Waiting};

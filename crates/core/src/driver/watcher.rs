@@ -242,6 +242,7 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
     }
     super::fire_timers(guard);
     crate::submit::dispatch::run_ready(guard, false);
+    super::uringlet::call(guard);
     look.until_ns = look.until_ns.min(guard.timers.next_deadline().unwrap_or(u64::MAX));
     true
 }
@@ -254,6 +255,7 @@ fn ring_fired(index: u32) {
     if !guard.waiters.has_driver {
         // A new event may come while these are dealt with: armed again first, by the next look, it fires at once.
         let _ = super::drive(&mut guard, 0, UserPtr::NULL);
+        super::uringlet::call(&mut guard);
     }
 }
 
@@ -281,6 +283,7 @@ pub(crate) fn leaving(guard: &mut UringGuard) -> Leaving {
     if guard.is_closing {
         return Leaving::Close;
     }
+    super::uringlet::call(guard);
     if guard.setup & setup::TASKRUN_FLAG != 0 {
         // The kernel sets the flag when an event comes; nobody tells us of one. While something is armed there may be
         // one: the program looks by entering.

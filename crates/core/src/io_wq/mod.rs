@@ -127,6 +127,8 @@ pub struct IoWq<W> {
     next_work: core::sync::atomic::AtomicU64,
     /// Changes when the process' credentials do: workers of an older generation end.
     credentials: AtomicU32,
+    /// What its threads are called, before the process' number.
+    name: &'static str,
 }
 
 impl<W: Work> IoWq<W> {
@@ -138,6 +140,11 @@ impl<W: Work> IoWq<W> {
 
     /// A pool with these limits of bounded and unbounded workers.
     pub fn with_limits(max_workers: [u32; 2]) -> Arc<Self> {
+        Self::named("iou-wrk-", max_workers)
+    }
+
+    /// As [`with_limits`](Self::with_limits); `name` stands before the process' number in the names of its threads.
+    pub fn named(name: &'static str, max_workers: [u32; 2]) -> Arc<Self> {
         let sides = max_workers.map(Side::new);
         let accts = [0, 1].map(|class: usize| Acct {
             queue: Queue { list: Mutex::new(List::default()), ready: AtomicU32::new(0) },
@@ -148,6 +155,7 @@ impl<W: Work> IoWq<W> {
             crew: Mutex::new(Crew { sides, members: Vec::new(), affinity: None }),
             next_work: core::sync::atomic::AtomicU64::new(1),
             credentials: AtomicU32::new(0),
+            name,
         })
     }
 
@@ -209,7 +217,7 @@ impl<W: Work> IoWq<W> {
         let (pool, worker) = (Arc::clone(self), Worker::new());
         let credentials = self.credentials.load(Relaxed);
         thread::install_interrupt_handler();
-        match thread::spawn(&name("iou-wrk-", process::pid()), move || worker::live(pool, account, worker, credentials)) {
+        match thread::spawn(&name(self.name, process::pid()), move || worker::live(pool, account, worker, credentials)) {
             Ok(()) => side.started(),
             Err(errno) => {
                 side.start_failed(process::monotonic_ns());

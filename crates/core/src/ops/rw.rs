@@ -258,7 +258,7 @@ impl Rw {
             mode: cx.state.mode,
             history: write::history_of(fd),
             takes_nowait: kind.takes_nowait(true),
-            is_synchronous: kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0,
+            is_synchronous: self.waits_for_disk(kind),
             may_raise_signal,
             is_caller: cx.state.context() == Context::Submitter,
         };
@@ -441,6 +441,11 @@ impl Rw {
             Some(selected) => outcome.with_flags(selected.used(done as u32)),
             None => outcome,
         }
+    }
+
+    /// Whether a write ends only when the disk has it.
+    pub(crate) fn waits_for_disk(&self, kind: FileKind) -> bool {
+        kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0
     }
 
     pub(super) fn partly_done(&self) -> usize {

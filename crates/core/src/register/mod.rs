@@ -167,6 +167,11 @@ pub(crate) fn interrupt_workers(guard: &mut UringGuard) {
     for work in works {
         guard.io_wq.cancel(work);
     }
+    for (_, parked) in &guard.parked {
+        if let Stage::Attended { tid: tid @ 1.. } = parked.stage {
+            uringlet_sys::thread::interrupt(tid);
+        }
+    }
 }
 
 /// The ring that an fd argument means, with or without the "registered" bit.

@@ -1,5 +1,6 @@
 //! io-wq's settings: `IORING_REGISTER_IOWQ_AFF`, `IORING_REGISTER_IOWQ_MAX_WORKERS`.
 
+use crate::io_wq::CpuMask;
 use crate::ring::UringGuard;
 use uringlet_sys::{Errno, UserPtr, user};
 
@@ -15,13 +16,20 @@ pub(super) fn set_affinity(guard: &mut UringGuard, arg: UserPtr, len: u32) -> Re
         word.copy_from_slice(&bytes[i * 8..][..8]);
         u64::from_le_bytes(word)
     });
-    guard.io_wq.set_affinity(Some(mask));
+    set(guard, Some(mask));
     Ok(0)
 }
 
 pub(super) fn clear_affinity(guard: &mut UringGuard) -> usize {
-    guard.io_wq.set_affinity(None);
+    set(guard, None);
     0
+}
+
+fn set(guard: &mut UringGuard, mask: Option<CpuMask>) {
+    guard.io_wq.set_affinity(mask);
+    if let Some(attendants) = &guard.attendants {
+        attendants.pool().set_affinity(mask);
+    }
 }
 
 /// Sets the limits of bounded and unbounded workers (0: leave alone) and hands back the old ones.
@@ -35,6 +43,9 @@ pub(super) fn set_max(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<us
         return Err(Errno::EINVAL);
     }
     let old = guard.io_wq.set_max_workers(limits);
+    if let Some(attendants) = &guard.attendants {
+        attendants.pool().set_max_workers([limits[0], 0]);
+    }
     user::write_slice(arg, &old)?;
     Ok(0)
 }

@@ -13,6 +13,7 @@ pub(crate) mod sharing;
 pub(crate) mod sq;
 
 use crate::apoll::Poller;
+use crate::driver::uringlet::{Attendants, line::Line};
 use crate::driver::watcher::Watched;
 use crate::engine::ENGINE;
 use crate::io_wq::Pool;
@@ -51,6 +52,8 @@ pub(crate) struct Ring {
     pub(crate) is_flagged: AtomicBool,
     /// Somebody polls the descriptor: its readiness is kept.
     pub(crate) is_polled: AtomicBool,
+    /// Changes when something is put in line while an attendant looks for it without the lock.
+    pub(crate) news: AtomicU32,
 }
 
 /// The eventfd that a program registered.
@@ -108,6 +111,9 @@ pub(crate) struct RingState {
     pub(crate) waiters: Waiters,
     /// What may be written without a look at the machine's dirty pages.
     pub(crate) allowance: Allowance,
+    /// In uringlet mode: what attendants have to issue.
+    pub(crate) line: Line<ReqId>,
+    pub(crate) attendants: Option<Attendants>,
     /// How buffered writes are executed.
     pub(crate) mode: Mode,
     pub(crate) io_wq: Pool,
@@ -152,6 +158,7 @@ impl Ring {
             bell: AtomicU32::new(0),
             is_flagged: AtomicBool::new(false),
             is_polled: AtomicBool::new(false),
+            news: AtomicU32::new(0),
         }
     }
 
@@ -214,6 +221,8 @@ impl RingState {
             deferred: VecDeque::new(),
             waiters: Waiters::default(),
             allowance: Allowance::default(),
+            line: Line::default(),
+            attendants: None,
             mode: Mode::default(),
             io_wq,
             fd,
@@ -250,6 +259,10 @@ impl RingState {
         self.waiters = Waiters::default();
         self.io_wq.forget();
         self.io_wq = Pool::new(self.memory.geometry().sq_entries);
+        if let Some(attendants) = self.attendants.take() {
+            attendants.forget();
+        }
+        self.line = Line::default();
         self.watched = Watched::default();
         self.has_claimed = false;
         self.baton.get_or_insert_with(SubmitBaton::new);

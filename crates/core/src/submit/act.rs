@@ -65,7 +65,8 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
             guard.timers.disarm(deadline_ns, seq);
             guard.timers.stop_counting(id);
         }
-        Stage::Worker { .. } | Stage::Aio => {}
+        // The line skips what is gone.
+        Stage::InLine | Stage::Attended { .. } | Stage::Worker { .. } | Stage::Aio => {}
     }
     Some(parked.req)
 }

@@ -1,6 +1,6 @@
 //! Finding requests and ending them. This file alone knows in which order io-wq, poll and timers are asked.
 
-use super::{act, complete, dispatch};
+use super::{act, complete, punt};
 use crate::ops::cancel::CancelOp;
 use crate::request::{Outcome, Parked, ReqId, Stage, Target};
 use crate::ring::UringGuard;
@@ -91,9 +91,13 @@ pub(crate) fn cancel_everything(guard: &mut UringGuard) {
 pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno> {
     let stage = guard.parked(id).ok_or(Errno::ENOENT)?.stage;
     let req = match stage {
-        Stage::Worker { work } => dispatch::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
+        Stage::Attended { tid } => {
+            punt::interrupt(guard, id, tid);
+            return Err(Errno::EALREADY);
+        }
+        Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
-        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Paced { .. } => act::disarm(guard, id).ok_or(Errno::ENOENT)?,
+        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Paced { .. } | Stage::InLine => act::disarm(guard, id).ok_or(Errno::ENOENT)?,
     };
     complete(guard, req, Outcome::err(Errno::ECANCELED));
     Ok(())

@@ -1,19 +1,19 @@
 //! The only place that decides how a request goes on: complete, wait for poll, run here, or punt to io-wq.
 
 use super::drain::Gate;
+use super::punt::punt;
 use super::{act, complete, hybrid};
 use crate::apoll::Waiting;
 use crate::file::FileKind;
-use crate::io_wq::{Account, Cancelled, Work};
 use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
-use crate::ring::{Context, Ring, UringGuard};
+use crate::ring::UringGuard;
 use crate::rsrc::files::FileNode;
-use crate::write::{self, history::Took};
+use crate::write::{self, Mode, history::Took};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
-use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
+use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, fd::EngineFd};
 
 /// Submissions of at most this many SQEs are shallow: cheap metadata runs inline.
@@ -95,7 +95,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::Complete(outcome) => return Now::Done(outcome),
             Issue::More(outcome) if req.is_cancelled || !guard.has_room() => return Now::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
-            Issue::Blocks if runs_inline(req, is_shallow) => return run_inline(guard, req, file),
+            Issue::Blocks if runs_inline(req, is_shallow && guard.mode != Mode::Uringlet) => return run_inline(guard, req, file),
             Issue::Quick => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
             Issue::Paced(deadline_ns) => return Now::Later(file, Later::Pace(deadline_ns)),
@@ -199,137 +199,6 @@ pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u3
                 Errno::EPERM => punt(guard, parked.req, file),
                 errno => complete(guard, parked.req, Outcome::err(errno)),
             }
-        }
-    }
-}
-
-/// A request on its way to, or with, a worker.
-#[derive(Debug)]
-pub(crate) struct Punted {
-    ring: &'static Ring,
-    ring_generation: u64,
-    id: ReqId,
-    /// The worker tries first, and need not do it.
-    is_hybrid: bool,
-}
-
-/// Hands a request to io-wq.
-#[inline(never)]
-fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
-    if let Err(errno) = req.op.stabilise() {
-        return complete(guard, req, Outcome::err(errno));
-    }
-    let account = match &req.op {
-        Op::Net(_) | Op::Splice(_) => Account::Unbound,
-        Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
-        _ => Account::Bound,
-    };
-    let is_hybrid = req.has(sqe::ASYNC) && !req.was_armed && hybrid::is_for(&req, file);
-    if account == Account::Bound && req.op.is_write() && !file.kind().is_direct() {
-        req.queued_on = Some(file.fd);
-    }
-    let io_wq = guard.io_wq.clone();
-    let work = io_wq.number();
-    let id = guard.park(req, Stage::Worker { work });
-    act::start_link_timer(guard, id);
-    let punted = Punted { ring: guard.ring, ring_generation: guard.generation, id, is_hybrid };
-    // No thread to be had: this one has to do them, however long it takes.
-    for stranded in io_wq.enqueue(account, None, work, punted).err().unwrap_or_default() {
-        if stranded.id != id || !core::ptr::eq(stranded.ring, guard.ring) {
-            // It waited for the same key, or another ring shares the pool.
-            guard.unlocked(|| stranded.run());
-            continue;
-        }
-        let Some(mut parked) = guard.unpark(id) else { continue };
-        let op = &mut parked.req.op;
-        let outcome = guard.unlocked(|| op.run(file.fd));
-        let outcome = parked.req.op.finish(guard, outcome);
-        complete(guard, parked.req, outcome);
-    }
-}
-
-impl Work for Punted {
-    /// On a worker: takes the op, runs it without the lock, completes the request.
-    fn run(self) {
-        if self.is_hybrid {
-            return hybrid::run(&self);
-        }
-        if let Some((op, fd)) = self.take_op() {
-            self.run_to_the_end(op, fd);
-        }
-    }
-}
-
-impl Punted {
-    /// Runs the op, sleeping as needed, and completes the request.
-    pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32) {
-        let stopwatch = op.is_write().then(Stopwatch::start);
-        let outcome = op.run(fd);
-        let took = stopwatch.map(|stopwatch| stopwatch.read(outcome));
-        let Some(mut guard) = self.lock() else { return };
-        let outcome = op.finish(&mut guard, outcome);
-        if let Some(mut parked) = guard.unpark(self.id) {
-            if let (Some(took), Some(fd)) = (took, parked.req.queued_on.take()) {
-                guard.allowance.charge(outcome.res.max(0) as u64);
-                write::note(fd, |history| history.after_elsewhere(took));
-            }
-            parked.req.op = op;
-            complete(&mut guard, parked.req, outcome);
-            run_ready(&mut guard, true);
-            act::leave(guard);
-        }
-    }
-
-    /// The request's ring, if it is still there.
-    pub(super) fn lock(&self) -> Option<UringGuard> {
-        self.ring.lock(Context::Other).filter(|guard| guard.generation == self.ring_generation)
-    }
-
-    pub(super) fn take_op(&self) -> Option<(Op, i32)> {
-        let mut guard = self.lock()?;
-        let parked = guard.parked(self.id)?;
-        let fd = match &parked.req.target {
-            Target::Fd(fd) => *fd,
-            Target::Held(node) => node.fd.number(),
-            Target::None | Target::Fixed(_) => -1,
-        };
-        Some((core::mem::replace(&mut parked.req.op, Op::Taken), fd))
-    }
-
-    /// The request that was cancelled before a worker took it.
-    pub(crate) fn id(&self) -> ReqId {
-        self.id
-    }
-}
-
-/// Times a write on a thread of the engine's: losing the CPU is not held against the file.
-pub(super) struct Stopwatch {
-    start: u64,
-    sleeps: u64,
-}
-
-impl Stopwatch {
-    pub(super) fn start() -> Self {
-        Self { sleeps: sleeps_of_this_thread(), start: ticks() }
-    }
-
-    pub(super) fn read(self, outcome: Outcome) -> Took {
-        match Took::of(ticks().wrapping_sub(self.start), outcome.res.max(0) as u64) {
-            Took::Long if sleeps_of_this_thread() == self.sleeps => Took::Quick,
-            took => took,
-        }
-    }
-}
-
-/// Takes a request back from io-wq, or interrupts the worker. `None`: it is being done.
-pub(crate) fn unpunt(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
-    match guard.io_wq.cancel(work) {
-        Cancelled::Queued(punted) => guard.unpark(punted.id()).map(|parked| parked.req),
-        Cancelled::Running | Cancelled::Unknown => {
-            if let Some(parked) = guard.parked(id) {
-                parked.req.is_cancelled = true;
-            }
-            None
         }
     }
 }

@@ -17,7 +17,8 @@
 //!
 //! Where the hint is for something without a poll direction, it means what it always did: a worker does it, sleeping as needed.
 
-use super::dispatch::{self, Punted};
+use super::dispatch;
+use super::punt::Punted;
 use super::{act, complete};
 use crate::ops::{File, Issue, Op, table};
 use crate::request::{Outcome, Request};

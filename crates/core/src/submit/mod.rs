@@ -5,10 +5,11 @@ pub(crate) mod cancel;
 pub(crate) mod dispatch;
 pub(crate) mod drain;
 pub(crate) mod hybrid;
+pub(crate) mod punt;
 
 use dispatch::Now;
-pub(crate) use dispatch::Punted;
 use drain::DrainQueue;
+pub(crate) use punt::Punted;
 
 use crate::ops::express::{Express, express};
 use crate::ops::table::{self, OpDef};

@@ -1,0 +1,266 @@
+//! Uringlet submission: whoever holds the ring's baton issues what is in line, sleeping if need be; when it blocks, the
+//! baton passes on. The protocol, its states and its races are in `README.md`.
+
+mod block_watch;
+pub(crate) mod line;
+#[cfg(all(test, loom))]
+mod model;
+
+use super::watcher::{self, Leaving};
+use crate::io_wq::{Account, IoWq, Work};
+use crate::ops::Op;
+use crate::request::{Outcome, ReqId, Stage};
+use crate::ring::{Context, Ring, UringGuard};
+use crate::submit::{act, punt};
+use crate::write::{self, history::Took};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::{Acquire, Release};
+use line::{Baton, Call, Loan, Run};
+use uringlet_sys::stats::{self, Counter};
+use uringlet_sys::stopwatch::ticks;
+use uringlet_sys::{Errno, process};
+
+/// How long an attendant looks for more before it rests: 10 to 50 µs.
+const SPIN_TICKS: u64 = 60_000;
+
+/// A ring's own workers.
+#[derive(Debug)]
+pub(crate) struct Attendants {
+    pool: Arc<IoWq<Attendance>>,
+    may_spin: bool,
+}
+
+impl Attendants {
+    /// At most so many; none is started before there is work.
+    fn new(max_workers: u32) -> Self {
+        Self { pool: IoWq::named("iou-let-", [max_workers, 1]), may_spin: process::cpu_count() > 1 }
+    }
+
+    /// In a forked child: the threads are the parent's, the locks may be held by them.
+    pub(crate) fn forget(self) {
+        core::mem::forget(self);
+    }
+
+    /// The pool, for its settings.
+    pub(crate) fn pool(&self) -> &Arc<IoWq<Attendance>> {
+        &self.pool
+    }
+}
+
+impl Drop for Attendants {
+    fn drop(&mut self) {
+        self.pool.shut_down();
+    }
+}
+
+/// What a worker comes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// To issue.
+    Attendant,
+    /// To look after who issues.
+    Standby,
+}
+
+/// A worker's work for a ring.
+#[derive(Debug)]
+pub(crate) struct Attendance {
+    ring: &'static Ring,
+    generation: u64,
+    role: Role,
+    may_spin: bool,
+}
+
+impl Work for Attendance {
+    fn run(self) {
+        match self.role {
+            Role::Attendant => self.attend(),
+            Role::Standby => block_watch::watch(&self),
+        }
+    }
+}
+
+/// If there is something in line that nobody will look at, calls somebody. Whoever lets a ring's lock go for good, or
+/// goes to sleep, does this first.
+#[inline]
+pub(crate) fn call(guard: &mut UringGuard) {
+    if !guard.line.is_empty() {
+        call_somebody(guard);
+    }
+}
+
+#[cold]
+fn call_somebody(guard: &mut UringGuard) {
+    match guard.line.call(ticks()) {
+        Call::Nobody => {}
+        Call::Spinner => {
+            guard.ring.news.fetch_add(1, Release);
+        }
+        Call::Attendant if start(guard, Role::Attendant).is_err() => {
+            // No thread to be had: this one does it, however long it takes.
+            guard.line.answer_call();
+            while help(guard) {}
+        }
+        Call::Standby if start(guard, Role::Standby).is_err() => guard.line.end_watch(),
+        Call::Attendant | Call::Standby => {}
+    }
+}
+
+fn start(guard: &mut UringGuard, role: Role) -> Result<(), Errno> {
+    if guard.attendants.is_none() {
+        // (0: leave alone.)
+        let [bound, _] = guard.io_wq.set_max_workers([0, 0]);
+        guard.attendants = Some(Attendants::new(bound));
+    }
+    let Some(attendants) = &guard.attendants else { return Err(Errno::ENOMEM) };
+    let work = Attendance { ring: guard.ring, generation: guard.generation, role, may_spin: attendants.may_spin };
+    // No error: what could not be had is told to who calls.
+    attendants.pool.enqueue(Account::Bound, None, attendants.pool.number(), work).map_err(|_| Errno::EAGAIN)
+}
+
+/// A request that the holder of the baton is at.
+#[derive(Debug)]
+struct Step {
+    id: ReqId,
+    op: Op,
+    fd: i32,
+    loan: Loan,
+    start_ticks: u64,
+}
+
+impl Step {
+    /// Takes the next request in line; the baton lies where another one can take it from now on. `Err`: none is left.
+    fn begin(guard: &mut UringGuard, mut baton: Baton, tid: u32) -> Result<Self, Baton> {
+        while let Some(id) = guard.line.next(&mut baton) {
+            // What was cancelled is still in line.
+            let Some((op, fd)) = punt::take_op(guard, id) else { continue };
+            if let Some(parked) = guard.parked(id) {
+                parked.stage = Stage::Attended { tid };
+            }
+            let start_ticks = ticks();
+            let loan = guard.line.lend(baton, id, start_ticks);
+            call(guard);
+            return Ok(Self { id, op, fd, loan, start_ticks });
+        }
+        Err(baton)
+    }
+
+    /// It was run: its completion. The baton, unless the step took so long that another worker has it.
+    fn end(self, guard: &mut UringGuard, outcome: Outcome) -> Option<Baton> {
+        let baton = guard.line.take_back(self.loan);
+        // Who succeeded this worker has noted that the file blocks.
+        let took = baton.is_some().then(|| Took::of(ticks().wrapping_sub(self.start_ticks), outcome.res.max(0) as u64));
+        punt::was_run(guard, self.id, self.op, outcome, took);
+        baton
+    }
+}
+
+/// A thread of the program that has to wait for everything in flight does one request itself. `false`: there is none, or
+/// somebody else issues.
+pub(crate) fn help(guard: &mut UringGuard) -> bool {
+    let Some(baton) = guard.line.take() else { return false };
+    let mut step = match Step::begin(guard, baton, 0) {
+        Ok(step) => step,
+        Err(baton) => {
+            guard.line.leave(baton);
+            return false;
+        }
+    };
+    let outcome = guard.unlocked(|| step.op.run(step.fd));
+    stats::bump(guard.ring.index, Counter::LetHelped);
+    if let Some(baton) = step.end(guard, outcome) {
+        guard.line.leave(baton);
+    }
+    true
+}
+
+impl Attendance {
+    /// The ring, if it is still there.
+    fn lock(&self) -> Option<UringGuard> {
+        self.ring.lock(Context::Other).filter(|guard| guard.generation == self.generation)
+    }
+
+    fn attend(&self) {
+        let Some(mut guard) = self.lock() else { return };
+        guard.line.answer_call();
+        match guard.line.succeed(ticks()) {
+            Some((baton, blocked)) => self.issue(guard, baton, blocked),
+            None => act::leave(guard),
+        }
+    }
+
+    /// Runs, one after the other, until the baton is gone or nothing more comes.
+    fn issue(&self, mut guard: UringGuard, mut baton: Baton, blocked: Option<ReqId>) {
+        if let Some(id) = blocked {
+            note_blocked(&mut guard, id);
+        }
+        let tid = process::tid();
+        loop {
+            let mut step = match Step::begin(&mut guard, baton, tid) {
+                Ok(step) => step,
+                Err(left) => match self.rest(guard, left) {
+                    Some((again, more)) => {
+                        (guard, baton) = (again, more);
+                        continue;
+                    }
+                    None => return,
+                },
+            };
+            drop(guard);
+            let outcome = step.op.run(step.fd);
+            let Some(locked) = self.lock() else { return };
+            guard = locked;
+            match step.end(&mut guard, outcome) {
+                Some(back) => baton = back,
+                None => {
+                    stats::bump(self.ring.index, Counter::LetRunsScheduled);
+                    return act::leave(guard);
+                }
+            }
+        }
+    }
+
+    /// Leaves the baton, and looks for more for a while.
+    fn rest(&self, mut guard: UringGuard, baton: Baton) -> Option<(UringGuard, Baton)> {
+        let counter = match guard.line.leave(baton) {
+            Run::Empty => Counter::LetRunsEmpty,
+            Run::Inline => Counter::LetRunsInline,
+        };
+        stats::bump(self.ring.index, counter);
+        let how = watcher::leaving(&mut guard);
+        if !self.may_spin || matches!(how, Leaving::Close) {
+            watcher::leave(guard, how);
+            return None;
+        }
+        guard.line.begin_spin();
+        let seen = self.ring.news.load(Acquire);
+        watcher::leave(guard, how);
+        self.spin(seen);
+        let mut guard = self.lock()?;
+        guard.line.end_spin();
+        if guard.line.is_empty() {
+            return None;
+        }
+        match guard.line.take() {
+            Some(baton) => Some((guard, baton)),
+            None => {
+                act::leave(guard);
+                None
+            }
+        }
+    }
+
+    fn spin(&self, seen: u32) {
+        let start = ticks();
+        while self.ring.news.load(Acquire) == seen && ticks().wrapping_sub(start) < SPIN_TICKS {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// The holder was succeeded while it was at this request: writes to its file are io-wq's for a while.
+fn note_blocked(guard: &mut UringGuard, id: ReqId) {
+    if let Some(fd) = guard.parked(id).and_then(|parked| parked.req.queued_on) {
+        write::note(fd, |history| history.after_elsewhere(Took::Long));
+    }
+}

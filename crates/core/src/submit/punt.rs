@@ -1,0 +1,199 @@
+//! Requests that need a thread that may sleep: on their way to io-wq, with it, and back.
+
+use super::dispatch::run_ready;
+use super::{act, complete, hybrid};
+use crate::file::FileKind;
+use crate::io_wq::{Account, Cancelled, HashKey, Work};
+use crate::ops::{File, Op};
+use crate::request::{Outcome, ReqId, Request, Stage, Target};
+use crate::ring::{Context, Ring, UringGuard};
+use crate::write::{self, Mode, history::Took};
+use uringlet_abi::sqe;
+use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
+use uringlet_sys::{io, thread};
+
+/// A request on its way to, or with, a worker.
+#[derive(Debug)]
+pub(crate) struct Punted {
+    ring: &'static Ring,
+    ring_generation: u64,
+    id: ReqId,
+    /// The worker tries first, and need not do it.
+    is_hybrid: bool,
+}
+
+/// Gives a request to a thread that may sleep.
+#[inline(never)]
+pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
+    if let Err(errno) = req.op.stabilise() {
+        return complete(guard, req, Outcome::err(errno));
+    }
+    let kind = file.kind();
+    if req.op.is_write() && kind.is_seekable() && !kind.is_direct() {
+        req.queued_on = Some(file.fd);
+    }
+    if guard.mode == Mode::Uringlet && is_for_line(&req, kind) {
+        put_in_line(guard, req);
+    } else {
+        hand_to_io_wq(guard, req, file);
+    }
+}
+
+/// Whether the ring's own workers issue it, one after the other: it is not expected to block for long. What blocks by its
+/// nature, or has lately, is io-wq's.
+fn is_for_line(req: &Request, kind: FileKind) -> bool {
+    match &req.op {
+        _ if req.has(sqe::ASYNC) => false,
+        Op::Fs(_) => true,
+        Op::Rw(op) => req.queued_on.is_some_and(|fd| !write::history_of(fd).is_down()) && !op.waits_for_disk(kind),
+        _ => false,
+    }
+}
+
+/// Whoever lets the ring's lock go calls an attendant (`driver::uringlet`).
+fn put_in_line(guard: &mut UringGuard, req: Request) {
+    let id = guard.park(req, Stage::InLine);
+    act::start_link_timer(guard, id);
+    guard.line.push(id);
+}
+
+/// Buffered writes to an inode run one at a time, in this order: more threads would only wait for its lock.
+fn hash_key(req: &Request) -> Option<HashKey> {
+    let stat = io::fstat(req.queued_on?).ok()?;
+    Some(HashKey::of_inode(stat.dev, stat.ino))
+}
+
+fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) {
+    let account = match &req.op {
+        Op::Net(_) | Op::Splice(_) => Account::Unbound,
+        Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
+        _ => Account::Bound,
+    };
+    let is_hybrid = req.has(sqe::ASYNC) && !req.was_armed && hybrid::is_for(&req, file);
+    let key = hash_key(&req);
+    let io_wq = guard.io_wq.clone();
+    let work = io_wq.number();
+    let id = guard.park(req, Stage::Worker { work });
+    act::start_link_timer(guard, id);
+    let punted = Punted { ring: guard.ring, ring_generation: guard.generation, id, is_hybrid };
+    // No thread to be had: this one has to do them, however long it takes.
+    for stranded in io_wq.enqueue(account, key, work, punted).err().unwrap_or_default() {
+        if stranded.id != id || !core::ptr::eq(stranded.ring, guard.ring) {
+            // It waited for the same key, or another ring shares the pool.
+            guard.unlocked(|| stranded.run());
+            continue;
+        }
+        let Some(mut parked) = guard.unpark(id) else { continue };
+        let op = &mut parked.req.op;
+        let outcome = guard.unlocked(|| op.run(file.fd));
+        let outcome = parked.req.op.finish(guard, outcome);
+        complete(guard, parked.req, outcome);
+    }
+}
+
+impl Work for Punted {
+    /// On a worker: takes the op, runs it without the lock, completes the request.
+    fn run(self) {
+        if self.is_hybrid {
+            return hybrid::run(&self);
+        }
+        if let Some((op, fd)) = self.take_op() {
+            self.run_to_the_end(op, fd);
+        }
+    }
+}
+
+impl Punted {
+    /// Runs the op, sleeping as needed, and completes the request.
+    pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32) {
+        let stopwatch = op.is_write().then(Stopwatch::start);
+        let outcome = op.run(fd);
+        let took = stopwatch.map(|stopwatch| stopwatch.read(outcome));
+        let Some(mut guard) = self.lock() else { return };
+        if was_run(&mut guard, self.id, op, outcome, took) {
+            act::leave(guard);
+        }
+    }
+
+    /// The request's ring, if it is still there.
+    pub(super) fn lock(&self) -> Option<UringGuard> {
+        self.ring.lock(Context::Other).filter(|guard| guard.generation == self.ring_generation)
+    }
+
+    pub(super) fn take_op(&self) -> Option<(Op, i32)> {
+        take_op(&mut self.lock()?, self.id)
+    }
+
+    /// The request that was cancelled before a worker took it.
+    pub(crate) fn id(&self) -> ReqId {
+        self.id
+    }
+}
+
+/// Takes the op out of a parked request, to be run without the ring's lock, and the number of its file.
+pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<(Op, i32)> {
+    let parked = guard.parked(id)?;
+    let fd = match &parked.req.target {
+        Target::Fd(fd) => *fd,
+        Target::Held(node) => node.fd.number(),
+        Target::None | Target::Fixed(_) => -1,
+    };
+    Some((core::mem::replace(&mut parked.req.op, Op::Taken), fd))
+}
+
+/// A parked request's op was run: it is complete. `false` if it is not there any more.
+pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Outcome, took: Option<Took>) -> bool {
+    let outcome = op.finish(guard, outcome);
+    let Some(mut parked) = guard.unpark(id) else { return false };
+    if let (Some(took), Some(fd)) = (took, parked.req.queued_on.take()) {
+        guard.allowance.charge(outcome.res.max(0) as u64);
+        write::note(fd, |history| history.after_elsewhere(took));
+    }
+    parked.req.op = op;
+    complete(guard, parked.req, outcome);
+    run_ready(guard, true);
+    true
+}
+
+/// Times a write on a thread of the engine's: losing the CPU is not held against the file.
+pub(super) struct Stopwatch {
+    start: u64,
+    sleeps: u64,
+}
+
+impl Stopwatch {
+    pub(super) fn start() -> Self {
+        Self { sleeps: sleeps_of_this_thread(), start: ticks() }
+    }
+
+    pub(super) fn read(self, outcome: Outcome) -> Took {
+        match Took::of(ticks().wrapping_sub(self.start), outcome.res.max(0) as u64) {
+            Took::Long if sleeps_of_this_thread() == self.sleeps => Took::Quick,
+            took => took,
+        }
+    }
+}
+
+/// Interrupts the attendant that is at a request.
+pub(crate) fn interrupt(guard: &mut UringGuard, id: ReqId, tid: u32) {
+    if let Some(parked) = guard.parked(id) {
+        parked.req.is_cancelled = true;
+    }
+    if tid != 0 {
+        // Under the lock: it has not come back, so it is at it, or about to be.
+        thread::interrupt(tid);
+    }
+}
+
+/// Takes a request back from io-wq, or interrupts the worker. `None`: it is being done.
+pub(crate) fn unpunt(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
+    match guard.io_wq.cancel(work) {
+        Cancelled::Queued(punted) => guard.unpark(punted.id()).map(|parked| parked.req),
+        Cancelled::Running | Cancelled::Unknown => {
+            if let Some(parked) = guard.parked(id) {
+                parked.req.is_cancelled = true;
+            }
+            None
+        }
+    }
+}
