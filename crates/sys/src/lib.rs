@@ -9,6 +9,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod aio;
+#[cfg_attr(loom, path = "model/alarm.rs")]
+pub mod alarm;
 #[cfg_attr(loom, path = "model/area.rs")]
 mod area;
 mod c_main;

@@ -96,17 +96,10 @@ static void block_io_uring(void)
 	}
 }
 
-/* A new ring, so that no section sees another's buffers, files and requests. */
-static void new_ring(const char *name)
+/* A ring as params want it, beside the one there may be. */
+static void open_ring(const char *name, uint32_t *params)
 {
-	uint32_t params[30] = { 0 };
-
 	section = name;
-	if (ring_fd >= 0) {
-		munmap(rings, 4096);
-		munmap(sqes, 4096);
-		close(ring_fd);
-	}
 	ring_fd = syscall(425, 32, params);
 	if (ring_fd < 0) {
 		fprintf(stderr, "no ring: %s\n", strerror(errno));
@@ -125,6 +118,19 @@ static void new_ring(const char *name)
 	cq_tail = (void *)(rings + params[21]);
 	cq_mask = (void *)(rings + params[22]);
 	cqes = (void *)(rings + params[25]);
+}
+
+/* A new ring, so that no section sees another's buffers, files and requests. */
+static void new_ring(const char *name)
+{
+	uint32_t params[30] = { 0 };
+
+	if (ring_fd >= 0) {
+		munmap(rings, 4096);
+		munmap(sqes, 4096);
+		close(ring_fd);
+	}
+	open_ring(name, params);
 }
 
 static void push(struct sqe sqe)

@@ -6,7 +6,7 @@
 use super::uringlet;
 use super::watcher::{self, Leaving};
 use super::{drive, poll_pending};
-use crate::io_wq::Work;
+use crate::io_wq::{Exposure, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
 use crate::ring::{Context, Ring, UringGuard};
@@ -229,7 +229,7 @@ fn help(guard: &mut UringGuard, wait: &Wait, missing: u32) -> bool {
     let Some((_, parked)) = guard.parked.iter().next() else { return false };
     let (Stage::Worker { work }, true) = (parked.stage, parked.req.op.is_read()) else { return false };
     let Some(punted) = guard.io_wq.take_back(work) else { return false };
-    guard.unlocked(|| punted.run());
+    guard.unlocked(|| punted.run(&Exposure::new()));
     true
 }
 

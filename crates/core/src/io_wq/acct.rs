@@ -122,7 +122,9 @@ impl<W> List<W> {
     }
 
     fn begin(&mut self, seat: Seat, item: Item<W>, turn: Turn) -> (W, Turn) {
-        self.sitters[seat.0].number = item.number;
+        let sitter = &mut self.sitters[seat.0];
+        sitter.number = item.number;
+        sitter.worker.begin();
         (item.work, turn)
     }
 
@@ -155,7 +157,7 @@ impl<W> List<W> {
         match self.sitters.iter().find(|(_, sitter)| sitter.number == number) {
             Some((_, sitter)) => {
                 // Under the lock, so the worker is at this item until it has the lock itself.
-                sitter.worker.interrupt();
+                sitter.worker.cancel();
                 Cancelled::Running
             }
             None => Cancelled::Unknown,

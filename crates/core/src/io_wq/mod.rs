@@ -35,12 +35,12 @@
 //! thread can be started then, and nobody is left, it comes back, or, if it must not do the work itself, waits. If
 //! nobody is there to begin with, and no thread can be started, the submitter gets its items back.
 //!
-//! Signals: a worker is interrupted under its class lock, while it is at the item that is meant. Before the next item it
-//! makes a system call, at whose end a signal strikes that was late.
+//! A cancel takes an item out of the list, or interrupts who is at it, in that item only (`exposure`).
 //!
 //! Checked by `model`.
 
 mod acct;
+mod exposure;
 mod hash;
 #[cfg(all(test, loom))]
 mod model;
@@ -49,6 +49,7 @@ mod pool;
 mod worker;
 
 pub use acct::{Account, Cancelled, List, Seat, Turn};
+pub use exposure::Exposure;
 pub use hash::HashKey;
 pub use policy::{Call, EXCESS, LOOK, Side};
 pub(crate) use pool::Pool;
@@ -69,8 +70,9 @@ pub type CpuMask = [u64; 16];
 
 /// Something to be run on a thread that may sleep.
 pub trait Work: Send + 'static {
-    /// Runs it, to the end. It finds out itself whether it is still wanted.
-    fn run(self);
+    /// Runs it, to the end. It finds out itself whether it is still wanted. What may block for long it does inside
+    /// [`Exposure::during`], where a cancel interrupts it.
+    fn run(self, exposure: &Exposure);
 }
 
 /// A class. What submitters and workers write for each item is apart from what they only read.
@@ -275,10 +277,12 @@ impl<W: Work> IoWq<W> {
         self.acct(Account::Bound).with(|list| list.take_back(number))
     }
 
-    /// `IORING_REGISTER_IOWQ_MAX_WORKERS`: sets limits (0 leaves one alone), returns the old ones.
+    /// `IORING_REGISTER_IOWQ_MAX_WORKERS`: sets limits, as far as `RLIMIT_NPROC` lets (0 leaves one alone), and returns
+    /// the old ones.
     pub fn set_max_workers(self: &Arc<Self>, new: [u32; 2]) -> [u32; 2] {
+        let most = process::rlimit_nproc().min(u64::from(u32::MAX)) as u32;
         Account::BOTH.map(|account| {
-            let new = new[account as usize].min(most_workers());
+            let new = new[account as usize].min(most);
             let (old, idle) = self.change(account, |side| {
                 let old = side.set_limit(new);
                 // Those beyond the limit go when they find that out.

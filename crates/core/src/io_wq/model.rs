@@ -69,7 +69,7 @@ impl Room {
 }
 
 impl Work for Piece {
-    fn run(self) {
+    fn run(self, _: &Exposure) {
         if self.announces {
             self.tally.add();
         }
@@ -275,5 +275,32 @@ fn a_lower_limit_is_kept() {
         tally.wait_for(2);
         hand_over(&pool, &tally, 0);
         tally.wait_for(3);
+    });
+}
+
+/// Waits, exposed, until it is dealt with or interrupted, as a blocking call does.
+#[test]
+fn who_is_cancelled_is_not_begun_or_interrupted_until_it_is_over() {
+    model::check(4, || {
+        let exposure = Arc::new(Exposure::new());
+        let worker = thread::spawn({
+            let exposure = Arc::clone(&exposure);
+            move || {
+                let blocked = exposure.during(|| {
+                    while model::alarms() == 0 {
+                        thread::yield_now();
+                    }
+                });
+                assert_eq!(model::alarms(), 0);
+                blocked.is_some()
+            }
+        });
+        exposure.cancel(1);
+        // Asked again, also after the end: nobody else is hit.
+        exposure.cancel(1);
+        worker.join().unwrap();
+        assert_eq!(model::alarms(), 0);
+        exposure.cancel(1);
+        assert_eq!(model::alarms(), 0);
     });
 }

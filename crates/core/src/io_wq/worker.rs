@@ -1,12 +1,13 @@
 //! A worker: its life, its sleep, and how it is called and interrupted.
 
 use super::acct::{Account, Seat, Turn};
+use super::exposure::Exposure;
 use super::policy::{EXCESS, Side};
 use super::{IoWq, RETRY_NS, Work};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use uringlet_sys::lock::{futex_wait, futex_wake};
-use uringlet_sys::sync::{AtomicBool, AtomicU32};
+use uringlet_sys::sync::AtomicU32;
 use uringlet_sys::{Errno, process, thread};
 
 /// An idle worker ends after this long.
@@ -19,15 +20,14 @@ pub struct Worker {
     tid: AtomicU32,
     /// Its bed: 1 once it is called.
     is_called: AtomicU32,
-    /// A signal was sent to it, which may strike late.
-    was_interrupted: AtomicBool,
+    exposure: Exposure,
 }
 
 impl Worker {
     /// One without a thread.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { tid: AtomicU32::new(0), is_called: AtomicU32::new(0), was_interrupted: AtomicBool::new(false) })
+        Arc::new(Self { tid: AtomicU32::new(0), is_called: AtomicU32::new(0), exposure: Exposure::new() })
     }
 
     /// On its thread: this is it.
@@ -69,18 +69,20 @@ impl Worker {
         true
     }
 
-    /// Interrupts the blocking call that it is in.
-    pub(super) fn interrupt(&self) {
-        self.was_interrupted.store(true, Relaxed);
-        thread::interrupt(self.tid());
+    /// Its next item begins.
+    pub(super) fn begin(&self) {
+        self.exposure.begin();
     }
 
-    /// Between two items: a signal that was meant for the last one strikes here, at the end of a system call.
-    pub(super) fn settle(&self) {
-        if self.was_interrupted.load(Relaxed) {
-            self.was_interrupted.store(false, Relaxed);
-            let _ = process::tid();
-        }
+    /// The item is cancelled that it is at.
+    pub(super) fn cancel(&self) {
+        self.exposure.cancel(self.tid());
+    }
+
+    /// When it may be interrupted: for its work.
+    #[must_use]
+    pub const fn exposure(&self) -> &Exposure {
+        &self.exposure
     }
 }
 
@@ -127,11 +129,10 @@ impl<W: Work> Shift<W> {
                 }
                 None => Ok(list.next(seat, turn)),
             });
-            self.me.settle();
             let over = match next {
                 Ok(Some((work, turn))) => {
                     self.found();
-                    work.run();
+                    work.run(self.me.exposure());
                     done = turn;
                     None
                 }

@@ -20,6 +20,7 @@
 use super::dispatch;
 use super::punt::Punted;
 use super::{act, complete};
+use crate::io_wq::Exposure;
 use crate::ops::{File, Issue, Op, table};
 use crate::request::{Outcome, Request};
 use crate::ring::UringGuard;
@@ -42,10 +43,10 @@ pub(super) fn is_for(req: &Request, file: File) -> bool {
 }
 
 /// A worker's part.
-pub(super) fn run(punted: &Punted) {
+pub(super) fn run(punted: &Punted, exposure: &Exposure) {
     let Some((mut op, fd)) = punted.take_op() else { return };
     match op.try_alone(fd) {
-        Some(Issue::Blocks) => punted.run_to_the_end(op, fd),
+        Some(Issue::Blocks) => punted.run_to_the_end(op, fd, exposure),
         tried => go_on(punted, op, fd, tried),
     }
 }

@@ -3,14 +3,14 @@
 use super::dispatch::run_ready;
 use super::{act, complete, hybrid};
 use crate::file::FileKind;
-use crate::io_wq::{Account, Cancelled, HashKey, Work};
+use crate::io_wq::{Account, Cancelled, Exposure, HashKey, Work};
 use crate::ops::{File, Op};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::ring::{Context, Ring, UringGuard};
 use crate::write::{self, Mode, history::Took};
 use uringlet_abi::sqe;
 use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
-use uringlet_sys::{io, thread};
+use uringlet_sys::{Errno, io, thread};
 
 /// A request on its way to, or with, a worker.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) {
     for stranded in io_wq.enqueue(account, key, work, punted).err().unwrap_or_default() {
         if stranded.id != id || !core::ptr::eq(stranded.ring, guard.ring) {
             // It waited for the same key, or another ring shares the pool.
-            guard.unlocked(|| stranded.run());
+            guard.unlocked(|| stranded.run(&Exposure::new()));
             continue;
         }
         let Some(mut parked) = guard.unpark(id) else { continue };
@@ -93,21 +93,22 @@ fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) {
 
 impl Work for Punted {
     /// On a worker: takes the op, runs it without the lock, completes the request.
-    fn run(self) {
+    fn run(self, exposure: &Exposure) {
         if self.is_hybrid {
-            return hybrid::run(&self);
+            return hybrid::run(&self, exposure);
         }
         if let Some((op, fd)) = self.take_op() {
-            self.run_to_the_end(op, fd);
+            self.run_to_the_end(op, fd, exposure);
         }
     }
 }
 
 impl Punted {
     /// Runs the op, sleeping as needed, and completes the request.
-    pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32) {
+    pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32, exposure: &Exposure) {
         let stopwatch = op.is_write().then(Stopwatch::start);
-        let outcome = op.run(fd);
+        // Cancelled before it began: it is not done.
+        let outcome = exposure.during(|| op.run(fd)).unwrap_or_else(|| Outcome::err(Errno::ECANCELED));
         let took = stopwatch.map(|stopwatch| stopwatch.read(outcome));
         let Some(mut guard) = self.lock() else { return };
         if was_run(&mut guard, self.id, op, outcome, took) {

@@ -81,6 +81,8 @@ pub(crate) struct Kernel {
     is_over: bool,
     sleepers: Vec<Sleeper>,
     threads: Vec<loom::thread::JoinHandle<()>>,
+    /// Threads that are interrupted again and again.
+    pub(crate) alarms: u32,
     pub(crate) events: EventTable,
 }
 
@@ -163,6 +165,12 @@ pub fn advance_to(now_ns: u64) {
         kernel.now_ns = now_ns;
         kernel.rouse(Awake::TimedOut, |sleeper| sleeper.deadline_ns <= now_ns);
     });
+}
+
+/// How many threads are interrupted again and again.
+#[must_use]
+pub fn alarms() -> u32 {
+    with(|kernel| kernel.alarms)
 }
 
 fn end() {

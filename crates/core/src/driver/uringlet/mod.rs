@@ -7,7 +7,7 @@ pub(crate) mod line;
 mod model;
 
 use super::watcher::{self, Leaving};
-use crate::io_wq::{Account, IoWq, Work};
+use crate::io_wq::{Account, Exposure, IoWq, Work};
 use crate::ops::Op;
 use crate::request::{Outcome, ReqId, Stage};
 use crate::ring::{Context, Ring, UringGuard};
@@ -72,7 +72,7 @@ pub(crate) struct Attendance {
 }
 
 impl Work for Attendance {
-    fn run(self) {
+    fn run(self, _: &Exposure) {
         match self.role {
             Role::Attendant => self.attend(),
             Role::Standby => block_watch::watch(&self),
