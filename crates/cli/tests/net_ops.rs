@@ -20,6 +20,16 @@ fn engine_answers(program: &str) {
 }
 
 #[test]
+fn the_engine_misses_no_edge() {
+    engine_answers("net_edges");
+}
+
+#[test]
+fn nor_does_the_kernel() {
+    kernel_answers("net_edges");
+}
+
+#[test]
 fn a_thousand_pending_receives_need_no_worker() {
     engine_answers("net_async");
 }

@@ -190,6 +190,14 @@ impl Request {
         if let Op::Malformed(errno) = self.op { Some(errno) } else { None }
     }
 
+    /// The registered file that it holds.
+    pub(crate) fn node(&self) -> Option<&Arc<FileNode>> {
+        match &self.target {
+            Target::Held(node) => Some(node),
+            _ => None,
+        }
+    }
+
     /// The number by which cancel-by-fd finds it.
     pub(crate) fn fd(&self) -> Option<i32> {
         match &self.target {

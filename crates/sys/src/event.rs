@@ -40,6 +40,38 @@ impl EventFd {
     }
 }
 
+/// A timer that is readable once it has expired.
+#[derive(Debug)]
+pub struct TimerFd(EngineFd);
+
+impl TimerFd {
+    /// A new one (`CLOCK_MONOTONIC`), not running.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`; `EPERM` under filters that do not know it.
+    pub fn new() -> Result<Self, Errno> {
+        const CLOCK_MONOTONIC: usize = 1;
+        // SAFETY: no addresses.
+        let fd = unsafe { syscall!(Sysno::timerfd_create, CLOCK_MONOTONIC, io::O_NONBLOCK | io::O_CLOEXEC) }?;
+        Ok(Self(EngineFd::adopt(fd as i32)))
+    }
+
+    /// Lets it expire once, `ns` from now. Whether it runs.
+    #[must_use]
+    pub fn start(&self, ns: u64) -> bool {
+        // struct itimerspec: no interval, then the time.
+        let spec = [0, 0, (ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64];
+        // SAFETY: the kernel reads 32 bytes of a live array.
+        unsafe { syscall!(Sysno::timerfd_settime, self.0.number(), 0, spec.as_ptr(), 0) }.is_ok()
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.0.number()
+    }
+}
+
 /// An epoll set of the engine.
 #[derive(Debug)]
 pub struct Epoll(EngineFd);

@@ -4,7 +4,7 @@ use crate::fd_table::{self, Mark};
 use crate::io;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
-pub use crate::event::{Epoll, EventFd, signal_eventfd};
+pub use crate::event::{Epoll, EventFd, TimerFd, signal_eventfd};
 
 /// Internal numbers start here if the limits allow: out of the way of programs that count on low numbers.
 const FIRST_INTERNAL: i32 = 900;

@@ -285,6 +285,10 @@ pub fn poll_wait(fd: i32, mask: u32) -> Result<u32, Errno> {
 pub const SO_TYPE: u32 = 3;
 /// `SO_ACCEPTCONN`
 pub const SO_ACCEPTCONN: u32 = 30;
+/// `SO_RCVLOWAT`
+pub const SO_RCVLOWAT: u32 = 18;
+/// `SO_PROTOCOL`
+pub const SO_PROTOCOL: u32 = 38;
 /// `SO_DOMAIN`
 pub const SO_DOMAIN: u32 = 39;
 

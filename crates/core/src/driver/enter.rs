@@ -5,7 +5,7 @@
 
 use super::uringlet;
 use super::watcher::{self, Leaving};
-use super::{drive, poll_pending};
+use super::{bring_on, drive, poll_pending};
 use crate::io_wq::{Exposure, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
@@ -184,16 +184,22 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
     };
     let timeouts_before = guard.timeouts_fired;
     let target = guard.memory.word(Word::CqHead).load(Acquire).wrapping_add(min);
+    let mut has_looked = false;
     loop {
         guard.run_deferred();
+        let now = if wait.deadline_ns & wait.any_after_ns == NEVER { 0 } else { monotonic_ns() };
         if guard.cq.ready(&guard.memory) < min.max(1) || guard.needs_watch() {
-            poll_pending(guard);
+            bring_on(guard);
+            // The driver's sleep is a look at the epoll set: it needs none before or after.
+            let will_sleep = guard.cq.ready(&guard.memory) < min && now < wait.deadline_ns && may_drive(guard);
+            if !has_looked && !will_sleep {
+                poll_pending(guard);
+            }
         }
         let ready = guard.cq.ready(&guard.memory);
         if ready >= min || guard.timeouts_fired != timeouts_before {
             return Ok(());
         }
-        let now = if wait.deadline_ns & wait.any_after_ns == NEVER { 0 } else { monotonic_ns() };
         if ready > 0 && now >= wait.any_after_ns {
             return Ok(());
         }
@@ -202,7 +208,10 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
             () if !wait.sigmask.is_null() && wait.sigmask_len != SIGSET_LEN => Err(Errno::EINVAL),
             () if now >= wait.deadline_ns => Err(Errno::ETIME),
             () if help(guard, &wait, min - ready) => Ok(()),
-            () => sleep(guard, target, now, wait),
+            () => {
+                has_looked = may_drive(guard);
+                sleep(guard, target, now, wait)
+            }
         };
         if let Err(errno) = result {
             guard.run_deferred();
@@ -233,6 +242,11 @@ fn help(guard: &mut UringGuard, wait: &Wait, missing: u32) -> bool {
     true
 }
 
+/// Whether a thread that sleeps now would be the ring's driver.
+fn may_drive(guard: &mut UringGuard) -> bool {
+    !guard.is_shared() && !guard.waiters.has_driver && guard.poller().is_ok()
+}
+
 /// Sleeps until there may be something new: as the ring's driver, or behind it.
 fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<(), Errno> {
     let mut until = wait.deadline_ns.min(guard.timers.next_deadline().unwrap_or(NEVER));
@@ -254,7 +268,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
     guard.waiters.sleeping += 1;
     let result = if guard.is_shared() {
         sleep_among_others(guard, until)
-    } else if guard.waiters.has_driver || guard.poller().is_err() {
+    } else if !may_drive(guard) {
         sleep_behind_driver(guard, until)
     } else {
         drive(guard, until.max(1), wait.sigmask)

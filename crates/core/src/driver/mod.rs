@@ -6,7 +6,7 @@ mod model;
 pub(crate) mod uringlet;
 pub(crate) mod watcher;
 
-use crate::apoll::{BELL, Waiting};
+use crate::apoll::{BELL, CHECK, Waiting};
 use crate::ops::Op;
 use crate::request::ReqId;
 use crate::ring::UringGuard;
@@ -18,15 +18,20 @@ use uringlet_sys::aio::AioEvent;
 use uringlet_sys::fd::EpollEvent;
 use uringlet_sys::{Errno, UserPtr, process};
 
-const EVENTS: usize = 64;
+const EVENTS: usize = 128;
 
 /// Brings on whatever can be brought on without waiting.
 pub(crate) fn poll_pending(guard: &mut UringGuard) {
-    if guard.aio_in_flight > 0 {
-        reap_aio(guard);
-    }
+    bring_on(guard);
     if guard.poller.as_ref().is_some_and(|p| p.is_armed()) && !guard.waiters.has_driver {
         let _ = drive(guard, 0, UserPtr::NULL);
+    }
+}
+
+/// Of that, what needs no look at the epoll set.
+fn bring_on(guard: &mut UringGuard) {
+    if guard.aio_in_flight > 0 {
+        reap_aio(guard);
     }
     fire_timers(guard);
     dispatch::run_ready(guard, false);
@@ -74,7 +79,11 @@ fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
             continue;
         }
         if let Some(poller) = &mut guard.poller {
-            poller.fired(data as i32, mask, &mut ready);
+            if data == CHECK {
+                poller.check();
+                continue;
+            }
+            poller.fired(data, mask, &mut ready);
         }
         for waiting in ready.drain(..) {
             act::fired(guard, waiting, mask);

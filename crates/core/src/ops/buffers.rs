@@ -84,7 +84,7 @@ pub(super) fn settle(groups: &mut BufGroups, selected: &mut Option<Selected>, is
     let Some(mut buffer) = selected.take() else { return };
     match issue {
         Issue::Complete(outcome) | Issue::More(outcome) => outcome.flags |= groups.settle(buffer),
-        Issue::WouldBlock(_) if !is_partly_done => {
+        Issue::WouldBlock(_) | Issue::Untried(_) if !is_partly_done => {
             groups.settle(buffer);
         }
         _ => {
@@ -181,10 +181,11 @@ pub(crate) fn release(state: &mut RingState, node: Option<Arc<FileNode>>) {
         state.post_tag(node.tag);
     }
     // The program may have the file open elsewhere: then closing our number would not take it out of the epoll set.
-    if let Some(node) = Arc::into_inner(node)
-        && let Some(poller) = &mut state.poller
-    {
-        poller.take(node.fd.number());
+    let Some(poller) = &mut state.poller else { return };
+    let fd = node.fd.number();
+    match Arc::into_inner(node) {
+        Some(_node) => drop(poller.take(fd)),
+        None => poller.release(fd),
     }
 }
 

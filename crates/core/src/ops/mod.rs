@@ -34,8 +34,10 @@ pub(crate) enum Issue {
     Complete(Outcome),
     /// Multishot: a CQE with `F_MORE` now, then issue again.
     More(Outcome),
-    /// Nothing yet: issue again when the file has one of these poll events.
+    /// Tried, or looked at, and found nothing: issue again when the file has one of these poll events.
     WouldBlock(u32),
+    /// As `WouldBlock`, but the file may be ready already.
+    Untried(u32),
     /// Needs a thread that may sleep in [`Op::run`].
     Blocks,
     /// Is expected not to sleep in [`Op::run`]: a write to the page cache.
@@ -142,6 +144,14 @@ impl Op {
     pub(crate) fn try_alone(&mut self, fd: i32) -> Option<Issue> {
         match self {
             Self::Net(op) => op.try_alone(fd),
+            _ => None,
+        }
+    }
+
+    /// The poll events that it waits for if it is a plain receive of a stream's bytes.
+    pub(crate) fn receives(&self) -> Option<u32> {
+        match self {
+            Self::Net(op) => op.receives(),
             _ => None,
         }
     }

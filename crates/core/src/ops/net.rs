@@ -93,7 +93,7 @@ impl NetOp {
         if !self.may_run_alone() {
             return None;
         }
-        let cx = Try { fd, was_armed: false };
+        let cx = Try { fd, was_armed: false, knows_ends: false };
         match self {
             Self::Send(op) => Some(op.try_send(cx)),
             Self::Recv(op) => Some(op.try_receive(cx)),
@@ -101,6 +101,14 @@ impl NetOp {
             Self::Recvmsg(op) => Some(op.try_receive(cx)),
             Self::Connect(op) => Some(op.try_connect(fd)),
             Self::Accept(_) | Self::Endpoint(_) => None,
+        }
+    }
+
+    /// The poll events that it waits for if it is a plain receive into its own buffer.
+    pub(super) fn receives(&self) -> Option<u32> {
+        match self {
+            Self::Recv(op) if !op.selects && op.is_plain() => Some(POLLIN),
+            _ => None,
         }
     }
 
@@ -185,7 +193,7 @@ fn poll_first(cx: &Try, mask: u32, may_wait: bool) -> Option<Issue> {
     }
     Some(match must_be_socket(cx.fd) {
         Err(errno) => errno.into(),
-        Ok(()) if may_wait => Issue::WouldBlock(mask),
+        Ok(()) if may_wait => Issue::Untried(mask),
         Ok(()) => Errno::EAGAIN.into(),
     })
 }
@@ -222,7 +230,11 @@ impl Futile {
             return Errno::EAGAIN.into();
         }
         self.0 = if is_ready { self.0 + 1 } else { 0 };
-        if self.0 > Self::MOST { Issue::Blocks } else { Issue::WouldBlock(mask) }
+        match self.0 {
+            0 => Issue::WouldBlock(mask),
+            1..=Self::MOST => Issue::Untried(mask),
+            _ => Issue::Blocks,
+        }
     }
 }
 
@@ -232,11 +244,24 @@ struct Try {
     fd: i32,
     /// A poll for the request has fired.
     was_armed: bool,
+    /// A receive that gets less than it asks for has emptied the stream.
+    knows_ends: bool,
 }
 
 impl Try {
     fn of(cx: &IssueCx<'_>) -> Self {
-        Self { fd: cx.file.fd, was_armed: cx.was_armed }
+        Self { fd: cx.file.fd, was_armed: cx.was_armed, knows_ends: false }
+    }
+
+    /// Of a receive.
+    fn receive(cx: &mut IssueCx<'_>, msg_flags: u32) -> Self {
+        let is_plain = msg_flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) == 0;
+        Self { knows_ends: is_plain && cx.state.knows_ends(cx.file.fd), ..Self::of(cx) }
+    }
+
+    /// Whether a receive need not be tried before poll says so.
+    fn is_known_empty(&self, cx: &mut IssueCx<'_>, msg_flags: u32) -> bool {
+        self.knows_ends && !self.was_armed && may_wait(msg_flags) && cx.state.knows_empty(self.fd)
     }
 }
 
@@ -299,9 +324,11 @@ impl Backlog {
     }
 
     /// Whether more waits after `n` of at most `wanted` bytes were received.
-    fn has_more(self, fd: i32, n: usize, wanted: usize) -> bool {
+    fn has_more(self, cx: &Try, n: usize, wanted: usize) -> bool {
+        let fd = cx.fd;
         match self {
             Self::Untold => false,
+            Self::Tcp if n < wanted && cx.knows_ends => false,
             Self::Tcp => io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0),
             // Who got less than he asked for has emptied the stream.
             Self::UnixStream => n >= wanted && io::bytes_readable(fd).is_ok_and(|n| n > 0),

@@ -1,7 +1,7 @@
 //! Ops that act on the ring or on other requests: poll, timeouts, cancel, buffers and files.
 
 use super::{cancel, complete, dispatch};
-use crate::apoll::Waiting;
+use crate::apoll::{Look, Place, Waiting};
 use crate::engine::ENGINE;
 use crate::ops::{File, Op, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
@@ -87,9 +87,13 @@ fn add_poll(guard: &mut UringGuard, req: Request, file: File) {
     if fd_table::ring(file.fd).is_some() {
         guard.unlocked(|| ENGINE.note_polled(file.fd));
     }
+    let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
     let waiting = Waiting { id, mask, is_multishot: is_multishot && !is_level };
-    match guard.poller().and_then(|p| p.arm(file.fd, waiting)) {
+    let place = Place { fd: file.fd, node: node.as_ref() };
+    // It was looked at just now, but for a multishot poll.
+    let look = if is_multishot { Look::Anew } else { Look::Done };
+    match guard.poller().and_then(|p| p.arm(place, waiting, look)) {
         Ok(()) => start_link_timer(guard, id),
         Err(errno) => {
             let Some(parked) = guard.unpark(id) else { return };
@@ -118,7 +122,8 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: Waiting, events: u32) {
             }
             guard.post(uringlet_abi::Cqe { user_data, res, flags: cqe::MORE });
             if is_level && let Stage::Armed { fd } = stage {
-                rearm(guard, waiting, fd);
+                let node = guard.parked(waiting.id).and_then(|parked| parked.req.node().cloned());
+                rearm(guard, waiting, Place { fd, node: node.as_ref() });
             }
         }
         Op::Poll(PollOp::Add { mask, .. }) => {
@@ -133,8 +138,8 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: Waiting, events: u32) {
 }
 
 /// Arms a parked request anew; one that cannot be says why.
-pub(crate) fn rearm(guard: &mut UringGuard, waiting: Waiting, fd: i32) {
-    if let Err(errno) = guard.poller().and_then(|p| p.arm(fd, waiting)) {
+pub(crate) fn rearm(guard: &mut UringGuard, waiting: Waiting, place: Place<'_>) {
+    if let Err(errno) = guard.poller().and_then(|p| p.arm(place, waiting, Look::Anew)) {
         dispatch::give_up(guard, waiting.id, errno);
     }
 }

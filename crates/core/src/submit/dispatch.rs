@@ -3,7 +3,7 @@
 use super::drain::Gate;
 use super::punt::punt;
 use super::{act, complete, hybrid};
-use crate::apoll::Waiting;
+use crate::apoll::{Look, Place, Waiting};
 use crate::file::FileKind;
 use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
@@ -34,7 +34,7 @@ pub(crate) enum Now {
 #[derive(Debug)]
 pub(crate) enum Later {
     /// With the poller, for these events.
-    Arm(u32),
+    Arm(u32, Look),
     /// With a worker.
     Punt,
     /// With the timers, until then: a write for which too many pages are dirty.
@@ -62,7 +62,7 @@ pub(crate) fn issue(guard: &mut UringGuard, mut req: Request, is_shallow: bool) 
 #[inline(never)]
 pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Later) {
     match step {
-        Later::Arm(mask) => arm(guard, req, file, mask),
+        Later::Arm(mask, look) => arm(guard, req, file, mask, look),
         Later::Punt => punt(guard, req, file),
         Later::Pace(deadline_ns) => pace(guard, req, file, deadline_ns),
         Later::Aio => submit_aio(guard, req, file),
@@ -81,7 +81,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
     };
     let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && may_run(req);
     if is_for_worker && hybrid::is_for(req, file) {
-        return Now::Later(file, Later::Punt);
+        return Now::Later(file, hybrid::first_step(guard, req, file));
     }
     loop {
         let mut cx = IssueCx { state: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
@@ -99,7 +99,8 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::Quick => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
             Issue::Paced(deadline_ns) => return Now::Later(file, Later::Pace(deadline_ns)),
-            Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask)),
+            Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask, Look::Done)),
+            Issue::Untried(mask) => return Now::Later(file, Later::Arm(mask, Look::Anew)),
             Issue::Aio => return Now::Later(file, Later::Aio),
             Issue::Act => return Now::Later(file, Later::Act),
         }
@@ -182,14 +183,18 @@ pub(super) fn end_pace(guard: &mut UringGuard, mut req: Request) {
 
 /// Parks a request until its file is ready.
 #[inline(never)]
-pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32) {
+pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32, look: Look) {
     // The program may reuse iovecs and headers once its SQE is consumed.
     if let Err(errno) = req.op.stabilise() {
         return complete(guard, req, Outcome::err(errno));
     }
     req.was_armed = true;
+    // What is no socket may say "not now" and be ready all the same.
+    let look = if matches!(req.op, Op::Net(_)) { look } else { Look::Anew };
+    let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
-    let armed = guard.poller().and_then(|p| p.arm(file.fd, Waiting { id, mask, is_multishot: false }));
+    let place = Place { fd: file.fd, node: node.as_ref() };
+    let armed = guard.poller().and_then(|p| p.arm(place, Waiting { id, mask, is_multishot: false }, look));
     match armed {
         Ok(()) => act::start_link_timer(guard, id),
         Err(errno) => {
@@ -309,13 +314,16 @@ pub(crate) fn run_ready(guard: &mut UringGuard, is_shallow: bool) {
 
 /// A descriptor number is about to be closed while requests use it: they go on with a duplicate.
 pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
+    let waiting = guard.poller.as_mut().map(|p| p.take(fd)).unwrap_or_default();
+    if !uringlet_sys::fd_table::has_users(fd) {
+        return;
+    }
     let users: alloc::vec::Vec<ReqId> = guard
         .parked
         .iter()
         .filter(|(_, p)| matches!(p.req.target, Target::Fd(n) if n == fd))
         .map(|(key, p)| ReqId { key: key as u32, generation: p.generation })
         .collect();
-    let waiting = guard.poller.as_mut().map(|p| p.take(fd)).unwrap_or_default();
     if users.is_empty() {
         return;
     }
@@ -337,7 +345,7 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
         }
     }
     for w in waiting {
-        act::rearm(guard, w, node.fd.number());
+        act::rearm(guard, w, Place { fd: node.fd.number(), node: Some(&node) });
     }
     run_ready(guard, false);
 }

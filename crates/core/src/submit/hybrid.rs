@@ -15,11 +15,14 @@
 //! made without the ring's lock where the op needs nothing of the ring; the request stays parked as the worker's meanwhile, and
 //! a cancel that comes then is found when the lock is taken again.
 //!
+//! A receive from a stream that is known to be empty is armed at once: the answer to the try is known.
+//!
 //! Where the hint is for something without a poll direction, it means what it always did: a worker does it, sleeping as needed.
 
-use super::dispatch;
+use super::dispatch::{self, Later};
 use super::punt::Punted;
 use super::{act, complete};
+use crate::apoll::Look;
 use crate::io_wq::Exposure;
 use crate::ops::{File, Issue, Op, table};
 use crate::request::{Outcome, Request};
@@ -40,6 +43,14 @@ pub(super) fn is_for(req: &Request, file: File) -> bool {
         return false;
     }
     !LETS_BLOCK.load(Relaxed) || !req.op.may_run_alone()
+}
+
+/// What the submitter does: a try that is known to find nothing is not made.
+pub(super) fn first_step(guard: &mut UringGuard, req: &Request, file: File) -> Later {
+    match req.op.receives() {
+        Some(mask) if guard.knows_empty(file.fd) => Later::Arm(mask, Look::Done),
+        _ => Later::Punt,
+    }
 }
 
 /// A worker's part.
@@ -63,7 +74,7 @@ fn go_on(punted: &Punted, op: Op, fd: i32, tried: Option<Issue>) {
         Some(Issue::Complete(outcome)) => complete(&mut guard, req, outcome),
         // Cancelled during the try, when there was nothing to interrupt.
         _ if req.is_cancelled => complete(&mut guard, req, Outcome::err(Errno::ECANCELED)),
-        Some(Issue::WouldBlock(mask)) => dispatch::arm(&mut guard, req, file, mask),
+        Some(Issue::WouldBlock(mask) | Issue::Untried(mask)) => dispatch::arm(&mut guard, req, file, mask, Look::Anew),
         _ => dispatch::issue(&mut guard, req, false),
     }
     leave(guard);

@@ -36,6 +36,30 @@ impl EventFd {
     }
 }
 
+/// There are no timers to be had in a model.
+#[derive(Debug)]
+pub struct TimerFd(());
+
+impl TimerFd {
+    /// # Errors
+    /// `EPERM`.
+    pub fn new() -> Result<Self, Errno> {
+        Err(Errno::EPERM)
+    }
+
+    /// Never runs.
+    #[must_use]
+    pub fn start(&self, _ns: u64) -> bool {
+        false
+    }
+
+    /// No number.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        -1
+    }
+}
+
 /// An epoll set of the engine.
 #[derive(Debug)]
 pub struct Epoll(i32);

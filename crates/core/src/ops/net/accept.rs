@@ -69,7 +69,8 @@ impl Accept {
             return Issue::WouldBlock(POLLIN);
         }
         match self.accept_now(fd) {
-            Err(Errno::EAGAIN) if self.may_wait() => Issue::WouldBlock(POLLIN),
+            // Perhaps only because it is somebody else's turn.
+            Err(Errno::EAGAIN) if self.may_wait() => Issue::Untried(POLLIN),
             Err(errno) => errno.into(),
             Ok(new) => self.answer(cx, new as i32),
         }
@@ -120,6 +121,7 @@ impl Accept {
             return install_file(state, outcome.res, self.file_index).into();
         }
         forget_former_file(outcome.res);
+        state.note_new_file(outcome.res);
         outcome
     }
 }

@@ -67,6 +67,7 @@ impl Endpoint {
                     return install_file(state, outcome.res, *file_index).into();
                 }
                 forget_former_file(outcome.res);
+                state.note_new_file(outcome.res);
                 outcome
             }
             _ => outcome,

@@ -1,7 +1,7 @@
 //! `IORING_OP_RECV`, single and multishot, also into provided buffers.
 
 use super::{
-    Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, Try, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
+    Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, Try, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
     receive_mask, sleeping,
 };
 use crate::ops::buffers::settle;
@@ -34,6 +34,8 @@ pub(crate) struct Recv {
     backlog: Option<Backlog>,
     /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
     is_drained: bool,
+    /// The last receive has emptied a stream of which every edge is seen.
+    has_emptied: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
     pub(super) selected: Option<Selected>,
@@ -62,6 +64,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         selects,
         backlog: None,
         is_drained: false,
+        has_emptied: false,
         done: 0,
         selected: None,
         futile: Futile::default(),
@@ -70,12 +73,13 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl Recv {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let alone = Try::of(cx);
+        let alone = Try::receive(cx, self.msg_flags);
         if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
         if core::mem::take(&mut self.is_drained) {
-            return Issue::WouldBlock(receive_mask(self.msg_flags));
+            let mask = receive_mask(self.msg_flags);
+            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::Untried(mask) };
         }
         if self.selects
             && self.selected.is_none()
@@ -83,7 +87,14 @@ impl Recv {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = self.receive_now(alone);
+        let mut issue = if alone.is_known_empty(cx, self.msg_flags) {
+            Issue::WouldBlock(receive_mask(self.msg_flags))
+        } else {
+            self.receive_now(alone)
+        };
+        if core::mem::take(&mut self.has_emptied) {
+            cx.state.note_empty(alone.fd);
+        }
         settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
@@ -94,6 +105,11 @@ impl Recv {
         self.len = chosen.len;
         self.selected = Some(chosen);
         Ok(())
+    }
+
+    /// Whether it waits for nothing but bytes.
+    pub(super) fn is_plain(&self) -> bool {
+        may_wait(self.msg_flags) && receive_mask(self.msg_flags) == POLLIN && self.len > 0
     }
 
     fn poll_first(&self, cx: &Try) -> Option<Issue> {
@@ -109,8 +125,8 @@ impl Recv {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         match self.receive(fd, nonblocking(self.msg_flags)) {
             Err(Errno::EAGAIN) => self.futile.found_nothing(&cx, mask, self.msg_flags),
-            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::WouldBlock(mask),
-            res => self.answer(fd, res),
+            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::Untried(mask),
+            res => self.answer(&cx, res),
         }
     }
 
@@ -142,26 +158,28 @@ impl Recv {
         is_resumed
     }
 
-    fn answer(&mut self, fd: i32, res: Result<(usize, u32), Errno>) -> Issue {
+    fn answer(&mut self, cx: &Try, res: Result<(usize, u32), Errno>) -> Issue {
         let Ok((n, _)) = res else { return Issue::Complete(self.outcome(res)) };
         if self.is_multishot {
-            return self.answer_multishot(fd, n, res);
+            return self.answer_multishot(cx, n, res);
         }
-        let is_nonempty = is_nonempty(fd, n, self.left(), self.msg_flags);
+        let is_nonempty = is_nonempty(cx.fd, n, self.left(), self.msg_flags);
+        self.has_emptied = cx.knows_ends && n > 0 && !is_nonempty;
         let outcome = self.outcome(res);
         Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
     }
 
     /// The next receive follows at once if it is known to have something, or if nobody knows.
-    fn answer_multishot(&mut self, fd: i32, n: usize, res: Result<(usize, u32), Errno>) -> Issue {
-        let backlog = *self.backlog.get_or_insert_with(|| Backlog::of(fd));
-        let is_nonempty = backlog.has_more(fd, n, self.left());
+    fn answer_multishot(&mut self, cx: &Try, n: usize, res: Result<(usize, u32), Errno>) -> Issue {
+        let backlog = *self.backlog.get_or_insert_with(|| Backlog::of(cx.fd));
+        let is_nonempty = backlog.has_more(cx, n, self.left());
         let outcome = self.outcome(res);
         let outcome = if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome };
         if n == 0 || self.reaches_limit(n) {
             return Issue::Complete(outcome);
         }
         self.is_drained = !is_nonempty && backlog != Backlog::Untold;
+        self.has_emptied = self.is_drained && cx.knows_ends;
         Issue::More(outcome)
     }
 

@@ -77,6 +77,8 @@ pub(crate) struct Recvmsg {
     backlog: Option<Backlog>,
     /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
     is_drained: bool,
+    /// The last receive has emptied a stream of which every edge is seen.
+    has_emptied: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
     pub(super) selected: Option<Selected>,
@@ -99,6 +101,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         multishot: None,
         backlog: None,
         is_drained: false,
+        has_emptied: false,
         done: 0,
         selected: None,
         futile: Futile::default(),
@@ -126,12 +129,13 @@ impl Recvmsg {
     }
 
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let alone = Try::of(cx);
+        let alone = Try::receive(cx, self.msg_flags);
         if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
         if core::mem::take(&mut self.is_drained) {
-            return Issue::WouldBlock(receive_mask(self.msg_flags));
+            let mask = receive_mask(self.msg_flags);
+            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::Untried(mask) };
         }
         if let Err(errno) = self.prepare() {
             return errno.into();
@@ -142,7 +146,14 @@ impl Recvmsg {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = self.receive_now(alone);
+        let mut issue = if alone.is_known_empty(cx, self.msg_flags) {
+            Issue::WouldBlock(receive_mask(self.msg_flags))
+        } else {
+            self.receive_now(alone)
+        };
+        if core::mem::take(&mut self.has_emptied) {
+            cx.state.note_empty(alone.fd);
+        }
         settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
@@ -188,9 +199,10 @@ impl Recvmsg {
         };
         match res {
             Err(Errno::EAGAIN) => self.futile.found_nothing(&cx, mask, self.msg_flags),
-            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::WouldBlock(mask),
+            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::Untried(mask),
             res => {
                 let is_nonempty = res.is_ok_and(|(n, _)| is_nonempty(fd, n, self.message.left(), self.msg_flags));
+                self.has_emptied = cx.knows_ends && !is_nonempty && res.is_ok_and(|(n, _)| n > 0);
                 let outcome = self.outcome(res);
                 Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
             }
@@ -206,13 +218,14 @@ impl Recvmsg {
             Ok(n) => n,
         };
         let backlog = *self.backlog.get_or_insert_with(|| Backlog::of(fd));
-        let is_nonempty = backlog.has_more(fd, n, room as usize);
+        let is_nonempty = backlog.has_more(&cx, n, room as usize);
         let outcome = self.multishot_outcome(parts, n, room);
         let outcome = if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome };
         if n == 0 {
             return Issue::Complete(outcome);
         }
         self.is_drained = !is_nonempty && backlog != Backlog::Untold;
+        self.has_emptied = self.is_drained && cx.knows_ends;
         Issue::More(outcome)
     }
 

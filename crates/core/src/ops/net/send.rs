@@ -114,7 +114,7 @@ impl Send {
         let fd = cx.fd;
         match self.send(fd, nonblocking(self.msg_flags)) {
             Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&cx, POLLOUT, 0),
-            Ok(n) if self.is_resumed_after(fd, n) => Issue::WouldBlock(POLLOUT),
+            Ok(n) if self.is_resumed_after(fd, n) => Issue::Untried(POLLOUT),
             res => Issue::Complete(self.outcome(res)),
         }
     }
