@@ -170,7 +170,7 @@ static int next(void)
 {
 	struct cqe cqe;
 
-	if (!comes(5000))
+	if (!comes(60000))
 		return -9999;
 	cqe = cqes[*cq_head & *cq_mask];
 	__atomic_store_n(cq_head, *cq_head + 1, __ATOMIC_RELEASE);

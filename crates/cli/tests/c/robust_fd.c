@@ -220,7 +220,7 @@ static void no_busy_loop(void)
 	epoll_ctl(ep, EPOLL_CTL_ADD, r.fd, &e);
 	/* One timer that fires 100 times. */
 	submit(&r, SQE(.opcode = TIMEOUT, .addr = ADDR(ts), .len = 1, .op_flags = 64, .off = 100));
-	end = now_us() + 5000000;
+	end = now_us() + 100000000;
 	while (got < 100 && now_us() < end) {
 		if (waited(ep, 1000) > 0)
 			returns++;
@@ -350,7 +350,7 @@ static void number_reuse(void)
 		write(other[1], "wrong", 5);
 		check("the new file's data concerns nobody", comes(&r, 50), 0);
 		write(old[1], "a", 1);
-		is_true("an answer", comes(&r, 2000));
+		is_true("an answer", comes(&r, 60000));
 		write(old[1], "b", 1);
 		sleep_ms(20);
 		write(old[1], "c", 1);

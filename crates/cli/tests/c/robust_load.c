@@ -30,7 +30,7 @@ static void overflow(void)
 	struct ring r = new_ring_with(8, SETUP_CQSIZE, 16);
 	int file = open("load", O_RDWR | O_CREAT | O_TRUNC, 0600), event = eventfd(0, 0), multishots = 0, is_armed = 0, n = 8000;
 	static char buf[4096];
-	uint64_t end = now_us() + 30000000;
+	uint64_t end = now_us() + 200000000;
 
 	write(file, buf, sizeof(buf));
 	for (int i = 0; total < n && now_us() < end;) {
@@ -111,7 +111,7 @@ static void thousands_in_flight(void)
 	check("reads", enter_call(r.fd, 2000, 0, 0, 0, 0), 2000);
 	for (int i = 0; i < 200; i++)
 		write(pipes[i][1], "0123456789", 10);
-	end = now_us() + 20000000;
+	end = now_us() + 200000000;
 	while (total < n && now_us() < end) {
 		wait_ms(&r, 1, 1000);
 		while (waiting(&r))
@@ -125,7 +125,7 @@ static void thousands_in_flight(void)
 	check("polls again", enter_call(r.fd, 4000, 0, 0, 0, 0), 4000);
 	push(&r, SQE(.opcode = ASYNC_CANCEL, .fd = -1, .op_flags = CANCEL_ANY | 1, .user_data = MANY));
 	enter_call(r.fd, 1, 0, 0, 0, 0);
-	end = now_us() + 20000000;
+	end = now_us() + 200000000;
 	while (total < n && now_us() < end) {
 		wait_ms(&r, 1, 1000);
 		while (waiting(&r)) {
@@ -176,14 +176,14 @@ static void *submits(void *arg)
 			enter_call(crowd.fd, 4, 0, 0, 0, 0);
 	}
 	/* A thread's requests may end with it. */
-	for (int i = 0; i < 3000 && __atomic_load_n(&total, __ATOMIC_RELAXED) < CROWD; i++)
+	for (int i = 0; i < 20000 && __atomic_load_n(&total, __ATOMIC_RELAXED) < CROWD; i++)
 		sleep_ms(10);
 	return 0;
 }
 
 static void *reaps(void *arg)
 {
-	uint64_t end = now_us() + 30000000;
+	uint64_t end = now_us() + 200000000;
 
 	while (__atomic_load_n(&total, __ATOMIC_RELAXED) < CROWD && now_us() < end) {
 		wait_ms(&crowd, 1, 100);

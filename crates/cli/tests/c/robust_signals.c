@@ -26,6 +26,17 @@ static void after_ms(int ms)
 	setitimer(ITIMER_REAL, &(struct itimerval){ { 0 }, { ms / 1000, ms % 1000 * 1000 } }, 0);
 }
 
+/* And again every 100 ms, should the first have come before the wait. */
+static void signals_from(int ms)
+{
+	setitimer(ITIMER_REAL, &(struct itimerval){ { 0, 100000 }, { ms / 1000, ms % 1000 * 1000 } }, 0);
+}
+
+static void no_more_signals(void)
+{
+	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, 0);
+}
+
 static int wait_plain(struct ring *r)
 {
 	return enter_call(r->fd, 0, 1, GETEVENTS, 0, 0);
@@ -39,19 +50,20 @@ static void interrupted_waits(void)
 	for (int flags = 0; flags < 2; flags++) {
 		on(SIGALRM, count, flags ? SA_RESTART : 0);
 		handled = 0;
-		after_ms(20);
+		signals_from(20);
 		check("plain", wait_plain(&r), -EINTR);
-		check("handled", handled, 1);
-		after_ms(20);
-		check("with a timeout", wait_ms(&r, 1, 2000), -EINTR);
+		is_true("handled", handled >= 1);
+		signals_from(20);
+		check("with a timeout", wait_ms(&r, 1, 20000), -EINTR);
 		/* With CQEs there, though too few, the wait succeeds. */
 		submit(&r, SQE(.opcode = NOP));
-		after_ms(20);
+		signals_from(20);
 		check("with too few", enter_call(r.fd, 0, 2, GETEVENTS, 0, 0), 0);
 		take(&r);
 		push(&r, SQE(.opcode = NOP));
-		after_ms(20);
+		signals_from(20);
 		check("submitted before", enter_call(r.fd, 1, 2, GETEVENTS, 0, 0), 1);
+		no_more_signals();
 		take(&r);
 	}
 	check("timeout", wait_ms(&r, 1, 20), -ETIME);
@@ -143,18 +155,22 @@ static void handlers_use_rings(void)
 	for (int i = 0; i < 20; i++) {
 		handled = 0;
 		on(SIGALRM, uses_another, 0);
-		after_ms(3);
+		signals_from(3);
 		check("interrupted", wait_plain(&mine), -EINTR);
-		check("its handler used another ring", handled, 1);
+		no_more_signals();
+		is_true("its handler used another ring", handled >= 1);
+		handled = 0;
 		on(SIGALRM, uses_the_same, 0);
-		after_ms(3);
+		signals_from(3);
 		check("interrupted again", wait_plain(&mine), -EINTR);
-		check("its handler used the same ring", handled, 2);
+		no_more_signals();
+		is_true("its handler used the same ring", handled >= 1);
+		handled = 0;
 		/* A handler that only the wait's mask lets through. */
 		pthread_sigmask(SIG_BLOCK, &alarm_only, &old);
 		after_ms(3);
 		check("interrupted by its mask", enter_call(mine.fd, 0, 1, GETEVENTS, &none, 8), -EINTR);
-		check("its handler used the same ring", handled, 3);
+		check("its handler used the same ring", handled, 1);
 		pthread_sigmask(SIG_SETMASK, &old, 0);
 	}
 	write(p[1], "x", 1);
@@ -239,7 +255,7 @@ static void *later_wait(void *arg)
 {
 	struct ring *r = arg;
 
-	return (void *)(long)wait_ms(r, 1, 3000);
+	return (void *)(long)wait_ms(r, 1, 60000);
 }
 
 static void leave_by_jump(void)
@@ -283,7 +299,7 @@ static void leave_by_jump(void)
 	uint64_t start = now_us();
 	pthread_join(thread, &result);
 	check("another thread's wait", (long)result, 0);
-	is_true("soon", now_us() - start < 1000000);
+	is_true("soon", now_us() - start < 20000000);
 	check("its CQE", next(&r), 1);
 	end_ring(&r);
 	/* The ring has really ended. */
