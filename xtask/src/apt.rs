@@ -50,6 +50,13 @@ pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf>
     Ok(unpacked.with_context(|| format!("no folder {prefix}* was unpacked"))?.path())
 }
 
+/// Name and version of each package, for whoever reads the log.
+pub(crate) fn versions(packages: &[&str]) -> anyhow::Result<Vec<String>> {
+    let mut query = Command::new("dpkg-query");
+    query.args(["-W", "-f", "${Package} ${Version}\n"]).args(packages);
+    Ok(String::from_utf8_lossy(&finished(query)?.stdout).lines().map(str::to_owned).collect())
+}
+
 fn is_installed(package: &str) -> bool {
     let query = Command::new("dpkg-query").args(["-W", "-f", "${db:Status-Status}", package]).output();
     query.is_ok_and(|out| out.status.success() && out.stdout == b"installed")

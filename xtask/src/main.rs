@@ -17,6 +17,7 @@ mod sandbox;
 mod stream;
 mod tally;
 mod tidy;
+mod ublk;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ const CHORES: &[Chore] = &[
     ("conformance", "liburing's own tests on the engine, compared with the manifest", conformance::main),
     ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),
+    ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),
     ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
 ];
 

@@ -1,4 +1,4 @@
-//! A device in memory behind an NBD server, until it is interrupted: for trying clients. `nbd_ram SOCKET [SIZE_MIB [TCP_PORT]]`
+//! A device in memory behind an NBD server, until it is interrupted: for trying clients. `nbd_ram SOCKET [SIZE_MIB [THREADS [TCP_PORT]]]`
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -9,10 +9,11 @@ use uringlet_ublk_front::ram::{RamDevice, Shape};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let socket = args.next().ok_or("usage: nbd_ram SOCKET [SIZE_MIB [TCP_PORT]]")?;
+    let socket = args.next().ok_or("usage: nbd_ram SOCKET [SIZE_MIB [THREADS [TCP_PORT]]]")?;
     let mib: u64 = args.next().map_or(Ok(64), |arg| arg.parse())?;
+    let threads = args.next().map_or(Ok(2), |arg| arg.parse())?;
     let server = Server::new()?;
-    let shape = Shape { depth: 128, ..Shape::with_size(mib << 20) };
+    let shape = Shape { depth: 128, threads, ..Shape::with_size(mib << 20) };
     let device = Arc::new(RamDevice::new(0, shape));
     server.start(device).map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))?;
     println!("{}", server.listen_unix(Path::new(&socket))?.uri(0));
