@@ -68,7 +68,7 @@ struct Job {
 #[derive(Debug, Default)]
 struct Tags {
     free: Vec<u16>,
-    wanting: Vec<Arc<dyn Client>>,
+    wanting: VecDeque<Arc<dyn Client>>,
 }
 
 /// The device.
@@ -92,7 +92,7 @@ impl RamDevice {
     /// A device full of zeroes. Its threads end with it.
     #[must_use]
     pub fn new(id: u32, shape: Shape) -> Self {
-        let tags = || Mutex::new(Tags { free: (0..shape.depth).rev().collect(), wanting: Vec::new() });
+        let tags = || Mutex::new(Tags { free: (0..shape.depth).rev().collect(), wanting: VecDeque::new() });
         let slots = || (0..shape.depth).map(|_| Mutex::default()).collect();
         let core = Arc::new(Core {
             limits: Mutex::new(shape.limits),
@@ -176,7 +176,7 @@ impl BlockDevice for RamDevice {
         let mut tags = lock(&self.core.tags[queue as usize]);
         let tag = tags.free.pop();
         if tag.is_none() {
-            tags.wanting.push(Arc::clone(client));
+            tags.wanting.push_back(Arc::clone(client));
         }
         tag.map(|tag| Slot::new(queue, tag))
     }
@@ -186,9 +186,11 @@ impl BlockDevice for RamDevice {
             let mut tags = lock(&self.core.tags[slot.queue() as usize]);
             assert!(!tags.free.contains(&slot.tag()), "{slot:?} is released twice");
             tags.free.push(slot.tag());
-            std::mem::take(&mut tags.wanting)
+            tags.wanting.pop_front()
         };
-        wanting.iter().for_each(|client| client.slot_free(slot.queue()));
+        if let Some(client) = wanting {
+            client.slot_free(slot.queue());
+        }
     }
 
     fn place(&self, _slot: &Slot) -> Place {

@@ -23,7 +23,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno as IoErrno;
 use rustix::net::{Shutdown, shutdown};
 use slab::Slab;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{Client, SECTOR, Slot};
 
@@ -73,6 +73,16 @@ pub(super) enum Want {
     News(u64),
 }
 
+/// How the reader stands with the device's free slots. It is told once for each time it asked: who is told and does not
+/// want a slot any more hands the news on, or the next in line would sleep beside a free slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SlotWait {
+    #[default]
+    No,
+    Asked,
+    Told,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) commands: Slab<Command>,
@@ -83,6 +93,7 @@ pub(super) struct State {
     pub(super) news: u64,
     pub(super) is_stopping: bool,
     is_dead: bool,
+    slot_wait: SlotWait,
     sleeper: Option<Want>,
 }
 
@@ -124,15 +135,16 @@ pub(super) struct Conn {
     pub(super) has_allocation: bool,
     pub(super) queue: u16,
     state: Mutex<State>,
+    me: Weak<Self>,
 }
 
 impl Conn {
-    pub(super) fn new(socket: OwnedFd, agreement: Agreement) -> Result<Self, IoErrno> {
+    pub(super) fn new(socket: OwnedFd, agreement: Agreement) -> Result<Arc<Self>, IoErrno> {
         let state = Mutex::new(State { out: Outbox::corked(), ..State::default() });
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let Agreement { export, is_structured, has_allocation } = agreement;
         let queue = export.turn();
-        Ok(Self { socket, bell, export, is_structured, has_allocation, queue, state })
+        Ok(Arc::new_cyclic(|me| Self { socket, bell, export, is_structured, has_allocation, queue, state, me: Weak::clone(me) }))
     }
 
     pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -150,9 +162,45 @@ impl Conn {
     pub(super) fn kill(&self) {
         // The descriptor lives until the device has ended the last request; the client shall know now.
         let _ = shutdown(&self.socket, Shutdown::Both);
-        let mut state = self.state();
-        state.is_dead = true;
-        state.out.clear();
+        let was_told = {
+            let mut state = self.state();
+            state.is_dead = true;
+            state.out.clear();
+            std::mem::take(&mut state.slot_wait) == SlotWait::Told
+        };
+        if was_told {
+            self.hand_on();
+        }
+    }
+
+    /// Lets the next in line know of a free slot that is not wanted here.
+    fn hand_on(&self) {
+        if let Some(me) = self.me.upgrade()
+            && let Some(slot) = self.export.device.take(self.queue, &(me as Arc<dyn Client>))
+        {
+            self.export.device.release(slot);
+        }
+    }
+
+    /// A free slot, sooner or later.
+    pub(super) fn slot(&self, client: &Arc<dyn Client>) -> Result<Slot, Gone> {
+        loop {
+            // Before asking: the answer may come at once.
+            let seen = {
+                let mut state = self.state();
+                state.slot_wait = SlotWait::Asked;
+                state.news
+            };
+            if let Some(slot) = self.export.device.take(self.queue, client) {
+                self.state().slot_wait = SlotWait::No;
+                return Ok(slot);
+            }
+            let mut seen = seen;
+            while self.state().slot_wait == SlotWait::Asked {
+                self.sleep(Want::News(seen), None)?;
+                seen = self.state().news;
+            }
+        }
     }
 
     fn wake(&self, state: &mut State, matters: impl FnOnce(Want) -> bool) {
@@ -350,9 +398,15 @@ impl Client for Conn {
     }
 
     fn slot_free(&self, _queue: u16) {
-        let mut state = self.state();
-        state.news += 1;
-        self.wake_for_news(&mut state);
+        {
+            let mut state = self.state();
+            if !state.is_dead {
+                state.slot_wait = SlotWait::Told;
+                state.news += 1;
+                return self.wake_for_news(&mut state);
+            }
+        }
+        self.hand_on();
     }
 }
 

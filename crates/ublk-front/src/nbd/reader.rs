@@ -7,7 +7,7 @@ use rustix::event::Timespec;
 use std::sync::Arc;
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
-use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR, Slot};
+use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR};
 
 /// Longest request that this front end makes, sectors. A write's piece is in memory as a whole before it takes a slot, so that a
 /// slow client never holds one.
@@ -178,7 +178,7 @@ impl Reader {
             if has_payload && !self.fill(len)? {
                 return Err(Gone);
             }
-            let slot = self.slot()?;
+            let slot = self.conn.slot(&self.client)?;
             let device = &self.conn.export.device;
             let filled = match (has_payload, plan.is_plain_zeroes) {
                 (true, _) => device.write(&slot, 0, self.inbox.take(len)),
@@ -221,17 +221,6 @@ impl Reader {
             wire::error_chunk(header.cookie, error)
         } else {
             wire::simple_reply(header.cookie, error)
-        }
-    }
-
-    /// A free slot, sooner or later.
-    fn slot(&mut self) -> Result<Slot, Gone> {
-        loop {
-            let seen = self.conn.state().news;
-            if let Some(slot) = self.conn.export.device.take(self.conn.queue, &self.client) {
-                return Ok(slot);
-            }
-            self.conn.sleep(Want::News(seen), None)?;
         }
     }
 

@@ -211,7 +211,7 @@ impl Shared {
         let Some(agreement) = talk.haggle(&self.exports) else { return };
         let export = Arc::clone(&agreement.export);
         let Talk { socket, inbox, .. } = talk;
-        let Ok(conn) = Conn::new(socket, agreement).map(Arc::new) else { return };
+        let Ok(conn) = Conn::new(socket, agreement) else { return };
         if export.join(&conn) {
             Reader::new(conn, inbox).run();
         }

@@ -192,6 +192,25 @@ fn a_client_that_vanishes_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_free_slot_passes_by_clients_that_are_gone() {
+    let (server, device) = served(Shape { depth: 1, queues: 1, ..Shape::with_size(SIZE) });
+    device.hold(true);
+    let mut clients: Vec<_> = (0..4).map(|_| Client::new(&server, true)).collect();
+    for client in &mut clients {
+        client.send(READ, 0, 1, 0, 4096);
+        until("the slot is taken", || device.seen().len() == 1);
+    }
+    // All but the first wait for its slot, in this order or another; two of them do not live to see it.
+    let mut last = clients.pop().unwrap();
+    let first = clients.swap_remove(0);
+    drop(clients);
+    device.hold(false);
+    assert_eq!(last.reply(0).data.len(), 4104);
+    drop(first);
+    until("slots are free again", || device.free_slots() == 1);
+}
+
+#[test]
 fn a_device_that_goes_ends_its_connections_after_their_replies() {
     let (server, device) = served(Shape::with_size(SIZE));
     let mut client = Client::new(&server, true);
