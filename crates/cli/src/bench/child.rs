@@ -25,6 +25,11 @@ impl Launch {
         Self { argv: argv.into_iter().map(Into::into).collect(), library_path: None, limit: Duration::from_secs(60) }
     }
 
+    pub(super) fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]).stdin(Stdio::null());
@@ -36,6 +41,17 @@ impl Launch {
 
     /// What it prints. A program that fails but prints something is taken by its word.
     pub(super) fn output(&self, stop: &Stop) -> Result<String, String> {
+        let (status, printed, complaint) = self.run(stop)?;
+        if status.success() || !printed.is_empty() { Ok(printed) } else { Err(failure(status, &complaint)) }
+    }
+
+    /// For a program whose exit status alone matters.
+    pub(super) fn quiet(&self, stop: &Stop) -> Result<(), String> {
+        let (status, _, complaint) = self.run(stop)?;
+        if status.success() { Ok(()) } else { Err(format!("{}: {}", self.argv[0].display(), failure(status, &complaint))) }
+    }
+
+    fn run(&self, stop: &Stop) -> Result<(ExitStatus, String, String), String> {
         let mut command = self.command();
         let mut child = command
             .stdout(Stdio::piped())
@@ -53,7 +69,7 @@ impl Launch {
             }
         };
         let status = child.wait().map_err(|error| format!("waiting for {}: {error}", self.argv[0].display()))?;
-        verdict(status, printed, &complaint)
+        Ok((status, printed, complaint))
     }
 }
 
@@ -93,11 +109,8 @@ fn wait(child: &mut Child, pipes: &Receiver<Texts>, deadline: Instant, stop: &St
     }
 }
 
-fn verdict(status: ExitStatus, printed: String, complaint: &str) -> Result<String, String> {
-    if status.success() || !printed.is_empty() {
-        return Ok(printed);
-    }
-    Err(format!("{status}: {}", complaint.lines().next_back().unwrap_or("no word why")))
+fn failure(status: ExitStatus, complaint: &str) -> String {
+    format!("{status}: {}", complaint.lines().next_back().unwrap_or("no word why"))
 }
 
 #[cfg(test)]
@@ -114,12 +127,14 @@ mod tests {
         assert_eq!(shell("echo 1").output(&stop), Ok("1\n".to_owned()));
         assert_eq!(shell("echo 1; exit 3").output(&stop), Ok("1\n".to_owned()));
         assert!(shell("echo why >&2; exit 3").output(&stop).unwrap_err().ends_with(": why"));
+        assert_eq!(shell("echo 1").quiet(&stop), Ok(()));
+        assert_eq!(shell("echo 1; echo why >&2; exit 3").quiet(&stop), Err("sh: exit status: 3: why".to_owned()));
         assert!(Launch::new(["/nowhere/x"]).output(&stop).unwrap_err().contains("/nowhere/x"));
     }
 
     #[test]
     fn what_hangs_is_killed() {
-        let late = (Launch { limit: Duration::ZERO, ..shell("exec sleep 1000") }).output(&Stop::default());
+        let late = shell("exec sleep 1000").within(Duration::ZERO).output(&Stop::default());
         assert!(late.unwrap_err().contains("did not end in time"));
     }
 }

@@ -28,6 +28,21 @@ impl Goal {
         Some(Self { what: what.into(), bound, limit, measured: measured?, at: None })
     }
 
+    /// A goal for each of several values: the worst of them decides.
+    pub(super) fn worst(
+        what: impl Into<String>,
+        bound: Bound,
+        limit: f64,
+        values: impl IntoIterator<Item = (String, f64)>,
+    ) -> Option<Self> {
+        let by_value = |a: &(String, f64), b: &(String, f64)| a.1.total_cmp(&b.1);
+        let (at, measured) = match bound {
+            Bound::AtLeast => values.into_iter().min_by(by_value),
+            Bound::AtMost => values.into_iter().max_by(by_value),
+        }?;
+        Some(Self { what: what.into(), bound, limit, measured, at: Some(at) })
+    }
+
     pub(super) fn is_met(&self) -> bool {
         match self.bound {
             Bound::AtLeast => self.measured >= self.limit,
@@ -59,14 +74,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_are_met_or_not() {
-        let goal = Goal::new("speed", Bound::AtLeast, 1.0, Some(0.9)).unwrap();
-        assert_eq!(goal.text(), "goal: speed, at least 1.00: 0.90, not met\n");
-        assert!(Goal::new("delay", Bound::AtMost, 1.0, Some(0.9)).unwrap().is_met());
+    fn the_worst_decides() {
+        let values = || [("a".to_owned(), 1.2), ("b".to_owned(), 0.9)];
+        let goal = Goal::worst("speed", Bound::AtLeast, 1.0, values()).unwrap();
+        assert_eq!(goal.text(), "goal: speed, at least 1.00: 0.90 (b), not met\n");
+        let goal = Goal::worst("delay", Bound::AtMost, 2.0, values()).unwrap();
+        assert_eq!(goal.text(), "goal: delay, at most 2.00: 1.20 (a), met\n");
     }
 
     #[test]
     fn what_was_not_measured_is_no_goal() {
         assert!(Goal::new("x", Bound::AtLeast, 1.0, None).is_none());
+        assert!(Goal::worst("x", Bound::AtLeast, 1.0, []).is_none());
     }
 }

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 
 #[derive(Debug)]
 pub(super) struct Host {
@@ -36,6 +40,55 @@ impl fmt::Display for Host {
     }
 }
 
+/// What else the machine does while something is measured.
+#[derive(Debug)]
+pub(super) struct Load {
+    before: (Duration, Duration),
+    ours_before: Duration,
+}
+
+impl Load {
+    pub(super) fn begin() -> Self {
+        Self { before: busy_and_all(), ours_before: children() }
+    }
+
+    /// A warning, if other programs took more than a little of the CPUs meanwhile.
+    pub(super) fn note(&self) -> Option<String> {
+        const LITTLE_PERCENT: f64 = 10.0;
+        let (busy, all) = busy_and_all();
+        let (busy, all) = (busy.saturating_sub(self.before.0), all.saturating_sub(self.before.1));
+        let others = busy.saturating_sub(children().saturating_sub(self.ours_before));
+        let percent = others.as_secs_f64() / all.as_secs_f64().max(1e-3) * 100.0;
+        let warning = || {
+            format!("other programs took {percent:.0}% of the CPUs meanwhile: these numbers are worth less than those of an idle machine")
+        };
+        (percent > LITTLE_PERCENT).then(warning)
+    }
+}
+
+/// Of all CPUs together.
+fn busy_and_all() -> (Duration, Duration) {
+    let ticks = stat(&fs::read_to_string("/proc/stat").unwrap_or_default());
+    // USER_HZ, which is 100 in every ABI that this runs on.
+    let time = |ticks: u64| Duration::from_millis(ticks * 10);
+    (time(ticks.0), time(ticks.1))
+}
+
+/// The first line of /proc/stat: busy ticks and all ticks. What guests took is in `user` already.
+fn stat(text: &str) -> (u64, u64) {
+    let fields: Vec<u64> =
+        text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    let all = fields.iter().take(8).sum();
+    let idle: u64 = fields.iter().skip(3).take(2).sum();
+    (all - idle, all)
+}
+
+/// CPU time of all programs that were run.
+fn children() -> Duration {
+    let time = |t: nix::sys::time::TimeVal| Duration::from_micros(u64::try_from(t.num_microseconds()).unwrap_or(0));
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| time(usage.user_time()) + time(usage.system_time()))
+}
+
 /// The kind of filesystem that a path lies on, from the text of mountinfo: the deepest mount point, of those the last.
 fn filesystem<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
@@ -53,6 +106,12 @@ fn filesystem<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn busy_is_what_is_not_idle() {
+        assert_eq!(stat("cpu  10 1 20 300 40 0 2 3 9 0\ncpu0 1 1 1 1\n"), (36, 376));
+        assert_eq!(stat(""), (0, 0));
+    }
 
     #[test]
     fn the_deepest_mount_holds_the_file() {

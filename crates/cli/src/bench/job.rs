@@ -36,6 +36,9 @@ impl fmt::Display for Place {
     }
 }
 
+/// Makes numbers of what a program prints.
+pub(super) type Read = fn(&str) -> Result<Sample, String>;
+
 type Measure = Box<dyn FnMut(&Stop) -> Result<Sample, String>>;
 
 /// One place's measurements.
@@ -64,7 +67,7 @@ impl Job {
     }
 
     /// Runs a program and reads what it prints.
-    pub(super) fn program(place: Place, expected: Duration, launch: Launch, read: fn(&str) -> Result<Sample, String>) -> Self {
+    pub(super) fn program(place: Place, expected: Duration, launch: Launch, read: Read) -> Self {
         Self::new(place, expected, move |stop| read(&launch.output(stop)?))
     }
 

@@ -19,6 +19,7 @@ mod stats;
 mod stop;
 mod table;
 mod tools;
+mod writes;
 
 use std::path::Path;
 
@@ -34,6 +35,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Ring(ring::Args),
+    Writes(writes::Args),
 }
 
 /// How a benchmark ended.
@@ -50,6 +52,7 @@ const INTERRUPTED: Status = 130;
 pub(crate) fn bench(args: &Args) -> Status {
     let ended = match &args.what {
         What::Ring(args) => ring::run(args),
+        What::Writes(args) => writes::run(args),
     };
     match ended {
         Ok(End::Whole) => 0,

@@ -27,6 +27,14 @@ impl Summary {
     pub(super) fn wide(self) -> String {
         format!("{} ({} - {})", number(self.median), number(self.min), number(self.max))
     }
+
+    /// `12.3 ±8%`: half the way from the least to the most, of the median. Nothing is told of a spread that there cannot be.
+    pub(super) fn narrow(self) -> String {
+        if self.min == self.max {
+            return number(self.median);
+        }
+        format!("{} ±{:.0}%", number(self.median), (self.max - self.min) / 2.0 / self.median * 100.0)
+    }
 }
 
 /// Three digits, all before the point.
@@ -59,6 +67,8 @@ mod tests {
     fn the_spread_is_told() {
         let summary = Summary { median: 200.0, min: 180.0, max: 220.0 };
         assert_eq!(summary.wide(), "200 (180 - 220)");
+        assert_eq!(summary.narrow(), "200 ±10%");
         assert_eq!(summary.divided(100.0).wide(), "2.00 (1.80 - 2.20)");
+        assert_eq!(Summary { median: 0.0, min: 0.0, max: 0.0 }.narrow(), "0.00");
     }
 }

@@ -5,7 +5,7 @@ mod report;
 
 use std::path::PathBuf;
 
-use super::host::Host;
+use super::host::{Host, Load};
 use super::stop::Stop;
 use super::tools::Tools;
 use super::{End, json, remove_if_there, write};
@@ -41,9 +41,11 @@ pub(super) fn run(args: &Args) -> Result<End, String> {
     let file = args.directory.join(format!("uringlet-bench-{}", std::process::id()));
     let mut plan = plan::plan(&tools, &file, !args.no_fio);
     println!("{host}");
+    let load = Load::begin();
     // fio makes a file of its own size.
     let measured = plan.jobs.rounds(args.rounds, &stop, || remove_if_there(&file));
     let _ = std::fs::remove_file(&file);
+    plan.notes.extend(load.note());
     let end = if measured? { End::Whole } else { End::Stopped };
     let goals = report::goals(&plan.jobs);
     print!("{}", report::text(&plan, &goals));

@@ -1,0 +1,72 @@
+//! The ways to write that are compared.
+
+use crate::bench::tools::Side;
+
+/// Who executes the writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Engine {
+    /// The kernel's io_uring
+    Kernel,
+    /// The engine as it is
+    Adaptive,
+    /// The engine, `uringlet run --mode=uringlet`
+    Uringlet,
+    /// The engine, `uringlet run --mode=workers`
+    Workers,
+    /// One pwrite(2) after the other
+    Psync,
+    /// Linux AIO
+    Libaio,
+    /// glibc's aio_write(3)
+    Posixaio,
+}
+
+impl Engine {
+    pub(super) const ALL: [Self; 7] =
+        [Self::Kernel, Self::Adaptive, Self::Uringlet, Self::Workers, Self::Psync, Self::Libaio, Self::Posixaio];
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel's ring",
+            Self::Adaptive => "adaptive (default)",
+            Self::Uringlet => "uringlet mode",
+            Self::Workers => "worker-only",
+            Self::Psync => "psync",
+            Self::Libaio => "libaio",
+            Self::Posixaio => "posixaio",
+        }
+    }
+
+    pub(super) fn side(self) -> Side {
+        match self {
+            Self::Adaptive => Side::Attached(&["--mode=adaptive"]),
+            Self::Uringlet => Side::Attached(&["--mode=uringlet"]),
+            Self::Workers => Side::Attached(&["--mode=workers"]),
+            _ => Side::Plain,
+        }
+    }
+
+    /// The worker's word.
+    pub(super) fn via(self) -> &'static str {
+        match self {
+            Self::Psync => "pwrite",
+            Self::Libaio => "libaio",
+            Self::Posixaio => "posixaio",
+            _ => "ring",
+        }
+    }
+
+    /// fio's word.
+    pub(super) fn ioengine(self) -> &'static str {
+        match self {
+            Self::Psync => "psync",
+            Self::Libaio => "libaio",
+            Self::Posixaio => "posixaio",
+            _ => "io_uring",
+        }
+    }
+
+    pub(super) fn has_ring(self) -> bool {
+        self.via() == "ring"
+    }
+}

@@ -1,0 +1,173 @@
+//! The command line of `uringlet bench writes`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::engine::Engine;
+
+/// Buffered writes by every engine, and how long submit() takes while a file is slow
+///
+/// 1 KiB random writes in a 10 MB file by queue depth, and 4 KiB sequential and random ones at depth 1, with a load generator of its own and with
+/// fio, if that is installed. On this machine's filesystem, and as root on fresh xfs and btrfs images too. Then the time that submit() and requests to
+/// other files take while one file blocks for 100 ms a write. Everything is measured in turn, so many rounds; medians are shown.
+///
+/// Whatever is made is removed at the end, also after Ctrl-C, which tells what was measured until then.
+#[derive(Debug, clap::Args)]
+pub(in crate::bench) struct Args {
+    /// One short round with few depths: about two minutes; options below override it
+    #[arg(long)]
+    quick: bool,
+
+    /// What is measured
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Part::ALL)]
+    pub(super) parts: Vec<Part>,
+
+    /// The filesystems to write to
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Fs::ALL)]
+    pub(super) fs: Vec<Fs>,
+
+    /// The engines to compare
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Engine::ALL)]
+    pub(super) engines: Vec<Engine>,
+
+    /// Queue depths [default: 1,2,4,8,16,32; quick: 1,8,32]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    depths: Option<Vec<u32>>,
+
+    /// How long each measurement takes; those of latency six times as long [default: 0.5; quick: 0.2]
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+
+    /// How often everything is measured [default: 3; quick: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+
+    /// Where files and images are made; its filesystem is `machine`
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(super) directory: PathBuf,
+
+    /// Leave fio out
+    #[arg(long)]
+    pub(super) no_fio: bool,
+
+    /// Also measure while dirty pages are throttled: vm.dirty_bytes and vm.dirty_background_bytes are lowered meanwhile, which slows down whatever else
+    /// writes to disks (needs root)
+    #[arg(long)]
+    pub(super) allow_sysctl: bool,
+
+    /// Write all numbers to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Draw writes a second by queue depth into this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Part {
+    /// 1 KiB random writes by queue depth
+    Depths,
+    /// 4 KiB sequential and random writes at depth 1
+    Blocks,
+    /// submit() and other files while one is slow
+    Latency,
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::Depths, Self::Blocks, Self::Latency];
+}
+
+/// Where is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Fs {
+    /// That of the directory
+    Machine,
+    /// A fresh one on a loop image
+    Xfs,
+    /// A fresh one on a loop image
+    Btrfs,
+}
+
+impl Fs {
+    const ALL: [Self; 3] = [Self::Machine, Self::Xfs, Self::Btrfs];
+
+    /// As mkfs and mount call it; none, if none is to be made.
+    pub(super) fn made(self) -> Option<&'static str> {
+        match self {
+            Self::Machine => None,
+            Self::Xfs => Some("xfs"),
+            Self::Btrfs => Some("btrfs"),
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("not between 0.01 and 3600".to_owned()) }
+}
+
+impl Args {
+    fn or<T>(&self, given: Option<T>, usual: T, quick: T) -> T {
+        given.unwrap_or(if self.quick { quick } else { usual })
+    }
+
+    pub(super) fn depths(&self) -> Vec<u32> {
+        self.or(self.depths.clone(), vec![1, 2, 4, 8, 16, 32], vec![1, 8, 32])
+    }
+
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.or(self.seconds, 0.5, 0.2))
+    }
+
+    pub(super) fn latency_time(&self) -> Duration {
+        self.time() * 6
+    }
+
+    pub(super) fn rounds(&self) -> u32 {
+        self.or(self.rounds, 3, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(args: &[&str]) -> Result<Args, String> {
+        let argv = std::iter::once("bench").chain(args.iter().copied());
+        Command::try_parse_from(argv).map(|command| command.args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn quick_is_overridden() {
+        let args = parse(&["--quick", "--rounds=2"]).unwrap();
+        assert_eq!((args.depths(), args.time(), args.rounds()), (vec![1, 8, 32], Duration::from_millis(200), 2));
+        let args = parse(&[]).unwrap();
+        assert_eq!((args.depths().len(), args.rounds(), args.engines.len(), args.fs.len()), (6, 3, 7, 3));
+    }
+
+    #[test]
+    fn lists_are_lists() {
+        let args = parse(&["--fs=xfs,machine", "--engines", "psync,kernel", "--depths=4,2"]).unwrap();
+        assert_eq!((args.fs, args.engines), (vec![Fs::Xfs, Fs::Machine], vec![Engine::Psync, Engine::Kernel]));
+        assert_eq!(args.depths, Some(vec![4, 2]));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for (args, word) in [("--fs=zfs", "[possible values: machine, xfs, btrfs]"), ("--depths=0", "1..=1024"), ("--seconds=0", "between")]
+        {
+            assert!(parse(&[args]).unwrap_err().contains(word), "{args}");
+        }
+    }
+}

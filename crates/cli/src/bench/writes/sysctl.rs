@@ -1,0 +1,150 @@
+//! Lowering the machine's dirty limits for the time of a measurement.
+//!
+//! The values that were there are written to a locked file first. They are put back when the guard goes; and if the process is killed, the next start
+//! finds the file unlocked and puts them back.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The knobs: each limit has two, and setting one of them zeroes the other.
+const KNOBS: [[&str; 2]; 2] = [["dirty_bytes", "dirty_ratio"], ["dirty_background_bytes", "dirty_background_ratio"]];
+const DIRECTORY: &str = "/proc/sys/vm";
+const RECORD: &str = "/run/uringlet-bench-sysctl";
+
+/// The limits are low while this lives.
+#[derive(Debug)]
+pub(super) struct LowLimits {
+    places: Places,
+    _record: File,
+}
+
+#[derive(Clone, Debug)]
+struct Places {
+    knobs: PathBuf,
+    record: PathBuf,
+}
+
+impl Places {
+    fn of_the_machine() -> Self {
+        Self { knobs: DIRECTORY.into(), record: RECORD.into() }
+    }
+}
+
+/// Lowers both limits, in bytes.
+pub(super) fn lower(dirty: u64, background: u64) -> Result<LowLimits, String> {
+    lower_at(Places::of_the_machine(), dirty, background)
+}
+
+/// Puts back what a killed run left low; whether there was something.
+pub(super) fn recover() -> Result<bool, String> {
+    recover_at(&Places::of_the_machine())
+}
+
+fn lower_at(places: Places, dirty: u64, background: u64) -> Result<LowLimits, String> {
+    recover_at(&places)?;
+    let original = original(&places.knobs)?;
+    let wrong = |error: std::io::Error| format!("cannot note the old limits in {}: {error}", places.record.display());
+    let mut record = OpenOptions::new().write(true).create_new(true).open(&places.record).map_err(wrong)?;
+    flock(&record, FlockOperation::NonBlockingLockExclusive).map_err(|error| wrong(error.into()))?;
+    record.write_all(original.as_bytes()).and_then(|()| record.sync_all()).map_err(wrong)?;
+    let low = LowLimits { places, _record: record };
+    // The lower one first: the kernel wants it below the other.
+    set(&low.places.knobs, KNOBS[1][0], background)?;
+    set(&low.places.knobs, KNOBS[0][0], dirty)?;
+    Ok(low)
+}
+
+/// A line for each limit: the knob that is in use and its value.
+fn original(knobs: &Path) -> Result<String, String> {
+    let mut lines = String::new();
+    for [bytes, ratio] in KNOBS {
+        let in_bytes = get(knobs, bytes)?;
+        let (knob, value) = if in_bytes > 0 { (bytes, in_bytes) } else { (ratio, get(knobs, ratio)?) };
+        lines.push_str(&format!("{knob} {value}\n"));
+    }
+    Ok(lines)
+}
+
+fn get(knobs: &Path, knob: &str) -> Result<u64, String> {
+    let path = knobs.join(knob);
+    let text = fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    text.trim().parse().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn set(knobs: &Path, knob: &str, value: u64) -> Result<(), String> {
+    let path = knobs.join(knob);
+    fs::write(&path, value.to_string()).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+impl Drop for LowLimits {
+    fn drop(&mut self) {
+        if let Err(why) = restore(&self.places) {
+            eprintln!("uringlet bench: {why}; the old limits are in {}", self.places.record.display());
+        }
+    }
+}
+
+fn restore(places: &Places) -> Result<(), String> {
+    let lines = fs::read_to_string(&places.record).map_err(|error| format!("cannot read {}: {error}", places.record.display()))?;
+    for line in lines.lines() {
+        let known = KNOBS.iter().flatten().find(|knob| line.split(' ').next() == Some(**knob));
+        let value = line.split(' ').nth(1).and_then(|value| value.parse().ok());
+        let (Some(knob), Some(value)) = (known, value) else { continue };
+        set(&places.knobs, knob, value)?;
+    }
+    fs::remove_file(&places.record).map_err(|error| format!("cannot remove {}: {error}", places.record.display()))
+}
+
+fn recover_at(places: &Places) -> Result<bool, String> {
+    let Ok(mut record) = File::open(&places.record) else { return Ok(false) };
+    if flock(&record, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(format!("another run has the dirty limits lowered ({} is locked); wait for its end", places.record.display()));
+    }
+    let mut text = String::new();
+    // An empty record: killed before anything was changed.
+    record.read_to_string(&mut text).map_err(|error| format!("cannot read {}: {error}", places.record.display()))?;
+    restore(places)?;
+    Ok(!text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str) -> Places {
+        let knobs = std::env::temp_dir().join(format!("uringlet-bench-sysctl-{name}-{}", std::process::id()));
+        fs::create_dir_all(&knobs).unwrap();
+        for (knob, value) in [("dirty_bytes", 0), ("dirty_ratio", 20), ("dirty_background_bytes", 7), ("dirty_background_ratio", 0)] {
+            set(&knobs, knob, value).unwrap();
+        }
+        Places { record: knobs.join("record"), knobs }
+    }
+
+    #[test]
+    fn limits_come_back() {
+        let places = machine("back");
+        let low = lower_at(places.clone(), 1000, 500).unwrap();
+        assert_eq!((get(&places.knobs, "dirty_bytes"), get(&places.knobs, "dirty_background_bytes")), (Ok(1000), Ok(500)));
+        assert!(lower_at(places.clone(), 1, 1).unwrap_err().contains("another run"));
+        // What the kernel does, and these files do not: the other knob of the pair is zeroed.
+        set(&places.knobs, "dirty_ratio", 0).unwrap();
+        drop(low);
+        assert_eq!((get(&places.knobs, "dirty_ratio"), get(&places.knobs, "dirty_background_bytes")), (Ok(20), Ok(7)));
+        assert!(!places.record.exists());
+        fs::remove_dir_all(&places.knobs).unwrap();
+    }
+
+    #[test]
+    fn limits_of_a_killed_run_come_back() {
+        let places = machine("killed");
+        assert_eq!(recover_at(&places), Ok(false));
+        fs::write(&places.record, "dirty_ratio 30\nsomething 4\n").unwrap();
+        assert_eq!(recover_at(&places), Ok(true));
+        assert_eq!(get(&places.knobs, "dirty_ratio"), Ok(30));
+        assert!(!places.record.exists());
+        fs::remove_dir_all(&places.knobs).unwrap();
+    }
+}

@@ -1,0 +1,147 @@
+//! A folder for everything that a run makes, and filesystems in it; nothing of it stays.
+//!
+//! The folder holds a locked file `lock`: whoever can lock it knows that the run is dead, and removes what it left. Mounts are made in a mount namespace of
+//! this process' own, so that they end with it however it ends, and nobody else sees them. An image's name goes as soon as it is mounted: the
+//! space is given back with the mount.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{FlockOperation, flock, statvfs};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
+
+use crate::bench::child::Launch;
+use crate::bench::stop::Stop;
+
+const PREFIX: &str = "uringlet-bench-";
+/// Room for xfs' smallest (300 MB) and what is written.
+const IMAGE_LEN: u64 = 512 << 20;
+
+/// The folder of this run.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    path: PathBuf,
+    mounts: Vec<PathBuf>,
+    has_own_mounts: bool,
+    _lock: File,
+}
+
+impl Workspace {
+    /// In this directory; what dead runs left there is removed and told.
+    pub(super) fn new(directory: &Path) -> Result<Self, String> {
+        for left in remove_leftovers(directory) {
+            eprintln!("removed {}, which a killed run left", left.display());
+        }
+        let path = directory.join(format!("{PREFIX}{}", std::process::id()));
+        let wrong = |error: &dyn std::fmt::Display| format!("cannot make {}: {error}; name another place with --directory", path.display());
+        fs::create_dir(&path).map_err(|error| wrong(&error))?;
+        let path = path.canonicalize().map_err(|error| wrong(&error))?;
+        let lock = locked(&path).map_err(|error| wrong(&error))?;
+        Ok(Self { path, mounts: Vec::new(), has_own_mounts: false, _lock: lock })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A folder to mount on, which nobody else will see.
+    pub(super) fn mount_point(&mut self, name: &str) -> Result<PathBuf, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("mounting needs root".to_owned());
+        }
+        if !self.has_own_mounts {
+            unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("no mount namespace to be had: {error}"))?;
+            let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+            mount_change("/", private).map_err(|error| format!("mounts cannot be made private: {error}"))?;
+            self.has_own_mounts = true;
+        }
+        let point = self.path.join(name);
+        fs::create_dir(&point).map_err(|error| format!("cannot make {}: {error}", point.display()))?;
+        self.mounts.push(point.clone());
+        Ok(point)
+    }
+
+    /// A fresh filesystem of this kind (as mkfs and mount call it) on a loop image; where it is, or why not.
+    pub(super) fn filesystem(&mut self, kind: &str, stop: &Stop) -> Result<PathBuf, String> {
+        let point = self.mount_point(kind)?;
+        let room = statvfs(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        if room.f_bavail.saturating_mul(room.f_frsize) < IMAGE_LEN {
+            return Err(format!("an image takes {} MB, which are not free in {}", IMAGE_LEN >> 20, self.path.display()));
+        }
+        let image = self.path.join(format!("{kind}.img"));
+        let made = File::create_new(&image).and_then(|file| file.set_len(IMAGE_LEN));
+        made.map_err(|error| format!("cannot make {}: {error}", image.display()))?;
+        let mkfs = [format!("mkfs.{kind}").into(), "-q".into(), "-f".into(), image.clone().into_os_string()];
+        command(&mkfs, &format!("{kind}progs or {kind}-progs"), stop)?;
+        let mount = ["mount".into(), "-t".into(), kind.into(), "-o".into(), "loop".into(), image.clone().into(), point.clone().into()];
+        command(&mount, "mount", stop)?;
+        fs::remove_file(&image).map_err(|error| format!("cannot remove {}: {error}", image.display()))?;
+        Ok(point)
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        for point in self.mounts.iter().rev() {
+            // Whatever is mounted there; nothing is, after a failure.
+            while unmount(point, UnmountFlags::DETACH).is_ok() {}
+        }
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("uringlet bench: cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Runs a program that says nothing when all is well.
+fn command(argv: &[std::ffi::OsString], package: &str, stop: &Stop) -> Result<(), String> {
+    let missing = format!("cannot start {}", argv[0].display());
+    match Launch::new(argv).within(Duration::from_secs(120)).quiet(stop) {
+        Err(why) if why.starts_with(&missing) => Err(format!("{why} (package {package})")),
+        done => done,
+    }
+}
+
+/// The lock file of a folder. It gets its name when it is locked, so that no run that starts meanwhile takes this one for dead.
+fn locked(folder: &Path) -> std::io::Result<File> {
+    let file = File::create_new(folder.join("locking"))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    fs::rename(folder.join("locking"), folder.join("lock"))?;
+    Ok(file)
+}
+
+/// Removes the folders of runs that are no more; which.
+fn remove_leftovers(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)).map(|entry| entry.path());
+    folders.filter(|folder| is_dead(folder) && fs::remove_dir_all(folder).is_ok()).collect()
+}
+
+fn is_dead(folder: &Path) -> bool {
+    let lock = OpenOptions::new().read(true).open(folder.join("lock"));
+    lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_dead_are_removed() {
+        let place = std::env::temp_dir().join(format!("uringlet-bench-test-{}", std::process::id()));
+        fs::create_dir_all(place.join("uringlet-bench-1")).unwrap();
+        fs::create_dir_all(place.join("uringlet-bench-2")).unwrap();
+        fs::create_dir_all(place.join("other")).unwrap();
+        File::create(place.join("uringlet-bench-1/lock")).unwrap();
+        let living = locked(&place.join("uringlet-bench-2")).unwrap();
+        assert_eq!(remove_leftovers(&place), [place.join("uringlet-bench-1")]);
+        let workspace = Workspace::new(&place).unwrap();
+        let path = workspace.path().to_path_buf();
+        assert!(path.join("lock").is_file() && place.join("uringlet-bench-2").is_dir());
+        drop(workspace);
+        assert!(!path.exists() && place.join("other").is_dir());
+        drop(living);
+        fs::remove_dir_all(&place).unwrap();
+    }
+}

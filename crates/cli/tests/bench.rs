@@ -1,0 +1,91 @@
+//! `uringlet bench` as a command: that it measures, tells and tidies up. Never how fast anything is.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use common::{directory, finish, object, stderr, stdout};
+use serde_json::Value;
+
+/// `uringlet bench`, with the worker that it looks for beside itself.
+fn bench() -> Command {
+    static WORKER: OnceLock<()> = OnceLock::new();
+    let uringlet = Path::new(env!("CARGO_BIN_EXE_uringlet"));
+    WORKER.get_or_init(|| {
+        let target = uringlet.ancestors().nth(2).expect("cargo's target directory");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "uringlet-bench", "--manifest-path"]);
+        build.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml")).arg("--target-dir").arg(target);
+        assert!(build.status().expect("cargo starts").success(), "the worker does not build");
+    });
+    let mut command = Command::new(uringlet);
+    command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", "off").env_remove("LD_PRELOAD").arg("bench");
+    command
+}
+
+/// The series of this column that belongs to a table with this word in its name.
+fn series<'a>(document: &'a Value, table: &str, column: &str) -> &'a Value {
+    let all = document["series"].as_array().expect("series");
+    let is_it = |one: &&Value| one["table"].as_str().is_some_and(|title| title.contains(table)) && one["column"] == column;
+    all.iter().find(is_it).unwrap_or_else(|| panic!("no {column} in {table}: {document:#}"))
+}
+
+#[test]
+fn writes_are_measured_and_told() {
+    let place = directory("bench-writes");
+    let (json, svg) = (place.join("w.json"), place.join("w.svg"));
+    let mut command = bench();
+    command.args(["writes", "--quick", "--fs=machine", "--parts=depths,blocks", "--depths=1,4", "--seconds=0.02", "--no-fio"]);
+    command.args(["--engines=adaptive,psync,libaio,posixaio", "--directory"]).arg(&place).arg("--json").arg(&json).arg("--svg").arg(&svg);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+
+    let document: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the JSON")).expect("well-formed JSON");
+    for (table, column) in [("1 KiB", "psync"), ("1 KiB", "adaptive (default)"), ("4 KiB", "libaio"), ("4 KiB", "posixaio")] {
+        let series = series(&document, table, column);
+        assert_eq!(series["failure"], Value::Null, "{series}");
+        assert!(series["measured"]["value"]["median"].as_f64().expect("a median") > 0.0, "{series}");
+    }
+    let picture = fs::read_to_string(&svg).expect("the SVG");
+    assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
+    assert!(picture.contains("adaptive (default)") && picture.contains("queue depth"), "{picture}");
+
+    let text = stdout(&output);
+    assert!(text.contains("times psync") && text.contains("goal: adaptive, own generator") || !text.contains("files on ext4"), "{text}");
+    let left: Vec<_> = fs::read_dir(&place).expect("the place").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn a_stopped_run_tells_what_it_has_and_tidies_up() {
+    let place = directory("bench-stopped");
+    let mut command = bench();
+    // More rounds than anybody waits for.
+    command.args(["writes", "--fs=machine", "--parts=depths", "--depths=1", "--seconds=0.02", "--rounds=1000000", "--no-fio"]);
+    command.args(["--engines=psync,libaio", "--directory"]).arg(&place).arg("--json").arg(place.join("w.json"));
+    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let has_begun = || fs::read_dir(&place).expect("the place").flatten().any(|entry| entry.path().join("file").exists());
+    while !has_begun() {
+        std::thread::yield_now();
+    }
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    assert!(status.success());
+    let output = common::finish_child(child, "the stopped benchmark");
+    assert_eq!(output.status.code(), Some(130), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("stopped before its end"), "{}", stdout(&output));
+    let left: Vec<_> = fs::read_dir(&place).expect("the place").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["w.json"]);
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let output = finish(bench().args(["writes", "--directory", "/nowhere/at/all"]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--directory"), "{}", stderr(&output));
+    let output = finish(bench().args(["writes", "--engines=fast"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("posixaio"), "{}", stderr(&output));
+}
