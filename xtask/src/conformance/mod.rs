@@ -5,6 +5,7 @@
 
 mod kill_log;
 mod manifest;
+mod needs;
 mod source;
 mod suite;
 
@@ -55,6 +56,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         return Ok(Tally::default());
     }
     let manifest = Manifest::read(&manifest_path(wish.native))?;
+    let left_out = needs::leave_out(&mut tests)?;
     let suite = Suite {
         launcher: launcher(wish.native)?,
         kind: if wish.native { "native" } else { "uringlet" },
@@ -68,6 +70,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     let mut tally = conclude(&wish, &manifest, &verdicts)?;
     tally.failures.iter_mut().for_each(|failure| explain(failure, &suite, &ended));
     let is_late = |ended: &Ended| ended.verdict == Verdict::Pass && !ended.before.is_empty();
+    tally.skipped += left_out;
     tally.repeated = ended.iter().filter(|(_, ended)| is_late(ended)).map(|(name, ended)| repeated(name, ended)).collect();
     Ok(tally)
 }
