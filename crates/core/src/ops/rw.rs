@@ -342,7 +342,7 @@ impl Rw {
         let res = if self.must_not_raise_sigpipe(cx, kind) && io::poll_now(fd, mask).is_ok_and(|events| events & POLLERR != 0) {
             Err(Errno::EPIPE)
         } else if kind.is_socket() && self.rw_flags == 0 {
-            self.socket_transfer(fd)
+            self.socket_transfer(fd, cx.sqe_flags)
         } else if kind.takes_nowait(self.is_write) {
             self.transfer(fd, self.rw_flags | RWF_NOWAIT)
         } else {
@@ -361,7 +361,9 @@ impl Rw {
         }
     }
 
-    fn socket_transfer(&self, fd: i32) -> Result<usize, Errno> {
+    fn socket_transfer(&self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
+        // A worker of the kernel's would swallow SIGPIPE; who writes itself gets it.
+        let quiet = if sqe_flags & sqe::ASYNC != 0 { io::MSG_NOSIGNAL } else { 0 };
         // read(2) of nothing does not wait for anything; recv(2) would.
         if !self.is_write && self.len == 0 {
             return Ok(0);
@@ -369,15 +371,11 @@ impl Rw {
         if self.is_vectored {
             let msg = io::Msghdr { iov: self.addr, iovlen: u64::from(self.len), ..io::Msghdr::default() };
             let msg = io::ptr_of(&msg);
-            return if self.is_write {
-                io::sendmsg(fd, msg, io::MSG_DONTWAIT | io::MSG_NOSIGNAL)
-            } else {
-                io::recvmsg(fd, msg, io::MSG_DONTWAIT)
-            };
+            return if self.is_write { io::sendmsg(fd, msg, io::MSG_DONTWAIT | quiet) } else { io::recvmsg(fd, msg, io::MSG_DONTWAIT) };
         }
         let (buf, len) = (UserPtr::at(self.addr), self.len as usize);
         if self.is_write {
-            io::sendto(fd, buf, len, io::MSG_DONTWAIT | io::MSG_NOSIGNAL, UserPtr::NULL, 0)
+            io::sendto(fd, buf, len, io::MSG_DONTWAIT | quiet, UserPtr::NULL, 0)
         } else {
             io::recvfrom(fd, buf, len, io::MSG_DONTWAIT, UserPtr::NULL, UserPtr::NULL)
         }
