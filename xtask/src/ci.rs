@@ -98,7 +98,7 @@ fn doc() -> anyhow::Result<Tally> {
 }
 
 /// What tests compare with, compile with and run.
-const TEST_PACKAGES: &[&str] = &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils"];
+const TEST_PACKAGES: &[&str] = &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils", "xfsprogs", "btrfs-progs"];
 
 /// Runs all tests.
 fn test() -> anyhow::Result<Tally> {

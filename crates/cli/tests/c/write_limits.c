@@ -1,0 +1,287 @@
+/*
+ * Where a write has to stop: RLIMIT_FSIZE, a full filesystem, the largest offset, nobody who reads, half a buffer. What is counted, which error comes, which
+ * signal comes (io_uring(7) has none for writes by workers), and what becomes of the request that is linked behind.
+ */
+#include "robust_ring.h"
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sched.h>
+
+enum { WRITEV = 2, WRITE_FIXED = 5, FTRUNCATE = 55 };
+enum { HARDLINK = 8 };
+enum { BLOCKED = 0x2000 };
+#define RWF_APPEND_FLAG 0x10
+#define HERE (~0ull)
+
+static char data[1 << 20];
+static volatile int signals;
+
+static void count_signal(int number)
+{
+	signals++;
+}
+
+static int fresh(const char *name, int flags)
+{
+	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | flags, 0600);
+
+	is_true("the file opens", fd >= 0);
+	return fd;
+}
+
+static long size_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? -errno : st.st_size;
+}
+
+static void limit_to(unsigned long bytes)
+{
+	struct rlimit limit = { bytes, RLIM_INFINITY };
+
+	check("setrlimit", setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* The results of the next `n` requests by their user_data, which count from 0. */
+static void results(struct ring *r, unsigned n, int *res)
+{
+	for (unsigned i = 0; i < n; i++)
+		res[i] = NO_CQE;
+	for (unsigned i = 0; i < n; i++) {
+		struct cqe cqe = next_cqe(r);
+
+		if (cqe.res != NO_CQE && cqe.user_data < n)
+			res[cqe.user_data] = cqe.res;
+	}
+}
+
+static int async_flag, lowers_late;
+
+/* A write that crosses the limit is short, the next one fails; nobody gets SIGXFSZ. */
+static int meets_the_limit(void)
+{
+	struct iovec iov = { data, 3000 }, registered = { data, sizeof(data) };
+	int fd = fresh("limited", 0), res[3];
+
+	signal(SIGXFSZ, count_signal);
+	if (!lowers_late)
+		limit_to(10000);
+	struct ring r = new_ring(8);
+	check("buffers", register_call(r.fd, 0, &registered, 1), 0);
+	/* The file is known as one that takes writes at once by now. */
+	for (int i = 0; i < 4; i++)
+		check("below the limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .flags = async_flag)), 4096);
+	limit_to(10000);
+	check("up to the limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 8192, .flags = async_flag)), 1808);
+	check("size", size_of(fd), 10000);
+	check("at the limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1, .off = 10000, .flags = async_flag)), -EFBIG);
+	check("nothing at the limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .off = 10000, .flags = async_flag)), 0);
+	check("iovecs across", run(&r, SQE(.opcode = WRITEV, .fd = fd, .addr = ADDR(&iov), .len = 1, .off = 9000, .flags = async_flag)), 1000);
+	check("iovecs beyond", run(&r, SQE(.opcode = WRITEV, .fd = fd, .addr = ADDR(&iov), .len = 1, .off = 20000, .flags = async_flag)), -EFBIG);
+	check("fixed across", run(&r, SQE(.opcode = WRITE_FIXED, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 8192, .flags = async_flag)), 1808);
+	check("fixed beyond", run(&r, SQE(.opcode = WRITE_FIXED, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 12288, .flags = async_flag)), -EFBIG);
+	check("below it still", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .flags = async_flag)), 4096);
+	lseek(fd, 9990, SEEK_SET);
+	check("here, across", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 100, .off = HERE, .flags = async_flag)), 10);
+	/* The kernel leaves the position where it was if the rest of a write fails; we leave it behind what was written, as write(2) does. */
+	lseek(fd, 10000, SEEK_SET);
+	check("here, beyond", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 100, .off = HERE, .flags = async_flag)), -EFBIG);
+	check("position", lseek(fd, 0, SEEK_CUR), 10000);
+	check("truncate", ftruncate(fd, 9000), 0);
+	check("append across", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 2000, .op_flags = RWF_APPEND_FLAG, .flags = async_flag)), 1000);
+	check("append beyond", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1, .op_flags = RWF_APPEND_FLAG, .flags = async_flag)), -EFBIG);
+	check("ftruncate", run(&r, SQE(.opcode = FTRUNCATE, .fd = fd, .off = 10001, .flags = async_flag)), -EFBIG);
+	/* A short one breaks its chain. */
+	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 5000, .off = 8000, .flags = LINK | async_flag));
+	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .user_data = 1, .flags = LINK));
+	push(&r, SQE(.opcode = NOP, .user_data = 2));
+	check("a chain", enter_call(r.fd, 3, 3, GETEVENTS, 0, 0), 3);
+	results(&r, 3, res);
+	check("short", res[0], 2000);
+	check("behind a short one", res[1], -ECANCELED);
+	check("and the last", res[2], -ECANCELED);
+	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 5000, .off = 8000, .flags = HARDLINK | async_flag));
+	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .user_data = 1, .flags = HARDLINK));
+	push(&r, SQE(.opcode = NOP, .user_data = 2));
+	check("a hard chain", enter_call(r.fd, 3, 3, GETEVENTS, 0, 0), 3);
+	results(&r, 3, res);
+	check("short in it", res[0], 2000);
+	check("behind it", res[1], 10);
+	check("and its last", res[2], 0);
+	check("no SIGXFSZ", signals, 0);
+	/* And back. */
+	limit_to(RLIM_INFINITY);
+	check("no limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 5000, .off = 8000, .flags = async_flag)), 5000);
+	end_ring(&r);
+	return 0;
+}
+
+/* The same with many at once, each with its place. */
+static int meets_it_in_a_batch(void)
+{
+	struct ring r = new_ring(32);
+	int fd = fresh("batch", 0), res[32];
+
+	signal(SIGXFSZ, count_signal);
+	check("warm", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1000)), 1000);
+	limit_to(16500);
+	for (int i = 0; i < 32; i++)
+		push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1000, .off = i * 1000, .user_data = i, .flags = async_flag));
+	check("a batch", enter_call(r.fd, 32, 32, GETEVENTS, 0, 0), 32);
+	results(&r, 32, res);
+	for (int i = 0; i < 32; i++)
+		check("one of it", res[i], i < 16 ? 1000 : i == 16 ? 500 : -EFBIG);
+	check("size", size_of(fd), 16500);
+	check("no SIGXFSZ", signals, 0);
+	end_ring(&r);
+	return 0;
+}
+
+static void file_size_limit(void)
+{
+	for (async_flag = 0; async_flag <= FORCE_ASYNC; async_flag += FORCE_ASYNC) {
+		section = async_flag ? "RLIMIT_FSIZE, by workers" : "RLIMIT_FSIZE";
+		for (lowers_late = 0; lowers_late < 2; lowers_late++)
+			check("a limit", in_child(meets_the_limit, 20), 0);
+		check("a limit and a batch", in_child(meets_it_in_a_batch, 20), 0);
+	}
+}
+
+/* Nobody reads: the signal is the submitter's if it wrote itself, and a worker swallows it. */
+static void nobody_reads(void)
+{
+	struct ring r = new_ring(8);
+	int p[2], s[2];
+	struct iovec iov = { data, 10 };
+
+	section = "nobody reads";
+	signal(SIGPIPE, count_signal);
+	pipe(p);
+	close(p[0]);
+	socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+	close(s[0]);
+	check("pipe", run(&r, SQE(.opcode = WRITE, .fd = p[1], .addr = ADDR(data), .len = 10, .off = HERE)), -EPIPE);
+	check("its signal", signals, 1);
+	check("pipe, iovec", run(&r, SQE(.opcode = WRITEV, .fd = p[1], .addr = ADDR(&iov), .len = 1, .off = HERE)), -EPIPE);
+	check("its signal", signals, 2);
+	check("pipe, worker", run(&r, SQE(.opcode = WRITE, .fd = p[1], .addr = ADDR(data), .len = 10, .off = HERE, .flags = FORCE_ASYNC)), -EPIPE);
+	check("no signal", signals, 2);
+	check("socket, worker", run(&r, SQE(.opcode = WRITE, .fd = s[1], .addr = ADDR(data), .len = 10, .flags = FORCE_ASYNC)), -EPIPE);
+	check("no signal", signals, 2);
+	check("socket", run(&r, SQE(.opcode = WRITE, .fd = s[1], .addr = ADDR(data), .len = 10)), -EPIPE);
+	check("its signal", signals, 3);
+	check("socket, iovec", run(&r, SQE(.opcode = WRITEV, .fd = s[1], .addr = ADDR(&iov), .len = 1)), -EPIPE);
+	check("its signal", signals, 4);
+	end_ring(&r);
+	close(p[1]);
+	close(s[1]);
+	signals = 0;
+}
+
+/* What fits is counted; then there is no space. */
+static int fills_a_filesystem(void)
+{
+	struct ring r = new_ring(8);
+	int fd = fresh("full/file", 0), res[2];
+	struct iovec iov[2] = { { data, 4096 }, { data, 200000 } };
+
+	check("what fits", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 100000)), 65536);
+	check("no space", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 65536)), -ENOSPC);
+	check("by a worker", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 65536, .flags = FORCE_ASYNC)), -ENOSPC);
+	check("in place", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 65536)), 65536);
+	check("half in place", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 8192, .off = 61440)), 4096);
+	ftruncate(fd, 0);
+	check("iovecs", run(&r, SQE(.opcode = WRITEV, .fd = fd, .addr = ADDR(iov), .len = 2)), 65536);
+	ftruncate(fd, 0);
+	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 100000, .flags = LINK));
+	push(&r, SQE(.opcode = NOP, .user_data = 1));
+	enter_call(r.fd, 2, 2, GETEVENTS, 0, 0);
+	results(&r, 2, res);
+	check("short in a chain", res[0], 65536);
+	check("behind it", res[1], -ECANCELED);
+	ftruncate(fd, 0);
+	for (int i = 0; i < 4; i++)
+		push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 20000, .op_flags = RWF_APPEND_FLAG, .user_data = i, .flags = LINK));
+	enter_call(r.fd, 4, 4, GETEVENTS, 0, 0);
+	for (int i = 0; i < 4; i++)
+		check("appended", next(&r), i < 3 ? 20000 : 5536);
+	check("size", size_of(fd), 65536);
+	end_ring(&r);
+	return 0;
+}
+
+/* In a namespace of mounts that ends with the process. */
+static int mounts_and_fills(void)
+{
+	if (unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0) || (mkdir("full", 0700), mount("tmpfs", "full", "tmpfs", 0, "size=64k"))) {
+		printf("no space: not asked: a small filesystem cannot be mounted here: %s\n", strerror(errno));
+		return 0;
+	}
+	return fills_a_filesystem();
+}
+
+static void no_space(void)
+{
+	struct ring r = new_ring(8);
+	int fd = open("/dev/full", O_RDWR);
+
+	section = "no space";
+	check("/dev/full", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10)), -ENOSPC);
+	check("here", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .off = HERE)), -ENOSPC);
+	end_ring(&r);
+	close(fd);
+	check("a full filesystem", in_child(mounts_and_fills, 20), 0);
+}
+
+/* The largest size that the filesystem gives a file. */
+static long largest(int fd)
+{
+	long low = 0, high = 0x7fffffffffffffff;
+
+	while (low < high) {
+		long middle = low + (high - low) / 2 + (high - low) % 2;
+
+		if (ftruncate(fd, middle))
+			high = middle - 1;
+		else
+			low = middle;
+	}
+	check("empty again", ftruncate(fd, 0), 0);
+	return low;
+}
+
+static void largest_offset(void)
+{
+	struct ring r = new_ring(8);
+	int fd = fresh("large", 0);
+	long most = largest(fd);
+
+	section = "the largest offset";
+	if (most < 0x7fffffffffffffff) {
+		check("across", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1000, .off = most - 100)), 100);
+		check("size", size_of(fd) == most, 1);
+		check("beyond", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1000, .off = most)), -EFBIG);
+		check("far beyond", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1000, .off = most + 5000)), -EFBIG);
+		check("appended", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1, .op_flags = RWF_APPEND_FLAG)), -EFBIG);
+	}
+	check("the end wraps", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1000, .off = 0x7fffffffffffffff - 10)), -EINVAL);
+	check("negative", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1000, .off = -2)), -EINVAL);
+	end_ring(&r);
+	close(fd);
+	unlink("large");
+}
+
+int main(void)
+{
+	block_if_asked();
+	memset(data, 'w', sizeof(data));
+	file_size_limit();
+	nobody_reads();
+	no_space();
+	largest_offset();
+	return finish();
+}

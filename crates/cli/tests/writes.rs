@@ -1,0 +1,242 @@
+//! Writes: their manners, in each mode of `uringlet run` and as the kernel's own ring has them, and what is left of them when their program is killed.
+//!
+//! The C programs say what they expect; where there is a kernel's ring of the version that the expectations are of, they are checked there, too. On the engine
+//! a call of the kernel's io_uring kills the program.
+
+mod common;
+
+use common::{compile, directory, finish, stderr, stdout, uringlet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const MODES: [&str; 3] = ["adaptive", "uringlet", "workers"];
+/// The programs' "no ring to be had".
+const NO_RING: i32 = 77;
+
+/// Whether this kernel is at least the one that the expectations are of.
+fn is_kernel_as_expected() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(18))
+}
+
+/// Where programs run: the build directory, or a loop image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Here,
+    Image { name: &'static str, mkfs: &'static [&'static str] },
+}
+
+const IMAGES: [Place; 2] =
+    [Place::Image { name: "xfs", mkfs: &["mkfs.xfs", "-q"] }, Place::Image { name: "btrfs", mkfs: &["mkfs.btrfs", "-q"] }];
+
+impl Place {
+    /// A fresh filesystem, and the words that run what follows in it. It is mounted in a namespace of its own and gone with the program.
+    fn launcher(self, folder: &Path) -> Result<Vec<String>, String> {
+        let Self::Image { name, mkfs } = self else { return Ok(vec![]) };
+        let (image, mounted) = (folder.join("image"), folder.join("mounted"));
+        let _ = fs::remove_file(&image);
+        File::create(&image).and_then(|file| file.set_len(512 << 20)).map_err(|error| error.to_string())?;
+        fs::create_dir_all(&mounted).map_err(|error| error.to_string())?;
+        let made = Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image).output().map_err(|error| format!("{}: {error}", mkfs[0]))?;
+        if !made.status.success() {
+            return Err(format!("no {name}: {}", stderr(&made)));
+        }
+        let script = "mount -o loop \"$1\" \"$2\" && cd \"$2\" && shift 2 && exec \"$@\"";
+        let mut words: Vec<String> =
+            ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"].map(String::from).into();
+        words.extend([&image, &mounted].map(|path| path.to_str().expect("a path in UTF-8").to_owned()));
+        let probe = Command::new(&words[0]).args(&words[1..]).arg("true").output().map_err(|error| error.to_string())?;
+        if probe.status.success() { Ok(words) } else { Err(format!("{name} cannot be mounted here: {}", stderr(&probe))) }
+    }
+}
+
+/// `command`, started by the launcher.
+fn launched(launcher: &[String], command: Command) -> Command {
+    let Some((first, rest)) = launcher.split_first() else { return command };
+    let mut outer = Command::new(first);
+    outer.args(rest).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
+
+fn must_succeed(output: &Output, on: &str) {
+    println!("{on}:\n{}", stdout(output));
+    assert!(output.status.success(), "{on}: {}\n{}\n{}", output.status, stdout(output), stderr(output));
+}
+
+/// The program in a mode of the engine.
+fn in_mode(mode: &str, cache: &Path, program: &Path) -> Command {
+    let mut command = uringlet(cache);
+    command.arg(format!("--mode={mode}")).arg("--").arg(program).env("BLOCK_IO_URING", "1");
+    command
+}
+
+/// Runs a program in each mode and on the kernel's ring.
+fn behaves(name: &str, place: Place, asks_kernel: bool) {
+    let folder = directory(&format!("{name}-{}", if let Place::Image { name, .. } = place { name } else { "here" }));
+    let program = compile("cc", &folder, name, &[&format!("{name}.c")], &[]);
+    for mode in MODES.map(Some).into_iter().chain([None]).filter(|mode| mode.is_some() || asks_kernel) {
+        let launcher = match place.launcher(&folder) {
+            Ok(launcher) => launcher,
+            Err(why) => return println!("not asked: {why}"),
+        };
+        let work = folder.join(mode.unwrap_or("kernel"));
+        fs::create_dir_all(&work).expect("a folder to work in");
+        let command = mode.map_or_else(|| Command::new(&program), |mode| in_mode(mode, &folder.join("cache"), &program));
+        let output = finish(launched(&launcher, command).current_dir(work));
+        match mode {
+            None if output.status.code() == Some(NO_RING) => println!("this kernel has no io_uring for us: not asked"),
+            None => must_succeed(&output, "on the kernel's ring"),
+            Some(mode) => must_succeed(&output, &format!("mode {mode}")),
+        }
+    }
+    let _ = fs::remove_dir_all(folder);
+}
+
+/// Whether the build directory is where the kernel's ring writes by its workers: elsewhere the submitter gets their signals.
+fn is_ext4() -> bool {
+    let kind = Command::new("stat").args(["-f", "-c", "%T", env!("CARGO_TARGET_TMPDIR")]).output();
+    kind.is_ok_and(|output| stdout(&output).starts_with("ext2/ext3"))
+}
+
+#[test]
+fn writes_stop_at_limits() {
+    behaves("write_limits", Place::Here, is_kernel_as_expected() && is_ext4());
+}
+
+#[test]
+fn writes_stop_at_limits_elsewhere() {
+    IMAGES.into_iter().for_each(|image| behaves("write_limits", image, false));
+}
+
+#[test]
+fn writes_land_where_they_belong() {
+    behaves("write_places", Place::Here, is_kernel_as_expected());
+}
+
+#[test]
+fn writes_land_where_they_belong_elsewhere() {
+    IMAGES.into_iter().for_each(|image| behaves("write_places", image, is_kernel_as_expected()));
+}
+
+#[test]
+fn a_part_done_at_once_is_no_answer() {
+    behaves("write_partial", Place::Here, is_kernel_as_expected());
+}
+
+#[test]
+fn a_part_done_at_once_is_no_answer_elsewhere() {
+    IMAGES.into_iter().for_each(|image| behaves("write_partial", image, is_kernel_as_expected()));
+}
+
+/// Bytes of a record of `write_kill`.
+const RECORD: usize = 700;
+const RECORDS: u32 = 50_000;
+const KILLS: u32 = 24;
+
+/// What a killed writer had said.
+#[derive(Debug, Default)]
+struct Told {
+    may_be_submitted: u32,
+    answered: Vec<u32>,
+    synced: u32,
+}
+
+impl Told {
+    fn parse(messages: &[u8]) -> Self {
+        let mut told = Self::default();
+        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
+        for message in messages.chunks_exact(8) {
+            let number = word(&message[4..]);
+            match word(&message[..4]) as u8 {
+                b'U' => told.may_be_submitted = told.may_be_submitted.max(number),
+                b'A' => told.answered.push(number),
+                b'S' => told.synced = told.synced.max(number),
+                kind => panic!("a message of kind {kind}"),
+            }
+        }
+        told
+    }
+
+    /// What was answered is in the file, and nothing that was not submitted. `fresh`: the file was empty before.
+    fn check(&self, file: &File, generation: u32, is_fresh: bool) {
+        let mut found = vec![0; RECORD];
+        for number in &self.answered {
+            let whole = file.read_exact_at(&mut found, u64::from(*number) * RECORD as u64);
+            assert!(whole.is_ok() && found == record(*number, generation), "record {number} of generation {generation} was answered");
+        }
+        let answered: std::collections::HashSet<_> = self.answered.iter().collect();
+        assert_eq!(answered.len(), self.answered.len(), "a record was answered twice");
+        assert!((0..self.synced).all(|number| answered.contains(&number)), "synced before it was answered");
+        let size = file.metadata().expect("its size").len();
+        let most = u64::from(self.may_be_submitted) * RECORD as u64;
+        assert!(!is_fresh || size <= most, "{size} bytes, and {most} were submitted");
+    }
+}
+
+/// As `write_kill` makes it.
+fn record(number: u32, generation: u32) -> Vec<u8> {
+    let word = |i: u32| number.wrapping_mul(2_654_435_761).wrapping_add(generation.wrapping_mul(40_503)).wrapping_add(i);
+    let words = [number, generation].into_iter().chain((2..RECORD as u32 / 4).map(word));
+    words.flat_map(u32::to_le_bytes).collect()
+}
+
+/// Starts a writer, kills it so long after its first words; everything that it said.
+fn said_before_its_kill(mut command: Command, delay: Duration) -> Vec<u8> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the writer starts");
+    let mut pipe = child.stdout.take().expect("a pipe");
+    let mut said = vec![0; 8];
+    if pipe.read_exact(&mut said).is_err() {
+        panic!("the writer said nothing: {:?}", child.wait());
+    }
+    // Somebody has to read: a full pipe would stop the writer.
+    let reader = std::thread::spawn(move || pipe.read_to_end(&mut said).map(|_| said));
+    std::thread::sleep(delay);
+    child.kill().expect("it is there to be killed");
+    let status = child.wait().expect("its end");
+    assert_eq!(status.signal(), Some(9), "the writer failed by itself: {status}");
+    reader.join().expect("the reader").expect("what it said")
+}
+
+/// A writer of a generation: its depth and the kind of its ring follow from that.
+fn writer(mode: &str, folder: &Path, program: &Path, file: &Path, generation: u32) -> Command {
+    let mut command = in_mode(mode, &folder.join("cache"), program);
+    let round = generation / MODES.len() as u32;
+    let numbers = [1, generation, [1, 4, 32][round as usize % 3], round / 3 % 3, RECORDS];
+    command.arg(file).args(numbers.map(|number| number.to_string()));
+    command
+}
+
+#[test]
+fn what_was_answered_outlives_a_kill() {
+    let folder = directory("write_kill");
+    let program = compile("cc", &folder, "write_kill", &["write_kill.c"], &[]);
+    let file = folder.join("records");
+    let mut answered = 0;
+    for (generation, mode) in (1..).zip(MODES.iter().cycle().take(MODES.len() * KILLS as usize)) {
+        // Every other time over what the last one left.
+        let is_fresh = (generation / MODES.len() as u32).is_multiple_of(2);
+        if is_fresh {
+            let _ = fs::remove_file(&file);
+        }
+        let writer = writer(mode, &folder, &program, &file, generation);
+        let told = Told::parse(&said_before_its_kill(writer, Duration::from_micros(u64::from(generation * 7919 % 23_000))));
+        let written = File::open(&file).expect("the file");
+        told.check(&written, generation, is_fresh);
+        answered += told.answered.len();
+    }
+    eprintln!("{answered} records were answered in {} rounds", MODES.len() * KILLS as usize);
+    assert!(answered > 0);
+    let _ = fs::remove_dir_all(folder);
+}
