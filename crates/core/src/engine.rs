@@ -1,6 +1,7 @@
 //! The engine of a process: its rings, the descriptors they hide behind, fork and exit.
 
 use crate::driver::watcher::Watcher;
+use crate::request::Stage;
 use crate::ring::{Context, Ring, RingState, UringGuard, sharing};
 use crate::submit::{cancel, dispatch};
 use crate::write::{Mode, throttle::Throttle};
@@ -12,6 +13,7 @@ use uringlet_abi::setup;
 use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::static_table::StaticTable;
+use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{Errno, fd_table, io, process};
 
 /// The one engine of this process.
@@ -473,7 +475,12 @@ impl Engine {
 
 /// Frees a ring's state. Files close, AIO in flight is waited for: with no lock held.
 fn dispose(state: RingState) {
-    state.parked.iter().for_each(|(_, parked)| parked.unmark());
+    for (_, parked) in &state.parked {
+        parked.unmark();
+        if let Stage::Paced { .. } = parked.stage {
+            stats::sub(state.place, Counter::ThrottledNow, 1);
+        }
+    }
     drop(state);
 }
 

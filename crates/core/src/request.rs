@@ -61,7 +61,7 @@ pub(crate) enum Stage {
     /// With the timers.
     Timer { deadline_ns: u64, seq: u64 },
     /// A write that was put off, with the timers.
-    Paced { deadline_ns: u64, seq: u64 },
+    Paced { deadline_ns: u64, seq: u64, since_ns: u64 },
     /// In line for the ring's attendants.
     InLine,
     /// With an attendant: this thread, 0 for one of the program's.

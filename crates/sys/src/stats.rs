@@ -59,8 +59,8 @@ counters! {
     "+" LetRunsEmpty "let_runs_empty" "Runs of a uringlet worker that found nothing.";
     "+" LetRunsInline "let_runs_inline" "Runs that completed all without blocking.";
     "+" LetRunsScheduled "let_runs_scheduled" "Runs that blocked, and handed the baton over.";
-    "+" LetHandoversProactive "let_handovers_proactive" "Hand-overs made before blocking, for files that often do.";
-    "+" LetHelped "let_helped" "Times that a worker took over from a thread that blocked.";
+    "+" LetHandoversProactive "let_handovers_proactive" "Writes that went to io-wq instead of the line, for their files often block.";
+    "+" LetHelped "let_helped" "Requests in line that a thread of the program did itself, which had to wait for them anyway.";
 }
 
 /// Once more, under the ring's lock.

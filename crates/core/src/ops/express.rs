@@ -16,6 +16,7 @@ use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::process::is_file_size_limited;
+use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
@@ -85,8 +86,9 @@ fn write_one(guard: &mut UringGuard, sqe: &Sqe) -> Express {
 fn account(guard: &mut UringGuard, sqe: &Sqe, start: u64, res: &Result<usize, Errno>) {
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
     guard.allowance.charge(bytes);
+    stats::bump(guard.place, Counter::WritesInline);
     if Took::of(ticks().wrapping_sub(start), bytes) == Took::Long {
-        write::missed(sqe.fd);
+        write::missed(guard.place, sqe.fd);
     }
 }
 

@@ -7,17 +7,15 @@
 //! Tests:   liburing read-write.t, short-read.t, iopoll.t, fixed-link.t, pipe-*.t; differential `rw`.
 
 mod checks;
+mod stream;
+mod write;
 
 use super::buffers::settle;
 use super::express::Express;
 use super::{Issue, IssueCx, Op, PrepCx};
 use crate::file::FileKind;
 use crate::request::Outcome;
-use crate::ring::Context;
 use crate::rsrc::buf_ring::Selected;
-use crate::write::history::Took;
-use crate::write::path::{Facts, Road, road};
-use crate::write::{self, Mode, Paced};
 use alloc::boxed::Box;
 use alloc::vec;
 use uringlet_abi::register::Iovec;
@@ -251,53 +249,6 @@ impl Rw {
         self.read_nowait(fd, kind)
     }
 
-    /// A buffered write: how the file's writes went says who does it.
-    fn try_write(&mut self, cx: &mut IssueCx<'_>, kind: FileKind, may_raise_signal: bool) -> Issue {
-        let fd = cx.file.fd;
-        let facts = Facts {
-            mode: cx.state.mode,
-            history: write::history_of(fd),
-            takes_nowait: kind.takes_nowait(true),
-            is_synchronous: self.waits_for_disk(kind),
-            may_raise_signal,
-            is_caller: cx.state.context() == Context::Submitter,
-        };
-        // A vector's length is known when it is written.
-        let bytes = if self.is_vectored { 0 } else { u64::from(self.len) };
-        if facts.mode != Mode::Workers
-            && let Err(Paced { deadline_ns }) = cx.state.allowance.ask(bytes)
-        {
-            return Issue::Paced(deadline_ns);
-        }
-        match road(facts) {
-            Road::Inline => Issue::Quick,
-            Road::Nowait => self.write_nowait(cx, kind),
-            Road::Worker => Issue::Blocks,
-        }
-    }
-
-    /// As much as the file takes without waiting; a worker does the rest.
-    fn write_nowait(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
-        let fd = cx.file.fd;
-        match self.transfer(fd, self.rw_flags | RWF_NOWAIT) {
-            Ok(n) => {
-                cx.state.allowance.charge(n as u64);
-                let wanted = self.wanted();
-                if n == 0 || self.done + n >= wanted {
-                    write::note(fd, |history| history.after_elsewhere(Took::Quick));
-                    return self.finish(Ok(n));
-                }
-                self.advance(n).map_or_else(Issue::from, |()| Issue::Blocks)
-            }
-            Err(Errno::EAGAIN) => Issue::Blocks,
-            Err(Errno::EOPNOTSUPP) => {
-                kind.refuses_nowait(fd, true);
-                Issue::Blocks
-            }
-            Err(errno) => self.finish(Err(errno)),
-        }
-    }
-
     /// A buffered read takes what the page cache has. A short answer is either the file's end (the next try says 0) or a
     /// page that is not there (EAGAIN): then a worker reads the rest.
     fn read_nowait(&mut self, fd: i32, kind: FileKind) -> Issue {
@@ -317,67 +268,6 @@ impl Rw {
                 }
                 Err(errno) => return self.finish(Err(errno)),
             }
-        }
-    }
-
-    /// Sockets, pipes, terminals, eventfds: no positions, but readiness.
-    fn try_stream(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
-        let fd = cx.file.fd;
-        let mask = if self.is_write { POLLOUT } else { POLLIN };
-        // The cache may be stale, and a position must not be ignored on a file that has them.
-        if !cx.file.is_fixed {
-            let now = FileKind::ask(fd);
-            if now.is_bad() {
-                return Errno::EBADF.into();
-            }
-            if now.is_seekable() {
-                return self.try_seekable(cx, now);
-            }
-        }
-        match self.off {
-            ..-1 => return self.refused(Errno::EINVAL).into(),
-            1.. if kind.is_socket() => return self.refused(Errno::ESPIPE).into(),
-            _ => self.off = -1,
-        }
-        let res = if self.must_not_raise_sigpipe(cx, kind) && io::poll_now(fd, mask).is_ok_and(|events| events & POLLERR != 0) {
-            Err(Errno::EPIPE)
-        } else if kind.is_socket() && self.rw_flags == 0 {
-            self.socket_transfer(fd, cx.sqe_flags)
-        } else if kind.takes_nowait(self.is_write) {
-            self.transfer(fd, self.rw_flags | RWF_NOWAIT)
-        } else {
-            Err(Errno::EOPNOTSUPP)
-        };
-        match res {
-            Err(Errno::EAGAIN) => Issue::WouldBlock(mask),
-            Err(Errno::EOPNOTSUPP) => {
-                kind.refuses_nowait(fd, self.is_write);
-                match io::poll_now(fd, mask) {
-                    Ok(0) => Issue::WouldBlock(mask),
-                    _ => Issue::Blocks,
-                }
-            }
-            other => self.finish(other),
-        }
-    }
-
-    fn socket_transfer(&self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
-        // A worker of the kernel's would swallow SIGPIPE; who writes itself gets it.
-        let quiet = if sqe_flags & sqe::ASYNC != 0 { io::MSG_NOSIGNAL } else { 0 };
-        // read(2) of nothing does not wait for anything; recv(2) would.
-        if !self.is_write && self.len == 0 {
-            return Ok(0);
-        }
-        if self.is_vectored {
-            let msg = io::Msghdr { iov: self.addr, iovlen: u64::from(self.len), ..io::Msghdr::default() };
-            let msg = io::ptr_of(&msg);
-            return if self.is_write { io::sendmsg(fd, msg, io::MSG_DONTWAIT | quiet) } else { io::recvmsg(fd, msg, io::MSG_DONTWAIT) };
-        }
-        let (buf, len) = (UserPtr::at(self.addr), self.len as usize);
-        if self.is_write {
-            io::sendto(fd, buf, len, io::MSG_DONTWAIT | quiet, UserPtr::NULL, 0)
-        } else {
-            io::recvfrom(fd, buf, len, io::MSG_DONTWAIT, UserPtr::NULL, UserPtr::NULL)
         }
     }
 
@@ -439,11 +329,6 @@ impl Rw {
             Some(selected) => outcome.with_flags(selected.used(done as u32)),
             None => outcome,
         }
-    }
-
-    /// Whether a write ends only when the disk has it.
-    pub(crate) fn waits_for_disk(&self, kind: FileKind) -> bool {
-        kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0
     }
 
     pub(super) fn partly_done(&self) -> usize {

@@ -84,6 +84,8 @@ pub(crate) struct Waiters {
 pub(crate) struct RingState {
     /// Somebody has moved in and not yet out.
     is_open: bool,
+    /// The ring's place in the engine's table: under which it is counted.
+    pub(crate) place: u32,
     /// Tells this ring from earlier and later ones in the same place.
     pub(crate) generation: u64,
     pub(crate) memory: RingMemory,
@@ -163,7 +165,8 @@ impl Ring {
     }
 
     /// Moves a new ring in.
-    pub(crate) fn open(&self, state: RingState) {
+    pub(crate) fn open(&self, mut state: RingState) {
+        state.place = self.index;
         self.is_flagged.store(false, Relaxed);
         self.is_polled.store(false, Relaxed);
         *self.state.lock() = state;
@@ -200,6 +203,7 @@ impl RingState {
     fn with(generation: u64, memory: RingMemory, setup: u32, io_wq: Pool, fd: Option<RingFd>) -> Self {
         Self {
             is_open: false,
+            place: 0,
             generation,
             memory,
             setup,

@@ -7,7 +7,8 @@ use crate::ops::{File, Op, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::ring::UringGuard;
 use uringlet_abi::{Opcode, cqe};
-use uringlet_sys::{Errno, fd_table, io};
+use uringlet_sys::stats::{self, Counter};
+use uringlet_sys::{Errno, fd_table, io, process};
 
 const POLLNVAL: u32 = 32;
 /// What a file that cannot be polled always answers: it is ready.
@@ -61,7 +62,11 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
                 poller.disarm(fd, id);
             }
         }
-        Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } | Stage::Paced { deadline_ns, seq } => {
+        Stage::Paced { deadline_ns, seq, since_ns } => {
+            guard.timers.disarm(deadline_ns, seq);
+            end_pace(guard, since_ns);
+        }
+        Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } => {
             guard.timers.disarm(deadline_ns, seq);
             guard.timers.stop_counting(id);
         }
@@ -200,15 +205,24 @@ pub(crate) fn fire_expired(guard: &mut UringGuard, now_ns: u64) {
 /// Parks a write that was put off.
 pub(crate) fn pace(guard: &mut UringGuard, req: Request, deadline_ns: u64) {
     let seq = guard.timers.next_seq();
-    let id = guard.park(req, Stage::Paced { deadline_ns, seq });
+    let id = guard.park(req, Stage::Paced { deadline_ns, seq, since_ns: process::monotonic_ns() });
+    stats::bump(guard.place, Counter::Throttled);
+    stats::bump(guard.place, Counter::ThrottledNow);
+    stats::raise(guard.place, Counter::ThrottledMax, stats::value(guard.place, Counter::ThrottledNow));
     arm_timer(guard, deadline_ns, seq, id);
     start_link_timer(guard, id);
 }
 
 fn fire_paced(guard: &mut UringGuard, id: ReqId) {
-    if let Some(parked) = guard.unpark(id) {
-        dispatch::end_pace(guard, parked.req);
+    if let Some(req) = disarm(guard, id) {
+        dispatch::end_pace(guard, req);
     }
+}
+
+/// A write is put off no longer.
+fn end_pace(guard: &UringGuard, since_ns: u64) {
+    stats::sub(guard.place, Counter::ThrottledNow, 1);
+    stats::add(guard.place, Counter::ThrottledNs, process::monotonic_ns().saturating_sub(since_ns));
 }
 
 fn fire_timeout(guard: &mut UringGuard, id: ReqId, now_ns: u64) {

@@ -13,6 +13,7 @@ use crate::write::{self, Mode, history::Took};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
+use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, fd::EngineFd};
 
@@ -155,9 +156,10 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
     if let Now::Done(outcome) = &now {
         let bytes = outcome.res.max(0) as u64;
         guard.allowance.charge(bytes);
+        stats::bump(guard.place, Counter::WritesInline);
         let took = Took::of(ticks().wrapping_sub(start), bytes);
         if took == Took::Long || write::history_of(file.fd).is_down() {
-            write::note(file.fd, |history| history.after_inline(took));
+            write::after_inline(guard.place, file.fd, took);
         }
     }
     now

@@ -9,6 +9,7 @@ use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::ring::{Context, Ring, UringGuard};
 use crate::write::{self, Mode, history::Took};
 use uringlet_abi::sqe;
+use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
 use uringlet_sys::{Errno, io, thread};
 
@@ -31,21 +32,26 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
     let kind = file.kind();
     if req.op.is_write() && kind.is_seekable() && !kind.is_direct() {
         req.queued_on = Some(file.fd);
+        stats::bump(guard.place, Counter::WritesWorker);
     }
-    if guard.mode == Mode::Uringlet && is_for_line(&req, kind) {
-        put_in_line(guard, req);
-    } else {
+    if guard.mode != Mode::Uringlet || !is_for_line(&req, kind) {
         hand_to_io_wq(guard, req, file);
+    } else if req.queued_on.is_some_and(|fd| write::history_of(fd).is_down()) {
+        // Whoever issued it would be expected to block: not with the baton.
+        stats::bump(guard.place, Counter::LetHandoversProactive);
+        hand_to_io_wq(guard, req, file);
+    } else {
+        put_in_line(guard, req);
     }
 }
 
 /// Whether the ring's own workers issue it, one after the other: it is not expected to block for long. What blocks by its
-/// nature, or has lately, is io-wq's.
+/// nature is io-wq's.
 fn is_for_line(req: &Request, kind: FileKind) -> bool {
     match &req.op {
         _ if req.has(sqe::ASYNC) => false,
         Op::Fs(_) => true,
-        Op::Rw(op) => req.queued_on.is_some_and(|fd| !write::history_of(fd).is_down()) && !op.waits_for_disk(kind),
+        Op::Rw(op) => req.queued_on.is_some() && !op.waits_for_disk(kind),
         _ => false,
     }
 }
@@ -148,7 +154,7 @@ pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Ou
     let Some(mut parked) = guard.unpark(id) else { return false };
     if let (Some(took), Some(fd)) = (took, parked.req.queued_on.take()) {
         guard.allowance.charge(outcome.res.max(0) as u64);
-        write::note(fd, |history| history.after_elsewhere(took));
+        write::after_elsewhere(guard.place, fd, took);
     }
     parked.req.op = op;
     complete(guard, parked.req, outcome);

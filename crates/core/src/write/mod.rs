@@ -12,6 +12,7 @@ pub(crate) mod throttle;
 use crate::engine::ENGINE;
 use history::{History, Took};
 use throttle::Grant;
+use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{fd_table, process, stopwatch};
 
 /// How a ring's buffered writes are executed.
@@ -96,8 +97,31 @@ pub(crate) fn history_of(fd: i32) -> History {
 
 /// An inline write took longer than it may: the file goes down a gear.
 #[cold]
-pub(crate) fn missed(fd: i32) {
-    note(fd, |history| history.after_inline(Took::Long));
+pub(crate) fn missed(place: u32, fd: i32) {
+    after_inline(place, fd, Took::Long);
+}
+
+/// The caller wrote to a file, of the ring in this place.
+pub(crate) fn after_inline(place: u32, fd: i32, took: Took) {
+    if took == Took::Long {
+        stats::bump(place, Counter::WriteMisses);
+    }
+    change_gear(place, fd, |history| history.after_inline(took));
+}
+
+/// A worker wrote, or the caller without waiting.
+pub(crate) fn after_elsewhere(place: u32, fd: i32, took: Took) {
+    change_gear(place, fd, |history| history.after_elsewhere(took));
+}
+
+fn change_gear(place: u32, fd: i32, change: impl Fn(History) -> History) {
+    let was_down = history_of(fd).is_down();
+    let is_down = note(fd, change).is_down();
+    match (was_down, is_down) {
+        (false, true) => stats::bump(place, Counter::GearDown),
+        (true, false) => stats::bump(place, Counter::GearUp),
+        _ => {}
+    }
 }
 
 /// Remembers something of a number's file.

@@ -261,6 +261,6 @@ impl Attendance {
 /// The holder was succeeded while it was at this request: writes to its file are io-wq's for a while.
 fn note_blocked(guard: &mut UringGuard, id: ReqId) {
     if let Some(fd) = guard.parked(id).and_then(|parked| parked.req.queued_on) {
-        write::note(fd, |history| history.after_elsewhere(Took::Long));
+        write::after_elsewhere(guard.place, fd, Took::Long);
     }
 }

@@ -1,0 +1,71 @@
+//! Transfers on files without positions: tried without waiting, then by readiness.
+
+use super::{POLLERR, POLLIN, POLLOUT, Rw};
+use crate::file::FileKind;
+use crate::ops::{Issue, IssueCx};
+use uringlet_abi::sqe;
+use uringlet_sys::io::{self, RWF_NOWAIT};
+use uringlet_sys::{Errno, UserPtr};
+
+impl Rw {
+    /// Sockets, pipes, terminals, eventfds: no positions, but readiness.
+    pub(super) fn try_stream(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
+        let fd = cx.file.fd;
+        let mask = if self.is_write { POLLOUT } else { POLLIN };
+        // The cache may be stale, and a position must not be ignored on a file that has them.
+        if !cx.file.is_fixed {
+            let now = FileKind::ask(fd);
+            if now.is_bad() {
+                return Errno::EBADF.into();
+            }
+            if now.is_seekable() {
+                return self.try_seekable(cx, now);
+            }
+        }
+        match self.off {
+            ..-1 => return self.refused(Errno::EINVAL).into(),
+            1.. if kind.is_socket() => return self.refused(Errno::ESPIPE).into(),
+            _ => self.off = -1,
+        }
+        let res = if self.must_not_raise_sigpipe(cx, kind) && io::poll_now(fd, mask).is_ok_and(|events| events & POLLERR != 0) {
+            Err(Errno::EPIPE)
+        } else if kind.is_socket() && self.rw_flags == 0 {
+            self.socket_transfer(fd, cx.sqe_flags)
+        } else if kind.takes_nowait(self.is_write) {
+            self.transfer(fd, self.rw_flags | RWF_NOWAIT)
+        } else {
+            Err(Errno::EOPNOTSUPP)
+        };
+        match res {
+            Err(Errno::EAGAIN) => Issue::WouldBlock(mask),
+            Err(Errno::EOPNOTSUPP) => {
+                kind.refuses_nowait(fd, self.is_write);
+                match io::poll_now(fd, mask) {
+                    Ok(0) => Issue::WouldBlock(mask),
+                    _ => Issue::Blocks,
+                }
+            }
+            other => self.finish(other),
+        }
+    }
+
+    fn socket_transfer(&self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
+        // A worker of the kernel's would swallow SIGPIPE; who writes itself gets it.
+        let quiet = if sqe_flags & sqe::ASYNC != 0 { io::MSG_NOSIGNAL } else { 0 };
+        // read(2) of nothing does not wait for anything; recv(2) would.
+        if !self.is_write && self.len == 0 {
+            return Ok(0);
+        }
+        if self.is_vectored {
+            let msg = io::Msghdr { iov: self.addr, iovlen: u64::from(self.len), ..io::Msghdr::default() };
+            let msg = io::ptr_of(&msg);
+            return if self.is_write { io::sendmsg(fd, msg, io::MSG_DONTWAIT | quiet) } else { io::recvmsg(fd, msg, io::MSG_DONTWAIT) };
+        }
+        let (buf, len) = (UserPtr::at(self.addr), self.len as usize);
+        if self.is_write {
+            io::sendto(fd, buf, len, io::MSG_DONTWAIT | quiet, UserPtr::NULL, 0)
+        } else {
+            io::recvfrom(fd, buf, len, io::MSG_DONTWAIT, UserPtr::NULL, UserPtr::NULL)
+        }
+    }
+}
