@@ -66,9 +66,9 @@ fn a_stopped_run_tells_what_it_has_and_tidies_up() {
     // More rounds than anybody waits for.
     command.args(["writes", "--fs=machine", "--parts=depths", "--depths=1", "--seconds=0.02", "--rounds=1000000", "--no-fio"]);
     command.args(["--engines=psync,libaio", "--directory"]).arg(&place).arg("--json").arg(place.join("w.json"));
-    let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
     let has_begun = || fs::read_dir(&place).expect("the place").flatten().any(|entry| entry.path().join("file").exists());
-    while !has_begun() {
+    while !has_begun() && child.try_wait().expect("the child").is_none() {
         std::thread::yield_now();
     }
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");

@@ -21,6 +21,7 @@ mod table;
 mod tools;
 mod writes;
 
+use std::io::Write;
 use std::path::Path;
 
 use crate::Status;
@@ -62,6 +63,12 @@ pub(crate) fn bench(args: &Args) -> Status {
             1
         }
     }
+}
+
+/// To standard output. Nobody may be there any more: what was made is removed all the same.
+fn tell(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

@@ -3,16 +3,18 @@
 use std::ops::Range;
 use std::path::Path;
 
-use plotters::chart::{ChartBuilder, SeriesLabelPosition};
+use plotters::chart::ChartBuilder;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
-use plotters::element::{Circle, PathElement};
+use plotters::element::{Circle, PathElement, Text};
 use plotters::prelude::{IntoLogRange, SVGBackend};
 use plotters::series::LineSeries;
-use plotters::style::{BLACK, Color, RGBColor, ShapeStyle, WHITE};
+use plotters::style::{Color, RGBColor, ShapeStyle, WHITE};
 
 use super::stats::Summary;
 
-const PANEL: (u32, u32) = (560, 400);
+const PANEL: (u32, u32) = (680, 400);
+/// Right of the lines.
+const LEGEND: u32 = 150;
 const PANELS_A_LINE: usize = 2;
 /// Told apart also by those who see no red or no green (Okabe and Ito's).
 const COLOURS: [RGBColor; 8] = [
@@ -70,12 +72,14 @@ impl Plot {
         area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     ) -> Result<(), Box<dyn std::error::Error + '_>> {
         let Some((xs, ys)) = panel.ranges() else { return Ok(()) };
-        let mut chart = ChartBuilder::on(area);
+        let (area, legend) = area.split_horizontally(PANEL.0 - LEGEND);
+        let mut chart = ChartBuilder::on(&area);
         chart.caption(&panel.title, ("sans-serif", 18)).margin(12).x_label_area_size(42).y_label_area_size(64);
         let mut chart = chart.build_cartesian_2d(xs.log_scale().base(2.0), ys.log_scale())?;
         let mut mesh = chart.configure_mesh();
         mesh.x_desc(&self.x_label).y_desc(&self.y_label).light_line_style(WHITE).x_label_formatter(&short).y_label_formatter(&short);
         mesh.draw()?;
+        let mut legend_y = 60;
         for ((name, points), colour) in panel.lines.iter().zip(COLOURS.iter().cycle()) {
             let points = positive(points);
             if points.is_empty() {
@@ -83,15 +87,14 @@ impl Plot {
             }
             let style = ShapeStyle::from(colour).stroke_width(2);
             let medians = points.iter().map(|(x, y)| (*x, y.median));
-            let legend = move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], style);
-            chart.draw_series(LineSeries::new(medians.clone(), style))?.label(name).legend(legend);
+            chart.draw_series(LineSeries::new(medians.clone(), style))?;
             chart.draw_series(medians.map(|at| Circle::new(at, 3, colour.filled())))?;
             let spreads = points.iter().filter(|(_, y)| y.min > 0.0);
             chart.draw_series(spreads.map(|(x, y)| PathElement::new(vec![(*x, y.min), (*x, y.max)], ShapeStyle::from(colour))))?;
+            legend.draw(&PathElement::new(vec![(0, legend_y), (18, legend_y)], style))?;
+            legend.draw(&Text::new(name.as_str(), (24, legend_y - 6), ("sans-serif", 13)))?;
+            legend_y += 20;
         }
-        let mut labels = chart.configure_series_labels();
-        labels.position(SeriesLabelPosition::LowerRight).background_style(WHITE.mix(0.85)).border_style(BLACK.mix(0.3));
-        labels.draw()?;
         Ok(())
     }
 }

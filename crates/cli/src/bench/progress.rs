@@ -1,6 +1,6 @@
 //! What is being measured, how far it is, and how long it will take: on standard error, one line that is written over; in a log, a line now and then.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 /// Lines in a log are this far apart at least.
@@ -28,9 +28,9 @@ impl Progress {
         let left = left(self.begun.elapsed(), self.done, self.total);
         let line = format!("{percent:2.0}%, {} left: {what}", clock(left));
         if self.is_terminal {
-            eprint!("\r\x1b[K{line}");
+            let _ = write!(stderr(), "\r\x1b[K{line}");
         } else if self.last_line.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
-            eprintln!("{line}");
+            let _ = writeln!(stderr(), "{line}");
             self.last_line = Some(Instant::now());
         }
     }
@@ -43,7 +43,7 @@ impl Progress {
     /// Leaves an empty line for what comes next.
     pub(super) fn clear(&self) {
         if self.is_terminal {
-            eprint!("\r\x1b[K");
+            let _ = write!(stderr(), "\r\x1b[K");
         }
     }
 }

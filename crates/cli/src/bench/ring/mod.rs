@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::host::{Host, Load};
 use super::stop::Stop;
 use super::tools::Tools;
-use super::{End, json, remove_if_there, write};
+use super::{End, json, remove_if_there, tell, write};
 
 /// Cost of a call by each road, NOP rates and small buffered writes, beside the kernel's ring
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<End, String> {
     let host = Host::look(&args.directory);
     let file = args.directory.join(format!("uringlet-bench-{}", std::process::id()));
     let mut plan = plan::plan(&tools, &file, !args.no_fio);
-    println!("{host}");
+    tell(&format!("{host}\n"));
     let load = Load::begin();
     // fio makes a file of its own size.
     let measured = plan.jobs.rounds(args.rounds, &stop, || remove_if_there(&file));
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<End, String> {
     plan.notes.extend(load.note());
     let end = if measured? { End::Whole } else { End::Stopped };
     let goals = report::goals(&plan.jobs);
-    print!("{}", report::text(&plan, &goals));
+    tell(&report::text(&plan, &goals));
     if let Some(path) = &args.json {
         write(path, &json::document(&host, args.rounds, &plan.notes, &plan.jobs, &goals))?;
     }

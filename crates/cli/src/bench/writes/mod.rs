@@ -12,7 +12,7 @@ use super::host::{Host, Load};
 use super::progress::clock;
 use super::stop::Stop;
 use super::tools::Tools;
-use super::{End, json, write};
+use super::{End, json, tell, write};
 pub(super) use settings::Args;
 use workspace::Workspace;
 
@@ -26,8 +26,8 @@ pub(super) fn run(args: &Args) -> Result<End, String> {
     let host = Host::look(workspace.path());
     let mut plan = plan::plan(args, &tools, &mut workspace, &stop);
     let rounds = args.rounds();
-    println!("{host}");
-    println!("{} numbers, {rounds} rounds: about {}", plan.jobs.0.len(), clock(plan.jobs.expected() * rounds));
+    let length = clock(plan.jobs.expected() * rounds);
+    tell(&format!("{host}\n{} numbers, rounds: {rounds}, about {length}\n", plan.jobs.0.len()));
     let load = Load::begin();
     let is_whole = plan.jobs.rounds(rounds, &stop, || Ok(()))?;
     drop(workspace);
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<End, String> {
         plan.notes.push("stopped before its end: some numbers are of fewer rounds, some are missing".to_owned());
     }
     let goals = plan.goals();
-    print!("{}", report::text(&plan, &goals));
+    tell(&report::text(&plan, &goals));
     if let Some(path) = &args.json {
         write(path, &json::document(&host, rounds, &plan.notes, &plan.jobs, &goals))?;
     }

@@ -88,7 +88,9 @@ impl Plan {
     fn blocks(&self, volume: &Volume, generator: Generator) -> String {
         let title = title(BLOCKS, volume, generator);
         let patterns = self.jobs.rows(&title);
-        let mut header = vec!["", "thousand a second", "MiB/s", "CPU %", "times psync", "times the kernel's ring"];
+        // fio counts its own thread alone.
+        let cpu = if generator == Generator::Fio { "submitter's CPU %" } else { "CPU %" };
+        let mut header = vec!["", "thousand a second", "MiB/s", cpu, "times psync", "times the kernel's ring"];
         header.extend(if generator == Generator::Fio { &["submit, ns", "complete, ns"][..] } else { &[] });
         let mut table = Table::new(&title, header);
         for pattern in &patterns {
