@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "\
 usage: fsx [--seed N] [--ops N] [--round N] [--jobs N] [--depth N] [--dir DIR]
 
-Plays --ops operations (1,000,000) on files in DIR (the current folder), in rounds of --round operations (50,000), --jobs of them at a time (the number of
-CPUs), each on files and a ring of its own. The first round has seed --seed (1), the next one the next seed. --depth fixes how many are in flight (else it
-changes, 1 to 32).
+Plays --ops operations (1,000,000) on files in DIR (the current folder), in rounds of --round operations (50,000), --jobs of them at a time (two for each
+CPU: some wait for the disk), each on files and a ring of its own. The first round has seed --seed (1), the next one the next seed. --depth fixes how many
+operations are in flight (else it changes, 1 to 32).
 
 Exit status: 0 all as expected, 1 not, 77 no io_uring to be had, 130 interrupted.";
 
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 
 fn parse() -> anyhow::Result<Option<Args>> {
     use lexopt::prelude::*;
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let jobs = 2 * std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let mut args = Args { seed: 1, ops: 1_000_000, round: 50_000, jobs, depth: 0, dir: PathBuf::from(".") };
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
@@ -99,7 +99,8 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let rounds = args.ops.div_ceil(args.round);
     let jobs = args.jobs.min(rounds);
     let begun = Instant::now();
-    let (done, next, finished, failures) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), Mutex::new(Vec::new()));
+    let [done, next, finished, sequence] = [const { AtomicU64::new(0) }; 4];
+    let failures = Mutex::new(Vec::new());
     let player = |job: u64| {
         let plan = Plan { can: &can, depth: args.depth, done: &done, stop: &STOP };
         while !STOP.load(Ordering::Relaxed) {
@@ -109,9 +110,12 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             let (seed, ops) = (args.seed + index, args.round.min(args.ops - index * args.round));
             let played = Folder::new(folder.0.join(job.to_string())).map_err(|error| format!("{error:#}"));
-            if let Err(report) = played.and_then(|mine| round::play(&plan, &mine, seed, ops)) {
-                failures.lock().expect("no player panics").push((seed, report));
-                STOP.store(true, Ordering::Relaxed);
+            match played.and_then(|mine| round::play(&plan, &mine, seed, ops)) {
+                Ok(end) => _ = sequence.fetch_xor(end, Ordering::Relaxed),
+                Err(report) => {
+                    failures.lock().expect("no player panics").push((seed, report));
+                    STOP.store(true, Ordering::Relaxed);
+                }
             }
         }
         finished.fetch_add(1, Ordering::Relaxed);
@@ -121,7 +125,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         watch(args, begun, &done, || finished.load(Ordering::Relaxed) == jobs);
     });
     let failures = failures.into_inner().expect("no player panics");
-    Ok(conclude(args, begun, done.into_inner(), &failures))
+    Ok(conclude(args, begun, (done.into_inner(), sequence.into_inner()), &failures))
 }
 
 /// Tells how far it is, until all is done; ends the process if nothing happens any more.
@@ -154,11 +158,12 @@ fn rate(count: u64, begun: Instant) -> f64 {
     count as f64 / begun.elapsed().as_secs_f64() / 1000.0
 }
 
-fn conclude(args: &Args, begun: Instant, done: u64, failures: &[(u64, String)]) -> ExitCode {
+fn conclude(args: &Args, begun: Instant, (done, sequence): (u64, u64), failures: &[(u64, String)]) -> ExitCode {
     for (seed, report) in failures {
         println!("fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {}", args.round.min(args.ops));
     }
-    let seeds = format!("seeds from {}", args.seed);
+    // The same for the same seed, whatever the ring: else a failure could not be played again.
+    let seeds = format!("seeds from {}, sequence {sequence:016x}", args.seed);
     let how = if failures.is_empty() { "all as expected" } else { "NOT as expected" };
     println!("fsx: {done} operations ({seeds}) in {:.1} s, {:.0} k/s: {how}", begun.elapsed().as_secs_f64(), rate(done, begun));
     match (failures.is_empty(), STOP.load(Ordering::Relaxed)) {

@@ -86,6 +86,8 @@ struct Logged {
 struct Round<'a> {
     plan: &'a Plan<'a>,
     rng: Rng,
+    /// For what depends on when completions come, and may not change the operations.
+    luck: Rng,
     // Before the memory that it knows.
     ring: IoUring,
     slots: Slots,
@@ -103,11 +105,11 @@ struct Round<'a> {
     log: VecDeque<Logged>,
 }
 
-/// Plays a round of this many operations; the report of what went wrong.
-pub(crate) fn play(plan: &Plan<'_>, folder: &Folder, seed: u64, ops: u64) -> Result<(), String> {
+/// Plays a round of this many operations. A number that names their sequence, or the report of what went wrong.
+pub(crate) fn play(plan: &Plan<'_>, folder: &Folder, seed: u64, ops: u64) -> Result<u64, String> {
     let mut round = Round::new(plan, &folder.0, seed).map_err(|failure| failure.text)?;
     match round.play(ops) {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(round.rng.next()),
         Err(failure) => {
             let report = round.report(&failure);
             // Requests may still be in flight: their memory has to stay.
@@ -130,7 +132,23 @@ impl<'a> Round<'a> {
         ring::register(&ring, &slots, &files)?;
         let models = std::iter::repeat_with(Model::new).take(FILES).collect();
         let (window, entries, log) = (VecDeque::new(), Vec::new(), VecDeque::new());
-        Ok(Self { plan, rng, ring, slots, files, models, folder, window, depth: 1, entries, batch: 1, unsubmitted: 0, number: 0, log })
+        Ok(Self {
+            plan,
+            rng,
+            luck: Rng::new(!seed),
+            ring,
+            slots,
+            files,
+            models,
+            folder,
+            window,
+            depth: 1,
+            entries,
+            batch: 1,
+            unsubmitted: 0,
+            number: 0,
+            log,
+        })
     }
 
     fn play(&mut self, ops: u64) -> Result<(), Failure> {
@@ -194,7 +212,7 @@ impl<'a> Round<'a> {
         self.unsubmitted += length;
         if self.unsubmitted >= self.batch {
             self.submit(0)?;
-            self.batch = 1 + self.rng.below(self.depth as u64) as usize;
+            self.batch = 1 + self.luck.below(self.depth as u64) as usize;
         }
         self.reap()
     }
