@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
+use rustix::termios::tcgetwinsize;
+
 /// Lines in a log are this far apart at least.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
@@ -28,7 +30,9 @@ impl Progress {
         let left = left(self.begun.elapsed(), self.done, self.total);
         let line = format!("{percent:2.0}%, {} left: {what}", clock(left));
         if self.is_terminal {
-            let _ = write!(stderr(), "\r\x1b[K{line}");
+            // A line that wraps could not be written over.
+            let width = tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
+            let _ = write!(stderr(), "\r\x1b[K{}", cut(&line, width.saturating_sub(1)));
         } else if self.last_line.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
             let _ = writeln!(stderr(), "{line}");
             self.last_line = Some(Instant::now());
@@ -54,6 +58,11 @@ fn left(elapsed: Duration, done: Duration, total: Duration) -> Duration {
     if done.is_zero() { left } else { left.mul_f64(elapsed.as_secs_f64() / done.as_secs_f64()) }
 }
 
+/// The first so many characters.
+fn cut(line: &str, width: usize) -> &str {
+    line.char_indices().nth(width).map_or(line, |(at, _)| &line[..at])
+}
+
 /// `2:05` minutes, `45 s`.
 pub(super) fn clock(time: Duration) -> String {
     match time.as_secs() {
@@ -73,6 +82,11 @@ mod tests {
         assert_eq!(left(Duration::ZERO, Duration::ZERO, 10 * SECOND), 10 * SECOND);
         assert_eq!(left(4 * SECOND, 2 * SECOND, 10 * SECOND), 16 * SECOND);
         assert_eq!(left(4 * SECOND, 12 * SECOND, 10 * SECOND), Duration::ZERO);
+    }
+
+    #[test]
+    fn lines_are_cut_between_characters() {
+        assert_eq!([cut("aäb", 2), cut("aäb", 3), cut("aäb", 0)], ["aä", "aäb", ""]);
     }
 
     #[test]

@@ -10,16 +10,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on the first signal is noted; a second one, at an end that does not come, ends the process as ever. A reader that went away is
-    /// noted too: writing to it is then an error, and no death.
+    /// From now on signals are noted, and whatever runs is ended soon. A reader that went away is noted too: writing to it is then an error, and no
+    /// death. A second signal is no threat: a terminal that is closed sends several.
     pub(super) fn on_signals() -> Result<Self, String> {
         let stop = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // The order matters: the second signal finds the flag set.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0)).map_err(|error| refused(signal, &error))?;
-        }
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGPIPE] {
-            signal_hook::flag::register(signal, Arc::clone(&stop.0)).map_err(|error| refused(signal, &error))?;
+            let noted = signal_hook::flag::register(signal, Arc::clone(&stop.0));
+            noted.map_err(|error| format!("cannot take signal {signal}: {error}"))?;
         }
         Ok(stop)
     }
@@ -27,8 +24,4 @@ impl Stop {
     pub(super) fn is_wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
-}
-
-fn refused(signal: i32, error: &std::io::Error) -> String {
-    format!("cannot take signal {signal}: {error}")
 }
