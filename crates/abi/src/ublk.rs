@@ -47,6 +47,13 @@ pub mod io {
     pub const DESC_STRIDE: u64 = MAX_DEPTH as u64 * super::IoDesc::SIZE as u64;
 }
 
+/// Commands of the in-process front end (on `/dev/uringlet/ublkbN`): ours, not the kernel's. The number is [`client::BASE`] plus the
+/// operation of [`iod`]; `sqe->addr` is the program's buffer, the CQE says the bytes done, or -errno.
+#[allow(missing_docs)]
+pub mod client {
+    pub const BASE: u8 = 0x80;
+}
+
 /// `UBLK_F_*`: features of the driver and of a device.
 #[allow(missing_docs)]
 pub mod feature {
@@ -209,6 +216,18 @@ le_struct! {
         result: i32 @ 4,
         /// The server's buffer.
         addr: u64 @ 8,
+    }
+}
+
+le_struct! {
+    /// What a command of the in-process front end carries.
+    ClientCmd, 16 {
+        /// First sector.
+        sector: u64 @ 0,
+        /// Length, sectors.
+        sectors: u32 @ 8,
+        /// `UBLK_IO_F_*`.
+        flags: u32 @ 12,
     }
 }
 

@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use uringlet::{ENGINE, Mode};
+use uringlet_ublk::in_process::DEVICE_FILES;
 
 use crate::switch::on_engine_stack;
 use crate::symbols::{resolve_all, weak_address};
@@ -18,6 +19,7 @@ extern "C" fn start() {
     resolve_all();
     watch_fork();
     ENGINE.prepare();
+    ENGINE.set_opener(&DEVICE_FILES);
     if program::variable("URINGLET_EXPLAIN").is_some() {
         explain::enable();
     }

@@ -1,9 +1,12 @@
 //! The engine of a process: its rings, the descriptors they hide behind, fork and exit.
 
+mod fork;
+
 use crate::driver::watcher::Watcher;
 use crate::request::Stage;
-use crate::ring::{Context, Ring, RingState, UringGuard, sharing};
-use crate::submit::{cancel, dispatch};
+use crate::ring::{Context, Ring, RingState, UringGuard};
+use crate::submit::{command, dispatch};
+use crate::virtual_file;
 use crate::write::{Mode, throttle::Throttle};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -234,7 +237,7 @@ impl Engine {
     }
 
     /// A vfork child shares this memory, but closes descriptors of its own.
-    fn is_foreign_process(&'static self) -> bool {
+    pub(crate) fn is_foreign_process(&'static self) -> bool {
         process::pid_now() != process::pid()
     }
 
@@ -251,6 +254,7 @@ impl Engine {
             }
         }
         fd_table::forget_kind(fd);
+        virtual_file::forget(fd);
         if let Some((ring, generation)) = self.lose_number(fd) {
             self.end_if_closed(ring, generation);
         }
@@ -258,6 +262,9 @@ impl Engine {
 
     /// After a successful dup, dup2, dup3 or fcntl(F_DUPFD) of a number.
     pub fn duped(&'static self, old: i32, new: i32) {
+        if fd_table::is_virtual(old) && !self.is_foreign_process() {
+            return virtual_file::duped(old, new);
+        }
         let Some(index) = fd_table::ring(old) else { return };
         if self.is_foreign_process() || new == old {
             return;
@@ -374,66 +381,6 @@ impl Engine {
         uringlet_sys::fd::widen_table();
     }
 
-    /// Whether this process uses rings that another one made. Never in a vfork child.
-    #[must_use]
-    pub fn shares_rings(&'static self) -> bool {
-        sharing::is_heir() && !self.is_foreign_process()
-    }
-
-    /// Before execve(2): what this process has in flight on rings of others ends, and they are told.
-    pub fn before_exec(&'static self) {
-        for ring in self.places() {
-            if let Some(mut guard) = ring.lock(Context::Other)
-                && guard.is_shared()
-            {
-                cancel::cancel_everything(&mut guard);
-            }
-        }
-    }
-
-    /// fork(2): no thread is inside the engine until the other end of this.
-    pub fn before_fork(&'static self) {
-        self.places.hold();
-        self.watcher.hold();
-        self.throttle.hold();
-        for ring in self.used_places() {
-            if let Some(mut guard) = ring.lock(Context::Other) {
-                guard.was_forked = true;
-            }
-            ring.hold();
-        }
-    }
-
-    /// The rings' places, while `places` is held.
-    fn used_places(&'static self) -> impl Iterator<Item = &'static Ring> {
-        (0..).map_while(|index| self.rings.get(index))
-    }
-
-    /// fork(2) is done: in the parent.
-    pub fn after_fork_in_parent(&'static self) {
-        for ring in self.used_places() {
-            ring.release();
-        }
-        self.throttle.release();
-        self.watcher.release();
-        self.places.release();
-    }
-
-    /// fork(2) is done: in the child, which has none of the engine's threads.
-    pub fn after_fork_in_child(&'static self) {
-        process::forget_pid();
-        // The copy of the table is as narrow as the child's descriptors allow.
-        self.prepare();
-        sharing::forget_heritage();
-        self.after_fork_in_parent();
-        self.watcher.forget();
-        for ring in self.places() {
-            if let Some(mut guard) = ring.lock(Context::Other) {
-                guard.forget_parents_requests();
-            }
-        }
-    }
-
     /// From now on a worker blocks in what `IOSQE_ASYNC` sends it, for as long as that takes: the way before the hybrid step
     /// (`submit::hybrid`), kept for comparing the two.
     pub fn let_async_block(&'static self) {
@@ -475,6 +422,7 @@ impl Engine {
 
 /// Frees a ring's state. Files close, AIO in flight is waited for: with no lock held.
 fn dispose(state: RingState) {
+    command::cancel_all(&state);
     for (_, parked) in &state.parked {
         parked.unmark();
         if let Stage::Paced { .. } = parked.stage {
@@ -495,5 +443,5 @@ pub(crate) fn close_for_program(fd: i32) -> Result<usize, Errno> {
 
 /// A registered eventfd's or file's own duplicate.
 pub(crate) fn dup_for_engine(fd: i32) -> Result<EngineFd, Errno> {
-    if fd_table::is_internal(fd) { Err(Errno::EBADF) } else { EngineFd::dup_of(fd) }
+    if fd_table::is_internal(fd) { Err(Errno::EBADF) } else { virtual_file::own_duplicate(fd) }
 }

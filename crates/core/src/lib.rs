@@ -30,9 +30,11 @@ mod ring;
 mod rsrc;
 mod submit;
 mod timer;
+mod virtual_file;
 mod write;
 
 pub use engine::{ENGINE, Engine};
+pub use virtual_file::{Opened, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
 pub use write::Mode;
 
 use driver::enter::{Args, check_flags, enter};
@@ -78,9 +80,33 @@ impl Engine {
         to_isize(result)
     }
 
+    /// open(2) of a path that the kernel answered with `errno`: a descriptor, or -errno; `None` when it stays with that.
+    pub fn open(&'static self, path: UserPtr, flags: u32, errno: Errno) -> Option<isize> {
+        if self.is_foreign_process() {
+            return None;
+        }
+        let opener = virtual_file::opener().filter(|opener| opener.is_left_to_us(errno))?;
+        let mut bytes = [0_u8; 64];
+        let len = uringlet_sys::user::read_cstr(&mut bytes, path).ok()?;
+        let opened = opener.open(&bytes[..len - 1], flags)?;
+        Some(to_isize(opened.map(|(fd, file)| {
+            virtual_file::name(fd, file);
+            fd as usize
+        })))
+    }
+
+    /// From now on, paths that the kernel does not open are asked of `opener`.
+    pub fn set_opener(&'static self, opener: &'static dyn VirtualFiles) {
+        virtual_file::set_opener(opener);
+    }
+
     /// mmap(2) of a ring's fd: the address, or -errno; `None` when `fd` is no ring (then do the plain call). One table
     /// load when it is none.
-    pub fn mmap(&'static self, addr: usize, len: usize, _prot: u32, _flags: u32, fd: i32, offset: u64) -> Option<isize> {
+    pub fn mmap(&'static self, addr: usize, len: usize, prot: u32, _flags: u32, fd: i32, offset: u64) -> Option<isize> {
+        if uringlet_sys::fd_table::is_virtual(fd) {
+            let refused = virtual_file::of(fd)?.check_mmap(prot, offset, len).err()?;
+            return Some(to_isize(Err(refused)));
+        }
         let index = uringlet_sys::fd_table::ring(fd)?;
         let guard = self.ring(index)?.lock(ring::Context::Other)?;
         let result = if addr != 0 || !offset.is_multiple_of(PAGE) {
@@ -94,10 +120,10 @@ impl Engine {
         Some(to_isize(result))
     }
 
-    /// Whether this number is, as far as known, a ring. One table load.
+    /// Whether this number is, as far as known, a ring or a virtual file. One table load.
     #[inline]
     #[must_use]
-    pub fn is_ring(&'static self, fd: i32) -> bool {
-        uringlet_sys::fd_table::ring(fd).is_some()
+    pub fn is_ours(&'static self, fd: i32) -> bool {
+        uringlet_sys::fd_table::is_ours(fd)
     }
 }

@@ -70,6 +70,8 @@ pub(crate) enum Stage {
     Worker { work: u64 },
     /// With the kernel's AIO.
     Aio,
+    /// With a virtual file.
+    Command,
     /// A LINK_TIMEOUT, with the timers; it belongs to the request before it.
     LinkTimer { deadline_ns: u64, seq: u64, guards: ReqId },
 }

@@ -31,6 +31,16 @@ impl Area {
         Ok(Self { base, len, is_ours: true })
     }
 
+    /// The first `len` bytes of a file.
+    pub(crate) fn map_file(fd: i32, len: usize) -> Result<Self, Errno> {
+        const PROT_READ_WRITE: usize = 3;
+        const MAP_SHARED: usize = 1;
+        let len = len.next_multiple_of(PAGE);
+        // SAFETY: a new mapping overlaps nothing; the file is ours and never shrinks.
+        let base = unsafe { syscall!(Sysno::mmap, 0, len, PROT_READ_WRITE, MAP_SHARED, fd, 0) }?;
+        Ok(Self { base, len, is_ours: true })
+    }
+
     pub(crate) fn of_program(base: UserPtr, len: usize) -> Result<Self, Errno> {
         if !base.addr().is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);

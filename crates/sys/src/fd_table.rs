@@ -14,6 +14,7 @@ pub const NUMBERS: usize = 1 << 20;
 /// Bits of the first word.
 const RING_MASK: u64 = 0x00ff_ffff;
 const INTERNAL: u64 = 1 << 24;
+const VIRTUAL: u64 = 1 << 25;
 const KIND_SHIFT: u32 = 32;
 const KIND_MASK: u64 = 0xffff << KIND_SHIFT;
 const USERS_SHIFT: u32 = 48;
@@ -106,6 +107,25 @@ pub fn ring(fd: i32) -> Option<u32> {
 /// The number is a ring's now, or no longer.
 pub fn set_ring(fd: i32, index: Option<u32>) {
     update(fd, u64::MAX, index.map_or(0, |i| u64::from(i) + 1));
+}
+
+/// Whether an engine's file stands behind the number, which the kernel knows as another one.
+#[inline]
+#[must_use]
+pub fn is_virtual(fd: i32) -> bool {
+    word(fd).is_some_and(|w| w.load(Acquire) & VIRTUAL != 0)
+}
+
+/// The number stands for such a file now, or no longer.
+pub fn set_virtual(fd: i32, on: bool) {
+    update(fd, VIRTUAL, if on { VIRTUAL } else { 0 });
+}
+
+/// Whether the number is a ring's or a virtual file's. One load.
+#[inline]
+#[must_use]
+pub fn is_ours(fd: i32) -> bool {
+    word(fd).is_some_and(|w| w.load(Acquire) & (RING_MASK | VIRTUAL) != 0)
 }
 
 /// What kind of file the number was last seen to be: the caller's own code, 0 for unknown.

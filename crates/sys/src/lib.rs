@@ -32,6 +32,8 @@ pub mod process;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod ring_memory;
+#[cfg(not(loom))]
+pub mod shared_file;
 pub mod static_table;
 pub mod stats;
 pub mod stopwatch;

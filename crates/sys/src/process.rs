@@ -69,6 +69,13 @@ pub fn monotonic_ns() -> u64 {
 #[cfg(loom)]
 pub use crate::model::{monotonic_ns, sleep_ns};
 
+/// The user and group of the calling thread (the real ones).
+#[must_use]
+pub fn user_and_group() -> (u32, u32) {
+    // SAFETY: no addresses.
+    unsafe { (raw_syscall!(Sysno::getuid) as u32, raw_syscall!(Sysno::getgid) as u32) }
+}
+
 /// Number of CPUs this process may run on (at least 1).
 #[must_use]
 pub fn cpu_count() -> u32 {

@@ -176,6 +176,15 @@ impl RingMemory {
         Sqe::from_words(core::array::from_fn(|i| unsafe { self.sqes.u64(at + i * 8) }.load(Relaxed)))
     }
 
+    /// The second half of SQE `index`, copied once; nothing where SQEs have 64 bytes.
+    pub fn sqe_rest(&self, index: u32) -> impl Iterator<Item = u64> {
+        let index = index & (self.geometry.sq_entries - 1);
+        let at = ((index as usize) << self.geometry.sqe_shift) + 64;
+        let words = if self.geometry.sqe_shift == 7 { 8 } else { 0 };
+        // SAFETY: masked to the number of SQEs, and these have 128 bytes; 8-aligned.
+        (0..words).map(move |i| unsafe { self.sqes.u64(at + i * 8) }.load(Relaxed))
+    }
+
     /// Stores a CQE in slot `index`. The second half of a 32-byte one is zero: no opcode here has more to say.
     #[inline(always)]
     pub fn store_cqe(&self, index: u32, cqe: Cqe) {

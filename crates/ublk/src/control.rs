@@ -42,6 +42,8 @@ const DISK_MAJOR: u32 = 241;
 #[derive(Debug)]
 pub struct Driver<P: Platform> {
     shared: Arc<Shared<P>>,
+    /// Devices whose locks [`hold`](Self::hold) has.
+    held: Mutex<Vec<Arc<Device<P>>>>,
 }
 
 #[derive(Debug)]
@@ -71,7 +73,7 @@ impl<P: Platform> Driver<P> {
     #[must_use]
     pub fn new(platform: P, front_ends: Vec<Arc<dyn FrontEnd>>) -> Self {
         let shared = Shared { platform, front_ends, table: Mutex::new(BTreeMap::new()), news: AtomicU32::new(0) };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), held: Mutex::new(Vec::new()) }
     }
 
     /// A device by its number.
@@ -123,6 +125,21 @@ impl<P: Platform> Driver<P> {
             }
             _ => Err(Errno::EOPNOTSUPP),
         }
+    }
+
+    /// Nobody is in the driver until [`release`](Self::release): for fork(2).
+    pub fn hold(&self) {
+        let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
+        self.shared.table.hold();
+        devices.iter().for_each(|device| device.hold());
+        self.held.lock().clone_from(&devices);
+    }
+
+    /// Undoes [`hold`](Self::hold), in the parent and in the child.
+    pub fn release(&self) {
+        let devices = core::mem::take(&mut *self.held.lock());
+        devices.iter().for_each(|device| device.release_all());
+        self.shared.table.release();
     }
 
     fn add(&self, call: &mut Call<'_>) -> Result<(), Errno> {
@@ -202,7 +219,11 @@ impl<P: Platform> Driver<P> {
 /// The number in `/dev/ublkcN`.
 #[must_use]
 pub fn char_device(path: &[u8]) -> Option<u32> {
-    let digits = path.strip_prefix(b"/dev/ublkc")?;
+    number(path.strip_prefix(b"/dev/ublkc")?)
+}
+
+/// A number as it stands in a path: without leading zeroes.
+pub(crate) fn number(digits: &[u8]) -> Option<u32> {
     let is_number = !digits.is_empty() && digits.len() < 10 && (digits.len() == 1 || digits[0] != b'0');
     if !is_number || !digits.iter().all(u8::is_ascii_digit) {
         return None;

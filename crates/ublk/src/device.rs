@@ -122,6 +122,23 @@ impl<P: Platform> Device<P> {
         self.life.lock()
     }
 
+    /// Whether it was started and not stopped: with a server or, for a while, without.
+    pub fn is_live(&self) -> bool {
+        self.life().is_started
+    }
+
+    /// Takes every lock: for fork(2).
+    pub(crate) fn hold(&self) {
+        self.life.hold();
+        self.queues.iter().for_each(|queue| queue.inner.hold());
+    }
+
+    /// Undoes [`hold`](Self::hold).
+    pub(crate) fn release_all(&self) {
+        self.queues.iter().for_each(|queue| queue.inner.release());
+        self.life.release();
+    }
+
     pub(crate) fn has(&self, feature: u64) -> bool {
         self.info.flags & feature != 0
     }

@@ -10,6 +10,8 @@ mod actions;
 pub mod control;
 mod device;
 pub mod frontend;
+#[cfg(feature = "engine")]
+pub mod in_process;
 pub mod local;
 mod params;
 pub mod platform;

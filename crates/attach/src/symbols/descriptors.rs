@@ -11,7 +11,7 @@ use crate::dispatch::{before_replace, plainly};
 use crate::switch::on_engine_stack;
 
 unsafe fn map(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
-    if ENGINE.is_ring(fd)
+    if ENGINE.is_ours(fd)
         && let Some(result) = on_engine_stack(|| ENGINE.mmap(addr, len, prot as u32, flags as u32, fd, offset as u64))
     {
         return returned(result) as *mut c_void;

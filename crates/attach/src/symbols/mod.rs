@@ -6,6 +6,7 @@ mod credentials;
 mod descriptors;
 mod limits;
 mod next;
+mod open;
 pub(crate) mod polling;
 mod signals;
 

@@ -131,6 +131,14 @@ next_functions! {
     SETFSGID = c"setfsgid";
     INITGROUPS = c"initgroups";
     CAPSET = c"capset" capset;
+    OPEN = c"open" open;
+    OPEN64 = c"open64" open;
+    OPEN_2 = c"__open_2";
+    OPEN64_2 = c"__open64_2";
+    OPENAT = c"openat" openat;
+    OPENAT64 = c"openat64" openat;
+    OPENAT_2 = c"__openat_2";
+    OPENAT64_2 = c"__openat64_2";
     SETRLIMIT = c"setrlimit" setrlimit;
     PRLIMIT = c"prlimit" prlimit64;
     SIGACTION = c"sigaction";

@@ -10,6 +10,7 @@ use crate::request::Outcome;
 use crate::ring::RingState;
 use crate::rsrc::buf_ring::{BufGroups, Selected};
 use crate::rsrc::files::FileNode;
+use crate::virtual_file::own_duplicate;
 use alloc::sync::Arc;
 use uringlet_abi::register::FILES_SKIP;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
@@ -133,7 +134,7 @@ fn update_file(state: &mut RingState, slot: u32, fd: i32, tag: u64) -> Result<()
 
 /// The engine's own descriptor for a file of the program's that is to be registered.
 fn registrable(fd: i32) -> Result<EngineFd, Errno> {
-    if may_be_registered(fd) { EngineFd::dup_of(fd) } else { Err(Errno::EBADF) }
+    if may_be_registered(fd) { own_duplicate(fd) } else { Err(Errno::EBADF) }
 }
 
 /// A ring cannot be, nor what is not the program's.

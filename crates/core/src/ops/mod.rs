@@ -17,6 +17,7 @@ pub(crate) mod splice;
 pub(crate) mod sync;
 pub(crate) mod table;
 pub(crate) mod timeout;
+pub(crate) mod uring_cmd;
 
 use crate::file::FileKind;
 use crate::request::{Outcome, Request};
@@ -106,6 +107,7 @@ pub(crate) enum Op {
     Timeout(timeout::TimeoutOp),
     Cancel(cancel::CancelOp),
     Buffers(buffers::BuffersOp),
+    Cmd(Box<uring_cmd::CmdOp>),
     /// With a worker at the moment.
     Taken,
     /// `prep` refused it: what a chain says of it when it fails.
@@ -135,7 +137,7 @@ impl Op {
             Self::Fs(op) => op.try_issue(cx),
             Self::Splice(op) => op.try_issue(cx),
             Self::Net(op) => op.try_issue(cx),
-            Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) => Issue::Act,
+            Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::Cmd(_) => Issue::Act,
             Self::Taken | Self::Malformed(_) => unreachable!("a request is issued by whoever owns its op"),
         }
     }
@@ -173,6 +175,7 @@ impl Op {
             Self::Fs(op) => op.run(fd),
             Self::Splice(op) => op.run(fd),
             Self::Net(op) => op.run(fd),
+            Self::Cmd(op) => op.run(),
             Self::Nop(_) | Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::Taken | Self::Malformed(_) => {
                 unreachable!("only ops that answer Blocks are run")
             }
@@ -266,6 +269,14 @@ pub(crate) fn may_run(req: &Request) -> bool {
     // A splice looks up its registered input first, and goes to a worker anyway.
     !matches!(
         req.op,
-        Op::Splice(_) | Op::Nop(_) | Op::Poll(_) | Op::Timeout(_) | Op::Cancel(_) | Op::Buffers(_) | Op::Taken | Op::Malformed(_)
+        Op::Splice(_)
+            | Op::Nop(_)
+            | Op::Poll(_)
+            | Op::Timeout(_)
+            | Op::Cancel(_)
+            | Op::Buffers(_)
+            | Op::Cmd(_)
+            | Op::Taken
+            | Op::Malformed(_)
     )
 }

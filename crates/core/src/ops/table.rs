@@ -1,6 +1,6 @@
 //! One row an opcode: the facts that decide how it is scheduled, as data.
 
-use super::{Op, PrepCx, PrepInPlace, buffers, cancel, fs, net, nop, poll, rw, splice, sync, timeout};
+use super::{Op, PrepCx, PrepInPlace, buffers, cancel, fs, net, nop, poll, rw, splice, sync, timeout, uring_cmd};
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::Errno;
 
@@ -135,12 +135,12 @@ const fn def(opcode: Opcode) -> OpDef {
         O::ProvideBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_provide)) },
         O::RemoveBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_remove)) },
         O::FilesUpdate => OpDef { iopoll: true, ..row(prep!(buffers::prep_files_update)) },
+        O::UringCmd => file(prep!(uring_cmd::prep)),
         O::MsgRing
         | O::Fsetxattr
         | O::Setxattr
         | O::Fgetxattr
         | O::Getxattr
-        | O::UringCmd
         | O::SendZc
         | O::SendmsgZc
         | O::ReadMultishot

@@ -14,6 +14,12 @@ pub(crate) struct FileNode {
     pub(crate) tag: u64,
 }
 
+impl Drop for FileNode {
+    fn drop(&mut self) {
+        crate::virtual_file::forget(self.fd.number());
+    }
+}
+
 /// The ring's file table; a slot may be empty.
 #[derive(Debug, Default)]
 pub(crate) struct FileTable {

@@ -1,6 +1,6 @@
 //! Ops that act on the ring or on other requests: poll, timeouts, cancel, buffers and files.
 
-use super::{cancel, complete, dispatch};
+use super::{cancel, command, complete, dispatch};
 use crate::apoll::{Look, Place, Waiting};
 use crate::engine::ENGINE;
 use crate::ops::{File, Op, poll::PollOp, timeout::TimeoutOp, timeout::When};
@@ -42,6 +42,7 @@ pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
             let res = cancel::cancel(guard, &op);
             complete(guard, req, res.into());
         }
+        Op::Cmd(_) => command::start(guard, req, file),
         _ => complete(guard, req, Outcome::err(Errno::EINVAL)),
     }
 }
@@ -71,7 +72,7 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
             guard.timers.stop_counting(id);
         }
         // The line skips what is gone.
-        Stage::InLine | Stage::Attended { .. } | Stage::Worker { .. } | Stage::Aio => {}
+        Stage::InLine | Stage::Attended { .. } | Stage::Worker { .. } | Stage::Aio | Stage::Command => {}
     }
     Some(parked.req)
 }

@@ -96,7 +96,7 @@ pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno>
             return Err(Errno::EALREADY);
         }
         Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
-        Stage::Aio | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
+        Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
         Stage::Armed { .. } | Stage::Timer { .. } | Stage::Paced { .. } | Stage::InLine => act::disarm(guard, id).ok_or(Errno::ENOENT)?,
     };
     complete(guard, req, Outcome::err(Errno::ECANCELED));

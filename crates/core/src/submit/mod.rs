@@ -2,6 +2,7 @@
 
 pub(crate) mod act;
 pub(crate) mod cancel;
+pub(crate) mod command;
 pub(crate) mod dispatch;
 pub(crate) mod drain;
 pub(crate) mod hybrid;
@@ -59,7 +60,7 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
             baton.publish(&guard.memory);
         }
         submitted += 1;
-        let went_well = submit_sqe(guard, &sqe, &mut chain, is_shallow);
+        let went_well = submit_sqe(guard, &sqe, index, &mut chain, is_shallow);
         if !went_well && guard.setup & setup::SUBMIT_ALL == 0 {
             break;
         }
@@ -125,7 +126,7 @@ impl Chain {
 
 /// One SQE: on its own it is issued at once, in a chain when the chain is complete. `false` if it was malformed.
 #[inline(always)]
-fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, chain: &mut Chain, is_shallow: bool) -> bool {
+fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, is_shallow: bool) -> bool {
     let is_after_link = !chain.members.is_empty();
     let mut tried = Express::No;
     if sqe.flags == 0 && !is_after_link && guard.drain.is_idle() && guard.setup & setup::IOPOLL == 0 {
@@ -137,8 +138,10 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, chain: &mut Chain, is_shallow: 
     }
     let mut req = Request::new(sqe);
     prep(guard, sqe, is_after_link, &mut req);
-    if let Op::Rw(op) = &mut req.op {
-        op.was_tried(tried);
+    match &mut req.op {
+        Op::Rw(op) => op.was_tried(tried),
+        Op::Cmd(op) => op.read_rest(&guard.memory, index),
+        _ => {}
     }
     if is_after_link {
         chain.refuse_second_timeout(&mut req);

@@ -71,7 +71,7 @@ fn hash_key(req: &Request) -> Option<HashKey> {
 
 fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) {
     let account = match &req.op {
-        Op::Net(_) | Op::Splice(_) => Account::Unbound,
+        Op::Net(_) | Op::Splice(_) | Op::Cmd(_) => Account::Unbound,
         Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
         _ => Account::Bound,
     };

@@ -1,0 +1,77 @@
+//! The `open` family: paths that the kernel has nothing behind may be the engine's (`/dev/ublk-control`).
+
+use core::ffi::{c_char, c_int};
+
+use uringlet::ENGINE;
+use uringlet_sys::{Errno, UserPtr};
+
+use super::errno_location;
+use super::next::{Next, OPEN, OPEN_2, OPEN64, OPEN64_2, OPENAT, OPENAT_2, OPENAT64, OPENAT64_2};
+use crate::switch::on_engine_stack;
+
+/// Paths of the engine begin with one of these.
+const PREFIXES: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
+
+/// Whether the string at `path`, which the kernel has just read, may be the engine's.
+fn is_candidate(path: *const c_char) -> bool {
+    // SAFETY: the kernel read the string to its NUL and did not answer EFAULT; no byte behind a difference or the NUL is read.
+    let begins = |prefix: &[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).read() } as u8 == byte);
+    PREFIXES.into_iter().any(begins)
+}
+
+/// libc's open; where that finds nothing, the engine's.
+fn opened(next: &Next, path: *const c_char, flags: c_int, args: [usize; 6]) -> c_int {
+    let result = next.call_int(args);
+    if result >= 0 {
+        return result;
+    }
+    let Some(location) = errno_location() else { return result };
+    // SAFETY: libc returns the address of the calling thread's errno.
+    let errno = unsafe { location().read() };
+    const EFAULT: c_int = 14;
+    const ENAMETOOLONG: c_int = 36;
+    if errno == EFAULT || errno == ENAMETOOLONG || !is_candidate(path) {
+        return result;
+    }
+    match on_engine_stack(|| ENGINE.open(UserPtr::new(path as usize), flags as u32, Errno::new(errno))) {
+        Some(result) => super::returned(result) as c_int,
+        None => result,
+    }
+}
+
+// Variadic in C: the mode arrives in the next register, whether it is there or not.
+macro_rules! open {
+    ($($name:ident => $next:ident;)*) => {
+        $(
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: usize) -> c_int {
+                opened(&$next, path, flags, [path as usize, flags as usize, mode, 0, 0, 0])
+            }
+        )*
+    };
+}
+
+macro_rules! openat {
+    ($($name:ident => $next:ident;)*) => {
+        $(
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int {
+                opened(&$next, path, flags, [dir as usize, path as usize, flags as usize, mode, 0, 0])
+            }
+        )*
+    };
+}
+
+open! {
+    open => OPEN;
+    open64 => OPEN64;
+    __open_2 => OPEN_2;
+    __open64_2 => OPEN64_2;
+}
+
+openat! {
+    openat => OPENAT;
+    openat64 => OPENAT64;
+    __openat_2 => OPENAT_2;
+    __openat64_2 => OPENAT64_2;
+}

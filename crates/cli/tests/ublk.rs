@@ -1,0 +1,55 @@
+//! A ublk server and a user of its device in one process, under `uringlet run`: from ADD_DEV to DEL_DEV without `ublk_drv`, with the kernel's io_uring
+//! walled off.
+
+mod common;
+
+use common::{compile, directory, finish, stderr, stdout, uringlet};
+
+fn runs(mode: &str) {
+    let place = directory(&format!("ublk-{mode}"));
+    let program = compile("cc", &place, "ublk", &["ublk.c"], &[]);
+    let mut command = uringlet(&place.join("cache"));
+    command.arg("--").arg(&program).arg(mode).env("BLOCK_IO_URING", "1").current_dir(&place);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{mode}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));
+}
+
+#[test]
+fn a_device_lives_from_add_to_delete() {
+    runs("plain");
+}
+
+#[test]
+fn commands_name_the_device_by_number() {
+    runs("number");
+}
+
+#[test]
+fn writes_ask_for_their_buffer() {
+    runs("get-data");
+}
+
+#[test]
+fn servers_read_and_write_the_char_device() {
+    runs("user-copy");
+}
+
+#[test]
+fn a_second_server_takes_over() {
+    runs("recover");
+}
+
+#[test]
+fn a_lost_server_fails_its_requests() {
+    runs("die");
+}
+
+#[test]
+fn what_the_driver_refuses() {
+    runs("refuse");
+}
+
+#[test]
+fn children_leave_devices_alone() {
+    runs("forked");
+}

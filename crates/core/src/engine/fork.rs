@@ -1,0 +1,71 @@
+//! fork and exec: no thread is inside the engine while the process is copied.
+
+use super::Engine;
+use crate::ring::{Context, Ring, sharing};
+use crate::submit::cancel;
+use crate::virtual_file;
+use uringlet_sys::process;
+
+impl Engine {
+    /// Whether this process uses rings that another one made. Never in a vfork child.
+    #[must_use]
+    pub fn shares_rings(&'static self) -> bool {
+        sharing::is_heir() && !self.is_foreign_process()
+    }
+
+    /// Before execve(2): what this process has in flight on rings of others ends, and they are told.
+    pub fn before_exec(&'static self) {
+        for ring in self.places() {
+            if let Some(mut guard) = ring.lock(Context::Other)
+                && guard.is_shared()
+            {
+                cancel::cancel_everything(&mut guard);
+            }
+        }
+    }
+
+    /// fork(2): no thread is inside the engine until the other end of this.
+    pub fn before_fork(&'static self) {
+        self.places.hold();
+        self.watcher.hold();
+        self.throttle.hold();
+        for ring in self.used_places() {
+            if let Some(mut guard) = ring.lock(Context::Other) {
+                guard.was_forked = true;
+            }
+            ring.hold();
+        }
+        virtual_file::hold();
+    }
+
+    /// The rings' places, while `places` is held.
+    fn used_places(&'static self) -> impl Iterator<Item = &'static Ring> {
+        (0..).map_while(|index| self.rings.get(index))
+    }
+
+    /// fork(2) is done: in the parent.
+    pub fn after_fork_in_parent(&'static self) {
+        virtual_file::release();
+        for ring in self.used_places() {
+            ring.release();
+        }
+        self.throttle.release();
+        self.watcher.release();
+        self.places.release();
+    }
+
+    /// fork(2) is done: in the child, which has none of the engine's threads.
+    pub fn after_fork_in_child(&'static self) {
+        process::forget_pid();
+        // The copy of the table is as narrow as the child's descriptors allow.
+        self.prepare();
+        sharing::forget_heritage();
+        self.after_fork_in_parent();
+        self.watcher.forget();
+        for ring in self.places() {
+            if let Some(mut guard) = ring.lock(Context::Other) {
+                guard.forget_parents_requests();
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `IORING_OP_URING_CMD`: a command to the file itself.
+//! Source:  io_uring_enter(2), behaviour of Linux 6.18; `virtual_file` says which files take any.
+//! Issue:   the file decides: it answers now or some day, or a worker runs it.
+//! Errors:  EINVAL the upper half of `cmd_op`'s field, unknown flags; EBADF; EOPNOTSUPP a file that takes no commands.
+//! Differs: `IORING_URING_CMD_FIXED` and multishot are EINVAL; sockets and block devices of the kernel take no commands here.
+//! Tests:   ours cli/tests/ublk.rs.
+
+use super::{Op, PrepCx};
+use crate::request::Outcome;
+use crate::virtual_file::{UringCmd, VirtualFile};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use uringlet_abi::{Sqe, setup};
+use uringlet_sys::ring_memory::RingMemory;
+use uringlet_sys::{Errno, process};
+
+/// A validated command.
+#[derive(Debug)]
+pub(crate) struct CmdOp {
+    pub(crate) cmd: UringCmd,
+    /// Its file, from the time that it was found: it lives at least until the CQE.
+    pub(crate) file: Option<Arc<dyn VirtualFile>>,
+}
+
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    if sqe.off >> 32 != 0 || sqe.op_flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let mut data = [0; 80];
+    data[..8].copy_from_slice(&sqe.addr3.to_le_bytes());
+    data[8..16].copy_from_slice(&sqe.pad2.to_le_bytes());
+    let is_big = cx.setup & setup::SQE128 != 0;
+    let cmd = UringCmd { op: sqe.off as u32, addr: sqe.addr, len: sqe.len, data, is_big, task: process::thread_key() };
+    Ok(Op::Cmd(Box::new(CmdOp { cmd, file: None })))
+}
+
+impl CmdOp {
+    /// The second half of SQE `index`, where it has one.
+    pub(crate) fn read_rest(&mut self, memory: &RingMemory, index: u32) {
+        for (bytes, word) in self.cmd.data[16..].chunks_exact_mut(8).zip(memory.sqe_rest(index)) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// On a worker.
+    pub(super) fn run(&self) -> Outcome {
+        let res = self.file.as_ref().map_or(-Errno::EOPNOTSUPP.into_raw(), |file| file.run(&self.cmd));
+        Outcome { is_failure: res < 0, ..Outcome::ok(res) }
+    }
+}

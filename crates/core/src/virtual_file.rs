@@ -1,0 +1,175 @@
+//! Files that nobody but the engine knows: opened by a path that the kernel has nothing behind, used by `IORING_OP_URING_CMD`.
+//!
+//! A program gets an ordinary descriptor, whose number is remembered here with what stands behind it. dup, close and
+//! registration of the number are followed; the file is released (dropped) with its last number, registered slot and
+//! command. It may be dropped with a ring's lock held: a file that has much to do then, does it on another thread.
+//!
+//! `Differs:` known to the process that opened it, and its forked children; not where the number is sent to others.
+
+use crate::ring::Ring;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::fmt::Debug;
+use uringlet_sys::fd::EngineFd;
+use uringlet_sys::lock::Mutex;
+use uringlet_sys::{Errno, fd_table};
+
+/// What an `IORING_OP_URING_CMD` carries.
+#[derive(Clone, Copy, Debug)]
+pub struct UringCmd {
+    /// `cmd_op`.
+    pub op: u32,
+    /// `sqe->addr`.
+    pub addr: u64,
+    /// `sqe->len`.
+    pub len: u32,
+    /// `sqe->cmd`: 16 bytes, 80 of a 128-byte SQE; zeroes behind it.
+    pub data: [u8; 80],
+    /// The SQE has 128 bytes.
+    pub is_big: bool,
+    /// The thread that submits it.
+    pub task: u64,
+}
+
+/// A file that lives in this process.
+pub trait VirtualFile: Send + Sync + Debug {
+    /// Whether this command may sleep: then a worker calls [`run`](Self::run).
+    fn may_sleep(&self, cmd: &UringCmd) -> bool;
+
+    /// A command that never sleeps. Its CQE comes from `pending`, now or later, from whatever thread. No lock is held.
+    fn start(&self, cmd: &UringCmd, pending: PendingCmd);
+
+    /// A command that may sleep, to its end: the CQE's result.
+    fn run(&self, cmd: &UringCmd) -> i32;
+
+    /// The ring of a command that pends ends with this call. Nobody waits for its CQE any more.
+    fn cancel(&self, cmd: &UringCmd);
+
+    /// mmap(2): whether the descriptor behind the file may be mapped so (`PROT_*`, bytes).
+    ///
+    /// # Errors
+    /// What mmap answers.
+    fn check_mmap(&self, prot: u32, offset: u64, len: usize) -> Result<(), Errno>;
+}
+
+/// Opens virtual files.
+pub trait VirtualFiles: Sync + Debug {
+    /// open(2) of a path (without its NUL). `None`: not one of these. Else a new descriptor of the program's, and the file.
+    fn open(&self, path: &[u8], flags: u32) -> Option<Result<Opened, Errno>>;
+
+    /// fork(2): nobody holds a lock of the files' until [`after_fork`](Self::after_fork).
+    fn before_fork(&self);
+
+    /// In the parent, and in the child, which has none of the other threads.
+    fn after_fork(&self);
+
+    /// Whether an errno of the kernel's open leaves the path to this: it has no such file, or denies it.
+    fn is_left_to_us(&self, errno: Errno) -> bool {
+        matches!(errno, Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::EACCES | Errno::EPERM | Errno::ENOTDIR)
+    }
+}
+
+/// A descriptor of the program's, and what stands behind it.
+pub type Opened = (i32, Arc<dyn VirtualFile>);
+
+/// A command without a CQE yet. Exactly one [`complete`](Self::complete) gives it one.
+#[derive(Debug)]
+#[must_use]
+pub struct PendingCmd {
+    pub(crate) ring: &'static Ring,
+    pub(crate) ring_generation: u64,
+    /// The parked request.
+    pub(crate) id: u64,
+    /// The submitting layer's way to post it: it is above this one.
+    pub(crate) post: fn(&PendingCmd, i32),
+}
+
+impl PendingCmd {
+    /// Posts the CQE. No lock may be held that [`VirtualFile`]'s methods take.
+    pub fn complete(self, res: i32) {
+        (self.post)(&self, res);
+    }
+}
+
+/// Files by number, and who opens more.
+#[derive(Debug)]
+struct Table {
+    files: BTreeMap<i32, Arc<dyn VirtualFile>>,
+    opener: Option<&'static dyn VirtualFiles>,
+}
+
+#[cfg(not(loom))]
+static TABLE: Mutex<Table> = Mutex::new(Table { files: BTreeMap::new(), opener: None });
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref TABLE: Mutex<Table> = Mutex::new(Table { files: BTreeMap::new(), opener: None });
+}
+
+/// From now on, paths that the kernel does not know are `opener`'s.
+pub(crate) fn set_opener(opener: &'static dyn VirtualFiles) {
+    TABLE.lock().opener = Some(opener);
+}
+
+pub(crate) fn opener() -> Option<&'static dyn VirtualFiles> {
+    TABLE.lock().opener
+}
+
+/// The file behind a number, the engine's own numbers included.
+pub(crate) fn of(fd: i32) -> Option<Arc<dyn VirtualFile>> {
+    if !fd_table::is_virtual(fd) {
+        return None;
+    }
+    TABLE.lock().files.get(&fd).cloned()
+}
+
+/// A number stands for a file from now on.
+pub(crate) fn name(fd: i32, file: Arc<dyn VirtualFile>) {
+    fd_table::init();
+    let old = TABLE.lock().files.insert(fd, file);
+    fd_table::set_virtual(fd, true);
+    drop(old);
+}
+
+/// `new` is a duplicate of `old`.
+#[inline]
+pub(crate) fn duped(old: i32, new: i32) {
+    if fd_table::is_virtual(old)
+        && let Some(file) = of(old)
+    {
+        name(new, file);
+    }
+}
+
+/// The engine's own duplicate of a number of the program's.
+pub(crate) fn own_duplicate(fd: i32) -> Result<EngineFd, Errno> {
+    let own = EngineFd::dup_of(fd)?;
+    duped(fd, own.number());
+    Ok(own)
+}
+
+/// A number is closed, or about to be.
+#[inline]
+pub(crate) fn forget(fd: i32) {
+    if fd_table::is_virtual(fd) {
+        fd_table::set_virtual(fd, false);
+        let old = TABLE.lock().files.remove(&fd);
+        drop(old);
+    }
+}
+
+/// Nobody is in here while this lasts: for fork(2).
+pub(crate) fn hold() {
+    if let Some(opener) = opener() {
+        opener.before_fork();
+    }
+    TABLE.hold();
+}
+
+/// Undoes [`hold`], in the parent and in the child.
+pub(crate) fn release() {
+    TABLE.release();
+    if let Some(opener) = opener() {
+        opener.after_fork();
+    }
+}

@@ -1,0 +1,103 @@
+//! The driver inside the program that it serves: `/dev/ublk-control`, `/dev/ublkcN` and, for whoever wants to use the device in
+//! the same process, `/dev/uringlet/ublkbN`, as the engine's virtual files.
+//!
+//! Commands are parked requests of the program's rings; data lies in a memfd, and is copied to and from the server's
+//! buffers by pread and pwrite, so that a bad address is the kernel's to find.
+//!
+//! `Differs:` devices live and die with the process; its user is the administrator.
+
+mod area;
+mod client;
+mod files;
+
+use crate::control::{Driver, char_device};
+use crate::platform::{Caller, Command, Platform};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use area::FileArea;
+use client::ClientFile;
+use files::{CharFile, ControlFile};
+use uringlet::{Opened, PendingCmd, VirtualFiles};
+use uringlet_sys::lock::Mutex;
+use uringlet_sys::shared_file::blank_descriptor;
+use uringlet_sys::{Errno, process};
+
+/// The surroundings of an attached program.
+#[derive(Debug)]
+pub struct Program;
+
+impl Command for PendingCmd {
+    fn complete(self, res: i32) {
+        PendingCmd::complete(self, res);
+    }
+}
+
+impl Platform for Program {
+    type Command = PendingCmd;
+    type Area = FileArea;
+
+    fn area(&self, queues: u16, depth: u16) -> Result<FileArea, Errno> {
+        FileArea::new(queues, depth)
+    }
+
+    fn cpus(&self) -> u32 {
+        process::cpu_count()
+    }
+}
+
+fn caller(task: u64) -> Caller {
+    let (uid, gid) = process::user_and_group();
+    Caller { task, uid, gid, is_admin: true }
+}
+
+/// Opens the files of the one driver of this process.
+#[derive(Debug)]
+pub struct DeviceFiles {
+    /// Made by the first open.
+    driver: Mutex<Option<Arc<Driver<Program>>>>,
+}
+
+/// The one of this process: for `Engine::set_opener`.
+pub static DEVICE_FILES: DeviceFiles = DeviceFiles { driver: Mutex::new(None) };
+
+impl DeviceFiles {
+    fn driver(&self) -> Arc<Driver<Program>> {
+        let mut driver = self.driver.lock();
+        Arc::clone(driver.get_or_insert_with(|| Arc::new(Driver::new(Program, Vec::new()))))
+    }
+}
+
+impl VirtualFiles for DeviceFiles {
+    fn open(&self, path: &[u8], flags: u32) -> Option<Result<Opened, Errno>> {
+        if path == b"/dev/ublk-control" {
+            let file = ControlFile { driver: self.driver() };
+            return Some(blank_descriptor(flags).map(|fd| -> Opened { (fd, Arc::new(file)) }));
+        }
+        if let Some(id) = char_device(path) {
+            let device = self.driver().device(id)?;
+            return Some(CharFile::open(device, flags).map(|(fd, file)| -> Opened { (fd, Arc::new(file)) }));
+        }
+        let id = path.strip_prefix(b"/dev/uringlet/ublkb").and_then(crate::control::number)?;
+        let device = self.driver().device(id)?;
+        if !device.is_live() {
+            return None;
+        }
+        Some(blank_descriptor(flags).map(|fd| -> Opened { (fd, Arc::new(ClientFile::new(device))) }))
+    }
+
+    fn before_fork(&self) {
+        let driver = self.driver.lock().clone();
+        self.driver.hold();
+        if let Some(driver) = driver {
+            driver.hold();
+        }
+    }
+
+    fn after_fork(&self) {
+        self.driver.release();
+        let driver = self.driver.lock().clone();
+        if let Some(driver) = driver {
+            driver.release();
+        }
+    }
+}

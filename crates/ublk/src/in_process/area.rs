@@ -1,0 +1,74 @@
+//! The shared file of a device whose server is this process.
+
+use crate::frontend::{Data, Place};
+use crate::platform::{Area, Span};
+use uringlet_abi::ublk::{IoDesc, io};
+use uringlet_sys::shared_file::{SharedFile, copy_within_program};
+use uringlet_sys::{Errno, UserPtr};
+
+/// See the module.
+#[derive(Debug)]
+pub struct FileArea {
+    file: SharedFile,
+}
+
+impl FileArea {
+    pub(super) fn new(queues: u16, _depth: u16) -> Result<Self, Errno> {
+        let queues = u64::from(queues);
+        let len = io::BUF_OFFSET + (queues << io::QUEUE_SHIFT);
+        Ok(Self { file: SharedFile::new(c"ublkc", len, (queues * io::DESC_STRIDE) as usize)? })
+    }
+
+    /// A descriptor of the char device for the program.
+    pub(super) fn open(&self, flags: u32) -> Result<i32, Errno> {
+        self.file.open(flags)
+    }
+
+    fn at(span: Span) -> u64 {
+        slot(span.queue, span.tag) + u64::from(span.offset)
+    }
+}
+
+fn slot(queue: u16, tag: u16) -> u64 {
+    io::BUF_OFFSET + (u64::from(queue) << io::QUEUE_SHIFT | u64::from(tag) << io::TAG_SHIFT)
+}
+
+impl Area for FileArea {
+    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc) {
+        let at = u64::from(queue) * io::DESC_STRIDE + u64::from(tag) * IoDesc::SIZE as u64;
+        let words = [u64::from(iod.op_flags) | u64::from(iod.nr_sectors) << 32, iod.start_sector, iod.addr];
+        for (i, word) in words.into_iter().enumerate() {
+            self.file.store(at as usize + i * 8, word);
+        }
+    }
+
+    fn give_to_server(&self, span: Span, data: Data, server: u64) -> u32 {
+        let (server, len) = (UserPtr::at(server), span.len as usize);
+        let copied = match data {
+            Data::Slot => self.file.copy_out(Self::at(span), server, len),
+            Data::Memory(from) => copy_within_program(server, from.add(span.offset as usize), len),
+        };
+        copied as u32
+    }
+
+    fn take_from_server(&self, span: Span, data: Data, server: u64) -> u32 {
+        let (server, len) = (UserPtr::at(server), span.len as usize);
+        let copied = match data {
+            Data::Slot => self.file.copy_in(Self::at(span), server, len),
+            Data::Memory(to) => copy_within_program(to.add(span.offset as usize), server, len),
+        };
+        copied as u32
+    }
+
+    fn place(&self, queue: u16, tag: u16) -> Place {
+        Place { fd: self.file.number(), offset: slot(queue, tag), len: 1 << io::TAG_SHIFT }
+    }
+
+    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.file.read(Self::at(span), bytes)
+    }
+
+    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+        self.file.write(Self::at(span), bytes)
+    }
+}

@@ -1,0 +1,178 @@
+//! The in-process front end: `/dev/uringlet/ublkbN`. A program that serves a device uses it by commands on a ring of its own: for
+//! tests and benchmarks. A request's CQE says the bytes done, or -errno.
+
+use super::Program;
+use super::files::head;
+use crate::device::Device;
+use crate::frontend::{BlockDevice, Client, Data, IoOp, Place, Request, SECTOR, Slot};
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::{AtomicU16, AtomicU32};
+use uringlet::{PendingCmd, UringCmd, VirtualFile};
+use uringlet_abi::ublk::{ClientCmd, client, feature, io, ioctl_nr, iod};
+use uringlet_sys::lock::Mutex;
+use uringlet_sys::{Errno, UserPtr, io as calls};
+
+/// Spreads clients over the queues.
+static NEXT_QUEUE: AtomicU16 = AtomicU16::new(0);
+
+/// An open block device.
+#[derive(Debug)]
+pub(super) struct ClientFile {
+    requests: Arc<Requests>,
+}
+
+/// A request, its program's buffer and its command.
+#[derive(Debug)]
+struct Asked {
+    request: Request,
+    buffer: UserPtr,
+    pending: PendingCmd,
+}
+
+#[derive(Debug)]
+struct Requests {
+    device: Arc<Device<Program>>,
+    queue: u16,
+    /// The server reads and writes the slots itself: the data has to be there.
+    uses_slots: bool,
+    /// By tag.
+    running: Mutex<Vec<Option<Asked>>>,
+    /// For want of a slot.
+    waiting: Mutex<VecDeque<Asked>>,
+    /// Reasons to look at what waits, since somebody began to.
+    reasons: AtomicU32,
+    me: Weak<Self>,
+}
+
+impl ClientFile {
+    pub(super) fn new(device: Arc<Device<Program>>) -> Self {
+        let (queues, depth) = device.queues();
+        let requests = Arc::new_cyclic(|me| Requests {
+            queue: NEXT_QUEUE.fetch_add(1, Relaxed) % queues,
+            uses_slots: device.has(feature::USER_COPY),
+            device,
+            running: Mutex::new((0..depth).map(|_| None).collect()),
+            waiting: Mutex::new(VecDeque::new()),
+            reasons: AtomicU32::new(0),
+            me: Weak::clone(me),
+        });
+        Self { requests }
+    }
+}
+
+fn operation(nr: u8) -> Option<IoOp> {
+    match u32::from(nr.checked_sub(client::BASE)?) {
+        iod::READ => Some(IoOp::Read),
+        iod::WRITE => Some(IoOp::Write),
+        iod::FLUSH => Some(IoOp::Flush),
+        iod::DISCARD => Some(IoOp::Discard),
+        iod::WRITE_ZEROES => Some(IoOp::WriteZeroes),
+        _ => None,
+    }
+}
+
+impl VirtualFile for ClientFile {
+    fn may_sleep(&self, _: &UringCmd) -> bool {
+        false
+    }
+
+    fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
+        let Some(op) = ioctl_nr(cmd.op).and_then(operation) else {
+            return pending.complete(-Errno::EOPNOTSUPP.into_raw());
+        };
+        let ClientCmd { sector, sectors, flags } = ClientCmd::from_bytes(&head(cmd));
+        let buffer = UserPtr::at(cmd.addr);
+        let data = if op.has_data() && !self.requests.uses_slots { Data::Memory(buffer) } else { Data::Slot };
+        self.requests.ask(Asked { request: Request { op, flags, sector, sectors, data }, buffer, pending });
+    }
+
+    fn run(&self, _: &UringCmd) -> i32 {
+        -Errno::EINVAL.into_raw()
+    }
+
+    /// The request goes on; its buffer is still the program's.
+    fn cancel(&self, _: &UringCmd) {}
+
+    fn check_mmap(&self, _: u32, _: u64, _: usize) -> Result<(), Errno> {
+        Err(Errno::ENODEV)
+    }
+}
+
+impl Requests {
+    fn ask(&self, asked: Asked) {
+        // Behind those that wait already.
+        self.waiting.lock().push_back(asked);
+        self.go_on();
+    }
+
+    /// Starts what waits, as far as there are slots. One thread does it: what ends while it does, deeper in its stack or on
+    /// another thread, is one more reason for it to look again.
+    fn go_on(&self) {
+        let mut reasons = 1;
+        if self.reasons.fetch_add(1, AcqRel) > 0 {
+            return;
+        }
+        while reasons > 0 {
+            self.start_waiting();
+            reasons = self.reasons.fetch_sub(reasons, AcqRel) - reasons;
+        }
+    }
+
+    fn start_waiting(&self) {
+        let Some(me) = self.me.upgrade() else { return };
+        let client: Arc<dyn Client> = me;
+        while !self.waiting.lock().is_empty() {
+            // Where there is none, the next one is told of.
+            let Some(slot) = self.device.take(self.queue, &client) else { return };
+            let next = self.waiting.lock().pop_front();
+            match next {
+                Some(asked) => self.submit(slot, asked, &client),
+                None => return self.device.release(slot),
+            }
+        }
+    }
+
+    fn submit(&self, slot: Slot, asked: Asked, client: &Arc<dyn Client>) {
+        let request = asked.request;
+        let len = request.sectors as usize * SECTOR as usize;
+        let moves = self.uses_slots && request.op == IoOp::Write && len <= 1 << io::TAG_SHIFT;
+        if moves && !move_in(self.device.place(&slot), asked.buffer, len) {
+            self.device.release(slot);
+            return asked.pending.complete(-Errno::EFAULT.into_raw());
+        }
+        self.running.lock()[slot.tag() as usize] = Some(asked);
+        self.device.submit(slot, request, client, 0);
+    }
+}
+
+fn move_in(to: Place, from: UserPtr, len: usize) -> bool {
+    calls::pwrite(to.fd, from, len, to.offset as i64) == Ok(len)
+}
+
+fn move_out(from: Place, to: UserPtr, len: usize) -> bool {
+    calls::pread(from.fd, to, len, from.offset as i64) == Ok(len)
+}
+
+impl Client for Requests {
+    fn done(&self, _cookie: u64, slot: Slot, result: Result<(), Errno>) {
+        let asked = self.running.lock()[slot.tag() as usize].take();
+        let Some(Asked { request, buffer, pending }) = asked else { return self.device.release(slot) };
+        let len = if request.op.has_data() { request.sectors as usize * SECTOR as usize } else { 0 };
+        let res = match result {
+            Ok(()) if self.uses_slots && request.op == IoOp::Read && !move_out(self.device.place(&slot), buffer, len) => {
+                -Errno::EFAULT.into_raw()
+            }
+            Ok(()) => len as i32,
+            Err(errno) => -errno.into_raw(),
+        };
+        self.device.release(slot);
+        pending.complete(res);
+    }
+
+    fn slot_free(&self, _queue: u16) {
+        self.go_on();
+    }
+}

@@ -1,0 +1,123 @@
+//! `/dev/ublk-control` and `/dev/ublkcN`.
+
+use super::{Program, caller};
+use crate::control::Driver;
+use crate::device::Device;
+use crate::frontend::BlockDevice;
+use crate::platform::Payload;
+use alloc::sync::Arc;
+use uringlet::{PendingCmd, UringCmd, VirtualFile};
+use uringlet_abi::ublk::{CtrlCmd, IoCmd, IoDesc, io};
+use uringlet_sys::{Errno, UserPtr, thread, user};
+
+/// The first bytes of a command.
+pub(super) fn head<const N: usize>(cmd: &UringCmd) -> [u8; N] {
+    core::array::from_fn(|i| cmd.data[i])
+}
+
+/// What a control command's address names.
+struct Memory(UserPtr);
+
+impl Payload for Memory {
+    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
+        user::read_slice(bytes, self.0.add(at))
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
+        user::write_slice(self.0.add(at), bytes)
+    }
+}
+
+/// `/dev/ublk-control`.
+#[derive(Debug)]
+pub(super) struct ControlFile {
+    pub(super) driver: Arc<Driver<Program>>,
+}
+
+impl VirtualFile for ControlFile {
+    /// All of them: some wait for commands that the same thread has yet to submit.
+    fn may_sleep(&self, _: &UringCmd) -> bool {
+        true
+    }
+
+    fn start(&self, _: &UringCmd, pending: PendingCmd) {
+        pending.complete(-Errno::EINVAL.into_raw());
+    }
+
+    fn run(&self, cmd: &UringCmd) -> i32 {
+        if !cmd.is_big {
+            return -Errno::EINVAL.into_raw();
+        }
+        let header = CtrlCmd::from_bytes(&head(cmd));
+        let result = self.driver.control(&caller(cmd.task), cmd.op, header, &mut Memory(UserPtr::at(header.addr)));
+        result.err().map_or(0, |errno| -errno.into_raw())
+    }
+
+    fn cancel(&self, _: &UringCmd) {}
+
+    fn check_mmap(&self, _: u32, _: u64, _: usize) -> Result<(), Errno> {
+        Err(Errno::ENODEV)
+    }
+}
+
+/// An open `/dev/ublkcN`.
+#[derive(Debug)]
+pub(super) struct CharFile {
+    device: Arc<Device<Program>>,
+}
+
+impl CharFile {
+    pub(super) fn open(device: Arc<Device<Program>>, flags: u32) -> Result<(i32, Self), Errno> {
+        device.open()?;
+        match device.area().open(flags) {
+            Ok(fd) => Ok((fd, Self { device })),
+            Err(errno) => {
+                device.close();
+                Err(errno)
+            }
+        }
+    }
+}
+
+impl VirtualFile for CharFile {
+    fn may_sleep(&self, _: &UringCmd) -> bool {
+        false
+    }
+
+    fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
+        self.device.io_command(&caller(cmd.task), cmd.op, &IoCmd::from_bytes(&head(cmd)), pending);
+    }
+
+    fn run(&self, _: &UringCmd) -> i32 {
+        -Errno::EINVAL.into_raw()
+    }
+
+    fn cancel(&self, cmd: &UringCmd) {
+        self.device.cancel_io_command(&IoCmd::from_bytes(&head(cmd)));
+    }
+
+    fn check_mmap(&self, prot: u32, offset: u64, len: usize) -> Result<(), Errno> {
+        const PROT_WRITE: u32 = 2;
+        const PAGE: usize = 4096;
+        let (queues, depth) = self.device.queues();
+        if prot & PROT_WRITE != 0 {
+            return Err(Errno::EPERM);
+        }
+        let descriptors = (depth as usize * IoDesc::SIZE).next_multiple_of(PAGE);
+        if offset >= u64::from(queues) * io::DESC_STRIDE || len.next_multiple_of(PAGE) != descriptors {
+            return Err(Errno::EINVAL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for CharFile {
+    /// The server is gone. A ring's lock may be held here, and its commands end now: on another thread.
+    fn drop(&mut self) {
+        let device = Arc::clone(&self.device);
+        let closing = Arc::clone(&device);
+        if thread::spawn("ublk-close", move || closing.close()).is_err() {
+            device.close();
+        }
+    }
+}
