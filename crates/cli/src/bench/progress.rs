@@ -31,8 +31,9 @@ impl Progress {
         let line = format!("{percent:2.0}%, {} left: {what}", clock(left));
         if self.is_terminal {
             // A line that wraps could not be written over.
-            let width = tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
-            let _ = write!(stderr(), "\r\x1b[K{}", cut(&line, width.saturating_sub(1)));
+            let width = tcgetwinsize(stderr()).map_or(0, |size| usize::from(size.ws_col));
+            let width = if width == 0 { 80 } else { width };
+            let _ = write!(stderr(), "\r\x1b[K{}", cut(&line, width - 1));
         } else if self.last_line.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
             let _ = writeln!(stderr(), "{line}");
             self.last_line = Some(Instant::now());

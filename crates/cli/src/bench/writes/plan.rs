@@ -65,8 +65,8 @@ pub(super) struct Plan {
 pub(super) fn plan(args: &Args, tools: &Tools, workspace: &mut Workspace, stop: &Stop) -> Plan {
     let mut plan =
         Plan { jobs: Jobs::default(), volumes: Vec::new(), generators: vec![Generator::Own], engines: Vec::new(), notes: Vec::new() };
-    plan.engines = args.engines.iter().copied().filter(|&engine| engine != Engine::Kernel || tools.no_kernel.is_none()).collect();
-    if let (Some(why), true) = (&tools.no_kernel, args.engines.contains(&Engine::Kernel)) {
+    plan.engines = args.engines().into_iter().filter(|&engine| engine != Engine::Kernel || tools.no_kernel.is_none()).collect();
+    if let (Some(why), true) = (&tools.no_kernel, args.engines().contains(&Engine::Kernel)) {
         plan.notes.push(format!("kernel's ring: not measured, the kernel gives none here ({why})"));
     }
     let has_rates = args.parts.iter().any(|&part| part != Part::Latency);
@@ -102,7 +102,7 @@ struct Rate<'a> {
 
 impl Plan {
     fn find_volumes(&mut self, args: &Args, workspace: &mut Workspace, stop: &Stop) {
-        for fs in &args.fs {
+        for fs in args.filesystems() {
             let Some(kind) = fs.made() else {
                 let kind = Host::look(workspace.path()).filesystem;
                 self.volumes.push(Volume { label: format!("{kind} (this machine's)"), kind, directory: workspace.path().to_path_buf() });

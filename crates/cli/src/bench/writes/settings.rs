@@ -26,11 +26,11 @@ pub(in crate::bench) struct Args {
 
     /// The filesystems to write to
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Fs::ALL)]
-    pub(super) fs: Vec<Fs>,
+    fs: Vec<Fs>,
 
     /// The engines to compare
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Engine::ALL)]
-    pub(super) engines: Vec<Engine>,
+    engines: Vec<Engine>,
 
     /// Queue depths [default: 1,2,4,8,16,32; quick: 1,8,32]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -110,13 +110,27 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("not between 0.01 and 3600".to_owned()) }
 }
 
+/// Each of them, where it comes first.
+fn once<T: Copy + PartialEq>(list: &[T]) -> Vec<T> {
+    let is_first = |&(at, item): &(usize, &T)| !list[..at].contains(item);
+    list.iter().enumerate().filter(is_first).map(|(_, item)| *item).collect()
+}
+
 impl Args {
     fn or<T>(&self, given: Option<T>, usual: T, quick: T) -> T {
         given.unwrap_or(if self.quick { quick } else { usual })
     }
 
+    pub(super) fn engines(&self) -> Vec<Engine> {
+        once(&self.engines)
+    }
+
+    pub(super) fn filesystems(&self) -> Vec<Fs> {
+        once(&self.fs)
+    }
+
     pub(super) fn depths(&self) -> Vec<u32> {
-        self.or(self.depths.clone(), vec![1, 2, 4, 8, 16, 32], vec![1, 8, 32])
+        once(&self.or(self.depths.clone(), vec![1, 2, 4, 8, 16, 32], vec![1, 8, 32]))
     }
 
     pub(super) fn time(&self) -> Duration {
@@ -158,9 +172,9 @@ mod tests {
 
     #[test]
     fn lists_are_lists() {
-        let args = parse(&["--fs=xfs,machine", "--engines", "psync,kernel", "--depths=4,2"]).unwrap();
-        assert_eq!((args.fs, args.engines), (vec![Fs::Xfs, Fs::Machine], vec![Engine::Psync, Engine::Kernel]));
-        assert_eq!(args.depths, Some(vec![4, 2]));
+        let args = parse(&["--fs=xfs,machine,xfs", "--engines", "psync,kernel", "--depths=4,2,4"]).unwrap();
+        assert_eq!((args.filesystems(), args.engines()), (vec![Fs::Xfs, Fs::Machine], vec![Engine::Psync, Engine::Kernel]));
+        assert_eq!(args.depths(), [4, 2]);
     }
 
     #[test]
