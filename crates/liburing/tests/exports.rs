@@ -62,3 +62,10 @@ fn undefined_symbols_are_weak() {
         assert!(symbol.starts_with("w "), "{symbol} must be there for the library to load");
     }
 }
+
+/// `uringlet stat` finds the engine by it, without a symbol.
+#[test]
+fn object_has_the_engines_note() {
+    let notes = common::stdout(Command::new("readelf").arg("-nW").arg(common::our_library().join("liburing.so.2")));
+    assert!(notes.lines().any(|line| line.trim_start().starts_with("uringlet")), "{notes}");
+}

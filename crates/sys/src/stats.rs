@@ -36,6 +36,9 @@ macro_rules! counters {
             $(#[doc = $doc] $name,)*
         }
 
+        /// Name and meaning of each counter, for people.
+        pub const ABOUT: &[(&str, &str)] = &[$(($text, $doc)),*];
+
         /// Kind and name of each counter, each with a NUL.
         #[cfg(not(loom))]
         const NAMES: &str = concat!($($kind, $text, "\0",)*);

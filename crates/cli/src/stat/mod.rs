@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use crate::Status;
 use block::{Engine, Snapshot};
 use process::Process;
+use uringlet_sys::stats::ABOUT;
 
 /// Show what the engine in a running process counts
 ///
 /// For a process that runs under `uringlet run`, with the drop-in liburing.so.2, or with the engine built in. The process is not stopped. Whoever may trace the process may
 /// look: root, or its user where Yama's ptrace_scope is 0. Counters are never reset; a forked child goes on from its parent's.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = glossary())]
 pub(crate) struct Args {
     /// Print JSON; with --watch one object a line
     #[arg(long)]
@@ -77,6 +79,12 @@ impl Trouble {
     }
 }
 
+/// What each counter counts.
+fn glossary() -> String {
+    let rows = ABOUT.iter().map(|(name, about)| format!("  {name:<24} {}\n", about.replace('`', "")));
+    format!("Counters:\n{}", rows.collect::<String>())
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.01..=86400.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err("from 0.01 to 86400".to_owned()) }
@@ -124,12 +132,22 @@ fn watch(args: &Args, interval: Duration) -> Result<(), Trouble> {
     }
 }
 
-/// The process may have become another program meanwhile, by exec.
+/// The process may have become another program meanwhile, by exec; its engine is there when its libraries are loaded.
 fn look_again(engine: &mut Engine, process: &Process) -> Result<Snapshot, Trouble> {
-    engine.look(process).or_else(|_| {
-        *engine = Engine::find(process)?;
-        engine.look(process)
-    })
+    const TRIES: u32 = 40;
+    const BETWEEN: Duration = Duration::from_millis(50);
+    for _ in 0..TRIES {
+        match engine.look(process) {
+            Err(Trouble::Garbled(_)) => {}
+            other => return other,
+        }
+        match Engine::find(process) {
+            Ok(found) => *engine = found,
+            Err(Trouble::NoEngine | Trouble::Garbled(_)) => std::thread::sleep(BETWEEN),
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    Err(Trouble::NoEngine)
 }
 
 fn print(text: &str) -> Result<(), Trouble> {
@@ -149,6 +167,13 @@ mod tests {
         for bad in ["", "fast", "0", "-1", "NaN", "inf"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_help_explains_every_counter() {
+        let text = glossary();
+        assert_eq!(text.lines().count(), 1 + ABOUT.len());
+        assert!(text.contains("\n  write_misses  "), "{text}");
     }
 
     #[test]
