@@ -3,7 +3,7 @@
 use crate::libtest::Reader;
 use crate::report::{self, Row};
 use crate::tally::{Failure, Tally};
-use crate::{apt, build, conformance, place, programs, stream, tidy};
+use crate::{apt, build, conformance, fsx, place, programs, stream, tidy};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -33,6 +33,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },
     Stage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
     Stage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
+    Stage { name: "fsx", about: "random file operations, two million", is_slow: false, run: || fsx::main(vec!["--ops=2000000".into()]) },
+    Stage { name: "fsx-long", about: "random file operations, ten million", is_slow: true, run: || fsx::main(vec!["--seed=1001".into()]) },
     Stage {
         name: "baseline",
         about: "liburing's tests on the kernel's ring",

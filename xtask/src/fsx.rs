@@ -18,7 +18,7 @@ in loop images. Hours with --ops 1000000000.
   --mode MODE   only this mode, only on the checkout's filesystem; again for more modes
   --native      only the kernel's ring: do the checks themselves hold?
   --dir DIR     where the files are (the build directory)
-  --seed, --jobs as `fsx --help` says";
+  --seed N, --jobs N   as `cargo run -p fsx -- --help` says";
 
 /// The modes of `uringlet run`, and how many of a hundred operations each gets: as fast as they go.
 const MODES: &[(&str, u64)] = &[("adaptive", 70), ("uringlet", 15), ("workers", 15)];
@@ -115,6 +115,7 @@ fn play(args: &Args, programs: &Programs, mode: Option<&str>, launcher: &[OsStri
     words.extend(["--".into(), programs.fsx.clone().into(), "--ops".into(), ops.to_string().into(), "--dir".into(), dir.into()]);
     words.extend(args.rest.iter().cloned());
     let name = mode.map_or("the kernel's ring".to_owned(), |mode| format!("mode {mode}"));
+    let name = if launcher.is_empty() { name } else { format!("{name}, in a loop image") };
     println!("fsx: {name}");
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
@@ -135,7 +136,7 @@ fn play(args: &Args, programs: &Programs, mode: Option<&str>, launcher: &[OsStri
 /// The modes on a filesystem of another kind, each with a share of its own.
 fn on_image(args: &Args, programs: &Programs, image: &(&str, &str, &[&str]), ops: u64) -> anyhow::Result<Tally> {
     let (name, package, mkfs) = image;
-    println!("fsx: on {name}, in a loop image");
+    println!("fsx: on {name}");
     let skipped = |why: &str| {
         println!("fsx: skipped: {name}: {why}");
         Ok(Tally { skipped: 1, ..Tally::default() })

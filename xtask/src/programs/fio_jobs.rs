@@ -26,6 +26,16 @@ const JOBS: &[(&str, &[&str])] = &[
     ("two threads", &["--numjobs=2", "--thread", "--iodepth=32"]),
 ];
 
+/// Who writes is another one in each mode; the default is what all other jobs run in.
+const MODES: &[&str] = &["uringlet", "workers"];
+const MODE_JOBS: &[(&str, &[&str])] = &[
+    ("buffered, depth 1", &["--iodepth=1"]),
+    ("buffered, depth 32", &["--iodepth=32"]),
+    ("1k blocks in batches", &["--bs=1k", "--iodepth=32", "--iodepth_batch=16", "--iodepth_batch_complete_min=4"]),
+    ("sqthread_poll, registered files, fixed buffers", &["--sqthread_poll=1", "--registerfiles=1", "--fixedbufs=1", "--iodepth=32"]),
+    ("fsync=16, two threads", &["--fsync=16", "--numjobs=2", "--thread", "--iodepth=32"]),
+];
+
 /// Rights make no difference to most ways through the ring.
 const ORDINARY_JOBS: &[(&str, &[&str])] = &[
     ("buffered, depth 32", &["--iodepth=32"]),
@@ -37,28 +47,31 @@ pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
     for &walls in stage.walls() {
         stage.needs_uringlet(walls, &plain);
     }
-    run_jobs(stage, JOBS, "");
+    run_jobs(stage, JOBS, "adaptive", "");
+    if !stage.is_native() {
+        MODES.iter().for_each(|mode| run_jobs(stage, MODE_JOBS, mode, &format!("{mode}: ")));
+    }
     if !rustix::process::geteuid().is_root() {
         // What has been run was run as an ordinary user.
         return Ok(());
     }
     let mut user = stage.as_ordinary_user()?;
-    run_jobs(&mut user, ORDINARY_JOBS, "as user, ");
+    run_jobs(&mut user, ORDINARY_JOBS, "adaptive", "as user, ");
     stage.include(user)
 }
 
-fn run_jobs(stage: &mut Stage, jobs: &[(&str, &[&str])], who: &str) {
+fn run_jobs(stage: &mut Stage, jobs: &[(&str, &[&str])], mode: &str, who: &str) {
     for (name, options) in jobs {
         for &walls in stage.walls() {
             let options: Vec<&str> = fio::VERIFIED.iter().chain(*options).copied().collect();
             let argv = fio::command("io_uring", &options);
-            stage.case(&format!("{} {who}{name}", walls.option()), |stage| verified(stage, walls, &argv));
+            stage.case(&format!("{} {who}{name}", walls.option()), |stage| verified(stage, walls, mode, &argv));
         }
     }
 }
 
-fn verified(stage: &Stage, walls: Walls, argv: &[String]) -> anyhow::Result<()> {
-    let report = fio::parse(&stage.run(walls, argv)?.ok()?)?;
+fn verified(stage: &Stage, walls: Walls, mode: &str, argv: &[String]) -> anyhow::Result<()> {
+    let report = fio::parse(&stage.run_in_mode(walls, mode, argv)?.ok()?)?;
     ensure!(report.written_kib > 0 && report.read_kib > report.written_kib, "written data was not read back: {report:?}");
     Ok(())
 }

@@ -116,11 +116,16 @@ impl Stage {
 
     /// Runs under uringlet behind the walls.
     pub(crate) fn run<S: AsRef<str>>(&self, walls: Walls, argv: &[S]) -> anyhow::Result<Ran> {
+        self.run_in_mode(walls, "adaptive", argv)
+    }
+
+    /// The same in a mode of `uringlet run`.
+    pub(crate) fn run_in_mode<S: AsRef<str>>(&self, walls: Walls, mode: &str, argv: &[S]) -> anyhow::Result<Ran> {
         let Some(uringlet) = &self.uringlet else {
             return self.run_outside(argv);
         };
         let uringlet = uringlet.to_str().context("the path of uringlet is not UTF-8")?;
-        self.launch(&[walls.option()], &[uringlet, "run", "--"], argv)
+        self.launch(&[walls.option()], &[uringlet, "run", &format!("--mode={mode}"), "--"], argv)
     }
 
     /// Runs behind the walls without uringlet.
