@@ -22,8 +22,12 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, deadline_ns: u64) -> Result<(
     Errno::from_ret(r).map(drop)
 }
 
+/// The kernel's count is signed: -1 would wake a single one.
+const MOST: u32 = i32::MAX as u32;
+
 /// Wakes up to `n` sleepers on `word`.
 pub fn futex_wake(word: &AtomicU32, n: u32) {
+    let n = n.min(MOST);
     // SAFETY: the kernel uses the address as a key only.
     unsafe { raw_syscall!(Sysno::futex, word.as_ptr(), FUTEX_WAKE_PRIVATE, n) };
 }
@@ -42,6 +46,45 @@ pub(crate) fn shared_wait(at: usize, expected: u32, deadline_ns: u64) -> Result<
 
 /// As [`futex_wake`], across processes.
 pub(crate) fn shared_wake(at: usize, n: u32) {
+    let n = n.min(MOST);
     // SAFETY: the kernel uses the address as a key only.
     unsafe { raw_syscall!(Sysno::futex, at, FUTEX_WAKE, n) };
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::sync::Arc;
+    use std::vec::Vec;
+
+    /// Whether a thread of ours sleeps.
+    fn sleeps(tid: u32) -> bool {
+        let stat = std::fs::read_to_string(std::format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    }
+
+    #[test]
+    fn all_there_are_can_be_woken_at_once() {
+        let word = Arc::new(AtomicU32::new(0));
+        let (sender, tids) = std::sync::mpsc::channel();
+        let sleepers: Vec<_> = (0..4)
+            .map(|_| {
+                let (word, sender) = (Arc::clone(&word), sender.clone());
+                std::thread::spawn(move || {
+                    sender.send(crate::process::tid()).unwrap();
+                    futex_wait(&word, 0, u64::MAX)
+                })
+            })
+            .collect();
+        for tid in tids.iter().take(4) {
+            while !sleeps(tid) {
+                std::thread::yield_now();
+            }
+        }
+        futex_wake(&word, u32::MAX);
+        for sleeper in sleepers {
+            assert_eq!(sleeper.join().unwrap(), Ok(()));
+        }
+    }
 }

@@ -8,41 +8,92 @@ use core::sync::atomic::Ordering::Relaxed;
 
 pub use crate::futex::{futex_wait, futex_wake};
 #[cfg(loom)]
-use crate::model::RawLock;
+pub use crate::model::RawLock;
 #[cfg(not(loom))]
-use crate::raw_lock::RawLock;
+pub use crate::raw_lock::RawLock;
+pub use timed::{TimedLock, Waits};
 
-/// A mutual exclusion lock, 4 bytes and its value.
-pub struct Mutex<T: ?Sized> {
-    raw: RawLock,
+mod timed;
+
+/// What a [`Mutex`] is made of.
+///
+/// # Safety
+/// From one `lock`, or `try_lock` that says `true`, until the `unlock` after it no other one ends so, and what was written
+/// before that `unlock` is seen after the next.
+pub unsafe trait Raw: Send + Sync + 'static {
+    /// Unlocked.
+    const NEW: Self;
+    /// Waits for the lock.
+    fn lock(&self);
+    /// Takes it if nobody has it.
+    fn try_lock(&self) -> bool;
+    /// Gives it back.
+    fn unlock(&self);
+}
+
+// SAFETY: see `raw_lock`; modelled there.
+unsafe impl Raw for RawLock {
+    const NEW: Self = Self::new();
+
+    #[inline(always)]
+    fn lock(&self) {
+        Self::lock(self);
+    }
+
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        Self::try_lock(self)
+    }
+
+    #[inline(always)]
+    fn unlock(&self) {
+        Self::unlock(self);
+    }
+}
+
+/// A mutual exclusion lock: 4 bytes, or what `R` takes, and its value.
+pub struct Mutex<T: ?Sized, R = RawLock> {
+    raw: R,
     /// Taken by [`hold`](Self::hold), without a guard.
     is_held: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock hands out one reference at a time.
-unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+unsafe impl<T: ?Sized + Send, R: Send> Send for Mutex<T, R> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+unsafe impl<T: ?Sized + Send, R: Sync> Sync for Mutex<T, R> {}
 
 impl<T> Mutex<T> {
     /// An unlocked lock.
     pub const fn new(value: T) -> Self {
-        Self { raw: RawLock::new(), is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Self::of(value)
     }
 }
 
-impl<T: ?Sized> Mutex<T> {
+impl<T, R: Raw> Mutex<T, R> {
+    /// An unlocked lock of this kind.
+    pub const fn of(value: T) -> Self {
+        Self { raw: R::NEW, is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// What it is made of.
+    pub const fn raw(&self) -> &R {
+        &self.raw
+    }
+}
+
+impl<T: ?Sized, R: Raw> Mutex<T, R> {
     /// Waits for the lock.
     #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T, R> {
         self.raw.lock();
         MutexGuard { lock: self }
     }
 
     /// The lock, if nobody holds it.
     #[inline]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T, R>> {
         self.raw.try_lock().then(|| MutexGuard { lock: self })
     }
 
@@ -61,7 +112,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Mutex<T> {
+impl<T: ?Sized, R> fmt::Debug for Mutex<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mutex")
     }
@@ -69,14 +120,14 @@ impl<T: ?Sized> fmt::Debug for Mutex<T> {
 
 /// The right to use what a [`Mutex`] guards.
 #[must_use]
-pub struct MutexGuard<'a, T: ?Sized> {
-    lock: &'a Mutex<T>,
+pub struct MutexGuard<'a, T: ?Sized, R: Raw = RawLock> {
+    lock: &'a Mutex<T, R>,
 }
 
-impl<T: ?Sized> MutexGuard<'_, T> {
+impl<T: ?Sized, R: Raw> MutexGuard<'_, T, R> {
     /// Lets the lock go until [`Away::take_back`].
     #[inline(always)]
-    pub fn let_go<'g>(this: &'g mut Self) -> Away<'g, T> {
+    pub fn let_go<'g>(this: &'g mut Self) -> Away<'g, T, R> {
         this.lock.raw.unlock();
         Away { lock: this.lock }
     }
@@ -84,11 +135,11 @@ impl<T: ?Sized> MutexGuard<'_, T> {
 
 /// A guard without its lock, which nobody can use meanwhile.
 #[must_use]
-pub struct Away<'g, T: ?Sized> {
-    lock: &'g Mutex<T>,
+pub struct Away<'g, T: ?Sized, R: Raw = RawLock> {
+    lock: &'g Mutex<T, R>,
 }
 
-impl<'g, T: ?Sized> Away<'g, T> {
+impl<'g, T: ?Sized, R: Raw> Away<'g, T, R> {
     /// Takes the lock again.
     #[inline(always)]
     pub fn take_back(self) -> &'g mut T {
@@ -100,20 +151,20 @@ impl<'g, T: ?Sized> Away<'g, T> {
     }
 }
 
-impl<T: ?Sized> Drop for Away<'_, T> {
+impl<T: ?Sized, R: Raw> Drop for Away<'_, T, R> {
     fn drop(&mut self) {
         // The guard behind it believes that it has the lock.
         self.lock.raw.lock();
     }
 }
 
-impl<T: ?Sized> fmt::Debug for Away<'_, T> {
+impl<T: ?Sized, R: Raw> fmt::Debug for Away<'_, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Away")
     }
 }
 
-impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+impl<T: ?Sized, R: Raw> Deref for MutexGuard<'_, T, R> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -122,7 +173,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+impl<T: ?Sized, R: Raw> DerefMut for MutexGuard<'_, T, R> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; `&mut self` makes it the only reference.
@@ -130,14 +181,14 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+impl<T: ?Sized, R: Raw> Drop for MutexGuard<'_, T, R> {
     #[inline]
     fn drop(&mut self) {
         self.lock.raw.unlock();
     }
 }
 
-impl<T: ?Sized> fmt::Debug for MutexGuard<'_, T> {
+impl<T: ?Sized, R: Raw> fmt::Debug for MutexGuard<'_, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MutexGuard")
     }

@@ -25,7 +25,8 @@ const CONTENDED: u32 = 2;
 const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
 
 /// See the module.
-pub(crate) struct RawLock(AtomicU32);
+#[derive(Debug)]
+pub struct RawLock(AtomicU32);
 
 impl RawLock {
     crate::const_unless_loom! {

@@ -58,7 +58,7 @@ pub use worker::{Why, Worker};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet_sys::lock::Mutex;
+use uringlet_sys::lock::{Mutex, Raw, RawLock, TimedLock, Waits};
 use uringlet_sys::sync::{AtomicU32, fence};
 use uringlet_sys::{Errno, process, thread};
 
@@ -77,15 +77,15 @@ pub trait Work: Send + 'static {
 
 /// A class. What submitters and workers write for each item is apart from what they only read.
 #[derive(Debug)]
-struct Acct<W> {
-    queue: Queue<W>,
+struct Acct<W, R> {
+    queue: Queue<W, R>,
     signal: Signal,
 }
 
 #[derive(Debug)]
 #[repr(align(128))]
-struct Queue<W> {
-    list: Mutex<List<W>>,
+struct Queue<W, R> {
+    list: Mutex<List<W>, R>,
     /// The list's length.
     ready: AtomicU32,
 }
@@ -101,9 +101,9 @@ impl core::ops::Deref for Signal {
     }
 }
 
-impl<W> Acct<W> {
+impl<W, R: Raw> Acct<W, R> {
     /// Uses the list, under the class lock.
-    fn with<R>(&self, f: impl FnOnce(&mut List<W>) -> R) -> R {
+    fn with<T>(&self, f: impl FnOnce(&mut List<W>) -> T) -> T {
         let mut list = self.queue.list.lock();
         let result = f(&mut list);
         self.queue.ready.store(list.ready() as u32, Relaxed);
@@ -121,11 +121,11 @@ struct Crew {
     affinity: Option<CpuMask>,
 }
 
-/// A worker pool.
+/// A worker pool. Its locks are of kind `R`.
 #[derive(Debug)]
-pub struct IoWq<W> {
-    accts: [Acct<W>; 2],
-    crew: Mutex<Crew>,
+pub struct IoWq<W, R = RawLock> {
+    accts: [Acct<W, R>; 2],
+    crew: Mutex<Crew, R>,
     next_work: core::sync::atomic::AtomicU64,
     /// Changes when the process' credentials do: workers of an older generation end.
     credentials: AtomicU32,
@@ -133,7 +133,7 @@ pub struct IoWq<W> {
     name: &'static str,
 }
 
-impl<W: Work> IoWq<W> {
+impl<W: Work, R: Raw> IoWq<W, R> {
     /// A pool for a ring of `sq_entries`; no thread is started before there is work.
     pub fn new(sq_entries: u32) -> Arc<Self> {
         let bound = sq_entries.min(4 * process::cpu_count()).max(1);
@@ -149,19 +149,19 @@ impl<W: Work> IoWq<W> {
     pub fn named(name: &'static str, max_workers: [u32; 2]) -> Arc<Self> {
         let sides = max_workers.map(Side::new);
         let accts = [0, 1].map(|class: usize| Acct {
-            queue: Queue { list: Mutex::new(List::default()), ready: AtomicU32::new(0) },
+            queue: Queue { list: Mutex::of(List::default()), ready: AtomicU32::new(0) },
             signal: Signal(AtomicU32::new(sides[class].signal())),
         });
         Arc::new(Self {
             accts,
-            crew: Mutex::new(Crew { sides, members: Vec::new(), affinity: None }),
+            crew: Mutex::of(Crew { sides, members: Vec::new(), affinity: None }),
             next_work: core::sync::atomic::AtomicU64::new(1),
             credentials: AtomicU32::new(0),
             name,
         })
     }
 
-    fn acct(&self, account: Account) -> &Acct<W> {
+    fn acct(&self, account: Account) -> &Acct<W, R> {
         &self.accts[account as usize]
     }
 
@@ -232,7 +232,7 @@ impl<W: Work> IoWq<W> {
     }
 
     /// Changes a class' workers, under the pool lock. [`rouse`](Self::rouse) must follow if that may have set LOOK.
-    fn change<R>(&self, account: Account, f: impl FnOnce(&mut Side<Arc<Worker>>) -> R) -> R {
+    fn change<T>(&self, account: Account, f: impl FnOnce(&mut Side<Arc<Worker>>) -> T) -> T {
         let mut crew = self.crew.lock();
         let side = &mut crew.sides[account as usize];
         let result = f(side);
@@ -332,6 +332,14 @@ fn call_all(side: &mut Side<Arc<Worker>>) -> Vec<Arc<Worker>> {
     let idle = side.call_all();
     idle.iter().for_each(|worker| worker.call());
     idle
+}
+
+impl<W> IoWq<W, TimedLock> {
+    /// How its locks were waited for: that of bounded work, that of unbounded work, the pool's.
+    pub fn waits(&self) -> [Waits; 3] {
+        let [bound, unbound] = &self.accts;
+        [bound.queue.list.raw().waits(), unbound.queue.list.raw().waits(), self.crew.raw().waits()]
+    }
 }
 
 /// The most workers that a class may have.

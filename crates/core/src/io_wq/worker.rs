@@ -6,7 +6,7 @@ use super::policy::{EXCESS, Side};
 use super::{IoWq, RETRY_NS, Work};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use uringlet_sys::lock::{futex_wait, futex_wake};
+use uringlet_sys::lock::{Raw, futex_wait, futex_wake};
 use uringlet_sys::sync::AtomicU32;
 use uringlet_sys::{Errno, process, thread};
 
@@ -98,8 +98,8 @@ pub enum Why {
 }
 
 /// A worker at work.
-struct Shift<W> {
-    pool: Arc<IoWq<W>>,
+struct Shift<W, R> {
+    pool: Arc<IoWq<W, R>>,
     account: Account,
     me: Arc<Worker>,
     /// The credentials it was started with.
@@ -109,14 +109,14 @@ struct Shift<W> {
 }
 
 /// A worker's life.
-pub(super) fn live<W: Work>(pool: Arc<IoWq<W>>, account: Account, me: Arc<Worker>, credentials: u32) {
+pub(super) fn live<W: Work, R: Raw>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>, credentials: u32) {
     thread::accept_interrupts();
     pool.enlist(&me);
     let seat = pool.acct(account).with(|list| list.sit_down(Arc::clone(&me)));
     Shift { pool, account, me, credentials, is_searching: true }.work(seat);
 }
 
-impl<W: Work> Shift<W> {
+impl<W: Work, R: Raw> Shift<W, R> {
     fn work(mut self, seat: Seat) {
         let mut done = Turn::Free;
         loop {

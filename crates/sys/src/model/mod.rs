@@ -12,7 +12,7 @@ mod program;
 mod raw_lock;
 
 pub use program::Program;
-pub(crate) use raw_lock::RawLock;
+pub use raw_lock::RawLock;
 
 use event_table::EventTable;
 use loom::sync::{Condvar, Mutex};

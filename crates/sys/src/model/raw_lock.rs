@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 type Turn = Option<MutexGuard<'static, ()>>;
 
 /// Made at its first use, so that `new` can be `const`.
-pub(crate) struct RawLock {
+pub struct RawLock {
     turn: OnceLock<&'static Mutex<()>>,
     holder: std::sync::Mutex<Holder>,
 }
@@ -16,6 +16,12 @@ struct Holder(Turn);
 
 // SAFETY: loom runs all threads of a model on one thread of the system: nothing ever moves to another.
 unsafe impl Send for Holder {}
+
+impl core::fmt::Debug for RawLock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("RawLock")
+    }
+}
 
 impl RawLock {
     pub(crate) const fn new() -> Self {

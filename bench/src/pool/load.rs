@@ -1,0 +1,168 @@
+//! The work: items that keep a worker busy for a moment, and gates that keep it until they are opened.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use uringlet::io_wq::{Account, Exposure, Work};
+use uringlet_sys::lock::{futex_wait, futex_wake};
+use uringlet_sys::stopwatch::ticks;
+
+/// Threads that insert.
+pub(crate) const SUBMITTERS: usize = 2;
+
+/// Which classes there is work for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Classes {
+    Bound,
+    Unbound,
+    Both,
+}
+
+impl Classes {
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        [("bound", Self::Bound), ("unbound", Self::Unbound), ("both", Self::Both)].into_iter().find(|(n, _)| *n == name).map(|(_, c)| c)
+    }
+
+    /// Where each thread inserts.
+    pub(crate) fn accounts(self) -> [Account; SUBMITTERS] {
+        match self {
+            Self::Bound => [Account::Bound; 2],
+            Self::Unbound => [Account::Unbound; 2],
+            Self::Both => Account::BOTH,
+        }
+    }
+}
+
+/// What a run is made of, and what its threads share.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) classes: Classes,
+    pub(crate) workers: u32,
+    work_ticks: u64,
+    ticks_a_ns: f64,
+    pub(crate) gate: Gate,
+    pub(crate) tallies: [Tally; SUBMITTERS],
+}
+
+/// Keeps workers.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Gate {
+    /// How often it was opened.
+    opened: AtomicU32,
+    kept: AtomicU32,
+}
+
+/// One thread's items that are done; on a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Tally {
+    done: AtomicU32,
+    wanted: AtomicU32,
+}
+
+impl Load {
+    pub(crate) fn new(classes: Classes, workers: u32, work_ns: u32) -> Self {
+        let ticks_a_ns = ticks_a_ns();
+        let work_ticks = (f64::from(work_ns) * ticks_a_ns) as u64;
+        Self { classes, workers, work_ticks, ticks_a_ns, gate: Gate::default(), tallies: Default::default() }
+    }
+
+    /// Most workers of either class.
+    pub(crate) fn limits(&self) -> [u32; 2] {
+        [self.workers; 2]
+    }
+
+    /// All workers that there will be.
+    pub(crate) fn all_workers(&self) -> u32 {
+        if self.classes == Classes::Both { 2 * self.workers } else { self.workers }
+    }
+
+    pub(crate) fn ns(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.ticks_a_ns
+    }
+}
+
+fn ticks_a_ns() -> f64 {
+    const TIME: Duration = Duration::from_millis(5);
+    let (begun, from) = (Instant::now(), ticks());
+    while begun.elapsed() < TIME {
+        std::hint::spin_loop();
+    }
+    (ticks() - from) as f64 / begun.elapsed().as_nanos() as f64
+}
+
+impl Gate {
+    pub(crate) fn wait_until_kept(&self, n: u32) {
+        wait_until(&self.kept, |kept| kept == n);
+    }
+
+    pub(crate) fn open(&self) {
+        self.kept.store(0, SeqCst);
+        self.opened.fetch_add(1, SeqCst);
+        futex_wake(&self.opened, u32::MAX);
+    }
+}
+
+impl Tally {
+    pub(crate) fn done(&self) -> u32 {
+        self.done.load(SeqCst)
+    }
+
+    /// Sleeps until so many are done.
+    pub(crate) fn wait_for(&self, n: u32) {
+        self.wanted.store(n, SeqCst);
+        wait_until(&self.done, |done| done.wrapping_sub(n) as i32 >= 0);
+    }
+
+    fn add(&self) {
+        let done = self.done.fetch_add(1, SeqCst).wrapping_add(1);
+        if done == self.wanted.load(SeqCst) {
+            futex_wake(&self.done, u32::MAX);
+        }
+    }
+}
+
+fn wait_until(word: &AtomicU32, is_so: impl Fn(u32) -> bool) {
+    loop {
+        let seen = word.load(SeqCst);
+        if is_so(seen) {
+            return;
+        }
+        let _ = futex_wait(word, seen, u64::MAX);
+    }
+}
+
+/// A piece of work. Nothing in it may use thread-local storage: a worker has none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item {
+    /// Keeps its worker until the gate is opened once more.
+    Gate(&'static Load),
+    /// Keeps it for the load's moment; of this thread.
+    Moment(&'static Load, usize),
+}
+
+impl Work for Item {
+    fn run(self, _: &Exposure) {
+        match self {
+            Self::Gate(load) => {
+                let seen = load.gate.opened.load(SeqCst);
+                load.gate.kept.fetch_add(1, SeqCst);
+                futex_wake(&load.gate.kept, u32::MAX);
+                wait_until(&load.gate.opened, |opened| opened != seen);
+            }
+            Self::Moment(load, submitter) => {
+                let begun = ticks();
+                while ticks().wrapping_sub(begun) < load.work_ticks {
+                    std::hint::spin_loop();
+                }
+                load.tallies[submitter].add();
+            }
+        }
+    }
+}
+
+/// Numbers for items.
+pub(crate) fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, SeqCst)
+}

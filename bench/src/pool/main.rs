@@ -1,0 +1,73 @@
+//! The engine's worker pool, by itself and beside one that has a single lock: one measurement a process, told as a line of JSON.
+//!
+//! Both pools do the same work with the same lists (`io_wq::List`), the same rules for calling workers (`io_wq::Side`) and the same threads; what
+//! differs is which lock guards what. The process runs on the engine's heap, since the pool's threads have no libc behind them.
+#![forbid(unsafe_code)]
+
+mod load;
+mod one_lock;
+mod phases;
+
+use anyhow::{bail, ensure};
+use load::{Classes, Load};
+use one_lock::OneLock;
+use phases::Split;
+use std::process::ExitCode;
+use uringlet_sys::heap::Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap::new();
+
+const USAGE: &str = "\
+usage: uringlet-bench-pool --locks one|split --classes bound|unbound|both [--workers N] [--work-ns N]
+
+Two threads insert, N workers a class consume. Prints millions of items a second, and how long an item waited for locks, ns:
+inserted while no worker takes any, consumed while nobody inserts, and both at once (value).";
+
+#[derive(Debug)]
+struct Args {
+    locks: String,
+    load: Load,
+}
+
+fn parse() -> anyhow::Result<Args> {
+    use lexopt::prelude::*;
+    let (mut locks, mut classes, mut workers, mut work_ns) = (String::new(), None, 1, 200);
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("locks") => locks = parser.value()?.string()?,
+            Long("classes") => classes = Classes::of(&parser.value()?.string()?),
+            Long("workers") => workers = parser.value()?.parse()?,
+            Long("work-ns") => work_ns = parser.value()?.parse()?,
+            other => bail!("{}\n{USAGE}", other.unexpected()),
+        }
+    }
+    let Some(classes) = classes else { bail!("{USAGE}") };
+    ensure!((1..=64).contains(&workers), "1 to 64 workers a class, not {workers}");
+    ensure!(work_ns <= 1_000_000, "work of at most 1,000,000 ns, not {work_ns}");
+    Ok(Args { locks, load: Load::new(classes, workers, work_ns) })
+}
+
+fn measure() -> anyhow::Result<String> {
+    let Args { locks, load } = parse()?;
+    match locks.as_str() {
+        "one" => phases::run(&OneLock::new(load.limits()), load),
+        "split" => phases::run(&Split::new(load.limits()), load),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+fn main() -> ExitCode {
+    match measure() {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let text = format!("{error:#}").replace('\\', "/").replace('"', "'").replace('\n', " ");
+            println!("{{\"error\": \"{text}\"}}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What is measured of a pool: inserting while nobody consumes, consuming while nobody inserts, and both at once.
+
+use crate::load::{Item, Load, SUBMITTERS, number};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+use uringlet::io_wq::{Account, IoWq};
+use uringlet_sys::lock::{TimedLock, Waits};
+
+/// A pool as the measurement sees it.
+pub(crate) trait Pool: Send + Sync {
+    fn enqueue(&self, account: Account, number: u64, item: Item);
+    /// How all its locks were waited for.
+    fn waits(&self) -> Waits;
+}
+
+/// The engine's.
+#[derive(Debug)]
+pub(crate) struct Split(Arc<IoWq<Item, TimedLock>>);
+
+impl Split {
+    pub(crate) fn new(limits: [u32; 2]) -> Self {
+        Self(IoWq::with_limits(limits))
+    }
+}
+
+impl Pool for Split {
+    fn enqueue(&self, account: Account, number: u64, item: Item) {
+        // Workers are there once the gates are kept: nothing comes back.
+        let _ = self.0.enqueue(account, None, number, item);
+    }
+
+    fn waits(&self) -> Waits {
+        let add = |a: Waits, b: Waits| Waits { taken: a.taken + b.taken, waited: a.waited + b.waited, ticks: a.ticks + b.ticks };
+        self.0.waits().into_iter().fold(Waits::default(), add)
+    }
+}
+
+/// Items that each thread inserts before any is consumed.
+const ITEMS: u32 = 20_000;
+/// Medians of so many.
+const REPEATS: usize = 7;
+/// How long both go on at once.
+const TIME: Duration = Duration::from_millis(60);
+/// Items of a thread under way at once.
+const DEPTH: u32 = 256;
+
+/// What one repetition of a phase gave.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// Millions a second.
+    items: f64,
+    /// For each item.
+    wait_ns: f64,
+}
+
+pub(crate) fn run(pool: &impl Pool, load: Load) -> anyhow::Result<String> {
+    // Workers refer to it for as long as the process lives.
+    let load: &'static Load = Box::leak(Box::new(load));
+    let (mut inserts, mut consumes, mut flows) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..=REPEATS {
+        let (insert, consume) = fill_and_empty(pool, load);
+        inserts.push(insert);
+        consumes.push(consume);
+        flows.push(flow(pool, load));
+    }
+    // The first ones made the lists grow and started threads.
+    let fields = [("insert", &inserts[1..]), ("consume", &consumes[1..]), ("flow", &flows[1..])];
+    let text = fields.map(|(name, rates)| {
+        let items = median(rates.iter().map(|rate| rate.items));
+        let wait = median(rates.iter().map(|rate| rate.wait_ns));
+        format!("\"{name}\": {items:.4}, \"{name}_wait_ns\": {wait:.2}")
+    });
+    Ok(format!("{{{}}}", text.join(", ")))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// What was waited, and how long it took, in `f`, which says how many items it was about.
+fn rate(pool: &impl Pool, load: &Load, f: impl FnOnce() -> (u32, Duration)) -> Rate {
+    let before = pool.waits().ticks;
+    let (items, time) = f();
+    let waited = load.ns(pool.waits().ticks - before);
+    Rate { items: f64::from(items) / time.as_secs_f64() / 1e6, wait_ns: waited / f64::from(items) }
+}
+
+/// Each thread inserts while all workers are kept at a gate; then they are let loose.
+fn fill_and_empty(pool: &impl Pool, load: &'static Load) -> (Rate, Rate) {
+    close_gates(pool, load);
+    let before = load.tallies.each_ref().map(|tally| tally.done());
+    let insert = rate(pool, load, || {
+        let times = by_each_thread(
+            |submitter, account| {
+                let begun = Instant::now();
+                for n in 0..u64::from(ITEMS) {
+                    pool.enqueue(account, n + 1, Item::Moment(load, submitter));
+                }
+                begun.elapsed()
+            },
+            load,
+        );
+        (ITEMS * SUBMITTERS as u32, times.into_iter().max().unwrap_or_default())
+    });
+    let consume = rate(pool, load, || {
+        let begun = Instant::now();
+        load.gate.open();
+        for (tally, before) in load.tallies.iter().zip(before) {
+            tally.wait_for(before.wrapping_add(ITEMS));
+        }
+        (ITEMS * SUBMITTERS as u32, begun.elapsed())
+    });
+    (insert, consume)
+}
+
+fn close_gates(pool: &impl Pool, load: &'static Load) {
+    let mut accounts = load.classes.accounts().to_vec();
+    accounts.dedup();
+    for &account in &accounts {
+        for _ in 0..load.workers {
+            pool.enqueue(account, number(), Item::Gate(load));
+        }
+    }
+    load.gate.wait_until_kept(load.all_workers());
+}
+
+/// Each thread inserts and waits when too many of its items are under way.
+fn flow(pool: &impl Pool, load: &'static Load) -> Rate {
+    rate(pool, load, || {
+        let begun = Instant::now();
+        let counts = by_each_thread(
+            |submitter, account| {
+                let tally = &load.tallies[submitter];
+                let first = tally.done();
+                let mut sent = first;
+                while begun.elapsed() < TIME {
+                    for _ in 0..DEPTH / 2 {
+                        pool.enqueue(account, u64::from(sent) + 1, Item::Moment(load, submitter));
+                        sent = sent.wrapping_add(1);
+                    }
+                    tally.wait_for(sent.wrapping_sub(DEPTH / 2));
+                }
+                tally.wait_for(sent);
+                sent.wrapping_sub(first)
+            },
+            load,
+        );
+        (counts.into_iter().sum(), begun.elapsed())
+    })
+}
+
+/// Runs `f` on every inserting thread, all at once.
+fn by_each_thread<T: Send>(f: impl Fn(usize, Account) -> T + Sync, load: &Load) -> Vec<T> {
+    let start = Barrier::new(SUBMITTERS);
+    thread::scope(|scope| {
+        let threads: Vec<_> = load
+            .classes
+            .accounts()
+            .into_iter()
+            .enumerate()
+            .map(|(submitter, account)| {
+                let (f, start) = (&f, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    f(submitter, account)
+                })
+            })
+            .collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    })
+}
