@@ -26,6 +26,7 @@ mod futex;
 pub mod heap;
 pub mod io;
 pub mod lock;
+pub mod loop_device;
 #[cfg(loom)]
 pub mod model;
 pub mod process;

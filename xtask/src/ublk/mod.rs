@@ -1,39 +1,55 @@
 //! `xtask ublk`: clients that nobody here wrote, on the front ends of ublk devices.
 
+mod block;
 mod nbd;
 mod server;
 
 use crate::apt;
 use crate::programs::stage::Stage;
 use crate::tally::Tally;
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use std::ffi::OsString;
 
 const USAGE: &str = "\
-usage: cargo xtask ublk
+usage: cargo xtask ublk [nbd] [block]
 
-Runs nbdinfo, nbdcopy, nbdsh, qemu-img, qemu-io and fio on the NBD server; installs what is missing by package name (as root).";
+Runs nbdinfo, nbdcopy, nbdsh, qemu-img, qemu-io and fio on the NBD server, and filesystems and fio on the block device (as root,
+with FUSE and loop devices); installs what is missing by package name (as root).";
 
-const PACKAGES: &[&str] = &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"];
+/// A front end: its name, what to install, and its checks.
+type Front = (&'static str, &'static [&'static str], fn(&mut Stage) -> anyhow::Result<()>);
+
+const FRONTS: &[Front] = &[
+    ("nbd", &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"], nbd::check),
+    ("block", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], block::check),
+];
 
 /// Runs all and counts.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     use lexopt::prelude::*;
+    let mut names = Vec::new();
     let mut parser = lexopt::Parser::from_args(args);
-    if let Some(arg) = parser.next()? {
+    while let Some(arg) = parser.next()? {
         match arg {
             Long("help") | Short('h') => {
                 println!("{USAGE}");
                 return Ok(Tally::default());
             }
+            Value(name) => names.push(name.string()?),
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
-    apt::ensure_installed(PACKAGES)?;
-    println!("with {}", apt::versions(PACKAGES)?.join(", "));
-    let mut stage = Stage::new("nbd", None)?;
-    nbd::check(&mut stage)?;
-    let tally = stage.finish()?;
+    for name in &names {
+        ensure!(FRONTS.iter().any(|(known, ..)| known == name), "there is no front end `{name}`\n{USAGE}");
+    }
+    let mut tally = Tally::default();
+    for (name, packages, check) in FRONTS.iter().filter(|(name, ..)| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
+        apt::ensure_installed(packages)?;
+        println!("{name} with {}", apt::versions(packages)?.join(", "));
+        let mut stage = Stage::new(name, None)?;
+        check(&mut stage)?;
+        tally.add(stage.finish()?);
+    }
     println!("{tally}");
     Ok(tally)
 }

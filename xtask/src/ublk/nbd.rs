@@ -8,7 +8,7 @@ use anyhow::ensure;
 const SIZE: usize = 64 << 20;
 
 pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
-    let program = server::build()?;
+    let program = server::build("nbd_ram")?;
     // Requests end on the connection's own thread, or on others.
     for threads in ["0", "2"] {
         let mut server = Server::start(&program, stage.dir(), threads)?;

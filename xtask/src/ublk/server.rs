@@ -5,11 +5,12 @@ use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-/// Builds the device in memory behind NBD.
-pub(super) fn build() -> anyhow::Result<PathBuf> {
-    place::sh("cargo", &["build", "--release", "-p", "uringlet-ublk-front", "--example", "nbd_ram"])?;
-    Ok(place::target().join("release/examples/nbd_ram"))
+/// Builds one of the front ends' examples: devices in memory.
+pub(super) fn build(example: &str) -> anyhow::Result<PathBuf> {
+    place::sh("cargo", &["build", "--release", "-p", "uringlet-ublk-front", "--example", example])?;
+    Ok(place::target().join("release/examples").join(example))
 }
 
 /// A running server; it is killed when this goes.
@@ -44,5 +45,48 @@ impl Drop for Server {
         // Errors mean that it is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A process that has a block device; it is killed when this goes.
+#[derive(Debug)]
+pub(super) struct Disk {
+    child: std::cell::RefCell<Child>,
+    pub(super) node: String,
+}
+
+impl Disk {
+    /// Starts it, and waits until its node is there. 600 MiB: mkfs.xfs wants 300.
+    pub(super) fn start(program: &Path, number: u32) -> anyhow::Result<Self> {
+        let child = Command::new(program).args([&number.to_string(), "600"]).stdout(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("starting {}", program.display()))?;
+        let output = child.stdout.take().context("a server without output")?;
+        let mut node = String::new();
+        BufReader::new(output.take(4096)).read_line(&mut node)?;
+        let disk = Self { child: child.into(), node: node.trim().to_owned() };
+        ensure!(disk.node.starts_with("/dev/ublkb"), "the server did not make its node");
+        Ok(disk)
+    }
+
+    /// Ends it by a signal, and waits until its node is gone.
+    pub(super) fn end(&self, signal: &str) -> anyhow::Result<()> {
+        let mut child = self.child.borrow_mut();
+        place::sh("kill", &[&format!("-{signal}"), &child.id().to_string()])?;
+        child.wait()?;
+        let begun = Instant::now();
+        while Path::new(&self.node).exists() {
+            ensure!(begun.elapsed() < Duration::from_secs(60), "{} is still there", self.node);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let child = self.child.get_mut();
+        // Errors mean that it is gone already.
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }

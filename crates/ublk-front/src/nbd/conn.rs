@@ -17,6 +17,7 @@ use super::exports::Export;
 use super::outbox::{Outbox, Part};
 use super::wire::{command, data_chunk, error_chunk, error_number, simple_reply};
 use super::{handshake::Agreement, wire};
+use crate::piece::Piece;
 use crate::sync::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -102,27 +103,6 @@ impl State {
     fn give_back(&mut self, bytes: usize) {
         self.used -= bytes;
         self.news += 1;
-    }
-}
-
-/// One request's place in its command, packed into the device's cookie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) key: u16,
-    pub(super) is_read: bool,
-    /// From the command's beginning, sectors.
-    pub(super) at: u32,
-    pub(super) sectors: u32,
-}
-
-impl Piece {
-    pub(super) fn pack(self) -> u64 {
-        u64::from(self.key) << 49 | u64::from(self.is_read) << 48 | u64::from(self.at) << 24 | u64::from(self.sectors)
-    }
-
-    pub(super) fn unpack(cookie: u64) -> Self {
-        let low = |shift: u32| (cookie >> shift) as u32 & 0xff_ffff;
-        Self { key: (cookie >> 49) as u16, is_read: cookie >> 48 & 1 == 1, at: low(24), sectors: low(0) }
     }
 }
 
@@ -413,18 +393,4 @@ impl Client for Conn {
 /// Whether replies to this command are structured where structured replies were agreed upon.
 pub(super) fn is_always_structured(number: u16) -> bool {
     matches!(number, command::READ | command::BLOCK_STATUS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_piece_survives_its_packing() {
-        for piece in
-            [Piece { key: 255, is_read: true, at: 0xff_ffff, sectors: 1 }, Piece { key: 0, is_read: false, at: 0, sectors: 0x7f_ffff }]
-        {
-            assert_eq!(Piece::unpack(piece.pack()), piece);
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! A connection's own thread: takes commands from the wire and makes them requests to the device.
 
-use super::conn::{BUDGET, COMMANDS_MAX, Command, Conn, Gone, Piece, ReadReply, Want, is_always_structured};
+use super::conn::{BUDGET, COMMANDS_MAX, Command, Conn, Gone, ReadReply, Want, is_always_structured};
 use super::inbox::{Inbox, Look};
 use super::wire::{self, PAYLOAD_ABSURD, PAYLOAD_MAX, RequestHeader, chunk, command, flag};
+use crate::piece::Piece;
 use rustix::event::Timespec;
 use std::sync::Arc;
 use uringlet_abi::ublk::iod;

@@ -1,0 +1,202 @@
+//! One device's file, loop device and node.
+
+use super::serve::File;
+use crate::sync::lock;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, makedev};
+use rustix::io::Errno as IoErrno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use uringlet_sys::Errno;
+use uringlet_sys::loop_device::{self, LoopConfig};
+use uringlet_ublk::frontend::BlockDevice;
+
+/// Threads that read requests, at most.
+const THREADS_MAX: u16 = 2;
+const LOOP_MAJOR: u32 = 7;
+/// Loop devices to try, when others take them before us.
+const TRIES: u32 = 64;
+/// How long the end of a device waits for the kernel to let go of it. Somebody may have it mounted.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for the end of its input, which is ours, and removes the node if it still is the same device.
+///
+/// Its output is the loop device: the guard and not we hold it open. A process that dies closes its descriptors one after the
+/// other; would the loop device come before `/dev/fuse`, its last writes would wait for us, and we for them.
+const GUARD: &str = r#"read -r _; [ "$(stat -c %t:%T "$1" 2>/dev/null)" = "$2" ] && rm -f "$1""#;
+
+/// See the module. Dropped, it is gone, unless somebody uses it: then when they stop.
+#[derive(Debug)]
+pub(super) struct Disk {
+    node: PathBuf,
+    rdev: u64,
+    /// Our filesystem; the file is its root. `None` when it ends.
+    mount: Option<OwnedFd>,
+    guard: Child,
+    threads: Arc<Threads>,
+}
+
+/// Counts threads that serve.
+#[derive(Debug, Default)]
+struct Threads {
+    live: Mutex<u16>,
+    fewer: Condvar,
+}
+
+fn errno(error: IoErrno) -> Errno {
+    Errno::new(error.raw_os_error())
+}
+
+impl Disk {
+    pub(super) fn new(device: Arc<dyn BlockDevice>, node: &Path) -> Result<Self, Errno> {
+        let limits = device.limits();
+        let id = device.id();
+        check_name(node)?;
+        let fuse = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+        let threads = Arc::new(Threads::default());
+        let mount = mount(fuse, device, &threads)?;
+        let file = open_root(&mount, limits.is_read_only)?;
+        let config = LoopConfig {
+            file: file.as_raw_fd(),
+            block_size: limits.logical_block,
+            is_read_only: limits.is_read_only,
+            name: &format!("ublk{id}"),
+        };
+        let (loop_device, rdev) = bind(node, &config)?;
+        let guard = guard(node, rdev, loop_device).map_err(|error| {
+            let _ = std::fs::remove_file(node);
+            Errno::new(error.raw_os_error().unwrap_or(Errno::ENOMEM.into_raw()))
+        })?;
+        Ok(Self { node: node.to_owned(), rdev, mount: Some(mount), guard, threads })
+    }
+
+    /// Takes the device's size over.
+    ///
+    /// # Errors
+    /// Those of stat(2) and of the loop device.
+    pub(super) fn resize(&self) -> Result<(), Errno> {
+        // Asking for the attributes makes the kernel take the file's size anew; the loop device asks nobody.
+        let file = open_root(self.mount.as_ref().ok_or(Errno::ENXIO)?, true)?;
+        rustix::fs::fstat(&file).map_err(errno)?;
+        let loop_device = rustix::fs::open(&self.node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+        loop_device::update_size(loop_device.as_raw_fd())
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if rustix::fs::stat(&self.node).is_ok_and(|stat| stat.st_rdev == self.rdev) {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(&self.node);
+        }
+        // The guard's input ends, it does too, and the loop device is unbound, unless somebody else has it open: then after that.
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+        self.mount = None;
+        self.threads.wait(PATIENCE);
+    }
+}
+
+/// Opens the file. A mount's own descriptor cannot be read.
+fn open_root(mount: &OwnedFd, is_read_only: bool) -> Result<OwnedFd, Errno> {
+    let access = if is_read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty()).map_err(errno)
+}
+
+/// `EEXIST` if there is something under that name that a crash of ours does not explain.
+fn check_name(node: &Path) -> Result<(), Errno> {
+    let Ok(found) = std::fs::symlink_metadata(node) else { return Ok(()) };
+    let is_stale = found.file_type().is_block_device() && rustix::fs::major(found.rdev()) == LOOP_MAJOR;
+    if is_stale { Ok(()) } else { Err(Errno::EEXIST) }
+}
+
+/// Starts the threads, then the filesystem, which asks them questions at once. It is mounted nowhere.
+fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<Threads>) -> Result<OwnedFd, Errno> {
+    let number = fuse.as_raw_fd();
+    let filesystem = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(errno)?;
+    let filesystem = filesystem.as_fd();
+    for (key, value) in [
+        ("source", format!("ublk{}", device.id())),
+        ("fd", number.to_string()),
+        ("rootmode", "100600".to_owned()),
+        ("user_id", rustix::process::geteuid().as_raw().to_string()),
+        ("group_id", rustix::process::getegid().as_raw().to_string()),
+    ] {
+        fsconfig_set_string(filesystem, key, value).map_err(errno)?;
+    }
+    fsconfig_set_flag(filesystem, "allow_other").map_err(errno)?;
+    let queues = device.queues().0;
+    let file = Arc::new(File::new(fuse, device));
+    fsconfig_create(filesystem).map_err(errno)?;
+    for number in 0..THREADS_MAX {
+        let (file, threads) = (Arc::clone(&file), Arc::clone(threads));
+        *lock(&threads.live) += 1;
+        let serve = move || {
+            file.serve(number % queues);
+            drop(file);
+            *lock(&threads.live) -= 1;
+            threads.fewer.notify_all();
+        };
+        std::thread::Builder::new().name("ublk-fuse".into()).spawn(serve).map_err(|_| Errno::ENOMEM)?;
+    }
+    let flags = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    fsmount(filesystem, FsMountFlags::FSMOUNT_CLOEXEC, flags).map_err(errno)
+}
+
+impl Threads {
+    fn wait(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut live = lock(&self.live);
+        while *live > 0 && Instant::now() < until {
+            live = self.fewer.wait_timeout(live, until - Instant::now()).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// A loop device on the file, and a node for it. The node gets its name only when the device is bound.
+fn bind(node: &Path, config: &LoopConfig<'_>) -> Result<(OwnedFd, u64), Errno> {
+    let control = rustix::fs::open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+    let mut name = node.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    for _ in 0..TRIES {
+        let number = loop_device::free_number(control.as_raw_fd())?;
+        let rdev = makedev(LOOP_MAJOR, number);
+        rustix::fs::mknodat(CWD, &name, FileType::BlockDevice, Mode::from_raw_mode(0o600), rdev).map_err(errno)?;
+        let access = if config.is_read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let bound = rustix::fs::open(&name, access | OFlags::CLOEXEC, Mode::empty())
+            .map_err(errno)
+            .and_then(|device| loop_device::configure(device.as_raw_fd(), config).map(|()| device));
+        let placed = bound.and_then(|device| rustix::fs::rename(&name, node).map(|()| device).map_err(errno));
+        match placed {
+            Ok(device) => return Ok((device, rdev)),
+            Err(error) => {
+                let _ = std::fs::remove_file(&name);
+                if error != Errno::EBUSY {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Err(Errno::EBUSY)
+}
+
+/// In a process group of its own: an interrupt at the terminal is for us, and the guard is for what comes of it.
+fn guard(node: &Path, rdev: u64, loop_device: OwnedFd) -> std::io::Result<Child> {
+    let numbers = format!("{:x}:{:x}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    Command::new("sh")
+        .args(["-c", GUARD, "ublk-guard"])
+        .arg(node)
+        .arg(numbers)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::from(loop_device))
+        .stderr(Stdio::null())
+        .current_dir("/")
+        .process_group(0)
+        .spawn()
+}

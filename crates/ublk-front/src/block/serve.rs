@@ -1,0 +1,257 @@
+//! The one file of our filesystem: its requests become requests to the device, and the device's answers replies.
+//!
+//! A few threads read `/dev/fuse`. One that finds no free slot sleeps for it; replies are written by whoever ends a request, so they
+//! never wait for these threads.
+
+use super::wire::{self, HEADER, MAJOR, Message, PUNCH_HOLE, WRITE_HEADER, ZERO_RANGE, op};
+use crate::piece::Piece;
+use crate::sync::lock;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno as IoErrno;
+use slab::Slab;
+use std::io::IoSlice;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use uringlet_abi::ublk::iod;
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{BlockDevice, Client, Data, IoOp, Limits, Request, SECTOR, Slot};
+
+/// Longest request, bytes: what the kernel cuts them to.
+const BYTES_MAX: u32 = 1 << 20;
+/// Room for a request of the kernel's.
+const BUFFER: usize = BYTES_MAX as usize + HEADER + WRITE_HEADER + 4096;
+/// Commands that may be under way: what a [`Piece`] can number.
+const COMMANDS_MAX: usize = 1 << 15;
+
+/// A request of the kernel's that is with the device.
+#[derive(Debug)]
+struct Command {
+    unique: u64,
+    remaining: u32,
+    error: Option<Errno>,
+    /// A read's bytes so far.
+    data: Vec<u8>,
+    /// What a reply without bytes of the device says.
+    body: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    commands: Slab<Command>,
+    /// Free slots that we were told of and that no thread has gone to fetch.
+    told: u32,
+}
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) fuse: OwnedFd,
+    pub(super) device: Arc<dyn BlockDevice>,
+    state: Mutex<State>,
+    slots: Condvar,
+}
+
+impl File {
+    pub(super) fn new(fuse: OwnedFd, device: Arc<dyn BlockDevice>) -> Self {
+        Self { fuse, device, state: Mutex::default(), slots: Condvar::new() }
+    }
+
+    /// Serves until the filesystem is gone. `queue`: where its requests go.
+    pub(super) fn serve(self: &Arc<Self>, queue: u16) {
+        // What this thread allocates must not wait for a filesystem that stands on this very device.
+        // Only root may ask for it; without, it works but for memory pressure.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        let client = Arc::clone(self) as Arc<dyn Client>;
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            match rustix::io::read(&self.fuse, &mut buffer) {
+                // Nobody speaks FUSE otherwise than whole requests: what cannot be parsed cannot be answered.
+                Ok(len) => drop(Message::parse(&buffer[..len]).map(|message| self.handle(&message, queue, &client))),
+                // ENOENT: the request was taken back.
+                Err(IoErrno::INTR | IoErrno::AGAIN | IoErrno::NOENT) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn handle(&self, message: &Message<'_>, queue: u16, client: &Arc<dyn Client>) {
+        let limits = self.device.limits();
+        let unique = message.unique;
+        let size = limits.sectors * SECTOR;
+        match message.opcode {
+            op::FORGET | op::BATCH_FORGET | op::INTERRUPT => {}
+            op::INIT if message.major() == Some(MAJOR) => self.init(unique, &limits),
+            op::INIT => self.reply(unique, Err(Errno::EPROTO)),
+            op::GETATTR => self.reply(unique, Ok(&wire::attributes(size))),
+            op::OPEN => self.reply(unique, Ok(&wire::open())),
+            op::STATFS => self.reply(unique, Ok(&wire::statistics(size, limits.discard_granularity.clamp(512, 1 << 20)))),
+            op::RELEASE | op::FLUSH | op::DESTROY => self.reply(unique, Ok(&[])),
+            op::READ | op::WRITE | op::FSYNC | op::FALLOCATE => match self.plan(message, &limits) {
+                Ok(plan) => self.start(unique, plan, &limits, queue, client),
+                Err(errno) => self.reply(unique, Err(errno)),
+            },
+            _ => self.reply(unique, Err(Errno::ENOSYS)),
+        }
+    }
+
+    fn init(&self, unique: u64, limits: &Limits) {
+        let bytes = u64::from(limits.max_sectors) * SECTOR;
+        let (queues, depth) = self.device.queues();
+        let background = (u32::from(queues) * u32::from(depth)).clamp(12, 4096) as u16;
+        let bytes = bytes.clamp(4096, u64::from(BYTES_MAX)) as u32 / 4096 * 4096;
+        self.reply(unique, Ok(&wire::init(bytes, background)));
+    }
+
+    fn plan<'a>(&self, message: &Message<'a>, limits: &Limits) -> Result<Plan<'a>, Errno> {
+        let range = |op, flags, offset: u64, len: u64| {
+            let block = u64::from(limits.logical_block).max(SECTOR);
+            let end = offset.checked_add(len).ok_or(Errno::EINVAL)?;
+            if !offset.is_multiple_of(block) || !len.is_multiple_of(block) || end > limits.sectors * SECTOR {
+                return Err(Errno::EINVAL);
+            }
+            Ok(Plan { op, flags, sector: offset / SECTOR, sectors: len / SECTOR, data: &[] })
+        };
+        match message.opcode {
+            op::FSYNC => Ok(Plan { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, data: &[] }),
+            op::READ => {
+                let (offset, len) = message.range().ok_or(Errno::EINVAL)?;
+                range(IoOp::Read, 0, offset, u64::from(len.min(BYTES_MAX)))
+            }
+            op::WRITE => {
+                let (offset, len) = message.range().ok_or(Errno::EINVAL)?;
+                let data = message.data().ok_or(Errno::EINVAL)?;
+                Ok(Plan { data, ..range(IoOp::Write, 0, offset, u64::from(len))? })
+            }
+            _ => {
+                let (offset, len, mode) = message.fallocate().ok_or(Errno::EINVAL)?;
+                let flags = match mode {
+                    _ if limits.max_write_zeroes == 0 => return Err(Errno::EOPNOTSUPP),
+                    PUNCH_HOLE => 0,
+                    ZERO_RANGE => iod::F_NOUNMAP,
+                    _ => return Err(Errno::EOPNOTSUPP),
+                };
+                range(IoOp::WriteZeroes, flags, offset, len)
+            }
+        }
+    }
+
+    fn start(&self, unique: u64, plan: Plan<'_>, limits: &Limits, queue: u16, client: &Arc<dyn Client>) {
+        let remaining = plan.pieces(limits).count() as u32;
+        if remaining == 0 {
+            return self.reply(unique, Ok(&[]));
+        }
+        let is_read = plan.op == IoOp::Read;
+        let data = if is_read { vec![0; (plan.sectors * SECTOR) as usize] } else { Vec::new() };
+        let body = if plan.op == IoOp::Write { wire::written(plan.data.len() as u32) } else { Vec::new() };
+        let key = {
+            let mut state = lock(&self.state);
+            if state.commands.len() == COMMANDS_MAX {
+                drop(state);
+                return self.reply(unique, Err(Errno::ENOMEM));
+            }
+            state.commands.insert(Command { unique, remaining, error: None, data, body }) as u16
+        };
+        for (sector, sectors) in plan.pieces(limits) {
+            let at = sector - plan.sector;
+            let piece = Piece { key, is_read, at: at as u32, sectors };
+            let slot = self.slot(queue, client);
+            let begin = (at * SECTOR) as usize;
+            let filled = match plan.data.get(begin..begin + sectors as usize * SECTOR as usize) {
+                Some(bytes) => self.device.write(&slot, 0, bytes),
+                None => Ok(()),
+            };
+            match filled {
+                Ok(()) => {
+                    let request = Request { op: plan.op, flags: plan.flags, sector, sectors, data: Data::Slot };
+                    self.device.submit(slot, request, client, piece.pack());
+                }
+                Err(errno) => {
+                    self.device.release(slot);
+                    self.piece_done(piece, &[], Err(errno));
+                }
+            }
+        }
+    }
+
+    /// A free slot, sooner or later. Each question that found none is answered once, and each answer sends one thread.
+    fn slot(&self, queue: u16, client: &Arc<dyn Client>) -> Slot {
+        loop {
+            if let Some(slot) = self.device.take(queue, client) {
+                return slot;
+            }
+            let mut state = lock(&self.state);
+            while state.told == 0 {
+                state = self.slots.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.told -= 1;
+        }
+    }
+
+    fn piece_done(&self, piece: Piece, data: &[u8], result: Result<(), Errno>) {
+        let command = {
+            let mut state = lock(&self.state);
+            let Some(command) = state.commands.get_mut(piece.key as usize) else { return };
+            command.remaining -= 1;
+            match result {
+                Ok(()) => {
+                    let begin = piece.at as usize * SECTOR as usize;
+                    command.data.get_mut(begin..begin + data.len()).into_iter().for_each(|room| room.copy_from_slice(data));
+                }
+                Err(errno) => command.error = command.error.or(Some(errno)),
+            }
+            if command.remaining > 0 {
+                return;
+            }
+            state.commands.remove(piece.key as usize)
+        };
+        let body = if piece.is_read { &command.data } else { &command.body };
+        self.reply(command.unique, command.error.map_or(Ok(body), Err));
+    }
+
+    fn reply(&self, unique: u64, result: Result<&[u8], Errno>) {
+        let (error, body) = match result {
+            Ok(body) => (0, body),
+            Err(errno) => (errno.into_raw(), &[][..]),
+        };
+        let header = wire::reply_header(unique, error, body.len());
+        // Who asked may be gone.
+        let _ = rustix::io::writev(&self.fuse, &[IoSlice::new(&header), IoSlice::new(body)]);
+    }
+}
+
+impl Client for File {
+    fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+        let piece = Piece::unpack(cookie);
+        let mut data = Vec::new();
+        let mut result = result;
+        if piece.is_read && result.is_ok() {
+            data.resize(piece.sectors as usize * SECTOR as usize, 0);
+            result = self.device.read(&slot, 0, &mut data);
+        }
+        self.device.release(slot);
+        self.piece_done(piece, &data, result);
+    }
+
+    fn slot_free(&self, _queue: u16) {
+        lock(&self.state).told += 1;
+        self.slots.notify_one();
+    }
+}
+
+/// A request in terms of the device.
+#[derive(Clone, Copy, Debug)]
+struct Plan<'a> {
+    op: IoOp,
+    flags: u32,
+    sector: u64,
+    sectors: u64,
+    data: &'a [u8],
+}
+
+impl Plan<'_> {
+    fn pieces(&self, limits: &Limits) -> Box<dyn Iterator<Item = (u64, u32)>> {
+        match self.op {
+            IoOp::Flush => Box::new(std::iter::once((0, 0))),
+            op => Box::new(limits.pieces(op, self.sector, self.sectors)),
+        }
+    }
+}

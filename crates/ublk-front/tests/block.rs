@@ -1,0 +1,117 @@
+//! `/dev/ublkbN` as programs see it. Only root with FUSE and loop devices can run these; others are told so.
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
+use uringlet_ublk_front::block::BlockFrontEnd;
+use uringlet_ublk_front::ram::{RamDevice, Shape};
+
+const SIZE: u64 = 64 << 20;
+
+/// A front end, a device, and its number; nothing where block devices are not to be had.
+fn started(number: u32, shape: Shape) -> Option<(BlockFrontEnd, Arc<RamDevice>, u32)> {
+    let front = BlockFrontEnd::new(Path::new("/dev"));
+    if let Some(missing) = front.missing().first() {
+        println!("skipped: {missing}");
+        return None;
+    }
+    // Numbers that no other run of these tests uses at the same time.
+    let id = 1_000_000 + std::process::id() % 1_000_000 * 10 + number;
+    let device = Arc::new(RamDevice::new(id, shape));
+    front.start(Arc::clone(&device) as Arc<dyn BlockDevice>).unwrap();
+    Some((front, device, id))
+}
+
+fn open(front: &BlockFrontEnd, id: u32) -> File {
+    File::options().read(true).write(true).open(front.node(id)).unwrap()
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i / 3 + i / 512) as u8 ^ seed).collect()
+}
+
+#[test]
+fn bytes_come_back_through_the_kernel() {
+    // One slot alone: requests wait for it and none is forgotten.
+    for (number, depth) in [(0, 64), (1, 1)] {
+        let shape = Shape { depth, queues: 1, ..Shape::with_size(SIZE) };
+        let Some((front, device, id)) = started(number, shape) else { return };
+        let mut file = open(&front, id);
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), SIZE);
+        let data = pattern(10 << 20, 7);
+        file.write_all_at(&data, 12_345).unwrap();
+        file.sync_all().unwrap();
+        assert!(device.seen().iter().any(|request| request.op == IoOp::Flush));
+        let mut kept = vec![0; data.len()];
+        device.store().read(12_345, &mut kept);
+        assert!(kept == data, "what the device has differs");
+        drop(file);
+        // A second look past the page cache.
+        let file = open(&front, id);
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let mut back = vec![0; data.len()];
+        file.read_exact_at(&mut back, 12_345).unwrap();
+        assert!(back == data, "what comes back differs");
+        assert!(device.seen().iter().any(|request| request.op == IoOp::Read));
+        drop(file);
+        let begun = Instant::now();
+        front.stop(id);
+        assert!(!front.node(id).exists());
+        assert!(begun.elapsed() < Duration::from_secs(5), "the kernel did not let go of it");
+    }
+}
+
+fn read_store(device: &RamDevice, at: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    device.store().read(at, &mut bytes);
+    bytes
+}
+
+#[test]
+fn a_new_size_is_seen() {
+    let Some((front, device, id)) = started(2, Shape::with_size(SIZE)) else { return };
+    device.resize(2 * SIZE / 512);
+    front.resized(&(Arc::clone(&device) as Arc<dyn BlockDevice>));
+    let mut file = open(&front, id);
+    assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 2 * SIZE);
+    file.write_all_at(&[9; 4096], 2 * SIZE - 4096).unwrap();
+    file.sync_all().unwrap();
+    assert_eq!(read_store(&device, 2 * SIZE - 4096, 4096), [9; 4096]);
+}
+
+#[test]
+fn errors_of_the_device_are_errors_of_the_disk() {
+    let Some((front, device, id)) = started(3, Shape::with_size(SIZE)) else { return };
+    device.fail(0..64, Errno::EIO);
+    let mut file = open(&front, id);
+    assert!(file.read_exact(&mut [0; 4096]).is_err());
+    file.seek(SeekFrom::Start(1 << 20)).unwrap();
+    file.read_exact(&mut [0; 4096]).unwrap();
+}
+
+#[test]
+fn a_read_only_device_is_a_read_only_disk() {
+    let mut shape = Shape::with_size(SIZE);
+    shape.limits.is_read_only = true;
+    let Some((front, _device, id)) = started(4, shape) else { return };
+    let written = File::options().write(true).open(front.node(id)).and_then(|file| file.write_all_at(&[1; 4096], 0));
+    assert!(written.is_err());
+    File::open(front.node(id)).unwrap().read_exact(&mut [0; 4096]).unwrap();
+}
+
+#[test]
+fn what_has_the_name_already_is_left_alone() {
+    let front = BlockFrontEnd::new(&std::env::temp_dir());
+    let id = 2_000_000 + std::process::id() % 1_000_000;
+    std::fs::write(front.node(id), "mine").unwrap();
+    let device = Arc::new(RamDevice::new(id, Shape::with_size(SIZE)));
+    assert_eq!(front.start(device), Err(Errno::EEXIST));
+    assert_eq!(std::fs::read(front.node(id)).unwrap(), b"mine");
+    std::fs::remove_file(front.node(id)).unwrap();
+}

@@ -1,0 +1,106 @@
+//! The block device: filesystems, fio, a server that is killed.
+
+use super::server::{self, Disk};
+use crate::programs::stage::Stage;
+use anyhow::ensure;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Far from numbers that somebody uses.
+const NUMBER: u32 = 4_000_000;
+/// No healthy machine takes longer to clean up.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Makes, fills, checks, trims and checks again; `$1` the node, `$2` a folder, `$3` the kind.
+const FILESYSTEM: &str = r#"
+mkfs.$3 $(test $3 = ext4 && echo -q || echo "-q -f") "$1"
+mkdir -p "$2"
+mount "$1" "$2"
+trap 'umount "$2"' EXIT
+cp -r /usr/share/doc "$2/doc" 2>/dev/null || cp -r /etc "$2/doc"
+dd if=/dev/urandom of="$2/random" bs=1M count=40 conv=fsync status=none
+sums() { (cd "$2" && find . -type f -print0 | sort -z | xargs -0 sha1sum | sha1sum); }
+before=$(sums "$@")
+rm -r "$2/doc"
+cp "$2/random" "$2/again"
+rm "$2/again"
+fstrim "$2"
+one=$(sums "$@")
+umount "$2"
+case $3 in
+ext4) e2fsck -fn "$1" ;;
+xfs) xfs_repair -n "$1" ;;
+esac
+mount "$1" "$2"
+two=$(sums "$@")
+test "$one" = "$two"
+test "$before" != "$two"
+"#;
+
+pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+    if let Some(why) = missing() {
+        stage.skip("block device", &why);
+        return Ok(());
+    }
+    let program = server::build("block_ram")?;
+    let disk = Disk::start(&program, NUMBER)?;
+    for kind in ["ext4", "xfs"] {
+        stage.case(&format!("{kind}: mkfs, mount, copy, fstrim, fsck"), |stage| {
+            stage.run_outside(&["sh", "-euc", FILESYSTEM, "sh", &disk.node, "mnt", kind])?.ok().map(drop)
+        });
+    }
+    stage.case("fio verify, direct", |stage| fio(stage, &disk.node));
+    stage.case("blkdiscard, then zeroes", |stage| discard(stage, &disk.node));
+    stage.case("terminated, the node goes", |_| disk.end("TERM"));
+    stage.case("killed under a mounted ext4: EIO, unmounted, nothing left", |stage| killed(stage, &program));
+    Ok(())
+}
+
+fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root".to_owned());
+    }
+    let absent = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|path| std::fs::File::options().read(true).open(path).is_err());
+    absent.map(|path| format!("cannot open {path}"))
+}
+
+fn fio(stage: &Stage, node: &str) -> anyhow::Result<()> {
+    let filename = format!("--filename={node}");
+    let common = ["fio", "--name=verify", &filename, "--direct=1", "--ioengine=libaio", "--rw=randrw", "--bsrange=512-1m"];
+    let verify = ["--iodepth=16", "--size=64M", "--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--allow_mounted_write=0"];
+    stage.run_outside(&[&common[..], &verify].concat())?.ok().map(drop)
+}
+
+fn discard(stage: &Stage, node: &str) -> anyhow::Result<()> {
+    let script = r#"
+dd if=/dev/urandom of="$1" bs=1M count=8 oflag=direct status=none
+blkdiscard -o 1048576 -l 2097152 "$1"
+blkdiscard -z -o 4194304 -l 1048576 "$1"
+head -c 2097152 /dev/zero >zeroes
+dd if="$1" bs=1M skip=1 count=2 iflag=direct status=none | cmp - zeroes
+dd if="$1" bs=1M skip=4 count=1 iflag=direct status=none | cmp -n 1048576 - zeroes
+! dd if="$1" bs=1M count=1 iflag=direct status=none | cmp -s -n 1048576 - zeroes
+"#;
+    stage.run_outside(&["sh", "-euc", script, "sh", node])?.ok().map(drop)
+}
+
+fn killed(stage: &Stage, program: &Path) -> anyhow::Result<()> {
+    let disk = Disk::start(program, NUMBER + 1)?;
+    let node = disk.node.clone();
+    let prepare = r#"mkfs.ext4 -q "$1" && mkdir -p mnt && mount "$1" mnt && dd if=/dev/zero of=mnt/file bs=1M count=20 status=none"#;
+    stage.run_outside(&["sh", "-euc", prepare, "sh", &node])?.ok()?;
+    let number = rustix::fs::minor(std::fs::metadata(&node)?.rdev());
+    let bound = format!("/sys/block/loop{number}/loop");
+    ensure!(Path::new(&bound).exists(), "there is no {bound}");
+    disk.end("KILL")?;
+    // What was not written yet cannot be any more; and nothing waits for it.
+    let after = r#"! dd if=/dev/zero of=mnt/more bs=1M count=8 conv=fsync status=none; umount mnt"#;
+    stage.run_outside(&["sh", "-uc", after])?.ok()?;
+    let begun = Instant::now();
+    while Path::new(&bound).exists() {
+        ensure!(begun.elapsed() < LONG, "the loop device is still bound");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
