@@ -28,13 +28,14 @@ impl Engine {
     pub fn before_fork(&'static self) {
         self.places.hold();
         self.watcher.hold();
-        self.throttle.hold();
         for ring in self.used_places() {
             if let Some(mut guard) = ring.lock(Context::Other) {
                 guard.was_forked = true;
             }
             ring.hold();
         }
+        // Asked under a ring's lock.
+        self.throttle.hold();
         virtual_file::hold();
     }
 
@@ -46,10 +47,10 @@ impl Engine {
     /// fork(2) is done: in the parent.
     pub fn after_fork_in_parent(&'static self) {
         virtual_file::release();
+        self.throttle.release();
         for ring in self.used_places() {
             ring.release();
         }
-        self.throttle.release();
         self.watcher.release();
         self.places.release();
     }
