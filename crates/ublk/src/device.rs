@@ -5,7 +5,7 @@ mod ends;
 use crate::actions::{Action, Actions, Landing};
 use crate::frontend::{BlockDevice, Client, FrontEnd, IoOp, Limits, Place, Request, Slot};
 use crate::params::Params;
-use crate::platform::{Area, Caller, Command, Platform, Span};
+use crate::platform::{Area, Command, Platform, Span};
 use crate::queue::{Cx, Inner, Queue};
 use crate::tag::{Rules, Work};
 use alloc::sync::{Arc, Weak};
@@ -219,12 +219,13 @@ impl<P: Platform> Device<P> {
     // The server's side ---------------------------------------------------------------------------------------------
 
     /// An I/O command of `/dev/ublkcN`: `command` is completed by and by, at once if it is refused.
-    pub fn io_command(&self, caller: &Caller, cmd_op: u32, cmd: &IoCmd, command: P::Command) {
+    /// `task` is the thread that sends it: a tag's daemon is the one that fetched it.
+    pub fn io_command(&self, task: u64, cmd_op: u32, cmd: &IoCmd, command: P::Command) {
         if self.queue(cmd.q_id).is_none() {
             return command.complete(-Errno::EINVAL.into_raw());
         }
         let nr = ioctl_nr(cmd_op);
-        let is_ready = self.step(cmd.q_id, |inner, cx, actions| inner.command(cx, nr, cmd, (command, caller.task), actions));
+        let is_ready = self.step(cmd.q_id, |inner, cx, actions| inner.command(cx, nr, cmd, (command, task), actions));
         if is_ready == Some(true) {
             self.life().had_server = true;
             self.tell();

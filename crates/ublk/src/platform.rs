@@ -70,11 +70,9 @@ pub trait Area: Send + Sync + Debug + 'static {
     fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno>;
 }
 
-/// Who sends a command.
+/// Who sends a control command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The thread: a tag's daemon is the one that fetched it.
-    pub task: u64,
     /// Its user.
     pub uid: u32,
     /// Its group.

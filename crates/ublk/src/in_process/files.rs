@@ -49,7 +49,7 @@ impl VirtualFile for ControlFile {
             return -Errno::EINVAL.into_raw();
         }
         let header = CtrlCmd::from_bytes(&head(cmd));
-        let result = self.driver.control(&caller(cmd.task), cmd.op, header, &mut Memory(UserPtr::at(header.addr)));
+        let result = self.driver.control(&caller(), cmd.op, header, &mut Memory(UserPtr::at(header.addr)));
         result.err().map_or(0, |errno| -errno.into_raw())
     }
 
@@ -85,7 +85,7 @@ impl VirtualFile for CharFile {
     }
 
     fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
-        self.device.io_command(&caller(cmd.task), cmd.op, &IoCmd::from_bytes(&head(cmd)), pending);
+        self.device.io_command(cmd.task, cmd.op, &IoCmd::from_bytes(&head(cmd)), pending);
     }
 
     fn run(&self, _: &UringCmd) -> i32 {

@@ -192,7 +192,7 @@ impl FrontEnd for Shop {
     }
 }
 
-const ROOT: Caller = Caller { task: 1, uid: 0, gid: 0, is_admin: true };
+const ROOT: Caller = Caller { uid: 0, gid: 0, is_admin: true };
 
 /// A driver, its server's memory, and one client.
 struct World {
@@ -281,7 +281,7 @@ impl World {
         self.next += 1;
         let note = Note { id, log: Arc::clone(&self.log), is_done: false };
         let device = self.driver.device(0).unwrap();
-        device.io_command(&Caller { task, ..ROOT }, 0xc010_7500 | u32::from(nr), &cmd, note);
+        device.io_command(task, 0xc010_7500 | u32::from(nr), &cmd, note);
         let mut log = self.log.lock().unwrap();
         let at = log.iter().position(|&(other, _)| other == id)?;
         Some(log.remove(at).1)
