@@ -15,7 +15,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use syscalls::{Sysno, raw};
-use uringlet_sys::thread::INTERRUPT_SIGNAL;
+use uringlet_sys::thread::{INTERRUPT_SIGNAL, install_interrupt_handler};
 
 use crate::stack::{self, STACK_TOP};
 
@@ -53,6 +53,8 @@ pub(crate) fn arm() {
     if ARMED.swap(true, Ordering::AcqRel) {
         return;
     }
+    // The timer that ends a wait needs it, also while the engine has no thread.
+    install_interrupt_handler();
     for signal in 1..=SIGNALS {
         take_over(signal);
     }

@@ -125,6 +125,18 @@ static void interrupted_wait(void)
 	puts("interrupted wait ok");
 }
 
+/* Signals at any moment of the way into a wait end it. */
+static void interrupted_on_the_way(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		struct itimerval soon = { { 0, 5000 }, { 0, 1 + i % 60 } };
+
+		setitimer(ITIMER_REAL, &soon, NULL);
+		CHECK(syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0) == -1 && errno == EINTR);
+	}
+	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+}
+
 static void second(int signal, siginfo_t *info, void *context)
 {
 	ticks += info->si_signo == SIGUSR1 && info->si_code == SI_TKILL ? 100 : 10000;
@@ -154,6 +166,7 @@ int main(void)
 	make_ring();
 	interrupted_work();
 	interrupted_wait();
+	interrupted_on_the_way();
 	handlers_as_set();
 	return 0;
 }
