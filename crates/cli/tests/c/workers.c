@@ -98,12 +98,16 @@ static void set_max(const char *what, unsigned bound, unsigned unbound, unsigned
 		check(what, limits[1], old_unbound);
 }
 
+static int cpus_of(int tid);
+
 static void limits(void)
 {
 	unsigned limits[2] = { 0x80000000, 0 };
-	int i;
+	int i, entries, most = 4 * cpus_of(0);
 
 	new_ring("limits");
+	entries = *sq_mask + 1;
+	set_max("bounded ones to begin with", 0, 0, entries < most ? entries : most, 0);
 	check("no address", reg(IOWQ_MAX_WORKERS, 0, 2), -EINVAL);
 	check("three", reg(IOWQ_MAX_WORKERS, limits, 3), -EINVAL);
 	check("too many", reg(IOWQ_MAX_WORKERS, limits, 2), -EINVAL);

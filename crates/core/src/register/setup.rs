@@ -57,7 +57,7 @@ pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
     process::ask_file_size_limit();
     let geometry = geometry(entries, &params)?;
     let memory = memory(geometry, &params)?;
-    let io_wq = pool(&params)?;
+    let io_wq = pool(&params, geometry.sq_entries)?;
     check_affinity(&params)?;
     describe(&mut params, &geometry);
     user::write(arg, &params)?;
@@ -143,10 +143,10 @@ fn describe(params: &mut Params, geometry: &Geometry) {
     };
 }
 
-/// The pool of the ring to attach to, or one of its own.
-fn pool(params: &Params) -> Result<Pool, Errno> {
+/// The pool of the ring to attach to, or one of its own. The parameters do not hold the entries yet.
+fn pool(params: &Params, sq_entries: u32) -> Result<Pool, Errno> {
     if params.flags & setup::ATTACH_WQ == 0 {
-        return Ok(Pool::new(params.sq_entries));
+        return Ok(Pool::new(sq_entries));
     }
     let other = ENGINE.find(params.wq_fd as i32).map_err(|errno| match errno {
         Errno::EBADF => Errno::ENXIO,
