@@ -86,6 +86,7 @@ fn writes_are_counted() {
         writer.poke();
         let seen = json(&["--json", "--events", &writer.pid()]);
         assert!(sum(&seen["total"], &["writes_"]) >= (round * WRITES) as f64, "{seen}");
+        assert_eq!(seen["total"]["submitted"], round * WRITES, "{seen}");
         assert_eq!(seen["rings"].as_array().map(Vec::len), Some(1), "{seen}");
         assert_eq!(seen["events_ever"].as_u64(), seen["events"].as_array().map(|events| events.len() as u64));
     }

@@ -48,6 +48,7 @@ macro_rules! counters {
 }
 
 counters! {
+    "+" Submitted "submitted" "SQEs consumed.";
     "+" WritesInline "writes_inline" "Buffered writes that the submitting thread executed.";
     "+" WritesNowait "writes_nowait" "Writes that `RWF_NOWAIT` completed, whole.";
     "+" WritesWorker "writes_worker" "Buffered writes that went to a worker.";

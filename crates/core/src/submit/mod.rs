@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::futex_wait;
+use uringlet_sys::stats::{self, Counter};
 
 const SQE_FLAGS: u8 =
     sqe::FIXED_FILE | sqe::IO_DRAIN | sqe::IO_LINK | sqe::IO_HARDLINK | sqe::ASYNC | sqe::BUFFER_SELECT | sqe::CQE_SKIP_SUCCESS;
@@ -77,6 +78,7 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
     if guard.waiters.for_baton > 0 {
         guard.cq.note_must_wake();
     }
+    stats::add(guard.place, Counter::Submitted, u64::from(submitted));
     submitted
 }
 
