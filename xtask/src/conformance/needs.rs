@@ -21,7 +21,11 @@ pub(super) fn leave_out(tests: &mut Vec<Test>) -> anyhow::Result<u32> {
     let work = place::cache().join("work");
     std::fs::create_dir_all(&work)?;
     if !has_nowait(&work)? {
-        drop_named(tests, NOWAIT, "the folder's filesystem does not know RWF_NOWAIT (overlayfs, tmpfs; on the kernel's ring it fails there, too)");
+        drop_named(
+            tests,
+            NOWAIT,
+            "the folder's filesystem does not know RWF_NOWAIT (overlayfs, tmpfs; on the kernel's ring it fails there, too)",
+        );
     }
     let limit = raise_descriptors();
     if limit < DESCRIPTORS_WANTED {
