@@ -44,7 +44,7 @@ impl Took {
 pub(crate) struct History {
     /// How often it has disappointed lately: 0 to [`LEVELS`].
     level: u8,
-    /// Quick writes by the caller since then.
+    /// Quick writes since then: by workers while any are owed, then by the caller.
     streak: u16,
     /// Quick writes by others before the caller may write again.
     owed: u16,
@@ -67,6 +67,12 @@ impl History {
     /// Whether the caller may be expected to write without blocking.
     pub(crate) fn is_quick(self) -> bool {
         self.owed == 0
+    }
+
+    /// Whether a try without waiting is worth it: somebody could write since it blocked. (It is not quite without waiting:
+    /// a frozen filesystem holds up `RWF_NOWAIT`, too.)
+    pub(crate) fn may_try(self) -> bool {
+        self.is_quick() || self.streak > 0
     }
 
     /// Whether it blocked lately.
@@ -95,7 +101,9 @@ impl History {
     pub(crate) fn after_elsewhere(self, took: Took) -> Self {
         match took {
             Took::Long => self.worse(),
-            Took::Quick => Self { owed: self.owed.saturating_sub(1), ..self },
+            Took::Quick if self.owed == 0 => self,
+            Took::Quick if self.owed == 1 => Self { owed: 0, streak: 0, ..self },
+            Took::Quick => Self { owed: self.owed - 1, streak: self.streak.saturating_add(1), ..self },
         }
     }
 
@@ -146,6 +154,14 @@ mod tests {
             back = back.after_inline(Took::Quick);
         }
         assert_eq!(back, History::default());
+    }
+
+    #[test]
+    fn after_a_miss_a_worker_goes_first() {
+        let twice = History::default().after_inline(Took::Long).after_elsewhere(Took::Long);
+        assert!(!twice.may_try());
+        let quick_since = twice.after_elsewhere(Took::Quick);
+        assert!(quick_since.may_try() && !quick_since.is_quick());
     }
 
     #[test]

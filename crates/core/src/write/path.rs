@@ -10,6 +10,8 @@ pub(crate) enum Road {
     Inline,
     /// The caller, as far as it goes without waiting (`RWF_NOWAIT`); a worker does the rest.
     Nowait,
+    /// The same, but if nothing can be done so the caller writes it all: only a part of it is reason to wait elsewhere.
+    NowaitThenInline,
     /// A worker.
     Worker,
 }
@@ -27,7 +29,12 @@ pub(crate) struct Facts {
     pub(crate) may_raise_signal: bool,
     /// On a thread of the program, not on one that brings other requests on, too.
     pub(crate) is_caller: bool,
+    /// How much is to be written, as far as known.
+    pub(crate) bytes: u64,
 }
+
+/// From here on a write takes the caller a while even if it does not block.
+const LARGE: u64 = 128 << 10;
 
 /// The road of one write.
 pub(crate) fn road(facts: Facts) -> Road {
@@ -35,8 +42,8 @@ pub(crate) fn road(facts: Facts) -> Road {
     if mode != Mode::Adaptive || facts.is_synchronous || facts.may_raise_signal || history.has_queued() {
         Road::Worker
     } else if history.is_quick() && facts.is_caller {
-        Road::Inline
-    } else if facts.takes_nowait {
+        if facts.bytes >= LARGE && facts.takes_nowait { Road::NowaitThenInline } else { Road::Inline }
+    } else if facts.takes_nowait && history.may_try() {
         Road::Nowait
     } else {
         Road::Worker
@@ -57,14 +64,20 @@ mod tests {
             is_synchronous: false,
             may_raise_signal: false,
             is_caller: true,
+            bytes: 4096,
         };
         let slow = History::default().after_inline(Took::Long);
+        let slower = slow.after_elsewhere(Took::Long).after_elsewhere(Took::Quick);
         let queued = History::default().queue();
         let table = [
             (plain, Road::Inline),
             (Facts { takes_nowait: true, ..plain }, Road::Inline),
             (Facts { history: slow, ..plain }, Road::Worker),
-            (Facts { history: slow, takes_nowait: true, ..plain }, Road::Nowait),
+            (Facts { history: slow, takes_nowait: true, ..plain }, Road::Worker),
+            (Facts { history: slower, takes_nowait: true, ..plain }, Road::Nowait),
+            (Facts { history: slower, ..plain }, Road::Worker),
+            (Facts { bytes: LARGE, ..plain }, Road::Inline),
+            (Facts { bytes: LARGE, takes_nowait: true, ..plain }, Road::NowaitThenInline),
             (Facts { history: slow.after_elsewhere(Took::Quick), ..plain }, Road::Inline),
             (Facts { history: queued, takes_nowait: true, ..plain }, Road::Worker),
             (Facts { is_synchronous: true, takes_nowait: true, ..plain }, Road::Worker),
