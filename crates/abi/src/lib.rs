@@ -148,6 +148,9 @@ pub mod op_flags {
     pub const RECVSEND_FIXED_BUF: u16 = 1 << 2;
     pub const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
     pub const RECVSEND_BUNDLE: u16 = 1 << 4;
+    pub const SEND_VECTORIZED: u16 = 1 << 5;
+    /// The result of a notification: the data was copied.
+    pub const NOTIF_USAGE_ZC_COPIED: u32 = 1 << 31;
 
     pub const ACCEPT_MULTISHOT: u16 = 1 << 0;
     pub const ACCEPT_DONTWAIT: u16 = 1 << 1;

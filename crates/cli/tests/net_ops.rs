@@ -30,6 +30,26 @@ fn nor_does_the_kernel() {
 }
 
 #[test]
+fn the_engine_does_bundles_and_notifications_as_linux_does() {
+    engine_answers("net_zc");
+}
+
+#[test]
+fn the_kernel_does_bundles_and_notifications_as_expected() {
+    kernel_answers("net_zc");
+}
+
+#[test]
+fn the_engine_does_pipes_and_messages_as_linux_does() {
+    engine_answers("more_ops");
+}
+
+#[test]
+fn the_kernel_does_pipes_and_messages_as_expected() {
+    kernel_answers("more_ops");
+}
+
+#[test]
 fn a_thousand_pending_receives_need_no_worker() {
     engine_answers("net_async");
 }

@@ -125,6 +125,15 @@ impl From<Result<usize, Errno>> for Outcome {
     }
 }
 
+/// A second CQE, which says that a send's buffer may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Notification {
+    /// Its result.
+    pub(crate) res: i32,
+    /// The first CQE says that another one follows (`F_MORE`).
+    pub(crate) is_announced: bool,
+}
+
 /// A request and what follows it.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -144,6 +153,8 @@ pub(crate) struct Request {
     pub(crate) was_tried: bool,
     /// Cancelled while running: its result is said as it is, its multishot goes no further.
     pub(crate) is_cancelled: bool,
+    /// What follows its CQE.
+    pub(crate) notification: Option<Notification>,
     /// The rest of the link chain.
     pub(crate) next: Option<Box<Request>>,
     /// The armed LINK_TIMEOUT that guards this request.
@@ -167,6 +178,7 @@ impl Request {
             was_armed: false,
             was_tried: false,
             is_cancelled: false,
+            notification: None,
             next: None,
             link_timer: None,
             queued_on: None,

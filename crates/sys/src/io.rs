@@ -157,6 +157,8 @@ calls! {
     splice = splice(fd_in: i32 => fd_in, off_in: UserPtr => off_in.addr(), fd_out: i32 => fd_out, off_out: UserPtr => off_out.addr(), len: usize => len, flags: u32 => flags);
     /// tee(2).
     tee = tee(fd_in: i32 => fd_in, fd_out: i32 => fd_out, len: usize => len, flags: u32 => flags);
+    /// dup(2): the lowest free number, which children inherit.
+    dup = dup(fd: i32 => fd);
     /// epoll_ctl(2).
     epoll_ctl = epoll_ctl(epfd: i32 => epfd, op: u32 => op, fd: i32 => fd, event: UserPtr => event.addr());
     /// accept4(2).
@@ -315,6 +317,26 @@ pub fn bytes_readable(fd: i32) -> Result<i32, Errno> {
     // SAFETY: the kernel writes 4 bytes to a live variable.
     unsafe { syscall!(Sysno::ioctl, fd, FIONREAD, &raw mut value) }?;
     Ok(value)
+}
+
+/// epoll_wait(2) without waiting: how many of at most `most` events were stored.
+///
+/// # Errors
+/// `EINVAL` no epoll set, or an impossible `most`; `EFAULT`.
+pub fn epoll_now(epfd: i32, events: UserPtr, most: u32) -> Res {
+    // SAFETY: the events' address is the program's and checked by the kernel; no signal mask.
+    unsafe { syscall!(Sysno::epoll_pwait, epfd, events.addr(), most as i32, 0, 0, 8) }
+}
+
+/// pipe2(2): the numbers to read from and to write to.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`, `EINVAL`, `ENOPKG`.
+pub fn pipe(flags: u32) -> Result<[i32; 2], Errno> {
+    let mut ends = [0_i32; 2];
+    // SAFETY: the kernel writes 8 bytes to `ends`.
+    unsafe { syscall!(Sysno::pipe2, ends.as_mut_ptr(), flags) }?;
+    Ok(ends)
 }
 
 /// A duplicate with the lowest free number, close-on-exec.

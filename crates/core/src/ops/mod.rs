@@ -8,12 +8,15 @@
 pub(crate) mod buffers;
 pub(crate) mod cancel;
 pub(crate) mod express;
+pub(crate) mod fds;
 pub(crate) mod fs;
+pub(crate) mod msg_ring;
 pub(crate) mod net;
 pub(crate) mod nop;
 pub(crate) mod poll;
 pub(crate) mod rw;
 pub(crate) mod splice;
+pub(crate) mod stream;
 pub(crate) mod sync;
 pub(crate) mod table;
 pub(crate) mod timeout;
@@ -103,6 +106,9 @@ pub(crate) enum Op {
     Fs(Box<fs::FsOp>),
     Splice(Box<splice::Splice>),
     Net(Box<net::NetOp>),
+    Stream(Box<stream::StreamOp>),
+    MsgRing(Box<msg_ring::MsgRing>),
+    Fds(fds::FdsOp),
     Poll(poll::PollOp),
     Timeout(timeout::TimeoutOp),
     Cancel(cancel::CancelOp),
@@ -127,6 +133,10 @@ impl Op {
         Self::Net(Box::new(op))
     }
 
+    pub(crate) fn stream(op: stream::StreamOp) -> Self {
+        Self::Stream(Box::new(op))
+    }
+
     /// Tries without sleeping, under the ring's lock.
     #[inline]
     pub(crate) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
@@ -137,7 +147,9 @@ impl Op {
             Self::Fs(op) => op.try_issue(cx),
             Self::Splice(op) => op.try_issue(cx),
             Self::Net(op) => op.try_issue(cx),
-            Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::Cmd(_) => Issue::Act,
+            Self::Stream(op) => op.try_issue(cx),
+            Self::Fds(op) => op.try_issue(cx),
+            Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::MsgRing(_) | Self::Cmd(_) => Issue::Act,
             Self::Taken | Self::Malformed(_) => unreachable!("a request is issued by whoever owns its op"),
         }
     }
@@ -162,6 +174,7 @@ impl Op {
     pub(crate) fn may_run_alone(&self) -> bool {
         match self {
             Self::Net(op) => op.may_run_alone(),
+            Self::Stream(op) => op.may_run_alone(),
             _ => true,
         }
     }
@@ -176,7 +189,16 @@ impl Op {
             Self::Splice(op) => op.run(fd),
             Self::Net(op) => op.run(fd),
             Self::Cmd(op) => op.run(),
-            Self::Nop(_) | Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::Taken | Self::Malformed(_) => {
+            Self::Stream(op) => op.run(fd),
+            Self::Nop(_)
+            | Self::Poll(_)
+            | Self::Timeout(_)
+            | Self::Cancel(_)
+            | Self::Buffers(_)
+            | Self::MsgRing(_)
+            | Self::Fds(_)
+            | Self::Taken
+            | Self::Malformed(_) => {
                 unreachable!("only ops that answer Blocks are run")
             }
         }
@@ -235,6 +257,7 @@ impl Op {
         match self {
             Self::Rw(op) => op.take_selected(),
             Self::Net(op) => op.take_selected(),
+            Self::Stream(op) => op.take_selected(),
             _ => None,
         }
     }
@@ -275,6 +298,8 @@ pub(crate) fn may_run(req: &Request) -> bool {
             | Op::Timeout(_)
             | Op::Cancel(_)
             | Op::Buffers(_)
+            | Op::MsgRing(_)
+            | Op::Fds(_)
             | Op::Cmd(_)
             | Op::Taken
             | Op::Malformed(_)

@@ -1,11 +1,13 @@
-//! `IORING_OP_ACCEPT, CONNECT, SEND, RECV, SENDMSG, RECVMSG, SOCKET, SHUTDOWN, BIND, LISTEN`: sockets.
+//! `IORING_OP_ACCEPT, CONNECT, SEND, RECV, SENDMSG, RECVMSG, SEND_ZC, SENDMSG_ZC, SOCKET, SHUTDOWN, BIND, LISTEN`: sockets.
 //! Source:  io_uring_enter(2) and the system calls' own pages; behaviour of Linux 6.18 io_uring/net.c (not its code).
 //! Issue:   tried without sleeping, then poll and again; SOCKET, SHUTDOWN, BIND, LISTEN by whoever may call them.
-//! Errors:  EINVAL bad fields, bundles; ENOTSOCK; ENOBUFS no provided buffer; else those of the system calls.
+//! Errors:  EINVAL bad fields; ENOTSOCK; ENOBUFS no provided buffer; else those of the system calls.
 //! Differs: while a blocking listener is accepted from it is non-blocking for a moment: an accept(2) of others may answer EAGAIN;
-//!          a header or address that cannot be read is found when the request is issued; POLL_FIRST of what is no socket is
+//!          a header or address that cannot be read is found when a request outside of chains is issued; POLL_FIRST of what is no socket is
 //!          ENOTSOCK at once; SOCK_NONEMPTY is not said of a single receive that emptied a TCP stream which has ended;
-//!          SEND from a list of provided buffers takes no more of a buffer than was asked for.
+//!          SEND from a list of provided buffers takes no more of a buffer than was asked for; a receive bundle with MSG_WAITALL fills
+//!          the buffers it began with, and no others; a receive that waits on a TCP socket whose SO_RCVLOWAT was raised after its first wait
+//!          is not told of less.
 //! Tests:   liburing accept*.t, connect.t, send_recv*.t, recv-multishot.t, socket*.t, shutdown.t; ours cli/tests/net_ops.rs.
 
 mod accept;
@@ -17,6 +19,7 @@ mod recvmsg;
 mod send;
 mod sendmsg;
 mod turn;
+mod zerocopy;
 
 use super::{Issue, IssueCx};
 use crate::file::FileKind;
@@ -30,11 +33,14 @@ pub(crate) use connect::prep as prep_connect;
 pub(crate) use endpoint::{prep_bind, prep_listen, prep_shutdown, prep_socket};
 pub(crate) use recv::prep as prep_recv;
 pub(crate) use recvmsg::prep as prep_recvmsg;
-pub(crate) use send::prep as prep_send;
-pub(crate) use sendmsg::prep as prep_sendmsg;
+pub(crate) use send::{prep as prep_send, prep_zc as prep_send_zc};
+pub(crate) use sendmsg::{prep as prep_sendmsg, prep_zc as prep_sendmsg_zc};
+use uringlet_abi::op_flags::SEND_VECTORIZED;
 use uringlet_abi::register::Iovec;
 use uringlet_sys::io::{self, MSG_DONTWAIT, MSG_WAITALL, O_NONBLOCK, Res};
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
+use zerocopy::ZeroCopy;
+pub(crate) use zerocopy::notification;
 
 const POLLIN: u32 = 1;
 const POLLPRI: u32 = 2;
@@ -55,8 +61,6 @@ const MSG_CTRUNC: u32 = 8;
 const MSG_TRUNC: u32 = 0x20;
 const MSG_ERRQUEUE: u32 = 0x2000;
 
-/// `IORING_SEND_VECTORIZED`: the buffer is a list of iovecs. (A message's always is.)
-const SEND_VECTORIZED: u16 = 1 << 5;
 /// Size of `struct sockaddr_storage`.
 const ADDR_MAX: usize = 128;
 const MAX_IOVECS: u64 = 1024;
@@ -115,11 +119,12 @@ impl NetOp {
     /// Whether it needs no buffer of the ring's, and ends with its first transfer.
     pub(super) fn may_run_alone(&self) -> bool {
         match self {
-            Self::Send(op) => !op.selects,
+            Self::Send(op) => op.may_run_alone(),
             Self::Recv(op) => !op.selects,
             Self::Recvmsg(op) => !op.selects,
             Self::Accept(op) => !op.is_multishot(),
-            Self::Sendmsg(_) | Self::Connect(_) | Self::Endpoint(_) => true,
+            Self::Sendmsg(op) => op.may_run_alone(),
+            Self::Connect(_) | Self::Endpoint(_) => true,
         }
     }
 

@@ -1,6 +1,6 @@
 //! One row an opcode: the facts that decide how it is scheduled, as data.
 
-use super::{Op, PrepCx, PrepInPlace, buffers, cancel, fs, net, nop, poll, rw, splice, sync, timeout, uring_cmd};
+use super::{Op, PrepCx, PrepInPlace, buffers, cancel, fds, fs, msg_ring, net, nop, poll, rw, splice, stream, sync, timeout, uring_cmd};
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::Errno;
 
@@ -119,9 +119,16 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Accept => socket(prep!(net::prep_accept)),
         O::Connect => OpDef { ioprio: false, ..socket(prep!(net::prep_connect)) },
         O::Send => selecting(socket(prep!(net::prep_send))),
+        O::SendZc => socket(prep!(net::prep_send_zc)),
+        O::SendmsgZc => socket(prep!(net::prep_sendmsg_zc)),
         O::Sendmsg => socket(prep!(net::prep_sendmsg)),
         O::Recv => selecting(socket(prep!(net::prep_recv))),
         O::Recvmsg => selecting(socket(prep!(net::prep_recvmsg))),
+        O::MsgRing => OpDef { iopoll: true, ..file(prep!(msg_ring::prep)) },
+        O::ReadMultishot => selecting(OpDef { pollable: true, ..file(prep!(stream::prep_read)) }),
+        O::EpollWait => OpDef { pollable: true, ..file(prep!(stream::prep_epoll_wait)) },
+        O::FixedFdInstall => file(prep!(fds::prep_install)),
+        O::Pipe => row(prep!(fds::prep_pipe)),
         O::Socket => shallow(prep!(net::prep_socket)),
         O::Shutdown => OpDef { inline: Inline::Always, ..file(prep!(net::prep_shutdown)) },
         O::Bind => OpDef { inline: Inline::Always, ..file(prep!(net::prep_bind)) },
@@ -136,22 +143,9 @@ const fn def(opcode: Opcode) -> OpDef {
         O::RemoveBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_remove)) },
         O::FilesUpdate => OpDef { iopoll: true, ..row(prep!(buffers::prep_files_update)) },
         O::UringCmd => file(prep!(uring_cmd::prep)),
-        O::MsgRing
-        | O::Fsetxattr
-        | O::Setxattr
-        | O::Fgetxattr
-        | O::Getxattr
-        | O::SendZc
-        | O::SendmsgZc
-        | O::ReadMultishot
-        | O::Waitid
-        | O::FutexWait
-        | O::FutexWake
-        | O::FutexWaitv
-        | O::FixedFdInstall
-        | O::RecvZc
-        | O::EpollWait
-        | O::Pipe => UNSUPPORTED,
+        O::Fsetxattr | O::Setxattr | O::Fgetxattr | O::Getxattr | O::Waitid | O::FutexWait | O::FutexWake | O::FutexWaitv | O::RecvZc => {
+            UNSUPPORTED
+        }
     }
 }
 

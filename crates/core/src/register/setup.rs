@@ -27,7 +27,7 @@ const KNOWN: u32 = setup::IOPOLL
     | setup::NO_SQARRAY
     | setup::URINGLET;
 
-/// What this engine does. Not yet: `RECVSEND_BUNDLE`, `RW_ATTR`, `NO_IOWAIT`.
+/// What this engine does. Not yet: `RW_ATTR`, `NO_IOWAIT`.
 const FEATURES: u32 = feat::SINGLE_MMAP
     | feat::NODROP
     | feat::SUBMIT_STABLE
@@ -42,6 +42,7 @@ const FEATURES: u32 = feat::SINGLE_MMAP
     | feat::CQE_SKIP
     | feat::LINKED_FILE
     | feat::REG_REG_RING
+    | feat::RECVSEND_BUNDLE
     | feat::MIN_TIMEOUT;
 
 /// Makes a ring; its descriptor (or, with `REGISTERED_FD_ONLY`, its registered number).

@@ -15,8 +15,16 @@
 //! ```
 //!
 //! A list's buffer leaves the list when it is selected and returns to its front when it is unused.
+//!
+//! A bundle is several buffers of a ring that stand behind each other, selected together and named by the first (`bundle`).
+
+mod bundle;
+#[cfg(test)]
+mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
+use bundle::Bundle;
+pub(crate) use bundle::Extent;
 use uringlet_abi::register::{self, BufReg};
 use uringlet_abi::{cqe, layout};
 use uringlet_sys::ring_memory::{BufRingMemory, ProvidedBuf};
@@ -85,6 +93,10 @@ pub(crate) struct Selected {
     pub(crate) group: u16,
     origin: Origin,
     stage: Stage,
+    /// The group holds no buffer behind it.
+    is_last: bool,
+    /// More buffers behind it.
+    bundle: Option<Bundle>,
 }
 
 impl Selected {
@@ -100,8 +112,9 @@ impl Selected {
     /// What a kept incremental buffer lost is all that was asked for, however much was moved.
     fn flags(&self) -> u32 {
         let taken = if let Stage::Used(n) = self.stage { n } else { self.len };
-        let more = match self.origin {
-            Origin::Ring { is_incremental: true, entry_len, .. } if entry_len > taken => cqe::BUF_MORE,
+        let more = match (self.origin, &self.bundle) {
+            (Origin::Ring { is_incremental: true, .. }, Some(bundle)) if bundle.ends_inside(taken) => cqe::BUF_MORE,
+            (Origin::Ring { is_incremental: true, entry_len, .. }, None) if entry_len > taken => cqe::BUF_MORE,
             _ => 0,
         };
         cqe::BUFFER | more | u32::from(self.bid) << cqe::BUFFER_SHIFT
@@ -121,20 +134,21 @@ impl BufGroups {
     /// # Errors
     /// `ENOBUFS` if there is none.
     pub(crate) fn select(&mut self, group: u16, wanted: u32) -> Result<Selected, Errno> {
-        let (buf, origin) = match self.groups.get_mut(&group) {
+        let (buf, origin, is_last) = match self.groups.get_mut(&group) {
             Some(Group::List(list)) => {
                 let buf = list.pop_front().ok_or(Errno::ENOBUFS)?;
-                (buf, Origin::List(buf))
+                (buf, Origin::List(buf), list.is_empty())
             }
             Some(Group::Ring(ring)) if ring.memory.tail() != ring.head => {
                 let BufRing { registration, head, is_incremental, .. } = *ring;
                 let buf = ring.memory.entry(head);
-                (buf, Origin::Ring { registration, head, is_incremental, entry_len: buf.len })
+                let is_last = ring.memory.tail() == head.wrapping_add(1);
+                (buf, Origin::Ring { registration, head, is_incremental, entry_len: buf.len }, is_last)
             }
             _ => return Err(Errno::ENOBUFS),
         };
         let len = if wanted == 0 { buf.len } else { wanted.min(buf.len) };
-        Ok(Selected { addr: buf.addr, len, bid: buf.bid, group, origin, stage: Stage::Peeked })
+        Ok(Selected { addr: buf.addr, len, bid: buf.bid, group, origin, stage: Stage::Peeked, is_last, bundle: None })
     }
 
     /// Whether there is such a group, if only an empty one.
@@ -150,7 +164,7 @@ impl BufGroups {
             Stage::Kept | Stage::KeptAndUsed => return,
         };
         if let Some(ring) = self.ring_of(selected) {
-            ring.consume(selected.len);
+            ring.consume_of(selected, selected.len);
         }
     }
 
@@ -160,7 +174,7 @@ impl BufGroups {
         match selected.stage {
             Stage::Used(n) => {
                 if let Some(ring) = self.ring_of(&selected) {
-                    ring.consume(n);
+                    ring.consume_of(&selected, n);
                 }
                 selected.flags()
             }
@@ -181,7 +195,7 @@ impl BufGroups {
             return 0;
         }
         match (self.ring_of(selected), selected.origin) {
-            (Some(ring), Origin::Ring { head, is_incremental: false, .. }) if ring.head == head.wrapping_add(1) => {
+            (Some(ring), Origin::Ring { head, is_incremental: false, .. }) if ring.head == head.wrapping_add(selected.count()) => {
                 ring.head = head;
                 0
             }
@@ -303,176 +317,5 @@ impl BufGroups {
             Ok(ring) if ring.is_mmap => ring.memory.map_for_program(len),
             _ => Err(Errno::ENOMEM),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use uringlet_sys::user;
-
-    const LIST: u16 = 3;
-    const RING: u16 = 5;
-
-    fn listed() -> BufGroups {
-        let mut groups = BufGroups::default();
-        groups.provide(LIST, 0x1000, 100, 3, 7).unwrap();
-        groups
-    }
-
-    /// A ring of four entries with `bufs` (address, length, id) in it.
-    fn ringed(flags: u16, bufs: &[(u64, u32, u16)]) -> BufGroups {
-        let mut groups = BufGroups::default();
-        let flags = flags | register::PBUF_RING_MMAP;
-        groups.register_ring(&BufReg { ring_entries: 4, bgid: RING, flags, ..BufReg::default() }).unwrap();
-        let offset = layout::OFF_PBUF_RING | u64::from(RING) << layout::OFF_PBUF_SHIFT;
-        let base = UserPtr::new(groups.map_for_program(offset, 64).unwrap());
-        for (i, &(addr, len, bid)) in bufs.iter().enumerate() {
-            user::write(base.add(i * 16), &addr).unwrap();
-            user::write(base.add(i * 16 + 8), &len).unwrap();
-            user::write(base.add(i * 16 + 12), &bid).unwrap();
-        }
-        user::write(base.add(14), &(bufs.len() as u16)).unwrap();
-        groups
-    }
-
-    #[test]
-    fn a_listed_buffer_that_was_not_used_is_first_again() {
-        let mut groups = listed();
-        let first = groups.select(LIST, 0).unwrap();
-        assert_eq!((first.addr, first.len, first.bid), (0x1000, 100, 7));
-        let second = groups.select(LIST, 10).unwrap();
-        assert_eq!((second.addr, second.len, second.bid), (0x1000 + 100, 10, 8));
-        assert_eq!(groups.settle(second), 0);
-        let again = groups.select(LIST, 0).unwrap();
-        assert_eq!((again.len, again.bid), (100, 8));
-    }
-
-    #[test]
-    fn a_used_listed_buffer_is_gone() {
-        let mut groups = listed();
-        for bid in 7..10 {
-            let mut selected = groups.select(LIST, 0).unwrap();
-            assert_eq!(selected.used(1), cqe::BUFFER | bid << 16);
-            assert_eq!(groups.settle(selected), cqe::BUFFER | bid << 16);
-        }
-        assert_eq!(groups.select(LIST, 0).unwrap_err(), Errno::ENOBUFS);
-        assert_eq!(groups.remove(LIST, 9), Ok(0));
-        assert_eq!(groups.remove(LIST + 1, 9), Err(Errno::ENOENT));
-    }
-
-    #[test]
-    fn a_list_holds_as_many_as_there_are_ids() {
-        let mut groups = BufGroups::default();
-        groups.provide(LIST, 0, 1, 65536, 0).unwrap();
-        assert_eq!(groups.provide(LIST, 0, 1, 1, 0), Err(Errno::EOVERFLOW));
-        assert_eq!(groups.remove(LIST, 65536), Ok(65535));
-    }
-
-    #[test]
-    fn a_rings_head_moves_only_for_used_buffers() {
-        let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
-        let selected = groups.select(RING, 5).unwrap();
-        assert_eq!((selected.addr, selected.len, selected.bid), (0x1000, 5, 1));
-        groups.settle(selected);
-        assert_eq!(groups.status(u32::from(RING)), Ok(0));
-        let mut selected = groups.select(RING, 0).unwrap();
-        assert_eq!(selected.used(3), cqe::BUFFER | 1 << 16);
-        groups.settle(selected);
-        assert_eq!(groups.status(u32::from(RING)), Ok(1));
-    }
-
-    #[test]
-    fn a_kept_buffer_belongs_to_one_request() {
-        let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
-        let mut first = groups.select(RING, 0).unwrap();
-        groups.keep(&mut first);
-        let mut second = groups.select(RING, 0).unwrap();
-        assert_eq!(second.bid, 2);
-        groups.keep(&mut second);
-        assert_eq!(groups.select(RING, 0).unwrap_err(), Errno::ENOBUFS);
-        // Not the last one selected: it cannot go back, so the program must be told that it has it.
-        assert_eq!(groups.settle(first), cqe::BUFFER | 1 << 16);
-        assert_eq!(groups.settle(second), 0);
-        assert_eq!(groups.select(RING, 0).unwrap().bid, 2);
-    }
-
-    #[test]
-    fn a_partly_filled_buffer_never_goes_back() {
-        let mut groups = ringed(0, &[(0x1000, 10, 1)]);
-        let mut selected = groups.select(RING, 0).unwrap();
-        selected.used(4);
-        groups.keep(&mut selected);
-        assert_eq!(groups.settle(selected), cqe::BUFFER | 1 << 16);
-        assert_eq!(groups.status(u32::from(RING)), Ok(1));
-    }
-
-    #[test]
-    fn an_incremental_buffer_is_eaten_from_its_front() {
-        let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
-        let mut selected = groups.select(RING, 8).unwrap();
-        assert_eq!(selected.used(4), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
-        groups.settle(selected);
-        let mut selected = groups.select(RING, 0).unwrap();
-        assert_eq!((selected.addr, selected.len), (0x1004, 6));
-        assert_eq!(selected.used(6), cqe::BUFFER | 1 << 16);
-        groups.settle(selected);
-        assert_eq!(groups.status(u32::from(RING)), Ok(1));
-    }
-
-    #[test]
-    fn a_kept_incremental_buffer_loses_what_was_asked_for() {
-        let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
-        let mut selected = groups.select(RING, 4).unwrap();
-        groups.keep(&mut selected);
-        assert_eq!(selected.used(1), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
-        groups.settle(selected);
-        assert_eq!(groups.select(RING, 0).unwrap().addr, 0x1004);
-    }
-
-    #[test]
-    fn a_buffer_of_a_ring_that_is_gone_touches_no_other() {
-        let mut groups = ringed(0, &[(0x1000, 10, 1)]);
-        let mut selected = groups.select(RING, 0).unwrap();
-        let reg = BufReg { ring_entries: 4, bgid: RING, ..BufReg::default() };
-        groups.unregister_ring(&reg).unwrap();
-        groups.register_ring(&BufReg { flags: register::PBUF_RING_MMAP, ..reg }).unwrap();
-        selected.used(1);
-        groups.settle(selected);
-        assert_eq!(groups.status(u32::from(RING)), Ok(0));
-    }
-
-    #[test]
-    fn a_group_is_a_list_or_a_ring() {
-        let mut groups = listed();
-        let reg = BufReg { ring_entries: 4, bgid: LIST, flags: register::PBUF_RING_MMAP, ..BufReg::default() };
-        assert_eq!(groups.register_ring(&reg), Err(Errno::EEXIST));
-        assert_eq!(groups.status(u32::from(LIST)), Err(Errno::EINVAL));
-        groups.remove(LIST, 3).unwrap();
-        assert_eq!(groups.register_ring(&reg), Ok(()));
-        assert_eq!(groups.provide(LIST, 0, 1, 1, 0), Err(Errno::EINVAL));
-        assert_eq!(groups.remove(LIST, 1), Err(Errno::EINVAL));
-        assert_eq!(groups.unregister_ring(&reg), Err(Errno::EINVAL));
-        assert_eq!(groups.unregister_ring(&BufReg { flags: 0, ..reg }), Ok(()));
-        assert_eq!(groups.status(u32::from(LIST)), Err(Errno::ENOENT));
-    }
-
-    #[test]
-    fn malformed_registrations_are_refused() {
-        let mut groups = BufGroups::default();
-        let good = BufReg { ring_entries: 4, bgid: 1, flags: register::PBUF_RING_MMAP, ..BufReg::default() };
-        for bad in [
-            BufReg { ring_entries: 0, ..good },
-            BufReg { ring_entries: 3, ..good },
-            BufReg { ring_entries: 65536, ..good },
-            BufReg { flags: 4, ..good },
-            BufReg { resv: [0, 0, 1], ..good },
-            BufReg { flags: 0, ring_addr: 8, ..good },
-        ] {
-            assert_eq!(groups.register_ring(&bad), Err(Errno::EINVAL), "{bad:?}");
-        }
-        assert_eq!(groups.register_ring(&BufReg { flags: 0, ..good }), Err(Errno::EFAULT));
-        assert_eq!(groups.register_ring(&BufReg { flags: 0, ring_addr: 0x10000, ..good }), Err(Errno::EFAULT));
-        assert_eq!(groups.map_for_program(layout::OFF_PBUF_RING | 1 << 16, 64), Err(Errno::ENOMEM));
     }
 }

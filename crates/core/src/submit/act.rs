@@ -1,11 +1,11 @@
 //! Ops that act on the ring or on other requests: poll, timeouts, cancel, buffers and files.
 
-use super::{cancel, command, complete, dispatch};
+use super::{cancel, command, complete, dispatch, msg_ring};
 use crate::apoll::{Look, Place, Waiting};
 use crate::engine::ENGINE;
 use crate::ops::{File, Op, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
-use crate::ring::UringGuard;
+use crate::ring::{Ring, UringGuard};
 use uringlet_abi::{Opcode, cqe};
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{Errno, fd_table, io, process};
@@ -37,6 +37,7 @@ pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
             let res = change_timeout(guard, *op);
             complete(guard, req, res.into());
         }
+        Op::MsgRing(_) => msg_ring::send(guard, req, file),
         Op::Cancel(op) => {
             let op = *op;
             let res = cancel::cancel(guard, &op);
@@ -45,6 +46,11 @@ pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
         Op::Cmd(_) => command::start(guard, req, file),
         _ => complete(guard, req, Outcome::err(Errno::EINVAL)),
     }
+}
+
+/// The ring that a descriptor of the program's is.
+pub(crate) fn ring_behind(fd: i32) -> Result<&'static Ring, Errno> {
+    ENGINE.find(fd)
 }
 
 /// A worker leaves a ring. What it brought on may be armed now, and perhaps nobody is inside enter().

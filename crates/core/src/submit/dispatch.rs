@@ -6,7 +6,7 @@ use super::{act, complete, hybrid};
 use crate::apoll::{Look, Place, Waiting};
 use crate::file::FileKind;
 use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
-use crate::request::{Outcome, ReqId, Request, Stage, Target};
+use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::ring::UringGuard;
 use crate::rsrc::files::FileNode;
 use crate::write::{self, Mode, history::Took};
@@ -277,6 +277,8 @@ pub(crate) fn cancel_chain(guard: &mut UringGuard, head: Request, is_silent: boo
         next = req.next.take().map(|boxed| *boxed);
         req.flags &= !sqe::CQE_SKIP_SUCCESS;
         req.is_silent = is_silent;
+        // Cancelled like this it announces nothing.
+        req.notification = req.notification.map(|notification| Notification { is_announced: false, ..notification });
         let errno = req.prep_error().unwrap_or(Errno::ECANCELED);
         complete(guard, req, Outcome::err(errno));
     }

@@ -6,6 +6,7 @@ pub(crate) mod command;
 pub(crate) mod dispatch;
 pub(crate) mod drain;
 pub(crate) mod hybrid;
+mod msg_ring;
 pub(crate) mod punt;
 
 use dispatch::Now;
@@ -14,12 +15,12 @@ pub(crate) use punt::Punted;
 
 use crate::ops::express::{Express, express};
 use crate::ops::table::{self, OpDef};
-use crate::ops::{Op, PrepCx};
-use crate::request::{Outcome, Request, Target};
+use crate::ops::{Op, PrepCx, net};
+use crate::request::{Notification, Outcome, Request, Target};
 use crate::ring::{Context, UringGuard};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
+use uringlet_abi::{Cqe, Opcode, Sqe, cqe, setup, sqe};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::stats::{self, Counter};
@@ -148,12 +149,19 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
     if is_after_link {
         chain.refuse_second_timeout(&mut req);
     }
-    let went_well = req.prep_error().is_none();
     guard.in_flight += 1;
     if !is_after_link && sqe.flags & LINKS == 0 && guard.drain.is_idle() {
+        let went_well = req.prep_error().is_none();
         submit_alone(guard, &mut req, is_shallow);
         return went_well;
     }
+    // It may wait for others, and the program may reuse what its SQE names once that is consumed.
+    if req.prep_error().is_none()
+        && let Err(errno) = req.op.stabilise()
+    {
+        req.op = Op::Malformed(errno);
+    }
+    let went_well = req.prep_error().is_none();
     chain.has_failed |= !went_well;
     chain.drains |= sqe.flags & sqe::IO_DRAIN != 0;
     chain.drains |= !is_after_link && guard.drain.take_next();
@@ -219,6 +227,7 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, is_after_link: bool, req: &mut Reques
             if def.needs_file {
                 req.target = if sqe.flags & sqe::FIXED_FILE != 0 { Target::Fixed(sqe.fd as u32) } else { Target::Fd(sqe.fd) };
             }
+            req.notification = net::notification(opcode, sqe);
             check(sqe, def, &cx, &mut guard.drain).and_then(|()| (def.prep)(sqe, &cx, &mut req.op))
         }
         None => Err(Errno::EINVAL),
@@ -281,8 +290,20 @@ fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
     if let Some(selected) = req.op.selected_buffer() {
         outcome.flags |= guard.buf_groups.settle(selected);
     }
-    guard.post_outcome(req, outcome);
+    if let Some(notification) = req.notification.take() {
+        post_with(guard, req, outcome, notification);
+    } else {
+        guard.post_outcome(req, outcome);
+    }
     finish(guard, req, outcome.is_failure);
+}
+
+/// A CQE and the notification behind it: the data was copied, so nothing is left to wait for.
+#[cold]
+fn post_with(guard: &mut UringGuard, req: &Request, outcome: Outcome, notification: Notification) {
+    let more = if notification.is_announced { cqe::MORE } else { 0 };
+    guard.post_outcome(req, outcome.with_flags(more));
+    guard.post(Cqe { user_data: req.user_data, res: notification.res, flags: cqe::NOTIF });
 }
 
 /// What a completion brings on: the link timer ends, the chain goes on or breaks, drained chains get their turn.

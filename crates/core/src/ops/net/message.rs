@@ -68,6 +68,11 @@ impl Message {
         Ok(())
     }
 
+    /// What is left to transfer, of a copy.
+    pub(super) fn iovecs(&self) -> &[Iovec] {
+        self.copy.as_ref().map_or(&[], |copy| &copy.iovecs)
+    }
+
     /// Whether there is ancillary data, or room for it. Only of a copy.
     pub(super) fn has_control(&self) -> bool {
         self.copy.as_ref().is_some_and(|copy| copy.header.controllen != 0)

@@ -1,14 +1,18 @@
 //! `IORING_OP_RECV`, single and multishot, also into provided buffers.
 
+mod bundle;
+
 use super::{
-    Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, Try, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
-    receive_mask, sleeping,
+    Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, Try, iovec_bytes, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking,
+    poll_first, receive_mask, sleeping,
 };
 use crate::ops::buffers::settle;
+use crate::ops::rw::skip;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::request::Outcome;
 use crate::rsrc::buf_ring::Selected;
-use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_POLL_FIRST};
+use alloc::boxed::Box;
+use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, cqe, sqe};
 use uringlet_sys::io::{self, MSG_WAITALL, Res};
@@ -23,12 +27,16 @@ pub(crate) struct Recv {
     len: u32,
     /// Most bytes to take from a provided buffer; 0: its size.
     cap: u32,
+    /// Instead of the buffer, of a bundle: what is left of it.
+    iovecs: Option<Box<[Iovec]>>,
     /// Multishot: bytes after which it ends, if it does.
     left_in_all: Option<u32>,
     /// `MSG_*`.
     msg_flags: u32,
     is_poll_first: bool,
     is_multishot: bool,
+    /// Into several provided buffers at once.
+    is_bundle: bool,
     pub(super) selects: bool,
     /// Multishot: what the socket tells, once asked.
     backlog: Option<Backlog>,
@@ -43,7 +51,7 @@ pub(crate) struct Recv {
 }
 
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
-    if (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECV_MULTISHOT) != 0 {
+    if (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECV_MULTISHOT | RECVSEND_BUNDLE) != 0 {
         return Err(Errno::EINVAL);
     }
     let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
@@ -57,10 +65,12 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         addr: sqe.addr,
         len: sqe.len,
         cap: sqe.len,
+        iovecs: None,
         left_in_all: (is_multishot && limit != 0).then_some(limit),
         msg_flags: sqe.op_flags,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         is_multishot,
+        is_bundle: selects && sqe.ioprio & RECVSEND_BUNDLE != 0,
         selects,
         backlog: None,
         is_drained: false,
@@ -92,6 +102,9 @@ impl Recv {
         } else {
             self.receive_now(alone)
         };
+        if self.is_bundle {
+            self.append(cx, &mut issue);
+        }
         if core::mem::take(&mut self.has_emptied) {
             cx.state.note_empty(alone.fd);
         }
@@ -100,9 +113,12 @@ impl Recv {
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
-        let chosen = cx.state.buf_groups.select(cx.buf_group, self.cap)?;
-        self.addr = chosen.addr;
-        self.len = chosen.len;
+        let chosen = if self.is_bundle {
+            cx.state.buf_groups.select_bundle(cx.buf_group, self.extent())?
+        } else {
+            cx.state.buf_groups.select(cx.buf_group, self.cap)?
+        };
+        self.take_buffers(&chosen);
         self.selected = Some(chosen);
         Ok(())
     }
@@ -133,6 +149,12 @@ impl Recv {
     /// One system call for what is left, and the message's flags if somebody will look at them.
     fn receive(&self, fd: i32, flags: u32) -> Result<(usize, u32), Errno> {
         let (buf, len) = (UserPtr::at(self.addr).add(self.done), self.left());
+        if let Some(iovecs) = &self.iovecs {
+            let (iov, iovlen) = (io::ptr_of_slice(iovecs).addr() as u64, iovecs.len() as u64);
+            let mut header = io::Msghdr { iov, iovlen, ..io::Msghdr::default() };
+            let n = io::recvmsg(fd, io::ptr_of_mut(&mut header), flags)?;
+            return Ok((n, header.flags));
+        }
         if flags & MSG_WAITALL == 0 {
             return io::recvfrom(fd, buf, len, flags, UserPtr::NULL, UserPtr::NULL).map(|n| (n, 0));
         }
@@ -143,12 +165,15 @@ impl Recv {
     }
 
     fn left(&self) -> usize {
-        self.len as usize - self.done
+        self.iovecs.as_deref().map_or(self.len as usize - self.done, iovec_bytes)
     }
 
     fn is_resumed_after(&mut self, fd: i32, n: usize) -> bool {
         let is_resumed = n > 0 && n < self.left() && is_resumable(fd, self.msg_flags);
         if is_resumed {
+            if let Some(iovecs) = &mut self.iovecs {
+                skip(iovecs, n);
+            }
             self.done += n;
             // It has data in it, however the request goes on.
             if let Some(selected) = &mut self.selected {
@@ -245,7 +270,7 @@ mod tests {
 
     #[test]
     fn unused_fields_are_zero() {
-        for bad in [Sqe { off: 1, ..Sqe::default() }, Sqe { splice_fd_in: 1, ..Sqe::default() }, Sqe { ioprio: 1 << 4, ..Sqe::default() }] {
+        for bad in [Sqe { off: 1, ..Sqe::default() }, Sqe { splice_fd_in: 1, ..Sqe::default() }, Sqe { ioprio: 1 << 5, ..Sqe::default() }] {
             assert_eq!(prep(&bad, &PLAIN).err(), Some(Errno::EINVAL), "{bad:?}");
         }
     }

@@ -2,16 +2,16 @@
 
 use super::connect::SockAddr;
 use super::{
-    Futile, MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, Try, iovec_bytes, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
-    read_iovecs, sleeping,
+    Futile, MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, Try, ZeroCopy, iovec_bytes, is_resumable, may_wait, no_buffer, nonblocking,
+    poll_first, read_iovecs, sleeping,
 };
 use crate::ops::buffers::settle;
 use crate::ops::rw::skip;
 use crate::ops::{Issue, IssueCx, Op, PrepCx};
 use crate::request::Outcome;
-use crate::rsrc::buf_ring::Selected;
+use crate::rsrc::buf_ring::{Extent, Selected};
 use alloc::boxed::Box;
-use uringlet_abi::op_flags::RECVSEND_POLL_FIRST;
+use uringlet_abi::op_flags::{RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::io::{self, MSG_NOSIGNAL, MSG_WAITALL, Res};
@@ -28,6 +28,7 @@ enum Destination {
 /// A request to send.
 #[derive(Debug)]
 pub(crate) struct Send {
+    zero_copy: Option<ZeroCopy>,
     /// The buffer.
     addr: u64,
     /// Its size, bytes.
@@ -37,6 +38,8 @@ pub(crate) struct Send {
     /// `MSG_*`.
     msg_flags: u32,
     is_poll_first: bool,
+    /// Goes on while there are buffers, with as many at a time as there are.
+    is_bundle: bool,
     pub(super) selects: bool,
     destination: Destination,
     /// Instead of the buffer; what is left of them.
@@ -49,22 +52,53 @@ pub(crate) struct Send {
 
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     let beside_addr_len = sqe.splice_fd_in as u32 >> 16;
-    if beside_addr_len != 0 || (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | SEND_VECTORIZED) != 0 {
+    if beside_addr_len != 0 || (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECVSEND_BUNDLE | SEND_VECTORIZED) != 0 {
         return Err(Errno::EINVAL);
     }
     let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
+    let is_bundle = sqe.ioprio & RECVSEND_BUNDLE != 0;
     let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 && !selects {
         true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
         true => Some(read_iovecs(sqe.addr, sqe.len as usize)?),
         false => None,
     };
     Ok(Op::net(NetOp::Send(Send {
+        zero_copy: None,
         addr: sqe.addr,
         len: sqe.len,
         cap: sqe.len,
+        msg_flags: sqe.op_flags | MSG_NOSIGNAL | if is_bundle { MSG_WAITALL } else { 0 },
+        is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
+        is_bundle,
+        selects,
+        destination: Destination::Program(sqe.addr2(), sqe.splice_fd_in as u16),
+        iovecs,
+        done: 0,
+        selected: None,
+        futile: Futile::default(),
+    })))
+}
+
+/// `IORING_OP_SEND_ZC`.
+pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    let zero_copy = ZeroCopy::prep(sqe)?;
+    if sqe.splice_fd_in as u32 >> 16 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 {
+        true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
+        true => Some(read_iovecs(sqe.addr, sqe.len as usize)?),
+        false => None,
+    };
+    Ok(Op::net(NetOp::Send(Send {
+        zero_copy: Some(zero_copy),
+        addr: sqe.addr,
+        len: sqe.len,
+        cap: 0,
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
-        selects,
+        is_bundle: false,
+        selects: false,
         destination: Destination::Program(sqe.addr2(), sqe.splice_fd_in as u16),
         iovecs,
         done: 0,
@@ -75,6 +109,11 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl Send {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        if let Some(zero_copy) = self.zero_copy
+            && let Err(errno) = self.check_zero_copy(cx, zero_copy)
+        {
+            return errno.into();
+        }
         let alone = Try::of(cx);
         if let Some(issue) = self.poll_first(&alone) {
             return issue;
@@ -86,19 +125,59 @@ impl Send {
             return no_buffer(cx.file.fd, errno);
         }
         let mut issue = self.send_now(alone);
-        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        if self.is_bundle {
+            issue = self.go_on(issue);
+        }
+        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, true);
+        if let Some(selected) = &mut self.selected {
+            // It waits, and its buffer is gone whether it is sent or not: other than with receives.
+            selected.used(self.done as u32);
+        }
         issue
+    }
+
+    fn check_zero_copy(&self, cx: &IssueCx<'_>, zero_copy: ZeroCopy) -> Result<(), Errno> {
+        if cx.was_armed {
+            return Ok(());
+        }
+        ZeroCopy::check_socket(cx.file.fd)?;
+        let whole = [Iovec { base: self.addr, len: self.len.into() }];
+        zero_copy.check_buffer(cx, self.iovecs.as_deref().unwrap_or(&whole))
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         if !cx.state.buf_groups.exists(cx.buf_group) {
             return Err(Errno::ENOENT);
         }
-        let chosen = cx.state.buf_groups.select(cx.buf_group, self.cap)?;
+        let chosen = if self.is_bundle {
+            // Only the first transfer is limited.
+            cx.state.buf_groups.select_bundle(cx.buf_group, Extent::All(core::mem::take(&mut self.cap)))?
+        } else {
+            cx.state.buf_groups.select(cx.buf_group, self.cap)?
+        };
+        self.iovecs = chosen.iovecs();
         self.addr = chosen.addr;
         self.len = chosen.len;
         self.selected = Some(chosen);
         Ok(())
+    }
+
+    /// A bundle that was sent is followed by the next one, while there are buffers.
+    fn go_on(&mut self, issue: Issue) -> Issue {
+        match issue {
+            Issue::Complete(outcome) if outcome.res > 0 && !self.selected.as_ref().is_some_and(Selected::is_last) => {
+                // What follows a buffer of its own is nothing.
+                self.len = 0;
+                self.done = 0;
+                Issue::More(outcome)
+            }
+            issue => issue,
+        }
+    }
+
+    /// Whether its buffers are its own, and it ends with its first transfer.
+    pub(super) fn may_run_alone(&self) -> bool {
+        !self.selects && !self.is_bundle && self.zero_copy.is_none_or(ZeroCopy::is_alone)
     }
 
     fn poll_first(&self, cx: &Try) -> Option<Issue> {
@@ -107,6 +186,11 @@ impl Send {
 
     /// A try with its own buffer.
     pub(super) fn try_send(&mut self, cx: Try) -> Issue {
+        if self.zero_copy.is_some()
+            && let Err(errno) = ZeroCopy::check_socket(cx.fd)
+        {
+            return errno.into();
+        }
         self.poll_first(&cx).unwrap_or_else(|| self.send_now(cx))
     }
 
@@ -201,12 +285,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bundles_and_bits_beside_the_address_length_are_refused() {
+    fn unknown_flags_and_bits_beside_the_address_length_are_refused() {
         let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
         assert!(prep(&Sqe { splice_fd_in: 0xffff, ioprio: 1, ..Sqe::default() }, &cx).is_ok());
         for bad in [
             Sqe { splice_fd_in: 0x1_0000, ..Sqe::default() },
-            Sqe { ioprio: 1 << 4, ..Sqe::default() },
+            Sqe { ioprio: 1 << 6, ..Sqe::default() },
             Sqe { ioprio: 2, ..Sqe::default() },
         ] {
             assert_eq!(prep(&bad, &cx).err(), Some(Errno::EINVAL), "{bad:?}");

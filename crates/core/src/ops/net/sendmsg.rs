@@ -1,7 +1,7 @@
 //! `IORING_OP_SENDMSG`.
 
 use super::message::{Direction, Message};
-use super::{Futile, NetOp, POLLOUT, SEND_VECTORIZED, Try, is_resumable, may_wait, nonblocking, poll_first, sleeping};
+use super::{Futile, NetOp, POLLOUT, SEND_VECTORIZED, Try, ZeroCopy, is_resumable, may_wait, nonblocking, poll_first, sleeping};
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::request::Outcome;
 use uringlet_abi::op_flags::RECVSEND_POLL_FIRST;
@@ -12,6 +12,7 @@ use uringlet_sys::io::{MSG_NOSIGNAL, MSG_WAITALL, Res};
 /// A request to send a message.
 #[derive(Debug)]
 pub(crate) struct Sendmsg {
+    zero_copy: Option<ZeroCopy>,
     message: Message,
     /// `MSG_*`.
     msg_flags: u32,
@@ -32,6 +33,21 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         return Err(Errno::EOPNOTSUPP);
     }
     Ok(Op::net(NetOp::Sendmsg(Sendmsg {
+        zero_copy: None,
+        message: Message::at(sqe.addr),
+        msg_flags: sqe.op_flags | MSG_NOSIGNAL,
+        is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
+        done: 0,
+        futile: Futile::default(),
+    })))
+}
+
+/// `IORING_OP_SENDMSG_ZC`.
+pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    let zero_copy = ZeroCopy::prep(sqe)?;
+    unused(&[sqe.addr2(), sqe.file_index().into()])?;
+    Ok(Op::net(NetOp::Sendmsg(Sendmsg {
+        zero_copy: Some(zero_copy),
         message: Message::at(sqe.addr),
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
@@ -42,10 +58,34 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl Sendmsg {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        if let Some(zero_copy) = self.zero_copy.filter(|_| !cx.was_armed)
+            && let Err(errno) = self.check_buffer(cx, zero_copy)
+        {
+            return errno.into();
+        }
         self.try_send(Try::of(cx))
     }
 
+    /// Whether it needs nothing of the ring's.
+    pub(super) fn may_run_alone(&self) -> bool {
+        self.zero_copy.is_none_or(ZeroCopy::is_alone)
+    }
+
+    fn check_buffer(&mut self, cx: &IssueCx<'_>, zero_copy: ZeroCopy) -> Result<(), Errno> {
+        if zero_copy.is_alone() {
+            return Ok(());
+        }
+        self.stabilise()?;
+        zero_copy.check_buffer(cx, self.message.iovecs())
+    }
+
     pub(super) fn try_send(&mut self, cx: Try) -> Issue {
+        if self.zero_copy.is_some()
+            && !cx.was_armed
+            && let Err(errno) = ZeroCopy::check_socket(cx.fd)
+        {
+            return errno.into();
+        }
         if self.is_poll_first
             && let Some(issue) = poll_first(&cx, POLLOUT, may_wait(self.msg_flags))
         {

@@ -1,0 +1,251 @@
+/* Bundles of provided buffers, and sends that say when their buffer may be used again. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include "net_ring.h"
+
+enum { SEND_ZC = 47, SENDMSG_ZC = 48, CQE_SKIP = 64, GROUP = 1, ENTRIES = 8, SIZE = 10, REGISTER_BUFFERS = 0, INC = 2 };
+enum { FIXED_BUF = 4, REPORT_USAGE = 8, F_NOTIF = 8, COPIED = 1 << 31 };
+
+static char buf[1 << 16], sink[1 << 16];
+static struct buf *br;
+static uint16_t tail;
+
+static void tcp_pair(int fds[2])
+{
+	struct sockaddr_in addr = { AF_INET, 0, { htonl(INADDR_LOOPBACK) } };
+	socklen_t len = sizeof(addr);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+
+	bind(listener, (void *)&addr, sizeof(addr));
+	listen(listener, 1);
+	getsockname(listener, (void *)&addr, &len);
+	fds[1] = socket(AF_INET, SOCK_STREAM, 0);
+	connect(fds[1], (void *)&addr, sizeof(addr));
+	fds[0] = accept(listener, 0, 0);
+	setsockopt(fds[1], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	close(listener);
+}
+
+static void give(int n)
+{
+	while (n-- > 0) {
+		struct buf *b = &br[tail % ENTRIES];
+
+		b->addr = ADDR(buf + tail % ENTRIES * 100);
+		b->len = SIZE;
+		b->bid = tail % ENTRIES;
+		tail++;
+		__atomic_store_n(&br[0].tail, tail, __ATOMIC_RELEASE);
+	}
+}
+
+static void new_group(const char *name, int flags)
+{
+	struct buf_reg r = { 0, ENTRIES, GROUP, flags };
+
+	new_ring(name);
+	if (!br)
+		br = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(br, 0, 4096);
+	tail = 0;
+	r.addr = ADDR(br);
+	check("group", reg(REGISTER_PBUF_RING, &r, 1), 0);
+}
+
+static int head(void)
+{
+	uint32_t status[10] = { GROUP };
+
+	check("status", reg(PBUF_STATUS, status, 1), 0);
+	return status[1];
+}
+
+static int holds(int n)
+{
+	return F_BUFFER | n << 16;
+}
+
+static void sent(int fd, int n)
+{
+	check("sent", send(fd, sink, n, MSG_NOSIGNAL), n);
+	usleep(2000);
+}
+
+static struct sqe receive(int fd, int ioprio, int len)
+{
+	return SQE(RECV, BUFFER_SELECT, BUNDLE | ioprio, fd, .len = len, .buf_index = GROUP);
+}
+
+static struct sqe bundle(int fd, int len)
+{
+	return SQE(SEND, BUFFER_SELECT, BUNDLE, fd, .len = len, .buf_index = GROUP);
+}
+
+static void refused(void)
+{
+	int fds[2];
+
+	new_group("refused", 0);
+	tcp_pair(fds);
+	does("message", SQE(SENDMSG, 0, BUNDLE, fds[0]), -EINVAL, 0);
+	does("message", SQE(RECVMSG, 0, BUNDLE, fds[0]), -EINVAL, 0);
+	does("nothing to send", bundle(fds[0], 0), -ENOBUFS, 0);
+	does("nothing to fill", receive(fds[0], 0, 0), -ENOBUFS, 0);
+	submit(SQE(SEND, 0, BUNDLE, fds[0], .addr = ADDR(buf), .len = 5));
+	expect("a buffer of its own", 5, F_MORE);
+	expect("and nothing behind it", 0, 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void sends(void)
+{
+	int fds[2], i;
+
+	new_group("sends", 0);
+	tcp_pair(fds);
+	for (i = 0; i < 300; i++)
+		buf[i] = i;
+	give(3);
+	does("all there are", bundle(fds[1], 0), 30, holds(0));
+	check("arrived", recv(fds[0], sink, 100, 0), 30);
+	check("in order", sink[10] == buf[100] && sink[29] == buf[209], 1);
+	give(3);
+	submit(bundle(fds[1], 15));
+	expect("whole buffers", 10, holds(3) | F_MORE);
+	expect("and the rest", 20, holds(4));
+	check("head", head(), 6);
+	does("no more", bundle(fds[1], 0), -ENOBUFS, 0);
+	close(fds[0]);
+	close(fds[1]);
+
+	new_group("incremental sends", INC);
+	tcp_pair(fds);
+	give(3);
+	submit(bundle(fds[1], 15));
+	expect("parts of buffers", 15, holds(0) | F_MORE | F_BUF_MORE);
+	expect("and the rest", 15, holds(1));
+	check("head", head(), 3);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void receives(void)
+{
+	int fds[2];
+
+	new_group("receives", 0);
+	tcp_pair(fds);
+	give(4);
+	sent(fds[1], 25);
+	does("whole buffers", receive(fds[0], 0, 0), 20, holds(0) | F_NONEMPTY);
+	check("head", head(), 2);
+	give(3);
+	sent(fds[1], 25);
+	does("of what was asked for", receive(fds[0], 0, 25), 20, holds(2) | F_NONEMPTY);
+	does("and the rest", receive(fds[0], 0, 15), 10, holds(4));
+	close(fds[0]);
+	close(fds[1]);
+
+	new_group("multishot", 0);
+	tcp_pair(fds);
+	give(8);
+	submit(receive(fds[0], RECV_MULTISHOT, 0));
+	sent(fds[1], 5);
+	expect("less than one", 5, holds(0) | F_MORE);
+	sent(fds[1], 25);
+	expect("two", 20, holds(1) | F_MORE | F_NONEMPTY);
+	expect("the rest", 5, holds(3) | F_MORE);
+	sent(fds[1], 55);
+	expect("the last ones", 40, holds(4) | F_NONEMPTY);
+	nothing_comes("it has ended");
+	close(fds[0]);
+	close(fds[1]);
+
+	new_group("limits", 0);
+	tcp_pair(fds);
+	give(8);
+	submit(receive(fds[0], RECV_MULTISHOT, 20));
+	sent(fds[1], 45);
+	expect("so many at a time", 20, holds(0) | F_MORE | F_NONEMPTY);
+	expect("and again", 20, holds(2) | F_MORE | F_NONEMPTY);
+	expect("and the rest", 5, holds(4) | F_MORE);
+	close(fds[1]);
+	expect("the end", 0, F_NONEMPTY);
+	close(fds[0]);
+
+	new_group("incremental", INC);
+	tcp_pair(fds);
+	give(4);
+	sent(fds[1], 25);
+	does("parts of buffers", receive(fds[0], 0, 0), 25, holds(0) | F_BUF_MORE);
+	check("head", head(), 2);
+	sent(fds[1], 15);
+	does("from there on", receive(fds[0], 0, 0), 15, holds(2));
+	check("head", head(), 4);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* A CQE, and the notification behind it once the peer has read. */
+static void announces(const char *what, struct sqe sqe, int res, int peer, int usage)
+{
+	submit(sqe);
+	expect(what, res, F_MORE);
+	if (res > 0)
+		check(what, recv(peer, sink, res, MSG_WAITALL), res);
+	expect(what, usage, F_NOTIF);
+}
+
+static void zero_copy(void)
+{
+	struct iovec iov = { buf, 10 }, registered = { buf, 1000 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int fds[2], local[2];
+
+	new_ring("zero copy");
+	tcp_pair(fds);
+	socketpair(AF_UNIX, SOCK_STREAM, 0, local);
+	announces("sent", SQE(SEND_ZC, .fd = fds[1], .addr = ADDR(buf), .len = 10), 10, fds[0], 0);
+	announces("reported", SQE(SEND_ZC, 0, REPORT_USAGE, fds[1], .addr = ADDR(buf), .len = 10), 10, fds[0], COPIED);
+	announces("vectored", SQE(SEND_ZC, 0, VECTORIZED, fds[1], .addr = ADDR(&iov), .len = 1), 10, fds[0], 0);
+	announces("async", SQE(SEND_ZC, FORCE_ASYNC, 0, fds[1], .addr = ADDR(buf), .len = 10), 10, fds[0], 0);
+	announces("after poll", SQE(SEND_ZC, 0, POLL_FIRST, fds[1], .addr = ADDR(buf), .len = 10), 10, fds[0], 0);
+	announces("message", SQE(SENDMSG_ZC, .fd = fds[1], .addr = ADDR(&msg), .len = 1), 10, fds[0], 0);
+	announces("message report", SQE(SENDMSG_ZC, 0, REPORT_USAGE, fds[1], .addr = ADDR(&msg), .len = 1), 10, fds[0], COPIED);
+	announces("unix", SQE(SEND_ZC, .fd = local[1], .addr = ADDR(buf), .len = 10), -EOPNOTSUPP, -1, 0);
+	announces("unix message", SQE(SENDMSG_ZC, .fd = local[1], .addr = ADDR(&msg), .len = 1), -EOPNOTSUPP, -1, 0);
+	announces("no socket", SQE(SEND_ZC, .fd = ring_fd, .addr = ADDR(buf), .len = 10), -ENOTSOCK, -1, 0);
+	announces("no file", SQE(SEND_ZC, .fd = 1000, .addr = ADDR(buf), .len = 10), -EBADF, -1, 0);
+	announces("bad address", SQE(SEND_ZC, .fd = fds[1], .addr = BAD_ADDRESS, .len = 10), -EFAULT, -1, 0);
+	announces("unknown flag", SQE(SEND_ZC, 0, 64, fds[1], .addr = ADDR(buf), .len = 10), -EINVAL, -1, 0);
+	announces("bundle", SQE(SEND_ZC, 0, BUNDLE, fds[1], .addr = ADDR(buf), .len = 10), -EINVAL, -1, 0);
+	announces("beside the address", SQE(SEND_ZC, .fd = fds[1], .addr = ADDR(buf), .file_index = 1 << 16), -EINVAL, -1, 0);
+	does("skipping", SQE(SEND_ZC, CQE_SKIP, 0, fds[1], .addr = ADDR(buf), .len = 10), -EINVAL, 0);
+	does("unused field", SQE(SEND_ZC, .fd = fds[1], .addr = ADDR(buf), .len = 10, .addr3 = 1), -EINVAL, 0);
+	does("selecting", SQE(SEND_ZC, BUFFER_SELECT, 0, fds[1], .addr = ADDR(buf), .len = 10), -EOPNOTSUPP, 0);
+	announces("not registered", SQE(SEND_ZC, 0, FIXED_BUF, fds[1], .addr = ADDR(buf), .len = 10), -EFAULT, -1, 0);
+	check("registered", reg(REGISTER_BUFFERS, &registered, 1), 0);
+	announces("fixed", SQE(SEND_ZC, 0, FIXED_BUF, fds[1], .addr = ADDR(buf), .len = 10), 10, fds[0], 0);
+	announces("fixed message", SQE(SENDMSG_ZC, 0, FIXED_BUF, fds[1], .addr = ADDR(&msg), .len = 1), 10, fds[0], 0);
+	announces("outside", SQE(SEND_ZC, 0, FIXED_BUF, fds[1], .addr = ADDR(buf + 995), .len = 10), -EFAULT, -1, 0);
+	announces("no such buffer", SQE(SEND_ZC, 0, FIXED_BUF, fds[1], .addr = ADDR(buf), .len = 10, .buf_index = 1), -EFAULT, -1, 0);
+	submit_linked(SQE(READ, LINK, 0, 1000, .addr = ADDR(buf), .len = 1), SQE(SEND_ZC, .fd = fds[1], .addr = ADDR(buf), .len = 10));
+	expect("breaks the link", -EBADF, 0);
+	expect("cancelled", -ECANCELED, 0);
+	expect("and said all the same", 0, F_NOTIF);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+int main(void)
+{
+	if (getenv("BLOCK_IO_URING"))
+		block_io_uring();
+	refused();
+	sends();
+	receives();
+	zero_copy();
+	return failures != 0;
+}

@@ -1,0 +1,115 @@
+//! `IORING_OP_PIPE, FIXED_FD_INSTALL`: descriptors out of nothing, and out of registered files.
+//! Source:  io_uring_prep_pipe(3), io_uring_prep_fixed_fd_install(3); behaviour of Linux 6.18 io_uring/openclose.c (not its code).
+//! Issue:   completes inline.
+//! Errors:  EINVAL bad fields; EBADF no registered file; EMFILE, ENFILE; EFAULT; ENXIO no file table.
+//! Differs: nothing known.
+//! Tests:   ours cli/tests/net_ops.rs (more_ops).
+
+use super::buffers::release;
+use super::fs::install_file;
+use super::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::ring::RingState;
+use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
+use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
+
+const O_CLOEXEC: u32 = 0o2_000_000;
+const O_NONBLOCK: u32 = 0o4000;
+const O_DIRECT: u32 = 0o40_000;
+/// `O_NOTIFICATION_PIPE`
+const O_EXCL: u32 = 0o200;
+/// `IORING_FIXED_FD_NO_CLOEXEC`
+const NO_CLOEXEC: u32 = 1;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum FdsOp {
+    /// A pipe, its two numbers (or slots) written to `fds`.
+    Pipe { fds: UserPtr, flags: u32, file_index: u32 },
+    /// A number for a registered file.
+    Install { is_inherited: bool },
+}
+
+pub(crate) fn prep_pipe(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.fd as u64, sqe.off, sqe.addr3])?;
+    let (flags, file_index) = (sqe.op_flags, sqe.file_index());
+    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_EXCL) != 0 || (file_index != 0 && flags & O_CLOEXEC != 0) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Fds(FdsOp::Pipe { fds: UserPtr::at(sqe.addr), flags, file_index }))
+}
+
+pub(crate) fn prep_install(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.off, sqe.addr, sqe.len.into(), sqe.buf_index.into(), sqe.splice_fd_in as u64, sqe.addr3])?;
+    if cx.sqe_flags & sqe::FIXED_FILE == 0 {
+        return Err(Errno::EBADF);
+    }
+    if sqe.op_flags & !NO_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::Fds(FdsOp::Install { is_inherited: sqe.op_flags & NO_CLOEXEC != 0 }))
+}
+
+impl FdsOp {
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        match *self {
+            Self::Pipe { fds, flags, file_index: 0 } => pipe(cx.state, fds, flags),
+            Self::Pipe { fds, flags, file_index } => pipe_in_slots(cx.state, fds, flags, file_index),
+            Self::Install { is_inherited } => install(cx, is_inherited),
+        }
+        .into()
+    }
+}
+
+fn install(cx: &mut IssueCx<'_>, is_inherited: bool) -> Result<usize, Errno> {
+    let fd = if is_inherited { io::dup(cx.file.fd) } else { io::dup_cloexec(cx.file.fd) }?;
+    note_new(cx.state, fd as i32);
+    Ok(fd)
+}
+
+fn pipe(state: &mut RingState, fds: UserPtr, flags: u32) -> Result<usize, Errno> {
+    let ends = io::pipe(flags)?;
+    if let Err(errno) = user::write_slice(fds, &ends) {
+        for end in ends {
+            let _ = io::close(end);
+        }
+        return Err(errno);
+    }
+    ends.iter().for_each(|&end| note_new(state, end));
+    Ok(0)
+}
+
+fn pipe_in_slots(state: &mut RingState, fds: UserPtr, flags: u32, file_index: u32) -> Result<usize, Errno> {
+    // What becomes a registered file must not leak into a child while it has a number.
+    let [reader, writer] = io::pipe(flags | O_CLOEXEC)?;
+    let second_index = if file_index == FILE_INDEX_ALLOC { file_index } else { file_index + 1 };
+    let first = match install_file(state, reader, file_index) {
+        Ok(slot) => slot_of(slot, file_index),
+        Err(errno) => {
+            let _ = io::close(writer);
+            return Err(errno);
+        }
+    };
+    let second = install_file(state, writer, second_index).map(|slot| slot_of(slot, second_index)).inspect_err(|_| empty(state, first))?;
+    user::write_slice(fds, &[first, second]).inspect_err(|_| {
+        empty(state, first);
+        empty(state, second);
+    })?;
+    Ok(0)
+}
+
+fn slot_of(chosen: usize, file_index: u32) -> u32 {
+    if file_index == FILE_INDEX_ALLOC { chosen as u32 } else { file_index - 1 }
+}
+
+fn empty(state: &mut RingState, slot: u32) {
+    let node = state.files.replace(slot, None).ok().flatten();
+    release(state, node);
+}
+
+/// A fresh number may have been another file's that was closed unseen.
+fn note_new(state: &mut RingState, fd: i32) {
+    if !fd_table::is_blank(fd) {
+        fd_table::forget_kind(fd);
+    }
+    state.note_new_file(fd);
+}

@@ -1,0 +1,79 @@
+//! `IORING_OP_MSG_RING`: a CQE, or a registered file, for another ring of this process.
+//! Source:  io_uring_prep_msg_ring(3), io_uring_prep_msg_ring_fd(3); behaviour of Linux 6.18 io_uring/msg_ring.c (not its code).
+//! Issue:   completes inline; acts on another ring: submit/msg_ring.rs.
+//! Errors:  EINVAL bad fields; EBADFD the file is no ring, or a disabled one; EBADF no such file; ENXIO no file table; ENFILE.
+//! Differs: the other ring's descriptor cannot be a registered file; a ring of another process is EBADFD.
+//! Tests:   liburing msg-ring.t; ours cli/tests/net_ops.rs (more_ops).
+
+use super::{Op, PrepCx, unused};
+use alloc::boxed::Box;
+use uringlet_abi::Sqe;
+use uringlet_sys::Errno;
+
+const MSG_DATA: u64 = 0;
+const MSG_SEND_FD: u64 = 1;
+const CQE_SKIP: u32 = 1;
+const FLAGS_PASS: u32 = 2;
+
+/// What the other ring gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Message {
+    /// A CQE with this result and these flags.
+    Cqe { res: i32, flags: u32 },
+    /// The file in slot `from`, in the slot before `to` (or any: `FILE_INDEX_ALLOC`), and a CQE about it.
+    File { from: u32, to: u32, is_silent: bool },
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MsgRing {
+    pub(crate) message: Message,
+    /// Of the CQE that the other ring gets.
+    pub(crate) user_data: u64,
+}
+
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.buf_index.into()])?;
+    let flags = sqe.op_flags;
+    if flags & !(CQE_SKIP | FLAGS_PASS) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let message = match sqe.addr {
+        MSG_DATA => {
+            let passes = flags & FLAGS_PASS != 0;
+            unused(&[sqe.addr3, (flags & CQE_SKIP).into(), if passes { 0 } else { sqe.splice_fd_in as u64 }])?;
+            Message::Cqe { res: sqe.len as i32, flags: if passes { sqe.splice_fd_in as u32 } else { 0 } }
+        }
+        MSG_SEND_FD => {
+            unused(&[sqe.len.into()])?;
+            Message::File { from: sqe.addr3 as u32, to: sqe.file_index(), is_silent: flags & CQE_SKIP != 0 }
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(Op::MsgRing(Box::new(MsgRing { message, user_data: sqe.off })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_message_does_not_use_is_zero() {
+        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+        let file = Sqe { addr: MSG_SEND_FD, ..Sqe::default() };
+        for good in [Sqe { len: 5, ..Sqe::default() }, Sqe { op_flags: FLAGS_PASS, splice_fd_in: 5, ..Sqe::default() }, file] {
+            assert!(prep(&good, &cx).is_ok(), "{good:?}");
+        }
+        for bad in [
+            Sqe { op_flags: 4, ..Sqe::default() },
+            Sqe { op_flags: CQE_SKIP, ..Sqe::default() },
+            Sqe { splice_fd_in: 5, ..Sqe::default() },
+            Sqe { addr3: 1, ..Sqe::default() },
+            Sqe { addr: 2, ..Sqe::default() },
+            Sqe { buf_index: 1, ..Sqe::default() },
+            Sqe { len: 1, ..file },
+        ] {
+            assert_eq!(prep(&bad, &cx).err(), Some(Errno::EINVAL), "{bad:?}");
+        }
+    }
+}

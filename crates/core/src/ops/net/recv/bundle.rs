@@ -1,0 +1,74 @@
+//! Receive bundles: one CQE for bytes in several provided buffers.
+//!
+//! Without a length nobody knows how many buffers to take: so one is tried, and if it was filled and more waits, that is received
+//! behind it, once, and told by the same CQE. A bundle that has taken the ring's last buffer ends its request.
+
+use super::Recv;
+use crate::ops::{Issue, IssueCx};
+use crate::request::Outcome;
+use crate::rsrc::buf_ring::{Extent, Selected};
+use uringlet_abi::cqe;
+use uringlet_sys::io;
+
+impl Recv {
+    /// The buffers that the next try takes.
+    pub(super) fn extent(&self) -> Extent {
+        match (self.cap, self.left_in_all) {
+            (0, None) => Extent::First,
+            (0, Some(left)) => Extent::All(left),
+            (cap, left) => Extent::All(cap.min(left.unwrap_or(cap))),
+        }
+    }
+
+    /// After a try into the first buffers: the rest of what waits.
+    pub(super) fn append(&mut self, cx: &mut IssueCx<'_>, issue: &mut Issue) {
+        let (Issue::Complete(outcome) | Issue::More(outcome)) = issue else { return };
+        let Some(selected) = &self.selected else { return };
+        let is_filled = outcome.res > 0 && outcome.res as u32 == selected.len;
+        let is_limited = selected.is_cut() || (self.is_multishot && self.cap != 0) || self.left_in_all == Some(0);
+        let mut is_last = selected.is_last();
+        if is_filled && !is_limited && !is_last {
+            is_last = self.receive_rest(cx, outcome) || self.left_in_all == Some(0);
+        }
+        if is_last && let Issue::More(outcome) = issue {
+            *issue = Issue::Complete(*outcome);
+            self.is_drained = false;
+        }
+    }
+
+    /// Receives what waits into buffers of its own. Whether they were the ring's last.
+    fn receive_rest(&mut self, cx: &mut IssueCx<'_>, outcome: &mut Outcome) -> bool {
+        let fd = cx.file.fd;
+        // One byte may be no byte but the stream's end: it is not worth the call.
+        let Some(waits) = io::bytes_readable(fd).ok().filter(|&n| n > 1) else { return false };
+        let groups = &mut cx.state.buf_groups;
+        let first_flags = self.selected.take().map_or(0, |first| groups.settle(first));
+        let wanted = (waits as u32).min(self.left_in_all.unwrap_or(u32::MAX));
+        let Ok(mut rest) = groups.select_bundle(cx.buf_group, Extent::All(wanted)) else {
+            outcome.flags |= first_flags;
+            return true;
+        };
+        self.take_buffers(&rest);
+        let received = self.receive(fd, super::nonblocking(self.msg_flags));
+        let mut flags = first_flags;
+        if let Ok((n @ 1.., _)) = received {
+            outcome.res += n as i32;
+            self.left_in_all = self.left_in_all.map(|left| left.saturating_sub(n as u32));
+            flags = flags & !cqe::BUF_MORE | rest.used(n as u32) & cqe::BUF_MORE;
+            self.has_emptied = n == waits as usize && self.has_emptied;
+        }
+        let is_last = rest.is_last();
+        outcome.flags = outcome.flags & !(cqe::BUF_MORE | cqe::SOCK_NONEMPTY) | flags;
+        if io::bytes_readable(fd).is_ok_and(|n| n > 0) {
+            outcome.flags |= cqe::SOCK_NONEMPTY;
+        }
+        cx.state.buf_groups.settle(rest);
+        is_last
+    }
+
+    pub(super) fn take_buffers(&mut self, chosen: &Selected) {
+        self.iovecs = chosen.iovecs();
+        self.addr = chosen.addr;
+        self.len = chosen.len;
+    }
+}

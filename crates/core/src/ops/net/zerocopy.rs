@@ -1,0 +1,95 @@
+//! `IORING_OP_SEND_ZC, SENDMSG_ZC`: sends that say when their buffer may be used again.
+//! Source:  io_uring_prep_send_zc(3), io_uring_prep_sendmsg_zc(3); behaviour of Linux 6.18 io_uring/net.c, notif.c (not their code).
+//! Issue:   as SEND and SENDMSG. The data is copied to the socket before the call returns, so the notification follows at once.
+//! Errors:  EINVAL bad fields; EOPNOTSUPP a socket that is neither TCP nor UDP; EFAULT outside of the registered buffer.
+//! Differs: nothing is ever sent without a copy, and `IORING_SEND_ZC_REPORT_USAGE` says so; the kernel's notification may come later, or
+//!          once for several requests.
+//! Tests:   liburing send-zerocopy.t, ours cli/tests/net_ops.rs (net_zc).
+
+use super::{AF_INET, AF_INET6, SEND_VECTORIZED, must_be_socket};
+use crate::ops::IssueCx;
+use crate::request::Notification;
+use uringlet_abi::op_flags::{NOTIF_USAGE_ZC_COPIED, RECVSEND_FIXED_BUF, RECVSEND_POLL_FIRST, SEND_ZC_REPORT_USAGE};
+use uringlet_abi::register::Iovec;
+use uringlet_abi::{Opcode, Sqe, sqe};
+use uringlet_sys::{Errno, io};
+
+const KNOWN: u16 = RECVSEND_POLL_FIRST | RECVSEND_FIXED_BUF | SEND_ZC_REPORT_USAGE | SEND_VECTORIZED;
+const IPPROTO_TCP: i32 = 6;
+const IPPROTO_UDP: i32 = 17;
+
+/// What such a send has beside a plain one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZeroCopy {
+    /// The registered buffer that the data is in.
+    buffer: Option<u16>,
+}
+
+/// The notification that an SQE brings on, whatever becomes of its request: unless it is refused at first sight.
+pub(crate) fn notification(opcode: Opcode, sqe: &Sqe) -> Option<Notification> {
+    if !matches!(opcode, Opcode::SendZc | Opcode::SendmsgZc) || is_refused(sqe) || sqe.flags & sqe::BUFFER_SELECT != 0 {
+        return None;
+    }
+    let reports = sqe.ioprio & SEND_ZC_REPORT_USAGE != 0;
+    Some(Notification { res: if reports { NOTIF_USAGE_ZC_COPIED as i32 } else { 0 }, is_announced: true })
+}
+
+/// Refused before there is a notification.
+fn is_refused(sqe: &Sqe) -> bool {
+    sqe.addr3 != 0 || sqe.pad2 != 0 || sqe.flags & sqe::CQE_SKIP_SUCCESS != 0
+}
+
+impl ZeroCopy {
+    /// # Errors
+    /// `EINVAL`.
+    pub(super) fn prep(sqe: &Sqe) -> Result<Self, Errno> {
+        if is_refused(sqe) || sqe.ioprio & !KNOWN != 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self { buffer: (sqe.ioprio & RECVSEND_FIXED_BUF != 0).then_some(sqe.buf_index) })
+    }
+
+    /// Whether it may be sent here.
+    ///
+    /// # Errors
+    /// `ENOTSOCK`, `EBADF`; `EOPNOTSUPP`.
+    pub(super) fn check_socket(fd: i32) -> Result<(), Errno> {
+        must_be_socket(fd)?;
+        let is_known = matches!(io::socket_option(fd, io::SO_PROTOCOL)?, IPPROTO_TCP | IPPROTO_UDP)
+            && matches!(io::socket_option(fd, io::SO_DOMAIN)?, AF_INET | AF_INET6);
+        if is_known { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+    }
+
+    /// Whether the data lies in the registered buffer, if it has to.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub(super) fn check_buffer(self, cx: &IssueCx<'_>, data: &[Iovec]) -> Result<(), Errno> {
+        let Some(index) = self.buffer else { return Ok(()) };
+        let buffer = cx.state.buffers.get(index).ok_or(Errno::EFAULT)?;
+        data.iter().try_for_each(|part| buffer.check(part.base, part.len))
+    }
+
+    /// Whether it needs nothing of the ring's.
+    pub(super) fn is_alone(self) -> bool {
+        self.buffer.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_at_first_sight_brings_no_notification() {
+        let good = Sqe { ioprio: SEND_ZC_REPORT_USAGE, ..Sqe::default() };
+        assert_eq!(notification(Opcode::SendZc, &good).map(|n| n.res), Some(i32::MIN));
+        assert!(notification(Opcode::Send, &good).is_none());
+        // Unknown flags are found later.
+        assert!(notification(Opcode::SendmsgZc, &Sqe { ioprio: 1 << 6, ..good }).is_some());
+        for bad in [Sqe { addr3: 1, ..good }, Sqe { pad2: 1, ..good }, Sqe { flags: sqe::CQE_SKIP_SUCCESS, ..good }] {
+            assert!(notification(Opcode::SendZc, &bad).is_none());
+            assert_eq!(ZeroCopy::prep(&bad).err(), Some(Errno::EINVAL), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `IORING_OP_READ_MULTISHOT, EPOLL_WAIT`: what comes again and again from files that have readiness and no positions.
+//! Source:  io_uring_prep_read_multishot(3), io_uring_prep_epoll_wait(3); behaviour of Linux 6.18 io_uring/rw.c, epoll.c (not their code).
+//! Issue:   tried without sleeping, then poll and again. A multishot read is tried when poll says so.
+//! Errors:  EINVAL bad fields, no epoll set; EBADFD a file without readiness; EBADF; ENOBUFS; else those of the system calls.
+//! Differs: an I/O priority for a multishot read is refused.
+//! Tests:   ours cli/tests/net_ops.rs (more_ops).
+
+use super::buffers::settle;
+use super::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::file::FileKind;
+use crate::request::Outcome;
+use crate::rsrc::buf_ring::Selected;
+use uringlet_abi::register::Iovec;
+use uringlet_abi::{Sqe, sqe};
+use uringlet_sys::io::{self, MSG_DONTWAIT, RWF_NOWAIT, Res};
+use uringlet_sys::{Errno, UserPtr};
+
+const POLLIN: u32 = 1;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum StreamOp {
+    Read(MultishotRead),
+    /// At most so many events of an epoll set, to this address.
+    EpollWait {
+        events: UserPtr,
+        most: u32,
+    },
+}
+
+/// A read that goes on.
+#[derive(Debug)]
+pub(crate) struct MultishotRead {
+    rw_flags: u32,
+    /// Poll has to say that there is more.
+    is_served: bool,
+    selected: Option<Selected>,
+}
+
+pub(crate) fn prep_read(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.addr, sqe.len.into(), sqe.pad2])?;
+    if cx.sqe_flags & sqe::BUFFER_SELECT == 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Op::stream(StreamOp::Read(MultishotRead { rw_flags: sqe.op_flags, is_served: true, selected: None })))
+}
+
+pub(crate) fn prep_epoll_wait(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.off, sqe.op_flags.into(), sqe.buf_index.into(), sqe.splice_fd_in as u64])?;
+    Ok(Op::stream(StreamOp::EpollWait { events: UserPtr::at(sqe.addr), most: sqe.len }))
+}
+
+impl StreamOp {
+    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        match self {
+            Self::Read(read) => read.try_issue(cx),
+            Self::EpollWait { events, most } => match io::epoll_now(cx.file.fd, *events, *most) {
+                Ok(0) => Issue::WouldBlock(POLLIN),
+                other => other.into(),
+            },
+        }
+    }
+
+    /// On a worker: only what cannot be armed comes here, or is to block.
+    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+        match self {
+            Self::Read(_) => Outcome::err(Errno::EBADFD),
+            Self::EpollWait { events, most } => loop {
+                match io::epoll_now(fd, *events, *most) {
+                    Ok(0) => {}
+                    other => return other.into(),
+                }
+                if let Err(errno) = io::poll_wait(fd, POLLIN) {
+                    return Outcome::err(errno);
+                }
+            },
+        }
+    }
+
+    /// Whether a worker can do it without the ring's tables.
+    pub(super) fn may_run_alone(&self) -> bool {
+        matches!(self, Self::EpollWait { .. })
+    }
+
+    pub(super) fn take_selected(&mut self) -> Option<Selected> {
+        match self {
+            Self::Read(read) => read.selected.take(),
+            Self::EpollWait { .. } => None,
+        }
+    }
+}
+
+impl MultishotRead {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        if !cx.was_armed
+            && let Err(errno) = self.check(cx)
+        {
+            return errno.into();
+        }
+        if core::mem::take(&mut self.is_served) {
+            return Issue::Untried(POLLIN);
+        }
+        match cx.state.buf_groups.select(cx.buf_group, 0) {
+            Ok(selected) => self.selected = Some(selected),
+            Err(errno) => return errno.into(),
+        }
+        let mut issue = self.read(cx.file.fd);
+        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, false);
+        issue
+    }
+
+    /// What is wrong with it is said at once, not when there is something to read.
+    fn check(&self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+        let fd = cx.file.fd;
+        let kind = FileKind::ask(fd);
+        if kind.is_bad() || io::file_flags(fd)? & io::O_ACCMODE == io::O_WRONLY {
+            return Err(Errno::EBADF);
+        }
+        if kind.is_seekable() {
+            return Err(Errno::EBADFD);
+        }
+        if self.rw_flags & !RWF_NOWAIT != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let buffer = cx.state.buf_groups.select(cx.buf_group, 0)?;
+        cx.state.buf_groups.settle(buffer);
+        Ok(())
+    }
+
+    fn read(&mut self, fd: i32) -> Issue {
+        let Some(selected) = &mut self.selected else { return Errno::ENOBUFS.into() };
+        match read_now(fd, selected.addr, selected.len) {
+            Err(Errno::EAGAIN) => Issue::WouldBlock(POLLIN),
+            Ok(n) if n > 0 => {
+                self.is_served = true;
+                Issue::More(Outcome::ok(n as i32).with_flags(selected.used(n as u32)))
+            }
+            other => other.into(),
+        }
+    }
+}
+
+/// Reads without sleeping, whatever the file.
+fn read_now(fd: i32, addr: u64, len: u32) -> Res {
+    if FileKind::of(fd).is_socket() {
+        return io::recvfrom(fd, UserPtr::at(addr), len as usize, MSG_DONTWAIT, UserPtr::NULL, UserPtr::NULL);
+    }
+    let iovec = [Iovec { base: addr, len: len.into() }];
+    match io::preadv2(fd, io::ptr_of_slice(&iovec), 1, -1, 0, RWF_NOWAIT) {
+        // A terminal, say: it does not sleep while it is readable.
+        Err(Errno::EOPNOTSUPP) if io::poll_now(fd, POLLIN)? != 0 => io::read(fd, UserPtr::at(addr), len as usize),
+        Err(Errno::EOPNOTSUPP) => Err(Errno::EAGAIN),
+        other => other,
+    }
+}

@@ -1,0 +1,65 @@
+//! Messages from ring to ring. The own ring's lock is let go before the other's is taken: two rings that send to each other at once
+//! would wait for each other for ever.
+
+use super::{act, complete};
+use crate::ops::fs::install_file;
+use crate::ops::msg_ring::{Message, MsgRing};
+use crate::ops::{File, Op};
+use crate::request::Request;
+use crate::ring::{Context, Ring, UringGuard};
+use uringlet_abi::Cqe;
+use uringlet_sys::{Errno, io};
+
+/// Sends it.
+pub(super) fn send(guard: &mut UringGuard, req: Request, file: File) {
+    let Op::MsgRing(op) = &req.op else { return };
+    let op = **op;
+    let result = guard.unlocked(|| ring_of(file)).and_then(|target| match op.message {
+        Message::Cqe { res, flags } => {
+            guard.unlocked(|| post(target, Cqe { user_data: op.user_data, res, flags }))?;
+            Ok(0)
+        }
+        Message::File { .. } => send_file(guard, target, op),
+    });
+    complete(guard, req, result.into());
+}
+
+fn ring_of(file: File) -> Result<&'static Ring, Errno> {
+    if file.is_fixed {
+        // A ring is never registered.
+        return Err(Errno::EBADFD);
+    }
+    act::ring_behind(file.fd).map_err(|errno| if errno == Errno::EOPNOTSUPP { Errno::EBADFD } else { errno })
+}
+
+/// The other ring, locked: one that takes messages.
+fn lock(target: &'static Ring) -> Result<UringGuard, Errno> {
+    target.lock(Context::Other).filter(|guard| !guard.is_disabled).ok_or(Errno::EBADFD)
+}
+
+fn post(target: &'static Ring, cqe: Cqe) -> Result<(), Errno> {
+    let mut other = lock(target)?;
+    other.cq.note_async();
+    other.post(cqe);
+    Ok(())
+}
+
+fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Result<usize, Errno> {
+    let Message::File { from, to, is_silent } = op.message else { return Err(Errno::EINVAL) };
+    if core::ptr::eq(target, guard.ring) {
+        return Err(Errno::EINVAL);
+    }
+    let node = guard.unlocked(|| lock(target).map(drop)).and_then(|()| guard.files.get(from).cloned().ok_or(Errno::EBADF))?;
+    guard.unlocked(|| {
+        let number = io::dup_cloexec(node.fd.number())?;
+        let mut other = lock(target).inspect_err(|_| {
+            let _ = io::close(number as i32);
+        })?;
+        let slot = install_file(&mut other, number as i32, to)?;
+        if !is_silent {
+            other.cq.note_async();
+            other.post(Cqe { user_data: op.user_data, res: slot as i32, flags: 0 });
+        }
+        Ok(slot)
+    })
+}
