@@ -8,8 +8,10 @@
 
 use crate::ring::Ring;
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use core::fmt::Debug;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::{Errno, fd_table};
@@ -27,7 +29,7 @@ pub struct UringCmd {
     pub data: [u8; 80],
     /// The SQE has 128 bytes.
     pub is_big: bool,
-    /// The thread that submits it.
+    /// The thread that asks for it to be started: as a rule, who submits it.
     pub task: u64,
 }
 
@@ -123,10 +125,36 @@ pub(crate) fn of(fd: i32) -> Option<Arc<dyn VirtualFile>> {
     TABLE.lock().files.get(&fd).cloned()
 }
 
+/// Counts changes of the table: who remembers a file asks whether it is still the one.
+static VERSION: AtomicU64 = AtomicU64::new(0);
+
+/// The file that a ring's commands went to last.
+#[derive(Debug, Default)]
+pub(crate) struct Last {
+    seen: Option<(i32, u64, Weak<dyn VirtualFile>)>,
+}
+
+impl Last {
+    /// As [`of`], which it mostly need not ask.
+    pub(crate) fn of(&mut self, fd: i32) -> Option<Arc<dyn VirtualFile>> {
+        // Acquire: before the look into the table that is remembered with it.
+        let version = VERSION.load(Acquire);
+        match &self.seen {
+            Some((number, seen, file)) if *number == fd && *seen == version => file.upgrade(),
+            _ => {
+                let file = of(fd)?;
+                self.seen = Some((fd, version, Arc::downgrade(&file)));
+                Some(file)
+            }
+        }
+    }
+}
+
 /// A number stands for a file from now on.
 pub(crate) fn name(fd: i32, file: Arc<dyn VirtualFile>) {
     fd_table::init();
     let old = TABLE.lock().files.insert(fd, file);
+    VERSION.fetch_add(1, Release);
     fd_table::set_virtual(fd, true);
     drop(old);
 }
@@ -154,6 +182,7 @@ pub(crate) fn forget(fd: i32) {
     if fd_table::is_virtual(fd) {
         fd_table::set_virtual(fd, false);
         let old = TABLE.lock().files.remove(&fd);
+        VERSION.fetch_add(1, Release);
         drop(old);
     }
 }

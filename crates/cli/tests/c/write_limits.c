@@ -10,9 +10,8 @@
 #include <sys/uio.h>
 #include <sched.h>
 
-enum { WRITEV = 2, WRITE_FIXED = 5, FTRUNCATE = 55 };
-enum { HARDLINK = 8 };
-enum { BLOCKED = 0x2000 };
+enum { WRITEV = 2, WRITE_FIXED = 5, FALLOCATE = 17, FTRUNCATE = 55 };
+enum { HARDLINK = 8, SKIP_SUCCESS = 64 };
 #define RWF_APPEND_FLAG 0x10
 #define HERE (~0ull)
 
@@ -95,6 +94,13 @@ static int meets_the_limit(void)
 	check("append across", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 2000, .op_flags = RWF_APPEND_FLAG, .flags = async_flag)), 1000);
 	check("append beyond", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1, .op_flags = RWF_APPEND_FLAG, .flags = async_flag)), -EFBIG);
 	check("ftruncate", run(&r, SQE(.opcode = FTRUNCATE, .fd = fd, .off = 10001, .flags = async_flag)), -EFBIG);
+	check("fallocate", run(&r, SQE(.opcode = FALLOCATE, .fd = fd, .off = 9000, .addr = 2000, .flags = async_flag)), -EFBIG);
+	/* Only what goes well and is whole goes without saying. */
+	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .user_data = 1, .flags = SKIP_SUCCESS | async_flag));
+	check("quietly", enter_call(r.fd, 1, 0, 0, 0, 0), 1);
+	check("a short one", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 5000, .off = 8000, .flags = SKIP_SUCCESS | async_flag)), 2000);
+	check("an error", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .off = 10000, .flags = SKIP_SUCCESS | async_flag)), -EFBIG);
+	check("nothing else", waiting(&r), 0);
 	/* A short one breaks its chain. */
 	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 5000, .off = 8000, .flags = LINK | async_flag));
 	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .user_data = 1, .flags = LINK));

@@ -113,7 +113,7 @@ pub(crate) enum Op {
     Timeout(timeout::TimeoutOp),
     Cancel(cancel::CancelOp),
     Buffers(buffers::BuffersOp),
-    Cmd(Box<uring_cmd::CmdOp>),
+    Cmd(uring_cmd::CmdOp),
     /// With a worker at the moment.
     Taken,
     /// `prep` refused it: what a chain says of it when it fails.
@@ -305,3 +305,6 @@ pub(crate) fn may_run(req: &Request) -> bool {
             | Op::Malformed(_)
     )
 }
+
+// It moves with every request.
+const _: () = assert!(size_of::<Op>() <= 64);

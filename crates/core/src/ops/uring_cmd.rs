@@ -10,41 +10,60 @@ use crate::request::Outcome;
 use crate::virtual_file::{UringCmd, VirtualFile};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use uringlet_abi::{Sqe, setup};
+use uringlet_abi::Sqe;
 use uringlet_sys::ring_memory::RingMemory;
 use uringlet_sys::{Errno, process};
 
 /// A validated command.
 #[derive(Debug)]
 pub(crate) struct CmdOp {
-    pub(crate) cmd: UringCmd,
+    op: u32,
+    len: u32,
+    addr: u64,
+    data: [u8; 16],
+    /// The second half of a 128-byte SQE.
+    rest: Option<Box<[u8; 64]>>,
     /// Its file, from the time that it was found: it lives at least until the CQE.
     pub(crate) file: Option<Arc<dyn VirtualFile>>,
 }
 
-pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if sqe.off >> 32 != 0 || sqe.op_flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let mut data = [0; 80];
+    let mut data = [0; 16];
     data[..8].copy_from_slice(&sqe.addr3.to_le_bytes());
-    data[8..16].copy_from_slice(&sqe.pad2.to_le_bytes());
-    let is_big = cx.setup & setup::SQE128 != 0;
-    let cmd = UringCmd { op: sqe.off as u32, addr: sqe.addr, len: sqe.len, data, is_big, task: process::thread_key() };
-    Ok(Op::Cmd(Box::new(CmdOp { cmd, file: None })))
+    data[8..].copy_from_slice(&sqe.pad2.to_le_bytes());
+    Ok(Op::Cmd(CmdOp { op: sqe.off as u32, len: sqe.len, addr: sqe.addr, data, rest: None, file: None }))
 }
 
 impl CmdOp {
     /// The second half of SQE `index`, where it has one.
     pub(crate) fn read_rest(&mut self, memory: &RingMemory, index: u32) {
-        for (bytes, word) in self.cmd.data[16..].chunks_exact_mut(8).zip(memory.sqe_rest(index)) {
+        let mut words = memory.sqe_rest(index).peekable();
+        if words.peek().is_none() {
+            return;
+        }
+        let mut rest = Box::new([0; 64]);
+        for (bytes, word) in rest.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
+        self.rest = Some(rest);
+    }
+
+    /// The command, as its file sees it.
+    pub(crate) fn cmd(&self) -> UringCmd {
+        let mut data = [0; 80];
+        data[..16].copy_from_slice(&self.data);
+        if let Some(rest) = &self.rest {
+            data[16..].copy_from_slice(&rest[..]);
+        }
+        UringCmd { op: self.op, addr: self.addr, len: self.len, data, is_big: self.rest.is_some(), task: process::thread_key() }
     }
 
     /// On a worker.
     pub(super) fn run(&self) -> Outcome {
-        let res = self.file.as_ref().map_or(-Errno::EOPNOTSUPP.into_raw(), |file| file.run(&self.cmd));
+        let res = self.file.as_ref().map_or(-Errno::EOPNOTSUPP.into_raw(), |file| file.run(&self.cmd()));
         Outcome { is_failure: res < 0, ..Outcome::ok(res) }
     }
 }

@@ -29,12 +29,19 @@ pub(crate) struct FileTable {
     alloc_range: core::ops::Range<u32>,
     /// Where the search for a free slot begins: behind the slot last filled, or at the one last emptied.
     alloc_hint: u32,
+    /// Where commands went last.
+    last_virtual: crate::virtual_file::Last,
 }
 
 impl FileTable {
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&Arc<FileNode>> {
         self.slots.get(index as usize)?.as_ref()
+    }
+
+    /// The virtual file behind a number, the engine's own included.
+    pub(crate) fn virtual_file(&mut self, fd: i32) -> Option<Arc<dyn crate::virtual_file::VirtualFile>> {
+        self.last_virtual.of(fd)
     }
 
     pub(crate) fn len(&self) -> u32 {

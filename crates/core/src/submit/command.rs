@@ -8,19 +8,19 @@ use super::{act, complete};
 use crate::ops::{File, Op};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::ring::{Context, RingState, UringGuard};
-use crate::virtual_file::{self, PendingCmd};
+use crate::virtual_file::PendingCmd;
 use alloc::sync::Arc;
 use uringlet_sys::{Errno, io};
 
 /// Gives a command to its file.
 pub(super) fn start(guard: &mut UringGuard, mut req: Request, file: File) {
-    let Some(target) = virtual_file::of(file.fd) else {
+    let Some(target) = guard.files.virtual_file(file.fd) else {
         let errno = io::file_flags(file.fd).err().unwrap_or(Errno::EOPNOTSUPP);
         return complete(guard, req, Outcome::err(errno));
     };
     let Op::Cmd(op) = &mut req.op else { return complete(guard, req, Outcome::err(Errno::EINVAL)) };
     op.file = Some(Arc::clone(&target));
-    let cmd = op.cmd;
+    let cmd = op.cmd();
     if target.may_sleep(&cmd) {
         return dispatch::later(guard, req, file, Later::Punt);
     }
@@ -52,7 +52,7 @@ pub(crate) fn cancel_all(state: &RingState) {
         if let (Stage::Command, Op::Cmd(op)) = (parked.stage, &parked.req.op)
             && let Some(file) = &op.file
         {
-            file.cancel(&op.cmd);
+            file.cancel(&op.cmd());
         }
     }
 }
