@@ -127,8 +127,8 @@ pub(super) fn change(ring: u32, counter: Counter, change: impl FnOnce(&AtomicU64
 }
 
 /// Keeps an event of this moment.
-pub(super) fn post(kind: u64, [ring, offset, wanted, got]: [u64; 4]) {
-    STATS.events.post([process::monotonic_ns(), kind, ring, offset, wanted, got]);
+pub(super) fn short_write([ring, offset, wanted, got]: [u64; 4]) {
+    STATS.events.post([process::monotonic_ns(), events::SHORT_WRITE, ring, offset, wanted, got]);
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ pub(super) const STRIDE: usize = size_of::<Entry>();
 #[cfg(not(loom))]
 pub(super) const KINDS: &str = "io_uring_short_write\0";
 /// The first of them.
+#[cfg(not(loom))]
 pub(super) const SHORT_WRITE: u64 = 0;
 
 #[derive(Debug)]
