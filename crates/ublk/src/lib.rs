@@ -20,6 +20,7 @@ mod status;
 mod tag;
 #[cfg(test)]
 mod tests;
+pub mod wire;
 
 pub use control::Driver;
 pub use device::Device;

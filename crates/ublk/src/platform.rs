@@ -43,8 +43,9 @@ pub struct Span {
 
 /// The shared file of a device.
 pub trait Area: Send + Sync + Debug + 'static {
-    /// Writes a descriptor. The server reads it after the CQE.
-    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc);
+    /// Writes a descriptor. The server reads it after the CQE. Its bytes lie `done` bytes behind the slot's beginning: what came
+    /// in earlier pieces is in front of them.
+    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32);
 
     /// Copies a WRITE's data to the server's address. Bytes copied: fewer where the address is bad.
     ///

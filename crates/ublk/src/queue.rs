@@ -164,7 +164,7 @@ impl<C: Command> Inner<C> {
             return;
         }
         let is_write = work.request.op == IoOp::Write;
-        cx.area.describe(cx.queue, number, &work.describe(tag.addr));
+        cx.area.describe(cx.queue, number, &work.describe(tag.addr), work.done);
         cx.busy.fetch_add(1, SeqCst);
         if is_write && cx.rules.copies && !cx.rules.asks_for_data {
             tag.phase = Phase::Copying;
@@ -195,7 +195,7 @@ impl<C: Command> Inner<C> {
         }
         if bytes < work.left {
             let iod = work.describe(tag.addr);
-            cx.area.describe(cx.queue, number, &IoDesc { nr_sectors: bytes >> 9, ..iod });
+            cx.area.describe(cx.queue, number, &IoDesc { nr_sectors: bytes >> 9, ..iod }, work.done);
         }
         tag.phase = Phase::Served;
         actions.extend_with(tag.command.take(), io::RES_OK);
@@ -236,7 +236,7 @@ impl<C: Command> Inner<C> {
             io::NEED_GET_DATA => {
                 tag.phase = Phase::Copying;
                 if let Some(work) = &tag.work {
-                    cx.area.describe(cx.queue, cmd.tag, &work.describe(tag.addr));
+                    cx.area.describe(cx.queue, cmd.tag, &work.describe(tag.addr), work.done);
                     actions.push(copy(cx.queue, cmd.tag, work, tag.addr, epoch));
                 }
             }

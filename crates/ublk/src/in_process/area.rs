@@ -34,7 +34,7 @@ fn slot(queue: u16, tag: u16) -> u64 {
 }
 
 impl Area for FileArea {
-    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc) {
+    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
         let at = u64::from(queue) * io::DESC_STRIDE + u64::from(tag) * IoDesc::SIZE as u64;
         let words = [u64::from(iod.op_flags) | u64::from(iod.nr_sectors) << 32, iod.start_sector, iod.addr];
         for (i, word) in words.into_iter().enumerate() {

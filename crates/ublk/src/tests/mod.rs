@@ -83,7 +83,7 @@ impl Memory {
 }
 
 impl Area for Memory {
-    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc) {
+    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
         self.descriptors.lock().unwrap().insert((queue, tag), *iod);
     }
 

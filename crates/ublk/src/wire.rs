@@ -1,0 +1,348 @@
+//! What a server's process and the broker say to each other: see WIRE.md. Pure: bytes to values and back.
+
+use alloc::vec::Vec;
+use uringlet_abi::ublk::{CtrlCmd, IoCmd};
+
+/// Begins every connection, both ways.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"uringUBL");
+/// Of this description. The broker refuses others.
+pub const VERSION: u16 = 1;
+/// No message is longer: a control command with the longest payload that its 16-bit length allows.
+pub const MESSAGE_MAX: usize = 64 * 1024 + 64;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Control commands, one after the other.
+    Control,
+    /// The char device of this number, open as long as the connection.
+    Open(u32),
+    /// The numbers of all devices.
+    List,
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    array(bytes, at).map(u64::from_le_bytes)
+}
+
+/// The first message, from who connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// See [`VERSION`].
+    pub version: u16,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+impl Hello {
+    /// Bytes of it.
+    pub const SIZE: usize = 16;
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let (purpose, device) = match self.purpose {
+            Purpose::Control => (1_u16, 0),
+            Purpose::Open(device) => (2, device),
+            Purpose::List => (3, 0),
+        };
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
+        bytes[10..12].copy_from_slice(&purpose.to_le_bytes());
+        bytes[12..].copy_from_slice(&device.to_le_bytes());
+        bytes
+    }
+
+    /// `None`: not the first message of this protocol.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != Self::SIZE || u64_at(bytes, 0)? != MAGIC {
+            return None;
+        }
+        let purpose = match u16_at(bytes, 10)? {
+            1 => Purpose::Control,
+            2 => Purpose::Open(u32_at(bytes, 12)?),
+            3 => Purpose::List,
+            _ => return None,
+        };
+        Some(Self { version: u16_at(bytes, 8)?, purpose })
+    }
+}
+
+/// The broker's first answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Welcome {
+    /// The broker's version.
+    pub version: u16,
+    /// 0, or -errno: the connection ends.
+    pub res: i32,
+    /// An open device: its queues,
+    pub queues: u16,
+    /// tags of each,
+    pub depth: u16,
+    /// and `UBLK_F_*`.
+    pub flags: u64,
+}
+
+impl Welcome {
+    /// Bytes of it.
+    pub const SIZE: usize = 32;
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.res.to_le_bytes());
+        bytes[16..18].copy_from_slice(&self.queues.to_le_bytes());
+        bytes[18..20].copy_from_slice(&self.depth.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.flags.to_le_bytes());
+        bytes
+    }
+
+    /// `None`: no broker of this protocol.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != Self::SIZE || u64_at(bytes, 0)? != MAGIC {
+            return None;
+        }
+        let res = u32_at(bytes, 12)?.cast_signed();
+        let (queues, depth) = (u16_at(bytes, 16)?, u16_at(bytes, 18)?);
+        Some(Self { version: u16_at(bytes, 8)?, res, queues, depth, flags: u64_at(bytes, 24)? })
+    }
+}
+
+/// A control command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// As in the SQE.
+    pub cmd_op: u32,
+    /// As in the SQE; `addr` only says whether there is one.
+    pub header: CtrlCmd,
+    /// What is at `addr`: `header.len` bytes, or none if they cannot be read.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Call<'a> {
+    const HEAD: usize = 4 + 4 + CtrlCmd::SIZE;
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::HEAD + self.payload.len());
+        bytes.extend(self.cmd_op.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(self.header.to_bytes());
+        bytes.extend(self.payload);
+        bytes
+    }
+
+    /// `None`: malformed.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let header = CtrlCmd::from_bytes(&array(bytes, 8)?);
+        let payload = bytes.get(Self::HEAD..)?;
+        let fits = payload.is_empty() || payload.len() == header.len as usize;
+        fits.then_some(Self { cmd_op: u32_at(bytes, 0)?, header, payload })
+    }
+}
+
+/// What became of a control command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// The CQE's.
+    pub res: i32,
+    /// Where in the payload `bytes` belong.
+    pub at: u16,
+    /// What is to be written there.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(8 + self.bytes.len());
+        bytes.extend(self.res.to_le_bytes());
+        bytes.extend(u32::from(self.at).to_le_bytes());
+        bytes.extend(self.bytes);
+        bytes
+    }
+
+    /// `None`: malformed, or more than `room` bytes of payload.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8], room: u16) -> Option<Self> {
+        let at = u16::try_from(u32_at(bytes, 4)?).ok()?;
+        let written = bytes.get(8..)?;
+        let fits = written.is_empty() || usize::from(at) + written.len() <= usize::from(room);
+        fits.then_some(Self { res: u32_at(bytes, 0)?.cast_signed(), at, bytes: written })
+    }
+}
+
+/// One I/O command, or the end of one. Several make a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// `None`: the ring of the tag's command ends.
+    pub cmd_op: Option<u32>,
+    /// The thread that submits it.
+    pub task: u64,
+    /// As in the SQE.
+    pub cmd: IoCmd,
+}
+
+impl Submission {
+    /// Bytes of it.
+    pub const SIZE: usize = 32;
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[0] = u8::from(self.cmd_op.is_none());
+        bytes[4..8].copy_from_slice(&self.cmd_op.unwrap_or(0).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.task.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.cmd.to_bytes());
+        bytes
+    }
+
+    /// All of a message. `None`: malformed.
+    #[must_use]
+    pub fn parse_all(bytes: &[u8]) -> Option<Vec<Self>> {
+        if bytes.is_empty() || !bytes.len().is_multiple_of(Self::SIZE) {
+            return None;
+        }
+        bytes.chunks_exact(Self::SIZE).map(Self::parse).collect()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let cmd_op = match bytes[0] {
+            0 => Some(u32_at(bytes, 4)?),
+            1 => None,
+            _ => return None,
+        };
+        Some(Self { cmd_op, task: u64_at(bytes, 8)?, cmd: IoCmd::from_bytes(&array(bytes, 16)?) })
+    }
+}
+
+/// The end of an I/O command. Several make a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Queue.
+    pub queue: u16,
+    /// Tag.
+    pub tag: u16,
+    /// The CQE's.
+    pub res: i32,
+    /// The request's data lies this many bytes behind the slot's beginning.
+    pub done: u32,
+}
+
+impl Completion {
+    /// Bytes of it.
+    pub const SIZE: usize = 16;
+
+    /// Its bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..2].copy_from_slice(&self.queue.to_le_bytes());
+        bytes[2..4].copy_from_slice(&self.tag.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.res.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.done.to_le_bytes());
+        bytes
+    }
+
+    /// All of a message. `None`: malformed.
+    #[must_use]
+    pub fn parse_all(bytes: &[u8]) -> Option<Vec<Self>> {
+        if bytes.is_empty() || !bytes.len().is_multiple_of(Self::SIZE) {
+            return None;
+        }
+        let parse = |bytes: &[u8]| {
+            let (queue, tag) = (u16_at(bytes, 0)?, u16_at(bytes, 2)?);
+            Some(Self { queue, tag, res: u32_at(bytes, 4)?.cast_signed(), done: u32_at(bytes, 8)? })
+        };
+        bytes.chunks_exact(Self::SIZE).map(parse).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List] {
+            let hello = Hello { version: 3, purpose };
+            assert_eq!(Hello::parse(&hello.to_bytes()), Some(hello));
+        }
+        let welcome = Welcome { version: 1, res: -16, queues: 2, depth: 128, flags: 1 << 40 };
+        assert_eq!(Welcome::parse(&welcome.to_bytes()), Some(welcome));
+        let header = CtrlCmd { dev_id: 3, len: 4, addr: 1, data: 9, ..CtrlCmd::default() };
+        let call = Call { cmd_op: 77, header, payload: b"four" };
+        assert_eq!(Call::parse(&call.to_bytes()), Some(call));
+        let answer = Answer { res: -22, at: 2, bytes: b"xy" };
+        assert_eq!(Answer::parse(&answer.to_bytes(), 4), Some(answer));
+        let cmd = IoCmd { q_id: 1, tag: 2, result: -5, addr: 4096 };
+        let all = vec![Submission { cmd_op: Some(8), task: 5, cmd }, Submission { cmd_op: None, task: 0, cmd }];
+        let bytes: Vec<u8> = all.iter().flat_map(Submission::to_bytes).collect();
+        assert_eq!(Submission::parse_all(&bytes), Some(all));
+        let all = vec![Completion { queue: 1, tag: 4095, res: -19, done: 512 }];
+        let bytes: Vec<u8> = all.iter().flat_map(Completion::to_bytes).collect();
+        assert_eq!(Completion::parse_all(&bytes), Some(all));
+    }
+
+    #[test]
+    fn what_is_too_short_or_too_long_is_nothing() {
+        let hello = Hello { version: 1, purpose: Purpose::List }.to_bytes();
+        assert_eq!(Hello::parse(&hello[..15]), None);
+        let header = CtrlCmd { len: 4, ..CtrlCmd::default() };
+        let call = Call { cmd_op: 1, header, payload: b"four" }.to_bytes();
+        assert_eq!(Call::parse(&call[..call.len() - 1]), None);
+        assert_eq!(Call::parse(&call[..Call::HEAD]).map(|call| call.payload.len()), Some(0));
+        let answer = Answer { res: 0, at: 2, bytes: b"xy" }.to_bytes();
+        assert_eq!(Answer::parse(&answer, 3), None);
+        assert_eq!(Submission::parse_all(&[]), None);
+        assert_eq!(Submission::parse_all(&[2; 32]), None);
+        assert_eq!(Completion::parse_all(&[0; 17]), None);
+    }
+
+    #[test]
+    fn noise_never_panics() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        for round in 0..20_000_usize {
+            let bytes: Vec<u8> = (0..round % 200)
+                .map(|_| {
+                    seed ^= seed << 13;
+                    seed ^= seed >> 7;
+                    seed ^= seed << 17;
+                    // Small numbers come often: they are the ones that are nearly right.
+                    if seed & 3 == 0 { seed as u8 } else { (seed >> 8) as u8 & 3 }
+                })
+                .collect();
+            let _ = (Hello::parse(&bytes), Welcome::parse(&bytes));
+            if let Some(call) = Call::parse(&bytes) {
+                assert!(call.payload.is_empty() || call.payload.len() == call.header.len as usize);
+            }
+            if let Some(answer) = Answer::parse(&bytes, 64) {
+                assert!(answer.bytes.is_empty() || usize::from(answer.at) + answer.bytes.len() <= 64);
+            }
+            let _ = (Submission::parse_all(&bytes), Completion::parse_all(&bytes));
+        }
+    }
+}
