@@ -1,7 +1,7 @@
 /*
  * Writes that can be done at once in part only: the page cache lacks a page that has to be read first, or a part of the buffer is nobody's. One CQE each,
  * with the whole count or the count up to the error, and the bytes where they belong. It matters where the filesystem takes RWF_NOWAIT for buffered writes
- * (xfs, btrfs): a first part is written at once there, and a worker does the rest.
+ * (xfs, btrfs) and the file is known to block: a first part is written at once then, and a worker does the rest.
  */
 #include "robust_ring.h"
 #include <sys/stat.h>
@@ -63,6 +63,40 @@ static void touch(int fd)
 	check("touched", pwrite(fd, before, 1, 0), 1);
 }
 
+/* A write whose 64 bytes have to be read from the disk, one by one: it takes long, whatever the page cache of its file has. */
+static void write_slowly(struct ring *r, int fd)
+{
+	static int from = -1;
+	struct iovec iov[64];
+	char *pages;
+
+	if (from < 0) {
+		from = open("slow", O_RDWR | O_CREAT | O_TRUNC, 0600);
+		for (int i = 0; i < 64; i++)
+			pwrite(from, before + i, 1, i * 8192);
+	}
+	fdatasync(from);
+	posix_fadvise(from, 0, 0, POSIX_FADV_DONTNEED);
+	pages = mmap(0, 64 * 8192, PROT_READ, MAP_SHARED, from, 0);
+	madvise(pages, 64 * 8192, MADV_RANDOM);
+	for (int i = 0; i < 64; i++)
+		iov[i] = (struct iovec){ pages + i * 8192, 1 };
+	check("slowly", run(r, SQE(.opcode = WRITEV, .fd = fd, .addr = ADDR(iov), .len = 64)), 64);
+	munmap(pages, 64 * 8192);
+}
+
+/* After a write or two that take long nobody expects this file's writes to be quick any more: the next ones are tried without waiting. */
+static void disappoint(struct ring *r, int fd, long cached)
+{
+	for (int level = 0; level < 3; level++) {
+		write_slowly(r, fd);
+		for (int i = 0; level < 2 && i < 1 << 2 * level; i++)
+			check("quickly", run(r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(before), .len = 1)), 1);
+	}
+	make_cold(fd, cached);
+	touch(fd);
+}
+
 /* What a plain pwritev2 says that must not wait. */
 static void ask_nowait(int fd, char *buffer, long len, long off)
 {
@@ -101,7 +135,7 @@ static void cold_tails(void)
 			sqe.len = 3;
 		}
 		memcpy(expected + off, data, len);
-		touch(fd);
+		disappoint(&r, fd, cached);
 		check("whole", run(&r, sqe), len);
 		check("one CQE", waiting(&r), 0);
 		check_content(fd, SIZE);
@@ -121,7 +155,7 @@ static void chains(void)
 		int fd = cold_file("chain", 0, SIZE, 8192);
 
 		memcpy(expected + 100, data, 20000);
-		touch(fd);
+		disappoint(&r, fd, 8192);
 		push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 20000, .off = 100, .flags = LINK));
 		push(&r, SQE(.opcode = READ, .fd = fd, .addr = ADDR(back), .len = 20000, .off = 100, .flags = LINK));
 		push(&r, SQE(.opcode = NOP));
@@ -143,12 +177,12 @@ static void many(void)
 
 	section = "many";
 	for (int i = 0; i < 8; i++) {
-		int fd = cold_file("many", 0, SIZE, below(256) * 4096);
-		long lens[32];
+		long cached = below(256) * 4096, lens[32];
+		int fd = cold_file("many", 0, SIZE, cached);
 
-		touch(fd);
+		disappoint(&r, fd, cached);
 		for (int k = 0; k < 32; k++) {
-			long off = k * (SIZE / 32) + below(5000);
+			long off = k * (SIZE / 32) + 1 + below(4999);
 
 			lens[k] = 1 + below(SIZE / 32 - 5000);
 			memcpy(expected + off, data + k, lens[k]);
@@ -180,6 +214,7 @@ static void bad_buffers(void)
 		long good = (1 + below(60)) * 4096, skip = below(4096), off = below(3) * 4096 + (i % 2 ? below(4096) : skip), n;
 		int fd = cold_file("bad", 0, SIZE, below(20) * 4096);
 
+		disappoint(&r, fd, 32768);
 		mprotect(pages + good, 4096, PROT_NONE);
 		n = run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(pages + skip), .len = 300000, .off = off));
 		/* The page cache takes what it can get of each of its pages. */
@@ -225,8 +260,9 @@ static void positions(void)
 	section = "positions";
 	for (int i = 0; i < 10; i++) {
 		int fd = cold_file("position", 0, SIZE, 8192);
-		long off = below(5000), len = 8192 + below(50000);
+		long off = 1 + below(5000), len = 8192 + below(50000);
 
+		disappoint(&r, fd, 8192);
 		lseek(fd, off, SEEK_SET);
 		for (int k = 0; k < 3; k++) {
 			memcpy(expected + off + k * len, data + k, len);
