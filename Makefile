@@ -22,11 +22,12 @@ demo: toolchain
 test: toolchain
 	cargo xtask ci
 
-# The program, the library that it puts into others, its benchmark's worker, the drop-in liburing (not on the linker's path), the man page.
+# The program, the library that it puts into others, its benchmarks' programs, the drop-in liburing (not on the linker's path), the man page.
 install: all
 	install -D -m 755 $(BUILD)/uringlet $(DESTDIR)$(PREFIX)/bin/uringlet
 	install -D -m 755 $(BUILD)/liburinglet.so $(DESTDIR)$(PREFIX)/lib/uringlet/liburinglet.so
 	install -D -m 755 $(BUILD)/uringlet-bench-worker $(DESTDIR)$(PREFIX)/lib/uringlet/uringlet-bench-worker
+	install -D -m 755 $(BUILD)/uringlet-bench-pool $(DESTDIR)$(PREFIX)/lib/uringlet/uringlet-bench-pool
 	install -D -m 755 $(BUILD)/liburing/liburing.so.2 $(DESTDIR)$(PREFIX)/lib/uringlet/liburing/liburing.so.2
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	$(BUILD)/uringlet man > $(DESTDIR)$(PREFIX)/share/man/man1/uringlet.1

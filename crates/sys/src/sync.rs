@@ -1,18 +1,10 @@
-//! The atomics and fences of whatever protocol is model-checked: the processor's, or, with `--cfg loom`, loom's.
+//! The atomics and fences of whatever protocol is model-checked: the processor's, or, with `--cfg loom`, the model
+//! checker's.
 
+#[cfg(loom)]
+pub use crate::model::checker::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-#[cfg(loom)]
-pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-
-/// A full fence: of two threads that each store, fence and load what the other one stored, one at least sees it.
-#[inline(always)]
-pub fn fence() {
-    #[cfg(not(loom))]
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    #[cfg(loom)]
-    loom::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-}
 
 /// Half of a fence between a store and a load: whole once another thread has run [`far_fence`], and free of cost until
 /// then. A model, which knows no such thing, has a whole one.
@@ -21,7 +13,7 @@ pub(crate) fn near_fence() {
     #[cfg(not(loom))]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     #[cfg(loom)]
-    loom::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    crate::model::checker::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
 /// Every thread of every process has passed a full fence when this returns.
@@ -39,7 +31,7 @@ pub(crate) fn far_fence() {
 /// The other half of [`near_fence`].
 #[cfg(loom)]
 pub(crate) fn far_fence() {
-    loom::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+    crate::model::checker::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
 /// A constructor that is `const`, except under loom, which numbers its atomics when a model runs.

@@ -19,6 +19,7 @@ mod stats;
 mod stop;
 mod table;
 mod tools;
+mod workers;
 mod writes;
 
 use std::io::Write;
@@ -37,6 +38,7 @@ pub(crate) struct Args {
 enum What {
     Ring(ring::Args),
     Writes(writes::Args),
+    Workers(workers::Args),
 }
 
 /// How a benchmark ended.
@@ -54,6 +56,7 @@ pub(crate) fn bench(args: &Args) -> Status {
     let ended = match &args.what {
         What::Ring(args) => ring::run(args),
         What::Writes(args) => writes::run(args),
+        What::Workers(args) => workers::run(args),
     };
     match ended {
         Ok(End::Whole) => 0,

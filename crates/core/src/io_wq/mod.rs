@@ -11,20 +11,21 @@
 //!   (`Crew`)          limits (`policy::Side`), the CPU mask              busy, nor while somebody is on the way
 //! ```
 //!
-//! Nobody takes one of them while holding another. Between them stand two words of each class, written under its locks
-//! and read without: `ready`, the length of the list (class lock), and `signal` (pool lock), whose bit LOOK says that
-//! somebody could come who is not on the way yet. So that ready work and a free worker do not miss each other,
+//! Nobody takes one of them while holding another. Between them stands a word of each class, `signal`: written under the
+//! pool lock, read without. Its bit LOOK says that somebody could come who is not on the way yet. So that ready work and a
+//! free worker do not miss each other,
 //!
 //! ```text
-//!   who makes `ready` grow                      who sets LOOK: rests, goes, has found work, raises the limit
-//!   class lock: push; unlock                    pool lock: free list, counts, signal; unlock
-//!   fence                                       fence
-//!   signal has LOOK?                            ready > 0?
-//!         yes, both: `rouse`: under the pool lock call an idle worker, or start one, or see that there is no need
+//!   who adds ready work                         who sets LOOK: rests, goes, has found work, raises the limit
+//!   class lock                                  pool lock: free list, counts, signal; unlock
+//!     push                                      class lock
+//!     signal has LOOK?                            is there ready work?
+//!   unlock                                      unlock
+//!         yes: `summon`: under the pool lock call an idle worker, or start one, or see that there is no need
 //! ```
 //!
-//! Of the two fences one is second, and who comes after it sees what the other one wrote. This is `rouse`, and everybody
-//! ends with it who changes either side.
+//! Of the two under the class lock one is second. If it is the left one, it sees the LOOK that was set before the right
+//! one took the lock; if it is the right one, it sees the work. Everybody who changes either side ends with his half.
 //!
 //! One at a time is on its way: called or started, and not yet at work. Meanwhile nobody else is called: it sets LOOK
 //! again when it has its item, and looks whether there is more (`found`). So a submitter pays for at most one wake-up,
@@ -37,13 +38,15 @@
 //!
 //! A cancel takes an item out of the list, or interrupts who is at it, in that item only (`exposure`).
 //!
-//! Checked by `model`.
+//! Checked by `model` (loom, and shuttle) and, whole pools with hundreds of items, by `model_at_random` (shuttle).
 
 mod acct;
 mod exposure;
 mod hash;
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(test, shuttle))]
+mod model_at_random;
 mod policy;
 mod pool;
 mod worker;
@@ -59,7 +62,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::lock::{Mutex, Raw, RawLock, TimedLock, Waits};
-use uringlet_sys::sync::{AtomicU32, fence};
+use uringlet_sys::sync::AtomicU32;
 use uringlet_sys::{Errno, process, thread};
 
 /// Between two attempts to start a thread that there must be.
@@ -86,20 +89,14 @@ struct Acct<W, R> {
 #[repr(align(128))]
 struct Queue<W, R> {
     list: Mutex<List<W>, R>,
-    /// The list's length.
+    /// How much ready work the list has; written under the class lock.
     ready: AtomicU32,
 }
 
+/// See the module.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Signal(AtomicU32);
-
-impl core::ops::Deref for Signal {
-    type Target = AtomicU32;
-    fn deref(&self) -> &AtomicU32 {
-        &self.0
-    }
-}
 
 impl<W, R: Raw> Acct<W, R> {
     /// Uses the list, under the class lock.
@@ -108,6 +105,16 @@ impl<W, R: Raw> Acct<W, R> {
         let result = f(&mut list);
         self.queue.ready.store(list.ready() as u32, Relaxed);
         result
+    }
+
+    /// Whether somebody could come who is not on the way.
+    fn could_come(&self) -> bool {
+        self.signal.0.load(Relaxed) & LOOK != 0
+    }
+
+    /// Whether there are more workers than there may be.
+    fn has_excess(&self) -> bool {
+        self.signal.0.load(Relaxed) & EXCESS != 0
     }
 }
 
@@ -177,8 +184,8 @@ impl<W: Work, R: Raw> IoWq<W, R> {
     /// and maybe others that waited for its key.
     pub fn enqueue(self: &Arc<Self>, account: Account, key: Option<HashKey>, number: u64, work: W) -> Result<(), Vec<W>> {
         let acct = self.acct(account);
-        let may_run = acct.with(|list| list.push(number, key, work));
-        if !may_run || self.rouse(account).is_ok() {
+        let is_urgent = acct.with(|list| list.push(number, key, work) && acct.could_come());
+        if !is_urgent || self.summon(account).is_ok() {
             return Ok(());
         }
         let stranded = acct.with(List::strand);
@@ -186,17 +193,25 @@ impl<W: Work, R: Raw> IoWq<W, R> {
         if stranded.is_empty() { Ok(()) } else { Err(stranded) }
     }
 
-    /// If there is ready work and somebody could come who is not on the way: calls one. See the module.
+    /// Summons somebody if there is ready work and somebody could come: for who may have set LOOK. See the module.
     ///
     /// # Errors
     /// There is no worker, and none could be started.
     fn rouse(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
         let acct = self.acct(account);
-        fence();
-        if acct.signal.load(Relaxed) & LOOK == 0 || acct.queue.ready.load(Relaxed) == 0 {
+        if acct.could_come() && acct.with(|list| list.ready() > 0) { self.summon(account) } else { Ok(()) }
+    }
+
+    /// There is ready work: calls an idle worker or starts one, unless somebody is on the way or there may be no more.
+    ///
+    /// # Errors
+    /// There is no worker, and none could be started.
+    fn summon(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
+        let mut crew = self.crew.lock();
+        // Somebody may have come for it meanwhile. What was seen under the class lock, or something later, is seen here.
+        if self.acct(account).queue.ready.load(Relaxed) == 0 {
             return Ok(());
         }
-        let mut crew = self.crew.lock();
         let side = &mut crew.sides[account as usize];
         let (result, called) = match side.call(process::monotonic_ns) {
             Call::Nobody => (Ok(()), None),
@@ -206,7 +221,7 @@ impl<W: Work, R: Raw> IoWq<W, R> {
             }
             Call::Start => (self.start(account, side), None),
         };
-        acct.signal.store(side.signal(), Relaxed);
+        self.acct(account).signal.0.store(side.signal(), Relaxed);
         drop(crew);
         if let Some(worker) = called {
             worker.wake();
@@ -236,7 +251,7 @@ impl<W: Work, R: Raw> IoWq<W, R> {
         let mut crew = self.crew.lock();
         let side = &mut crew.sides[account as usize];
         let result = f(side);
-        self.acct(account).signal.store(side.signal(), Relaxed);
+        self.acct(account).signal.0.store(side.signal(), Relaxed);
         result
     }
 

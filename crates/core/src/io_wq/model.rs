@@ -4,9 +4,9 @@
 use super::worker::IDLE_NS;
 use super::*;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use loom::thread;
 use uringlet_sys::lock::{futex_wait, futex_wake};
 use uringlet_sys::model;
+use uringlet_sys::model::checker::thread;
 use uringlet_sys::sync::AtomicBool;
 
 /// Counts pieces of work that were dealt with.

@@ -2,7 +2,7 @@
 
 use super::acct::{Account, Seat, Turn};
 use super::exposure::Exposure;
-use super::policy::{EXCESS, Side};
+use super::policy::Side;
 use super::{IoWq, RETRY_NS, Work};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -152,8 +152,7 @@ impl<W: Work, R: Raw> Shift<W, R> {
         if self.is_stale() {
             return Some(Why::Stale);
         }
-        let has_excess = self.pool.acct(self.account).signal.load(Relaxed) & EXCESS != 0;
-        has_excess.then_some(Why::Excess)
+        self.pool.acct(self.account).has_excess().then_some(Why::Excess)
     }
 
     fn is_stale(&self) -> bool {

@@ -11,30 +11,53 @@ pub(crate) mod event_table;
 mod program;
 mod raw_lock;
 
+/// What picks the orders in which a model's threads go on: loom, all of them within bounds; or, with `--cfg shuttle`
+/// besides, shuttle.
+#[cfg(not(shuttle))]
+pub use loom as checker;
+#[cfg(shuttle)]
+pub use shuttle as checker;
+
 pub use program::Program;
 pub use raw_lock::RawLock;
 
+use checker::sync::{Condvar, Mutex};
 use event_table::EventTable;
-use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::vec::Vec;
 
-loom::lazy_static! {
+checker::lazy_static! {
     static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
+}
+
+/// Runs a model with orders of its threads' steps that shuttle picks at random, and that its seed repeats: for what has
+/// too many of them for [`check`].
+#[cfg(shuttle)]
+pub fn check_at_random(iterations: usize, model: impl Fn() + Sync + Send + 'static) {
+    shuttle::check_random(move || finish(&model), iterations);
+}
+
+/// As [`check_at_random`]: shuttle does not count preemptions.
+#[cfg(shuttle)]
+pub fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    check_at_random(10_000, model);
 }
 
 /// Runs a model with every order of its threads' steps in which at most `preemptions` of them are preempted.
 ///
 /// `LOOM_MAX_PREEMPTIONS` overrides the number.
+#[cfg(not(shuttle))]
 pub fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = 10_000;
-    builder.check(move || {
-        model();
-        end();
-        join_threads();
-    });
+    builder.check(move || finish(&model));
+}
+
+fn finish(model: impl Fn()) {
+    model();
+    end();
+    join_threads();
 }
 
 /// Waits for the end of the engine's threads.
@@ -80,7 +103,7 @@ pub(crate) struct Kernel {
     now_ns: u64,
     is_over: bool,
     sleepers: Vec<Sleeper>,
-    threads: Vec<loom::thread::JoinHandle<()>>,
+    threads: Vec<checker::thread::JoinHandle<()>>,
     /// Threads that are interrupted again and again.
     pub(crate) alarms: u32,
     pub(crate) events: EventTable,
@@ -136,7 +159,7 @@ pub(crate) fn sleep_unless<R>(on: On, deadline_ns: u64, mut check: impl FnMut(&m
     }
 }
 
-pub(crate) fn adopt(thread: loom::thread::JoinHandle<()>) {
+pub(crate) fn adopt(thread: checker::thread::JoinHandle<()>) {
     with(|kernel| kernel.threads.push(thread));
 }
 
@@ -156,7 +179,7 @@ pub fn monotonic_ns() -> u64 {
 
 /// A thread that looks again later: others get their turn.
 pub fn sleep_ns(_ns: u64) {
-    loom::thread::yield_now();
+    checker::thread::yield_now();
 }
 
 /// Time goes on: waits whose deadline has come end.

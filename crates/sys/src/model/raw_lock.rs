@@ -1,6 +1,6 @@
 //! What locks are made of with `--cfg loom`: one of loom's own, so that other protocols' models are not about ours.
 
-use loom::sync::{Mutex, MutexGuard};
+use super::checker::sync::{Mutex, MutexGuard};
 use std::boxed::Box;
 use std::sync::OnceLock;
 

@@ -9,7 +9,7 @@ use syscalls::Errno;
 /// # Errors
 /// None in a model.
 pub fn spawn(_name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
-    let thread = loom::thread::spawn(move || match catch_unwind(AssertUnwindSafe(main)) {
+    let thread = model::checker::thread::spawn(move || match catch_unwind(AssertUnwindSafe(main)) {
         Err(panic) if !panic.is::<Over>() => resume_unwind(panic),
         _ => {}
     });
