@@ -49,6 +49,23 @@ fn the_kernel_does_pipes_and_messages_as_expected() {
     kernel_answers("more_ops");
 }
 
+/// Thousands of connections, each byte checked; a failure names its seed, with which `net_chaos SEED` repeats it.
+#[test]
+fn the_engine_keeps_every_byte_of_connections_that_come_and_go_at_random() {
+    let directory = common::directory("net_chaos-engine");
+    let executable = common::compile("cc", &directory, "net_chaos", &["net_chaos.c"], &[]);
+    for seed in ["1", "2", "3"] {
+        let mut command = common::uringlet(&directory);
+        let output = common::finish(command.arg("--").arg(&executable).args([seed, "2000"]).env("BLOCK_IO_URING", "1"));
+        assert!(output.status.success(), "{}", said(&output));
+    }
+}
+
+#[test]
+fn the_kernel_keeps_every_byte_of_them_too() {
+    kernel_answers("net_chaos");
+}
+
 #[test]
 fn a_thousand_pending_receives_need_no_worker() {
     engine_answers("net_async");
