@@ -1,7 +1,7 @@
 //! How long submit() and completions take while another file of the same ring is slow.
 //!
 //! One thread and one ring, as an event loop has them. A stream keeps so many writes to the slow file under way; every `PACE` one small write
-//! to one of the other files is submitted and waited for. Each io_uring_submit() is timed, and each of the other files' requests from before its
+//! (or read of what is cached) of one of the other files is submitted and waited for. Each io_uring_submit() is timed, and each of the other files' requests from before its
 //! submission until its completion is seen. The first write of the stream is told apart: that is where an engine learns that the file is slow.
 
 use crate::liburing::Ring;
@@ -21,6 +21,13 @@ const ENTRIES: u32 = 128;
 /// The user_data of the other files' requests; the stream's are 0.
 const OTHER: u64 = 1;
 
+/// The other files' requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    Writes,
+    Reads,
+}
+
 /// What is slow, and what is not.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
@@ -30,6 +37,8 @@ pub(crate) struct Scene {
     pub(crate) directory: PathBuf,
     pub(crate) slow_len: u64,
     pub(crate) slow_block: usize,
+    /// What is asked of the other files.
+    pub(crate) others: Others,
     /// Writes of the stream that are under way at once.
     pub(crate) slow_depth: u32,
     pub(crate) time: Duration,
@@ -78,7 +87,7 @@ pub(crate) fn measure(scene: &Scene) -> anyhow::Result<Numbers> {
 }
 
 fn other(path: &Path) -> anyhow::Result<File> {
-    let file = File::options().write(true).create(true).truncate(true).open(path);
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
     let file = file.with_context(|| format!("opening {}", path.display()))?;
     file.write_all_at(&vec![0; OTHER_LEN], 0).with_context(|| format!("filling {}", path.display()))?;
     Ok(file)
@@ -94,7 +103,7 @@ impl Loop {
                 break;
             }
             self.feed(scene.slow_depth)?;
-            self.write_other(turn)?;
+            self.ask_other(scene.others, turn)?;
             next = (next + PACE).max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
             self.reap()?;
@@ -124,10 +133,13 @@ impl Loop {
         Ok(())
     }
 
-    fn write_other(&mut self, turn: usize) -> anyhow::Result<()> {
+    fn ask_other(&mut self, others: Others, turn: usize) -> anyhow::Result<()> {
         let at = turn * OTHER_BLOCK % OTHER_LEN;
         let fd = self.others[turn % OTHERS].as_raw_fd();
-        self.ring.next_sqe().prep_write(fd, &self.block, at as u64, OTHER);
+        match others {
+            Others::Writes => self.ring.next_sqe().prep_write(fd, &self.block, at as u64, OTHER),
+            Others::Reads => self.ring.next_sqe().prep_read(fd, &mut self.block, at as u64, OTHER),
+        }
         let begun = Instant::now();
         let took = self.submit()?;
         self.times.submits.push(took);

@@ -63,6 +63,13 @@ pub(crate) struct Sqe {
 }
 
 impl Sqe {
+    /// `io_uring_prep_read()`. The bytes live, and are nobody else's, until the completion.
+    #[inline]
+    pub(crate) fn prep_read(&mut self, fd: i32, bytes: &mut [u8], off: u64, user_data: u64) {
+        const OP_READ: u8 = 22;
+        *self = Self { opcode: OP_READ, fd, off, addr: bytes.as_mut_ptr() as u64, len: bytes.len() as u32, user_data, ..Self::default() };
+    }
+
     /// `io_uring_prep_write()`. The bytes live until the completion.
     #[inline]
     pub(crate) fn prep_write(&mut self, fd: i32, bytes: &[u8], off: u64, user_data: u64) {

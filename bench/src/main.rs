@@ -21,7 +21,7 @@ usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns fo
        uringlet-bench-worker nop --batch N                                 NOPs a second, through liburing
        uringlet-bench-worker write --via ring|pwrite|libaio|posixaio --file F [--depth N] [--block BYTES] [--size BYTES] [--sequential]
                                    [--seconds S]                           writes a second into F; random 1 KiB ones, 10 MB
-       uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES] [--size BYTES] [--seconds S]
+       uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES] [--size BYTES] [--seconds S] [--reads]
                                                                            of submit(), and of files in D, while writes to F are slow; us
        uringlet-bench-worker slow-fs --directory D [--delay-ms N]          mounts a file D/slow, whose writes take so long, until it is killed
        uringlet-bench-worker probe                                         0, if there is a ring";
@@ -50,6 +50,7 @@ struct Args {
     block: usize,
     size: u64,
     pattern: Pattern,
+    others: latency::Others,
     time: Duration,
     delay: Duration,
     file: PathBuf,
@@ -67,6 +68,7 @@ impl Default for Args {
             block: 1024,
             size: 10 << 20,
             pattern: Pattern::Random,
+            others: latency::Others::Writes,
             time: timing::TIME,
             delay: Duration::from_millis(100),
             file: PathBuf::new(),
@@ -88,6 +90,7 @@ fn parse() -> anyhow::Result<Args> {
             Long("block") => args.block = parser.value()?.parse()?,
             Long("size") => args.size = parser.value()?.parse()?,
             Long("sequential") => args.pattern = Pattern::Sequential,
+            Long("reads") => args.others = latency::Others::Reads,
             Long("seconds") => args.time = Duration::try_from_secs_f64(parser.value()?.parse()?)?,
             Long("delay-ms") => args.delay = Duration::from_millis(parser.value()?.parse()?),
             Long("file" | "slow") => args.file = parser.value()?.into(),
@@ -124,6 +127,7 @@ fn latency(args: Args) -> anyhow::Result<Numbers> {
         directory: args.directory,
         slow_len: args.size,
         slow_block: args.block,
+        others: args.others,
         slow_depth: args.depth,
         time: args.time,
     })

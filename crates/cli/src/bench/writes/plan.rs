@@ -186,8 +186,8 @@ impl Plan {
     fn while_throttled(&mut self, args: &Args, tools: &Tools, directory: &Path) {
         let file = directory.join("throttled");
         for engine in self.rings() {
-            // 1 GB/s, if nothing holds it back: more than most disks take.
-            let stream = ["--size", "268435456", "--block", "131072", "--depth", "16"];
+            // Reads, since other files' writes are throttled too. 1 GB/s, if nothing holds it back: more than most disks take.
+            let stream = ["--size", "268435456", "--block", "131072", "--depth", "16", "--reads"];
             let launch = latency(args, tools, engine, &file, directory, &stream);
             let (place, file) = (Place::new("latency", THROTTLED, engine.label()), file.clone());
             self.jobs.push(Job::new(place, args.latency_time() + Duration::from_millis(500), move |stop| {

@@ -114,7 +114,8 @@ impl Plan {
     fn latencies(&self, scene: &str) -> String {
         let header =
             ["", "first submit", "submit p50", "p99", "max", "slow file's p99", "max", "other files p50", "p99", "max", "slow, MB/s"];
-        let mut table = Table::new(format!("while {scene}: µs"), header);
+        let others = if scene == THROTTLED { "reads" } else { "writes" };
+        let mut table = Table::new(format!("while {scene}, {others} of other files: µs"), header);
         let mut is_empty = true;
         for engine in &self.engines {
             let Some(job) = self.jobs.find("latency", scene, engine.label()) else { continue };
