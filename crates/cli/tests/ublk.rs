@@ -14,6 +14,24 @@ fn runs(mode: &str) {
     assert!(output.status.success(), "{mode}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));
 }
 
+/// The answers of ublk_drv of Linux 6.12, which `cargo xtask oracle` asks anew.
+const EXPECTED: &str = include_str!("c/ublk_probe.expected");
+
+#[test]
+fn answers_are_those_of_the_real_driver() {
+    let place = directory("ublk-probe");
+    let program = compile("cc", &place, "ublk_probe", &["ublk_probe.c"], &[]);
+    let mut command = uringlet(&place.join("cache"));
+    command.arg("--").arg(&program).env("BLOCK_IO_URING", "1").current_dir(&place);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{}\n{}\n{}", output.status, stdout(&output), stderr(&output));
+    let answers = stdout(&output);
+    for (number, (answer, expected)) in answers.lines().zip(EXPECTED.lines()).enumerate() {
+        assert_eq!(answer, expected, "line {}", number + 1);
+    }
+    assert_eq!(answers.lines().count(), EXPECTED.lines().count());
+}
+
 #[test]
 fn a_device_lives_from_add_to_delete() {
     runs("plain");

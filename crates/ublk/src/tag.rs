@@ -73,7 +73,9 @@ impl Work {
     pub(crate) fn describe(&self, addr: u64) -> IoDesc {
         let Request { op, flags, sector, sectors, .. } = self.request;
         let nr_sectors = if op.has_data() { self.left / SECTOR as u32 } else { sectors };
-        IoDesc { op_flags: op as u32 | flags, nr_sectors, start_sector: sector, addr }
+        // A flush is nowhere: the block layer says so by a sector that no device has.
+        let start_sector = if op == IoOp::Flush { u64::MAX } else { sector };
+        IoDesc { op_flags: op as u32 | flags, nr_sectors, start_sector, addr }
     }
 
     /// Takes note of `bytes` done. Whether that was all.
@@ -230,6 +232,6 @@ mod tests {
         assert_eq!(work.describe(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 6, start_sector: 10, addr: 7 });
         assert!(work.advance(3072));
         work.become_flush();
-        assert_eq!(work.describe(7), IoDesc { op_flags: 2, nr_sectors: 0, start_sector: 0, addr: 7 });
+        assert_eq!(work.describe(7), IoDesc { op_flags: 2, nr_sectors: 0, start_sector: u64::MAX, addr: 7 });
     }
 }
