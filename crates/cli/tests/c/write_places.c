@@ -306,6 +306,36 @@ static void half_a_buffer(void)
 	munmap(pages, 3 * 4096);
 }
 
+/* Over one another, in one batch: nothing promises an order, but without IOSQE_ASYNC the kernel's writes keep it, and programs got used to that. */
+static void overlapping(void)
+{
+	static char blocks[16][20000], back[20000];
+	struct ring r = new_ring(16);
+	int fd = fresh("overlapping", 0);
+
+	section = "overlapping";
+	for (int i = 0; i < 16; i++)
+		memset(blocks[i], 'A' + i, sizeof(blocks[i]));
+	check("its blocks", pwrite(fd, blocks[0], sizeof(blocks[0]), 0), sizeof(blocks[0]));
+	for (int round = 0; round < 300; round++) {
+		int n = 2 + round % 15, cold = round % 10 == 0, len = 19999;
+
+		if (cold) {
+			fdatasync(fd);
+			posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+		}
+		for (int i = 0; i < n; i++)
+			push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(blocks[i]), .len = len, .off = 1));
+		check("a batch", enter_call(r.fd, n, n, GETEVENTS, 0, 0), n);
+		for (int i = 0; i < n; i++)
+			check("of it", next(&r), len);
+		check("read", pread(fd, back, len, 1), len);
+		is_true("the last one stays", !memcmp(back, blocks[n - 1], len));
+	}
+	end_ring(&r);
+	close(fd);
+}
+
 /* No call takes 2 GiB or more. */
 static void very_much(void)
 {
@@ -341,6 +371,7 @@ int main(void)
 	not_for_writing();
 	nothing();
 	half_a_buffer();
+	overlapping();
 	very_much();
 	return finish();
 }
