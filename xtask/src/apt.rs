@@ -50,6 +50,32 @@ pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf>
     Ok(unpacked.with_context(|| format!("no folder {prefix}* was unpacked"))?.path())
 }
 
+/// Downloads and unpacks, without installing it, the newest package whose name matches the regular expression; into `dir`.
+pub(crate) fn unpack_newest(pattern: &str, dir: &Path) -> anyhow::Result<()> {
+    place::fresh_dir(dir)?;
+    let lists = Lists::prepare()?;
+    lists.update()?;
+    let mut search = lists.tool("apt-cache");
+    search.args(["search", "--names-only", pattern]);
+    let found = String::from_utf8_lossy(&finished(search)?.stdout).into_owned();
+    let names = found.lines().filter_map(|line| line.split_whitespace().next());
+    let name = names.max_by_key(|name| numbers(name)).with_context(|| format!("no package is named like {pattern}"))?;
+    println!("fetching {name}");
+    let mut download = lists.apt_get();
+    download.args(["download", name]).current_dir(dir);
+    finished(download).with_context(|| format!("fetching {name}"))?;
+    let is_package = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "deb");
+    let package = fs::read_dir(dir)?.flatten().map(|entry| entry.path()).find(is_package).context("no package was fetched")?;
+    let mut unpack = Command::new("dpkg-deb");
+    unpack.arg("-x").arg(package).arg(dir);
+    finished(unpack).map(drop)
+}
+
+/// The numbers in a name, to sort versions by.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
 /// Name and version of each package, for whoever reads the log.
 pub(crate) fn versions(packages: &[&str]) -> anyhow::Result<Vec<String>> {
     let mut query = Command::new("dpkg-query");
@@ -115,7 +141,12 @@ impl Lists {
     }
 
     fn apt_get(&self) -> Command {
-        let mut command = Command::new("apt-get");
+        self.tool("apt-get")
+    }
+
+    /// A program of apt's, on our lists.
+    fn tool(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         let dir = self.dir.display();
         for option in [
             "Dir::Etc::sourcelist=/dev/null".to_owned(),

@@ -10,6 +10,7 @@ mod fio;
 mod fsx;
 mod job;
 mod libtest;
+mod oracle;
 mod place;
 mod programs;
 mod report;
@@ -37,6 +38,7 @@ const CHORES: &[Chore] = &[
     ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),
     ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),
+    ("oracle", "ublk_drv in a virtual machine: does it still answer as our driver is tested to?", oracle::main),
     ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
 ];
 
