@@ -21,7 +21,7 @@ pub struct Waits {
     pub taken: u64,
     /// How often it was not free.
     pub waited: u64,
-    /// How long all of these waits took, in [`ticks`](crate::stopwatch::ticks).
+    /// How long all of these waits took, in [`ticks`].
     pub ticks: u64,
 }
 
