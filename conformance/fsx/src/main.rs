@@ -14,6 +14,7 @@ mod slots;
 use anyhow::{Context, bail, ensure};
 use files::Folder;
 use round::Plan;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -125,6 +126,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
         watch(args, begun, &done, || finished.load(Ordering::Relaxed) == jobs);
     });
     let failures = failures.into_inner().expect("no player panics");
+    drop(folder);
     Ok(conclude(args, begun, (done.into_inner(), sequence.into_inner()), &failures))
 }
 
@@ -148,7 +150,8 @@ fn watch(args: &Args, begun: Instant, done: &AtomicU64, is_over: impl Fn() -> bo
         }
         if now - told > TOLD_EVERY {
             told = now;
-            eprintln!("fsx: {count} of {} operations, {:.0} k/s", args.ops, rate(count, begun));
+            // Who listened may be gone.
+            let _ = writeln!(io::stderr(), "fsx: {count} of {} operations, {:.0} k/s", args.ops, rate(count, begun));
         }
     }
 }
@@ -160,12 +163,14 @@ fn rate(count: u64, begun: Instant) -> f64 {
 
 fn conclude(args: &Args, begun: Instant, (done, sequence): (u64, u64), failures: &[(u64, String)]) -> ExitCode {
     for (seed, report) in failures {
-        println!("fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {}", args.round.min(args.ops));
+        let ops = args.round.min(args.ops);
+        let _ = writeln!(io::stdout(), "fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {ops}");
     }
     // The same for the same seed, whatever the ring: else a failure could not be played again.
     let seeds = format!("seeds from {}, sequence {sequence:016x}", args.seed);
     let how = if failures.is_empty() { "all as expected" } else { "NOT as expected" };
-    println!("fsx: {done} operations ({seeds}) in {:.1} s, {:.0} k/s: {how}", begun.elapsed().as_secs_f64(), rate(done, begun));
+    let took = begun.elapsed().as_secs_f64();
+    let _ = writeln!(io::stdout(), "fsx: {done} operations ({seeds}) in {took:.1} s, {:.0} k/s: {how}", rate(done, begun));
     match (failures.is_empty(), STOP.load(Ordering::Relaxed)) {
         (true, false) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(INTERRUPTED),
