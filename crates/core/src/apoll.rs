@@ -24,6 +24,8 @@
 
 mod check;
 mod known;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use crate::request::ReqId;
 use crate::rsrc::files::FileNode;
