@@ -310,7 +310,8 @@ static void live(uint64_t with)
 	say("START_DEV", start(START_DEV));
 }
 
-static void stop(void)
+/* STOP_DEV to DEL_DEV; `looks` at what a server may still do in between. */
+static void stop_and_look(int looks)
 {
 	struct cqe cqe;
 
@@ -319,8 +320,75 @@ static void stop(void)
 	for (int i = 0; i < 2; i++)
 		say("the command's end", ring_wait(&queue).res);
 	say("nothing more", ring_next(&queue, &cqe));
+	if (looks) {
+		tell(control(STOP_DEV, 0, 0, 0));
+		tell(control(START_RECOVERY, 0, 0, 0));
+		tell(set_params());
+		tell(control(START_DEV, 0, 0, 0));
+		say("no block device", open("/dev/ublkb0", O_RDWR) < 0);
+	}
 	close_queue();
 	say("DEL_DEV", control(DEL_DEV, 0, 0, 0));
+}
+
+static void stop(void)
+{
+	stop_and_look(0);
+}
+
+static int info2(unsigned id, const char *path, unsigned path_len, unsigned len)
+{
+	char bytes[256] = { 0 };
+
+	strcpy(bytes, path);
+	return control_op(IOWR(0x12, 32), (struct ctrl_cmd){ id, 0xffff, len, ADDR(bytes), 0, path_len });
+}
+
+static void probe_paths(void)
+{
+	struct dev_info info;
+
+	add_device(0, 2);
+	tell(info2(0, "/dev/ublkc0", 12, 76));
+	tell(info2(0, "/dev/ublkc0", 11, 75));
+	tell(info2(0, "/dev/ublkc0", 12, 75));
+	tell(info2(0, "/dev/ublkc0", 12, 11));
+	tell(info2(0, "", 0, 64));
+	tell(info2(0, "/dev/ublkc7", 12, 76));
+	tell(info2(0, "/dev/null", 12, 76));
+	tell(info2(0, "/dev/ublkc0", 5000, 64));
+	tell(info2(1, "/dev/ublkc0", 12, 76));
+	/* Of others the path is not asked. */
+	tell(control_op(IOWR(GET_DEV_INFO, 32), (struct ctrl_cmd){ 0, 0xffff, 64, ADDR(&info), 0, 12 }));
+	tell(control_op(IOWR(0x14, 32), (struct ctrl_cmd){ 0, 0xffff }));
+	tell(device_state());
+}
+
+/* Two queues: each with tags and descriptors of its own. */
+static void probe_queues(void)
+{
+	struct dev_info info = INFO(.nr_hw_queues = 2);
+	char *second;
+
+	flags = 0;
+	tell(control(ADD_DEV, &info, sizeof(info), 0));
+	tell(set_params());
+	open_queue();
+	second = mmap(0, 4096, PROT_READ, MAP_SHARED, device, 98304);
+	tell(second != MAP_FAILED);
+	tell(mmap(0, 4096, PROT_READ, MAP_SHARED, device, 2 * 98304) == MAP_FAILED ? -errno : 0);
+	tell(io(IOWR(FETCH, 16), 0, 0, 0, early(0)));
+	tell(io(IOWR(FETCH, 16), 0, 1, 0, early(1)));
+	tell(io(IOWR(FETCH, 16), 0, 1, 0, early(1)));
+	tell(io(IOWR(FETCH, 16), 1, 0, 0, early(0)));
+	tell(device_state());
+	tell(io(IOWR(FETCH, 16), 2, 1, 0, early(1)));
+	tell(control(STOP_DEV, 0, 0, 0));
+	for (int i = 0; i < 3; i++)
+		say("the command's end", ring_wait(&queue).res);
+	munmap(second, 4096);
+	close_queue();
+	tell(control(DEL_DEV, 0, 0, 0));
 }
 
 static void probe_fetch(void)
@@ -383,7 +451,16 @@ static void probe_requests(void)
 	REQUEST(FLUSH, 0, 0, -5);
 	REQUEST(DISCARD, 32, 8, 0);
 	REQUEST(DISCARD, 32, 8, -28);
-	stop();
+	REQUEST(READ, 40, 128, 65536);
+	REQUEST(READ, 40, 8, 65536);
+	REQUEST(WRITE, 40, 8, 0x7fffffff);
+	REQUEST(READ, 40, 8, -4095);
+	REQUEST(WRITE, 40, 8, -4096);
+	REQUEST(WRITE, 40, 8, (int)0x80000001);
+	REQUEST(READ, 40, 8, 2048, -5);
+	REQUEST(WRITE, 40, 8, 512, 0, 3584);
+	REQUEST(FLUSH, 0, 0, 77);
+	stop_and_look(1);
 }
 
 static void probe_get_data(void)
@@ -439,6 +516,35 @@ static void probe_user_copy(void)
 	pthread_join(thread, 0);
 	say("the client gets", asked.result);
 	say("its last byte", client_buffer[4095]);
+	/* What is read in two pieces: each begins at the slot's beginning. */
+	memset(client_buffer, 0, MAX_BYTES);
+	pthread_create(&thread, 0, ask, 0);
+	tag = show_cqe();
+	memset(byte, 'a', 4096);
+	say("pwrite", pwrite(device, byte, 1024, SLOT(tag)));
+	push_io(IOWR(COMMIT, 16), 0, tag, 1024, 0);
+	tag = show_cqe();
+	memset(byte, 'b', 4096);
+	say("pwrite", pwrite(device, byte, 3072, SLOT(tag)));
+	say("COMMIT", io(IOWR(COMMIT, 16), 0, tag, 3072, 0));
+	pthread_join(thread, 0);
+	say("the client gets", asked.result);
+	say("byte 1023", client_buffer[1023]);
+	say("byte 1024", client_buffer[1024]);
+	say("byte 4095", client_buffer[4095]);
+	asked.op = WRITE;
+	for (int i = 0; i < 4096; i++)
+		client_buffer[i] = i / 512;
+	pthread_create(&thread, 0, ask, 0);
+	tag = show_cqe();
+	push_io(IOWR(COMMIT, 16), 0, tag, 1024, 0);
+	tag = show_cqe();
+	say("pread", pread(device, byte, 3072, SLOT(tag)));
+	say("byte 0", byte[0]);
+	say("byte 3071", byte[3071]);
+	say("COMMIT", io(IOWR(COMMIT, 16), 0, tag, 3072, 0));
+	pthread_join(thread, 0);
+	say("the client gets", asked.result);
 	stop();
 }
 
@@ -505,6 +611,10 @@ int main(void)
 	probe_control();
 	puts("# fetch");
 	probe_fetch();
+	puts("# paths");
+	probe_paths();
+	puts("# queues");
+	probe_queues();
 	puts("# requests");
 	probe_requests();
 	puts("# get data");
