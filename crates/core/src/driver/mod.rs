@@ -61,6 +61,7 @@ pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) 
         epoll.wait(&mut events, 0, UserPtr::NULL)
     } else {
         guard.waiters.has_driver = true;
+        guard.waiters.is_called = false;
         let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
         guard.waiters.has_driver = false;
         waited

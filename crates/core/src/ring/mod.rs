@@ -73,6 +73,8 @@ pub(crate) struct Waiters {
     pub(crate) wake_tail: u32,
     /// Somebody runs this ring's event loop.
     pub(crate) has_driver: bool,
+    /// The driver's bell is being rung, or was, since it went to sleep.
+    pub(crate) is_called: bool,
     /// Threads that wait to submit.
     pub(crate) for_baton: u32,
     /// Threads inside enter() that have let the lock go.
@@ -287,7 +289,10 @@ impl RingState {
         }
         if self.waiters.sleeping > 0 && (posted.must_wake || self.reaches(self.waiters.wake_tail)) {
             wakes.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);
-            wakes.driver = if self.waiters.has_driver { self.poller.as_ref().map(|p| p.bell.number()) } else { None };
+            // Once a sleep: whoever called it before is on the way to the bell.
+            if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.is_called, true) {
+                wakes.driver = self.poller.as_ref().map(|p| p.bell.number());
+            }
         }
         if !posted.any && !posted.deferred {
             return;
