@@ -47,7 +47,7 @@ fn add_dev_says_what_was_granted() {
 #[test]
 fn add_dev_refuses() {
     let world = World::new();
-    let user = Caller { uid: 1000, gid: 1000, is_admin: false, ..ROOT };
+    let user = Caller { uid: 1000, gid: 1000, is_admin: false };
     let f = |flags| DevInfo { flags, ..INFO };
     let cases = [
         ("short", &ROOT, INFO, CtrlCmd { len: 63, ..header() }, Errno::EINVAL),
@@ -111,7 +111,7 @@ fn commands_are_known_by_their_encoding() {
 #[test]
 fn users_name_their_char_device() {
     let world = World::new();
-    let owner = Caller { uid: 1000, gid: 1000, is_admin: false, ..ROOT };
+    let owner = Caller { uid: 1000, gid: 1000, is_admin: false };
     add(&world, &owner, DevInfo { flags: feature::UNPRIVILEGED_DEV, ..INFO }, header()).unwrap();
     add(&world, &ROOT, DevInfo { dev_id: 1, ..INFO }, CtrlCmd { dev_id: 1, ..header() }).unwrap();
     let ask = |caller: &Caller, nr: u32, id: u32, path: &[u8], len: u16| {

@@ -4,6 +4,7 @@ mod control;
 mod ends;
 mod io;
 mod random;
+mod threads;
 
 use crate::frontend::{BlockDevice, Client, Data, FrontEnd, IoOp, Place, Request, Slot};
 use crate::params;

@@ -1,0 +1,144 @@
+//! Clients, a server that dies now and then, and its successors, at the same time: every request ends once, with its own data.
+
+use super::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uringlet_abi::ublk::state;
+
+const DEPTH: u16 = 8;
+const REQUESTS: u64 = 20_000;
+const FLAGS: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
+
+/// Writes its number to a place of its own, again and again, by requests that end on other threads.
+#[derive(Debug)]
+struct Writer {
+    device: Arc<Device<Bench>>,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    me: std::sync::OnceLock<std::sync::Weak<Writer>>,
+}
+
+impl Writer {
+    fn new(device: &Arc<Device<Bench>>) -> Arc<Self> {
+        let writer = Arc::new(Self {
+            device: Arc::clone(device),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            me: std::sync::OnceLock::new(),
+        });
+        writer.me.set(Arc::downgrade(&writer)).unwrap();
+        writer
+    }
+
+    fn client(&self) -> Arc<dyn Client> {
+        self.me.get().unwrap().upgrade().unwrap()
+    }
+
+    /// The next request, if there is a slot and one is left.
+    fn go_on(&self) -> bool {
+        let Some(slot) = self.device.take(0, &self.client()) else { return false };
+        let number = self.begun.fetch_add(1, Ordering::SeqCst);
+        if number >= REQUESTS {
+            self.device.release(slot);
+            return false;
+        }
+        self.device.write(&slot, 0, &[number as u8; 512]).unwrap();
+        let request = Request { op: IoOp::Write, flags: 0, sector: number % 256, sectors: 1, data: Data::Slot };
+        self.device.submit(slot, request, &self.client(), number);
+        true
+    }
+}
+
+impl Client for Writer {
+    fn done(&self, _: u64, slot: Slot, result: Result<(), Errno>) {
+        assert_eq!(result, Ok(()));
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.device.release(slot);
+    }
+}
+
+/// A server: fetches, checks and commits until it is told to die or its device ends. Whether it was told to.
+fn serve(device: &Device<Bench>, server: &Mutex<Vec<u8>>, task: u64, dies: &AtomicBool) -> bool {
+    // Of its own: what an earlier one's last command says may come late.
+    let log = Log::default();
+    let send = |nr, tag: u16, result| {
+        let note = Note { id: u64::from(tag), log: Arc::clone(&log), is_done: false };
+        device.io_command(task, u32::from(nr), &IoCmd { q_id: 0, tag, result, addr: buffer(tag) }, note);
+    };
+    (0..DEPTH).for_each(|tag| send(ublk_io::FETCH_REQ, tag, 0));
+    let mut armed = DEPTH;
+    while armed > 0 && !dies.load(Ordering::SeqCst) {
+        let next = log.lock().unwrap().pop();
+        match next {
+            None => std::thread::yield_now(),
+            Some((_, -19)) => armed -= 1,
+            Some((tag, res)) => {
+                assert_eq!(res, 0);
+                let tag = tag as u16;
+                let iod = device.area().descriptors.lock().unwrap()[&(0, tag)];
+                let bytes = server.lock().unwrap()[buffer(tag) as usize..][..512].to_vec();
+                assert!(bytes.iter().all(|&byte| u64::from(byte) == iod.start_sector), "the data of sector {}", iod.start_sector);
+                send(ublk_io::COMMIT_AND_FETCH_REQ, tag, 512);
+            }
+        }
+    }
+    dies.load(Ordering::SeqCst)
+}
+
+#[test]
+fn servers_come_and_go_under_load() {
+    let world = World::new();
+    let device = world.add(FLAGS, DEPTH);
+    device.open().unwrap();
+    let dies = Arc::new(AtomicBool::new(false));
+    let first = spawn_server(&world, &device, 1, &dies);
+    world.command(ctrl::START_DEV, 1).unwrap();
+    let writer = Writer::new(&device);
+    let clients: Vec<_> = (0..2).map(|_| spawn_client(&writer)).collect();
+    let mut server = first;
+    let mut lives = 1;
+    while writer.ended.load(Ordering::SeqCst) < REQUESTS {
+        lives += 1;
+        let goal = (writer.ended.load(Ordering::SeqCst) + REQUESTS / 20).min(REQUESTS);
+        wait_for(|| writer.ended.load(Ordering::SeqCst) >= goal);
+        dies.store(true, Ordering::SeqCst);
+        // The ring's end and the server's last steps are at the same time.
+        (0..DEPTH).for_each(|tag| device.cancel_io_command(&IoCmd { tag, ..IoCmd::default() }));
+        server.join().unwrap();
+        device.close();
+        wait_for(|| device.info().state == state::QUIESCED);
+        world.command(ctrl::START_USER_RECOVERY, 0).unwrap();
+        device.open().unwrap();
+        dies.store(false, Ordering::SeqCst);
+        server = spawn_server(&world, &device, lives, &dies);
+        world.command(ctrl::END_USER_RECOVERY, lives).unwrap();
+    }
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert!(lives > 5, "only {lives} servers");
+    world.command(ctrl::STOP_DEV, 0).unwrap();
+    assert!(!server.join().unwrap(), "the last one ends with its device");
+    assert_eq!(writer.ended.load(Ordering::SeqCst), REQUESTS);
+}
+
+fn spawn_server(world: &World, device: &Arc<Device<Bench>>, task: u64, dies: &Arc<AtomicBool>) -> std::thread::JoinHandle<bool> {
+    let (device, server, dies) = (Arc::clone(device), Arc::clone(&world.server), Arc::clone(dies));
+    std::thread::spawn(move || serve(&device, &server, task, &dies))
+}
+
+fn spawn_client(writer: &Arc<Writer>) -> std::thread::JoinHandle<()> {
+    let writer = Arc::clone(writer);
+    std::thread::spawn(move || {
+        while writer.begun.load(Ordering::SeqCst) < REQUESTS {
+            if !writer.go_on() {
+                std::thread::yield_now();
+            }
+        }
+    })
+}
+
+fn wait_for(is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "it never comes");
+        std::thread::yield_now();
+    }
+}
