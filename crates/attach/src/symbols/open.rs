@@ -12,9 +12,9 @@ use crate::switch::on_engine_stack;
 /// Paths of the engine begin with one of these.
 const PREFIXES: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
 
-/// Whether the string at `path`, which the kernel has just read, may be the engine's.
+/// Whether the string at `path`, which the kernel has just looked up and not found, may be the engine's.
 fn is_candidate(path: *const c_char) -> bool {
-    // SAFETY: the kernel read the string to its NUL and did not answer EFAULT; no byte behind a difference or the NUL is read.
+    // SAFETY: who looks a path up has read it to its NUL; no byte behind a difference or the NUL is read.
     let begins = |prefix: &[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).read() } as u8 == byte);
     PREFIXES.into_iter().any(begins)
 }
@@ -27,13 +27,17 @@ fn opened(next: &Next, path: *const c_char, flags: c_int, args: [usize; 6]) -> c
     }
     let Some(location) = errno_location() else { return result };
     // SAFETY: libc returns the address of the calling thread's errno.
-    let errno = unsafe { location().read() };
-    const EFAULT: c_int = 14;
-    const ENAMETOOLONG: c_int = 36;
-    if errno == EFAULT || errno == ENAMETOOLONG || !is_candidate(path) {
+    let errno = Errno::new(unsafe { location().read() });
+    let may_be = match errno {
+        Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::ENOTDIR => is_candidate(path),
+        // A filter may have said so that never saw the path: the engine reads it carefully.
+        Errno::EACCES | Errno::EPERM => true,
+        _ => false,
+    };
+    if !may_be {
         return result;
     }
-    match on_engine_stack(|| ENGINE.open(UserPtr::new(path as usize), flags as u32, Errno::new(errno))) {
+    match on_engine_stack(|| ENGINE.open(UserPtr::new(path as usize), flags as u32, errno)) {
         Some(result) => super::returned(result) as c_int,
         None => result,
     }
