@@ -67,3 +67,27 @@ impl CmdOp {
         Outcome { is_failure: res < 0, ..Outcome::ok(res) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+
+    #[test]
+    fn the_command_is_in_the_lower_half_and_the_sqes_end() {
+        let sqe = Sqe { off: 0xc010_7520, addr: 7, len: 3, addr3: 0x0807_0605_0403_0201, pad2: 9, ..Sqe::default() };
+        let Ok(Op::Cmd(op)) = prep(&sqe, &CX) else { panic!("refused") };
+        let cmd = op.cmd();
+        assert_eq!((cmd.op, cmd.addr, cmd.len, cmd.is_big), (0xc010_7520, 7, 3, false));
+        assert_eq!(cmd.data[..10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
+        assert_eq!(cmd.data[16..], [0; 64]);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for sqe in [Sqe { off: 1 << 32, ..Sqe::default() }, Sqe { op_flags: 1, ..Sqe::default() }, Sqe { op_flags: 2, ..Sqe::default() }] {
+            assert_eq!(prep(&sqe, &CX).err(), Some(Errno::EINVAL));
+        }
+    }
+}
