@@ -35,6 +35,9 @@ enum Place {
 const IMAGES: [Place; 2] =
     [Place::Image { name: "xfs", mkfs: &["mkfs.xfs", "-q"] }, Place::Image { name: "btrfs", mkfs: &["mkfs.btrfs", "-q"] }];
 
+/// What every Debian has.
+const EXT4: Place = Place::Image { name: "ext4", mkfs: &["mkfs.ext4", "-q", "-F"] };
+
 impl Place {
     /// A fresh filesystem, and the words that run what follows in it. It is mounted in a namespace of its own and gone with the program.
     fn launcher(self, folder: &Path) -> Result<Vec<String>, String> {
@@ -108,6 +111,16 @@ fn behaves(name: &str, place: Place, asks_kernel: bool) {
 fn is_ext4() -> bool {
     let kind = Command::new("stat").args(["-f", "-c", "%T", env!("CARGO_TARGET_TMPDIR")]).output();
     kind.is_ok_and(|output| stdout(&output).starts_with("ext2/ext3"))
+}
+
+#[test]
+fn writes_that_block_hold_nobody_else_up() {
+    behaves("write_frozen", EXT4, is_kernel_as_expected());
+}
+
+#[test]
+fn writes_that_block_hold_nobody_else_up_where_they_can_be_tried() {
+    behaves("write_frozen", IMAGES[0], false);
 }
 
 #[test]

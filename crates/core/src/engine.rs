@@ -4,13 +4,12 @@ mod fork;
 
 use crate::driver::watcher::Watcher;
 use crate::request::Stage;
-use crate::ring::{Context, Ring, RingState, UringGuard};
+use crate::ring::{ANY_READABLE, Context, Ring, RingState, UringGuard};
 use crate::submit::{command, dispatch};
 use crate::virtual_file;
-use crate::write::{Mode, throttle::Throttle};
+use crate::write::Mode;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use uringlet_abi::setup;
 use uringlet_sys::fd::{EngineFd, RingFd};
@@ -43,12 +42,8 @@ pub struct Engine {
     rings: StaticTable<Ring>,
     places: Mutex<Places>,
     pub(crate) watcher: Watcher,
-    /// Some ring that is polled may be flagged readable.
-    any_readable: AtomicBool,
     /// Rings registered by `IORING_REGISTER_RING_FDS`: place + 1, 0 for none.
     pub(crate) registered: [core::sync::atomic::AtomicU32; crate::register::RING_FD_SLOTS],
-    /// When buffered writes have to wait.
-    pub(crate) throttle: Throttle,
     /// Of rings made from now on.
     mode: core::sync::atomic::AtomicU32,
 }
@@ -60,9 +55,7 @@ impl Engine {
                 rings: StaticTable::new(),
                 places: Mutex::new(Places { used: 0, free: Vec::new(), next_generation: 1 }),
                 watcher: Watcher::new(),
-                any_readable: AtomicBool::new(false),
                 registered: [const { core::sync::atomic::AtomicU32::new(0) }; crate::register::RING_FD_SLOTS],
-                throttle: Throttle::new(),
                 mode: core::sync::atomic::AtomicU32::new(Mode::Adaptive as u32),
             }
         }
@@ -326,11 +319,7 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn any_readable(&'static self) -> bool {
-        self.any_readable.load(Relaxed)
-    }
-
-    pub(crate) fn note_readable(&'static self) {
-        self.any_readable.store(true, Release);
+        ANY_READABLE.load(Relaxed)
     }
 
     /// Before poll, select or epoll_wait: takes back the readiness of rings whose CQ is empty again.
@@ -340,14 +329,14 @@ impl Engine {
         }
         // A read-modify-write: whoever flags a ring stores its flag, then this one. Either we read that, and see the ring's
         // flag below, or it comes after us and stays.
-        self.any_readable.swap(false, AcqRel);
+        ANY_READABLE.swap(false, AcqRel);
         for ring in self.places() {
             if ring.is_flagged.load(Acquire)
                 && let Some(guard) = ring.lock(Context::Other)
             {
                 guard.settle_readable(ring);
                 if ring.is_flagged.load(Relaxed) {
-                    self.note_readable();
+                    ANY_READABLE.store(true, Release);
                 }
             }
         }

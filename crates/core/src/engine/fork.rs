@@ -4,6 +4,7 @@ use super::Engine;
 use crate::ring::{Context, Ring, sharing};
 use crate::submit::cancel;
 use crate::virtual_file;
+use crate::write::throttle::THROTTLE;
 use uringlet_sys::process;
 
 impl Engine {
@@ -35,7 +36,7 @@ impl Engine {
             ring.hold();
         }
         // Asked under a ring's lock.
-        self.throttle.hold();
+        THROTTLE.hold();
         virtual_file::hold();
     }
 
@@ -47,7 +48,7 @@ impl Engine {
     /// fork(2) is done: in the parent.
     pub fn after_fork_in_parent(&'static self) {
         virtual_file::release();
-        self.throttle.release();
+        THROTTLE.release();
         for ring in self.used_places() {
             ring.release();
         }

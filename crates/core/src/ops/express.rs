@@ -11,7 +11,7 @@ use super::nop;
 use crate::file::FileKind;
 use crate::request::Outcome;
 use crate::ring::UringGuard;
-use crate::write::{self, history::Took};
+use crate::write::{self, Mode, history::Took};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
@@ -56,11 +56,12 @@ fn is_plain(sqe: &Sqe) -> bool {
         && FileKind::cached(sqe.fd).is_some_and(FileKind::is_cached_file)
 }
 
-/// Whether the page cache is expected to take a write, and the ring may write so much: the file never blocked, nothing of
+/// Whether the caller is to write, the page cache is expected to take it, and the ring may write so much: the file never blocked, nothing of
 /// it is with workers, and the machine has not too many dirty pages.
 #[inline(always)]
 fn may_write(guard: &mut UringGuard, sqe: &Sqe, start: u64, len: u64) -> bool {
-    is_plain(sqe)
+    guard.mode == Mode::Adaptive
+        && is_plain(sqe)
         && FileKind::cached(sqe.fd).is_some_and(FileKind::takes_cached_writes)
         && fd_table::history(sqe.fd) == 0
         && !is_file_size_limited()

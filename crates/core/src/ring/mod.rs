@@ -15,7 +15,6 @@ pub(crate) mod sq;
 use crate::apoll::Poller;
 use crate::driver::uringlet::{Attendants, line::Line};
 use crate::driver::watcher::Watched;
-use crate::engine::ENGINE;
 use crate::io_wq::Pool;
 use crate::request::{Outcome, Parked, ReqId, Request, Stage};
 use crate::rsrc::{buf_ring::BufGroups, buffers::BufferTable, files::FileTable};
@@ -25,7 +24,7 @@ use crate::write::{Allowance, Mode};
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
 use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use cq::{Cq, Posted};
 pub(crate) use guard::UringGuard;
 use guard::Wakes;
@@ -39,6 +38,9 @@ use uringlet_sys::lock::Mutex;
 use uringlet_sys::ring_memory::{RingMemory, Word};
 use uringlet_sys::sync::AtomicU32;
 use uringlet_sys::{Errno, process};
+
+/// Some ring that is polled may be flagged readable.
+pub(crate) static ANY_READABLE: AtomicBool = AtomicBool::new(false);
 
 /// A place for a ring; it outlives the ring, and is used again.
 #[derive(Debug)]
@@ -321,7 +323,7 @@ impl RingState {
             // Noted first: the poller that the byte wakes settles it if it was for nothing, and must not spin until we are
             // scheduled again.
             ring.is_flagged.store(true, Relaxed);
-            ENGINE.note_readable();
+            ANY_READABLE.store(true, Release);
             fd.set_readable();
         }
     }

@@ -9,9 +9,8 @@ pub(crate) mod history;
 pub(crate) mod path;
 pub(crate) mod throttle;
 
-use crate::engine::ENGINE;
 use history::{History, Took};
-use throttle::Grant;
+use throttle::{Grant, THROTTLE};
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{fd_table, process, stopwatch};
 
@@ -78,7 +77,7 @@ impl Allowance {
             return Ok(());
         }
         let now_ns = process::monotonic_ns();
-        match ENGINE.throttle.ask(now_ns, bytes) {
+        match THROTTLE.ask(now_ns, bytes) {
             Grant::Free { bytes, until_ns } => {
                 // A tick is no longer than a nanosecond: the ring asks again sooner than it must.
                 *self = Self { bytes, until_ticks: now_ticks.saturating_add(until_ns.saturating_sub(now_ns)) };

@@ -63,8 +63,11 @@ struct State {
     lent_at_ns: u64,
 }
 
+/// This process' share of the machine's dirty pages.
+pub(crate) static THROTTLE: Throttle = Throttle::new();
+
 impl Throttle {
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self { state: Mutex::new(State { pacer: Pacer::new(), source: Some(DirtyPages::new()), lent_at_ns: 0 }) }
     }
 
