@@ -88,11 +88,15 @@ struct Cqe {
 type QueueInit = unsafe extern "C" fn(c_uint, *mut Raw, c_uint) -> c_int;
 type Submit = unsafe extern "C" fn(*mut Raw) -> c_int;
 type SubmitAndWait = unsafe extern "C" fn(*mut Raw, c_uint) -> c_int;
+type RegisterFiles = unsafe extern "C" fn(*mut Raw, *const c_int, c_uint) -> c_int;
+type UpdateFiles = unsafe extern "C" fn(*mut Raw, c_uint, *const c_int, c_uint) -> c_int;
+type MaxWorkers = unsafe extern "C" fn(*mut Raw, *mut c_uint) -> c_int;
 type Enter = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint, *mut c_void) -> c_int;
 
 /// A ring of liburing's.
 pub(crate) struct Ring {
     raw: Box<Raw>,
+    library: *mut c_void,
     submit: Submit,
     submit_and_wait: SubmitAndWait,
     enter: Option<Enter>,
@@ -104,8 +108,18 @@ fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
+fn no_error(what: &str, answer: c_int) -> anyhow::Result<()> {
+    ensure!(answer >= 0, "{what}: {}", std::io::Error::from_raw_os_error(-answer));
+    Ok(())
+}
+
 impl Ring {
     pub(crate) fn new(entries: u32) -> anyhow::Result<Self> {
+        Self::with_flags(entries, 0)
+    }
+
+    /// With these IORING_SETUP_* flags.
+    pub(crate) fn with_flags(entries: u32, flags: u32) -> anyhow::Result<Self> {
         // SAFETY: liburing's constructors are none.
         let library = unsafe { libc::dlopen(c"liburing.so.2".as_ptr(), libc::RTLD_NOW) };
         ensure!(!library.is_null(), "liburing.so.2 is not installed (Debian: liburing2)");
@@ -124,9 +138,9 @@ impl Ring {
             )
         };
         // SAFETY: `raw` lives as long as the ring, at one address.
-        let answer = unsafe { init(entries, &raw mut *raw, 0) };
-        ensure!(answer == 0, "io_uring_queue_init: {}", std::io::Error::from_raw_os_error(-answer));
-        Ok(Self { raw, submit, submit_and_wait, enter })
+        let answer = unsafe { init(entries, &raw mut *raw, flags) };
+        no_error("io_uring_queue_init", answer)?;
+        Ok(Self { raw, library, submit, submit_and_wait, enter })
     }
 
     /// `io_uring_get_sqe()`. The caller stays within the entries.
@@ -184,6 +198,44 @@ impl Ring {
         }
         ensure!(worst == expected, "a completion says {worst}, not {expected}");
         Ok(())
+    }
+
+    fn register(&self, name: &CStr) -> anyhow::Result<*mut c_void> {
+        symbol(self.library, name).with_context(|| format!("no {} in liburing.so.2", name.to_string_lossy()))
+    }
+
+    /// `io_uring_register_files()`; -1 leaves a slot empty.
+    pub(crate) fn register_files(&mut self, fds: &[i32]) -> anyhow::Result<()> {
+        let register = self.register(c"io_uring_register_files")?;
+        // SAFETY: the signature of the function of this name; a ring that was set up.
+        let answer = unsafe {
+            let register = std::mem::transmute::<*mut c_void, RegisterFiles>(register);
+            register(&raw mut *self.raw, fds.as_ptr(), fds.len() as c_uint)
+        };
+        no_error("io_uring_register_files", answer)
+    }
+
+    /// `io_uring_register_files_update()` of one slot.
+    pub(crate) fn update_file(&mut self, slot: u32, fd: i32) -> anyhow::Result<()> {
+        let update = self.register(c"io_uring_register_files_update")?;
+        // SAFETY: as above.
+        let answer = unsafe {
+            let update = std::mem::transmute::<*mut c_void, UpdateFiles>(update);
+            update(&raw mut *self.raw, slot, &raw const fd, 1)
+        };
+        no_error("io_uring_register_files_update", answer)
+    }
+
+    /// `io_uring_register_iowq_max_workers()`; the bounded ones stay as they are.
+    pub(crate) fn limit_unbounded_workers(&mut self, most: u32) -> anyhow::Result<()> {
+        let limit = self.register(c"io_uring_register_iowq_max_workers")?;
+        let mut values = [0, most];
+        // SAFETY: as above; two values are read and written.
+        let answer = unsafe {
+            let limit = std::mem::transmute::<*mut c_void, MaxWorkers>(limit);
+            limit(&raw mut *self.raw, values.as_mut_ptr())
+        };
+        no_error("io_uring_register_iowq_max_workers", answer)
     }
 
     /// `io_uring_enter()` of the library, with nothing to do.

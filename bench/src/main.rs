@@ -2,6 +2,7 @@
 
 mod aio;
 mod calls;
+mod echo;
 mod latency;
 mod liburing;
 mod loops;
@@ -24,6 +25,10 @@ usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns fo
        uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES] [--size BYTES] [--seconds S] [--reads]
                                                                            of submit(), and of files in D, while writes to F are slow; us
        uringlet-bench-worker slow-fs --directory D [--delay-ms N]          mounts a file D/slow, whose writes take so long, until it is killed
+       uringlet-bench-worker echo-server --via ring|epoll [--connections N] [--size BYTES] [--defer-taskrun] [--registered-files]
+                                   [--async-workers N]                     echoes over TCP on the loopback, tells its port, until it is killed
+       uringlet-bench-worker echo [--connections N] [--size BYTES] [--seconds S] [--hybrid-off] -- SERVER ARGS...
+                                                                           starts such a server and loads it; requests a second
        uringlet-bench-worker probe                                         0, if there is a ring";
 
 fn main() -> ExitCode {
@@ -103,6 +108,11 @@ fn parse() -> anyhow::Result<Args> {
 }
 
 fn measure() -> anyhow::Result<Numbers> {
+    match std::env::args().nth(1).as_deref() {
+        Some("echo") => return echo::load(),
+        Some("echo-server") => return echo::serve(),
+        _ => {}
+    }
     let args = parse()?;
     match args.command.as_str() {
         "probe" => calls::probe().map(|()| Numbers::value(0.0)),

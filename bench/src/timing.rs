@@ -87,7 +87,7 @@ fn slice(step: &mut impl FnMut() -> anyhow::Result<u64>) -> anyhow::Result<(u64,
 }
 
 /// Of this process, its threads and the kernel for it.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     // SAFETY: all zeroes is a `struct rusage`, which the kernel then writes.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -7,6 +7,7 @@
 //! `goal`, `json` and `plot` (telling).
 
 mod child;
+mod echo;
 mod fio;
 mod goal;
 mod host;
@@ -39,6 +40,7 @@ enum What {
     Ring(ring::Args),
     Writes(writes::Args),
     Workers(workers::Args),
+    Echo(echo::Args),
 }
 
 /// How a benchmark ended.
@@ -57,6 +59,7 @@ pub(crate) fn bench(args: &Args) -> Status {
         What::Ring(args) => ring::run(args),
         What::Writes(args) => writes::run(args),
         What::Workers(args) => workers::run(args),
+        What::Echo(args) => echo::run(args),
     };
     match ended {
         Ok(End::Whole) => 0,

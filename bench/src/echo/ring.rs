@@ -1,0 +1,117 @@
+//! The server on a ring: an ordinary liburing program.
+
+use super::connection::{Connection, Limits, Slots, Step};
+use crate::liburing::{Ring, Sqe};
+use anyhow::ensure;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+
+const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
+const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
+const IOSQE_FIXED_FILE: u8 = 1 << 0;
+const IOSQE_ASYNC: u8 = 1 << 4;
+const OP_ACCEPT: u8 = 13;
+const OP_SEND: u8 = 26;
+const OP_RECV: u8 = 27;
+/// The user_data of accept; those of connections are their slots.
+const ACCEPT: u64 = u64::MAX;
+
+/// How the ring is used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Way {
+    /// IORING_SETUP_DEFER_TASKRUN, with SINGLE_ISSUER.
+    pub(super) defers: bool,
+    pub(super) registers_files: bool,
+    /// IOSQE_ASYNC on every receive and send, with so many unbounded workers at most.
+    pub(super) async_workers: Option<u32>,
+}
+
+struct Server<'a> {
+    ring: Ring,
+    slots: Slots,
+    listener: &'a TcpListener,
+    size: usize,
+    way: Way,
+}
+
+pub(super) fn serve(listener: &TcpListener, limits: Limits, way: Way, told: impl FnOnce() -> io::Result<()>) -> anyhow::Result<()> {
+    let flags = if way.defers { SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN } else { 0 };
+    // Each connection has one request under way, and there is one accept.
+    let mut ring = Ring::with_flags((limits.connections as u32 + 1).next_power_of_two(), flags)?;
+    if way.registers_files {
+        ring.register_files(&vec![-1; limits.connections])?;
+    }
+    if let Some(workers) = way.async_workers {
+        ring.limit_unbounded_workers(workers)?;
+    }
+    let mut server = Server { ring, slots: Slots::new(limits.connections), listener, size: limits.size, way };
+    server.accept();
+    told()?;
+    server.run()
+}
+
+impl Server<'_> {
+    fn run(&mut self) -> anyhow::Result<()> {
+        let mut completions = Vec::new();
+        loop {
+            let submitted = self.ring.submit_and_wait(1);
+            ensure!(submitted >= 0 || submitted == -libc::EINTR, "io_uring_submit_and_wait: {}", error(submitted));
+            self.ring.reap(|user_data, res| completions.push((user_data, res)));
+            for (user_data, res) in completions.drain(..) {
+                if user_data == ACCEPT {
+                    self.accepted(res)?;
+                } else {
+                    self.answered(user_data as usize, res)?;
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let fd = self.listener.as_raw_fd();
+        *self.ring.next_sqe() = Sqe { opcode: OP_ACCEPT, fd, op_flags: libc::SOCK_CLOEXEC as u32, user_data: ACCEPT, ..Sqe::default() };
+    }
+
+    fn accepted(&mut self, res: i32) -> anyhow::Result<()> {
+        ensure!(res >= 0, "accept: {}", error(res));
+        self.accept();
+        let connection = Connection::accepted(res, self.size)?;
+        let Some(slot) = self.slots.add(connection) else { return Ok(()) };
+        if self.way.registers_files {
+            self.ring.update_file(slot as u32, res)?;
+        }
+        self.submit(slot);
+        Ok(())
+    }
+
+    fn answered(&mut self, slot: usize, res: i32) -> anyhow::Result<()> {
+        let Some(connection) = self.slots.get(slot) else { return Ok(()) };
+        if connection.answer(res) != Step::Close {
+            self.submit(slot);
+            return Ok(());
+        }
+        if self.way.registers_files {
+            self.ring.update_file(slot as u32, -1)?;
+        }
+        self.slots.close(slot);
+        Ok(())
+    }
+
+    /// The connection's next step. Its bytes stay where they are until the answer.
+    fn submit(&mut self, slot: usize) {
+        let Some(connection) = self.slots.get(slot) else { return };
+        let (opcode, addr, len) = match connection.step {
+            Step::Receive => (OP_RECV, connection.room().as_mut_ptr() as u64, connection.room().len()),
+            _ => (OP_SEND, connection.rest().as_ptr() as u64, connection.rest().len()),
+        };
+        let (fd, fixed) = if self.way.registers_files { (slot as i32, IOSQE_FIXED_FILE) } else { (connection.fd(), 0) };
+        let flags = fixed | if self.way.async_workers.is_some() { IOSQE_ASYNC } else { 0 };
+        let op_flags = if opcode == OP_SEND { libc::MSG_NOSIGNAL as u32 } else { 0 };
+        *self.ring.next_sqe() = Sqe { opcode, flags, fd, addr, len: len as u32, op_flags, user_data: slot as u64, ..Sqe::default() };
+    }
+}
+
+fn error(res: i32) -> io::Error {
+    io::Error::from_raw_os_error(-res)
+}

@@ -1,0 +1,169 @@
+//! The command line of `uringlet bench echo`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// An echo server: on the kernel's ring, on the engine and on epoll
+///
+/// One server for each number, loaded over TCP on the loopback by one other thread, one message under way on each connection, every byte compared:
+/// requests a second, p50 and p99 of their latency at the client, CPU time of the server (all its threads) for each, and the most threads that it was seen
+/// to have. Everything is measured in turn, so many rounds; medians are shown. Load generator and server want a CPU each.
+#[derive(Debug, clap::Args)]
+pub(in crate::bench) struct Args {
+    /// One short round of few numbers: about 15 seconds; options below override it
+    #[arg(long)]
+    quick: bool,
+
+    /// How the ring is used
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Mode::ALL)]
+    modes: Vec<Mode>,
+
+    /// Numbers of connections [default: 1,100,1000; quick: 100,1000]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: Option<Vec<u32>>,
+
+    /// Bytes of a message [default: 12,16,4096; quick: 12]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    sizes: Option<Vec<u32>>,
+
+    /// How long each measurement takes [default: 0.5; quick: 0.2]
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+
+    /// How often everything is measured [default: 3; quick: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+
+    /// Write all numbers to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Draw requests a second by connections into this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+}
+
+/// How the server uses its ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Mode {
+    /// A plain ring; beside it, epoll
+    Default,
+    /// IORING_SETUP_DEFER_TASKRUN and SINGLE_ISSUER
+    DeferTaskrun,
+    /// Sockets are registered files
+    RegisteredFiles,
+    /// IOSQE_ASYNC, registered files, at most 20 unbounded workers
+    #[value(name = "async-20")]
+    Async20,
+    /// IOSQE_ASYNC, registered files, at most 4 unbounded workers
+    #[value(name = "async-4")]
+    Async4,
+}
+
+impl Mode {
+    const ALL: [Self; 5] = [Self::Default, Self::DeferTaskrun, Self::RegisteredFiles, Self::Async20, Self::Async4];
+
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::DeferTaskrun => "DEFER_TASKRUN",
+            Self::RegisteredFiles => "registered files",
+            Self::Async20 => "IOSQE_ASYNC, 20 workers",
+            Self::Async4 => "IOSQE_ASYNC, 4 workers",
+        }
+    }
+
+    /// The server's options.
+    pub(super) fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Default => &[],
+            Self::DeferTaskrun => &["--defer-taskrun"],
+            Self::RegisteredFiles => &["--registered-files"],
+            Self::Async20 => &["--registered-files", "--async-workers=20"],
+            Self::Async4 => &["--registered-files", "--async-workers=4"],
+        }
+    }
+
+    pub(super) fn is_async(self) -> bool {
+        matches!(self, Self::Async20 | Self::Async4)
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("not between 0.01 and 3600".to_owned()) }
+}
+
+/// Each of them, where it comes first.
+fn once<T: Copy + PartialEq>(list: &[T]) -> Vec<T> {
+    let is_first = |&(at, item): &(usize, &T)| !list[..at].contains(item);
+    list.iter().enumerate().filter(is_first).map(|(_, item)| *item).collect()
+}
+
+impl Args {
+    fn or<T>(&self, given: Option<T>, usual: T, quick: T) -> T {
+        given.unwrap_or(if self.quick { quick } else { usual })
+    }
+
+    pub(super) fn modes(&self) -> Vec<Mode> {
+        once(&self.modes)
+    }
+
+    pub(super) fn connections(&self) -> Vec<u32> {
+        once(&self.or(self.connections.clone(), vec![1, 100, 1000], vec![100, 1000]))
+    }
+
+    pub(super) fn sizes(&self) -> Vec<u32> {
+        once(&self.or(self.sizes.clone(), vec![12, 16, 4096], vec![12]))
+    }
+
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.or(self.seconds, 0.5, 0.2))
+    }
+
+    pub(super) fn rounds(&self) -> u32 {
+        self.or(self.rounds, 3, 1)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    pub(in crate::bench::echo) fn parse(args: &[&str]) -> Result<Args, String> {
+        let argv = std::iter::once("bench").chain(args.iter().copied());
+        Command::try_parse_from(argv).map(|command| command.args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn quick_is_overridden() {
+        let args = parse(&["--quick", "--rounds=2", "--connections=5,1,5"]).unwrap();
+        assert_eq!((args.connections(), args.sizes(), args.rounds()), (vec![5, 1], vec![12], 2));
+        let args = parse(&[]).unwrap();
+        assert_eq!((args.connections(), args.sizes(), args.modes().len()), (vec![1, 100, 1000], vec![12, 16, 4096], 5));
+        assert_eq!((args.time(), args.rounds()), (Duration::from_millis(500), 3));
+    }
+
+    #[test]
+    fn modes_are_named() {
+        let args = parse(&["--modes=async-20,default,async-20"]).unwrap();
+        assert_eq!(args.modes(), [Mode::Async20, Mode::Default]);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for (args, word) in [("--modes=fast", "defer-taskrun"), ("--connections=0", "1..=10000"), ("--sizes=100000", "1..=65536")] {
+            assert!(parse(&[args]).unwrap_err().contains(word), "{args}");
+        }
+        assert!(parse(&["--seconds=0"]).unwrap_err().contains("between"));
+    }
+}
