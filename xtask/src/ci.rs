@@ -31,7 +31,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "build", about: "the release", is_slow: false, run: || build::main(vec![]) },
     Stage { name: "test", about: "unit and integration tests", is_slow: false, run: test },
     Stage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },
-    Stage { name: "shuttle", about: "the worker pool, in orders picked at random", is_slow: false, run: shuttle },
+    Stage { name: "shuttle", about: "whole pools, in orders picked at random", is_slow: false, run: shuttle },
     Stage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
     Stage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
     Stage { name: "fsx", about: "random file operations, two million", is_slow: false, run: || fsx::main(vec!["--ops=2000000".into()]) },
@@ -117,9 +117,9 @@ pub(crate) fn loom() -> anyhow::Result<Tally> {
     models("loom", "--cfg loom", &["-p", "uringlet-sys", "-p", "uringlet", "model::"])
 }
 
-/// Runs the worker pool's models, and whole pools, in orders picked at random.
+/// Runs the models of pools, and whole pools, in orders picked at random.
 pub(crate) fn shuttle() -> anyhow::Result<Tally> {
-    models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet", "io_wq::model"])
+    models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet", "--", "io_wq::model", "driver::uringlet::model"])
 }
 
 fn models(folder: &str, flags: &str, args: &[&str]) -> anyhow::Result<Tally> {

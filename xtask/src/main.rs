@@ -33,7 +33,7 @@ const CHORES: &[Chore] = &[
     ("tidy", "style as a test: lengths, unsafe, layers, words", tidy::main),
     ("sandbox", "run a program where io_uring is blocked", sandbox::main),
     ("loom", "the engine's protocols, model-checked", |_| ci::loom()),
-    ("shuttle", "the worker pool, in orders picked at random", |_| ci::shuttle()),
+    ("shuttle", "whole pools, in orders picked at random", |_| ci::shuttle()),
     ("conformance", "liburing's own tests on the engine, compared with the manifest", conformance::main),
     ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),

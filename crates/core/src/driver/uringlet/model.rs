@@ -7,16 +7,13 @@ use super::line::{Baton, Call, Line, OVERDUE_TICKS};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use loom::thread;
 use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
 use uringlet_sys::model;
+use uringlet_sys::model::checker::thread;
 use uringlet_sys::sync::AtomicU32;
 
 /// Whoever looks after the holder comes when its loan is overdue.
 const LATER: u64 = OVERDUE_TICKS + 1;
-const ITEMS: usize = 3;
-/// It blocks until all others are done.
-const SLOW: u32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -31,13 +28,16 @@ enum Place {
 struct State {
     generation: u32,
     line: Line<u32>,
-    table: [Place; ITEMS],
+    table: Vec<Place>,
     attendants_called: u32,
     standbys_called: u32,
 }
 
 #[derive(Debug)]
 struct Ring {
+    items: u32,
+    /// So many, the first ones, block until all others are over.
+    slow: u32,
     state: Mutex<State>,
     news: AtomicU32,
     /// Counts calls, and the end.
@@ -48,10 +48,12 @@ struct Ring {
 }
 
 impl Ring {
-    fn new() -> Arc<Self> {
-        let state =
-            State { generation: 0, line: Line::default(), table: [Place::Nowhere; ITEMS], attendants_called: 0, standbys_called: 0 };
+    fn new(items: u32, slow: u32) -> Arc<Self> {
+        let table = alloc::vec![Place::Nowhere; items as usize];
+        let state = State { generation: 0, line: Line::default(), table, attendants_called: 0, standbys_called: 0 };
         Arc::new(Self {
+            items,
+            slow,
             state: Mutex::new(state),
             news: AtomicU32::new(0),
             bell: AtomicU32::new(0),
@@ -171,8 +173,8 @@ impl Ring {
             let loan = state.line.lend(baton, item, 0);
             self.call(&mut state);
             drop(state);
-            if item == SLOW {
-                self.wait_until_over(ITEMS as u32 - 1);
+            if item < self.slow {
+                self.wait_until_over(self.items - self.slow);
             }
             let mut state = self.state.lock();
             if state.generation != generation {
@@ -219,7 +221,7 @@ fn start(ring: &Arc<Ring>, workers: usize) -> Vec<thread::JoinHandle<()>> {
 fn finish(ring: &Ring, workers: Vec<thread::JoinHandle<()>>) {
     ring.end();
     workers.into_iter().for_each(|worker| worker.join().unwrap());
-    assert_eq!(ring.over.load(Acquire), ITEMS as u32);
+    assert_eq!(ring.over.load(Acquire), ring.items);
     let mut state = ring.state.lock();
     assert!(state.line.is_empty());
     assert!(state.line.take().is_some(), "the baton was left");
@@ -230,7 +232,7 @@ fn finish(ring: &Ring, workers: Vec<thread::JoinHandle<()>>) {
 #[test]
 fn who_blocks_is_succeeded() {
     model::check(2, || {
-        let ring = Ring::new();
+        let ring = Ring::new(3, 1);
         let workers = start(&ring, 2);
         ring.put_in_line(0..3);
         ring.wait_until_over(3);
@@ -242,7 +244,7 @@ fn who_blocks_is_succeeded() {
 #[test]
 fn what_comes_late_is_seen() {
     model::check(2, || {
-        let ring = Ring::new();
+        let ring = Ring::new(3, 1);
         let workers = start(&ring, 2);
         ring.put_in_line(0..1);
         ring.put_in_line(1..2);
@@ -256,7 +258,7 @@ fn what_comes_late_is_seen() {
 #[test]
 fn a_cancel_during_a_hand_over_takes_an_item_once() {
     model::check(2, || {
-        let ring = Ring::new();
+        let ring = Ring::new(3, 1);
         let workers = start(&ring, 2);
         ring.put_in_line(0..3);
         ring.cancel(1);
@@ -269,14 +271,14 @@ fn a_cancel_during_a_hand_over_takes_an_item_once() {
 #[test]
 fn a_ring_may_end_during_a_hand_over() {
     model::check(2, || {
-        let ring = Ring::new();
+        let ring = Ring::new(3, 0);
         let workers = start(&ring, 2);
         ring.put_in_line(1..3);
         {
             let mut state = ring.state.lock();
             state.generation += 1;
             state.line = Line::default();
-            state.table = [Place::Cancelled; ITEMS];
+            state.table.fill(Place::Cancelled);
             state.attendants_called = 0;
             state.standbys_called = 0;
         }
@@ -284,5 +286,28 @@ fn a_ring_may_end_during_a_hand_over() {
         workers.into_iter().for_each(|worker| worker.join().unwrap());
         let state = ring.state.lock();
         assert!(state.table.iter().all(|&place| place == Place::Cancelled));
+    });
+}
+
+/// Many items, several of which block at the same time, put in line by several threads while others cancel.
+#[cfg(shuttle)]
+#[test]
+fn whole_pools_at_random() {
+    const ITEMS: u32 = 40;
+    const WORKERS: usize = 5;
+    model::check_at_random(2_000, || {
+        let ring = Ring::new(ITEMS, WORKERS as u32 - 1);
+        let workers = start(&ring, WORKERS);
+        let submitters: Vec<_> = [0..13, 13..14, 14..ITEMS]
+            .into_iter()
+            .map(|items| {
+                let ring = Arc::clone(&ring);
+                thread::spawn(move || ring.put_in_line(items))
+            })
+            .collect();
+        (10..ITEMS).step_by(7).for_each(|item| ring.cancel(item));
+        submitters.into_iter().for_each(|submitter| submitter.join().unwrap());
+        ring.wait_until_over(ITEMS);
+        finish(&ring, workers);
     });
 }
