@@ -44,10 +44,12 @@ impl Server {
             command.env("URINGLET_IOSQE_ASYNC", "block");
         }
         // Killed with its parent, however that ends. Stays so when it executes something else.
-        // SAFETY: prctl() is async-signal-safe.
+        let parent = std::process::id();
+        // SAFETY: prctl() and getppid() are async-signal-safe.
         unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                0 => Ok(()),
+            command.pre_exec(move || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                // Else it ended before that.
+                0 if libc::getppid() == parent as i32 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
             });
         }

@@ -89,3 +89,60 @@ fn what_cannot_be_is_said() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("posixaio"), "{}", stderr(&output));
 }
+
+#[test]
+fn echoes_are_measured_and_told() {
+    let place = directory("bench-echo");
+    let (json, svg) = (place.join("e.json"), place.join("e.svg"));
+    let mut command = bench();
+    command.args(["echo", "--connections=1,30", "--sizes=12,5000", "--seconds=0.02", "--rounds=1", "--json"]);
+    let output = finish(command.arg(&json).arg("--svg").arg(&svg));
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+
+    let document: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the JSON")).expect("well-formed JSON");
+    for scene in ["1 connection, 12 bytes", "30 connections, 5000 bytes"] {
+        for column in ["epoll", "engine", "engine, hybrid step off"] {
+            let series = series(&document, scene, column);
+            for number in ["value", "p50_us", "p99_us", "cpu_us", "threads"] {
+                assert!(series["measured"][number]["median"].as_f64().expect(number) > 0.0, "{series}");
+            }
+        }
+    }
+    // An old kernel's ring knows no DEFER_TASKRUN.
+    let has_failed = |one: &&Value| one["column"] != "kernel's ring" && one["failure"] != Value::Null;
+    let failed: Vec<_> = document["series"].as_array().expect("series").iter().filter(has_failed).collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    assert!(fs::read_to_string(&svg).expect("the SVG").contains("hybrid off, 4 workers"));
+    let text = stdout(&output);
+    assert!(text.contains("goal: default mode, requests, of epoll") && text.contains("p99 µs"), "{text}");
+}
+
+/// Processes whose command line has this word.
+fn processes_with(word: &str) -> Vec<String> {
+    let all = fs::read_dir("/proc").expect("/proc").flatten();
+    let line = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
+    let lines = all.filter_map(line).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains("echo-server") && line.contains(word)).collect()
+}
+
+#[test]
+fn a_stopped_echo_leaves_no_server() {
+    // A size that no other run has.
+    let size = 30_000 + std::process::id() % 30_000;
+    let word = format!("--size={size} ");
+    let mut command = bench();
+    command.args(["echo", "--connections=3", "--modes=default", "--seconds=100", &format!("--sizes={size}")]);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    while processes_with(&word).is_empty() && child.try_wait().expect("the child").is_none() {
+        std::thread::yield_now();
+    }
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    assert!(status.success());
+    let output = common::finish_child(child, "the stopped benchmark");
+    assert_eq!(output.status.code(), Some(130), "{}{}", stdout(&output), stderr(&output));
+    let begun = std::time::Instant::now();
+    while !processes_with(&word).is_empty() {
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", processes_with(&word));
+        std::thread::yield_now();
+    }
+}
