@@ -1,0 +1,213 @@
+//! The broker itself.
+
+use crate::channel::Channel;
+use crate::packets::{self, Inbox, send, send_with};
+use crate::place;
+use crate::surroundings::{Packet, Surroundings};
+use anyhow::{Context, bail, ensure};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, flock};
+use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, UCred, accept_with, bind, listen, sockopt};
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use uringlet_abi::ublk::{CtrlCmd, ctrl};
+use uringlet_sys::Errno;
+use uringlet_ublk::Driver;
+use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
+use uringlet_ublk::platform::Caller;
+use uringlet_ublk::wire::{Answer, Call, Hello, Purpose, VERSION, Welcome};
+
+/// Connections at a time: one more is closed at once.
+pub const CONNECTIONS_MAX: usize = 512;
+/// How often an idle broker looks whether it still is.
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const BACKLOG: i32 = 64;
+
+/// A broker that listens.
+#[derive(Debug)]
+pub struct Broker {
+    shared: Arc<Shared>,
+    listener: OwnedFd,
+    path: PathBuf,
+    /// Locked as long as we live: the kernel lets go of it, however we end.
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Shared {
+    driver: Driver<Surroundings>,
+    live: Mutex<usize>,
+    /// Readable from the end on.
+    end: OwnedFd,
+}
+
+/// Ends a broker from another thread.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    /// Lets [`Broker::run`] return.
+    pub fn stop(&self) {
+        // Full means that it is told already.
+        let _ = rustix::io::write(&self.0.end, &1_u64.to_ne_bytes());
+    }
+}
+
+impl Broker {
+    /// Listens in `dir`, which is made if need be, and offers devices through `front_ends`.
+    ///
+    /// # Errors
+    /// Another broker is alive there; the folder is not ours alone; those of bind(2).
+    pub fn new(dir: &Path, front_ends: Vec<Arc<dyn FrontEnd>>) -> anyhow::Result<Self> {
+        place::prepare(dir)?;
+        let lock = File::create(dir.join("ublkd.lock")).context("making the lock")?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!("another broker is alive in {}", dir.display());
+        }
+        let path = place::socket(dir);
+        // Whoever left it is dead: we have the lock.
+        let _ = std::fs::remove_file(&path);
+        let listener = packets::socket()?;
+        bind(&listener, &SocketAddrUnix::new(&path)?).with_context(|| format!("binding {}", path.display()))?;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
+        listen(&listener, BACKLOG)?;
+        rustix::io::ioctl_fionbio(&listener, true)?;
+        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let driver = Driver::new(Surroundings, front_ends);
+        Ok(Self { shared: Arc::new(Shared { driver, live: Mutex::new(0), end }), listener, path, _lock: lock })
+    }
+
+    /// What ends it.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.shared))
+    }
+
+    /// Serves until it is stopped, or was without devices and connections for `idle`. Devices that are there then end with it.
+    ///
+    /// # Errors
+    /// Those of poll(2).
+    pub fn run(&self, idle: Option<Duration>) -> anyhow::Result<()> {
+        let mut busy = Instant::now();
+        loop {
+            let mut fds = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.shared.end, PollFlags::IN)];
+            match poll(&mut fds, idle.map(|_| &LOOK)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error).context("waiting for connections"),
+            }
+            if fds[1].revents().contains(PollFlags::IN) {
+                break;
+            }
+            if let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
+                // Refused: it is closed, and the client sees that.
+                let _ = Shared::admit(&self.shared, socket);
+            }
+            if *self.shared.live() > 0 || !self.shared.driver.ids().is_empty() {
+                busy = Instant::now();
+            }
+            if idle.is_some_and(|idle| busy.elapsed() >= idle) {
+                break;
+            }
+        }
+        self.shared.stop_all();
+        Ok(())
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Shared {
+    fn live(&self) -> MutexGuard<'_, usize> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(self: &Arc<Self>, socket: OwnedFd) -> anyhow::Result<()> {
+        let peer = sockopt::socket_peercred(&socket)?;
+        ensure!(peer.uid.is_root() || peer.uid == rustix::process::geteuid(), "user {} is a stranger", peer.uid.as_raw());
+        let mut live = self.live();
+        ensure!(*live < CONNECTIONS_MAX, "{CONNECTIONS_MAX} connections are open already");
+        let shared = Arc::clone(self);
+        std::thread::Builder::new().name("ublkd-conn".into()).spawn(move || {
+            // However it ends, the peer sees the end.
+            let _ = shared.converse(socket, peer);
+            *shared.live() -= 1;
+        })?;
+        *live += 1;
+        Ok(())
+    }
+
+    fn converse(&self, socket: OwnedFd, peer: UCred) -> anyhow::Result<()> {
+        let mut inbox = Inbox::new();
+        let hello = Hello::parse(inbox.receive(&socket, RecvFlags::empty())?.0).context("not the protocol")?;
+        let welcome = |res| Welcome { version: VERSION, res, ..Welcome::default() };
+        if hello.version != VERSION {
+            send(&socket, &welcome(-Errno::EPROTONOSUPPORT.into_raw()).to_bytes())?;
+            return Ok(());
+        }
+        match hello.purpose {
+            Purpose::Control => {
+                send(&socket, &welcome(0).to_bytes())?;
+                self.control(&socket, &mut inbox, peer)
+            }
+            Purpose::List => {
+                send(&socket, &welcome(0).to_bytes())?;
+                let ids: Vec<u8> = self.driver.ids().iter().flat_map(|id| id.to_le_bytes()).collect();
+                Ok(send(&socket, &ids)?)
+            }
+            Purpose::Open(id) => self.open(socket, id),
+        }
+    }
+
+    fn control(&self, socket: &OwnedFd, inbox: &mut Inbox, peer: UCred) -> anyhow::Result<()> {
+        let caller = Caller { uid: peer.uid.as_raw(), gid: peer.gid.as_raw(), is_admin: true };
+        loop {
+            let (bytes, _) = inbox.receive(socket, RecvFlags::empty())?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let call = Call::parse(bytes).context("malformed call")?;
+            let mut packet = Packet::new(call.payload, call.header.len);
+            let result = self.driver.control(&caller, call.cmd_op, call.header, &mut packet);
+            let res = result.err().map_or(0, |errno| -errno.into_raw());
+            // A payload has a 16-bit length.
+            send(socket, &Answer { res, at: packet.at as u16, bytes: &packet.written }.to_bytes())?;
+        }
+    }
+
+    fn open(&self, socket: OwnedFd, id: u32) -> anyhow::Result<()> {
+        let device = self.driver.device(id);
+        let opened = device.ok_or(Errno::ENOENT).and_then(|device| device.open().map(|()| device));
+        let device = match opened {
+            Ok(device) => device,
+            Err(errno) => {
+                let refusal = Welcome { version: VERSION, res: -errno.into_raw(), ..Welcome::default() };
+                return Ok(send(&socket, &refusal.to_bytes())?);
+            }
+        };
+        let (queues, depth) = device.queues();
+        let welcome = Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags };
+        let served = send_with(&socket, &welcome.to_bytes(), Some(device.area().file()), SendFlags::empty())
+            .and_then(|()| Channel::new(socket))
+            .map(|channel| Arc::new(channel).serve(&device));
+        device.close();
+        Ok(served?)
+    }
+
+    fn stop_all(&self) {
+        let caller = Caller { uid: 0, gid: 0, is_admin: true };
+        for id in self.driver.ids() {
+            let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
+            // Somebody else may have stopped it.
+            let _ = self.driver.control(&caller, ctrl::STOP_DEV.into(), header, &mut Packet::new(&[], 0));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The other end of the wire: for the command line, and for servers that need no ring.
+
+use crate::packets::{Inbox, connected, send};
+use crate::place;
+use anyhow::{Context, ensure};
+use rustix::fd::OwnedFd;
+use rustix::net::RecvFlags;
+use std::path::{Path, PathBuf};
+use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ParamDiscard, U_CMD_GET_FEATURES, ctrl, param};
+use uringlet_sys::Errno;
+use uringlet_ublk::wire::{Answer, Call, Completion, Hello, Purpose, Submission, VERSION, Welcome};
+
+/// Where the two structures lie in `struct ublk_params`, and how long it is with them.
+const BASIC_AT: usize = 8;
+const DISCARD_AT: usize = BASIC_AT + ParamBasic::SIZE;
+const PARAMS_LEN: usize = DISCARD_AT + ParamDiscard::SIZE;
+
+/// A broker, by its folder.
+#[derive(Clone, Debug)]
+pub struct Client {
+    dir: PathBuf,
+}
+
+/// The parameters that our own servers have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Params {
+    /// `struct ublk_param_basic`
+    pub basic: ParamBasic,
+    /// `struct ublk_param_discard`
+    pub discard: ParamDiscard,
+}
+
+impl Params {
+    fn to_bytes(self) -> Vec<u8> {
+        let types = param::BASIC | param::DISCARD;
+        let head = [(PARAMS_LEN as u32).to_le_bytes(), types.to_le_bytes()].concat();
+        [&head[..], &self.basic.to_bytes(), &self.discard.to_bytes()].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let basic = ParamBasic::from_bytes(bytes.get(BASIC_AT..DISCARD_AT)?.try_into().ok()?);
+        let discard = ParamDiscard::from_bytes(bytes.get(DISCARD_AT..PARAMS_LEN)?.try_into().ok()?);
+        Some(Self { basic, discard })
+    }
+}
+
+/// A control command that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused(pub Errno);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::io::Error::from_raw_os_error(self.0.into_raw()).fmt(f)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Client {
+    /// A client of the broker in `dir`.
+    #[must_use]
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether a broker answers.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        connected(&place::socket(&self.dir)).is_ok()
+    }
+
+    fn connect(&self, purpose: Purpose) -> anyhow::Result<(OwnedFd, Welcome, Option<OwnedFd>)> {
+        let path = place::socket(&self.dir);
+        let socket = connected(&path).with_context(|| format!("no broker answers on {}", path.display()))?;
+        send(&socket, &Hello { version: VERSION, purpose }.to_bytes())?;
+        let mut inbox = Inbox::new();
+        let (bytes, fd) = inbox.receive(&socket, RecvFlags::empty())?;
+        let welcome = Welcome::parse(bytes).with_context(|| format!("no broker of ours listens on {}", path.display()))?;
+        ensure!(welcome.version == VERSION, "the broker speaks version {}, we {VERSION}: end it and start again", welcome.version);
+        if welcome.res < 0 {
+            return Err(Refused(Errno::new(-welcome.res)).into());
+        }
+        Ok((socket, welcome, fd))
+    }
+
+    /// The numbers of all devices.
+    ///
+    /// # Errors
+    /// No broker.
+    pub fn list(&self) -> anyhow::Result<Vec<u32>> {
+        let (socket, ..) = self.connect(Purpose::List)?;
+        let mut inbox = Inbox::new();
+        let (bytes, _) = inbox.receive(&socket, RecvFlags::empty())?;
+        Ok(bytes.chunks_exact(4).map(|id| u32::from_le_bytes([id[0], id[1], id[2], id[3]])).collect())
+    }
+
+    /// One control command; the payload with what the driver wrote into it.
+    ///
+    /// # Errors
+    /// [`Refused`]; no broker.
+    pub fn control(&self, cmd_op: u32, header: CtrlCmd, payload: &[u8]) -> anyhow::Result<Vec<u8>> {
+        let (socket, ..) = self.connect(Purpose::Control)?;
+        let len = u16::try_from(payload.len()).context("a payload too long")?;
+        let header = CtrlCmd { len, addr: u64::from(len > 0), ..header };
+        send(&socket, &Call { cmd_op, header, payload }.to_bytes())?;
+        let mut inbox = Inbox::new();
+        let (bytes, _) = inbox.receive(&socket, RecvFlags::empty())?;
+        let answer = Answer::parse(bytes, len).context("the broker has ended")?;
+        if answer.res < 0 {
+            return Err(Refused(Errno::new(-answer.res)).into());
+        }
+        let mut payload = payload.to_vec();
+        let at = usize::from(answer.at);
+        if let Some(room) = payload.get_mut(at..at + answer.bytes.len()) {
+            room.copy_from_slice(answer.bytes);
+        }
+        Ok(payload)
+    }
+
+    fn plain(&self, nr: u8, id: u32, data: u64) -> anyhow::Result<()> {
+        let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, data, ..CtrlCmd::default() };
+        self.control(nr.into(), header, &[]).map(drop)
+    }
+
+    /// GET_FEATURES.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn features(&self) -> anyhow::Result<u64> {
+        let bytes = self.control(U_CMD_GET_FEATURES, CtrlCmd::default(), &[0; 8])?;
+        Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+    }
+
+    /// ADD_DEV, as the driver has made it.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn add(&self, info: &DevInfo) -> anyhow::Result<DevInfo> {
+        let header = CtrlCmd { dev_id: info.dev_id, queue_id: u16::MAX, ..CtrlCmd::default() };
+        let bytes = self.control(ctrl::ADD_DEV.into(), header, &info.to_bytes())?;
+        Ok(DevInfo::from_bytes(&bytes.try_into().unwrap_or([0; DevInfo::SIZE])))
+    }
+
+    /// GET_DEV_INFO.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn info(&self, id: u32) -> anyhow::Result<DevInfo> {
+        let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
+        let bytes = self.control(ctrl::GET_DEV_INFO.into(), header, &[0; DevInfo::SIZE])?;
+        Ok(DevInfo::from_bytes(&bytes.try_into().unwrap_or([0; DevInfo::SIZE])))
+    }
+
+    /// SET_PARAMS.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn set_params(&self, id: u32, params: Params) -> anyhow::Result<()> {
+        let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
+        self.control(ctrl::SET_PARAMS.into(), header, &params.to_bytes()).map(drop)
+    }
+
+    /// GET_PARAMS.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn params(&self, id: u32) -> anyhow::Result<Params> {
+        let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
+        let bytes = self.control(ctrl::GET_PARAMS.into(), header, &Params::default().to_bytes())?;
+        Params::from_bytes(&bytes).context("parameters too short")
+    }
+
+    /// START_DEV: returns when all tags are fetched and the front ends offer it.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn start(&self, id: u32) -> anyhow::Result<()> {
+        self.plain(ctrl::START_DEV, id, std::process::id().into())
+    }
+
+    /// STOP_DEV.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn stop(&self, id: u32) -> anyhow::Result<()> {
+        self.plain(ctrl::STOP_DEV, id, 0)
+    }
+
+    /// DEL_DEV: returns when the number is free, or, if it need not `wait`, at once.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn delete(&self, id: u32, wait: bool) -> anyhow::Result<()> {
+        self.plain(if wait { ctrl::DEL_DEV } else { ctrl::DEL_DEV_ASYNC }, id, 0)
+    }
+
+    /// START_USER_RECOVERY.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn start_recovery(&self, id: u32) -> anyhow::Result<()> {
+        self.plain(ctrl::START_USER_RECOVERY, id, 0)
+    }
+
+    /// END_USER_RECOVERY: returns when all tags are fetched.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn end_recovery(&self, id: u32) -> anyhow::Result<()> {
+        self.plain(ctrl::END_USER_RECOVERY, id, std::process::id().into())
+    }
+
+    /// Opens the char device.
+    ///
+    /// # Errors
+    /// [`Refused`]: `ENOENT`, `EBUSY`; no broker.
+    pub fn open(&self, id: u32) -> anyhow::Result<CharDevice> {
+        let (socket, welcome, file) = self.connect(Purpose::Open(id))?;
+        Ok(CharDevice { socket, file: file.context("the broker sent no file")?, queues: welcome.queues, depth: welcome.depth })
+    }
+}
+
+/// An open char device; dropped, it is closed.
+#[derive(Debug)]
+pub struct CharDevice {
+    socket: OwnedFd,
+    /// The shared file.
+    pub file: OwnedFd,
+    /// Queues.
+    pub queues: u16,
+    /// Tags of each.
+    pub depth: u16,
+}
+
+impl CharDevice {
+    /// Sends I/O commands.
+    ///
+    /// # Errors
+    /// The broker is gone.
+    pub fn submit(&self, submissions: &[Submission]) -> anyhow::Result<()> {
+        let bytes: Vec<u8> = submissions.iter().flat_map(Submission::to_bytes).collect();
+        Ok(send(&self.socket, &bytes)?)
+    }
+
+    /// Waits for completions. Nothing: the broker is gone.
+    ///
+    /// # Errors
+    /// What it says is no completion.
+    pub fn completions(&self) -> anyhow::Result<Vec<Completion>> {
+        let mut inbox = Inbox::new();
+        let (bytes, _) = inbox.receive(&self.socket, RecvFlags::empty())?;
+        if bytes.is_empty() { Ok(Vec::new()) } else { Completion::parse_all(bytes).context("malformed completions") }
+    }
+}

@@ -1,0 +1,270 @@
+//! Our own servers. They use the shared file as it is (USER_COPY): no data is copied but to where it stays.
+
+use crate::client::{CharDevice, Client, Params};
+use crate::surroundings::{descriptor, errno, slot};
+use anyhow::Context;
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::io::{pread, pwrite};
+use std::fs::File;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, feature, io, iod, param};
+use uringlet_sys::Errno;
+use uringlet_ublk::wire::{Completion, Submission};
+use uringlet_ublk_front::store::Store;
+
+const SECTOR: u64 = 512;
+/// The task that serves all tags: a name for the driver's sake.
+const TASK: u64 = 1;
+/// Submissions in one packet.
+const BATCH: usize = 256;
+
+/// Where bytes are kept.
+#[derive(Debug)]
+pub enum Target {
+    /// Nowhere: reads are zeroes.
+    Null,
+    /// In memory, as long as the server lives.
+    Ram(Box<Store>),
+    /// In a file or block device.
+    File(File),
+}
+
+/// What a device is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Its number; `u32::MAX`: any.
+    pub id: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Queues.
+    pub queues: u16,
+    /// Tags of each.
+    pub depth: u16,
+    /// `UBLK_F_*` besides those that every server of ours needs.
+    pub flags: u64,
+    /// Nothing can be written.
+    pub is_read_only: bool,
+    /// log2 of the logical block, bytes.
+    pub block_shift: u8,
+}
+
+/// Longest read or write, bytes.
+const IO_MAX: u32 = 1 << 20;
+
+impl Shape {
+    fn info(&self) -> DevInfo {
+        DevInfo {
+            nr_hw_queues: self.queues,
+            queue_depth: self.depth,
+            max_io_buf_bytes: IO_MAX,
+            dev_id: self.id,
+            ublksrv_pid: std::process::id().cast_signed(),
+            flags: self.flags | feature::USER_COPY | feature::CMD_IOCTL_ENCODE,
+            ..DevInfo::default()
+        }
+    }
+
+    fn params(&self, target: &Target) -> Params {
+        let attrs = if self.is_read_only { param::ATTR_READ_ONLY } else { 0 };
+        let cache = if matches!(target, Target::File(_)) { param::ATTR_VOLATILE_CACHE } else { 0 };
+        let basic = ParamBasic {
+            attrs: attrs | cache,
+            logical_bs_shift: self.block_shift,
+            physical_bs_shift: self.block_shift.max(12),
+            io_opt_shift: self.block_shift.max(12),
+            io_min_shift: self.block_shift,
+            max_sectors: IO_MAX / SECTOR as u32,
+            dev_sectors: self.size / SECTOR,
+            ..ParamBasic::default()
+        };
+        let discard = ParamDiscard {
+            discard_granularity: 4096,
+            max_discard_sectors: 1 << 21,
+            max_write_zeroes_sectors: 1 << 21,
+            max_discard_segments: 1,
+            ..ParamDiscard::default()
+        };
+        Params { basic, discard }
+    }
+}
+
+/// A new device: added, its parameters set, its char device open.
+///
+/// # Errors
+/// The broker's, with what to do about them.
+pub fn add(client: &Client, shape: &Shape, target: &Target) -> anyhow::Result<(u32, CharDevice)> {
+    let info = client.add(&shape.info()).with_context(|| match shape.id {
+        u32::MAX => "adding a device".to_owned(),
+        id => format!("adding device {id}"),
+    })?;
+    let id = info.dev_id;
+    let opened = client.set_params(id, shape.params(target)).context("setting its parameters").and_then(|()| client.open(id));
+    if opened.is_err() {
+        // Half a device is of no use; what went wrong is told below.
+        let _ = client.delete(id, false);
+    }
+    Ok((id, opened?))
+}
+
+/// Serves an open char device until it is stopped, or the broker is gone. `on_armed` runs on a thread of its own when all tags are
+/// on their way to be fetched: it is the one to start the device.
+///
+/// # Errors
+/// The broker is gone, or talks nonsense.
+pub fn serve(device: CharDevice, target: Target, threads: u16, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let device = Arc::new(device);
+    let all: Vec<_> = (0..device.queues).flat_map(|queue| (0..device.depth).map(move |tag| (queue, tag))).collect();
+    let fetch = |&(q_id, tag): &(u16, u16)| Submission {
+        cmd_op: Some(io::FETCH_REQ.into()),
+        task: TASK,
+        cmd: IoCmd { q_id, tag, result: 0, addr: 0 },
+    };
+    let armed: Vec<_> = all.iter().map(fetch).collect();
+    for batch in armed.chunks(BATCH) {
+        device.submit(batch)?;
+    }
+    std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
+    let target = Arc::new(target);
+    let (sender, jobs) = channel::<Completion>();
+    let jobs = Arc::new(Mutex::new(jobs));
+    for _ in 1..threads {
+        let (device, target, jobs) = (Arc::clone(&device), Arc::clone(&target), Arc::clone(&jobs));
+        std::thread::Builder::new().name("ublk-io".into()).spawn(move || work(&device, &target, &jobs))?;
+    }
+    loop {
+        let completions = device.completions()?;
+        if completions.is_empty() {
+            return Ok(());
+        }
+        if completions.iter().any(|completion| completion.res == io::RES_ABORT) {
+            // No more will come. What is with the threads is of no interest to anybody: the driver has ended it.
+            return Ok(());
+        }
+        if threads <= 1 {
+            let commits: Vec<_> = completions.iter().map(|completion| handle(&device, &target, completion)).collect();
+            device.submit(&commits)?;
+        } else {
+            // Workers end only with the connection.
+            completions.into_iter().for_each(|completion| {
+                let _ = sender.send(completion);
+            });
+        }
+    }
+}
+
+fn work(device: &CharDevice, target: &Target, jobs: &Mutex<Receiver<Completion>>) {
+    loop {
+        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(completion) = job else { return };
+        if device.submit(&[handle(device, target, &completion)]).is_err() {
+            return;
+        }
+    }
+}
+
+/// One request: its commit.
+fn handle(device: &CharDevice, target: &Target, completion: &Completion) -> Submission {
+    let (queue, tag) = (completion.queue, completion.tag);
+    let result = read_descriptor(device, queue, tag).and_then(|iod| run(device, target, &iod, slot(queue, tag)));
+    let result = result.unwrap_or_else(|errno| -errno.into_raw());
+    Submission { cmd_op: Some(io::COMMIT_AND_FETCH_REQ.into()), task: TASK, cmd: IoCmd { q_id: queue, tag, result, addr: 0 } }
+}
+
+fn read_descriptor(device: &CharDevice, queue: u16, tag: u16) -> Result<IoDesc, Errno> {
+    let mut bytes = [0; IoDesc::SIZE];
+    let read = pread(&device.file, &mut bytes, descriptor(queue, tag)).map_err(errno)?;
+    if read == bytes.len() { Ok(IoDesc::from_bytes(&bytes)) } else { Err(Errno::EIO) }
+}
+
+fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<i32, Errno> {
+    let (at, len) = (iod.start_sector * SECTOR, u64::from(iod.nr_sectors) * SECTOR);
+    match iod.op_flags & 0xff {
+        iod::READ => {
+            let mut bytes = vec![0; len as usize];
+            target.read(at, &mut bytes)?;
+            let put = pwrite(&device.file, &bytes, slot).map_err(errno)?;
+            Ok(put as i32)
+        }
+        iod::WRITE => {
+            let mut bytes = vec![0; len as usize];
+            let got = pread(&device.file, &mut bytes, slot).map_err(errno)?;
+            target.write(at, &bytes[..got])?;
+            Ok(got as i32)
+        }
+        iod::FLUSH => target.flush().map(|()| 0),
+        // A hint.
+        iod::DISCARD => match target.zero(at, len, true) {
+            Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(0),
+            Err(errno) => Err(errno),
+        },
+        iod::WRITE_ZEROES => match target.zero(at, len, iod.op_flags & iod::F_NOUNMAP == 0) {
+            Ok(()) => Ok(0),
+            Err(Errno::EOPNOTSUPP) => target.write_zeroes(at, len).map(|()| 0),
+            Err(errno) => Err(errno),
+        },
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+impl Target {
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        match self {
+            Self::Null => {}
+            Self::Ram(store) => store.read(at, bytes),
+            Self::File(file) => {
+                // What lies beyond the end of a file that shrank is zeroes.
+                let mut done = 0;
+                while done < bytes.len() {
+                    match pread(file, &mut bytes[done..], at + done as u64).map_err(errno)? {
+                        0 => break,
+                        read => done += read,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Null => {}
+            Self::Ram(store) => store.write(at, bytes),
+            Self::File(file) => {
+                let mut done = 0;
+                while done < bytes.len() {
+                    done += pwrite(file, &bytes[done..], at + done as u64).map_err(errno)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), Errno> {
+        match self {
+            Self::File(file) => fdatasync(file).map_err(errno),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the file knows no quicker way.
+    fn write_zeroes(&self, at: u64, len: u64) -> Result<(), Errno> {
+        let zeroes = [0; 64 * 1024];
+        let step = zeroes.len() as u64;
+        (0..len).step_by(zeroes.len()).try_for_each(|done| self.write(at + done, &zeroes[..step.min(len - done) as usize]))
+    }
+
+    fn zero(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+        match self {
+            Self::Null => Ok(()),
+            Self::Ram(store) => {
+                store.zero(at, len);
+                Ok(())
+            }
+            Self::File(file) => {
+                let how = if may_unmap { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
+                fallocate(file, how | FallocateFlags::KEEP_SIZE, at, len).map_err(errno)
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What the driver needs of the broker's process.
+
+use crate::channel::RemoteCommand;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::{Errno as IoErrno, pread, pwrite};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use uringlet_abi::ublk::{IoDesc, io};
+use uringlet_sys::{Errno, process};
+use uringlet_ublk::frontend::{Data, Place};
+use uringlet_ublk::platform::{Area, Payload, Platform, Span};
+
+pub(crate) fn errno(error: IoErrno) -> Errno {
+    Errno::new(error.raw_os_error())
+}
+
+/// The broker.
+#[derive(Debug)]
+pub(crate) struct Surroundings;
+
+impl Platform for Surroundings {
+    type Command = RemoteCommand;
+    type Area = SharedArea;
+
+    fn area(&self, queues: u16, depth: u16) -> Result<SharedArea, Errno> {
+        let file = memfd_create("ublkc", MemfdFlags::CLOEXEC).map_err(errno)?;
+        ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT)).map_err(errno)?;
+        let tags = usize::from(queues) * usize::from(depth);
+        Ok(SharedArea { file, depth, done: (0..tags).map(|_| AtomicU32::new(0)).collect() })
+    }
+
+    fn cpus(&self) -> u32 {
+        process::cpu_count()
+    }
+}
+
+/// The shared file of a device. Its server's process moves the data.
+#[derive(Debug)]
+pub(crate) struct SharedArea {
+    file: OwnedFd,
+    depth: u16,
+    /// By tag: what [`Area::describe`] said last. Written before the command's completion, on the same thread.
+    done: Vec<AtomicU32>,
+}
+
+impl SharedArea {
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn tag(&self, queue: u16, tag: u16) -> usize {
+        usize::from(queue) * usize::from(self.depth) + usize::from(tag)
+    }
+
+    pub(crate) fn done(&self, queue: u16, tag: u16) -> u32 {
+        self.done.get(self.tag(queue, tag)).map_or(0, |done| done.load(Relaxed))
+    }
+}
+
+/// Where a slot begins in the shared file.
+pub(crate) fn slot(queue: u16, tag: u16) -> u64 {
+    io::BUF_OFFSET + (u64::from(queue) << io::QUEUE_SHIFT | u64::from(tag) << io::TAG_SHIFT)
+}
+
+/// Where a descriptor is.
+pub(crate) fn descriptor(queue: u16, tag: u16) -> u64 {
+    u64::from(queue) * io::DESC_STRIDE + u64::from(tag) * IoDesc::SIZE as u64
+}
+
+impl Area for SharedArea {
+    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
+        self.done[self.tag(queue, tag)].store(done, Relaxed);
+        // Only a machine without a page of memory left fails it; the server then serves what was there before, once more.
+        let _ = pwrite(&self.file, &iod.to_bytes(), descriptor(queue, tag));
+    }
+
+    fn give_to_server(&self, span: Span, _data: Data, _server: u64) -> u32 {
+        span.len
+    }
+
+    fn take_from_server(&self, span: Span, _data: Data, _server: u64) -> u32 {
+        span.len
+    }
+
+    fn place(&self, queue: u16, tag: u16) -> Place {
+        Place { fd: self.file.as_raw_fd(), offset: slot(queue, tag), len: 1 << io::TAG_SHIFT }
+    }
+
+    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+        let read = pread(&self.file, &mut *bytes, slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
+        if read == bytes.len() { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+        let written = pwrite(&self.file, bytes, slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
+        if written == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
+    }
+}
+
+/// A control command's payload, as it came and as it goes back.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    bytes: Vec<u8>,
+    room: usize,
+    pub(crate) at: usize,
+    pub(crate) written: Vec<u8>,
+}
+
+impl Packet {
+    pub(crate) fn new(bytes: &[u8], room: u16) -> Self {
+        Self { bytes: bytes.to_vec(), room: room.into(), at: 0, written: Vec::new() }
+    }
+}
+
+impl Payload for Packet {
+    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
+        let part = at.checked_add(bytes.len()).and_then(|end| self.bytes.get(at..end)).ok_or(Errno::EFAULT)?;
+        bytes.copy_from_slice(part);
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
+        if at.checked_add(bytes.len()).is_none_or(|end| end > self.room) {
+            return Err(Errno::EFAULT);
+        }
+        // No command writes twice.
+        (self.at, self.written) = (at, bytes.to_vec());
+        Ok(())
+    }
+}

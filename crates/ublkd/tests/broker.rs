@@ -1,0 +1,255 @@
+//! The broker, its clients and our servers in one process: the wire between them is the real one.
+#![forbid(unsafe_code)]
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use uringlet_abi::ublk::{feature, state};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
+use uringlet_ublk::local::LocalClient;
+use uringlet_ublkd::broker::{Broker, Stopper};
+use uringlet_ublkd::client::{Client, Refused};
+use uringlet_ublkd::place;
+use uringlet_ublkd::serve::{Shape, Target, add, serve};
+
+/// Longer than anything takes that works, on any machine.
+const LONG: Duration = Duration::from_secs(120);
+const SIZE: u64 = 16 << 20;
+
+/// Keeps what it is offered.
+#[derive(Debug, Default)]
+struct Shelf(Mutex<BTreeMap<u32, Arc<dyn BlockDevice>>>);
+
+impl FrontEnd for Shelf {
+    fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
+        self.0.lock().unwrap().insert(device.id(), device);
+        Ok(())
+    }
+
+    fn stop(&self, id: u32) {
+        self.0.lock().unwrap().remove(&id);
+    }
+}
+
+struct Fixture {
+    dir: PathBuf,
+    shelf: Arc<Shelf>,
+    client: Client,
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Fixture {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ublkd-{name}-{}", std::process::id()));
+        let shelf = Arc::new(Shelf::default());
+        let broker = Broker::new(&dir, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
+        let stopper = broker.stopper();
+        let thread = Some(std::thread::spawn(move || broker.run(None).unwrap()));
+        Self { client: Client::new(&dir), dir, shelf, stopper, thread }
+    }
+
+    /// A device with a server on a thread of its own; live when this returns.
+    fn serve(&self, shape: Shape, target: Target, threads: u16) -> (u32, JoinHandle<()>) {
+        let (id, device) = add(&self.client, &shape, &target).unwrap();
+        let client = self.client.clone();
+        let server = std::thread::spawn(move || serve(device, target, threads, move || client.start(id).unwrap()).unwrap());
+        until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.device(id).is_some());
+        (id, server)
+    }
+
+    fn device(&self, id: u32) -> Option<Arc<dyn BlockDevice>> {
+        self.shelf.0.lock().unwrap().get(&id).cloned()
+    }
+
+    fn local(&self, id: u32) -> LocalClient {
+        LocalClient::new(self.device(id).unwrap(), 0)
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.thread.take().unwrap().join().unwrap();
+        std::fs::remove_dir_all(&self.dir).unwrap();
+    }
+}
+
+fn shape(id: u32) -> Shape {
+    Shape { id, size: SIZE, queues: 1, depth: 8, flags: 0, is_read_only: false, block_shift: 9 }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn refusal(error: &anyhow::Error) -> Option<Errno> {
+    error.downcast_ref::<Refused>().map(|refused| refused.0)
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i / 3 + i / 512) as u8 ^ seed).collect()
+}
+
+#[test]
+fn a_device_lives_and_goes() {
+    let fixture = Fixture::new("life");
+    assert_ne!(fixture.client.features().unwrap() & feature::NEED_GET_DATA, 0);
+    for threads in [1, 3] {
+        let (id, server) = fixture.serve(shape(u32::MAX), Target::Ram(Box::default()), threads);
+        assert_eq!(fixture.client.list().unwrap(), [id]);
+        assert_eq!(fixture.client.params(id).unwrap().basic.dev_sectors, SIZE / 512);
+        let local = fixture.local(id);
+        let data = pattern(3 << 20, threads as u8);
+        local.write(8, &data, 0).unwrap();
+        let mut back = vec![0; data.len()];
+        local.read(8, &mut back).unwrap();
+        assert!(back == data, "what comes back differs");
+        local.plain(IoOp::WriteZeroes, 0, 8, 16).unwrap();
+        local.plain(IoOp::Discard, 0, 64, 64).unwrap();
+        local.plain(IoOp::Flush, 0, 0, 0).unwrap();
+        local.read(8, &mut back[..8192]).unwrap();
+        assert_eq!(back[..8192], [0; 8192]);
+        assert_eq!(local.read(SIZE / 512, &mut [0; 512]), Err(Errno::EIO));
+        fixture.client.stop(id).unwrap();
+        server.join().unwrap();
+        fixture.client.delete(id, true).unwrap();
+        assert_eq!(fixture.client.list().unwrap(), [0; 0]);
+    }
+}
+
+#[test]
+fn requests_from_many_threads_meet_many_tags() {
+    let fixture = Fixture::new("many");
+    let shape = Shape { queues: 2, depth: 4, ..shape(u32::MAX) };
+    let (id, server) = fixture.serve(shape, Target::Ram(Box::default()), 4);
+    std::thread::scope(|scope| {
+        for number in 0..8_u8 {
+            let local = LocalClient::new(fixture.device(id).unwrap(), number.into());
+            scope.spawn(move || {
+                for round in 0..40_u8 {
+                    let data = pattern(512 << (round % 9), number << 4 ^ round);
+                    let sector = u64::from(number) << 11;
+                    local.write(sector, &data, 0).unwrap();
+                    let mut back = vec![0; data.len()];
+                    local.read(sector, &mut back).unwrap();
+                    assert!(back == data, "thread {number} reads what another wrote");
+                }
+            });
+        }
+    });
+    fixture.client.delete(id, true).unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_is_lost_leaves_what_its_flags_say() {
+    let fixture = Fixture::new("lost");
+    let cases = [
+        (0, state::DEAD),
+        (feature::USER_RECOVERY, state::QUIESCED),
+        (feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE, state::QUIESCED),
+        (feature::USER_RECOVERY | feature::USER_RECOVERY_FAIL_IO, state::FAIL_IO),
+    ];
+    for (flags, expected) in cases {
+        let target = Target::Null;
+        let (id, device) = add(&fixture.client, &Shape { flags, ..shape(u32::MAX) }, &target).unwrap();
+        let starting = fixture.client.clone();
+        // The server takes its tags, and dies with a request in its hands.
+        let device = arm(device, move || starting.start(id).unwrap());
+        until("it is live", || fixture.device(id).is_some());
+        let local = fixture.local(id);
+        let request = std::thread::spawn(move || local.read(0, &mut [0; 512]));
+        assert_eq!(device.completions().unwrap().len(), 1);
+        drop(device);
+        until("the state is told", || fixture.client.info(id).unwrap().state == expected);
+        if flags & feature::USER_RECOVERY_REISSUE == 0 {
+            assert_eq!(request.join().unwrap(), Err(Errno::EIO));
+        } else {
+            fixture.client.start_recovery(id).unwrap();
+            let recovering = fixture.client.clone();
+            let next = fixture.client.open(id).unwrap();
+            let server = std::thread::spawn(move || serve(next, target, 1, move || recovering.end_recovery(id).unwrap()).unwrap());
+            assert_eq!(request.join().unwrap(), Ok(()), "the request is given to the next server");
+            assert_eq!(fixture.client.info(id).unwrap().state, state::LIVE);
+            fixture.client.stop(id).unwrap();
+            server.join().unwrap();
+        }
+        fixture.client.delete(id, true).unwrap();
+    }
+}
+
+/// A server that fetches and then does nothing.
+fn arm(device: uringlet_ublkd::client::CharDevice, on_armed: impl FnOnce() + Send + 'static) -> uringlet_ublkd::client::CharDevice {
+    use uringlet_abi::ublk::{IoCmd, io};
+    use uringlet_ublk::wire::Submission;
+    let fetch = |tag| Submission { cmd_op: Some(io::FETCH_REQ.into()), task: 1, cmd: IoCmd { q_id: 0, tag, result: 0, addr: 0 } };
+    device.submit(&(0..device.depth).map(fetch).collect::<Vec<_>>()).unwrap();
+    std::thread::spawn(on_armed);
+    device
+}
+
+#[test]
+fn refusals_are_the_drivers() {
+    let fixture = Fixture::new("refusals");
+    let client = &fixture.client;
+    let code = |result: anyhow::Result<()>| refusal(&result.unwrap_err()).unwrap();
+    assert_eq!(code(client.info(5).map(drop)), Errno::ENODEV);
+    assert_eq!(code(client.open(5).map(drop)), Errno::ENOENT);
+    assert_eq!(code(client.start_recovery(5)), Errno::ENODEV);
+    let (id, device) = add(client, &shape(7), &Target::Null).unwrap();
+    assert_eq!(id, 7);
+    assert_eq!(code(client.open(7).map(drop)), Errno::EBUSY);
+    assert_eq!(code(add(client, &shape(7), &Target::Null).map(drop)), Errno::EEXIST);
+    drop(device);
+    client.delete(7, true).unwrap();
+    assert!(Broker::new(&fixture.dir, Vec::new()).is_err(), "two brokers in one folder");
+}
+
+#[test]
+fn noise_on_the_wire_ends_the_connection_and_nothing_else() {
+    let fixture = Fixture::new("noise");
+    let (id, server) = fixture.serve(shape(u32::MAX), Target::Ram(Box::default()), 1);
+    let local = fixture.local(id);
+    local.write(0, &pattern(4096, 3), 0).unwrap();
+    let mut seed = 0x1234_5678_9abc_def1_u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let hello = |purpose: u8, device: u8| [&b"uringUBL\x01\0"[..], &[purpose, 0, device, 0, 0, 0]].concat();
+    for round in 0..300 {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
+        if round % 4 > 0 {
+            // Also a second device, so that open succeeds now and then.
+            rustix::io::write(&socket, &hello((round % 4) as u8, (random() % 3) as u8)).unwrap();
+        }
+        for _ in 0..random() % 6 {
+            let len = [0, 1, 16, 32, 40, 44, 64, 104, 4096][(random() % 9) as usize];
+            let mut bytes: Vec<u8> = (0..len).map(|_| if random() % 2 == 0 { 0 } else { random() as u8 }).collect();
+            // Not the commands that do what they say.
+            if bytes.len() > 8 {
+                bytes[8] = 200;
+            }
+            if rustix::net::send(&socket, &bytes, rustix::net::SendFlags::NOSIGNAL).is_err() {
+                break;
+            }
+        }
+    }
+    let mut back = [0; 4096];
+    local.read(0, &mut back).unwrap();
+    assert_eq!(back[..], pattern(4096, 3));
+    fixture.client.delete(id, true).unwrap();
+    server.join().unwrap();
+}
