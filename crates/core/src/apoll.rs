@@ -12,7 +12,7 @@
 //! An edge from before the try that is reaped after it fires the request for nothing: it tries again.
 //!
 //! What is trusted is checked: a number that was closed by ways nobody sees and used again is registered no longer, and
-//! would wait for ever. So whatever waits on trust for longer than [`check::CHECK_NS`] is looked at anew, once, by one timer a
+//! would wait for ever. So whatever waits on trust for longer than `check::CHECK_NS` is looked at anew, once, by one timer a
 //! ring, which runs while there is something to check. A server that is busy never comes to that; an idle one pays one call a
 //! request. A registered file is told from a later one of the same number by its node, which lives as long as it is trusted.
 //!

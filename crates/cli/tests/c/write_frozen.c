@@ -148,8 +148,10 @@ static void recovers(void)
 	section = "it recovers";
 	struct ring r = new_ring(8);
 
-	for (int i = 0; i < 5000; i++) {
-		submit(&r, a_write(slow, i % 32 * BLOCK, i));
+	for (int i = 0; i < 3000; i++) {
+		push(&r, a_write(slow, i % 32 * BLOCK, i));
+		if (enter_call(r.fd, 1, 1, GETEVENTS, 0, 0) != 1)
+			check("it is submitted", 0, 1);
 		struct cqe cqe = next_cqe(&r);
 
 		if (cqe.user_data != i || cqe.res != BLOCK)

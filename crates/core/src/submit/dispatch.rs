@@ -158,9 +158,7 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
         guard.allowance.charge(bytes);
         stats::bump(guard.place, Counter::WritesInline);
         let took = Took::of(ticks().wrapping_sub(start), bytes);
-        if took == Took::Long || write::history_of(file.fd).is_down() {
-            write::after_inline(guard.place, file.fd, took);
-        }
+        write::after_inline(guard.place, file.fd, took);
     }
     now
 }

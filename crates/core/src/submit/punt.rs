@@ -36,7 +36,7 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
     }
     if guard.mode != Mode::Uringlet || !is_for_line(&req, kind) {
         hand_to_io_wq(guard, req, file);
-    } else if req.queued_on.is_some_and(|fd| write::history_of(fd).is_down()) {
+    } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_quick()) {
         // Whoever issued it would be expected to block: not with the baton.
         stats::bump(guard.place, Counter::LetHandoversProactive);
         hand_to_io_wq(guard, req, file);
@@ -152,9 +152,11 @@ pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<(Op, i32)> {
 pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Outcome, took: Option<Took>) -> bool {
     let outcome = op.finish(guard, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
-    if let (Some(took), Some(fd)) = (took, parked.req.queued_on.take()) {
+    if let Some(fd) = parked.req.queued_on.take() {
         guard.allowance.charge(outcome.res.max(0) as u64);
-        write::after_elsewhere(guard.place, fd, took);
+        if let Some(took) = took {
+            write::after_elsewhere(guard.place, fd, took);
+        }
     }
     parked.req.op = op;
     complete(guard, parked.req, outcome);

@@ -100,12 +100,14 @@ pub(crate) fn missed(place: u32, fd: i32) {
     after_inline(place, fd, Took::Long);
 }
 
-/// The caller wrote to a file, of the ring in this place.
+/// The caller, or who holds the baton, wrote to a file; of the ring in this place.
 pub(crate) fn after_inline(place: u32, fd: i32, took: Took) {
     if took == Took::Long {
         stats::bump(place, Counter::WriteMisses);
     }
-    change_gear(place, fd, |history| history.after_inline(took));
+    if took == Took::Long || history_of(fd).is_down() {
+        change_gear(place, fd, |history| history.after_inline(took));
+    }
 }
 
 /// A worker wrote, or the caller without waiting.

@@ -150,7 +150,10 @@ impl Step {
         let baton = guard.line.take_back(self.loan);
         // Who succeeded this worker has noted that the file blocks.
         let took = baton.is_some().then(|| Took::of(ticks().wrapping_sub(self.start_ticks), outcome.res.max(0) as u64));
-        punt::was_run(guard, self.id, self.op, outcome, took);
+        if let (Some(took), Some(fd)) = (took, guard.parked(self.id).and_then(|parked| parked.req.queued_on)) {
+            write::after_inline(guard.place, fd, took);
+        }
+        punt::was_run(guard, self.id, self.op, outcome, None);
         baton
     }
 }
@@ -261,6 +264,6 @@ impl Attendance {
 /// The holder was succeeded while it was at this request: writes to its file are io-wq's for a while.
 fn note_blocked(guard: &mut UringGuard, id: ReqId) {
     if let Some(fd) = guard.parked(id).and_then(|parked| parked.req.queued_on) {
-        write::after_elsewhere(guard.place, fd, Took::Long);
+        write::after_inline(guard.place, fd, Took::Long);
     }
 }
