@@ -3,6 +3,7 @@
 use super::SIZES;
 use super::epoll::Epoll;
 use super::histogram::Histogram;
+use super::pauses::Pauses;
 use super::server::Server;
 use crate::timing::{Numbers, cpu_time};
 use anyhow::{Context, bail, ensure};
@@ -17,8 +18,10 @@ pub(super) struct Load {
     pub(super) connections: usize,
     /// Bytes of a message.
     pub(super) size: usize,
-    /// Is measured; a fifth of it comes before.
+    /// Is measured; a fifth of it, and some pauses, come before.
     pub(super) time: Duration,
+    /// Between an answer and the next message, on average.
+    pub(super) pause: Duration,
 }
 
 /// No answer for so long is a failure.
@@ -35,6 +38,7 @@ struct Client {
     sequence: usize,
     sent: usize,
     received: usize,
+    pauses: bool,
     since: Instant,
 }
 
@@ -53,6 +57,7 @@ struct Run<'a> {
     /// Those that have had their last answer are closed, so that no worker of the server waits for more.
     clients: Vec<Option<Client>>,
     times: Histogram,
+    pauses: Pauses,
     begun: Option<Mark>,
     ended: Option<Mark>,
     threads: u32,
@@ -121,7 +126,8 @@ impl<'a> Run<'a> {
     fn new(server: &'a Server, load: Load) -> Self {
         let room = vec![0; load.size].into();
         let clients = Vec::with_capacity(load.connections);
-        Self { server, load, pattern: pattern(), room, clients, times: Histogram::new(), begun: None, ended: None, threads: 0 }
+        let (times, pauses) = (Histogram::new(), Pauses::new(load.pause));
+        Self { server, load, pattern: pattern(), room, clients, times, pauses, begun: None, ended: None, threads: 0 }
     }
 
     fn connect(&mut self, epoll: &Epoll) -> anyhow::Result<()> {
@@ -132,7 +138,8 @@ impl<'a> Run<'a> {
             stream.set_nonblocking(true)?;
             reset_at_close(&stream)?;
             epoll.add(stream.as_raw_fd(), EVENTS as u32, number as u64)?;
-            self.clients.push(Some(Client { stream, number, sequence: 0, sent: 0, received: 0, since: Instant::now() }));
+            let since = Instant::now();
+            self.clients.push(Some(Client { stream, number, sequence: 0, sent: 0, received: 0, pauses: false, since }));
         }
         Ok(())
     }
@@ -148,10 +155,13 @@ impl<'a> Run<'a> {
         }
         let mut ready = Vec::new();
         while under_way > 0 {
-            epoll.wait(Some(THREADS_EVERY), &mut ready)?;
+            epoll.wait(Some(self.pauses.quiet(Instant::now(), THREADS_EVERY)), &mut ready)?;
             let now = Instant::now();
             for &number in &ready {
                 under_way -= usize::from(self.turn(number as usize)?);
+            }
+            while let Some(number) = self.pauses.ended(now) {
+                under_way -= usize::from(self.go_on(number)?);
             }
             if !ready.is_empty() {
                 last = now;
@@ -168,7 +178,7 @@ impl<'a> Run<'a> {
 
     /// A connection moved; whether it was its last message.
     fn turn(&mut self, number: usize) -> anyhow::Result<bool> {
-        let Some(client) = &mut self.clients[number] else { return Ok(false) };
+        let Some(client) = self.clients[number].as_mut().filter(|client| !client.pauses) else { return Ok(false) };
         client.send(&self.pattern, self.load.size)?;
         if !client.receive(&self.pattern, self.load.size, &mut self.room)? {
             return Ok(false);
@@ -177,11 +187,19 @@ impl<'a> Run<'a> {
         if self.begun.is_some() && self.ended.is_none() {
             self.times.add(now - client.since);
         }
+        client.pauses = self.ended.is_none() && self.pauses.begin(number, now);
+        if client.pauses { Ok(false) } else { self.go_on(number) }
+    }
+
+    /// The next message, or none any more: whether it was the connection's last one.
+    fn go_on(&mut self, number: usize) -> anyhow::Result<bool> {
         if self.ended.is_some() {
             self.clients[number] = None;
             return Ok(true);
         }
-        (client.sequence, client.sent, client.received, client.since) = (client.sequence + 1, 0, 0, now);
+        let Some(client) = &mut self.clients[number] else { return Ok(false) };
+        (client.sequence, client.sent, client.received) = (client.sequence + 1, 0, 0);
+        (client.pauses, client.since) = (false, Instant::now());
         client.send(&self.pattern, self.load.size)?;
         Ok(false)
     }
@@ -190,7 +208,7 @@ impl<'a> Run<'a> {
     fn mark(&mut self, first: Instant, now: Instant) -> anyhow::Result<()> {
         let mark = |server: &Server| anyhow::Ok(Mark { at: Instant::now(), server: server.cpu_time()?, own: cpu_time() });
         match &self.begun {
-            None if now - first >= self.load.time / 5 => self.begun = Some(mark(self.server)?),
+            None if now - first >= (self.load.time / 5).max(4 * self.load.pause) => self.begun = Some(mark(self.server)?),
             Some(begun) if self.ended.is_none() && now - begun.at >= self.load.time && self.times.count() > 0 => {
                 self.ended = Some(mark(self.server)?);
                 self.threads = self.threads.max(self.server.threads());

@@ -8,6 +8,7 @@ mod connection;
 mod epoll;
 mod histogram;
 mod load;
+mod pauses;
 mod ring;
 mod server;
 
@@ -31,6 +32,7 @@ struct Args {
     connections: usize,
     size: usize,
     time: Duration,
+    pause: Duration,
     via: String,
     way: ring::Way,
     blocks_workers: bool,
@@ -43,6 +45,7 @@ fn parse() -> anyhow::Result<Args> {
         connections: 1,
         size: 12,
         time: crate::timing::TIME,
+        pause: Duration::ZERO,
         via: "ring".to_owned(),
         way: ring::Way::default(),
         blocks_workers: false,
@@ -54,6 +57,7 @@ fn parse() -> anyhow::Result<Args> {
             Long("connections") => args.connections = parser.value()?.parse()?,
             Long("size") => args.size = parser.value()?.parse()?,
             Long("seconds") => args.time = Duration::try_from_secs_f64(parser.value()?.parse()?)?,
+            Long("pause-ms") => args.pause = Duration::from_millis(parser.value()?.parse()?),
             Long("via") => args.via = parser.value()?.string()?,
             Long("defer-taskrun") => args.way.defers = true,
             Long("registered-files") => args.way.registers_files = true,
@@ -77,7 +81,8 @@ pub(crate) fn load() -> anyhow::Result<Numbers> {
     ensure!(!args.server.is_empty(), "which server? (-- uringlet-bench-worker echo-server ...)");
     server::allow_files(args.connections as u64 + 64)?;
     let server = server::Server::start(&args.server, args.blocks_workers)?;
-    load::run(&server, &load::Load { connections: args.connections, size: args.size, time: args.time })
+    let Args { connections, size, time, pause, .. } = args;
+    load::run(&server, &load::Load { connections, size, time, pause })
 }
 
 /// Tells its port, then serves until it is killed.

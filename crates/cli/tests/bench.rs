@@ -108,6 +108,7 @@ fn echoes_are_measured_and_told() {
             }
         }
     }
+    assert!(series(&document, "30 connections, 12 bytes, pauses", "engine")["measured"]["value"]["median"].is_number());
     // An old kernel's ring knows no DEFER_TASKRUN.
     let has_failed = |one: &&Value| one["column"] != "kernel's ring" && one["failure"] != Value::Null;
     let failed: Vec<_> = document["series"].as_array().expect("series").iter().filter(has_failed).collect();

@@ -47,11 +47,30 @@ pub(super) fn all_of(mode: Mode) -> &'static [Who] {
 pub(super) struct Scene {
     pub(super) size: u32,
     pub(super) connections: u32,
+    /// Of each connection between messages, on average; 0: none.
+    pub(super) pause_ms: u32,
 }
 
 impl Scene {
     pub(super) fn title(self) -> String {
-        format!("{} connection{}, {} bytes", self.connections, if self.connections == 1 { "" } else { "s" }, self.size)
+        let pauses = if self.pause_ms == 0 { String::new() } else { format!(", pauses of {} ms", self.pause_ms) };
+        format!("{} connection{}, {} bytes{pauses}", self.connections, if self.connections == 1 { "" } else { "s" }, self.size)
+    }
+
+    /// All of them, and the one with pauses.
+    fn all(args: &Args) -> Vec<Self> {
+        let (sizes, connections) = (args.sizes(), args.connections());
+        let one = |size| connections.iter().map(move |&connections| Self { size, connections, pause_ms: 0 });
+        let mut scenes: Vec<Self> = sizes.iter().flat_map(|&size| one(size)).collect();
+        if let (Some(&size), Some(&most), 1..) = (sizes.iter().min(), connections.iter().max(), args.pause_ms) {
+            scenes.push(Self { size, connections: most, pause_ms: args.pause_ms });
+        }
+        scenes
+    }
+
+    /// Pauses matter to workers only.
+    fn has(self, mode: Mode) -> bool {
+        self.pause_ms == 0 || mode.is_async()
     }
 }
 
@@ -65,14 +84,14 @@ pub(super) struct Plan {
 }
 
 pub(super) fn plan(args: &Args, tools: &Tools) -> Plan {
-    let connections = args.connections();
-    let scenes = args.sizes().into_iter().flat_map(|size| connections.iter().map(move |&connections| Scene { size, connections }));
-    let mut plan = Plan { jobs: Jobs::default(), modes: args.modes(), scenes: scenes.collect(), notes: Vec::new() };
+    let (modes, mut scenes) = (args.modes(), Scene::all(args));
+    scenes.retain(|scene| modes.iter().any(|&mode| scene.has(mode)));
+    let mut plan = Plan { jobs: Jobs::default(), modes, scenes, notes: Vec::new() };
     if let Some(why) = &tools.no_kernel {
         plan.notes.push(format!("kernel's ring: not measured, the kernel gives none here ({why})"));
     }
     for &scene in &plan.scenes {
-        for &mode in &plan.modes {
+        for &mode in plan.modes.iter().filter(|&&mode| scene.has(mode)) {
             for &who in all_of(mode).iter().filter(|&&who| who != Who::Kernel || tools.no_kernel.is_none()) {
                 let launch = tools.worker(Side::Plain, load(tools, scene, mode, who, args.time())).within(limit(args.time()));
                 let place = Place::new(scene.title(), mode.label(), who.label());
@@ -85,7 +104,8 @@ pub(super) fn plan(args: &Args, tools: &Tools) -> Plan {
 
 /// Starting, connecting and warming up included.
 fn expected(scene: Scene, time: Duration) -> Duration {
-    time.mul_f64(1.2) + Duration::from_millis(60) + Duration::from_micros(100) * scene.connections
+    let warm_up = (time / 5).max(Duration::from_millis(4) * scene.pause_ms);
+    time + warm_up + Duration::from_millis(60) + Duration::from_micros(100) * scene.connections
 }
 
 /// Ten times what is expected, for machines that are busy.
@@ -102,6 +122,7 @@ fn load(tools: &Tools, scene: Scene, mode: Mode, who: Who, time: Duration) -> Ve
     let mut argv: Vec<OsString> = vec!["echo".into()];
     argv.extend(both.into_iter().map(Into::into));
     argv.push(format!("--seconds={}", time.as_secs_f64()).into());
+    argv.extend((scene.pause_ms > 0).then(|| format!("--pause-ms={}", scene.pause_ms).into()));
     argv.extend((who == Who::HybridOff).then(|| "--hybrid-off".into()));
     argv.push("--".into());
     argv.extend(server.argv);
@@ -119,7 +140,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_same_server_everywhere() {
-        let scene = Scene { size: 12, connections: 7 };
+        let scene = Scene { size: 12, connections: 7, pause_ms: 0 };
         let of = |mode, who| {
             let argv = load(&tools(None), scene, mode, who, Duration::from_millis(500));
             argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
@@ -134,11 +155,23 @@ pub(super) mod tests {
 
     #[test]
     fn without_the_kernels_ring_the_rest_is_measured() {
-        let args = parse(&["--connections=1,2", "--sizes=12"]).unwrap();
+        let args = parse(&["--connections=1,2", "--sizes=12", "--pause-ms=0"]).unwrap();
         let whole = plan(&args, &tools(None));
         assert_eq!((whole.jobs.0.len(), whole.notes.len()), (2 * 13, 0));
         let rest = plan(&args, &tools(Some("no ring")));
         assert_eq!((rest.jobs.0.len(), rest.notes.len()), (2 * 8, 1));
         assert!(rest.jobs.0.iter().all(|job| job.place.column != Who::Kernel.label()) && rest.notes[0].contains("no ring"));
+    }
+
+    #[test]
+    fn pauses_are_for_workers() {
+        let scenes = |args: &[&str]| plan(&parse(args).unwrap(), &tools(None)).scenes;
+        let last = *scenes(&["--connections=1,9,2", "--sizes=16,12"]).last().unwrap();
+        assert_eq!(last, Scene { size: 12, connections: 9, pause_ms: 20 });
+        assert!(scenes(&["--modes=default"]).iter().all(|scene| scene.pause_ms == 0));
+        let plan = plan(&parse(&["--connections=9", "--sizes=12"]).unwrap(), &tools(None));
+        assert_eq!((plan.jobs.0.len(), plan.jobs.rows("9 connections, 12 bytes, pauses of 20 ms").len()), (13 + 6, 2));
+        let argv = load(&tools(None), last, Mode::Async20, Who::Engine, Duration::from_secs(1));
+        assert!(argv.contains(&"--pause-ms=20".into()));
     }
 }

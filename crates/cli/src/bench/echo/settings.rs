@@ -9,7 +9,8 @@ use clap::ValueEnum;
 ///
 /// One server for each number, loaded over TCP on the loopback by one other thread, one message under way on each connection, every byte compared:
 /// requests a second, p50 and p99 of their latency at the client, CPU time of the server (all its threads) for each, and the most threads that it was seen
-/// to have. Everything is measured in turn, so many rounds; medians are shown. Load generator and server want a CPU each.
+/// to have. Then with the most connections and the smallest messages once more with IOSQE_ASYNC, connections pausing at random between messages, so that
+/// workers wait for some of them while others have something to do. Everything is measured in turn, so many rounds; medians are shown. Load generator and server want a CPU each.
 #[derive(Debug, clap::Args)]
 pub(in crate::bench) struct Args {
     /// One short round of few numbers: about 15 seconds; options below override it
@@ -27,6 +28,10 @@ pub(in crate::bench) struct Args {
     /// Bytes of a message [default: 12,16,4096; quick: 12]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sizes: Option<Vec<u32>>,
+
+    /// How long connections pause on average, where they do; 0 leaves that out
+    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(super) pause_ms: u32,
 
     /// How long each measurement takes [default: 0.5; quick: 0.2]
     #[arg(long, value_parser = seconds)]

@@ -1,0 +1,80 @@
+//! Connections that pause between an answer and the next message, each time for another while: on average as long as asked, at random (exponentially).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+pub(super) struct Pauses {
+    mean: Duration,
+    state: u64,
+    ends: BinaryHeap<Reverse<(Instant, usize)>>,
+}
+
+impl Pauses {
+    pub(super) fn new(mean: Duration) -> Self {
+        Self { mean, state: 0x2545_f491_4f6c_dd1d, ends: BinaryHeap::new() }
+    }
+
+    /// False, if there are no pauses.
+    pub(super) fn begin(&mut self, number: usize, now: Instant) -> bool {
+        if self.mean.is_zero() {
+            return false;
+        }
+        let pause = self.next();
+        self.ends.push(Reverse((now + pause, number)));
+        true
+    }
+
+    fn next(&mut self) -> Duration {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        // In (0, 1].
+        let uniform = ((self.state >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        self.mean.mul_f64(-uniform.ln())
+    }
+
+    /// Whose pause is over.
+    pub(super) fn ended(&mut self, now: Instant) -> Option<usize> {
+        let Reverse((end, number)) = *self.ends.peek()?;
+        (end <= now).then(|| {
+            self.ends.pop();
+            number
+        })
+    }
+
+    /// How long none of them ends, and not longer than this.
+    pub(super) fn quiet(&self, now: Instant, most: Duration) -> Duration {
+        self.ends.peek().map_or(most, |Reverse((end, _))| end.saturating_duration_since(now).min(most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_end_in_their_order() {
+        let (mut pauses, now) = (Pauses::new(Duration::from_millis(10)), Instant::now());
+        assert!((0..1000).all(|number| pauses.begin(number, now)));
+        assert_eq!(pauses.quiet(now, Duration::ZERO), Duration::ZERO);
+        let most = Duration::from_secs(1);
+        let (mut ended, mut total, mut at) = (0, Duration::ZERO, now);
+        while ended < 1000 {
+            let quiet = pauses.quiet(at, most);
+            assert!(quiet < most && (quiet.is_zero() || pauses.ended(at).is_none()));
+            at += quiet;
+            while pauses.ended(at).is_some() {
+                (ended, total) = (ended + 1, total + (at - now));
+            }
+        }
+        assert!((8..12).contains(&(total / 1000).as_millis()), "{total:?}");
+        assert_eq!(pauses.quiet(at, most), most);
+    }
+
+    #[test]
+    fn none_are_none() {
+        assert!(!Pauses::new(Duration::ZERO).begin(0, Instant::now()));
+    }
+}
