@@ -6,6 +6,7 @@ mod bench;
 mod documents;
 mod run;
 mod stat;
+mod ublk;
 
 use clap::{Parser, Subcommand};
 
@@ -22,6 +23,8 @@ enum Command {
     Run(run::Args),
     Bench(bench::Args),
     Stat(stat::Args),
+    Ublk(ublk::Args),
+    Ublkd(ublk::DaemonArgs),
     Man(documents::ManArgs),
     Completions(documents::CompletionsArgs),
 }
@@ -36,6 +39,8 @@ fn start() -> Status {
         Command::Run(args) => run::run(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Stat(args) => stat::stat(&args),
+        Command::Ublk(args) => ublk::ublk(&args),
+        Command::Ublkd(args) => ublk::ublkd(&args),
         Command::Man(args) => documents::man(&args),
         Command::Completions(args) => documents::completions(&args),
     }

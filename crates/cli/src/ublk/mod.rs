@@ -1,0 +1,54 @@
+//! `uringlet ublk` and `uringlet ublkd`: block devices whose servers are programs.
+
+mod daemon;
+mod serve;
+mod show;
+
+use crate::Status;
+use std::path::PathBuf;
+use uringlet_ublkd::client::Client;
+use uringlet_ublkd::place;
+
+pub(crate) use daemon::{Args as DaemonArgs, ublkd};
+
+/// Block devices served by programs: over NBD, and as root also as /dev/ublkbN
+///
+/// A broker (`uringlet ublkd`, started when it is needed) has the devices; servers come and go. One whose server dies is dead, or, with
+/// --recovery, waits for the next one.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    /// The broker's folder [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR; /run/uringlet for root]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Add(serve::AddArgs),
+    Recover(serve::RecoverArgs),
+    List(show::ListArgs),
+    Del(show::DelArgs),
+    Features(show::FeaturesArgs),
+}
+
+/// Runs one of them.
+pub(crate) fn ublk(args: &Args) -> Status {
+    let client = Client::new(&args.dir.clone().unwrap_or_else(place::dir));
+    let result = match &args.command {
+        Command::Add(args) => serve::add(&client, args),
+        Command::Recover(args) => serve::recover(&client, args),
+        Command::List(args) => show::list(&client, args),
+        Command::Del(args) => show::del(&client, args),
+        Command::Features(args) => show::features(&client, args),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("uringlet ublk: {error:#}");
+            1
+        }
+    }
+}
