@@ -1,70 +1,73 @@
-//! `uringlet ublk`: a server that is killed, its device, and the next server; each a process of its own.
+//! A ublk server and a user of its device in one process, under `uringlet run`: from ADD_DEV to DEL_DEV without `ublk_drv`, with the kernel's io_uring
+//! walled off.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod common;
 
-/// Longer than anything takes that works, on any machine.
-const LONG: Duration = Duration::from_secs(120);
+use common::{compile, directory, finish, stderr, stdout, uringlet};
 
-struct Folder(PathBuf);
+fn runs(mode: &str) {
+    let place = directory(&format!("ublk-{mode}"));
+    let program = compile("cc", &place, "ublk", &["ublk.c"], &[]);
+    let mut command = uringlet(&place.join("cache"));
+    command.arg("--").arg(&program).arg(mode).env("BLOCK_IO_URING", "1").current_dir(&place);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{mode}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));
+}
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = uringlet(&self.0).args(["ublk", "del", "--all"]).output();
-        let _ = std::fs::remove_dir_all(&self.0);
+/// The answers of ublk_drv of Linux 6.12, which `cargo xtask oracle` asks anew.
+const EXPECTED: &str = include_str!("c/ublk_probe.expected");
+
+#[test]
+fn answers_are_those_of_the_real_driver() {
+    let place = directory("ublk-probe");
+    let program = compile("cc", &place, "ublk_probe", &["ublk_probe.c"], &[]);
+    let mut command = uringlet(&place.join("cache"));
+    command.arg("--").arg(&program).env("BLOCK_IO_URING", "1").current_dir(&place);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{}\n{}\n{}", output.status, stdout(&output), stderr(&output));
+    let answers = stdout(&output);
+    for (number, (answer, expected)) in answers.lines().zip(EXPECTED.lines()).enumerate() {
+        assert_eq!(answer, expected, "line {}", number + 1);
     }
-}
-
-fn uringlet(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
-    command.env("URINGLET_UBLK_DIR", dir);
-    command
-}
-
-fn list(dir: &Path) -> String {
-    let out = uringlet(dir).args(["ublk", "list", "--json"]).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
-
-/// Starts a server and waits until it says that its device is live.
-fn serve(dir: &Path, args: &[&str]) -> Child {
-    let mut child = uringlet(dir).arg("ublk").args(args).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("\"state\":\"LIVE\""), "{line}");
-    child
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
-    while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    assert_eq!(answers.lines().count(), EXPECTED.lines().count());
 }
 
 #[test]
-fn a_device_outlives_its_server() {
-    let folder = Folder(std::env::temp_dir().join(format!("uringlet-cli-ublk-{}", std::process::id())));
-    let dir = &folder.0;
-    assert_eq!(list(dir), "[]\n", "without a broker there are no devices");
-    // Far from numbers that somebody uses: the block device's name is for the whole machine.
-    let number = (5_000 + std::process::id() % 100_000).to_string();
-    let common = ["--type", "ram", "--json"];
-    let mut first = serve(dir, &[&["add", "-n", &number, "--size", "8M", "--recovery", "reissue"][..], &common].concat());
-    let again = uringlet(dir).args(["ublk", "add", "-n", &number, "--type", "null"]).output().unwrap();
-    assert!(!again.status.success());
-    assert!(String::from_utf8_lossy(&again.stderr).contains("File exists"), "{again:?}");
-    first.kill().unwrap();
-    first.wait().unwrap();
-    until("the device waits for a server", || list(dir).contains("QUIESCED"));
-    let mut second = serve(dir, &[&["recover", &number][..], &common].concat());
-    assert!(list(dir).contains("LIVE"));
-    assert!(uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());
-    assert!(second.wait().unwrap().success(), "deleting ends the server");
-    assert_eq!(list(dir), "[]\n");
-    assert!(!uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());
+fn a_device_lives_from_add_to_delete() {
+    runs("plain");
+}
+
+#[test]
+fn commands_name_the_device_by_number() {
+    runs("number");
+}
+
+#[test]
+fn writes_ask_for_their_buffer() {
+    runs("get-data");
+}
+
+#[test]
+fn servers_read_and_write_the_char_device() {
+    runs("user-copy");
+}
+
+#[test]
+fn a_second_server_takes_over() {
+    runs("recover");
+}
+
+#[test]
+fn a_lost_server_fails_its_requests() {
+    runs("die");
+}
+
+#[test]
+fn what_the_driver_refuses() {
+    runs("refuse");
+}
+
+#[test]
+fn children_leave_devices_alone() {
+    runs("forked");
 }

@@ -1,0 +1,70 @@
+//! `uringlet ublk`: a server that is killed, its device, and the next server; each a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes that works, on any machine.
+const LONG: Duration = Duration::from_secs(120);
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = uringlet(&self.0).args(["ublk", "del", "--all"]).output();
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn uringlet(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
+    command.env("URINGLET_UBLK_DIR", dir);
+    command
+}
+
+fn list(dir: &Path) -> String {
+    let out = uringlet(dir).args(["ublk", "list", "--json"]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// Starts a server and waits until it says that its device is live.
+fn serve(dir: &Path, args: &[&str]) -> Child {
+    let mut child = uringlet(dir).arg("ublk").args(args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("\"state\":\"LIVE\""), "{line}");
+    child
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_device_outlives_its_server() {
+    let folder = Folder(std::env::temp_dir().join(format!("uringlet-cli-ublk-{}", std::process::id())));
+    let dir = &folder.0;
+    assert_eq!(list(dir), "[]\n", "without a broker there are no devices");
+    // Far from numbers that somebody uses: the block device's name is for the whole machine.
+    let number = (5_000 + std::process::id() % 100_000).to_string();
+    let common = ["--type", "ram", "--json"];
+    let mut first = serve(dir, &[&["add", "-n", &number, "--size", "8M", "--recovery", "reissue"][..], &common].concat());
+    let again = uringlet(dir).args(["ublk", "add", "-n", &number, "--type", "null"]).output().unwrap();
+    assert!(!again.status.success());
+    assert!(String::from_utf8_lossy(&again.stderr).contains("File exists"), "{again:?}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    until("the device waits for a server", || list(dir).contains("QUIESCED"));
+    let mut second = serve(dir, &[&["recover", &number][..], &common].concat());
+    assert!(list(dir).contains("LIVE"));
+    assert!(uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());
+    assert!(second.wait().unwrap().success(), "deleting ends the server");
+    assert_eq!(list(dir), "[]\n");
+    assert!(!uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());
+}
