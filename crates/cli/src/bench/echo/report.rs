@@ -36,9 +36,12 @@ impl Plan {
         self.summary(scene, mode, who, field).map(|s| s.median)
     }
 
-    /// How many times `base`'s this one's is.
+    /// How many times `base`'s this one's is: the median of the rounds' ratios, since what stands side by side was measured one after the other.
     fn ratio(&self, scene: Scene, mode: Mode, field: &str, who: Who, base: Who) -> Option<f64> {
-        Some(self.median(scene, mode, who, field)? / self.median(scene, mode, base, field)?)
+        let job = |who: Who| self.jobs.find(&scene.title(), mode.label(), who.label());
+        let pairs = job(who)?.samples.iter().zip(&job(base)?.samples);
+        let ratios: Vec<f64> = pairs.filter_map(|(one, other)| Some(one.get(field)? / other.get(field)?)).collect();
+        Summary::of(&ratios).map(|s| s.median)
     }
 
     fn table(&self, scene: Scene) -> String {
@@ -168,6 +171,20 @@ mod tests {
         }
         assert_eq!(plan.jobs.rounds(1, &Stop::default(), || Ok(())), Ok(true));
         plan
+    }
+
+    #[test]
+    fn ratios_are_of_rounds() {
+        let mut plan = measured("--connections=1", speed);
+        // A machine that becomes ten times slower: for the engine in the second round, for all in the third.
+        for job in &mut plan.jobs.0 {
+            let first = job.samples[0].clone();
+            let slow = Sample::from([(VALUE.to_owned(), first[VALUE] / 10.0)]);
+            let is_engine = job.place.column == Who::Engine.label();
+            job.samples = vec![first.clone(), if is_engine { slow.clone() } else { first }, slow];
+        }
+        let ratio = plan.ratio(plan.scenes[0], Mode::Default, VALUE, Who::Engine, Who::Kernel).unwrap();
+        assert!((ratio - 0.9).abs() < 1e-9, "{ratio}");
     }
 
     fn speed(column: &str) -> f64 {
