@@ -32,7 +32,7 @@ static void sizes(void)
 	EXPECT(init(32768, 0), 0);
 	EXPECT(init(32769, 0), -EINVAL);
 	EXPECT(init(32769, IORING_SETUP_CLAMP), 0);
-	EXPECT(init(4, 1u << 31), -EINVAL);
+	EXPECT(init(4, 1u << 30), -EINVAL);
 	EXPECT(init(4, IORING_SETUP_SQ_AFF), -EINVAL);
 	EXPECT(io_uring_queue_init_params(5, &ring, &p), 0);
 	EXPECT(p.sq_entries, 8);
