@@ -153,6 +153,35 @@ fn a_part_done_at_once_is_no_answer_elsewhere() {
     IMAGES.into_iter().for_each(|image| behaves("write_partial", image, is_kernel_as_expected()));
 }
 
+/// What runs a program where /proc/vmstat is this file. Nobody else sees it.
+fn with_vmstat(file: &Path) -> Result<Vec<String>, String> {
+    // As large as it becomes: a reader never meets half of it.
+    fs::write(file, [b'\n'; 512]).map_err(|error| error.to_string())?;
+    let script = "mount --bind \"$1\" /proc/vmstat && shift && exec \"$@\"";
+    let mut words: Vec<String> =
+        ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"].map(String::from).into();
+    words.push(file.to_str().expect("a path in UTF-8").to_owned());
+    let probe = Command::new(&words[0]).args(&words[1..]).arg("true").output().map_err(|error| error.to_string())?;
+    if probe.status.success() { Ok(words) } else { Err(format!("no mounts here: {}", stderr(&probe))) }
+}
+
+#[test]
+fn near_the_limits_of_dirty_pages_writes_are_put_off() {
+    let folder = directory("write_throttled");
+    let program = compile("cc", &folder, "write_throttled", &["write_throttled.c"], &[]);
+    for mode in MODES {
+        let vmstat = folder.join(format!("vmstat-{mode}"));
+        let launcher = match with_vmstat(&vmstat) {
+            Ok(launcher) => launcher,
+            Err(why) => return println!("not asked: {why}"),
+        };
+        let mut command = in_mode(mode, &folder.join("cache"), &program);
+        command.env("VMSTAT", &vmstat).env("URINGLET_BIN", env!("CARGO_BIN_EXE_uringlet"));
+        must_succeed(&finish(launched(&launcher, command).current_dir(&folder)), &format!("mode {mode}"));
+    }
+    let _ = fs::remove_dir_all(folder);
+}
+
 /// Bytes of a record of `write_kill`.
 const RECORD: usize = 700;
 const RECORDS: u32 = 50_000;

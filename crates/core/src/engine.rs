@@ -3,7 +3,6 @@
 mod fork;
 
 use crate::driver::watcher::Watcher;
-use crate::request::Stage;
 use crate::ring::{ANY_READABLE, Context, Ring, RingState, UringGuard};
 use crate::submit::{command, dispatch};
 use crate::virtual_file;
@@ -15,7 +14,6 @@ use uringlet_abi::setup;
 use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::static_table::StaticTable;
-use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{Errno, fd_table, io, process};
 
 /// The one engine of this process.
@@ -413,10 +411,7 @@ impl Engine {
 fn dispose(state: RingState) {
     command::cancel_all(&state);
     for (_, parked) in &state.parked {
-        parked.unmark();
-        if let Stage::Paced { .. } = parked.stage {
-            stats::sub(state.place, Counter::ThrottledNow, 1);
-        }
+        parked.unmark(state.place);
     }
     drop(state);
 }

@@ -16,7 +16,7 @@
 
 use crate::ops::Op;
 use crate::rsrc::files::FileNode;
-use crate::write::{self, history::History};
+use crate::write::{self, Paced, history::History};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
@@ -61,7 +61,7 @@ pub(crate) enum Stage {
     /// With the timers.
     Timer { deadline_ns: u64, seq: u64 },
     /// A write that was put off, with the timers.
-    Paced { deadline_ns: u64, seq: u64, since_ns: u64 },
+    Paced { paced: Paced, seq: u64, since_ns: u64 },
     /// In line for the ring's attendants.
     InLine,
     /// With an attendant: this thread, 0 for one of the program's.
@@ -230,30 +230,37 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// It is being parked: the descriptor table shows it.
-    pub(crate) fn mark(&self) {
+    /// It is being parked, in the ring of this place: the descriptor table shows it, and what is put off is counted.
+    pub(crate) fn mark(&self, place: u32) {
         if let Target::Fd(fd) = self.req.target {
             fd_table::add_user(fd);
         }
         if let Some(fd) = self.req.queued_on {
             write::note(fd, History::queue);
         }
+        if let Stage::Paced { .. } = self.stage {
+            write::put_off(place);
+        }
     }
 
     /// It is parked no longer.
-    pub(crate) fn unmark(&self) {
+    pub(crate) fn unmark(&self, place: u32) {
         if let Target::Fd(fd) = self.req.target {
             fd_table::drop_user(fd);
         }
         if let Some(fd) = self.req.queued_on {
             write::note(fd, History::unqueue);
         }
+        if let Stage::Paced { paced, since_ns, .. } = self.stage {
+            write::put_off_no_longer(place, paced, since_ns);
+        }
     }
 
     /// When its timer expires, ns; 0 if it has none.
     pub(crate) fn deadline_ns(&self) -> u64 {
         match self.stage {
-            Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } | Stage::Paced { deadline_ns, .. } => deadline_ns,
+            Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } => deadline_ns,
+            Stage::Paced { paced, .. } => paced.deadline_ns,
             _ => 0,
         }
     }

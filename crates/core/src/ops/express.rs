@@ -98,7 +98,8 @@ fn account(guard: &mut UringGuard, sqe: &Sqe, start: u64, res: &Result<usize, Er
 #[inline(always)]
 fn write_vector(guard: &mut UringGuard, sqe: &Sqe) -> Express {
     let start = ticks();
-    if sqe.len != 1 || !may_write(guard, sqe, start, 0) {
+    // An allowance that is used up covers nothing, whatever the length.
+    if sqe.len != 1 || !may_write(guard, sqe, start, 1) {
         return Express::No;
     }
     let iov = UserPtr::at(sqe.addr);

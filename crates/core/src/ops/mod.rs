@@ -25,6 +25,7 @@ pub(crate) mod uring_cmd;
 use crate::file::FileKind;
 use crate::request::{Outcome, Request};
 use crate::ring::RingState;
+use crate::write::Paced;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;
 use uringlet_sys::Errno;
@@ -46,8 +47,8 @@ pub(crate) enum Issue {
     Blocks,
     /// Is expected not to sleep in [`Op::run`]: a write to the page cache.
     Quick,
-    /// Has to wait until then (`CLOCK_MONOTONIC`, ns): too many pages are dirty.
-    Paced(u64),
+    /// Has to wait: too many pages are dirty.
+    Paced(Paced),
     /// Belongs to the kernel's AIO.
     Aio,
     /// Acts on the ring or on other requests: `submit` knows how (poll, timeout, cancel, files and buffers updates).

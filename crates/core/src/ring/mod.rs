@@ -250,7 +250,7 @@ impl RingState {
 
     /// In a forked child: what is in flight is the parent's, and so are its workers, its epoll set and its AIO.
     pub(crate) fn forget_parents_requests(&mut self) {
-        self.parked.iter().for_each(|(_, parked)| parked.unmark());
+        self.parked.iter().for_each(|(_, parked)| parked.unmark(self.place));
         self.parked.clear();
         if self.issuer.is_some() {
             // A thread of the parent: none of this process, whatever its key.
@@ -400,7 +400,7 @@ impl RingState {
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let parked = Parked { req, stage, generation };
-        parked.mark();
+        parked.mark(self.place);
         let key = self.parked.insert(parked) as u32;
         ReqId { key, generation }
     }
@@ -414,7 +414,7 @@ impl RingState {
     pub(crate) fn unpark(&mut self, id: ReqId) -> Option<Parked> {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
-        parked.unmark();
+        parked.unmark(self.place);
         Some(parked)
     }
 

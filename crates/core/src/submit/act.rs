@@ -6,8 +6,8 @@ use crate::engine::ENGINE;
 use crate::ops::{File, Op, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::ring::{Ring, UringGuard};
+use crate::write::Paced;
 use uringlet_abi::{Opcode, cqe};
-use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{Errno, fd_table, io, process};
 
 const POLLNVAL: u32 = 32;
@@ -69,10 +69,7 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
                 poller.disarm(fd, id);
             }
         }
-        Stage::Paced { deadline_ns, seq, since_ns } => {
-            guard.timers.disarm(deadline_ns, seq);
-            end_pace(guard, since_ns);
-        }
+        Stage::Paced { paced, seq, .. } => guard.timers.disarm(paced.deadline_ns, seq),
         Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } => {
             guard.timers.disarm(deadline_ns, seq);
             guard.timers.stop_counting(id);
@@ -210,13 +207,10 @@ pub(crate) fn fire_expired(guard: &mut UringGuard, now_ns: u64) {
 }
 
 /// Parks a write that was put off.
-pub(crate) fn pace(guard: &mut UringGuard, req: Request, deadline_ns: u64) {
+pub(crate) fn pace(guard: &mut UringGuard, req: Request, paced: Paced) {
     let seq = guard.timers.next_seq();
-    let id = guard.park(req, Stage::Paced { deadline_ns, seq, since_ns: process::monotonic_ns() });
-    stats::bump(guard.place, Counter::Throttled);
-    stats::bump(guard.place, Counter::ThrottledNow);
-    stats::raise(guard.place, Counter::ThrottledMax, stats::value(guard.place, Counter::ThrottledNow));
-    arm_timer(guard, deadline_ns, seq, id);
+    let id = guard.park(req, Stage::Paced { paced, seq, since_ns: process::monotonic_ns() });
+    arm_timer(guard, paced.deadline_ns, seq, id);
     start_link_timer(guard, id);
 }
 
@@ -224,12 +218,6 @@ fn fire_paced(guard: &mut UringGuard, id: ReqId) {
     if let Some(req) = disarm(guard, id) {
         dispatch::end_pace(guard, req);
     }
-}
-
-/// A write is put off no longer.
-fn end_pace(guard: &UringGuard, since_ns: u64) {
-    stats::sub(guard.place, Counter::ThrottledNow, 1);
-    stats::add(guard.place, Counter::ThrottledNs, process::monotonic_ns().saturating_sub(since_ns));
 }
 
 fn fire_timeout(guard: &mut UringGuard, id: ReqId, now_ns: u64) {

@@ -9,7 +9,7 @@ use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::ring::UringGuard;
 use crate::rsrc::files::FileNode;
-use crate::write::{self, Mode, history::Took};
+use crate::write::{self, Mode, Paced, history::Took};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
@@ -38,8 +38,8 @@ pub(crate) enum Later {
     Arm(u32, Look),
     /// With a worker.
     Punt,
-    /// With the timers, until then: a write for which too many pages are dirty.
-    Pace(u64),
+    /// With the timers: a write for which too many pages are dirty.
+    Pace(Paced),
     /// With the kernel's AIO.
     Aio,
     /// With `act`.
@@ -65,7 +65,7 @@ pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Late
     match step {
         Later::Arm(mask, look) => arm(guard, req, file, mask, look),
         Later::Punt => punt(guard, req, file),
-        Later::Pace(deadline_ns) => pace(guard, req, file, deadline_ns),
+        Later::Pace(paced) => pace(guard, req, file, paced),
         Later::Aio => submit_aio(guard, req, file),
         Later::Act => act::act(guard, req, file),
         Later::Again => issue(guard, req, false),
@@ -99,7 +99,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::Blocks if runs_inline(req, is_shallow && guard.mode != Mode::Uringlet) => return run_inline(guard, req, file),
             Issue::Quick => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
-            Issue::Paced(deadline_ns) => return Now::Later(file, Later::Pace(deadline_ns)),
+            Issue::Paced(paced) => return Now::Later(file, Later::Pace(paced)),
             Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask, Look::Done)),
             Issue::Untried(mask) => return Now::Later(file, Later::Arm(mask, Look::Anew)),
             Issue::Aio => return Now::Later(file, Later::Aio),
@@ -165,12 +165,12 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
 
 /// Puts a write off: the machine has too many dirty pages, and the kernel would have its writer sleep.
 #[cold]
-fn pace(guard: &mut UringGuard, mut req: Request, file: File, deadline_ns: u64) {
+fn pace(guard: &mut UringGuard, mut req: Request, file: File, paced: Paced) {
     if let Err(errno) = req.op.stabilise() {
         return complete(guard, req, Outcome::err(errno));
     }
     req.queued_on = Some(file.fd);
-    act::pace(guard, req, deadline_ns);
+    act::pace(guard, req, paced);
 }
 
 /// A write that was put off has its turn: a worker's, which may sleep if it has to.

@@ -47,10 +47,13 @@ pub(crate) struct Allowance {
     until_ticks: u64,
 }
 
-/// A ring has to wait until then (`CLOCK_MONOTONIC`, ns).
+/// A write has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Paced {
+    /// Until then (`CLOCK_MONOTONIC`).
     pub(crate) deadline_ns: u64,
+    /// For so long those wait for it that are asked for later.
+    pub(crate) cost_ns: u64,
 }
 
 impl Allowance {
@@ -83,8 +86,25 @@ impl Allowance {
                 *self = Self { bytes, until_ticks: now_ticks.saturating_add(until_ns.saturating_sub(now_ns)) };
                 Ok(())
             }
-            Grant::Paced { deadline_ns } => Err(Paced { deadline_ns }),
+            Grant::Paced(paced) => Err(paced),
         }
+    }
+}
+
+/// A write is put off, of the ring in this place.
+pub(crate) fn put_off(place: u32) {
+    stats::bump(place, Counter::Throttled);
+    stats::bump(place, Counter::ThrottledNow);
+    stats::raise(place, Counter::ThrottledMax, stats::value(place, Counter::ThrottledNow));
+}
+
+/// It is not any more, since its time has come, or since nobody wants it: then nobody has to wait for it.
+pub(crate) fn put_off_no_longer(place: u32, paced: Paced, since_ns: u64) {
+    let now_ns = process::monotonic_ns();
+    stats::sub(place, Counter::ThrottledNow, 1);
+    stats::add(place, Counter::ThrottledNs, now_ns.saturating_sub(since_ns));
+    if now_ns < paced.deadline_ns {
+        THROTTLE.refund(paced.cost_ns);
     }
 }
 

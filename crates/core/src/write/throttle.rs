@@ -17,7 +17,8 @@
 //!   that it does not have: after [`LENT_NS`] there is a new source.
 //! - Deadlines of one process come in the order of the asking, each as much later as what was asked before takes at the
 //!   rate of the time. A queue of any length is thus spaced; its last member waits at most for what is before it, at no
-//!   less than [`pacer::RATE_MIN`].
+//!   less than [`pacer::RATE_MIN`]. What is cancelled before its deadline is paid back: those asked for later do not
+//!   wait for it (those asked for earlier keep their deadlines).
 //!
 //! `docs/throttle.md` has the figures, and what the kernel does better.
 
@@ -25,6 +26,7 @@ mod pacer;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+use super::Paced;
 use pacer::Pacer;
 use uringlet_sys::dirty::DirtyPages;
 use uringlet_sys::lock::Mutex;
@@ -42,11 +44,8 @@ pub(crate) enum Grant {
         /// `CLOCK_MONOTONIC`; the time of the asking: for this request only.
         until_ns: u64,
     },
-    /// Near the limits: not before this time. It is in the account already: then issue, without asking again.
-    Paced {
-        /// `CLOCK_MONOTONIC`.
-        deadline_ns: u64,
-    },
+    /// Near the limits: not before its time. It is in the account already: then issue, without asking again.
+    Paced(Paced),
 }
 
 /// See the module. One a process.
@@ -82,6 +81,11 @@ impl Throttle {
             state.pacer.learn(now_ns, readings);
         }
         state.pacer.grant(now_ns, bytes)
+    }
+
+    /// What was paced is not written after all, and this is what it would have cost.
+    pub(crate) fn refund(&self, cost_ns: u64) {
+        self.state.lock().pacer.refund(cost_ns);
     }
 
     /// fork(2): nobody is in here until [`release`](Self::release).

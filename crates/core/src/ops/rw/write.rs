@@ -1,8 +1,9 @@
 //! Buffered writes to files with positions.
 
-use super::Rw;
+use super::{MAX_LEN, Rw};
 use crate::file::FileKind;
 use crate::ops::{Issue, IssueCx};
+use crate::request::Stage;
 use crate::ring::Context;
 use crate::write::history::Took;
 use crate::write::path::{Facts, Road, road};
@@ -16,8 +17,10 @@ impl Rw {
     /// A buffered write: how the file's writes went says who does it.
     pub(super) fn try_write(&mut self, cx: &mut IssueCx<'_>, kind: FileKind, may_raise_signal: bool) -> Issue {
         let fd = cx.file.fd;
-        // A vector's length is known when it is written.
-        let bytes = if self.is_vectored { 0 } else { u64::from(self.len) };
+        let bytes = match self.bytes_to_ask_for(cx) {
+            Ok(bytes) => bytes,
+            Err(errno) => return errno.into(),
+        };
         let facts = Facts {
             bytes,
             mode: cx.state.mode,
@@ -28,9 +31,9 @@ impl Rw {
             is_caller: cx.state.context() == Context::Submitter,
         };
         if facts.mode != Mode::Workers
-            && let Err(Paced { deadline_ns }) = cx.state.allowance.ask(bytes)
+            && let Err(paced) = ask(cx, &facts)
         {
-            return Issue::Paced(deadline_ns);
+            return Issue::Paced(paced);
         }
         match road(facts) {
             Road::Inline => Issue::Quick,
@@ -38,6 +41,18 @@ impl Rw {
             Road::NowaitThenInline => self.write_nowait(cx, kind).unwrap_or(Issue::Quick),
             Road::Worker => Issue::Blocks,
         }
+    }
+
+    /// How much is to be written. While the ring has an allowance a vector's length is charged when it is written, and 0 here.
+    fn bytes_to_ask_for(&mut self, cx: &IssueCx<'_>) -> Result<u64, Errno> {
+        if !self.is_vectored {
+            return Ok(u64::from(self.len));
+        }
+        if cx.state.mode == Mode::Workers || cx.state.allowance.covers(ticks(), 1) {
+            return Ok(0);
+        }
+        self.stabilise()?;
+        Ok(self.iovecs.iter().flatten().map(|v| v.len).sum::<u64>().min(MAX_LEN as u64))
     }
 
     /// As much as the file takes without waiting; a worker does the rest. `None`: nothing was done.
@@ -72,5 +87,26 @@ impl Rw {
     /// Whether a write ends only when the disk has it.
     pub(crate) fn waits_for_disk(&self, kind: FileKind) -> bool {
         kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0
+    }
+}
+
+/// Whether so much may be written now.
+///
+/// # Errors
+/// Too many pages are dirty, or writes of the same file are put off: no other one goes before them.
+fn ask(cx: &mut IssueCx<'_>, facts: &Facts) -> Result<(), Paced> {
+    let asked = cx.state.allowance.ask(facts.bytes);
+    if !facts.history.has_queued() || stats::value(cx.state.place, Counter::ThrottledNow) == 0 {
+        return asked;
+    }
+    let fd = Some(cx.file.fd);
+    let before = cx.state.parked.iter().filter(|(_, parked)| parked.req.queued_on == fd).filter_map(|(_, parked)| match parked.stage {
+        Stage::Paced { paced, .. } => Some(paced.deadline_ns),
+        _ => None,
+    });
+    match (asked, before.max()) {
+        (asked, None) => asked,
+        (Ok(()), Some(deadline_ns)) => Err(Paced { deadline_ns, cost_ns: 0 }),
+        (Err(paced), Some(before_ns)) => Err(Paced { deadline_ns: paced.deadline_ns.max(before_ns), ..paced }),
     }
 }

@@ -17,7 +17,7 @@
 //! `fair` is this process' part of what the disks take. Their bandwidth is measured (pages written out while they had
 //! work); if more is dirtied than that, all writers are slowed by the same factor.
 
-use super::Grant;
+use super::{Grant, Paced};
 use uringlet_sys::dirty::{Domain, Readings};
 
 /// A reading serves at least so long.
@@ -172,9 +172,19 @@ impl Pacer {
     fn pace(&mut self, now_ns: u64, bytes: u64, readings: &Readings) -> Grant {
         let deadline_ns = self.paid_at_ns.max(now_ns);
         let cost_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate(readings));
-        self.paid_at_ns = deadline_ns.saturating_add(u64::try_from(cost_ns).unwrap_or(u64::MAX));
+        let cost_ns = u64::try_from(cost_ns).unwrap_or(u64::MAX);
+        self.paid_at_ns = deadline_ns.saturating_add(cost_ns);
         self.given_bytes = self.given_bytes.saturating_add(bytes);
-        if deadline_ns <= now_ns + SLACK_NS { Grant::Free { bytes, until_ns: now_ns } } else { Grant::Paced { deadline_ns } }
+        if deadline_ns <= now_ns + SLACK_NS {
+            Grant::Free { bytes, until_ns: now_ns }
+        } else {
+            Grant::Paced(Paced { deadline_ns, cost_ns })
+        }
+    }
+
+    /// Something paced is not written after all.
+    pub(super) fn refund(&mut self, cost_ns: u64) {
+        self.paid_at_ns = self.paid_at_ns.saturating_sub(cost_ns);
     }
 
     /// What waits for its deadline: as good as dirty, for those who come after.

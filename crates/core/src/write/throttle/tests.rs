@@ -1,7 +1,7 @@
 //! The pacer by tables, and against a disk that is only a number.
 
-use super::Grant;
 use super::pacer::{Pacer, RATE_MIN, READING_NS, ratio};
+use super::{Grant, Paced};
 use alloc::format;
 use alloc::vec::Vec;
 use uringlet_sys::dirty::{Domain, Readings};
@@ -26,7 +26,7 @@ fn pacer(readings: Readings) -> Pacer {
 fn deadline(grant: Grant, now: u64) -> u64 {
     match grant {
         Grant::Free { .. } => now,
-        Grant::Paced { deadline_ns } => deadline_ns,
+        Grant::Paced(Paced { deadline_ns, .. }) => deadline_ns,
     }
 }
 
@@ -75,7 +75,7 @@ fn a_large_write_is_allowed_whole_or_paid_for() {
     let mut late = pacer(readings(domain(0, 200, 1000)));
     assert_eq!(late.grant(0, 700 * MIB), Grant::Free { bytes: 700 * MIB, until_ns: 0 });
     // At twice the first guess of 100 MiB/s.
-    assert_eq!(late.grant(0, 4096), Grant::Paced { deadline_ns: 3_500_000_000 });
+    assert_eq!(deadline(late.grant(0, 4096), 0), 3_500_000_000);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn the_tighter_domain_decides() {
     let cgroup = Some(domain(80, 20, 100));
     let mut full = pacer(Readings { cgroup, ..readings(machine) });
     full.grant(0, MIB);
-    assert!(matches!(full.grant(0, MIB), Grant::Paced { .. }));
+    assert!(matches!(full.grant(0, MIB), Grant::Paced(_)));
     let mut roomy = pacer(Readings { cgroup: Some(domain(20, 20, 100)), ..readings(machine) });
     assert!(matches!(roomy.grant(0, 4096), Grant::Free { bytes, .. } if bytes == 5 * MIB));
 }
@@ -218,7 +218,7 @@ fn write_for(machine: &mut Machine, seconds: u64, writer_rate: u64, bytes: u64) 
         if left < bytes || machine.now >= until {
             match machine.ask(&mut pacer, bytes) {
                 Grant::Free { bytes: allowance, until_ns } => (left, until) = (allowance, until_ns),
-                Grant::Paced { deadline_ns } => {
+                Grant::Paced(Paced { deadline_ns, .. }) => {
                     longest = longest.max(deadline_ns - machine.now);
                     machine.pass(deadline_ns - machine.now);
                     (left, until) = (bytes, machine.now);
@@ -293,4 +293,18 @@ fn a_disk_that_becomes_slow_is_followed() {
     }
     assert!(machine.now > 60 * SECOND);
     assert!(machine.most_dirty < 1000 * MIB, "{}", machine.most_dirty / MIB);
+}
+
+#[test]
+fn what_is_cancelled_is_paid_back() {
+    let mut pacer = pacer(readings(domain(1000, 200, 1000)));
+    assert!(matches!(pacer.grant(0, MIB), Grant::Free { .. }));
+    let Grant::Paced(large) = pacer.grant(0, 100 * MIB) else { panic!("it waits for the first") };
+    let Grant::Paced(small) = pacer.grant(0, 4096) else { panic!("it waits for the large one") };
+    assert_eq!(small.deadline_ns, large.deadline_ns + large.cost_ns);
+    pacer.refund(large.cost_ns);
+    assert_eq!(deadline(pacer.grant(0, 4096), 0), large.deadline_ns + small.cost_ns);
+    // More than is owed: nothing is owed.
+    pacer.refund(u64::MAX);
+    assert!(matches!(pacer.grant(0, 4096), Grant::Free { .. }));
 }
