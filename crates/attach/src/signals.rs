@@ -8,8 +8,10 @@
 //! A signal may arrive between the engine's last look and its wait, which then nothing would end. So a timer interrupts the thread every millisecond until
 //! it has left, by the signal that the engine interrupts its own threads with.
 //!
-//! Not put off: faults. A signal that the thread's own mask blocks came in through the mask that a waiting io_uring_enter(2) was given: on the way out it is
+//! Not put off: faults, and the SIGXFSZ of the engine's own writes (`file_size`). A signal that the thread's own mask blocks came in through the mask that a waiting io_uring_enter(2) was given: on the way out it is
 //! let in once, before the mask is put back.
+
+mod file_size;
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +20,7 @@ use syscalls::{Sysno, raw};
 use uringlet_sys::thread::{INTERRUPT_SIGNAL, install_interrupt_handler};
 
 use crate::stack::{self, STACK_TOP};
+use file_size::{SIG_DFL, SIGXFSZ};
 
 const SIGNALS: usize = 64;
 const SIG_BLOCK: usize = 0;
@@ -106,13 +109,21 @@ fn take_over(signal: usize) {
         return;
     }
     let Some(action) = get_action(signal) else { return };
+    if signal == SIGXFSZ && action.handler == SIG_DFL {
+        let Some(ours) = file_size::in_place_of_default(ours()) else { return };
+        return replace(signal, &action, ours);
+    }
     if action.handler <= SIG_IGN || action.handler == ours() || action.flags & SA_RESTORER == 0 {
         return;
     }
-    HANDLERS[signal][1].store(action.flags, Ordering::Relaxed);
-    HANDLERS[signal][0].store(action.handler, Ordering::Release);
     let flags = (action.flags | SA_SIGINFO) & !SA_RESETHAND;
-    set_action(signal, &KernelAction { handler: ours(), flags, ..action });
+    replace(signal, &action, KernelAction { handler: ours(), flags, ..action });
+}
+
+fn replace(signal: usize, programs: &KernelAction, ours: KernelAction) {
+    HANDLERS[signal][1].store(programs.flags, Ordering::Relaxed);
+    HANDLERS[signal][0].store(programs.handler, Ordering::Release);
+    set_action(signal, &ours);
 }
 
 /// Offsets in the kernel's `struct ucontext`.
@@ -130,6 +141,14 @@ unsafe extern "C" fn arrived(signal: c_int, info: *mut c_void, context: *mut c_v
         (context.add(CONTEXT_RSP).cast::<usize>().read(), &mut *mask, info.cast::<u8>().add(INFO_CODE).cast::<i32>().read())
     };
     let is_fault = FAULTS & bit(signal as u32) != 0 && code > 0;
+    if signal as usize == SIGXFSZ {
+        if stack::containing(stack_pointer).is_some() && file_size::is_own(info) {
+            return;
+        }
+        if programs(SIGXFSZ).is_none_or(|handler| handler.address == SIG_DFL) {
+            return file_size::die(signal, info);
+        }
+    }
     if !is_fault
         && let Some(base) = stack::containing(stack_pointer)
         && put_off(signal, info, base, mask)

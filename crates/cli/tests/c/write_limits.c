@@ -147,6 +147,109 @@ static int meets_it_in_a_batch(void)
 	return 0;
 }
 
+static void warm_up(struct ring *r, int fd)
+{
+	for (int i = 0; i < 5; i++)
+		check("below the limit", run(r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = i * 4096)), 4096);
+}
+
+/* Lowers this process' limit from outside: nobody in here is told. */
+static void others_limit_us(unsigned long bytes)
+{
+	pid_t us = getpid(), child = fork();
+	struct rlimit limit = { bytes, RLIM_INFINITY };
+	int status = -1;
+
+	if (child == 0)
+		_exit(prlimit(us, RLIMIT_FSIZE, &limit, 0) != 0);
+	waitpid(child, &status, 0);
+	check("prlimit of another process", status, 0);
+}
+
+enum { DEFAULT, IGNORES, HANDLES };
+static int disposition;
+
+/* A limit that somebody else lowers: the write says so, and nobody is killed. What the program has to say of the signal is what it said. */
+static int is_limited_by_others(void)
+{
+	void (*const handlers[])(int) = { SIG_DFL, SIG_IGN, count_signal };
+	struct sigaction seen;
+	struct iovec iov = { data, 3000 };
+	int fd = fresh("limited", 0);
+
+	signal(SIGXFSZ, handlers[disposition]);
+	struct ring r = new_ring(8);
+	warm_up(&r, fd);
+	others_limit_us(24000);
+	check("up to the limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 20480)), 3520);
+	check("at the limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 24000)), -EFBIG);
+	check("beyond it", run(&r, SQE(.opcode = WRITEV, .fd = fd, .addr = ADDR(&iov), .len = 1, .off = 30000)), -EFBIG);
+	check("below it", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096)), 4096);
+	check("no SIGXFSZ", signals, 0);
+	check("what is asked", sigaction(SIGXFSZ, 0, &seen), 0);
+	is_true("is what was said", seen.sa_handler == handlers[disposition]);
+	is_true("so says signal", signal(SIGXFSZ, SIG_IGN) == handlers[disposition]);
+	is_true("and it was heard", signal(SIGXFSZ, handlers[disposition]) == SIG_IGN);
+	end_ring(&r);
+	return 0;
+}
+
+/* Beyond the limit at once, by a call of the program's own: that one has its signal, as ever. */
+static int is_limited_itself(void)
+{
+	int fd = fresh("limited", 0);
+
+	signal(SIGXFSZ, disposition == HANDLES ? count_signal : SIG_DFL);
+	struct ring r = new_ring(8);
+	warm_up(&r, fd);
+	others_limit_us(24000);
+	check("the ring's write", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = 24000)), -EFBIG);
+	check("its own", pwrite(fd, data, 10, 24000), -1);
+	check("its error", errno, EFBIG);
+	check("its signal", signals, 1);
+	return 0;
+}
+
+/* A program that this one executes has the default, or ignores what this one ignores. */
+static int is_executed(void)
+{
+	signal(SIGXFSZ, disposition == IGNORES ? SIG_IGN : SIG_DFL);
+	struct ring r = new_ring(8);
+	warm_up(&r, fresh("limited", 0));
+	execl("/bin/sh", "sh", "-c", "mask=$(sed -n 's/^SigIgn:[^0-9a-f]*//p' /proc/self/status); exit $((0x$mask >> 24 & 1))", (char *)0);
+	return 1;
+}
+
+/* Somebody else sends the signal to a thread that waits: it is no write's, and kills as ever. */
+static int is_sent_it(void)
+{
+	struct ring r = new_ring(8);
+	pid_t us = getpid();
+
+	if (fork() == 0)
+		_exit(kill(us, SIGXFSZ) != 0);
+	for (int i = 0; i < 60; i++)
+		wait_ms(&r, 1, 1000);
+	return 0;
+}
+
+static void limited_by_others(void)
+{
+	section = "RLIMIT_FSIZE, lowered by another process";
+	for (disposition = DEFAULT; disposition <= HANDLES; disposition++)
+		check("a limit", in_child(is_limited_by_others, 20), 0);
+	disposition = HANDLES;
+	check("a handler", in_child(is_limited_itself, 20), 0);
+	disposition = DEFAULT;
+	int status = in_child(is_limited_itself, 20);
+	is_true("the default kills", WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+	status = in_child(is_sent_it, 90);
+	is_true("so does one that is sent", WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+	check("the default is executed", in_child(is_executed, 20), 0);
+	disposition = IGNORES;
+	check("an ignored one is", in_child(is_executed, 20), 1 << 8);
+}
+
 static void file_size_limit(void)
 {
 	for (async_flag = 0; async_flag <= FORCE_ASYNC; async_flag += FORCE_ASYNC) {
@@ -286,6 +389,7 @@ int main(void)
 	block_if_asked();
 	memset(data, 'w', sizeof(data));
 	file_size_limit();
+	limited_by_others();
 	nobody_reads();
 	no_space();
 	largest_offset();

@@ -3,7 +3,8 @@
 //! Issue:   sockets, pipes: tried non-blocking, then poll. Seekable files: O_DIRECT by AIO; buffered reads by RWF_NOWAIT,
 //!          the rest by a worker; buffered writes by whom `write::path` says.   Units: off, len in bytes; off -1 = the file position.
 //! Errors:  EINVAL bad fields; EFAULT buffer index or range not registered; else those of preadv2/pwritev2.
-//! Differs: registered buffers are not pinned: the addresses are used as they are mapped at the time of the transfer.
+//! Differs: registered buffers are not pinned: the addresses are used as they are mapped at the time of the transfer. After a short
+//!          write at position -1 the kernel leaves the file position where it was; here it advances, as write(2) does.
 //! Tests:   liburing read-write.t, short-read.t, iopoll.t, fixed-link.t, pipe-*.t; differential `rw`.
 
 mod checks;
