@@ -136,7 +136,7 @@ static void goes(void)
 	end_ring(&r);
 	nothing_hangs(&another);
 	thaw();
-	for (int i = 0; i < 3000 && (pread(slow, back, BLOCK, 64 * BLOCK) != BLOCK || back[0] != 'z'); i++)
+	for (int i = 0; i < 100 && (pread(slow, back, BLOCK, 64 * BLOCK) != BLOCK || back[0] != 'z'); i++)
 		sleep_ms(10);
 	is_true("the write is done, or not begun", pread(slow, back, BLOCK, 64 * BLOCK) <= 0 || !memcmp(back, text, BLOCK));
 	end_ring(&another);
