@@ -115,7 +115,8 @@ fn is_ext4() -> bool {
 
 #[test]
 fn writes_that_block_hold_nobody_else_up() {
-    behaves("write_frozen", EXT4, is_kernel_as_expected());
+    // The kernel has 64 buckets for all inodes: there a file may wait for another one that shares its bucket.
+    behaves("write_frozen", EXT4, false);
 }
 
 #[test]
