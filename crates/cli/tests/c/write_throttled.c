@@ -357,7 +357,9 @@ static int relents(void)
 	submit(&r, a_write(fd, 0, 2));
 	check("behind one that was put off", result(&r, 2), BLOCK);
 	check("which is done", result(&r, 1), BLOCK);
-	is_true("before", has(fd, 0, 2));
+	/* In uringlet mode both are in line now, and who loses the CPU at the first one is succeeded by who does the second. */
+	if (!strcmp(mode, "adaptive"))
+		is_true("before", has(fd, 0, 2));
 	long throttled = counter("throttled"), inlined = counter("writes_inline");
 	for (int i = 0; i < 40; i++)
 		check("a write", run(&r, a_write(fd, i, 3)), BLOCK);
