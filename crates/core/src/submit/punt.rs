@@ -36,7 +36,7 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
     }
     if guard.mode != Mode::Uringlet || !is_for_line(&req, kind) {
         hand_to_io_wq(guard, req, file);
-    } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_quick()) {
+    } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_quick() && !guard.line.is_blocked(fd)) {
         // Whoever issued it would be expected to block: not with the baton.
         stats::bump(guard.place, Counter::LetHandoversProactive);
         hand_to_io_wq(guard, req, file);

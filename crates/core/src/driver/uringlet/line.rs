@@ -2,6 +2,7 @@
 //! lock; it knows no ring, so that a model can have it all.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// A loan is overdue after so many ticks: 50 to 250 µs.
 pub(crate) const OVERDUE_TICKS: u64 = 250_000;
@@ -57,6 +58,9 @@ pub(crate) enum Call {
 #[derive(Debug)]
 pub(crate) struct Line<T> {
     waiting: VecDeque<T>,
+    /// Files at which holders blocked and were succeeded: their later writes wait for them.
+    blocked: Vec<i32>,
+    held_back: VecDeque<(i32, T)>,
     seat: Seat<T>,
     loans: u64,
     /// An attendant is on its way.
@@ -69,7 +73,16 @@ pub(crate) struct Line<T> {
 
 impl<T> Default for Line<T> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), seat: Seat::Free(Baton { issued: 0 }), loans: 0, is_called: false, is_watched: false, spinners: 0 }
+        Self {
+            waiting: VecDeque::new(),
+            blocked: Vec::new(),
+            held_back: VecDeque::new(),
+            seat: Seat::Free(Baton { issued: 0 }),
+            loans: 0,
+            is_called: false,
+            is_watched: false,
+            spinners: 0,
+        }
     }
 }
 
@@ -172,6 +185,31 @@ impl<T: Copy> Line<T> {
         if issued == 0 { Run::Empty } else { Run::Inline }
     }
 
+    /// A holder that writes to this file was succeeded.
+    pub(crate) fn block(&mut self, file: i32) {
+        self.blocked.push(file);
+    }
+
+    /// Whether one of them has not come back.
+    pub(crate) fn is_blocked(&self, file: i32) -> bool {
+        self.blocked.contains(&file)
+    }
+
+    /// A write to such a file must not overtake the one that is blocked.
+    pub(crate) fn hold_back(&mut self, file: i32, item: T) {
+        self.held_back.push_back((file, item));
+    }
+
+    /// One of them is back: what was held back is next in line.
+    pub(crate) fn unblock(&mut self, file: i32) {
+        let Some(at) = self.blocked.iter().position(|&other| other == file) else { return };
+        self.blocked.swap_remove(at);
+        let held_back = core::mem::take(&mut self.held_back);
+        let (back, rest): (VecDeque<_>, VecDeque<_>) = held_back.into_iter().partition(|&(other, _)| other == file);
+        self.held_back = rest;
+        back.into_iter().rev().for_each(|(_, item)| self.waiting.push_front(item));
+    }
+
     /// An attendant begins to look for more, without the lock.
     pub(crate) fn begin_spin(&mut self) {
         self.spinners += 1;
@@ -262,6 +300,21 @@ mod tests {
         assert_eq!(line.call(2), Call::Spinner);
         line.end_spin();
         assert_eq!(line.call(2), Call::Attendant);
+    }
+
+    #[test]
+    fn what_is_behind_a_blocked_write_waits_for_it() {
+        let mut line = line(&[4]);
+        line.block(7);
+        assert!(line.is_blocked(7) && !line.is_blocked(8));
+        line.hold_back(7, 1);
+        line.hold_back(8, 2);
+        line.hold_back(7, 3);
+        line.unblock(7);
+        assert!(!line.is_blocked(7));
+        let mut baton = line.take().expect("nobody has it");
+        let next: Vec<_> = core::iter::from_fn(|| line.next(&mut baton)).collect();
+        assert_eq!(next, [1, 3, 4]);
     }
 
     #[test]

@@ -124,6 +124,8 @@ struct Step {
     id: ReqId,
     op: Op,
     fd: i32,
+    /// The number by which its file remembers its writes.
+    file: Option<i32>,
     loan: Loan,
     start_ticks: u64,
 }
@@ -133,6 +135,11 @@ impl Step {
     fn begin(guard: &mut UringGuard, mut baton: Baton, tid: u32) -> Result<Self, Baton> {
         while let Some(id) = guard.line.next(&mut baton) {
             // What was cancelled is still in line.
+            let Some(file) = guard.parked(id).map(|parked| parked.req.queued_on) else { continue };
+            if let Some(blocked) = file.filter(|&file| guard.line.is_blocked(file)) {
+                guard.line.hold_back(blocked, id);
+                continue;
+            }
             let Some((op, fd)) = punt::take_op(guard, id) else { continue };
             if let Some(parked) = guard.parked(id) {
                 parked.stage = Stage::Attended { tid };
@@ -140,7 +147,7 @@ impl Step {
             let start_ticks = ticks();
             let loan = guard.line.lend(baton, id, start_ticks);
             call(guard);
-            return Ok(Self { id, op, fd, loan, start_ticks });
+            return Ok(Self { id, op, fd, file, loan, start_ticks });
         }
         Err(baton)
     }
@@ -148,10 +155,13 @@ impl Step {
     /// It was run: its completion. The baton, unless the step took so long that another worker has it.
     fn end(self, guard: &mut UringGuard, outcome: Outcome) -> Option<Baton> {
         let baton = guard.line.take_back(self.loan);
+        if baton.is_none() {
+            self.file.into_iter().for_each(|file| guard.line.unblock(file));
+        }
         // Who succeeded this worker has noted that the file blocks.
         let took = baton.is_some().then(|| Took::of(ticks().wrapping_sub(self.start_ticks), outcome.res.max(0) as u64));
-        if let (Some(took), Some(fd)) = (took, guard.parked(self.id).and_then(|parked| parked.req.queued_on)) {
-            write::after_inline(guard.place, fd, took);
+        if let (Some(took), Some(file)) = (took, self.file) {
+            write::after_inline(guard.place, file, took);
         }
         punt::was_run(guard, self.id, self.op, outcome, None);
         baton
@@ -261,9 +271,10 @@ impl Attendance {
     }
 }
 
-/// The holder was succeeded while it was at this request: writes to its file are io-wq's for a while.
+/// The holder was succeeded while it was at this request: writes to its file wait for it, and are io-wq's for a while then.
 fn note_blocked(guard: &mut UringGuard, id: ReqId) {
     if let Some(fd) = guard.parked(id).and_then(|parked| parked.req.queued_on) {
         write::after_inline(guard.place, fd, Took::Long);
+        guard.line.block(fd);
     }
 }
