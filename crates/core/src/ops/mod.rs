@@ -205,6 +205,15 @@ impl Op {
         }
     }
 
+    /// As [`run`](Self::run), where a return after the system call would be dear.
+    #[inline(always)]
+    pub(crate) fn run_in_place(&mut self, fd: i32) -> Outcome {
+        match self {
+            Self::Rw(op) => op.run_in_place(fd),
+            op => op.run(fd),
+        }
+    }
+
     /// After [`run`](Self::run), under the ring's lock: what needs the ring's tables. The answer is what the program is told.
     #[inline]
     pub(crate) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {

@@ -377,7 +377,27 @@ impl Rw {
     /// Everything that is left, sleeping as needed. A seekable file is read or written to the end of the request.
     #[inline]
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
-        match self.transfer(fd, self.rw_flags) {
+        let res = self.transfer(fd, self.rw_flags);
+        self.run_on(fd, res)
+    }
+
+    /// As [`run`](Self::run), with a plain write made in the caller's frame: the first return after a system call is slow
+    /// (`docs/decisions/0003`).
+    #[inline(always)]
+    pub(crate) fn run_in_place(&mut self, fd: i32) -> Outcome {
+        if !self.is_write || self.is_vectored || self.must_be_whole || self.off < 0 || self.rw_flags != 0 || self.done > 0 {
+            return self.run(fd);
+        }
+        let len = self.len as usize;
+        match io::pwrite(fd, UserPtr::at(self.addr), len, self.off) {
+            Ok(n) if n == len => Outcome::ok(n as i32),
+            res => self.run_on(fd, res),
+        }
+    }
+
+    /// What follows the first call.
+    fn run_on(&mut self, fd: i32, res: Result<usize, Errno>) -> Outcome {
+        match res {
             Ok(n) if n > 0 && self.off >= 0 && self.done + n < self.wanted() => self.run_rest(fd, n),
             // EINTR from a cancelled worker is said as it is.
             other => self.outcome(other),

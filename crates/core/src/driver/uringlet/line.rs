@@ -96,6 +96,10 @@ impl<T: Copy> Line<T> {
         self.waiting.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Who has to be told.
     pub(crate) fn call(&mut self, now_ticks: u64) -> Call {
         if self.waiting.is_empty() {

@@ -168,22 +168,27 @@ impl Step {
     }
 }
 
-/// A thread of the program that has to wait for everything in flight does one request itself. `false`: there is none, or
-/// somebody else issues.
+/// A thread of the program that has to wait for everything in flight does what is in line itself. `false`: there is
+/// nothing, or somebody else issues.
 pub(crate) fn help(guard: &mut UringGuard) -> bool {
-    let Some(baton) = guard.line.take() else { return false };
-    let mut step = match Step::begin(guard, baton, 0) {
-        Ok(step) => step,
-        Err(baton) => {
-            guard.line.leave(baton);
-            return false;
+    let Some(mut baton) = guard.line.take() else { return false };
+    // What others put in line meanwhile is not what it has to wait for.
+    for nth in 0..guard.line.len() {
+        let mut step = match Step::begin(guard, baton, 0) {
+            Ok(step) => step,
+            Err(left) => {
+                guard.line.leave(left);
+                return nth > 0;
+            }
+        };
+        let outcome = guard.unlocked(|| step.op.run_in_place(step.fd));
+        stats::bump(guard.place, Counter::LetHelped);
+        match step.end(guard, outcome) {
+            Some(back) => baton = back,
+            None => return true,
         }
-    };
-    let outcome = guard.unlocked(|| step.op.run(step.fd));
-    stats::bump(guard.ring.index, Counter::LetHelped);
-    if let Some(baton) = step.end(guard, outcome) {
-        guard.line.leave(baton);
     }
+    guard.line.leave(baton);
     true
 }
 
@@ -220,7 +225,7 @@ impl Attendance {
                 },
             };
             drop(guard);
-            let outcome = step.op.run(step.fd);
+            let outcome = step.op.run_in_place(step.fd);
             let Some(locked) = self.lock() else { return };
             guard = locked;
             match step.end(&mut guard, outcome) {
