@@ -6,6 +6,7 @@
 //! What the benchmarks share: `tools` (which programs), `child` and `stop` (running them, Ctrl-C), `job` and `progress` (rounds), `stats`, `table`,
 //! `goal`, `json` and `plot` (telling).
 
+mod arguments;
 mod child;
 mod echo;
 mod fio;

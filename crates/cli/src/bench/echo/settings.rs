@@ -1,5 +1,6 @@
 //! The command line of `uringlet bench echo`.
 
+use crate::bench::arguments::{once, seconds};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -94,17 +95,6 @@ impl Mode {
     pub(super) fn is_async(self) -> bool {
         matches!(self, Self::Async20 | Self::Async4)
     }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("not between 0.01 and 3600".to_owned()) }
-}
-
-/// Each of them, where it comes first.
-fn once<T: Copy + PartialEq>(list: &[T]) -> Vec<T> {
-    let is_first = |&(at, item): &(usize, &T)| !list[..at].contains(item);
-    list.iter().enumerate().filter(is_first).map(|(_, item)| *item).collect()
 }
 
 impl Args {

@@ -98,11 +98,11 @@ fn call_somebody(guard: &mut UringGuard) {
         }
         Call::Attendant if start(guard, Role::Attendant).is_err() => {
             // No thread to be had: this one does it, however long it takes.
-            guard.line.answer_call();
             while help(guard) {}
         }
-        Call::Standby if start(guard, Role::Standby).is_err() => guard.line.end_watch(),
-        Call::Attendant | Call::Standby => {}
+        Call::Attendant => {}
+        // Where none can be had, whoever comes next looks after the holder.
+        Call::Standby => drop(start(guard, Role::Standby)),
     }
 }
 
@@ -114,8 +114,13 @@ fn start(guard: &mut UringGuard, role: Role) -> Result<(), Errno> {
     }
     let Some(attendants) = &guard.attendants else { return Err(Errno::ENOMEM) };
     let work = Attendance { ring: guard.ring, generation: guard.generation, role, may_spin: attendants.may_spin };
-    // No error: what could not be had is told to who calls.
-    attendants.pool.enqueue(Account::Bound, None, attendants.pool.number(), work).map_err(|_| Errno::EAGAIN)
+    if attendants.pool.enqueue(Account::Bound, None, attendants.pool.number(), work).is_ok() {
+        return Ok(());
+    }
+    // Nobody is there, nor on the way, for either part.
+    guard.line.answer_call();
+    guard.line.end_watch();
+    Err(Errno::EAGAIN)
 }
 
 /// A request that the holder of the baton is at.
