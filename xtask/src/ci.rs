@@ -3,7 +3,7 @@
 use crate::libtest::Reader;
 use crate::report::{self, Row};
 use crate::tally::{Failure, Tally};
-use crate::{apt, build, conformance, fsx, oracle, place, programs, stream, tidy};
+use crate::{apt, build, conformance, fsx, oracle, place, programs, stream, tidy, ublk};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -34,6 +34,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "shuttle", about: "whole pools, in orders picked at random", is_slow: false, run: shuttle },
     Stage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
     Stage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
+    Stage { name: "ublk", about: "other people's clients on ublk devices", is_slow: false, run: || ublk::main(vec![]) },
     Stage { name: "fsx", about: "random file operations, two million", is_slow: false, run: || fsx::main(vec!["--ops=2000000".into()]) },
     Stage { name: "fsx-long", about: "random file operations, ten million", is_slow: true, run: || fsx::main(vec!["--seed=1001".into()]) },
     Stage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
