@@ -5,9 +5,10 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include "net_ring.h"
 
-enum { REGISTER_FILES_UPDATE = 6 };
+enum { READV = 1, REGISTER_FILES_UPDATE = 6 };
 
 static char buf[4096];
 
@@ -27,9 +28,25 @@ static void tcp_pair(int fds[2])
 	close(listener);
 }
 
+/* The opcode that receives in this round. */
+static int with;
+
 static struct sqe receive(int fd, int len)
 {
-	return SQE(RECV, .fd = fd, .addr = ADDR(buf), .len = len);
+	static struct iovec iov;
+
+	iov = (struct iovec){ buf, len };
+	if (with == READV)
+		return SQE(READV, .fd = fd, .off = -1, .addr = ADDR(&iov), .len = 1);
+	return SQE(with, .fd = fd, .off = with == READ ? -1 : 0, .addr = ADDR(buf), .len = len);
+}
+
+static struct sqe receive_registered(void)
+{
+	struct sqe sqe = receive(0, 100);
+
+	sqe.flags = FIXED_FILE;
+	return sqe;
 }
 
 static void put(int fd, const char *text)
@@ -172,18 +189,18 @@ static void registered(void)
 	slots[0] = fds[0];
 	check("registered", reg(REGISTER_FILES, slots, 1), 0);
 	for (i = 0; i < 3; i++) {
-		submit(SQE(RECV, FIXED_FILE, .fd = 0, .addr = ADDR(buf), .len = 100));
+		submit(receive_registered());
 		nothing_comes("nothing was sent");
 		put(fds[1], "abc");
 		check("after a wait", next(), 3);
 	}
-	submit(SQE(RECV, FIXED_FILE, .fd = 0, .addr = ADDR(buf), .len = 100));
+	submit(receive_registered());
 	check("unregistered", reg(REGISTER_FILES_UPDATE, &update, 1), 1);
 	put(fds[1], "last");
 	check("held", next(), 4);
 	update.fds = ADDR(&fds[0]);
 	check("registered again", reg(REGISTER_FILES_UPDATE, &update, 1), 1);
-	submit(SQE(RECV, FIXED_FILE, .fd = 0, .addr = ADDR(buf), .len = 100));
+	submit(receive_registered());
 	put(fds[1], "again");
 	check("received", next(), 5);
 	close(fds[0]);
@@ -192,11 +209,16 @@ static void registered(void)
 
 int main(void)
 {
+	int i;
+
 	if (getenv("BLOCK_IO_URING"))
 		block_io_uring();
-	streams();
-	ends();
-	reused();
-	registered();
+	for (i = 0; i < 3; i++) {
+		with = (int[]){ RECV, READ, READV }[i];
+		streams();
+		ends();
+		reused();
+		registered();
+	}
 	return failures != 0;
 }

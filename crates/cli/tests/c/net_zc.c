@@ -188,6 +188,64 @@ static void receives(void)
 	close(fds[1]);
 }
 
+static struct sqe waits_for_all(int fd, int len)
+{
+	struct sqe sqe = receive(fd, 0, len);
+
+	sqe.op_flags = MSG_WAITALL;
+	return sqe;
+}
+
+/* A bundle that comes in pieces, and one that is cancelled before all of it has come: what holds nothing is the group's again. */
+static void receives_in_pieces(void)
+{
+	int flags[2] = { 0, INC }, fds[2], inc, i;
+
+	for (inc = 0; inc < 2; inc++) {
+		new_group("in pieces", flags[inc]);
+		tcp_pair(fds);
+		give(4);
+		for (i = 0; i < 1000; i++)
+			buf[i] = 0, sink[i] = i;
+		submit(waits_for_all(fds[0], 30));
+		sent(fds[1], 15);
+		nothing_comes("half of it");
+		check("sent", send(fds[1], sink + 15, 15, MSG_NOSIGNAL), 15);
+		expect("all of it", 30, holds(0));
+		check("in order", buf[9] == 9 && buf[100] == 10 && buf[200] == 20 && buf[209] == 29, 1);
+		close(fds[0]);
+		close(fds[1]);
+
+		new_group("in pieces, too few buffers", flags[inc]);
+		tcp_pair(fds);
+		give(2);
+		submit(waits_for_all(fds[0], 30));
+		sent(fds[1], 5);
+		give(2);
+		sent(fds[1], 25);
+		expect("those that there were", 20, holds(0) | F_NONEMPTY);
+		close(fds[0]);
+		close(fds[1]);
+
+		new_group("a piece, and cancelled", flags[inc]);
+		tcp_pair(fds);
+		give(4);
+		submit(waits_for_all(fds[0], 30));
+		sent(fds[1], 15);
+		submit(SQE(ASYNC_CANCEL, .fd = fds[0], .op_flags = 3, .user_data = 1));
+		for (i = 0; i < 2; i++) {
+			int res = next();
+
+			check("the piece, the cancel", res == 15 || res == 1, 1);
+		}
+		check("head", head(), inc ? 1 : 2);
+		sent(fds[1], 5);
+		does("goes on there", receive(fds[0], 0, 0), 5, holds(inc ? 1 : 2));
+		close(fds[0]);
+		close(fds[1]);
+	}
+}
+
 /* A CQE, and the notification behind it once the peer has read. */
 static void announces(const char *what, struct sqe sqe, int res, int peer, int usage)
 {
@@ -246,6 +304,7 @@ int main(void)
 	refused();
 	sends();
 	receives();
+	receives_in_pieces();
 	zero_copy();
 	return failures != 0;
 }

@@ -1,4 +1,4 @@
-//! The express lane: an SQE without flags that is likely to be done at once.
+//! The express lane: an SQE without flags, but perhaps of a registered file, that is likely to be done at once.
 //!
 //! Not worth a request, which would be built, asked and thrown away for what is often one system call. Whatever is not
 //! plain answers [`Express::No`] and becomes a request like any other.
@@ -12,8 +12,9 @@ use crate::file::FileKind;
 use crate::request::Outcome;
 use crate::ring::UringGuard;
 use crate::write::{self, Mode, history::Took};
+use alloc::sync::Arc;
 use uringlet_abi::register::Iovec;
-use uringlet_abi::{Opcode, Sqe};
+use uringlet_abi::{Opcode, Sqe, sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::process::is_file_size_limited;
 use uringlet_sys::stats::{self, Counter};
@@ -36,78 +37,87 @@ pub(crate) enum Express {
 /// Tries it.
 #[inline(always)]
 pub(crate) fn express(guard: &mut UringGuard, sqe: &Sqe) -> Express {
+    // Held: its slot may be given up while the ring's lock is let go.
+    let (fd, _held) = match sqe.flags {
+        0 => (sqe.fd, None),
+        sqe::FIXED_FILE => match guard.files.get(sqe.fd as u32) {
+            Some(node) => (node.fd.number(), Some(Arc::clone(node))),
+            None => return Express::No,
+        },
+        _ => return Express::No,
+    };
     match Opcode::from_u8(sqe.opcode) {
         Some(Opcode::Nop) => nop::express(sqe),
-        Some(Opcode::Write) => write_one(guard, sqe),
-        Some(Opcode::Writev) => write_vector(guard, sqe),
-        Some(Opcode::Read) => read(sqe),
-        Some(Opcode::Readv) => readv(sqe),
-        Some(Opcode::Send) => send(sqe),
+        Some(Opcode::Write) => write_one(guard, sqe, fd),
+        Some(Opcode::Writev) => write_vector(guard, sqe, fd),
+        Some(Opcode::Read) => read(sqe, fd),
+        Some(Opcode::Readv) => readv(sqe, fd),
+        Some(Opcode::Send) => send(sqe, fd),
         _ => Express::No,
     }
 }
 
 /// Whether an SQE is a plain transfer at a position of a file that is known to have positions and a page cache.
 #[inline]
-fn is_plain(sqe: &Sqe) -> bool {
+fn is_plain(sqe: &Sqe, fd: i32) -> bool {
     sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) == 0
         && sqe.pad2 == 0
         && sqe.off as i64 >= 0
-        && FileKind::cached(sqe.fd).is_some_and(FileKind::is_cached_file)
+        && FileKind::cached(fd).is_some_and(FileKind::is_cached_file)
 }
 
 /// Whether the caller is to write, the page cache is expected to take it, and the ring may write so much: the file never blocked, nothing of
 /// it is with workers, and the machine has not too many dirty pages.
 #[inline(always)]
-fn may_write(guard: &mut UringGuard, sqe: &Sqe, start: u64, len: u64) -> bool {
+fn may_write(guard: &mut UringGuard, sqe: &Sqe, fd: i32, start: u64, len: u64) -> bool {
     guard.mode == Mode::Adaptive
-        && is_plain(sqe)
-        && FileKind::cached(sqe.fd).is_some_and(FileKind::takes_cached_writes)
-        && fd_table::history(sqe.fd) == 0
+        && is_plain(sqe, fd)
+        && FileKind::cached(fd).is_some_and(FileKind::takes_cached_writes)
+        && fd_table::history(fd) == 0
         && !is_file_size_limited()
         && guard.allowance.covers(start, len)
 }
 
 /// WRITE: one pwrite.
 #[inline(always)]
-fn write_one(guard: &mut UringGuard, sqe: &Sqe) -> Express {
+fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> Express {
     let start = ticks();
-    if !may_write(guard, sqe, start, u64::from(sqe.len)) {
+    if !may_write(guard, sqe, fd, start, u64::from(sqe.len)) {
         return Express::No;
     }
     let len = sqe.len as usize;
     let away = guard.let_go();
-    let res = io::pwrite(sqe.fd, UserPtr::at(sqe.addr), len, sqe.off as i64);
+    let res = io::pwrite(fd, UserPtr::at(sqe.addr), len, sqe.off as i64);
     away.take_back();
-    account(guard, sqe, start, &res);
+    account(guard, fd, start, &res);
     outcome_of(res, len)
 }
 
 /// A write is over: was it as quick as expected?
 #[inline(always)]
-fn account(guard: &mut UringGuard, sqe: &Sqe, start: u64, res: &Result<usize, Errno>) {
+fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errno>) {
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
     guard.allowance.charge(bytes);
     stats::bump(guard.place, Counter::WritesInline);
     if Took::of(ticks().wrapping_sub(start), bytes) == Took::Long {
-        write::missed(guard.place, sqe.fd);
+        write::missed(guard.place, fd);
     }
 }
 
 /// WRITEV with one iovec: one pwritev.
 #[inline(always)]
-fn write_vector(guard: &mut UringGuard, sqe: &Sqe) -> Express {
+fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> Express {
     let start = ticks();
     // An allowance that is used up covers nothing, whatever the length.
-    if sqe.len != 1 || !may_write(guard, sqe, start, 1) {
+    if sqe.len != 1 || !may_write(guard, sqe, fd, start, 1) {
         return Express::No;
     }
     let iov = UserPtr::at(sqe.addr);
     let away = guard.let_go();
-    let res = io::pwritev2(sqe.fd, iov, 1, sqe.off as i64, 0, 0);
+    let res = io::pwritev2(fd, iov, 1, sqe.off as i64, 0, 0);
     away.take_back();
     // Its length is known only now: what it is too much is missing for the next one.
-    account(guard, sqe, start, &res);
+    account(guard, fd, start, &res);
     match res {
         Ok(n) => outcome_of(Ok(n), user::read_known::<Iovec>(iov).len as usize),
         Err(errno) => outcome_of(Err(errno), 0),
@@ -127,7 +137,7 @@ fn outcome_of(res: Result<usize, Errno>, wanted: usize) -> Express {
 
 /// SEND: what the socket takes without waiting. Its errors are told once, so they are not asked for again.
 #[inline(always)]
-fn send(sqe: &Sqe) -> Express {
+fn send(sqe: &Sqe, fd: i32) -> Express {
     let is_plain = (sqe.op_flags & !io::MSG_NOSIGNAL) | u32::from(sqe.personality) | u32::from(sqe.ioprio) | sqe.splice_fd_in as u32 == 0
         && sqe.addr2() == 0
         && sqe.len as i32 > 0;
@@ -135,7 +145,7 @@ fn send(sqe: &Sqe) -> Express {
         return Express::No;
     }
     let flags = io::MSG_DONTWAIT | io::MSG_NOSIGNAL;
-    match io::sendto(sqe.fd, UserPtr::at(sqe.addr), sqe.len as usize, flags, UserPtr::NULL, 0) {
+    match io::sendto(fd, UserPtr::at(sqe.addr), sqe.len as usize, flags, UserPtr::NULL, 0) {
         Err(Errno::EAGAIN | Errno::ENOTSOCK | Errno::EBADF) => Express::No,
         other => Express::Done(other.into()),
     }
@@ -143,27 +153,27 @@ fn send(sqe: &Sqe) -> Express {
 
 /// READ: what the page cache has, if that is all of it.
 #[inline(always)]
-fn read(sqe: &Sqe) -> Express {
-    if !is_plain(sqe) {
+fn read(sqe: &Sqe, fd: i32) -> Express {
+    if !is_plain(sqe, fd) {
         return Express::No;
     }
     let iovec = [Iovec { base: sqe.addr, len: u64::from(sqe.len) }];
-    cached(sqe, io::ptr_of_slice(&iovec), sqe.len as usize)
+    cached(sqe, fd, io::ptr_of_slice(&iovec), sqe.len as usize)
 }
 
 /// READV with one iovec.
 #[inline(always)]
-fn readv(sqe: &Sqe) -> Express {
-    if !is_plain(sqe) || sqe.len != 1 {
+fn readv(sqe: &Sqe, fd: i32) -> Express {
+    if !is_plain(sqe, fd) || sqe.len != 1 {
         return Express::No;
     }
-    cached(sqe, UserPtr::at(sqe.addr), usize::MAX)
+    cached(sqe, fd, UserPtr::at(sqe.addr), usize::MAX)
 }
 
 /// Reads what is there; anything but all of it is left to a request, which reads it again.
 #[inline(always)]
-fn cached(sqe: &Sqe, iov: UserPtr, wanted: usize) -> Express {
-    match io::preadv2(sqe.fd, iov, 1, sqe.off as i64, 0, RWF_NOWAIT) {
+fn cached(sqe: &Sqe, fd: i32, iov: UserPtr, wanted: usize) -> Express {
+    match io::preadv2(fd, iov, 1, sqe.off as i64, 0, RWF_NOWAIT) {
         Ok(n) if n == wanted || (wanted == usize::MAX && n as u64 == user::read_known::<Iovec>(iov).len) => {
             Express::Done(Outcome::ok(n as i32))
         }

@@ -167,6 +167,7 @@ impl Op {
     pub(crate) fn receives(&self) -> Option<u32> {
         match self {
             Self::Net(op) => op.receives(),
+            Self::Rw(op) => op.receives(),
             _ => None,
         }
     }

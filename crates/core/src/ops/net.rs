@@ -5,9 +5,10 @@
 //! Differs: while a blocking listener is accepted from it is non-blocking for a moment: an accept(2) of others may answer EAGAIN;
 //!          a header or address that cannot be read is found when a request outside of chains is issued; POLL_FIRST of what is no socket is
 //!          ENOTSOCK at once; SOCK_NONEMPTY is not said of a single receive that emptied a TCP stream which has ended;
-//!          SEND from a list of provided buffers takes no more of a buffer than was asked for; a receive bundle with MSG_WAITALL fills
-//!          the buffers it began with, and no others; a receive that waits on a TCP socket whose SO_RCVLOWAT was raised after its first wait
-//!          is not told of less.
+//!          SEND from a list of provided buffers takes no more of a buffer than was asked for; a receive bundle with MSG_WAITALL keeps
+//!          the buffers it began with, gets no more than it asked for, and gives back those that hold nothing unless others were taken after them
+//!          (Linux 6.18 gives up those of its first try only, and lets others receive over the rest); a receive that waits on a TCP socket whose
+//!          SO_RCVLOWAT was raised after its first wait is not told of less.
 //! Tests:   liburing accept*.t, connect.t, send_recv*.t, recv-multishot.t, socket*.t, shutdown.t; ours cli/tests/net_ops.rs.
 
 mod accept;

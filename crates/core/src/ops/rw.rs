@@ -43,6 +43,8 @@ pub(crate) struct Rw {
     must_be_whole: bool,
     /// A try without waiting found nothing a moment ago.
     has_missed: bool,
+    /// Takes a provided buffer.
+    selects: bool,
     buf_index: u16,
     /// Buffer, or the program's iovecs.
     addr: u64,
@@ -91,6 +93,7 @@ fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: boo
         is_fixed,
         must_be_whole: cx.sqe_flags & (sqe::IO_LINK | sqe::IO_HARDLINK | sqe::CQE_SKIP_SUCCESS) != 0,
         has_missed: false,
+        selects,
         buf_index: sqe.buf_index,
         addr: sqe.addr,
         len: sqe.len,
@@ -133,6 +136,9 @@ impl Rw {
 
     #[inline]
     fn try_once(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        if let Some(issue) = self.try_known_socket(cx) {
+            return issue;
+        }
         // The file position tells no stream from a file: do not trust the cache there.
         let kind = if self.off < 0 { FileKind::ask(cx.file.fd) } else { cx.file.kind() };
         if kind.is_bad() {
@@ -170,7 +176,7 @@ impl Rw {
         if self.is_fixed {
             self.check_registered(cx)?;
         }
-        if cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
+        if self.selects {
             self.select(cx)?;
         }
         if cx.state.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {

@@ -10,7 +10,7 @@
 //!                |-- used(n), then settle: given to the program; the head moves (incremental: by n bytes)
 //!                |-- settle unused: nothing has happened (the try failed, or waits for poll)
 //!                +-- keep: the request's alone; the head moves now, since the lock is about to be let go
-//!                      |-- used(n): given to the program
+//!                      |-- used(n): given to the program; of a bundle, buffers that hold nothing go back if nothing was selected after them
 //!                      +-- settle unused: taken back if nothing was selected after it, else given to the program unused
 //! ```
 //!
@@ -81,7 +81,7 @@ enum Stage {
     Peeked,
     Kept,
     Used(u32),
-    KeptAndUsed,
+    KeptAndUsed(u32),
 }
 
 /// A buffer chosen for a request.
@@ -104,7 +104,7 @@ impl Selected {
     pub(crate) fn used(&mut self, n: u32) -> u32 {
         self.stage = match self.stage {
             Stage::Peeked | Stage::Used(_) => Stage::Used(n),
-            Stage::Kept | Stage::KeptAndUsed => Stage::KeptAndUsed,
+            Stage::Kept | Stage::KeptAndUsed(_) => Stage::KeptAndUsed(n),
         };
         self.flags()
     }
@@ -160,8 +160,8 @@ impl BufGroups {
     pub(crate) fn keep(&mut self, selected: &mut Selected) {
         selected.stage = match selected.stage {
             Stage::Peeked => Stage::Kept,
-            Stage::Used(_) => Stage::KeptAndUsed,
-            Stage::Kept | Stage::KeptAndUsed => return,
+            Stage::Used(n) => Stage::KeptAndUsed(n),
+            Stage::Kept | Stage::KeptAndUsed(_) => return,
         };
         if let Some(ring) = self.ring_of(selected) {
             ring.consume_of(selected, selected.len);
@@ -178,7 +178,7 @@ impl BufGroups {
                 }
                 selected.flags()
             }
-            Stage::KeptAndUsed => selected.flags(),
+            Stage::KeptAndUsed(n) => self.give_back_rest(&selected, n) | selected.flags(),
             Stage::Peeked | Stage::Kept => self.put_back(&selected),
         }
     }

@@ -190,7 +190,7 @@ pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u3
     }
     req.was_armed = true;
     // What is no socket may say "not now" and be ready all the same.
-    let look = if matches!(req.op, Op::Net(_)) { look } else { Look::Anew };
+    let look = if matches!(req.op, Op::Net(_)) || file.kind().is_socket() { look } else { Look::Anew };
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
     let place = Place { fd: file.fd, node: node.as_ref() };

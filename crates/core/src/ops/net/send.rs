@@ -149,12 +149,13 @@ impl Send {
         if !cx.state.buf_groups.exists(cx.buf_group) {
             return Err(Errno::ENOENT);
         }
-        let chosen = if self.is_bundle {
+        let mut chosen = if self.is_bundle {
             // Only the first transfer is limited.
             cx.state.buf_groups.select_bundle(cx.buf_group, Extent::All(core::mem::take(&mut self.cap)))?
         } else {
             cx.state.buf_groups.select(cx.buf_group, self.cap)?
         };
+        chosen.give_up_whole();
         self.iovecs = chosen.iovecs();
         self.addr = chosen.addr;
         self.len = chosen.len;

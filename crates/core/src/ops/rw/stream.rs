@@ -3,11 +3,57 @@
 use super::{POLLERR, POLLIN, POLLOUT, Rw};
 use crate::file::FileKind;
 use crate::ops::{Issue, IssueCx};
-use uringlet_abi::sqe;
+use uringlet_abi::{setup, sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::{Errno, UserPtr};
 
 impl Rw {
+    /// A plain transfer on what was a socket when it was looked at last: the call itself says so if it is none any more. `None`: it is
+    /// nothing of the sort, and not tried.
+    #[inline]
+    pub(super) fn try_known_socket(&mut self, cx: &mut IssueCx<'_>) -> Option<Issue> {
+        let fd = cx.file.fd;
+        if !self.is_plain() || cx.state.setup & setup::IOPOLL != 0 || !FileKind::cached(fd).is_some_and(FileKind::is_socket) {
+            return None;
+        }
+        if self.is_write {
+            return self.answer_of_socket(cx, POLLOUT);
+        }
+        if self.len > 0 && !cx.was_armed && cx.state.knows_empty(fd) {
+            return Some(Issue::WouldBlock(POLLIN));
+        }
+        self.answer_of_socket(cx, POLLIN)
+    }
+
+    /// Nothing of the ring's, no flag, and no position.
+    fn is_plain(&self) -> bool {
+        matches!(self.off, -1 | 0) && self.rw_flags == 0 && !self.is_fixed && !self.selects
+    }
+
+    /// The poll events that it waits for if it is a plain read that may have to wait.
+    pub(crate) fn receives(&self) -> Option<u32> {
+        (!self.is_write && self.is_plain() && self.len > 0).then_some(POLLIN)
+    }
+
+    fn answer_of_socket(&mut self, cx: &mut IssueCx<'_>, mask: u32) -> Option<Issue> {
+        let fd = cx.file.fd;
+        match self.socket_transfer(fd, cx.sqe_flags) {
+            Err(Errno::EAGAIN) => Some(Issue::WouldBlock(mask)),
+            Err(Errno::ENOTSOCK | Errno::EBADF) => {
+                FileKind::ask(fd);
+                None
+            }
+            Ok(n) if !self.is_write && n > 0 && cx.state.knows_ends(fd) => {
+                // Who got less than he asked for has emptied the stream.
+                if n < self.wanted() {
+                    cx.state.note_empty(fd);
+                }
+                Some(self.finish(Ok(n)))
+            }
+            other => Some(self.finish(other)),
+        }
+    }
+
     /// Sockets, pipes, terminals, eventfds: no positions, but readiness.
     pub(super) fn try_stream(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
         let fd = cx.file.fd;

@@ -3,6 +3,7 @@
 use super::{BufGroups, BufRing, Group, Origin, Selected, Stage};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use uringlet_abi::cqe;
 use uringlet_abi::register::Iovec;
 use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::ProvidedBuf;
@@ -35,6 +36,8 @@ pub(super) struct Bundle {
     parts: Vec<Part>,
     /// A limit has cut it short: of its first buffer, or of one more that would not be whole.
     is_cut: bool,
+    /// What holds nothing when a request that kept it ends does not go back.
+    is_gone_whole: bool,
 }
 
 impl Bundle {
@@ -42,7 +45,7 @@ impl Bundle {
     /// the first.
     fn of(ring: &BufRing, wanted: u32, most: u16) -> Self {
         let available = ring.memory.tail().wrapping_sub(ring.head);
-        let mut bundle = Self { parts: Vec::new(), is_cut: false };
+        let mut bundle = Self { parts: Vec::new(), is_cut: false, is_gone_whole: false };
         let mut left = if wanted == 0 { UNLIMITED } else { wanted };
         for i in 0..available.min(most) {
             let buf = ring.memory.entry(ring.head.wrapping_add(i));
@@ -87,6 +90,16 @@ impl Bundle {
         });
         touched.count() as u16
     }
+
+    /// Whether a ring stands where taking all of it has left it: nothing was selected after it.
+    fn is_last_taken_from(&self, ring: &BufRing, head: u16) -> bool {
+        let Some(last) = self.parts.last() else { return false };
+        let behind = head.wrapping_add(self.parts.len() as u16);
+        if !ring.is_incremental || last.len == last.buf.len {
+            return ring.head == behind;
+        }
+        ring.head == behind.wrapping_sub(1) && ring.memory.entry(ring.head).addr == last.buf.addr.wrapping_add(last.len.into())
+    }
 }
 
 impl Selected {
@@ -106,6 +119,13 @@ impl Selected {
         self.bundle.as_ref().is_some_and(|bundle| bundle.is_cut)
     }
 
+    /// Once it is kept, all of it is the program's again when its request ends, whatever was moved.
+    pub(crate) fn give_up_whole(&mut self) {
+        if let Some(bundle) = &mut self.bundle {
+            bundle.is_gone_whole = true;
+        }
+    }
+
     /// Whether its group holds no buffer behind it.
     pub(crate) fn is_last(&self) -> bool {
         self.is_last
@@ -113,6 +133,17 @@ impl Selected {
 }
 
 impl BufRing {
+    /// Gives up a bundle as if it had never been taken, then takes `n` bytes of it.
+    fn take_less(&mut self, bundle: &Bundle, head: u16, selected: &Selected, n: u32) {
+        if self.is_incremental {
+            for (i, Part { buf, .. }) in bundle.parts.iter().enumerate() {
+                self.memory.set_entry(head.wrapping_add(i as u16), buf.addr, buf.len);
+            }
+        }
+        self.head = head;
+        self.consume_of(selected, n);
+    }
+
     /// `n` bytes of what was selected are gone.
     pub(super) fn consume_of(&mut self, selected: &Selected, n: u32) {
         let Some(bundle) = &selected.bundle else { return self.consume(n) };
@@ -132,6 +163,16 @@ impl BufRing {
 }
 
 impl BufGroups {
+    /// The request that kept a bundle is over, with `n` bytes in it. The CQE's flags of a buffer that is back and not full.
+    pub(super) fn give_back_rest(&mut self, selected: &Selected, n: u32) -> u32 {
+        let (Some(bundle), Origin::Ring { head, .. }) = (&selected.bundle, selected.origin) else { return 0 };
+        let Some(ring) = self.ring_of(selected).filter(|ring| !bundle.is_gone_whole && bundle.is_last_taken_from(ring, head)) else {
+            return 0;
+        };
+        ring.take_less(bundle, head, selected, n);
+        if ring.is_incremental && bundle.ends_inside(n) { cqe::BUF_MORE } else { 0 }
+    }
+
     /// The next buffers of a group. Of a list, which has no order in memory, only one.
     ///
     /// # Errors

@@ -94,6 +94,36 @@ fn an_incremental_bundle_ends_inside_a_buffer() {
 }
 
 #[test]
+fn a_kept_bundle_gives_back_what_holds_nothing() {
+    let bufs = [(0x1000, 10, 1), (0x2000, 10, 2), (0x3000, 10, 3)];
+    let mut groups = ringed(0, &bufs);
+    let mut kept = groups.select_bundle(RING, Extent::All(20)).unwrap();
+    kept.used(5);
+    groups.keep(&mut kept);
+    kept.used(8);
+    assert_eq!(groups.settle(kept), cqe::BUFFER | 1 << 16);
+    assert_eq!(groups.status(u32::from(RING)), Ok(1));
+    // Not behind another's back.
+    let mut kept = groups.select_bundle(RING, Extent::All(10)).unwrap();
+    kept.used(0);
+    groups.keep(&mut kept);
+    let mut other = groups.select(RING, 0).unwrap();
+    groups.keep(&mut other);
+    groups.settle(kept);
+    assert_eq!(groups.status(u32::from(RING)), Ok(3));
+
+    let mut groups = ringed(register::PBUF_RING_INC, &bufs);
+    let mut kept = groups.select_bundle(RING, Extent::All(25)).unwrap();
+    kept.used(5);
+    groups.keep(&mut kept);
+    assert_eq!(groups.select_bundle(RING, Extent::First).unwrap().addr, 0x3005);
+    kept.used(12);
+    assert_eq!(groups.settle(kept), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+    let rest = groups.select_bundle(RING, Extent::All(0)).unwrap();
+    assert_eq!((rest.addr, rest.len, rest.bid), (0x2002, 18, 2));
+}
+
+#[test]
 fn a_rings_head_moves_only_for_used_buffers() {
     let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
     let selected = groups.select(RING, 5).unwrap();
