@@ -5,6 +5,10 @@ use syscalls::{Errno, Sysno, syscall};
 const CTL_GET_FREE: u64 = 0x4c82;
 const CONFIGURE: u64 = 0x4c0a;
 const SET_CAPACITY: u64 = 0x4c07;
+const CLR_FD: u64 = 0x4c01;
+const GET_STATUS64: u64 = 0x4c05;
+/// `BLKFLSBUF`
+const FLUSH_BUFFERS: u64 = 0x1261;
 
 /// `LO_FLAGS_*`.
 const READ_ONLY: u32 = 1;
@@ -18,6 +22,9 @@ const CONFIG_BLOCK_SIZE: usize = 4;
 const CONFIG_FLAGS: usize = 8 + 52;
 const CONFIG_FILE_NAME: usize = 8 + 56;
 const NAME_MAX: usize = 63;
+/// `struct loop_info64`, and its name.
+const INFO_SIZE: usize = 232;
+const INFO_FILE_NAME: usize = 56;
 
 /// What a loop device is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -64,4 +71,36 @@ pub fn configure(device: i32, config: &LoopConfig<'_>) -> Result<(), Errno> {
 pub fn update_size(device: i32) -> Result<(), Errno> {
     // SAFETY: no address.
     unsafe { syscall!(Sysno::ioctl, device, SET_CAPACITY) }.map(drop)
+}
+
+/// Writes what the kernel keeps of a block device's data: of the filesystem that is mounted on it, wherever that is, and its own.
+/// The device may still keep it (fdatasync(2) is for that).
+///
+/// # Errors
+/// `EACCES` not root; those of the device.
+pub fn write_back(device: i32) -> Result<(), Errno> {
+    // SAFETY: no address.
+    unsafe { syscall!(Sysno::ioctl, device, FLUSH_BUFFERS, 0_usize) }.map(drop)
+}
+
+/// Unbinds a loop device; when its last user goes, if there are others.
+///
+/// # Errors
+/// `ENXIO` it is not bound; those of ioctl(2).
+pub fn unbind(device: i32) -> Result<(), Errno> {
+    // SAFETY: no address.
+    unsafe { syscall!(Sysno::ioctl, device, CLR_FD, 0_usize) }.map(drop)
+}
+
+/// The name under which it was bound: the bytes in front of the first zero.
+///
+/// # Errors
+/// `ENXIO` it is not bound; those of ioctl(2).
+pub fn name(device: i32) -> Result<([u8; NAME_MAX + 1], usize), Errno> {
+    let mut info = [0_u8; INFO_SIZE];
+    // SAFETY: the kernel writes `struct loop_info64` at this address, and `info` has its size.
+    unsafe { syscall!(Sysno::ioctl, device, GET_STATUS64, info.as_mut_ptr()) }?;
+    let mut name = [0; NAME_MAX + 1];
+    name.copy_from_slice(&info[INFO_FILE_NAME..INFO_FILE_NAME + NAME_MAX + 1]);
+    Ok((name, name.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX)))
 }

@@ -7,12 +7,12 @@ use crate::platform::{Caller, Payload, Platform};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use uringlet_abi::ublk::{self, CtrlCmd, DevInfo, ctrl, feature, io, param};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
 use uringlet_sys::process::monotonic_ns;
+use uringlet_sys::sync::{AtomicBool, AtomicU32};
 
 /// `UBLK_F_*` that hold here: what GET_FEATURES says.
 pub const FEATURES: u64 = feature::URING_CMD_COMP_IN_TASK
@@ -63,6 +63,12 @@ impl<P: Platform> Owner<P> for Shared<P> {
     fn forget(&self, id: u32) {
         let gone = self.table.lock().remove(&id);
         drop(gone);
+        self.tell();
+    }
+}
+
+impl<P: Platform> Shared<P> {
+    fn tell(&self) {
         self.news.fetch_add(1, AcqRel);
         futex_wake(&self.news, u32::MAX);
     }
@@ -94,6 +100,22 @@ impl<P: Platform> Driver<P> {
     /// # Errors
     /// The real driver's.
     pub fn control(&self, caller: &Caller, cmd_op: u32, header: CtrlCmd, payload: &mut dyn Payload) -> Result<(), Errno> {
+        self.control_while_wanted(&AtomicBool::new(false), caller, cmd_op, header, payload)
+    }
+
+    /// As [`control`](Self::control), but a wait ends when `gone` is set and [`look_again`](Self::look_again) is called after that:
+    /// nobody is there for the answer.
+    ///
+    /// # Errors
+    /// The real driver's; `EINTR` for such a wait. What has begun (a stop, a deletion) goes on to its end by itself.
+    pub fn control_while_wanted(
+        &self,
+        gone: &AtomicBool,
+        caller: &Caller,
+        cmd_op: u32,
+        header: CtrlCmd,
+        payload: &mut dyn Payload,
+    ) -> Result<(), Errno> {
         let nr = ublk::ioctl_nr(cmd_op).ok_or(Errno::EOPNOTSUPP)?;
         let mut call = Call { caller, nr, header, payload, skip: 0 };
         if cmd_op == ublk::U_CMD_GET_FEATURES {
@@ -105,26 +127,33 @@ impl<P: Platform> Driver<P> {
         let device = self.device(header.dev_id).ok_or(Errno::ENODEV)?;
         self.check_permission(&device, &mut call)?;
         match nr {
-            ctrl::START_DEV => call.start(&device),
-            ctrl::STOP_DEV => device.stop(),
+            ctrl::START_DEV => call.start(&device, gone),
+            ctrl::STOP_DEV => device.stop(gone),
             ctrl::GET_DEV_INFO | ctrl::GET_DEV_INFO2 => call.get_info(&device),
-            ctrl::DEL_DEV => self.delete(&device, true),
-            ctrl::DEL_DEV_ASYNC => self.delete(&device, false),
+            ctrl::DEL_DEV => self.delete(&device, Some(gone)),
+            ctrl::DEL_DEV_ASYNC => self.delete(&device, None),
             ctrl::GET_QUEUE_AFFINITY => call.get_affinity(&device, self.shared.platform.cpus()),
             ctrl::GET_PARAMS => call.get_params(&device),
             ctrl::SET_PARAMS => call.set_params(&device),
             ctrl::START_USER_RECOVERY => device.start_recovery(),
             ctrl::END_USER_RECOVERY => {
-                device.wait(Device::is_fetched)?;
+                device.wait(gone, Device::is_fetched)?;
                 device.end_recovery(header.data as i32)
             }
             ctrl::UPDATE_SIZE if device.has(feature::UPDATE_SIZE) => device.resize(header.data),
             ctrl::QUIESCE_DEV if device.has(feature::QUIESCE) => {
                 let ms = if header.data == 0 { u64::from(u32::MAX) } else { header.data };
-                device.quiesce(monotonic_ns().saturating_add(ms.saturating_mul(1_000_000)))
+                device.quiesce(monotonic_ns().saturating_add(ms.saturating_mul(1_000_000)), gone)
             }
             _ => Err(Errno::EOPNOTSUPP),
         }
+    }
+
+    /// Lets every command that waits see whether somebody still waits for it.
+    pub fn look_again(&self) {
+        let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
+        devices.iter().for_each(|device| device.tell());
+        self.shared.tell();
     }
 
     /// Nobody is in the driver until [`release`](Self::release): for fork(2).
@@ -162,17 +191,21 @@ impl<P: Platform> Driver<P> {
         Ok(())
     }
 
-    fn delete(&self, device: &Arc<Device<P>>, waits: bool) -> Result<(), Errno> {
+    /// `gone`: how long to wait for the number to be free; not at all without.
+    fn delete(&self, device: &Arc<Device<P>>, gone: Option<&AtomicBool>) -> Result<(), Errno> {
         let id = device.info().dev_id;
         if !device.life().is_deleted {
-            device.stop()?;
+            let stopped = device.stop(gone.unwrap_or(&AtomicBool::new(false)));
+            // Also without anybody who waits for it.
             device.delete();
+            stopped?;
         }
         loop {
             let seen = self.shared.news.load(Acquire);
             let is_there = self.device(id).is_some_and(|other| Arc::ptr_eq(&other, device));
-            if !waits || !is_there {
-                return Ok(());
+            let Some(gone) = gone.filter(|_| is_there) else { return Ok(()) };
+            if gone.load(Acquire) {
+                return Err(Errno::EINTR);
             }
             if futex_wait(&self.shared.news, seen, u64::MAX) == Err(Errno::EINTR) {
                 return Err(Errno::EINTR);
@@ -287,12 +320,12 @@ impl Call<'_> {
         Ok(info)
     }
 
-    fn start<P: Platform>(&self, device: &Device<P>) -> Result<(), Errno> {
+    fn start<P: Platform>(&self, device: &Device<P>, gone: &AtomicBool) -> Result<(), Errno> {
         let pid = self.header.data as i32;
         if pid <= 0 || !device.life().params.has(param::BASIC) {
             return Err(Errno::EINVAL);
         }
-        device.wait(Device::is_fetched)?;
+        device.wait(gone, Device::is_fetched)?;
         device.start(pid)
     }
 

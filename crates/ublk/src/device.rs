@@ -11,10 +11,10 @@ use crate::tag::{Rules, Work};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU32};
 use uringlet_abi::ublk::{DevInfo, IoCmd, io, ioctl_nr, state};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
+use uringlet_sys::sync::{AtomicBool, AtomicU32};
 
 /// What a device becomes when its last request in flight is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(crate) struct Life {
     /// A whole queue was fetched since ADD_DEV or START_USER_RECOVERY.
     pub(crate) had_server: bool,
     ending: Option<End>,
+    /// STOP_DEV has come: front ends write what they keep, requests still go to the server. Nothing but an end follows.
+    is_stopping: bool,
     /// The char device was closed meanwhile.
     is_closing: bool,
     /// Front ends are being told of the end.
@@ -81,6 +83,7 @@ impl<P: Platform> Device<P> {
             is_deleted: false,
             had_server: false,
             ending: None,
+            is_stopping: false,
             is_closing: false,
             is_leaving: false,
         };
@@ -294,20 +297,23 @@ impl<P: Platform> Device<P> {
     }
 
     /// Something has changed that somebody may wait for.
-    fn tell(&self) {
+    pub(crate) fn tell(&self) {
         self.news.fetch_add(1, AcqRel);
         futex_wake(&self.news, u32::MAX);
     }
 
-    /// Waits until `is_so`.
+    /// Waits until `is_so`, or `gone` is set, after which somebody calls [`tell`](Self::tell).
     ///
     /// # Errors
-    /// `EINTR`.
-    pub(crate) fn wait(&self, is_so: impl Fn(&Self) -> bool) -> Result<(), Errno> {
+    /// `EINTR`, in both senses.
+    pub(crate) fn wait(&self, gone: &AtomicBool, is_so: impl Fn(&Self) -> bool) -> Result<(), Errno> {
         loop {
             let seen = self.news.load(Acquire);
             if is_so(self) {
                 return Ok(());
+            }
+            if gone.load(Acquire) {
+                return Err(Errno::EINTR);
             }
             if futex_wait(&self.news, seen, u64::MAX) == Err(Errno::EINTR) {
                 return Err(Errno::EINTR);

@@ -8,6 +8,7 @@
 //!     Client::done(cookie, slot, result)      on the thread that ended it; may submit again at once
 //!     device.read(&slot, ..)           take the data (READ)
 //!     device.release(slot)
+//!   FrontEnd::leave(id)                it is about to be stopped: caches are written, requests still served
 //!   FrontEnd::stop(id)                 no request is taken any more; those in flight still end
 //! ```
 //!
@@ -234,6 +235,12 @@ pub trait FrontEnd: Send + Sync + Debug {
     /// Its size has changed.
     fn resized(&self, device: &Arc<dyn BlockDevice>) {
         let _ = device;
+    }
+
+    /// The device is about to be stopped, and its server still is there: what the front end keeps of its data is written now.
+    /// Others go on reading and writing meanwhile. STOP_DEV waits for this. Not called where there is no server any more.
+    fn leave(&self, id: u32) {
+        let _ = id;
     }
 
     /// The device is gone. Not called while it is only without a server (QUIESCED, FAIL_IO).

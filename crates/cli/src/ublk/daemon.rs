@@ -72,6 +72,10 @@ impl FrontEnd for IfPossible {
         self.0.resized(device);
     }
 
+    fn leave(&self, id: u32) {
+        self.0.leave(id);
+    }
+
     fn stop(&self, id: u32) {
         self.0.stop(id);
     }
@@ -83,6 +87,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let mut front_ends: Vec<Arc<dyn FrontEnd>> = vec![Arc::clone(&nbd) as Arc<dyn FrontEnd>];
     let block = BlockFrontEnd::new(Path::new("/dev"));
     let missing = block.missing();
+    if missing.is_empty() {
+        // Also without block devices of our own: an earlier one may have had some.
+        block.clean().iter().for_each(|what| eprintln!("uringlet ublkd: {what}"));
+    }
     if !args.no_block && missing.is_empty() {
         front_ends.push(Arc::new(IfPossible(block)));
     } else if !args.no_block {

@@ -1,6 +1,7 @@
 //! One device's file, loop device and node.
 
 use super::serve::File;
+use super::stale::{self, Label};
 use crate::sync::lock;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev};
@@ -18,7 +19,7 @@ use uringlet_ublk::frontend::BlockDevice;
 
 /// Threads that read requests, at most.
 const THREADS_MAX: u16 = 2;
-const LOOP_MAJOR: u32 = 7;
+pub(super) const LOOP_MAJOR: u32 = 7;
 /// Loop devices to try, when others take them before us.
 const TRIES: u32 = 64;
 /// How long the end of a device waits for the kernel to let go of it. Somebody may have it mounted.
@@ -65,7 +66,7 @@ impl Disk {
             file: file.as_raw_fd(),
             block_size: limits.logical_block,
             is_read_only: limits.is_read_only,
-            name: &format!("ublk{id}"),
+            name: &Label::own(id).map(|label| label.to_string()).unwrap_or_else(|| format!("ublk{id}")),
         };
         let (loop_device, rdev) = bind(node, &config)?;
         let guard = guard(node, rdev, loop_device).map_err(|error| {
@@ -73,6 +74,11 @@ impl Disk {
             Errno::new(error.raw_os_error().unwrap_or(Errno::ENOMEM.into_raw()))
         })?;
         Ok(Self { node: node.to_owned(), rdev, mount: Some(mount), guard, threads })
+    }
+
+    /// Its node, and the number that this has as long as it is ours.
+    pub(super) fn place(&self) -> (PathBuf, u64) {
+        (self.node.clone(), self.rdev)
     }
 
     /// Takes the device's size over.
@@ -112,8 +118,19 @@ fn open_root(mount: &OwnedFd, is_read_only: bool) -> Result<OwnedFd, Errno> {
 /// `EEXIST` if there is something under that name that a crash of ours does not explain.
 fn check_name(node: &Path) -> Result<(), Errno> {
     let Ok(found) = std::fs::symlink_metadata(node) else { return Ok(()) };
-    let is_stale = found.file_type().is_block_device() && rustix::fs::major(found.rdev()) == LOOP_MAJOR;
-    if is_stale { Ok(()) } else { Err(Errno::EEXIST) }
+    let is_loop = found.file_type().is_block_device() && rustix::fs::major(found.rdev()) == LOOP_MAJOR;
+    if is_loop && !stale::is_alive(node) { Ok(()) } else { Err(Errno::EEXIST) }
+}
+
+/// Writes what the kernel keeps of the device's data: of a filesystem on it, too.
+pub(super) fn write_back(node: &Path, rdev: u64) -> Result<(), Errno> {
+    let device = rustix::fs::open(node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
+    if rustix::fs::fstat(&device).map_err(errno)?.st_rdev != rdev {
+        return Err(Errno::ENXIO);
+    }
+    loop_device::write_back(device.as_raw_fd())?;
+    // The server may keep it, too.
+    rustix::fs::fdatasync(&device).map_err(errno)
 }
 
 /// Starts the threads, then the filesystem, which asks them questions at once. It is mounted nowhere.

@@ -6,16 +6,20 @@
 //! ```
 //! Nothing of it outlives its process: the filesystem is mounted nowhere, it lives as long as the loop device has its file open;
 //! the loop device unbinds itself with its last user; a guard, a shell that waits for our end, removes the node after a crash.
-//! A filesystem that was mounted on it then gets EIO, and can be unmounted.
+//! A filesystem that was mounted on it then gets EIO, and can be unmounted; [`BlockFrontEnd::clean`] of the next process does that.
+//! A device that is stopped while its server is there is written back before, as the kernel does when a disk goes: the filesystem on
+//! it loses nothing, and then gets EIO.
 //!
 //! - wire: FUSE's structures (pure)        - serve: requests and replies
-//! - disk: the three pieces of one device  - this: the FrontEnd
+//! - disk: the three pieces of one device  - stale: what a killed process left
+//! - this: the FrontEnd
 //!
 //! Differs: a discard reaches the server as a write of zeroes that may unmap (the loop device has one word for both); without
 //! write-zeroes in the device's limits there is neither. FUA is a write and a flush. No partition scan.
 
 mod disk;
 mod serve;
+mod stale;
 mod wire;
 
 use crate::sync::lock;
@@ -56,6 +60,13 @@ impl BlockFrontEnd {
         missing
     }
 
+    /// Ends what processes of ours that were killed have left: mounts of filesystems on their devices (lazily: who is in them
+    /// stays there, with errors), loop devices, nodes. One sentence for each. Nothing of a process that lives is touched.
+    #[must_use]
+    pub fn clean(&self) -> Vec<String> {
+        stale::clean(&self.dir)
+    }
+
     /// The node of a device.
     #[must_use]
     pub fn node(&self, id: u32) -> PathBuf {
@@ -79,6 +90,15 @@ impl FrontEnd for BlockFrontEnd {
         if let Some(disk) = lock(&self.disks).get(&device.id()) {
             // The old size stays where the kernel refuses the new one.
             let _ = disk.resize();
+        }
+    }
+
+    fn leave(&self, id: u32) {
+        // Not under the lock: it takes as long as there is something to write.
+        let place = lock(&self.disks).get(&id).map(Disk::place);
+        if let Some((node, rdev)) = place {
+            // What cannot be written is lost, as with a disk that is pulled: nobody is there to hear of it.
+            let _ = disk::write_back(&node, rdev);
         }
     }
 

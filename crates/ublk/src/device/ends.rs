@@ -9,6 +9,7 @@ use uringlet_abi::ublk::{feature, state};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::monotonic_ns;
+use uringlet_sys::sync::AtomicBool;
 
 /// Between two looks at what tells nobody.
 const LOOK_NS: u64 = 3_000_000;
@@ -32,7 +33,7 @@ impl<P: Platform> Device<P> {
             if let Some(me) = self.me.upgrade()
                 && let Err(errno) = front_end.start(me)
             {
-                self.stop()?;
+                self.stop(&AtomicBool::new(false))?;
                 return Err(errno);
             }
         }
@@ -78,7 +79,8 @@ impl<P: Platform> Device<P> {
                 return;
             }
             let end = match () {
-                () if !self.has(feature::USER_RECOVERY) => End::Stop,
+                // Front ends may wait for their writes: they must not wait for a next server.
+                () if life.is_stopping || !self.has(feature::USER_RECOVERY) => End::Stop,
                 () if self.has(feature::USER_RECOVERY_FAIL_IO) => End::FailIo,
                 () => End::Quiesce,
             };
@@ -131,6 +133,7 @@ impl<P: Platform> Device<P> {
         if end == End::Stop {
             life.pid = -1;
             life.is_started = false;
+            life.is_stopping = false;
             life.is_leaving = true;
             self.reset_all(actions);
         }
@@ -143,11 +146,37 @@ impl<P: Platform> Device<P> {
         self.queues.iter().for_each(|queue| queue.inner.lock().cancel(actions));
     }
 
-    /// STOP_DEV: returns when it is over.
+    /// STOP_DEV: returns when it is over. First front ends write what they keep, as the kernel does before its disk goes.
     ///
     /// # Errors
     /// `EINTR`: it goes on by itself.
-    pub(crate) fn stop(&self) -> Result<(), Errno> {
+    pub(crate) fn stop(&self, gone: &AtomicBool) -> Result<(), Errno> {
+        if self.begin_stop() {
+            self.owner.front_ends().iter().for_each(|front_end| front_end.leave(self.info.dev_id));
+            self.end_stop();
+        }
+        self.wait(gone, |device| {
+            let life = device.life();
+            life.state == state::DEAD && life.ending.is_none() && !life.is_leaving
+        })
+    }
+
+    /// Whether the caller is the one to go on with it.
+    fn begin_stop(&self) -> bool {
+        let mut life = self.life();
+        if life.is_stopping {
+            return false;
+        }
+        let has_server = life.state == state::LIVE && life.ending.is_none();
+        life.is_stopping = has_server;
+        drop(life);
+        if !has_server {
+            self.end_stop();
+        }
+        has_server
+    }
+
+    fn end_stop(&self) {
         let mut actions = Actions::new();
         {
             let mut life = self.life();
@@ -158,30 +187,29 @@ impl<P: Platform> Device<P> {
             }
         }
         self.perform(actions);
-        self.wait(|device| {
-            let life = device.life();
-            life.state == state::DEAD && life.ending.is_none() && !life.is_leaving
-        })
     }
 
     /// QUIESCE_DEV: the server hears that it shall go.
     ///
     /// # Errors
-    /// `ENODEV` not started; `EBUSY` it had no idle command in each queue to hear it by, in time; `EINTR`.
-    pub(crate) fn quiesce(&self, deadline_ns: u64) -> Result<(), Errno> {
+    /// `ENODEV` not started, or it is being stopped; `EBUSY` it had no idle command in each queue to hear it by, in time; `EINTR`.
+    pub(crate) fn quiesce(&self, deadline_ns: u64, gone: &AtomicBool) -> Result<(), Errno> {
         let held = {
             let life = self.life();
             match life.state {
                 state::DEAD => return Err(Errno::ENODEV),
+                _ if life.is_stopping => return Err(Errno::ENODEV),
                 state::LIVE if life.ending.is_none() => {}
                 _ => return Ok(()),
             }
             self.step_all(|inner, cx, actions| inner.set_mode(cx, Mode::Hold, actions))
         };
         self.perform(held);
-        let result = self.wait_for_idle_commands(deadline_ns);
+        let result = self.wait_for_idle_commands(deadline_ns, gone);
+        let mut life = self.life();
+        // Who stops it waits for writes that we hold.
+        let result = if life.is_stopping { Err(Errno::ENODEV) } else { result };
         let actions = {
-            let mut life = self.life();
             let is_live = life.state == state::LIVE && life.ending.is_none();
             match result {
                 // Something else ended it meanwhile.
@@ -194,13 +222,17 @@ impl<P: Platform> Device<P> {
                 Err(_) => self.step_all(|inner, cx, actions| inner.set_mode(cx, Mode::Open, actions)),
             }
         };
+        drop(life);
         self.perform(actions);
         result
     }
 
-    fn wait_for_idle_commands(&self, deadline_ns: u64) -> Result<(), Errno> {
+    fn wait_for_idle_commands(&self, deadline_ns: u64, gone: &AtomicBool) -> Result<(), Errno> {
         loop {
             let seen = self.news.load(Acquire);
+            if gone.load(Acquire) || self.life().is_stopping {
+                return Err(Errno::EINTR);
+            }
             if self.queues.iter().all(|queue| queue.inner.lock().has_idle_command()) {
                 return Ok(());
             }

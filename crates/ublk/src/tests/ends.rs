@@ -1,7 +1,9 @@
 //! Stop, loss of the server, recovery, deletion.
 
 use super::*;
+use core::sync::atomic::Ordering::SeqCst;
 use uringlet_abi::ublk::state;
+use uringlet_sys::sync::AtomicBool;
 
 const COMMIT: u8 = ublk_io::COMMIT_AND_FETCH_REQ;
 const RECOVERY: u64 = feature::USER_RECOVERY;
@@ -37,7 +39,7 @@ fn start_waits_for_every_tag() {
     assert_eq!(world.command(ctrl::START_DEV, 7), Err(Errno::EEXIST));
     world.command(ctrl::STOP_DEV, 0).unwrap();
     assert_eq!((device.info().state, device.info().ublksrv_pid), (state::DEAD, -1));
-    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "stop"]);
+    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "leave", "stop"]);
 }
 
 #[test]
@@ -230,7 +232,7 @@ fn a_stopped_device_starts_again() {
     assert_eq!(world.io(COMMIT, 0, 0, buffer(0)), None);
     assert_eq!(world.outcomes(), [(1, Ok(()))]);
     world.command(ctrl::STOP_DEV, 0).unwrap();
-    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "stop", "start", "stop"]);
+    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "leave", "stop", "start", "leave", "stop"]);
 }
 
 #[test]
@@ -305,4 +307,94 @@ fn no_command_stays_armed_when_the_server_shall_go() {
         assert_eq!(world.io(COMMIT, tag, result, buffer(tag)), Some(-19));
     }
     world.command(ctrl::STOP_DEV, 0).unwrap();
+}
+
+/// A request on a thread of its own, as a front end's write of what it kept: how it ended.
+fn flush_by(device: &Arc<Device<Bench>>) -> Result<(), Errno> {
+    crate::local::LocalClient::new(Arc::clone(device) as Arc<dyn BlockDevice>, 0).plain(IoOp::Flush, 0, 0, 0)
+}
+
+#[test]
+fn front_ends_write_what_they_keep_before_a_stop() {
+    let mut world = World::new();
+    let device = world.live(RECOVERY, 2);
+    let (sender, flushed) = std::sync::mpsc::channel();
+    let writing = Arc::clone(&device);
+    world.shop.farewell.set(move || sender.send(flush_by(&writing)).unwrap());
+    let stop = later(&world, ctrl::STOP_DEV, 0);
+    until(|| !world.log.lock().unwrap().is_empty());
+    assert_eq!(device.info().state, state::LIVE);
+    assert_eq!(world.results(), [0], "the server gets it");
+    // The stop may end the command before this returns.
+    world.commit(0, 0, buffer(0));
+    assert_eq!(flushed.recv(), Ok(Ok(())));
+    stop.join().unwrap().unwrap();
+    assert_eq!(device.info().state, state::DEAD);
+    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "leave", "stop"]);
+}
+
+#[test]
+fn a_server_lost_while_front_ends_write_is_not_waited_for() {
+    for flags in [0, RECOVERY, RECOVERY | feature::USER_RECOVERY_REISSUE] {
+        let mut world = World::new();
+        let device = world.live(flags, 2);
+        let (sender, flushed) = std::sync::mpsc::channel();
+        let writing = Arc::clone(&device);
+        world.shop.farewell.set(move || sender.send((flush_by(&writing), flush_by(&writing))).unwrap());
+        let stop = later(&world, ctrl::STOP_DEV, 0);
+        until(|| !world.log.lock().unwrap().is_empty());
+        device.close();
+        assert_eq!(flushed.recv(), Ok((Err(Errno::EIO), Err(Errno::EIO))));
+        stop.join().unwrap().unwrap();
+        assert_eq!(device.info().state, state::DEAD, "{flags:x}");
+    }
+}
+
+#[test]
+fn a_stop_ends_the_wait_for_a_quiet_server() {
+    let mut world = World::new();
+    let device = world.live(RECOVERY | feature::QUIESCE, 1);
+    world.submit(IoOp::Write, 0, 1, 1);
+    assert_eq!(world.results(), [0]);
+    let quiesce = later(&world, ctrl::QUIESCE_DEV, 0);
+    let (sender, flushed) = std::sync::mpsc::channel();
+    let writing = Arc::clone(&device);
+    world.shop.farewell.set(move || sender.send(flush_by(&writing)).unwrap());
+    let stop = later(&world, ctrl::STOP_DEV, 0);
+    assert_eq!(quiesce.join().unwrap(), Err(Errno::ENODEV));
+    assert_eq!(world.command(ctrl::QUIESCE_DEV, 0), Err(Errno::ENODEV));
+    world.commit(0, 512, buffer(0));
+    assert_eq!(world.outcomes(), [(1, Ok(()))]);
+    until(|| !world.log.lock().unwrap().is_empty());
+    assert_eq!(world.results(), [0]);
+    // The stop may end the command before this returns.
+    world.commit(0, 0, buffer(0));
+    assert_eq!(flushed.recv(), Ok(Ok(())));
+    stop.join().unwrap().unwrap();
+}
+
+#[test]
+fn nobody_waits_for_a_client_that_has_gone() {
+    let mut world = World::new();
+    let device = world.add(0, 2);
+    device.open().unwrap();
+    assert_eq!(world.io(ublk_io::FETCH_REQ, 0, 0, 1), None);
+    let gone = Arc::new(AtomicBool::new(false));
+    let waits = |nr: u8| {
+        let (driver, gone) = (Arc::clone(&world.driver), Arc::clone(&gone));
+        let header = CtrlCmd { data: 7, queue_id: u16::MAX, ..CtrlCmd::default() };
+        std::thread::spawn(move || driver.control_while_wanted(&gone, &ROOT, u32::from(nr), header, &mut Vec::new()))
+    };
+    let start = waits(ctrl::START_DEV);
+    let delete = waits(ctrl::DEL_DEV);
+    until(|| device.open() == Err(Errno::ENOENT));
+    assert!(!start.is_finished() && !delete.is_finished());
+    gone.store(true, SeqCst);
+    world.driver.look_again();
+    assert_eq!(start.join().unwrap(), Err(Errno::EINTR));
+    assert_eq!(delete.join().unwrap(), Err(Errno::EINTR));
+    assert_eq!(world.driver.ids(), [0], "the char device is open");
+    device.close();
+    assert_eq!(world.driver.ids(), [], "but deleted it is");
+    assert_eq!(world.results(), [-19]);
 }

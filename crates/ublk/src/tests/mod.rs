@@ -61,6 +61,12 @@ struct Memory {
 #[derive(Default)]
 struct Meanwhile(Mutex<Option<std::boxed::Box<dyn FnOnce() + Send>>>);
 
+impl Meanwhile {
+    fn set(&self, f: impl FnOnce() + Send + 'static) {
+        *self.0.lock().unwrap() = Some(std::boxed::Box::new(f));
+    }
+}
+
 impl core::fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Meanwhile")
@@ -176,6 +182,8 @@ impl Client for Reader {
 struct Shop {
     heard: Mutex<Vec<&'static str>>,
     refuses: Mutex<bool>,
+    /// Done while it is told that a device leaves.
+    farewell: Meanwhile,
 }
 
 impl FrontEnd for Shop {
@@ -186,6 +194,14 @@ impl FrontEnd for Shop {
 
     fn resized(&self, _: &Arc<dyn BlockDevice>) {
         self.heard.lock().unwrap().push("resized");
+    }
+
+    fn leave(&self, _: u32) {
+        self.heard.lock().unwrap().push("leave");
+        let farewell = self.farewell.0.lock().unwrap().take();
+        if let Some(farewell) = farewell {
+            farewell();
+        }
     }
 
     fn stop(&self, _: u32) {
