@@ -8,9 +8,10 @@
 //! A signal may arrive between the engine's last look and its wait, which then nothing would end. So a timer interrupts the thread every millisecond until
 //! it has left, by the signal that the engine interrupts its own threads with.
 //!
-//! Not put off: faults, and the SIGXFSZ of the engine's own writes (`file_size`). A signal that the thread's own mask blocks came in through the mask that a waiting io_uring_enter(2) was given: on the way out it is
+//! Not put off: faults (those of the engine's own copies end the copy, `copies`), and the SIGXFSZ of the engine's own writes (`file_size`). A signal that the thread's own mask blocks came in through the mask that a waiting io_uring_enter(2) was given: on the way out it is
 //! let in once, before the mask is put back.
 
+mod copies;
 mod file_size;
 
 use core::ffi::{c_int, c_void};
@@ -61,6 +62,7 @@ pub(crate) fn arm() {
     for signal in 1..=SIGNALS {
         take_over(signal);
     }
+    copies::arm();
 }
 
 /// A program's handler, with the flags that are not passed on to the kernel as they are.
@@ -88,6 +90,7 @@ pub(crate) fn ours() -> usize {
 pub(crate) fn changed(signal: usize) {
     if ARMED.load(Ordering::Acquire) {
         take_over(signal);
+        copies::changed(signal);
     }
 }
 
@@ -141,13 +144,14 @@ unsafe extern "C" fn arrived(signal: c_int, info: *mut c_void, context: *mut c_v
         (context.add(CONTEXT_RSP).cast::<usize>().read(), &mut *mask, info.cast::<u8>().add(INFO_CODE).cast::<i32>().read())
     };
     let is_fault = FAULTS & bit(signal as u32) != 0 && code > 0;
-    if signal as usize == SIGXFSZ {
-        if stack::containing(stack_pointer).is_some() && file_size::is_own(info) {
-            return;
-        }
-        if programs(SIGXFSZ).is_none_or(|handler| handler.address == SIG_DFL) {
-            return file_size::die(signal, info);
-        }
+    if is_fault && copies::end(context) {
+        return;
+    }
+    if signal as usize == SIGXFSZ && stack::containing(stack_pointer).is_some() && file_size::is_own(info) {
+        return;
+    }
+    if programs(signal as usize).is_none_or(|handler| handler.address == SIG_DFL) {
+        return file_size::die(signal, info);
     }
     if !is_fault
         && let Some(base) = stack::containing(stack_pointer)

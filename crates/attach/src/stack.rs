@@ -16,7 +16,8 @@ use syscalls::{Sysno, raw};
 
 /// Bytes of one stack, guard page included; also its alignment.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
-/// The top 64 bytes hold the list link (+0), the list the stack belongs to (+8) and what `signals` keeps there (+16 to +32); frames start below.
+/// The top 64 bytes hold the list link (+0), the list the stack belongs to (+8) and what `signals` keeps there (+16 to +32, and +40 for
+/// `signals::copies`); frames start below.
 pub(crate) const STACK_TOP: usize = STACK_BYTES - 64;
 /// Number of lists: threads on different stacks meet on a cache line rarely.
 pub(crate) const SHARDS: usize = 16;

@@ -73,6 +73,7 @@ macro_rules! give_stack {
             "mov r11, [r8 + {top} + 24]\n",
             "push qword ptr [r8 + {top} + 32]\n",
             "mov qword ptr [r8 + {top} + 16], 0\n",
+            "mov qword ptr [r8 + {top} + 40], 0\n",
             "mov r9, [r8 + {top} + 8]\n",
             "mov rax, [r9]\n",
             "24: mov rcx, rax\n",

@@ -4,6 +4,9 @@
 mod common;
 
 use common::{compile, directory, finish, stderr, stdout, uringlet};
+use std::os::unix::process::ExitStatusExt;
+
+const SIGSEGV: i32 = 11;
 
 fn runs(mode: &str) {
     let place = directory(&format!("ublk-{mode}"));
@@ -70,4 +73,20 @@ fn what_the_driver_refuses() {
 #[test]
 fn children_leave_devices_alone() {
     runs("forked");
+}
+
+#[test]
+fn buffers_that_fault_fail_their_requests() {
+    let place = directory("ublk-faults");
+    let program = compile("cc", &place, "ublk_faults", &["ublk_faults.c"], &[]);
+    let run = |words: &[&str]| {
+        let mut command = uringlet(&place.join("cache"));
+        command.arg("--").arg(&program).args(words).env("BLOCK_IO_URING", "1").current_dir(&place);
+        finish(&mut command)
+    };
+    let output = run(&[]);
+    assert!(output.status.success(), "{}\n{}\n{}", output.status, stdout(&output), stderr(&output));
+    // Faults of the program's own kill as ever, though the engine's handler stands in for the default.
+    let output = run(&["die"]);
+    assert_eq!(output.status.signal(), Some(SIGSEGV), "{}\n{}\n{}", output.status, stdout(&output), stderr(&output));
 }

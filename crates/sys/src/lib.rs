@@ -15,6 +15,8 @@ pub mod alarm;
 mod area;
 mod c_main;
 pub mod commons;
+#[cfg(not(loom))]
+pub mod copying;
 pub mod dirty;
 #[cfg_attr(loom, path = "model/event.rs")]
 mod event;

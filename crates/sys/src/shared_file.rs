@@ -5,7 +5,7 @@ use crate::fd::{EngineFd, ProcPath};
 use crate::io;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering::Release;
-use syscalls::{Errno, Sysno, raw_syscall, syscall};
+use syscalls::{Errno, Sysno, syscall};
 
 /// See the module.
 #[derive(Debug)]
@@ -97,19 +97,6 @@ pub fn blank_descriptor(flags: u32) -> Result<i32, Errno> {
     unsafe { syscall!(Sysno::epoll_create1, flags & io::O_CLOEXEC) }.map(|fd| fd as i32)
 }
 
-/// Copies within the program's memory: bytes copied, fewer where an address is bad.
-#[must_use]
-pub fn copy_within_program(to: UserPtr, from: UserPtr, len: usize) -> usize {
-    let local = [to.addr(), len];
-    let remote = [from.addr(), len];
-    // SAFETY: both addresses are the program's, and checked by the kernel; that the first is a buffer it may write to is what
-    // `AppPromise` stands for. The pid is our own.
-    unsafe { raw_syscall!(Sysno::process_vm_readv, crate::process::pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
-        .cast_signed()
-        .max(0)
-        .cast_unsigned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,16 +119,5 @@ mod tests {
         assert_eq!(file.copy_out(4096, to, 8), 8);
         assert_eq!(word, 77);
         io::close(fd).unwrap();
-    }
-
-    #[test]
-    fn copies_stop_at_a_bad_address() {
-        let from = *b"some bytes";
-        let mut to = [0_u8; 10];
-        let (a, b) = (io::ptr_of_mut(&mut to), io::ptr_of(&from));
-        assert_eq!(copy_within_program(a, b, 10), 10);
-        assert_eq!(to, from);
-        assert_eq!(copy_within_program(UserPtr::NULL, b, 10), 0);
-        assert_eq!(copy_within_program(a, UserPtr::new(8), 10), 0);
     }
 }

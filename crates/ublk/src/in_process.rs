@@ -1,8 +1,8 @@
 //! The driver inside the program that it serves: `/dev/ublk-control`, `/dev/ublkcN` and, for whoever wants to use the device in
 //! the same process, `/dev/uringlet/ublkbN`, as the engine's virtual files.
 //!
-//! Commands are parked requests of the program's rings; data lies in a memfd, and is copied to and from the server's
-//! buffers by pread and pwrite, so that a bad address is the kernel's to find.
+//! Commands are parked requests of the program's rings. Data is copied between the buffers of the device's user and of the server, whose
+//! addresses may be bad (`uringlet_sys::copying`); with USER_COPY it lies in a memfd.
 //!
 //! `Differs:` devices live and die with the process; its user is the administrator.
 

@@ -3,7 +3,8 @@
 use crate::frontend::{Data, Place};
 use crate::platform::{Area, Span};
 use uringlet_abi::ublk::{IoDesc, io};
-use uringlet_sys::shared_file::{SharedFile, copy_within_program};
+use uringlet_sys::copying::copy_within_program;
+use uringlet_sys::shared_file::SharedFile;
 use uringlet_sys::{Errno, UserPtr};
 
 /// See the module.
