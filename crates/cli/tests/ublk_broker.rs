@@ -68,3 +68,40 @@ fn a_device_outlives_its_server() {
     assert_eq!(list(dir), "[]\n");
     assert!(!uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());
 }
+
+/// A broker of the test's own.
+fn broker(dir: &Path) -> Child {
+    let child = uringlet(dir).args(["ublkd", "--dir"]).arg(dir).stderr(Stdio::null()).spawn().unwrap();
+    until("the broker answers", || uringlet(dir).args(["ublk", "features"]).output().unwrap().status.success());
+    child
+}
+
+#[test]
+fn a_broker_that_is_killed_leaves_nothing() {
+    let folder = Folder(std::env::temp_dir().join(format!("uringlet-cli-ublkd-{}", std::process::id())));
+    let dir = &folder.0;
+    let number = (200_000 + std::process::id() % 100_000).to_string();
+    let node = PathBuf::from(format!("/dev/ublkb{number}"));
+    let args = ["add", "-n", &number, "--type", "ram", "--size", "8M", "--json", "--recovery", "wait"];
+    let mut first = broker(dir);
+    let mut server = uringlet(dir).arg("ublk").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("LIVE"), "{line}");
+    let has_node = node.exists();
+    assert_eq!(has_node, !line.contains("\"block\":null"), "{line}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let end = server.wait_with_output().unwrap();
+    assert_eq!(end.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&end.stderr);
+    assert!(said.contains("the broker has ended"), "{said}");
+    until("the node is gone", || !node.exists());
+    assert_eq!(list(dir), "[]\n");
+    // The next one is started on demand, in the same folder, and the number is free.
+    let mut server = serve(dir, &args);
+    assert_eq!(node.exists(), has_node);
+    assert!(uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());
+    assert!(server.wait().unwrap().success());
+    assert!(!node.exists());
+}

@@ -4,6 +4,7 @@ use crate::channel::Channel;
 use crate::packets::{self, Inbox, send, send_with};
 use crate::place;
 use crate::surroundings::{Packet, Surroundings};
+use crate::watch::Watch;
 use anyhow::{Context, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -41,11 +42,12 @@ pub struct Broker {
 struct Shared {
     driver: Driver<Surroundings>,
     live: Mutex<usize>,
+    watch: Watch,
     /// Readable from the end on.
     end: OwnedFd,
 }
 
-/// Ends a broker from another thread.
+/// A broker as other threads see it: they can end it.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<Shared>);
 
@@ -54,6 +56,12 @@ impl Stopper {
     pub fn stop(&self) {
         // Full means that it is told already.
         let _ = rustix::io::write(&self.0.end, &1_u64.to_ne_bytes());
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        *self.0.live()
     }
 }
 
@@ -78,7 +86,8 @@ impl Broker {
         rustix::io::ioctl_fionbio(&listener, true)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let driver = Driver::new(Surroundings, front_ends);
-        Ok(Self { shared: Arc::new(Shared { driver, live: Mutex::new(0), end }), listener, path, _lock: lock })
+        let shared = Shared { driver, live: Mutex::new(0), watch: Watch::new()?, end };
+        Ok(Self { shared: Arc::new(shared), listener, path, _lock: lock })
     }
 
     /// What ends it.
@@ -94,13 +103,21 @@ impl Broker {
     pub fn run(&self, idle: Option<Duration>) -> anyhow::Result<()> {
         let mut busy = Instant::now();
         loop {
-            let mut fds = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.shared.end, PollFlags::IN)];
+            let watch = self.shared.watch.fd();
+            let mut fds = [
+                PollFd::new(&self.listener, PollFlags::IN),
+                PollFd::new(&self.shared.end, PollFlags::IN),
+                PollFd::from_borrowed_fd(watch, PollFlags::IN),
+            ];
             match poll(&mut fds, idle.map(|_| &LOOK)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error).context("waiting for connections"),
             }
             if fds[1].revents().contains(PollFlags::IN) {
                 break;
+            }
+            if fds[2].revents().contains(PollFlags::IN) && self.shared.watch.look() {
+                self.shared.driver.look_again();
             }
             if let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 // Refused: it is closed, and the client sees that.
@@ -176,7 +193,9 @@ impl Shared {
             }
             let call = Call::parse(bytes).context("malformed call")?;
             let mut packet = Packet::new(call.payload, call.header.len);
-            let result = self.driver.control(&caller, call.cmd_op, call.header, &mut packet);
+            let watched = self.watch.add(socket)?;
+            let result = self.driver.control_while_wanted(&watched.gone, &caller, call.cmd_op, call.header, &mut packet);
+            drop(watched);
             let res = result.err().map_or(0, |errno| -errno.into_raw());
             // A payload has a 16-bit length.
             send(socket, &Answer { res, at: packet.at as u16, bytes: &packet.written }.to_bytes())?;

@@ -5,11 +5,14 @@
 //!  place     the folder where its sockets are            client    the other end of the wire, for the command line
 //!  broker    listens; one thread a connection            serve     our own servers: null, memory, a file
 //!  channel   an open char device: commands, completions
+//!  watch     clients that hang up while their command waits
 //!  surroundings  what the driver needs of this process
 //! ```
 //! The wire is described in the driver's WIRE.md.
 //!
-//! `Differs:` a START_DEV whose client has gone keeps its thread until the device is fetched; at most [`broker::CONNECTIONS_MAX`] do.
+//! What dies with a broker that is killed: its devices, and what was in flight. Servers see the end of their connection and end, or, under
+//! `uringlet run`, get -ENODEV; the folder's lock is free, sockets are replaced, and the next broker ends what is left of block devices.
+//! Nothing that a server has acknowledged after a flush is lost: it is the server's. A filesystem that was mounted has had a power cut.
 #![forbid(unsafe_code)]
 
 pub mod broker;
@@ -19,3 +22,4 @@ mod packets;
 pub mod place;
 pub mod serve;
 mod surroundings;
+mod watch;

@@ -2,7 +2,7 @@
 
 use crate::client::{CharDevice, Client, Params};
 use crate::surroundings::{descriptor, errno, slot};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{pread, pwrite};
 use std::fs::File;
@@ -49,11 +49,15 @@ pub struct Shape {
     pub block_shift: u8,
 }
 
+/// What a server can say then.
+const BROKER_GONE: &str = "the broker has ended, and the device with it: add it again";
 /// Longest read or write, bytes.
 const IO_MAX: u32 = 1 << 20;
 
 impl Shape {
-    fn info(&self) -> DevInfo {
+    /// What ADD_DEV is asked for, for a server that moves its data itself.
+    #[must_use]
+    pub fn info(&self) -> DevInfo {
         DevInfo {
             nr_hw_queues: self.queues,
             queue_depth: self.depth,
@@ -65,7 +69,9 @@ impl Shape {
         }
     }
 
-    fn params(&self, target: &Target) -> Params {
+    /// The parameters of a device with this target.
+    #[must_use]
+    pub fn params(&self, target: &Target) -> Params {
         let attrs = if self.is_read_only { param::ATTR_READ_ONLY } else { 0 };
         let cache = if matches!(target, Target::File(_)) { param::ATTR_VOLATILE_CACHE } else { 0 };
         let basic = ParamBasic {
@@ -94,12 +100,20 @@ impl Shape {
 /// # Errors
 /// The broker's, with what to do about them.
 pub fn add(client: &Client, shape: &Shape, target: &Target) -> anyhow::Result<(u32, CharDevice)> {
-    let info = client.add(&shape.info()).with_context(|| match shape.id {
+    add_as(client, &shape.info(), shape.params(target))
+}
+
+/// The same, of whatever kind.
+///
+/// # Errors
+/// The broker's, with what to do about them.
+pub fn add_as(client: &Client, info: &DevInfo, params: Params) -> anyhow::Result<(u32, CharDevice)> {
+    let added = client.add(info).with_context(|| match info.dev_id {
         u32::MAX => "adding a device".to_owned(),
         id => format!("adding device {id}"),
     })?;
-    let id = info.dev_id;
-    let opened = client.set_params(id, shape.params(target)).context("setting its parameters").and_then(|()| client.open(id));
+    let id = added.dev_id;
+    let opened = client.set_params(id, params).context("setting its parameters").and_then(|()| client.open(id));
     if opened.is_err() {
         // Half a device is of no use; what went wrong is told below.
         let _ = client.delete(id, false);
@@ -107,7 +121,7 @@ pub fn add(client: &Client, shape: &Shape, target: &Target) -> anyhow::Result<(u
     Ok((id, opened?))
 }
 
-/// Serves an open char device until it is stopped, or the broker is gone. `on_armed` runs on a thread of its own when all tags are
+/// Serves an open char device until it is stopped. `on_armed` runs on a thread of its own when all tags are
 /// on their way to be fetched: it is the one to start the device.
 ///
 /// # Errors
@@ -134,16 +148,14 @@ pub fn serve(device: CharDevice, target: Target, threads: u16, on_armed: impl Fn
     }
     loop {
         let completions = device.completions()?;
-        if completions.is_empty() {
-            return Ok(());
-        }
+        ensure!(!completions.is_empty(), BROKER_GONE);
         if completions.iter().any(|completion| completion.res == io::RES_ABORT) {
             // No more will come. What is with the threads is of no interest to anybody: the driver has ended it.
             return Ok(());
         }
         if threads <= 1 {
             let commits: Vec<_> = completions.iter().map(|completion| handle(&device, &target, completion)).collect();
-            device.submit(&commits)?;
+            device.submit(&commits).context(BROKER_GONE)?;
         } else {
             // Workers end only with the connection.
             completions.into_iter().for_each(|completion| {
@@ -208,7 +220,11 @@ fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<
 }
 
 impl Target {
-    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+    /// Fills `bytes` from position `at` on.
+    ///
+    /// # Errors
+    /// Those of pread(2).
+    pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         match self {
             Self::Null => {}
             Self::Ram(store) => store.read(at, bytes),
@@ -226,7 +242,11 @@ impl Target {
         Ok(())
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+    /// Writes them to position `at`.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Null => {}
             Self::Ram(store) => store.write(at, bytes),
@@ -240,7 +260,11 @@ impl Target {
         Ok(())
     }
 
-    fn flush(&self) -> Result<(), Errno> {
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// Those of fdatasync(2).
+    pub fn flush(&self) -> Result<(), Errno> {
         match self {
             Self::File(file) => fdatasync(file).map_err(errno),
             _ => Ok(()),
@@ -248,13 +272,20 @@ impl Target {
     }
 
     /// Where the file knows no quicker way.
-    fn write_zeroes(&self, at: u64, len: u64) -> Result<(), Errno> {
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    pub fn write_zeroes(&self, at: u64, len: u64) -> Result<(), Errno> {
         let zeroes = [0; 64 * 1024];
         let step = zeroes.len() as u64;
         (0..len).step_by(zeroes.len()).try_for_each(|done| self.write(at + done, &zeroes[..step.min(len - done) as usize]))
     }
 
-    fn zero(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+    /// Zeroes a range without writing it.
+    ///
+    /// # Errors
+    /// Those of fallocate(2): `EOPNOTSUPP` the file cannot.
+    pub fn zero(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
         match self {
             Self::Null => Ok(()),
             Self::Ram(store) => {

@@ -253,3 +253,37 @@ fn noise_on_the_wire_ends_the_connection_and_nothing_else() {
     fixture.client.delete(id, true).unwrap();
     server.join().unwrap();
 }
+
+/// A control command on a connection of its own, whose answer nobody waits for yet.
+fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::OwnedFd {
+    use uringlet_abi::ublk::CtrlCmd;
+    use uringlet_ublk::wire::{Call, Hello, Purpose, VERSION};
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
+    rustix::io::write(&socket, &Hello { version: VERSION, purpose: Purpose::Control }.to_bytes()).unwrap();
+    let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, data, ..CtrlCmd::default() };
+    rustix::io::write(&socket, &Call { cmd_op: nr.into(), header, payload: &[] }.to_bytes()).unwrap();
+    socket
+}
+
+#[test]
+fn a_command_that_waits_ends_with_its_client() {
+    use uringlet_abi::ublk::ctrl;
+    let fixture = Fixture::new("gone");
+    let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
+    let waiting: Vec<_> = (0..4).map(|_| send_command(&fixture, ctrl::START_DEV, id, 1)).collect();
+    until("all are there", || fixture.stopper.connections() == 5);
+    drop(waiting);
+    until("their threads end", || fixture.stopper.connections() == 1);
+    // Nobody is left who would start it.
+    let device = arm(device, || ());
+    assert_eq!(fixture.client.info(id).unwrap().state, state::DEAD);
+    // A deletion goes on without who asked for it; the number is free with the last close.
+    let delete = send_command(&fixture, ctrl::DEL_DEV, id, 0);
+    assert!(device.completions().unwrap().iter().all(|completion| completion.res == -Errno::ENODEV.into_raw()));
+    drop(delete);
+    until("its thread ends", || fixture.stopper.connections() == 1);
+    assert_eq!(fixture.client.list().unwrap(), [id]);
+    drop(device);
+    until("its number is free", || fixture.client.list().unwrap().is_empty());
+}
