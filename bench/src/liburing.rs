@@ -63,6 +63,17 @@ pub(crate) struct Sqe {
 }
 
 impl Sqe {
+    /// An `IORING_OP_URING_CMD` whose 16 or, in a big SQE, 32 bytes are `data`.
+    #[inline]
+    pub(crate) fn prep_command(&mut self, fd: i32, cmd: u32, addr: u64, data: &[u8], user_data: u64) {
+        const OP_URING_CMD: u8 = 46;
+        const DATA: usize = std::mem::offset_of!(Sqe, rest) + 8;
+        *self = Self { opcode: OP_URING_CMD, fd, off: cmd.into(), addr, user_data, ..Self::default() };
+        assert!(data.len() == 16 || data.len() == 32);
+        // SAFETY: 16 bytes end the entry; 32 are asked for on rings with SQE128 only, whose entries have 64 more.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), (&raw mut *self).cast::<u8>().add(DATA), data.len()) };
+    }
+
     /// `io_uring_prep_read()`. The bytes live, and are nobody else's, until the completion.
     #[inline]
     pub(crate) fn prep_read(&mut self, fd: i32, bytes: &mut [u8], off: u64, user_data: u64) {
@@ -77,6 +88,9 @@ impl Sqe {
         *self = Self { opcode: OP_WRITE, fd, off, addr: bytes.as_ptr() as u64, len: bytes.len() as u32, user_data, ..Self::default() };
     }
 }
+
+/// IORING_SETUP_SQE128.
+pub(crate) const SQE128: u32 = 1 << 10;
 
 #[repr(C)]
 struct Cqe {
@@ -100,6 +114,8 @@ pub(crate) struct Ring {
     submit: Submit,
     submit_and_wait: SubmitAndWait,
     enter: Option<Enter>,
+    /// log2 of the 64 bytes that an SQE takes twice.
+    big: u32,
 }
 
 fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
@@ -140,7 +156,7 @@ impl Ring {
         // SAFETY: `raw` lives as long as the ring, at one address.
         let answer = unsafe { init(entries, &raw mut *raw, flags) };
         no_error("io_uring_queue_init", answer)?;
-        Ok(Self { raw, library, submit, submit_and_wait, enter })
+        Ok(Self { raw, library, submit, submit_and_wait, enter, big: u32::from(flags & SQE128 != 0) })
     }
 
     /// `io_uring_get_sqe()`. The caller stays within the entries.
@@ -148,7 +164,7 @@ impl Ring {
     pub(crate) fn next_sqe(&mut self) -> &mut Sqe {
         let sq = &mut self.raw.sq;
         // SAFETY: set up by liburing; an entry that is not published yet.
-        let sqe = unsafe { &mut *sq.sqes.add((sq.sqe_tail & *sq.mask) as usize) };
+        let sqe = unsafe { &mut *sq.sqes.add(((sq.sqe_tail & *sq.mask) << self.big) as usize) };
         sq.sqe_tail = sq.sqe_tail.wrapping_add(1);
         sqe
     }

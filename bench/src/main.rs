@@ -8,6 +8,7 @@ mod liburing;
 mod loops;
 mod slow_fs;
 mod timing;
+mod ublk;
 mod writes;
 
 use anyhow::bail;
@@ -29,6 +30,10 @@ usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns fo
                                    [--async-workers N]                     echoes over TCP on the loopback, tells its port, until it is killed
        uringlet-bench-worker echo [--connections N] [--size BYTES] [--seconds S] [--pause-ms N] [--hybrid-off] -- SERVER ARGS...
                                                                            starts such a server and loads it; requests a second
+       uringlet-bench-worker ublk [--op read|write|flush] [--sequential] [--depth N] [--batch N] [--block BYTES] [--via plain|get-data|copy]
+                                   [--seconds S]                           a null ublk device served and used in this process; requests a second
+       uringlet-bench-worker nbd --socket F [--op read|write] [--depth N] [--block BYTES] [--seconds S]
+                                                                           the same of an NBD server on a unix socket
        uringlet-bench-worker probe                                         0, if there is a ring";
 
 fn main() -> ExitCode {
@@ -111,6 +116,8 @@ fn measure() -> anyhow::Result<Numbers> {
     match std::env::args().nth(1).as_deref() {
         Some("echo") => return echo::load(),
         Some("echo-server") => return echo::serve(),
+        Some("ublk") => return ublk::in_process(),
+        Some("nbd") => return ublk::nbd(),
         _ => {}
     }
     let args = parse()?;

@@ -7,27 +7,27 @@ const PARTS: u64 = 1 << PARTS_LOG;
 const PARTS_LOG: u32 = 5;
 
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     counts: Vec<u64>,
     all: u64,
 }
 
 impl Histogram {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { counts: vec![0; bucket(u64::MAX) + 1], all: 0 }
     }
 
-    pub(super) fn add(&mut self, time: Duration) {
+    pub(crate) fn add(&mut self, time: Duration) {
         self.counts[bucket(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))] += 1;
         self.all += 1;
     }
 
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.all
     }
 
     /// In µs, what so many of a hundred did not exceed; 0 of none.
-    pub(super) fn percentile_us(&self, percent: f64) -> f64 {
+    pub(crate) fn percentile_us(&self, percent: f64) -> f64 {
         let wanted = (self.all as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut seen = 0;
         let at = self.counts.iter().position(|&count| {

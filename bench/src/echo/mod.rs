@@ -6,7 +6,7 @@
 
 mod connection;
 mod epoll;
-mod histogram;
+pub(crate) mod histogram;
 mod load;
 mod pauses;
 mod ring;

@@ -8,7 +8,7 @@ use crate::frontend::{BlockDevice, Client, Data, IoOp, Place, Request, SECTOR, S
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU16, AtomicU32};
 use uringlet::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_abi::ublk::{ClientCmd, client, feature, io, ioctl_nr, iod};
@@ -38,10 +38,12 @@ struct Requests {
     queue: u16,
     /// The server reads and writes the slots itself: the data has to be there.
     uses_slots: bool,
-    /// By tag.
-    running: Mutex<Vec<Option<Asked>>>,
+    /// By tag; a lock for each, since who asks and who ends meet in none then.
+    running: Vec<Mutex<Option<Asked>>>,
     /// For want of a slot.
     waiting: Mutex<VecDeque<Asked>>,
+    /// How many: changed under that lock.
+    waiting_count: AtomicU32,
     /// Reasons to look at what waits, since somebody began to.
     reasons: AtomicU32,
     me: Weak<Self>,
@@ -54,8 +56,9 @@ impl ClientFile {
             queue: NEXT_QUEUE.fetch_add(1, Relaxed) % queues,
             uses_slots: device.has(feature::USER_COPY),
             device,
-            running: Mutex::new((0..depth).map(|_| None).collect()),
+            running: (0..depth).map(|_| Mutex::new(None)).collect(),
             waiting: Mutex::new(VecDeque::new()),
+            waiting_count: AtomicU32::new(0),
             reasons: AtomicU32::new(0),
             me: Weak::clone(me),
         });
@@ -103,9 +106,27 @@ impl VirtualFile for ClientFile {
 
 impl Requests {
     fn ask(&self, asked: Asked) {
-        // Behind those that wait already.
-        self.waiting.lock().push_back(asked);
+        let Some(me) = self.me.upgrade() else { return };
+        let client: Arc<dyn Client> = me;
+        // Behind those that wait already. Where a slot is refused and freed before the request is in line, `go_on` asks again.
+        if self.waiting_count.load(Acquire) == 0
+            && let Some(slot) = self.device.take(self.queue, &client)
+        {
+            return self.submit(slot, asked, &client);
+        }
+        {
+            let mut waiting = self.waiting.lock();
+            waiting.push_back(asked);
+            self.waiting_count.store(waiting.len() as u32, Release);
+        }
         self.go_on();
+    }
+
+    fn next_waiting(&self) -> Option<Asked> {
+        let mut waiting = self.waiting.lock();
+        let next = waiting.pop_front();
+        self.waiting_count.store(waiting.len() as u32, Release);
+        next
     }
 
     /// Starts what waits, as far as there are slots. One thread does it: what ends while it does, deeper in its stack or on
@@ -124,11 +145,10 @@ impl Requests {
     fn start_waiting(&self) {
         let Some(me) = self.me.upgrade() else { return };
         let client: Arc<dyn Client> = me;
-        while !self.waiting.lock().is_empty() {
+        while self.waiting_count.load(Acquire) > 0 {
             // Where there is none, the next one is told of.
             let Some(slot) = self.device.take(self.queue, &client) else { return };
-            let next = self.waiting.lock().pop_front();
-            match next {
+            match self.next_waiting() {
                 Some(asked) => self.submit(slot, asked, &client),
                 None => return self.device.release(slot),
             }
@@ -143,7 +163,7 @@ impl Requests {
             self.device.release(slot);
             return asked.pending.complete(-Errno::EFAULT.into_raw());
         }
-        self.running.lock()[slot.tag() as usize] = Some(asked);
+        *self.running[slot.tag() as usize].lock() = Some(asked);
         self.device.submit(slot, request, client, 0);
     }
 }
@@ -158,7 +178,7 @@ fn move_out(from: Place, to: UserPtr, len: usize) -> bool {
 
 impl Client for Requests {
     fn done(&self, _cookie: u64, slot: Slot, result: Result<(), Errno>) {
-        let asked = self.running.lock()[slot.tag() as usize].take();
+        let asked = self.running[slot.tag() as usize].lock().take();
         let Some(Asked { request, buffer, pending }) = asked else { return self.device.release(slot) };
         let len = if request.op.has_data() { request.sectors as usize * SECTOR as usize } else { 0 };
         let res = match result {

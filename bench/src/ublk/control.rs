@@ -1,0 +1,91 @@
+//! `/dev/ublk-control`: a device's life.
+
+use anyhow::{Context, ensure};
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ctrl, feature, param};
+
+use super::server::Way;
+use super::{MAX_BYTES, SIZE};
+use crate::liburing::{Ring, SQE128};
+
+/// An I/O command, or one of the device's user, by its number.
+pub(super) const fn io_command(nr: u8) -> u32 {
+    command(nr, 16)
+}
+
+/// `_IOWR('u', nr, size)`.
+const fn command(nr: u8, size: u32) -> u32 {
+    3 << 30 | size << 16 | (b'u' as u32) << 8 | nr as u32
+}
+
+/// An open control device, and the one device that it is asked for.
+pub(super) struct Control {
+    file: File,
+    ring: Ring,
+    id: u32,
+}
+
+pub(super) fn open(path: &str) -> anyhow::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path).with_context(|| format!("{path} (is this run under `uringlet run`?)"))
+}
+
+impl Control {
+    pub(super) fn open() -> anyhow::Result<Self> {
+        Ok(Self { file: open("/dev/ublk-control")?, ring: Ring::with_flags(4, SQE128)?, id: u32::MAX })
+    }
+
+    fn ask(&mut self, nr: u8, payload: &mut [u8], data: u64) -> anyhow::Result<()> {
+        let addr = payload.as_mut_ptr() as u64;
+        let header = CtrlCmd { dev_id: self.id, queue_id: u16::MAX, len: payload.len() as u16, addr, data, ..CtrlCmd::default() };
+        self.ring.next_sqe().prep_command(self.file.as_raw_fd(), command(nr, 32), 0, &header.to_bytes(), 0);
+        self.ring.round(1, 0).with_context(|| format!("control command {nr:#x}"))
+    }
+
+    /// A device of one queue: its number.
+    pub(super) fn add(&mut self, way: Way, depth: u32) -> anyhow::Result<u32> {
+        let flags = if way == Way::GetData { feature::NEED_GET_DATA } else { 0 };
+        let info = DevInfo {
+            nr_hw_queues: 1,
+            queue_depth: depth as u16,
+            max_io_buf_bytes: MAX_BYTES,
+            dev_id: self.id,
+            flags: flags | feature::CMD_IOCTL_ENCODE,
+            ..DevInfo::default()
+        };
+        let mut bytes = info.to_bytes();
+        self.ask(ctrl::ADD_DEV, &mut bytes, 0)?;
+        self.id = DevInfo::from_bytes(&bytes).dev_id;
+        let basic = ParamBasic {
+            // Else a flush never reaches the server.
+            attrs: param::ATTR_VOLATILE_CACHE,
+            logical_bs_shift: 9,
+            physical_bs_shift: 12,
+            io_opt_shift: 12,
+            io_min_shift: 9,
+            max_sectors: MAX_BYTES / 512,
+            dev_sectors: SIZE / 512,
+            ..ParamBasic::default()
+        };
+        let mut params = [0; 8 + ParamBasic::SIZE];
+        params[..4].copy_from_slice(&(8 + ParamBasic::SIZE as u32).to_le_bytes());
+        params[4..8].copy_from_slice(&param::BASIC.to_le_bytes());
+        params[8..].copy_from_slice(&basic.to_bytes());
+        self.ask(ctrl::SET_PARAMS, &mut params, 0)?;
+        Ok(self.id)
+    }
+
+    /// Waits until the server has fetched all tags.
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        ensure!(self.id != u32::MAX, "no device was added");
+        self.ask(ctrl::START_DEV, &mut [], std::process::id().into())
+    }
+
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        self.ask(ctrl::STOP_DEV, &mut [], 0)
+    }
+
+    pub(super) fn delete(&mut self) -> anyhow::Result<()> {
+        self.ask(ctrl::DEL_DEV, &mut [], 0)
+    }
+}

@@ -1,0 +1,101 @@
+//! A null ublk device, and who uses it: requests a second, and how long each takes.
+//!
+//! `ublk`: server and user are two threads of one process, each with a ring, under `uringlet run`. `nbd`: the user of any NBD server.
+
+mod client;
+mod control;
+mod load;
+mod nbd;
+mod server;
+
+use anyhow::{bail, ensure};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::timing::Numbers;
+use load::Load;
+use server::Way;
+
+/// As in the ABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Read = 0,
+    Write = 1,
+    Flush = 2,
+}
+
+/// The device's size, bytes.
+const SIZE: u64 = 1 << 30;
+/// Requests may be as long, bytes.
+const MAX_BYTES: u32 = 1 << 20;
+
+#[derive(Debug)]
+struct Args {
+    load: Load,
+    way: Way,
+    socket: PathBuf,
+}
+
+fn parse() -> anyhow::Result<Args> {
+    use lexopt::prelude::*;
+    let load = Load { op: Op::Write, is_sequential: false, depth: 1, batch: 1, block: 4096, time: crate::timing::TIME };
+    let mut args = Args { load, way: Way::Plain, socket: PathBuf::new() };
+    let mut parser = lexopt::Parser::from_args(std::env::args_os().skip(2));
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Long("op") => args.load.op = operation(&parser.value()?.string()?)?,
+            Long("sequential") => args.load.is_sequential = true,
+            Long("depth") => args.load.depth = parser.value()?.parse()?,
+            Long("batch") => args.load.batch = parser.value()?.parse()?,
+            Long("block") => args.load.block = parser.value()?.parse()?,
+            Long("seconds") => args.load.time = Duration::try_from_secs_f64(parser.value()?.parse()?)?,
+            Long("via") => args.way = way(&parser.value()?.string()?)?,
+            Long("socket") => args.socket = parser.value()?.into(),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let Load { depth, batch, block, .. } = args.load;
+    ensure!((1..=1024).contains(&depth) && (1..=depth).contains(&batch), "there are 1 to 1024 requests at a time, and no more in a batch");
+    ensure!(block.is_multiple_of(512) && (512..=MAX_BYTES).contains(&block), "requests have 512 bytes to 1 MiB, in sectors");
+    Ok(args)
+}
+
+fn operation(name: &str) -> anyhow::Result<Op> {
+    Ok(match name {
+        "read" => Op::Read,
+        "write" => Op::Write,
+        "flush" => Op::Flush,
+        _ => bail!("there is no operation `{name}`"),
+    })
+}
+
+fn way(name: &str) -> anyhow::Result<Way> {
+    Ok(match name {
+        "plain" => Way::Plain,
+        "get-data" => Way::GetData,
+        "copy" => Way::Copy,
+        _ => bail!("there is no server `{name}`"),
+    })
+}
+
+/// Server and user in this process.
+pub(crate) fn in_process() -> anyhow::Result<Numbers> {
+    let Args { load, way, .. } = parse()?;
+    let mut control = control::Control::open()?;
+    let device = control.add(way, load.depth)?;
+    let server = server::Server::start(device, way, load.depth, load.block)?;
+    control.start()?;
+    let numbers = client::Client::open(device, &load).and_then(|mut client| load.run(&mut client));
+    control.stop()?;
+    server.join()?;
+    control.delete()?;
+    numbers
+}
+
+/// The user of an NBD server.
+pub(crate) fn nbd() -> anyhow::Result<Numbers> {
+    let Args { load, socket, .. } = parse()?;
+    ensure!(load.op != Op::Flush, "reads or writes");
+    let mut client = nbd::Client::connect(&socket, &load)?;
+    load.run(&mut client)
+}
