@@ -22,9 +22,8 @@ const CONFIG_BLOCK_SIZE: usize = 4;
 const CONFIG_FLAGS: usize = 8 + 52;
 const CONFIG_FILE_NAME: usize = 8 + 56;
 const NAME_MAX: usize = 63;
-/// `struct loop_info64`, and its name.
+/// Bytes of `struct loop_info64`.
 const INFO_SIZE: usize = 232;
-const INFO_FILE_NAME: usize = 56;
 
 /// What a loop device is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -92,15 +91,12 @@ pub fn unbind(device: i32) -> Result<(), Errno> {
     unsafe { syscall!(Sysno::ioctl, device, CLR_FD, 0_usize) }.map(drop)
 }
 
-/// The name under which it was bound: the bytes in front of the first zero.
+/// Whether the file behind it answers when it is asked for its attributes.
 ///
 /// # Errors
-/// `ENXIO` it is not bound; those of ioctl(2).
-pub fn name(device: i32) -> Result<([u8; NAME_MAX + 1], usize), Errno> {
+/// `ENXIO` it is not bound; what the file answers: `ENOTCONN` where a FUSE server has died.
+pub fn is_answered(device: i32) -> Result<(), Errno> {
     let mut info = [0_u8; INFO_SIZE];
     // SAFETY: the kernel writes `struct loop_info64` at this address, and `info` has its size.
-    unsafe { syscall!(Sysno::ioctl, device, GET_STATUS64, info.as_mut_ptr()) }?;
-    let mut name = [0; NAME_MAX + 1];
-    name.copy_from_slice(&info[INFO_FILE_NAME..INFO_FILE_NAME + NAME_MAX + 1]);
-    Ok((name, name.iter().position(|&byte| byte == 0).unwrap_or(NAME_MAX)))
+    unsafe { syscall!(Sysno::ioctl, device, GET_STATUS64, info.as_mut_ptr()) }.map(drop)
 }

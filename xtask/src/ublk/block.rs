@@ -57,7 +57,7 @@ pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn missing() -> Option<String> {
+pub(super) fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("not root".to_owned());
     }

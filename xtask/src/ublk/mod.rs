@@ -1,6 +1,7 @@
 //! `xtask ublk`: clients that nobody here wrote, on the front ends of ublk devices.
 
 mod block;
+mod broker;
 mod nbd;
 mod server;
 
@@ -11,10 +12,10 @@ use anyhow::{bail, ensure};
 use std::ffi::OsString;
 
 const USAGE: &str = "\
-usage: cargo xtask ublk [nbd] [block]
+usage: cargo xtask ublk [nbd] [block] [broker]
 
 Runs nbdinfo, nbdcopy, nbdsh, qemu-img, qemu-io and fio on the NBD server, and filesystems and fio on the block device (as root,
-with FUSE and loop devices); installs what is missing by package name (as root).";
+with FUSE and loop devices), kills servers and the broker under them; installs what is missing by package name (as root).";
 
 /// A front end: its name, what to install, and its checks.
 type Front = (&'static str, &'static [&'static str], fn(&mut Stage) -> anyhow::Result<()>);
@@ -22,6 +23,7 @@ type Front = (&'static str, &'static [&'static str], fn(&mut Stage) -> anyhow::R
 const FRONTS: &[Front] = &[
     ("nbd", &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"], nbd::check),
     ("block", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], block::check),
+    ("broker", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], broker::check),
 ];
 
 /// Runs all and counts.

@@ -1,7 +1,7 @@
 //! One device's file, loop device and node.
 
 use super::serve::File;
-use super::stale::{self, Label};
+use super::stale;
 use crate::sync::lock;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev};
@@ -22,7 +22,7 @@ const THREADS_MAX: u16 = 2;
 pub(super) const LOOP_MAJOR: u32 = 7;
 /// Loop devices to try, when others take them before us.
 const TRIES: u32 = 64;
-/// How long the end of a device waits for the kernel to let go of it. Somebody may have it mounted.
+/// How long the end of a device waits for the kernel to let go of it. Somebody may have it open.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Waits for the end of its input, which is ours, and removes the node if it still is the same device.
@@ -66,7 +66,7 @@ impl Disk {
             file: file.as_raw_fd(),
             block_size: limits.logical_block,
             is_read_only: limits.is_read_only,
-            name: &Label::own(id).map(|label| label.to_string()).unwrap_or_else(|| format!("ublk{id}")),
+            name: &format!("ublk{id}"),
         };
         let (loop_device, rdev) = bind(node, &config)?;
         let guard = guard(node, rdev, loop_device).map_err(|error| {
@@ -104,7 +104,9 @@ impl Drop for Disk {
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         self.mount = None;
-        self.threads.wait(PATIENCE);
+        if !stale::is_mounted(self.rdev, &self.node) {
+            self.threads.wait(PATIENCE);
+        }
     }
 }
 

@@ -1,115 +1,92 @@
 //! What a process that was killed could not take along.
 //!
-//! A loop device has a name: there it says whose it is, by process, the time of its start, and its PID namespace. The process is dead
-//! if that namespace is ours and nobody in it has that number since that time.
+//! Usually nothing: the guard removes the node, and the kernel unbinds the loop device with its last user. A mounted filesystem is such a
+//! user, and a guard may be killed, too.
 //!
-//! Usually nothing is left: the guard removes the node, and the kernel unbinds the loop device with its last user. A mounted
-//! filesystem is such a user, and a guard may be killed, too.
+//! One of our loop devices has a file without a path: the root of a filesystem that is mounted nowhere. Its process is dead if the kernel
+//! finds nobody to ask for the file's attributes.
 
 use super::disk::LOOP_MAJOR;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mknodat};
 use rustix::mount::UnmountFlags;
-use std::fmt;
+use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use uringlet_sys::loop_device;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use uringlet_sys::{Errno, loop_device};
 
-/// A loop device's name.
+/// Whom a stopped process keeps waiting for longer takes it for alive.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whose a loop device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label {
-    id: u32,
-    pid: u32,
-    /// Clock ticks between the machine's start and the process's.
-    start: u64,
-    /// Its PID namespace's inode.
-    namespace: u64,
+enum Owner {
+    /// Nobody's, or somebody else's.
+    Other,
+    Alive,
+    Dead,
 }
 
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, pid, start, namespace } = self;
-        write!(f, "ublk{id} {pid} {start} {namespace}")
+/// `device` is loop device `number`.
+fn owner(number: u32, device: &OwnedFd) -> Owner {
+    let file = std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).unwrap_or_default();
+    if file != b"/\n" {
+        return Owner::Other;
+    }
+    let Ok(asked) = rustix::io::dup(device) else { return Owner::Other };
+    let (sender, answer) = channel();
+    let asking = std::thread::Builder::new().name("ublk-stale".into()).spawn(move || {
+        // Nobody waits any more: the answer came too late.
+        let _ = sender.send(loop_device::is_answered(asked.as_raw_fd()));
+    });
+    match asking.ok().and_then(|_| answer.recv_timeout(PATIENCE).ok()) {
+        Some(Err(Errno::ENOTCONN)) => Owner::Dead,
+        Some(Err(_)) => Owner::Other,
+        Some(Ok(())) | None => Owner::Alive,
     }
 }
 
-impl Label {
-    /// Of this process. `None` where /proc does not tell.
-    pub(super) fn own(id: u32) -> Option<Self> {
-        let pid = std::process::id();
-        Some(Self { id, pid, start: start_of(pid)?, namespace: namespace()? })
-    }
-
-    fn parse(name: &str) -> Option<Self> {
-        let mut words = name.strip_prefix("ublk")?.split(' ');
-        let mut number = || words.next()?.parse::<u64>().ok();
-        let (id, pid, start, namespace) = (number()?, number()?, number()?, number()?);
-        words.next().is_none().then_some(())?;
-        Some(Self { id: id.try_into().ok()?, pid: pid.try_into().ok()?, start, namespace })
-    }
-
-    /// Whether its process is known to be dead.
-    fn is_dead(self) -> bool {
-        namespace() == Some(self.namespace) && start_of(self.pid) != Some(self.start)
-    }
-}
-
-fn namespace() -> Option<u64> {
-    std::fs::metadata("/proc/self/ns/pid").ok().map(|found| found.ino())
-}
-
-/// When a process was started. `None`: there is none, or it has ended and waits for its parent to see it.
-fn start_of(pid: u32) -> Option<u64> {
-    parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// State and start of /proc/PID/stat; the name in front of them may have anything in it.
-fn parse_stat(stat: &str) -> Option<u64> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let is_over = matches!(*fields.first()?, "Z" | "X");
-    (!is_over).then_some(fields.get(19)?.parse().ok()?)
-}
-
-/// The label of a loop device that one of us has bound.
-fn label(device: &OwnedFd) -> Option<Label> {
-    let (name, len) = loop_device::name(device.as_raw_fd()).ok()?;
-    Label::parse(std::str::from_utf8(&name[..len]).ok()?)
-}
-
-/// Whether the node is that of a process that lives, or may.
+/// Whether the node, that of a loop device, belongs to a process that lives.
 pub(super) fn is_alive(node: &Path) -> bool {
-    let opened = rustix::fs::open(node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    opened.ok().as_ref().and_then(label).is_some_and(|label| !label.is_dead())
+    let Ok(device) = rustix::fs::open(node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return false };
+    rustix::fs::fstat(&device).is_ok_and(|stat| owner(rustix::fs::minor(stat.st_rdev), &device) == Owner::Alive)
 }
 
 /// See [`super::BlockFrontEnd::clean`].
 pub(super) fn clean(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let bound = entries.filter(|entry| entry.path().join("loop/backing_file").exists());
+    let bound = entries.filter(|entry| entry.path().join("loop").exists());
     let numbers = bound.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok());
     numbers.filter_map(|number| clean_one(dir, number)).collect()
 }
 
 fn clean_one(dir: &Path, number: u32) -> Option<String> {
     let rdev = makedev(LOOP_MAJOR, number);
-    let device = open(dir, number, rdev)?;
-    let label = label(&device).filter(|label| label.is_dead())?;
-    let node = dir.join(format!("ublkb{}", label.id));
+    let device = open(dir, number, rdev).filter(|device| owner(number, device) == Owner::Dead)?;
+    let nodes = nodes_of(dir, rdev);
     let mut done = Vec::new();
-    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    for place in mounts_of(&mounts, rdev, &node) {
+    // A guard may have removed the node.
+    let is_node = |source: &Path| {
+        let is_named_so = source.parent() == Some(dir) && is_named_so(source.file_name());
+        is_named_so && (nodes.iter().any(|node| node == source) || std::fs::symlink_metadata(source).is_err())
+    };
+    for place in mounts_of(&mounts(), rdev, is_node) {
         if rustix::mount::unmount(&place, UnmountFlags::DETACH).is_ok() {
             done.push(format!("{} is unmounted", place.display()));
         }
     }
-    // The last user may have gone with the mount.
-    let _ = loop_device::unbind(device.as_raw_fd());
-    done.push(format!("loop device {number} is free"));
-    if std::fs::symlink_metadata(&node).is_ok_and(|found| found.rdev() == rdev) && std::fs::remove_file(&node).is_ok() {
-        done.push(format!("{} is removed", node.display()));
+    for node in nodes {
+        if std::fs::remove_file(&node).is_ok() {
+            done.push(format!("{} is removed", node.display()));
+        }
     }
-    Some(format!("process {} was killed and had device {}: {}", label.pid, label.id, done.join(", ")))
+    // It unbinds itself with its last user, who may have gone with the mount.
+    let _ = loop_device::unbind(device.as_raw_fd());
+    done.push(format!("loop device {number} is given back"));
+    Some(format!("a process was killed that had a block device: {}", done.join(", ")))
 }
 
 /// Opens a loop device through a node of our own: there need not be another.
@@ -121,8 +98,28 @@ fn open(dir: &Path, number: u32, rdev: u64) -> Option<OwnedFd> {
     opened.ok()
 }
 
+/// Our nodes of a loop device.
+fn nodes_of(dir: &Path, rdev: u64) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| is_named_so(Some(&entry.file_name())));
+    ours.map(|entry| entry.path()).filter(|path| std::fs::symlink_metadata(path).is_ok_and(|found| found.rdev() == rdev)).collect()
+}
+
+fn is_named_so(name: Option<&OsStr>) -> bool {
+    name.is_some_and(|name| name.as_bytes().starts_with(b"ublkb"))
+}
+
+fn mounts() -> Vec<u8> {
+    std::fs::read("/proc/self/mountinfo").unwrap_or_default()
+}
+
+/// Whether a filesystem on the device is mounted where we can see it.
+pub(super) fn is_mounted(rdev: u64, node: &Path) -> bool {
+    !mounts_of(&mounts(), rdev, |source| source == node).is_empty()
+}
+
 /// Where a device is mounted, the latest mount first. Some filesystems (btrfs) have numbers of their own and only say the node.
-fn mounts_of(mountinfo: &[u8], rdev: u64, node: &Path) -> Vec<PathBuf> {
+fn mounts_of(mountinfo: &[u8], rdev: u64, is_node: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let number = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
     let mut places = Vec::new();
     for line in mountinfo.split(|&byte| byte == b'\n') {
@@ -131,7 +128,7 @@ fn mounts_of(mountinfo: &[u8], rdev: u64, node: &Path) -> Vec<PathBuf> {
         let dash = fields.iter().position(|field| *field == b"-");
         let source = dash.and_then(|dash| fields.get(dash + 2));
         let (Some(device), Some(place), Some(source)) = (fields.get(2), fields.get(4), source) else { continue };
-        if *device == number.as_bytes() || (device.starts_with(b"0:") && *source == node.as_os_str().as_bytes()) {
+        if *device == number.as_bytes() || (device.starts_with(b"0:") && is_node(Path::new(OsStr::from_bytes(source)))) {
             places.push(PathBuf::from(std::ffi::OsString::from_vec(unescaped(place))));
         }
     }
@@ -164,37 +161,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_says_whether_its_process_lives() {
-        let own = Label::own(7).unwrap();
-        assert_eq!(Label::parse(&own.to_string()), Some(own));
-        assert!(own.to_string().len() < 64);
-        assert!(!own.is_dead());
-        assert!(Label { start: own.start + 1, ..own }.is_dead(), "another one has the number now");
-        assert!(!Label { start: own.start + 1, namespace: own.namespace + 1, ..own }.is_dead(), "a stranger's");
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let started = start_of(child.id());
-        child.wait().unwrap();
-        assert!(Label { pid: child.id(), start: started.unwrap_or(1), ..own }.is_dead());
-        for other in ["", "ublk7", "ublk7 1 2", "ublk7 1 2 3 4", "ublk-1 1 2 3", "image.iso", "ublk99999999999 1 2 3"] {
-            assert_eq!(Label::parse(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn names_of_processes_may_have_anything_in_them() {
-        let numbers = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20 21";
-        assert_eq!(parse_stat(&format!("9 (a) Z (b) S {numbers}")), Some(777));
-        assert_eq!(parse_stat(&format!("9 (S) Z {numbers}")), None);
-        assert_eq!(parse_stat("9 (S) R 1 2"), None);
-    }
-
-    #[test]
     fn mounts_are_found_by_number_and_by_node() {
         let info = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
             30 22 7:3 / /mnt/a\\040b rw shared:5 master:1 - ext4 /dev/other rw\n\
             31 30 0:44 /sub /mnt/c rw - btrfs /dev/ublkb5 rw\n\
             32 22 7:33 / /mnt/d rw - ext4 /dev/ublkb5 rw\nrubbish";
-        let found = mounts_of(info, makedev(7, 3), Path::new("/dev/ublkb5"));
+        let found = mounts_of(info, makedev(7, 3), |source| source == Path::new("/dev/ublkb5"));
         assert_eq!(found, [Path::new("/mnt/c"), Path::new("/mnt/a b")]);
         assert_eq!(unescaped(b"\\134\\9 x\\01"), b"\\\\9 x\\01");
     }

@@ -1,0 +1,263 @@
+//! The broker, its servers and what stands on their devices: all of them are killed.
+
+use super::block;
+use crate::programs::stage::Stage;
+use crate::{build, place};
+use anyhow::{Context, ensure};
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Far from numbers that somebody uses; there are 1,048,576.
+const NUMBER: u32 = 1_047_000;
+/// mkfs.xfs wants 300 MiB.
+const SIZE: &str = "400M";
+/// No healthy machine takes longer for a step.
+const LONG: Duration = Duration::from_secs(120);
+/// How often a server is killed under one filesystem.
+const KILLS: u32 = 3;
+/// The `fsx` crate: random file operations, by somebody else.
+const FSX: &str = "0.3.2";
+
+pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+    let uringlet = build::uringlet()?;
+    let fleet = Fleet::start(&uringlet, stage.dir())?;
+    stage.case("nbd: fio verifies while servers are killed", |stage| nbd(stage, &fleet));
+    if let Some(why) = block::missing() {
+        stage.skip("filesystems", &why);
+        return Ok(());
+    }
+    let fsx = fsx()?;
+    for kind in ["ext4", "xfs"] {
+        stage.case(&format!("{kind}: fsx while servers are killed, fsck"), |stage| filesystem(stage, &fleet, kind, &fsx));
+        stage.case(&format!("{kind}: deleted under a mount, nothing is lost"), |stage| deleted(stage, &fleet, kind));
+    }
+    stage.case("the broker is killed under a mount, the next one cleans up", |stage| killed(stage, fleet, &uringlet));
+    Ok(())
+}
+
+/// A process that is killed when this goes.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Process {
+    fn kill(&mut self) -> anyhow::Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Errors mean that it is gone already.
+        let _ = self.kill();
+    }
+}
+
+/// A broker and the folder where it is met.
+#[derive(Debug)]
+struct Fleet {
+    uringlet: PathBuf,
+    dir: PathBuf,
+    broker: Process,
+}
+
+impl Fleet {
+    fn start(uringlet: &Path, dir: &Path) -> anyhow::Result<Self> {
+        let dir = dir.join("broker");
+        let broker = Command::new(uringlet).args(["ublkd", "--dir"]).arg(&dir).spawn().context("starting the broker")?;
+        let fleet = Self { uringlet: uringlet.to_owned(), dir, broker: Process(broker) };
+        // Not by a command of ours: that would start a broker.
+        until("the broker answers", || Ok(UnixStream::connect(fleet.dir.join("nbd.sock")).is_ok()))?;
+        Ok(fleet)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.uringlet);
+        command.arg("ublk").args(args).arg("--dir").arg(&self.dir);
+        command
+    }
+
+    fn ublk(&self, args: &[&str]) -> anyhow::Result<std::process::Output> {
+        self.command(args).output().context("starting uringlet ublk")
+    }
+
+    fn state(&self, number: u32) -> anyhow::Result<String> {
+        Ok(String::from_utf8(self.ublk(&["list", "--json", &number.to_string()])?.stdout)?)
+    }
+
+    /// A server, when its device is live.
+    fn serve(&self, args: &[&str]) -> anyhow::Result<Process> {
+        let mut server = Process(self.command(args).stdout(Stdio::piped()).spawn().context("starting a server")?);
+        let mut line = String::new();
+        BufReader::new(server.0.stdout.take().context("a server without output")?).read_line(&mut line)?;
+        ensure!(line.contains("\"LIVE\""), "the device is not live: {line}");
+        Ok(server)
+    }
+
+    fn add(&self, number: u32, file: &str) -> anyhow::Result<Process> {
+        let number = number.to_string();
+        self.serve(&["add", "-n", &number, "--type", "file", "--file", file, "--recovery", "reissue", "--json"])
+    }
+
+    /// Kills the server, and has another one take over, again and again, until `is_done`.
+    fn plague(&self, number: u32, file: &str, mut server: Process, is_done: impl Fn() -> bool) -> anyhow::Result<Process> {
+        for _ in 0..KILLS {
+            // Some way into what it is used for.
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(300) && !is_done() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            server.kill()?;
+            until("the device waits", || Ok(self.state(number)?.contains("QUIESCED")))?;
+            server = self.serve(&["recover", &number.to_string(), "--type", "file", "--file", file, "--json"])?;
+        }
+        Ok(server)
+    }
+
+    fn delete(&self, number: u32, mut server: Process) -> anyhow::Result<()> {
+        let deleted = self.ublk(&["del", &number.to_string()])?;
+        ensure!(deleted.status.success(), "{}", String::from_utf8_lossy(&deleted.stderr));
+        let end = server.0.wait()?;
+        ensure!(end.success(), "the server of a deleted device ended with {end}");
+        Ok(())
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !is_so()? {
+        ensure!(begun.elapsed() < LONG, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Runs `work` while servers are killed.
+fn amid(
+    fleet: &Fleet,
+    number: u32,
+    file: &str,
+    server: Process,
+    work: impl FnOnce() -> anyhow::Result<()> + Send,
+) -> anyhow::Result<Process> {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(work);
+        let server = fleet.plague(number, file, server, || worker.is_finished());
+        let done = worker.join().map_err(|_| anyhow::anyhow!("the client panicked"))?;
+        done.and(server)
+    })
+}
+
+fn image(stage: &Stage, name: &str) -> anyhow::Result<String> {
+    stage.run_outside(&["truncate", "-s", SIZE, name])?.ok()?;
+    stage.dir().join(name).to_str().map(str::to_owned).context("the folder's path is not UTF-8")
+}
+
+fn nbd(stage: &Stage, fleet: &Fleet) -> anyhow::Result<()> {
+    let file = image(stage, "nbd.img")?;
+    let server = fleet.add(NUMBER, &file)?;
+    let uri = format!("--uri=nbd+unix:///ublkb{NUMBER}?socket={}", fleet.dir.join("nbd.sock").display());
+    let job = ["fio", "--name=verify", "--ioengine=nbd", &uri, "--rw=randrw", "--bsrange=512-256k", "--iodepth=16", "--size=64M"];
+    // At least as long as the killing takes, whatever the machine: written anew and verified again.
+    let verify = ["--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--loops=20"];
+    let argv = [&job[..], &verify].concat();
+    let server = amid(fleet, NUMBER, &file, server, || stage.run_outside(&argv)?.ok().map(drop))?;
+    fleet.delete(NUMBER, server)
+}
+
+/// Builds the crate's program, once.
+fn fsx() -> anyhow::Result<String> {
+    let root = place::cache().join(format!("fsx-{FSX}"));
+    let root_arg = root.to_str().context("the cache's path is not UTF-8")?;
+    let program = root.join("bin/fsx");
+    if !program.exists() {
+        place::sh("cargo", &["install", "fsx", "--version", FSX, "--locked", "--quiet", "--root", root_arg])?;
+    }
+    Ok(program.display().to_string())
+}
+
+const MAKE: &str = r#"
+mkfs.$3 $(test $3 = ext4 && echo -q || echo "-q -f") "$1"
+mkdir -p "$2"
+mount "$1" "$2"
+"#;
+
+const FSCK: &str = r#"
+case $2 in
+ext4) e2fsck -fn "$1" ;;
+xfs) xfs_repair -n "$1" ;;
+esac
+"#;
+
+/// A live device with a filesystem, mounted on `mnt`.
+fn made(stage: &Stage, fleet: &Fleet, kind: &str, number: u32) -> anyhow::Result<(Process, String, String)> {
+    let file = image(stage, &format!("{kind}.img"))?;
+    let server = fleet.add(number, &file)?;
+    let node = format!("/dev/ublkb{number}");
+    stage.run_outside(&["sh", "-euc", MAKE, "sh", &node, "mnt", kind])?.ok()?;
+    Ok((server, file, node))
+}
+
+fn filesystem(stage: &Stage, fleet: &Fleet, kind: &str, fsx: &str) -> anyhow::Result<()> {
+    let number = NUMBER + 1;
+    let (server, file, node) = made(stage, fleet, kind, number)?;
+    let play =
+        r#"for seed in 1 2 3 4; do "$1" -q -N 5000 -S $seed -P . mnt/file & done; for seed in 1 2 3 4; do wait -n; done; sync -f mnt"#;
+    let play = play.replace("mnt/file", "mnt/file$seed");
+    let played = amid(fleet, number, &file, server, || stage.run_outside(&["bash", "-euc", &play, "bash", fsx])?.ok().map(drop));
+    // However it went: nothing stays mounted.
+    let unmounted = stage.run_outside(&["umount", "mnt"])?.ok();
+    let server = played?;
+    unmounted?;
+    stage.run_outside(&["sh", "-euc", FSCK, "sh", &node, kind])?.ok()?;
+    fleet.delete(number, server)
+}
+
+/// What the kernel keeps of a filesystem reaches the server before its device goes.
+fn deleted(stage: &Stage, fleet: &Fleet, kind: &str) -> anyhow::Result<()> {
+    let number = NUMBER + 2;
+    let (server, file, node) = made(stage, fleet, kind, number)?;
+    let write = "dd if=/dev/urandom of=data bs=1M count=16 status=none; cp data mnt/data; mkdir mnt/dir; echo words >mnt/dir/words";
+    let written = stage.run_outside(&["sh", "-euc", write])?.ok();
+    let deleted = fleet.delete(number, server);
+    let unmounted = stage.run_outside(&["umount", "mnt"])?.ok();
+    written.and(unmounted)?;
+    deleted?;
+    ensure!(!Path::new(&node).exists(), "{node} is still there");
+    let look = r#"mount -o loop "$1" mnt; trap 'umount mnt' EXIT; cmp data mnt/data; test "$(cat mnt/dir/words)" = words"#;
+    stage.run_outside(&["sh", "-euc", look, "sh", &file])?.ok().map(drop)
+}
+
+fn killed(stage: &Stage, mut fleet: Fleet, uringlet: &Path) -> anyhow::Result<()> {
+    let number = NUMBER + 3;
+    let (mut server, _, node) = made(stage, &fleet, "ext4", number)?;
+    let durable = "echo durable >mnt/durable; sync -f mnt; echo lost >mnt/lost";
+    stage.run_outside(&["sh", "-euc", durable])?.ok()?;
+    fleet.broker.kill()?;
+    let end = server.0.wait()?;
+    ensure!(end.code() == Some(1), "the server ended with {end}");
+    until("the node is gone", || Ok(!Path::new(&node).exists()))?;
+    ensure!(is_mounted(stage)?, "nobody has unmounted it yet");
+    // The one who is in there goes on with errors; all others see the folder as it was.
+    let fleet = Fleet::start(uringlet, stage.dir())?;
+    ensure!(!is_mounted(stage)?, "the next broker has left it mounted");
+    until("the loop device is free", || {
+        let loops = stage.run_outside(&["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"])?.ok()?;
+        Ok(!loops.lines().any(|line| line.split_whitespace().nth(1) == Some("/")))
+    })?;
+    let file = stage.dir().join("ext4.img").display().to_string();
+    let server = fleet.add(number, &file)?;
+    let look = r#"mount "$1" mnt; trap 'umount mnt' EXIT; test "$(cat mnt/durable)" = durable"#;
+    stage.run_outside(&["sh", "-euc", look, "sh", &node])?.ok()?;
+    stage.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
+    fleet.delete(number, server)
+}
+
+fn is_mounted(stage: &Stage) -> anyhow::Result<bool> {
+    let place = stage.dir().join("mnt").canonicalize()?.display().to_string();
+    Ok(std::fs::read_to_string("/proc/self/mountinfo")?.lines().any(|line| line.split(' ').nth(4) == Some(&place)))
+}
