@@ -1,7 +1,9 @@
 //! A null ublk device, and who uses it: requests a second, and how long each takes.
 //!
-//! `ublk`: server and user are two threads of one process, each with a ring, under `uringlet run`. `nbd`: the user of any NBD server.
+//! `ublk`: server and user are two threads of one process, each with a ring, under `uringlet run`. `nbd`: the user of any NBD server. `block`: of any block
+//! device.
 
+mod block;
 mod client;
 mod control;
 mod load;
@@ -33,13 +35,14 @@ const MAX_BYTES: u32 = 1 << 20;
 struct Args {
     load: Load,
     way: Way,
-    socket: PathBuf,
+    /// A socket or a device.
+    path: PathBuf,
 }
 
 fn parse() -> anyhow::Result<Args> {
     use lexopt::prelude::*;
     let load = Load { op: Op::Write, is_sequential: false, depth: 1, batch: 1, block: 4096, time: crate::timing::TIME };
-    let mut args = Args { load, way: Way::Plain, socket: PathBuf::new() };
+    let mut args = Args { load, way: Way::Plain, path: PathBuf::new() };
     let mut parser = lexopt::Parser::from_args(std::env::args_os().skip(2));
     while let Some(arg) = parser.next()? {
         match arg {
@@ -50,7 +53,7 @@ fn parse() -> anyhow::Result<Args> {
             Long("block") => args.load.block = parser.value()?.parse()?,
             Long("seconds") => args.load.time = Duration::try_from_secs_f64(parser.value()?.parse()?)?,
             Long("via") => args.way = way(&parser.value()?.string()?)?,
-            Long("socket") => args.socket = parser.value()?.into(),
+            Long("socket" | "device") => args.path = parser.value()?.into(),
             other => return Err(other.unexpected().into()),
         }
     }
@@ -92,10 +95,9 @@ pub(crate) fn in_process() -> anyhow::Result<Numbers> {
     numbers
 }
 
-/// The user of an NBD server.
-pub(crate) fn nbd() -> anyhow::Result<Numbers> {
-    let Args { load, socket, .. } = parse()?;
+/// The user of an NBD server, or of a block device.
+pub(crate) fn elsewhere(is_nbd: bool) -> anyhow::Result<Numbers> {
+    let Args { load, path, .. } = parse()?;
     ensure!(load.op != Op::Flush, "reads or writes");
-    let mut client = nbd::Client::connect(&socket, &load)?;
-    load.run(&mut client)
+    if is_nbd { load.run(&mut nbd::Client::connect(&path, &load)?) } else { load.run(&mut block::Client::open(&path, &load)?) }
 }

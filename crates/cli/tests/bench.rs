@@ -147,3 +147,26 @@ fn a_stopped_echo_leaves_no_server() {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn ublk_is_measured_and_told() {
+    let place = directory("bench-ublk");
+    let (json, svg) = (place.join("u.json"), place.join("u.svg"));
+    let mut command = bench();
+    command.args(["ublk", "--quick", "--seconds=0.02", "--sizes=4,64", "--json"]).arg(&json).arg("--svg").arg(&svg).env("TMPDIR", &place);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+
+    let document: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the JSON")).expect("well-formed JSON");
+    for (table, column) in
+        [("4 KiB writes", "NEED_GET_DATA"), ("a buffer of a pool", "one more copy"), ("random", "in one process"), ("random", "NBD")]
+    {
+        let series = series(&document, table, column);
+        assert_eq!(series["failure"], Value::Null, "{series}");
+        assert!(series["measured"]["mean_us"]["median"].as_f64().expect("a median") > 0.0, "{series}");
+    }
+    assert!(fs::read_to_string(&svg).expect("the SVG").contains("one more copy"));
+    assert!(stdout(&output).contains("goal: in one process, depth 32"), "{}", stdout(&output));
+    let left: Vec<_> = fs::read_dir(&place).expect("the place").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}

@@ -21,6 +21,7 @@ mod stats;
 mod stop;
 mod table;
 mod tools;
+mod ublk;
 mod workers;
 mod writes;
 
@@ -42,6 +43,7 @@ enum What {
     Writes(writes::Args),
     Workers(workers::Args),
     Echo(echo::Args),
+    Ublk(ublk::Args),
 }
 
 /// How a benchmark ended.
@@ -61,6 +63,7 @@ pub(crate) fn bench(args: &Args) -> Status {
         What::Writes(args) => writes::run(args),
         What::Workers(args) => workers::run(args),
         What::Echo(args) => echo::run(args),
+        What::Ublk(args) => ublk::run(args),
     };
     match ended {
         Ok(End::Whole) => 0,

@@ -1,0 +1,144 @@
+//! Everything that is measured.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::servers::Servers;
+use super::settings::{Args, Part};
+use crate::bench::job::{Job, Jobs, Place};
+use crate::bench::json;
+use crate::bench::tools::{Side, Tools};
+
+pub(super) const GET_DATA: &str = "4 KiB writes, null device in one process";
+pub(super) const COPIES: &str = "random writes into a buffer of a pool, depth 1, null device in one process";
+pub(super) const PATHS: &str = "null device, 4 KiB, random";
+pub(super) const OFF: &str = "off";
+pub(super) const ON: &str = "NEED_GET_DATA";
+pub(super) const COPY: &str = "one more copy";
+pub(super) const IN_PROCESS: &str = "in one process";
+pub(super) const DEEP: &str = "depth 64, batch 16";
+pub(super) const OPS: [&str; 2] = ["read", "write"];
+pub(super) const DEPTHS: [u32; 2] = [1, 32];
+/// What a process takes besides the time that is measured: starting under `uringlet run`, warming up.
+const OVERHEAD: Duration = Duration::from_millis(250);
+
+/// The row of a path.
+pub(super) fn row(op: &str, depth: u32) -> String {
+    format!("{op}, depth {depth}")
+}
+
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) jobs: Jobs,
+    /// KiB.
+    pub(super) sizes: Vec<u32>,
+    /// The columns of [`PATHS`].
+    pub(super) paths: Vec<&'static str>,
+    /// What is not measured, and why.
+    pub(super) notes: Vec<String>,
+}
+
+struct Planner<'a> {
+    tools: &'a Tools,
+    time: Duration,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn add(&mut self, place: Place, side: Side, args: Vec<OsString>) {
+        let args = args.into_iter().chain([format!("--seconds={}", self.time.as_secs_f64()).into()]);
+        // Ten times what is expected, for machines that are busy.
+        let launch = self.tools.worker(side, args).within(Duration::from_secs(60) + self.time * 10);
+        self.plan.jobs.push(Job::program(place, self.time + OVERHEAD, launch, json::sample));
+    }
+
+    fn in_process(&mut self, place: Place, args: &[String]) {
+        let args = std::iter::once("ublk".into()).chain(args.iter().map(Into::into)).collect();
+        self.add(place, Side::Attached(&[]), args);
+    }
+}
+
+fn words(args: &[&str]) -> Vec<String> {
+    args.iter().map(ToString::to_string).collect()
+}
+
+pub(super) fn plan(args: &Args, tools: &Tools, servers: &Servers) -> Plan {
+    let plan = Plan { jobs: Jobs::default(), sizes: args.sizes(), paths: Vec::new(), notes: Vec::new() };
+    let mut planner = Planner { tools, time: args.time(), plan };
+    if args.has(Part::GetData) {
+        get_data(&mut planner);
+    }
+    if args.has(Part::Copies) {
+        copies(&mut planner);
+    }
+    if args.has(Part::Paths) {
+        paths(&mut planner, servers);
+    }
+    planner.plan
+}
+
+fn get_data(planner: &mut Planner<'_>) {
+    for (depth, options) in [("depth 1", ["--depth=1", "--batch=1"]), (DEEP, ["--depth=64", "--batch=16"])] {
+        for pattern in ["write", "randwrite"] {
+            for (column, via) in [(OFF, "--via=plain"), (ON, "--via=get-data")] {
+                let mut options = words(&options);
+                options.push(via.to_owned());
+                options.extend((pattern == "write").then(|| "--sequential".to_owned()));
+                planner.in_process(Place::new(GET_DATA, format!("{pattern}, {depth}"), column), &options);
+            }
+        }
+    }
+}
+
+fn copies(planner: &mut Planner<'_>) {
+    for kib in planner.plan.sizes.clone() {
+        for (column, via) in [(COPY, "--via=copy"), (ON, "--via=get-data")] {
+            let options = [format!("--block={}", u64::from(kib) << 10), via.to_owned()];
+            planner.in_process(Place::new(COPIES, format!("{kib} KiB"), column), &options);
+        }
+    }
+}
+
+fn paths(planner: &mut Planner<'_>, servers: &Servers) {
+    planner.plan.paths = std::iter::once(IN_PROCESS).chain(servers.doors().map(|door| door.column)).collect();
+    if let (Some(why), true) = (&planner.tools.no_kernel, servers.doors().any(|door| door.needs_kernel())) {
+        planner.plan.notes.push(format!("block device: not measured, the kernel gives no ring here ({why})"));
+    }
+    for op in OPS {
+        for depth in DEPTHS {
+            let options = [format!("--op={op}"), format!("--depth={depth}")];
+            planner.in_process(Place::new(PATHS, row(op, depth), IN_PROCESS), &options);
+            for door in servers.doors().filter(|door| !door.needs_kernel() || planner.tools.no_kernel.is_none()) {
+                let args = door.worker().into_iter().chain(options.iter().map(Into::into)).collect();
+                planner.add(Place::new(PATHS, row(op, depth), door.column), Side::Plain, args);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::bench::ublk::servers::tests::servers;
+    use crate::bench::ublk::settings::tests::parse;
+
+    pub(in crate::bench::ublk) fn tools(no_kernel: Option<&str>) -> Tools {
+        Tools { uringlet: "/b/u".into(), worker: "/b/w".into(), drop_in: None, no_kernel: no_kernel.map(str::to_owned) }
+    }
+
+    #[test]
+    fn every_path_is_asked_the_same() {
+        let plan = plan(&parse(&["--sizes=4,64"]).unwrap(), &tools(None), &servers());
+        assert_eq!(plan.jobs.0.len(), 8 + 4 + 4 * (1 + 3));
+        assert_eq!(plan.jobs.rows(PATHS), ["read, depth 1", "read, depth 32", "write, depth 1", "write, depth 32"]);
+        assert_eq!(plan.jobs.rows(COPIES), ["4 KiB", "64 KiB"]);
+        assert!(plan.jobs.find(GET_DATA, "randwrite, depth 64, batch 16", ON).is_some());
+    }
+
+    #[test]
+    fn without_the_kernels_ring_block_devices_are_left_out() {
+        let plan = plan(&parse(&["--parts=paths"]).unwrap(), &tools(Some("no ring")), &servers());
+        assert_eq!((plan.jobs.0.len(), plan.notes.len()), (4 * (1 + 2), 1));
+        assert!(plan.notes[0].contains("no ring"), "{}", plan.notes[0]);
+    }
+}

@@ -1,0 +1,230 @@
+//! Null devices that run while they are measured: ours with a broker of its own, and other people's NBD servers. They end with this.
+
+use std::ffi::OsString;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bench::stop::Stop;
+use crate::bench::tools::Tools;
+use uringlet_ublkd::client::Client;
+use uringlet_ublkd::place;
+
+pub(super) const NBD: &str = "NBD";
+pub(super) const NBDKIT: &str = "nbdkit null";
+pub(super) const QEMU: &str = "qemu null-co";
+pub(super) const BLOCK: &str = "block device";
+/// As many bytes as the worker wants.
+const SIZE: &str = "1073741824";
+/// How long a server may take to listen.
+const BEGINNING: Duration = Duration::from_secs(60);
+/// How long it may take to end when it is asked to.
+const END: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Where a device is reached.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) column: &'static str,
+    path: PathBuf,
+}
+
+impl Door {
+    /// The kernel's ring leads to block devices.
+    pub(super) fn needs_kernel(&self) -> bool {
+        self.column == BLOCK
+    }
+
+    /// The worker's first arguments.
+    pub(super) fn worker(&self) -> [OsString; 3] {
+        let [command, option] = if self.column == BLOCK { ["block", "--device"] } else { ["nbd", "--socket"] };
+        [command.into(), option.into(), self.path.clone().into()]
+    }
+}
+
+/// Those that run. The last that was started ends first.
+#[derive(Debug)]
+pub(super) struct Servers {
+    directory: Option<PathBuf>,
+    children: Vec<Child>,
+    doors: Vec<Door>,
+}
+
+impl Servers {
+    pub(super) fn none() -> Self {
+        Self { directory: None, children: Vec::new(), doors: Vec::new() }
+    }
+
+    pub(super) fn doors(&self) -> impl Iterator<Item = &Door> {
+        self.doors.iter()
+    }
+
+    /// All that there are; what is missing is noted.
+    pub(super) fn start(tools: &Tools, stop: &Stop, notes: &mut Vec<String>) -> Result<Self, String> {
+        let directory = std::env::temp_dir().join(format!("uringlet-bench-ublk-{}", std::process::id()));
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
+        made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        let mut servers = Self::none();
+        servers.directory = Some(directory.clone());
+        servers.start_ours(tools, &directory, stop, notes)?;
+        let socket = directory.join("nbdkit.sock");
+        servers.start_theirs(NBDKIT, "nbdkit", &nbdkit(&socket), &socket, stop, notes);
+        let socket = directory.join("qemu.sock");
+        servers.start_theirs(QEMU, "qemu-system-common", &qemu(&socket), &socket, stop, notes);
+        Ok(servers)
+    }
+
+    /// A broker, and a server of one null device.
+    fn start_ours(&mut self, tools: &Tools, directory: &Path, stop: &Stop, notes: &mut Vec<String>) -> Result<(), String> {
+        let dir = directory.join("ublk");
+        let mut broker = Command::new(&tools.uringlet);
+        self.spawn(broker.args(["ublkd", "--dir"]).arg(&dir))?;
+        let client = Client::new(&dir);
+        self.wait("the broker", stop, || client.is_there())?;
+        let mut server = Command::new(&tools.uringlet);
+        self.spawn(server.args(["ublk", "--dir"]).arg(&dir).args(["add", "--type", "null", "--size", "1G"]))?;
+        let is_live = || client.list().is_ok_and(|ids| ids.first().is_some_and(|&id| is_live(&client, id)));
+        self.wait("the device", stop, is_live)?;
+        self.doors.push(Door { column: NBD, path: place::nbd_socket(&dir) });
+        let id = client.list().unwrap_or_default().first().copied().unwrap_or_default();
+        let node = PathBuf::from(format!("/dev/ublkb{id}"));
+        if std::fs::metadata(&node).is_ok_and(|meta| meta.file_type().is_block_device()) {
+            self.doors.push(Door { column: BLOCK, path: node });
+        } else {
+            notes.push("block device: not measured, there is none (it needs root, /dev/fuse and loop devices)".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Another NBD server, if it is installed.
+    fn start_theirs(
+        &mut self,
+        column: &'static str,
+        package: &str,
+        argv: &[OsString],
+        socket: &Path,
+        stop: &Stop,
+        notes: &mut Vec<String>,
+    ) {
+        let started = self.spawn(Command::new(&argv[0]).args(&argv[1..])).and_then(|()| self.wait(column, stop, || socket.exists()));
+        match started {
+            Ok(()) => self.doors.push(Door { column, path: socket.to_path_buf() }),
+            Err(why) => notes.push(format!("{column}: not measured ({why}; package {package})")),
+        }
+    }
+
+    fn spawn(&mut self, command: &mut Command) -> Result<(), String> {
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = spawned.map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
+        self.children.push(child);
+        Ok(())
+    }
+
+    /// Until what was started last is there.
+    fn wait(&mut self, what: &str, stop: &Stop, is_there: impl Fn() -> bool) -> Result<(), String> {
+        let deadline = Instant::now() + BEGINNING;
+        while !is_there() {
+            let ended = self.children.last_mut().and_then(|child| child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                return Err(format!("{what} has ended at once, {status}"));
+            }
+            if stop.is_wanted() {
+                return Err("stopped".to_owned());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{what} does not begin"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+fn is_live(client: &Client, id: u32) -> bool {
+    client.info(id).is_ok_and(|info| info.state == uringlet_abi::ublk::state::LIVE)
+}
+
+fn nbdkit(socket: &Path) -> Vec<OsString> {
+    vec![
+        "nbdkit".into(),
+        "--exit-with-parent".into(),
+        "--foreground".into(),
+        "--unix".into(),
+        socket.into(),
+        "null".into(),
+        format!("size={SIZE}").into(),
+    ]
+}
+
+fn qemu(socket: &Path) -> Vec<OsString> {
+    let mut address = OsString::from("addr.type=unix,addr.path=");
+    // A comma is doubled in its options.
+    address.push(socket.to_string_lossy().replace(',', ",,"));
+    let device = format!("driver=null-co,node-name=null,size={SIZE},read-zeroes=on");
+    let export = "type=nbd,id=null,node-name=null,name=,writable=on";
+    ["qemu-storage-daemon".into(), "--blockdev".into(), device.into(), "--nbd-server".into(), address, "--export".into(), export.into()]
+        .into()
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        while let Some(mut child) = self.children.pop() {
+            end(&mut child);
+        }
+        if let Some(directory) = self.directory.take() {
+            // What cannot be removed is of no harm.
+            let _ = std::fs::remove_dir_all(directory);
+        }
+    }
+}
+
+/// Asks it to end, and makes it, if it takes too long.
+fn end(child: &mut Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    if matches!(child.try_wait(), Ok(None)) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    let deadline = Instant::now() + END;
+    while matches!(child.try_wait(), Ok(None)) {
+        if Instant::now() > deadline {
+            let _ = child.kill();
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// As if they ran.
+    pub(in crate::bench::ublk) fn servers() -> Servers {
+        let door = |column| Door { column, path: "/s".into() };
+        let mut servers = Servers::none();
+        servers.doors = vec![door(NBD), door(BLOCK), door(NBDKIT)];
+        servers
+    }
+
+    #[test]
+    fn doors_have_their_command() {
+        let words = |column| Door { column, path: "/x".into() }.worker().map(|word| word.into_string().unwrap()).join(" ");
+        assert_eq!(words(QEMU), "nbd --socket /x");
+        assert_eq!(words(BLOCK), "block --device /x");
+    }
+
+    #[test]
+    fn what_is_not_installed_is_noted_and_what_runs_is_ended() {
+        let (mut servers, mut notes) = (Servers::none(), Vec::new());
+        let stop = Stop::default();
+        servers.start_theirs(NBDKIT, "nbdkit", &["/nowhere/nbdkit".into()], Path::new("/nowhere"), &stop, &mut notes);
+        servers.start_theirs(QEMU, "qemu", &["true".into()], Path::new("/nowhere"), &stop, &mut notes);
+        assert!(notes[0].contains("cannot start /nowhere/nbdkit") && notes[0].contains("package nbdkit"), "{notes:?}");
+        assert!(notes[1].contains("has ended at once"), "{notes:?}");
+        servers.start_theirs(NBD, "x", &["sleep".into(), "1000".into()], Path::new("/"), &stop, &mut notes);
+        assert_eq!((servers.doors().count(), notes.len()), (1, 2));
+        let begun = Instant::now();
+        drop(servers);
+        assert!(begun.elapsed() < Duration::from_secs(900));
+    }
+}

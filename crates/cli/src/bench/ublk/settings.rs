@@ -1,0 +1,115 @@
+//! The command line of `uringlet bench ublk`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::bench::arguments::{once, seconds};
+
+/// Block devices whose server is a program: NEED_GET_DATA, and a null device by every way there is
+///
+/// get-data: 4 KiB writes to a null device, whose server and user are two threads of one process, without NEED_GET_DATA and with it. copies: random writes of
+/// 4 KiB to 1 MiB that reach a buffer which was taken from a pool when the write was there, by NEED_GET_DATA or by a copy that the server makes. paths: a
+/// null device in one process, over NBD on a unix socket (beside nbdkit's and qemu-storage-daemon's, if those are installed) and, for root, as a block
+/// device. Everything is measured in turn, so many rounds; medians are shown. Server and user want a CPU each.
+#[derive(Debug, clap::Args)]
+pub(in crate::bench) struct Args {
+    /// One short round: about 15 seconds; options below override it
+    #[arg(long)]
+    quick: bool,
+
+    /// What is measured
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Part::ALL)]
+    parts: Vec<Part>,
+
+    /// Sizes of copies, KiB [default: 4,64,128,256,512,1024; quick: 4,64,1024]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    sizes: Option<Vec<u32>>,
+
+    /// How long each measurement takes [default: 0.5; quick: 0.2]
+    #[arg(long, value_parser = seconds)]
+    seconds: Option<f64>,
+
+    /// How often everything is measured [default: 5; quick: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+
+    /// Write all numbers to this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Draw latency by size, and requests a second by queue depth, into this file
+    #[arg(long, value_name = "FILE")]
+    pub(super) svg: Option<PathBuf>,
+}
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Part {
+    /// What NEED_GET_DATA costs
+    GetData,
+    /// What it saves
+    Copies,
+    /// A null device in one process, over NBD, as a block device
+    Paths,
+}
+
+impl Part {
+    const ALL: [Self; 3] = [Self::GetData, Self::Copies, Self::Paths];
+}
+
+impl Args {
+    fn or<T>(&self, given: Option<T>, usual: T, quick: T) -> T {
+        given.unwrap_or(if self.quick { quick } else { usual })
+    }
+
+    pub(super) fn has(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+
+    /// KiB.
+    pub(super) fn sizes(&self) -> Vec<u32> {
+        once(&self.or(self.sizes.clone(), vec![4, 64, 128, 256, 512, 1024], vec![4, 64, 1024]))
+    }
+
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.or(self.seconds, 0.5, 0.2))
+    }
+
+    pub(super) fn rounds(&self) -> u32 {
+        self.or(self.rounds, 5, 1)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    pub(in crate::bench::ublk) fn parse(args: &[&str]) -> Result<Args, String> {
+        let argv = std::iter::once("bench").chain(args.iter().copied());
+        Command::try_parse_from(argv).map(|command| command.args).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn quick_is_overridden() {
+        let args = parse(&["--quick", "--rounds=2", "--parts=copies,paths"]).unwrap();
+        assert_eq!((args.sizes(), args.time(), args.rounds()), (vec![4, 64, 1024], Duration::from_millis(200), 2));
+        assert!(!args.has(Part::GetData) && args.has(Part::Copies) && args.has(Part::Paths));
+        assert_eq!((parse(&[]).unwrap().sizes().len(), parse(&[]).unwrap().parts.len()), (6, 3));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for (args, word) in [("--parts=all", "[possible values: get-data, copies, paths]"), ("--sizes=2000", "1..=1024")] {
+            assert!(parse(&[args]).unwrap_err().contains(word), "{args}");
+        }
+    }
+}
