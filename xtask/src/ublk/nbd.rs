@@ -101,7 +101,11 @@ h.block_status(1 << 20, 4096, lambda context, at, entries, error: extents.append
 assert extents == [("base:allocation", 4096, [1 << 20, 0])], extents
 refused("EINVAL", lambda: h.pread(512, size))
 refused("ENOSPC", lambda: h.pwrite(b"x" * 1024, size - 512))
-refused("EINVAL", lambda: h.pread(100, 7))
+h.zero(8192, 4096)
+h.pwrite(b"\x22" * 1000, 8191)
+assert h.pread(1002, 8190) == b"\0" + b"\x22" * 1000 + b"\0"
+h.zero(3, 8193)
+assert h.pread(7, 8191) == b"\x22\x22\0\0\0\x22\x22"
 refused("EINVAL", lambda: h.trim(4096, size))
 assert h.pread(512, size - 512) is not None
 "#;

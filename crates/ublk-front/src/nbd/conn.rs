@@ -59,6 +59,8 @@ pub(super) struct Command {
     pub(super) remaining: u32,
     /// What failed first.
     pub(super) error: Option<Errno>,
+    /// It changes the device: each of its requests has passed the export's gate.
+    pub(super) is_change: bool,
     /// Only for reads.
     pub(super) read: Option<ReadReply>,
     /// Its part of [`BUDGET`] that nobody has given back yet.
@@ -213,6 +215,23 @@ impl Conn {
         self.put(&mut state, Part::plain(bytes));
     }
 
+    /// Answers a read with its data, whose part of the budget is taken.
+    pub(super) fn reply_data(&self, cookie: u64, offset: u64, data: Vec<u8>) {
+        let head =
+            if self.is_structured { data_chunk(cookie, wire::chunk::DONE, offset, data.len() as u32) } else { simple_reply(cookie, 0) };
+        let mut state = self.state();
+        self.put(&mut state, Part::with_data(head, data));
+    }
+
+    /// Lets replies go while the reader does something that may take long.
+    pub(super) fn meanwhile<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.state().out.uncork();
+        self.flush();
+        let result = f();
+        self.state().out.cork();
+        result
+    }
+
     /// Sends what is there, unless somebody else does or nobody may.
     pub(super) fn flush(&self) {
         loop {
@@ -239,11 +258,7 @@ impl Conn {
     ///
     /// False: the time is over first.
     pub(super) fn sleep(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
-        self.state().out.uncork();
-        self.flush();
-        let answer = self.doze(want, limit);
-        self.state().out.cork();
-        answer
+        self.meanwhile(|| self.doze(want, limit))
     }
 
     fn doze(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
@@ -296,6 +311,7 @@ impl Conn {
         let Some(command) = state.commands.get_mut(piece.key as usize) else { return };
         command.remaining -= 1;
         let is_last = command.remaining == 0;
+        let is_change = command.is_change;
         if let Err(errno) = result {
             command.error = command.error.or(Some(errno));
         }
@@ -326,6 +342,10 @@ impl Conn {
             self.end(&mut state, command);
         }
         self.wake_for_news(&mut state);
+        drop(state);
+        if is_change {
+            self.export.gate.leave();
+        }
     }
 
     /// The last words of a command.

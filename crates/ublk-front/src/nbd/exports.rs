@@ -1,6 +1,7 @@
 //! What can be chosen from: devices by their names.
 
 use super::conn::Conn;
+use super::edges::Gate;
 use super::wire::{PAYLOAD_MAX, can};
 use crate::sync::lock;
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub(super) fn export_name(id: u32) -> String {
 #[derive(Debug)]
 pub(super) struct Export {
     pub(super) device: Arc<dyn BlockDevice>,
+    /// What every change passes through.
+    pub(super) gate: Gate,
     users: Mutex<Users>,
     next_queue: AtomicU16,
 }
@@ -41,7 +44,7 @@ pub(super) struct Facts {
 
 impl Export {
     fn new(device: Arc<dyn BlockDevice>) -> Self {
-        Self { device, users: Mutex::default(), next_queue: AtomicU16::new(0) }
+        Self { device, gate: Gate::default(), users: Mutex::default(), next_queue: AtomicU16::new(0) }
     }
 
     pub(super) fn name(&self) -> String {

@@ -5,12 +5,17 @@
 //!  handshake   what a client asks first (pure)        exports   names of devices
 //!  reader      the connection's thread: commands in   inbox     bytes from the wire
 //!  conn        commands in flight, done()             outbox    replies to the wire
+//!  edges       commands that do not fit the device's blocks
 //!  wire        numbers and headers (pure)
 //! ```
-//! Differs: positions and lengths are multiples of the device's logical block (it is told to clients that ask); anything else is EINVAL.
-//! All of a device counts as data for block status. No TLS, no extended headers.
+//! Clients that ask are told the device's logical block as the smallest size; whoever sends other positions or lengths all the same is
+//! served, to the byte, but slowly (see `edges`).
+//!
+//! Differs: all of a device counts as data for block status: a ublk server is never asked what it has, so nobody here can know of holes. No
+//! TLS, no extended headers.
 
 mod conn;
+mod edges;
 mod exports;
 mod handshake;
 mod inbox;

@@ -1,6 +1,7 @@
 //! A connection's own thread: takes commands from the wire and makes them requests to the device.
 
 use super::conn::{BUDGET, COMMANDS_MAX, Command, Conn, Gone, ReadReply, Want, is_always_structured};
+use super::edges::{Bytes, block_of};
 use super::inbox::{Inbox, Look};
 use super::wire::{self, PAYLOAD_ABSURD, PAYLOAD_MAX, RequestHeader, chunk, command, flag};
 use crate::piece::Piece;
@@ -8,7 +9,7 @@ use rustix::event::Timespec;
 use std::sync::Arc;
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
-use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR};
+use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR, Slot};
 
 /// Longest request that this front end makes, sectors. A write's piece is in memory as a whole before it takes a slot, so that a
 /// slow client never holds one.
@@ -35,6 +36,8 @@ struct Plan {
     sectors: u64,
     /// Written as zeroes, because the device has no operation for that.
     is_plain_zeroes: bool,
+    /// Of whole blocks. Else sector and length are rounded down and say little.
+    is_whole: bool,
 }
 
 impl Plan {
@@ -97,7 +100,8 @@ impl Reader {
         }
         let limits = self.limits();
         match self.plan(&header, &limits) {
-            Ok(Some(plan)) => self.start(&header, plan, &limits)?,
+            Ok(Some(plan)) if plan.is_whole => self.start(&header, plan, &limits)?,
+            Ok(Some(plan)) => self.at_edges(&header, plan, limits)?,
             Ok(None) => self.conn.reply(self.status(&header)),
             Err(errno) => {
                 if is_write {
@@ -130,8 +134,9 @@ impl Reader {
             return Err(Errno::EINVAL);
         }
         let fua = if header.flags & flag::FUA != 0 { iod::F_FUA } else { 0 };
-        let plan =
-            |op, flags| Plan { op, flags, sector: header.offset / SECTOR, sectors: u64::from(header.len) / SECTOR, is_plain_zeroes: false };
+        let (offset, len, block) = (header.offset, u64::from(header.len), block_of(limits));
+        let is_whole = offset.is_multiple_of(block) && len.is_multiple_of(block);
+        let plan = |op, flags| Plan { op, flags, sector: offset / SECTOR, sectors: len / SECTOR, is_plain_zeroes: false, is_whole };
         let plan = match header.command {
             command::FLUSH if header.len == 0 && header.offset == 0 => return Ok(Some(plan(IoOp::Flush, 0))),
             command::READ | command::CACHE => plan(IoOp::Read, 0),
@@ -151,7 +156,47 @@ impl Reader {
         if plan.op.is_change() && limits.is_read_only {
             return Err(Errno::EPERM);
         }
-        Ok(Some(if plan.op == IoOp::Discard { inward(plan, limits) } else { plan }))
+        Ok(Some(if plan.op == IoOp::Discard { inward(header, plan, limits) } else { plan }))
+    }
+
+    /// A command that does not fit the device's blocks, to its end.
+    fn at_edges(&mut self, header: &RequestHeader, plan: Plan, limits: Limits) -> Result<(), Gone> {
+        let data = if header.command == command::WRITE { self.receive(header.len as usize)? } else { Vec::new() };
+        let is_read = header.command == command::READ;
+        let budget = if is_read { header.len as usize } else { 0 };
+        self.wait_for_room(budget)?;
+        let conn = Arc::clone(&self.conn);
+        let bytes = Bytes::new(&conn.export.device, conn.queue, &conn.export.gate, limits);
+        let done = conn.meanwhile(|| match plan.op {
+            // For the cache, too: it is nothing but a read whose bytes nobody wants.
+            IoOp::Read => bytes.read(header.offset, header.len as usize),
+            _ if plan.is_plain_zeroes || plan.op == IoOp::WriteZeroes => {
+                bytes.write_zeroes(header.offset, header.len.into(), plan.flags).map(|()| Vec::new())
+            }
+            _ => bytes.write(header.offset, &data, plan.flags).map(|()| Vec::new()),
+        });
+        match done {
+            Ok(data) if is_read => {
+                conn.state().used += budget;
+                conn.reply_data(header.cookie, header.offset, data);
+            }
+            Ok(_) => conn.reply(wire::simple_reply(header.cookie, 0)),
+            Err(errno) => conn.reply(self.refusal(header, errno)),
+        }
+        Ok(())
+    }
+
+    /// A payload, as a whole.
+    fn receive(&mut self, len: usize) -> Result<Vec<u8>, Gone> {
+        let mut data = Vec::with_capacity(len);
+        while data.len() < len {
+            let part = (len - data.len()).min(PIECE_MAX as usize * SECTOR as usize);
+            if !self.fill(part)? {
+                return Err(Gone);
+            }
+            data.extend_from_slice(self.inbox.take(part));
+        }
+        Ok(data)
     }
 
     /// A command begins: its requests go to the device.
@@ -168,7 +213,8 @@ impl Reader {
         let key = {
             let mut state = self.conn.state();
             state.used += budget;
-            let command = Command { cookie: header.cookie, offset: header.offset, remaining: count, error: None, read, budget };
+            let is_change = plan.op.is_change();
+            let command = Command { cookie: header.cookie, offset: header.offset, remaining: count, error: None, is_change, read, budget };
             state.commands.insert(command) as u16
         };
         let has_payload = header.command == command::WRITE;
@@ -179,7 +225,7 @@ impl Reader {
             if has_payload && !self.fill(len)? {
                 return Err(Gone);
             }
-            let slot = self.conn.slot(&self.client)?;
+            let slot = self.pass(plan.op)?;
             let device = &self.conn.export.device;
             let filled = match (has_payload, plan.is_plain_zeroes) {
                 (true, _) => device.write(&slot, 0, self.inbox.take(len)),
@@ -195,6 +241,19 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// A slot, and leave to use it.
+    fn pass(&self, op: IoOp) -> Result<Slot, Gone> {
+        let gate = &self.conn.export.gate;
+        if op.is_change() && !gate.try_enter() {
+            self.conn.meanwhile(|| gate.enter());
+        }
+        let slot = self.conn.slot(&self.client);
+        if slot.is_err() && op.is_change() {
+            gate.leave();
+        }
+        slot
     }
 
     fn read_reply(&self, header: &RequestHeader, count: u32) -> ReadReply {
@@ -282,9 +341,7 @@ fn zeroes(header: &RequestHeader, limits: &Limits, plan: Plan) -> Result<Plan, E
 }
 
 fn check_range(header: &RequestHeader, limits: &Limits) -> Result<(), Errno> {
-    let block = u64::from(limits.logical_block).max(SECTOR);
-    let is_aligned = header.offset.is_multiple_of(block) && u64::from(header.len).is_multiple_of(block);
-    if !is_aligned || header.len == 0 {
+    if header.len == 0 {
         return Err(Errno::EINVAL);
     }
     let is_inside = header.offset.checked_add(u64::from(header.len)).is_some_and(|end| end <= limits.sectors * SECTOR);
@@ -296,11 +353,11 @@ fn check_range(header: &RequestHeader, limits: &Limits) -> Result<(), Errno> {
 }
 
 /// A discard is a hint: only the granules that lie in it as a whole.
-fn inward(plan: Plan, limits: &Limits) -> Plan {
-    let granule = (u64::from(limits.discard_granularity) / SECTOR).max(1);
-    let end = (plan.sector + plan.sectors) / granule * granule;
-    let sector = plan.sector.next_multiple_of(granule);
-    Plan { sector, sectors: end.saturating_sub(sector), ..plan }
+fn inward(header: &RequestHeader, plan: Plan, limits: &Limits) -> Plan {
+    let granule = u64::from(limits.discard_granularity).max(block_of(limits));
+    let end = (header.offset + u64::from(header.len)) / granule * granule;
+    let begin = header.offset.next_multiple_of(granule);
+    Plan { sector: begin / SECTOR, sectors: end.saturating_sub(begin) / SECTOR, is_whole: true, ..plan }
 }
 
 fn fill_with_zeroes(write: impl Fn(u32, &[u8]) -> Result<(), Errno>, len: usize) -> Result<(), Errno> {
@@ -314,14 +371,16 @@ mod tests {
     #[test]
     fn a_discard_is_cut_to_whole_granules() {
         let limits = Limits { discard_granularity: 4096, ..Limits::default() };
-        let plan = |sector, sectors| Plan { op: IoOp::Discard, flags: 0, sector, sectors, is_plain_zeroes: false };
-        let cut = |sector, sectors| {
-            let plan = inward(plan(sector, sectors), &limits);
+        let plan = Plan { op: IoOp::Discard, flags: 0, sector: 0, sectors: 0, is_plain_zeroes: false, is_whole: false };
+        let cut = |offset, len| {
+            let header = RequestHeader { flags: 0, command: command::TRIM, cookie: 0, offset, len };
+            let plan = inward(&header, plan, &limits);
             (plan.sector, plan.sectors)
         };
-        assert_eq!(cut(0, 16), (0, 16));
-        assert_eq!(cut(1, 16), (8, 8));
-        assert_eq!(cut(1, 7), (8, 0));
-        assert_eq!(cut(9, 2), (16, 0));
+        assert_eq!(cut(0, 8192), (0, 16));
+        assert_eq!(cut(512, 8192), (8, 8));
+        assert_eq!(cut(1, 8191), (8, 8));
+        assert_eq!(cut(1, 8190), (8, 0));
+        assert_eq!(cut(4608, 1024), (16, 0));
     }
 }

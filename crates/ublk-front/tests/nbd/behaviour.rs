@@ -94,7 +94,6 @@ fn refusals_have_their_numbers_and_the_talk_goes_on() {
         let read = |client: &mut Client, offset, len: u32| client.read(0, offset, len as usize).err();
         assert_eq!(read(&mut client, SIZE, 4096), Some(22));
         assert_eq!(read(&mut client, u64::MAX - 4095, 4096), Some(22));
-        assert_eq!(read(&mut client, 512, 4096), Some(22), "not aligned");
         assert_eq!(read(&mut client, 0, 0), Some(22), "no bytes");
         assert_eq!(client.write(0, SIZE - 4096, &[1; 8192]), 28, "beyond the end");
         assert_eq!(client.write(0, 8 << 20, &[1; 8192]), 28, "the device's own error");
@@ -241,6 +240,59 @@ fn many_connections_never_see_each_others_data() {
                     let data = pattern(512 << (round % 9), id << 4 ^ round);
                     assert_eq!(client.write(0, offset, &data), 0);
                     assert_eq!(client.read(0, offset, data.len()), Ok(data));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_does_not_fit_the_blocks_is_served_to_the_byte() {
+    for (logical_block, threads) in [(512, 2), (4096, 0), (4096, 2)] {
+        let mut shape = Shape { threads, depth: 2, queues: 1, ..Shape::with_size(SIZE) };
+        shape.limits.logical_block = logical_block;
+        let (server, device) = served(shape);
+        for is_structured in [false, true] {
+            let mut client = Client::new(&server, is_structured);
+            let mut model = pattern(3 << 20, 5);
+            assert_eq!(client.write(0, 0, &model), 0);
+            for (offset, len) in [(0, 1), (1, 511), (511, 2), (4095, 4098), (100_000, 1 << 20), (4096, 100)] {
+                let data = pattern(len, (offset + len) as u8);
+                assert_eq!(client.write(FUA, offset as u64, &data), 0);
+                assert!(device.seen().iter().rev().find(|request| request.op == IoOp::Write).is_some_and(is_fua));
+                model[offset..offset + len].copy_from_slice(&data);
+                assert_eq!(client.ask(WRITE_ZEROES, 0, 1_500_000 + offset as u64, len as u32), 0);
+                model[1_500_000 + offset..1_500_000 + offset + len].fill(0);
+                assert_eq!(client.read(0, offset as u64, len), Ok(data));
+            }
+            assert_eq!(client.ask(TRIM, 0, 4097, 100), 0, "a hint, about nothing here");
+            assert_eq!(client.ask(CACHE, 0, 4097, 100), 0);
+            assert!(client.read(0, 0, 3 << 20) == Ok(model));
+            assert_eq!(client.read(0, SIZE - 3, 4), Err(22));
+            assert_eq!(client.write(0, SIZE - 3, &[1; 4]), 28);
+            assert_eq!(client.write(0, SIZE - 3, &[1; 3]), 0);
+        }
+        until("slots are free again", || device.free_slots() == 2);
+    }
+}
+
+#[test]
+fn neighbours_in_one_block_never_undo_each_other() {
+    let mut shape = Shape { depth: 4, ..Shape::with_size(SIZE) };
+    shape.limits.logical_block = 4096;
+    let (server, _device) = served(shape);
+    // Eight clients, each with a part of the same block of its own, of which one also is at whole blocks nearby.
+    std::thread::scope(|scope| {
+        for id in 0..8_u8 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut client = Client::new(server, id % 2 == 0);
+                let (offset, len) = (u64::from(id) * 1000, 1000);
+                for round in 0..100_u8 {
+                    let data = pattern(len, id << 4 ^ round);
+                    assert_eq!(client.write(0, offset, &data), 0);
+                    assert_eq!(client.write(0, 65536 + u64::from(id) * 4096, &[id; 4096]), 0);
+                    assert_eq!(client.read(0, offset, len), Ok(data), "client {id}, round {round}");
                 }
             });
         }
