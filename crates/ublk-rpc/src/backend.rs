@@ -1,0 +1,67 @@
+//! What can stand behind a device.
+
+use crate::volume::{TargetVolume, Volume};
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+use uringlet_sys::Errno;
+
+/// Serves requests; many at a time.
+pub trait Backend: Send + Sync + 'static {
+    /// Bytes from position `at` on: exactly `len`.
+    fn read(&self, at: u64, len: u32) -> impl Future<Output = Result<Bytes, Errno>> + Send;
+    /// Writes to position `at`; durably, if told so.
+    fn write(&self, at: u64, data: Bytes, is_fua: bool) -> impl Future<Output = Result<(), Errno>> + Send;
+    /// Makes durable what was written before.
+    fn flush(&self) -> impl Future<Output = Result<(), Errno>> + Send;
+    /// A hint that a range is not needed any more.
+    fn discard(&self, at: u64, len: u64) -> impl Future<Output = Result<(), Errno>> + Send;
+    /// Makes a range zeroes.
+    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), Errno>> + Send;
+}
+
+/// A volume in this process, without any RPC: what a device costs before its data goes anywhere.
+#[derive(Clone, Debug)]
+pub struct Local(Arc<TargetVolume>);
+
+impl Local {
+    /// Behind it is `volume`.
+    #[must_use]
+    pub fn new(volume: TargetVolume) -> Self {
+        Self(Arc::new(volume))
+    }
+
+    async fn run<T: Send + 'static>(&self, operation: impl FnOnce(&TargetVolume) -> Result<T, Errno> + Send + 'static) -> Result<T, Errno> {
+        if self.0.is_quick() {
+            return operation(&self.0);
+        }
+        let volume = Arc::clone(&self.0);
+        spawn_blocking(move || operation(&volume)).await.unwrap_or(Err(Errno::EIO))
+    }
+}
+
+impl Backend for Local {
+    async fn read(&self, at: u64, len: u32) -> Result<Bytes, Errno> {
+        let read = move |volume: &TargetVolume| {
+            let mut bytes = vec![0; len as usize];
+            volume.read(at, &mut bytes).map(|()| Bytes::from(bytes))
+        };
+        self.run(read).await
+    }
+
+    async fn write(&self, at: u64, data: Bytes, is_fua: bool) -> Result<(), Errno> {
+        self.run(move |volume| volume.write(at, &data, is_fua)).await
+    }
+
+    async fn flush(&self) -> Result<(), Errno> {
+        self.run(TargetVolume::flush).await
+    }
+
+    async fn discard(&self, at: u64, len: u64) -> Result<(), Errno> {
+        self.run(move |volume| volume.discard(at, len)).await
+    }
+
+    async fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+        self.run(move |volume| volume.write_zeroes(at, len, may_unmap)).await
+    }
+}

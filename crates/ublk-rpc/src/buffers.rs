@@ -1,0 +1,159 @@
+//! Where a request's data lies in the server, and the part of the driver that this process plays: the broker has the slots, the
+//! server's process copies (WIRE.md).
+
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::io::{pread, pwrite};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use uringlet_abi::ublk::{IoDesc, feature, io};
+use uringlet_sys::Errno;
+use uringlet_ublk::wire::Completion;
+use uringlet_ublkd::client::CharDevice;
+
+/// See the table in the crate's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffers {
+    /// The message's memory, allocated when a WRITE is there: `UBLK_F_NEED_GET_DATA`.
+    OnDemand,
+    /// A buffer for each tag, and one more copy.
+    Preallocated,
+    /// The server copies: `UBLK_F_USER_COPY`.
+    UserCopy,
+}
+
+impl Buffers {
+    /// What a device needs for it.
+    #[must_use]
+    pub fn flags(self) -> u64 {
+        match self {
+            Self::OnDemand => feature::NEED_GET_DATA,
+            Self::Preallocated => 0,
+            Self::UserCopy => feature::USER_COPY,
+        }
+    }
+
+    /// What a device with these flags needs.
+    #[must_use]
+    pub fn of(flags: u64) -> Self {
+        if flags & feature::USER_COPY != 0 {
+            Self::UserCopy
+        } else if flags & feature::NEED_GET_DATA != 0 {
+            Self::OnDemand
+        } else {
+            Self::Preallocated
+        }
+    }
+}
+
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::new(error.raw_os_error())
+}
+
+/// The shared file's part of one request.
+#[derive(Debug)]
+pub(crate) struct Slot<'a> {
+    device: &'a CharDevice,
+    queue: u16,
+    tag: u16,
+    /// Of the data.
+    at: u64,
+}
+
+impl<'a> Slot<'a> {
+    pub(crate) fn new(device: &'a CharDevice, completion: &Completion) -> Self {
+        let (queue, tag) = (completion.queue, completion.tag);
+        let room = u64::from(queue) << io::QUEUE_SHIFT | u64::from(tag) << io::TAG_SHIFT;
+        Self { device, queue, tag, at: io::BUF_OFFSET + room + u64::from(completion.done) }
+    }
+
+    pub(crate) fn descriptor(&self) -> Result<IoDesc, Errno> {
+        let mut bytes = [0; IoDesc::SIZE];
+        let at = u64::from(self.queue) * io::DESC_STRIDE + u64::from(self.tag) * IoDesc::SIZE as u64;
+        let read = pread(&self.device.file, &mut bytes, at).map_err(errno)?;
+        if read == bytes.len() { Ok(IoDesc::from_bytes(&bytes)) } else { Err(Errno::EIO) }
+    }
+
+    /// Fills memory that was not written to yet, to its capacity.
+    fn fill(&self, memory: &mut Vec<u8>) -> Result<(), Errno> {
+        while memory.len() < memory.capacity() {
+            let at = self.at + memory.len() as u64;
+            if pread(&self.device.file, spare_capacity(memory), at).map_err(errno)? == 0 {
+                return Err(Errno::EIO);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> Result<(), Errno> {
+        let read = pread(&self.device.file, &mut *bytes, self.at).map_err(errno)?;
+        if read == bytes.len() { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), Errno> {
+        let written = pwrite(&self.device.file, bytes, self.at).map_err(errno)?;
+        if written == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
+    }
+}
+
+/// What a tag's data goes through. One request a time uses it.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    buffers: Buffers,
+    /// The tag's buffer; on demand, the next message's memory, empty yet.
+    bytes: Mutex<Vec<u8>>,
+}
+
+impl Memory {
+    pub(crate) fn new(buffers: Buffers, len_max: usize) -> Self {
+        let len = if buffers == Buffers::Preallocated { len_max } else { 0 };
+        Self { buffers, bytes: Mutex::new(vec![0; len]) }
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address for commands that have no better one: the driver wants none with USER_COPY, and one otherwise.
+    pub(crate) fn address(&self) -> u64 {
+        if self.buffers == Buffers::UserCopy { 0 } else { self.bytes().as_ptr().addr() as u64 }
+    }
+
+    /// A WRITE of `len` bytes is there: the message's memory, whose address this is.
+    pub(crate) fn allocate(&self, len: usize) -> u64 {
+        let mut bytes = self.bytes();
+        *bytes = Vec::with_capacity(len);
+        bytes.as_ptr().addr() as u64
+    }
+
+    /// A WRITE's data, as the message has it.
+    pub(crate) fn take(&self, slot: &Slot<'_>, len: usize) -> Result<Bytes, Errno> {
+        let mut message = match self.buffers {
+            Buffers::OnDemand => std::mem::take(&mut *self.bytes()),
+            Buffers::UserCopy => Vec::with_capacity(len),
+            Buffers::Preallocated => {
+                let mut bytes = self.bytes();
+                let buffer = bytes.get_mut(..len).ok_or(Errno::EINVAL)?;
+                slot.read(buffer)?;
+                return Ok(Bytes::copy_from_slice(buffer));
+            }
+        };
+        slot.fill(&mut message)?;
+        // Allocators may give more than was asked for.
+        let message = Bytes::from(message);
+        if message.len() >= len { Ok(message.slice(..len)) } else { Err(Errno::EIO) }
+    }
+
+    /// A READ's data: the address where the driver has found it.
+    pub(crate) fn give(&self, slot: &Slot<'_>, data: &Bytes) -> Result<u64, Errno> {
+        match self.buffers {
+            Buffers::OnDemand => slot.write(data).map(|()| data.as_ptr().addr() as u64),
+            Buffers::UserCopy => slot.write(data).map(|()| 0),
+            Buffers::Preallocated => {
+                let mut bytes = self.bytes();
+                let buffer = bytes.get_mut(..data.len()).ok_or(Errno::EINVAL)?;
+                buffer.copy_from_slice(data);
+                slot.write(buffer).map(|()| buffer.as_ptr().addr() as u64)
+            }
+        }
+    }
+}

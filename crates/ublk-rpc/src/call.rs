@@ -1,0 +1,51 @@
+//! One call over a connection.
+
+use crate::frames::{Frames, Reader};
+use crate::messages::{Opened, path};
+use http::{HeaderName, HeaderValue, Request};
+use prost::Message;
+use std::marker::PhantomData;
+use tonic::body::Body;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+use tower::{Service, ServiceExt};
+
+async fn start<A>(mut channel: Channel, path: &'static str, frames: Frames) -> Result<Streaming<A>, Status>
+where
+    A: Message + Default + 'static,
+{
+    let mut request = Request::post(path).body(Body::new(frames)).map_err(|error| Status::internal(error.to_string()))?;
+    let headers = request.headers_mut();
+    headers.insert(HeaderName::from_static("te"), HeaderValue::from_static("trailers"));
+    headers.insert(HeaderName::from_static("content-type"), HeaderValue::from_static("application/grpc"));
+    let channel = channel.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+    let response = channel.call(request).await.map_err(|error| Status::unavailable(error.to_string()))?;
+    // A status among the headers: no message follows.
+    if let Some(status) = Status::from_header_map(response.headers()) {
+        return Err(if status.code() == Code::Ok { Status::internal("an answer without a message") } else { status });
+    }
+    let code = response.status();
+    Ok(Streaming::new_response(Reader(PhantomData), response.into_body(), code, None, None))
+}
+
+async fn first<A>(answer: &mut Streaming<A>) -> Result<A, Status> {
+    answer.message().await?.ok_or_else(|| Status::internal("an answer without a message"))
+}
+
+/// A request with one answer.
+pub(crate) async fn call<A>(channel: Channel, path: &'static str, request: Frames) -> Result<A, Status>
+where
+    A: Message + Default + 'static,
+{
+    let mut answer = start(channel, path, request).await?;
+    let message = first(&mut answer).await?;
+    // The status comes behind the message.
+    answer.trailers().await?;
+    Ok(message)
+}
+
+/// Opens a session: what there is, and the stream that keeps it.
+pub(crate) async fn opened(channel: Channel, request: Frames) -> Result<(Opened, Streaming<Opened>), Status> {
+    let mut stream = start(channel, path::OPEN, request).await?;
+    Ok((first(&mut stream).await?, stream))
+}

@@ -1,0 +1,148 @@
+//! One gRPC message as an HTTP body whose data stays where it is: its head and the data are two pieces, which HTTP/2 hands to
+//! the socket as they are. tonic's own encoder would copy both into one.
+
+use crate::messages::DATA;
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::{Body, Frame};
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tonic::Status;
+use tonic::codec::{DecodeBuf, Decoder};
+
+/// Not compressed, and a length of four bytes.
+const PREFIX: usize = 5;
+
+/// What follows the message.
+#[derive(Debug)]
+enum End {
+    /// Nothing: a request.
+    Plain,
+    /// The status, which is good: an answer.
+    Trailers,
+    Over,
+}
+
+/// What lives as long as a stream.
+pub(crate) trait Held: std::fmt::Debug + Send + 'static {}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    head: Option<Bytes>,
+    data: Option<Bytes>,
+    end: End,
+    /// What the stream keeps alive: until the peer ends it, then.
+    held: Option<Box<dyn Held>>,
+}
+
+impl Frames {
+    fn new(message: &impl Message, data: Bytes, end: End) -> Self {
+        let (len, data_len) = (message.encoded_len(), data.len() as u64);
+        let field = if data.is_empty() { 0 } else { key_len(DATA) + encoded_len_varint(data_len) };
+        let mut head = BytesMut::with_capacity(PREFIX + len + field);
+        head.put_u8(0);
+        head.put_u32((len + field + data.len()) as u32);
+        // There is room.
+        let _ = message.encode(&mut head);
+        if !data.is_empty() {
+            encode_key(DATA, WireType::LengthDelimited, &mut head);
+            encode_varint(data_len, &mut head);
+        }
+        Self { head: Some(head.freeze()), data: Some(data).filter(|data| !data.is_empty()), end, held: None }
+    }
+
+    /// A request; its field `data`, if it has one, is `data`, and empty in `message`.
+    pub(crate) fn request(message: &impl Message, data: Bytes) -> Self {
+        Self::new(message, data, End::Plain)
+    }
+
+    /// The answer to a request that succeeded.
+    pub(crate) fn answer(message: &impl Message, data: Bytes) -> Self {
+        Self::new(message, data, End::Trailers)
+    }
+
+    /// A message, and then a stream that is open as long as somebody listens.
+    pub(crate) fn held(message: &impl Message, held: impl Held) -> Self {
+        Self { held: Some(Box::new(held)), ..Self::new(message, Bytes::new(), End::Plain) }
+    }
+}
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(piece) = self.head.take().or_else(|| self.data.take()) {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        if self.held.is_some() {
+            // Nobody is woken: whoever listened drops this.
+            return Poll::Pending;
+        }
+        match self.end {
+            End::Plain | End::Over => Poll::Ready(None),
+            End::Trailers => {
+                self.end = End::Over;
+                let good = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
+                let trailers = HeaderMap::from_iter([good]);
+                Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.head.is_none() && self.data.is_none() && self.held.is_none() && matches!(self.end, End::Plain | End::Over)
+    }
+}
+
+/// Messages of one kind, from a body.
+#[derive(Debug)]
+pub(crate) struct Reader<M>(pub(crate) std::marker::PhantomData<M>);
+
+impl<M: Message + Default> Decoder for Reader<M> {
+    type Item = M;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<M>, Status> {
+        M::decode(bytes).map(Some).map_err(|error| Status::invalid_argument(format!("malformed message: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::WriteRequest;
+
+    fn pieces(mut frames: Frames) -> Vec<Bytes> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut pieces = Vec::new();
+        while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut frames).poll_frame(&mut cx) {
+            pieces.extend(frame.into_data());
+        }
+        pieces
+    }
+
+    #[test]
+    fn the_pieces_are_the_message_and_the_data_is_not_copied() {
+        let data = Bytes::from(vec![7; 70_000]);
+        let message = WriteRequest { session: 1 << 40, offset: 4096, fua: true, data: Bytes::new() };
+        let pieces = pieces(Frames::request(&message, data.clone()));
+        assert_eq!(pieces[1].as_ptr(), data.as_ptr());
+        let bytes = pieces.concat();
+        assert_eq!(bytes[0], 0);
+        assert_eq!(bytes[1..5], ((bytes.len() - PREFIX) as u32).to_be_bytes());
+        assert_eq!(WriteRequest::decode(&bytes[PREFIX..]).unwrap(), WriteRequest { data, ..message });
+    }
+
+    #[test]
+    fn without_data_there_is_one_piece() {
+        let message = WriteRequest { session: 3, ..WriteRequest::default() };
+        let pieces = pieces(Frames::answer(&message, Bytes::new()));
+        assert_eq!(pieces.len(), 1);
+        assert_eq!(WriteRequest::decode(&pieces[0][PREFIX..]).unwrap(), message);
+    }
+}

@@ -1,0 +1,101 @@
+//! Where a store listens.
+
+use crate::store::Store;
+use anyhow::{Context, bail};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::server::TcpIncoming;
+
+/// A socket that listens. Dropped, a unix socket's name is gone.
+#[derive(Debug)]
+pub struct Listener {
+    incoming: Incoming,
+    name: Name,
+}
+
+#[derive(Debug)]
+enum Incoming {
+    Tcp(TcpIncoming),
+    Unix(UnixListenerStream),
+}
+
+#[derive(Debug)]
+enum Name {
+    Tcp(SocketAddr),
+    Unix(Unlinked),
+}
+
+#[derive(Debug)]
+struct Unlinked(PathBuf);
+
+impl Drop for Unlinked {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    /// Listens on `HOST:PORT` (port 0: any) or `unix:PATH`, which only this user may connect to. To be called in a runtime.
+    ///
+    /// # Errors
+    /// It is neither; somebody else listens there; those of bind(2).
+    pub fn bind(text: &str) -> anyhow::Result<Self> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return bind_unix(Path::new(path)).with_context(|| format!("listening on {text}"));
+        }
+        let mut addresses = text.to_socket_addrs().with_context(|| format!("`{text}` is no address: say HOST:PORT or unix:PATH"))?;
+        let address = addresses.next().with_context(|| format!("`{text}` has no address"))?;
+        let incoming = TcpIncoming::bind(address).with_context(|| format!("listening on {address}"))?.with_nodelay(Some(true));
+        let name = Name::Tcp(incoming.local_addr()?);
+        Ok(Self { incoming: Incoming::Tcp(incoming), name })
+    }
+
+    /// What a client is to be told.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match &self.name {
+            Name::Tcp(address) => address.to_string(),
+            Name::Unix(path) => format!("unix:{}", path.0.display()),
+        }
+    }
+
+    /// Whether only this machine can connect.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match &self.name {
+            Name::Tcp(address) => address.ip().is_loopback(),
+            Name::Unix(_) => true,
+        }
+    }
+
+    /// Serves, without end.
+    ///
+    /// # Errors
+    /// None that a single connection can cause.
+    pub async fn serve(self, store: &Store) -> anyhow::Result<()> {
+        match self.incoming {
+            Incoming::Tcp(incoming) => store.serve(incoming).await?,
+            Incoming::Unix(incoming) => store.serve(incoming).await?,
+        }
+        Ok(())
+    }
+}
+
+fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
+    if UnixStream::connect(path).is_ok() {
+        bail!("another store listens there");
+    }
+    // Whoever left a socket is dead; anything else stays, and bind says so.
+    if std::fs::symlink_metadata(path).is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type())) {
+        let _ = std::fs::remove_file(path);
+    }
+    let listener = UnixListener::bind(path)?;
+    let name = Name::Unix(Unlinked(path.to_owned()));
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
+    Ok(Listener { incoming: Incoming::Unix(UnixListenerStream::new(listener)), name })
+}

@@ -1,0 +1,146 @@
+//! A ublk device with a backend. One thread receives; each request is a task of a runtime.
+
+use crate::backend::Backend;
+use crate::buffers::{Buffers, Memory, Slot};
+use crate::messages::IO_MAX;
+use anyhow::bail;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, feature, io, iod, param};
+use uringlet_sys::Errno;
+use uringlet_ublk::wire::{Completion, Submission};
+use uringlet_ublkd::client::{CharDevice, Client};
+use uringlet_ublkd::serve::{Shape, Target, add_as};
+
+const SECTOR: u64 = 512;
+/// The task that serves all tags: a name for the driver's sake.
+const TASK: u64 = 1;
+/// Submissions in one packet.
+const BATCH: usize = 256;
+
+/// A new device: added, its parameters set, its char device open. `has_cache`: writes are durable after a flush.
+///
+/// # Errors
+/// The broker's, with what to do about them.
+pub fn add(client: &Client, shape: &Shape, buffers: Buffers, has_cache: bool) -> anyhow::Result<(u32, CharDevice)> {
+    let info = shape.info();
+    let info = DevInfo { flags: info.flags & !feature::USER_COPY | buffers.flags(), ..info };
+    let mut params = shape.params(&Target::Null);
+    if has_cache {
+        params.basic.attrs |= param::ATTR_VOLATILE_CACHE | param::ATTR_FUA;
+    }
+    add_as(client, &info, params)
+}
+
+#[derive(Debug)]
+struct Server<B> {
+    device: CharDevice,
+    backend: B,
+    tags: Vec<Memory>,
+}
+
+/// Serves an open char device until it is stopped, or the broker is gone; requests are tasks of `runtime`. `on_armed` runs on a
+/// thread of its own when all tags are on their way to be fetched: it is the one to start the device. Returns without waiting for
+/// requests that the driver has given up.
+///
+/// # Errors
+/// The broker is gone, or talks nonsense.
+pub fn serve<B: Backend>(
+    device: CharDevice,
+    backend: B,
+    buffers: Buffers,
+    runtime: &Handle,
+    on_armed: impl FnOnce() + Send + 'static,
+) -> anyhow::Result<()> {
+    let count = usize::from(device.queues) * usize::from(device.depth);
+    let tags = (0..count).map(|_| Memory::new(buffers, IO_MAX as usize)).collect();
+    let server = Arc::new(Server { device, backend, tags });
+    server.arm()?;
+    std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
+    // Dropped, it ends them.
+    let mut requests = JoinSet::new();
+    loop {
+        let completions = server.device.completions()?;
+        if completions.is_empty() || completions.iter().any(|completion| completion.res == io::RES_ABORT) {
+            return Ok(());
+        }
+        let mut asks = Vec::new();
+        for completion in completions {
+            match completion.res {
+                io::RES_OK => drop(requests.spawn_on(Arc::clone(&server).request(completion), runtime)),
+                io::RES_NEED_GET_DATA => asks.push(server.ask(&completion)),
+                res => bail!("the driver refuses a command: {}", std::io::Error::from_raw_os_error(-res)),
+            }
+        }
+        if !asks.is_empty() {
+            server.device.submit(&asks)?;
+        }
+        while requests.try_join_next().is_some() {}
+    }
+}
+
+impl<B: Backend> Server<B> {
+    fn memory(&self, queue: u16, tag: u16) -> &Memory {
+        &self.tags[usize::from(queue) * usize::from(self.device.depth) + usize::from(tag)]
+    }
+
+    fn arm(&self) -> anyhow::Result<()> {
+        let tags = (0..self.device.queues).flat_map(|queue| (0..self.device.depth).map(move |tag| (queue, tag)));
+        let fetches: Vec<_> = tags.map(|(queue, tag)| command(io::FETCH_REQ, queue, tag, 0, self.memory(queue, tag).address())).collect();
+        fetches.chunks(BATCH).try_for_each(|batch| self.device.submit(batch))
+    }
+
+    /// A WRITE is there: where its data is to go.
+    fn ask(&self, completion: &Completion) -> Submission {
+        let (queue, tag) = (completion.queue, completion.tag);
+        // Without a descriptor there will be no data; that shows when it should be there.
+        let sectors = Slot::new(&self.device, completion).descriptor().map_or(0, |iod| iod.nr_sectors);
+        let address = self.memory(queue, tag).allocate((sectors * SECTOR as u32).min(IO_MAX) as usize);
+        command(io::NEED_GET_DATA, queue, tag, 0, address)
+    }
+
+    async fn request(self: Arc<Self>, completion: Completion) {
+        let (queue, tag) = (completion.queue, completion.tag);
+        let (result, address) = match self.perform(&completion).await {
+            Ok((len, address)) => (len as i32, address),
+            Err(errno) => (-errno.into_raw(), None),
+        };
+        let address = address.unwrap_or_else(|| self.memory(queue, tag).address());
+        // Without a broker there is nobody to tell.
+        let _ = self.device.submit(&[command(io::COMMIT_AND_FETCH_REQ, queue, tag, result, address)]);
+    }
+
+    /// Bytes done, and where the driver has found those of a READ.
+    async fn perform(&self, completion: &Completion) -> Result<(u32, Option<u64>), Errno> {
+        let slot = Slot::new(&self.device, completion);
+        let memory = self.memory(completion.queue, completion.tag);
+        let iod = slot.descriptor()?;
+        // Of a flush there is no position: the descriptor says -1.
+        let (at, len) = (iod.start_sector.saturating_mul(SECTOR), u64::from(iod.nr_sectors) * SECTOR);
+        match iod.op_flags & 0xff {
+            iod::READ => {
+                let data = self.backend.read(at, len as u32).await?;
+                memory.give(&slot, &data).map(|address| (len as u32, Some(address)))
+            }
+            iod::WRITE => {
+                let data = memory.take(&slot, len as usize)?;
+                self.backend.write(at, data, iod.op_flags & iod::F_FUA != 0).await.map(|()| (len as u32, None))
+            }
+            _ => self.dataless(&iod, at, len).await.map(|()| (0, None)),
+        }
+    }
+
+    async fn dataless(&self, iod: &IoDesc, at: u64, len: u64) -> Result<(), Errno> {
+        match iod.op_flags & 0xff {
+            iod::FLUSH => self.backend.flush().await,
+            iod::DISCARD => self.backend.discard(at, len).await,
+            iod::WRITE_ZEROES => self.backend.write_zeroes(at, len, iod.op_flags & iod::F_NOUNMAP == 0).await,
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+fn command(nr: u8, q_id: u16, tag: u16, result: i32, addr: u64) -> Submission {
+    Submission { cmd_op: Some(nr.into()), task: TASK, cmd: IoCmd { q_id, tag, result, addr } }
+}

@@ -1,0 +1,199 @@
+//! The store: a volume behind gRPC.
+
+use crate::frames::{Frames, Reader};
+use crate::gate::{Claim, Gate};
+use crate::messages::{Done, FlushRequest, IO_MAX, OpenRequest, Opened, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
+use crate::volume::{Facts, Volume};
+use crate::{WINDOW, status};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response};
+use std::convert::Infallible;
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_stream::Stream;
+use tonic::body::Body;
+use tonic::transport::Server;
+use tonic::transport::server::Connected;
+use tonic::{Status, Streaming};
+use uringlet_sys::Errno;
+
+/// A request's head and data, bytes.
+const MESSAGE_MAX: usize = IO_MAX as usize + 4096;
+/// Longest discard or write of zeroes, bytes: nobody waits longer for one.
+const RANGE_MAX: u64 = 1 << 31;
+const FRAME_MAX: u32 = 256 * 1024;
+
+type Answer = Result<Response<Body>, Status>;
+
+/// See the module. Copies are the same store.
+#[derive(Clone)]
+pub struct Store {
+    volume: Arc<dyn Volume>,
+    facts: Facts,
+    gate: Arc<Gate>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// A store with this volume.
+    pub fn new(volume: impl Volume) -> Self {
+        let facts = volume.facts();
+        Self { volume: Arc::new(volume), facts, gate: Arc::new(Gate::new()) }
+    }
+
+    /// Serves all who connect, until there are no more.
+    ///
+    /// # Errors
+    /// None that a single connection can cause.
+    pub async fn serve<C, E>(&self, connections: impl Stream<Item = Result<C, E>>) -> Result<(), tonic::transport::Error>
+    where
+        C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let server = Server::builder()
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(16 * WINDOW)
+            .max_frame_size(FRAME_MAX)
+            .http2_keepalive_interval(Some(crate::KEEP_ALIVE));
+        server.serve_with_incoming(self.clone(), connections).await
+    }
+
+    /// Waits for the requests at work, lets no more in, and makes all durable.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub async fn close(&self) -> Result<(), Errno> {
+        self.gate.close().await;
+        let volume = Arc::clone(&self.volume);
+        tokio::task::spawn_blocking(move || volume.flush()).await.unwrap_or(Err(Errno::EIO))
+    }
+
+    async fn answer(self, request: Request<Body>) -> Answer {
+        let (head, body) = request.into_parts();
+        match head.uri.path() {
+            path::OPEN => self.open(message(body).await?).await,
+            path::READ => self.read(message(body).await?).await,
+            path::WRITE => self.write(message(body).await?).await,
+            path::FLUSH => {
+                let FlushRequest { session } = message(body).await?;
+                self.run(session, "flushing", |volume| volume.flush()).await.map(|()| done())
+            }
+            path::DISCARD => {
+                let RangeRequest { session, offset, length, .. } = self.range(message(body).await?)?;
+                self.run(session, "discarding", move |volume| volume.discard(offset, length)).await.map(|()| done())
+            }
+            path::WRITE_ZEROES => {
+                let RangeRequest { session, offset, length, may_unmap } = self.range(message(body).await?)?;
+                let zero = move |volume: &dyn Volume| volume.write_zeroes(offset, length, may_unmap);
+                self.run(session, "writing zeroes", zero).await.map(|()| done())
+            }
+            other => Err(Status::unimplemented(format!("there is no {other}"))),
+        }
+    }
+
+    async fn open(&self, request: OpenRequest) -> Answer {
+        let claim = match (request.takeover, request.resume) {
+            (true, _) => Claim::Takeover,
+            (false, true) => Claim::Resume,
+            (false, false) => Claim::Free,
+        };
+        let lease = self.gate.open(request.owner, claim).await?;
+        let Facts { name, size, is_read_only, has_cache } = self.facts.clone();
+        let opened = Opened { session: lease.session(), size, volume: name, read_only: is_read_only, volatile_cache: has_cache };
+        Ok(respond(Frames::held(&opened, lease)))
+    }
+
+    async fn read(&self, request: ReadRequest) -> Answer {
+        let ReadRequest { session, offset, length } = request;
+        self.check(offset, length.into(), IO_MAX.into(), "reading")?;
+        let read = move |volume: &dyn Volume| {
+            let mut bytes = vec![0; length as usize];
+            volume.read(offset, &mut bytes).map(|()| Bytes::from(bytes))
+        };
+        let data = self.run(session, "reading", read).await?;
+        Ok(respond(Frames::answer(&ReadReply::default(), data)))
+    }
+
+    async fn write(&self, request: WriteRequest) -> Answer {
+        let WriteRequest { session, offset, fua, data } = request;
+        self.check(offset, data.len() as u64, IO_MAX.into(), "writing")?;
+        self.check_writable()?;
+        self.run(session, "writing", move |volume| volume.write(offset, &data, fua)).await.map(|()| done())
+    }
+
+    fn range(&self, request: RangeRequest) -> Result<RangeRequest, Status> {
+        self.check(request.offset, request.length, RANGE_MAX, "zeroing")?;
+        self.check_writable()?;
+        Ok(request)
+    }
+
+    fn check_writable(&self) -> Result<(), Status> {
+        if self.facts.is_read_only { Err(status::of(Errno::EROFS, "this store is read-only")) } else { Ok(()) }
+    }
+
+    fn check(&self, offset: u64, len: u64, len_max: u64, what: &str) -> Result<(), Status> {
+        let fits = len <= len_max && offset.checked_add(len).is_some_and(|end| end <= self.facts.size);
+        if fits { Ok(()) } else { Err(Status::out_of_range(format!("{what} {len} bytes at {offset} of {}", self.facts.size))) }
+    }
+
+    /// Runs an operation of a session; on a thread that may sleep, if it may.
+    async fn run<T, F>(&self, session: u64, what: &str, operation: F) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        F: FnOnce(&dyn Volume) -> Result<T, Errno> + Send + 'static,
+    {
+        let turn = self.gate.enter(session).await?;
+        let result = if self.volume.is_quick() {
+            operation(&*self.volume)
+        } else {
+            let volume = Arc::clone(&self.volume);
+            // The turn goes with it: whoever asked may be gone long before it has ended.
+            let work = move || {
+                let result = operation(&*volume);
+                drop(turn);
+                result
+            };
+            tokio::task::spawn_blocking(work).await.unwrap_or(Err(Errno::EIO))
+        };
+        result.map_err(|errno| status::of(errno, what))
+    }
+}
+
+impl tower::Service<Request<Body>> for Store {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let store = self.clone();
+        Box::pin(async move { Ok(store.answer(request).await.unwrap_or_else(Status::into_http)) })
+    }
+}
+
+async fn message<M: prost::Message + Default + 'static>(body: Body) -> Result<M, Status> {
+    let mut messages = Streaming::new_request(Reader(PhantomData::<M>), body, None, Some(MESSAGE_MAX));
+    messages.message().await?.ok_or_else(|| Status::invalid_argument("there is no message"))
+}
+
+fn respond(frames: Frames) -> Response<Body> {
+    let mut response = Response::new(Body::new(frames));
+    response.headers_mut().insert(HeaderName::from_static("content-type"), HeaderValue::from_static("application/grpc"));
+    response
+}
+
+fn done() -> Response<Body> {
+    respond(Frames::answer(&Done {}, Bytes::new()))
+}

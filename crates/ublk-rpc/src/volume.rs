@@ -1,0 +1,131 @@
+//! What a store keeps: one volume.
+
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::fs::MetadataExt;
+use uringlet_sys::Errno;
+use uringlet_ublkd::serve::Target;
+
+/// Bytes by position. Ranges are checked before.
+pub trait Volume: Send + Sync + 'static {
+    /// What it is.
+    fn facts(&self) -> Facts;
+    /// Whether operations never sleep.
+    fn is_quick(&self) -> bool;
+    /// Fills `bytes`.
+    ///
+    /// # Errors
+    /// Its own; the client gets the errno.
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno>;
+    /// Writes; durably, if told so.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn write(&self, at: u64, bytes: &[u8], is_fua: bool) -> Result<(), Errno>;
+    /// Makes all durable that was written.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn flush(&self) -> Result<(), Errno>;
+    /// A hint that the range is not needed any more.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn discard(&self, at: u64, len: u64) -> Result<(), Errno>;
+    /// Makes it zeroes.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno>;
+}
+
+/// What a client should know of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Which one it is: another one has another name.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Nothing can be written.
+    pub is_read_only: bool,
+    /// Writes are durable only after a flush.
+    pub has_cache: bool,
+}
+
+/// A volume on what our local servers serve, too: memory, a file, or nothing.
+#[derive(Debug)]
+pub struct TargetVolume {
+    target: Target,
+    facts: Facts,
+}
+
+/// A number that nobody has drawn before.
+pub(crate) fn random() -> u64 {
+    // Each state is seeded by the system.
+    RandomState::new().build_hasher().finish()
+}
+
+impl TargetVolume {
+    /// Of `size` bytes.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn new(target: Target, size: u64, is_read_only: bool) -> std::io::Result<Self> {
+        let name = match &target {
+            Target::Null => "null".to_owned(),
+            // Another process has other memory.
+            Target::Ram(_) => format!("ram:{:016x}", random()),
+            Target::File(file) => name_of(file)?,
+        };
+        let has_cache = matches!(target, Target::File(_));
+        Ok(Self { target, facts: Facts { name, size, is_read_only, has_cache } })
+    }
+
+    /// What it keeps its bytes in.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+}
+
+fn name_of(file: &File) -> std::io::Result<String> {
+    let found = file.metadata()?;
+    Ok(format!("file:{}:{}", found.dev(), found.ino()))
+}
+
+impl Volume for TargetVolume {
+    fn facts(&self) -> Facts {
+        self.facts.clone()
+    }
+
+    fn is_quick(&self) -> bool {
+        !matches!(self.target, Target::File(_))
+    }
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.target.read(at, bytes)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8], is_fua: bool) -> Result<(), Errno> {
+        self.target.write(at, bytes)?;
+        if is_fua { self.target.flush() } else { Ok(()) }
+    }
+
+    fn flush(&self) -> Result<(), Errno> {
+        self.target.flush()
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), Errno> {
+        match self.target.zero(at, len, true) {
+            Err(Errno::EOPNOTSUPP) => Ok(()),
+            done => done,
+        }
+    }
+
+    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+        match self.target.zero(at, len, may_unmap) {
+            Err(Errno::EOPNOTSUPP) => self.target.write_zeroes(at, len),
+            done => done,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! A broker, a store on a port of its own, and a device between them; all in this process, all over the real wires.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use uringlet_abi::ublk::{feature, state};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
+use uringlet_ublk::local::LocalClient;
+use uringlet_ublk_rpc::Place;
+use uringlet_ublk_rpc::buffers::Buffers;
+use uringlet_ublk_rpc::listen::Listener;
+use uringlet_ublk_rpc::remote::Remote;
+use uringlet_ublk_rpc::serve::{add, serve};
+use uringlet_ublk_rpc::store::Store;
+use uringlet_ublk_rpc::volume::Volume;
+use uringlet_ublkd::broker::{Broker, Stopper};
+use uringlet_ublkd::client::Client;
+use uringlet_ublkd::serve::Shape;
+
+/// Longer than anything takes that works, on any machine.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const SIZE: u64 = 16 << 20;
+
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// A port that nobody uses.
+pub(crate) fn port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// A store that listens; dropped, it is killed: its connections end, wherever its requests are.
+pub(crate) struct Served(Option<Runtime>);
+
+impl Served {
+    pub(crate) fn new(place: &str, volume: impl Volume) -> Self {
+        let runtime = runtime();
+        let store = Store::new(volume);
+        let listener = runtime.block_on(async { Listener::bind(place).unwrap() });
+        runtime.spawn(async move { listener.serve(&store).await });
+        Self(Some(runtime))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.take().unwrap().shutdown_background();
+    }
+}
+
+/// Keeps what it is offered.
+#[derive(Debug, Default)]
+struct Shelf(Mutex<BTreeMap<u32, Arc<dyn BlockDevice>>>);
+
+impl FrontEnd for Shelf {
+    fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
+        self.0.lock().unwrap().insert(device.id(), device);
+        Ok(())
+    }
+
+    fn stop(&self, id: u32) {
+        self.0.lock().unwrap().remove(&id);
+    }
+}
+
+pub(crate) struct Fixture {
+    dir: PathBuf,
+    shelf: Arc<Shelf>,
+    pub(crate) client: Client,
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A device with its server on a thread.
+pub(crate) struct Device {
+    pub(crate) id: u32,
+    client: Client,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.client.delete(self.id, true).unwrap();
+        self.server.take().unwrap().join().unwrap();
+    }
+}
+
+impl Fixture {
+    pub(crate) fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("ublk-rpc-{name}-{}", std::process::id()));
+        let shelf = Arc::new(Shelf::default());
+        let broker = Broker::new(&dir, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
+        let stopper = broker.stopper();
+        let thread = Some(std::thread::spawn(move || broker.run(None).unwrap()));
+        Self { client: Client::new(&dir), dir, shelf, stopper, thread }
+    }
+
+    /// A device whose store is there; live when this returns.
+    pub(crate) fn device(&self, place: &str, buffers: Buffers, patience: Duration) -> Device {
+        let place = Place::parse(place).unwrap();
+        self.serve(buffers, move || async move { Remote::open(place, false, patience).await.unwrap() })
+    }
+
+    pub(crate) fn serve<F: Future<Output = Remote>>(&self, buffers: Buffers, open: impl FnOnce() -> F) -> Device {
+        let runtime = runtime();
+        let remote = runtime.block_on(open());
+        let facts = remote.facts().clone();
+        let flags = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
+        let is_read_only = facts.is_read_only;
+        let shape = Shape { id: u32::MAX, size: facts.size, queues: 2, depth: 8, flags, is_read_only, block_shift: 9 };
+        let (id, device) = add(&self.client, &shape, buffers, facts.has_cache).unwrap();
+        let client = self.client.clone();
+        let server = std::thread::spawn(move || {
+            serve(device, remote, buffers, runtime.handle(), move || client.start(id).unwrap()).unwrap();
+            runtime.shutdown_background();
+        });
+        until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.block(id).is_some());
+        Device { id, client: self.client.clone(), server: Some(server) }
+    }
+
+    fn block(&self, id: u32) -> Option<Arc<dyn BlockDevice>> {
+        self.shelf.0.lock().unwrap().get(&id).cloned()
+    }
+
+    pub(crate) fn local(&self, device: &Device, queue: u16) -> LocalClient {
+        LocalClient::new(self.block(device.id).unwrap(), queue)
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.thread.take().unwrap().join().unwrap();
+        std::fs::remove_dir_all(&self.dir).unwrap();
+    }
+}
+
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    (0..len as u64).map(|i| (i / 3 + i / 512 + seed * 31) as u8).collect()
+}

@@ -1,0 +1,120 @@
+//! Stores that go away.
+
+use crate::fixture::{Fixture, LONG, SIZE, Served, pattern, port, until};
+use crate::ram;
+use crate::volumes::{Failing, again, file};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::IoOp;
+use uringlet_ublk_rpc::buffers::Buffers;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_restarted_store_is_found_again_and_nothing_is_lost() {
+    for buffers in [Buffers::OnDemand, Buffers::Preallocated] {
+        let fixture = Fixture::new(&format!("restart-{buffers:?}"));
+        let place = port();
+        let (path, volume) = file("restart", SIZE);
+        let mut store = Some(Served::new(&place, volume));
+        let device = fixture.device(&place, buffers, LONG);
+        let (is_over, count) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4_u16 {
+                let local = fixture.local(&device, thread);
+                let (is_over, count) = (&is_over, &count);
+                scope.spawn(move || {
+                    let mut round = 0;
+                    while !is_over.load(SeqCst) {
+                        let sector = u64::from(thread) << 10;
+                        local.write(sector, &pattern(65536, round), 0).unwrap();
+                        let mut back = vec![0; 65536];
+                        local.read(sector, &mut back).unwrap();
+                        assert!(back == pattern(65536, round), "thread {thread}, round {round}");
+                        round += 1;
+                        count.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+            for _ in 0..4 {
+                let before = count.load(SeqCst);
+                until("they go on", || count.load(SeqCst) > before + 8);
+                drop(store.take());
+                // A port is free when the last of the store's tasks has noticed.
+                until("its port is free", || TcpListener::bind(&place).is_ok());
+                store = Some(Served::new(&place, again(&path, SIZE)));
+            }
+            is_over.store(true, SeqCst);
+        });
+        drop((device, store));
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_store_that_stays_away_fails_requests_until_it_is_back() {
+    let fixture = Fixture::new("away");
+    let place = port();
+    let (path, volume) = file("away", SIZE);
+    let store = Served::new(&place, volume);
+    let device = fixture.device(&place, Buffers::OnDemand, SHORT);
+    let local = fixture.local(&device, 0);
+    local.write(0, &pattern(4096, 7), 0).unwrap();
+    drop(store);
+    assert_eq!(local.write(0, &pattern(4096, 8), 0), Err(Errno::EIO));
+    assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
+    assert_eq!(local.plain(IoOp::Flush, 0, 0, 0), Err(Errno::EIO));
+    let _store = Served::new(&place, again(&path, SIZE));
+    let mut back = vec![0; 4096];
+    until("it is back", || local.read(0, &mut back).is_ok());
+    assert_eq!(back, pattern(4096, 7));
+    drop(device);
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_store_that_says_nothing_is_as_good_as_away() {
+    let fixture = Fixture::new("silent");
+    let place = port();
+    let volume = Failing::new(SIZE);
+    let faults = volume.faults();
+    let store = Served::new(&place, volume);
+    let device = fixture.device(&place, Buffers::OnDemand, SHORT);
+    let local = fixture.local(&device, 0);
+    // Its disk hangs; so does what would open another session.
+    faults.stick(true);
+    let begun = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(local.write(0, &pattern(4096, 1), 0), Err(Errno::EIO));
+    }
+    assert!(begun.elapsed() < LONG);
+    assert_eq!(faults.begun(), 1, "nothing overtakes what hangs");
+    faults.stick(false);
+    until("it goes on", || local.write(0, &pattern(4096, 2), 0).is_ok());
+    let mut back = vec![0; 4096];
+    local.read(0, &mut back).unwrap();
+    assert_eq!(back, pattern(4096, 2));
+    drop(store);
+    // Whoever has its port now accepts and is silent.
+    until("its port is free", || TcpListener::bind(&place).is_ok());
+    let _listener = TcpListener::bind(&place).unwrap();
+    assert_eq!(local.write(0, &pattern(4096, 1), 0), Err(Errno::EIO));
+}
+
+#[test]
+fn a_store_with_other_blocks_is_another_store() {
+    let fixture = Fixture::new("other");
+    let place = port();
+    let store = Served::new(&place, ram());
+    let device = fixture.device(&place, Buffers::OnDemand, SHORT);
+    let local = fixture.local(&device, 0);
+    local.write(0, &pattern(4096, 7), 0).unwrap();
+    drop(store);
+    until("its port is free", || TcpListener::bind(&place).is_ok());
+    // Memory does not survive its process: zeroes would be wrong, and so would any write.
+    let _store = Served::new(&place, ram());
+    assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
+    assert_eq!(local.write(0, &pattern(4096, 7), 0), Err(Errno::EIO));
+}

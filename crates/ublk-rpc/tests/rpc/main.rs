@@ -1,0 +1,199 @@
+//! Devices whose blocks are in a store: their data, in each mode of buffers; stores that fail, go and come back.
+#![forbid(unsafe_code)]
+
+mod fixture;
+mod loss;
+mod volumes;
+
+use fixture::{Fixture, LONG, SIZE, Served, pattern, port};
+use std::io::{Read, Write};
+use uringlet_abi::ublk::{feature, iod, param};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::IoOp;
+use uringlet_ublk::local::LocalClient;
+use uringlet_ublk_rpc::Place;
+use uringlet_ublk_rpc::buffers::Buffers;
+use uringlet_ublk_rpc::remote::Remote;
+use uringlet_ublk_rpc::store::Store;
+use uringlet_ublk_rpc::volume::TargetVolume;
+use uringlet_ublkd::serve::Target;
+use volumes::{Failing, file};
+
+const MODES: [Buffers; 3] = [Buffers::OnDemand, Buffers::Preallocated, Buffers::UserCopy];
+
+fn ram() -> TargetVolume {
+    TargetVolume::new(Target::Ram(Box::default()), SIZE, false).unwrap()
+}
+
+/// Small random numbers.
+fn random(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed >> 11
+}
+
+/// Random operations on one part of the device, beside a model in memory.
+fn exercise(local: &LocalClient, first: u64, sectors: u64, rounds: u64) {
+    let mut model = vec![0; sectors as usize * 512];
+    let mut seed = 0x1234_5678 ^ (first + 1) << 20;
+    for round in 0..rounds {
+        let at = random(&mut seed) % sectors;
+        let longest = if round % 5 == 0 { sectors } else { 9 };
+        let len = (1 + random(&mut seed) % longest).min(sectors - at);
+        let (from, to) = (at as usize * 512, (at + len) as usize * 512);
+        match random(&mut seed) % 8 {
+            0..4 => {
+                let data = pattern(to - from, round);
+                local.write(first + at, &data, if round % 3 == 0 { iod::F_FUA } else { 0 }).unwrap();
+                model[from..to].copy_from_slice(&data);
+            }
+            4 => {
+                local.plain(IoOp::WriteZeroes, 0, first + at, len).unwrap();
+                model[from..to].fill(0);
+            }
+            5 => {
+                local.plain(IoOp::Discard, 0, first + at, len).unwrap();
+                // Undefined: so it is written.
+                local.write(first + at, &model[from..to], 0).unwrap();
+            }
+            6 => local.plain(IoOp::Flush, 0, 0, 0).unwrap(),
+            _ => {
+                let mut back = vec![0xee; to - from];
+                local.read(first + at, &mut back).unwrap();
+                assert!(back == model[from..to], "{len} sectors at {at} differ in round {round}");
+            }
+        }
+    }
+    let mut back = vec![0xee; model.len()];
+    local.read(first, &mut back).unwrap();
+    assert!(back == model, "what is there at last differs");
+}
+
+#[test]
+fn what_is_written_is_read_in_each_mode_of_buffers() {
+    for buffers in MODES {
+        let fixture = Fixture::new(&format!("data-{buffers:?}"));
+        let place = port();
+        let (path, volume) = file("data", SIZE);
+        let _store = Served::new(&place, volume);
+        let device = fixture.device(&place, buffers, LONG);
+        assert_eq!(Buffers::of(fixture.client.info(device.id).unwrap().flags), buffers);
+        // Four parts of the device, and requests longer than the longest message.
+        std::thread::scope(|scope| {
+            for part in 0..4 {
+                let local = fixture.local(&device, part);
+                scope.spawn(move || exercise(&local, u64::from(part) << 13, 1 << 13, 60));
+            }
+        });
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn the_store_may_be_in_the_same_process_or_behind_a_unix_socket() {
+    let fixture = Fixture::new("embedded");
+    let device = fixture.serve(Buffers::OnDemand, || async {
+        let place = Place::embedded(Store::new(ram()));
+        Remote::open(place, false, LONG).await.unwrap()
+    });
+    exercise(&fixture.local(&device, 0), 0, 4096, 40);
+    let socket = std::env::temp_dir().join(format!("ublk-rpc-socket-{}", std::process::id()));
+    let place = format!("unix:{}", socket.display());
+    let store = Served::new(&place, ram());
+    let other = fixture.device(&place, Buffers::Preallocated, LONG);
+    exercise(&fixture.local(&other, 1), 0, 4096, 40);
+    drop((other, store));
+    fixture::until("the socket's name is gone", || !socket.exists());
+}
+
+#[test]
+fn data_is_in_the_store_and_fua_is_durable_there() {
+    let fixture = Fixture::new("fua");
+    let place = port();
+    let volume = Failing::new(SIZE);
+    let faults = volume.faults();
+    let _store = Served::new(&place, volume);
+    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    let attrs = fixture.client.params(device.id).unwrap().basic.attrs;
+    assert_eq!(attrs & (param::ATTR_FUA | param::ATTR_VOLATILE_CACHE), param::ATTR_FUA | param::ATTR_VOLATILE_CACHE);
+    assert_eq!(fixture.client.info(device.id).unwrap().flags & feature::USER_COPY, 0);
+    let local = fixture.local(&device, 0);
+    local.write(8, &pattern(4096, 1), 0).unwrap();
+    assert_eq!((faults.fuas(), faults.flushes()), (0, 0));
+    local.write(8, &pattern(4096, 2), iod::F_FUA).unwrap();
+    assert_eq!((faults.fuas(), faults.flushes()), (1, 0));
+    local.plain(IoOp::Flush, 0, 0, 0).unwrap();
+    assert_eq!((faults.fuas(), faults.flushes()), (1, 1));
+}
+
+#[test]
+fn errors_of_the_store_are_errors_of_the_device() {
+    for buffers in MODES {
+        let fixture = Fixture::new(&format!("errors-{buffers:?}"));
+        let place = port();
+        let volume = Failing::new(SIZE);
+        let faults = volume.faults();
+        let _store = Served::new(&place, volume);
+        let device = fixture.device(&place, buffers, LONG);
+        let local = fixture.local(&device, 0);
+        local.write(0, &pattern(4096, 1), 0).unwrap();
+        for errno in [Errno::ENOSPC, Errno::EIO, Errno::ENODATA, Errno::ETIMEDOUT] {
+            faults.set(Some(errno));
+            assert_eq!(local.write(0, &pattern(4096, 2), 0), Err(errno));
+            assert_eq!(local.read(0, &mut [0; 512]), Err(errno));
+            assert_eq!(local.plain(IoOp::Flush, 0, 0, 0), Err(errno));
+            assert_eq!(local.plain(IoOp::Discard, 0, 0, 8), Err(errno));
+            assert_eq!(local.plain(IoOp::WriteZeroes, 0, 0, 8), Err(errno));
+        }
+        // What the block layer has no word for.
+        faults.set(Some(Errno::EACCES));
+        assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
+        faults.set(None);
+        let mut back = vec![0; 4096];
+        local.read(0, &mut back).unwrap();
+        assert_eq!(back, pattern(4096, 1));
+    }
+}
+
+#[test]
+fn a_store_serves_one_device() {
+    let place = port();
+    let _store = Served::new(&place, ram());
+    let open = |takeover| {
+        let place = Place::parse(&place).unwrap();
+        fixture::runtime().block_on(Remote::open(place, takeover, LONG)).map(drop)
+    };
+    let fixture = Fixture::new("one");
+    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    let refusal = open(false).unwrap_err().to_string();
+    assert!(refusal.contains("another device uses"), "{refusal}");
+    let local = fixture.local(&device, 0);
+    local.write(0, &[1; 512], 0).unwrap();
+    open(true).unwrap();
+    assert_eq!(local.write(0, &[1; 512], 0), Err(Errno::EIO), "it was taken away");
+    drop(device);
+    fixture::until("the store is free", || open(false).is_ok());
+}
+
+#[test]
+fn what_is_no_store_is_told() {
+    let nobody = port();
+    let open = |text: &str| {
+        let place = Place::parse(text).unwrap();
+        let opened = fixture::runtime().block_on(Remote::open(place, false, std::time::Duration::from_millis(500)));
+        opened.unwrap_err().to_string()
+    };
+    let error = open(&nobody);
+    assert!(error.contains("uringlet ublk store") && error.contains("refused"), "{error}");
+    let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = web.local_addr().unwrap().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = web.accept().unwrap();
+        let _ = socket.read(&mut [0; 1024]);
+        socket.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").unwrap();
+    });
+    let error = open(&place);
+    assert!(error.contains(&place), "{error}");
+    server.join().unwrap();
+}

@@ -1,0 +1,125 @@
+//! Volumes for tests: a file of one's own, and one that fails as it is told.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use uringlet_sys::Errno;
+use uringlet_ublk_rpc::volume::{Facts, TargetVolume, Volume};
+use uringlet_ublkd::serve::Target;
+
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+/// A new file.
+pub(crate) fn file(name: &str, size: u64) -> (PathBuf, TargetVolume) {
+    let count = COUNT.fetch_add(1, SeqCst);
+    let path = std::env::temp_dir().join(format!("ublk-rpc-{name}-{}-{count}.img", std::process::id()));
+    std::fs::File::create_new(&path).unwrap().set_len(size).unwrap();
+    let volume = again(&path, size);
+    (path, volume)
+}
+
+/// The same file once more.
+pub(crate) fn again(path: &PathBuf, size: u64) -> TargetVolume {
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    TargetVolume::new(Target::File(file), size, false).unwrap()
+}
+
+/// Says how a [`Failing`] fails.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    errno: AtomicI32,
+    fuas: AtomicU32,
+    flushes: AtomicU32,
+    /// Operations that begin now do not end until it is false.
+    is_stuck: Mutex<bool>,
+    moved: Condvar,
+    /// Operations that have begun.
+    begun: AtomicU32,
+}
+
+impl Faults {
+    pub(crate) fn set(&self, errno: Option<Errno>) {
+        self.errno.store(errno.map_or(0, Errno::into_raw), SeqCst);
+    }
+
+    pub(crate) fn fuas(&self) -> u32 {
+        self.fuas.load(SeqCst)
+    }
+
+    pub(crate) fn flushes(&self) -> u32 {
+        self.flushes.load(SeqCst)
+    }
+
+    pub(crate) fn begun(&self) -> u32 {
+        self.begun.load(SeqCst)
+    }
+
+    pub(crate) fn stick(&self, is_stuck: bool) {
+        *self.is_stuck.lock().unwrap() = is_stuck;
+        self.moved.notify_all();
+    }
+
+    fn now(&self) -> Result<(), Errno> {
+        self.begun.fetch_add(1, SeqCst);
+        drop(self.moved.wait_while(self.is_stuck.lock().unwrap(), |is_stuck| *is_stuck).unwrap());
+        match self.errno.load(SeqCst) {
+            0 => Ok(()),
+            number => Err(Errno::new(number)),
+        }
+    }
+}
+
+/// Memory that fails.
+#[derive(Debug)]
+pub(crate) struct Failing {
+    volume: TargetVolume,
+    faults: Arc<Faults>,
+}
+
+impl Failing {
+    pub(crate) fn new(size: u64) -> Self {
+        let volume = TargetVolume::new(Target::Ram(Box::default()), size, false).unwrap();
+        Self { volume, faults: Arc::default() }
+    }
+
+    pub(crate) fn faults(&self) -> Arc<Faults> {
+        Arc::clone(&self.faults)
+    }
+}
+
+impl Volume for Failing {
+    fn facts(&self) -> Facts {
+        Facts { has_cache: true, ..self.volume.facts() }
+    }
+
+    fn is_quick(&self) -> bool {
+        false
+    }
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.faults.now()?;
+        self.volume.read(at, bytes)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8], is_fua: bool) -> Result<(), Errno> {
+        self.faults.now()?;
+        self.faults.fuas.fetch_add(is_fua.into(), SeqCst);
+        self.volume.write(at, bytes, false)
+    }
+
+    fn flush(&self) -> Result<(), Errno> {
+        self.faults.now()?;
+        self.faults.flushes.fetch_add(1, SeqCst);
+        Ok(())
+    }
+
+    fn discard(&self, at: u64, len: u64) -> Result<(), Errno> {
+        self.faults.now()?;
+        self.volume.discard(at, len)
+    }
+
+    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+        self.faults.now()?;
+        self.volume.write_zeroes(at, len, may_unmap)
+    }
+}
