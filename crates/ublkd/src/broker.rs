@@ -215,7 +215,7 @@ impl Shared {
         let (queues, depth) = device.queues();
         let welcome = Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags };
         let served = send_with(&socket, &welcome.to_bytes(), Some(device.area().file()), SendFlags::empty())
-            .and_then(|()| Channel::new(socket))
+            .and_then(|()| Channel::new(socket, usize::from(queues) * usize::from(depth)))
             .map(|channel| Arc::new(channel).serve(&device));
         device.close();
         Ok(served?)

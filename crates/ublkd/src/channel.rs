@@ -1,7 +1,8 @@
 //! An open char device: a server's commands come in, their completions go out.
 //!
 //! Completions are sent by whoever ends a command. One who finds the socket full leaves them to the channel's own thread, which then
-//! waits for room too: nobody sleeps for a slow server, and no more completions wait than there are tags.
+//! waits for room too: nobody sleeps for a slow server. What the driver refuses is complete at once, so a server that only talks
+//! and never listens could fill our memory: when more completions wait than there are tags, nothing more is read from it.
 
 use crate::packets::{Inbox, send_with};
 use crate::surroundings::Surroundings;
@@ -41,6 +42,8 @@ struct Outbox {
 pub(crate) struct Channel {
     socket: OwnedFd,
     bell: OwnedFd,
+    /// Tags of the device.
+    tags: usize,
     outbox: Mutex<Outbox>,
 }
 
@@ -62,9 +65,9 @@ impl Command for RemoteCommand {
 }
 
 impl Channel {
-    pub(crate) fn new(socket: OwnedFd) -> Result<Self, Errno> {
+    pub(crate) fn new(socket: OwnedFd, tags: usize) -> Result<Self, Errno> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { socket, bell, outbox: Mutex::default() })
+        Ok(Self { socket, bell, tags, outbox: Mutex::default() })
     }
 
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
@@ -147,8 +150,13 @@ impl Channel {
     /// Sleeps until there is something to receive. False: there never will be.
     fn wait(&self) -> bool {
         loop {
-            let is_stalled = self.outbox().sending == Sending::Stalled;
-            let flags = if is_stalled { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let (is_stalled, waiting) = {
+                let outbox = self.outbox();
+                (outbox.sending == Sending::Stalled, outbox.completions.len())
+            };
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::OUT, is_stalled);
+            flags.set(PollFlags::IN, !is_stalled || waiting <= self.tags);
             let mut fds = [PollFd::new(&self.socket, flags), PollFd::new(&self.bell, PollFlags::IN)];
             if !matches!(poll(&mut fds, None), Ok(_) | Err(Errno::INTR)) {
                 return false;

@@ -4,15 +4,19 @@
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use uringlet_abi::ublk::{feature, state};
+use uringlet_abi::ublk::{CtrlCmd, IoCmd, ctrl, feature, io, state};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
 use uringlet_ublk::local::LocalClient;
+use uringlet_ublk::wire::{Call, Hello, Purpose, Submission, VERSION, Welcome};
 use uringlet_ublkd::broker::{Broker, Stopper};
-use uringlet_ublkd::client::{Client, Refused};
+use uringlet_ublkd::client::{CharDevice, Client, Refused};
 use uringlet_ublkd::place;
 use uringlet_ublkd::serve::{Shape, Target, add, serve};
 
@@ -188,9 +192,7 @@ fn a_server_that_is_lost_leaves_what_its_flags_say() {
 }
 
 /// A server that fetches and then does nothing.
-fn arm(device: uringlet_ublkd::client::CharDevice, on_armed: impl FnOnce() + Send + 'static) -> uringlet_ublkd::client::CharDevice {
-    use uringlet_abi::ublk::{IoCmd, io};
-    use uringlet_ublk::wire::Submission;
+fn arm(device: CharDevice, on_armed: impl FnOnce() + Send + 'static) -> CharDevice {
     let fetch = |tag| Submission { cmd_op: Some(io::FETCH_REQ.into()), task: 1, cmd: IoCmd { q_id: 0, tag, result: 0, addr: 0 } };
     device.submit(&(0..device.depth).map(fetch).collect::<Vec<_>>()).unwrap();
     std::thread::spawn(on_armed);
@@ -256,8 +258,6 @@ fn noise_on_the_wire_ends_the_connection_and_nothing_else() {
 
 /// A control command on a connection of its own, whose answer nobody waits for yet.
 fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::OwnedFd {
-    use uringlet_abi::ublk::CtrlCmd;
-    use uringlet_ublk::wire::{Call, Hello, Purpose, VERSION};
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
     rustix::io::write(&socket, &Hello { version: VERSION, purpose: Purpose::Control }.to_bytes()).unwrap();
@@ -268,7 +268,6 @@ fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::Ow
 
 #[test]
 fn a_command_that_waits_ends_with_its_client() {
-    use uringlet_abi::ublk::ctrl;
     let fixture = Fixture::new("gone");
     let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
     let waiting: Vec<_> = (0..4).map(|_| send_command(&fixture, ctrl::START_DEV, id, 1)).collect();
@@ -286,4 +285,114 @@ fn a_command_that_waits_ends_with_its_client() {
     assert_eq!(fixture.client.list().unwrap(), [id]);
     drop(device);
     until("its number is free", || fixture.client.list().unwrap().is_empty());
+}
+
+/// What becomes of these commands, in whatever order.
+fn results(device: &CharDevice, submissions: &[Submission]) -> Vec<(u16, u16, i32)> {
+    device.submit(submissions).unwrap();
+    let mut all = Vec::new();
+    while all.len() < submissions.len() {
+        let completions = device.completions().unwrap();
+        assert!(!completions.is_empty(), "the broker hung up");
+        all.extend(completions.iter().map(|completion| (completion.queue, completion.tag, completion.res)));
+    }
+    all
+}
+
+fn command(nr: u8, task: u64, q_id: u16, tag: u16) -> Submission {
+    Submission { cmd_op: Some(nr.into()), task, cmd: IoCmd { q_id, tag, result: 512, addr: 0 } }
+}
+
+#[test]
+fn what_a_server_may_not_do_is_refused_and_all_goes_on() {
+    let fixture = Fixture::new("wrong");
+    let client = fixture.client.clone();
+    let (id, device) = add(&client, &shape(u32::MAX), &Target::Null).unwrap();
+    let device = arm(device, move || client.start(id).unwrap());
+    until("it is live", || fixture.device(id).is_some());
+    let local = fixture.local(id);
+    let request = std::thread::spawn(move || local.read(0, &mut [0; 512]));
+    let served = device.completions().unwrap();
+    let tag = served[0].tag;
+    let idle = if tag == 0 { 1 } else { 0 };
+    let (fetch, commit, get) = (io::FETCH_REQ, io::COMMIT_AND_FETCH_REQ, io::NEED_GET_DATA);
+    let with_address = Submission { cmd: IoCmd { addr: 4096, ..command(commit, 1, 0, tag).cmd }, ..command(commit, 1, 0, tag) };
+    for (what, submission, errno) in [
+        ("a queue that is not there", command(commit, 1, 1, 0), Errno::EINVAL),
+        ("the last one", command(commit, 1, u16::MAX, 0), Errno::EINVAL),
+        ("a tag that is not there", command(commit, 1, 0, device.depth), Errno::EINVAL),
+        ("the last one", command(fetch, 1, 0, u16::MAX), Errno::EINVAL),
+        ("a second fetch", command(fetch, 1, 0, idle), Errno::EBUSY),
+        ("a fetch of what is served", command(fetch, 1, 0, tag), Errno::EBUSY),
+        ("a commit of what waits", command(commit, 1, 0, idle), Errno::EBUSY),
+        ("somebody else's tag", command(commit, 2, 0, tag), Errno::EINVAL),
+        ("data that nobody asks for", command(get, 1, 0, tag), Errno::EINVAL),
+        ("no such command", command(0x30, 1, 0, tag), Errno::EINVAL),
+        ("a buffer on a device that has none", with_address, Errno::EINVAL),
+    ] {
+        let expected = (submission.cmd.q_id, submission.cmd.tag, -errno.into_raw());
+        assert_eq!(results(&device, &[submission]), [expected], "{what}");
+    }
+    // More than was asked for is what was asked for.
+    let boastful = Submission { cmd: IoCmd { result: i32::MAX, ..command(commit, 1, 0, tag).cmd }, ..command(commit, 1, 0, tag) };
+    device.submit(&[boastful]).unwrap();
+    assert_eq!(request.join().unwrap(), Ok(()));
+    // The end of rings that are not there is nobody's loss.
+    let nowhere = |q_id, tag| Submission { cmd_op: None, ..command(0, 1, q_id, tag) };
+    device.submit(&[nowhere(1, 0), nowhere(0, u16::MAX)]).unwrap();
+    assert_eq!(results(&device, &[command(fetch, 1, 7, 7)]), [(7, 7, -Errno::EINVAL.into_raw())]);
+    assert_eq!(fixture.client.info(id).unwrap().state, state::LIVE);
+    drop(device);
+    until("it dies", || fixture.client.info(id).unwrap().state == state::DEAD);
+    fixture.client.delete(id, true).unwrap();
+}
+
+#[test]
+fn a_server_that_never_listens_is_not_listened_to() {
+    let fixture = Fixture::new("deaf");
+    let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
+    let (sender, sent) = channel();
+    let (talking, is_enough) = (Arc::new(device), Arc::new(AtomicBool::new(false)));
+    let (talker, stops) = (Arc::clone(&talking), Arc::clone(&is_enough));
+    let thread = std::thread::spawn(move || {
+        // Each is refused at once.
+        let flood = [command(io::COMMIT_AND_FETCH_REQ, 1, 0, 0); 256];
+        while !stops.load(SeqCst) {
+            talker.submit(&flood).unwrap();
+            sender.send(()).unwrap();
+        }
+        talker.submit(&[command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0)]).unwrap();
+    });
+    // Both sockets' buffers fill, and then it is stuck: it is not, if all of this was taken.
+    let most = 4000;
+    let taken = (0..most).take_while(|_| sent.recv_timeout(Duration::from_secs(2)).is_ok()).count();
+    assert!(taken < most, "the broker keeps all that it has to say");
+    // Others do not notice; and who listens at last gets everything.
+    assert_eq!(fixture.client.info(id).unwrap().state, state::DEAD);
+    let mut heard = 0;
+    loop {
+        let completions = talking.completions().unwrap();
+        heard += completions.len();
+        is_enough.store(heard > 256 * (taken + 10), SeqCst);
+        if completions.iter().any(|completion| completion.queue == 7) {
+            break;
+        }
+    }
+    thread.join().unwrap();
+    assert_eq!(heard, 1 + 256 * (taken + sent.iter().count()));
+    drop(talking);
+    fixture.client.delete(id, true).unwrap();
+}
+
+#[test]
+fn other_versions_are_told_ours() {
+    let fixture = Fixture::new("version");
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
+    rustix::io::write(&socket, &Hello { version: VERSION + 1, purpose: Purpose::Control }.to_bytes()).unwrap();
+    let mut bytes = [0; 64];
+    let len = rustix::io::read(&socket, &mut bytes).unwrap();
+    let welcome = Welcome::parse(&bytes[..len]).unwrap();
+    assert_eq!((welcome.version, welcome.res), (VERSION, -Errno::EPROTONOSUPPORT.into_raw()));
+    assert_eq!(rustix::io::read(&socket, &mut bytes), Ok(0), "and that was all");
 }
