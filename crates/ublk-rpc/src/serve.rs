@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::buffers::{Buffers, Memory, Slot};
 use crate::messages::IO_MAX;
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -40,7 +40,7 @@ struct Server<B> {
     tags: Vec<Memory>,
 }
 
-/// Serves an open char device until it is stopped, or the broker is gone; requests are tasks of `runtime`. `on_armed` runs on a
+/// Serves an open char device until it is stopped; requests are tasks of `runtime`. `on_armed` runs on a
 /// thread of its own when all tags are on their way to be fetched: it is the one to start the device. Returns without waiting for
 /// requests that the driver has given up.
 ///
@@ -62,7 +62,8 @@ pub fn serve<B: Backend>(
     let mut requests = JoinSet::new();
     loop {
         let completions = server.device.completions()?;
-        if completions.is_empty() || completions.iter().any(|completion| completion.res == io::RES_ABORT) {
+        ensure!(!completions.is_empty(), "the broker has ended, and the device with it: add it again");
+        if completions.iter().any(|completion| completion.res == io::RES_ABORT) {
             return Ok(());
         }
         let mut asks = Vec::new();

@@ -190,7 +190,8 @@ fn read_descriptor(device: &CharDevice, queue: u16, tag: u16) -> Result<IoDesc, 
 }
 
 fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<i32, Errno> {
-    let (at, len) = (iod.start_sector * SECTOR, u64::from(iod.nr_sectors) * SECTOR);
+    // Of a flush there is no position: the descriptor says -1.
+    let (at, len) = (iod.start_sector.saturating_mul(SECTOR), u64::from(iod.nr_sectors) * SECTOR);
     match iod.op_flags & 0xff {
         iod::READ => {
             let mut bytes = vec![0; len as usize];

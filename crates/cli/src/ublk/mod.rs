@@ -1,8 +1,11 @@
 //! `uringlet ublk` and `uringlet ublkd`: block devices whose servers are programs.
 
 mod daemon;
+mod interrupt;
+mod options;
 mod serve;
 mod show;
+mod store;
 
 use crate::Status;
 use std::path::PathBuf;
@@ -29,6 +32,7 @@ pub(crate) struct Args {
 enum Command {
     Add(serve::AddArgs),
     Recover(serve::RecoverArgs),
+    Store(store::StoreArgs),
     List(show::ListArgs),
     Del(show::DelArgs),
     Features(show::FeaturesArgs),
@@ -40,6 +44,7 @@ pub(crate) fn ublk(args: &Args) -> Status {
     let result = match &args.command {
         Command::Add(args) => serve::add(&client, args),
         Command::Recover(args) => serve::recover(&client, args),
+        Command::Store(args) => store::run(args),
         Command::List(args) => show::list(&client, args),
         Command::Del(args) => show::del(&client, args),
         Command::Features(args) => show::features(&client, args),

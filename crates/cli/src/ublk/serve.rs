@@ -1,74 +1,22 @@
 //! `uringlet ublk add` and `recover`: our own servers.
 
-use super::{daemon, show};
-use anyhow::{Context, bail, ensure};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use uringlet_abi::ublk::{feature, param};
-use uringlet_ublkd::client::Client;
+use super::options::{Backing, DataPath, Kind, Recovery, SECTOR, block_shift, size};
+use super::{daemon, interrupt, show, store};
+use anyhow::{Context, ensure};
+use tokio::runtime::Runtime;
+use uringlet_abi::ublk::param;
+use uringlet_ublk_rpc::Place;
+use uringlet_ublk_rpc::backend::Local;
+use uringlet_ublk_rpc::buffers::Buffers;
+use uringlet_ublk_rpc::remote::Remote;
+use uringlet_ublk_rpc::serve as with_buffers;
+use uringlet_ublk_rpc::store::Store;
+use uringlet_ublk_rpc::volume::TargetVolume;
+use uringlet_ublkd::client::{CharDevice, Client};
 use uringlet_ublkd::serve::{self as server, Shape, Target};
 
-const SECTOR: u64 = 512;
-
-/// What our servers can serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Kind {
-    /// Reads zeroes, forgets writes
-    Null,
-    /// Memory, lost with the server
-    Ram,
-    /// A file or block device
-    File,
-}
-
-/// What becomes of the device when its server dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Recovery {
-    /// It dies too
-    None,
-    /// It waits for the next server; requests in flight fail
-    Wait,
-    /// It waits for the next server, which gets the requests in flight again
-    Reissue,
-    /// Requests fail until the next server comes
-    Fail,
-}
-
-impl Recovery {
-    fn flags(self) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Wait => feature::USER_RECOVERY,
-            Self::Reissue => feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE,
-            Self::Fail => feature::USER_RECOVERY | feature::USER_RECOVERY_FAIL_IO,
-        }
-    }
-}
-
-/// What to serve
-#[derive(Debug, clap::Args)]
-struct Backing {
-    /// What stands behind the device
-    #[arg(long = "type", value_enum, value_name = "TYPE")]
-    kind: Kind,
-
-    /// The file of --type file
-    #[arg(long, value_name = "PATH", required_if_eq("kind", "file"))]
-    file: Option<PathBuf>,
-
-    /// Threads that serve
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
-    threads: u16,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
+/// Of a device whose size nobody says, bytes.
+const SIZE: u64 = 1 << 30;
 
 /// Add a device and serve it until it is deleted or this is interrupted
 #[derive(Debug, clap::Args)]
@@ -76,13 +24,20 @@ pub(super) struct AddArgs {
     #[command(flatten)]
     backing: Backing,
 
+    #[command(flatten)]
+    data: DataPath,
+
     /// Its number [default: the lowest that is free]
     #[arg(short = 'n', long, value_name = "N")]
     number: Option<u32>,
 
-    /// Its size, such as 512M or 10G [default: the file's; 1G otherwise]
+    /// Its size, such as 512M or 10G [default: the file's or the store's; 1G otherwise]
     #[arg(long, value_parser = size)]
     size: Option<u64>,
+
+    /// Its logical block, bytes: 512, 1024, 2048 or 4096
+    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = block_shift)]
+    block_size: u8,
 
     /// Queues
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -102,6 +57,8 @@ pub(super) struct AddArgs {
 }
 
 /// Serve a device whose server has died
+///
+/// The new server is told anew what to serve; where its data lies is the device's own.
 #[derive(Debug, clap::Args)]
 pub(super) struct RecoverArgs {
     #[command(flatten)]
@@ -111,67 +68,106 @@ pub(super) struct RecoverArgs {
     number: u32,
 }
 
-/// A number of bytes: digits, and K, M, G or T.
-fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.char_indices().last() {
-        Some((at, 'K' | 'k')) => (&text[..at], 10),
-        Some((at, 'M' | 'm')) => (&text[..at], 20),
-        Some((at, 'G' | 'g')) => (&text[..at], 30),
-        Some((at, 'T' | 't')) => (&text[..at], 40),
-        _ => (text, 0),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: say 512M or 10G"))?;
-    let bytes = number.checked_mul(1 << shift).ok_or("too much")?;
-    if bytes >= 4096 && bytes.is_multiple_of(4096) { Ok(bytes) } else { Err("a multiple of 4096 bytes, please".to_owned()) }
+/// A server that is ready, but for a device.
+enum Server {
+    /// With USER_COPY, on so many threads.
+    Plain(Target, u16),
+    /// Tasks, with buffers of any kind.
+    Local(Runtime, TargetVolume, Buffers),
+    Remote(Runtime, Box<Remote>, Buffers),
 }
 
-impl Backing {
-    fn target(&self, is_read_only: bool) -> anyhow::Result<(Target, Option<u64>)> {
-        match (self.kind, &self.file) {
-            (Kind::File, Some(path)) => {
-                let file = File::options().read(true).write(!is_read_only).open(path);
-                let mut file = file.with_context(|| format!("opening {}", path.display()))?;
-                // Of a block device, too.
-                let size = file.seek(SeekFrom::End(0))? / SECTOR * SECTOR;
-                Ok((Target::File(file), Some(size)))
+/// A server, and what the device must be like.
+struct Prepared {
+    server: Server,
+    /// Its own, if it has one.
+    size: Option<u64>,
+    is_read_only: bool,
+    has_cache: bool,
+}
+
+/// Makes what is to be served ready, `wanted` bytes of it if it has no size of its own. `takeover`: from a server that has died.
+fn prepare(backing: &Backing, buffers: Buffers, wanted: u64, is_read_only: bool, takeover: bool) -> anyhow::Result<Prepared> {
+    let (target, size) = backing.target(is_read_only)?;
+    let has_cache = matches!(target, Target::File(_));
+    if backing.kind != Kind::Rpc {
+        let server = match buffers {
+            Buffers::UserCopy => Server::Plain(target, backing.threads),
+            Buffers::OnDemand | Buffers::Preallocated => {
+                let volume = TargetVolume::new(target, size.unwrap_or(wanted), is_read_only)?;
+                Server::Local(store::runtime(backing.threads)?, volume, buffers)
             }
-            (Kind::File, None) => bail!("--type file needs --file"),
-            (_, Some(_)) => bail!("--file is for --type file"),
-            (Kind::Null, None) => Ok((Target::Null, None)),
-            (Kind::Ram, None) => Ok((Target::Ram(Box::default()), None)),
-        }
+        };
+        return Ok(Prepared { server, size, is_read_only, has_cache });
     }
+    let runtime = store::runtime(backing.threads)?;
+    let opening = async {
+        let place = match &backing.server {
+            Some(place) => Place::parse(place)?,
+            None => Place::embedded(Store::new(TargetVolume::new(target, size.unwrap_or(wanted), is_read_only)?)),
+        };
+        Remote::open(place, takeover, backing.patience()).await
+    };
+    let remote = runtime.block_on(opening)?;
+    let facts = remote.facts().clone();
+    ensure!(is_read_only || !facts.is_read_only || takeover, "the store is read-only: say --read-only");
+    let server = Server::Remote(runtime, Box::new(remote), buffers);
+    Ok(Prepared { server, size: Some(facts.size), is_read_only: is_read_only || facts.is_read_only, has_cache: facts.has_cache })
 }
 
 pub(super) fn add(client: &Client, args: &AddArgs) -> anyhow::Result<()> {
-    let (target, found) = args.backing.target(args.read_only)?;
-    let size = args.size.or(found).unwrap_or(1 << 30);
+    let buffers = args.data.buffers(args.backing.kind);
+    let prepared = prepare(&args.backing, buffers, args.size.unwrap_or(SIZE), args.read_only, false)?;
+    let size = args.size.or(prepared.size).unwrap_or(SIZE) >> args.block_size << args.block_size;
     ensure!(size >= 4096, "the device would have {size} bytes: give it a --size");
-    let flags = args.recovery.flags();
-    let id = args.number.unwrap_or(u32::MAX);
-    let shape = Shape { id, size, queues: args.queues, depth: args.depth, flags, is_read_only: args.read_only, block_shift: 9 };
+    let is_rpc = args.backing.kind == Kind::Rpc;
+    let fits = !is_rpc || prepared.size.is_none_or(|found| found >= size);
+    ensure!(fits, "the store has {} bytes, less than --size {size}", prepared.size.unwrap_or(0));
+    let shape = Shape {
+        id: args.number.unwrap_or(u32::MAX),
+        size,
+        queues: args.queues,
+        depth: args.depth,
+        flags: args.recovery.flags(),
+        is_read_only: prepared.is_read_only,
+        block_shift: args.block_size,
+    };
     daemon::ensure(client)?;
-    let (id, device) = server::add(client, &shape, &target)?;
-    delete_when_interrupted(client, id)?;
+    let (id, device) = match &prepared.server {
+        Server::Plain(target, _) => server::add(client, &shape, target)?,
+        Server::Local(..) | Server::Remote(..) => with_buffers::add(client, &shape, buffers, prepared.has_cache)?,
+    };
     let (starting, is_json) = (client.clone(), args.backing.json);
-    server::serve(device, target, args.backing.threads, move || tell(&starting, id, is_json, starting.start(id)))?;
-    // Its number is free, unless somebody else deletes it already.
-    let _ = client.delete(id, false);
-    Ok(())
+    let on_armed = move || tell(&starting, id, is_json, starting.start(id));
+    serve(client, id, device, prepared.server, on_armed)
 }
 
 pub(super) fn recover(client: &Client, args: &RecoverArgs) -> anyhow::Result<()> {
     let id = args.number;
     let params = client.params(id).with_context(|| format!("device {id}"))?;
+    let buffers = Buffers::of(client.info(id)?.flags);
     let is_read_only = params.basic.attrs & param::ATTR_READ_ONLY != 0;
-    let (target, found) = args.backing.target(is_read_only)?;
     let size = params.basic.dev_sectors * SECTOR;
-    ensure!(found.is_none_or(|found| found >= size), "the file is smaller than the device, which has {size} bytes");
+    let prepared = prepare(&args.backing, buffers, size, is_read_only, true)?;
+    let what = if args.backing.kind == Kind::Rpc { "store" } else { "file" };
+    ensure!(prepared.size.is_none_or(|found| found >= size), "the {what} is smaller than the device, which has {size} bytes");
     client.start_recovery(id).with_context(|| format!("device {id} is not to be recovered (it is, or it was added without --recovery)"))?;
     let device = client.open(id)?;
-    delete_when_interrupted(client, id)?;
     let (ending, is_json) = (client.clone(), args.backing.json);
-    server::serve(device, target, args.backing.threads, move || tell(&ending, id, is_json, ending.end_recovery(id)))?;
+    let on_armed = move || tell(&ending, id, is_json, ending.end_recovery(id));
+    serve(client, id, device, prepared.server, on_armed)
+}
+
+fn serve(client: &Client, id: u32, device: CharDevice, server: Server, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    interrupt::delete_device(client, id)?;
+    match server {
+        Server::Plain(target, threads) => server::serve(device, target, threads, on_armed)?,
+        Server::Local(runtime, volume, buffers) => {
+            with_buffers::serve(device, Local::new(volume), buffers, runtime.handle(), on_armed)?;
+        }
+        Server::Remote(runtime, remote, buffers) => with_buffers::serve(device, *remote, buffers, runtime.handle(), on_armed)?,
+    }
+    // Its number is free, unless somebody else deletes it already.
     let _ = client.delete(id, false);
     Ok(())
 }
@@ -183,37 +179,6 @@ fn tell(client: &Client, id: u32, is_json: bool, started: anyhow::Result<()>) {
         Err(error) => {
             eprintln!("uringlet ublk: device {id} does not start: {error:#}");
             let _ = client.delete(id, false);
-        }
-    }
-}
-
-/// Ctrl-C: deleting the device ends its server.
-fn delete_when_interrupted(client: &Client, id: u32) -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;
-    }
-    let client = client.clone();
-    std::thread::Builder::new().name("ublk-signals".into()).spawn(move || {
-        while !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        // Somebody else may have deleted it.
-        let _ = client.delete(id, false);
-    })?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size;
-
-    #[test]
-    fn sizes_have_units_and_whole_blocks() {
-        assert_eq!(size("512M"), Ok(512 << 20));
-        assert_eq!(size("4096"), Ok(4096));
-        for bad in ["", "M", "1", "-4K", "99999999999T", "4097", "0", "1é"] {
-            assert!(size(bad).is_err(), "{bad}");
         }
     }
 }

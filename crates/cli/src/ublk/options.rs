@@ -1,0 +1,196 @@
+//! What `uringlet ublk add` and `recover` are told.
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use uringlet_abi::ublk::feature;
+use uringlet_ublk_rpc::buffers::Buffers;
+use uringlet_ublkd::serve::Target;
+
+pub(super) const SECTOR: u64 = 512;
+/// A restart fits; and no longer, for somebody waits.
+const PATIENCE: u64 = 30;
+
+/// What our servers can serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Kind {
+    /// Reads zeroes, forgets writes
+    Null,
+    /// Memory, lost with the server
+    Ram,
+    /// A file or block device
+    File,
+    /// A remote store, over gRPC
+    Rpc,
+}
+
+/// What becomes of the device when its server dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Recovery {
+    /// It dies too
+    None,
+    /// It waits for the next server; requests in flight fail
+    Wait,
+    /// It waits for the next server, which gets the requests in flight again
+    Reissue,
+    /// Requests fail until the next server comes
+    Fail,
+}
+
+impl Recovery {
+    pub(super) fn flags(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Wait => feature::USER_RECOVERY,
+            Self::Reissue => feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE,
+            Self::Fail => feature::USER_RECOVERY | feature::USER_RECOVERY_FAIL_IO,
+        }
+    }
+}
+
+/// Where a request's data lies in the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Memory of its own for each WRITE, allocated when it is there (UBLK_F_NEED_GET_DATA)
+    OnDemand,
+    /// A buffer for each tag, from which WRITEs are copied once more
+    Preallocated,
+    /// The server copies from and to the device itself (UBLK_F_USER_COPY)
+    UserCopy,
+}
+
+/// How data comes to the server
+#[derive(Debug, clap::Args)]
+pub(super) struct DataPath {
+    /// Where a request's data lies in the server [default: on-demand for --type rpc, user-copy otherwise]
+    #[arg(long, value_enum, value_name = "MODE")]
+    buffers: Option<Mode>,
+
+    /// The same as --buffers on-demand
+    #[arg(long, conflicts_with_all = ["buffers", "user_copy"])]
+    need_get_data: bool,
+
+    /// The same as --buffers user-copy
+    #[arg(long, conflicts_with = "buffers")]
+    user_copy: bool,
+}
+
+impl DataPath {
+    pub(super) fn buffers(&self, kind: Kind) -> Buffers {
+        match self.buffers {
+            Some(Mode::OnDemand) => Buffers::OnDemand,
+            Some(Mode::Preallocated) => Buffers::Preallocated,
+            Some(Mode::UserCopy) => Buffers::UserCopy,
+            None if self.need_get_data => Buffers::OnDemand,
+            None if self.user_copy || kind != Kind::Rpc => Buffers::UserCopy,
+            None => Buffers::OnDemand,
+        }
+    }
+}
+
+/// What to serve
+#[derive(Debug, clap::Args)]
+pub(super) struct Backing {
+    /// What stands behind the device
+    #[arg(long = "type", value_enum, value_name = "TYPE")]
+    pub(super) kind: Kind,
+
+    /// The file of --type file; of --type rpc without --server: what its store keeps its blocks in [default: memory]
+    #[arg(long, value_name = "PATH", required_if_eq("kind", "file"))]
+    file: Option<PathBuf>,
+
+    /// --type rpc: where the store is, HOST:PORT or unix:PATH [default: a store in this process]
+    #[arg(long, value_name = "PLACE", conflicts_with = "file")]
+    pub(super) server: Option<String>,
+
+    /// --type rpc: how long a request waits for a store that is away before it fails with EIO [default: 30]
+    ///
+    /// A store that was only restarted is found again, and what it had not answered is sent once more. One that was away as long
+    /// fails requests at once, until it is back.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: Option<u64>,
+
+    /// Threads that serve
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) threads: u16,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// A file's own size in whole sectors; of a block device, too.
+pub(super) fn open(path: &Path, is_read_only: bool) -> anyhow::Result<(File, u64)> {
+    let file = File::options().read(true).write(!is_read_only).open(path);
+    let mut file = file.with_context(|| format!("opening {}", path.display()))?;
+    let size = file.seek(SeekFrom::End(0))? / SECTOR * SECTOR;
+    Ok((file, size))
+}
+
+impl Backing {
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_secs(self.timeout.unwrap_or(PATIENCE))
+    }
+
+    /// What is kept here, and its size if it has one of its own.
+    pub(super) fn target(&self, is_read_only: bool) -> anyhow::Result<(Target, Option<u64>)> {
+        ensure!(self.kind == Kind::Rpc || self.server.is_none() && self.timeout.is_none(), "--server and --timeout are for --type rpc");
+        match (self.kind, &self.file) {
+            (Kind::File | Kind::Rpc, Some(path)) => open(path, is_read_only).map(|(file, size)| (Target::File(file), Some(size))),
+            (Kind::File, None) => bail!("--type file needs --file"),
+            (Kind::Null | Kind::Ram, Some(_)) => bail!("--file is for --type file and rpc"),
+            (Kind::Null, None) => Ok((Target::Null, None)),
+            (Kind::Ram | Kind::Rpc, None) => Ok((Target::Ram(Box::default()), None)),
+        }
+    }
+}
+
+/// A number of bytes: digits, and K, M, G or T.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        Some((at, 'T' | 't')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: say 512M or 10G"))?;
+    let bytes = number.checked_mul(1 << shift).ok_or("too much")?;
+    if bytes >= 4096 && bytes.is_multiple_of(4096) { Ok(bytes) } else { Err("a multiple of 4096 bytes, please".to_owned()) }
+}
+
+/// A block's size, as its power of two.
+pub(super) fn block_shift(text: &str) -> Result<u8, String> {
+    match text {
+        "512" => Ok(9),
+        "1024" | "1K" | "1k" => Ok(10),
+        "2048" | "2K" | "2k" => Ok(11),
+        "4096" | "4K" | "4k" => Ok(12),
+        _ => Err("512, 1024, 2048 or 4096, please".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_whole_blocks() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("4096"), Ok(4096));
+        for bad in ["", "M", "1", "-4K", "99999999999T", "4097", "0", "1é"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_sectors_to_pages() {
+        assert_eq!((block_shift("512"), block_shift("4k")), (Ok(9), Ok(12)));
+        for bad in ["", "256", "8192", "1000"] {
+            assert!(block_shift(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `uringlet ublk store`: the other end of `--type rpc`.
+
+use super::interrupt;
+use super::options::{open, size};
+use anyhow::{Context, bail, ensure};
+use serde_json::json;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use tokio::runtime::Runtime;
+use uringlet_ublk_rpc::listen::Listener;
+use uringlet_ublk_rpc::store::Store;
+use uringlet_ublk_rpc::volume::{TargetVolume, Volume};
+use uringlet_ublkd::serve::Target;
+
+/// Run a store of blocks for devices of --type rpc, until it is interrupted
+///
+/// It serves one device at a time. There is neither encryption nor authentication: whoever reaches it can read and write it.
+#[derive(Debug, clap::Args)]
+pub(super) struct StoreArgs {
+    /// Where to listen: HOST:PORT (port 0: any), or unix:PATH, for this user alone
+    #[arg(long, value_name = "PLACE", default_value = "127.0.0.1:7411")]
+    listen: String,
+
+    /// Its size, such as 512M or 10G [default: the file's]
+    #[arg(long, value_parser = size, required_unless_present = "file")]
+    size: Option<u64>,
+
+    /// Keep the blocks in a file or block device, which is made with --size if it is not there [default: memory]
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+
+    /// Nothing can be written
+    #[arg(long)]
+    read_only: bool,
+
+    /// Threads that serve
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A runtime for a server's requests.
+pub(super) fn runtime(threads: u16) -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads.into()).thread_name("ublk-io").enable_all().build().context("starting threads")
+}
+
+fn file_volume(path: &Path, args: &StoreArgs) -> anyhow::Result<(File, u64)> {
+    if let Some(size) = args.size.filter(|_| !path.exists()) {
+        let file = File::create_new(path).with_context(|| format!("making {}", path.display()))?;
+        file.set_len(size).with_context(|| format!("{} with {size} bytes", path.display()))?;
+    }
+    let (file, found) = open(path, args.read_only)?;
+    // Devices without a size of their own (/dev/full, say) have the one that they are given.
+    let size = if found == 0 { args.size.unwrap_or(0) } else { found };
+    ensure!(size >= 4096, "{} has {size} bytes: give it a --size", path.display());
+    match args.size {
+        Some(asked) if asked != size => bail!("{} has {size} bytes already, not {asked}", path.display()),
+        _ => Ok((file, size)),
+    }
+}
+
+fn volume(args: &StoreArgs) -> anyhow::Result<TargetVolume> {
+    let (target, size) = match (&args.file, args.size) {
+        (Some(path), _) => file_volume(path, args).map(|(file, size)| (Target::File(file), size))?,
+        (None, Some(size)) => (Target::Ram(Box::default()), size),
+        (None, None) => bail!("a store needs a --size or a --file"),
+    };
+    Ok(TargetVolume::new(target, size, args.read_only)?)
+}
+
+pub(super) fn run(args: &StoreArgs) -> anyhow::Result<()> {
+    let stop = interrupt::flag()?;
+    let volume = volume(args)?;
+    let facts = volume.facts();
+    let runtime = runtime(args.threads)?;
+    let listener = runtime.block_on(async { Listener::bind(&args.listen) })?;
+    if !listener.is_local() {
+        eprintln!("uringlet ublk: everybody who reaches {} can read and write the blocks", listener.place());
+    }
+    if args.json {
+        println!("{}", json!({ "listen": listener.place(), "size": facts.size, "volume": facts.name, "read_only": facts.is_read_only }));
+    } else {
+        println!("{} bytes at {}: uringlet ublk add --type rpc --server {}", facts.size, listener.place(), listener.place());
+    }
+    let store = Store::new(volume);
+    let serving = runtime.spawn({
+        let store = store.clone();
+        async move { listener.serve(&store).await }
+    });
+    interrupt::wait(&stop, || serving.is_finished());
+    if serving.is_finished() {
+        return runtime.block_on(serving)?.context("serving");
+    }
+    let flushed = runtime.block_on(store.close());
+    // Connections end here; the socket's name goes with them.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    flushed.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw())).context("making the blocks durable")
+}
