@@ -115,7 +115,7 @@ fn test() -> anyhow::Result<Tally> {
 
 /// Runs the models. Everything is built for a modelled kernel: in a directory of its own.
 pub(crate) fn loom() -> anyhow::Result<Tally> {
-    models("loom", "--cfg loom", &["-p", "uringlet-sys", "-p", "uringlet", "model::"])
+    models("loom", "--cfg loom", &["-p", "uringlet-sys", "-p", "uringlet", "-p", "uringlet-ublk", "model::"])
 }
 
 /// Runs the models of pools, and whole pools, in orders picked at random.

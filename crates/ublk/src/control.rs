@@ -136,10 +136,7 @@ impl<P: Platform> Driver<P> {
             ctrl::GET_PARAMS => call.get_params(&device),
             ctrl::SET_PARAMS => call.set_params(&device),
             ctrl::START_USER_RECOVERY => device.start_recovery(),
-            ctrl::END_USER_RECOVERY => {
-                device.wait(gone, Device::is_fetched)?;
-                device.end_recovery(header.data as i32)
-            }
+            ctrl::END_USER_RECOVERY => device.end_recovery(header.data as i32, gone),
             ctrl::UPDATE_SIZE if device.has(feature::UPDATE_SIZE) => device.resize(header.data),
             ctrl::QUIESCE_DEV if device.has(feature::QUIESCE) => {
                 let ms = if header.data == 0 { u64::from(u32::MAX) } else { header.data };
@@ -325,8 +322,7 @@ impl Call<'_> {
         if pid <= 0 || !device.life().params.has(param::BASIC) {
             return Err(Errno::EINVAL);
         }
-        device.wait(gone, Device::is_fetched)?;
-        device.start(pid)
+        device.start(pid, gone)
     }
 
     fn get_info<P: Platform>(&mut self, device: &Device<P>) -> Result<(), Errno> {

@@ -42,7 +42,9 @@ pub(crate) struct Life {
     is_stopping: bool,
     /// The char device was closed meanwhile.
     is_closing: bool,
-    /// Front ends are being told of the end.
+    /// Front ends are being told of the beginning: of an end after that.
+    is_arriving: bool,
+    /// Front ends are being told of the end, or will be.
     is_leaving: bool,
 }
 
@@ -85,6 +87,7 @@ impl<P: Platform> Device<P> {
             ending: None,
             is_stopping: false,
             is_closing: false,
+            is_arriving: false,
             is_leaving: false,
         };
         Arc::new_cyclic(|me| Self {
@@ -237,7 +240,7 @@ impl<P: Platform> Device<P> {
 
     /// The ring of a waiting command ends: the server is lost. Its command is completed, if it still waits.
     pub fn cancel_io_command(&self, cmd: &IoCmd) {
-        self.lose_server(Some(cmd.q_id));
+        self.lose_server(Some(cmd));
         self.step(cmd.q_id, |inner, _, actions| inner.cancel_one(cmd.tag, actions));
     }
 
@@ -285,9 +288,9 @@ impl<P: Platform> Device<P> {
         self.queues.iter().for_each(|queue| queue.inner.lock().reset(actions));
     }
 
-    /// Whether every tag was fetched.
-    pub(crate) fn is_fetched(&self) -> bool {
-        self.queues.iter().all(|queue| queue.inner.lock().is_fetched())
+    /// Whether every tag was fetched, by a server that is there. It stays so as long as `life` is locked.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.queues.iter().all(|queue| queue.inner.lock().is_ready())
     }
 
     /// Whether an end waits for requests in flight: for tests.

@@ -11,11 +11,11 @@ use crate::tag::{Phase, Rules, Tag, Work};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 use uringlet_abi::ublk::{IoCmd, IoDesc, io, iod};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::Mutex;
+use uringlet_sys::sync::AtomicU32;
 
 /// What becomes of requests that no server has yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,11 @@ impl<C: Command> Inner<C> {
     /// Whether all tags were fetched.
     pub(crate) fn is_fetched(&self) -> bool {
         self.fetched as usize == self.tags.len()
+    }
+
+    /// Whether its server is complete, and there.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_fetched() && !self.is_lost
     }
 
     /// Whether some command waits for a request.
@@ -355,6 +360,11 @@ impl<C: Command> Inner<C> {
                 self.end(cx, number, Err(Errno::EIO), actions);
             }
         }
+    }
+
+    /// The ring of a tag's command ends before the device was started: nobody starts it with this server.
+    pub(crate) fn lose_early(&mut self, number: u16) {
+        self.is_lost |= self.tags.get(number as usize).is_some_and(|tag| tag.command.is_some());
     }
 
     /// Ends the armed commands, and those that will be: no request comes any more.

@@ -4,8 +4,9 @@ use super::{Device, End, Life};
 use crate::actions::Actions;
 use crate::platform::Platform;
 use crate::queue::Mode;
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, SeqCst};
-use uringlet_abi::ublk::{feature, state};
+use uringlet_abi::ublk::{IoCmd, feature, state};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::monotonic_ns;
@@ -15,29 +16,52 @@ use uringlet_sys::sync::AtomicBool;
 const LOOK_NS: u64 = 3_000_000;
 
 impl<P: Platform> Device<P> {
-    /// START_DEV, when every tag was fetched.
+    /// START_DEV: waits until every tag was fetched.
     ///
     /// # Errors
-    /// `EEXIST` it is live; those of a front end.
-    pub(crate) fn start(&self, pid: i32) -> Result<(), Errno> {
-        let actions = {
+    /// `EEXIST` it is live; `EINTR`; those of a front end.
+    pub(crate) fn start(&self, pid: i32, gone: &AtomicBool) -> Result<(), Errno> {
+        let actions = loop {
+            self.wait(gone, Self::is_ready)?;
             let mut life = self.life();
             if life.state == state::LIVE || life.is_started || life.ending.is_some() || life.is_leaving {
                 return Err(Errno::EEXIST);
             }
-            life.is_started = true;
-            self.go_live(&mut life, pid)
+            // The server may have gone since: then the next one is waited for.
+            if self.is_ready() {
+                life.is_started = true;
+                life.is_arriving = true;
+                break self.go_live(&mut life, pid);
+            }
         };
         self.perform(actions);
-        for front_end in self.owner.front_ends() {
-            if let Some(me) = self.me.upgrade()
-                && let Err(errno) = front_end.start(me)
-            {
-                self.stop(&AtomicBool::new(false))?;
-                return Err(errno);
-            }
+        let announced = self.announce();
+        let is_over = {
+            let mut life = self.life();
+            life.is_arriving = false;
+            life.is_leaving
+        };
+        if is_over {
+            self.take_leave();
         }
-        Ok(())
+        if announced.is_err() {
+            self.stop(&AtomicBool::new(false))?;
+        }
+        announced
+    }
+
+    /// Tells front ends of the device.
+    fn announce(&self) -> Result<(), Errno> {
+        let me = self.me.upgrade();
+        me.map_or(Ok(()), |me| self.owner.front_ends().iter().try_for_each(|front_end| front_end.start(Arc::clone(&me) as _)))
+    }
+
+    /// Tells front ends of the end.
+    fn take_leave(&self) {
+        self.owner.front_ends().iter().for_each(|front_end| front_end.stop(self.info.dev_id));
+        self.life().is_leaving = false;
+        self.tell();
+        self.forget_if_gone();
     }
 
     fn go_live(&self, life: &mut Life, pid: i32) -> Actions<P::Command> {
@@ -65,17 +89,23 @@ impl<P: Platform> Device<P> {
         };
         self.perform(actions);
         if let Some(me) = self.me.upgrade() {
-            let device: alloc::sync::Arc<dyn crate::frontend::BlockDevice> = me;
+            let device: Arc<dyn crate::frontend::BlockDevice> = me;
             self.owner.front_ends().iter().for_each(|front_end| front_end.resized(&device));
         }
         Ok(())
     }
 
-    /// The server is gone. `queue`: whose requests are lost; all, if nobody is left.
-    pub(super) fn lose_server(&self, queue: Option<u16>) {
+    /// The server is gone: the ring of this command, or all of it. Requests of the command's queue are lost, or all.
+    pub(super) fn lose_server(&self, cmd: Option<&IoCmd>) {
+        let queue = cmd.map(|cmd| cmd.q_id);
         let actions = {
             let mut life = self.life();
             if life.state != state::LIVE {
+                if let Some(cmd) = cmd
+                    && let Some(queue) = self.queue(cmd.q_id)
+                {
+                    queue.inner.lock().lose_early(cmd.tag);
+                }
                 return;
             }
             let end = match () {
@@ -106,18 +136,18 @@ impl<P: Platform> Device<P> {
     /// Finishes an end, if no request is in flight any more.
     pub(super) fn settle(&self) {
         let mut actions = Actions::new();
-        let is_stop = {
+        let takes_leave = {
             let mut life = self.life();
             let Some(end) = life.ending.filter(|_| self.busy.load(SeqCst) == 0) else { return };
             life.ending = None;
             self.is_ending.store(false, SeqCst);
             self.finish_end(&mut life, end, &mut actions);
-            end == End::Stop
+            // Who tells of the beginning goes on with this.
+            end == End::Stop && !life.is_arriving
         };
         self.perform(actions);
-        if is_stop {
-            self.owner.front_ends().iter().for_each(|front_end| front_end.stop(self.info.dev_id));
-            self.life().is_leaving = false;
+        if takes_leave {
+            return self.take_leave();
         }
         self.tell();
         self.forget_if_gone();
@@ -262,12 +292,13 @@ impl<P: Platform> Device<P> {
         Ok(())
     }
 
-    /// END_USER_RECOVERY, when every tag was fetched.
+    /// END_USER_RECOVERY: waits until every tag was fetched.
     ///
     /// # Errors
-    /// `EINVAL` the device cannot be recovered; `EBUSY` it need not be.
-    pub(crate) fn end_recovery(&self, pid: i32) -> Result<(), Errno> {
-        let actions = {
+    /// `EINVAL` the device cannot be recovered; `EBUSY` it need not be; `EINTR`.
+    pub(crate) fn end_recovery(&self, pid: i32, gone: &AtomicBool) -> Result<(), Errno> {
+        let actions = loop {
+            self.wait(gone, Self::is_ready)?;
             let mut life = self.life();
             if !self.has(feature::USER_RECOVERY) {
                 return Err(Errno::EINVAL);
@@ -275,7 +306,9 @@ impl<P: Platform> Device<P> {
             if !is_recoverable(life.state) || life.ending.is_some() {
                 return Err(Errno::EBUSY);
             }
-            self.go_live(&mut life, pid)
+            if self.is_ready() {
+                break self.go_live(&mut life, pid);
+            }
         };
         self.perform(actions);
         Ok(())

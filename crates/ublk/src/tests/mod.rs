@@ -3,6 +3,8 @@
 mod control;
 mod ends;
 mod io;
+#[cfg(loom)]
+mod model;
 mod random;
 mod threads;
 
