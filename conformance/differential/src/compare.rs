@@ -18,12 +18,18 @@ use std::time::{Duration, Instant};
 pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) ops: u64,
+    /// Mostly what servers ask for.
+    pub(crate) is_net: bool,
     pub(crate) dropped: Dropped,
 }
 
 impl Case {
+    fn kind(&self) -> &'static str {
+        if self.is_net { " --net" } else { "" }
+    }
+
     pub(crate) fn scenario(&self) -> Scenario {
-        self.dropped.without(generate::scenario(self.seed, self.ops))
+        self.dropped.without(generate::scenario(self.seed, self.ops, self.is_net))
     }
 }
 
@@ -94,7 +100,7 @@ impl Sides {
     pub(crate) fn report(&self, case: &Case) -> anyhow::Result<String> {
         let kernel = self.kernel.play(case, SUREST)?;
         let ours = self.ours.play(case, SUREST)?;
-        let mut text = format!("---- seed {} ops {}{}\n{}", case.seed, case.ops, case.dropped.option(), case.scenario());
+        let mut text = format!("---- seed {} ops {}{}{}\n{}", case.seed, case.ops, case.kind(), case.dropped.option(), case.scenario());
         for line in difference(&kernel, &ours) {
             text += &line;
             text.push('\n');
@@ -143,6 +149,7 @@ impl Side {
         let mut line = self.before.clone();
         line.push(own_path()?.into());
         line.extend(["worker", "--seed", &case.seed.to_string(), "--ops", &case.ops.to_string()].map(Into::into));
+        line.extend(case.is_net.then(|| "--net".into()));
         line.extend(["--quiet-ms", &quiet_ms.to_string(), "--drop", &case.dropped.to_string()].map(Into::into));
         let out = File::create(&log)?;
         let mut command = Command::new(&line[0]);

@@ -23,12 +23,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: differential [--seed N] [--count N] [--ops N] [--jobs N] [--no-shrink] [--uringlet PATH --xtask PATH]
-       differential show --seed N [--ops N]      print a scenario
-       differential native --seed N [--ops N]    play it on the kernel's ring
-       differential ours --seed N [--ops N]      play it on the engine
+usage: differential [--seed N] [--count N] [--ops N] [--net] [--jobs N] [--no-shrink] [--uringlet PATH --xtask PATH]
+       differential show --seed N [--ops N] [--net]      print a scenario
+       differential native --seed N [--ops N] [--net]    play it on the kernel's ring
+       differential ours --seed N [--ops N] [--net]      play it on the engine
 
-Plays --count scenarios (200) of about --ops requests (24) from seed --seed (1) on. Without --uringlet and --xtask their release is built first.";
+Plays --count scenarios (200) of about --ops requests (24) from seed --seed (1) on. With --net
+most of them are what servers ask for: bundles, multishot requests, notifications, messages. Without --uringlet and --xtask
+their release is built first.";
 
 #[derive(Clone, Debug, Default)]
 struct Args {
@@ -38,6 +40,7 @@ struct Args {
     ops: u64,
     jobs: u64,
     keeps_all: bool,
+    is_net: bool,
     uringlet: Option<PathBuf>,
     xtask: Option<PathBuf>,
     /// For the worker.
@@ -71,6 +74,7 @@ fn parse() -> anyhow::Result<Option<Args>> {
             Long("count") => args.count = parser.value()?.parse()?,
             Long("ops") => args.ops = parser.value()?.parse()?,
             Long("jobs") => args.jobs = parser.value()?.parse::<u64>()?.max(1),
+            Long("net") => args.is_net = true,
             Long("no-shrink") => args.keeps_all = true,
             Long("quiet-ms") => args.quiet_ms = parser.value()?.parse()?,
             Long("drop") => args.dropped = shrink::Dropped::parse(&parser.value()?.string()?)?,
@@ -84,7 +88,7 @@ fn parse() -> anyhow::Result<Option<Args>> {
 }
 
 fn run(args: &Args) -> anyhow::Result<bool> {
-    let case = Case { seed: args.seed, ops: args.ops, dropped: args.dropped.clone() };
+    let case = Case { seed: args.seed, ops: args.ops, is_net: args.is_net, dropped: args.dropped.clone() };
     match args.command.as_deref() {
         None => search(args),
         Some("worker") => worker::play(&case.scenario(), Duration::from_millis(args.quiet_ms)).map(|()| true),
@@ -136,7 +140,7 @@ fn search(args: &Args) -> anyhow::Result<bool> {
             if index >= args.count {
                 return Ok(());
             }
-            let case = Case { seed: args.seed + index, ops: args.ops, dropped: shrink::Dropped::default() };
+            let case = Case { seed: args.seed + index, ops: args.ops, is_net: args.is_net, dropped: shrink::Dropped::default() };
             match sides.compare(&case)? {
                 Verdict::Same => same.fetch_add(1, Ordering::Relaxed),
                 Verdict::Unsteady => {

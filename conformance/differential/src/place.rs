@@ -13,6 +13,8 @@ pub(crate) const PROVIDED: u64 = ARENA + (4 << 20);
 pub(crate) const PROVIDED_LEN: u64 = 512;
 /// The ring of buffer group [`RING_GROUP`].
 pub(crate) const BUF_RING: u64 = ARENA + (5 << 20);
+/// The ring of buffer group [`INC_GROUP`].
+pub(crate) const INC_RING: u64 = BUF_RING + 4096;
 pub(crate) const BUF_RING_ENTRIES: u16 = 16;
 /// Registered buffers.
 pub(crate) const FIXED_BUFFERS: u64 = ARENA + (6 << 20);
@@ -24,9 +26,11 @@ pub(crate) const READ_ONLY: u64 = ARENA + ARENA_LEN;
 /// Nothing is mapped here.
 pub(crate) const UNMAPPED: u64 = ARENA - (1 << 20);
 
-/// Buffer groups: one filled by PROVIDE_BUFFERS, one a registered ring, one that is neither.
+/// Buffer groups: one filled by PROVIDE_BUFFERS, two registered rings, one that is neither.
 pub(crate) const LEGACY_GROUP: u16 = 1;
 pub(crate) const RING_GROUP: u16 = 2;
+/// A ring whose buffers are used up bit by bit.
+pub(crate) const INC_GROUP: u16 = 3;
 pub(crate) const NO_GROUP: u16 = 9;
 
 /// Regular files: read-write, appending, read-only, direct, write-only.
@@ -36,6 +40,9 @@ pub(crate) const DIRECT_FILE: i32 = 103;
 pub(crate) const PIPES: [i32; 5] = [110, 112, 114, 116, 118];
 /// One end; the other is one above. Three of streams (the third does not block), the last of datagrams.
 pub(crate) const SOCKETS: [i32; 4] = [120, 122, 124, 126];
+/// As [`SOCKETS`], over the loopback: a connection, and two datagram sockets that are connected to each other.
+pub(crate) const TCP: i32 = 128;
+pub(crate) const UDP: i32 = 144;
 pub(crate) const EVENTS: [i32; 2] = [130, 131];
 pub(crate) const DIRECTORY: i32 = 132;
 pub(crate) const EPOLL: i32 = 133;
@@ -51,9 +58,13 @@ pub(crate) const NOTIFIED: i32 = 143;
 pub(crate) const VICTIMS: [i32; 4] = [150, 151, 152, 153];
 /// Never open.
 pub(crate) const CLOSED: i32 = 199;
+/// Stand for the ring's own descriptor, and for that of another ring, which has a table of registered files.
+pub(crate) const OWN_RING: i32 = 1000;
+pub(crate) const OTHER_RING: i32 = 1001;
 /// Here go the descriptors that requests make.
 pub(crate) const ADOPTED: i32 = 200;
 
 /// The table of registered files at the start; -1 is an empty slot.
-pub(crate) const TABLE: [i32; 16] = [100, 101, 102, 103, 110, 111, 112, 113, 120, 121, 126, 127, 130, -1, -1, -1];
+pub(crate) const TABLE: [i32; 20] =
+    [100, 101, 102, 103, 110, 111, 112, 113, 120, 121, 126, 127, 130, -1, -1, -1, TCP, TCP + 1, UDP, UDP + 1];
 pub(crate) const NAMES: [&str; 5] = ["n0", "n1", "n2", "d0", "d0/n3"];

@@ -34,8 +34,8 @@ pub(crate) enum Step {
     Read(i32, usize),
     Shutdown(i32),
     Close(i32),
-    /// So many buffers more in the buffer ring.
-    Refill(u16),
+    /// So many buffers more in the buffer ring of this group.
+    Refill(u16, u16),
     /// io_uring_register(2) with this memory at an address; what it answers is compared.
     Register {
         opcode: u32,
@@ -59,6 +59,8 @@ pub(crate) enum Result {
     Number,
     /// A descriptor, to be moved to this number.
     Descriptor(i32),
+    /// Two descriptors at this address, to be moved to this number and the next.
+    Pipe(u64, i32),
     /// A `struct statx` at this address, of which only some fields are compared.
     Statx(u64),
 }

@@ -6,6 +6,7 @@
 mod bad;
 mod files;
 mod names;
+mod network;
 mod others;
 mod streams;
 mod time;
@@ -67,6 +68,8 @@ struct Pending {
 
 struct Generator {
     rng: Rng,
+    /// Mostly what servers ask for.
+    is_net: bool,
     next_id: u64,
     pending: Vec<Pending>,
     /// What the current batch touches.
@@ -80,10 +83,11 @@ struct Generator {
     may_pend: Vec<(u8, u64)>,
 }
 
-/// The scenario of a seed, of about so many requests.
-pub(crate) fn scenario(seed: u64, ops: u64) -> Scenario {
+/// The scenario of a seed, of about so many requests; of all kinds, or mostly of those that servers ask for.
+pub(crate) fn scenario(seed: u64, ops: u64, is_net: bool) -> Scenario {
     let mut g = Generator {
         rng: Rng::new(seed),
+        is_net,
         next_id: 0,
         pending: Vec::new(),
         touched: Vec::new(),
@@ -214,6 +218,9 @@ impl Generator {
     /// otherwise then, and O_NONBLOCK heeded. That is an accident of the kernel, and not ours.
     fn sleeps_in_a_worker(&self, drafts: &[Draft]) -> bool {
         let mut is_with_worker = self.has_drained;
+        if self.is_net && network::waits_behind_a_drain(self, drafts) {
+            return true;
+        }
         // A cancel that a worker runs finds itself.
         let is_cancel = |draft: &Draft| draft.op.sqe.opcode == Opcode::AsyncCancel as u8;
         let is_moved = |draft: &Draft| draft.op.sqe.flags & (sqe::ASYNC | sqe::IO_DRAIN) != 0;
@@ -276,9 +283,11 @@ impl Generator {
     /// A call past the ring that something may wait for.
     fn plain_step(&mut self) -> Option<Step> {
         if self.rng.percent(15) {
-            return Some(Step::Refill(1 + self.rng.below(3) as u16));
+            let group = if self.is_net { self.rng.pick(&[place::RING_GROUP, place::INC_GROUP]) } else { place::RING_GROUP };
+            return Some(Step::Refill(group, 1 + self.rng.below(3) as u16));
         }
         let base = if self.rng.percent(50) { self.rng.pick(&place::PIPES) } else { self.rng.pick(&place::SOCKETS) };
+        let base = if self.is_net && self.rng.percent(60) { network::pair(self) } else { base };
         let touches = [changes(Thing::File(base))];
         if self.pending.iter().filter(|p| conflict(&p.touches, &touches)).count() > 1 || self.is_stuck {
             return None;
@@ -286,7 +295,9 @@ impl Generator {
         let is_pipe = place::PIPES.contains(&base);
         let len = self.rng.pick(&[1, 100, 700, 2000]);
         Some(match self.rng.below(12) {
-            0 if !is_pipe => Step::Shutdown(base),
+            // Of a stream's end that the program made itself we say that there is more; the kernel does so of its peer's only.
+            // Of datagrams it has a worker wait.
+            0 if !(is_pipe || self.is_net && [place::TCP, 126, place::UDP].contains(&base)) => Step::Shutdown(base),
             1 if is_pipe => Step::Close(base + self.rng.below(2) as i32),
             2 | 3 if self.pending.iter().all(|p| !conflict(&p.touches, &touches)) => Step::Read(base, len),
             _ => Step::Write(base + 1, len),
@@ -294,6 +305,9 @@ impl Generator {
     }
 
     fn draft(&mut self) -> Draft {
+        if self.is_net && self.rng.percent(75) {
+            return network::draft(self);
+        }
         match self.rng.below(100) {
             0..24 => files::draft(self),
             24..36 => names::draft(self),
@@ -360,7 +374,7 @@ fn timespec(ns: i64) -> Vec<u8> {
 
 /// The file that a descriptor belongs to: both ends of a pipe or a pair are one thing.
 fn thing_of(fd: i32) -> Thing {
-    let is_pair = (110..128).contains(&fd);
+    let is_pair = (110..130).contains(&fd) || (place::UDP..place::UDP + 2).contains(&fd);
     Thing::File(if is_pair { fd & !1 } else { fd })
 }
 

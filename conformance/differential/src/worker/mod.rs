@@ -17,6 +17,8 @@ const FIRST_BUFFERS: u64 = 9998;
 
 struct Player {
     ring: Ring,
+    /// Gets messages.
+    other: Ring,
     waiting: Waiting,
     /// Nothing happened for so long: nothing will.
     quiet: Duration,
@@ -41,7 +43,8 @@ pub(crate) fn play(scenario: &Scenario, quiet: Duration) -> anyhow::Result<()> {
         println!("before enabling: {}", ring.enter(0, 0, enter::GETEVENTS, 0, 0));
         println!("enable: {}", ring.register(reg::ENABLE_RINGS, 0, 0));
     }
-    let mut player = Player { ring, waiting: scenario.waiting, quiet, ops: BTreeMap::new(), awaited: HashSet::new() };
+    let mut player =
+        Player { ring, other: stage::other_ring()?, waiting: scenario.waiting, quiet, ops: BTreeMap::new(), awaited: HashSet::new() };
     player.provide();
     player.settle();
     for (index, step) in scenario.steps.iter().enumerate() {
@@ -62,7 +65,7 @@ impl Player {
     fn step(&mut self, step: &Step) {
         match step {
             Step::Submit(ops) => self.submit(ops),
-            Step::Refill(n) => stage::refill(*n),
+            Step::Refill(group, n) => stage::refill(*group, *n),
             Step::Register { opcode, arg, memory, nr_args } => {
                 stage::poke(if memory.is_empty() { place::ARENA } else { *arg }, memory);
                 println!("  register {opcode}: {}", self.ring.register(*opcode, *arg, *nr_args));
@@ -78,13 +81,23 @@ impl Player {
     fn submit(&mut self, ops: &[Op]) {
         for op in ops {
             op.memory.iter().for_each(|(address, bytes)| stage::poke(*address, bytes));
-            self.ring.push(&op.sqe);
+            self.ring.push(&self.named(op.sqe));
             if !op.may_pend {
                 self.awaited.insert(op.user_data());
             }
             self.ops.insert(op.user_data(), op.clone());
         }
         self.submit_pushed();
+    }
+
+    /// With the rings' descriptors.
+    fn named(&self, sqe: Sqe) -> Sqe {
+        let fd = match sqe.fd {
+            place::OWN_RING => self.ring.fd,
+            place::OTHER_RING => self.other.fd,
+            fd => fd,
+        };
+        Sqe { fd, ..sqe }
     }
 
     /// A malformed SQE ends a submission: again, until all are taken.
@@ -155,6 +168,11 @@ impl Player {
         }
         self.awaited.clear();
         self.print(&seen);
+        let mut others: Vec<Cqe> = std::iter::from_fn(|| self.other.pop()).collect();
+        others.sort_by_key(|cqe| cqe.user_data);
+        for cqe in others {
+            println!("  the other ring: #{} {} flags={:#x}", cqe.user_data, cqe.res, cqe.flags);
+        }
     }
 
     fn wait_a_little(&self) {
@@ -184,10 +202,10 @@ impl Player {
         self.print_order(seen);
     }
 
-    /// A chain's completions come in the chain's order.
+    /// A chain's completions come in the chain's order; when a notification comes is not promised.
     fn print_order(&self, seen: &[Cqe]) {
         let mut chains: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for cqe in seen {
+        for cqe in seen.iter().filter(|cqe| cqe.flags & cqe::NOTIF == 0) {
             if let Some(op) = self.ops.get(&cqe.user_data) {
                 chains.entry(op.chain).or_default().push(cqe.user_data);
             }
@@ -207,6 +225,10 @@ fn result(res: i32, meaning: Meaning) -> String {
         Meaning::Descriptor(number) if res >= 0 => {
             state::adopt(res, number);
             "fd".to_owned()
+        }
+        Meaning::Pipe(address, number) if res == 0 => {
+            state::adopt_two(address, number);
+            "pipe".to_owned()
         }
         Meaning::Statx(address) if res == 0 => state::statx(address),
         _ => res.to_string(),

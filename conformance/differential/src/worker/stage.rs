@@ -111,7 +111,34 @@ fn streams() -> anyhow::Result<()> {
         move_to(ends[0], number)?;
         move_to(ends[1], number + 1)?;
     }
-    Ok(())
+    loopback()
+}
+
+/// Pairs over the loopback.
+fn loopback() -> anyhow::Result<()> {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::IntoRawFd;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let far = TcpStream::connect(listener.local_addr()?)?;
+    let near = listener.accept()?.0;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    move_to(near.into_raw_fd(), place::TCP)?;
+    move_to(far.into_raw_fd(), place::TCP + 1)?;
+    let (near, far) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    near.connect(far.local_addr()?)?;
+    far.connect(near.local_addr()?)?;
+    move_to(near.into_raw_fd(), place::UDP)?;
+    move_to(far.into_raw_fd(), place::UDP + 1)
+}
+
+/// A ring that only gets messages.
+pub(super) fn other_ring() -> anyhow::Result<Ring> {
+    let ring = Ring::new(64, 0, 0).map_err(|errno| anyhow::anyhow!("another ring: {errno}"))?;
+    let none = [-1_i32; 8];
+    let answer = ring.register(reg::FILES, none.as_ptr() as u64, none.len() as u32);
+    ensure!(answer == 0, "files of another ring: {answer}");
+    Ok(ring)
 }
 
 /// A unix socket's address.
@@ -157,25 +184,29 @@ pub(super) fn register_all(ring: &Ring) -> Vec<i64> {
         bgid: place::RING_GROUP,
         ..BufReg::default()
     };
+    let incremental = BufReg { ring_addr: place::INC_RING, bgid: place::INC_GROUP, flags: reg::PBUF_RING_INC, ..group };
     let answers = vec![
         ring.register(reg::BUFFERS, buffers.as_ptr() as u64, buffers.len() as u32),
         ring.register(reg::FILES, place::TABLE.as_ptr() as u64, place::TABLE.len() as u32),
         ring.register(reg::PBUF_RING, std::ptr::from_ref(&group) as u64, 1),
+        ring.register(reg::PBUF_RING, std::ptr::from_ref(&incremental) as u64, 1),
     ];
-    refill(4);
+    refill(place::RING_GROUP, 4);
+    refill(place::INC_GROUP, 4);
     answers
 }
 
-/// Adds buffers to the ring of buffers: the next numbers.
-pub(super) fn refill(n: u16) {
+/// Adds buffers to a ring of buffers: the next numbers.
+pub(super) fn refill(group: u16, n: u16) {
     use std::sync::atomic::{AtomicU16, Ordering};
+    let ring = if group == place::INC_GROUP { place::INC_RING } else { place::BUF_RING };
     // SAFETY: the tail of the buffer ring, in the arena, aligned.
-    let tail = unsafe { AtomicU16::from_ptr((place::BUF_RING + 14) as *mut u16) };
+    let tail = unsafe { AtomicU16::from_ptr((ring + 14) as *mut u16) };
     let mut at = tail.load(Ordering::Relaxed);
     for _ in 0..n {
         let bid = at % place::BUF_RING_ENTRIES;
-        let entry = place::BUF_RING + u64::from(bid) * 16;
-        let address = provided(place::RING_GROUP, bid);
+        let entry = ring + u64::from(bid) * 16;
+        let address = provided(group, bid);
         // Not the last two bytes: those of entry 0 are the tail.
         poke(entry, &[&address.to_ne_bytes()[..], &(place::PROVIDED_LEN as u32).to_ne_bytes(), &bid.to_ne_bytes()].concat());
         at = at.wrapping_add(1);

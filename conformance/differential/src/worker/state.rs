@@ -53,6 +53,15 @@ pub(super) fn adopt(fd: i32, number: i32) {
     }
 }
 
+/// Two descriptors at an address.
+pub(super) fn adopt_two(address: u64, number: i32) {
+    let bytes = peek(address, 8);
+    let end = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    adopt(end(0), number);
+    adopt(end(4), number + 1);
+    poke(address, &[0; 8]);
+}
+
 /// What is the same everywhere in a `struct statx`; the rest is wiped.
 pub(super) fn statx(address: u64) -> String {
     let bytes = peek(address, 256);
@@ -68,10 +77,12 @@ pub(super) fn print(ops: &BTreeMap<u64, Op>) {
     print_folder(Path::new("."));
     print_positions();
     print_streams();
-    // Times and inode numbers, where a skipped completion kept them from being wiped.
+    // Times, inode numbers and descriptors, where a skipped completion kept them from being wiped.
     for op in ops.values() {
-        if let Meaning::Statx(address) = op.result {
-            poke(address, &[0; 256]);
+        match op.result {
+            Meaning::Statx(address) => poke(address, &[0; 256]),
+            Meaning::Pipe(address, _) => poke(address, &[0; 8]),
+            Meaning::Number | Meaning::Descriptor(_) => {}
         }
     }
     for user_data in ops.keys() {
@@ -115,7 +126,7 @@ fn print_positions() {
 
 fn print_streams() {
     let pipes = place::PIPES.iter().copied();
-    let sockets = place::SOCKETS.iter().flat_map(|fd| [*fd, *fd + 1]);
+    let sockets = place::SOCKETS.iter().chain(&[place::TCP, place::UDP]).flat_map(|fd| [*fd, *fd + 1]);
     for fd in pipes.chain(sockets).chain(place::EVENTS) {
         println!("  left in {fd}: {}", left_in(fd));
     }

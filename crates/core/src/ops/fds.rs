@@ -32,7 +32,7 @@ pub(crate) enum FdsOp {
 pub(crate) fn prep_pipe(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     unused(&[sqe.fd as u64, sqe.off, sqe.addr3])?;
     let (flags, file_index) = (sqe.op_flags, sqe.file_index());
-    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_EXCL) != 0 || (file_index != 0 && flags & O_CLOEXEC != 0) {
+    if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_EXCL) != 0 {
         return Err(Errno::EINVAL);
     }
     Ok(Op::Fds(FdsOp::Pipe { fds: UserPtr::at(sqe.addr), flags, file_index }))
@@ -52,6 +52,7 @@ pub(crate) fn prep_install(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 impl FdsOp {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match *self {
+            Self::Pipe { flags, file_index: 1.., .. } if flags & O_CLOEXEC != 0 => Err(Errno::EINVAL),
             Self::Pipe { fds, flags, file_index: 0 } => pipe(cx.state, fds, flags),
             Self::Pipe { fds, flags, file_index } => pipe_in_slots(cx.state, fds, flags, file_index),
             Self::Install { is_inherited } => install(cx, is_inherited),

@@ -22,6 +22,8 @@ pub(crate) enum Message {
     Cqe { res: i32, flags: u32 },
     /// The file in slot `from`, in the slot before `to` (or any: `FILE_INDEX_ALLOC`), and a CQE about it.
     File { from: u32, to: u32, is_silent: bool },
+    /// Nothing that makes sense: said once it is known that there is a ring to say it to.
+    None,
 }
 
 /// See the module.
@@ -38,19 +40,24 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if flags & !(CQE_SKIP | FLAGS_PASS) != 0 {
         return Err(Errno::EINVAL);
     }
-    let message = match sqe.addr {
+    let message = message(sqe).unwrap_or(Message::None);
+    Ok(Op::MsgRing(Box::new(MsgRing { message, user_data: sqe.off })))
+}
+
+fn message(sqe: &Sqe) -> Result<Message, Errno> {
+    let flags = sqe.op_flags;
+    match sqe.addr {
         MSG_DATA => {
             let passes = flags & FLAGS_PASS != 0;
             unused(&[sqe.addr3, (flags & CQE_SKIP).into(), if passes { 0 } else { sqe.splice_fd_in as u64 }])?;
-            Message::Cqe { res: sqe.len as i32, flags: if passes { sqe.splice_fd_in as u32 } else { 0 } }
+            Ok(Message::Cqe { res: sqe.len as i32, flags: if passes { sqe.splice_fd_in as u32 } else { 0 } })
         }
         MSG_SEND_FD => {
             unused(&[sqe.len.into()])?;
-            Message::File { from: sqe.addr3 as u32, to: sqe.file_index(), is_silent: flags & CQE_SKIP != 0 }
+            Ok(Message::File { from: sqe.addr3 as u32, to: sqe.file_index(), is_silent: flags & CQE_SKIP != 0 })
         }
-        _ => return Err(Errno::EINVAL),
-    };
-    Ok(Op::MsgRing(Box::new(MsgRing { message, user_data: sqe.off })))
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 #[cfg(test)]
@@ -59,21 +66,22 @@ mod tests {
 
     #[test]
     fn what_a_message_does_not_use_is_zero() {
-        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
         let file = Sqe { addr: MSG_SEND_FD, ..Sqe::default() };
         for good in [Sqe { len: 5, ..Sqe::default() }, Sqe { op_flags: FLAGS_PASS, splice_fd_in: 5, ..Sqe::default() }, file] {
-            assert!(prep(&good, &cx).is_ok(), "{good:?}");
+            assert!(message(&good).is_ok(), "{good:?}");
         }
         for bad in [
-            Sqe { op_flags: 4, ..Sqe::default() },
             Sqe { op_flags: CQE_SKIP, ..Sqe::default() },
             Sqe { splice_fd_in: 5, ..Sqe::default() },
             Sqe { addr3: 1, ..Sqe::default() },
             Sqe { addr: 2, ..Sqe::default() },
-            Sqe { buf_index: 1, ..Sqe::default() },
             Sqe { len: 1, ..file },
         ] {
-            assert_eq!(prep(&bad, &cx).err(), Some(Errno::EINVAL), "{bad:?}");
+            assert_eq!(message(&bad).err(), Some(Errno::EINVAL), "{bad:?}");
+        }
+        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+        for refused in [Sqe { op_flags: 4, ..Sqe::default() }, Sqe { buf_index: 1, ..Sqe::default() }] {
+            assert_eq!(prep(&refused, &cx).err(), Some(Errno::EINVAL), "{refused:?}");
         }
     }
 }

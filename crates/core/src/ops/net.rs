@@ -4,7 +4,8 @@
 //! Errors:  EINVAL bad fields; ENOTSOCK; ENOBUFS no provided buffer; else those of the system calls.
 //! Differs: while a blocking listener is accepted from it is non-blocking for a moment: an accept(2) of others may answer EAGAIN;
 //!          a header or address that cannot be read is found when a request outside of chains is issued; POLL_FIRST of what is no socket is
-//!          ENOTSOCK at once; SOCK_NONEMPTY is not said of a single receive that emptied a TCP stream which has ended;
+//!          ENOTSOCK at once; SOCK_NONEMPTY is not said of a single receive that emptied a TCP stream which has ended, and is said
+//!          of the end that the program's own shutdown(2) made;
 //!          SEND from a list of provided buffers takes no more of a buffer than was asked for; a receive bundle with MSG_WAITALL keeps
 //!          the buffers it began with, gets no more than it asked for, and gives back those that hold nothing unless others were taken after them
 //!          (Linux 6.18 gives up those of its first try only, and lets others receive over the rest); a receive that waits on a TCP socket whose
@@ -242,6 +243,11 @@ impl Futile {
             _ => Issue::Blocks,
         }
     }
+}
+
+/// A request that goes on is never a thread's that waits: it stays armed.
+fn staying_armed(issue: Issue, mask: u32) -> Issue {
+    if matches!(issue, Issue::Blocks) { Issue::WouldBlock(mask) } else { issue }
 }
 
 /// What a try is told.

@@ -113,17 +113,20 @@ impl MultishotRead {
     fn check(&self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         let fd = cx.file.fd;
         let kind = FileKind::ask(fd);
-        if kind.is_bad() || io::file_flags(fd)? & io::O_ACCMODE == io::O_WRONLY {
+        if kind.is_bad() {
             return Err(Errno::EBADF);
         }
         if kind.is_seekable() {
             return Err(Errno::EBADFD);
         }
+        let buffer = cx.state.buf_groups.select(cx.buf_group, 0)?;
+        cx.state.buf_groups.settle(buffer);
+        if io::file_flags(fd)? & io::O_ACCMODE == io::O_WRONLY {
+            return Err(Errno::EBADF);
+        }
         if self.rw_flags & !RWF_NOWAIT != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        let buffer = cx.state.buf_groups.select(cx.buf_group, 0)?;
-        cx.state.buf_groups.settle(buffer);
         Ok(())
     }
 

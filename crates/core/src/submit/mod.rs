@@ -227,8 +227,10 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, is_after_link: bool, req: &mut Reques
             if def.needs_file {
                 req.target = if sqe.flags & sqe::FIXED_FILE != 0 { Target::Fixed(sqe.fd as u32) } else { Target::Fd(sqe.fd) };
             }
-            req.notification = net::notification(opcode, sqe);
-            check(sqe, def, &cx, &mut guard.drain).and_then(|()| (def.prep)(sqe, &cx, &mut req.op))
+            check(sqe, def, &cx, &mut guard.drain).and_then(|()| {
+                req.notification = net::notification(opcode, sqe);
+                (def.prep)(sqe, &cx, &mut req.op)
+            })
         }
         None => Err(Errno::EINVAL),
     };

@@ -20,6 +20,7 @@ pub(super) fn send(guard: &mut UringGuard, req: Request, file: File) {
             Ok(0)
         }
         Message::File { .. } => send_file(guard, target, op),
+        Message::None => Err(Errno::EINVAL),
     });
     complete(guard, req, result.into());
 }

@@ -4,10 +4,10 @@ mod bundle;
 
 use super::{
     Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, Try, iovec_bytes, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking,
-    poll_first, receive_mask, sleeping,
+    poll_first, receive_mask, sleeping, staying_armed,
 };
 use crate::ops::buffers::settle;
-use crate::ops::rw::skip;
+use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::request::Outcome;
 use crate::rsrc::buf_ring::Selected;
@@ -60,6 +60,9 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     unused(&[sqe.addr2(), if is_multishot { 0 } else { limit.into() }])?;
     if is_multishot && (!selects || sqe.op_flags & MSG_WAITALL != 0) {
         return Err(Errno::EINVAL);
+    }
+    if !selects && is_beyond_memory(sqe.addr, sqe.len.into()) {
+        return Err(Errno::EFAULT);
     }
     Ok(Op::net(NetOp::Recv(Recv {
         addr: sqe.addr,
@@ -140,6 +143,7 @@ impl Recv {
     fn receive_now(&mut self, cx: Try) -> Issue {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         match self.receive(fd, nonblocking(self.msg_flags)) {
+            Err(Errno::EAGAIN) if self.is_multishot => staying_armed(self.futile.found_nothing(&cx, mask, self.msg_flags), mask),
             Err(Errno::EAGAIN) => self.futile.found_nothing(&cx, mask, self.msg_flags),
             Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::Untried(mask),
             res => self.answer(&cx, res),

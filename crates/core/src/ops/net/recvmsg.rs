@@ -4,7 +4,7 @@
 use super::message::{Direction, Message};
 use super::{
     Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, Try, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
-    receive_mask, sleeping,
+    receive_mask, sleeping, staying_armed,
 };
 use crate::ops::buffers::settle;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
@@ -213,7 +213,10 @@ impl Recvmsg {
         let fd = cx.fd;
         let Some(room) = len.checked_sub(parts.before_payload()) else { return Errno::EFAULT.into() };
         let n = match parts.receive(fd, addr, room, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) => return self.futile.found_nothing(&cx, receive_mask(self.msg_flags), self.msg_flags),
+            Err(Errno::EAGAIN) => {
+                let mask = receive_mask(self.msg_flags);
+                return staying_armed(self.futile.found_nothing(&cx, mask, self.msg_flags), mask);
+            }
             Err(errno) => return errno.into(),
             Ok(n) => n,
         };

@@ -6,7 +6,7 @@ use super::{
     poll_first, read_iovecs, sleeping,
 };
 use crate::ops::buffers::settle;
-use crate::ops::rw::skip;
+use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx};
 use crate::request::Outcome;
 use crate::rsrc::buf_ring::{Extent, Selected};
@@ -60,6 +60,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 && !selects {
         true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
         true => Some(read_iovecs(sqe.addr, sqe.len as usize)?),
+        false if !selects && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
         false => None,
     };
     Ok(Op::net(NetOp::Send(Send {
@@ -86,8 +87,10 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
         return Err(Errno::EINVAL);
     }
     let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 {
+        true if zero_copy.has_buffer() => return Err(Errno::EINVAL),
         true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
         true => Some(read_iovecs(sqe.addr, sqe.len as usize)?),
+        false if !zero_copy.has_buffer() && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
         false => None,
     };
     Ok(Op::net(NetOp::Send(Send {
@@ -126,7 +129,7 @@ impl Send {
         }
         let mut issue = self.send_now(alone);
         if self.is_bundle {
-            issue = self.go_on(issue);
+            issue = self.go_on(issue, cx.was_armed);
         }
         settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, true);
         if let Some(selected) = &mut self.selected {
@@ -163,10 +166,10 @@ impl Send {
         Ok(())
     }
 
-    /// A bundle that was sent is followed by the next one, while there are buffers.
-    fn go_on(&mut self, issue: Issue) -> Issue {
+    /// A bundle that was sent at once is followed by the next one, while there are buffers.
+    fn go_on(&mut self, issue: Issue, has_waited: bool) -> Issue {
         match issue {
-            Issue::Complete(outcome) if outcome.res > 0 && !self.selected.as_ref().is_some_and(Selected::is_last) => {
+            Issue::Complete(outcome) if outcome.res > 0 && !has_waited && !self.selected.as_ref().is_some_and(Selected::is_last) => {
                 // What follows a buffer of its own is nothing.
                 self.len = 0;
                 self.done = 0;

@@ -30,7 +30,8 @@ pub(crate) fn notification(opcode: Opcode, sqe: &Sqe) -> Option<Notification> {
     if !matches!(opcode, Opcode::SendZc | Opcode::SendmsgZc) || is_refused(sqe) || sqe.flags & sqe::BUFFER_SELECT != 0 {
         return None;
     }
-    let reports = sqe.ioprio & SEND_ZC_REPORT_USAGE != 0;
+    // Unknown flags are found before this one is heeded.
+    let reports = sqe.ioprio & SEND_ZC_REPORT_USAGE != 0 && sqe.ioprio & !KNOWN == 0;
     Some(Notification { res: if reports { NOTIF_USAGE_ZC_COPIED as i32 } else { 0 }, is_announced: true })
 }
 
@@ -70,9 +71,14 @@ impl ZeroCopy {
         data.iter().try_for_each(|part| buffer.check(part.base, part.len))
     }
 
+    /// Whether the data is in a registered buffer.
+    pub(super) fn has_buffer(self) -> bool {
+        self.buffer.is_some()
+    }
+
     /// Whether it needs nothing of the ring's.
     pub(super) fn is_alone(self) -> bool {
-        self.buffer.is_none()
+        !self.has_buffer()
     }
 }
 
@@ -85,8 +91,8 @@ mod tests {
         let good = Sqe { ioprio: SEND_ZC_REPORT_USAGE, ..Sqe::default() };
         assert_eq!(notification(Opcode::SendZc, &good).map(|n| n.res), Some(i32::MIN));
         assert!(notification(Opcode::Send, &good).is_none());
-        // Unknown flags are found later.
-        assert!(notification(Opcode::SendmsgZc, &Sqe { ioprio: 1 << 6, ..good }).is_some());
+        let unknown = Sqe { ioprio: SEND_ZC_REPORT_USAGE | 1 << 6, ..good };
+        assert_eq!(notification(Opcode::SendmsgZc, &unknown).map(|n| n.res), Some(0));
         for bad in [Sqe { addr3: 1, ..good }, Sqe { pad2: 1, ..good }, Sqe { flags: sqe::CQE_SKIP_SUCCESS, ..good }] {
             assert!(notification(Opcode::SendZc, &bad).is_none());
             assert_eq!(ZeroCopy::prep(&bad).err(), Some(Errno::EINVAL), "{bad:?}");

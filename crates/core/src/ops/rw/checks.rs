@@ -9,7 +9,7 @@ pub(super) const RWF_KNOWN: u32 = 0x1ff;
 const USER_END: u64 = 1 << 56;
 
 /// Whether these bytes can be nobody's memory.
-pub(super) fn is_beyond_memory(addr: u64, len: u64) -> bool {
+pub(in crate::ops) fn is_beyond_memory(addr: u64, len: u64) -> bool {
     addr.saturating_add(len) > USER_END
 }
 

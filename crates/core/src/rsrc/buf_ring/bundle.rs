@@ -36,6 +36,8 @@ pub(super) struct Bundle {
     parts: Vec<Part>,
     /// A limit has cut it short: of its first buffer, or of one more that would not be whole.
     is_cut: bool,
+    /// It holds exactly what was asked for: whether there is a buffer behind it nobody has looked.
+    is_filled: bool,
     /// What holds nothing when a request that kept it ends does not go back.
     is_gone_whole: bool,
 }
@@ -45,7 +47,7 @@ impl Bundle {
     /// the first.
     fn of(ring: &BufRing, wanted: u32, most: u16) -> Self {
         let available = ring.memory.tail().wrapping_sub(ring.head);
-        let mut bundle = Self { parts: Vec::new(), is_cut: false, is_gone_whole: false };
+        let mut bundle = Self { parts: Vec::new(), is_cut: false, is_filled: false, is_gone_whole: false };
         let mut left = if wanted == 0 { UNLIMITED } else { wanted };
         for i in 0..available.min(most) {
             let buf = ring.memory.entry(ring.head.wrapping_add(i));
@@ -58,6 +60,7 @@ impl Bundle {
             bundle.parts.push(Part { buf, len });
             left -= len;
             if left == 0 {
+                bundle.is_filled = true;
                 break;
             }
         }
@@ -176,19 +179,22 @@ impl BufGroups {
     /// The next buffers of a group. Of a list, which has no order in memory, only one.
     ///
     /// # Errors
-    /// `ENOBUFS` if there is none.
+    /// `ENOBUFS` if there is none; `ENOENT` no such group.
     pub(crate) fn select_bundle(&mut self, group: u16, extent: Extent) -> Result<Selected, Errno> {
         let (wanted, most) = match extent {
             Extent::First => (0, 1),
             Extent::All(wanted) => (wanted, MOST),
         };
-        let Some(Group::Ring(ring)) = self.groups.get(&group) else { return self.select(group, wanted) };
+        let ring = match self.groups.get(&group).ok_or(Errno::ENOENT)? {
+            Group::Ring(ring) => ring,
+            Group::List(_) => return self.select(group, wanted),
+        };
         let bundle = Bundle::of(ring, wanted, most);
         let first = bundle.parts.first().copied().ok_or(Errno::ENOBUFS)?;
         let BufRing { registration, head, is_incremental, .. } = *ring;
         let origin = Origin::Ring { registration, head, is_incremental, entry_len: first.buf.len };
         let (addr, bid, len) = (first.buf.addr, first.buf.bid, bundle.len());
-        let is_last = ring.memory.tail() == head.wrapping_add(bundle.parts.len() as u16);
+        let is_last = !bundle.is_filled && ring.memory.tail() == head.wrapping_add(bundle.parts.len() as u16);
         Ok(Selected { addr, len, bid, group, origin, stage: Stage::Peeked, is_last, bundle: Some(bundle) })
     }
 }

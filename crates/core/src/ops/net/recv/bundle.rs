@@ -3,7 +3,7 @@
 //! Without a length nobody knows how many buffers to take: so one is tried, and if it was filled and more waits, that is received
 //! behind it, once, and told by the same CQE. A bundle that has taken the ring's last buffer ends its request.
 
-use super::Recv;
+use super::{Backlog, MSG_TRUNC, Recv};
 use crate::ops::{Issue, IssueCx};
 use crate::request::Outcome;
 use crate::rsrc::buf_ring::{Extent, Selected};
@@ -25,14 +25,24 @@ impl Recv {
         let (Issue::Complete(outcome) | Issue::More(outcome)) = issue else { return };
         let Some(selected) = &self.selected else { return };
         let is_filled = outcome.res > 0 && outcome.res as u32 == selected.len;
-        let is_limited = selected.is_cut() || (self.is_multishot && self.cap != 0) || self.left_in_all == Some(0);
+        let is_limited =
+            selected.is_cut() || (self.is_multishot && self.cap != 0 && outcome.res as u32 >= self.cap) || self.left_in_all == Some(0);
         let mut is_last = selected.is_last();
-        if is_filled && !is_limited && !is_last {
+        if is_filled && !is_limited && !is_last && self.may_append(cx.file.fd) {
             is_last = self.receive_rest(cx, outcome) || self.left_in_all == Some(0);
         }
         if is_last && let Issue::More(outcome) = issue {
             *issue = Issue::Complete(*outcome);
             self.is_drained = false;
+        }
+    }
+
+    /// Only a stream tells what waits; and what TCP throws away leaves the buffers as they were.
+    fn may_append(&mut self, fd: i32) -> bool {
+        match *self.backlog.get_or_insert_with(|| Backlog::of(fd)) {
+            Backlog::Untold => false,
+            Backlog::Tcp => self.msg_flags & MSG_TRUNC == 0,
+            Backlog::UnixStream => true,
         }
     }
 
