@@ -17,6 +17,7 @@ use crate::volume::{self, Facts};
 use anyhow::bail;
 use bytes::Bytes;
 use prost::Message;
+use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
@@ -76,6 +77,11 @@ async fn open(place: &Place, request: OpenRequest) -> Result<(Session, Facts), S
     let Opened { session, size, volume, read_only, volatile_cache } = facts;
     let facts = Facts { name: volume, size, is_read_only: read_only, has_cache: volatile_cache };
     Ok((Session { channel, number: session, _lease: lease }, facts))
+}
+
+/// For whoever reads the server's words. Nobody may: no reason to end.
+fn tell(what: &str) {
+    let _ = writeln!(std::io::stderr(), "uringlet ublk: {what}");
 }
 
 /// An error and what it came from.
@@ -170,7 +176,7 @@ impl Link {
             if let Some(session) = self.attempt().await? {
                 let session = Arc::new(session);
                 *self.state() = State::Up(Arc::clone(&session));
-                eprintln!("uringlet ublk: {} is back", self.place);
+                tell(&format!("{} is back", self.place));
                 return Ok(session);
             }
             *self.state() = State::Down(Down { since, tried: Some(Instant::now()) });
@@ -198,14 +204,14 @@ impl Link {
             return Ok(Some(session));
         }
         let (place, now, before) = (&self.place, facts.name, &self.facts.name);
-        eprintln!("uringlet ublk: {place} has another volume now ({now}, before: {before}): its blocks are not this device's");
+        tell(&format!("{place} has another volume now ({now}, before: {before}): its blocks are not this device's"));
         Ok(None)
     }
 
     fn lose(&self, session: &Arc<Session>, since: Instant) {
         let mut state = self.state();
         if matches!(&*state, State::Up(current) if Arc::ptr_eq(current, session)) {
-            eprintln!("uringlet ublk: {} is away; requests wait for {} s", self.place, self.patience.as_secs());
+            tell(&format!("{} is away; requests wait for {} s", self.place, self.patience.as_secs()));
             *state = State::Down(Down { since, tried: None });
         }
     }
@@ -219,7 +225,7 @@ impl Link {
     }
 
     fn finish(&self) {
-        eprintln!("uringlet ublk: another client has used {}: all requests fail from now on", self.place);
+        tell(&format!("another client has used {}: all requests fail from now on", self.place));
         *self.state() = State::Ended;
     }
 }

@@ -4,8 +4,12 @@ use crate::backend::Backend;
 use crate::buffers::{Buffers, Memory, Slot};
 use crate::messages::IO_MAX;
 use anyhow::{bail, ensure};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, feature, io, iod, param};
 use uringlet_sys::Errno;
@@ -33,11 +37,34 @@ pub fn add(client: &Client, shape: &Shape, buffers: Buffers, has_cache: bool) ->
     add_as(client, &info, params)
 }
 
+/// Ends the requests of a server that wait for somebody else.
+#[derive(Clone, Debug, Default)]
+pub struct GiveUp(Arc<watch::Sender<bool>>);
+
+impl GiveUp {
+    /// Those under way and all that come fail with EIO.
+    pub fn now(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// What becomes of `work`, or EIO.
+    async fn or<T>(&self, work: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
+        let mut receiver = self.0.subscribe();
+        let (mut work, mut given_up) = (pin!(work), pin!(receiver.wait_for(|given_up| *given_up)));
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Pending => given_up.as_mut().poll(cx).map(|_| Err(Errno::EIO)),
+            ready => ready,
+        })
+        .await
+    }
+}
+
 #[derive(Debug)]
 struct Server<B> {
     device: CharDevice,
     backend: B,
     tags: Vec<Memory>,
+    give_up: GiveUp,
 }
 
 /// Serves an open char device until it is stopped; requests are tasks of `runtime`. `on_armed` runs on a
@@ -50,12 +77,12 @@ pub fn serve<B: Backend>(
     device: CharDevice,
     backend: B,
     buffers: Buffers,
-    runtime: &Handle,
+    (runtime, give_up): (&Handle, GiveUp),
     on_armed: impl FnOnce() + Send + 'static,
 ) -> anyhow::Result<()> {
     let count = usize::from(device.queues) * usize::from(device.depth);
     let tags = (0..count).map(|_| Memory::new(buffers, IO_MAX as usize)).collect();
-    let server = Arc::new(Server { device, backend, tags });
+    let server = Arc::new(Server { device, backend, tags, give_up });
     server.arm()?;
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
     // Dropped, it ends them.
@@ -103,7 +130,7 @@ impl<B: Backend> Server<B> {
 
     async fn request(self: Arc<Self>, completion: Completion) {
         let (queue, tag) = (completion.queue, completion.tag);
-        let (result, address) = match self.perform(&completion).await {
+        let (result, address) = match self.give_up.or(self.perform(&completion)).await {
             Ok((len, address)) => (len as i32, address),
             Err(errno) => (-errno.into_raw(), None),
         };

@@ -96,6 +96,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     } else if !args.no_block {
         missing.iter().for_each(|why| eprintln!("uringlet ublkd: no /dev/ublkbN: {why}"));
     }
+    super::interrupt::survive_broken_pipes()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;

@@ -1,7 +1,8 @@
 //! Ctrl-C.
 
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,11 +14,17 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Becomes true with the first of the signals that end a program.
 pub(super) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
+    survive_broken_pipes()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;
     }
     Ok(stop)
+}
+
+/// A peer that goes is an error of the write, and no reason to end: `main` is not std's, which sees to that.
+pub(super) fn survive_broken_pipes() -> anyhow::Result<()> {
+    signal_hook::flag::register(SIGPIPE, Arc::default()).map(drop).context("catching signals")
 }
 
 /// Sleeps until the flag is true, or `is_over`.
@@ -27,18 +34,22 @@ pub(super) fn wait(stop: &AtomicBool, is_over: impl Fn() -> bool) {
     }
 }
 
-/// Deletes the device when a signal comes, which ends its server.
-pub(super) fn delete_device(client: &Client, id: u32) -> anyhow::Result<()> {
+/// Deletes the device when a signal comes, which ends its server. Requests that do not end by themselves do by `give_up`.
+pub(super) fn delete_device(client: &Client, id: u32, give_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let stop = flag()?;
     let client = client.clone();
+    let impatient = move || {
+        std::thread::sleep(GRACE);
+        // Whoever listened may be gone.
+        let _ = writeln!(std::io::stderr(), "uringlet ublk: requests of device {id} that wait for somebody else fail now");
+        give_up();
+    };
     std::thread::Builder::new().name("ublk-signals".into()).spawn(move || {
         wait(&stop, || false);
+        // Without it they end in their own time.
+        let _ = std::thread::Builder::new().name("ublk-grace".into()).spawn(impatient);
         // Somebody else may have deleted it.
         let _ = client.delete(id, false);
-        std::thread::sleep(GRACE);
-        // The end of this process ends them.
-        eprintln!("uringlet ublk: device {id} has requests that do not end; they fail now");
-        std::process::exit(1);
     })?;
     Ok(())
 }

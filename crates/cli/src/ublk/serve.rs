@@ -9,7 +9,7 @@ use uringlet_ublk_rpc::Place;
 use uringlet_ublk_rpc::backend::Local;
 use uringlet_ublk_rpc::buffers::Buffers;
 use uringlet_ublk_rpc::remote::Remote;
-use uringlet_ublk_rpc::serve as with_buffers;
+use uringlet_ublk_rpc::serve::{self as with_buffers, GiveUp};
 use uringlet_ublk_rpc::store::Store;
 use uringlet_ublk_rpc::volume::TargetVolume;
 use uringlet_ublkd::client::{CharDevice, Client};
@@ -159,13 +159,18 @@ pub(super) fn recover(client: &Client, args: &RecoverArgs) -> anyhow::Result<()>
 }
 
 fn serve(client: &Client, id: u32, device: CharDevice, server: Server, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    interrupt::delete_device(client, id)?;
+    let give_up = GiveUp::default();
+    let giving_up = give_up.clone();
+    interrupt::delete_device(client, id, move || giving_up.now())?;
     match server {
         Server::Plain(target, threads) => server::serve(device, target, threads, on_armed)?,
         Server::Local(runtime, volume, buffers) => {
-            with_buffers::serve(device, Local::new(volume), buffers, runtime.handle(), on_armed)?;
+            with_buffers::serve(device, Local::new(volume), buffers, (runtime.handle(), give_up), on_armed)?;
         }
-        Server::Remote(runtime, remote, buffers) => with_buffers::serve(device, *remote, buffers, runtime.handle(), on_armed)?,
+        Server::Remote(runtime, remote, buffers) => {
+            with_buffers::serve(device, *remote, buffers, (runtime.handle(), give_up), on_armed)?;
+            runtime.shutdown_background();
+        }
     }
     // Its number is free, unless somebody else deletes it already.
     let _ = client.delete(id, false);

@@ -15,7 +15,7 @@ use uringlet_ublk_rpc::Place;
 use uringlet_ublk_rpc::buffers::Buffers;
 use uringlet_ublk_rpc::listen::Listener;
 use uringlet_ublk_rpc::remote::Remote;
-use uringlet_ublk_rpc::serve::{add, serve};
+use uringlet_ublk_rpc::serve::{GiveUp, add, serve};
 use uringlet_ublk_rpc::store::Store;
 use uringlet_ublk_rpc::volume::Volume;
 use uringlet_ublkd::broker::{Broker, Stopper};
@@ -117,7 +117,8 @@ impl Fixture {
         let (id, device) = add(&self.client, &shape, buffers, facts.has_cache).unwrap();
         let client = self.client.clone();
         let server = std::thread::spawn(move || {
-            serve(device, remote, buffers, runtime.handle(), move || client.start(id).unwrap()).unwrap();
+            let how = (runtime.handle(), GiveUp::default());
+            serve(device, remote, buffers, how, move || client.start(id).unwrap()).unwrap();
             runtime.shutdown_background();
         });
         until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.block(id).is_some());
