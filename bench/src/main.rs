@@ -34,6 +34,7 @@ usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns fo
                                    [--seconds S]                           a null ublk device served and used in this process; requests a second
        uringlet-bench-worker nbd --socket F [--op read|write] [--depth N] [--block BYTES] [--seconds S]
                                                                            the same of an NBD server on a unix socket
+       uringlet-bench-worker nbd-server --socket F                         such a server, of a null ublk device in its own process, until it is killed
        uringlet-bench-worker block --device F ...                          the same of a block device, whose content is lost
        uringlet-bench-worker probe                                         0, if there is a ring";
 
@@ -118,6 +119,7 @@ fn measure() -> anyhow::Result<Numbers> {
         Some("echo") => return echo::load(),
         Some("echo-server") => return echo::serve(),
         Some("ublk") => return ublk::in_process(),
+        Some("nbd-server") => return ublk::serve_nbd(),
         Some(who @ ("nbd" | "block")) => return ublk::elsewhere(who == "nbd"),
         _ => {}
     }

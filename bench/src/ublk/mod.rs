@@ -12,7 +12,9 @@ mod server;
 
 use anyhow::{bail, ensure};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+use uringlet_ublk_front::{alone, nbd as nbd_server};
 
 use crate::timing::Numbers;
 use load::Load;
@@ -100,4 +102,16 @@ pub(crate) fn elsewhere(is_nbd: bool) -> anyhow::Result<Numbers> {
     let Args { load, path, .. } = parse()?;
     ensure!(load.op != Op::Flush, "reads or writes");
     if is_nbd { load.run(&mut nbd::Client::connect(&path, &load)?) } else { load.run(&mut block::Client::open(&path, &load)?) }
+}
+
+/// An NBD server of a null device, the driver and its server in this process, until it is killed.
+pub(crate) fn serve_nbd() -> anyhow::Result<Numbers> {
+    let Args { path, .. } = parse()?;
+    let server = Arc::new(nbd_server::Server::new()?);
+    let started = alone::Alone::start(SIZE, Arc::new(alone::Null), vec![Arc::clone(&server) as _]);
+    let _device = started.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))?;
+    server.listen_unix(&path)?;
+    loop {
+        std::thread::park();
+    }
 }

@@ -158,9 +158,13 @@ fn ublk_is_measured_and_told() {
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
 
     let document: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the JSON")).expect("well-formed JSON");
-    for (table, column) in
-        [("4 KiB writes", "NEED_GET_DATA"), ("a buffer of a pool", "one more copy"), ("random", "in one process"), ("random", "NBD")]
-    {
+    for (table, column) in [
+        ("4 KiB writes", "NEED_GET_DATA"),
+        ("a buffer of a pool", "one more copy"),
+        ("random", "in one process"),
+        ("random", "NBD, one process"),
+        ("random", "NBD, broker"),
+    ] {
         let series = series(&document, table, column);
         assert_eq!(series["failure"], Value::Null, "{series}");
         assert!(series["measured"]["mean_us"]["median"].as_f64().expect("a median") > 0.0, "{series}");

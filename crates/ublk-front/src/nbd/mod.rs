@@ -20,6 +20,7 @@ mod exports;
 mod handshake;
 mod inbox;
 mod outbox;
+mod patience;
 mod reader;
 mod server;
 mod wire;

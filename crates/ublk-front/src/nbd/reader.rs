@@ -3,10 +3,12 @@
 use super::conn::{BUDGET, COMMANDS_MAX, Command, Conn, Gone, ReadReply, Want, is_always_structured};
 use super::edges::{Bytes, block_of};
 use super::inbox::{Inbox, Look};
+use super::patience::Patience;
 use super::wire::{self, PAYLOAD_ABSURD, PAYLOAD_MAX, RequestHeader, chunk, command, flag};
 use crate::piece::Piece;
 use rustix::event::Timespec;
 use std::sync::Arc;
+use std::time::Instant;
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR, Slot};
@@ -25,6 +27,7 @@ pub(super) struct Reader {
     conn: Arc<Conn>,
     client: Arc<dyn Client>,
     inbox: Inbox,
+    patience: Patience,
 }
 
 /// A command in terms of the device.
@@ -52,7 +55,7 @@ impl Plan {
 impl Reader {
     pub(super) fn new(conn: Arc<Conn>, inbox: Inbox) -> Self {
         let client = Arc::clone(&conn) as Arc<dyn Client>;
-        Self { conn, client, inbox }
+        Self { conn, client, inbox, patience: Patience::new() }
     }
 
     /// Serves the client until one of both has enough.
@@ -305,14 +308,37 @@ impl Reader {
                 Look::Some => {}
                 Look::End => return Err(Gone),
                 Look::Nothing => {
-                    self.conn.sleep(Want::Input, None)?;
-                    if self.conn.state().is_stopping {
+                    if !self.await_input(len)? {
                         return Ok(false);
                     }
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Lets replies go and waits for bytes: awake for a while, if all is answered, so that the client alone is waited for. False: the connection is to end.
+    fn await_input(&mut self, wanted: usize) -> Result<bool, Gone> {
+        let begun = Instant::now();
+        let (conn, inbox, window) = (&self.conn, &mut self.inbox, self.patience.window());
+        let look = conn.meanwhile(|| {
+            while begun.elapsed() < window && conn.state().commands.is_empty() {
+                match inbox.look(&conn.socket, wanted) {
+                    Look::Nothing => std::hint::spin_loop(),
+                    other => return other,
+                }
+            }
+            Look::Nothing
+        });
+        match look {
+            Look::Some => {}
+            Look::End => return Err(Gone),
+            Look::Nothing => {
+                self.conn.sleep(Want::Input, None)?;
+            }
+        }
+        self.patience.learn(begun.elapsed());
+        Ok(!self.conn.state().is_stopping)
     }
 
     /// Receives and forgets.

@@ -129,7 +129,7 @@ pub(super) mod tests {
     #[test]
     fn every_path_is_asked_the_same() {
         let plan = plan(&parse(&["--sizes=4,64"]).unwrap(), &tools(None), &servers());
-        assert_eq!(plan.jobs.0.len(), 8 + 4 + 4 * (1 + 3));
+        assert_eq!(plan.jobs.0.len(), 8 + 4 + 4 * (1 + 4));
         assert_eq!(plan.jobs.rows(PATHS), ["read, depth 1", "read, depth 32", "write, depth 1", "write, depth 32"]);
         assert_eq!(plan.jobs.rows(COPIES), ["4 KiB", "64 KiB"]);
         assert!(plan.jobs.find(GET_DATA, "randwrite, depth 64, batch 16", ON).is_some());
@@ -138,7 +138,7 @@ pub(super) mod tests {
     #[test]
     fn without_the_kernels_ring_block_devices_are_left_out() {
         let plan = plan(&parse(&["--parts=paths"]).unwrap(), &tools(Some("no ring")), &servers());
-        assert_eq!((plan.jobs.0.len(), plan.notes.len()), (4 * (1 + 2), 1));
+        assert_eq!((plan.jobs.0.len(), plan.notes.len()), (4 * (1 + 3), 1));
         assert!(plan.notes[0].contains("no ring"), "{}", plan.notes[0]);
     }
 }

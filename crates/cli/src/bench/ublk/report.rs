@@ -1,7 +1,7 @@
 //! A table for each part, pictures, and whether the goals are met.
 
 use super::plan::{COPIES, COPY, DEEP, DEPTHS, GET_DATA, IN_PROCESS, OFF, ON, OPS, PATHS, Plan, row};
-use super::servers::{NBD, NBDKIT};
+use super::servers::{NBD_ALONE, NBD_BROKER, NBDKIT};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::job::VALUE;
 use crate::bench::plot::{Panel, Plot};
@@ -93,9 +93,9 @@ impl Plan {
 
     pub(super) fn goals(&self) -> Vec<Goal> {
         use Bound::{AtLeast, AtMost};
-        let nbd = |depth| {
-            let ratios = OPS.iter().filter_map(|op| Some((row(op, depth), self.ratio(PATHS, &row(op, depth), VALUE, NBD, NBDKIT)?)));
-            Goal::worst(format!("NBD at depth {depth}, requests, of nbdkit's"), AtLeast, 1.0, ratios)
+        let nbd = |column, depth| {
+            let ratios = OPS.iter().filter_map(|op| Some((row(op, depth), self.ratio(PATHS, &row(op, depth), VALUE, column, NBDKIT)?)));
+            Goal::worst(format!("{column}, depth {depth}, requests, of nbdkit's"), AtLeast, 1.0, ratios)
         };
         let fast = OPS.iter().filter_map(|op| Some((row(op, 32), self.jobs.summary(PATHS, &row(op, 32), IN_PROCESS, VALUE)?.median)));
         let large = self.sizes.iter().filter(|&&kib| kib >= WORTH_KIB).filter_map(|kib| {
@@ -111,8 +111,10 @@ impl Plan {
             Goal::worst(format!("NEED_GET_DATA, {DEEP}, time of a request, of that without"), AtMost, 1.1, deep),
             Goal::worst("one more copy of 64 KiB and more, time of a request, of that with NEED_GET_DATA", AtLeast, 1.0, large),
             Goal::worst("in one process, depth 32, requests/s", AtLeast, 1e6, fast),
-            nbd(DEPTHS[0]),
-            nbd(DEPTHS[1]),
+            nbd(NBD_ALONE, DEPTHS[0]),
+            nbd(NBD_ALONE, DEPTHS[1]),
+            nbd(NBD_BROKER, DEPTHS[0]),
+            nbd(NBD_BROKER, DEPTHS[1]),
         ];
         goals.into_iter().flatten().collect()
     }
@@ -167,11 +169,11 @@ mod tests {
     #[test]
     fn goals_are_met_or_not() {
         let goals: Vec<String> = measured(&[]).goals().iter().map(Goal::text).collect();
-        assert_eq!(goals.len(), 5);
+        assert_eq!(goals.len(), 7);
         assert!(goals[0].contains("at most 1.10: 1.05") && goals[0].ends_with(", met\n"), "{}", goals[0]);
         assert!(goals[1].contains("at least 1.00: 1.11 (64 KiB), met"), "{}", goals[1]);
         assert!(goals[2].contains("2000000 (read, depth 32), met"), "{}", goals[2]);
-        assert!(goals[4].contains("depth 32") && goals[4].contains("0.91") && goals[4].contains("not met"), "{}", goals[4]);
+        assert!(goals[6].contains("depth 32") && goals[6].contains("0.91") && goals[6].contains("not met"), "{}", goals[6]);
         assert_eq!(measured(&["--parts=copies", "--sizes=4"]).goals().len(), 0);
     }
 
@@ -183,7 +185,7 @@ mod tests {
         let cells = |start: &str| line(start).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(cells("randwrite, depth 64")[5..], ["9.52", "10.0", "1.05", "105", "100", "0.95"]);
         assert_eq!(cells("1024 KiB")[2..], ["11.1", "10.0", "1.11"]);
-        assert_eq!(cells("write, depth 32")[3..], ["2000", "100", "100", "110"]);
+        assert_eq!(cells("write, depth 32")[3..], ["2000", "100", "100", "100", "110"]);
         let svg = plan.plot().svg().unwrap();
         assert!(["reads/s", "writes/s", "one more copy", "block device"].iter().all(|words| svg.contains(words)), "{svg}");
         let only = measured(&["--parts=get-data"]).text(&[]);

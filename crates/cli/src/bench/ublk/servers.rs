@@ -11,7 +11,10 @@ use crate::bench::tools::Tools;
 use uringlet_ublkd::client::Client;
 use uringlet_ublkd::place;
 
-pub(super) const NBD: &str = "NBD";
+/// Driver, NBD server and the device's server in one process, as nbdkit's are.
+pub(super) const NBD_ALONE: &str = "NBD, one process";
+/// As `uringlet ublk add` makes it.
+pub(super) const NBD_BROKER: &str = "NBD, broker";
 pub(super) const NBDKIT: &str = "nbdkit null";
 pub(super) const QEMU: &str = "qemu null-co";
 pub(super) const BLOCK: &str = "block device";
@@ -67,12 +70,21 @@ impl Servers {
         made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
         let mut servers = Self::none();
         servers.directory = Some(directory.clone());
+        servers.start_alone(tools, &directory.join("alone.sock"), stop)?;
         servers.start_ours(tools, &directory, stop, notes)?;
         let socket = directory.join("nbdkit.sock");
         servers.start_theirs(NBDKIT, "nbdkit", &nbdkit(&socket), &socket, stop, notes);
         let socket = directory.join("qemu.sock");
         servers.start_theirs(QEMU, "qemu-system-common", &qemu(&socket), &socket, stop, notes);
         Ok(servers)
+    }
+
+    /// A null device and its NBD server in one process.
+    fn start_alone(&mut self, tools: &Tools, socket: &Path, stop: &Stop) -> Result<(), String> {
+        self.spawn(Command::new(&tools.worker).args(["nbd-server", "--socket"]).arg(socket))?;
+        self.wait("the NBD server", stop, || socket.exists())?;
+        self.doors.push(Door { column: NBD_ALONE, path: socket.to_path_buf() });
+        Ok(())
     }
 
     /// A broker, and a server of one null device.
@@ -86,7 +98,7 @@ impl Servers {
         self.spawn(server.args(["ublk", "--dir"]).arg(&dir).args(["add", "--type", "null", "--size", "1G"]))?;
         let is_live = || client.list().is_ok_and(|ids| ids.first().is_some_and(|&id| is_live(&client, id)));
         self.wait("the device", stop, is_live)?;
-        self.doors.push(Door { column: NBD, path: place::nbd_socket(&dir) });
+        self.doors.push(Door { column: NBD_BROKER, path: place::nbd_socket(&dir) });
         let id = client.list().unwrap_or_default().first().copied().unwrap_or_default();
         let node = PathBuf::from(format!("/dev/ublkb{id}"));
         if std::fs::metadata(&node).is_ok_and(|meta| meta.file_type().is_block_device()) {
@@ -202,7 +214,7 @@ pub(super) mod tests {
     pub(in crate::bench::ublk) fn servers() -> Servers {
         let door = |column| Door { column, path: "/s".into() };
         let mut servers = Servers::none();
-        servers.doors = vec![door(NBD), door(BLOCK), door(NBDKIT)];
+        servers.doors = vec![door(NBD_ALONE), door(NBD_BROKER), door(BLOCK), door(NBDKIT)];
         servers
     }
 
@@ -221,7 +233,7 @@ pub(super) mod tests {
         servers.start_theirs(QEMU, "qemu", &["true".into()], Path::new("/nowhere"), &stop, &mut notes);
         assert!(notes[0].contains("cannot start /nowhere/nbdkit") && notes[0].contains("package nbdkit"), "{notes:?}");
         assert!(notes[1].contains("has ended at once"), "{notes:?}");
-        servers.start_theirs(NBD, "x", &["sleep".into(), "1000".into()], Path::new("/"), &stop, &mut notes);
+        servers.start_theirs(NBDKIT, "x", &["sleep".into(), "1000".into()], Path::new("/"), &stop, &mut notes);
         assert_eq!((servers.doors().count(), notes.len()), (1, 2));
         let begun = Instant::now();
         drop(servers);

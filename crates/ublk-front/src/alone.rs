@@ -1,0 +1,388 @@
+//! A device whose server is this very process: the driver and its front ends without a broker, for programs that want to offer one block device and
+//! nothing else.
+//!
+//! The server has no thread: a request is handled by whoever brings it, on the way into the driver, and its commit ends it on the way out. So a target that
+//! takes its time holds up the front end's thread, for NBD one connection.
+//!
+//! ```text
+//!   front end: submit() --> driver: the tag's command completes --> InPlace::complete(): target --> COMMIT_AND_FETCH_REQ --> done(): reply
+//! ```
+//! `Differs:` from a device of the broker: it ends with the process, and nobody else sees it.
+
+use crate::sync::lock;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use uringlet_abi::ublk::{CtrlCmd, DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, ctrl, feature, io, iod, param};
+use uringlet_sys::{Errno, process};
+use uringlet_ublk::frontend::{Data, FrontEnd, Place, SECTOR};
+use uringlet_ublk::platform::{Area, Caller, Command, Payload, Platform, Span};
+use uringlet_ublk::{Device, Driver};
+
+/// Requests under way.
+const DEPTH: u16 = 128;
+/// Longest read or write, bytes.
+const IO_MAX: u32 = 1 << 20;
+/// Longest discard or write of zeroes, sectors.
+const RANGE_MAX: u32 = 1 << 21;
+/// Who has fetched all tags: a name for the driver's sake.
+const TASK: u64 = 1;
+/// Any device.
+const NONE: u32 = u32::MAX;
+
+/// Where bytes are kept. Positions and lengths are whole blocks within the device.
+pub trait Target: Send + Sync + std::fmt::Debug + 'static {
+    /// Fills `bytes` from position `at` on.
+    ///
+    /// # Errors
+    /// The request fails with it.
+    fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno>;
+
+    /// Writes them to position `at`.
+    ///
+    /// # Errors
+    /// The request fails with it.
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno>;
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// The request fails with it.
+    fn flush(&self) -> Result<(), Errno>;
+
+    /// Makes a range read as zeroes.
+    ///
+    /// # Errors
+    /// The request fails with it.
+    fn zero(&self, at: u64, len: u64) -> Result<(), Errno>;
+}
+
+/// Keeps nothing: reads are zeroes.
+#[derive(Clone, Copy, Debug)]
+pub struct Null;
+
+impl Target for Null {
+    fn read(&self, _: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        bytes.fill(0);
+        Ok(())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn zero(&self, _: u64, _: u64) -> Result<(), Errno> {
+        Ok(())
+    }
+}
+
+/// The surroundings: this process.
+#[derive(Debug)]
+struct Here;
+
+impl Platform for Here {
+    type Command = InPlace;
+    type Area = Slots;
+
+    fn area(&self, _: u16, depth: u16) -> Result<Slots, Errno> {
+        Ok(Slots((0..depth).map(|_| Mutex::default()).collect()))
+    }
+
+    fn cpus(&self) -> u32 {
+        process::cpu_count()
+    }
+}
+
+/// A tag's descriptor and bytes; there are as many as the longest request needed.
+#[derive(Debug, Default)]
+struct Slot {
+    iod: IoDesc,
+    bytes: Vec<u8>,
+}
+
+impl Slot {
+    fn part(&mut self, offset: u32, len: usize) -> &mut [u8] {
+        let range = offset as usize..offset as usize + len;
+        if self.bytes.len() < range.end {
+            self.bytes.resize(range.end, 0);
+        }
+        &mut self.bytes[range]
+    }
+}
+
+/// By tag of the one queue. Locked while bytes are moved and while the target is at work: never while the driver is called.
+#[derive(Debug)]
+struct Slots(Vec<Mutex<Slot>>);
+
+impl Slots {
+    fn slot(&self, tag: u16) -> std::sync::MutexGuard<'_, Slot> {
+        lock(&self.0[usize::from(tag)])
+    }
+}
+
+impl Area for Slots {
+    fn describe(&self, _: u16, tag: u16, iod: &IoDesc, _: u32) {
+        self.slot(tag).iod = *iod;
+    }
+
+    /// With USER_COPY the server finds the data where it is.
+    fn give_to_server(&self, span: Span, _: Data, _: u64) -> u32 {
+        span.len
+    }
+
+    fn take_from_server(&self, span: Span, _: Data, _: u64) -> u32 {
+        span.len
+    }
+
+    fn place(&self, _: u16, _: u16) -> Place {
+        Place { fd: -1, offset: 0, len: IO_MAX }
+    }
+
+    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+        bytes.copy_from_slice(self.slot(span.tag).part(span.offset, bytes.len()));
+        Ok(())
+    }
+
+    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+        self.slot(span.tag).part(span.offset, bytes.len()).copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Server {
+    target: Arc<dyn Target>,
+    device: OnceLock<Weak<Device<Here>>>,
+}
+
+/// A tag's command: its completion is the server's work.
+#[derive(Debug)]
+struct InPlace {
+    server: Arc<Server>,
+    tag: u16,
+}
+
+impl Command for InPlace {
+    fn complete(self, res: i32) {
+        let Some(device) = self.server.device.get().and_then(Weak::upgrade) else { return };
+        if res != io::RES_OK {
+            // No more requests will come.
+            return;
+        }
+        let result = {
+            let mut slot = device.area().slot(self.tag);
+            self.server.handle(&mut slot)
+        };
+        let result = result.unwrap_or_else(|errno| -errno.into_raw());
+        let cmd = IoCmd { q_id: 0, tag: self.tag, result, addr: 0 };
+        device.io_command(TASK, io::COMMIT_AND_FETCH_REQ.into(), &cmd, self);
+    }
+}
+
+impl Server {
+    /// One request: bytes done.
+    fn handle(&self, slot: &mut Slot) -> Result<i32, Errno> {
+        let IoDesc { op_flags, nr_sectors, start_sector, .. } = slot.iod;
+        // Of a flush there is no position: the descriptor says -1.
+        let (at, len) = (start_sector.saturating_mul(SECTOR), u64::from(nr_sectors) * SECTOR);
+        match op_flags & 0xff {
+            iod::READ => self.target.read(at, slot.part(0, len as usize)).map(|()| len as i32),
+            iod::WRITE => self.target.write(at, slot.part(0, len as usize)).map(|()| len as i32),
+            iod::FLUSH => self.target.flush().map(|()| 0),
+            iod::DISCARD | iod::WRITE_ZEROES => self.target.zero(at, len).map(|()| 0),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
+    }
+}
+
+/// The bytes of a control command.
+struct Bytes(Vec<u8>);
+
+impl Payload for Bytes {
+    fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
+        bytes.copy_from_slice(at.checked_add(bytes.len()).and_then(|end| self.0.get(at..end)).ok_or(Errno::EFAULT)?);
+        Ok(())
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Errno> {
+        at.checked_add(bytes.len()).and_then(|end| self.0.get_mut(at..end)).ok_or(Errno::EFAULT)?.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A device that lives as long as this.
+#[derive(Debug)]
+pub struct Alone {
+    driver: Driver<Here>,
+    id: u32,
+}
+
+impl Alone {
+    /// A device of so many bytes, in blocks of 512, that is offered by these front ends.
+    ///
+    /// # Errors
+    /// `EINVAL` the size is none, or no whole blocks; those of the front ends.
+    pub fn start(size: u64, target: Arc<dyn Target>, front_ends: Vec<Arc<dyn FrontEnd>>) -> Result<Self, Errno> {
+        if size == 0 || !size.is_multiple_of(SECTOR) {
+            return Err(Errno::EINVAL);
+        }
+        let mut alone = Self { driver: Driver::new(Here, front_ends), id: NONE };
+        let info = DevInfo {
+            nr_hw_queues: 1,
+            queue_depth: DEPTH,
+            max_io_buf_bytes: IO_MAX,
+            dev_id: NONE,
+            flags: feature::USER_COPY | feature::CMD_IOCTL_ENCODE,
+            ..DevInfo::default()
+        };
+        let info = DevInfo::from_bytes(&alone.control(ctrl::ADD_DEV, info.to_bytes().to_vec(), 0)?.try_into().map_err(|_| Errno::EINVAL)?);
+        alone.id = info.dev_id;
+        alone.control(ctrl::SET_PARAMS, params(size), 0)?;
+        let device = alone.driver.device(alone.id).ok_or(Errno::ENODEV)?;
+        device.open()?;
+        let server = Arc::new(Server { target, device: OnceLock::from(Arc::downgrade(&device)) });
+        for tag in 0..DEPTH {
+            let cmd = IoCmd { q_id: 0, tag, result: 0, addr: 0 };
+            device.io_command(TASK, io::FETCH_REQ.into(), &cmd, InPlace { server: Arc::clone(&server), tag });
+        }
+        alone.control(ctrl::START_DEV, Vec::new(), std::process::id().into())?;
+        Ok(alone)
+    }
+
+    /// Its number, as the front ends know it.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn control(&self, nr: u8, bytes: Vec<u8>, data: u64) -> Result<Vec<u8>, Errno> {
+        let caller = Caller { uid: 0, gid: 0, is_admin: true };
+        // The payload is at hand: any address but none.
+        let header = CtrlCmd { dev_id: self.id, queue_id: u16::MAX, len: bytes.len() as u16, addr: 1, data, ..CtrlCmd::default() };
+        let mut payload = Bytes(bytes);
+        self.driver.control(&caller, nr.into(), header, &mut payload)?;
+        Ok(payload.0)
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(device) = self.driver.device(self.id) {
+            // A device that never went live is stopped already.
+            let _ = self.control(ctrl::STOP_DEV, Vec::new(), 0);
+            device.close();
+            let _ = self.control(ctrl::DEL_DEV, Vec::new(), 0);
+        }
+    }
+}
+
+/// `struct ublk_params`.
+fn params(size: u64) -> Vec<u8> {
+    let basic = ParamBasic {
+        attrs: param::ATTR_VOLATILE_CACHE,
+        logical_bs_shift: 9,
+        physical_bs_shift: 12,
+        io_opt_shift: 12,
+        io_min_shift: 9,
+        max_sectors: IO_MAX / SECTOR as u32,
+        dev_sectors: size / SECTOR,
+        ..ParamBasic::default()
+    };
+    let discard = ParamDiscard {
+        discard_granularity: 4096,
+        max_discard_sectors: RANGE_MAX,
+        max_write_zeroes_sectors: RANGE_MAX,
+        max_discard_segments: 1,
+        ..ParamDiscard::default()
+    };
+    let len = 8 + ParamBasic::SIZE + ParamDiscard::SIZE;
+    let head = [(len as u32).to_le_bytes(), (param::BASIC | param::DISCARD).to_le_bytes()].concat();
+    [&head[..], &basic.to_bytes(), &discard.to_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use uringlet_ublk::frontend::{BlockDevice, IoOp};
+    use uringlet_ublk::local::LocalClient;
+
+    #[derive(Debug, Default)]
+    struct Kept {
+        store: Store,
+        flushes: Mutex<u32>,
+    }
+
+    impl Target for Kept {
+        fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+            self.store.read(at, bytes);
+            Ok(())
+        }
+
+        fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+            if at == 0 {
+                return Err(Errno::ENOSPC);
+            }
+            self.store.write(at, bytes);
+            Ok(())
+        }
+
+        fn flush(&self) -> Result<(), Errno> {
+            *lock(&self.flushes) += 1;
+            Ok(())
+        }
+
+        fn zero(&self, at: u64, len: u64) -> Result<(), Errno> {
+            self.store.zero(at, len);
+            Ok(())
+        }
+    }
+
+    /// Keeps what it is offered.
+    #[derive(Debug, Default)]
+    struct Shelf(Mutex<Option<Arc<dyn BlockDevice>>>);
+
+    impl FrontEnd for Shelf {
+        fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
+            *lock(&self.0) = Some(device);
+            Ok(())
+        }
+
+        fn stop(&self, _: u32) {
+            *lock(&self.0) = None;
+        }
+    }
+
+    #[test]
+    fn requests_are_handled_in_place() {
+        let (target, shelf) = (Arc::new(Kept::default()), Arc::new(Shelf::default()));
+        let alone = Alone::start(4 << 20, Arc::clone(&target) as Arc<dyn Target>, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
+        let device = lock(&shelf.0).clone().expect("a device");
+        assert_eq!((device.id(), device.limits().sectors), (alone.id(), 8192));
+        let client = LocalClient::new(Arc::clone(&device), 0);
+        // Longer than one request may be.
+        let data: Vec<u8> = (0..3 << 20).map(|i: u32| (i / 1000) as u8).collect();
+        client.write(8, &data, 0).unwrap();
+        let mut back = vec![0; data.len()];
+        client.read(8, &mut back).unwrap();
+        assert!(back == data);
+        assert_eq!(client.write(0, &[1; 512], 0), Err(Errno::ENOSPC));
+        let before = *lock(&target.flushes);
+        client.plain(IoOp::Flush, 0, 0, 0).unwrap();
+        assert_eq!(*lock(&target.flushes), before + 1);
+        client.plain(IoOp::WriteZeroes, 0, 8, 8).unwrap();
+        client.read(8, &mut back[..8192]).unwrap();
+        assert!(back[..4096].iter().all(|&byte| byte == 0) && back[4096..8192] == data[4096..8192]);
+        drop(alone);
+        assert!(lock(&shelf.0).is_none());
+        assert_eq!(client.write(8, &[1; 512], 0), Err(Errno::EIO));
+    }
+
+    #[test]
+    fn nothing_is_no_device() {
+        assert_eq!(Alone::start(0, Arc::new(Null), Vec::new()).err(), Some(Errno::EINVAL));
+        assert_eq!(Alone::start(513, Arc::new(Null), Vec::new()).err(), Some(Errno::EINVAL));
+    }
+}
