@@ -162,7 +162,8 @@ impl Store {
                 drop(turn);
                 result
             };
-            tokio::task::spawn_blocking(work).await.unwrap_or(Err(Errno::EIO))
+            // Only a runtime that ends does not run it: the next store may.
+            tokio::task::spawn_blocking(work).await.map_err(|_| Status::unavailable("the store ends"))?
         };
         result.map_err(|errno| status::of(errno, what))
     }
