@@ -11,7 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, UCred, accept_with, bind, listen, sockopt};
 use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +34,8 @@ pub struct Broker {
     shared: Arc<Shared>,
     listener: OwnedFd,
     path: PathBuf,
+    /// The socket's inode: another broker may have put its own under this name.
+    inode: u64,
     /// Locked as long as we live: the kernel lets go of it, however we end.
     _lock: File,
 }
@@ -87,7 +89,8 @@ impl Broker {
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let driver = Driver::new(Surroundings, front_ends);
         let shared = Shared { driver, live: Mutex::new(0), watch: Watch::new()?, end };
-        Ok(Self { shared: Arc::new(shared), listener, path, _lock: lock })
+        let inode = inode(&path).context("the socket is gone already")?;
+        Ok(Self { shared: Arc::new(shared), listener, path, inode, _lock: lock })
     }
 
     /// What ends it.
@@ -96,7 +99,8 @@ impl Broker {
         Stopper(Arc::clone(&self.shared))
     }
 
-    /// Serves until it is stopped, or was without devices and connections for `idle`. Devices that are there then end with it.
+    /// Serves until it is stopped, or was without devices and connections for `idle`, or, with such a limit, nobody can reach it any more: its
+    /// socket was removed and the last connection has ended. Devices that are there then end with it.
     ///
     /// # Errors
     /// Those of poll(2).
@@ -123,10 +127,11 @@ impl Broker {
                 // Refused: it is closed, and the client sees that.
                 let _ = Shared::admit(&self.shared, socket);
             }
-            if *self.shared.live() > 0 || !self.shared.driver.ids().is_empty() {
+            let is_alone = *self.shared.live() == 0;
+            if !is_alone || !self.shared.driver.ids().is_empty() {
                 busy = Instant::now();
             }
-            if idle.is_some_and(|idle| busy.elapsed() >= idle) {
+            if idle.is_some_and(|idle| busy.elapsed() >= idle || (is_alone && inode(&self.path) != Some(self.inode))) {
                 break;
             }
         }
@@ -137,9 +142,15 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        // Gone already is as good.
-        let _ = std::fs::remove_file(&self.path);
+        if inode(&self.path) == Some(self.inode) {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
 
 impl Shared {

@@ -385,6 +385,21 @@ fn a_server_that_never_listens_is_not_listened_to() {
 }
 
 #[test]
+fn a_broker_that_nobody_can_reach_ends() {
+    let dir = std::env::temp_dir().join(format!("ublkd-lonely-{}", std::process::id()));
+    let broker = Broker::new(&dir, Vec::new()).unwrap();
+    let thread = std::thread::spawn(move || broker.run(Some(1000 * LONG)).unwrap());
+    let client = Client::new(&dir);
+    let (id, device) = add(&client, &shape(u32::MAX), &Target::Null).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    // Its server could not be told of an end otherwise than by it.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!thread.is_finished(), "device {id} has a server");
+    drop(device);
+    thread.join().unwrap();
+}
+
+#[test]
 fn other_versions_are_told_ours() {
     let fixture = Fixture::new("version");
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
