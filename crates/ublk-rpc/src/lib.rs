@@ -35,6 +35,8 @@ pub mod remote;
 pub mod serve;
 mod status;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub mod volume;
 
 pub use messages::IO_MAX;

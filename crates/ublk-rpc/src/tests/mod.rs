@@ -1,0 +1,4 @@
+//! The wire, as others speak it.
+
+mod proto;
+mod wire;
