@@ -14,11 +14,22 @@ use uringlet_ublkd::place;
 
 pub(crate) use daemon::{Args as DaemonArgs, ublkd};
 
+const EXAMPLES: &str = "\
+Examples:
+  uringlet ublk add --type ram --size 1G               a device in memory; Ctrl-C ends it
+  uringlet ublk add --type file --file disk.img --recovery reissue -n 7
+  uringlet ublk recover 7 --type file --file disk.img  go on after its server has died
+  uringlet ublk store --size 10G --file blocks         a store, here or on another machine
+  uringlet ublk add --type rpc --server HOST:7411      a device whose blocks are there
+  uringlet ublk list --json
+  uringlet ublk del --all";
+
 /// Block devices served by programs: over NBD, and as root also as /dev/ublkbN
 ///
 /// A broker (`uringlet ublkd`, started when it is needed) has the devices; servers come and go. One whose server dies is dead, or, with
 /// --recovery, waits for the next one.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,

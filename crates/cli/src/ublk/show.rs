@@ -3,10 +3,15 @@
 use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use uringlet_abi::ublk::{feature, state};
 use uringlet_ublk_front::nbd::Address;
 use uringlet_ublkd::client::Client;
 use uringlet_ublkd::place;
+
+/// Longer than this nobody waits without a word.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Show devices
 #[derive(Debug, clap::Args)]
@@ -85,7 +90,7 @@ fn print(device: &Value) {
     let word = |key: &str| device[key].as_str().unwrap_or("-").to_owned();
     // A JSON value knows no width.
     let number = |key: &str| device[key].to_string();
-    println!("{:<4} {:<9} {:>8} {:>14}  {}  {}", number("id"), word("state"), number("server"), number("size"), word("block"), word("nbd"));
+    println!("{:<6} {:<9} {:>8} {:>14}  {}  {}", number("id"), word("state"), number("server"), number("size"), word("block"), word("nbd"));
 }
 
 /// Tells of one device.
@@ -112,7 +117,7 @@ pub(super) fn list(client: &Client, args: &ListArgs) -> anyhow::Result<()> {
     if args.json {
         println!("{}", Value::from(devices));
     } else {
-        println!("{:<4} {:<9} {:>8} {:>14}  BLOCK  NBD", "ID", "STATE", "SERVER", "SIZE");
+        println!("{:<6} {:<9} {:>8} {:>14}  BLOCK  NBD", "ID", "STATE", "SERVER", "SIZE");
         devices.iter().for_each(print);
     }
     Ok(())
@@ -120,7 +125,19 @@ pub(super) fn list(client: &Client, args: &ListArgs) -> anyhow::Result<()> {
 
 pub(super) fn del(client: &Client, args: &DelArgs) -> anyhow::Result<()> {
     let numbers = if args.all { client.list()? } else { args.numbers.clone() };
-    numbers.iter().try_for_each(|id| client.delete(*id, true).with_context(|| format!("deleting device {id}")))
+    numbers.iter().try_for_each(|id| delete(client, *id).with_context(|| format!("deleting device {id}")))
+}
+
+/// Deletes a device; says what it waits for, if that takes its time.
+fn delete(client: &Client, id: u32) -> anyhow::Result<()> {
+    let (done, is_done) = channel();
+    let (at_work, server) = (client.clone(), client.info(id)?.ublksrv_pid);
+    std::thread::spawn(move || done.send(at_work.delete(id, true)));
+    if let Ok(result) = is_done.recv_timeout(SILENCE) {
+        return result;
+    }
+    eprintln!("uringlet ublk: waiting for the requests of device {id} that its server (process {server}) has");
+    is_done.recv()?
 }
 
 pub(super) fn features(client: &Client, args: &FeaturesArgs) -> anyhow::Result<()> {

@@ -223,6 +223,34 @@ fn without_its_store_a_device_fails_requests_and_can_be_ended() {
     assert_eq!(waiting.join().unwrap(), Err(EIO));
 }
 
+/// The first line that a process says on its standard error.
+fn complaint(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn deleting_says_what_it_waits_for() {
+    let world = World::new("patient");
+    let mut store = world.store();
+    let args = ["add", "-n", &world.number, "--type", "rpc", "--server", &world.place, "--timeout", "3600"];
+    let child = world.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut server = Process(child);
+    until("it is live", || String::from_utf8_lossy(&world.run(&["list"]).stdout).contains("LIVE"));
+    let mut nbd = world.nbd();
+    store.kill();
+    let waiting = std::thread::spawn(move || nbd.write(0, &block(1)));
+    assert!(complaint(&mut server.0).contains("is away"));
+    let mut deleting = Process(world.command(&["del", &world.number]).stderr(Stdio::piped()).spawn().unwrap());
+    let line = complaint(&mut deleting.0);
+    assert!(line.contains("waiting for the requests") && line.contains(&server.0.id().to_string()), "{line}");
+    server.interrupt();
+    assert!(deleting.0.wait().unwrap().success());
+    assert_eq!(waiting.join().unwrap(), Err(EIO));
+    server.0.wait().unwrap();
+}
+
 #[test]
 fn errors_of_a_store_come_through() {
     let world = World::new("full");
