@@ -410,7 +410,7 @@ impl Engine {
 /// Frees a ring's state. Files close, AIO in flight is waited for: with no lock held.
 fn dispose(state: RingState) {
     command::cancel_all(&state);
-    for (_, parked) in &state.parked {
+    for (_, parked) in state.parked.iter() {
         parked.unmark(state.place);
     }
     drop(state);

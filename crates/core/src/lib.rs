@@ -28,6 +28,7 @@ mod register;
 mod request;
 mod ring;
 mod rsrc;
+mod slab;
 mod submit;
 mod timer;
 mod virtual_file;

@@ -5,7 +5,7 @@ use super::source::Source;
 /// From bottom to top; modules of one row may name each other.
 const LAYERS: &[&[&str]] = &[
     &["sync"],
-    &["ring", "rsrc", "file", "task_work", "virtual_file", "write"],
+    &["ring", "rsrc", "file", "slab", "task_work", "virtual_file", "write"],
     &["request", "ops", "io_wq", "apoll", "timer"],
     &["submit"],
     &["driver", "register"],

@@ -2,10 +2,10 @@
 
 use super::hash::{Chains, HashKey};
 use super::worker::Worker;
+use crate::slab::Slab;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use slab::Slab;
 
 /// The class of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

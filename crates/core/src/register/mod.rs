@@ -167,7 +167,7 @@ pub(crate) fn interrupt_workers(guard: &mut UringGuard) {
     for work in works {
         guard.io_wq.cancel(work);
     }
-    for (_, parked) in &guard.parked {
+    for (_, parked) in guard.parked.iter() {
         if let Stage::Attended { tid: tid @ 1.. } = parked.stage {
             uringlet_sys::thread::interrupt(tid);
         }

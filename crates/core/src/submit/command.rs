@@ -48,7 +48,7 @@ fn post(pending: &PendingCmd, res: i32) {
 
 /// A ring has ended: files hear of the commands that nobody waits for any more. No lock is held.
 pub(crate) fn cancel_all(state: &RingState) {
-    for (_, parked) in &state.parked {
+    for (_, parked) in state.parked.iter() {
         if let (Stage::Command, Op::Cmd(op)) = (parked.stage, &parked.req.op)
             && let Some(file) = &op.file
         {
