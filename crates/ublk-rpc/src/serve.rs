@@ -161,11 +161,13 @@ impl<B: Backend> Server<B> {
 
     async fn dataless(&self, iod: &IoDesc, at: u64, len: u64) -> Result<(), Errno> {
         match iod.op_flags & 0xff {
-            iod::FLUSH => self.backend.flush().await,
-            iod::DISCARD => self.backend.discard(at, len).await,
-            iod::WRITE_ZEROES => self.backend.write_zeroes(at, len, iod.op_flags & iod::F_NOUNMAP == 0).await,
-            _ => Err(Errno::EOPNOTSUPP),
+            iod::FLUSH => return self.backend.flush().await,
+            iod::DISCARD => self.backend.discard(at, len).await?,
+            iod::WRITE_ZEROES => self.backend.write_zeroes(at, len, iod.op_flags & iod::F_NOUNMAP == 0).await?,
+            _ => return Err(Errno::EOPNOTSUPP),
         }
+        // A store knows FUA of writes only; the driver of all that changes something.
+        if iod.op_flags & iod::F_FUA != 0 { self.backend.flush().await } else { Ok(()) }
     }
 }
 

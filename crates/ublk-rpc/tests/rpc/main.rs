@@ -125,6 +125,11 @@ fn data_is_in_the_store_and_fua_is_durable_there() {
     assert_eq!((faults.fuas(), faults.flushes()), (1, 0));
     local.plain(IoOp::Flush, 0, 0, 0).unwrap();
     assert_eq!((faults.fuas(), faults.flushes()), (1, 1));
+    local.plain(IoOp::WriteZeroes, iod::F_FUA, 0, 8).unwrap();
+    local.plain(IoOp::Discard, iod::F_FUA, 0, 8).unwrap();
+    assert_eq!((faults.fuas(), faults.flushes()), (1, 3));
+    local.plain(IoOp::WriteZeroes, 0, 0, 8).unwrap();
+    assert_eq!((faults.fuas(), faults.flushes()), (1, 3));
 }
 
 #[test]
