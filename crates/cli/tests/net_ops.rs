@@ -13,10 +13,15 @@ fn said(output: &Output) -> String {
 }
 
 fn engine_answers(program: &str) {
+    engine_answers_to(program, &[]);
+}
+
+fn engine_answers_to(program: &str, arguments: &[&str]) {
     let directory = common::directory(&format!("{program}-engine"));
     let executable = common::compile("cc", &directory, program, &[&format!("{program}.c")], &[]);
-    let output = common::finish(common::uringlet(&directory).arg("--").arg(executable).env("BLOCK_IO_URING", "1"));
-    assert!(output.status.success(), "{}", said(&output));
+    let mut command = common::uringlet(&directory);
+    let output = common::finish(command.arg("--").arg(executable).args(arguments).env("BLOCK_IO_URING", "1"));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", said(&output));
 }
 
 #[test]
@@ -49,21 +54,25 @@ fn the_kernel_does_pipes_and_messages_as_expected() {
     kernel_answers("more_ops");
 }
 
-/// Thousands of connections, each byte checked; a failure names its seed, with which `net_chaos SEED` repeats it.
+/// How a ring is used by thousands of connections that come and go at random; a failure names its seed, with which `net_chaos SEED 2000 HOW` repeats it.
+const CHAOS: [&[&str]; 7] = [
+    &["1", "2000", "default"],
+    &["2", "2000", "default"],
+    &["3", "2000", "defer"],
+    &["4", "2000", "workers"],
+    &["5", "2000", "files"],
+    &["6", "2000", "both"],
+    &["7", "2000", "both"],
+];
+
 #[test]
 fn the_engine_keeps_every_byte_of_connections_that_come_and_go_at_random() {
-    let directory = common::directory("net_chaos-engine");
-    let executable = common::compile("cc", &directory, "net_chaos", &["net_chaos.c"], &[]);
-    for seed in ["1", "2", "3"] {
-        let mut command = common::uringlet(&directory);
-        let output = common::finish(command.arg("--").arg(&executable).args([seed, "2000"]).env("BLOCK_IO_URING", "1"));
-        assert!(output.status.success(), "{}", said(&output));
-    }
+    CHAOS.iter().for_each(|arguments| engine_answers_to("net_chaos", arguments));
 }
 
 #[test]
 fn the_kernel_keeps_every_byte_of_them_too() {
-    kernel_answers("net_chaos");
+    CHAOS.iter().for_each(|arguments| kernel_answers_to("net_chaos", arguments));
 }
 
 #[test]
@@ -87,18 +96,22 @@ fn without_the_hybrid_step_each_takes_a_worker() {
 }
 
 fn kernel_answers(program: &str) {
+    kernel_answers_to(program, &[]);
+}
+
+fn kernel_answers_to(program: &str, arguments: &[&str]) {
     if !is_kernel_as_expected() {
         eprintln!("this kernel is older than the expectations: not asked");
         return;
     }
     let directory = common::directory(&format!("{program}-kernel"));
     let executable = common::compile("cc", &directory, program, &[&format!("{program}.c")], &[]);
-    let output = common::finish(&mut Command::new(executable));
+    let output = common::finish(Command::new(executable).args(arguments));
     if output.status.code() == Some(NO_RING) {
         eprintln!("this kernel has no io_uring for us: not asked");
         return;
     }
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{program} {arguments:?}: {}", said(&output));
 }
 
 /// Whether this kernel is at least the one that the expectations are of.

@@ -14,6 +14,7 @@ fn is_read_late(opcode: u8) -> bool {
         O::Writev,
         O::Sendmsg,
         O::Recvmsg,
+        O::SendmsgZc,
         O::Openat,
         O::Openat2,
         O::Statx,

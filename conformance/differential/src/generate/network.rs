@@ -65,8 +65,10 @@ fn receive(g: &mut Generator) -> Draft {
     }
     // The kernel forgets what later parts of a bundle that waits for all are in.
     let waits = if s.ioprio & op_flags::RECVSEND_BUNDLE == 0 { WAITALL } else { NOSIGNAL };
+    // Nor does it know what was thrown away from what was used up.
+    let truncates = if s.buf_index == place::INC_GROUP { PEEK } else { TRUNC };
     if g.rng.percent(30) {
-        s.op_flags = g.rng.pick(&[PEEK, TRUNC, DONTWAIT, waits, NOSIGNAL]);
+        s.op_flags = g.rng.pick(&[PEEK, truncates, DONTWAIT, waits, NOSIGNAL]);
     }
     draft
 }
@@ -271,11 +273,11 @@ fn epoll_wait(g: &mut Generator) -> Draft {
     simple(op, touches)
 }
 
-/// Behind a drained request the kernel has workers begin: requests that go on arm there without a try, and a send with a notification never gets its turn,
+/// Behind a drained request the kernel has workers begin: they take provided buffers early, arm what goes on without a try, and a send with a notification never gets its turn,
 /// since the notification counts as a request that is before it.
 pub(super) fn waits_behind_a_drain(g: &Generator, drafts: &[Draft]) -> bool {
     let drains = g.has_drained || drafts.iter().any(|draft| draft.op.sqe.flags & sqe::IO_DRAIN != 0);
-    drains && drafts.iter().any(|draft| draft.is_multishot)
+    drains && drafts.iter().any(|draft| draft.is_multishot || draft.op.sqe.flags & sqe::BUFFER_SELECT != 0)
 }
 
 /// The far end of a pair, to be written to.

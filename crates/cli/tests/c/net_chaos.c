@@ -1,7 +1,8 @@
 /*
- * Thousands of connections to an echo server on one ring, opened, half closed, reset and cancelled at random, in every way there is to receive and to
- * send; each byte is checked, and each request must get its CQEs and no others. Arguments: seed, connections. The seed is printed when something is wrong.
- * The CQ holds 64 entries: it overflows all the time.
+ * Thousands of connections to an echo server on one ring, opened, half closed, reset and cancelled at random, in every way there is to receive, to send and
+ * to cancel; each byte is checked, and each request must get its CQEs and no others. Arguments: seed, connections, and how the ring is used: default, defer
+ * (DEFER_TASKRUN), workers (IOSQE_ASYNC on everything), files (the sockets are registered files) or both of the last. The seed is printed when something is
+ * wrong. The CQ holds 64 entries: it overflows all the time.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,15 +12,27 @@
 #include <sys/socket.h>
 #include "net_ring.h"
 
-enum { SEND_ZC = 47, WRITE = 23, ENTRIES = 64, SIZE = 512, GROUP = 1, LIST = 2, AT_ONCE = 96, MOST = 20000, F_NOTIF = 8 };
-enum { ACCEPTED = 1, RECEIVED, SENT, CANCELLED, PROVIDED };
+enum { READV = 1, WRITEV = 2, CLOSE = 19, WRITE = 23, SEND_ZC = 47, SENDMSG_ZC = 48, READ_MULTISHOT = 49 };
+enum { ENTRIES = 64, SIZE = 512, GROUP = 1, LIST = 2, BIT_BY_BIT = 3, INC = 2, AT_ONCE = 96, MOST = 20000, SLOTS = 1024, F_NOTIF = 8 };
+enum { CANCEL_ALL = 1, CANCEL_FD = 2, CANCEL_ANY = 4, CANCEL_FD_FIXED = 8 };
+enum { SINGLE_ISSUER = 1 << 12, DEFER_TASKRUN = 1 << 13 };
+enum { ACCEPTED = 1, RECEIVED, SENT, CANCELLED, SHUT, OTHERS };
 
 static uint64_t seed = 1;
 static int connections = 3000;
+static int defers, uses_workers, uses_files;
 static struct sockaddr_in addr;
-static struct buf *br;
-static char memory[ENTRIES][SIZE], listed[ENTRIES][SIZE];
-static uint16_t tail;
+
+/* Provided buffers: of a ring, of a list, and of a ring whose buffers are filled bit by bit. */
+static struct group {
+	struct buf *ring;
+	uint16_t tail;
+	char memory[ENTRIES][SIZE];
+	int filled[ENTRIES];
+	/* In which order they were given, and which was given when. */
+	uint8_t given[1 << 16];
+	uint16_t when[ENTRIES];
+} groups[4];
 
 static void wrong(const char *what, long got, long want)
 {
@@ -47,7 +60,9 @@ static char byte_of(uint32_t name, uint32_t at)
 /* The server ------------------------------------------------------------------------------------------------------------------------------------------ */
 
 struct peer {
-	int fd, receives, sends, cancels, notifications, is_ended, is_multishot, uses;
+	int fd, receives, sends, cancels, shuts, notifications, is_ended, uses;
+	/* What it receives with. */
+	int group, is_message, is_shut;
 	char own[4096], out[1 << 16];
 	struct msghdr msg;
 	struct iovec iov;
@@ -57,13 +72,22 @@ static struct peer *peers;
 static uint64_t server_rng;
 static int served, live;
 
-static void give(int bid)
+static void give(int group, int bid)
 {
-	br[tail % ENTRIES].addr = ADDR(memory[bid]);
-	br[tail % ENTRIES].len = SIZE;
-	br[tail % ENTRIES].bid = bid;
-	tail++;
-	__atomic_store_n(&br[0].tail, tail, __ATOMIC_RELEASE);
+	struct group *g = &groups[group];
+
+	g->filled[bid] = 0;
+	if (group == LIST) {
+		submit(SQE(PROVIDE_BUFFERS, .fd = 1, .addr = ADDR(g->memory[bid]), .len = SIZE, .off = bid, .buf_index = LIST,
+			   .user_data = (uint64_t)OTHERS << 56));
+		return;
+	}
+	g->ring[g->tail % ENTRIES].addr = ADDR(g->memory[bid]);
+	g->ring[g->tail % ENTRIES].len = SIZE;
+	g->ring[g->tail % ENTRIES].bid = bid;
+	g->given[g->tail] = bid;
+	g->when[bid] = g->tail++;
+	__atomic_store_n(&g->ring[0].tail, g->tail, __ATOMIC_RELEASE);
 }
 
 static uint64_t name(int kind, struct peer *peer)
@@ -71,51 +95,89 @@ static uint64_t name(int kind, struct peer *peer)
 	return (uint64_t)kind << 56 | (uint64_t)(peer->uses & 0xffffff) << 24 | (peer - peers);
 }
 
+/* With the flags that requests have in this run. */
+static void submit_on(struct peer *peer, struct sqe sqe)
+{
+	sqe.fd = peer->fd;
+	if (uses_files)
+		sqe.flags |= FIXED_FILE;
+	if (uses_workers)
+		sqe.flags |= FORCE_ASYNC;
+	submit(sqe);
+}
+
+static struct sqe selecting(struct peer *peer, int opcode, int flags, int group)
+{
+	peer->group = group;
+	return SQE(opcode, BUFFER_SELECT, flags, .buf_index = group);
+}
+
+static struct sqe receiving(struct peer *peer, int ring)
+{
+	int len = 1 + rng(&server_rng) % sizeof(peer->own);
+
+	peer->iov = (struct iovec){ peer->own, len };
+	peer->msg = (struct msghdr){ .msg_iov = &peer->iov, .msg_iovlen = 1 };
+	switch (rng(&server_rng) % 15) {
+	case 0:
+		return SQE(RECV, FORCE_ASYNC, .addr = ADDR(peer->own), .len = len);
+	case 1:
+		return SQE(RECV, 0, POLL_FIRST, .addr = ADDR(peer->own), .len = len);
+	case 2:
+		return SQE(READ, .off = -1, .addr = ADDR(peer->own), .len = len);
+	case 3:
+		return SQE(READV, .off = -1, .addr = ADDR(&peer->iov), .len = 1);
+	case 4:
+		return SQE(RECVMSG, .addr = ADDR(&peer->msg), .len = 1);
+	case 5:
+		return SQE(RECV, .addr = ADDR(peer->own), .len = len, .op_flags = MSG_WAITALL);
+	case 6:
+		return selecting(peer, RECV, 0, LIST);
+	case 7:
+		return selecting(peer, READ, 0, ring);
+	case 8:
+		return selecting(peer, RECV, RECV_MULTISHOT, LIST);
+	case 9:
+		return selecting(peer, RECV, RECV_MULTISHOT, ring);
+	case 10:
+		return selecting(peer, RECV, RECV_MULTISHOT | BUNDLE, GROUP);
+	case 11:
+		/* Linux 6.18's workers forget which buffers they filled. */
+		return selecting(peer, RECV, uses_workers ? 0 : BUNDLE, GROUP);
+	case 12:
+		/* Nothing but what is said of the message stands before its bytes. */
+		peer->msg = (struct msghdr){ 0 };
+		peer->is_message = 1;
+		struct sqe sqe = selecting(peer, RECVMSG, RECV_MULTISHOT, GROUP);
+
+		sqe.addr = ADDR(&peer->msg);
+		sqe.len = 1;
+		return sqe;
+	case 13:
+		return selecting(peer, READ_MULTISHOT, 0, ring);
+	}
+	return SQE(RECV, .addr = ADDR(peer->own), .len = len);
+}
+
 static void receive(struct peer *peer)
 {
-	struct sqe sqe = SQE(RECV, .fd = peer->fd, .addr = ADDR(peer->own), .user_data = name(RECEIVED, peer));
+	struct sqe sqe;
 
-	peer->is_multishot = 0;
-	sqe.len = 1 + rng(&server_rng) % sizeof(peer->own);
-	switch (rng(&server_rng) % 9) {
-	case 0:
-		sqe.flags = FORCE_ASYNC;
-		break;
-	case 1:
-		sqe.ioprio = POLL_FIRST;
-		break;
-	case 2:
-		sqe.opcode = READ;
-		sqe.off = -1;
-		break;
-	case 3:
-		peer->iov = (struct iovec){ peer->own, sqe.len };
-		peer->msg = (struct msghdr){ .msg_iov = &peer->iov, .msg_iovlen = 1 };
-		sqe = SQE(RECVMSG, .fd = peer->fd, .addr = ADDR(&peer->msg), .len = 1, .user_data = sqe.user_data);
-		break;
-	case 4:
-		sqe = SQE(RECV, BUFFER_SELECT, 0, peer->fd, .buf_index = LIST, .user_data = sqe.user_data);
-		break;
-	case 5:
-	case 6:
-		sqe = SQE(RECV, BUFFER_SELECT, RECV_MULTISHOT, peer->fd, .buf_index = GROUP, .user_data = sqe.user_data);
-		peer->is_multishot = 1;
-		break;
-	case 7:
-		sqe = SQE(RECV, BUFFER_SELECT, RECV_MULTISHOT | BUNDLE, peer->fd, .buf_index = GROUP, .user_data = sqe.user_data);
-		peer->is_multishot = 1;
-		break;
-	}
+	peer->group = peer->is_message = 0;
+	sqe = receiving(peer, rng(&server_rng) % 2 ? GROUP : BIT_BY_BIT);
+	sqe.user_data = name(RECEIVED, peer);
 	peer->receives = 1;
-	submit(sqe);
+	submit_on(peer, sqe);
 }
 
 static void send_back(struct peer *peer)
 {
-	struct sqe sqe = SQE(SEND, .fd = peer->fd, .addr = ADDR(peer->out + peer->from), .len = peer->to - peer->from,
-			     .op_flags = MSG_NOSIGNAL, .user_data = name(SENT, peer));
+	static struct iovec iov;
+	static struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct sqe sqe = SQE(SEND, .addr = ADDR(peer->out + peer->from), .len = peer->to - peer->from, .op_flags = MSG_NOSIGNAL);
 
-	switch (rng(&server_rng) % 6) {
+	iov = (struct iovec){ peer->out + peer->from, sqe.len };
+	switch (rng(&server_rng) % 8) {
 	case 0:
 		sqe.flags = FORCE_ASYNC;
 		break;
@@ -126,19 +188,62 @@ static void send_back(struct peer *peer)
 		sqe.opcode = SEND_ZC;
 		break;
 	case 3:
-		sqe.opcode = WRITE;
-		sqe.op_flags = 0;
-		sqe.off = -1;
+		sqe = SQE(SENDMSG_ZC, .addr = ADDR(&msg), .len = 1, .op_flags = MSG_NOSIGNAL);
+		break;
+	case 4:
+		sqe = SQE(SENDMSG, .addr = ADDR(&msg), .len = 1, .op_flags = MSG_NOSIGNAL | MSG_WAITALL);
+		break;
+	case 5:
+		sqe = SQE(WRITE, .addr = sqe.addr, .len = sqe.len, .off = -1);
+		break;
+	case 6:
+		sqe = SQE(WRITEV, .addr = ADDR(&iov), .len = 1, .off = -1);
 		break;
 	}
+	sqe.user_data = name(SENT, peer);
 	peer->sends = 1;
+	submit_on(peer, sqe);
+}
+
+/* The receive, or all that there is on the connection, or anything at all. */
+static void cancel(struct peer *peer)
+{
+	struct sqe sqe = SQE(ASYNC_CANCEL, .addr = name(RECEIVED, peer), .user_data = name(CANCELLED, peer));
+	int by_fd = CANCEL_FD | (uses_files ? CANCEL_FD_FIXED : 0), all = rng(&server_rng) % 2 ? CANCEL_ALL : 0;
+
+	switch (peer->is_ended == 2 ? 0 : rng(&server_rng) % 40) {
+	case 0 ... 19:
+		sqe.op_flags = all;
+		break;
+	case 20 ... 38:
+		sqe.addr = 0;
+		sqe.fd = peer->fd;
+		sqe.op_flags = by_fd | all;
+		break;
+	default:
+		sqe.addr = 0;
+		sqe.op_flags = CANCEL_ANY | all;
+	}
+	peer->cancels++;
 	submit(sqe);
 }
 
-static void cancel(struct peer *peer)
+/* Some are half closed first, and waited for: a worker may look at the number late. */
+static void end(struct peer *peer)
 {
-	peer->cancels++;
-	submit(SQE(ASYNC_CANCEL, .addr = name(RECEIVED, peer), .user_data = name(CANCELLED, peer)));
+	if (!peer->is_shut && rng(&server_rng) % 4 == 0) {
+		peer->shuts = 1;
+		submit_on(peer, SQE(SHUTDOWN, .len = SHUT_WR, .user_data = name(SHUT, peer)));
+		return;
+	}
+	if (uses_files)
+		submit(SQE(CLOSE, .file_index = peer->fd + 1, .user_data = (uint64_t)OTHERS << 56));
+	else
+		close(peer->fd);
+	peer->fd = -1;
+	peer->uses++;
+	served++;
+	live--;
 }
 
 /* What comes next on a connection. */
@@ -153,15 +258,11 @@ static void go_on(struct peer *peer)
 		receive(peer);
 	if (peer->is_ended == 2 && peer->receives && !peer->cancels)
 		cancel(peer);
-	if (!peer->receives && !peer->sends && !peer->cancels && !peer->notifications && (peer->is_ended == 2 || (peer->is_ended && !waits))) {
-		close(peer->fd);
-		peer->fd = -1;
-		peer->uses++;
-		served++;
-		live--;
-	} else if (peer->receives && !peer->cancels && rng(&server_rng) % 10 == 0) {
+	if (!peer->receives && !peer->sends && !peer->cancels && !peer->shuts && !peer->notifications &&
+	    (peer->is_ended == 2 || (peer->is_ended && !waits)))
+		end(peer);
+	else if (peer->receives && !peer->cancels && rng(&server_rng) % 10 == 0)
 		cancel(peer);
-	}
 }
 
 static void take(struct peer *peer, const char *from, int n)
@@ -174,33 +275,46 @@ static void take(struct peer *peer, const char *from, int n)
 	peer->to += n;
 }
 
-static void take_buffers(struct peer *peer, struct cqe cqe, int is_listed)
+/* What it says and what it does not: the bytes of one buffer, or of as many as they fill. */
+static void take_buffers(struct peer *peer, struct cqe cqe)
 {
+	struct group *g = &groups[peer->group];
 	int bid = cqe.flags >> 16, left = cqe.res;
 
-	for (; left > 0; bid = (bid + 1) % ENTRIES) {
-		int n = left < SIZE ? left : SIZE;
+	if (peer->is_message) {
+		uint32_t *said = (void *)g->memory[bid];
 
-		take(peer, is_listed ? listed[bid] : memory[bid], n);
-		left -= n;
-		if (is_listed)
-			submit(SQE(PROVIDE_BUFFERS, .fd = 1, .addr = ADDR(listed[bid]), .len = SIZE, .off = bid, .buf_index = LIST,
-				   .user_data = (uint64_t)PROVIDED << 56));
-		else
-			give(bid);
+		if (left != 16 + (int)said[2])
+			wrong("length of a message", left, 16 + said[2]);
+		take(peer, g->memory[bid] + 16, said[2]);
+		give(peer->group, bid);
+		return;
 	}
+	do {
+		uint16_t next = g->when[bid] + 1;
+		int room = SIZE - g->filled[bid], n = left < room ? left : room;
+
+		if (n > 0)
+			take(peer, g->memory[bid] + g->filled[bid], n);
+		left -= n > 0 ? n : 0;
+		if (cqe.flags & F_BUF_MORE)
+			g->filled[bid] += n;
+		else
+			give(peer->group, bid);
+		bid = g->given[next];
+	} while (left > 0);
 }
 
 static void received(struct peer *peer, struct cqe cqe)
 {
-	if (cqe.res > 0 && cqe.flags & F_BUFFER)
-		take_buffers(peer, cqe, !peer->is_multishot);
+	if (cqe.flags & F_BUFFER)
+		take_buffers(peer, cqe);
 	else if (cqe.res > 0)
 		take(peer, peer->own, cqe.res);
 	if (cqe.flags & F_MORE)
 		return;
 	peer->receives = 0;
-	if (cqe.res == 0)
+	if (cqe.res == 0 || (peer->is_message && cqe.res == 16))
 		peer->is_ended = peer->is_ended ? peer->is_ended : 1;
 	else if (cqe.res < 0 && cqe.res != -ECANCELED && cqe.res != -ENOBUFS && cqe.res != -EINTR)
 		peer->is_ended = 2;
@@ -217,8 +331,13 @@ static void sent(struct peer *peer, struct cqe cqe)
 	peer->notifications += !!(cqe.flags & F_MORE);
 	if (cqe.res > 0)
 		peer->from += cqe.res;
-	else if (cqe.res != -EINTR)
+	else if (cqe.res != -EINTR && cqe.res != -ECANCELED)
 		peer->is_ended = 2;
+}
+
+static void accept_on(int listener)
+{
+	submit(SQE(ACCEPT, 0, ACCEPT_MULTISHOT, .fd = listener, .file_index = uses_files ? ANY_SLOT : 0, .user_data = (uint64_t)ACCEPTED << 56));
 }
 
 static void handle(int listener, struct cqe cqe)
@@ -230,14 +349,18 @@ static void handle(int listener, struct cqe cqe)
 		if (cqe.res >= 0) {
 			peer = &peers[cqe.res];
 			peer->fd = cqe.res;
-			peer->from = peer->to = peer->is_ended = 0;
+			peer->from = peer->to = peer->is_ended = peer->is_shut = 0;
 			live++;
 			go_on(peer);
+		} else if (cqe.res != -ECANCELED) {
+			wrong("accept", cqe.res, 0);
 		}
 		if (!(cqe.flags & F_MORE))
-			submit(SQE(ACCEPT, 0, ACCEPT_MULTISHOT, .fd = listener, .user_data = (uint64_t)ACCEPTED << 56));
+			accept_on(listener);
 		return;
-	case PROVIDED:
+	case OTHERS:
+		if (cqe.res < 0)
+			wrong("provide or close", cqe.res, 0);
 		return;
 	}
 	if ((cqe.user_data >> 24 & 0xffffff) != (uint64_t)(peer->uses & 0xffffff) || peer->fd < 0)
@@ -255,28 +378,48 @@ static void handle(int listener, struct cqe cqe)
 		break;
 	case CANCELLED:
 		peer->cancels--;
+		break;
+	case SHUT:
+		if (!peer->shuts)
+			wrong("a CQE of no shutdown", cqe.res, 0);
+		peer->shuts = 0;
+		peer->is_shut = 1;
 	}
 	go_on(peer);
 }
 
+static void provide(int group, int flags)
+{
+	struct buf_reg r = { 0, ENTRIES, group, flags };
+	int i;
+
+	groups[group].ring = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	r.addr = ADDR(groups[group].ring);
+	check("group", reg(REGISTER_PBUF_RING, &r, 1), 0);
+	for (i = 0; i < ENTRIES; i++)
+		give(group, i);
+}
+
 static void serve(int listener)
 {
-	struct buf_reg r = { 0, ENTRIES, GROUP };
-	int i;
+	int i, slots[SLOTS];
 
 	peers = mmap(0, sizeof(*peers) * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	for (i = 0; i < 4096; i++)
 		peers[i].fd = -1;
-	br = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	r.addr = ADDR(br);
-	check("group", reg(REGISTER_PBUF_RING, &r, 1), 0);
-	for (i = 0; i < ENTRIES; i++)
-		give(i);
-	check("list", run(SQE(PROVIDE_BUFFERS, .fd = ENTRIES, .addr = ADDR(listed), .len = SIZE, .buf_index = LIST)), 0);
-	submit(SQE(ACCEPT, 0, ACCEPT_MULTISHOT, .fd = listener, .user_data = (uint64_t)ACCEPTED << 56));
+	memset(slots, -1, sizeof(slots));
+	if (uses_files)
+		check("files", reg(REGISTER_FILES, slots, SLOTS), 0);
+	provide(GROUP, 0);
+	provide(BIT_BY_BIT, INC);
+	check("list", run(SQE(PROVIDE_BUFFERS, .fd = ENTRIES, .addr = ADDR(groups[LIST].memory), .len = SIZE, .buf_index = LIST)), 0);
+	accept_on(listener);
 	while (served < connections) {
 		struct cqe cqe;
 
+		/* Completions come here only, and not while there are others. */
+		if (defers)
+			syscall(426, ring_fd, 0, 0, 1, 0, 0);
 		if (!comes(20000)) {
 			for (i = 0; i < 4096; i++)
 				if (peers[i].fd >= 0)
@@ -291,120 +434,12 @@ static void serve(int listener)
 	}
 }
 
-/* The clients ----------------------------------------------------------------------------------------------------------------------------------------- */
-
-struct client {
-	int fd;
-	uint32_t name;
-	int wants, sent, received, end;
-};
-enum { HALF_CLOSES, RESETS, CLOSES };
-static uint64_t client_rng;
-
-static void open_one(struct client *client, int ep, uint32_t name)
-{
-	struct epoll_event event = { EPOLLIN | EPOLLOUT | EPOLLET, { .ptr = client } };
-	int one = 1;
-
-	*client = (struct client){ .fd = socket(AF_INET, SOCK_STREAM, 0), .name = name, .wants = 1 + rng(&client_rng) % MOST };
-	/* Most of them to the end. */
-	client->end = rng(&client_rng) % 8 ? HALF_CLOSES : rng(&client_rng) % 2 ? RESETS : CLOSES;
-	if (rng(&client_rng) % 3 == 0)
-		client->wants = rng(&client_rng) % 64;
-	if (connect(client->fd, (void *)&addr, sizeof(addr)))
-		wrong("connect", errno, 0);
-	setsockopt(client->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	fcntl(client->fd, F_SETFL, O_NONBLOCK);
-	epoll_ctl(ep, EPOLL_CTL_ADD, client->fd, &event);
-}
-
-/* Whether the connection is over. */
-static int send_some(struct client *client)
-{
-	struct linger linger = { 1, 0 };
-	char bytes[3000];
-	int i, n = client->wants - client->sent;
-
-	if (n > 0) {
-		n = n < (int)sizeof(bytes) ? n : (int)sizeof(bytes);
-		n = 1 + rng(&client_rng) % n;
-		for (i = 0; i < n; i++)
-			bytes[i] = byte_of(client->name, client->sent + i);
-		n = send(client->fd, bytes, n, MSG_NOSIGNAL);
-		if (n < 0 && errno != EAGAIN)
-			wrong("send", errno, 0);
-		client->sent += n > 0 ? n : 0;
-		if (client->sent < client->wants && n > 0)
-			return rng(&client_rng) % 4 ? send_some(client) : 0;
-	}
-	if (client->sent < client->wants || client->wants < 0)
-		return 0;
-	if (client->end == RESETS)
-		setsockopt(client->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-	if (client->end != HALF_CLOSES)
-		return 1;
-	shutdown(client->fd, SHUT_WR);
-	client->wants = -1 - client->wants;
-	return 0;
-}
-
-static int receive_some(struct client *client)
-{
-	char bytes[8192];
-	int i, n;
-
-	while ((n = recv(client->fd, bytes, sizeof(bytes), 0)) > 0) {
-		for (i = 0; i < n; i++)
-			if (bytes[i] != byte_of(client->name, client->received + i))
-				wrong("byte", client->received + i, client->name);
-		client->received += n;
-	}
-	if (n < 0 && errno == EAGAIN)
-		return 0;
-	if (n < 0)
-		wrong("recv", errno, 0);
-	if (client->wants >= 0)
-		wrong("the end came early", client->received, client->wants);
-	if (client->received != client->sent)
-		wrong("bytes", client->received, client->sent);
-	return 1;
-}
-
-static void *ask(void *unused)
-{
-	static struct client clients[AT_ONCE];
-	struct epoll_event events[AT_ONCE];
-	int ep = epoll_create1(0), opened = 0, over = 0, i, n;
-
-	for (; opened < AT_ONCE && opened < connections; opened++)
-		open_one(&clients[opened], ep, opened);
-	while (over < connections) {
-		n = epoll_wait(ep, events, AT_ONCE, 20000);
-		if (n <= 0)
-			wrong("no answer, connections that are over", over, connections);
-		for (i = 0; i < n; i++) {
-			struct client *client = events[i].data.ptr;
-
-			if (!receive_some(client) && !send_some(client)) {
-				struct epoll_event again = { EPOLLIN | EPOLLOUT | EPOLLET, { .ptr = client } };
-
-				/* More to be sent than was: looked at again. */
-				if (client->wants > client->sent)
-					epoll_ctl(ep, EPOLL_CTL_MOD, client->fd, &again);
-				continue;
-			}
-			close(client->fd);
-			over++;
-			if (opened < connections)
-				open_one(client, ep, opened++);
-		}
-	}
-	return 0;
-}
+#include "net_chaos_clients.h"
 
 int main(int argc, char **argv)
 {
 	socklen_t len = sizeof(addr);
+	uint32_t params[30] = { 0 };
 	pthread_t thread;
 	int listener;
 
@@ -412,12 +447,18 @@ int main(int argc, char **argv)
 		seed = strtoull(argv[1], 0, 0);
 	if (argc > 2)
 		connections = atoi(argv[2]);
+	if (argc > 3) {
+		defers = !strcmp(argv[3], "defer");
+		params[2] = defers ? SINGLE_ISSUER | DEFER_TASKRUN : 0;
+		uses_workers = !strcmp(argv[3], "workers") || !strcmp(argv[3], "both");
+		uses_files = !strcmp(argv[3], "files") || !strcmp(argv[3], "both");
+	}
 	client_rng = seed * 0x9e3779b97f4a7c15 | 1;
 	server_rng = ~client_rng | 1;
 	signal(SIGPIPE, SIG_IGN);
 	if (getenv("BLOCK_IO_URING"))
 		block_io_uring();
-	new_ring("chaos");
+	open_ring("chaos", params);
 	listener = socket(AF_INET, SOCK_STREAM, 0);
 	addr = (struct sockaddr_in){ AF_INET, 0, { htonl(INADDR_LOOPBACK) } };
 	bind(listener, (void *)&addr, sizeof(addr));

@@ -103,7 +103,10 @@ impl Rw {
             return Ok(0);
         }
         if self.is_vectored {
-            let msg = io::Msghdr { iov: self.addr, iovlen: u64::from(self.len), ..io::Msghdr::default() };
+            // What the program's own say by now may be another request's.
+            let (iov, iovlen) =
+                self.iovecs.as_deref().map_or((self.addr, self.len as usize), |v| (io::ptr_of_slice(v).addr() as u64, v.len()));
+            let msg = io::Msghdr { iov, iovlen: iovlen as u64, ..io::Msghdr::default() };
             let msg = io::ptr_of(&msg);
             return if self.is_write { io::sendmsg(fd, msg, io::MSG_DONTWAIT | quiet) } else { io::recvmsg(fd, msg, io::MSG_DONTWAIT) };
         }
