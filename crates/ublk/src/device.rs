@@ -159,9 +159,19 @@ impl<P: Platform> Device<P> {
 
     /// One step of a queue, and what it brings on.
     fn step<R>(&self, queue: u16, f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Area>, &mut Actions<P::Command>) -> R) -> Option<R> {
+        self.step_plugged(queue, None, f)
+    }
+
+    /// The same; with a plug, the news may wait.
+    fn step_plugged<R>(
+        &self,
+        queue: u16,
+        plug: Option<&mut Plug>,
+        f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Area>, &mut Actions<P::Command>) -> R,
+    ) -> Option<R> {
         let mut actions = Actions::new();
         let result = f(&mut self.queue(queue)?.inner.lock(), &self.cx(queue), &mut actions);
-        self.perform(actions);
+        self.perform_plugged(actions, plug);
         Some(result)
     }
 
@@ -175,18 +185,27 @@ impl<P: Platform> Device<P> {
     }
 
     /// Does what steps have brought on, and what that brings on. No lock is held.
-    fn perform(&self, mut actions: Actions<P::Command>) {
+    fn perform(&self, actions: Actions<P::Command>) {
+        self.perform_plugged(actions, None);
+    }
+
+    fn perform_plugged(&self, mut actions: Actions<P::Command>, mut plug: Option<&mut Plug>) {
         while let Some(action) = actions.pop() {
-            match action {
-                Action::Complete(command, res) => command.complete(res),
-                Action::Done { client, cookie, slot, result } => client.done(cookie, slot, result),
-                Action::Free { client, queue } => client.slot_free(queue),
-                Action::Copy { span, data, addr, epoch } => {
+            match (action, &mut plug) {
+                (Action::Complete(command, res), None) => command.complete(res),
+                (Action::Complete(command, res), Some(_)) => command.complete_plugged(res),
+                (Action::Done { client, cookie, slot, result }, None) => client.done(cookie, slot, result),
+                (Action::Done { client, cookie, slot, result }, Some(plug)) => {
+                    client.done_plugged(cookie, slot, result);
+                    plug.add(client);
+                }
+                (Action::Free { client, queue }, _) => client.slot_free(queue),
+                (Action::Copy { span, data, addr, epoch }, _) => {
                     let bytes = self.area.give_to_server(span, data, addr);
                     let Some(queue) = self.queue(span.queue) else { continue };
                     queue.inner.lock().copied(&self.cx(span.queue), span.tag, epoch, bytes, &mut actions);
                 }
-                Action::Land(mut landing) => {
+                (Action::Land(mut landing), _) => {
                     let bytes = self.land(&mut landing);
                     let Landing { span, stash, .. } = landing;
                     let Some(queue) = self.queue(span.queue) else { continue };
@@ -227,11 +246,25 @@ impl<P: Platform> Device<P> {
     /// An I/O command of `/dev/ublkcN`: `command` is completed by and by, at once if it is refused.
     /// `task` is the thread that sends it: a tag's daemon is the one that fetched it.
     pub fn io_command(&self, task: u64, cmd_op: u32, cmd: &IoCmd, command: P::Command) {
+        self.io_command_plugged(task, cmd_op, cmd, command, None);
+    }
+
+    /// Several of them: what they bring on leaves together.
+    pub fn io_commands(&self, commands: impl Iterator<Item = (u64, u32, IoCmd, P::Command)>) {
+        let mut plug = Plug::default();
+        for (task, cmd_op, cmd, command) in commands {
+            self.io_command_plugged(task, cmd_op, &cmd, command, Some(&mut plug));
+        }
+        plug.pull();
+        self.area.unplug();
+    }
+
+    fn io_command_plugged(&self, task: u64, cmd_op: u32, cmd: &IoCmd, command: P::Command, plug: Option<&mut Plug>) {
         if self.queue(cmd.q_id).is_none() {
             return command.complete(-Errno::EINVAL.into_raw());
         }
         let nr = ioctl_nr(cmd_op);
-        let is_ready = self.step(cmd.q_id, |inner, cx, actions| inner.command(cx, nr, cmd, (command, task), actions));
+        let is_ready = self.step_plugged(cmd.q_id, plug, |inner, cx, actions| inner.command(cx, nr, cmd, (command, task), actions));
         if is_ready == Some(true) {
             self.life().had_server = true;
             self.tell();
@@ -378,6 +411,34 @@ impl<P: Platform> BlockDevice for Device<P> {
     fn submit(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
         let work = Work::new(request, Arc::clone(client), cookie);
         self.step(slot.queue, |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
+    }
+
+    fn submit_plugged(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+        let work = Work::new(request, Arc::clone(client), cookie);
+        let mut plug = Plug::default();
+        self.step_plugged(slot.queue, Some(&mut plug), |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
+        // Clients hear at once of what is over already.
+        plug.pull();
+    }
+
+    fn unplug(&self) {
+        self.area.unplug();
+    }
+}
+
+/// Clients that have heard of requests that are over, with more to come.
+#[derive(Debug, Default)]
+struct Plug(Vec<Arc<dyn Client>>);
+
+impl Plug {
+    fn add(&mut self, client: Arc<dyn Client>) {
+        if !self.0.iter().any(|known| core::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&client))) {
+            self.0.push(client);
+        }
+    }
+
+    fn pull(self) {
+        self.0.iter().for_each(|client| client.unplug());
     }
 }
 

@@ -4,7 +4,7 @@
 //!   FrontEnd::start(device)            a device went live: begin to offer it
 //!     device.take(queue, &client)      a slot: a tag, and room for its data       (or told by Client::slot_free later)
 //!     device.write(&slot, ..)          fill it (WRITE)                            (or through device.place())
-//!     device.submit(slot, request, &client, cookie)
+//!     device.submit(slot, request, &client, cookie)         (several: submit_plugged, then unplug, as the block layer's plug)
 //!     Client::done(cookie, slot, result)      on the thread that ended it; may submit again at once
 //!     device.read(&slot, ..)           take the data (READ)
 //!     device.release(slot)
@@ -209,6 +209,15 @@ pub trait BlockDevice: Send + Sync + Debug {
     /// Hands a request to the server. [`Client::done`] is called exactly once, perhaps before this returns: also for what
     /// is refused here (`EINVAL` misaligned or too long, `EIO` beyond the end, `EPERM` read-only, `EOPNOTSUPP` not its kind).
     fn submit(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64);
+
+    /// The same, but the server may hear of it only with [`unplug`](Self::unplug), which the same thread calls before it waits for anything: more
+    /// requests are to come.
+    fn submit_plugged(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+        self.submit(slot, request, client, cookie);
+    }
+
+    /// Lets go what [`submit_plugged`](Self::submit_plugged) has kept back.
+    fn unplug(&self) {}
 }
 
 /// Whoever submits requests.
@@ -217,6 +226,14 @@ pub trait Client: Send + Sync + Debug {
     ///
     /// `Err` is what a reader of the block device would get: `EIO`, `ENOSPC`, `EOPNOTSUPP`, `ETIMEDOUT`, ...
     fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>);
+
+    /// The same, but what it brings on may wait for [`unplug`](Self::unplug), which follows soon, on the same thread: other requests are over, too.
+    fn done_plugged(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+        self.done(cookie, slot, result);
+    }
+
+    /// Lets go what [`done_plugged`](Self::done_plugged) has kept back.
+    fn unplug(&self) {}
 
     /// A slot of this queue is free, after [`BlockDevice::take`] had none. Somebody else may be quicker.
     fn slot_free(&self, queue: u16) {

@@ -26,6 +26,14 @@ pub trait Platform: Send + Sync + Debug + Sized + 'static {
 pub trait Command: Send + Debug + 'static {
     /// Posts its CQE. Called without a lock held.
     fn complete(self, res: i32);
+
+    /// The same, but the CQE may wait for [`Area::unplug`], which the same thread calls soon: more are to come.
+    fn complete_plugged(self, res: i32)
+    where
+        Self: Sized,
+    {
+        self.complete(res);
+    }
 }
 
 /// A piece of a slot.
@@ -54,6 +62,9 @@ pub trait Area: Send + Sync + Debug + 'static {
 
     /// Copies a READ's data from the server's address; as [`give_to_server`](Self::give_to_server).
     fn take_from_server(&self, span: Span, data: Data, server: u64) -> u32;
+
+    /// Lets go what [`Command::complete_plugged`] has kept back.
+    fn unplug(&self) {}
 
     /// Where a slot lies.
     fn place(&self, queue: u16, tag: u16) -> Place;

@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use uringlet_abi::ublk::IoCmd;
 use uringlet_ublk::Device;
 use uringlet_ublk::frontend::BlockDevice;
 use uringlet_ublk::platform::Command;
@@ -58,9 +59,21 @@ pub(crate) struct RemoteCommand {
 
 impl Command for RemoteCommand {
     fn complete(self, res: i32) {
+        let channel = self.put(res);
+        channel.flush();
+    }
+
+    fn complete_plugged(self, res: i32) {
+        self.put(res);
+    }
+}
+
+impl RemoteCommand {
+    fn put(self, res: i32) -> Arc<Channel> {
         let Self { channel, device, queue, tag } = self;
         let done = device.area().done(queue, tag);
         channel.put(Completion { queue, tag, res, done });
+        channel
     }
 }
 
@@ -75,17 +88,14 @@ impl Channel {
     }
 
     fn put(&self, completion: Completion) {
-        {
-            let mut outbox = self.outbox();
-            if outbox.sending == Sending::Over {
-                return;
-            }
+        let mut outbox = self.outbox();
+        if outbox.sending != Sending::Over {
             outbox.completions.push(completion);
         }
-        self.flush();
     }
 
-    fn flush(&self) {
+    /// Sends what is there, unless somebody else does.
+    pub(crate) fn flush(&self) {
         loop {
             let batch = {
                 let mut outbox = self.outbox();
@@ -118,11 +128,12 @@ impl Channel {
 
     /// Serves the server until it goes, or says what nobody understands.
     pub(crate) fn serve(self: &Arc<Self>, device: &Arc<Device<Surroundings>>) {
+        device.area().plug_into(self);
         let mut inbox = Inbox::new();
         while self.wait() {
             match inbox.receive(&self.socket, RecvFlags::DONTWAIT) {
                 Ok((bytes, _)) => match Submission::parse_all(bytes) {
-                    Some(all) => all.iter().for_each(|submission| self.submit(device, submission)),
+                    Some(all) => device.io_commands(all.iter().filter_map(|submission| self.command(device, submission))),
                     None => break,
                 },
                 Err(Errno::AGAIN) => {}
@@ -134,17 +145,18 @@ impl Channel {
         outbox.completions.clear();
     }
 
-    fn submit(self: &Arc<Self>, device: &Arc<Device<Surroundings>>, submission: &Submission) {
-        let cmd = &submission.cmd;
+    /// A command for the driver; nothing of what is no command.
+    fn command(self: &Arc<Self>, device: &Arc<Device<Surroundings>>, submission: &Submission) -> Option<(u64, u32, IoCmd, RemoteCommand)> {
+        let cmd = submission.cmd;
         let Some(cmd_op) = submission.cmd_op else {
             let (queues, depth) = device.queues();
             if cmd.q_id < queues && cmd.tag < depth {
-                device.cancel_io_command(cmd);
+                device.cancel_io_command(&cmd);
             }
-            return;
+            return None;
         };
         let command = RemoteCommand { channel: Arc::clone(self), device: Arc::clone(device), queue: cmd.q_id, tag: cmd.tag };
-        device.io_command(submission.task, cmd_op, cmd, command);
+        Some((submission.task, cmd_op, cmd, command))
     }
 
     /// Sleeps until there is something to receive. False: there never will be.

@@ -1,11 +1,12 @@
 //! What the driver needs of the broker's process.
 
-use crate::channel::RemoteCommand;
+use crate::channel::{Channel, RemoteCommand};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{Errno as IoErrno, pread, pwrite};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use uringlet_abi::ublk::{IoDesc, io};
 use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::{Data, Place};
@@ -27,7 +28,7 @@ impl Platform for Surroundings {
         let file = memfd_create("ublkc", MemfdFlags::CLOEXEC).map_err(errno)?;
         ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT)).map_err(errno)?;
         let tags = usize::from(queues) * usize::from(depth);
-        Ok(SharedArea { file, depth, done: (0..tags).map(|_| AtomicU32::new(0)).collect() })
+        Ok(SharedArea { file, depth, done: (0..tags).map(|_| AtomicU32::new(0)).collect(), channel: Mutex::default() })
     }
 
     fn cpus(&self) -> u32 {
@@ -42,9 +43,16 @@ pub(crate) struct SharedArea {
     depth: u16,
     /// By tag: what [`Area::describe`] said last. Written before the command's completion, on the same thread.
     done: Vec<AtomicU32>,
+    /// The open char device's, while there is one.
+    channel: Mutex<Weak<Channel>>,
 }
 
 impl SharedArea {
+    /// Completions of this channel wait to be unplugged.
+    pub(crate) fn plug_into(&self, channel: &Arc<Channel>) {
+        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(channel);
+    }
+
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -81,6 +89,13 @@ impl Area for SharedArea {
 
     fn take_from_server(&self, span: Span, _data: Data, _server: u64) -> u32 {
         span.len
+    }
+
+    fn unplug(&self) {
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(channel) = channel {
+            channel.flush();
+        }
     }
 
     fn place(&self, queue: u16, tag: u16) -> Place {

@@ -223,8 +223,9 @@ impl Conn {
         self.put(&mut state, Part::with_data(head, data));
     }
 
-    /// Lets replies go while the reader does something that may take long.
+    /// Lets requests and replies go while the reader does something that may take long.
     pub(super) fn meanwhile<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.export.device.unplug();
         self.state().out.uncork();
         self.flush();
         let result = f();
@@ -378,6 +379,15 @@ impl Conn {
 
 impl Client for Conn {
     fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+        self.done_plugged(cookie, slot, result);
+        self.flush();
+    }
+
+    fn unplug(&self) {
+        self.flush();
+    }
+
+    fn done_plugged(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
         let piece = Piece::unpack(cookie);
         let mut data = Vec::new();
         let mut result = result;
@@ -394,7 +404,6 @@ impl Client for Conn {
         }
         self.export.device.release(slot);
         self.piece_done(piece, data, result);
-        self.flush();
     }
 
     fn slot_free(&self, _queue: u16) {

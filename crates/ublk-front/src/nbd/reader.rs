@@ -62,6 +62,7 @@ impl Reader {
     pub(super) fn run(mut self) {
         // However it ends, there is nobody left to tell.
         let _ = self.serve();
+        self.conn.export.device.unplug();
         self.conn.kill();
     }
 
@@ -236,7 +237,7 @@ impl Reader {
                 _ => Ok(()),
             };
             match filled {
-                Ok(()) => device.submit(slot, request, &self.client, piece.pack()),
+                Ok(()) => device.submit_plugged(slot, request, &self.client, piece.pack()),
                 Err(errno) => {
                     device.release(slot);
                     self.conn.piece_failed(piece, errno);
@@ -304,6 +305,8 @@ impl Reader {
     /// Receives until `len` bytes are there. False: the connection is to end, and nothing has begun.
     fn fill(&mut self, len: usize) -> Result<bool, Gone> {
         while self.inbox.len() < len {
+            // What is under way is not to wait for what the client sends next.
+            self.conn.export.device.unplug();
             match self.inbox.look(&self.conn.socket, len) {
                 Look::Some => {}
                 Look::End => return Err(Gone),
