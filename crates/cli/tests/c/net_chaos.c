@@ -1,8 +1,8 @@
 /*
  * Thousands of connections to an echo server on one ring, opened, half closed, reset and cancelled at random, in every way there is to receive, to send and
  * to cancel; each byte is checked, and each request must get its CQEs and no others. Arguments: seed, connections, and how the ring is used: default, defer
- * (DEFER_TASKRUN), workers (IOSQE_ASYNC on everything), files (the sockets are registered files) or both of the last. The seed is printed when something is
- * wrong. The CQ holds 64 entries: it overflows all the time.
+ * (DEFER_TASKRUN), workers (IOSQE_ASYNC on everything), files (the sockets are registered files), both of the last, or a number: IOSQE_ASYNC with that
+ * many workers of each sort at most, and with a file beside the sockets. The seed is printed when something is wrong. The CQ holds 64 entries: it overflows all the time.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,7 +16,7 @@ enum { READV = 1, WRITEV = 2, CLOSE = 19, WRITE = 23, SEND_ZC = 47, SENDMSG_ZC =
 enum { ENTRIES = 64, SIZE = 512, GROUP = 1, LIST = 2, BIT_BY_BIT = 3, INC = 2, AT_ONCE = 96, MOST = 20000, SLOTS = 1024, F_NOTIF = 8 };
 enum { CANCEL_ALL = 1, CANCEL_FD = 2, CANCEL_ANY = 4, CANCEL_FD_FIXED = 8 };
 enum { SINGLE_ISSUER = 1 << 12, DEFER_TASKRUN = 1 << 13 };
-enum { ACCEPTED = 1, RECEIVED, SENT, CANCELLED, SHUT, OTHERS };
+enum { ACCEPTED = 1, RECEIVED, SENT, CANCELLED, SHUT, BLOCKS_DONE, OTHERS };
 
 static uint64_t seed = 1;
 static int connections = 3000;
@@ -340,6 +340,8 @@ static void accept_on(int listener)
 	submit(SQE(ACCEPT, 0, ACCEPT_MULTISHOT, .fd = listener, .file_index = uses_files ? ANY_SLOT : 0, .user_data = (uint64_t)ACCEPTED << 56));
 }
 
+#include "net_chaos_load.h"
+
 static void handle(int listener, struct cqe cqe)
 {
 	struct peer *peer = &peers[cqe.user_data & 0xffffff];
@@ -357,6 +359,9 @@ static void handle(int listener, struct cqe cqe)
 		}
 		if (!(cqe.flags & F_MORE))
 			accept_on(listener);
+		return;
+	case BLOCKS_DONE:
+		block_done(cqe.user_data & 0xff, cqe.res);
 		return;
 	case OTHERS:
 		if (cqe.res < 0)
@@ -378,6 +383,7 @@ static void handle(int listener, struct cqe cqe)
 		break;
 	case CANCELLED:
 		peer->cancels--;
+		touch_disk();
 		break;
 	case SHUT:
 		if (!peer->shuts)
@@ -440,7 +446,7 @@ int main(int argc, char **argv)
 {
 	socklen_t len = sizeof(addr);
 	uint32_t params[30] = { 0 };
-	pthread_t thread;
+	pthread_t thread, counter;
 	int listener;
 
 	if (argc > 1)
@@ -450,7 +456,8 @@ int main(int argc, char **argv)
 	if (argc > 3) {
 		defers = !strcmp(argv[3], "defer");
 		params[2] = defers ? SINGLE_ISSUER | DEFER_TASKRUN : 0;
-		uses_workers = !strcmp(argv[3], "workers") || !strcmp(argv[3], "both");
+		limit = atoi(argv[3]);
+		uses_workers = limit || !strcmp(argv[3], "workers") || !strcmp(argv[3], "both");
 		uses_files = !strcmp(argv[3], "files") || !strcmp(argv[3], "both");
 	}
 	client_rng = seed * 0x9e3779b97f4a7c15 | 1;
@@ -464,8 +471,10 @@ int main(int argc, char **argv)
 	bind(listener, (void *)&addr, sizeof(addr));
 	listen(listener, AT_ONCE);
 	getsockname(listener, (void *)&addr, &len);
+	begin_load(&counter);
 	pthread_create(&thread, 0, ask, 0);
 	serve(listener);
+	end_load(counter);
 	pthread_join(thread, 0);
 	return failures != 0;
 }

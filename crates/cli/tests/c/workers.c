@@ -4,7 +4,7 @@
  * so each that waits occupies a worker. Argument: the section.
  */
 #include "net_ring.h"
-#include <dirent.h>
+#include "worker_count.h"
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -49,32 +49,6 @@ static void drain(int i)
 static struct sqe cancel_of(int i)
 {
 	return SQE(ASYNC_CANCEL, 0, 0, -1, .addr = i, .user_data = 1000);
-}
-
-/* Workers by their name, and the last one's thread id. */
-static int workers(int *last)
-{
-	DIR *dir = opendir("/proc/self/task");
-	struct dirent *entry;
-	char want[32], path[300], name[32];
-	int n = 0;
-
-	snprintf(want, sizeof(want), "iou-wrk-%d\n", getpid());
-	while ((entry = readdir(dir))) {
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-		file = fopen(path, "r");
-		if (file && fgets(name, sizeof(name), file) && !strcmp(name, want)) {
-			n++;
-			if (last)
-				*last = atoi(entry->d_name);
-		}
-		if (file)
-			fclose(file);
-	}
-	closedir(dir);
-	return n;
 }
 
 /* Until there are so many, for up to 20 s. */
