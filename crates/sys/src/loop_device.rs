@@ -7,8 +7,6 @@ const CONFIGURE: u64 = 0x4c0a;
 const SET_CAPACITY: u64 = 0x4c07;
 const CLR_FD: u64 = 0x4c01;
 const GET_STATUS64: u64 = 0x4c05;
-/// `BLKFLSBUF`
-const FLUSH_BUFFERS: u64 = 0x1261;
 
 /// `LO_FLAGS_*`.
 const READ_ONLY: u32 = 1;
@@ -70,16 +68,6 @@ pub fn configure(device: i32, config: &LoopConfig<'_>) -> Result<(), Errno> {
 pub fn update_size(device: i32) -> Result<(), Errno> {
     // SAFETY: no address.
     unsafe { syscall!(Sysno::ioctl, device, SET_CAPACITY) }.map(drop)
-}
-
-/// Writes what the kernel keeps of a block device's data: of the filesystem that is mounted on it, wherever that is, and its own.
-/// The device may still keep it (fdatasync(2) is for that).
-///
-/// # Errors
-/// `EACCES` not root; those of the device.
-pub fn write_back(device: i32) -> Result<(), Errno> {
-    // SAFETY: no address.
-    unsafe { syscall!(Sysno::ioctl, device, FLUSH_BUFFERS, 0_usize) }.map(drop)
 }
 
 /// Unbinds a loop device; when its last user goes, if there are others.

@@ -5,6 +5,7 @@ use crate::programs::stage::Stage;
 use crate::{build, place};
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -35,6 +36,12 @@ pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
         stage.case(&format!("{kind}: deleted under a mount, nothing is lost"), |stage| deleted(stage, &fleet, kind));
     }
     stage.case("the broker is killed under a mount, the next one cleans up", |stage| killed(stage, fleet, &uringlet));
+    let fleet = Fleet::start(&uringlet, stage.dir())?;
+    stage.case("the broker is killed while a device is written back", |stage| killed_in_between(stage, fleet));
+    if is_mounted(stage)? {
+        // A case has failed: what it leaves is in nobody's way.
+        stage.run_outside(&["umount", "-l", "mnt"])?.ok()?;
+    }
     Ok(())
 }
 
@@ -237,6 +244,8 @@ fn killed(stage: &Stage, mut fleet: Fleet, uringlet: &Path) -> anyhow::Result<()
     let (mut server, _, node) = made(stage, &fleet, "ext4", number)?;
     let durable = "echo durable >mnt/durable; sync -f mnt; echo lost >mnt/lost";
     stage.run_outside(&["sh", "-euc", durable])?.ok()?;
+    let bound = format!("/sys/block/loop{}/loop", rustix::fs::minor(std::fs::metadata(&node)?.rdev()));
+    ensure!(Path::new(&bound).exists(), "there is no {bound}");
     fleet.broker.kill()?;
     let end = server.0.wait()?;
     ensure!(end.code() == Some(1), "the server ended with {end}");
@@ -245,16 +254,38 @@ fn killed(stage: &Stage, mut fleet: Fleet, uringlet: &Path) -> anyhow::Result<()
     // The one who is in there goes on with errors; all others see the folder as it was.
     let fleet = Fleet::start(uringlet, stage.dir())?;
     ensure!(!is_mounted(stage)?, "the next broker has left it mounted");
-    until("the loop device is free", || {
-        let loops = stage.run_outside(&["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"])?.ok()?;
-        Ok(!loops.lines().any(|line| line.split_whitespace().nth(1) == Some("/")))
-    })?;
+    until("the loop device is free", || Ok(!Path::new(&bound).exists()))?;
     let file = stage.dir().join("ext4.img").display().to_string();
     let server = fleet.add(number, &file)?;
     let look = r#"mount "$1" mnt; trap 'umount mnt' EXIT; test "$(cat mnt/durable)" = durable"#;
     stage.run_outside(&["sh", "-euc", look, "sh", &node])?.ok()?;
     stage.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
     fleet.delete(number, server)
+}
+
+/// Who waits for the device then waits for a server that does not answer; nobody waits for ever.
+fn killed_in_between(stage: &Stage, mut fleet: Fleet) -> anyhow::Result<()> {
+    let number = NUMBER + 4;
+    let (mut server, _, node) = made(stage, &fleet, "ext4", number)?;
+    stage.run_outside(&["dd", "if=/dev/zero", "of=mnt/file", "bs=1M", "count=8", "status=none"])?.ok()?;
+    let id = server.0.id().to_string();
+    place::sh("kill", &["-STOP", &id])?;
+    let mut deletion = Process(fleet.command(&["del", &number.to_string()]).stderr(Stdio::null()).spawn()?);
+    let words = format!("ublk-write-back\0{node}\0");
+    until("it is written back", || Ok(command_lines()?.iter().any(|line| line.contains(&words))))?;
+    let broker = fleet.broker.kill();
+    place::sh("kill", &["-CONT", &id])?;
+    let ends = (server.0.wait()?.code(), deletion.0.wait()?.code());
+    let unmounted = stage.run_outside(&["umount", "mnt"])?.ok();
+    broker?;
+    ensure!(ends == (Some(1), Some(1)), "server and deletion ended with {ends:?}");
+    unmounted?;
+    until("nobody waits any more", || Ok(!command_lines()?.iter().any(|line| line.contains(&words))))
+}
+
+fn command_lines() -> anyhow::Result<Vec<String>> {
+    let processes = std::fs::read_dir("/proc")?.flatten();
+    Ok(processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok()).collect())
 }
 
 fn is_mounted(stage: &Stage) -> anyhow::Result<bool> {

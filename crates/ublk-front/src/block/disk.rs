@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// other; would the loop device come before `/dev/fuse`, its last writes would wait for us, and we for them.
 const GUARD: &str = r#"read -r _; [ "$(stat -c %t:%T "$1" 2>/dev/null)" = "$2" ] && rm -f "$1""#;
 
+/// Without the program for one device, all are written: slower, and as good.
+const WRITE_BACK: &str = r#"[ "$(stat -c %t:%T "$1" 2>/dev/null)" = "$2" ] && { blockdev --flushbufs "$1" && sync -d "$1" || sync; }"#;
+
 /// See the module. Dropped, it is gone, unless somebody uses it: then when they stop.
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -124,15 +127,20 @@ fn check_name(node: &Path) -> Result<(), Errno> {
     if is_loop && !stale::is_alive(node) { Ok(()) } else { Err(Errno::EEXIST) }
 }
 
-/// Writes what the kernel keeps of the device's data: of a filesystem on it, too.
-pub(super) fn write_back(node: &Path, rdev: u64) -> Result<(), Errno> {
-    let device = rustix::fs::open(node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
-    if rustix::fs::fstat(&device).map_err(errno)?.st_rdev != rdev {
-        return Err(Errno::ENXIO);
-    }
-    loop_device::write_back(device.as_raw_fd())?;
-    // The server may keep it, too.
-    rustix::fs::fdatasync(&device).map_err(errno)
+/// Writes what the kernel keeps of the device's data, that of a filesystem on it too, and has the server make it durable.
+///
+/// In a process of its own: who waits for the device cannot be killed, and a thread of ours would keep `/dev/fuse` open, without which
+/// nobody ends its wait.
+pub(super) fn write_back(node: &Path, rdev: u64) -> std::io::Result<()> {
+    let script = [WRITE_BACK, "ublk-write-back"];
+    let mut command = Command::new("sh");
+    command.arg("-c").args(script).arg(node).arg(numbers(rdev)).current_dir("/").process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().map(drop)
+}
+
+/// As stat(1) prints them.
+fn numbers(rdev: u64) -> String {
+    format!("{:x}:{:x}", rustix::fs::major(rdev), rustix::fs::minor(rdev))
 }
 
 /// Starts the threads, then the filesystem, which asks them questions at once. It is mounted nowhere.
@@ -207,11 +215,10 @@ fn bind(node: &Path, config: &LoopConfig<'_>) -> Result<(OwnedFd, u64), Errno> {
 
 /// In a process group of its own: an interrupt at the terminal is for us, and the guard is for what comes of it.
 fn guard(node: &Path, rdev: u64, loop_device: OwnedFd) -> std::io::Result<Child> {
-    let numbers = format!("{:x}:{:x}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
     Command::new("sh")
         .args(["-c", GUARD, "ublk-guard"])
         .arg(node)
-        .arg(numbers)
+        .arg(numbers(rdev))
         .stdin(Stdio::piped())
         .stdout(Stdio::from(loop_device))
         .stderr(Stdio::null())
