@@ -196,6 +196,15 @@ static struct sqe waits_for_all(int fd, int len)
 	return sqe;
 }
 
+/* Until a first piece has come: it has taken buffers. */
+static void has_begun(void)
+{
+	int i;
+
+	for (i = 0; i < 60000 && head() == 0; i++)
+		usleep(1000);
+}
+
 /* A bundle that comes in pieces, and one that is cancelled before all of it has come: what holds nothing is the group's again. */
 static void receives_in_pieces(void)
 {
@@ -220,9 +229,10 @@ static void receives_in_pieces(void)
 		tcp_pair(fds);
 		give(2);
 		submit(waits_for_all(fds[0], 30));
-		sent(fds[1], 5);
+		sent(fds[1], 5 + SIZE);
+		has_begun();
 		give(2);
-		sent(fds[1], 25);
+		sent(fds[1], 15);
 		expect("those that there were", 20, holds(0) | F_NONEMPTY);
 		close(fds[0]);
 		close(fds[1]);
@@ -232,6 +242,7 @@ static void receives_in_pieces(void)
 		give(4);
 		submit(waits_for_all(fds[0], 30));
 		sent(fds[1], 15);
+		has_begun();
 		submit(SQE(ASYNC_CANCEL, .fd = fds[0], .op_flags = 3, .user_data = 1));
 		for (i = 0; i < 2; i++) {
 			int res = next();
@@ -297,6 +308,137 @@ static void zero_copy(void)
 	close(fds[1]);
 }
 
+static void udp_pair(int fds[2])
+{
+	struct sockaddr_in addr[2];
+	socklen_t len = sizeof(addr[0]);
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		addr[i] = (struct sockaddr_in){ AF_INET, 0, { htonl(INADDR_LOOPBACK) } };
+		fds[i] = socket(AF_INET, SOCK_DGRAM, 0);
+		bind(fds[i], (void *)&addr[i], len);
+		getsockname(fds[i], (void *)&addr[i], &len);
+	}
+	connect(fds[0], (void *)&addr[1], len);
+	connect(fds[1], (void *)&addr[0], len);
+}
+
+static struct sqe zc(int fd, int len)
+{
+	return SQE(SEND_ZC, 0, REPORT_USAGE, fd, .addr = ADDR(buf), .len = len);
+}
+
+/* Each request is told once with its result, then once that its buffer is free; in which order different ones are is open. */
+static void notifies_of_each(const int *results, int n)
+{
+	int told[8] = { 0 }, i;
+
+	for (i = 0; i < 2 * n; i++) {
+		struct cqe cqe;
+
+		if (!comes(60000))
+			break;
+		cqe = cqes[*cq_head & *cq_mask];
+		__atomic_store_n(cq_head, *cq_head + 1, __ATOMIC_RELEASE);
+		check("flags", cqe.flags, told[cqe.user_data] ? F_NOTIF : F_MORE);
+		check("result", cqe.res, told[cqe.user_data] ? COPIED : results[cqe.user_data]);
+		told[cqe.user_data]++;
+	}
+	check("completions", i, 2 * n);
+	nothing_comes("no more than that");
+}
+
+static void notifications_over_tcp(void)
+{
+	struct linger linger = { 1, 0 };
+	int fds[2], i, n;
+
+	new_ring("notifications over TCP");
+	tcp_pair(fds);
+	announces("nothing", zc(fds[1], 0), 0, -1, COPIED);
+	for (i = 0; i < 3; i++) {
+		struct sqe sqe = zc(fds[1], 10 + i);
+
+		sqe.user_data = i;
+		sqe.flags = i == 1 ? LINK : 0;
+		push(sqe);
+	}
+	check("submitted", syscall(426, ring_fd, 3, 0, 0, 0, 0), 3);
+	notifies_of_each((int[]){ 10, 11, 12 }, 3);
+	check("arrived", recv(fds[0], sink, 33, MSG_WAITALL), 33);
+	/* More than the sockets hold. */
+	n = 4096;
+	setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &n, sizeof(n));
+	setsockopt(fds[0], SOL_SOCKET, SO_RCVBUF, &n, sizeof(n));
+	for (i = 0; i < 60; i++)
+		if (send(fds[1], sink, sizeof(sink), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+			break;
+	submit(SQE(SEND_ZC, 0, REPORT_USAGE, fds[1], .addr = ADDR(buf), .len = 5000, .op_flags = MSG_WAITALL));
+	nothing_comes("no room");
+	fcntl(fds[0], F_SETFL, O_NONBLOCK);
+	for (i = 0; i < 60000 && !comes(1); i++)
+		while (recv(fds[0], sink, sizeof(sink), 0) > 0)
+			;
+	expect("all of it", 5000, F_MORE);
+	while (!comes(1) && recv(fds[0], sink, sizeof(sink), 0) != 0)
+		;
+	expect("and its buffer", COPIED, F_NOTIF);
+	shutdown(fds[1], SHUT_WR);
+	announces("shut down", zc(fds[1], 10), -EPIPE, -1, COPIED);
+	close(fds[0]);
+	close(fds[1]);
+
+	tcp_pair(fds);
+	setsockopt(fds[0], SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	close(fds[0]);
+	announces("reset", zc(fds[1], 10), -ECONNRESET, -1, COPIED);
+	announces("and gone", zc(fds[1], 10), -EPIPE, -1, COPIED);
+	close(fds[1]);
+}
+
+static void notifications_of_datagrams(void)
+{
+	int types[] = { SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET }, fds[2], i;
+	struct sockaddr_in addr;
+	socklen_t len = sizeof(addr);
+	struct sqe sqe;
+
+	new_ring("notifications of datagrams");
+	udp_pair(fds);
+	announces("sent", zc(fds[1], 10), 10, fds[0], COPIED);
+	announces("nothing", zc(fds[1], 0), 0, -1, COPIED);
+	check("an empty one", recv(fds[0], sink, 10, 0), 0);
+	announces("the most", zc(fds[1], 65507), 65507, fds[0], COPIED);
+	announces("too long", zc(fds[1], 65508), -EMSGSIZE, -1, COPIED);
+	getsockname(fds[0], (void *)&addr, &len);
+	close(fds[1]);
+	fds[1] = socket(AF_INET, SOCK_DGRAM, 0);
+	announces("nobody", zc(fds[1], 10), -EDESTADDRREQ, -1, COPIED);
+	close(fds[0]);
+	fds[0] = socket(AF_INET, SOCK_DGRAM, 0);
+	check("bound", bind(fds[0], (void *)&addr, len), 0);
+	sqe = zc(fds[1], 10);
+	sqe.off = ADDR(&addr);
+	sqe.file_index = len;
+	announces("to an address", sqe, 10, fds[0], COPIED);
+	sqe.flags = FORCE_ASYNC;
+	announces("by a worker", sqe, 10, fds[0], COPIED);
+	sqe.file_index = 4;
+	announces("a short address", sqe, -EINVAL, -1, COPIED);
+	close(fds[0]);
+	close(fds[1]);
+	for (i = 0; i < 3; i++) {
+		socketpair(AF_UNIX, types[i], 0, fds);
+		announces("local", zc(fds[1], 10), -EOPNOTSUPP, -1, COPIED);
+		sqe = zc(fds[1], 10);
+		sqe.flags = FORCE_ASYNC;
+		announces("local, by a worker", sqe, -EOPNOTSUPP, -1, COPIED);
+		close(fds[0]);
+		close(fds[1]);
+	}
+}
+
 int main(void)
 {
 	if (getenv("BLOCK_IO_URING"))
@@ -306,5 +448,7 @@ int main(void)
 	receives();
 	receives_in_pieces();
 	zero_copy();
+	notifications_over_tcp();
+	notifications_of_datagrams();
 	return failures != 0;
 }

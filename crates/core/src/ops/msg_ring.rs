@@ -10,8 +10,8 @@ use alloc::boxed::Box;
 use uringlet_abi::Sqe;
 use uringlet_sys::Errno;
 
-const MSG_DATA: u64 = 0;
-const MSG_SEND_FD: u64 = 1;
+const MSG_DATA: u32 = 0;
+const MSG_SEND_FD: u32 = 1;
 const CQE_SKIP: u32 = 1;
 const FLAGS_PASS: u32 = 2;
 
@@ -46,7 +46,8 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 
 fn message(sqe: &Sqe) -> Result<Message, Errno> {
     let flags = sqe.op_flags;
-    match sqe.addr {
+    // The upper half is not looked at.
+    match sqe.addr as u32 {
         MSG_DATA => {
             let passes = flags & FLAGS_PASS != 0;
             unused(&[sqe.addr3, (flags & CQE_SKIP).into(), if passes { 0 } else { sqe.splice_fd_in as u64 }])?;
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_a_message_does_not_use_is_zero() {
-        let file = Sqe { addr: MSG_SEND_FD, ..Sqe::default() };
+        let file = Sqe { addr: MSG_SEND_FD.into(), ..Sqe::default() };
         for good in [Sqe { len: 5, ..Sqe::default() }, Sqe { op_flags: FLAGS_PASS, splice_fd_in: 5, ..Sqe::default() }, file] {
             assert!(message(&good).is_ok(), "{good:?}");
         }
