@@ -83,7 +83,7 @@ fn what_is_written_is_read_in_each_mode_of_buffers() {
         std::thread::scope(|scope| {
             for part in 0..4 {
                 let local = fixture.local(&device, part);
-                scope.spawn(move || exercise(&local, u64::from(part) << 13, 1 << 13, 60));
+                scope.spawn(move || exercise(&local, u64::from(part) << 13, 1 << 13, 40));
             }
         });
         std::fs::remove_file(path).unwrap();
@@ -159,6 +159,51 @@ fn errors_of_the_store_are_errors_of_the_device() {
         local.read(0, &mut back).unwrap();
         assert_eq!(back, pattern(4096, 1));
     }
+}
+
+#[test]
+fn requests_are_under_way_together() {
+    let fixture = Fixture::new("together");
+    let place = port();
+    let volume = Failing::new(SIZE);
+    let faults = volume.faults();
+    let _store = Served::new(&place, volume);
+    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    faults.stick(true);
+    std::thread::scope(|scope| {
+        for number in 0..12_u16 {
+            let local = fixture.local(&device, number);
+            scope.spawn(move || local.write(u64::from(number) * 8, &pattern(4096, number.into()), 0).unwrap());
+        }
+        fixture::until("all have begun, and none has ended", || faults.begun() == 12);
+        faults.stick(false);
+    });
+    let mut back = vec![0; 12 * 4096];
+    fixture.local(&device, 0).read(0, &mut back).unwrap();
+    assert_eq!(back, (0..12).flat_map(|number| pattern(4096, number)).collect::<Vec<_>>());
+}
+
+#[test]
+fn noise_on_its_port_does_not_disturb_a_store() {
+    let fixture = Fixture::new("noise");
+    let place = port();
+    let _store = Served::new(&place, ram());
+    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    let local = fixture.local(&device, 0);
+    local.write(0, &pattern(4096, 3), 0).unwrap();
+    let mut seed = 0x9e37_79b9;
+    for round in 0..100 {
+        let mut socket = std::net::TcpStream::connect(&place).unwrap();
+        if round % 2 == 0 {
+            // HTTP/2, so far; SETTINGS without any.
+            let _ = socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+        }
+        let bytes: Vec<u8> = (0..random(&mut seed) % 300).map(|_| random(&mut seed) as u8).collect();
+        let _ = socket.write_all(&bytes);
+    }
+    let mut back = vec![0; 4096];
+    local.read(0, &mut back).unwrap();
+    assert_eq!(back, pattern(4096, 3));
 }
 
 #[test]
