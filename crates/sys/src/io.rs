@@ -87,6 +87,8 @@ pub struct Stat {
     pub dev: u64,
     /// `st_ino`.
     pub ino: u64,
+    /// `st_size`, bytes.
+    pub size: u64,
 }
 
 macro_rules! calls {
@@ -209,7 +211,7 @@ pub fn fstat(fd: i32) -> Result<Stat, Errno> {
     let mut st = [0_u64; 18];
     // SAFETY: the kernel writes 144 bytes to `st`.
     unsafe { syscall!(Sysno::fstat, fd, st.as_mut_ptr()) }?;
-    Ok(Stat { mode: st[3] as u32, dev: st[0], ino: st[1] })
+    Ok(Stat { mode: st[3] as u32, dev: st[0], ino: st[1], size: st[6] })
 }
 
 /// Whether a descriptor is an eventfd. Where /proc cannot tell, it is believed.

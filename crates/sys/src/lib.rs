@@ -20,6 +20,7 @@ pub mod copying;
 pub mod dirty;
 #[cfg_attr(loom, path = "model/event.rs")]
 mod event;
+pub mod exchange;
 pub mod fd;
 pub mod fd_table;
 pub mod freestanding;

@@ -154,6 +154,12 @@ pub fn sleep_ns(ns: u64) {
     unsafe { raw_syscall!(Sysno::nanosleep, ts.as_ptr(), 0) };
 }
 
+/// Offers the CPU to others that want it.
+pub fn yield_now() {
+    // SAFETY: no addresses.
+    unsafe { raw_syscall!(Sysno::sched_yield) };
+}
+
 /// Whether this thread has `CAP_SYS_ADMIN` or another capability, by its number.
 #[must_use]
 pub fn has_capability(cap: u32) -> bool {

@@ -396,6 +396,10 @@ impl<P: Platform> BlockDevice for Device<P> {
         self.step(slot.queue, |inner, _, actions| inner.release(&slot, actions));
     }
 
+    fn attend(&self, enough: &mut dyn FnMut() -> bool) {
+        self.area.attend(enough);
+    }
+
     fn place(&self, slot: &Slot) -> Place {
         self.area.place(slot.queue, slot.tag)
     }

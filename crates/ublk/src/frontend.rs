@@ -191,6 +191,10 @@ pub trait BlockDevice: Send + Sync + Debug {
     /// Gives a slot back.
     fn release(&self, slot: Slot);
 
+    /// For who waits for a request, and would rather spin than sleep: does what the device's server sends meanwhile, on this thread, until it is
+    /// `enough`, which is asked often. Returns at once where somebody else does that. Requests of others may end by it.
+    fn attend(&self, _enough: &mut dyn FnMut() -> bool) {}
+
     /// Where the slot's bytes lie, for those who move them without a copy here.
     fn place(&self, slot: &Slot) -> Place;
 

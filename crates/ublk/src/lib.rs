@@ -9,11 +9,13 @@ extern crate std;
 mod actions;
 pub mod control;
 mod device;
+pub mod exchange;
 pub mod frontend;
 #[cfg(feature = "engine")]
 pub mod in_process;
 pub mod local;
 mod params;
+pub mod patience;
 pub mod platform;
 mod queue;
 mod status;

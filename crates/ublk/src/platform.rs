@@ -66,6 +66,9 @@ pub trait Area: Send + Sync + Debug + 'static {
     /// Lets go what [`Command::complete_plugged`] has kept back.
     fn unplug(&self) {}
 
+    /// See [`BlockDevice::attend`](crate::frontend::BlockDevice::attend).
+    fn attend(&self, _enough: &mut dyn FnMut() -> bool) {}
+
     /// Where a slot lies.
     fn place(&self, queue: u16, tag: u16) -> Place;
 

@@ -15,8 +15,10 @@ pub const MESSAGE_MAX: usize = 64 * 1024 + 64;
 pub enum Purpose {
     /// Control commands, one after the other.
     Control,
-    /// The char device of this number, open as long as the connection.
+    /// The char device of this number, open as long as the connection. Commands and completions are messages of it.
     Open(u32),
+    /// The same. Commands and completions go over shared rings ([`crate::exchange`]).
+    Share(u32),
     /// The numbers of all devices.
     List,
 }
@@ -57,6 +59,7 @@ impl Hello {
             Purpose::Control => (1_u16, 0),
             Purpose::Open(device) => (2, device),
             Purpose::List => (3, 0),
+            Purpose::Share(device) => (4, device),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -76,6 +79,7 @@ impl Hello {
             1 => Purpose::Control,
             2 => Purpose::Open(u32_at(bytes, 12)?),
             3 => Purpose::List,
+            4 => Purpose::Share(u32_at(bytes, 12)?),
             _ => return None,
         };
         Some(Self { version: u16_at(bytes, 8)?, purpose })
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn every_message_survives_the_wire() {
-        for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List] {
+        for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List, Purpose::Share(8)] {
             let hello = Hello { version: 3, purpose };
             assert_eq!(Hello::parse(&hello.to_bytes()), Some(hello));
         }

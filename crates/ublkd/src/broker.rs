@@ -1,13 +1,15 @@
 //! The broker itself.
 
 use crate::channel::Channel;
+use crate::command::Outlet;
 use crate::packets::{self, Inbox, send, send_with};
 use crate::place;
+use crate::rings::{self, Rings};
 use crate::surroundings::{Packet, Surroundings};
 use crate::watch::Watch;
 use anyhow::{Context, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, UCred, accept_with, bind, listen, sockopt};
 use std::fs::File;
@@ -17,10 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use uringlet_abi::ublk::{CtrlCmd, ctrl};
 use uringlet_sys::Errno;
-use uringlet_ublk::Driver;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk::platform::Caller;
 use uringlet_ublk::wire::{Answer, Call, Hello, Purpose, VERSION, Welcome};
+use uringlet_ublk::{Device, Driver};
 
 /// Connections at a time: one more is closed at once.
 pub const CONNECTIONS_MAX: usize = 512;
@@ -191,7 +193,8 @@ impl Shared {
                 let ids: Vec<u8> = self.driver.ids().iter().flat_map(|id| id.to_le_bytes()).collect();
                 Ok(send(&socket, &ids)?)
             }
-            Purpose::Open(id) => self.open(socket, id),
+            Purpose::Open(id) => self.open(socket, id, false),
+            Purpose::Share(id) => self.open(socket, id, true),
         }
     }
 
@@ -213,7 +216,7 @@ impl Shared {
         }
     }
 
-    fn open(&self, socket: OwnedFd, id: u32) -> anyhow::Result<()> {
+    fn open(&self, socket: OwnedFd, id: u32, shares: bool) -> anyhow::Result<()> {
         let device = self.driver.device(id);
         let opened = device.ok_or(Errno::ENOENT).and_then(|device| device.open().map(|()| device));
         let device = match opened {
@@ -223,11 +226,7 @@ impl Shared {
                 return Ok(send(&socket, &refusal.to_bytes())?);
             }
         };
-        let (queues, depth) = device.queues();
-        let welcome = Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags };
-        let served = send_with(&socket, &welcome.to_bytes(), Some(device.area().file()), SendFlags::empty())
-            .and_then(|()| Channel::new(socket, usize::from(queues) * usize::from(depth)))
-            .map(|channel| Arc::new(channel).serve(&device));
+        let served = if shares { serve_over_rings(socket, &device) } else { serve_over_socket(socket, &device) };
         device.close();
         Ok(served?)
     }
@@ -240,4 +239,29 @@ impl Shared {
             let _ = self.driver.control(&caller, ctrl::STOP_DEV.into(), header, &mut Packet::new(&[], 0));
         }
     }
+}
+
+fn welcome_to(device: &Device<Surroundings>) -> Welcome {
+    let (queues, depth) = device.queues();
+    Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags }
+}
+
+fn serve_over_socket(socket: OwnedFd, device: &Arc<Device<Surroundings>>) -> Result<(), rustix::io::Errno> {
+    let (queues, depth) = device.queues();
+    send_with(&socket, &welcome_to(device).to_bytes(), &[device.area().file()], SendFlags::empty())?;
+    let channel = Arc::new(Channel::new(socket, usize::from(queues) * usize::from(depth))?);
+    device.area().set_outlet(Some(Arc::clone(&channel) as Arc<dyn Outlet>));
+    channel.serve(device);
+    device.area().set_outlet(None);
+    Ok(())
+}
+
+fn serve_over_rings(socket: OwnedFd, device: &Arc<Device<Surroundings>>) -> Result<(), rustix::io::Errno> {
+    let (file, exchange) = rings::make(device)?;
+    send_with(&socket, &welcome_to(device).to_bytes(), &[device.area().file(), file.as_fd()], SendFlags::empty())?;
+    let rings = Arc::new(Rings::new(socket, Arc::clone(device), exchange));
+    device.area().set_outlet(Some(Arc::clone(&rings) as Arc<dyn Outlet>));
+    rings.serve();
+    device.area().set_outlet(None);
+    Ok(())
 }

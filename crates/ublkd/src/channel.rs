@@ -4,6 +4,7 @@
 //! waits for room too: nobody sleeps for a slow server. What the driver refuses is complete at once, so a server that only talks
 //! and never listens could fill our memory: when more completions wait than there are tags, nothing more is read from it.
 
+use crate::command::{self, Outlet};
 use crate::packets::{Inbox, send_with};
 use crate::surroundings::Surroundings;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -11,10 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use uringlet_abi::ublk::IoCmd;
 use uringlet_ublk::Device;
-use uringlet_ublk::frontend::BlockDevice;
-use uringlet_ublk::platform::Command;
 use uringlet_ublk::wire::{Completion, Submission};
 
 /// Completions in one packet.
@@ -48,45 +46,7 @@ pub(crate) struct Channel {
     outbox: Mutex<Outbox>,
 }
 
-/// A command that waits for its completion.
-#[derive(Debug)]
-pub(crate) struct RemoteCommand {
-    channel: Arc<Channel>,
-    device: Arc<Device<Surroundings>>,
-    queue: u16,
-    tag: u16,
-}
-
-impl Command for RemoteCommand {
-    fn complete(self, res: i32) {
-        let channel = self.put(res);
-        channel.flush();
-    }
-
-    fn complete_plugged(self, res: i32) {
-        self.put(res);
-    }
-}
-
-impl RemoteCommand {
-    fn put(self, res: i32) -> Arc<Channel> {
-        let Self { channel, device, queue, tag } = self;
-        let done = device.area().done(queue, tag);
-        channel.put(Completion { queue, tag, res, done });
-        channel
-    }
-}
-
-impl Channel {
-    pub(crate) fn new(socket: OwnedFd, tags: usize) -> Result<Self, Errno> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { socket, bell, tags, outbox: Mutex::default() })
-    }
-
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Outlet for Channel {
     fn put(&self, completion: Completion) {
         let mut outbox = self.outbox();
         if outbox.sending != Sending::Over {
@@ -94,8 +54,7 @@ impl Channel {
         }
     }
 
-    /// Sends what is there, unless somebody else does.
-    pub(crate) fn flush(&self) {
+    fn flush(&self) {
         loop {
             let batch = {
                 let mut outbox = self.outbox();
@@ -107,7 +66,7 @@ impl Channel {
                 outbox.completions.drain(..count).collect::<Vec<_>>()
             };
             let bytes: Vec<u8> = batch.iter().flat_map(Completion::to_bytes).collect();
-            let sent = send_with(&self.socket, &bytes, None, SendFlags::DONTWAIT);
+            let sent = send_with(&self.socket, &bytes, &[], SendFlags::DONTWAIT);
             let mut outbox = self.outbox();
             match sent {
                 Ok(()) => outbox.sending = Sending::Idle,
@@ -125,15 +84,25 @@ impl Channel {
             }
         }
     }
+}
+
+impl Channel {
+    pub(crate) fn new(socket: OwnedFd, tags: usize) -> Result<Self, Errno> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { socket, bell, tags, outbox: Mutex::default() })
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Serves the server until it goes, or says what nobody understands.
     pub(crate) fn serve(self: &Arc<Self>, device: &Arc<Device<Surroundings>>) {
-        device.area().plug_into(self);
         let mut inbox = Inbox::new();
         while self.wait() {
             match inbox.receive(&self.socket, RecvFlags::DONTWAIT) {
                 Ok((bytes, _)) => match Submission::parse_all(bytes) {
-                    Some(all) => device.io_commands(all.iter().filter_map(|submission| self.command(device, submission))),
+                    Some(all) => command::submit(self, device, &all),
                     None => break,
                 },
                 Err(Errno::AGAIN) => {}
@@ -143,20 +112,6 @@ impl Channel {
         let mut outbox = self.outbox();
         outbox.sending = Sending::Over;
         outbox.completions.clear();
-    }
-
-    /// A command for the driver; nothing of what is no command.
-    fn command(self: &Arc<Self>, device: &Arc<Device<Surroundings>>, submission: &Submission) -> Option<(u64, u32, IoCmd, RemoteCommand)> {
-        let cmd = submission.cmd;
-        let Some(cmd_op) = submission.cmd_op else {
-            let (queues, depth) = device.queues();
-            if cmd.q_id < queues && cmd.tag < depth {
-                device.cancel_io_command(&cmd);
-            }
-            return None;
-        };
-        let command = RemoteCommand { channel: Arc::clone(self), device: Arc::clone(device), queue: cmd.q_id, tag: cmd.tag };
-        Some((submission.task, cmd_op, cmd, command))
     }
 
     /// Sleeps until there is something to receive. False: there never will be.

@@ -1,13 +1,17 @@
 //! The other end of the wire: for the command line, and for servers that need no ring.
 
-use crate::packets::{Inbox, connected, send};
+use crate::packets::{Inbox, connected, hear_bell, ring_bell, send};
 use crate::place;
-use anyhow::{Context, ensure};
-use rustix::fd::OwnedFd;
-use rustix::net::RecvFlags;
+use crate::surroundings::lock;
+use anyhow::{Context, bail, ensure};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::net::{RecvFlags, Shutdown, shutdown};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ParamDiscard, U_CMD_GET_FEATURES, ctrl, param};
 use uringlet_sys::Errno;
+use uringlet_ublk::exchange::{self, Arrival, Exchange, Receiver, Rest, Sender, Way};
+use uringlet_ublk::patience::Patience;
 use uringlet_ublk::wire::{Answer, Call, Completion, Hello, Purpose, Submission, VERSION, Welcome};
 
 /// Where the two structures lie in `struct ublk_params`, and how long it is with them.
@@ -75,18 +79,18 @@ impl Client {
         connected(&place::socket(&self.dir)).is_ok()
     }
 
-    fn connect(&self, purpose: Purpose) -> anyhow::Result<(OwnedFd, Welcome, Option<OwnedFd>)> {
+    fn connect(&self, purpose: Purpose) -> anyhow::Result<(OwnedFd, Welcome, Vec<OwnedFd>)> {
         let path = place::socket(&self.dir);
         let socket = connected(&path).with_context(|| format!("no broker answers on {}", path.display()))?;
         send(&socket, &Hello { version: VERSION, purpose }.to_bytes())?;
         let mut inbox = Inbox::new();
-        let (bytes, fd) = inbox.receive(&socket, RecvFlags::empty())?;
+        let (bytes, fds) = inbox.receive(&socket, RecvFlags::empty())?;
         let welcome = Welcome::parse(bytes).with_context(|| format!("no broker of ours listens on {}", path.display()))?;
         ensure!(welcome.version == VERSION, "the broker speaks version {}, we {VERSION}: end it and start again", welcome.version);
         if welcome.res < 0 {
             return Err(Refused(Errno::new(-welcome.res)).into());
         }
-        Ok((socket, welcome, fd))
+        Ok((socket, welcome, fds))
     }
 
     /// The numbers of all devices.
@@ -221,8 +225,15 @@ impl Client {
     /// # Errors
     /// [`Refused`]: `ENOENT`, `EBUSY`; no broker.
     pub fn open(&self, id: u32) -> anyhow::Result<CharDevice> {
-        let (socket, welcome, file) = self.connect(Purpose::Open(id))?;
-        Ok(CharDevice { socket, file: file.context("the broker sent no file")?, queues: welcome.queues, depth: welcome.depth })
+        let (socket, welcome, fds) = self.connect(Purpose::Share(id))?;
+        let Ok([file, rings]) = <[OwnedFd; 2]>::try_from(fds) else { bail!("the broker sent no files") };
+        let capacity = exchange::capacity(welcome.queues, welcome.depth);
+        let exchange = Exchange::of_file(rings.as_raw_fd(), capacity).map_err(Refused).context("the rings that the broker sent")?;
+        let exchange = Arc::new(exchange);
+        let commands = Mutex::new(Sender::new(Arc::clone(&exchange), Way::In));
+        let arrivals = Mutex::new(Receiver::new(exchange, Way::Out));
+        let (queues, depth) = (welcome.queues, welcome.depth);
+        Ok(CharDevice { socket, file, queues, depth, commands, arrivals })
     }
 }
 
@@ -236,16 +247,41 @@ pub struct CharDevice {
     pub queues: u16,
     /// Tags of each.
     pub depth: u16,
+    commands: Mutex<Sender>,
+    arrivals: Mutex<Receiver>,
 }
+
+/// What can be told when the other end understands nothing any more.
+const NONSENSE: &str = "the broker's rings are broken";
 
 impl CharDevice {
     /// Sends I/O commands.
     ///
     /// # Errors
-    /// The broker is gone.
+    /// More commands than tags; the broker is gone, as [`Watch::arrivals`] tells too.
     pub fn submit(&self, submissions: &[Submission]) -> anyhow::Result<()> {
-        let bytes: Vec<u8> = submissions.iter().flat_map(Submission::to_bytes).collect();
-        Ok(send(&self.socket, &bytes)?)
+        let must_ring = {
+            let mut commands = lock(&self.commands);
+            let put = submissions.iter().try_for_each(|submission| commands.put(&submission.to_message()));
+            let must_ring = commands.publish();
+            ensure!(put.is_ok(), "more commands than the device has tags");
+            must_ring
+        };
+        if must_ring {
+            ring_bell(&self.socket);
+        }
+        Ok(())
+    }
+
+    /// The right to wait for arrivals: one thread at a time has it, others sleep here until that lets it go.
+    pub fn watch(&self) -> Watch<'_> {
+        Watch { device: self, ring: lock(&self.arrivals) }
+    }
+
+    /// Ends the connection: who waits for arrivals gets none, here and for ever.
+    pub fn hang_up(&self) {
+        // Gone already is as good.
+        let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
     /// Waits for completions. Nothing: the broker is gone.
@@ -253,8 +289,39 @@ impl CharDevice {
     /// # Errors
     /// What it says is no completion.
     pub fn completions(&self) -> anyhow::Result<Vec<Completion>> {
-        let mut inbox = Inbox::new();
-        let (bytes, _) = inbox.receive(&self.socket, RecvFlags::empty())?;
-        if bytes.is_empty() { Ok(Vec::new()) } else { Completion::parse_all(bytes).context("malformed completions") }
+        let mut arrivals = Vec::new();
+        self.watch().arrivals(usize::MAX, &mut Patience::new(), &mut arrivals)?;
+        Ok(arrivals.iter().map(|arrival| arrival.completion).collect())
+    }
+}
+
+/// See [`CharDevice::watch`].
+#[derive(Debug)]
+pub struct Watch<'a> {
+    device: &'a CharDevice,
+    ring: MutexGuard<'a, Receiver>,
+}
+
+impl Watch<'_> {
+    /// Waits for completions, and puts no more than `most` into `arrivals`. None: the broker is gone.
+    ///
+    /// # Errors
+    /// What is there makes no sense.
+    pub fn arrivals(&mut self, most: usize, patience: &mut Patience, arrivals: &mut Vec<Arrival>) -> anyhow::Result<()> {
+        arrivals.clear();
+        loop {
+            while arrivals.len() < most
+                && let Some(message) = self.ring.take().ok().context(NONSENSE)?
+            {
+                arrivals.push(Arrival::of_message(&message));
+            }
+            if !arrivals.is_empty() {
+                return Ok(());
+            }
+            let sleep = || self.ring.rest() == Rest::Awake || hear_bell(&self.device.socket);
+            if patience.wait(|| !self.ring.is_empty(), sleep) == Some(false) {
+                return Ok(());
+            }
+        }
     }
 }

@@ -18,8 +18,10 @@
 pub mod broker;
 mod channel;
 pub mod client;
+mod command;
 mod packets;
 pub mod place;
+mod rings;
 pub mod serve;
 mod surroundings;
 mod watch;

@@ -1,23 +1,26 @@
 //! Our own servers. They use the shared file as it is (USER_COPY): no data is copied but to where it stays.
 
 use crate::client::{CharDevice, Client, Params};
-use crate::surroundings::{descriptor, errno, slot};
+use crate::surroundings::{errno, slot};
 use anyhow::{Context, ensure};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{pread, pwrite};
 use std::fs::File;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, feature, io, iod, param};
 use uringlet_sys::Errno;
-use uringlet_ublk::wire::{Completion, Submission};
+use uringlet_sys::process::monotonic_ns;
+use uringlet_ublk::exchange::Arrival;
+use uringlet_ublk::patience::Patience;
+use uringlet_ublk::wire::Submission;
 use uringlet_ublk_front::store::Store;
 
 const SECTOR: u64 = 512;
 /// The task that serves all tags: a name for the driver's sake.
 const TASK: u64 = 1;
-/// Submissions in one packet.
-const BATCH: usize = 256;
+/// Requests that a thread takes at once, while they are quick.
+const BATCH: usize = 16;
+/// From here on a request was not quick: another thread could have been woken for the next one, ns.
+const LONG_NS: u64 = 30_000;
 
 /// Where bytes are kept.
 #[derive(Debug)]
@@ -127,66 +130,70 @@ pub fn add_as(client: &Client, info: &DevInfo, params: Params) -> anyhow::Result
 /// # Errors
 /// The broker is gone, or talks nonsense.
 pub fn serve(device: CharDevice, target: Target, threads: u16, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    let device = Arc::new(device);
     let all: Vec<_> = (0..device.queues).flat_map(|queue| (0..device.depth).map(move |tag| (queue, tag))).collect();
     let fetch = |&(q_id, tag): &(u16, u16)| Submission {
         cmd_op: Some(io::FETCH_REQ.into()),
         task: TASK,
         cmd: IoCmd { q_id, tag, result: 0, addr: 0 },
     };
-    let armed: Vec<_> = all.iter().map(fetch).collect();
-    for batch in armed.chunks(BATCH) {
-        device.submit(batch)?;
-    }
+    device.submit(&all.iter().map(fetch).collect::<Vec<_>>())?;
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
-    let target = Arc::new(target);
-    let (sender, jobs) = channel::<Completion>();
-    let jobs = Arc::new(Mutex::new(jobs));
-    for _ in 1..threads {
-        let (device, target, jobs) = (Arc::clone(&device), Arc::clone(&target), Arc::clone(&jobs));
-        std::thread::Builder::new().name("ublk-io".into()).spawn(move || work(&device, &target, &jobs))?;
-    }
+    let (device, target) = (&device, &target);
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads)
+            .map(|_| std::thread::Builder::new().name("ublk-io".into()).spawn_scoped(scope, || work(device, target)))
+            .collect::<Result<_, _>>()
+            .inspect_err(|_| device.hang_up())?;
+        let ends = helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        // One that was told that no more will come has told the others.
+        std::iter::once(work(device, target)).chain(ends).reduce(Result::or).unwrap_or(Ok(()))
+    })
+}
+
+/// One of the threads that serve. Its end is that of the others.
+fn work(device: &CharDevice, target: &Target) -> anyhow::Result<()> {
+    let end = work_on(device, target);
+    device.hang_up();
+    end
+}
+
+/// The thread that has the watch does what is quick at once: to wake another one would take longer. Before what may take long it lets the watch go.
+fn work_on(device: &CharDevice, target: &Target) -> anyhow::Result<()> {
+    let (mut patience, mut arrivals, mut commits, mut is_slow) = (Patience::new(), Vec::new(), Vec::new(), false);
     loop {
-        let completions = device.completions()?;
-        ensure!(!completions.is_empty(), BROKER_GONE);
-        if completions.iter().any(|completion| completion.res == io::RES_ABORT) {
-            // No more will come. What is with the threads is of no interest to anybody: the driver has ended it.
-            return Ok(());
+        let mut watch = device.watch();
+        loop {
+            watch.arrivals(if is_slow { 1 } else { BATCH }, &mut patience, &mut arrivals)?;
+            ensure!(!arrivals.is_empty(), BROKER_GONE);
+            if arrivals.iter().any(|arrival| arrival.completion.res == io::RES_ABORT) {
+                // No more will come. What is with the other threads is of no interest to anybody: the driver has ended it.
+                return Ok(());
+            }
+            if is_slow || arrivals.iter().any(|arrival| target.is_slow_for(&arrival.iod)) {
+                break;
+            }
+            is_slow = commit(device, target, &arrivals, &mut commits)?;
         }
-        if threads <= 1 {
-            let commits: Vec<_> = completions.iter().map(|completion| handle(&device, &target, completion)).collect();
-            device.submit(&commits).context(BROKER_GONE)?;
-        } else {
-            // Workers end only with the connection.
-            completions.into_iter().for_each(|completion| {
-                let _ = sender.send(completion);
-            });
-        }
+        drop(watch);
+        is_slow = commit(device, target, &arrivals, &mut commits)?;
     }
 }
 
-fn work(device: &CharDevice, target: &Target, jobs: &Mutex<Receiver<Completion>>) {
-    loop {
-        let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(completion) = job else { return };
-        if device.submit(&[handle(device, target, &completion)]).is_err() {
-            return;
-        }
-    }
+/// Does what has arrived. Whether it took long.
+fn commit(device: &CharDevice, target: &Target, arrivals: &[Arrival], commits: &mut Vec<Submission>) -> anyhow::Result<bool> {
+    let begun = monotonic_ns();
+    commits.clear();
+    commits.extend(arrivals.iter().map(|arrival| handle(device, target, arrival)));
+    let is_slow = matches!(target, Target::File(_)) && monotonic_ns() - begun > LONG_NS * arrivals.len() as u64;
+    device.submit(commits)?;
+    Ok(is_slow)
 }
 
 /// One request: its commit.
-fn handle(device: &CharDevice, target: &Target, completion: &Completion) -> Submission {
-    let (queue, tag) = (completion.queue, completion.tag);
-    let result = read_descriptor(device, queue, tag).and_then(|iod| run(device, target, &iod, slot(queue, tag)));
-    let result = result.unwrap_or_else(|errno| -errno.into_raw());
+fn handle(device: &CharDevice, target: &Target, arrival: &Arrival) -> Submission {
+    let (queue, tag) = (arrival.completion.queue, arrival.completion.tag);
+    let result = run(device, target, &arrival.iod, slot(queue, tag)).unwrap_or_else(|errno| -errno.into_raw());
     Submission { cmd_op: Some(io::COMMIT_AND_FETCH_REQ.into()), task: TASK, cmd: IoCmd { q_id: queue, tag, result, addr: 0 } }
-}
-
-fn read_descriptor(device: &CharDevice, queue: u16, tag: u16) -> Result<IoDesc, Errno> {
-    let mut bytes = [0; IoDesc::SIZE];
-    let read = pread(&device.file, &mut bytes, descriptor(queue, tag)).map_err(errno)?;
-    if read == bytes.len() { Ok(IoDesc::from_bytes(&bytes)) } else { Err(Errno::EIO) }
 }
 
 fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<i32, Errno> {
@@ -199,6 +206,7 @@ fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<
             let put = pwrite(&device.file, &bytes, slot).map_err(errno)?;
             Ok(put as i32)
         }
+        iod::WRITE if matches!(target, Target::Null) => Ok(len as i32),
         iod::WRITE => {
             let mut bytes = vec![0; len as usize];
             let got = pread(&device.file, &mut bytes, slot).map_err(errno)?;
@@ -221,6 +229,11 @@ fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<
 }
 
 impl Target {
+    /// Whether this takes long, as far as can be told before.
+    fn is_slow_for(&self, iod: &IoDesc) -> bool {
+        matches!(self, Self::File(_)) && matches!(iod.op_flags & 0xff, iod::FLUSH | iod::DISCARD | iod::WRITE_ZEROES)
+    }
+
     /// Fills `bytes` from position `at` on.
     ///
     /// # Errors

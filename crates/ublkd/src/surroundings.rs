@@ -1,12 +1,10 @@
 //! What the driver needs of the broker's process.
 
-use crate::channel::{Channel, RemoteCommand};
+use crate::command::{Outlet, RemoteCommand};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{Errno as IoErrno, pread, pwrite};
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use uringlet_abi::ublk::{IoDesc, io};
 use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::{Data, Place};
@@ -14,6 +12,10 @@ use uringlet_ublk::platform::{Area, Payload, Platform, Span};
 
 pub(crate) fn errno(error: IoErrno) -> Errno {
     Errno::new(error.raw_os_error())
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The broker.
@@ -28,7 +30,8 @@ impl Platform for Surroundings {
         let file = memfd_create("ublkc", MemfdFlags::CLOEXEC).map_err(errno)?;
         ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT)).map_err(errno)?;
         let tags = usize::from(queues) * usize::from(depth);
-        Ok(SharedArea { file, depth, done: (0..tags).map(|_| AtomicU32::new(0)).collect(), channel: Mutex::default() })
+        let described = (0..tags).map(|_| Mutex::default()).collect();
+        Ok(SharedArea { file, depth, described, outlet: RwLock::default() })
     }
 
     fn cpus(&self) -> u32 {
@@ -42,15 +45,20 @@ pub(crate) struct SharedArea {
     file: OwnedFd,
     depth: u16,
     /// By tag: what [`Area::describe`] said last. Written before the command's completion, on the same thread.
-    done: Vec<AtomicU32>,
+    described: Vec<Mutex<(IoDesc, u32)>>,
     /// The open char device's, while there is one.
-    channel: Mutex<Weak<Channel>>,
+    outlet: RwLock<Option<Arc<dyn Outlet>>>,
 }
 
 impl SharedArea {
-    /// Completions of this channel wait to be unplugged.
-    pub(crate) fn plug_into(&self, channel: &Arc<Channel>) {
-        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(channel);
+    /// Where a server's completions go to from now on, until it closes the char device.
+    pub(crate) fn set_outlet(&self, outlet: Option<Arc<dyn Outlet>>) {
+        *self.outlet.write().unwrap_or_else(PoisonError::into_inner) = outlet;
+    }
+
+    /// Used without the lock.
+    fn outlet(&self) -> Option<Arc<dyn Outlet>> {
+        self.outlet.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
@@ -61,8 +69,9 @@ impl SharedArea {
         usize::from(queue) * usize::from(self.depth) + usize::from(tag)
     }
 
-    pub(crate) fn done(&self, queue: u16, tag: u16) -> u32 {
-        self.done.get(self.tag(queue, tag)).map_or(0, |done| done.load(Relaxed))
+    /// What [`Area::describe`] said last.
+    pub(crate) fn described(&self, queue: u16, tag: u16) -> (IoDesc, u32) {
+        self.described.get(self.tag(queue, tag)).map_or_else(Default::default, |described| *lock(described))
     }
 }
 
@@ -78,7 +87,7 @@ pub(crate) fn descriptor(queue: u16, tag: u16) -> u64 {
 
 impl Area for SharedArea {
     fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
-        self.done[self.tag(queue, tag)].store(done, Relaxed);
+        *lock(&self.described[self.tag(queue, tag)]) = (*iod, done);
         // Only a machine without a page of memory left fails it; the server then serves what was there before, once more.
         let _ = pwrite(&self.file, &iod.to_bytes(), descriptor(queue, tag));
     }
@@ -92,9 +101,14 @@ impl Area for SharedArea {
     }
 
     fn unplug(&self) {
-        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(channel) = channel {
-            channel.flush();
+        if let Some(outlet) = self.outlet() {
+            outlet.flush();
+        }
+    }
+
+    fn attend(&self, enough: &mut dyn FnMut() -> bool) {
+        if let Some(outlet) = self.outlet() {
+            outlet.attend(enough);
         }
     }
 

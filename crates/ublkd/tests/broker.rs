@@ -1,6 +1,7 @@
 //! The broker, its clients and our servers in one process: the wire between them is the real one.
 #![forbid(unsafe_code)]
 
+use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use uringlet_abi::ublk::{CtrlCmd, IoCmd, ctrl, feature, io, state};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
 use uringlet_ublk::local::LocalClient;
-use uringlet_ublk::wire::{Call, Hello, Purpose, Submission, VERSION, Welcome};
+use uringlet_ublk::wire::{Call, Completion, Hello, Purpose, Submission, VERSION, Welcome};
 use uringlet_ublkd::broker::{Broker, Stopper};
 use uringlet_ublkd::client::{CharDevice, Client, Refused};
 use uringlet_ublkd::place;
@@ -347,21 +348,38 @@ fn what_a_server_may_not_do_is_refused_and_all_goes_on() {
     fixture.client.delete(id, true).unwrap();
 }
 
+/// The char device of a server whose commands and completions are packets, once nobody else has it open.
+fn opened_for_packets(fixture: &Fixture, id: u32) -> OwnedFd {
+    let mut opened = None;
+    until("its char device is closed", || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
+        rustix::io::write(&socket, &Hello { version: VERSION, purpose: Purpose::Open(id) }.to_bytes()).unwrap();
+        let mut bytes = [0; 64];
+        let len = rustix::io::read(&socket, &mut bytes).unwrap();
+        opened = (Welcome::parse(&bytes[..len]).unwrap().res == 0).then_some(socket);
+        opened.is_some()
+    });
+    opened.unwrap()
+}
+
 #[test]
 fn a_server_that_never_listens_is_not_listened_to() {
     let fixture = Fixture::new("deaf");
     let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
+    drop(device);
     let (sender, sent) = channel();
-    let (talking, is_enough) = (Arc::new(device), Arc::new(AtomicBool::new(false)));
+    let talking = Arc::new(opened_for_packets(&fixture, id));
+    let is_enough = Arc::new(AtomicBool::new(false));
     let (talker, stops) = (Arc::clone(&talking), Arc::clone(&is_enough));
     let thread = std::thread::spawn(move || {
         // Each is refused at once.
-        let flood = [command(io::COMMIT_AND_FETCH_REQ, 1, 0, 0); 256];
+        let flood: Vec<u8> = [command(io::COMMIT_AND_FETCH_REQ, 1, 0, 0); 256].iter().flat_map(Submission::to_bytes).collect();
         while !stops.load(SeqCst) {
-            talker.submit(&flood).unwrap();
+            rustix::io::write(&talker, &flood).unwrap();
             sender.send(()).unwrap();
         }
-        talker.submit(&[command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0)]).unwrap();
+        rustix::io::write(&talker, &command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0).to_bytes()).unwrap();
     });
     // Both sockets' buffers fill, and then it is stuck: it is not, if all of this was taken.
     let most = 4000;
@@ -369,9 +387,10 @@ fn a_server_that_never_listens_is_not_listened_to() {
     assert!(taken < most, "the broker keeps all that it has to say");
     // Others do not notice; and who listens at last gets everything.
     assert_eq!(fixture.client.info(id).unwrap().state, state::DEAD);
-    let mut heard = 0;
+    let (mut heard, mut bytes) = (0, vec![0; 65_536]);
     loop {
-        let completions = talking.completions().unwrap();
+        let len = rustix::io::read(&talking, &mut bytes).unwrap();
+        let completions = Completion::parse_all(&bytes[..len]).unwrap();
         heard += completions.len();
         is_enough.store(heard > 256 * (taken + 10), SeqCst);
         if completions.iter().any(|completion| completion.queue == 7) {
@@ -397,6 +416,22 @@ fn a_broker_that_nobody_can_reach_ends() {
     assert!(!thread.is_finished(), "device {id} has a server");
     drop(device);
     thread.join().unwrap();
+}
+
+#[test]
+fn a_server_that_takes_nothing_from_its_rings_is_hung_up_on() {
+    let fixture = Fixture::new("deaf-rings");
+    let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
+    let (_, other) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
+    let wrong = command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0);
+    until("the broker has enough", || {
+        // Its ring is full now and then.
+        let _ = device.submit(&[wrong; 4]);
+        fixture.client.open(id).is_ok()
+    });
+    assert_eq!(results(&other, &[wrong]), [(7, 0, -Errno::EINVAL.into_raw())], "others do not notice");
+    drop(device);
+    fixture.client.delete(id, true).unwrap();
 }
 
 #[test]

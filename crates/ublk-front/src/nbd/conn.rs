@@ -27,11 +27,15 @@ use slab::Slab;
 use std::sync::{Arc, Mutex, Weak};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{Client, SECTOR, Slot};
+use uringlet_ublk::patience::{Patience, Spell};
 
 /// Commands of one connection that may be under way, their unsent replies included.
 pub(super) const COMMANDS_MAX: usize = 256;
 /// Bytes of reads that may be under way; one read alone may always be.
 pub(super) const BUDGET: usize = wire::PAYLOAD_MAX as usize;
+
+/// While it spins, the reader looks for input once in so many looks: that takes a system call.
+const INPUT_EVERY: u32 = 8;
 
 /// The connection is of no use any more.
 #[derive(Debug)]
@@ -101,6 +105,14 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whether there is what the reader sleeps for, as far as it is told here.
+    const fn has(&self, want: Want) -> bool {
+        match want {
+            Want::Input => self.is_stopping,
+            Want::News(seen) => self.news != seen,
+        }
+    }
+
     /// Gives `bytes` of the budget back, and tells who may wait for that.
     fn give_back(&mut self, bytes: usize) {
         self.used -= bytes;
@@ -117,6 +129,8 @@ pub(super) struct Conn {
     pub(super) has_allocation: bool,
     pub(super) queue: u16,
     state: Mutex<State>,
+    /// The reader's.
+    patience: Mutex<Patience>,
     me: Weak<Self>,
 }
 
@@ -126,7 +140,17 @@ impl Conn {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let Agreement { export, is_structured, has_allocation } = agreement;
         let queue = export.turn();
-        Ok(Arc::new_cyclic(|me| Self { socket, bell, export, is_structured, has_allocation, queue, state, me: Weak::clone(me) }))
+        Ok(Arc::new_cyclic(|me| Self {
+            socket,
+            bell,
+            export,
+            is_structured,
+            has_allocation,
+            queue,
+            state,
+            patience: Mutex::default(),
+            me: Weak::clone(me),
+        }))
     }
 
     pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -263,16 +287,47 @@ impl Conn {
     }
 
     fn doze(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
+        if self.state().commands.is_empty() {
+            return self.sleep_soundly(want, limit);
+        }
+        let spell = lock(&self.patience).spell();
+        if self.attend(want, spell) {
+            return Ok(true);
+        }
+        let slept = self.sleep_soundly(want, limit);
+        lock(&self.patience).learn(spell.elapsed_ns());
+        slept
+    }
+
+    /// While commands are under way, their end may be near: spins for it, and does what the device's server sends. True: the client has sent something.
+    fn attend(&self, want: Want, mut spell: Spell) -> bool {
+        let (mut looks, mut has_input) = (0_u32, false);
+        let mut enough = || {
+            let state = self.state();
+            let is_over = state.commands.is_empty() || state.is_dead || state.has(want);
+            drop(state);
+            looks += 1;
+            has_input = want == Want::Input && looks.is_multiple_of(INPUT_EVERY) && self.has_input();
+            is_over || has_input || spell.is_over()
+        };
+        if !enough() {
+            self.export.device.attend(&mut enough);
+        }
+        has_input
+    }
+
+    fn has_input(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&now)), Ok(1..))
+    }
+
+    fn sleep_soundly(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
         loop {
             let mut state = self.state();
             if state.is_dead {
                 return Err(Gone);
             }
-            let has_news = match want {
-                Want::Input => state.is_stopping,
-                Want::News(seen) => state.news != seen,
-            };
-            if has_news {
+            if state.has(want) {
                 return Ok(true);
             }
             state.sleeper = Some(want);

@@ -20,7 +20,6 @@ mod exports;
 mod handshake;
 mod inbox;
 mod outbox;
-mod patience;
 mod reader;
 mod server;
 mod wire;

@@ -3,15 +3,14 @@
 use super::conn::{BUDGET, COMMANDS_MAX, Command, Conn, Gone, ReadReply, Want, is_always_structured};
 use super::edges::{Bytes, block_of};
 use super::inbox::{Inbox, Look};
-use super::patience::Patience;
 use super::wire::{self, PAYLOAD_ABSURD, PAYLOAD_MAX, RequestHeader, chunk, command, flag};
 use crate::piece::Piece;
 use rustix::event::Timespec;
 use std::sync::Arc;
-use std::time::Instant;
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR, Slot};
+use uringlet_ublk::patience::Patience;
 
 /// Longest request that this front end makes, sectors. A write's piece is in memory as a whole before it takes a slot, so that a
 /// slow client never holds one.
@@ -322,12 +321,11 @@ impl Reader {
 
     /// Lets replies go and waits for bytes: awake for a while, if all is answered, so that the client alone is waited for. False: the connection is to end.
     fn await_input(&mut self, wanted: usize) -> Result<bool, Gone> {
-        let begun = Instant::now();
-        let (conn, inbox, window) = (&self.conn, &mut self.inbox, self.patience.window());
+        let (conn, inbox, mut spell) = (&self.conn, &mut self.inbox, self.patience.spell());
         let look = conn.meanwhile(|| {
-            while begun.elapsed() < window && conn.state().commands.is_empty() {
+            while conn.state().commands.is_empty() {
                 match inbox.look(&conn.socket, wanted) {
-                    Look::Nothing => std::hint::spin_loop(),
+                    Look::Nothing if !spell.is_over() => {}
                     other => return other,
                 }
             }
@@ -338,9 +336,9 @@ impl Reader {
             Look::End => return Err(Gone),
             Look::Nothing => {
                 self.conn.sleep(Want::Input, None)?;
+                self.patience.learn(spell.elapsed_ns());
             }
         }
-        self.patience.learn(begun.elapsed());
         Ok(!self.conn.state().is_stopping)
     }
 

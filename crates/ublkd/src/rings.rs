@@ -1,0 +1,166 @@
+//! An open char device whose commands and completions go over shared rings (`uringlet_sys::exchange`).
+//!
+//! The connection's socket carries bells only: a packet for each, whose bytes mean nothing. Its end is the server's. Commands are taken by the
+//! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::attend`]): what the server has done then needs
+//! no other thread to be told.
+
+use crate::command::{self, Outlet};
+use crate::packets::{hear_bell, ring_bell};
+use crate::surroundings::{Surroundings, lock};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno as IoErrno;
+use rustix::net::{Shutdown, shutdown};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use uringlet_ublk::Device;
+use uringlet_ublk::exchange::{Arrival, Broken, Exchange, Receiver, Rest, Sender, Way, capacity};
+use uringlet_ublk::frontend::BlockDevice;
+use uringlet_ublk::wire::{Completion, Submission};
+
+/// Commands that are done together.
+const BATCH: usize = 64;
+
+#[derive(Debug)]
+struct Outgoing {
+    sender: Sender,
+    /// What the ring has no room for. A server that is owed more than it has tags takes nothing any more.
+    owed: VecDeque<Arrival>,
+    is_over: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    socket: OwnedFd,
+    device: Arc<Device<Surroundings>>,
+    commands: Mutex<Receiver>,
+    out: Mutex<Outgoing>,
+}
+
+/// Makes the file of the rings of a device; and the rings in it.
+pub(crate) fn make(device: &Device<Surroundings>) -> Result<(OwnedFd, Arc<Exchange>), IoErrno> {
+    let (queues, depth) = device.queues();
+    let capacity = capacity(queues, depth);
+    let file = memfd_create("ublk-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, Exchange::file_len(capacity))?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    let exchange = Exchange::of_file(file.as_raw_fd(), capacity).map_err(|errno| IoErrno::from_raw_os_error(errno.into_raw()))?;
+    Ok((file, Arc::new(exchange)))
+}
+
+impl Rings {
+    pub(crate) fn new(socket: OwnedFd, device: Arc<Device<Surroundings>>, exchange: Arc<Exchange>) -> Self {
+        let commands = Mutex::new(Receiver::new(Arc::clone(&exchange), Way::In));
+        let sender = Sender::new(exchange, Way::Out);
+        Self { socket, device, commands, out: Mutex::new(Outgoing { sender, owed: VecDeque::new(), is_over: false }) }
+    }
+
+    /// Serves the server until it goes, or says what nobody understands.
+    pub(crate) fn serve(self: &Arc<Self>) {
+        while self.drain(&mut lock(&self.commands)).is_ok() && self.sleep() {}
+        // Commits of a server that has died since are commits.
+        let _ = self.drain(&mut lock(&self.commands));
+        let mut out = lock(&self.out);
+        out.is_over = true;
+        out.owed.clear();
+    }
+
+    /// Sleeps until there may be commands. False: there never will be.
+    fn sleep(&self) -> bool {
+        // Bound to its own statement: nobody sleeps with the lock.
+        let rest = lock(&self.commands).rest();
+        rest == Rest::Awake || hear_bell(&self.socket)
+    }
+
+    /// Does what the server has sent.
+    fn drain(self: &Arc<Self>, commands: &mut Receiver) -> Result<(), Broken> {
+        let mut batch = Vec::new();
+        loop {
+            while batch.len() < BATCH
+                && let Some(message) = commands.take()?
+            {
+                batch.push(Submission::of_message(&message).ok_or(Broken)?);
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            command::submit(self, &self.device, &batch);
+            batch.clear();
+            self.settle()?;
+        }
+    }
+
+    /// Sends what is owed. Broken is a server that takes nothing any more.
+    fn settle(&self) -> Result<(), Broken> {
+        let mut out = lock(&self.out);
+        if out.owed.is_empty() {
+            return Ok(());
+        }
+        let Outgoing { sender, owed, .. } = &mut *out;
+        while let Some(arrival) = owed.front()
+            && sender.put(&arrival.to_message()).is_ok()
+        {
+            owed.pop_front();
+        }
+        let (queues, depth) = self.device.queues();
+        let is_alive = owed.len() <= usize::from(queues) * usize::from(depth);
+        drop(out);
+        self.flush();
+        if is_alive { Ok(()) } else { Err(Broken) }
+    }
+
+    /// Does on this thread what the server sends, until it is `enough`. At once if somebody else does it already.
+    fn try_attend(self: &Arc<Self>, enough: &mut dyn FnMut() -> bool) {
+        let commands = match self.commands.try_lock() {
+            Ok(commands) => commands,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        // Its own thread is awake, and takes what there is.
+        if commands.stand_in() {
+            self.stand_in(commands, enough);
+        }
+    }
+
+    fn stand_in(self: &Arc<Self>, mut commands: MutexGuard<'_, Receiver>, enough: &mut dyn FnMut() -> bool) {
+        loop {
+            if self.drain(&mut commands).is_err() {
+                // The connection's own thread wakes, and finds the same.
+                let _ = shutdown(&self.socket, Shutdown::Both);
+                return;
+            }
+            if enough() && commands.rest() != Rest::Awake {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+    }
+}
+
+impl Outlet for Rings {
+    fn put(&self, completion: Completion) {
+        let (iod, _) = self.device.area().described(completion.queue, completion.tag);
+        let arrival = Arrival { completion, iod };
+        let mut out = lock(&self.out);
+        if out.is_over {
+            return;
+        }
+        if !out.owed.is_empty() || out.sender.put(&arrival.to_message()).is_err() {
+            return out.owed.push_back(arrival);
+        }
+        // A server that is awake begins at once.
+        out.sender.show();
+    }
+
+    fn flush(&self) {
+        let must_ring = lock(&self.out).sender.publish();
+        if must_ring {
+            ring_bell(&self.socket);
+        }
+    }
+
+    fn attend(self: Arc<Self>, enough: &mut dyn FnMut() -> bool) {
+        self.try_attend(enough);
+    }
+}
