@@ -241,7 +241,7 @@ impl Generator {
         let mut drains = false;
         for draft in drafts.iter_mut() {
             let s = &mut draft.op.sqe;
-            if self.rng.percent(6) {
+            if self.rng.percent(if self.is_net { 20 } else { 6 }) {
                 s.flags |= sqe::ASYNC;
                 // When it is there to be found is not certain.
                 draft.touches.push(changes(Thing::Request(s.user_data)));
