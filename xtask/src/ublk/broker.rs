@@ -1,6 +1,6 @@
 //! The broker, its servers and what stands on their devices: all of them are killed.
 
-use super::block;
+use super::{block, nbd};
 use crate::programs::stage::Stage;
 use crate::{build, place};
 use anyhow::{Context, ensure};
@@ -24,8 +24,13 @@ const FSX: &str = "0.3.2";
 
 pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
     let uringlet = build::uringlet()?;
-    let fleet = Fleet::start(&uringlet, stage.dir())?;
-    stage.case("nbd: fio verifies while servers are killed", |stage| nbd(stage, &fleet));
+    let fleet = Fleet::start(&uringlet, &stage.dir().join("nbd"), &["--no-block"])?;
+    let server = fleet.serve(&["add", "-n", "0", "--type", "ram", "--size", "64M", "--json"])?;
+    nbd::clients(stage, "broker, a server in memory", &format!("nbd+unix:///ublkb0?socket={}", fleet.dir.join("nbd.sock").display()));
+    stage.case("the server ends with its device", |_| fleet.delete(0, server));
+    let home = stage.dir().join("broker");
+    let fleet = Fleet::start(&uringlet, &home, &[])?;
+    stage.case("nbd: fio verifies while servers are killed", |stage| plagued(stage, &fleet));
     if let Some(why) = block::missing() {
         stage.skip("filesystems", &why);
         return Ok(());
@@ -36,7 +41,7 @@ pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
         stage.case(&format!("{kind}: deleted under a mount, nothing is lost"), |stage| deleted(stage, &fleet, kind));
     }
     stage.case("the broker is killed under a mount, the next one cleans up", |stage| killed(stage, fleet, &uringlet));
-    let fleet = Fleet::start(&uringlet, stage.dir())?;
+    let fleet = Fleet::start(&uringlet, &home, &[])?;
     stage.case("the broker is killed while a device is written back", |stage| killed_in_between(stage, fleet));
     if is_mounted(stage)? {
         // A case has failed: what it leaves is in nobody's way.
@@ -73,10 +78,9 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn start(uringlet: &Path, dir: &Path) -> anyhow::Result<Self> {
-        let dir = dir.join("broker");
-        let broker = Command::new(uringlet).args(["ublkd", "--dir"]).arg(&dir).spawn().context("starting the broker")?;
-        let fleet = Self { uringlet: uringlet.to_owned(), dir, broker: Process(broker) };
+    fn start(uringlet: &Path, dir: &Path, options: &[&str]) -> anyhow::Result<Self> {
+        let broker = Command::new(uringlet).args(["ublkd", "--dir"]).arg(dir).args(options).spawn().context("starting the broker")?;
+        let fleet = Self { uringlet: uringlet.to_owned(), dir: dir.to_owned(), broker: Process(broker) };
         // Not by a command of ours: that would start a broker.
         until("the broker answers", || Ok(UnixStream::connect(fleet.dir.join("nbd.sock")).is_ok()))?;
         Ok(fleet)
@@ -164,7 +168,7 @@ fn image(stage: &Stage, name: &str) -> anyhow::Result<String> {
     stage.dir().join(name).to_str().map(str::to_owned).context("the folder's path is not UTF-8")
 }
 
-fn nbd(stage: &Stage, fleet: &Fleet) -> anyhow::Result<()> {
+fn plagued(stage: &Stage, fleet: &Fleet) -> anyhow::Result<()> {
     let file = image(stage, "nbd.img")?;
     let server = fleet.add(NUMBER, &file)?;
     let uri = format!("--uri=nbd+unix:///ublkb{NUMBER}?socket={}", fleet.dir.join("nbd.sock").display());
@@ -252,7 +256,7 @@ fn killed(stage: &Stage, mut fleet: Fleet, uringlet: &Path) -> anyhow::Result<()
     until("the node is gone", || Ok(!Path::new(&node).exists()))?;
     ensure!(is_mounted(stage)?, "nobody has unmounted it yet");
     // The one who is in there goes on with errors; all others see the folder as it was.
-    let fleet = Fleet::start(uringlet, stage.dir())?;
+    let fleet = Fleet::start(uringlet, &fleet.dir, &[])?;
     ensure!(!is_mounted(stage)?, "the next broker has left it mounted");
     until("the loop device is free", || Ok(!Path::new(&bound).exists()))?;
     let file = stage.dir().join("ext4.img").display().to_string();

@@ -23,7 +23,7 @@ type Front = (&'static str, &'static [&'static str], fn(&mut Stage) -> anyhow::R
 const FRONTS: &[Front] = &[
     ("nbd", &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"], nbd::check),
     ("block", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], block::check),
-    ("broker", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], broker::check),
+    ("broker", &["libnbd-bin", "python3-libnbd", "qemu-utils", "e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], broker::check),
 ];
 
 /// Runs all and counts.

@@ -13,13 +13,7 @@ pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
     for threads in ["0", "2"] {
         let mut server = Server::start(&program, stage.dir(), threads)?;
         for (road, uri) in ["unix", "tcp"].iter().zip(server.uris.clone()) {
-            let name = |what: &str| format!("{what}, {road}, {threads} threads");
-            stage.case(&name("nbdinfo"), |stage| info(stage, &uri));
-            stage.case(&name("nbdcopy"), |stage| copy(stage, &uri));
-            stage.case(&name("nbdsh"), |stage| shell(stage, &uri));
-            stage.case(&name("qemu-img"), |stage| qemu_img(stage, &uri));
-            stage.case(&name("qemu-io"), |stage| qemu_io(stage, &uri));
-            stage.case(&name("fio verify, four connections"), |stage| fio(stage, &uri));
+            clients(stage, &format!("{road}, {threads} threads"), &uri);
         }
         stage.case(&format!("the server is still there, {threads} threads"), |_| {
             ensure!(server.is_alive()?, "it ended");
@@ -27,6 +21,17 @@ pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
         });
     }
     Ok(())
+}
+
+/// All clients, on a device 0 of [`SIZE`] bytes full of zeroes, the only one of its server.
+pub(super) fn clients(stage: &mut Stage, road: &str, uri: &str) {
+    let name = |what: &str| format!("{what}, {road}");
+    stage.case(&name("nbdinfo"), |stage| info(stage, uri));
+    stage.case(&name("nbdcopy"), |stage| copy(stage, uri));
+    stage.case(&name("nbdsh"), |stage| shell(stage, uri));
+    stage.case(&name("qemu-img"), |stage| qemu_img(stage, uri));
+    stage.case(&name("qemu-io"), |stage| qemu_io(stage, uri));
+    stage.case(&name("fio verify, four connections"), |stage| fio(stage, uri));
 }
 
 fn info(stage: &Stage, uri: &str) -> anyhow::Result<()> {
