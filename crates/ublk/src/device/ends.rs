@@ -200,7 +200,10 @@ impl<P: Platform> Device<P> {
         let has_server = life.state == state::LIVE && life.ending.is_none();
         life.is_stopping = has_server;
         drop(life);
-        if !has_server {
+        if has_server {
+            // A QUIESCE_DEV that waits for idle commands gives up.
+            self.tell();
+        } else {
             self.end_stop();
         }
         has_server

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::local::LocalClient;
-use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_abi::ublk::state;
 use uringlet_sys::model;
 use uringlet_sys::model::checker::thread;
@@ -267,6 +267,39 @@ fn a_slot_that_is_free_is_told() {
         }
         clients.into_iter().for_each(|client| client.join().unwrap().unwrap());
         scene.control(ctrl::STOP_DEV).unwrap();
+        scene.assert_dead();
+    });
+}
+
+#[test]
+fn a_quiesce_against_a_stop() {
+    model::check(PREEMPTIONS, || {
+        let scene = Scene::live(REISSUE | feature::QUIESCE);
+        let writing = LocalClient::new(Arc::clone(&scene.device) as Arc<dyn BlockDevice>, 0);
+        let written = Arc::new(Mutex::new(None));
+        let result = Arc::clone(&written);
+        scene.shop.farewell.set(move || *result.lock().unwrap() = Some(writing.plain(IoOp::Flush, 0, 0, 0)));
+        let quiesce = scene.spawn(|scene| scene.control(ctrl::QUIESCE_DEV));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let stop = scene.spawn(move |scene| {
+            let stopped = scene.control(ctrl::STOP_DEV);
+            over.store(true, Release);
+            stopped
+        });
+        while !is_over.load(Acquire) {
+            if scene.heard() == [0] {
+                scene.log.lock().unwrap().clear();
+                scene.io(COMMIT, 0);
+            }
+            thread::yield_now();
+        }
+        stop.join().unwrap().unwrap();
+        let quiesced = quiesce.join().unwrap();
+        assert!(matches!(quiesced, Ok(()) | Err(Errno::ENODEV)), "{quiesced:?}");
+        // Whoever was first: a write that was waited for has reached the server.
+        assert!(matches!(*written.lock().unwrap(), None | Some(Ok(()))));
+        assert_eq!(scene.heard(), [-19]);
         scene.assert_dead();
     });
 }
