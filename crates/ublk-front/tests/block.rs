@@ -129,3 +129,28 @@ fn a_node_whose_device_lives_is_left_alone() {
     front.stop(id);
     assert!(!front.node(id).exists());
 }
+
+#[test]
+fn nodes_without_a_device_are_removed() {
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    let dir = std::env::temp_dir().join(format!("ublk-nodes-{}", std::process::id()));
+    let front = BlockFrontEnd::new(&dir);
+    if let Some(missing) = front.missing().first() {
+        println!("skipped: {missing}");
+        return;
+    }
+    std::fs::create_dir(&dir).unwrap();
+    // A loop device that nobody has: the last that there can be.
+    let gone = makedev(7, (1 << 20) - 1);
+    for name in ["ublkb5", "ublkb6.123", "ublkbX"] {
+        mknodat(CWD, dir.join(name), FileType::BlockDevice, Mode::from_raw_mode(0o600), gone).unwrap();
+    }
+    mknodat(CWD, dir.join("ublkb7"), FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 3)).unwrap();
+    std::fs::write(dir.join("ublkb8"), "mine").unwrap();
+    let done = front.clean();
+    assert!(done.iter().any(|what| what.contains("/ublkb5 is removed")), "{done:?}");
+    let mut left: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, ["ublkb6.123", "ublkb7", "ublkb8", "ublkbX"]);
+    std::fs::remove_dir_all(&dir).unwrap();
+}

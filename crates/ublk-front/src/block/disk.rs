@@ -7,7 +7,6 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev};
 use rustix::io::Errno as IoErrno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -122,9 +121,8 @@ fn open_root(mount: &OwnedFd, is_read_only: bool) -> Result<OwnedFd, Errno> {
 
 /// `EEXIST` if there is something under that name that a crash of ours does not explain.
 fn check_name(node: &Path) -> Result<(), Errno> {
-    let Ok(found) = std::fs::symlink_metadata(node) else { return Ok(()) };
-    let is_loop = found.file_type().is_block_device() && rustix::fs::major(found.rdev()) == LOOP_MAJOR;
-    if is_loop && !stale::is_alive(node) { Ok(()) } else { Err(Errno::EEXIST) }
+    let is_free = std::fs::symlink_metadata(node).is_err() || (stale::is_loop(node) && !stale::is_alive(node));
+    if is_free { Ok(()) } else { Err(Errno::EEXIST) }
 }
 
 /// Writes what the kernel keeps of the device's data, that of a filesystem on it too, and has the server make it durable.

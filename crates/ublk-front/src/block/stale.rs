@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mknodat};
 use rustix::mount::UnmountFlags;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -60,7 +60,15 @@ pub(super) fn clean(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let bound = entries.filter(|entry| entry.path().join("loop").exists());
     let numbers = bound.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok());
-    numbers.filter_map(|number| clean_one(dir, number)).collect()
+    let mut done: Vec<String> = numbers.filter_map(|number| clean_one(dir, number)).collect();
+    // Without a guard a node stays, and one day is somebody else's loop device.
+    let is_left = |node: &PathBuf| is_loop(node) && !is_alive(node) && std::fs::remove_file(node).is_ok();
+    done.extend(nodes(dir).filter(is_left).map(|node| format!("{} is removed: its process was killed", node.display())));
+    done
+}
+
+pub(super) fn is_loop(node: &Path) -> bool {
+    std::fs::symlink_metadata(node).is_ok_and(|found| found.file_type().is_block_device() && rustix::fs::major(found.rdev()) == LOOP_MAJOR)
 }
 
 fn clean_one(dir: &Path, number: u32) -> Option<String> {
@@ -100,13 +108,19 @@ fn open(dir: &Path, number: u32, rdev: u64) -> Option<OwnedFd> {
 
 /// Our nodes of a loop device.
 fn nodes_of(dir: &Path, rdev: u64) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let ours = entries.filter(|entry| is_named_so(Some(&entry.file_name())));
-    ours.map(|entry| entry.path()).filter(|path| std::fs::symlink_metadata(path).is_ok_and(|found| found.rdev() == rdev)).collect()
+    nodes(dir).filter(|path| is_loop(path) && std::fs::symlink_metadata(path).is_ok_and(|found| found.rdev() == rdev)).collect()
 }
 
+/// What is named like a node of ours.
+fn nodes(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|entry| is_named_so(Some(&entry.file_name()))).map(|entry| entry.path())
+}
+
+/// Not those that are about to be made: their names go on after the number.
 fn is_named_so(name: Option<&OsStr>) -> bool {
-    name.is_some_and(|name| name.as_bytes().starts_with(b"ublkb"))
+    let digits = name.and_then(|name| name.as_bytes().strip_prefix(b"ublkb"));
+    digits.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 fn mounts() -> Vec<u8> {
