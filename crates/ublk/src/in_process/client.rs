@@ -22,6 +22,8 @@ static NEXT_QUEUE: AtomicU16 = AtomicU16::new(0);
 #[derive(Debug)]
 pub(super) struct ClientFile {
     requests: Arc<Requests>,
+    /// The same, as the driver takes it: to count it anew for each request would move its cache line from CPU to CPU.
+    client: Arc<dyn Client>,
 }
 
 /// A request, its program's buffer and its command.
@@ -62,7 +64,7 @@ impl ClientFile {
             reasons: AtomicU32::new(0),
             me: Weak::clone(me),
         });
-        Self { requests }
+        Self { client: Arc::clone(&requests) as Arc<dyn Client>, requests }
     }
 }
 
@@ -89,7 +91,7 @@ impl VirtualFile for ClientFile {
         let ClientCmd { sector, sectors, flags } = ClientCmd::from_bytes(&head(cmd));
         let buffer = UserPtr::at(cmd.addr);
         let data = if op.has_data() && !self.requests.uses_slots { Data::Memory(buffer) } else { Data::Slot };
-        self.requests.ask(Asked { request: Request { op, flags, sector, sectors, data }, buffer, pending });
+        self.requests.ask(Asked { request: Request { op, flags, sector, sectors, data }, buffer, pending }, &self.client);
     }
 
     fn run(&self, _: &UringCmd) -> i32 {
@@ -105,14 +107,12 @@ impl VirtualFile for ClientFile {
 }
 
 impl Requests {
-    fn ask(&self, asked: Asked) {
-        let Some(me) = self.me.upgrade() else { return };
-        let client: Arc<dyn Client> = me;
+    fn ask(&self, asked: Asked, client: &Arc<dyn Client>) {
         // Behind those that wait already. Where a slot is refused and freed before the request is in line, `go_on` asks again.
         if self.waiting_count.load(Acquire) == 0
-            && let Some(slot) = self.device.take(self.queue, &client)
+            && let Some(slot) = self.device.take(self.queue, client)
         {
-            return self.submit(slot, asked, &client);
+            return self.submit(slot, asked, client);
         }
         {
             let mut waiting = self.waiting.lock();
