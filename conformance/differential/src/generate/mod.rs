@@ -218,9 +218,6 @@ impl Generator {
     /// otherwise then, and O_NONBLOCK heeded. That is an accident of the kernel, and not ours.
     fn sleeps_in_a_worker(&self, drafts: &[Draft]) -> bool {
         let mut is_with_worker = self.has_drained;
-        if self.is_net && network::waits_behind_a_drain(self, drafts) {
-            return true;
-        }
         // A cancel that a worker runs finds itself.
         let is_cancel = |draft: &Draft| draft.op.sqe.opcode == Opcode::AsyncCancel as u8;
         let is_moved = |draft: &Draft| draft.op.sqe.flags & (sqe::ASYNC | sqe::IO_DRAIN) != 0;
@@ -249,7 +246,8 @@ impl Generator {
             if self.rng.percent(6) && !draft.is_multishot {
                 s.flags |= sqe::CQE_SKIP_SUCCESS;
             }
-            if self.rng.percent(2) && s.flags & sqe::CQE_SKIP_SUCCESS == 0 {
+            // Behind a drained request the kernel has workers begin, and what is malformed or notifies counts as being before all else.
+            if self.rng.percent(2) && s.flags & sqe::CQE_SKIP_SUCCESS == 0 && !self.is_net {
                 s.flags |= sqe::IO_DRAIN;
                 drains = true;
             }
@@ -273,7 +271,7 @@ impl Generator {
         }
         let Some(woken) = woken.first() else { return Some(()) };
         let wakers = drafts.iter().filter(|draft| conflict(&draft.touches, &woken.touches)).count();
-        if woken.is_multishot && wakers > 1 || conflict(&woken.touches, &self.touched) {
+        if (woken.is_multishot || self.is_net) && wakers > 1 || conflict(&woken.touches, &self.touched) {
             return None;
         }
         self.touched.extend(&woken.touches);

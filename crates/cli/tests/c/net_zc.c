@@ -131,6 +131,27 @@ static void sends(void)
 	close(fds[1]);
 }
 
+/* A send that fails gives up all that it selected. */
+static void sends_that_fail(void)
+{
+	struct { int flags, is_bundle, len, told, heads; } *one, all[] = {
+		{ 0, 0, 5, 0, 1 }, { 0, BUNDLE, 0, 0, 3 }, { 0, BUNDLE, 15, 0, 1 }, { 0, BUNDLE | POLL_FIRST, 0, 0, 3 },
+		{ INC, 0, 5, F_BUF_MORE, 0 }, { INC, 0, 10, 0, 1 }, { INC, BUNDLE, 0, 0, 3 }, { INC, BUNDLE, 15, F_BUF_MORE, 1 },
+	};
+	int fds[2];
+
+	for (one = all; one < all + 8; one++) {
+		new_group("sends that fail", one->flags);
+		tcp_pair(fds);
+		give(3);
+		shutdown(fds[1], SHUT_WR);
+		does("shut down", SQE(SEND, BUFFER_SELECT, one->is_bundle, fds[1], .len = one->len, .buf_index = GROUP), -EPIPE, holds(0) | one->told);
+		check("head", head(), one->heads);
+		close(fds[0]);
+		close(fds[1]);
+	}
+}
+
 static void receives(void)
 {
 	int fds[2];
@@ -445,6 +466,7 @@ int main(void)
 		block_io_uring();
 	refused();
 	sends();
+	sends_that_fail();
 	receives();
 	receives_in_pieces();
 	zero_copy();

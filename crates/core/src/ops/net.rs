@@ -23,6 +23,7 @@ mod sendmsg;
 mod turn;
 mod zerocopy;
 
+use super::rw::check_iovecs;
 use super::{Issue, IssueCx};
 use crate::file::FileKind;
 use crate::request::Outcome;
@@ -358,10 +359,11 @@ fn is_nonempty(fd: i32, n: usize, wanted: usize, msg_flags: u32) -> bool {
     (n >= wanted || msg_flags & MSG_PEEK != 0) && io::bytes_readable(fd).is_ok_and(|n| n > 0) && Backlog::of(fd) != Backlog::Untold
 }
 
-/// Copies iovecs.
+/// Copies iovecs, as the system calls would take them.
 fn read_iovecs(addr: u64, n: usize) -> Result<Box<[Iovec]>, Errno> {
     let mut iovecs = vec![Iovec::default(); n].into_boxed_slice();
     user::read_slice(&mut iovecs, UserPtr::at(addr))?;
+    check_iovecs(&iovecs)?;
     Ok(iovecs)
 }
 

@@ -19,7 +19,7 @@ use crate::request::Outcome;
 use crate::rsrc::buf_ring::Selected;
 use alloc::boxed::Box;
 use alloc::vec;
-pub(super) use checks::is_beyond_memory;
+pub(super) use checks::{iovecs as check_iovecs, is_beyond_memory};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, setup, sqe};
 use uringlet_sys::aio::{AioOp, AioRequest};

@@ -86,7 +86,7 @@ impl Accept {
         if !self.is_multishot() || outcome.is_failure {
             return Issue::Complete(outcome);
         }
-        self.is_drained = !has_more;
+        self.is_drained = !has_more && self.may_wait();
         Issue::More(outcome)
     }
 

@@ -112,14 +112,18 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 
 impl Send {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        if let Some(zero_copy) = self.zero_copy
-            && let Err(errno) = self.check_zero_copy(cx, zero_copy)
+        if self.zero_copy.is_some()
+            && !cx.was_armed
+            && let Err(errno) = ZeroCopy::check_socket(cx.file.fd)
         {
             return errno.into();
         }
         let alone = Try::of(cx);
         if let Some(issue) = self.poll_first(&alone) {
             return issue;
+        }
+        if let Err(errno) = self.check_buffer(cx) {
+            return errno.into();
         }
         if self.selects
             && self.selected.is_none()
@@ -139,11 +143,9 @@ impl Send {
         issue
     }
 
-    fn check_zero_copy(&self, cx: &IssueCx<'_>, zero_copy: ZeroCopy) -> Result<(), Errno> {
-        if cx.was_armed {
-            return Ok(());
-        }
-        ZeroCopy::check_socket(cx.file.fd)?;
+    /// Whether what is sent lies in its registered buffer, if it has to: before the first try.
+    fn check_buffer(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
+        let Some(zero_copy) = self.zero_copy.filter(|_| !cx.was_armed || self.is_poll_first) else { return Ok(()) };
         let whole = [Iovec { base: self.addr, len: self.len.into() }];
         zero_copy.check_buffer(cx, self.iovecs.as_deref().unwrap_or(&whole))
     }
@@ -255,9 +257,9 @@ impl Send {
         };
         let mut outcome = Outcome { is_failure, ..Outcome::from(total) };
         if let Some(selected) = &mut self.selected {
-            // Sent or not, the buffer is the program's again: so does the kernel with sends, other than with receives.
+            // Sent or not, all that was selected is the program's again: so does the kernel with sends, other than with receives.
             if !matches!(res, Err(Errno::ENOTSOCK | Errno::EBADF | Errno::EAGAIN)) {
-                outcome.flags |= selected.used(total.unwrap_or(0) as u32);
+                outcome.flags |= selected.used(total.map_or(selected.len, |n| n as u32));
             }
         }
         outcome

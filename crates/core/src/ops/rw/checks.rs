@@ -14,7 +14,7 @@ pub(in crate::ops) fn is_beyond_memory(addr: u64, len: u64) -> bool {
 }
 
 /// Iovecs as readv(2) would take them.
-pub(super) fn iovecs(iovecs: &[Iovec]) -> Result<(), Errno> {
+pub(in crate::ops) fn iovecs(iovecs: &[Iovec]) -> Result<(), Errno> {
     if iovecs.iter().any(|v| v.len > i64::MAX as u64) {
         return Err(Errno::EINVAL);
     }
