@@ -1,4 +1,4 @@
-//! A ublk device with a backend. One thread receives; each request is a task of a runtime.
+//! A ublk device with a backend. One thread receives; requests that wait for somebody are tasks of a runtime.
 
 use crate::backend::Backend;
 use crate::buffers::{Buffers, Memory, Slot};
@@ -7,7 +7,7 @@ use anyhow::{bail, ensure};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -96,7 +96,7 @@ pub fn serve<B: Backend>(
         let mut asks = Vec::new();
         for completion in completions {
             match completion.res {
-                io::RES_OK => drop(requests.spawn_on(Arc::clone(&server).request(completion), runtime)),
+                io::RES_OK => begin(Arc::clone(&server).request(completion), &mut requests, runtime),
                 io::RES_NEED_GET_DATA => asks.push(server.ask(&completion)),
                 res => bail!("the driver refuses a command: {}", std::io::Error::from_raw_os_error(-res)),
             }
@@ -105,6 +105,16 @@ pub fn serve<B: Backend>(
             server.device.submit(&asks)?;
         }
         while requests.try_join_next().is_some() {}
+    }
+}
+
+/// The first step is done where the request arrives, which is often the only one; what has to wait is a task. It is polled there
+/// once more, so nothing is missed that happens between.
+fn begin(request: impl Future<Output = ()> + Send + 'static, requests: &mut JoinSet<()>, runtime: &Handle) {
+    let _inside = runtime.enter();
+    let mut request = Box::pin(request);
+    if request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        requests.spawn_on(request, runtime);
     }
 }
 
