@@ -171,7 +171,7 @@ impl<P: Platform> Device<P> {
     ) -> Option<R> {
         let mut actions = Actions::new();
         let result = f(&mut self.queue(queue)?.inner.lock(), &self.cx(queue), &mut actions);
-        self.perform_plugged(actions, plug);
+        self.perform_plugged(&mut actions, plug);
         Some(result)
     }
 
@@ -185,11 +185,11 @@ impl<P: Platform> Device<P> {
     }
 
     /// Does what steps have brought on, and what that brings on. No lock is held.
-    fn perform(&self, actions: Actions<P::Command>) {
-        self.perform_plugged(actions, None);
+    fn perform(&self, mut actions: Actions<P::Command>) {
+        self.perform_plugged(&mut actions, None);
     }
 
-    fn perform_plugged(&self, mut actions: Actions<P::Command>, mut plug: Option<&mut Plug>) {
+    fn perform_plugged(&self, actions: &mut Actions<P::Command>, mut plug: Option<&mut Plug>) {
         while let Some(action) = actions.pop() {
             match (action, &mut plug) {
                 (Action::Complete(command, res), None) => command.complete(res),
@@ -203,13 +203,13 @@ impl<P: Platform> Device<P> {
                 (Action::Copy { span, data, addr, epoch }, _) => {
                     let bytes = self.area.give_to_server(span, data, addr);
                     let Some(queue) = self.queue(span.queue) else { continue };
-                    queue.inner.lock().copied(&self.cx(span.queue), span.tag, epoch, bytes, &mut actions);
+                    queue.inner.lock().copied(&self.cx(span.queue), span.tag, epoch, bytes, actions);
                 }
                 (Action::Land(mut landing), _) => {
                     let bytes = self.land(&mut landing);
                     let Landing { span, stash, .. } = landing;
                     let Some(queue) = self.queue(span.queue) else { continue };
-                    queue.inner.lock().landed(&self.cx(span.queue), span.tag, bytes, stash, &mut actions);
+                    queue.inner.lock().landed(&self.cx(span.queue), span.tag, bytes, stash, actions);
                 }
             }
         }
