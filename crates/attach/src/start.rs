@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 
 use uringlet::{ENGINE, Mode};
 use uringlet_ublk::in_process::DEVICE_FILES;
+use uringlet_ublk::remote::BROKER_FILES;
 
 use crate::switch::on_engine_stack;
 use crate::symbols::{resolve_all, weak_address};
@@ -19,7 +20,7 @@ extern "C" fn start() {
     resolve_all();
     watch_fork();
     ENGINE.prepare();
-    ENGINE.set_opener(&DEVICE_FILES);
+    choose_devices();
     if program::variable("URINGLET_EXPLAIN").is_some() {
         explain::enable();
     }
@@ -30,6 +31,18 @@ extern "C" fn start() {
         ENGINE.set_mode(mode);
     }
     on_engine_stack(attach);
+}
+
+/// Whose ublk devices the program's are: a broker's, if `uringlet run` has told of one, else its own.
+fn choose_devices() {
+    let broker = program::variable("URINGLET_UBLK").filter(|&value| value == b"broker");
+    match broker.and_then(|_| program::variable("URINGLET_UBLK_DIR")) {
+        Some(dir) => {
+            on_engine_stack(|| BROKER_FILES.meet(dir, program::variable("URINGLET_PROGRAM")));
+            ENGINE.set_opener(&BROKER_FILES);
+        }
+        None => ENGINE.set_opener(&DEVICE_FILES),
+    }
 }
 
 fn attach() {

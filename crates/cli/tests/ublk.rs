@@ -12,6 +12,7 @@ fn runs(mode: &str) {
     let place = directory(&format!("ublk-{mode}"));
     let program = compile("cc", &place, "ublk", &["ublk.c"], &[]);
     let mut command = uringlet(&place.join("cache"));
+    command.arg("--ublk=in-process");
     command.arg("--").arg(&program).arg(mode).env("BLOCK_IO_URING", "1").current_dir(&place);
     let output = finish(&mut command);
     assert!(output.status.success(), "{mode}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));
@@ -25,6 +26,7 @@ fn answers_are_those_of_the_real_driver() {
     let place = directory("ublk-probe");
     let program = compile("cc", &place, "ublk_probe", &["ublk_probe.c"], &[]);
     let mut command = uringlet(&place.join("cache"));
+    command.arg("--ublk=in-process");
     command.arg("--").arg(&program).env("BLOCK_IO_URING", "1").current_dir(&place);
     let output = finish(&mut command);
     assert!(output.status.success(), "{}\n{}\n{}", output.status, stdout(&output), stderr(&output));
@@ -81,6 +83,7 @@ fn buffers_that_fault_fail_their_requests() {
     let program = compile("cc", &place, "ublk_faults", &["ublk_faults.c"], &[]);
     let run = |words: &[&str]| {
         let mut command = uringlet(&place.join("cache"));
+        command.arg("--ublk=in-process");
         command.arg("--").arg(&program).args(words).env("BLOCK_IO_URING", "1").current_dir(&place);
         finish(&mut command)
     };

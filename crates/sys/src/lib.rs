@@ -27,6 +27,8 @@ pub mod freestanding;
 #[cfg_attr(loom, path = "model/futex.rs")]
 mod futex;
 pub mod heap;
+#[cfg(not(loom))]
+pub mod helper;
 pub mod io;
 pub mod lock;
 pub mod loop_device;
@@ -36,6 +38,8 @@ pub mod process;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod ring_memory;
+#[cfg(not(loom))]
+pub mod seqpacket;
 #[cfg(not(loom))]
 pub mod shared_file;
 pub mod static_table;

@@ -30,6 +30,12 @@ impl SharedFile {
         Ok(Self { fd, head, head_len })
     }
 
+    /// One that another process has made; nothing of it is mapped.
+    #[must_use]
+    pub const fn of_other(fd: EngineFd) -> Self {
+        Self { fd, head: Area::none(), head_len: 0 }
+    }
+
     /// The engine's descriptor of it.
     #[must_use]
     pub fn number(&self) -> i32 {

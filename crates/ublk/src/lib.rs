@@ -18,6 +18,8 @@ mod params;
 pub mod patience;
 pub mod platform;
 mod queue;
+#[cfg(feature = "engine")]
+pub mod remote;
 mod status;
 mod tag;
 #[cfg(test)]

@@ -15,10 +15,8 @@ pub const MESSAGE_MAX: usize = 64 * 1024 + 64;
 pub enum Purpose {
     /// Control commands, one after the other.
     Control,
-    /// The char device of this number, open as long as the connection. Commands and completions are messages of it.
+    /// The char device of this number, open as long as the connection. Its I/O goes over shared rings ([`crate::exchange`]).
     Open(u32),
-    /// The same. Commands and completions go over shared rings ([`crate::exchange`]).
-    Share(u32),
     /// The numbers of all devices.
     List,
 }
@@ -59,7 +57,6 @@ impl Hello {
             Purpose::Control => (1_u16, 0),
             Purpose::Open(device) => (2, device),
             Purpose::List => (3, 0),
-            Purpose::Share(device) => (4, device),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -79,7 +76,6 @@ impl Hello {
             1 => Purpose::Control,
             2 => Purpose::Open(u32_at(bytes, 12)?),
             3 => Purpose::List,
-            4 => Purpose::Share(u32_at(bytes, 12)?),
             _ => return None,
         };
         Some(Self { version: u16_at(bytes, 8)?, purpose })
@@ -197,7 +193,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// One I/O command, or the end of one. Several make a message.
+/// One I/O command, or the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// `None`: the ring of the tag's command ends.
@@ -208,41 +204,7 @@ pub struct Submission {
     pub cmd: IoCmd,
 }
 
-impl Submission {
-    /// Bytes of it.
-    pub const SIZE: usize = 32;
-
-    /// Its bytes.
-    #[must_use]
-    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        bytes[0] = u8::from(self.cmd_op.is_none());
-        bytes[4..8].copy_from_slice(&self.cmd_op.unwrap_or(0).to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.task.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.cmd.to_bytes());
-        bytes
-    }
-
-    /// All of a message. `None`: malformed.
-    #[must_use]
-    pub fn parse_all(bytes: &[u8]) -> Option<Vec<Self>> {
-        if bytes.is_empty() || !bytes.len().is_multiple_of(Self::SIZE) {
-            return None;
-        }
-        bytes.chunks_exact(Self::SIZE).map(Self::parse).collect()
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let cmd_op = match bytes[0] {
-            0 => Some(u32_at(bytes, 4)?),
-            1 => None,
-            _ => return None,
-        };
-        Some(Self { cmd_op, task: u64_at(bytes, 8)?, cmd: IoCmd::from_bytes(&array(bytes, 16)?) })
-    }
-}
-
-/// The end of an I/O command. Several make a message.
+/// The end of an I/O command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Queue.
@@ -255,43 +217,13 @@ pub struct Completion {
     pub done: u32,
 }
 
-impl Completion {
-    /// Bytes of it.
-    pub const SIZE: usize = 16;
-
-    /// Its bytes.
-    #[must_use]
-    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
-        let mut bytes = [0; Self::SIZE];
-        bytes[..2].copy_from_slice(&self.queue.to_le_bytes());
-        bytes[2..4].copy_from_slice(&self.tag.to_le_bytes());
-        bytes[4..8].copy_from_slice(&self.res.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.done.to_le_bytes());
-        bytes
-    }
-
-    /// All of a message. `None`: malformed.
-    #[must_use]
-    pub fn parse_all(bytes: &[u8]) -> Option<Vec<Self>> {
-        if bytes.is_empty() || !bytes.len().is_multiple_of(Self::SIZE) {
-            return None;
-        }
-        let parse = |bytes: &[u8]| {
-            let (queue, tag) = (u16_at(bytes, 0)?, u16_at(bytes, 2)?);
-            Some(Self { queue, tag, res: u32_at(bytes, 4)?.cast_signed(), done: u32_at(bytes, 8)? })
-        };
-        bytes.chunks_exact(Self::SIZE).map(parse).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     #[test]
     fn every_message_survives_the_wire() {
-        for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List, Purpose::Share(8)] {
+        for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List] {
             let hello = Hello { version: 3, purpose };
             assert_eq!(Hello::parse(&hello.to_bytes()), Some(hello));
         }
@@ -302,13 +234,6 @@ mod tests {
         assert_eq!(Call::parse(&call.to_bytes()), Some(call));
         let answer = Answer { res: -22, at: 2, bytes: b"xy" };
         assert_eq!(Answer::parse(&answer.to_bytes(), 4), Some(answer));
-        let cmd = IoCmd { q_id: 1, tag: 2, result: -5, addr: 4096 };
-        let all = vec![Submission { cmd_op: Some(8), task: 5, cmd }, Submission { cmd_op: None, task: 0, cmd }];
-        let bytes: Vec<u8> = all.iter().flat_map(Submission::to_bytes).collect();
-        assert_eq!(Submission::parse_all(&bytes), Some(all));
-        let all = vec![Completion { queue: 1, tag: 4095, res: -19, done: 512 }];
-        let bytes: Vec<u8> = all.iter().flat_map(Completion::to_bytes).collect();
-        assert_eq!(Completion::parse_all(&bytes), Some(all));
     }
 
     #[test]
@@ -321,9 +246,6 @@ mod tests {
         assert_eq!(Call::parse(&call[..Call::HEAD]).map(|call| call.payload.len()), Some(0));
         let answer = Answer { res: 0, at: 2, bytes: b"xy" }.to_bytes();
         assert_eq!(Answer::parse(&answer, 3), None);
-        assert_eq!(Submission::parse_all(&[]), None);
-        assert_eq!(Submission::parse_all(&[2; 32]), None);
-        assert_eq!(Completion::parse_all(&[0; 17]), None);
     }
 
     #[test]
@@ -346,7 +268,6 @@ mod tests {
             if let Some(answer) = Answer::parse(&bytes, 64) {
                 assert!(answer.bytes.is_empty() || usize::from(answer.at) + answer.bytes.len() <= 64);
             }
-            let _ = (Submission::parse_all(&bytes), Completion::parse_all(&bytes));
         }
     }
 }

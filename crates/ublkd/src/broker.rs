@@ -1,11 +1,9 @@
 //! The broker itself.
 
-use crate::channel::Channel;
-use crate::command::Outlet;
+use crate::channel::{self, Channel};
 use crate::packets::{self, Inbox, send, send_with};
 use crate::place;
-use crate::rings::{self, Rings};
-use crate::surroundings::{Packet, Surroundings};
+use crate::surroundings::{Packet, Surroundings, lock};
 use crate::watch::Watch;
 use anyhow::{Context, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -46,6 +44,8 @@ pub struct Broker {
 struct Shared {
     driver: Driver<Surroundings>,
     live: Mutex<usize>,
+    /// The folder, of which one thread at a time brings the list up to date.
+    dir: Mutex<PathBuf>,
     watch: Watch,
     /// Readable from the end on.
     end: OwnedFd,
@@ -90,8 +90,9 @@ impl Broker {
         rustix::io::ioctl_fionbio(&listener, true)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let driver = Driver::new(Surroundings, front_ends);
-        let shared = Shared { driver, live: Mutex::new(0), watch: Watch::new()?, end };
+        let shared = Shared { driver, live: Mutex::new(0), dir: Mutex::new(dir.to_owned()), watch: Watch::new()?, end };
         let inode = inode(&path).context("the socket is gone already")?;
+        shared.list();
         Ok(Self { shared: Arc::new(shared), listener, path, inode, _lock: lock })
     }
 
@@ -193,8 +194,7 @@ impl Shared {
                 let ids: Vec<u8> = self.driver.ids().iter().flat_map(|id| id.to_le_bytes()).collect();
                 Ok(send(&socket, &ids)?)
             }
-            Purpose::Open(id) => self.open(socket, id, false),
-            Purpose::Share(id) => self.open(socket, id, true),
+            Purpose::Open(id) => self.open(socket, id),
         }
     }
 
@@ -211,12 +211,13 @@ impl Shared {
             let result = self.driver.control_while_wanted(&watched.gone, &caller, call.cmd_op, call.header, &mut packet);
             drop(watched);
             let res = result.err().map_or(0, |errno| -errno.into_raw());
+            self.list();
             // A payload has a 16-bit length.
             send(socket, &Answer { res, at: packet.at as u16, bytes: &packet.written }.to_bytes())?;
         }
     }
 
-    fn open(&self, socket: OwnedFd, id: u32, shares: bool) -> anyhow::Result<()> {
+    fn open(&self, socket: OwnedFd, id: u32) -> anyhow::Result<()> {
         let device = self.driver.device(id);
         let opened = device.ok_or(Errno::ENOENT).and_then(|device| device.open().map(|()| device));
         let device = match opened {
@@ -226,9 +227,17 @@ impl Shared {
                 return Ok(send(&socket, &refusal.to_bytes())?);
             }
         };
-        let served = if shares { serve_over_rings(socket, &device) } else { serve_over_socket(socket, &device) };
+        let served = serve(socket, &device);
         device.close();
+        self.list();
         Ok(served?)
+    }
+
+    /// Shows programs which devices there are.
+    fn list(&self) {
+        let dir = lock(&self.dir);
+        // A folder that is gone has nobody who looks.
+        let _ = place::list(&dir, &self.driver.ids());
     }
 
     fn stop_all(&self) {
@@ -241,27 +250,14 @@ impl Shared {
     }
 }
 
-fn welcome_to(device: &Device<Surroundings>) -> Welcome {
+fn serve(socket: OwnedFd, device: &Arc<Device<Surroundings>>) -> Result<(), rustix::io::Errno> {
     let (queues, depth) = device.queues();
-    Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags }
-}
-
-fn serve_over_socket(socket: OwnedFd, device: &Arc<Device<Surroundings>>) -> Result<(), rustix::io::Errno> {
-    let (queues, depth) = device.queues();
-    send_with(&socket, &welcome_to(device).to_bytes(), &[device.area().file()], SendFlags::empty())?;
-    let channel = Arc::new(Channel::new(socket, usize::from(queues) * usize::from(depth))?);
-    device.area().set_outlet(Some(Arc::clone(&channel) as Arc<dyn Outlet>));
-    channel.serve(device);
-    device.area().set_outlet(None);
-    Ok(())
-}
-
-fn serve_over_rings(socket: OwnedFd, device: &Arc<Device<Surroundings>>) -> Result<(), rustix::io::Errno> {
-    let (file, exchange) = rings::make(device)?;
-    send_with(&socket, &welcome_to(device).to_bytes(), &[device.area().file(), file.as_fd()], SendFlags::empty())?;
-    let rings = Arc::new(Rings::new(socket, Arc::clone(device), exchange));
-    device.area().set_outlet(Some(Arc::clone(&rings) as Arc<dyn Outlet>));
-    rings.serve();
-    device.area().set_outlet(None);
+    let welcome = Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags };
+    let (file, exchange) = channel::rings(device)?;
+    send_with(&socket, &welcome.to_bytes(), &[device.area().file(), file.as_fd()], SendFlags::empty())?;
+    let channel = Arc::new(Channel::new(socket, Arc::clone(device), exchange));
+    device.area().set_channel(Some(Arc::clone(&channel)));
+    channel.serve();
+    device.area().set_channel(None);
     Ok(())
 }

@@ -1,148 +1,201 @@
-//! An open char device: a server's commands come in, their completions go out.
+//! An open char device: a server's commands come in, their completions go out, over shared rings (`uringlet_sys::exchange`).
 //!
-//! Completions are sent by whoever ends a command. One who finds the socket full leaves them to the channel's own thread, which then
-//! waits for room too: nobody sleeps for a slow server. What the driver refuses is complete at once, so a server that only talks
-//! and never listens could fill our memory: when more completions wait than there are tags, nothing more is read from it.
+//! The connection's socket carries bells only: a packet for each, whose bytes mean nothing. Its end is the server's. Commands are taken by the
+//! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::attend`]): what the server has done then needs
+//! no other thread to be told.
 
-use crate::command::{self, Outlet};
-use crate::packets::{Inbox, send_with};
-use crate::surroundings::Surroundings;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::packets::{hear_bell, ring_bell};
+use crate::surroundings::{Surroundings, lock};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno as IoErrno;
+use rustix::net::{Shutdown, shutdown};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use uringlet_abi::ublk::IoCmd;
 use uringlet_ublk::Device;
+use uringlet_ublk::exchange::{Arrival, Broken, Exchange, Receiver, Rest, Sender, Way, capacity};
+use uringlet_ublk::frontend::BlockDevice;
+use uringlet_ublk::platform::Command;
 use uringlet_ublk::wire::{Completion, Submission};
 
-/// Completions in one packet.
-const BATCH: usize = 512;
+/// Commands that are done together.
+const BATCH: usize = 64;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Sending {
-    #[default]
-    Idle,
-    /// One thread is at it.
-    Busy,
-    /// The socket is full: the channel's thread goes on.
-    Stalled,
-    /// Nobody reads any more.
-    Over,
-}
-
-#[derive(Debug, Default)]
-struct Outbox {
-    completions: Vec<Completion>,
-    sending: Sending,
+#[derive(Debug)]
+struct Outgoing {
+    sender: Sender,
+    /// What the ring has no room for. A server that is owed more than it has tags takes nothing any more.
+    owed: VecDeque<Arrival>,
+    is_over: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: OwnedFd,
-    bell: OwnedFd,
-    /// Tags of the device.
-    tags: usize,
-    outbox: Mutex<Outbox>,
+    device: Arc<Device<Surroundings>>,
+    commands: Mutex<Receiver>,
+    out: Mutex<Outgoing>,
 }
 
-impl Outlet for Channel {
-    fn put(&self, completion: Completion) {
-        let mut outbox = self.outbox();
-        if outbox.sending != Sending::Over {
-            outbox.completions.push(completion);
-        }
-    }
-
-    fn flush(&self) {
-        loop {
-            let batch = {
-                let mut outbox = self.outbox();
-                if outbox.sending != Sending::Idle || outbox.completions.is_empty() {
-                    return;
-                }
-                outbox.sending = Sending::Busy;
-                let count = outbox.completions.len().min(BATCH);
-                outbox.completions.drain(..count).collect::<Vec<_>>()
-            };
-            let bytes: Vec<u8> = batch.iter().flat_map(Completion::to_bytes).collect();
-            let sent = send_with(&self.socket, &bytes, &[], SendFlags::DONTWAIT);
-            let mut outbox = self.outbox();
-            match sent {
-                Ok(()) => outbox.sending = Sending::Idle,
-                Err(Errno::AGAIN) => {
-                    outbox.completions.splice(..0, batch);
-                    outbox.sending = Sending::Stalled;
-                    // Full means that it rings already.
-                    let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
-                    return;
-                }
-                Err(_) => {
-                    outbox.sending = Sending::Over;
-                    outbox.completions.clear();
-                }
-            }
-        }
-    }
+/// Makes the file of the rings of a device; and the rings in it.
+pub(crate) fn rings(device: &Device<Surroundings>) -> Result<(OwnedFd, Arc<Exchange>), IoErrno> {
+    let (queues, depth) = device.queues();
+    let capacity = capacity(queues, depth);
+    let file = memfd_create("ublk-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, Exchange::file_len(capacity))?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    let exchange = Exchange::of_file(file.as_raw_fd(), capacity).map_err(|errno| IoErrno::from_raw_os_error(errno.into_raw()))?;
+    Ok((file, Arc::new(exchange)))
 }
 
 impl Channel {
-    pub(crate) fn new(socket: OwnedFd, tags: usize) -> Result<Self, Errno> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { socket, bell, tags, outbox: Mutex::default() })
-    }
-
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn new(socket: OwnedFd, device: Arc<Device<Surroundings>>, exchange: Arc<Exchange>) -> Self {
+        let commands = Mutex::new(Receiver::new(Arc::clone(&exchange), Way::In));
+        let sender = Sender::new(exchange, Way::Out);
+        Self { socket, device, commands, out: Mutex::new(Outgoing { sender, owed: VecDeque::new(), is_over: false }) }
     }
 
     /// Serves the server until it goes, or says what nobody understands.
-    pub(crate) fn serve(self: &Arc<Self>, device: &Arc<Device<Surroundings>>) {
-        let mut inbox = Inbox::new();
-        while self.wait() {
-            match inbox.receive(&self.socket, RecvFlags::DONTWAIT) {
-                Ok((bytes, _)) => match Submission::parse_all(bytes) {
-                    Some(all) => command::submit(self, device, &all),
-                    None => break,
-                },
-                Err(Errno::AGAIN) => {}
-                Err(_) => break,
-            }
-        }
-        let mut outbox = self.outbox();
-        outbox.sending = Sending::Over;
-        outbox.completions.clear();
+    pub(crate) fn serve(self: &Arc<Self>) {
+        while self.drain(&mut lock(&self.commands)).is_ok() && self.sleep() {}
+        // Commits of a server that has died since are commits.
+        let _ = self.drain(&mut lock(&self.commands));
+        let mut out = lock(&self.out);
+        out.is_over = true;
+        out.owed.clear();
     }
 
-    /// Sleeps until there is something to receive. False: there never will be.
-    fn wait(&self) -> bool {
+    /// Sleeps until there may be commands. False: there never will be.
+    fn sleep(&self) -> bool {
+        // Bound to its own statement: nobody sleeps with the lock.
+        let rest = lock(&self.commands).rest();
+        rest == Rest::Awake || hear_bell(&self.socket)
+    }
+
+    /// Does what the server has sent.
+    fn drain(self: &Arc<Self>, commands: &mut Receiver) -> Result<(), Broken> {
+        let mut batch = Vec::new();
         loop {
-            let (is_stalled, waiting) = {
-                let outbox = self.outbox();
-                (outbox.sending == Sending::Stalled, outbox.completions.len())
-            };
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::OUT, is_stalled);
-            flags.set(PollFlags::IN, !is_stalled || waiting <= self.tags);
-            let mut fds = [PollFd::new(&self.socket, flags), PollFd::new(&self.bell, PollFlags::IN)];
-            if !matches!(poll(&mut fds, None), Ok(_) | Err(Errno::INTR)) {
-                return false;
+            while batch.len() < BATCH
+                && let Some(message) = commands.take()?
+            {
+                batch.push(Submission::of_message(&message).ok_or(Broken)?);
             }
-            let (socket, bell) = (fds[0].revents(), fds[1].revents());
-            if bell.contains(PollFlags::IN) {
-                let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            if batch.is_empty() {
+                return Ok(());
             }
-            if is_stalled && socket.contains(PollFlags::OUT) {
-                self.outbox().sending = Sending::Idle;
-                self.flush();
-            }
-            // First what was sent before the end: commits of a server that has died are commits.
-            if socket.contains(PollFlags::IN) {
-                return true;
-            }
-            if socket.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-                return false;
-            }
+            self.device.io_commands(batch.drain(..).filter_map(|(submission, cookie)| self.command(&submission, cookie)));
+            self.settle()?;
         }
+    }
+
+    /// A command for the driver; nothing of what is no command.
+    fn command(self: &Arc<Self>, submission: &Submission, cookie: u32) -> Option<(u64, u32, IoCmd, RemoteCommand)> {
+        let cmd = submission.cmd;
+        let Some(cmd_op) = submission.cmd_op else {
+            let (queues, depth) = self.device.queues();
+            if cmd.q_id < queues && cmd.tag < depth {
+                self.device.cancel_io_command(&cmd);
+            }
+            return None;
+        };
+        Some((submission.task, cmd_op, cmd, RemoteCommand { channel: Arc::clone(self), queue: cmd.q_id, tag: cmd.tag, cookie }))
+    }
+
+    /// Sends what is owed. Broken is a server that takes nothing any more.
+    fn settle(&self) -> Result<(), Broken> {
+        let mut out = lock(&self.out);
+        if out.owed.is_empty() {
+            return Ok(());
+        }
+        let Outgoing { sender, owed, .. } = &mut *out;
+        while let Some(arrival) = owed.front()
+            && sender.put(&arrival.to_message()).is_ok()
+        {
+            owed.pop_front();
+        }
+        let (queues, depth) = self.device.queues();
+        let is_alive = owed.len() <= usize::from(queues) * usize::from(depth);
+        drop(out);
+        self.flush();
+        if is_alive { Ok(()) } else { Err(Broken) }
+    }
+
+    /// Does on this thread what the server sends, until it is `enough`. At once if somebody else does it already.
+    pub(crate) fn attend(self: &Arc<Self>, enough: &mut dyn FnMut() -> bool) {
+        let commands = match self.commands.try_lock() {
+            Ok(commands) => commands,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        // Its own thread is awake, and takes what there is.
+        if commands.stand_in() {
+            self.stand_in(commands, enough);
+        }
+    }
+
+    fn stand_in(self: &Arc<Self>, mut commands: MutexGuard<'_, Receiver>, enough: &mut dyn FnMut() -> bool) {
+        loop {
+            if self.drain(&mut commands).is_err() {
+                // The connection's own thread wakes, and finds the same.
+                let _ = shutdown(&self.socket, Shutdown::Both);
+                return;
+            }
+            if enough() && commands.rest() != Rest::Awake {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    /// Sends a completion, which those who sleep may hear of only with [`flush`](Self::flush).
+    fn put(&self, arrival: Arrival) {
+        let mut out = lock(&self.out);
+        if out.is_over {
+            return;
+        }
+        if !out.owed.is_empty() || out.sender.put(&arrival.to_message()).is_err() {
+            return out.owed.push_back(arrival);
+        }
+        // A server that is awake begins at once.
+        out.sender.show();
+    }
+
+    /// Lets go what was put.
+    pub(crate) fn flush(&self) {
+        let must_ring = lock(&self.out).sender.publish();
+        if must_ring {
+            ring_bell(&self.socket);
+        }
+    }
+}
+
+/// A command that waits for its completion.
+#[derive(Debug)]
+pub(crate) struct RemoteCommand {
+    channel: Arc<Channel>,
+    queue: u16,
+    tag: u16,
+    cookie: u32,
+}
+
+impl RemoteCommand {
+    fn put(&self, res: i32) {
+        let Self { queue, tag, cookie, .. } = *self;
+        let (iod, done) = self.channel.device.area().described(queue, tag);
+        self.channel.put(Arrival { completion: Completion { queue, tag, res, done }, cookie, iod });
+    }
+}
+
+impl Command for RemoteCommand {
+    fn complete(self, res: i32) {
+        self.put(res);
+        self.channel.flush();
+    }
+
+    fn complete_plugged(self, res: i32) {
+        self.put(res);
     }
 }

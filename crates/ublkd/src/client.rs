@@ -225,7 +225,7 @@ impl Client {
     /// # Errors
     /// [`Refused`]: `ENOENT`, `EBUSY`; no broker.
     pub fn open(&self, id: u32) -> anyhow::Result<CharDevice> {
-        let (socket, welcome, fds) = self.connect(Purpose::Share(id))?;
+        let (socket, welcome, fds) = self.connect(Purpose::Open(id))?;
         let Ok([file, rings]) = <[OwnedFd; 2]>::try_from(fds) else { bail!("the broker sent no files") };
         let capacity = exchange::capacity(welcome.queues, welcome.depth);
         let exchange = Exchange::of_file(rings.as_raw_fd(), capacity).map_err(Refused).context("the rings that the broker sent")?;
@@ -262,7 +262,7 @@ impl CharDevice {
     pub fn submit(&self, submissions: &[Submission]) -> anyhow::Result<()> {
         let must_ring = {
             let mut commands = lock(&self.commands);
-            let put = submissions.iter().try_for_each(|submission| commands.put(&submission.to_message()));
+            let put = submissions.iter().try_for_each(|submission| commands.put(&submission.to_message(0)));
             let must_ring = commands.publish();
             ensure!(put.is_ok(), "more commands than the device has tags");
             must_ring

@@ -18,10 +18,8 @@
 pub mod broker;
 mod channel;
 pub mod client;
-mod command;
 mod packets;
 pub mod place;
-mod rings;
 pub mod serve;
 mod surroundings;
 mod watch;

@@ -1,6 +1,7 @@
 //! The folder where the broker is met: only its user may look into it.
 
 use anyhow::{Context, ensure};
+use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,32 @@ pub fn socket(dir: &Path) -> PathBuf {
 #[must_use]
 pub fn nbd_socket(dir: &Path) -> PathBuf {
     dir.join("nbd.sock")
+}
+
+/// A folder in it that is to programs what `/sys/class/ublk-char` is where there is `ublk_drv`: a link for each device, to something that is a char device.
+pub const LIST: &str = "ublk-char";
+
+/// Makes [`LIST`] what it should be.
+///
+/// # Errors
+/// Those of the filesystem.
+pub(crate) fn list(dir: &Path, ids: &[u32]) -> std::io::Result<()> {
+    let list = dir.join(LIST);
+    std::fs::create_dir_all(&list)?;
+    let names: Vec<_> = ids.iter().map(|id| OsString::from(format!("ublkc{id}"))).collect();
+    for entry in std::fs::read_dir(&list)? {
+        let entry = entry?;
+        if !names.contains(&entry.file_name()) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    for name in names {
+        match std::os::unix::fs::symlink("/dev/null", list.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Where this user's broker is: `$URINGLET_UBLK_DIR`, or `uringlet` in `$XDG_RUNTIME_DIR`, root's in `/run`, and else in the

@@ -1,6 +1,6 @@
 //! What the driver needs of the broker's process.
 
-use crate::command::{Outlet, RemoteCommand};
+use crate::channel::{Channel, RemoteCommand};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{Errno as IoErrno, pread, pwrite};
@@ -31,7 +31,7 @@ impl Platform for Surroundings {
         ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT)).map_err(errno)?;
         let tags = usize::from(queues) * usize::from(depth);
         let described = (0..tags).map(|_| Mutex::default()).collect();
-        Ok(SharedArea { file, depth, described, outlet: RwLock::default() })
+        Ok(SharedArea { file, depth, described, channel: RwLock::default() })
     }
 
     fn cpus(&self) -> u32 {
@@ -47,18 +47,18 @@ pub(crate) struct SharedArea {
     /// By tag: what [`Area::describe`] said last. Written before the command's completion, on the same thread.
     described: Vec<Mutex<(IoDesc, u32)>>,
     /// The open char device's, while there is one.
-    outlet: RwLock<Option<Arc<dyn Outlet>>>,
+    channel: RwLock<Option<Arc<Channel>>>,
 }
 
 impl SharedArea {
-    /// Where a server's completions go to from now on, until it closes the char device.
-    pub(crate) fn set_outlet(&self, outlet: Option<Arc<dyn Outlet>>) {
-        *self.outlet.write().unwrap_or_else(PoisonError::into_inner) = outlet;
+    /// The char device is open, or closed.
+    pub(crate) fn set_channel(&self, channel: Option<Arc<Channel>>) {
+        *self.channel.write().unwrap_or_else(PoisonError::into_inner) = channel;
     }
 
     /// Used without the lock.
-    fn outlet(&self) -> Option<Arc<dyn Outlet>> {
-        self.outlet.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn channel(&self) -> Option<Arc<Channel>> {
+        self.channel.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
@@ -101,14 +101,14 @@ impl Area for SharedArea {
     }
 
     fn unplug(&self) {
-        if let Some(outlet) = self.outlet() {
-            outlet.flush();
+        if let Some(channel) = self.channel() {
+            channel.flush();
         }
     }
 
     fn attend(&self, enough: &mut dyn FnMut() -> bool) {
-        if let Some(outlet) = self.outlet() {
-            outlet.attend(enough);
+        if let Some(channel) = self.channel() {
+            channel.attend(enough);
         }
     }
 

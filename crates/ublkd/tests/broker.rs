@@ -1,13 +1,9 @@
 //! The broker, its clients and our servers in one process: the wire between them is the real one.
 #![forbid(unsafe_code)]
 
-use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,7 +11,7 @@ use uringlet_abi::ublk::{CtrlCmd, IoCmd, ctrl, feature, io, state};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
 use uringlet_ublk::local::LocalClient;
-use uringlet_ublk::wire::{Call, Completion, Hello, Purpose, Submission, VERSION, Welcome};
+use uringlet_ublk::wire::{Call, Hello, Purpose, Submission, VERSION, Welcome};
 use uringlet_ublkd::broker::{Broker, Stopper};
 use uringlet_ublkd::client::{CharDevice, Client, Refused};
 use uringlet_ublkd::place;
@@ -345,61 +341,6 @@ fn what_a_server_may_not_do_is_refused_and_all_goes_on() {
     assert_eq!(fixture.client.info(id).unwrap().state, state::LIVE);
     drop(device);
     until("it dies", || fixture.client.info(id).unwrap().state == state::DEAD);
-    fixture.client.delete(id, true).unwrap();
-}
-
-/// The char device of a server whose commands and completions are packets, once nobody else has it open.
-fn opened_for_packets(fixture: &Fixture, id: u32) -> OwnedFd {
-    let mut opened = None;
-    until("its char device is closed", || {
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
-        rustix::io::write(&socket, &Hello { version: VERSION, purpose: Purpose::Open(id) }.to_bytes()).unwrap();
-        let mut bytes = [0; 64];
-        let len = rustix::io::read(&socket, &mut bytes).unwrap();
-        opened = (Welcome::parse(&bytes[..len]).unwrap().res == 0).then_some(socket);
-        opened.is_some()
-    });
-    opened.unwrap()
-}
-
-#[test]
-fn a_server_that_never_listens_is_not_listened_to() {
-    let fixture = Fixture::new("deaf");
-    let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
-    drop(device);
-    let (sender, sent) = channel();
-    let talking = Arc::new(opened_for_packets(&fixture, id));
-    let is_enough = Arc::new(AtomicBool::new(false));
-    let (talker, stops) = (Arc::clone(&talking), Arc::clone(&is_enough));
-    let thread = std::thread::spawn(move || {
-        // Each is refused at once.
-        let flood: Vec<u8> = [command(io::COMMIT_AND_FETCH_REQ, 1, 0, 0); 256].iter().flat_map(Submission::to_bytes).collect();
-        while !stops.load(SeqCst) {
-            rustix::io::write(&talker, &flood).unwrap();
-            sender.send(()).unwrap();
-        }
-        rustix::io::write(&talker, &command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0).to_bytes()).unwrap();
-    });
-    // Both sockets' buffers fill, and then it is stuck: it is not, if all of this was taken.
-    let most = 4000;
-    let taken = (0..most).take_while(|_| sent.recv_timeout(Duration::from_secs(2)).is_ok()).count();
-    assert!(taken < most, "the broker keeps all that it has to say");
-    // Others do not notice; and who listens at last gets everything.
-    assert_eq!(fixture.client.info(id).unwrap().state, state::DEAD);
-    let (mut heard, mut bytes) = (0, vec![0; 65_536]);
-    loop {
-        let len = rustix::io::read(&talking, &mut bytes).unwrap();
-        let completions = Completion::parse_all(&bytes[..len]).unwrap();
-        heard += completions.len();
-        is_enough.store(heard > 256 * (taken + 10), SeqCst);
-        if completions.iter().any(|completion| completion.queue == 7) {
-            break;
-        }
-    }
-    thread.join().unwrap();
-    assert_eq!(heard, 1 + 256 * (taken + sent.iter().count()));
-    drop(talking);
     fixture.client.delete(id, true).unwrap();
 }
 

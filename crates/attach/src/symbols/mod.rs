@@ -7,6 +7,7 @@ mod descriptors;
 mod limits;
 mod next;
 mod open;
+mod paths;
 pub(crate) mod polling;
 mod signals;
 

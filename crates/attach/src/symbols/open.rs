@@ -12,11 +12,11 @@ use crate::switch::on_engine_stack;
 /// Paths of the engine begin with one of these.
 const PREFIXES: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
 
-/// Whether the string at `path`, which the kernel has just looked up and not found, may be the engine's.
-fn is_candidate(path: *const c_char) -> bool {
+/// How the string at `path` begins, which the kernel has just looked up and not found.
+pub(super) fn begins_with(path: *const c_char, prefixes: &[&[u8]]) -> bool {
     // SAFETY: who looks a path up has read it to its NUL; no byte behind a difference or the NUL is read.
-    let begins = |prefix: &[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).read() } as u8 == byte);
-    PREFIXES.into_iter().any(begins)
+    let begins = |prefix: &&[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).read() } as u8 == byte);
+    prefixes.iter().any(begins)
 }
 
 /// libc's open; where that finds nothing, the engine's.
@@ -29,7 +29,7 @@ fn opened(next: &Next, path: *const c_char, flags: c_int, args: [usize; 6]) -> c
     // SAFETY: libc returns the address of the calling thread's errno.
     let errno = Errno::new(unsafe { location().read() });
     let may_be = match errno {
-        Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::ENOTDIR => is_candidate(path),
+        Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::ENOTDIR => begins_with(path, &PREFIXES),
         // A filter may have said so that never saw the path: the engine reads it carefully.
         Errno::EACCES | Errno::EPERM => true,
         _ => false,

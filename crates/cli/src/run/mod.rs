@@ -12,6 +12,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::Status;
+use uringlet_ublkd::place;
 
 /// Run a program with io_uring in user space
 ///
@@ -30,6 +31,10 @@ pub(crate) struct Args {
     /// Who executes requests that may block
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Adaptive)]
     mode: Mode,
+
+    /// Whose ublk devices the program sees
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Devices::Broker)]
+    ublk: Devices,
 
     /// The program, looked up in PATH, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
@@ -56,6 +61,32 @@ impl Mode {
             Self::Adaptive => environment.remove(Self::VARIABLE),
             Self::Uringlet => environment.set(Self::VARIABLE, OsStr::new("uringlet")),
             Self::Workers => environment.set(Self::VARIABLE, OsStr::new("workers")),
+        }
+    }
+}
+
+/// What is behind `/dev/ublk-control`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Devices {
+    /// The broker's, as `uringlet ublk` shows them: they can be used by other programs. It is started when it is needed
+    Broker,
+    /// The program's own, that nobody else sees and that end with it
+    InProcess,
+}
+
+impl Devices {
+    const VARIABLE: &str = "URINGLET_UBLK";
+    /// The program that starts a broker.
+    const PROGRAM: &str = "URINGLET_PROGRAM";
+
+    fn tell(self, environment: &mut exec::Environment) {
+        if self == Self::InProcess {
+            return environment.remove(Self::VARIABLE);
+        }
+        environment.set(Self::VARIABLE, OsStr::new("broker"));
+        environment.set(place::VARIABLE, place::dir().as_os_str());
+        if let Ok(program) = std::env::current_exe() {
+            environment.set(Self::PROGRAM, program.as_os_str());
         }
     }
 }
@@ -102,6 +133,7 @@ fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
         environment.set("URINGLET_CACHE", OsStr::new("off"));
     }
     args.mode.tell(&mut environment);
+    args.ublk.tell(&mut environment);
     Err(exec::become_program(&program, &args.command, &environment))
 }
 

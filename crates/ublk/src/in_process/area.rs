@@ -30,7 +30,8 @@ impl FileArea {
     }
 }
 
-fn slot(queue: u16, tag: u16) -> u64 {
+/// Where a slot begins in the shared file.
+pub(crate) fn slot(queue: u16, tag: u16) -> u64 {
     io::BUF_OFFSET + (u64::from(queue) << io::QUEUE_SHIFT | u64::from(tag) << io::TAG_SHIFT)
 }
 

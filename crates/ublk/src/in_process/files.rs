@@ -11,7 +11,7 @@ use uringlet_abi::ublk::{CtrlCmd, IoCmd, IoDesc, io};
 use uringlet_sys::{Errno, UserPtr, thread, user};
 
 /// The first bytes of a command.
-pub(super) fn head<const N: usize>(cmd: &UringCmd) -> [u8; N] {
+pub(crate) fn head<const N: usize>(cmd: &UringCmd) -> [u8; N] {
     core::array::from_fn(|i| cmd.data[i])
 }
 
@@ -97,18 +97,22 @@ impl VirtualFile for CharFile {
     }
 
     fn check_mmap(&self, prot: u32, offset: u64, len: usize) -> Result<(), Errno> {
-        const PROT_WRITE: u32 = 2;
-        const PAGE: usize = 4096;
-        let (queues, depth) = self.device.queues();
-        if prot & PROT_WRITE != 0 {
-            return Err(Errno::EPERM);
-        }
-        let descriptors = (depth as usize * IoDesc::SIZE).next_multiple_of(PAGE);
-        if offset >= u64::from(queues) * io::DESC_STRIDE || len.next_multiple_of(PAGE) != descriptors {
-            return Err(Errno::EINVAL);
-        }
-        Ok(())
+        check_mmap(self.device.queues(), prot, offset, len)
     }
+}
+
+/// mmap(2) of a char device: the descriptors of a queue as a whole, to be read.
+pub(crate) fn check_mmap((queues, depth): (u16, u16), prot: u32, offset: u64, len: usize) -> Result<(), Errno> {
+    const PROT_WRITE: u32 = 2;
+    const PAGE: usize = 4096;
+    if prot & PROT_WRITE != 0 {
+        return Err(Errno::EPERM);
+    }
+    let descriptors = (depth as usize * IoDesc::SIZE).next_multiple_of(PAGE);
+    if offset >= u64::from(queues) * io::DESC_STRIDE || len.next_multiple_of(PAGE) != descriptors {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
 }
 
 impl Drop for CharFile {

@@ -54,7 +54,7 @@ impl Planner<'_> {
 
     fn in_process(&mut self, place: Place, args: &[String]) {
         let args = std::iter::once("ublk".into()).chain(args.iter().map(Into::into)).collect();
-        self.add(place, Side::Attached(&[]), args);
+        self.add(place, Side::Attached(&["--ublk=in-process"]), args);
     }
 }
 

@@ -1,0 +1,137 @@
+//! `/dev/ublk-control` and `/dev/ublkcN` of a program whose devices are a broker's: the engine's virtual files, and behind them the wire (see WIRE.md).
+//!
+//! A control command has a connection of its own, and a worker that waits for the answer. An open char device is a connection too; a thread of the engine
+//! takes its completions. The data of devices without USER_COPY is copied here, between the shared file and the server's buffers, whose addresses only
+//! this process knows.
+//!
+//! `Differs:` a forked child cannot use a char device that its parent has opened (EINVAL, as the driver says to every task but the one that fetched);
+//! the server is lost with the process that opened it.
+
+mod char_file;
+mod control;
+
+use crate::control::char_device;
+use crate::wire::{Hello, Purpose, VERSION, Welcome};
+use alloc::ffi::CString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use char_file::CharFile;
+use control::ControlFile;
+use uringlet::{Opened, VirtualFiles};
+use uringlet_sys::fd::EngineFd;
+use uringlet_sys::lock::Mutex;
+use uringlet_sys::seqpacket::{FDS_MAX, Seqpacket};
+use uringlet_sys::shared_file::blank_descriptor;
+use uringlet_sys::{Errno, helper};
+
+/// Where programs are that the broker uses.
+const PATH: &core::ffi::CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where the broker is met, and what starts one.
+#[derive(Debug)]
+struct Broker {
+    dir: CString,
+    /// The program `uringlet`; none: nobody starts a broker from here.
+    program: Option<CString>,
+}
+
+/// Opens the files of a broker's devices.
+#[derive(Debug)]
+pub struct BrokerFiles {
+    broker: Mutex<Option<Arc<Broker>>>,
+}
+
+/// The one of this process: for `Engine::set_opener`, after [`BrokerFiles::meet`].
+pub static BROKER_FILES: BrokerFiles = BrokerFiles { broker: Mutex::new(None) };
+
+impl BrokerFiles {
+    /// The broker's folder, and the program `uringlet`, which starts one if there is none. Neither has a NUL.
+    pub fn meet(&self, dir: &[u8], program: Option<&[u8]>) {
+        let program = program.and_then(|path| CString::new(path).ok());
+        *self.broker.lock() = CString::new(dir).ok().map(|dir| Arc::new(Broker { dir, program }));
+    }
+
+    /// What a question about a path is about instead: see `uringlet_ublkd::place::LIST`.
+    pub fn elsewhere(&self, path: &[u8]) -> Option<CString> {
+        if path == b"/dev/ublk-control" {
+            return Some(c"/dev/null".into());
+        }
+        let mut other = Vec::from(self.broker()?.dir.as_bytes());
+        if char_device(path).is_some() {
+            other.extend(b"/ublk-char/");
+            other.extend(path.strip_prefix(b"/dev/")?);
+        } else if let Some(rest) = path.strip_prefix(b"/sys/class/ublk-char") {
+            other.extend(b"/ublk-char");
+            other.extend(rest);
+        } else if path != b"/sys/module/ublk_drv" {
+            return None;
+        }
+        CString::new(other).ok()
+    }
+
+    fn broker(&self) -> Option<Arc<Broker>> {
+        self.broker.lock().clone()
+    }
+}
+
+impl VirtualFiles for BrokerFiles {
+    fn open(&self, path: &[u8], flags: u32) -> Option<Result<Opened, Errno>> {
+        if path == b"/dev/ublk-control" {
+            let broker = self.broker()?;
+            let is_there = broker.connect_or_start();
+            return Some(is_there.and_then(|_| blank_descriptor(flags)).map(|fd| -> Opened { (fd, Arc::new(ControlFile { broker })) }));
+        }
+        let id = char_device(path)?;
+        match CharFile::open(&*self.broker()?, id, flags) {
+            // The kernel's own answer stands.
+            Err(Errno::ENOENT | Errno::ECONNREFUSED) => None,
+            Err(errno) => Some(Err(errno)),
+            Ok((fd, file)) => Some(Ok((fd, file))),
+        }
+    }
+
+    fn before_fork(&self) {
+        self.broker.hold();
+    }
+
+    fn after_fork(&self) {
+        self.broker.release();
+    }
+}
+
+/// A connection that was welcomed.
+struct Connection {
+    socket: Seqpacket,
+    welcome: Welcome,
+    files: [Option<EngineFd>; FDS_MAX],
+}
+
+impl Broker {
+    fn connect(&self) -> Result<Seqpacket, Errno> {
+        let mut path = Vec::from(self.dir.as_bytes());
+        path.extend(b"/ublkd.sock");
+        Seqpacket::connect(&path)
+    }
+
+    fn connect_or_start(&self) -> Result<Seqpacket, Errno> {
+        match (self.connect(), &self.program) {
+            (Err(Errno::ENOENT | Errno::ECONNREFUSED), Some(program)) => {
+                // It starts a broker, unless another process was quicker, and comes back when that can be reached.
+                let argv = [Some(c"uringlet"), Some(c"ublk"), Some(c"features"), Some(c"--dir"), Some(&*self.dir), None];
+                helper::run(program, &argv, &[Some(PATH), None])?;
+                self.connect()
+            }
+            (connected, _) => connected,
+        }
+    }
+
+    /// A connection for something.
+    fn ask(&self, purpose: Purpose) -> Result<Connection, Errno> {
+        let socket = self.connect_or_start()?;
+        socket.send(&Hello { version: VERSION, purpose }.to_bytes())?;
+        let mut bytes = [0; Welcome::SIZE];
+        let (len, files) = socket.receive(&mut bytes)?;
+        let welcome = Welcome::parse(&bytes[..len]).filter(|welcome| welcome.version == VERSION).ok_or(Errno::EPROTONOSUPPORT)?;
+        if welcome.res < 0 { Err(Errno::new(-welcome.res)) } else { Ok(Connection { socket, welcome, files }) }
+    }
+}

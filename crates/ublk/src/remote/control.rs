@@ -1,0 +1,60 @@
+//! `/dev/ublk-control`.
+
+use super::Broker;
+use crate::in_process::head;
+use crate::wire::{Answer, Call, MESSAGE_MAX, Purpose};
+use alloc::sync::Arc;
+use alloc::vec;
+use uringlet::{PendingCmd, UringCmd, VirtualFile};
+use uringlet_abi::ublk::CtrlCmd;
+use uringlet_sys::{Errno, UserPtr, user};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ControlFile {
+    pub(super) broker: Arc<Broker>,
+}
+
+impl ControlFile {
+    fn command(&self, cmd: &UringCmd) -> Result<i32, Errno> {
+        if !cmd.is_big {
+            return Err(Errno::EINVAL);
+        }
+        let header = CtrlCmd::from_bytes(&head(cmd));
+        let address = UserPtr::at(header.addr);
+        let mut payload = vec![0; header.len.into()];
+        // Nothing of it, if not all of it can be read: the driver says EFAULT where it would have been used.
+        if address.is_null() || user::read_slice(&mut payload, address).is_err() {
+            payload.clear();
+        }
+        let header = CtrlCmd { addr: u64::from(header.addr != 0), ..header };
+        let socket = self.broker.ask(Purpose::Control)?.socket;
+        socket.send(&Call { cmd_op: cmd.op, header, payload: &payload }.to_bytes())?;
+        let mut bytes = vec![0; MESSAGE_MAX];
+        let (len, _) = socket.receive(&mut bytes)?;
+        let answer = Answer::parse(&bytes[..len], header.len).ok_or(Errno::EIO)?;
+        user::write_slice(address.add(answer.at.into()), answer.bytes)?;
+        Ok(answer.res)
+    }
+}
+
+impl VirtualFile for ControlFile {
+    /// All of them: they wait for the broker.
+    fn may_sleep(&self, _: &UringCmd) -> bool {
+        true
+    }
+
+    fn start(&self, _: &UringCmd, pending: PendingCmd) {
+        pending.complete(-Errno::EINVAL.into_raw());
+    }
+
+    fn run(&self, cmd: &UringCmd) -> i32 {
+        self.command(cmd).unwrap_or_else(|errno| -errno.into_raw())
+    }
+
+    fn cancel(&self, _: &UringCmd) {}
+
+    fn check_mmap(&self, _: u32, _: u64, _: usize) -> Result<(), Errno> {
+        Err(Errno::ENODEV)
+    }
+}
