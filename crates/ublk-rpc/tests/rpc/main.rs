@@ -170,17 +170,18 @@ fn requests_are_under_way_together() {
     let _store = Served::new(&place, volume);
     let device = fixture.device(&place, Buffers::OnDemand, LONG);
     faults.stick(true);
+    // As many as there are tags where one CPU allows only one queue.
     std::thread::scope(|scope| {
-        for number in 0..12_u16 {
+        for number in 0..8_u16 {
             let local = fixture.local(&device, number);
             scope.spawn(move || local.write(u64::from(number) * 8, &pattern(4096, number.into()), 0).unwrap());
         }
-        fixture::until("all have begun, and none has ended", || faults.begun() == 12);
+        fixture::until("all have begun, and none has ended", || faults.begun() == 8);
         faults.stick(false);
     });
-    let mut back = vec![0; 12 * 4096];
+    let mut back = vec![0; 8 * 4096];
     fixture.local(&device, 0).read(0, &mut back).unwrap();
-    assert_eq!(back, (0..12).flat_map(|number| pattern(4096, number)).collect::<Vec<_>>());
+    assert_eq!(back, (0..8).flat_map(|number| pattern(4096, number)).collect::<Vec<_>>());
 }
 
 #[test]
