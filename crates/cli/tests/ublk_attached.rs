@@ -1,0 +1,170 @@
+//! A ublk server that knows nothing of brokers, under `uringlet run`, its device used by NBD and managed by other processes.
+
+mod common;
+#[path = "ublk_rpc/nbd.rs"]
+mod nbd;
+
+use common::{compile, directory, uringlet};
+use nbd::Nbd;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes that works, on any machine.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+const NEED_GET_DATA: u32 = 1 << 2;
+const RECOVERY_REISSUE: u32 = 1 << 3 | 1 << 4;
+const USER_COPY: u32 = 1 << 7;
+const EIO: u32 = 5;
+
+/// A broker of its own, and the server's program.
+struct World {
+    place: PathBuf,
+    program: PathBuf,
+    broker: Child,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.broker.kill();
+        let _ = self.broker.wait();
+    }
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        let place = directory(&format!("ublk-attached-{name}"));
+        let program = compile("cc", &place, "ublk_server", &["ublk_server.c"], &[]);
+        // Without a block device: its name would be for the whole machine.
+        let broker = command(&place).args(["ublkd", "--no-block"]).spawn().unwrap();
+        let world = Self { place, program, broker };
+        until("the broker is there", || world.socket().exists());
+        world
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.place.join("broker/nbd.sock")
+    }
+
+    /// A server; its device is live.
+    fn serve(&self, flags: u32, mode: &[&str]) -> Child {
+        let mut command = uringlet(&self.place.join("cache"));
+        command.env("URINGLET_UBLK_DIR", self.place.join("broker")).env("BLOCK_IO_URING", "1");
+        command.arg("--").arg(&self.program).arg(flags.to_string()).args(mode).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "live\n");
+        child
+    }
+
+    fn nbd(&self) -> Nbd {
+        Nbd::connect(&self.socket(), "ublkb0")
+    }
+
+    fn ublk(&self, words: &[&str]) -> String {
+        let out = command(&self.place).arg("ublk").args(words).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+}
+
+fn command(place: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
+    command.env("URINGLET_UBLK_DIR", place.join("broker"));
+    command
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251 + seed * 7) as u8).collect()
+}
+
+fn serves(name: &str, flags: u32) {
+    let world = World::new(name);
+    let mut server = world.serve(flags, &[]);
+    assert!(world.ublk(&["list", "--json"]).contains("\"state\":\"LIVE\""));
+    let mut nbd = world.nbd();
+    assert_eq!(nbd.size, 8 << 20);
+    // Longer ones than a request may be, and such as begin in the middle of a page.
+    for (turn, (at, len)) in [(0, 512), (4096, 65536), (1 << 20, 200_704), (3 << 20, 1 << 20), (512, 1024)].into_iter().enumerate() {
+        let data = pattern(len, turn);
+        nbd.write(at, &data).unwrap();
+        assert!(nbd.read(at, len).unwrap() == data, "{len} bytes at {at}");
+    }
+    for turn in 0..500 {
+        let data = pattern(4096, turn);
+        let at = (turn as u64 * 7919 % 2048) * 4096;
+        nbd.write(at, &data).unwrap();
+        assert!(nbd.read(at, data.len()).unwrap() == data, "turn {turn}");
+    }
+    world.ublk(&["del", "0"]);
+    assert!(server.wait().unwrap().success());
+    assert_eq!(world.ublk(&["list", "--json"]), "[]\n");
+}
+
+#[test]
+fn data_is_copied_to_and_from_the_servers_buffers() {
+    serves("copy", 0);
+}
+
+#[test]
+fn data_goes_where_the_server_wants_it_when_it_is_there() {
+    serves("data", NEED_GET_DATA);
+}
+
+#[test]
+fn a_server_moves_its_data_itself() {
+    serves("user", USER_COPY);
+}
+
+#[test]
+fn buffers_that_are_nowhere_fail_their_requests_and_no_more() {
+    let world = World::new("bad");
+    let mut server = world.serve(0, &["bad"]);
+    let mut nbd = world.nbd();
+    for _ in 0..40 {
+        assert_eq!(nbd.write(0, &[1; 4096]), Err(EIO));
+        assert_eq!(nbd.read(0, 4096), Err(EIO));
+    }
+    world.ublk(&["del", "0"]);
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_is_killed_and_the_next_one_goes_on() {
+    let world = World::new("killed");
+    let mut server = world.serve(RECOVERY_REISSUE, &[]);
+    let mut nbd = world.nbd();
+    nbd.write(0, &pattern(4096, 1)).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    until("it is quiesced", || world.ublk(&["list", "--json"]).contains("\"state\":\"QUIESCED\""));
+    // Waits for the next server, whose memory is another one's.
+    let waiting = std::thread::spawn(move || (nbd.write(4096, &pattern(8192, 2)), nbd));
+    let mut next = world.serve(RECOVERY_REISSUE, &["recover"]);
+    let (written, mut nbd) = waiting.join().unwrap();
+    written.unwrap();
+    assert!(nbd.read(4096, 8192).unwrap() == pattern(8192, 2));
+    assert!(world.ublk(&["list", "--json"]).contains("\"state\":\"LIVE\""));
+    world.ublk(&["del", "0"]);
+    assert!(next.wait().unwrap().success());
+}
+
+#[test]
+fn a_broker_that_dies_takes_its_devices_and_no_server_hangs() {
+    let mut world = World::new("broker");
+    let mut server = world.serve(0, &[]);
+    world.nbd().write(0, &pattern(4096, 1)).unwrap();
+    world.broker.kill().unwrap();
+    // Its commands have ended with ENODEV.
+    assert!(server.wait().unwrap().success());
+}
