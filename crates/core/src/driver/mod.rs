@@ -64,6 +64,10 @@ pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) 
         guard.waiters.is_called = false;
         let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
         guard.waiters.has_driver = false;
+        // What workers completed meanwhile comes before what they made possible, and is completed below.
+        if !guard.deferred.is_empty() {
+            guard.run_deferred();
+        }
         waited
     };
     let n = *waited.as_ref().unwrap_or(&0);
