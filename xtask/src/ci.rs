@@ -37,6 +37,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "ublk", about: "other people's clients on ublk devices", is_slow: false, run: || ublk::main(vec![]) },
     Stage { name: "fsx", about: "random file operations, two million", is_slow: false, run: || fsx::main(vec!["--ops=2000000".into()]) },
     Stage { name: "fsx-long", about: "random file operations, ten million", is_slow: true, run: || fsx::main(vec!["--seed=1001".into()]) },
+    Stage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
     Stage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
     Stage {
         name: "baseline",

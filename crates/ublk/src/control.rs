@@ -413,7 +413,7 @@ fn negotiate(mut flags: u64, is_admin: bool) -> Result<u64, Errno> {
     if flags & feature::ZONED != 0 {
         return Err(Errno::EINVAL);
     }
-    flags = flags & FEATURES | feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK;
+    flags = flags & FEATURES | feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK | feature::PER_IO_DAEMON;
     if flags & feature::USER_COPY != 0 {
         flags &= !feature::NEED_GET_DATA;
     }

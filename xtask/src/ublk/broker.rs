@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Far from numbers that somebody uses; there are 1,048,576.
-const NUMBER: u32 = 1_047_000;
+pub(super) const NUMBER: u32 = 1_047_000;
 /// mkfs.xfs wants 300 MiB.
 const SIZE: &str = "400M";
 /// No healthy machine takes longer for a step.
@@ -71,14 +71,14 @@ impl Drop for Process {
 
 /// A broker and the folder where it is met.
 #[derive(Debug)]
-struct Fleet {
+pub(super) struct Fleet {
     uringlet: PathBuf,
     dir: PathBuf,
     broker: Process,
 }
 
 impl Fleet {
-    fn start(uringlet: &Path, dir: &Path, options: &[&str]) -> anyhow::Result<Self> {
+    pub(super) fn start(uringlet: &Path, dir: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let broker = Command::new(uringlet).args(["ublkd", "--dir"]).arg(dir).args(options).spawn().context("starting the broker")?;
         let fleet = Self { uringlet: uringlet.to_owned(), dir: dir.to_owned(), broker: Process(broker) };
         // Not by a command of ours: that would start a broker.
@@ -96,7 +96,7 @@ impl Fleet {
         self.command(args).output().context("starting uringlet ublk")
     }
 
-    fn state(&self, number: u32) -> anyhow::Result<String> {
+    pub(super) fn state(&self, number: u32) -> anyhow::Result<String> {
         Ok(String::from_utf8(self.ublk(&["list", "--json", &number.to_string()])?.stdout)?)
     }
 
@@ -138,7 +138,7 @@ impl Fleet {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !is_so()? {
         ensure!(begun.elapsed() < LONG, "never: {what}");
@@ -191,13 +191,13 @@ fn fsx() -> anyhow::Result<String> {
     Ok(program.display().to_string())
 }
 
-const MAKE: &str = r#"
+pub(super) const MAKE: &str = r#"
 mkfs.$3 $(test $3 = ext4 && echo -q || echo "-q -f") "$1"
 mkdir -p "$2"
 mount "$1" "$2"
 "#;
 
-const FSCK: &str = r#"
+pub(super) const FSCK: &str = r#"
 case $2 in
 ext4) e2fsck -fn "$1" ;;
 xfs) xfs_repair -n "$1" ;;

@@ -3,6 +3,7 @@
 mod block;
 mod broker;
 mod nbd;
+mod rublk;
 mod server;
 
 use crate::apt;
@@ -13,9 +14,14 @@ use std::ffi::OsString;
 
 const USAGE: &str = "\
 usage: cargo xtask ublk [nbd] [block] [broker]
+       cargo xtask ublk rublk
 
 Runs nbdinfo, nbdcopy, nbdsh, qemu-img, qemu-io and fio on the NBD server, and filesystems and fio on the block device (as root,
-with FUSE and loop devices), kills servers and the broker under them; installs what is missing by package name (as root).";
+with FUSE and loop devices), kills servers and the broker under them; or, which takes
+long to build, runs rublk, its tests and those of libublk on the broker. Installs what is missing by package name (as root).";
+
+/// Takes long.
+const SLOW: &str = "rublk";
 
 /// A front end: its name, what to install, and its checks.
 type Front = (&'static str, &'static [&'static str], fn(&mut Stage) -> anyhow::Result<()>);
@@ -24,6 +30,8 @@ const FRONTS: &[Front] = &[
     ("nbd", &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"], nbd::check),
     ("block", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], block::check),
     ("broker", &["libnbd-bin", "python3-libnbd", "qemu-utils", "e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], broker::check),
+    // Only if asked for. Its build asks libclang what the kernel's headers say.
+    ("rublk", &["libclang-dev", "e2fsprogs", "util-linux", "mount"], rublk::check),
 ];
 
 /// Runs all and counts.
@@ -45,7 +53,9 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         ensure!(FRONTS.iter().any(|(known, ..)| known == name), "there is no front end `{name}`\n{USAGE}");
     }
     let mut tally = Tally::default();
-    for (name, packages, check) in FRONTS.iter().filter(|(name, ..)| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
+    for (name, packages, check) in
+        FRONTS.iter().filter(|(name, ..)| (names.is_empty() && *name != SLOW) || names.iter().any(|wanted| wanted == name))
+    {
         let mut stage = Stage::new(name, None)?;
         match apt::ensure_installed(packages) {
             Ok(()) => {

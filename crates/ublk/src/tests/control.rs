@@ -40,7 +40,7 @@ fn add_dev_says_what_was_granted() {
     // Any number: the lowest that is free.
     let any = DevInfo { dev_id: u32::MAX, ..INFO };
     let got = add(&world, &ROOT, any, CtrlCmd { dev_id: u32::MAX, ..header() }).unwrap();
-    assert_eq!((got.dev_id, got.flags), (1, feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK));
+    assert_eq!((got.dev_id, got.flags), (1, feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK | feature::PER_IO_DAEMON));
     assert_eq!(world.driver.ids(), [0, 1]);
 }
 
