@@ -156,7 +156,7 @@ fn test_program(name: &str, version: &str) -> anyhow::Result<PathBuf> {
         place::sh("sh", &["-euc", FETCH, "sh", name, version, home])?;
     }
     let mut build = Command::new("cargo");
-    build.args(["test", "--no-run", "--test", "basic", "--message-format=json", "--locked"]).current_dir(&sources);
+    build.args(["test", "--no-run", "--test", "basic", "--examples", "--message-format=json", "--locked"]).current_dir(&sources);
     // Of no use to the tests, and more to install.
     if name == RUBLK.0 {
         build.arg("--no-default-features");
