@@ -155,19 +155,27 @@ fn test_program(name: &str, version: &str) -> anyhow::Result<PathBuf> {
         let home = home.to_str().context("the cache's path is not UTF-8")?;
         place::sh("sh", &["-euc", FETCH, "sh", name, version, home])?;
     }
-    let mut build = Command::new("cargo");
-    build.args(["test", "--no-run", "--test", "basic", "--examples", "--message-format=json", "--locked"]).current_dir(&sources);
-    // Of no use to the tests, and more to install.
-    if name == RUBLK.0 {
-        build.arg("--no-default-features");
-    }
-    let output = build.env("CARGO_TARGET_DIR", home.join("target")).output().context("starting cargo")?;
-    ensure!(output.status.success(), "the tests of {name} do not build:\n{}", String::from_utf8_lossy(&output.stderr));
-    let messages = String::from_utf8_lossy(&output.stdout);
+    // Tests start them as servers.
+    build(&sources, name, &["build", "--examples"])?;
+    let output = build(&sources, name, &["test", "--no-run", "--test", "basic", "--message-format=json"])?;
+    let messages = String::from_utf8_lossy(&output);
     let program =
         messages.lines().filter(|line| line.contains(r#""name":"basic""#)).find_map(|line| line.split(r#""executable":""#).nth(1));
     let program = program.and_then(|rest| rest.split('"').next()).with_context(|| format!("cargo names no test program of {name}"))?;
     Ok(program.into())
+}
+
+/// A command of cargo's in a crate's folder: what it says.
+fn build(sources: &Path, name: &str, words: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(words).arg("--locked").current_dir(sources).env("CARGO_TARGET_DIR", sources.with_file_name("target"));
+    // Of no use to the tests, and more to install.
+    if name == RUBLK.0 {
+        cargo.arg("--no-default-features");
+    }
+    let output = cargo.output().context("starting cargo")?;
+    ensure!(output.status.success(), "{name} does not build:\n{}", String::from_utf8_lossy(&output.stderr));
+    Ok(output.stdout)
 }
 
 /// A list of what is known.
