@@ -1,6 +1,6 @@
 //! Copies within the program's memory that survive a bad address.
 //!
-//! process_vm_readv(2) pins every page that it reads: 1.36 µs for 4 KiB, of which the bytes take 0.07. So a copy is made by [`uringlet_copy`], whose
+//! process_vm_readv(2) pins every page that it reads: 1.36 µs for 4 KiB, of which the bytes take 0.07. So a copy is made by `uringlet_copy`, whose
 //! loads and stores may fault, where somebody answers for faults: whoever attaches the engine to a program installs a handler of SIGSEGV and SIGBUS
 //! which asks [`resume_at`] where a faulting instruction goes on, and tells by [`set_catcher`] how to ask whether that handler is in force on the
 //! calling thread, now. Where nobody answers, or the answer is no, the kernel copies.
