@@ -43,8 +43,10 @@ fn it_exports_what_it_interposes_and_imports_nothing_that_must_exist() {
     assert_eq!(named(&["U"]), Vec::<String>::new(), "these would have to be there, or the program would not start");
     let mut exported = named(&["T", "D", "B", "R", "W", "V"]);
     exported.sort();
-    let expected = "__open64_2 __open_2 __openat64_2 __openat_2 __poll_chk __ppoll_chk __sysv_signal bsd_signal capset close close_range closefrom dup dup2 dup3 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait fcntl fcntl64 \
-                    initgroups mmap mmap64 open open64 openat openat64 poll ppoll prlimit prlimit64 pselect select setegid seteuid setfsgid setfsuid setgid setgroups setregid setresgid setresuid \
-                    setreuid setrlimit setrlimit64 setuid sigaction signal sigset ssignal syscall sysv_signal uringlet_attached";
+    let expected = "__fxstatat __fxstatat64 __lxstat __lxstat64 __open64_2 __open_2 __openat64_2 __openat_2 __poll_chk __ppoll_chk __sysv_signal __xstat __xstat64 access \
+                    bsd_signal capset close close_range closefrom dup dup2 dup3 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait euidaccess faccessat fcntl fcntl64 fstatat \
+                    fstatat64 initgroups lstat lstat64 mmap mmap64 open open64 openat openat64 opendir poll ppoll prlimit prlimit64 pselect select setegid seteuid \
+                    setfsgid setfsuid setgid setgroups setregid setresgid setresuid setreuid setrlimit setrlimit64 setuid sigaction signal sigset ssignal stat stat64 \
+                    statx syscall sysv_signal uringlet_attached";
     assert_eq!(exported.join(" "), expected);
 }
