@@ -51,7 +51,7 @@ impl World {
     fn serve(&self, flags: u32, mode: &[&str]) -> Child {
         let mut command = uringlet(&self.place.join("cache"));
         command.env("URINGLET_UBLK_DIR", self.place.join("broker")).env("BLOCK_IO_URING", "1");
-        command.arg("--").arg(&self.program).arg(flags.to_string()).args(mode).stdout(Stdio::piped());
+        command.arg("--").arg(&self.program).arg(flags.to_string()).args(mode).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -157,6 +157,18 @@ fn a_server_is_killed_and_the_next_one_goes_on() {
     assert!(world.ublk(&["list", "--json"]).contains("\"state\":\"LIVE\""));
     world.ublk(&["del", "0"]);
     assert!(next.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_is_killed_is_lost_though_its_children_live() {
+    let world = World::new("children");
+    let mut server = world.serve(RECOVERY_REISSUE, &["fork"]);
+    // What the child reads from, which ends with this test.
+    let pipe = server.stdin.take();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    until("it is quiesced", || world.ublk(&["list", "--json"]).contains("\"state\":\"QUIESCED\""));
+    drop(pipe);
 }
 
 #[test]

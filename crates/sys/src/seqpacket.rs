@@ -125,10 +125,21 @@ impl Seqpacket {
         matches!(self.receive(&mut [0; 1]), Ok((1.., _)))
     }
 
+    /// In a forked child, whose copy would keep the connection from ending with its parent: the number stands for nothing from now on.
+    pub fn leave(&self) {
+        const O_RDWR: usize = 2;
+        // SAFETY: a NUL-terminated path; the number is ours, and who uses it gets errors.
+        unsafe {
+            if let Ok(nothing) = syscall!(Sysno::open, c"/dev/null".as_ptr(), O_RDWR | SOCK_CLOEXEC, 0) {
+                let _ = syscall!(Sysno::dup3, nothing, self.0.number(), SOCK_CLOEXEC);
+                let _ = syscall!(Sysno::close, nothing);
+            }
+        }
+    }
+
     /// Ends the connection, for whoever waits on it too.
     pub fn hang_up(&self) {
-        // Gone already is as good.
-        // SAFETY: no addresses.
+        // SAFETY: no addresses. Gone already is as good.
         let _ = unsafe { syscall!(Sysno::shutdown, self.0.number(), SHUT_RDWR) };
     }
 }
@@ -155,8 +166,10 @@ mod tests {
         assert_eq!(&bytes[..5], b"five!");
         here.ring_bell();
         assert!(there.hear_bell());
-        here.hang_up();
+        here.leave();
         assert!(!there.hear_bell());
         assert_eq!(there.send(b"x"), Err(Errno::EPIPE));
+        assert_eq!(here.send(b"x"), Err(Errno::ENOTSOCK));
+        there.hang_up();
     }
 }

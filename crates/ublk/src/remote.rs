@@ -13,9 +13,9 @@ mod control;
 use crate::control::char_device;
 use crate::wire::{Hello, Purpose, VERSION, Welcome};
 use alloc::ffi::CString;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use char_file::CharFile;
+use char_file::{CharFile, Shared};
 use control::ControlFile;
 use uringlet::{Opened, VirtualFiles};
 use uringlet_sys::fd::EngineFd;
@@ -39,10 +39,12 @@ struct Broker {
 #[derive(Debug)]
 pub struct BrokerFiles {
     broker: Mutex<Option<Arc<Broker>>>,
+    /// The char devices that are open, and some that were.
+    open: Mutex<Vec<Weak<Shared>>>,
 }
 
 /// The one of this process: for `Engine::set_opener`, after [`BrokerFiles::meet`].
-pub static BROKER_FILES: BrokerFiles = BrokerFiles { broker: Mutex::new(None) };
+pub static BROKER_FILES: BrokerFiles = BrokerFiles { broker: Mutex::new(None), open: Mutex::new(Vec::new()) };
 
 impl BrokerFiles {
     /// The broker's folder, and the program `uringlet`, which starts one if there is none. Neither has a NUL.
@@ -86,16 +88,25 @@ impl VirtualFiles for BrokerFiles {
             // The kernel's own answer stands.
             Err(Errno::ENOENT | Errno::ECONNREFUSED) => None,
             Err(errno) => Some(Err(errno)),
-            Ok((fd, file)) => Some(Ok((fd, file))),
+            Ok((fd, file)) => {
+                let mut open = self.open.lock();
+                open.retain(|shared| shared.strong_count() > 0);
+                open.push(Arc::downgrade(&file.0));
+                Some(Ok((fd, Arc::new(file))))
+            }
         }
     }
 
     fn before_fork(&self) {
         self.broker.hold();
+        self.open.hold();
     }
 
+    /// The broker shall see the end of the one process that serves, whatever children it has.
     fn after_fork(&self) {
+        self.open.release();
         self.broker.release();
+        self.open.lock().iter().filter_map(Weak::upgrade).for_each(|shared| shared.leave_in_child());
     }
 }
 

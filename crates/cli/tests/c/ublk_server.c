@@ -1,6 +1,6 @@
 /*
  * A ublk server that knows nothing of brokers, under `uringlet run`: serves device 0 from memory until it is stopped by somebody else.
- * usage: ublk_server FLAGS [bad|recover]
+ * usage: ublk_server FLAGS [bad|recover|fork]
  */
 #include "ublk.h"
 
@@ -27,6 +27,11 @@ int main(int argc, char **argv)
 	server_start(&server);
 	check(control(strcmp(mode, "recover") ? START_DEV : END_RECOVERY, 0, 0, getpid()), 0);
 	check(device_state(), LIVE);
+	if (!strcmp(mode, "fork") && fork() == 0) {
+		/* A child that outlives it, until somebody closes the pipe that it reads from. */
+		char byte;
+		_exit(read(0, &byte, 1) < 0);
+	}
 	printf("live\n");
 	fflush(stdout);
 	pthread_join(server.thread, 0);

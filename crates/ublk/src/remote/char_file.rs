@@ -44,7 +44,7 @@ struct Commands {
 
 /// What the file and its thread share.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     socket: Seqpacket,
     file: SharedFile,
     sender: Mutex<Sender>,
@@ -61,10 +61,10 @@ struct Shared {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct CharFile(Arc<Shared>);
+pub(super) struct CharFile(pub(super) Arc<Shared>);
 
 impl CharFile {
-    pub(super) fn open(broker: &Broker, id: u32, flags: u32) -> Result<(i32, Arc<dyn VirtualFile>), Errno> {
+    pub(super) fn open(broker: &Broker, id: u32, flags: u32) -> Result<(i32, Self), Errno> {
         let Connection { socket, welcome, files } = broker.ask(Purpose::Open(id))?;
         let [Some(file), Some(rings)] = files else { return Err(Errno::EPROTO) };
         let (queues, depth) = (welcome.queues, welcome.depth);
@@ -90,7 +90,7 @@ impl CharFile {
             let _ = uringlet_sys::io::close(fd);
             return Err(errno);
         }
-        Ok((fd, Arc::new(Self(shared))))
+        Ok((fd, Self(shared)))
     }
 }
 
@@ -131,6 +131,13 @@ impl Drop for CharFile {
 impl Shared {
     fn is_ours(&self) -> bool {
         process::pid() == self.pid
+    }
+
+    /// Does nothing in the process that opened it.
+    pub(super) fn leave_in_child(&self) {
+        if process::pid_now() != self.pid {
+            self.socket.leave();
+        }
     }
 
     fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
