@@ -45,6 +45,18 @@ pub mod io {
     pub const MAX_QUEUES: u16 = 4096;
     /// Bytes between the descriptors of two queues.
     pub const DESC_STRIDE: u64 = MAX_DEPTH as u64 * super::IoDesc::SIZE as u64;
+
+    /// Where a tag's data begins in the char device, bytes.
+    #[must_use]
+    pub const fn slot(queue: u16, tag: u16) -> u64 {
+        BUF_OFFSET + ((queue as u64) << QUEUE_SHIFT | (tag as u64) << TAG_SHIFT)
+    }
+
+    /// Where a tag's descriptor is in the char device, bytes.
+    #[must_use]
+    pub const fn descriptor(queue: u16, tag: u16) -> u64 {
+        queue as u64 * DESC_STRIDE + tag as u64 * super::IoDesc::SIZE as u64
+    }
 }
 
 /// Commands of the in-process front end (on `/dev/uringlet/ublkbN`): ours, not the kernel's. The number is [`client::BASE`] plus the
@@ -307,5 +319,6 @@ mod tests {
         assert_eq!(ioctl_nr(0xc010_7620), None);
         assert_eq!(U_CMD_GET_FEATURES, 0x8020_7513);
         assert_eq!(io::DESC_STRIDE, 98304);
+        assert_eq!((io::descriptor(2, 3), io::slot(1, 2)), (2 * 98304 + 72, 0x8000_0000 + (1 << 41) + (2 << 25)));
     }
 }

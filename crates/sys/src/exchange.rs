@@ -13,6 +13,9 @@
 //!     asleep > 0? asleep -= 1, and ring the bell    tail unchanged? sleep until the bell rings
 //!                                                     else asleep -= 1, unless it is 0: then a bell is or will be rung for nothing
 //! ```
+//! A message may be shown, by its tail alone, before the sender goes through the rest: then others may come with it, for one fence and at most one bell.
+//! Somebody else may receive in a sleeper's stead: counts it off, as a sender would, and goes through the receiver's half for it in the end.
+//!
 //! Of the two that come first to their fence, the other one sees what it has stored: a message is not there unseen while a receiver sleeps unrung.
 
 use crate::area::Area;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{pread, pwrite};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use uringlet_abi::ublk::{IoDesc, feature, io};
+use uringlet_abi::ublk::{feature, io};
 use uringlet_sys::Errno;
 use uringlet_ublk::wire::Completion;
 use uringlet_ublkd::client::CharDevice;
@@ -53,24 +53,13 @@ fn errno(error: rustix::io::Errno) -> Errno {
 #[derive(Debug)]
 pub(crate) struct Slot<'a> {
     device: &'a CharDevice,
-    queue: u16,
-    tag: u16,
     /// Of the data.
     at: u64,
 }
 
 impl<'a> Slot<'a> {
     pub(crate) fn new(device: &'a CharDevice, completion: &Completion) -> Self {
-        let (queue, tag) = (completion.queue, completion.tag);
-        let room = u64::from(queue) << io::QUEUE_SHIFT | u64::from(tag) << io::TAG_SHIFT;
-        Self { device, queue, tag, at: io::BUF_OFFSET + room + u64::from(completion.done) }
-    }
-
-    pub(crate) fn descriptor(&self) -> Result<IoDesc, Errno> {
-        let mut bytes = [0; IoDesc::SIZE];
-        let at = u64::from(self.queue) * io::DESC_STRIDE + u64::from(self.tag) * IoDesc::SIZE as u64;
-        let read = pread(&self.device.file, &mut bytes, at).map_err(errno)?;
-        if read == bytes.len() { Ok(IoDesc::from_bytes(&bytes)) } else { Err(Errno::EIO) }
+        Self { device, at: io::slot(completion.queue, completion.tag) + u64::from(completion.done) }
     }
 
     /// Fills memory that was not written to yet, to its capacity.

@@ -13,15 +13,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, feature, io, iod, param};
 use uringlet_sys::Errno;
-use uringlet_ublk::wire::{Completion, Submission};
+use uringlet_ublk::exchange::Arrival;
+use uringlet_ublk::patience::Patience;
+use uringlet_ublk::wire::Submission;
 use uringlet_ublkd::client::{CharDevice, Client};
 use uringlet_ublkd::serve::{Shape, Target, add_as};
 
 const SECTOR: u64 = 512;
 /// The task that serves all tags: a name for the driver's sake.
 const TASK: u64 = 1;
-/// Submissions in one packet.
-const BATCH: usize = 256;
 
 /// A new device: added, its parameters set, its char device open. `has_cache`: writes are durable after a flush.
 ///
@@ -87,17 +87,18 @@ pub fn serve<B: Backend>(
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
     // Dropped, it ends them.
     let mut requests = JoinSet::new();
+    let (mut watch, mut patience, mut arrivals) = (server.device.watch(), Patience::new(), Vec::new());
     loop {
-        let completions = server.device.completions()?;
-        ensure!(!completions.is_empty(), "the broker has ended, and the device with it: add it again");
-        if completions.iter().any(|completion| completion.res == io::RES_ABORT) {
+        watch.arrivals(usize::MAX, &mut patience, &mut arrivals)?;
+        ensure!(!arrivals.is_empty(), "the broker has ended, and the device with it: add it again");
+        if arrivals.iter().any(|arrival| arrival.completion.res == io::RES_ABORT) {
             return Ok(());
         }
         let mut asks = Vec::new();
-        for completion in completions {
-            match completion.res {
-                io::RES_OK => begin(Arc::clone(&server).request(completion), &mut requests, runtime),
-                io::RES_NEED_GET_DATA => asks.push(server.ask(&completion)),
+        for arrival in arrivals.drain(..) {
+            match arrival.completion.res {
+                io::RES_OK => begin(Arc::clone(&server).request(arrival), &mut requests, runtime),
+                io::RES_NEED_GET_DATA => asks.push(server.ask(&arrival)),
                 res => bail!("the driver refuses a command: {}", std::io::Error::from_raw_os_error(-res)),
             }
         }
@@ -126,21 +127,20 @@ impl<B: Backend> Server<B> {
     fn arm(&self) -> anyhow::Result<()> {
         let tags = (0..self.device.queues).flat_map(|queue| (0..self.device.depth).map(move |tag| (queue, tag)));
         let fetches: Vec<_> = tags.map(|(queue, tag)| command(io::FETCH_REQ, queue, tag, 0, self.memory(queue, tag).address())).collect();
-        fetches.chunks(BATCH).try_for_each(|batch| self.device.submit(batch))
+        self.device.submit(&fetches)
     }
 
     /// A WRITE is there: where its data is to go.
-    fn ask(&self, completion: &Completion) -> Submission {
+    fn ask(&self, Arrival { completion, iod, .. }: &Arrival) -> Submission {
         let (queue, tag) = (completion.queue, completion.tag);
-        // Without a descriptor there will be no data; that shows when it should be there.
-        let sectors = Slot::new(&self.device, completion).descriptor().map_or(0, |iod| iod.nr_sectors);
-        let address = self.memory(queue, tag).allocate((sectors * SECTOR as u32).min(IO_MAX) as usize);
+        let len = u64::from(iod.nr_sectors) * SECTOR;
+        let address = self.memory(queue, tag).allocate(len.min(IO_MAX.into()) as usize);
         command(io::NEED_GET_DATA, queue, tag, 0, address)
     }
 
-    async fn request(self: Arc<Self>, completion: Completion) {
-        let (queue, tag) = (completion.queue, completion.tag);
-        let (result, address) = match self.give_up.or(self.perform(&completion)).await {
+    async fn request(self: Arc<Self>, arrival: Arrival) {
+        let (queue, tag) = (arrival.completion.queue, arrival.completion.tag);
+        let (result, address) = match self.give_up.or(self.perform(&arrival)).await {
             Ok((len, address)) => (len as i32, address),
             Err(errno) => (-errno.into_raw(), None),
         };
@@ -150,10 +150,9 @@ impl<B: Backend> Server<B> {
     }
 
     /// Bytes done, and where the driver has found those of a READ.
-    async fn perform(&self, completion: &Completion) -> Result<(u32, Option<u64>), Errno> {
+    async fn perform(&self, Arrival { completion, iod, .. }: &Arrival) -> Result<(u32, Option<u64>), Errno> {
         let slot = Slot::new(&self.device, completion);
         let memory = self.memory(completion.queue, completion.tag);
-        let iod = slot.descriptor()?;
         // Of a flush there is no position: the descriptor says -1.
         let (at, len) = (iod.start_sector.saturating_mul(SECTOR), u64::from(iod.nr_sectors) * SECTOR);
         match iod.op_flags & 0xff {
@@ -165,7 +164,7 @@ impl<B: Backend> Server<B> {
                 let data = memory.take(&slot, len as usize)?;
                 self.backend.write(at, data, iod.op_flags & iod::F_FUA != 0).await.map(|()| (len as u32, None))
             }
-            _ => self.dataless(&iod, at, len).await.map(|()| (0, None)),
+            _ => self.dataless(iod, at, len).await.map(|()| (0, None)),
         }
     }
 

@@ -15,7 +15,6 @@ use crate::platform::{Caller, Command, Platform};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use area::FileArea;
-pub(crate) use area::slot;
 use client::ClientFile;
 use files::{CharFile, ControlFile};
 pub(crate) use files::{check_mmap, head};

@@ -11,7 +11,7 @@ mod char_file;
 mod control;
 
 use crate::control::char_device;
-use crate::wire::{Hello, Purpose, VERSION, Welcome};
+use crate::wire::{Hello, LIST, Purpose, SOCKET, VERSION, Welcome};
 use alloc::ffi::CString;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -53,21 +53,22 @@ impl BrokerFiles {
         *self.broker.lock() = CString::new(dir).ok().map(|dir| Arc::new(Broker { dir, program }));
     }
 
-    /// What a question about a path is about instead: see `uringlet_ublkd::place::LIST`.
+    /// What a question about a path is about instead: see [`LIST`].
     pub fn elsewhere(&self, path: &[u8]) -> Option<CString> {
         if path == b"/dev/ublk-control" {
             return Some(c"/dev/null".into());
         }
-        let mut other = Vec::from(self.broker()?.dir.as_bytes());
-        if char_device(path).is_some() {
-            other.extend(b"/ublk-char/");
-            other.extend(path.strip_prefix(b"/dev/")?);
+        let broker = self.broker()?;
+        let other = if char_device(path).is_some() {
+            // From its last slash on.
+            broker.path(&[LIST.as_bytes(), path.strip_prefix(b"/dev")?])
         } else if let Some(rest) = path.strip_prefix(b"/sys/class/ublk-char") {
-            other.extend(b"/ublk-char");
-            other.extend(rest);
-        } else if path != b"/sys/module/ublk_drv" {
+            broker.path(&[LIST.as_bytes(), rest])
+        } else if path == b"/sys/module/ublk_drv" {
+            broker.path(&[])
+        } else {
             return None;
-        }
+        };
         CString::new(other).ok()
     }
 
@@ -118,10 +119,13 @@ struct Connection {
 }
 
 impl Broker {
+    /// A path in its folder.
+    fn path(&self, parts: &[&[u8]]) -> Vec<u8> {
+        [&[self.dir.as_bytes(), b"/"], parts].concat().concat()
+    }
+
     fn connect(&self) -> Result<Seqpacket, Errno> {
-        let mut path = Vec::from(self.dir.as_bytes());
-        path.extend(b"/ublkd.sock");
-        Seqpacket::connect(&path)
+        Seqpacket::connect(&self.path(&[SOCKET.as_bytes()]))
     }
 
     fn connect_or_start(&self) -> Result<Seqpacket, Errno> {

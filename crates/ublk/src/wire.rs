@@ -6,7 +6,12 @@ use uringlet_abi::ublk::{CtrlCmd, IoCmd};
 /// Begins every connection, both ways.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"uringUBL");
 /// Of this description. The broker refuses others.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+/// The broker's socket in its folder.
+pub const SOCKET: &str = "ublkd.sock";
+/// A folder in the broker's that is to programs what `/sys/class/ublk-char` is where there is `ublk_drv`: a link for each device, to something that is a
+/// char device.
+pub const LIST: &str = "ublk-char";
 /// No message is longer: a control command with the longest payload that its 16-bit length allows.
 pub const MESSAGE_MAX: usize = 64 * 1024 + 64;
 

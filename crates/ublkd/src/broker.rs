@@ -44,8 +44,9 @@ pub struct Broker {
 struct Shared {
     driver: Driver<Surroundings>,
     live: Mutex<usize>,
-    /// The folder, of which one thread at a time brings the list up to date.
-    dir: Mutex<PathBuf>,
+    dir: PathBuf,
+    /// The devices that programs are shown; one thread at a time brings that up to date.
+    listed: Mutex<Option<Vec<u32>>>,
     watch: Watch,
     /// Readable from the end on.
     end: OwnedFd,
@@ -90,7 +91,7 @@ impl Broker {
         rustix::io::ioctl_fionbio(&listener, true)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let driver = Driver::new(Surroundings, front_ends);
-        let shared = Shared { driver, live: Mutex::new(0), dir: Mutex::new(dir.to_owned()), watch: Watch::new()?, end };
+        let shared = Shared { driver, live: Mutex::new(0), dir: dir.to_owned(), listed: Mutex::default(), watch: Watch::new()?, end };
         let inode = inode(&path).context("the socket is gone already")?;
         shared.list();
         Ok(Self { shared: Arc::new(shared), listener, path, inode, _lock: lock })
@@ -235,9 +236,12 @@ impl Shared {
 
     /// Shows programs which devices there are.
     fn list(&self) {
-        let dir = lock(&self.dir);
+        let mut listed = lock(&self.listed);
+        let ids = Some(self.driver.ids());
         // A folder that is gone has nobody who looks.
-        let _ = place::list(&dir, &self.driver.ids());
+        if *listed != ids && place::list(&self.dir, ids.as_deref().unwrap_or_default()).is_ok() {
+            *listed = ids;
+        }
     }
 
     fn stop_all(&self) {

@@ -3,6 +3,9 @@
 //! The connection's socket carries bells only: a packet for each, whose bytes mean nothing. Its end is the server's. Commands are taken by the
 //! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::attend`]): what the server has done then needs
 //! no other thread to be told.
+//!
+//! `commands` is locked while commands are done, and so while requests end by it (`Client::done`), of whichever front end: who is told may use the device, but
+//! not wait for another request of it. To attend from there is to return at once. `out` is the innermost: no call is made under it.
 
 use crate::packets::{hear_bell, ring_bell};
 use crate::surroundings::{Surroundings, lock};

@@ -4,6 +4,7 @@ use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use uringlet_ublk::wire;
 
 /// Names another folder.
 pub const VARIABLE: &str = "URINGLET_UBLK_DIR";
@@ -11,7 +12,7 @@ pub const VARIABLE: &str = "URINGLET_UBLK_DIR";
 /// The broker's socket in it.
 #[must_use]
 pub fn socket(dir: &Path) -> PathBuf {
-    dir.join("ublkd.sock")
+    dir.join(wire::SOCKET)
 }
 
 /// The NBD server's.
@@ -20,15 +21,12 @@ pub fn nbd_socket(dir: &Path) -> PathBuf {
     dir.join("nbd.sock")
 }
 
-/// A folder in it that is to programs what `/sys/class/ublk-char` is where there is `ublk_drv`: a link for each device, to something that is a char device.
-pub const LIST: &str = "ublk-char";
-
-/// Makes [`LIST`] what it should be.
+/// Makes [`wire::LIST`] what it should be.
 ///
 /// # Errors
 /// Those of the filesystem.
 pub(crate) fn list(dir: &Path, ids: &[u32]) -> std::io::Result<()> {
-    let list = dir.join(LIST);
+    let list = dir.join(wire::LIST);
     std::fs::create_dir_all(&list)?;
     let names: Vec<_> = ids.iter().map(|id| OsString::from(format!("ublkc{id}"))).collect();
     for entry in std::fs::read_dir(&list)? {

@@ -1,7 +1,7 @@
 //! Our own servers. They use the shared file as it is (USER_COPY): no data is copied but to where it stays.
 
 use crate::client::{CharDevice, Client, Params};
-use crate::surroundings::{errno, slot};
+use crate::surroundings::errno;
 use anyhow::{Context, ensure};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{pread, pwrite};
@@ -192,7 +192,7 @@ fn commit(device: &CharDevice, target: &Target, arrivals: &[Arrival], commits: &
 /// One request: its commit.
 fn handle(device: &CharDevice, target: &Target, arrival: &Arrival) -> Submission {
     let (queue, tag) = (arrival.completion.queue, arrival.completion.tag);
-    let result = run(device, target, &arrival.iod, slot(queue, tag)).unwrap_or_else(|errno| -errno.into_raw());
+    let result = run(device, target, &arrival.iod, io::slot(queue, tag)).unwrap_or_else(|errno| -errno.into_raw());
     Submission { cmd_op: Some(io::COMMIT_AND_FETCH_REQ.into()), task: TASK, cmd: IoCmd { q_id: queue, tag, result, addr: 0 } }
 }
 

@@ -75,21 +75,11 @@ impl SharedArea {
     }
 }
 
-/// Where a slot begins in the shared file.
-pub(crate) fn slot(queue: u16, tag: u16) -> u64 {
-    io::BUF_OFFSET + (u64::from(queue) << io::QUEUE_SHIFT | u64::from(tag) << io::TAG_SHIFT)
-}
-
-/// Where a descriptor is.
-pub(crate) fn descriptor(queue: u16, tag: u16) -> u64 {
-    u64::from(queue) * io::DESC_STRIDE + u64::from(tag) * IoDesc::SIZE as u64
-}
-
 impl Area for SharedArea {
     fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
         *lock(&self.described[self.tag(queue, tag)]) = (*iod, done);
         // Only a machine without a page of memory left fails it; the server then serves what was there before, once more.
-        let _ = pwrite(&self.file, &iod.to_bytes(), descriptor(queue, tag));
+        let _ = pwrite(&self.file, &iod.to_bytes(), io::descriptor(queue, tag));
     }
 
     fn give_to_server(&self, span: Span, _data: Data, _server: u64) -> u32 {
@@ -113,16 +103,16 @@ impl Area for SharedArea {
     }
 
     fn place(&self, queue: u16, tag: u16) -> Place {
-        Place { fd: self.file.as_raw_fd(), offset: slot(queue, tag), len: 1 << io::TAG_SHIFT }
+        Place { fd: self.file.as_raw_fd(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
     }
 
     fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
-        let read = pread(&self.file, &mut *bytes, slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
+        let read = pread(&self.file, &mut *bytes, io::slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
         if read == bytes.len() { Ok(()) } else { Err(Errno::EIO) }
     }
 
     fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
-        let written = pwrite(&self.file, bytes, slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
+        let written = pwrite(&self.file, bytes, io::slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
         if written == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 }

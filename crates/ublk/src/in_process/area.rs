@@ -26,18 +26,13 @@ impl FileArea {
     }
 
     fn at(span: Span) -> u64 {
-        slot(span.queue, span.tag) + u64::from(span.offset)
+        io::slot(span.queue, span.tag) + u64::from(span.offset)
     }
-}
-
-/// Where a slot begins in the shared file.
-pub(crate) fn slot(queue: u16, tag: u16) -> u64 {
-    io::BUF_OFFSET + (u64::from(queue) << io::QUEUE_SHIFT | u64::from(tag) << io::TAG_SHIFT)
 }
 
 impl Area for FileArea {
     fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
-        let at = u64::from(queue) * io::DESC_STRIDE + u64::from(tag) * IoDesc::SIZE as u64;
+        let at = io::descriptor(queue, tag);
         let words = [u64::from(iod.op_flags) | u64::from(iod.nr_sectors) << 32, iod.start_sector, iod.addr];
         for (i, word) in words.into_iter().enumerate() {
             self.file.store(at as usize + i * 8, word);
@@ -63,7 +58,7 @@ impl Area for FileArea {
     }
 
     fn place(&self, queue: u16, tag: u16) -> Place {
-        Place { fd: self.file.number(), offset: slot(queue, tag), len: 1 << io::TAG_SHIFT }
+        Place { fd: self.file.number(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
     }
 
     fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {

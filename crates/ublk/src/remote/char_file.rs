@@ -10,7 +10,7 @@
 
 use super::{Broker, Connection};
 use crate::exchange::{Arrival, Broken, Exchange, Receiver, Rest, Sender, Way, capacity};
-use crate::in_process::{check_mmap, head, slot};
+use crate::in_process::{check_mmap, head};
 use crate::patience::Patience;
 use crate::wire::{Purpose, Submission};
 use alloc::collections::BTreeMap;
@@ -23,7 +23,8 @@ use uringlet_sys::seqpacket::Seqpacket;
 use uringlet_sys::shared_file::SharedFile;
 use uringlet_sys::{Errno, UserPtr, process, thread};
 
-const SECTOR: u32 = 512;
+/// Bytes.
+const SECTOR: usize = 512;
 
 /// A command that the broker has.
 #[derive(Debug)]
@@ -198,8 +199,8 @@ impl Shared {
         if iod.op_flags & 0xff != iod::READ {
             return;
         }
-        let len = cmd.result.cast_unsigned().min(iod.nr_sectors * SECTOR) as usize;
-        let copied = self.file.copy_in(slot(cmd.q_id, cmd.tag) + u64::from(done), UserPtr::at(cmd.addr), len);
+        let len = (cmd.result as usize).min(iod.nr_sectors as usize * SECTOR);
+        let copied = self.file.copy_in(io::slot(cmd.q_id, cmd.tag) + u64::from(done), UserPtr::at(cmd.addr), len);
         cmd.result = if copied == 0 { -Errno::EIO.into_raw() } else { copied as i32 };
     }
 
@@ -234,11 +235,11 @@ impl Shared {
         }
         let Some(request) = self.request(completion.queue, completion.tag) else { return };
         *request.lock() = (iod, completion.done);
-        let len = (iod.nr_sectors * SECTOR) as usize;
+        let len = iod.nr_sectors as usize * SECTOR;
         if !self.copies || iod.op_flags & 0xff != iod::WRITE || len == 0 {
             return self.complete(cookie, io::RES_OK);
         }
-        let from = slot(completion.queue, completion.tag) + u64::from(completion.done);
+        let from = io::slot(completion.queue, completion.tag) + u64::from(completion.done);
         let copied = self.file.copy_out(from, UserPtr::at(iod.addr), len);
         if copied == len { self.complete(cookie, io::RES_OK) } else { self.refuse(arrival, copied) }
     }
@@ -248,8 +249,8 @@ impl Shared {
         let Arrival { completion, cookie, iod } = arrival;
         let known = self.commands.lock().waiting.get(cookie).map(|waiting| (waiting.task, waiting.cmd_op));
         let Some((task, cmd_op)) = known else { return };
-        let whole = copied as i32 / SECTOR as i32 * SECTOR as i32;
-        let result = if whole == 0 { -Errno::EIO.into_raw() } else { whole };
+        let whole = copied / SECTOR * SECTOR;
+        let result = if whole == 0 { -Errno::EIO.into_raw() } else { whole as i32 };
         let cmd = IoCmd { q_id: completion.queue, tag: completion.tag, result, addr: iod.addr };
         let cmd_op = cmd_op & !0xff | u32::from(io::COMMIT_AND_FETCH_REQ);
         if self.send(&Submission { cmd_op: Some(cmd_op), task, cmd }, *cookie).is_err() {
