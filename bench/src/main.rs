@@ -28,7 +28,7 @@ usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns fo
        uringlet-bench-worker slow-fs --directory D [--delay-ms N]          mounts a file D/slow, whose writes take so long, until it is killed
        uringlet-bench-worker echo-server --via ring|epoll [--connections N] [--size BYTES] [--defer-taskrun] [--registered-files]
                                    [--async-workers N]                     echoes over TCP on the loopback, tells its port, until it is killed
-       uringlet-bench-worker echo [--connections N] [--size BYTES] [--seconds S] [--pause-ms N] [--hybrid-off] -- SERVER ARGS...
+       uringlet-bench-worker echo [--connections N] [--size BYTES] [--seconds S] [--pause-ms N] -- SERVER ARGS...
                                                                            starts such a server and loads it; requests a second
        uringlet-bench-worker ublk [--op read|write|flush] [--sequential] [--depth N] [--batch N] [--block BYTES] [--via plain|get-data|copy]
                                    [--seconds S]                           a null ublk device served and used in this process; requests a second

@@ -35,7 +35,6 @@ struct Args {
     pause: Duration,
     via: String,
     way: ring::Way,
-    blocks_workers: bool,
     server: Vec<OsString>,
 }
 
@@ -48,7 +47,6 @@ fn parse() -> anyhow::Result<Args> {
         pause: Duration::ZERO,
         via: "ring".to_owned(),
         way: ring::Way::default(),
-        blocks_workers: false,
         server: Vec::new(),
     };
     let mut parser = lexopt::Parser::from_args(std::env::args_os().skip(2));
@@ -62,7 +60,6 @@ fn parse() -> anyhow::Result<Args> {
             Long("defer-taskrun") => args.way.defers = true,
             Long("registered-files") => args.way.registers_files = true,
             Long("async-workers") => args.way.async_workers = Some(parser.value()?.parse()?),
-            Long("hybrid-off") => args.blocks_workers = true,
             Value(word) => {
                 args.server.push(word);
                 args.server.extend(parser.raw_args()?);
@@ -80,7 +77,7 @@ pub(crate) fn load() -> anyhow::Result<Numbers> {
     let args = parse()?;
     ensure!(!args.server.is_empty(), "which server? (-- uringlet-bench-worker echo-server ...)");
     server::allow_files(args.connections as u64 + 64)?;
-    let server = server::Server::start(&args.server, args.blocks_workers)?;
+    let server = server::Server::start(&args.server)?;
     let Args { connections, size, time, pause, .. } = args;
     load::run(&server, &load::Load { connections, size, time, pause })
 }

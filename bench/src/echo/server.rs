@@ -37,12 +37,9 @@ pub(super) fn allow_files(count: u64) -> anyhow::Result<()> {
 
 impl Server {
     /// When it listens.
-    pub(super) fn start(argv: &[OsString], blocks_workers: bool) -> anyhow::Result<Self> {
+    pub(super) fn start(argv: &[OsString]) -> anyhow::Result<Self> {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped());
-        if blocks_workers {
-            command.env("URINGLET_IOSQE_ASYNC", "block");
-        }
         // Killed with its parent, however that ends. Stays so when it executes something else.
         let parent = std::process::id();
         // SAFETY: prctl() and getppid() are async-signal-safe.
@@ -111,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_start_says_why() {
-        let start = |script: &str| Server::start(&["sh".into(), "-c".into(), script.into()], false).map(drop).unwrap_err().to_string();
+        let start = |script: &str| Server::start(&["sh".into(), "-c".into(), script.into()]).map(drop).unwrap_err().to_string();
         assert_eq!(start("echo '{\"error\": \"no ring\"}'"), "the server: no ring");
         assert_eq!(start("true"), "the server: it ended without a word");
-        assert!(Server::start(&["/nowhere/x".into()], false).is_err());
+        assert!(Server::start(&["/nowhere/x".into()]).is_err());
     }
 
     #[test]

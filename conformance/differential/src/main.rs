@@ -23,14 +23,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: differential [--seed N] [--count N] [--ops N] [--net] [--jobs N] [--no-shrink] [--uringlet PATH --xtask PATH]
+usage: differential [--seed N] [--count N] [--ops N] [--net] [--jobs N] [--no-shrink] [--with OPTION]... [--uringlet PATH --xtask PATH]
        differential show --seed N [--ops N] [--net]      print a scenario
        differential native --seed N [--ops N] [--net]    play it on the kernel's ring
-       differential ours --seed N [--ops N] [--net]      play it on the engine
+       differential ours --seed N [--ops N] [--net] [--with OPTION]...   play it on the engine
 
 Plays --count scenarios (200) of about --ops requests (24) from seed --seed (1) on. With --net
-most of them are what servers ask for: bundles, multishot requests, notifications, messages. Without --uringlet and --xtask
-their release is built first.";
+most of them are what servers ask for: bundles, multishot requests, notifications, messages. --with
+gives an option to `uringlet run`. Without --uringlet and --xtask their release is built first.";
 
 #[derive(Clone, Debug, Default)]
 struct Args {
@@ -41,6 +41,8 @@ struct Args {
     jobs: u64,
     keeps_all: bool,
     is_net: bool,
+    /// Of `uringlet run`.
+    options: Vec<OsString>,
     uringlet: Option<PathBuf>,
     xtask: Option<PathBuf>,
     /// For the worker.
@@ -75,6 +77,7 @@ fn parse() -> anyhow::Result<Option<Args>> {
             Long("ops") => args.ops = parser.value()?.parse()?,
             Long("jobs") => args.jobs = parser.value()?.parse::<u64>()?.max(1),
             Long("net") => args.is_net = true,
+            Long("with") => args.options.push(parser.value()?),
             Long("no-shrink") => args.keeps_all = true,
             Long("quiet-ms") => args.quiet_ms = parser.value()?.parse()?,
             Long("drop") => args.dropped = shrink::Dropped::parse(&parser.value()?.string()?)?,
@@ -119,7 +122,9 @@ fn sides(args: &Args) -> anyhow::Result<Sides> {
     let mut ours: Vec<OsString> = vec![xtask.into()];
     ours.extend(line(&["sandbox", "--kill", "--die-with-parent", "--"]));
     ours.push(uringlet.into());
-    ours.extend(line(&["run", "--"]));
+    ours.push("run".into());
+    ours.extend_from_slice(&args.options);
+    ours.push("--".into());
     Ok(Sides::new(kernel, ours))
 }
 

@@ -9,9 +9,17 @@ fn the_engine_does_what_the_kernel_does() {
 }
 
 /// Mostly what servers ask for.
+const SERVES: [&str; 7] = ["--net", "--seed", "1", "--count", "100", "--ops", "12"];
+
 #[test]
 fn the_engine_serves_as_the_kernel_does() {
-    let arguments = ["--net", "--seed", "1", "--count", "100", "--ops", "12"];
-    let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(arguments).status();
+    let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(SERVES).status();
+    assert!(status.expect("the program that was just built starts").success());
+}
+
+/// With a worker's try of whatever has IOSQE_ASYNC, as in the kernel.
+#[test]
+fn its_workers_serve_as_the_kernel_s_do() {
+    let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(SERVES).arg("--with=--iosqe-async=worker").status();
     assert!(status.expect("the program that was just built starts").success());
 }

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use uringlet::{ENGINE, Mode};
+use uringlet::{AsyncHint, ENGINE, Mode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
@@ -24,8 +24,8 @@ extern "C" fn start() {
     if program::variable("URINGLET_EXPLAIN").is_some() {
         explain::enable();
     }
-    if program::variable("URINGLET_IOSQE_ASYNC").is_some_and(|value| value == b"block") {
-        ENGINE.let_async_block();
+    if let Some(hint) = program::variable("URINGLET_IOSQE_ASYNC").and_then(AsyncHint::named) {
+        ENGINE.set_async_hint(hint);
     }
     if let Some(mode) = program::variable("URINGLET_MODE").and_then(Mode::named) {
         ENGINE.set_mode(mode);

@@ -17,11 +17,16 @@ fn engine_answers(program: &str) {
 }
 
 fn engine_answers_to(program: &str, arguments: &[&str]) {
-    let directory = common::directory(&format!("{program}-engine"));
+    engine_with(&[], program, arguments);
+}
+
+/// The engine, with options of `uringlet run`.
+fn engine_with(options: &[&str], program: &str, arguments: &[&str]) {
+    let directory = common::directory(&format!("{program}-engine{}", options.concat()));
     let executable = common::compile("cc", &directory, program, &[&format!("{program}.c")], &[]);
     let mut command = common::uringlet(&directory);
-    let output = common::finish(command.arg("--").arg(executable).args(arguments).env("BLOCK_IO_URING", "1"));
-    assert!(output.status.success(), "{program} {arguments:?}: {}", said(&output));
+    let output = common::finish(command.args(options).arg("--").arg(executable).args(arguments).env("BLOCK_IO_URING", "1"));
+    assert!(output.status.success(), "{options:?} {program} {arguments:?}: {}", said(&output));
 }
 
 #[test]
@@ -78,9 +83,40 @@ fn the_kernel_keeps_every_byte_of_them_too() {
     CHAOS.iter().for_each(|arguments| kernel_answers_to("net_chaos", arguments));
 }
 
+/// Those with IOSQE_ASYNC, each request made by a worker.
+#[test]
+fn workers_keep_every_byte_of_them_too() {
+    for (seed, how) in [("14", "workers"), ("16", "both"), ("18", "1"), ("19", "4")] {
+        engine_with(&[WORKER], "net_chaos", &[seed, "2000", how]);
+    }
+}
+
+/// Light transfers are not handed to anybody, unless that is wanted.
+const WORKER: &str = "--iosqe-async=worker";
+
+#[test]
+fn what_is_light_takes_no_worker() {
+    engine_with(&[], "net_hint", &["weighed"]);
+}
+
+#[test]
+fn unless_it_is_to_take_one() {
+    engine_with(&[WORKER], "net_hint", &["worker"]);
+}
+
+#[test]
+fn the_kernel_tells_of_it_as_expected() {
+    kernel_answers("net_hint");
+}
+
 #[test]
 fn a_thousand_pending_receives_need_no_worker() {
     engine_answers("net_async");
+}
+
+#[test]
+fn they_need_none_if_workers_try_them() {
+    engine_with(&[WORKER], "net_async", &[]);
 }
 
 #[test]
@@ -91,11 +127,7 @@ fn they_need_none_of_the_kernels_either() {
 /// The knob for comparing the two ways.
 #[test]
 fn without_the_hybrid_step_each_takes_a_worker() {
-    let directory = common::directory("net_async-block");
-    let executable = common::compile("cc", &directory, "net_async", &["net_async.c"], &[]);
-    let mut command = common::uringlet(&directory);
-    let output = common::finish(command.arg("--").arg(executable).arg("block").env("URINGLET_IOSQE_ASYNC", "block"));
-    assert!(output.status.success(), "{}", said(&output));
+    engine_with(&["--iosqe-async=block"], "net_async", &["block"]);
 }
 
 fn kernel_answers(program: &str) {

@@ -168,6 +168,19 @@ fn the_mode_is_told_to_the_program() {
 }
 
 #[test]
+fn what_becomes_of_iosqe_async_is_told_to_the_program() {
+    let told = |options: &[&str]| {
+        let mut command = uringlet(Path::new("off"));
+        let command = command.args(options).args(["printenv", "URINGLET_IOSQE_ASYNC"]).env("URINGLET_IOSQE_ASYNC", "of an outer run");
+        stdout(&finish(command))
+    };
+    assert_eq!(told(&[]), "");
+    assert_eq!(told(&["--iosqe-async=weighed"]), "");
+    assert_eq!(told(&["--iosqe-async=worker"]), "worker\n");
+    assert_eq!(told(&["--iosqe-async=block"]), "block\n");
+}
+
+#[test]
 fn options_of_the_program_are_the_programs() {
     assert_eq!(success(run("echo").args(["-n", "--explain", "--", "x"])), "--explain -- x");
     assert_eq!(success(uringlet(Path::new("off")).args(["--", "echo", "y"])), "y\n");

@@ -3,6 +3,7 @@
 mod fork;
 
 use crate::driver::watcher::Watcher;
+use crate::ops::hint::AsyncHint;
 use crate::ring::{ANY_READABLE, Context, Ring, RingState, UringGuard};
 use crate::submit::{command, dispatch};
 use crate::virtual_file;
@@ -368,10 +369,9 @@ impl Engine {
         uringlet_sys::fd::widen_table();
     }
 
-    /// From now on a worker blocks in what `IOSQE_ASYNC` sends it, for as long as that takes: the way before the hybrid step
-    /// (`submit::hybrid`), kept for comparing the two.
-    pub fn let_async_block(&'static self) {
-        crate::submit::hybrid::LETS_BLOCK.store(true, Relaxed);
+    /// What becomes of `IOSQE_ASYNC` from now on, in all rings.
+    pub fn set_async_hint(&'static self, hint: AsyncHint) {
+        hint.set();
     }
 
     /// How rings made from now on execute buffered writes, unless they ask for a way themselves (`IORING_SETUP_URINGLET`).

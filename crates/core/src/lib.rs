@@ -35,6 +35,7 @@ mod virtual_file;
 mod write;
 
 pub use engine::{ENGINE, Engine};
+pub use ops::hint::AsyncHint;
 pub use virtual_file::{Opened, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
 pub use write::Mode;
 

@@ -32,6 +32,10 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Adaptive)]
     mode: Mode,
 
+    /// What becomes of IOSQE_ASYNC on sockets, pipes and whatever else can be waited for
+    #[arg(long, value_enum, value_name = "HINT", default_value_t = AsyncHint::Weighed)]
+    iosqe_async: AsyncHint,
+
     /// Whose ublk devices the program sees
     #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Devices::Broker)]
     ublk: Devices,
@@ -61,6 +65,29 @@ impl Mode {
             Self::Adaptive => environment.remove(Self::VARIABLE),
             Self::Uringlet => environment.set(Self::VARIABLE, OsStr::new("uringlet")),
             Self::Workers => environment.set(Self::VARIABLE, OsStr::new("workers")),
+        }
+    }
+}
+
+/// Who makes the first try of a request that asks to be made elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum AsyncHint {
+    /// The submitter, of accepts and of up to 32 KiB to send or to receive; of all else a worker
+    Weighed,
+    /// A worker, always: for a submitter that is short of time on a machine with idle CPUs
+    Worker,
+    /// A worker, which stays until it is done: as Linux did before 5.16, for comparing
+    Block,
+}
+
+impl AsyncHint {
+    const VARIABLE: &str = "URINGLET_IOSQE_ASYNC";
+
+    fn tell(self, environment: &mut exec::Environment) {
+        match self {
+            Self::Weighed => environment.remove(Self::VARIABLE),
+            Self::Worker => environment.set(Self::VARIABLE, OsStr::new("worker")),
+            Self::Block => environment.set(Self::VARIABLE, OsStr::new("block")),
         }
     }
 }
@@ -133,6 +160,7 @@ fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
         environment.set("URINGLET_CACHE", OsStr::new("off"));
     }
     args.mode.tell(&mut environment);
+    args.iosqe_async.tell(&mut environment);
     args.ublk.tell(&mut environment);
     Err(exec::become_program(&program, &args.command, &environment))
 }

@@ -23,7 +23,7 @@
 //! CQ without calls, and the ring is armed again at once.
 
 use crate::engine::ENGINE;
-use crate::ring::{Context, Ring, UringGuard};
+use crate::ring::{Busy, Context, Ring, UringGuard};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -90,6 +90,12 @@ struct Look {
     until_ns: u64,
 }
 
+impl Default for Look {
+    fn default() -> Self {
+        Self { is_active: false, until_ns: u64::MAX }
+    }
+}
+
 impl Watcher {
     uringlet_sys::const_unless_loom! {
         pub(crate) fn new() -> Self {
@@ -132,7 +138,7 @@ impl Watcher {
         let mut quiet = 0;
         loop {
             rings.append(&mut self.shared.lock().new);
-            let mut look = look_at(&mut rings, tools);
+            let mut look = glance_at(&mut rings, tools);
             quiet = if look.is_active { 0 } else { quiet + 1 };
             if quiet >= TICKS {
                 // What the first look saw may be taken back meanwhile: no timer counts on it.
@@ -216,9 +222,24 @@ impl Tools {
     }
 }
 
+/// Looks at each ring that nobody is busy with: who is will leave it, and the next tick sees that. To wait for its lock would cost its holder a
+/// wake-up, up to a thousand times a second.
+fn glance_at(rings: &mut Vec<&'static Ring>, tools: &Tools) -> Look {
+    let mut look = Look::default();
+    rings.retain(|ring| match ring.try_lock(Context::Other) {
+        Ok(Some(mut guard)) => look_at_one(&mut guard, tools, &mut look),
+        Ok(None) => false,
+        Err(Busy) => {
+            look.is_active = true;
+            true
+        }
+    });
+    look
+}
+
 /// Looks at each ring; those with nothing armed leave the list.
 fn look_at(rings: &mut Vec<&'static Ring>, tools: &Tools) -> Look {
-    let mut look = Look { is_active: false, until_ns: u64::MAX };
+    let mut look = Look::default();
     rings.retain(|ring| ring.lock(Context::Other).is_some_and(|mut guard| look_at_one(&mut guard, tools, &mut look)));
     look
 }

@@ -10,6 +10,7 @@ pub(crate) mod cancel;
 pub(crate) mod express;
 pub(crate) mod fds;
 pub(crate) mod fs;
+pub(crate) mod hint;
 pub(crate) mod msg_ring;
 pub(crate) mod net;
 pub(crate) mod nop;

@@ -131,6 +131,16 @@ impl NetOp {
         }
     }
 
+    /// Bytes that a try moves at most, where that is known without one.
+    pub(super) fn moves_at_most(&self) -> Option<usize> {
+        match self {
+            Self::Send(op) => op.moves_at_most(),
+            Self::Recv(op) => op.moves_at_most(),
+            Self::Accept(op) if !op.is_multishot() => Some(0),
+            _ => None,
+        }
+    }
+
     /// Does it, sleeping as needed.
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
         match self {

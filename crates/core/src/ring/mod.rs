@@ -156,6 +156,10 @@ pub(crate) enum Context {
     Other,
 }
 
+/// Somebody holds the ring's lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy;
+
 impl Ring {
     pub(crate) fn new(index: u32) -> Self {
         Self {
@@ -180,6 +184,11 @@ impl Ring {
     #[inline]
     pub(crate) fn lock(&'static self, context: Context) -> Option<UringGuard> {
         UringGuard::new(self, self.state.lock(), context)
+    }
+
+    /// As [`lock`](Self::lock), if nobody holds it.
+    pub(crate) fn try_lock(&'static self, context: Context) -> Result<Option<UringGuard>, Busy> {
+        self.state.try_lock().map(|state| UringGuard::new(self, state, context)).ok_or(Busy)
     }
 
     /// Nobody is in this ring while the result lives: for fork(2).

@@ -5,6 +5,7 @@ use super::punt::punt;
 use super::{act, complete, hybrid};
 use crate::apoll::{Look, Place, Waiting};
 use crate::file::FileKind;
+use crate::ops::hint::is_for_submitter;
 use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::ring::UringGuard;
@@ -80,7 +81,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Now::Done(Outcome::err(req.op.stabilise().err().unwrap_or(errno))),
     };
-    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && may_run(req);
+    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && may_run(req) && !is_for_submitter(&req.op);
     if is_for_worker && hybrid::is_for(req, file) {
         return Now::Later(file, hybrid::first_step(guard, req, file));
     }

@@ -1,4 +1,5 @@
-//! The hybrid step of `IOSQE_ASYNC`: what may wait for others does not occupy a worker while it waits.
+//! The hybrid step of `IOSQE_ASYNC`: what may wait for others does not occupy a worker while it waits. What is light is tried
+//! by its submitter, and does not come here (`ops::hint`).
 //!
 //! ```text
 //!   submitter          worker                                                     driver
@@ -24,15 +25,11 @@ use super::punt::Punted;
 use super::{act, complete};
 use crate::apoll::Look;
 use crate::io_wq::Exposure;
+use crate::ops::hint::AsyncHint;
 use crate::ops::{File, Issue, Op, table};
 use crate::request::{Outcome, Request};
 use crate::ring::UringGuard;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::Errno;
-
-/// The step is not taken: workers block, as before there was one.
-pub(crate) static LETS_BLOCK: AtomicBool = AtomicBool::new(false);
 
 /// Whether a worker tries this request first: it has a poll direction, and its file may have one.
 pub(super) fn is_for(req: &Request, file: File) -> bool {
@@ -42,7 +39,7 @@ pub(super) fn is_for(req: &Request, file: File) -> bool {
     if matches!(req.op, Op::Rw(_)) && file.kind().is_seekable() {
         return false;
     }
-    !LETS_BLOCK.load(Relaxed) || !req.op.may_run_alone()
+    !AsyncHint::Block.is_chosen() || !req.op.may_run_alone()
 }
 
 /// What the submitter does: a try that is known to find nothing is not made.

@@ -132,7 +132,7 @@ impl Chain {
 fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, is_shallow: bool) -> bool {
     let is_after_link = !chain.members.is_empty();
     let mut tried = Express::No;
-    if sqe.flags & !sqe::FIXED_FILE == 0 && !is_after_link && guard.drain.is_idle() && guard.setup & setup::IOPOLL == 0 {
+    if sqe.flags & !(sqe::FIXED_FILE | sqe::ASYNC) == 0 && !is_after_link && guard.drain.is_idle() && guard.setup & setup::IOPOLL == 0 {
         tried = express(guard, sqe);
         if let Express::Done(outcome) = tried {
             post_express(guard, sqe, outcome);
@@ -176,6 +176,9 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
 
 #[inline(always)]
 fn post_express(guard: &mut UringGuard, sqe: &Sqe, outcome: Outcome) {
+    if sqe.flags & sqe::ASYNC != 0 {
+        guard.cq.note_async();
+    }
     guard.post(Cqe { user_data: sqe.user_data, res: outcome.res, flags: outcome.flags });
     if guard.timers.counts_completions() {
         act::fire_counted(guard);
@@ -282,7 +285,8 @@ pub(crate) fn complete(guard: &mut UringGuard, mut req: Request, outcome: Outcom
 /// As [`complete`], where the request is.
 #[inline]
 fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
-    if guard.context() == Context::Other {
+    // What the program wants done elsewhere it may want to be told of as such, whoever did it (EVENTFD_ASYNC).
+    if guard.context() == Context::Other || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
         guard.cq.note_async();
     }
     if outcome.res == -Errno::ECANCELED.into_raw() {

@@ -14,6 +14,8 @@ pub(super) enum Who {
     Epoll,
     Kernel,
     Engine,
+    /// The engine, the submitter trying nothing itself.
+    Worker,
     /// The engine, workers blocking where they would arm poll.
     HybridOff,
 }
@@ -24,12 +26,18 @@ impl Who {
             Self::Epoll => "epoll",
             Self::Kernel => "kernel's ring",
             Self::Engine => "engine",
+            Self::Worker => "engine, always a worker",
             Self::HybridOff => "engine, hybrid step off",
         }
     }
 
     fn side(self) -> Side {
-        if matches!(self, Self::Engine | Self::HybridOff) { Side::Attached(&[]) } else { Side::Plain }
+        match self {
+            Self::Epoll | Self::Kernel => Side::Plain,
+            Self::Engine => Side::Attached(&[]),
+            Self::Worker => Side::Attached(&["--iosqe-async=worker"]),
+            Self::HybridOff => Side::Attached(&["--iosqe-async=block"]),
+        }
     }
 }
 
@@ -38,7 +46,7 @@ pub(super) fn all_of(mode: Mode) -> &'static [Who] {
     match mode {
         Mode::Default => &[Who::Epoll, Who::Kernel, Who::Engine],
         Mode::DeferTaskrun | Mode::RegisteredFiles => &[Who::Kernel, Who::Engine],
-        Mode::Async20 | Mode::Async4 => &[Who::Kernel, Who::Engine, Who::HybridOff],
+        Mode::Async20 | Mode::Async4 => &[Who::Kernel, Who::Engine, Who::Worker, Who::HybridOff],
     }
 }
 
@@ -123,7 +131,6 @@ fn load(tools: &Tools, scene: Scene, mode: Mode, who: Who, time: Duration) -> Ve
     argv.extend(both.into_iter().map(Into::into));
     argv.push(format!("--seconds={}", time.as_secs_f64()).into());
     argv.extend((scene.pause_ms > 0).then(|| format!("--pause-ms={}", scene.pause_ms).into()));
-    argv.extend((who == Who::HybridOff).then(|| "--hybrid-off".into()));
     argv.push("--".into());
     argv.extend(server.argv);
     argv
@@ -150,16 +157,19 @@ pub(super) mod tests {
         assert_eq!(of(Mode::Default, Who::Engine), format!("echo --connections=7 --size=12 --seconds=0.5 -- /b/u run -- /b/w {ends}"));
         assert!(of(Mode::Default, Who::Epoll).ends_with("-- /b/w echo-server --connections=7 --size=12 --via=epoll"));
         let off = of(Mode::Async4, Who::HybridOff);
-        assert!(off.contains(" --hybrid-off -- /b/u run") && off.ends_with("--registered-files --async-workers=4 --via=ring"), "{off}");
+        assert!(
+            off.contains(" -- /b/u run --iosqe-async=block -- /b/w ") && off.ends_with("--registered-files --async-workers=4 --via=ring"),
+            "{off}"
+        );
     }
 
     #[test]
     fn without_the_kernels_ring_the_rest_is_measured() {
         let args = parse(&["--connections=1,2", "--sizes=12", "--pause-ms=0"]).unwrap();
         let whole = plan(&args, &tools(None));
-        assert_eq!((whole.jobs.0.len(), whole.notes.len()), (2 * 13, 0));
+        assert_eq!((whole.jobs.0.len(), whole.notes.len()), (2 * 15, 0));
         let rest = plan(&args, &tools(Some("no ring")));
-        assert_eq!((rest.jobs.0.len(), rest.notes.len()), (2 * 8, 1));
+        assert_eq!((rest.jobs.0.len(), rest.notes.len()), (2 * 10, 1));
         assert!(rest.jobs.0.iter().all(|job| job.place.column != Who::Kernel.label()) && rest.notes[0].contains("no ring"));
     }
 

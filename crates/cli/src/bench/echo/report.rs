@@ -139,6 +139,7 @@ fn line(mode: Mode, who: Who) -> String {
         Who::Epoll => return who.label().to_owned(),
         Who::Kernel => "kernel",
         Who::Engine => "engine",
+        Who::Worker => "always a worker",
         Who::HybridOff => "hybrid off",
     };
     let mode = match mode {

@@ -34,11 +34,11 @@ pub(in crate::bench) struct Args {
     #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(super) pause_ms: u32,
 
-    /// How long each measurement takes [default: 0.5; quick: 0.2]
+    /// How long each measurement takes [default: 0.3; quick: 0.2]
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 
-    /// How often everything is measured [default: 3; quick: 1]
+    /// How often everything is measured [default: 5; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
 
@@ -115,11 +115,11 @@ impl Args {
     }
 
     pub(super) fn time(&self) -> Duration {
-        Duration::from_secs_f64(self.or(self.seconds, 0.5, 0.2))
+        Duration::from_secs_f64(self.or(self.seconds, 0.3, 0.2))
     }
 
     pub(super) fn rounds(&self) -> u32 {
-        self.or(self.rounds, 3, 1)
+        self.or(self.rounds, 5, 1)
     }
 }
 
@@ -145,7 +145,7 @@ pub(super) mod tests {
         assert_eq!((args.connections(), args.sizes(), args.rounds()), (vec![5, 1], vec![12], 2));
         let args = parse(&[]).unwrap();
         assert_eq!((args.connections(), args.sizes(), args.modes().len()), (vec![1, 100, 1000], vec![12, 16, 4096], 5));
-        assert_eq!((args.time(), args.rounds()), (Duration::from_millis(500), 3));
+        assert_eq!((args.time(), args.rounds()), (Duration::from_millis(300), 5));
     }
 
     #[test]

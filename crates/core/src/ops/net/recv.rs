@@ -135,6 +135,11 @@ impl Recv {
         if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
     }
 
+    /// Bytes that a try moves at most, unless its buffer has yet to be selected.
+    pub(super) fn moves_at_most(&self) -> Option<usize> {
+        (!self.selects).then(|| self.left())
+    }
+
     /// A try with its own buffer.
     pub(super) fn try_receive(&mut self, cx: Try) -> Issue {
         self.poll_first(&cx).unwrap_or_else(|| self.receive_now(cx))

@@ -181,6 +181,11 @@ impl Send {
         }
     }
 
+    /// Bytes that a try moves at most, unless its buffers have yet to be selected.
+    pub(super) fn moves_at_most(&self) -> Option<usize> {
+        (!self.selects).then(|| self.left())
+    }
+
     /// Whether its buffers are its own, and it ends with its first transfer.
     pub(super) fn may_run_alone(&self) -> bool {
         !self.selects && !self.is_bundle && self.zero_copy.is_none_or(ZeroCopy::is_alone)
