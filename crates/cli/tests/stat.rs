@@ -21,10 +21,14 @@ struct Writer {
 
 impl Writer {
     fn start(test: &str, options: &[&str]) -> Self {
+        Self::start_with(test, options, &[])
+    }
+
+    fn start_with(test: &str, options: &[&str], arguments: &[&Path]) -> Self {
         let directory = common::directory(test);
         let program = common::compile("cc", &directory, "stat_writes", &["stat_writes.c"], &[]);
         let mut command = common::uringlet(&directory);
-        command.args(options).arg("--").arg(program).arg(directory.join("file"));
+        command.args(options).arg("--").arg(program).arg(directory.join("file")).args(arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
         let said = BufReader::new(child.stdout.take().expect("its output"));
         let mut writer = Self { child, said };
@@ -99,6 +103,16 @@ fn runs_of_uringlet_workers_are_counted() {
     writer.poke();
     let seen = json(&["--json", &writer.pid()]);
     assert!(sum(&seen["total"], &["let_runs_"]) > 0.0, "{seen}");
+    writer.end();
+}
+
+/// A backtrace or a profiler maps the file anew: the counters are not there.
+#[test]
+fn the_object_is_told_from_its_file() {
+    let mut writer = Writer::start_with("stat-mapped", &[], &[common::object()]);
+    writer.poke();
+    let seen = json(&["--json", &writer.pid()]);
+    assert_eq!(seen["total"]["submitted"], WRITES, "{seen}");
     writer.end();
 }
 

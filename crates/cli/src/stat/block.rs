@@ -87,20 +87,28 @@ impl Engine {
     /// The engine of a process. Of several (the drop-in liburing hands on to the attached engine) the one that has counted more.
     pub(super) fn find(process: &Process) -> Result<Self, Trouble> {
         let mut best: Option<(u64, Self)> = None;
-        let mut foreign = None;
+        let mut none = Trouble::NoEngine;
         for mapped in process.mapped()? {
             let Some(found) = note_of(process, mapped.start)? else { continue };
             if found.layout != LAYOUT {
-                foreign = Some(Trouble::OtherLayout { object: mapped.path, layout: found.layout });
+                none = Trouble::OtherLayout { object: mapped.path, layout: found.layout };
                 continue;
             }
             let engine = Self { object: mapped.path, address: found.address };
-            let counted = engine.look(process)?.totals().into_iter().fold(0, u64::saturating_add);
+            let counted = match engine.look(process) {
+                Ok(snapshot) => snapshot.totals().into_iter().fold(0, u64::saturating_add),
+                // Its file, mapped by somebody who reads it (for a backtrace, say), and not as the loader maps it.
+                Err(trouble @ Trouble::Garbled(_)) => {
+                    none = trouble;
+                    continue;
+                }
+                Err(trouble) => return Err(trouble),
+            };
             if best.as_ref().is_none_or(|(most, _)| counted > *most) {
                 best = Some((counted, engine));
             }
         }
-        best.map(|(_, engine)| engine).ok_or(foreign.unwrap_or(Trouble::NoEngine))
+        best.map(|(_, engine)| engine).ok_or(none)
     }
 
     /// Reads the counters and events.

@@ -6,6 +6,17 @@
 
 enum { WRITE = 23, WRITES = 200, BLOCK = 4096 };
 
+/* As who reads an object's symbols does: the file, not as the loader maps it. */
+static void map_file(const char *path)
+{
+	int fd = open(path, O_RDONLY);
+
+	if (fd < 0 || mmap(0, lseek(fd, 0, SEEK_END), PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED) {
+		perror(path);
+		exit(1);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static char block[BLOCK];
@@ -16,6 +27,8 @@ int main(int argc, char **argv)
 		perror(argv[1]);
 		return 1;
 	}
+	if (argc > 2)
+		map_file(argv[2]);
 	new_ring("writes");
 	puts("ready");
 	fflush(stdout);

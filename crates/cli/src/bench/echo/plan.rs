@@ -180,7 +180,7 @@ pub(super) mod tests {
         assert_eq!(last, Scene { size: 12, connections: 9, pause_ms: 20 });
         assert!(scenes(&["--modes=default"]).iter().all(|scene| scene.pause_ms == 0));
         let plan = plan(&parse(&["--connections=9", "--sizes=12"]).unwrap(), &tools(None));
-        assert_eq!((plan.jobs.0.len(), plan.jobs.rows("9 connections, 12 bytes, pauses of 20 ms").len()), (13 + 6, 2));
+        assert_eq!((plan.jobs.0.len(), plan.jobs.rows("9 connections, 12 bytes, pauses of 20 ms").len()), (15 + 8, 2));
         let argv = load(&tools(None), last, Mode::Async20, Who::Engine, Duration::from_secs(1));
         assert!(argv.contains(&"--pause-ms=20".into()));
     }

@@ -107,6 +107,12 @@ impl Plan {
                 1.1,
                 self.ratios(&[Default], CPU, Engine, Kernel, any),
             ),
+            Goal::worst(
+                "IOSQE_ASYNC, CPU time a request, of the kernel's",
+                AtMost,
+                1.1,
+                self.ratios(&[Async20, Async4], CPU, Engine, Kernel, any),
+            ),
         ];
         goals.into_iter().flatten().collect()
     }
@@ -200,17 +206,17 @@ mod tests {
     #[test]
     fn goals_are_ratios() {
         let goals: Vec<String> = measured("--connections=1,1000", speed).goals().iter().map(Goal::text).collect();
-        assert_eq!(goals.len(), 6);
+        assert_eq!(goals.len(), 7);
         assert!(goals[0].contains("at least 0.95: 0.90 (1 connection, 12 bytes), not met"), "{}", goals[0]);
         assert!(goals[1].contains("1.12") && goals[1].contains(", met"), "{}", goals[1]);
         assert!(goals[2].contains("at least 2.18: 3.00 (1000 connections, 12 bytes), met"), "{}", goals[2]);
         assert!(goals[3].contains("connections that pause") && goals[3].contains("3.00"), "{}", goals[3]);
-        assert!(goals[5].contains("at most 1.10: 1.11"), "{}", goals[5]);
+        assert!(goals[5].contains("at most 1.10: 1.11") && goals[6].contains("IOSQE_ASYNC"), "{}", goals[6]);
     }
 
     #[test]
     fn the_hybrid_step_counts_where_workers_are_few() {
-        assert_eq!(measured("--connections=100", speed).goals().len(), 4);
+        assert_eq!(measured("--connections=100", speed).goals().len(), 5);
     }
 
     #[test]
