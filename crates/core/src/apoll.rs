@@ -27,7 +27,7 @@ mod known;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use crate::request::ReqId;
+use crate::req_id::ReqId;
 use crate::rsrc::files::FileNode;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};

@@ -25,10 +25,12 @@ mod file;
 pub mod io_wq;
 mod ops;
 mod register;
+mod req_id;
 mod request;
 mod ring;
 mod rsrc;
 mod slab;
+mod state;
 mod submit;
 mod timer;
 mod virtual_file;
@@ -110,7 +112,7 @@ impl Engine {
             return Some(to_isize(Err(refused)));
         }
         let index = uringlet_sys::fd_table::ring(fd)?;
-        let guard = self.ring(index)?.lock(ring::Context::Other)?;
+        let guard = state::PLACES.get(index)?.lock(state::Context::Other)?;
         let result = if addr != 0 || !offset.is_multiple_of(PAGE) {
             // Where a ring is mapped is not for the program to say: the kernel takes no address, not even as a hint.
             Err(Errno::EINVAL)

@@ -15,6 +15,7 @@
 //! Whoever removes a request from the table owns it and completes it: that is why each gets its CQE exactly once.
 
 use crate::ops::Op;
+pub(crate) use crate::req_id::ReqId;
 use crate::rsrc::files::FileNode;
 use crate::write::{self, Paced, history::History};
 use alloc::boxed::Box;
@@ -22,23 +23,6 @@ use alloc::sync::Arc;
 use core::num::NonZeroU32;
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::{Errno, fd_table};
-
-/// Names a parked request. The generation tells it from a later one in the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ReqId {
-    pub(crate) key: u32,
-    pub(crate) generation: NonZeroU32,
-}
-
-impl ReqId {
-    pub(crate) fn to_u64(self) -> u64 {
-        u64::from(self.key) | u64::from(self.generation.get()) << 32
-    }
-
-    pub(crate) fn from_u64(n: u64) -> Option<Self> {
-        Some(Self { key: n as u32, generation: NonZeroU32::new((n >> 32) as u32)? })
-    }
-}
 
 /// Which file a request works on.
 #[derive(Clone, Debug)]

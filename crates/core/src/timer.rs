@@ -1,6 +1,6 @@
 //! Deadlines of a ring, and timeouts that count completions.
 
-use crate::request::ReqId;
+use crate::req_id::ReqId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 

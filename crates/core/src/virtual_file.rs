@@ -6,7 +6,6 @@
 //!
 //! `Differs:` known to the process that opened it, and its forked children; not where the number is sent to others.
 
-use crate::ring::Ring;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use core::fmt::Debug;
@@ -78,7 +77,8 @@ pub type Opened = (i32, Arc<dyn VirtualFile>);
 #[derive(Debug)]
 #[must_use]
 pub struct PendingCmd {
-    pub(crate) ring: &'static Ring,
+    /// The ring's place.
+    pub(crate) place: u32,
     pub(crate) ring_generation: u64,
     /// The parked request.
     pub(crate) id: u64,
@@ -169,7 +169,15 @@ pub(crate) fn duped(old: i32, new: i32) {
     }
 }
 
-/// The engine's own duplicate of a number of the program's.
+/// The engine's own duplicate of a number of the program's: for a registered eventfd or file.
+///
+/// # Errors
+/// `EBADF` none of the program's; `EMFILE`.
+pub(crate) fn registered_duplicate(fd: i32) -> Result<EngineFd, Errno> {
+    if fd_table::is_internal(fd) { Err(Errno::EBADF) } else { own_duplicate(fd) }
+}
+
+/// As [`registered_duplicate`], of any number.
 pub(crate) fn own_duplicate(fd: i32) -> Result<EngineFd, Errno> {
     let own = EngineFd::dup_of(fd)?;
     duped(fd, own.number());

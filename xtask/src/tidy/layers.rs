@@ -4,9 +4,9 @@ use super::source::Source;
 
 /// From bottom to top; modules of one row may name each other.
 const LAYERS: &[&[&str]] = &[
-    &["sync"],
-    &["ring", "rsrc", "file", "slab", "task_work", "virtual_file", "write"],
-    &["request", "ops", "io_wq", "apoll", "timer"],
+    &["ring", "rsrc", "file", "slab", "req_id", "virtual_file", "write"],
+    &["io_wq", "apoll", "timer"],
+    &["request", "ops", "state"],
     &["submit"],
     &["driver", "register"],
     &["engine", "lib"],

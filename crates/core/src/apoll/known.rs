@@ -5,7 +5,6 @@
 //! not where the socket holds back small amounts (`SO_RCVLOWAT`).
 
 use super::{EPOLLIN, EPOLLPRI, EPOLLRDHUP, Poller};
-use crate::ring::RingState;
 use uringlet_sys::fd::{EPOLLERR, EPOLLHUP};
 use uringlet_sys::io;
 
@@ -49,30 +48,21 @@ impl Poller {
         entry.unclaimed = 0;
         (entry.registered & EPOLLIN != 0 && entry.known.is_tcp && !entry.known.is_special).then_some(&mut entry.known)
     }
-}
 
-impl RingState {
     /// Whether a receive from this file would find nothing, for all that its edges tell.
     pub(crate) fn knows_empty(&mut self, fd: i32) -> bool {
-        self.poller.as_mut().and_then(|p| p.known(fd)).is_some_and(|known| known.is_empty)
+        self.known(fd).is_some_and(|known| known.is_empty)
     }
 
     /// Whether a receive that gets less than it asked for empties this file.
     pub(crate) fn knows_ends(&mut self, fd: i32) -> bool {
-        self.poller.as_mut().is_some_and(|p| p.known(fd).is_some())
+        self.known(fd).is_some()
     }
 
     /// A receive has emptied it.
     pub(crate) fn note_empty(&mut self, fd: i32) {
-        if let Some(known) = self.poller.as_mut().and_then(|p| p.known(fd)) {
+        if let Some(known) = self.known(fd) {
             known.is_empty = true;
-        }
-    }
-
-    /// The number was given to a new file.
-    pub(crate) fn note_new_file(&mut self, fd: i32) {
-        if let Some(poller) = &mut self.poller {
-            poller.distrust(fd);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{bring_on, drive, poll_pending};
 use crate::io_wq::{Exposure, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
-use crate::ring::{Context, Ring, UringGuard};
+use crate::state::{Context, Ring, UringGuard};
 use crate::submit::submit;
 use core::sync::atomic::Ordering::Acquire;
 use uringlet_abi::{GeteventsArg, enter as flag, setup};

@@ -1,5 +1,6 @@
 //! Who brings a ring on: a thread of the program inside enter(), or the watcher when nobody is.
 
+pub(crate) mod closing;
 pub(crate) mod enter;
 #[cfg(all(test, loom))]
 mod model;
@@ -9,7 +10,7 @@ pub(crate) mod watcher;
 use crate::apoll::{BELL, CHECK, Waiting};
 use crate::ops::Op;
 use crate::request::ReqId;
-use crate::ring::UringGuard;
+use crate::state::UringGuard;
 use crate::submit::{act, complete, dispatch};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,7 +39,7 @@ fn bring_on(guard: &mut UringGuard) {
 }
 
 /// Brings on what is ready when a ring's last descriptor goes. `DEFER_TASKRUN` rings complete nothing outside enter().
-pub(crate) fn poll_before_close(guard: &mut UringGuard) {
+fn poll_before_close(guard: &mut UringGuard) {
     if guard.needs_watch() && guard.setup & setup::DEFER_TASKRUN == 0 {
         poll_pending(guard);
     }

@@ -22,8 +22,8 @@
 //! nothing: the ring stays disarmed until it is found still again. If it fires while nobody does, the program reads the
 //! CQ without calls, and the ring is armed again at once.
 
-use crate::engine::ENGINE;
-use crate::ring::{Busy, Context, Ring, UringGuard};
+use super::closing;
+use crate::state::{Busy, Context, PLACES, Ring, UringGuard};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -44,20 +44,14 @@ const ORPHANED: u64 = 1 << 32;
 const TICKING: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// A ring as the watcher sees it; lives in the ring's state.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Watched {
-    /// The watcher looks at this ring.
-    is_listed: bool,
-    /// The ring's epoll set is armed in the watcher's.
-    is_armed: bool,
-    /// It was added there once.
-    is_added: bool,
-    /// The watcher has brought this ring on: its program reads the CQ without calls.
-    is_useful: bool,
-    /// Counts returns from enter().
-    seq: u32,
-    seen_seq: u32,
+/// The one watcher of this process.
+#[cfg(not(loom))]
+pub(crate) static WATCHER: Watcher = Watcher::new();
+
+#[cfg(loom)]
+loom::lazy_static! {
+    /// The watcher of a model's run.
+    pub(crate) static ref WATCHER: Watcher = Watcher::new();
 }
 
 /// See the module.
@@ -98,7 +92,7 @@ impl Default for Look {
 
 impl Watcher {
     uringlet_sys::const_unless_loom! {
-        pub(crate) fn new() -> Self {
+        fn new() -> Self {
             Self {
                 mode: AtomicU32::new(TICKING),
                 until_ns: AtomicU64::new(0),
@@ -159,7 +153,7 @@ impl Watcher {
                 let data = event.data;
                 match data {
                     BELL => quiet = 0,
-                    _ if data & ORPHANED != 0 => ENGINE.orphaned(data as u32),
+                    _ if data & ORPHANED != 0 => closing::orphaned(data as u32),
                     _ => ring_fired(data as u32),
                 }
             }
@@ -270,7 +264,7 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
 
 /// A ring's epoll set has something.
 fn ring_fired(index: u32) {
-    let Some(mut guard) = ENGINE.ring(index).and_then(|ring| ring.lock(Context::Other)) else { return };
+    let Some(mut guard) = PLACES.get(index).and_then(|ring| ring.lock(Context::Other)) else { return };
     guard.watched.is_armed = false;
     guard.watched.is_useful = !guard.waiters.has_driver;
     if !guard.waiters.has_driver {
@@ -324,7 +318,7 @@ fn leaving_to_watcher(guard: &mut UringGuard) -> Leaving {
 pub(crate) fn leave(guard: UringGuard, how: Leaving) {
     match how {
         Leaving::Quietly => {}
-        Leaving::Close => ENGINE.finish_close(guard),
+        Leaving::Close => closing::finish(guard),
         Leaving::Tell(handover) => {
             drop(guard);
             handover.deliver();
@@ -342,7 +336,7 @@ pub(crate) enum Handover {
 
 /// What is armed is the watcher's business from now on.
 pub(crate) fn hand_over(guard: &mut UringGuard) -> Handover {
-    let watcher = &ENGINE.watcher;
+    let watcher = &WATCHER;
     if !guard.watched.is_listed {
         guard.watched.is_listed = true;
         return Handover::List(guard.ring);
@@ -356,8 +350,8 @@ impl Handover {
     pub(crate) fn deliver(self) {
         match self {
             Self::Nothing => {}
-            Self::Wake => ENGINE.watcher.wake(),
-            Self::List(ring) => ENGINE.watcher.list(ring),
+            Self::Wake => WATCHER.wake(),
+            Self::List(ring) => WATCHER.list(ring),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! fork and exec: no thread is inside the engine while the process is copied.
 
 use super::Engine;
-use crate::ring::{Context, Ring, sharing};
+use crate::driver::watcher::WATCHER;
+use crate::state::{Context, PLACES, sharing};
 use crate::submit::cancel;
 use crate::virtual_file;
 use crate::write::throttle::THROTTLE;
@@ -16,7 +17,7 @@ impl Engine {
 
     /// Before execve(2): what this process has in flight on rings of others ends, and they are told.
     pub fn before_exec(&'static self) {
-        for ring in self.places() {
+        for ring in PLACES.all() {
             if let Some(mut guard) = ring.lock(Context::Other)
                 && guard.is_shared()
             {
@@ -27,9 +28,9 @@ impl Engine {
 
     /// fork(2): no thread is inside the engine until the other end of this.
     pub fn before_fork(&'static self) {
-        self.places.hold();
-        self.watcher.hold();
-        for ring in self.used_places() {
+        PLACES.hold();
+        WATCHER.hold();
+        for ring in PLACES.all_held() {
             if let Some(mut guard) = ring.lock(Context::Other) {
                 guard.was_forked = true;
             }
@@ -40,20 +41,15 @@ impl Engine {
         virtual_file::hold();
     }
 
-    /// The rings' places, while `places` is held.
-    fn used_places(&'static self) -> impl Iterator<Item = &'static Ring> {
-        (0..).map_while(|index| self.rings.get(index))
-    }
-
     /// fork(2) is done: in the parent.
     pub fn after_fork_in_parent(&'static self) {
         virtual_file::release();
         THROTTLE.release();
-        for ring in self.used_places() {
+        for ring in PLACES.all_held() {
             ring.release();
         }
-        self.watcher.release();
-        self.places.release();
+        WATCHER.release();
+        PLACES.release();
     }
 
     /// fork(2) is done: in the child, which has none of the engine's threads.
@@ -63,8 +59,8 @@ impl Engine {
         self.prepare();
         sharing::forget_heritage();
         self.after_fork_in_parent();
-        self.watcher.forget();
-        for ring in self.places() {
+        WATCHER.forget();
+        for ring in PLACES.all() {
             if let Some(mut guard) = ring.lock(Context::Other) {
                 guard.forget_parents_requests();
             }

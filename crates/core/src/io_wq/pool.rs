@@ -1,17 +1,16 @@
-//! A pool of requests, as rings share it.
+//! A pool as rings share it.
 
-use super::IoWq;
-use crate::submit::Punted;
+use super::{IoWq, Work};
 use alloc::sync::Arc;
 
 /// A ring's share in a pool: the pool ends with the last one.
-#[derive(Clone, Debug)]
-pub(crate) struct Pool(Arc<Share>);
+#[derive(Debug)]
+pub(crate) struct Pool<W: Work>(Arc<Share<W>>);
 
 #[derive(Debug)]
-struct Share(Arc<IoWq<Punted>>);
+struct Share<W: Work>(Arc<IoWq<W>>);
 
-impl Pool {
+impl<W: Work> Pool<W> {
     /// A pool of its own for a ring of `sq_entries`.
     pub(crate) fn new(sq_entries: u32) -> Self {
         Self(Arc::new(Share(IoWq::new(sq_entries))))
@@ -28,14 +27,20 @@ impl Pool {
     }
 }
 
-impl core::ops::Deref for Pool {
-    type Target = Arc<IoWq<Punted>>;
-    fn deref(&self) -> &Arc<IoWq<Punted>> {
+impl<W: Work> Clone for Pool<W> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<W: Work> core::ops::Deref for Pool<W> {
+    type Target = Arc<IoWq<W>>;
+    fn deref(&self) -> &Arc<IoWq<W>> {
         &(self.0).0
     }
 }
 
-impl Drop for Share {
+impl<W: Work> Drop for Share<W> {
     fn drop(&mut self) {
         self.0.shut_down();
     }

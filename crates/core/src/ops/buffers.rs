@@ -7,9 +7,9 @@
 
 use super::{Issue, Op, PrepCx, unused};
 use crate::request::Outcome;
-use crate::ring::RingState;
 use crate::rsrc::buf_ring::{BufGroups, Selected};
 use crate::rsrc::files::FileNode;
+use crate::state::RingState;
 use crate::virtual_file::own_duplicate;
 use alloc::sync::Arc;
 use uringlet_abi::register::FILES_SKIP;

@@ -10,7 +10,7 @@
 use super::{hint, nop};
 use crate::file::FileKind;
 use crate::request::Outcome;
-use crate::ring::UringGuard;
+use crate::state::UringGuard;
 use crate::write::{self, Mode, history::Took};
 use alloc::sync::Arc;
 use uringlet_abi::register::Iovec;

@@ -8,7 +8,7 @@
 use super::buffers::release;
 use super::fs::install_file;
 use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::ring::RingState;
+use crate::state::RingState;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
 use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
 

@@ -12,7 +12,7 @@ mod path;
 
 use super::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::request::Outcome;
-use crate::ring::RingState;
+use crate::state::{PLACES, RingState};
 pub(crate) use open::{install_file, prep_close, prep_openat, prep_openat2};
 use path::Path;
 use uringlet_abi::{Sqe, sqe};
@@ -154,7 +154,7 @@ fn epoll_ctl(epfd: i32, op: u32, fd: i32, event: &EpollEvent) -> Result<usize, E
     if fd_table::is_internal(epfd) || fd_table::is_internal(fd) {
         return Err(Errno::EBADF);
     }
-    crate::engine::ENGINE.note_polled(fd);
+    PLACES.note_polled(fd);
     io::epoll_ctl(epfd, op, fd, io::ptr_of_slice(event))
 }
 

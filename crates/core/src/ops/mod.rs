@@ -25,7 +25,7 @@ pub(crate) mod uring_cmd;
 
 use crate::file::FileKind;
 use crate::request::{Outcome, Request};
-use crate::ring::RingState;
+use crate::state::RingState;
 use crate::write::Paced;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;

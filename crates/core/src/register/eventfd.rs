@@ -1,7 +1,7 @@
 //! `IORING_REGISTER_EVENTFD`: a program's eventfd that counts batches of CQEs.
 
-use crate::engine::dup_for_engine;
-use crate::ring::{RegisteredEventfd, UringGuard};
+use crate::state::{RegisteredEventfd, UringGuard};
+use crate::virtual_file::registered_duplicate;
 use uringlet_sys::{Errno, UserPtr, io, user};
 
 pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, async_only: bool) -> Result<usize, Errno> {
@@ -12,7 +12,7 @@ pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, async_only:
     if guard.eventfd.is_some() {
         return Err(Errno::EBUSY);
     }
-    let kept = dup_for_engine(fd)?;
+    let kept = registered_duplicate(fd)?;
     if !io::is_eventfd(kept.number()) {
         return Err(Errno::EINVAL);
     }

@@ -1,10 +1,10 @@
 //! Registered files and buffers, with and without tags, and their updates.
 
-use crate::engine::dup_for_engine;
 use crate::ops::buffers as op;
-use crate::ring::UringGuard;
 use crate::rsrc::buffers::{self, Buffer};
 use crate::rsrc::files::FileNode;
+use crate::state::UringGuard;
+use crate::virtual_file::registered_duplicate;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,7 +53,7 @@ fn file_slot(fd: i32, tag: u64) -> Result<Option<Arc<FileNode>>, Errno> {
     if io::file_flags(fd)? & io::O_PATH != 0 {
         return Err(Errno::EBADF);
     }
-    Ok(Some(Arc::new(FileNode { fd: dup_for_engine(fd)?, tag })))
+    Ok(Some(Arc::new(FileNode { fd: registered_duplicate(fd)?, tag })))
 }
 
 /// `n` tags; zeros where there are none.

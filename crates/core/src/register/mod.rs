@@ -6,11 +6,9 @@ mod ring_fds;
 pub(crate) mod setup;
 mod workers;
 
-use crate::engine::ENGINE;
 use crate::ops::cancel::CancelOp;
 use crate::ops::{OPCODES, timeout};
-use crate::request::Stage;
-use crate::ring::{Context, Ring, UringGuard};
+use crate::state::{Context, PLACES, Ring, UringGuard};
 use crate::submit::cancel;
 use alloc::vec;
 use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
@@ -18,7 +16,7 @@ use uringlet_abi::{Opcode, setup as setup_flags};
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::{Errno, UserPtr, process, user};
 
-pub(crate) use ring_fds::{SLOTS as RING_FD_SLOTS, forget as forget_ring, is_registered, registered_ring};
+pub(crate) use ring_fds::{forget as forget_ring, is_registered, registered_ring};
 
 /// Runs one operation.
 ///
@@ -160,21 +158,7 @@ fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
     result
 }
 
-/// The ring ends: what workers are doing for it is interrupted.
-pub(crate) fn interrupt_workers(guard: &mut UringGuard) {
-    let works: alloc::vec::Vec<u64> =
-        guard.parked.iter().filter_map(|(_, p)| if let Stage::Worker { work } = p.stage { Some(work) } else { None }).collect();
-    for work in works {
-        guard.io_wq.cancel(work);
-    }
-    for (_, parked) in guard.parked.iter() {
-        if let Stage::Attended { tid: tid @ 1.. } = parked.stage {
-            uringlet_sys::thread::interrupt(tid);
-        }
-    }
-}
-
 /// The ring that an fd argument means, with or without the "registered" bit.
 pub(crate) fn ring_of(fd: u32, is_registered: bool) -> Result<&'static Ring, Errno> {
-    if is_registered { registered_ring(fd) } else { ENGINE.find(fd as i32) }
+    if is_registered { registered_ring(fd) } else { PLACES.find(fd as i32) }
 }

@@ -1,8 +1,9 @@
 //! io_uring_setup(2).
 
-use crate::engine::ENGINE;
-use crate::io_wq::Pool;
-use crate::ring::{Context, RingState, SubmitBaton};
+use crate::ring::SubmitBaton;
+use crate::state::Pool;
+use crate::state::{Context, PLACES, RingState};
+use crate::write;
 use uringlet_abi::{CqOffsets, Params, SqOffsets, feat, layout, setup, sq_flags};
 use uringlet_sys::fd::RingFd;
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
@@ -149,7 +150,7 @@ fn pool(params: &Params, sq_entries: u32) -> Result<Pool, Errno> {
     if params.flags & setup::ATTACH_WQ == 0 {
         return Ok(Pool::new(sq_entries));
     }
-    let other = ENGINE.find(params.wq_fd as i32).map_err(|errno| match errno {
+    let other = PLACES.find(params.wq_fd as i32).map_err(|errno| match errno {
         Errno::EBADF => Errno::ENXIO,
         _ => Errno::EINVAL,
     })?;
@@ -166,7 +167,7 @@ fn check_affinity(params: &Params) -> Result<(), Errno> {
 
 fn open(memory: RingMemory, io_wq: Pool, params: &Params) -> Result<usize, Errno> {
     let (app_fd, fd) = RingFd::open()?;
-    let (ring, generation) = match ENGINE.take_place() {
+    let (ring, generation) = match PLACES.take() {
         Ok(place) => place,
         Err(errno) => {
             let _ = uringlet_sys::io::close(app_fd);
@@ -175,7 +176,7 @@ fn open(memory: RingMemory, io_wq: Pool, params: &Params) -> Result<usize, Errno
     };
     let mut state = RingState::new(generation, memory, params.flags, io_wq, fd);
     state.baton = Some(SubmitBaton::new());
-    state.mode = ENGINE.mode_for(params.flags);
+    state.mode = write::mode_for(params.flags);
     state.is_disabled = params.flags & setup::R_DISABLED != 0;
     if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {
         state.issuer = Some(process::thread_key());
@@ -184,7 +185,7 @@ fn open(memory: RingMemory, io_wq: Pool, params: &Params) -> Result<usize, Errno
         state.set_sq_flag(sq_flags::NEED_WAKEUP, true);
     }
     ring.open(state);
-    ENGINE.name(ring, app_fd);
+    PLACES.name(ring, app_fd);
     if params.flags & setup::REGISTERED_FD_ONLY == 0 {
         return Ok(app_fd as usize);
     }

@@ -1,7 +1,7 @@
 //! io-wq's settings: `IORING_REGISTER_IOWQ_AFF`, `IORING_REGISTER_IOWQ_MAX_WORKERS`.
 
 use crate::io_wq::CpuMask;
-use crate::ring::UringGuard;
+use crate::state::UringGuard;
 use uringlet_sys::{Errno, UserPtr, user};
 
 pub(super) fn set_affinity(guard: &mut UringGuard, arg: UserPtr, len: u32) -> Result<usize, Errno> {

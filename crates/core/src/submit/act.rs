@@ -2,10 +2,10 @@
 
 use super::{cancel, command, complete, dispatch, msg_ring};
 use crate::apoll::{Look, Place, Waiting};
-use crate::engine::ENGINE;
+use crate::driver::watcher;
 use crate::ops::{File, Op, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
-use crate::ring::{Ring, UringGuard};
+use crate::state::{PLACES, Ring, UringGuard};
 use crate::write::Paced;
 use uringlet_abi::{Opcode, cqe};
 use uringlet_sys::{Errno, fd_table, io, process};
@@ -50,13 +50,13 @@ pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
 
 /// The ring that a descriptor of the program's is.
 pub(crate) fn ring_behind(fd: i32) -> Result<&'static Ring, Errno> {
-    ENGINE.find(fd)
+    PLACES.find(fd)
 }
 
 /// A worker leaves a ring. What it brought on may be armed now, and perhaps nobody is inside enter().
 pub(crate) fn leave(guard: UringGuard) {
     if !guard.is_closing {
-        ENGINE.leave(guard);
+        watcher::on_leave(guard);
     }
 }
 
@@ -94,7 +94,7 @@ fn add_poll(guard: &mut UringGuard, req: Request, file: File) {
         return complete(guard, req, Outcome::ok(ready as i32));
     }
     if fd_table::ring(file.fd).is_some() {
-        guard.unlocked(|| ENGINE.note_polled(file.fd));
+        guard.unlocked(|| PLACES.note_polled(file.fd));
     }
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });

@@ -3,7 +3,7 @@
 use super::{act, complete, punt};
 use crate::ops::cancel::CancelOp;
 use crate::request::{Outcome, Parked, ReqId, Stage, Target};
-use crate::ring::UringGuard;
+use crate::state::UringGuard;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::op_flags;

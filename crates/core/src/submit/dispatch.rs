@@ -1,6 +1,5 @@
 //! The only place that decides how a request goes on: complete, wait for poll, run here, or punt to io-wq.
 
-use super::drain::Gate;
 use super::punt::punt;
 use super::{act, complete, hybrid};
 use crate::apoll::{Look, Place, Waiting};
@@ -8,8 +7,8 @@ use crate::file::FileKind;
 use crate::ops::hint::is_for_submitter;
 use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
-use crate::ring::UringGuard;
 use crate::rsrc::files::FileNode;
+use crate::state::{UringGuard, drain::Gate};
 use crate::write::{self, Mode, Paced, history::Took};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};

@@ -21,14 +21,13 @@
 //! Where the hint is for something without a poll direction, it means what it always did: a worker does it, sleeping as needed.
 
 use super::dispatch::{self, Later};
-use super::punt::Punted;
 use super::{act, complete};
 use crate::apoll::Look;
 use crate::io_wq::Exposure;
 use crate::ops::hint::AsyncHint;
 use crate::ops::{File, Issue, Op, table};
 use crate::request::{Outcome, Request};
-use crate::ring::UringGuard;
+use crate::state::{Punted, UringGuard};
 use uringlet_sys::Errno;
 
 /// Whether a worker tries this request first: it has a poll direction, and its file may have one.

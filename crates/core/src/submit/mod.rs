@@ -4,20 +4,17 @@ pub(crate) mod act;
 pub(crate) mod cancel;
 pub(crate) mod command;
 pub(crate) mod dispatch;
-pub(crate) mod drain;
 pub(crate) mod hybrid;
 mod msg_ring;
 pub(crate) mod punt;
 
 use dispatch::Now;
-use drain::DrainQueue;
-pub(crate) use punt::Punted;
 
 use crate::ops::express::{Express, express};
 use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx, net};
 use crate::request::{Notification, Outcome, Request, Target};
-use crate::ring::{Context, UringGuard};
+use crate::state::{Context, UringGuard, drain::DrainQueue};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use uringlet_abi::{Cqe, Opcode, Sqe, cqe, setup, sqe};

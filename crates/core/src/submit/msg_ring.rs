@@ -6,7 +6,7 @@ use crate::ops::fs::install_file;
 use crate::ops::msg_ring::{Message, MsgRing};
 use crate::ops::{File, Op};
 use crate::request::Request;
-use crate::ring::{Context, Ring, UringGuard};
+use crate::state::{Context, Ring, UringGuard};
 use uringlet_abi::Cqe;
 use uringlet_sys::{Errno, io};
 

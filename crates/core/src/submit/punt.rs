@@ -6,22 +6,12 @@ use crate::file::FileKind;
 use crate::io_wq::{Account, Cancelled, Exposure, HashKey, Work};
 use crate::ops::{File, Op};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
-use crate::ring::{Context, Ring, UringGuard};
+use crate::state::{Context, Punted, UringGuard};
 use crate::write::{self, Mode, history::Took};
 use uringlet_abi::sqe;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
 use uringlet_sys::{Errno, io, thread};
-
-/// A request on its way to, or with, a worker.
-#[derive(Debug)]
-pub(crate) struct Punted {
-    ring: &'static Ring,
-    ring_generation: u64,
-    id: ReqId,
-    /// The worker tries first, and need not do it.
-    is_hybrid: bool,
-}
 
 /// Gives a request to a thread that may sleep.
 #[inline(never)]

@@ -9,8 +9,11 @@ pub(crate) mod history;
 pub(crate) mod path;
 pub(crate) mod throttle;
 
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use history::{History, Took};
 use throttle::{Grant, THROTTLE};
+use uringlet_abi::setup;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{fd_table, process, stopwatch};
 
@@ -37,6 +40,24 @@ impl Mode {
             b"workers" => Some(Self::Workers),
             _ => None,
         }
+    }
+}
+
+/// Of rings made from now on.
+static MODE: AtomicU32 = AtomicU32::new(Mode::Adaptive as u32);
+
+/// How rings made from now on execute buffered writes, unless they ask for a way themselves.
+pub(crate) fn set_mode(mode: Mode) {
+    MODE.store(mode as u32, Relaxed);
+}
+
+/// The mode of a ring with these `IORING_SETUP_*` flags.
+pub(crate) fn mode_for(flags: u32) -> Mode {
+    match MODE.load(Relaxed) {
+        _ if flags & setup::URINGLET != 0 => Mode::Uringlet,
+        mode if mode == Mode::Uringlet as u32 => Mode::Uringlet,
+        mode if mode == Mode::Workers as u32 => Mode::Workers,
+        _ => Mode::Adaptive,
     }
 }
 

@@ -7,9 +7,9 @@ mod waiters;
 mod watcher;
 
 use super::enter::{Args, enter};
-use crate::ENGINE;
-use crate::io_wq::Pool;
-use crate::ring::{Context, Ring, RingState, SubmitBaton};
+use crate::ring::SubmitBaton;
+use crate::state::Pool;
+use crate::state::{Context, PLACES, Ring, RingState};
 use uringlet_abi::{Cqe, GeteventsArg, Opcode, Sqe, Timespec, enter as flag, op_flags};
 use uringlet_sys::fd::{EPOLLIN, EventFd, RingFd};
 use uringlet_sys::model::Program;
@@ -28,7 +28,7 @@ impl Scene {
         let program = Program::new(&memory);
         let (number, fd) = RingFd::open().unwrap();
         io::close(number).unwrap();
-        let (ring, generation) = ENGINE.take_place().unwrap();
+        let (ring, generation) = PLACES.take().unwrap();
         let mut state = RingState::new(generation, memory, 0, Pool::with_limits([0, 0]), fd);
         state.baton = Some(SubmitBaton::new());
         ring.open(state);

@@ -1,7 +1,7 @@
 //! Waiting in enter(): one thread drives, the others sleep behind it.
 
 use super::{Scene, at, post, timeout, wait, wait_with};
-use crate::ring::Context;
+use crate::state::Context;
 use loom::thread;
 use uringlet_abi::GeteventsArg;
 use uringlet_sys::model;

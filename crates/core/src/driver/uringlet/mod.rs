@@ -2,74 +2,24 @@
 //! baton passes on. The protocol, its states and its races are in `README.md`.
 
 mod block_watch;
-pub(crate) mod line;
 #[cfg(all(test, loom))]
 mod model;
 
 use super::watcher::{self, Leaving};
-use crate::io_wq::{Account, Exposure, IoWq, Work};
+use crate::io_wq::{Account, Exposure, Work};
 use crate::ops::Op;
 use crate::request::{Outcome, ReqId, Stage};
-use crate::ring::{Context, Ring, UringGuard};
+use crate::state::line::{Baton, Call, Loan, Run};
+use crate::state::{Attendance, Attendants, Context, Role, UringGuard};
 use crate::submit::{act, punt};
 use crate::write::{self, history::Took};
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use line::{Baton, Call, Loan, Run};
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, process};
 
 /// How long an attendant looks for more before it rests: 10 to 50 µs.
 const SPIN_TICKS: u64 = 60_000;
-
-/// A ring's own workers.
-#[derive(Debug)]
-pub(crate) struct Attendants {
-    pool: Arc<IoWq<Attendance>>,
-    may_spin: bool,
-}
-
-impl Attendants {
-    /// At most so many; none is started before there is work.
-    fn new(max_workers: u32) -> Self {
-        Self { pool: IoWq::named("iou-let-", [max_workers, 1]), may_spin: process::cpu_count() > 1 }
-    }
-
-    /// In a forked child: the threads are the parent's, the locks may be held by them.
-    pub(crate) fn forget(self) {
-        core::mem::forget(self);
-    }
-
-    /// The pool, for its settings.
-    pub(crate) fn pool(&self) -> &Arc<IoWq<Attendance>> {
-        &self.pool
-    }
-}
-
-impl Drop for Attendants {
-    fn drop(&mut self) {
-        self.pool.shut_down();
-    }
-}
-
-/// What a worker comes for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// To issue.
-    Attendant,
-    /// To look after who issues.
-    Standby,
-}
-
-/// A worker's work for a ring.
-#[derive(Debug)]
-pub(crate) struct Attendance {
-    ring: &'static Ring,
-    generation: u64,
-    role: Role,
-    may_spin: bool,
-}
 
 impl Work for Attendance {
     fn run(self, _: &Exposure) {
@@ -114,7 +64,7 @@ fn start(guard: &mut UringGuard, role: Role) -> Result<(), Errno> {
     }
     let Some(attendants) = &guard.attendants else { return Err(Errno::ENOMEM) };
     let work = Attendance { ring: guard.ring, generation: guard.generation, role, may_spin: attendants.may_spin };
-    if attendants.pool.enqueue(Account::Bound, None, attendants.pool.number(), work).is_ok() {
+    if attendants.pool().enqueue(Account::Bound, None, attendants.pool().number(), work).is_ok() {
         return Ok(());
     }
     // Nobody is there, nor on the way, for either part.

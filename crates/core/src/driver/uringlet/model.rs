@@ -3,7 +3,7 @@
 //!
 //! The ring is modelled by its lock, its table of requests and its generation; the workers' loop is that of `mod.rs`.
 
-use super::line::{Baton, Call, Line, OVERDUE_TICKS};
+use crate::state::line::{Baton, Call, Line, OVERDUE_TICKS};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};

@@ -3,7 +3,7 @@
 use super::path::Path;
 use crate::ops::{Issue, Op, PrepCx, unused};
 use crate::request::Outcome;
-use crate::ring::RingState;
+use crate::state::RingState;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe};
 use uringlet_sys::io::{self, O_CLOEXEC, O_NONBLOCK, OpenHow};
 use uringlet_sys::{Errno, UserPtr, fd_table, user};

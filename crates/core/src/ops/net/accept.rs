@@ -5,7 +5,7 @@ use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, Try, forget_for
 use crate::ops::fs::install_file;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::request::Outcome;
-use crate::ring::RingState;
+use crate::state::RingState;
 use uringlet_abi::op_flags::{ACCEPT_DONTWAIT, ACCEPT_MULTISHOT, ACCEPT_POLL_FIRST};
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, cqe};
 use uringlet_sys::io::{self, Res};

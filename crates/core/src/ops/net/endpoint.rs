@@ -5,7 +5,7 @@ use super::{NetOp, SOCK_CLOEXEC, SOCK_NONBLOCK, forget_former_file};
 use crate::ops::fs::install_file;
 use crate::ops::{Op, PrepCx, unused};
 use crate::request::Outcome;
-use crate::ring::RingState;
+use crate::state::RingState;
 use uringlet_abi::Sqe;
 use uringlet_sys::{Errno, io};
 

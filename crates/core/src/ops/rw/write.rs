@@ -4,7 +4,7 @@ use super::{MAX_LEN, Rw};
 use crate::file::FileKind;
 use crate::ops::{Issue, IssueCx};
 use crate::request::Stage;
-use crate::ring::Context;
+use crate::state::Context;
 use crate::write::history::Took;
 use crate::write::path::{Facts, Road, road};
 use crate::write::{self, Mode, Paced};

@@ -1,4 +1,4 @@
-//! The line of what has to be issued, and where the right to issue it is. See `README.md`. Pure state, under the ring's
+//! The line of what has to be issued, and where the right to issue it is. See `driver/uringlet/README.md`. Pure state, under the ring's
 //! lock; it knows no ring, so that a model can have it all.
 
 use alloc::collections::VecDeque;

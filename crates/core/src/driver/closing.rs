@@ -1,0 +1,90 @@
+//! The end of a ring: when nothing names it any more, and nobody is inside.
+
+use super::poll_before_close;
+use super::watcher::WATCHER;
+use crate::register::{forget_ring, is_registered};
+use crate::request::Stage;
+use crate::state::{Context, PLACES, Ring, RingState, UringGuard};
+use crate::submit::command;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use uringlet_sys::fd::RingFd;
+use uringlet_sys::thread;
+
+/// The last known number of a ring is gone. If somebody holds a duplicate we do not know, or a child does, the
+/// watcher hears of its end.
+pub(crate) fn end_if_closed(ring: &'static Ring, generation: u64) {
+    let Some(mut guard) = ring.lock(Context::Other).filter(|guard| guard.generation == generation) else { return };
+    let Some(fd) = &mut guard.fd else { return };
+    fd.end_readiness();
+    let is_orphaned = fd.is_orphaned();
+    let writer = fd.writer();
+    ring.is_polled.store(false, Relaxed);
+    if is_orphaned || guard.is_idle_heir() {
+        return end_unless_registered(guard);
+    }
+    drop(guard);
+    WATCHER.watch_close(writer, ring.index);
+}
+
+/// A registered number was given up: a ring that has no other name ends.
+pub(crate) fn end_if_unnamed(ring: &'static Ring) {
+    let Some(guard) = ring.lock(Context::Other) else { return };
+    let is_orphaned = guard.fd.as_ref().is_none_or(RingFd::is_orphaned);
+    if guard.known_fds == 0 && (is_orphaned || guard.is_idle_heir()) {
+        end_unless_registered(guard);
+    }
+}
+
+/// The watcher has seen that nobody has a descriptor of this ring any more: or of an earlier one in its place.
+pub(super) fn orphaned(place: u32) {
+    if let Some(ring) = PLACES.get(place) {
+        end_if_unnamed(ring);
+    }
+}
+
+/// Without a descriptor a ring lives on if it has a registered number; else its time is over: at once, or when the last
+/// thread inside leaves.
+fn end_unless_registered(mut guard: UringGuard) {
+    if !is_registered(guard.ring.index) {
+        // What came before this close is posted: the program may read its CQ mapping without any further call.
+        poll_before_close(&mut guard);
+        guard.is_closing = true;
+        finish(guard);
+    }
+}
+
+/// Ends a closing ring if nobody is inside.
+pub(super) fn finish(mut guard: UringGuard) {
+    if guard.waiters.inside > 0 || guard.baton.is_none() {
+        return;
+    }
+    interrupt_workers(&mut guard);
+    let ring = guard.ring;
+    forget_ring(ring.index);
+    dispose(guard.end());
+    PLACES.give(ring);
+}
+
+/// What workers are doing for the ring is interrupted.
+fn interrupt_workers(guard: &mut UringGuard) {
+    let works: Vec<u64> =
+        guard.parked.iter().filter_map(|(_, p)| if let Stage::Worker { work } = p.stage { Some(work) } else { None }).collect();
+    for work in works {
+        guard.io_wq.cancel(work);
+    }
+    for (_, parked) in guard.parked.iter() {
+        if let Stage::Attended { tid: tid @ 1.. } = parked.stage {
+            thread::interrupt(tid);
+        }
+    }
+}
+
+/// Frees a ring's state. Files close, AIO in flight is waited for: with no lock held.
+fn dispose(state: RingState) {
+    command::cancel_all(&state);
+    for (_, parked) in state.parked.iter() {
+        parked.unmark(state.place);
+    }
+    drop(state);
+}
