@@ -1,4 +1,4 @@
-//! The engine of a process: its rings, the descriptors they hide behind, fork and exit.
+//! The engine of a process: what becomes of its rings when the program closes, duplicates, polls, forks.
 
 mod fork;
 
@@ -14,8 +14,7 @@ use uringlet_sys::{Errno, fd_table, io, process};
 /// The one engine of this process.
 pub static ENGINE: Engine = Engine { _one: () };
 
-/// See the module: what happens to the process, as its calls are caught. All methods, those of `lib.rs` too, work on the one
-/// [`ENGINE`].
+/// See the module. All methods, those of `lib.rs` too, work on the one [`ENGINE`].
 #[derive(Debug)]
 pub struct Engine {
     _one: (),
@@ -181,14 +180,5 @@ impl Engine {
                 }
             }
         }
-    }
-}
-
-/// close(2) on the program's behalf, from `IORING_OP_CLOSE`.
-pub(crate) fn close_for_program(fd: i32) -> Result<usize, Errno> {
-    match ENGINE.close(fd) {
-        None => io::close(fd),
-        Some(result) if result < 0 => Err(Errno::new(-result as i32)),
-        Some(result) => Ok(result as usize),
     }
 }

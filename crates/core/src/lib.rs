@@ -4,14 +4,18 @@
 //! program's other calls on a ring's descriptor need: mmap, close, dup, poll, fork. Whoever catches those calls (the
 //! attach library, the drop-in liburing) hands them to the one [`ENGINE`].
 //!
-//! Layers, a lower one never uses a higher one:
+//! Layers, a lower one never uses a higher one (`ARCHITECTURE.md` has the two exceptions, and why):
 //!
 //! ```text
-//!   L5  lib, engine            doors, descriptors, fork
-//!   L4  driver, register       who brings a ring on: enter(), the watcher; setup and registration
-//!   L3  submit                 links, drain, cancel; dispatch decides complete / poll / run / punt
-//!   L2  request, ops, io_wq, apoll, timer
-//!   L1  ring, rsrc, file, write  shared memory, queues, resources
+//!   engine, lib              the doors; descriptors, fork
+//!   driver, register         who brings a ring on: enter(), the watcher; its end; setup and registration
+//!   submit                   express lane, links, cancel; dispatch decides complete / poll / run / punt
+//!   state                    a ring: its kit, its requests, the lock over both; the rings of the process
+//!   request                  an op with its flags, its file and the rest of its chain
+//!   ops                      what each opcode does, with what the kit offers
+//!   kit                      what of a ring an op may use
+//!   io_wq, apoll, timer      workers, readiness, deadlines
+//!   ring, rsrc, file, write  shared queues, resources, how buffered writes went
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
@@ -23,6 +27,7 @@ mod driver;
 mod engine;
 mod file;
 pub mod io_wq;
+mod kit;
 mod ops;
 mod register;
 mod req_id;

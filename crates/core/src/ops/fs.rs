@@ -7,16 +7,17 @@
 //!          SQEs of the same call are still taken. A cancelled open says EINTR, where the kernel lets its own ERESTARTSYS (512) out.
 //! Tests:   liburing openat2.t, open-close.t, statx.t, unlink.t, rename.t, mkdir.t, symlink.t, hardlink.t; ours cli/tests/fs_ops.rs.
 
+mod caught;
 mod open;
 mod path;
 
 use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::request::Outcome;
-use crate::state::{PLACES, RingState};
+use crate::kit::Kit;
+use crate::ops::Outcome;
 pub(crate) use open::{install_file, prep_close, prep_openat, prep_openat2};
 use path::Path;
 use uringlet_abi::{Sqe, sqe};
-use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
+use uringlet_sys::{Errno, UserPtr, io, user};
 
 /// A path and the directory it is relative to.
 #[derive(Debug)]
@@ -108,8 +109,8 @@ pub(crate) fn prep_epoll_ctl(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 impl FsOp {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match self {
-            Self::Open(op) => op.try_issue(cx.state),
-            Self::Close(op) => op.try_issue(cx.state),
+            Self::Open(op) => op.try_issue(cx.kit),
+            Self::Close(op) => op.try_issue(cx.kit),
             _ => Issue::Blocks,
         }
     }
@@ -124,7 +125,7 @@ impl FsOp {
             Self::Mkdirat { at, mode } => io::mkdirat(at.dir, at.path.ptr(), *mode),
             Self::Symlinkat { target, at } => io::symlinkat(target.ptr(), at.dir, at.path.ptr()),
             Self::Linkat { from, to, flags } => io::linkat(from.dir, from.path.ptr(), to.dir, to.path.ptr(), *flags),
-            Self::EpollCtl { epfd, op, fd, event } => return epoll_ctl(*epfd, *op, *fd, event).into(),
+            Self::EpollCtl { epfd, op, fd, event } => return caught::epoll_ctl(*epfd, *op, *fd, event).into(),
         };
         Outcome::plain(res)
     }
@@ -140,22 +141,13 @@ impl FsOp {
     }
 
     /// Under the lock, after [`run`](Self::run): `outcome` is what that said; the answer is what the program is told.
-    pub(super) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+    pub(super) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
         match self {
-            Self::Open(op) => op.finish(state, outcome),
-            Self::Close(op) => op.finish(state, outcome),
+            Self::Open(op) => op.finish(kit, outcome),
+            Self::Close(op) => op.finish(kit, outcome),
             _ => outcome,
         }
     }
-}
-
-/// Without any ring's lock: a ring that gets into an epoll set must keep its readiness from then on.
-fn epoll_ctl(epfd: i32, op: u32, fd: i32, event: &EpollEvent) -> Result<usize, Errno> {
-    if fd_table::is_internal(epfd) || fd_table::is_internal(fd) {
-        return Err(Errno::EBADF);
-    }
-    PLACES.note_polled(fd);
-    io::epoll_ctl(epfd, op, fd, io::ptr_of_slice(event))
 }
 
 #[cfg(test)]

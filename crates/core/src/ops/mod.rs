@@ -7,13 +7,13 @@
 
 pub(crate) mod buffers;
 pub(crate) mod cancel;
-pub(crate) mod express;
 pub(crate) mod fds;
 pub(crate) mod fs;
 pub(crate) mod hint;
 pub(crate) mod msg_ring;
 pub(crate) mod net;
 pub(crate) mod nop;
+mod outcome;
 pub(crate) mod poll;
 pub(crate) mod rw;
 pub(crate) mod splice;
@@ -24,13 +24,13 @@ pub(crate) mod timeout;
 pub(crate) mod uring_cmd;
 
 use crate::file::FileKind;
-use crate::request::{Outcome, Request};
-use crate::state::RingState;
+use crate::kit::Kit;
 use crate::write::Paced;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;
 use uringlet_sys::Errno;
 
+pub(crate) use outcome::{Notification, Outcome};
 pub(crate) use table::{Inline, OPCODES};
 
 /// What issuing answered.
@@ -87,7 +87,7 @@ impl File {
 /// What an op may use while it is issued under the ring's lock.
 #[derive(Debug)]
 pub(crate) struct IssueCx<'a> {
-    pub(crate) state: &'a mut RingState,
+    pub(crate) kit: &'a mut Kit,
     /// The resolved file; fd -1 where the op has none.
     pub(crate) file: File,
     /// `IOSQE_*` of the request.
@@ -182,6 +182,25 @@ impl Op {
         }
     }
 
+    /// Whether it may be issued with a worker at all (used by `submit` to honour `IOSQE_ASYNC`).
+    pub(crate) fn may_run(&self) -> bool {
+        // A splice looks up its registered input first, and goes to a worker anyway.
+        !matches!(
+            self,
+            Self::Splice(_)
+                | Self::Nop(_)
+                | Self::Poll(_)
+                | Self::Timeout(_)
+                | Self::Cancel(_)
+                | Self::Buffers(_)
+                | Self::MsgRing(_)
+                | Self::Fds(_)
+                | Self::Cmd(_)
+                | Self::Taken
+                | Self::Malformed(_)
+        )
+    }
+
     /// Does it, sleeping if need be, without the ring's lock. `fd` is the resolved file.
     #[inline]
     pub(crate) fn run(&mut self, fd: i32) -> Outcome {
@@ -218,10 +237,10 @@ impl Op {
 
     /// After [`run`](Self::run), under the ring's lock: what needs the ring's tables. The answer is what the program is told.
     #[inline]
-    pub(crate) fn finish(&mut self, state: &mut RingState, outcome: Outcome) -> Outcome {
+    pub(crate) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
         match self {
-            Self::Fs(op) => op.finish(state, outcome),
-            Self::Net(op) => op.finish(state, outcome),
+            Self::Fs(op) => op.finish(kit, outcome),
+            Self::Net(op) => op.finish(kit, outcome),
             _ => outcome,
         }
     }
@@ -297,25 +316,6 @@ pub(crate) type Prep = fn(&Sqe, &PrepCx) -> Result<Op, Errno>;
 /// `Err(EINVAL)` if any of the fields an opcode does not use is set.
 pub(crate) fn unused(fields: &[u64]) -> Result<(), Errno> {
     if fields.iter().any(|&f| f != 0) { Err(Errno::EINVAL) } else { Ok(()) }
-}
-
-/// Whether `req` may be issued with a worker at all (used by `submit` to honour `IOSQE_ASYNC`).
-pub(crate) fn may_run(req: &Request) -> bool {
-    // A splice looks up its registered input first, and goes to a worker anyway.
-    !matches!(
-        req.op,
-        Op::Splice(_)
-            | Op::Nop(_)
-            | Op::Poll(_)
-            | Op::Timeout(_)
-            | Op::Cancel(_)
-            | Op::Buffers(_)
-            | Op::MsgRing(_)
-            | Op::Fds(_)
-            | Op::Cmd(_)
-            | Op::Taken
-            | Op::Malformed(_)
-    )
 }
 
 // It moves with every request.

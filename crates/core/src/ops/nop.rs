@@ -5,9 +5,8 @@
 //! Differs: nothing known.
 //! Tests:   liburing nop.t, nop-all-sizes.t.
 
-use super::express::Express;
 use super::{Issue, IssueCx, Op, PrepCx};
-use crate::request::Outcome;
+use crate::ops::Outcome;
 use uringlet_abi::{Sqe, op_flags};
 use uringlet_sys::{Errno, io};
 
@@ -30,15 +29,6 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     Ok(Op::Nop(Nop { result, flags: sqe.op_flags, fd: sqe.fd, buf_index: sqe.buf_index }))
 }
 
-/// A plain one.
-#[inline(always)]
-pub(super) fn express(sqe: &Sqe) -> Express {
-    if sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) != 0 {
-        return Express::No;
-    }
-    Express::Done(Outcome::ok(0))
-}
-
 impl Nop {
     #[inline]
     pub(super) fn try_issue(&self, cx: &mut IssueCx<'_>) -> Issue {
@@ -54,13 +44,13 @@ impl Nop {
     fn check(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
         if self.flags & op_flags::NOP_FILE != 0 {
             if self.flags & op_flags::NOP_FIXED_FILE != 0 {
-                cx.state.files.get(self.fd as u32).ok_or(Errno::EBADF)?;
+                cx.kit.files.get(self.fd as u32).ok_or(Errno::EBADF)?;
             } else {
                 io::file_flags(self.fd)?;
             }
         }
         if self.flags & op_flags::NOP_FIXED_BUFFER != 0 {
-            cx.state.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
+            cx.kit.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
         }
         Ok(())
     }

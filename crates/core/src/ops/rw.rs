@@ -12,10 +12,9 @@ mod stream;
 mod write;
 
 use super::buffers::settle;
-use super::express::Express;
 use super::{Issue, IssueCx, Op, PrepCx};
 use crate::file::FileKind;
-use crate::request::Outcome;
+use crate::ops::Outcome;
 use crate::rsrc::buf_ring::Selected;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -130,7 +129,7 @@ impl Rw {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let mut issue = self.try_once(cx);
         if let Some(selection) = &mut self.selection {
-            settle(&mut cx.state.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
+            settle(&mut cx.kit.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
         }
         issue
     }
@@ -180,7 +179,7 @@ impl Rw {
         if self.selects {
             self.select(cx)?;
         }
-        if cx.state.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {
+        if cx.kit.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {
             return Err(self.refused_flags(cx.file.fd, Errno::EOPNOTSUPP));
         }
         // Polled transfers are for rings that poll.
@@ -194,7 +193,7 @@ impl Rw {
     pub(super) fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         self.take_resources(cx)?;
         let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
-        selected.into_iter().for_each(|selected| cx.state.buf_groups.keep(selected));
+        selected.into_iter().for_each(|selected| cx.kit.buf_groups.keep(selected));
         Ok(())
     }
 
@@ -204,7 +203,7 @@ impl Rw {
     }
 
     fn check_registered(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
-        let buffer = cx.state.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
+        let buffer = cx.kit.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
         if self.is_vectored {
             let mut iovecs = vec![Iovec::default(); self.len as usize];
             user::read_slice(&mut iovecs, UserPtr::at(self.addr))?;
@@ -219,7 +218,7 @@ impl Rw {
             Some(selection) => selection.wanted,
             None => self.length_to_select()?,
         };
-        let chosen = cx.state.buf_groups.select(cx.buf_group, wanted)?;
+        let chosen = cx.kit.buf_groups.select(cx.buf_group, wanted)?;
         self.addr = chosen.addr;
         self.len = chosen.len;
         self.is_vectored = false;
@@ -347,16 +346,15 @@ impl Rw {
         !self.is_write
     }
 
-    /// What the express lane has done of it.
-    pub(crate) fn was_tried(&mut self, tried: Express) {
-        match tried {
-            Express::Partly(n) => {
-                // The kernel read the iovecs a moment ago.
-                let _ = self.advance(n);
-            }
-            Express::Missed => self.has_missed = true,
-            Express::Done(_) | Express::No => {}
-        }
+    /// So many bytes are moved already.
+    pub(crate) fn was_begun(&mut self, n: usize) {
+        // The kernel read the iovecs a moment ago.
+        let _ = self.advance(n);
+    }
+
+    /// It was tried, and would have to wait.
+    pub(crate) fn was_missed(&mut self) {
+        self.has_missed = true;
     }
 
     /// `n` more bytes are done; the iovecs shrink by them.

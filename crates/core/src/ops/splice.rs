@@ -6,7 +6,7 @@
 //! Tests:   liburing splice.t; ours cli/tests/fs_ops.rs.
 
 use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::request::Outcome;
+use crate::ops::Outcome;
 use crate::rsrc::files::FileNode;
 use alloc::sync::Arc;
 use uringlet_abi::Sqe;
@@ -64,7 +64,7 @@ impl Splice {
     /// Looks the input file up; the rest may sleep.
     pub(super) fn try_issue(&mut self, cx: &IssueCx<'_>) -> Issue {
         if let Input::Fixed(index) = self.input {
-            let Some(node) = cx.state.files.get(index) else { return Errno::EBADF.into() };
+            let Some(node) = cx.kit.files.get(index) else { return Errno::EBADF.into() };
             self.input = Input::Held(Arc::clone(node));
         }
         Issue::Blocks

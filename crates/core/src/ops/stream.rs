@@ -8,7 +8,7 @@
 use super::buffers::settle;
 use super::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::file::FileKind;
-use crate::request::Outcome;
+use crate::ops::Outcome;
 use crate::rsrc::buf_ring::Selected;
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, sqe};
@@ -100,12 +100,12 @@ impl MultishotRead {
         if core::mem::take(&mut self.is_served) {
             return Issue::Untried(POLLIN);
         }
-        match cx.state.buf_groups.select(cx.buf_group, 0) {
+        match cx.kit.buf_groups.select(cx.buf_group, 0) {
             Ok(selected) => self.selected = Some(selected),
             Err(errno) => return errno.into(),
         }
         let mut issue = self.read(cx.file.fd);
-        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, false);
+        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, false);
         issue
     }
 
@@ -119,8 +119,8 @@ impl MultishotRead {
         if kind.is_seekable() {
             return Err(Errno::EBADFD);
         }
-        let buffer = cx.state.buf_groups.select(cx.buf_group, 0)?;
-        cx.state.buf_groups.settle(buffer);
+        let buffer = cx.kit.buf_groups.select(cx.buf_group, 0)?;
+        cx.kit.buf_groups.settle(buffer);
         if io::file_flags(fd)? & io::O_ACCMODE == io::O_WRONLY {
             return Err(Errno::EBADF);
         }

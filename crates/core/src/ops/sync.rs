@@ -6,7 +6,7 @@
 //! Tests:   liburing fsync.t, fallocate.t, fadvise.t, madvise.t, truncate.t; ours cli/tests/fs_ops.rs.
 
 use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::request::Outcome;
+use crate::ops::Outcome;
 use uringlet_abi::{Sqe, op_flags};
 use uringlet_sys::{Errno, UserPtr, io};
 

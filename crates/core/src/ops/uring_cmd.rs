@@ -6,7 +6,7 @@
 //! Tests:   ours cli/tests/ublk.rs.
 
 use super::{Op, PrepCx};
-use crate::request::Outcome;
+use crate::ops::Outcome;
 use crate::virtual_file::{UringCmd, VirtualFile};
 use alloc::boxed::Box;
 use alloc::sync::Arc;

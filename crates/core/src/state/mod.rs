@@ -1,4 +1,7 @@
-//! A ring: what its program shares with us, the requests in flight, and the lock over it all.
+//! A ring: its kit, the requests in flight, who waits and who works for it, and the lock over it all.
+//!
+//! What is here is held here; what is done with it is `submit`'s and `driver`'s. An op that is issued gets the [`Kit`] and
+//! sees nothing else.
 //!
 //! One lock a ring, held for short: never over a system call that may sleep. Submission itself is serialised by the
 //! [`SubmitBaton`], a value that whoever submits has taken out of the state: it may let the lock go (to run a write,
@@ -15,16 +18,15 @@ pub(crate) mod sharing;
 mod watched;
 mod workers;
 
-use crate::apoll::Poller;
+pub(crate) use crate::kit::Context;
+use crate::kit::Kit;
 use crate::request::{Outcome, Parked, ReqId, Request, Stage};
 use crate::ring::SubmitBaton;
-use crate::ring::cq::{Cq, Posted};
-use crate::rsrc::{buf_ring::BufGroups, buffers::BufferTable, files::FileTable};
+use crate::ring::cq::Posted;
 use crate::slab::Slab;
-use crate::timer::Timers;
-use crate::write::{Allowance, Mode};
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
+use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use drain::DrainQueue;
@@ -32,14 +34,14 @@ pub(crate) use guard::UringGuard;
 use guard::Wakes;
 use line::Line;
 pub(crate) use places::PLACES;
-use uringlet_abi::{Cqe, cq_flags, cqe, setup, sq_flags, sqe};
+use uringlet_abi::{Cqe, cq_flags, cqe, sqe};
 use uringlet_sys::aio::Aio;
 use uringlet_sys::commons::Inside;
 use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
+use uringlet_sys::process;
 use uringlet_sys::ring_memory::{RingMemory, Word};
 use uringlet_sys::sync::AtomicU32;
-use uringlet_sys::{Errno, process};
 pub(crate) use watched::Watched;
 pub(crate) use workers::{Attendance, Attendants, Pool, Punted, Role};
 
@@ -92,14 +94,10 @@ pub(crate) struct Waiters {
 pub(crate) struct RingState {
     /// Somebody has moved in and not yet out.
     is_open: bool,
-    /// The ring's place in the engine's table: under which it is counted.
-    pub(crate) place: u32,
+    /// Its CQ, files, buffers: what a request may use while it is issued.
+    kit: Kit,
     /// Tells this ring from earlier and later ones in the same place.
     pub(crate) generation: u64,
-    pub(crate) memory: RingMemory,
-    /// `IORING_SETUP_*`.
-    pub(crate) setup: u32,
-    pub(crate) cq: Cq,
     pub(crate) baton: Option<SubmitBaton>,
     pub(crate) parked: Slab<Parked>,
     next_generation: NonZeroU32,
@@ -108,24 +106,13 @@ pub(crate) struct RingState {
     /// Chains whose turn has come: whoever holds the lock issues them.
     pub(crate) ready: VecDeque<Request>,
     pub(crate) drain: DrainQueue,
-    pub(crate) poller: Option<Poller>,
-    pub(crate) timers: Timers,
     pub(crate) aio: Option<Aio>,
     pub(crate) aio_in_flight: u32,
-    pub(crate) files: FileTable,
-    pub(crate) buffers: BufferTable,
-    pub(crate) buf_groups: BufGroups,
     pub(crate) eventfd: Option<RegisteredEventfd>,
-    /// CQEs that wait for the submitter's next GETEVENTS (`DEFER_TASKRUN`).
-    pub(crate) deferred: VecDeque<Cqe>,
     pub(crate) waiters: Waiters,
-    /// What may be written without a look at the machine's dirty pages.
-    pub(crate) allowance: Allowance,
     /// In uringlet mode: what attendants have to issue.
     pub(crate) line: Line<ReqId>,
     pub(crate) attendants: Option<Attendants>,
-    /// How buffered writes are executed.
-    pub(crate) mode: Mode,
     pub(crate) io_wq: Pool,
     /// The program's descriptor as the engine sees it; none with `REGISTERED_FD_ONLY`.
     pub(crate) fd: Option<RingFd>,
@@ -147,17 +134,6 @@ pub(crate) struct RingState {
     pub(crate) was_forked: bool,
     /// Among the processes that share the ring: how whoever holds the lock got in.
     inside: Inside,
-    /// Set by whoever holds the lock for the time of the holding.
-    context: Context,
-}
-
-/// On whose behalf the lock is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Context {
-    /// A thread of the program inside enter() or register().
-    Submitter,
-    /// A worker, the watcher, a close.
-    Other,
 }
 
 /// Somebody holds the ring's lock.
@@ -206,6 +182,21 @@ impl Ring {
     }
 }
 
+impl Deref for RingState {
+    type Target = Kit;
+    #[inline]
+    fn deref(&self) -> &Kit {
+        &self.kit
+    }
+}
+
+impl DerefMut for RingState {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Kit {
+        &mut self.kit
+    }
+}
+
 impl RingState {
     /// A new ring.
     pub(crate) fn new(generation: u64, memory: RingMemory, setup: u32, io_wq: Pool, fd: RingFd) -> Self {
@@ -220,31 +211,20 @@ impl RingState {
     fn with(generation: u64, memory: RingMemory, setup: u32, io_wq: Pool, fd: Option<RingFd>) -> Self {
         Self {
             is_open: false,
-            place: 0,
+            kit: Kit::new(memory, setup),
             generation,
-            memory,
-            setup,
-            cq: Cq::default(),
             baton: None,
             parked: Slab::new(),
             next_generation: NonZeroU32::MIN,
             in_flight: 0,
             ready: VecDeque::new(),
             drain: DrainQueue::default(),
-            poller: None,
-            timers: Timers::default(),
             aio: None,
             aio_in_flight: 0,
-            files: FileTable::default(),
-            buffers: BufferTable::default(),
-            buf_groups: BufGroups::default(),
             eventfd: None,
-            deferred: VecDeque::new(),
             waiters: Waiters::default(),
-            allowance: Allowance::default(),
             line: Line::default(),
             attendants: None,
-            mode: Mode::default(),
             io_wq,
             fd,
             known_fds: 0,
@@ -257,7 +237,6 @@ impl RingState {
             has_claimed: false,
             was_forked: false,
             inside: Inside::No,
-            context: Context::Other,
         }
     }
 
@@ -272,11 +251,9 @@ impl RingState {
         self.ready.clear();
         self.drain = DrainQueue::default();
         self.in_flight = 0;
-        self.timers = Timers::default();
-        self.poller = None;
+        self.kit.forget_parents_requests();
         self.aio = None;
         self.aio_in_flight = 0;
-        self.deferred.clear();
         self.waiters = Waiters::default();
         self.io_wq.forget();
         self.io_wq = Pool::new(self.memory.geometry().sq_entries);
@@ -292,7 +269,7 @@ impl RingState {
     /// Makes what was posted visible, and says whom to wake.
     #[inline]
     fn commit(&mut self, ring: &Ring, wakes: &mut Wakes) {
-        let posted = self.cq.publish(&self.memory);
+        let posted = self.kit.cq.publish(&self.kit.memory);
         if !posted.is_quiet() {
             self.tell(ring, posted, wakes);
         }
@@ -322,12 +299,6 @@ impl RingState {
         self.flag_readable(ring);
     }
 
-    /// Whether the CQ tail, with what is deferred, has come to `tail`.
-    pub(crate) fn reaches(&self, tail: u32) -> bool {
-        let now = self.cq.tail().wrapping_add(self.deferred.len() as u32);
-        now.wrapping_sub(tail) as i32 >= 0
-    }
-
     /// Pollers of the ring's descriptor see it readable.
     pub(crate) fn flag_readable(&self, ring: &Ring) {
         if ring.is_polled.load(Relaxed)
@@ -344,59 +315,13 @@ impl RingState {
     /// Takes the readiness back if the CQ is empty (again).
     pub(crate) fn settle_readable(&self, ring: &Ring) {
         let Some(fd) = &self.fd else { return };
-        if self.cq.ready(&self.memory) == 0 && !self.cq.has_overflow() && self.deferred.is_empty() && ring.is_flagged.swap(false, AcqRel) {
+        if self.is_drained() && ring.is_flagged.swap(false, AcqRel) {
             fd.clear_readable();
             // A CQE posted since is posted under this lock, and flags anew. One the program has not taken is still there.
             if self.cq.ready(&self.memory) > 0 {
                 fd.set_readable();
                 ring.is_flagged.store(true, Relaxed);
             }
-        }
-    }
-
-    /// Posts a CQE, or keeps it for the submitter (`DEFER_TASKRUN`).
-    #[inline(always)]
-    pub(crate) fn post(&mut self, cqe: Cqe) {
-        if self.setup & setup::DEFER_TASKRUN != 0 && self.context == Context::Other {
-            self.deferred.push_back(cqe);
-            self.set_sq_flag(sq_flags::TASKRUN, self.setup & setup::TASKRUN_FLAG != 0);
-            self.cq.note_deferred();
-        } else {
-            self.cq.post(&self.memory, cqe);
-        }
-        if self.timers.counts_completions() {
-            self.timers.note_posted();
-        }
-    }
-
-    /// Whether one more CQE finds room. Where it does not, a multishot request ends: it must not pile up what nobody reads.
-    #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        let waiting = self.cq.ready(&self.memory) as usize + self.deferred.len();
-        waiting < self.memory.geometry().cq_entries as usize && !self.cq.has_overflow()
-    }
-
-    /// Posts the CQE of a released registered resource.
-    pub(crate) fn post_tag(&mut self, tag: u64) {
-        self.post(Cqe { user_data: tag, res: 0, flags: 0 });
-    }
-
-    /// On the submitter's side: what was deferred goes into the CQ, and what overflowed, as far as there is room.
-    pub(crate) fn run_deferred(&mut self) {
-        while let Some(cqe) = self.deferred.pop_front() {
-            self.cq.post(&self.memory, cqe);
-        }
-        self.set_sq_flag(sq_flags::TASKRUN, false);
-        self.cq.flush_overflow(&self.memory);
-    }
-
-    pub(crate) fn set_sq_flag(&self, flag: u32, on: bool) {
-        let flags = self.memory.word(Word::SqFlags);
-        let is_on = flags.load(Relaxed) & flag != 0;
-        if on && !is_on {
-            flags.fetch_or(flag, AcqRel);
-        } else if !on && is_on {
-            flags.fetch_and(!flag, AcqRel);
         }
     }
 
@@ -414,6 +339,9 @@ impl RingState {
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let parked = Parked { req, stage, generation };
         parked.mark(self.place);
+        if let Some((fd, paced)) = parked.put_off() {
+            self.put_off.add(fd, paced);
+        }
         let key = self.parked.insert(parked) as u32;
         ReqId { key, generation }
     }
@@ -428,48 +356,14 @@ impl RingState {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
         parked.unmark(self.place);
+        if let Some((fd, paced)) = parked.put_off() {
+            self.put_off.remove(fd, paced);
+        }
         Some(parked)
-    }
-
-    /// The poller, made on first use.
-    pub(crate) fn poller(&mut self) -> Result<&mut Poller, Errno> {
-        if self.poller.is_none() {
-            self.poller = Some(Poller::new()?);
-        }
-        self.poller.as_mut().ok_or(Errno::ENOMEM)
-    }
-
-    /// Whether a receive from this file would find nothing, for all that is known.
-    pub(crate) fn knows_empty(&mut self, fd: i32) -> bool {
-        self.poller.as_mut().is_some_and(|p| p.knows_empty(fd))
-    }
-
-    /// Whether a receive that gets less than it asked for empties this file.
-    pub(crate) fn knows_ends(&mut self, fd: i32) -> bool {
-        self.poller.as_mut().is_some_and(|p| p.knows_ends(fd))
-    }
-
-    /// A receive has emptied it.
-    pub(crate) fn note_empty(&mut self, fd: i32) {
-        if let Some(poller) = &mut self.poller {
-            poller.note_empty(fd);
-        }
-    }
-
-    /// The number was given to a new file.
-    pub(crate) fn note_new_file(&mut self, fd: i32) {
-        if let Some(poller) = &mut self.poller {
-            poller.distrust(fd);
-        }
     }
 
     /// Whether something pends that only the ring's event loop can bring on.
     pub(crate) fn needs_watch(&self) -> bool {
         self.aio_in_flight > 0 || self.timers.next_deadline().is_some() || self.poller.as_ref().is_some_and(|p| p.is_armed())
-    }
-
-    /// On whose behalf the lock is held.
-    pub(crate) fn context(&self) -> Context {
-        self.context
     }
 }

@@ -27,11 +27,11 @@ impl RingState {
     /// Enters among the processes that share the ring: only its maker, most of the time.
     #[inline]
     pub(super) fn go_in(&mut self, context: Context) {
-        self.context = context;
+        self.kit.context = context;
         if self.maker == process::pid() {
             self.inside = self.memory.commons().enter();
             if self.inside == Inside::Locked {
-                self.cq.follow(&self.memory);
+                self.kit.cq.follow(&self.kit.memory);
             }
         } else {
             self.go_in_as_heir();
@@ -51,12 +51,13 @@ impl RingState {
         }
         self.memory.commons().lock();
         self.inside = Inside::Locked;
-        self.cq.follow(&self.memory);
+        self.kit.cq.follow(&self.kit.memory);
     }
 
     #[inline]
     pub(super) fn go_out(&mut self) {
-        self.memory.commons().leave(core::mem::replace(&mut self.inside, Inside::No));
+        let inside = core::mem::replace(&mut self.inside, Inside::No);
+        self.memory.commons().leave(inside);
     }
 
     /// A forked child's copy of a ring that it does not use: its end is of no consequence to others.

@@ -5,7 +5,7 @@ use super::{act, complete, hybrid};
 use crate::apoll::{Look, Place, Waiting};
 use crate::file::FileKind;
 use crate::ops::hint::is_for_submitter;
-use crate::ops::{File, Inline, Issue, IssueCx, Op, may_run, table};
+use crate::ops::{File, Inline, Issue, IssueCx, Op, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
 use crate::state::{UringGuard, drain::Gate};
@@ -80,12 +80,12 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Now::Done(Outcome::err(req.op.stabilise().err().unwrap_or(errno))),
     };
-    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && may_run(req) && !is_for_submitter(&req.op);
+    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && req.op.may_run() && !is_for_submitter(&req.op);
     if is_for_worker && hybrid::is_for(req, file) {
         return Now::Later(file, hybrid::first_step(guard, req, file));
     }
     loop {
-        let mut cx = IssueCx { state: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
+        let mut cx = IssueCx { kit: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
         if is_for_worker {
             return match req.op.prepare_for_worker(&mut cx) {
                 Ok(()) => Now::Later(file, Later::Punt),

@@ -4,19 +4,20 @@ pub(crate) mod act;
 pub(crate) mod cancel;
 pub(crate) mod command;
 pub(crate) mod dispatch;
+mod express;
 pub(crate) mod hybrid;
 mod msg_ring;
 pub(crate) mod punt;
 
 use dispatch::Now;
 
-use crate::ops::express::{Express, express};
 use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx, net};
 use crate::request::{Notification, Outcome, Request, Target};
 use crate::state::{Context, UringGuard, drain::DrainQueue};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use express::{Express, express};
 use uringlet_abi::{Cqe, Opcode, Sqe, cqe, setup, sqe};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::futex_wait;
@@ -139,7 +140,7 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
     let mut req = Request::new(sqe);
     prep(guard, sqe, is_after_link, &mut req);
     match &mut req.op {
-        Op::Rw(op) => op.was_tried(tried),
+        Op::Rw(op) => tried.tell(op),
         Op::Cmd(op) => op.read_rest(&guard.memory, index),
         _ => {}
     }
@@ -283,7 +284,7 @@ pub(crate) fn complete(guard: &mut UringGuard, mut req: Request, outcome: Outcom
 #[inline]
 fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
     // What the program wants done elsewhere it may want to be told of as such, whoever did it (EVENTFD_ASYNC).
-    if guard.context() == Context::Other || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
+    if guard.context == Context::Other || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
         guard.cq.note_async();
     }
     if outcome.res == -Errno::ECANCELED.into_raw() {

@@ -9,6 +9,7 @@ pub(crate) mod history;
 pub(crate) mod path;
 pub(crate) mod throttle;
 
+use alloc::collections::{BTreeMap, btree_map::Entry};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use history::{History, Took};
@@ -75,6 +76,35 @@ pub(crate) struct Paced {
     pub(crate) deadline_ns: u64,
     /// For so long those wait for it that are asked for later.
     pub(crate) cost_ns: u64,
+}
+
+/// Writes of a ring that were put off, by file: until when.
+#[derive(Debug, Default)]
+pub(crate) struct PutOff {
+    /// By number and deadline: how many.
+    writes: BTreeMap<(i32, u64), u32>,
+}
+
+impl PutOff {
+    /// A write to this number's file is put off.
+    pub(crate) fn add(&mut self, fd: i32, paced: Paced) {
+        *self.writes.entry((fd, paced.deadline_ns)).or_default() += 1;
+    }
+
+    /// It is not any more.
+    pub(crate) fn remove(&mut self, fd: i32, paced: Paced) {
+        if let Entry::Occupied(mut entry) = self.writes.entry((fd, paced.deadline_ns)) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+
+    /// When the last write to this number's file has its turn.
+    pub(crate) fn last_deadline_ns(&self, fd: i32) -> Option<u64> {
+        self.writes.range((fd, 0)..=(fd, u64::MAX)).next_back().map(|(&(_, deadline_ns), _)| deadline_ns)
+    }
 }
 
 impl Allowance {

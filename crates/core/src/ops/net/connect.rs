@@ -1,8 +1,8 @@
 //! `IORING_OP_CONNECT`, and socket addresses copied from the program.
 
 use super::{ADDR_MAX, NetOp, POLLOUT, without_sleeping};
+use crate::ops::Outcome;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::request::Outcome;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;
 use uringlet_sys::io::{self, Res};

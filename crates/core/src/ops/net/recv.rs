@@ -6,10 +6,10 @@ use super::{
     Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, Try, iovec_bytes, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking,
     poll_first, receive_mask, sleeping, staying_armed,
 };
+use crate::ops::Outcome;
 use crate::ops::buffers::settle;
 use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::request::Outcome;
 use crate::rsrc::buf_ring::Selected;
 use alloc::boxed::Box;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
@@ -109,17 +109,17 @@ impl Recv {
             self.append(cx, &mut issue);
         }
         if core::mem::take(&mut self.has_emptied) {
-            cx.state.note_empty(alone.fd);
+            cx.kit.note_empty(alone.fd);
         }
-        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         let chosen = if self.is_bundle {
-            cx.state.buf_groups.select_bundle(cx.buf_group, self.extent())?
+            cx.kit.buf_groups.select_bundle(cx.buf_group, self.extent())?
         } else {
-            cx.state.buf_groups.select(cx.buf_group, self.cap)?
+            cx.kit.buf_groups.select(cx.buf_group, self.cap)?
         };
         self.take_buffers(&chosen);
         self.selected = Some(chosen);

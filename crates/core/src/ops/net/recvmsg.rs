@@ -6,9 +6,9 @@ use super::{
     Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, Try, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
     receive_mask, sleeping, staying_armed,
 };
+use crate::ops::Outcome;
 use crate::ops::buffers::settle;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::request::Outcome;
 use crate::rsrc::buf_ring::Selected;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
@@ -152,9 +152,9 @@ impl Recvmsg {
             self.receive_now(alone)
         };
         if core::mem::take(&mut self.has_emptied) {
-            cx.state.note_empty(alone.fd);
+            cx.kit.note_empty(alone.fd);
         }
-        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
 
@@ -164,7 +164,7 @@ impl Recvmsg {
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
-        let chosen = cx.state.buf_groups.select(cx.buf_group, self.cap)?;
+        let chosen = cx.kit.buf_groups.select(cx.buf_group, self.cap)?;
         self.message.use_buffer(chosen.addr, chosen.len);
         self.selected = Some(chosen);
         // A multishot request fills the next buffer from its start again.

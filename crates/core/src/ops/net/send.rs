@@ -5,10 +5,10 @@ use super::{
     Futile, MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, Try, ZeroCopy, iovec_bytes, is_resumable, may_wait, no_buffer, nonblocking,
     poll_first, read_iovecs, sleeping,
 };
+use crate::ops::Outcome;
 use crate::ops::buffers::settle;
 use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx};
-use crate::request::Outcome;
 use crate::rsrc::buf_ring::{Extent, Selected};
 use alloc::boxed::Box;
 use uringlet_abi::op_flags::{RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
@@ -135,7 +135,7 @@ impl Send {
         if self.is_bundle {
             issue = self.go_on(issue, cx.was_armed);
         }
-        settle(&mut cx.state.buf_groups, &mut self.selected, &mut issue, true);
+        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, true);
         if let Some(selected) = &mut self.selected {
             // It waits, and its buffer is gone whether it is sent or not: other than with receives.
             selected.used(self.done as u32);
@@ -151,14 +151,14 @@ impl Send {
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
-        if !cx.state.buf_groups.exists(cx.buf_group) {
+        if !cx.kit.buf_groups.exists(cx.buf_group) {
             return Err(Errno::ENOENT);
         }
         let mut chosen = if self.is_bundle {
             // Only the first transfer is limited.
-            cx.state.buf_groups.select_bundle(cx.buf_group, Extent::All(core::mem::take(&mut self.cap)))?
+            cx.kit.buf_groups.select_bundle(cx.buf_group, Extent::All(core::mem::take(&mut self.cap)))?
         } else {
-            cx.state.buf_groups.select(cx.buf_group, self.cap)?
+            cx.kit.buf_groups.select(cx.buf_group, self.cap)?
         };
         chosen.give_up_whole();
         self.iovecs = chosen.iovecs();

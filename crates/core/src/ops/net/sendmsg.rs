@@ -2,8 +2,8 @@
 
 use super::message::{Direction, Message};
 use super::{Futile, NetOp, POLLOUT, SEND_VECTORIZED, Try, ZeroCopy, is_resumable, may_wait, nonblocking, poll_first, sleeping};
+use crate::ops::Outcome;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::request::Outcome;
 use uringlet_abi::op_flags::RECVSEND_POLL_FIRST;
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::Errno;

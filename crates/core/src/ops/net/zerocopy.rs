@@ -8,7 +8,7 @@
 
 use super::{AF_INET, AF_INET6, SEND_VECTORIZED, must_be_socket};
 use crate::ops::IssueCx;
-use crate::request::Notification;
+use crate::ops::Notification;
 use uringlet_abi::op_flags::{NOTIF_USAGE_ZC_COPIED, RECVSEND_FIXED_BUF, RECVSEND_POLL_FIRST, SEND_ZC_REPORT_USAGE};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe, sqe};
@@ -67,7 +67,7 @@ impl ZeroCopy {
     /// `EFAULT`.
     pub(super) fn check_buffer(self, cx: &IssueCx<'_>, data: &[Iovec]) -> Result<(), Errno> {
         let Some(index) = self.buffer else { return Ok(()) };
-        let buffer = cx.state.buffers.get(index).ok_or(Errno::EFAULT)?;
+        let buffer = cx.kit.buffers.get(index).ok_or(Errno::EFAULT)?;
         data.iter().try_for_each(|part| buffer.check(part.base, part.len))
     }
 

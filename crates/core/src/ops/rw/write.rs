@@ -2,9 +2,8 @@
 
 use super::{MAX_LEN, Rw};
 use crate::file::FileKind;
+use crate::kit::Context;
 use crate::ops::{Issue, IssueCx};
-use crate::request::Stage;
-use crate::state::Context;
 use crate::write::history::Took;
 use crate::write::path::{Facts, Road, road};
 use crate::write::{self, Mode, Paced};
@@ -23,12 +22,12 @@ impl Rw {
         };
         let facts = Facts {
             bytes,
-            mode: cx.state.mode,
+            mode: cx.kit.mode,
             history: write::history_of(fd),
             takes_nowait: kind.takes_nowait(true),
             is_synchronous: self.waits_for_disk(kind),
             may_raise_signal,
-            is_caller: cx.state.context() == Context::Submitter,
+            is_caller: cx.kit.context == Context::Submitter,
         };
         if facts.mode != Mode::Workers
             && let Err(paced) = ask(cx, &facts)
@@ -48,7 +47,7 @@ impl Rw {
         if !self.is_vectored {
             return Ok(u64::from(self.len));
         }
-        if cx.state.mode == Mode::Workers || cx.state.allowance.covers(ticks(), 1) {
+        if cx.kit.mode == Mode::Workers || cx.kit.allowance.covers(ticks(), 1) {
             return Ok(0);
         }
         self.stabilise()?;
@@ -57,11 +56,11 @@ impl Rw {
 
     /// As much as the file takes without waiting; a worker does the rest. `None`: nothing was done.
     fn write_nowait(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Option<Issue> {
-        let (fd, place) = (cx.file.fd, cx.state.place);
+        let (fd, place) = (cx.file.fd, cx.kit.place);
         let start = ticks();
         let res = self.transfer(fd, self.rw_flags | RWF_NOWAIT);
         let n = *res.as_ref().unwrap_or(&0);
-        cx.state.allowance.charge(n as u64);
+        cx.kit.allowance.charge(n as u64);
         if Took::of(ticks().wrapping_sub(start), n as u64) == Took::Long {
             write::after_inline(place, fd, Took::Long);
         }
@@ -95,16 +94,11 @@ impl Rw {
 /// # Errors
 /// Too many pages are dirty, or writes of the same file are put off: no other one goes before them.
 fn ask(cx: &mut IssueCx<'_>, facts: &Facts) -> Result<(), Paced> {
-    let asked = cx.state.allowance.ask(facts.bytes);
-    if !facts.history.has_queued() || stats::value(cx.state.place, Counter::ThrottledNow) == 0 {
+    let asked = cx.kit.allowance.ask(facts.bytes);
+    if !facts.history.has_queued() || stats::value(cx.kit.place, Counter::ThrottledNow) == 0 {
         return asked;
     }
-    let fd = Some(cx.file.fd);
-    let before = cx.state.parked.iter().filter(|(_, parked)| parked.req.queued_on == fd).filter_map(|(_, parked)| match parked.stage {
-        Stage::Paced { paced, .. } => Some(paced.deadline_ns),
-        _ => None,
-    });
-    match (asked, before.max()) {
+    match (asked, cx.kit.put_off.last_deadline_ns(cx.file.fd)) {
         (asked, None) => asked,
         (Ok(()), Some(deadline_ns)) => Err(Paced { deadline_ns, cost_ns: 0 }),
         (Err(paced), Some(before_ns)) => Err(Paced { deadline_ns: paced.deadline_ns.max(before_ns), ..paced }),

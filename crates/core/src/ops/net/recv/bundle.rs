@@ -4,8 +4,8 @@
 //! behind it, once, and told by the same CQE. A bundle that has taken the ring's last buffer ends its request.
 
 use super::{Backlog, MSG_TRUNC, Recv};
+use crate::ops::Outcome;
 use crate::ops::{Issue, IssueCx};
-use crate::request::Outcome;
 use crate::rsrc::buf_ring::{Extent, Selected};
 use uringlet_abi::cqe;
 use uringlet_sys::io;
@@ -51,7 +51,7 @@ impl Recv {
         let fd = cx.file.fd;
         // One byte may be no byte but the stream's end: it is not worth the call.
         let Some(waits) = io::bytes_readable(fd).ok().filter(|&n| n > 1) else { return false };
-        let groups = &mut cx.state.buf_groups;
+        let groups = &mut cx.kit.buf_groups;
         let first_flags = self.selected.take().map_or(0, |first| groups.settle(first));
         let wanted = (waits as u32).min(self.left_in_all.unwrap_or(u32::MAX));
         let Ok(mut rest) = groups.select_bundle(cx.buf_group, Extent::All(wanted)) else {
@@ -72,7 +72,7 @@ impl Recv {
         if io::bytes_readable(fd).is_ok_and(|n| n > 0) {
             outcome.flags |= cqe::SOCK_NONEMPTY;
         }
-        cx.state.buf_groups.settle(rest);
+        cx.kit.buf_groups.settle(rest);
         is_last
     }
 

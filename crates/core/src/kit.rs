@@ -1,0 +1,166 @@
+//! What of a ring a request may use while it is issued: the CQ, registered files and buffers, what is known of files, what
+//! may be written. It knows no request; those stand beside it in the ring's state (`state`), behind the same lock.
+
+use crate::apoll::Poller;
+use crate::ring::cq::Cq;
+use crate::rsrc::{buf_ring::BufGroups, buffers::BufferTable, files::FileTable};
+use crate::timer::Timers;
+use crate::write::{Allowance, Mode, PutOff};
+use alloc::collections::VecDeque;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use uringlet_abi::{Cqe, setup, sq_flags};
+use uringlet_sys::Errno;
+use uringlet_sys::ring_memory::{RingMemory, Word};
+
+/// On whose behalf a ring's lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// A thread of the program inside enter() or register().
+    Submitter,
+    /// A worker, the watcher, a close.
+    Other,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Kit {
+    /// The ring's place in the engine's table: under which it is counted.
+    pub(crate) place: u32,
+    /// Set by whoever holds the lock for the time of the holding.
+    pub(crate) context: Context,
+    pub(crate) memory: RingMemory,
+    /// `IORING_SETUP_*`.
+    pub(crate) setup: u32,
+    pub(crate) cq: Cq,
+    /// CQEs that wait for the submitter's next GETEVENTS (`DEFER_TASKRUN`).
+    pub(crate) deferred: VecDeque<Cqe>,
+    pub(crate) poller: Option<Poller>,
+    pub(crate) timers: Timers,
+    pub(crate) files: FileTable,
+    pub(crate) buffers: BufferTable,
+    pub(crate) buf_groups: BufGroups,
+    /// How buffered writes are executed.
+    pub(crate) mode: Mode,
+    /// What may be written without a look at the machine's dirty pages.
+    pub(crate) allowance: Allowance,
+    pub(crate) put_off: PutOff,
+}
+
+impl Kit {
+    /// Of a new ring.
+    pub(crate) fn new(memory: RingMemory, setup: u32) -> Self {
+        Self {
+            place: 0,
+            context: Context::Other,
+            memory,
+            setup,
+            cq: Cq::default(),
+            deferred: VecDeque::new(),
+            poller: None,
+            timers: Timers::default(),
+            files: FileTable::default(),
+            buffers: BufferTable::default(),
+            buf_groups: BufGroups::default(),
+            mode: Mode::default(),
+            allowance: Allowance::default(),
+            put_off: PutOff::default(),
+        }
+    }
+
+    /// In a forked child: what waits and what is armed is the parent's.
+    pub(crate) fn forget_parents_requests(&mut self) {
+        self.timers = Timers::default();
+        self.poller = None;
+        self.deferred.clear();
+        self.put_off = PutOff::default();
+    }
+
+    /// Posts a CQE, or keeps it for the submitter (`DEFER_TASKRUN`).
+    #[inline(always)]
+    pub(crate) fn post(&mut self, cqe: Cqe) {
+        if self.setup & setup::DEFER_TASKRUN != 0 && self.context == Context::Other {
+            self.deferred.push_back(cqe);
+            self.set_sq_flag(sq_flags::TASKRUN, self.setup & setup::TASKRUN_FLAG != 0);
+            self.cq.note_deferred();
+        } else {
+            self.cq.post(&self.memory, cqe);
+        }
+        if self.timers.counts_completions() {
+            self.timers.note_posted();
+        }
+    }
+
+    /// Posts the CQE of a released registered resource.
+    pub(crate) fn post_tag(&mut self, tag: u64) {
+        self.post(Cqe { user_data: tag, res: 0, flags: 0 });
+    }
+
+    /// Whether one more CQE finds room. Where it does not, a multishot request ends: it must not pile up what nobody reads.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        let waiting = self.cq.ready(&self.memory) as usize + self.deferred.len();
+        waiting < self.memory.geometry().cq_entries as usize && !self.cq.has_overflow()
+    }
+
+    /// Whether the program has taken every CQE.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.cq.ready(&self.memory) == 0 && !self.cq.has_overflow() && self.deferred.is_empty()
+    }
+
+    /// Whether the CQ tail, with what is deferred, has come to `tail`.
+    pub(crate) fn reaches(&self, tail: u32) -> bool {
+        let now = self.cq.tail().wrapping_add(self.deferred.len() as u32);
+        now.wrapping_sub(tail) as i32 >= 0
+    }
+
+    /// On the submitter's side: what was deferred goes into the CQ, and what overflowed, as far as there is room.
+    pub(crate) fn run_deferred(&mut self) {
+        while let Some(cqe) = self.deferred.pop_front() {
+            self.cq.post(&self.memory, cqe);
+        }
+        self.set_sq_flag(sq_flags::TASKRUN, false);
+        self.cq.flush_overflow(&self.memory);
+    }
+
+    pub(crate) fn set_sq_flag(&self, flag: u32, on: bool) {
+        let flags = self.memory.word(Word::SqFlags);
+        let is_on = flags.load(Relaxed) & flag != 0;
+        if on && !is_on {
+            flags.fetch_or(flag, AcqRel);
+        } else if !on && is_on {
+            flags.fetch_and(!flag, AcqRel);
+        }
+    }
+
+    /// The poller, made on first use.
+    pub(crate) fn poller(&mut self) -> Result<&mut Poller, Errno> {
+        if self.poller.is_none() {
+            self.poller = Some(Poller::new()?);
+        }
+        self.poller.as_mut().ok_or(Errno::ENOMEM)
+    }
+
+    /// Whether a receive from this file would find nothing, for all that is known.
+    pub(crate) fn knows_empty(&mut self, fd: i32) -> bool {
+        self.poller.as_mut().is_some_and(|p| p.knows_empty(fd))
+    }
+
+    /// Whether a receive that gets less than it asked for empties this file.
+    pub(crate) fn knows_ends(&mut self, fd: i32) -> bool {
+        self.poller.as_mut().is_some_and(|p| p.knows_ends(fd))
+    }
+
+    /// A receive has emptied it.
+    pub(crate) fn note_empty(&mut self, fd: i32) {
+        if let Some(poller) = &mut self.poller {
+            poller.note_empty(fd);
+        }
+    }
+
+    /// The number was given to a new file.
+    pub(crate) fn note_new_file(&mut self, fd: i32) {
+        if let Some(poller) = &mut self.poller {
+            poller.distrust(fd);
+        }
+    }
+}

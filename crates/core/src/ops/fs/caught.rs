@@ -1,0 +1,24 @@
+//! Calls that the engine catches when the program makes them: made by an op, they go in by the same doors, since they concern
+//! every ring. No ring's lock is held. Nothing else in `ops` looks up.
+
+use super::EpollEvent;
+use crate::engine::ENGINE;
+use uringlet_sys::{Errno, fd_table, io};
+
+/// close(2): requests on the number keep its file.
+pub(super) fn close(fd: i32) -> Result<usize, Errno> {
+    match ENGINE.close(fd) {
+        None => io::close(fd),
+        Some(result) if result < 0 => Err(Errno::new(-result as i32)),
+        Some(result) => Ok(result as usize),
+    }
+}
+
+/// epoll_ctl(2): a ring that gets into an epoll set must keep its readiness from then on.
+pub(super) fn epoll_ctl(epfd: i32, op: u32, fd: i32, event: &EpollEvent) -> Result<usize, Errno> {
+    if fd_table::is_internal(epfd) || fd_table::is_internal(fd) {
+        return Err(Errno::EBADF);
+    }
+    ENGINE.note_polled(fd);
+    io::epoll_ctl(epfd, op, fd, io::ptr_of_slice(event))
+}
