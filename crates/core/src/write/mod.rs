@@ -200,3 +200,25 @@ fn change_gear(place: u32, fd: i32, change: impl Fn(History) -> History) {
 pub(crate) fn note(fd: i32, change: impl Fn(History) -> History) -> History {
     History::of(fd_table::change_history(fd, |word| change(History::of(word)).word()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_a_files_put_off_writes_is_known_until_it_goes() {
+        let paced = |deadline_ns| Paced { deadline_ns, cost_ns: 0 };
+        let mut put_off = PutOff::default();
+        for (fd, deadline_ns) in [(3, 20), (3, 30), (3, 30), (4, 50)] {
+            put_off.add(fd, paced(deadline_ns));
+        }
+        assert_eq!(put_off.last_deadline_ns(3), Some(30));
+        put_off.remove(3, paced(30));
+        assert_eq!(put_off.last_deadline_ns(3), Some(30), "there were two");
+        put_off.remove(3, paced(30));
+        assert_eq!(put_off.last_deadline_ns(3), Some(20));
+        put_off.remove(3, paced(20));
+        assert_eq!(put_off.last_deadline_ns(3), None);
+        assert_eq!(put_off.last_deadline_ns(4), Some(50));
+    }
+}
