@@ -87,11 +87,13 @@ pub(crate) struct PutOff {
 
 impl PutOff {
     /// A write to this number's file is put off.
+    #[cold]
     pub(crate) fn add(&mut self, fd: i32, paced: Paced) {
         *self.writes.entry((fd, paced.deadline_ns)).or_default() += 1;
     }
 
     /// It is not any more.
+    #[cold]
     pub(crate) fn remove(&mut self, fd: i32, paced: Paced) {
         if let Entry::Occupied(mut entry) = self.writes.entry((fd, paced.deadline_ns)) {
             *entry.get_mut() -= 1;
