@@ -78,16 +78,28 @@ impl Kit {
     /// Posts a CQE, or keeps it for the submitter (`DEFER_TASKRUN`).
     #[inline(always)]
     pub(crate) fn post(&mut self, cqe: Cqe) {
-        if self.setup & setup::DEFER_TASKRUN != 0 && self.context == Context::Other {
-            self.deferred.push_back(cqe);
-            self.set_sq_flag(sq_flags::TASKRUN, self.setup & setup::TASKRUN_FLAG != 0);
-            self.cq.note_deferred();
-        } else {
+        if self.setup & setup::DEFER_TASKRUN == 0 {
             self.cq.post(&self.memory, cqe);
+        } else {
+            self.post_or_defer(cqe);
         }
         if self.timers.counts_completions() {
             self.timers.note_posted();
         }
+    }
+
+    #[inline(never)]
+    fn post_or_defer(&mut self, cqe: Cqe) {
+        if self.context == Context::Other {
+            self.deferred.push_back(cqe);
+            self.set_sq_flag(sq_flags::TASKRUN, self.setup & setup::TASKRUN_FLAG != 0);
+            return self.cq.note_deferred();
+        }
+        // A request's last CQE (it may be cancelled just now) must not overtake those that it had before.
+        if !self.deferred.is_empty() {
+            self.run_deferred();
+        }
+        self.cq.post(&self.memory, cqe);
     }
 
     /// Posts the CQE of a released registered resource.
@@ -162,5 +174,22 @@ impl Kit {
         if let Some(poller) = &mut self.poller {
             poller.distrust(fd);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use uringlet_sys::ring_memory::Geometry;
+
+    #[test]
+    fn what_was_deferred_is_not_overtaken() {
+        let geometry = Geometry { sq_entries: 2, cq_entries: 4, sqe_shift: 6, cqe_shift: 4, has_sq_array: true };
+        let mut kit = Kit::new(RingMemory::new(geometry).unwrap(), setup::DEFER_TASKRUN);
+        kit.post(Cqe::default());
+        assert_eq!((kit.cq.tail(), kit.deferred.len()), (0, 1));
+        kit.context = Context::Submitter;
+        kit.post(Cqe::default());
+        assert_eq!((kit.cq.tail(), kit.deferred.len()), (2, 0));
     }
 }
