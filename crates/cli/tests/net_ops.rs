@@ -40,6 +40,16 @@ fn nor_does_the_kernel() {
 }
 
 #[test]
+fn the_engine_tells_in_order_of_what_was_deferred() {
+    engine_answers("net_defer");
+}
+
+#[test]
+fn so_does_the_kernel() {
+    kernel_answers("net_defer");
+}
+
+#[test]
 fn the_engine_does_bundles_and_notifications_as_linux_does() {
     engine_answers("net_zc");
 }

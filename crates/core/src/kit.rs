@@ -34,6 +34,8 @@ pub(crate) struct Kit {
     pub(crate) cq: Cq,
     /// CQEs that wait for the submitter's next GETEVENTS (`DEFER_TASKRUN`).
     pub(crate) deferred: VecDeque<Cqe>,
+    /// `DEFER_TASKRUN`: the program was told that its files have events, and nobody has looked since.
+    pub(crate) is_told: bool,
     pub(crate) poller: Option<Poller>,
     pub(crate) timers: Timers,
     pub(crate) files: FileTable,
@@ -56,6 +58,7 @@ impl Kit {
             setup,
             cq: Cq::default(),
             deferred: VecDeque::new(),
+            is_told: false,
             poller: None,
             timers: Timers::default(),
             files: FileTable::default(),
@@ -88,12 +91,17 @@ impl Kit {
         }
     }
 
+    /// There is something for the submitter's next GETEVENTS.
+    pub(crate) fn note_deferred(&mut self) {
+        self.set_sq_flag(sq_flags::TASKRUN, self.setup & setup::TASKRUN_FLAG != 0);
+        self.cq.note_deferred();
+    }
+
     #[inline(never)]
     fn post_or_defer(&mut self, cqe: Cqe) {
         if self.context == Context::Other {
             self.deferred.push_back(cqe);
-            self.set_sq_flag(sq_flags::TASKRUN, self.setup & setup::TASKRUN_FLAG != 0);
-            return self.cq.note_deferred();
+            return self.note_deferred();
         }
         // A request's last CQE (it may be cancelled just now) must not overtake those that it had before.
         if !self.deferred.is_empty() {
@@ -114,9 +122,9 @@ impl Kit {
         waiting < self.memory.geometry().cq_entries as usize && !self.cq.has_overflow()
     }
 
-    /// Whether the program has taken every CQE.
+    /// Whether the program has nothing to come for: neither in the CQ nor by entering for events.
     pub(crate) fn is_drained(&self) -> bool {
-        self.cq.ready(&self.memory) == 0 && !self.cq.has_overflow() && self.deferred.is_empty()
+        self.cq.ready(&self.memory) == 0 && !self.cq.has_overflow() && self.deferred.is_empty() && !self.is_told
     }
 
     /// Whether the CQ tail, with what is deferred, has come to `tail`.

@@ -61,7 +61,7 @@ static void block_done(int i, int res)
 static void *count_workers(void *unused)
 {
 	while (!is_over) {
-		int n = workers(0);
+		int n = workers_of(2 * limit);
 
 		most_workers = n > most_workers ? n : most_workers;
 	}

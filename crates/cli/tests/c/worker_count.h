@@ -1,28 +1,72 @@
 /* Counting io-wq's workers from inside their process. */
 #include <dirent.h>
 
-/* Workers by their name, and the last one's thread id. */
-static int workers(int *last)
+enum { MOST_THREADS = 4096 };
+
+/* The name of a thread of this process; none, if it has ended. */
+static const char *name_of(int tid)
+{
+	static __thread char name[32];
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
+	file = fopen(path, "r");
+	if (!file || !fgets(name, sizeof(name), file))
+		name[0] = 0;
+	if (file)
+		fclose(file);
+	return name;
+}
+
+static const char *worker_name(void)
+{
+	static __thread char name[32];
+
+	snprintf(name, sizeof(name), "iou-wrk-%d\n", getpid());
+	return name;
+}
+
+static int find_workers(int *tids)
 {
 	DIR *dir = opendir("/proc/self/task");
 	struct dirent *entry;
-	char want[32], path[300], name[32];
 	int n = 0;
 
-	snprintf(want, sizeof(want), "iou-wrk-%d\n", getpid());
-	while ((entry = readdir(dir))) {
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-		file = fopen(path, "r");
-		if (file && fgets(name, sizeof(name), file) && !strcmp(name, want)) {
-			n++;
-			if (last)
-				*last = atoi(entry->d_name);
-		}
-		if (file)
-			fclose(file);
-	}
+	while ((entry = readdir(dir)) && n < MOST_THREADS)
+		if (!strcmp(name_of(atoi(entry->d_name)), worker_name()))
+			tids[n++] = atoi(entry->d_name);
 	closedir(dir);
+	return n;
+}
+
+/* How many there are, and the last one's thread id. */
+static int workers(int *last)
+{
+	static __thread int tids[MOST_THREADS];
+	int n = find_workers(tids);
+
+	if (last && n)
+		*last = tids[n - 1];
+	return n;
+}
+
+/*
+ * How many there are, if so many are allowed. A thread that a worker has just started bears the worker's name until it runs: if there seem to be too many,
+ * who has another name a moment later was none.
+ */
+static int workers_of(int allowed)
+{
+	static __thread int tids[MOST_THREADS];
+	int i, seen = find_workers(tids), n = seen;
+
+	if (seen <= allowed)
+		return seen;
+	usleep(100000);
+	for (i = 0; i < seen; i++) {
+		const char *name = name_of(tids[i]);
+
+		n -= name[0] && strcmp(name, worker_name());
+	}
 	return n;
 }

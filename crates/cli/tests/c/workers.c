@@ -97,7 +97,7 @@ static void limits(void)
 		feed(i);
 		check("done", next(), 1);
 		drain(i);
-		if (workers(0) > 5)
+		if (workers_of(5) > 5)
 			check("never more than allowed", workers(0), 5);
 	}
 }
@@ -108,7 +108,7 @@ static volatile int most, is_over;
 static void *count(void *arg)
 {
 	while (!is_over) {
-		int n = workers(0);
+		int n = workers_of(5);
 
 		if (n > most)
 			most = n;

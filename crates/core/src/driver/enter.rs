@@ -185,6 +185,8 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
     let timeouts_before = guard.timeouts_fired;
     let target = guard.memory.word(Word::CqHead).load(Acquire).wrapping_add(min);
     let mut has_looked = false;
+    // It looks now.
+    guard.is_told = false;
     loop {
         guard.run_deferred();
         let now = if wait.deadline_ns & wait.any_after_ns == NEVER { 0 } else { monotonic_ns() };

@@ -18,6 +18,9 @@
 //! after the last look; while it lasts no timer is covered, since the one the watcher had in mind may just be removed.
 //! Checked by `driver::model`.
 //!
+//! A `DEFER_TASKRUN` ring is not brought on by the watcher: its program is told that there is something, once, and finds it when it enters for events.
+//! Whoever takes buffers meanwhile that are filled bit by bit relies on it: their CQEs come in the order in which they were filled.
+//!
 //! A ring's epoll set is armed in ours one-shot. If it fires while a thread drives the ring, the wake-up was for
 //! nothing: the ring stays disarmed until it is found still again. If it fires while nobody does, the program reads the
 //! CQ without calls, and the ring is armed again at once.
@@ -252,7 +255,7 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
     if guard.waiters.has_driver {
         return true;
     }
-    if !guard.watched.is_armed && (!has_moved || guard.watched.is_useful) {
+    if !guard.watched.is_armed && !guard.is_told && (!has_moved || guard.watched.is_useful) {
         look.is_active |= tools.arm(guard).is_err();
     }
     super::fire_timers(guard);
@@ -266,11 +269,22 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
 fn ring_fired(index: u32) {
     let Some(mut guard) = PLACES.get(index).and_then(|ring| ring.lock(Context::Other)) else { return };
     guard.watched.is_armed = false;
+    if guard.setup & setup::DEFER_TASKRUN != 0 {
+        return tell(&mut guard);
+    }
     guard.watched.is_useful = !guard.waiters.has_driver;
     if !guard.waiters.has_driver {
         // A new event may come while these are dealt with: armed again first, by the next look, it fires at once.
         let _ = super::drive(&mut guard, 0, UserPtr::NULL);
         super::uringlet::call(&mut guard);
+    }
+}
+
+/// Its program has to come for it.
+fn tell(guard: &mut UringGuard) {
+    if !guard.waiters.has_driver {
+        guard.is_told = true;
+        guard.note_deferred();
     }
 }
 

@@ -148,7 +148,7 @@ impl Places {
         if let Some(mut guard) = ring.lock(Context::Other)
             && guard.fd.as_mut().is_some_and(|ours| ours.begin_readiness(fd).is_ok())
             && !ring.is_polled.swap(true, AcqRel)
-            && (guard.cq.ready(&guard.memory) > 0 || guard.cq.has_overflow())
+            && !guard.is_drained()
         {
             guard.flag_readable(ring);
         }
