@@ -1,7 +1,7 @@
 //! Numbers from a seed: the same program for the same seed on every machine.
 
 /// SplitMix64.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
 impl Rng {

@@ -140,6 +140,46 @@ fn without_the_hybrid_step_each_takes_a_worker() {
     engine_with(&["--iosqe-async=block"], "net_async", &["block"]);
 }
 
+#[test]
+fn the_engine_does_extended_attributes_as_linux_does() {
+    engine_answers("xattr_ops");
+}
+
+#[test]
+fn the_kernel_does_extended_attributes_as_expected() {
+    kernel_answers("xattr_ops");
+}
+
+#[test]
+fn the_engine_waits_for_children_as_linux_does() {
+    engine_answers("waitid_ops");
+}
+
+#[test]
+fn the_kernel_waits_for_children_as_expected() {
+    kernel_answers("waitid_ops");
+}
+
+#[test]
+fn the_engine_wakes_and_waits_on_futexes_as_linux_does() {
+    engine_answers("futex_ops");
+}
+
+#[test]
+fn no_wait_of_the_engine_s_is_lost_among_wakes_and_cancels() {
+    engine_answers("futex_load");
+}
+
+#[test]
+fn nor_one_of_the_kernel_s() {
+    kernel_answers("futex_load");
+}
+
+#[test]
+fn the_kernel_wakes_and_waits_on_futexes_as_expected() {
+    kernel_answers("futex_ops");
+}
+
 fn kernel_answers(program: &str) {
     kernel_answers_to(program, &[]);
 }

@@ -60,6 +60,15 @@ impl EngineFd {
         Ok(Self(fd))
     }
 
+    /// A descriptor of a process: readable once that has ended.
+    ///
+    /// # Errors
+    /// `ESRCH` there is none; `EINVAL`, `ENOENT` a thread that leads no process; `EMFILE`, `ENOSYS`.
+    pub fn pidfd(pid: i32) -> Result<Self, Errno> {
+        // SAFETY: no addresses.
+        unsafe { syscall!(Sysno::pidfd_open, pid, 0) }.map(|fd| Self::adopt(fd as i32))
+    }
+
     /// The number.
     #[inline]
     #[must_use]

@@ -155,6 +155,14 @@ calls! {
     symlinkat = symlinkat(target: UserPtr => target.addr(), dir: i32 => dir, path: UserPtr => path.addr());
     /// linkat(2).
     linkat = linkat(olddir: i32 => olddir, old: UserPtr => old.addr(), newdir: i32 => newdir, new: UserPtr => new.addr(), flags: u32 => flags);
+    /// setxattr(2): `size` in bytes, `flags` are `XATTR_*`.
+    setxattr = setxattr(path: UserPtr => path.addr(), name: UserPtr => name.addr(), value: UserPtr => value.addr(), size: usize => size, flags: u32 => flags);
+    /// fsetxattr(2): `size` in bytes, `flags` are `XATTR_*`.
+    fsetxattr = fsetxattr(fd: i32 => fd, name: UserPtr => name.addr(), value: UserPtr => value.addr(), size: usize => size, flags: u32 => flags);
+    /// getxattr(2): `size` in bytes.
+    getxattr = getxattr(path: UserPtr => path.addr(), name: UserPtr => name.addr(), value: UserPtr => value.addr(), size: usize => size);
+    /// fgetxattr(2): `size` in bytes.
+    fgetxattr = fgetxattr(fd: i32 => fd, name: UserPtr => name.addr(), value: UserPtr => value.addr(), size: usize => size);
     /// splice(2): null offsets for the file positions.
     splice = splice(fd_in: i32 => fd_in, off_in: UserPtr => off_in.addr(), fd_out: i32 => fd_out, off_out: UserPtr => off_out.addr(), len: usize => len, flags: u32 => flags);
     /// tee(2).

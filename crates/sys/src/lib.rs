@@ -35,6 +35,7 @@ pub mod loop_device;
 #[cfg(loom)]
 pub mod model;
 pub mod process;
+pub mod program_futex;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod ring_memory;

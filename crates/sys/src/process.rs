@@ -104,6 +104,45 @@ pub fn rlimit_nofile() -> u64 {
     lim[0]
 }
 
+/// A siginfo_t as waitid(2) fills it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Siginfo {
+    /// Signal, errno, code.
+    head: [u32; 3],
+    pad: u32,
+    /// Process, user, status.
+    child: [u32; 3],
+    rest: [u32; 25],
+}
+
+impl Siginfo {
+    /// Where the child's part stands, bytes.
+    pub const CHILD: usize = 16;
+
+    /// Whether nobody's state is told.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.head[0] == 0
+    }
+
+    /// What is told: the signal's part, and the child's.
+    #[must_use]
+    pub const fn parts(&self) -> (&[u32; 3], &[u32; 3]) {
+        (&self.head, &self.child)
+    }
+}
+
+/// waitid(2).
+///
+/// # Errors
+/// `ECHILD`, `EINVAL`, `EBADF`, `EINTR`.
+pub fn waitid(which: u32, id: i32, options: u32, info: &mut Siginfo) -> Result<(), syscalls::Errno> {
+    // SAFETY: the kernel writes at most the 128 bytes of a live siginfo_t.
+    let r = unsafe { raw_syscall!(Sysno::waitid, which, id, core::ptr::from_mut(info), options, 0) };
+    syscalls::Errno::from_ret(r).map(drop)
+}
+
 /// Whether a process runs: one that has ended and waits to be reaped does not.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {

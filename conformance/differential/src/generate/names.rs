@@ -2,6 +2,7 @@
 
 use super::{Draft, Generator, Thing, changes, chunk, simple};
 use crate::place;
+use crate::rng::Rng;
 use crate::scenario::{Op, Result as Meaning};
 use uringlet_abi::{FILE_INDEX_ALLOC, Opcode};
 
@@ -52,6 +53,8 @@ pub(super) fn draft(g: &mut Generator) -> Draft {
             op.sqe.len = 0x7ff;
             op.sqe.op_flags = if is_empty { 0x1000 } else { g.rng.pick(&[0, 0, 0x100, 0x8000_0000]) };
             op.result = Meaning::Statx(op.sqe.off);
+            // With numbers of its own, so that a seed's other requests stay what they were before there were attributes.
+            attribute(&mut g.rng.clone(), &mut op);
         }
         Opcode::Unlinkat => {
             op.sqe.addr = put_path(&mut op, place::AUX, name);
@@ -80,6 +83,34 @@ fn two_names(g: &mut Generator, op: &mut Op, opcode: Opcode, old: &str) {
             op.sqe.len = place::DIRECTORY as u32;
             op.sqe.op_flags = g.rng.pick(&[0, 0, 0, 1, 2, 2, 3, 16]);
         }
+    }
+}
+
+/// Makes about half of the requests other ones: for an attribute of a name, or of a regular file.
+fn attribute(rng: &mut Rng, op: &mut Op) {
+    let opcode = match rng.below(8) {
+        0 => Opcode::Setxattr,
+        1 => Opcode::Getxattr,
+        2 => Opcode::Fsetxattr,
+        3 => Opcode::Fgetxattr,
+        _ => return,
+    };
+    op.result = Meaning::Number;
+    op.memory.clear();
+    op.sqe.opcode = opcode as u8;
+    let name = rng.pick(&["user.a", "user.a", "user.b", "user.b", "nothing.a", ""]);
+    op.sqe.addr = put_path(op, place::AUX, name);
+    if matches!(opcode, Opcode::Setxattr | Opcode::Getxattr) {
+        op.sqe.addr3 = put_path(op, place::AUX + 512, rng.pick(&place::NAMES));
+    } else {
+        op.sqe.fd = rng.pick(&place::FILES);
+    }
+    op.sqe.len = rng.pick(&[0, 1, 9, 100]);
+    if matches!(opcode, Opcode::Setxattr | Opcode::Fsetxattr) {
+        op.sqe.op_flags = rng.pick(&[0, 0, 0, 1, 2, 4]);
+        op.memory.push((op.sqe.off, vec![op.sqe.user_data as u8; 100]));
+    } else {
+        op.sqe.op_flags = rng.pick(&[0, 0, 0, 0, 0, 1]);
     }
 }
 

@@ -270,6 +270,12 @@ impl<W: Work, R: Raw> IoWq<W, R> {
         self.crew.lock().members.retain(|other| !Arc::ptr_eq(other, worker));
     }
 
+    /// Whether all work of a class that waits has, or may be given, a worker of its own.
+    pub fn has_reserve(&self, account: Account) -> bool {
+        let crew = self.crew.lock();
+        crew.sides[account as usize].reserve() >= self.acct(account).queue.ready.load(Relaxed)
+    }
+
     /// Takes a piece of work back, or interrupts it. Not before its [`enqueue`](Self::enqueue) has returned.
     pub fn cancel(self: &Arc<Self>, number: u64) -> Cancelled<W> {
         for account in Account::BOTH {

@@ -58,6 +58,12 @@ impl<T> Side<T> {
         look | excess
     }
 
+    /// How many could find work without anybody being done with theirs.
+    #[must_use]
+    pub fn reserve(&self) -> u32 {
+        self.searching + self.free.len() as u32 + self.limit().saturating_sub(self.workers)
+    }
+
     /// There is ready work: who comes for it.
     pub fn call(&mut self, now_ns: impl Fn() -> u64) -> Call<T> {
         if self.searching > 0 {
@@ -162,11 +168,15 @@ mod tests {
         start(&mut side);
         assert_eq!(side.signal(), 0);
         assert_eq!(side.call(EARLY), Call::Nobody);
+        assert_eq!(side.reserve(), 2);
         side.found();
         start(&mut side);
         side.found();
         assert_eq!(side.call(EARLY), Call::Nobody);
         assert_eq!(side.signal(), 0);
+        assert_eq!(side.reserve(), 0);
+        side.rest("a");
+        assert_eq!(side.reserve(), 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod caught;
 mod open;
 mod path;
+mod xattr;
 
 use super::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::kit::Kit;
@@ -18,6 +19,7 @@ pub(crate) use open::{install_file, prep_close, prep_openat, prep_openat2};
 use path::Path;
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::{Errno, UserPtr, io, user};
+pub(crate) use xattr::{prep_fgetxattr, prep_fsetxattr, prep_getxattr, prep_setxattr};
 
 /// A path and the directory it is relative to.
 #[derive(Debug)]
@@ -38,6 +40,7 @@ pub(crate) enum FsOp {
     Symlinkat { target: Path, at: At },
     Linkat { from: At, to: At, flags: u32 },
     EpollCtl { epfd: i32, op: u32, fd: i32, event: EpollEvent },
+    Xattr(xattr::Xattr),
 }
 
 /// `struct epoll_event`: 12 bytes on x86-64.
@@ -115,7 +118,7 @@ impl FsOp {
         }
     }
 
-    pub(super) fn run(&mut self, _: i32) -> Outcome {
+    pub(super) fn run(&mut self, file: i32) -> Outcome {
         let res = match self {
             Self::Open(op) => return op.run(),
             Self::Close(op) => return op.run(),
@@ -126,6 +129,7 @@ impl FsOp {
             Self::Symlinkat { target, at } => io::symlinkat(target.ptr(), at.dir, at.path.ptr()),
             Self::Linkat { from, to, flags } => io::linkat(from.dir, from.path.ptr(), to.dir, to.path.ptr(), *flags),
             Self::EpollCtl { epfd, op, fd, event } => return caught::epoll_ctl(*epfd, *op, *fd, event).into(),
+            Self::Xattr(op) => op.run(file),
         };
         Outcome::plain(res)
     }
@@ -136,6 +140,7 @@ impl FsOp {
             Self::Statx { at, .. } | Self::Unlinkat { at, .. } | Self::Mkdirat { at, .. } => at.path.keep(),
             Self::Renameat { from, to, .. } | Self::Linkat { from, to, .. } => from.path.keep().and_then(|()| to.path.keep()),
             Self::Symlinkat { target, at } => target.keep().and_then(|()| at.path.keep()),
+            Self::Xattr(op) => op.keep(),
             Self::Close(_) | Self::EpollCtl { .. } => Ok(()),
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod buffers;
 pub(crate) mod cancel;
 pub(crate) mod fds;
 pub(crate) mod fs;
+pub(crate) mod futex;
 pub(crate) mod hint;
 pub(crate) mod msg_ring;
 pub(crate) mod net;
@@ -22,6 +23,7 @@ pub(crate) mod sync;
 pub(crate) mod table;
 pub(crate) mod timeout;
 pub(crate) mod uring_cmd;
+pub(crate) mod waitid;
 
 use crate::file::FileKind;
 use crate::kit::Kit;
@@ -116,6 +118,8 @@ pub(crate) enum Op {
     Cancel(cancel::CancelOp),
     Buffers(buffers::BuffersOp),
     Cmd(uring_cmd::CmdOp),
+    Waitid(waitid::Waitid),
+    Futex(futex::FutexOp),
     /// With a worker at the moment.
     Taken,
     /// `prep` refused it: what a chain says of it when it fails.
@@ -151,7 +155,10 @@ impl Op {
             Self::Net(op) => op.try_issue(cx),
             Self::Stream(op) => op.try_issue(cx),
             Self::Fds(op) => op.try_issue(cx),
-            Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::MsgRing(_) | Self::Cmd(_) => Issue::Act,
+            Self::Futex(op) => op.try_issue(),
+            Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::MsgRing(_) | Self::Cmd(_) | Self::Waitid(_) => {
+                Issue::Act
+            }
             Self::Taken | Self::Malformed(_) => unreachable!("a request is issued by whoever owns its op"),
         }
     }
@@ -196,6 +203,8 @@ impl Op {
                 | Self::MsgRing(_)
                 | Self::Fds(_)
                 | Self::Cmd(_)
+                | Self::Waitid(_)
+                | Self::Futex(_)
                 | Self::Taken
                 | Self::Malformed(_)
         )
@@ -212,6 +221,8 @@ impl Op {
             Self::Net(op) => op.run(fd),
             Self::Cmd(op) => op.run(),
             Self::Stream(op) => op.run(fd),
+            // Where there is no worker, and none can be started, nobody can sleep for it.
+            Self::Waitid(_) | Self::Futex(_) => Outcome::err(Errno::EAGAIN),
             Self::Nop(_)
             | Self::Poll(_)
             | Self::Timeout(_)

@@ -1,6 +1,9 @@
 //! One row an opcode: the facts that decide how it is scheduled, as data.
 
-use super::{Op, PrepCx, PrepInPlace, buffers, cancel, fds, fs, msg_ring, net, nop, poll, rw, splice, stream, sync, timeout, uring_cmd};
+use super::{
+    Op, PrepCx, PrepInPlace, buffers, cancel, fds, fs, futex, msg_ring, net, nop, poll, rw, splice, stream, sync, timeout, uring_cmd,
+    waitid,
+};
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::Errno;
 
@@ -113,6 +116,10 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Mkdirat => shallow(prep!(fs::prep_mkdirat)),
         O::Symlinkat => shallow(prep!(fs::prep_symlinkat)),
         O::Linkat => shallow(prep!(fs::prep_linkat)),
+        O::Setxattr => shallow(prep!(fs::prep_setxattr)),
+        O::Getxattr => shallow(prep!(fs::prep_getxattr)),
+        O::Fsetxattr => OpDef { inline: Inline::Shallow, ..file(prep!(fs::prep_fsetxattr)) },
+        O::Fgetxattr => OpDef { inline: Inline::Shallow, ..file(prep!(fs::prep_fgetxattr)) },
         O::EpollCtl => OpDef { inline: Inline::Always, ..row(prep!(fs::prep_epoll_ctl)) },
         O::Splice => OpDef { needs_file: true, ..row(prep!(splice::prep_splice)) },
         O::Tee => OpDef { needs_file: true, ..row(prep!(splice::prep_tee)) },
@@ -142,10 +149,12 @@ const fn def(opcode: Opcode) -> OpDef {
         O::ProvideBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_provide)) },
         O::RemoveBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_remove)) },
         O::FilesUpdate => OpDef { iopoll: true, ..row(prep!(buffers::prep_files_update)) },
+        O::Waitid => row(prep!(waitid::prep)),
         O::UringCmd => file(prep!(uring_cmd::prep)),
-        O::Fsetxattr | O::Setxattr | O::Fgetxattr | O::Getxattr | O::Waitid | O::FutexWait | O::FutexWake | O::FutexWaitv | O::RecvZc => {
-            UNSUPPORTED
-        }
+        O::FutexWait => row(prep!(futex::prep_wait)),
+        O::FutexWake => row(prep!(futex::prep_wake)),
+        O::FutexWaitv => row(prep!(futex::prep_waitv)),
+        O::RecvZc => UNSUPPORTED,
     }
 }
 

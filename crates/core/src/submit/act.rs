@@ -1,12 +1,13 @@
 //! Ops that act on the ring or on other requests: poll, timeouts, cancel, buffers and files.
 
-use super::{cancel, command, complete, dispatch, msg_ring};
+use super::{cancel, command, complete, dispatch, msg_ring, wait};
 use crate::apoll::{Look, Place, Waiting};
 use crate::driver::watcher;
-use crate::ops::{File, Op, poll::PollOp, timeout::TimeoutOp, timeout::When};
+use crate::ops::{File, Op, futex::FutexOp, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::{PLACES, Ring, UringGuard};
 use crate::write::Paced;
+use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe};
 use uringlet_sys::{Errno, fd_table, io, process};
 
@@ -42,6 +43,14 @@ pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
             let op = *op;
             let res = cancel::cancel(guard, &op);
             complete(guard, req, res.into());
+        }
+        Op::Waitid(op) => {
+            let op = *op;
+            wait::start_waitid(guard, req, op, file);
+        }
+        Op::Futex(FutexOp::Wait(sleep)) => {
+            let sleep = Arc::clone(sleep);
+            wait::start_futex(guard, req, &sleep, file);
         }
         Op::Cmd(_) => command::start(guard, req, file),
         _ => complete(guard, req, Outcome::err(Errno::EINVAL)),
@@ -342,12 +351,16 @@ pub(crate) fn end_link_timer(guard: &mut UringGuard, timer: ReqId) {
 /// The time is over first: the guarded request is cancelled.
 fn fire_link_timer(guard: &mut UringGuard, timer: ReqId, guards: ReqId) {
     let Some(parked) = guard.unpark(timer) else { return };
+    let mut is_wait = false;
     if let Some(guarded) = guard.parked(guards) {
         guarded.req.link_timer = None;
+        is_wait = wait::is_wait(guarded.req.opcode);
     }
-    let errno = match cancel::cancel_one(guard, guards) {
-        Ok(()) => Errno::ETIME,
-        Err(errno) => errno,
+    let outcome = match cancel::cancel_one(guard, guards) {
+        // The kernel counts these, here too.
+        Ok(()) if is_wait => Outcome::ok(1),
+        Ok(()) => Outcome::just(Errno::ETIME),
+        Err(errno) => Outcome::just(errno),
     };
-    complete(guard, parked.req, Outcome::just(errno));
+    complete(guard, parked.req, outcome);
 }

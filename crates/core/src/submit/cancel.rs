@@ -1,6 +1,6 @@
 //! Finding requests and ending them. This file alone knows in which order io-wq, poll and timers are asked.
 
-use super::{act, complete, punt};
+use super::{act, complete, punt, wait};
 use crate::ops::cancel::CancelOp;
 use crate::request::{Outcome, Parked, ReqId, Stage, Target};
 use crate::state::UringGuard;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use uringlet_abi::op_flags;
 use uringlet_sys::{Errno, io};
 
-/// Cancels what `op` means. How many for "all", else 0.
+/// Cancels what `op` means. How many for "all", else 0; or 1 where the kernel counts all the same.
 ///
 /// # Errors
 /// `ENOENT` nothing matches; `EALREADY` what matches could only be interrupted; `EBADF`.
@@ -18,8 +18,9 @@ pub(crate) fn cancel(guard: &mut UringGuard, op: &CancelOp) -> Result<usize, Err
     let mut count = 0;
     let mut last = Err(Errno::ENOENT);
     for id in matching(guard, |g, p| matches(g, p, op)) {
+        let is_wait = guard.parked(id).is_some_and(|parked| wait::is_wait(parked.req.opcode));
         match cancel_one(guard, id) {
-            Ok(()) if !op.is_all() => return Ok(0),
+            Ok(()) if !op.is_all() => return Ok(usize::from(is_wait)),
             Ok(()) => count += 1,
             Err(Errno::ENOENT) => {}
             Err(errno) => {
@@ -89,12 +90,13 @@ pub(crate) fn cancel_everything(guard: &mut UringGuard) {
 /// # Errors
 /// `ENOENT` it is not one that can be found; `EALREADY` a worker is at it, and was interrupted.
 pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno> {
-    let stage = guard.parked(id).ok_or(Errno::ENOENT)?.stage;
-    let req = match stage {
+    let parked = guard.parked(id).ok_or(Errno::ENOENT)?;
+    let req = match parked.stage {
         Stage::Attended { tid } => {
             punt::interrupt(guard, id, tid);
             return Err(Errno::EALREADY);
         }
+        Stage::Worker { work } if wait::is_wait(parked.req.opcode) => wait::end(guard, id, work).ok_or(Errno::ENOENT)?,
         Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
         Stage::Armed { .. } | Stage::Timer { .. } | Stage::Paced { .. } | Stage::InLine => act::disarm(guard, id).ok_or(Errno::ENOENT)?,

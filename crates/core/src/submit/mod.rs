@@ -8,6 +8,7 @@ mod express;
 pub(crate) mod hybrid;
 mod msg_ring;
 pub(crate) mod punt;
+mod wait;
 
 use dispatch::Now;
 

@@ -1,13 +1,14 @@
 //! Requests that need a thread that may sleep: on their way to io-wq, with it, and back.
 
 use super::dispatch::run_ready;
-use super::{act, complete, hybrid};
+use super::{act, complete, hybrid, wait};
 use crate::file::FileKind;
 use crate::io_wq::{Account, Cancelled, Exposure, HashKey, Work};
-use crate::ops::{File, Op};
+use crate::ops::{File, Op, futex::FutexOp};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::state::{Context, Punted, UringGuard};
 use crate::write::{self, Mode, history::Took};
+use alloc::sync::Arc;
 use uringlet_abi::sqe;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
@@ -59,9 +60,10 @@ fn hash_key(req: &Request) -> Option<HashKey> {
     Some(HashKey::of_inode(stat.dev, stat.ino))
 }
 
-fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) {
+/// The request is parked as a worker's, unless it is complete already.
+pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) -> ReqId {
     let account = match &req.op {
-        Op::Net(_) | Op::Splice(_) | Op::Cmd(_) => Account::Unbound,
+        Op::Net(_) | Op::Splice(_) | Op::Cmd(_) | Op::Waitid(_) | Op::Futex(_) => Account::Unbound,
         Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
         _ => Account::Bound,
     };
@@ -85,6 +87,7 @@ fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) {
         let outcome = parked.req.op.finish(guard, outcome);
         complete(guard, parked.req, outcome);
     }
+    id
 }
 
 impl Work for Punted {
@@ -93,8 +96,10 @@ impl Work for Punted {
         if self.is_hybrid {
             return hybrid::run(&self, exposure);
         }
-        if let Some((op, fd)) = self.take_op() {
-            self.run_to_the_end(op, fd, exposure);
+        match self.take_op() {
+            Some((op @ (Op::Waitid(_) | Op::Futex(_)), fd)) => wait::run(&self, op, fd, exposure),
+            Some((op, fd)) => self.run_to_the_end(op, fd, exposure),
+            None => {}
         }
     }
 }
@@ -135,6 +140,10 @@ pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<(Op, i32)> {
         Target::Held(node) => node.fd.number(),
         Target::None | Target::Fixed(_) => -1,
     };
+    if let Op::Futex(FutexOp::Wait(wait)) = &parked.req.op {
+        // Who ends the request has to know the sleeper.
+        return Some((Op::Futex(FutexOp::Wait(Arc::clone(wait))), fd));
+    }
     Some((core::mem::replace(&mut parked.req.op, Op::Taken), fd))
 }
 

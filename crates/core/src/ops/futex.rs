@@ -1,0 +1,135 @@
+//! `IORING_OP_FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAITV`: the program's futexes.
+//! Source:  io_uring_prep_futex_wait(3) and the others, futex(2); behaviour of Linux 6.18 io_uring/futex.c (not its code).
+//! Issue:   wakes inline; waits compare inline, then a worker of the unbounded class sleeps (futex/sleep.rs, submit/wait.rs).
+//! Errors:  EINVAL bad fields, flags or masks, not aligned; EFAULT; EAGAIN another value; EAGAIN, too, where no thread can be had.
+//! Differs: FUTEX2_NUMA and FUTEX2_MPOL are EINVAL. Beyond the limit of unbounded workers a wait begins when one is free: a wake
+//!          meanwhile finds nobody, unless the value changes with it. A cancelled WAITV may have swallowed wakes of several futexes, and
+//!          passes on one.
+//! Tests:   ours cli/tests/net_ops.rs (futex_ops, futex_load).
+
+mod sleep;
+
+use super::{Issue, Op, PrepCx, unused};
+use alloc::sync::Arc;
+use alloc::{vec, vec::Vec};
+use sleep::Awaited;
+pub(crate) use sleep::Wait;
+use uringlet_abi::Sqe;
+use uringlet_sys::program_futex::Futex;
+use uringlet_sys::{Errno, UserPtr, user};
+
+/// FUTEX_WAITV_MAX
+const MOST: u32 = 128;
+
+/// A validated request of this family.
+#[derive(Debug)]
+pub(crate) enum FutexOp {
+    Wake {
+        futex: Futex,
+        n: i32,
+        mask: u32,
+    },
+    /// The submitter's and the worker's.
+    Wait(Arc<Wait>),
+}
+
+/// The futex, the value and the mask of an SQE for one.
+fn one(sqe: &Sqe) -> Result<(Futex, u32, u32), Errno> {
+    unused(&[sqe.len.into(), sqe.op_flags.into(), sqe.buf_index.into(), sqe.file_index().into()])?;
+    let futex = Futex::at(sqe.addr, sqe.fd as u32)?;
+    Ok((futex, word(sqe.addr2())?, word(sqe.addr3)?))
+}
+
+fn word(n: u64) -> Result<u32, Errno> {
+    u32::try_from(n).map_err(|_| Errno::EINVAL)
+}
+
+pub(crate) fn prep_wait(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    let (futex, value, mask) = one(sqe)?;
+    Ok(Op::Futex(FutexOp::Wait(Arc::new(Wait::new(vec![Awaited { futex, value }], Some(mask))))))
+}
+
+pub(crate) fn prep_wake(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    let (futex, n, mask) = one(sqe)?;
+    Ok(Op::Futex(FutexOp::Wake { futex, n: n as i32, mask }))
+}
+
+pub(crate) fn prep_waitv(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.fd as u64, sqe.buf_index.into(), sqe.file_index().into(), sqe.off, sqe.op_flags.into(), sqe.addr3])?;
+    if !(1..=MOST).contains(&sqe.len) {
+        return Err(Errno::EINVAL);
+    }
+    // struct futex_waitv: value, address, flags and a reserved word.
+    let mut waiters = vec![[0_u64; 3]; sqe.len as usize];
+    user::read_slice(&mut waiters, UserPtr::at(sqe.addr))?;
+    let awaited = waiters.iter().map(|&[value, addr, flags]| Ok(Awaited { futex: Futex::at(addr, word(flags)?)?, value: word(value)? }));
+    let awaited: Vec<Awaited> = awaited.collect::<Result<_, Errno>>()?;
+    Ok(Op::Futex(FutexOp::Wait(Arc::new(Wait::new(awaited, None)))))
+}
+
+impl FutexOp {
+    pub(super) fn try_issue(&self) -> Issue {
+        match self {
+            Self::Wake { futex, n, mask } => futex.wake(*n, *mask).into(),
+            Self::Wait(_) => Issue::Act,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Prep;
+
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+
+    #[test]
+    fn fields_of_one() {
+        let good = Sqe { fd: 130, addr: 8, off: 1, addr3: 1, pad2: 1, ..Sqe::default() };
+        let all: [Prep; 2] = [prep_wait, prep_wake];
+        for prep in all {
+            assert!(prep(&good, &CX).is_ok());
+            for bad in [
+                Sqe { len: 1, ..good },
+                Sqe { op_flags: 1, ..good },
+                Sqe { buf_index: 1, ..good },
+                Sqe { splice_fd_in: 1, ..good },
+                Sqe { off: 1 << 32, ..good },
+                Sqe { addr3: 1 << 32, ..good },
+                Sqe { fd: 3, ..good },
+                Sqe { fd: 6, ..good },
+                Sqe { fd: 0x102, ..good },
+            ] {
+                assert_eq!(prep(&bad, &CX).err(), Some(Errno::EINVAL));
+            }
+        }
+    }
+
+    #[test]
+    fn fields_of_many() {
+        let vector = |waiter: [u64; 3], change: fn(&mut Sqe)| {
+            let waiters = [waiter; 128];
+            let mut sqe = Sqe { addr: waiters.as_ptr() as u64, len: 128, pad2: 1, ..Sqe::default() };
+            change(&mut sqe);
+            prep_waitv(&sqe, &CX).err()
+        };
+        assert_eq!(vector([1, 4, 2], |_| ()), None);
+        for bad in [[1 << 32, 4, 2], [1, 4, 3], [1, 4, 2 | 1 << 32]] {
+            assert_eq!(vector(bad, |_| ()), Some(Errno::EINVAL));
+        }
+        let changes: [fn(&mut Sqe); 8] = [
+            |s| s.len = 0,
+            |s| s.len = 129,
+            |s| s.fd = 1,
+            |s| s.off = 1,
+            |s| s.op_flags = 1,
+            |s| s.buf_index = 1,
+            |s| s.splice_fd_in = 1,
+            |s| s.addr3 = 1,
+        ];
+        for change in changes {
+            assert_eq!(vector([1, 4, 2], change), Some(Errno::EINVAL));
+        }
+        assert_eq!(vector([1, 4, 2], |s| s.addr = 0), Some(Errno::EFAULT));
+    }
+}

@@ -1,0 +1,170 @@
+//! A wait on futexes, which a worker sleeps through as if its submitter did.
+//!
+//! Who submits a wait may rely on it: a wake that comes after the submission finds somebody to wake. But the worker that is to
+//! sleep comes later, and no call says when it sleeps. So it lies down on a word of ours, its pillow, and the submitter moves it
+//! from there to the program's futex (`FUTEX_CMP_REQUEUE`), which says whether somebody was moved:
+//!
+//! ```text
+//!   submitter                                   worker
+//!   compares the values: EAGAIN
+//!   queues the request                     ->   COMING to LYING; sleeps on the pillows
+//!   waits while COMING, not for ever:
+//!     COMING to ALONE: leaves it to itself      it is ALONE: compares and sleeps as futex_wait(2) does
+//!   while LYING: moves, until it was moved
+//!   compares again: EAGAIN, takes it back       woken, or interrupted: GONE
+//! ```
+//!
+//! The second comparison is under the same rule as the kernel's only one: who changes a value and wakes after it finds the
+//! sleeper, who changed it before is seen. Who ends the request waits until the sleeper is up, so that no later wake finds it.
+//! What the sleeper was woken for before that, although its request had ended otherwise, it passes on: it wakes another one.
+//!
+//! Both changes of COMING are compare-and-swaps, so that either the submitter moves the sleeper or the worker is on its own. Only
+//! the worker ends LYING, so the submitter's moving ends: with success, or because there is nobody to be moved.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use uringlet_sys::lock::{futex_wait, futex_wake};
+use uringlet_sys::program_futex::{Futex, Pillow, sleep_any};
+use uringlet_sys::sync::AtomicU32;
+use uringlet_sys::{Errno, process};
+
+const COMING: u32 = 0;
+const LYING: u32 = 1;
+const ALONE: u32 = 2;
+const GONE: u32 = 3;
+
+/// A worker that may be started, or is called, comes sooner than this, ns.
+const PATIENCE_NS: u64 = 1_000_000_000;
+/// A worker that is about to sleep does so within so many attempts to move it, unless it lost its CPU.
+const YIELDS: u32 = 32;
+/// Between two later attempts, ns.
+const MOMENT_NS: u64 = 1_000;
+
+/// A futex, and what it has to hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    pub(crate) futex: Futex,
+    pub(crate) value: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    awaited: Box<[Awaited]>,
+    /// `None`: of a WAITV.
+    mask: Option<u32>,
+    state: AtomicU32,
+    pillows: Box<[Pillow]>,
+}
+
+impl Wait {
+    pub(super) fn new(awaited: Vec<Awaited>, mask: Option<u32>) -> Self {
+        let pillows = awaited.iter().map(|_| Pillow::default()).collect();
+        Self { awaited: awaited.into_boxed_slice(), mask, state: AtomicU32::new(COMING), pillows }
+    }
+
+    /// Whether there is something to sleep for.
+    ///
+    /// # Errors
+    /// `EAGAIN` a futex holds another value; `EINVAL`, `EFAULT` it is none.
+    pub(crate) fn compare(&self) -> Result<(), Errno> {
+        if self.mask == Some(0) {
+            return Err(Errno::EINVAL);
+        }
+        self.awaited.iter().try_for_each(|a| a.futex.check())?;
+        for a in &self.awaited {
+            if a.futex.value()? != a.value {
+                return Err(Errno::EAGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// On the submitter's side: gets the worker onto the program's futexes. `false`: it is on its own, or up again. Where no worker
+    /// `is_expected` none is waited for.
+    ///
+    /// # Errors
+    /// `EFAULT` a futex is gone.
+    pub(crate) fn put_to_sleep(&self, is_expected: bool) -> Result<bool, Errno> {
+        let deadline_ns = if is_expected { process::monotonic_ns() + PATIENCE_NS } else { 0 };
+        // Pairs with `sleep`.
+        while self.state.load(Acquire) == COMING {
+            let is_late = futex_wait(&self.state, COMING, deadline_ns) == Err(Errno::ETIMEDOUT);
+            if is_late && self.state.compare_exchange(COMING, ALONE, AcqRel, Acquire).is_ok() {
+                return Ok(false);
+            }
+        }
+        let mut tries = 0;
+        for (pillow, a) in self.pillows.iter().zip(&self.awaited) {
+            while !pillow.move_sleeper(a.futex)? {
+                if self.state.load(Acquire) != LYING {
+                    return Ok(false);
+                }
+                if tries > YIELDS {
+                    process::sleep_ns(MOMENT_NS);
+                } else {
+                    tries += 1;
+                    process::yield_now();
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// On the worker's: sleeps until it is woken; by which of the futexes.
+    ///
+    /// # Errors
+    /// `EINTR`: it may be called again.
+    pub(crate) fn sleep(&self) -> Result<usize, Errno> {
+        if self.state.compare_exchange(COMING, LYING, AcqRel, Acquire).is_err() {
+            return self.sleep_alone();
+        }
+        futex_wake(&self.state, 1);
+        let woken = match (self.mask, &*self.pillows, &*self.awaited) {
+            (Some(mask), [pillow], [a]) => pillow.sleep(a.futex, mask).map(|()| 0),
+            (_, pillows, awaited) => {
+                let waiters: Vec<_> = pillows.iter().zip(awaited).map(|(pillow, a)| pillow.waiter(a.futex)).collect();
+                sleep_any(&waiters)
+            }
+        };
+        self.state.store(GONE, Release);
+        futex_wake(&self.state, 1);
+        woken
+    }
+
+    /// What changed since the submission has, or should have, been followed by a wake.
+    fn sleep_alone(&self) -> Result<usize, Errno> {
+        let woken = match (self.mask, &*self.awaited) {
+            (Some(mask), [a]) => a.futex.sleep(a.value, mask).map(|()| 0),
+            (_, awaited) => {
+                let waiters: Vec<_> = awaited.iter().map(|a| a.futex.waiter(a.value)).collect();
+                sleep_any(&waiters)
+            }
+        };
+        let changed = || self.awaited.iter().position(|a| a.futex.value() != Ok(a.value)).unwrap_or(0);
+        if woken == Err(Errno::EAGAIN) { Ok(changed()) } else { woken }
+    }
+
+    /// The worker does not sleep for this request.
+    pub(crate) fn stay_up(&self) {
+        if self.state.compare_exchange(COMING, GONE, AcqRel, Acquire).is_ok() {
+            futex_wake(&self.state, 1);
+        }
+    }
+
+    /// The worker is being interrupted: returns when it does not sleep on the program's futexes any more.
+    pub(crate) fn await_end(&self) {
+        let deadline_ns = process::monotonic_ns() + PATIENCE_NS;
+        // Pairs with `sleep`.
+        while self.state.load(Acquire) == LYING && futex_wait(&self.state, LYING, deadline_ns) != Err(Errno::ETIMEDOUT) {}
+    }
+
+    /// The request had ended when it was woken: the wake is another's.
+    pub(crate) fn pass_on(&self, which: usize) {
+        if let Some(a) = self.awaited.get(which) {
+            // No error: a futex that is gone has nobody to wake.
+            let _ = a.futex.wake(1, self.mask.unwrap_or(u32::MAX));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `IORING_OP_WAITID`: waits for a change of a child's state.
+//! Source:  io_uring_prep_waitid(3), waitid(2); behaviour of Linux 6.18 io_uring/waitid.c (not its code).
+//! Issue:   looked at without sleeping; then the end of one process is polled for, all else a worker of the unbounded class waits
+//!          for (submit/wait.rs).   Units: options are waitid(2)'s, in file_index; addr2 is the siginfo_t, or null.
+//! Errors:  EINVAL bad fields, which, id or options; EBADF no pidfd; ECHILD; EFAULT the child is reaped, but cannot be told.
+//! Differs: __WNOTHREAD is EINVAL where the answer is not there at once: other threads wait for the submitter. A cancelled wait leaves
+//!          the siginfo_t alone, where the kernel clears it.
+//! Tests:   ours cli/tests/net_ops.rs (waitid_ops).
+
+use super::{Op, PrepCx, unused};
+use crate::ops::Outcome;
+use uringlet_abi::Sqe;
+use uringlet_sys::fd::EngineFd;
+use uringlet_sys::process::{self, Siginfo};
+use uringlet_sys::{Errno, UserPtr, io, user};
+
+const P_PID: u32 = 1;
+const P_PIDFD: u32 = 3;
+const WNOHANG: u32 = 1;
+const WSTOPPED: u32 = 2;
+const WCONTINUED: u32 = 8;
+const WNOWAIT: u32 = 0x0100_0000;
+const WNOTHREAD: u32 = 0x2000_0000;
+
+/// A validated request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waitid {
+    which: u32,
+    id: i32,
+    options: u32,
+    info: UserPtr,
+}
+
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+    unused(&[sqe.addr, sqe.buf_index.into(), sqe.addr3, sqe.op_flags.into()])?;
+    Ok(Op::Waitid(Waitid { which: sqe.len, id: sqe.fd, options: sqe.file_index(), info: UserPtr::at(sqe.addr2()) }))
+}
+
+impl Waitid {
+    /// Asks without sleeping, and takes what there is. `None`: it has to wait. `pidfd` is of the process meant, if not negative.
+    pub(crate) fn look(&self, pidfd: i32) -> Option<Outcome> {
+        let mut info = Siginfo::default();
+        let (which, id) = self.target(pidfd);
+        match process::waitid(which, id, self.options | WNOHANG, &mut info) {
+            Ok(()) if info.is_none() && !self.is_impatient() => None,
+            Ok(()) => Some(self.tell(&info).map(|()| 0).into()),
+            Err(Errno::ECHILD) => Some(Outcome::err(self.tell(&info).err().unwrap_or(Errno::ECHILD))),
+            Err(errno) => Some(Outcome::err(errno)),
+        }
+    }
+
+    /// Sleeps until there is something to be taken, or nothing to wait for any more; takes nothing.
+    pub(crate) fn sleep(&self, pidfd: i32) {
+        let (which, id) = self.target(pidfd);
+        // Whatever it says: another look follows.
+        let _ = process::waitid(which, id, self.options | WNOWAIT, &mut Siginfo::default());
+    }
+
+    /// Something of ours by which the one process that is meant is known for good.
+    pub(crate) fn hold(&self) -> Option<EngineFd> {
+        match self.which {
+            P_PID => EngineFd::pidfd(self.id).ok(),
+            P_PIDFD => EngineFd::dup_of(self.id).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether a pidfd becomes readable when there may be an answer: it tells of the end alone.
+    pub(crate) fn is_pollable(&self) -> bool {
+        self.options & (WSTOPPED | WCONTINUED) == 0
+    }
+
+    /// Whether another thread would wait for other children.
+    pub(crate) fn is_bound_to_its_thread(&self) -> bool {
+        self.options & WNOTHREAD != 0
+    }
+
+    fn target(&self, pidfd: i32) -> (u32, i32) {
+        if pidfd >= 0 { (P_PIDFD, pidfd) } else { (self.which, self.id) }
+    }
+
+    /// Whether "not yet" is an answer.
+    fn is_impatient(&self) -> bool {
+        self.options & WNOHANG != 0 || self.which == P_PIDFD && io::file_flags(self.id).is_ok_and(|flags| flags & io::O_NONBLOCK != 0)
+    }
+
+    /// Fills the program's siginfo_t, in which two words are not spoken of.
+    fn tell(&self, info: &Siginfo) -> Result<(), Errno> {
+        if self.info.is_null() {
+            return Ok(());
+        }
+        let (head, child) = info.parts();
+        user::write_slice(self.info, head)?;
+        user::write_slice(self.info.add(Siginfo::CHILD), child)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+
+    #[test]
+    fn fields() {
+        let good = Sqe { fd: 5, len: 1, off: 7, splice_fd_in: 4, pad2: 1, ..Sqe::default() };
+        assert!(matches!(prep(&good, &CX), Ok(Op::Waitid(Waitid { which: 1, id: 5, options: 4, .. }))));
+        for bad in [Sqe { addr: 1, ..good }, Sqe { buf_index: 1, ..good }, Sqe { addr3: 1, ..good }, Sqe { op_flags: 1, ..good }] {
+            assert_eq!(prep(&bad, &CX).err(), Some(Errno::EINVAL));
+        }
+    }
+
+    #[test]
+    fn nobody_waits_where_there_is_no_child() {
+        let nobody = Waitid { which: P_PID, id: 1, options: 4, info: UserPtr::NULL };
+        assert_eq!(nobody.look(-1), Some(Outcome::err(Errno::ECHILD)));
+        assert_eq!(Waitid { which: 9, ..nobody }.look(-1), Some(Outcome::err(Errno::EINVAL)));
+        assert_eq!(Waitid { info: UserPtr::at(u64::MAX), ..nobody }.look(-1), Some(Outcome::err(Errno::EFAULT)));
+    }
+}

@@ -1,0 +1,135 @@
+//! Requests that may wait for ever, and that nothing but a sleeping thread can wait for: WAITID, FUTEX_WAIT, FUTEX_WAITV.
+//!
+//! Such a request sleeps with a worker of the unbounded class, but stays in the ring's table, and whoever takes it out there
+//! ends it, at once:
+//!
+//! ```text
+//!   worker                                       cancel, link timeout, close
+//!   takes the op, sleeps                         ring lock
+//!   wakes                                          tells io-wq: the worker is interrupted, or never begins
+//!   ring lock                                      takes the request out, completes it: ECANCELED
+//!     the request is gone: what it woke for is given back
+//!     it is there: completes it
+//! ```
+//!
+//! So the worker may take nothing while it sleeps that it could not give back: WAITID sleeps without reaping, and reaps under
+//! the ring's lock; who sleeps on a futex wakes another one instead.
+
+use super::punt::{self, hand_to_io_wq};
+use super::{act, complete, dispatch};
+use crate::apoll::Look;
+use crate::io_wq::{Account, Exposure};
+use crate::ops::futex::{FutexOp, Wait};
+use crate::ops::waitid::Waitid;
+use crate::ops::{File, Op};
+use crate::request::{Outcome, ReqId, Request, Stage, Target};
+use crate::rsrc::files::FileNode;
+use crate::state::{Punted, UringGuard};
+use alloc::sync::Arc;
+use uringlet_abi::Opcode;
+use uringlet_sys::Errno;
+use uringlet_sys::fd::EPOLLIN;
+
+/// Whether requests of this kind sleep as described here.
+pub(super) fn is_wait(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Waitid | Opcode::FutexWait | Opcode::FutexWaitv)
+}
+
+/// Issues a WAITID, or issues it again.
+pub(super) fn start_waitid(guard: &mut UringGuard, mut req: Request, op: Waitid, mut file: File) {
+    if let Some(outcome) = op.look(file.fd) {
+        return complete(guard, req, outcome);
+    }
+    if op.is_bound_to_its_thread() {
+        return complete(guard, req, Outcome::err(Errno::EINVAL));
+    }
+    if matches!(req.target, Target::None)
+        && let Some(fd) = op.hold()
+    {
+        file = File { fd: fd.number(), is_fixed: true };
+        req.target = Target::Held(Arc::new(FileNode { fd, tag: 0 }));
+    }
+    // A pidfd that was ready without an answer would be so again: somebody traces the child.
+    if file.fd >= 0 && op.is_pollable() && !req.was_armed {
+        dispatch::arm(guard, req, file, EPOLLIN, Look::Anew);
+    } else {
+        hand_to_io_wq(guard, req, file);
+    }
+}
+
+/// Issues a FUTEX_WAIT or a FUTEX_WAITV: when this returns there is somebody to wake.
+pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &Wait, file: File) {
+    if let Err(errno) = wait.compare() {
+        return complete(guard, req, Outcome::err(errno));
+    }
+    let id = hand_to_io_wq(guard, req, file);
+    if guard.parked(id).is_none() {
+        return;
+    }
+    let is_expected = guard.io_wq.has_reserve(Account::Unbound);
+    let errno = match guard.unlocked(|| wait.put_to_sleep(is_expected)) {
+        Ok(true) => wait.compare().err(),
+        Ok(false) => None,
+        Err(errno) => Some(errno),
+    };
+    let stage = guard.parked(id).map(|parked| parked.stage);
+    if let (Some(errno), Some(Stage::Worker { work })) = (errno, stage)
+        && let Some(req) = end(guard, id, work)
+    {
+        complete(guard, req, Outcome::err(errno));
+    }
+}
+
+/// On a worker.
+pub(super) fn run(punted: &Punted, op: Op, fd: i32, exposure: &Exposure) {
+    match &op {
+        Op::Waitid(wait) => {
+            let wait = *wait;
+            wait_for_child(punted, op, wait, fd, exposure);
+        }
+        Op::Futex(FutexOp::Wait(wait)) => {
+            let wait = Arc::clone(wait);
+            sleep_on_futexes(punted, op, &wait, exposure);
+        }
+        _ => {}
+    }
+}
+
+fn wait_for_child(punted: &Punted, op: Op, wait: Waitid, fd: i32, exposure: &Exposure) {
+    while exposure.during(|| wait.sleep(fd)).is_some() {
+        let Some(mut guard) = punted.lock() else { return };
+        if guard.parked(punted.id()).is_none() {
+            return;
+        }
+        if let Some(outcome) = wait.look(fd) {
+            punt::was_run(&mut guard, punted.id(), op, outcome, None);
+            return act::leave(guard);
+        }
+    }
+}
+
+fn sleep_on_futexes(punted: &Punted, op: Op, wait: &Wait, exposure: &Exposure) {
+    while let Some(woken) = exposure.during(|| wait.sleep()) {
+        let guard = punted.lock().and_then(|mut guard| guard.parked(punted.id()).is_some().then_some(guard));
+        match (guard, woken) {
+            (Some(_), Err(Errno::EINTR)) => {}
+            (Some(mut guard), woken) => {
+                punt::was_run(&mut guard, punted.id(), op, woken.into(), None);
+                return act::leave(guard);
+            }
+            (None, Ok(which)) => return wait.pass_on(which),
+            (None, Err(_)) => return,
+        }
+    }
+    wait.stay_up();
+}
+
+/// Takes back a request that is with a worker, or on the way to one. No wake finds it any more.
+pub(super) fn end(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
+    let _ = guard.io_wq.cancel(work);
+    let req = guard.unpark(id)?.req;
+    if let Op::Futex(FutexOp::Wait(wait)) = &req.op {
+        guard.unlocked(|| wait.await_end());
+    }
+    Some(req)
+}

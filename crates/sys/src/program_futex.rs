@@ -1,0 +1,189 @@
+//! The program's futexes, as requests wait on them and wake who does.
+
+use crate::user::{self, UserPtr};
+use core::sync::atomic::AtomicU32;
+use syscalls::{Errno, Sysno, raw_syscall, syscall};
+
+const FUTEX_CMP_REQUEUE: u32 = 4;
+const FUTEX_WAIT_BITSET: u32 = 9;
+const FUTEX_WAKE_BITSET: u32 = 10;
+const FUTEX_PRIVATE: u32 = 128;
+const FUTEX2_SIZE_U32: u32 = 2;
+const FUTEX2_PRIVATE: u32 = 128;
+
+/// A futex of the program's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Futex {
+    addr: UserPtr,
+    is_private: bool,
+}
+
+impl Futex {
+    /// The futex at an address; `flags` are `FUTEX2_*`.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is not 32 bits, private or not.
+    pub const fn at(addr: u64, flags: u32) -> Result<Self, Errno> {
+        if flags & !FUTEX2_PRIVATE != FUTEX2_SIZE_U32 {
+            return Err(Errno::EINVAL);
+        }
+        Ok(Self { addr: UserPtr::at(addr), is_private: flags & FUTEX2_PRIVATE != 0 })
+    }
+
+    /// Whether it can be one, by its address alone.
+    ///
+    /// # Errors
+    /// `EINVAL` not aligned, `EFAULT` in the kernel's half.
+    pub const fn check(self) -> Result<(), Errno> {
+        match self.addr.addr() {
+            addr if addr % 4 != 0 => Err(Errno::EINVAL),
+            addr if addr >> 47 != 0 => Err(Errno::EFAULT),
+            _ => Ok(()),
+        }
+    }
+
+    /// What it holds.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn value(self) -> Result<u32, Errno> {
+        user::read(self.addr)
+    }
+
+    fn flag(self) -> u32 {
+        if self.is_private { FUTEX_PRIVATE } else { 0 }
+    }
+
+    /// Wakes up to `n` of those that wait with a bit of `mask`; how many. A negative number wakes one, as the kernel has it.
+    ///
+    /// # Errors
+    /// `EINVAL` no mask, not aligned; `EFAULT`.
+    pub fn wake(self, n: i32, mask: u32) -> Result<usize, Errno> {
+        if n == 0 {
+            // futex(2) would wake one.
+            self.check()?;
+            if !self.is_private {
+                self.value()?;
+            }
+            return if mask == 0 { Err(Errno::EINVAL) } else { Ok(0) };
+        }
+        // SAFETY: the kernel uses the address as a key, and checks it.
+        unsafe { syscall!(Sysno::futex, self.addr.addr(), FUTEX_WAKE_BITSET | self.flag(), n, 0, 0, mask) }
+    }
+
+    /// Sleeps while it holds `value`, until it is woken with a bit of `mask`.
+    ///
+    /// # Errors
+    /// `EAGAIN` it holds another value; `EINTR`, `EFAULT`.
+    pub fn sleep(self, value: u32, mask: u32) -> Result<(), Errno> {
+        sleep_at(self.addr.addr(), self.flag(), value, mask)
+    }
+
+    /// For [`sleep_any`]: while it holds `value`.
+    #[must_use]
+    pub const fn waiter(self, value: u32) -> Waiter {
+        Waiter::new(self.addr.addr(), value, self.is_private)
+    }
+}
+
+/// A word of ours to sleep on, from which a sleeper is moved to a futex of the program's. It always holds 0.
+#[derive(Debug, Default)]
+pub struct Pillow(AtomicU32);
+
+impl Pillow {
+    /// Sleeps until moved, and woken there with a bit of `mask`. `to` is where it will be moved.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn sleep(&self, to: Futex, mask: u32) -> Result<(), Errno> {
+        sleep_at(self.0.as_ptr() as usize, to.flag(), 0, mask)
+    }
+
+    /// For [`sleep_any`]: a sleeper that will be moved to `to`.
+    #[must_use]
+    pub fn waiter(&self, to: Futex) -> Waiter {
+        Waiter::new(self.0.as_ptr() as usize, 0, to.is_private)
+    }
+
+    /// Moves who sleeps here to `to`. `false`: nobody sleeps here (yet).
+    ///
+    /// # Errors
+    /// `EFAULT`, `EINVAL` there is no futex there.
+    pub fn move_sleeper(&self, to: Futex) -> Result<bool, Errno> {
+        const WAKE_NONE: u32 = 0;
+        const MOVE_ONE: u32 = 1;
+        let op = FUTEX_CMP_REQUEUE | to.flag();
+        // SAFETY: the kernel reads 4 bytes of a live atomic, and uses the other address as a key.
+        unsafe { syscall!(Sysno::futex, self.0.as_ptr(), op, WAKE_NONE, MOVE_ONE, to.addr.addr(), 0) }.map(|moved| moved == 1)
+    }
+}
+
+/// With a deadline, for no other reason than that such a sleep is not restarted after a signal.
+fn sleep_at(addr: usize, flag: u32, value: u32, mask: u32) -> Result<(), Errno> {
+    let never = [i64::MAX / 1_000_000_000, 0];
+    // SAFETY: the kernel checks the address, and reads 16 bytes of `never`.
+    let r = unsafe { raw_syscall!(Sysno::futex, addr, FUTEX_WAIT_BITSET | flag, value, never.as_ptr(), 0, mask) };
+    Errno::from_ret(r).map(drop)
+}
+
+/// `struct futex_waitv`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Waiter {
+    value: u64,
+    addr: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+impl Waiter {
+    const fn new(addr: usize, value: u32, is_private: bool) -> Self {
+        let private = if is_private { FUTEX2_PRIVATE } else { 0 };
+        Self { value: value as u64, addr: addr as u64, flags: FUTEX2_SIZE_U32 | private, reserved: 0 }
+    }
+}
+
+/// futex_waitv(2): sleeps while all hold their value, until one is woken: which (the last of them).
+///
+/// # Errors
+/// `EAGAIN` one holds another value; `EINTR`, `EFAULT`; `ENOSYS` before Linux 5.16.
+pub fn sleep_any(waiters: &[Waiter]) -> Result<usize, Errno> {
+    // SAFETY: the kernel reads live structures, and checks the addresses in them.
+    unsafe { syscall!(Sysno::futex_waitv, waiters.as_ptr(), waiters.len(), 0, 0, 0) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::sync::Arc;
+    use std::vec::Vec;
+
+    #[test]
+    fn who_sleeps_on_a_pillow_is_woken_where_it_was_moved() {
+        for flags in [2, 130] {
+            let pillows: Arc<[Pillow; 3]> = Arc::default();
+            let words = [const { AtomicU32::new(5) }; 3];
+            let futexes = words.each_ref().map(|word| Futex::at(word.as_ptr() as u64, flags).unwrap());
+            let sleeper = std::thread::spawn({
+                let pillows = Arc::clone(&pillows);
+                move || {
+                    let waiters: Vec<_> = pillows.iter().zip(futexes).map(|(pillow, to)| pillow.waiter(to)).collect();
+                    (sleep_any(&waiters), pillows[0].sleep(futexes[0], 4))
+                }
+            });
+            for (pillow, futex) in pillows.iter().zip(futexes) {
+                while pillow.move_sleeper(futex) == Ok(false) {
+                    std::thread::yield_now();
+                }
+            }
+            assert_eq!(futexes[1].wake(9, 1), Ok(1));
+            while pillows[0].move_sleeper(futexes[0]) == Ok(false) {
+                std::thread::yield_now();
+            }
+            assert_eq!(futexes[0].wake(9, 3), Ok(0));
+            assert_eq!(futexes[0].wake(9, 6), Ok(1));
+            assert_eq!(sleeper.join().unwrap(), (Ok(1), Ok(())));
+        }
+    }
+}
