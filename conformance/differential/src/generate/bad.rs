@@ -34,7 +34,13 @@ pub(super) fn spoil(rng: &mut Rng, draft: &mut Draft) {
         0 => s.flags |= 0x80,
         1 => s.ioprio ^= 1 << rng.below(16),
         2 => s.fd = rng.pick(&[-1, place::CLOSED, 1 << 20, i32::MIN]),
-        3 if !is_read_late(s.opcode) => s.addr = rng.pick(&[0, place::UNMAPPED, place::READ_ONLY, 0xdead_0000_0000_0000]),
+        3 if !is_read_late(s.opcode) => {
+            s.addr = rng.pick(&[0, place::UNMAPPED, place::READ_ONLY, 0xdead_0000_0000_0000]);
+            if s.opcode == Opcode::Fallocate as u8 {
+                // No address but a length: one for which there would be room is taken from the machine.
+                s.addr |= 1 << 63;
+            }
+        }
         4 => s.len = 0,
         5 => s.buf_index ^= 1 << rng.below(16),
         6 => s.personality = 3,
