@@ -67,7 +67,7 @@ pub fn monotonic_ns() -> u64 {
 }
 
 #[cfg(loom)]
-pub use crate::model::{monotonic_ns, sleep_ns};
+pub use crate::model::{monotonic_ns, sleep_ns, yield_now};
 
 /// The user and group of the calling thread (the real ones).
 #[must_use]
@@ -194,6 +194,7 @@ pub fn sleep_ns(ns: u64) {
 }
 
 /// Offers the CPU to others that want it.
+#[cfg(not(loom))]
 pub fn yield_now() {
     // SAFETY: no addresses.
     unsafe { raw_syscall!(Sysno::sched_yield) };

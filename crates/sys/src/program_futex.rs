@@ -1,13 +1,12 @@
 //! The program's futexes, as requests wait on them and wake who does.
 
-use crate::user::{self, UserPtr};
-use core::sync::atomic::AtomicU32;
-use syscalls::{Errno, Sysno, raw_syscall, syscall};
+#[cfg_attr(loom, path = "model/program_futex.rs")]
+mod calls;
 
-const FUTEX_CMP_REQUEUE: u32 = 4;
-const FUTEX_WAIT_BITSET: u32 = 9;
-const FUTEX_WAKE_BITSET: u32 = 10;
-const FUTEX_PRIVATE: u32 = 128;
+use crate::sync::AtomicU32;
+use crate::user::UserPtr;
+use syscalls::Errno;
+
 const FUTEX2_SIZE_U32: u32 = 2;
 const FUTEX2_PRIVATE: u32 = 128;
 
@@ -47,11 +46,7 @@ impl Futex {
     /// # Errors
     /// `EFAULT`.
     pub fn value(self) -> Result<u32, Errno> {
-        user::read(self.addr)
-    }
-
-    fn flag(self) -> u32 {
-        if self.is_private { FUTEX_PRIVATE } else { 0 }
+        calls::value(self.addr)
     }
 
     /// Wakes up to `n` of those that wait with a bit of `mask`; how many. A negative number wakes one, as the kernel has it.
@@ -67,8 +62,7 @@ impl Futex {
             }
             return if mask == 0 { Err(Errno::EINVAL) } else { Ok(0) };
         }
-        // SAFETY: the kernel uses the address as a key, and checks it.
-        unsafe { syscall!(Sysno::futex, self.addr.addr(), FUTEX_WAKE_BITSET | self.flag(), n, 0, 0, mask) }
+        calls::wake(self.addr.addr(), self.is_private, n, mask)
     }
 
     /// Sleeps while it holds `value`, until it is woken with a bit of `mask`.
@@ -76,7 +70,7 @@ impl Futex {
     /// # Errors
     /// `EAGAIN` it holds another value; `EINTR`, `EFAULT`.
     pub fn sleep(self, value: u32, mask: u32) -> Result<(), Errno> {
-        sleep_at(self.addr.addr(), self.flag(), value, mask)
+        calls::sleep(self.waiter(value), mask)
     }
 
     /// For [`sleep_any`]: while it holds `value`.
@@ -96,13 +90,17 @@ impl Pillow {
     /// # Errors
     /// `EINTR`.
     pub fn sleep(&self, to: Futex, mask: u32) -> Result<(), Errno> {
-        sleep_at(self.0.as_ptr() as usize, to.flag(), 0, mask)
+        calls::sleep(self.waiter(to), mask)
     }
 
     /// For [`sleep_any`]: a sleeper that will be moved to `to`.
     #[must_use]
     pub fn waiter(&self, to: Futex) -> Waiter {
-        Waiter::new(self.0.as_ptr() as usize, 0, to.is_private)
+        Waiter::new(self.addr(), 0, to.is_private)
+    }
+
+    fn addr(&self) -> usize {
+        core::ptr::from_ref(&self.0).addr()
     }
 
     /// Moves who sleeps here to `to`. `false`: nobody sleeps here (yet).
@@ -110,20 +108,8 @@ impl Pillow {
     /// # Errors
     /// `EFAULT`, `EINVAL` there is no futex there.
     pub fn move_sleeper(&self, to: Futex) -> Result<bool, Errno> {
-        const WAKE_NONE: u32 = 0;
-        const MOVE_ONE: u32 = 1;
-        let op = FUTEX_CMP_REQUEUE | to.flag();
-        // SAFETY: the kernel reads 4 bytes of a live atomic, and uses the other address as a key.
-        unsafe { syscall!(Sysno::futex, self.0.as_ptr(), op, WAKE_NONE, MOVE_ONE, to.addr.addr(), 0) }.map(|moved| moved == 1)
+        calls::requeue_one(self.addr(), to.addr.addr(), to.is_private)
     }
-}
-
-/// With a deadline, for no other reason than that such a sleep is not restarted after a signal.
-fn sleep_at(addr: usize, flag: u32, value: u32, mask: u32) -> Result<(), Errno> {
-    let never = [i64::MAX / 1_000_000_000, 0];
-    // SAFETY: the kernel checks the address, and reads 16 bytes of `never`.
-    let r = unsafe { raw_syscall!(Sysno::futex, addr, FUTEX_WAIT_BITSET | flag, value, never.as_ptr(), 0, mask) };
-    Errno::from_ret(r).map(drop)
 }
 
 /// `struct futex_waitv`.
@@ -141,6 +127,11 @@ impl Waiter {
         let private = if is_private { FUTEX2_PRIVATE } else { 0 };
         Self { value: value as u64, addr: addr as u64, flags: FUTEX2_SIZE_U32 | private, reserved: 0 }
     }
+
+    #[cfg(not(loom))]
+    const fn is_private(self) -> bool {
+        self.flags & FUTEX2_PRIVATE != 0
+    }
 }
 
 /// futex_waitv(2): sleeps while all hold their value, until one is woken: which (the last of them).
@@ -148,8 +139,7 @@ impl Waiter {
 /// # Errors
 /// `EAGAIN` one holds another value; `EINTR`, `EFAULT`; `ENOSYS` before Linux 5.16.
 pub fn sleep_any(waiters: &[Waiter]) -> Result<usize, Errno> {
-    // SAFETY: the kernel reads live structures, and checks the addresses in them.
-    unsafe { syscall!(Sysno::futex_waitv, waiters.as_ptr(), waiters.len(), 0, 0, 0) }
+    calls::sleep_any(waiters)
 }
 
 #[cfg(all(test, not(loom)))]

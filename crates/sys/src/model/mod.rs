@@ -10,6 +10,7 @@
 pub(crate) mod event_table;
 mod program;
 mod raw_lock;
+mod sleep;
 
 /// What picks the orders in which a model's threads go on: loom, all of them within bounds; or, with `--cfg shuttle`
 /// besides, shuttle.
@@ -20,6 +21,7 @@ pub use shuttle as checker;
 
 pub use program::Program;
 pub use raw_lock::RawLock;
+pub(crate) use sleep::Sleep;
 
 use checker::sync::{Condvar, Mutex};
 use event_table::EventTable;
@@ -84,17 +86,33 @@ pub(crate) enum Awake {
     Ended,
 }
 
+/// A place in a queue. A thread may have several, with one bed.
 #[derive(Debug)]
 struct Sleeper {
     on: On,
+    mask: u32,
     deadline_ns: u64,
+    /// Which of the thread's places it is.
+    nth: usize,
     bed: Arc<Bed>,
 }
 
 #[derive(Debug)]
 struct Bed {
     condvar: Condvar,
-    end: std::sync::Mutex<Option<Awake>>,
+    is_interruptible: bool,
+    end: std::sync::Mutex<Option<(Awake, usize)>>,
+}
+
+impl Bed {
+    fn new(is_interruptible: bool) -> Arc<Self> {
+        Arc::new(Self { condvar: Condvar::new(), is_interruptible, end: std::sync::Mutex::new(None) })
+    }
+
+    /// How it ended, and at which of its places.
+    fn end(&self) -> Option<(Awake, usize)> {
+        *self.end.lock().unwrap()
+    }
 }
 
 /// All that threads share through system calls.
@@ -112,19 +130,26 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// Wakes up to `n` of those that sleep on it, the oldest first.
     pub(crate) fn wake(&mut self, on: On, n: u32) {
+        self.wake_masked(on, n, u32::MAX);
+    }
+
+    /// Of those that sleep with a bit of `mask`; how many.
+    pub(crate) fn wake_masked(&mut self, on: On, n: u32, mask: u32) -> usize {
         let mut left = n;
         self.rouse(Awake::Woken, |sleeper| {
-            let is_meant = sleeper.on == on && left > 0;
+            let is_meant = sleeper.on == on && sleeper.mask & mask != 0 && left > 0;
             left -= u32::from(is_meant);
             is_meant
         });
+        (n - left) as usize
     }
 
     fn rouse(&mut self, why: Awake, mut is_meant: impl FnMut(&Sleeper) -> bool) {
         self.sleepers.retain(|sleeper| {
             let is_meant = is_meant(sleeper);
             if is_meant {
-                *sleeper.bed.end.lock().unwrap() = Some(why);
+                let mut end = sleeper.bed.end.lock().unwrap();
+                *end = Some((why, end.map_or(sleeper.nth, |(_, nth)| nth.max(sleeper.nth))));
                 sleeper.bed.condvar.notify_one();
             }
             !is_meant
@@ -149,11 +174,11 @@ pub(crate) fn sleep_unless<R>(on: On, deadline_ns: u64, mut check: impl FnMut(&m
     if kernel.now_ns >= deadline_ns {
         return Err(Awake::TimedOut);
     }
-    let bed = Arc::new(Bed { condvar: Condvar::new(), end: std::sync::Mutex::new(None) });
-    kernel.sleepers.push(Sleeper { on, deadline_ns, bed: Arc::clone(&bed) });
+    let bed = Bed::new(false);
+    kernel.sleepers.push(Sleeper { on, mask: u32::MAX, deadline_ns, nth: 0, bed: Arc::clone(&bed) });
     loop {
         kernel = bed.condvar.wait(kernel).unwrap();
-        if let Some(why) = *bed.end.lock().unwrap() {
+        if let Some((why, _)) = bed.end() {
             return Err(why);
         }
     }
@@ -177,9 +202,14 @@ pub fn monotonic_ns() -> u64 {
     with(|kernel| kernel.now_ns)
 }
 
+/// Others get their turn.
+pub fn yield_now() {
+    checker::thread::yield_now();
+}
+
 /// A thread that looks again later: others get their turn.
 pub fn sleep_ns(_ns: u64) {
-    checker::thread::yield_now();
+    yield_now();
 }
 
 /// Time goes on: waits whose deadline has come end.

@@ -17,7 +17,7 @@ pub fn spawn(_name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), Er
     Ok(())
 }
 
-/// Nobody blocks in a model but on futexes and epoll sets, which work is never asked to do.
+/// What may be interrupted in a model is what an alarm interrupts, which follows.
 pub fn interrupt(_tid: u32) {}
 
 /// As [`interrupt`].

@@ -1,0 +1,48 @@
+//! Stands in for `program_futex::calls` with `--cfg loom`: the same, on the model's kernel. Whoever sleeps here is interrupted
+//! for as long as there is an alarm.
+
+use super::Waiter;
+use crate::model::{self, On};
+use crate::sync::AtomicU32;
+use crate::user::UserPtr;
+use core::sync::atomic::Ordering::Relaxed;
+use syscalls::Errno;
+
+/// No more than the kernel's lock around it makes it.
+fn load(at: usize) -> u32 {
+    // SAFETY: a model's futexes and pillows are the model checker's atomics, and live as long as what refers to them.
+    unsafe { &*(at as *const AtomicU32) }.load(Relaxed)
+}
+
+pub(super) fn value(addr: UserPtr) -> Result<u32, Errno> {
+    Ok(load(addr.addr()))
+}
+
+pub(super) fn wake(addr: usize, _is_private: bool, n: i32, mask: u32) -> Result<usize, Errno> {
+    Ok(model::with(|kernel| kernel.wake_masked(On::Futex(addr), n.max(1) as u32, mask)))
+}
+
+pub(super) fn sleep(waiter: Waiter, mask: u32) -> Result<(), Errno> {
+    sleep_on(&[waiter], mask).map(drop)
+}
+
+pub(super) fn sleep_any(waiters: &[Waiter]) -> Result<usize, Errno> {
+    sleep_on(waiters, u32::MAX)
+}
+
+/// Looks at one after the other, and lies down on it: wakes and moves come in between.
+fn sleep_on(waiters: &[Waiter], mask: u32) -> Result<usize, Errno> {
+    let mut sleep = model::Sleep::default();
+    for waiter in waiters {
+        let at = waiter.addr as usize;
+        if !sleep.lie_down(On::Futex(at), mask, || u64::from(load(at)) == waiter.value) {
+            return sleep.get_up().ok_or(Errno::EAGAIN);
+        }
+    }
+    sleep.until_roused();
+    sleep.get_up().ok_or(Errno::EINTR)
+}
+
+pub(super) fn requeue_one(from: usize, to: usize, _is_private: bool) -> Result<bool, Errno> {
+    Ok(model::with(|kernel| kernel.move_one(On::Futex(from), On::Futex(to))))
+}

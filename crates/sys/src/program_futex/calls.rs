@@ -1,0 +1,46 @@
+//! The kernel's calls on futexes of the program's, and on pillows.
+
+use super::Waiter;
+use crate::user::{self, UserPtr};
+use syscalls::{Errno, Sysno, raw_syscall, syscall};
+
+const FUTEX_CMP_REQUEUE: u32 = 4;
+const FUTEX_WAIT_BITSET: u32 = 9;
+const FUTEX_WAKE_BITSET: u32 = 10;
+const FUTEX_PRIVATE: u32 = 128;
+
+const fn flag(is_private: bool) -> u32 {
+    if is_private { FUTEX_PRIVATE } else { 0 }
+}
+
+pub(super) fn value(addr: UserPtr) -> Result<u32, Errno> {
+    user::read(addr)
+}
+
+pub(super) fn wake(addr: usize, is_private: bool, n: i32, mask: u32) -> Result<usize, Errno> {
+    // SAFETY: the kernel uses the address as a key, and checks it.
+    unsafe { syscall!(Sysno::futex, addr, FUTEX_WAKE_BITSET | flag(is_private), n, 0, 0, mask) }
+}
+
+/// With a deadline, for no other reason than that such a sleep is not restarted after a signal.
+pub(super) fn sleep(waiter: Waiter, mask: u32) -> Result<(), Errno> {
+    let never = [i64::MAX / 1_000_000_000, 0];
+    let op = FUTEX_WAIT_BITSET | flag(waiter.is_private());
+    // SAFETY: the kernel checks the address, and reads 16 bytes of `never`.
+    let r = unsafe { raw_syscall!(Sysno::futex, waiter.addr, op, waiter.value, never.as_ptr(), 0, mask) };
+    Errno::from_ret(r).map(drop)
+}
+
+pub(super) fn sleep_any(waiters: &[Waiter]) -> Result<usize, Errno> {
+    // SAFETY: the kernel reads live structures, and checks the addresses in them.
+    unsafe { syscall!(Sysno::futex_waitv, waiters.as_ptr(), waiters.len(), 0, 0, 0) }
+}
+
+/// Whether somebody slept at `from`, which holds 0, and was moved.
+pub(super) fn requeue_one(from: usize, to: usize, is_private: bool) -> Result<bool, Errno> {
+    const WAKE_NONE: u32 = 0;
+    const MOVE_ONE: u32 = 1;
+    let op = FUTEX_CMP_REQUEUE | flag(is_private);
+    // SAFETY: the kernel reads 4 bytes of a pillow, which is alive, and uses the other address as a key.
+    unsafe { syscall!(Sysno::futex, from, op, WAKE_NONE, MOVE_ONE, to, 0) }.map(|moved| moved == 1)
+}
