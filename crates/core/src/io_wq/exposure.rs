@@ -66,7 +66,7 @@ impl Exposure {
     }
 
     /// The item is cancelled, at which this thread works.
-    pub(super) fn cancel(&self, tid: u32) {
+    pub(crate) fn cancel(&self, tid: u32) {
         let mut state = self.0.lock();
         state.is_cancelled = true;
         if state.is_exposed && state.alarm.is_none() {

@@ -13,7 +13,10 @@
 //! ```
 //!
 //! So the worker may take nothing while it sleeps that it could not give back: WAITID sleeps without reaping, and reaps under
-//! the ring's lock; who sleeps on a futex wakes another one instead.
+//! the ring's lock; who sleeps on a futex wakes another one instead. Checked by `model` (loom), with `ops/futex/sleep.rs`.
+
+#[cfg(all(test, loom))]
+mod model;
 
 use super::punt::{self, hand_to_io_wq};
 use super::{act, complete, dispatch};

@@ -12,14 +12,21 @@
 //!     COMING to ALONE: leaves it to itself      it is ALONE: compares and sleeps as futex_wait(2) does
 //!   while LYING: moves, until it was moved
 //!   compares again: EAGAIN, takes it back       woken, or interrupted: GONE
+//!
+//!   who ends the request
+//!   COMING, ALONE to ENDED: nobody sleeps      finds it ENDED: does not lie down
+//!   LYING: interrupts, waits until it is GONE
 //! ```
 //!
 //! The second comparison is under the same rule as the kernel's only one: who changes a value and wakes after it finds the
-//! sleeper, who changed it before is seen. Who ends the request waits until the sleeper is up, so that no later wake finds it.
-//! What the sleeper was woken for before that, although its request had ended otherwise, it passes on: it wakes another one.
+//! sleeper, who changed it before is seen. Who ends the request waits until the sleeper is up, so that no later wake finds it; and
+//! where no worker lies down any more, the submitter is told, which may be waiting for it. What the sleeper was woken for before that, although its request had ended otherwise, it passes on: it wakes another one.
 //!
-//! Both changes of COMING are compare-and-swaps, so that either the submitter moves the sleeper or the worker is on its own. Only
-//! the worker ends LYING, so the submitter's moving ends: with success, or because there is nobody to be moved.
+//! All changes of COMING and ALONE are compare-and-swaps, so that either the submitter moves the sleeper, or the worker is on its
+//! own, or it does not sleep. Only the worker ends LYING, so the submitter's moving ends: with success, or because there is nobody
+//! to be moved. Who is ALONE is LYING, too, while it sleeps: the submitter looked its last before.
+//!
+//! Checked by `submit/wait/model.rs` (loom).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,6 +40,7 @@ const COMING: u32 = 0;
 const LYING: u32 = 1;
 const ALONE: u32 = 2;
 const GONE: u32 = 3;
+const ENDED: u32 = 4;
 
 /// A worker that may be started, or is called, comes sooner than this, ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -40,6 +48,11 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const YIELDS: u32 = 32;
 /// Between two later attempts, ns.
 const MOMENT_NS: u64 = 1_000;
+
+/// Whether no worker has begun to sleep, but may.
+const fn is_up(state: u32) -> bool {
+    matches!(state, COMING | ALONE)
+}
 
 /// A futex, and what it has to hold.
 #[derive(Clone, Copy, Debug)]
@@ -117,20 +130,30 @@ impl Wait {
     /// # Errors
     /// `EINTR`: it may be called again.
     pub(crate) fn sleep(&self) -> Result<usize, Errno> {
-        if self.state.compare_exchange(COMING, LYING, AcqRel, Acquire).is_err() {
-            return self.sleep_alone();
-        }
+        // Pairs with `put_to_sleep` and `await_end`.
+        let woken = match self.state.fetch_update(AcqRel, Acquire, |state| is_up(state).then_some(LYING)) {
+            Ok(COMING) => {
+                futex_wake(&self.state, 1);
+                self.sleep_on_pillows()
+            }
+            Ok(_) => self.sleep_alone(),
+            Err(ENDED) => return Err(Errno::EINTR),
+            // Nobody's signal, or another request's, got it up.
+            Err(_) => return self.sleep_alone(),
+        };
+        self.state.store(GONE, Release);
         futex_wake(&self.state, 1);
-        let woken = match (self.mask, &*self.pillows, &*self.awaited) {
+        woken
+    }
+
+    fn sleep_on_pillows(&self) -> Result<usize, Errno> {
+        match (self.mask, &*self.pillows, &*self.awaited) {
             (Some(mask), [pillow], [a]) => pillow.sleep(a.futex, mask).map(|()| 0),
             (_, pillows, awaited) => {
                 let waiters: Vec<_> = pillows.iter().zip(awaited).map(|(pillow, a)| pillow.waiter(a.futex)).collect();
                 sleep_any(&waiters)
             }
-        };
-        self.state.store(GONE, Release);
-        futex_wake(&self.state, 1);
-        woken
+        }
     }
 
     /// What changed since the submission has, or should have, been followed by a wake.
@@ -153,8 +176,12 @@ impl Wait {
         }
     }
 
-    /// The worker is being interrupted: returns when it does not sleep on the program's futexes any more.
+    /// The worker is being interrupted, or does not begin: returns when it does not sleep on the program's futexes any more.
     pub(crate) fn await_end(&self) {
+        // Pairs with `sleep`, and with `put_to_sleep`, which waits for a worker that may never come.
+        if self.state.fetch_update(AcqRel, Acquire, |state| is_up(state).then_some(ENDED)).is_ok() {
+            return futex_wake(&self.state, 1);
+        }
         let deadline_ns = process::monotonic_ns() + PATIENCE_NS;
         // Pairs with `sleep`.
         while self.state.load(Acquire) == LYING && futex_wait(&self.state, LYING, deadline_ns) != Err(Errno::ETIMEDOUT) {}
