@@ -2,43 +2,22 @@
  * IOSQE_ASYNC on sockets: who makes the first try, and who is told. With the argument "weighed" light transfers must take no worker and heavy ones must,
  * with "worker" both must; without one (the kernel's ring) nobody looks at threads.
  */
-#include <dirent.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include "net_ring.h"
+#include "worker_count.h"
 
 enum { LIGHT = 32 << 10, REGISTER_EVENTFD_ASYNC = 7 };
 
 static char out[LIGHT + 1], in[LIGHT + 1];
 static const char *hint;
 
-static int workers(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	struct dirent *entry;
-	int n = 0;
-
-	while ((entry = readdir(dir))) {
-		char path[300], name[8] = "";
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-		fd = open(path, O_RDONLY);
-		if (fd < 0)
-			continue;
-		n += read(fd, name, 7) == 7 && !memcmp(name, "iou-wrk", 7);
-		close(fd);
-	}
-	closedir(dir);
-	return n;
-}
-
 /* After what is light. */
 static void check_none(const char *what)
 {
 	if (hint)
-		check(what, workers() > 0, !strcmp(hint, "worker"));
+		check(what, workers(0) > 0, !strcmp(hint, "worker"));
 }
 
 static void unix_pair(int *ends)
@@ -99,7 +78,7 @@ static void heavy(void)
 	unix_pair(ends);
 	does("send", SQE(SEND, FORCE_ASYNC, 0, ends[1], .addr = ADDR(out), .len = LIGHT + 1), LIGHT + 1, 0);
 	if (hint)
-		check("a worker", workers() > 0, 1);
+		check("a worker", workers(0) > 0, 1);
 	does("receive", SQE(RECV, FORCE_ASYNC, 0, ends[0], .addr = ADDR(in), .len = LIGHT + 1), LIGHT + 1, 0);
 	check("all of it", memcmp(in, out, sizeof(in)), 0);
 	close(ends[0]);

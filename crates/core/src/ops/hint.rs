@@ -16,11 +16,10 @@ use core::sync::atomic::Ordering::Relaxed;
 const LIGHT: usize = 32 << 10;
 
 /// What becomes of `IOSQE_ASYNC` on what may be waited for with poll.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AsyncHint {
     /// The submitter tries what is light, a worker the rest; nobody waits but for poll.
-    #[default]
     Weighed = 0,
     /// A worker tries, always.
     Worker = 1,

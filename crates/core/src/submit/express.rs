@@ -47,28 +47,37 @@ impl Express {
     }
 }
 
+/// `IOSQE_*` that an SQE here may have.
+const FLAGS: u8 = sqe::FIXED_FILE | sqe::ASYNC;
+
 /// Tries it.
 #[inline(always)]
 pub(crate) fn express(guard: &mut UringGuard, sqe: &Sqe) -> Express {
+    if sqe.flags & !FLAGS != 0 || (sqe.flags & sqe::ASYNC != 0 && !is_light_send(sqe)) {
+        return Express::No;
+    }
     // Held: its slot may be given up while the ring's lock is let go.
-    let (fd, _held) = match sqe.flags & !sqe::ASYNC {
+    let (fd, _held) = match sqe.flags & sqe::FIXED_FILE {
         0 => (sqe.fd, None),
-        sqe::FIXED_FILE => match guard.files.get(sqe.fd as u32) {
+        _ => match guard.files.get(sqe.fd as u32) {
             Some(node) => (node.fd.number(), Some(Arc::clone(node))),
             None => return Express::No,
         },
-        _ => return Express::No,
     };
     match Opcode::from_u8(sqe.opcode) {
-        Some(Opcode::Send) if sqe.flags & sqe::ASYNC == 0 || hint::is_light(sqe.len as usize) => send(sqe, fd),
-        _ if sqe.flags & sqe::ASYNC != 0 => Express::No,
         Some(Opcode::Nop) => nop(sqe),
         Some(Opcode::Write) => write_one(guard, sqe, fd),
         Some(Opcode::Writev) => write_vector(guard, sqe, fd),
         Some(Opcode::Read) => read(sqe, fd),
         Some(Opcode::Readv) => readv(sqe, fd),
+        Some(Opcode::Send) => send(sqe, fd),
         _ => Express::No,
     }
+}
+
+/// Whether `IOSQE_ASYNC` changes nothing: its submitter sends it.
+fn is_light_send(sqe: &Sqe) -> bool {
+    sqe.opcode == Opcode::Send as u8 && hint::is_light(sqe.len as usize)
 }
 
 /// NOP without options.

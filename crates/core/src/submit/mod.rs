@@ -131,7 +131,7 @@ impl Chain {
 fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, is_shallow: bool) -> bool {
     let is_after_link = !chain.members.is_empty();
     let mut tried = Express::No;
-    if sqe.flags & !(sqe::FIXED_FILE | sqe::ASYNC) == 0 && !is_after_link && guard.drain.is_idle() && guard.setup & setup::IOPOLL == 0 {
+    if !is_after_link && guard.drain.is_idle() && guard.setup & setup::IOPOLL == 0 {
         tried = express(guard, sqe);
         if let Express::Done(outcome) = tried {
             post_express(guard, sqe, outcome);

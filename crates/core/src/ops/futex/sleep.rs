@@ -20,7 +20,8 @@
 //!
 //! The second comparison is under the same rule as the kernel's only one: who changes a value and wakes after it finds the
 //! sleeper, who changed it before is seen. Who ends the request waits until the sleeper is up, so that no later wake finds it; and
-//! where no worker lies down any more, the submitter is told, which may be waiting for it. What the sleeper was woken for before that, although its request had ended otherwise, it passes on: it wakes another one.
+//! where no worker lies down any more, the submitter is told, which may be waiting for it. What the sleeper was woken for before
+//! that, although its request had ended otherwise, it passes on: it wakes another one.
 //!
 //! All changes of COMING and ALONE are compare-and-swaps, so that either the submitter moves the sleeper, or the worker is on its
 //! own, or it does not sleep. Only the worker ends LYING, so the submitter's moving ends: with success, or because there is nobody
