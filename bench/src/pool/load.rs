@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use uringlet::io_wq::{Account, Exposure, Work};
+use uringlet::io_wq::{Account, InterruptGuard, Work};
 use uringlet_sys::lock::{futex_wait, futex_wake};
 use uringlet_sys::stopwatch::ticks;
 
@@ -142,7 +142,7 @@ pub(crate) enum Item {
 }
 
 impl Work for Item {
-    fn run(self, _: &Exposure) {
+    fn run(self, _: &InterruptGuard) {
         match self {
             Self::Gate(load) => {
                 let seen = load.gate.opened.load(SeqCst);

@@ -1,6 +1,6 @@
 //! The engine's worker pool, by itself and beside one that has a single lock: one measurement a process, told as a line of JSON.
 //!
-//! Both pools do the same work with the same lists (`io_wq::List`), the same rules for calling workers (`io_wq::Side`) and the same threads; what
+//! Both pools do the same work with the same lists (`io_wq::WorkList`), the same rules for calling workers (`io_wq::WorkerCounts`) and the same threads; what
 //! differs is which lock guards what. The process runs on the engine's heap, since the pool's threads have no libc behind them.
 #![forbid(unsafe_code)]
 

@@ -4,15 +4,15 @@
 use crate::load::Item;
 use crate::phases::Pool;
 use std::sync::Arc;
-use uringlet::io_wq::{Account, Call, List, Side, Turn, Work, Worker};
+use uringlet::io_wq::{Account, KeyLease, WakeAction, Work, WorkList, Worker, WorkerCounts};
 use uringlet_sys::lock::{Mutex, MutexGuard, TimedLock, Waits};
 use uringlet_sys::{process, thread};
 
 /// All there is.
 #[derive(Debug)]
 struct All {
-    lists: [List<Item>; 2],
-    sides: [Side<Arc<Worker>>; 2],
+    lists: [WorkList<Item>; 2],
+    counts: [WorkerCounts<Arc<Worker>>; 2],
 }
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ type Guard<'a> = MutexGuard<'a, All, TimedLock>;
 
 impl OneLock {
     pub(crate) fn new(limits: [u32; 2]) -> Self {
-        Self(Arc::new(Mutex::of(All { lists: Default::default(), sides: limits.map(Side::new) })))
+        Self(Arc::new(Mutex::of(All { lists: Default::default(), counts: limits.map(WorkerCounts::new) })))
     }
 }
 
@@ -30,7 +30,7 @@ impl Pool for OneLock {
     fn enqueue(&self, account: Account, number: u64, item: Item) {
         let mut all = self.0.lock();
         if all.lists[account as usize].push(number, None, item) {
-            rouse(&self.0, account, all);
+            wake_if_ready(&self.0, account, all);
         }
     }
 
@@ -40,53 +40,53 @@ impl Pool for OneLock {
 }
 
 /// There is work: somebody comes for it, unless somebody is on the way.
-fn rouse(pool: &Arc<Mutex<All, TimedLock>>, account: Account, mut all: Guard<'_>) {
-    match all.sides[account as usize].call(process::monotonic_ns) {
-        Call::Nobody => {}
-        Call::Wake(worker) => {
-            worker.call();
+fn wake_if_ready(pool: &Arc<Mutex<All, TimedLock>>, account: Account, mut all: Guard<'_>) {
+    match all.counts[account as usize].wake_action(process::monotonic_ns) {
+        WakeAction::Nothing => {}
+        WakeAction::Wake(worker) => {
+            worker.mark_woken();
             drop(all);
             worker.wake();
         }
-        Call::Start => {
+        WakeAction::Start => {
             let pool = Arc::clone(pool);
-            let started = thread::spawn("iou-wrk-bench", move || live(&pool, account));
-            let side = &mut all.sides[account as usize];
-            if started.is_ok() { side.started() } else { side.start_failed(process::monotonic_ns()) }
+            let started = thread::spawn("iou-wrk-bench", move || worker_main(&pool, account));
+            let counts = &mut all.counts[account as usize];
+            if started.is_ok() { counts.started() } else { counts.start_failed(process::monotonic_ns()) }
         }
     }
 }
 
-fn live(pool: &Arc<Mutex<All, TimedLock>>, account: Account) {
+fn worker_main(pool: &Arc<Mutex<All, TimedLock>>, account: Account) {
     let me = Worker::new();
-    me.enlist();
+    me.bind_thread();
     let class = account as usize;
     let mut is_searching = true;
-    let mut done = Turn::Free;
+    let mut done = KeyLease::None;
     let mut all = pool.lock();
-    let seat = all.lists[class].sit_down(Arc::clone(&me));
+    let slot = all.lists[class].attach_worker(Arc::clone(&me));
     loop {
-        if let Some((item, turn)) = all.lists[class].next(seat, std::mem::take(&mut done)) {
-            done = turn;
+        if let Some((item, lease)) = all.lists[class].next(slot, std::mem::take(&mut done)) {
+            done = lease;
             if std::mem::take(&mut is_searching) {
-                all.sides[class].found();
+                all.counts[class].found_work();
                 if all.lists[class].ready() > 0 {
-                    rouse(pool, account, all);
+                    wake_if_ready(pool, account, all);
                 } else {
                     drop(all);
                 }
             } else {
                 drop(all);
             }
-            item.run(me.exposure());
+            item.run(me.interrupts());
         } else {
             if std::mem::take(&mut is_searching) {
-                all.sides[class].found();
+                all.counts[class].found_work();
             }
-            me.lie_down();
-            all.sides[class].rest(Arc::clone(&me));
+            me.prepare_park();
+            all.counts[class].park(Arc::clone(&me));
             drop(all);
-            is_searching = me.sleep(u64::MAX);
+            is_searching = me.park(u64::MAX);
         }
         all = pool.lock();
     }

@@ -174,9 +174,9 @@ impl Engine {
     pub fn credentials_changed(&'static self) {
         for ring in PLACES.all() {
             if let Some(guard) = ring.lock(Context::Other) {
-                guard.io_wq.renew();
+                guard.io_wq.renew_credentials();
                 if let Some(attendants) = &guard.attendants {
-                    attendants.pool().renew();
+                    attendants.pool().renew_credentials();
                 }
             }
         }

@@ -6,7 +6,7 @@
 use super::uringlet;
 use super::watcher::{self, Leaving};
 use super::{bring_on, drive, poll_pending};
-use crate::io_wq::{Exposure, Work};
+use crate::io_wq::{InterruptGuard, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
 use crate::state::{Context, Ring, UringGuard};
@@ -239,8 +239,8 @@ fn help(guard: &mut UringGuard, wait: &Wait, missing: u32) -> bool {
     }
     let Some((_, parked)) = guard.parked.iter().next() else { return false };
     let (Stage::Worker { work }, true) = (parked.stage, parked.req.op.is_read()) else { return false };
-    let Some(punted) = guard.io_wq.take_back(work) else { return false };
-    guard.unlocked(|| punted.run(&Exposure::new()));
+    let Some(punted) = guard.io_wq.withdraw(work) else { return false };
+    guard.unlocked(|| punted.run(&InterruptGuard::new()));
     true
 }
 

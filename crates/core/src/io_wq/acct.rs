@@ -33,7 +33,7 @@ pub enum Cancelled<W> {
 }
 
 #[derive(Debug)]
-struct Item<W> {
+struct WorkItem<W> {
     number: u64,
     key: Option<HashKey>,
     work: W,
@@ -41,20 +41,20 @@ struct Item<W> {
 
 /// A worker's right to the key of the item that it is at; to be given back when it is done.
 #[derive(Debug, Default)]
-pub enum Turn {
+pub enum KeyLease {
     /// It has no key.
     #[default]
-    Free,
+    None,
     /// It has, and the worker may go on with so many more items of it before others get their turn.
-    Key(HashKey, usize),
+    Held(HashKey, usize),
 }
 
 /// A worker's place in its class.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat(usize);
+pub struct WorkerSlot(usize);
 
 #[derive(Debug)]
-struct Sitter {
+struct RunningWorker {
     /// What it is at; 0: nothing.
     number: u64,
     worker: Arc<Worker>,
@@ -62,20 +62,20 @@ struct Sitter {
 
 /// What a class' lock guards.
 #[derive(Debug)]
-pub struct List<W> {
+pub struct WorkList<W> {
     /// What may run at once, in order.
-    ready: VecDeque<Item<W>>,
-    chains: Chains<Item<W>>,
-    sitters: Slab<Sitter>,
+    ready: VecDeque<WorkItem<W>>,
+    chains: Chains<WorkItem<W>>,
+    running: Slab<RunningWorker>,
 }
 
-impl<W> Default for List<W> {
+impl<W> Default for WorkList<W> {
     fn default() -> Self {
-        Self { ready: VecDeque::new(), chains: Chains::new(), sitters: Slab::new() }
+        Self { ready: VecDeque::new(), chains: Chains::new(), running: Slab::new() }
     }
 }
 
-impl<W> List<W> {
+impl<W> WorkList<W> {
     /// How many items could be begun now.
     #[must_use]
     pub fn ready(&self) -> usize {
@@ -84,9 +84,9 @@ impl<W> List<W> {
 
     /// Adds an item at the end. `false`: it waits for its key.
     pub fn push(&mut self, number: u64, key: Option<HashKey>, work: W) -> bool {
-        let item = Item { number, key, work };
+        let item = WorkItem { number, key, work };
         let item = match key {
-            Some(key) => self.chains.claim(key, item),
+            Some(key) => self.chains.acquire(key, item),
             None => Some(item),
         };
         let may_run = item.is_some();
@@ -95,50 +95,50 @@ impl<W> List<W> {
     }
 
     /// A worker comes.
-    pub fn sit_down(&mut self, worker: Arc<Worker>) -> Seat {
-        Seat(self.sitters.insert(Sitter { number: 0, worker }))
+    pub fn attach_worker(&mut self, worker: Arc<Worker>) -> WorkerSlot {
+        WorkerSlot(self.running.insert(RunningWorker { number: 0, worker }))
     }
 
     /// A worker goes.
-    pub fn get_up(&mut self, seat: Seat) {
-        self.sitters.remove(seat.0);
+    pub fn detach(&mut self, slot: WorkerSlot) {
+        self.running.remove(slot.0);
     }
 
     /// The worker is done with its item, and takes the next one: of the same key if it may, else the first in the list.
-    pub fn next(&mut self, seat: Seat, done: Turn) -> Option<(W, Turn)> {
-        self.sitters[seat.0].number = 0;
-        if let Turn::Key(key, left) = done
-            && let Some(item) = self.chains.next(key)
+    pub fn next(&mut self, slot: WorkerSlot, done: KeyLease) -> Option<(W, KeyLease)> {
+        self.running[slot.0].number = 0;
+        if let KeyLease::Held(key, left) = done
+            && let Some(item) = self.chains.release(key)
         {
             if left > 0 {
-                return Some(self.begin(seat, item, Turn::Key(key, left - 1)));
+                return Some(self.begin(slot, item, KeyLease::Held(key, left - 1)));
             }
             self.ready.push_back(item);
         }
         let item = self.ready.pop_front()?;
         // Those that wait for the key now; more that come meanwhile queue behind everybody else.
-        let turn = item.key.map_or(Turn::Free, |key| Turn::Key(key, self.chains.waiting(key)));
-        Some(self.begin(seat, item, turn))
+        let lease = item.key.map_or(KeyLease::None, |key| KeyLease::Held(key, self.chains.waiting(key)));
+        Some(self.begin(slot, item, lease))
     }
 
-    fn begin(&mut self, seat: Seat, item: Item<W>, turn: Turn) -> (W, Turn) {
-        let sitter = &mut self.sitters[seat.0];
-        sitter.number = item.number;
-        sitter.worker.begin();
-        (item.work, turn)
+    fn begin(&mut self, slot: WorkerSlot, item: WorkItem<W>, lease: KeyLease) -> (W, KeyLease) {
+        let running = &mut self.running[slot.0];
+        running.number = item.number;
+        running.worker.begin();
+        (item.work, lease)
     }
 
     /// The worker is done with its item, and takes no other.
-    pub fn finish(&mut self, seat: Seat, done: Turn) {
-        self.sitters[seat.0].number = 0;
-        if let Turn::Key(key, _) = done {
-            self.pass_on(key);
+    pub fn finish(&mut self, slot: WorkerSlot, done: KeyLease) {
+        self.running[slot.0].number = 0;
+        if let KeyLease::Held(key, _) = done {
+            self.release_key(key);
         }
     }
 
     /// The key's owner is gone: its next item may run.
-    fn pass_on(&mut self, key: HashKey) {
-        self.ready.extend(self.chains.next(key));
+    fn release_key(&mut self, key: HashKey) {
+        self.ready.extend(self.chains.release(key));
     }
 
     /// Takes an item back that nobody has begun; or interrupts who is at it.
@@ -147,17 +147,17 @@ impl<W> List<W> {
             && let Some(item) = self.ready.remove(at)
         {
             if let Some(key) = item.key {
-                self.pass_on(key);
+                self.release_key(key);
             }
             return Cancelled::Queued(item.work);
         }
         if let Some(item) = self.chains.take(|item| item.number == number) {
             return Cancelled::Queued(item.work);
         }
-        match self.sitters.iter().find(|(_, sitter)| sitter.number == number) {
-            Some((_, sitter)) => {
+        match self.running.iter().find(|(_, running)| running.number == number) {
+            Some((_, running)) => {
                 // Under the lock, so the worker is at this item until it has the lock itself.
-                sitter.worker.cancel();
+                running.worker.cancel();
                 Cancelled::Running
             }
             None => Cancelled::Unknown,
@@ -165,15 +165,15 @@ impl<W> List<W> {
     }
 
     /// Takes an item without a key back that nobody has begun.
-    pub fn take_back(&mut self, number: u64) -> Option<W> {
+    pub fn withdraw(&mut self, number: u64) -> Option<W> {
         let at = self.ready.iter().position(|item| item.number == number && item.key.is_none())?;
         self.ready.remove(at).map(|item| item.work)
     }
 
     /// Everything that no worker has begun, in an order that suits: there will be no worker.
-    pub fn strand(&mut self) -> Vec<W> {
+    pub fn drain_unrunnable(&mut self) -> Vec<W> {
         let ready = core::mem::take(&mut self.ready);
-        ready.into_iter().chain(self.chains.dissolve()).map(|item| item.work).collect()
+        ready.into_iter().chain(self.chains.drain()).map(|item| item.work).collect()
     }
 }
 
@@ -182,20 +182,20 @@ mod tests {
     use super::*;
 
     /// A list, and so many workers.
-    fn with_workers<const N: usize>() -> (List<u32>, [Seat; N]) {
-        let mut list = List::default();
-        let seats = core::array::from_fn(|_| list.sit_down(Worker::new()));
+    fn with_workers<const N: usize>() -> (WorkList<u32>, [WorkerSlot; N]) {
+        let mut list = WorkList::default();
+        let seats = core::array::from_fn(|_| list.attach_worker(Worker::new()));
         (list, seats)
     }
 
     /// Items with these numbers, which are their work too.
-    fn push(list: &mut List<u32>, key: Option<u64>, numbers: &[u32]) {
+    fn push(list: &mut WorkList<u32>, key: Option<u64>, numbers: &[u32]) {
         for &number in numbers {
             list.push(u64::from(number), key.map(HashKey::new), number);
         }
     }
 
-    fn work(taken: Option<(u32, Turn)>) -> Option<u32> {
+    fn work(taken: Option<(u32, KeyLease)>) -> Option<u32> {
         taken.map(|(work, _)| work)
     }
 
@@ -204,10 +204,10 @@ mod tests {
         let (mut list, [a, b]) = with_workers();
         push(&mut list, None, &[1, 2, 3]);
         assert_eq!(list.ready(), 3);
-        assert_eq!(work(list.next(a, Turn::Free)), Some(1));
-        assert_eq!(work(list.next(b, Turn::Free)), Some(2));
-        assert_eq!(work(list.next(a, Turn::Free)), Some(3));
-        assert_eq!(work(list.next(a, Turn::Free)), None);
+        assert_eq!(work(list.next(a, KeyLease::None)), Some(1));
+        assert_eq!(work(list.next(b, KeyLease::None)), Some(2));
+        assert_eq!(work(list.next(a, KeyLease::None)), Some(3));
+        assert_eq!(work(list.next(a, KeyLease::None)), None);
     }
 
     #[test]
@@ -217,12 +217,12 @@ mod tests {
         push(&mut list, Some(8), &[3]);
         push(&mut list, None, &[4]);
         assert_eq!(list.ready(), 3);
-        let (first, turn) = list.next(a, Turn::Free).unwrap();
+        let (first, lease) = list.next(a, KeyLease::None).unwrap();
         assert_eq!(first, 1);
-        assert_eq!(work(list.next(b, Turn::Free)), Some(3));
-        assert_eq!(work(list.next(b, Turn::Key(HashKey::new(8), 0))), Some(4));
-        assert_eq!(work(list.next(b, Turn::Free)), None);
-        assert_eq!(work(list.next(a, turn)), Some(2));
+        assert_eq!(work(list.next(b, KeyLease::None)), Some(3));
+        assert_eq!(work(list.next(b, KeyLease::Held(HashKey::new(8), 0))), Some(4));
+        assert_eq!(work(list.next(b, KeyLease::None)), None);
+        assert_eq!(work(list.next(a, lease)), Some(2));
     }
 
     #[test]
@@ -230,16 +230,16 @@ mod tests {
         let (mut list, [a]) = with_workers();
         push(&mut list, Some(7), &[1, 2]);
         push(&mut list, None, &[9]);
-        let (_, turn) = list.next(a, Turn::Free).unwrap();
+        let (_, lease) = list.next(a, KeyLease::None).unwrap();
         push(&mut list, Some(7), &[3]);
-        let (second, turn) = list.next(a, turn).unwrap();
+        let (second, lease) = list.next(a, lease).unwrap();
         assert_eq!(second, 2);
         // The third came too late for this turn.
-        let (other, turn) = list.next(a, turn).unwrap();
+        let (other, lease) = list.next(a, lease).unwrap();
         assert_eq!(other, 9);
-        let (third, turn) = list.next(a, turn).unwrap();
+        let (third, lease) = list.next(a, lease).unwrap();
         assert_eq!(third, 3);
-        assert!(list.next(a, turn).is_none());
+        assert!(list.next(a, lease).is_none());
         push(&mut list, Some(7), &[4]);
         assert_eq!(list.ready(), 1);
     }
@@ -251,7 +251,7 @@ mod tests {
         assert!(matches!(list.cancel(2), Cancelled::Queued(2)));
         assert!(matches!(list.cancel(1), Cancelled::Queued(1)));
         assert_eq!(list.ready(), 1);
-        assert_eq!(work(list.next(a, Turn::Free)), Some(3));
+        assert_eq!(work(list.next(a, KeyLease::None)), Some(3));
         assert!(matches!(list.cancel(3), Cancelled::Running));
         assert!(matches!(list.cancel(2), Cancelled::Unknown));
     }
@@ -261,8 +261,8 @@ mod tests {
         let (mut list, []) = with_workers();
         push(&mut list, Some(7), &[1]);
         push(&mut list, None, &[2]);
-        assert_eq!(list.take_back(1), None);
-        assert_eq!(list.take_back(2), Some(2));
+        assert_eq!(list.withdraw(1), None);
+        assert_eq!(list.withdraw(2), Some(2));
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         let (mut list, []) = with_workers();
         push(&mut list, Some(7), &[1, 2]);
         push(&mut list, None, &[3]);
-        assert_eq!(list.strand(), [1, 3, 2]);
+        assert_eq!(list.drain_unrunnable(), [1, 3, 2]);
         push(&mut list, Some(7), &[4]);
         assert_eq!(list.ready(), 1);
     }

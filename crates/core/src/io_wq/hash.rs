@@ -34,7 +34,7 @@ impl<T> Chains<T> {
     }
 
     /// The item comes back as the owner of its key, or waits for it.
-    pub(super) fn claim(&mut self, key: HashKey, item: T) -> Option<T> {
+    pub(super) fn acquire(&mut self, key: HashKey, item: T) -> Option<T> {
         if let Some(chain) = self.0.get_mut(&key) {
             chain.push_back(item);
             return None;
@@ -44,7 +44,7 @@ impl<T> Chains<T> {
     }
 
     /// The owner is done. The next item, which owns the key now; `None`: nobody does.
-    pub(super) fn next(&mut self, key: HashKey) -> Option<T> {
+    pub(super) fn release(&mut self, key: HashKey) -> Option<T> {
         let next = self.0.get_mut(&key)?.pop_front();
         if next.is_none() {
             self.0.remove(&key);
@@ -66,7 +66,7 @@ impl<T> Chains<T> {
     }
 
     /// No key has an owner any more: what waited, key by key in order.
-    pub(super) fn dissolve(&mut self) -> impl Iterator<Item = T> + use<T> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         core::mem::take(&mut self.0).into_values().flatten()
     }
 }

@@ -6,29 +6,29 @@
 //! ```text
 //!   lock              guards                                             taken
 //!   class lock        a class' work list, its hash keys (`hash`),        once to insert an item; once to be done with an
-//!   (`acct::List`)    what its workers are at                            item and take the next
+//!   (`acct::WorkList`)    what its workers are at                            item and take the next
 //!   pool lock         both classes' free lists, worker counts and        to call, start, rest, go: not while everybody is
-//!   (`Crew`)          limits (`policy::Side`), the CPU mask              busy, nor while somebody is on the way
+//!   (`PoolState`)          limits (`policy::WorkerCounts`), the CPU mask              busy, nor while somebody is on the way
 //! ```
 //!
 //! Nobody takes one of them while holding another. Between them stands a word of each class, `signal`: written under the
-//! pool lock, read without. Its bit LOOK says that somebody could come who is not on the way yet. So that ready work and a
+//! pool lock, read without. Its bit CAN_WAKE says that somebody could come who is not on the way yet. So that ready work and a
 //! free worker do not miss each other,
 //!
 //! ```text
-//!   who adds ready work                         who sets LOOK: rests, goes, has found work, raises the limit
+//!   who adds ready work                         who sets CAN_WAKE: rests, goes, has found work, raises the limit
 //!   class lock                                  pool lock: free list, counts, signal; unlock
 //!     push                                      class lock
-//!     signal has LOOK?                            is there ready work?
+//!     signal has CAN_WAKE?                            is there ready work?
 //!   unlock                                      unlock
-//!         yes: `summon`: under the pool lock call an idle worker, or start one, or see that there is no need
+//!         yes: `wake_or_start`: under the pool lock call an idle worker, or start one, or see that there is no need
 //! ```
 //!
-//! Of the two under the class lock one is second. If it is the left one, it sees the LOOK that was set before the right
-//! one took the lock; if it is the right one, it sees the work. Everybody who changes either side ends with his half.
+//! Of the two under the class lock one is second. If it is the left one, it sees the CAN_WAKE that was set before the right
+//! one took the lock; if it is the right one, it sees the work. Everybody who changes either counts ends with his half.
 //!
-//! One at a time is on its way: called or started, and not yet at work. Meanwhile nobody else is called: it sets LOOK
-//! again when it has its item, and looks whether there is more (`found`). So a submitter pays for at most one wake-up,
+//! One at a time is on its way: called or started, and not yet at work. Meanwhile nobody else is called: it sets CAN_WAKE
+//! again when it has its item, and looks whether there is more (`found_work`). So a submitter pays for at most one wake-up,
 //! also for a hundred items; items that wait for each other each get a worker while the limit lasts; and items that are
 //! done in less time than a wake-up takes are done by the worker that is there.
 //!
@@ -36,27 +36,27 @@
 //! thread can be started then, and nobody is left, it comes back, or, if it must not do the work itself, waits. If
 //! nobody is there to begin with, and no thread can be started, the submitter gets its items back.
 //!
-//! A cancel takes an item out of the list, or interrupts who is at it, in that item only (`exposure`).
+//! A cancel takes an item out of the list, or interrupts who is at it, in that item only (`interrupt`).
 //!
 //! Checked by `model` (loom, and shuttle) and, whole pools with hundreds of items, by `model_at_random` (shuttle).
 
 mod acct;
-mod exposure;
 mod hash;
+mod interrupt;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, shuttle))]
 mod model_at_random;
 mod policy;
-mod pool;
+mod shared_pool;
 mod worker;
 
-pub use acct::{Account, Cancelled, List, Seat, Turn};
-pub use exposure::Exposure;
+pub use acct::{Account, Cancelled, KeyLease, WorkList, WorkerSlot};
 pub use hash::HashKey;
-pub use policy::{Call, EXCESS, LOOK, Side};
-pub(crate) use pool::Pool;
-pub use worker::{Why, Worker};
+pub use interrupt::InterruptGuard;
+pub use policy::{CAN_WAKE, OVER_LIMIT, WakeAction, WorkerCounts};
+pub(crate) use shared_pool::SharedPool;
+pub use worker::{ExitReason, Worker};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -74,21 +74,21 @@ pub type CpuMask = [u64; 16];
 /// Something to be run on a thread that may sleep.
 pub trait Work: Send + 'static {
     /// Runs it, to the end. It finds out itself whether it is still wanted. What may block for long it does inside
-    /// [`Exposure::during`], where a cancel interrupts it.
-    fn run(self, exposure: &Exposure);
+    /// [`InterruptGuard::run`], where a cancel interrupts it.
+    fn run(self, interrupts: &InterruptGuard);
 }
 
 /// A class. What submitters and workers write for each item is apart from what they only read.
 #[derive(Debug)]
 struct Acct<W, R> {
-    queue: Queue<W, R>,
+    queue: AcctQueue<W, R>,
     signal: Signal,
 }
 
 #[derive(Debug)]
 #[repr(align(128))]
-struct Queue<W, R> {
-    list: Mutex<List<W>, R>,
+struct AcctQueue<W, R> {
+    list: Mutex<WorkList<W>, R>,
     /// How much ready work the list has; written under the class lock.
     ready: AtomicU32,
 }
@@ -100,7 +100,7 @@ struct Signal(AtomicU32);
 
 impl<W, R: Raw> Acct<W, R> {
     /// Uses the list, under the class lock.
-    fn with<T>(&self, f: impl FnOnce(&mut List<W>) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut WorkList<W>) -> T) -> T {
         let mut list = self.queue.list.lock();
         let result = f(&mut list);
         self.queue.ready.store(list.ready() as u32, Relaxed);
@@ -108,22 +108,22 @@ impl<W, R: Raw> Acct<W, R> {
     }
 
     /// Whether somebody could come who is not on the way.
-    fn could_come(&self) -> bool {
-        self.signal.0.load(Relaxed) & LOOK != 0
+    fn can_wake(&self) -> bool {
+        self.signal.0.load(Relaxed) & CAN_WAKE != 0
     }
 
     /// Whether there are more workers than there may be.
-    fn has_excess(&self) -> bool {
-        self.signal.0.load(Relaxed) & EXCESS != 0
+    fn is_over_limit(&self) -> bool {
+        self.signal.0.load(Relaxed) & OVER_LIMIT != 0
     }
 }
 
 /// What the pool lock guards.
 #[derive(Debug)]
-struct Crew {
-    sides: [Side<Arc<Worker>>; 2],
+struct PoolState {
+    counts: [WorkerCounts<Arc<Worker>>; 2],
     /// Everybody whose thread runs.
-    members: Vec<Arc<Worker>>,
+    workers: Vec<Arc<Worker>>,
     /// CPUs that workers may use; `None` for any.
     affinity: Option<CpuMask>,
 }
@@ -132,7 +132,7 @@ struct Crew {
 #[derive(Debug)]
 pub struct IoWq<W, R = RawLock> {
     accts: [Acct<W, R>; 2],
-    crew: Mutex<Crew, R>,
+    state: Mutex<PoolState, R>,
     next_work: core::sync::atomic::AtomicU64,
     /// Changes when the process' credentials do: workers of an older generation end.
     credentials: AtomicU32,
@@ -154,14 +154,14 @@ impl<W: Work, R: Raw> IoWq<W, R> {
 
     /// As [`with_limits`](Self::with_limits); `name` stands before the process' number in the names of its threads.
     pub fn named(name: &'static str, max_workers: [u32; 2]) -> Arc<Self> {
-        let sides = max_workers.map(Side::new);
+        let counts = max_workers.map(WorkerCounts::new);
         let accts = [0, 1].map(|class: usize| Acct {
-            queue: Queue { list: Mutex::of(List::default()), ready: AtomicU32::new(0) },
-            signal: Signal(AtomicU32::new(sides[class].signal())),
+            queue: AcctQueue { list: Mutex::of(WorkList::default()), ready: AtomicU32::new(0) },
+            signal: Signal(AtomicU32::new(counts[class].signal())),
         });
         Arc::new(Self {
             accts,
-            crew: Mutex::of(Crew { sides, members: Vec::new(), affinity: None }),
+            state: Mutex::of(PoolState { counts, workers: Vec::new(), affinity: None }),
             next_work: core::sync::atomic::AtomicU64::new(1),
             credentials: AtomicU32::new(0),
             name,
@@ -184,45 +184,45 @@ impl<W: Work, R: Raw> IoWq<W, R> {
     /// and maybe others that waited for its key.
     pub fn enqueue(self: &Arc<Self>, account: Account, key: Option<HashKey>, number: u64, work: W) -> Result<(), Vec<W>> {
         let acct = self.acct(account);
-        let is_urgent = acct.with(|list| list.push(number, key, work) && acct.could_come());
-        if !is_urgent || self.summon(account).is_ok() {
+        let is_urgent = acct.with(|list| list.push(number, key, work) && acct.can_wake());
+        if !is_urgent || self.wake_or_start(account).is_ok() {
             return Ok(());
         }
-        let stranded = acct.with(List::strand);
+        let unrunnable = acct.with(WorkList::drain_unrunnable);
         // Empty: somebody else has it, who failed too, or a worker that was started since.
-        if stranded.is_empty() { Ok(()) } else { Err(stranded) }
+        if unrunnable.is_empty() { Ok(()) } else { Err(unrunnable) }
     }
 
-    /// Summons somebody if there is ready work and somebody could come: for who may have set LOOK. See the module.
+    /// Summons somebody if there is ready work and somebody could come: for who may have set CAN_WAKE. See the module.
     ///
     /// # Errors
     /// There is no worker, and none could be started.
-    fn rouse(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
+    fn wake_if_ready(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
         let acct = self.acct(account);
-        if acct.could_come() && acct.with(|list| list.ready() > 0) { self.summon(account) } else { Ok(()) }
+        if acct.can_wake() && acct.with(|list| list.ready() > 0) { self.wake_or_start(account) } else { Ok(()) }
     }
 
     /// There is ready work: calls an idle worker or starts one, unless somebody is on the way or there may be no more.
     ///
     /// # Errors
     /// There is no worker, and none could be started.
-    fn summon(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
-        let mut crew = self.crew.lock();
+    fn wake_or_start(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
+        let mut state = self.state.lock();
         // Somebody may have come for it meanwhile. What was seen under the class lock, or something later, is seen here.
         if self.acct(account).queue.ready.load(Relaxed) == 0 {
             return Ok(());
         }
-        let side = &mut crew.sides[account as usize];
-        let (result, called) = match side.call(process::monotonic_ns) {
-            Call::Nobody => (Ok(()), None),
-            Call::Wake(worker) => {
-                worker.call();
+        let counts = &mut state.counts[account as usize];
+        let (result, called) = match counts.wake_action(process::monotonic_ns) {
+            WakeAction::Nothing => (Ok(()), None),
+            WakeAction::Wake(worker) => {
+                worker.mark_woken();
                 (Ok(()), Some(worker))
             }
-            Call::Start => (self.start(account, side), None),
+            WakeAction::Start => (self.start(account, counts), None),
         };
-        self.acct(account).signal.0.store(side.signal(), Relaxed);
-        drop(crew);
+        self.acct(account).signal.0.store(counts.signal(), Relaxed);
+        drop(state);
         if let Some(worker) = called {
             worker.wake();
         }
@@ -230,15 +230,15 @@ impl<W: Work, R: Raw> IoWq<W, R> {
     }
 
     /// Starts a worker. Under the pool lock: nobody relies on one that cannot be started.
-    fn start(self: &Arc<Self>, account: Account, side: &mut Side<Arc<Worker>>) -> Result<(), Errno> {
+    fn start(self: &Arc<Self>, account: Account, counts: &mut WorkerCounts<Arc<Worker>>) -> Result<(), Errno> {
         let (pool, worker) = (Arc::clone(self), Worker::new());
         let credentials = self.credentials.load(Relaxed);
         thread::install_interrupt_handler();
-        match thread::spawn(&name(self.name, process::pid()), move || worker::live(pool, account, worker, credentials)) {
-            Ok(()) => side.started(),
+        match thread::spawn(&name(self.name, process::pid()), move || worker::worker_main(pool, account, worker, credentials)) {
+            Ok(()) => counts.started(),
             Err(errno) => {
-                side.start_failed(process::monotonic_ns());
-                if side.workers == 0 {
+                counts.start_failed(process::monotonic_ns());
+                if counts.workers == 0 {
                     return Err(errno);
                 }
             }
@@ -246,34 +246,34 @@ impl<W: Work, R: Raw> IoWq<W, R> {
         Ok(())
     }
 
-    /// Changes a class' workers, under the pool lock. [`rouse`](Self::rouse) must follow if that may have set LOOK.
-    fn change<T>(&self, account: Account, f: impl FnOnce(&mut Side<Arc<Worker>>) -> T) -> T {
-        let mut crew = self.crew.lock();
-        let side = &mut crew.sides[account as usize];
-        let result = f(side);
-        self.acct(account).signal.0.store(side.signal(), Relaxed);
+    /// Changes a class' workers, under the pool lock. [`wake_if_ready`](Self::wake_if_ready) must follow if that may have set CAN_WAKE.
+    fn update_counts<T>(&self, account: Account, f: impl FnOnce(&mut WorkerCounts<Arc<Worker>>) -> T) -> T {
+        let mut state = self.state.lock();
+        let counts = &mut state.counts[account as usize];
+        let result = f(counts);
+        self.acct(account).signal.0.store(counts.signal(), Relaxed);
         result
     }
 
     /// A worker's thread runs.
-    fn enlist(&self, worker: &Arc<Worker>) {
-        worker.enlist();
-        let mut crew = self.crew.lock();
-        if let Some(mask) = &crew.affinity {
+    fn add(&self, worker: &Arc<Worker>) {
+        worker.bind_thread();
+        let mut state = self.state.lock();
+        if let Some(mask) = &state.affinity {
             thread::set_affinity(worker.tid(), mask);
         }
-        crew.members.push(Arc::clone(worker));
+        state.workers.push(Arc::clone(worker));
     }
 
     /// A worker's thread ends.
-    fn dismiss(&self, worker: &Arc<Worker>) {
-        self.crew.lock().members.retain(|other| !Arc::ptr_eq(other, worker));
+    fn remove(&self, worker: &Arc<Worker>) {
+        self.state.lock().workers.retain(|other| !Arc::ptr_eq(other, worker));
     }
 
     /// Whether all work of a class that waits has, or may be given, a worker of its own.
-    pub fn has_reserve(&self, account: Account) -> bool {
-        let crew = self.crew.lock();
-        crew.sides[account as usize].reserve() >= self.acct(account).queue.ready.load(Relaxed)
+    pub fn has_capacity(&self, account: Account) -> bool {
+        let state = self.state.lock();
+        state.counts[account as usize].capacity() >= self.acct(account).queue.ready.load(Relaxed)
     }
 
     /// Takes a piece of work back, or interrupts it. Not before its [`enqueue`](Self::enqueue) has returned.
@@ -284,7 +284,7 @@ impl<W: Work, R: Raw> IoWq<W, R> {
                 Cancelled::Unknown => {}
                 Cancelled::Queued(work) => {
                     // The next item of its key may be ready now. No error: where items wait, somebody is there.
-                    let _ = self.rouse(account);
+                    let _ = self.wake_if_ready(account);
                     return Cancelled::Queued(work);
                 }
                 Cancelled::Running => return Cancelled::Running,
@@ -294,8 +294,8 @@ impl<W: Work, R: Raw> IoWq<W, R> {
     }
 
     /// Takes a piece of bounded work without a key back that no worker has begun.
-    pub fn take_back(&self, number: u64) -> Option<W> {
-        self.acct(Account::Bound).with(|list| list.take_back(number))
+    pub fn withdraw(&self, number: u64) -> Option<W> {
+        self.acct(Account::Bound).with(|list| list.withdraw(number))
     }
 
     /// `IORING_REGISTER_IOWQ_MAX_WORKERS`: sets limits, as far as `RLIMIT_NPROC` lets (0 leaves one alone), and returns
@@ -304,44 +304,44 @@ impl<W: Work, R: Raw> IoWq<W, R> {
         let most = process::rlimit_nproc().min(u64::from(u32::MAX)) as u32;
         Account::BOTH.map(|account| {
             let new = new[account as usize].min(most);
-            let (old, idle) = self.change(account, |side| {
-                let old = side.set_limit(new);
+            let (old, idle) = self.update_counts(account, |counts| {
+                let old = counts.set_limit(new);
                 // Those beyond the limit go when they find that out.
-                let idle = if side.signal() & EXCESS == 0 { Vec::new() } else { call_all(side) };
+                let idle = if counts.signal() & OVER_LIMIT == 0 { Vec::new() } else { wake_all(counts) };
                 (old, idle)
             });
             idle.iter().for_each(|worker| worker.wake());
             // No error: who queued the work has seen to it that somebody is there.
-            let _ = self.rouse(account);
+            let _ = self.wake_if_ready(account);
             old
         })
     }
 
     /// CPUs that workers may use; `None` for any.
     pub fn set_affinity(&self, mask: Option<CpuMask>) {
-        let mut crew = self.crew.lock();
-        crew.affinity = mask;
-        for worker in &crew.members {
+        let mut state = self.state.lock();
+        state.affinity = mask;
+        for worker in &state.workers {
             thread::set_affinity(worker.tid(), &mask.unwrap_or([u64::MAX; 16]));
         }
     }
 
     /// Lets workers go once they have nothing to do: the pool's ring is gone.
     pub fn shut_down(&self) {
-        self.call_everybody(Side::shut_down);
+        self.wake_all_idle(WorkerCounts::shut_down);
     }
 
     /// The process' credentials changed: workers with the old ones go when they are done.
-    pub fn renew(&self) {
+    pub fn renew_credentials(&self) {
         self.credentials.fetch_add(1, Relaxed);
-        self.call_everybody(|_| ());
+        self.wake_all_idle(|_| ());
     }
 
-    fn call_everybody(&self, change: impl Fn(&mut Side<Arc<Worker>>)) {
+    fn wake_all_idle(&self, change: impl Fn(&mut WorkerCounts<Arc<Worker>>)) {
         for account in Account::BOTH {
-            let idle = self.change(account, |side| {
-                change(side);
-                call_all(side)
+            let idle = self.update_counts(account, |counts| {
+                change(counts);
+                wake_all(counts)
             });
             idle.iter().for_each(|worker| worker.wake());
         }
@@ -349,9 +349,9 @@ impl<W: Work, R: Raw> IoWq<W, R> {
 }
 
 /// Calls everybody who is idle; to be woken without the lock.
-fn call_all(side: &mut Side<Arc<Worker>>) -> Vec<Arc<Worker>> {
-    let idle = side.call_all();
-    idle.iter().for_each(|worker| worker.call());
+fn wake_all(counts: &mut WorkerCounts<Arc<Worker>>) -> Vec<Arc<Worker>> {
+    let idle = counts.wake_all();
+    idle.iter().for_each(|worker| worker.mark_woken());
     idle
 }
 
@@ -359,7 +359,7 @@ impl<W> IoWq<W, TimedLock> {
     /// How its locks were waited for: that of bounded work, that of unbounded work, the pool's.
     pub fn waits(&self) -> [Waits; 3] {
         let [bound, unbound] = &self.accts;
-        [bound.queue.list.raw().waits(), unbound.queue.list.raw().waits(), self.crew.raw().waits()]
+        [bound.queue.list.raw().waits(), unbound.queue.list.raw().waits(), self.state.raw().waits()]
     }
 }
 

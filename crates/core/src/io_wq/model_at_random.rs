@@ -14,24 +14,24 @@ const PIECES: u32 = 24;
 const MOST: u32 = 3;
 
 #[derive(Debug)]
-struct Yard {
+struct Totals {
     /// Pieces that ran or came back.
     ended: AtomicU32,
-    rooms: [Room; KEYS],
+    keys: [KeyState; KEYS],
     /// Pieces that run, by class.
     running: [AtomicU32; 2],
 }
 
 #[derive(Debug)]
-struct Room {
+struct KeyState {
     is_taken: AtomicBool,
     last: AtomicU32,
 }
 
-impl Yard {
+impl Totals {
     fn new() -> Arc<Self> {
-        let room = || Room { is_taken: AtomicBool::new(false), last: AtomicU32::new(0) };
-        Arc::new(Self { ended: AtomicU32::new(0), rooms: [room(), room(), room()], running: [AtomicU32::new(0), AtomicU32::new(0)] })
+        let key = || KeyState { is_taken: AtomicBool::new(false), last: AtomicU32::new(0) };
+        Arc::new(Self { ended: AtomicU32::new(0), keys: [key(), key(), key()], running: [AtomicU32::new(0), AtomicU32::new(0)] })
     }
 
     fn end_one(&self) {
@@ -50,58 +50,58 @@ impl Yard {
     }
 }
 
-struct Piece {
-    yard: Arc<Yard>,
+struct RandomWork {
+    totals: Arc<Totals>,
     account: Account,
-    /// Which room, and the how-manieth of this key from this submitter.
-    room: Option<(usize, u32)>,
+    /// Which key, and the how-manieth of this key from this submitter.
+    key: Option<(usize, u32)>,
     pauses: u32,
 }
 
-impl Work for Piece {
-    fn run(self, exposure: &Exposure) {
-        let running = &self.yard.running[self.account as usize];
+impl Work for RandomWork {
+    fn run(self, interrupts: &InterruptGuard) {
+        let running = &self.totals.running[self.account as usize];
         assert!(running.fetch_add(1, AcqRel) < MOST);
-        let _ = exposure.during(|| {
-            if let Some((room, nth)) = self.room {
-                let room = &self.yard.rooms[room];
-                assert!(!room.is_taken.swap(true, AcqRel));
-                assert!(room.last.swap(nth, AcqRel) < nth);
+        let _ = interrupts.run(|| {
+            if let Some((key, nth)) = self.key {
+                let key = &self.totals.keys[key];
+                assert!(!key.is_taken.swap(true, AcqRel));
+                assert!(key.last.swap(nth, AcqRel) < nth);
                 self.pause();
-                room.is_taken.store(false, Release);
+                key.is_taken.store(false, Release);
             } else {
                 self.pause();
             }
         });
         running.fetch_sub(1, AcqRel);
-        self.yard.end_one();
+        self.totals.end_one();
     }
 }
 
-impl Piece {
+impl RandomWork {
     fn pause(&self) {
         (0..self.pauses).for_each(|_| thread::yield_now());
     }
 }
 
 /// One submitter's part, which cancels some of its own pieces. Keys are its own, and so is the order in them.
-fn submit(pool: &Arc<IoWq<Piece>>, yard: &Arc<Yard>, keys: core::ops::Range<usize>) {
+fn submit(pool: &Arc<IoWq<RandomWork>>, totals: &Arc<Totals>, keys: core::ops::Range<usize>) {
     let mut rng = model::checker::rand::thread_rng();
     for nth in 1..=PIECES {
-        let room = rng.gen_bool(0.6).then(|| (rng.gen_range(keys.clone()), nth));
+        let key = rng.gen_bool(0.6).then(|| (rng.gen_range(keys.clone()), nth));
         // A key is always of the same class, as an inode is.
-        let account = match room {
-            Some((room, _)) => Account::BOTH[room % 2],
+        let account = match key {
+            Some((key, _)) => Account::BOTH[key % 2],
             None => Account::BOTH[rng.gen_range(0..2)],
         };
         let number = pool.number();
-        let piece = Piece { yard: Arc::clone(yard), account, room, pauses: rng.gen_range(0..3) };
-        let key = room.map(|(room, _)| HashKey::new(room as u64));
+        let piece = RandomWork { totals: Arc::clone(totals), account, key, pauses: rng.gen_range(0..3) };
+        let key = key.map(|(key, _)| HashKey::new(key as u64));
         assert!(pool.enqueue(account, key, number, piece).is_ok());
         if rng.gen_bool(0.2)
             && let Cancelled::Queued(piece) = pool.cancel(number)
         {
-            piece.yard.end_one();
+            piece.totals.end_one();
         }
     }
 }
@@ -109,40 +109,40 @@ fn submit(pool: &Arc<IoWq<Piece>>, yard: &Arc<Yard>, keys: core::ops::Range<usiz
 #[test]
 fn every_piece_ends_once() {
     model::check_at_random(2_000, || {
-        let (pool, yard) = (IoWq::with_limits([MOST, MOST - 1]), Yard::new());
+        let (pool, totals) = (IoWq::with_limits([MOST, MOST - 1]), Totals::new());
         let other = thread::spawn({
-            let (pool, yard) = (Arc::clone(&pool), Arc::clone(&yard));
-            move || submit(&pool, &yard, 2..KEYS)
+            let (pool, totals) = (Arc::clone(&pool), Arc::clone(&totals));
+            move || submit(&pool, &totals, 2..KEYS)
         });
-        submit(&pool, &yard, 0..2);
+        submit(&pool, &totals, 0..2);
         other.join().unwrap();
-        yard.wait_for(2 * PIECES);
+        totals.wait_for(2 * PIECES);
         model::advance_to(2 * worker::IDLE_NS);
         pool.shut_down();
         model::join_threads();
-        assert_eq!(yard.ended.load(Acquire), 2 * PIECES);
+        assert_eq!(totals.ended.load(Acquire), 2 * PIECES);
     });
 }
 
 #[test]
 fn limits_and_credentials_change_meanwhile() {
     model::check_at_random(2_000, || {
-        let (pool, yard) = (IoWq::with_limits([MOST; 2]), Yard::new());
+        let (pool, totals) = (IoWq::with_limits([MOST; 2]), Totals::new());
         let other = thread::spawn({
-            let (pool, yard) = (Arc::clone(&pool), Arc::clone(&yard));
-            move || submit(&pool, &yard, 0..KEYS)
+            let (pool, totals) = (Arc::clone(&pool), Arc::clone(&totals));
+            move || submit(&pool, &totals, 0..KEYS)
         });
         let mut rng = model::checker::rand::thread_rng();
         for step in 1..=6 {
             if rng.gen_bool(0.5) {
                 pool.set_max_workers([rng.gen_range(0..=MOST), rng.gen_range(0..=MOST)]);
             } else {
-                pool.renew();
+                pool.renew_credentials();
             }
             model::advance_to(step * worker::IDLE_NS);
             thread::yield_now();
         }
         other.join().unwrap();
-        yard.wait_for(PIECES);
+        totals.wait_for(PIECES);
     });
 }

@@ -1,8 +1,8 @@
 //! A worker: its life, its sleep, and how it is called and interrupted.
 
-use super::acct::{Account, Seat, Turn};
-use super::exposure::Exposure;
-use super::policy::Side;
+use super::acct::{Account, KeyLease, WorkerSlot};
+use super::interrupt::InterruptGuard;
+use super::policy::WorkerCounts;
 use super::{IoWq, RETRY_NS, Work};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,19 +19,19 @@ pub struct Worker {
     /// Its thread; 0 before that runs.
     tid: AtomicU32,
     /// Its bed: 1 once it is called.
-    is_called: AtomicU32,
-    exposure: Exposure,
+    is_woken: AtomicU32,
+    interrupts: InterruptGuard,
 }
 
 impl Worker {
     /// One without a thread.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { tid: AtomicU32::new(0), is_called: AtomicU32::new(0), exposure: Exposure::new() })
+        Arc::new(Self { tid: AtomicU32::new(0), is_woken: AtomicU32::new(0), interrupts: InterruptGuard::new() })
     }
 
     /// On its thread: this is it.
-    pub fn enlist(&self) {
+    pub fn bind_thread(&self) {
         self.tid.store(process::tid(), Relaxed);
     }
 
@@ -42,28 +42,28 @@ impl Worker {
     }
 
     /// Before it joins the idle ones: it is not called yet.
-    pub fn lie_down(&self) {
-        self.is_called.store(0, Relaxed);
+    pub fn prepare_park(&self) {
+        self.is_woken.store(0, Relaxed);
     }
 
     /// Calls it: from now on it does not sleep. Under the pool lock; [`wake`](Self::wake) is for afterwards.
-    pub fn call(&self) {
-        // Pairs with `sleep`.
-        self.is_called.store(1, Release);
+    pub fn mark_woken(&self) {
+        // Pairs with `park`.
+        self.is_woken.store(1, Release);
     }
 
     /// Wakes it if it sleeps.
     pub fn wake(&self) {
-        futex_wake(&self.is_called, 1);
+        futex_wake(&self.is_woken, 1);
     }
 
     /// Sleeps until called, at most until `deadline_ns`. `false`: it is late, and nobody has called.
     #[must_use]
-    pub fn sleep(&self, deadline_ns: u64) -> bool {
-        // Pairs with `call`.
-        while self.is_called.load(Acquire) == 0 {
-            if futex_wait(&self.is_called, 0, deadline_ns) == Err(Errno::ETIMEDOUT) {
-                return self.is_called.load(Acquire) == 1;
+    pub fn park(&self, deadline_ns: u64) -> bool {
+        // Pairs with `mark_woken`.
+        while self.is_woken.load(Acquire) == 0 {
+            if futex_wait(&self.is_woken, 0, deadline_ns) == Err(Errno::ETIMEDOUT) {
+                return self.is_woken.load(Acquire) == 1;
             }
         }
         true
@@ -71,24 +71,24 @@ impl Worker {
 
     /// Its next item begins.
     pub(super) fn begin(&self) {
-        self.exposure.begin();
+        self.interrupts.begin();
     }
 
     /// The item is cancelled that it is at.
     pub(super) fn cancel(&self) {
-        self.exposure.cancel(self.tid());
+        self.interrupts.cancel(self.tid());
     }
 
     /// When it may be interrupted: for its work.
     #[must_use]
-    pub const fn exposure(&self) -> &Exposure {
-        &self.exposure
+    pub const fn interrupts(&self) -> &InterruptGuard {
+        &self.interrupts
     }
 }
 
-/// Why a worker goes.
+/// ExitReason a worker goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ExitReason {
     /// The process has other credentials by now.
     Stale,
     /// There are more workers than there may be.
@@ -98,7 +98,7 @@ pub enum Why {
 }
 
 /// A worker at work.
-struct Shift<W, R> {
+struct WorkerLoop<W, R> {
     pool: Arc<IoWq<W, R>>,
     account: Account,
     me: Arc<Worker>,
@@ -109,50 +109,50 @@ struct Shift<W, R> {
 }
 
 /// A worker's life.
-pub(super) fn live<W: Work, R: Raw>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>, credentials: u32) {
+pub(super) fn worker_main<W: Work, R: Raw>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>, credentials: u32) {
     thread::accept_interrupts();
-    pool.enlist(&me);
-    let seat = pool.acct(account).with(|list| list.sit_down(Arc::clone(&me)));
-    Shift { pool, account, me, credentials, is_searching: true }.work(seat);
+    pool.add(&me);
+    let slot = pool.acct(account).with(|list| list.attach_worker(Arc::clone(&me)));
+    WorkerLoop { pool, account, me, credentials, is_searching: true }.work(slot);
 }
 
-impl<W: Work, R: Raw> Shift<W, R> {
-    fn work(mut self, seat: Seat) {
-        let mut done = Turn::Free;
+impl<W: Work, R: Raw> WorkerLoop<W, R> {
+    fn work(mut self, slot: WorkerSlot) {
+        let mut done = KeyLease::None;
         loop {
-            let turn = core::mem::take(&mut done);
+            let lease = core::mem::take(&mut done);
             // Looked at under the lock: who has changed the credentials since then queues its work later.
-            let next = self.pool.acct(self.account).with(|list| match self.why_go() {
+            let next = self.pool.acct(self.account).with(|list| match self.exit_reason() {
                 Some(why) => {
-                    list.finish(seat, turn);
+                    list.finish(slot, lease);
                     Err(why)
                 }
-                None => Ok(list.next(seat, turn)),
+                None => Ok(list.next(slot, lease)),
             });
             let over = match next {
-                Ok(Some((work, turn))) => {
-                    self.found();
-                    work.run(self.me.exposure());
-                    done = turn;
+                Ok(Some((work, lease))) => {
+                    self.found_work();
+                    work.run(self.me.interrupts());
+                    done = lease;
                     None
                 }
-                Ok(None) => self.rest(),
+                Ok(None) => self.park(),
                 Err(why) => Some(why),
             };
             if over.is_some_and(|why| self.leave(why)) {
                 break;
             }
         }
-        self.pool.acct(self.account).with(|list| list.get_up(seat));
-        self.pool.dismiss(&self.me);
+        self.pool.acct(self.account).with(|list| list.detach(slot));
+        self.pool.remove(&self.me);
     }
 
-    /// Why it may take no more work.
-    fn why_go(&self) -> Option<Why> {
+    /// ExitReason it may take no more work.
+    fn exit_reason(&self) -> Option<ExitReason> {
         if self.is_stale() {
-            return Some(Why::Stale);
+            return Some(ExitReason::Stale);
         }
-        self.pool.acct(self.account).has_excess().then_some(Why::Excess)
+        self.pool.acct(self.account).is_over_limit().then_some(ExitReason::Excess)
     }
 
     fn is_stale(&self) -> bool {
@@ -160,42 +160,42 @@ impl<W: Work, R: Raw> Shift<W, R> {
     }
 
     /// It has work. Whoever was not called because it was on its way is called now.
-    fn found(&mut self) {
+    fn found_work(&mut self) {
         if core::mem::take(&mut self.is_searching) {
-            self.pool.change(self.account, Side::found);
+            self.pool.update_counts(self.account, WorkerCounts::found_work);
             // No error: there is a worker, this one.
-            let _ = self.pool.rouse(self.account);
+            let _ = self.pool.wake_if_ready(self.account);
         }
     }
 
     /// It has none, and sleeps until it is called; or why it goes.
-    fn rest(&mut self) -> Option<Why> {
+    fn park(&mut self) -> Option<ExitReason> {
         let is_searching = core::mem::take(&mut self.is_searching);
-        self.me.lie_down();
-        let may_rest = self.pool.change(self.account, |side| {
+        self.me.prepare_park();
+        let may_rest = self.pool.update_counts(self.account, |counts| {
             if is_searching {
-                side.found();
+                counts.found_work();
             }
-            side.rest(Arc::clone(&self.me))
+            counts.park(Arc::clone(&self.me))
         });
         if !may_rest {
-            return Some(Why::Idle);
+            return Some(ExitReason::Idle);
         }
         // For work that came before it was known that this one is idle. It may be this one that is called.
-        let _ = self.pool.rouse(self.account);
-        let is_called = self.me.sleep(process::monotonic_ns() + IDLE_NS)
-            || !self.pool.change(self.account, |side| side.stop_resting(|other| Arc::ptr_eq(other, &self.me)));
-        self.is_searching = is_called;
-        if is_called { None } else { Some(Why::Idle) }
+        let _ = self.pool.wake_if_ready(self.account);
+        let is_woken = self.me.park(process::monotonic_ns() + IDLE_NS)
+            || !self.pool.update_counts(self.account, |counts| counts.unpark(|other| Arc::ptr_eq(other, &self.me)));
+        self.is_searching = is_woken;
+        if is_woken { None } else { Some(ExitReason::Idle) }
     }
 
     /// It goes. `false`: it stays, since there is work and nobody else, or it is not too many any more.
-    fn leave(&mut self, why: Why) -> bool {
+    fn leave(&mut self, why: ExitReason) -> bool {
         let is_searching = self.is_searching;
-        let goes = self.pool.change(self.account, |side| {
-            let goes = side.let_go(why);
+        let goes = self.pool.update_counts(self.account, |counts| {
+            let goes = counts.try_exit(why);
             if goes && is_searching {
-                side.found();
+                counts.found_work();
             }
             goes
         });
@@ -203,8 +203,8 @@ impl<W: Work, R: Raw> Shift<W, R> {
             return false;
         }
         self.is_searching = false;
-        while self.pool.rouse(self.account).is_err() {
-            if why != Why::Stale && self.pool.change(self.account, Side::come_back) {
+        while self.pool.wake_if_ready(self.account).is_err() {
+            if why != ExitReason::Stale && self.pool.update_counts(self.account, WorkerCounts::rejoin) {
                 return false;
             }
             // Its credentials are old: it may wait for another worker, but not do the work.

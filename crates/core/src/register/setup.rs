@@ -1,7 +1,7 @@
 //! io_uring_setup(2).
 
 use crate::ring::SubmitBaton;
-use crate::state::Pool;
+use crate::state::WorkerPool;
 use crate::state::{Context, PLACES, RingState};
 use crate::write;
 use uringlet_abi::{CqOffsets, Params, SqOffsets, feat, layout, setup, sq_flags};
@@ -146,9 +146,9 @@ fn describe(params: &mut Params, geometry: &Geometry) {
 }
 
 /// The pool of the ring to attach to, or one of its own. The parameters do not hold the entries yet.
-fn pool(params: &Params, sq_entries: u32) -> Result<Pool, Errno> {
+fn pool(params: &Params, sq_entries: u32) -> Result<WorkerPool, Errno> {
     if params.flags & setup::ATTACH_WQ == 0 {
-        return Ok(Pool::new(sq_entries));
+        return Ok(WorkerPool::new(sq_entries));
     }
     let other = PLACES.find(params.wq_fd as i32).map_err(|errno| match errno {
         Errno::EBADF => Errno::ENXIO,
@@ -165,7 +165,7 @@ fn check_affinity(params: &Params) -> Result<(), Errno> {
     if is_senseless { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-fn open(memory: RingMemory, io_wq: Pool, params: &Params) -> Result<usize, Errno> {
+fn open(memory: RingMemory, io_wq: WorkerPool, params: &Params) -> Result<usize, Errno> {
     let (app_fd, fd) = RingFd::open()?;
     let (ring, generation) = match PLACES.take() {
         Ok(place) => place,

@@ -43,7 +43,7 @@ use uringlet_sys::process;
 use uringlet_sys::ring_memory::{RingMemory, Word};
 use uringlet_sys::sync::AtomicU32;
 pub(crate) use watched::Watched;
-pub(crate) use workers::{Attendance, Attendants, Pool, Punted, Role};
+pub(crate) use workers::{Attendance, Attendants, Punted, Role, WorkerPool};
 
 /// Some ring that is polled may be flagged readable.
 pub(crate) static ANY_READABLE: AtomicBool = AtomicBool::new(false);
@@ -113,7 +113,7 @@ pub(crate) struct RingState {
     /// In uringlet mode: what attendants have to issue.
     pub(crate) line: Line<ReqId>,
     pub(crate) attendants: Option<Attendants>,
-    pub(crate) io_wq: Pool,
+    pub(crate) io_wq: WorkerPool,
     /// The program's descriptor as the engine sees it; none with `REGISTERED_FD_ONLY`.
     pub(crate) fd: Option<RingFd>,
     /// Numbers of this process that are known to be the ring's.
@@ -199,16 +199,16 @@ impl DerefMut for RingState {
 
 impl RingState {
     /// A new ring.
-    pub(crate) fn new(generation: u64, memory: RingMemory, setup: u32, io_wq: Pool, fd: RingFd) -> Self {
+    pub(crate) fn new(generation: u64, memory: RingMemory, setup: u32, io_wq: WorkerPool, fd: RingFd) -> Self {
         Self { is_open: true, ..Self::with(generation, memory, setup, io_wq, Some(fd)) }
     }
 
     /// Nobody.
     fn vacant() -> Self {
-        Self::with(0, RingMemory::none(), 0, Pool::with_limits([0, 0]), None)
+        Self::with(0, RingMemory::none(), 0, WorkerPool::with_limits([0, 0]), None)
     }
 
-    fn with(generation: u64, memory: RingMemory, setup: u32, io_wq: Pool, fd: Option<RingFd>) -> Self {
+    fn with(generation: u64, memory: RingMemory, setup: u32, io_wq: WorkerPool, fd: Option<RingFd>) -> Self {
         Self {
             is_open: false,
             kit: Kit::new(memory, setup),
@@ -256,7 +256,7 @@ impl RingState {
         self.aio_in_flight = 0;
         self.waiters = Waiters::default();
         self.io_wq.forget();
-        self.io_wq = Pool::new(self.memory.geometry().sq_entries);
+        self.io_wq = WorkerPool::new(self.memory.geometry().sq_entries);
         if let Some(attendants) = self.attendants.take() {
             attendants.forget();
         }

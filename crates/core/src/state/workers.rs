@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use uringlet_sys::process;
 
 /// io-wq, as rings share it.
-pub(crate) type Pool = io_wq::Pool<Punted>;
+pub(crate) type WorkerPool = io_wq::SharedPool<Punted>;
 
 /// A request on its way to, or with, a worker.
 #[derive(Debug)]

@@ -23,7 +23,7 @@
 use super::dispatch::{self, Later};
 use super::{act, complete};
 use crate::apoll::Look;
-use crate::io_wq::Exposure;
+use crate::io_wq::InterruptGuard;
 use crate::ops::hint::AsyncHint;
 use crate::ops::{File, Issue, Op, table};
 use crate::request::{Outcome, Request};
@@ -50,10 +50,10 @@ pub(super) fn first_step(guard: &mut UringGuard, req: &Request, file: File) -> L
 }
 
 /// A worker's part.
-pub(super) fn run(punted: &Punted, exposure: &Exposure) {
+pub(super) fn run(punted: &Punted, interrupts: &InterruptGuard) {
     let Some((mut op, fd)) = punted.take_op() else { return };
     match op.try_alone(fd) {
-        Some(Issue::Blocks) => punted.run_to_the_end(op, fd, exposure),
+        Some(Issue::Blocks) => punted.run_to_the_end(op, fd, interrupts),
         tried => go_on(punted, op, fd, tried),
     }
 }

@@ -3,7 +3,7 @@
 use super::dispatch::run_ready;
 use super::{act, complete, hybrid, wait};
 use crate::file::FileKind;
-use crate::io_wq::{Account, Cancelled, Exposure, HashKey, Work};
+use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
 use crate::ops::{File, Op, futex::FutexOp};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::state::{Context, Punted, UringGuard};
@@ -78,7 +78,7 @@ pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) ->
     for stranded in io_wq.enqueue(account, key, work, punted).err().unwrap_or_default() {
         if stranded.id != id || !core::ptr::eq(stranded.ring, guard.ring) {
             // It waited for the same key, or another ring shares the pool.
-            guard.unlocked(|| stranded.run(&Exposure::new()));
+            guard.unlocked(|| stranded.run(&InterruptGuard::new()));
             continue;
         }
         let Some(mut parked) = guard.unpark(id) else { continue };
@@ -92,13 +92,13 @@ pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) ->
 
 impl Work for Punted {
     /// On a worker: takes the op, runs it without the lock, completes the request.
-    fn run(self, exposure: &Exposure) {
+    fn run(self, interrupts: &InterruptGuard) {
         if self.is_hybrid {
-            return hybrid::run(&self, exposure);
+            return hybrid::run(&self, interrupts);
         }
         match self.take_op() {
-            Some((op @ (Op::Waitid(_) | Op::Futex(_)), fd)) => wait::run(&self, op, fd, exposure),
-            Some((op, fd)) => self.run_to_the_end(op, fd, exposure),
+            Some((op @ (Op::Waitid(_) | Op::Futex(_)), fd)) => wait::run(&self, op, fd, interrupts),
+            Some((op, fd)) => self.run_to_the_end(op, fd, interrupts),
             None => {}
         }
     }
@@ -106,10 +106,10 @@ impl Work for Punted {
 
 impl Punted {
     /// Runs the op, sleeping as needed, and completes the request.
-    pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32, exposure: &Exposure) {
+    pub(super) fn run_to_the_end(&self, mut op: Op, fd: i32, interrupts: &InterruptGuard) {
         let stopwatch = op.is_write().then(Stopwatch::start);
         // Cancelled before it began: it is not done.
-        let outcome = exposure.during(|| op.run(fd)).unwrap_or_else(|| Outcome::err(Errno::ECANCELED));
+        let outcome = interrupts.run(|| op.run(fd)).unwrap_or_else(|| Outcome::err(Errno::ECANCELED));
         let took = stopwatch.map(|stopwatch| stopwatch.read(outcome));
         let Some(mut guard) = self.lock() else { return };
         if was_run(&mut guard, self.id, op, outcome, took) {

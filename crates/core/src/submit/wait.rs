@@ -21,7 +21,7 @@ mod model;
 use super::punt::{self, hand_to_io_wq};
 use super::{act, complete, dispatch};
 use crate::apoll::Look;
-use crate::io_wq::{Account, Exposure};
+use crate::io_wq::{Account, InterruptGuard};
 use crate::ops::futex::{FutexOp, Wait};
 use crate::ops::waitid::Waitid;
 use crate::ops::{File, Op};
@@ -69,7 +69,7 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &Wait, fil
     if guard.parked(id).is_none() {
         return;
     }
-    let is_expected = guard.io_wq.has_reserve(Account::Unbound);
+    let is_expected = guard.io_wq.has_capacity(Account::Unbound);
     let errno = match guard.unlocked(|| wait.put_to_sleep(is_expected)) {
         Ok(true) => wait.compare().err(),
         Ok(false) => None,
@@ -84,22 +84,22 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &Wait, fil
 }
 
 /// On a worker.
-pub(super) fn run(punted: &Punted, op: Op, fd: i32, exposure: &Exposure) {
+pub(super) fn run(punted: &Punted, op: Op, fd: i32, interrupts: &InterruptGuard) {
     match &op {
         Op::Waitid(wait) => {
             let wait = *wait;
-            wait_for_child(punted, op, wait, fd, exposure);
+            wait_for_child(punted, op, wait, fd, interrupts);
         }
         Op::Futex(FutexOp::Wait(wait)) => {
             let wait = Arc::clone(wait);
-            sleep_on_futexes(punted, op, &wait, exposure);
+            sleep_on_futexes(punted, op, &wait, interrupts);
         }
         _ => {}
     }
 }
 
-fn wait_for_child(punted: &Punted, op: Op, wait: Waitid, fd: i32, exposure: &Exposure) {
-    while exposure.during(|| wait.sleep(fd)).is_some() {
+fn wait_for_child(punted: &Punted, op: Op, wait: Waitid, fd: i32, interrupts: &InterruptGuard) {
+    while interrupts.run(|| wait.sleep(fd)).is_some() {
         let Some(mut guard) = punted.lock() else { return };
         if guard.parked(punted.id()).is_none() {
             return;
@@ -111,8 +111,8 @@ fn wait_for_child(punted: &Punted, op: Op, wait: Waitid, fd: i32, exposure: &Exp
     }
 }
 
-fn sleep_on_futexes(punted: &Punted, op: Op, wait: &Wait, exposure: &Exposure) {
-    while let Some(woken) = exposure.during(|| wait.sleep()) {
+fn sleep_on_futexes(punted: &Punted, op: Op, wait: &Wait, interrupts: &InterruptGuard) {
+    while let Some(woken) = interrupts.run(|| wait.sleep()) {
         let guard = punted.lock().and_then(|mut guard| guard.parked(punted.id()).is_some().then_some(guard));
         match (guard, woken) {
             (Some(_), Err(Errno::EINTR)) => {}

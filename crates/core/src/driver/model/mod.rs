@@ -8,7 +8,7 @@ mod watcher;
 
 use super::enter::{Args, enter};
 use crate::ring::SubmitBaton;
-use crate::state::Pool;
+use crate::state::WorkerPool;
 use crate::state::{Context, PLACES, Ring, RingState};
 use uringlet_abi::{Cqe, GeteventsArg, Opcode, Sqe, Timespec, enter as flag, op_flags};
 use uringlet_sys::fd::{EPOLLIN, EventFd, RingFd};
@@ -29,7 +29,7 @@ impl Scene {
         let (number, fd) = RingFd::open().unwrap();
         io::close(number).unwrap();
         let (ring, generation) = PLACES.take().unwrap();
-        let mut state = RingState::new(generation, memory, 0, Pool::with_limits([0, 0]), fd);
+        let mut state = RingState::new(generation, memory, 0, WorkerPool::with_limits([0, 0]), fd);
         state.baton = Some(SubmitBaton::new());
         ring.open(state);
         Self { ring, program }

@@ -6,7 +6,7 @@ mod block_watch;
 mod model;
 
 use super::watcher::{self, Leaving};
-use crate::io_wq::{Account, Exposure, Work};
+use crate::io_wq::{Account, InterruptGuard, Work};
 use crate::ops::Op;
 use crate::request::{Outcome, ReqId, Stage};
 use crate::state::line::{Baton, Call, Loan, Run};
@@ -22,7 +22,7 @@ use uringlet_sys::{Errno, process};
 const SPIN_TICKS: u64 = 60_000;
 
 impl Work for Attendance {
-    fn run(self, _: &Exposure) {
+    fn run(self, _: &InterruptGuard) {
         match self.role {
             Role::Attendant => self.attend(),
             Role::Standby => block_watch::watch(&self),

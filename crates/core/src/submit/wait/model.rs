@@ -3,7 +3,7 @@
 //!
 //! `Scene` stands in for the ring: for its table with this one request, and io-wq, as the module above uses them.
 
-use super::{Exposure, FutexOp, Op, Wait};
+use super::{FutexOp, InterruptGuard, Op, Wait};
 use crate::ops::{PrepCx, futex};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ type Words = Box<[AtomicU32]>;
 struct Scene {
     words: Words,
     wait: Arc<Wait>,
-    exposure: Exposure,
+    interrupts: InterruptGuard,
     /// What the request ended with; `None`: the ring has it.
     end: Mutex<Option<Result<usize, Errno>>>,
 }
@@ -51,7 +51,7 @@ impl Scene {
     fn new(words: usize) -> Arc<Self> {
         let words: Words = (0..words).map(|_| AtomicU32::new(0)).collect();
         let wait = wait_for(&words);
-        Arc::new(Self { words, wait, exposure: Exposure::new(), end: Mutex::new(None) })
+        Arc::new(Self { words, wait, interrupts: InterruptGuard::new(), end: Mutex::new(None) })
     }
 
     /// Begins to run it as a worker would.
@@ -61,7 +61,7 @@ impl Scene {
     }
 
     fn work(&self) {
-        while let Some(woken) = self.exposure.during(|| self.wait.sleep()) {
+        while let Some(woken) = self.interrupts.run(|| self.wait.sleep()) {
             let mut end = self.end.lock();
             match (*end, woken) {
                 (None, Err(Errno::EINTR)) => {}
@@ -88,7 +88,7 @@ impl Scene {
     fn end(&self, errno: Errno) {
         let mut end = self.end.lock();
         if end.is_none() {
-            self.exposure.cancel(1);
+            self.interrupts.cancel(1);
             *end = Some(Err(errno));
             drop(end);
             self.wait.await_end();
