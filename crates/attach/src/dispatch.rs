@@ -4,9 +4,9 @@ use syscalls::Sysno;
 use uringlet::ENGINE;
 use uringlet_sys::{AppPromise, UserPtr};
 
-use crate::peek;
+use crate::entry::{CallFrame, Disposition};
+use crate::safe_read;
 use crate::signals;
-use crate::switch::{Call, Verdict};
 use crate::symbols::polling;
 
 /// The numbers that concern the engine.
@@ -43,7 +43,7 @@ const SETFSGID: Sysno = Sysno::setfsgid;
 
 /// 1 at each number that concerns the engine. Indexed by the low 16 bits of `rax`, so that a lookup needs no comparison (and leaves the flags alone);
 /// [`dispatch`] looks at the whole number.
-pub(crate) static OURS: [u8; 1 << 16] = {
+pub(crate) static INTERCEPTED: [u8; 1 << 16] = {
     let mut table = [0; 1 << 16];
     let mut i = 0;
     while i < NUMBERS.len() {
@@ -55,28 +55,28 @@ pub(crate) static OURS: [u8; 1 << 16] = {
 };
 
 /// Whether a call with this number may be ours.
-pub(crate) fn is_ours(nr: u32) -> bool {
-    (nr as usize) < OURS.len() && OURS[nr as usize] == 1
+pub(crate) fn is_intercepted(nr: u32) -> bool {
+    (nr as usize) < INTERCEPTED.len() && INTERCEPTED[nr as usize] == 1
 }
 
-const PLAIN: Verdict = Verdict { value: 0, plain: 1 };
+const PLAIN: Disposition = Disposition { value: 0, plain: 1 };
 
-fn done(value: isize) -> Verdict {
-    Verdict { value, plain: 0 }
+fn done(value: isize) -> Disposition {
+    Disposition { value, plain: 0 }
 }
 
-fn done_if(value: Option<isize>) -> Verdict {
+fn done_if(value: Option<isize>) -> Disposition {
     value.map_or(PLAIN, done)
 }
 
 /// The program's thread is on an engine stack here, its own registers are in `call`.
-pub(crate) unsafe extern "C" fn dispatch(call: &Call) -> Verdict {
-    let Call { a1, a2, a3, a4, a5, a6, nr, .. } = *call;
+pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
+    let CallFrame { a1, a2, a3, a4, a5, a6, nr, .. } = *call;
     let Some(nr) = Sysno::new(nr) else { return PLAIN };
     match nr {
         Sysno::io_uring_enter => done(ENGINE.enter(a1 as u32, a2 as u32, a3 as u32, a4 as u32, UserPtr::new(a5), a6)),
         Sysno::io_uring_setup => {
-            peek::ring_made();
+            safe_read::note_ring_setup();
             signals::arm();
             // SAFETY: the program made this very call to the kernel's io_uring, which asks of it what the promise says.
             let promise = unsafe { AppPromise::given() };
@@ -108,7 +108,7 @@ pub(crate) unsafe extern "C" fn dispatch(call: &Call) -> Verdict {
 }
 
 /// Issues the call as the program asked for it: `value`, or `-errno`.
-pub(crate) fn plainly(nr: Sysno, args: [usize; 3]) -> isize {
+pub(crate) fn pass_through(nr: Sysno, args: [usize; 3]) -> isize {
     // SAFETY: the program's own call with the program's own arguments.
     unsafe { syscalls::raw::syscall3(nr as usize, args[0], args[1], args[2]) as isize }
 }
@@ -117,14 +117,14 @@ const F_DUPFD: usize = 0;
 const F_DUPFD_CLOEXEC: usize = 1030;
 const F_GETFD: usize = 1;
 
-fn duplicate(nr: Sysno, args: [usize; 3]) -> Verdict {
+fn duplicate(nr: Sysno, args: [usize; 3]) -> Disposition {
     let [old, new, _] = args;
     match nr {
         Sysno::fcntl if new != F_DUPFD && new != F_DUPFD_CLOEXEC => return PLAIN,
         Sysno::dup2 | Sysno::dup3 => before_replace(old as i32, new as i32),
         _ => {}
     }
-    let result = plainly(nr, args);
+    let result = pass_through(nr, args);
     if result >= 0 && result as i32 != old as i32 {
         ENGINE.duped(old as i32, result as i32);
     }
@@ -133,16 +133,16 @@ fn duplicate(nr: Sysno, args: [usize; 3]) -> Verdict {
 
 /// dup2 and dup3 close `new`, but only if they succeed.
 pub(crate) fn before_replace(old: i32, new: i32) {
-    if old != new && plainly(Sysno::fcntl, [old as usize, F_GETFD, 0]) >= 0 {
+    if old != new && pass_through(Sysno::fcntl, [old as usize, F_GETFD, 0]) >= 0 {
         ENGINE.before_replace(new);
     }
 }
 
-fn credentials(nr: Sysno, args: [usize; 3]) -> Verdict {
-    if !is_ours(nr as u32) {
+fn credentials(nr: Sysno, args: [usize; 3]) -> Disposition {
+    if !is_intercepted(nr as u32) {
         return PLAIN;
     }
-    let result = plainly(nr, args);
+    let result = pass_through(nr, args);
     if result >= 0 {
         ENGINE.credentials_changed();
     }

@@ -6,12 +6,12 @@
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::rewrite::{self, Object};
-use crate::switch::on_engine_stack;
+use crate::entry::on_engine_stack;
+use crate::rewrite::{self, LoadedObject};
 
 /// The beginning of the dynamic linker's `struct r_debug`.
 #[repr(C)]
-struct LinkState {
+struct RDebug {
     version: i32,
     map: usize,
     breakpoint: usize,
@@ -19,16 +19,16 @@ struct LinkState {
     state: i32,
 }
 
-static LINK_STATE: AtomicUsize = AtomicUsize::new(0);
+static R_DEBUG: AtomicUsize = AtomicUsize::new(0);
 
 /// Puts the hook into the dynamic linker. `state` is the address of its `r_debug`. False: the place does not look as expected (a debugger's breakpoint is
 /// there, say).
-pub(crate) fn install(objects: &[Object]) -> bool {
-    let Some(state) = rewrite::debug_state(objects) else { return false };
+pub(crate) fn install(objects: &[LoadedObject]) -> bool {
+    let Some(state) = rewrite::r_debug_address(objects) else { return false };
     // SAFETY: DT_DEBUG or the symbol `_r_debug` gave the address of the linker's own structure.
-    let breakpoint = unsafe { (*(state as *const LinkState)).breakpoint };
-    LINK_STATE.store(state, Ordering::Relaxed);
-    rewrite::return_site(objects, breakpoint, changed as *const () as usize)
+    let breakpoint = unsafe { (*(state as *const RDebug)).breakpoint };
+    R_DEBUG.store(state, Ordering::Relaxed);
+    rewrite::hook_empty_function(objects, breakpoint, changed as *const () as usize)
 }
 
 /// Called in place of the empty function that was there.
@@ -70,7 +70,7 @@ unsafe extern "C" fn changed() {
 }
 
 extern "C" fn look() {
-    let state = LINK_STATE.load(Ordering::Relaxed) as *const LinkState;
+    let state = R_DEBUG.load(Ordering::Relaxed) as *const RDebug;
     // SAFETY: set in `install`; the linker's structure is never freed. The linker's lock is held, so nobody writes it now.
     if unsafe { (*state).state } == 0 {
         on_engine_stack(rewrite::update);

@@ -12,9 +12,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use syscalls::Sysno;
 use uringlet::ENGINE;
 
-use crate::peek;
-use crate::rewrite::{self, Object};
-use crate::switch::on_engine_stack;
+use crate::entry::on_engine_stack;
+use crate::rewrite::{self, LoadedObject};
+use crate::safe_read;
 use crate::symbols::weak_address;
 
 const NAME: &[u8] = b"LD_PRELOAD=";
@@ -28,7 +28,7 @@ static PATH: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 /// What a new environment takes.
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Need {
+struct EnvEdit {
     /// Variables now.
     count: usize,
     /// Which of them is LD_PRELOAD; `count` if none.
@@ -40,7 +40,7 @@ struct Need {
 }
 
 /// Puts the hook into libc. False: children that lose LD_PRELOAD will not be attached.
-pub(crate) fn install(objects: &[Object]) -> bool {
+pub(crate) fn install(objects: &[LoadedObject]) -> bool {
     // A relative path means something else in the child.
     let Some(path) = rewrite::own_path(objects).filter(|path| path.starts_with(b"/")) else { return false };
     // Kept for the life of the process.
@@ -48,7 +48,7 @@ pub(crate) fn install(objects: &[Object]) -> bool {
     PATH[1].store(path.len(), Ordering::Relaxed);
     PATH[0].store(path.as_ptr() as usize, Ordering::Release);
     let functions = [weak_address!("execve"), weak_address!("execveat"), weak_address!("fexecve")];
-    rewrite::exec_sites(objects, &functions, exec_entry as *const () as usize)
+    rewrite::hook_exec_calls(objects, &functions, exec_entry as *const () as usize)
 }
 
 fn path() -> Option<&'static [u8]> {
@@ -123,7 +123,7 @@ unsafe extern "C" fn exec_entry() {
         "lea rsp, [rsp + 128]",
         "add r11, 2",
         "jmp r11",
-        need = const size_of::<Need>(),
+        need = const size_of::<EnvEdit>(),
         execveat = const Sysno::execveat as i32,
         measure = sym measure,
         build = sym build,
@@ -131,17 +131,17 @@ unsafe extern "C" fn exec_entry() {
 }
 
 /// How many bytes the environment takes that the child shall have; 0 if `given` is right, or cannot be read, or is too long.
-unsafe extern "C" fn measure(given: usize, need: &mut Need) -> usize {
+unsafe extern "C" fn measure(given: usize, need: &mut EnvEdit) -> usize {
     end_shared_requests();
     let Some(path) = path() else { return 0 };
     let Some(found) = survey(given) else { return 0 };
     let mut value = [0_u8; MAX_VALUE];
-    let len = if found.value == 0 { 0 } else { peek::text(found.value, &mut value) };
+    let len = if found.value == 0 { 0 } else { safe_read::text(found.value, &mut value) };
     if len == MAX_VALUE || lists(&value[..len], path) {
         return 0;
     }
     let pointers = 8 * (found.count + 2);
-    *need = Need { len, ..found };
+    *need = EnvEdit { len, ..found };
     // "LD_PRELOAD=", the path, a colon, the value, a NUL.
     pointers + NAME.len() + path.len() + 1 + len + 1
 }
@@ -154,12 +154,12 @@ fn end_shared_requests() {
 }
 
 /// Looks through an environment. `None`: the kernel may refuse it.
-fn survey(given: usize) -> Option<Need> {
-    let mut need = Need::default();
+fn survey(given: usize) -> Option<EnvEdit> {
+    let mut need = EnvEdit::default();
     let mut preload = None;
     loop {
         // No environment at all is an empty one to the kernel.
-        let variable = if given == 0 { 0 } else { peek::word(given + 8 * need.count)? };
+        let variable = if given == 0 { 0 } else { safe_read::word(given + 8 * need.count)? };
         if variable == 0 {
             break;
         }
@@ -167,7 +167,7 @@ fn survey(given: usize) -> Option<Need> {
             return None;
         }
         let mut head = [0_u8; NAME.len()];
-        if peek::text(variable, &mut head) == head.len() && head == NAME {
+        if safe_read::text(variable, &mut head) == head.len() && head == NAME {
             preload = Some((need.count, variable + NAME.len()));
         }
         need.count += 1;
@@ -177,13 +177,13 @@ fn survey(given: usize) -> Option<Need> {
 }
 
 /// Builds in `room`, which is as long as [`measure`] said: first the pointers, then the one text that is new.
-unsafe extern "C" fn build(given: usize, need: &Need, room: *mut usize) -> usize {
+unsafe extern "C" fn build(given: usize, need: &EnvEdit, room: *mut usize) -> usize {
     let path = path().unwrap_or_default();
     let end = need.count.max(need.slot + 1);
     // SAFETY: the room has `count` + 2 pointers and the text's bytes; all of it is written before the kernel reads it.
     unsafe {
         for i in 0..need.count {
-            room.add(i).write(peek::word(given + 8 * i).unwrap_or(0));
+            room.add(i).write(safe_read::word(given + 8 * i).unwrap_or(0));
         }
         let text = room.add(need.count + 2).cast::<u8>();
         room.add(need.slot).write(text as usize);
@@ -194,7 +194,7 @@ unsafe extern "C" fn build(given: usize, need: &Need, room: *mut usize) -> usize
             at += part.len();
         }
         let mut value = [0_u8; MAX_VALUE];
-        let len = if need.value == 0 { 0 } else { peek::text(need.value, &mut value[..need.len]) };
+        let len = if need.value == 0 { 0 } else { safe_read::text(need.value, &mut value[..need.len]) };
         if len > 0 {
             text.add(at).write(b':');
             core::ptr::copy_nonoverlapping(value.as_ptr(), text.add(at + 1), len);
@@ -222,7 +222,7 @@ mod tests {
             PATH[0].store(b"/l/u.so".as_ptr() as usize, Ordering::Release);
         }
         let pointers: Vec<usize> = variables.iter().map(|v| v.as_ptr() as usize).chain([0]).collect();
-        let mut need = Need::default();
+        let mut need = EnvEdit::default();
         // SAFETY: as `exec_entry` calls them; the room is as long as asked for.
         unsafe {
             let bytes = measure(pointers.as_ptr() as usize, &mut need);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn bad_addresses_are_left_to_the_kernel() {
-        let mut need = Need::default();
+        let mut need = EnvEdit::default();
         // SAFETY: the address is not dereferenced.
         assert_eq!(unsafe { measure(8, &mut need) }, 0);
     }

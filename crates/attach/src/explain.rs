@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use syscalls::{Sysno, raw};
 
-use crate::rewrite::Report;
+use crate::rewrite::ObjectReport;
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 
@@ -29,7 +29,7 @@ pub(crate) fn line(text: impl FnOnce() -> String) {
     }
 }
 
-pub(crate) fn object(report: &Report<'_>) {
+pub(crate) fn object(report: &ObjectReport<'_>) {
     line(|| {
         let mut text = String::from_utf8_lossy(report.name).into_owned();
         if text.is_empty() {
@@ -47,9 +47,9 @@ pub(crate) fn object(report: &Report<'_>) {
     });
 }
 
-fn sites(text: &mut String, report: &Report<'_>) {
+fn sites(text: &mut String, report: &ObjectReport<'_>) {
     let rewritten: u32 = report.kinds.iter().sum();
-    let Report { ring, generic, left, .. } = report;
+    let ObjectReport { ring, generic, left, .. } = report;
     let other = rewritten - ring - generic;
     let _ = write!(text, "{rewritten} sites rewritten: {ring} io_uring, {generic} with the number in a register, {other} other");
     for (kind, count) in report.kinds.iter().enumerate().filter(|(_, count)| **count > 0) {

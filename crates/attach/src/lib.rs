@@ -12,15 +12,15 @@ extern crate alloc;
 
 mod dispatch;
 mod dl_hook;
+mod entry;
+mod environ;
 mod exec_hook;
 mod explain;
-mod peek;
-mod program;
 mod rewrite;
+mod safe_read;
 mod signals;
 mod stack;
 mod start;
-mod switch;
 mod symbols;
 
 #[cfg(not(test))]

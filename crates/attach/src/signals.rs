@@ -1,7 +1,7 @@
 //! Signals that arrive while a program's thread is in the engine are put off until it leaves, as the kernel does: a handler may use a ring, fork, or never
 //! come back, and the thread may hold a lock of the engine's.
 //!
-//! From the first ring on, the kernel's handler for each signal that the program handles is [`arrived`]. If the interrupted stack pointer lies in an engine
+//! From the first ring on, the kernel's handler for each signal that the program handles is [`on_signal`]. If the interrupted stack pointer lies in an engine
 //! stack, it blocks all signals, queues the signal to this thread again, and returns into the engine; a wait there ends with EINTR. On the way out
 //! (`switch`) the mask is put back, and the kernel delivers what is pending, on the program's own stack.
 //!
@@ -60,7 +60,7 @@ pub(crate) fn arm() {
     // The timer that ends a wait needs it, also while the engine has no thread.
     install_interrupt_handler();
     for signal in 1..=SIGNALS {
-        take_over(signal);
+        intercept(signal);
     }
     copies::arm();
 }
@@ -76,20 +76,20 @@ pub(crate) struct Handler {
 pub(crate) const HANDLER_FLAGS: usize = SA_SIGINFO | SA_RESETHAND;
 
 /// The program's handler for a signal, if the kernel's is ours.
-pub(crate) fn programs(signal: usize) -> Option<Handler> {
+pub(crate) fn program_handler(signal: usize) -> Option<Handler> {
     let [address, flags] = HANDLERS.get(signal)?;
     Some(Handler { address: address.load(Ordering::Acquire), flags: flags.load(Ordering::Relaxed) })
 }
 
 /// The address that the kernel has instead of the program's handler.
-pub(crate) fn ours() -> usize {
-    arrived as *const () as usize
+pub(crate) fn our_handler() -> usize {
+    on_signal as *const () as usize
 }
 
 /// After the program has set a handler.
 pub(crate) fn changed(signal: usize) {
     if ARMED.load(Ordering::Acquire) {
-        take_over(signal);
+        intercept(signal);
         copies::changed(signal);
     }
 }
@@ -106,21 +106,21 @@ fn set_action(signal: usize, action: &KernelAction) {
     unsafe { raw::syscall4(Sysno::rt_sigaction as usize, signal, core::ptr::from_ref(action) as usize, 0, 8) };
 }
 
-/// Puts [`arrived`] in the place of the program's handler, if it has one. libc's own signals (32, 33) and the engine's stay as they are.
-fn take_over(signal: usize) {
+/// Puts [`on_signal`] in the place of the program's handler, if it has one. libc's own signals (32, 33) and the engine's stay as they are.
+fn intercept(signal: usize) {
     if !(1..=SIGNALS).contains(&signal) || signal == INTERRUPT_SIGNAL as usize || signal == 32 || signal == 33 {
         return;
     }
     let Some(action) = get_action(signal) else { return };
     if signal == SIGXFSZ && action.handler == SIG_DFL {
-        let Some(ours) = file_size::in_place_of_default(ours()) else { return };
+        let Some(ours) = file_size::in_place_of_default(our_handler()) else { return };
         return replace(signal, &action, ours);
     }
-    if action.handler <= SIG_IGN || action.handler == ours() || action.flags & SA_RESTORER == 0 {
+    if action.handler <= SIG_IGN || action.handler == our_handler() || action.flags & SA_RESTORER == 0 {
         return;
     }
     let flags = (action.flags | SA_SIGINFO) & !SA_RESETHAND;
-    replace(signal, &action, KernelAction { handler: ours(), flags, ..action });
+    replace(signal, &action, KernelAction { handler: our_handler(), flags, ..action });
 }
 
 fn replace(signal: usize, programs: &KernelAction, ours: KernelAction) {
@@ -136,7 +136,7 @@ const CONTEXT_MASK: usize = 296;
 const INFO_CODE: usize = 8;
 
 /// The handler of every signal that the program handles.
-unsafe extern "C" fn arrived(signal: c_int, info: *mut c_void, context: *mut c_void) {
+unsafe extern "C" fn on_signal(signal: c_int, info: *mut c_void, context: *mut c_void) {
     // SAFETY: the kernel passes a siginfo_t and a ucontext of this layout.
     let (stack_pointer, mask, code) = unsafe {
         let context = context.cast::<u8>();
@@ -150,12 +150,12 @@ unsafe extern "C" fn arrived(signal: c_int, info: *mut c_void, context: *mut c_v
     if signal as usize == SIGXFSZ && stack::containing(stack_pointer).is_some() && file_size::is_own(info) {
         return;
     }
-    if programs(signal as usize).is_none_or(|handler| handler.address == SIG_DFL) {
+    if program_handler(signal as usize).is_none_or(|handler| handler.address == SIG_DFL) {
         return file_size::die(signal, info);
     }
     if !is_fault
         && let Some(base) = stack::containing(stack_pointer)
-        && put_off(signal, info, base, mask)
+        && defer(signal, info, base, mask)
     {
         return;
     }
@@ -166,7 +166,7 @@ unsafe extern "C" fn arrived(signal: c_int, info: *mut c_void, context: *mut c_v
 static BLOCKED: u64 = !(FAULTS | bit(INTERRUPT_SIGNAL));
 
 /// False: the kernel cannot queue another signal.
-fn put_off(signal: c_int, info: *mut c_void, base: usize, mask: &mut u64) -> bool {
+fn defer(signal: c_int, info: *mut c_void, base: usize, mask: &mut u64) -> bool {
     // SAFETY: this thread runs on the stack with this base, so nobody else uses its top; the calls name live memory.
     unsafe {
         // Also where the program wants its handler interrupted by the same signal.
@@ -217,8 +217,8 @@ fn start_timer(tid: usize) -> u64 {
     id as u64 + 1
 }
 
-/// The thread has left the engine. `timer`, `mask` and the set of signals `came` are what [`put_off`] kept.
-pub(crate) extern "C" fn deliver(timer: u64, mask: u64, came: u64) {
+/// The thread has left the engine. `timer`, `mask` and the set of signals `came` are what [`defer`] kept.
+pub(crate) extern "C" fn deliver_deferred(timer: u64, mask: u64, came: u64) {
     let open = mask & !came;
     // SAFETY: our own timer; the mask is a live word.
     unsafe {
@@ -234,7 +234,7 @@ pub(crate) extern "C" fn deliver(timer: u64, mask: u64, came: u64) {
 
 /// Calls the program's handler as the kernel would have.
 fn handle(signal: c_int, info: *mut c_void, context: *mut c_void) {
-    let Some(handler) = programs(signal as usize).filter(|h| h.address > SIG_IGN) else { return };
+    let Some(handler) = program_handler(signal as usize).filter(|h| h.address > SIG_IGN) else { return };
     if handler.flags & SA_RESETHAND != 0 {
         set_action(signal as usize, &KernelAction::default());
     }

@@ -6,9 +6,9 @@ use uringlet::{AsyncHint, ENGINE, Mode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
-use crate::switch::on_engine_stack;
+use crate::entry::on_engine_stack;
 use crate::symbols::{resolve_all, weak_address};
-use crate::{dl_hook, exec_hook, explain, program, rewrite};
+use crate::{dl_hook, environ, exec_hook, explain, rewrite};
 
 #[cfg(not(test))]
 #[used]
@@ -21,13 +21,13 @@ extern "C" fn start() {
     watch_fork();
     ENGINE.prepare();
     choose_devices();
-    if program::variable("URINGLET_EXPLAIN").is_some() {
+    if environ::variable("URINGLET_EXPLAIN").is_some() {
         explain::enable();
     }
-    if let Some(hint) = program::variable("URINGLET_IOSQE_ASYNC").and_then(AsyncHint::named) {
+    if let Some(hint) = environ::variable("URINGLET_IOSQE_ASYNC").and_then(AsyncHint::named) {
         ENGINE.set_async_hint(hint);
     }
-    if let Some(mode) = program::variable("URINGLET_MODE").and_then(Mode::named) {
+    if let Some(mode) = environ::variable("URINGLET_MODE").and_then(Mode::named) {
         ENGINE.set_mode(mode);
     }
     on_engine_stack(attach);
@@ -35,10 +35,10 @@ extern "C" fn start() {
 
 /// Whose ublk devices the program's are: a broker's, if `uringlet run` has told of one, else its own.
 fn choose_devices() {
-    let broker = program::variable("URINGLET_UBLK").filter(|&value| value == b"broker");
-    match broker.and_then(|_| program::variable("URINGLET_UBLK_DIR")) {
+    let broker = environ::variable("URINGLET_UBLK").filter(|&value| value == b"broker");
+    match broker.and_then(|_| environ::variable("URINGLET_UBLK_DIR")) {
         Some(dir) => {
-            on_engine_stack(|| BROKER_FILES.meet(dir, program::variable("URINGLET_PROGRAM")));
+            on_engine_stack(|| BROKER_FILES.meet(dir, environ::variable("URINGLET_PROGRAM")));
             ENGINE.set_opener(&BROKER_FILES);
         }
         None => ENGINE.set_opener(&DEVICE_FILES),

@@ -5,9 +5,9 @@ use core::mem::MaybeUninit;
 use uringlet_abi::register::BufReg;
 
 use crate::c_types::BufRing;
-use crate::door::{self, user};
 use crate::register::{io_uring_register_buf_ring, io_uring_unregister_buf_ring};
 use crate::ring::IoUring;
+use crate::syscall::{self, user};
 
 /// Bytes of one `struct io_uring_buf`.
 const BUF_BYTES: usize = 16;
@@ -15,13 +15,13 @@ const BUF_BYTES: usize = 16;
 fn setup(ring: &IoUring, nentries: u32, bgid: i32, flags: u32) -> Result<*mut BufRing, i32> {
     let len = nentries as usize * BUF_BYTES;
     // Fresh memory is zero, and so is the ring's tail in it.
-    let memory = door::map_private(len)?;
+    let memory = syscall::map_private(len)?;
     let mut reg = BufReg { ring_addr: user(memory).addr() as u64, ring_entries: nentries, bgid: bgid as u16, ..BufReg::default() };
     match io_uring_register_buf_ring(ring, &mut reg, flags) {
         0 => Ok(memory.cast()),
         errno => {
             // SAFETY: mapped above, and the engine has refused it.
-            unsafe { door::unmap(memory, len) };
+            unsafe { syscall::unmap(memory, len) };
             Err(errno)
         }
     }
@@ -47,7 +47,7 @@ pub extern "C" fn io_uring_free_buf_ring(ring: &IoUring, br: *mut BufRing, nentr
     let answer = io_uring_unregister_buf_ring(ring, bgid);
     if answer == 0 {
         // SAFETY: `setup` mapped it, and the engine has let go of it.
-        unsafe { door::unmap(br.cast(), nentries as usize * BUF_BYTES) };
+        unsafe { syscall::unmap(br.cast(), nentries as usize * BUF_BYTES) };
     }
     answer
 }

@@ -74,7 +74,7 @@ struct Symbol {
 /// `struct dl_phdr_info`: an object, as dl_iterate_phdr(3) shows it.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Object {
+pub(crate) struct DlPhdrInfo {
     base: usize,
     name: *const u8,
     segments: *const Segment,
@@ -83,7 +83,7 @@ pub(crate) struct Object {
     pub(crate) loads: u64,
 }
 
-impl Object {
+impl DlPhdrInfo {
     fn segments(&self) -> &[Segment] {
         // SAFETY: the loader keeps the program headers of a loaded object in memory.
         unsafe { core::slice::from_raw_parts(self.segments, self.segment_count as usize) }
@@ -129,7 +129,7 @@ impl Object {
     }
 
     /// Calls `f` for each slot that holds the address of a function from elsewhere, with the function's name.
-    pub(crate) fn for_each_import(&self, mut f: impl FnMut(&CStr, Slot)) {
+    pub(crate) fn for_each_import(&self, mut f: impl FnMut(&CStr, GotSlot)) {
         let (Some(symbols), Some(names)) = (self.address(DT_SYMTAB), self.address(DT_STRTAB)) else { return };
         let tables = [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)];
         let all = tables.into_iter().flat_map(|(table, len)| self.relocations(table, len));
@@ -139,7 +139,7 @@ impl Object {
                 let symbol = &*(symbols as *const Symbol).add(relocation.symbol as usize);
                 CStr::from_ptr((names as *const core::ffi::c_char).add(symbol.name as usize))
             };
-            f(name, Slot { at: self.base + relocation.offset, read_only: self.read_only() });
+            f(name, GotSlot { at: self.base + relocation.offset, read_only: self.read_only() });
         }
     }
 }
@@ -150,13 +150,13 @@ fn page_of(address: usize) -> usize {
 
 /// A word in an object's offset table.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct GotSlot {
     at: usize,
     /// What is write-protected around it.
     read_only: Range<usize>,
 }
 
-impl Slot {
+impl GotSlot {
     /// Makes all calls through this slot go to `function`.
     pub(crate) fn point_to(&self, function: usize) {
         // SAFETY: relocation found an aligned word here; other threads only ever load it, whole.
@@ -179,15 +179,18 @@ impl Slot {
 }
 
 /// Shows each loaded object to `f` until it answers `false`.
-pub(crate) fn for_each_object<F: FnMut(&Object) -> bool>(mut f: F) {
-    extern "C" fn show<F: FnMut(&Object) -> bool>(object: &Object, _len: usize, f: &mut F) -> i32 {
+pub(crate) fn for_each_object<F: FnMut(&DlPhdrInfo) -> bool>(mut f: F) {
+    extern "C" fn show<F: FnMut(&DlPhdrInfo) -> bool>(object: &DlPhdrInfo, _len: usize, f: &mut F) -> i32 {
         i32::from(!f(object))
     }
     if let Some(iterate) = weak::dl_iterate_phdr() {
-        let callback: extern "C" fn(&Object, usize, &mut F) -> i32 = show::<F>;
+        let callback: extern "C" fn(&DlPhdrInfo, usize, &mut F) -> i32 = show::<F>;
         // SAFETY: the callback gets back the `f` it was made for; a function pointer is an address whatever it takes.
         unsafe {
-            iterate(core::mem::transmute::<extern "C" fn(&Object, usize, &mut F) -> i32, weak::ShowObject>(callback), (&raw mut f).cast())
+            iterate(
+                core::mem::transmute::<extern "C" fn(&DlPhdrInfo, usize, &mut F) -> i32, weak::ShowObject>(callback),
+                (&raw mut f).cast(),
+            )
         };
     }
 }

@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::weak::address_of_weak;
-use crate::{door, elf};
+use crate::{elf, syscall};
 
 /// The loader's count of loads when the slots were last looked at. musl counts from 0, glibc from the number of objects at start.
 static LOADS_SEEN: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -17,7 +17,7 @@ static LOADS_SEEN: AtomicU64 = AtomicU64::new(u64::MAX);
 macro_rules! waits {
     ($($name:ident = $symbol:literal ($($arg:ident: $type:ty),*);)*) => {
         $(extern "C" fn $name($($arg: $type),*) -> i32 {
-            door::settle_readiness();
+            syscall::settle_readiness();
             let address = address_of_weak!($symbol);
             // SAFETY: libc's function of this name, which some object called; its arguments are handed on as they came.
             unsafe {
@@ -37,18 +37,18 @@ macro_rules! waits {
 }
 
 /// A pointer, a size or a number: one register.
-type Word = usize;
+type Arg = usize;
 
 waits! {
-    poll = "poll"(fds: Word, count: Word, timeout_ms: i32);
-    poll_chk = "__poll_chk"(fds: Word, count: Word, timeout_ms: i32, room: Word);
-    ppoll = "ppoll"(fds: Word, count: Word, timeout: Word, mask: Word);
-    ppoll_chk = "__ppoll_chk"(fds: Word, count: Word, timeout: Word, mask: Word, room: Word);
-    select = "select"(count: i32, read: Word, write: Word, except: Word, timeout: Word);
-    pselect = "pselect"(count: i32, read: Word, write: Word, except: Word, timeout: Word, mask: Word);
-    epoll_wait = "epoll_wait"(epfd: i32, events: Word, max: i32, timeout_ms: i32);
-    epoll_pwait = "epoll_pwait"(epfd: i32, events: Word, max: i32, timeout_ms: i32, mask: Word);
-    epoll_pwait2 = "epoll_pwait2"(epfd: i32, events: Word, max: i32, timeout: Word, mask: Word);
+    poll = "poll"(fds: Arg, count: Arg, timeout_ms: i32);
+    poll_chk = "__poll_chk"(fds: Arg, count: Arg, timeout_ms: i32, room: Arg);
+    ppoll = "ppoll"(fds: Arg, count: Arg, timeout: Arg, mask: Arg);
+    ppoll_chk = "__ppoll_chk"(fds: Arg, count: Arg, timeout: Arg, mask: Arg, room: Arg);
+    select = "select"(count: i32, read: Arg, write: Arg, except: Arg, timeout: Arg);
+    pselect = "pselect"(count: i32, read: Arg, write: Arg, except: Arg, timeout: Arg, mask: Arg);
+    epoll_wait = "epoll_wait"(epfd: i32, events: Arg, max: i32, timeout_ms: i32);
+    epoll_pwait = "epoll_pwait"(epfd: i32, events: Arg, max: i32, timeout_ms: i32, mask: Arg);
+    epoll_pwait2 = "epoll_pwait2"(epfd: i32, events: Arg, max: i32, timeout: Arg, mask: Arg);
 }
 
 /// Goes before the waiting functions in every object loaded by now but this one.
@@ -65,7 +65,7 @@ pub(crate) fn install() {
     LOADS_SEEN.store(loads, Relaxed);
 }
 
-fn precede_waits(object: &elf::Object) {
+fn precede_waits(object: &elf::DlPhdrInfo) {
     object.for_each_import(|name, slot| {
         if let Some(function) = ours(name) {
             slot.point_to(function);

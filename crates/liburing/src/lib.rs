@@ -7,7 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`ring`] | `struct io_uring` and the words it points to |
-//! | [`door`] | the ways out: engine, or system call when the program is attached as well |
+//! | [`syscall`] | the ways out: engine, or system call when the program is attached as well |
 //! | [`setup`], [`sizes`] | making and unmaking rings; how much memory they take |
 //! | [`queue`] | submit, wait, peek |
 //! | [`register`], [`ring_fd`], [`buf_ring`] | `io_uring_register_*` |
@@ -24,7 +24,6 @@ compile_error!("liburing.so.2 must not unwind into C: build it with panic = \"ab
 
 pub mod buf_ring;
 pub mod c_types;
-pub mod door;
 pub mod elf;
 pub mod fork;
 pub mod hooks;
@@ -36,6 +35,7 @@ pub mod ring;
 pub mod ring_fd;
 pub mod setup;
 pub mod sizes;
+pub mod syscall;
 pub mod version;
 pub mod weak;
 

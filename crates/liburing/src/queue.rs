@@ -6,8 +6,8 @@ use uringlet_abi::{Cqe, GeteventsArg, Sqe, Timespec, enter, feat, setup, sq_flag
 use uringlet_sys::UserPtr;
 
 use crate::c_types::{SigSet, err};
-use crate::door::{self, user};
 use crate::ring::{CqeOut, IoUring, int_flags};
+use crate::syscall::{self, user};
 
 /// Bytes of the kernel's `sigset_t`.
 const SIGSET_BYTES: u32 = 8;
@@ -66,7 +66,7 @@ fn peek(ring: &IoUring) -> (*mut Cqe, u32) {
 }
 
 /// What to submit and what to wait for.
-struct Wait {
+struct CqeWait {
     submit: u32,
     wait_nr: u32,
     /// Of enter, beyond GETEVENTS.
@@ -77,7 +77,7 @@ struct Wait {
     timed: bool,
 }
 
-impl Wait {
+impl CqeWait {
     fn with_mask(submit: u32, wait_nr: u32, mask: *mut SigSet) -> Self {
         Self { submit, wait_nr, flags: 0, arg: user(mask), arg_len: SIGSET_BYTES as usize, timed: false }
     }
@@ -114,7 +114,7 @@ impl Wait {
                 let errno = if self.timed { err::ETIME } else { err::EAGAIN };
                 return (cqe, if in_vain { errno } else { answer });
             }
-            let entered = door::enter(ring.enter_ring_fd.get(), self.submit, self.wait_nr, flags, self.arg, self.arg_len);
+            let entered = syscall::enter(ring.enter_ring_fd.get(), self.submit, self.wait_nr, flags, self.arg, self.arg_len);
             if entered < 0 {
                 return (cqe, if answer == 0 { entered } else { answer });
             }
@@ -127,11 +127,11 @@ impl Wait {
     }
 }
 
-fn get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, wait: Wait) -> i32 {
+fn get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, wait: CqeWait) -> i32 {
     let (cqe, answer) = wait.run(ring);
     cqe_ptr.write(cqe);
     if cqe.is_null() {
-        door::settle_readiness();
+        syscall::settle_readiness();
     }
     answer
 }
@@ -150,10 +150,10 @@ fn submit_and_wait_timed(
 ) -> i32 {
     let submit = flush_sq(ring);
     if ts.is_null() {
-        return get_cqe(ring, cqe_ptr, Wait::with_mask(submit, wait_nr, mask));
+        return get_cqe(ring, cqe_ptr, CqeWait::with_mask(submit, wait_nr, mask));
     }
     let arg = getevents_arg(ts, min_wait_usec, mask);
-    get_cqe(ring, cqe_ptr, Wait::with_arg(submit, wait_nr, &arg))
+    get_cqe(ring, cqe_ptr, CqeWait::with_arg(submit, wait_nr, &arg))
 }
 
 /// Publishes and submits; `getevents` is that flag of enter, or 0.
@@ -165,12 +165,12 @@ fn submit(ring: &IoUring, wait_nr: u32, getevents: u32) -> i32 {
     }
     let submits = sq_needs_enter(ring, to_submit, &mut flags);
     let answer = if submits || flags & enter::GETEVENTS != 0 {
-        door::enter(ring.enter_ring_fd.get(), to_submit, wait_nr, flags, UserPtr::NULL, SIGSET_BYTES as usize)
+        syscall::enter(ring.enter_ring_fd.get(), to_submit, wait_nr, flags, UserPtr::NULL, SIGSET_BYTES as usize)
     } else {
         to_submit.cast_signed()
     };
     if cq_ready(ring) == 0 {
-        door::settle_readiness();
+        syscall::settle_readiness();
     }
     answer
 }
@@ -189,16 +189,16 @@ fn peek_batch(ring: &IoUring, cqes: *mut *mut Cqe, count: u32) -> u32 {
 /// Submits `submit` published SQEs and waits for `wait_nr` CQEs; the engine behind liburing.h's inline wait and peek.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, submit: u32, wait_nr: u32, sigmask: *mut SigSet) -> i32 {
-    get_cqe(ring, cqe_ptr, Wait::with_mask(submit, wait_nr, sigmask))
+    get_cqe(ring, cqe_ptr, CqeWait::with_mask(submit, wait_nr, sigmask))
 }
 
 /// Waits for `wait_nr` CQEs, at most `ts` long.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_wait_cqes(ring: &IoUring, cqe_ptr: &mut CqeOut, wait_nr: u32, ts: *mut Timespec, sigmask: *mut SigSet) -> i32 {
     if ts.is_null() {
-        return get_cqe(ring, cqe_ptr, Wait::with_mask(0, wait_nr, sigmask));
+        return get_cqe(ring, cqe_ptr, CqeWait::with_mask(0, wait_nr, sigmask));
     }
-    get_cqe(ring, cqe_ptr, Wait::with_arg(0, wait_nr, &getevents_arg(ts, 0, sigmask)))
+    get_cqe(ring, cqe_ptr, CqeWait::with_arg(0, wait_nr, &getevents_arg(ts, 0, sigmask)))
 }
 
 /// As [`io_uring_wait_cqes`], but after `min_wait_usec` any CQE is enough.
@@ -212,7 +212,7 @@ pub extern "C" fn io_uring_wait_cqes_min_timeout(
     sigmask: *mut SigSet,
 ) -> i32 {
     let min_wait_usec = if ring.has_feature(feat::MIN_TIMEOUT) { min_wait_usec } else { 0 };
-    get_cqe(ring, cqe_ptr, Wait::with_arg(0, wait_nr, &getevents_arg(ts, min_wait_usec, sigmask)))
+    get_cqe(ring, cqe_ptr, CqeWait::with_arg(0, wait_nr, &getevents_arg(ts, min_wait_usec, sigmask)))
 }
 
 /// Waits for one CQE, at most `ts` long.
@@ -272,14 +272,14 @@ pub extern "C" fn io_uring_submit_and_wait_min_timeout(
 pub extern "C" fn io_uring_submit_and_wait_reg(ring: &IoUring, cqe_ptr: &mut CqeOut, wait_nr: u32, reg_index: i32) -> i32 {
     let arg = UserPtr::new((reg_index as usize).wrapping_mul(REG_WAIT_BYTES));
     let flags = enter::EXT_ARG | enter::EXT_ARG_REG;
-    get_cqe(ring, cqe_ptr, Wait { submit: flush_sq(ring), wait_nr, flags, arg, arg_len: REG_WAIT_BYTES, timed: true })
+    get_cqe(ring, cqe_ptr, CqeWait { submit: flush_sq(ring), wait_nr, flags, arg, arg_len: REG_WAIT_BYTES, timed: true })
 }
 
 /// Brings in whatever has completed.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_get_events(ring: &IoUring) -> i32 {
     let flags = enter::GETEVENTS | ring.enter_flags();
-    door::enter(ring.enter_ring_fd.get(), 0, 0, flags, UserPtr::NULL, SIGSET_BYTES as usize)
+    syscall::enter(ring.enter_ring_fd.get(), 0, 0, flags, UserPtr::NULL, SIGSET_BYTES as usize)
 }
 
 /// Fills `cqes` with up to `count` ready CQEs; how many there were.
@@ -290,7 +290,7 @@ pub extern "C" fn io_uring_peek_batch_cqe(ring: &IoUring, cqes: *mut *mut Cqe, c
     }
     let found = peek_batch(ring, cqes, count);
     if found == 0 {
-        door::settle_readiness();
+        syscall::settle_readiness();
     }
     found
 }
@@ -313,5 +313,5 @@ pub extern "C" fn io_uring_get_sqe(ring: &IoUring) -> *mut Sqe {
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_sqring_wait(ring: &IoUring) -> i32 {
     let flags = enter::SQ_WAIT | ring.enter_flags();
-    door::enter(ring.enter_ring_fd.get(), 0, 0, flags, UserPtr::NULL, SIGSET_BYTES as usize)
+    syscall::enter(ring.enter_ring_fd.get(), 0, 0, flags, UserPtr::NULL, SIGSET_BYTES as usize)
 }

@@ -3,7 +3,7 @@
 use uringlet_abi::Params;
 
 use crate::c_types::{EnterArg, SigSet, Void};
-use crate::door::{self, user};
+use crate::syscall::{self, user};
 
 /// Bytes of the kernel's `sigset_t`.
 const SIGSET_BYTES: usize = 8;
@@ -11,23 +11,23 @@ const SIGSET_BYTES: usize = 8;
 /// io_uring_setup(2)
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_setup(entries: u32, p: *mut Params) -> i32 {
-    door::setup(entries, p)
+    syscall::setup(entries, p)
 }
 
 /// io_uring_enter(2)
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_enter(fd: u32, to_submit: u32, min_complete: u32, flags: u32, sig: *mut SigSet) -> i32 {
-    door::enter(fd.cast_signed(), to_submit, min_complete, flags, user(sig), SIGSET_BYTES)
+    syscall::enter(fd.cast_signed(), to_submit, min_complete, flags, user(sig), SIGSET_BYTES)
 }
 
 /// io_uring_enter(2) with an extended argument
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_enter2(fd: u32, to_submit: u32, min_complete: u32, flags: u32, arg: *mut EnterArg, sz: usize) -> i32 {
-    door::enter(fd.cast_signed(), to_submit, min_complete, flags, user(arg), sz)
+    syscall::enter(fd.cast_signed(), to_submit, min_complete, flags, user(arg), sz)
 }
 
 /// io_uring_register(2)
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register(fd: u32, opcode: u32, arg: *const Void, nr_args: u32) -> i32 {
-    door::register(fd.cast_signed(), opcode, user(arg), nr_args)
+    syscall::register(fd.cast_signed(), opcode, user(arg), nr_args)
 }

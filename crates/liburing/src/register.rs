@@ -4,10 +4,10 @@ use uringlet_abi::register::{self, BufReg, BufStatus, FileIndexRange, FilesUpdat
 use uringlet_abi::{Params, Sqe, feat, setup};
 
 use crate::c_types::{Bpf, ClockRegister, CpuSet, MemRegionReg, Napi, Probe, QueryHdr, RegWait, Restriction, ZcrxCtrl, ZcrxIfqReg, err};
-use crate::door::{self, user};
 use crate::ring::{IoUring, int_flags};
 use crate::setup::{map, unmap_rings};
 use crate::sizes;
+use crate::syscall::{self, user};
 
 /// `IORING_REGISTER_ZCRX_CTRL`
 const ZCRX_CTRL: u32 = 36;
@@ -33,9 +33,9 @@ struct CloneBuffers {
 /// io_uring_register(2) of this ring, by its fd or by its registered index.
 pub(crate) fn register<T>(ring: &IoUring, opcode: u32, arg: *const T, nr_args: u32) -> i32 {
     if ring.has_int_flag(int_flags::REG_REG_RING) {
-        return door::register(ring.enter_ring_fd.get(), opcode | register::USE_REGISTERED_RING, user(arg), nr_args);
+        return syscall::register(ring.enter_ring_fd.get(), opcode | register::USE_REGISTERED_RING, user(arg), nr_args);
     }
-    door::register(ring.ring_fd.get(), opcode, user(arg), nr_args)
+    syscall::register(ring.ring_fd.get(), opcode, user(arg), nr_args)
 }
 
 /// A register call without argument.
@@ -52,7 +52,7 @@ fn sized<T>(ring: &IoUring, opcode: u32, arg: &T) -> i32 {
 fn files(nr: u32, register_fn: impl Fn() -> i32) -> i32 {
     match register_fn() {
         err::EMFILE => {
-            door::raise_file_limit(nr);
+            syscall::raise_file_limit(nr);
             register_fn()
         }
         answer => answer,
@@ -245,7 +245,7 @@ pub extern "C" fn io_uring_register_sync_cancel(ring: &IoUring, reg: *mut SyncCa
 /// Sends a message to a ring without a ring of one's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_sync_msg(sqe: *mut Sqe) -> i32 {
-    door::register(NO_RING, register::SEND_MSG_RING, user(sqe), 1)
+    syscall::register(NO_RING, register::SEND_MSG_RING, user(sqe), 1)
 }
 
 /// Busy polling of network devices.
@@ -287,13 +287,13 @@ pub extern "C" fn io_uring_register_bpf_filter(ring: &IoUring, bpf: *mut Bpf) ->
 /// A BPF filter for the task.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_bpf_filter_task(bpf: *mut Bpf) -> i32 {
-    door::register(NO_RING, BPF_FILTER, user(bpf), 1)
+    syscall::register(NO_RING, BPF_FILTER, user(bpf), 1)
 }
 
 /// What io_uring can do, asked without a ring.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_query(query: *mut QueryHdr) -> i32 {
-    door::register(NO_RING, register::QUERY, user(query), 0)
+    syscall::register(NO_RING, register::QUERY, user(query), 0)
 }
 
 /// Memory shared with the engine.
@@ -356,7 +356,7 @@ fn resize(ring: &IoUring, p: &mut Params) -> i32 {
     let (old_sqes, old_len) = (ring.sq.sqes.get(), ring.sq.sqes_sz.get() as usize);
     unmap_rings(ring);
     // SAFETY: the engine has moved to new memory, and the old SQEs with it.
-    unsafe { door::unmap(old_sqes.cast(), old_len) };
+    unsafe { syscall::unmap(old_sqes.cast(), old_len) };
     if p.sq_off.array == 0 && !ring.has_flag(setup::NO_SQARRAY) {
         p.sq_off.array = sizes::array_offset(p);
     }

@@ -17,12 +17,12 @@ pub type CqeOut = MaybeUninit<*mut Cqe>;
 
 /// The address of a word in the ring's shared memory.
 ///
-/// Only `Word::at` makes one, from a mapping that stays until `io_uring_queue_exit`; using a ring after that is outside liburing's contract.
+/// Only `RingWord::at` makes one, from a mapping that stays until `io_uring_queue_exit`; using a ring after that is outside liburing's contract.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub struct Word(*const AtomicU32);
+pub struct RingWord(*const AtomicU32);
 
-impl Word {
+impl RingWord {
     /// The word `offset` bytes into the mapping at `base`.
     ///
     /// # Safety
@@ -54,12 +54,12 @@ impl Word {
 #[derive(Debug)]
 #[repr(C)]
 pub struct SubmissionQueue {
-    pub khead: Cell<Word>,
-    pub ktail: Cell<Word>,
-    pub kring_mask: Cell<Word>,
-    pub kring_entries: Cell<Word>,
-    pub kflags: Cell<Word>,
-    pub kdropped: Cell<Word>,
+    pub khead: Cell<RingWord>,
+    pub ktail: Cell<RingWord>,
+    pub kring_mask: Cell<RingWord>,
+    pub kring_entries: Cell<RingWord>,
+    pub kflags: Cell<RingWord>,
+    pub kdropped: Cell<RingWord>,
     pub array: Cell<*mut u32>,
     pub sqes: Cell<*mut Sqe>,
     pub sqe_head: Cell<u32>,
@@ -77,12 +77,12 @@ pub struct SubmissionQueue {
 #[derive(Debug)]
 #[repr(C)]
 pub struct CompletionQueue {
-    pub khead: Cell<Word>,
-    pub ktail: Cell<Word>,
-    pub kring_mask: Cell<Word>,
-    pub kring_entries: Cell<Word>,
-    pub kflags: Cell<Word>,
-    pub koverflow: Cell<Word>,
+    pub khead: Cell<RingWord>,
+    pub ktail: Cell<RingWord>,
+    pub kring_mask: Cell<RingWord>,
+    pub kring_entries: Cell<RingWord>,
+    pub kflags: Cell<RingWord>,
+    pub koverflow: Cell<RingWord>,
     pub cqes: Cell<*mut Cqe>,
     pub ring_sz: Cell<usize>,
     pub ring_ptr: Cell<*mut Void>,
@@ -173,7 +173,7 @@ impl IoUring {
     pub(crate) unsafe fn point_into(&self, rings: *mut Void, sqes: *mut Sqe, params: &Params) {
         let (sq_off, cq_off) = (&params.sq_off, &params.cq_off);
         // SAFETY: setup made these offsets for this mapping.
-        let word = |offset| unsafe { Word::at(rings, offset) };
+        let word = |offset| unsafe { RingWord::at(rings, offset) };
         self.sq.khead.set(word(sq_off.head));
         self.sq.ktail.set(word(sq_off.tail));
         self.sq.kring_mask.set(word(sq_off.ring_mask));
@@ -204,7 +204,7 @@ impl IoUring {
         self.sq.array.set(rings.cast::<u8>().wrapping_add(array as usize).cast());
         for slot in 0..self.sq.ring_entries.get() {
             // SAFETY: the array has one word an entry, inside the mapping of `point_into`'s caller.
-            unsafe { Word::at(rings, array + 4 * slot) }.store_release(slot);
+            unsafe { RingWord::at(rings, array + 4 * slot) }.store_release(slot);
         }
     }
 }

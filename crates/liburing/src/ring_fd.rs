@@ -4,9 +4,9 @@ use uringlet_abi::feat;
 use uringlet_abi::register::{self, RsrcUpdate};
 
 use crate::c_types::err;
-use crate::door;
 use crate::register::register;
 use crate::ring::{IoUring, int_flags};
+use crate::syscall;
 
 /// "Any free index".
 const ANY: u32 = u32::MAX;
@@ -54,7 +54,7 @@ pub extern "C" fn io_uring_close_ring_fd(ring: &IoUring) -> i32 {
     match ring.ring_fd.replace(-1) {
         -1 => err::EBADF,
         fd => {
-            door::close(fd);
+            syscall::close(fd);
             1
         }
     }

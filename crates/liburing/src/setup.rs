@@ -5,14 +5,14 @@ use core::mem::MaybeUninit;
 use uringlet_abi::{Params, feat, layout, setup};
 
 use crate::c_types::{Void, err};
-use crate::door;
 use crate::ring::{IoUring, int_flags};
 use crate::ring_fd::io_uring_unregister_ring_fd;
 use crate::sizes::{self, Entries, InMemory};
+use crate::syscall;
 
-/// Memory of the program's own for a ring to live in.
+/// CallerMemory of the program's own for a ring to live in.
 #[derive(Clone, Copy, Debug)]
-struct Memory {
+struct CallerMemory {
     at: *mut Void,
     len: usize,
 }
@@ -21,10 +21,10 @@ struct Memory {
 pub(crate) fn map(ring: &IoUring, fd: i32, params: &Params) -> Result<(), i32> {
     let rings_len = sizes::rings(params);
     let sqes_len = sizes::sqes(params.sq_entries, params.flags);
-    let rings = door::map_ring(fd, rings_len, layout::OFF_SQ_RING)?;
-    let sqes = door::map_ring(fd, sqes_len, layout::OFF_SQES).inspect_err(|_| {
+    let rings = syscall::map_ring(fd, rings_len, layout::OFF_SQ_RING)?;
+    let sqes = syscall::map_ring(fd, sqes_len, layout::OFF_SQES).inspect_err(|_| {
         // SAFETY: mapped above, seen by nobody.
-        unsafe { door::unmap(rings, rings_len) };
+        unsafe { syscall::unmap(rings, rings_len) };
     })?;
     // SAFETY: the mappings are this fd's, made to the sizes its parameters tell.
     unsafe { ring.point_into(rings, sqes.cast(), params) };
@@ -37,7 +37,7 @@ pub(crate) fn map(ring: &IoUring, fd: i32, params: &Params) -> Result<(), i32> {
 /// Gives back the mapping of the two queues, not that of the SQEs.
 pub(crate) fn unmap_rings(ring: &IoUring) {
     // SAFETY: `map` made it; with memory of the program's own the size is 0 and nothing happens.
-    unsafe { door::unmap(ring.sq.ring_ptr.get(), ring.sq.ring_sz.get()) };
+    unsafe { syscall::unmap(ring.sq.ring_ptr.get(), ring.sq.ring_sz.get()) };
 }
 
 /// Fills in what is known of a ring once its memory is there.
@@ -57,31 +57,31 @@ fn settle(ring: &IoUring, fd: i32, params: &Params) {
 
 /// A ring whose memory the engine allots.
 fn init_mapped(entries: u32, ring: &IoUring, params: &mut Params) -> Result<u32, i32> {
-    let fd = door::setup(entries, params);
+    let fd = syscall::setup(entries, params);
     if fd < 0 {
         return Err(fd);
     }
-    map(ring, fd, params).inspect_err(|_| door::close(fd))?;
+    map(ring, fd, params).inspect_err(|_| syscall::close(fd))?;
     settle(ring, fd, params);
     Ok(0)
 }
 
 /// A ring in memory of this process (NO_MMAP): the program's, or else allotted here. Answers how many bytes of it are used.
-fn init_in_memory(entries: u32, ring: &IoUring, params: &mut Params, given: Option<Memory>) -> Result<u32, i32> {
+fn init_in_memory(entries: u32, ring: &IoUring, params: &mut Params, given: Option<CallerMemory>) -> Result<u32, i32> {
     let places = InMemory::of(Entries::granted(entries, params)?, params.flags);
     let base = match given {
         Some(memory) if memory.len < places.total => return Err(err::ENOMEM),
         Some(memory) => memory.at,
-        None => door::map_shared(places.total)?,
+        None => syscall::map_shared(places.total)?,
     };
     let rings: *mut Void = base.cast::<u8>().wrapping_add(places.rings_at).cast();
     params.sq_off.user_addr = base.expose_provenance() as u64;
     params.cq_off.user_addr = rings.expose_provenance() as u64;
-    let fd = door::setup(entries, params);
+    let fd = syscall::setup(entries, params);
     if fd < 0 {
         if given.is_none() {
             // SAFETY: mapped above, and the engine has refused it.
-            unsafe { door::unmap(base, places.total) };
+            unsafe { syscall::unmap(base, places.total) };
         }
         return Err(fd);
     }
@@ -97,7 +97,7 @@ fn init_in_memory(entries: u32, ring: &IoUring, params: &mut Params, given: Opti
 
 /// A new ring as asked. liburing itself adds NO_SQARRAY; here that stays the program's choice, for programs built with older headers may use the array
 /// themselves, and keeping it costs one load for each SQE.
-fn init(entries: u32, place: &mut MaybeUninit<IoUring>, params: &mut Params, given: Option<Memory>) -> Result<u32, i32> {
+fn init(entries: u32, place: &mut MaybeUninit<IoUring>, params: &mut Params, given: Option<CallerMemory>) -> Result<u32, i32> {
     let ring = IoUring::zeroed(place);
     match params.flags & (setup::NO_MMAP | setup::REGISTERED_FD_ONLY) {
         0 => init_mapped(entries, ring, params),
@@ -133,7 +133,7 @@ pub extern "C" fn io_uring_queue_init_mem(
     buf_size: usize,
 ) -> i32 {
     p.flags |= setup::NO_MMAP | setup::NO_SQARRAY;
-    let given = (!buf.is_null()).then_some(Memory { at: buf, len: buf_size });
+    let given = (!buf.is_null()).then_some(CallerMemory { at: buf, len: buf_size });
     init(entries, ring, p, given).map_or_else(|errno| errno, u32::cast_signed)
 }
 
@@ -158,8 +158,8 @@ pub extern "C" fn io_uring_ring_dontfork(ring: &IoUring) -> i32 {
     if rings.is_null() || sqes.is_null() {
         return err::EINVAL;
     }
-    match door::keep_from_child(sqes.cast(), ring.sq.sqes_sz.get() as usize) {
-        0 => door::keep_from_child(rings, ring.sq.ring_sz.get()),
+    match syscall::keep_from_child(sqes.cast(), ring.sq.sqes_sz.get() as usize) {
+        0 => syscall::keep_from_child(rings, ring.sq.ring_sz.get()),
         errno => errno,
     }
 }
@@ -171,11 +171,11 @@ pub extern "C" fn io_uring_queue_exit(ring: &IoUring) {
         io_uring_unregister_ring_fd(ring);
     }
     if ring.ring_fd.get() != -1 {
-        door::close(ring.ring_fd.get());
+        syscall::close(ring.ring_fd.get());
     }
     if !ring.has_int_flag(int_flags::APP_MEM) {
         unmap_rings(ring);
         // SAFETY: `map` or `init_in_memory` made it.
-        unsafe { door::unmap(ring.sq.sqes.get().cast(), ring.sq.sqes_sz.get() as usize) };
+        unsafe { syscall::unmap(ring.sq.sqes.get().cast(), ring.sq.sqes_sz.get() as usize) };
     }
 }

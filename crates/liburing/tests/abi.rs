@@ -119,13 +119,13 @@ fn c_types(rust: &str) -> &'static [&'static str] {
 
 /// An exported function as our source declares it.
 #[derive(Debug)]
-struct Export {
+struct ExportedFunction {
     name: String,
     parameters: Vec<String>,
     result: String,
 }
 
-impl Export {
+impl ExportedFunction {
     /// All exports in one of our source files.
     fn in_source(text: &str) -> Vec<Self> {
         let declarations = text.split("#[unsafe(no_mangle)]\npub extern \"C\" fn ").skip(1);
@@ -155,15 +155,15 @@ impl Export {
     }
 }
 
-fn all_exports() -> Vec<Export> {
+fn all_exports() -> Vec<ExportedFunction> {
     let sources = std::fs::read_dir(common::crate_dir().join("src")).unwrap();
-    sources.flat_map(|file| Export::in_source(&std::fs::read_to_string(file.unwrap().path()).unwrap())).collect()
+    sources.flat_map(|file| ExportedFunction::in_source(&std::fs::read_to_string(file.unwrap().path()).unwrap())).collect()
 }
 
-/// Each function has in C the type that our source gives it: in the installed header, or in `later.h` if that header is too old to know it.
+/// Each function has in C the type that our source gives it: in the installed header, or in `newer_functions.h` if that header is too old to know it.
 #[test]
 fn signatures_are_those_of_the_headers() {
-    let mut c = format!("#include \"{}\"\n", common::crate_dir().join("tests/c/later.h").display());
+    let mut c = format!("#include \"{}\"\n", common::crate_dir().join("tests/c/newer_functions.h").display());
     for export in all_exports() {
         let cases: String = export.pointer_types().iter().map(|pointer| format!("{pointer}: 1, ")).collect();
         writeln!(c, "_Static_assert(_Generic(&{0}, {cases}default: 0), \"{0}\");", export.name).unwrap();

@@ -41,7 +41,7 @@ impl Compiled {
 
     /// The library that makes ours believe attach is there.
     fn attached() -> Self {
-        Self::new("attached", &["-shared", "-fPIC"])
+        Self::new("attach_marker", &["-shared", "-fPIC"])
     }
 }
 
@@ -98,7 +98,7 @@ fn over_the_engine(program: &Compiled) -> String {
 
 /// Whether the kernel makes rings for us.
 fn kernel_has_rings() -> bool {
-    let has_rings = finish(&mut Command::new(&Compiled::new("has_rings", &[]).0)).status.success();
+    let has_rings = finish(&mut Command::new(&Compiled::new("kernel_has_io_uring", &[]).0)).status.success();
     if !has_rings {
         eprintln!("this kernel has no io_uring for us: nothing to compare with");
     }
@@ -139,10 +139,10 @@ macro_rules! programs {
     };
 }
 
-programs!(basics, files, waits, rings, buffers, polls, inlined, forks);
+programs!(basics, files, waits, rings, buffers, polls, inline_reap, forks);
 
 /// Programs that use functions which the distribution's library may not have: there is no reference for them.
-macro_rules! later_programs {
+macro_rules! newer_programs {
     ($($name:ident),* $(,)?) => {
         $(mod $name {
             use super::*;
@@ -174,7 +174,7 @@ macro_rules! later_programs {
 /// What the engine is known not to do, with the program that shows it. None at the moment.
 const ENGINE_GAPS: &[(&str, &str)] = &[];
 
-later_programs!(later, unnamed);
+newer_programs!(newer_functions, closed_ring_fd);
 
 /// Where attach is, the library's own engine is not used: forbidding the system calls is then fatal.
 #[test]
@@ -194,7 +194,7 @@ fn musl_over_engine() {
     // liburing's and the kernel's headers are where the other compiler has them; musl's own come first.
     let multiarch = format!("/usr/include/{}", common::stdout(common::cc().arg("-print-multiarch")).trim());
     let ours = format!("-L{}", common::our_library().display());
-    for name in ["basics", "files", "waits", "buffers", "polls", "inlined", "forks"] {
+    for name in ["basics", "files", "waits", "buffers", "polls", "inline_reap", "forks"] {
         let args = ["-w", "-idirafter", "/usr/include", "-idirafter", &multiarch, &ours, "-luring", "-lpthread"];
         over_the_engine(&Compiled::with(Command::new("musl-gcc"), name, &args));
     }
@@ -207,7 +207,7 @@ fn qemu_img_over_engine() {
         eprintln!("qemu-img is not installed: nothing to see (package qemu-utils)");
         return;
     }
-    let (wall, disk) = (Compiled::new("wall", &[]), Compiled(common::scratch().join(format!("disk-{}", std::process::id()))));
+    let (wall, disk) = (Compiled::new("forbid_io_uring", &[]), Compiled(common::scratch().join(format!("disk-{}", std::process::id()))));
     std::fs::write(&disk.0, vec![0x5a; 8 << 20]).expect("scratch");
     let bench = |kind: &[&str]| {
         let mut command = Command::new(&wall.0);

@@ -6,10 +6,10 @@ use core::fmt::Write as _;
 
 use syscalls::{Sysno, raw};
 
-use super::object::Object;
+use super::object::LoadedObject;
 use super::record::{self, Key, MAX_BYTES};
 use super::scan::Findings;
-use crate::program;
+use crate::environ;
 
 const O_WRONLY_CREATE_NEW: usize = 0o1 | 0o100 | 0o200;
 const O_DIRECTORY: usize = 0o200_000;
@@ -60,7 +60,7 @@ fn c_string(parts: &[&[u8]]) -> Vec<u8> {
 impl Cache {
     /// `None`: the user wants none, or there is no place that only the user can write to.
     pub(super) fn open() -> Option<Self> {
-        let wanted = program::variable("URINGLET_CACHE");
+        let wanted = environ::variable("URINGLET_CACHE");
         if let Some(place) = wanted {
             return if place == b"off" { None } else { Self::open_at(&c_string(&[place])) };
         }
@@ -68,8 +68,8 @@ impl Cache {
         let user = unsafe { raw::syscall0(Sysno::geteuid as usize) };
         let mut temporary = alloc::string::String::new();
         let _ = write!(temporary, "/tmp/uringlet-{user}");
-        let base = program::variable("XDG_CACHE_HOME").filter(|path| path.starts_with(b"/")).map(<[u8]>::to_vec);
-        let home = || program::variable("HOME").filter(|path| path.starts_with(b"/")).map(|home| [home, b"/.cache"].concat());
+        let base = environ::variable("XDG_CACHE_HOME").filter(|path| path.starts_with(b"/")).map(<[u8]>::to_vec);
+        let home = || environ::variable("HOME").filter(|path| path.starts_with(b"/")).map(|home| [home, b"/.cache"].concat());
         let place = base.or_else(home).and_then(|base| {
             make_directory(&c_string(&[&base]));
             Self::open_at(&c_string(&[&base, b"/uringlet"]))
@@ -92,7 +92,7 @@ impl Cache {
     }
 
     /// What an earlier start found, if the object still is what it was then.
-    pub(super) fn load(&mut self, object: &Object, key: &Key) -> Option<Findings> {
+    pub(super) fn load(&mut self, object: &LoadedObject, key: &Key) -> Option<Findings> {
         let len = self.read(&file_name(key))?;
         let findings = record::decode(&self.buffer[..len], key)?;
         let is_in_place = findings.plans.iter().all(|plan| {
@@ -150,7 +150,7 @@ fn make_directory(path: &[u8]) {
 }
 
 /// By what an object is known: its build-id, or else its file.
-pub(super) fn key(object: &Object) -> Option<Key> {
+pub(super) fn key(object: &LoadedObject) -> Option<Key> {
     let code_bytes = object.executable.iter().map(|range| range.end - range.start).sum();
     if !object.build_id.is_empty() {
         return Some(Key { identity: object.build_id.clone(), code_bytes });

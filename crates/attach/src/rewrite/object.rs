@@ -36,7 +36,7 @@ struct PhdrInfo {
 
 /// A loaded object. Addresses are of the process.
 #[derive(Clone, Debug)]
-pub(crate) struct Object {
+pub(crate) struct LoadedObject {
     /// Empty for the program itself.
     pub(crate) name: Vec<u8>,
     pub(crate) base: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Object {
     pub(crate) dynamic: Option<u64>,
 }
 
-impl Object {
+impl LoadedObject {
     /// From its lowest to its highest address.
     pub(crate) fn span(&self) -> Range<u64> {
         let start = self.readable.iter().map(|r| r.start).min().unwrap_or(self.base);
@@ -164,13 +164,13 @@ type Callback = unsafe extern "C" fn(*mut PhdrInfo, usize, *mut c_void) -> c_int
 
 unsafe extern "C" fn collect(info: *mut PhdrInfo, _size: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid entry, and our vector.
-    unsafe { (*data.cast::<Vec<Object>>()).push(Object::from_info(&*info)) };
+    unsafe { (*data.cast::<Vec<LoadedObject>>()).push(LoadedObject::from_info(&*info)) };
     0
 }
 
 /// All objects in the process, in search order.
-pub(crate) fn loaded() -> Vec<Object> {
-    let mut objects: Vec<Object> = Vec::new();
+pub(crate) fn loaded() -> Vec<LoadedObject> {
+    let mut objects: Vec<LoadedObject> = Vec::new();
     let iterate = weak_address!("dl_iterate_phdr");
     if iterate != 0 {
         // SAFETY: the signature it has in glibc and musl; `collect` gets back the vector it expects.

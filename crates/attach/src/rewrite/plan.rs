@@ -12,8 +12,8 @@
 
 use alloc::vec::Vec;
 
-use super::code::{Eax, Fix, Function, Insn};
-use crate::dispatch::is_ours;
+use super::disasm::{DecodedFunction, EaxEffect, Insn, Relocation};
+use crate::dispatch::is_intercepted;
 
 /// Bytes of a `jmp` with a four-byte displacement.
 pub(super) const JUMP_BYTES: u64 = 5;
@@ -26,31 +26,31 @@ const MAX_GAP: u64 = 96;
 const RING_NUMBERS: core::ops::RangeInclusive<u32> = 425..=427;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    P0,
-    P1,
-    P2,
-    P3,
+pub(super) enum PatchKind {
+    BeforeSyscall,
+    NumberLoad,
+    OverSyscall,
+    AfterSyscall,
 }
 
-impl Kind {
+impl PatchKind {
     /// The original `syscall` instruction stays in place.
     pub(super) fn keeps_syscall(self) -> bool {
-        matches!(self, Self::P0 | Self::P1)
+        matches!(self, Self::BeforeSyscall | Self::NumberLoad)
     }
 }
 
 /// An instruction that moves into the trampoline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct MovedInsn {
     pub(super) len: u8,
-    pub(super) fix: Fix,
+    pub(super) relocation: Relocation,
 }
 
 /// How one site is rewritten. Addresses are relative to the object's load address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) kind: Kind,
+pub(super) struct PatchPlan {
+    pub(super) kind: PatchKind,
     /// The system call's number, or [`ANY_NUMBER`].
     pub(super) nr: u32,
     pub(super) start: u64,
@@ -59,10 +59,10 @@ pub(super) struct Plan {
     /// What is there now, from `start` to where the program goes on.
     pub(super) bytes: Vec<u8>,
     /// The instructions in `bytes`, without the `syscall`.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) moved: Vec<MovedInsn>,
 }
 
-impl Plan {
+impl PatchPlan {
     pub(super) fn end(&self) -> u64 {
         self.start + self.bytes.len() as u64
     }
@@ -79,27 +79,27 @@ impl Plan {
     pub(super) fn window(&self) -> Option<(u64, u64)> {
         let from_syscall = self.start + u64::from(self.syscall);
         match self.kind {
-            Kind::P1 => None,
-            Kind::P0 => Some((self.start, from_syscall)),
-            Kind::P2 => Some((self.start, self.end())),
-            Kind::P3 => Some((self.start, self.end())),
+            PatchKind::NumberLoad => None,
+            PatchKind::BeforeSyscall => Some((self.start, from_syscall)),
+            PatchKind::OverSyscall => Some((self.start, self.end())),
+            PatchKind::AfterSyscall => Some((self.start, self.end())),
         }
     }
 }
 
 /// What a site is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Site {
-    Rewrite(Plan),
+pub(super) enum SiteClass {
+    Rewrite(PatchPlan),
     /// Its number is constant and none of ours.
-    Foreign,
+    NotIntercepted,
     /// It might concern us and cannot be rewritten.
-    Stuck,
+    Unpatchable,
 }
 
 /// What is known of a site's number.
 struct Number {
-    eax: Eax,
+    eax: EaxEffect,
     /// The instruction that loads it.
     loaded_at: usize,
     /// Some jump lands between there and the `syscall`.
@@ -107,41 +107,49 @@ struct Number {
 }
 
 /// Judges the `syscall` at `ip` of `function`, whose bytes are `code` from `start` on.
-pub(super) fn judge(function: &Function, code: &[u8], start: u64, ip: u64) -> Option<Site> {
+pub(super) fn classify(function: &DecodedFunction, code: &[u8], start: u64, ip: u64) -> Option<SiteClass> {
     let index = function.index_of(ip).filter(|&i| function.insns[i].is_syscall)?;
-    let planner = Planner { function, code, start, index };
+    let planner = SitePlanner { function, code, start, index };
     let number = planner.number();
     Some(match number.eax {
-        Eax::Constant(nr) if !number.joined && !is_ours(nr) => Site::Foreign,
-        Eax::Constant(nr) if !number.joined => planner.constant(nr, number.loaded_at).map_or(Site::Stuck, Site::Rewrite),
-        // A path of its own brings another number: all of them go through the lookup, unless only the constant one can be had.
-        Eax::Constant(nr) => {
-            let constant = || is_ours(nr).then(|| planner.constant(nr, number.loaded_at)).flatten();
-            planner.generic().or_else(constant).map_or(Site::Stuck, Site::Rewrite)
+        EaxEffect::Constant(nr) if !number.joined && !is_intercepted(nr) => SiteClass::NotIntercepted,
+        EaxEffect::Constant(nr) if !number.joined => {
+            planner.constant(nr, number.loaded_at).map_or(SiteClass::Unpatchable, SiteClass::Rewrite)
         }
-        _ => planner.generic().map_or(Site::Stuck, Site::Rewrite),
+        // A path of its own brings another number: all of them go through the lookup, unless only the constant one can be had.
+        EaxEffect::Constant(nr) => {
+            let constant = || is_intercepted(nr).then(|| planner.constant(nr, number.loaded_at)).flatten();
+            planner.generic().or_else(constant).map_or(SiteClass::Unpatchable, SiteClass::Rewrite)
+        }
+        _ => planner.generic().map_or(SiteClass::Unpatchable, SiteClass::Rewrite),
     })
 }
 
 /// P1 for the `syscall` at `ip`, if its number is a constant that `wanted` accepts, whatever path leads there.
-pub(super) fn constant_site(function: &Function, code: &[u8], start: u64, ip: u64, wanted: impl Fn(u32) -> bool) -> Option<Plan> {
+pub(super) fn constant_site(
+    function: &DecodedFunction,
+    code: &[u8],
+    start: u64,
+    ip: u64,
+    wanted: impl Fn(u32) -> bool,
+) -> Option<PatchPlan> {
     let index = function.index_of(ip).filter(|&i| function.insns[i].is_syscall)?;
-    let planner = Planner { function, code, start, index };
+    let planner = SitePlanner { function, code, start, index };
     let number = planner.number();
     match number.eax {
-        Eax::Constant(nr) if wanted(nr) && !number.joined => planner.constant(nr, number.loaded_at),
+        EaxEffect::Constant(nr) if wanted(nr) && !number.joined => planner.constant(nr, number.loaded_at),
         _ => None,
     }
 }
 
-struct Planner<'a> {
-    function: &'a Function,
+struct SitePlanner<'a> {
+    function: &'a DecodedFunction,
     code: &'a [u8],
     start: u64,
     index: usize,
 }
 
-impl Planner<'_> {
+impl SitePlanner<'_> {
     fn syscall(&self) -> &Insn {
         &self.function.insns[self.index]
     }
@@ -156,23 +164,24 @@ impl Planner<'_> {
             if insn.ends || ip - insn.ip > MAX_GAP {
                 break;
             }
-            if insn.eax != Eax::Untouched {
+            if insn.eax != EaxEffect::Untouched {
                 return Number { eax: insn.eax, loaded_at: i, joined };
             }
         }
-        Number { eax: Eax::Unknown, loaded_at: self.index, joined: false }
+        Number { eax: EaxEffect::Unknown, loaded_at: self.index, joined: false }
     }
 
-    fn constant(&self, nr: u32, loaded_at: usize) -> Option<Plan> {
+    fn constant(&self, nr: u32, loaded_at: usize) -> Option<PatchPlan> {
         let loader = &self.function.insns[loaded_at];
         let moved = &self.function.insns[loaded_at..self.index];
         let gap = &moved[1..];
-        let jumps_within = gap.iter().any(|i| i.fix == Fix::Jump && self.jumps_into(i, loader.ip, self.syscall().end()));
-        let fits = u64::from(loader.len) >= JUMP_BYTES && gap.iter().all(|i| i.fix != Fix::Never && !i.is_syscall) && !jumps_within;
+        let jumps_within = gap.iter().any(|i| i.relocation == Relocation::Jump && self.jumps_into(i, loader.ip, self.syscall().end()));
+        let fits =
+            u64::from(loader.len) >= JUMP_BYTES && gap.iter().all(|i| i.relocation != Relocation::Never && !i.is_syscall) && !jumps_within;
         if !fits {
-            return self.generic().map(|plan| Plan { nr, ..plan });
+            return self.generic().map(|plan| PatchPlan { nr, ..plan });
         }
-        Some(self.plan(Kind::P1, nr, loaded_at, self.index))
+        Some(self.plan(PatchKind::NumberLoad, nr, loaded_at, self.index))
     }
 
     /// Whether a jump leads to where the program must not come back to from the trampoline.
@@ -181,27 +190,29 @@ impl Planner<'_> {
         jump_target(bytes, insn.ip).is_none_or(|target| target > from && target < to)
     }
 
-    fn generic(&self) -> Option<Plan> {
-        self.before(Kind::P0, JUMP_BYTES).or_else(|| self.before(Kind::P2, JUMP_BYTES - SYSCALL_BYTES)).or_else(|| self.behind())
+    fn generic(&self) -> Option<PatchPlan> {
+        self.before(PatchKind::BeforeSyscall, JUMP_BYTES)
+            .or_else(|| self.before(PatchKind::OverSyscall, JUMP_BYTES - SYSCALL_BYTES))
+            .or_else(|| self.behind())
     }
 
     /// P0 and P2: at least `wanted` bytes of instructions before the `syscall`.
-    fn before(&self, kind: Kind, wanted: u64) -> Option<Plan> {
+    fn before(&self, kind: PatchKind, wanted: u64) -> Option<PatchPlan> {
         let ip = self.syscall().ip;
         let mut first = self.index;
         while ip - self.function.insns[first].ip < wanted {
             first = first.checked_sub(1)?;
             let insn = &self.function.insns[first];
-            if insn.ends || insn.is_syscall || !matches!(insn.fix, Fix::None | Fix::Displacement(_)) {
+            if insn.ends || insn.is_syscall || !matches!(insn.relocation, Relocation::None | Relocation::Displacement(_)) {
                 return None;
             }
         }
         let plan = self.plan(kind, ANY_NUMBER, first, self.index);
-        self.is_undisturbed(&plan, self.index - first > 1 || kind == Kind::P2).then_some(plan)
+        self.is_undisturbed(&plan, self.index - first > 1 || kind == PatchKind::OverSyscall).then_some(plan)
     }
 
     /// P3: the `syscall` and what follows.
-    fn behind(&self) -> Option<Plan> {
+    fn behind(&self) -> Option<PatchPlan> {
         let start = self.syscall().ip;
         let mut last = self.index;
         while self.function.insns[last].end() - start < JUMP_BYTES {
@@ -211,26 +222,26 @@ impl Planner<'_> {
             }
             last += 1;
             let insn = self.function.insns.get(last)?;
-            if insn.fix == Fix::Never || insn.is_syscall {
+            if insn.relocation == Relocation::Never || insn.is_syscall {
                 return None;
             }
         }
-        let plan = self.plan(Kind::P3, ANY_NUMBER, self.index, last);
+        let plan = self.plan(PatchKind::AfterSyscall, ANY_NUMBER, self.index, last);
         self.is_undisturbed(&plan, true).then_some(plan)
     }
 
     /// Nobody is known to jump between the overwritten instructions. Where jumps are computed, nothing is known.
-    fn is_undisturbed(&self, plan: &Plan, has_boundaries: bool) -> bool {
+    fn is_undisturbed(&self, plan: &PatchPlan, has_boundaries: bool) -> bool {
         let Some((from, to)) = plan.window() else { return true };
         !(self.function.is_target_inside(from, to) || has_boundaries && self.function.computed_jumps)
     }
 
-    fn plan(&self, kind: Kind, nr: u32, first: usize, last: usize) -> Plan {
+    fn plan(&self, kind: PatchKind, nr: u32, first: usize, last: usize) -> PatchPlan {
         let insns = &self.function.insns[first..=last];
         let start = insns[0].ip;
         let range = (start - self.start) as usize..(insns[insns.len() - 1].end() - self.start) as usize;
-        let pieces = insns.iter().filter(|i| !i.is_syscall).map(|i| Piece { len: i.len, fix: i.fix }).collect();
-        Plan { kind, nr, start, syscall: (self.syscall().ip - start) as u8, bytes: self.code[range].to_vec(), pieces }
+        let moved = insns.iter().filter(|i| !i.is_syscall).map(|i| MovedInsn { len: i.len, relocation: i.relocation }).collect();
+        PatchPlan { kind, nr, start, syscall: (self.syscall().ip - start) as u8, bytes: self.code[range].to_vec(), moved }
     }
 }
 

@@ -1,25 +1,25 @@
 //! Every pattern by its bytes.
 
-use super::super::code::{Fix, Function};
+use super::super::disasm::{DecodedFunction, Relocation};
 use super::*;
 
 const BASE: u64 = 0x1000;
 
 /// Judges the last `syscall` of a function with these bytes.
-fn judged(code: &[u8]) -> Option<Site> {
+fn classified(code: &[u8]) -> Option<SiteClass> {
     let at = code.windows(2).rposition(|pair| pair == [0x0f, 0x05])?;
-    judge(&Function::decode(code, BASE), code, BASE, BASE + at as u64)
+    classify(&DecodedFunction::decode(code, BASE), code, BASE, BASE + at as u64)
 }
 
-fn plan(code: &[u8]) -> Plan {
-    match judged(code) {
-        Some(Site::Rewrite(plan)) => plan,
+fn plan(code: &[u8]) -> PatchPlan {
+    match classified(code) {
+        Some(SiteClass::Rewrite(plan)) => plan,
         other => panic!("{other:?}"),
     }
 }
 
 /// (kind, number, start, length) with offsets from the function's start.
-fn outline(code: &[u8]) -> (Kind, u32, u64, usize) {
+fn outline(code: &[u8]) -> (PatchKind, u32, u64, usize) {
     let plan = plan(code);
     (plan.kind, plan.nr, plan.start - BASE, plan.bytes.len())
 }
@@ -30,11 +30,11 @@ const NOP: u8 = 0x90;
 #[test]
 fn a_constant_number_is_p1() {
     // mov $426, %eax; syscall
-    assert_eq!(outline(&[0xb8, 0xaa, 1, 0, 0, 0x0f, 5, RET]), (Kind::P1, 426, 0, 7));
+    assert_eq!(outline(&[0xb8, 0xaa, 1, 0, 0, 0x0f, 5, RET]), (PatchKind::NumberLoad, 426, 0, 7));
     // mov $426, %rax (seven bytes); syscall
-    assert_eq!(outline(&[0x48, 0xc7, 0xc0, 0xaa, 1, 0, 0, 0x0f, 5, RET]), (Kind::P1, 426, 0, 9));
+    assert_eq!(outline(&[0x48, 0xc7, 0xc0, 0xaa, 1, 0, 0, 0x0f, 5, RET]), (PatchKind::NumberLoad, 426, 0, 9));
     // push %rbx; mov $9, %eax; xor %edi, %edi; syscall
-    assert_eq!(outline(&[0x53, 0xb8, 9, 0, 0, 0, 0x31, 0xff, 0x0f, 5, RET]), (Kind::P1, 9, 1, 9));
+    assert_eq!(outline(&[0x53, 0xb8, 9, 0, 0, 0, 0x31, 0xff, 0x0f, 5, RET]), (PatchKind::NumberLoad, 9, 1, 9));
 }
 
 #[test]
@@ -42,47 +42,47 @@ fn the_gap_moves_with_its_displacements_and_jumps() {
     // mov $425, %eax; mov 0x100(%rip), %rdi; test %rdi, %rdi; je +3 (to the ret); syscall
     let code = [0xb8, 0xa9, 1, 0, 0, 0x48, 0x8b, 0x3d, 0, 1, 0, 0, 0x48, 0x85, 0xff, 0x74, 3, 0x0f, 5, NOP, RET];
     let plan = plan(&code);
-    let fixes: Vec<Fix> = plan.pieces.iter().map(|p| p.fix).collect();
-    assert_eq!((plan.kind, plan.syscall), (Kind::P1, 17));
-    assert_eq!(fixes, [Fix::None, Fix::Displacement(3), Fix::None, Fix::Jump]);
+    let relocations: Vec<Relocation> = plan.moved.iter().map(|p| p.relocation).collect();
+    assert_eq!((plan.kind, plan.syscall), (PatchKind::NumberLoad, 17));
+    assert_eq!(relocations, [Relocation::None, Relocation::Displacement(3), Relocation::None, Relocation::Jump]);
 }
 
 #[test]
 fn a_jump_from_the_gap_back_into_it_is_not_moved() {
     // mov $425, %eax; nop; jne -3 (to the nop); mov (%rsp), %rcx; nop; syscall
     let code = [0xb8, 0xa9, 1, 0, 0, NOP, 0x75, 0xfd, 0x48, 0x8b, 0x0c, 0x24, NOP, 0x0f, 5, RET];
-    assert_eq!(outline(&code), (Kind::P0, ANY_NUMBER, 8, 7));
+    assert_eq!(outline(&code), (PatchKind::BeforeSyscall, ANY_NUMBER, 8, 7));
 }
 
 #[test]
 fn foreign_numbers_are_left_alone() {
     // mov $39, %eax; syscall. xor %eax, %eax; syscall.
-    assert_eq!(judged(&[0xb8, 39, 0, 0, 0, 0x0f, 5, RET]), Some(Site::Foreign));
-    assert_eq!(judged(&[0x31, 0xc0, 0x0f, 5, RET]), Some(Site::Foreign));
+    assert_eq!(classified(&[0xb8, 39, 0, 0, 0, 0x0f, 5, RET]), Some(SiteClass::NotIntercepted));
+    assert_eq!(classified(&[0x31, 0xc0, 0x0f, 5, RET]), Some(SiteClass::NotIntercepted));
 }
 
 #[test]
 fn bytes_inside_another_instruction_are_no_site() {
     // mov $0x050f, %eax
-    assert_eq!(judged(&[0xb8, 0x0f, 5, 0, 0, RET]), None);
+    assert_eq!(classified(&[0xb8, 0x0f, 5, 0, 0, RET]), None);
 }
 
 #[test]
 fn a_number_from_elsewhere_is_looked_up_each_time() {
     // mov %edi, %eax; mov %rsi, %rdi; syscall
-    assert_eq!(outline(&[0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, RET]), (Kind::P0, ANY_NUMBER, 0, 7));
+    assert_eq!(outline(&[0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, RET]), (PatchKind::BeforeSyscall, ANY_NUMBER, 0, 7));
     // call; mov %rsi, %rdi; mov %rdx, %rsi; syscall: the call's result is the number.
     let code = [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xf7, 0x48, 0x89, 0xd6, 0x0f, 5, RET];
-    assert_eq!(outline(&code), (Kind::P0, ANY_NUMBER, 5, 8));
+    assert_eq!(outline(&code), (PatchKind::BeforeSyscall, ANY_NUMBER, 5, 8));
     // The function starts with it.
-    assert_eq!(outline(&[0x0f, 5, 0x48, 0x89, 0xc2, RET]), (Kind::P3, ANY_NUMBER, 0, 5));
+    assert_eq!(outline(&[0x0f, 5, 0x48, 0x89, 0xc2, RET]), (PatchKind::AfterSyscall, ANY_NUMBER, 0, 5));
 }
 
 #[test]
 fn paths_that_meet_are_looked_up() {
     // cmp; jne +7; mov $425, %eax; jmp +5; mov $426, %eax; mov (%rsp), %rcx; nop; syscall. The second jump lands behind the second constant.
     let code = [0x75, 7, 0xb8, 0xa9, 1, 0, 0, 0xeb, 5, 0xb8, 0xaa, 1, 0, 0, 0x48, 0x8b, 0x0c, 0x24, NOP, 0x0f, 5, RET];
-    assert_eq!(outline(&code), (Kind::P0, ANY_NUMBER, 14, 7));
+    assert_eq!(outline(&code), (PatchKind::BeforeSyscall, ANY_NUMBER, 14, 7));
 }
 
 #[test]
@@ -90,49 +90,53 @@ fn a_jump_between_the_instructions_before_moves_what_follows() {
     // jne +2; mov %edi, %eax; mov %rsi, %rdi (target); syscall; mov %rax, %rdx; ret
     let code = [0x75, 2, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, RET];
     // Three bytes before and the syscall itself: nobody jumps to the syscall.
-    assert_eq!(outline(&code), (Kind::P2, ANY_NUMBER, 4, 5));
+    assert_eq!(outline(&code), (PatchKind::OverSyscall, ANY_NUMBER, 4, 5));
     // The same with a jump to the syscall alone: it stays in place for those who jump there.
     let code = [0x75, 5, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, RET];
-    assert_eq!(outline(&code), (Kind::P0, ANY_NUMBER, 2, 7));
+    assert_eq!(outline(&code), (PatchKind::BeforeSyscall, ANY_NUMBER, 2, 7));
     // Both jumps: only what follows is left.
     let code = [0x75, 7, 0x75, 2, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, RET];
-    assert_eq!(outline(&code), (Kind::P3, ANY_NUMBER, 9, 5));
+    assert_eq!(outline(&code), (PatchKind::AfterSyscall, ANY_NUMBER, 9, 5));
 }
 
 #[test]
 fn where_nothing_fits_nothing_is_done() {
     // Two bytes before, a call behind.
-    assert_eq!(judged(&[0x89, 0xf8, 0x0f, 5, 0xe8, 0, 0, 0, 0, RET]), Some(Site::Stuck));
+    assert_eq!(classified(&[0x89, 0xf8, 0x0f, 5, 0xe8, 0, 0, 0, 0, RET]), Some(SiteClass::Unpatchable));
     // A return right behind: what follows is not this function's.
-    assert_eq!(judged(&[0x0f, 5, RET, NOP, NOP, NOP]), Some(Site::Stuck));
+    assert_eq!(classified(&[0x0f, 5, RET, NOP, NOP, NOP]), Some(SiteClass::Unpatchable));
 }
 
 #[test]
 fn computed_jumps_forbid_windows_with_boundaries() {
     // mov %edi, %eax; mov %rsi, %rdi; syscall; mov %rax, %rdx; jmp *%rdx
     let code = [0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, 0xff, 0xe2];
-    assert_eq!(judged(&code), Some(Site::Stuck));
+    assert_eq!(classified(&code), Some(SiteClass::Unpatchable));
     // movabs (ten bytes, alone in the window); syscall; jmp *%rdx
     let code = [0x89, 0xf8, 0x48, 0xbf, 1, 2, 3, 4, 5, 6, 7, 8, 0x0f, 5, 0xff, 0xe2];
-    assert_eq!(outline(&code), (Kind::P0, ANY_NUMBER, 2, 12));
+    assert_eq!(outline(&code), (PatchKind::BeforeSyscall, ANY_NUMBER, 2, 12));
     // P1 does not care.
-    assert_eq!(outline(&[0xb8, 0xaa, 1, 0, 0, 0x31, 0xff, 0x0f, 5, 0xff, 0xe2]), (Kind::P1, 426, 0, 9));
+    assert_eq!(outline(&[0xb8, 0xaa, 1, 0, 0, 0x31, 0xff, 0x0f, 5, 0xff, 0xe2]), (PatchKind::NumberLoad, 426, 0, 9));
 }
 
 #[test]
 fn two_calls_in_a_row_do_not_swallow_each_other() {
     // mov $425, %eax; syscall; mov $426, %eax; syscall
     let code = [0xb8, 0xa9, 1, 0, 0, 0x0f, 5, 0xb8, 0xaa, 1, 0, 0, 0x0f, 5, RET];
-    assert_eq!(outline(&code), (Kind::P1, 426, 7, 7));
+    assert_eq!(outline(&code), (PatchKind::NumberLoad, 426, 7, 7));
     // syscall; syscall: the second's number is the first's result, and neither may move the other.
-    assert_eq!(judged(&[0x0f, 5, 0x0f, 5, 0x48, 0x89, 0xc2, RET]).map(|s| matches!(s, Site::Rewrite(p) if p.kind == Kind::P3)), Some(true));
+    assert_eq!(
+        classified(&[0x0f, 5, 0x0f, 5, 0x48, 0x89, 0xc2, RET])
+            .map(|s| matches!(s, SiteClass::Rewrite(p) if p.kind == PatchKind::AfterSyscall)),
+        Some(true)
+    );
 }
 
 #[test]
 fn exec_calls_are_found_by_their_number() {
     let code = [0xb8, 59, 0, 0, 0, 0x0f, 5, RET];
-    let function = Function::decode(&code, BASE);
+    let function = DecodedFunction::decode(&code, BASE);
     let found = |wanted: u32| constant_site(&function, &code, BASE, BASE + 5, |nr| nr == wanted);
-    assert_eq!(found(59).map(|p| (p.kind, p.nr)), Some((Kind::P1, 59)));
+    assert_eq!(found(59).map(|p| (p.kind, p.nr)), Some((PatchKind::NumberLoad, 59)));
     assert_eq!(found(322), None);
 }

@@ -1,15 +1,15 @@
 //! What a scan found, as bytes on disk and back. Pure.
 //!
-//! Little-endian: magic, format, the object's key, the size of its code, the number of stuck sites, the plans, and a checksum of it all. Reading trusts
+//! Little-endian: magic, format, the object's key, the size of its code, the number of unpatchable sites, the plans, and a checksum of it all. Reading trusts
 //! nothing: a record that differs in any way from what writing produces is no record.
 
 use alloc::vec::Vec;
 
-use super::code::Fix;
-use super::plan::{ANY_NUMBER, Kind, Piece, Plan, SYSCALL_BYTES, jump_target};
+use super::disasm::Relocation;
+use super::libc_sites::EXEC_NUMBERS;
+use super::plan::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, SYSCALL_BYTES, jump_target};
 use super::scan::Findings;
-use super::special::EXEC_NUMBERS;
-use crate::dispatch::is_ours;
+use crate::dispatch::is_intercepted;
 
 const MAGIC: &[u8; 8] = b"uringlet";
 /// To be raised with every change of what is found or of how it is written.
@@ -32,14 +32,14 @@ pub(super) fn encode(key: &Key, findings: &Findings) -> Vec<u8> {
     out.extend_from_slice(&(key.identity.len() as u32).to_le_bytes());
     out.extend_from_slice(&key.identity);
     out.extend_from_slice(&key.code_bytes.to_le_bytes());
-    out.extend_from_slice(&findings.stuck.to_le_bytes());
+    out.extend_from_slice(&findings.unpatchable.to_le_bytes());
     out.extend_from_slice(&(findings.plans.len() as u32).to_le_bytes());
     for plan in &findings.plans {
         out.extend_from_slice(&plan.start.to_le_bytes());
         out.extend_from_slice(&plan.nr.to_le_bytes());
-        out.extend_from_slice(&[plan.kind as u8, plan.syscall, plan.bytes.len() as u8, plan.pieces.len() as u8]);
-        for piece in &plan.pieces {
-            out.extend_from_slice(&[piece.len, encode_fix(piece.fix)]);
+        out.extend_from_slice(&[plan.kind as u8, plan.syscall, plan.bytes.len() as u8, plan.moved.len() as u8]);
+        for piece in &plan.moved {
+            out.extend_from_slice(&[piece.len, encode_relocation(piece.relocation)]);
         }
         out.extend_from_slice(&plan.bytes);
     }
@@ -54,7 +54,7 @@ pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Findings> {
     if checksum(content).to_le_bytes() != sum {
         return None;
     }
-    let mut from = Reader(content);
+    let mut from = RecordReader(content);
     let is_about = from.take(8)? == MAGIC
         && from.u32()? == FORMAT
         && from.u32()? as usize == key.identity.len()
@@ -63,35 +63,37 @@ pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Findings> {
     if !is_about {
         return None;
     }
-    let stuck = from.u32()?;
+    let unpatchable = from.u32()?;
     let count = from.u32()?;
-    let mut plans: Vec<Plan> = Vec::new();
+    let mut plans: Vec<PatchPlan> = Vec::new();
     for _ in 0..count {
         let plan = decode_plan(&mut from)?;
         let is_behind = plans.last().is_none_or(|last| last.end() <= plan.start);
         plans.push(Some(plan).filter(|p| is_behind && is_consistent(p))?);
     }
-    from.0.is_empty().then_some(Findings { plans, stuck })
+    from.0.is_empty().then_some(Findings { plans, unpatchable })
 }
 
-fn decode_plan(from: &mut Reader<'_>) -> Option<Plan> {
+fn decode_plan(from: &mut RecordReader<'_>) -> Option<PatchPlan> {
     let (start, nr) = (from.u64()?, from.u32()?);
-    let &[kind, syscall, len, pieces] = from.take(4)? else { return None };
-    let kind = [Kind::P0, Kind::P1, Kind::P2, Kind::P3].into_iter().find(|k| *k as u8 == kind)?;
-    let pieces = from
-        .take(2 * usize::from(pieces))?
+    let &[kind, syscall, len, moved] = from.take(4)? else { return None };
+    let kind = [PatchKind::BeforeSyscall, PatchKind::NumberLoad, PatchKind::OverSyscall, PatchKind::AfterSyscall]
+        .into_iter()
+        .find(|k| *k as u8 == kind)?;
+    let moved = from
+        .take(2 * usize::from(moved))?
         .chunks_exact(2)
-        .map(|p| Some(Piece { len: p[0], fix: decode_fix(p[1])? }))
+        .map(|p| Some(MovedInsn { len: p[0], relocation: decode_relocation(p[1])? }))
         .collect::<Option<_>>()?;
-    Some(Plan { kind, nr, start, syscall, bytes: from.take(usize::from(len))?.to_vec(), pieces })
+    Some(PatchPlan { kind, nr, start, syscall, bytes: from.take(usize::from(len))?.to_vec(), moved })
 }
 
-/// The pieces and the `syscall` cover the bytes exactly, and each piece is what it says.
-fn is_consistent(plan: &Plan) -> bool {
+/// The moved and the `syscall` cover the bytes exactly, and each piece is what it says.
+fn is_consistent(plan: &PatchPlan) -> bool {
     let syscall = usize::from(plan.syscall);
     let mut at = 0;
     let mut seen = false;
-    for piece in plan.pieces.iter().map(Some).chain([None]) {
+    for piece in plan.moved.iter().map(Some).chain([None]) {
         if at == syscall {
             seen = plan.bytes.get(at..at + 2) == Some(&[0x0f, 0x05]);
             at += SYSCALL_BYTES as usize;
@@ -99,18 +101,18 @@ fn is_consistent(plan: &Plan) -> bool {
         let Some(piece) = piece else { break };
         let end = at + usize::from(piece.len);
         let Some(bytes) = plan.bytes.get(at..end) else { return false };
-        let fits = match piece.fix {
-            Fix::None => !bytes.is_empty(),
-            Fix::Displacement(offset) => usize::from(offset) + 4 <= bytes.len(),
-            Fix::Jump => jump_target(bytes, 0).is_some(),
-            Fix::Never => false,
+        let fits = match piece.relocation {
+            Relocation::None => !bytes.is_empty(),
+            Relocation::Displacement(offset) => usize::from(offset) + 4 <= bytes.len(),
+            Relocation::Jump => jump_target(bytes, 0).is_some(),
+            Relocation::Never => false,
         };
         if !fits {
             return false;
         }
         at = end;
     }
-    let is_number = plan.nr == ANY_NUMBER || is_ours(plan.nr) || EXEC_NUMBERS.contains(&plan.nr);
+    let is_number = plan.nr == ANY_NUMBER || is_intercepted(plan.nr) || EXEC_NUMBERS.contains(&plan.nr);
     seen && at == plan.bytes.len() && at >= 5 && is_number && plan.start.checked_add(at as u64).is_some()
 }
 
@@ -118,20 +120,20 @@ const NONE: u8 = 0xff;
 const JUMP: u8 = 0xfe;
 const NEVER: u8 = 0xfd;
 
-fn encode_fix(fix: Fix) -> u8 {
-    match fix {
-        Fix::None => NONE,
-        Fix::Jump => JUMP,
-        Fix::Never => NEVER,
-        Fix::Displacement(offset) => offset,
+fn encode_relocation(relocation: Relocation) -> u8 {
+    match relocation {
+        Relocation::None => NONE,
+        Relocation::Jump => JUMP,
+        Relocation::Never => NEVER,
+        Relocation::Displacement(offset) => offset,
     }
 }
 
-fn decode_fix(byte: u8) -> Option<Fix> {
+fn decode_relocation(byte: u8) -> Option<Relocation> {
     match byte {
-        NONE => Some(Fix::None),
-        JUMP => Some(Fix::Jump),
-        offset @ 0..16 => Some(Fix::Displacement(offset)),
+        NONE => Some(Relocation::None),
+        JUMP => Some(Relocation::Jump),
+        offset @ 0..16 => Some(Relocation::Displacement(offset)),
         _ => None,
     }
 }
@@ -141,9 +143,9 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-struct Reader<'a>(&'a [u8]);
+struct RecordReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -168,23 +170,23 @@ mod tests {
     }
 
     fn findings() -> Findings {
-        let constant = Plan {
-            kind: Kind::P1,
+        let constant = PatchPlan {
+            kind: PatchKind::NumberLoad,
             nr: 426,
             start: 0x1000,
             syscall: 5,
             bytes: vec![0xb8, 0xaa, 1, 0, 0, 0x0f, 0x05],
-            pieces: vec![Piece { len: 5, fix: Fix::None }],
+            moved: vec![MovedInsn { len: 5, relocation: Relocation::None }],
         };
-        let generic = Plan {
-            kind: Kind::P3,
+        let generic = PatchPlan {
+            kind: PatchKind::AfterSyscall,
             nr: ANY_NUMBER,
             start: 0x2000,
             syscall: 0,
             bytes: vec![0x0f, 0x05, 0x48, 0x8b, 0x05, 1, 2, 3, 4, 0x74, 0x05],
-            pieces: vec![Piece { len: 7, fix: Fix::Displacement(3) }, Piece { len: 2, fix: Fix::Jump }],
+            moved: vec![MovedInsn { len: 7, relocation: Relocation::Displacement(3) }, MovedInsn { len: 2, relocation: Relocation::Jump }],
         };
-        Findings { plans: vec![constant, generic], stuck: 2 }
+        Findings { plans: vec![constant, generic], unpatchable: 2 }
     }
 
     #[test]
@@ -215,13 +217,13 @@ mod tests {
 
     #[test]
     fn plans_that_do_not_add_up_are_refused_even_with_a_good_checksum() {
-        let broken: [fn(&mut Plan); 7] = [
+        let broken: [fn(&mut PatchPlan); 7] = [
             |p| p.syscall = 4,
             |p| p.bytes[6] = 0x06,
-            |p| p.pieces[0].len = 4,
-            |p| p.pieces.clear(),
-            |p| p.pieces[0].fix = Fix::Displacement(2),
-            |p| p.pieces[0].fix = Fix::Jump,
+            |p| p.moved[0].len = 4,
+            |p| p.moved.clear(),
+            |p| p.moved[0].relocation = Relocation::Displacement(2),
+            |p| p.moved[0].relocation = Relocation::Jump,
             |p| p.nr = 1,
         ];
         for (i, damage) in broken.iter().enumerate() {

@@ -5,7 +5,7 @@ use core::ops::Range;
 use syscalls::{Sysno, raw};
 
 use super::trampoline::HEADER_BYTES;
-use crate::dispatch::OURS;
+use crate::dispatch::INTERCEPTED;
 
 pub(super) const PAGE: u64 = 4096;
 const READ_WRITE: usize = 3;
@@ -44,7 +44,7 @@ impl Region {
         }
         let region = Self { start: got, len };
         if allowed.contains(&got) {
-            region.write(got, &(OURS.as_ptr() as u64).to_le_bytes());
+            region.write(got, &(INTERCEPTED.as_ptr() as u64).to_le_bytes());
             region.write(got + 8, &entry.to_le_bytes());
             return Some(region);
         }

@@ -4,22 +4,22 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::arch::x86_64::{_mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
 
-use super::code::Function;
-use super::object::Object;
-use super::plan::{Kind, Plan, Site, judge};
+use super::disasm::DecodedFunction;
+use super::object::LoadedObject;
+use super::plan::{PatchKind, PatchPlan, SiteClass, classify};
 use super::unwind::Functions;
 
 /// What an object contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
     /// What is to be rewritten, by address.
-    pub(super) plans: Vec<Plan>,
+    pub(super) plans: Vec<PatchPlan>,
     /// How many sites might concern us and cannot be rewritten.
-    pub(super) stuck: u32,
+    pub(super) unpatchable: u32,
 }
 
 /// Calls `found` with the offset of every `0f 05`.
-pub(super) fn each_pair(bytes: &[u8], mut found: impl FnMut(usize)) {
+pub(super) fn for_each_syscall(bytes: &[u8], mut found: impl FnMut(usize)) {
     const LANES: usize = 16;
     let mut at = 0;
     // SAFETY: SSE2 is part of x86-64; both loads end within `bytes`.
@@ -44,22 +44,22 @@ pub(super) fn each_pair(bytes: &[u8], mut found: impl FnMut(usize)) {
 }
 
 /// Looks through all of an object's code.
-pub(super) fn scan(object: &Object) -> Findings {
+pub(super) fn scan(object: &LoadedObject) -> Findings {
     let mut pairs = Vec::new();
     for segment in &object.executable {
         if let Some(bytes) = object.bytes(segment.clone()) {
-            each_pair(bytes, |offset| pairs.push(segment.start + offset as u64));
+            for_each_syscall(bytes, |offset| pairs.push(segment.start + offset as u64));
         }
     }
-    let mut findings = judge_all(object, &pairs);
-    drop_disturbed(object, &mut findings);
+    let mut findings = classify_all(object, &pairs);
+    drop_jump_targets(object, &mut findings);
     keep_relevant(&mut findings);
     findings.plans.sort_by_key(|plan| plan.start);
     drop_overlapping(&mut findings);
     findings
 }
 
-fn judge_all(object: &Object, pairs: &[u64]) -> Findings {
+fn classify_all(object: &LoadedObject, pairs: &[u64]) -> Findings {
     let functions = Functions::of(object);
     let mut findings = Findings::default();
     let mut by_function: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
@@ -74,21 +74,21 @@ fn judge_all(object: &Object, pairs: &[u64]) -> Findings {
         let Some(code) = object.bytes(start..end) else { continue };
         // Addresses in plans count from the object's base.
         let start = start.wrapping_sub(object.base);
-        let function = Function::decode(code, start);
+        let function = DecodedFunction::decode(code, start);
         for pair in pairs {
-            match judge(&function, code, start, pair.wrapping_sub(object.base)) {
-                Some(Site::Rewrite(plan)) => findings.plans.push(plan),
-                Some(Site::Stuck) => findings.stuck += 1,
-                Some(Site::Foreign) | None => {}
+            match classify(&function, code, start, pair.wrapping_sub(object.base)) {
+                Some(SiteClass::Rewrite(plan)) => findings.plans.push(plan),
+                Some(SiteClass::Unpatchable) => findings.unpatchable += 1,
+                Some(SiteClass::NotIntercepted) | None => {}
             }
         }
     }
-    findings.plans.extend(homeless.into_iter().filter_map(|pair| without_function(object, pair)));
+    findings.plans.extend(homeless.into_iter().filter_map(|pair| plan_without_function(object, pair)));
     findings
 }
 
 /// A site that no unwind table knows: taken only if an io_uring number is loaded in plain sight before it, so that it cannot be data.
-fn without_function(object: &Object, pair: u64) -> Option<Plan> {
+fn plan_without_function(object: &LoadedObject, pair: u64) -> Option<PatchPlan> {
     const LOOK_BACK: u64 = 40;
     let segment = object.executable.iter().find(|s| s.contains(&pair))?;
     let from = pair.saturating_sub(LOOK_BACK).max(segment.start);
@@ -97,31 +97,31 @@ fn without_function(object: &Object, pair: u64) -> Option<Plan> {
     let at = code.windows(5).rposition(is_load)?;
     let start = (from + at as u64).wrapping_sub(object.base);
     let code = &code[at..];
-    let function = Function::decode(code, start);
-    match judge(&function, code, start, pair.wrapping_sub(object.base))? {
-        Site::Rewrite(plan) if plan.kind == Kind::P1 && plan.is_ring() => Some(plan),
+    let function = DecodedFunction::decode(code, start);
+    match classify(&function, code, start, pair.wrapping_sub(object.base))? {
+        SiteClass::Rewrite(plan) if plan.kind == PatchKind::NumberLoad && plan.is_ring() => Some(plan),
         _ => None,
     }
 }
 
 /// Other functions (above all the unlikely halves that compilers split off) may jump into a function, too. Every direct jump or call in the object, at
 /// whatever alignment, counts; that bytes which are no jump look like one into these few places costs at most a site.
-fn drop_disturbed(object: &Object, findings: &mut Findings) {
-    let windows: Vec<(u64, u64)> = findings.plans.iter().filter_map(Plan::window).collect();
+fn drop_jump_targets(object: &LoadedObject, findings: &mut Findings) {
+    let windows: Vec<(u64, u64)> = findings.plans.iter().filter_map(PatchPlan::window).collect();
     let (Some(low), Some(high)) = (windows.iter().map(|w| w.0).min(), windows.iter().map(|w| w.1).max()) else { return };
     let mut hit = Vec::new();
     for segment in &object.executable {
         let Some(bytes) = object.bytes(segment.clone()) else { continue };
         let start = segment.start.wrapping_sub(object.base);
-        each_far_target(bytes, start, low..high, |target| hit.push(target));
+        for_each_far_target(bytes, start, low..high, |target| hit.push(target));
     }
-    let disturbed = |plan: &Plan| plan.window().is_some_and(|(from, to)| hit.iter().any(|&target| from < target && target < to));
+    let disturbed = |plan: &PatchPlan| plan.window().is_some_and(|(from, to)| hit.iter().any(|&target| from < target && target < to));
     let before = findings.plans.len();
     findings.plans.retain(|plan| !disturbed(plan));
-    findings.stuck += (before - findings.plans.len()) as u32;
+    findings.unpatchable += (before - findings.plans.len()) as u32;
 }
 
-fn each_far_target(bytes: &[u8], start: u64, wanted: core::ops::Range<u64>, mut found: impl FnMut(u64)) {
+fn for_each_far_target(bytes: &[u8], start: u64, wanted: core::ops::Range<u64>, mut found: impl FnMut(u64)) {
     for (at, window) in bytes.windows(5).enumerate() {
         // The last byte of the opcode, then the displacement.
         let is_jump = matches!(window[0], 0xe8 | 0xe9) || window[0] & 0xf0 == 0x80 && at > 0 && bytes[at - 1] == 0x0f;
@@ -154,7 +154,7 @@ fn drop_overlapping(findings: &mut Findings) {
         }
         is_free
     });
-    findings.stuck += (before - findings.plans.len()) as u32;
+    findings.unpatchable += (before - findings.plans.len()) as u32;
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
                 let mut bytes = vec![0x0f; len];
                 bytes[at] = 0x05;
                 let mut found = Vec::new();
-                each_pair(&bytes, |offset| found.push(offset));
+                for_each_syscall(&bytes, |offset| found.push(offset));
                 assert_eq!(found, if at > 0 { vec![at - 1] } else { vec![] }, "length {len}");
             }
         }
@@ -184,7 +184,7 @@ mod tests {
                 let end = 0x1000 + bytes.len() as i32 + 4;
                 bytes.extend_from_slice(&(0x1020 - end).to_le_bytes());
                 let mut found = Vec::new();
-                each_far_target(&bytes, 0x1000, 0x1010..0x1030, |target| found.push(target));
+                for_each_far_target(&bytes, 0x1000, 0x1010..0x1030, |target| found.push(target));
                 assert_eq!(found, [0x1020], "{opcode:x?} behind {pad}");
             }
         }

@@ -14,8 +14,8 @@
 
 use alloc::vec::Vec;
 
-use super::code::Fix;
-use super::plan::{JUMP_BYTES, Plan, SYSCALL_BYTES, jump_target};
+use super::disasm::Relocation;
+use super::plan::{JUMP_BYTES, PatchPlan, SYSCALL_BYTES, jump_target};
 
 /// What every region starts with: the addresses of the lookup table and of `site_entry`.
 pub(super) const HEADER_BYTES: u64 = 16;
@@ -23,7 +23,7 @@ pub(super) const HEADER_BYTES: u64 = 16;
 const ALIGN: usize = 16;
 
 /// The most that a plan's trampoline takes: every moved jump may grow from two bytes to six, and 80 is the fixed part.
-pub(super) fn room(plan: &Plan) -> u64 {
+pub(super) fn room(plan: &PatchPlan) -> u64 {
     (80 + 3 * plan.bytes.len()).next_multiple_of(ALIGN) as u64
 }
 
@@ -51,10 +51,10 @@ impl Code {
     }
 
     /// An instruction that was at `ip`.
-    fn put_moved(&mut self, bytes: &[u8], ip: u64, fix: Fix) -> Option<()> {
-        match fix {
-            Fix::None => self.put(bytes),
-            Fix::Displacement(offset) => {
+    fn put_moved(&mut self, bytes: &[u8], ip: u64, relocation: Relocation) -> Option<()> {
+        match relocation {
+            Relocation::None => self.put(bytes),
+            Relocation::Displacement(offset) => {
                 let offset = usize::from(offset);
                 let old = i32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?);
                 let target = ip.wrapping_add(bytes.len() as u64).wrapping_add_signed(i64::from(old));
@@ -63,7 +63,7 @@ impl Code {
                 self.put(&displacement.to_le_bytes());
                 self.put(&bytes[offset + 4..]);
             }
-            Fix::Jump => {
+            Relocation::Jump => {
                 let target = jump_target(bytes, ip)?;
                 match *bytes.first()? {
                     0xeb | 0xe9 => self.put_relative(&[0xe9], target)?,
@@ -71,23 +71,23 @@ impl Code {
                     _ => self.put_relative(&bytes[..2], target)?,
                 }
             }
-            Fix::Never => return None,
+            Relocation::Never => return None,
         }
         Some(())
     }
 }
 
 /// The trampoline of `plan` for an object loaded at `base`, to be placed at `at`; `header` is its region's start. `None`: something is out of reach.
-pub(super) fn emit(plan: &Plan, base: u64, header: u64, at: u64) -> Option<Vec<u8>> {
+pub(super) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<Vec<u8>> {
     let mut code = Code { at, bytes: Vec::with_capacity(96) };
     let start = base + plan.start;
     let syscall = usize::from(plan.syscall);
     let mut offset = 0;
-    let mut pieces = plan.pieces.iter();
+    let mut moved = plan.moved.iter();
     while offset < syscall {
-        let piece = pieces.next()?;
+        let piece = moved.next()?;
         let end = offset + usize::from(piece.len);
-        code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, piece.fix)?;
+        code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, piece.relocation)?;
         offset = end;
     }
     if plan.is_generic() {
@@ -105,9 +105,9 @@ pub(super) fn emit(plan: &Plan, base: u64, header: u64, at: u64) -> Option<Vec<u
         code.put(&[0x0f, 0x05]);
     }
     offset = syscall + SYSCALL_BYTES as usize;
-    for piece in pieces {
+    for piece in moved {
         let end = offset + usize::from(piece.len);
-        code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, piece.fix)?;
+        code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, piece.relocation)?;
         offset = end;
     }
     code.put_relative(&[0xe9], base + plan.end())?;
@@ -126,8 +126,8 @@ pub(super) fn jump(from: u64, to: u64) -> Option<[u8; 5]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::code::Function;
-    use super::super::plan::{Site, judge};
+    use super::super::disasm::DecodedFunction;
+    use super::super::plan::{SiteClass, classify};
     use super::*;
 
     const BASE: u64 = 0x7000_0000;
@@ -136,8 +136,8 @@ mod tests {
     const AT: u64 = HEADER + HEADER_BYTES;
 
     fn emitted(code: &[u8], syscall: u64) -> Vec<u8> {
-        match judge(&Function::decode(code, START), code, START, START + syscall) {
-            Some(Site::Rewrite(plan)) => {
+        match classify(&DecodedFunction::decode(code, START), code, START, START + syscall) {
+            Some(SiteClass::Rewrite(plan)) => {
                 let bytes = emit(&plan, BASE, HEADER, AT).expect("in reach");
                 assert!(bytes.len() as u64 <= room(&plan));
                 bytes
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn what_is_out_of_reach_is_refused() {
         let code = [0xb8, 0xaa, 1, 0, 0, 0x0f, 5, 0xc3];
-        let Some(Site::Rewrite(plan)) = judge(&Function::decode(&code, START), &code, START, START + 5) else { panic!() };
+        let Some(SiteClass::Rewrite(plan)) = classify(&DecodedFunction::decode(&code, START), &code, START, START + 5) else { panic!() };
         assert_eq!(emit(&plan, BASE + (1 << 40), HEADER, AT), None);
         assert_eq!(jump(BASE, BASE + (1 << 31) + 5), None);
         assert_eq!(jump(BASE, BASE + 5), Some([0xe9, 0, 0, 0, 0]));

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::object::Object;
+use super::object::LoadedObject;
 
 /// DW_EH_PE encodings.
 const PCREL_SDATA4: u8 = 0x1b;
@@ -11,14 +11,14 @@ const UDATA4: u8 = 0x03;
 
 /// The search table of `.eh_frame_hdr`.
 pub(super) struct Functions<'a> {
-    object: &'a Object,
+    object: &'a LoadedObject,
     header: u64,
     table: u64,
     count: u64,
 }
 
 impl<'a> Functions<'a> {
-    pub(super) fn of(object: &'a Object) -> Option<Self> {
+    pub(super) fn of(object: &'a LoadedObject) -> Option<Self> {
         let header = object.eh_frame_hdr?;
         // Version 1 in the encodings that every linker uses.
         let wanted = [1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4];

@@ -1,6 +1,6 @@
 //! Faults of the engine's own copies (`uringlet_sys::copying`): a bad buffer ends a copy, not the program.
 //!
-//! Our handler ([`super::arrived`]) has to be the kernel's for SIGSEGV and SIGBUS, and the thread's mask must let them in: a fault that is blocked kills.
+//! Our handler ([`super::on_signal`]) has to be the kernel's for SIGSEGV and SIGBUS, and the thread's mask must let them in: a fault that is blocked kills.
 //! Both are asked of the kernel, once for each time that a thread enters the engine, when the first copy is about to be made: three system calls, 0.55 µs.
 //! The answer is kept on the engine's stack that the thread is on (`STACK_TOP` + 40), and cleared with it.
 //!
@@ -23,7 +23,7 @@ use syscalls::{Sysno, raw};
 use uringlet_sys::copying;
 
 use super::file_size::{self, SIG_DFL};
-use super::{SIG_BLOCK, bit, get_action, ours, replace};
+use super::{SIG_BLOCK, bit, get_action, our_handler, replace};
 use crate::stack::{self, STACK_TOP};
 
 pub(super) const SIGBUS: usize = 7;
@@ -79,9 +79,9 @@ fn are_open() -> bool {
 /// Whether the kernel's handler is ours, if need be from now on. A program that ignores the signal dies of a fault: nothing stands in for that.
 fn is_ours(signal: usize) -> bool {
     match get_action(signal) {
-        Some(action) if action.handler == ours() => true,
+        Some(action) if action.handler == our_handler() => true,
         Some(action) if action.handler == SIG_DFL => {
-            let Some(stand_in) = file_size::in_place_of_default(ours()) else { return false };
+            let Some(stand_in) = file_size::in_place_of_default(our_handler()) else { return false };
             replace(signal, &action, stand_in);
             true
         }
@@ -105,7 +105,7 @@ pub(super) fn end(context: *mut core::ffi::c_void) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::switch::on_engine_stack;
+    use crate::entry::on_engine_stack;
     use uringlet_sys::UserPtr;
     use uringlet_sys::copying::copy_within_program;
 

@@ -5,11 +5,12 @@ use core::ffi::{c_int, c_uint, c_void};
 use uringlet::ENGINE;
 
 use super::next::{
-    CAPSET, INITGROUPS, Next, SETEGID, SETEUID, SETFSGID, SETFSUID, SETGID, SETGROUPS, SETREGID, SETRESGID, SETRESUID, SETREUID, SETUID,
+    CAPSET, INITGROUPS, NextFunction, SETEGID, SETEUID, SETFSGID, SETFSUID, SETGID, SETGROUPS, SETREGID, SETRESGID, SETRESUID, SETREUID,
+    SETUID,
 };
-use crate::switch::on_engine_stack;
+use crate::entry::on_engine_stack;
 
-fn changed(next: &Next, args: [usize; 3]) -> c_int {
+fn changed(next: &NextFunction, args: [usize; 3]) -> c_int {
     let result = next.call_int([args[0], args[1], args[2], 0, 0, 0]);
     // setfsuid returns the former id, and no error: nothing is lost if threads retire once too often.
     if result >= 0 {

@@ -7,8 +7,8 @@ use uringlet::ENGINE;
 
 use super::next::{CLOSE, CLOSE_RANGE, CLOSEFROM, DUP, DUP2, DUP3, FCNTL, MMAP};
 use super::returned;
-use crate::dispatch::{before_replace, plainly};
-use crate::switch::on_engine_stack;
+use crate::dispatch::{before_replace, pass_through};
+use crate::entry::on_engine_stack;
 
 unsafe fn map(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
     if ENGINE.is_ours(fd)
@@ -59,7 +59,7 @@ unsafe extern "C" fn closefrom(low: c_int) {
             function(low as usize, 0, 0, 0, 0, 0);
         },
         None => {
-            plainly(Sysno::close_range, [first as usize, u32::MAX as usize, 0]);
+            pass_through(Sysno::close_range, [first as usize, u32::MAX as usize, 0]);
         }
     }
 }

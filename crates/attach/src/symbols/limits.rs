@@ -4,10 +4,10 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use uringlet::ENGINE;
 
-use super::next::{Next, PRLIMIT, SETRLIMIT};
-use crate::switch::on_engine_stack;
+use super::next::{NextFunction, PRLIMIT, SETRLIMIT};
+use crate::entry::on_engine_stack;
 
-fn changed(next: &Next, args: [usize; 6]) -> c_int {
+fn changed(next: &NextFunction, args: [usize; 6]) -> c_int {
     let result = next.call_int(args);
     if result == 0 {
         on_engine_stack(|| ENGINE.limits_changed());

@@ -27,16 +27,16 @@ pub(crate) use weak_address;
 
 /// A function of libc that one of ours stands in front of.
 #[derive(Debug)]
-pub(super) struct Next {
+pub(super) struct NextFunction {
     name: &'static CStr,
     /// The system call of the same arguments and the same meaning, if there is one.
     nr: Option<Sysno>,
     address: AtomicUsize,
 }
 
-type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
+type SixArgFunction = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
-impl Next {
+impl NextFunction {
     const fn new(name: &'static CStr, nr: Option<Sysno>) -> Self {
         Self { name, nr, address: AtomicUsize::new(0) }
     }
@@ -56,7 +56,7 @@ impl Next {
     }
 
     /// The function, if this libc has it.
-    pub(super) fn function(&self) -> Option<Function> {
+    pub(super) fn function(&self) -> Option<SixArgFunction> {
         let mut address = self.address.load(Ordering::Relaxed);
         if address == 0 {
             address = self.resolve();
@@ -65,7 +65,7 @@ impl Next {
             return None;
         }
         // SAFETY: on x86-64 a C function that takes up to six integer or pointer arguments, variadic or not, finds them in the same registers.
-        Some(unsafe { core::mem::transmute::<usize, Function>(address) })
+        Some(unsafe { core::mem::transmute::<usize, SixArgFunction>(address) })
     }
 
     /// Calls libc's function; where this libc lacks it, the system call of the same arguments.
@@ -91,8 +91,8 @@ const ENOSYS: isize = 38;
 
 macro_rules! next_functions {
     ($($constant:ident = $name:literal $($nr:ident)?;)*) => {
-        $(pub(super) static $constant: Next = Next::new($name, next_functions!(@nr $($nr)?));)*
-        static ALL: &[&Next] = &[$(&$constant),*];
+        $(pub(super) static $constant: NextFunction = NextFunction::new($name, next_functions!(@nr $($nr)?));)*
+        static ALL: &[&NextFunction] = &[$(&$constant),*];
     };
     (@nr) => { None };
     (@nr $nr:ident) => { Some(Sysno::$nr) };

@@ -6,8 +6,8 @@ use uringlet::ENGINE;
 use uringlet_sys::{Errno, UserPtr};
 
 use super::errno_location;
-use super::next::{Next, OPEN, OPEN_2, OPEN64, OPEN64_2, OPENAT, OPENAT_2, OPENAT64, OPENAT64_2};
-use crate::switch::on_engine_stack;
+use super::next::{NextFunction, OPEN, OPEN_2, OPEN64, OPEN64_2, OPENAT, OPENAT_2, OPENAT64, OPENAT64_2};
+use crate::entry::on_engine_stack;
 
 /// Paths of the engine begin with one of these.
 const PREFIXES: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
@@ -20,7 +20,7 @@ pub(super) fn begins_with(path: *const c_char, prefixes: &[&[u8]]) -> bool {
 }
 
 /// libc's open; where that finds nothing, the engine's.
-fn opened(next: &Next, path: *const c_char, flags: c_int, args: [usize; 6]) -> c_int {
+fn opened(next: &NextFunction, path: *const c_char, flags: c_int, args: [usize; 6]) -> c_int {
     let result = next.call_int(args);
     if result >= 0 {
         return result;

@@ -7,17 +7,17 @@ use uringlet_ublk::remote::BROKER_FILES;
 
 use super::errno_location;
 use super::next::{
-    ACCESS, EUIDACCESS, FACCESSAT, FSTATAT, FSTATAT64, FXSTATAT, FXSTATAT64, LSTAT, LSTAT64, LXSTAT, LXSTAT64, Next, OPENDIR, STAT, STAT64,
-    STATX, XSTAT, XSTAT64,
+    ACCESS, EUIDACCESS, FACCESSAT, FSTATAT, FSTATAT64, FXSTATAT, FXSTATAT64, LSTAT, LSTAT64, LXSTAT, LXSTAT64, NextFunction, OPENDIR, STAT,
+    STAT64, STATX, XSTAT, XSTAT64,
 };
 use super::open::begins_with;
-use crate::switch::on_engine_stack;
+use crate::entry::on_engine_stack;
 
 /// What stands in for others begins with one of these.
 const PREFIXES: [&[u8]; 3] = [b"/dev/ublk", b"/sys/class/ublk-char", b"/sys/module/ublk_drv"];
 
 /// libc's answer, or that for another path. `at`: the argument that is the path. `nothing`: the answer that comes with an errno.
-fn answered(next: &Next, at: usize, nothing: isize, mut args: [usize; 6]) -> isize {
+fn answered(next: &NextFunction, at: usize, nothing: isize, mut args: [usize; 6]) -> isize {
     let answer = next.call(args);
     let has_failed = if nothing == 0 { answer == 0 } else { answer as c_int == -1 };
     let Some(location) = errno_location().filter(|_| has_failed) else { return answer };

@@ -8,8 +8,8 @@ use core::ffi::{c_int, c_ulong, c_void};
 use uringlet::ENGINE;
 
 use super::next::{EPOLL_CTL, EPOLL_PWAIT, EPOLL_PWAIT2, EPOLL_WAIT, POLL, POLL_CHK, PPOLL, PPOLL_CHK, PSELECT, SELECT};
-use crate::peek;
-use crate::switch::on_engine_stack;
+use crate::entry::on_engine_stack;
+use crate::safe_read;
 
 const EPOLL_CTL_DEL: c_int = 2;
 /// FD_SETSIZE does not bound select(2) on Linux; the largest descriptor does.
@@ -31,7 +31,7 @@ pub(crate) fn before_epoll_ctl(operation: c_int, fd: c_int) {
 
 /// Before poll(2): `fds` is an array of `count` pollfds, eight bytes each, the descriptor in the low half.
 pub(crate) fn before_poll(fds: usize, count: usize) {
-    peek::words(fds, count.min(MAX_FDS), |_, pollfd| ENGINE.note_polled(pollfd as u32 as i32));
+    safe_read::words(fds, count.min(MAX_FDS), |_, pollfd| ENGINE.note_polled(pollfd as u32 as i32));
     settle();
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn before_select(count: usize, sets: [usize; 3]) {
     for set in sets {
         if set != 0 {
             let words = count.min(MAX_FDS).div_ceil(64);
-            peek::words(set, words, |index, word| note_bits(index * 64, word));
+            safe_read::words(set, words, |index, word| note_bits(index * 64, word));
         }
     }
     settle();
@@ -55,7 +55,7 @@ fn note_bits(first: usize, mut word: u64) {
 
 /// Nothing to note or to settle before the first ring.
 fn if_any_ring(f: impl FnOnce()) {
-    if peek::any_ring() {
+    if safe_read::any_ring() {
         on_engine_stack(f);
     }
 }

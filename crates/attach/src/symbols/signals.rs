@@ -2,12 +2,12 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::next::{BSD_SIGNAL, Next, SIGACTION, SIGNAL, SIGSET, SSIGNAL, SYSV_SIGNAL, UNDERSCORE_SYSV_SIGNAL};
-use crate::signals::{HANDLER_FLAGS, changed, ours, programs};
+use super::next::{BSD_SIGNAL, NextFunction, SIGACTION, SIGNAL, SIGSET, SSIGNAL, SYSV_SIGNAL, UNDERSCORE_SYSV_SIGNAL};
+use crate::signals::{HANDLER_FLAGS, changed, our_handler, program_handler};
 
 /// libc's `struct sigaction`, glibc's and musl's.
 #[repr(C)]
-struct Action {
+struct LibcSigaction {
     handler: usize,
     mask: [u64; 16],
     flags: c_int,
@@ -16,15 +16,15 @@ struct Action {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
-    let before = programs(signal as usize);
+    let before = program_handler(signal as usize);
     let result = SIGACTION.call_int([signal as usize, new as usize, old as usize, 0, 0, 0]);
     if result != 0 {
         return result;
     }
     if !old.is_null() {
         // SAFETY: libc has just filled it.
-        let old = unsafe { &mut *old.cast::<Action>() };
-        if let Some(before) = before.filter(|_| old.handler == ours()) {
+        let old = unsafe { &mut *old.cast::<LibcSigaction>() };
+        if let Some(before) = before.filter(|_| old.handler == our_handler()) {
             old.handler = before.address;
             old.flags = old.flags & !(HANDLER_FLAGS as c_int) | (before.flags & HANDLER_FLAGS) as c_int;
             if before.address == 0 {
@@ -40,12 +40,12 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const c_void, old: *mut c_vo
 }
 
 /// The functions that return the former handler.
-fn replaced(next: &Next, signal: c_int, handler: usize) -> usize {
-    let before = programs(signal as usize);
+fn replaced(next: &NextFunction, signal: c_int, handler: usize) -> usize {
+    let before = program_handler(signal as usize);
     let old = next.call([signal as usize, handler, 0, 0, 0, 0]) as usize;
     changed(signal as usize);
     match before {
-        Some(before) if old == ours() => before.address,
+        Some(before) if old == our_handler() => before.address,
         _ => old,
     }
 }

@@ -6,7 +6,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Instruct
 
 /// How an instruction is moved to another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fix {
+pub(super) enum Relocation {
     /// As it is.
     None,
     /// Its four-byte displacement, this many bytes in, counts from its end.
@@ -19,7 +19,7 @@ pub(super) enum Fix {
 
 /// What an instruction leaves in `eax`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Eax {
+pub(super) enum EaxEffect {
     Untouched,
     Constant(u32),
     Unknown,
@@ -29,8 +29,8 @@ pub(super) enum Eax {
 pub(super) struct Insn {
     pub(super) ip: u64,
     pub(super) len: u8,
-    pub(super) fix: Fix,
-    pub(super) eax: Eax,
+    pub(super) relocation: Relocation,
+    pub(super) eax: EaxEffect,
     pub(super) is_syscall: bool,
     /// Control does not reach the next instruction.
     pub(super) ends: bool,
@@ -44,7 +44,7 @@ impl Insn {
 
 /// A function, decoded.
 #[derive(Debug)]
-pub(super) struct Function {
+pub(super) struct DecodedFunction {
     pub(super) insns: Vec<Insn>,
     /// Where its own jumps lead, sorted.
     pub(super) targets: Vec<u64>,
@@ -52,7 +52,7 @@ pub(super) struct Function {
     pub(super) computed_jumps: bool,
 }
 
-impl Function {
+impl DecodedFunction {
     /// Decodes `bytes`, which lie at `ip`.
     pub(super) fn decode(bytes: &[u8], ip: u64) -> Self {
         let mut decoder = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE);
@@ -76,7 +76,7 @@ impl Function {
         self.insns.push(Insn {
             ip: instruction.ip(),
             len: instruction.len() as u8,
-            fix: fix(decoder, instruction),
+            relocation: relocation(decoder, instruction),
             eax: eax(info, instruction),
             is_syscall: instruction.mnemonic() == Mnemonic::Syscall,
             ends: matches!(
@@ -102,33 +102,39 @@ fn is_near(instruction: &Instruction) -> bool {
     matches!(instruction.op0_kind(), OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
 }
 
-fn fix(decoder: &Decoder<'_>, instruction: &Instruction) -> Fix {
+fn relocation(decoder: &Decoder<'_>, instruction: &Instruction) -> Relocation {
     match instruction.flow_control() {
         FlowControl::Next if instruction.is_ip_rel_memory_operand() => {
             let offsets = decoder.get_constant_offsets(instruction);
-            if offsets.displacement_size() == 4 { Fix::Displacement(offsets.displacement_offset() as u8) } else { Fix::Never }
+            if offsets.displacement_size() == 4 { Relocation::Displacement(offsets.displacement_offset() as u8) } else { Relocation::Never }
         }
-        FlowControl::Next | FlowControl::Return => Fix::None,
-        FlowControl::ConditionalBranch if instruction.is_jcc_short_or_near() => Fix::Jump,
-        FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => Fix::Jump,
-        _ => Fix::Never,
+        FlowControl::Next | FlowControl::Return => Relocation::None,
+        FlowControl::ConditionalBranch if instruction.is_jcc_short_or_near() => Relocation::Jump,
+        FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => Relocation::Jump,
+        _ => Relocation::Never,
     }
 }
 
-fn eax(info: &mut InstructionInfoFactory, instruction: &Instruction) -> Eax {
+fn eax(info: &mut InstructionInfoFactory, instruction: &Instruction) -> EaxEffect {
     match instruction.code() {
-        Code::Mov_r32_imm32 if instruction.op0_register() == Register::EAX => return Eax::Constant(instruction.immediate32()),
-        Code::Mov_rm64_imm32 if instruction.op0_register() == Register::RAX => return Eax::Constant(instruction.immediate32to64() as u32),
+        Code::Mov_r32_imm32 if instruction.op0_register() == Register::EAX => return EaxEffect::Constant(instruction.immediate32()),
+        Code::Mov_rm64_imm32 if instruction.op0_register() == Register::RAX => {
+            return EaxEffect::Constant(instruction.immediate32to64() as u32);
+        }
         Code::Xor_r32_rm32 | Code::Xor_rm32_r32
             if instruction.op0_register() == Register::EAX && instruction.op1_register() == Register::EAX =>
         {
-            return Eax::Constant(0);
+            return EaxEffect::Constant(0);
         }
         // A call leaves its result there.
-        _ if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) => return Eax::Unknown,
+        _ if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) => return EaxEffect::Unknown,
         _ => {}
     }
     let written = |access| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
     let used = info.info(instruction).used_registers();
-    if used.iter().any(|r| r.register().full_register() == Register::RAX && written(r.access())) { Eax::Unknown } else { Eax::Untouched }
+    if used.iter().any(|r| r.register().full_register() == Register::RAX && written(r.access())) {
+        EaxEffect::Unknown
+    } else {
+        EaxEffect::Untouched
+    }
 }

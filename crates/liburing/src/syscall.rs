@@ -37,11 +37,11 @@ fn mapped(word: usize) -> Result<*mut Void, i32> {
     if word >= ERRNO_START { Err(int(word)) } else { Ok(core::ptr::with_exposed_provenance_mut(word)) }
 }
 
-/// Attach's road, open only when attach is there.
+/// Attach's attach, open only when attach is there.
 struct Attached(Syscall, ErrnoLocation);
 
 impl Attached {
-    fn road() -> Option<Self> {
+    fn via_attach() -> Option<Self> {
         attached_syscall().map(|(syscall, errno_location)| Self(syscall, errno_location))
     }
 
@@ -63,8 +63,8 @@ impl Attached {
 /// io_uring_setup(2)
 pub(crate) fn setup(entries: u32, params: *mut Params) -> i32 {
     let params = user(params);
-    if let Some(road) = Attached::road() {
-        return road.call(Sysno::io_uring_setup, [entries as usize, params.addr(), 0, 0, 0, 0]) as i32;
+    if let Some(attach) = Attached::via_attach() {
+        return attach.call(Sysno::io_uring_setup, [entries as usize, params.addr(), 0, 0, 0, 0]) as i32;
     }
     fork::watch();
     hooks::install();
@@ -80,18 +80,18 @@ pub(crate) fn setup(entries: u32, params: *mut Params) -> i32 {
 
 /// io_uring_enter(2)
 pub(crate) fn enter(fd: i32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> i32 {
-    if let Some(road) = Attached::road() {
+    if let Some(attach) = Attached::via_attach() {
         let args = [fd as usize, to_submit as usize, min_complete as usize, flags as usize, arg.addr(), arg_len];
-        return road.call(Sysno::io_uring_enter, args) as i32;
+        return attach.call(Sysno::io_uring_enter, args) as i32;
     }
     ENGINE.enter(fd.cast_unsigned(), to_submit, min_complete, flags, arg, arg_len) as i32
 }
 
 /// io_uring_register(2)
 pub(crate) fn register(fd: i32, opcode: u32, arg: UserPtr, nr_args: u32) -> i32 {
-    if let Some(road) = Attached::road() {
+    if let Some(attach) = Attached::via_attach() {
         let args = [fd as usize, opcode as usize, arg.addr(), nr_args as usize, 0, 0];
-        return road.call(Sysno::io_uring_register, args) as i32;
+        return attach.call(Sysno::io_uring_register, args) as i32;
     }
     ENGINE.register(fd.cast_unsigned(), opcode, arg, nr_args) as i32
 }
@@ -99,9 +99,9 @@ pub(crate) fn register(fd: i32, opcode: u32, arg: UserPtr, nr_args: u32) -> i32 
 /// mmap(2) of a ring's fd, anywhere, for reading and writing.
 pub(crate) fn map_ring(fd: i32, len: usize, offset: u64) -> Result<*mut Void, i32> {
     let flags = MAP_SHARED | MAP_POPULATE;
-    if let Some(road) = Attached::road() {
+    if let Some(attach) = Attached::via_attach() {
         let args = [0, len, PROT_READ_WRITE as usize, flags as usize, fd as usize, offset as usize];
-        return mapped(road.call(Sysno::mmap, args).cast_unsigned());
+        return mapped(attach.call(Sysno::mmap, args).cast_unsigned());
     }
     if let Some(word) = ENGINE.mmap(0, len, PROT_READ_WRITE, flags, fd, offset) {
         return mapped(word.cast_unsigned());
@@ -139,8 +139,8 @@ pub(crate) fn keep_from_child(at: *mut Void, len: usize) -> i32 {
 
 /// close(2)
 pub(crate) fn close(fd: i32) {
-    if let Some(road) = Attached::road() {
-        road.call(Sysno::close, [fd as usize, 0, 0, 0, 0, 0]);
+    if let Some(attach) = Attached::via_attach() {
+        attach.call(Sysno::close, [fd as usize, 0, 0, 0, 0, 0]);
     } else if ENGINE.close(fd).is_none() {
         // SAFETY: the fd is the ring's, which its owner gives up.
         unsafe { raw_syscall!(Sysno::close, fd) };

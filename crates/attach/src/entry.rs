@@ -9,12 +9,12 @@
 use core::arch::naked_asm;
 use core::mem::MaybeUninit;
 
-use crate::dispatch::{OURS, dispatch};
+use crate::dispatch::{INTERCEPTED, dispatch};
 use crate::stack::{self, POOL, STACK_BYTES, STACK_TOP};
 
 /// What [`site_entry`] and `syscall` push, lowest address first: the call as the engine sees it.
 #[repr(C)]
-pub(crate) struct Call {
+pub(crate) struct CallFrame {
     rbx: usize,
     /// The first five arguments, in the order of the pushes.
     pub(crate) a1: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Call {
 /// What became of a call: in `rax` and `rdx`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct Disposition {
     /// The result, as the kernel would return it.
     pub(crate) value: isize,
     /// Not 0: the engine leaves the call to the kernel.
@@ -87,7 +87,7 @@ macro_rules! give_stack {
             "test r10, r10\n",
             "jz 25f\n",
             "mov r9, [rsp]\n",
-            "call {let_in}\n",
+            "call {deliver_pending}\n",
             "25: add rsp, 8\n",
         )
     };
@@ -101,7 +101,7 @@ macro_rules! vector_registers {
     (@each "restore", $($n:literal)*) => { concat!($("movaps xmm", $n, ", [rsp + 16 * ", $n, "]\n",)*) };
 }
 
-/// Pushes what [`Call`] holds below the number, and leaves its address in `rbx`.
+/// Pushes what [`CallFrame`] holds below the number, and leaves its address in `rbx`.
 macro_rules! push_call {
     () => {
         "push rax; push r9; push r8; push r10; push rdx; push rsi; push rdi; push rbx; mov rbx, rsp"
@@ -183,9 +183,9 @@ pub(crate) unsafe extern "C" fn site_entry() {
         top = const STACK_TOP,
         dispatch = sym dispatch,
         grow = sym stack::grow,
-        let_in = sym let_in,
-        nr = const core::mem::offset_of!(Call, nr),
-        resume = const core::mem::offset_of!(Call, resume),
+        deliver_pending = sym deliver_pending,
+        nr = const core::mem::offset_of!(CallFrame, nr),
+        resume = const core::mem::offset_of!(CallFrame, resume),
         enomem = const ENOMEM,
     )
 }
@@ -247,7 +247,7 @@ pub(crate) unsafe extern "C" fn syscall() {
         "jnz 51b",
         "mov rax, {enomem}",
         "jmp 52b",
-        ours = sym OURS,
+        ours = sym INTERCEPTED,
         fail = sym crate::symbols::fail,
         pool = sym POOL,
         mask = const BASE_MASK,
@@ -255,8 +255,8 @@ pub(crate) unsafe extern "C" fn syscall() {
         top = const STACK_TOP,
         dispatch = sym dispatch,
         grow = sym stack::grow,
-        let_in = sym let_in,
-        frame = const size_of::<Call>() + 8,
+        deliver_pending = sym deliver_pending,
+        frame = const size_of::<CallFrame>() + 8,
         enomem = const ENOMEM,
     )
 }
@@ -264,7 +264,7 @@ pub(crate) unsafe extern "C" fn syscall() {
 /// Lets in the signals that were put off while the program's thread was in the engine: `r10`, `r11` and `r9` are what `signals` left in the stack's top. Their
 /// handlers run here, on the program's stack, with the engine left behind.
 #[unsafe(naked)]
-unsafe extern "C" fn let_in() {
+unsafe extern "C" fn deliver_pending() {
     naked_asm!(
         "push rbp",
         "mov rbp, rsp",
@@ -276,13 +276,13 @@ unsafe extern "C" fn let_in() {
         "mov rdi, r10",
         "mov rsi, r11",
         "mov rdx, r9",
-        "call {deliver}",
+        "call {deliver_deferred}",
         vector_registers!("restore"),
         "mov rdi, [rbp - 8]",
         "mov rsi, [rbp - 16]",
         "leave",
         "ret",
-        deliver = sym crate::signals::deliver,
+        deliver_deferred = sym crate::signals::deliver_deferred,
     )
 }
 
@@ -319,25 +319,25 @@ unsafe extern "C" fn call_on_stack(run: unsafe extern "C" fn(*mut u8), data: *mu
         tag = const TAG_MASK,
         top = const STACK_TOP,
         grow = sym stack::grow,
-        let_in = sym let_in,
+        deliver_pending = sym deliver_pending,
     )
 }
 
 /// Runs `f` on an engine stack.
 pub(crate) fn on_engine_stack<R, F: FnOnce() -> R>(f: F) -> R {
-    struct Slot<F, R> {
+    struct ClosureSlot<F, R> {
         f: MaybeUninit<F>,
         result: MaybeUninit<R>,
     }
     unsafe extern "C" fn run<R, F: FnOnce() -> R>(data: *mut u8) {
         // SAFETY: `data` is the slot below, and `f` is taken exactly once.
         unsafe {
-            let slot = &mut *data.cast::<Slot<F, R>>();
+            let slot = &mut *data.cast::<ClosureSlot<F, R>>();
             let f = slot.f.assume_init_read();
             slot.result.write(f());
         }
     }
-    let mut slot: Slot<F, R> = Slot { f: MaybeUninit::new(f), result: MaybeUninit::uninit() };
+    let mut slot: ClosureSlot<F, R> = ClosureSlot { f: MaybeUninit::new(f), result: MaybeUninit::uninit() };
     // SAFETY: `run` is given the slot it expects, which outlives the call; it has filled `result` when it returns.
     unsafe {
         call_on_stack(run::<R, F>, (&raw mut slot).cast());

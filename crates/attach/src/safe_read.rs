@@ -10,7 +10,7 @@ use uringlet_sys::user;
 static RING_MADE: AtomicBool = AtomicBool::new(false);
 
 /// The program asks for a ring.
-pub(crate) fn ring_made() {
+pub(crate) fn note_ring_setup() {
     RING_MADE.store(true, Ordering::Relaxed);
 }
 

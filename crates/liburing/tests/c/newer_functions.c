@@ -1,7 +1,7 @@
 /* Functions that came after liburing 2.3. */
 #include "check.h"
 
-#include "later.h"
+#include "newer_functions.h"
 
 #include <sys/mman.h>
 

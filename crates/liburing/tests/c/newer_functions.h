@@ -1,6 +1,6 @@
 /* What liburing 2.4 to 2.15 added, declared here because the installed header may be older. Where it is not, the compiler finds any contradiction. */
-#ifndef LATER_H
-#define LATER_H
+#ifndef NEWER_FUNCTIONS_H
+#define NEWER_FUNCTIONS_H
 
 #include <liburing.h>
 #include <stdbool.h>

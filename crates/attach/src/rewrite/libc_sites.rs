@@ -5,28 +5,28 @@ use alloc::vec::Vec;
 use syscalls::Sysno;
 
 use super::cache::{self, Cache};
-use super::code::Function;
-use super::object::Object;
+use super::disasm::DecodedFunction;
+use super::object::LoadedObject;
 use super::patch::{self, Change};
-use super::plan::{Plan, constant_site};
+use super::plan::{PatchPlan, constant_site};
 use super::record::Key;
 use super::region::Region;
-use super::scan::{Findings, each_pair};
+use super::scan::{Findings, for_each_syscall};
 use super::trampoline;
 use super::unwind::Functions;
 use crate::symbols::weak_address;
 
 /// This object's path as it was loaded.
-pub(crate) fn own_path(objects: &[Object]) -> Option<Vec<u8>> {
+pub(crate) fn own_path(objects: &[LoadedObject]) -> Option<Vec<u8>> {
     containing(objects, own_path as *const () as usize).map(|object| object.name.clone())
 }
 
-fn containing(objects: &[Object], address: usize) -> Option<&Object> {
+fn containing(objects: &[LoadedObject], address: usize) -> Option<&LoadedObject> {
     objects.iter().find(|o| o.contains(address))
 }
 
 /// The dynamic linker's `r_debug`, which the program's dynamic section names.
-pub(crate) fn debug_state(objects: &[Object]) -> Option<usize> {
+pub(crate) fn r_debug_address(objects: &[LoadedObject]) -> Option<usize> {
     const DT_DEBUG: u64 = 21;
     let named = objects.first()?.dynamic_entry(DT_DEBUG).unwrap_or(0) as usize;
     let address = if named != 0 { named } else { weak_address!("_r_debug") };
@@ -37,13 +37,13 @@ pub(crate) fn debug_state(objects: &[Object]) -> Option<usize> {
 pub(super) const EXEC_NUMBERS: [u32; 2] = [Sysno::execve as u32, Sysno::execveat as u32];
 
 /// Sends the exec system calls in these functions of libc through `entry`. False: there are none that can be, or the system forbids it.
-pub(crate) fn exec_sites(objects: &[Object], functions: &[usize], entry: usize) -> bool {
+pub(crate) fn hook_exec_calls(objects: &[LoadedObject], functions: &[usize], entry: usize) -> bool {
     let Some(libc) = containing(objects, weak_address!("__errno_location")) else { return false };
     let look = || {
-        let mut plans: Vec<Plan> = functions.iter().filter(|&&f| f != 0).flat_map(|&f| exec_plans(libc, f as u64)).collect();
+        let mut plans: Vec<PatchPlan> = functions.iter().filter(|&&f| f != 0).flat_map(|&f| exec_plans(libc, f as u64)).collect();
         plans.sort_by_key(|plan| plan.start);
         plans.dedup();
-        Findings { plans, stuck: 0 }
+        Findings { plans, unpatchable: 0 }
     };
     // A record of its own: what is found in libc is not what a scan finds.
     let key = cache::key(libc).map(|key| Key { identity: [&key.identity[..], b"exec"].concat(), ..key });
@@ -52,20 +52,20 @@ pub(crate) fn exec_sites(objects: &[Object], functions: &[usize], entry: usize) 
 }
 
 /// The exec calls of the function at `address` whose number is a constant loaded there.
-fn exec_plans(libc: &Object, address: u64) -> Vec<Plan> {
+fn exec_plans(libc: &LoadedObject, address: u64) -> Vec<PatchPlan> {
     const UNKNOWN_LENGTH: u64 = 64;
     let range = Functions::of(libc).and_then(|f| f.containing(address)).unwrap_or(address..address + UNKNOWN_LENGTH);
     let Some(code) = libc.bytes(range.clone()) else { return Vec::new() };
     let start = range.start.wrapping_sub(libc.base);
-    let function = Function::decode(code, start);
+    let function = DecodedFunction::decode(code, start);
     let is_exec = |nr| EXEC_NUMBERS.contains(&nr);
     let mut plans = Vec::new();
-    each_pair(code, |offset| plans.extend(constant_site(&function, code, start, start + offset as u64, is_exec)));
+    for_each_syscall(code, |offset| plans.extend(constant_site(&function, code, start, start + offset as u64, is_exec)));
     plans
 }
 
 /// Puts a jump to `entry` over an empty function: one that consists of a return and padding.
-pub(crate) fn return_site(objects: &[Object], address: usize, entry: usize) -> bool {
+pub(crate) fn hook_empty_function(objects: &[LoadedObject], address: usize, entry: usize) -> bool {
     let Some(linker) = containing(objects, address) else { return false };
     let from = address as u64;
     let Some(code) = linker.field(from) else { return false };

@@ -1,7 +1,7 @@
 /* A ring whose fd is closed, entered by its registered index alone. */
 #include "check.h"
 
-#include "later.h"
+#include "newer_functions.h"
 
 static void one_nop(struct io_uring *ring)
 {
