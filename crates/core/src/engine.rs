@@ -4,7 +4,7 @@ mod fork;
 
 use crate::driver::closing;
 use crate::ops::hint::AsyncHint;
-use crate::state::{ANY_READABLE, Context, PLACES};
+use crate::state::{ANY_READABLE, LockOwner, RINGS};
 use crate::submit::dispatch;
 use crate::virtual_file;
 use crate::write::{self, Mode};
@@ -43,7 +43,7 @@ impl Engine {
     }
 
     fn close_ring(&'static self, fd: i32) -> isize {
-        let last_of = PLACES.lose_number(fd);
+        let last_of = RINGS.lose_number(fd);
         let result = io::close(fd);
         if let Some((ring, generation)) = last_of {
             closing::end_if_closed(ring, generation);
@@ -62,15 +62,15 @@ impl Engine {
             return;
         }
         if fd_table::has_users(fd) {
-            for ring in PLACES.all() {
-                if let Some(mut guard) = ring.lock(Context::Other) {
+            for ring in RINGS.all() {
+                if let Some(mut guard) = ring.lock(LockOwner::Worker) {
                     dispatch::keep_file(&mut guard, fd);
                 }
             }
         }
         fd_table::forget_kind(fd);
         virtual_file::forget(fd);
-        if let Some((ring, generation)) = PLACES.lose_number(fd) {
+        if let Some((ring, generation)) = RINGS.lose_number(fd) {
             closing::end_if_closed(ring, generation);
         }
     }
@@ -84,8 +84,8 @@ impl Engine {
         if self.is_foreign_process() || new == old {
             return;
         }
-        if let Some(ring) = PLACES.get(index) {
-            PLACES.name(ring, new);
+        if let Some(ring) = RINGS.get(index) {
+            RINGS.name(ring, new);
         }
     }
 
@@ -141,13 +141,13 @@ impl Engine {
         if self.is_foreign_process() {
             return;
         }
-        PLACES.settle_readiness();
+        RINGS.settle_readiness();
     }
 
     /// A number was handed to poll, select or epoll_ctl: a ring's readiness is kept from now on. One table load if it is none.
     #[inline]
     pub fn note_polled(&'static self, fd: i32) {
-        PLACES.note_polled(fd);
+        RINGS.note_polled(fd);
     }
 
     /// Once, before the program's own code: what is cheap now and dear when there are threads.
@@ -172,8 +172,8 @@ impl Engine {
 
     /// After setuid(2) and its kin: workers with the old credentials end.
     pub fn credentials_changed(&'static self) {
-        for ring in PLACES.all() {
-            if let Some(guard) = ring.lock(Context::Other) {
+        for ring in RINGS.all() {
+            if let Some(guard) = ring.lock(LockOwner::Worker) {
                 guard.io_wq.renew_credentials();
                 if let Some(attendants) = &guard.attendants {
                     attendants.pool().renew_credentials();

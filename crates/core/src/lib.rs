@@ -10,10 +10,10 @@
 //!   engine, lib              the doors; descriptors, fork
 //!   driver, register         who brings a ring on: enter(), the watcher; its end; setup and registration
 //!   submit                   express lane, links, cancel; dispatch decides complete / poll / run / punt
-//!   state                    a ring: its kit, its requests, the lock over both; the rings of the process
+//!   state                    a ring: its resources, its requests, the lock over both; the rings of the process
 //!   request                  an op with its flags, its file and the rest of its chain
-//!   ops                      what each opcode does, with what the kit offers
-//!   kit                      what of a ring an op may use
+//!   ops                      what each opcode does, with what the ring's resources offers
+//!   resources                      what of a ring an op may use
 //!   io_wq, apoll, timer      workers, readiness, deadlines
 //!   ring, rsrc, file, write  shared queues, resources, how buffered writes went
 //! ```
@@ -27,12 +27,12 @@ mod driver;
 mod engine;
 mod file;
 pub mod io_wq;
-mod kit;
 mod ops;
 mod register;
 mod req_id;
 mod request;
 mod ring;
+mod ring_resources;
 mod rsrc;
 mod slab;
 mod state;
@@ -117,7 +117,7 @@ impl Engine {
             return Some(to_isize(Err(refused)));
         }
         let index = uringlet_sys::fd_table::ring(fd)?;
-        let guard = state::PLACES.get(index)?.lock(state::Context::Other)?;
+        let guard = state::RINGS.get(index)?.lock(state::LockOwner::Worker)?;
         let result = if addr != 0 || !offset.is_multiple_of(PAGE) {
             // Where a ring is mapped is not for the program to say: the kernel takes no address, not even as a hint.
             Err(Errno::EINVAL)

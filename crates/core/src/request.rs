@@ -158,7 +158,7 @@ pub(crate) struct Parked {
 
 impl Parked {
     /// It is being parked, in the ring of this place: the descriptor table shows it, and what is put off is counted.
-    pub(crate) fn mark(&self, place: u32) {
+    pub(crate) fn mark(&self, ring_index: u32) {
         if let Target::Fd(fd) = self.req.target {
             fd_table::add_user(fd);
         }
@@ -166,12 +166,12 @@ impl Parked {
             write::note(fd, History::queue);
         }
         if let Stage::Paced { .. } = self.stage {
-            write::put_off(place);
+            write::put_off(ring_index);
         }
     }
 
     /// It is parked no longer.
-    pub(crate) fn unmark(&self, place: u32) {
+    pub(crate) fn unmark(&self, ring_index: u32) {
         if let Target::Fd(fd) = self.req.target {
             fd_table::drop_user(fd);
         }
@@ -179,7 +179,7 @@ impl Parked {
             write::note(fd, History::unqueue);
         }
         if let Stage::Paced { paced, since_ns, .. } = self.stage {
-            write::put_off_no_longer(place, paced, since_ns);
+            write::put_off_no_longer(ring_index, paced, since_ns);
         }
     }
 

@@ -78,7 +78,7 @@ pub type Opened = (i32, Arc<dyn VirtualFile>);
 #[must_use]
 pub struct PendingCmd {
     /// The ring's place.
-    pub(crate) place: u32,
+    pub(crate) ring_index: u32,
     pub(crate) ring_generation: u64,
     /// The parked request.
     pub(crate) id: u64,

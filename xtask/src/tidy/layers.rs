@@ -6,7 +6,7 @@ use super::source::Source;
 const LAYERS: &[&[&str]] = &[
     &["ring", "rsrc", "file", "slab", "req_id", "virtual_file", "write"],
     &["io_wq", "apoll", "timer"],
-    &["kit"],
+    &["ring_resources"],
     &["ops"],
     &["request"],
     &["state"],

@@ -4,7 +4,7 @@ use super::poll_before_close;
 use super::watcher::WATCHER;
 use crate::register::{forget_ring, is_registered};
 use crate::request::Stage;
-use crate::state::{Context, PLACES, Ring, RingState, UringGuard};
+use crate::state::{LockOwner, RINGS, Ring, RingState, UringGuard};
 use crate::submit::command;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use uringlet_sys::thread;
 /// The last known number of a ring is gone. If somebody holds a duplicate we do not know, or a child does, the
 /// watcher hears of its end.
 pub(crate) fn end_if_closed(ring: &'static Ring, generation: u64) {
-    let Some(mut guard) = ring.lock(Context::Other).filter(|guard| guard.generation == generation) else { return };
+    let Some(mut guard) = ring.lock(LockOwner::Worker).filter(|guard| guard.generation == generation) else { return };
     let Some(fd) = &mut guard.fd else { return };
     fd.end_readiness();
     let is_orphaned = fd.is_orphaned();
@@ -29,7 +29,7 @@ pub(crate) fn end_if_closed(ring: &'static Ring, generation: u64) {
 
 /// A registered number was given up: a ring that has no other name ends.
 pub(crate) fn end_if_unnamed(ring: &'static Ring) {
-    let Some(guard) = ring.lock(Context::Other) else { return };
+    let Some(guard) = ring.lock(LockOwner::Worker) else { return };
     let is_orphaned = guard.fd.as_ref().is_none_or(RingFd::is_orphaned);
     if guard.known_fds == 0 && (is_orphaned || guard.is_idle_heir()) {
         end_unless_registered(guard);
@@ -37,8 +37,8 @@ pub(crate) fn end_if_unnamed(ring: &'static Ring) {
 }
 
 /// The watcher has seen that nobody has a descriptor of this ring any more: or of an earlier one in its place.
-pub(super) fn orphaned(place: u32) {
-    if let Some(ring) = PLACES.get(place) {
+pub(super) fn orphaned(ring_index: u32) {
+    if let Some(ring) = RINGS.get(ring_index) {
         end_if_unnamed(ring);
     }
 }
@@ -63,7 +63,7 @@ pub(super) fn finish(mut guard: UringGuard) {
     let ring = guard.ring;
     forget_ring(ring.index);
     dispose(guard.end());
-    PLACES.give(ring);
+    RINGS.give(ring);
 }
 
 /// What workers are doing for the ring is interrupted.
@@ -84,7 +84,7 @@ fn interrupt_workers(guard: &mut UringGuard) {
 fn dispose(state: RingState) {
     command::cancel_all(&state);
     for (_, parked) in state.parked.iter() {
-        parked.unmark(state.place);
+        parked.unmark(state.ring_index);
     }
     drop(state);
 }

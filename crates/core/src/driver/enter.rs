@@ -9,7 +9,7 @@ use super::{bring_on, drive, poll_pending};
 use crate::io_wq::{InterruptGuard, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
-use crate::state::{Context, Ring, UringGuard};
+use crate::state::{LockOwner, Ring, UringGuard};
 use crate::submit::submit;
 use core::sync::atomic::Ordering::Acquire;
 use uringlet_abi::{GeteventsArg, enter as flag, setup};
@@ -57,7 +57,7 @@ pub(crate) fn check_flags(flags: u32) -> Result<(), Errno> {
 #[inline]
 pub(crate) fn enter(ring: &'static Ring, args: Args) -> Result<usize, Errno> {
     // Used where it is: a guard is slow to move.
-    let mut locked = ring.lock(Context::Submitter);
+    let mut locked = ring.lock(LockOwner::Submitter);
     let guard = locked.as_mut().ok_or(Errno::EBADF)?;
     if guard.is_disabled {
         return Err(Errno::EBADFD);

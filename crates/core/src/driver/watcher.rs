@@ -26,7 +26,7 @@
 //! CQ without calls, and the ring is armed again at once.
 
 use super::closing;
-use crate::state::{Busy, Context, PLACES, Ring, UringGuard};
+use crate::state::{Busy, LockOwner, RINGS, Ring, UringGuard};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -182,7 +182,7 @@ impl Watcher {
     }
 
     /// Hears of the end of a ring that others hold by ways we do not know.
-    pub(crate) fn watch_close(&'static self, writer: i32, place: u32) {
+    pub(crate) fn watch_close(&'static self, writer: i32, ring_index: u32) {
         {
             let mut shared = self.shared.lock();
             if shared.tools.is_none() {
@@ -190,7 +190,7 @@ impl Watcher {
             }
             if let Some(tools) = &shared.tools {
                 // Errors are reported without being asked for. Already there: from an earlier time without numbers.
-                let _ = tools.epoll.ctl(EpollOp::Add, writer, EPOLLET, ORPHANED | u64::from(place));
+                let _ = tools.epoll.ctl(EpollOp::Add, writer, EPOLLET, ORPHANED | u64::from(ring_index));
             }
         }
         self.wake();
@@ -223,7 +223,7 @@ impl Tools {
 /// wake-up, up to a thousand times a second.
 fn glance_at(rings: &mut Vec<&'static Ring>, tools: &Tools) -> Look {
     let mut look = Look::default();
-    rings.retain(|ring| match ring.try_lock(Context::Other) {
+    rings.retain(|ring| match ring.try_lock(LockOwner::Worker) {
         Ok(Some(mut guard)) => look_at_one(&mut guard, tools, &mut look),
         Ok(None) => false,
         Err(Busy) => {
@@ -237,7 +237,7 @@ fn glance_at(rings: &mut Vec<&'static Ring>, tools: &Tools) -> Look {
 /// Looks at each ring; those with nothing armed leave the list.
 fn look_at(rings: &mut Vec<&'static Ring>, tools: &Tools) -> Look {
     let mut look = Look::default();
-    rings.retain(|ring| ring.lock(Context::Other).is_some_and(|mut guard| look_at_one(&mut guard, tools, &mut look)));
+    rings.retain(|ring| ring.lock(LockOwner::Worker).is_some_and(|mut guard| look_at_one(&mut guard, tools, &mut look)));
     look
 }
 
@@ -267,7 +267,7 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
 
 /// A ring's epoll set has something.
 fn ring_fired(index: u32) {
-    let Some(mut guard) = PLACES.get(index).and_then(|ring| ring.lock(Context::Other)) else { return };
+    let Some(mut guard) = RINGS.get(index).and_then(|ring| ring.lock(LockOwner::Worker)) else { return };
     guard.watched.is_armed = false;
     if guard.setup & setup::DEFER_TASKRUN != 0 {
         return tell(&mut guard);

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::driver::watcher::WATCHER;
-use crate::state::{Context, PLACES, sharing};
+use crate::state::{LockOwner, RINGS, sharing};
 use crate::submit::cancel;
 use crate::virtual_file;
 use crate::write::throttle::THROTTLE;
@@ -17,8 +17,8 @@ impl Engine {
 
     /// Before execve(2): what this process has in flight on rings of others ends, and they are told.
     pub fn before_exec(&'static self) {
-        for ring in PLACES.all() {
-            if let Some(mut guard) = ring.lock(Context::Other)
+        for ring in RINGS.all() {
+            if let Some(mut guard) = ring.lock(LockOwner::Worker)
                 && guard.is_shared()
             {
                 cancel::cancel_everything(&mut guard);
@@ -28,10 +28,10 @@ impl Engine {
 
     /// fork(2): no thread is inside the engine until the other end of this.
     pub fn before_fork(&'static self) {
-        PLACES.hold();
+        RINGS.hold();
         WATCHER.hold();
-        for ring in PLACES.all_held() {
-            if let Some(mut guard) = ring.lock(Context::Other) {
+        for ring in RINGS.all_held() {
+            if let Some(mut guard) = ring.lock(LockOwner::Worker) {
                 guard.was_forked = true;
             }
             ring.hold();
@@ -45,11 +45,11 @@ impl Engine {
     pub fn after_fork_in_parent(&'static self) {
         virtual_file::release();
         THROTTLE.release();
-        for ring in PLACES.all_held() {
+        for ring in RINGS.all_held() {
             ring.release();
         }
         WATCHER.release();
-        PLACES.release();
+        RINGS.release();
     }
 
     /// fork(2) is done: in the child, which has none of the engine's threads.
@@ -60,8 +60,8 @@ impl Engine {
         sharing::forget_heritage();
         self.after_fork_in_parent();
         WATCHER.forget();
-        for ring in PLACES.all() {
-            if let Some(mut guard) = ring.lock(Context::Other) {
+        for ring in RINGS.all() {
+            if let Some(mut guard) = ring.lock(LockOwner::Worker) {
                 guard.forget_parents_requests();
             }
         }

@@ -6,8 +6,8 @@
 //! Tests:   liburing buf-ring.t, file-update.t; ours net_ops (buffers, files); unit tests here and in rsrc/buf_ring.rs.
 
 use super::{Issue, Op, PrepCx, unused};
-use crate::kit::Kit;
 use crate::ops::Outcome;
+use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::{BufGroups, Selected};
 use crate::rsrc::files::FileNode;
 use crate::virtual_file::own_duplicate;
@@ -68,12 +68,12 @@ pub(crate) fn prep_files_update(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl BuffersOp {
     /// Does it, under the ring's lock.
-    pub(crate) fn act(&mut self, kit: &mut Kit) -> Outcome {
+    pub(crate) fn act(&mut self, ring: &mut RingResources) -> Outcome {
         let result = match *self {
-            Self::Provide { group, addr, len, n, bid } => kit.buf_groups.provide(group, addr, len, n, bid).map(|()| 0),
-            Self::Remove { group, n } => kit.buf_groups.remove(group, n).map(|n| n as usize),
-            Self::FilesUpdate { offset: FILE_INDEX_ALLOC, fds, n } => allocate_files(kit, UserPtr::at(fds), n),
-            Self::FilesUpdate { offset, fds, n } => update_files(kit, offset, UserPtr::at(fds), UserPtr::NULL, n),
+            Self::Provide { group, addr, len, n, bid } => ring.buf_groups.provide(group, addr, len, n, bid).map(|()| 0),
+            Self::Remove { group, n } => ring.buf_groups.remove(group, n).map(|n| n as usize),
+            Self::FilesUpdate { offset: FILE_INDEX_ALLOC, fds, n } => allocate_files(ring, UserPtr::at(fds), n),
+            Self::FilesUpdate { offset, fds, n } => update_files(ring, offset, UserPtr::at(fds), UserPtr::NULL, n),
         };
         result.into()
     }
@@ -100,22 +100,22 @@ pub(super) fn settle(groups: &mut BufGroups, selected: &mut Option<Selected>, is
 ///
 /// # Errors
 /// `ENXIO` no file table; `EINVAL` outside of it, or a tag for no file; `EOVERFLOW`; `EFAULT`; `EBADF`.
-pub(crate) fn update_files(kit: &mut Kit, offset: u32, fds: UserPtr, tags: UserPtr, n: u32) -> Result<usize, Errno> {
+pub(crate) fn update_files(ring: &mut RingResources, offset: u32, fds: UserPtr, tags: UserPtr, n: u32) -> Result<usize, Errno> {
     let end = offset.checked_add(n).ok_or(Errno::EOVERFLOW)?;
-    if !kit.files.is_registered {
+    if !ring.files.is_registered {
         return Err(Errno::ENXIO);
     }
-    if end > kit.files.len() {
+    if end > ring.files.len() {
         return Err(Errno::EINVAL);
     }
     as_many_as_went_well(n, |done| {
         let tag = if tags.is_null() { 0 } else { user::read::<u64>(tags.add(done * size_of::<u64>()))? };
         let fd: i32 = user::read(fds.add(done * size_of::<i32>()))?;
-        update_file(kit, offset + done as u32, fd, tag)
+        update_file(ring, offset + done as u32, fd, tag)
     })
 }
 
-fn update_file(kit: &mut Kit, slot: u32, fd: i32, tag: u64) -> Result<(), Errno> {
+fn update_file(ring: &mut RingResources, slot: u32, fd: i32, tag: u64) -> Result<(), Errno> {
     if (fd == FILES_SKIP || fd == -1) && tag != 0 {
         return Err(Errno::EINVAL);
     }
@@ -123,11 +123,11 @@ fn update_file(kit: &mut Kit, slot: u32, fd: i32, tag: u64) -> Result<(), Errno>
         return Ok(());
     }
     // The slot is empty even if the new descriptor then turns out to be bad.
-    let old = kit.files.replace(slot, None)?;
-    release(kit, old);
+    let old = ring.files.replace(slot, None)?;
+    release(ring, old);
     if fd != -1 {
         let node = FileNode { fd: registrable(fd)?, tag };
-        kit.files.replace(slot, Some(Arc::new(node)))?;
+        ring.files.replace(slot, Some(Arc::new(node)))?;
     }
     Ok(())
 }
@@ -143,19 +143,19 @@ fn may_be_registered(fd: i32) -> bool {
 }
 
 /// Registers the descriptors at `fds` in free slots, and writes the slots over them.
-fn allocate_files(kit: &mut Kit, fds: UserPtr, n: u32) -> Result<usize, Errno> {
-    if !kit.files.is_registered {
+fn allocate_files(ring: &mut RingResources, fds: UserPtr, n: u32) -> Result<usize, Errno> {
+    if !ring.files.is_registered {
         return Err(Errno::ENXIO);
     }
     as_many_as_went_well(n, |done| {
         let place = fds.add(done * size_of::<i32>());
         let fd: i32 = user::read(place)?;
         // install_fd closes the number it is given: it gets one of its own.
-        let (slot, old) = kit.files.install_fd(duplicate(fd)?, FILE_INDEX_ALLOC)?;
-        release(kit, old);
+        let (slot, old) = ring.files.install_fd(duplicate(fd)?, FILE_INDEX_ALLOC)?;
+        release(ring, old);
         user::write(place, &(slot as i32)).inspect_err(|_| {
-            let unwritten = kit.files.replace(slot, None).ok().flatten();
-            release(kit, unwritten);
+            let unwritten = ring.files.replace(slot, None).ok().flatten();
+            release(ring, unwritten);
         })
     })
 }
@@ -176,13 +176,13 @@ fn as_many_as_went_well(n: u32, mut one: impl FnMut(usize) -> Result<(), Errno>)
 }
 
 /// A file that is registered no longer: its tag is posted; its descriptor closes with the last request on it.
-pub(crate) fn release(kit: &mut Kit, node: Option<Arc<FileNode>>) {
+pub(crate) fn release(ring: &mut RingResources, node: Option<Arc<FileNode>>) {
     let Some(node) = node else { return };
     if node.tag != 0 {
-        kit.post_tag(node.tag);
+        ring.post_tag(node.tag);
     }
     // The program may have the file open elsewhere: then closing our number would not take it out of the epoll set.
-    let Some(poller) = &mut kit.poller else { return };
+    let Some(poller) = &mut ring.poller else { return };
     let fd = node.fd.number();
     match Arc::into_inner(node) {
         Some(_node) => drop(poller.take(fd)),

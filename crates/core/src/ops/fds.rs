@@ -8,7 +8,7 @@
 use super::buffers::release;
 use super::fs::install_file;
 use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::kit::Kit;
+use crate::ring_resources::RingResources;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
 use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
 
@@ -53,8 +53,8 @@ impl FdsOp {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match *self {
             Self::Pipe { flags, file_index: 1.., .. } if flags & O_CLOEXEC != 0 => Err(Errno::EINVAL),
-            Self::Pipe { fds, flags, file_index: 0 } => pipe(cx.kit, fds, flags),
-            Self::Pipe { fds, flags, file_index } => pipe_in_slots(cx.kit, fds, flags, file_index),
+            Self::Pipe { fds, flags, file_index: 0 } => pipe(cx.ring, fds, flags),
+            Self::Pipe { fds, flags, file_index } => pipe_in_slots(cx.ring, fds, flags, file_index),
             Self::Install { is_inherited } => install(cx, is_inherited),
         }
         .into()
@@ -63,11 +63,11 @@ impl FdsOp {
 
 fn install(cx: &mut IssueCx<'_>, is_inherited: bool) -> Result<usize, Errno> {
     let fd = if is_inherited { io::dup(cx.file.fd) } else { io::dup_cloexec(cx.file.fd) }?;
-    note_new(cx.kit, fd as i32);
+    note_new(cx.ring, fd as i32);
     Ok(fd)
 }
 
-fn pipe(kit: &mut Kit, fds: UserPtr, flags: u32) -> Result<usize, Errno> {
+fn pipe(ring: &mut RingResources, fds: UserPtr, flags: u32) -> Result<usize, Errno> {
     let ends = io::pipe(flags)?;
     if let Err(errno) = user::write_slice(fds, &ends) {
         for end in ends {
@@ -75,25 +75,25 @@ fn pipe(kit: &mut Kit, fds: UserPtr, flags: u32) -> Result<usize, Errno> {
         }
         return Err(errno);
     }
-    ends.iter().for_each(|&end| note_new(kit, end));
+    ends.iter().for_each(|&end| note_new(ring, end));
     Ok(0)
 }
 
-fn pipe_in_slots(kit: &mut Kit, fds: UserPtr, flags: u32, file_index: u32) -> Result<usize, Errno> {
+fn pipe_in_slots(ring: &mut RingResources, fds: UserPtr, flags: u32, file_index: u32) -> Result<usize, Errno> {
     // What becomes a registered file must not leak into a child while it has a number.
     let [reader, writer] = io::pipe(flags | O_CLOEXEC)?;
     let second_index = if file_index == FILE_INDEX_ALLOC { file_index } else { file_index + 1 };
-    let first = match install_file(kit, reader, file_index) {
+    let first = match install_file(ring, reader, file_index) {
         Ok(slot) => slot_of(slot, file_index),
         Err(errno) => {
             let _ = io::close(writer);
             return Err(errno);
         }
     };
-    let second = install_file(kit, writer, second_index).map(|slot| slot_of(slot, second_index)).inspect_err(|_| empty(kit, first))?;
+    let second = install_file(ring, writer, second_index).map(|slot| slot_of(slot, second_index)).inspect_err(|_| empty(ring, first))?;
     user::write_slice(fds, &[first, second]).inspect_err(|_| {
-        empty(kit, first);
-        empty(kit, second);
+        empty(ring, first);
+        empty(ring, second);
     })?;
     Ok(0)
 }
@@ -102,15 +102,15 @@ fn slot_of(chosen: usize, file_index: u32) -> u32 {
     if file_index == FILE_INDEX_ALLOC { chosen as u32 } else { file_index - 1 }
 }
 
-fn empty(kit: &mut Kit, slot: u32) {
-    let node = kit.files.replace(slot, None).ok().flatten();
-    release(kit, node);
+fn empty(ring: &mut RingResources, slot: u32) {
+    let node = ring.files.replace(slot, None).ok().flatten();
+    release(ring, node);
 }
 
 /// A fresh number may have been another file's that was closed unseen.
-fn note_new(kit: &mut Kit, fd: i32) {
+fn note_new(ring: &mut RingResources, fd: i32) {
     if !fd_table::is_blank(fd) {
         fd_table::forget_kind(fd);
     }
-    kit.note_new_file(fd);
+    ring.note_new_file(fd);
 }

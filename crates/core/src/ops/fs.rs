@@ -13,8 +13,8 @@ mod path;
 mod xattr;
 
 use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::kit::Kit;
 use crate::ops::Outcome;
+use crate::ring_resources::RingResources;
 pub(crate) use open::{install_file, prep_close, prep_openat, prep_openat2};
 use path::Path;
 use uringlet_abi::{Sqe, sqe};
@@ -112,8 +112,8 @@ pub(crate) fn prep_epoll_ctl(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 impl FsOp {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match self {
-            Self::Open(op) => op.try_issue(cx.kit),
-            Self::Close(op) => op.try_issue(cx.kit),
+            Self::Open(op) => op.try_issue(cx.ring),
+            Self::Close(op) => op.try_issue(cx.ring),
             _ => Issue::Blocks,
         }
     }
@@ -146,10 +146,10 @@ impl FsOp {
     }
 
     /// Under the lock, after [`run`](Self::run): `outcome` is what that said; the answer is what the program is told.
-    pub(super) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
+    pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match self {
-            Self::Open(op) => op.finish(kit, outcome),
-            Self::Close(op) => op.finish(kit, outcome),
+            Self::Open(op) => op.finish(ring, outcome),
+            Self::Close(op) => op.finish(ring, outcome),
             _ => outcome,
         }
     }

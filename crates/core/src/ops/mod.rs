@@ -26,7 +26,7 @@ pub(crate) mod uring_cmd;
 pub(crate) mod waitid;
 
 use crate::file::FileKind;
-use crate::kit::Kit;
+use crate::ring_resources::RingResources;
 use crate::write::Paced;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;
@@ -89,7 +89,7 @@ impl File {
 /// What an op may use while it is issued under the ring's lock.
 #[derive(Debug)]
 pub(crate) struct IssueCx<'a> {
-    pub(crate) kit: &'a mut Kit,
+    pub(crate) ring: &'a mut RingResources,
     /// The resolved file; fd -1 where the op has none.
     pub(crate) file: File,
     /// `IOSQE_*` of the request.
@@ -248,10 +248,10 @@ impl Op {
 
     /// After [`run`](Self::run), under the ring's lock: what needs the ring's tables. The answer is what the program is told.
     #[inline]
-    pub(crate) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
+    pub(crate) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match self {
-            Self::Fs(op) => op.finish(kit, outcome),
-            Self::Net(op) => op.finish(kit, outcome),
+            Self::Fs(op) => op.finish(ring, outcome),
+            Self::Net(op) => op.finish(ring, outcome),
             _ => outcome,
         }
     }

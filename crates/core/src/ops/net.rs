@@ -26,8 +26,8 @@ mod zerocopy;
 use super::rw::check_iovecs;
 use super::{Issue, IssueCx};
 use crate::file::FileKind;
-use crate::kit::Kit;
 use crate::ops::Outcome;
+use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::Selected;
 pub(crate) use accept::prep as prep_accept;
 use alloc::boxed::Box;
@@ -155,10 +155,10 @@ impl NetOp {
     }
 
     /// After `run`, under the ring's lock: a new socket becomes a registered file if that was asked for.
-    pub(super) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
+    pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match self {
-            Self::Accept(op) => op.finish(kit, outcome),
-            Self::Endpoint(op) => op.finish(kit, outcome),
+            Self::Accept(op) => op.finish(ring, outcome),
+            Self::Endpoint(op) => op.finish(ring, outcome),
             _ => outcome,
         }
     }
@@ -279,12 +279,12 @@ impl Try {
     /// Of a receive.
     fn receive(cx: &mut IssueCx<'_>, msg_flags: u32) -> Self {
         let is_plain = msg_flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) == 0;
-        Self { knows_ends: is_plain && cx.kit.knows_ends(cx.file.fd), ..Self::of(cx) }
+        Self { knows_ends: is_plain && cx.ring.knows_ends(cx.file.fd), ..Self::of(cx) }
     }
 
     /// Whether a receive need not be tried before poll says so.
     fn is_known_empty(&self, cx: &mut IssueCx<'_>, msg_flags: u32) -> bool {
-        self.knows_ends && !self.was_armed && may_wait(msg_flags) && cx.kit.knows_empty(self.fd)
+        self.knows_ends && !self.was_armed && may_wait(msg_flags) && cx.ring.knows_empty(self.fd)
     }
 }
 

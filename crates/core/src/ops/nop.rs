@@ -44,13 +44,13 @@ impl Nop {
     fn check(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
         if self.flags & op_flags::NOP_FILE != 0 {
             if self.flags & op_flags::NOP_FIXED_FILE != 0 {
-                cx.kit.files.get(self.fd as u32).ok_or(Errno::EBADF)?;
+                cx.ring.files.get(self.fd as u32).ok_or(Errno::EBADF)?;
             } else {
                 io::file_flags(self.fd)?;
             }
         }
         if self.flags & op_flags::NOP_FIXED_BUFFER != 0 {
-            cx.kit.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
+            cx.ring.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
         }
         Ok(())
     }

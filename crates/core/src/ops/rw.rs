@@ -129,7 +129,7 @@ impl Rw {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let mut issue = self.try_once(cx);
         if let Some(selection) = &mut self.selection {
-            settle(&mut cx.kit.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
+            settle(&mut cx.ring.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
         }
         issue
     }
@@ -179,7 +179,7 @@ impl Rw {
         if self.selects {
             self.select(cx)?;
         }
-        if cx.kit.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {
+        if cx.ring.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {
             return Err(self.refused_flags(cx.file.fd, Errno::EOPNOTSUPP));
         }
         // Polled transfers are for rings that poll.
@@ -193,7 +193,7 @@ impl Rw {
     pub(super) fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         self.take_resources(cx)?;
         let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
-        selected.into_iter().for_each(|selected| cx.kit.buf_groups.keep(selected));
+        selected.into_iter().for_each(|selected| cx.ring.buf_groups.keep(selected));
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl Rw {
     }
 
     fn check_registered(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
-        let buffer = cx.kit.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
+        let buffer = cx.ring.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
         if self.is_vectored {
             let mut iovecs = vec![Iovec::default(); self.len as usize];
             user::read_slice(&mut iovecs, UserPtr::at(self.addr))?;
@@ -218,7 +218,7 @@ impl Rw {
             Some(selection) => selection.wanted,
             None => self.length_to_select()?,
         };
-        let chosen = cx.kit.buf_groups.select(cx.buf_group, wanted)?;
+        let chosen = cx.ring.buf_groups.select(cx.buf_group, wanted)?;
         self.addr = chosen.addr;
         self.len = chosen.len;
         self.is_vectored = false;

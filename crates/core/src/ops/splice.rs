@@ -64,7 +64,7 @@ impl Splice {
     /// Looks the input file up; the rest may sleep.
     pub(super) fn try_issue(&mut self, cx: &IssueCx<'_>) -> Issue {
         if let Input::Fixed(index) = self.input {
-            let Some(node) = cx.kit.files.get(index) else { return Errno::EBADF.into() };
+            let Some(node) = cx.ring.files.get(index) else { return Errno::EBADF.into() };
             self.input = Input::Held(Arc::clone(node));
         }
         Issue::Blocks

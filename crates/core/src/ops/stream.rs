@@ -100,12 +100,12 @@ impl MultishotRead {
         if core::mem::take(&mut self.is_served) {
             return Issue::Untried(POLLIN);
         }
-        match cx.kit.buf_groups.select(cx.buf_group, 0) {
+        match cx.ring.buf_groups.select(cx.buf_group, 0) {
             Ok(selected) => self.selected = Some(selected),
             Err(errno) => return errno.into(),
         }
         let mut issue = self.read(cx.file.fd);
-        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, false);
+        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, false);
         issue
     }
 
@@ -119,8 +119,8 @@ impl MultishotRead {
         if kind.is_seekable() {
             return Err(Errno::EBADFD);
         }
-        let buffer = cx.kit.buf_groups.select(cx.buf_group, 0)?;
-        cx.kit.buf_groups.settle(buffer);
+        let buffer = cx.ring.buf_groups.select(cx.buf_group, 0)?;
+        cx.ring.buf_groups.settle(buffer);
         if io::file_flags(fd)? & io::O_ACCMODE == io::O_WRONLY {
             return Err(Errno::EBADF);
         }

@@ -8,7 +8,7 @@ mod workers;
 
 use crate::ops::cancel::CancelOp;
 use crate::ops::{OPCODES, timeout};
-use crate::state::{Context, PLACES, Ring, UringGuard};
+use crate::state::{LockOwner, RINGS, Ring, UringGuard};
 use crate::submit::cancel;
 use alloc::vec;
 use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
@@ -27,7 +27,7 @@ pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -
         // Looks up other rings: not under this one's lock.
         return if opcode == reg::RING_FDS { ring_fds::register(arg, n) } else { ring_fds::unregister(arg, n) };
     }
-    let mut guard = ring.lock(Context::Submitter).ok_or(Errno::EBADF)?;
+    let mut guard = ring.lock(LockOwner::Submitter).ok_or(Errno::EBADF)?;
     if guard.issuer.is_some_and(|issuer| issuer != process::thread_key()) {
         return Err(Errno::EEXIST);
     }
@@ -160,5 +160,5 @@ fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
 
 /// The ring that an fd argument means, with or without the "registered" bit.
 pub(crate) fn ring_of(fd: u32, is_registered: bool) -> Result<&'static Ring, Errno> {
-    if is_registered { registered_ring(fd) } else { PLACES.find(fd as i32) }
+    if is_registered { registered_ring(fd) } else { RINGS.find(fd as i32) }
 }

@@ -4,7 +4,7 @@
 //! which the kernel would refuse; no program can rely on that refusal.
 
 use crate::driver::closing;
-use crate::state::{Context, PLACES, Ring};
+use crate::state::{LockOwner, RINGS, Ring};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use uringlet_abi::register::RsrcUpdate;
@@ -25,14 +25,14 @@ pub(crate) fn registered_ring(index: u32) -> Result<&'static Ring, Errno> {
     let slot = REGISTERED.get(index as usize).ok_or(Errno::EINVAL)?;
     // An empty number that the kernel does not have either is a bad argument, not a bad descriptor.
     let none = if index < MAX_PER_CALL { Errno::EBADF } else { Errno::EINVAL };
-    let place = slot.load(Acquire).checked_sub(1).ok_or(none)?;
-    PLACES.get(place).ok_or(Errno::EBADF)
+    let ring_index = slot.load(Acquire).checked_sub(1).ok_or(none)?;
+    RINGS.get(ring_index).ok_or(Errno::EBADF)
 }
 
 /// A ring that is only ever named by its registered number (`REGISTERED_FD_ONLY`): its descriptor closes, it lives on.
 pub(super) fn register_only(ring: &'static Ring, app_fd: i32) -> Result<usize, Errno> {
     let slot = take_slot(ring, 0..SLOTS)?;
-    if let Some(mut guard) = ring.lock(Context::Other) {
+    if let Some(mut guard) = ring.lock(LockOwner::Worker) {
         guard.known_fds = 0;
         guard.fd = None;
     }
@@ -51,7 +51,7 @@ pub(super) fn register(arg: UserPtr, n: u32) -> Result<usize, Errno> {
         if update.resv != 0 || (update.offset != ANY && update.offset >= MAX_PER_CALL) {
             return Err(Errno::EINVAL);
         }
-        let ring = PLACES.find(update.data as u32 as i32)?;
+        let ring = RINGS.find(update.data as u32 as i32)?;
         let range = if update.offset == ANY { 0..SLOTS } else { update.offset as usize..update.offset as usize + 1 };
         update.offset = take_slot(ring, range)? as u32;
         user::write(at, update)
@@ -65,8 +65,8 @@ pub(super) fn unregister(arg: UserPtr, n: u32) -> Result<usize, Errno> {
             return Err(Errno::EINVAL);
         }
         let slot = REGISTERED.get(update.offset as usize).ok_or(Errno::EINVAL)?;
-        let place = slot.swap(0, AcqRel);
-        if let Some(ring) = place.checked_sub(1).and_then(|place| PLACES.get(place)) {
+        let ring_index = slot.swap(0, AcqRel);
+        if let Some(ring) = ring_index.checked_sub(1).and_then(|ring_index| RINGS.get(ring_index)) {
             closing::end_if_unnamed(ring);
         }
         Ok(())
@@ -74,14 +74,14 @@ pub(super) fn unregister(arg: UserPtr, n: u32) -> Result<usize, Errno> {
 }
 
 /// Whether the ring in this place has a registered number.
-pub(crate) fn is_registered(place: u32) -> bool {
-    REGISTERED.iter().any(|slot| slot.load(Acquire) == place + 1)
+pub(crate) fn is_registered(ring_index: u32) -> bool {
+    REGISTERED.iter().any(|slot| slot.load(Acquire) == ring_index + 1)
 }
 
 /// The ring in this place has ended: its registered numbers are free.
-pub(crate) fn forget(place: u32) {
+pub(crate) fn forget(ring_index: u32) {
     for slot in &REGISTERED {
-        let _ = slot.compare_exchange(place + 1, 0, AcqRel, Acquire);
+        let _ = slot.compare_exchange(ring_index + 1, 0, AcqRel, Acquire);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
-use crate::state::{Context, PLACES, RingState};
+use crate::state::{LockOwner, RINGS, RingState};
 use crate::write;
 use uringlet_abi::{CqOffsets, Params, SqOffsets, feat, layout, setup, sq_flags};
 use uringlet_sys::fd::RingFd;
@@ -150,11 +150,11 @@ fn pool(params: &Params, sq_entries: u32) -> Result<WorkerPool, Errno> {
     if params.flags & setup::ATTACH_WQ == 0 {
         return Ok(WorkerPool::new(sq_entries));
     }
-    let other = PLACES.find(params.wq_fd as i32).map_err(|errno| match errno {
+    let other = RINGS.find(params.wq_fd as i32).map_err(|errno| match errno {
         Errno::EBADF => Errno::ENXIO,
         _ => Errno::EINVAL,
     })?;
-    let guard = other.lock(Context::Other).ok_or(Errno::ENXIO)?;
+    let guard = other.lock(LockOwner::Worker).ok_or(Errno::ENXIO)?;
     Ok(guard.io_wq.clone())
 }
 
@@ -167,7 +167,7 @@ fn check_affinity(params: &Params) -> Result<(), Errno> {
 
 fn open(memory: RingMemory, io_wq: WorkerPool, params: &Params) -> Result<usize, Errno> {
     let (app_fd, fd) = RingFd::open()?;
-    let (ring, generation) = match PLACES.take() {
+    let (ring, generation) = match RINGS.take() {
         Ok(place) => place,
         Err(errno) => {
             let _ = uringlet_sys::io::close(app_fd);
@@ -185,7 +185,7 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &Params) -> Result<usize,
         state.set_sq_flag(sq_flags::NEED_WAKEUP, true);
     }
     ring.open(state);
-    PLACES.name(ring, app_fd);
+    RINGS.name(ring, app_fd);
     if params.flags & setup::REGISTERED_FD_ONLY == 0 {
         return Ok(app_fd as usize);
     }

@@ -1,6 +1,6 @@
 //! Holding a ring's lock: the guard, and what its release brings on.
 
-use super::{Context, Ring, RingState};
+use super::{LockOwner, Ring, RingState};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::AcqRel;
 use uringlet_sys::commons::News;
@@ -32,11 +32,11 @@ pub(super) struct Wakes {
 
 impl UringGuard {
     #[inline]
-    pub(super) fn new(ring: &'static Ring, mut inner: MutexGuard<'static, RingState>, context: Context) -> Option<Self> {
+    pub(super) fn new(ring: &'static Ring, mut inner: MutexGuard<'static, RingState>, lock_owner: LockOwner) -> Option<Self> {
         if !inner.is_open {
             return None;
         }
-        inner.go_in(context);
+        inner.go_in(lock_owner);
         Some(Self { ring, inner, wakes: Wakes::none(ring) })
     }
 
@@ -45,12 +45,12 @@ impl UringGuard {
     pub(crate) fn let_go(&mut self) -> LetGo<'_> {
         let mut wakes = Wakes::none(self.ring);
         self.inner.commit(self.ring, &mut wakes);
-        let context = self.context;
+        let lock_owner = self.lock_owner;
         self.waiters.inside += 1;
         self.inner.go_out();
         let away = MutexGuard::let_go(&mut self.inner);
         drop(wakes);
-        LetGo { away, context }
+        LetGo { away, lock_owner }
     }
 
     /// Lets the lock go while `f` runs.
@@ -76,7 +76,7 @@ impl UringGuard {
 #[must_use]
 pub(crate) struct LetGo<'g> {
     away: Away<'g, RingState>,
-    context: Context,
+    lock_owner: LockOwner,
 }
 
 impl LetGo<'_> {
@@ -84,7 +84,7 @@ impl LetGo<'_> {
     #[inline(always)]
     pub(crate) fn take_back(self) {
         let state = self.away.take_back();
-        state.go_in(self.context);
+        state.go_in(self.lock_owner);
         state.waiters.inside -= 1;
     }
 }

@@ -1,6 +1,6 @@
-//! A ring: its kit, the requests in flight, who waits and who works for it, and the lock over it all.
+//! A ring: its resources, the requests in flight, who waits and who works for it, and the lock over it all.
 //!
-//! What is here is held here; what is done with it is `submit`'s and `driver`'s. An op that is issued gets the [`Kit`] and
+//! What is here is held here; what is done with it is `submit`'s and `driver`'s. An op that is issued gets the [`RingResources`] and
 //! sees nothing else.
 //!
 //! One lock a ring, held for short: never over a system call that may sleep. Submission itself is serialised by the
@@ -13,16 +13,16 @@
 pub(crate) mod drain;
 mod guard;
 pub(crate) mod line;
-mod places;
+mod ring_table;
 pub(crate) mod sharing;
 mod watched;
 mod workers;
 
-pub(crate) use crate::kit::Context;
-use crate::kit::Kit;
 use crate::request::{Outcome, Parked, ReqId, Request, Stage};
 use crate::ring::SubmitBaton;
 use crate::ring::cq::Posted;
+pub(crate) use crate::ring_resources::LockOwner;
+use crate::ring_resources::RingResources;
 use crate::slab::Slab;
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
@@ -33,7 +33,7 @@ use drain::DrainQueue;
 pub(crate) use guard::UringGuard;
 use guard::Wakes;
 use line::Line;
-pub(crate) use places::PLACES;
+pub(crate) use ring_table::RINGS;
 use uringlet_abi::{Cqe, cq_flags, cqe, sqe};
 use uringlet_sys::aio::Aio;
 use uringlet_sys::commons::Inside;
@@ -95,7 +95,7 @@ pub(crate) struct RingState {
     /// Somebody has moved in and not yet out.
     is_open: bool,
     /// Its CQ, files, buffers: what a request may use while it is issued.
-    kit: Kit,
+    res: RingResources,
     /// Tells this ring from earlier and later ones in the same place.
     pub(crate) generation: u64,
     pub(crate) baton: Option<SubmitBaton>,
@@ -154,7 +154,7 @@ impl Ring {
 
     /// Moves a new ring in.
     pub(crate) fn open(&self, mut state: RingState) {
-        state.place = self.index;
+        state.ring_index = self.index;
         self.is_flagged.store(false, Relaxed);
         self.is_polled.store(false, Relaxed);
         *self.state.lock() = state;
@@ -162,13 +162,13 @@ impl Ring {
 
     /// The ring, locked; `None` when it has been closed.
     #[inline]
-    pub(crate) fn lock(&'static self, context: Context) -> Option<UringGuard> {
-        UringGuard::new(self, self.state.lock(), context)
+    pub(crate) fn lock(&'static self, lock_owner: LockOwner) -> Option<UringGuard> {
+        UringGuard::new(self, self.state.lock(), lock_owner)
     }
 
     /// As [`lock`](Self::lock), if nobody holds it.
-    pub(crate) fn try_lock(&'static self, context: Context) -> Result<Option<UringGuard>, Busy> {
-        self.state.try_lock().map(|state| UringGuard::new(self, state, context)).ok_or(Busy)
+    pub(crate) fn try_lock(&'static self, lock_owner: LockOwner) -> Result<Option<UringGuard>, Busy> {
+        self.state.try_lock().map(|state| UringGuard::new(self, state, lock_owner)).ok_or(Busy)
     }
 
     /// Nobody is in this ring while the result lives: for fork(2).
@@ -183,17 +183,17 @@ impl Ring {
 }
 
 impl Deref for RingState {
-    type Target = Kit;
+    type Target = RingResources;
     #[inline]
-    fn deref(&self) -> &Kit {
-        &self.kit
+    fn deref(&self) -> &RingResources {
+        &self.res
     }
 }
 
 impl DerefMut for RingState {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Kit {
-        &mut self.kit
+    fn deref_mut(&mut self) -> &mut RingResources {
+        &mut self.res
     }
 }
 
@@ -211,7 +211,7 @@ impl RingState {
     fn with(generation: u64, memory: RingMemory, setup: u32, io_wq: WorkerPool, fd: Option<RingFd>) -> Self {
         Self {
             is_open: false,
-            kit: Kit::new(memory, setup),
+            res: RingResources::new(memory, setup),
             generation,
             baton: None,
             parked: Slab::new(),
@@ -242,7 +242,7 @@ impl RingState {
 
     /// In a forked child: what is in flight is the parent's, and so are its workers, its epoll set and its AIO.
     pub(crate) fn forget_parents_requests(&mut self) {
-        self.parked.iter().for_each(|(_, parked)| parked.unmark(self.place));
+        self.parked.iter().for_each(|(_, parked)| parked.unmark(self.ring_index));
         self.parked.clear();
         if self.issuer.is_some() {
             // A thread of the parent: none of this process, whatever its key.
@@ -251,7 +251,7 @@ impl RingState {
         self.ready.clear();
         self.drain = DrainQueue::default();
         self.in_flight = 0;
-        self.kit.forget_parents_requests();
+        self.res.forget_parents_requests();
         self.aio = None;
         self.aio_in_flight = 0;
         self.waiters = Waiters::default();
@@ -269,7 +269,7 @@ impl RingState {
     /// Makes what was posted visible, and says whom to wake.
     #[inline]
     fn commit(&mut self, ring: &Ring, wakes: &mut Wakes) {
-        let posted = self.kit.cq.publish(&self.kit.memory);
+        let posted = self.res.cq.publish(&self.res.memory);
         if !posted.is_quiet() {
             self.tell(ring, posted, wakes);
         }
@@ -292,7 +292,7 @@ impl RingState {
         let wants_event = self.memory.word(Word::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
         if let Some(eventfd) = &self.eventfd
             && wants_event
-            && (!eventfd.async_only || self.context == Context::Other || posted.is_async)
+            && (!eventfd.async_only || self.lock_owner == LockOwner::Worker || posted.is_async)
         {
             wakes.eventfd = Some(eventfd.fd.number());
         }
@@ -338,7 +338,7 @@ impl RingState {
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let parked = Parked { req, stage, generation };
-        parked.mark(self.place);
+        parked.mark(self.ring_index);
         if let Some((fd, paced)) = parked.put_off() {
             self.put_off.add(fd, paced);
         }
@@ -355,7 +355,7 @@ impl RingState {
     pub(crate) fn unpark(&mut self, id: ReqId) -> Option<Parked> {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
-        parked.unmark(self.place);
+        parked.unmark(self.ring_index);
         if let Some((fd, paced)) = parked.put_off() {
             self.put_off.remove(fd, paced);
         }

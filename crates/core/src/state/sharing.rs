@@ -4,7 +4,7 @@
 //! [`Commons`](uringlet_sys::commons::Commons). Requests, registered files and buffers are each process' own: a child
 //! can reap what its parent submitted, but not cancel it.
 
-use super::{Context, RingState};
+use super::{LockOwner, RingState};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::commons::Inside;
@@ -26,12 +26,12 @@ pub(crate) fn forget_heritage() {
 impl RingState {
     /// Enters among the processes that share the ring: only its maker, most of the time.
     #[inline]
-    pub(super) fn go_in(&mut self, context: Context) {
-        self.kit.context = context;
+    pub(super) fn go_in(&mut self, lock_owner: LockOwner) {
+        self.res.lock_owner = lock_owner;
         if self.maker == process::pid() {
             self.inside = self.memory.commons().enter();
             if self.inside == Inside::Locked {
-                self.kit.cq.follow(&self.kit.memory);
+                self.res.cq.follow(&self.res.memory);
             }
         } else {
             self.go_in_as_heir();
@@ -41,7 +41,7 @@ impl RingState {
     /// In a forked child: the ring is left alone until a thread of the program uses it.
     #[cold]
     fn go_in_as_heir(&mut self) {
-        if !self.has_claimed && self.context == Context::Other {
+        if !self.has_claimed && self.lock_owner == LockOwner::Worker {
             return;
         }
         if !self.has_claimed {
@@ -51,7 +51,7 @@ impl RingState {
         }
         self.memory.commons().lock();
         self.inside = Inside::Locked;
-        self.kit.cq.follow(&self.kit.memory);
+        self.res.cq.follow(&self.res.memory);
     }
 
     #[inline]

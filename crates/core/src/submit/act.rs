@@ -5,7 +5,7 @@ use crate::apoll::{Look, Place, Waiting};
 use crate::driver::watcher;
 use crate::ops::{File, Op, futex::FutexOp, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
-use crate::state::{PLACES, Ring, UringGuard};
+use crate::state::{RINGS, Ring, UringGuard};
 use crate::write::Paced;
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe};
@@ -59,7 +59,7 @@ pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
 
 /// The ring that a descriptor of the program's is.
 pub(crate) fn ring_behind(fd: i32) -> Result<&'static Ring, Errno> {
-    PLACES.find(fd)
+    RINGS.find(fd)
 }
 
 /// A worker leaves a ring. What it brought on may be armed now, and perhaps nobody is inside enter().
@@ -103,7 +103,7 @@ fn add_poll(guard: &mut UringGuard, req: Request, file: File) {
         return complete(guard, req, Outcome::ok(ready as i32));
     }
     if fd_table::ring(file.fd).is_some() {
-        guard.unlocked(|| PLACES.note_polled(file.fd));
+        guard.unlocked(|| RINGS.note_polled(file.fd));
     }
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });

@@ -7,7 +7,7 @@ use super::dispatch::{self, Later};
 use super::{act, complete};
 use crate::ops::{File, Op};
 use crate::request::{Outcome, ReqId, Request, Stage};
-use crate::state::{Context, PLACES, RingState, UringGuard};
+use crate::state::{LockOwner, RINGS, RingState, UringGuard};
 use crate::virtual_file::PendingCmd;
 use alloc::sync::Arc;
 use uringlet_sys::{Errno, io};
@@ -26,13 +26,13 @@ pub(super) fn start(guard: &mut UringGuard, mut req: Request, file: File) {
     }
     let id = guard.park(req, Stage::Command);
     act::start_link_timer(guard, id);
-    let pending = PendingCmd { place: guard.place, ring_generation: guard.generation, id: id.to_u64(), post };
+    let pending = PendingCmd { ring_index: guard.ring_index, ring_generation: guard.generation, id: id.to_u64(), post };
     guard.unlocked(|| target.start(&cmd, pending));
 }
 
 /// A command's CQE.
 fn post(pending: &PendingCmd, res: i32) {
-    let Some(mut guard) = PLACES.get(pending.place).and_then(|ring| ring.lock(Context::Other)) else { return };
+    let Some(mut guard) = RINGS.get(pending.ring_index).and_then(|ring| ring.lock(LockOwner::Worker)) else { return };
     if guard.generation != pending.ring_generation {
         return;
     }

@@ -85,7 +85,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
         return Now::Later(file, hybrid::first_step(guard, req, file));
     }
     loop {
-        let mut cx = IssueCx { kit: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
+        let mut cx = IssueCx { ring: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
         if is_for_worker {
             return match req.op.prepare_for_worker(&mut cx) {
                 Ok(()) => Now::Later(file, Later::Punt),
@@ -156,9 +156,9 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
     if let Now::Done(outcome) = &now {
         let bytes = outcome.res.max(0) as u64;
         guard.allowance.charge(bytes);
-        stats::bump(guard.place, Counter::WritesInline);
+        stats::bump(guard.ring_index, Counter::WritesInline);
         let took = Took::of(ticks().wrapping_sub(start), bytes);
-        write::after_inline(guard.place, file.fd, took);
+        write::after_inline(guard.ring_index, file.fd, took);
     }
     now
 }

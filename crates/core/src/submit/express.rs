@@ -130,9 +130,9 @@ fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> Express {
 fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errno>) {
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
     guard.allowance.charge(bytes);
-    stats::bump(guard.place, Counter::WritesInline);
+    stats::bump(guard.ring_index, Counter::WritesInline);
     if Took::of(ticks().wrapping_sub(start), bytes) == Took::Long {
-        write::missed(guard.place, fd);
+        write::missed(guard.ring_index, fd);
     }
 }
 

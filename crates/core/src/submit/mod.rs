@@ -15,7 +15,7 @@ use dispatch::Now;
 use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx, net};
 use crate::request::{Notification, Outcome, Request, Target};
-use crate::state::{Context, UringGuard, drain::DrainQueue};
+use crate::state::{LockOwner, UringGuard, drain::DrainQueue};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use express::{Express, express};
@@ -78,7 +78,7 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
     if guard.waiters.for_baton > 0 {
         guard.cq.note_must_wake();
     }
-    stats::add(guard.place, Counter::Submitted, u64::from(submitted));
+    stats::add(guard.ring_index, Counter::Submitted, u64::from(submitted));
     submitted
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn complete(guard: &mut UringGuard, mut req: Request, outcome: Outcom
 #[inline]
 fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
     // What the program wants done elsewhere it may want to be told of as such, whoever did it (EVENTFD_ASYNC).
-    if guard.context == Context::Other || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
+    if guard.lock_owner == LockOwner::Worker || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
         guard.cq.note_async();
     }
     if outcome.res == -Errno::ECANCELED.into_raw() {

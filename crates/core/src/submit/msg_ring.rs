@@ -6,7 +6,7 @@ use crate::ops::fs::install_file;
 use crate::ops::msg_ring::{Message, MsgRing};
 use crate::ops::{File, Op};
 use crate::request::Request;
-use crate::state::{Context, Ring, UringGuard};
+use crate::state::{LockOwner, Ring, UringGuard};
 use uringlet_abi::Cqe;
 use uringlet_sys::{Errno, io};
 
@@ -35,7 +35,7 @@ fn ring_of(file: File) -> Result<&'static Ring, Errno> {
 
 /// The other ring, locked: one that takes messages.
 fn lock(target: &'static Ring) -> Result<UringGuard, Errno> {
-    target.lock(Context::Other).filter(|guard| !guard.is_disabled).ok_or(Errno::EBADFD)
+    target.lock(LockOwner::Worker).filter(|guard| !guard.is_disabled).ok_or(Errno::EBADFD)
 }
 
 fn post(target: &'static Ring, cqe: Cqe) -> Result<(), Errno> {

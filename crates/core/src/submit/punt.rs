@@ -6,7 +6,7 @@ use crate::file::FileKind;
 use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
 use crate::ops::{File, Op, futex::FutexOp};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
-use crate::state::{Context, Punted, UringGuard};
+use crate::state::{LockOwner, Punted, UringGuard};
 use crate::write::{self, Mode, history::Took};
 use alloc::sync::Arc;
 use uringlet_abi::sqe;
@@ -23,13 +23,13 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
     let kind = file.kind();
     if req.op.is_write() && kind.is_seekable() && !kind.is_direct() {
         req.queued_on = Some(file.fd);
-        stats::bump(guard.place, Counter::WritesWorker);
+        stats::bump(guard.ring_index, Counter::WritesWorker);
     }
     if guard.mode != Mode::Uringlet || !is_for_line(&req, kind) {
         hand_to_io_wq(guard, req, file);
     } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_quick() && !guard.line.is_blocked(fd)) {
         // Whoever issued it would be expected to block: not with the baton.
-        stats::bump(guard.place, Counter::LetHandoversProactive);
+        stats::bump(guard.ring_index, Counter::LetHandoversProactive);
         hand_to_io_wq(guard, req, file);
     } else {
         put_in_line(guard, req);
@@ -119,7 +119,7 @@ impl Punted {
 
     /// The request's ring, if it is still there.
     pub(super) fn lock(&self) -> Option<UringGuard> {
-        self.ring.lock(Context::Other).filter(|guard| guard.generation == self.ring_generation)
+        self.ring.lock(LockOwner::Worker).filter(|guard| guard.generation == self.ring_generation)
     }
 
     pub(super) fn take_op(&self) -> Option<(Op, i32)> {
@@ -154,7 +154,7 @@ pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Ou
     if let Some(fd) = parked.req.queued_on.take() {
         guard.allowance.charge(outcome.res.max(0) as u64);
         if let Some(took) = took {
-            write::after_elsewhere(guard.place, fd, took);
+            write::after_elsewhere(guard.ring_index, fd, took);
         }
     }
     parked.req.op = op;

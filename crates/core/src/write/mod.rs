@@ -145,17 +145,17 @@ impl Allowance {
 }
 
 /// A write is put off, of the ring in this place.
-pub(crate) fn put_off(place: u32) {
-    stats::bump(place, Counter::Throttled);
-    stats::bump(place, Counter::ThrottledNow);
-    stats::raise(place, Counter::ThrottledMax, stats::value(place, Counter::ThrottledNow));
+pub(crate) fn put_off(ring_index: u32) {
+    stats::bump(ring_index, Counter::Throttled);
+    stats::bump(ring_index, Counter::ThrottledNow);
+    stats::raise(ring_index, Counter::ThrottledMax, stats::value(ring_index, Counter::ThrottledNow));
 }
 
 /// It is not any more, since its time has come, or since nobody wants it: then nobody has to wait for it.
-pub(crate) fn put_off_no_longer(place: u32, paced: Paced, since_ns: u64) {
+pub(crate) fn put_off_no_longer(ring_index: u32, paced: Paced, since_ns: u64) {
     let now_ns = process::monotonic_ns();
-    stats::sub(place, Counter::ThrottledNow, 1);
-    stats::add(place, Counter::ThrottledNs, now_ns.saturating_sub(since_ns));
+    stats::sub(ring_index, Counter::ThrottledNow, 1);
+    stats::add(ring_index, Counter::ThrottledNs, now_ns.saturating_sub(since_ns));
     if now_ns < paced.deadline_ns {
         THROTTLE.refund(paced.cost_ns);
     }
@@ -169,31 +169,31 @@ pub(crate) fn history_of(fd: i32) -> History {
 
 /// An inline write took longer than it may: the file goes down a gear.
 #[cold]
-pub(crate) fn missed(place: u32, fd: i32) {
-    after_inline(place, fd, Took::Long);
+pub(crate) fn missed(ring_index: u32, fd: i32) {
+    after_inline(ring_index, fd, Took::Long);
 }
 
 /// The caller, or who holds the baton, wrote to a file; of the ring in this place.
-pub(crate) fn after_inline(place: u32, fd: i32, took: Took) {
+pub(crate) fn after_inline(ring_index: u32, fd: i32, took: Took) {
     if took == Took::Long {
-        stats::bump(place, Counter::WriteMisses);
+        stats::bump(ring_index, Counter::WriteMisses);
     }
     if took == Took::Long || history_of(fd).is_down() {
-        change_gear(place, fd, |history| history.after_inline(took));
+        change_gear(ring_index, fd, |history| history.after_inline(took));
     }
 }
 
 /// A worker wrote, or the caller without waiting.
-pub(crate) fn after_elsewhere(place: u32, fd: i32, took: Took) {
-    change_gear(place, fd, |history| history.after_elsewhere(took));
+pub(crate) fn after_elsewhere(ring_index: u32, fd: i32, took: Took) {
+    change_gear(ring_index, fd, |history| history.after_elsewhere(took));
 }
 
-fn change_gear(place: u32, fd: i32, change: impl Fn(History) -> History) {
+fn change_gear(ring_index: u32, fd: i32, change: impl Fn(History) -> History) {
     let was_down = history_of(fd).is_down();
     let is_down = note(fd, change).is_down();
     match (was_down, is_down) {
-        (false, true) => stats::bump(place, Counter::GearDown),
-        (true, false) => stats::bump(place, Counter::GearUp),
+        (false, true) => stats::bump(ring_index, Counter::GearDown),
+        (true, false) => stats::bump(ring_index, Counter::GearUp),
         _ => {}
     }
 }

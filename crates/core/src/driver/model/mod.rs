@@ -9,7 +9,7 @@ mod watcher;
 use super::enter::{Args, enter};
 use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
-use crate::state::{Context, PLACES, Ring, RingState};
+use crate::state::{LockOwner, RINGS, Ring, RingState};
 use uringlet_abi::{Cqe, GeteventsArg, Opcode, Sqe, Timespec, enter as flag, op_flags};
 use uringlet_sys::fd::{EPOLLIN, EventFd, RingFd};
 use uringlet_sys::model::Program;
@@ -28,7 +28,7 @@ impl Scene {
         let program = Program::new(&memory);
         let (number, fd) = RingFd::open().unwrap();
         io::close(number).unwrap();
-        let (ring, generation) = PLACES.take().unwrap();
+        let (ring, generation) = RINGS.take().unwrap();
         let mut state = RingState::new(generation, memory, 0, WorkerPool::with_limits([0, 0]), fd);
         state.baton = Some(SubmitBaton::new());
         ring.open(state);
@@ -45,7 +45,7 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         // Rings are for ever, and what is in them holds descriptors.
-        drop(self.ring.lock(Context::Other).map(|guard| guard.end()));
+        drop(self.ring.lock(LockOwner::Worker).map(|guard| guard.end()));
     }
 }
 
@@ -63,7 +63,7 @@ fn wait_with(ring: &'static Ring, min: u32, ext: &GeteventsArg) {
 
 /// A worker's completion.
 fn post(ring: &'static Ring, user_data: u64) {
-    ring.lock(Context::Other).unwrap().post(Cqe { user_data, res: 0, flags: 0 });
+    ring.lock(LockOwner::Worker).unwrap().post(Cqe { user_data, res: 0, flags: 0 });
 }
 
 /// An SQE of a timeout at a time; lives while the SQE has not been submitted.

@@ -1,7 +1,7 @@
 //! Waiting in enter(): one thread drives, the others sleep behind it.
 
 use super::{Scene, at, post, timeout, wait, wait_with};
-use crate::state::Context;
+use crate::state::LockOwner;
 use loom::thread;
 use uringlet_abi::GeteventsArg;
 use uringlet_sys::model;
@@ -42,7 +42,7 @@ fn after_a_minimal_wait_any_post_is_enough() {
             let ext = GeteventsArg { min_wait_usec: 1, ..GeteventsArg::default() };
             wait_with(ring, 3, &ext);
         });
-        while ring.lock(Context::Other).unwrap().waiters.sleeping < 2 {
+        while ring.lock(LockOwner::Worker).unwrap().waiters.sleeping < 2 {
             thread::yield_now();
         }
         model::advance_to(1000);

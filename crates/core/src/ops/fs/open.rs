@@ -1,9 +1,9 @@
 //! `IORING_OP_OPENAT, OPENAT2, CLOSE`.
 
 use super::path::Path;
-use crate::kit::Kit;
 use crate::ops::Outcome;
 use crate::ops::{Issue, Op, PrepCx, unused};
+use crate::ring_resources::RingResources;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe};
 use uringlet_sys::io::{self, O_CLOEXEC, O_NONBLOCK, OpenHow};
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
@@ -96,7 +96,7 @@ fn read_how(addr: UserPtr, len: usize) -> Result<OpenHow, Errno> {
 impl Open {
     /// Opens what the dentry cache knows, without sleeping on a FIFO or a device: with `O_NONBLOCK`, which is taken off again if the
     /// program did not ask for it.
-    pub(super) fn try_issue(&mut self, kit: &mut Kit) -> Issue {
+    pub(super) fn try_issue(&mut self, ring: &mut RingResources) -> Issue {
         if self.how.flags & MAKES != 0 {
             return Issue::Blocks;
         }
@@ -112,7 +112,7 @@ impl Open {
                     let _ = io::close(fd as i32);
                     return errno.into();
                 }
-                Issue::Complete(self.finish(kit, Outcome::ok(fd as i32)))
+                Issue::Complete(self.finish(ring, Outcome::ok(fd as i32)))
             }
             Err(Errno::EAGAIN) if self.how.resolve & RESOLVE_CACHED != 0 => Errno::EAGAIN.into(),
             // Not cached; no such call or flag here; or an error that may come from a filter and not from the file.
@@ -158,11 +158,11 @@ impl Open {
     }
 
     /// Under the ring's lock: the new descriptor becomes a registered file if that was asked for.
-    pub(super) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
+    pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         core::mem::forget(self.transient.take());
         match outcome.res {
             fd if fd < 0 => outcome,
-            fd if self.file_index != 0 => install_file(kit, fd, self.file_index).into(),
+            fd if self.file_index != 0 => install_file(ring, fd, self.file_index).into(),
             fd => {
                 // The number may have been another file's that was closed unseen.
                 if !fd_table::is_blank(fd) {
@@ -186,16 +186,16 @@ impl Drop for Transient {
 
 /// Makes a fresh descriptor a registered file, as the `file_index` of openat, accept and socket asks for; the number is closed.
 /// 0, or the slot if it was chosen here.
-pub(crate) fn install_file(kit: &mut Kit, fd: i32, file_index: u32) -> Result<usize, Errno> {
-    if file_index == FILE_INDEX_ALLOC && !kit.files.is_registered {
+pub(crate) fn install_file(ring: &mut RingResources, fd: i32, file_index: u32) -> Result<usize, Errno> {
+    if file_index == FILE_INDEX_ALLOC && !ring.files.is_registered {
         let _ = io::close(fd);
         return Err(Errno::ENFILE);
     }
-    let (slot, old) = kit.files.install_fd(fd, file_index)?;
+    let (slot, old) = ring.files.install_fd(fd, file_index)?;
     if let Some(old) = old
         && old.tag != 0
     {
-        kit.post_tag(old.tag);
+        ring.post_tag(old.tag);
     }
     Ok(slot as usize)
 }
@@ -221,11 +221,11 @@ pub(crate) fn prep_close(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 }
 
 impl Close {
-    pub(super) fn try_issue(&mut self, kit: &mut Kit) -> Issue {
+    pub(super) fn try_issue(&mut self, ring: &mut RingResources) -> Issue {
         match *self {
             // The last close of a file may wait for a disk, a server, a lingering socket.
             Self::Fd(_) => Issue::Blocks,
-            Self::Slot(slot) => empty_slot(kit, slot).into(),
+            Self::Slot(slot) => empty_slot(ring, slot).into(),
         }
     }
 
@@ -239,21 +239,21 @@ impl Close {
     }
 
     /// Under the ring's lock.
-    pub(super) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
+    pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match *self {
             Self::Fd(_) => outcome,
-            Self::Slot(slot) => empty_slot(kit, slot).into(),
+            Self::Slot(slot) => empty_slot(ring, slot).into(),
         }
     }
 }
 
-fn empty_slot(kit: &mut Kit, slot: u32) -> Result<usize, Errno> {
-    if !kit.files.is_registered {
+fn empty_slot(ring: &mut RingResources, slot: u32) -> Result<usize, Errno> {
+    if !ring.files.is_registered {
         return Err(Errno::ENXIO);
     }
-    let old = kit.files.replace(slot, None)?.ok_or(Errno::EBADF)?;
+    let old = ring.files.replace(slot, None)?.ok_or(Errno::EBADF)?;
     if old.tag != 0 {
-        kit.post_tag(old.tag);
+        ring.post_tag(old.tag);
     }
     Ok(0)
 }

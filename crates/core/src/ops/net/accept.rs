@@ -2,10 +2,10 @@
 
 use super::turn::accept_without_sleeping;
 use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, Try, forget_former_file, poll_first, sleeping, without_sleeping};
-use crate::kit::Kit;
 use crate::ops::Outcome;
 use crate::ops::fs::install_file;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::ring_resources::RingResources;
 use uringlet_abi::op_flags::{ACCEPT_DONTWAIT, ACCEPT_MULTISHOT, ACCEPT_POLL_FIRST};
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, cqe};
 use uringlet_sys::io::{self, Res};
@@ -77,7 +77,7 @@ impl Accept {
     }
 
     fn answer(&mut self, cx: &mut IssueCx<'_>, new: i32) -> Issue {
-        let outcome = self.finish(cx.kit, Outcome::ok(new));
+        let outcome = self.finish(cx.ring, Outcome::ok(new));
         let fd = cx.file.fd;
         let has_more = io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0);
         // Unix sockets do not tell.
@@ -113,15 +113,15 @@ impl Accept {
         sleeping(fd, POLLIN, self.may_wait(), || self.accept(fd)).into()
     }
 
-    pub(super) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
+    pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         if outcome.res < 0 {
             return outcome;
         }
         if self.file_index != 0 {
-            return install_file(kit, outcome.res, self.file_index).into();
+            return install_file(ring, outcome.res, self.file_index).into();
         }
         forget_former_file(outcome.res);
-        kit.note_new_file(outcome.res);
+        ring.note_new_file(outcome.res);
         outcome
     }
 }

@@ -2,10 +2,10 @@
 
 use super::connect::SockAddr;
 use super::{NetOp, SOCK_CLOEXEC, SOCK_NONBLOCK, forget_former_file};
-use crate::kit::Kit;
 use crate::ops::Outcome;
 use crate::ops::fs::install_file;
 use crate::ops::{Op, PrepCx, unused};
+use crate::ring_resources::RingResources;
 use uringlet_abi::Sqe;
 use uringlet_sys::{Errno, io};
 
@@ -60,14 +60,14 @@ impl Endpoint {
         .into()
     }
 
-    pub(super) fn finish(&mut self, kit: &mut Kit, outcome: Outcome) -> Outcome {
+    pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match self {
             Self::Socket { file_index, .. } if outcome.res >= 0 => {
                 if *file_index != 0 {
-                    return install_file(kit, outcome.res, *file_index).into();
+                    return install_file(ring, outcome.res, *file_index).into();
                 }
                 forget_former_file(outcome.res);
-                kit.note_new_file(outcome.res);
+                ring.note_new_file(outcome.res);
                 outcome
             }
             _ => outcome,

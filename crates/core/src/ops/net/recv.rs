@@ -109,17 +109,17 @@ impl Recv {
             self.append(cx, &mut issue);
         }
         if core::mem::take(&mut self.has_emptied) {
-            cx.kit.note_empty(alone.fd);
+            cx.ring.note_empty(alone.fd);
         }
-        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         let chosen = if self.is_bundle {
-            cx.kit.buf_groups.select_bundle(cx.buf_group, self.extent())?
+            cx.ring.buf_groups.select_bundle(cx.buf_group, self.extent())?
         } else {
-            cx.kit.buf_groups.select(cx.buf_group, self.cap)?
+            cx.ring.buf_groups.select(cx.buf_group, self.cap)?
         };
         self.take_buffers(&chosen);
         self.selected = Some(chosen);

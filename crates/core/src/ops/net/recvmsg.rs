@@ -152,9 +152,9 @@ impl Recvmsg {
             self.receive_now(alone)
         };
         if core::mem::take(&mut self.has_emptied) {
-            cx.kit.note_empty(alone.fd);
+            cx.ring.note_empty(alone.fd);
         }
-        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
 
@@ -164,7 +164,7 @@ impl Recvmsg {
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
-        let chosen = cx.kit.buf_groups.select(cx.buf_group, self.cap)?;
+        let chosen = cx.ring.buf_groups.select(cx.buf_group, self.cap)?;
         self.message.use_buffer(chosen.addr, chosen.len);
         self.selected = Some(chosen);
         // A multishot request fills the next buffer from its start again.

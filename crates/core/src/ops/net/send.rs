@@ -135,7 +135,7 @@ impl Send {
         if self.is_bundle {
             issue = self.go_on(issue, cx.was_armed);
         }
-        settle(&mut cx.kit.buf_groups, &mut self.selected, &mut issue, true);
+        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, true);
         if let Some(selected) = &mut self.selected {
             // It waits, and its buffer is gone whether it is sent or not: other than with receives.
             selected.used(self.done as u32);
@@ -151,14 +151,14 @@ impl Send {
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
-        if !cx.kit.buf_groups.exists(cx.buf_group) {
+        if !cx.ring.buf_groups.exists(cx.buf_group) {
             return Err(Errno::ENOENT);
         }
         let mut chosen = if self.is_bundle {
             // Only the first transfer is limited.
-            cx.kit.buf_groups.select_bundle(cx.buf_group, Extent::All(core::mem::take(&mut self.cap)))?
+            cx.ring.buf_groups.select_bundle(cx.buf_group, Extent::All(core::mem::take(&mut self.cap)))?
         } else {
-            cx.kit.buf_groups.select(cx.buf_group, self.cap)?
+            cx.ring.buf_groups.select(cx.buf_group, self.cap)?
         };
         chosen.give_up_whole();
         self.iovecs = chosen.iovecs();

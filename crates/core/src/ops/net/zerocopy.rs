@@ -67,7 +67,7 @@ impl ZeroCopy {
     /// `EFAULT`.
     pub(super) fn check_buffer(self, cx: &IssueCx<'_>, data: &[Iovec]) -> Result<(), Errno> {
         let Some(index) = self.buffer else { return Ok(()) };
-        let buffer = cx.kit.buffers.get(index).ok_or(Errno::EFAULT)?;
+        let buffer = cx.ring.buffers.get(index).ok_or(Errno::EFAULT)?;
         data.iter().try_for_each(|part| buffer.check(part.base, part.len))
     }
 

@@ -13,13 +13,13 @@ impl Rw {
     #[inline]
     pub(super) fn try_known_socket(&mut self, cx: &mut IssueCx<'_>) -> Option<Issue> {
         let fd = cx.file.fd;
-        if !self.is_plain() || cx.kit.setup & setup::IOPOLL != 0 || !FileKind::cached(fd).is_some_and(FileKind::is_socket) {
+        if !self.is_plain() || cx.ring.setup & setup::IOPOLL != 0 || !FileKind::cached(fd).is_some_and(FileKind::is_socket) {
             return None;
         }
         if self.is_write {
             return self.answer_of_socket(cx, POLLOUT);
         }
-        if self.len > 0 && !cx.was_armed && cx.kit.knows_empty(fd) {
+        if self.len > 0 && !cx.was_armed && cx.ring.knows_empty(fd) {
             return Some(Issue::WouldBlock(POLLIN));
         }
         self.answer_of_socket(cx, POLLIN)
@@ -43,10 +43,10 @@ impl Rw {
                 FileKind::ask(fd);
                 None
             }
-            Ok(n) if !self.is_write && n > 0 && cx.kit.knows_ends(fd) => {
+            Ok(n) if !self.is_write && n > 0 && cx.ring.knows_ends(fd) => {
                 // Who got less than he asked for has emptied the stream.
                 if n < self.wanted() {
-                    cx.kit.note_empty(fd);
+                    cx.ring.note_empty(fd);
                 }
                 Some(self.finish(Ok(n)))
             }

@@ -2,8 +2,8 @@
 
 use super::{MAX_LEN, Rw};
 use crate::file::FileKind;
-use crate::kit::Context;
 use crate::ops::{Issue, IssueCx};
+use crate::ring_resources::LockOwner;
 use crate::write::history::Took;
 use crate::write::path::{Facts, Road, road};
 use crate::write::{self, Mode, Paced};
@@ -22,12 +22,12 @@ impl Rw {
         };
         let facts = Facts {
             bytes,
-            mode: cx.kit.mode,
+            mode: cx.ring.mode,
             history: write::history_of(fd),
             takes_nowait: kind.takes_nowait(true),
             is_synchronous: self.waits_for_disk(kind),
             may_raise_signal,
-            is_caller: cx.kit.context == Context::Submitter,
+            is_caller: cx.ring.lock_owner == LockOwner::Submitter,
         };
         if facts.mode != Mode::Workers
             && let Err(paced) = ask(cx, &facts)
@@ -47,7 +47,7 @@ impl Rw {
         if !self.is_vectored {
             return Ok(u64::from(self.len));
         }
-        if cx.kit.mode == Mode::Workers || cx.kit.allowance.covers(ticks(), 1) {
+        if cx.ring.mode == Mode::Workers || cx.ring.allowance.covers(ticks(), 1) {
             return Ok(0);
         }
         self.stabilise()?;
@@ -56,22 +56,22 @@ impl Rw {
 
     /// As much as the file takes without waiting; a worker does the rest. `None`: nothing was done.
     fn write_nowait(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Option<Issue> {
-        let (fd, place) = (cx.file.fd, cx.kit.place);
+        let (fd, ring_index) = (cx.file.fd, cx.ring.ring_index);
         let start = ticks();
         let res = self.transfer(fd, self.rw_flags | RWF_NOWAIT);
         let n = *res.as_ref().unwrap_or(&0);
-        cx.kit.allowance.charge(n as u64);
+        cx.ring.allowance.charge(n as u64);
         if Took::of(ticks().wrapping_sub(start), n as u64) == Took::Long {
-            write::after_inline(place, fd, Took::Long);
+            write::after_inline(ring_index, fd, Took::Long);
         }
         match res {
             Ok(n) if n > 0 && self.done + n < self.wanted() => {
-                stats::short_write(place, self.off as u64, self.wanted() as u64, (self.done + n) as u64);
+                stats::short_write(ring_index, self.off as u64, self.wanted() as u64, (self.done + n) as u64);
                 Some(self.advance(n).map_or_else(Issue::from, |()| Issue::Blocks))
             }
             Ok(n) => {
-                stats::bump(place, Counter::WritesNowait);
-                write::after_elsewhere(place, fd, Took::Quick);
+                stats::bump(ring_index, Counter::WritesNowait);
+                write::after_elsewhere(ring_index, fd, Took::Quick);
                 Some(self.finish(Ok(n)))
             }
             Err(Errno::EAGAIN) => None,
@@ -94,11 +94,11 @@ impl Rw {
 /// # Errors
 /// Too many pages are dirty, or writes of the same file are put off: no other one goes before them.
 fn ask(cx: &mut IssueCx<'_>, facts: &Facts) -> Result<(), Paced> {
-    let asked = cx.kit.allowance.ask(facts.bytes);
-    if !facts.history.has_queued() || stats::value(cx.kit.place, Counter::ThrottledNow) == 0 {
+    let asked = cx.ring.allowance.ask(facts.bytes);
+    if !facts.history.has_queued() || stats::value(cx.ring.ring_index, Counter::ThrottledNow) == 0 {
         return asked;
     }
-    match (asked, cx.kit.put_off.last_deadline_ns(cx.file.fd)) {
+    match (asked, cx.ring.put_off.last_deadline_ns(cx.file.fd)) {
         (asked, None) => asked,
         (Ok(()), Some(deadline_ns)) => Err(Paced { deadline_ns, cost_ns: 0 }),
         (Err(paced), Some(before_ns)) => Err(Paced { deadline_ns: paced.deadline_ns.max(before_ns), ..paced }),

@@ -51,7 +51,7 @@ impl Recv {
         let fd = cx.file.fd;
         // One byte may be no byte but the stream's end: it is not worth the call.
         let Some(waits) = io::bytes_readable(fd).ok().filter(|&n| n > 1) else { return false };
-        let groups = &mut cx.kit.buf_groups;
+        let groups = &mut cx.ring.buf_groups;
         let first_flags = self.selected.take().map_or(0, |first| groups.settle(first));
         let wanted = (waits as u32).min(self.left_in_all.unwrap_or(u32::MAX));
         let Ok(mut rest) = groups.select_bundle(cx.buf_group, Extent::All(wanted)) else {
@@ -72,7 +72,7 @@ impl Recv {
         if io::bytes_readable(fd).is_ok_and(|n| n > 0) {
             outcome.flags |= cqe::SOCK_NONEMPTY;
         }
-        cx.kit.buf_groups.settle(rest);
+        cx.ring.buf_groups.settle(rest);
         is_last
     }
 

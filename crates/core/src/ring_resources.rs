@@ -12,22 +12,22 @@ use uringlet_abi::{Cqe, setup, sq_flags};
 use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::{RingMemory, Word};
 
-/// On whose behalf a ring's lock is held.
+/// Which kind of thread holds a ring's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Context {
+pub(crate) enum LockOwner {
     /// A thread of the program inside enter() or register().
     Submitter,
-    /// A worker, the watcher, a close.
-    Other,
+    /// Any other thread: a worker, the watcher, a close.
+    Worker,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Kit {
+pub(crate) struct RingResources {
     /// The ring's place in the engine's table: under which it is counted.
-    pub(crate) place: u32,
+    pub(crate) ring_index: u32,
     /// Set by whoever holds the lock for the time of the holding.
-    pub(crate) context: Context,
+    pub(crate) lock_owner: LockOwner,
     pub(crate) memory: RingMemory,
     /// `IORING_SETUP_*`.
     pub(crate) setup: u32,
@@ -48,12 +48,12 @@ pub(crate) struct Kit {
     pub(crate) put_off: PutOff,
 }
 
-impl Kit {
+impl RingResources {
     /// Of a new ring.
     pub(crate) fn new(memory: RingMemory, setup: u32) -> Self {
         Self {
-            place: 0,
-            context: Context::Other,
+            ring_index: 0,
+            lock_owner: LockOwner::Worker,
             memory,
             setup,
             cq: Cq::default(),
@@ -99,7 +99,7 @@ impl Kit {
 
     #[inline(never)]
     fn post_or_defer(&mut self, cqe: Cqe) {
-        if self.context == Context::Other {
+        if self.lock_owner == LockOwner::Worker {
             self.deferred.push_back(cqe);
             return self.note_deferred();
         }
@@ -193,11 +193,11 @@ mod tests {
     #[test]
     fn what_was_deferred_is_not_overtaken() {
         let geometry = Geometry { sq_entries: 2, cq_entries: 4, sqe_shift: 6, cqe_shift: 4, has_sq_array: true };
-        let mut kit = Kit::new(RingMemory::new(geometry).unwrap(), setup::DEFER_TASKRUN);
-        kit.post(Cqe::default());
-        assert_eq!((kit.cq.tail(), kit.deferred.len()), (0, 1));
-        kit.context = Context::Submitter;
-        kit.post(Cqe::default());
-        assert_eq!((kit.cq.tail(), kit.deferred.len()), (2, 0));
+        let mut res = RingResources::new(RingMemory::new(geometry).unwrap(), setup::DEFER_TASKRUN);
+        res.post(Cqe::default());
+        assert_eq!((res.cq.tail(), res.deferred.len()), (0, 1));
+        res.lock_owner = LockOwner::Submitter;
+        res.post(Cqe::default());
+        assert_eq!((res.cq.tail(), res.deferred.len()), (2, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! A place outlives the ring in it and is used again. Which numbers are rings stands in `fd_table`; a ring counts those
 //! that are known to be its own.
 
-use super::{ANY_READABLE, Context, Ring};
+use super::{ANY_READABLE, LockOwner, Ring};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -13,17 +13,17 @@ use uringlet_sys::{Errno, fd_table, io};
 
 /// The places of this process.
 #[cfg(not(loom))]
-pub(crate) static PLACES: Places = Places::new();
+pub(crate) static RINGS: RingTable = RingTable::new();
 
 #[cfg(loom)]
 loom::lazy_static! {
     /// The places of a model's run.
-    pub(crate) static ref PLACES: Places = Places::new();
+    pub(crate) static ref RINGS: RingTable = RingTable::new();
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct RingTable {
     rings: StaticTable<Ring>,
     taken: Mutex<Taken>,
 }
@@ -35,7 +35,7 @@ struct Taken {
     next_generation: u64,
 }
 
-impl Places {
+impl RingTable {
     uringlet_sys::const_unless_loom! {
         fn new() -> Self {
             Self { rings: StaticTable::new(), taken: Mutex::new(Taken { used: 0, free: Vec::new(), next_generation: 1 }) }
@@ -105,7 +105,7 @@ impl Places {
         let ino = io::fstat(fd)?.ino;
         let found = self
             .all()
-            .find(|ring| ring.lock(Context::Other).is_some_and(|guard| guard.fd.as_ref().is_some_and(|ours| ours.ino() == Ok(ino))));
+            .find(|ring| ring.lock(LockOwner::Worker).is_some_and(|guard| guard.fd.as_ref().is_some_and(|ours| ours.ino() == Ok(ino))));
         let Some(ring) = found else {
             let is_path_only = io::file_flags(fd)? & io::O_PATH != 0;
             return Err(if is_path_only { Errno::EBADF } else { Errno::EOPNOTSUPP });
@@ -117,7 +117,7 @@ impl Places {
     /// A number is known to be the ring's.
     pub(crate) fn name(&'static self, ring: &'static Ring, fd: i32) {
         fd_table::set_ring(fd, Some(ring.index));
-        if let Some(mut guard) = ring.lock(Context::Other) {
+        if let Some(mut guard) = ring.lock(LockOwner::Worker) {
             guard.known_fds += 1;
         }
     }
@@ -126,7 +126,7 @@ impl Places {
     pub(crate) fn lose_number(&'static self, fd: i32) -> Option<(&'static Ring, u64)> {
         let ring = self.rings.get(fd_table::ring(fd)?)?;
         fd_table::set_ring(fd, None);
-        let mut guard = ring.lock(Context::Other)?;
+        let mut guard = ring.lock(LockOwner::Worker)?;
         guard.known_fds = guard.known_fds.saturating_sub(1);
         (guard.known_fds == 0).then_some((ring, guard.generation))
     }
@@ -145,7 +145,7 @@ impl Places {
         if ring.is_polled.load(Acquire) {
             return;
         }
-        if let Some(mut guard) = ring.lock(Context::Other)
+        if let Some(mut guard) = ring.lock(LockOwner::Worker)
             && guard.fd.as_mut().is_some_and(|ours| ours.begin_readiness(fd).is_ok())
             && !ring.is_polled.swap(true, AcqRel)
             && !guard.is_drained()
@@ -161,7 +161,7 @@ impl Places {
         ANY_READABLE.swap(false, AcqRel);
         for ring in self.all() {
             if ring.is_flagged.load(Acquire)
-                && let Some(guard) = ring.lock(Context::Other)
+                && let Some(guard) = ring.lock(LockOwner::Worker)
             {
                 guard.settle_readable(ring);
                 if ring.is_flagged.load(Relaxed) {
