@@ -10,6 +10,7 @@ mod fio;
 mod fsx;
 mod job;
 mod libtest;
+mod lint;
 mod oracle;
 mod place;
 mod programs;
@@ -30,7 +31,8 @@ type Chore = (&'static str, &'static str, fn(Vec<OsString>) -> anyhow::Result<Ta
 const CHORES: &[Chore] = &[
     ("ci", "everything that must hold before a change lands", ci::main),
     ("build", "the release, as `make install` takes it", build::main),
-    ("tidy", "style as a test: lengths, unsafe, layers, words", tidy::main),
+    ("tidy", "style as a test: lengths, unsafe, layers, circles, names, prose", tidy::main),
+    ("lint", "clippy without a warning, and no more casts than listed", lint::main),
     ("sandbox", "run a program where io_uring is blocked", sandbox::main),
     ("loom", "the engine's protocols, model-checked", |_| ci::loom()),
     ("shuttle", "whole pools, in orders picked at random", |_| ci::shuttle()),

@@ -1,5 +1,8 @@
-//! The layers of the engine: a module of `crates/core` names none above its own. Rust's privacy does not check that.
+//! The layers of the engine: a module of `crates/core` names no module of a higher layer.
+//! Rust's privacy does not check that.
 
+use super::findings::Findings;
+use super::ratchet::UPWARD;
 use super::source::Source;
 
 /// From bottom to top; modules of one row may name each other.
@@ -15,41 +18,33 @@ const LAYERS: &[&[&str]] = &[
     &["engine", "lib"],
 ];
 
-/// Below, and yet not to be named: an operation only answers; who acts on the answer is not its business.
+/// Lower modules that must not be named either: an op only answers, and names nothing that acts on it.
 const BARRED: &[(&str, &[&str])] = &[("ops", &["io_wq", "apoll", "timer"])];
 
 const CORE: &str = "crates/core/src/";
 
-/// A path that leads upward.
-#[derive(Debug)]
-pub(super) struct Breach {
-    pub(super) path: String,
-    pub(super) text: String,
+/// Records every upward or barred `crate::` path, and every module that has no layer.
+pub(super) fn measure(sources: &[Source], found: &mut Findings) {
+    for source in sources {
+        let Some(inner) = source.path.strip_prefix(CORE) else { continue };
+        let module = inner.split(['/', '.']).next().unwrap_or_default();
+        match layer(module) {
+            Some(own) => measure_one(source, module, own, found),
+            None => found.add(UPWARD, &source.path, format!("{}: module {module} has no layer in xtask/src/tidy/layers.rs", source.path)),
+        }
+    }
 }
 
-/// Every upward or barred `crate::` path, and every module without a layer.
-pub(super) fn check(sources: &[Source]) -> Vec<Breach> {
-    sources.iter().flat_map(check_one).collect()
-}
-
-fn check_one(source: &Source) -> Vec<Breach> {
-    let Some(inner) = source.path.strip_prefix(CORE) else { return Vec::new() };
-    let breach = |text: String| Breach { path: source.path.clone(), text };
-    let module = inner.split(['/', '.']).next().unwrap_or_default();
-    let Some(own) = layer(module) else {
-        return vec![breach(format!("{}: module {module} has no layer in xtask/src/tidy/layers.rs", source.path))];
-    };
+fn measure_one(source: &Source, module: &str, own: usize, found: &mut Findings) {
     let barred = BARRED.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, barred)| *barred);
-    let mut breaches = Vec::new();
     for (named, line) in &source.crate_paths {
-        // What is no module is re-exported at the top, or is a macro or a static there.
+        // A name that is no module is an item at the crate's root.
         let first = named.split("::").next().unwrap_or(named);
         let is_above = layer(first).is_some_and(|layer| layer > own);
         if is_above || barred.contains(&first) {
-            breaches.push(breach(format!("{}:{line}: {module} names crate::{named}, which is above it", source.path)));
+            found.add(UPWARD, &source.path, format!("{}:{line}: {module} names crate::{named}, a module above it", source.path));
         }
     }
-    breaches
 }
 
 fn layer(module: &str) -> Option<usize> {
@@ -61,11 +56,13 @@ mod tests {
     use super::*;
 
     fn offences(path: &str, text: &str) -> usize {
-        check(&[Source::parse(path, text).unwrap()]).len()
+        let mut found = Findings::default();
+        measure(&[Source::parse(path, text).unwrap()], &mut found);
+        found.all_texts("").count()
     }
 
     #[test]
-    fn looking_down_is_fine_and_up_is_not() {
+    fn a_downward_path_passes_and_an_upward_path_does_not() {
         assert_eq!(offences("crates/core/src/submit/link.rs", "use crate::ops::Issue;"), 0);
         assert_eq!(offences("crates/core/src/ops/rw.rs", "use crate::submit::link;"), 1);
         assert_eq!(offences("crates/core/src/ring/cq.rs", "fn f() { crate::driver::wake() }"), 1);
@@ -73,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_does_not_know_who_runs_it() {
+    fn an_op_names_neither_workers_nor_requests() {
         assert_eq!(offences("crates/core/src/ops/rw.rs", "use crate::{io_wq, kit};"), 1);
         assert_eq!(offences("crates/core/src/ops/rw.rs", "use crate::request::Request;"), 1);
     }

@@ -1,42 +1,50 @@
-//! `xtask tidy`: style as a test. What rustfmt and clippy do not look at.
+//! `xtask tidy`: style as a test, for what rustfmt and clippy do not look at.
 
+mod circles;
+pub(crate) mod findings;
+mod graph;
 mod layers;
-mod ratchet;
+mod prose;
+pub(crate) mod ratchet;
+mod same_names;
+mod sizes;
 mod source;
+mod vocabulary;
 mod words;
+mod workspace;
 
 use crate::place;
 use crate::tally::{Failure, Tally};
 use anyhow::{Context, bail, ensure};
-use ratchet::Ratchet;
+use findings::Findings;
+use ratchet::{CASTS, Ratchet, Update};
+use same_names::Exceptions;
 use source::Source;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use vocabulary::Vocabulary;
 
 const USAGE: &str = "\
-usage: cargo xtask tidy [--update [--allow-worse]]
+usage: cargo xtask tidy [--update [--allow-worse]] [--list [PREFIX]]
 
-Checks lengths of files and functions, where unsafe stands, the layers of the engine, and words that do not belong here.
-  --update       take the numbers of unsafe blocks over into xtask/ratchet.txt, and shrink its lists of what is too long or
-                 looks up to a higher layer
-  --allow-worse  let --update also lengthen those lists";
+Checks lengths of files and functions, where unsafe stands, the layers of the engine, import circles, types of one
+name, the crates drawn in ARCHITECTURE.md, the width and the words of comments and documents.
+  --update       write lower numbers, and numbers of unsafe blocks, to xtask/ratchet.txt
+  --allow-worse  let --update also write higher numbers
+  --list         print every offence in files that start with PREFIX, those that the ratchet allows included";
 
 /// Crates that may hold unsafe code: the fence, and the skins towards C and machine code.
 const MAY_BE_UNSAFE: &[&str] = &["crates/sys", "crates/attach", "crates/liburing"];
 
-/// What to do with the ratchet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Update {
-    No,
-    Shrink,
-    AsFound,
-}
+/// Folders whose Rust files are ours.
+const OURS: &[&str] = &["crates/", "xtask/", "conformance/", "bench/"];
 
 /// Checks the checkout; prints every offence.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     use lexopt::prelude::*;
     let mut update = Update::No;
+    let mut list = None;
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next()? {
         match arg {
@@ -47,34 +55,54 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
             Long("update") if update == Update::No => update = Update::Shrink,
             Long("update") => {}
             Long("allow-worse") => update = Update::AsFound,
+            Long("list") => list = Some(String::new()),
+            Value(prefix) if list.is_some() => list = Some(prefix.string()?),
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
-    let offences = check(&place::root(), update)?;
+    let offences = check(&place::root(), update, list)?;
     offences.iter().for_each(|offence| println!("{offence}"));
     let failed = || Tally::failure(Failure::new("style", format!("{} offences", offences.len()), &offences.join("\n")));
     Ok(if offences.is_empty() { Tally::PASSED } else { failed() })
 }
 
-fn check(root: &Path, update: Update) -> anyhow::Result<Vec<String>> {
+/// The list of numbers that only fall.
+pub(crate) fn ratchet_path() -> std::path::PathBuf {
+    place::root().join("xtask/ratchet.txt")
+}
+
+fn check(root: &Path, update: Update, list: Option<String>) -> anyhow::Result<Vec<String>> {
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
+    let vocabulary = Vocabulary::parse(&read("xtask/retired-words.txt")?).context("xtask/retired-words.txt")?;
+    let exceptions = Exceptions::parse(&read("xtask/same-names.txt")?).context("xtask/same-names.txt")?;
     let paths = tracked_files(root)?;
     let mut offences = Vec::new();
+    let mut found = Findings::default();
     let mut sources = Vec::new();
     for path in &paths {
-        // Tracked, but deleted in the working tree; or no text.
+        // A deleted file that git still tracks, or one that is no text.
         let Ok(text) = std::fs::read_to_string(root.join(path)) else { continue };
         offences.extend(words::check(path, &text));
-        let is_ours = ["crates/", "xtask/", "conformance/"].iter().any(|room| path.starts_with(room));
-        if is_ours && path.ends_with(".rs") {
+        prose::measure(path, &text, &mut found);
+        vocabulary.measure(path, &text, &mut found);
+        if OURS.iter().any(|room| path.starts_with(room)) && path.ends_with(".rs") {
             sources.push(Source::parse(path, &text)?);
         }
     }
     offences.extend(unsafe_outside_the_fence(&sources));
-    let mut ratchet = Ratchet::read(&root.join("xtask/ratchet.txt"))?;
-    if update != Update::No {
-        ratchet.update(&sources, update == Update::AsFound)?;
+    sizes::measure(&sources, &mut found);
+    layers::measure(&sources, &mut found);
+    let packages = workspace::read(root)?;
+    workspace::measure(root, &packages, &exceptions, &mut found)?;
+    offences.extend(workspace::check_drawing(&read("ARCHITECTURE.md")?, &packages));
+    if let Some(prefix) = list {
+        found.all_texts(&prefix).for_each(|text| println!("{text}"));
     }
-    offences.extend(ratchet.check(&sources));
+    let mut ratchet = Ratchet::read(&ratchet_path(), |kind| kind != CASTS)?;
+    if update != Update::No {
+        ratchet.update(&found, update)?;
+    }
+    offences.extend(ratchet.check(&found));
     let functions: usize = sources.iter().map(|source| source.functions.len()).sum();
     println!("{} files, {functions} functions: {} offences", paths.len(), offences.len());
     Ok(offences)
@@ -94,8 +122,9 @@ fn tracked_files(root: &Path) -> anyhow::Result<Vec<String>> {
 
 fn unsafe_outside_the_fence(sources: &[Source]) -> Vec<String> {
     let mut offences = Vec::new();
-    // What stands in conformance/ plays a program of somebody else's.
-    let is_inside = |source: &Source| source.path.starts_with("conformance/") || MAY_BE_UNSAFE.contains(&source.package());
+    // Programs in conformance/ and bench/ play those of users, which call libc.
+    let is_program = |source: &Source| ["conformance/", "bench/"].iter().any(|room| source.path.starts_with(room));
+    let is_inside = |source: &Source| is_program(source) || MAY_BE_UNSAFE.contains(&source.package());
     for source in sources.iter().filter(|source| !is_inside(source)) {
         let is_root = ["src/lib.rs", "src/main.rs"].iter().any(|name| source.path.ends_with(name));
         if is_root && !source.forbids_unsafe {

@@ -1,62 +1,107 @@
-//! Numbers that may only fall: unsafe blocks a crate, what is still too long, what still looks up to a higher layer.
+//! Numbers that may only fall: unsafe blocks of a crate, lengths, casts, what is not yet as the rules want it.
 //!
-//! `xtask/ratchet.txt`, one number a line: `KIND NAME NUMBER`. A number that differs from what is found is an offence either way,
-//! so that a gain is written down and kept.
+//! `xtask/ratchet.txt`, one number a line: `KIND NAME NUMBER`. A number that differs from the one
+//! found is an offence in both directions, so that a gain is written down and kept.
 
-use super::layers;
-use super::source::Source;
+use super::findings::{Findings, Key};
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const FILE_LINES_MAX: usize = 500;
-const FUNCTION_LINES_MAX: usize = 70;
+/// A kind of number that the ratchet knows.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// What to do about a number that has risen.
+    advice: &'static str,
+    /// `--update` writes any number, not only a lower one.
+    may_rise: bool,
+}
 
-const UNSAFE: &str = "unsafe-blocks";
-const FILE: &str = "file-lines";
-const FUNCTION: &str = "function-lines";
-const UPWARD: &str = "upward-paths";
+pub(crate) const UNSAFE: &str = "unsafe-blocks";
+pub(crate) const FILE: &str = "file-lines";
+pub(crate) const FUNCTION: &str = "function-lines";
+pub(crate) const UPWARD: &str = "upward-paths";
+pub(crate) const CIRCLES: &str = "circle-imports";
+pub(crate) const WIDE: &str = "wide-prose";
+pub(crate) const OPENERS: &str = "prose-openers";
+pub(crate) const RETIRED: &str = "retired-words";
+pub(crate) const SAME_NAMES: &str = "same-type-names";
+/// Measured by clippy: `cargo xtask lint`.
+pub(crate) const CASTS: &str = "casts";
 
-const HEADING: &str = "# Numbers that only fall; `cargo xtask tidy --update` writes them.\n";
+const KINDS: &[Kind] = &[
+    Kind { name: UNSAFE, advice: "if it must be: `cargo xtask tidy --update`", may_rise: true },
+    Kind { name: FILE, advice: "at most 500 lines: split it", may_rise: false },
+    Kind { name: FUNCTION, advice: "at most 70 lines: split it", may_rise: false },
+    Kind { name: UPWARD, advice: "make the dependency point down", may_rise: false },
+    Kind { name: CIRCLES, advice: "move the shared definitions into a module below both", may_rise: false },
+    Kind { name: WIDE, advice: "prose has at most 100 columns", may_rise: false },
+    Kind { name: OPENERS, advice: "plain technical English: subject, verb, object", may_rise: false },
+    Kind { name: RETIRED, advice: "docs/glossary.md has the field's word", may_rise: false },
+    Kind { name: SAME_NAMES, advice: "rename one, or give the reason in xtask/same-names.txt", may_rise: false },
+    Kind { name: CASTS, advice: "use From, TryFrom, cast_signed() or cast_unsigned()", may_rise: false },
+];
 
-type Numbers = BTreeMap<(String, String), usize>;
+const HEADING: &str = "# Numbers that only fall; `cargo xtask tidy --update` (casts: `cargo xtask lint --update`) writes them.\n";
+
+/// Which numbers an update may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Update {
+    No,
+    /// Lower ones.
+    Shrink,
+    /// Any.
+    AsFound,
+}
 
 #[derive(Debug)]
-pub(super) struct Ratchet {
+pub(crate) struct Ratchet {
     path: PathBuf,
-    listed: Numbers,
+    listed: BTreeMap<Key, usize>,
+    /// The kinds that this run measures; others are kept as they are.
+    kinds: fn(&str) -> bool,
 }
 
 impl Ratchet {
-    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+    /// Reads the list at `path`; an absent one is empty. `kinds` tells which kinds the caller measures.
+    pub(crate) fn read(path: &Path, kinds: fn(&str) -> bool) -> anyhow::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             other => other.with_context(|| format!("reading {}", path.display()))?,
         };
         let listed = parse(&text).with_context(|| format!("reading {}", path.display()))?;
-        Ok(Self { path: path.to_path_buf(), listed })
+        Ok(Self { path: path.to_path_buf(), listed, kinds })
     }
 
-    /// What differs from the list.
-    pub(super) fn check(&self, sources: &[Source]) -> Vec<String> {
-        let found = measure(sources);
-        let is_new = |path: &str| {
-            let key = (UPWARD.to_owned(), path.to_owned());
-            found.get(&key) > self.listed.get(&key)
+    /// What differs from the list; a number that has risen is followed by its single offences.
+    pub(crate) fn check(&self, found: &Findings) -> Vec<String> {
+        let listed = self.listed.keys().filter(|key| (self.kinds)(key.0));
+        let keys = listed.chain(found.numbers.keys().filter(|key| !self.listed.contains_key(*key)));
+        keys.flat_map(|key| self.compare(key, found)).collect()
+    }
+
+    fn compare(&self, key: &Key, found: &Findings) -> Vec<String> {
+        let was = self.listed.get(key).copied().unwrap_or(0);
+        let is = found.numbers.get(key).copied().unwrap_or(0);
+        let (kind, name) = key;
+        let advice = match is.cmp(&was) {
+            std::cmp::Ordering::Equal => return Vec::new(),
+            std::cmp::Ordering::Less => "write the gain down with --update",
+            std::cmp::Ordering::Greater => advice(kind),
         };
-        let breaches = layers::check(sources).into_iter().filter(|breach| is_new(&breach.path)).map(|breach| breach.text);
-        let keys = self.listed.keys().chain(found.keys().filter(|key| !self.listed.contains_key(*key)));
-        breaches.chain(keys.filter_map(|key| offence(key, self.listed.get(key).copied(), found.get(key).copied()))).collect()
+        let mut lines = if is > was { found.texts(key).to_vec() } else { Vec::new() };
+        lines.push(format!("{name}: {kind} {is}, listed {was}: {advice}"));
+        lines
     }
 
-    /// Unsafe blocks as found; of the rest only what has fallen, unless worse is allowed.
-    pub(super) fn update(&mut self, sources: &[Source], may_be_worse: bool) -> anyhow::Result<()> {
-        let mut updated = Numbers::new();
-        for (key, found) in measure(sources) {
-            let listed = self.listed.get(&key).copied();
-            let is_free = key.0 == UNSAFE || may_be_worse;
-            let number = if is_free { Some(found) } else { listed.map(|listed| listed.min(found)) };
-            updated.extend(number.map(|number| (key, number)));
+    /// Writes the numbers that may be written.
+    pub(crate) fn update(&mut self, found: &Findings, update: Update) -> anyhow::Result<()> {
+        let mut updated: BTreeMap<_, _> = self.listed.clone().into_iter().filter(|(key, _)| !(self.kinds)(key.0)).collect();
+        for (key, &number) in &found.numbers {
+            let is_free = update == Update::AsFound || KINDS.iter().any(|kind| kind.name == key.0 && kind.may_rise);
+            let allowed = if is_free { Some(number) } else { self.listed.get(key).map(|&listed| listed.min(number)) };
+            updated.extend(allowed.map(|number| (key.clone(), number)));
         }
         self.listed = updated;
         std::fs::write(&self.path, self.render()).with_context(|| format!("writing {}", self.path.display()))
@@ -68,46 +113,18 @@ impl Ratchet {
     }
 }
 
-fn offence((kind, name): &(String, String), listed: Option<usize>, found: Option<usize>) -> Option<String> {
-    let (was, is) = (listed.unwrap_or(0), found.unwrap_or(0));
-    let advice = match kind.as_str() {
-        _ if was == is => return None,
-        _ if is < was => "run `cargo xtask tidy --update` to keep it so",
-        UNSAFE => "if it must be: `cargo xtask tidy --update`",
-        FILE => "at most 500 lines: split it",
-        UPWARD => "turn them round (they are told above)",
-        _ => "at most 70 lines: split it",
-    };
-    Some(format!("{name}: {kind} {is}, listed {was}: {advice}"))
+fn advice(kind: &str) -> &'static str {
+    KINDS.iter().find(|known| known.name == kind).map_or("", |known| known.advice)
 }
 
-/// Unsafe blocks of each crate that has some, lengths of what is too long.
-fn measure(sources: &[Source]) -> Numbers {
-    let mut numbers = Numbers::new();
-    for breach in layers::check(sources) {
-        *numbers.entry((UPWARD.to_owned(), breach.path)).or_default() += 1;
-    }
-    for source in sources {
-        if source.unsafe_blocks > 0 {
-            *numbers.entry((UNSAFE.to_owned(), source.package().to_owned())).or_default() += source.unsafe_blocks;
-        }
-        if source.lines > FILE_LINES_MAX {
-            numbers.insert((FILE.to_owned(), source.path.clone()), source.lines);
-        }
-        for function in source.functions.iter().filter(|function| function.lines > FUNCTION_LINES_MAX) {
-            numbers.insert((FUNCTION.to_owned(), format!("{}::{}", source.path, function.name)), function.lines);
-        }
-    }
-    numbers
-}
-
-fn parse(text: &str) -> anyhow::Result<Numbers> {
-    let mut numbers = Numbers::new();
+fn parse(text: &str) -> anyhow::Result<BTreeMap<Key, usize>> {
+    let mut numbers = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
         ensure!(words.len() == 3, "expected `KIND NAME NUMBER`, got `{line}`");
+        let kind = KINDS.iter().find(|kind| kind.name == words[0]).with_context(|| format!("no such kind: `{line}`"))?;
         let number = words[2].parse().with_context(|| format!("in `{line}`"))?;
-        numbers.insert((words[0].to_owned(), words[1].to_owned()), number);
+        numbers.insert((kind.name, words[1].to_owned()), number);
     }
     Ok(numbers)
 }
@@ -117,16 +134,18 @@ mod tests {
     use super::*;
 
     fn ratchet(text: &str) -> Ratchet {
-        Ratchet { path: PathBuf::new(), listed: parse(text).unwrap() }
+        Ratchet { path: PathBuf::new(), listed: parse(text).unwrap(), kinds: |kind| kind != CASTS }
     }
 
-    fn source(text: &str) -> [Source; 1] {
-        [Source::parse("crates/sys/src/a.rs", text).unwrap()]
+    fn two_unsafe_blocks() -> Findings {
+        let mut found = Findings::default();
+        found.increase(UNSAFE, "crates/sys", 2);
+        found
     }
 
     #[test]
-    fn one_unsafe_block_more_or_less_is_an_offence() {
-        let two = source("fn f() { unsafe { a() }; unsafe { b() } }");
+    fn a_number_that_differs_is_an_offence_in_both_directions() {
+        let two = two_unsafe_blocks();
         assert_eq!(ratchet("unsafe-blocks crates/sys 2").check(&two), Vec::<String>::new());
         assert_eq!(ratchet("unsafe-blocks crates/sys 1").check(&two).len(), 1);
         assert_eq!(ratchet("unsafe-blocks crates/sys 3").check(&two).len(), 1);
@@ -134,21 +153,22 @@ mod tests {
     }
 
     #[test]
-    fn a_new_look_upward_is_told_by_its_line() {
-        let upward = [Source::parse("crates/core/src/ops/a.rs", "use crate::submit::b;").unwrap()];
-        let offences = ratchet("").check(&upward);
+    fn a_new_offence_is_shown_with_its_line() {
+        let mut found = Findings::default();
+        found.add(UPWARD, "a.rs", "a.rs:1: names b".to_owned());
+        let offences = ratchet("").check(&found);
         assert_eq!(offences.len(), 2);
-        assert!(offences[0].starts_with("crates/core/src/ops/a.rs:1: "), "{offences:?}");
-        assert_eq!(ratchet("upward-paths crates/core/src/ops/a.rs 1").check(&upward), Vec::<String>::new());
+        assert!(offences[0].starts_with("a.rs:1: "), "{offences:?}");
+        assert_eq!(ratchet("upward-paths a.rs 1").check(&found), Vec::<String>::new());
     }
 
     #[test]
-    fn what_is_too_long_is_an_offence_unless_listed() {
-        let long = source(&format!("fn f() {{\n{}}}\n", "g();\n".repeat(FUNCTION_LINES_MAX - 1)));
-        assert_eq!(ratchet("").check(&long).len(), 1);
-        assert_eq!(ratchet("function-lines crates/sys/src/a.rs::f 71").check(&long), Vec::<String>::new());
-        let fits = source(&format!("fn f() {{\n{}}}\n", "g();\n".repeat(FUNCTION_LINES_MAX - 2)));
-        assert_eq!(ratchet("").check(&fits), Vec::<String>::new());
-        assert_eq!(ratchet("").check(&source(&"\n".repeat(FILE_LINES_MAX + 1))).len(), 1);
+    fn kinds_of_other_runs_are_neither_compared_nor_lost() {
+        assert_eq!(ratchet("casts crates/sys 9\nunsafe-blocks crates/sys 2").check(&two_unsafe_blocks()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_unknown_kind_is_refused() {
+        assert!(parse("unsafe-block crates/sys 2").is_err());
     }
 }

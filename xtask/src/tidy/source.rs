@@ -40,9 +40,9 @@ impl Source {
         Ok(source)
     }
 
-    /// `crates/NAME`, `conformance/NAME` or `xtask`.
+    /// `crates/NAME`, `conformance/NAME`, `bench` or `xtask`.
     pub(super) fn package(&self) -> &str {
-        let depth = if self.path.starts_with("xtask/") { 1 } else { 2 };
+        let depth = if ["xtask/", "bench/"].iter().any(|room| self.path.starts_with(room)) { 1 } else { 2 };
         let end = self.path.match_indices('/').nth(depth - 1).map_or(self.path.len(), |(at, _)| at);
         &self.path[..end]
     }
