@@ -9,7 +9,7 @@
 //! ```text
 //!   engine, lib              the doors; descriptors, fork
 //!   driver, register         who brings a ring on: enter(), the watcher; its end; setup and registration
-//!   submit                   express lane, links, cancel; dispatch decides complete / poll / run / punt
+//!   submit                   fast path, links, cancel; dispatch decides complete / poll / run / punt
 //!   state                    a ring: its resources, its requests, the lock over both; the rings of the process
 //!   request                  an op with its flags, its file and the rest of its chain
 //!   ops                      what each opcode does, with what the ring's resources offers

@@ -95,7 +95,7 @@ impl Request {
     #[inline]
     pub(crate) fn new(sqe: &Sqe) -> Self {
         Self {
-            op: Op::Taken,
+            op: Op::InFlight,
             opcode: Opcode::Nop,
             flags: sqe.flags,
             buf_group: sqe.buf_index,

@@ -85,7 +85,7 @@ pub(super) fn settle(groups: &mut BufGroups, selected: &mut Option<Selected>, is
     let Some(mut buffer) = selected.take() else { return };
     match issue {
         Issue::Complete(outcome) | Issue::More(outcome) => outcome.flags |= groups.settle(buffer),
-        Issue::WouldBlock(_) | Issue::Untried(_) if !is_partly_done => {
+        Issue::WouldBlock(_) | Issue::PollFirst(_) if !is_partly_done => {
             groups.settle(buffer);
         }
         _ => {

@@ -7,7 +7,7 @@
 //!          SQEs of the same call are still taken. A cancelled open says EINTR, where the kernel lets its own ERESTARTSYS (512) out.
 //! Tests:   liburing openat2.t, open-close.t, statx.t, unlink.t, rename.t, mkdir.t, symlink.t, hardlink.t; ours cli/tests/fs_ops.rs.
 
-mod caught;
+mod intercepted;
 mod open;
 mod path;
 mod xattr;
@@ -128,13 +128,13 @@ impl FsOp {
             Self::Mkdirat { at, mode } => io::mkdirat(at.dir, at.path.ptr(), *mode),
             Self::Symlinkat { target, at } => io::symlinkat(target.ptr(), at.dir, at.path.ptr()),
             Self::Linkat { from, to, flags } => io::linkat(from.dir, from.path.ptr(), to.dir, to.path.ptr(), *flags),
-            Self::EpollCtl { epfd, op, fd, event } => return caught::epoll_ctl(*epfd, *op, *fd, event).into(),
+            Self::EpollCtl { epfd, op, fd, event } => return intercepted::epoll_ctl(*epfd, *op, *fd, event).into(),
             Self::Xattr(op) => op.run(file),
         };
         Outcome::plain(res)
     }
 
-    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         match self {
             Self::Open(op) => op.path.keep(),
             Self::Statx { at, .. } | Self::Unlinkat { at, .. } | Self::Mkdirat { at, .. } => at.path.keep(),

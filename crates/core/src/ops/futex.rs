@@ -71,7 +71,7 @@ impl FutexOp {
     pub(super) fn try_issue(&self) -> Issue {
         match self {
             Self::Wake { futex, n, mask } => futex.wake(*n, *mask).into(),
-            Self::Wait(_) => Issue::Act,
+            Self::Wait(_) => Issue::RingOp,
         }
     }
 }

@@ -45,17 +45,17 @@ pub(crate) enum Issue {
     /// Tried, or looked at, and found nothing: issue again when the file has one of these poll events.
     WouldBlock(u32),
     /// As `WouldBlock`, but the file may be ready already.
-    Untried(u32),
+    PollFirst(u32),
     /// Needs a thread that may sleep in [`Op::run`].
     Blocks,
     /// Is expected not to sleep in [`Op::run`]: a write to the page cache.
-    Quick,
+    RunInline,
     /// Has to wait: too many pages are dirty.
     Paced(Paced),
     /// Belongs to the kernel's AIO.
     Aio,
     /// Acts on the ring or on other requests: `submit` knows how (poll, timeout, cancel, files and buffers updates).
-    Act,
+    RingOp,
 }
 
 impl From<Result<usize, Errno>> for Issue {
@@ -121,7 +121,7 @@ pub(crate) enum Op {
     Waitid(waitid::Waitid),
     Futex(futex::FutexOp),
     /// With a worker at the moment.
-    Taken,
+    InFlight,
     /// `prep` refused it: what a chain says of it when it fails.
     Malformed(Errno),
 }
@@ -157,16 +157,16 @@ impl Op {
             Self::Fds(op) => op.try_issue(cx),
             Self::Futex(op) => op.try_issue(),
             Self::Poll(_) | Self::Timeout(_) | Self::Cancel(_) | Self::Buffers(_) | Self::MsgRing(_) | Self::Cmd(_) | Self::Waitid(_) => {
-                Issue::Act
+                Issue::RingOp
             }
-            Self::Taken | Self::Malformed(_) => unreachable!("a request is issued by whoever owns its op"),
+            Self::InFlight | Self::Malformed(_) => unreachable!("a request is issued by whoever owns its op"),
         }
     }
 
     /// As [`try_issue`](Self::try_issue), but without the ring's lock. `None`: it takes something of the ring's.
-    pub(crate) fn try_alone(&mut self, fd: i32) -> Option<Issue> {
+    pub(crate) fn try_unlocked(&mut self, fd: i32) -> Option<Issue> {
         match self {
-            Self::Net(op) => op.try_alone(fd),
+            Self::Net(op) => op.try_unlocked(fd),
             _ => None,
         }
     }
@@ -181,10 +181,10 @@ impl Op {
     }
 
     /// Whether [`run`](Self::run) does all of it, from the start.
-    pub(crate) fn may_run_alone(&self) -> bool {
+    pub(crate) fn is_lockless(&self) -> bool {
         match self {
-            Self::Net(op) => op.may_run_alone(),
-            Self::Stream(op) => op.may_run_alone(),
+            Self::Net(op) => op.is_lockless(),
+            Self::Stream(op) => op.is_lockless(),
             _ => true,
         }
     }
@@ -205,7 +205,7 @@ impl Op {
                 | Self::Cmd(_)
                 | Self::Waitid(_)
                 | Self::Futex(_)
-                | Self::Taken
+                | Self::InFlight
                 | Self::Malformed(_)
         )
     }
@@ -230,7 +230,7 @@ impl Op {
             | Self::Buffers(_)
             | Self::MsgRing(_)
             | Self::Fds(_)
-            | Self::Taken
+            | Self::InFlight
             | Self::Malformed(_) => {
                 unreachable!("only ops that answer Blocks are run")
             }
@@ -258,11 +258,11 @@ impl Op {
 
     /// Before the op outlives its submission: copies what the program may reuse once its SQE is consumed (iovecs,
     /// paths, message headers; `IORING_FEAT_SUBMIT_STABLE`).
-    pub(crate) fn stabilise(&mut self) -> Result<(), Errno> {
+    pub(crate) fn import_args(&mut self) -> Result<(), Errno> {
         match self {
-            Self::Rw(op) => op.stabilise(),
-            Self::Fs(op) => op.stabilise(),
-            Self::Net(op) => op.stabilise(),
+            Self::Rw(op) => op.import_args(),
+            Self::Fs(op) => op.import_args(),
+            Self::Net(op) => op.import_args(),
             _ => Ok(()),
         }
     }

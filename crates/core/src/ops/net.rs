@@ -16,11 +16,11 @@ mod accept;
 mod connect;
 mod endpoint;
 mod message;
+mod nonblock;
 mod recv;
 mod recvmsg;
 mod send;
 mod sendmsg;
-mod turn;
 mod zerocopy;
 
 use super::rw::check_iovecs;
@@ -96,11 +96,11 @@ impl NetOp {
     }
 
     /// As [`try_issue`](Self::try_issue), for what needs no buffer and no table of the ring.
-    pub(super) fn try_alone(&mut self, fd: i32) -> Option<Issue> {
-        if !self.may_run_alone() {
+    pub(super) fn try_unlocked(&mut self, fd: i32) -> Option<Issue> {
+        if !self.is_lockless() {
             return None;
         }
-        let cx = Try { fd, was_armed: false, knows_ends: false };
+        let cx = TryCtx { fd, was_armed: false, knows_ends: false };
         match self {
             Self::Send(op) => Some(op.try_send(cx)),
             Self::Recv(op) => Some(op.try_receive(cx)),
@@ -120,13 +120,13 @@ impl NetOp {
     }
 
     /// Whether it needs no buffer of the ring's, and ends with its first transfer.
-    pub(super) fn may_run_alone(&self) -> bool {
+    pub(super) fn is_lockless(&self) -> bool {
         match self {
-            Self::Send(op) => op.may_run_alone(),
+            Self::Send(op) => op.is_lockless(),
             Self::Recv(op) => !op.selects,
             Self::Recvmsg(op) => !op.selects,
             Self::Accept(op) => !op.is_multishot(),
-            Self::Sendmsg(op) => op.may_run_alone(),
+            Self::Sendmsg(op) => op.is_lockless(),
             Self::Connect(_) | Self::Endpoint(_) => true,
         }
     }
@@ -164,11 +164,11 @@ impl NetOp {
     }
 
     /// Copies what the program may reuse once its SQE is consumed.
-    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         match self {
-            Self::Send(op) => op.stabilise(),
-            Self::Sendmsg(op) => op.stabilise(),
-            Self::Recvmsg(op) => op.stabilise(),
+            Self::Send(op) => op.import_args(),
+            Self::Sendmsg(op) => op.import_args(),
+            Self::Recvmsg(op) => op.import_args(),
             _ => Ok(()),
         }
     }
@@ -205,13 +205,13 @@ fn must_be_socket(fd: i32) -> Result<(), Errno> {
 }
 
 /// The first try of a `*_POLL_FIRST` request: it waits for poll, or fails if it may not wait.
-fn poll_first(cx: &Try, mask: u32, may_wait: bool) -> Option<Issue> {
+fn poll_first(cx: &TryCtx, mask: u32, may_wait: bool) -> Option<Issue> {
     if cx.was_armed {
         return None;
     }
     Some(match must_be_socket(cx.fd) {
         Err(errno) => errno.into(),
-        Ok(()) if may_wait => Issue::Untried(mask),
+        Ok(()) if may_wait => Issue::PollFirst(mask),
         Ok(()) => Errno::EAGAIN.into(),
     })
 }
@@ -226,15 +226,15 @@ fn receive_mask(msg_flags: u32) -> u32 {
 
 /// Tries that found nothing although poll had said "ready", one after the other.
 #[derive(Debug, Default)]
-struct Futile(u8);
+struct SpuriousWakeups(u8);
 
-impl Futile {
+impl SpuriousWakeups {
     /// So many, and poll is not asked any longer.
     const MOST: u8 = 16;
 
     /// A try found nothing. Usually poll says when to try again; but there is what it does not know of (the room in an
     /// unconnected datagram socket's receiver, a datagram socket that was shut down): a thread waits for that.
-    fn found_nothing(&mut self, cx: &Try, mask: u32, msg_flags: u32) -> Issue {
+    fn found_nothing(&mut self, cx: &TryCtx, mask: u32, msg_flags: u32) -> Issue {
         if !may_wait(msg_flags) {
             return Errno::EAGAIN.into();
         }
@@ -250,7 +250,7 @@ impl Futile {
         self.0 = if is_ready { self.0 + 1 } else { 0 };
         match self.0 {
             0 => Issue::WouldBlock(mask),
-            1..=Self::MOST => Issue::Untried(mask),
+            1..=Self::MOST => Issue::PollFirst(mask),
             _ => Issue::Blocks,
         }
     }
@@ -263,7 +263,7 @@ fn staying_armed(issue: Issue, mask: u32) -> Issue {
 
 /// What a try is told.
 #[derive(Clone, Copy, Debug)]
-struct Try {
+struct TryCtx {
     fd: i32,
     /// A poll for the request has fired.
     was_armed: bool,
@@ -271,7 +271,7 @@ struct Try {
     knows_ends: bool,
 }
 
-impl Try {
+impl TryCtx {
     fn of(cx: &IssueCx<'_>) -> Self {
         Self { fd: cx.file.fd, was_armed: cx.was_armed, knows_ends: false }
     }
@@ -311,7 +311,7 @@ fn without_sleeping(fd: i32, call: impl Fn() -> Res) -> Res {
 /// Makes a call that may sleep, even on a non-blocking socket: it waits for `mask` then, as io-wq does. `EAGAIN` if poll
 /// says "ready" for ever of what is not.
 fn sleeping(fd: i32, mask: u32, may_wait: bool, mut call: impl FnMut() -> Res) -> Res {
-    for _ in 0..Futile::MOST {
+    for _ in 0..SpuriousWakeups::MOST {
         match call() {
             Err(Errno::EAGAIN) if may_wait => io::poll_wait(fd, mask)?,
             other => return other,
@@ -330,7 +330,7 @@ fn is_resumable(fd: i32, msg_flags: u32) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backlog {
     /// Nothing, without another receive: datagrams.
-    Untold,
+    Unknown,
     /// Whether a receive would answer at once, if only "end of file".
     Tcp,
     /// How many bytes there are.
@@ -342,15 +342,15 @@ impl Backlog {
         match (io::socket_option(fd, io::SO_TYPE), io::socket_option(fd, io::SO_DOMAIN)) {
             (Ok(SOCK_STREAM), Ok(AF_INET | AF_INET6)) => Self::Tcp,
             (Ok(SOCK_STREAM), Ok(AF_UNIX)) => Self::UnixStream,
-            _ => Self::Untold,
+            _ => Self::Unknown,
         }
     }
 
     /// Whether more waits after `n` of at most `wanted` bytes were received.
-    fn has_more(self, cx: &Try, n: usize, wanted: usize) -> bool {
+    fn has_more(self, cx: &TryCtx, n: usize, wanted: usize) -> bool {
         let fd = cx.fd;
         match self {
-            Self::Untold => false,
+            Self::Unknown => false,
             Self::Tcp if n < wanted && cx.knows_ends => false,
             Self::Tcp => io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0),
             // Who got less than he asked for has emptied the stream.
@@ -366,7 +366,7 @@ fn is_nonempty(fd: i32, n: usize, wanted: usize, msg_flags: u32) -> bool {
     if n == 0 && wanted > 0 {
         return Backlog::of(fd) == Backlog::Tcp;
     }
-    (n >= wanted || msg_flags & MSG_PEEK != 0) && io::bytes_readable(fd).is_ok_and(|n| n > 0) && Backlog::of(fd) != Backlog::Untold
+    (n >= wanted || msg_flags & MSG_PEEK != 0) && io::bytes_readable(fd).is_ok_and(|n| n > 0) && Backlog::of(fd) != Backlog::Unknown
 }
 
 /// Copies iovecs, as the system calls would take them.

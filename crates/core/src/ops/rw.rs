@@ -156,7 +156,7 @@ impl Rw {
         if !self.is_vectored && checks::is_beyond_memory(self.addr, self.len.into()) {
             return Errno::EFAULT;
         }
-        self.stabilise().err().unwrap_or(errno)
+        self.import_args().err().unwrap_or(errno)
     }
 
     /// Flags that it is refused for: but a file that is not open for this comes first.
@@ -360,7 +360,7 @@ impl Rw {
     /// `n` more bytes are done; the iovecs shrink by them.
     fn advance(&mut self, n: usize) -> Result<(), Errno> {
         if self.is_vectored {
-            self.stabilise()?;
+            self.import_args()?;
             if let Some(iovecs) = &mut self.iovecs {
                 skip(iovecs, n);
             }
@@ -369,7 +369,7 @@ impl Rw {
         Ok(())
     }
 
-    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         if self.is_vectored && self.iovecs.is_none() {
             let mut iovecs = vec![Iovec::default(); self.len as usize].into_boxed_slice();
             user::read_slice(&mut iovecs, UserPtr::at(self.addr))?;

@@ -78,7 +78,7 @@ impl StreamOp {
     }
 
     /// Whether a worker can do it without the ring's tables.
-    pub(super) fn may_run_alone(&self) -> bool {
+    pub(super) fn is_lockless(&self) -> bool {
         matches!(self, Self::EpollWait { .. })
     }
 
@@ -98,7 +98,7 @@ impl MultishotRead {
             return errno.into();
         }
         if core::mem::take(&mut self.is_served) {
-            return Issue::Untried(POLLIN);
+            return Issue::PollFirst(POLLIN);
         }
         match cx.ring.buf_groups.select(cx.buf_group, 0) {
             Ok(selected) => self.selected = Some(selected),

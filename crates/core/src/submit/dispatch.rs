@@ -9,7 +9,7 @@ use crate::ops::{File, Inline, Issue, IssueCx, Op, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
 use crate::state::{UringGuard, drain::Gate};
-use crate::write::{self, Mode, Paced, history::Took};
+use crate::write::{self, Mode, Paced, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
@@ -43,7 +43,7 @@ pub(crate) enum Later {
     /// With the kernel's AIO.
     Aio,
     /// With `act`.
-    Act,
+    RingOp,
     /// Here, from the start: its file turned out to be another one.
     Again,
 }
@@ -67,7 +67,7 @@ pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Late
         Later::Punt => punt(guard, req, file),
         Later::Pace(paced) => pace(guard, req, file, paced),
         Later::Aio => submit_aio(guard, req, file),
-        Later::Act => act::act(guard, req, file),
+        Later::RingOp => act::act(guard, req, file),
         Later::Again => issue(guard, req, false),
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
     let file = match resolve(guard, req) {
         Ok(file) => file,
         // Bad iovecs and headers are found before a bad file.
-        Err(errno) => return Now::Done(Outcome::err(req.op.stabilise().err().unwrap_or(errno))),
+        Err(errno) => return Now::Done(Outcome::err(req.op.import_args().err().unwrap_or(errno))),
     };
     let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && req.op.may_run() && !is_for_submitter(&req.op);
     if is_for_worker && hybrid::is_for(req, file) {
@@ -97,13 +97,13 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::More(outcome) if req.is_cancelled || !guard.has_room() => return Now::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
             Issue::Blocks if runs_inline(req, is_shallow && guard.mode != Mode::Uringlet) => return run_inline(guard, req, file),
-            Issue::Quick => return run_quick(guard, req, file),
+            Issue::RunInline => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
             Issue::Paced(paced) => return Now::Later(file, Later::Pace(paced)),
             Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask, Look::Done)),
-            Issue::Untried(mask) => return Now::Later(file, Later::Arm(mask, Look::Anew)),
+            Issue::PollFirst(mask) => return Now::Later(file, Later::Arm(mask, Look::Anew)),
             Issue::Aio => return Now::Later(file, Later::Aio),
-            Issue::Act => return Now::Later(file, Later::Act),
+            Issue::RingOp => return Now::Later(file, Later::RingOp),
         }
     }
 }
@@ -157,7 +157,7 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
         let bytes = outcome.res.max(0) as u64;
         guard.allowance.charge(bytes);
         stats::bump(guard.ring_index, Counter::WritesInline);
-        let took = Took::of(ticks().wrapping_sub(start), bytes);
+        let took = Latency::of(ticks().wrapping_sub(start), bytes);
         write::after_inline(guard.ring_index, file.fd, took);
     }
     now
@@ -166,7 +166,7 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
 /// Puts a write off: the machine has too many dirty pages, and the kernel would have its writer sleep.
 #[cold]
 fn pace(guard: &mut UringGuard, mut req: Request, file: File, paced: Paced) {
-    if let Err(errno) = req.op.stabilise() {
+    if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
     req.queued_on = Some(file.fd);
@@ -185,7 +185,7 @@ pub(super) fn end_pace(guard: &mut UringGuard, mut req: Request) {
 #[inline(never)]
 pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32, look: Look) {
     // The program may reuse iovecs and headers once its SQE is consumed.
-    if let Err(errno) = req.op.stabilise() {
+    if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
     req.was_armed = true;

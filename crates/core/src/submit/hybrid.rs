@@ -38,7 +38,7 @@ pub(super) fn is_for(req: &Request, file: File) -> bool {
     if matches!(req.op, Op::Rw(_)) && file.kind().is_seekable() {
         return false;
     }
-    !AsyncHint::Block.is_chosen() || !req.op.may_run_alone()
+    !AsyncHint::Block.is_chosen() || !req.op.is_lockless()
 }
 
 /// What the submitter does: a try that is known to find nothing is not made.
@@ -52,7 +52,7 @@ pub(super) fn first_step(guard: &mut UringGuard, req: &Request, file: File) -> L
 /// A worker's part.
 pub(super) fn run(punted: &Punted, interrupts: &InterruptGuard) {
     let Some((mut op, fd)) = punted.take_op() else { return };
-    match op.try_alone(fd) {
+    match op.try_unlocked(fd) {
         Some(Issue::Blocks) => punted.run_to_the_end(op, fd, interrupts),
         tried => go_on(punted, op, fd, tried),
     }
@@ -70,7 +70,7 @@ fn go_on(punted: &Punted, op: Op, fd: i32, tried: Option<Issue>) {
         Some(Issue::Complete(outcome)) => complete(&mut guard, req, outcome),
         // Cancelled during the try, when there was nothing to interrupt.
         _ if req.is_cancelled => complete(&mut guard, req, Outcome::err(Errno::ECANCELED)),
-        Some(Issue::WouldBlock(mask) | Issue::Untried(mask)) => dispatch::arm(&mut guard, req, file, mask, Look::Anew),
+        Some(Issue::WouldBlock(mask) | Issue::PollFirst(mask)) => dispatch::arm(&mut guard, req, file, mask, Look::Anew),
         _ => dispatch::issue(&mut guard, req, false),
     }
     leave(guard);

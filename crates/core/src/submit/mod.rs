@@ -4,7 +4,7 @@ pub(crate) mod act;
 pub(crate) mod cancel;
 pub(crate) mod command;
 pub(crate) mod dispatch;
-mod express;
+mod fast_path;
 pub(crate) mod hybrid;
 mod msg_ring;
 pub(crate) mod punt;
@@ -18,7 +18,7 @@ use crate::request::{Notification, Outcome, Request, Target};
 use crate::state::{LockOwner, UringGuard, drain::DrainQueue};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use express::{Express, express};
+use fast_path::{FastPath, fast_path};
 use uringlet_abi::{Cqe, Opcode, Sqe, cqe, setup, sqe};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::futex_wait;
@@ -130,11 +130,11 @@ impl Chain {
 #[inline(always)]
 fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, is_shallow: bool) -> bool {
     let is_after_link = !chain.members.is_empty();
-    let mut tried = Express::No;
+    let mut tried = FastPath::Fallback;
     if !is_after_link && guard.drain.is_idle() && guard.setup & setup::IOPOLL == 0 {
-        tried = express(guard, sqe);
-        if let Express::Done(outcome) = tried {
-            post_express(guard, sqe, outcome);
+        tried = fast_path(guard, sqe);
+        if let FastPath::Done(outcome) = tried {
+            post_fast_path(guard, sqe, outcome);
             return true;
         }
     }
@@ -156,7 +156,7 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
     }
     // It may wait for others, and the program may reuse what its SQE names once that is consumed.
     if req.prep_error().is_none()
-        && let Err(errno) = req.op.stabilise()
+        && let Err(errno) = req.op.import_args()
     {
         req.op = Op::Malformed(errno);
     }
@@ -174,7 +174,7 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
 }
 
 #[inline(always)]
-fn post_express(guard: &mut UringGuard, sqe: &Sqe, outcome: Outcome) {
+fn post_fast_path(guard: &mut UringGuard, sqe: &Sqe, outcome: Outcome) {
     if sqe.flags & sqe::ASYNC != 0 {
         guard.cq.note_async();
     }

@@ -7,7 +7,7 @@ use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
 use crate::ops::{File, Op, futex::FutexOp};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::state::{LockOwner, Punted, UringGuard};
-use crate::write::{self, Mode, history::Took};
+use crate::write::{self, Mode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::sqe;
 use uringlet_sys::stats::{self, Counter};
@@ -17,7 +17,7 @@ use uringlet_sys::{Errno, io, thread};
 /// Gives a request to a thread that may sleep.
 #[inline(never)]
 pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
-    if let Err(errno) = req.op.stabilise() {
+    if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
     let kind = file.kind();
@@ -144,11 +144,11 @@ pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<(Op, i32)> {
         // Who ends the request has to know the sleeper.
         return Some((Op::Futex(FutexOp::Wait(Arc::clone(wait))), fd));
     }
-    Some((core::mem::replace(&mut parked.req.op, Op::Taken), fd))
+    Some((core::mem::replace(&mut parked.req.op, Op::InFlight), fd))
 }
 
 /// A parked request's op was run: it is complete. `false` if it is not there any more.
-pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Outcome, took: Option<Took>) -> bool {
+pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Outcome, took: Option<Latency>) -> bool {
     let outcome = op.finish(guard, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
     if let Some(fd) = parked.req.queued_on.take() {
@@ -174,9 +174,9 @@ impl Stopwatch {
         Self { sleeps: sleeps_of_this_thread(), start: ticks() }
     }
 
-    pub(super) fn read(self, outcome: Outcome) -> Took {
-        match Took::of(ticks().wrapping_sub(self.start), outcome.res.max(0) as u64) {
-            Took::Long if sleeps_of_this_thread() == self.sleeps => Took::Quick,
+    pub(super) fn read(self, outcome: Outcome) -> Latency {
+        match Latency::of(ticks().wrapping_sub(self.start), outcome.res.max(0) as u64) {
+            Latency::Slow if sleeps_of_this_thread() == self.sleeps => Latency::Fast,
             took => took,
         }
     }

@@ -24,18 +24,18 @@ const BUDGET_TICKS_PER_BYTE: u64 = 8;
 
 /// How a write went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Took {
+pub(crate) enum Latency {
     /// As a page cache takes it.
-    Quick,
+    Fast,
     /// Its thread may have slept.
-    Long,
+    Slow,
 }
 
-impl Took {
+impl Latency {
     /// By the time that `bytes` took.
     #[inline(always)]
     pub(crate) fn of(ticks: u64, bytes: u64) -> Self {
-        if ticks > BUDGET_TICKS + BUDGET_TICKS_PER_BYTE * bytes { Self::Long } else { Self::Quick }
+        if ticks > BUDGET_TICKS + BUDGET_TICKS_PER_BYTE * bytes { Self::Slow } else { Self::Fast }
     }
 }
 
@@ -87,23 +87,23 @@ impl History {
 
     /// The caller wrote.
     #[must_use]
-    pub(crate) fn after_inline(self, took: Took) -> Self {
+    pub(crate) fn after_inline(self, took: Latency) -> Self {
         match took {
-            Took::Long => self.worse(),
-            Took::Quick if self.level == 0 => self,
-            Took::Quick if self.streak + 1 < STREAK => Self { streak: self.streak + 1, ..self },
-            Took::Quick => Self { level: self.level - 1, streak: 0, ..self },
+            Latency::Slow => self.worse(),
+            Latency::Fast if self.level == 0 => self,
+            Latency::Fast if self.streak + 1 < STREAK => Self { streak: self.streak + 1, ..self },
+            Latency::Fast => Self { level: self.level - 1, streak: 0, ..self },
         }
     }
 
     /// Somebody else wrote: a worker, or the caller without waiting.
     #[must_use]
-    pub(crate) fn after_elsewhere(self, took: Took) -> Self {
+    pub(crate) fn after_elsewhere(self, took: Latency) -> Self {
         match took {
-            Took::Long => self.worse(),
-            Took::Quick if self.owed == 0 => self,
-            Took::Quick if self.owed == 1 => Self { owed: 0, streak: 0, ..self },
-            Took::Quick => Self { owed: self.owed - 1, streak: self.streak.saturating_add(1), ..self },
+            Latency::Slow => self.worse(),
+            Latency::Fast if self.owed == 0 => self,
+            Latency::Fast if self.owed == 1 => Self { owed: 0, streak: 0, ..self },
+            Latency::Fast => Self { owed: self.owed - 1, streak: self.streak.saturating_add(1), ..self },
         }
     }
 
@@ -139,28 +139,28 @@ mod tests {
     #[test]
     fn a_clean_file_stays_clean_and_needs_no_note() {
         let clean = History::default();
-        assert_eq!(clean.after_inline(Took::Quick), clean);
-        assert_eq!(clean.after_elsewhere(Took::Quick), clean);
+        assert_eq!(clean.after_inline(Latency::Fast), clean);
+        assert_eq!(clean.after_elsewhere(Latency::Fast), clean);
         assert!(clean.is_quick() && !clean.is_down() && !clean.has_queued());
     }
 
     #[test]
     fn a_false_alarm_costs_one_write_by_a_worker() {
-        let missed = History::default().after_inline(Took::Long);
+        let missed = History::default().after_inline(Latency::Slow);
         assert!(!missed.is_quick() && missed.is_down());
-        let mut back = missed.after_elsewhere(Took::Quick);
+        let mut back = missed.after_elsewhere(Latency::Fast);
         assert!(back.is_quick());
         for _ in 0..STREAK {
-            back = back.after_inline(Took::Quick);
+            back = back.after_inline(Latency::Fast);
         }
         assert_eq!(back, History::default());
     }
 
     #[test]
     fn after_a_miss_a_worker_goes_first() {
-        let twice = History::default().after_inline(Took::Long).after_elsewhere(Took::Long);
+        let twice = History::default().after_inline(Latency::Slow).after_elsewhere(Latency::Slow);
         assert!(!twice.may_try());
-        let quick_since = twice.after_elsewhere(Took::Quick);
+        let quick_since = twice.after_elsewhere(Latency::Fast);
         assert!(quick_since.may_try() && !quick_since.is_quick());
     }
 
@@ -178,9 +178,9 @@ mod tests {
     fn simulate(writes: u32, blocks: impl Fn(u32) -> bool) -> (u32, u32) {
         let (mut history, mut misses, mut elsewhere) = (History::default(), 0, 0);
         for n in 0..writes {
-            let took = if blocks(n) { Took::Long } else { Took::Quick };
+            let took = if blocks(n) { Latency::Slow } else { Latency::Fast };
             if history.is_quick() {
-                misses += u32::from(took == Took::Long);
+                misses += u32::from(took == Latency::Slow);
                 history = history.after_inline(took);
             } else {
                 elsewhere += 1;
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn large_writes_may_take_longer() {
-        assert_eq!(Took::of(BUDGET_TICKS + 1, 0), Took::Long);
-        assert_eq!(Took::of(BUDGET_TICKS + 1, 4096), Took::Quick);
+        assert_eq!(Latency::of(BUDGET_TICKS + 1, 0), Latency::Slow);
+        assert_eq!(Latency::of(BUDGET_TICKS + 1, 4096), Latency::Fast);
     }
 }

@@ -12,7 +12,7 @@ pub(crate) mod throttle;
 use alloc::collections::{BTreeMap, btree_map::Entry};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use history::{History, Took};
+use history::{History, Latency};
 use throttle::{Grant, THROTTLE};
 use uringlet_abi::setup;
 use uringlet_sys::stats::{self, Counter};
@@ -170,21 +170,21 @@ pub(crate) fn history_of(fd: i32) -> History {
 /// An inline write took longer than it may: the file goes down a gear.
 #[cold]
 pub(crate) fn missed(ring_index: u32, fd: i32) {
-    after_inline(ring_index, fd, Took::Long);
+    after_inline(ring_index, fd, Latency::Slow);
 }
 
 /// The caller, or who holds the baton, wrote to a file; of the ring in this place.
-pub(crate) fn after_inline(ring_index: u32, fd: i32, took: Took) {
-    if took == Took::Long {
+pub(crate) fn after_inline(ring_index: u32, fd: i32, took: Latency) {
+    if took == Latency::Slow {
         stats::bump(ring_index, Counter::WriteMisses);
     }
-    if took == Took::Long || history_of(fd).is_down() {
+    if took == Latency::Slow || history_of(fd).is_down() {
         change_gear(ring_index, fd, |history| history.after_inline(took));
     }
 }
 
 /// A worker wrote, or the caller without waiting.
-pub(crate) fn after_elsewhere(ring_index: u32, fd: i32, took: Took) {
+pub(crate) fn after_elsewhere(ring_index: u32, fd: i32, took: Latency) {
     change_gear(ring_index, fd, |history| history.after_elsewhere(took));
 }
 

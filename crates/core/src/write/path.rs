@@ -1,11 +1,11 @@
-//! Which road a buffered write takes. Pure.
+//! Which choose_path a buffered write takes. Pure.
 
 use super::Mode;
 use super::history::History;
 
 /// Who executes a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Road {
+pub(crate) enum WritePath {
     /// The caller, as a plain pwrite: the page cache is expected to take it.
     Inline,
     /// The caller, as far as it goes without waiting (`RWF_NOWAIT`); a worker does the rest.
@@ -18,7 +18,7 @@ pub(crate) enum Road {
 
 /// What the choice depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct WriteCtx {
     pub(crate) mode: Mode,
     pub(crate) history: History,
     /// The file did not refuse `RWF_NOWAIT` so far.
@@ -36,28 +36,28 @@ pub(crate) struct Facts {
 /// From here on a write takes the caller a while even if it does not block.
 const LARGE: u64 = 128 << 10;
 
-/// The road of one write.
-pub(crate) fn road(facts: Facts) -> Road {
-    let Facts { mode, history, .. } = facts;
-    if mode != Mode::Adaptive || facts.is_synchronous || facts.may_raise_signal || history.has_queued() {
-        Road::Worker
-    } else if history.is_quick() && facts.is_caller {
-        if facts.bytes >= LARGE && facts.takes_nowait { Road::NowaitThenInline } else { Road::Inline }
-    } else if facts.takes_nowait && history.may_try() {
-        Road::Nowait
+/// The choose_path of one write.
+pub(crate) fn choose_path(ctx: WriteCtx) -> WritePath {
+    let WriteCtx { mode, history, .. } = ctx;
+    if mode != Mode::Adaptive || ctx.is_synchronous || ctx.may_raise_signal || history.has_queued() {
+        WritePath::Worker
+    } else if history.is_quick() && ctx.is_caller {
+        if ctx.bytes >= LARGE && ctx.takes_nowait { WritePath::NowaitThenInline } else { WritePath::Inline }
+    } else if ctx.takes_nowait && history.may_try() {
+        WritePath::Nowait
     } else {
-        Road::Worker
+        WritePath::Worker
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::Took;
+    use super::super::history::Latency;
     use super::*;
 
     #[test]
     fn the_table() {
-        let plain = Facts {
+        let plain = WriteCtx {
             mode: Mode::Adaptive,
             history: History::default(),
             takes_nowait: false,
@@ -66,29 +66,29 @@ mod tests {
             is_caller: true,
             bytes: 4096,
         };
-        let slow = History::default().after_inline(Took::Long);
-        let slower = slow.after_elsewhere(Took::Long).after_elsewhere(Took::Quick);
+        let slow = History::default().after_inline(Latency::Slow);
+        let slower = slow.after_elsewhere(Latency::Slow).after_elsewhere(Latency::Fast);
         let queued = History::default().queue();
         let table = [
-            (plain, Road::Inline),
-            (Facts { takes_nowait: true, ..plain }, Road::Inline),
-            (Facts { history: slow, ..plain }, Road::Worker),
-            (Facts { history: slow, takes_nowait: true, ..plain }, Road::Worker),
-            (Facts { history: slower, takes_nowait: true, ..plain }, Road::Nowait),
-            (Facts { history: slower, ..plain }, Road::Worker),
-            (Facts { bytes: LARGE, ..plain }, Road::Inline),
-            (Facts { bytes: LARGE, takes_nowait: true, ..plain }, Road::NowaitThenInline),
-            (Facts { history: slow.after_elsewhere(Took::Quick), ..plain }, Road::Inline),
-            (Facts { history: queued, takes_nowait: true, ..plain }, Road::Worker),
-            (Facts { is_synchronous: true, takes_nowait: true, ..plain }, Road::Worker),
-            (Facts { may_raise_signal: true, takes_nowait: true, ..plain }, Road::Worker),
-            (Facts { is_caller: false, ..plain }, Road::Worker),
-            (Facts { is_caller: false, takes_nowait: true, ..plain }, Road::Nowait),
-            (Facts { mode: Mode::Uringlet, takes_nowait: true, ..plain }, Road::Worker),
-            (Facts { mode: Mode::Workers, takes_nowait: true, ..plain }, Road::Worker),
+            (plain, WritePath::Inline),
+            (WriteCtx { takes_nowait: true, ..plain }, WritePath::Inline),
+            (WriteCtx { history: slow, ..plain }, WritePath::Worker),
+            (WriteCtx { history: slow, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { history: slower, takes_nowait: true, ..plain }, WritePath::Nowait),
+            (WriteCtx { history: slower, ..plain }, WritePath::Worker),
+            (WriteCtx { bytes: LARGE, ..plain }, WritePath::Inline),
+            (WriteCtx { bytes: LARGE, takes_nowait: true, ..plain }, WritePath::NowaitThenInline),
+            (WriteCtx { history: slow.after_elsewhere(Latency::Fast), ..plain }, WritePath::Inline),
+            (WriteCtx { history: queued, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { is_synchronous: true, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { may_raise_signal: true, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { is_caller: false, ..plain }, WritePath::Worker),
+            (WriteCtx { is_caller: false, takes_nowait: true, ..plain }, WritePath::Nowait),
+            (WriteCtx { mode: Mode::Uringlet, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { mode: Mode::Workers, takes_nowait: true, ..plain }, WritePath::Worker),
         ];
-        for (n, (facts, expected)) in table.into_iter().enumerate() {
-            assert_eq!(road(facts), expected, "row {n}: {facts:?}");
+        for (n, (ctx, expected)) in table.into_iter().enumerate() {
+            assert_eq!(choose_path(ctx), expected, "row {n}: {ctx:?}");
         }
     }
 }

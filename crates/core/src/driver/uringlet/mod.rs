@@ -12,7 +12,7 @@ use crate::request::{Outcome, ReqId, Stage};
 use crate::state::line::{Baton, Call, Loan, Run};
 use crate::state::{Attendance, Attendants, LockOwner, Role, UringGuard};
 use crate::submit::{act, punt};
-use crate::write::{self, history::Took};
+use crate::write::{self, history::Latency};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::ticks;
@@ -114,7 +114,7 @@ impl Step {
             self.file.into_iter().for_each(|file| guard.line.unblock(file));
         }
         // Who succeeded this worker has noted that the file blocks.
-        let took = baton.is_some().then(|| Took::of(ticks().wrapping_sub(self.start_ticks), outcome.res.max(0) as u64));
+        let took = baton.is_some().then(|| Latency::of(ticks().wrapping_sub(self.start_ticks), outcome.res.max(0) as u64));
         if let (Some(took), Some(file)) = (took, self.file) {
             write::after_inline(guard.ring_index, file, took);
         }
@@ -234,7 +234,7 @@ impl Attendance {
 /// The holder was succeeded while it was at this request: writes to its file wait for it, and are io-wq's for a while then.
 fn note_blocked(guard: &mut UringGuard, id: ReqId) {
     if let Some(fd) = guard.parked(id).and_then(|parked| parked.req.queued_on) {
-        write::after_inline(guard.ring_index, fd, Took::Long);
+        write::after_inline(guard.ring_index, fd, Latency::Slow);
         guard.line.block(fd);
     }
 }

@@ -233,7 +233,7 @@ impl Close {
         match *self {
             // A ring does not close rings: it could be its own.
             Self::Fd(fd) if fd_table::is_internal(fd) || fd_table::ring(fd).is_some() => Outcome::err(Errno::EBADF),
-            Self::Fd(fd) => super::caught::close(fd).into(),
+            Self::Fd(fd) => super::intercepted::close(fd).into(),
             Self::Slot(_) => Outcome::ok(0),
         }
     }

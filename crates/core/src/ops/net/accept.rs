@@ -1,7 +1,7 @@
 //! `IORING_OP_ACCEPT`, single and multishot.
 
-use super::turn::accept_without_sleeping;
-use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, Try, forget_former_file, poll_first, sleeping, without_sleeping};
+use super::nonblock::accept_without_sleeping;
+use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, TryCtx, forget_former_file, poll_first, sleeping, without_sleeping};
 use crate::ops::Outcome;
 use crate::ops::fs::install_file;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
@@ -61,7 +61,7 @@ impl Accept {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let fd = cx.file.fd;
         if self.accept_flags & ACCEPT_POLL_FIRST != 0
-            && let Some(issue) = poll_first(&Try::of(cx), POLLIN, self.may_wait())
+            && let Some(issue) = poll_first(&TryCtx::of(cx), POLLIN, self.may_wait())
         {
             return issue;
         }
@@ -70,7 +70,7 @@ impl Accept {
         }
         match self.accept_now(fd) {
             // Perhaps only because it is somebody else's turn.
-            Err(Errno::EAGAIN) if self.may_wait() => Issue::Untried(POLLIN),
+            Err(Errno::EAGAIN) if self.may_wait() => Issue::PollFirst(POLLIN),
             Err(errno) => errno.into(),
             Ok(new) => self.answer(cx, new as i32),
         }

@@ -60,14 +60,14 @@ impl Connect {
         match without_sleeping(fd, || self.connect(fd)) {
             Err(Errno::EINPROGRESS) => {
                 self.is_in_progress = true;
-                Issue::Untried(POLLOUT)
+                Issue::PollFirst(POLLOUT)
             }
-            Err(Errno::EALREADY) if self.is_in_progress => Issue::Untried(POLLOUT),
+            Err(Errno::EALREADY) if self.is_in_progress => Issue::PollFirst(POLLOUT),
             // A Unix listener's queue is full: no poll event of the connecting socket says when that ends.
             Err(Errno::EAGAIN) => Issue::Blocks,
             Err(Errno::ECONNABORTED) if !self.was_aborted => {
                 self.was_aborted = true;
-                Issue::Untried(POLLOUT)
+                Issue::PollFirst(POLLOUT)
             }
             other => self.answer(fd, other).into(),
         }

@@ -47,7 +47,7 @@ impl Message {
     ///
     /// # Errors
     /// `EFAULT`; `EMSGSIZE` too many iovecs; `EINVAL` an impossible address length.
-    pub(super) fn stabilise(&mut self, direction: Direction) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self, direction: Direction) -> Result<(), Errno> {
         if self.copy.is_some() {
             return Ok(());
         }
@@ -154,7 +154,7 @@ mod tests {
         let mut header = header_of(&iovecs);
         let mut copied = message(&header);
         assert_eq!(copied.left(), 30);
-        copied.stabilise(Direction::Send).unwrap();
+        copied.import_args(Direction::Send).unwrap();
         iovecs[0].len = 1000;
         header.iovlen = 1;
         assert_eq!(copied.left(), 30);
@@ -166,7 +166,7 @@ mod tests {
         let iovecs = [Iovec { base: 1, len: 10 }, Iovec { base: 2, len: 20 }];
         let header = Msghdr { control: 8, controllen: 16, ..header_of(&iovecs) };
         let mut message = message(&header);
-        message.stabilise(Direction::Send).unwrap();
+        message.import_args(Direction::Send).unwrap();
         assert!(message.has_control());
         message.advance(15);
         assert_eq!(message.left(), 15);
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn impossible_headers_are_refused() {
         let long = Msghdr { iovlen: 1025, ..Msghdr::default() };
-        assert_eq!(message(&long).stabilise(Direction::Receive), Err(Errno::EMSGSIZE));
+        assert_eq!(message(&long).import_args(Direction::Receive), Err(Errno::EMSGSIZE));
         let negative = Msghdr { namelen: u32::MAX, ..Msghdr::default() };
-        assert_eq!(message(&negative).stabilise(Direction::Send), Err(Errno::EINVAL));
-        assert_eq!(Message::at(8).stabilise(Direction::Send), Err(Errno::EFAULT));
+        assert_eq!(message(&negative).import_args(Direction::Send), Err(Errno::EINVAL));
+        assert_eq!(Message::at(8).import_args(Direction::Send), Err(Errno::EFAULT));
     }
 }

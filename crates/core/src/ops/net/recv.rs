@@ -3,8 +3,8 @@
 mod bundle;
 
 use super::{
-    Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, Try, iovec_bytes, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking,
-    poll_first, receive_mask, sleeping, staying_armed,
+    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, SpuriousWakeups, TryCtx, iovec_bytes, is_nonempty, is_resumable, may_wait, no_buffer,
+    nonblocking, poll_first, receive_mask, sleeping, staying_armed,
 };
 use crate::ops::Outcome;
 use crate::ops::buffers::settle;
@@ -47,7 +47,7 @@ pub(crate) struct Recv {
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
     pub(super) selected: Option<Selected>,
-    futile: Futile,
+    spurious: SpuriousWakeups,
 }
 
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
@@ -80,19 +80,19 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         has_emptied: false,
         done: 0,
         selected: None,
-        futile: Futile::default(),
+        spurious: SpuriousWakeups::default(),
     })))
 }
 
 impl Recv {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let alone = Try::receive(cx, self.msg_flags);
+        let alone = TryCtx::receive(cx, self.msg_flags);
         if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
         if core::mem::take(&mut self.is_drained) {
             let mask = receive_mask(self.msg_flags);
-            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::Untried(mask) };
+            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
         }
         if self.selects
             && self.selected.is_none()
@@ -131,7 +131,7 @@ impl Recv {
         may_wait(self.msg_flags) && receive_mask(self.msg_flags) == POLLIN && self.len > 0
     }
 
-    fn poll_first(&self, cx: &Try) -> Option<Issue> {
+    fn poll_first(&self, cx: &TryCtx) -> Option<Issue> {
         if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
     }
 
@@ -141,16 +141,16 @@ impl Recv {
     }
 
     /// A try with its own buffer.
-    pub(super) fn try_receive(&mut self, cx: Try) -> Issue {
+    pub(super) fn try_receive(&mut self, cx: TryCtx) -> Issue {
         self.poll_first(&cx).unwrap_or_else(|| self.receive_now(cx))
     }
 
-    fn receive_now(&mut self, cx: Try) -> Issue {
+    fn receive_now(&mut self, cx: TryCtx) -> Issue {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         match self.receive(fd, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) if self.is_multishot => staying_armed(self.futile.found_nothing(&cx, mask, self.msg_flags), mask),
-            Err(Errno::EAGAIN) => self.futile.found_nothing(&cx, mask, self.msg_flags),
-            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::Untried(mask),
+            Err(Errno::EAGAIN) if self.is_multishot => staying_armed(self.spurious.found_nothing(&cx, mask, self.msg_flags), mask),
+            Err(Errno::EAGAIN) => self.spurious.found_nothing(&cx, mask, self.msg_flags),
+            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::PollFirst(mask),
             res => self.answer(&cx, res),
         }
     }
@@ -192,7 +192,7 @@ impl Recv {
         is_resumed
     }
 
-    fn answer(&mut self, cx: &Try, res: Result<(usize, u32), Errno>) -> Issue {
+    fn answer(&mut self, cx: &TryCtx, res: Result<(usize, u32), Errno>) -> Issue {
         let Ok((n, _)) = res else { return Issue::Complete(self.outcome(res)) };
         if self.is_multishot {
             return self.answer_multishot(cx, n, res);
@@ -204,7 +204,7 @@ impl Recv {
     }
 
     /// The next receive follows at once if it is known to have something, or if nobody knows.
-    fn answer_multishot(&mut self, cx: &Try, n: usize, res: Result<(usize, u32), Errno>) -> Issue {
+    fn answer_multishot(&mut self, cx: &TryCtx, n: usize, res: Result<(usize, u32), Errno>) -> Issue {
         let backlog = *self.backlog.get_or_insert_with(|| Backlog::of(cx.fd));
         let is_nonempty = backlog.has_more(cx, n, self.left());
         let outcome = self.outcome(res);
@@ -212,7 +212,7 @@ impl Recv {
         if n == 0 || self.reaches_limit(n) {
             return Issue::Complete(outcome);
         }
-        self.is_drained = !is_nonempty && backlog != Backlog::Untold;
+        self.is_drained = !is_nonempty && backlog != Backlog::Unknown;
         self.has_emptied = self.is_drained && cx.knows_ends;
         Issue::More(outcome)
     }

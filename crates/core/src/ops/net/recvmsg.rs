@@ -3,8 +3,8 @@
 
 use super::message::{Direction, Message};
 use super::{
-    Backlog, Futile, MSG_CTRUNC, MSG_TRUNC, NetOp, Try, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking, poll_first,
-    receive_mask, sleeping, staying_armed,
+    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, SpuriousWakeups, TryCtx, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking,
+    poll_first, receive_mask, sleeping, staying_armed,
 };
 use crate::ops::Outcome;
 use crate::ops::buffers::settle;
@@ -82,7 +82,7 @@ pub(crate) struct Recvmsg {
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
     pub(super) selected: Option<Selected>,
-    futile: Futile,
+    spurious: SpuriousWakeups,
 }
 
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
@@ -104,7 +104,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         has_emptied: false,
         done: 0,
         selected: None,
-        futile: Futile::default(),
+        spurious: SpuriousWakeups::default(),
     };
     if selects {
         op.read_shape(sqe.addr, is_multishot)?;
@@ -125,17 +125,17 @@ impl Recvmsg {
             }
             _ => return Err(Errno::EINVAL),
         }
-        if is_multishot { Ok(()) } else { self.stabilise() }
+        if is_multishot { Ok(()) } else { self.import_args() }
     }
 
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let alone = Try::receive(cx, self.msg_flags);
+        let alone = TryCtx::receive(cx, self.msg_flags);
         if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
         if core::mem::take(&mut self.is_drained) {
             let mask = receive_mask(self.msg_flags);
-            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::Untried(mask) };
+            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
         }
         if let Err(errno) = self.prepare() {
             return errno.into();
@@ -160,7 +160,7 @@ impl Recvmsg {
 
     /// Whoever wants all of it may need several calls, on a copy.
     fn prepare(&mut self) -> Result<(), Errno> {
-        if self.msg_flags & MSG_WAITALL != 0 { self.stabilise() } else { Ok(()) }
+        if self.msg_flags & MSG_WAITALL != 0 { self.import_args() } else { Ok(()) }
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
@@ -172,12 +172,12 @@ impl Recvmsg {
         Ok(())
     }
 
-    fn poll_first(&self, cx: &Try) -> Option<Issue> {
+    fn poll_first(&self, cx: &TryCtx) -> Option<Issue> {
         if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
     }
 
     /// A try with its own buffers.
-    pub(super) fn try_receive(&mut self, cx: Try) -> Issue {
+    pub(super) fn try_receive(&mut self, cx: TryCtx) -> Issue {
         if let Some(issue) = self.poll_first(&cx) {
             return issue;
         }
@@ -187,7 +187,7 @@ impl Recvmsg {
         }
     }
 
-    fn receive_now(&mut self, cx: Try) -> Issue {
+    fn receive_now(&mut self, cx: TryCtx) -> Issue {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         let flags = nonblocking(self.msg_flags);
         let res = match (self.multishot, &self.selected) {
@@ -198,8 +198,8 @@ impl Recvmsg {
             _ => self.message.receive(fd, flags),
         };
         match res {
-            Err(Errno::EAGAIN) => self.futile.found_nothing(&cx, mask, self.msg_flags),
-            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::Untried(mask),
+            Err(Errno::EAGAIN) => self.spurious.found_nothing(&cx, mask, self.msg_flags),
+            Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::PollFirst(mask),
             res => {
                 let is_nonempty = res.is_ok_and(|(n, _)| is_nonempty(fd, n, self.message.left(), self.msg_flags));
                 self.has_emptied = cx.knows_ends && !is_nonempty && res.is_ok_and(|(n, _)| n > 0);
@@ -209,13 +209,13 @@ impl Recvmsg {
         }
     }
 
-    fn try_multishot(&mut self, cx: Try, parts: Parts, addr: u64, len: u32) -> Issue {
+    fn try_multishot(&mut self, cx: TryCtx, parts: Parts, addr: u64, len: u32) -> Issue {
         let fd = cx.fd;
         let Some(room) = len.checked_sub(parts.before_payload()) else { return Errno::EFAULT.into() };
         let n = match parts.receive(fd, addr, room, nonblocking(self.msg_flags)) {
             Err(Errno::EAGAIN) => {
                 let mask = receive_mask(self.msg_flags);
-                return staying_armed(self.futile.found_nothing(&cx, mask, self.msg_flags), mask);
+                return staying_armed(self.spurious.found_nothing(&cx, mask, self.msg_flags), mask);
             }
             Err(errno) => return errno.into(),
             Ok(n) => n,
@@ -227,7 +227,7 @@ impl Recvmsg {
         if n == 0 {
             return Issue::Complete(outcome);
         }
-        self.is_drained = !is_nonempty && backlog != Backlog::Untold;
+        self.is_drained = !is_nonempty && backlog != Backlog::Unknown;
         self.has_emptied = self.is_drained && cx.knows_ends;
         Issue::More(outcome)
     }
@@ -305,12 +305,12 @@ impl Recvmsg {
         }
     }
 
-    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         if self.multishot.is_some() {
             // All that is needed of the header was read by `prep`.
             return Ok(());
         }
-        self.message.stabilise(Direction::Receive)
+        self.message.import_args(Direction::Receive)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::connect::SockAddr;
 use super::{
-    Futile, MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, Try, ZeroCopy, iovec_bytes, is_resumable, may_wait, no_buffer, nonblocking,
-    poll_first, read_iovecs, sleeping,
+    MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, iovec_bytes, is_resumable, may_wait, no_buffer,
+    nonblocking, poll_first, read_iovecs, sleeping,
 };
 use crate::ops::Outcome;
 use crate::ops::buffers::settle;
@@ -47,7 +47,7 @@ pub(crate) struct Send {
     /// Bytes that earlier tries have sent.
     pub(super) done: usize,
     pub(super) selected: Option<Selected>,
-    futile: Futile,
+    spurious: SpuriousWakeups,
 }
 
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
@@ -76,7 +76,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         iovecs,
         done: 0,
         selected: None,
-        futile: Futile::default(),
+        spurious: SpuriousWakeups::default(),
     })))
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
         iovecs,
         done: 0,
         selected: None,
-        futile: Futile::default(),
+        spurious: SpuriousWakeups::default(),
     })))
 }
 
@@ -118,7 +118,7 @@ impl Send {
         {
             return errno.into();
         }
-        let alone = Try::of(cx);
+        let alone = TryCtx::of(cx);
         if let Some(issue) = self.poll_first(&alone) {
             return issue;
         }
@@ -187,16 +187,16 @@ impl Send {
     }
 
     /// Whether its buffers are its own, and it ends with its first transfer.
-    pub(super) fn may_run_alone(&self) -> bool {
+    pub(super) fn is_lockless(&self) -> bool {
         !self.selects && !self.is_bundle && self.zero_copy.is_none_or(ZeroCopy::is_alone)
     }
 
-    fn poll_first(&self, cx: &Try) -> Option<Issue> {
+    fn poll_first(&self, cx: &TryCtx) -> Option<Issue> {
         if self.is_poll_first { poll_first(cx, POLLOUT, may_wait(self.msg_flags)) } else { None }
     }
 
     /// A try with its own buffer.
-    pub(super) fn try_send(&mut self, cx: Try) -> Issue {
+    pub(super) fn try_send(&mut self, cx: TryCtx) -> Issue {
         if self.zero_copy.is_some()
             && let Err(errno) = ZeroCopy::check_socket(cx.fd)
         {
@@ -205,11 +205,11 @@ impl Send {
         self.poll_first(&cx).unwrap_or_else(|| self.send_now(cx))
     }
 
-    fn send_now(&mut self, cx: Try) -> Issue {
+    fn send_now(&mut self, cx: TryCtx) -> Issue {
         let fd = cx.fd;
         match self.send(fd, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&cx, POLLOUT, 0),
-            Ok(n) if self.is_resumed_after(fd, n) => Issue::Untried(POLLOUT),
+            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.spurious.found_nothing(&cx, POLLOUT, 0),
+            Ok(n) if self.is_resumed_after(fd, n) => Issue::PollFirst(POLLOUT),
             res => Issue::Complete(self.outcome(res)),
         }
     }
@@ -281,7 +281,7 @@ impl Send {
         }
     }
 
-    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         if let Destination::Program(addr, len) = self.destination
             && addr != 0
         {

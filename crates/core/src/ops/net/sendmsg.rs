@@ -1,7 +1,9 @@
 //! `IORING_OP_SENDMSG`.
 
 use super::message::{Direction, Message};
-use super::{Futile, NetOp, POLLOUT, SEND_VECTORIZED, Try, ZeroCopy, is_resumable, may_wait, nonblocking, poll_first, sleeping};
+use super::{
+    NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, is_resumable, may_wait, nonblocking, poll_first, sleeping,
+};
 use crate::ops::Outcome;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use uringlet_abi::op_flags::RECVSEND_POLL_FIRST;
@@ -19,7 +21,7 @@ pub(crate) struct Sendmsg {
     is_poll_first: bool,
     /// Bytes that earlier tries have sent.
     pub(super) done: usize,
-    futile: Futile,
+    spurious: SpuriousWakeups,
 }
 
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
@@ -38,7 +40,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         done: 0,
-        futile: Futile::default(),
+        spurious: SpuriousWakeups::default(),
     })))
 }
 
@@ -52,7 +54,7 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         done: 0,
-        futile: Futile::default(),
+        spurious: SpuriousWakeups::default(),
     })))
 }
 
@@ -63,11 +65,11 @@ impl Sendmsg {
         {
             return errno.into();
         }
-        self.try_send(Try::of(cx))
+        self.try_send(TryCtx::of(cx))
     }
 
     /// Whether it needs nothing of the ring's.
-    pub(super) fn may_run_alone(&self) -> bool {
+    pub(super) fn is_lockless(&self) -> bool {
         self.zero_copy.is_none_or(ZeroCopy::is_alone)
     }
 
@@ -75,11 +77,11 @@ impl Sendmsg {
         if zero_copy.is_alone() {
             return Ok(());
         }
-        self.stabilise()?;
+        self.import_args()?;
         zero_copy.check_buffer(cx, self.message.iovecs())
     }
 
-    pub(super) fn try_send(&mut self, cx: Try) -> Issue {
+    pub(super) fn try_send(&mut self, cx: TryCtx) -> Issue {
         if self.zero_copy.is_some()
             && !cx.was_armed
             && let Err(errno) = ZeroCopy::check_socket(cx.fd)
@@ -96,15 +98,15 @@ impl Sendmsg {
         }
         let fd = cx.fd;
         match self.message.send(fd, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.futile.found_nothing(&cx, POLLOUT, 0),
-            Ok(n) if self.is_resumed_after(fd, n) => Issue::Untried(POLLOUT),
+            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.spurious.found_nothing(&cx, POLLOUT, 0),
+            Ok(n) if self.is_resumed_after(fd, n) => Issue::PollFirst(POLLOUT),
             res => Issue::Complete(self.outcome(res)),
         }
     }
 
     /// Whoever wants all of it sent may need several calls, on a copy.
     fn prepare(&mut self) -> Result<(), Errno> {
-        if self.msg_flags & MSG_WAITALL != 0 { self.stabilise() } else { Ok(()) }
+        if self.msg_flags & MSG_WAITALL != 0 { self.import_args() } else { Ok(()) }
     }
 
     fn is_resumed_after(&mut self, fd: i32, n: usize) -> bool {
@@ -141,7 +143,7 @@ impl Sendmsg {
         }
     }
 
-    pub(super) fn stabilise(&mut self) -> Result<(), Errno> {
-        self.message.stabilise(Direction::Send)
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
+        self.message.import_args(Direction::Send)
     }
 }

@@ -4,8 +4,8 @@ use super::{MAX_LEN, Rw};
 use crate::file::FileKind;
 use crate::ops::{Issue, IssueCx};
 use crate::ring_resources::LockOwner;
-use crate::write::history::Took;
-use crate::write::path::{Facts, Road, road};
+use crate::write::history::Latency;
+use crate::write::path::{WriteCtx, WritePath, choose_path};
 use crate::write::{self, Mode, Paced};
 use uringlet_sys::Errno;
 use uringlet_sys::io::{self, RWF_NOWAIT};
@@ -20,7 +20,7 @@ impl Rw {
             Ok(bytes) => bytes,
             Err(errno) => return errno.into(),
         };
-        let facts = Facts {
+        let ctx = WriteCtx {
             bytes,
             mode: cx.ring.mode,
             history: write::history_of(fd),
@@ -29,16 +29,16 @@ impl Rw {
             may_raise_signal,
             is_caller: cx.ring.lock_owner == LockOwner::Submitter,
         };
-        if facts.mode != Mode::Workers
-            && let Err(paced) = ask(cx, &facts)
+        if ctx.mode != Mode::Workers
+            && let Err(paced) = ask(cx, &ctx)
         {
             return Issue::Paced(paced);
         }
-        match road(facts) {
-            Road::Inline => Issue::Quick,
-            Road::Nowait => self.write_nowait(cx, kind).unwrap_or(Issue::Blocks),
-            Road::NowaitThenInline => self.write_nowait(cx, kind).unwrap_or(Issue::Quick),
-            Road::Worker => Issue::Blocks,
+        match choose_path(ctx) {
+            WritePath::Inline => Issue::RunInline,
+            WritePath::Nowait => self.write_nowait(cx, kind).unwrap_or(Issue::Blocks),
+            WritePath::NowaitThenInline => self.write_nowait(cx, kind).unwrap_or(Issue::RunInline),
+            WritePath::Worker => Issue::Blocks,
         }
     }
 
@@ -50,7 +50,7 @@ impl Rw {
         if cx.ring.mode == Mode::Workers || cx.ring.allowance.covers(ticks(), 1) {
             return Ok(0);
         }
-        self.stabilise()?;
+        self.import_args()?;
         Ok(self.iovecs.iter().flatten().map(|v| v.len).sum::<u64>().min(MAX_LEN as u64))
     }
 
@@ -61,8 +61,8 @@ impl Rw {
         let res = self.transfer(fd, self.rw_flags | RWF_NOWAIT);
         let n = *res.as_ref().unwrap_or(&0);
         cx.ring.allowance.charge(n as u64);
-        if Took::of(ticks().wrapping_sub(start), n as u64) == Took::Long {
-            write::after_inline(ring_index, fd, Took::Long);
+        if Latency::of(ticks().wrapping_sub(start), n as u64) == Latency::Slow {
+            write::after_inline(ring_index, fd, Latency::Slow);
         }
         match res {
             Ok(n) if n > 0 && self.done + n < self.wanted() => {
@@ -71,7 +71,7 @@ impl Rw {
             }
             Ok(n) => {
                 stats::bump(ring_index, Counter::WritesNowait);
-                write::after_elsewhere(ring_index, fd, Took::Quick);
+                write::after_elsewhere(ring_index, fd, Latency::Fast);
                 Some(self.finish(Ok(n)))
             }
             Err(Errno::EAGAIN) => None,
@@ -93,9 +93,9 @@ impl Rw {
 ///
 /// # Errors
 /// Too many pages are dirty, or writes of the same file are put off: no other one goes before them.
-fn ask(cx: &mut IssueCx<'_>, facts: &Facts) -> Result<(), Paced> {
-    let asked = cx.ring.allowance.ask(facts.bytes);
-    if !facts.history.has_queued() || stats::value(cx.ring.ring_index, Counter::ThrottledNow) == 0 {
+fn ask(cx: &mut IssueCx<'_>, ctx: &WriteCtx) -> Result<(), Paced> {
+    let asked = cx.ring.allowance.ask(ctx.bytes);
+    if !ctx.history.has_queued() || stats::value(cx.ring.ring_index, Counter::ThrottledNow) == 0 {
         return asked;
     }
     match (asked, cx.ring.put_off.last_deadline_ns(cx.file.fd)) {

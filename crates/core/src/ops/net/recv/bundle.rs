@@ -40,7 +40,7 @@ impl Recv {
     /// Only a stream tells what waits; and what TCP throws away leaves the buffers as they were.
     fn may_append(&mut self, fd: i32) -> bool {
         match *self.backlog.get_or_insert_with(|| Backlog::of(fd)) {
-            Backlog::Untold => false,
+            Backlog::Unknown => false,
             Backlog::Tcp => self.msg_flags & MSG_TRUNC == 0,
             Backlog::UnixStream => true,
         }

@@ -1,7 +1,7 @@
-//! The express lane: an SQE that is likely to be done at once. No flags, but perhaps a registered file, and `IOSQE_ASYNC` where that changes nothing.
+//! The fast path: an SQE that is likely to be done at once. No flags, but perhaps a registered file, and `IOSQE_ASYNC` where that changes nothing.
 //!
 //! Not worth a request, which would be built, asked and thrown away for what is often one system call. Whatever is not
-//! plain answers [`Express::No`] and becomes a request like any other.
+//! plain answers [`FastPath::Fallback`] and becomes a request like any other.
 //!
 //! All of it is inlined into the submission loop for a reason: the first `ret` after a system call can cost a third of
 //! the call (kernels that harden returns leave the CPU's return predictor useless: 240 of 780 ns of a 1 KiB pwrite
@@ -12,7 +12,7 @@ use crate::ops::hint;
 use crate::ops::rw::Rw;
 use crate::request::Outcome;
 use crate::state::UringGuard;
-use crate::write::{self, Mode, history::Took};
+use crate::write::{self, Mode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe, sqe};
@@ -22,27 +22,27 @@ use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
-/// What became of an SQE on the express lane.
+/// What became of an SQE on the fast path.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Express {
+pub(crate) enum FastPath {
     /// Done, and it never was a request.
     Done(Outcome),
     /// So many bytes are moved: a request has to do the rest.
-    Partly(usize),
+    Short(usize),
     /// A read that would have to wait: a request has to, and need not try again first.
-    Missed,
+    WouldBlock,
     /// Nothing is done: it has to become a request.
-    No,
+    Fallback,
 }
 
-impl Express {
+impl FastPath {
     /// Tells the request that has to do the rest.
     #[inline]
     pub(super) fn tell(self, op: &mut Rw) {
         match self {
-            Self::Partly(n) => op.was_begun(n),
-            Self::Missed => op.was_missed(),
-            Self::Done(_) | Self::No => {}
+            Self::Short(n) => op.was_begun(n),
+            Self::WouldBlock => op.was_missed(),
+            Self::Done(_) | Self::Fallback => {}
         }
     }
 }
@@ -52,16 +52,16 @@ const FLAGS: u8 = sqe::FIXED_FILE | sqe::ASYNC;
 
 /// Tries it.
 #[inline(always)]
-pub(crate) fn express(guard: &mut UringGuard, sqe: &Sqe) -> Express {
+pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
     if sqe.flags & !FLAGS != 0 || (sqe.flags & sqe::ASYNC != 0 && !is_light_send(sqe)) {
-        return Express::No;
+        return FastPath::Fallback;
     }
     // Held: its slot may be given up while the ring's lock is let go.
     let (fd, _held) = match sqe.flags & sqe::FIXED_FILE {
         0 => (sqe.fd, None),
         _ => match guard.files.get(sqe.fd as u32) {
             Some(node) => (node.fd.number(), Some(Arc::clone(node))),
-            None => return Express::No,
+            None => return FastPath::Fallback,
         },
     };
     match Opcode::from_u8(sqe.opcode) {
@@ -71,7 +71,7 @@ pub(crate) fn express(guard: &mut UringGuard, sqe: &Sqe) -> Express {
         Some(Opcode::Read) => read(sqe, fd),
         Some(Opcode::Readv) => readv(sqe, fd),
         Some(Opcode::Send) => send(sqe, fd),
-        _ => Express::No,
+        _ => FastPath::Fallback,
     }
 }
 
@@ -82,11 +82,11 @@ fn is_light_send(sqe: &Sqe) -> bool {
 
 /// NOP without options.
 #[inline(always)]
-fn nop(sqe: &Sqe) -> Express {
+fn nop(sqe: &Sqe) -> FastPath {
     if sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) != 0 {
-        return Express::No;
+        return FastPath::Fallback;
     }
-    Express::Done(Outcome::ok(0))
+    FastPath::Done(Outcome::ok(0))
 }
 
 /// Whether an SQE is a plain transfer at a position of a file that is known to have positions and a page cache.
@@ -112,10 +112,10 @@ fn may_write(guard: &mut UringGuard, sqe: &Sqe, fd: i32, start: u64, len: u64) -
 
 /// WRITE: one pwrite.
 #[inline(always)]
-fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> Express {
+fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     let start = ticks();
     if !may_write(guard, sqe, fd, start, u64::from(sqe.len)) {
-        return Express::No;
+        return FastPath::Fallback;
     }
     let len = sqe.len as usize;
     let away = guard.let_go();
@@ -131,18 +131,18 @@ fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errn
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
     guard.allowance.charge(bytes);
     stats::bump(guard.ring_index, Counter::WritesInline);
-    if Took::of(ticks().wrapping_sub(start), bytes) == Took::Long {
+    if Latency::of(ticks().wrapping_sub(start), bytes) == Latency::Slow {
         write::missed(guard.ring_index, fd);
     }
 }
 
 /// WRITEV with one iovec: one pwritev.
 #[inline(always)]
-fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> Express {
+fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     let start = ticks();
     // An allowance that is used up covers nothing, whatever the length.
     if sqe.len != 1 || !may_write(guard, sqe, fd, start, 1) {
-        return Express::No;
+        return FastPath::Fallback;
     }
     let iov = UserPtr::at(sqe.addr);
     let away = guard.let_go();
@@ -157,37 +157,37 @@ fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> Express {
 }
 
 #[inline(always)]
-fn outcome_of(res: Result<usize, Errno>, wanted: usize) -> Express {
+fn outcome_of(res: Result<usize, Errno>, wanted: usize) -> FastPath {
     match res {
-        Ok(n) if n >= wanted => Express::Done(Outcome::ok(n as i32)),
-        Ok(n) => Express::Partly(n),
+        Ok(n) if n >= wanted => FastPath::Done(Outcome::ok(n as i32)),
+        Ok(n) => FastPath::Short(n),
         // The number is another file's by now.
-        Err(Errno::ESPIPE) => Express::No,
-        Err(errno) => Express::Done(Outcome::err(errno)),
+        Err(Errno::ESPIPE) => FastPath::Fallback,
+        Err(errno) => FastPath::Done(Outcome::err(errno)),
     }
 }
 
 /// SEND: what the socket takes without waiting. Its errors are told once, so they are not asked for again.
 #[inline(always)]
-fn send(sqe: &Sqe, fd: i32) -> Express {
+fn send(sqe: &Sqe, fd: i32) -> FastPath {
     let is_plain = (sqe.op_flags & !io::MSG_NOSIGNAL) | u32::from(sqe.personality) | u32::from(sqe.ioprio) | sqe.splice_fd_in as u32 == 0
         && sqe.addr2() == 0
         && sqe.len as i32 > 0;
     if !is_plain {
-        return Express::No;
+        return FastPath::Fallback;
     }
     let flags = io::MSG_DONTWAIT | io::MSG_NOSIGNAL;
     match io::sendto(fd, UserPtr::at(sqe.addr), sqe.len as usize, flags, UserPtr::NULL, 0) {
-        Err(Errno::EAGAIN | Errno::ENOTSOCK | Errno::EBADF) => Express::No,
-        other => Express::Done(other.into()),
+        Err(Errno::EAGAIN | Errno::ENOTSOCK | Errno::EBADF) => FastPath::Fallback,
+        other => FastPath::Done(other.into()),
     }
 }
 
 /// READ: what the page cache has, if that is all of it.
 #[inline(always)]
-fn read(sqe: &Sqe, fd: i32) -> Express {
+fn read(sqe: &Sqe, fd: i32) -> FastPath {
     if !is_plain(sqe, fd) {
-        return Express::No;
+        return FastPath::Fallback;
     }
     let iovec = [Iovec { base: sqe.addr, len: u64::from(sqe.len) }];
     cached(sqe, fd, io::ptr_of_slice(&iovec), sqe.len as usize)
@@ -195,21 +195,21 @@ fn read(sqe: &Sqe, fd: i32) -> Express {
 
 /// READV with one iovec.
 #[inline(always)]
-fn readv(sqe: &Sqe, fd: i32) -> Express {
+fn readv(sqe: &Sqe, fd: i32) -> FastPath {
     if !is_plain(sqe, fd) || sqe.len != 1 {
-        return Express::No;
+        return FastPath::Fallback;
     }
     cached(sqe, fd, UserPtr::at(sqe.addr), usize::MAX)
 }
 
 /// Reads what is there; anything but all of it is left to a request, which reads it again.
 #[inline(always)]
-fn cached(sqe: &Sqe, fd: i32, iov: UserPtr, wanted: usize) -> Express {
+fn cached(sqe: &Sqe, fd: i32, iov: UserPtr, wanted: usize) -> FastPath {
     match io::preadv2(fd, iov, 1, sqe.off as i64, 0, RWF_NOWAIT) {
         Ok(n) if n == wanted || (wanted == usize::MAX && n as u64 == user::read_known::<Iovec>(iov).len) => {
-            Express::Done(Outcome::ok(n as i32))
+            FastPath::Done(Outcome::ok(n as i32))
         }
-        Err(Errno::EAGAIN) => Express::Missed,
-        _ => Express::No,
+        Err(Errno::EAGAIN) => FastPath::WouldBlock,
+        _ => FastPath::Fallback,
     }
 }

@@ -12,7 +12,7 @@
 //!                                     accept4: sleeps, with its ring locked
 //! ```
 //!
-//! Whoever looks at the flag, or changes it, therefore holds a [`Turn`]: one a process, and a record lock among processes.
+//! Whoever looks at the flag, or changes it, therefore holds a [`NonblockGuard`]: one a process, and a record lock among processes.
 //! Nobody waits for a turn: who does not get one goes back to poll. A turn that its holder's death left behind is free:
 //! the kernel gives up record locks, and a process id tells a turn that fork(2) copied from one of this process.
 
@@ -26,11 +26,11 @@ static HOLDER: AtomicU32 = AtomicU32::new(0);
 
 /// See the module.
 #[derive(Debug)]
-struct Turn {
+struct NonblockGuard {
     fd: i32,
 }
 
-impl Turn {
+impl NonblockGuard {
     /// # Errors
     /// `EAGAIN` it is somebody else's.
     fn take(fd: i32) -> Result<Self, Errno> {
@@ -40,16 +40,16 @@ impl Turn {
         if holder == pid || HOLDER.compare_exchange(holder, pid, Acquire, Relaxed).is_err() {
             return Err(Errno::EAGAIN);
         }
-        let turn = Self { fd };
+        let guard = Self { fd };
         match io::set_record_lock(fd, true) {
             Err(Errno::EAGAIN | Errno::EACCES) => Err(Errno::EAGAIN),
             // Where sockets cannot be locked, this process' own turn has to do.
-            _ => Ok(turn),
+            _ => Ok(guard),
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for NonblockGuard {
     fn drop(&mut self) {
         // Unlocking what was not locked does nothing.
         let _ = io::set_record_lock(self.fd, false);
@@ -59,7 +59,7 @@ impl Drop for Turn {
 
 /// Makes a call on a listener that would sleep answer `EAGAIN` instead, also when somebody else has his turn at it.
 pub(super) fn accept_without_sleeping(fd: i32, accept: impl Fn() -> Res) -> Res {
-    let _turn = Turn::take(fd)?;
+    let _guard = NonblockGuard::take(fd)?;
     super::without_sleeping(fd, accept)
 }
 
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn turns_are_taken_by_one_at_a_time_and_survive_a_fork() {
         let fd = io::socket(2, 1, 0).unwrap() as i32;
-        let turn = Turn::take(fd).unwrap();
-        assert_eq!(Turn::take(fd).err(), Some(Errno::EAGAIN));
+        let guard = NonblockGuard::take(fd).unwrap();
+        assert_eq!(NonblockGuard::take(fd).err(), Some(Errno::EAGAIN));
         assert_eq!(accept_without_sleeping(fd, || Ok(1)), Err(Errno::EAGAIN));
-        drop(turn);
+        drop(guard);
         // What a parent's thread held when this process was forked.
         HOLDER.store(process::pid() + 1, Relaxed);
         assert_eq!(accept_without_sleeping(fd, || Ok(1)), Ok(1));
