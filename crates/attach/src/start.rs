@@ -38,7 +38,7 @@ fn choose_devices() {
     let broker = environ::variable("URINGLET_UBLK").filter(|&value| value == b"broker");
     match broker.and_then(|_| environ::variable("URINGLET_UBLK_DIR")) {
         Some(dir) => {
-            on_engine_stack(|| BROKER_FILES.meet(dir, environ::variable("URINGLET_PROGRAM")));
+            on_engine_stack(|| BROKER_FILES.set_broker(dir, environ::variable("URINGLET_PROGRAM")));
             ENGINE.set_opener(&BROKER_FILES);
         }
         None => ENGINE.set_opener(&DEVICE_FILES),

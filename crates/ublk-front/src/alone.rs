@@ -13,9 +13,9 @@ use crate::sync::lock;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, ctrl, feature, io, iod, param};
 use uringlet_sys::{Errno, process};
-use uringlet_ublk::frontend::{Data, FrontEnd, Place, SECTOR};
-use uringlet_ublk::platform::{Area, Caller, Command, Payload, Platform, Span};
-use uringlet_ublk::{Device, Driver};
+use uringlet_ublk::frontend::{DataLocation, FrontEnd, SECTOR, SlotExtent};
+use uringlet_ublk::platform::{Caller, IoBuffers, Payload, Platform, ServerCommand, SlotRange};
+use uringlet_ublk::{Driver, UblkDevice};
 
 /// Requests under way.
 const DEPTH: u16 = 128;
@@ -84,9 +84,9 @@ struct Here;
 
 impl Platform for Here {
     type Command = InPlace;
-    type Area = Slots;
+    type Buffers = Slots;
 
-    fn area(&self, _: u16, depth: u16) -> Result<Slots, Errno> {
+    fn alloc_buffers(&self, _: u16, depth: u16) -> Result<Slots, Errno> {
         Ok(Slots((0..depth).map(|_| Mutex::default()).collect()))
     }
 
@@ -122,30 +122,30 @@ impl Slots {
     }
 }
 
-impl Area for Slots {
-    fn describe(&self, _: u16, tag: u16, iod: &IoDesc, _: u32) {
+impl IoBuffers for Slots {
+    fn write_iod(&self, _: u16, tag: u16, iod: &IoDesc, _: u32) {
         self.slot(tag).iod = *iod;
     }
 
     /// With USER_COPY the server finds the data where it is.
-    fn give_to_server(&self, span: Span, _: Data, _: u64) -> u32 {
+    fn copy_to_server(&self, span: SlotRange, _: DataLocation, _: u64) -> u32 {
         span.len
     }
 
-    fn take_from_server(&self, span: Span, _: Data, _: u64) -> u32 {
+    fn copy_from_server(&self, span: SlotRange, _: DataLocation, _: u64) -> u32 {
         span.len
     }
 
-    fn place(&self, _: u16, _: u16) -> Place {
-        Place { fd: -1, offset: 0, len: IO_MAX }
+    fn slot_extent(&self, _: u16, _: u16) -> SlotExtent {
+        SlotExtent { fd: -1, offset: 0, len: IO_MAX }
     }
 
-    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
         bytes.copy_from_slice(self.slot(span.tag).part(span.offset, bytes.len()));
         Ok(())
     }
 
-    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
         self.slot(span.tag).part(span.offset, bytes.len()).copy_from_slice(bytes);
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Area for Slots {
 #[derive(Debug)]
 struct Server {
     target: Arc<dyn Target>,
-    device: OnceLock<Weak<Device<Here>>>,
+    device: OnceLock<Weak<UblkDevice<Here>>>,
 }
 
 /// A tag's command: its completion is the server's work.
@@ -164,7 +164,7 @@ struct InPlace {
     tag: u16,
 }
 
-impl Command for InPlace {
+impl ServerCommand for InPlace {
     fn complete(self, res: i32) {
         let Some(device) = self.server.device.get().and_then(Weak::upgrade) else { return };
         if res != io::RES_OK {
@@ -172,7 +172,7 @@ impl Command for InPlace {
             return;
         }
         let result = {
-            let mut slot = device.area().slot(self.tag);
+            let mut slot = device.buffers().slot(self.tag);
             self.server.handle(&mut slot)
         };
         let result = result.unwrap_or_else(|errno| -errno.into_raw());
@@ -306,8 +306,8 @@ fn params(size: u64) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::store::Store;
+    use uringlet_ublk::blocking::BlockingClient;
     use uringlet_ublk::frontend::{BlockDevice, IoOp};
-    use uringlet_ublk::local::LocalClient;
 
     #[derive(Debug, Default)]
     struct Kept {
@@ -361,7 +361,7 @@ mod tests {
         let alone = Alone::start(4 << 20, Arc::clone(&target) as Arc<dyn Target>, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
         let device = lock(&shelf.0).clone().expect("a device");
         assert_eq!((device.id(), device.limits().sectors), (alone.id(), 8192));
-        let client = LocalClient::new(Arc::clone(&device), 0);
+        let client = BlockingClient::new(Arc::clone(&device), 0);
         // Longer than one request may be.
         let data: Vec<u8> = (0..3 << 20).map(|i: u32| (i / 1000) as u8).collect();
         client.write(8, &data, 0).unwrap();
@@ -370,9 +370,9 @@ mod tests {
         assert!(back == data);
         assert_eq!(client.write(0, &[1; 512], 0), Err(Errno::ENOSPC));
         let before = *lock(&target.flushes);
-        client.plain(IoOp::Flush, 0, 0, 0).unwrap();
+        client.run_without_data(IoOp::Flush, 0, 0, 0).unwrap();
         assert_eq!(*lock(&target.flushes), before + 1);
-        client.plain(IoOp::WriteZeroes, 0, 8, 8).unwrap();
+        client.run_without_data(IoOp::WriteZeroes, 0, 8, 8).unwrap();
         client.read(8, &mut back[..8192]).unwrap();
         assert!(back[..4096].iter().all(|&byte| byte == 0) && back[4096..8192] == data[4096..8192]);
         drop(alone);

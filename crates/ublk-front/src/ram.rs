@@ -7,13 +7,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
-use uringlet_ublk::frontend::{BlockDevice, Client, Data, IoOp, Limits, Place, Request, SECTOR, Slot};
+use uringlet_ublk::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR, SlotExtent};
 
 /// What the device is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// What front ends are told.
-    pub limits: Limits,
+    pub limits: BlockLimits,
     /// Queues.
     pub queues: u16,
     /// Tags of each.
@@ -26,7 +26,7 @@ impl Shape {
     /// A device of this many bytes that can do everything.
     #[must_use]
     pub fn with_size(bytes: u64) -> Self {
-        let limits = Limits {
+        let limits = BlockLimits {
             sectors: bytes / SECTOR,
             logical_block: 512,
             physical_block: 4096,
@@ -36,7 +36,7 @@ impl Shape {
             max_write_zeroes: 1 << 20,
             has_cache: true,
             has_fua: true,
-            ..Limits::default()
+            ..BlockLimits::default()
         };
         Self { limits, queues: 2, depth: 32, threads: 2 }
     }
@@ -51,7 +51,7 @@ struct Trouble {
     is_held: bool,
     held: Vec<Job>,
     /// Flags and operation of each request, oldest first, as far as it goes back.
-    seen: VecDeque<Request>,
+    seen: VecDeque<BlockRequest>,
 }
 
 /// Requests that are remembered.
@@ -59,16 +59,16 @@ const SEEN_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Job {
-    slot: Slot,
-    request: Request,
-    client: Arc<dyn Client>,
+    slot: IoSlot,
+    request: BlockRequest,
+    client: Arc<dyn BlockClient>,
     cookie: u64,
 }
 
 #[derive(Debug, Default)]
 struct Tags {
     free: Vec<u16>,
-    wanting: VecDeque<Arc<dyn Client>>,
+    wanting: VecDeque<Arc<dyn BlockClient>>,
 }
 
 /// The device.
@@ -81,7 +81,7 @@ pub struct RamDevice {
 
 #[derive(Debug)]
 struct Core {
-    limits: Mutex<Limits>,
+    limits: Mutex<BlockLimits>,
     store: Store,
     slots: Vec<Vec<Mutex<Vec<u8>>>>,
     tags: Vec<Mutex<Tags>>,
@@ -139,7 +139,7 @@ impl RamDevice {
 
     /// The requests so far, but the oldest beyond a thousand.
     #[must_use]
-    pub fn seen(&self) -> Vec<Request> {
+    pub fn seen(&self) -> Vec<BlockRequest> {
         lock(&self.core.trouble).seen.iter().copied().collect()
     }
 
@@ -163,7 +163,7 @@ impl BlockDevice for RamDevice {
         self.id
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockLimits {
         *lock(&self.core.limits)
     }
 
@@ -171,17 +171,17 @@ impl BlockDevice for RamDevice {
         (self.core.slots.len() as u16, self.core.slots[0].len() as u16)
     }
 
-    fn take(&self, queue: u16, client: &Arc<dyn Client>) -> Option<Slot> {
+    fn alloc_slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
         let queue = queue % self.core.tags.len() as u16;
         let mut tags = lock(&self.core.tags[queue as usize]);
         let tag = tags.free.pop();
         if tag.is_none() {
             tags.wanting.push_back(Arc::clone(client));
         }
-        tag.map(|tag| Slot::new(queue, tag))
+        tag.map(|tag| IoSlot::new(queue, tag))
     }
 
-    fn release(&self, slot: Slot) {
+    fn free_slot(&self, slot: IoSlot) {
         let wanting = {
             let mut tags = lock(&self.core.tags[slot.queue() as usize]);
             assert!(!tags.free.contains(&slot.tag()), "{slot:?} is released twice");
@@ -189,22 +189,22 @@ impl BlockDevice for RamDevice {
             tags.wanting.pop_front()
         };
         if let Some(client) = wanting {
-            client.slot_free(slot.queue());
+            client.slot_freed(slot.queue());
         }
     }
 
-    fn place(&self, _slot: &Slot) -> Place {
-        Place { fd: -1, offset: 0, len: 0 }
+    fn slot_extent(&self, _slot: &IoSlot) -> SlotExtent {
+        SlotExtent { fd: -1, offset: 0, len: 0 }
     }
 
-    fn read(&self, slot: &Slot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
+    fn read(&self, slot: &IoSlot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
         let data = lock(self.core.slot(slot));
         let part = data.get(at as usize..at as usize + bytes.len()).ok_or(Errno::EINVAL)?;
         bytes.copy_from_slice(part);
         Ok(())
     }
 
-    fn write(&self, slot: &Slot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&self, slot: &IoSlot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
         let end = at as usize + bytes.len();
         if end as u64 > u64::from(self.limits().max_sectors) * SECTOR {
             return Err(Errno::EINVAL);
@@ -217,7 +217,7 @@ impl BlockDevice for RamDevice {
         Ok(())
     }
 
-    fn submit(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+    fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
         let job = Job { slot, request, client: Arc::clone(client), cookie };
         {
             let mut trouble = lock(&self.core.trouble);
@@ -235,7 +235,7 @@ impl BlockDevice for RamDevice {
 }
 
 impl Core {
-    fn slot(&self, slot: &Slot) -> &Mutex<Vec<u8>> {
+    fn slot(&self, slot: &IoSlot) -> &Mutex<Vec<u8>> {
         &self.slots[slot.queue() as usize][slot.tag() as usize]
     }
 
@@ -244,7 +244,7 @@ impl Core {
         job.client.done(job.cookie, job.slot, result);
     }
 
-    fn check(&self, request: &Request) -> Result<(), Errno> {
+    fn check(&self, request: &BlockRequest) -> Result<(), Errno> {
         let limits = lock(&self.limits);
         let block = u64::from(limits.logical_block) / SECTOR;
         let len = u64::from(request.sectors);
@@ -255,7 +255,7 @@ impl Core {
             return Err(Errno::EPERM);
         }
         let is_aligned = request.sector.is_multiple_of(block) && len.is_multiple_of(block);
-        if !is_aligned || request.sectors > limits.longest(request.op) || request.data != Data::Slot {
+        if !is_aligned || request.sectors > limits.longest(request.op) || request.data != DataLocation::Slot {
             return Err(Errno::EINVAL);
         }
         if request.sector.checked_add(len).is_none_or(|end| end > limits.sectors) {
@@ -284,18 +284,18 @@ impl Core {
 
 /// Whether a request asks for FUA.
 #[must_use]
-pub fn is_fua(request: &Request) -> bool {
+pub fn is_fua(request: &BlockRequest) -> bool {
     request.flags & iod::F_FUA != 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uringlet_ublk::local::LocalClient;
+    use uringlet_ublk::blocking::BlockingClient;
 
-    fn client(threads: u16) -> (Arc<RamDevice>, LocalClient) {
+    fn client(threads: u16) -> (Arc<RamDevice>, BlockingClient) {
         let device = Arc::new(RamDevice::new(3, Shape { threads, depth: 1, ..Shape::with_size(4 << 20) }));
-        (Arc::clone(&device), LocalClient::new(device, 0))
+        (Arc::clone(&device), BlockingClient::new(device, 0))
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         device.fail(8..9, Errno::ENOSPC);
         assert_eq!(client.write(0, &[1; 8192], 0), Err(Errno::ENOSPC));
         assert_eq!(client.write((4 << 20) / SECTOR, &[1; 512], 0), Err(Errno::EIO));
-        assert_eq!(client.plain(IoOp::Discard, 0, 16, 16), Ok(()));
+        assert_eq!(client.run_without_data(IoOp::Discard, 0, 16, 16), Ok(()));
         assert_eq!(device.free_slots(), 2);
     }
 }

@@ -123,7 +123,7 @@ fn a_node_whose_device_lives_is_left_alone() {
     assert_eq!(other.start(Arc::new(RamDevice::new(id, Shape::with_size(SIZE)))), Err(Errno::EEXIST));
     assert!(!other.clean().iter().any(|what| what.contains(&format!("ublkb{id} "))), "it is alive");
     open(&front, id).write_all_at(&[9; 4096], 0).unwrap();
-    front.leave(id);
+    front.before_stop(id);
     assert_eq!(read_store(&device, 0, 4096), [9; 4096], "written back");
     assert_eq!(device.seen().last().map(|request| request.op), Some(IoOp::Flush));
     front.stop(id);

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, feature, io, iod, param};
 use uringlet_sys::Errno;
-use uringlet_ublk::exchange::Arrival;
-use uringlet_ublk::patience::Patience;
+use uringlet_ublk::adaptive_spin::AdaptiveSpin;
+use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
 use uringlet_ublkd::client::{CharDevice, Client};
 use uringlet_ublkd::serve::{Shape, Target, add_as};
@@ -87,7 +87,7 @@ pub fn serve<B: Backend>(
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
     // Dropped, it ends them.
     let mut requests = JoinSet::new();
-    let (mut watch, mut patience, mut arrivals) = (server.device.watch(), Patience::new(), Vec::new());
+    let (mut watch, mut patience, mut arrivals) = (server.device.watch(), AdaptiveSpin::new(), Vec::new());
     loop {
         watch.arrivals(usize::MAX, &mut patience, &mut arrivals)?;
         ensure!(!arrivals.is_empty(), "the broker has ended, and the device with it: add it again");
@@ -131,14 +131,14 @@ impl<B: Backend> Server<B> {
     }
 
     /// A WRITE is there: where its data is to go.
-    fn ask(&self, Arrival { completion, iod, .. }: &Arrival) -> Submission {
+    fn ask(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Submission {
         let (queue, tag) = (completion.queue, completion.tag);
         let len = u64::from(iod.nr_sectors) * SECTOR;
         let address = self.memory(queue, tag).allocate(len.min(IO_MAX.into()) as usize);
         command(io::NEED_GET_DATA, queue, tag, 0, address)
     }
 
-    async fn request(self: Arc<Self>, arrival: Arrival) {
+    async fn request(self: Arc<Self>, arrival: IoEvent) {
         let (queue, tag) = (arrival.completion.queue, arrival.completion.tag);
         let (result, address) = match self.give_up.or(self.perform(&arrival)).await {
             Ok((len, address)) => (len as i32, address),
@@ -150,7 +150,7 @@ impl<B: Backend> Server<B> {
     }
 
     /// Bytes done, and where the driver has found those of a READ.
-    async fn perform(&self, Arrival { completion, iod, .. }: &Arrival) -> Result<(u32, Option<u64>), Errno> {
+    async fn perform(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Result<(u32, Option<u64>), Errno> {
         let slot = Slot::new(&self.device, completion);
         let memory = self.memory(completion.queue, completion.tag);
         // Of a flush there is no position: the descriptor says -1.

@@ -1,7 +1,7 @@
 //! What a step under a queue's lock brings on: to be done when the lock is released, in this order.
 
-use crate::frontend::{Client, Data, IoOp, Slot};
-use crate::platform::Span;
+use crate::frontend::{BlockClient, DataLocation, IoOp, IoSlot};
+use crate::platform::SlotRange;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,11 +13,11 @@ pub(crate) enum Action<C> {
     /// End a server's command.
     Complete(C, i32),
     /// Tell a client.
-    Done { client: Arc<dyn Client>, cookie: u64, slot: Slot, result: Result<(), Errno> },
+    Done { client: Arc<dyn BlockClient>, cookie: u64, slot: IoSlot, result: Result<(), Errno> },
     /// Tell a client that waits for a slot.
-    Free { client: Arc<dyn Client>, queue: u16 },
+    Free { client: Arc<dyn BlockClient>, queue: u16 },
     /// WRITE data to the server; then `Inner::copied`.
-    Copy { span: Span, data: Data, addr: u64, epoch: u32 },
+    Copy { span: SlotRange, data: DataLocation, addr: u64, epoch: u32 },
     /// Data of a commit; then `Inner::landed`.
     Land(Landing),
 }
@@ -26,8 +26,8 @@ pub(crate) enum Action<C> {
 #[derive(Debug)]
 pub(crate) struct Landing {
     /// What the commit is about.
-    pub(crate) span: Span,
-    pub(crate) data: Data,
+    pub(crate) span: SlotRange,
+    pub(crate) data: DataLocation,
     pub(crate) addr: u64,
     pub(crate) op: IoOp,
     /// Bytes that the server had been asked for.

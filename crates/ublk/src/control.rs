@@ -1,8 +1,8 @@
 //! The table of devices, and the control commands: who may do what, and the real driver's checks in its order.
 
-use crate::device::{Device, Owner};
+use crate::device::{Owner, UblkDevice};
 use crate::frontend::FrontEnd;
-use crate::params::{self, Params};
+use crate::params::{self, DeviceParams};
 use crate::platform::{Caller, Payload, Platform};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -43,14 +43,14 @@ const DISK_MAJOR: u32 = 241;
 pub struct Driver<P: Platform> {
     shared: Arc<Shared<P>>,
     /// Devices whose locks [`hold`](Self::hold) has.
-    held: Mutex<Vec<Arc<Device<P>>>>,
+    held: Mutex<Vec<Arc<UblkDevice<P>>>>,
 }
 
 #[derive(Debug)]
 struct Shared<P: Platform> {
     platform: P,
     front_ends: Vec<Arc<dyn FrontEnd>>,
-    table: Mutex<BTreeMap<u32, Arc<Device<P>>>>,
+    table: Mutex<BTreeMap<u32, Arc<UblkDevice<P>>>>,
     /// Counts numbers that became free.
     news: AtomicU32,
 }
@@ -84,7 +84,7 @@ impl<P: Platform> Driver<P> {
 
     /// A device by its number.
     #[must_use]
-    pub fn device(&self, id: u32) -> Option<Arc<Device<P>>> {
+    pub fn device(&self, id: u32) -> Option<Arc<UblkDevice<P>>> {
         self.shared.table.lock().get(&id).cloned()
     }
 
@@ -100,15 +100,15 @@ impl<P: Platform> Driver<P> {
     /// # Errors
     /// The real driver's.
     pub fn control(&self, caller: &Caller, cmd_op: u32, header: CtrlCmd, payload: &mut dyn Payload) -> Result<(), Errno> {
-        self.control_while_wanted(&AtomicBool::new(false), caller, cmd_op, header, payload)
+        self.control_cancellable(&AtomicBool::new(false), caller, cmd_op, header, payload)
     }
 
-    /// As [`control`](Self::control), but a wait ends when `gone` is set and [`look_again`](Self::look_again) is called after that:
+    /// As [`control`](Self::control), but a wait ends when `gone` is set and [`recheck_waiters`](Self::recheck_waiters) is called after that:
     /// nobody is there for the answer.
     ///
     /// # Errors
     /// The real driver's; `EINTR` for such a wait. What has begun (a stop, a deletion) goes on to its end by itself.
-    pub fn control_while_wanted(
+    pub fn control_cancellable(
         &self,
         gone: &AtomicBool,
         caller: &Caller,
@@ -147,7 +147,7 @@ impl<P: Platform> Driver<P> {
     }
 
     /// Lets every command that waits see whether somebody still waits for it.
-    pub fn look_again(&self) {
+    pub fn recheck_waiters(&self) {
         let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
         devices.iter().for_each(|device| device.tell());
         self.shared.tell();
@@ -172,7 +172,7 @@ impl<P: Platform> Driver<P> {
         let mut info = call.new_device()?;
         info.nr_hw_queues = info.nr_hw_queues.min(self.shared.platform.cpus().clamp(1, u32::from(u16::MAX)) as u16);
         let mut table = self.shared.table.lock();
-        let is_unprivileged = |device: &Arc<Device<P>>| device.has(feature::UNPRIVILEGED_DEV);
+        let is_unprivileged = |device: &Arc<UblkDevice<P>>| device.has(feature::UNPRIVILEGED_DEV);
         if info.flags & feature::UNPRIVILEGED_DEV != 0 && table.values().filter(|d| is_unprivileged(d)).count() >= MAX_UNPRIVILEGED {
             return Err(Errno::EACCES);
         }
@@ -181,15 +181,15 @@ impl<P: Platform> Driver<P> {
             id if table.contains_key(&id) => return Err(Errno::EEXIST),
             id => id,
         };
-        let area = self.shared.platform.area(info.nr_hw_queues, info.queue_depth)?;
+        let buffers = self.shared.platform.alloc_buffers(info.nr_hw_queues, info.queue_depth)?;
         call.write(0, &info.to_bytes())?;
         let owner = Arc::clone(&self.shared) as Arc<dyn Owner<P>>;
-        table.insert(info.dev_id, Device::new(info, area, owner));
+        table.insert(info.dev_id, UblkDevice::new(info, buffers, owner));
         Ok(())
     }
 
     /// `gone`: how long to wait for the number to be free; not at all without.
-    fn delete(&self, device: &Arc<Device<P>>, gone: Option<&AtomicBool>) -> Result<(), Errno> {
+    fn delete(&self, device: &Arc<UblkDevice<P>>, gone: Option<&AtomicBool>) -> Result<(), Errno> {
         let id = device.info().dev_id;
         if !device.life().is_deleted {
             let stopped = device.stop(gone.unwrap_or(&AtomicBool::new(false)));
@@ -211,7 +211,7 @@ impl<P: Platform> Driver<P> {
     }
 
     /// Users without privileges name the char device in front of the payload: they may do what its permissions allow.
-    fn check_permission(&self, device: &Device<P>, call: &mut Call<'_>) -> Result<(), Errno> {
+    fn check_permission(&self, device: &UblkDevice<P>, call: &mut Call<'_>) -> Result<(), Errno> {
         if !device.has(feature::UNPRIVILEGED_DEV) {
             if !call.caller.is_admin {
                 return Err(Errno::EPERM);
@@ -317,7 +317,7 @@ impl Call<'_> {
         Ok(info)
     }
 
-    fn start<P: Platform>(&self, device: &Device<P>, gone: &AtomicBool) -> Result<(), Errno> {
+    fn start<P: Platform>(&self, device: &UblkDevice<P>, gone: &AtomicBool) -> Result<(), Errno> {
         let pid = self.header.data as i32;
         if pid <= 0 || !device.life().params.has(param::BASIC) {
             return Err(Errno::EINVAL);
@@ -325,12 +325,12 @@ impl Call<'_> {
         device.start(pid, gone)
     }
 
-    fn get_info<P: Platform>(&mut self, device: &Device<P>) -> Result<(), Errno> {
+    fn get_info<P: Platform>(&mut self, device: &UblkDevice<P>) -> Result<(), Errno> {
         self.needs(DevInfo::SIZE)?;
         self.write(0, &device.info().to_bytes())
     }
 
-    fn get_affinity<P: Platform>(&mut self, device: &Device<P>, cpus: u32) -> Result<(), Errno> {
+    fn get_affinity<P: Platform>(&mut self, device: &UblkDevice<P>, cpus: u32) -> Result<(), Errno> {
         let len = self.header.len as usize;
         if len * 8 < cpus as usize || !len.is_multiple_of(8) {
             return Err(Errno::EINVAL);
@@ -361,7 +361,7 @@ impl Call<'_> {
         Ok(((len as usize).min(params::SIZE), types))
     }
 
-    fn get_params<P: Platform>(&mut self, device: &Device<P>) -> Result<(), Errno> {
+    fn get_params<P: Platform>(&mut self, device: &UblkDevice<P>) -> Result<(), Errno> {
         let (len, _) = self.params_len()?;
         let bytes = {
             let mut life = device.life();
@@ -373,7 +373,7 @@ impl Call<'_> {
         self.write(0, &bytes[..len])
     }
 
-    fn set_params<P: Platform>(&mut self, device: &Device<P>) -> Result<(), Errno> {
+    fn set_params<P: Platform>(&mut self, device: &UblkDevice<P>) -> Result<(), Errno> {
         let (len, types) = self.params_len()?;
         if types == 0 {
             return Err(Errno::EINVAL);
@@ -386,7 +386,7 @@ impl Call<'_> {
         }
         copied?;
         let max_io_bytes = device.max_io_bytes();
-        let params: &mut Params = &mut life.params;
+        let params: &mut DeviceParams = &mut life.params;
         params.set(&bytes[..len], max_io_bytes)
     }
 }

@@ -3,9 +3,9 @@
 mod ends;
 
 use crate::actions::{Action, Actions, Landing};
-use crate::frontend::{BlockDevice, Client, FrontEnd, IoOp, Limits, Place, Request, Slot};
-use crate::params::Params;
-use crate::platform::{Area, Command, Platform, Span};
+use crate::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, FrontEnd, IoOp, IoSlot, SlotExtent};
+use crate::params::DeviceParams;
+use crate::platform::{IoBuffers, Platform, ServerCommand, SlotRange};
 use crate::queue::{Cx, Inner, Queue};
 use crate::tag::{Rules, Work};
 use alloc::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ pub(crate) enum End {
 pub(crate) struct Life {
     pub(crate) state: u16,
     pub(crate) pid: i32,
-    pub(crate) params: Params,
+    pub(crate) params: DeviceParams,
     /// Front ends know it.
     pub(crate) is_started: bool,
     /// The char device is open.
@@ -57,12 +57,12 @@ pub(crate) trait Owner<P: Platform>: Send + Sync + core::fmt::Debug {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Device<P: Platform> {
+pub struct UblkDevice<P: Platform> {
     /// Of ADD_DEV; state and pid are in `life`.
     info: DevInfo,
     rules: Rules,
     queues: Vec<Queue<P::Command>>,
-    area: P::Area,
+    buffers: P::Buffers,
     /// Requests in flight.
     busy: AtomicU32,
     /// An end waits for them.
@@ -74,12 +74,12 @@ pub struct Device<P: Platform> {
     me: Weak<Self>,
 }
 
-impl<P: Platform> Device<P> {
-    pub(crate) fn new(info: DevInfo, area: P::Area, owner: Arc<dyn Owner<P>>) -> Arc<Self> {
+impl<P: Platform> UblkDevice<P> {
+    pub(crate) fn new(info: DevInfo, buffers: P::Buffers, owner: Arc<dyn Owner<P>>) -> Arc<Self> {
         let life = Life {
             state: state::DEAD,
             pid: -1,
-            params: Params::none(),
+            params: DeviceParams::none(),
             is_started: false,
             is_open: false,
             is_deleted: false,
@@ -94,7 +94,7 @@ impl<P: Platform> Device<P> {
             info,
             rules: Rules::of(info.flags),
             queues: (0..info.nr_hw_queues).map(|_| Queue::new(info.queue_depth)).collect(),
-            area,
+            buffers,
             busy: AtomicU32::new(0),
             is_ending: AtomicBool::new(false),
             life: Mutex::new(life),
@@ -120,8 +120,8 @@ impl<P: Platform> Device<P> {
     }
 
     /// The shared file.
-    pub fn area(&self) -> &P::Area {
-        &self.area
+    pub fn buffers(&self) -> &P::Buffers {
+        &self.buffers
     }
 
     pub(crate) fn life(&self) -> uringlet_sys::lock::MutexGuard<'_, Life> {
@@ -149,8 +149,8 @@ impl<P: Platform> Device<P> {
         self.info.flags & feature != 0
     }
 
-    fn cx(&self, queue: u16) -> Cx<'_, P::Area> {
-        Cx { area: &self.area, busy: &self.busy, rules: self.rules, queue }
+    fn cx(&self, queue: u16) -> Cx<'_, P::Buffers> {
+        Cx { buffers: &self.buffers, busy: &self.busy, rules: self.rules, queue }
     }
 
     fn queue(&self, queue: u16) -> Option<&Queue<P::Command>> {
@@ -158,7 +158,7 @@ impl<P: Platform> Device<P> {
     }
 
     /// One step of a queue, and what it brings on.
-    fn step<R>(&self, queue: u16, f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Area>, &mut Actions<P::Command>) -> R) -> Option<R> {
+    fn step<R>(&self, queue: u16, f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Buffers>, &mut Actions<P::Command>) -> R) -> Option<R> {
         self.step_plugged(queue, None, f)
     }
 
@@ -167,7 +167,7 @@ impl<P: Platform> Device<P> {
         &self,
         queue: u16,
         plug: Option<&mut Plug>,
-        f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Area>, &mut Actions<P::Command>) -> R,
+        f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Buffers>, &mut Actions<P::Command>) -> R,
     ) -> Option<R> {
         let mut actions = Actions::new();
         let result = f(&mut self.queue(queue)?.inner.lock(), &self.cx(queue), &mut actions);
@@ -176,7 +176,7 @@ impl<P: Platform> Device<P> {
     }
 
     /// The same step of every queue, before anything of what they bring on.
-    fn step_all(&self, mut f: impl FnMut(&mut Inner<P::Command>, &Cx<'_, P::Area>, &mut Actions<P::Command>)) -> Actions<P::Command> {
+    fn step_all(&self, mut f: impl FnMut(&mut Inner<P::Command>, &Cx<'_, P::Buffers>, &mut Actions<P::Command>)) -> Actions<P::Command> {
         let mut actions = Actions::new();
         for (number, queue) in self.queues.iter().enumerate() {
             f(&mut queue.inner.lock(), &self.cx(number as u16), &mut actions);
@@ -199,9 +199,9 @@ impl<P: Platform> Device<P> {
                     client.done_plugged(cookie, slot, result);
                     plug.add(client);
                 }
-                (Action::Free { client, queue }, _) => client.slot_free(queue),
+                (Action::Free { client, queue }, _) => client.slot_freed(queue),
                 (Action::Copy { span, data, addr, epoch }, _) => {
-                    let bytes = self.area.give_to_server(span, data, addr);
+                    let bytes = self.buffers.copy_to_server(span, data, addr);
                     let Some(queue) = self.queue(span.queue) else { continue };
                     queue.inner.lock().copied(&self.cx(span.queue), span.tag, epoch, bytes, actions);
                 }
@@ -222,21 +222,21 @@ impl<P: Platform> Device<P> {
     fn land(&self, landing: &mut Landing) -> Result<u32, Errno> {
         let Landing { span, data, addr, op, asked, stash } = landing;
         if self.rules.copies {
-            return Ok(self.area.take_from_server(*span, *data, *addr));
+            return Ok(self.buffers.copy_from_server(*span, *data, *addr));
         }
         // Each piece begins at the slot's beginning: what was read before is kept aside, what is left to write moves there.
-        let at = |offset, len| Span { offset, len, ..*span };
+        let at = |offset, len| SlotRange { offset, len, ..*span };
         if *op == IoOp::Write {
             let mut rest = alloc::vec![0; (*asked - span.len) as usize];
-            self.area.read(at(span.len, *asked - span.len), &mut rest)?;
-            self.area.write(at(0, *asked - span.len), &rest)?;
+            self.buffers.read(at(span.len, *asked - span.len), &mut rest)?;
+            self.buffers.write(at(0, *asked - span.len), &rest)?;
             return Ok(span.len);
         }
         let before = stash.len();
         stash.resize(before + span.len as usize, 0);
-        self.area.read(at(0, span.len), &mut stash[before..])?;
+        self.buffers.read(at(0, span.len), &mut stash[before..])?;
         if span.len == *asked {
-            self.area.write(at(0, stash.len() as u32), stash)?;
+            self.buffers.write(at(0, stash.len() as u32), stash)?;
         }
         Ok(span.len)
     }
@@ -256,7 +256,7 @@ impl<P: Platform> Device<P> {
             self.io_command_plugged(task, cmd_op, &cmd, command, Some(&mut plug));
         }
         plug.pull();
-        self.area.unplug();
+        self.buffers.unplug();
     }
 
     fn io_command_plugged(&self, task: u64, cmd_op: u32, cmd: &IoCmd, command: P::Command, plug: Option<&mut Plug>) {
@@ -374,12 +374,12 @@ impl<P: Platform> Device<P> {
     }
 }
 
-impl<P: Platform> BlockDevice for Device<P> {
+impl<P: Platform> BlockDevice for UblkDevice<P> {
     fn id(&self) -> u32 {
         self.info.dev_id
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockLimits {
         self.queues.first().map(|queue| queue.inner.lock().limits).unwrap_or_default()
     }
 
@@ -387,37 +387,37 @@ impl<P: Platform> BlockDevice for Device<P> {
         (self.info.nr_hw_queues, self.info.queue_depth)
     }
 
-    fn take(&self, queue: u16, client: &Arc<dyn Client>) -> Option<Slot> {
+    fn alloc_slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
         let queue = queue % self.info.nr_hw_queues;
         self.queue(queue)?.inner.lock().take(queue, client)
     }
 
-    fn release(&self, slot: Slot) {
+    fn free_slot(&self, slot: IoSlot) {
         self.step(slot.queue, |inner, _, actions| inner.release(&slot, actions));
     }
 
-    fn attend(&self, enough: &mut dyn FnMut() -> bool) {
-        self.area.attend(enough);
+    fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
+        self.buffers.busy_poll(enough);
     }
 
-    fn place(&self, slot: &Slot) -> Place {
-        self.area.place(slot.queue, slot.tag)
+    fn slot_extent(&self, slot: &IoSlot) -> SlotExtent {
+        self.buffers.slot_extent(slot.queue, slot.tag)
     }
 
-    fn read(&self, slot: &Slot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.area.read(span(slot, at, bytes.len())?, bytes)
+    fn read(&self, slot: &IoSlot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.buffers.read(span(slot, at, bytes.len())?, bytes)
     }
 
-    fn write(&self, slot: &Slot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
-        self.area.write(span(slot, at, bytes.len())?, bytes)
+    fn write(&self, slot: &IoSlot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
+        self.buffers.write(span(slot, at, bytes.len())?, bytes)
     }
 
-    fn submit(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+    fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
         let work = Work::new(request, Arc::clone(client), cookie);
         self.step(slot.queue, |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
     }
 
-    fn submit_plugged(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+    fn submit_plugged(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
         let work = Work::new(request, Arc::clone(client), cookie);
         let mut plug = Plug::default();
         self.step_plugged(slot.queue, Some(&mut plug), |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
@@ -426,16 +426,16 @@ impl<P: Platform> BlockDevice for Device<P> {
     }
 
     fn unplug(&self) {
-        self.area.unplug();
+        self.buffers.unplug();
     }
 }
 
 /// Clients that have heard of requests that are over, with more to come.
 #[derive(Debug, Default)]
-struct Plug(Vec<Arc<dyn Client>>);
+struct Plug(Vec<Arc<dyn BlockClient>>);
 
 impl Plug {
-    fn add(&mut self, client: Arc<dyn Client>) {
+    fn add(&mut self, client: Arc<dyn BlockClient>) {
         if !self.0.iter().any(|known| core::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&client))) {
             self.0.push(client);
         }
@@ -447,7 +447,7 @@ impl Plug {
 }
 
 /// A piece of a slot, if it has that much room.
-fn span(slot: &Slot, at: u32, len: usize) -> Result<Span, Errno> {
+fn span(slot: &IoSlot, at: u32, len: usize) -> Result<SlotRange, Errno> {
     let fits = u64::from(at) + len as u64 <= 1 << io::TAG_SHIFT;
-    if fits { Ok(Span { queue: slot.queue, tag: slot.tag, offset: at, len: len as u32 }) } else { Err(Errno::EINVAL) }
+    if fits { Ok(SlotRange { queue: slot.queue, tag: slot.tag, offset: at, len: len as u32 }) } else { Err(Errno::EINVAL) }
 }

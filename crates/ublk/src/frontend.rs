@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   FrontEnd::start(device)            a device went live: begin to offer it
-//!     device.take(queue, &client)      a slot: a tag, and room for its data       (or told by Client::slot_free later)
-//!     device.write(&slot, ..)          fill it (WRITE)                            (or through device.place())
+//!     device.alloc_slot(queue, &client)      a slot: a tag, and room for its data       (or told by BlockClient::slot_freed later)
+//!     device.write(&slot, ..)          fill it (WRITE)                            (or through device.slot_extent())
 //!     device.submit(slot, request, &client, cookie)         (several: submit_plugged, then unplug, as the block layer's plug)
-//!     Client::done(cookie, slot, result)      on the thread that ended it; may submit again at once
+//!     BlockClient::done(cookie, slot, result)      on the thread that ended it; may submit again at once
 //!     device.read(&slot, ..)           take the data (READ)
-//!     device.release(slot)
-//!   FrontEnd::leave(id)                it is about to be stopped: caches are written, requests still served
+//!     device.free_slot(slot)
+//!   FrontEnd::before_stop(id)                it is about to be stopped: caches are written, requests still served
 //!   FrontEnd::stop(id)                 no request is taken any more; those in flight still end
 //! ```
 //!
@@ -54,16 +54,16 @@ impl IoOp {
 
 /// Where a request's bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Data {
+pub enum DataLocation {
     /// In its slot.
     Slot,
     /// At an address of the server's own process: only in-process, and not with USER_COPY.
     Memory(UserPtr),
 }
 
-/// One block request. At most [`Limits::max_sectors`] (or the limit of its kind) long.
+/// One block request. At most [`BlockLimits::max_sectors`] (or the limit of its kind) long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct BlockRequest {
     /// What to do.
     pub op: IoOp,
     /// `UBLK_IO_F_*`: FUA, NOUNMAP, ...
@@ -73,18 +73,18 @@ pub struct Request {
     /// Length, sectors; 0 for a flush.
     pub sectors: u32,
     /// Where its bytes are.
-    pub data: Data,
+    pub data: DataLocation,
 }
 
 /// A tag that the holder may use: not in use by anybody else until it is released.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a slot that is dropped is lost: release it"]
-pub struct Slot {
+pub struct IoSlot {
     pub(crate) queue: u16,
     pub(crate) tag: u16,
 }
 
-impl Slot {
+impl IoSlot {
     /// For those who implement [`BlockDevice`]: one slot a tag at a time, or two owners write the same bytes.
     pub const fn new(queue: u16, tag: u16) -> Self {
         Self { queue, tag }
@@ -105,7 +105,7 @@ impl Slot {
 
 /// Where a slot's bytes lie in the device's shared file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SlotExtent {
     /// A descriptor of the file; it stays the device's. -1 where there is no file.
     pub fd: i32,
     /// Of the first byte.
@@ -116,7 +116,7 @@ pub struct Place {
 
 /// What a device can do, as its server said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct BlockLimits {
     /// Size, sectors.
     pub sectors: u64,
     /// Requests begin and end at multiples of this, bytes.
@@ -145,7 +145,7 @@ pub struct Limits {
     pub is_rotational: bool,
 }
 
-impl Limits {
+impl BlockLimits {
     /// Longest request of a kind, sectors. 0: the device does not do it.
     #[must_use]
     pub fn longest(&self, op: IoOp) -> u32 {
@@ -179,44 +179,44 @@ pub trait BlockDevice: Send + Sync + Debug {
     fn id(&self) -> u32;
 
     /// What it can do, now: the size may change.
-    fn limits(&self) -> Limits;
+    fn limits(&self) -> BlockLimits;
 
     /// Number of queues, and tags of each.
     fn queues(&self) -> (u16, u16);
 
     /// A free slot of a queue (modulo their number). `None`: all are in use, and `client` hears of the next free one by
-    /// [`Client::slot_free`], once for each time that it asked.
-    fn take(&self, queue: u16, client: &Arc<dyn Client>) -> Option<Slot>;
+    /// [`BlockClient::slot_freed`], once for each time that it asked.
+    fn alloc_slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot>;
 
     /// Gives a slot back.
-    fn release(&self, slot: Slot);
+    fn free_slot(&self, slot: IoSlot);
 
     /// For who waits for a request, and would rather spin than sleep: does what the device's server sends meanwhile, on this thread, until it is
     /// `enough`, which is asked often. Returns at once where somebody else does that. Requests of others may end by it.
-    fn attend(&self, _enough: &mut dyn FnMut() -> bool) {}
+    fn busy_poll(&self, _enough: &mut dyn FnMut() -> bool) {}
 
     /// Where the slot's bytes lie, for those who move them without a copy here.
-    fn place(&self, slot: &Slot) -> Place;
+    fn slot_extent(&self, slot: &IoSlot) -> SlotExtent;
 
     /// Copies from the slot, `at` bytes behind its beginning.
     ///
     /// # Errors
     /// `EINVAL` beyond its end; those of pread(2).
-    fn read(&self, slot: &Slot, at: u32, bytes: &mut [u8]) -> Result<(), Errno>;
+    fn read(&self, slot: &IoSlot, at: u32, bytes: &mut [u8]) -> Result<(), Errno>;
 
     /// Copies into the slot.
     ///
     /// # Errors
     /// As [`read`](Self::read); `ENOSPC`, `ENOMEM` where the file finds no memory.
-    fn write(&self, slot: &Slot, at: u32, bytes: &[u8]) -> Result<(), Errno>;
+    fn write(&self, slot: &IoSlot, at: u32, bytes: &[u8]) -> Result<(), Errno>;
 
-    /// Hands a request to the server. [`Client::done`] is called exactly once, perhaps before this returns: also for what
+    /// Hands a request to the server. [`BlockClient::done`] is called exactly once, perhaps before this returns: also for what
     /// is refused here (`EINVAL` misaligned or too long, `EIO` beyond the end, `EPERM` read-only, `EOPNOTSUPP` not its kind).
-    fn submit(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64);
+    fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64);
 
     /// The same, but the server may hear of it only with [`unplug`](Self::unplug), which the same thread calls before it waits for anything: more
     /// requests are to come.
-    fn submit_plugged(&self, slot: Slot, request: Request, client: &Arc<dyn Client>, cookie: u64) {
+    fn submit_plugged(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
         self.submit(slot, request, client, cookie);
     }
 
@@ -225,22 +225,22 @@ pub trait BlockDevice: Send + Sync + Debug {
 }
 
 /// Whoever submits requests.
-pub trait Client: Send + Sync + Debug {
+pub trait BlockClient: Send + Sync + Debug {
     /// A request is over. Called without a lock held, on the thread that brought it about: be quick, or hand on.
     ///
     /// `Err` is what a reader of the block device would get: `EIO`, `ENOSPC`, `EOPNOTSUPP`, `ETIMEDOUT`, ...
-    fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>);
+    fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>);
 
     /// The same, but what it brings on may wait for [`unplug`](Self::unplug), which follows soon, on the same thread: other requests are over, too.
-    fn done_plugged(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+    fn done_plugged(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         self.done(cookie, slot, result);
     }
 
     /// Lets go what [`done_plugged`](Self::done_plugged) has kept back.
     fn unplug(&self) {}
 
-    /// A slot of this queue is free, after [`BlockDevice::take`] had none. Somebody else may be quicker.
-    fn slot_free(&self, queue: u16) {
+    /// A slot of this queue is free, after [`BlockDevice::alloc_slot`] had none. Somebody else may be quicker.
+    fn slot_freed(&self, queue: u16) {
         let _ = queue;
     }
 }
@@ -260,7 +260,7 @@ pub trait FrontEnd: Send + Sync + Debug {
 
     /// The device is about to be stopped, and its server still is there: what the front end keeps of its data is written now.
     /// Others go on reading and writing meanwhile. STOP_DEV waits for this. Not called where there is no server any more.
-    fn leave(&self, id: u32) {
+    fn before_stop(&self, id: u32) {
         let _ = id;
     }
 
@@ -276,13 +276,13 @@ mod tests {
 
     #[test]
     fn ranges_are_cut_at_the_limits() {
-        let limits = Limits { max_sectors: 8, max_discard: 100, ..Limits::default() };
-        let cut = |limits: &Limits, op, at, len| limits.pieces(op, at, len).collect::<Vec<_>>();
+        let limits = BlockLimits { max_sectors: 8, max_discard: 100, ..BlockLimits::default() };
+        let cut = |limits: &BlockLimits, op, at, len| limits.pieces(op, at, len).collect::<Vec<_>>();
         assert_eq!(cut(&limits, IoOp::Read, 3, 20), vec![(3, 8), (11, 8), (19, 4)]);
         assert_eq!(cut(&limits, IoOp::Discard, 3, 20), vec![(3, 20)]);
         assert_eq!(cut(&limits, IoOp::WriteZeroes, 3, 20), vec![]);
         assert_eq!(cut(&limits, IoOp::Write, 3, 0), vec![]);
-        let chunked = Limits { chunk_sectors: 8, max_sectors: 6, max_discard: 100, ..Limits::default() };
+        let chunked = BlockLimits { chunk_sectors: 8, max_sectors: 6, max_discard: 100, ..BlockLimits::default() };
         assert_eq!(cut(&chunked, IoOp::Write, 6, 12), vec![(6, 2), (8, 6), (14, 2), (16, 2)]);
         assert_eq!(cut(&chunked, IoOp::Discard, 6, 12), vec![(6, 12)]);
     }

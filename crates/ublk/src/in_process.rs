@@ -6,15 +6,15 @@
 //!
 //! `Differs:` devices live and die with the process; its user is the administrator.
 
-mod area;
+mod buffers;
 mod client;
 mod files;
 
 use crate::control::{Driver, char_device};
-use crate::platform::{Caller, Command, Platform};
+use crate::platform::{Caller, Platform, ServerCommand};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use area::FileArea;
+use buffers::MemfdBuffers;
 use client::ClientFile;
 use files::{CharFile, ControlFile};
 pub(crate) use files::{check_mmap, head};
@@ -27,7 +27,7 @@ use uringlet_sys::{Errno, process};
 #[derive(Debug)]
 pub struct Program;
 
-impl Command for PendingCmd {
+impl ServerCommand for PendingCmd {
     fn complete(self, res: i32) {
         PendingCmd::complete(self, res);
     }
@@ -35,10 +35,10 @@ impl Command for PendingCmd {
 
 impl Platform for Program {
     type Command = PendingCmd;
-    type Area = FileArea;
+    type Buffers = MemfdBuffers;
 
-    fn area(&self, queues: u16, depth: u16) -> Result<FileArea, Errno> {
-        FileArea::new(queues, depth)
+    fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<MemfdBuffers, Errno> {
+        MemfdBuffers::new(queues, depth)
     }
 
     fn cpus(&self) -> u32 {

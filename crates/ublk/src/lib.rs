@@ -7,15 +7,15 @@ extern crate alloc;
 extern crate std;
 
 mod actions;
+pub mod adaptive_spin;
+pub mod blocking;
 pub mod control;
 mod device;
-pub mod exchange;
 pub mod frontend;
 #[cfg(feature = "engine")]
 pub mod in_process;
-pub mod local;
+pub mod io_channel;
 mod params;
-pub mod patience;
 pub mod platform;
 mod queue;
 #[cfg(feature = "engine")]
@@ -27,5 +27,5 @@ mod tests;
 pub mod wire;
 
 pub use control::Driver;
-pub use device::Device;
+pub use device::UblkDevice;
 pub use status::client_errno;

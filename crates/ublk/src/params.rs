@@ -1,6 +1,6 @@
 //! A device's parameters: bytes as the server gave them, checked, and read as limits.
 
-use crate::frontend::Limits;
+use crate::frontend::BlockLimits;
 use uringlet_abi::ublk::{ParamBasic, ParamDiscard, io, param};
 use uringlet_sys::Errno;
 
@@ -17,11 +17,11 @@ const PAGE_SHIFT: u8 = 12;
 
 /// `struct ublk_params`, as it lies in memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Params {
+pub(crate) struct DeviceParams {
     bytes: [u8; SIZE],
 }
 
-impl Params {
+impl DeviceParams {
     pub(crate) const fn none() -> Self {
         Self { bytes: [0; SIZE] }
     }
@@ -100,12 +100,12 @@ impl Params {
         self.bytes[BASIC..BASIC + ParamBasic::SIZE].copy_from_slice(&basic.to_bytes());
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> BlockLimits {
         let basic = self.basic();
         let discard = if self.has(param::DISCARD) { self.discard() } else { ParamDiscard::default() };
         let attr = |bit| basic.attrs & bit != 0;
         let shift = |bits: u8| 1_u32.checked_shl(u32::from(bits)).unwrap_or(0);
-        Limits {
+        BlockLimits {
             sectors: basic.dev_sectors,
             logical_block: shift(basic.logical_bs_shift),
             physical_block: shift(basic.physical_bs_shift),
@@ -152,7 +152,7 @@ pub(crate) mod tests {
     }
 
     fn set(types: u32, basic: ParamBasic, discard: ParamDiscard) -> Result<(), Errno> {
-        let mut params = Params::none();
+        let mut params = DeviceParams::none();
         let result = params.set(&encode(types, &basic, &discard), 1 << 20);
         assert_eq!(result.is_ok(), params.has(param::BASIC));
         result
@@ -190,7 +190,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_short_structure_changes_only_its_beginning() {
-        let mut params = Params::none();
+        let mut params = DeviceParams::none();
         params.set(&encode(param::BASIC, &GOOD, &ParamDiscard::default()), 1 << 20).unwrap();
         let other = encode(param::BASIC, &ParamBasic { max_sectors: 8, dev_sectors: 1, ..GOOD }, &ParamDiscard::default());
         // Up to max_sectors, without the size.

@@ -1,6 +1,6 @@
 //! What the driver needs from whoever it runs in.
 
-use crate::frontend::{Data, Place};
+use crate::frontend::{DataLocation, SlotExtent};
 use core::fmt::Debug;
 use uringlet_abi::ublk::IoDesc;
 use uringlet_sys::Errno;
@@ -8,26 +8,26 @@ use uringlet_sys::Errno;
 /// The surroundings: an attached program, a broker, a test.
 pub trait Platform: Send + Sync + Debug + Sized + 'static {
     /// A server's command that waits for its CQE.
-    type Command: Command;
+    type Command: ServerCommand;
     /// Where the descriptors and data of a device lie.
-    type Area: Area;
+    type Buffers: IoBuffers;
 
     /// Memory for a new device.
     ///
     /// # Errors
     /// `ENOMEM`, `EMFILE`: ADD_DEV fails with it.
-    fn area(&self, queues: u16, depth: u16) -> Result<Self::Area, Errno>;
+    fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<Self::Buffers, Errno>;
 
     /// CPUs: no device has more queues.
     fn cpus(&self) -> u32;
 }
 
 /// A command of a server that is not over: exactly one [`complete`](Self::complete) ends it.
-pub trait Command: Send + Debug + 'static {
+pub trait ServerCommand: Send + Debug + 'static {
     /// Posts its CQE. Called without a lock held.
     fn complete(self, res: i32);
 
-    /// The same, but the CQE may wait for [`Area::unplug`], which the same thread calls soon: more are to come.
+    /// The same, but the CQE may wait for [`IoBuffers::unplug`], which the same thread calls soon: more are to come.
     fn complete_plugged(self, res: i32)
     where
         Self: Sized,
@@ -38,7 +38,7 @@ pub trait Command: Send + Debug + 'static {
 
 /// A piece of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct SlotRange {
     /// Queue.
     pub queue: u16,
     /// Tag.
@@ -50,39 +50,39 @@ pub struct Span {
 }
 
 /// The shared file of a device.
-pub trait Area: Send + Sync + Debug + 'static {
+pub trait IoBuffers: Send + Sync + Debug + 'static {
     /// Writes a descriptor. The server reads it after the CQE. Its bytes lie `done` bytes behind the slot's beginning: what came
     /// in earlier pieces is in front of them.
-    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32);
+    fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32);
 
     /// Copies a WRITE's data to the server's address. Bytes copied: fewer where the address is bad.
     ///
     /// Where the server's own side does that (a broker), all of them.
-    fn give_to_server(&self, span: Span, data: Data, server: u64) -> u32;
+    fn copy_to_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32;
 
-    /// Copies a READ's data from the server's address; as [`give_to_server`](Self::give_to_server).
-    fn take_from_server(&self, span: Span, data: Data, server: u64) -> u32;
+    /// Copies a READ's data from the server's address; as [`copy_to_server`](Self::copy_to_server).
+    fn copy_from_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32;
 
-    /// Lets go what [`Command::complete_plugged`] has kept back.
+    /// Lets go what [`ServerCommand::complete_plugged`] has kept back.
     fn unplug(&self) {}
 
-    /// See [`BlockDevice::attend`](crate::frontend::BlockDevice::attend).
-    fn attend(&self, _enough: &mut dyn FnMut() -> bool) {}
+    /// See [`BlockDevice::busy_poll`](crate::frontend::BlockDevice::busy_poll).
+    fn busy_poll(&self, _enough: &mut dyn FnMut() -> bool) {}
 
     /// Where a slot lies.
-    fn place(&self, queue: u16, tag: u16) -> Place;
+    fn slot_extent(&self, queue: u16, tag: u16) -> SlotExtent;
 
     /// Copies from a slot.
     ///
     /// # Errors
     /// Those of pread(2).
-    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno>;
+    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno>;
 
     /// Copies into a slot.
     ///
     /// # Errors
     /// Those of pwrite(2).
-    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno>;
+    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno>;
 }
 
 /// Who sends a control command.

@@ -4,8 +4,8 @@
 //! the lock. A tag in Copying or Landing belongs to the thread that has its action, until that calls `copied` or `landed`.
 
 use crate::actions::{Action, Actions, Landing};
-use crate::frontend::{Client, Data, IoOp, Limits, Request, SECTOR, Slot};
-use crate::platform::{Area, Command, Span};
+use crate::frontend::{BlockClient, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
+use crate::platform::{IoBuffers, ServerCommand, SlotRange};
 use crate::status::client_errno;
 use crate::tag::{Phase, Rules, Tag, Work};
 use alloc::collections::VecDeque;
@@ -31,7 +31,7 @@ pub(crate) enum Mode {
 /// What a step needs of the device.
 #[derive(Debug)]
 pub(crate) struct Cx<'a, A> {
-    pub(crate) area: &'a A,
+    pub(crate) buffers: &'a A,
     /// Requests in flight, of all queues.
     pub(crate) busy: &'a AtomicU32,
     pub(crate) rules: Rules,
@@ -45,7 +45,7 @@ pub(crate) struct Queue<C> {
     pub(crate) inner: Mutex<Inner<C>>,
 }
 
-impl<C: Command> Queue<C> {
+impl<C: ServerCommand> Queue<C> {
     pub(crate) fn new(depth: u16) -> Self {
         Self { inner: Mutex::new(Inner::new(depth)) }
     }
@@ -57,9 +57,9 @@ pub(crate) struct Inner<C> {
     tags: Vec<Tag<C>>,
     free: Vec<u16>,
     /// Who wants a slot.
-    waiting: VecDeque<Arc<dyn Client>>,
+    waiting: VecDeque<Arc<dyn BlockClient>>,
     mode: Mode,
-    pub(crate) limits: Limits,
+    pub(crate) limits: BlockLimits,
     /// Tags that were fetched.
     fetched: u16,
     /// The server is gone: what it had is no longer with it.
@@ -70,7 +70,7 @@ pub(crate) struct Inner<C> {
     epoch: u32,
 }
 
-impl<C: Command> Inner<C> {
+impl<C: ServerCommand> Inner<C> {
     fn new(depth: u16) -> Self {
         Self {
             tags: (0..depth).map(|_| Tag::new()).collect(),
@@ -78,7 +78,7 @@ impl<C: Command> Inner<C> {
             free: (0..depth).rev().collect(),
             waiting: VecDeque::new(),
             mode: Mode::Fail,
-            limits: Limits::default(),
+            limits: BlockLimits::default(),
             fetched: 0,
             is_lost: false,
             is_cancelling: false,
@@ -107,16 +107,16 @@ impl<C: Command> Inner<C> {
 
     // The front end's side ------------------------------------------------------------------------------------------
 
-    pub(crate) fn take(&mut self, queue: u16, client: &Arc<dyn Client>) -> Option<Slot> {
+    pub(crate) fn take(&mut self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
         let Some(tag) = self.free.pop() else {
             self.waiting.push_back(Arc::clone(client));
             return None;
         };
         self.tag(tag).phase = Phase::Taken;
-        Some(Slot { queue, tag })
+        Some(IoSlot { queue, tag })
     }
 
-    pub(crate) fn release(&mut self, slot: &Slot, actions: &mut Actions<C>) {
+    pub(crate) fn release(&mut self, slot: &IoSlot, actions: &mut Actions<C>) {
         let tag = self.tag(slot.tag);
         debug_assert_eq!(tag.phase, Phase::Taken);
         tag.phase = Phase::Free;
@@ -127,7 +127,7 @@ impl<C: Command> Inner<C> {
     }
 
     /// A client's request: checked, and on its way.
-    pub(crate) fn submit<A: Area>(&mut self, cx: &Cx<'_, A>, tag: u16, mut work: Work, actions: &mut Actions<C>) {
+    pub(crate) fn submit<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, mut work: Work, actions: &mut Actions<C>) {
         match check(&work.request, &self.limits, cx.rules) {
             Ok(Fate::Server { flags, flush_after }) => {
                 work.request.flags = flags;
@@ -139,12 +139,12 @@ impl<C: Command> Inner<C> {
         }
     }
 
-    fn end_at_once<A: Area>(&mut self, cx: &Cx<'_, A>, tag: u16, work: Work, result: Result<(), Errno>, actions: &mut Actions<C>) {
+    fn end_at_once<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, work: Work, result: Result<(), Errno>, actions: &mut Actions<C>) {
         self.tag(tag).work = Some(Work { flush_after: false, ..work });
         self.end(cx, tag, result, actions);
     }
 
-    fn enqueue<A: Area>(&mut self, cx: &Cx<'_, A>, tag: u16, work: Work, actions: &mut Actions<C>) {
+    fn enqueue<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, work: Work, actions: &mut Actions<C>) {
         let slot = self.tag(tag);
         slot.work = Some(work);
         slot.phase = Phase::Queued;
@@ -152,7 +152,7 @@ impl<C: Command> Inner<C> {
     }
 
     /// A queued request goes wherever it may.
-    fn go_on<A: Area>(&mut self, cx: &Cx<'_, A>, tag: u16, actions: &mut Actions<C>) {
+    fn go_on<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, actions: &mut Actions<C>) {
         match self.mode {
             Mode::Fail => self.end(cx, tag, Err(Errno::EIO), actions),
             Mode::Hold => {}
@@ -161,7 +161,7 @@ impl<C: Command> Inner<C> {
     }
 
     /// A queued request goes to the server, if a command is there.
-    fn dispatch<A: Area>(&mut self, cx: &Cx<'_, A>, number: u16, actions: &mut Actions<C>) {
+    fn dispatch<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, actions: &mut Actions<C>) {
         let epoch = self.epoch;
         let tag = &mut self.tags[number as usize];
         let Some(work) = &tag.work else { return };
@@ -169,7 +169,7 @@ impl<C: Command> Inner<C> {
             return;
         }
         let is_write = work.request.op == IoOp::Write;
-        cx.area.describe(cx.queue, number, &work.describe(tag.addr), work.done);
+        cx.buffers.write_iod(cx.queue, number, &work.iod(tag.addr), work.done);
         cx.busy.fetch_add(1, SeqCst);
         if is_write && cx.rules.copies && !cx.rules.asks_for_data {
             tag.phase = Phase::Copying;
@@ -183,7 +183,7 @@ impl<C: Command> Inner<C> {
     }
 
     /// WRITE data of `bytes` has reached the server's buffer.
-    pub(crate) fn copied<A: Area>(&mut self, cx: &Cx<'_, A>, number: u16, epoch: u32, bytes: u32, actions: &mut Actions<C>) {
+    pub(crate) fn copied<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, epoch: u32, bytes: u32, actions: &mut Actions<C>) {
         let is_lost = self.is_lost || self.epoch != epoch;
         let tag = &mut self.tags[number as usize];
         let Some(work) = &tag.work else { return };
@@ -199,8 +199,8 @@ impl<C: Command> Inner<C> {
             return self.end(cx, number, Err(Errno::EIO), actions);
         }
         if bytes < work.left {
-            let iod = work.describe(tag.addr);
-            cx.area.describe(cx.queue, number, &IoDesc { nr_sectors: bytes >> 9, ..iod }, work.done);
+            let iod = work.iod(tag.addr);
+            cx.buffers.write_iod(cx.queue, number, &IoDesc { nr_sectors: bytes >> 9, ..iod }, work.done);
         }
         tag.phase = Phase::Served;
         actions.extend_with(tag.command.take(), io::RES_OK);
@@ -209,7 +209,7 @@ impl<C: Command> Inner<C> {
     // The server's side ---------------------------------------------------------------------------------------------
 
     /// An I/O command. It is complete if it was refused. Whether the queue has all its tags fetched by it.
-    pub(crate) fn command<A: Area>(
+    pub(crate) fn command<A: IoBuffers>(
         &mut self,
         cx: &Cx<'_, A>,
         nr: Option<u8>,
@@ -241,7 +241,7 @@ impl<C: Command> Inner<C> {
             io::NEED_GET_DATA => {
                 tag.phase = Phase::Copying;
                 if let Some(work) = &tag.work {
-                    cx.area.describe(cx.queue, cmd.tag, &work.describe(tag.addr), work.done);
+                    cx.buffers.write_iod(cx.queue, cmd.tag, &work.iod(tag.addr), work.done);
                     actions.push(copy(cx.queue, cmd.tag, work, tag.addr, epoch));
                 }
             }
@@ -251,14 +251,14 @@ impl<C: Command> Inner<C> {
         !all_fetched && self.is_fetched()
     }
 
-    fn go_on_if_queued<A: Area>(&mut self, cx: &Cx<'_, A>, number: u16, actions: &mut Actions<C>) {
+    fn go_on_if_queued<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, actions: &mut Actions<C>) {
         if self.tag(number).phase == Phase::Queued && self.mode == Mode::Open {
             self.dispatch(cx, number, actions);
         }
     }
 
     /// The server says what became of a request.
-    fn commit<A: Area>(&mut self, cx: &Cx<'_, A>, number: u16, result: i32, actions: &mut Actions<C>) {
+    fn commit<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, result: i32, actions: &mut Actions<C>) {
         let tag = &mut self.tags[number as usize];
         let Some(work) = &mut tag.work else { return };
         let op = work.request.op;
@@ -278,7 +278,7 @@ impl<C: Command> Inner<C> {
         }
         tag.phase = Phase::Landing;
         actions.push(Action::Land(Landing {
-            span: Span { queue: cx.queue, tag: number, offset: work.done, len: bytes },
+            span: SlotRange { queue: cx.queue, tag: number, offset: work.done, len: bytes },
             data: work.request.data,
             addr: tag.addr,
             op,
@@ -288,7 +288,7 @@ impl<C: Command> Inner<C> {
     }
 
     /// A commit's data is where it belongs.
-    pub(crate) fn landed<A: Area>(
+    pub(crate) fn landed<A: IoBuffers>(
         &mut self,
         cx: &Cx<'_, A>,
         number: u16,
@@ -317,7 +317,7 @@ impl<C: Command> Inner<C> {
     }
 
     /// A request is over, or goes on as the flush that belongs to it.
-    fn end<A: Area>(&mut self, cx: &Cx<'_, A>, number: u16, result: Result<(), Errno>, actions: &mut Actions<C>) {
+    fn end<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, result: Result<(), Errno>, actions: &mut Actions<C>) {
         let tag = &mut self.tags[number as usize];
         if tag.phase.is_busy() {
             cx.busy.fetch_sub(1, SeqCst);
@@ -329,13 +329,13 @@ impl<C: Command> Inner<C> {
         }
         tag.phase = Phase::Taken;
         let Work { client, cookie, .. } = work;
-        actions.push(Action::Done { client, cookie, slot: Slot { queue: cx.queue, tag: number }, result });
+        actions.push(Action::Done { client, cookie, slot: IoSlot { queue: cx.queue, tag: number }, result });
     }
 
     // Ends ----------------------------------------------------------------------------------------------------------
 
     /// What becomes of requests from now on, those that wait included.
-    pub(crate) fn set_mode<A: Area>(&mut self, cx: &Cx<'_, A>, mode: Mode, actions: &mut Actions<C>) {
+    pub(crate) fn set_mode<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, mode: Mode, actions: &mut Actions<C>) {
         self.mode = mode;
         for number in 0..self.tags.len() as u16 {
             if self.tag(number).phase == Phase::Queued {
@@ -345,7 +345,7 @@ impl<C: Command> Inner<C> {
     }
 
     /// The server is gone: what it had waits for the next one, or fails. The mode says so.
-    pub(crate) fn lose<A: Area>(&mut self, cx: &Cx<'_, A>, actions: &mut Actions<C>) {
+    pub(crate) fn lose<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, actions: &mut Actions<C>) {
         self.is_lost = true;
         for number in 0..self.tags.len() as u16 {
             let tag = self.tag(number);
@@ -422,8 +422,8 @@ enum Fate {
 }
 
 /// As the block layer checks requests, and does for a device what that cannot do itself.
-fn check(request: &Request, limits: &Limits, rules: Rules) -> Result<Fate, Errno> {
-    let Request { op, sector, sectors, data, .. } = *request;
+fn check(request: &BlockRequest, limits: &BlockLimits, rules: Rules) -> Result<Fate, Errno> {
+    let BlockRequest { op, sector, sectors, data, .. } = *request;
     let flags = request.flags & iod::F_ALL;
     if op == IoOp::Flush {
         return Ok(if limits.has_cache { Fate::Server { flags: 0, flush_after: false } } else { Fate::Nothing });
@@ -437,7 +437,7 @@ fn check(request: &Request, limits: &Limits, rules: Rules) -> Result<Fate, Errno
     }
     let block = u64::from(limits.logical_block.max(SECTOR as u32)) / SECTOR;
     let is_aligned = sector.is_multiple_of(block) && u64::from(sectors).is_multiple_of(block);
-    if sectors == 0 || sectors > longest || !is_aligned || (data != Data::Slot && !rules.copies) {
+    if sectors == 0 || sectors > longest || !is_aligned || (data != DataLocation::Slot && !rules.copies) {
         return Err(Errno::EINVAL);
     }
     if sector.checked_add(u64::from(sectors)).is_none_or(|end| end > limits.sectors) {
@@ -450,6 +450,6 @@ fn check(request: &Request, limits: &Limits, rules: Rules) -> Result<Fate, Errno
 }
 
 fn copy<C>(queue: u16, tag: u16, work: &Work, addr: u64, epoch: u32) -> Action<C> {
-    let span = Span { queue, tag, offset: work.done, len: work.left };
+    let span = SlotRange { queue, tag, offset: work.done, len: work.left };
     Action::Copy { span, data: work.request.data, addr, epoch }
 }

@@ -43,18 +43,18 @@ pub struct BrokerFiles {
     open: Mutex<Vec<Weak<Shared>>>,
 }
 
-/// The one of this process: for `Engine::set_opener`, after [`BrokerFiles::meet`].
+/// The one of this process: for `Engine::set_opener`, after [`BrokerFiles::set_broker`].
 pub static BROKER_FILES: BrokerFiles = BrokerFiles { broker: Mutex::new(None), open: Mutex::new(Vec::new()) };
 
 impl BrokerFiles {
     /// The broker's folder, and the program `uringlet`, which starts one if there is none. Neither has a NUL.
-    pub fn meet(&self, dir: &[u8], program: Option<&[u8]>) {
+    pub fn set_broker(&self, dir: &[u8], program: Option<&[u8]>) {
         let program = program.and_then(|path| CString::new(path).ok());
         *self.broker.lock() = CString::new(dir).ok().map(|dir| Arc::new(Broker { dir, program }));
     }
 
     /// What a question about a path is about instead: see [`LIST`].
-    pub fn elsewhere(&self, path: &[u8]) -> Option<CString> {
+    pub fn remap_path(&self, path: &[u8]) -> Option<CString> {
         if path == b"/dev/ublk-control" {
             return Some(c"/dev/null".into());
         }

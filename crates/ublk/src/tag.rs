@@ -1,6 +1,6 @@
 //! One tag: the server's command and the front end's request, and what may happen to them next. No locks, no copying.
 
-use crate::frontend::{Client, IoOp, Request, SECTOR};
+use crate::frontend::{BlockClient, BlockRequest, IoOp, SECTOR};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::ublk::{IoDesc, feature, io};
@@ -50,7 +50,7 @@ impl Phase {
 #[derive(Debug)]
 pub(crate) struct Work {
     /// What is left of it: position and length move on with short transfers.
-    pub(crate) request: Request,
+    pub(crate) request: BlockRequest,
     /// Bytes left.
     pub(crate) left: u32,
     /// Bytes done.
@@ -59,19 +59,19 @@ pub(crate) struct Work {
     pub(crate) flush_after: bool,
     /// READ data that came in earlier pieces (USER_COPY: each piece begins at the slot's beginning).
     pub(crate) stash: Vec<u8>,
-    pub(crate) client: Arc<dyn Client>,
+    pub(crate) client: Arc<dyn BlockClient>,
     pub(crate) cookie: u64,
 }
 
 impl Work {
-    pub(crate) fn new(request: Request, client: Arc<dyn Client>, cookie: u64) -> Self {
+    pub(crate) fn new(request: BlockRequest, client: Arc<dyn BlockClient>, cookie: u64) -> Self {
         let left = if request.op.has_data() { request.sectors * SECTOR as u32 } else { 0 };
         Self { request, left, done: 0, flush_after: false, stash: Vec::new(), client, cookie }
     }
 
     /// The descriptor of what is left.
-    pub(crate) fn describe(&self, addr: u64) -> IoDesc {
-        let Request { op, flags, sector, sectors, .. } = self.request;
+    pub(crate) fn iod(&self, addr: u64) -> IoDesc {
+        let BlockRequest { op, flags, sector, sectors, .. } = self.request;
         let nr_sectors = if op.has_data() { self.left / SECTOR as u32 } else { sectors };
         // A flush is nowhere: the block layer says so by a sector that no device has.
         let start_sector = if op == IoOp::Flush { u64::MAX } else { sector };
@@ -89,7 +89,7 @@ impl Work {
     /// It is a flush from now on.
     pub(crate) fn become_flush(&mut self) {
         self.flush_after = false;
-        self.request = Request { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, ..self.request };
+        self.request = BlockRequest { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, ..self.request };
     }
 }
 
@@ -161,13 +161,13 @@ impl<C> Tag<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontend::{Data, Slot};
+    use crate::frontend::{DataLocation, IoSlot};
     use alloc::vec;
 
     #[derive(Debug)]
     struct Nobody;
-    impl Client for Nobody {
-        fn done(&self, _: u64, _: Slot, _: Result<(), Errno>) {}
+    impl BlockClient for Nobody {
+        fn done(&self, _: u64, _: IoSlot, _: Result<(), Errno>) {}
     }
 
     const PLAIN: Rules = Rules { copies: true, asks_for_data: false, reissues: false };
@@ -175,7 +175,7 @@ mod tests {
     const USER_COPY: Rules = Rules { copies: false, ..PLAIN };
 
     fn tag(phase: Phase, op: IoOp, task: Option<u64>, command: Option<()>) -> Tag<()> {
-        let request = Request { op, flags: 0, sector: 8, sectors: 2, data: Data::Slot };
+        let request = BlockRequest { op, flags: 0, sector: 8, sectors: 2, data: DataLocation::Slot };
         let work = phase.is_busy().then(|| Work::new(request, Arc::new(Nobody), 0));
         Tag { command, addr: 0, task, phase, work }
     }
@@ -225,13 +225,13 @@ mod tests {
 
     #[test]
     fn a_request_shrinks_as_it_is_done() {
-        let request = Request { op: IoOp::Write, flags: 1 << 13, sector: 8, sectors: 8, data: Data::Slot };
+        let request = BlockRequest { op: IoOp::Write, flags: 1 << 13, sector: 8, sectors: 8, data: DataLocation::Slot };
         let mut work = Work::new(request, Arc::new(Nobody), 0);
-        assert_eq!(work.describe(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 8, start_sector: 8, addr: 7 });
+        assert_eq!(work.iod(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 8, start_sector: 8, addr: 7 });
         assert!(!work.advance(1024));
-        assert_eq!(work.describe(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 6, start_sector: 10, addr: 7 });
+        assert_eq!(work.iod(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 6, start_sector: 10, addr: 7 });
         assert!(work.advance(3072));
         work.become_flush();
-        assert_eq!(work.describe(7), IoDesc { op_flags: 2, nr_sectors: 0, start_sector: u64::MAX, addr: 7 });
+        assert_eq!(work.iod(7), IoDesc { op_flags: 2, nr_sectors: 0, start_sector: u64::MAX, addr: 7 });
     }
 }

@@ -20,7 +20,7 @@ pub const MESSAGE_MAX: usize = 64 * 1024 + 64;
 pub enum Purpose {
     /// Control commands, one after the other.
     Control,
-    /// The char device of this number, open as long as the connection. Its I/O goes over shared rings ([`crate::exchange`]).
+    /// The char device of this number, open as long as the connection. Its I/O goes over shared rings ([`crate::io_channel`]).
     Open(u32),
     /// The numbers of all devices.
     List,
@@ -133,7 +133,7 @@ impl Welcome {
 
 /// A control command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call<'a> {
+pub struct ControlCall<'a> {
     /// As in the SQE.
     pub cmd_op: u32,
     /// As in the SQE; `addr` only says whether there is one.
@@ -142,7 +142,7 @@ pub struct Call<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Call<'a> {
+impl<'a> ControlCall<'a> {
     const HEAD: usize = 4 + 4 + CtrlCmd::SIZE;
 
     /// Its bytes.
@@ -168,7 +168,7 @@ impl<'a> Call<'a> {
 
 /// What became of a control command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct ControlReply<'a> {
     /// The CQE's.
     pub res: i32,
     /// Where in the payload `bytes` belong.
@@ -177,7 +177,7 @@ pub struct Answer<'a> {
     pub bytes: &'a [u8],
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ControlReply<'a> {
     /// Its bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -235,10 +235,10 @@ mod tests {
         let welcome = Welcome { version: 1, res: -16, queues: 2, depth: 128, flags: 1 << 40 };
         assert_eq!(Welcome::parse(&welcome.to_bytes()), Some(welcome));
         let header = CtrlCmd { dev_id: 3, len: 4, addr: 1, data: 9, ..CtrlCmd::default() };
-        let call = Call { cmd_op: 77, header, payload: b"four" };
-        assert_eq!(Call::parse(&call.to_bytes()), Some(call));
-        let answer = Answer { res: -22, at: 2, bytes: b"xy" };
-        assert_eq!(Answer::parse(&answer.to_bytes(), 4), Some(answer));
+        let call = ControlCall { cmd_op: 77, header, payload: b"four" };
+        assert_eq!(ControlCall::parse(&call.to_bytes()), Some(call));
+        let answer = ControlReply { res: -22, at: 2, bytes: b"xy" };
+        assert_eq!(ControlReply::parse(&answer.to_bytes(), 4), Some(answer));
     }
 
     #[test]
@@ -246,11 +246,11 @@ mod tests {
         let hello = Hello { version: 1, purpose: Purpose::List }.to_bytes();
         assert_eq!(Hello::parse(&hello[..15]), None);
         let header = CtrlCmd { len: 4, ..CtrlCmd::default() };
-        let call = Call { cmd_op: 1, header, payload: b"four" }.to_bytes();
-        assert_eq!(Call::parse(&call[..call.len() - 1]), None);
-        assert_eq!(Call::parse(&call[..Call::HEAD]).map(|call| call.payload.len()), Some(0));
-        let answer = Answer { res: 0, at: 2, bytes: b"xy" }.to_bytes();
-        assert_eq!(Answer::parse(&answer, 3), None);
+        let call = ControlCall { cmd_op: 1, header, payload: b"four" }.to_bytes();
+        assert_eq!(ControlCall::parse(&call[..call.len() - 1]), None);
+        assert_eq!(ControlCall::parse(&call[..ControlCall::HEAD]).map(|call| call.payload.len()), Some(0));
+        let answer = ControlReply { res: 0, at: 2, bytes: b"xy" }.to_bytes();
+        assert_eq!(ControlReply::parse(&answer, 3), None);
     }
 
     #[test]
@@ -267,10 +267,10 @@ mod tests {
                 })
                 .collect();
             let _ = (Hello::parse(&bytes), Welcome::parse(&bytes));
-            if let Some(call) = Call::parse(&bytes) {
+            if let Some(call) = ControlCall::parse(&bytes) {
                 assert!(call.payload.is_empty() || call.payload.len() == call.header.len as usize);
             }
-            if let Some(answer) = Answer::parse(&bytes, 64) {
+            if let Some(answer) = ControlReply::parse(&bytes, 64) {
                 assert!(answer.bytes.is_empty() || usize::from(answer.at) + answer.bytes.len() <= 64);
             }
         }

@@ -19,8 +19,8 @@ use uringlet_abi::ublk::{CtrlCmd, ctrl};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk::platform::Caller;
-use uringlet_ublk::wire::{Answer, Call, Hello, Purpose, VERSION, Welcome};
-use uringlet_ublk::{Device, Driver};
+use uringlet_ublk::wire::{ControlCall, ControlReply, Hello, Purpose, VERSION, Welcome};
+use uringlet_ublk::{Driver, UblkDevice};
 
 /// Connections at a time: one more is closed at once.
 pub const CONNECTIONS_MAX: usize = 512;
@@ -125,7 +125,7 @@ impl Broker {
                 break;
             }
             if fds[2].revents().contains(PollFlags::IN) && self.shared.watch.look() {
-                self.shared.driver.look_again();
+                self.shared.driver.recheck_waiters();
             }
             if let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
                 // Refused: it is closed, and the client sees that.
@@ -206,15 +206,15 @@ impl Shared {
             if bytes.is_empty() {
                 return Ok(());
             }
-            let call = Call::parse(bytes).context("malformed call")?;
+            let call = ControlCall::parse(bytes).context("malformed call")?;
             let mut packet = Packet::new(call.payload, call.header.len);
             let watched = self.watch.add(socket)?;
-            let result = self.driver.control_while_wanted(&watched.gone, &caller, call.cmd_op, call.header, &mut packet);
+            let result = self.driver.control_cancellable(&watched.gone, &caller, call.cmd_op, call.header, &mut packet);
             drop(watched);
             let res = result.err().map_or(0, |errno| -errno.into_raw());
             self.list();
             // A payload has a 16-bit length.
-            send(socket, &Answer { res, at: packet.at as u16, bytes: &packet.written }.to_bytes())?;
+            send(socket, &ControlReply { res, at: packet.at as u16, bytes: &packet.written }.to_bytes())?;
         }
     }
 
@@ -254,14 +254,14 @@ impl Shared {
     }
 }
 
-fn serve(socket: OwnedFd, device: &Arc<Device<Surroundings>>) -> Result<(), rustix::io::Errno> {
+fn serve(socket: OwnedFd, device: &Arc<UblkDevice<Surroundings>>) -> Result<(), rustix::io::Errno> {
     let (queues, depth) = device.queues();
     let welcome = Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags };
     let (file, exchange) = channel::rings(device)?;
-    send_with(&socket, &welcome.to_bytes(), &[device.area().file(), file.as_fd()], SendFlags::empty())?;
+    send_with(&socket, &welcome.to_bytes(), &[device.buffers().file(), file.as_fd()], SendFlags::empty())?;
     let channel = Arc::new(Channel::new(socket, Arc::clone(device), exchange));
-    device.area().set_channel(Some(Arc::clone(&channel)));
+    device.buffers().set_channel(Some(Arc::clone(&channel)));
     channel.serve();
-    device.area().set_channel(None);
+    device.buffers().set_channel(None);
     Ok(())
 }

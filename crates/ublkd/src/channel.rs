@@ -1,7 +1,7 @@
 //! An open char device: a server's commands come in, their completions go out, over shared rings (`uringlet_sys::exchange`).
 //!
 //! The connection's socket carries bells only: a packet for each, whose bytes mean nothing. Its end is the server's. Commands are taken by the
-//! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::attend`]): what the server has done then needs
+//! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::busy_poll`]): what the server has done then needs
 //! no other thread to be told.
 //!
 //! `commands` is locked while commands are done, and so while requests end by it (`Client::done`), of whichever front end: who is told may use the device, but
@@ -16,10 +16,10 @@ use rustix::net::{Shutdown, shutdown};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use uringlet_abi::ublk::IoCmd;
-use uringlet_ublk::Device;
-use uringlet_ublk::exchange::{Arrival, Broken, Exchange, Receiver, Rest, Sender, Way, capacity};
+use uringlet_ublk::UblkDevice;
 use uringlet_ublk::frontend::BlockDevice;
-use uringlet_ublk::platform::Command;
+use uringlet_ublk::io_channel::{Broken, Exchange, IoEvent, Receiver, Rest, Sender, Way, capacity};
+use uringlet_ublk::platform::ServerCommand;
 use uringlet_ublk::wire::{Completion, Submission};
 
 /// Commands that are done together.
@@ -29,7 +29,7 @@ const BATCH: usize = 64;
 struct Outgoing {
     sender: Sender,
     /// What the ring has no room for. A server that is owed more than it has tags takes nothing any more.
-    owed: VecDeque<Arrival>,
+    owed: VecDeque<IoEvent>,
     is_over: bool,
 }
 
@@ -37,13 +37,13 @@ struct Outgoing {
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: OwnedFd,
-    device: Arc<Device<Surroundings>>,
+    device: Arc<UblkDevice<Surroundings>>,
     commands: Mutex<Receiver>,
     out: Mutex<Outgoing>,
 }
 
 /// Makes the file of the rings of a device; and the rings in it.
-pub(crate) fn rings(device: &Device<Surroundings>) -> Result<(OwnedFd, Arc<Exchange>), IoErrno> {
+pub(crate) fn rings(device: &UblkDevice<Surroundings>) -> Result<(OwnedFd, Arc<Exchange>), IoErrno> {
     let (queues, depth) = device.queues();
     let capacity = capacity(queues, depth);
     let file = memfd_create("ublk-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -54,7 +54,7 @@ pub(crate) fn rings(device: &Device<Surroundings>) -> Result<(OwnedFd, Arc<Excha
 }
 
 impl Channel {
-    pub(crate) fn new(socket: OwnedFd, device: Arc<Device<Surroundings>>, exchange: Arc<Exchange>) -> Self {
+    pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<Surroundings>>, exchange: Arc<Exchange>) -> Self {
         let commands = Mutex::new(Receiver::new(Arc::clone(&exchange), Way::In));
         let sender = Sender::new(exchange, Way::Out);
         Self { socket, device, commands, out: Mutex::new(Outgoing { sender, owed: VecDeque::new(), is_over: false }) }
@@ -127,7 +127,7 @@ impl Channel {
     }
 
     /// Does on this thread what the server sends, until it is `enough`. At once if somebody else does it already.
-    pub(crate) fn attend(self: &Arc<Self>, enough: &mut dyn FnMut() -> bool) {
+    pub(crate) fn busy_poll(self: &Arc<Self>, enough: &mut dyn FnMut() -> bool) {
         let commands = match self.commands.try_lock() {
             Ok(commands) => commands,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -154,7 +154,7 @@ impl Channel {
     }
 
     /// Sends a completion, which those who sleep may hear of only with [`flush`](Self::flush).
-    fn put(&self, arrival: Arrival) {
+    fn put(&self, arrival: IoEvent) {
         let mut out = lock(&self.out);
         if out.is_over {
             return;
@@ -187,12 +187,12 @@ pub(crate) struct RemoteCommand {
 impl RemoteCommand {
     fn put(&self, res: i32) {
         let Self { queue, tag, cookie, .. } = *self;
-        let (iod, done) = self.channel.device.area().described(queue, tag);
-        self.channel.put(Arrival { completion: Completion { queue, tag, res, done }, cookie, iod });
+        let (iod, done) = self.channel.device.buffers().described(queue, tag);
+        self.channel.put(IoEvent { completion: Completion { queue, tag, res, done }, cookie, iod });
     }
 }
 
-impl Command for RemoteCommand {
+impl ServerCommand for RemoteCommand {
     fn complete(self, res: i32) {
         self.put(res);
         self.channel.flush();

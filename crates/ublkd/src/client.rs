@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ParamDiscard, U_CMD_GET_FEATURES, ctrl, param};
 use uringlet_sys::Errno;
-use uringlet_ublk::exchange::{self, Arrival, Exchange, Receiver, Rest, Sender, Way};
-use uringlet_ublk::patience::Patience;
-use uringlet_ublk::wire::{Answer, Call, Completion, Hello, Purpose, Submission, VERSION, Welcome};
+use uringlet_ublk::adaptive_spin::AdaptiveSpin;
+use uringlet_ublk::io_channel::{self, Exchange, IoEvent, Receiver, Rest, Sender, Way};
+use uringlet_ublk::wire::{Completion, ControlCall, ControlReply, Hello, Purpose, Submission, VERSION, Welcome};
 
 /// Where the two structures lie in `struct ublk_params`, and how long it is with them.
 const BASIC_AT: usize = 8;
@@ -112,10 +112,10 @@ impl Client {
         let (socket, ..) = self.connect(Purpose::Control)?;
         let len = u16::try_from(payload.len()).context("a payload too long")?;
         let header = CtrlCmd { len, addr: u64::from(len > 0), ..header };
-        send(&socket, &Call { cmd_op, header, payload }.to_bytes())?;
+        send(&socket, &ControlCall { cmd_op, header, payload }.to_bytes())?;
         let mut inbox = Inbox::new();
         let (bytes, _) = inbox.receive(&socket, RecvFlags::empty())?;
-        let answer = Answer::parse(bytes, len).context("the broker has ended")?;
+        let answer = ControlReply::parse(bytes, len).context("the broker has ended")?;
         if answer.res < 0 {
             return Err(Refused(Errno::new(-answer.res)).into());
         }
@@ -227,7 +227,7 @@ impl Client {
     pub fn open(&self, id: u32) -> anyhow::Result<CharDevice> {
         let (socket, welcome, fds) = self.connect(Purpose::Open(id))?;
         let Ok([file, rings]) = <[OwnedFd; 2]>::try_from(fds) else { bail!("the broker sent no files") };
-        let capacity = exchange::capacity(welcome.queues, welcome.depth);
+        let capacity = io_channel::capacity(welcome.queues, welcome.depth);
         let exchange = Exchange::of_file(rings.as_raw_fd(), capacity).map_err(Refused).context("the rings that the broker sent")?;
         let exchange = Arc::new(exchange);
         let commands = Mutex::new(Sender::new(Arc::clone(&exchange), Way::In));
@@ -290,7 +290,7 @@ impl CharDevice {
     /// What it says is no completion.
     pub fn completions(&self) -> anyhow::Result<Vec<Completion>> {
         let mut arrivals = Vec::new();
-        self.watch().arrivals(usize::MAX, &mut Patience::new(), &mut arrivals)?;
+        self.watch().arrivals(usize::MAX, &mut AdaptiveSpin::new(), &mut arrivals)?;
         Ok(arrivals.iter().map(|arrival| arrival.completion).collect())
     }
 }
@@ -307,13 +307,13 @@ impl Watch<'_> {
     ///
     /// # Errors
     /// What is there makes no sense.
-    pub fn arrivals(&mut self, most: usize, patience: &mut Patience, arrivals: &mut Vec<Arrival>) -> anyhow::Result<()> {
+    pub fn arrivals(&mut self, most: usize, patience: &mut AdaptiveSpin, arrivals: &mut Vec<IoEvent>) -> anyhow::Result<()> {
         arrivals.clear();
         loop {
             while arrivals.len() < most
                 && let Some(message) = self.ring.take().ok().context(NONSENSE)?
             {
-                arrivals.push(Arrival::of_message(&message));
+                arrivals.push(IoEvent::of_message(&message));
             }
             if !arrivals.is_empty() {
                 return Ok(());

@@ -9,8 +9,8 @@ use std::fs::File;
 use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, feature, io, iod, param};
 use uringlet_sys::Errno;
 use uringlet_sys::process::monotonic_ns;
-use uringlet_ublk::exchange::Arrival;
-use uringlet_ublk::patience::Patience;
+use uringlet_ublk::adaptive_spin::AdaptiveSpin;
+use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
 use uringlet_ublk_front::store::Store;
 
@@ -159,7 +159,7 @@ fn work(device: &CharDevice, target: &Target) -> anyhow::Result<()> {
 
 /// The thread that has the watch does what is quick at once: to wake another one would take longer. Before what may take long it lets the watch go.
 fn work_on(device: &CharDevice, target: &Target) -> anyhow::Result<()> {
-    let (mut patience, mut arrivals, mut commits, mut is_slow) = (Patience::new(), Vec::new(), Vec::new(), false);
+    let (mut patience, mut arrivals, mut commits, mut is_slow) = (AdaptiveSpin::new(), Vec::new(), Vec::new(), false);
     loop {
         let mut watch = device.watch();
         loop {
@@ -180,7 +180,7 @@ fn work_on(device: &CharDevice, target: &Target) -> anyhow::Result<()> {
 }
 
 /// Does what has arrived. Whether it took long.
-fn commit(device: &CharDevice, target: &Target, arrivals: &[Arrival], commits: &mut Vec<Submission>) -> anyhow::Result<bool> {
+fn commit(device: &CharDevice, target: &Target, arrivals: &[IoEvent], commits: &mut Vec<Submission>) -> anyhow::Result<bool> {
     let begun = monotonic_ns();
     commits.clear();
     commits.extend(arrivals.iter().map(|arrival| handle(device, target, arrival)));
@@ -190,7 +190,7 @@ fn commit(device: &CharDevice, target: &Target, arrivals: &[Arrival], commits: &
 }
 
 /// One request: its commit.
-fn handle(device: &CharDevice, target: &Target, arrival: &Arrival) -> Submission {
+fn handle(device: &CharDevice, target: &Target, arrival: &IoEvent) -> Submission {
     let (queue, tag) = (arrival.completion.queue, arrival.completion.tag);
     let result = run(device, target, &arrival.iod, io::slot(queue, tag)).unwrap_or_else(|errno| -errno.into_raw());
     Submission { cmd_op: Some(io::COMMIT_AND_FETCH_REQ.into()), task: TASK, cmd: IoCmd { q_id: queue, tag, result, addr: 0 } }

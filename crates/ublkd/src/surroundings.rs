@@ -7,8 +7,8 @@ use rustix::io::{Errno as IoErrno, pread, pwrite};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use uringlet_abi::ublk::{IoDesc, io};
 use uringlet_sys::{Errno, process};
-use uringlet_ublk::frontend::{Data, Place};
-use uringlet_ublk::platform::{Area, Payload, Platform, Span};
+use uringlet_ublk::frontend::{DataLocation, SlotExtent};
+use uringlet_ublk::platform::{IoBuffers, Payload, Platform, SlotRange};
 
 pub(crate) fn errno(error: IoErrno) -> Errno {
     Errno::new(error.raw_os_error())
@@ -24,9 +24,9 @@ pub(crate) struct Surroundings;
 
 impl Platform for Surroundings {
     type Command = RemoteCommand;
-    type Area = SharedArea;
+    type Buffers = SharedArea;
 
-    fn area(&self, queues: u16, depth: u16) -> Result<SharedArea, Errno> {
+    fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<SharedArea, Errno> {
         let file = memfd_create("ublkc", MemfdFlags::CLOEXEC).map_err(errno)?;
         ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT)).map_err(errno)?;
         let tags = usize::from(queues) * usize::from(depth);
@@ -44,7 +44,7 @@ impl Platform for Surroundings {
 pub(crate) struct SharedArea {
     file: OwnedFd,
     depth: u16,
-    /// By tag: what [`Area::describe`] said last. Written before the command's completion, on the same thread.
+    /// By tag: what [`IoBuffers::write_iod`] said last. Written before the command's completion, on the same thread.
     described: Vec<Mutex<(IoDesc, u32)>>,
     /// The open char device's, while there is one.
     channel: RwLock<Option<Arc<Channel>>>,
@@ -69,24 +69,24 @@ impl SharedArea {
         usize::from(queue) * usize::from(self.depth) + usize::from(tag)
     }
 
-    /// What [`Area::describe`] said last.
+    /// What [`IoBuffers::write_iod`] said last.
     pub(crate) fn described(&self, queue: u16, tag: u16) -> (IoDesc, u32) {
         self.described.get(self.tag(queue, tag)).map_or_else(Default::default, |described| *lock(described))
     }
 }
 
-impl Area for SharedArea {
-    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
+impl IoBuffers for SharedArea {
+    fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
         *lock(&self.described[self.tag(queue, tag)]) = (*iod, done);
         // Only a machine without a page of memory left fails it; the server then serves what was there before, once more.
         let _ = pwrite(&self.file, &iod.to_bytes(), io::descriptor(queue, tag));
     }
 
-    fn give_to_server(&self, span: Span, _data: Data, _server: u64) -> u32 {
+    fn copy_to_server(&self, span: SlotRange, _data: DataLocation, _server: u64) -> u32 {
         span.len
     }
 
-    fn take_from_server(&self, span: Span, _data: Data, _server: u64) -> u32 {
+    fn copy_from_server(&self, span: SlotRange, _data: DataLocation, _server: u64) -> u32 {
         span.len
     }
 
@@ -96,22 +96,22 @@ impl Area for SharedArea {
         }
     }
 
-    fn attend(&self, enough: &mut dyn FnMut() -> bool) {
+    fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
         if let Some(channel) = self.channel() {
-            channel.attend(enough);
+            channel.busy_poll(enough);
         }
     }
 
-    fn place(&self, queue: u16, tag: u16) -> Place {
-        Place { fd: self.file.as_raw_fd(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
+    fn slot_extent(&self, queue: u16, tag: u16) -> SlotExtent {
+        SlotExtent { fd: self.file.as_raw_fd(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
     }
 
-    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
         let read = pread(&self.file, &mut *bytes, io::slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
         if read == bytes.len() { Ok(()) } else { Err(Errno::EIO) }
     }
 
-    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
         let written = pwrite(&self.file, bytes, io::slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
         if written == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
     }

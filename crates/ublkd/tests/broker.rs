@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use uringlet_abi::ublk::{CtrlCmd, IoCmd, ctrl, feature, io, state};
 use uringlet_sys::Errno;
+use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
-use uringlet_ublk::local::LocalClient;
-use uringlet_ublk::wire::{Call, Hello, Purpose, Submission, VERSION, Welcome};
+use uringlet_ublk::wire::{ControlCall, Hello, Purpose, Submission, VERSION, Welcome};
 use uringlet_ublkd::broker::{Broker, Stopper};
 use uringlet_ublkd::client::{CharDevice, Client, Refused};
 use uringlet_ublkd::place;
@@ -67,8 +67,8 @@ impl Fixture {
         self.shelf.0.lock().unwrap().get(&id).cloned()
     }
 
-    fn local(&self, id: u32) -> LocalClient {
-        LocalClient::new(self.device(id).unwrap(), 0)
+    fn local(&self, id: u32) -> BlockingClient {
+        BlockingClient::new(self.device(id).unwrap(), 0)
     }
 }
 
@@ -114,9 +114,9 @@ fn a_device_lives_and_goes() {
         let mut back = vec![0; data.len()];
         local.read(8, &mut back).unwrap();
         assert!(back == data, "what comes back differs");
-        local.plain(IoOp::WriteZeroes, 0, 8, 16).unwrap();
-        local.plain(IoOp::Discard, 0, 64, 64).unwrap();
-        local.plain(IoOp::Flush, 0, 0, 0).unwrap();
+        local.run_without_data(IoOp::WriteZeroes, 0, 8, 16).unwrap();
+        local.run_without_data(IoOp::Discard, 0, 64, 64).unwrap();
+        local.run_without_data(IoOp::Flush, 0, 0, 0).unwrap();
         local.read(8, &mut back[..8192]).unwrap();
         assert_eq!(back[..8192], [0; 8192]);
         assert_eq!(local.read(SIZE / 512, &mut [0; 512]), Err(Errno::EIO));
@@ -134,7 +134,7 @@ fn requests_from_many_threads_meet_many_tags() {
     let (id, server) = fixture.serve(shape, Target::Ram(Box::default()), 4);
     std::thread::scope(|scope| {
         for number in 0..8_u8 {
-            let local = LocalClient::new(fixture.device(id).unwrap(), number.into());
+            let local = BlockingClient::new(fixture.device(id).unwrap(), number.into());
             scope.spawn(move || {
                 for round in 0..40_u8 {
                     let data = pattern(512 << (round % 9), number << 4 ^ round);
@@ -259,7 +259,7 @@ fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::Ow
     connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
     rustix::io::write(&socket, &Hello { version: VERSION, purpose: Purpose::Control }.to_bytes()).unwrap();
     let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, data, ..CtrlCmd::default() };
-    rustix::io::write(&socket, &Call { cmd_op: nr.into(), header, payload: &[] }.to_bytes()).unwrap();
+    rustix::io::write(&socket, &ControlCall { cmd_op: nr.into(), header, payload: &[] }.to_bytes()).unwrap();
     socket
 }
 

@@ -28,7 +28,7 @@ fn answered(next: &NextFunction, at: usize, nothing: isize, mut args: [usize; 6]
     }
     // SAFETY: who looks a path up has read it to its NUL.
     let path = unsafe { CStr::from_ptr(path) };
-    let Some(other) = on_engine_stack(|| BROKER_FILES.elsewhere(path.to_bytes())) else { return answer };
+    let Some(other) = on_engine_stack(|| BROKER_FILES.remap_path(path.to_bytes())) else { return answer };
     args[at] = other.as_ptr() as usize;
     next.call(args)
 }

@@ -72,8 +72,8 @@ impl FrontEnd for IfPossible {
         self.0.resized(device);
     }
 
-    fn leave(&self, id: u32) {
-        self.0.leave(id);
+    fn before_stop(&self, id: u32) {
+        self.0.before_stop(id);
     }
 
     fn stop(&self, id: u32) {

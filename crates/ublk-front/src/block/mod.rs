@@ -93,7 +93,7 @@ impl FrontEnd for BlockFrontEnd {
         }
     }
 
-    fn leave(&self, id: u32) {
+    fn before_stop(&self, id: u32) {
         // Not under the lock: it takes as long as there is something to write.
         let place = lock(&self.disks).get(&id).map(Disk::place);
         if let Some((node, rdev)) = place {

@@ -13,7 +13,7 @@ use std::io::IoSlice;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
-use uringlet_ublk::frontend::{BlockDevice, Client, Data, IoOp, Limits, Request, SECTOR, Slot};
+use uringlet_ublk::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 
 /// Longest request, bytes: what the kernel cuts them to.
 const BYTES_MAX: u32 = 1 << 20;
@@ -60,7 +60,7 @@ impl File {
         // What this thread allocates must not wait for a filesystem that stands on this very device.
         // Only root may ask for it; without, it works but for memory pressure.
         let _ = rustix::process::configure_io_flusher_behavior(true);
-        let client = Arc::clone(self) as Arc<dyn Client>;
+        let client = Arc::clone(self) as Arc<dyn BlockClient>;
         let mut buffer = vec![0; BUFFER];
         loop {
             match rustix::io::read(&self.fuse, &mut buffer) {
@@ -73,7 +73,7 @@ impl File {
         }
     }
 
-    fn handle(&self, message: &Message<'_>, queue: u16, client: &Arc<dyn Client>) {
+    fn handle(&self, message: &Message<'_>, queue: u16, client: &Arc<dyn BlockClient>) {
         let limits = self.device.limits();
         let unique = message.unique;
         let size = limits.sectors * SECTOR;
@@ -93,7 +93,7 @@ impl File {
         }
     }
 
-    fn init(&self, unique: u64, limits: &Limits) {
+    fn init(&self, unique: u64, limits: &BlockLimits) {
         let bytes = u64::from(limits.max_sectors) * SECTOR;
         let (queues, depth) = self.device.queues();
         let background = (u32::from(queues) * u32::from(depth)).clamp(12, 4096) as u16;
@@ -101,7 +101,7 @@ impl File {
         self.reply(unique, Ok(&wire::init(bytes, background)));
     }
 
-    fn plan<'a>(&self, message: &Message<'a>, limits: &Limits) -> Result<Plan<'a>, Errno> {
+    fn plan<'a>(&self, message: &Message<'a>, limits: &BlockLimits) -> Result<Plan<'a>, Errno> {
         let range = |op, flags, offset: u64, len: u64| {
             let block = u64::from(limits.logical_block).max(SECTOR);
             let end = offset.checked_add(len).ok_or(Errno::EINVAL)?;
@@ -134,7 +134,7 @@ impl File {
         }
     }
 
-    fn start(&self, unique: u64, plan: Plan<'_>, limits: &Limits, queue: u16, client: &Arc<dyn Client>) {
+    fn start(&self, unique: u64, plan: Plan<'_>, limits: &BlockLimits, queue: u16, client: &Arc<dyn BlockClient>) {
         let remaining = plan.pieces(limits).count() as u32;
         if remaining == 0 {
             return self.reply(unique, Ok(&[]));
@@ -161,11 +161,11 @@ impl File {
             };
             match filled {
                 Ok(()) => {
-                    let request = Request { op: plan.op, flags: plan.flags, sector, sectors, data: Data::Slot };
+                    let request = BlockRequest { op: plan.op, flags: plan.flags, sector, sectors, data: DataLocation::Slot };
                     self.device.submit(slot, request, client, piece.pack());
                 }
                 Err(errno) => {
-                    self.device.release(slot);
+                    self.device.free_slot(slot);
                     self.piece_done(piece, &[], Err(errno));
                 }
             }
@@ -173,9 +173,9 @@ impl File {
     }
 
     /// A free slot, sooner or later. Each question that found none is answered once, and each answer sends one thread.
-    fn slot(&self, queue: u16, client: &Arc<dyn Client>) -> Slot {
+    fn slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> IoSlot {
         loop {
-            if let Some(slot) = self.device.take(queue, client) {
+            if let Some(slot) = self.device.alloc_slot(queue, client) {
                 return slot;
             }
             let mut state = lock(&self.state);
@@ -218,8 +218,8 @@ impl File {
     }
 }
 
-impl Client for File {
-    fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+impl BlockClient for File {
+    fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         let piece = Piece::unpack(cookie);
         let mut data = Vec::new();
         let mut result = result;
@@ -227,11 +227,11 @@ impl Client for File {
             data.resize(piece.sectors as usize * SECTOR as usize, 0);
             result = self.device.read(&slot, 0, &mut data);
         }
-        self.device.release(slot);
+        self.device.free_slot(slot);
         self.piece_done(piece, &data, result);
     }
 
-    fn slot_free(&self, _queue: u16) {
+    fn slot_freed(&self, _queue: u16) {
         lock(&self.state).told += 1;
         self.slots.notify_one();
     }
@@ -248,7 +248,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn pieces(&self, limits: &Limits) -> Box<dyn Iterator<Item = (u64, u32)>> {
+    fn pieces(&self, limits: &BlockLimits) -> Box<dyn Iterator<Item = (u64, u32)>> {
         match self.op {
             IoOp::Flush => Box::new(std::iter::once((0, 0))),
             op => Box::new(limits.pieces(op, self.sector, self.sectors)),

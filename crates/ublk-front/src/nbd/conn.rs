@@ -26,8 +26,8 @@ use rustix::net::{Shutdown, shutdown};
 use slab::Slab;
 use std::sync::{Arc, Mutex, Weak};
 use uringlet_sys::Errno;
-use uringlet_ublk::frontend::{Client, SECTOR, Slot};
-use uringlet_ublk::patience::{Patience, Spell};
+use uringlet_ublk::adaptive_spin::{AdaptiveSpin, SpinBudget};
+use uringlet_ublk::frontend::{BlockClient, IoSlot, SECTOR};
 
 /// Commands of one connection that may be under way, their unsent replies included.
 pub(super) const COMMANDS_MAX: usize = 256;
@@ -130,7 +130,7 @@ pub(super) struct Conn {
     pub(super) queue: u16,
     state: Mutex<State>,
     /// The reader's.
-    patience: Mutex<Patience>,
+    patience: Mutex<AdaptiveSpin>,
     me: Weak<Self>,
 }
 
@@ -182,14 +182,14 @@ impl Conn {
     /// Lets the next in line know of a free slot that is not wanted here.
     fn hand_on(&self) {
         if let Some(me) = self.me.upgrade()
-            && let Some(slot) = self.export.device.take(self.queue, &(me as Arc<dyn Client>))
+            && let Some(slot) = self.export.device.alloc_slot(self.queue, &(me as Arc<dyn BlockClient>))
         {
-            self.export.device.release(slot);
+            self.export.device.free_slot(slot);
         }
     }
 
     /// A free slot, sooner or later.
-    pub(super) fn slot(&self, client: &Arc<dyn Client>) -> Result<Slot, Gone> {
+    pub(super) fn slot(&self, client: &Arc<dyn BlockClient>) -> Result<IoSlot, Gone> {
         loop {
             // Before asking: the answer may come at once.
             let seen = {
@@ -197,7 +197,7 @@ impl Conn {
                 state.slot_wait = SlotWait::Asked;
                 state.news
             };
-            if let Some(slot) = self.export.device.take(self.queue, client) {
+            if let Some(slot) = self.export.device.alloc_slot(self.queue, client) {
                 self.state().slot_wait = SlotWait::No;
                 return Ok(slot);
             }
@@ -290,17 +290,17 @@ impl Conn {
         if self.state().commands.is_empty() {
             return self.sleep_soundly(want, limit);
         }
-        let spell = lock(&self.patience).spell();
+        let spell = lock(&self.patience).budget();
         if self.attend(want, spell) {
             return Ok(true);
         }
         let slept = self.sleep_soundly(want, limit);
-        lock(&self.patience).learn(spell.elapsed_ns());
+        lock(&self.patience).record_wait(spell.elapsed_ns());
         slept
     }
 
     /// While commands are under way, their end may be near: spins for it, and does what the device's server sends. True: the client has sent something.
-    fn attend(&self, want: Want, mut spell: Spell) -> bool {
+    fn attend(&self, want: Want, mut spell: SpinBudget) -> bool {
         let (mut looks, mut has_input) = (0_u32, false);
         let mut enough = || {
             let state = self.state();
@@ -308,10 +308,10 @@ impl Conn {
             drop(state);
             looks += 1;
             has_input = want == Want::Input && looks.is_multiple_of(INPUT_EVERY) && self.has_input();
-            is_over || has_input || spell.is_over()
+            is_over || has_input || spell.is_spent()
         };
         if !enough() {
-            self.export.device.attend(&mut enough);
+            self.export.device.busy_poll(&mut enough);
         }
         has_input
     }
@@ -432,8 +432,8 @@ impl Conn {
     }
 }
 
-impl Client for Conn {
-    fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+impl BlockClient for Conn {
+    fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         self.done_plugged(cookie, slot, result);
         self.flush();
     }
@@ -442,7 +442,7 @@ impl Client for Conn {
         self.flush();
     }
 
-    fn done_plugged(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+    fn done_plugged(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         let piece = Piece::unpack(cookie);
         let mut data = Vec::new();
         let mut result = result;
@@ -457,11 +457,11 @@ impl Client for Conn {
                 result = self.export.device.read(&slot, 0, &mut data);
             }
         }
-        self.export.device.release(slot);
+        self.export.device.free_slot(slot);
         self.piece_done(piece, data, result);
     }
 
-    fn slot_free(&self, _queue: u16) {
+    fn slot_freed(&self, _queue: u16) {
         {
             let mut state = self.state();
             if !state.is_dead {

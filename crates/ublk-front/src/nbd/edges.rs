@@ -14,8 +14,8 @@ use crate::sync::lock;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
-use uringlet_ublk::frontend::{BlockDevice, IoOp, Limits, SECTOR};
-use uringlet_ublk::local::LocalClient;
+use uringlet_ublk::blocking::BlockingClient;
+use uringlet_ublk::frontend::{BlockDevice, BlockLimits, IoOp, SECTOR};
 
 /// Zeroes that are written at once where the device has no better way.
 const ZEROES: usize = 64 * 1024;
@@ -87,16 +87,16 @@ impl Drop for Held<'_> {
 /// A device by bytes.
 #[derive(Debug)]
 pub(super) struct Bytes<'a> {
-    local: LocalClient,
+    local: BlockingClient,
     gate: &'a Gate,
-    limits: Limits,
+    limits: BlockLimits,
     block: u64,
 }
 
 impl<'a> Bytes<'a> {
     /// `limits`: the device's, requests no longer than front ends make them.
-    pub(super) fn new(device: &Arc<dyn BlockDevice>, queue: u16, gate: &'a Gate, limits: Limits) -> Self {
-        Self { local: LocalClient::new(Arc::clone(device), queue), gate, limits, block: block_of(&limits) }
+    pub(super) fn new(device: &Arc<dyn BlockDevice>, queue: u16, gate: &'a Gate, limits: BlockLimits) -> Self {
+        Self { local: BlockingClient::new(Arc::clone(device), queue), gate, limits, block: block_of(&limits) }
     }
 
     pub(super) fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
@@ -126,7 +126,7 @@ impl<'a> Bytes<'a> {
         }
         self.write_held(&held, offset, &zeroes[..(first - offset) as usize], plain)?;
         if self.limits.max_write_zeroes > 0 {
-            self.local.plain(IoOp::WriteZeroes, flags, first / SECTOR, (last - first) / SECTOR)?;
+            self.local.run_without_data(IoOp::WriteZeroes, flags, first / SECTOR, (last - first) / SECTOR)?;
         } else {
             let step = ZEROES as u64 / self.block * self.block;
             let mut steps = (first..last).step_by(step as usize);
@@ -180,7 +180,7 @@ impl<'a> Bytes<'a> {
 }
 
 /// Bytes that a request begins and ends at multiples of.
-pub(super) fn block_of(limits: &Limits) -> u64 {
+pub(super) fn block_of(limits: &BlockLimits) -> u64 {
     u64::from(limits.logical_block).max(SECTOR)
 }
 
@@ -201,7 +201,7 @@ mod tests {
         for (logical_block, max_write_zeroes) in [(512, 64), (4096, 0), (4096, 1 << 20)] {
             let mut shape = Shape { threads: 0, ..Shape::with_size(1 << 18) };
             // A limit that is no multiple of the blocks is the reader's to round.
-            shape.limits = Limits { logical_block, max_write_zeroes, max_sectors: 24, ..shape.limits };
+            shape.limits = BlockLimits { logical_block, max_write_zeroes, max_sectors: 24, ..shape.limits };
             let device = Arc::new(RamDevice::new(0, shape));
             let gate = Gate::default();
             let bytes = Bytes::new(&(Arc::clone(&device) as Arc<dyn BlockDevice>), 0, &gate, shape.limits);

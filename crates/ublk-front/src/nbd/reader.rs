@@ -9,8 +9,8 @@ use rustix::event::Timespec;
 use std::sync::Arc;
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
-use uringlet_ublk::frontend::{Client, Data, IoOp, Limits, Request, SECTOR, Slot};
-use uringlet_ublk::patience::Patience;
+use uringlet_ublk::adaptive_spin::AdaptiveSpin;
+use uringlet_ublk::frontend::{BlockClient, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 
 /// Longest request that this front end makes, sectors. A write's piece is in memory as a whole before it takes a slot, so that a
 /// slow client never holds one.
@@ -24,9 +24,9 @@ static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 #[derive(Debug)]
 pub(super) struct Reader {
     conn: Arc<Conn>,
-    client: Arc<dyn Client>,
+    client: Arc<dyn BlockClient>,
     inbox: Inbox,
-    patience: Patience,
+    patience: AdaptiveSpin,
 }
 
 /// A command in terms of the device.
@@ -43,7 +43,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn pieces(self, limits: &Limits) -> Box<dyn Iterator<Item = (u64, u32)>> {
+    fn pieces(self, limits: &BlockLimits) -> Box<dyn Iterator<Item = (u64, u32)>> {
         match self.op {
             IoOp::Flush => Box::new(std::iter::once((0, 0))),
             op => Box::new(limits.pieces(op, self.sector, self.sectors)),
@@ -53,8 +53,8 @@ impl Plan {
 
 impl Reader {
     pub(super) fn new(conn: Arc<Conn>, inbox: Inbox) -> Self {
-        let client = Arc::clone(&conn) as Arc<dyn Client>;
-        Self { conn, client, inbox, patience: Patience::new() }
+        let client = Arc::clone(&conn) as Arc<dyn BlockClient>;
+        Self { conn, client, inbox, patience: AdaptiveSpin::new() }
     }
 
     /// Serves the client until one of both has enough.
@@ -117,15 +117,15 @@ impl Reader {
         Ok(true)
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BlockLimits {
         let limits = self.conn.export.device.limits();
         let block = (limits.logical_block / SECTOR as u32).max(1);
         // Whole blocks: a piece that is cut inside of one would be refused.
-        Limits { max_sectors: limits.max_sectors.min(PIECE_MAX.max(block)) / block * block, ..limits }
+        BlockLimits { max_sectors: limits.max_sectors.min(PIECE_MAX.max(block)) / block * block, ..limits }
     }
 
     /// What is to be done; nothing for what needs no device.
-    fn plan(&self, header: &RequestHeader, limits: &Limits) -> Result<Option<Plan>, Errno> {
+    fn plan(&self, header: &RequestHeader, limits: &BlockLimits) -> Result<Option<Plan>, Errno> {
         let known = flag::FUA
             | match header.command {
                 command::READ if self.conn.is_structured => flag::DONT_FRAGMENT,
@@ -163,7 +163,7 @@ impl Reader {
     }
 
     /// A command that does not fit the device's blocks, to its end.
-    fn at_edges(&mut self, header: &RequestHeader, plan: Plan, limits: Limits) -> Result<(), Gone> {
+    fn at_edges(&mut self, header: &RequestHeader, plan: Plan, limits: BlockLimits) -> Result<(), Gone> {
         let data = if header.command == command::WRITE { self.receive(header.len as usize)? } else { Vec::new() };
         let is_read = header.command == command::READ;
         let budget = if is_read { header.len as usize } else { 0 };
@@ -203,7 +203,7 @@ impl Reader {
     }
 
     /// A command begins: its requests go to the device.
-    fn start(&mut self, header: &RequestHeader, plan: Plan, limits: &Limits) -> Result<(), Gone> {
+    fn start(&mut self, header: &RequestHeader, plan: Plan, limits: &BlockLimits) -> Result<(), Gone> {
         let count = plan.pieces(limits).count() as u32;
         let is_read = header.command == command::READ;
         let budget = if is_read { header.len as usize } else { 0 };
@@ -223,7 +223,7 @@ impl Reader {
         let has_payload = header.command == command::WRITE;
         for (sector, sectors) in plan.pieces(limits) {
             let piece = Piece { key, is_read, at: (sector - plan.sector.min(sector)) as u32, sectors };
-            let request = Request { op: plan.op, flags: plan.flags, sector, sectors, data: Data::Slot };
+            let request = BlockRequest { op: plan.op, flags: plan.flags, sector, sectors, data: DataLocation::Slot };
             let len = sectors as usize * SECTOR as usize;
             if has_payload && !self.fill(len)? {
                 return Err(Gone);
@@ -238,7 +238,7 @@ impl Reader {
             match filled {
                 Ok(()) => device.submit_plugged(slot, request, &self.client, piece.pack()),
                 Err(errno) => {
-                    device.release(slot);
+                    device.free_slot(slot);
                     self.conn.piece_failed(piece, errno);
                 }
             }
@@ -247,7 +247,7 @@ impl Reader {
     }
 
     /// A slot, and leave to use it.
-    fn pass(&self, op: IoOp) -> Result<Slot, Gone> {
+    fn pass(&self, op: IoOp) -> Result<IoSlot, Gone> {
         let gate = &self.conn.export.gate;
         if op.is_change() && !gate.try_enter() {
             self.conn.meanwhile(|| gate.enter());
@@ -321,11 +321,11 @@ impl Reader {
 
     /// Lets replies go and waits for bytes: awake for a while, if all is answered, so that the client alone is waited for. False: the connection is to end.
     fn await_input(&mut self, wanted: usize) -> Result<bool, Gone> {
-        let (conn, inbox, mut spell) = (&self.conn, &mut self.inbox, self.patience.spell());
+        let (conn, inbox, mut spell) = (&self.conn, &mut self.inbox, self.patience.budget());
         let look = conn.meanwhile(|| {
             while conn.state().commands.is_empty() {
                 match inbox.look(&conn.socket, wanted) {
-                    Look::Nothing if !spell.is_over() => {}
+                    Look::Nothing if !spell.is_spent() => {}
                     other => return other,
                 }
             }
@@ -336,7 +336,7 @@ impl Reader {
             Look::End => return Err(Gone),
             Look::Nothing => {
                 self.conn.sleep(Want::Input, None)?;
-                self.patience.learn(spell.elapsed_ns());
+                self.patience.record_wait(spell.elapsed_ns());
             }
         }
         Ok(!self.conn.state().is_stopping)
@@ -358,7 +358,7 @@ impl Reader {
 }
 
 /// The device's own way to write zeroes, or plain writes, unless that would be too slow for the client's taste.
-fn zeroes(header: &RequestHeader, limits: &Limits, plan: Plan) -> Result<Plan, Errno> {
+fn zeroes(header: &RequestHeader, limits: &BlockLimits, plan: Plan) -> Result<Plan, Errno> {
     let nounmap = if header.flags & flag::NO_HOLE != 0 { iod::F_NOUNMAP } else { 0 };
     match (limits.max_write_zeroes, header.flags & flag::FAST_ZERO) {
         (0, 0) => Ok(Plan { op: IoOp::Write, is_plain_zeroes: true, ..plan }),
@@ -367,7 +367,7 @@ fn zeroes(header: &RequestHeader, limits: &Limits, plan: Plan) -> Result<Plan, E
     }
 }
 
-fn check_range(header: &RequestHeader, limits: &Limits) -> Result<(), Errno> {
+fn check_range(header: &RequestHeader, limits: &BlockLimits) -> Result<(), Errno> {
     if header.len == 0 {
         return Err(Errno::EINVAL);
     }
@@ -380,7 +380,7 @@ fn check_range(header: &RequestHeader, limits: &Limits) -> Result<(), Errno> {
 }
 
 /// A discard is a hint: only the granules that lie in it as a whole.
-fn inward(header: &RequestHeader, plan: Plan, limits: &Limits) -> Plan {
+fn inward(header: &RequestHeader, plan: Plan, limits: &BlockLimits) -> Plan {
     let granule = u64::from(limits.discard_granularity).max(block_of(limits));
     let end = (header.offset + u64::from(header.len)) / granule * granule;
     let begin = header.offset.next_multiple_of(granule);
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_discard_is_cut_to_whole_granules() {
-        let limits = Limits { discard_granularity: 4096, ..Limits::default() };
+        let limits = BlockLimits { discard_granularity: 4096, ..BlockLimits::default() };
         let plan = Plan { op: IoOp::Discard, flags: 0, sector: 0, sectors: 0, is_plain_zeroes: false, is_whole: false };
         let cut = |offset, len| {
             let header = RequestHeader { flags: 0, command: command::TRIM, cookie: 0, offset, len };

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use uringlet_abi::ublk::{feature, state};
 use uringlet_sys::Errno;
+use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
-use uringlet_ublk::local::LocalClient;
 use uringlet_ublk_rpc::Place;
 use uringlet_ublk_rpc::buffers::Buffers;
 use uringlet_ublk_rpc::listen::Listener;
@@ -129,8 +129,8 @@ impl Fixture {
         self.shelf.0.lock().unwrap().get(&id).cloned()
     }
 
-    pub(crate) fn local(&self, device: &Device, queue: u16) -> LocalClient {
-        LocalClient::new(self.block(device.id).unwrap(), queue)
+    pub(crate) fn local(&self, device: &Device, queue: u16) -> BlockingClient {
+        BlockingClient::new(self.block(device.id).unwrap(), queue)
     }
 }
 

@@ -65,7 +65,7 @@ fn a_store_that_stays_away_fails_requests_until_it_is_back() {
     drop(store);
     assert_eq!(local.write(0, &pattern(4096, 8), 0), Err(Errno::EIO));
     assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
-    assert_eq!(local.plain(IoOp::Flush, 0, 0, 0), Err(Errno::EIO));
+    assert_eq!(local.run_without_data(IoOp::Flush, 0, 0, 0), Err(Errno::EIO));
     let _store = Served::new(&place, again(&path, SIZE));
     let mut back = vec![0; 4096];
     until("it is back", || local.read(0, &mut back).is_ok());

@@ -9,8 +9,8 @@ use fixture::{Fixture, LONG, SIZE, Served, pattern, port};
 use std::io::{Read, Write};
 use uringlet_abi::ublk::{feature, iod, param};
 use uringlet_sys::Errno;
+use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::IoOp;
-use uringlet_ublk::local::LocalClient;
 use uringlet_ublk_rpc::Place;
 use uringlet_ublk_rpc::buffers::Buffers;
 use uringlet_ublk_rpc::remote::Remote;
@@ -34,7 +34,7 @@ fn random(seed: &mut u64) -> u64 {
 }
 
 /// Random operations on one part of the device, beside a model in memory.
-fn exercise(local: &LocalClient, first: u64, sectors: u64, rounds: u64) {
+fn exercise(local: &BlockingClient, first: u64, sectors: u64, rounds: u64) {
     let mut model = vec![0; sectors as usize * 512];
     let mut seed = 0x1234_5678 ^ (first + 1) << 20;
     for round in 0..rounds {
@@ -49,15 +49,15 @@ fn exercise(local: &LocalClient, first: u64, sectors: u64, rounds: u64) {
                 model[from..to].copy_from_slice(&data);
             }
             4 => {
-                local.plain(IoOp::WriteZeroes, 0, first + at, len).unwrap();
+                local.run_without_data(IoOp::WriteZeroes, 0, first + at, len).unwrap();
                 model[from..to].fill(0);
             }
             5 => {
-                local.plain(IoOp::Discard, 0, first + at, len).unwrap();
+                local.run_without_data(IoOp::Discard, 0, first + at, len).unwrap();
                 // Undefined: so it is written.
                 local.write(first + at, &model[from..to], 0).unwrap();
             }
-            6 => local.plain(IoOp::Flush, 0, 0, 0).unwrap(),
+            6 => local.run_without_data(IoOp::Flush, 0, 0, 0).unwrap(),
             _ => {
                 let mut back = vec![0xee; to - from];
                 local.read(first + at, &mut back).unwrap();
@@ -123,12 +123,12 @@ fn data_is_in_the_store_and_fua_is_durable_there() {
     assert_eq!((faults.fuas(), faults.flushes()), (0, 0));
     local.write(8, &pattern(4096, 2), iod::F_FUA).unwrap();
     assert_eq!((faults.fuas(), faults.flushes()), (1, 0));
-    local.plain(IoOp::Flush, 0, 0, 0).unwrap();
+    local.run_without_data(IoOp::Flush, 0, 0, 0).unwrap();
     assert_eq!((faults.fuas(), faults.flushes()), (1, 1));
-    local.plain(IoOp::WriteZeroes, iod::F_FUA, 0, 8).unwrap();
-    local.plain(IoOp::Discard, iod::F_FUA, 0, 8).unwrap();
+    local.run_without_data(IoOp::WriteZeroes, iod::F_FUA, 0, 8).unwrap();
+    local.run_without_data(IoOp::Discard, iod::F_FUA, 0, 8).unwrap();
     assert_eq!((faults.fuas(), faults.flushes()), (1, 3));
-    local.plain(IoOp::WriteZeroes, 0, 0, 8).unwrap();
+    local.run_without_data(IoOp::WriteZeroes, 0, 0, 8).unwrap();
     assert_eq!((faults.fuas(), faults.flushes()), (1, 3));
 }
 
@@ -147,9 +147,9 @@ fn errors_of_the_store_are_errors_of_the_device() {
             faults.set(Some(errno));
             assert_eq!(local.write(0, &pattern(4096, 2), 0), Err(errno));
             assert_eq!(local.read(0, &mut [0; 512]), Err(errno));
-            assert_eq!(local.plain(IoOp::Flush, 0, 0, 0), Err(errno));
-            assert_eq!(local.plain(IoOp::Discard, 0, 0, 8), Err(errno));
-            assert_eq!(local.plain(IoOp::WriteZeroes, 0, 0, 8), Err(errno));
+            assert_eq!(local.run_without_data(IoOp::Flush, 0, 0, 0), Err(errno));
+            assert_eq!(local.run_without_data(IoOp::Discard, 0, 0, 8), Err(errno));
+            assert_eq!(local.run_without_data(IoOp::WriteZeroes, 0, 0, 8), Err(errno));
         }
         // What the block layer has no word for.
         faults.set(Some(Errno::EACCES));

@@ -1,6 +1,6 @@
 //! How a device's life ends and begins again: start, stop, quiesce, the loss of its server, recovery.
 
-use super::{Device, End, Life};
+use super::{End, Life, UblkDevice};
 use crate::actions::Actions;
 use crate::platform::Platform;
 use crate::queue::Mode;
@@ -15,7 +15,7 @@ use uringlet_sys::sync::AtomicBool;
 /// Between two looks at what tells nobody.
 const LOOK_NS: u64 = 3_000_000;
 
-impl<P: Platform> Device<P> {
+impl<P: Platform> UblkDevice<P> {
     /// START_DEV: waits until every tag was fetched.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl<P: Platform> Device<P> {
     /// `EINTR`: it goes on by itself.
     pub(crate) fn stop(&self, gone: &AtomicBool) -> Result<(), Errno> {
         if self.begin_stop() {
-            self.owner.front_ends().iter().for_each(|front_end| front_end.leave(self.info.dev_id));
+            self.owner.front_ends().iter().for_each(|front_end| front_end.before_stop(self.info.dev_id));
             self.end_stop();
         }
         self.wait(gone, |device| {

@@ -3,8 +3,8 @@
 
 use super::Program;
 use super::files::head;
-use crate::device::Device;
-use crate::frontend::{BlockDevice, Client, Data, IoOp, Place, Request, SECTOR, Slot};
+use crate::device::UblkDevice;
+use crate::frontend::{BlockClient, BlockDevice, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR, SlotExtent};
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -23,20 +23,20 @@ static NEXT_QUEUE: AtomicU16 = AtomicU16::new(0);
 pub(super) struct ClientFile {
     requests: Arc<Requests>,
     /// The same, as the driver takes it: to count it anew for each request would move its cache line from CPU to CPU.
-    client: Arc<dyn Client>,
+    client: Arc<dyn BlockClient>,
 }
 
 /// A request, its program's buffer and its command.
 #[derive(Debug)]
 struct Asked {
-    request: Request,
+    request: BlockRequest,
     buffer: UserPtr,
     pending: PendingCmd,
 }
 
 #[derive(Debug)]
 struct Requests {
-    device: Arc<Device<Program>>,
+    device: Arc<UblkDevice<Program>>,
     queue: u16,
     /// The server reads and writes the slots itself: the data has to be there.
     uses_slots: bool,
@@ -52,7 +52,7 @@ struct Requests {
 }
 
 impl ClientFile {
-    pub(super) fn new(device: Arc<Device<Program>>) -> Self {
+    pub(super) fn new(device: Arc<UblkDevice<Program>>) -> Self {
         let (queues, depth) = device.queues();
         let requests = Arc::new_cyclic(|me| Requests {
             queue: NEXT_QUEUE.fetch_add(1, Relaxed) % queues,
@@ -64,7 +64,7 @@ impl ClientFile {
             reasons: AtomicU32::new(0),
             me: Weak::clone(me),
         });
-        Self { client: Arc::clone(&requests) as Arc<dyn Client>, requests }
+        Self { client: Arc::clone(&requests) as Arc<dyn BlockClient>, requests }
     }
 }
 
@@ -90,8 +90,8 @@ impl VirtualFile for ClientFile {
         };
         let ClientCmd { sector, sectors, flags } = ClientCmd::from_bytes(&head(cmd));
         let buffer = UserPtr::at(cmd.addr);
-        let data = if op.has_data() && !self.requests.uses_slots { Data::Memory(buffer) } else { Data::Slot };
-        self.requests.ask(Asked { request: Request { op, flags, sector, sectors, data }, buffer, pending }, &self.client);
+        let data = if op.has_data() && !self.requests.uses_slots { DataLocation::Memory(buffer) } else { DataLocation::Slot };
+        self.requests.ask(Asked { request: BlockRequest { op, flags, sector, sectors, data }, buffer, pending }, &self.client);
     }
 
     fn run(&self, _: &UringCmd) -> i32 {
@@ -107,10 +107,10 @@ impl VirtualFile for ClientFile {
 }
 
 impl Requests {
-    fn ask(&self, asked: Asked, client: &Arc<dyn Client>) {
+    fn ask(&self, asked: Asked, client: &Arc<dyn BlockClient>) {
         // Behind those that wait already. Where a slot is refused and freed before the request is in line, `go_on` asks again.
         if self.waiting_count.load(Acquire) == 0
-            && let Some(slot) = self.device.take(self.queue, client)
+            && let Some(slot) = self.device.alloc_slot(self.queue, client)
         {
             return self.submit(slot, asked, client);
         }
@@ -144,23 +144,23 @@ impl Requests {
 
     fn start_waiting(&self) {
         let Some(me) = self.me.upgrade() else { return };
-        let client: Arc<dyn Client> = me;
+        let client: Arc<dyn BlockClient> = me;
         while self.waiting_count.load(Acquire) > 0 {
             // Where there is none, the next one is told of.
-            let Some(slot) = self.device.take(self.queue, &client) else { return };
+            let Some(slot) = self.device.alloc_slot(self.queue, &client) else { return };
             match self.next_waiting() {
                 Some(asked) => self.submit(slot, asked, &client),
-                None => return self.device.release(slot),
+                None => return self.device.free_slot(slot),
             }
         }
     }
 
-    fn submit(&self, slot: Slot, asked: Asked, client: &Arc<dyn Client>) {
+    fn submit(&self, slot: IoSlot, asked: Asked, client: &Arc<dyn BlockClient>) {
         let request = asked.request;
         let len = request.sectors as usize * SECTOR as usize;
         let moves = self.uses_slots && request.op == IoOp::Write && len <= 1 << io::TAG_SHIFT;
-        if moves && !move_in(self.device.place(&slot), asked.buffer, len) {
-            self.device.release(slot);
+        if moves && !move_in(self.device.slot_extent(&slot), asked.buffer, len) {
+            self.device.free_slot(slot);
             return asked.pending.complete(-Errno::EFAULT.into_raw());
         }
         *self.running[slot.tag() as usize].lock() = Some(asked);
@@ -168,31 +168,31 @@ impl Requests {
     }
 }
 
-fn move_in(to: Place, from: UserPtr, len: usize) -> bool {
+fn move_in(to: SlotExtent, from: UserPtr, len: usize) -> bool {
     calls::pwrite(to.fd, from, len, to.offset as i64) == Ok(len)
 }
 
-fn move_out(from: Place, to: UserPtr, len: usize) -> bool {
+fn move_out(from: SlotExtent, to: UserPtr, len: usize) -> bool {
     calls::pread(from.fd, to, len, from.offset as i64) == Ok(len)
 }
 
-impl Client for Requests {
-    fn done(&self, _cookie: u64, slot: Slot, result: Result<(), Errno>) {
+impl BlockClient for Requests {
+    fn done(&self, _cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         let asked = self.running[slot.tag() as usize].lock().take();
-        let Some(Asked { request, buffer, pending }) = asked else { return self.device.release(slot) };
+        let Some(Asked { request, buffer, pending }) = asked else { return self.device.free_slot(slot) };
         let len = if request.op.has_data() { request.sectors as usize * SECTOR as usize } else { 0 };
         let res = match result {
-            Ok(()) if self.uses_slots && request.op == IoOp::Read && !move_out(self.device.place(&slot), buffer, len) => {
+            Ok(()) if self.uses_slots && request.op == IoOp::Read && !move_out(self.device.slot_extent(&slot), buffer, len) => {
                 -Errno::EFAULT.into_raw()
             }
             Ok(()) => len as i32,
             Err(errno) => -errno.into_raw(),
         };
-        self.device.release(slot);
+        self.device.free_slot(slot);
         pending.complete(res);
     }
 
-    fn slot_free(&self, _queue: u16) {
+    fn slot_freed(&self, _queue: u16) {
         self.go_on();
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Program, caller};
 use crate::control::Driver;
-use crate::device::Device;
+use crate::device::UblkDevice;
 use crate::frontend::BlockDevice;
 use crate::platform::Payload;
 use alloc::sync::Arc;
@@ -63,13 +63,13 @@ impl VirtualFile for ControlFile {
 /// An open `/dev/ublkcN`.
 #[derive(Debug)]
 pub(super) struct CharFile {
-    device: Arc<Device<Program>>,
+    device: Arc<UblkDevice<Program>>,
 }
 
 impl CharFile {
-    pub(super) fn open(device: Arc<Device<Program>>, flags: u32) -> Result<(i32, Self), Errno> {
+    pub(super) fn open(device: Arc<UblkDevice<Program>>, flags: u32) -> Result<(i32, Self), Errno> {
         device.open()?;
-        match device.area().open(flags) {
+        match device.buffers().open(flags) {
             Ok(fd) => Ok((fd, Self { device })),
             Err(errno) => {
                 device.close();

@@ -9,9 +9,9 @@
 //! What cannot be copied is the request's end: fewer bytes, or EIO, are committed in the server's stead, and the command waits for the next request.
 
 use super::{Broker, Connection};
-use crate::exchange::{Arrival, Broken, Exchange, Receiver, Rest, Sender, Way, capacity};
+use crate::adaptive_spin::AdaptiveSpin;
 use crate::in_process::{check_mmap, head};
-use crate::patience::Patience;
+use crate::io_channel::{Broken, Exchange, IoEvent, Receiver, Rest, Sender, Way, capacity};
 use crate::wire::{Purpose, Submission};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -207,7 +207,7 @@ impl Shared {
     // The file's own thread -----------------------------------------------------------------------------------------
 
     fn receive(&self, mut receiver: Receiver) {
-        let mut patience = Patience::new();
+        let mut patience = AdaptiveSpin::new();
         while let Ok(true) = self.next(&mut receiver, &mut patience) {}
         self.socket.hang_up();
         let orphans = {
@@ -219,17 +219,17 @@ impl Shared {
     }
 
     /// The next completion. False: the broker is gone.
-    fn next(&self, receiver: &mut Receiver, patience: &mut Patience) -> Result<bool, Broken> {
+    fn next(&self, receiver: &mut Receiver, patience: &mut AdaptiveSpin) -> Result<bool, Broken> {
         if let Some(message) = receiver.take()? {
-            self.arrived(&Arrival::of_message(&message));
+            self.arrived(&IoEvent::of_message(&message));
             return Ok(true);
         }
         let sleep = || receiver.rest() == Rest::Awake || self.socket.hear_bell();
         Ok(patience.wait(|| !receiver.is_empty(), sleep).unwrap_or(true))
     }
 
-    fn arrived(&self, arrival: &Arrival) {
-        let Arrival { completion, cookie, iod } = *arrival;
+    fn arrived(&self, arrival: &IoEvent) {
+        let IoEvent { completion, cookie, iod } = *arrival;
         if completion.res != io::RES_OK {
             return self.complete(cookie, completion.res);
         }
@@ -245,8 +245,8 @@ impl Shared {
     }
 
     /// The server's buffer is bad: it does not hear of the request.
-    fn refuse(&self, arrival: &Arrival, copied: usize) {
-        let Arrival { completion, cookie, iod } = arrival;
+    fn refuse(&self, arrival: &IoEvent, copied: usize) {
+        let IoEvent { completion, cookie, iod } = arrival;
         let known = self.commands.lock().waiting.get(cookie).map(|waiting| (waiting.task, waiting.cmd_op));
         let Some((task, cmd_op)) = known else { return };
         let whole = copied / SECTOR * SECTOR;

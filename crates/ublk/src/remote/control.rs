@@ -2,7 +2,7 @@
 
 use super::Broker;
 use crate::in_process::head;
-use crate::wire::{Answer, Call, MESSAGE_MAX, Purpose};
+use crate::wire::{ControlCall, ControlReply, MESSAGE_MAX, Purpose};
 use alloc::sync::Arc;
 use alloc::vec;
 use uringlet::{PendingCmd, UringCmd, VirtualFile};
@@ -29,10 +29,10 @@ impl ControlFile {
         }
         let header = CtrlCmd { addr: u64::from(header.addr != 0), ..header };
         let socket = self.broker.ask(Purpose::Control)?.socket;
-        socket.send(&Call { cmd_op: cmd.op, header, payload: &payload }.to_bytes())?;
+        socket.send(&ControlCall { cmd_op: cmd.op, header, payload: &payload }.to_bytes())?;
         let mut bytes = vec![0; MESSAGE_MAX];
         let (len, _) = socket.receive(&mut bytes)?;
-        let answer = Answer::parse(&bytes[..len], header.len).ok_or(Errno::EIO)?;
+        let answer = ControlReply::parse(&bytes[..len], header.len).ok_or(Errno::EIO)?;
         user::write_slice(address.add(answer.at.into()), answer.bytes)?;
         Ok(answer.res)
     }

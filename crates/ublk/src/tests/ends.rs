@@ -256,7 +256,7 @@ fn a_server_lost_while_it_is_given_data() {
             let mut world = World::new();
             let device = world.live(flags, 1);
             let dying = Arc::clone(&device);
-            *device.area().meanwhile.0.lock().unwrap() = Some(std::boxed::Box::new(move || {
+            *device.buffers().meanwhile.0.lock().unwrap() = Some(std::boxed::Box::new(move || {
                 dying.cancel_io_command(&IoCmd::default());
                 if closes {
                     dying.close();
@@ -280,7 +280,7 @@ fn a_stop_lets_data_arrive_that_is_on_its_way() {
     let (sender, stop) = std::sync::mpsc::channel();
     let driver = Arc::clone(&world.driver);
     let stopping = Arc::clone(&device);
-    *device.area().meanwhile.0.lock().unwrap() = Some(std::boxed::Box::new(move || {
+    *device.buffers().meanwhile.0.lock().unwrap() = Some(std::boxed::Box::new(move || {
         let header = CtrlCmd { queue_id: u16::MAX, ..CtrlCmd::default() };
         let thread = std::thread::spawn(move || driver.control(&ROOT, u32::from(ctrl::STOP_DEV), header, &mut Vec::new()));
         until(|| stopping.is_ending());
@@ -310,8 +310,8 @@ fn no_command_stays_armed_when_the_server_shall_go() {
 }
 
 /// A request on a thread of its own, as a front end's write of what it kept: how it ended.
-fn flush_by(device: &Arc<Device<Bench>>) -> Result<(), Errno> {
-    crate::local::LocalClient::new(Arc::clone(device) as Arc<dyn BlockDevice>, 0).plain(IoOp::Flush, 0, 0, 0)
+fn flush_by(device: &Arc<UblkDevice<Bench>>) -> Result<(), Errno> {
+    crate::blocking::BlockingClient::new(Arc::clone(device) as Arc<dyn BlockDevice>, 0).run_without_data(IoOp::Flush, 0, 0, 0)
 }
 
 #[test]
@@ -383,14 +383,14 @@ fn nobody_waits_for_a_client_that_has_gone() {
     let waits = |nr: u8| {
         let (driver, gone) = (Arc::clone(&world.driver), Arc::clone(&gone));
         let header = CtrlCmd { data: 7, queue_id: u16::MAX, ..CtrlCmd::default() };
-        std::thread::spawn(move || driver.control_while_wanted(&gone, &ROOT, u32::from(nr), header, &mut Vec::new()))
+        std::thread::spawn(move || driver.control_cancellable(&gone, &ROOT, u32::from(nr), header, &mut Vec::new()))
     };
     let start = waits(ctrl::START_DEV);
     let delete = waits(ctrl::DEL_DEV);
     until(|| device.open() == Err(Errno::ENOENT));
     assert!(!start.is_finished() && !delete.is_finished());
     gone.store(true, SeqCst);
-    world.driver.look_again();
+    world.driver.recheck_waiters();
     assert_eq!(start.join().unwrap(), Err(Errno::EINTR));
     assert_eq!(delete.join().unwrap(), Err(Errno::EINTR));
     assert_eq!(world.driver.ids(), [0], "the char device is open");

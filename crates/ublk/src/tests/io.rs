@@ -110,7 +110,7 @@ fn what_a_short_transfer_leaves_is_requeued() {
             if copies {
                 bytes.copy_from_slice(&world.server.lock().unwrap()[addr as usize..][..part]);
             } else {
-                device.area().read(Span { queue: 0, tag: 0, offset: 0, len: part as u32 }, &mut bytes).unwrap();
+                device.buffers().read(SlotRange { queue: 0, tag: 0, offset: 0, len: part as u32 }, &mut bytes).unwrap();
             }
             seen.extend(bytes);
             world.commit(0, part as i32, addr);
@@ -136,7 +136,7 @@ fn a_read_in_pieces_is_put_together() {
                 world.server.lock().unwrap()[SLOT..SLOT + part].copy_from_slice(bytes);
                 buffer(0)
             } else {
-                device.area().write(Span { queue: 0, tag: 0, offset: 0, len: part as u32 }, bytes).unwrap();
+                device.buffers().write(SlotRange { queue: 0, tag: 0, offset: 0, len: part as u32 }, bytes).unwrap();
                 0
             };
             at += part;
@@ -246,9 +246,9 @@ fn whoever_finds_no_slot_is_told_of_the_next() {
     let device = world.live(0, 1);
     let slot = world.slot().unwrap();
     assert_eq!(world.slot(), None);
-    device.release(slot);
+    device.free_slot(slot);
     assert_eq!(*world.reader.told.lock().unwrap(), 1);
-    device.release(world.slot().unwrap());
+    device.free_slot(world.slot().unwrap());
     assert_eq!(*world.reader.told.lock().unwrap(), 1, "asked once, told once");
     world.command(ctrl::STOP_DEV, 0).unwrap();
 }

@@ -8,10 +8,10 @@ mod model;
 mod random;
 mod threads;
 
-use crate::frontend::{BlockDevice, Client, Data, FrontEnd, IoOp, Place, Request, Slot};
+use crate::frontend::{BlockClient, BlockDevice, BlockRequest, DataLocation, FrontEnd, IoOp, IoSlot, SlotExtent};
 use crate::params;
-use crate::platform::{Area, Caller, Command, Payload, Platform, Span};
-use crate::{Device, Driver};
+use crate::platform::{Caller, IoBuffers, Payload, Platform, ServerCommand, SlotRange};
+use crate::{Driver, UblkDevice};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -35,7 +35,7 @@ struct Note {
     is_done: bool,
 }
 
-impl Command for Note {
+impl ServerCommand for Note {
     fn complete(mut self, res: i32) {
         self.is_done = true;
         self.log.lock().unwrap().push((self.id, res));
@@ -76,27 +76,27 @@ impl core::fmt::Debug for Meanwhile {
 }
 
 impl Memory {
-    fn slot<R>(&self, span: Span, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    fn slot<R>(&self, span: SlotRange, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut slots = self.slots.lock().unwrap();
         let slot = slots.entry((span.queue, span.tag)).or_insert_with(|| vec![0; SLOT]);
         f(&mut slot[span.offset as usize..(span.offset + span.len) as usize])
     }
 
-    fn server<R>(&self, span: Span, addr: u64, f: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> (u32, R) {
+    fn server<R>(&self, span: SlotRange, addr: u64, f: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> (u32, R) {
         let mut server = self.server.lock().unwrap();
         let from = (addr as usize).min(SERVER);
         let len = (span.len as usize).min(SERVER - from);
-        let result = self.slot(Span { len: len as u32, ..span }, |slot| f(slot, &mut server[from..from + len]));
+        let result = self.slot(SlotRange { len: len as u32, ..span }, |slot| f(slot, &mut server[from..from + len]));
         (len as u32, result)
     }
 }
 
-impl Area for Memory {
-    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
+impl IoBuffers for Memory {
+    fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
         self.descriptors.lock().unwrap().insert((queue, tag), *iod);
     }
 
-    fn give_to_server(&self, span: Span, _: Data, server: u64) -> u32 {
+    fn copy_to_server(&self, span: SlotRange, _: DataLocation, server: u64) -> u32 {
         let copied = self.server(span, server, |slot, server| server.copy_from_slice(slot)).0;
         let meanwhile = self.meanwhile.0.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
@@ -105,20 +105,20 @@ impl Area for Memory {
         copied
     }
 
-    fn take_from_server(&self, span: Span, _: Data, server: u64) -> u32 {
+    fn copy_from_server(&self, span: SlotRange, _: DataLocation, server: u64) -> u32 {
         self.server(span, server, |slot, server| slot.copy_from_slice(server)).0
     }
 
-    fn place(&self, _: u16, _: u16) -> Place {
-        Place { fd: -1, offset: 0, len: SLOT as u32 }
+    fn slot_extent(&self, _: u16, _: u16) -> SlotExtent {
+        SlotExtent { fd: -1, offset: 0, len: SLOT as u32 }
     }
 
-    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
         self.slot(span, |slot| bytes.copy_from_slice(slot));
         Ok(())
     }
 
-    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
         self.slot(span, |slot| slot.copy_from_slice(bytes));
         Ok(())
     }
@@ -131,9 +131,9 @@ struct Bench {
 
 impl Platform for Bench {
     type Command = Note;
-    type Area = Memory;
+    type Buffers = Memory;
 
-    fn area(&self, _: u16, _: u16) -> Result<Memory, Errno> {
+    fn alloc_buffers(&self, _: u16, _: u16) -> Result<Memory, Errno> {
         Ok(Memory {
             server: Arc::clone(&self.server),
             slots: Mutex::default(),
@@ -160,7 +160,7 @@ impl Payload for Vec<u8> {
 }
 
 /// Cookie, slot and result of a request that is over.
-type Ended = (u64, Slot, Result<(), Errno>);
+type Ended = (u64, IoSlot, Result<(), Errno>);
 
 /// Remembers what happened to its requests.
 #[derive(Debug, Default)]
@@ -169,12 +169,12 @@ struct Reader {
     told: Mutex<u32>,
 }
 
-impl Client for Reader {
-    fn done(&self, cookie: u64, slot: Slot, result: Result<(), Errno>) {
+impl BlockClient for Reader {
+    fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         self.ended.lock().unwrap().push((cookie, slot, result));
     }
 
-    fn slot_free(&self, _: u16) {
+    fn slot_freed(&self, _: u16) {
         *self.told.lock().unwrap() += 1;
     }
 }
@@ -198,7 +198,7 @@ impl FrontEnd for Shop {
         self.heard.lock().unwrap().push("resized");
     }
 
-    fn leave(&self, _: u32) {
+    fn before_stop(&self, _: u32) {
         self.heard.lock().unwrap().push("leave");
         let farewell = self.farewell.0.lock().unwrap().take();
         if let Some(farewell) = farewell {
@@ -260,7 +260,7 @@ impl World {
     }
 
     /// A device 0 of one queue, with parameters.
-    fn add(&self, flags: u64, depth: u16) -> Arc<Device<Bench>> {
+    fn add(&self, flags: u64, depth: u16) -> Arc<UblkDevice<Bench>> {
         let info = DevInfo { nr_hw_queues: 1, queue_depth: depth, max_io_buf_bytes: 1 << 16, flags, ..DevInfo::default() };
         let header = CtrlCmd { queue_id: u16::MAX, len: 64, addr: 1, ..CtrlCmd::default() };
         self.control(ctrl::ADD_DEV, header, &mut info.to_bytes().to_vec()).unwrap();
@@ -274,7 +274,7 @@ impl World {
     }
 
     /// A live device of one queue; tag t's buffer is at (t + 1) * SLOT, where buffers are given in advance.
-    fn live(&mut self, flags: u64, depth: u16) -> Arc<Device<Bench>> {
+    fn live(&mut self, flags: u64, depth: u16) -> Arc<UblkDevice<Bench>> {
         let device = self.add(flags, depth);
         device.open().unwrap();
         self.fetch_all(flags, depth);
@@ -318,12 +318,12 @@ impl World {
         self.log.lock().unwrap().drain(..).map(|(_, res)| res).collect()
     }
 
-    fn client(&self) -> Arc<dyn Client> {
-        Arc::clone(&self.reader) as Arc<dyn Client>
+    fn client(&self) -> Arc<dyn BlockClient> {
+        Arc::clone(&self.reader) as Arc<dyn BlockClient>
     }
 
-    fn slot(&self) -> Option<Slot> {
-        self.driver.device(0).unwrap().take(0, &self.client())
+    fn slot(&self) -> Option<IoSlot> {
+        self.driver.device(0).unwrap().alloc_slot(0, &self.client())
     }
 
     /// Submits in a slot of its own.
@@ -335,7 +335,7 @@ impl World {
         let device = self.driver.device(0).unwrap();
         let slot = self.slot().expect("a free slot");
         device.write(&slot, 0, bytes).unwrap();
-        device.submit(slot, Request { op, flags, sector, sectors, data: Data::Slot }, &self.client(), cookie);
+        device.submit(slot, BlockRequest { op, flags, sector, sectors, data: DataLocation::Slot }, &self.client(), cookie);
     }
 
     /// What has ended, with the first `len` bytes of its slot; the slots are released.
@@ -345,7 +345,7 @@ impl World {
         let take = |(cookie, slot, result)| {
             let mut bytes = vec![0; len];
             device.read(&slot, 0, &mut bytes).unwrap();
-            device.release(slot);
+            device.free_slot(slot);
             (cookie, result, bytes)
         };
         ended.into_iter().map(take).collect()
@@ -356,7 +356,7 @@ impl World {
     }
 
     fn descriptor(&self, tag: u16) -> IoDesc {
-        self.driver.device(0).unwrap().area().descriptors.lock().unwrap()[&(0, tag)]
+        self.driver.device(0).unwrap().buffers().descriptors.lock().unwrap()[&(0, tag)]
     }
 }
 

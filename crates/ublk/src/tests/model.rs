@@ -2,7 +2,7 @@
 //! whoever comes first. A lost wake-up is a thread that sleeps for ever, which loom reports as a deadlock.
 
 use super::*;
-use crate::local::LocalClient;
+use crate::blocking::BlockingClient;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_abi::ublk::state;
 use uringlet_sys::model;
@@ -18,7 +18,7 @@ const PREEMPTIONS: usize = 2;
 #[derive(Clone)]
 struct Scene {
     driver: Arc<Driver<Bench>>,
-    device: Arc<Device<Bench>>,
+    device: Arc<UblkDevice<Bench>>,
     shop: Arc<Shop>,
     reader: Arc<Reader>,
     log: Log,
@@ -41,12 +41,12 @@ impl Scene {
     }
 
     fn control(&self, nr: u8) -> Result<(), Errno> {
-        self.control_while_wanted(&AtomicBool::new(false), nr)
+        self.control_cancellable(&AtomicBool::new(false), nr)
     }
 
-    fn control_while_wanted(&self, gone: &AtomicBool, nr: u8) -> Result<(), Errno> {
+    fn control_cancellable(&self, gone: &AtomicBool, nr: u8) -> Result<(), Errno> {
         let header = CtrlCmd { data: 7, queue_id: u16::MAX, ..CtrlCmd::default() };
-        self.driver.control_while_wanted(gone, &ROOT, u32::from(nr), header, &mut Vec::new())
+        self.driver.control_cancellable(gone, &ROOT, u32::from(nr), header, &mut Vec::new())
     }
 
     fn io(&self, nr: u8, result: i32) {
@@ -65,9 +65,9 @@ impl Scene {
     }
 
     fn submit(&self, op: IoOp) {
-        let client = Arc::clone(&self.reader) as Arc<dyn Client>;
-        let slot = self.device.take(0, &client).unwrap();
-        self.device.submit(slot, Request { op, flags: 0, sector: 0, sectors: 1, data: Data::Slot }, &client, 1);
+        let client = Arc::clone(&self.reader) as Arc<dyn BlockClient>;
+        let slot = self.device.alloc_slot(0, &client).unwrap();
+        self.device.submit(slot, BlockRequest { op, flags: 0, sector: 0, sectors: 1, data: DataLocation::Slot }, &client, 1);
     }
 
     /// Results of the server's commands so far.
@@ -115,12 +115,12 @@ fn a_start_against_the_servers_death() {
         let scene = Scene::new(0);
         let gone = Arc::new(AtomicBool::new(false));
         let wanted = Arc::clone(&gone);
-        let start = scene.spawn(move |scene| scene.control_while_wanted(&wanted, ctrl::START_DEV));
+        let start = scene.spawn(move |scene| scene.control_cancellable(&wanted, ctrl::START_DEV));
         scene.fetch();
         scene.die();
         // Who saw no server yet waits for the next one, and gives up.
         gone.store(true, Release);
-        scene.driver.look_again();
+        scene.driver.recheck_waiters();
         let started = start.join().unwrap();
         assert!(matches!(started, Ok(()) | Err(Errno::EINTR)), "{started:?}");
         assert_eq!(scene.heard(), [-19]);
@@ -135,11 +135,11 @@ fn a_start_against_the_rings_end() {
         let scene = Scene::new(0);
         let gone = Arc::new(AtomicBool::new(false));
         let wanted = Arc::clone(&gone);
-        let start = scene.spawn(move |scene| scene.control_while_wanted(&wanted, ctrl::START_DEV));
+        let start = scene.spawn(move |scene| scene.control_cancellable(&wanted, ctrl::START_DEV));
         scene.fetch();
         scene.device.cancel_io_command(&IoCmd::default());
         gone.store(true, Release);
-        scene.driver.look_again();
+        scene.driver.recheck_waiters();
         let started = start.join().unwrap();
         assert!(matches!(started, Ok(()) | Err(Errno::EINTR)), "{started:?}");
         assert_eq!(scene.heard(), [-19]);
@@ -237,10 +237,10 @@ fn a_death_while_the_commit_lands() {
 fn a_farewell_against_the_servers_death() {
     model::check(PREEMPTIONS, || {
         let scene = Scene::live(REISSUE);
-        let writing = LocalClient::new(Arc::clone(&scene.device) as Arc<dyn BlockDevice>, 0);
+        let writing = BlockingClient::new(Arc::clone(&scene.device) as Arc<dyn BlockDevice>, 0);
         let written = Arc::new(Mutex::new(None));
         let result = Arc::clone(&written);
-        scene.shop.farewell.set(move || *result.lock().unwrap() = Some(writing.plain(IoOp::Flush, 0, 0, 0)));
+        scene.shop.farewell.set(move || *result.lock().unwrap() = Some(writing.run_without_data(IoOp::Flush, 0, 0, 0)));
         let stop = scene.spawn(|scene| scene.control(ctrl::STOP_DEV));
         scene.die();
         let stopped = stop.join().unwrap();
@@ -255,7 +255,7 @@ fn a_farewell_against_the_servers_death() {
 fn a_slot_that_is_free_is_told() {
     model::check(PREEMPTIONS, || {
         let scene = Scene::live(0);
-        let flush = |scene: Scene| LocalClient::new(scene.device as Arc<dyn BlockDevice>, 0).plain(IoOp::Flush, 0, 0, 0);
+        let flush = |scene: Scene| BlockingClient::new(scene.device as Arc<dyn BlockDevice>, 0).run_without_data(IoOp::Flush, 0, 0, 0);
         let clients = [scene.spawn(flush), scene.spawn(flush)];
         let mut served = 0;
         while served < 2 {
@@ -275,10 +275,10 @@ fn a_slot_that_is_free_is_told() {
 fn a_quiesce_against_a_stop() {
     model::check(PREEMPTIONS, || {
         let scene = Scene::live(REISSUE | feature::QUIESCE);
-        let writing = LocalClient::new(Arc::clone(&scene.device) as Arc<dyn BlockDevice>, 0);
+        let writing = BlockingClient::new(Arc::clone(&scene.device) as Arc<dyn BlockDevice>, 0);
         let written = Arc::new(Mutex::new(None));
         let result = Arc::clone(&written);
-        scene.shop.farewell.set(move || *result.lock().unwrap() = Some(writing.plain(IoOp::Flush, 0, 0, 0)));
+        scene.shop.farewell.set(move || *result.lock().unwrap() = Some(writing.run_without_data(IoOp::Flush, 0, 0, 0)));
         let quiesce = scene.spawn(|scene| scene.control(ctrl::QUIESCE_DEV));
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);

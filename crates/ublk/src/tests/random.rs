@@ -27,7 +27,7 @@ const DEPTH: u16 = 4;
 
 struct Game {
     world: World,
-    device: Arc<Device<Bench>>,
+    device: Arc<UblkDevice<Bench>>,
     flags: u64,
     tags: [Server; DEPTH as usize],
     in_flight: u32,
@@ -125,8 +125,8 @@ impl Game {
         let cookie = (self.submitted.saturating_sub(1000)..self.submitted).rev().find(|n| n % 1000 == at).unwrap_or(0);
         let len = iod.nr_sectors as usize * 512;
         if self.uses_copy() {
-            let span = Span { queue: 0, tag, offset: 0, len: len as u32 };
-            self.device.area().write(span, &vec![cookie as u8; len]).unwrap();
+            let span = SlotRange { queue: 0, tag, offset: 0, len: len as u32 };
+            self.device.buffers().write(span, &vec![cookie as u8; len]).unwrap();
         } else {
             self.world.server.lock().unwrap()[addr as usize..][..len].fill(cookie as u8);
         }
@@ -141,7 +141,7 @@ impl Game {
         let cookie = (self.submitted.saturating_sub(1000)..self.submitted).rev().find(|n| n % 1000 == at).unwrap_or(0);
         let mut bytes = vec![0; iod.nr_sectors as usize * 512];
         if self.uses_copy() {
-            self.device.area().read(Span { queue: 0, tag, offset: 0, len: bytes.len() as u32 }, &mut bytes).unwrap();
+            self.device.buffers().read(SlotRange { queue: 0, tag, offset: 0, len: bytes.len() as u32 }, &mut bytes).unwrap();
         } else {
             let len = bytes.len();
             bytes.copy_from_slice(&self.world.server.lock().unwrap()[addr as usize..][..len]);

@@ -11,14 +11,14 @@ const FLAGS: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
 /// Writes its number to a place of its own, again and again, by requests that end on other threads.
 #[derive(Debug)]
 struct Writer {
-    device: Arc<Device<Bench>>,
+    device: Arc<UblkDevice<Bench>>,
     begun: AtomicU64,
     ended: AtomicU64,
     me: std::sync::OnceLock<std::sync::Weak<Writer>>,
 }
 
 impl Writer {
-    fn new(device: &Arc<Device<Bench>>) -> Arc<Self> {
+    fn new(device: &Arc<UblkDevice<Bench>>) -> Arc<Self> {
         let writer = Arc::new(Self {
             device: Arc::clone(device),
             begun: AtomicU64::new(0),
@@ -29,35 +29,35 @@ impl Writer {
         writer
     }
 
-    fn client(&self) -> Arc<dyn Client> {
+    fn client(&self) -> Arc<dyn BlockClient> {
         self.me.get().unwrap().upgrade().unwrap()
     }
 
     /// The next request, if there is a slot and one is left.
     fn go_on(&self) -> bool {
-        let Some(slot) = self.device.take(0, &self.client()) else { return false };
+        let Some(slot) = self.device.alloc_slot(0, &self.client()) else { return false };
         let number = self.begun.fetch_add(1, Ordering::SeqCst);
         if number >= REQUESTS {
-            self.device.release(slot);
+            self.device.free_slot(slot);
             return false;
         }
         self.device.write(&slot, 0, &[number as u8; 512]).unwrap();
-        let request = Request { op: IoOp::Write, flags: 0, sector: number % 256, sectors: 1, data: Data::Slot };
+        let request = BlockRequest { op: IoOp::Write, flags: 0, sector: number % 256, sectors: 1, data: DataLocation::Slot };
         self.device.submit(slot, request, &self.client(), number);
         true
     }
 }
 
-impl Client for Writer {
-    fn done(&self, _: u64, slot: Slot, result: Result<(), Errno>) {
+impl BlockClient for Writer {
+    fn done(&self, _: u64, slot: IoSlot, result: Result<(), Errno>) {
         assert_eq!(result, Ok(()));
         self.ended.fetch_add(1, Ordering::SeqCst);
-        self.device.release(slot);
+        self.device.free_slot(slot);
     }
 }
 
 /// A server: fetches, checks and commits until it is told to die or its device ends. Whether it was told to.
-fn serve(device: &Device<Bench>, server: &Mutex<Vec<u8>>, task: u64, dies: &AtomicBool) -> bool {
+fn serve(device: &UblkDevice<Bench>, server: &Mutex<Vec<u8>>, task: u64, dies: &AtomicBool) -> bool {
     // Of its own: what an earlier one's last command says may come late.
     let log = Log::default();
     let send = |nr, tag: u16, result| {
@@ -74,7 +74,7 @@ fn serve(device: &Device<Bench>, server: &Mutex<Vec<u8>>, task: u64, dies: &Atom
             Some((tag, res)) => {
                 assert_eq!(res, 0);
                 let tag = tag as u16;
-                let iod = device.area().descriptors.lock().unwrap()[&(0, tag)];
+                let iod = device.buffers().descriptors.lock().unwrap()[&(0, tag)];
                 let bytes = server.lock().unwrap()[buffer(tag) as usize..][..512].to_vec();
                 assert!(bytes.iter().all(|&byte| u64::from(byte) == iod.start_sector), "the data of sector {}", iod.start_sector);
                 send(ublk_io::COMMIT_AND_FETCH_REQ, tag, 512);
@@ -119,7 +119,7 @@ fn servers_come_and_go_under_load() {
     assert_eq!(writer.ended.load(Ordering::SeqCst), REQUESTS);
 }
 
-fn spawn_server(world: &World, device: &Arc<Device<Bench>>, task: u64, dies: &Arc<AtomicBool>) -> std::thread::JoinHandle<bool> {
+fn spawn_server(world: &World, device: &Arc<UblkDevice<Bench>>, task: u64, dies: &Arc<AtomicBool>) -> std::thread::JoinHandle<bool> {
     let (device, server, dies) = (Arc::clone(device), Arc::clone(&world.server), Arc::clone(dies));
     std::thread::spawn(move || serve(&device, &server, task, &dies))
 }

@@ -12,7 +12,7 @@ pub fn capacity(queues: u16, depth: u16) -> u32 {
 
 /// A completion, and the descriptor of its tag as it stood then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub struct IoEvent {
     /// The end of the command.
     pub completion: Completion,
     /// The number that came with the command.
@@ -44,7 +44,7 @@ impl Submission {
     }
 }
 
-impl Arrival {
+impl IoEvent {
     /// As a message of a ring.
     #[must_use]
     pub fn to_message(&self) -> Message {
@@ -82,8 +82,8 @@ mod tests {
         assert_eq!(Submission::of_message(&[2, 0, 0, 0, 0]), None);
         assert_eq!(Submission::of_message(&[0, 0, 0, 0, 1 << 32]), None);
         let iod = IoDesc { op_flags: 1 | 13 << 8, nr_sectors: 8, start_sector: 1 << 50, addr: 77 };
-        let arrival = Arrival { completion: Completion { queue: 7, tag: 4095, res: -19, done: 1 << 20 }, cookie: 77, iod };
-        assert_eq!(Arrival::of_message(&arrival.to_message()), arrival);
+        let arrival = IoEvent { completion: Completion { queue: 7, tag: 4095, res: -19, done: 1 << 20 }, cookie: 77, iod };
+        assert_eq!(IoEvent::of_message(&arrival.to_message()), arrival);
         assert_eq!(capacity(1, 64), 128);
         assert_eq!(capacity(3, 1), 8);
     }

@@ -1,7 +1,7 @@
 //! The shared file of a device whose server is this process.
 
-use crate::frontend::{Data, Place};
-use crate::platform::{Area, Span};
+use crate::frontend::{DataLocation, SlotExtent};
+use crate::platform::{IoBuffers, SlotRange};
 use uringlet_abi::ublk::{IoDesc, io};
 use uringlet_sys::copying::copy_within_program;
 use uringlet_sys::shared_file::SharedFile;
@@ -9,11 +9,11 @@ use uringlet_sys::{Errno, UserPtr};
 
 /// See the module.
 #[derive(Debug)]
-pub struct FileArea {
+pub struct MemfdBuffers {
     file: SharedFile,
 }
 
-impl FileArea {
+impl MemfdBuffers {
     pub(super) fn new(queues: u16, _depth: u16) -> Result<Self, Errno> {
         let queues = u64::from(queues);
         let len = io::BUF_OFFSET + (queues << io::QUEUE_SHIFT);
@@ -25,13 +25,13 @@ impl FileArea {
         self.file.open(flags)
     }
 
-    fn at(span: Span) -> u64 {
+    fn at(span: SlotRange) -> u64 {
         io::slot(span.queue, span.tag) + u64::from(span.offset)
     }
 }
 
-impl Area for FileArea {
-    fn describe(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
+impl IoBuffers for MemfdBuffers {
+    fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
         let at = io::descriptor(queue, tag);
         let words = [u64::from(iod.op_flags) | u64::from(iod.nr_sectors) << 32, iod.start_sector, iod.addr];
         for (i, word) in words.into_iter().enumerate() {
@@ -39,33 +39,33 @@ impl Area for FileArea {
         }
     }
 
-    fn give_to_server(&self, span: Span, data: Data, server: u64) -> u32 {
+    fn copy_to_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32 {
         let (server, len) = (UserPtr::at(server), span.len as usize);
         let copied = match data {
-            Data::Slot => self.file.copy_out(Self::at(span), server, len),
-            Data::Memory(from) => copy_within_program(server, from.add(span.offset as usize), len),
+            DataLocation::Slot => self.file.copy_out(Self::at(span), server, len),
+            DataLocation::Memory(from) => copy_within_program(server, from.add(span.offset as usize), len),
         };
         copied as u32
     }
 
-    fn take_from_server(&self, span: Span, data: Data, server: u64) -> u32 {
+    fn copy_from_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32 {
         let (server, len) = (UserPtr::at(server), span.len as usize);
         let copied = match data {
-            Data::Slot => self.file.copy_in(Self::at(span), server, len),
-            Data::Memory(to) => copy_within_program(to.add(span.offset as usize), server, len),
+            DataLocation::Slot => self.file.copy_in(Self::at(span), server, len),
+            DataLocation::Memory(to) => copy_within_program(to.add(span.offset as usize), server, len),
         };
         copied as u32
     }
 
-    fn place(&self, queue: u16, tag: u16) -> Place {
-        Place { fd: self.file.number(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
+    fn slot_extent(&self, queue: u16, tag: u16) -> SlotExtent {
+        SlotExtent { fd: self.file.number(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
     }
 
-    fn read(&self, span: Span, bytes: &mut [u8]) -> Result<(), Errno> {
+    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
         self.file.read(Self::at(span), bytes)
     }
 
-    fn write(&self, span: Span, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
         self.file.write(Self::at(span), bytes)
     }
 }

@@ -1,6 +1,6 @@
 //! A client in the same process that waits: for tests, and for whoever needs one request after another.
 
-use crate::frontend::{BlockDevice, Client, Data, IoOp, Request, SECTOR, Slot};
+use crate::frontend::{BlockClient, BlockDevice, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use uringlet_sys::Errno;
@@ -12,7 +12,7 @@ const NEVER: u64 = u64::MAX;
 
 /// Reads and writes a device, one request at a time, on the calling thread.
 #[derive(Debug)]
-pub struct LocalClient {
+pub struct BlockingClient {
     device: Arc<dyn BlockDevice>,
     queue: u16,
     waiter: Arc<Waiter>,
@@ -22,7 +22,7 @@ pub struct LocalClient {
 struct Waiter {
     /// Counts what happened.
     bell: AtomicU32,
-    ended: Mutex<Option<(Slot, Result<(), Errno>)>>,
+    ended: Mutex<Option<(IoSlot, Result<(), Errno>)>>,
 }
 
 impl Waiter {
@@ -37,18 +37,18 @@ impl Waiter {
     }
 }
 
-impl Client for Waiter {
-    fn done(&self, _cookie: u64, slot: Slot, result: Result<(), Errno>) {
+impl BlockClient for Waiter {
+    fn done(&self, _cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         *self.ended.lock() = Some((slot, result));
         self.ring();
     }
 
-    fn slot_free(&self, _queue: u16) {
+    fn slot_freed(&self, _queue: u16) {
         self.ring();
     }
 }
 
-impl LocalClient {
+impl BlockingClient {
     /// A client of `device` that uses one of its queues (modulo their number).
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, queue: u16) -> Self {
@@ -71,7 +71,7 @@ impl LocalClient {
             let len = sectors as usize * SECTOR as usize;
             let slot = self.run(self.take(), IoOp::Read, 0, sector, sectors)?;
             let copied = self.device.read(&slot, 0, &mut bytes[at..at + len]);
-            self.device.release(slot);
+            self.device.free_slot(slot);
             copied?;
             at += len;
         }
@@ -88,11 +88,11 @@ impl LocalClient {
             let len = sectors as usize * SECTOR as usize;
             let slot = self.take();
             if let Err(errno) = self.device.write(&slot, 0, &bytes[at..at + len]) {
-                self.device.release(slot);
+                self.device.free_slot(slot);
                 return Err(errno);
             }
             let slot = self.run(slot, IoOp::Write, flags, sector, sectors)?;
-            self.device.release(slot);
+            self.device.free_slot(slot);
             at += len;
         }
         Ok(())
@@ -102,9 +102,9 @@ impl LocalClient {
     ///
     /// # Errors
     /// `EOPNOTSUPP` the device does not do it; those of the device.
-    pub fn plain(&self, op: IoOp, flags: u32, sector: u64, sectors: u64) -> Result<(), Errno> {
+    pub fn run_without_data(&self, op: IoOp, flags: u32, sector: u64, sectors: u64) -> Result<(), Errno> {
         if op == IoOp::Flush {
-            return self.run(self.take(), op, flags, 0, 0).map(|slot| self.device.release(slot));
+            return self.run(self.take(), op, flags, 0, 0).map(|slot| self.device.free_slot(slot));
         }
         let limits = self.device.limits();
         if limits.longest(op) == 0 {
@@ -112,7 +112,7 @@ impl LocalClient {
         }
         for (sector, sectors) in limits.pieces(op, sector, sectors) {
             let slot = self.run(self.take(), op, flags, sector, sectors)?;
-            self.device.release(slot);
+            self.device.free_slot(slot);
         }
         Ok(())
     }
@@ -125,14 +125,14 @@ impl LocalClient {
         Ok(self.device.limits().pieces(op, sector, len / SECTOR))
     }
 
-    fn client(&self) -> Arc<dyn Client> {
-        Arc::clone(&self.waiter) as Arc<dyn Client>
+    fn client(&self) -> Arc<dyn BlockClient> {
+        Arc::clone(&self.waiter) as Arc<dyn BlockClient>
     }
 
-    fn take(&self) -> Slot {
+    fn take(&self) -> IoSlot {
         loop {
             let seen = self.waiter.bell.load(Acquire);
-            match self.device.take(self.queue, &self.client()) {
+            match self.device.alloc_slot(self.queue, &self.client()) {
                 Some(slot) => return slot,
                 None => self.waiter.wait(seen),
             }
@@ -140,14 +140,14 @@ impl LocalClient {
     }
 
     /// Submits and waits. On an error the slot is given back.
-    fn run(&self, slot: Slot, op: IoOp, flags: u32, sector: u64, sectors: u32) -> Result<Slot, Errno> {
-        self.device.submit(slot, Request { op, flags, sector, sectors, data: Data::Slot }, &self.client(), 0);
+    fn run(&self, slot: IoSlot, op: IoOp, flags: u32, sector: u64, sectors: u32) -> Result<IoSlot, Errno> {
+        self.device.submit(slot, BlockRequest { op, flags, sector, sectors, data: DataLocation::Slot }, &self.client(), 0);
         loop {
             let seen = self.waiter.bell.load(Acquire);
             match self.waiter.ended.lock().take() {
                 Some((slot, Ok(()))) => return Ok(slot),
                 Some((slot, Err(errno))) => {
-                    self.device.release(slot);
+                    self.device.free_slot(slot);
                     return Err(errno);
                 }
                 None => {}

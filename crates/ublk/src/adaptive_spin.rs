@@ -14,18 +14,18 @@ const LOOKS: u32 = 20;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Patience {
+pub struct AdaptiveSpin {
     window_ns: u64,
     is_alone: bool,
 }
 
-impl Default for Patience {
+impl Default for AdaptiveSpin {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Patience {
+impl AdaptiveSpin {
     /// That of a thread that has not waited yet.
     #[must_use]
     pub fn new() -> Self {
@@ -35,28 +35,28 @@ impl Patience {
 
     /// Spins until there is something, or `sleep`s for it once the patience is over. `look` is cheap, and asked often.
     pub fn wait<R>(&mut self, mut look: impl FnMut() -> bool, sleep: impl FnOnce() -> R) -> Option<R> {
-        let mut spell = self.spell();
+        let mut spell = self.budget();
         loop {
             if look() {
                 return None;
             }
-            if spell.is_over() {
+            if spell.is_spent() {
                 break;
             }
         }
         let slept = sleep();
-        self.learn(spell.elapsed_ns());
+        self.record_wait(spell.elapsed_ns());
         Some(slept)
     }
 
     /// A time of waiting begins.
     #[must_use]
-    pub fn spell(&self) -> Spell {
-        Spell { begun_ns: monotonic_ns(), window_ns: self.window_ns, looks: 0 }
+    pub fn budget(&self) -> SpinBudget {
+        SpinBudget { begun_ns: monotonic_ns(), window_ns: self.window_ns, looks: 0 }
     }
 
     /// So long was waited, in vain at first: who was patient slept after that.
-    pub const fn learn(&mut self, waited_ns: u64) {
+    pub const fn record_wait(&mut self, waited_ns: u64) {
         self.window_ns = if self.is_alone || waited_ns > MOST_NS {
             0
         } else if self.window_ns == 0 {
@@ -71,15 +71,15 @@ impl Patience {
 
 /// One time of waiting.
 #[derive(Clone, Copy, Debug)]
-pub struct Spell {
+pub struct SpinBudget {
     begun_ns: u64,
     window_ns: u64,
     looks: u32,
 }
 
-impl Spell {
+impl SpinBudget {
     /// Whether to sleep now. To be asked after each look.
-    pub fn is_over(&mut self) -> bool {
+    pub fn is_spent(&mut self) -> bool {
         if self.window_ns == 0 {
             return true;
         }
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn it_grows_with_short_waits_and_ends_with_a_long_one() {
-        let mut patience = Patience { window_ns: 0, is_alone: false };
+        let mut patience = AdaptiveSpin { window_ns: 0, is_alone: false };
         let mut windows = alloc::vec::Vec::new();
         for waited in [20_000, 20_000, 20_000, 20_000, 20_000, MOST_NS + 1, 5] {
-            patience.learn(waited);
+            patience.record_wait(waited);
             windows.push(patience.window_ns);
         }
         assert_eq!(windows, [10_000, 20_000, 40_000, 50_000, 50_000, 0, 10_000]);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_comes_while_it_spins_needs_no_sleep() {
-        let mut patience = Patience { window_ns: MOST_NS, is_alone: false };
+        let mut patience = AdaptiveSpin { window_ns: MOST_NS, is_alone: false };
         let mut looks = 0;
         let slept = patience.wait(
             || {
