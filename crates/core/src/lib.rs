@@ -122,9 +122,9 @@ impl Engine {
             // Where a ring is mapped is not for the program to say: the kernel takes no address, not even as a hint.
             Err(Errno::EINVAL)
         } else if offset & layout::OFF_MMAP_MASK == layout::OFF_PBUF_RING {
-            guard.buf_groups.map_for_program(offset, len)
+            guard.res.buf_groups.map_for_program(offset, len)
         } else {
-            guard.memory.map_for_program(offset, len)
+            guard.res.memory.map_for_program(offset, len)
         };
         Some(to_isize(result))
     }

@@ -84,7 +84,7 @@ fn interrupt_workers(guard: &mut UringGuard) {
 fn dispose(state: RingState) {
     command::cancel_all(&state);
     for (_, parked) in state.parked.iter() {
-        parked.unmark(state.ring_index);
+        parked.unmark(state.res.ring_index);
     }
     drop(state);
 }

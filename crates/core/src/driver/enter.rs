@@ -63,8 +63,8 @@ pub(crate) fn enter(ring: &'static Ring, args: Args) -> Result<usize, Errno> {
         return Err(Errno::EBADFD);
     }
     let mut submitted = 0;
-    if guard.setup & setup::SQPOLL != 0 {
-        let all = guard.memory.geometry().sq_entries;
+    if guard.res.setup & setup::SQPOLL != 0 {
+        let all = guard.res.memory.geometry().sq_entries;
         submit(guard, all);
         submitted = args.to_submit;
     } else if args.to_submit > 0 {
@@ -92,7 +92,7 @@ pub(crate) fn enter(ring: &'static Ring, args: Args) -> Result<usize, Errno> {
 /// `SINGLE_ISSUER`: the first thread that submits is the only one that may.
 #[inline]
 fn check_issuer(guard: &mut UringGuard) -> Result<(), Errno> {
-    if guard.setup & setup::SINGLE_ISSUER == 0 {
+    if guard.res.setup & setup::SINGLE_ISSUER == 0 {
         return Ok(());
     }
     let me = process::thread_key();
@@ -109,13 +109,13 @@ fn check_issuer(guard: &mut UringGuard) -> Result<(), Errno> {
 /// What can be brought on is complete when enter() returns, also for a caller that reads the CQ by itself.
 #[inline]
 fn leave_without_waiting(guard: &mut UringGuard) {
-    if guard.needs_watch() && guard.setup & setup::DEFER_TASKRUN == 0 {
+    if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
         poll_pending(guard);
     }
 }
 
 fn get_events(guard: &mut UringGuard, args: Args, submitted: u32) -> Result<(), Errno> {
-    if guard.setup & setup::DEFER_TASKRUN != 0 {
+    if guard.res.setup & setup::DEFER_TASKRUN != 0 {
         check_issuer(guard)?;
     }
     if submitted != args.to_submit {
@@ -156,7 +156,7 @@ fn wait_cqes(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), Errno> 
     if guard.waiters.sleeping > 0 && !guard.waiters.has_driver {
         // One of them must drive from now on. Who only goes back to sleep wakes nobody: two that cannot be satisfied yet
         // would wake each other for ever.
-        guard.cq.note_must_wake();
+        guard.res.cq.note_must_wake();
     }
     result
 }
@@ -176,29 +176,29 @@ fn check_mask(wait: &Wait) -> Result<(), Errno> {
 fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), Errno> {
     // The kernel counts with a sign: beyond it the mask is looked at, and then there is nothing to wait for.
     let min = match i32::try_from(min) {
-        Ok(_) => min.min(guard.memory.geometry().cq_entries),
+        Ok(_) => min.min(guard.res.memory.geometry().cq_entries),
         Err(_) => {
             check_mask(&wait)?;
             0
         }
     };
     let timeouts_before = guard.timeouts_fired;
-    let target = guard.memory.word(Word::CqHead).load(Acquire).wrapping_add(min);
+    let target = guard.res.memory.word(Word::CqHead).load(Acquire).wrapping_add(min);
     let mut has_looked = false;
     // It looks now.
-    guard.is_told = false;
+    guard.res.is_told = false;
     loop {
-        guard.run_deferred();
+        guard.res.run_deferred();
         let now = if wait.deadline_ns & wait.any_after_ns == NEVER { 0 } else { monotonic_ns() };
-        if guard.cq.ready(&guard.memory) < min.max(1) || guard.needs_watch() {
+        if guard.res.cq.ready(&guard.res.memory) < min.max(1) || guard.needs_watch() {
             bring_on(guard);
             // The driver's sleep is a look at the epoll set: it needs none before or after.
-            let will_sleep = guard.cq.ready(&guard.memory) < min && now < wait.deadline_ns && may_drive(guard);
+            let will_sleep = guard.res.cq.ready(&guard.res.memory) < min && now < wait.deadline_ns && may_drive(guard);
             if !has_looked && !will_sleep {
                 poll_pending(guard);
             }
         }
-        let ready = guard.cq.ready(&guard.memory);
+        let ready = guard.res.cq.ready(&guard.res.memory);
         if ready >= min || guard.timeouts_fired != timeouts_before {
             return Ok(());
         }
@@ -216,9 +216,9 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
             }
         };
         if let Err(errno) = result {
-            guard.run_deferred();
+            guard.res.run_deferred();
             // CQEs, however few, are better news than the error.
-            return if guard.cq.ready(&guard.memory) > 0 { Ok(()) } else { Err(errno) };
+            return if guard.res.cq.ready(&guard.res.memory) > 0 { Ok(()) } else { Err(errno) };
         }
     }
 }
@@ -246,17 +246,17 @@ fn help(guard: &mut UringGuard, wait: &Wait, missing: u32) -> bool {
 
 /// Whether a thread that sleeps now would be the ring's driver.
 fn may_drive(guard: &mut UringGuard) -> bool {
-    !guard.is_shared() && !guard.waiters.has_driver && guard.poller().is_ok()
+    !guard.is_shared() && !guard.waiters.has_driver && guard.res.poller().is_ok()
 }
 
 /// Sleeps until there may be something new: as the ring's driver, or behind it.
 fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<(), Errno> {
-    let mut until = wait.deadline_ns.min(guard.timers.next_deadline().unwrap_or(NEVER));
+    let mut until = wait.deadline_ns.min(guard.res.timers.next_deadline().unwrap_or(NEVER));
     if now < wait.any_after_ns {
         until = until.min(wait.any_after_ns);
     }
     // With a minimal wait over, any CQE is news.
-    let target = if wait.any_after_ns <= now { guard.cq.tail().wrapping_add(1) } else { target };
+    let target = if wait.any_after_ns <= now { guard.res.cq.tail().wrapping_add(1) } else { target };
     let is_alone = guard.waiters.sleeping == 0;
     let is_sooner = target.wrapping_sub(guard.waiters.wake_tail) as i32 <= 0;
     if is_alone || is_sooner {
@@ -282,7 +282,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
 /// Where processes share a ring nobody drives: the next CQE may come from any of them. What is armed here is the
 /// watcher's.
 fn sleep_among_others(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
-    let news = guard.memory.commons().news();
+    let news = guard.res.memory.commons().news();
     let handover = if guard.needs_watch() { watcher::hand_over(guard) } else { watcher::Handover::Nothing };
     let slept = guard.unlocked(|| {
         handover.deliver();

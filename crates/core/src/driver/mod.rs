@@ -24,7 +24,7 @@ const EVENTS: usize = 128;
 /// Brings on whatever can be brought on without waiting.
 pub(crate) fn poll_pending(guard: &mut UringGuard) {
     bring_on(guard);
-    if guard.poller.as_ref().is_some_and(|p| p.is_armed()) && !guard.waiters.has_driver {
+    if guard.res.poller.as_ref().is_some_and(|p| p.is_armed()) && !guard.waiters.has_driver {
         let _ = drive(guard, 0, UserPtr::NULL);
     }
 }
@@ -40,13 +40,13 @@ fn bring_on(guard: &mut UringGuard) {
 
 /// Brings on what is ready when a ring's last descriptor goes. `DEFER_TASKRUN` rings complete nothing outside enter().
 fn poll_before_close(guard: &mut UringGuard) {
-    if guard.needs_watch() && guard.setup & setup::DEFER_TASKRUN == 0 {
+    if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
         poll_pending(guard);
     }
 }
 
 fn fire_timers(guard: &mut UringGuard) {
-    if guard.timers.next_deadline().is_some() {
+    if guard.res.timers.next_deadline().is_some() {
         act::fire_expired(guard, process::monotonic_ns());
     }
 }
@@ -56,7 +56,7 @@ fn fire_timers(guard: &mut UringGuard) {
 /// # Errors
 /// `EINTR`; `EFAULT` for a bad `sigmask`; what making the poller answers.
 pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
-    let epoll = Arc::clone(&guard.poller()?.epoll);
+    let epoll = Arc::clone(&guard.res.poller()?.epoll);
     let mut events = [EpollEvent::default(); EVENTS];
     let waited = if deadline_ns == 0 {
         epoll.wait(&mut events, 0, UserPtr::NULL)
@@ -66,8 +66,8 @@ pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) 
         let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
         guard.waiters.has_driver = false;
         // What workers completed meanwhile comes before what they made possible, and is completed below.
-        if !guard.deferred.is_empty() {
-            guard.run_deferred();
+        if !guard.res.deferred.is_empty() {
+            guard.res.run_deferred();
         }
         waited
     };
@@ -84,7 +84,7 @@ fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
             reap_aio(guard);
             continue;
         }
-        if let Some(poller) = &mut guard.poller {
+        if let Some(poller) = &mut guard.res.poller {
             if data == CHECK {
                 poller.check();
                 continue;

@@ -205,7 +205,7 @@ impl Tools {
     }
 
     fn arm(&self, guard: &mut UringGuard) -> Result<(), Errno> {
-        let fd = guard.poller()?.epoll.number();
+        let fd = guard.res.poller()?.epoll.number();
         let index = u64::from(guard.ring.index);
         let op = if guard.watched.is_added { EpollOp::Mod } else { EpollOp::Add };
         match self.epoll.ctl(op, fd, EPOLLIN | EPOLLONESHOT, index) {
@@ -255,13 +255,13 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
     if guard.waiters.has_driver {
         return true;
     }
-    if !guard.watched.is_armed && !guard.is_told && (!has_moved || guard.watched.is_useful) {
+    if !guard.watched.is_armed && !guard.res.is_told && (!has_moved || guard.watched.is_useful) {
         look.is_active |= tools.arm(guard).is_err();
     }
     super::fire_timers(guard);
     crate::submit::dispatch::run_ready(guard, false);
     super::uringlet::call(guard);
-    look.until_ns = look.until_ns.min(guard.timers.next_deadline().unwrap_or(u64::MAX));
+    look.until_ns = look.until_ns.min(guard.res.timers.next_deadline().unwrap_or(u64::MAX));
     true
 }
 
@@ -269,7 +269,7 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
 fn ring_fired(index: u32) {
     let Some(mut guard) = RINGS.get(index).and_then(|ring| ring.lock(LockOwner::Worker)) else { return };
     guard.watched.is_armed = false;
-    if guard.setup & setup::DEFER_TASKRUN != 0 {
+    if guard.res.setup & setup::DEFER_TASKRUN != 0 {
         return tell(&mut guard);
     }
     guard.watched.is_useful = !guard.waiters.has_driver;
@@ -283,8 +283,8 @@ fn ring_fired(index: u32) {
 /// Its program has to come for it.
 fn tell(guard: &mut UringGuard) {
     if !guard.waiters.has_driver {
-        guard.is_told = true;
-        guard.note_deferred();
+        guard.res.is_told = true;
+        guard.res.note_deferred();
     }
 }
 
@@ -313,11 +313,11 @@ pub(crate) fn leaving(guard: &mut UringGuard) -> Leaving {
         return Leaving::Close;
     }
     super::uringlet::call(guard);
-    if guard.setup & setup::TASKRUN_FLAG != 0 {
+    if guard.res.setup & setup::TASKRUN_FLAG != 0 {
         // The kernel sets the flag when an event comes; nobody tells us of one. While something is armed there may be
         // one: the program looks by entering.
-        let may_have_work = guard.needs_watch() || !guard.deferred.is_empty();
-        guard.set_sq_flag(sq_flags::TASKRUN, may_have_work);
+        let may_have_work = guard.needs_watch() || !guard.res.deferred.is_empty();
+        guard.res.set_sq_flag(sq_flags::TASKRUN, may_have_work);
     }
     if guard.needs_watch() { leaving_to_watcher(guard) } else { Leaving::Quietly }
 }
@@ -356,7 +356,7 @@ pub(crate) fn hand_over(guard: &mut UringGuard) -> Handover {
         return Handover::List(guard.ring);
     }
     let is_covered = watcher.mode.load(Acquire) == TICKING
-        || (guard.watched.is_armed && guard.timers.next_deadline().is_none_or(|at| at >= watcher.until_ns.load(Acquire)));
+        || (guard.watched.is_armed && guard.res.timers.next_deadline().is_none_or(|at| at >= watcher.until_ns.load(Acquire)));
     if is_covered { Handover::Nothing } else { Handover::Wake }
 }
 

@@ -24,7 +24,7 @@ pub(super) enum Kind {
 }
 
 pub(super) fn register_files(guard: &mut UringGuard, fds: UserPtr, n: u32, tags: UserPtr) -> Result<usize, Errno> {
-    if guard.files.is_registered {
+    if guard.res.files.is_registered {
         return Err(Errno::EBUSY);
     }
     if n == 0 {
@@ -38,7 +38,7 @@ pub(super) fn register_files(guard: &mut UringGuard, fds: UserPtr, n: u32, tags:
         let fd = if fds.is_null() { EMPTY } else { user::read(fds.add(i * 4))? };
         slots.push(file_slot(fd, tag)?);
     }
-    guard.files.install(slots);
+    guard.res.files.install(slots);
     Ok(0)
 }
 
@@ -66,11 +66,11 @@ fn read_tags(tags: UserPtr, n: u32) -> Result<Vec<u64>, Errno> {
 }
 
 pub(super) fn unregister_files(guard: &mut UringGuard) -> Result<usize, Errno> {
-    if !guard.files.is_registered {
+    if !guard.res.files.is_registered {
         return Err(Errno::ENXIO);
     }
-    for tag in guard.files.remove_all() {
-        guard.post_tag(tag);
+    for tag in guard.res.files.remove_all() {
+        guard.res.post_tag(tag);
     }
     Ok(0)
 }
@@ -83,10 +83,10 @@ pub(super) fn update_files(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Resu
     if update.resv != 0 {
         return Err(Errno::EINVAL);
     }
-    if !guard.files.is_registered {
+    if !guard.res.files.is_registered {
         return Err(Errno::ENXIO);
     }
-    op::update_files(guard, update.offset, UserPtr::at(update.fds), UserPtr::NULL, n)
+    op::update_files(&mut guard.res, update.offset, UserPtr::at(update.fds), UserPtr::NULL, n)
 }
 
 pub(super) fn set_alloc_range(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<usize, Errno> {
@@ -95,15 +95,15 @@ pub(super) fn set_alloc_range(guard: &mut UringGuard, arg: UserPtr, n: u32) -> R
     }
     let range: FileIndexRange = user::read(arg)?;
     let end = range.off.checked_add(range.len).ok_or(Errno::EOVERFLOW)?;
-    if range.resv != 0 || end > guard.files.len() {
+    if range.resv != 0 || end > guard.res.files.len() {
         return Err(Errno::EINVAL);
     }
-    guard.files.set_alloc_range(range.off..end);
+    guard.res.files.set_alloc_range(range.off..end);
     Ok(0)
 }
 
 pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, tags: UserPtr) -> Result<usize, Errno> {
-    if guard.buffers.is_registered {
+    if guard.res.buffers.is_registered {
         return Err(Errno::EBUSY);
     }
     if n == 0 || n > buffers::MAX {
@@ -115,7 +115,7 @@ pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, 
     }
     let tags = read_tags(tags, n)?;
     let slots = list.iter().zip(tags).map(|(&iovec, tag)| buffer_slot(iovec, tag)).collect::<Result<_, _>>()?;
-    guard.buffers.install(slots);
+    guard.res.buffers.install(slots);
     Ok(0)
 }
 
@@ -141,11 +141,11 @@ fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<Buffer>, Errno> {
 }
 
 pub(super) fn unregister_buffers(guard: &mut UringGuard) -> Result<usize, Errno> {
-    if !guard.buffers.is_registered {
+    if !guard.res.buffers.is_registered {
         return Err(Errno::ENXIO);
     }
-    for tag in guard.buffers.remove_all() {
-        guard.post_tag(tag);
+    for tag in guard.res.buffers.remove_all() {
+        guard.res.post_tag(tag);
     }
     Ok(0)
 }
@@ -178,18 +178,18 @@ pub(super) fn update_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, 
     }
     let (data, tags) = (UserPtr::at(update.data), UserPtr::at(update.tags));
     match kind {
-        Kind::Files if !guard.files.is_registered => Err(Errno::ENXIO),
-        Kind::Files => op::update_files(guard, update.offset, data, tags, update.nr),
+        Kind::Files if !guard.res.files.is_registered => Err(Errno::ENXIO),
+        Kind::Files => op::update_files(&mut guard.res, update.offset, data, tags, update.nr),
         Kind::Buffers => update_buffers(guard, update.offset, data, tags, update.nr),
     }
 }
 
 fn update_buffers(guard: &mut UringGuard, offset: u32, data: UserPtr, tags: UserPtr, n: u32) -> Result<usize, Errno> {
-    if !guard.buffers.is_registered {
+    if !guard.res.buffers.is_registered {
         return Err(Errno::ENXIO);
     }
     let end = offset.checked_add(n).ok_or(Errno::EOVERFLOW)?;
-    if end > guard.buffers.len() {
+    if end > guard.res.buffers.len() {
         return Err(Errno::EINVAL);
     }
     let mut done = 0;
@@ -207,8 +207,8 @@ fn update_buffer(guard: &mut UringGuard, slot: u32, data: UserPtr, tags: UserPtr
     let iovec: Iovec = user::read(data.add(i * size_of::<Iovec>()))?;
     let tag: u64 = if tags.is_null() { 0 } else { user::read(tags.add(i * 8))? };
     let buffer = buffer_slot(iovec, tag)?;
-    if let Some(old) = guard.buffers.replace(slot, buffer) {
-        guard.post_tag(old);
+    if let Some(old) = guard.res.buffers.replace(slot, buffer) {
+        guard.res.post_tag(old);
     }
     Ok(())
 }

@@ -105,7 +105,7 @@ fn enable_rings(guard: &mut UringGuard) -> Result<usize, Errno> {
     if !guard.is_disabled {
         return Err(Errno::EBADFD);
     }
-    if guard.setup & setup_flags::SINGLE_ISSUER != 0 && guard.issuer.is_none() {
+    if guard.res.setup & setup_flags::SINGLE_ISSUER != 0 && guard.issuer.is_none() {
         guard.issuer = Some(process::thread_key());
     }
     guard.is_disabled = false;
@@ -114,12 +114,12 @@ fn enable_rings(guard: &mut UringGuard) -> Result<usize, Errno> {
 
 fn register_buf_ring(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
     let spec: BufReg = user::read(arg)?;
-    guard.buf_groups.register_ring(&spec).map(|()| 0)
+    guard.res.buf_groups.register_ring(&spec).map(|()| 0)
 }
 
 fn unregister_buf_ring(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
     let spec: BufReg = user::read(arg)?;
-    guard.buf_groups.unregister_ring(&spec).map(|()| 0)
+    guard.res.buf_groups.unregister_ring(&spec).map(|()| 0)
 }
 
 fn buf_ring_status(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
@@ -127,7 +127,7 @@ fn buf_ring_status(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno>
     if status.resv.iter().any(|&r| r != 0) {
         return Err(Errno::EINVAL);
     }
-    status.head = guard.buf_groups.status(status.buf_group)?;
+    status.head = guard.res.buf_groups.status(status.buf_group)?;
     user::write(arg, &status).map(|()| 0)
 }
 

@@ -176,13 +176,13 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &Params) -> Result<usize,
     };
     let mut state = RingState::new(generation, memory, params.flags, io_wq, fd);
     state.baton = Some(SubmitBaton::new());
-    state.mode = write::mode_for(params.flags);
+    state.res.mode = write::mode_for(params.flags);
     state.is_disabled = params.flags & setup::R_DISABLED != 0;
     if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {
         state.issuer = Some(process::thread_key());
     }
     if params.flags & setup::SQPOLL != 0 {
-        state.set_sq_flag(sq_flags::NEED_WAKEUP, true);
+        state.res.set_sq_flag(sq_flags::NEED_WAKEUP, true);
     }
     ring.open(state);
     RINGS.name(ring, app_fd);

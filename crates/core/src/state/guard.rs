@@ -45,7 +45,7 @@ impl UringGuard {
     pub(crate) fn let_go(&mut self) -> LetGo<'_> {
         let mut wakes = Wakes::none(self.ring);
         self.inner.commit(self.ring, &mut wakes);
-        let lock_owner = self.lock_owner;
+        let lock_owner = self.res.lock_owner;
         self.waiters.inside += 1;
         self.inner.go_out();
         let away = MutexGuard::let_go(&mut self.inner);

@@ -26,7 +26,6 @@ use crate::ring_resources::RingResources;
 use crate::slab::Slab;
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
-use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use drain::DrainQueue;
@@ -94,8 +93,8 @@ pub(crate) struct Waiters {
 pub(crate) struct RingState {
     /// Somebody has moved in and not yet out.
     is_open: bool,
-    /// Its CQ, files, buffers: what a request may use while it is issued.
-    res: RingResources,
+    /// What an op may use while it is issued.
+    pub(crate) res: RingResources,
     /// Tells this ring from earlier and later ones in the same place.
     pub(crate) generation: u64,
     pub(crate) baton: Option<SubmitBaton>,
@@ -154,7 +153,7 @@ impl Ring {
 
     /// Moves a new ring in.
     pub(crate) fn open(&self, mut state: RingState) {
-        state.ring_index = self.index;
+        state.res.ring_index = self.index;
         self.is_flagged.store(false, Relaxed);
         self.is_polled.store(false, Relaxed);
         *self.state.lock() = state;
@@ -179,21 +178,6 @@ impl Ring {
     /// After fork(2), in parent and child: undoes [`hold`](Self::hold).
     pub(crate) fn release(&'static self) {
         self.state.release();
-    }
-}
-
-impl Deref for RingState {
-    type Target = RingResources;
-    #[inline]
-    fn deref(&self) -> &RingResources {
-        &self.res
-    }
-}
-
-impl DerefMut for RingState {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut RingResources {
-        &mut self.res
     }
 }
 
@@ -242,7 +226,7 @@ impl RingState {
 
     /// In a forked child: what is in flight is the parent's, and so are its workers, its epoll set and its AIO.
     pub(crate) fn forget_parents_requests(&mut self) {
-        self.parked.iter().for_each(|(_, parked)| parked.unmark(self.ring_index));
+        self.parked.iter().for_each(|(_, parked)| parked.unmark(self.res.ring_index));
         self.parked.clear();
         if self.issuer.is_some() {
             // A thread of the parent: none of this process, whatever its key.
@@ -256,7 +240,7 @@ impl RingState {
         self.aio_in_flight = 0;
         self.waiters = Waiters::default();
         self.io_wq.forget();
-        self.io_wq = WorkerPool::new(self.memory.geometry().sq_entries);
+        self.io_wq = WorkerPool::new(self.res.memory.geometry().sq_entries);
         if let Some(attendants) = self.attendants.take() {
             attendants.forget();
         }
@@ -277,22 +261,22 @@ impl RingState {
 
     fn tell(&mut self, ring: &Ring, posted: Posted, wakes: &mut Wakes) {
         if self.is_shared() {
-            wakes.others = Some(self.memory.commons().tell());
+            wakes.others = Some(self.res.memory.commons().tell());
         }
-        if self.waiters.sleeping > 0 && (posted.must_wake || self.reaches(self.waiters.wake_tail)) {
+        if self.waiters.sleeping > 0 && (posted.must_wake || self.res.reaches(self.waiters.wake_tail)) {
             wakes.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);
             // Once a sleep: whoever called it before is on the way to the bell.
             if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.is_called, true) {
-                wakes.driver = self.poller.as_ref().map(|p| p.bell.number());
+                wakes.driver = self.res.poller.as_ref().map(|p| p.bell.number());
             }
         }
         if !posted.any && !posted.deferred {
             return;
         }
-        let wants_event = self.memory.word(Word::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
+        let wants_event = self.res.memory.word(Word::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
         if let Some(eventfd) = &self.eventfd
             && wants_event
-            && (!eventfd.async_only || self.lock_owner == LockOwner::Worker || posted.is_async)
+            && (!eventfd.async_only || self.res.lock_owner == LockOwner::Worker || posted.is_async)
         {
             wakes.eventfd = Some(eventfd.fd.number());
         }
@@ -315,10 +299,10 @@ impl RingState {
     /// Takes the readiness back if the CQ is empty (again).
     pub(crate) fn settle_readable(&self, ring: &Ring) {
         let Some(fd) = &self.fd else { return };
-        if self.is_drained() && ring.is_flagged.swap(false, AcqRel) {
+        if self.res.is_drained() && ring.is_flagged.swap(false, AcqRel) {
             fd.clear_readable();
             // A CQE posted since is posted under this lock, and flags anew. One the program has not taken is still there.
-            if self.cq.ready(&self.memory) > 0 {
+            if self.res.cq.ready(&self.res.memory) > 0 {
                 fd.set_readable();
                 ring.is_flagged.store(true, Relaxed);
             }
@@ -330,7 +314,7 @@ impl RingState {
         if req.is_silent || (req.has(sqe::CQE_SKIP_SUCCESS) && !outcome.is_failure && outcome.flags & cqe::MORE == 0) {
             return;
         }
-        self.post(Cqe { user_data: req.user_data, res: outcome.res, flags: outcome.flags });
+        self.res.post(Cqe { user_data: req.user_data, res: outcome.res, flags: outcome.flags });
     }
 
     /// Keeps a request until its stage ends.
@@ -338,9 +322,9 @@ impl RingState {
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let parked = Parked { req, stage, generation };
-        parked.mark(self.ring_index);
+        parked.mark(self.res.ring_index);
         if let Some((fd, paced)) = parked.put_off() {
-            self.put_off.add(fd, paced);
+            self.res.put_off.add(fd, paced);
         }
         let key = self.parked.insert(parked) as u32;
         ReqId { key, generation }
@@ -355,15 +339,15 @@ impl RingState {
     pub(crate) fn unpark(&mut self, id: ReqId) -> Option<Parked> {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
-        parked.unmark(self.ring_index);
+        parked.unmark(self.res.ring_index);
         if let Some((fd, paced)) = parked.put_off() {
-            self.put_off.remove(fd, paced);
+            self.res.put_off.remove(fd, paced);
         }
         Some(parked)
     }
 
     /// Whether something pends that only the ring's event loop can bring on.
     pub(crate) fn needs_watch(&self) -> bool {
-        self.aio_in_flight > 0 || self.timers.next_deadline().is_some() || self.poller.as_ref().is_some_and(|p| p.is_armed())
+        self.aio_in_flight > 0 || self.res.timers.next_deadline().is_some() || self.res.poller.as_ref().is_some_and(|p| p.is_armed())
     }
 }

@@ -148,7 +148,7 @@ impl RingTable {
         if let Some(mut guard) = ring.lock(LockOwner::Worker)
             && guard.fd.as_mut().is_some_and(|ours| ours.begin_readiness(fd).is_ok())
             && !ring.is_polled.swap(true, AcqRel)
-            && !guard.is_drained()
+            && !guard.res.is_drained()
         {
             guard.flag_readable(ring);
         }

@@ -29,7 +29,7 @@ impl RingState {
     pub(super) fn go_in(&mut self, lock_owner: LockOwner) {
         self.res.lock_owner = lock_owner;
         if self.maker == process::pid() {
-            self.inside = self.memory.commons().enter();
+            self.inside = self.res.memory.commons().enter();
             if self.inside == Inside::Locked {
                 self.res.cq.follow(&self.res.memory);
             }
@@ -41,15 +41,15 @@ impl RingState {
     /// In a forked child: the ring is left alone until a thread of the program uses it.
     #[cold]
     fn go_in_as_heir(&mut self) {
-        if !self.has_claimed && self.lock_owner == LockOwner::Worker {
+        if !self.has_claimed && self.res.lock_owner == LockOwner::Worker {
             return;
         }
         if !self.has_claimed {
-            self.memory.commons().claim();
+            self.res.memory.commons().claim();
             self.has_claimed = true;
             IS_HEIR.store(true, Release);
         }
-        self.memory.commons().lock();
+        self.res.memory.commons().lock();
         self.inside = Inside::Locked;
         self.res.cq.follow(&self.res.memory);
     }
@@ -57,7 +57,7 @@ impl RingState {
     #[inline]
     pub(super) fn go_out(&mut self) {
         let inside = core::mem::replace(&mut self.inside, Inside::No);
-        self.memory.commons().leave(inside);
+        self.res.memory.commons().leave(inside);
     }
 
     /// A forked child's copy of a ring that it does not use: its end is of no consequence to others.

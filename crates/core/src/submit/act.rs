@@ -27,7 +27,7 @@ pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
         // Its request is over, or there is none to guard.
         Op::Timeout(TimeoutOp::Link { .. }) => complete(guard, req, Outcome::err(Errno::ECANCELED)),
         Op::Buffers(op) => {
-            let outcome = op.act(guard);
+            let outcome = op.act(&mut guard.res);
             complete(guard, req, outcome);
         }
         Op::Poll(op) => {
@@ -74,14 +74,14 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
     let parked = guard.unpark(id)?;
     match parked.stage {
         Stage::Armed { fd } => {
-            if let Some(poller) = &mut guard.poller {
+            if let Some(poller) = &mut guard.res.poller {
                 poller.disarm(fd, id);
             }
         }
-        Stage::Paced { paced, seq, .. } => guard.timers.disarm(paced.deadline_ns, seq),
+        Stage::Paced { paced, seq, .. } => guard.res.timers.disarm(paced.deadline_ns, seq),
         Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } => {
-            guard.timers.disarm(deadline_ns, seq);
-            guard.timers.stop_counting(id);
+            guard.res.timers.disarm(deadline_ns, seq);
+            guard.res.timers.stop_counting(id);
         }
         // The line skips what is gone.
         Stage::InLine | Stage::Attended { .. } | Stage::Worker { .. } | Stage::Aio | Stage::Command => {}
@@ -111,7 +111,7 @@ fn add_poll(guard: &mut UringGuard, req: Request, file: File) {
     let place = Place { fd: file.fd, node: node.as_ref() };
     // It was looked at just now, but for a multishot poll.
     let look = if is_multishot { Look::Anew } else { Look::Done };
-    match guard.poller().and_then(|p| p.arm(place, waiting, look)) {
+    match guard.res.poller().and_then(|p| p.arm(place, waiting, look)) {
         Ok(()) => start_link_timer(guard, id),
         Err(errno) => {
             let Some(parked) = guard.unpark(id) else { return };
@@ -134,11 +134,11 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: Waiting, events: u32) {
         Op::Poll(PollOp::Add { mask, is_multishot: true, is_level }) => {
             let res = (events & mask) as i32;
             let user_data = parked.req.user_data;
-            if !guard.has_room() {
+            if !guard.res.has_room() {
                 let Some(req) = disarm(guard, waiting.id) else { return };
                 return complete(guard, req, Outcome::ok(res));
             }
-            guard.post(uringlet_abi::Cqe { user_data, res, flags: cqe::MORE });
+            guard.res.post(uringlet_abi::Cqe { user_data, res, flags: cqe::MORE });
             if is_level && let Stage::Armed { fd } = stage {
                 let node = guard.parked(waiting.id).and_then(|parked| parked.req.node().cloned());
                 rearm(guard, waiting, Place { fd, node: node.as_ref() });
@@ -157,7 +157,7 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: Waiting, events: u32) {
 
 /// Arms a parked request anew; one that cannot be says why.
 pub(crate) fn rearm(guard: &mut UringGuard, waiting: Waiting, place: Place<'_>) {
-    if let Err(errno) = guard.poller().and_then(|p| p.arm(place, waiting, Look::Anew)) {
+    if let Err(errno) = guard.res.poller().and_then(|p| p.arm(place, waiting, Look::Anew)) {
         dispatch::give_up(guard, waiting.id, errno);
     }
 }
@@ -185,27 +185,27 @@ fn change_poll(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno> {
 
 fn add_timeout(guard: &mut UringGuard, req: Request, when: When, count: u32) {
     let deadline_ns = when.deadline_ns();
-    let seq = guard.timers.next_seq();
+    let seq = guard.res.timers.next_seq();
     let id = guard.park(req, Stage::Timer { deadline_ns, seq });
     arm_timer(guard, deadline_ns, seq, id);
     if count > 0 {
-        guard.timers.count(count, id);
+        guard.res.timers.count(count, id);
     }
     start_link_timer(guard, id);
 }
 
 fn arm_timer(guard: &mut UringGuard, deadline_ns: u64, seq: u64, id: ReqId) {
-    let is_first = guard.timers.next_deadline().is_none_or(|first| deadline_ns < first);
-    guard.timers.arm(deadline_ns, seq, id);
+    let is_first = guard.res.timers.next_deadline().is_none_or(|first| deadline_ns < first);
+    guard.res.timers.arm(deadline_ns, seq, id);
     if is_first && guard.waiters.sleeping > 0 {
         // The driver sleeps for longer than it may now.
-        guard.cq.note_must_wake();
+        guard.res.cq.note_must_wake();
     }
 }
 
 /// Completes what has expired.
 pub(crate) fn fire_expired(guard: &mut UringGuard, now_ns: u64) {
-    while let Some(id) = guard.timers.pop_expired(now_ns) {
+    while let Some(id) = guard.res.timers.pop_expired(now_ns) {
         let Some(stage) = guard.parked(id).map(|p| p.stage) else { continue };
         match stage {
             Stage::LinkTimer { guards, .. } => fire_link_timer(guard, id, guards),
@@ -217,7 +217,7 @@ pub(crate) fn fire_expired(guard: &mut UringGuard, now_ns: u64) {
 
 /// Parks a write that was put off.
 pub(crate) fn pace(guard: &mut UringGuard, req: Request, paced: Paced) {
-    let seq = guard.timers.next_seq();
+    let seq = guard.res.timers.next_seq();
     let id = guard.park(req, Stage::Paced { paced, seq, since_ns: process::monotonic_ns() });
     arm_timer(guard, paced.deadline_ns, seq, id);
     start_link_timer(guard, id);
@@ -230,8 +230,8 @@ fn fire_paced(guard: &mut UringGuard, id: ReqId) {
 }
 
 fn fire_timeout(guard: &mut UringGuard, id: ReqId, now_ns: u64) {
-    guard.timers.stop_counting(id);
-    let has_room = guard.has_room();
+    guard.res.timers.stop_counting(id);
+    let has_room = guard.res.has_room();
     let Some(mut parked) = guard.unpark(id) else { return };
     note_timeout(guard);
     let expired_at = parked.deadline_ns();
@@ -241,12 +241,12 @@ fn fire_timeout(guard: &mut UringGuard, id: ReqId, now_ns: u64) {
         *count = count.saturating_sub(1);
         // However short the period: once, and then the program gets its turn.
         let next = expired_at.saturating_add(when.period_ns()).max(now_ns + 1);
-        let seq = guard.timers.next_seq();
-        guard.timers.skip_next(true);
+        let seq = guard.res.timers.next_seq();
+        guard.res.timers.skip_next(true);
         guard.post_outcome(&parked.req, outcome.with_flags(cqe::MORE));
-        guard.timers.skip_next(false);
+        guard.res.timers.skip_next(false);
         let id = guard.park(parked.req, Stage::Timer { deadline_ns: next, seq });
-        guard.timers.arm(next, seq, id);
+        guard.res.timers.arm(next, seq, id);
         return;
     }
     complete_timeout(guard, parked.req, outcome);
@@ -254,21 +254,21 @@ fn fire_timeout(guard: &mut UringGuard, id: ReqId, now_ns: u64) {
 
 /// Other TIMEOUTs, which count completions, do not count this one.
 fn complete_timeout(guard: &mut UringGuard, req: Request, outcome: Outcome) {
-    guard.timers.skip_next(true);
+    guard.res.timers.skip_next(true);
     complete(guard, req, outcome);
-    guard.timers.skip_next(false);
+    guard.res.timers.skip_next(false);
 }
 
 /// Expiry of a TIMEOUT ends every wait, however many CQEs it waits for.
 fn note_timeout(guard: &mut UringGuard) {
     guard.timeouts_fired = guard.timeouts_fired.wrapping_add(1);
-    guard.cq.note_must_wake();
+    guard.res.cq.note_must_wake();
 }
 
 /// Completes TIMEOUTs that have seen their number of CQEs.
 #[inline(never)]
 pub(crate) fn fire_counted(guard: &mut UringGuard) {
-    while let Some(id) = guard.timers.pop_counted() {
+    while let Some(id) = guard.res.timers.pop_counted() {
         if let Some(req) = disarm(guard, id) {
             note_timeout(guard);
             complete_timeout(guard, req, Outcome::ok(0));
@@ -302,10 +302,10 @@ fn move_timer(guard: &mut UringGuard, id: ReqId, when: When) -> Result<(), Errno
     if let Op::Timeout(TimeoutOp::Add { when: period, .. }) = &mut parked.req.op {
         *period = when;
     }
-    guard.timers.disarm(old, seq);
-    guard.timers.arm(deadline_ns, seq, id);
+    guard.res.timers.disarm(old, seq);
+    guard.res.timers.arm(deadline_ns, seq, id);
     if guard.waiters.sleeping > 0 {
-        guard.cq.note_must_wake();
+        guard.res.cq.note_must_wake();
     }
     Ok(())
 }
@@ -329,14 +329,14 @@ pub(crate) fn start_link_timer(guard: &mut UringGuard, id: ReqId) {
     parked.req.next = timeout.next.take();
     let Op::Timeout(TimeoutOp::Link { when }) = timeout.op else { return };
     let deadline_ns = when.deadline_ns();
-    let seq = guard.timers.next_seq();
+    let seq = guard.res.timers.next_seq();
     let timer = guard.park(*timeout, Stage::LinkTimer { deadline_ns, seq, guards: id });
-    guard.timers.arm(deadline_ns, seq, timer);
+    guard.res.timers.arm(deadline_ns, seq, timer);
     if let Some(parked) = guard.parked(id) {
         parked.req.link_timer = Some(timer);
     }
     if guard.waiters.sleeping > 0 {
-        guard.cq.note_must_wake();
+        guard.res.cq.note_must_wake();
     }
 }
 

@@ -41,7 +41,7 @@ fn check_file(guard: &UringGuard, op: &CancelOp) -> Result<(), Errno> {
         return Ok(());
     }
     if op.flags & op_flags::CANCEL_FD_FIXED != 0 {
-        return guard.files.get(op.fd as u32).map(drop).ok_or(Errno::EBADF);
+        return guard.res.files.get(op.fd as u32).map(drop).ok_or(Errno::EBADF);
     }
     io::file_flags(op.fd).map(drop)
 }
@@ -72,7 +72,7 @@ fn is_on_file(guard: &UringGuard, parked: &Parked, op: &CancelOp) -> bool {
     if op.flags & op_flags::CANCEL_FD_FIXED == 0 {
         return parked.req.fd() == Some(op.fd);
     }
-    match (&parked.req.target, guard.files.get(op.fd as u32)) {
+    match (&parked.req.target, guard.res.files.get(op.fd as u32)) {
         (Target::Held(held), Some(node)) => Arc::ptr_eq(held, node),
         _ => false,
     }

@@ -14,7 +14,7 @@ use uringlet_sys::{Errno, io};
 
 /// Gives a command to its file.
 pub(super) fn start(guard: &mut UringGuard, mut req: Request, file: File) {
-    let Some(target) = guard.files.virtual_file(file.fd) else {
+    let Some(target) = guard.res.files.virtual_file(file.fd) else {
         let errno = io::file_flags(file.fd).err().unwrap_or(Errno::EOPNOTSUPP);
         return complete(guard, req, Outcome::err(errno));
     };
@@ -26,7 +26,7 @@ pub(super) fn start(guard: &mut UringGuard, mut req: Request, file: File) {
     }
     let id = guard.park(req, Stage::Command);
     act::start_link_timer(guard, id);
-    let pending = PendingCmd { ring_index: guard.ring_index, ring_generation: guard.generation, id: id.to_u64(), post };
+    let pending = PendingCmd { ring_index: guard.res.ring_index, ring_generation: guard.generation, id: id.to_u64(), post };
     guard.unlocked(|| target.start(&cmd, pending));
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
         return Now::Later(file, hybrid::first_step(guard, req, file));
     }
     loop {
-        let mut cx = IssueCx { ring: &mut *guard, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
+        let mut cx = IssueCx { ring: &mut guard.res, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
         if is_for_worker {
             return match req.op.prepare_for_worker(&mut cx) {
                 Ok(()) => Now::Later(file, Later::Punt),
@@ -94,9 +94,9 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
         }
         match req.op.try_issue(&mut cx) {
             Issue::Complete(outcome) => return Now::Done(outcome),
-            Issue::More(outcome) if req.is_cancelled || !guard.has_room() => return Now::Done(outcome),
+            Issue::More(outcome) if req.is_cancelled || !guard.res.has_room() => return Now::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
-            Issue::Blocks if runs_inline(req, is_shallow && guard.mode != Mode::Uringlet) => return run_inline(guard, req, file),
+            Issue::Blocks if runs_inline(req, is_shallow && guard.res.mode != Mode::Uringlet) => return run_inline(guard, req, file),
             Issue::RunInline => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
             Issue::Paced(paced) => return Now::Later(file, Later::Pace(paced)),
@@ -128,7 +128,7 @@ fn resolve(guard: &UringGuard, req: &mut Request) -> Result<File, Errno> {
         Target::Fd(fd) => Ok(File { fd: *fd, is_fixed: false }),
         Target::Held(node) => Ok(File { fd: node.fd.number(), is_fixed: true }),
         Target::Fixed(index) => {
-            let node = guard.files.get(*index).ok_or(Errno::EBADF)?;
+            let node = guard.res.files.get(*index).ok_or(Errno::EBADF)?;
             let fd = node.fd.number();
             req.target = Target::Held(Arc::clone(node));
             Ok(File { fd, is_fixed: true })
@@ -141,7 +141,7 @@ fn resolve(guard: &UringGuard, req: &mut Request) -> Result<File, Errno> {
 fn run_inline(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
     let op = &mut req.op;
     let outcome = guard.unlocked(|| op.run(file.fd));
-    let outcome = req.op.finish(guard, outcome);
+    let outcome = req.op.finish(&mut guard.res, outcome);
     if outcome.res == -Errno::ESPIPE.into_raw() && !file.is_fixed && !FileKind::ask(file.fd).is_seekable() {
         // The number was known as a file with positions, and is another one now: nothing was done.
         return Now::Later(file, Later::Again);
@@ -155,10 +155,10 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
     let now = run_inline(guard, req, file);
     if let Now::Done(outcome) = &now {
         let bytes = outcome.res.max(0) as u64;
-        guard.allowance.charge(bytes);
-        stats::bump(guard.ring_index, Counter::WritesInline);
+        guard.res.allowance.charge(bytes);
+        stats::bump(guard.res.ring_index, Counter::WritesInline);
         let took = Latency::of(ticks().wrapping_sub(start), bytes);
-        write::after_inline(guard.ring_index, file.fd, took);
+        write::after_inline(guard.res.ring_index, file.fd, took);
     }
     now
 }
@@ -194,7 +194,7 @@ pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u3
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
     let place = Place { fd: file.fd, node: node.as_ref() };
-    let armed = guard.poller().and_then(|p| p.arm(place, Waiting { id, mask, is_multishot: false }, look));
+    let armed = guard.res.poller().and_then(|p| p.arm(place, Waiting { id, mask, is_multishot: false }, look));
     match armed {
         Ok(()) => act::start_link_timer(guard, id),
         Err(errno) => {
@@ -239,8 +239,8 @@ fn hand_to_aio(guard: &mut UringGuard, id: ReqId, file: File) -> Result<(), Errn
 }
 
 fn make_aio(guard: &mut UringGuard) -> Result<(), Errno> {
-    let bell = guard.poller()?.bell.number();
-    let depth = guard.memory.geometry().cq_entries.clamp(16, AIO_DEPTH);
+    let bell = guard.res.poller()?.bell.number();
+    let depth = guard.res.memory.geometry().cq_entries.clamp(16, AIO_DEPTH);
     guard.aio = Some(Aio::new(depth, bell)?);
     Ok(())
 }
@@ -316,7 +316,7 @@ pub(crate) fn run_ready(guard: &mut UringGuard, is_shallow: bool) {
 
 /// A descriptor number is about to be closed while requests use it: they go on with a duplicate.
 pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
-    let waiting = guard.poller.as_mut().map(|p| p.take(fd)).unwrap_or_default();
+    let waiting = guard.res.poller.as_mut().map(|p| p.take(fd)).unwrap_or_default();
     if !uringlet_sys::fd_table::has_users(fd) {
         return;
     }

@@ -59,7 +59,7 @@ pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
     // Held: its slot may be given up while the ring's lock is let go.
     let (fd, _held) = match sqe.flags & sqe::FIXED_FILE {
         0 => (sqe.fd, None),
-        _ => match guard.files.get(sqe.fd as u32) {
+        _ => match guard.res.files.get(sqe.fd as u32) {
             Some(node) => (node.fd.number(), Some(Arc::clone(node))),
             None => return FastPath::Fallback,
         },
@@ -102,12 +102,12 @@ fn is_plain(sqe: &Sqe, fd: i32) -> bool {
 /// it is with workers, and the machine has not too many dirty pages.
 #[inline(always)]
 fn may_write(guard: &mut UringGuard, sqe: &Sqe, fd: i32, start: u64, len: u64) -> bool {
-    guard.mode == Mode::Adaptive
+    guard.res.mode == Mode::Adaptive
         && is_plain(sqe, fd)
         && FileKind::cached(fd).is_some_and(FileKind::takes_cached_writes)
         && fd_table::history(fd) == 0
         && !is_file_size_limited()
-        && guard.allowance.covers(start, len)
+        && guard.res.allowance.covers(start, len)
 }
 
 /// WRITE: one pwrite.
@@ -129,10 +129,10 @@ fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
 #[inline(always)]
 fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errno>) {
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
-    guard.allowance.charge(bytes);
-    stats::bump(guard.ring_index, Counter::WritesInline);
+    guard.res.allowance.charge(bytes);
+    stats::bump(guard.res.ring_index, Counter::WritesInline);
     if Latency::of(ticks().wrapping_sub(start), bytes) == Latency::Slow {
-        write::missed(guard.ring_index, fd);
+        write::missed(guard.res.ring_index, fd);
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn is_for(req: &Request, file: File) -> bool {
 /// What the submitter does: a try that is known to find nothing is not made.
 pub(super) fn first_step(guard: &mut UringGuard, req: &Request, file: File) -> Later {
     match req.op.receives() {
-        Some(mask) if guard.knows_empty(file.fd) => Later::Arm(mask, Look::Done),
+        Some(mask) if guard.res.knows_empty(file.fd) => Later::Arm(mask, Look::Done),
         _ => Later::Punt,
     }
 }

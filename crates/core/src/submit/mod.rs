@@ -42,27 +42,27 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
         }
     };
     if guard.is_shared() {
-        baton.follow(&guard.memory);
+        baton.follow(&guard.res.memory);
     }
-    let n = baton.pending(&guard.memory).min(to_submit);
+    let n = baton.pending(&guard.res.memory).min(to_submit);
     let is_shallow = n <= dispatch::SHALLOW;
     let mut chain = Chain::default();
     let mut submitted = 0;
     for _ in 0..n {
         // Where processes share the ring, another one may take the next as soon as the lock is let go.
         let is_shared = guard.is_shared();
-        if is_shared && !baton.follow(&guard.memory) {
+        if is_shared && !baton.follow(&guard.res.memory) {
             break;
         }
-        let Some(index) = baton.next(&guard.memory) else { break };
-        let sqe = guard.memory.sqe(index);
+        let Some(index) = baton.next(&guard.res.memory) else { break };
+        let sqe = guard.res.memory.sqe(index);
         // Or begin to share it just then.
         if is_shared || guard.was_forked {
-            baton.publish(&guard.memory);
+            baton.publish(&guard.res.memory);
         }
         submitted += 1;
         let went_well = submit_sqe(guard, &sqe, index, &mut chain, is_shallow);
-        if !went_well && guard.setup & setup::SUBMIT_ALL == 0 {
+        if !went_well && guard.res.setup & setup::SUBMIT_ALL == 0 {
             break;
         }
     }
@@ -72,13 +72,13 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
         dispatch::run_ready(guard, is_shallow);
     }
     if !guard.is_shared() {
-        baton.publish(&guard.memory);
+        baton.publish(&guard.res.memory);
     }
     guard.baton = Some(baton);
     if guard.waiters.for_baton > 0 {
-        guard.cq.note_must_wake();
+        guard.res.cq.note_must_wake();
     }
-    stats::add(guard.ring_index, Counter::Submitted, u64::from(submitted));
+    stats::add(guard.res.ring_index, Counter::Submitted, u64::from(submitted));
     submitted
 }
 
@@ -131,7 +131,7 @@ impl Chain {
 fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, is_shallow: bool) -> bool {
     let is_after_link = !chain.members.is_empty();
     let mut tried = FastPath::Fallback;
-    if !is_after_link && guard.drain.is_idle() && guard.setup & setup::IOPOLL == 0 {
+    if !is_after_link && guard.drain.is_idle() && guard.res.setup & setup::IOPOLL == 0 {
         tried = fast_path(guard, sqe);
         if let FastPath::Done(outcome) = tried {
             post_fast_path(guard, sqe, outcome);
@@ -142,7 +142,7 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
     prep(guard, sqe, is_after_link, &mut req);
     match &mut req.op {
         Op::Rw(op) => tried.tell(op),
-        Op::Cmd(op) => op.read_rest(&guard.memory, index),
+        Op::Cmd(op) => op.read_rest(&guard.res.memory, index),
         _ => {}
     }
     if is_after_link {
@@ -176,10 +176,10 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
 #[inline(always)]
 fn post_fast_path(guard: &mut UringGuard, sqe: &Sqe, outcome: Outcome) {
     if sqe.flags & sqe::ASYNC != 0 {
-        guard.cq.note_async();
+        guard.res.cq.note_async();
     }
-    guard.post(Cqe { user_data: sqe.user_data, res: outcome.res, flags: outcome.flags });
-    if guard.timers.counts_completions() {
+    guard.res.post(Cqe { user_data: sqe.user_data, res: outcome.res, flags: outcome.flags });
+    if guard.res.timers.counts_completions() {
         act::fire_counted(guard);
     }
 }
@@ -221,7 +221,7 @@ fn ends_draining(guard: &mut UringGuard, head: &Request) -> bool {
 /// Fills in what the SQE asks for; a malformed one is remembered as such.
 #[inline]
 fn prep(guard: &mut UringGuard, sqe: &Sqe, is_after_link: bool, req: &mut Request) {
-    let cx = PrepCx { setup: guard.setup, sqe_flags: sqe.flags, is_after_link };
+    let cx = PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link };
     let prepared = match Opcode::from_u8(sqe.opcode) {
         Some(opcode) => {
             let def = table::of(opcode);
@@ -285,15 +285,15 @@ pub(crate) fn complete(guard: &mut UringGuard, mut req: Request, outcome: Outcom
 #[inline]
 fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
     // What the program wants done elsewhere it may want to be told of as such, whoever did it (EVENTFD_ASYNC).
-    if guard.lock_owner == LockOwner::Worker || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
-        guard.cq.note_async();
+    if guard.res.lock_owner == LockOwner::Worker || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
+        guard.res.cq.note_async();
     }
     if outcome.res == -Errno::ECANCELED.into_raw() {
         // What was moved before the end is told, not that it ended.
         outcome.res = req.op.partly_done().map_or(outcome.res, |n| n as i32);
     }
     if let Some(selected) = req.op.selected_buffer() {
-        outcome.flags |= guard.buf_groups.settle(selected);
+        outcome.flags |= guard.res.buf_groups.settle(selected);
     }
     if let Some(notification) = req.notification.take() {
         post_with(guard, req, outcome, notification);
@@ -308,7 +308,7 @@ fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
 fn post_with(guard: &mut UringGuard, req: &Request, outcome: Outcome, notification: Notification) {
     let more = if notification.is_announced { cqe::MORE } else { 0 };
     guard.post_outcome(req, outcome.with_flags(more));
-    guard.post(Cqe { user_data: req.user_data, res: notification.res, flags: cqe::NOTIF });
+    guard.res.post(Cqe { user_data: req.user_data, res: notification.res, flags: cqe::NOTIF });
 }
 
 /// What a completion brings on: the link timer ends, the chain goes on or breaks, drained chains get their turn.
@@ -324,7 +324,7 @@ fn finish(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
     if !guard.drain.is_empty() {
         dispatch::run_drained(guard);
     }
-    if guard.timers.counts_completions() {
+    if guard.res.timers.counts_completions() {
         act::fire_counted(guard);
     }
 }

@@ -40,8 +40,8 @@ fn lock(target: &'static Ring) -> Result<UringGuard, Errno> {
 
 fn post(target: &'static Ring, cqe: Cqe) -> Result<(), Errno> {
     let mut other = lock(target)?;
-    other.cq.note_async();
-    other.post(cqe);
+    other.res.cq.note_async();
+    other.res.post(cqe);
     Ok(())
 }
 
@@ -50,16 +50,16 @@ fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Resu
     if core::ptr::eq(target, guard.ring) {
         return Err(Errno::EINVAL);
     }
-    let node = guard.unlocked(|| lock(target).map(drop)).and_then(|()| guard.files.get(from).cloned().ok_or(Errno::EBADF))?;
+    let node = guard.unlocked(|| lock(target).map(drop)).and_then(|()| guard.res.files.get(from).cloned().ok_or(Errno::EBADF))?;
     guard.unlocked(|| {
         let number = io::dup_cloexec(node.fd.number())?;
         let mut other = lock(target).inspect_err(|_| {
             let _ = io::close(number as i32);
         })?;
-        let slot = install_file(&mut other, number as i32, to)?;
+        let slot = install_file(&mut other.res, number as i32, to)?;
         if !is_silent {
-            other.cq.note_async();
-            other.post(Cqe { user_data: op.user_data, res: slot as i32, flags: 0 });
+            other.res.cq.note_async();
+            other.res.post(Cqe { user_data: op.user_data, res: slot as i32, flags: 0 });
         }
         Ok(slot)
     })

@@ -23,13 +23,13 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
     let kind = file.kind();
     if req.op.is_write() && kind.is_seekable() && !kind.is_direct() {
         req.queued_on = Some(file.fd);
-        stats::bump(guard.ring_index, Counter::WritesWorker);
+        stats::bump(guard.res.ring_index, Counter::WritesWorker);
     }
-    if guard.mode != Mode::Uringlet || !is_for_line(&req, kind) {
+    if guard.res.mode != Mode::Uringlet || !is_for_line(&req, kind) {
         hand_to_io_wq(guard, req, file);
     } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_quick() && !guard.line.is_blocked(fd)) {
         // Whoever issued it would be expected to block: not with the baton.
-        stats::bump(guard.ring_index, Counter::LetHandoversProactive);
+        stats::bump(guard.res.ring_index, Counter::LetHandoversProactive);
         hand_to_io_wq(guard, req, file);
     } else {
         put_in_line(guard, req);
@@ -84,7 +84,7 @@ pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) ->
         let Some(mut parked) = guard.unpark(id) else { continue };
         let op = &mut parked.req.op;
         let outcome = guard.unlocked(|| op.run(file.fd));
-        let outcome = parked.req.op.finish(guard, outcome);
+        let outcome = parked.req.op.finish(&mut guard.res, outcome);
         complete(guard, parked.req, outcome);
     }
     id
@@ -149,12 +149,12 @@ pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<(Op, i32)> {
 
 /// A parked request's op was run: it is complete. `false` if it is not there any more.
 pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Outcome, took: Option<Latency>) -> bool {
-    let outcome = op.finish(guard, outcome);
+    let outcome = op.finish(&mut guard.res, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
     if let Some(fd) = parked.req.queued_on.take() {
-        guard.allowance.charge(outcome.res.max(0) as u64);
+        guard.res.allowance.charge(outcome.res.max(0) as u64);
         if let Some(took) = took {
-            write::after_elsewhere(guard.ring_index, fd, took);
+            write::after_elsewhere(guard.res.ring_index, fd, took);
         }
     }
     parked.req.op = op;

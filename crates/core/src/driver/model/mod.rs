@@ -63,7 +63,7 @@ fn wait_with(ring: &'static Ring, min: u32, ext: &GeteventsArg) {
 
 /// A worker's completion.
 fn post(ring: &'static Ring, user_data: u64) {
-    ring.lock(LockOwner::Worker).unwrap().post(Cqe { user_data, res: 0, flags: 0 });
+    ring.lock(LockOwner::Worker).unwrap().res.post(Cqe { user_data, res: 0, flags: 0 });
 }
 
 /// An SQE of a timeout at a time; lives while the SQE has not been submitted.

@@ -116,7 +116,7 @@ impl Step {
         // Who succeeded this worker has noted that the file blocks.
         let took = baton.is_some().then(|| Latency::of(ticks().wrapping_sub(self.start_ticks), outcome.res.max(0) as u64));
         if let (Some(took), Some(file)) = (took, self.file) {
-            write::after_inline(guard.ring_index, file, took);
+            write::after_inline(guard.res.ring_index, file, took);
         }
         punt::was_run(guard, self.id, self.op, outcome, None);
         baton
@@ -137,7 +137,7 @@ pub(crate) fn help(guard: &mut UringGuard) -> bool {
             }
         };
         let outcome = guard.unlocked(|| step.op.run_in_place(step.fd));
-        stats::bump(guard.ring_index, Counter::LetHelped);
+        stats::bump(guard.res.ring_index, Counter::LetHelped);
         match step.end(guard, outcome) {
             Some(back) => baton = back,
             None => return true,
@@ -234,7 +234,7 @@ impl Attendance {
 /// The holder was succeeded while it was at this request: writes to its file wait for it, and are io-wq's for a while then.
 fn note_blocked(guard: &mut UringGuard, id: ReqId) {
     if let Some(fd) = guard.parked(id).and_then(|parked| parked.req.queued_on) {
-        write::after_inline(guard.ring_index, fd, Latency::Slow);
+        write::after_inline(guard.res.ring_index, fd, Latency::Slow);
         guard.line.block(fd);
     }
 }
