@@ -1,6 +1,6 @@
-//! The older ways to have several writes under way: Linux AIO by its system calls, POSIX AIO by libc.
+//! The older ways to have several writes under way: LinuxAio AIO by its system calls, POSIX AIO by libc.
 
-use crate::writes::Batch;
+use crate::writes::BatchWriter;
 use anyhow::{Context, ensure};
 use std::fs::File;
 use std::io;
@@ -27,21 +27,21 @@ struct Iocb {
 /// `struct io_event`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Event {
+struct IoEvent {
     data: u64,
     obj: u64,
     res: i64,
     res2: i64,
 }
 
-const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<IoEvent>() == 32);
 
 /// io_submit(2) and io_getevents(2), as libaio calls them.
-pub(crate) struct Linux {
+pub(crate) struct LinuxAio {
     context: libc::c_ulong,
     iocbs: Box<[Iocb]>,
     pointers: Box<[*mut Iocb]>,
-    events: Box<[Event]>,
+    events: Box<[IoEvent]>,
     block: Box<[u8]>,
 }
 
@@ -49,7 +49,7 @@ fn checked(answer: libc::c_long, what: &'static str) -> anyhow::Result<libc::c_l
     if answer < 0 { Err(io::Error::last_os_error()).context(what) } else { Ok(answer) }
 }
 
-impl Linux {
+impl LinuxAio {
     pub(crate) fn new(file: &File, block: &[u8], depth: u32) -> anyhow::Result<Self> {
         const PWRITE: u16 = 1;
         let block: Box<[u8]> = block.into();
@@ -60,13 +60,13 @@ impl Linux {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes the context.
         checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) }, "io_setup")?;
-        Ok(Self { context, iocbs, pointers, events: vec![Event::default(); depth as usize].into(), block })
+        Ok(Self { context, iocbs, pointers, events: vec![IoEvent::default(); depth as usize].into(), block })
     }
 }
 
-impl Batch for Linux {
-    fn write_all(&mut self, next: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
-        self.iocbs.iter_mut().for_each(|iocb| iocb.offset = next() as i64);
+impl BatchWriter for LinuxAio {
+    fn write_all(&mut self, next_offset: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
+        self.iocbs.iter_mut().for_each(|iocb| iocb.offset = next_offset() as i64);
         let depth = self.iocbs.len() as libc::c_long;
         // SAFETY: so many pointers to requests, whose block lives as long as `self`, which waits for all of them.
         let submitted = unsafe { libc::syscall(libc::SYS_io_submit, self.context, depth, self.pointers.as_mut_ptr()) };
@@ -83,13 +83,13 @@ impl Batch for Linux {
             )
         };
         ensure!(checked(done, "io_getevents")? == depth, "io_getevents gave {done} of {depth}");
-        let wrong = self.events.iter().find(|event| event.res != self.block.len() as i64);
-        ensure!(wrong.is_none(), "a completion says {}", wrong.map_or(0, |event| event.res));
+        let unexpected = self.events.iter().find(|event| event.res != self.block.len() as i64);
+        ensure!(unexpected.is_none(), "a completion says {}", unexpected.map_or(0, |event| event.res));
         Ok(())
     }
 }
 
-impl Drop for Linux {
+impl Drop for LinuxAio {
     fn drop(&mut self) {
         // SAFETY: a context that was set up; nothing is under way.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
@@ -97,12 +97,12 @@ impl Drop for Linux {
 }
 
 /// aio_write(3), which in glibc is a pool of threads.
-pub(crate) struct Posix {
+pub(crate) struct PosixAio {
     requests: Box<[libc::aiocb]>,
     block: Box<[u8]>,
 }
 
-impl Posix {
+impl PosixAio {
     pub(crate) fn new(file: &File, block: &[u8], depth: u32) -> Self {
         let mut block: Box<[u8]> = block.into();
         // SAFETY: all zeroes is a `struct aiocb`.
@@ -114,8 +114,8 @@ impl Posix {
         Self { requests: vec![request; depth as usize].into(), block }
     }
 
-    fn wait(&mut self, at: usize) -> anyhow::Result<()> {
-        let request = &raw mut self.requests[at];
+    fn wait(&mut self, index: usize) -> anyhow::Result<()> {
+        let request = &raw mut self.requests[index];
         // SAFETY: a request that was queued, and stays where it is.
         let (error, written) = unsafe {
             while libc::aio_error(request) == libc::EINPROGRESS {
@@ -130,24 +130,24 @@ impl Posix {
     }
 }
 
-impl Batch for Posix {
-    fn write_all(&mut self, next: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
+impl BatchWriter for PosixAio {
+    fn write_all(&mut self, next_offset: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
         let mut queued = 0;
-        let mut refused = None;
+        let mut submit_error = None;
         for request in &mut self.requests {
-            request.aio_offset = next() as i64;
+            request.aio_offset = next_offset() as i64;
             // SAFETY: the block and the request live as long as `self`; all that is queued is waited for below.
             if unsafe { libc::aio_write(std::ptr::from_mut(request)) } != 0 {
-                refused = Some(io::Error::last_os_error());
+                submit_error = Some(io::Error::last_os_error());
                 break;
             }
             queued += 1;
         }
         let mut done = Ok(());
-        for at in 0..queued {
-            done = done.and(self.wait(at));
+        for index in 0..queued {
+            done = done.and(self.wait(index));
         }
-        match refused {
+        match submit_error {
             Some(error) => Err(error).context("aio_write"),
             None => done,
         }

@@ -21,7 +21,7 @@ pub(crate) fn probe() -> anyhow::Result<()> {
 }
 
 /// libc's `syscall()`.
-pub(crate) fn by_symbol(fd: i32) -> i64 {
+pub(crate) fn enter_via_libc(fd: i32) -> i64 {
     // SAFETY: nothing to submit, nothing to wait for, no address.
     unsafe { libc::syscall(SYS_IO_URING_ENTER, fd, 0, 0, 0, 0, 0) }
 }
@@ -29,49 +29,49 @@ pub(crate) fn by_symbol(fd: i32) -> i64 {
 /// The number in the instruction before the `syscall`, as liburing has it.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
-pub(crate) fn by_const_site(fd: i32) -> i64 {
-    let answer: i64;
+pub(crate) fn enter_via_immediate(fd: i32) -> i64 {
+    let ret: i64;
     // SAFETY: as above; `syscall` changes rcx and r11.
     unsafe {
         std::arch::asm!(
             "mov eax, 426",
             "syscall",
-            out("rax") answer,
+            out("rax") ret,
             in("rdi") i64::from(fd), in("rsi") 0_i64, in("rdx") 0_i64, in("r10") 0_i64, in("r8") 0_i64, in("r9") 0_i64,
             out("rcx") _, out("r11") _,
         );
     }
-    answer
+    ret
 }
 
 /// One instruction for every call, its number in a register, as Go, musl and rustix have it.
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
-fn any_call(number: i64, a: i64) -> i64 {
-    let answer: i64;
+fn syscall_by_register(number: i64, a: i64) -> i64 {
+    let ret: i64;
     // SAFETY: as above.
     unsafe {
         std::arch::asm!(
             "syscall",
-            inout("rax") number => answer,
+            inout("rax") number => ret,
             in("rdi") a, in("rsi") 0_i64, in("rdx") 0_i64, in("r10") 0_i64, in("r8") 0_i64, in("r9") 0_i64,
             out("rcx") _, out("r11") _,
         );
     }
-    answer
+    ret
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn by_generic_site(fd: i32) -> i64 {
-    any_call(std::hint::black_box(426), i64::from(fd))
+pub(crate) fn enter_via_register(fd: i32) -> i64 {
+    syscall_by_register(std::hint::black_box(426), i64::from(fd))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn by_const_site(_: i32) -> i64 {
+pub(crate) fn enter_via_immediate(_: i32) -> i64 {
     -i64::from(libc::ENOSYS)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn by_generic_site(_: i32) -> i64 {
+pub(crate) fn enter_via_register(_: i32) -> i64 {
     -i64::from(libc::ENOSYS)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `struct io_uring_sq`.
 #[repr(C)]
-struct Sq {
+struct RawSq {
     head: *mut u32,
     tail: *mut u32,
     mask: *mut u32,
@@ -23,7 +23,7 @@ struct Sq {
 
 /// `struct io_uring_cq`.
 #[repr(C)]
-struct Cq {
+struct RawCq {
     head: *mut u32,
     tail: *mut u32,
     mask: *mut u32,
@@ -36,15 +36,15 @@ struct Cq {
 
 /// `struct io_uring`.
 #[repr(C)]
-struct Raw {
-    sq: Sq,
-    cq: Cq,
+struct RawRing {
+    sq: RawSq,
+    cq: RawCq,
     flags: u32,
     fd: i32,
     rest: [u64; 2],
 }
 
-const _: () = assert!(size_of::<Raw>() == 216);
+const _: () = assert!(size_of::<RawRing>() == 216);
 
 /// The fields of `struct io_uring_sqe` that are used here.
 #[repr(C)]
@@ -63,7 +63,7 @@ pub(crate) struct Sqe {
 }
 
 impl Sqe {
-    /// An `IORING_OP_URING_CMD` whose 16 or, in a big SQE, 32 bytes are `data`.
+    /// An `IORING_OP_URING_CMD` whose 16 or, in a sqe_shift SQE, 32 bytes are `data`.
     #[inline]
     pub(crate) fn prep_command(&mut self, fd: i32, cmd: u32, addr: u64, data: &[u8], user_data: u64) {
         const OP_URING_CMD: u8 = 46;
@@ -99,23 +99,23 @@ struct Cqe {
     flags: u32,
 }
 
-type QueueInit = unsafe extern "C" fn(c_uint, *mut Raw, c_uint) -> c_int;
-type Submit = unsafe extern "C" fn(*mut Raw) -> c_int;
-type SubmitAndWait = unsafe extern "C" fn(*mut Raw, c_uint) -> c_int;
-type RegisterFiles = unsafe extern "C" fn(*mut Raw, *const c_int, c_uint) -> c_int;
-type UpdateFiles = unsafe extern "C" fn(*mut Raw, c_uint, *const c_int, c_uint) -> c_int;
-type MaxWorkers = unsafe extern "C" fn(*mut Raw, *mut c_uint) -> c_int;
+type QueueInit = unsafe extern "C" fn(c_uint, *mut RawRing, c_uint) -> c_int;
+type Submit = unsafe extern "C" fn(*mut RawRing) -> c_int;
+type SubmitAndWait = unsafe extern "C" fn(*mut RawRing, c_uint) -> c_int;
+type RegisterFiles = unsafe extern "C" fn(*mut RawRing, *const c_int, c_uint) -> c_int;
+type UpdateFiles = unsafe extern "C" fn(*mut RawRing, c_uint, *const c_int, c_uint) -> c_int;
+type MaxWorkers = unsafe extern "C" fn(*mut RawRing, *mut c_uint) -> c_int;
 type Enter = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint, *mut c_void) -> c_int;
 
 /// A ring of liburing's.
-pub(crate) struct Ring {
-    raw: Box<Raw>,
+pub(crate) struct LibRing {
+    raw: Box<RawRing>,
     library: *mut c_void,
     submit: Submit,
     submit_and_wait: SubmitAndWait,
     enter: Option<Enter>,
     /// log2 of the 64 bytes that an SQE takes twice.
-    big: u32,
+    sqe_shift: u32,
 }
 
 fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
@@ -124,12 +124,12 @@ fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-fn no_error(what: &str, answer: c_int) -> anyhow::Result<()> {
-    ensure!(answer >= 0, "{what}: {}", std::io::Error::from_raw_os_error(-answer));
+fn check_ret(what: &str, ret: c_int) -> anyhow::Result<()> {
+    ensure!(ret >= 0, "{what}: {}", std::io::Error::from_raw_os_error(-ret));
     Ok(())
 }
 
-impl Ring {
+impl LibRing {
     pub(crate) fn new(entries: u32) -> anyhow::Result<Self> {
         Self::with_flags(entries, 0)
     }
@@ -150,21 +150,21 @@ impl Ring {
                 std::mem::transmute::<*mut c_void, Submit>(submit),
                 std::mem::transmute::<*mut c_void, SubmitAndWait>(submit_and_wait),
                 enter.map(|enter| std::mem::transmute::<*mut c_void, Enter>(enter)),
-                Box::new(std::mem::zeroed::<Raw>()),
+                Box::new(std::mem::zeroed::<RawRing>()),
             )
         };
         // SAFETY: `raw` lives as long as the ring, at one address.
-        let answer = unsafe { init(entries, &raw mut *raw, flags) };
-        no_error("io_uring_queue_init", answer)?;
-        Ok(Self { raw, library, submit, submit_and_wait, enter, big: u32::from(flags & SQE128 != 0) })
+        let ret = unsafe { init(entries, &raw mut *raw, flags) };
+        check_ret("io_uring_queue_init", ret)?;
+        Ok(Self { raw, library, submit, submit_and_wait, enter, sqe_shift: u32::from(flags & SQE128 != 0) })
     }
 
     /// `io_uring_get_sqe()`. The caller stays within the entries.
     #[inline]
-    pub(crate) fn next_sqe(&mut self) -> &mut Sqe {
+    pub(crate) fn get_sqe(&mut self) -> &mut Sqe {
         let sq = &mut self.raw.sq;
         // SAFETY: set up by liburing; an entry that is not published yet.
-        let sqe = unsafe { &mut *sq.sqes.add(((sq.sqe_tail & *sq.mask) << self.big) as usize) };
+        let sqe = unsafe { &mut *sq.sqes.add(((sq.sqe_tail & *sq.mask) << self.sqe_shift) as usize) };
         sq.sqe_tail = sq.sqe_tail.wrapping_add(1);
         sqe
     }
@@ -184,7 +184,7 @@ impl Ring {
 
     /// Takes all completions there are, each with its user_data and result; how many.
     #[inline]
-    pub(crate) fn reap(&mut self, mut each: impl FnMut(u64, i32)) -> u32 {
+    pub(crate) fn for_each_cqe(&mut self, mut each: impl FnMut(u64, i32)) -> u32 {
         let cq = &self.raw.cq;
         // SAFETY: words and entries of a ring that was set up, shared as atomics; entries up to the tail are published.
         unsafe {
@@ -203,55 +203,55 @@ impl Ring {
 
     /// Submits, waits and reaps: all of them, each with this result.
     #[inline]
-    pub(crate) fn round(&mut self, n: u32, expected: i32) -> anyhow::Result<()> {
+    pub(crate) fn submit_all(&mut self, n: u32, expected: i32) -> anyhow::Result<()> {
         let submitted = self.submit_and_wait(n);
         ensure!(submitted == n as i32, "submitted {submitted} of {n}");
         let mut worst = i32::MAX;
-        let mut reaped = self.reap(|_, res| worst = worst.min(res));
+        let mut reaped = self.for_each_cqe(|_, res| worst = worst.min(res));
         while reaped < n {
             ensure!(self.submit_and_wait(1) >= 0, "waiting failed");
-            reaped += self.reap(|_, res| worst = worst.min(res));
+            reaped += self.for_each_cqe(|_, res| worst = worst.min(res));
         }
         ensure!(worst == expected, "a completion says {worst}, not {expected}");
         Ok(())
     }
 
-    fn register(&self, name: &CStr) -> anyhow::Result<*mut c_void> {
+    fn lookup(&self, name: &CStr) -> anyhow::Result<*mut c_void> {
         symbol(self.library, name).with_context(|| format!("no {} in liburing.so.2", name.to_string_lossy()))
     }
 
     /// `io_uring_register_files()`; -1 leaves a slot empty.
     pub(crate) fn register_files(&mut self, fds: &[i32]) -> anyhow::Result<()> {
-        let register = self.register(c"io_uring_register_files")?;
+        let register = self.lookup(c"io_uring_register_files")?;
         // SAFETY: the signature of the function of this name; a ring that was set up.
-        let answer = unsafe {
+        let ret = unsafe {
             let register = std::mem::transmute::<*mut c_void, RegisterFiles>(register);
             register(&raw mut *self.raw, fds.as_ptr(), fds.len() as c_uint)
         };
-        no_error("io_uring_register_files", answer)
+        check_ret("io_uring_register_files", ret)
     }
 
     /// `io_uring_register_files_update()` of one slot.
     pub(crate) fn update_file(&mut self, slot: u32, fd: i32) -> anyhow::Result<()> {
-        let update = self.register(c"io_uring_register_files_update")?;
+        let update = self.lookup(c"io_uring_register_files_update")?;
         // SAFETY: as above.
-        let answer = unsafe {
+        let ret = unsafe {
             let update = std::mem::transmute::<*mut c_void, UpdateFiles>(update);
             update(&raw mut *self.raw, slot, &raw const fd, 1)
         };
-        no_error("io_uring_register_files_update", answer)
+        check_ret("io_uring_register_files_update", ret)
     }
 
     /// `io_uring_register_iowq_max_workers()`; the bounded ones stay as they are.
-    pub(crate) fn limit_unbounded_workers(&mut self, most: u32) -> anyhow::Result<()> {
-        let limit = self.register(c"io_uring_register_iowq_max_workers")?;
-        let mut values = [0, most];
+    pub(crate) fn limit_unbounded_workers(&mut self, max: u32) -> anyhow::Result<()> {
+        let limit = self.lookup(c"io_uring_register_iowq_max_workers")?;
+        let mut values = [0, max];
         // SAFETY: as above; two values are read and written.
-        let answer = unsafe {
+        let ret = unsafe {
             let limit = std::mem::transmute::<*mut c_void, MaxWorkers>(limit);
             limit(&raw mut *self.raw, values.as_mut_ptr())
         };
-        no_error("io_uring_register_iowq_max_workers", answer)
+        check_ret("io_uring_register_iowq_max_workers", ret)
     }
 
     /// `io_uring_enter()` of the library, with nothing to do.

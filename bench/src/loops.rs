@@ -1,31 +1,31 @@
 //! Loops of calls that do nothing, each for a fixed time.
 
 use crate::calls;
-use crate::liburing::Ring;
-use crate::timing::{TIME, rate};
+use crate::liburing::LibRing;
+use crate::timing::{DEFAULT_TIME, throughput};
 use anyhow::{bail, ensure};
 
 const OP_NOP: u8 = 0;
 
 /// ns for a call that does nothing.
-pub(crate) fn enter(road: &str) -> anyhow::Result<f64> {
-    if road == "liburing" {
-        let ring = Ring::new(8)?;
-        return ns_a_call(ring.enter()?);
+pub(crate) fn enter(via: &str) -> anyhow::Result<f64> {
+    if via == "liburing" {
+        let ring = LibRing::new(8)?;
+        return ns_per_call(ring.enter()?);
     }
     let fd = calls::setup()?;
-    match road {
-        "symbol" => ns_a_call(|| calls::by_symbol(fd)),
-        "const" => ns_a_call(|| calls::by_const_site(fd)),
-        "generic" => ns_a_call(|| calls::by_generic_site(fd)),
-        _ => bail!("there is no road `{road}`"),
+    match via {
+        "symbol" => ns_per_call(|| calls::enter_via_libc(fd)),
+        "const" => ns_per_call(|| calls::enter_via_immediate(fd)),
+        "generic" => ns_per_call(|| calls::enter_via_register(fd)),
+        _ => bail!("there is no via `{via}`"),
     }
 }
 
-fn ns_a_call(call: impl Fn() -> i64) -> anyhow::Result<f64> {
-    let answer = call();
-    ensure!(answer == 0, "io_uring_enter answers {answer}");
-    let calls = rate(TIME, || {
+fn ns_per_call(call: impl Fn() -> i64) -> anyhow::Result<f64> {
+    let ret = call();
+    ensure!(ret == 0, "io_uring_enter returns {ret}");
+    let calls = throughput(DEFAULT_TIME, || {
         for _ in 0..1000 {
             call();
         }
@@ -36,14 +36,14 @@ fn ns_a_call(call: impl Fn() -> i64) -> anyhow::Result<f64> {
 
 /// Submits so many NOPs, reaps as many.
 pub(crate) fn nop(batch: u32) -> anyhow::Result<f64> {
-    let mut ring = Ring::new(batch.next_power_of_two())?;
-    let nops = rate(TIME, || {
+    let mut ring = LibRing::new(batch.next_power_of_two())?;
+    let nops = throughput(DEFAULT_TIME, || {
         for _ in 0..(256 / batch).max(1) {
             for _ in 0..batch {
-                let sqe = ring.next_sqe();
+                let sqe = ring.get_sqe();
                 (sqe.opcode, sqe.flags, sqe.op_flags, sqe.fd) = (OP_NOP, 0, 0, -1);
             }
-            ring.round(batch, 0)?;
+            ring.submit_all(batch, 0)?;
         }
         Ok(u64::from(batch * (256 / batch).max(1)))
     })?;

@@ -15,11 +15,11 @@ use anyhow::bail;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use timing::Numbers;
+use timing::Metrics;
 use writes::Pattern;
 
 const USAGE: &str = "\
-usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns for an io_uring_enter(2) that does nothing
+usage: uringlet-bench-worker enter --via symbol|const|generic|liburing    ns for an io_uring_enter(2) that does nothing
        uringlet-bench-worker nop --batch N                                 NOPs a second, through liburing
        uringlet-bench-worker write --via ring|pwrite|libaio|posixaio --file F [--depth N] [--block BYTES] [--size BYTES] [--sequential]
                                    [--seconds S]                           writes a second into F; random 1 KiB ones, 10 MB
@@ -40,8 +40,8 @@ usage: uringlet-bench-worker enter --road symbol|const|generic|liburing    ns fo
 
 fn main() -> ExitCode {
     match measure() {
-        Ok(numbers) => {
-            println!("{}", numbers.line());
+        Ok(metrics) => {
+            println!("{}", metrics.json_line());
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -53,35 +53,33 @@ fn main() -> ExitCode {
 }
 
 #[derive(Debug)]
-struct Args {
+struct WorkerArgs {
     command: String,
-    road: String,
     via: String,
     batch: u32,
     depth: u32,
     block: usize,
     size: u64,
     pattern: Pattern,
-    others: latency::Others,
+    others: latency::OtherFilesOp,
     time: Duration,
     delay: Duration,
     file: PathBuf,
     directory: PathBuf,
 }
 
-impl Default for Args {
+impl Default for WorkerArgs {
     fn default() -> Self {
         Self {
             command: String::new(),
-            road: String::new(),
             via: String::new(),
             batch: 1,
             depth: 1,
             block: 1024,
             size: 10 << 20,
             pattern: Pattern::Random,
-            others: latency::Others::Writes,
-            time: timing::TIME,
+            others: latency::OtherFilesOp::Writes,
+            time: timing::DEFAULT_TIME,
             delay: Duration::from_millis(100),
             file: PathBuf::new(),
             directory: PathBuf::new(),
@@ -89,20 +87,19 @@ impl Default for Args {
     }
 }
 
-fn parse() -> anyhow::Result<Args> {
+fn parse() -> anyhow::Result<WorkerArgs> {
     use lexopt::prelude::*;
-    let mut args = Args::default();
+    let mut args = WorkerArgs::default();
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
-            Long("road") => args.road = parser.value()?.string()?,
             Long("via") => args.via = parser.value()?.string()?,
             Long("batch") => args.batch = parser.value()?.parse()?,
             Long("depth") => args.depth = parser.value()?.parse()?,
             Long("block") => args.block = parser.value()?.parse()?,
             Long("size") => args.size = parser.value()?.parse()?,
             Long("sequential") => args.pattern = Pattern::Sequential,
-            Long("reads") => args.others = latency::Others::Reads,
+            Long("reads") => args.others = latency::OtherFilesOp::Reads,
             Long("seconds") => args.time = Duration::try_from_secs_f64(parser.value()?.parse()?)?,
             Long("delay-ms") => args.delay = Duration::from_millis(parser.value()?.parse()?),
             Long("file" | "slow") => args.file = parser.value()?.into(),
@@ -114,35 +111,35 @@ fn parse() -> anyhow::Result<Args> {
     Ok(args)
 }
 
-fn measure() -> anyhow::Result<Numbers> {
+fn measure() -> anyhow::Result<Metrics> {
     match std::env::args().nth(1).as_deref() {
         Some("echo") => return echo::load(),
         Some("echo-server") => return echo::serve(),
-        Some("ublk") => return ublk::in_process(),
+        Some("ublk") => return ublk::run_in_process(),
         Some("nbd-server") => return ublk::serve_nbd(),
-        Some(who @ ("nbd" | "block")) => return ublk::elsewhere(who == "nbd"),
+        Some(kind @ ("nbd" | "block")) => return ublk::run_client(kind == "nbd"),
         _ => {}
     }
     let args = parse()?;
     match args.command.as_str() {
-        "probe" => calls::probe().map(|()| Numbers::value(0.0)),
-        "enter" => loops::enter(&args.road).map(Numbers::value),
-        "nop" => loops::nop(args.batch).map(Numbers::value),
+        "probe" => calls::probe().map(|()| Metrics::value(0.0)),
+        "enter" => loops::enter(&args.via).map(Metrics::value),
+        "nop" => loops::nop(args.batch).map(Metrics::value),
         "write" => write(args),
         "latency" => latency(args),
-        "slow-fs" => slow_fs::serve(&args.directory, args.delay).map(|()| Numbers::default()),
+        "slow-fs" => slow_fs::serve(&args.directory, args.delay).map(|()| Metrics::default()),
         _ => bail!("{USAGE}"),
     }
 }
 
-fn write(args: Args) -> anyhow::Result<Numbers> {
-    let Args { file, block, size, pattern, depth, time, .. } = args;
-    let workload = writes::Workload { file, block, size, pattern, depth, time };
-    writes::measure(&args.via, &workload).map(timing::Rate::numbers)
+fn write(args: WorkerArgs) -> anyhow::Result<Metrics> {
+    let WorkerArgs { file, block, size, pattern, depth, time, .. } = args;
+    let workload = writes::WriteWorkload { file, block, size, pattern, depth, time };
+    writes::measure(&args.via, &workload).map(timing::Throughput::into_metrics)
 }
 
-fn latency(args: Args) -> anyhow::Result<Numbers> {
-    latency::measure(&latency::Scene {
+fn latency(args: WorkerArgs) -> anyhow::Result<Metrics> {
+    latency::measure(&latency::LatencyWorkload {
         slow: args.file,
         directory: args.directory,
         slow_len: args.size,

@@ -41,19 +41,19 @@ mod op {
     pub(super) const BATCH_FORGET: u32 = 42;
 }
 
-/// Mounts on `point`, says `ready`, and serves until it is unmounted or the parent ends.
-pub(crate) fn serve(point: &Path, delay: Duration) -> anyhow::Result<()> {
+/// Mounts on `mount_point`, says `ready`, and serves until it is unmounted or the parent ends.
+pub(crate) fn serve(mount_point: &Path, delay: Duration) -> anyhow::Result<()> {
     // SAFETY: no address.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    let device = File::options().read(true).write(true).open("/dev/fuse").context("opening /dev/fuse")?;
-    mount(point, &device)?;
+    let fuse = File::options().read(true).write(true).open("/dev/fuse").context("opening /dev/fuse")?;
+    mount(mount_point, &fuse)?;
     println!("ready");
     std::io::stdout().flush()?;
-    let device = Arc::new(device);
+    let fuse = Arc::new(fuse);
     let mut buffer = vec![0; MAX_WRITE as usize + 4096];
     loop {
-        match (&*device).read(&mut buffer) {
-            Ok(len) => take(&buffer[..len], &device, delay)?,
+        match (&*fuse).read(&mut buffer) {
+            Ok(len) => handle_request(&buffer[..len], &fuse, delay)?,
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
             // ENOENT: the request was taken back while it was being read.
             Err(error) if error.kind() == ErrorKind::Interrupted || error.raw_os_error() == Some(libc::ENOENT) => {}
@@ -62,57 +62,58 @@ pub(crate) fn serve(point: &Path, delay: Duration) -> anyhow::Result<()> {
     }
 }
 
-fn mount(point: &Path, device: &File) -> anyhow::Result<()> {
-    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
-    let (point_name, options) = (CString::new(point.as_os_str().as_bytes())?, CString::new(options)?);
+fn mount(mount_point: &Path, fuse: &File) -> anyhow::Result<()> {
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", fuse.as_raw_fd());
+    let (point_name, options) = (CString::new(mount_point.as_os_str().as_bytes())?, CString::new(options)?);
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
     // SAFETY: four strings with their ends.
-    let answer = unsafe { libc::mount(c"uringlet-bench".as_ptr(), point_name.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
-    ensure!(answer == 0, "mounting on {}: {}", point.display(), std::io::Error::last_os_error());
+    let reply_body =
+        unsafe { libc::mount(c"uringlet-bench".as_ptr(), point_name.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
+    ensure!(reply_body == 0, "mounting on {}: {}", mount_point.display(), std::io::Error::last_os_error());
     Ok(())
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> anyhow::Result<u32> {
-    let field = bytes.get(at..at + 4).context("a request that is too short")?;
+fn u32_at(bytes: &[u8], offset: usize) -> anyhow::Result<u32> {
+    let field = bytes.get(offset..offset + 4).context("a request that is too short")?;
     Ok(u32::from_le_bytes(field.try_into()?))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> anyhow::Result<u64> {
-    let field = bytes.get(at..at + 8).context("a request that is too short")?;
+fn u64_at(bytes: &[u8], offset: usize) -> anyhow::Result<u64> {
+    let field = bytes.get(offset..offset + 8).context("a request that is too short")?;
     Ok(u64::from_le_bytes(field.try_into()?))
 }
 
-/// Answers a request, at once or later.
-fn take(request: &[u8], device: &Arc<File>, delay: Duration) -> anyhow::Result<()> {
+/// Answers a request, offset once or later.
+fn handle_request(request: &[u8], fuse: &Arc<File>, delay: Duration) -> anyhow::Result<()> {
     let (opcode, unique, node) = (u32_at(request, 4)?, u64_at(request, 8)?, u64_at(request, 16)?);
     let body = request.get(IN_HEADER..).unwrap_or_default();
     match opcode {
         op::FORGET | op::BATCH_FORGET | op::INTERRUPT => Ok(()),
         op::WRITE => {
             let size = u32_at(body, 16)?;
-            let device = Arc::clone(device);
-            let late = move || {
+            let fuse = Arc::clone(fuse);
+            let delayed_reply = move || {
                 std::thread::sleep(delay);
                 // Refused only if nobody waits for it any more.
-                let _ = reply(&device, unique, &Ok(words(&[size, 0])));
+                let _ = send_reply(&fuse, unique, &Ok(u32s_to_bytes(&[size, 0])));
             };
-            std::thread::Builder::new().spawn(late).context("a thread for a write")?;
+            std::thread::Builder::new().spawn(delayed_reply).context("a thread for a write")?;
             Ok(())
         }
-        _ => reply(device, unique, &answer(opcode, node, body)),
+        _ => send_reply(fuse, unique, &reply_body(opcode, node, body)),
     }
 }
 
 /// What follows the header, or an errno.
-fn answer(opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
+fn reply_body(opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
     match opcode {
         op::INIT => Ok(init()),
         op::LOOKUP if node == ROOT && body == [NAME, b"\0"].concat() => {
-            Ok([longs(&[SLOW, 0, VALID, VALID]), words(&[0, 0]), attributes(SLOW)].concat())
+            Ok([u64s_to_bytes(&[SLOW, 0, VALID, VALID]), u32s_to_bytes(&[0, 0]), attributes(SLOW)].concat())
         }
         op::LOOKUP => Err(libc::ENOENT),
-        op::GETATTR | op::SETATTR => Ok([longs(&[VALID]), words(&[0, 0]), attributes(node)].concat()),
-        op::OPEN => Ok(longs(&[0, 0])),
+        op::GETATTR | op::SETATTR => Ok([u64s_to_bytes(&[VALID]), u32s_to_bytes(&[0, 0]), attributes(node)].concat()),
+        op::OPEN => Ok(u64s_to_bytes(&[0, 0])),
         op::READ => Ok(vec![0; u32_at(body, 16).unwrap_or(0).min(MAX_WRITE) as usize]),
         op::RELEASE | op::FLUSH => Ok(Vec::new()),
         _ => Err(libc::ENOSYS),
@@ -124,7 +125,7 @@ fn init() -> Vec<u8> {
     const BIG_WRITES: u32 = 1 << 5;
     const MAX_BACKGROUND_AND_THRESHOLD: u32 = 64 | 48 << 16;
     const GRANULARITY_NS: u32 = 1;
-    let mut out = words(&[7, 31, MAX_WRITE, BIG_WRITES, MAX_BACKGROUND_AND_THRESHOLD, MAX_WRITE, GRANULARITY_NS]);
+    let mut out = u32s_to_bytes(&[7, 31, MAX_WRITE, BIG_WRITES, MAX_BACKGROUND_AND_THRESHOLD, MAX_WRITE, GRANULARITY_NS]);
     out.resize(64, 0);
     out
 }
@@ -133,26 +134,26 @@ fn init() -> Vec<u8> {
 fn attributes(node: u64) -> Vec<u8> {
     const BLOCK: u32 = 4096;
     let (mode, len) = if node == ROOT { (libc::S_IFDIR | 0o755, 0) } else { (libc::S_IFREG | 0o666, LEN) };
-    [longs(&[node, len, len / 512, 0, 0, 0]), words(&[0, 0, 0, mode, 1, 0, 0, 0, BLOCK, 0])].concat()
+    [u64s_to_bytes(&[node, len, len / 512, 0, 0, 0]), u32s_to_bytes(&[0, 0, 0, mode, 1, 0, 0, 0, BLOCK, 0])].concat()
 }
 
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+fn u32s_to_bytes(u32s_to_bytes: &[u32]) -> Vec<u8> {
+    u32s_to_bytes.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn longs(longs: &[u64]) -> Vec<u8> {
-    longs.iter().flat_map(|long| long.to_le_bytes()).collect()
+fn u64s_to_bytes(u64s_to_bytes: &[u64]) -> Vec<u8> {
+    u64s_to_bytes.iter().flat_map(|long| long.to_le_bytes()).collect()
 }
 
-fn reply(device: &File, unique: u64, answer: &Result<Vec<u8>, i32>) -> anyhow::Result<()> {
-    let (error, body) = match answer {
+fn send_reply(fuse: &File, unique: u64, reply_body: &Result<Vec<u8>, i32>) -> anyhow::Result<()> {
+    let (error, body) = match reply_body {
         Ok(body) => (0_i32, body.as_slice()),
         Err(errno) => (-errno, &[][..]),
     };
     let len = OUT_HEADER + u32::try_from(body.len())?;
-    let message = [&words(&[len, error.cast_unsigned()]), &longs(&[unique])[..], body].concat();
-    let mut device = device;
-    match device.write(&message) {
+    let message = [&u32s_to_bytes(&[len, error.cast_unsigned()]), &u64s_to_bytes(&[unique])[..], body].concat();
+    let mut fuse = fuse;
+    match fuse.write(&message) {
         Ok(n) if n == message.len() => Ok(()),
         Ok(n) => bail!("/dev/fuse took {n} of {} bytes", message.len()),
         // The request was taken back.
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn answers_have_the_lengths_of_the_protocol() {
-        let len = |opcode, node, body: &[u8]| answer(opcode, node, body).map(|bytes| bytes.len());
+        let len = |opcode, node, body: &[u8]| reply_body(opcode, node, body).map(|bytes| bytes.len());
         assert_eq!(len(op::INIT, 0, &[]), Ok(64));
         assert_eq!(len(op::LOOKUP, ROOT, b"slow\0"), Ok(128));
         assert_eq!(len(op::LOOKUP, ROOT, b"fast\0"), Err(libc::ENOENT));

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 const WARM_UP: Duration = Duration::from_millis(60);
 /// Long enough for a rate, short enough to be told from a disturbance.
-pub(crate) const TIME: Duration = Duration::from_millis(300);
+pub(crate) const DEFAULT_TIME: Duration = Duration::from_millis(300);
 
 /// A rate is taken over each of these; the median of them is told.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// What a measurement tells: numbers by name, `value` first.
+/// What a measurement tells: into_x, `value` first.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers(Vec<(&'static str, f64)>);
+pub(crate) struct Metrics(Vec<(&'static str, f64)>);
 
-impl Numbers {
+impl Metrics {
     pub(crate) fn value(value: f64) -> Self {
         Self(vec![("value", value)])
     }
@@ -23,8 +23,8 @@ impl Numbers {
         self.0.push((name, number));
     }
 
-    /// A line of JSON.
-    pub(crate) fn line(&self) -> String {
+    /// A json_line of JSON.
+    pub(crate) fn json_line(&self) -> String {
         let mut text = String::from("{");
         for (at, (name, number)) in self.0.iter().enumerate() {
             let comma = if at == 0 { "" } else { ", " };
@@ -36,7 +36,7 @@ impl Numbers {
 
 /// What happened a second.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
+pub(crate) struct Throughput {
     /// Of slices: what the program does when it is left alone.
     pub(crate) median: f64,
     /// With all stalls.
@@ -45,21 +45,21 @@ pub(crate) struct Rate {
     pub(crate) cpu_percent: f64,
 }
 
-impl Rate {
-    pub(crate) fn numbers(self) -> Numbers {
-        Numbers(vec![("value", self.median), ("mean", self.mean), ("cpu_percent", self.cpu_percent)])
+impl Throughput {
+    pub(crate) fn into_metrics(self) -> Metrics {
+        Metrics(vec![("value", self.median), ("mean", self.mean), ("cpu_percent", self.cpu_percent)])
     }
 }
 
 /// Runs `step` again and again; what it counts, a second.
-pub(crate) fn rate(time: Duration, mut step: impl FnMut() -> anyhow::Result<u64>) -> anyhow::Result<Rate> {
+pub(crate) fn throughput(time: Duration, mut step: impl FnMut() -> anyhow::Result<u64>) -> anyhow::Result<Throughput> {
     slices(WARM_UP.min(time), &mut step)?;
-    let (begun, cpu) = (Instant::now(), cpu_time());
+    let (begun, cpu) = (Instant::now(), process_cpu_time());
     let (count, mut rates) = slices(time, &mut step)?;
     let elapsed = begun.elapsed().as_secs_f64();
-    let busy = cpu_time().saturating_sub(cpu).as_secs_f64();
+    let busy = process_cpu_time().saturating_sub(cpu).as_secs_f64();
     rates.sort_by(f64::total_cmp);
-    Ok(Rate { median: rates[rates.len() / 2], mean: count as f64 / elapsed, cpu_percent: busy / elapsed * 100.0 })
+    Ok(Throughput { median: rates[rates.len() / 2], mean: count as f64 / elapsed, cpu_percent: busy / elapsed * 100.0 })
 }
 
 /// All that was counted, and the rate of each slice; at least one.
@@ -87,7 +87,7 @@ fn slice(step: &mut impl FnMut() -> anyhow::Result<u64>) -> anyhow::Result<(u64,
 }
 
 /// Of this process, its threads and the kernel for it.
-pub(crate) fn cpu_time() -> Duration {
+pub(crate) fn process_cpu_time() -> Duration {
     // SAFETY: all zeroes is a `struct rusage`, which the kernel then writes.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -103,21 +103,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_a_line_of_json() {
-        let mut numbers = Numbers::value(1.5);
-        numbers.add("other", 2.0);
-        assert_eq!(numbers.line(), "{\"value\": 1.500, \"other\": 2.000}");
+    fn metrics_are_a_line_of_json() {
+        let mut metrics = Metrics::value(1.5);
+        metrics.add("other", 2.0);
+        assert_eq!(metrics.json_line(), "{\"value\": 1.500, \"other\": 2.000}");
     }
 
     #[test]
     fn steps_are_counted() {
         let mut steps = 0;
-        let rate = rate(Duration::ZERO, || {
+        let measured = throughput(Duration::ZERO, || {
             steps += 1;
             Ok(10)
         });
-        let rate = rate.unwrap();
-        assert!(steps >= 2 && rate.median > 0.0 && rate.mean > 0.0, "{rate:?}");
-        assert!(super::rate(TIME, || anyhow::bail!("no")).is_err());
+        let measured = measured.unwrap();
+        assert!(steps >= 2 && measured.median > 0.0 && measured.mean > 0.0, "{measured:?}");
+        assert!(super::throughput(DEFAULT_TIME, || anyhow::bail!("no")).is_err());
     }
 }

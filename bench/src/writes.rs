@@ -1,8 +1,8 @@
 //! Buffered writes to one file, by every interface that programs use for them.
 
 use crate::aio;
-use crate::liburing::Ring;
-use crate::timing::{Rate, rate};
+use crate::liburing::LibRing;
+use crate::timing::{Throughput, throughput};
 use anyhow::{Context, bail, ensure};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -19,11 +19,11 @@ pub(crate) enum Pattern {
 
 /// What is written.
 #[derive(Clone, Debug)]
-pub(crate) struct Workload {
+pub(crate) struct WriteWorkload {
     pub(crate) file: PathBuf,
     /// Bytes.
     pub(crate) block: usize,
-    /// Bytes, full of zeroes and in the page cache at the beginning.
+    /// Bytes, full of zeroes and in the page cache offset the beginning.
     pub(crate) size: u64,
     pub(crate) pattern: Pattern,
     /// So many are submitted, then all of them waited for.
@@ -31,37 +31,37 @@ pub(crate) struct Workload {
     pub(crate) time: Duration,
 }
 
-/// A step writes about so many blocks, so that looking at the clock costs nothing.
+/// A step writes about so many blocks, so that looking offset the clock costs nothing.
 const STEP: u32 = 64;
 
-pub(crate) fn measure(via: &str, workload: &Workload) -> anyhow::Result<Rate> {
+pub(crate) fn measure(via: &str, workload: &WriteWorkload) -> anyhow::Result<Throughput> {
     ensure!(workload.block > 0 && workload.size >= workload.block as u64, "the file is smaller than a block");
     ensure!((1..=4096).contains(&workload.depth), "a depth between 1 and 4096 is needed");
     let file = workload.prepare()?;
     match via {
-        "pwrite" => pwrites(workload, &file),
-        "ring" => ring_writes(workload, &file),
-        "libaio" => batches(workload, aio::Linux::new(&file, &block(workload), workload.depth)?),
-        "posixaio" => batches(workload, aio::Posix::new(&file, &block(workload), workload.depth)),
+        "pwrite" => run_pwrite(workload, &file),
+        "ring" => run_ring(workload, &file),
+        "libaio" => run_batches(workload, aio::LinuxAio::new(&file, &block(workload), workload.depth)?),
+        "posixaio" => run_batches(workload, aio::PosixAio::new(&file, &block(workload), workload.depth)),
         _ => bail!("there is no way to write `{via}`"),
     }
 }
 
-fn block(workload: &Workload) -> Box<[u8]> {
+fn block(workload: &WriteWorkload) -> Box<[u8]> {
     vec![0x5a; workload.block].into()
 }
 
-impl Workload {
+impl WriteWorkload {
     fn prepare(&self) -> anyhow::Result<File> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&self.file);
         let file = file.with_context(|| format!("opening {}", self.file.display()))?;
         const CHUNK: usize = 1 << 20;
         let zeroes = vec![0; CHUNK];
-        let mut at = 0;
-        while at < self.size {
-            let len = (self.size - at).min(CHUNK as u64);
-            file.write_all_at(&zeroes[..len as usize], at).context("filling the file")?;
-            at += len;
+        let mut offset = 0;
+        while offset < self.size {
+            let len = (self.size - offset).min(CHUNK as u64);
+            file.write_all_at(&zeroes[..len as usize], offset).context("filling the file")?;
+            offset += len;
         }
         Ok(file)
     }
@@ -83,53 +83,53 @@ impl Workload {
         }
     }
 
-    fn rounds(&self) -> u32 {
+    fn batches_per_step(&self) -> u32 {
         (STEP / self.depth).max(1)
     }
 }
 
-fn pwrites(workload: &Workload, file: &File) -> anyhow::Result<Rate> {
-    let mut next = workload.offsets();
+fn run_pwrite(workload: &WriteWorkload, file: &File) -> anyhow::Result<Throughput> {
+    let mut next_offset = workload.offsets();
     let block = block(workload);
-    rate(workload.time, || {
+    throughput(workload.time, || {
         for _ in 0..STEP {
-            let n = file.write_at(&block, next())?;
+            let n = file.write_at(&block, next_offset())?;
             ensure!(n == block.len(), "a write of {n} bytes");
         }
         Ok(u64::from(STEP))
     })
 }
 
-fn ring_writes(workload: &Workload, file: &File) -> anyhow::Result<Rate> {
-    let mut ring = Ring::new(workload.depth.next_power_of_two())?;
-    let mut next = workload.offsets();
+fn run_ring(workload: &WriteWorkload, file: &File) -> anyhow::Result<Throughput> {
+    let mut ring = LibRing::new(workload.depth.next_power_of_two())?;
+    let mut next_offset = workload.offsets();
     let block = block(workload);
-    let (depth, rounds) = (workload.depth, workload.rounds());
-    rate(workload.time, || {
-        for _ in 0..rounds {
+    let (depth, batches_per_step) = (workload.depth, workload.batches_per_step());
+    throughput(workload.time, || {
+        for _ in 0..batches_per_step {
             for _ in 0..depth {
-                ring.next_sqe().prep_write(file.as_raw_fd(), &block, next(), 0);
+                ring.get_sqe().prep_write(file.as_raw_fd(), &block, next_offset(), 0);
             }
-            ring.round(depth, block.len() as i32)?;
+            ring.submit_all(depth, block.len() as i32)?;
         }
-        Ok(u64::from(rounds * depth))
+        Ok(u64::from(batches_per_step * depth))
     })
 }
 
 /// An interface that takes a batch of writes and then waits for all of it.
-pub(crate) trait Batch {
+pub(crate) trait BatchWriter {
     /// Writes the block to each of so many offsets as the depth is.
-    fn write_all(&mut self, next: &mut dyn FnMut() -> u64) -> anyhow::Result<()>;
+    fn write_all(&mut self, next_offset: &mut dyn FnMut() -> u64) -> anyhow::Result<()>;
 }
 
-fn batches(workload: &Workload, mut batch: impl Batch) -> anyhow::Result<Rate> {
-    let mut next = workload.offsets();
-    let rounds = workload.rounds();
-    rate(workload.time, || {
-        for _ in 0..rounds {
-            batch.write_all(&mut next)?;
+fn run_batches(workload: &WriteWorkload, mut batch: impl BatchWriter) -> anyhow::Result<Throughput> {
+    let mut next_offset = workload.offsets();
+    let batches_per_step = workload.batches_per_step();
+    throughput(workload.time, || {
+        for _ in 0..batches_per_step {
+            batch.write_all(&mut next_offset)?;
         }
-        Ok(u64::from(rounds * workload.depth))
+        Ok(u64::from(batches_per_step * workload.depth))
     })
 }
 
@@ -137,17 +137,17 @@ fn batches(workload: &Workload, mut batch: impl Batch) -> anyhow::Result<Rate> {
 mod tests {
     use super::*;
 
-    fn workload(name: &str, pattern: Pattern) -> Workload {
+    fn workload(name: &str, pattern: Pattern) -> WriteWorkload {
         let file = std::env::temp_dir().join(format!("uringlet-bench-test-{name}-{}", std::process::id()));
-        Workload { file, block: 1000, size: 10_500, pattern, depth: 3, time: Duration::from_millis(5) }
+        WriteWorkload { file, block: 1000, size: 10_500, pattern, depth: 3, time: Duration::from_millis(5) }
     }
 
     #[test]
     fn offsets_stay_inside() {
-        let mut next = workload("offsets", Pattern::Random).offsets();
-        assert!((0..1000).map(|_| next()).all(|at| at % 1000 == 0 && at <= 9000));
-        let mut next = workload("offsets", Pattern::Sequential).offsets();
-        let (first, second) = (next(), next());
+        let mut next_offset = workload("offsets", Pattern::Random).offsets();
+        assert!((0..1000).map(|_| next_offset()).all(|offset| offset % 1000 == 0 && offset <= 9000));
+        let mut next_offset = workload("offsets", Pattern::Sequential).offsets();
+        let (first, second) = (next_offset(), next_offset());
         assert_eq!((first + 1000) % 10_000, second);
     }
 
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_said() {
         let fine = workload("wrong", Pattern::Random);
-        assert!(measure("pwrite", &Workload { block: 20_000, ..fine.clone() }).is_err());
-        assert!(measure("pwrite", &Workload { depth: 0, ..fine.clone() }).is_err());
+        assert!(measure("pwrite", &WriteWorkload { block: 20_000, ..fine.clone() }).is_err());
+        assert!(measure("pwrite", &WriteWorkload { depth: 0, ..fine.clone() }).is_err());
         assert!(measure("smoke", &fine).is_err());
         let _ = std::fs::remove_file(&fine.file);
     }

@@ -3,9 +3,9 @@
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What the server has room for.
+/// What the server has receive_buffer for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct ServerLimits {
     pub(super) connections: usize,
     /// Bytes that are received at once.
     pub(super) size: usize,
@@ -13,22 +13,22 @@ pub(super) struct Limits {
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum NextStep {
     Receive,
     Send,
     Close,
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct EchoConnection {
     stream: TcpStream,
     bytes: Box<[u8]>,
     filled: usize,
     sent: usize,
-    pub(super) step: Step,
+    pub(super) next_step: NextStep,
 }
 
-impl Connection {
+impl EchoConnection {
     /// Takes over a descriptor that accept(2) gave.
     pub(super) fn accepted(fd: RawFd, size: usize) -> std::io::Result<Self> {
         // SAFETY: accept(2) has just made it, and nobody else knows it.
@@ -38,7 +38,7 @@ impl Connection {
 
     pub(super) fn new(stream: TcpStream, size: usize) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
-        Ok(Self { stream, bytes: vec![0; size].into(), filled: 0, sent: 0, step: Step::Receive })
+        Ok(Self { stream, bytes: vec![0; size].into(), filled: 0, sent: 0, next_step: NextStep::Receive })
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -46,58 +46,58 @@ impl Connection {
     }
 
     /// Where to receive to.
-    pub(super) fn room(&mut self) -> &mut [u8] {
+    pub(super) fn receive_buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
     /// What is still to be sent.
-    pub(super) fn rest(&self) -> &[u8] {
+    pub(super) fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..self.filled]
     }
 
-    /// The answer to the step: bytes, or an errno below zero.
-    pub(super) fn answer(&mut self, answer: i32) -> Step {
-        self.step = match (self.step, usize::try_from(answer)) {
+    /// The complete to the next_step: bytes, or an errno below zero.
+    pub(super) fn complete(&mut self, result: i32) -> NextStep {
+        self.next_step = match (self.next_step, usize::try_from(result)) {
             (_, Err(_)) => {
-                if ![-libc::ECONNRESET, -libc::EPIPE].contains(&answer) {
-                    eprintln!("{:?}: {}", self.step, std::io::Error::from_raw_os_error(-answer));
+                if ![-libc::ECONNRESET, -libc::EPIPE].contains(&result) {
+                    eprintln!("{:?}: {}", self.next_step, std::io::Error::from_raw_os_error(-result));
                 }
-                Step::Close
+                NextStep::Close
             }
-            (Step::Receive, Ok(0)) | (Step::Close, _) => Step::Close,
-            (Step::Receive, Ok(n)) => {
+            (NextStep::Receive, Ok(0)) | (NextStep::Close, _) => NextStep::Close,
+            (NextStep::Receive, Ok(n)) => {
                 (self.filled, self.sent) = (n, 0);
-                Step::Send
+                NextStep::Send
             }
-            (Step::Send, Ok(n)) => {
+            (NextStep::Send, Ok(n)) => {
                 self.sent += n;
-                if self.sent < self.filled { Step::Send } else { Step::Receive }
+                if self.sent < self.filled { NextStep::Send } else { NextStep::Receive }
             }
         };
-        self.step
+        self.next_step
     }
 }
 
 /// All connections, each in a slot.
 #[derive(Debug)]
-pub(super) struct Slots {
-    slots: Vec<Option<Connection>>,
+pub(super) struct ConnectionSlots {
+    slots: Vec<Option<EchoConnection>>,
     free: Vec<usize>,
 }
 
-impl Slots {
+impl ConnectionSlots {
     pub(super) fn new(count: usize) -> Self {
         Self { slots: (0..count).map(|_| None).collect(), free: (0..count).rev().collect() }
     }
 
     /// Its slot. A connection for which there is none is closed.
-    pub(super) fn add(&mut self, connection: Connection) -> Option<usize> {
+    pub(super) fn add(&mut self, connection: EchoConnection) -> Option<usize> {
         let slot = self.free.pop()?;
         self.slots[slot] = Some(connection);
         Some(slot)
     }
 
-    pub(super) fn get(&mut self, slot: usize) -> Option<&mut Connection> {
+    pub(super) fn get(&mut self, slot: usize) -> Option<&mut EchoConnection> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
@@ -113,25 +113,25 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    fn connection() -> Connection {
+    fn connection() -> EchoConnection {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        Connection::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap(), 8).unwrap()
+        EchoConnection::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap(), 8).unwrap()
     }
 
     #[test]
     fn what_came_goes_back_in_pieces() {
         let mut one = connection();
-        assert_eq!((one.answer(5), one.rest().len()), (Step::Send, 5));
-        assert_eq!((one.answer(2), one.rest().len()), (Step::Send, 3));
-        assert_eq!(one.answer(3), Step::Receive);
-        assert_eq!((one.answer(8), one.answer(8)), (Step::Send, Step::Receive));
-        assert_eq!(one.answer(0), Step::Close);
-        assert_eq!(connection().answer(-libc::ECONNRESET), Step::Close);
+        assert_eq!((one.complete(5), one.unsent().len()), (NextStep::Send, 5));
+        assert_eq!((one.complete(2), one.unsent().len()), (NextStep::Send, 3));
+        assert_eq!(one.complete(3), NextStep::Receive);
+        assert_eq!((one.complete(8), one.complete(8)), (NextStep::Send, NextStep::Receive));
+        assert_eq!(one.complete(0), NextStep::Close);
+        assert_eq!(connection().complete(-libc::ECONNRESET), NextStep::Close);
     }
 
     #[test]
     fn slots_are_used_again() {
-        let mut slots = Slots::new(2);
+        let mut slots = ConnectionSlots::new(2);
         assert_eq!([slots.add(connection()), slots.add(connection()), slots.add(connection())], [Some(0), Some(1), None]);
         slots.close(0);
         slots.close(0);

@@ -1,6 +1,6 @@
 //! epoll, and the server on it: level-triggered, one thread, a receive and a send a message.
 
-use super::connection::{Connection, Limits, Slots, Step};
+use super::connection::{ConnectionSlots, EchoConnection, NextStep, ServerLimits};
 use anyhow::ensure;
 use std::io;
 use std::net::TcpListener;
@@ -40,15 +40,15 @@ impl Epoll {
     fn control(&self, operation: i32, fd: RawFd, events: u32, data: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: data };
         // SAFETY: an event of our own.
-        let answer = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &raw mut event) };
-        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let ret = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), operation, fd, &raw mut event) };
+        if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// The data of those that are ready; none after this time, or after a signal.
     pub(super) fn wait(&mut self, limit: Option<Duration>, data: &mut Vec<u64>) -> io::Result<()> {
         let limit = limit.map_or(-1, |limit| i32::try_from(limit.as_millis()).unwrap_or(i32::MAX));
         data.clear();
-        // SAFETY: room for BATCH events.
+        // SAFETY: receive_buffer for BATCH events.
         let count = unsafe { libc::epoll_wait(self.fd.as_raw_fd(), self.ready.as_mut_ptr(), BATCH as i32, limit) };
         match usize::try_from(count) {
             Ok(count) => data.extend(self.ready[..count].iter().map(|event| event.u64)),
@@ -64,45 +64,45 @@ impl Epoll {
 }
 
 /// recv(2) that never waits: bytes, or an errno below zero.
-fn receive(fd: RawFd, room: &mut [u8]) -> i32 {
-    // SAFETY: room of our own.
-    answer(unsafe { libc::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) })
+fn receive(fd: RawFd, receive_buffer: &mut [u8]) -> i32 {
+    // SAFETY: receive_buffer of our own.
+    result_or_errno(unsafe { libc::recv(fd, receive_buffer.as_mut_ptr().cast(), receive_buffer.len(), libc::MSG_DONTWAIT) })
 }
 
 /// send(2) that never waits: bytes, or an errno below zero.
 fn send(fd: RawFd, bytes: &[u8]) -> i32 {
     // SAFETY: bytes of our own.
-    answer(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+    result_or_errno(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
-fn answer(n: isize) -> i32 {
+fn result_or_errno(n: isize) -> i32 {
     let failure = || -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
     if n < 0 { failure() } else { n as i32 }
 }
 
-pub(super) fn serve(listener: &TcpListener, limits: Limits, told: impl FnOnce() -> io::Result<()>) -> anyhow::Result<()> {
+pub(super) fn serve(listener: &TcpListener, limits: ServerLimits, on_ready: impl FnOnce() -> io::Result<()>) -> anyhow::Result<()> {
     let mut epoll = Epoll::new()?;
-    let mut slots = Slots::new(limits.connections);
+    let mut slots = ConnectionSlots::new(limits.connections);
     let mut ready = Vec::with_capacity(BATCH);
     listener.set_nonblocking(true)?;
     epoll.add(listener.as_raw_fd(), IN, LISTENER)?;
-    told()?;
+    on_ready()?;
     loop {
         epoll.wait(None, &mut ready)?;
         for &data in &ready {
             if data == LISTENER {
                 accept(&epoll, &mut slots, listener, limits.size)?;
             } else {
-                step(&epoll, &mut slots, data)?;
+                handle_ready(&epoll, &mut slots, data)?;
             }
         }
     }
 }
 
-fn accept(epoll: &Epoll, slots: &mut Slots, listener: &TcpListener, size: usize) -> anyhow::Result<()> {
+fn accept(epoll: &Epoll, slots: &mut ConnectionSlots, listener: &TcpListener, size: usize) -> anyhow::Result<()> {
     match listener.accept() {
         Ok((stream, _)) => {
-            let connection = Connection::new(stream, size)?;
+            let connection = EchoConnection::new(stream, size)?;
             let fd = connection.fd();
             if let Some(slot) = slots.add(connection) {
                 epoll.add(fd, IN, slot as u64)?;
@@ -113,31 +113,31 @@ fn accept(epoll: &Epoll, slots: &mut Slots, listener: &TcpListener, size: usize)
     Ok(())
 }
 
-/// What is ready: a message there and back, or the rest of one that did not fit before.
-fn step(epoll: &Epoll, slots: &mut Slots, data: u64) -> anyhow::Result<()> {
+/// What is ready: a message there and back, or the unsent of one that did not fit before.
+fn handle_ready(epoll: &Epoll, slots: &mut ConnectionSlots, data: u64) -> anyhow::Result<()> {
     let slot = data as usize;
     let Some(connection) = slots.get(slot) else { return Ok(()) };
-    let (fd, waited_for_room) = (connection.fd(), connection.step == Step::Send);
+    let (fd, waited_for_send) = (connection.fd(), connection.next_step == NextStep::Send);
     loop {
-        let answer = match connection.step {
-            Step::Receive => receive(fd, connection.room()),
-            _ => send(fd, connection.rest()),
+        let result = match connection.next_step {
+            NextStep::Receive => receive(fd, connection.receive_buffer()),
+            _ => send(fd, connection.unsent()),
         };
-        if answer == -libc::EAGAIN {
+        if result == -libc::EAGAIN {
             break;
         }
-        match connection.answer(answer) {
-            Step::Send => {}
-            Step::Receive => break,
-            Step::Close => {
+        match connection.complete(result) {
+            NextStep::Send => {}
+            NextStep::Receive => break,
+            NextStep::Close => {
                 slots.close(slot);
                 return Ok(());
             }
         }
     }
-    let waits_for_room = connection.step == Step::Send;
-    if waits_for_room != waited_for_room {
-        epoll.change(fd, if waits_for_room { OUT } else { IN }, data)?;
+    let waits_for_send = connection.next_step == NextStep::Send;
+    if waits_for_send != waited_for_send {
+        epoll.change(fd, if waits_for_send { OUT } else { IN }, data)?;
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use super::SIZES;
 use super::epoll::Epoll;
 use super::histogram::Histogram;
 use super::pauses::Pauses;
-use super::server::Server;
-use crate::timing::{Numbers, cpu_time};
+use super::server::ServerProcess;
+use crate::timing::{Metrics, process_cpu_time};
 use anyhow::{Context, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// What is asked of the server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct EchoLoad {
     pub(super) connections: usize,
     /// Bytes of a message.
     pub(super) size: usize,
@@ -25,50 +25,50 @@ pub(super) struct Load {
 }
 
 /// No answer for so long is a failure.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const THREADS_EVERY: Duration = Duration::from_millis(20);
 /// Messages begin at any byte of the first half.
 const PATTERN: usize = 2 * *SIZES.end();
 
 /// A connection, and the message that is under way.
-struct Client {
+struct EchoClient {
     stream: TcpStream,
     number: usize,
     /// Messages so far.
     sequence: usize,
     sent: usize,
     received: usize,
-    pauses: bool,
-    since: Instant,
+    is_paused: bool,
+    sent_at: Instant,
 }
 
 /// Where a window of time stands.
-struct Mark {
+struct CpuMark {
     at: Instant,
     server: Duration,
     own: Duration,
 }
 
-struct Run<'a> {
-    server: &'a Server,
-    load: Load,
+struct LoadRun<'a> {
+    server: &'a ServerProcess,
+    load: EchoLoad,
     pattern: Box<[u8]>,
-    room: Box<[u8]>,
-    /// Those that have had their last answer are closed, so that no worker of the server waits for more.
-    clients: Vec<Option<Client>>,
+    receive_buffer: Box<[u8]>,
+    /// Those that have had their last_reply answer are closed, so that no worker of the server waits for more.
+    clients: Vec<Option<EchoClient>>,
     times: Histogram,
     pauses: Pauses,
-    begun: Option<Mark>,
-    ended: Option<Mark>,
+    window_start: Option<CpuMark>,
+    window_end: Option<CpuMark>,
     threads: u32,
 }
 
-pub(super) fn run(server: &Server, load: &Load) -> anyhow::Result<Numbers> {
+pub(super) fn run(server: &ServerProcess, load: &EchoLoad) -> anyhow::Result<Metrics> {
     let mut epoll = Epoll::new()?;
-    let mut run = Run::new(server, *load);
+    let mut run = LoadRun::new(server, *load);
     run.connect(&epoll)?;
-    run.exchange(&mut epoll)?;
-    run.numbers()
+    run.run_clients(&mut epoll)?;
+    run.metrics()
 }
 
 /// The bytes of messages: such as do not repeat within one.
@@ -83,8 +83,8 @@ fn pattern() -> Box<[u8]> {
     (0..PATTERN).map(|_| next()).collect()
 }
 
-impl Client {
-    /// Where in the pattern its message begins: elsewhere for each connection and each turn.
+impl EchoClient {
+    /// Where in the pattern its message begins: elsewhere for each connection and each message.
     fn message(&self) -> usize {
         (self.number.wrapping_mul(31_337) + self.sequence.wrapping_mul(7_919)) % (PATTERN / 2)
     }
@@ -103,14 +103,14 @@ impl Client {
     }
 
     /// Takes what came and compares it; whether the answer is whole.
-    fn receive(&mut self, pattern: &[u8], size: usize, room: &mut [u8]) -> anyhow::Result<bool> {
+    fn receive(&mut self, pattern: &[u8], size: usize, receive_buffer: &mut [u8]) -> anyhow::Result<bool> {
         let message = &pattern[self.message()..][..size];
         while self.received < size {
-            match self.stream.read(&mut room[..size - self.received]) {
+            match self.stream.read(&mut receive_buffer[..size - self.received]) {
                 Ok(0) => bail!("the server closed connection {}", self.number),
                 Ok(n) => {
-                    let is_same = room[..n] == message[self.received..][..n];
-                    ensure!(is_same, "wrong bytes on connection {}, message {}", self.number, self.sequence);
+                    let matches = receive_buffer[..n] == message[self.received..][..n];
+                    ensure!(matches, "wrong bytes on connection {}, message {}", self.number, self.sequence);
                     self.received += n;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
@@ -122,12 +122,12 @@ impl Client {
     }
 }
 
-impl<'a> Run<'a> {
-    fn new(server: &'a Server, load: Load) -> Self {
-        let room = vec![0; load.size].into();
+impl<'a> LoadRun<'a> {
+    fn new(server: &'a ServerProcess, load: EchoLoad) -> Self {
+        let receive_buffer = vec![0; load.size].into();
         let clients = Vec::with_capacity(load.connections);
         let (times, pauses) = (Histogram::new(), Pauses::new(load.pause));
-        Self { server, load, pattern: pattern(), room, clients, times, pauses, begun: None, ended: None, threads: 0 }
+        Self { server, load, pattern: pattern(), receive_buffer, clients, times, pauses, window_start: None, window_end: None, threads: 0 }
     }
 
     fn connect(&mut self, epoll: &Epoll) -> anyhow::Result<()> {
@@ -138,79 +138,79 @@ impl<'a> Run<'a> {
             stream.set_nonblocking(true)?;
             reset_at_close(&stream)?;
             epoll.add(stream.as_raw_fd(), EVENTS as u32, number as u64)?;
-            let since = Instant::now();
-            self.clients.push(Some(Client { stream, number, sequence: 0, sent: 0, received: 0, pauses: false, since }));
+            let sent_at = Instant::now();
+            self.clients.push(Some(EchoClient { stream, number, sequence: 0, sent: 0, received: 0, is_paused: false, sent_at }));
         }
         Ok(())
     }
 
     /// First all connections for a while, then the time that counts, then what is still under way.
-    fn exchange(&mut self, epoll: &mut Epoll) -> anyhow::Result<()> {
+    fn run_clients(&mut self, epoll: &mut Epoll) -> anyhow::Result<()> {
         let first = Instant::now();
-        let mut under_way = self.clients.len();
-        let (mut last, mut looked) = (first, first);
+        let mut in_flight = self.clients.len();
+        let (mut last_reply, mut threads_sampled) = (first, first);
         for client in self.clients.iter_mut().flatten() {
-            client.since = Instant::now();
+            client.sent_at = Instant::now();
             client.send(&self.pattern, self.load.size)?;
         }
         let mut ready = Vec::new();
-        while under_way > 0 {
-            epoll.wait(Some(self.pauses.quiet(Instant::now(), THREADS_EVERY)), &mut ready)?;
+        while in_flight > 0 {
+            epoll.wait(Some(self.pauses.time_to_next(Instant::now(), THREADS_EVERY)), &mut ready)?;
             let now = Instant::now();
             for &number in &ready {
-                under_way -= usize::from(self.turn(number as usize)?);
+                in_flight -= usize::from(self.on_ready(number as usize)?);
             }
-            while let Some(number) = self.pauses.ended(now) {
-                under_way -= usize::from(self.go_on(number)?);
+            while let Some(number) = self.pauses.pop_ended(now) {
+                in_flight -= usize::from(self.send_next(number)?);
             }
             if !ready.is_empty() {
-                last = now;
+                last_reply = now;
             }
-            ensure!(now - last < PATIENCE, "{under_way} requests have no answer after {PATIENCE:?}");
-            if now - looked >= THREADS_EVERY {
+            ensure!(now - last_reply < REPLY_TIMEOUT, "{in_flight} requests have no answer after {REPLY_TIMEOUT:?}");
+            if now - threads_sampled >= THREADS_EVERY {
                 self.threads = self.threads.max(self.server.threads());
-                looked = now;
+                threads_sampled = now;
             }
-            self.mark(first, now)?;
+            self.update_window(first, now)?;
         }
         Ok(())
     }
 
-    /// A connection moved; whether it was its last message.
-    fn turn(&mut self, number: usize) -> anyhow::Result<bool> {
-        let Some(client) = self.clients[number].as_mut().filter(|client| !client.pauses) else { return Ok(false) };
+    /// A connection moved; whether it was its last_reply message.
+    fn on_ready(&mut self, number: usize) -> anyhow::Result<bool> {
+        let Some(client) = self.clients[number].as_mut().filter(|client| !client.is_paused) else { return Ok(false) };
         client.send(&self.pattern, self.load.size)?;
-        if !client.receive(&self.pattern, self.load.size, &mut self.room)? {
+        if !client.receive(&self.pattern, self.load.size, &mut self.receive_buffer)? {
             return Ok(false);
         }
         let now = Instant::now();
-        if self.begun.is_some() && self.ended.is_none() {
-            self.times.add(now - client.since);
+        if self.window_start.is_some() && self.window_end.is_none() {
+            self.times.add(now - client.sent_at);
         }
-        client.pauses = self.ended.is_none() && self.pauses.begin(number, now);
-        if client.pauses { Ok(false) } else { self.go_on(number) }
+        client.is_paused = self.window_end.is_none() && self.pauses.begin(number, now);
+        if client.is_paused { Ok(false) } else { self.send_next(number) }
     }
 
-    /// The next message, or none any more: whether it was the connection's last one.
-    fn go_on(&mut self, number: usize) -> anyhow::Result<bool> {
-        if self.ended.is_some() {
+    /// The next message, or none any more: whether it was the connection's last_reply one.
+    fn send_next(&mut self, number: usize) -> anyhow::Result<bool> {
+        if self.window_end.is_some() {
             self.clients[number] = None;
             return Ok(true);
         }
         let Some(client) = &mut self.clients[number] else { return Ok(false) };
         (client.sequence, client.sent, client.received) = (client.sequence + 1, 0, 0);
-        (client.pauses, client.since) = (false, Instant::now());
+        (client.is_paused, client.sent_at) = (false, Instant::now());
         client.send(&self.pattern, self.load.size)?;
         Ok(false)
     }
 
     /// Begins and ends the time that counts. It lasts until there is something to tell.
-    fn mark(&mut self, first: Instant, now: Instant) -> anyhow::Result<()> {
-        let mark = |server: &Server| anyhow::Ok(Mark { at: Instant::now(), server: server.cpu_time()?, own: cpu_time() });
-        match &self.begun {
-            None if now - first >= (self.load.time / 5).max(4 * self.load.pause) => self.begun = Some(mark(self.server)?),
-            Some(begun) if self.ended.is_none() && now - begun.at >= self.load.time && self.times.count() > 0 => {
-                self.ended = Some(mark(self.server)?);
+    fn update_window(&mut self, first: Instant, now: Instant) -> anyhow::Result<()> {
+        let mark = |server: &ServerProcess| anyhow::Ok(CpuMark { at: Instant::now(), server: server.cpu_time()?, own: process_cpu_time() });
+        match &self.window_start {
+            None if now - first >= (self.load.time / 5).max(4 * self.load.pause) => self.window_start = Some(mark(self.server)?),
+            Some(window_start) if self.window_end.is_none() && now - window_start.at >= self.load.time && self.times.count() > 0 => {
+                self.window_end = Some(mark(self.server)?);
                 self.threads = self.threads.max(self.server.threads());
             }
             _ => {}
@@ -218,16 +218,16 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn numbers(&self) -> anyhow::Result<Numbers> {
-        let (Some(begun), Some(ended)) = (&self.begun, &self.ended) else { bail!("nothing was measured") };
-        let (requests, seconds) = (self.times.count() as f64, (ended.at - begun.at).as_secs_f64());
-        let mut numbers = Numbers::value(requests / seconds);
-        numbers.add("p50_us", self.times.percentile_us(50.0));
-        numbers.add("p99_us", self.times.percentile_us(99.0));
-        numbers.add("cpu_us", (ended.server - begun.server).as_secs_f64() * 1e6 / requests);
-        numbers.add("threads", f64::from(self.threads));
-        numbers.add("client_cpu_percent", (ended.own - begun.own).as_secs_f64() / seconds * 100.0);
-        Ok(numbers)
+    fn metrics(&self) -> anyhow::Result<Metrics> {
+        let (Some(window_start), Some(window_end)) = (&self.window_start, &self.window_end) else { bail!("nothing was measured") };
+        let (requests, seconds) = (self.times.count() as f64, (window_end.at - window_start.at).as_secs_f64());
+        let mut metrics = Metrics::value(requests / seconds);
+        metrics.add("p50_us", self.times.percentile_us(50.0));
+        metrics.add("p99_us", self.times.percentile_us(99.0));
+        metrics.add("cpu_us", (window_end.server - window_start.server).as_secs_f64() * 1e6 / requests);
+        metrics.add("threads", f64::from(self.threads));
+        metrics.add("client_cpu_percent", (window_end.own - window_start.own).as_secs_f64() / seconds * 100.0);
+        Ok(metrics)
     }
 }
 

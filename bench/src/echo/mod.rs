@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use crate::timing::Numbers;
+use crate::timing::Metrics;
 
 /// Bytes of a message.
 const SIZES: std::ops::RangeInclusive<usize> = 1..=65_536;
@@ -28,25 +28,25 @@ const CONNECTIONS: std::ops::RangeInclusive<usize> = 1..=10_000;
 
 /// What the server, or who loads it, is asked for.
 #[derive(Debug)]
-struct Args {
+struct EchoWorkerArgs {
     connections: usize,
     size: usize,
     time: Duration,
     pause: Duration,
     via: String,
-    way: ring::Way,
+    way: ring::RingOptions,
     server: Vec<OsString>,
 }
 
-fn parse() -> anyhow::Result<Args> {
+fn parse() -> anyhow::Result<EchoWorkerArgs> {
     use lexopt::prelude::*;
-    let mut args = Args {
+    let mut args = EchoWorkerArgs {
         connections: 1,
         size: 12,
-        time: crate::timing::TIME,
+        time: crate::timing::DEFAULT_TIME,
         pause: Duration::ZERO,
         via: "ring".to_owned(),
-        way: ring::Way::default(),
+        way: ring::RingOptions::default(),
         server: Vec::new(),
     };
     let mut parser = lexopt::Parser::from_args(std::env::args_os().skip(2));
@@ -73,17 +73,17 @@ fn parse() -> anyhow::Result<Args> {
 }
 
 /// Starts the server that the arguments name, loads it, and tells.
-pub(crate) fn load() -> anyhow::Result<Numbers> {
+pub(crate) fn load() -> anyhow::Result<Metrics> {
     let args = parse()?;
     ensure!(!args.server.is_empty(), "which server? (-- uringlet-bench-worker echo-server ...)");
     server::allow_files(args.connections as u64 + 64)?;
-    let server = server::Server::start(&args.server)?;
-    let Args { connections, size, time, pause, .. } = args;
-    load::run(&server, &load::Load { connections, size, time, pause })
+    let server = server::ServerProcess::start(&args.server)?;
+    let EchoWorkerArgs { connections, size, time, pause, .. } = args;
+    load::run(&server, &load::EchoLoad { connections, size, time, pause })
 }
 
 /// Tells its port, then serves until it is killed.
-pub(crate) fn serve() -> anyhow::Result<Numbers> {
+pub(crate) fn serve() -> anyhow::Result<Metrics> {
     let args = parse()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     // All may come at once: a connection that finds no room is tried again after a second. The kernel cuts it down to what is allowed.
@@ -91,15 +91,15 @@ pub(crate) fn serve() -> anyhow::Result<Numbers> {
     let answer = unsafe { libc::listen(listener.as_raw_fd(), *CONNECTIONS.end() as i32) };
     ensure!(answer == 0, "listen: {}", std::io::Error::last_os_error());
     let port = listener.local_addr()?.port();
-    let limits = connection::Limits { connections: args.connections, size: args.size };
-    let told = || {
+    let limits = connection::ServerLimits { connections: args.connections, size: args.size };
+    let on_ready = || {
         println!("{port}");
         std::io::stdout().flush()
     };
     match args.via.as_str() {
-        "ring" => ring::serve(&listener, limits, args.way, told)?,
-        "epoll" => epoll::serve(&listener, limits, told)?,
+        "ring" => ring::serve(&listener, limits, args.way, on_ready)?,
+        "epoll" => epoll::serve(&listener, limits, on_ready)?,
         via => bail!("there is no way to serve `{via}`"),
     }
-    Ok(Numbers::default())
+    Ok(Metrics::default())
 }

@@ -21,12 +21,12 @@ impl Pauses {
         if self.mean.is_zero() {
             return false;
         }
-        let pause = self.next();
+        let pause = self.next_pause();
         self.ends.push(Reverse((now + pause, number)));
         true
     }
 
-    fn next(&mut self) -> Duration {
+    fn next_pause(&mut self) -> Duration {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
@@ -36,7 +36,7 @@ impl Pauses {
     }
 
     /// Whose pause is over.
-    pub(super) fn ended(&mut self, now: Instant) -> Option<usize> {
+    pub(super) fn pop_ended(&mut self, now: Instant) -> Option<usize> {
         let Reverse((end, number)) = *self.ends.peek()?;
         (end <= now).then(|| {
             self.ends.pop();
@@ -45,8 +45,8 @@ impl Pauses {
     }
 
     /// How long none of them ends, and not longer than this.
-    pub(super) fn quiet(&self, now: Instant, most: Duration) -> Duration {
-        self.ends.peek().map_or(most, |Reverse((end, _))| end.saturating_duration_since(now).min(most))
+    pub(super) fn time_to_next(&self, now: Instant, limit: Duration) -> Duration {
+        self.ends.peek().map_or(limit, |Reverse((end, _))| end.saturating_duration_since(now).min(limit))
     }
 }
 
@@ -58,19 +58,19 @@ mod tests {
     fn pauses_end_in_their_order() {
         let (mut pauses, now) = (Pauses::new(Duration::from_millis(10)), Instant::now());
         assert!((0..1000).all(|number| pauses.begin(number, now)));
-        assert_eq!(pauses.quiet(now, Duration::ZERO), Duration::ZERO);
-        let most = Duration::from_secs(1);
+        assert_eq!(pauses.time_to_next(now, Duration::ZERO), Duration::ZERO);
+        let limit = Duration::from_secs(1);
         let (mut ended, mut total, mut at) = (0, Duration::ZERO, now);
         while ended < 1000 {
-            let quiet = pauses.quiet(at, most);
-            assert!(quiet < most && (quiet.is_zero() || pauses.ended(at).is_none()));
-            at += quiet;
-            while pauses.ended(at).is_some() {
+            let gap = pauses.time_to_next(at, limit);
+            assert!(gap < limit && (gap.is_zero() || pauses.pop_ended(at).is_none()));
+            at += gap;
+            while pauses.pop_ended(at).is_some() {
                 (ended, total) = (ended + 1, total + (at - now));
             }
         }
         assert!((8..12).contains(&(total / 1000).as_millis()), "{total:?}");
-        assert_eq!(pauses.quiet(at, most), most);
+        assert_eq!(pauses.time_to_next(at, limit), limit);
     }
 
     #[test]

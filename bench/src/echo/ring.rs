@@ -1,7 +1,7 @@
 //! The server on a ring: an ordinary liburing program.
 
-use super::connection::{Connection, Limits, Slots, Step};
-use crate::liburing::{Ring, Sqe};
+use super::connection::{ConnectionSlots, EchoConnection, NextStep, ServerLimits};
+use crate::liburing::{LibRing, Sqe};
 use anyhow::ensure;
 use std::io;
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ const ACCEPT: u64 = u64::MAX;
 
 /// How the ring is used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Way {
+pub(super) struct RingOptions {
     /// IORING_SETUP_DEFER_TASKRUN, with SINGLE_ISSUER.
     pub(super) defers: bool,
     pub(super) registers_files: bool,
@@ -27,42 +27,47 @@ pub(super) struct Way {
     pub(super) async_workers: Option<u32>,
 }
 
-struct Server<'a> {
-    ring: Ring,
-    slots: Slots,
+struct RingServer<'a> {
+    ring: LibRing,
+    slots: ConnectionSlots,
     listener: &'a TcpListener,
     size: usize,
-    way: Way,
+    way: RingOptions,
 }
 
-pub(super) fn serve(listener: &TcpListener, limits: Limits, way: Way, told: impl FnOnce() -> io::Result<()>) -> anyhow::Result<()> {
+pub(super) fn serve(
+    listener: &TcpListener,
+    limits: ServerLimits,
+    way: RingOptions,
+    on_ready: impl FnOnce() -> io::Result<()>,
+) -> anyhow::Result<()> {
     let flags = if way.defers { SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN } else { 0 };
     // Each connection has one request under way, and there is one accept.
-    let mut ring = Ring::with_flags((limits.connections as u32 + 1).next_power_of_two(), flags)?;
+    let mut ring = LibRing::with_flags((limits.connections as u32 + 1).next_power_of_two(), flags)?;
     if way.registers_files {
         ring.register_files(&vec![-1; limits.connections])?;
     }
     if let Some(workers) = way.async_workers {
         ring.limit_unbounded_workers(workers)?;
     }
-    let mut server = Server { ring, slots: Slots::new(limits.connections), listener, size: limits.size, way };
+    let mut server = RingServer { ring, slots: ConnectionSlots::new(limits.connections), listener, size: limits.size, way };
     server.accept();
-    told()?;
+    on_ready()?;
     server.run()
 }
 
-impl Server<'_> {
+impl RingServer<'_> {
     fn run(&mut self) -> anyhow::Result<()> {
         let mut completions = Vec::new();
         loop {
             let submitted = self.ring.submit_and_wait(1);
-            ensure!(submitted >= 0 || submitted == -libc::EINTR, "io_uring_submit_and_wait: {}", error(submitted));
-            self.ring.reap(|user_data, res| completions.push((user_data, res)));
+            ensure!(submitted >= 0 || submitted == -libc::EINTR, "io_uring_submit_and_wait: {}", os_error(submitted));
+            self.ring.for_each_cqe(|user_data, res| completions.push((user_data, res)));
             for (user_data, res) in completions.drain(..) {
                 if user_data == ACCEPT {
                     self.accepted(res)?;
                 } else {
-                    self.answered(user_data as usize, res)?;
+                    self.io_done(user_data as usize, res)?;
                 }
             }
         }
@@ -70,13 +75,13 @@ impl Server<'_> {
 
     fn accept(&mut self) {
         let fd = self.listener.as_raw_fd();
-        *self.ring.next_sqe() = Sqe { opcode: OP_ACCEPT, fd, op_flags: libc::SOCK_CLOEXEC as u32, user_data: ACCEPT, ..Sqe::default() };
+        *self.ring.get_sqe() = Sqe { opcode: OP_ACCEPT, fd, op_flags: libc::SOCK_CLOEXEC as u32, user_data: ACCEPT, ..Sqe::default() };
     }
 
     fn accepted(&mut self, res: i32) -> anyhow::Result<()> {
-        ensure!(res >= 0, "accept: {}", error(res));
+        ensure!(res >= 0, "accept: {}", os_error(res));
         self.accept();
-        let connection = Connection::accepted(res, self.size)?;
+        let connection = EchoConnection::accepted(res, self.size)?;
         let Some(slot) = self.slots.add(connection) else { return Ok(()) };
         if self.way.registers_files {
             self.ring.update_file(slot as u32, res)?;
@@ -85,9 +90,9 @@ impl Server<'_> {
         Ok(())
     }
 
-    fn answered(&mut self, slot: usize, res: i32) -> anyhow::Result<()> {
+    fn io_done(&mut self, slot: usize, res: i32) -> anyhow::Result<()> {
         let Some(connection) = self.slots.get(slot) else { return Ok(()) };
-        if connection.answer(res) != Step::Close {
+        if connection.complete(res) != NextStep::Close {
             self.submit(slot);
             return Ok(());
         }
@@ -98,20 +103,20 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// The connection's next step. Its bytes stay where they are until the answer.
+    /// The connection's next next_step. Its bytes stay where they are until the complete.
     fn submit(&mut self, slot: usize) {
         let Some(connection) = self.slots.get(slot) else { return };
-        let (opcode, addr, len) = match connection.step {
-            Step::Receive => (OP_RECV, connection.room().as_mut_ptr() as u64, connection.room().len()),
-            _ => (OP_SEND, connection.rest().as_ptr() as u64, connection.rest().len()),
+        let (opcode, addr, len) = match connection.next_step {
+            NextStep::Receive => (OP_RECV, connection.receive_buffer().as_mut_ptr() as u64, connection.receive_buffer().len()),
+            _ => (OP_SEND, connection.unsent().as_ptr() as u64, connection.unsent().len()),
         };
         let (fd, fixed) = if self.way.registers_files { (slot as i32, IOSQE_FIXED_FILE) } else { (connection.fd(), 0) };
         let flags = fixed | if self.way.async_workers.is_some() { IOSQE_ASYNC } else { 0 };
         let op_flags = if opcode == OP_SEND { libc::MSG_NOSIGNAL as u32 } else { 0 };
-        *self.ring.next_sqe() = Sqe { opcode, flags, fd, addr, len: len as u32, op_flags, user_data: slot as u64, ..Sqe::default() };
+        *self.ring.get_sqe() = Sqe { opcode, flags, fd, addr, len: len as u32, op_flags, user_data: slot as u64, ..Sqe::default() };
     }
 }
 
-fn error(res: i32) -> io::Error {
+fn os_error(res: i32) -> io::Error {
     io::Error::from_raw_os_error(-res)
 }

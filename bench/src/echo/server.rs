@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-pub(super) struct Server {
+pub(super) struct ServerProcess {
     child: Child,
     pub(super) port: u16,
     clock: libc::clockid_t,
@@ -35,7 +35,7 @@ pub(super) fn allow_files(count: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Server {
+impl ServerProcess {
     /// When it listens.
     pub(super) fn start(argv: &[OsString]) -> anyhow::Result<Self> {
         let mut command = Command::new(&argv[0]);
@@ -89,7 +89,7 @@ fn complaint(line: &str) -> &str {
     inner.or(Some(line.trim())).filter(|text| !text.is_empty()).unwrap_or("it ended without a word")
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_start_says_why() {
-        let start = |script: &str| Server::start(&["sh".into(), "-c".into(), script.into()]).map(drop).unwrap_err().to_string();
+        let start = |script: &str| ServerProcess::start(&["sh".into(), "-c".into(), script.into()]).map(drop).unwrap_err().to_string();
         assert_eq!(start("echo '{\"error\": \"no ring\"}'"), "the server: no ring");
         assert_eq!(start("true"), "the server: it ended without a word");
-        assert!(Server::start(&["/nowhere/x".into()]).is_err());
+        assert!(ServerProcess::start(&["/nowhere/x".into()]).is_err());
     }
 
     #[test]

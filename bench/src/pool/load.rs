@@ -34,19 +34,19 @@ impl Classes {
 
 /// What a run is made of, and what its threads share.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct PoolLoad {
     pub(crate) classes: Classes,
     pub(crate) workers: u32,
     work_ticks: u64,
     ticks_a_ns: f64,
-    pub(crate) gate: Gate,
-    pub(crate) tallies: [Tally; SUBMITTERS],
+    pub(crate) gate: WorkerGate,
+    pub(crate) completions: [CompletionCount; SUBMITTERS],
 }
 
 /// Keeps workers.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Gate {
+pub(crate) struct WorkerGate {
     /// How often it was opened.
     opened: AtomicU32,
     kept: AtomicU32,
@@ -55,16 +55,16 @@ pub(crate) struct Gate {
 /// One thread's items that are done; on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Tally {
+pub(crate) struct CompletionCount {
     done: AtomicU32,
     wanted: AtomicU32,
 }
 
-impl Load {
+impl PoolLoad {
     pub(crate) fn new(classes: Classes, workers: u32, work_ns: u32) -> Self {
         let ticks_a_ns = ticks_a_ns();
         let work_ticks = (f64::from(work_ns) * ticks_a_ns) as u64;
-        Self { classes, workers, work_ticks, ticks_a_ns, gate: Gate::default(), tallies: Default::default() }
+        Self { classes, workers, work_ticks, ticks_a_ns, gate: WorkerGate::default(), completions: Default::default() }
     }
 
     /// Most workers of either class.
@@ -72,12 +72,12 @@ impl Load {
         [self.workers; 2]
     }
 
-    /// All workers that there will be.
+    /// SingleLockState workers that there will be.
     pub(crate) fn all_workers(&self) -> u32 {
         if self.classes == Classes::Both { 2 * self.workers } else { self.workers }
     }
 
-    pub(crate) fn ns(&self, ticks: u64) -> f64 {
+    pub(crate) fn ticks_to_ns(&self, ticks: u64) -> f64 {
         ticks as f64 / self.ticks_a_ns
     }
 }
@@ -91,7 +91,7 @@ fn ticks_a_ns() -> f64 {
     (ticks() - from) as f64 / begun.elapsed().as_nanos() as f64
 }
 
-impl Gate {
+impl WorkerGate {
     pub(crate) fn wait_until_kept(&self, n: u32) {
         wait_until(&self.kept, |kept| kept == n);
     }
@@ -103,7 +103,7 @@ impl Gate {
     }
 }
 
-impl Tally {
+impl CompletionCount {
     pub(crate) fn done(&self) -> u32 {
         self.done.load(SeqCst)
     }
@@ -134,17 +134,17 @@ fn wait_until(word: &AtomicU32, is_so: impl Fn(u32) -> bool) {
 
 /// A piece of work. Nothing in it may use thread-local storage: a worker has none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Item {
+pub(crate) enum BenchItem {
     /// Keeps its worker until the gate is opened once more.
-    Gate(&'static Load),
+    WorkerGate(&'static PoolLoad),
     /// Keeps it for the load's moment; of this thread.
-    Moment(&'static Load, usize),
+    Moment(&'static PoolLoad, usize),
 }
 
-impl Work for Item {
+impl Work for BenchItem {
     fn run(self, _: &InterruptGuard) {
         match self {
-            Self::Gate(load) => {
+            Self::WorkerGate(load) => {
                 let seen = load.gate.opened.load(SeqCst);
                 load.gate.kept.fetch_add(1, SeqCst);
                 futex_wake(&load.gate.kept, u32::MAX);
@@ -155,14 +155,14 @@ impl Work for Item {
                 while ticks().wrapping_sub(begun) < load.work_ticks {
                     std::hint::spin_loop();
                 }
-                load.tallies[submitter].add();
+                load.completions[submitter].add();
             }
         }
     }
 }
 
 /// Numbers for items.
-pub(crate) fn number() -> u64 {
+pub(crate) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, SeqCst)
 }

@@ -9,9 +9,9 @@ mod one_lock;
 mod phases;
 
 use anyhow::{bail, ensure};
-use load::{Classes, Load};
-use one_lock::OneLock;
-use phases::Split;
+use load::{Classes, PoolLoad};
+use one_lock::SingleLock;
+use phases::SplitLocks;
 use std::process::ExitCode;
 use uringlet_sys::heap::Heap;
 
@@ -19,18 +19,18 @@ use uringlet_sys::heap::Heap;
 static HEAP: Heap = Heap::new();
 
 const USAGE: &str = "\
-usage: uringlet-bench-pool --locks one|split --classes bound|unbound|both [--workers N] [--work-ns N]
+usage: uringlet-bench-pool --locks one|split --classes bound|unbound|both [--workers N] [--work-ticks_to_ns N]
 
-Two threads insert, N workers a class consume. Prints millions of items a second, and how long an item waited for locks, ns:
+Two threads insert, N workers a class consume. Prints millions of items a second, and how long an item waited for locks, ticks_to_ns:
 inserted while no worker takes any, consumed while nobody inserts, and both at once (value).";
 
 #[derive(Debug)]
-struct Args {
+struct PoolArgs {
     locks: String,
-    load: Load,
+    load: PoolLoad,
 }
 
-fn parse() -> anyhow::Result<Args> {
+fn parse() -> anyhow::Result<PoolArgs> {
     use lexopt::prelude::*;
     let (mut locks, mut classes, mut workers, mut work_ns) = (String::new(), None, 1, 200);
     let mut parser = lexopt::Parser::from_env();
@@ -39,21 +39,21 @@ fn parse() -> anyhow::Result<Args> {
             Long("locks") => locks = parser.value()?.string()?,
             Long("classes") => classes = Classes::of(&parser.value()?.string()?),
             Long("workers") => workers = parser.value()?.parse()?,
-            Long("work-ns") => work_ns = parser.value()?.parse()?,
+            Long("work-ticks_to_ns") => work_ns = parser.value()?.parse()?,
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
     let Some(classes) = classes else { bail!("{USAGE}") };
     ensure!((1..=64).contains(&workers), "1 to 64 workers a class, not {workers}");
-    ensure!(work_ns <= 1_000_000, "work of at most 1,000,000 ns, not {work_ns}");
-    Ok(Args { locks, load: Load::new(classes, workers, work_ns) })
+    ensure!(work_ns <= 1_000_000, "work of at most 1,000,000 ticks_to_ns, not {work_ns}");
+    Ok(PoolArgs { locks, load: PoolLoad::new(classes, workers, work_ns) })
 }
 
 fn measure() -> anyhow::Result<String> {
-    let Args { locks, load } = parse()?;
+    let PoolArgs { locks, load } = parse()?;
     match locks.as_str() {
-        "one" => phases::run(&OneLock::new(load.limits()), load),
-        "split" => phases::run(&Split::new(load.limits()), load),
+        "one" => phases::run(&SingleLock::new(load.limits()), load),
+        "split" => phases::run(&SplitLocks::new(load.limits()), load),
         _ => bail!("{USAGE}"),
     }
 }

@@ -1,33 +1,33 @@
 //! The rival: the same pool under a single lock, as Linux' was until 5.18. Work lists, hash keys, free lists and worker counts of both classes are
 //! guarded by it; with all of them in sight nothing has to be looked at twice, so it needs no fence and no words beside the lock.
 
-use crate::load::Item;
-use crate::phases::Pool;
+use crate::load::BenchItem;
+use crate::phases::BenchPool;
 use std::sync::Arc;
 use uringlet::io_wq::{Account, KeyLease, WakeAction, Work, WorkList, Worker, WorkerCounts};
 use uringlet_sys::lock::{Mutex, MutexGuard, TimedLock, Waits};
 use uringlet_sys::{process, thread};
 
-/// All there is.
+/// All that the lock guards.
 #[derive(Debug)]
-struct All {
-    lists: [WorkList<Item>; 2],
+struct SingleLockState {
+    lists: [WorkList<BenchItem>; 2],
     counts: [WorkerCounts<Arc<Worker>>; 2],
 }
 
 #[derive(Debug)]
-pub(crate) struct OneLock(Arc<Mutex<All, TimedLock>>);
+pub(crate) struct SingleLock(Arc<Mutex<SingleLockState, TimedLock>>);
 
-type Guard<'a> = MutexGuard<'a, All, TimedLock>;
+type Guard<'a> = MutexGuard<'a, SingleLockState, TimedLock>;
 
-impl OneLock {
+impl SingleLock {
     pub(crate) fn new(limits: [u32; 2]) -> Self {
-        Self(Arc::new(Mutex::of(All { lists: Default::default(), counts: limits.map(WorkerCounts::new) })))
+        Self(Arc::new(Mutex::of(SingleLockState { lists: Default::default(), counts: limits.map(WorkerCounts::new) })))
     }
 }
 
-impl Pool for OneLock {
-    fn enqueue(&self, account: Account, number: u64, item: Item) {
+impl BenchPool for SingleLock {
+    fn enqueue(&self, account: Account, number: u64, item: BenchItem) {
         let mut all = self.0.lock();
         if all.lists[account as usize].push(number, None, item) {
             wake_if_ready(&self.0, account, all);
@@ -40,7 +40,7 @@ impl Pool for OneLock {
 }
 
 /// There is work: somebody comes for it, unless somebody is on the way.
-fn wake_if_ready(pool: &Arc<Mutex<All, TimedLock>>, account: Account, mut all: Guard<'_>) {
+fn wake_if_ready(pool: &Arc<Mutex<SingleLockState, TimedLock>>, account: Account, mut all: Guard<'_>) {
     match all.counts[account as usize].wake_action(process::monotonic_ns) {
         WakeAction::Nothing => {}
         WakeAction::Wake(worker) => {
@@ -57,7 +57,7 @@ fn wake_if_ready(pool: &Arc<Mutex<All, TimedLock>>, account: Account, mut all: G
     }
 }
 
-fn worker_main(pool: &Arc<Mutex<All, TimedLock>>, account: Account) {
+fn worker_main(pool: &Arc<Mutex<SingleLockState, TimedLock>>, account: Account) {
     let me = Worker::new();
     me.bind_thread();
     let class = account as usize;

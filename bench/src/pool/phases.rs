@@ -1,6 +1,6 @@
 //! What is measured of a pool: inserting while nobody consumes, consuming while nobody inserts, and both at once.
 
-use crate::load::{Item, Load, SUBMITTERS, number};
+use crate::load::{PoolLoad, SUBMITTERS, BenchItem, next_number};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,24 +8,24 @@ use uringlet::io_wq::{Account, IoWq};
 use uringlet_sys::lock::{TimedLock, Waits};
 
 /// A pool as the measurement sees it.
-pub(crate) trait Pool: Send + Sync {
-    fn enqueue(&self, account: Account, number: u64, item: Item);
+pub(crate) trait BenchPool: Send + Sync {
+    fn enqueue(&self, account: Account, number: u64, item: BenchItem);
     /// How all its locks were waited for.
     fn waits(&self) -> Waits;
 }
 
 /// The engine's.
 #[derive(Debug)]
-pub(crate) struct Split(Arc<IoWq<Item, TimedLock>>);
+pub(crate) struct SplitLocks(Arc<IoWq<BenchItem, TimedLock>>);
 
-impl Split {
+impl SplitLocks {
     pub(crate) fn new(limits: [u32; 2]) -> Self {
         Self(IoWq::with_limits(limits))
     }
 }
 
-impl Pool for Split {
-    fn enqueue(&self, account: Account, number: u64, item: Item) {
+impl BenchPool for SplitLocks {
+    fn enqueue(&self, account: Account, number: u64, item: BenchItem) {
         // Workers are there once the gates are kept: nothing comes back.
         let _ = self.0.enqueue(account, None, number, item);
     }
@@ -47,19 +47,19 @@ const DEPTH: u32 = 256;
 
 /// What one repetition of a phase gave.
 #[derive(Clone, Copy, Debug)]
-struct Rate {
+struct PhaseResult {
     /// Millions a second.
     items: f64,
     /// For each item.
     wait_ns: f64,
 }
 
-pub(crate) fn run(pool: &impl Pool, load: Load) -> anyhow::Result<String> {
+pub(crate) fn run(pool: &impl BenchPool, load: PoolLoad) -> anyhow::Result<String> {
     // Workers refer to it for as long as the process lives.
-    let load: &'static Load = Box::leak(Box::new(load));
+    let load: &'static PoolLoad = Box::leak(Box::new(load));
     let (mut inserts, mut consumes, mut flows) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..=REPEATS {
-        let (insert, consume) = fill_and_empty(pool, load);
+        let (insert, consume) = insert_then_consume(pool, load);
         inserts.push(insert);
         consumes.push(consume);
         flows.push(flow(pool, load));
@@ -81,23 +81,23 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// What was waited, and how long it took, in `f`, which says how many items it was about.
-fn rate(pool: &impl Pool, load: &Load, f: impl FnOnce() -> (u32, Duration)) -> Rate {
+fn rate(pool: &impl BenchPool, load: &PoolLoad, f: impl FnOnce() -> (u32, Duration)) -> PhaseResult {
     let before = pool.waits().ticks;
     let (items, time) = f();
-    let waited = load.ns(pool.waits().ticks - before);
-    Rate { items: f64::from(items) / time.as_secs_f64() / 1e6, wait_ns: waited / f64::from(items) }
+    let waited = load.ticks_to_ns(pool.waits().ticks - before);
+    PhaseResult { items: f64::from(items) / time.as_secs_f64() / 1e6, wait_ns: waited / f64::from(items) }
 }
 
 /// Each thread inserts while all workers are kept at a gate; then they are let loose.
-fn fill_and_empty(pool: &impl Pool, load: &'static Load) -> (Rate, Rate) {
+fn insert_then_consume(pool: &impl BenchPool, load: &'static PoolLoad) -> (PhaseResult, PhaseResult) {
     close_gates(pool, load);
-    let before = load.tallies.each_ref().map(|tally| tally.done());
+    let before = load.completions.each_ref().map(|completion| completion.done());
     let insert = rate(pool, load, || {
-        let times = by_each_thread(
+        let times = on_each_submitter(
             |submitter, account| {
                 let begun = Instant::now();
                 for n in 0..u64::from(ITEMS) {
-                    pool.enqueue(account, n + 1, Item::Moment(load, submitter));
+                    pool.enqueue(account, n + 1, BenchItem::Moment(load, submitter));
                 }
                 begun.elapsed()
             },
@@ -108,42 +108,42 @@ fn fill_and_empty(pool: &impl Pool, load: &'static Load) -> (Rate, Rate) {
     let consume = rate(pool, load, || {
         let begun = Instant::now();
         load.gate.open();
-        for (tally, before) in load.tallies.iter().zip(before) {
-            tally.wait_for(before.wrapping_add(ITEMS));
+        for (completion, before) in load.completions.iter().zip(before) {
+            completion.wait_for(before.wrapping_add(ITEMS));
         }
         (ITEMS * SUBMITTERS as u32, begun.elapsed())
     });
     (insert, consume)
 }
 
-fn close_gates(pool: &impl Pool, load: &'static Load) {
+fn close_gates(pool: &impl BenchPool, load: &'static PoolLoad) {
     let mut accounts = load.classes.accounts().to_vec();
     accounts.dedup();
     for &account in &accounts {
         for _ in 0..load.workers {
-            pool.enqueue(account, number(), Item::Gate(load));
+            pool.enqueue(account, next_number(), BenchItem::WorkerGate(load));
         }
     }
     load.gate.wait_until_kept(load.all_workers());
 }
 
 /// Each thread inserts and waits when too many of its items are under way.
-fn flow(pool: &impl Pool, load: &'static Load) -> Rate {
+fn flow(pool: &impl BenchPool, load: &'static PoolLoad) -> PhaseResult {
     rate(pool, load, || {
         let begun = Instant::now();
-        let counts = by_each_thread(
+        let counts = on_each_submitter(
             |submitter, account| {
-                let tally = &load.tallies[submitter];
-                let first = tally.done();
+                let completion = &load.completions[submitter];
+                let first = completion.done();
                 let mut sent = first;
                 while begun.elapsed() < TIME {
                     for _ in 0..DEPTH / 2 {
-                        pool.enqueue(account, u64::from(sent) + 1, Item::Moment(load, submitter));
+                        pool.enqueue(account, u64::from(sent) + 1, BenchItem::Moment(load, submitter));
                         sent = sent.wrapping_add(1);
                     }
-                    tally.wait_for(sent.wrapping_sub(DEPTH / 2));
+                    completion.wait_for(sent.wrapping_sub(DEPTH / 2));
                 }
-                tally.wait_for(sent);
+                completion.wait_for(sent);
                 sent.wrapping_sub(first)
             },
             load,
@@ -153,7 +153,7 @@ fn flow(pool: &impl Pool, load: &'static Load) -> Rate {
 }
 
 /// Runs `f` on every inserting thread, all at once.
-fn by_each_thread<T: Send>(f: impl Fn(usize, Account) -> T + Sync, load: &Load) -> Vec<T> {
+fn on_each_submitter<T: Send>(f: impl Fn(usize, Account) -> T + Sync, load: &PoolLoad) -> Vec<T> {
     let start = Barrier::new(SUBMITTERS);
     thread::scope(|scope| {
         let threads: Vec<_> = load

@@ -6,50 +6,50 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::Op;
-use super::load::{Device, Load};
-use crate::liburing::{Ring, Sqe};
+use super::UblkOp;
+use super::load::{BlockTarget, UblkLoad};
+use crate::liburing::{LibRing, Sqe};
 
 /// What O_DIRECT wants of addresses.
 #[derive(Clone)]
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
-pub(super) struct Client {
+pub(super) struct BlockDeviceClient {
     file: File,
-    ring: Ring,
-    op: Op,
+    ring: LibRing,
+    op: UblkOp,
     block: u32,
     buffers: Vec<Vec<Page>>,
 }
 
-impl Client {
-    pub(super) fn open(path: &Path, load: &Load) -> anyhow::Result<Self> {
+impl BlockDeviceClient {
+    pub(super) fn open(path: &Path, load: &UblkLoad) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(path).with_context(|| path.display().to_string())?;
-        let ring = Ring::new(load.depth.next_power_of_two())?;
+        let ring = LibRing::new(load.depth.next_power_of_two())?;
         let pages = load.block.div_ceil(4096) as usize;
         let buffers = (0..load.depth).map(|lane| vec![Page([lane as u8; 4096]); pages]).collect();
         Ok(Self { file, ring, op: load.op, block: load.block, buffers })
     }
 }
 
-impl Device for Client {
+impl BlockTarget for BlockDeviceClient {
     fn push(&mut self, lane: u32, at: u64) {
         const OP_READ: u8 = 22;
         const OP_WRITE: u8 = 23;
-        let opcode = if self.op == Op::Read { OP_READ } else { OP_WRITE };
+        let opcode = if self.op == UblkOp::Read { OP_READ } else { OP_WRITE };
         let addr = self.buffers[lane as usize][0].0.as_mut_ptr() as u64;
-        *self.ring.next_sqe() =
+        *self.ring.get_sqe() =
             Sqe { opcode, fd: self.file.as_raw_fd(), off: at, addr, len: self.block, user_data: lane.into(), ..Sqe::default() };
     }
 
-    fn wait(&mut self, at_least: u32, ended: &mut Vec<u32>) -> anyhow::Result<()> {
+    fn wait(&mut self, at_least: u32, completed: &mut Vec<u32>) -> anyhow::Result<()> {
         ensure!(self.ring.submit_and_wait(at_least) >= 0, "the wait failed");
         let (mut wrong, expected) = (None, self.block as i32);
-        self.ring.reap(|lane, res| {
+        self.ring.for_each_cqe(|lane, res| {
             wrong = wrong.or((res != expected).then_some(res));
-            ended.push(lane as u32);
+            completed.push(lane as u32);
         });
         ensure!(wrong.is_none(), "a request says {}, not {expected}", wrong.unwrap_or_default());
         Ok(())

@@ -5,9 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ctrl, feature, param};
 
-use super::server::Way;
+use super::server::DataPath;
 use super::{MAX_BYTES, SIZE};
-use crate::liburing::{Ring, SQE128};
+use crate::liburing::{LibRing, SQE128};
 
 /// An I/O command, or one of the device's user, by its number.
 pub(super) const fn io_command(nr: u8) -> u32 {
@@ -22,7 +22,7 @@ const fn command(nr: u8, size: u32) -> u32 {
 /// An open control device, and the one device that it is asked for.
 pub(super) struct Control {
     file: File,
-    ring: Ring,
+    ring: LibRing,
     id: u32,
 }
 
@@ -32,19 +32,19 @@ pub(super) fn open(path: &str) -> anyhow::Result<File> {
 
 impl Control {
     pub(super) fn open() -> anyhow::Result<Self> {
-        Ok(Self { file: open("/dev/ublk-control")?, ring: Ring::with_flags(4, SQE128)?, id: u32::MAX })
+        Ok(Self { file: open("/dev/ublk-control")?, ring: LibRing::with_flags(4, SQE128)?, id: u32::MAX })
     }
 
     fn ask(&mut self, nr: u8, payload: &mut [u8], data: u64) -> anyhow::Result<()> {
         let addr = payload.as_mut_ptr() as u64;
         let header = CtrlCmd { dev_id: self.id, queue_id: u16::MAX, len: payload.len() as u16, addr, data, ..CtrlCmd::default() };
-        self.ring.next_sqe().prep_command(self.file.as_raw_fd(), command(nr, 32), 0, &header.to_bytes(), 0);
-        self.ring.round(1, 0).with_context(|| format!("control command {nr:#x}"))
+        self.ring.get_sqe().prep_command(self.file.as_raw_fd(), command(nr, 32), 0, &header.to_bytes(), 0);
+        self.ring.submit_all(1, 0).with_context(|| format!("control command {nr:#x}"))
     }
 
     /// A device of one queue: its number.
-    pub(super) fn add(&mut self, way: Way, depth: u32) -> anyhow::Result<u32> {
-        let flags = if way == Way::GetData { feature::NEED_GET_DATA } else { 0 };
+    pub(super) fn add(&mut self, data_path: DataPath, depth: u32) -> anyhow::Result<u32> {
+        let flags = if data_path == DataPath::GetData { feature::NEED_GET_DATA } else { 0 };
         let info = DevInfo {
             nr_hw_queues: 1,
             queue_depth: depth as u16,

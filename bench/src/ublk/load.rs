@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Op, SIZE};
+use super::{SIZE, UblkOp};
 use crate::echo::histogram::Histogram;
-use crate::timing::{Numbers, rate};
+use crate::timing::{Metrics, throughput};
 
 /// What is asked of a device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
-    pub(super) op: Op,
+pub(super) struct UblkLoad {
+    pub(super) op: UblkOp,
     pub(super) is_sequential: bool,
-    /// Requests under way, at most.
+    /// Requests under data_path, at most.
     pub(super) depth: u32,
     /// Submitted together, and waited for together.
     pub(super) batch: u32,
@@ -21,84 +21,84 @@ pub(super) struct Load {
 }
 
 /// Whoever can be asked.
-pub(super) trait Device {
+pub(super) trait BlockTarget {
     /// Asks for a request of the lane's buffer, soon.
     fn push(&mut self, lane: u32, at: u64);
 
     /// Sends what was pushed and waits for at least so many ends: lanes.
-    fn wait(&mut self, at_least: u32, ended: &mut Vec<u32>) -> anyhow::Result<()>;
+    fn wait(&mut self, at_least: u32, completed: &mut Vec<u32>) -> anyhow::Result<()>;
 }
 
-impl Load {
+impl UblkLoad {
     /// Requests a second; how long each took, µs.
-    pub(super) fn run(&self, device: &mut impl Device) -> anyhow::Result<Numbers> {
+    pub(super) fn run(&self, device: &mut impl BlockTarget) -> anyhow::Result<Metrics> {
         let mut lanes = Lanes::new(self);
         let mut histogram = Histogram::new();
         let (mut sum, mut count) = (Duration::ZERO, 0);
-        let rate = rate(self.time, || {
+        let rate = throughput(self.time, || {
             lanes.step(device)?;
             let now = Instant::now();
-            for &lane in &lanes.ended {
-                let time = now - lanes.begun[lane as usize];
+            for &lane in &lanes.completed {
+                let time = now - lanes.submitted_at[lane as usize];
                 histogram.add(time);
                 sum += time;
             }
-            count += lanes.ended.len() as u32;
-            Ok(lanes.ended.len() as u64)
+            count += lanes.completed.len() as u32;
+            Ok(lanes.completed.len() as u64)
         })?;
         lanes.finish(device)?;
-        let mut numbers = rate.numbers();
-        numbers.add("mean_us", sum.as_secs_f64() * 1e6 / f64::from(count.max(1)));
-        numbers.add("p50_us", histogram.percentile_us(50.0));
-        numbers.add("p99_us", histogram.percentile_us(99.0));
-        Ok(numbers)
+        let mut metrics = rate.into_metrics();
+        metrics.add("mean_us", sum.as_secs_f64() * 1e6 / f64::from(count.max(1)));
+        metrics.add("p50_us", histogram.percentile_us(50.0));
+        metrics.add("p99_us", histogram.percentile_us(99.0));
+        Ok(metrics)
     }
 }
 
 struct Lanes {
-    load: Load,
+    load: UblkLoad,
     free: Vec<u32>,
-    ended: Vec<u32>,
+    completed: Vec<u32>,
     /// When each began.
-    begun: Vec<Instant>,
+    submitted_at: Vec<Instant>,
     next: u64,
 }
 
 impl Lanes {
-    fn new(load: &Load) -> Self {
+    fn new(load: &UblkLoad) -> Self {
         let free = (0..load.depth).collect();
-        Self { load: *load, free, ended: Vec::new(), begun: vec![Instant::now(); load.depth as usize], next: 1 }
+        Self { load: *load, free, completed: Vec::new(), submitted_at: vec![Instant::now(); load.depth as usize], next: 1 }
     }
 
-    fn place(&mut self) -> u64 {
+    fn next_offset(&mut self) -> u64 {
         let blocks = SIZE / u64::from(self.load.block);
         // A linear congruential generator, as good as need be.
         self.next = if self.load.is_sequential { self.next + 1 } else { self.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) };
         (if self.load.is_sequential { self.next } else { self.next >> 20 }) % blocks * u64::from(self.load.block)
     }
 
-    /// Fills whole batches up, and waits for one: `ended`.
-    fn step(&mut self, device: &mut impl Device) -> anyhow::Result<()> {
-        self.free.append(&mut self.ended);
+    /// Fills whole batches up, and waits for one: `completed`.
+    fn step(&mut self, device: &mut impl BlockTarget) -> anyhow::Result<()> {
+        self.free.append(&mut self.completed);
         let now = Instant::now();
         while self.free.len() >= self.load.batch as usize {
             for _ in 0..self.load.batch {
-                let at = self.place();
+                let at = self.next_offset();
                 if let Some(lane) = self.free.pop() {
-                    self.begun[lane as usize] = now;
+                    self.submitted_at[lane as usize] = now;
                     device.push(lane, at);
                 }
             }
         }
-        device.wait(self.load.batch, &mut self.ended)
+        device.wait(self.load.batch, &mut self.completed)
     }
 
-    /// Nothing is under way any more.
-    fn finish(&mut self, device: &mut impl Device) -> anyhow::Result<()> {
-        self.free.append(&mut self.ended);
+    /// Nothing is under data_path any more.
+    fn finish(&mut self, device: &mut impl BlockTarget) -> anyhow::Result<()> {
+        self.free.append(&mut self.completed);
         while self.free.len() < self.load.depth as usize {
-            device.wait(1, &mut self.ended)?;
-            self.free.append(&mut self.ended);
+            device.wait(1, &mut self.completed)?;
+            self.free.append(&mut self.completed);
         }
         Ok(())
     }
@@ -116,17 +116,17 @@ mod tests {
         all: usize,
     }
 
-    impl Device for Fake {
+    impl BlockTarget for Fake {
         fn push(&mut self, lane: u32, at: u64) {
             assert!(!self.pushed.contains(&lane) && at.is_multiple_of(4096) && at + 4096 <= SIZE);
             self.pushed.push(lane);
             self.most = self.most.max(self.pushed.len());
         }
 
-        fn wait(&mut self, at_least: u32, ended: &mut Vec<u32>) -> anyhow::Result<()> {
+        fn wait(&mut self, at_least: u32, completed: &mut Vec<u32>) -> anyhow::Result<()> {
             let keep = self.pushed.len().saturating_sub(at_least.max(2) as usize);
             self.all += self.pushed.len() - keep;
-            ended.extend(self.pushed.drain(keep..));
+            completed.extend(self.pushed.drain(keep..));
             Ok(())
         }
     }
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn lanes_are_used_once_at_a_time_and_all_end() {
         for (is_sequential, depth, batch) in [(true, 1, 1), (false, 8, 1), (false, 8, 4)] {
-            let load = Load { op: Op::Write, is_sequential, depth, batch, block: 4096, time: Duration::ZERO };
+            let load = UblkLoad { op: UblkOp::Write, is_sequential, depth, batch, block: 4096, time: Duration::ZERO };
             let mut fake = Fake::default();
-            let numbers = load.run(&mut fake).unwrap().line();
-            assert!(numbers.contains("\"p50_us\""), "{numbers}");
+            let metrics = load.run(&mut fake).unwrap().json_line();
+            assert!(metrics.contains("\"p50_us\""), "{metrics}");
             assert_eq!((fake.pushed.len(), fake.most), (0, depth as usize));
             assert!(fake.all > depth as usize);
         }

@@ -7,8 +7,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use super::load::{Device, Load};
-use super::{Op, SIZE};
+use super::load::{BlockTarget, UblkLoad};
+use super::{SIZE, UblkOp};
 
 const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
@@ -19,9 +19,9 @@ const REP_ACK: u32 = 1;
 const REP_INFO: u32 = 3;
 const REPLY_BYTES: usize = 16;
 
-pub(super) struct Client {
+pub(super) struct NbdBenchClient {
     socket: UnixStream,
-    op: Op,
+    op: UblkOp,
     block: usize,
     out: Vec<u8>,
     input: Vec<u8>,
@@ -33,9 +33,9 @@ fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }
 
-impl Client {
+impl NbdBenchClient {
     /// Connects and agrees on the export of no name.
-    pub(super) fn connect(path: &Path, load: &Load) -> anyhow::Result<Self> {
+    pub(super) fn connect(path: &Path, load: &UblkLoad) -> anyhow::Result<Self> {
         let mut socket = UnixStream::connect(path).with_context(|| path.display().to_string())?;
         let size = greet(&mut socket)?;
         ensure!(size >= SIZE, "the export has {size} bytes, {SIZE} are wanted");
@@ -45,7 +45,7 @@ impl Client {
 
     /// The lane of a whole reply, if one is there.
     fn reply(&mut self) -> anyhow::Result<Option<u32>> {
-        let whole = REPLY_BYTES + if self.op == Op::Read { self.block } else { 0 };
+        let whole = REPLY_BYTES + if self.op == UblkOp::Read { self.block } else { 0 };
         if self.unread.len() < whole {
             return Ok(None);
         }
@@ -68,7 +68,7 @@ impl Client {
     }
 }
 
-impl Device for Client {
+impl BlockTarget for NbdBenchClient {
     fn push(&mut self, lane: u32, at: u64) {
         self.out.extend(REQUEST.to_be_bytes());
         // No flags; read is 0, write is 1, as in the ABI of ublk.
@@ -76,20 +76,20 @@ impl Device for Client {
         self.out.extend(u64::from(lane).to_be_bytes());
         self.out.extend(at.to_be_bytes());
         self.out.extend((self.block as u32).to_be_bytes());
-        if self.op == Op::Write {
+        if self.op == UblkOp::Write {
             self.out.resize(self.out.len() + self.block, lane as u8);
         }
     }
 
-    fn wait(&mut self, at_least: u32, ended: &mut Vec<u32>) -> anyhow::Result<()> {
+    fn wait(&mut self, at_least: u32, completed: &mut Vec<u32>) -> anyhow::Result<()> {
         self.socket.write_all(&self.out)?;
         self.out.clear();
-        let wanted = ended.len() + at_least as usize;
+        let wanted = completed.len() + at_least as usize;
         loop {
             while let Some(lane) = self.reply()? {
-                ended.push(lane);
+                completed.push(lane);
             }
-            if ended.len() >= wanted {
+            if completed.len() >= wanted {
                 return Ok(());
             }
             self.fill()?;

@@ -97,7 +97,7 @@ impl Builder<'_> {
             ("generic", "inline, number in a register: rewritten"),
             ("liburing", "liburing's io_uring_enter()"),
         ] {
-            self.rings(Group::Enter, row, &["enter", "--road", road], road == "liburing");
+            self.rings(Group::Enter, row, &["enter", "--via", road], road == "liburing");
         }
     }
 
