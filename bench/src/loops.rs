@@ -18,7 +18,7 @@ pub(crate) fn enter(via: &str) -> anyhow::Result<f64> {
         "symbol" => ns_per_call(|| calls::enter_via_libc(fd)),
         "const" => ns_per_call(|| calls::enter_via_immediate(fd)),
         "generic" => ns_per_call(|| calls::enter_via_register(fd)),
-        _ => bail!("there is no via `{via}`"),
+        _ => bail!("there is no call path `{via}`"),
     }
 }
 

@@ -67,9 +67,8 @@ fn mount(mount_point: &Path, fuse: &File) -> anyhow::Result<()> {
     let (point_name, options) = (CString::new(mount_point.as_os_str().as_bytes())?, CString::new(options)?);
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
     // SAFETY: four strings with their ends.
-    let reply_body =
-        unsafe { libc::mount(c"uringlet-bench".as_ptr(), point_name.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
-    ensure!(reply_body == 0, "mounting on {}: {}", mount_point.display(), std::io::Error::last_os_error());
+    let ret = unsafe { libc::mount(c"uringlet-bench".as_ptr(), point_name.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
+    ensure!(ret == 0, "mounting on {}: {}", mount_point.display(), std::io::Error::last_os_error());
     Ok(())
 }
 
@@ -145,8 +144,8 @@ fn u64s_to_bytes(u64s_to_bytes: &[u64]) -> Vec<u8> {
     u64s_to_bytes.iter().flat_map(|long| long.to_le_bytes()).collect()
 }
 
-fn send_reply(fuse: &File, unique: u64, reply_body: &Result<Vec<u8>, i32>) -> anyhow::Result<()> {
-    let (error, body) = match reply_body {
+fn send_reply(fuse: &File, unique: u64, reply: &Result<Vec<u8>, i32>) -> anyhow::Result<()> {
+    let (error, body) = match reply {
         Ok(body) => (0_i32, body.as_slice()),
         Err(errno) => (-errno, &[][..]),
     };

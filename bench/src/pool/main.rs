@@ -19,9 +19,9 @@ use uringlet_sys::heap::Heap;
 static HEAP: Heap = Heap::new();
 
 const USAGE: &str = "\
-usage: uringlet-bench-pool --locks one|split --classes bound|unbound|both [--workers N] [--work-ticks_to_ns N]
+usage: uringlet-bench-pool --locks one|split --classes bound|unbound|both [--workers N] [--work-ns N]
 
-Two threads insert, N workers a class consume. Prints millions of items a second, and how long an item waited for locks, ticks_to_ns:
+Two threads insert, N workers a class consume. Prints millions of items a second, and how long an item waited for locks, ns:
 inserted while no worker takes any, consumed while nobody inserts, and both at once (value).";
 
 #[derive(Debug)]
@@ -39,13 +39,13 @@ fn parse() -> anyhow::Result<PoolArgs> {
             Long("locks") => locks = parser.value()?.string()?,
             Long("classes") => classes = Classes::of(&parser.value()?.string()?),
             Long("workers") => workers = parser.value()?.parse()?,
-            Long("work-ticks_to_ns") => work_ns = parser.value()?.parse()?,
+            Long("work-ns") => work_ns = parser.value()?.parse()?,
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
     let Some(classes) = classes else { bail!("{USAGE}") };
     ensure!((1..=64).contains(&workers), "1 to 64 workers a class, not {workers}");
-    ensure!(work_ns <= 1_000_000, "work of at most 1,000,000 ticks_to_ns, not {work_ns}");
+    ensure!(work_ns <= 1_000_000, "work of at most 1,000,000 ns, not {work_ns}");
     Ok(PoolArgs { locks, load: PoolLoad::new(classes, workers, work_ns) })
 }
 

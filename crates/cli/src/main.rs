@@ -20,9 +20,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Args),
-    Bench(bench::Args),
-    Stat(stat::Args),
+    Run(run::RunArgs),
+    Bench(bench::BenchArgs),
+    Stat(stat::StatArgs),
     Ublk(ublk::Args),
     Ublkd(ublk::DaemonArgs),
     Man(documents::ManArgs),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::child::Launch;
 use super::job::{Sample, VALUE};
-use super::stop::Stop;
+use super::launch::Launch;
+use super::stop::StopFlag;
 
 /// A job of buffered writes, in one thread, for a fixed time.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl Writes<'_> {
 
 /// Why fio cannot be used, if it cannot.
 pub(super) fn missing() -> Option<String> {
-    Launch::new(["fio", "--version"]).output(&Stop::default()).err()
+    Launch::new(["fio", "--version"]).output(&StopFlag::default()).err()
 }
 
 /// What is told of a job: writes a second, and fio's latencies in ns.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::stats::number;
+use super::summary::number;
 
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ pub(super) struct Host {
 
 impl Host {
     /// Looks at the machine; `directory` is where files are written.
-    pub(super) fn look(directory: &Path) -> Self {
+    pub(super) fn detect(directory: &Path) -> Self {
         let uname = rustix::system::uname();
         let words = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -27,7 +27,7 @@ impl Host {
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(": ")));
         Self {
             kernel: format!("{} {} {}", words(uname.sysname()), words(uname.release()), words(uname.machine())),
-            filesystem: filesystem(&mounts, &directory).unwrap_or("of an unknown kind").to_owned(),
+            filesystem: filesystem_of(&mounts, &directory).unwrap_or("of an unknown kind").to_owned(),
             cpu: model.map_or("an unknown CPU", |(_, model)| model).to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
         }
@@ -42,40 +42,40 @@ impl fmt::Display for Host {
 
 /// What else the machine does while something is measured.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct BackgroundLoad {
     before: (Duration, Duration),
     ours_before: Duration,
 }
 
-impl Load {
+impl BackgroundLoad {
     pub(super) fn begin() -> Self {
-        Self { before: busy_and_all(), ours_before: children() }
+        Self { before: cpu_ticks(), ours_before: children_cpu_time() }
     }
 
-    /// A warning, if other programs took more than a little of the CPUs meanwhile.
-    pub(super) fn note(&self) -> Option<String> {
-        const LITTLE_PERCENT: f64 = 10.0;
-        let (busy, all) = busy_and_all();
+    /// A note, if other programs took more than a little of the CPUs meanwhile.
+    pub(super) fn warning(&self) -> Option<String> {
+        const THRESHOLD_PERCENT: f64 = 10.0;
+        let (busy, all) = cpu_ticks();
         let (busy, all) = (busy.saturating_sub(self.before.0), all.saturating_sub(self.before.1));
-        let others = busy.saturating_sub(children().saturating_sub(self.ours_before));
+        let others = busy.saturating_sub(children_cpu_time().saturating_sub(self.ours_before));
         let percent = others.as_secs_f64() / all.as_secs_f64().max(1e-3) * 100.0;
         let warning = || {
             format!("other programs took {percent:.0}% of the CPUs meanwhile: these numbers are worth less than those of an idle machine")
         };
-        (percent > LITTLE_PERCENT).then(warning)
+        (percent > THRESHOLD_PERCENT).then(warning)
     }
 }
 
 /// Of all CPUs together.
-fn busy_and_all() -> (Duration, Duration) {
-    let ticks = stat(&fs::read_to_string("/proc/stat").unwrap_or_default());
+fn cpu_ticks() -> (Duration, Duration) {
+    let ticks = parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default());
     // USER_HZ, which is 100 in every ABI that this runs on.
     let time = |ticks: u64| Duration::from_millis(ticks * 10);
     (time(ticks.0), time(ticks.1))
 }
 
 /// The first line of /proc/stat: busy ticks and all ticks. What guests took is in `user` already.
-fn stat(text: &str) -> (u64, u64) {
+fn parse_stat(text: &str) -> (u64, u64) {
     let fields: Vec<u64> =
         text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
     let all = fields.iter().take(8).sum();
@@ -84,13 +84,13 @@ fn stat(text: &str) -> (u64, u64) {
 }
 
 /// CPU time of all programs that were run.
-fn children() -> Duration {
+fn children_cpu_time() -> Duration {
     let time = |t: nix::sys::time::TimeVal| Duration::from_micros(u64::try_from(t.num_microseconds()).unwrap_or(0));
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| time(usage.user_time()) + time(usage.system_time()))
 }
 
 /// The kind of filesystem that a path lies on, from the text of mountinfo: the deepest mount point, of those the last.
-fn filesystem<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+fn filesystem_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
     for line in mounts.lines() {
         let Some((left, right)) = line.split_once(" - ") else { continue };
@@ -109,15 +109,15 @@ mod tests {
 
     #[test]
     fn busy_is_what_is_not_idle() {
-        assert_eq!(stat("cpu  10 1 20 300 40 0 2 3 9 0\ncpu0 1 1 1 1\n"), (36, 376));
-        assert_eq!(stat(""), (0, 0));
+        assert_eq!(parse_stat("cpu  10 1 20 300 40 0 2 3 9 0\ncpu0 1 1 1 1\n"), (36, 376));
+        assert_eq!(parse_stat(""), (0, 0));
     }
 
     #[test]
     fn the_deepest_mount_holds_the_file() {
         let mounts = "20 1 8:1 / / rw - ext4 /dev/a rw\n21 20 0:5 / /tmp rw shared:1 - tmpfs tmpfs rw\n";
-        assert_eq!(filesystem(mounts, Path::new("/tmp/x")), Some("tmpfs"));
-        assert_eq!(filesystem(mounts, Path::new("/tmpx")), Some("ext4"));
-        assert_eq!(filesystem("", Path::new("/")), None);
+        assert_eq!(filesystem_of(mounts, Path::new("/tmp/x")), Some("tmpfs"));
+        assert_eq!(filesystem_of(mounts, Path::new("/tmpx")), Some("ext4"));
+        assert_eq!(filesystem_of("", Path::new("/")), None);
     }
 }

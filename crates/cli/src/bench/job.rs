@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::child::Launch;
+use super::launch::Launch;
 use super::progress::Progress;
-use super::stats::Summary;
-use super::stop::Stop;
+use super::stop::StopFlag;
+use super::summary::Summary;
 
 /// What one measurement gives: numbers by name. `VALUE` is the one that matters.
 pub(super) type Sample = BTreeMap<String, f64>;
@@ -18,66 +18,70 @@ pub(super) const VALUE: &str = "value";
 
 /// Where a number belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TableCell {
     pub(super) table: String,
     pub(super) row: String,
     pub(super) column: String,
 }
 
-impl Place {
+impl TableCell {
     pub(super) fn new(table: impl Into<String>, row: impl Into<String>, column: impl Into<String>) -> Self {
         Self { table: table.into(), row: row.into(), column: column.into() }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TableCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}, {}", self.table, self.row, self.column)
     }
 }
 
 /// Makes numbers of what a program prints.
-pub(super) type Read = fn(&str) -> Result<Sample, String>;
+pub(super) type ParseOutput = fn(&str) -> Result<Sample, String>;
 
-type Measure = Box<dyn FnMut(&Stop) -> Result<Sample, String>>;
+type Measure = Box<dyn FnMut(&StopFlag) -> Result<Sample, String>>;
 
 /// One place's measurements.
-pub(super) struct Job {
-    pub(super) place: Place,
+pub(super) struct BenchJob {
+    pub(super) cell: TableCell,
     /// About how long one takes.
-    expected: Duration,
+    expected_time: Duration,
     measure: Measure,
     pub(super) samples: Vec<Sample>,
     pub(super) failure: Option<String>,
 }
 
-impl fmt::Debug for Job {
+impl fmt::Debug for BenchJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job")
-            .field("place", &self.place)
+        f.debug_struct("BenchJob")
+            .field("place", &self.cell)
             .field("samples", &self.samples)
             .field("failure", &self.failure)
             .finish_non_exhaustive()
     }
 }
 
-impl Job {
-    pub(super) fn new(place: Place, expected: Duration, measure: impl FnMut(&Stop) -> Result<Sample, String> + 'static) -> Self {
-        Self { place, expected, measure: Box::new(measure), samples: Vec::new(), failure: None }
+impl BenchJob {
+    pub(super) fn new(
+        cell: TableCell,
+        expected_time: Duration,
+        measure: impl FnMut(&StopFlag) -> Result<Sample, String> + 'static,
+    ) -> Self {
+        Self { cell, expected_time, measure: Box::new(measure), samples: Vec::new(), failure: None }
     }
 
     /// Runs a program and reads what it prints.
-    pub(super) fn program(place: Place, expected: Duration, launch: Launch, read: Read) -> Self {
-        Self::new(place, expected, move |stop| read(&launch.output(stop)?))
+    pub(super) fn program(cell: TableCell, expected_time: Duration, launch: Launch, read: ParseOutput) -> Self {
+        Self::new(cell, expected_time, move |stop| read(&launch.output(stop)?))
     }
 
     /// Once more; not after a failure.
-    fn run(&mut self, stop: &Stop) {
+    fn run(&mut self, stop: &StopFlag) {
         if self.failure.is_none() {
             let sample = (self.measure)(stop);
             match sample {
                 Ok(sample) => self.samples.push(sample),
-                Err(_) if stop.is_wanted() => {}
+                Err(_) if stop.is_requested() => {}
                 Err(why) => self.failure = Some(why),
             }
         }
@@ -98,7 +102,7 @@ impl Job {
             }
         }
         json!({
-            "table": self.place.table, "row": self.place.row, "column": self.place.column,
+            "table": self.cell.table, "row": self.cell.row, "column": self.cell.column,
             "measured": measured, "failure": self.failure,
         })
     }
@@ -106,43 +110,48 @@ impl Job {
 
 /// All that is measured in a run.
 #[derive(Debug, Default)]
-pub(super) struct Jobs(pub(super) Vec<Job>);
+pub(super) struct Jobs(pub(super) Vec<BenchJob>);
 
 impl Jobs {
-    pub(super) fn push(&mut self, job: Job) {
+    pub(super) fn push(&mut self, job: BenchJob) {
         self.0.push(job);
     }
 
     /// All jobs, one after the other, so many times. `after` tidies up behind each. False if it was stopped.
-    pub(super) fn rounds(&mut self, rounds: u32, stop: &Stop, mut after: impl FnMut() -> Result<(), String>) -> Result<bool, String> {
-        let mut progress = Progress::new(self.expected() * rounds);
-        for round in 1..=rounds {
+    pub(super) fn run_rounds(
+        &mut self,
+        run_rounds: u32,
+        stop: &StopFlag,
+        mut after: impl FnMut() -> Result<(), String>,
+    ) -> Result<bool, String> {
+        let mut progress = Progress::new(self.expected_time() * run_rounds);
+        for round in 1..=run_rounds {
             for job in &mut self.0 {
-                if stop.is_wanted() {
+                if stop.is_requested() {
                     progress.clear();
                     return Ok(false);
                 }
-                progress.show(&format!("round {round} of {rounds}: {}", job.place));
+                progress.show(&format!("round {round} of {run_rounds}: {}", job.cell));
                 job.run(stop);
-                progress.add(job.expected);
+                progress.add(job.expected_time);
                 after()?;
             }
         }
         progress.clear();
-        Ok(!stop.is_wanted())
+        Ok(!stop.is_requested())
     }
 
     /// About how long a round takes.
-    pub(super) fn expected(&self) -> Duration {
-        self.0.iter().map(|job| job.expected).sum()
+    pub(super) fn expected_time(&self) -> Duration {
+        self.0.iter().map(|job| job.expected_time).sum()
     }
 
-    pub(super) fn find(&self, table: &str, row: &str, column: &str) -> Option<&Job> {
-        self.0.iter().find(|job| job.place.table == table && job.place.row == row && job.place.column == column)
+    pub(super) fn find_job(&self, table: &str, row: &str, column: &str) -> Option<&BenchJob> {
+        self.0.iter().find(|job| job.cell.table == table && job.cell.row == row && job.cell.column == column)
     }
 
     pub(super) fn summary(&self, table: &str, row: &str, column: &str, field: &str) -> Option<Summary> {
-        self.find(table, row, column)?.summary(field)
+        self.find_job(table, row, column)?.summary(field)
     }
 
     /// How many times `base` a column's median is.
@@ -154,9 +163,9 @@ impl Jobs {
     /// The rows of a table, in the order in which they came.
     pub(super) fn rows(&self, table: &str) -> Vec<&str> {
         let mut rows: Vec<&str> = Vec::new();
-        for job in self.0.iter().filter(|job| job.place.table == table) {
-            if !rows.contains(&job.place.row.as_str()) {
-                rows.push(&job.place.row);
+        for job in self.0.iter().filter(|job| job.cell.table == table) {
+            if !rows.contains(&job.cell.row.as_str()) {
+                rows.push(&job.cell.row);
             }
         }
         rows
@@ -164,7 +173,7 @@ impl Jobs {
 
     /// A line for each that failed.
     pub(super) fn failures(&self) -> String {
-        let line = |job: &Job| job.failure.as_ref().map(|why| format!("{}: failed: {why}\n", job.place));
+        let line = |job: &BenchJob| job.failure.as_ref().map(|why| format!("{}: failed: {why}\n", job.cell));
         self.0.iter().filter_map(line).collect()
     }
 }
@@ -173,16 +182,19 @@ impl Jobs {
 mod tests {
     use super::*;
 
-    fn job(column: &str, value: f64) -> Job {
-        Job::new(Place::new("t", "r", column), Duration::ZERO, move |_| Ok(Sample::from([(VALUE.to_owned(), value)])))
+    fn job(column: &str, value: f64) -> BenchJob {
+        BenchJob::new(TableCell::new("t", "r", column), Duration::ZERO, move |_| Ok(Sample::from([(VALUE.to_owned(), value)])))
     }
 
     #[test]
     fn rounds_are_interleaved_and_compared() {
-        let mut jobs =
-            Jobs(vec![job("a", 4.0), job("b", 2.0), Job::new(Place::new("t", "s", "a"), Duration::ZERO, |_| Err("no".to_owned()))]);
+        let mut jobs = Jobs(vec![
+            job("a", 4.0),
+            job("b", 2.0),
+            BenchJob::new(TableCell::new("t", "s", "a"), Duration::ZERO, |_| Err("no".to_owned())),
+        ]);
         let mut steps = 0;
-        let is_whole = jobs.rounds(3, &Stop::default(), || {
+        let is_whole = jobs.run_rounds(3, &StopFlag::default(), || {
             steps += 1;
             Ok(())
         });

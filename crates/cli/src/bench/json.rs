@@ -16,7 +16,7 @@ pub(super) fn document(host: &Host, rounds: u32, notes: &[String], jobs: &Jobs, 
         "cpus": host.cpus,
         "rounds": rounds,
         "notes": notes,
-        "series": jobs.0.iter().map(super::job::Job::json).collect::<Vec<_>>(),
+        "series": jobs.0.iter().map(super::job::BenchJob::json).collect::<Vec<_>>(),
         "goals": goals.iter().map(Goal::json).collect::<Vec<_>>(),
     });
     format!("{document:#}\n")

@@ -3,25 +3,25 @@
 //! Each number is a process of its own: `uringlet-bench-worker` (an ordinary io_uring program) or fio, run as it is, under `uringlet run`, or with the
 //! drop-in `liburing.so.2`. Rounds are interleaved, so that what else the machine does hurts all of them alike.
 //!
-//! What the benchmarks share: `tools` (which programs), `child` and `stop` (running them, Ctrl-C), `job` and `progress` (rounds), `stats`, `table`,
+//! What the benchmarks share: `tools` (which programs), `launch` and `stop` (running them, Ctrl-C), `job` and `progress` (rounds), `summary`, `table`,
 //! `goal`, `json` and `plot` (telling).
 
-mod arguments;
-mod child;
 mod echo;
 mod fio;
 mod goal;
 mod host;
 mod job;
 mod json;
+mod launch;
 mod plot;
 mod progress;
 mod ring;
-mod stats;
 mod stop;
+mod summary;
 mod table;
 mod tools;
 mod ublk;
+mod value_parsers;
 mod workers;
 mod writes;
 
@@ -32,23 +32,23 @@ use crate::Status;
 
 /// Measure uringlet on this machine
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
-    Ring(ring::Args),
-    Writes(writes::Args),
-    Workers(workers::Args),
-    Echo(echo::Args),
-    Ublk(ublk::Args),
+enum Benchmark {
+    Ring(ring::BenchRingArgs),
+    Writes(writes::BenchWritesArgs),
+    Workers(workers::BenchWorkersArgs),
+    Echo(echo::BenchEchoArgs),
+    Ublk(ublk::BenchUblkArgs),
 }
 
-/// How a benchmark ended.
+/// How a what ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum BenchOutcome {
     Whole,
     /// By Ctrl-C: what was measured until then is told.
     Stopped,
@@ -57,17 +57,17 @@ enum End {
 /// As shells tell a program that SIGINT ended.
 const INTERRUPTED: Status = 130;
 
-pub(crate) fn bench(args: &Args) -> Status {
-    let ended = match &args.what {
-        What::Ring(args) => ring::run(args),
-        What::Writes(args) => writes::run(args),
-        What::Workers(args) => workers::run(args),
-        What::Echo(args) => echo::run(args),
-        What::Ublk(args) => ublk::run(args),
+pub(crate) fn bench(args: &BenchArgs) -> Status {
+    let ended = match &args.benchmark {
+        Benchmark::Ring(args) => ring::run(args),
+        Benchmark::Writes(args) => writes::run(args),
+        Benchmark::Workers(args) => workers::run(args),
+        Benchmark::Echo(args) => echo::run(args),
+        Benchmark::Ublk(args) => ublk::run(args),
     };
     match ended {
-        Ok(End::Whole) => 0,
-        Ok(End::Stopped) => INTERRUPTED,
+        Ok(BenchOutcome::Whole) => 0,
+        Ok(BenchOutcome::Stopped) => INTERRUPTED,
         Err(message) => {
             eprintln!("uringlet bench: {message}");
             1
@@ -76,12 +76,12 @@ pub(crate) fn bench(args: &Args) -> Status {
 }
 
 /// To standard output. Nobody may be there any more: what was made is removed all the same.
-fn tell(text: &str) {
+fn print(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
+fn write_file(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 

@@ -10,7 +10,7 @@ use plotters::prelude::{IntoLogRange, SVGBackend};
 use plotters::series::LineSeries;
 use plotters::style::{Color, RGBColor, ShapeStyle, WHITE};
 
-use super::stats::Summary;
+use super::summary::Summary;
 
 const PANEL: (u32, u32) = (680, 400);
 /// Right of the lines.

@@ -7,9 +7,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 
 /// Whether somebody wants this to end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(super) struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// From now on signals are noted, and whatever runs is ended soon. A reader that went away is noted too: writing to it is then an error, and no
     /// death. A second signal is no threat: a terminal that is closed sends several.
     pub(super) fn on_signals() -> Result<Self, String> {
@@ -21,7 +21,7 @@ impl Stop {
         Ok(stop)
     }
 
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 /// A titled table, its columns as wide as they need be.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct TextTable {
     title: String,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     pub(super) fn new(title: impl Into<String>, header: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { title: title.into(), rows: vec![header.into_iter().map(Into::into).collect()] }
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new("things", ["", "a", "long"]);
+        let mut table = TextTable::new("things", ["", "a", "long"]);
         table.row(["row", "±10", "1"]);
         table.row(["r", "2"]);
         assert_eq!(table.text(), "\nthings\n        a   long\nrow   ±10      1\nr       2\n");

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::child::Launch;
 use super::json;
-use super::stop::Stop;
+use super::launch::Launch;
+use super::stop::StopFlag;
 
 /// The programs and libraries that take part.
 #[derive(Debug)]
-pub(super) struct Tools {
+pub(super) struct BenchTools {
     pub(super) uringlet: PathBuf,
     pub(super) worker: PathBuf,
     /// The folder of the drop-in `liburing.so.2`.
@@ -20,7 +20,7 @@ pub(super) struct Tools {
 
 /// Whose ring a program finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum Attachment {
     /// The kernel's, or none at all.
     Plain,
     /// The engine's, by `uringlet run` with these options.
@@ -32,37 +32,37 @@ pub(super) enum Side {
 const WORKERS: [&str; 2] = ["uringlet-bench-worker", "../lib/uringlet/uringlet-bench-worker"];
 const DROP_INS: [&str; 2] = ["liburing/liburing.so.2", "../lib/uringlet/liburing/liburing.so.2"];
 
-impl Tools {
+impl BenchTools {
     pub(super) fn find() -> Result<Self, String> {
         let uringlet = std::env::current_exe().map_err(|error| format!("cannot find out where uringlet is installed: {error}"))?;
         let directory = uringlet.parent().unwrap_or(Path::new("/")).to_path_buf();
-        let first = |places: [&str; 2]| places.iter().map(|place| directory.join(place)).find(|path| path.is_file());
+        let first = |places: [&str; 2]| places.iter().map(|cell| directory.join(cell)).find(|path| path.is_file());
         let worker = first(WORKERS).ok_or_else(|| {
             format!("uringlet-bench-worker is neither in {0} nor in {0}/../lib/uringlet; build it with `cargo build --release -p uringlet-bench`", directory.display())
         })?;
         let drop_in = first(DROP_INS).and_then(|path| path.parent().map(Path::to_path_buf));
-        let probe = Launch::new([worker.as_os_str(), "probe".as_ref()]).output(&Stop::default());
+        let probe = Launch::new([worker.as_os_str(), "probe".as_ref()]).output(&StopFlag::default());
         let no_kernel = probe.and_then(|text| json::sample(&text)).err();
         Ok(Self { uringlet, worker, drop_in, no_kernel })
     }
 
     /// The worker with these arguments, on this side.
-    pub(super) fn worker(&self, side: Side, args: impl IntoIterator<Item = impl Into<OsString>>) -> Launch {
+    pub(super) fn worker(&self, attachment: Attachment, args: impl IntoIterator<Item = impl Into<OsString>>) -> Launch {
         let argv: Vec<OsString> = std::iter::once(self.worker.clone().into()).chain(args.into_iter().map(Into::into)).collect();
-        self.launch(side, argv)
+        self.launch(attachment, argv)
     }
 
     /// A program on this side.
-    pub(super) fn launch(&self, side: Side, argv: Vec<OsString>) -> Launch {
-        let before: Vec<OsString> = match side {
-            Side::Attached(options) => {
+    pub(super) fn launch(&self, attachment: Attachment, argv: Vec<OsString>) -> Launch {
+        let before: Vec<OsString> = match attachment {
+            Attachment::Attached(options) => {
                 let run = [self.uringlet.clone().into(), "run".into()].into_iter();
                 run.chain(options.iter().map(Into::into)).chain(["--".into()]).collect()
             }
-            Side::Plain | Side::DropIn => Vec::new(),
+            Attachment::Plain | Attachment::DropIn => Vec::new(),
         };
         let mut launch = Launch::new(before.into_iter().chain(argv));
-        launch.library_path = if side == Side::DropIn { self.drop_in.clone().map(Into::into) } else { None };
+        launch.library_path = if attachment == Attachment::DropIn { self.drop_in.clone().map(Into::into) } else { None };
         launch
     }
 }
@@ -73,11 +73,11 @@ mod tests {
 
     #[test]
     fn a_side_is_a_command_line() {
-        let tools = Tools { uringlet: "/b/u".into(), worker: "/b/w".into(), drop_in: Some("/l".into()), no_kernel: None };
-        let plain = tools.worker(Side::Plain, ["x"]);
+        let tools = BenchTools { uringlet: "/b/u".into(), worker: "/b/w".into(), drop_in: Some("/l".into()), no_kernel: None };
+        let plain = tools.worker(Attachment::Plain, ["x"]);
         assert_eq!((plain.argv, plain.library_path), (vec!["/b/w".into(), "x".into()], None));
-        let attached = tools.worker(Side::Attached(&["--mode=uringlet"]), ["x"]);
+        let attached = tools.worker(Attachment::Attached(&["--mode=uringlet"]), ["x"]);
         assert_eq!(attached.argv, ["/b/u", "run", "--mode=uringlet", "--", "/b/w", "x"]);
-        assert_eq!(tools.worker(Side::DropIn, ["x"]).library_path, Some("/l".into()));
+        assert_eq!(tools.worker(Attachment::DropIn, ["x"]).library_path, Some("/l".into()));
     }
 }

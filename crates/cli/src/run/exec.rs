@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use super::Refusal;
+use super::RunError;
 
 /// The program's environment.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ fn c_string(text: &OsStr) -> CString {
 }
 
 /// Becomes the program; returns only if that failed.
-pub(super) fn become_program(path: &Path, arguments: &[OsString], environment: &Environment) -> Refusal {
+pub(super) fn exec_program(path: &Path, arguments: &[OsString], environment: &Environment) -> RunError {
     let file = c_string(path.as_os_str());
     let arguments: Vec<CString> = arguments.iter().map(|a| c_string(a)).collect();
     let error = match execve(&file, &arguments, &environment.strings()) {
@@ -53,10 +53,10 @@ pub(super) fn become_program(path: &Path, arguments: &[OsString], environment: &
         Err(error) => error,
     };
     let hint = match error {
-        Errno::ENOENT => return Refusal::not_found(format_args!("{}: its interpreter is not there", path.display())),
+        Errno::ENOENT => return RunError::not_found(format_args!("{}: its interpreter is not there", path.display())),
         Errno::ENOEXEC => "; if it is a script, its first line must name an interpreter (#!/bin/sh)",
         Errno::E2BIG => "; arguments and environment are too long together",
         _ => "",
     };
-    Refusal::not_runnable(format_args!("{}: cannot be executed: {}{hint}", path.display(), error.desc()))
+    RunError::not_runnable(format_args!("{}: cannot be executed: {}{hint}", path.display(), error.desc()))
 }

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::Refusal;
+use super::RunError;
 
 /// What a shell uses when PATH is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The file that `name` means.
-pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
+pub(super) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
     if name.is_empty() {
-        return Err(Refusal::not_found("the program's name is empty"));
+        return Err(RunError::not_found("the program's name is empty"));
     }
     if name.as_bytes().contains(&b'/') {
         return Ok(PathBuf::from(name));
@@ -34,9 +34,9 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
         present.get_or_insert(candidate);
     }
     match present {
-        // `target::check` says what is wrong with it.
+        // `executable::check` says what is wrong with it.
         Some(candidate) => Ok(candidate),
-        None => Err(Refusal::not_found(format_args!("{}: not found in PATH; give its path, or check the spelling", name.display()))),
+        None => Err(RunError::not_found(format_args!("{}: not found in PATH; give its path, or check the spelling", name.display()))),
     }
 }
 

@@ -3,9 +3,9 @@
 //! Nothing stays behind: the same process, its exit status, signals, descriptors and terminal are the program's from the first instruction on.
 
 mod exec;
+mod executable;
 mod lookup;
-mod object;
-mod target;
+mod preload;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -19,7 +19,7 @@ use uringlet_ublkd::place;
 /// The program's io_uring calls are answered in its own process by ordinary system calls; the kernel's io_uring is not used. Children of the program are
 /// attached too. The exit status is the program's; 127 if it was not found, 126 if it cannot be run or not be attached.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// Print to standard error what was found and rewritten in the program and its libraries
     #[arg(long)]
     explain: bool,
@@ -29,16 +29,16 @@ pub(crate) struct Args {
     no_cache: bool,
 
     /// Who executes requests that may block
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Adaptive)]
-    mode: Mode,
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = RunMode::Adaptive)]
+    mode: RunMode,
 
     /// What becomes of IOSQE_ASYNC on sockets, pipes and whatever else can be waited for
-    #[arg(long, value_enum, value_name = "HINT", default_value_t = AsyncHint::Weighed)]
-    iosqe_async: AsyncHint,
+    #[arg(long, value_enum, value_name = "HINT", default_value_t = IosqeAsync::Weighed)]
+    iosqe_async: IosqeAsync,
 
     /// Whose ublk devices the program sees
-    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = Devices::Broker)]
-    ublk: Devices,
+    #[arg(long, value_enum, value_name = "WHOSE", default_value_t = UblkScope::Broker)]
+    ublk: UblkScope,
 
     /// The program, looked up in PATH, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 
 /// How a ring is driven, unless the program asks for one way when it makes the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Mode {
+enum RunMode {
     /// The caller, while that is expected not to block; otherwise a worker
     Adaptive,
     /// A worker submits in the caller's stead; when it blocks, the next one goes on
@@ -56,11 +56,11 @@ enum Mode {
     Workers,
 }
 
-impl Mode {
-    /// What tells the attached object. The default is told by silence.
+impl RunMode {
+    /// What tells the attached library. The default is told by silence.
     const VARIABLE: &str = "URINGLET_MODE";
 
-    fn tell(self, environment: &mut exec::Environment) {
+    fn export(self, environment: &mut exec::Environment) {
         match self {
             Self::Adaptive => environment.remove(Self::VARIABLE),
             Self::Uringlet => environment.set(Self::VARIABLE, OsStr::new("uringlet")),
@@ -71,7 +71,7 @@ impl Mode {
 
 /// Who makes the first try of a request that asks to be made elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum AsyncHint {
+enum IosqeAsync {
     /// The submitter, of accepts and of up to 32 KiB to send or to receive; of all else a worker
     Weighed,
     /// A worker, always: for a submitter that is short of time on a machine with idle CPUs
@@ -80,10 +80,10 @@ enum AsyncHint {
     Block,
 }
 
-impl AsyncHint {
+impl IosqeAsync {
     const VARIABLE: &str = "URINGLET_IOSQE_ASYNC";
 
-    fn tell(self, environment: &mut exec::Environment) {
+    fn export(self, environment: &mut exec::Environment) {
         match self {
             Self::Weighed => environment.remove(Self::VARIABLE),
             Self::Worker => environment.set(Self::VARIABLE, OsStr::new("worker")),
@@ -94,19 +94,19 @@ impl AsyncHint {
 
 /// What is behind `/dev/ublk-control`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Devices {
+enum UblkScope {
     /// The broker's, as `uringlet ublk` shows them: they can be used by other programs. It is started when it is needed
     Broker,
     /// The program's own, that nobody else sees and that end with it
     InProcess,
 }
 
-impl Devices {
+impl UblkScope {
     const VARIABLE: &str = "URINGLET_UBLK";
     /// The program that starts a broker.
     const PROGRAM: &str = "URINGLET_PROGRAM";
 
-    fn tell(self, environment: &mut exec::Environment) {
+    fn export(self, environment: &mut exec::Environment) {
         if self == Self::InProcess {
             return environment.remove(Self::VARIABLE);
         }
@@ -120,12 +120,12 @@ impl Devices {
 
 /// Why the program did not start.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct RunError {
     status: Status,
     message: String,
 }
 
-impl Refusal {
+impl RunError {
     /// The program is not there: 127, as from a shell.
     fn not_found(message: impl fmt::Display) -> Self {
         Self { status: 127, message: message.to_string() }
@@ -137,39 +137,39 @@ impl Refusal {
     }
 }
 
-pub(crate) fn run(args: &Args) -> Status {
-    let refusal = match start(args) {
+pub(crate) fn run(args: &RunArgs) -> Status {
+    let error = match start(args) {
         Ok(never) => match never {},
-        Err(refusal) => refusal,
+        Err(error) => error,
     };
-    eprintln!("uringlet run: {}", refusal.message);
-    refusal.status
+    eprintln!("uringlet run: {}", error.message);
+    error.status
 }
 
-fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
+fn start(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let program = lookup::find(&args.command[0])?;
-    target::check(&program)?;
-    let object = object::find()?;
+    executable::check(&program)?;
+    let library = preload::find()?;
     let mut environment = exec::Environment::inherited();
     let before = std::env::var_os("LD_PRELOAD");
-    environment.set("LD_PRELOAD", &prepended(object.as_os_str(), before.as_deref()));
+    environment.set("LD_PRELOAD", &prepended(library.as_os_str(), before.as_deref()));
     if args.explain {
         environment.set("URINGLET_EXPLAIN", OsStr::new("1"));
     }
     if args.no_cache {
         environment.set("URINGLET_CACHE", OsStr::new("off"));
     }
-    args.mode.tell(&mut environment);
-    args.iosqe_async.tell(&mut environment);
-    args.ublk.tell(&mut environment);
-    Err(exec::become_program(&program, &args.command, &environment))
+    args.mode.export(&mut environment);
+    args.iosqe_async.export(&mut environment);
+    args.ublk.export(&mut environment);
+    Err(exec::exec_program(&program, &args.command, &environment))
 }
 
-/// `object` first, what was preloaded before behind it, nothing twice.
-fn prepended(object: &OsStr, before: Option<&OsStr>) -> OsString {
-    let mut list = object.as_bytes().to_vec();
+/// `library` first, what was preloaded before behind it, nothing twice.
+fn prepended(library: &OsStr, before: Option<&OsStr>) -> OsString {
+    let mut list = library.as_bytes().to_vec();
     let before = before.map_or(&b""[..], OsStr::as_bytes);
-    for entry in before.split(|&b| b == b':' || b == b' ').filter(|e| !e.is_empty() && *e != object.as_bytes()) {
+    for entry in before.split(|&b| b == b':' || b == b' ').filter(|e| !e.is_empty() && *e != library.as_bytes()) {
         list.push(b':');
         list.extend_from_slice(entry);
     }

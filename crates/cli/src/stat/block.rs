@@ -2,9 +2,9 @@
 
 use uringlet_sys::stats::LAYOUT;
 
-use super::Trouble;
-use super::elf::{self, Found, u32_at, u64_at};
-use super::process::Process;
+use super::StatError;
+use super::elf::{self, EngineNote, u32_at, u64_at};
+use super::process::RemoteProcess;
 
 const MAGIC: &[u8] = b"uringlet";
 const HEADER: usize = 80;
@@ -14,37 +14,37 @@ const EVENT_WORDS: usize = 7;
 
 /// Where the engine of a process keeps its counters.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct StatsBlock {
     object: String,
     address: u64,
 }
 
 /// How several rings' values make one, and how a difference is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CounterKind {
     /// Only grows.
     Count,
     /// Comes and goes.
-    Level,
+    Gauge,
     /// The highest ever.
-    Maximum,
+    Max,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counter {
-    pub(super) kind: Kind,
+pub(super) struct CounterDesc {
+    pub(super) kind: CounterKind,
     pub(super) name: String,
 }
 
 /// One place for rings, and its counters in the order of the names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ring {
+pub(super) struct RingCounters {
     pub(super) index: u32,
     pub(super) values: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct StatEvent {
     /// Counted from 0.
     pub(super) number: u64,
     /// `CLOCK_MONOTONIC`.
@@ -62,47 +62,47 @@ pub(super) struct Snapshot {
     pub(super) object: String,
     /// The engine's version.
     pub(super) version: String,
-    pub(super) counters: Vec<Counter>,
+    pub(super) counters: Vec<CounterDesc>,
     /// The last of them is shared by all that come after it.
-    pub(super) places: u32,
+    pub(super) block_count: u32,
     /// Those that have counted something.
-    pub(super) rings: Vec<Ring>,
+    pub(super) rings: Vec<RingCounters>,
     /// Ever; those kept are in `events`, the oldest first.
-    pub(super) events_ever: u64,
-    pub(super) events: Vec<Event>,
+    pub(super) events_total: u64,
+    pub(super) events: Vec<StatEvent>,
 }
 
 impl Snapshot {
     /// All rings together.
     pub(super) fn totals(&self) -> Vec<u64> {
-        let total = |(at, counter): (usize, &Counter)| {
+        let total = |(at, counter): (usize, &CounterDesc)| {
             let values = self.rings.iter().map(|ring| ring.values[at]);
-            if counter.kind == Kind::Maximum { values.max().unwrap_or(0) } else { values.fold(0, u64::wrapping_add) }
+            if counter.kind == CounterKind::Max { values.max().unwrap_or(0) } else { values.fold(0, u64::wrapping_add) }
         };
         self.counters.iter().enumerate().map(total).collect()
     }
 }
 
-impl Engine {
+impl StatsBlock {
     /// The engine of a process. Of several (the drop-in liburing hands on to the attached engine) the one that has counted more.
-    pub(super) fn find(process: &Process) -> Result<Self, Trouble> {
+    pub(super) fn find(process: &RemoteProcess) -> Result<Self, StatError> {
         let mut best: Option<(u64, Self)> = None;
-        let mut none = Trouble::NoEngine;
+        let mut none = StatError::NoEngine;
         for mapped in process.mapped()? {
-            let Some(found) = note_of(process, mapped.start)? else { continue };
+            let Some(found) = find_note(process, mapped.start)? else { continue };
             if found.layout != LAYOUT {
-                none = Trouble::OtherLayout { object: mapped.path, layout: found.layout };
+                none = StatError::LayoutMismatch { object: mapped.path, layout: found.layout };
                 continue;
             }
             let engine = Self { object: mapped.path, address: found.address };
-            let counted = match engine.look(process) {
+            let counted = match engine.snapshot(process) {
                 Ok(snapshot) => snapshot.totals().into_iter().fold(0, u64::saturating_add),
                 // Its file, mapped by somebody who reads it (for a backtrace, say), and not as the loader maps it.
-                Err(trouble @ Trouble::Garbled(_)) => {
-                    none = trouble;
+                Err(error @ StatError::Corrupt(_)) => {
+                    none = error;
                     continue;
                 }
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             };
             if best.as_ref().is_none_or(|(most, _)| counted > *most) {
                 best = Some((counted, engine));
@@ -112,34 +112,34 @@ impl Engine {
     }
 
     /// Reads the counters and events.
-    pub(super) fn look(&self, process: &Process) -> Result<Snapshot, Trouble> {
-        let header = Header::parse(&process.read_vec(self.address, HEADER)?)?;
+    pub(super) fn snapshot(&self, process: &RemoteProcess) -> Result<Snapshot, StatError> {
+        let header = BlockHeader::parse(&process.read_vec(self.address, HEADER)?)?;
         let read = || process.read_vec(self.address, header.size as usize);
         // Three times: an event's fields, of the second, are whole if its number is the same in the first and the third.
         let [before, bytes, after] = [read()?, read()?, read()?];
-        header.decode(self.object.clone(), &before, &bytes, &after).ok_or(Trouble::Garbled("what the header says is not there"))
+        header.decode(self.object.clone(), &before, &bytes, &after).ok_or(StatError::Corrupt("what the header says is not there"))
     }
 }
 
-fn note_of(process: &Process, start: u64) -> Result<Option<Found>, Trouble> {
+fn find_note(process: &RemoteProcess, start: u64) -> Result<Option<EngineNote>, StatError> {
     // Pages that cannot be read (a file cut short, a device) are no engine's.
-    let or_nothing = |read: Result<Vec<u8>, Trouble>| match read {
-        Err(Trouble::Garbled(_)) => Ok(Vec::new()),
+    let empty_if_unreadable = |read: Result<Vec<u8>, StatError>| match read {
+        Err(StatError::Corrupt(_)) => Ok(Vec::new()),
         other => other,
     };
-    let head = or_nothing(process.read_vec(start, elf::HEAD))?;
-    for notes in elf::notes(&head, start) {
-        let segment = or_nothing(process.read_vec(notes.address, notes.len))?;
-        if let Some(found) = elf::engine(&segment, notes.address) {
+    let head = empty_if_unreadable(process.read_vec(start, elf::HEAD))?;
+    for notes in elf::note_segments(&head, start) {
+        let segment = empty_if_unreadable(process.read_vec(notes.address, notes.len))?;
+        if let Some(found) = elf::find_engine_note(&segment, notes.address) {
             return Ok(Some(found));
         }
     }
     Ok(None)
 }
 
-/// `uringlet_sys::stats::Header`.
+/// `uringlet_sys::stats::BlockHeader`.
 #[derive(Debug)]
-struct Header {
+struct BlockHeader {
     size: u32,
     names: (u32, u32),
     kinds: (u32, u32),
@@ -154,15 +154,15 @@ struct Header {
     version: String,
 }
 
-impl Header {
-    fn parse(bytes: &[u8]) -> Result<Self, Trouble> {
+impl BlockHeader {
+    fn parse(bytes: &[u8]) -> Result<Self, StatError> {
         if !bytes.starts_with(MAGIC) {
-            return Err(Trouble::Garbled("they do not begin as they should"));
+            return Err(StatError::Corrupt("they do not begin as they should"));
         }
-        let word = |n: usize| u32_at(bytes, MAGIC.len() + 4 * n).ok_or(Trouble::Garbled("the header is cut"));
+        let word = |n: usize| u32_at(bytes, MAGIC.len() + 4 * n).ok_or(StatError::Corrupt("the header is cut"));
         let size = word(1)?;
         if size > BLOCK_MAX {
-            return Err(Trouble::Garbled("the size is out of bounds"));
+            return Err(StatError::Corrupt("the size is out of bounds"));
         }
         Ok(Self {
             size,
@@ -187,33 +187,33 @@ impl Header {
         if !fits(self.blocks, self.block_stride, 8) || !fits(self.events, self.event_stride, 8 * EVENT_WORDS) {
             return None;
         }
-        let counters: Vec<Counter> = strings(section(bytes, self.names)?).map(counter).collect::<Option<_>>()?;
+        let counters: Vec<CounterDesc> = strings(section(bytes, self.names)?).map(counter).collect::<Option<_>>()?;
         if counters.len() != self.counters as usize {
             return None;
         }
         let kinds: Vec<String> = strings(section(bytes, self.kinds)?).collect();
         let rings = (0..self.blocks).map(|index| self.ring(bytes, index)).collect::<Option<Vec<_>>>()?;
-        let mut events: Vec<Event> = (0..self.events).filter_map(|n| self.event(&kinds, before, bytes, after, n)).collect();
+        let mut events: Vec<StatEvent> = (0..self.events).filter_map(|n| self.event(&kinds, before, bytes, after, n)).collect();
         events.sort_by_key(|event| event.number);
         Some(Snapshot {
             object,
             version: self.version.clone(),
             counters,
-            places: self.blocks,
+            block_count: self.blocks,
             rings: rings.into_iter().filter(|ring| ring.values.iter().any(|&value| value != 0)).collect(),
-            events_ever: u64_at(bytes, self.events_total_at as usize)?,
+            events_total: u64_at(bytes, self.events_total_at as usize)?,
             events,
         })
     }
 
-    fn ring(&self, bytes: &[u8], index: u32) -> Option<Ring> {
+    fn ring(&self, bytes: &[u8], index: u32) -> Option<RingCounters> {
         let at = self.blocks_at as usize + index as usize * self.block_stride as usize;
         let values = (0..self.counters as usize).map(|n| u64_at(bytes, at + 8 * n)).collect::<Option<_>>()?;
-        Some(Ring { index, values })
+        Some(RingCounters { index, values })
     }
 
     /// An entry, if it holds an event that is whole.
-    fn event(&self, kinds: &[String], before: &[u8], bytes: &[u8], after: &[u8], n: u32) -> Option<Event> {
+    fn event(&self, kinds: &[String], before: &[u8], bytes: &[u8], after: &[u8], n: u32) -> Option<StatEvent> {
         let at = self.events_at as usize + n as usize * self.event_stride as usize;
         let seq = u64_at(before, at)?;
         if seq == 0 || !seq.is_multiple_of(2) || u64_at(after, at)? != seq {
@@ -225,7 +225,7 @@ impl Header {
         }
         let [_, time_ns, kind, ring, offset, wanted, got] = words;
         let kind = usize::try_from(kind).ok().and_then(|kind| kinds.get(kind)).map_or_else(|| format!("event {kind}"), Clone::clone);
-        Some(Event { number: seq / 2 - 1, time_ns, kind, ring, offset, wanted, got })
+        Some(StatEvent { number: seq / 2 - 1, time_ns, kind, ring, offset, wanted, got })
     }
 }
 
@@ -239,25 +239,25 @@ fn strings(bytes: &[u8]) -> impl Iterator<Item = String> {
     ended.split(|&byte| byte == 0).map(|text| text.escape_ascii().to_string())
 }
 
-fn counter(text: String) -> Option<Counter> {
+fn counter(text: String) -> Option<CounterDesc> {
     let kind = match text.chars().next()? {
-        '+' => Kind::Count,
-        '=' => Kind::Level,
-        '^' => Kind::Maximum,
+        '+' => CounterKind::Count,
+        '=' => CounterKind::Gauge,
+        '^' => CounterKind::Max,
         _ => return None,
     };
-    Some(Counter { kind, name: text[1..].to_owned() })
+    Some(CounterDesc { kind, name: text[1..].to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use uringlet_sys::stats::{self, Counter as Counts, SHARED};
+    use uringlet_sys::stats::{self, Counter as EngineCounter, SHARED};
 
     /// This very process has an engine built in: its counters are read as anybody's.
-    fn look() -> Snapshot {
-        let this = Process::find(std::process::id().cast_signed()).unwrap();
-        Engine::find(&this).unwrap().look(&this).unwrap()
+    fn snapshot() -> Snapshot {
+        let this = RemoteProcess::find(std::process::id().cast_signed()).unwrap();
+        StatsBlock::find(&this).unwrap().snapshot(&this).unwrap()
     }
 
     fn total(snapshot: &Snapshot, name: &str) -> u64 {
@@ -266,15 +266,15 @@ mod tests {
 
     #[test]
     fn counters_come_through() {
-        stats::add(3, Counts::WritesInline, 40);
-        stats::bump(SHARED + 5, Counts::WritesInline);
-        stats::add(3, Counts::LetHelped, 2);
-        stats::raise(3, Counts::ThrottledMax, 7);
-        stats::raise(4, Counts::ThrottledMax, 9);
-        let seen = look();
+        stats::add(3, EngineCounter::WritesInline, 40);
+        stats::bump(SHARED + 5, EngineCounter::WritesInline);
+        stats::add(3, EngineCounter::LetHelped, 2);
+        stats::raise(3, EngineCounter::ThrottledMax, 7);
+        stats::raise(4, EngineCounter::ThrottledMax, 9);
+        let seen = snapshot();
         assert_eq!((total(&seen, "writes_inline"), total(&seen, "let_helped"), total(&seen, "throttled_max")), (41, 2, 9));
         assert_eq!(seen.rings.iter().map(|ring| ring.index).filter(|index| [3, 4, SHARED].contains(index)).count(), 3);
-        assert_eq!((seen.places, seen.version.as_str()), (SHARED + 1, env!("CARGO_PKG_VERSION")));
+        assert_eq!((seen.block_count, seen.version.as_str()), (SHARED + 1, env!("CARGO_PKG_VERSION")));
     }
 
     #[test]
@@ -282,8 +282,8 @@ mod tests {
         for n in 0..300 {
             stats::short_write(9, n * 4096, 4096, n);
         }
-        let seen = look();
-        assert_eq!((seen.events_ever, seen.events.len()), (300, 256));
+        let seen = snapshot();
+        assert_eq!((seen.events_total, seen.events.len()), (300, 256));
         let got: Vec<u64> = seen.events.iter().map(|event| event.got).collect();
         assert_eq!(got, (44..300).collect::<Vec<_>>());
         let last = seen.events.last().unwrap();
@@ -292,12 +292,12 @@ mod tests {
 
     #[test]
     fn wild_headers_are_refused() {
-        assert!(matches!(Header::parse(&[0; HEADER]), Err(Trouble::Garbled(_))));
+        assert!(matches!(BlockHeader::parse(&[0; HEADER]), Err(StatError::Corrupt(_))));
         let mut bytes = [0xff; HEADER];
         bytes[..8].copy_from_slice(MAGIC);
-        assert!(matches!(Header::parse(&bytes), Err(Trouble::Garbled(_))));
+        assert!(matches!(BlockHeader::parse(&bytes), Err(StatError::Corrupt(_))));
         bytes[12..16].copy_from_slice(&4096_u32.to_le_bytes());
-        let header = Header::parse(&bytes).unwrap();
+        let header = BlockHeader::parse(&bytes).unwrap();
         assert_eq!(header.decode(String::new(), &[0; 4096], &[0; 4096], &[0; 4096]), None);
     }
 }

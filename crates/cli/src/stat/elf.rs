@@ -15,21 +15,21 @@ const NOTES_MAX: u64 = 1 << 16;
 
 /// A segment of notes: where it is mapped, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Notes {
+pub(super) struct NoteSegment {
     pub(super) address: u64,
     pub(super) len: usize,
 }
 
 /// What the engine's note says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct EngineNote {
     pub(super) layout: u32,
     /// Of the block of counters.
     pub(super) address: u64,
 }
 
 /// The segments of notes of an object whose first bytes are `head`, mapped at `start`.
-pub(super) fn notes(head: &[u8], start: u64) -> Vec<Notes> {
+pub(super) fn note_segments(head: &[u8], start: u64) -> Vec<NoteSegment> {
     // 64 bits, little-endian.
     if !head.starts_with(b"\x7fELF\x02\x01") {
         return Vec::new();
@@ -37,7 +37,8 @@ pub(super) fn notes(head: &[u8], start: u64) -> Vec<Notes> {
     let headers = program_headers(head).unwrap_or_default();
     let Some(first) = headers.iter().find(|header| header.kind == PT_LOAD && header.offset == 0) else { return Vec::new() };
     let bias = start.wrapping_sub(first.address);
-    let segment = |header: &ProgramHeader| Notes { address: bias.wrapping_add(header.address), len: header.len.min(NOTES_MAX) as usize };
+    let segment =
+        |header: &ProgramHeader| NoteSegment { address: bias.wrapping_add(header.address), len: header.len.min(NOTES_MAX) as usize };
     headers.iter().filter(|header| header.kind == PT_NOTE).map(segment).collect()
 }
 
@@ -61,7 +62,7 @@ fn program_headers(head: &[u8]) -> Option<Vec<ProgramHeader>> {
 }
 
 /// The engine's note among those of a segment.
-pub(super) fn engine(segment: &[u8], address: u64) -> Option<Found> {
+pub(super) fn find_engine_note(segment: &[u8], address: u64) -> Option<EngineNote> {
     let mut at = 0;
     loop {
         let (name_len, data_len) = (u32_at(segment, at)? as usize, u32_at(segment, at + 4)? as usize);
@@ -71,7 +72,7 @@ pub(super) fn engine(segment: &[u8], address: u64) -> Option<Found> {
         if name.strip_suffix(b"\0") == Some(NOTE_NAME.as_bytes()) && data_len == 8 {
             // The distance is counted from its own place.
             let distance = i64::from(u32_at(data, 4)?.cast_signed());
-            return Some(Found {
+            return Some(EngineNote {
                 layout: u32_at(data, 0)?,
                 address: address.wrapping_add(data_at as u64 + 4).wrapping_add_signed(distance),
             });
@@ -113,18 +114,18 @@ mod tests {
         let both = [others.clone(), note(NOTE_NAME, &[7, (-20_i32).cast_unsigned()])].concat();
         // The distance stands in the last word.
         let word = 0x1000 + both.len() as u64 - 4;
-        assert_eq!(engine(&both, 0x1000), Some(Found { layout: 7, address: word - 20 }));
-        assert_eq!(engine(&others, 0x1000), None);
+        assert_eq!(find_engine_note(&both, 0x1000), Some(EngineNote { layout: 7, address: word - 20 }));
+        assert_eq!(find_engine_note(&others, 0x1000), None);
     }
 
     #[test]
     fn cut_or_wild_notes_are_no_notes() {
         let whole = note(NOTE_NAME, &[1, 2]);
         for len in 0..whole.len() {
-            assert_eq!(engine(&whole[..len], 0), None);
+            assert_eq!(find_engine_note(&whole[..len], 0), None);
         }
-        assert_eq!(engine(&[0xff; 64], 0), None);
-        assert_eq!(engine(&[0; 64], 0), None);
+        assert_eq!(find_engine_note(&[0xff; 64], 0), None);
+        assert_eq!(find_engine_note(&[0; 64], 0), None);
     }
 
     #[test]
@@ -139,8 +140,8 @@ mod tests {
         head[second] = PT_NOTE as u8;
         head[second + 16..second + 18].copy_from_slice(&[0x40, 0x02]);
         head[second + 32] = 32;
-        assert_eq!(notes(&head, 0x7000_0000), [Notes { address: 0x7000_0240, len: 32 }]);
-        assert_eq!(notes(&head[..100], 0), []);
-        assert_eq!(notes(b"#!/bin/sh", 0), []);
+        assert_eq!(note_segments(&head, 0x7000_0000), [NoteSegment { address: 0x7000_0240, len: 32 }]);
+        assert_eq!(note_segments(&head[..100], 0), []);
+        assert_eq!(note_segments(b"#!/bin/sh", 0), []);
     }
 }

@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::Status;
-use block::{Engine, Snapshot};
-use process::Process;
+use block::{Snapshot, StatsBlock};
+use process::RemoteProcess;
 use uringlet_sys::stats::ABOUT;
 
 /// Show what the engine in a running process counts
@@ -20,8 +20,8 @@ use uringlet_sys::stats::ABOUT;
 /// For a process that runs under `uringlet run`, with the drop-in liburing.so.2, or with the engine built in. The process is not stopped. Whoever may trace the process may
 /// look: root, or its user where Yama's ptrace_scope is 0. Counters are never reset; a forked child goes on from its parent's.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = glossary())]
-pub(crate) struct Args {
+#[command(after_long_help = counter_help())]
+pub(crate) struct StatArgs {
     /// Print JSON; with --watch one object a line
     #[arg(long)]
     json: bool,
@@ -41,27 +41,27 @@ pub(crate) struct Args {
 
 /// Why nothing can be shown.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum StatError {
     /// There is no such process, or it has ended.
-    Gone,
+    NoProcess,
     /// Another user's, or tracing is restricted.
-    NotPermitted,
+    PermissionDenied,
     /// No object of the process has an engine.
     NoEngine,
     /// An engine whose block this version cannot read.
-    OtherLayout { object: String, layout: u32 },
+    LayoutMismatch { object: String, layout: u32 },
     /// The engine's memory holds what no engine writes.
-    Garbled(&'static str),
+    Corrupt(&'static str),
     /// Anything else.
     Os(String),
 }
 
-impl Trouble {
+impl StatError {
     fn message(&self, pid: i32) -> String {
         match self {
-            Self::Gone => format!("no process {pid}"),
-            Self::NotPermitted => format!(
-                "not permitted to look into process {pid}: it takes the right to trace it. Be root, or its user; and where the file /proc/sys/kernel/yama/ptrace_scope holds \
+            Self::NoProcess => format!("no process {pid}"),
+            Self::PermissionDenied => format!(
+                "not permitted to snapshot into process {pid}: it takes the right to trace it. Be root, or its user; and where the file /proc/sys/kernel/yama/ptrace_scope holds \
                  more than 0, root"
             ),
             Self::NoEngine => {
@@ -69,18 +69,18 @@ impl Trouble {
                     "process {pid} has no uringlet engine in it: start the program by `uringlet run`, or with the drop-in liburing.so.2"
                 )
             }
-            Self::OtherLayout { object, layout } => format!(
+            Self::LayoutMismatch { object, layout } => format!(
                 "the engine in process {pid} ({object}) is of another version: its counters have layout {layout}, this program knows {}. Use the `uringlet` that it came with",
                 uringlet_sys::stats::LAYOUT
             ),
-            Self::Garbled(what) => format!("the counters in process {pid} are overwritten: {what}"),
+            Self::Corrupt(what) => format!("the counters in process {pid} are overwritten: {what}"),
             Self::Os(text) => format!("process {pid}: {text}"),
         }
     }
 }
 
 /// What each counter counts.
-fn glossary() -> String {
+fn counter_help() -> String {
     let rows = ABOUT.iter().map(|(name, about)| format!("  {name:<24} {}\n", about.replace('`', "")));
     format!("Counters:\n{}", rows.collect::<String>())
 }
@@ -90,37 +90,37 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if (0.01..=86400.0).contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err("from 0.01 to 86400".to_owned()) }
 }
 
-pub(crate) fn stat(args: &Args) -> Status {
+pub(crate) fn stat(args: &StatArgs) -> Status {
     let result = match args.watch {
         None => once(args),
         Some(interval) => watch(args, interval),
     };
     match result {
         Ok(()) => 0,
-        Err(trouble) => {
-            eprintln!("uringlet stat: {}", trouble.message(args.pid));
+        Err(error) => {
+            eprintln!("uringlet stat: {}", error.message(args.pid));
             1
         }
     }
 }
 
-fn once(args: &Args) -> Result<(), Trouble> {
-    let process = Process::find(args.pid)?;
-    let engine = Engine::find(&process)?;
-    let snapshot = engine.look(&process)?;
+fn once(args: &StatArgs) -> Result<(), StatError> {
+    let process = RemoteProcess::find(args.pid)?;
+    let engine = StatsBlock::find(&process)?;
+    let snapshot = engine.snapshot(&process)?;
     let text = if args.json { show::json(&process, &snapshot, args.events) } else { show::table(&process, &snapshot, args.events) };
     print(&text)
 }
 
 /// Until the process ends; Ctrl-C ends this as any program: there is nothing to be put back.
-fn watch(args: &Args, interval: Duration) -> Result<(), Trouble> {
-    let process = Process::find(args.pid)?;
-    let mut engine = Engine::find(&process)?;
-    let mut before = (Instant::now(), engine.look(&process)?);
+fn watch(args: &StatArgs, interval: Duration) -> Result<(), StatError> {
+    let process = RemoteProcess::find(args.pid)?;
+    let mut engine = StatsBlock::find(&process)?;
+    let mut before = (Instant::now(), engine.snapshot(&process)?);
     loop {
         std::thread::sleep(interval.saturating_sub(before.0.elapsed()));
-        let now = match look_again(&mut engine, &process) {
-            Err(Trouble::Gone) => {
+        let now = match reread(&mut engine, &process) {
+            Err(StatError::NoProcess) => {
                 eprintln!("uringlet stat: process {} has ended", args.pid);
                 return Ok(());
             }
@@ -133,28 +133,28 @@ fn watch(args: &Args, interval: Duration) -> Result<(), Trouble> {
 }
 
 /// The process may have become another program meanwhile, by exec; its engine is there when its libraries are loaded.
-fn look_again(engine: &mut Engine, process: &Process) -> Result<Snapshot, Trouble> {
+fn reread(engine: &mut StatsBlock, process: &RemoteProcess) -> Result<Snapshot, StatError> {
     const TRIES: u32 = 40;
     const BETWEEN: Duration = Duration::from_millis(50);
     for _ in 0..TRIES {
-        match engine.look(process) {
-            Err(Trouble::Garbled(_)) => {}
+        match engine.snapshot(process) {
+            Err(StatError::Corrupt(_)) => {}
             other => return other,
         }
-        match Engine::find(process) {
+        match StatsBlock::find(process) {
             Ok(found) => *engine = found,
-            Err(Trouble::NoEngine | Trouble::Garbled(_)) => std::thread::sleep(BETWEEN),
-            Err(trouble) => return Err(trouble),
+            Err(StatError::NoEngine | StatError::Corrupt(_)) => std::thread::sleep(BETWEEN),
+            Err(error) => return Err(error),
         }
     }
-    Err(Trouble::NoEngine)
+    Err(StatError::NoEngine)
 }
 
-fn print(text: &str) -> Result<(), Trouble> {
+fn print(text: &str) -> Result<(), StatError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(|error| Trouble::Os(format!("cannot write to standard output: {error}")))
+        .map_err(|error| StatError::Os(format!("cannot write to standard output: {error}")))
 }
 
 #[cfg(test)]
@@ -171,16 +171,23 @@ mod tests {
 
     #[test]
     fn the_help_explains_every_counter() {
-        let text = glossary();
+        let text = counter_help();
         assert_eq!(text.lines().count(), 1 + ABOUT.len());
         assert!(text.contains("\n  write_misses  "), "{text}");
     }
 
     #[test]
     fn each_trouble_says_what_to_do_about_which_process() {
-        let other = Trouble::OtherLayout { object: "/x.so".into(), layout: 9 };
-        for trouble in [Trouble::Gone, Trouble::NotPermitted, Trouble::NoEngine, other, Trouble::Garbled("size"), Trouble::Os("x".into())] {
-            assert!(trouble.message(4711).contains("4711"), "{trouble:?}");
+        let other = StatError::LayoutMismatch { object: "/x.so".into(), layout: 9 };
+        for error in [
+            StatError::NoProcess,
+            StatError::PermissionDenied,
+            StatError::NoEngine,
+            other,
+            StatError::Corrupt("size"),
+            StatError::Os("x".into()),
+        ] {
+            assert!(error.message(4711).contains("4711"), "{error:?}");
         }
     }
 }

@@ -7,11 +7,11 @@ use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-use super::Trouble;
+use super::StatError;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct RemoteProcess {
     pub(super) pid: i32,
     /// As in `ps`.
     pub(super) name: String,
@@ -19,54 +19,54 @@ pub(super) struct Process {
 
 /// The beginning of a file that is mapped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mapped {
+pub(super) struct MappedFile {
     pub(super) start: u64,
     pub(super) path: String,
 }
 
-impl Process {
-    pub(super) fn find(pid: i32) -> Result<Self, Trouble> {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(trouble)?;
+impl RemoteProcess {
+    pub(super) fn find(pid: i32) -> Result<Self, StatError> {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(error)?;
         Ok(Self { pid, name: name.trim_end().to_owned() })
     }
 
     /// Where files are mapped from their first byte on. Empty for a process that has ended and waits to be reaped.
-    pub(super) fn mapped(&self) -> Result<Vec<Mapped>, Trouble> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).map_err(trouble)?;
-        if maps.is_empty() { Err(Trouble::Gone) } else { Ok(maps.lines().filter_map(mapped).collect()) }
+    pub(super) fn mapped(&self) -> Result<Vec<MappedFile>, StatError> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).map_err(error)?;
+        if maps.is_empty() { Err(StatError::NoProcess) } else { Ok(maps.lines().filter_map(mapped).collect()) }
     }
 
     /// Copies from its memory.
-    pub(super) fn read(&self, from: u64, into: &mut [u8]) -> Result<(), Trouble> {
-        let remote = RemoteIoVec { base: usize::try_from(from).map_err(|_| Trouble::Garbled("an address"))?, len: into.len() };
+    pub(super) fn read(&self, from: u64, into: &mut [u8]) -> Result<(), StatError> {
+        let remote = RemoteIoVec { base: usize::try_from(from).map_err(|_| StatError::Corrupt("an address"))?, len: into.len() };
         let wanted = into.len();
         match process_vm_readv(Pid::from_raw(self.pid), &mut [IoSliceMut::new(into)], &[remote]) {
             Ok(n) if n == wanted => Ok(()),
-            Ok(_) | Err(Errno::EFAULT) => Err(Trouble::Garbled("they end too early")),
-            Err(Errno::ESRCH) => Err(Trouble::Gone),
-            Err(Errno::EPERM) => Err(Trouble::NotPermitted),
-            Err(errno) => Err(Trouble::Os(errno.to_string())),
+            Ok(_) | Err(Errno::EFAULT) => Err(StatError::Corrupt("they end too early")),
+            Err(Errno::ESRCH) => Err(StatError::NoProcess),
+            Err(Errno::EPERM) => Err(StatError::PermissionDenied),
+            Err(errno) => Err(StatError::Os(errno.to_string())),
         }
     }
 
     /// As [`read`](Self::read).
-    pub(super) fn read_vec(&self, from: u64, len: usize) -> Result<Vec<u8>, Trouble> {
+    pub(super) fn read_vec(&self, from: u64, len: usize) -> Result<Vec<u8>, StatError> {
         let mut bytes = vec![0; len];
         self.read(from, &mut bytes).map(|()| bytes)
     }
 }
 
-fn trouble(error: io::Error) -> Trouble {
+fn error(error: io::Error) -> StatError {
     match error.kind() {
-        io::ErrorKind::NotFound => Trouble::Gone,
-        io::ErrorKind::PermissionDenied => Trouble::NotPermitted,
-        _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => Trouble::Gone,
-        _ => Trouble::Os(error.to_string()),
+        io::ErrorKind::NotFound => StatError::NoProcess,
+        io::ErrorKind::PermissionDenied => StatError::PermissionDenied,
+        _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => StatError::NoProcess,
+        _ => StatError::Os(error.to_string()),
     }
 }
 
 /// A line of /proc/PID/maps: `start-end perms offset dev inode path`.
-fn mapped(line: &str) -> Option<Mapped> {
+fn mapped(line: &str) -> Option<MappedFile> {
     let mut rest = line;
     let mut word = || {
         let (word, after) = rest.split_once(' ')?;
@@ -76,7 +76,7 @@ fn mapped(line: &str) -> Option<Mapped> {
     let (range, rights, offset, _device, _inode) = (word()?, word()?, word()?, word()?, word()?);
     let is_start = u64::from_str_radix(offset, 16) == Ok(0) && rights.starts_with('r') && rest.starts_with('/');
     let start = u64::from_str_radix(range.split_once('-')?.0, 16).ok()?;
-    is_start.then(|| Mapped { start, path: rest.to_owned() })
+    is_start.then(|| MappedFile { start, path: rest.to_owned() })
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn only_files_beginnings_are_looked_at() {
         let found = mapped("7f3c00000000-7f3c00001000 r--p 00000000 fd:00 123      /usr/lib/a b.so (deleted)");
-        assert_eq!(found, Some(Mapped { start: 0x7f3c_0000_0000, path: "/usr/lib/a b.so (deleted)".into() }));
+        assert_eq!(found, Some(MappedFile { start: 0x7f3c_0000_0000, path: "/usr/lib/a b.so (deleted)".into() }));
         for other in [
             "7f3c00001000-7f3c00002000 r-xp 00001000 fd:00 123 /usr/lib/a.so",
             "7f3c00000000-7f3c00001000 ---p 00000000 fd:00 123 /usr/lib/a.so",
@@ -100,17 +100,17 @@ mod tests {
 
     #[test]
     fn a_process_reads_itself() {
-        let this = Process::find(std::process::id().cast_signed()).unwrap();
+        let this = RemoteProcess::find(std::process::id().cast_signed()).unwrap();
         let bytes = *b"look here";
         let read = this.read_vec(bytes.as_ptr().addr() as u64, bytes.len()).unwrap();
         assert_eq!(read, bytes);
-        assert_eq!(this.read_vec(8, 8), Err(Trouble::Garbled("they end too early")));
+        assert_eq!(this.read_vec(8, 8), Err(StatError::Corrupt("they end too early")));
         assert!(!this.mapped().unwrap().is_empty());
     }
 
     #[test]
     fn a_process_that_is_not_there_is_gone() {
         // Above any pid_max.
-        assert_eq!(Process::find(i32::MAX).unwrap_err(), Trouble::Gone);
+        assert_eq!(RemoteProcess::find(i32::MAX).unwrap_err(), StatError::NoProcess);
     }
 }

@@ -6,16 +6,16 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use uringlet_sys::process::monotonic_ns;
 
-use super::block::{Counter, Event, Kind, Ring, Snapshot};
-use super::process::Process;
+use super::block::{CounterDesc, CounterKind, RingCounters, Snapshot, StatEvent};
+use super::process::RemoteProcess;
 
 /// So many rings have a column of their own.
 const COLUMNS: usize = 6;
 
 /// One object: who, the totals, each ring that counted something.
-pub(super) fn json(process: &Process, seen: &Snapshot, with_events: bool) -> String {
+pub(super) fn json(process: &RemoteProcess, seen: &Snapshot, with_events: bool) -> String {
     let named = |values: &[u64]| seen.counters.iter().zip(values).map(|(c, v)| (c.name.clone(), json!(v))).collect::<Map<_, _>>();
-    let ring = |ring: &Ring| {
+    let ring = |ring: &RingCounters| {
         let mut object = named(&ring.values);
         object.insert("ring".into(), json!(ring.index));
         object.insert("is_shared".into(), json!(is_shared(seen, ring)));
@@ -28,7 +28,7 @@ pub(super) fn json(process: &Process, seen: &Snapshot, with_events: bool) -> Str
         "object": seen.object,
         "total": named(&seen.totals()),
         "rings": seen.rings.iter().map(ring).collect::<Vec<_>>(),
-        "events_ever": seen.events_ever,
+        "events_ever": seen.events_total,
     });
     if with_events {
         document["events"] = seen.events.iter().map(event_json).collect();
@@ -36,7 +36,7 @@ pub(super) fn json(process: &Process, seen: &Snapshot, with_events: bool) -> Str
     format!("{document:#}\n")
 }
 
-fn event_json(event: &Event) -> Value {
+fn event_json(event: &StatEvent) -> Value {
     json!({
         "number": event.number, "time_ns": event.time_ns, "event": event.kind, "ring": event.ring,
         "offset": event.offset, "wanted": event.wanted, "got": event.got,
@@ -44,15 +44,16 @@ fn event_json(event: &Event) -> Value {
 }
 
 /// The last block counts for many rings.
-fn is_shared(seen: &Snapshot, ring: &Ring) -> bool {
-    ring.index + 1 == seen.places
+fn is_shared(seen: &Snapshot, ring: &RingCounters) -> bool {
+    ring.index + 1 == seen.block_count
 }
 
 /// A row a counter; a column for all rings, and one each for the first few.
-pub(super) fn table(process: &Process, seen: &Snapshot, with_events: bool) -> String {
+pub(super) fn table(process: &RemoteProcess, seen: &Snapshot, with_events: bool) -> String {
     let mut text = format!("process {} ({}), engine {} in {}\n\n", process.pid, process.name, seen.version, seen.object);
     let rings = &seen.rings[..seen.rings.len().min(COLUMNS)];
-    let heading = |ring: &Ring| if is_shared(seen, ring) { format!("rings {}-", ring.index) } else { format!("ring {}", ring.index) };
+    let heading =
+        |ring: &RingCounters| if is_shared(seen, ring) { format!("rings {}-", ring.index) } else { format!("ring {}", ring.index) };
     row(&mut text, "", std::iter::once("total".to_owned()).chain(rings.iter().map(heading)));
     for (at, (counter, total)) in seen.counters.iter().zip(seen.totals()).enumerate() {
         let values = std::iter::once(total).chain(rings.iter().map(|ring| ring.values[at]));
@@ -76,59 +77,59 @@ fn row(text: &mut String, name: &str, cells: impl Iterator<Item = String>) {
 }
 
 fn events_table(text: &mut String, seen: &Snapshot) {
-    let _ = writeln!(text, "\n{} events, the last {}:", seen.events_ever, seen.events.len());
+    let _ = writeln!(text, "\n{} events, the last {}:", seen.events_total, seen.events.len());
     let now_ns = monotonic_ns();
     for event in &seen.events {
         let _ = writeln!(text, "{:>10.3} s ago  {}", now_ns.saturating_sub(event.time_ns) as f64 / 1e9, in_words(event));
     }
 }
 
-fn in_words(event: &Event) -> String {
+fn in_words(event: &StatEvent) -> String {
     format!("{} ring {} offset {} wanted {} got {}", event.kind, event.ring, event.offset, event.wanted, event.got)
 }
 
-fn is_time(counter: &Counter) -> bool {
+fn is_time(counter: &CounterDesc) -> bool {
     counter.name.ends_with("_ns")
 }
 
 /// With the unit beside the number, not in the name.
-fn plain_name(counter: &Counter) -> String {
+fn plain_name(counter: &CounterDesc) -> String {
     counter.name.strip_suffix("_ns").map_or_else(|| counter.name.clone(), |name| format!("{name}_time"))
 }
 
-fn amount(counter: &Counter, value: u64) -> String {
+fn amount(counter: &CounterDesc, value: u64) -> String {
     if is_time(counter) { format!("{:.3} s", value as f64 / 1e9) } else { value.to_string() }
 }
 
 /// What changed between two looks.
 #[derive(Debug)]
 pub(super) struct Rates {
-    counters: Vec<Counter>,
+    counters: Vec<CounterDesc>,
     /// Of counters, in a second; of the others, the value now.
     values: Vec<f64>,
     seconds: f64,
-    events: Vec<Event>,
+    events: Vec<StatEvent>,
 }
 
 impl Rates {
     pub(super) fn between(before: &Snapshot, now: &Snapshot, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         // Another program in the same process, by exec: it began at zero.
-        let is_same = before.counters == now.counters && before.events_ever <= now.events_ever;
+        let is_same = before.counters == now.counters && before.events_total <= now.events_total;
         let old = if is_same { before.totals() } else { vec![0; now.counters.len()] };
-        let value = |((counter, old), new): ((&Counter, u64), u64)| match counter.kind {
-            Kind::Count => new.checked_sub(old).unwrap_or(new) as f64 / seconds,
-            Kind::Level | Kind::Maximum => new as f64,
+        let value = |((counter, old), new): ((&CounterDesc, u64), u64)| match counter.kind {
+            CounterKind::Count => new.checked_sub(old).unwrap_or(new) as f64 / seconds,
+            CounterKind::Gauge | CounterKind::Max => new as f64,
         };
         let values = now.counters.iter().zip(old).zip(now.totals()).map(value).collect();
-        let seen = if is_same { before.events_ever } else { 0 };
+        let seen = if is_same { before.events_total } else { 0 };
         let events = now.events.iter().filter(|event| event.number >= seen).cloned().collect();
         Self { counters: now.counters.clone(), values, seconds, events }
     }
 
     /// One line of what moves, and one an event.
     pub(super) fn line(&self, with_events: bool) -> String {
-        let moving = self.counters.iter().zip(&self.values).filter(|(counter, value)| **value > 0.0 && counter.kind != Kind::Maximum);
+        let moving = self.counters.iter().zip(&self.values).filter(|(counter, value)| **value > 0.0 && counter.kind != CounterKind::Max);
         let words: Vec<String> = moving.map(|(counter, value)| Self::word(counter, *value)).collect();
         let mut text = if words.is_empty() { "nothing\n".to_owned() } else { words.join("  ") + "\n" };
         if with_events {
@@ -137,24 +138,24 @@ impl Rates {
         text
     }
 
-    fn word(counter: &Counter, value: f64) -> String {
+    fn word(counter: &CounterDesc, value: f64) -> String {
         match counter.kind {
-            Kind::Count if is_time(counter) => format!("{} {:.3} s/s", plain_name(counter), value / 1e9),
-            Kind::Count => format!("{} {value:.0}/s", counter.name),
-            Kind::Level | Kind::Maximum => format!("{} {value:.0}", counter.name),
+            CounterKind::Count if is_time(counter) => format!("{} {:.3} s/s", plain_name(counter), value / 1e9),
+            CounterKind::Count => format!("{} {value:.0}/s", counter.name),
+            CounterKind::Gauge | CounterKind::Max => format!("{} {value:.0}", counter.name),
         }
     }
 
     /// The same as one line of JSON.
     pub(super) fn json(&self, with_events: bool) -> String {
-        let of = |is_wanted: fn(Kind) -> bool| {
+        let of = |is_wanted: fn(CounterKind) -> bool| {
             let wanted = self.counters.iter().zip(&self.values).filter(|(counter, _)| is_wanted(counter.kind));
             wanted.map(|(counter, value)| (counter.name.clone(), json!(value))).collect::<Map<_, _>>()
         };
         let mut document = json!({
             "seconds": self.seconds,
-            "per_second": of(|kind| kind == Kind::Count),
-            "now": of(|kind| kind != Kind::Count),
+            "per_second": of(|kind| kind == CounterKind::Count),
+            "now": of(|kind| kind != CounterKind::Count),
         });
         if with_events {
             document["events"] = self.events.iter().map(event_json).collect();
@@ -167,27 +168,27 @@ impl Rates {
 mod tests {
     use super::*;
 
-    fn snapshot(values: [u64; 4], events_ever: u64) -> Snapshot {
-        let counter = |kind, name: &str| Counter { kind, name: name.into() };
-        let event = |number| Event { number, time_ns: 1, kind: "io_uring_short_write".into(), ring: 2, offset: 0, wanted: 9, got: 4 };
+    fn snapshot(values: [u64; 4], events_total: u64) -> Snapshot {
+        let counter = |kind, name: &str| CounterDesc { kind, name: name.into() };
+        let event = |number| StatEvent { number, time_ns: 1, kind: "io_uring_short_write".into(), ring: 2, offset: 0, wanted: 9, got: 4 };
         Snapshot {
             object: "/lib/liburinglet.so".into(),
             version: "0.1.0".into(),
             counters: vec![
-                counter(Kind::Count, "writes_inline"),
-                counter(Kind::Count, "throttled_ns"),
-                counter(Kind::Level, "throttled_now"),
-                counter(Kind::Maximum, "throttled_max"),
+                counter(CounterKind::Count, "writes_inline"),
+                counter(CounterKind::Count, "throttled_ns"),
+                counter(CounterKind::Gauge, "throttled_now"),
+                counter(CounterKind::Max, "throttled_max"),
             ],
-            places: 64,
-            rings: vec![Ring { index: 2, values: values.to_vec() }, Ring { index: 63, values: vec![1, 0, 1, 9] }],
-            events_ever,
-            events: (0..events_ever).map(event).collect(),
+            block_count: 64,
+            rings: vec![RingCounters { index: 2, values: values.to_vec() }, RingCounters { index: 63, values: vec![1, 0, 1, 9] }],
+            events_total,
+            events: (0..events_total).map(event).collect(),
         }
     }
 
-    fn process() -> Process {
-        Process { pid: 7, name: "fio".into() }
+    fn process() -> RemoteProcess {
+        RemoteProcess { pid: 7, name: "fio".into() }
     }
 
     #[test]

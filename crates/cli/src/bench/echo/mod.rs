@@ -1,39 +1,39 @@
 //! `uringlet bench echo`: an echo server on the kernel's ring, on the engine and on epoll.
 
+mod args;
 mod plan;
 mod report;
-mod settings;
 
 use std::path::Path;
 
-use super::host::{Host, Load};
+use super::host::{BackgroundLoad, Host};
 use super::progress::clock;
-use super::stop::Stop;
-use super::tools::Tools;
-use super::{End, json, tell, write};
-pub(super) use settings::Args;
+use super::stop::StopFlag;
+use super::tools::BenchTools;
+use super::{BenchOutcome, json, print, write_file};
+pub(super) use args::BenchEchoArgs;
 
-pub(super) fn run(args: &Args) -> Result<End, String> {
-    let tools = Tools::find()?;
-    let stop = Stop::on_signals()?;
-    let host = Host::look(Path::new("."));
+pub(super) fn run(args: &BenchEchoArgs) -> Result<BenchOutcome, String> {
+    let tools = BenchTools::find()?;
+    let stop = StopFlag::on_signals()?;
+    let host = Host::detect(Path::new("."));
     let mut plan = plan::plan(args, &tools);
     let rounds = args.rounds();
-    let length = clock(plan.jobs.expected() * rounds);
-    tell(&format!("{host}\n{} numbers, rounds: {rounds}, about {length}\n", plan.jobs.0.len()));
-    let load = Load::begin();
-    let is_whole = plan.jobs.rounds(rounds, &stop, || Ok(()))?;
-    plan.notes.extend(load.note());
+    let length = clock(plan.jobs.expected_time() * rounds);
+    print(&format!("{host}\n{} numbers, rounds: {rounds}, about {length}\n", plan.jobs.0.len()));
+    let background = BackgroundLoad::begin();
+    let is_whole = plan.jobs.run_rounds(rounds, &stop, || Ok(()))?;
+    plan.notes.extend(background.warning());
     if !is_whole {
         plan.notes.push("stopped before its end: some numbers are of fewer rounds, some are missing".to_owned());
     }
     let goals = plan.goals();
-    tell(&plan.text(&goals));
+    print(&plan.text(&goals));
     if let Some(path) = &args.json {
-        write(path, &json::document(&host, rounds, &plan.notes, &plan.jobs, &goals))?;
+        write_file(path, &json::document(&host, rounds, &plan.notes, &plan.jobs, &goals))?;
     }
     if let Some(path) = &args.svg {
         plan.plot().write(path)?;
     }
-    Ok(if is_whole { End::Whole } else { End::Stopped })
+    Ok(if is_whole { BenchOutcome::Whole } else { BenchOutcome::Stopped })
 }

@@ -1,100 +1,108 @@
-//! A table for each scene, pictures, and whether the goals are met.
+//! A table for each workload, pictures, and whether the goals are met.
 
-use super::plan::{Plan, Scene, Who, all_of};
-use super::settings::Mode;
+use super::args::EchoMode;
+use super::plan::{Backend, EchoPlan, EchoWorkload, backends_of};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::job::VALUE;
 use crate::bench::plot::{Panel, Plot};
-use crate::bench::stats::{Summary, number};
-use crate::bench::table::Table;
+use crate::bench::summary::{Summary, number};
+use crate::bench::table::TextTable;
 
 const NOTHING: &str = "-";
 /// Of one request, all threads of the server, µs.
 const CPU: &str = "cpu_us";
 /// With fewer connections for each worker, workers that wait hold nobody up.
-const CROWD: u32 = 10;
+const CROWD_PER_WORKER: u32 = 10;
 
 fn plain(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), number)
 }
 
-impl Plan {
+impl EchoPlan {
     /// All tables, the goals, what was not measured and why.
     pub(super) fn text(&self, goals: &[Goal]) -> String {
-        let mut text: String = self.scenes.iter().map(|&scene| self.table(scene)).collect();
+        let mut text: String = self.workloads.iter().map(|&workload| self.table(workload)).collect();
         text.push('\n');
         text.extend(goals.iter().map(Goal::text));
         text.extend(self.notes.iter().map(|note| format!("{note}\n")));
         text + &self.jobs.failures()
     }
 
-    fn summary(&self, scene: Scene, mode: Mode, who: Who, field: &str) -> Option<Summary> {
-        self.jobs.summary(&scene.title(), mode.label(), who.label(), field)
+    fn summary(&self, workload: EchoWorkload, mode: EchoMode, backend: Backend, field: &str) -> Option<Summary> {
+        self.jobs.summary(&workload.title(), mode.label(), backend.label(), field)
     }
 
-    fn median(&self, scene: Scene, mode: Mode, who: Who, field: &str) -> Option<f64> {
-        self.summary(scene, mode, who, field).map(|s| s.median)
+    fn median(&self, workload: EchoWorkload, mode: EchoMode, backend: Backend, field: &str) -> Option<f64> {
+        self.summary(workload, mode, backend, field).map(|s| s.median)
     }
 
     /// How many times `base`'s this one's is: the median of the rounds' ratios, since what stands side by side was measured one after the other.
-    fn ratio(&self, scene: Scene, mode: Mode, field: &str, who: Who, base: Who) -> Option<f64> {
-        let job = |who: Who| self.jobs.find(&scene.title(), mode.label(), who.label());
-        let pairs = job(who)?.samples.iter().zip(&job(base)?.samples);
+    fn ratio(&self, workload: EchoWorkload, mode: EchoMode, field: &str, backend: Backend, base: Backend) -> Option<f64> {
+        let job = |backend: Backend| self.jobs.find_job(&workload.title(), mode.label(), backend.label());
+        let pairs = job(backend)?.samples.iter().zip(&job(base)?.samples);
         let ratios: Vec<f64> = pairs.filter_map(|(one, other)| Some(one.get(field)? / other.get(field)?)).collect();
         Summary::of(&ratios).map(|s| s.median)
     }
 
-    fn table(&self, scene: Scene) -> String {
-        let title = format!("{}: thousand requests/s, median ± half the spread; latency; the server's CPU time a request", scene.title());
+    fn table(&self, workload: EchoWorkload) -> String {
+        let title =
+            format!("{}: thousand requests/s, median ± half the spread; latency; the server's CPU time a request", workload.title());
         let header = ["", "requests", "of kernel's", "p50 µs", "p99 µs", "CPU µs", "of kernel's", "threads"];
-        let mut table = Table::new(title, header);
+        let mut table = TextTable::new(title, header);
         for &mode in &self.modes {
-            for &who in all_of(mode) {
-                let Some(rate) = self.summary(scene, mode, who, VALUE) else { continue };
-                let of_kernel = |field| plain(self.ratio(scene, mode, field, who, Who::Kernel));
-                let middle = |field| plain(self.median(scene, mode, who, field));
+            for &backend in backends_of(mode) {
+                let Some(rate) = self.summary(workload, mode, backend, VALUE) else { continue };
+                let of_kernel = |field| plain(self.ratio(workload, mode, field, backend, Backend::Kernel));
+                let middle = |field| plain(self.median(workload, mode, backend, field));
                 table.row([
-                    if who == Who::Epoll { who.label().to_owned() } else { format!("{}: {}", mode.label(), who.label()) },
+                    if backend == Backend::Epoll { backend.label().to_owned() } else { format!("{}: {}", mode.label(), backend.label()) },
                     rate.divided(1e3).narrow(),
                     of_kernel(VALUE),
                     middle("p50_us"),
                     middle("p99_us"),
                     middle(CPU),
                     of_kernel(CPU),
-                    self.median(scene, mode, who, "threads").map_or_else(|| NOTHING.to_owned(), |n| format!("{n:.0}")),
+                    self.median(workload, mode, backend, "threads").map_or_else(|| NOTHING.to_owned(), |n| format!("{n:.0}")),
                 ]);
             }
         }
         table.text()
     }
 
-    /// A ratio in these scenes and modes, each with its name.
-    fn ratios(&self, modes: &[Mode], field: &str, who: Who, base: Who, is_wanted: impl Fn(Scene, Mode) -> bool) -> Vec<(String, f64)> {
+    /// A ratio in these workloads and modes, each with its name.
+    fn ratios(
+        &self,
+        modes: &[EchoMode],
+        field: &str,
+        backend: Backend,
+        base: Backend,
+        is_requested: impl Fn(EchoWorkload, EchoMode) -> bool,
+    ) -> Vec<(String, f64)> {
         let mut found = Vec::new();
-        for &scene in &self.scenes {
-            for &mode in modes.iter().filter(|&&mode| is_wanted(scene, mode)) {
-                let name = if modes.len() == 1 { scene.title() } else { format!("{}, {}", scene.title(), mode.label()) };
-                found.extend(self.ratio(scene, mode, field, who, base).map(|ratio| (name, ratio)));
+        for &workload in &self.workloads {
+            for &mode in modes.iter().filter(|&&mode| is_requested(workload, mode)) {
+                let name = if modes.len() == 1 { workload.title() } else { format!("{}, {}", workload.title(), mode.label()) };
+                found.extend(self.ratio(workload, mode, field, backend, base).map(|ratio| (name, ratio)));
             }
         }
         found
     }
 
     pub(super) fn goals(&self) -> Vec<Goal> {
+        use Backend::{Engine, Epoll, HybridOff, Kernel};
         use Bound::{AtLeast, AtMost};
-        use Mode::{Async4, Async20, Default};
-        use Who::{Engine, Epoll, HybridOff, Kernel};
-        let any = |_: Scene, _: Mode| true;
-        let crowded = |scene: Scene| scene.connections >= CROWD * 20;
-        let hybrid = |what: &str, is_wanted: &dyn Fn(Scene) -> bool| {
-            let ratios = self.ratios(&[Async20], VALUE, Engine, HybridOff, |scene, _| crowded(scene) && is_wanted(scene));
+        use EchoMode::{Async4, Async20, Default};
+        let any = |_: EchoWorkload, _: EchoMode| true;
+        let is_crowded = |workload: EchoWorkload| workload.connections >= CROWD_PER_WORKER * 20;
+        let hybrid = |what: &str, is_requested: &dyn Fn(EchoWorkload) -> bool| {
+            let ratios = self.ratios(&[Async20], VALUE, Engine, HybridOff, |workload, _| is_crowded(workload) && is_requested(workload));
             Goal::worst(format!("IOSQE_ASYNC, 20 workers{what}, requests, of those with the hybrid step off"), AtLeast, 2.18, ratios)
         };
         let goals = [
             Goal::worst("default mode, requests, of the kernel's ring", AtLeast, 0.95, self.ratios(&[Default], VALUE, Engine, Kernel, any)),
             Goal::worst("default mode, requests, of epoll", AtLeast, 0.95, self.ratios(&[Default], VALUE, Engine, Epoll, any)),
-            hybrid("", &|scene| scene.pause_ms == 0),
-            hybrid(", connections that pause", &|scene| scene.pause_ms > 0),
+            hybrid("", &|workload| workload.pause_ms == 0),
+            hybrid(", connections that pause", &|workload| workload.pause_ms > 0),
             Goal::worst(
                 "IOSQE_ASYNC, requests, of the kernel's",
                 AtLeast,
@@ -119,7 +127,7 @@ impl Plan {
 
     /// Requests a second by connections: for each size a panel without and one with IOSQE_ASYNC.
     pub(super) fn plot(&self) -> Plot {
-        let mut sizes: Vec<u32> = self.scenes.iter().filter(|scene| scene.pause_ms == 0).map(|scene| scene.size).collect();
+        let mut sizes: Vec<u32> = self.workloads.iter().filter(|workload| workload.pause_ms == 0).map(|workload| workload.size).collect();
         sizes.dedup();
         let panels = sizes.iter().flat_map(|&size| [false, true].map(|is_async| self.panel(size, is_async)));
         let panels = panels.filter(|panel| !panel.lines.is_empty()).collect();
@@ -129,10 +137,11 @@ impl Plan {
     fn panel(&self, size: u32, is_async: bool) -> Panel {
         let mut lines = Vec::new();
         for &mode in self.modes.iter().filter(|mode| mode.is_async() == is_async) {
-            for &who in all_of(mode) {
-                let scenes = self.scenes.iter().filter(|scene| scene.size == size && scene.pause_ms == 0);
-                let point = |scene: &Scene| Some((f64::from(scene.connections), self.summary(*scene, mode, who, VALUE)?));
-                lines.push((line(mode, who), scenes.filter_map(point).collect()));
+            for &backend in backends_of(mode) {
+                let workloads = self.workloads.iter().filter(|workload| workload.size == size && workload.pause_ms == 0);
+                let point =
+                    |workload: &EchoWorkload| Some((f64::from(workload.connections), self.summary(*workload, mode, backend, VALUE)?));
+                lines.push((line(mode, backend), workloads.filter_map(point).collect()));
             }
         }
         Panel { title: format!("{size} bytes{}", if is_async { ", IOSQE_ASYNC" } else { "" }), lines }
@@ -140,43 +149,43 @@ impl Plan {
 }
 
 /// Short enough for a legend.
-fn line(mode: Mode, who: Who) -> String {
-    let who = match who {
-        Who::Epoll => return who.label().to_owned(),
-        Who::Kernel => "kernel",
-        Who::Engine => "engine",
-        Who::Worker => "always a worker",
-        Who::HybridOff => "hybrid off",
+fn line(mode: EchoMode, backend: Backend) -> String {
+    let backend = match backend {
+        Backend::Epoll => return backend.label().to_owned(),
+        Backend::Kernel => "kernel",
+        Backend::Engine => "engine",
+        Backend::WorkerOnly => "always a worker",
+        Backend::HybridOff => "hybrid off",
     };
     let mode = match mode {
-        Mode::Async20 => "20 workers",
-        Mode::Async4 => "4 workers",
-        Mode::RegisteredFiles => "reg. files",
+        EchoMode::Async20 => "20 workers",
+        EchoMode::Async4 => "4 workers",
+        EchoMode::RegisteredFiles => "reg. files",
         other => other.label(),
     };
-    format!("{who}, {mode}")
+    format!("{backend}, {mode}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::echo::args::tests::parse;
     use crate::bench::echo::plan::{plan, tests::tools};
-    use crate::bench::echo::settings::tests::parse;
-    use crate::bench::job::{Job, Sample};
-    use crate::bench::stop::Stop;
+    use crate::bench::job::{BenchJob, Sample};
+    use crate::bench::stop::StopFlag;
     use std::time::Duration;
 
     /// A whole run, its numbers by column.
-    fn measured(connections: &str, value: fn(&str) -> f64) -> Plan {
+    fn measured(connections: &str, value: fn(&str) -> f64) -> EchoPlan {
         let mut plan = plan(&parse(&[connections, "--sizes=12"]).unwrap(), &tools(None));
         for job in &mut plan.jobs.0 {
-            let value = value(&job.place.column);
-            *job = Job::new(job.place.clone(), Duration::ZERO, move |_| {
+            let value = value(&job.cell.column);
+            *job = BenchJob::new(job.cell.clone(), Duration::ZERO, move |_| {
                 let fields = [(VALUE, value), (CPU, 1e6 / value), ("threads", 3.0), ("p50_us", 1.0), ("p99_us", 2.0)];
                 Ok(Sample::from(fields.map(|(name, value)| (name.to_owned(), value))))
             });
         }
-        assert_eq!(plan.jobs.rounds(1, &Stop::default(), || Ok(())), Ok(true));
+        assert_eq!(plan.jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(true));
         plan
     }
 
@@ -187,10 +196,10 @@ mod tests {
         for job in &mut plan.jobs.0 {
             let first = job.samples[0].clone();
             let slow = Sample::from([(VALUE.to_owned(), first[VALUE] / 10.0)]);
-            let is_engine = job.place.column == Who::Engine.label();
+            let is_engine = job.cell.column == Backend::Engine.label();
             job.samples = vec![first.clone(), if is_engine { slow.clone() } else { first }, slow];
         }
-        let ratio = plan.ratio(plan.scenes[0], Mode::Default, VALUE, Who::Engine, Who::Kernel).unwrap();
+        let ratio = plan.ratio(plan.workloads[0], EchoMode::Default, VALUE, Backend::Engine, Backend::Kernel).unwrap();
         assert!((ratio - 0.9).abs() < 1e-9, "{ratio}");
     }
 

@@ -5,14 +5,14 @@ mod report;
 
 use std::path::PathBuf;
 
-use super::host::{Host, Load};
-use super::stop::Stop;
-use super::tools::Tools;
-use super::{End, json, remove_if_there, tell, write};
+use super::host::{BackgroundLoad, Host};
+use super::stop::StopFlag;
+use super::tools::BenchTools;
+use super::{BenchOutcome, json, print, remove_if_there, write_file};
 
 /// Cost of a call by each road, NOP rates and small buffered writes, beside the kernel's ring
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct BenchRingArgs {
     /// How often everything is measured; medians are shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -34,23 +34,23 @@ pub(super) struct Args {
     svg: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args) -> Result<End, String> {
-    let tools = Tools::find()?;
-    let stop = Stop::on_signals()?;
-    let host = Host::look(&args.directory);
+pub(super) fn run(args: &BenchRingArgs) -> Result<BenchOutcome, String> {
+    let tools = BenchTools::find()?;
+    let stop = StopFlag::on_signals()?;
+    let host = Host::detect(&args.directory);
     let file = args.directory.join(format!("uringlet-bench-{}", std::process::id()));
     let mut plan = plan::plan(&tools, &file, !args.no_fio);
-    tell(&format!("{host}\n"));
-    let load = Load::begin();
+    print(&format!("{host}\n"));
+    let background = BackgroundLoad::begin();
     // fio makes a file of its own size.
-    let measured = plan.jobs.rounds(args.rounds, &stop, || remove_if_there(&file));
+    let measured = plan.jobs.run_rounds(args.rounds, &stop, || remove_if_there(&file));
     let _ = std::fs::remove_file(&file);
-    plan.notes.extend(load.note());
-    let end = if measured? { End::Whole } else { End::Stopped };
+    plan.notes.extend(background.warning());
+    let end = if measured? { BenchOutcome::Whole } else { BenchOutcome::Stopped };
     let goals = report::goals(&plan.jobs);
-    tell(&report::text(&plan, &goals));
+    print(&report::text(&plan, &goals));
     if let Some(path) = &args.json {
-        write(path, &json::document(&host, args.rounds, &plan.notes, &plan.jobs, &goals))?;
+        write_file(path, &json::document(&host, args.rounds, &plan.notes, &plan.jobs, &goals))?;
     }
     if let Some(path) = &args.svg {
         report::plot(&plan.jobs).write(path)?;

@@ -4,20 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::bench::fio;
-use crate::bench::job::{Job, Jobs, Place};
+use crate::bench::job::{BenchJob, Jobs, TableCell};
 use crate::bench::json;
-use crate::bench::tools::{Side, Tools};
+use crate::bench::tools::{Attachment, BenchTools};
 
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Group {
+pub(super) enum ResultTable {
     Enter,
     Nop,
     Write,
     Fio,
 }
 
-impl Group {
+impl ResultTable {
     pub(super) const ALL: [Self; 4] = [Self::Enter, Self::Nop, Self::Write, Self::Fio];
 
     pub(super) fn title(self) -> &'static str {
@@ -53,99 +53,99 @@ pub(super) const DROP_IN: &str = "drop-in library";
 pub(super) const PWRITE: &str = "pwrite";
 pub(super) const PSYNC: &str = "psync";
 
-const RUN: Side = Side::Attached(&[]);
+const RUN: Attachment = Attachment::Attached(&[]);
 /// Of the worker: warming up, measuring, starting.
 const WORKER_TIME: Duration = Duration::from_millis(420);
 const FIO_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct RingPlan {
     pub(super) jobs: Jobs,
     /// What is not measured, and why.
     pub(super) notes: Vec<String>,
 }
 
-struct Builder<'a> {
-    tools: &'a Tools,
-    plan: Plan,
+struct RingPlanBuilder<'a> {
+    tools: &'a BenchTools,
+    plan: RingPlan,
 }
 
-pub(super) fn plan(tools: &Tools, file: &Path, with_fio: bool) -> Plan {
-    let mut builder = Builder { tools, plan: Plan { jobs: Jobs::default(), notes: Vec::new() } };
+pub(super) fn plan(tools: &BenchTools, file: &Path, with_fio: bool) -> RingPlan {
+    let mut plan_builder = RingPlanBuilder { tools, plan: RingPlan { jobs: Jobs::default(), notes: Vec::new() } };
     if let Some(why) = &tools.no_kernel {
-        builder.plan.notes.push(format!("{KERNEL}: not measured, the kernel gives none here ({why})"));
+        plan_builder.plan.notes.push(format!("{KERNEL}: not measured, the kernel gives none here ({why})"));
     }
     if tools.drop_in.is_none() {
-        builder.plan.notes.push(format!("{DROP_IN}: not measured, liburing/liburing.so.2 is not beside uringlet (`make` builds it)"));
+        plan_builder.plan.notes.push(format!("{DROP_IN}: not measured, liburing/liburing.so.2 is not beside uringlet (`make` builds it)"));
     }
-    builder.enters();
-    builder.nops();
-    builder.writes(file);
+    plan_builder.add_enter();
+    plan_builder.add_nop();
+    plan_builder.add_writes(file);
     match (with_fio, fio::missing()) {
         (false, _) => {}
-        (true, None) => builder.fio(file),
-        (true, Some(why)) => builder.plan.notes.push(format!("fio: not measured ({why})")),
+        (true, None) => plan_builder.fio(file),
+        (true, Some(why)) => plan_builder.plan.notes.push(format!("fio: not measured ({why})")),
     }
-    builder.plan
+    plan_builder.plan
 }
 
-impl Builder<'_> {
-    fn enters(&mut self) {
+impl RingPlanBuilder<'_> {
+    fn add_enter(&mut self) {
         for (road, row) in [
             ("symbol", "libc's syscall(): symbol"),
             ("const", "inline, constant number: rewritten"),
             ("generic", "inline, number in a register: rewritten"),
             ("liburing", "liburing's io_uring_enter()"),
         ] {
-            self.rings(Group::Enter, row, &["enter", "--via", road], road == "liburing");
+            self.add_rings(ResultTable::Enter, row, &["enter", "--via", road], road == "liburing");
         }
     }
 
-    fn nops(&mut self) {
+    fn add_nop(&mut self) {
         for batch in ["1", "8", "32", "128"] {
-            self.rings(Group::Nop, &format!("batch {batch}"), &["nop", "--batch", batch], true);
+            self.add_rings(ResultTable::Nop, &format!("batch {batch}"), &["nop", "--batch", batch], true);
         }
     }
 
-    fn writes(&mut self, file: &Path) {
+    fn add_writes(&mut self, file: &Path) {
         let file = file.to_string_lossy().into_owned();
         for depth in ["1", "8", "32"] {
             let row = format!("depth {depth}");
-            self.add(Group::Write, &row, PWRITE, Side::Plain, &["write", "--via", "pwrite", "--file", &file]);
-            self.rings(Group::Write, &row, &["write", "--via", "ring", "--depth", depth, "--file", &file], true);
+            self.add_cell(ResultTable::Write, &row, PWRITE, Attachment::Plain, &["write", "--via", "pwrite", "--file", &file]);
+            self.add_rings(ResultTable::Write, &row, &["write", "--via", "ring", "--depth", depth, "--file", &file], true);
         }
     }
 
     /// On every ring that there is.
-    fn rings(&mut self, group: Group, row: &str, args: &[&str], uses_liburing: bool) {
+    fn add_rings(&mut self, table_kind: ResultTable, row: &str, args: &[&str], uses_liburing: bool) {
         if self.tools.no_kernel.is_none() {
-            self.add(group, row, KERNEL, Side::Plain, args);
+            self.add_cell(table_kind, row, KERNEL, Attachment::Plain, args);
         }
-        self.add(group, row, ATTACHED, RUN, args);
+        self.add_cell(table_kind, row, ATTACHED, RUN, args);
         if uses_liburing && self.tools.drop_in.is_some() {
-            self.add(group, row, DROP_IN, Side::DropIn, args);
+            self.add_cell(table_kind, row, DROP_IN, Attachment::DropIn, args);
         }
     }
 
-    fn add(&mut self, group: Group, row: &str, column: &'static str, side: Side, args: &[&str]) {
-        let place = Place::new(group.title(), row, column);
-        self.plan.jobs.push(Job::program(place, WORKER_TIME, self.tools.worker(side, args), json::sample));
+    fn add_cell(&mut self, table_kind: ResultTable, row: &str, column: &'static str, attachment: Attachment, args: &[&str]) {
+        let cell = TableCell::new(table_kind.title(), row, column);
+        self.plan.jobs.push(BenchJob::program(cell, WORKER_TIME, self.tools.worker(attachment, args), json::sample));
     }
 
     fn fio(&mut self, file: &Path) {
         for depth in [1, 8, 32] {
-            self.add_fio("psync", depth, PSYNC, Side::Plain, file);
+            self.add_fio("psync", depth, PSYNC, Attachment::Plain, file);
             if self.tools.no_kernel.is_none() {
-                self.add_fio("io_uring", depth, KERNEL, Side::Plain, file);
+                self.add_fio("io_uring", depth, KERNEL, Attachment::Plain, file);
             }
             self.add_fio("io_uring", depth, ATTACHED, RUN, file);
         }
     }
 
-    fn add_fio(&mut self, engine: &str, depth: u32, column: &'static str, side: Side, file: &Path) {
-        let writes = fio::Writes { engine, pattern: "randwrite", block: "1k", size: "10m", depth, time: FIO_TIME, file };
-        let place = Place::new(Group::Fio.title(), format!("depth {depth}"), column);
-        let launch = self.tools.launch(side, writes.argv());
-        self.plan.jobs.push(Job::program(place, FIO_TIME + fio::OVERHEAD, launch, fio::sample));
+    fn add_fio(&mut self, engine: &str, depth: u32, column: &'static str, attachment: Attachment, file: &Path) {
+        let add_writes = fio::Writes { engine, pattern: "randwrite", block: "1k", size: "10m", depth, time: FIO_TIME, file };
+        let cell = TableCell::new(ResultTable::Fio.title(), format!("depth {depth}"), column);
+        let launch = self.tools.launch(attachment, add_writes.argv());
+        self.plan.jobs.push(BenchJob::program(cell, FIO_TIME + fio::OVERHEAD, launch, fio::sample));
     }
 }

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::servers::Servers;
-use super::settings::{Args, Part};
-use crate::bench::job::{Job, Jobs, Place};
+use super::args::{BenchUblkArgs, UblkPart};
+use super::servers::NullServers;
+use crate::bench::job::{BenchJob, Jobs, TableCell};
 use crate::bench::json;
-use crate::bench::tools::{Side, Tools};
+use crate::bench::tools::{Attachment, BenchTools};
 
 pub(super) const GET_DATA: &str = "4 KiB writes, null device in one process";
 pub(super) const COPIES: &str = "random writes into a buffer of a pool, depth 1, null device in one process";
@@ -28,7 +28,7 @@ pub(super) fn row(op: &str, depth: u32) -> String {
 }
 
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct UblkPlan {
     pub(super) jobs: Jobs,
     /// KiB.
     pub(super) sizes: Vec<u32>,
@@ -38,23 +38,23 @@ pub(super) struct Plan {
     pub(super) notes: Vec<String>,
 }
 
-struct Planner<'a> {
-    tools: &'a Tools,
+struct UblkPlanBuilder<'a> {
+    tools: &'a BenchTools,
     time: Duration,
-    plan: Plan,
+    plan: UblkPlan,
 }
 
-impl Planner<'_> {
-    fn add(&mut self, place: Place, side: Side, args: Vec<OsString>) {
+impl UblkPlanBuilder<'_> {
+    fn add(&mut self, cell: TableCell, attachment: Attachment, args: Vec<OsString>) {
         let args = args.into_iter().chain([format!("--seconds={}", self.time.as_secs_f64()).into()]);
         // Ten times what is expected, for machines that are busy.
-        let launch = self.tools.worker(side, args).within(Duration::from_secs(60) + self.time * 10);
-        self.plan.jobs.push(Job::program(place, self.time + OVERHEAD, launch, json::sample));
+        let launch = self.tools.worker(attachment, args).within(Duration::from_secs(60) + self.time * 10);
+        self.plan.jobs.push(BenchJob::program(cell, self.time + OVERHEAD, launch, json::sample));
     }
 
-    fn in_process(&mut self, place: Place, args: &[String]) {
+    fn in_process(&mut self, cell: TableCell, args: &[String]) {
         let args = std::iter::once("ublk".into()).chain(args.iter().map(Into::into)).collect();
-        self.add(place, Side::Attached(&["--ublk=in-process"]), args);
+        self.add(cell, Attachment::Attached(&["--ublk=in-process"]), args);
     }
 }
 
@@ -62,55 +62,55 @@ fn words(args: &[&str]) -> Vec<String> {
     args.iter().map(ToString::to_string).collect()
 }
 
-pub(super) fn plan(args: &Args, tools: &Tools, servers: &Servers) -> Plan {
-    let plan = Plan { jobs: Jobs::default(), sizes: args.sizes(), paths: Vec::new(), notes: Vec::new() };
-    let mut planner = Planner { tools, time: args.time(), plan };
-    if args.has(Part::GetData) {
-        get_data(&mut planner);
+pub(super) fn plan(args: &BenchUblkArgs, tools: &BenchTools, servers: &NullServers) -> UblkPlan {
+    let plan = UblkPlan { jobs: Jobs::default(), sizes: args.sizes(), paths: Vec::new(), notes: Vec::new() };
+    let mut plan_builder = UblkPlanBuilder { tools, time: args.time(), plan };
+    if args.has(UblkPart::GetData) {
+        get_data(&mut plan_builder);
     }
-    if args.has(Part::Copies) {
-        copies(&mut planner);
+    if args.has(UblkPart::Copies) {
+        copies(&mut plan_builder);
     }
-    if args.has(Part::Paths) {
-        paths(&mut planner, servers);
+    if args.has(UblkPart::Paths) {
+        paths(&mut plan_builder, servers);
     }
-    planner.plan
+    plan_builder.plan
 }
 
-fn get_data(planner: &mut Planner<'_>) {
+fn get_data(plan_builder: &mut UblkPlanBuilder<'_>) {
     for (depth, options) in [("depth 1", ["--depth=1", "--batch=1"]), (DEEP, ["--depth=64", "--batch=16"])] {
         for pattern in ["write", "randwrite"] {
             for (column, via) in [(OFF, "--via=plain"), (ON, "--via=get-data")] {
                 let mut options = words(&options);
                 options.push(via.to_owned());
                 options.extend((pattern == "write").then(|| "--sequential".to_owned()));
-                planner.in_process(Place::new(GET_DATA, format!("{pattern}, {depth}"), column), &options);
+                plan_builder.in_process(TableCell::new(GET_DATA, format!("{pattern}, {depth}"), column), &options);
             }
         }
     }
 }
 
-fn copies(planner: &mut Planner<'_>) {
-    for kib in planner.plan.sizes.clone() {
+fn copies(plan_builder: &mut UblkPlanBuilder<'_>) {
+    for kib in plan_builder.plan.sizes.clone() {
         for (column, via) in [(COPY, "--via=copy"), (ON, "--via=get-data")] {
             let options = [format!("--block={}", u64::from(kib) << 10), via.to_owned()];
-            planner.in_process(Place::new(COPIES, format!("{kib} KiB"), column), &options);
+            plan_builder.in_process(TableCell::new(COPIES, format!("{kib} KiB"), column), &options);
         }
     }
 }
 
-fn paths(planner: &mut Planner<'_>, servers: &Servers) {
-    planner.plan.paths = std::iter::once(IN_PROCESS).chain(servers.doors().map(|door| door.column)).collect();
-    if let (Some(why), true) = (&planner.tools.no_kernel, servers.doors().any(|door| door.needs_kernel())) {
-        planner.plan.notes.push(format!("block device: not measured, the kernel gives no ring here ({why})"));
+fn paths(plan_builder: &mut UblkPlanBuilder<'_>, servers: &NullServers) {
+    plan_builder.plan.paths = std::iter::once(IN_PROCESS).chain(servers.endpoints().map(|endpoint| endpoint.column)).collect();
+    if let (Some(why), true) = (&plan_builder.tools.no_kernel, servers.endpoints().any(|endpoint| endpoint.needs_kernel())) {
+        plan_builder.plan.notes.push(format!("block device: not measured, the kernel gives no ring here ({why})"));
     }
     for op in OPS {
         for depth in DEPTHS {
             let options = [format!("--op={op}"), format!("--depth={depth}")];
-            planner.in_process(Place::new(PATHS, row(op, depth), IN_PROCESS), &options);
-            for door in servers.doors().filter(|door| !door.needs_kernel() || planner.tools.no_kernel.is_none()) {
-                let args = door.worker().into_iter().chain(options.iter().map(Into::into)).collect();
-                planner.add(Place::new(PATHS, row(op, depth), door.column), Side::Plain, args);
+            plan_builder.in_process(TableCell::new(PATHS, row(op, depth), IN_PROCESS), &options);
+            for endpoint in servers.endpoints().filter(|endpoint| !endpoint.needs_kernel() || plan_builder.tools.no_kernel.is_none()) {
+                let args = endpoint.worker_args().into_iter().chain(options.iter().map(Into::into)).collect();
+                plan_builder.add(TableCell::new(PATHS, row(op, depth), endpoint.column), Attachment::Plain, args);
             }
         }
     }
@@ -119,11 +119,11 @@ fn paths(planner: &mut Planner<'_>, servers: &Servers) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::bench::ublk::args::tests::parse;
     use crate::bench::ublk::servers::tests::servers;
-    use crate::bench::ublk::settings::tests::parse;
 
-    pub(in crate::bench::ublk) fn tools(no_kernel: Option<&str>) -> Tools {
-        Tools { uringlet: "/b/u".into(), worker: "/b/w".into(), drop_in: None, no_kernel: no_kernel.map(str::to_owned) }
+    pub(in crate::bench::ublk) fn tools(no_kernel: Option<&str>) -> BenchTools {
+        BenchTools { uringlet: "/b/u".into(), worker: "/b/w".into(), drop_in: None, no_kernel: no_kernel.map(str::to_owned) }
     }
 
     #[test]
@@ -132,7 +132,7 @@ pub(super) mod tests {
         assert_eq!(plan.jobs.0.len(), 8 + 4 + 4 * (1 + 4));
         assert_eq!(plan.jobs.rows(PATHS), ["read, depth 1", "read, depth 32", "write, depth 1", "write, depth 32"]);
         assert_eq!(plan.jobs.rows(COPIES), ["4 KiB", "64 KiB"]);
-        assert!(plan.jobs.find(GET_DATA, "randwrite, depth 64, batch 16", ON).is_some());
+        assert!(plan.jobs.find_job(GET_DATA, "randwrite, depth 64, batch 16", ON).is_some());
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! A table for each part, pictures, and whether the goals are met.
 
-use super::plan::{COPIES, COPY, DEEP, DEPTHS, GET_DATA, IN_PROCESS, OFF, ON, OPS, PATHS, Plan, row};
-use super::servers::{NBD_ALONE, NBD_BROKER, NBDKIT};
+use super::plan::{COPIES, COPY, DEEP, DEPTHS, GET_DATA, IN_PROCESS, OFF, ON, OPS, PATHS, UblkPlan, row};
+use super::servers::{NBD_BROKER, NBD_EMBEDDED, NBDKIT};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::job::VALUE;
 use crate::bench::plot::{Panel, Plot};
-use crate::bench::stats::{Summary, number};
-use crate::bench::table::Table;
+use crate::bench::summary::{Summary, number};
+use crate::bench::table::TextTable;
 
 const NOTHING: &str = "-";
 /// How long a request takes on average, µs.
@@ -14,7 +14,7 @@ const MEAN: &str = "mean_us";
 /// The least copy for which NEED_GET_DATA is to win, KiB.
 const WORTH_KIB: u32 = 64;
 
-impl Plan {
+impl UblkPlan {
     /// All tables, the goals, what was not measured and why.
     pub(super) fn text(&self, goals: &[Goal]) -> String {
         let mut text = self.get_data() + &self.copies() + &self.paths();
@@ -30,7 +30,7 @@ impl Plan {
 
     /// How many times `base`'s this one's is: the median of the rounds' ratios, since what stands side by side was measured one after the other.
     fn ratio(&self, table: &str, row: &str, field: &str, column: &str, base: &str) -> Option<f64> {
-        let samples = |column| self.jobs.find(table, row, column).map(|job| &job.samples);
+        let samples = |column| self.jobs.find_job(table, row, column).map(|job| &job.samples);
         let pairs = samples(column)?.iter().zip(samples(base)?);
         let ratios: Vec<f64> = pairs.filter_map(|(one, other)| Some(one.get(field)? / other.get(field)?)).collect();
         Summary::of(&ratios).map(|s| s.median)
@@ -47,7 +47,7 @@ impl Plan {
         }
         let title = format!("{GET_DATA}: µs of a request, thousand requests/s, median ± half the spread");
         let header = ["", "off, µs", "NEED_GET_DATA, µs", "of off's", "off, k/s", "NEED_GET_DATA, k/s", "of off's"];
-        let mut table = Table::new(title, header);
+        let mut table = TextTable::new(title, header);
         for row in rows {
             let cell = |column, field, unit| self.cell(GET_DATA, row, column, field, unit);
             let compared = |field| self.compared(GET_DATA, row, field, ON, OFF);
@@ -70,7 +70,7 @@ impl Plan {
             return String::new();
         }
         let title = format!("{COPIES}: µs of a request, median ± half the spread");
-        let mut table = Table::new(title, ["", COPY, ON, "the copy's, of NEED_GET_DATA's"]);
+        let mut table = TextTable::new(title, ["", COPY, ON, "the copy's, of NEED_GET_DATA's"]);
         for row in rows {
             let cell = |column| self.cell(COPIES, row, column, MEAN, 1.0);
             table.row([row.to_owned(), cell(COPY), cell(ON), self.compared(COPIES, row, MEAN, COPY, ON)]);
@@ -83,7 +83,7 @@ impl Plan {
             return String::new();
         }
         let title = format!("{PATHS}: thousand requests/s, median ± half the spread");
-        let mut table = Table::new(title, std::iter::once("").chain(self.paths.iter().copied()));
+        let mut table = TextTable::new(title, std::iter::once("").chain(self.paths.iter().copied()));
         for row in self.jobs.rows(PATHS) {
             let cells = self.paths.iter().map(|column| self.cell(PATHS, row, column, VALUE, 1e3));
             table.row(std::iter::once(row.to_owned()).chain(cells));
@@ -111,8 +111,8 @@ impl Plan {
             Goal::worst(format!("NEED_GET_DATA, {DEEP}, time of a request, of that without"), AtMost, 1.1, deep),
             Goal::worst("one more copy of 64 KiB and more, time of a request, of that with NEED_GET_DATA", AtLeast, 1.0, large),
             Goal::worst("in one process, depth 32, requests/s", AtLeast, 1e6, fast),
-            nbd(NBD_ALONE, DEPTHS[0]),
-            nbd(NBD_ALONE, DEPTHS[1]),
+            nbd(NBD_EMBEDDED, DEPTHS[0]),
+            nbd(NBD_EMBEDDED, DEPTHS[1]),
             nbd(NBD_BROKER, DEPTHS[0]),
             nbd(NBD_BROKER, DEPTHS[1]),
         ];
@@ -140,29 +140,29 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::job::{Job, Sample};
-    use crate::bench::stop::Stop;
+    use crate::bench::job::{BenchJob, Sample};
+    use crate::bench::stop::StopFlag;
+    use crate::bench::ublk::args::tests::parse;
     use crate::bench::ublk::plan::{plan, tests::tools};
     use crate::bench::ublk::servers::tests::servers;
-    use crate::bench::ublk::settings::tests::parse;
     use std::time::Duration;
 
     /// A whole run: NEED_GET_DATA is 5% slower than nothing, and 10% quicker than a copy.
-    fn measured(args: &[&str]) -> Plan {
+    fn measured(args: &[&str]) -> UblkPlan {
         let mut plan = plan(&parse(args).unwrap(), &tools(None), &servers());
         for job in &mut plan.jobs.0 {
-            let value = match job.place.column.as_str() {
+            let value = match job.cell.column.as_str() {
                 IN_PROCESS => 2e6,
                 OFF => 105e3,
                 COPY => 90e3,
                 NBDKIT => 110e3,
                 _ => 100e3,
             };
-            *job = Job::new(job.place.clone(), Duration::ZERO, move |_| {
+            *job = BenchJob::new(job.cell.clone(), Duration::ZERO, move |_| {
                 Ok(Sample::from([(VALUE.to_owned(), value), (MEAN.to_owned(), 1e6 / value)]))
             });
         }
-        assert_eq!(plan.jobs.rounds(1, &Stop::default(), || Ok(())), Ok(true));
+        assert_eq!(plan.jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(true));
         plan
     }
 

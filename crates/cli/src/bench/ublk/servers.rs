@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::bench::stop::Stop;
-use crate::bench::tools::Tools;
+use crate::bench::stop::StopFlag;
+use crate::bench::tools::BenchTools;
 use uringlet_ublkd::client::Client;
 use uringlet_ublkd::place;
 
 /// Driver, NBD server and the device's server in one process, as nbdkit's are.
-pub(super) const NBD_ALONE: &str = "NBD, one process";
+pub(super) const NBD_EMBEDDED: &str = "NBD, one process";
 /// As `uringlet ublk add` makes it.
 pub(super) const NBD_BROKER: &str = "NBD, broker";
 pub(super) const NBDKIT: &str = "nbdkit null";
@@ -21,26 +21,26 @@ pub(super) const BLOCK: &str = "block device";
 /// As many bytes as the worker wants.
 const SIZE: &str = "1073741824";
 /// How long a server may take to listen.
-const BEGINNING: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take to end when it is asked to.
-const END: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Where a device is reached.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Endpoint {
     pub(super) column: &'static str,
     path: PathBuf,
 }
 
-impl Door {
+impl Endpoint {
     /// The kernel's ring leads to block devices.
     pub(super) fn needs_kernel(&self) -> bool {
         self.column == BLOCK
     }
 
     /// The worker's first arguments.
-    pub(super) fn worker(&self) -> [OsString; 3] {
+    pub(super) fn worker_args(&self) -> [OsString; 3] {
         let [command, option] = if self.column == BLOCK { ["block", "--device"] } else { ["nbd", "--socket"] };
         [command.into(), option.into(), self.path.clone().into()]
     }
@@ -48,47 +48,47 @@ impl Door {
 
 /// Those that run. The last that was started ends first.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(super) struct NullServers {
     directory: Option<PathBuf>,
     children: Vec<Child>,
-    doors: Vec<Door>,
+    endpoints: Vec<Endpoint>,
 }
 
-impl Servers {
+impl NullServers {
     pub(super) fn none() -> Self {
-        Self { directory: None, children: Vec::new(), doors: Vec::new() }
+        Self { directory: None, children: Vec::new(), endpoints: Vec::new() }
     }
 
-    pub(super) fn doors(&self) -> impl Iterator<Item = &Door> {
-        self.doors.iter()
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter()
     }
 
     /// All that there are; what is missing is noted.
-    pub(super) fn start(tools: &Tools, stop: &Stop, notes: &mut Vec<String>) -> Result<Self, String> {
+    pub(super) fn start(tools: &BenchTools, stop: &StopFlag, notes: &mut Vec<String>) -> Result<Self, String> {
         let directory = std::env::temp_dir().join(format!("uringlet-bench-ublk-{}", std::process::id()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
         made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
         let mut servers = Self::none();
         servers.directory = Some(directory.clone());
-        servers.start_alone(tools, &directory.join("alone.sock"), stop)?;
-        servers.start_ours(tools, &directory, stop, notes)?;
+        servers.start_embedded(tools, &directory.join("alone.sock"), stop)?;
+        servers.start_broker(tools, &directory, stop, notes)?;
         let socket = directory.join("nbdkit.sock");
-        servers.start_theirs(NBDKIT, "nbdkit", &nbdkit(&socket), &socket, stop, notes);
+        servers.start_external(NBDKIT, "nbdkit", &nbdkit(&socket), &socket, stop, notes);
         let socket = directory.join("qemu.sock");
-        servers.start_theirs(QEMU, "qemu-system-common", &qemu(&socket), &socket, stop, notes);
+        servers.start_external(QEMU, "qemu-system-common", &qemu(&socket), &socket, stop, notes);
         Ok(servers)
     }
 
     /// A null device and its NBD server in one process.
-    fn start_alone(&mut self, tools: &Tools, socket: &Path, stop: &Stop) -> Result<(), String> {
+    fn start_embedded(&mut self, tools: &BenchTools, socket: &Path, stop: &StopFlag) -> Result<(), String> {
         self.spawn(Command::new(&tools.worker).args(["nbd-server", "--socket"]).arg(socket))?;
         self.wait("the NBD server", stop, || socket.exists())?;
-        self.doors.push(Door { column: NBD_ALONE, path: socket.to_path_buf() });
+        self.endpoints.push(Endpoint { column: NBD_EMBEDDED, path: socket.to_path_buf() });
         Ok(())
     }
 
     /// A broker, and a server of one null device.
-    fn start_ours(&mut self, tools: &Tools, directory: &Path, stop: &Stop, notes: &mut Vec<String>) -> Result<(), String> {
+    fn start_broker(&mut self, tools: &BenchTools, directory: &Path, stop: &StopFlag, notes: &mut Vec<String>) -> Result<(), String> {
         let dir = directory.join("ublk");
         let mut broker = Command::new(&tools.uringlet);
         self.spawn(broker.args(["ublkd", "--dir"]).arg(&dir))?;
@@ -98,11 +98,11 @@ impl Servers {
         self.spawn(server.args(["ublk", "--dir"]).arg(&dir).args(["add", "--type", "null", "--size", "1G"]))?;
         let is_live = || client.list().is_ok_and(|ids| ids.first().is_some_and(|&id| is_live(&client, id)));
         self.wait("the device", stop, is_live)?;
-        self.doors.push(Door { column: NBD_BROKER, path: place::nbd_socket(&dir) });
+        self.endpoints.push(Endpoint { column: NBD_BROKER, path: place::nbd_socket(&dir) });
         let id = client.list().unwrap_or_default().first().copied().unwrap_or_default();
         let node = PathBuf::from(format!("/dev/ublkb{id}"));
         if std::fs::metadata(&node).is_ok_and(|meta| meta.file_type().is_block_device()) {
-            self.doors.push(Door { column: BLOCK, path: node });
+            self.endpoints.push(Endpoint { column: BLOCK, path: node });
         } else {
             notes.push("block device: not measured, there is none (it needs root, /dev/fuse and loop devices)".to_owned());
         }
@@ -110,18 +110,18 @@ impl Servers {
     }
 
     /// Another NBD server, if it is installed.
-    fn start_theirs(
+    fn start_external(
         &mut self,
         column: &'static str,
         package: &str,
         argv: &[OsString],
         socket: &Path,
-        stop: &Stop,
+        stop: &StopFlag,
         notes: &mut Vec<String>,
     ) {
         let started = self.spawn(Command::new(&argv[0]).args(&argv[1..])).and_then(|()| self.wait(column, stop, || socket.exists()));
         match started {
-            Ok(()) => self.doors.push(Door { column, path: socket.to_path_buf() }),
+            Ok(()) => self.endpoints.push(Endpoint { column, path: socket.to_path_buf() }),
             Err(why) => notes.push(format!("{column}: not measured ({why}; package {package})")),
         }
     }
@@ -134,20 +134,20 @@ impl Servers {
     }
 
     /// Until what was started last is there.
-    fn wait(&mut self, what: &str, stop: &Stop, is_there: impl Fn() -> bool) -> Result<(), String> {
-        let deadline = Instant::now() + BEGINNING;
-        while !is_there() {
+    fn wait(&mut self, what: &str, stop: &StopFlag, is_ready: impl Fn() -> bool) -> Result<(), String> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !is_ready() {
             let ended = self.children.last_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 return Err(format!("{what} has ended at once, {status}"));
             }
-            if stop.is_wanted() {
+            if stop.is_requested() {
                 return Err("stopped".to_owned());
             }
             if Instant::now() > deadline {
                 return Err(format!("{what} does not begin"));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -179,10 +179,10 @@ fn qemu(socket: &Path) -> Vec<OsString> {
         .into()
 }
 
-impl Drop for Servers {
+impl Drop for NullServers {
     fn drop(&mut self) {
         while let Some(mut child) = self.children.pop() {
-            end(&mut child);
+            terminate(&mut child);
         }
         if let Some(directory) = self.directory.take() {
             // What cannot be removed is of no harm.
@@ -192,17 +192,17 @@ impl Drop for Servers {
 }
 
 /// Asks it to end, and makes it, if it takes too long.
-fn end(child: &mut Child) {
+fn terminate(child: &mut Child) {
     let pid = rustix::process::Pid::from_child(child);
     if matches!(child.try_wait(), Ok(None)) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
-    let deadline = Instant::now() + END;
+    let deadline = Instant::now() + STOP_TIMEOUT;
     while matches!(child.try_wait(), Ok(None)) {
         if Instant::now() > deadline {
             let _ = child.kill();
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -211,30 +211,30 @@ pub(super) mod tests {
     use super::*;
 
     /// As if they ran.
-    pub(in crate::bench::ublk) fn servers() -> Servers {
-        let door = |column| Door { column, path: "/s".into() };
-        let mut servers = Servers::none();
-        servers.doors = vec![door(NBD_ALONE), door(NBD_BROKER), door(BLOCK), door(NBDKIT)];
+    pub(in crate::bench::ublk) fn servers() -> NullServers {
+        let endpoint = |column| Endpoint { column, path: "/s".into() };
+        let mut servers = NullServers::none();
+        servers.endpoints = vec![endpoint(NBD_EMBEDDED), endpoint(NBD_BROKER), endpoint(BLOCK), endpoint(NBDKIT)];
         servers
     }
 
     #[test]
     fn doors_have_their_command() {
-        let words = |column| Door { column, path: "/x".into() }.worker().map(|word| word.into_string().unwrap()).join(" ");
+        let words = |column| Endpoint { column, path: "/x".into() }.worker_args().map(|word| word.into_string().unwrap()).join(" ");
         assert_eq!(words(QEMU), "nbd --socket /x");
         assert_eq!(words(BLOCK), "block --device /x");
     }
 
     #[test]
     fn what_is_not_installed_is_noted_and_what_runs_is_ended() {
-        let (mut servers, mut notes) = (Servers::none(), Vec::new());
-        let stop = Stop::default();
-        servers.start_theirs(NBDKIT, "nbdkit", &["/nowhere/nbdkit".into()], Path::new("/nowhere"), &stop, &mut notes);
-        servers.start_theirs(QEMU, "qemu", &["true".into()], Path::new("/nowhere"), &stop, &mut notes);
+        let (mut servers, mut notes) = (NullServers::none(), Vec::new());
+        let stop = StopFlag::default();
+        servers.start_external(NBDKIT, "nbdkit", &["/nowhere/nbdkit".into()], Path::new("/nowhere"), &stop, &mut notes);
+        servers.start_external(QEMU, "qemu", &["true".into()], Path::new("/nowhere"), &stop, &mut notes);
         assert!(notes[0].contains("cannot start /nowhere/nbdkit") && notes[0].contains("package nbdkit"), "{notes:?}");
         assert!(notes[1].contains("has ended at once"), "{notes:?}");
-        servers.start_theirs(NBDKIT, "x", &["sleep".into(), "1000".into()], Path::new("/"), &stop, &mut notes);
-        assert_eq!((servers.doors().count(), notes.len()), (1, 2));
+        servers.start_external(NBDKIT, "x", &["sleep".into(), "1000".into()], Path::new("/"), &stop, &mut notes);
+        assert_eq!((servers.endpoints().count(), notes.len()), (1, 2));
         let begun = Instant::now();
         drop(servers);
         assert!(begun.elapsed() < Duration::from_secs(900));

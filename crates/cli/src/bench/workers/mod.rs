@@ -5,15 +5,15 @@ mod report;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::child::Launch;
 use super::host::Host;
-use super::job::{Job, Jobs, Place};
-use super::stop::Stop;
-use super::{End, json, tell, write};
+use super::job::{BenchJob, Jobs, TableCell};
+use super::launch::Launch;
+use super::stop::StopFlag;
+use super::{BenchOutcome, json, print, write_file};
 
 /// The worker pool: inserting and consuming, with a lock for each class and with one lock for all
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct BenchWorkersArgs {
     /// How often everything is measured; medians are shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -34,18 +34,18 @@ const PLACES: [&str; 2] = ["uringlet-bench-pool", "../lib/uringlet/uringlet-benc
 /// About what a process takes.
 const EXPECTED: Duration = Duration::from_millis(900);
 
-pub(super) fn run(args: &Args) -> Result<End, String> {
+pub(super) fn run(args: &BenchWorkersArgs) -> Result<BenchOutcome, String> {
     let pool = find()?;
-    let stop = Stop::on_signals()?;
-    let host = Host::look(Path::new("."));
+    let stop = StopFlag::on_signals()?;
+    let host = Host::detect(Path::new("."));
     let mut jobs = plan(&pool, host.cpus, args.work_ns);
-    tell(&format!("{host}\n"));
-    let end = if jobs.rounds(args.rounds, &stop, || Ok(()))? { End::Whole } else { End::Stopped };
+    print(&format!("{host}\n"));
+    let end = if jobs.run_rounds(args.rounds, &stop, || Ok(()))? { BenchOutcome::Whole } else { BenchOutcome::Stopped };
     let goals = report::goals(&jobs);
-    tell(&report::text(&jobs, &goals, args.work_ns));
+    print(&report::text(&jobs, &goals, args.work_ns));
     if let Some(path) = &args.json {
         let notes = [format!("work of {} ns a piece; two threads insert; workers are those of each class", args.work_ns)];
-        write(path, &json::document(&host, args.rounds, &notes, &jobs, &goals))?;
+        write_file(path, &json::document(&host, args.rounds, &notes, &jobs, &goals))?;
     }
     Ok(end)
 }
@@ -71,7 +71,7 @@ fn plan(pool: &Path, cpus: usize, work_ns: u32) -> Jobs {
                 let numbers = [workers.to_string(), work_ns.to_string()];
                 let options = ["--locks", locks, "--classes", classes, "--workers", &numbers[0], "--work-ns", &numbers[1]];
                 let launch = Launch::new(std::iter::once(pool.as_os_str()).chain(options.into_iter().map(AsRef::as_ref)));
-                jobs.push(Job::program(Place::new(classes, row, column), EXPECTED, launch, json::sample));
+                jobs.push(BenchJob::program(TableCell::new(classes, row, column), EXPECTED, launch, json::sample));
             }
         }
     }
@@ -105,6 +105,6 @@ mod tests {
         let jobs = plan(Path::new("/p"), 2, 200);
         assert_eq!(jobs.0.len(), 3 * 3 * 2);
         assert_eq!(jobs.rows("both"), ["1 worker", "2 workers", "4 workers"]);
-        assert!(jobs.find("unbound", "4 workers", SPLIT).is_some());
+        assert!(jobs.find_job("unbound", "4 workers", SPLIT).is_some());
     }
 }

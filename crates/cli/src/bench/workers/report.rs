@@ -3,8 +3,8 @@
 use super::{CLASSES, ONE, SPLIT};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::job::Jobs;
-use crate::bench::stats::{Summary, number};
-use crate::bench::table::Table;
+use crate::bench::summary::{Summary, number};
+use crate::bench::table::TextTable;
 
 /// What is measured, and what it is called.
 const PHASES: [(&str, &str); 3] =
@@ -21,7 +21,7 @@ pub(super) fn text(jobs: &Jobs, goals: &[Goal], work_ns: u32) -> String {
 fn table(jobs: &Jobs, phase: &str, title: &str, work_ns: u32) -> String {
     let title = format!("{title}: million items/s of {work_ns} ns, median (least - most); what an item waits for locks, ns");
     let ratio = format!("{SPLIT} / {ONE}");
-    let mut table = Table::new(title, ["", ONE, SPLIT, &ratio, &format!("{ONE}, ns"), &format!("{SPLIT}, ns")]);
+    let mut table = TextTable::new(title, ["", ONE, SPLIT, &ratio, &format!("{ONE}, ns"), &format!("{SPLIT}, ns")]);
     for classes in CLASSES {
         for row in jobs.rows(classes) {
             let of = |column, field: &str| jobs.summary(classes, row, column, field);
@@ -59,8 +59,8 @@ pub(super) fn goals(jobs: &Jobs) -> Vec<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::job::{Job, Place, Sample};
-    use crate::bench::stop::Stop;
+    use crate::bench::job::{BenchJob, Sample, TableCell};
+    use crate::bench::stop::StopFlag;
     use std::time::Duration;
 
     #[test]
@@ -68,12 +68,12 @@ mod tests {
         let mut jobs = Jobs::default();
         for (row, split) in [("1 worker", 6.0), ("2 workers", 4.0)] {
             for (column, value) in [(ONE, 2.0), (SPLIT, split)] {
-                jobs.push(Job::new(Place::new("both", row, column), Duration::ZERO, move |_| {
+                jobs.push(BenchJob::new(TableCell::new("both", row, column), Duration::ZERO, move |_| {
                     Ok(Sample::from([("insert".to_owned(), value)]))
                 }));
             }
         }
-        assert_eq!(jobs.rounds(1, &Stop::default(), || Ok(())), Ok(true));
+        assert_eq!(jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(true));
         let goals = goals(&jobs);
         assert_eq!(goals.len(), 1);
         assert!(goals[0].text().contains("at least 1.50: 2.00, met"));

@@ -1,10 +1,10 @@
 //! The ways to write that are compared.
 
-use crate::bench::tools::Side;
+use crate::bench::tools::Attachment;
 
 /// Who executes the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Engine {
+pub(super) enum WriteEngine {
     /// The kernel's io_uring
     Kernel,
     /// The engine as it is
@@ -21,7 +21,7 @@ pub(super) enum Engine {
     Posixaio,
 }
 
-impl Engine {
+impl WriteEngine {
     pub(super) const ALL: [Self; 7] =
         [Self::Kernel, Self::Adaptive, Self::Uringlet, Self::Workers, Self::Psync, Self::Libaio, Self::Posixaio];
 
@@ -37,12 +37,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn side(self) -> Side {
+    pub(super) fn attachment(self) -> Attachment {
         match self {
-            Self::Adaptive => Side::Attached(&["--mode=adaptive"]),
-            Self::Uringlet => Side::Attached(&["--mode=uringlet"]),
-            Self::Workers => Side::Attached(&["--mode=workers"]),
-            _ => Side::Plain,
+            Self::Adaptive => Attachment::Attached(&["--mode=adaptive"]),
+            Self::Uringlet => Attachment::Attached(&["--mode=uringlet"]),
+            Self::Workers => Attachment::Attached(&["--mode=workers"]),
+            _ => Attachment::Plain,
         }
     }
 

@@ -1,22 +1,22 @@
 //! Tables and a picture for people, and whether the goals are met.
 
-use super::engine::Engine;
-use super::plan::{BLOCKS, DEPTHS, Generator, Plan, SLOW, THROTTLED, Volume, title};
+use super::engine::WriteEngine;
+use super::plan::{BLOCKS, DEPTHS, LoadGenerator, SLOW, THROTTLED, TestVolume, WritesPlan, title};
 use crate::bench::goal::{Bound, Goal};
-use crate::bench::job::{Job, VALUE};
+use crate::bench::job::{BenchJob, VALUE};
 use crate::bench::plot::{Panel, Plot};
-use crate::bench::stats::{Summary, number};
-use crate::bench::table::Table;
+use crate::bench::summary::{Summary, number};
+use crate::bench::table::TextTable;
 
 const NOTHING: &str = "-";
 
 /// All tables, the goals, what was not measured and why.
-pub(super) fn text(plan: &Plan, goals: &[Goal]) -> String {
+pub(super) fn text(plan: &WritesPlan, goals: &[Goal]) -> String {
     let mut text = String::new();
     for (volume, generator) in plan.combinations() {
         text += &plan.rates(volume, generator);
         text += &plan.ratios(volume, generator);
-        if generator == Generator::Fio {
+        if generator == LoadGenerator::Fio {
             text += &plan.latency_of_fio(volume);
         }
         text += &plan.blocks(volume, generator);
@@ -38,24 +38,30 @@ fn plain(value: Option<f64>) -> String {
 }
 
 /// The median of a job's numbers of this name.
-fn median(job: Option<&Job>, field: &str) -> Option<f64> {
+fn median(job: Option<&BenchJob>, field: &str) -> Option<f64> {
     job?.summary(field).map(|s| s.median)
 }
 
-impl Plan {
-    fn combinations(&self) -> impl Iterator<Item = (&Volume, Generator)> {
+impl WritesPlan {
+    fn combinations(&self) -> impl Iterator<Item = (&TestVolume, LoadGenerator)> {
         self.volumes.iter().flat_map(|volume| self.generators.iter().map(move |&generator| (volume, generator)))
     }
 
     /// A table with a row for each engine and a column for each depth; nothing, if there is no depth.
-    fn by_depth(&self, what: &str, volume: &Volume, generator: Generator, cell: impl Fn(&str, &str, Engine) -> String) -> String {
+    fn by_depth(
+        &self,
+        what: &str,
+        volume: &TestVolume,
+        generator: LoadGenerator,
+        cell: impl Fn(&str, &str, WriteEngine) -> String,
+    ) -> String {
         let title = title(DEPTHS, volume, generator);
         let depths = self.jobs.rows(&title);
         if depths.is_empty() {
             return String::new();
         }
         let header = std::iter::once("depth".to_owned()).chain(depths.iter().map(ToString::to_string));
-        let mut table = Table::new(format!("{title}: {what}"), header);
+        let mut table = TextTable::new(format!("{title}: {what}"), header);
         for &engine in &self.engines {
             let cells = depths.iter().map(|depth| cell(&title, depth, engine));
             table.row(std::iter::once(engine.label().to_owned()).chain(cells));
@@ -63,45 +69,45 @@ impl Plan {
         table.text()
     }
 
-    fn rates(&self, volume: &Volume, generator: Generator) -> String {
+    fn rates(&self, volume: &TestVolume, generator: LoadGenerator) -> String {
         self.by_depth("thousand a second, median ± half the spread", volume, generator, |title, depth, engine| {
             cell(self.jobs.summary(title, depth, engine.label(), VALUE), 1e3)
         })
     }
 
-    fn ratios(&self, volume: &Volume, generator: Generator) -> String {
+    fn ratios(&self, volume: &TestVolume, generator: LoadGenerator) -> String {
         self.by_depth("times psync, times the kernel's ring", volume, generator, |title, depth, engine| {
-            let of = |base: Engine| plain(self.jobs.ratio(title, depth, engine.label(), base.label()));
-            format!("{} {:>5}", of(Engine::Psync), of(Engine::Kernel))
+            let of = |base: WriteEngine| plain(self.jobs.ratio(title, depth, engine.label(), base.label()));
+            format!("{} {:>5}", of(WriteEngine::Psync), of(WriteEngine::Kernel))
         })
     }
 
-    fn latency_of_fio(&self, volume: &Volume) -> String {
-        self.by_depth("latency, µs: mean, largest", volume, Generator::Fio, |title, depth, engine| {
-            let job = self.jobs.find(title, depth, engine.label());
+    fn latency_of_fio(&self, volume: &TestVolume) -> String {
+        self.by_depth("latency, µs: mean, largest", volume, LoadGenerator::Fio, |title, depth, engine| {
+            let job = self.jobs.find_job(title, depth, engine.label());
             let us = |field| plain(median(job, field).map(|ns| ns / 1e3));
             format!("{} {:>6}", us("latency_ns"), us("latency_ns_max"))
         })
     }
 
     /// Document 001's figures: a row for each pattern and engine.
-    fn blocks(&self, volume: &Volume, generator: Generator) -> String {
+    fn blocks(&self, volume: &TestVolume, generator: LoadGenerator) -> String {
         let title = title(BLOCKS, volume, generator);
         let patterns = self.jobs.rows(&title);
         // fio counts its own thread alone.
-        let cpu = if generator == Generator::Fio { "submitter's CPU %" } else { "CPU %" };
+        let cpu = if generator == LoadGenerator::Fio { "submitter's CPU %" } else { "CPU %" };
         let mut header = vec!["", "thousand a second", "MiB/s", cpu, "times psync", "times the kernel's ring"];
-        header.extend(if generator == Generator::Fio { &["submit, ns", "complete, ns"][..] } else { &[] });
-        let mut table = Table::new(&title, header);
+        header.extend(if generator == LoadGenerator::Fio { &["submit, ns", "complete, ns"][..] } else { &[] });
+        let mut table = TextTable::new(&title, header);
         for pattern in &patterns {
             for &engine in &self.engines {
-                let job = self.jobs.find(&title, pattern, engine.label());
-                let rate = job.and_then(|job| job.summary(VALUE));
-                let of = |base: Engine| plain(self.jobs.ratio(&title, pattern, engine.label(), base.label()));
-                let mut row = vec![format!("{pattern}, {}", engine.label()), cell(rate, 1e3)];
-                row.extend([plain(rate.map(|s| s.median * 4096.0 / 1_048_576.0)), plain(median(job, "cpu_percent"))]);
-                row.extend([of(Engine::Psync), of(Engine::Kernel)]);
-                if generator == Generator::Fio {
+                let job = self.jobs.find_job(&title, pattern, engine.label());
+                let case = job.and_then(|job| job.summary(VALUE));
+                let of = |base: WriteEngine| plain(self.jobs.ratio(&title, pattern, engine.label(), base.label()));
+                let mut row = vec![format!("{pattern}, {}", engine.label()), cell(case, 1e3)];
+                row.extend([plain(case.map(|s| s.median * 4096.0 / 1_048_576.0)), plain(median(job, "cpu_percent"))]);
+                row.extend([of(WriteEngine::Psync), of(WriteEngine::Kernel)]);
+                if generator == LoadGenerator::Fio {
                     row.extend([plain(median(job, "submit_ns")), plain(median(job, "complete_ns"))]);
                 }
                 table.row(row);
@@ -115,10 +121,10 @@ impl Plan {
         let header =
             ["", "first submit", "submit p50", "p99", "max", "slow file's p99", "max", "other files p50", "p99", "max", "slow, MB/s"];
         let others = if scene == THROTTLED { "reads" } else { "writes" };
-        let mut table = Table::new(format!("while {scene}, {others} of other files: µs"), header);
+        let mut table = TextTable::new(format!("while {scene}, {others} of other files: µs"), header);
         let mut is_empty = true;
         for engine in &self.engines {
-            let Some(job) = self.jobs.find("latency", scene, engine.label()) else { continue };
+            let Some(job) = self.jobs.find_job("latency", scene, engine.label()) else { continue };
             is_empty = false;
             let us = |field: &str| plain(median(Some(job), field));
             let mut row = vec![engine.label().to_owned()];
@@ -133,13 +139,19 @@ impl Plan {
     }
 
     /// `numerator / denominator` at each depth that is wanted, on the filesystems that the goals are about.
-    fn depth_ratios(&self, generator: Generator, of: Engine, base: Engine, is_wanted: impl Fn(u32) -> bool) -> Vec<(String, f64)> {
+    fn depth_ratios(
+        &self,
+        generator: LoadGenerator,
+        of: WriteEngine,
+        base: WriteEngine,
+        is_requested: impl Fn(u32) -> bool,
+    ) -> Vec<(String, f64)> {
         let mut ratios = Vec::new();
         for volume in self.volumes.iter().filter(|volume| ["ext4", "xfs"].contains(&volume.kind.as_str())) {
             let title = title(DEPTHS, volume, generator);
             for depth in self.jobs.rows(&title) {
                 let ratio = self.jobs.ratio(&title, depth, of.label(), base.label());
-                if let (Some(ratio), true) = (ratio, depth.parse().is_ok_and(&is_wanted)) {
+                if let (Some(ratio), true) = (ratio, depth.parse().is_ok_and(&is_requested)) {
                     ratios.push((format!("{}, depth {depth}", volume.label), ratio));
                 }
             }
@@ -149,14 +161,14 @@ impl Plan {
 
     /// Issue 3's goals, as far as they were measured.
     pub(super) fn goals(&self) -> Vec<Goal> {
-        use Engine::{Adaptive, Kernel, Psync, Uringlet, Workers};
-        use Generator::{Fio, Own};
-        let ratio = |what: &str, least, generator, of, base, is_wanted: &dyn Fn(u32) -> bool| {
-            Goal::worst(what, Bound::AtLeast, least, self.depth_ratios(generator, of, base, is_wanted))
+        use LoadGenerator::{Fio, Own};
+        use WriteEngine::{Adaptive, Kernel, Psync, Uringlet, Workers};
+        let ratio = |what: &str, least, generator, of, base, is_requested: &dyn Fn(u32) -> bool| {
+            Goal::worst(what, Bound::AtLeast, least, self.depth_ratios(generator, of, base, is_requested))
         };
         let late = |what: &str, most, field: &str| {
-            let one = |engine: Engine| {
-                let value = median(self.jobs.find("latency", SLOW, engine.label()), field)?;
+            let one = |engine: WriteEngine| {
+                let value = median(self.jobs.find_job("latency", SLOW, engine.label()), field)?;
                 Some((engine.label().to_owned(), value))
             };
             Goal::worst(what, Bound::AtMost, most, [Adaptive, Uringlet].into_iter().filter_map(one))
@@ -176,11 +188,11 @@ impl Plan {
 
     /// Writes a second by depth.
     pub(super) fn plot(&self) -> Plot {
-        let line = |title: &str, engine: Engine| {
+        let line = |title: &str, engine: WriteEngine| {
             let point = |depth: &str| Some((depth.parse().ok()?, self.jobs.summary(title, depth, engine.label(), VALUE)?));
             (engine.label().to_owned(), self.jobs.rows(title).into_iter().filter_map(point).collect())
         };
-        let panel = |(volume, generator): (&Volume, Generator)| {
+        let panel = |(volume, generator): (&TestVolume, LoadGenerator)| {
             let title = title(DEPTHS, volume, generator);
             let lines = self.engines.iter().map(|&engine| line(&title, engine)).collect();
             Panel { title: format!("{}, {}", volume.label, generator.name()), lines }

@@ -17,33 +17,33 @@ const RECORD: &str = "/run/uringlet-bench-sysctl";
 /// The limits are low while this lives.
 #[derive(Debug)]
 pub(super) struct LowLimits {
-    places: Places,
+    places: SysctlPaths,
     _record: File,
 }
 
 #[derive(Clone, Debug)]
-struct Places {
+struct SysctlPaths {
     knobs: PathBuf,
     record: PathBuf,
 }
 
-impl Places {
-    fn of_the_machine() -> Self {
+impl SysctlPaths {
+    fn system() -> Self {
         Self { knobs: DIRECTORY.into(), record: RECORD.into() }
     }
 }
 
 /// Lowers both limits, in bytes.
 pub(super) fn lower(dirty: u64, background: u64) -> Result<LowLimits, String> {
-    lower_at(Places::of_the_machine(), dirty, background)
+    lower_at(SysctlPaths::system(), dirty, background)
 }
 
 /// Puts back what a killed run left low; whether there was something.
 pub(super) fn recover() -> Result<bool, String> {
-    recover_at(&Places::of_the_machine())
+    recover_at(&SysctlPaths::system())
 }
 
-fn lower_at(places: Places, dirty: u64, background: u64) -> Result<LowLimits, String> {
+fn lower_at(places: SysctlPaths, dirty: u64, background: u64) -> Result<LowLimits, String> {
     recover_at(&places)?;
     let original = original(&places.knobs)?;
     let wrong = |error: std::io::Error| format!("cannot note the old limits in {}: {error}", places.record.display());
@@ -57,7 +57,7 @@ fn lower_at(places: Places, dirty: u64, background: u64) -> Result<LowLimits, St
     Ok(low)
 }
 
-/// A line for each limit: the knob that is in use and its value.
+/// A line for each limit: the known that is in use and its value.
 fn original(knobs: &Path) -> Result<String, String> {
     let mut lines = String::new();
     for [bytes, ratio] in KNOBS {
@@ -87,18 +87,18 @@ impl Drop for LowLimits {
     }
 }
 
-fn restore(places: &Places) -> Result<(), String> {
+fn restore(places: &SysctlPaths) -> Result<(), String> {
     let lines = fs::read_to_string(&places.record).map_err(|error| format!("cannot read {}: {error}", places.record.display()))?;
     for line in lines.lines() {
-        let known = KNOBS.iter().flatten().find(|knob| line.split(' ').next() == Some(**knob));
+        let knob = KNOBS.iter().flatten().find(|knob| line.split(' ').next() == Some(**knob));
         let value = line.split(' ').nth(1).and_then(|value| value.parse().ok());
-        let (Some(knob), Some(value)) = (known, value) else { continue };
+        let (Some(knob), Some(value)) = (knob, value) else { continue };
         set(&places.knobs, knob, value)?;
     }
     fs::remove_file(&places.record).map_err(|error| format!("cannot remove {}: {error}", places.record.display()))
 }
 
-fn recover_at(places: &Places) -> Result<bool, String> {
+fn recover_at(places: &SysctlPaths) -> Result<bool, String> {
     let Ok(mut record) = File::open(&places.record) else { return Ok(false) };
     if flock(&record, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(format!("another run has the dirty limits lowered ({} is locked); wait for its end", places.record.display()));
@@ -114,13 +114,13 @@ fn recover_at(places: &Places) -> Result<bool, String> {
 mod tests {
     use super::*;
 
-    fn machine(name: &str) -> Places {
+    fn machine(name: &str) -> SysctlPaths {
         let knobs = std::env::temp_dir().join(format!("uringlet-bench-sysctl-{name}-{}", std::process::id()));
         fs::create_dir_all(&knobs).unwrap();
         for (knob, value) in [("dirty_bytes", 0), ("dirty_ratio", 20), ("dirty_background_bytes", 7), ("dirty_background_ratio", 0)] {
             set(&knobs, knob, value).unwrap();
         }
-        Places { record: knobs.join("record"), knobs }
+        SysctlPaths { record: knobs.join("record"), knobs }
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
         let low = lower_at(places.clone(), 1000, 500).unwrap();
         assert_eq!((get(&places.knobs, "dirty_bytes"), get(&places.knobs, "dirty_background_bytes")), (Ok(1000), Ok(500)));
         assert!(lower_at(places.clone(), 1, 1).unwrap_err().contains("another run"));
-        // What the kernel does, and these files do not: the other knob of the pair is zeroed.
+        // What the kernel does, and these files do not: the other known of the pair is zeroed.
         set(&places.knobs, "dirty_ratio", 0).unwrap();
         drop(low);
         assert_eq!((get(&places.knobs, "dirty_ratio"), get(&places.knobs, "dirty_background_bytes")), (Ok(20), Ok(7)));

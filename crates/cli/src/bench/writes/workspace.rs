@@ -12,8 +12,8 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{FlockOperation, flock, statvfs};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 
-use crate::bench::child::Launch;
-use crate::bench::stop::Stop;
+use crate::bench::launch::Launch;
+use crate::bench::stop::StopFlag;
 
 const PREFIX: &str = "uringlet-bench-";
 /// Room for xfs' smallest (300 MB) and what is written.
@@ -64,7 +64,7 @@ impl Workspace {
     }
 
     /// A fresh filesystem of this kind (as mkfs and mount call it) on a loop image; where it is, or why not.
-    pub(super) fn filesystem(&mut self, kind: &str, stop: &Stop) -> Result<PathBuf, String> {
+    pub(super) fn filesystem(&mut self, kind: &str, stop: &StopFlag) -> Result<PathBuf, String> {
         let point = self.mount_point(kind)?;
         let room = statvfs(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
         if room.f_bavail.saturating_mul(room.f_frsize) < IMAGE_LEN {
@@ -95,9 +95,9 @@ impl Drop for Workspace {
 }
 
 /// Runs a program that says nothing when all is well.
-fn command(argv: &[std::ffi::OsString], package: &str, stop: &Stop) -> Result<(), String> {
+fn command(argv: &[std::ffi::OsString], package: &str, stop: &StopFlag) -> Result<(), String> {
     let missing = format!("cannot start {}", argv[0].display());
-    match Launch::new(argv).within(Duration::from_secs(120)).quiet(stop) {
+    match Launch::new(argv).within(Duration::from_secs(120)).check(stop) {
         Err(why) if why.starts_with(&missing) => Err(format!("{why} (package {package})")),
         done => done,
     }

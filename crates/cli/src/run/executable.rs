@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::getxattr;
 use rustix::process::{getegid, geteuid, getuid};
 
-use super::Refusal;
+use super::RunError;
 use super::lookup::is_executable;
 
 const SET_USER: u32 = 0o4000;
@@ -19,7 +19,7 @@ const GROUP_EXECUTE: u32 = 0o0010;
 const MAX_INTERPRETERS: usize = 5;
 
 /// Checks `program` and, for a script, its interpreter.
-pub(super) fn check(program: &Path) -> Result<(), Refusal> {
+pub(super) fn check(program: &Path) -> Result<(), RunError> {
     let mut file = program.to_path_buf();
     for _ in 0..MAX_INTERPRETERS {
         match check_file(&file)? {
@@ -27,16 +27,16 @@ pub(super) fn check(program: &Path) -> Result<(), Refusal> {
             None => return Ok(()),
         }
     }
-    Err(Refusal::not_runnable(format_args!("{}: too many scripts interpret each other", program.display())))
+    Err(RunError::not_runnable(format_args!("{}: too many scripts interpret each other", program.display())))
 }
 
 /// Checks one file. A script's interpreter is what remains to be checked.
-fn check_file(path: &Path) -> Result<Option<PathBuf>, Refusal> {
-    let refuse = |what: &str| Refusal::not_runnable(format_args!("{}: {what}", path.display()));
+fn check_file(path: &Path) -> Result<Option<PathBuf>, RunError> {
+    let refuse = |what: &str| RunError::not_runnable(format_args!("{}: {what}", path.display()));
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Refusal::not_found(format_args!("{}: no such file", path.display())));
+            return Err(RunError::not_found(format_args!("{}: no such file", path.display())));
         }
         Err(error) => return Err(refuse(&format!("cannot be looked at: {error}"))),
     };

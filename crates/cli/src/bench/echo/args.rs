@@ -1,6 +1,6 @@
 //! The command line of `uringlet bench echo`.
 
-use crate::bench::arguments::{once, seconds};
+use crate::bench::value_parsers::{deduplicated, seconds};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use clap::ValueEnum;
 /// to have. Then with the most connections and the smallest messages once more with IOSQE_ASYNC, connections pausing at random between messages, so that
 /// workers wait for some of them while others have something to do. Everything is measured in turn, so many rounds; medians are shown. Load generator and server want a CPU each.
 #[derive(Debug, clap::Args)]
-pub(in crate::bench) struct Args {
+pub(in crate::bench) struct BenchEchoArgs {
     /// One short round of few numbers: about 15 seconds; options below override it
     #[arg(long)]
     quick: bool,
 
     /// How the ring is used
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Mode::ALL)]
-    modes: Vec<Mode>,
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = EchoMode::ALL)]
+    modes: Vec<EchoMode>,
 
     /// Numbers of connections [default: 1,100,1000; quick: 100,1000]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -53,7 +53,7 @@ pub(in crate::bench) struct Args {
 
 /// How the server uses its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Mode {
+pub(super) enum EchoMode {
     /// A plain ring; beside it, epoll
     Default,
     /// IORING_SETUP_DEFER_TASKRUN and SINGLE_ISSUER
@@ -68,7 +68,7 @@ pub(super) enum Mode {
     Async4,
 }
 
-impl Mode {
+impl EchoMode {
     const ALL: [Self; 5] = [Self::Default, Self::DeferTaskrun, Self::RegisteredFiles, Self::Async20, Self::Async4];
 
     pub(super) fn label(self) -> &'static str {
@@ -97,21 +97,21 @@ impl Mode {
     }
 }
 
-impl Args {
+impl BenchEchoArgs {
     fn or<T>(&self, given: Option<T>, usual: T, quick: T) -> T {
         given.unwrap_or(if self.quick { quick } else { usual })
     }
 
-    pub(super) fn modes(&self) -> Vec<Mode> {
-        once(&self.modes)
+    pub(super) fn modes(&self) -> Vec<EchoMode> {
+        deduplicated(&self.modes)
     }
 
     pub(super) fn connections(&self) -> Vec<u32> {
-        once(&self.or(self.connections.clone(), vec![1, 100, 1000], vec![100, 1000]))
+        deduplicated(&self.or(self.connections.clone(), vec![1, 100, 1000], vec![100, 1000]))
     }
 
     pub(super) fn sizes(&self) -> Vec<u32> {
-        once(&self.or(self.sizes.clone(), vec![12, 16, 4096], vec![12]))
+        deduplicated(&self.or(self.sizes.clone(), vec![12, 16, 4096], vec![12]))
     }
 
     pub(super) fn time(&self) -> Duration {
@@ -131,10 +131,10 @@ pub(super) mod tests {
     #[derive(Debug, Parser)]
     struct Command {
         #[command(flatten)]
-        args: Args,
+        args: BenchEchoArgs,
     }
 
-    pub(in crate::bench::echo) fn parse(args: &[&str]) -> Result<Args, String> {
+    pub(in crate::bench::echo) fn parse(args: &[&str]) -> Result<BenchEchoArgs, String> {
         let argv = std::iter::once("bench").chain(args.iter().copied());
         Command::try_parse_from(argv).map(|command| command.args).map_err(|error| error.to_string())
     }
@@ -151,7 +151,7 @@ pub(super) mod tests {
     #[test]
     fn modes_are_named() {
         let args = parse(&["--modes=async-20,default,async-20"]).unwrap();
-        assert_eq!(args.modes(), [Mode::Async20, Mode::Default]);
+        assert_eq!(args.modes(), [EchoMode::Async20, EchoMode::Default]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The command line of `uringlet bench writes`.
 
-use crate::bench::arguments::{once, seconds};
+use crate::bench::value_parsers::{deduplicated, seconds};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::engine::Engine;
+use super::engine::WriteEngine;
 
 /// Buffered writes by every engine, and how long submit() takes while a file is slow
 ///
@@ -16,22 +16,22 @@ use super::engine::Engine;
 ///
 /// Whatever is made is removed at the end, also after Ctrl-C, which tells what was measured until then.
 #[derive(Debug, clap::Args)]
-pub(in crate::bench) struct Args {
+pub(in crate::bench) struct BenchWritesArgs {
     /// One short round with few depths: about two minutes; options below override it
     #[arg(long)]
     quick: bool,
 
     /// What is measured
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Part::ALL)]
-    pub(super) parts: Vec<Part>,
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = WritesPart::ALL)]
+    pub(super) parts: Vec<WritesPart>,
 
     /// The filesystems to write to
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Fs::ALL)]
-    fs: Vec<Fs>,
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = FsChoice::ALL)]
+    fs: Vec<FsChoice>,
 
     /// The engines to compare
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Engine::ALL)]
-    engines: Vec<Engine>,
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = WriteEngine::ALL)]
+    engines: Vec<WriteEngine>,
 
     /// Queue depths [default: 1,2,4,8,16,32; quick: 1,8,32]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -67,9 +67,9 @@ pub(in crate::bench) struct Args {
     pub(super) svg: Option<PathBuf>,
 }
 
-/// A part of the benchmark.
+/// A part of the what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Part {
+pub(super) enum WritesPart {
     /// 1 KiB random writes by queue depth
     Depths,
     /// 4 KiB sequential and random writes at depth 1
@@ -78,13 +78,13 @@ pub(super) enum Part {
     Latency,
 }
 
-impl Part {
+impl WritesPart {
     const ALL: [Self; 3] = [Self::Depths, Self::Blocks, Self::Latency];
 }
 
 /// Where is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Fs {
+pub(super) enum FsChoice {
     /// That of the directory
     Machine,
     /// A fresh one on a loop image
@@ -93,7 +93,7 @@ pub(super) enum Fs {
     Btrfs,
 }
 
-impl Fs {
+impl FsChoice {
     const ALL: [Self; 3] = [Self::Machine, Self::Xfs, Self::Btrfs];
 
     /// As mkfs and mount call it; none, if none is to be made.
@@ -106,21 +106,21 @@ impl Fs {
     }
 }
 
-impl Args {
+impl BenchWritesArgs {
     fn or<T>(&self, given: Option<T>, usual: T, quick: T) -> T {
         given.unwrap_or(if self.quick { quick } else { usual })
     }
 
-    pub(super) fn engines(&self) -> Vec<Engine> {
-        once(&self.engines)
+    pub(super) fn engines(&self) -> Vec<WriteEngine> {
+        deduplicated(&self.engines)
     }
 
-    pub(super) fn filesystems(&self) -> Vec<Fs> {
-        once(&self.fs)
+    pub(super) fn filesystems(&self) -> Vec<FsChoice> {
+        deduplicated(&self.fs)
     }
 
     pub(super) fn depths(&self) -> Vec<u32> {
-        once(&self.or(self.depths.clone(), vec![1, 2, 4, 8, 16, 32], vec![1, 8, 32]))
+        deduplicated(&self.or(self.depths.clone(), vec![1, 2, 4, 8, 16, 32], vec![1, 8, 32]))
     }
 
     pub(super) fn time(&self) -> Duration {
@@ -144,10 +144,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Command {
         #[command(flatten)]
-        args: Args,
+        args: BenchWritesArgs,
     }
 
-    fn parse(args: &[&str]) -> Result<Args, String> {
+    fn parse(args: &[&str]) -> Result<BenchWritesArgs, String> {
         let argv = std::iter::once("bench").chain(args.iter().copied());
         Command::try_parse_from(argv).map(|command| command.args).map_err(|error| error.to_string())
     }
@@ -163,7 +163,10 @@ mod tests {
     #[test]
     fn lists_are_lists() {
         let args = parse(&["--fs=xfs,machine,xfs", "--engines", "psync,kernel", "--depths=4,2,4"]).unwrap();
-        assert_eq!((args.filesystems(), args.engines()), (vec![Fs::Xfs, Fs::Machine], vec![Engine::Psync, Engine::Kernel]));
+        assert_eq!(
+            (args.filesystems(), args.engines()),
+            (vec![FsChoice::Xfs, FsChoice::Machine], vec![WriteEngine::Psync, WriteEngine::Kernel])
+        );
         assert_eq!(args.depths(), [4, 2]);
     }
 

@@ -3,23 +3,23 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::Refusal;
+use super::RunError;
 
 /// Where it may be, from the directory of this executable: installed, or as cargo leaves it.
-const PLACES: [&str; 3] = ["liburinglet.so", "liburinglet_attach.so", "../lib/uringlet/liburinglet.so"];
+const CANDIDATES: [&str; 3] = ["liburinglet.so", "liburinglet_attach.so", "../lib/uringlet/liburinglet.so"];
 
-pub(super) fn find() -> Result<PathBuf, Refusal> {
+pub(super) fn find() -> Result<PathBuf, RunError> {
     if let Some(named) = std::env::var_os("URINGLET_LIB") {
         let named = PathBuf::from(named);
         return absolute(&named)
-            .ok_or_else(|| Refusal::not_runnable(format_args!("URINGLET_LIB names {}, which is no file", named.display())))?;
+            .ok_or_else(|| RunError::not_runnable(format_args!("URINGLET_LIB names {}, which is no file", named.display())))?;
     }
     let executable = std::env::current_exe()
-        .map_err(|error| Refusal::not_runnable(format_args!("cannot find out where uringlet is installed: {error}; set URINGLET_LIB")))?;
+        .map_err(|error| RunError::not_runnable(format_args!("cannot find out where uringlet is installed: {error}; set URINGLET_LIB")))?;
     let directory = executable.parent().unwrap_or(Path::new("/"));
-    match PLACES.iter().find_map(|place| absolute(&directory.join(place))) {
+    match CANDIDATES.iter().find_map(|candidate| absolute(&directory.join(candidate))) {
         Some(found) => found,
-        None => Err(Refusal::not_runnable(format_args!(
+        None => Err(RunError::not_runnable(format_args!(
             "liburinglet.so is neither in {0} nor in {0}/../lib/uringlet; install it there or set URINGLET_LIB to its path",
             directory.display()
         ))),
@@ -27,10 +27,10 @@ pub(super) fn find() -> Result<PathBuf, Refusal> {
 }
 
 /// The absolute path of a file that exists, fit for LD_PRELOAD.
-fn absolute(path: &Path) -> Option<Result<PathBuf, Refusal>> {
+fn absolute(path: &Path) -> Option<Result<PathBuf, RunError>> {
     let path = path.canonicalize().ok().filter(|p| p.is_file())?;
     if path.as_os_str().as_bytes().iter().any(|b| b": $".contains(b)) {
-        return Some(Err(Refusal::not_runnable(format_args!(
+        return Some(Err(RunError::not_runnable(format_args!(
             "{}: the dynamic linker cannot preload from a path with a colon, a space or a dollar sign; move it or set URINGLET_LIB",
             path.display()
         ))));

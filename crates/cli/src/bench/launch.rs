@@ -6,10 +6,10 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::stop::Stop;
+use super::stop::StopFlag;
 
 /// How often it is looked whether to stop; the program's end is noticed at once.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A command that can be run again and again.
 #[derive(Clone, Debug)]
@@ -40,27 +40,27 @@ impl Launch {
     }
 
     /// What it prints. A program that fails but prints something is taken by its word.
-    pub(super) fn output(&self, stop: &Stop) -> Result<String, String> {
-        let (status, printed, complaint) = self.run(stop)?;
-        if status.success() || !printed.is_empty() { Ok(printed) } else { Err(failure(status, &complaint)) }
+    pub(super) fn output(&self, stop: &StopFlag) -> Result<String, String> {
+        let (status, stdout, stderr) = self.run(stop)?;
+        if status.success() || !stdout.is_empty() { Ok(stdout) } else { Err(failure(status, &stderr)) }
     }
 
     /// For a program whose exit status alone matters.
-    pub(super) fn quiet(&self, stop: &Stop) -> Result<(), String> {
-        let (status, _, complaint) = self.run(stop)?;
-        if status.success() { Ok(()) } else { Err(format!("{}: {}", self.argv[0].display(), failure(status, &complaint))) }
+    pub(super) fn check(&self, stop: &StopFlag) -> Result<(), String> {
+        let (status, _, stderr) = self.run(stop)?;
+        if status.success() { Ok(()) } else { Err(format!("{}: {}", self.argv[0].display(), failure(status, &stderr))) }
     }
 
-    fn run(&self, stop: &Stop) -> Result<(ExitStatus, String, String), String> {
+    fn run(&self, stop: &StopFlag) -> Result<(ExitStatus, String, String), String> {
         let mut command = self.command();
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", self.argv[0].display()))?;
-        let pipes = drain(child.stdout.take(), child.stderr.take());
+        let pipes = collect_output(child.stdout.take(), child.stderr.take());
         let waited = wait(&mut child, &pipes, Instant::now() + self.limit, stop);
-        let (printed, complaint) = match waited {
+        let (stdout, stderr) = match waited {
             Ok(texts) => texts,
             Err(why) => {
                 let _ = child.kill();
@@ -69,24 +69,24 @@ impl Launch {
             }
         };
         let status = child.wait().map_err(|error| format!("waiting for {}: {error}", self.argv[0].display()))?;
-        Ok((status, printed, complaint))
+        Ok((status, stdout, stderr))
     }
 }
 
-type Texts = (String, String);
+type Outputs = (String, String);
 
 /// Reads both pipes to their ends.
-fn drain(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Receiver<Texts> {
+fn collect_output(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Receiver<Outputs> {
     let (sender, receiver) = channel();
-    let complaints = std::thread::spawn(move || text(stderr));
+    let stderr_reader = std::thread::spawn(move || read_to_end(stderr));
     std::thread::spawn(move || {
-        let printed = text(stdout);
-        let _ = sender.send((printed, complaints.join().unwrap_or_default()));
+        let stdout = read_to_end(stdout);
+        let _ = sender.send((stdout, stderr_reader.join().unwrap_or_default()));
     });
     receiver
 }
 
-fn text(pipe: Option<impl Read>) -> String {
+fn read_to_end(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
         // What came before an error is told.
@@ -95,12 +95,12 @@ fn text(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn wait(child: &mut Child, pipes: &Receiver<Texts>, deadline: Instant, stop: &Stop) -> Result<Texts, String> {
+fn wait(child: &mut Child, pipes: &Receiver<Outputs>, deadline: Instant, stop: &StopFlag) -> Result<Outputs, String> {
     loop {
-        match pipes.recv_timeout(LOOK_EVERY) {
+        match pipes.recv_timeout(POLL_INTERVAL) {
             Ok(texts) => return Ok(texts),
             Err(RecvTimeoutError::Disconnected) => return Err("its output was lost".to_owned()),
-            Err(RecvTimeoutError::Timeout) if stop.is_wanted() => return Err("stopped".to_owned()),
+            Err(RecvTimeoutError::Timeout) if stop.is_requested() => return Err("stopped".to_owned()),
             Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
                 return Err(format!("it did not end in time and was killed (process {})", child.id()));
             }
@@ -109,8 +109,8 @@ fn wait(child: &mut Child, pipes: &Receiver<Texts>, deadline: Instant, stop: &St
     }
 }
 
-fn failure(status: ExitStatus, complaint: &str) -> String {
-    format!("{status}: {}", complaint.lines().next_back().unwrap_or("no word why"))
+fn failure(status: ExitStatus, stderr: &str) -> String {
+    format!("{status}: {}", stderr.lines().next_back().unwrap_or("no word why"))
 }
 
 #[cfg(test)]
@@ -123,18 +123,18 @@ mod tests {
 
     #[test]
     fn programs_are_taken_by_their_word() {
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         assert_eq!(shell("echo 1").output(&stop), Ok("1\n".to_owned()));
         assert_eq!(shell("echo 1; exit 3").output(&stop), Ok("1\n".to_owned()));
         assert!(shell("echo why >&2; exit 3").output(&stop).unwrap_err().ends_with(": why"));
-        assert_eq!(shell("echo 1").quiet(&stop), Ok(()));
-        assert_eq!(shell("echo 1; echo why >&2; exit 3").quiet(&stop), Err("sh: exit status: 3: why".to_owned()));
+        assert_eq!(shell("echo 1").check(&stop), Ok(()));
+        assert_eq!(shell("echo 1; echo why >&2; exit 3").check(&stop), Err("sh: exit status: 3: why".to_owned()));
         assert!(Launch::new(["/nowhere/x"]).output(&stop).unwrap_err().contains("/nowhere/x"));
     }
 
     #[test]
     fn what_hangs_is_killed() {
-        let late = shell("exec sleep 1000").within(Duration::ZERO).output(&Stop::default());
+        let late = shell("exec sleep 1000").within(Duration::ZERO).output(&StopFlag::default());
         assert!(late.unwrap_err().contains("did not end in time"));
     }
 }

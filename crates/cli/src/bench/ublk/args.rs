@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::bench::arguments::{once, seconds};
+use crate::bench::value_parsers::{deduplicated, seconds};
 
 /// Block devices whose server is a program: NEED_GET_DATA, and a null device by every way there is
 ///
@@ -14,14 +14,14 @@ use crate::bench::arguments::{once, seconds};
 /// null device in one process, over NBD on a unix socket (beside nbdkit's and qemu-storage-daemon's, if those are installed) and, for root, as a block
 /// device. Everything is measured in turn, so many rounds; medians are shown. Server and user want a CPU each.
 #[derive(Debug, clap::Args)]
-pub(in crate::bench) struct Args {
+pub(in crate::bench) struct BenchUblkArgs {
     /// One short round: about 15 seconds; options below override it
     #[arg(long)]
     quick: bool,
 
     /// What is measured
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = Part::ALL)]
-    parts: Vec<Part>,
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = UblkPart::ALL)]
+    parts: Vec<UblkPart>,
 
     /// Sizes of copies, KiB [default: 4,64,128,256,512,1024; quick: 4,64,1024]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -44,9 +44,9 @@ pub(in crate::bench) struct Args {
     pub(super) svg: Option<PathBuf>,
 }
 
-/// A part of the benchmark.
+/// A part of the what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Part {
+pub(super) enum UblkPart {
     /// What NEED_GET_DATA costs
     GetData,
     /// What it saves
@@ -55,22 +55,22 @@ pub(super) enum Part {
     Paths,
 }
 
-impl Part {
+impl UblkPart {
     const ALL: [Self; 3] = [Self::GetData, Self::Copies, Self::Paths];
 }
 
-impl Args {
+impl BenchUblkArgs {
     fn or<T>(&self, given: Option<T>, usual: T, quick: T) -> T {
         given.unwrap_or(if self.quick { quick } else { usual })
     }
 
-    pub(super) fn has(&self, part: Part) -> bool {
+    pub(super) fn has(&self, part: UblkPart) -> bool {
         self.parts.contains(&part)
     }
 
     /// KiB.
     pub(super) fn sizes(&self) -> Vec<u32> {
-        once(&self.or(self.sizes.clone(), vec![4, 64, 128, 256, 512, 1024], vec![4, 64, 1024]))
+        deduplicated(&self.or(self.sizes.clone(), vec![4, 64, 128, 256, 512, 1024], vec![4, 64, 1024]))
     }
 
     pub(super) fn time(&self) -> Duration {
@@ -90,10 +90,10 @@ pub(super) mod tests {
     #[derive(Debug, Parser)]
     struct Command {
         #[command(flatten)]
-        args: Args,
+        args: BenchUblkArgs,
     }
 
-    pub(in crate::bench::ublk) fn parse(args: &[&str]) -> Result<Args, String> {
+    pub(in crate::bench::ublk) fn parse(args: &[&str]) -> Result<BenchUblkArgs, String> {
         let argv = std::iter::once("bench").chain(args.iter().copied());
         Command::try_parse_from(argv).map(|command| command.args).map_err(|error| error.to_string())
     }
@@ -102,7 +102,7 @@ pub(super) mod tests {
     fn quick_is_overridden() {
         let args = parse(&["--quick", "--rounds=2", "--parts=copies,paths"]).unwrap();
         assert_eq!((args.sizes(), args.time(), args.rounds()), (vec![4, 64, 1024], Duration::from_millis(200), 2));
-        assert!(!args.has(Part::GetData) && args.has(Part::Copies) && args.has(Part::Paths));
+        assert!(!args.has(UblkPart::GetData) && args.has(UblkPart::Copies) && args.has(UblkPart::Paths));
         assert_eq!((parse(&[]).unwrap().sizes().len(), parse(&[]).unwrap().parts.len()), (6, 3));
     }
 

@@ -7,7 +7,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Each of them, where it comes first.
-pub(super) fn once<T: Copy + PartialEq>(list: &[T]) -> Vec<T> {
+pub(super) fn deduplicated<T: Copy + PartialEq>(list: &[T]) -> Vec<T> {
     let is_first = |&(at, item): &(usize, &T)| !list[..at].contains(item);
     list.iter().enumerate().filter(is_first).map(|(_, item)| *item).collect()
 }
