@@ -1,6 +1,6 @@
 //! What is measured of a pool: inserting while nobody consumes, consuming while nobody inserts, and both at once.
 
-use crate::load::{PoolLoad, SUBMITTERS, BenchItem, next_number};
+use crate::load::{BenchItem, PoolLoad, SUBMITTERS, next_number};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
