@@ -5,14 +5,14 @@
 //!
 //! ```text
 //!   try: EAGAIN (or: nothing is left of the stream)   every readiness from here on is an edge, reaped from here on
-//!   arm: [`Look::Done`], the registration covers it   nothing to be done: that edge fires the request
-//!   arm: [`Look::Anew`], or it does not cover it      EPOLL_CTL_MOD: reports what holds already as a new edge
+//!   arm: [`Rearm::TrustEdge`], the registration covers it   nothing to be done: that edge fires the request
+//!   arm: [`Rearm::Recheck`], or it does not cover it      EPOLL_CTL_MOD: reports what holds already as a new edge
 //! ```
 //!
 //! An edge from before the try that is reaped after it fires the request for nothing: it tries again.
 //!
 //! What is trusted is checked: a number that was closed by ways nobody sees and used again is registered no longer, and
-//! would wait for ever. So whatever waits on trust for longer than `check::CHECK_NS` is looked at anew, once, by one timer a
+//! would wait for ever. So whatever waits on trust for longer than `recheck::RECHECK_NS` is looked at anew, once, by one timer a
 //! ring, which runs while there is something to check. A server that is busy never comes to that; an idle one pays one call a
 //! request. A registered file is told from a later one of the same number by its node, which lives as long as it is trusted.
 //!
@@ -22,8 +22,8 @@
 //! While a multishot poll is on a file, its registration is not touched after an event: one event, one CQE, as the
 //! kernel's wait queue gives it.
 
-mod check;
-mod known;
+mod readiness;
+mod recheck;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -32,14 +32,14 @@ use crate::rsrc::files::FileNode;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use check::Checks;
+use recheck::RecheckTimer;
 use uringlet_sys::fd::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLONESHOT, Epoll, EpollOp, EventFd};
 use uringlet_sys::{Errno, fd_table};
 
 /// The event of the ring's own bell.
-pub(crate) const BELL: u64 = u64::MAX;
+pub(crate) const WAKE_EVENT: u64 = u64::MAX;
 /// The event of the timer that checks trust.
-pub(crate) const CHECK: u64 = u64::MAX - 1;
+pub(crate) const RECHECK_EVENT: u64 = u64::MAX - 1;
 /// Reported by epoll whether asked for or not.
 const ALWAYS: u32 = EPOLLERR | EPOLLHUP;
 const EPOLLIN: u32 = 1;
@@ -48,7 +48,7 @@ const EPOLLRDHUP: u32 = 0x2000;
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct PollWaiter {
     pub(crate) id: ReqId,
     pub(crate) mask: u32,
     /// Stays armed after an event.
@@ -57,16 +57,16 @@ pub(crate) struct Waiting {
 
 /// What is known of a file's readiness by whoever waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Rearm {
     /// It was not ready a moment ago, under the same holding of the ring's lock: only a later edge matters.
-    Done,
+    TrustEdge,
     /// Nothing: what holds already must be reported.
-    Anew,
+    Recheck,
 }
 
 /// A file's number, and whose it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct PollTarget<'a> {
     pub(crate) fd: i32,
     /// The registered file; `None` for a number of the program's.
     pub(crate) node: Option<&'a Arc<FileNode>>,
@@ -74,8 +74,8 @@ pub(crate) struct Place<'a> {
 
 /// A file in the epoll set, or about to be.
 #[derive(Debug)]
-struct Entry {
-    waiting: Vec<Waiting>,
+struct PolledFile {
+    waiting: Vec<PollWaiter>,
     /// What the epoll set has now; 0 for nothing.
     registered: u32,
     /// Tells its events from those of an earlier registration of the number.
@@ -86,14 +86,14 @@ struct Entry {
     is_oneshot: bool,
     /// Events that nobody waited for, one after the other.
     unclaimed: u8,
-    known: known::Known,
-    check: check::Due,
+    readiness: readiness::Readiness,
+    recheck: recheck::RecheckState,
 }
 
-impl Entry {
-    fn new(serial: u32, node: Option<&Arc<FileNode>>, waiting: Vec<Waiting>) -> Self {
-        let (known, check) = Default::default();
-        Self { waiting, registered: 0, serial, node: node.map(Arc::downgrade), is_oneshot: false, unclaimed: 0, known, check }
+impl PolledFile {
+    fn new(serial: u32, node: Option<&Arc<FileNode>>, waiting: Vec<PollWaiter>) -> Self {
+        let (readiness, recheck) = Default::default();
+        Self { waiting, registered: 0, serial, node: node.map(Arc::downgrade), is_oneshot: false, unclaimed: 0, readiness, recheck }
     }
 
     /// Whether it is about the file that `node` (or else the number) names.
@@ -119,13 +119,13 @@ impl Entry {
         let result = match epoll.ctl(EpollOp::Mod, fd, events, data) {
             Err(Errno::ENOENT) => {
                 // Not the file that was registered.
-                self.known = known::Known::of(fd);
+                self.readiness = readiness::Readiness::of(fd);
                 epoll.ctl(EpollOp::Add, fd, events, data)
             }
             other => other,
         };
         self.registered = if result.is_ok() { events } else { 0 };
-        self.known.look_anew();
+        self.readiness.invalidate();
         result
     }
 }
@@ -135,11 +135,11 @@ impl Entry {
 pub(crate) struct Poller {
     pub(crate) epoll: Arc<Epoll>,
     /// Wakes the driver: CQEs posted by others, AIO completions.
-    pub(crate) bell: EventFd,
-    files: BTreeMap<i32, Entry>,
+    pub(crate) wake_eventfd: EventFd,
+    files: BTreeMap<i32, PolledFile>,
     armed: u32,
     next_serial: u32,
-    checks: Checks,
+    recheck_timer: RecheckTimer,
 }
 
 impl Poller {
@@ -147,10 +147,10 @@ impl Poller {
     /// `EMFILE`, `ENOMEM`.
     pub(crate) fn new() -> Result<Self, Errno> {
         let epoll = Arc::new(Epoll::new()?);
-        let bell = EventFd::new()?;
+        let wake_eventfd = EventFd::new()?;
         // Edge-triggered: each signal is an event, and nobody needs to read it away.
-        epoll.ctl(EpollOp::Add, bell.number(), EPOLLIN | EPOLLET, BELL)?;
-        Ok(Self { epoll, bell, files: BTreeMap::new(), armed: 0, next_serial: 0, checks: Checks::default() })
+        epoll.ctl(EpollOp::Add, wake_eventfd.number(), EPOLLIN | EPOLLET, WAKE_EVENT)?;
+        Ok(Self { epoll, wake_eventfd, files: BTreeMap::new(), armed: 0, next_serial: 0, recheck_timer: RecheckTimer::default() })
     }
 
     /// Whether any request waits.
@@ -163,13 +163,13 @@ impl Poller {
     ///
     /// # Errors
     /// `EPERM` the file cannot be polled; `EBADF`, `ENOMEM`, `ENOSPC`.
-    pub(crate) fn arm(&mut self, place: Place<'_>, waiting: Waiting, look: Look) -> Result<(), Errno> {
-        let fd = place.fd;
-        let entry = self.entry(place);
+    pub(crate) fn arm(&mut self, target: PollTarget<'_>, waiting: PollWaiter, rearm: Rearm) -> Result<(), Errno> {
+        let fd = target.fd;
+        let entry = self.entry(target);
         entry.waiting.push(waiting);
         entry.unclaimed = 0;
-        let is_trusted = look == Look::Done && !waiting.is_multishot && entry.covers(waiting.mask);
-        if is_trusted && self.will_check(fd) {
+        let is_trusted = rearm == Rearm::TrustEdge && !waiting.is_multishot && entry.covers(waiting.mask);
+        if is_trusted && self.schedule_recheck(fd) {
             self.armed += 1;
             return Ok(());
         }
@@ -183,23 +183,23 @@ impl Poller {
         if result.is_err() {
             self.disarm(fd, id);
             if self.files.get(&fd).is_some_and(|entry| entry.waiting.is_empty()) {
-                self.forget(fd);
+                self.remove_entry(fd);
             }
         }
         result
     }
 
     /// The entry of a file; one of an earlier file of the same number is not it.
-    fn entry(&mut self, place: Place<'_>) -> &mut Entry {
-        let is_stale = self.files.get(&place.fd).is_some_and(|entry| !entry.is_of(place.node));
-        let earlier = if is_stale { self.forget(place.fd) } else { None };
+    fn entry(&mut self, target: PollTarget<'_>) -> &mut PolledFile {
+        let is_stale = self.files.get(&target.fd).is_some_and(|entry| !entry.is_of(target.node));
+        let earlier = if is_stale { self.remove_entry(target.fd) } else { None };
         let next_serial = &mut self.next_serial;
-        self.files.entry(place.fd).or_insert_with(|| {
-            if place.node.is_none() {
-                fd_table::add_user(place.fd);
+        self.files.entry(target.fd).or_insert_with(|| {
+            if target.node.is_none() {
+                fd_table::add_user(target.fd);
             }
             *next_serial = next_serial.wrapping_add(1);
-            Entry::new(*next_serial, place.node, earlier.map_or_else(Vec::new, |entry| entry.waiting))
+            PolledFile::new(*next_serial, target.node, earlier.map_or_else(Vec::new, |entry| entry.waiting))
         })
     }
 
@@ -213,17 +213,17 @@ impl Poller {
     }
 
     /// An event of a file, by its data: the requests it concerns. One-shot ones are disarmed by it; multishot ones stay.
-    pub(crate) fn fired(&mut self, data: u64, events: u32, ready: &mut Vec<Waiting>) {
+    pub(crate) fn on_event(&mut self, data: u64, events: u32, ready: &mut Vec<PollWaiter>) {
         let (fd, serial) = (data as u32 as i32, (data >> 32) as u32);
         let Some(entry) = self.files.get_mut(&fd).filter(|entry| entry.serial == serial) else { return };
-        entry.known.note(events);
+        entry.readiness.note(events);
         if entry.is_oneshot {
             entry.registered = 0;
         }
         let before = entry.waiting.len();
-        let is_claimed = entry.waiting.iter().any(|w| concerns(w, events));
+        let is_claimed = entry.waiting.iter().any(|w| matches_events(w, events));
         entry.waiting.retain(|w| {
-            let concerns = concerns(w, events);
+            let concerns = matches_events(w, events);
             if concerns {
                 ready.push(*w);
             }
@@ -249,7 +249,7 @@ impl Poller {
         }
         entry.unclaimed = 0;
         if entry.waiting.is_empty() {
-            self.take(fd);
+            self.remove_file(fd);
         } else {
             // It was pollable a moment ago; if it is closed now, then as with any closed number they wait for cancel.
             let _ = entry.register(&self.epoll, fd);
@@ -257,18 +257,18 @@ impl Poller {
     }
 
     /// Takes everything that waits on a number that is about to be closed.
-    pub(crate) fn take(&mut self, fd: i32) -> Vec<Waiting> {
+    pub(crate) fn remove_file(&mut self, fd: i32) -> Vec<PollWaiter> {
         if self.files.get(&fd).is_some_and(|entry| entry.registered != 0) {
             let _ = self.epoll.ctl(EpollOp::Del, fd, 0, 0);
         }
-        let Some(entry) = self.forget(fd) else { return Vec::new() };
+        let Some(entry) = self.remove_entry(fd) else { return Vec::new() };
         self.armed -= entry.waiting.len() as u32;
         entry.waiting
     }
 
     /// A registered file has left its slot, and only requests hold it still: its number will be closed unseen, while the file
     /// may live on elsewhere. What is armed on it leaves nothing behind.
-    pub(crate) fn release(&mut self, fd: i32) {
+    pub(crate) fn make_oneshot(&mut self, fd: i32) {
         if let Some(entry) = self.files.get_mut(&fd) {
             entry.is_oneshot = true;
             if entry.registered != 0 {
@@ -278,13 +278,13 @@ impl Poller {
     }
 
     /// The number was given to a new file: an earlier one was closed unseen.
-    pub(crate) fn distrust(&mut self, fd: i32) {
+    pub(crate) fn invalidate(&mut self, fd: i32) {
         if let Some(entry) = self.files.get_mut(&fd) {
             entry.registered = 0;
         }
     }
 
-    fn forget(&mut self, fd: i32) -> Option<Entry> {
+    fn remove_entry(&mut self, fd: i32) -> Option<PolledFile> {
         let entry = self.files.remove(&fd)?;
         if entry.node.is_none() {
             fd_table::drop_user(fd);
@@ -299,6 +299,6 @@ impl Drop for Poller {
     }
 }
 
-fn concerns(waiting: &Waiting, events: u32) -> bool {
+fn matches_events(waiting: &PollWaiter, events: u32) -> bool {
     events & (waiting.mask | ALWAYS) != 0
 }

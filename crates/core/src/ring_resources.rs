@@ -161,13 +161,13 @@ impl RingResources {
     }
 
     /// Whether a receive from this file would find nothing, for all that is known.
-    pub(crate) fn knows_empty(&mut self, fd: i32) -> bool {
-        self.poller.as_mut().is_some_and(|p| p.knows_empty(fd))
+    pub(crate) fn known_empty(&mut self, fd: i32) -> bool {
+        self.poller.as_mut().is_some_and(|p| p.known_empty(fd))
     }
 
     /// Whether a receive that gets less than it asked for empties this file.
-    pub(crate) fn knows_ends(&mut self, fd: i32) -> bool {
-        self.poller.as_mut().is_some_and(|p| p.knows_ends(fd))
+    pub(crate) fn short_read_drains(&mut self, fd: i32) -> bool {
+        self.poller.as_mut().is_some_and(|p| p.short_read_drains(fd))
     }
 
     /// A receive has emptied it.
@@ -180,7 +180,7 @@ impl RingResources {
     /// The number was given to a new file.
     pub(crate) fn note_new_file(&mut self, fd: i32) {
         if let Some(poller) = &mut self.poller {
-            poller.distrust(fd);
+            poller.invalidate(fd);
         }
     }
 }

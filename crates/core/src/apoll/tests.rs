@@ -5,22 +5,22 @@ use core::num::NonZeroU32;
 use uringlet_sys::fd::EpollEvent;
 use uringlet_sys::{UserPtr, io};
 
-struct Scene {
+struct PipeFixture {
     poller: Poller,
     reader: i32,
     writer: i32,
 }
 
-impl Scene {
+impl PipeFixture {
     fn new() -> Self {
         fd_table::init();
         let [reader, writer] = io::pipe(io::O_NONBLOCK).unwrap();
         Self { poller: Poller::new().unwrap(), reader, writer }
     }
 
-    fn arm(&mut self, key: u32, look: Look) {
-        let waiting = Waiting { id: id(key), mask: EPOLLIN, is_multishot: false };
-        self.poller.arm(Place { fd: self.reader, node: None }, waiting, look).unwrap();
+    fn arm(&mut self, key: u32, rearm: Rearm) {
+        let waiting = PollWaiter { id: id(key), mask: EPOLLIN, is_multishot: false };
+        self.poller.arm(PollTarget { fd: self.reader, node: None }, waiting, rearm).unwrap();
     }
 
     fn write(&self) {
@@ -38,13 +38,13 @@ impl Scene {
         let n = self.poller.epoll.wait(&mut events, 0, UserPtr::NULL).unwrap();
         let mut ready = Vec::new();
         for event in &events[..n] {
-            self.poller.fired(event.data, event.events, &mut ready);
+            self.poller.on_event(event.data, event.events, &mut ready);
         }
         ready.iter().map(|w| w.id.key).collect()
     }
 }
 
-impl Drop for Scene {
+impl Drop for PipeFixture {
     fn drop(&mut self) {
         io::close(self.reader).unwrap();
         io::close(self.writer).unwrap();
@@ -57,70 +57,70 @@ fn id(key: u32) -> ReqId {
 
 #[test]
 fn a_wait_on_trust_is_ended_by_the_next_edge() {
-    let mut scene = Scene::new();
-    scene.arm(1, Look::Anew);
-    assert_eq!(scene.woken(), []);
-    scene.write();
-    assert_eq!(scene.woken(), [1]);
-    scene.read();
-    scene.arm(2, Look::Done);
-    assert_eq!(scene.woken(), []);
-    scene.write();
-    assert_eq!(scene.woken(), [2]);
-    assert!(!scene.poller.is_armed());
+    let mut pipe = PipeFixture::new();
+    pipe.arm(1, Rearm::Recheck);
+    assert_eq!(pipe.woken(), []);
+    pipe.write();
+    assert_eq!(pipe.woken(), [1]);
+    pipe.read();
+    pipe.arm(2, Rearm::TrustEdge);
+    assert_eq!(pipe.woken(), []);
+    pipe.write();
+    assert_eq!(pipe.woken(), [2]);
+    assert!(!pipe.poller.is_armed());
 }
 
 #[test]
 fn what_holds_already_is_reported_to_those_who_have_not_looked() {
-    let mut scene = Scene::new();
-    scene.write();
-    scene.arm(1, Look::Anew);
-    assert_eq!(scene.woken(), [1]);
+    let mut pipe = PipeFixture::new();
+    pipe.write();
+    pipe.arm(1, Rearm::Recheck);
+    assert_eq!(pipe.woken(), [1]);
     // Nothing was read: there is no new edge, but it holds.
-    scene.arm(2, Look::Anew);
-    assert_eq!(scene.woken(), [2]);
+    pipe.arm(2, Rearm::Recheck);
+    assert_eq!(pipe.woken(), [2]);
 }
 
 #[test]
 fn what_waits_on_trust_for_long_is_looked_at() {
-    let mut scene = Scene::new();
-    scene.write();
-    scene.arm(1, Look::Anew);
-    assert_eq!(scene.woken(), [1]);
+    let mut pipe = PipeFixture::new();
+    pipe.write();
+    pipe.arm(1, Rearm::Recheck);
+    assert_eq!(pipe.woken(), [1]);
     // Says that it has looked, and has not.
-    scene.arm(2, Look::Done);
-    scene.poller.check();
-    assert_eq!(scene.woken(), [], "not in the round in which it was armed");
-    scene.poller.check();
-    assert_eq!(scene.woken(), [2]);
+    pipe.arm(2, Rearm::TrustEdge);
+    pipe.poller.recheck();
+    assert_eq!(pipe.woken(), [], "not in the round in which it was armed");
+    pipe.poller.recheck();
+    assert_eq!(pipe.woken(), [2]);
 }
 
 #[test]
 fn a_file_that_nobody_waits_for_is_given_up() {
-    let mut scene = Scene::new();
-    scene.arm(1, Look::Anew);
-    assert!(fd_table::has_users(scene.reader));
-    scene.poller.disarm(scene.reader, id(1));
+    let mut pipe = PipeFixture::new();
+    pipe.arm(1, Rearm::Recheck);
+    assert!(fd_table::has_users(pipe.reader));
+    pipe.poller.disarm(pipe.reader, id(1));
     for _ in 0..2 {
-        scene.write();
-        assert_eq!(scene.woken(), []);
+        pipe.write();
+        assert_eq!(pipe.woken(), []);
     }
-    assert!(!fd_table::has_users(scene.reader));
-    scene.write();
+    assert!(!fd_table::has_users(pipe.reader));
+    pipe.write();
     let mut events = [EpollEvent::default(); 4];
-    assert_eq!(scene.poller.epoll.wait(&mut events, 0, UserPtr::NULL), Ok(0));
+    assert_eq!(pipe.poller.epoll.wait(&mut events, 0, UserPtr::NULL), Ok(0));
 }
 
 #[test]
 fn an_event_of_an_earlier_registration_wakes_nobody() {
-    let mut scene = Scene::new();
-    scene.arm(1, Look::Anew);
-    let stale = scene.poller.files[&scene.reader].serial;
-    assert_eq!(scene.poller.take(scene.reader).len(), 1);
-    scene.arm(2, Look::Anew);
+    let mut pipe = PipeFixture::new();
+    pipe.arm(1, Rearm::Recheck);
+    let stale = pipe.poller.files[&pipe.reader].serial;
+    assert_eq!(pipe.poller.remove_file(pipe.reader).len(), 1);
+    pipe.arm(2, Rearm::Recheck);
     let mut ready = Vec::new();
-    scene.poller.fired(u64::from(stale) << 32 | scene.reader as u64, EPOLLIN, &mut ready);
+    pipe.poller.on_event(u64::from(stale) << 32 | pipe.reader as u64, EPOLLIN, &mut ready);
     assert!(ready.is_empty());
-    scene.write();
-    assert_eq!(scene.woken(), [2]);
+    pipe.write();
+    assert_eq!(pipe.woken(), [2]);
 }

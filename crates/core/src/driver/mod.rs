@@ -7,7 +7,7 @@ mod model;
 pub(crate) mod uringlet;
 pub(crate) mod watcher;
 
-use crate::apoll::{BELL, CHECK, Waiting};
+use crate::apoll::{PollWaiter, RECHECK_EVENT, WAKE_EVENT};
 use crate::ops::Op;
 use crate::request::ReqId;
 use crate::state::UringGuard;
@@ -77,19 +77,19 @@ pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) 
 }
 
 fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
-    let mut ready: Vec<Waiting> = Vec::new();
+    let mut ready: Vec<PollWaiter> = Vec::new();
     for event in events {
         let (data, mask) = (event.data, event.events);
-        if data == BELL {
+        if data == WAKE_EVENT {
             reap_aio(guard);
             continue;
         }
         if let Some(poller) = &mut guard.res.poller {
-            if data == CHECK {
-                poller.check();
+            if data == RECHECK_EVENT {
+                poller.recheck();
                 continue;
             }
-            poller.fired(data, mask, &mut ready);
+            poller.on_event(data, mask, &mut ready);
         }
         for waiting in ready.drain(..) {
             act::fired(guard, waiting, mask);

@@ -185,8 +185,8 @@ pub(crate) fn release(ring: &mut RingResources, node: Option<Arc<FileNode>>) {
     let Some(poller) = &mut ring.poller else { return };
     let fd = node.fd.number();
     match Arc::into_inner(node) {
-        Some(_node) => drop(poller.take(fd)),
-        None => poller.release(fd),
+        Some(_node) => drop(poller.remove_file(fd)),
+        None => poller.make_oneshot(fd),
     }
 }
 

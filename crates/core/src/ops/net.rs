@@ -100,7 +100,7 @@ impl NetOp {
         if !self.is_lockless() {
             return None;
         }
-        let cx = TryCtx { fd, was_armed: false, knows_ends: false };
+        let cx = TryCtx { fd, was_armed: false, short_read_drains: false };
         match self {
             Self::Send(op) => Some(op.try_send(cx)),
             Self::Recv(op) => Some(op.try_receive(cx)),
@@ -268,23 +268,23 @@ struct TryCtx {
     /// A poll for the request has fired.
     was_armed: bool,
     /// A receive that gets less than it asks for has emptied the stream.
-    knows_ends: bool,
+    short_read_drains: bool,
 }
 
 impl TryCtx {
     fn of(cx: &IssueCx<'_>) -> Self {
-        Self { fd: cx.file.fd, was_armed: cx.was_armed, knows_ends: false }
+        Self { fd: cx.file.fd, was_armed: cx.was_armed, short_read_drains: false }
     }
 
     /// Of a receive.
     fn receive(cx: &mut IssueCx<'_>, msg_flags: u32) -> Self {
         let is_plain = msg_flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) == 0;
-        Self { knows_ends: is_plain && cx.ring.knows_ends(cx.file.fd), ..Self::of(cx) }
+        Self { short_read_drains: is_plain && cx.ring.short_read_drains(cx.file.fd), ..Self::of(cx) }
     }
 
     /// Whether a receive need not be tried before poll says so.
     fn is_known_empty(&self, cx: &mut IssueCx<'_>, msg_flags: u32) -> bool {
-        self.knows_ends && !self.was_armed && may_wait(msg_flags) && cx.ring.knows_empty(self.fd)
+        self.short_read_drains && !self.was_armed && may_wait(msg_flags) && cx.ring.known_empty(self.fd)
     }
 }
 
@@ -351,7 +351,7 @@ impl Backlog {
         let fd = cx.fd;
         match self {
             Self::Unknown => false,
-            Self::Tcp if n < wanted && cx.knows_ends => false,
+            Self::Tcp if n < wanted && cx.short_read_drains => false,
             Self::Tcp => io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0),
             // Who got less than he asked for has emptied the stream.
             Self::UnixStream => n >= wanted && io::bytes_readable(fd).is_ok_and(|n| n > 0),

@@ -267,7 +267,7 @@ impl RingState {
             wakes.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);
             // Once a sleep: whoever called it before is on the way to the bell.
             if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.is_called, true) {
-                wakes.driver = self.res.poller.as_ref().map(|p| p.bell.number());
+                wakes.driver = self.res.poller.as_ref().map(|p| p.wake_eventfd.number());
             }
         }
         if !posted.any && !posted.deferred {

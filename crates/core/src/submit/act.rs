@@ -1,7 +1,7 @@
 //! Ops that act on the ring or on other requests: poll, timeouts, cancel, buffers and files.
 
 use super::{cancel, command, complete, dispatch, msg_ring, wait};
-use crate::apoll::{Look, Place, Waiting};
+use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::driver::watcher;
 use crate::ops::{File, Op, futex::FutexOp, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
@@ -107,10 +107,10 @@ fn add_poll(guard: &mut UringGuard, req: Request, file: File) {
     }
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
-    let waiting = Waiting { id, mask, is_multishot: is_multishot && !is_level };
-    let place = Place { fd: file.fd, node: node.as_ref() };
+    let waiting = PollWaiter { id, mask, is_multishot: is_multishot && !is_level };
+    let place = PollTarget { fd: file.fd, node: node.as_ref() };
     // It was looked at just now, but for a multishot poll.
-    let look = if is_multishot { Look::Anew } else { Look::Done };
+    let look = if is_multishot { Rearm::Recheck } else { Rearm::TrustEdge };
     match guard.res.poller().and_then(|p| p.arm(place, waiting, look)) {
         Ok(()) => start_link_timer(guard, id),
         Err(errno) => {
@@ -127,7 +127,7 @@ fn add_poll(guard: &mut UringGuard, req: Request, file: File) {
 }
 
 /// An event of a file, for one of the requests that waited for it.
-pub(crate) fn fired(guard: &mut UringGuard, waiting: Waiting, events: u32) {
+pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) {
     let Some(parked) = guard.parked(waiting.id) else { return };
     let stage = parked.stage;
     match parked.req.op {
@@ -141,7 +141,7 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: Waiting, events: u32) {
             guard.res.post(uringlet_abi::Cqe { user_data, res, flags: cqe::MORE });
             if is_level && let Stage::Armed { fd } = stage {
                 let node = guard.parked(waiting.id).and_then(|parked| parked.req.node().cloned());
-                rearm(guard, waiting, Place { fd, node: node.as_ref() });
+                rearm(guard, waiting, PollTarget { fd, node: node.as_ref() });
             }
         }
         Op::Poll(PollOp::Add { mask, .. }) => {
@@ -156,8 +156,8 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: Waiting, events: u32) {
 }
 
 /// Arms a parked request anew; one that cannot be says why.
-pub(crate) fn rearm(guard: &mut UringGuard, waiting: Waiting, place: Place<'_>) {
-    if let Err(errno) = guard.res.poller().and_then(|p| p.arm(place, waiting, Look::Anew)) {
+pub(crate) fn rearm(guard: &mut UringGuard, waiting: PollWaiter, place: PollTarget<'_>) {
+    if let Err(errno) = guard.res.poller().and_then(|p| p.arm(place, waiting, Rearm::Recheck)) {
         dispatch::give_up(guard, waiting.id, errno);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::punt::punt;
 use super::{act, complete, hybrid};
-use crate::apoll::{Look, Place, Waiting};
+use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::file::FileKind;
 use crate::ops::hint::is_for_submitter;
 use crate::ops::{File, Inline, Issue, IssueCx, Op, table};
@@ -35,7 +35,7 @@ pub(crate) enum Now {
 #[derive(Debug)]
 pub(crate) enum Later {
     /// With the poller, for these events.
-    Arm(u32, Look),
+    Arm(u32, Rearm),
     /// With a worker.
     Punt,
     /// With the timers: a write for which too many pages are dirty.
@@ -63,7 +63,7 @@ pub(crate) fn issue(guard: &mut UringGuard, mut req: Request, is_shallow: bool) 
 #[inline(never)]
 pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Later) {
     match step {
-        Later::Arm(mask, look) => arm(guard, req, file, mask, look),
+        Later::Arm(mask, rearm) => arm(guard, req, file, mask, rearm),
         Later::Punt => punt(guard, req, file),
         Later::Pace(paced) => pace(guard, req, file, paced),
         Later::Aio => submit_aio(guard, req, file),
@@ -100,8 +100,8 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::RunInline => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
             Issue::Paced(paced) => return Now::Later(file, Later::Pace(paced)),
-            Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask, Look::Done)),
-            Issue::PollFirst(mask) => return Now::Later(file, Later::Arm(mask, Look::Anew)),
+            Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask, Rearm::TrustEdge)),
+            Issue::PollFirst(mask) => return Now::Later(file, Later::Arm(mask, Rearm::Recheck)),
             Issue::Aio => return Now::Later(file, Later::Aio),
             Issue::RingOp => return Now::Later(file, Later::RingOp),
         }
@@ -183,18 +183,18 @@ pub(super) fn end_pace(guard: &mut UringGuard, mut req: Request) {
 
 /// Parks a request until its file is ready.
 #[inline(never)]
-pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32, look: Look) {
+pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32, rearm: Rearm) {
     // The program may reuse iovecs and headers once its SQE is consumed.
     if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
     req.was_armed = true;
     // What is no socket may say "not now" and be ready all the same.
-    let look = if matches!(req.op, Op::Net(_)) || file.kind().is_socket() { look } else { Look::Anew };
+    let rearm = if matches!(req.op, Op::Net(_)) || file.kind().is_socket() { rearm } else { Rearm::Recheck };
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
-    let place = Place { fd: file.fd, node: node.as_ref() };
-    let armed = guard.res.poller().and_then(|p| p.arm(place, Waiting { id, mask, is_multishot: false }, look));
+    let place = PollTarget { fd: file.fd, node: node.as_ref() };
+    let armed = guard.res.poller().and_then(|p| p.arm(place, PollWaiter { id, mask, is_multishot: false }, look));
     match armed {
         Ok(()) => act::start_link_timer(guard, id),
         Err(errno) => {
@@ -239,7 +239,7 @@ fn hand_to_aio(guard: &mut UringGuard, id: ReqId, file: File) -> Result<(), Errn
 }
 
 fn make_aio(guard: &mut UringGuard) -> Result<(), Errno> {
-    let bell = guard.res.poller()?.bell.number();
+    let bell = guard.res.poller()?.wake_eventfd.number();
     let depth = guard.res.memory.geometry().cq_entries.clamp(16, AIO_DEPTH);
     guard.aio = Some(Aio::new(depth, bell)?);
     Ok(())
@@ -316,7 +316,7 @@ pub(crate) fn run_ready(guard: &mut UringGuard, is_shallow: bool) {
 
 /// A descriptor number is about to be closed while requests use it: they go on with a duplicate.
 pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
-    let waiting = guard.res.poller.as_mut().map(|p| p.take(fd)).unwrap_or_default();
+    let waiting = guard.res.poller.as_mut().map(|p| p.remove_file(fd)).unwrap_or_default();
     if !uringlet_sys::fd_table::has_users(fd) {
         return;
     }
@@ -347,7 +347,7 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
         }
     }
     for w in waiting {
-        act::rearm(guard, w, Place { fd: node.fd.number(), node: Some(&node) });
+        act::rearm(guard, w, PollTarget { fd: node.fd.number(), node: Some(&node) });
     }
     run_ready(guard, false);
 }

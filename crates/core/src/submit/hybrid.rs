@@ -22,7 +22,7 @@
 
 use super::dispatch::{self, Later};
 use super::{act, complete};
-use crate::apoll::Look;
+use crate::apoll::Rearm;
 use crate::io_wq::InterruptGuard;
 use crate::ops::hint::AsyncHint;
 use crate::ops::{File, Issue, Op, table};
@@ -44,7 +44,7 @@ pub(super) fn is_for(req: &Request, file: File) -> bool {
 /// What the submitter does: a try that is known to find nothing is not made.
 pub(super) fn first_step(guard: &mut UringGuard, req: &Request, file: File) -> Later {
     match req.op.receives() {
-        Some(mask) if guard.res.knows_empty(file.fd) => Later::Arm(mask, Look::Done),
+        Some(mask) if guard.res.known_empty(file.fd) => Later::Arm(mask, Rearm::TrustEdge),
         _ => Later::Punt,
     }
 }
@@ -70,7 +70,7 @@ fn go_on(punted: &Punted, op: Op, fd: i32, tried: Option<Issue>) {
         Some(Issue::Complete(outcome)) => complete(&mut guard, req, outcome),
         // Cancelled during the try, when there was nothing to interrupt.
         _ if req.is_cancelled => complete(&mut guard, req, Outcome::err(Errno::ECANCELED)),
-        Some(Issue::WouldBlock(mask) | Issue::PollFirst(mask)) => dispatch::arm(&mut guard, req, file, mask, Look::Anew),
+        Some(Issue::WouldBlock(mask) | Issue::PollFirst(mask)) => dispatch::arm(&mut guard, req, file, mask, Rearm::Recheck),
         _ => dispatch::issue(&mut guard, req, false),
     }
     leave(guard);

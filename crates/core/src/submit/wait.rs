@@ -20,7 +20,7 @@ mod model;
 
 use super::punt::{self, hand_to_io_wq};
 use super::{act, complete, dispatch};
-use crate::apoll::Look;
+use crate::apoll::Rearm;
 use crate::io_wq::{Account, InterruptGuard};
 use crate::ops::futex::{FutexOp, Wait};
 use crate::ops::waitid::Waitid;
@@ -54,7 +54,7 @@ pub(super) fn start_waitid(guard: &mut UringGuard, mut req: Request, op: Waitid,
     }
     // A pidfd that was ready without an answer would be so again: somebody traces the child.
     if file.fd >= 0 && op.is_pollable() && !req.was_armed {
-        dispatch::arm(guard, req, file, EPOLLIN, Look::Anew);
+        dispatch::arm(guard, req, file, EPOLLIN, Rearm::Recheck);
     } else {
         hand_to_io_wq(guard, req, file);
     }

@@ -92,7 +92,7 @@ impl Recv {
         }
         if core::mem::take(&mut self.is_drained) {
             let mask = receive_mask(self.msg_flags);
-            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
+            return if alone.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
         }
         if self.selects
             && self.selected.is_none()
@@ -198,7 +198,7 @@ impl Recv {
             return self.answer_multishot(cx, n, res);
         }
         let is_nonempty = is_nonempty(cx.fd, n, self.left(), self.msg_flags);
-        self.has_emptied = cx.knows_ends && n > 0 && !is_nonempty;
+        self.has_emptied = cx.short_read_drains && n > 0 && !is_nonempty;
         let outcome = self.outcome(res);
         Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
     }
@@ -213,7 +213,7 @@ impl Recv {
             return Issue::Complete(outcome);
         }
         self.is_drained = !is_nonempty && backlog != Backlog::Unknown;
-        self.has_emptied = self.is_drained && cx.knows_ends;
+        self.has_emptied = self.is_drained && cx.short_read_drains;
         Issue::More(outcome)
     }
 

@@ -135,7 +135,7 @@ impl Recvmsg {
         }
         if core::mem::take(&mut self.is_drained) {
             let mask = receive_mask(self.msg_flags);
-            return if alone.knows_ends { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
+            return if alone.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
         }
         if let Err(errno) = self.prepare() {
             return errno.into();
@@ -202,7 +202,7 @@ impl Recvmsg {
             Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::PollFirst(mask),
             res => {
                 let is_nonempty = res.is_ok_and(|(n, _)| is_nonempty(fd, n, self.message.left(), self.msg_flags));
-                self.has_emptied = cx.knows_ends && !is_nonempty && res.is_ok_and(|(n, _)| n > 0);
+                self.has_emptied = cx.short_read_drains && !is_nonempty && res.is_ok_and(|(n, _)| n > 0);
                 let outcome = self.outcome(res);
                 Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
             }
@@ -228,7 +228,7 @@ impl Recvmsg {
             return Issue::Complete(outcome);
         }
         self.is_drained = !is_nonempty && backlog != Backlog::Unknown;
-        self.has_emptied = self.is_drained && cx.knows_ends;
+        self.has_emptied = self.is_drained && cx.short_read_drains;
         Issue::More(outcome)
     }
 

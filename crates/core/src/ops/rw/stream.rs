@@ -19,7 +19,7 @@ impl Rw {
         if self.is_write {
             return self.answer_of_socket(cx, POLLOUT);
         }
-        if self.len > 0 && !cx.was_armed && cx.ring.knows_empty(fd) {
+        if self.len > 0 && !cx.was_armed && cx.ring.known_empty(fd) {
             return Some(Issue::WouldBlock(POLLIN));
         }
         self.answer_of_socket(cx, POLLIN)
@@ -43,7 +43,7 @@ impl Rw {
                 FileKind::ask(fd);
                 None
             }
-            Ok(n) if !self.is_write && n > 0 && cx.ring.knows_ends(fd) => {
+            Ok(n) if !self.is_write && n > 0 && cx.ring.short_read_drains(fd) => {
                 // Who got less than he asked for has emptied the stream.
                 if n < self.wanted() {
                     cx.ring.note_empty(fd);

@@ -14,14 +14,14 @@ const IPPROTO_TCP: i32 = 6;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct Readiness {
     is_tcp: bool,
     /// It has ended, failed, or has urgent data: nothing is concluded from a short read.
     is_special: bool,
     is_empty: bool,
 }
 
-impl Known {
+impl Readiness {
     pub(super) fn of(fd: i32) -> Self {
         let is = |option, value| io::socket_option(fd, option) == Ok(value);
         let is_tcp = is(io::SO_TYPE, SOCK_STREAM) && is(io::SO_PROTOCOL, IPPROTO_TCP) && is(io::SO_RCVLOWAT, 1);
@@ -35,34 +35,34 @@ impl Known {
     }
 
     /// What was concluded is to be found out again.
-    pub(super) fn look_anew(&mut self) {
+    pub(super) fn invalidate(&mut self) {
         self.is_empty = false;
     }
 }
 
 impl Poller {
     /// What is known of a file that is about to be received from.
-    fn known(&mut self, fd: i32) -> Option<&mut Known> {
+    fn readiness(&mut self, fd: i32) -> Option<&mut Readiness> {
         let entry = self.files.get_mut(&fd)?;
         // Its edges are of use, even if the receives that they announce need not wait.
         entry.unclaimed = 0;
-        (entry.registered & EPOLLIN != 0 && entry.known.is_tcp && !entry.known.is_special).then_some(&mut entry.known)
+        (entry.registered & EPOLLIN != 0 && entry.readiness.is_tcp && !entry.readiness.is_special).then_some(&mut entry.readiness)
     }
 
     /// Whether a receive from this file would find nothing, for all that its edges tell.
-    pub(crate) fn knows_empty(&mut self, fd: i32) -> bool {
-        self.known(fd).is_some_and(|known| known.is_empty)
+    pub(crate) fn known_empty(&mut self, fd: i32) -> bool {
+        self.readiness(fd).is_some_and(|readiness| readiness.is_empty)
     }
 
     /// Whether a receive that gets less than it asked for empties this file.
-    pub(crate) fn knows_ends(&mut self, fd: i32) -> bool {
-        self.known(fd).is_some()
+    pub(crate) fn short_read_drains(&mut self, fd: i32) -> bool {
+        self.readiness(fd).is_some()
     }
 
     /// A receive has emptied it.
     pub(crate) fn note_empty(&mut self, fd: i32) {
-        if let Some(known) = self.known(fd) {
-            known.is_empty = true;
+        if let Some(readiness) = self.readiness(fd) {
+            readiness.is_empty = true;
         }
     }
 }
