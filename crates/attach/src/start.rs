@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use uringlet::{AsyncHint, ENGINE, Mode};
+use uringlet::{AsyncHint, ENGINE, WriteMode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
@@ -27,7 +27,7 @@ extern "C" fn start() {
     if let Some(hint) = environ::variable("URINGLET_IOSQE_ASYNC").and_then(AsyncHint::named) {
         ENGINE.set_async_hint(hint);
     }
-    if let Some(mode) = environ::variable("URINGLET_MODE").and_then(Mode::named) {
+    if let Some(mode) = environ::variable("URINGLET_MODE").and_then(WriteMode::named) {
         ENGINE.set_mode(mode);
     }
     on_engine_stack(attach);

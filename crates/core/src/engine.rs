@@ -7,7 +7,7 @@ use crate::ops::hint::AsyncHint;
 use crate::state::{ANY_READABLE, LockOwner, RINGS};
 use crate::submit::dispatch;
 use crate::virtual_file;
-use crate::write::{self, Mode};
+use crate::write::{self, WriteMode};
 use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::{Errno, fd_table, io, process};
 
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// How rings made from now on execute buffered writes, unless they ask for a way themselves (`IORING_SETUP_URINGLET`).
-    pub fn set_mode(&'static self, mode: Mode) {
+    pub fn set_mode(&'static self, mode: WriteMode) {
         write::set_mode(mode);
     }
 

@@ -44,7 +44,7 @@ mod write;
 pub use engine::{ENGINE, Engine};
 pub use ops::hint::AsyncHint;
 pub use virtual_file::{Opened, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
-pub use write::Mode;
+pub use write::WriteMode;
 
 use driver::enter::{Args, check_flags, enter};
 use uringlet_abi::{enter as enter_flag, layout, register as reg};

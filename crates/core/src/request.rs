@@ -18,7 +18,7 @@ use crate::ops::Op;
 pub(crate) use crate::ops::{Notification, Outcome};
 pub(crate) use crate::req_id::ReqId;
 use crate::rsrc::files::FileNode;
-use crate::write::{self, Paced, history::History};
+use crate::write::{self, Throttled, history::History};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
@@ -46,7 +46,7 @@ pub(crate) enum Stage {
     /// With the timers.
     Timer { deadline_ns: u64, seq: u64 },
     /// A write that was put off, with the timers.
-    Paced { paced: Paced, seq: u64, since_ns: u64 },
+    Throttled { throttled: Throttled, seq: u64, since_ns: u64 },
     /// In line for the ring's attendants.
     InLine,
     /// With an attendant: this thread, 0 for one of the program's.
@@ -165,8 +165,8 @@ impl Parked {
         if let Some(fd) = self.req.queued_on {
             write::note(fd, History::queue);
         }
-        if let Stage::Paced { .. } = self.stage {
-            write::put_off(ring_index);
+        if let Stage::Throttled { .. } = self.stage {
+            write::note_throttled(ring_index);
         }
     }
 
@@ -178,15 +178,15 @@ impl Parked {
         if let Some(fd) = self.req.queued_on {
             write::note(fd, History::unqueue);
         }
-        if let Stage::Paced { paced, since_ns, .. } = self.stage {
-            write::put_off_no_longer(ring_index, paced, since_ns);
+        if let Stage::Throttled { throttled, since_ns, .. } = self.stage {
+            write::note_unthrottled(ring_index, throttled, since_ns);
         }
     }
 
     /// A write to this number's file that was put off.
-    pub(crate) fn put_off(&self) -> Option<(i32, Paced)> {
+    pub(crate) fn throttled(&self) -> Option<(i32, Throttled)> {
         match self.stage {
-            Stage::Paced { paced, .. } => self.req.queued_on.map(|fd| (fd, paced)),
+            Stage::Throttled { throttled, .. } => self.req.queued_on.map(|fd| (fd, throttled)),
             _ => None,
         }
     }
@@ -195,7 +195,7 @@ impl Parked {
     pub(crate) fn deadline_ns(&self) -> u64 {
         match self.stage {
             Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } => deadline_ns,
-            Stage::Paced { paced, .. } => paced.deadline_ns,
+            Stage::Throttled { throttled, .. } => throttled.deadline_ns,
             _ => 0,
         }
     }

@@ -5,7 +5,7 @@ use crate::apoll::Poller;
 use crate::ring::cq::Cq;
 use crate::rsrc::{buf_ring::BufGroups, buffers::BufferTable, files::FileTable};
 use crate::timer::Timers;
-use crate::write::{Allowance, Mode, PutOff};
+use crate::write::{DirtyBudget, ThrottledWrites, WriteMode};
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::{Cqe, setup, sq_flags};
@@ -42,10 +42,10 @@ pub(crate) struct RingResources {
     pub(crate) buffers: BufferTable,
     pub(crate) buf_groups: BufGroups,
     /// How buffered writes are executed.
-    pub(crate) mode: Mode,
+    pub(crate) mode: WriteMode,
     /// What may be written without a look at the machine's dirty pages.
-    pub(crate) allowance: Allowance,
-    pub(crate) put_off: PutOff,
+    pub(crate) dirty_budget: DirtyBudget,
+    pub(crate) throttled_writes: ThrottledWrites,
 }
 
 impl RingResources {
@@ -64,9 +64,9 @@ impl RingResources {
             files: FileTable::default(),
             buffers: BufferTable::default(),
             buf_groups: BufGroups::default(),
-            mode: Mode::default(),
-            allowance: Allowance::default(),
-            put_off: PutOff::default(),
+            mode: WriteMode::default(),
+            dirty_budget: DirtyBudget::default(),
+            throttled_writes: ThrottledWrites::default(),
         }
     }
 
@@ -75,7 +75,7 @@ impl RingResources {
         self.timers = Timers::default();
         self.poller = None;
         self.deferred.clear();
-        self.put_off = PutOff::default();
+        self.throttled_writes = ThrottledWrites::default();
     }
 
     /// Posts a CQE, or keeps it for the submitter (`DEFER_TASKRUN`).

@@ -196,7 +196,7 @@ pub(crate) fn forget(fd: i32) {
 }
 
 /// Nobody is in here while this lasts: for fork(2).
-pub(crate) fn hold() {
+pub(crate) fn lock_for_fork() {
     if let Some(opener) = opener() {
         opener.before_fork();
     }
@@ -204,7 +204,7 @@ pub(crate) fn hold() {
 }
 
 /// Undoes [`hold`], in the parent and in the child.
-pub(crate) fn release() {
+pub(crate) fn unlock_after_fork() {
     TABLE.release();
     if let Some(opener) = opener() {
         opener.after_fork();

@@ -37,14 +37,14 @@ impl Engine {
             ring.hold();
         }
         // Asked under a ring's lock.
-        THROTTLE.hold();
-        virtual_file::hold();
+        THROTTLE.lock_for_fork();
+        virtual_file::lock_for_fork();
     }
 
     /// fork(2) is done: in the parent.
     pub fn after_fork_in_parent(&'static self) {
-        virtual_file::release();
-        THROTTLE.release();
+        virtual_file::unlock_after_fork();
+        THROTTLE.unlock_after_fork();
         for ring in RINGS.all_held() {
             ring.release();
         }

@@ -27,7 +27,7 @@ pub(crate) mod waitid;
 
 use crate::file::FileKind;
 use crate::ring_resources::RingResources;
-use crate::write::Paced;
+use crate::write::Throttled;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;
 use uringlet_sys::Errno;
@@ -51,7 +51,7 @@ pub(crate) enum Issue {
     /// Is expected not to sleep in [`Op::run`]: a write to the page cache.
     RunInline,
     /// Has to wait: too many pages are dirty.
-    Paced(Paced),
+    Throttled(Throttled),
     /// Belongs to the kernel's AIO.
     Aio,
     /// Acts on the ring or on other requests: `submit` knows how (poll, timeout, cancel, files and buffers updates).

@@ -323,8 +323,8 @@ impl RingState {
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let parked = Parked { req, stage, generation };
         parked.mark(self.res.ring_index);
-        if let Some((fd, paced)) = parked.put_off() {
-            self.res.put_off.add(fd, paced);
+        if let Some((fd, throttled)) = parked.throttled() {
+            self.res.throttled_writes.add(fd, throttled);
         }
         let key = self.parked.insert(parked) as u32;
         ReqId { key, generation }
@@ -340,8 +340,8 @@ impl RingState {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
         parked.unmark(self.res.ring_index);
-        if let Some((fd, paced)) = parked.put_off() {
-            self.res.put_off.remove(fd, paced);
+        if let Some((fd, throttled)) = parked.throttled() {
+            self.res.throttled_writes.remove(fd, throttled);
         }
         Some(parked)
     }

@@ -6,7 +6,7 @@ use crate::driver::watcher;
 use crate::ops::{File, Op, futex::FutexOp, poll::PollOp, timeout::TimeoutOp, timeout::When};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::{RINGS, Ring, UringGuard};
-use crate::write::Paced;
+use crate::write::Throttled;
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe};
 use uringlet_sys::{Errno, fd_table, io, process};
@@ -78,7 +78,7 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
                 poller.disarm(fd, id);
             }
         }
-        Stage::Paced { paced, seq, .. } => guard.res.timers.disarm(paced.deadline_ns, seq),
+        Stage::Throttled { throttled, seq, .. } => guard.res.timers.disarm(throttled.deadline_ns, seq),
         Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } => {
             guard.res.timers.disarm(deadline_ns, seq);
             guard.res.timers.stop_counting(id);
@@ -209,21 +209,21 @@ pub(crate) fn fire_expired(guard: &mut UringGuard, now_ns: u64) {
         let Some(stage) = guard.parked(id).map(|p| p.stage) else { continue };
         match stage {
             Stage::LinkTimer { guards, .. } => fire_link_timer(guard, id, guards),
-            Stage::Paced { .. } => fire_paced(guard, id),
+            Stage::Throttled { .. } => fire_throttled(guard, id),
             _ => fire_timeout(guard, id, now_ns),
         }
     }
 }
 
 /// Parks a write that was put off.
-pub(crate) fn pace(guard: &mut UringGuard, req: Request, paced: Paced) {
+pub(crate) fn park_throttled(guard: &mut UringGuard, req: Request, throttled: Throttled) {
     let seq = guard.res.timers.next_seq();
-    let id = guard.park(req, Stage::Paced { paced, seq, since_ns: process::monotonic_ns() });
-    arm_timer(guard, paced.deadline_ns, seq, id);
+    let id = guard.park(req, Stage::Throttled { throttled, seq, since_ns: process::monotonic_ns() });
+    arm_timer(guard, throttled.deadline_ns, seq, id);
     start_link_timer(guard, id);
 }
 
-fn fire_paced(guard: &mut UringGuard, id: ReqId) {
+fn fire_throttled(guard: &mut UringGuard, id: ReqId) {
     if let Some(req) = disarm(guard, id) {
         dispatch::end_pace(guard, req);
     }

@@ -99,7 +99,9 @@ pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno>
         Stage::Worker { work } if wait::is_wait(parked.req.opcode) => wait::end(guard, id, work).ok_or(Errno::ENOENT)?,
         Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
-        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Paced { .. } | Stage::InLine => act::disarm(guard, id).ok_or(Errno::ENOENT)?,
+        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::InLine => {
+            act::disarm(guard, id).ok_or(Errno::ENOENT)?
+        }
     };
     complete(guard, req, Outcome::err(Errno::ECANCELED));
     Ok(())

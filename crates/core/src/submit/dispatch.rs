@@ -9,7 +9,7 @@ use crate::ops::{File, Inline, Issue, IssueCx, Op, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
 use crate::state::{UringGuard, drain::Gate};
-use crate::write::{self, Mode, Paced, history::Latency};
+use crate::write::{self, Throttled, WriteMode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
@@ -39,7 +39,7 @@ pub(crate) enum Later {
     /// With a worker.
     Punt,
     /// With the timers: a write for which too many pages are dirty.
-    Pace(Paced),
+    Throttle(Throttled),
     /// With the kernel's AIO.
     Aio,
     /// With `act`.
@@ -65,7 +65,7 @@ pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Late
     match step {
         Later::Arm(mask, rearm) => arm(guard, req, file, mask, rearm),
         Later::Punt => punt(guard, req, file),
-        Later::Pace(paced) => pace(guard, req, file, paced),
+        Later::Throttle(throttled) => throttle(guard, req, file, throttled),
         Later::Aio => submit_aio(guard, req, file),
         Later::RingOp => act::act(guard, req, file),
         Later::Again => issue(guard, req, false),
@@ -96,10 +96,10 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
             Issue::Complete(outcome) => return Now::Done(outcome),
             Issue::More(outcome) if req.is_cancelled || !guard.res.has_room() => return Now::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
-            Issue::Blocks if runs_inline(req, is_shallow && guard.res.mode != Mode::Uringlet) => return run_inline(guard, req, file),
+            Issue::Blocks if runs_inline(req, is_shallow && guard.res.mode != WriteMode::Uringlet) => return run_inline(guard, req, file),
             Issue::RunInline => return run_quick(guard, req, file),
             Issue::Blocks => return Now::Later(file, Later::Punt),
-            Issue::Paced(paced) => return Now::Later(file, Later::Pace(paced)),
+            Issue::Throttled(throttled) => return Now::Later(file, Later::Throttle(throttled)),
             Issue::WouldBlock(mask) => return Now::Later(file, Later::Arm(mask, Rearm::TrustEdge)),
             Issue::PollFirst(mask) => return Now::Later(file, Later::Arm(mask, Rearm::Recheck)),
             Issue::Aio => return Now::Later(file, Later::Aio),
@@ -155,7 +155,7 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
     let now = run_inline(guard, req, file);
     if let Now::Done(outcome) = &now {
         let bytes = outcome.res.max(0) as u64;
-        guard.res.allowance.charge(bytes);
+        guard.res.dirty_budget.charge(bytes);
         stats::bump(guard.res.ring_index, Counter::WritesInline);
         let took = Latency::of(ticks().wrapping_sub(start), bytes);
         write::after_inline(guard.res.ring_index, file.fd, took);
@@ -165,12 +165,12 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
 
 /// Puts a write off: the machine has too many dirty pages, and the kernel would have its writer sleep.
 #[cold]
-fn pace(guard: &mut UringGuard, mut req: Request, file: File, paced: Paced) {
+fn throttle(guard: &mut UringGuard, mut req: Request, file: File, throttled: Throttled) {
     if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
     req.queued_on = Some(file.fd);
-    act::pace(guard, req, paced);
+    act::park_throttled(guard, req, throttled);
 }
 
 /// A write that was put off has its turn: a worker's, which may sleep if it has to.

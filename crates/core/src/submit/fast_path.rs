@@ -12,7 +12,7 @@ use crate::ops::hint;
 use crate::ops::rw::Rw;
 use crate::request::Outcome;
 use crate::state::UringGuard;
-use crate::write::{self, Mode, history::Latency};
+use crate::write::{self, WriteMode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe, sqe};
@@ -102,12 +102,12 @@ fn is_plain(sqe: &Sqe, fd: i32) -> bool {
 /// it is with workers, and the machine has not too many dirty pages.
 #[inline(always)]
 fn may_write(guard: &mut UringGuard, sqe: &Sqe, fd: i32, start: u64, len: u64) -> bool {
-    guard.res.mode == Mode::Adaptive
+    guard.res.mode == WriteMode::Adaptive
         && is_plain(sqe, fd)
         && FileKind::cached(fd).is_some_and(FileKind::takes_cached_writes)
         && fd_table::history(fd) == 0
         && !is_file_size_limited()
-        && guard.res.allowance.covers(start, len)
+        && guard.res.dirty_budget.covers(start, len)
 }
 
 /// WRITE: one pwrite.
@@ -129,10 +129,10 @@ fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
 #[inline(always)]
 fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errno>) {
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
-    guard.res.allowance.charge(bytes);
+    guard.res.dirty_budget.charge(bytes);
     stats::bump(guard.res.ring_index, Counter::WritesInline);
     if Latency::of(ticks().wrapping_sub(start), bytes) == Latency::Slow {
-        write::missed(guard.res.ring_index, fd);
+        write::note_inline_miss(guard.res.ring_index, fd);
     }
 }
 
@@ -140,7 +140,7 @@ fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errn
 #[inline(always)]
 fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     let start = ticks();
-    // An allowance that is used up covers nothing, whatever the length.
+    // A budget that is used up covers nothing, whatever the length.
     if sqe.len != 1 || !may_write(guard, sqe, fd, start, 1) {
         return FastPath::Fallback;
     }

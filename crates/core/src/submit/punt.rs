@@ -7,7 +7,7 @@ use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
 use crate::ops::{File, Op, futex::FutexOp};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::state::{LockOwner, Punted, UringGuard};
-use crate::write::{self, Mode, history::Latency};
+use crate::write::{self, WriteMode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::sqe;
 use uringlet_sys::stats::{self, Counter};
@@ -25,9 +25,9 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
         req.queued_on = Some(file.fd);
         stats::bump(guard.res.ring_index, Counter::WritesWorker);
     }
-    if guard.res.mode != Mode::Uringlet || !is_for_line(&req, kind) {
+    if guard.res.mode != WriteMode::Uringlet || !is_for_line(&req, kind) {
         hand_to_io_wq(guard, req, file);
-    } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_quick() && !guard.line.is_blocked(fd)) {
+    } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_fast() && !guard.line.is_blocked(fd)) {
         // Whoever issued it would be expected to block: not with the baton.
         stats::bump(guard.res.ring_index, Counter::LetHandoversProactive);
         hand_to_io_wq(guard, req, file);
@@ -152,9 +152,9 @@ pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Ou
     let outcome = op.finish(&mut guard.res, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
     if let Some(fd) = parked.req.queued_on.take() {
-        guard.res.allowance.charge(outcome.res.max(0) as u64);
+        guard.res.dirty_budget.charge(outcome.res.max(0) as u64);
         if let Some(took) = took {
-            write::after_elsewhere(guard.res.ring_index, fd, took);
+            write::after_worker(guard.res.ring_index, fd, took);
         }
     }
     parked.req.op = op;

@@ -65,14 +65,14 @@ impl History {
     }
 
     /// Whether the caller may be expected to write without blocking.
-    pub(crate) fn is_quick(self) -> bool {
+    pub(crate) fn is_fast(self) -> bool {
         self.owed == 0
     }
 
     /// Whether a try without waiting is worth it: somebody could write since it blocked. (It is not quite without waiting:
     /// a frozen filesystem holds up `RWF_NOWAIT`, too.)
     pub(crate) fn may_try(self) -> bool {
-        self.is_quick() || self.streak > 0
+        self.is_fast() || self.streak > 0
     }
 
     /// Whether it blocked lately.
@@ -98,7 +98,7 @@ impl History {
 
     /// Somebody else wrote: a worker, or the caller without waiting.
     #[must_use]
-    pub(crate) fn after_elsewhere(self, took: Latency) -> Self {
+    pub(crate) fn after_worker(self, took: Latency) -> Self {
         match took {
             Latency::Slow => self.worse(),
             Latency::Fast if self.owed == 0 => self,
@@ -140,16 +140,16 @@ mod tests {
     fn a_clean_file_stays_clean_and_needs_no_note() {
         let clean = History::default();
         assert_eq!(clean.after_inline(Latency::Fast), clean);
-        assert_eq!(clean.after_elsewhere(Latency::Fast), clean);
-        assert!(clean.is_quick() && !clean.is_down() && !clean.has_queued());
+        assert_eq!(clean.after_worker(Latency::Fast), clean);
+        assert!(clean.is_fast() && !clean.is_down() && !clean.has_queued());
     }
 
     #[test]
     fn a_false_alarm_costs_one_write_by_a_worker() {
         let missed = History::default().after_inline(Latency::Slow);
-        assert!(!missed.is_quick() && missed.is_down());
-        let mut back = missed.after_elsewhere(Latency::Fast);
-        assert!(back.is_quick());
+        assert!(!missed.is_fast() && missed.is_down());
+        let mut back = missed.after_worker(Latency::Fast);
+        assert!(back.is_fast());
         for _ in 0..STREAK {
             back = back.after_inline(Latency::Fast);
         }
@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn after_a_miss_a_worker_goes_first() {
-        let twice = History::default().after_inline(Latency::Slow).after_elsewhere(Latency::Slow);
+        let twice = History::default().after_inline(Latency::Slow).after_worker(Latency::Slow);
         assert!(!twice.may_try());
-        let quick_since = twice.after_elsewhere(Latency::Fast);
-        assert!(quick_since.may_try() && !quick_since.is_quick());
+        let quick_since = twice.after_worker(Latency::Fast);
+        assert!(quick_since.may_try() && !quick_since.is_fast());
     }
 
     #[test]
@@ -179,12 +179,12 @@ mod tests {
         let (mut history, mut misses, mut elsewhere) = (History::default(), 0, 0);
         for n in 0..writes {
             let took = if blocks(n) { Latency::Slow } else { Latency::Fast };
-            if history.is_quick() {
+            if history.is_fast() {
                 misses += u32::from(took == Latency::Slow);
                 history = history.after_inline(took);
             } else {
                 elsewhere += 1;
-                history = history.after_elsewhere(took);
+                history = history.after_worker(took);
             }
         }
         (misses, elsewhere)

@@ -13,7 +13,7 @@ use alloc::collections::{BTreeMap, btree_map::Entry};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use history::{History, Latency};
-use throttle::{Grant, THROTTLE};
+use throttle::{BudgetReply, THROTTLE};
 use uringlet_abi::setup;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{fd_table, process, stopwatch};
@@ -21,7 +21,7 @@ use uringlet_sys::{fd_table, process, stopwatch};
 /// How a ring's buffered writes are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Mode {
+pub enum WriteMode {
     /// By the caller, while that is expected not to block.
     #[default]
     Adaptive = 0,
@@ -31,7 +31,7 @@ pub enum Mode {
     Workers = 2,
 }
 
-impl Mode {
+impl WriteMode {
     /// By its name, as `uringlet run --mode` and the variable `URINGLET_MODE` give it.
     #[must_use]
     pub fn named(name: &[u8]) -> Option<Self> {
@@ -45,33 +45,33 @@ impl Mode {
 }
 
 /// Of rings made from now on.
-static MODE: AtomicU32 = AtomicU32::new(Mode::Adaptive as u32);
+static MODE: AtomicU32 = AtomicU32::new(WriteMode::Adaptive as u32);
 
 /// How rings made from now on execute buffered writes, unless they ask for a way themselves.
-pub(crate) fn set_mode(mode: Mode) {
+pub(crate) fn set_mode(mode: WriteMode) {
     MODE.store(mode as u32, Relaxed);
 }
 
 /// The mode of a ring with these `IORING_SETUP_*` flags.
-pub(crate) fn mode_for(flags: u32) -> Mode {
+pub(crate) fn mode_for(flags: u32) -> WriteMode {
     match MODE.load(Relaxed) {
-        _ if flags & setup::URINGLET != 0 => Mode::Uringlet,
-        mode if mode == Mode::Uringlet as u32 => Mode::Uringlet,
-        mode if mode == Mode::Workers as u32 => Mode::Workers,
-        _ => Mode::Adaptive,
+        _ if flags & setup::URINGLET != 0 => WriteMode::Uringlet,
+        mode if mode == WriteMode::Uringlet as u32 => WriteMode::Uringlet,
+        mode if mode == WriteMode::Workers as u32 => WriteMode::Workers,
+        _ => WriteMode::Adaptive,
     }
 }
 
 /// What a ring may write before it has to look at the machine's dirty pages again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Allowance {
+pub(crate) struct DirtyBudget {
     bytes: u64,
     until_ticks: u64,
 }
 
 /// A write has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Paced {
+pub(crate) struct Throttled {
     /// Until then (`CLOCK_MONOTONIC`).
     pub(crate) deadline_ns: u64,
     /// For so long those wait for it that are asked for later.
@@ -80,22 +80,22 @@ pub(crate) struct Paced {
 
 /// Writes of a ring that were put off, by file: until when.
 #[derive(Debug, Default)]
-pub(crate) struct PutOff {
+pub(crate) struct ThrottledWrites {
     /// By number and deadline: how many.
     writes: BTreeMap<(i32, u64), u32>,
 }
 
-impl PutOff {
+impl ThrottledWrites {
     /// A write to this number's file is put off.
     #[cold]
-    pub(crate) fn add(&mut self, fd: i32, paced: Paced) {
-        *self.writes.entry((fd, paced.deadline_ns)).or_default() += 1;
+    pub(crate) fn add(&mut self, fd: i32, throttled: Throttled) {
+        *self.writes.entry((fd, throttled.deadline_ns)).or_default() += 1;
     }
 
     /// It is not any more.
     #[cold]
-    pub(crate) fn remove(&mut self, fd: i32, paced: Paced) {
-        if let Entry::Occupied(mut entry) = self.writes.entry((fd, paced.deadline_ns)) {
+    pub(crate) fn remove(&mut self, fd: i32, throttled: Throttled) {
+        if let Entry::Occupied(mut entry) = self.writes.entry((fd, throttled.deadline_ns)) {
             *entry.get_mut() -= 1;
             if *entry.get() == 0 {
                 entry.remove();
@@ -109,7 +109,7 @@ impl PutOff {
     }
 }
 
-impl Allowance {
+impl DirtyBudget {
     /// Whether `bytes` may be written at `now_ticks`.
     #[inline(always)]
     pub(crate) fn covers(self, now_ticks: u64, bytes: u64) -> bool {
@@ -127,37 +127,37 @@ impl Allowance {
     /// # Errors
     /// Too many pages are dirty: when to come back.
     #[cold]
-    pub(crate) fn ask(&mut self, bytes: u64) -> Result<(), Paced> {
+    pub(crate) fn request(&mut self, bytes: u64) -> Result<(), Throttled> {
         let now_ticks = stopwatch::ticks();
         if self.covers(now_ticks, bytes) {
             return Ok(());
         }
         let now_ns = process::monotonic_ns();
-        match THROTTLE.ask(now_ns, bytes) {
-            Grant::Free { bytes, until_ns } => {
+        match THROTTLE.request(now_ns, bytes) {
+            BudgetReply::Free { bytes, until_ns } => {
                 // A tick is no longer than a nanosecond: the ring asks again sooner than it must.
                 *self = Self { bytes, until_ticks: now_ticks.saturating_add(until_ns.saturating_sub(now_ns)) };
                 Ok(())
             }
-            Grant::Paced(paced) => Err(paced),
+            BudgetReply::Throttled(throttled) => Err(throttled),
         }
     }
 }
 
 /// A write is put off, of the ring in this place.
-pub(crate) fn put_off(ring_index: u32) {
+pub(crate) fn note_throttled(ring_index: u32) {
     stats::bump(ring_index, Counter::Throttled);
     stats::bump(ring_index, Counter::ThrottledNow);
     stats::raise(ring_index, Counter::ThrottledMax, stats::value(ring_index, Counter::ThrottledNow));
 }
 
 /// It is not any more, since its time has come, or since nobody wants it: then nobody has to wait for it.
-pub(crate) fn put_off_no_longer(ring_index: u32, paced: Paced, since_ns: u64) {
+pub(crate) fn note_unthrottled(ring_index: u32, throttled: Throttled, since_ns: u64) {
     let now_ns = process::monotonic_ns();
     stats::sub(ring_index, Counter::ThrottledNow, 1);
     stats::add(ring_index, Counter::ThrottledNs, now_ns.saturating_sub(since_ns));
-    if now_ns < paced.deadline_ns {
-        THROTTLE.refund(paced.cost_ns);
+    if now_ns < throttled.deadline_ns {
+        THROTTLE.refund(throttled.cost_ns);
     }
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn history_of(fd: i32) -> History {
 
 /// An inline write took longer than it may: the file goes down a gear.
 #[cold]
-pub(crate) fn missed(ring_index: u32, fd: i32) {
+pub(crate) fn note_inline_miss(ring_index: u32, fd: i32) {
     after_inline(ring_index, fd, Latency::Slow);
 }
 
@@ -184,8 +184,8 @@ pub(crate) fn after_inline(ring_index: u32, fd: i32, took: Latency) {
 }
 
 /// A worker wrote, or the caller without waiting.
-pub(crate) fn after_elsewhere(ring_index: u32, fd: i32, took: Latency) {
-    change_gear(ring_index, fd, |history| history.after_elsewhere(took));
+pub(crate) fn after_worker(ring_index: u32, fd: i32, took: Latency) {
+    change_gear(ring_index, fd, |history| history.after_worker(took));
 }
 
 fn change_gear(ring_index: u32, fd: i32, change: impl Fn(History) -> History) {
@@ -209,18 +209,18 @@ mod tests {
 
     #[test]
     fn the_last_of_a_files_put_off_writes_is_known_until_it_goes() {
-        let paced = |deadline_ns| Paced { deadline_ns, cost_ns: 0 };
-        let mut put_off = PutOff::default();
+        let throttled = |deadline_ns| Throttled { deadline_ns, cost_ns: 0 };
+        let mut throttled_writes = ThrottledWrites::default();
         for (fd, deadline_ns) in [(3, 20), (3, 30), (3, 30), (4, 50)] {
-            put_off.add(fd, paced(deadline_ns));
+            throttled_writes.add(fd, throttled(deadline_ns));
         }
-        assert_eq!(put_off.last_deadline_ns(3), Some(30));
-        put_off.remove(3, paced(30));
-        assert_eq!(put_off.last_deadline_ns(3), Some(30), "there were two");
-        put_off.remove(3, paced(30));
-        assert_eq!(put_off.last_deadline_ns(3), Some(20));
-        put_off.remove(3, paced(20));
-        assert_eq!(put_off.last_deadline_ns(3), None);
-        assert_eq!(put_off.last_deadline_ns(4), Some(50));
+        assert_eq!(throttled_writes.last_deadline_ns(3), Some(30));
+        throttled_writes.remove(3, throttled(30));
+        assert_eq!(throttled_writes.last_deadline_ns(3), Some(30), "there were two");
+        throttled_writes.remove(3, throttled(30));
+        assert_eq!(throttled_writes.last_deadline_ns(3), Some(20));
+        throttled_writes.remove(3, throttled(20));
+        assert_eq!(throttled_writes.last_deadline_ns(3), None);
+        assert_eq!(throttled_writes.last_deadline_ns(4), Some(50));
     }
 }

@@ -1,6 +1,6 @@
-//! Which choose_path a buffered write takes. Pure.
+//! which path a buffered write takes. Pure.
 
-use super::Mode;
+use super::WriteMode;
 use super::history::History;
 
 /// Who executes a write.
@@ -19,7 +19,7 @@ pub(crate) enum WritePath {
 /// What the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteCtx {
-    pub(crate) mode: Mode,
+    pub(crate) mode: WriteMode,
     pub(crate) history: History,
     /// The file did not refuse `RWF_NOWAIT` so far.
     pub(crate) takes_nowait: bool,
@@ -39,9 +39,9 @@ const LARGE: u64 = 128 << 10;
 /// The choose_path of one write.
 pub(crate) fn choose_path(ctx: WriteCtx) -> WritePath {
     let WriteCtx { mode, history, .. } = ctx;
-    if mode != Mode::Adaptive || ctx.is_synchronous || ctx.may_raise_signal || history.has_queued() {
+    if mode != WriteMode::Adaptive || ctx.is_synchronous || ctx.may_raise_signal || history.has_queued() {
         WritePath::Worker
-    } else if history.is_quick() && ctx.is_caller {
+    } else if history.is_fast() && ctx.is_caller {
         if ctx.bytes >= LARGE && ctx.takes_nowait { WritePath::NowaitThenInline } else { WritePath::Inline }
     } else if ctx.takes_nowait && history.may_try() {
         WritePath::Nowait
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_table() {
         let plain = WriteCtx {
-            mode: Mode::Adaptive,
+            mode: WriteMode::Adaptive,
             history: History::default(),
             takes_nowait: false,
             is_synchronous: false,
@@ -67,7 +67,7 @@ mod tests {
             bytes: 4096,
         };
         let slow = History::default().after_inline(Latency::Slow);
-        let slower = slow.after_elsewhere(Latency::Slow).after_elsewhere(Latency::Fast);
+        let slower = slow.after_worker(Latency::Slow).after_worker(Latency::Fast);
         let queued = History::default().queue();
         let table = [
             (plain, WritePath::Inline),
@@ -78,14 +78,14 @@ mod tests {
             (WriteCtx { history: slower, ..plain }, WritePath::Worker),
             (WriteCtx { bytes: LARGE, ..plain }, WritePath::Inline),
             (WriteCtx { bytes: LARGE, takes_nowait: true, ..plain }, WritePath::NowaitThenInline),
-            (WriteCtx { history: slow.after_elsewhere(Latency::Fast), ..plain }, WritePath::Inline),
+            (WriteCtx { history: slow.after_worker(Latency::Fast), ..plain }, WritePath::Inline),
             (WriteCtx { history: queued, takes_nowait: true, ..plain }, WritePath::Worker),
             (WriteCtx { is_synchronous: true, takes_nowait: true, ..plain }, WritePath::Worker),
             (WriteCtx { may_raise_signal: true, takes_nowait: true, ..plain }, WritePath::Worker),
             (WriteCtx { is_caller: false, ..plain }, WritePath::Worker),
             (WriteCtx { is_caller: false, takes_nowait: true, ..plain }, WritePath::Nowait),
-            (WriteCtx { mode: Mode::Uringlet, takes_nowait: true, ..plain }, WritePath::Worker),
-            (WriteCtx { mode: Mode::Workers, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { mode: WriteMode::Uringlet, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { mode: WriteMode::Workers, takes_nowait: true, ..plain }, WritePath::Worker),
         ];
         for (n, (ctx, expected)) in table.into_iter().enumerate() {
             assert_eq!(choose_path(ctx), expected, "row {n}: {ctx:?}");

@@ -5,38 +5,38 @@
 //! a write that would have to sleep is not issued: whoever submits keeps it until a deadline, and goes on.
 //!
 //! ```text
-//!   ask(bytes) -> Free { bytes, until }   below the ceiling: an allowance, this request included. Only then ask again.
+//!   ask(bytes) -> Free { bytes, until }   below the ceiling: a budget, this request included. Only then ask again.
 //!              -> Free { bytes, now }     above it, but in time: this request only
-//!              -> Paced { deadline }      above it: issue at the deadline. It is paid for: do not ask again.
+//!              -> Throttled { deadline }      above it: issue at the deadline. It is paid for: do not ask again.
 //! ```
 //!
 //! What must hold:
 //! - The reading of /proc is made by one thread at a time, without the lock: others go by the last one. A reading is at
-//!   most [`pacer::READING_NS`] young before the next is made; while all is far from the limits, one an allowance.
+//!   most [`dirty_rate::READING_NS`] young before the next is made; while all is far from the limits, one a budget.
 //! - Whoever reads has taken the source out of the state. A forked child may have a state whose source a thread took
-//!   that it does not have: after [`LENT_NS`] there is a new source.
+//!   that it does not have: after [`SOURCE_LOST_NS`] there is a new source.
 //! - Deadlines of one process come in the order of the asking, each as much later as what was asked before takes at the
 //!   rate of the time. A queue of any length is thus spaced; its last member waits at most for what is before it, at no
-//!   less than [`pacer::RATE_MIN`]. What is cancelled before its deadline is paid back: those asked for later do not
+//!   less than [`dirty_rate::RATE_MIN`]. What is cancelled before its deadline is paid back: those asked for later do not
 //!   wait for it (those asked for earlier keep their deadlines).
 //!
 //! `docs/throttle.md` has the figures, and what the kernel does better.
 
-mod pacer;
+mod dirty_rate;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use super::Paced;
-use pacer::Pacer;
+use super::Throttled;
+use dirty_rate::DirtyRate;
 use uringlet_sys::dirty::DirtyPages;
 use uringlet_sys::lock::Mutex;
 
 /// No reading takes as long: whoever took the source does not exist any more.
-const LENT_NS: u64 = 1_000_000_000;
+const SOURCE_LOST_NS: u64 = 1_000_000_000;
 
 /// When a buffered write may be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grant {
+pub(crate) enum BudgetReply {
     /// So many bytes, those asked for included, may be written inline until then, without asking again.
     Free {
         /// At least what was asked for.
@@ -45,21 +45,21 @@ pub(crate) enum Grant {
         until_ns: u64,
     },
     /// Near the limits: not before its time. It is in the account already: then issue, without asking again.
-    Paced(Paced),
+    Throttled(Throttled),
 }
 
 /// See the module. One a process.
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    state: Mutex<State>,
+    state: Mutex<ThrottleState>,
 }
 
 #[derive(Debug)]
-struct State {
-    pacer: Pacer,
+struct ThrottleState {
+    dirty_rate: DirtyRate,
     /// Taken out by whoever reads.
     source: Option<DirtyPages>,
-    lent_at_ns: u64,
+    source_taken_at_ns: u64,
 }
 
 /// This process' share of the machine's dirty pages.
@@ -67,49 +67,49 @@ pub(crate) static THROTTLE: Throttle = Throttle::new();
 
 impl Throttle {
     const fn new() -> Self {
-        Self { state: Mutex::new(State { pacer: Pacer::new(), source: Some(DirtyPages::new()), lent_at_ns: 0 }) }
+        Self { state: Mutex::new(ThrottleState { dirty_rate: DirtyRate::new(), source: Some(DirtyPages::new()), source_taken_at_ns: 0 }) }
     }
 
     /// `bytes` are about to be written through the page cache.
-    pub(crate) fn ask(&self, now_ns: u64, bytes: u64) -> Grant {
+    pub(crate) fn request(&self, now_ns: u64, bytes: u64) -> BudgetReply {
         let mut state = self.state.lock();
-        if let Some(mut source) = state.borrow_source(now_ns) {
+        if let Some(mut source) = state.take_source(now_ns) {
             drop(state);
             let readings = source.read(now_ns);
             state = self.state.lock();
             state.source = Some(source);
-            state.pacer.learn(now_ns, readings);
+            state.dirty_rate.learn(now_ns, readings);
         }
-        state.pacer.grant(now_ns, bytes)
+        state.dirty_rate.request(now_ns, bytes)
     }
 
-    /// What was paced is not written after all, and this is what it would have cost.
+    /// What was throttled is not written after all, and this is what it would have cost.
     pub(crate) fn refund(&self, cost_ns: u64) {
-        self.state.lock().pacer.refund(cost_ns);
+        self.state.lock().dirty_rate.refund(cost_ns);
     }
 
-    /// fork(2): nobody is in here until [`release`](Self::release).
-    pub(crate) fn hold(&self) {
+    /// fork(2): nobody is in here until [`unlock_after_fork`](Self::unlock_after_fork).
+    pub(crate) fn lock_for_fork(&self) {
         self.state.hold();
     }
 
     /// After fork(2), in parent and child.
-    pub(crate) fn release(&self) {
+    pub(crate) fn unlock_after_fork(&self) {
         self.state.release();
     }
 }
 
-impl State {
+impl ThrottleState {
     /// The source, if it is time to read and nobody does.
-    fn borrow_source(&mut self, now_ns: u64) -> Option<DirtyPages> {
-        if !self.pacer.wants_reading(now_ns) {
+    fn take_source(&mut self, now_ns: u64) -> Option<DirtyPages> {
+        if !self.dirty_rate.wants_reading(now_ns) {
             return None;
         }
-        if self.source.is_none() && now_ns.saturating_sub(self.lent_at_ns) > LENT_NS {
+        if self.source.is_none() && now_ns.saturating_sub(self.source_taken_at_ns) > SOURCE_LOST_NS {
             self.source = Some(DirtyPages::new());
         }
         let source = self.source.take()?;
-        self.lent_at_ns = now_ns;
+        self.source_taken_at_ns = now_ns;
         Some(source)
     }
 }

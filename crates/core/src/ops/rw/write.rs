@@ -6,7 +6,7 @@ use crate::ops::{Issue, IssueCx};
 use crate::ring_resources::LockOwner;
 use crate::write::history::Latency;
 use crate::write::path::{WriteCtx, WritePath, choose_path};
-use crate::write::{self, Mode, Paced};
+use crate::write::{self, Throttled, WriteMode};
 use uringlet_sys::Errno;
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::stats::{self, Counter};
@@ -29,10 +29,10 @@ impl Rw {
             may_raise_signal,
             is_caller: cx.ring.lock_owner == LockOwner::Submitter,
         };
-        if ctx.mode != Mode::Workers
-            && let Err(paced) = ask(cx, &ctx)
+        if ctx.mode != WriteMode::Workers
+            && let Err(throttled) = ask(cx, &ctx)
         {
-            return Issue::Paced(paced);
+            return Issue::Throttled(throttled);
         }
         match choose_path(ctx) {
             WritePath::Inline => Issue::RunInline,
@@ -42,12 +42,12 @@ impl Rw {
         }
     }
 
-    /// How much is to be written. While the ring has an allowance a vector's length is charged when it is written, and 0 here.
+    /// How much is to be written. While the ring has a budget a vector's length is charged when it is written, and 0 here.
     fn bytes_to_ask_for(&mut self, cx: &IssueCx<'_>) -> Result<u64, Errno> {
         if !self.is_vectored {
             return Ok(u64::from(self.len));
         }
-        if cx.ring.mode == Mode::Workers || cx.ring.allowance.covers(ticks(), 1) {
+        if cx.ring.mode == WriteMode::Workers || cx.ring.dirty_budget.covers(ticks(), 1) {
             return Ok(0);
         }
         self.import_args()?;
@@ -60,7 +60,7 @@ impl Rw {
         let start = ticks();
         let res = self.transfer(fd, self.rw_flags | RWF_NOWAIT);
         let n = *res.as_ref().unwrap_or(&0);
-        cx.ring.allowance.charge(n as u64);
+        cx.ring.dirty_budget.charge(n as u64);
         if Latency::of(ticks().wrapping_sub(start), n as u64) == Latency::Slow {
             write::after_inline(ring_index, fd, Latency::Slow);
         }
@@ -71,7 +71,7 @@ impl Rw {
             }
             Ok(n) => {
                 stats::bump(ring_index, Counter::WritesNowait);
-                write::after_elsewhere(ring_index, fd, Latency::Fast);
+                write::after_worker(ring_index, fd, Latency::Fast);
                 Some(self.finish(Ok(n)))
             }
             Err(Errno::EAGAIN) => None,
@@ -93,14 +93,14 @@ impl Rw {
 ///
 /// # Errors
 /// Too many pages are dirty, or writes of the same file are put off: no other one goes before them.
-fn ask(cx: &mut IssueCx<'_>, ctx: &WriteCtx) -> Result<(), Paced> {
-    let asked = cx.ring.allowance.ask(ctx.bytes);
+fn ask(cx: &mut IssueCx<'_>, ctx: &WriteCtx) -> Result<(), Throttled> {
+    let asked = cx.ring.dirty_budget.request(ctx.bytes);
     if !ctx.history.has_queued() || stats::value(cx.ring.ring_index, Counter::ThrottledNow) == 0 {
         return asked;
     }
-    match (asked, cx.ring.put_off.last_deadline_ns(cx.file.fd)) {
+    match (asked, cx.ring.throttled_writes.last_deadline_ns(cx.file.fd)) {
         (asked, None) => asked,
-        (Ok(()), Some(deadline_ns)) => Err(Paced { deadline_ns, cost_ns: 0 }),
-        (Err(paced), Some(before_ns)) => Err(Paced { deadline_ns: paced.deadline_ns.max(before_ns), ..paced }),
+        (Ok(()), Some(deadline_ns)) => Err(Throttled { deadline_ns, cost_ns: 0 }),
+        (Err(throttled), Some(before_ns)) => Err(Throttled { deadline_ns: throttled.deadline_ns.max(before_ns), ..throttled }),
     }
 }

@@ -1,7 +1,7 @@
-//! The pacer by tables, and against a disk that is only a number.
+//! The dirty_rate by tables, and against a disk that is only a number.
 
-use super::pacer::{Pacer, RATE_MIN, READING_NS, ratio};
-use super::{Grant, Paced};
+use super::dirty_rate::{DirtyRate, RATE_MIN, READING_NS, ratio};
+use super::{BudgetReply, Throttled};
 use alloc::format;
 use alloc::vec::Vec;
 use uringlet_sys::dirty::{Domain, Readings};
@@ -17,16 +17,16 @@ fn readings(machine: Domain) -> Readings {
     Readings { machine, cgroup: None, dirtied_bytes: 0, written_bytes: 0 }
 }
 
-fn pacer(readings: Readings) -> Pacer {
-    let mut pacer = Pacer::new();
-    pacer.learn(0, Some(readings));
-    pacer
+fn dirty_rate(readings: Readings) -> DirtyRate {
+    let mut dirty_rate = DirtyRate::new();
+    dirty_rate.learn(0, Some(readings));
+    dirty_rate
 }
 
-fn deadline(grant: Grant, now: u64) -> u64 {
-    match grant {
-        Grant::Free { .. } => now,
-        Grant::Paced(Paced { deadline_ns, .. }) => deadline_ns,
+fn deadline(reply: BudgetReply, now: u64) -> u64 {
+    match reply {
+        BudgetReply::Free { .. } => now,
+        BudgetReply::Throttled(Throttled { deadline_ns, .. }) => deadline_ns,
     }
 }
 
@@ -46,20 +46,20 @@ fn the_ratio_falls_from_two_to_nothing_before_the_limit() {
 
 #[test]
 fn far_from_the_limits_there_are_allowances() {
-    // MiB dirty -> MiB of the allowance, for so long (ms).
+    // MiB dirty -> MiB of the budget, for so long (ms).
     let table = [(0, 64, 292), (200, 50, 195), (520, 10, 50), (599, 0, 50)];
-    for (dirty, allowance, ms) in table {
-        let grant = pacer(readings(domain(dirty, 200, 1000))).grant(0, 4096);
-        let Grant::Free { bytes, until_ns } = grant else { panic!("{dirty}: {grant:?}") };
-        assert_eq!((bytes / MIB, until_ns / 1_000_000), (allowance, ms), "{dirty} MiB dirty");
+    for (dirty, dirty_budget, ms) in table {
+        let reply = dirty_rate(readings(domain(dirty, 200, 1000))).request(0, 4096);
+        let BudgetReply::Free { bytes, until_ns } = reply else { panic!("{dirty}: {reply:?}") };
+        assert_eq!((bytes / MIB, until_ns / 1_000_000), (dirty_budget, ms), "{dirty} MiB dirty");
     }
 }
 
 #[test]
 fn allowances_together_are_less_than_the_room() {
-    let mut pacer = pacer(readings(domain(500, 200, 1000)));
+    let mut dirty_rate = dirty_rate(readings(domain(500, 200, 1000)));
     let mut given = 0;
-    while let Grant::Free { bytes, until_ns } = pacer.grant(1, 4096) {
+    while let BudgetReply::Free { bytes, until_ns } = dirty_rate.request(1, 4096) {
         if until_ns == 1 {
             break;
         }
@@ -70,37 +70,37 @@ fn allowances_together_are_less_than_the_room() {
 
 #[test]
 fn a_large_write_is_allowed_whole_or_paid_for() {
-    let mut free = pacer(readings(domain(0, 200, 1000)));
-    assert!(matches!(free.grant(0, 500 * MIB), Grant::Free { bytes, .. } if bytes == 500 * MIB));
-    let mut late = pacer(readings(domain(0, 200, 1000)));
-    assert_eq!(late.grant(0, 700 * MIB), Grant::Free { bytes: 700 * MIB, until_ns: 0 });
+    let mut free = dirty_rate(readings(domain(0, 200, 1000)));
+    assert!(matches!(free.request(0, 500 * MIB), BudgetReply::Free { bytes, .. } if bytes == 500 * MIB));
+    let mut late = dirty_rate(readings(domain(0, 200, 1000)));
+    assert_eq!(late.request(0, 700 * MIB), BudgetReply::Free { bytes: 700 * MIB, until_ns: 0 });
     // At twice the first guess of 100 MiB/s.
-    assert_eq!(deadline(late.grant(0, 4096), 0), 3_500_000_000);
+    assert_eq!(deadline(late.request(0, 4096), 0), 3_500_000_000);
 }
 
 #[test]
 fn a_burst_is_spaced_and_a_late_comer_is_not_in_debt() {
-    let mut pacer = pacer(readings(domain(775, 200, 1000)));
-    let deadlines: Vec<_> = (0..101).map(|_| deadline(pacer.grant(0, MIB), 0)).collect();
+    let mut dirty_rate = dirty_rate(readings(domain(775, 200, 1000)));
+    let deadlines: Vec<_> = (0..101).map(|_| deadline(dirty_rate.request(0, MIB), 0)).collect();
     assert_eq!(deadlines[0], 0);
     let gaps = deadlines.windows(2).map(|pair| pair[1] - pair[0]);
     assert!(gaps.clone().all(|gap| gap == 10_000_000), "{:?}", gaps.collect::<Vec<_>>());
     let later = deadlines[100] + SECOND;
-    assert_eq!(pacer.grant(later, MIB), Grant::Free { bytes: MIB, until_ns: later });
+    assert_eq!(dirty_rate.request(later, MIB), BudgetReply::Free { bytes: MIB, until_ns: later });
 }
 
 #[test]
 fn short_pauses_are_saved_up() {
-    let mut pacer = pacer(readings(domain(775, 200, 1000)));
+    let mut dirty_rate = dirty_rate(readings(domain(775, 200, 1000)));
     // 4 KiB at 100 MiB/s: 39 us each, so that 52 fit in 2 ms.
-    let free = (0..1000).take_while(|_| matches!(pacer.grant(0, 4096), Grant::Free { .. })).count();
+    let free = (0..1000).take_while(|_| matches!(dirty_rate.request(0, 4096), BudgetReply::Free { .. })).count();
     assert_eq!(free, 52);
 }
 
 #[test]
 fn at_the_limit_there_is_a_least_rate() {
-    let mut pacer = pacer(readings(domain(2000, 200, 1000)));
-    let last = (0..=64).map(|_| deadline(pacer.grant(0, RATE_MIN / 64), 0)).last();
+    let mut dirty_rate = dirty_rate(readings(domain(2000, 200, 1000)));
+    let last = (0..=64).map(|_| deadline(dirty_rate.request(0, RATE_MIN / 64), 0)).last();
     assert_eq!(last, Some(SECOND));
 }
 
@@ -108,59 +108,59 @@ fn at_the_limit_there_is_a_least_rate() {
 fn the_tighter_domain_decides() {
     let machine = domain(0, 2000, 4000);
     let cgroup = Some(domain(80, 20, 100));
-    let mut full = pacer(Readings { cgroup, ..readings(machine) });
-    full.grant(0, MIB);
-    assert!(matches!(full.grant(0, MIB), Grant::Paced(_)));
-    let mut roomy = pacer(Readings { cgroup: Some(domain(20, 20, 100)), ..readings(machine) });
-    assert!(matches!(roomy.grant(0, 4096), Grant::Free { bytes, .. } if bytes == 5 * MIB));
+    let mut full = dirty_rate(Readings { cgroup, ..readings(machine) });
+    full.request(0, MIB);
+    assert!(matches!(full.request(0, MIB), BudgetReply::Throttled(_)));
+    let mut roomy = dirty_rate(Readings { cgroup: Some(domain(20, 20, 100)), ..readings(machine) });
+    assert!(matches!(roomy.request(0, 4096), BudgetReply::Free { bytes, .. } if bytes == 5 * MIB));
 }
 
 #[test]
 fn without_readings_nothing_is_throttled() {
-    let mut pacer = Pacer::new();
-    assert!(pacer.wants_reading(5));
+    let mut dirty_rate = DirtyRate::new();
+    assert!(dirty_rate.wants_reading(5));
     // Another thread reads at this moment.
-    assert_eq!(pacer.grant(5, 4096), Grant::Free { bytes: 4096, until_ns: 5 });
-    pacer.learn(5, None);
-    assert_eq!(pacer.grant(6, 4096), Grant::Free { bytes: u64::MAX, until_ns: 60 * SECOND + 5 });
-    assert!(!pacer.wants_reading(59 * SECOND));
-    assert!(pacer.wants_reading(61 * SECOND));
+    assert_eq!(dirty_rate.request(5, 4096), BudgetReply::Free { bytes: 4096, until_ns: 5 });
+    dirty_rate.learn(5, None);
+    assert_eq!(dirty_rate.request(6, 4096), BudgetReply::Free { bytes: u64::MAX, until_ns: 60 * SECOND + 5 });
+    assert!(!dirty_rate.wants_reading(59 * SECOND));
+    assert!(dirty_rate.wants_reading(61 * SECOND));
 }
 
 #[test]
 fn a_reading_serves_for_a_while() {
-    let pacer = pacer(readings(domain(0, 200, 1000)));
-    assert!(!pacer.wants_reading(READING_NS - 1));
-    assert!(pacer.wants_reading(READING_NS));
+    let dirty_rate = dirty_rate(readings(domain(0, 200, 1000)));
+    assert!(!dirty_rate.wants_reading(READING_NS - 1));
+    assert!(dirty_rate.wants_reading(READING_NS));
 }
 
 /// Half-way between ceiling and edge, for 5 s, the disks write and all programs dirty so much (MiB/s): what is then
 /// allowed to this one, MiB/s.
-fn allowed_after(mut pacer: Pacer, from_ns: u64, written: u64, dirtied: u64) -> (Pacer, u64) {
+fn allowed_after(mut dirty_rate: DirtyRate, from_ns: u64, written: u64, dirtied: u64) -> (DirtyRate, u64) {
     let mut seen = readings(domain(775, 200, 1000));
     for step in 0..25 {
         seen.written_bytes += written * MIB / 5;
         seen.dirtied_bytes += dirtied * MIB / 5;
-        pacer.learn(from_ns + step * SECOND / 5, Some(seen));
+        dirty_rate.learn(from_ns + step * SECOND / 5, Some(seen));
     }
     let now = from_ns + 100 * SECOND;
-    pacer.grant(now, MIB);
-    let gap = deadline(pacer.grant(now, MIB), now) - now;
-    (pacer, SECOND / gap)
+    dirty_rate.request(now, MIB);
+    let gap = deadline(dirty_rate.request(now, MIB), now) - now;
+    (dirty_rate, SECOND / gap)
 }
 
 #[test]
 fn the_bandwidth_is_measured_and_measured_again() {
-    let (pacer, fast) = allowed_after(Pacer::new(), 0, 400, 1);
+    let (dirty_rate, fast) = allowed_after(DirtyRate::new(), 0, 400, 1);
     assert!((380..=400).contains(&fast), "{fast}");
-    let (_, slow) = allowed_after(pacer, 200 * SECOND, 40, 1);
+    let (_, slow) = allowed_after(dirty_rate, 200 * SECOND, 40, 1);
     assert!((38..=50).contains(&slow), "{slow}");
 }
 
 #[test]
 fn all_slow_down_when_more_is_dirtied_than_written() {
-    let (_, alone) = allowed_after(Pacer::new(), 0, 100, 100);
-    let (_, together) = allowed_after(Pacer::new(), 0, 100, 200);
+    let (_, alone) = allowed_after(DirtyRate::new(), 0, 100, 100);
+    let (_, together) = allowed_after(DirtyRate::new(), 0, 100, 200);
     assert!(alone >= 95 && together < 20, "{alone} {together}");
 }
 
@@ -201,24 +201,24 @@ impl Machine {
         self.most_dirty = self.most_dirty.max(self.seen.machine.dirty_bytes);
     }
 
-    fn ask(&self, pacer: &mut Pacer, bytes: u64) -> Grant {
-        if pacer.wants_reading(self.now) {
-            pacer.learn(self.now, Some(self.seen));
+    fn ask(&self, dirty_rate: &mut DirtyRate, bytes: u64) -> BudgetReply {
+        if dirty_rate.wants_reading(self.now) {
+            dirty_rate.learn(self.now, Some(self.seen));
         }
-        pacer.grant(self.now, bytes)
+        dirty_rate.request(self.now, bytes)
     }
 }
 
 /// What a writer of depth 1 got in the second half, bytes a second, and its longest pause.
 fn write_for(machine: &mut Machine, seconds: u64, writer_rate: u64, bytes: u64) -> (u64, u64) {
-    let mut pacer = Pacer::new();
+    let mut dirty_rate = DirtyRate::new();
     let (begin, mut written, mut longest) = (machine.now, 0, 0);
     let (mut left, mut until) = (0_u64, 0);
     while machine.now - begin < seconds * SECOND {
         if left < bytes || machine.now >= until {
-            match machine.ask(&mut pacer, bytes) {
-                Grant::Free { bytes: allowance, until_ns } => (left, until) = (allowance, until_ns),
-                Grant::Paced(Paced { deadline_ns, .. }) => {
+            match machine.ask(&mut dirty_rate, bytes) {
+                BudgetReply::Free { bytes: dirty_budget, until_ns } => (left, until) = (dirty_budget, until_ns),
+                BudgetReply::Throttled(Throttled { deadline_ns, .. }) => {
                     longest = longest.max(deadline_ns - machine.now);
                     machine.pass(deadline_ns - machine.now);
                     (left, until) = (bytes, machine.now);
@@ -280,10 +280,10 @@ fn a_neighbour_leaves_what_he_does_not_take() {
 #[test]
 fn a_disk_that_becomes_slow_is_followed() {
     let mut machine = Machine::new(400 * MIB, 0, 500, 1000);
-    let mut pacer = Pacer::new();
+    let mut dirty_rate = DirtyRate::new();
     for _ in 0..600_000 {
-        let grant = machine.ask(&mut pacer, 65536);
-        let wait = deadline(grant, machine.now) - machine.now;
+        let reply = machine.ask(&mut dirty_rate, 65536);
+        let wait = deadline(reply, machine.now) - machine.now;
         machine.pass(wait + 30_000);
         machine.dirty(65536);
         machine.disk_rate = if machine.now > 20 * SECOND { 40 * MIB } else { 400 * MIB };
@@ -297,14 +297,14 @@ fn a_disk_that_becomes_slow_is_followed() {
 
 #[test]
 fn what_is_cancelled_is_paid_back() {
-    let mut pacer = pacer(readings(domain(1000, 200, 1000)));
-    assert!(matches!(pacer.grant(0, MIB), Grant::Free { .. }));
-    let Grant::Paced(large) = pacer.grant(0, 100 * MIB) else { panic!("it waits for the first") };
-    let Grant::Paced(small) = pacer.grant(0, 4096) else { panic!("it waits for the large one") };
+    let mut dirty_rate = dirty_rate(readings(domain(1000, 200, 1000)));
+    assert!(matches!(dirty_rate.request(0, MIB), BudgetReply::Free { .. }));
+    let BudgetReply::Throttled(large) = dirty_rate.request(0, 100 * MIB) else { panic!("it waits for the first") };
+    let BudgetReply::Throttled(small) = dirty_rate.request(0, 4096) else { panic!("it waits for the large one") };
     assert_eq!(small.deadline_ns, large.deadline_ns + large.cost_ns);
-    pacer.refund(large.cost_ns);
-    assert_eq!(deadline(pacer.grant(0, 4096), 0), large.deadline_ns + small.cost_ns);
+    dirty_rate.refund(large.cost_ns);
+    assert_eq!(deadline(dirty_rate.request(0, 4096), 0), large.deadline_ns + small.cost_ns);
     // More than is owed: nothing is owed.
-    pacer.refund(u64::MAX);
-    assert!(matches!(pacer.grant(0, 4096), Grant::Free { .. }));
+    dirty_rate.refund(u64::MAX);
+    assert!(matches!(dirty_rate.request(0, 4096), BudgetReply::Free { .. }));
 }

@@ -6,7 +6,7 @@
 //!        background        ceiling              setpoint              edge   limit
 //!   -----------|--------------|--------------------|--------------------|------|-----> dirty pages
 //!              kernel writes  |   2 x              1 x                0 x   of the fair rate
-//!   free ------ in the -------> paced
+//!   free ------ in the -------> throttled
 //!              background
 //! ```
 //!
@@ -17,7 +17,7 @@
 //! `fair` is this process' part of what the disks take. Their bandwidth is measured (pages written out while they had
 //! work); if more is dirtied than that, all writers are slowed by the same factor.
 
-use super::{Grant, Paced};
+use super::{BudgetReply, Throttled};
 use uringlet_sys::dirty::{Domain, Readings};
 
 /// A reading serves at least so long.
@@ -26,11 +26,11 @@ pub(super) const READING_NS: u64 = 50_000_000;
 /// them sleeps in the kernel.
 pub(super) const RATE_MIN: u64 = 5 * (256 << 10);
 
-/// The largest allowance.
+/// The largest budget.
 const ALLOWANCE_MAX: u64 = 64 << 20;
-/// An allowance is this part of the room.
+/// A budget is this part of the room.
 const ALLOWANCE_PART: u64 = 8;
-/// The longest time that an allowance is good for, and how long without readings one tries no more.
+/// The longest time that a budget is good for, and how long without readings one tries no more.
 const FREE_NS: u64 = 1_000_000_000;
 const BLIND_NS: u64 = 60_000_000_000;
 /// What others may dirty in a second; so is known how long a room lasts.
@@ -48,12 +48,12 @@ const ONE: i64 = 1 << 10;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Pacer {
-    seen: Seen,
+pub(super) struct DirtyRate {
+    seen: LastReading,
     /// Given away since the reading, and so dirty soon.
     given_bytes: u64,
     /// Where the measuring of rates began.
-    since: Option<Mark>,
+    since: Option<RateSample>,
     is_measured: bool,
     /// What the disks take, bytes a second.
     bandwidth: u64,
@@ -64,7 +64,7 @@ pub(super) struct Pacer {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Seen {
+enum LastReading {
     /// Nothing yet.
     Never,
     /// There was nothing to be read.
@@ -74,16 +74,16 @@ enum Seen {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct RateSample {
     at_ns: u64,
     dirtied_bytes: u64,
     written_bytes: u64,
 }
 
-impl Pacer {
+impl DirtyRate {
     pub(super) const fn new() -> Self {
         Self {
-            seen: Seen::Never,
+            seen: LastReading::Never,
             given_bytes: 0,
             since: None,
             is_measured: false,
@@ -96,26 +96,26 @@ impl Pacer {
     /// Whether the last reading is too old to go by.
     pub(super) fn wants_reading(&self, now_ns: u64) -> bool {
         match self.seen {
-            Seen::Never => true,
-            Seen::Blind { at_ns } => now_ns.saturating_sub(at_ns) >= BLIND_NS,
-            Seen::At { at_ns, .. } => now_ns.saturating_sub(at_ns) >= READING_NS,
+            LastReading::Never => true,
+            LastReading::Blind { at_ns } => now_ns.saturating_sub(at_ns) >= BLIND_NS,
+            LastReading::At { at_ns, .. } => now_ns.saturating_sub(at_ns) >= READING_NS,
         }
     }
 
     /// A new reading; `None`: there is nothing to read.
     pub(super) fn learn(&mut self, now_ns: u64, readings: Option<Readings>) {
         let Some(readings) = readings else {
-            *self = Self { seen: Seen::Blind { at_ns: now_ns }, ..Self::new() };
+            *self = Self { seen: LastReading::Blind { at_ns: now_ns }, ..Self::new() };
             return;
         };
         self.measure(now_ns, readings);
         self.given_bytes = 0;
-        self.seen = Seen::At { at_ns: now_ns, readings };
+        self.seen = LastReading::At { at_ns: now_ns, readings };
     }
 
     /// What the disks take, while they have work without end; and how that compares with what is dirtied.
     fn measure(&mut self, now_ns: u64, readings: Readings) {
-        let mark = Mark { at_ns: now_ns, dirtied_bytes: readings.dirtied_bytes, written_bytes: readings.written_bytes };
+        let mark = RateSample { at_ns: now_ns, dirtied_bytes: readings.dirtied_bytes, written_bytes: readings.written_bytes };
         let Some(since) = self.since.filter(|_| has_work(&readings)) else {
             self.since = has_work(&readings).then_some(mark);
             self.fair = self.bandwidth;
@@ -151,38 +151,38 @@ impl Pacer {
     }
 
     /// When `bytes` may be written.
-    pub(super) fn grant(&mut self, now_ns: u64, bytes: u64) -> Grant {
+    pub(super) fn request(&mut self, now_ns: u64, bytes: u64) -> BudgetReply {
         let (at_ns, readings) = match self.seen {
-            Seen::Never => return Grant::Free { bytes, until_ns: now_ns },
-            Seen::Blind { at_ns } => return Grant::Free { bytes: u64::MAX, until_ns: at_ns.saturating_add(BLIND_NS) },
-            Seen::At { at_ns, readings } => (at_ns, readings),
+            LastReading::Never => return BudgetReply::Free { bytes, until_ns: now_ns },
+            LastReading::Blind { at_ns } => return BudgetReply::Free { bytes: u64::MAX, until_ns: at_ns.saturating_add(BLIND_NS) },
+            LastReading::At { at_ns, readings } => (at_ns, readings),
         };
         let room = room(&readings, self.given_bytes.max(self.owed_bytes(now_ns, &readings)));
         if bytes >= room {
-            return self.pace(now_ns, bytes, &readings);
+            return self.schedule(now_ns, bytes, &readings);
         }
-        let allowance = (room / ALLOWANCE_PART).min(ALLOWANCE_MAX).max(bytes);
-        self.given_bytes += allowance;
+        let dirty_budget = (room / ALLOWANCE_PART).min(ALLOWANCE_MAX).max(bytes);
+        self.given_bytes += dirty_budget;
         let lasts_ns = (u128::from(room) * u128::from(SECOND_NS) / u128::from(OTHERS_RATE)) as u64;
         // With a reading that is old, because another thread makes the next, this request only.
         let until_ns = at_ns.saturating_add(lasts_ns.clamp(READING_NS, FREE_NS)).max(now_ns);
-        Grant::Free { bytes: allowance, until_ns }
+        BudgetReply::Free { bytes: dirty_budget, until_ns }
     }
 
-    fn pace(&mut self, now_ns: u64, bytes: u64, readings: &Readings) -> Grant {
+    fn schedule(&mut self, now_ns: u64, bytes: u64, readings: &Readings) -> BudgetReply {
         let deadline_ns = self.paid_at_ns.max(now_ns);
         let cost_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate(readings));
         let cost_ns = u64::try_from(cost_ns).unwrap_or(u64::MAX);
         self.paid_at_ns = deadline_ns.saturating_add(cost_ns);
         self.given_bytes = self.given_bytes.saturating_add(bytes);
         if deadline_ns <= now_ns + SLACK_NS {
-            Grant::Free { bytes, until_ns: now_ns }
+            BudgetReply::Free { bytes, until_ns: now_ns }
         } else {
-            Grant::Paced(Paced { deadline_ns, cost_ns })
+            BudgetReply::Throttled(Throttled { deadline_ns, cost_ns })
         }
     }
 
-    /// Something paced is not written after all.
+    /// Something throttled is not written after all.
     pub(super) fn refund(&mut self, cost_ns: u64) {
         self.paid_at_ns = self.paid_at_ns.saturating_sub(cost_ns);
     }
