@@ -194,7 +194,7 @@ pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u3
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
     let place = PollTarget { fd: file.fd, node: node.as_ref() };
-    let armed = guard.res.poller().and_then(|p| p.arm(place, PollWaiter { id, mask, is_multishot: false }, look));
+    let armed = guard.res.poller().and_then(|p| p.arm(place, PollWaiter { id, mask, is_multishot: false }, rearm));
     match armed {
         Ok(()) => act::start_link_timer(guard, id),
         Err(errno) => {
