@@ -3,7 +3,7 @@
 //! All with package lists of our own under the cache, made from the system's list of mirrors plus `deb-src`; the system's lists
 //! and its choice of repositories stay as they are.
 
-use crate::place;
+use crate::paths;
 use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
         bail!("these packages are needed: {list}; as root: apt-get install {list}");
     }
     println!("installing {list}");
-    let lists = Lists::prepare()?;
+    let lists = PackageLists::prepare()?;
     let install = || {
         let mut command = lists.apt_get();
         command.args(["install", "-y", "--no-install-recommends"]).args(&missing);
@@ -38,8 +38,8 @@ pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
 /// Unpacks the source package's newest version into `dir`; the folder it made.
 pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf> {
     ensure_installed(&["dpkg-dev"])?;
-    place::fresh_dir(dir)?;
-    let lists = Lists::prepare()?;
+    paths::fresh_dir(dir)?;
+    let lists = PackageLists::prepare()?;
     lists.update()?;
     let mut command = lists.apt_get();
     command.args(["source", package]).current_dir(dir);
@@ -52,8 +52,8 @@ pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf>
 
 /// Downloads and unpacks, without installing it, the newest package whose name matches the regular expression; into `dir`.
 pub(crate) fn unpack_newest(pattern: &str, dir: &Path) -> anyhow::Result<()> {
-    place::fresh_dir(dir)?;
-    let lists = Lists::prepare()?;
+    paths::fresh_dir(dir)?;
+    let lists = PackageLists::prepare()?;
     lists.update()?;
     let mut search = lists.tool("apt-cache");
     search.args(["search", "--names-only", pattern]);
@@ -89,7 +89,7 @@ fn is_installed(package: &str) -> bool {
 }
 
 fn finished(mut command: Command) -> anyhow::Result<Output> {
-    let out = command.output().context("starting apt-get (this chore needs a Debian)")?;
+    let out = command.output().context("starting apt-get (this task needs a Debian)")?;
     ensure!(
         out.status.success(),
         "{command:?} ended with {}\n{}{}",
@@ -102,15 +102,15 @@ fn finished(mut command: Command) -> anyhow::Result<Output> {
 
 /// Our own package lists.
 #[derive(Debug)]
-struct Lists {
+struct PackageLists {
     dir: PathBuf,
 }
 
-impl Lists {
+impl PackageLists {
     fn prepare() -> anyhow::Result<Self> {
-        let dir = place::cache().join("apt");
+        let dir = paths::cache().join("apt");
         let sources = dir.join("sources.list.d");
-        place::fresh_dir(&sources)?;
+        paths::fresh_dir(&sources)?;
         for sub in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(dir.join(sub))?;
         }
@@ -132,7 +132,7 @@ impl Lists {
         println!("reading the package lists");
         let mut command = self.apt_get();
         command.arg("update");
-        let out = command.output().context("starting apt-get (this chore needs a Debian)")?;
+        let out = command.output().context("starting apt-get (this task needs a Debian)")?;
         if !out.status.success() {
             // A foreign repository without sources is no reason to stop: what is needed may be there all the same.
             eprintln!("apt-get update: {}", String::from_utf8_lossy(&out.stderr).trim());

@@ -1,7 +1,7 @@
 //! `xtask build`: the release, as `make install` takes it.
 
-use crate::place;
-use crate::tally::Tally;
+use crate::paths;
+use crate::test_counts::TestCounts;
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -15,28 +15,28 @@ usage: cargo xtask build
 Builds into cargo's release folder: uringlet, liburinglet.so, liburing/liburing.so.2";
 
 /// Builds all that users get.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     if !args.is_empty() {
         println!("{USAGE}");
         ensure!(args == ["--help"], "`{}` is not an option", args[0].display());
-        return Ok(Tally::default());
+        return Ok(TestCounts::default());
     }
     let uringlet = uringlet()?;
-    place::sh("cargo", &["build", "--release", "-p", "uringlet-liburing"])?;
+    crate::stream::sh("cargo", &["build", "--release", "-p", "uringlet-liburing"])?;
     let archive = uringlet.with_file_name("liburinglet_liburing.a");
     let library = uringlet.with_file_name("liburing");
     let path = |path: &PathBuf| path.to_str().map(str::to_owned).context("the build folder's path is not UTF-8");
     // rustc cannot give a shared object's symbols their versions.
-    place::sh("crates/liburing/link.sh", &[&path(&archive)?, &path(&library)?])?;
+    crate::stream::sh("crates/liburing/link.sh", &[&path(&archive)?, &path(&library)?])?;
     println!("built {}, liburinglet.so and liburing/liburing.so.2 beside it", uringlet.display());
-    Ok(Tally::PASSED)
+    Ok(TestCounts::PASSED)
 }
 
 /// Builds the launcher and what it puts into programs; the path of `uringlet`.
 pub(crate) fn uringlet() -> anyhow::Result<PathBuf> {
     println!("building the release of uringlet");
-    place::sh("cargo", &["build", "--release", "-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])?;
-    let uringlet = place::target().join("release/uringlet");
+    crate::stream::sh("cargo", &["build", "--release", "-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])?;
+    let uringlet = paths::target().join("release/uringlet");
     ensure!(uringlet.exists(), "the build left no {}", uringlet.display());
     // A link and no copy: a later build by cargo alone is then what is found under both names.
     let link = uringlet.with_file_name("liburinglet.so");

@@ -1,9 +1,9 @@
 //! `xtask ci`: everything that must hold before a change lands, stage by stage, with a count at the end.
 
-use crate::libtest::Reader;
-use crate::report::{self, Row};
-use crate::tally::{Failure, Tally};
-use crate::{apt, build, conformance, fsx, lint, oracle, place, programs, stream, tidy, ublk};
+use crate::libtest::LibtestReader;
+use crate::report::{self, StageRow};
+use crate::test_counts::{Failure, TestCounts};
+use crate::{apt, build, conformance, fsx, lint, oracle, paths, programs, stream, tidy, ublk};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -15,31 +15,46 @@ usage: cargo xtask ci [--full] [--list] [STAGE...]
 Runs all stages, or the named ones, and goes on after a failure. --full adds the slow ones. The end names what
 failed, with the last lines of its output. Exit status 0 only if all passed.";
 
-struct Stage {
+struct CiStage {
     name: &'static str,
     about: &'static str,
     is_slow: bool,
     /// An error counts as one failure.
-    run: fn() -> anyhow::Result<Tally>,
+    run: fn() -> anyhow::Result<TestCounts>,
 }
 
-const STAGES: &[Stage] = &[
-    Stage { name: "fmt", about: "rustfmt has nothing to change", is_slow: false, run: || stream::cargo(&["fmt", "--all", "--check"], &[]) },
-    Stage { name: "tidy", about: "lengths, unsafe, layers, circles, names, prose", is_slow: false, run: || tidy::main(vec![]) },
-    Stage { name: "clippy", about: "no warning in any target, and no more casts than listed", is_slow: false, run: || lint::main(vec![]) },
-    Stage { name: "doc", about: "documentation without warnings", is_slow: false, run: doc },
-    Stage { name: "build", about: "the release", is_slow: false, run: || build::main(vec![]) },
-    Stage { name: "test", about: "unit and integration tests", is_slow: false, run: test },
-    Stage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },
-    Stage { name: "shuttle", about: "whole pools, in orders picked at random", is_slow: false, run: shuttle },
-    Stage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
-    Stage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
-    Stage { name: "ublk", about: "other people's clients on ublk devices", is_slow: false, run: || ublk::main(vec![]) },
-    Stage { name: "fsx", about: "random file operations, two million", is_slow: false, run: || fsx::main(vec!["--ops=2000000".into()]) },
-    Stage { name: "fsx-long", about: "random file operations, ten million", is_slow: true, run: || fsx::main(vec!["--seed=1001".into()]) },
-    Stage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
-    Stage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
-    Stage {
+const STAGES: &[CiStage] = &[
+    CiStage {
+        name: "fmt",
+        about: "rustfmt has nothing to change",
+        is_slow: false,
+        run: || stream::cargo(&["fmt", "--all", "--check"], &[]),
+    },
+    CiStage { name: "tidy", about: "lengths, unsafe, layers, circles, names, prose", is_slow: false, run: || tidy::main(vec![]) },
+    CiStage {
+        name: "clippy",
+        about: "no warning in any target, and no more casts than listed",
+        is_slow: false,
+        run: || lint::main(vec![]),
+    },
+    CiStage { name: "doc", about: "documentation without warnings", is_slow: false, run: doc },
+    CiStage { name: "build", about: "the release", is_slow: false, run: || build::main(vec![]) },
+    CiStage { name: "test", about: "unit and integration tests", is_slow: false, run: test },
+    CiStage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },
+    CiStage { name: "shuttle", about: "whole pools, in orders picked at random", is_slow: false, run: shuttle },
+    CiStage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
+    CiStage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
+    CiStage { name: "ublk", about: "other people's clients on ublk devices", is_slow: false, run: || ublk::main(vec![]) },
+    CiStage { name: "fsx", about: "random file operations, two million", is_slow: false, run: || fsx::main(vec!["--ops=2000000".into()]) },
+    CiStage {
+        name: "fsx-long",
+        about: "random file operations, ten million",
+        is_slow: true,
+        run: || fsx::main(vec!["--seed=1001".into()]),
+    },
+    CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
+    CiStage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
+    CiStage {
         name: "baseline",
         about: "liburing's tests on the kernel's ring",
         is_slow: true,
@@ -48,28 +63,28 @@ const STAGES: &[Stage] = &[
 ];
 
 /// Runs the wanted stages and sums up.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
-    let Some(stages) = parse(args)? else { return Ok(Tally::default()) };
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
+    let Some(stages) = parse(args)? else { return Ok(TestCounts::default()) };
     apt::ensure_installed(&["build-essential", "git"])?;
     let begun = Instant::now();
     let mut rows = Vec::new();
-    let mut total = Tally::default();
+    let mut total = TestCounts::default();
     for stage in &stages {
         println!("\n== {}: {}", stage.name, stage.about);
         let started = Instant::now();
-        let tally = (stage.run)().unwrap_or_else(|error| {
+        let counts = (stage.run)().unwrap_or_else(|error| {
             let why = format!("{error:#}");
             println!("{why}");
-            Tally::failure(Failure::new("the stage itself", "could not be done", &why))
+            TestCounts::failure(Failure::new("the stage itself", "could not be done", &why))
         });
-        total.add(tally.clone());
-        rows.push(Row { stage: stage.name, tally, took: started.elapsed() });
+        total.add(counts.clone());
+        rows.push(StageRow { stage: stage.name, counts, took: started.elapsed() });
     }
     print!("{}", report::render(&rows, begun.elapsed()));
     Ok(total)
 }
 
-fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Vec<&'static Stage>>> {
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Vec<&'static CiStage>>> {
     use lexopt::prelude::*;
     let mut is_full = false;
     let mut names = Vec::new();
@@ -89,11 +104,12 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Vec<&'static Stage>>> {
     if let Some(unknown) = names.iter().find(|name| STAGES.iter().all(|stage| stage.name != **name)) {
         bail!("there is no stage `{unknown}`\n{USAGE}");
     }
-    let is_wanted = |stage: &&Stage| if names.is_empty() { is_full || !stage.is_slow } else { names.iter().any(|name| name == stage.name) };
+    let is_wanted =
+        |stage: &&CiStage| if names.is_empty() { is_full || !stage.is_slow } else { names.iter().any(|name| name == stage.name) };
     Ok(Some(STAGES.iter().filter(is_wanted).collect()))
 }
 
-fn doc() -> anyhow::Result<Tally> {
+fn doc() -> anyhow::Result<TestCounts> {
     // The crates refuse to be built for unwinding, and rustdoc does not read the profile.
     let flags = [("RUSTDOCFLAGS", "-D warnings -C panic=abort")];
     stream::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"], &flags)
@@ -103,7 +119,7 @@ fn doc() -> anyhow::Result<Tally> {
 const TEST_PACKAGES: &[&str] = &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils", "xfsprogs", "btrfs-progs"];
 
 /// Runs all tests.
-fn test() -> anyhow::Result<Tally> {
+fn test() -> anyhow::Result<TestCounts> {
     apt::ensure_installed(TEST_PACKAGES)?;
     let mut command = Command::new("cargo");
     command.args(["test", "--workspace", "--no-fail-fast"]);
@@ -111,16 +127,16 @@ fn test() -> anyhow::Result<Tally> {
 }
 
 /// Runs the models. Everything is built for a modelled kernel: in a directory of its own.
-pub(crate) fn loom() -> anyhow::Result<Tally> {
+pub(crate) fn loom() -> anyhow::Result<TestCounts> {
     models("loom", "--cfg loom", &["-p", "uringlet-sys", "-p", "uringlet", "-p", "uringlet-ublk", "model::"])
 }
 
 /// Runs the models of pools, and whole pools, in orders picked at random.
-pub(crate) fn shuttle() -> anyhow::Result<Tally> {
+pub(crate) fn shuttle() -> anyhow::Result<TestCounts> {
     models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet", "--", "io_wq::model", "driver::uringlet::model"])
 }
 
-fn models(folder: &str, flags: &str, args: &[&str]) -> anyhow::Result<Tally> {
+fn models(folder: &str, flags: &str, args: &[&str]) -> anyhow::Result<TestCounts> {
     let mut command = Command::new("cargo");
     command
         .args(["test", "--release", "--lib"])
@@ -128,18 +144,18 @@ fn models(folder: &str, flags: &str, args: &[&str]) -> anyhow::Result<Tally> {
         .env("RUSTFLAGS", flags)
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .env("CARGO_TARGET_DIR", place::target().join(folder));
+        .env("CARGO_TARGET_DIR", paths::target().join(folder));
     tally_of(command)
 }
 
 /// Runs a test command and adds up what its programs count.
-fn tally_of(command: Command) -> anyhow::Result<Tally> {
-    let mut reader = Reader::default();
+fn tally_of(command: Command) -> anyhow::Result<TestCounts> {
+    let mut reader = LibtestReader::default();
     let finished = stream::run(command, |line| reader.line(line))?;
-    let mut tally = reader.finish();
-    if !finished.is_good() && tally.is_good() {
+    let mut counts = reader.finish();
+    if !finished.is_good() && counts.is_good() {
         // It did not build, or hung.
-        tally.add(Tally::failure(finished.failure("cargo test")));
+        counts.add(TestCounts::failure(finished.failure("cargo test")));
     }
-    Ok(tally)
+    Ok(counts)
 }

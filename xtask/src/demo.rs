@@ -1,8 +1,8 @@
 //! `xtask demo`: fio's io_uring engine where io_uring is blocked, without and with uringlet, and how fast it is.
 
-use crate::fio::{self, Report};
-use crate::programs::stage::{Ran, Stage, Walls};
-use crate::tally::Tally;
+use crate::fio::{self, FioReport};
+use crate::programs::program_cases::{Isolation, ProgramCases, ProgramRun};
+use crate::test_counts::TestCounts;
 use crate::{apt, build};
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
@@ -32,32 +32,32 @@ const RACES: &[(&str, &[&str])] = &[
 const RACE: &[&str] = &["--name=race", "--size=64m", "--invalidate=0", "--runtime=3", "--time_based"];
 
 /// Shows it all; fails if anything that it shows is not so.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     if !args.is_empty() {
         println!("{USAGE}");
         ensure!(args == ["--help"], "`{}` is not an option", args[0].display());
-        return Ok(Tally::default());
+        return Ok(TestCounts::default());
     }
     apt::ensure_installed(&["fio", "liburing2"])?;
     let uringlet = build::uringlet()?;
-    let mut stage = Stage::new("fio", Some(&uringlet))?;
-    println!("\n{}", machine(stage.dir())?);
+    let mut cases = ProgramCases::new("fio", Some(&uringlet))?;
+    println!("\n{}", machine(cases.dir())?);
     println!("\n1. fio --ioengine=io_uring behind a filter like Docker's");
-    refused(&mut stage);
+    refused(&mut cases);
     println!("\n2. the same fio, behind the same filter, under `uringlet run --`: random reads and writes, verified by crc32c");
     for (name, options) in JOBS {
-        verified(&mut stage, name, options);
+        verified(&mut cases, name, options);
     }
     println!("\n3. operations per second, behind the same filter (the kernel's ring: without it)");
-    race_all(&mut stage);
-    let tally = stage.finish()?;
-    println!("\n{tally}");
-    Ok(tally)
+    race_all(&mut cases);
+    let counts = cases.finish()?;
+    println!("\n{counts}");
+    Ok(counts)
 }
 
-fn refused(stage: &mut Stage) {
-    stage.case("is refused", |stage| {
-        let ran = stage.run_bare(Walls::Docker, &fio::command("io_uring", fio::VERIFIED))?;
+fn refused(cases: &mut ProgramCases) {
+    cases.case("is refused", |cases| {
+        let ran = cases.run_bare(Isolation::Docker, &fio::command("io_uring", fio::VERIFIED))?;
         let complaint = ran.output.lines().find(|line| line.contains("Operation not permitted"));
         println!("    {}", complaint.context("fio did not complain about a missing permission")?);
         ensure!(fio::parse(&ran.output).is_err(), "fio worked all the same");
@@ -65,41 +65,41 @@ fn refused(stage: &mut Stage) {
     });
 }
 
-fn verified(stage: &mut Stage, name: &str, options: &[&str]) {
-    stage.case(name, |stage| {
+fn verified(cases: &mut ProgramCases, name: &str, options: &[&str]) {
+    cases.case(name, |cases| {
         let options: Vec<&str> = fio::VERIFIED.iter().chain(options).copied().collect();
-        let report = fio::parse(&stage.run(Walls::Docker, &fio::command("io_uring", &options))?.ok()?)?;
+        let report = fio::parse(&cases.run(Isolation::Docker, &fio::command("io_uring", &options))?.ok()?)?;
         ensure!(report.read_kib > report.written_kib && report.written_kib > 0, "nothing was read back: {report:?}");
         Ok(())
     });
 }
 
-fn race_all(stage: &mut Stage) {
+fn race_all(cases: &mut ProgramCases) {
     let warm = fio::command("psync", &["--name=race", "--size=64m", "--rw=read", "--bs=1m", "--invalidate=0"]);
-    stage.case("a file of 64 MiB in the page cache", |stage| stage.run_outside(&warm)?.ok().map(drop));
+    cases.case("a file of 64 MiB in the page cache", |cases| cases.run_outside(&warm)?.ok().map(drop));
     println!("   {:<38} {:>14} {:>18} {:>14}", "", "psync", "uringlet's ring", "kernel's ring");
     for (name, options) in RACES {
         let options: Vec<&str> = RACE.iter().chain(*options).copied().collect();
         let (plain, ring) = (fio::command("psync", &options), fio::command("io_uring", &options));
-        let ours = speed(stage.run(Walls::Docker, &ring));
+        let ours = speed(cases.run(Isolation::Docker, &ring));
         let cells = [
-            cell(&speed(stage.run_bare(Walls::Docker, &plain))),
+            cell(&speed(cases.run_bare(Isolation::Docker, &plain))),
             cell(&ours),
             // Many kernels refuse it, which is why we are here.
-            cell(&speed(stage.run_outside(&ring))),
+            cell(&speed(cases.run_outside(&ring))),
         ];
         println!("   {name:<38} {:>14} {:>18} {:>14}", cells[0], cells[1], cells[2]);
         if let Err(error) = ours {
-            stage.case(name, |_| Err(error));
+            cases.case(name, |_| Err(error));
         }
     }
 }
 
-fn speed(ran: anyhow::Result<Ran>) -> anyhow::Result<Report> {
+fn speed(ran: anyhow::Result<ProgramRun>) -> anyhow::Result<FioReport> {
     fio::parse(&ran?.ok()?)
 }
 
-fn cell(report: &anyhow::Result<Report>) -> String {
+fn cell(report: &anyhow::Result<FioReport>) -> String {
     match report {
         Ok(report) => (report.read_iops + report.write_iops).to_string(),
         Err(_) => "refused".to_owned(),

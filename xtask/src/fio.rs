@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 
 /// What a job did, as far as it is asked here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Report {
+pub(crate) struct FioReport {
     pub(crate) read_kib: u64,
     pub(crate) read_iops: u64,
     pub(crate) written_kib: u64,
@@ -22,8 +22,8 @@ pub(crate) fn command(engine: &str, options: &[&str]) -> Vec<String> {
 }
 
 /// Adds up the jobs of a report. An error if fio reports one, or if nothing was done.
-pub(crate) fn parse(output: &str) -> anyhow::Result<Report> {
-    let mut total = Report { read_kib: 0, read_iops: 0, written_kib: 0, write_iops: 0 };
+pub(crate) fn parse(output: &str) -> anyhow::Result<FioReport> {
+    let mut total = FioReport { read_kib: 0, read_iops: 0, written_kib: 0, write_iops: 0 };
     let mut jobs = 0;
     for line in output.lines().filter(|line| line.starts_with("3;")) {
         let fields: Vec<&str> = line.split(';').collect();

@@ -2,8 +2,8 @@
 //!
 //! The program is `conformance/fsx`; on the engine it runs where a real io_uring call is death.
 
-use crate::tally::Tally;
-use crate::{apt, build, place, stream};
+use crate::test_counts::TestCounts;
+use crate::{apt, build, paths, stream};
 use anyhow::{Context, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -31,7 +31,7 @@ const IMAGE_BYTES: u64 = 512 << 20;
 const NO_RING: i32 = 77;
 
 #[derive(Debug)]
-struct Args {
+struct FsxOptions {
     ops: u64,
     modes: Vec<&'static str>,
     is_native: bool,
@@ -42,43 +42,43 @@ struct Args {
 
 /// What is run.
 #[derive(Debug)]
-struct Programs {
+struct FsxPrograms {
     fsx: PathBuf,
     uringlet: Option<PathBuf>,
 }
 
 /// Plays all shares, or the wanted ones.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     let Some(args) = parse(args)? else {
         println!("{USAGE}");
-        return Ok(Tally::default());
+        return Ok(TestCounts::default());
     };
-    place::sh("cargo", &["build", "--release", "--quiet", "-p", "fsx"])?;
+    crate::stream::sh("cargo", &["build", "--release", "--quiet", "-p", "fsx"])?;
     let uringlet = if args.is_native { None } else { Some(build::uringlet()?) };
-    let programs = Programs { fsx: place::target().join("release/fsx"), uringlet };
-    let mut tally = Tally::default();
+    let programs = FsxPrograms { fsx: paths::target().join("release/fsx"), uringlet };
+    let mut counts = TestCounts::default();
     if args.is_native {
         return play(&args, &programs, None, &[], args.ops);
     }
     let wanted = |mode: &str| args.modes.is_empty() || args.modes.contains(&mode);
     let total: u64 = MODES.iter().filter(|(mode, _)| wanted(mode)).map(|(_, share)| share).sum();
     for (mode, share) in MODES.iter().filter(|(mode, _)| wanted(mode)) {
-        tally.add(play(&args, &programs, Some(mode), &[], args.ops * share / total)?);
+        counts.add(play(&args, &programs, Some(mode), &[], args.ops * share / total)?);
     }
     if args.modes.is_empty() {
         let ops = args.ops * SHORT_SHARE / 100;
-        tally.add(play(&args, &programs, None, &[], ops)?);
+        counts.add(play(&args, &programs, None, &[], ops)?);
         for image in IMAGES {
-            tally.add(on_image(&args, &programs, image, ops)?);
+            counts.add(on_image(&args, &programs, image, ops)?);
         }
     }
-    println!("{tally}");
-    Ok(tally)
+    println!("{counts}");
+    Ok(counts)
 }
 
-fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Args>> {
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<FsxOptions>> {
     use lexopt::prelude::*;
-    let mut parsed = Args { ops: 10_000_000, modes: Vec::new(), is_native: false, dir: place::target(), rest: Vec::new() };
+    let mut parsed = FsxOptions { ops: 10_000_000, modes: Vec::new(), is_native: false, dir: paths::target(), rest: Vec::new() };
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next()? {
         match arg {
@@ -101,7 +101,7 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Args>> {
 }
 
 /// One share: in a mode of the engine, or on the kernel's ring. `launcher` puts it elsewhere.
-fn play(args: &Args, programs: &Programs, mode: Option<&str>, launcher: &[OsString], ops: u64) -> anyhow::Result<Tally> {
+fn play(args: &FsxOptions, programs: &FsxPrograms, mode: Option<&str>, launcher: &[OsString], ops: u64) -> anyhow::Result<TestCounts> {
     let (words, dir): (Vec<OsString>, _) = match launcher {
         [] => (vec![], args.dir.canonicalize().with_context(|| format!("finding {}", args.dir.display()))?),
         launcher => (launcher.to_vec(), PathBuf::from(".")),
@@ -121,35 +121,35 @@ fn play(args: &Args, programs: &Programs, mode: Option<&str>, launcher: &[OsStri
     command.args(&words[1..]);
     let finished = stream::run(command, |_| ())?;
     match finished.code() {
-        Some(0) => Ok(Tally::PASSED),
+        Some(0) => Ok(TestCounts::PASSED),
         Some(NO_RING) if mode.is_none() => {
             println!("fsx: skipped: this kernel gives no ring");
-            Ok(Tally { skipped: 1, ..Tally::default() })
+            Ok(TestCounts { skipped: 1, ..TestCounts::default() })
         }
         _ => {
             println!("fsx: failed: {words:?}");
-            Ok(Tally::failure(finished.failure(&name)))
+            Ok(TestCounts::failure(finished.failure(&name)))
         }
     }
 }
 
 /// The modes on a filesystem of another kind, each with a share of its own.
-fn on_image(args: &Args, programs: &Programs, image: &(&str, &str, &[&str]), ops: u64) -> anyhow::Result<Tally> {
+fn on_image(args: &FsxOptions, programs: &FsxPrograms, image: &(&str, &str, &[&str]), ops: u64) -> anyhow::Result<TestCounts> {
     let (name, package, mkfs) = image;
     println!("fsx: on {name}");
     let skipped = |why: &str| {
         println!("fsx: skipped: {name}: {why}");
-        Ok(Tally { skipped: 1, ..Tally::default() })
+        Ok(TestCounts { skipped: 1, ..TestCounts::default() })
     };
     if !rustix::process::geteuid().is_root() {
         return skipped("only root can mount an image");
     }
     apt::ensure_installed(&[package])?;
-    let place = place::cache().join("work").join(format!("fsx-{name}"));
-    place::fresh_dir(&place)?;
+    let place = paths::cache().join("work").join(format!("fsx-{name}"));
+    paths::fresh_dir(&place)?;
     let (file, folder) = (place.join("image"), place.join("mounted"));
     fs::create_dir(&folder)?;
-    let mut tally = Tally::default();
+    let mut counts = TestCounts::default();
     for mode in MODES.iter().map(|(mode, _)| Some(*mode)).chain([None]) {
         make_image(&file, mkfs)?;
         let launcher = mounted(&file, &folder);
@@ -157,10 +157,10 @@ fn on_image(args: &Args, programs: &Programs, image: &(&str, &str, &[&str]), ops
         if !Command::new(probe).args(args_of_probe).arg("true").status().is_ok_and(|status| status.success()) {
             return skipped("it cannot be mounted here");
         }
-        tally.add(play(args, programs, mode, &launcher, ops)?);
+        counts.add(play(args, programs, mode, &launcher, ops)?);
     }
     fs::remove_dir_all(place)?;
-    Ok(tally)
+    Ok(counts)
 }
 
 fn make_image(file: &Path, mkfs: &[&str]) -> anyhow::Result<()> {

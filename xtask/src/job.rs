@@ -31,7 +31,7 @@ pub(crate) enum Ending {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outcome {
+pub(crate) struct JobOutcome {
     pub(crate) ending: Ending,
     pub(crate) took: Duration,
 }
@@ -50,7 +50,7 @@ pub(crate) fn new_mark() -> String {
 }
 
 /// Runs the job to its end or timeout.
-pub(crate) fn run(job: &Job) -> anyhow::Result<Outcome> {
+pub(crate) fn run(job: &Job) -> anyhow::Result<JobOutcome> {
     let mark = new_mark();
     let log = File::create(&job.log).with_context(|| format!("making the log {}", job.log.display()))?;
     let (program, args) = job.argv.split_first().context("a job without a program")?;
@@ -73,7 +73,7 @@ pub(crate) fn run(job: &Job) -> anyhow::Result<Outcome> {
         // Reaps it; a process that cannot even die is left to its parent's end.
         wait(&mut child, GRACE)?;
     }
-    Ok(Outcome { ending: status.map_or(Ending::Hung, ending_of), took })
+    Ok(JobOutcome { ending: status.map_or(Ending::Hung, ending_of), took })
 }
 
 fn wait(child: &mut Child, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
@@ -158,7 +158,7 @@ pub(crate) fn signal_name(signal: i32) -> String {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, timeout: Duration) -> Outcome {
+    fn shell(script: &str, timeout: Duration) -> JobOutcome {
         let dir = std::env::temp_dir();
         let log = dir.join(format!("xtask-job-{}-{}", std::process::id(), JOBS.load(Ordering::Relaxed)));
         let argv = ["sh", "-c", script].map(OsString::from).to_vec();

@@ -1,11 +1,11 @@
 //! Reading what `cargo test` prints: how many passed, and of those that failed the names and what they said.
 
-use crate::tally::{Failure, Tally};
+use crate::test_counts::{Failure, TestCounts};
 use std::collections::BTreeMap;
 
 /// Where in a test program's report the reader is.
 #[derive(Debug, Default, PartialEq, Eq)]
-enum Part {
+enum ReportPart {
     #[default]
     Running,
     /// Between the two headings `failures:`: sections of what failing tests printed.
@@ -14,13 +14,13 @@ enum Part {
     Names,
 }
 
-/// Takes lines, becomes a tally.
+/// Takes lines, becomes a counts.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
-    tally: Tally,
+pub(crate) struct LibtestReader {
+    counts: TestCounts,
     /// The test program that is running, until it has counted.
     program: Option<String>,
-    part: Part,
+    part: ReportPart,
     /// Whose section it is.
     section: String,
     outputs: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ pub(crate) struct Reader {
     said: String,
 }
 
-impl Reader {
+impl LibtestReader {
     pub(crate) fn line(&mut self, line: &str) {
         if let Some(program) = program_of(line) {
             self.end_program();
@@ -39,14 +39,14 @@ impl Reader {
             self.said += &format!("{line}\n");
         }
         if let Some(result) = line.strip_prefix("test result: ") {
-            self.tally.passed += number_before(result, " passed");
-            self.tally.failed += number_before(result, " failed");
-            self.tally.skipped += number_before(result, " ignored");
+            self.counts.passed += number_before(result, " passed");
+            self.counts.failed += number_before(result, " failed");
+            self.counts.skipped += number_before(result, " ignored");
             self.program = None;
             self.said.clear();
-            self.part = Part::Running;
+            self.part = ReportPart::Running;
         } else if line == "failures:" {
-            self.part = if self.part == Part::Running { Part::Outputs } else { Part::Names };
+            self.part = if self.part == ReportPart::Running { ReportPart::Outputs } else { ReportPart::Names };
         } else {
             self.line_of_report(line);
         }
@@ -55,12 +55,12 @@ impl Reader {
     fn line_of_report(&mut self, line: &str) {
         let heading = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
         match (&self.part, heading, line.strip_prefix("    ")) {
-            (Part::Outputs, Some(name), _) => self.section = name.to_owned(),
-            (Part::Outputs, None, _) => *self.outputs.entry(self.section.clone()).or_default() += &format!("{line}\n"),
-            (Part::Names, _, Some(name)) => {
+            (ReportPart::Outputs, Some(name), _) => self.section = name.to_owned(),
+            (ReportPart::Outputs, None, _) => *self.outputs.entry(self.section.clone()).or_default() += &format!("{line}\n"),
+            (ReportPart::Names, _, Some(name)) => {
                 let output = self.outputs.remove(name).unwrap_or_default();
                 let program = self.program.as_deref().unwrap_or("doc tests");
-                self.tally.failures.push(Failure::new(format!("{program} {name}"), "FAILED", &without_backtrace(&output)));
+                self.counts.failures.push(Failure::new(format!("{program} {name}"), "FAILED", &without_backtrace(&output)));
             }
             _ => {}
         }
@@ -69,17 +69,17 @@ impl Reader {
     /// A program that never counted did not live to do so.
     fn end_program(&mut self) {
         if let Some(program) = self.program.take() {
-            self.tally.add(Tally::failure(Failure::new(program, "died", &self.said)));
+            self.counts.add(TestCounts::failure(Failure::new(program, "died", &self.said)));
         }
         self.said.clear();
         self.outputs.clear();
-        self.part = Part::Running;
+        self.part = ReportPart::Running;
     }
 
     /// What was counted, at the end of the output.
-    pub(crate) fn finish(mut self) -> Tally {
+    pub(crate) fn finish(mut self) -> TestCounts {
         self.end_program();
-        self.tally
+        self.counts
     }
 }
 
@@ -110,42 +110,42 @@ fn number_before(text: &str, word: &str) -> u32 {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Tally {
-        let mut reader = Reader::default();
+    fn read(text: &str) -> TestCounts {
+        let mut reader = LibtestReader::default();
         text.lines().for_each(|line| reader.line(line));
         reader.finish()
     }
 
     #[test]
     fn counts_of_libtest_are_read() {
-        let tally = read("test result: ok. 15 passed; 2 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.22s");
-        assert_eq!((tally.passed, tally.failed, tally.skipped), (15, 2, 3));
+        let counts = read("test result: ok. 15 passed; 2 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.22s");
+        assert_eq!((counts.passed, counts.failed, counts.skipped), (15, 2, 3));
     }
 
     #[test]
     fn failed_tests_are_named_with_what_they_said() {
-        let tally = read(
+        let counts = read(
             "     Running tests/robust.rs (target/debug/deps/robust-1a2b)\n\nrunning 3 tests\ntest a ... ok\ntest b ... FAILED\n\
              test c::d ... FAILED\n\nfailures:\n\n---- b stdout ----\n\nthread 'b' panicked at x.rs:1:1:\nlost one\n\
              stack backtrace:\n   0: x\n\n---- c::d stdout ----\nsecond\n    indented\n\n\nfailures:\n    b\n    c::d\n\n\
              test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\n\
              error: test failed, to rerun pass `-p uringlet-cli --test robust`\n",
         );
-        assert_eq!((tally.passed, tally.failed), (1, 2));
-        let told: Vec<_> = tally.failures.iter().map(|f| (f.item.as_str(), f.output.last().map(String::as_str))).collect();
+        assert_eq!((counts.passed, counts.failed), (1, 2));
+        let told: Vec<_> = counts.failures.iter().map(|f| (f.item.as_str(), f.output.last().map(String::as_str))).collect();
         assert_eq!(told, [("robust b", Some("lost one")), ("robust c::d", Some("    indented"))]);
     }
 
     #[test]
     fn a_program_that_died_is_named() {
-        let tally = read(
+        let counts = read(
             "     Running unittests src/lib.rs (target/debug/deps/uringlet_sys-1a2b)\n\nrunning 3 tests\n\
              error: test failed, to rerun pass `-p uringlet-sys --lib`\n\nCaused by:\n  process didn't exit successfully: (signal: 11, SIGSEGV)\n\
              \x20    Running tests/abi.rs (target/debug/deps/abi-99)\n\
              test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n",
         );
-        assert_eq!((tally.passed, tally.failed), (4, 1));
-        assert_eq!(tally.failures[0].item, "uringlet_sys (unit tests)");
-        assert!(tally.failures[0].output.last().is_some_and(|line| line.contains("SIGSEGV")));
+        assert_eq!((counts.passed, counts.failed), (4, 1));
+        assert_eq!(counts.failures[0].item, "uringlet_sys (unit tests)");
+        assert!(counts.failures[0].output.last().is_some_and(|line| line.contains("SIGSEGV")));
     }
 }

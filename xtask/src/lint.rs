@@ -1,8 +1,8 @@
 //! `xtask lint`: clippy in every target. A warning is a failure; `as` casts that may lose something are counted
 //! against `xtask/ratchet.txt`, crate by crate.
 
-use crate::place;
-use crate::tally::{Failure, Tally};
+use crate::paths;
+use crate::test_counts::{Failure, TestCounts};
 use crate::tidy::findings::Findings;
 use crate::tidy::ratchet::{CASTS, Ratchet, Update};
 use crate::tidy::ratchet_path;
@@ -26,14 +26,14 @@ const COUNTED: &[&str] =
 
 /// What clippy said.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Report {
+struct ClippyReport {
     /// File, line and text of each counted cast: a file that belongs to two targets is linted twice.
     casts: BTreeSet<(String, u64, String)>,
     warnings: Vec<String>,
 }
 
 /// Lints the checkout.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
     let (mut update, mut is_listed) = (Update::No, false);
     let mut parser = lexopt::Parser::from_args(args);
@@ -41,7 +41,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         match arg {
             Long("help") | Short('h') => {
                 println!("{USAGE}");
-                return Ok(Tally::default());
+                return Ok(TestCounts::default());
             }
             Long("update") if update == Update::No => update = Update::Shrink,
             Long("update") => {}
@@ -62,18 +62,18 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     let offences = [report.warnings, ratchet.check(&found)].concat();
     offences.iter().for_each(|offence| println!("{offence}"));
     println!("{} casts, {} offences", report.casts.len(), offences.len());
-    let failed = || Tally::failure(Failure::new("clippy", format!("{} offences", offences.len()), &offences.join("\n")));
-    Ok(if offences.is_empty() { Tally::PASSED } else { failed() })
+    let failed = || TestCounts::failure(Failure::new("clippy", format!("{} offences", offences.len()), &offences.join("\n")));
+    Ok(if offences.is_empty() { TestCounts::PASSED } else { failed() })
 }
 
-fn clippy() -> anyhow::Result<Report> {
+fn clippy() -> anyhow::Result<ClippyReport> {
     let mut command = Command::new("cargo");
     command.args(["clippy", "--workspace", "--all-targets", "--message-format=json", "--quiet", "--"]);
     COUNTED.iter().for_each(|lint| {
         command.args(["-W", lint]);
     });
-    let out = command.current_dir(place::root()).stderr(Stdio::inherit()).output().context("starting cargo clippy")?;
-    let mut report = Report::default();
+    let out = command.current_dir(paths::root()).stderr(Stdio::inherit()).output().context("starting cargo clippy")?;
+    let mut report = ClippyReport::default();
     String::from_utf8_lossy(&out.stdout).lines().for_each(|line| read_message(line, &mut report));
     if !out.status.success() && report.warnings.is_empty() {
         report.warnings.push(format!("cargo clippy ended with {}", out.status));
@@ -82,7 +82,7 @@ fn clippy() -> anyhow::Result<Report> {
 }
 
 /// One line of cargo's JSON.
-fn read_message(line: &str, report: &mut Report) {
+fn read_message(line: &str, report: &mut ClippyReport) {
     let Ok(line) = serde_json::from_str::<Value>(line) else { return };
     let message = &line["message"];
     if line["reason"] != "compiler-message" || !matches!(message["level"].as_str(), Some("warning" | "error")) {
@@ -103,7 +103,7 @@ fn read_message(line: &str, report: &mut Report) {
     }
 }
 
-fn count(report: &Report) -> Findings {
+fn count(report: &ClippyReport) -> Findings {
     let mut found = Findings::default();
     for (file, line, text) in &report.casts {
         let depth = if file.starts_with("crates/") || file.starts_with("conformance/") { 2 } else { 1 };
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn casts_are_counted_once_and_other_warnings_fail() {
-        let mut report = Report::default();
+        let mut report = ClippyReport::default();
         read_message(&message(COUNTED[0], "warning"), &mut report);
         read_message(&message(COUNTED[0], "warning"), &mut report);
         read_message(&message("clippy::needless_return", "warning"), &mut report);

@@ -1,4 +1,4 @@
-//! Chores of the repository. `cargo xtask help` lists them.
+//! Tasks of the repository. `cargo xtask help` lists them.
 #![forbid(unsafe_code)]
 
 mod apt;
@@ -12,23 +12,23 @@ mod job;
 mod libtest;
 mod lint;
 mod oracle;
-mod place;
+mod paths;
 mod programs;
 mod report;
 mod sandbox;
 mod stream;
-mod tally;
+mod test_counts;
 mod tidy;
 mod ublk;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use tally::Tally;
+use test_counts::TestCounts;
 
-/// A chore: its name, its one-line help, and what it does with the arguments after its name.
-type Chore = (&'static str, &'static str, fn(Vec<OsString>) -> anyhow::Result<Tally>);
+/// A task: its name, its one-line help, and what it does with the arguments after its name.
+type Task = (&'static str, &'static str, fn(Vec<OsString>) -> anyhow::Result<TestCounts>);
 
-const CHORES: &[Chore] = &[
+const TASKS: &[Task] = &[
     ("ci", "everything that must hold before a change lands", ci::main),
     ("build", "the release, as `make install` takes it", build::main),
     ("tidy", "style as a test: lengths, unsafe, layers, circles, names, prose", tidy::main),
@@ -47,11 +47,11 @@ const CHORES: &[Chore] = &[
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     let name = args.next().unwrap_or_default();
-    let Some((_, _, chore)) = CHORES.iter().find(|(known, _, _)| name == *known) else {
+    let Some((_, _, task)) = TASKS.iter().find(|(known, _, _)| name == *known) else {
         return help(&name);
     };
-    match chore(args.collect()) {
-        Ok(tally) if tally.is_good() => ExitCode::SUCCESS,
+    match task(args.collect()) {
+        Ok(counts) if counts.is_good() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask {}: {error:#}", name.display());
@@ -64,10 +64,10 @@ fn help(asked: &OsString) -> ExitCode {
     let wanted = asked.is_empty() || asked == "help" || asked == "--help" || asked == "-h";
     let mut text = String::new();
     if !wanted {
-        text += &format!("xtask: there is no chore `{}`\n", asked.display());
+        text += &format!("xtask: there is no task `{}`\n", asked.display());
     }
-    text += "usage: cargo xtask CHORE [--help | ARGS]\n\n";
-    for (name, about, _) in CHORES {
+    text += "usage: cargo xtask TASK [--help | ARGS]\n\n";
+    for (name, about, _) in TASKS {
         text += &format!("  {name:<12} {about}\n");
     }
     if wanted {

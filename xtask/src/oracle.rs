@@ -4,8 +4,8 @@
 //! probe of crates/cli/tests; its output is compared with the file that the test has.
 
 use crate::job::{self, Ending, Job};
-use crate::tally::{Failure, Tally};
-use crate::{apt, place};
+use crate::test_counts::{Failure, TestCounts};
+use crate::{apt, paths};
 use anyhow::{Context, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -41,7 +41,7 @@ echo PROBE ENDS $?
 ";
 
 /// Compares, or writes anew.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
     let mut updates = false;
     let mut parser = lexopt::Parser::from_args(args);
@@ -49,7 +49,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         match arg {
             Long("help") | Short('h') => {
                 println!("{USAGE}");
-                return Ok(Tally::default());
+                return Ok(TestCounts::default());
             }
             Long("update") => updates = true,
             other => bail!("{}\n{USAGE}", other.unexpected()),
@@ -57,10 +57,10 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     }
     if let Err(error) = apt::ensure_installed(PACKAGES) {
         println!("skipped: {error:#}");
-        return Ok(Tally { skipped: 1, ..Tally::default() });
+        return Ok(TestCounts { skipped: 1, ..TestCounts::default() });
     }
-    let answers = ask(&place::cache().join("oracle"))?;
-    let file = place::root().join("crates/cli/tests/c/ublk_probe.expected");
+    let answers = ask(&paths::cache().join("oracle"))?;
+    let file = paths::root().join("crates/cli/tests/c/ublk_probe.expected");
     if updates {
         fs::write(&file, &answers).with_context(|| format!("writing {}", file.display()))?;
     }
@@ -69,25 +69,25 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
 }
 
 /// One case a line.
-fn compare(answers: &str, expected: &str) -> Tally {
-    let mut tally = Tally::default();
+fn compare(answers: &str, expected: &str) -> TestCounts {
+    let mut counts = TestCounts::default();
     let (answers, expected): (Vec<_>, Vec<_>) = (answers.lines().collect(), expected.lines().collect());
     for line in 0..answers.len().max(expected.len()) {
         let (answer, expected) = (answers.get(line).copied(), expected.get(line).copied());
-        tally.add(if answer == expected {
-            Tally::PASSED
+        counts.add(if answer == expected {
+            TestCounts::PASSED
         } else {
             let what = format!("line {}", line + 1);
-            Tally::failure(Failure::new(
+            TestCounts::failure(Failure::new(
                 what,
                 "another answer",
                 &format!("{}\nexpected:\n{}", answer.unwrap_or(""), expected.unwrap_or("")),
             ))
         });
     }
-    tally.failures.iter().for_each(|failure| println!("{}: {}", failure.item, failure.output.join(" | ")));
-    println!("ublk_drv: {tally}");
-    tally
+    counts.failures.iter().for_each(|failure| println!("{}: {}", failure.item, failure.output.join(" | ")));
+    println!("ublk_drv: {counts}");
+    counts
 }
 
 /// The probe's output on the real driver.
@@ -130,13 +130,13 @@ fn find(dir: &Path, prefix: &str) -> anyhow::Result<PathBuf> {
 /// The initial file system: init, busybox, the module, the probe.
 fn pack(cache: &Path, module: &Path) -> anyhow::Result<PathBuf> {
     let root = cache.join("root");
-    place::fresh_dir(&root)?;
+    paths::fresh_dir(&root)?;
     for dir in ["bin", "dev", "proc"] {
         fs::create_dir(root.join(dir))?;
     }
     fs::copy("/bin/busybox", root.join("bin/busybox")).context("busybox-static has no /bin/busybox")?;
     fs::write(root.join("init"), INIT)?;
-    let source = place::root().join("crates/cli/tests/c/ublk_probe.c");
+    let source = paths::root().join("crates/cli/tests/c/ublk_probe.c");
     let script = format!(
         "set -e; chmod +x init; xz -dc '{}' > ublk_drv.ko; cc -static -O2 -D_GNU_SOURCE -w -pthread -o probe '{}'; find . | cpio -o -H newc --quiet > ../initrd",
         module.display(),
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn each_line_is_a_case() {
         assert_eq!(compare("a\nb\n", "a\nb\n").passed, 2);
-        let tally = compare("a\nb\nc\n", "a\nx\n");
-        assert_eq!((tally.passed, tally.failed), (1, 2));
+        let counts = compare("a\nb\nc\n", "a\nx\n");
+        assert_eq!((counts.passed, counts.failed), (1, 2));
     }
 }

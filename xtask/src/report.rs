@@ -1,13 +1,13 @@
 //! The end of `xtask ci`: a table of the stages, and then what failed, so that the last lines of a log tell it.
 
-use crate::tally::{Failure, TAIL_LINES, Tally};
+use crate::test_counts::{Failure, TAIL_LINES, TestCounts};
 use std::time::Duration;
 
 /// A stage that was run.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct StageRow {
     pub(crate) stage: &'static str,
-    pub(crate) tally: Tally,
+    pub(crate) counts: TestCounts,
     pub(crate) took: Duration,
 }
 
@@ -19,29 +19,29 @@ const LEAST_LINES: usize = 4;
 const MOST_NAMES: usize = 20;
 
 /// The whole summary.
-pub(crate) fn render(rows: &[Row], took: Duration) -> String {
-    let mut total = Tally::default();
+pub(crate) fn render(rows: &[StageRow], took: Duration) -> String {
+    let mut total = TestCounts::default();
     let mut text = format!("\n== summary after {} s\n", took.as_secs());
     for row in rows {
-        let word = if row.tally.is_good() { "ok" } else { "FAILED" };
-        text += &format!("{:<12} {word:<7} {:>4} s   {}\n", row.stage, row.took.as_secs(), row.tally);
-        total.add(row.tally.clone());
+        let word = if row.counts.is_good() { "ok" } else { "FAILED" };
+        text += &format!("{:<12} {word:<7} {:>4} s   {}\n", row.stage, row.took.as_secs(), row.counts);
+        total.add(row.counts.clone());
     }
     text += &format!("{total}\n");
-    for (row, repeated) in rows.iter().flat_map(|row| row.tally.repeated.iter().map(move |line| (row, line))) {
+    for (row, repeated) in rows.iter().flat_map(|row| row.counts.repeated.iter().map(move |line| (row, line))) {
         text += &format!("repeated: {} {repeated}\n", row.stage);
     }
     text + &failures(rows)
 }
 
 /// Each with the end of its output, and, where those may have pushed the first ones out of sight, all names once more.
-fn failures(rows: &[Row]) -> String {
-    let unnamed = |row: &Row| Failure::new("?", "failed, and did not say what", &row.tally.to_string());
+fn failures(rows: &[StageRow]) -> String {
+    let unnamed = |row: &StageRow| Failure::new("?", "failed, and did not say what", &row.counts.to_string());
     let all: Vec<(&str, Failure)> = rows
         .iter()
-        .filter(|row| !row.tally.is_good())
+        .filter(|row| !row.counts.is_good())
         .flat_map(|row| {
-            let named = &row.tally.failures;
+            let named = &row.counts.failures;
             let named = if named.is_empty() { vec![unnamed(row)] } else { named.clone() };
             named.into_iter().map(|failure| (row.stage, failure))
         })
@@ -67,20 +67,20 @@ fn failures(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn row(stage: &'static str, tally: Tally) -> Row {
-        Row { stage, tally, took: Duration::from_secs(7) }
+    fn row(stage: &'static str, counts: TestCounts) -> StageRow {
+        StageRow { stage, counts, took: Duration::from_secs(7) }
     }
 
-    fn failed(names: &[&str]) -> Tally {
-        let mut tally = Tally::default();
+    fn failed(names: &[&str]) -> TestCounts {
+        let mut counts = TestCounts::default();
         let long: String = (0..100).map(|n| format!("line {n}\n")).collect();
-        names.iter().for_each(|name| tally.add(Tally::failure(Failure::new(*name, "exit 1", &long))));
-        tally
+        names.iter().for_each(|name| counts.add(TestCounts::failure(Failure::new(*name, "exit 1", &long))));
+        counts
     }
 
     #[test]
     fn one_failure_is_the_last_thing_said() {
-        let text = render(&[row("fmt", Tally::PASSED), row("conformance", failed(&["accept"]))], Duration::ZERO);
+        let text = render(&[row("fmt", TestCounts::PASSED), row("conformance", failed(&["accept"]))], Duration::ZERO);
         let (_, told) = text.split_once("FAILED conformance: accept: exit 1\n").expect("the failure is named");
         assert_eq!(told.lines().count(), TAIL_LINES);
         assert!(told.ends_with("    line 99\n"));
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_failure_without_a_name_still_has_its_stage() {
-        let tally = Tally { failed: 3, ..Tally::default() };
-        assert!(render(&[row("tidy", tally)], Duration::ZERO).contains("FAILED tidy: ?"));
-        assert!(!render(&[row("tidy", Tally::PASSED)], Duration::ZERO).contains("FAILED"));
+        let counts = TestCounts { failed: 3, ..TestCounts::default() };
+        assert!(render(&[row("tidy", counts)], Duration::ZERO).contains("FAILED tidy: ?"));
+        assert!(!render(&[row("tidy", TestCounts::PASSED)], Duration::ZERO).contains("FAILED"));
     }
 }

@@ -1,11 +1,11 @@
 //! Running a command whose output goes on to ours line by line, while its end is kept to be told again.
 
 use crate::job::{self, MARK};
-use crate::place;
-use crate::tally::{Failure, Tally};
+use crate::paths;
+use crate::test_counts::{Failure, TestCounts};
 use anyhow::Context;
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, PipeReader};
+use std::io::{BufRead, BufReader, IsTerminal, PipeReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// How a command ended.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedCommand {
     /// `None`: it was silent for too long, and killed.
     status: Option<ExitStatus>,
     last: VecDeque<String>,
 }
 
-impl Finished {
+impl FinishedCommand {
     pub(crate) fn is_good(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
@@ -52,23 +52,39 @@ impl Finished {
 }
 
 /// Runs cargo in the checkout: one case.
-pub(crate) fn cargo(args: &[&str], env: &[(&str, &str)]) -> anyhow::Result<Tally> {
+pub(crate) fn cargo(args: &[&str], env: &[(&str, &str)]) -> anyhow::Result<TestCounts> {
     let mut command = Command::new("cargo");
     command.args(args).envs(env.iter().copied());
     let finished = run(command, |_| ())?;
     let item = format!("cargo {}", args.first().copied().unwrap_or_default());
-    Ok(if finished.is_good() { Tally::PASSED } else { Tally::failure(finished.failure(&item)) })
+    Ok(if finished.is_good() { TestCounts::PASSED } else { TestCounts::failure(finished.failure(&item)) })
+}
+
+/// Runs a command in the checkout, its output going where ours goes; an error unless it succeeds.
+pub(crate) fn sh(program: &str, args: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(program);
+    command.args(args);
+    let what = format!("`{program} {}`", args.join(" "));
+    if std::io::stdout().is_terminal() {
+        // On a terminal the program keeps its colours and progress.
+        let status = command.current_dir(paths::root()).status().with_context(|| format!("starting {program}"))?;
+        anyhow::ensure!(status.success(), "{what} ended with {status}");
+        return Ok(());
+    }
+    let finished = run(command, |_| ())?;
+    anyhow::ensure!(finished.is_good(), "{what} failed:\n{}", finished.output());
+    Ok(())
 }
 
 /// Runs the command in the checkout, its two outputs as one; `each` sees every line.
-pub(crate) fn run(command: Command, each: impl FnMut(&str)) -> anyhow::Result<Finished> {
+pub(crate) fn run(command: Command, each: impl FnMut(&str)) -> anyhow::Result<FinishedCommand> {
     run_within(command, SILENCE, each)
 }
 
-fn run_within(mut command: Command, silence: Duration, mut each: impl FnMut(&str)) -> anyhow::Result<Finished> {
+fn run_within(mut command: Command, silence: Duration, mut each: impl FnMut(&str)) -> anyhow::Result<FinishedCommand> {
     let (reader, writer) = std::io::pipe()?;
     let mark = job::new_mark();
-    command.current_dir(place::root()).env(MARK, &mark).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    command.current_dir(paths::root()).env(MARK, &mark).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("starting {}", command.get_program().display()))?;
     // Our own ends for writing: without them the pipe ends with the command.
     drop(command);
@@ -86,15 +102,15 @@ fn run_within(mut command: Command, silence: Duration, mut each: impl FnMut(&str
                 }
                 last.push_back(line);
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok(Finished { status: Some(child.wait()?), last }),
+            Err(RecvTimeoutError::Disconnected) => return Ok(FinishedCommand { status: Some(child.wait()?), last }),
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(status) = ended(&mut child, heard)? {
-                    return Ok(Finished { status: Some(status), last });
+                    return Ok(FinishedCommand { status: Some(status), last });
                 }
                 if heard.elapsed() >= silence {
                     job::kill_marked(&mark);
                     child.wait()?;
-                    return Ok(Finished { status: None, last });
+                    return Ok(FinishedCommand { status: None, last });
                 }
             }
         }
@@ -126,7 +142,7 @@ fn read_lines(reader: PipeReader) -> Receiver<String> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, silence: Duration) -> (Finished, Vec<String>) {
+    fn shell(script: &str, silence: Duration) -> (FinishedCommand, Vec<String>) {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut seen = Vec::new();

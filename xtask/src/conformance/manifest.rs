@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// What a test says about us.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TestVerdict {
     Pass,
     /// The test itself found that it cannot be run; why.
     Skip(String),
@@ -22,7 +22,7 @@ pub(super) enum Verdict {
     Varies(String),
 }
 
-impl Verdict {
+impl TestVerdict {
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -58,7 +58,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for TestVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.reason() {
             "" => f.write_str(self.word()),
@@ -72,14 +72,14 @@ pub(super) struct Manifest {
     path: PathBuf,
     /// The lines above the first test, kept as they are.
     heading: String,
-    lines: BTreeMap<String, Verdict>,
+    lines: BTreeMap<String, TestVerdict>,
     /// Why these may fail once, though they are listed as passes.
     repeatable: BTreeMap<String, String>,
 }
 
 /// What differs between the manifest and a run: tests, and how.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(super) struct ManifestDifference {
     /// Worse than listed: errors.
     pub(super) worse: Vec<(String, String)>,
     /// Better than listed, or not listed: the manifest must be updated.
@@ -115,7 +115,7 @@ impl Manifest {
     }
 
     pub(super) fn is_listed_as_pass(&self, name: &str) -> bool {
-        self.lines.get(name) == Some(&Verdict::Pass)
+        self.lines.get(name) == Some(&TestVerdict::Pass)
     }
 
     pub(super) fn is_repeatable(&self, name: &str) -> bool {
@@ -124,16 +124,16 @@ impl Manifest {
 
     /// Whether it is known never to end.
     pub(super) fn is_listed_as_hanging(&self, name: &str) -> bool {
-        matches!(self.lines.get(name), Some(Verdict::Fail(why)) if why.starts_with("hang"))
+        matches!(self.lines.get(name), Some(TestVerdict::Fail(why)) if why.starts_with("hang"))
     }
 
     pub(super) fn count_pass(&self) -> usize {
-        self.lines.values().filter(|verdict| **verdict == Verdict::Pass).count()
+        self.lines.values().filter(|verdict| **verdict == TestVerdict::Pass).count()
     }
 
     /// Compares what was run with what is listed. Reasons are for people, not compared.
-    pub(super) fn compare(&self, results: &BTreeMap<String, Verdict>) -> Difference {
-        let mut difference = Difference::default();
+    pub(super) fn compare(&self, results: &BTreeMap<String, TestVerdict>) -> ManifestDifference {
+        let mut difference = ManifestDifference::default();
         for (name, is) in results {
             let Some(was) = self.lines.get(name) else {
                 difference.unlisted.push((name.clone(), format!("not listed, is {is}")));
@@ -150,7 +150,7 @@ impl Manifest {
     }
 
     /// Takes the results over. A reason that somebody wrote stays while its verdict does.
-    fn update(&mut self, results: &BTreeMap<String, Verdict>) {
+    fn update(&mut self, results: &BTreeMap<String, TestVerdict>) {
         for (name, is) in results {
             let listed = self.lines.get(name);
             if listed.is_none_or(|was| was.against(is) != Ordering::Equal) {
@@ -160,7 +160,7 @@ impl Manifest {
     }
 
     /// Writes the file with the results taken over.
-    pub(super) fn write(&self, results: &BTreeMap<String, Verdict>) -> anyhow::Result<()> {
+    pub(super) fn write(&self, results: &BTreeMap<String, TestVerdict>) -> anyhow::Result<()> {
         let mut new = self.clone();
         new.update(results);
         std::fs::write(&self.path, new.render()).with_context(|| format!("writing {}", self.path.display()))
@@ -170,7 +170,7 @@ impl Manifest {
         let width = self.lines.keys().map(String::len).max().unwrap_or(0);
         let mut text = self.heading.clone();
         for (name, verdict) in &self.lines {
-            let repeatable = self.repeatable.get(name).filter(|_| *verdict == Verdict::Pass);
+            let repeatable = self.repeatable.get(name).filter(|_| *verdict == TestVerdict::Pass);
             let reason = repeatable.map_or(verdict.reason(), String::as_str);
             let line = format!("{name:width$}  {:<6}  {reason}", verdict.word());
             text += line.trim_end();
@@ -181,22 +181,22 @@ impl Manifest {
 }
 
 /// The name, the verdict, and for a pass perhaps why it may be repeated.
-fn parse_line(line: &str) -> anyhow::Result<(&str, Verdict, Option<&str>)> {
+fn parse_line(line: &str) -> anyhow::Result<(&str, TestVerdict, Option<&str>)> {
     let mut words = line.splitn(2, char::is_whitespace);
     let name = words.next().unwrap_or_default();
     let rest = words.next().unwrap_or_default().trim();
     let (word, reason) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let reason = reason.trim();
     let verdict = match word {
-        "pass" => Verdict::Pass,
-        "skip" if !reason.is_empty() => Verdict::Skip(reason.to_owned()),
-        "fail" if !reason.is_empty() => Verdict::Fail(reason.to_owned()),
-        "varies" if !reason.is_empty() => Verdict::Varies(reason.to_owned()),
+        "pass" => TestVerdict::Pass,
+        "skip" if !reason.is_empty() => TestVerdict::Skip(reason.to_owned()),
+        "fail" if !reason.is_empty() => TestVerdict::Fail(reason.to_owned()),
+        "varies" if !reason.is_empty() => TestVerdict::Varies(reason.to_owned()),
         _ => {
             bail!("expected `NAME pass`, or `NAME skip | fail | varies` and a REASON, got `{line}`")
         }
     };
-    let why = Some(reason).filter(|why| verdict == Verdict::Pass && !why.is_empty());
+    let why = Some(reason).filter(|why| verdict == TestVerdict::Pass && !why.is_empty());
     Ok((name, verdict, why))
 }
 
@@ -208,12 +208,12 @@ mod tests {
         Manifest::parse(Path::new("m"), text).unwrap()
     }
 
-    fn results(list: &[(&str, Verdict)]) -> BTreeMap<String, Verdict> {
+    fn results(list: &[(&str, TestVerdict)]) -> BTreeMap<String, TestVerdict> {
         list.iter().map(|(name, verdict)| ((*name).to_owned(), verdict.clone())).collect()
     }
 
-    fn fail(why: &str) -> Verdict {
-        Verdict::Fail(why.to_owned())
+    fn fail(why: &str) -> TestVerdict {
+        TestVerdict::Fail(why.to_owned())
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_listed_failure_that_passes_must_be_listed_anew() {
-        let found = manifest("a fail hang\n").compare(&results(&[("a", Verdict::Pass)]));
+        let found = manifest("a fail hang\n").compare(&results(&[("a", TestVerdict::Pass)]));
         assert_eq!(found.unlisted, [("a".to_owned(), "was fail (hang), is pass".to_owned())]);
         assert!(found.worse.is_empty());
     }
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn updating_keeps_headings_and_written_reasons() {
         let mut manifest = manifest("# heading\nlong-name fail hang: nobody wakes it\nb fail exit 1\n");
-        manifest.update(&results(&[("long-name", fail("hang")), ("b", Verdict::Pass)]));
+        manifest.update(&results(&[("long-name", fail("hang")), ("b", TestVerdict::Pass)]));
         assert_eq!(manifest.render(), "# heading\nb          pass\nlong-name  fail    hang: nobody wakes it\n");
     }
 
@@ -241,7 +241,7 @@ mod tests {
     fn what_varies_may_do_anything_and_stays() {
         let mut manifest = manifest("a varies needs a fast disk\n");
         let found = results(&[("a", fail("exit 1"))]);
-        assert_eq!(manifest.compare(&found), Difference::default());
+        assert_eq!(manifest.compare(&found), ManifestDifference::default());
         manifest.update(&found);
         assert_eq!(manifest.render(), "a  varies  needs a fast disk\n");
     }
@@ -251,7 +251,7 @@ mod tests {
         let text = "a  pass    measures time\nb  pass\n";
         let mut manifest = manifest(text);
         assert!(manifest.is_repeatable("a") && !manifest.is_repeatable("b"));
-        manifest.update(&results(&[("a", Verdict::Pass), ("b", Verdict::Pass)]));
+        manifest.update(&results(&[("a", TestVerdict::Pass), ("b", TestVerdict::Pass)]));
         assert_eq!(manifest.render(), text);
     }
 

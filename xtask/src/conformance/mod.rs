@@ -9,14 +9,14 @@ mod needs;
 mod source;
 mod suite;
 
-use crate::tally::{Failure, Tally};
-use crate::{build, place};
+use crate::test_counts::{Failure, TestCounts};
+use crate::{build, paths};
 use anyhow::{bail, ensure};
-use manifest::{Difference, Manifest, Verdict};
+use manifest::{Manifest, ManifestDifference, TestVerdict};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
-use suite::{Ended, Suite};
+use suite::{Suite, TestEnd};
 
 const USAGE: &str = "\
 usage: cargo xtask conformance [--native] [--filter PAT] [--jobs N] [--timeout S] [--update [--allow-regress]]
@@ -32,7 +32,7 @@ usage: cargo xtask conformance [--native] [--filter PAT] [--jobs N] [--timeout S
 Exit status 0 only if every test did what the manifest in conformance/ lists.";
 
 #[derive(Debug)]
-struct Wish {
+struct ConformanceOptions {
     native: bool,
     filter: String,
     jobs: usize,
@@ -43,40 +43,40 @@ struct Wish {
 }
 
 /// Fetches, builds, runs, compares.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
-    let Some(wish) = parse(args)? else {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
+    let Some(options) = parse(args)? else {
         println!("{USAGE}");
-        return Ok(Tally::default());
+        return Ok(TestCounts::default());
     };
     let mut tests = source::tests()?;
-    tests.retain(|test| test.name.contains(&wish.filter));
-    ensure!(!tests.is_empty(), "no test's name contains `{}`", wish.filter);
-    if wish.list {
+    tests.retain(|test| test.name.contains(&options.filter));
+    ensure!(!tests.is_empty(), "no test's name contains `{}`", options.filter);
+    if options.list {
         tests.iter().for_each(|test| println!("{}", test.name));
-        return Ok(Tally::default());
+        return Ok(TestCounts::default());
     }
-    let manifest = Manifest::read(&manifest_path(wish.native))?;
+    let manifest = Manifest::read(&manifest_path(options.native))?;
     let left_out = needs::leave_out(&mut tests)?;
     let suite = Suite {
-        launcher: launcher(wish.native)?,
-        kind: if wish.native { "native" } else { "uringlet" },
-        jobs: wish.jobs,
-        timeout: wish.timeout,
+        launcher: launcher(options.native)?,
+        kind: if options.native { "native" } else { "uringlet" },
+        jobs: options.jobs,
+        timeout: options.timeout,
         manifest: &manifest,
     };
     let ended = suite.run(&tests)?;
     println!("logs: {}", suite.logs().display());
     let verdicts = ended.iter().map(|(name, ended)| (name.clone(), ended.verdict.clone())).collect();
-    let mut tally = conclude(&wish, &manifest, &verdicts)?;
-    tally.failures.iter_mut().for_each(|failure| explain(failure, &suite, &ended));
-    let is_late = |ended: &Ended| ended.verdict == Verdict::Pass && !ended.before.is_empty();
-    tally.skipped += left_out;
-    tally.repeated = ended.iter().filter(|(_, ended)| is_late(ended)).map(|(name, ended)| repeated(name, ended)).collect();
-    Ok(tally)
+    let mut counts = conclude(&options, &manifest, &verdicts)?;
+    counts.failures.iter_mut().for_each(|failure| explain(failure, &suite, &ended));
+    let is_late = |ended: &TestEnd| ended.verdict == TestVerdict::Pass && !ended.before.is_empty();
+    counts.skipped += left_out;
+    counts.repeated = ended.iter().filter(|(_, ended)| is_late(ended)).map(|(name, ended)| repeated(name, ended)).collect();
+    Ok(counts)
 }
 
 /// What the test said: at its first attempt, for what came later may be another story.
-fn explain(failure: &mut Failure, suite: &Suite<'_>, ended: &BTreeMap<String, Ended>) {
+fn explain(failure: &mut Failure, suite: &Suite<'_>, ended: &BTreeMap<String, TestEnd>) {
     failure.output = suite.said(&failure.item, 1);
     let before = &ended[&failure.item].before;
     if !before.is_empty() {
@@ -85,23 +85,23 @@ fn explain(failure: &mut Failure, suite: &Suite<'_>, ended: &BTreeMap<String, En
 }
 
 /// How a test that passed at last did so.
-fn repeated(name: &str, ended: &Ended) -> String {
+fn repeated(name: &str, ended: &TestEnd) -> String {
     format!("{name}: passed at attempt {}, alone; before: {}", ended.before.len() + 1, list(&ended.before))
 }
 
-fn list(verdicts: &[Verdict]) -> String {
-    verdicts.iter().map(Verdict::to_string).collect::<Vec<_>>().join(", ")
+fn list(verdicts: &[TestVerdict]) -> String {
+    verdicts.iter().map(TestVerdict::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Compares with the manifest, or writes it; the failures are named, not yet explained.
-fn conclude(wish: &Wish, manifest: &Manifest, results: &BTreeMap<String, Verdict>) -> anyhow::Result<Tally> {
+fn conclude(options: &ConformanceOptions, manifest: &Manifest, results: &BTreeMap<String, TestVerdict>) -> anyhow::Result<TestCounts> {
     let count = |word: &str| results.values().filter(|verdict| verdict.word() == word).count() as u32;
-    let Difference { worse, unlisted } = manifest.compare(results);
+    let ManifestDifference { worse, unlisted } = manifest.compare(results);
     worse.iter().for_each(|(name, how)| println!("WORSE   {name}: {how}"));
     unlisted.iter().for_each(|(name, how)| println!("UPDATE  {name}: {how}"));
     let mut surprises = Vec::new();
-    if wish.update {
-        if !worse.is_empty() && !wish.allow_regress {
+    if options.update {
+        if !worse.is_empty() && !options.allow_regress {
             bail!("--update lists no pass as a failure unless --allow-regress says so");
         }
         manifest.write(results)?;
@@ -111,7 +111,7 @@ fn conclude(wish: &Wish, manifest: &Manifest, results: &BTreeMap<String, Verdict
         }
         surprises.extend(worse.into_iter().chain(unlisted).map(|(name, how)| Failure::new(name, how, "")));
     }
-    if !wish.native {
+    if !options.native {
         let kernel = Manifest::read(&manifest_path(true))?.count_pass();
         println!("the kernel's own ring passes {kernel} of all of them");
     }
@@ -120,16 +120,16 @@ fn conclude(wish: &Wish, manifest: &Manifest, results: &BTreeMap<String, Verdict
     // A surprise may also be a test that passes and should not.
     let unlisted = surprises.len() as u32;
     let known = failed.saturating_sub(unlisted);
-    Ok(Tally { passed, failed: unlisted, skipped, known, failures: surprises, ..Tally::default() })
+    Ok(TestCounts { passed, failed: unlisted, skipped, known, failures: surprises, ..TestCounts::default() })
 }
 
 fn manifest_path(native: bool) -> std::path::PathBuf {
     let suffix = if native { ".kernel" } else { "" };
-    place::root().join(format!("conformance/liburing-{}{suffix}.txt", source::VERSION))
+    paths::root().join(format!("conformance/liburing-{}{suffix}.txt", source::VERSION))
 }
 
 fn launcher(native: bool) -> anyhow::Result<Vec<OsString>> {
-    let sandbox = [place::SELF_EXE, "sandbox", "--die-with-parent"];
+    let sandbox = [paths::SELF_EXE, "sandbox", "--die-with-parent"];
     let mut argv: Vec<OsString> = sandbox.map(OsString::from).to_vec();
     if native {
         argv.push("--".into());
@@ -140,9 +140,9 @@ fn launcher(native: bool) -> anyhow::Result<Vec<OsString>> {
     Ok(argv)
 }
 
-fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Wish>> {
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<ConformanceOptions>> {
     use lexopt::prelude::*;
-    let mut wish = Wish {
+    let mut options = ConformanceOptions {
         native: false,
         filter: String::new(),
         jobs: 2,
@@ -155,17 +155,17 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Wish>> {
     while let Some(arg) = parser.next()? {
         match arg {
             Long("help") | Short('h') => return Ok(None),
-            Long("native") => wish.native = true,
-            Long("filter") => wish.filter = parser.value()?.string()?,
-            Long("jobs") => wish.jobs = parser.value()?.parse()?,
-            Long("timeout") => wish.timeout = Duration::from_secs(parser.value()?.parse()?),
-            Long("update") => wish.update = true,
-            Long("allow-regress") => wish.allow_regress = true,
-            Long("list") => wish.list = true,
+            Long("native") => options.native = true,
+            Long("filter") => options.filter = parser.value()?.string()?,
+            Long("jobs") => options.jobs = parser.value()?.parse()?,
+            Long("timeout") => options.timeout = Duration::from_secs(parser.value()?.parse()?),
+            Long("update") => options.update = true,
+            Long("allow-regress") => options.allow_regress = true,
+            Long("list") => options.list = true,
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
-    ensure!(wish.jobs > 0, "--jobs must be at least 1");
-    ensure!(wish.update || !wish.allow_regress, "--allow-regress goes with --update");
-    Ok(Some(wish))
+    ensure!(options.jobs > 0, "--jobs must be at least 1");
+    ensure!(options.update || !options.allow_regress, "--allow-regress goes with --update");
+    Ok(Some(options))
 }

@@ -1,7 +1,7 @@
 //! What tests need of the machine, beyond what they look for themselves.
 
 use super::source::Test;
-use crate::place;
+use crate::paths;
 use anyhow::Context;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -18,7 +18,7 @@ const DESCRIPTORS_WANTED: u64 = 4096;
 /// Takes out what cannot be judged here, and says so: how many.
 pub(super) fn leave_out(tests: &mut Vec<Test>) -> anyhow::Result<u32> {
     let before = tests.len();
-    let work = place::cache().join("work");
+    let work = paths::cache().join("work");
     std::fs::create_dir_all(&work)?;
     if !has_nowait(&work)? {
         drop_named(

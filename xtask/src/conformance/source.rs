@@ -1,6 +1,6 @@
 //! The suite: liburing's own tests, from Debian's source package, built once.
 
-use crate::{apt, place};
+use crate::{apt, paths};
 use anyhow::{Context, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(super) struct Test {
 
 /// All tests of the suite, fetched and built unless that was done before.
 pub(super) fn tests() -> anyhow::Result<Vec<Test>> {
-    let dir = place::cache().join(format!("liburing-{VERSION}"));
+    let dir = paths::cache().join(format!("liburing-{VERSION}"));
     let built = dir.join("built");
     if !built.exists() {
         let source = fetch(&dir)?;

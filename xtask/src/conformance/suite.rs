@@ -2,10 +2,10 @@
 //! verdict is still a failure, unless the manifest says that it may be repeated.
 
 use super::kill_log::KillLog;
-use super::manifest::{Manifest, Verdict};
+use super::manifest::{Manifest, TestVerdict};
 use super::source::Test;
 use crate::job::{self, Ending, Job};
-use crate::{place, tally};
+use crate::paths;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ pub(super) struct Suite<'m> {
 
 /// What came of a test.
 #[derive(Debug, Clone)]
-pub(super) struct Ended {
-    pub(super) verdict: Verdict,
+pub(super) struct TestEnd {
+    pub(super) verdict: TestVerdict,
     /// How each attempt ended that was not the last, if there were more than one.
-    pub(super) before: Vec<Verdict>,
+    pub(super) before: Vec<TestVerdict>,
 }
 
 /// How often a test that should pass is run at most.
@@ -44,11 +44,11 @@ const HELPER: &str = "exec-target.t";
 
 impl Suite<'_> {
     /// Runs all tests.
-    pub(super) fn run(&self, tests: &[Test]) -> anyhow::Result<BTreeMap<String, Ended>> {
+    pub(super) fn run(&self, tests: &[Test]) -> anyhow::Result<BTreeMap<String, TestEnd>> {
         std::fs::create_dir_all(self.logs())?;
         let mut deaths = KillLog::open();
         let mut results = self.run_side_by_side(tests)?;
-        let again = |test: &&Test| self.manifest.is_listed_as_pass(&test.name) && matches!(results[&test.name], Verdict::Fail(_));
+        let again = |test: &&Test| self.manifest.is_listed_as_pass(&test.name) && matches!(results[&test.name], TestVerdict::Fail(_));
         let again: Vec<_> = tests.iter().filter(again).cloned().collect();
         let mut repeated = BTreeMap::new();
         for (index, test) in again.iter().enumerate() {
@@ -60,40 +60,40 @@ impl Suite<'_> {
         for test in tests.iter().filter(|test| killed.contains(&*test.program.to_string_lossy())) {
             println!("  {}: a call reached the kernel's io_uring", test.name);
             repeated.remove(&test.name);
-            results.insert(test.name.clone(), Verdict::Fail("SIGSYS".to_owned()));
+            results.insert(test.name.clone(), TestVerdict::Fail("SIGSYS".to_owned()));
         }
-        let of_first = |(name, verdict)| (name, Ended { verdict, before: Vec::new() });
+        let of_first = |(name, verdict)| (name, TestEnd { verdict, before: Vec::new() });
         let mut ended: BTreeMap<_, _> = results.into_iter().map(of_first).collect();
         ended.extend(repeated);
         Ok(ended)
     }
 
     /// Runs a test alone until it passes or has had its attempts.
-    fn repeat(&self, test: &Test, index: usize, total: usize, first: Verdict) -> anyhow::Result<Ended> {
+    fn repeat(&self, test: &Test, index: usize, total: usize, first: TestVerdict) -> anyhow::Result<TestEnd> {
         let mut before = vec![first];
         loop {
             let verdict = self.run_one(test, index, total, before.len() + 1)?;
-            if verdict == Verdict::Pass {
-                return Ok(Ended { verdict: self.worth(test, before.len() + 1), before });
+            if verdict == TestVerdict::Pass {
+                return Ok(TestEnd { verdict: self.worth(test, before.len() + 1), before });
             }
             if before.len() + 1 == ATTEMPTS {
-                return Ok(Ended { verdict, before });
+                return Ok(TestEnd { verdict, before });
             }
             before.push(verdict);
         }
     }
 
     /// What a pass is worth that is not the first attempt's.
-    fn worth(&self, test: &Test, attempt: usize) -> Verdict {
+    fn worth(&self, test: &Test, attempt: usize) -> TestVerdict {
         println!("  {}: passed at attempt {attempt}, alone", test.name);
         let is_excused = self.manifest.is_repeatable(&test.name);
-        if is_excused { Verdict::Pass } else { Verdict::Fail(format!("unstable, passed at attempt {attempt}")) }
+        if is_excused { TestVerdict::Pass } else { TestVerdict::Fail(format!("unstable, passed at attempt {attempt}")) }
     }
 
     /// The last lines of an attempt's log.
     pub(super) fn said(&self, test: &str, attempt: usize) -> Vec<String> {
         let log = std::fs::read(self.log(test, attempt)).unwrap_or_default();
-        tally::tail(&String::from_utf8_lossy(&log))
+        crate::test_counts::tail(&String::from_utf8_lossy(&log))
     }
 
     fn log(&self, test: &str, attempt: usize) -> PathBuf {
@@ -101,10 +101,10 @@ impl Suite<'_> {
     }
 
     pub(super) fn logs(&self) -> PathBuf {
-        place::cache().join("logs").join(self.kind)
+        paths::cache().join("logs").join(self.kind)
     }
 
-    fn run_side_by_side(&self, tests: &[Test]) -> anyhow::Result<BTreeMap<String, Verdict>> {
+    fn run_side_by_side(&self, tests: &[Test]) -> anyhow::Result<BTreeMap<String, TestVerdict>> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(BTreeMap::new());
         let worker = || -> anyhow::Result<()> {
@@ -124,9 +124,9 @@ impl Suite<'_> {
         Ok(results.into_inner().expect("no worker panics"))
     }
 
-    fn run_one(&self, test: &Test, index: usize, total: usize, attempt: usize) -> anyhow::Result<Verdict> {
-        let cwd = place::cache().join("work").join(format!("{}-{}", self.kind, test.name));
-        place::fresh_dir(&cwd)?;
+    fn run_one(&self, test: &Test, index: usize, total: usize, attempt: usize) -> anyhow::Result<TestVerdict> {
+        let cwd = paths::cache().join("work").join(format!("{}-{}", self.kind, test.name));
+        paths::fresh_dir(&cwd)?;
         // One test starts this one by the name it has in the suite's folder.
         std::os::unix::fs::symlink(test.program.with_file_name(HELPER), cwd.join(HELPER))?;
         let mut argv = self.launcher.clone();
@@ -142,12 +142,12 @@ impl Suite<'_> {
     }
 }
 
-fn verdict_of(ending: Ending) -> Verdict {
+fn verdict_of(ending: Ending) -> TestVerdict {
     match ending {
-        Ending::Exited(0) => Verdict::Pass,
-        Ending::Exited(SKIPPED) => Verdict::Skip("the test says so".to_owned()),
-        Ending::Exited(code) => Verdict::Fail(format!("exit {code}")),
-        Ending::Signalled(signal) => Verdict::Fail(job::signal_name(signal)),
-        Ending::Hung => Verdict::Fail("hang".to_owned()),
+        Ending::Exited(0) => TestVerdict::Pass,
+        Ending::Exited(SKIPPED) => TestVerdict::Skip("the test says so".to_owned()),
+        Ending::Exited(code) => TestVerdict::Fail(format!("exit {code}")),
+        Ending::Signalled(signal) => TestVerdict::Fail(job::signal_name(signal)),
+        Ending::Hung => TestVerdict::Fail("hang".to_owned()),
     }
 }

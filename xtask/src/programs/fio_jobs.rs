@@ -1,6 +1,6 @@
 //! fio: its setup and register go through libc's `syscall`, its enter is an instruction of its own.
 
-use super::stage::{Stage, Walls};
+use super::program_cases::{Isolation, ProgramCases};
 use crate::fio;
 use anyhow::ensure;
 
@@ -42,36 +42,36 @@ const ORDINARY_JOBS: &[(&str, &[&str])] = &[
     ("sqthread_poll, registered files, fixed buffers", &["--sqthread_poll=1", "--registerfiles=1", "--fixedbufs=1", "--iodepth=32"]),
 ];
 
-pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let plain = fio::command("io_uring", fio::VERIFIED);
-    for &walls in stage.walls() {
-        stage.needs_uringlet(walls, &plain);
+    for &isolation in cases.isolations() {
+        cases.needs_uringlet(isolation, &plain);
     }
-    run_jobs(stage, JOBS, "adaptive", "");
-    if !stage.is_native() {
-        MODES.iter().for_each(|mode| run_jobs(stage, MODE_JOBS, mode, &format!("{mode}: ")));
+    run_jobs(cases, JOBS, "adaptive", "");
+    if !cases.is_native() {
+        MODES.iter().for_each(|mode| run_jobs(cases, MODE_JOBS, mode, &format!("{mode}: ")));
     }
     if !rustix::process::geteuid().is_root() {
         // What has been run was run as an ordinary user.
         return Ok(());
     }
-    let mut user = stage.as_ordinary_user()?;
+    let mut user = cases.as_ordinary_user()?;
     run_jobs(&mut user, ORDINARY_JOBS, "adaptive", "as user, ");
-    stage.include(user)
+    cases.include(user)
 }
 
-fn run_jobs(stage: &mut Stage, jobs: &[(&str, &[&str])], mode: &str, who: &str) {
+fn run_jobs(cases: &mut ProgramCases, jobs: &[(&str, &[&str])], mode: &str, who: &str) {
     for (name, options) in jobs {
-        for &walls in stage.walls() {
+        for &isolation in cases.isolations() {
             let options: Vec<&str> = fio::VERIFIED.iter().chain(*options).copied().collect();
             let argv = fio::command("io_uring", &options);
-            stage.case(&format!("{} {who}{name}", walls.option()), |stage| verified(stage, walls, mode, &argv));
+            cases.case(&format!("{} {who}{name}", isolation.option()), |cases| verified(cases, isolation, mode, &argv));
         }
     }
 }
 
-fn verified(stage: &Stage, walls: Walls, mode: &str, argv: &[String]) -> anyhow::Result<()> {
-    let report = fio::parse(&stage.run_in_mode(walls, mode, argv)?.ok()?)?;
+fn verified(cases: &ProgramCases, isolation: Isolation, mode: &str, argv: &[String]) -> anyhow::Result<()> {
+    let report = fio::parse(&cases.run_in_mode(isolation, mode, argv)?.ok()?)?;
     ensure!(report.written_kib > 0 && report.read_kib > report.written_kib, "written data was not read back: {report:?}");
     Ok(())
 }

@@ -7,15 +7,15 @@
 mod fio_jobs;
 mod node;
 mod plocate;
+pub(crate) mod program_cases;
 mod qemu;
 mod rust_crate;
-pub(crate) mod stage;
 mod stress_ng;
 
-use crate::tally::Tally;
+use crate::test_counts::TestCounts;
 use crate::{apt, build};
 use anyhow::{bail, ensure};
-use stage::Stage;
+use program_cases::ProgramCases;
 use std::ffi::OsString;
 
 const USAGE: &str = "\
@@ -28,7 +28,7 @@ Runs all programs, or the named ones; installs what is missing by package name (
 struct Program {
     name: &'static str,
     packages: &'static [&'static str],
-    check: fn(&mut Stage) -> anyhow::Result<()>,
+    check: fn(&mut ProgramCases) -> anyhow::Result<()>,
 }
 
 const PROGRAMS: &[Program] = &[
@@ -41,7 +41,7 @@ const PROGRAMS: &[Program] = &[
 ];
 
 /// Runs the wanted programs and counts.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
     let mut native = false;
     let mut names = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
             Long("help") | Short('h') => {
                 let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
                 println!("{USAGE}\n\nprograms: {}", known.join(" "));
-                return Ok(Tally::default());
+                return Ok(TestCounts::default());
             }
             Long("native") => native = true,
             Value(name) => names.push(name.string()?),
@@ -62,13 +62,13 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         ensure!(PROGRAMS.iter().any(|program| program.name == name), "there is no program `{name}` here");
     }
     let uringlet = if native { None } else { Some(build::uringlet()?) };
-    let mut tally = Tally::default();
+    let mut counts = TestCounts::default();
     for program in PROGRAMS.iter().filter(|program| names.is_empty() || names.iter().any(|name| name == program.name)) {
         apt::ensure_installed(program.packages)?;
-        let mut stage = Stage::new(program.name, uringlet.as_deref())?;
-        (program.check)(&mut stage)?;
-        tally.add(stage.finish()?);
+        let mut cases = ProgramCases::new(program.name, uringlet.as_deref())?;
+        (program.check)(&mut cases)?;
+        counts.add(cases.finish()?);
     }
-    println!("{tally}");
-    Ok(tally)
+    println!("{counts}");
+    Ok(counts)
 }

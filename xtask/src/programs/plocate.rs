@@ -1,7 +1,7 @@
 //! plocate: a small reader through liburing.so.2 that falls back to plain reads where there is no ring.
 
-use super::stage::{Ran, Stage, Walls};
-use crate::place;
+use super::program_cases::{Isolation, ProgramCases, ProgramRun};
+use crate::paths;
 use anyhow::{Context, ensure};
 use std::fs;
 
@@ -11,28 +11,28 @@ const UPDATEDB: &str = "/usr/sbin/updatedb.plocate";
 
 const PATTERNS: &[(&str, usize)] = &[("needle-7.txt", 40), ("folder-39/needle", 50), ("needle", 2000), ("no such name", 0)];
 
-pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     // A copy loses the set-gid bit, with which nothing could be put into the program.
-    let plocate = stage.dir().join("plocate");
+    let plocate = cases.dir().join("plocate");
     fs::copy(PLOCATE, &plocate)?;
     let plocate = plocate.to_string_lossy().into_owned();
-    let tree = make_tree(stage)?;
-    stage.run_outside(&[UPDATEDB, "-l", "0", "-o", "names.db", "-U", &tree, "--prunepaths", "", "--prunefs", ""])?.ok()?;
-    // Where calls are refused it answers all the same, but a real attempt is death behind the other walls.
-    stage.needs_uringlet(Walls::Kill, &[&plocate, "-d", "names.db", "needle-7"]);
-    for &walls in stage.walls() {
+    let tree = make_tree(cases)?;
+    cases.run_outside(&[UPDATEDB, "-l", "0", "-o", "names.db", "-U", &tree, "--prunepaths", "", "--prunefs", ""])?.ok()?;
+    // Where calls are refused it answers all the same, but a real attempt is death behind the other isolation.
+    cases.needs_uringlet(Isolation::Kill, &[&plocate, "-d", "names.db", "needle-7"]);
+    for &isolation in cases.isolations() {
         for &(pattern, expected) in PATTERNS {
             let argv = [&plocate, "-d", "names.db", pattern];
-            stage.case(&format!("{} finds {expected} of `{pattern}`", walls.option()), |stage| {
-                count(stage.run(walls, &argv)?, &tree, pattern, expected)
+            cases.case(&format!("{} finds {expected} of `{pattern}`", isolation.option()), |cases| {
+                count(cases.run(isolation, &argv)?, &tree, pattern, expected)
             });
         }
     }
-    gets_its_ring(stage, &plocate)
+    gets_its_ring(cases, &plocate)
 }
 
-fn make_tree(stage: &Stage) -> anyhow::Result<String> {
-    let tree = stage.dir().join("tree");
+fn make_tree(cases: &ProgramCases) -> anyhow::Result<String> {
+    let tree = cases.dir().join("tree");
     for folder in 0..40 {
         let folder = tree.join(format!("folder-{folder}"));
         fs::create_dir_all(&folder)?;
@@ -41,7 +41,7 @@ fn make_tree(stage: &Stage) -> anyhow::Result<String> {
     Ok(tree.to_string_lossy().into_owned())
 }
 
-fn count(ran: Ran, tree: &str, pattern: &str, expected: usize) -> anyhow::Result<()> {
+fn count(ran: ProgramRun, tree: &str, pattern: &str, expected: usize) -> anyhow::Result<()> {
     // Like grep, it calls finding nothing a failure.
     let output = if expected == 0 { ran.output } else { ran.ok()? };
     let found = output.lines().filter(|line| line.starts_with(tree) && line.contains(pattern)).count();
@@ -50,13 +50,13 @@ fn count(ran: Ran, tree: &str, pattern: &str, expected: usize) -> anyhow::Result
 }
 
 /// Watches it ask: an answer below 0 would send it to plain reads, with the same results.
-fn gets_its_ring(stage: &mut Stage, plocate: &str) -> anyhow::Result<()> {
-    let source = place::root().join("conformance/ring-spy.c").to_string_lossy().into_owned();
-    stage.run_outside(&["cc", "-shared", "-fPIC", "-o", "ring-spy.so", &source])?.ok().context("building the spy")?;
-    stage.set_env("LD_PRELOAD", &stage.dir().join("ring-spy.so").to_string_lossy());
-    for &walls in stage.walls() {
-        stage.case(&format!("{} gets the ring it asks for", walls.option()), |stage| {
-            let output = stage.run(walls, &[plocate, "-d", "names.db", "needle-7.txt"])?.ok()?;
+fn gets_its_ring(cases: &mut ProgramCases, plocate: &str) -> anyhow::Result<()> {
+    let source = paths::root().join("conformance/ring-spy.c").to_string_lossy().into_owned();
+    cases.run_outside(&["cc", "-shared", "-fPIC", "-o", "ring-spy.so", &source])?.ok().context("building the spy")?;
+    cases.set_env("LD_PRELOAD", &cases.dir().join("ring-spy.so").to_string_lossy());
+    for &isolation in cases.isolations() {
+        cases.case(&format!("{} gets the ring it asks for", isolation.option()), |cases| {
+            let output = cases.run(isolation, &[plocate, "-d", "names.db", "needle-7.txt"])?.ok()?;
             let answer = output.lines().find(|line| line.starts_with("ring of ")).context("it asked for no ring")?;
             ensure!(answer.ends_with(": 0"), "{answer}");
             Ok(())

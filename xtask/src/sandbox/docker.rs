@@ -5,7 +5,7 @@
 //! there. Where it differs from a real container: filters are compiled by another library (a plain chain instead of a tree),
 //! foreign personalities of the CPU (i386, x32) die instead of being filtered, and set-uid programs gain nothing.
 
-use super::filter::{Rules, compile, number};
+use super::filter::{CallRules, compile, number};
 use seccompiler::{BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
 
 const EPERM: u32 = 1;
@@ -124,9 +124,9 @@ pub(super) fn filters() -> anyhow::Result<[BpfProgram; 2]> {
     Ok([allow, no_clone3])
 }
 
-fn allowed() -> anyhow::Result<Rules> {
+fn allowed() -> anyhow::Result<CallRules> {
     let names = ALLOWED.iter().flat_map(|(_, names)| names.split_ascii_whitespace());
-    let mut rules: Rules = names.filter_map(number).map(|nr| (nr, vec![])).collect();
+    let mut rules: CallRules = names.filter_map(number).map(|nr| (nr, vec![])).collect();
     for (name, conditions) in by_argument()? {
         rules.extend(number(name).map(|nr| (nr, conditions)));
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) const IO_URING: &[&str] = &["io_uring_setup", "io_uring_enter", "io_uring_register"];
 
 /// Conditions for each call's number; an empty list means always.
-pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+pub(super) type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// The number of the named call; `None` on a CPU that never had it.
 pub(super) fn number(name: &str) -> Option<i64> {
@@ -17,7 +17,7 @@ pub(super) fn number(name: &str) -> Option<i64> {
 }
 
 /// Compiles: calls that match `rules` get `on_match`, all others `otherwise`.
-pub(super) fn compile(rules: Rules, on_match: SeccompAction, otherwise: SeccompAction) -> anyhow::Result<BpfProgram> {
+pub(super) fn compile(rules: CallRules, on_match: SeccompAction, otherwise: SeccompAction) -> anyhow::Result<BpfProgram> {
     let arch: TargetArch = std::env::consts::ARCH.try_into().context("no seccomp filter is known for this CPU")?;
     let filter = SeccompFilter::new(rules, otherwise, on_match, arch)?;
     Ok(filter.try_into()?)

@@ -11,7 +11,7 @@ mod docker;
 mod filter;
 mod privilege;
 
-use crate::tally::Tally;
+use crate::test_counts::TestCounts;
 use anyhow::{Context, bail};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -29,15 +29,15 @@ With neither filter the program runs unfiltered. Exit status: the program's; 126
 
 /// Which system calls the program loses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Walls {
+enum SandboxFilter {
     None,
     Docker,
     Kill,
 }
 
 #[derive(Debug)]
-struct Plan {
-    walls: Walls,
+struct SandboxOptions {
+    filter: SandboxFilter,
     uid: Option<u32>,
     die_with_parent: bool,
     program: OsString,
@@ -45,51 +45,51 @@ struct Plan {
 }
 
 /// Becomes the sandboxed program, or ends as a shell would that cannot run it.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
-    let Some(plan) = parse(args)? else {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
+    let Some(options) = parse(args)? else {
         println!("{USAGE}");
-        return Ok(Tally::default());
+        return Ok(TestCounts::default());
     };
     // Privileges first: the Docker filter would still allow it, a stricter one of tomorrow might not.
-    if plan.walls == Walls::Docker && rustix::process::geteuid().is_root() {
+    if options.filter == SandboxFilter::Docker && rustix::process::geteuid().is_root() {
         privilege::keep_docker_capabilities().context("dropping the capabilities that a container lacks")?;
     }
-    if let Some(uid) = plan.uid {
+    if let Some(uid) = options.uid {
         privilege::become_user(uid).with_context(|| format!("becoming user {uid} (this needs root)"))?;
     }
-    if plan.die_with_parent {
+    if options.die_with_parent {
         // After the change of user: the kernel forgets this wish when credentials change.
         privilege::die_with_parent()?;
     }
-    match plan.walls {
-        Walls::None => {}
-        Walls::Docker => docker::filters()?.iter().try_for_each(filter::install)?,
-        Walls::Kill => filter::install(&filter::killing_io_uring()?)?,
+    match options.filter {
+        SandboxFilter::None => {}
+        SandboxFilter::Docker => docker::filters()?.iter().try_for_each(filter::install)?,
+        SandboxFilter::Kill => filter::install(&filter::killing_io_uring()?)?,
     }
-    let error = Command::new(&plan.program).args(&plan.args).exec();
-    eprintln!("xtask sandbox: cannot run {}: {error}", plan.program.display());
+    let error = Command::new(&options.program).args(&options.args).exec();
+    eprintln!("xtask sandbox: cannot run {}: {error}", options.program.display());
     std::process::exit(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
-fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Plan>> {
+fn parse(args: Vec<OsString>) -> anyhow::Result<Option<SandboxOptions>> {
     use lexopt::prelude::*;
-    let mut walls = Walls::None;
+    let mut filter = SandboxFilter::None;
     let mut uid = None;
     let mut die_with_parent = false;
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next()? {
         match arg {
             Long("help") | Short('h') => return Ok(None),
-            Long("docker") | Long("kill") if walls != Walls::None => {
+            Long("docker") | Long("kill") if filter != SandboxFilter::None => {
                 bail!("--docker and --kill exclude each other")
             }
-            Long("docker") => walls = Walls::Docker,
-            Long("kill") => walls = Walls::Kill,
+            Long("docker") => filter = SandboxFilter::Docker,
+            Long("kill") => filter = SandboxFilter::Kill,
             Long("uid") => uid = Some(parser.value()?.parse()?),
             Long("die-with-parent") => die_with_parent = true,
             Value(program) => {
                 let args = parser.raw_args()?.collect();
-                return Ok(Some(Plan { walls, uid, die_with_parent, program, args }));
+                return Ok(Some(SandboxOptions { filter, uid, die_with_parent, program, args }));
             }
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }

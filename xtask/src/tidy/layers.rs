@@ -3,7 +3,7 @@
 
 use super::findings::Findings;
 use super::ratchet::UPWARD;
-use super::source::Source;
+use super::source::RustSource;
 
 /// From bottom to top; modules of one row may name each other.
 const LAYERS: &[&[&str]] = &[
@@ -24,7 +24,7 @@ const BARRED: &[(&str, &[&str])] = &[("ops", &["io_wq", "apoll", "timer"])];
 const CORE: &str = "crates/core/src/";
 
 /// Records every upward or barred `crate::` path, and every module that has no layer.
-pub(super) fn measure(sources: &[Source], found: &mut Findings) {
+pub(super) fn measure(sources: &[RustSource], found: &mut Findings) {
     for source in sources {
         let Some(inner) = source.path.strip_prefix(CORE) else { continue };
         let module = inner.split(['/', '.']).next().unwrap_or_default();
@@ -35,7 +35,7 @@ pub(super) fn measure(sources: &[Source], found: &mut Findings) {
     }
 }
 
-fn measure_one(source: &Source, module: &str, own: usize, found: &mut Findings) {
+fn measure_one(source: &RustSource, module: &str, own: usize, found: &mut Findings) {
     let barred = BARRED.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, barred)| *barred);
     for (named, line) in &source.crate_paths {
         // A name that is no module is an item at the crate's root.
@@ -57,7 +57,7 @@ mod tests {
 
     fn offences(path: &str, text: &str) -> usize {
         let mut found = Findings::default();
-        measure(&[Source::parse(path, text).unwrap()], &mut found);
+        measure(&[RustSource::parse(path, text).unwrap()], &mut found);
         found.all_texts("").count()
     }
 

@@ -13,13 +13,13 @@ mod vocabulary;
 mod words;
 mod workspace;
 
-use crate::place;
-use crate::tally::{Failure, Tally};
+use crate::paths;
+use crate::test_counts::{Failure, TestCounts};
 use anyhow::{Context, bail, ensure};
 use findings::Findings;
 use ratchet::{CASTS, Ratchet, Update};
 use same_names::Exceptions;
-use source::Source;
+use source::RustSource;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -41,7 +41,7 @@ const MAY_BE_UNSAFE: &[&str] = &["crates/sys", "crates/attach", "crates/liburing
 const OURS: &[&str] = &["crates/", "xtask/", "conformance/", "bench/"];
 
 /// Checks the checkout; prints every offence.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
     let mut update = Update::No;
     let mut list = None;
@@ -50,7 +50,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         match arg {
             Long("help") | Short('h') => {
                 println!("{USAGE}");
-                return Ok(Tally::default());
+                return Ok(TestCounts::default());
             }
             Long("update") if update == Update::No => update = Update::Shrink,
             Long("update") => {}
@@ -60,15 +60,15 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
     }
-    let offences = check(&place::root(), update, list)?;
+    let offences = check(&paths::root(), update, list)?;
     offences.iter().for_each(|offence| println!("{offence}"));
-    let failed = || Tally::failure(Failure::new("style", format!("{} offences", offences.len()), &offences.join("\n")));
-    Ok(if offences.is_empty() { Tally::PASSED } else { failed() })
+    let failed = || TestCounts::failure(Failure::new("style", format!("{} offences", offences.len()), &offences.join("\n")));
+    Ok(if offences.is_empty() { TestCounts::PASSED } else { failed() })
 }
 
 /// The list of numbers that only fall.
 pub(crate) fn ratchet_path() -> std::path::PathBuf {
-    place::root().join("xtask/ratchet.txt")
+    paths::root().join("xtask/ratchet.txt")
 }
 
 fn check(root: &Path, update: Update, list: Option<String>) -> anyhow::Result<Vec<String>> {
@@ -86,7 +86,7 @@ fn check(root: &Path, update: Update, list: Option<String>) -> anyhow::Result<Ve
         prose::measure(path, &text, &mut found);
         vocabulary.measure(path, &text, &mut found);
         if OURS.iter().any(|room| path.starts_with(room)) && path.ends_with(".rs") {
-            sources.push(Source::parse(path, &text)?);
+            sources.push(RustSource::parse(path, &text)?);
         }
     }
     offences.extend(unsafe_outside_the_fence(&sources));
@@ -120,11 +120,11 @@ fn tracked_files(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(list.split_terminator('\0').map(str::to_owned).collect())
 }
 
-fn unsafe_outside_the_fence(sources: &[Source]) -> Vec<String> {
+fn unsafe_outside_the_fence(sources: &[RustSource]) -> Vec<String> {
     let mut offences = Vec::new();
     // Programs in conformance/ and bench/ play those of users, which call libc.
-    let is_program = |source: &Source| ["conformance/", "bench/"].iter().any(|room| source.path.starts_with(room));
-    let is_inside = |source: &Source| is_program(source) || MAY_BE_UNSAFE.contains(&source.package());
+    let is_program = |source: &RustSource| ["conformance/", "bench/"].iter().any(|room| source.path.starts_with(room));
+    let is_inside = |source: &RustSource| is_program(source) || MAY_BE_UNSAFE.contains(&source.package());
     for source in sources.iter().filter(|source| !is_inside(source)) {
         let is_root = ["src/lib.rs", "src/main.rs"].iter().any(|name| source.path.ends_with(name));
         if is_root && !source.forbids_unsafe {
@@ -144,16 +144,16 @@ mod tests {
     #[test]
     fn unsafe_is_an_offence_outside_the_fence_only() {
         let text = "fn f() { unsafe { g() } }";
-        let inside = Source::parse("crates/sys/src/a.rs", text).unwrap();
-        let outside = Source::parse("crates/core/src/a.rs", text).unwrap();
+        let inside = RustSource::parse("crates/sys/src/a.rs", text).unwrap();
+        let outside = RustSource::parse("crates/core/src/a.rs", text).unwrap();
         assert_eq!(unsafe_outside_the_fence(&[inside]), Vec::<String>::new());
         assert_eq!(unsafe_outside_the_fence(&[outside]).len(), 1);
     }
 
     #[test]
     fn a_crate_outside_the_fence_forbids_unsafe() {
-        let without = Source::parse("crates/core/src/lib.rs", "fn f() {}").unwrap();
-        let with = Source::parse("crates/core/src/lib.rs", "#![forbid(unsafe_code)] fn f() {}").unwrap();
+        let without = RustSource::parse("crates/core/src/lib.rs", "fn f() {}").unwrap();
+        let with = RustSource::parse("crates/core/src/lib.rs", "#![forbid(unsafe_code)] fn f() {}").unwrap();
         assert_eq!(unsafe_outside_the_fence(&[without]).len(), 1);
         assert_eq!(unsafe_outside_the_fence(&[with]).len(), 0);
     }

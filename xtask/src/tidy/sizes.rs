@@ -2,13 +2,13 @@
 
 use super::findings::Findings;
 use super::ratchet::{FILE, FUNCTION, UNSAFE};
-use super::source::Source;
+use super::source::RustSource;
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Records unsafe blocks of each crate that has some, and the lengths that exceed their bounds.
-pub(super) fn measure(sources: &[Source], found: &mut Findings) {
+pub(super) fn measure(sources: &[RustSource], found: &mut Findings) {
     for source in sources {
         if source.unsafe_blocks > 0 {
             found.increase(UNSAFE, source.package(), source.unsafe_blocks);
@@ -28,7 +28,7 @@ mod tests {
 
     fn offences(text: &str) -> usize {
         let mut found = Findings::default();
-        measure(&[Source::parse("crates/sys/src/a.rs", text).unwrap()], &mut found);
+        measure(&[RustSource::parse("crates/sys/src/a.rs", text).unwrap()], &mut found);
         found.numbers.len()
     }
 

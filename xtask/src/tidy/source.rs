@@ -4,17 +4,17 @@ use anyhow::anyhow;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct FunctionSize {
     pub(super) name: String,
     pub(super) lines: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct RustSource {
     /// From the checkout's top, `/` between folders.
     pub(super) path: String,
     pub(super) lines: usize,
-    pub(super) functions: Vec<Function>,
+    pub(super) functions: Vec<FunctionSize>,
     /// `unsafe { ... }`.
     pub(super) unsafe_blocks: usize,
     /// Every `unsafe`: blocks, functions, impls, externs, attributes.
@@ -24,7 +24,7 @@ pub(super) struct Source {
     pub(super) crate_paths: Vec<(String, usize)>,
 }
 
-impl Source {
+impl RustSource {
     pub(super) fn parse(path: &str, text: &str) -> anyhow::Result<Self> {
         let tokens: TokenStream = text.parse().map_err(|error| anyhow!("{path}: {error}"))?;
         let mut source = Self {
@@ -83,12 +83,12 @@ fn is_brace(token: Option<&TokenTree>) -> bool {
 }
 
 /// `fn name ... { ... }`: from the line of `fn` to that of the last brace. Nothing for a type or a mere declaration.
-fn function(tokens: &[TokenTree]) -> Option<Function> {
+fn function(tokens: &[TokenTree]) -> Option<FunctionSize> {
     let TokenTree::Ident(name) = tokens.get(1)? else { return None };
     let is_semicolon = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
     let body = tokens.iter().take_while(|token| !is_semicolon(token)).find(|token| is_brace(Some(token)))?;
     let lines = body.span().end().line - tokens[0].span().start().line + 1;
-    Some(Function { name: name.to_string(), lines })
+    Some(FunctionSize { name: name.to_string(), lines })
 }
 
 /// `crate::a::b::C` gives a::b, the first two names; `crate::{a, b::c}` gives a and b::c. `pub(crate)` gives nothing.
@@ -126,14 +126,14 @@ fn first_names(tokens: &[TokenTree]) -> Option<(String, usize)> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Source {
-        Source::parse("crates/core/src/a.rs", text).unwrap()
+    fn parse(text: &str) -> RustSource {
+        RustSource::parse("crates/core/src/a.rs", text).unwrap()
     }
 
     #[test]
     fn functions_are_measured_from_fn_to_brace() {
         let source = parse("impl A {\n  fn long()\n  where T: B\n  {\n    x\n  }\n}\ntrait T { fn declared(); }\ntype F = fn(u32);\n");
-        assert_eq!(source.functions, [Function { name: "long".to_owned(), lines: 5 }]);
+        assert_eq!(source.functions, [FunctionSize { name: "long".to_owned(), lines: 5 }]);
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn packages_are_told_by_folder() {
-        let source = |path: &str| Source::parse(path, "").unwrap();
+        let source = |path: &str| RustSource::parse(path, "").unwrap();
         assert_eq!(source("crates/core/tests/a.rs").package(), "crates/core");
         assert!(!source("crates/core/tests/a.rs").is_product());
         assert_eq!(source("xtask/src/main.rs").package(), "xtask");

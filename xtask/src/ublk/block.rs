@@ -1,7 +1,7 @@
 //! The block device: filesystems, fio, a server that is killed.
 
 use super::server::{self, Disk};
-use crate::programs::stage::Stage;
+use crate::programs::program_cases::ProgramCases;
 use anyhow::ensure;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -38,22 +38,22 @@ test "$one" = "$two"
 test "$before" != "$two"
 "#;
 
-pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     if let Some(why) = missing() {
-        stage.skip("block device", &why);
+        cases.skip("block device", &why);
         return Ok(());
     }
     let program = server::build("block_ram")?;
     let disk = Disk::start(&program, NUMBER)?;
     for kind in ["ext4", "xfs"] {
-        stage.case(&format!("{kind}: mkfs, mount, copy, fstrim, fsck"), |stage| {
-            stage.run_outside(&["sh", "-euc", FILESYSTEM, "sh", &disk.node, "mnt", kind])?.ok().map(drop)
+        cases.case(&format!("{kind}: mkfs, mount, copy, fstrim, fsck"), |cases| {
+            cases.run_outside(&["sh", "-euc", FILESYSTEM, "sh", &disk.node, "mnt", kind])?.ok().map(drop)
         });
     }
-    stage.case("fio verify, direct", |stage| fio(stage, &disk.node));
-    stage.case("blkdiscard, then zeroes", |stage| discard(stage, &disk.node));
-    stage.case("terminated, the node goes", |_| disk.end("TERM"));
-    stage.case("killed under a mounted ext4: EIO, unmounted, nothing left", |stage| killed(stage, &program));
+    cases.case("fio verify, direct", |cases| fio(cases, &disk.node));
+    cases.case("blkdiscard, then zeroes", |cases| discard(cases, &disk.node));
+    cases.case("terminated, the node goes", |_| disk.end("TERM"));
+    cases.case("killed under a mounted ext4: EIO, unmounted, nothing left", |cases| killed(cases, &program));
     Ok(())
 }
 
@@ -65,14 +65,14 @@ pub(super) fn missing() -> Option<String> {
     absent.map(|path| format!("cannot open {path}"))
 }
 
-fn fio(stage: &Stage, node: &str) -> anyhow::Result<()> {
+fn fio(cases: &ProgramCases, node: &str) -> anyhow::Result<()> {
     let filename = format!("--filename={node}");
     let common = ["fio", "--name=verify", &filename, "--direct=1", "--ioengine=libaio", "--rw=randrw", "--bsrange=512-1m"];
     let verify = ["--iodepth=16", "--size=64M", "--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--allow_mounted_write=0"];
-    stage.run_outside(&[&common[..], &verify].concat())?.ok().map(drop)
+    cases.run_outside(&[&common[..], &verify].concat())?.ok().map(drop)
 }
 
-fn discard(stage: &Stage, node: &str) -> anyhow::Result<()> {
+fn discard(cases: &ProgramCases, node: &str) -> anyhow::Result<()> {
     let script = r#"
 dd if=/dev/urandom of="$1" bs=1M count=8 oflag=direct status=none
 blkdiscard -o 1048576 -l 2097152 "$1"
@@ -82,21 +82,21 @@ dd if="$1" bs=1M skip=1 count=2 iflag=direct status=none | cmp - zeroes
 dd if="$1" bs=1M skip=4 count=1 iflag=direct status=none | cmp -n 1048576 - zeroes
 ! dd if="$1" bs=1M count=1 iflag=direct status=none | cmp -s -n 1048576 - zeroes
 "#;
-    stage.run_outside(&["sh", "-euc", script, "sh", node])?.ok().map(drop)
+    cases.run_outside(&["sh", "-euc", script, "sh", node])?.ok().map(drop)
 }
 
-fn killed(stage: &Stage, program: &Path) -> anyhow::Result<()> {
+fn killed(cases: &ProgramCases, program: &Path) -> anyhow::Result<()> {
     let disk = Disk::start(program, NUMBER + 1)?;
     let node = disk.node.clone();
     let prepare = r#"mkfs.ext4 -q "$1" && mkdir -p mnt && mount "$1" mnt && dd if=/dev/zero of=mnt/file bs=1M count=20 status=none"#;
-    stage.run_outside(&["sh", "-euc", prepare, "sh", &node])?.ok()?;
+    cases.run_outside(&["sh", "-euc", prepare, "sh", &node])?.ok()?;
     let number = rustix::fs::minor(std::fs::metadata(&node)?.rdev());
     let bound = format!("/sys/block/loop{number}/loop");
     ensure!(Path::new(&bound).exists(), "there is no {bound}");
     disk.end("KILL")?;
     // What was not written yet cannot be any more; and nothing waits for it.
     let after = r#"! dd if=/dev/zero of=mnt/more bs=1M count=8 conv=fsync status=none; umount mnt"#;
-    stage.run_outside(&["sh", "-uc", after])?.ok()?;
+    cases.run_outside(&["sh", "-uc", after])?.ok()?;
     let begun = Instant::now();
     while Path::new(&bound).exists() {
         ensure!(begun.elapsed() < LONG, "the loop device is still bound");

@@ -1,8 +1,8 @@
 //! The broker, its servers and what stands on their devices: all of them are killed.
 
 use super::{block, nbd};
-use crate::programs::stage::Stage;
-use crate::{build, place};
+use crate::programs::program_cases::ProgramCases;
+use crate::{build, paths};
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -22,30 +22,30 @@ const KILLS: u32 = 3;
 /// The `fsx` crate: random file operations, by somebody else.
 const FSX: &str = "0.3.2";
 
-pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let uringlet = build::uringlet()?;
-    let fleet = Fleet::start(&uringlet, &stage.dir().join("nbd"), &["--no-block"])?;
+    let fleet = Fleet::start(&uringlet, &cases.dir().join("nbd"), &["--no-block"])?;
     let server = fleet.serve(&["add", "-n", "0", "--type", "ram", "--size", "64M", "--json"])?;
-    nbd::clients(stage, "broker, a server in memory", &format!("nbd+unix:///ublkb0?socket={}", fleet.dir.join("nbd.sock").display()));
-    stage.case("the server ends with its device", |_| fleet.delete(0, server));
-    let home = stage.dir().join("broker");
+    nbd::clients(cases, "broker, a server in memory", &format!("nbd+unix:///ublkb0?socket={}", fleet.dir.join("nbd.sock").display()));
+    cases.case("the server ends with its device", |_| fleet.delete(0, server));
+    let home = cases.dir().join("broker");
     let fleet = Fleet::start(&uringlet, &home, &[])?;
-    stage.case("nbd: fio verifies while servers are killed", |stage| plagued(stage, &fleet));
+    cases.case("nbd: fio verifies while servers are killed", |cases| plagued(cases, &fleet));
     if let Some(why) = block::missing() {
-        stage.skip("filesystems", &why);
+        cases.skip("filesystems", &why);
         return Ok(());
     }
     let fsx = fsx()?;
     for kind in ["ext4", "xfs"] {
-        stage.case(&format!("{kind}: fsx while servers are killed, fsck"), |stage| filesystem(stage, &fleet, kind, &fsx));
-        stage.case(&format!("{kind}: deleted under a mount, nothing is lost"), |stage| deleted(stage, &fleet, kind));
+        cases.case(&format!("{kind}: fsx while servers are killed, fsck"), |cases| filesystem(cases, &fleet, kind, &fsx));
+        cases.case(&format!("{kind}: deleted under a mount, nothing is lost"), |cases| deleted(cases, &fleet, kind));
     }
-    stage.case("the broker is killed under a mount, the next one cleans up", |stage| killed(stage, fleet, &uringlet));
+    cases.case("the broker is killed under a mount, the next one cleans up", |cases| killed(cases, fleet, &uringlet));
     let fleet = Fleet::start(&uringlet, &home, &[])?;
-    stage.case("the broker is killed while a device is written back", |stage| killed_in_between(stage, fleet));
-    if is_mounted(stage)? {
+    cases.case("the broker is killed while a device is written back", |cases| killed_in_between(cases, fleet));
+    if is_mounted(cases)? {
         // A case has failed: what it leaves is in nobody's way.
-        stage.run_outside(&["umount", "-l", "mnt"])?.ok()?;
+        cases.run_outside(&["umount", "-l", "mnt"])?.ok()?;
     }
     Ok(())
 }
@@ -163,30 +163,30 @@ fn amid(
     })
 }
 
-fn image(stage: &Stage, name: &str) -> anyhow::Result<String> {
-    stage.run_outside(&["truncate", "-s", SIZE, name])?.ok()?;
-    stage.dir().join(name).to_str().map(str::to_owned).context("the folder's path is not UTF-8")
+fn image(cases: &ProgramCases, name: &str) -> anyhow::Result<String> {
+    cases.run_outside(&["truncate", "-s", SIZE, name])?.ok()?;
+    cases.dir().join(name).to_str().map(str::to_owned).context("the folder's path is not UTF-8")
 }
 
-fn plagued(stage: &Stage, fleet: &Fleet) -> anyhow::Result<()> {
-    let file = image(stage, "nbd.img")?;
+fn plagued(cases: &ProgramCases, fleet: &Fleet) -> anyhow::Result<()> {
+    let file = image(cases, "nbd.img")?;
     let server = fleet.add(NUMBER, &file)?;
     let uri = format!("--uri=nbd+unix:///ublkb{NUMBER}?socket={}", fleet.dir.join("nbd.sock").display());
     let job = ["fio", "--name=verify", "--ioengine=nbd", &uri, "--rw=randrw", "--bsrange=512-256k", "--iodepth=16", "--size=64M"];
     // At least as long as the killing takes, whatever the machine: written anew and verified again.
     let verify = ["--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--loops=20"];
     let argv = [&job[..], &verify].concat();
-    let server = amid(fleet, NUMBER, &file, server, || stage.run_outside(&argv)?.ok().map(drop))?;
+    let server = amid(fleet, NUMBER, &file, server, || cases.run_outside(&argv)?.ok().map(drop))?;
     fleet.delete(NUMBER, server)
 }
 
 /// Builds the crate's program, once.
 fn fsx() -> anyhow::Result<String> {
-    let root = place::cache().join(format!("fsx-{FSX}"));
+    let root = paths::cache().join(format!("fsx-{FSX}"));
     let root_arg = root.to_str().context("the cache's path is not UTF-8")?;
     let program = root.join("bin/fsx");
     if !program.exists() {
-        place::sh("cargo", &["install", "fsx", "--version", FSX, "--locked", "--quiet", "--root", root_arg])?;
+        crate::stream::sh("cargo", &["install", "fsx", "--version", FSX, "--locked", "--quiet", "--root", root_arg])?;
     }
     Ok(program.display().to_string())
 }
@@ -205,82 +205,82 @@ esac
 "#;
 
 /// A live device with a filesystem, mounted on `mnt`.
-fn made(stage: &Stage, fleet: &Fleet, kind: &str, number: u32) -> anyhow::Result<(Process, String, String)> {
-    let file = image(stage, &format!("{kind}.img"))?;
+fn made(cases: &ProgramCases, fleet: &Fleet, kind: &str, number: u32) -> anyhow::Result<(Process, String, String)> {
+    let file = image(cases, &format!("{kind}.img"))?;
     let server = fleet.add(number, &file)?;
     let node = format!("/dev/ublkb{number}");
-    stage.run_outside(&["sh", "-euc", MAKE, "sh", &node, "mnt", kind])?.ok()?;
+    cases.run_outside(&["sh", "-euc", MAKE, "sh", &node, "mnt", kind])?.ok()?;
     Ok((server, file, node))
 }
 
-fn filesystem(stage: &Stage, fleet: &Fleet, kind: &str, fsx: &str) -> anyhow::Result<()> {
+fn filesystem(cases: &ProgramCases, fleet: &Fleet, kind: &str, fsx: &str) -> anyhow::Result<()> {
     let number = NUMBER + 1;
-    let (server, file, node) = made(stage, fleet, kind, number)?;
+    let (server, file, node) = made(cases, fleet, kind, number)?;
     let play =
         r#"for seed in 1 2 3 4; do "$1" -q -N 5000 -S $seed -P . mnt/file & done; for seed in 1 2 3 4; do wait -n; done; sync -f mnt"#;
     let play = play.replace("mnt/file", "mnt/file$seed");
-    let played = amid(fleet, number, &file, server, || stage.run_outside(&["bash", "-euc", &play, "bash", fsx])?.ok().map(drop));
+    let played = amid(fleet, number, &file, server, || cases.run_outside(&["bash", "-euc", &play, "bash", fsx])?.ok().map(drop));
     // However it went: nothing stays mounted.
-    let unmounted = stage.run_outside(&["umount", "mnt"])?.ok();
+    let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     let server = played?;
     unmounted?;
-    stage.run_outside(&["sh", "-euc", FSCK, "sh", &node, kind])?.ok()?;
+    cases.run_outside(&["sh", "-euc", FSCK, "sh", &node, kind])?.ok()?;
     fleet.delete(number, server)
 }
 
 /// What the kernel keeps of a filesystem reaches the server before its device goes.
-fn deleted(stage: &Stage, fleet: &Fleet, kind: &str) -> anyhow::Result<()> {
+fn deleted(cases: &ProgramCases, fleet: &Fleet, kind: &str) -> anyhow::Result<()> {
     let number = NUMBER + 2;
-    let (server, file, node) = made(stage, fleet, kind, number)?;
+    let (server, file, node) = made(cases, fleet, kind, number)?;
     let write = "dd if=/dev/urandom of=data bs=1M count=16 status=none; cp data mnt/data; mkdir mnt/dir; echo words >mnt/dir/words";
-    let written = stage.run_outside(&["sh", "-euc", write])?.ok();
+    let written = cases.run_outside(&["sh", "-euc", write])?.ok();
     let deleted = fleet.delete(number, server);
-    let unmounted = stage.run_outside(&["umount", "mnt"])?.ok();
+    let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     written.and(unmounted)?;
     deleted?;
     ensure!(!Path::new(&node).exists(), "{node} is still there");
     let look = r#"mount -o loop "$1" mnt; trap 'umount mnt' EXIT; cmp data mnt/data; test "$(cat mnt/dir/words)" = words"#;
-    stage.run_outside(&["sh", "-euc", look, "sh", &file])?.ok().map(drop)
+    cases.run_outside(&["sh", "-euc", look, "sh", &file])?.ok().map(drop)
 }
 
-fn killed(stage: &Stage, mut fleet: Fleet, uringlet: &Path) -> anyhow::Result<()> {
+fn killed(cases: &ProgramCases, mut fleet: Fleet, uringlet: &Path) -> anyhow::Result<()> {
     let number = NUMBER + 3;
-    let (mut server, _, node) = made(stage, &fleet, "ext4", number)?;
+    let (mut server, _, node) = made(cases, &fleet, "ext4", number)?;
     let durable = "echo durable >mnt/durable; sync -f mnt; echo lost >mnt/lost";
-    stage.run_outside(&["sh", "-euc", durable])?.ok()?;
+    cases.run_outside(&["sh", "-euc", durable])?.ok()?;
     let bound = format!("/sys/block/loop{}/loop", rustix::fs::minor(std::fs::metadata(&node)?.rdev()));
     ensure!(Path::new(&bound).exists(), "there is no {bound}");
     fleet.broker.kill()?;
     let end = server.0.wait()?;
     ensure!(end.code() == Some(1), "the server ended with {end}");
     until("the node is gone", || Ok(!Path::new(&node).exists()))?;
-    ensure!(is_mounted(stage)?, "nobody has unmounted it yet");
+    ensure!(is_mounted(cases)?, "nobody has unmounted it yet");
     // The one who is in there goes on with errors; all others see the folder as it was.
     let fleet = Fleet::start(uringlet, &fleet.dir, &[])?;
-    ensure!(!is_mounted(stage)?, "the next broker has left it mounted");
+    ensure!(!is_mounted(cases)?, "the next broker has left it mounted");
     until("the loop device is free", || Ok(!Path::new(&bound).exists()))?;
-    let file = stage.dir().join("ext4.img").display().to_string();
+    let file = cases.dir().join("ext4.img").display().to_string();
     let server = fleet.add(number, &file)?;
     let look = r#"mount "$1" mnt; trap 'umount mnt' EXIT; test "$(cat mnt/durable)" = durable"#;
-    stage.run_outside(&["sh", "-euc", look, "sh", &node])?.ok()?;
-    stage.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
+    cases.run_outside(&["sh", "-euc", look, "sh", &node])?.ok()?;
+    cases.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
     fleet.delete(number, server)
 }
 
 /// Who waits for the device then waits for a server that does not answer; nobody waits for ever.
-fn killed_in_between(stage: &Stage, mut fleet: Fleet) -> anyhow::Result<()> {
+fn killed_in_between(cases: &ProgramCases, mut fleet: Fleet) -> anyhow::Result<()> {
     let number = NUMBER + 4;
-    let (mut server, _, node) = made(stage, &fleet, "ext4", number)?;
-    stage.run_outside(&["dd", "if=/dev/zero", "of=mnt/file", "bs=1M", "count=8", "status=none"])?.ok()?;
+    let (mut server, _, node) = made(cases, &fleet, "ext4", number)?;
+    cases.run_outside(&["dd", "if=/dev/zero", "of=mnt/file", "bs=1M", "count=8", "status=none"])?.ok()?;
     let id = server.0.id().to_string();
-    place::sh("kill", &["-STOP", &id])?;
+    crate::stream::sh("kill", &["-STOP", &id])?;
     let mut deletion = Process(fleet.command(&["del", &number.to_string()]).stderr(Stdio::null()).spawn()?);
     let words = format!("ublk-write-back\0{node}\0");
     until("it is written back", || Ok(command_lines()?.iter().any(|line| line.contains(&words))))?;
     let broker = fleet.broker.kill();
-    place::sh("kill", &["-CONT", &id])?;
+    crate::stream::sh("kill", &["-CONT", &id])?;
     let ends = (server.0.wait()?.code(), deletion.0.wait()?.code());
-    let unmounted = stage.run_outside(&["umount", "mnt"])?.ok();
+    let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     broker?;
     ensure!(ends == (Some(1), Some(1)), "server and deletion ended with {ends:?}");
     unmounted?;
@@ -292,7 +292,7 @@ fn command_lines() -> anyhow::Result<Vec<String>> {
     Ok(processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok()).collect())
 }
 
-fn is_mounted(stage: &Stage) -> anyhow::Result<bool> {
-    let place = stage.dir().join("mnt").canonicalize()?.display().to_string();
+fn is_mounted(cases: &ProgramCases) -> anyhow::Result<bool> {
+    let place = cases.dir().join("mnt").canonicalize()?.display().to_string();
     Ok(std::fs::read_to_string("/proc/self/mountinfo")?.lines().any(|line| line.split(' ').nth(4) == Some(&place)))
 }

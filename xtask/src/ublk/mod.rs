@@ -7,8 +7,8 @@ mod rublk;
 mod server;
 
 use crate::apt;
-use crate::programs::stage::Stage;
-use crate::tally::Tally;
+use crate::programs::program_cases::ProgramCases;
+use crate::test_counts::TestCounts;
 use anyhow::{bail, ensure};
 use std::ffi::OsString;
 
@@ -24,7 +24,7 @@ long to build, runs rublk, its tests and those of libublk on the broker. Install
 const SLOW: &str = "rublk";
 
 /// A front end: its name, what to install, and its checks.
-type Front = (&'static str, &'static [&'static str], fn(&mut Stage) -> anyhow::Result<()>);
+type Front = (&'static str, &'static [&'static str], fn(&mut ProgramCases) -> anyhow::Result<()>);
 
 const FRONTS: &[Front] = &[
     ("nbd", &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"], nbd::check),
@@ -35,7 +35,7 @@ const FRONTS: &[Front] = &[
 ];
 
 /// Runs all and counts.
-pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
+pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
     let mut names = Vec::new();
     let mut parser = lexopt::Parser::from_args(args);
@@ -43,7 +43,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
         match arg {
             Long("help") | Short('h') => {
                 println!("{USAGE}");
-                return Ok(Tally::default());
+                return Ok(TestCounts::default());
             }
             Value(name) => names.push(name.string()?),
             other => bail!("{}\n{USAGE}", other.unexpected()),
@@ -52,22 +52,22 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<Tally> {
     for name in &names {
         ensure!(FRONTS.iter().any(|(known, ..)| known == name), "there is no front end `{name}`\n{USAGE}");
     }
-    let mut tally = Tally::default();
+    let mut counts = TestCounts::default();
     for (name, packages, check) in
         FRONTS.iter().filter(|(name, ..)| (names.is_empty() && *name != SLOW) || names.iter().any(|wanted| wanted == name))
     {
-        let mut stage = Stage::new(name, None)?;
+        let mut cases = ProgramCases::new(name, None)?;
         match apt::ensure_installed(packages) {
             Ok(()) => {
                 println!("{name} with {}", apt::versions(packages)?.join(", "));
-                check(&mut stage)?;
+                check(&mut cases)?;
             }
             // An ordinary user can install nothing.
-            Err(error) if !rustix::process::geteuid().is_root() => stage.skip("all of it", &format!("{error:#}")),
+            Err(error) if !rustix::process::geteuid().is_root() => cases.skip("all of it", &format!("{error:#}")),
             Err(error) => return Err(error),
         }
-        tally.add(stage.finish()?);
+        counts.add(cases.finish()?);
     }
-    println!("{tally}");
-    Ok(tally)
+    println!("{counts}");
+    Ok(counts)
 }

@@ -1,21 +1,21 @@
 //! NBD clients: libnbd's tools, QEMU's, fio's engine.
 
 use super::server::{self, Server};
-use crate::programs::stage::Stage;
+use crate::programs::program_cases::ProgramCases;
 use anyhow::ensure;
 
 /// The device's size, bytes; the server is started with it.
 const SIZE: usize = 64 << 20;
 
-pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let program = server::build("nbd_ram")?;
     // Requests end on the connection's own thread, or on others.
     for threads in ["0", "2"] {
-        let mut server = Server::start(&program, stage.dir(), threads)?;
+        let mut server = Server::start(&program, cases.dir(), threads)?;
         for (road, uri) in ["unix", "tcp"].iter().zip(server.uris.clone()) {
-            clients(stage, &format!("{road}, {threads} threads"), &uri);
+            clients(cases, &format!("{road}, {threads} threads"), &uri);
         }
-        stage.case(&format!("the server is still there, {threads} threads"), |_| {
+        cases.case(&format!("the server is still there, {threads} threads"), |_| {
             ensure!(server.is_alive()?, "it ended");
             Ok(())
         });
@@ -24,18 +24,18 @@ pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
 }
 
 /// All clients, on a device 0 of [`SIZE`] bytes full of zeroes, the only one of its server.
-pub(super) fn clients(stage: &mut Stage, road: &str, uri: &str) {
+pub(super) fn clients(cases: &mut ProgramCases, road: &str, uri: &str) {
     let name = |what: &str| format!("{what}, {road}");
-    stage.case(&name("nbdinfo"), |stage| info(stage, uri));
-    stage.case(&name("nbdcopy"), |stage| copy(stage, uri));
-    stage.case(&name("nbdsh"), |stage| shell(stage, uri));
-    stage.case(&name("qemu-img"), |stage| qemu_img(stage, uri));
-    stage.case(&name("qemu-io"), |stage| qemu_io(stage, uri));
-    stage.case(&name("fio verify, four connections"), |stage| fio(stage, uri));
+    cases.case(&name("nbdinfo"), |cases| info(cases, uri));
+    cases.case(&name("nbdcopy"), |cases| copy(cases, uri));
+    cases.case(&name("nbdsh"), |cases| shell(cases, uri));
+    cases.case(&name("qemu-img"), |cases| qemu_img(cases, uri));
+    cases.case(&name("qemu-io"), |cases| qemu_io(cases, uri));
+    cases.case(&name("fio verify, four connections"), |cases| fio(cases, uri));
 }
 
-fn info(stage: &Stage, uri: &str) -> anyhow::Result<()> {
-    let all = stage.run_outside(&["nbdinfo", uri])?.ok()?;
+fn info(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
+    let all = cases.run_outside(&["nbdinfo", uri])?.ok()?;
     for fact in [
         "protocol: newstyle-fixed without TLS, using structured packets",
         "export-size: 67108864",
@@ -53,24 +53,24 @@ fn info(stage: &Stage, uri: &str) -> anyhow::Result<()> {
     ] {
         ensure!(all.contains(fact), "no `{fact}` in\n{all}");
     }
-    let list = stage.run_outside(&["nbdinfo", "--list", &uri.replace("ublkb0", "")])?.ok()?;
+    let list = cases.run_outside(&["nbdinfo", "--list", &uri.replace("ublkb0", "")])?.ok()?;
     ensure!(list.contains("export=\"ublkb0\""), "{list}");
-    let map = stage.run_outside(&["nbdinfo", "--map", uri])?.ok()?;
+    let map = cases.run_outside(&["nbdinfo", "--map", uri])?.ok()?;
     ensure!(map.split_whitespace().collect::<Vec<_>>() == ["0", "67108864", "0", "data"], "{map}");
-    let wrong = stage.run_outside(&["nbdinfo", &uri.replace("ublkb0", "ublkb7")])?;
+    let wrong = cases.run_outside(&["nbdinfo", &uri.replace("ublkb0", "ublkb7")])?;
     ensure!(wrong.ok().is_err(), "there is an export that should not be");
     Ok(())
 }
 
 /// There and back, over several connections.
-fn copy(stage: &Stage, uri: &str) -> anyhow::Result<()> {
+fn copy(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
     let bytes: Vec<u8> = (0..SIZE).map(|i| if i >> 20 & 3 == 3 { 0 } else { (i / 5 + i / 4096) as u8 }).collect();
-    std::fs::write(stage.dir().join("there"), &bytes)?;
+    std::fs::write(cases.dir().join("there"), &bytes)?;
     for options in [&["--connections=4", "--requests=16"][..], &["--synchronous"], &["--destination-is-zero", "--request-size=4194304"]] {
-        stage.run_outside(&[&NBDSH[..], &["-u", uri, "-c", "h.zero(h.get_size(), 0)"]].concat())?.ok()?;
-        stage.run_outside(&[&["nbdcopy"], options, &["there", uri]].concat())?.ok()?;
-        stage.run_outside(&[&["nbdcopy"], &options[..1], &[uri, "back"]].concat())?.ok()?;
-        ensure!(std::fs::read(stage.dir().join("back"))? == bytes, "what came back differs ({options:?})");
+        cases.run_outside(&[&NBDSH[..], &["-u", uri, "-c", "h.zero(h.get_size(), 0)"]].concat())?.ok()?;
+        cases.run_outside(&[&["nbdcopy"], options, &["there", uri]].concat())?.ok()?;
+        cases.run_outside(&[&["nbdcopy"], &options[..1], &[uri, "back"]].concat())?.ok()?;
+        ensure!(std::fs::read(cases.dir().join("back"))? == bytes, "what came back differs ({options:?})");
     }
     Ok(())
 }
@@ -115,27 +115,27 @@ refused("EINVAL", lambda: h.trim(4096, size))
 assert h.pread(512, size - 512) is not None
 "#;
 
-fn shell(stage: &Stage, uri: &str) -> anyhow::Result<()> {
-    stage.run_outside(&[&NBDSH[..], &["--base-allocation", "-u", uri, "-c", SCRIPT]].concat())?.ok().map(drop)
+fn shell(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
+    cases.run_outside(&[&NBDSH[..], &["--base-allocation", "-u", uri, "-c", SCRIPT]].concat())?.ok().map(drop)
 }
 
-fn qemu_img(stage: &Stage, uri: &str) -> anyhow::Result<()> {
+fn qemu_img(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
     let bytes: Vec<u8> = (0..SIZE).map(|i| if i >> 21 & 1 == 1 { 0 } else { (i / 11 + i / 512) as u8 }).collect();
-    std::fs::write(stage.dir().join("image"), &bytes)?;
-    stage.run_outside(&["qemu-img", "convert", "-f", "raw", "-O", "raw", "-n", "image", uri])?.ok()?;
-    let same = stage.run_outside(&["qemu-img", "compare", "-f", "raw", "-F", "raw", "image", uri])?.ok()?;
+    std::fs::write(cases.dir().join("image"), &bytes)?;
+    cases.run_outside(&["qemu-img", "convert", "-f", "raw", "-O", "raw", "-n", "image", uri])?.ok()?;
+    let same = cases.run_outside(&["qemu-img", "compare", "-f", "raw", "-F", "raw", "image", uri])?.ok()?;
     ensure!(same.contains("identical"), "{same}");
-    let map = stage.run_outside(&["qemu-img", "map", "-f", "raw", "--output=json", uri])?.ok()?;
+    let map = cases.run_outside(&["qemu-img", "map", "-f", "raw", "--output=json", uri])?.ok()?;
     ensure!(map.contains("\"length\": 67108864"), "{map}");
     for options in [&["-d", "1"][..], &["-d", "64"], &["-w", "-d", "16", "--flush-interval=64"], &["-s", "1M", "-d", "8"]] {
         let argv = [&["qemu-img", "bench", "-f", "raw", "-c", "2000"], options, &[uri]].concat();
-        let output = stage.run_outside(&argv)?.ok()?;
+        let output = cases.run_outside(&argv)?.ok()?;
         ensure!(output.contains("Run completed"), "{output}");
     }
     Ok(())
 }
 
-fn qemu_io(stage: &Stage, uri: &str) -> anyhow::Result<()> {
+fn qemu_io(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
     let commands = [
         "write -P 0x11 0 1M",
         "aio_write -f -P 0x22 1M 1M",
@@ -155,14 +155,14 @@ fn qemu_io(stage: &Stage, uri: &str) -> anyhow::Result<()> {
     let mut argv = vec!["qemu-io", "-f", "raw"];
     commands.iter().for_each(|command| argv.extend(["-c", command]));
     argv.push(uri);
-    let output = stage.run_outside(&argv)?.ok()?;
+    let output = cases.run_outside(&argv)?.ok()?;
     ensure!(!output.contains("verification failed") && !output.contains("error"), "{output}");
     Ok(())
 }
 
-fn fio(stage: &Stage, uri: &str) -> anyhow::Result<()> {
+fn fio(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
     let uri = format!("--uri={uri}");
     let common = ["fio", "--name=verify", "--ioengine=nbd", &uri, "--rw=randrw", "--bsrange=512-256k", "--iodepth=16", "--size=8M"];
     let verify = ["--numjobs=4", "--offset_increment=8M", "--verify=crc32c", "--verify_fatal=1", "--io_size=16M", "--end_fsync=1"];
-    stage.run_outside(&[&common[..], &verify].concat())?.ok().map(drop)
+    cases.run_outside(&[&common[..], &verify].concat())?.ok().map(drop)
 }

@@ -3,8 +3,8 @@
 
 use super::block;
 use super::broker::{FSCK, Fleet, MAKE, until};
-use crate::programs::stage::Stage;
-use crate::{build, place};
+use crate::programs::program_cases::ProgramCases;
+use crate::{build, paths};
 use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,22 +17,22 @@ const FOLDER: &str = "URINGLET_UBLK_DIR";
 /// What is known of the tests of both: a line for each, `name pass` or `name skip REASON`.
 const LISTS: &str = "conformance";
 
-pub(super) fn check(stage: &mut Stage) -> anyhow::Result<()> {
+pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let uringlet = build::uringlet()?;
     let program = installed()?;
     if let Some(why) = block::missing() {
         // Its tests and its users look for the block device.
-        stage.skip("all of it", &why);
+        cases.skip("all of it", &why);
         return Ok(());
     }
-    let dir = stage.dir().join("fleet");
+    let dir = cases.dir().join("fleet");
     let fleet = Fleet::start(&uringlet, &dir, &[])?;
-    stage.set_env(FOLDER, dir.to_str().context("the folder's path is not UTF-8")?);
+    cases.set_env(FOLDER, dir.to_str().context("the folder's path is not UTF-8")?);
     let rublk = Rublk { uringlet: uringlet.display().to_string(), program: program.display().to_string() };
-    stage.case("added, listed, deleted, each time by another process", |stage| lives(stage, &rublk));
-    stage.case("ext4 on a file, the server killed, the next one goes on, fsck", |stage| recovers(stage, &rublk, &fleet));
+    cases.case("added, listed, deleted, each time by another process", |cases| lives(cases, &rublk));
+    cases.case("ext4 on a file, the server killed, the next one goes on, fsck", |cases| recovers(cases, &rublk, &fleet));
     for (name, version) in [RUBLK, LIBUBLK] {
-        own_tests(stage, &rublk, name, version)?;
+        own_tests(cases, &rublk, name, version)?;
     }
     Ok(())
 }
@@ -43,10 +43,10 @@ struct Rublk {
 }
 
 impl Rublk {
-    fn run(&self, stage: &Stage, words: &[&str]) -> anyhow::Result<String> {
+    fn run(&self, cases: &ProgramCases, words: &[&str]) -> anyhow::Result<String> {
         // Its servers outlive it: nothing that ends with its parent.
         let mut command = Command::new(&self.uringlet);
-        command.args(["run", "--", &self.program]).args(words).current_dir(stage.dir()).env(FOLDER, stage.dir().join("fleet"));
+        command.args(["run", "--", &self.program]).args(words).current_dir(cases.dir()).env(FOLDER, cases.dir().join("fleet"));
         let output = command.output().context("starting rublk")?;
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
@@ -57,9 +57,9 @@ impl Rublk {
 
 impl Rublk {
     /// It stops the device, upon which the server deletes it, and then deletes it once more: that fails if the server was quicker.
-    fn delete(&self, stage: &Stage, number: &str) -> anyhow::Result<()> {
-        let deleted = self.run(stage, &["del", "-n", number]);
-        let left = stage.run_outside(&[&self.uringlet, "ublk", "list", "--json"])?.ok()?;
+    fn delete(&self, cases: &ProgramCases, number: &str) -> anyhow::Result<()> {
+        let deleted = self.run(cases, &["del", "-n", number]);
+        let left = cases.run_outside(&[&self.uringlet, "ublk", "list", "--json"])?.ok()?;
         ensure!(left.trim() == "[]", "device {number} is still there: {left}\n{deleted:?}");
         Ok(())
     }
@@ -68,69 +68,69 @@ impl Rublk {
 /// Builds the crate's program, once.
 fn installed() -> anyhow::Result<PathBuf> {
     let (name, version) = RUBLK;
-    let root = place::cache().join(format!("{name}-{version}"));
+    let root = paths::cache().join(format!("{name}-{version}"));
     let program = root.join("bin").join(name);
     if !program.exists() {
         let root = root.to_str().context("the cache's path is not UTF-8")?;
         let what = ["install", name, "--version", version, "--locked", "--no-default-features", "--quiet", "--root", root];
-        place::sh("cargo", &what)?;
+        crate::stream::sh("cargo", &what)?;
     }
     Ok(program)
 }
 
-fn lives(stage: &Stage, rublk: &Rublk) -> anyhow::Result<()> {
+fn lives(cases: &ProgramCases, rublk: &Rublk) -> anyhow::Result<()> {
     let number = (super::broker::NUMBER + 10).to_string();
-    rublk.run(stage, &["add", "null", "-n", &number])?;
-    let listed = rublk.run(stage, &["list", "-n", &number])?;
+    rublk.run(cases, &["add", "null", "-n", &number])?;
+    let listed = rublk.run(cases, &["list", "-n", &number])?;
     ensure!(listed.contains("state LIVE"), "the list says:\n{listed}");
     let node = format!("/dev/ublkb{number}");
-    stage.run_outside(&["dd", &format!("if={node}"), "of=/dev/null", "bs=1M", "count=64", "iflag=direct", "status=none"])?.ok()?;
-    rublk.delete(stage, &number)?;
+    cases.run_outside(&["dd", &format!("if={node}"), "of=/dev/null", "bs=1M", "count=64", "iflag=direct", "status=none"])?.ok()?;
+    rublk.delete(cases, &number)?;
     ensure!(!Path::new(&node).exists(), "{node} is still there");
     Ok(())
 }
 
-fn recovers(stage: &Stage, rublk: &Rublk, fleet: &Fleet) -> anyhow::Result<()> {
+fn recovers(cases: &ProgramCases, rublk: &Rublk, fleet: &Fleet) -> anyhow::Result<()> {
     let id = super::broker::NUMBER + 11;
     let number = id.to_string();
     let node = format!("/dev/ublkb{number}");
-    stage.run_outside(&["truncate", "-s", "256M", "image"])?.ok()?;
-    rublk.run(stage, &["add", "loop", "-n", &number, "-f", "image", "-r"])?;
-    stage.run_outside(&["sh", "-euc", MAKE, "sh", &node, "mnt", "ext4"])?.ok()?;
+    cases.run_outside(&["truncate", "-s", "256M", "image"])?.ok()?;
+    rublk.run(cases, &["add", "loop", "-n", &number, "-f", "image", "-r"])?;
+    cases.run_outside(&["sh", "-euc", MAKE, "sh", &node, "mnt", "ext4"])?.ok()?;
     let write = "dd if=/dev/urandom of=data bs=1M count=32 status=none; cp data mnt/before; sync -f mnt";
-    stage.run_outside(&["sh", "-euc", write])?.ok()?;
+    cases.run_outside(&["sh", "-euc", write])?.ok()?;
     let state = fleet.state(id)?;
     let server = state.split("\"server\":").nth(1).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
-    place::sh("kill", &["-9", server.with_context(|| format!("no server in {state}"))?])?;
+    crate::stream::sh("kill", &["-9", server.with_context(|| format!("no server in {state}"))?])?;
     until("the device waits", || Ok(fleet.state(id)?.contains("QUIESCED")))?;
-    rublk.run(stage, &["recover", "-n", &number])?;
+    rublk.run(cases, &["recover", "-n", &number])?;
     until("the device lives", || Ok(fleet.state(id)?.contains("LIVE")))?;
     let went_on =
-        stage.run_outside(&["sh", "-euc", "cp data mnt/after; sync -f mnt; cmp data mnt/before; cmp data mnt/after; umount mnt"])?;
+        cases.run_outside(&["sh", "-euc", "cp data mnt/after; sync -f mnt; cmp data mnt/before; cmp data mnt/after; umount mnt"])?;
     went_on.ok()?;
-    stage.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
-    rublk.delete(stage, &number)
+    cases.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
+    rublk.delete(cases, &number)
 }
 
 /// The tests that come with a crate, one after the other: they look at all devices there are.
-fn own_tests(stage: &mut Stage, rublk: &Rublk, name: &str, version: &str) -> anyhow::Result<()> {
+fn own_tests(cases: &mut ProgramCases, rublk: &Rublk, name: &str, version: &str) -> anyhow::Result<()> {
     let program = test_program(name, version)?;
     let known = Known::read(name, version)?;
     let program = program.to_str().context("the path of a test program is not UTF-8")?;
     let argv = [&rublk.uringlet, "run", "--", program];
-    let listed = stage.run_outside(&[&argv[..], &["--list", "--format=terse"]].concat())?.ok()?;
+    let listed = cases.run_outside(&[&argv[..], &["--list", "--format=terse"]].concat())?.ok()?;
     let tests: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
     ensure!(!tests.is_empty(), "{name} has no tests:\n{listed}");
     for test in tests {
         let title = format!("{name}: {test}");
         match known.of(test) {
-            Some(Some(why)) => stage.skip(&title, why),
-            Some(None) => stage.case(&title, |stage| {
-                let ran = stage.run_outside(&[&argv[..], &["--exact", test, "--nocapture", "--test-threads=1"]].concat())?.ok()?;
+            Some(Some(why)) => cases.skip(&title, why),
+            Some(None) => cases.case(&title, |cases| {
+                let ran = cases.run_outside(&[&argv[..], &["--exact", test, "--nocapture", "--test-threads=1"]].concat())?.ok()?;
                 ensure!(ran.contains("1 passed"), "it did not run:\n{ran}");
                 Ok(())
             }),
-            None => stage.case(&title, |_| bail!("nothing is known of it: add a line to {}", known.path.display())),
+            None => cases.case(&title, |_| bail!("nothing is known of it: add a line to {}", known.path.display())),
         }
     }
     Ok(())
@@ -149,11 +149,11 @@ mv "$3/new" "$3/sources"
 
 /// Builds the crate's tests, in a copy of what was fetched.
 fn test_program(name: &str, version: &str) -> anyhow::Result<PathBuf> {
-    let home = place::cache().join(format!("{name}-{version}-tests"));
+    let home = paths::cache().join(format!("{name}-{version}-tests"));
     let sources = home.join("sources");
     if !sources.exists() {
         let home = home.to_str().context("the cache's path is not UTF-8")?;
-        place::sh("sh", &["-euc", FETCH, "sh", name, version, home])?;
+        crate::stream::sh("sh", &["-euc", FETCH, "sh", name, version, home])?;
     }
     // Tests start them as servers.
     build(&sources, name, &["build", "--examples"])?;
@@ -186,7 +186,7 @@ struct Known {
 
 impl Known {
     fn read(name: &str, version: &str) -> anyhow::Result<Self> {
-        let path = place::root().join(LISTS).join(format!("{name}-{version}.txt"));
+        let path = paths::root().join(LISTS).join(format!("{name}-{version}.txt"));
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let lines = lines.map(|line| {

@@ -1,6 +1,6 @@
 //! A server to be tested, as a process.
 
-use crate::place;
+use crate::paths;
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Builds one of the front ends' examples: devices in memory.
 pub(super) fn build(example: &str) -> anyhow::Result<PathBuf> {
-    place::sh("cargo", &["build", "--release", "-p", "uringlet-ublk-front", "--example", example])?;
-    Ok(place::target().join("release/examples").join(example))
+    crate::stream::sh("cargo", &["build", "--release", "-p", "uringlet-ublk-front", "--example", example])?;
+    Ok(paths::target().join("release/examples").join(example))
 }
 
 /// A running server; it is killed when this goes.
@@ -71,7 +71,7 @@ impl Disk {
     /// Ends it by a signal, and waits until its node is gone.
     pub(super) fn end(&self, signal: &str) -> anyhow::Result<()> {
         let mut child = self.child.borrow_mut();
-        place::sh("kill", &[&format!("-{signal}"), &child.id().to_string()])?;
+        crate::stream::sh("kill", &[&format!("-{signal}"), &child.id().to_string()])?;
         child.wait()?;
         let begun = Instant::now();
         while Path::new(&self.node).exists() {

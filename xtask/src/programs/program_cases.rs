@@ -1,8 +1,8 @@
 //! Where a program is run and its cases are counted.
 
 use crate::job::{self, Ending, Job};
-use crate::place;
-use crate::tally::{Failure, Tally};
+use crate::paths;
+use crate::test_counts::{Failure, TestCounts};
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// What is between the program and the kernel's io_uring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Walls {
+pub(crate) enum Isolation {
     Docker,
     Kill,
     /// None, and no uringlet either: the kernel's own ring.
     Native,
 }
 
-impl Walls {
+impl Isolation {
     pub(crate) fn option(self) -> &'static str {
         match self {
             Self::Docker => "--docker",
@@ -29,12 +29,12 @@ impl Walls {
 
 /// A finished run.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct ProgramRun {
     pub(crate) ending: Ending,
     pub(crate) output: String,
 }
 
-impl Ran {
+impl ProgramRun {
     /// The output, if the program ended well.
     pub(crate) fn ok(self) -> anyhow::Result<String> {
         ensure!(self.ending == Ending::Exited(0), "ended with {:?}:\n{}", self.ending, tail(&self.output));
@@ -52,15 +52,15 @@ fn tail(output: &str) -> String {
 
 /// One program's folder, launcher and count.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct ProgramCases {
     name: &'static str,
-    /// `None`: the kernel's own ring, no walls.
+    /// `None`: the kernel's own ring, no isolation.
     uringlet: Option<PathBuf>,
     dir: PathBuf,
     env: Vec<(String, String)>,
     /// Whom programs run as, if not as us.
     uid: Option<u32>,
-    tally: Tally,
+    counts: TestCounts,
 }
 
 /// Nobody in particular.
@@ -69,18 +69,18 @@ const ORDINARY_UID: u32 = 65534;
 /// Who takes longer hangs: the slowest of them takes 5 s on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-impl Stage {
+impl ProgramCases {
     pub(crate) fn new(name: &'static str, uringlet: Option<&Path>) -> anyhow::Result<Self> {
-        let dir = place::cache().join("work").join(format!("program-{name}"));
-        place::fresh_dir(&dir)?;
+        let dir = paths::cache().join("work").join(format!("program-{name}"));
+        paths::fresh_dir(&dir)?;
         let uringlet = uringlet.map(Path::to_path_buf);
-        Ok(Self { name, uringlet, dir, env: Vec::new(), uid: None, tally: Tally::default() })
+        Ok(Self { name, uringlet, dir, env: Vec::new(), uid: None, counts: TestCounts::default() })
     }
 
     /// The same as an ordinary user, in a folder of that user's: the checkout may lie where only root may look.
     pub(crate) fn as_ordinary_user(&self) -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("xtask-{}-{}", std::process::id(), self.name));
-        place::fresh_dir(&dir)?;
+        paths::fresh_dir(&dir)?;
         std::os::unix::fs::chown(&dir, Some(ORDINARY_UID), Some(ORDINARY_UID))?;
         let mut uringlet = None;
         if let Some(built) = &self.uringlet {
@@ -93,7 +93,7 @@ impl Stage {
             uringlet = Some(bin.join("uringlet"));
         }
         let uid = Some(ORDINARY_UID);
-        Ok(Self { name: self.name, uringlet, dir, env: self.env.clone(), uid, tally: Tally::default() })
+        Ok(Self { name: self.name, uringlet, dir, env: self.env.clone(), uid, counts: TestCounts::default() })
     }
 
     /// The folder that programs run in; on the checkout's filesystem, empty at first.
@@ -109,45 +109,45 @@ impl Stage {
         self.uringlet.is_none()
     }
 
-    /// Behind which walls each case is to be run.
-    pub(crate) fn walls(&self) -> &'static [Walls] {
-        if self.is_native() { &[Walls::Native] } else { &[Walls::Docker, Walls::Kill] }
+    /// Behind which isolation each case is to be run.
+    pub(crate) fn isolations(&self) -> &'static [Isolation] {
+        if self.is_native() { &[Isolation::Native] } else { &[Isolation::Docker, Isolation::Kill] }
     }
 
-    /// Runs under uringlet behind the walls.
-    pub(crate) fn run<S: AsRef<str>>(&self, walls: Walls, argv: &[S]) -> anyhow::Result<Ran> {
-        self.run_in_mode(walls, "adaptive", argv)
+    /// Runs under uringlet behind the isolation.
+    pub(crate) fn run<S: AsRef<str>>(&self, isolation: Isolation, argv: &[S]) -> anyhow::Result<ProgramRun> {
+        self.run_in_mode(isolation, "adaptive", argv)
     }
 
     /// The same in a mode of `uringlet run`.
-    pub(crate) fn run_in_mode<S: AsRef<str>>(&self, walls: Walls, mode: &str, argv: &[S]) -> anyhow::Result<Ran> {
+    pub(crate) fn run_in_mode<S: AsRef<str>>(&self, isolation: Isolation, mode: &str, argv: &[S]) -> anyhow::Result<ProgramRun> {
         let Some(uringlet) = &self.uringlet else {
             return self.run_outside(argv);
         };
         let uringlet = uringlet.to_str().context("the path of uringlet is not UTF-8")?;
-        self.launch(&[walls.option()], &[uringlet, "run", &format!("--mode={mode}"), "--"], argv)
+        self.launch(&[isolation.option()], &[uringlet, "run", &format!("--mode={mode}"), "--"], argv)
     }
 
-    /// Runs behind the walls without uringlet.
-    pub(crate) fn run_bare<S: AsRef<str>>(&self, walls: Walls, argv: &[S]) -> anyhow::Result<Ran> {
-        self.launch(&[walls.option()], &[], argv)
+    /// Runs behind the isolation without uringlet.
+    pub(crate) fn run_bare<S: AsRef<str>>(&self, isolation: Isolation, argv: &[S]) -> anyhow::Result<ProgramRun> {
+        self.launch(&[isolation.option()], &[], argv)
     }
 
     /// Runs as it is.
-    pub(crate) fn run_outside<S: AsRef<str>>(&self, argv: &[S]) -> anyhow::Result<Ran> {
+    pub(crate) fn run_outside<S: AsRef<str>>(&self, argv: &[S]) -> anyhow::Result<ProgramRun> {
         self.launch(&[], &[], argv)
     }
 
-    fn launch<S: AsRef<str>>(&self, walls: &[&str], launcher: &[&str], argv: &[S]) -> anyhow::Result<Ran> {
+    fn launch<S: AsRef<str>>(&self, isolation: &[&str], launcher: &[&str], argv: &[S]) -> anyhow::Result<ProgramRun> {
         let uid = self.uid.map(|uid| format!("--uid={uid}"));
-        let words = [place::SELF_EXE, "sandbox", "--die-with-parent"].into_iter().chain(walls.iter().copied()).chain(uid.as_deref());
+        let words = [paths::SELF_EXE, "sandbox", "--die-with-parent"].into_iter().chain(isolation.iter().copied()).chain(uid.as_deref());
         let words = words.chain(["--"]).chain(launcher.iter().copied()).chain(argv.iter().map(AsRef::as_ref));
         let words = words.map(OsString::from).collect();
         let log = self.dir.with_extension("log");
         let job = Job { argv: words, env: self.env.clone(), cwd: self.dir.clone(), log: log.clone(), timeout: TIMEOUT };
         let outcome = job::run(&job)?;
         let output = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
-        Ok(Ran { ending: outcome.ending, output })
+        Ok(ProgramRun { ending: outcome.ending, output })
     }
 
     /// Counts one case; its error is told, not handed on.
@@ -157,46 +157,46 @@ impl Stage {
         let word = if result.is_ok() { "pass" } else { "FAIL" };
         println!("{:<10} {name:<66} {word} {:>5.1} s", self.name, started.elapsed().as_secs_f64());
         match result {
-            Ok(()) => self.tally.passed += 1,
+            Ok(()) => self.counts.passed += 1,
             Err(error) => {
                 let why = format!("{error:#}");
                 println!("    {}", why.replace('\n', "\n    "));
-                self.tally.add(Tally::failure(Failure::new(format!("{} {name}", self.name), "FAIL", &why)));
+                self.counts.add(TestCounts::failure(Failure::new(format!("{} {name}", self.name), "FAIL", &why)));
             }
         }
     }
 
-    /// Takes over the count of a stage that is done.
+    /// Takes over the count of a cases that is done.
     pub(crate) fn include(&mut self, other: Self) -> anyhow::Result<()> {
-        self.tally.add(other.finish()?);
+        self.counts.add(other.finish()?);
         Ok(())
     }
 
     /// A case that cannot be run here.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
         println!("{:<10} {name:<66} skip ({why})", self.name);
-        self.tally.skipped += 1;
+        self.counts.skipped += 1;
     }
 
-    /// The counterpart of every proof: without uringlet this command gets nowhere behind these walls.
-    pub(crate) fn needs_uringlet<S: AsRef<str>>(&mut self, walls: Walls, argv: &[S]) {
+    /// The counterpart of every proof: without uringlet this command gets nowhere behind these isolation.
+    pub(crate) fn needs_uringlet<S: AsRef<str>>(&mut self, isolation: Isolation, argv: &[S]) {
         if self.is_native() {
             return;
         }
-        self.case(&format!("{} without uringlet: fails", walls.option()), |stage| {
-            let ran = stage.run_bare(walls, argv)?;
+        self.case(&format!("{} without uringlet: fails", isolation.option()), |cases| {
+            let ran = cases.run_bare(isolation, argv)?;
             ensure!(ran.ending != Ending::Exited(0), "it got along without io_uring:\n{}", tail(&ran.output));
             ensure!(ran.ending != Ending::Hung, "it hung");
             Ok(())
         });
     }
 
-    pub(crate) fn finish(self) -> anyhow::Result<Tally> {
+    pub(crate) fn finish(self) -> anyhow::Result<TestCounts> {
         std::fs::remove_dir_all(&self.dir)?;
         if self.uid.is_some() {
             // The checkout's cache keeps its logs; a folder for temporary files should not.
             std::fs::remove_file(self.dir.with_extension("log"))?;
         }
-        Ok(self.tally)
+        Ok(self.counts)
     }
 }

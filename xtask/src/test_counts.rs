@@ -4,14 +4,14 @@ use std::fmt;
 
 /// Cases by their end.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct TestCounts {
     pub(crate) passed: u32,
-    /// Failures that nobody has listed: any of them makes the chore fail.
+    /// Failures that nobody has listed: any of them makes the task fail.
     pub(crate) failed: u32,
     pub(crate) skipped: u32,
     /// Failures that a manifest lists.
     pub(crate) known: u32,
-    /// What failed. A chore that counts failures may name fewer of them.
+    /// What failed. A task that counts failures may name fewer of them.
     pub(crate) failures: Vec<Failure>,
     /// Cases among the passed that did not pass at once, one line each.
     pub(crate) repeated: Vec<String>,
@@ -47,7 +47,7 @@ pub(crate) fn tail(output: &str) -> Vec<String> {
     shown.iter().map(|line| line.chars().filter(|c| !c.is_control() || *c == '\t').take(LINE_CHARS).collect()).collect()
 }
 
-impl Tally {
+impl TestCounts {
     pub(crate) const PASSED: Self = Self { passed: 1, failed: 0, skipped: 0, known: 0, failures: Vec::new(), repeated: Vec::new() };
 
     /// One case that failed.
@@ -69,7 +69,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for TestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
         if self.known > 0 {
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn sums_keep_names() {
-        let mut sum = Tally::PASSED;
-        sum.add(Tally::failure(Failure::new("a", "hang", "said\n")));
+        let mut sum = TestCounts::PASSED;
+        sum.add(TestCounts::failure(Failure::new("a", "hang", "said\n")));
         assert_eq!((sum.passed, sum.failed, sum.is_good()), (1, 1, false));
         assert_eq!(sum.failures[0].output, ["said"]);
         sum.repeated.push("b: passed at attempt 2".to_owned());
