@@ -1,7 +1,7 @@
 //! Memory that we share with the program, or with forked processes. No reference to its bytes is ever made, except to
 //! atomics.
 
-use crate::commons::Commons;
+use crate::biased_lock::BiasedLock;
 use crate::user::{self, UserPtr};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
@@ -87,9 +87,9 @@ impl Area {
     /// # Safety
     /// The area is large enough, zero when it was mapped, and used as this only.
     #[inline]
-    pub(crate) unsafe fn commons(&self) -> &Commons {
+    pub(crate) unsafe fn biased_lock(&self) -> &BiasedLock {
         // SAFETY: the caller's; page aligned, atomics only.
-        unsafe { &*(self.base as *const Commons) }
+        unsafe { &*(self.base as *const BiasedLock) }
     }
 }
 

@@ -13,8 +13,8 @@ pub mod aio;
 pub mod alarm;
 #[cfg_attr(loom, path = "model/area.rs")]
 mod area;
+pub mod biased_lock;
 mod c_main;
-pub mod commons;
 #[cfg(not(loom))]
 pub mod copying;
 pub mod dirty;

@@ -4,7 +4,7 @@
 //! in the shared words are for the program to read, and it may scribble over them.
 
 use crate::area::{Area, PAGE};
-use crate::commons::Commons;
+use crate::biased_lock::BiasedLock;
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -83,7 +83,7 @@ pub struct RingMemory {
     rings: Area,
     sqes: Area,
     /// A page that is shared with forked processes, but not with the program.
-    commons: Area,
+    shared_lock: Area,
     geometry: Geometry,
 }
 
@@ -93,8 +93,12 @@ impl RingMemory {
     /// # Errors
     /// `ENOMEM`.
     pub fn new(geometry: Geometry) -> Result<Self, Errno> {
-        let memory =
-            Self { rings: Area::map(geometry.rings_len())?, sqes: Area::map(geometry.sqes_len())?, commons: Area::map(PAGE)?, geometry };
+        let memory = Self {
+            rings: Area::map(geometry.rings_len())?,
+            sqes: Area::map(geometry.sqes_len())?,
+            shared_lock: Area::map(PAGE)?,
+            geometry,
+        };
         memory.init();
         Ok(memory)
     }
@@ -107,7 +111,7 @@ impl RingMemory {
         let memory = Self {
             rings: Area::of_program(rings, geometry.rings_len())?,
             sqes: Area::of_program(sqes, geometry.sqes_len())?,
-            commons: Area::map(PAGE)?,
+            shared_lock: Area::map(PAGE)?,
             geometry,
         };
         for word in
@@ -123,7 +127,7 @@ impl RingMemory {
     #[must_use]
     pub fn none() -> Self {
         let geometry = Geometry { sq_entries: 1, cq_entries: 1, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
-        Self { rings: Area::none(), sqes: Area::none(), commons: Area::none(), geometry }
+        Self { rings: Area::none(), sqes: Area::none(), shared_lock: Area::none(), geometry }
     }
 
     fn init(&self) {
@@ -144,9 +148,9 @@ impl RingMemory {
     /// What the processes that share the ring tell each other.
     #[inline]
     #[must_use]
-    pub fn commons(&self) -> &Commons {
+    pub fn biased_lock(&self) -> &BiasedLock {
         // SAFETY: a page of ours, and nothing else is in it.
-        unsafe { self.commons.commons() }
+        unsafe { self.shared_lock.biased_lock() }
     }
 
     /// A shared word.
@@ -218,7 +222,7 @@ impl RingMemory {
 #[cfg(loom)]
 impl RingMemory {
     pub(crate) fn mapped_again(&self) -> Self {
-        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), commons: Area::none(), geometry: self.geometry }
+        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), shared_lock: Area::none(), geometry: self.geometry }
     }
 
     pub(crate) fn write_sqe(&self, at: u32, index: u32, sqe: &Sqe) {

@@ -6,10 +6,10 @@ pub use crate::model::checker::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// Half of a fence between a store and a load: whole once another thread has run [`far_fence`], and free of cost until
+/// Half of a fence between a store and a load: whole once another thread has run [`fence_heavy`], and free of cost until
 /// then. A model, which knows no such thing, has a whole one.
 #[inline(always)]
-pub(crate) fn near_fence() {
+pub(crate) fn fence_light() {
     #[cfg(not(loom))]
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
     #[cfg(loom)]
@@ -18,7 +18,7 @@ pub(crate) fn near_fence() {
 
 /// Every thread of every process has passed a full fence when this returns.
 #[cfg(not(loom))]
-pub(crate) fn far_fence() {
+pub(crate) fn fence_heavy() {
     const MEMBARRIER_CMD_GLOBAL: usize = 1;
     // SAFETY: no addresses.
     let r = unsafe { syscalls::raw_syscall!(syscalls::Sysno::membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
@@ -28,9 +28,9 @@ pub(crate) fn far_fence() {
     }
 }
 
-/// The other half of [`near_fence`].
+/// The other half of [`fence_light`].
 #[cfg(loom)]
-pub(crate) fn far_fence() {
+pub(crate) fn fence_heavy() {
     crate::model::checker::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 

@@ -282,7 +282,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
 /// Where processes share a ring nobody drives: the next CQE may come from any of them. What is armed here is the
 /// watcher's.
 fn sleep_among_others(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
-    let news = guard.res.memory.commons().news();
+    let news = guard.res.memory.biased_lock().event_seq();
     let handover = if guard.needs_watch() { watcher::hand_over(guard) } else { watcher::Handover::Nothing };
     let slept = guard.unlocked(|| {
         handover.deliver();

@@ -3,7 +3,7 @@
 use super::{LockOwner, Ring, RingState};
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::AcqRel;
-use uringlet_sys::commons::News;
+use uringlet_sys::biased_lock::EventSeq;
 use uringlet_sys::fd;
 use uringlet_sys::lock::{Away, MutexGuard, futex_wake};
 
@@ -27,7 +27,7 @@ pub(super) struct Wakes {
     /// The program's eventfd.
     pub(super) eventfd: Option<i32>,
     /// Sleepers of other processes.
-    pub(super) others: Option<News>,
+    pub(super) others: Option<EventSeq>,
 }
 
 impl UringGuard {

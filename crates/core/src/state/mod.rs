@@ -35,7 +35,7 @@ use line::Line;
 pub(crate) use ring_table::RINGS;
 use uringlet_abi::{Cqe, cq_flags, cqe, sqe};
 use uringlet_sys::aio::Aio;
-use uringlet_sys::commons::Inside;
+use uringlet_sys::biased_lock::Held;
 use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::process;
@@ -132,7 +132,7 @@ pub(crate) struct RingState {
     /// The ring existed at a fork: a child may use it some day.
     pub(crate) was_forked: bool,
     /// Among the processes that share the ring: how whoever holds the lock got in.
-    inside: Inside,
+    inside: Held,
 }
 
 /// Somebody holds the ring's lock.
@@ -220,7 +220,7 @@ impl RingState {
             maker: process::pid(),
             has_claimed: false,
             was_forked: false,
-            inside: Inside::No,
+            inside: Held::No,
         }
     }
 
@@ -261,7 +261,7 @@ impl RingState {
 
     fn tell(&mut self, ring: &Ring, posted: Posted, wakes: &mut Wakes) {
         if self.is_shared() {
-            wakes.others = Some(self.res.memory.commons().tell());
+            wakes.others = Some(self.res.memory.biased_lock().notify());
         }
         if self.waiters.sleeping > 0 && (posted.must_wake || self.res.reaches(self.waiters.wake_tail)) {
             wakes.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);

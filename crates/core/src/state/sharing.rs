@@ -1,13 +1,13 @@
 //! A ring after fork(2): its memory is the parent's and the child's, the rest of it is copied.
 //!
 //! Whoever uses such a ring takes its heads and tails from the shared memory, under the lock of its
-//! [`Commons`](uringlet_sys::commons::Commons). Requests, registered files and buffers are each process' own: a child
+//! [`BiasedLock`](uringlet_sys::biased_lock::BiasedLock). Requests, registered files and buffers are each process' own: a child
 //! can reap what its parent submitted, but not cancel it.
 
 use super::{LockOwner, RingState};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use uringlet_sys::commons::Inside;
+use uringlet_sys::biased_lock::Held;
 use uringlet_sys::process;
 
 /// This process uses a ring that another one made.
@@ -29,8 +29,8 @@ impl RingState {
     pub(super) fn go_in(&mut self, lock_owner: LockOwner) {
         self.res.lock_owner = lock_owner;
         if self.maker == process::pid() {
-            self.inside = self.res.memory.commons().enter();
-            if self.inside == Inside::Locked {
+            self.inside = self.res.memory.biased_lock().acquire();
+            if self.inside == Held::Shared {
                 self.res.cq.follow(&self.res.memory);
             }
         } else {
@@ -45,19 +45,19 @@ impl RingState {
             return;
         }
         if !self.has_claimed {
-            self.res.memory.commons().claim();
+            self.res.memory.biased_lock().revoke_bias();
             self.has_claimed = true;
             IS_HEIR.store(true, Release);
         }
-        self.res.memory.commons().lock();
-        self.inside = Inside::Locked;
+        self.res.memory.biased_lock().acquire_shared();
+        self.inside = Held::Shared;
         self.res.cq.follow(&self.res.memory);
     }
 
     #[inline]
     pub(super) fn go_out(&mut self) {
-        let inside = core::mem::replace(&mut self.inside, Inside::No);
-        self.res.memory.commons().leave(inside);
+        let inside = core::mem::replace(&mut self.inside, Held::No);
+        self.res.memory.biased_lock().release(inside);
     }
 
     /// A forked child's copy of a ring that it does not use: its end is of no consequence to others.
@@ -68,6 +68,6 @@ impl RingState {
     /// Whether another process posts and submits here, too.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
-        self.inside == Inside::Locked
+        self.inside == Held::Shared
     }
 }

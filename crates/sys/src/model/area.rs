@@ -1,7 +1,7 @@
 //! Stands in for `area` with `--cfg loom`: memory whose every word is loom's. Its clone is the program's mapping of the
 //! same pages.
 
-use crate::commons::Commons;
+use crate::biased_lock::BiasedLock;
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 use syscalls::Errno;
 
-/// A page of commons is not made of words here.
+/// A page of shared_lock is not made of words here.
 pub(crate) const PAGE: usize = 0;
 
 /// What is used in units of 4 bytes and what in units of 8 is apart, at the same offsets: nothing is used as both.
@@ -18,7 +18,7 @@ pub(crate) const PAGE: usize = 0;
 pub(crate) struct Area {
     halves: Arc<Vec<AtomicU32>>,
     words: Arc<Vec<Word>>,
-    commons: Arc<Commons>,
+    shared_lock: Arc<BiasedLock>,
 }
 
 /// What SQEs and CQEs are made of. Their words are atomics only because a program may scribble over them at any time;
@@ -43,13 +43,13 @@ impl Word {
 
 impl Area {
     pub(crate) fn none() -> Self {
-        Self { halves: Arc::default(), words: Arc::default(), commons: Arc::default() }
+        Self { halves: Arc::default(), words: Arc::default(), shared_lock: Arc::default() }
     }
 
     pub(crate) fn map(len: usize) -> Result<Self, Errno> {
         let halves = (0..len.div_ceil(4)).map(|_| AtomicU32::new(0)).collect();
         let words = (0..len.div_ceil(8)).map(|_| Word::default()).collect();
-        Ok(Self { halves: Arc::new(halves), words: Arc::new(words), commons: Arc::default() })
+        Ok(Self { halves: Arc::new(halves), words: Arc::new(words), shared_lock: Arc::default() })
     }
 
     /// A model's program brings no memory of its own.
@@ -82,7 +82,7 @@ impl Area {
     ///
     /// # Safety
     /// As above.
-    pub(crate) unsafe fn commons(&self) -> &Commons {
-        &self.commons
+    pub(crate) unsafe fn biased_lock(&self) -> &BiasedLock {
+        &self.shared_lock
     }
 }

@@ -1,7 +1,7 @@
 //! Two processes, as threads, use a ring: one at a time is inside, what one did there the next one sees, and who waits
 //! for news hears of it.
 
-use super::{Commons, Inside};
+use super::{BiasedLock, Held};
 use crate::model;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 #[derive(Default)]
 struct Queue {
-    commons: Commons,
+    lock: BiasedLock,
     /// loom reports two threads in it at once.
     posted: UnsafeCell<u32>,
 }
@@ -31,10 +31,10 @@ impl Queue {
     }
 
     fn maker_posts(&self) {
-        let inside = self.commons.enter();
+        let inside = self.lock.acquire();
         self.post();
-        let news = (inside == Inside::Locked).then(|| self.commons.tell());
-        self.commons.leave(inside);
+        let news = (inside == Held::Shared).then(|| self.lock.notify());
+        self.lock.release(inside);
         if let Some(news) = news {
             news.wake();
         }
@@ -47,7 +47,7 @@ fn both(heir: impl FnOnce(&Queue) + Send + 'static, maker: impl FnOnce(&Queue)) 
     let other = thread::spawn({
         let queue = Arc::clone(&queue);
         move || {
-            queue.commons.claim();
+            queue.lock.revoke_bias();
             heir(&queue);
         }
     });
@@ -60,9 +60,9 @@ fn both(heir: impl FnOnce(&Queue) + Send + 'static, maker: impl FnOnce(&Queue)) 
 fn the_maker_and_its_heir_are_never_inside_together() {
     model::check(4, || {
         let heir = |queue: &Queue| {
-            queue.commons.lock();
+            queue.lock.acquire_shared();
             queue.post();
-            queue.commons.leave(Inside::Locked);
+            queue.lock.release(Held::Shared);
         };
         let maker = |queue: &Queue| (0..2).for_each(|_| queue.maker_posts());
         let queue = both(heir, maker);
@@ -75,10 +75,10 @@ fn an_heir_that_waits_hears_of_each_post() {
     model::check(3, || {
         let heir = |queue: &Queue| {
             loop {
-                queue.commons.lock();
+                queue.lock.acquire_shared();
                 let is_done = queue.count() == 2;
-                let news = queue.commons.news();
-                queue.commons.leave(Inside::Locked);
+                let news = queue.lock.event_seq();
+                queue.lock.release(Held::Shared);
                 if is_done {
                     return;
                 }

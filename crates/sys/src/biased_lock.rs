@@ -6,13 +6,13 @@
 //!
 //! ```text
 //!   maker                                   another process, at its first use
-//!   busy = me                               users = FOUND; barrier on all CPUs
-//!   users still SOLE? inside.               wait until busy == 0 (or the maker is dead)
+//!   busy = me                               users = REVOKING; barrier on all CPUs
+//!   users still BIASED? inside.               wait until busy == 0 (or the maker is dead)
 //!     else busy = 0, and lock `owner`       users = SHARED; lock `owner`
 //! ```
 //!
 //! Either the barrier finds the maker's `busy` stored, and the other waits; or the maker loads `users` after it, and
-//! sees FOUND. This is Dekker's hand-shake with the fence on one side only (membarrier(2)).
+//! sees REVOKING. This is Dekker's hand-shake with the fence on one side only (membarrier(2)).
 //!
 //! `owner` holds a process id. A process that died with it (killed inside) is found out by those who wait, and one of
 //! them takes over: what it was writing is at worst one CQE that nobody will see.
@@ -22,64 +22,64 @@ mod model;
 
 use crate::futex::{shared_wait, shared_wake};
 use crate::process;
-use crate::sync::{AtomicU32, far_fence, near_fence};
+use crate::sync::{AtomicU32, fence_heavy, fence_light};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-const SOLE: u32 = 0;
-const FOUND: u32 = 1;
+const BIASED: u32 = 0;
+const REVOKING: u32 = 1;
 const SHARED: u32 = 2;
 /// Somebody sleeps on `owner`.
 const CONTENDED: u32 = 1 << 31;
 /// How long to sleep before looking whether the owner lives.
-const PATIENCE_NS: u64 = 20_000_000;
+const OWNER_CHECK_INTERVAL_NS: u64 = 20_000_000;
 
 /// See the module. All zero: the sole user is outside.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Commons {
+pub struct BiasedLock {
     users: AtomicU32,
     busy: AtomicU32,
     owner: AtomicU32,
-    news: AtomicU32,
+    event_seq: AtomicU32,
 }
 
 /// How a process is inside, and so how it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
+pub enum Held {
     /// It is not.
     No,
     /// As the ring's sole user.
-    Alone,
+    Biased,
     /// With the lock, among others.
-    Locked,
+    Shared,
 }
 
-impl Commons {
+impl BiasedLock {
     /// The ring's maker enters.
     #[inline]
-    pub fn enter(&self) -> Inside {
+    pub fn acquire(&self) -> Held {
         self.busy.store(process::pid(), Relaxed);
-        // The processor may let the load pass the store: `claim` forbids it from afar.
-        near_fence();
-        if self.users.load(Acquire) == SOLE { Inside::Alone } else { self.enter_shared() }
+        // The processor may let the load pass the store: `revoke_bias` forbids it from afar.
+        fence_light();
+        if self.users.load(Acquire) == BIASED { Held::Biased } else { self.acquire_slow() }
     }
 
     #[cold]
-    fn enter_shared(&self) -> Inside {
+    fn acquire_slow(&self) -> Held {
         self.busy.store(0, Release);
-        self.lock();
-        Inside::Locked
+        self.acquire_shared();
+        Held::Shared
     }
 
-    /// Takes the lock: by a process that has [claimed](Self::claim) its part.
-    pub fn lock(&self) {
+    /// Takes the lock: by a process that has [claimed](Self::revoke_bias) its part.
+    pub fn acquire_shared(&self) {
         let me = process::pid();
         if self.owner.compare_exchange(0, me, Acquire, Relaxed).is_err() {
-            self.lock_slow(me);
+            self.acquire_shared_slow(me);
         }
     }
 
-    fn lock_slow(&self, me: u32) {
+    fn acquire_shared_slow(&self, me: u32) {
         loop {
             // Whoever waited once says so when it has the lock: others may wait still.
             let Err(held) = self.owner.compare_exchange(0, me | CONTENDED, Acquire, Relaxed) else { return };
@@ -87,7 +87,7 @@ impl Commons {
                 continue;
             }
             let held = held | CONTENDED;
-            let slept = shared_wait(address(&self.owner), held, process::monotonic_ns() + PATIENCE_NS);
+            let slept = shared_wait(address(&self.owner), held, process::monotonic_ns() + OWNER_CHECK_INTERVAL_NS);
             if slept.is_err()
                 && !process::is_alive(held & !CONTENDED)
                 && self.owner.compare_exchange(held, me | CONTENDED, Acquire, Relaxed).is_ok()
@@ -99,11 +99,11 @@ impl Commons {
 
     /// Leaves.
     #[inline]
-    pub fn leave(&self, inside: Inside) {
+    pub fn release(&self, inside: Held) {
         match inside {
-            Inside::Alone => self.busy.store(0, Release),
-            Inside::Locked => self.unlock(),
-            Inside::No => {}
+            Held::Biased => self.busy.store(0, Release),
+            Held::Shared => self.unlock(),
+            Held::No => {}
         }
     }
 
@@ -115,12 +115,12 @@ impl Commons {
     }
 
     /// A process that did not make the ring is about to use it: the maker is no longer the sole user.
-    pub fn claim(&self) {
+    pub fn revoke_bias(&self) {
         if self.users.load(Acquire) == SHARED {
             return;
         }
-        self.users.store(FOUND, SeqCst);
-        far_fence();
+        self.users.store(REVOKING, SeqCst);
+        fence_heavy();
         let mut patience = 0;
         loop {
             let maker = self.busy.load(Acquire);
@@ -137,29 +137,29 @@ impl Commons {
     #[inline]
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.users.load(Relaxed) != SOLE
+        self.users.load(Relaxed) != BIASED
     }
 
     /// Whoever is inside and has posted: those who sleep are to be woken, by the result, from outside.
-    pub fn tell(&self) -> News {
-        News { at: address(&self.news), seen: self.news.fetch_add(1, AcqRel).wrapping_add(1) }
+    pub fn notify(&self) -> EventSeq {
+        EventSeq { at: address(&self.event_seq), seen: self.event_seq.fetch_add(1, AcqRel).wrapping_add(1) }
     }
 
     /// Whoever is inside and wants to sleep outside until somebody tells something.
     #[must_use]
-    pub fn news(&self) -> News {
-        News { at: address(&self.news), seen: self.news.load(Acquire) }
+    pub fn event_seq(&self) -> EventSeq {
+        EventSeq { at: address(&self.event_seq), seen: self.event_seq.load(Acquire) }
     }
 }
 
 /// What was told when a process was last inside. It outlives the ring: the address is only ever the kernel's to look at.
 #[derive(Clone, Copy, Debug)]
-pub struct News {
+pub struct EventSeq {
     at: usize,
     seen: u32,
 }
 
-impl News {
+impl EventSeq {
     /// Sleeps until something new is told.
     ///
     /// # Errors
@@ -184,33 +184,33 @@ mod tests {
 
     #[test]
     fn the_maker_is_alone_until_somebody_claims() {
-        let c = Commons::default();
-        assert_eq!(c.enter(), Inside::Alone);
-        c.leave(Inside::Alone);
-        c.claim();
+        let c = BiasedLock::default();
+        assert_eq!(c.acquire(), Held::Biased);
+        c.release(Held::Biased);
+        c.revoke_bias();
         assert!(c.is_shared());
-        assert_eq!(c.enter(), Inside::Locked);
-        c.leave(Inside::Locked);
+        assert_eq!(c.acquire(), Held::Shared);
+        c.release(Held::Shared);
         assert_eq!(c.owner.load(Relaxed), 0);
     }
 
     #[test]
     fn a_dead_owner_is_succeeded() {
-        let c = Commons::default();
-        c.claim();
+        let c = BiasedLock::default();
+        c.revoke_bias();
         // No process has this id: it is above any pid_max.
         c.owner.store(0x7fff_ffff, Relaxed);
-        c.lock();
+        c.acquire_shared();
         assert_eq!(c.owner.load(Relaxed) & !CONTENDED, process::pid());
-        c.leave(Inside::Locked);
+        c.release(Held::Shared);
         assert_eq!(c.owner.load(Relaxed), 0);
     }
 
     #[test]
     fn news_told_before_the_sleep_end_it_at_once() {
-        let c = Commons::default();
-        let seen = c.news();
-        c.tell().wake();
+        let c = BiasedLock::default();
+        let seen = c.event_seq();
+        c.notify().wake();
         assert_eq!(seen.wait(u64::MAX), Err(syscalls::Errno::EAGAIN));
     }
 }
