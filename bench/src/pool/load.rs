@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use uringlet::io_wq::{Account, InterruptGuard, Work};
+use uringlet_sys::clock::ticks;
 use uringlet_sys::lock::{futex_wait, futex_wake};
-use uringlet_sys::stopwatch::ticks;
 
 /// Threads that insert.
 pub(crate) const SUBMITTERS: usize = 2;

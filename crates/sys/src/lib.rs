@@ -11,31 +11,23 @@ extern crate std;
 pub mod aio;
 #[cfg_attr(loom, path = "model/alarm.rs")]
 pub mod alarm;
-#[cfg_attr(loom, path = "model/area.rs")]
-mod area;
 pub mod biased_lock;
 mod c_main;
-#[cfg(not(loom))]
-pub mod copying;
-pub mod dirty;
+pub mod clock;
 #[cfg_attr(loom, path = "model/event.rs")]
 mod event;
-pub mod exchange;
 pub mod fd;
 pub mod fd_table;
 pub mod freestanding;
 #[cfg_attr(loom, path = "model/futex.rs")]
 mod futex;
 pub mod heap;
-#[cfg(not(loom))]
-pub mod helper;
 pub mod io;
 pub mod lock;
 pub mod loop_device;
 #[cfg(loom)]
 pub mod model;
 pub mod process;
-pub mod program_futex;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod ring_memory;
@@ -43,13 +35,21 @@ pub mod ring_memory;
 pub mod seqpacket;
 #[cfg(not(loom))]
 pub mod shared_file;
+pub mod shm_channel;
+#[cfg_attr(loom, path = "model/shm_mapping.rs")]
+mod shm_mapping;
+#[cfg(not(loom))]
+pub mod spawn;
 pub mod static_table;
 pub mod stats;
-pub mod stopwatch;
 pub mod sync;
 #[cfg_attr(loom, path = "model/thread.rs")]
 pub mod thread;
+#[cfg(not(loom))]
+pub mod uaccess;
 pub mod user;
+pub mod user_futex;
+pub mod vmstat;
 
 pub use syscalls::Errno;
 pub use user::{AppPromise, UserPtr};

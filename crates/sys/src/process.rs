@@ -41,7 +41,7 @@ pub fn tid() -> u32 {
 /// A clock of clock_gettime(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Clock {
+pub enum ClockId {
     /// `CLOCK_REALTIME`
     Realtime = 0,
     /// `CLOCK_MONOTONIC`
@@ -52,7 +52,7 @@ pub enum Clock {
 
 /// The time of a clock, nanoseconds.
 #[must_use]
-pub fn now_ns(clock: Clock) -> u64 {
+pub fn now_ns(clock: ClockId) -> u64 {
     let mut ts = [0_i64; 2];
     // SAFETY: the kernel writes 16 bytes to `ts`.
     unsafe { raw_syscall!(Sysno::clock_gettime, clock as u32, ts.as_mut_ptr()) };
@@ -63,7 +63,7 @@ pub fn now_ns(clock: Clock) -> u64 {
 #[cfg(not(loom))]
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    now_ns(Clock::Monotonic)
+    now_ns(ClockId::Monotonic)
 }
 
 #[cfg(loom)]

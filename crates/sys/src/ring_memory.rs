@@ -3,8 +3,8 @@
 //! No reference to shared bytes is ever made, except to atomics. The sizes are kept here, privately: masks and entries
 //! in the shared words are for the program to read, and it may scribble over them.
 
-use crate::area::{Area, PAGE};
 use crate::biased_lock::BiasedLock;
+use crate::shm_mapping::{PAGE, ShmMapping};
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -80,10 +80,10 @@ impl Geometry {
 /// See the module.
 #[derive(Debug)]
 pub struct RingMemory {
-    rings: Area,
-    sqes: Area,
+    rings: ShmMapping,
+    sqes: ShmMapping,
     /// A page that is shared with forked processes, but not with the program.
-    shared_lock: Area,
+    shared_lock: ShmMapping,
     geometry: Geometry,
 }
 
@@ -94,9 +94,9 @@ impl RingMemory {
     /// `ENOMEM`.
     pub fn new(geometry: Geometry) -> Result<Self, Errno> {
         let memory = Self {
-            rings: Area::map(geometry.rings_len())?,
-            sqes: Area::map(geometry.sqes_len())?,
-            shared_lock: Area::map(PAGE)?,
+            rings: ShmMapping::map(geometry.rings_len())?,
+            sqes: ShmMapping::map(geometry.sqes_len())?,
+            shared_lock: ShmMapping::map(PAGE)?,
             geometry,
         };
         memory.init();
@@ -109,9 +109,9 @@ impl RingMemory {
     /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
     pub fn of_program(geometry: Geometry, rings: UserPtr, sqes: UserPtr) -> Result<Self, Errno> {
         let memory = Self {
-            rings: Area::of_program(rings, geometry.rings_len())?,
-            sqes: Area::of_program(sqes, geometry.sqes_len())?,
-            shared_lock: Area::map(PAGE)?,
+            rings: ShmMapping::of_program(rings, geometry.rings_len())?,
+            sqes: ShmMapping::of_program(sqes, geometry.sqes_len())?,
+            shared_lock: ShmMapping::map(PAGE)?,
             geometry,
         };
         for word in
@@ -127,7 +127,7 @@ impl RingMemory {
     #[must_use]
     pub fn none() -> Self {
         let geometry = Geometry { sq_entries: 1, cq_entries: 1, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
-        Self { rings: Area::none(), sqes: Area::none(), shared_lock: Area::none(), geometry }
+        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), shared_lock: ShmMapping::none(), geometry }
     }
 
     fn init(&self) {
@@ -222,7 +222,7 @@ impl RingMemory {
 #[cfg(loom)]
 impl RingMemory {
     pub(crate) fn mapped_again(&self) -> Self {
-        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), shared_lock: Area::none(), geometry: self.geometry }
+        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), shared_lock: ShmMapping::none(), geometry: self.geometry }
     }
 
     pub(crate) fn write_sqe(&self, at: u32, index: u32, sqe: &Sqe) {
@@ -249,7 +249,7 @@ impl RingMemory {
 /// A shared area for provided-buffer rings that the engine allocates (`IOU_PBUF_RING_MMAP`), or one of the program's.
 #[derive(Debug)]
 pub struct BufRingMemory {
-    area: Area,
+    area: ShmMapping,
     entries: u32,
 }
 
@@ -272,7 +272,7 @@ impl BufRingMemory {
     /// # Errors
     /// `ENOMEM`.
     pub fn new(entries: u32) -> Result<Self, Errno> {
-        Ok(Self { area: Area::map(entries as usize * Self::ENTRY)?, entries })
+        Ok(Self { area: ShmMapping::map(entries as usize * Self::ENTRY)?, entries })
     }
 
     /// Memory of the program's.
@@ -280,7 +280,7 @@ impl BufRingMemory {
     /// # Errors
     /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
     pub fn of_program(addr: UserPtr, entries: u32) -> Result<Self, Errno> {
-        Ok(Self { area: Area::of_program(addr, entries as usize * Self::ENTRY)?, entries })
+        Ok(Self { area: ShmMapping::of_program(addr, entries as usize * Self::ENTRY)?, entries })
     }
 
     /// Number of entries, a power of two.

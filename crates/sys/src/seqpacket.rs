@@ -75,7 +75,7 @@ impl Seqpacket {
     }
 
     /// Wakes a thread of the other side: a packet whose bytes mean nothing.
-    pub fn ring_bell(&self) {
+    pub fn ring_doorbell(&self) {
         // Full means that enough of them are on their way; an error, that nobody is left to be woken.
         let _ = self.send_with(&[0], MSG_DONTWAIT);
     }
@@ -121,12 +121,12 @@ impl Seqpacket {
 
     /// Sleeps until a packet comes. False: the other side is gone.
     #[must_use]
-    pub fn hear_bell(&self) -> bool {
+    pub fn wait_doorbell(&self) -> bool {
         matches!(self.receive(&mut [0; 1]), Ok((1.., _)))
     }
 
     /// In a forked child, whose copy would keep the connection from ending with its parent: the number stands for nothing from now on.
-    pub fn leave(&self) {
+    pub fn detach(&self) {
         const O_RDWR: usize = 2;
         // SAFETY: a NUL-terminated path; the number is ours, and who uses it gets errors.
         unsafe {
@@ -138,7 +138,7 @@ impl Seqpacket {
     }
 
     /// Ends the connection, for whoever waits on it too.
-    pub fn hang_up(&self) {
+    pub fn shutdown(&self) {
         // SAFETY: no addresses. Gone already is as good.
         let _ = unsafe { syscall!(Sysno::shutdown, self.0.number(), SHUT_RDWR) };
     }
@@ -164,12 +164,12 @@ mod tests {
         let mut bytes = [0; 8];
         assert!(matches!(there.receive(&mut bytes), Ok((5, [None, None]))));
         assert_eq!(&bytes[..5], b"five!");
-        here.ring_bell();
-        assert!(there.hear_bell());
-        here.leave();
-        assert!(!there.hear_bell());
+        here.ring_doorbell();
+        assert!(there.wait_doorbell());
+        here.detach();
+        assert!(!there.wait_doorbell());
         assert_eq!(there.send(b"x"), Err(Errno::EPIPE));
         assert_eq!(here.send(b"x"), Err(Errno::ENOTSOCK));
-        there.hang_up();
+        there.shutdown();
     }
 }

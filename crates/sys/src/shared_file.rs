@@ -1,8 +1,8 @@
 //! A sparse file in memory, of which the beginning is mapped: what a ublk device shares with its server.
 
-use crate::area::Area;
 use crate::fd::{EngineFd, ProcPath};
 use crate::io;
+use crate::shm_mapping::ShmMapping;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering::Release;
 use syscalls::{Errno, Sysno, syscall};
@@ -11,7 +11,7 @@ use syscalls::{Errno, Sysno, syscall};
 #[derive(Debug)]
 pub struct SharedFile {
     fd: EngineFd,
-    head: Area,
+    head: ShmMapping,
     head_len: usize,
 }
 
@@ -26,14 +26,14 @@ impl SharedFile {
         let fd = unsafe { syscall!(Sysno::memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
         let fd = EngineFd::adopt(fd as i32);
         io::ftruncate(fd.number(), len as i64)?;
-        let head = Area::map_file(fd.number(), head_len)?;
+        let head = ShmMapping::map_file(fd.number(), head_len)?;
         Ok(Self { fd, head, head_len })
     }
 
     /// One that another process has made; nothing of it is mapped.
     #[must_use]
     pub const fn of_other(fd: EngineFd) -> Self {
-        Self { fd, head: Area::none(), head_len: 0 }
+        Self { fd, head: ShmMapping::none(), head_len: 0 }
     }
 
     /// The engine's descriptor of it.

@@ -2,7 +2,7 @@
 //! the same process, `/dev/uringlet/ublkbN`, as the engine's virtual files.
 //!
 //! Commands are parked requests of the program's rings. Data is copied between the buffers of the device's user and of the server, whose
-//! addresses may be bad (`uringlet_sys::copying`); with USER_COPY it lies in a memfd.
+//! addresses may be bad (`uringlet_sys::uaccess`); with USER_COPY it lies in a memfd.
 //!
 //! `Differs:` devices live and die with the process; its user is the administrator.
 

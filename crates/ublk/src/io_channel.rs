@@ -2,7 +2,7 @@
 
 use crate::wire::{Completion, Submission};
 use uringlet_abi::ublk::{IoCmd, IoDesc};
-pub use uringlet_sys::exchange::{Broken, Exchange, Full, Message, Receiver, Rest, Sender, Way};
+pub use uringlet_sys::shm_channel::{CorruptPeer, Direction, Full, Receiver, Sender, ShmChannel, ShmMessage, WaitDecision};
 
 /// Messages that each ring of a device has room for: every tag may have a command that ends, and one on its way.
 #[must_use]
@@ -24,7 +24,7 @@ pub struct IoEvent {
 impl Submission {
     /// As a message of a ring; `cookie` comes back with its completion.
     #[must_use]
-    pub fn to_message(&self, cookie: u32) -> Message {
+    pub fn to_message(&self, cookie: u32) -> ShmMessage {
         let (kind, cmd_op) = self.cmd_op.map_or((1, 0), |cmd_op| (0, cmd_op));
         let IoCmd { q_id, tag, result, addr } = self.cmd;
         let cmd = u64::from(q_id) | u64::from(tag) << 16 | u64::from(result.cast_unsigned()) << 32;
@@ -33,7 +33,7 @@ impl Submission {
 
     /// It and its cookie. `None`: malformed.
     #[must_use]
-    pub fn of_message(&[head, task, cmd, addr, cookie]: &Message) -> Option<(Self, u32)> {
+    pub fn of_message(&[head, task, cmd, addr, cookie]: &ShmMessage) -> Option<(Self, u32)> {
         let cmd_op = match head as u32 {
             0 => Some((head >> 32) as u32),
             1 => None,
@@ -47,7 +47,7 @@ impl Submission {
 impl IoEvent {
     /// As a message of a ring.
     #[must_use]
-    pub fn to_message(&self) -> Message {
+    pub fn to_message(&self) -> ShmMessage {
         let Self { completion: Completion { queue, tag, res, done }, cookie, iod } = self;
         let head = u64::from(*queue) | u64::from(*tag) << 16 | u64::from(res.cast_unsigned()) << 32;
         [
@@ -61,7 +61,7 @@ impl IoEvent {
 
     /// What it was.
     #[must_use]
-    pub fn of_message(&[head, done, what, start_sector, addr]: &Message) -> Self {
+    pub fn of_message(&[head, done, what, start_sector, addr]: &ShmMessage) -> Self {
         let (queue, tag, res) = (head as u16, (head >> 16) as u16, ((head >> 32) as u32).cast_signed());
         let iod = IoDesc { op_flags: what as u32, nr_sectors: (what >> 32) as u32, start_sector, addr };
         Self { completion: Completion { queue, tag, res, done: done as u32 }, cookie: (done >> 32) as u32, iod }

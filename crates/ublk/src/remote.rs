@@ -22,7 +22,7 @@ use uringlet_sys::fd::EngineFd;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::seqpacket::{FDS_MAX, Seqpacket};
 use uringlet_sys::shared_file::blank_descriptor;
-use uringlet_sys::{Errno, helper};
+use uringlet_sys::{Errno, spawn};
 
 /// Where programs are that the broker uses.
 const PATH: &core::ffi::CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -133,7 +133,7 @@ impl Broker {
             (Err(Errno::ENOENT | Errno::ECONNREFUSED), Some(program)) => {
                 // It starts a broker, unless another process was quicker, and comes back when that can be reached.
                 let argv = [Some(c"uringlet"), Some(c"ublk"), Some(c"features"), Some(c"--dir"), Some(&*self.dir), None];
-                helper::run(program, &argv, &[Some(PATH), None])?;
+                spawn::run(program, &argv, &[Some(PATH), None])?;
                 self.connect()
             }
             (connected, _) => connected,

@@ -1,4 +1,4 @@
-//! An open char device: a server's commands come in, their completions go out, over shared rings (`uringlet_sys::exchange`).
+//! An open char device: a server's commands come in, their completions go out, over shared rings (`uringlet_sys::shm_channel`).
 //!
 //! The connection's socket carries bells only: a packet for each, whose bytes mean nothing. Its end is the server's. Commands are taken by the
 //! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::busy_poll`]): what the server has done then needs
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use uringlet_abi::ublk::IoCmd;
 use uringlet_ublk::UblkDevice;
 use uringlet_ublk::frontend::BlockDevice;
-use uringlet_ublk::io_channel::{Broken, Exchange, IoEvent, Receiver, Rest, Sender, Way, capacity};
+use uringlet_ublk::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
 use uringlet_ublk::platform::ServerCommand;
 use uringlet_ublk::wire::{Completion, Submission};
 
@@ -43,20 +43,20 @@ pub(crate) struct Channel {
 }
 
 /// Makes the file of the rings of a device; and the rings in it.
-pub(crate) fn rings(device: &UblkDevice<Surroundings>) -> Result<(OwnedFd, Arc<Exchange>), IoErrno> {
+pub(crate) fn rings(device: &UblkDevice<Surroundings>) -> Result<(OwnedFd, Arc<ShmChannel>), IoErrno> {
     let (queues, depth) = device.queues();
     let capacity = capacity(queues, depth);
     let file = memfd_create("ublk-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    ftruncate(&file, Exchange::file_len(capacity))?;
+    ftruncate(&file, ShmChannel::file_len(capacity))?;
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    let exchange = Exchange::of_file(file.as_raw_fd(), capacity).map_err(|errno| IoErrno::from_raw_os_error(errno.into_raw()))?;
+    let exchange = ShmChannel::of_file(file.as_raw_fd(), capacity).map_err(|errno| IoErrno::from_raw_os_error(errno.into_raw()))?;
     Ok((file, Arc::new(exchange)))
 }
 
 impl Channel {
-    pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<Surroundings>>, exchange: Arc<Exchange>) -> Self {
-        let commands = Mutex::new(Receiver::new(Arc::clone(&exchange), Way::In));
-        let sender = Sender::new(exchange, Way::Out);
+    pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<Surroundings>>, exchange: Arc<ShmChannel>) -> Self {
+        let commands = Mutex::new(Receiver::new(Arc::clone(&exchange), Direction::ToCreator));
+        let sender = Sender::new(exchange, Direction::FromCreator);
         Self { socket, device, commands, out: Mutex::new(Outgoing { sender, owed: VecDeque::new(), is_over: false }) }
     }
 
@@ -73,18 +73,18 @@ impl Channel {
     /// Sleeps until there may be commands. False: there never will be.
     fn sleep(&self) -> bool {
         // Bound to its own statement: nobody sleeps with the lock.
-        let rest = lock(&self.commands).rest();
-        rest == Rest::Awake || hear_bell(&self.socket)
+        let rest = lock(&self.commands).prepare_wait();
+        rest == WaitDecision::Ready || hear_bell(&self.socket)
     }
 
     /// Does what the server has sent.
-    fn drain(self: &Arc<Self>, commands: &mut Receiver) -> Result<(), Broken> {
+    fn drain(self: &Arc<Self>, commands: &mut Receiver) -> Result<(), CorruptPeer> {
         let mut batch = Vec::new();
         loop {
             while batch.len() < BATCH
                 && let Some(message) = commands.take()?
             {
-                batch.push(Submission::of_message(&message).ok_or(Broken)?);
+                batch.push(Submission::of_message(&message).ok_or(CorruptPeer)?);
             }
             if batch.is_empty() {
                 return Ok(());
@@ -107,8 +107,8 @@ impl Channel {
         Some((submission.task, cmd_op, cmd, RemoteCommand { channel: Arc::clone(self), queue: cmd.q_id, tag: cmd.tag, cookie }))
     }
 
-    /// Sends what is owed. Broken is a server that takes nothing any more.
-    fn settle(&self) -> Result<(), Broken> {
+    /// Sends what is owed. CorruptPeer is a server that takes nothing any more.
+    fn settle(&self) -> Result<(), CorruptPeer> {
         let mut out = lock(&self.out);
         if out.owed.is_empty() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Channel {
         let is_alive = owed.len() <= usize::from(queues) * usize::from(depth);
         drop(out);
         self.flush();
-        if is_alive { Ok(()) } else { Err(Broken) }
+        if is_alive { Ok(()) } else { Err(CorruptPeer) }
     }
 
     /// Does on this thread what the server sends, until it is `enough`. At once if somebody else does it already.
@@ -134,7 +134,7 @@ impl Channel {
             Err(TryLockError::WouldBlock) => return,
         };
         // Its own thread is awake, and takes what there is.
-        if commands.stand_in() {
+        if commands.claim_waiter() {
             self.stand_in(commands, enough);
         }
     }
@@ -146,7 +146,7 @@ impl Channel {
                 let _ = shutdown(&self.socket, Shutdown::Both);
                 return;
             }
-            if enough() && commands.rest() != Rest::Awake {
+            if enough() && commands.prepare_wait() != WaitDecision::Ready {
                 return;
             }
             core::hint::spin_loop();
@@ -163,7 +163,7 @@ impl Channel {
             return out.owed.push_back(arrival);
         }
         // A server that is awake begins at once.
-        out.sender.show();
+        out.sender.publish_tail();
     }
 
     /// Lets go what was put.

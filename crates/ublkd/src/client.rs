@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ParamDiscard, U_CMD_GET_FEATURES, ctrl, param};
 use uringlet_sys::Errno;
 use uringlet_ublk::adaptive_spin::AdaptiveSpin;
-use uringlet_ublk::io_channel::{self, Exchange, IoEvent, Receiver, Rest, Sender, Way};
+use uringlet_ublk::io_channel::{self, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision};
 use uringlet_ublk::wire::{Completion, ControlCall, ControlReply, Hello, Purpose, Submission, VERSION, Welcome};
 
 /// Where the two structures lie in `struct ublk_params`, and how long it is with them.
@@ -228,10 +228,10 @@ impl Client {
         let (socket, welcome, fds) = self.connect(Purpose::Open(id))?;
         let Ok([file, rings]) = <[OwnedFd; 2]>::try_from(fds) else { bail!("the broker sent no files") };
         let capacity = io_channel::capacity(welcome.queues, welcome.depth);
-        let exchange = Exchange::of_file(rings.as_raw_fd(), capacity).map_err(Refused).context("the rings that the broker sent")?;
+        let exchange = ShmChannel::of_file(rings.as_raw_fd(), capacity).map_err(Refused).context("the rings that the broker sent")?;
         let exchange = Arc::new(exchange);
-        let commands = Mutex::new(Sender::new(Arc::clone(&exchange), Way::In));
-        let arrivals = Mutex::new(Receiver::new(exchange, Way::Out));
+        let commands = Mutex::new(Sender::new(Arc::clone(&exchange), Direction::ToCreator));
+        let arrivals = Mutex::new(Receiver::new(exchange, Direction::FromCreator));
         let (queues, depth) = (welcome.queues, welcome.depth);
         Ok(CharDevice { socket, file, queues, depth, commands, arrivals })
     }
@@ -318,7 +318,7 @@ impl Watch<'_> {
             if !arrivals.is_empty() {
                 return Ok(());
             }
-            let sleep = || self.ring.rest() == Rest::Awake || hear_bell(&self.device.socket);
+            let sleep = || self.ring.prepare_wait() == WaitDecision::Ready || hear_bell(&self.device.socket);
             if patience.wait(|| !self.ring.is_empty(), sleep) == Some(false) {
                 return Ok(());
             }

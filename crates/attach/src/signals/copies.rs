@@ -1,4 +1,4 @@
-//! Faults of the engine's own copies (`uringlet_sys::copying`): a bad buffer ends a copy, not the program.
+//! Faults of the engine's own copies (`uringlet_sys::uaccess`): a bad buffer ends a copy, not the program.
 //!
 //! Our handler ([`super::on_signal`]) has to be the kernel's for SIGSEGV and SIGBUS, and the thread's mask must let them in: a fault that is blocked kills.
 //! Both are asked of the kernel, once for each time that a thread enters the engine, when the first copy is about to be made: three system calls, 0.55 µs.
@@ -20,7 +20,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use syscalls::{Sysno, raw};
-use uringlet_sys::copying;
+use uringlet_sys::uaccess;
 
 use super::file_size::{self, SIG_DFL};
 use super::{SIG_BLOCK, bit, get_action, our_handler, replace};
@@ -40,7 +40,7 @@ static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
 /// Copies may fault from now on, where [`are_caught`] says so.
 pub(super) fn arm() {
-    copying::set_catcher(are_caught);
+    uaccess::set_fault_check(are_caught);
 }
 
 /// After the program has set a handler.
@@ -93,7 +93,7 @@ fn is_ours(signal: usize) -> bool {
 pub(super) fn end(context: *mut core::ffi::c_void) -> bool {
     // SAFETY: the kernel passes a ucontext of this layout.
     let next = unsafe { &mut *context.cast::<u8>().add(CONTEXT_RIP).cast::<usize>() };
-    match copying::resume_at(*next) {
+    match uaccess::fixup_address(*next) {
         Some(fix_up) => {
             *next = fix_up;
             true
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::entry::on_engine_stack;
     use uringlet_sys::UserPtr;
-    use uringlet_sys::copying::copy_within_program;
+    use uringlet_sys::uaccess::copy_in_user;
 
     const PAGE: usize = 4096;
 
@@ -127,7 +127,7 @@ mod tests {
 
     /// What is copied of 2 pages, by whatever way `are_caught` leaves.
     fn copied(to: usize, from: usize) -> (bool, usize) {
-        on_engine_stack(|| (are_caught(), copy_within_program(UserPtr::new(to), UserPtr::new(from), 2 * PAGE)))
+        on_engine_stack(|| (are_caught(), copy_in_user(UserPtr::new(to), UserPtr::new(from), 2 * PAGE)))
     }
 
     #[test]

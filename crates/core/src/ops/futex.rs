@@ -15,7 +15,7 @@ use alloc::{vec, vec::Vec};
 use sleep::Awaited;
 pub(crate) use sleep::Wait;
 use uringlet_abi::Sqe;
-use uringlet_sys::program_futex::Futex;
+use uringlet_sys::user_futex::Futex;
 use uringlet_sys::{Errno, UserPtr, user};
 
 /// FUTEX_WAITV_MAX

@@ -8,7 +8,7 @@
 
 use super::{Op, PrepCx, unused};
 use uringlet_abi::{Sqe, Timespec, op_flags};
-use uringlet_sys::process::{Clock, monotonic_ns, now_ns};
+use uringlet_sys::process::{ClockId, monotonic_ns, now_ns};
 use uringlet_sys::{Errno, UserPtr, user};
 
 /// See the module.
@@ -36,16 +36,16 @@ pub(crate) enum TimeoutOp {
 pub(crate) struct When {
     ns: u64,
     is_absolute: bool,
-    clock: Clock,
+    clock: ClockId,
 }
 
 impl When {
     fn read(addr: u64, flags: u32) -> Result<Self, Errno> {
         let ts: Timespec = user::read(UserPtr::at(addr))?;
         let clock = match flags & op_flags::TIMEOUT_CLOCK_MASK {
-            0 => Clock::Monotonic,
-            op_flags::TIMEOUT_BOOTTIME => Clock::Boottime,
-            op_flags::TIMEOUT_REALTIME => Clock::Realtime,
+            0 => ClockId::Monotonic,
+            op_flags::TIMEOUT_BOOTTIME => ClockId::Boottime,
+            op_flags::TIMEOUT_REALTIME => ClockId::Realtime,
             _ => return Err(Errno::EINVAL),
         };
         Ok(Self { ns: nanoseconds(ts)?, is_absolute: flags & op_flags::TIMEOUT_ABS != 0, clock })
@@ -56,7 +56,7 @@ impl When {
         let now = monotonic_ns();
         match (self.is_absolute, self.clock) {
             (false, _) => now.saturating_add(self.ns),
-            (true, Clock::Monotonic) => self.ns,
+            (true, ClockId::Monotonic) => self.ns,
             (true, clock) => now.saturating_add(self.ns.saturating_sub(now_ns(clock))),
         }
     }

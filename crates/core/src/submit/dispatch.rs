@@ -13,8 +13,8 @@ use crate::write::{self, Throttled, WriteMode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
+use uringlet_sys::clock::ticks;
 use uringlet_sys::stats::{self, Counter};
-use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, fd::EngineFd};
 
 /// Submissions of at most this many SQEs are shallow: cheap metadata runs inline.

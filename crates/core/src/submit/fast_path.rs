@@ -16,10 +16,10 @@ use crate::write::{self, WriteMode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe, sqe};
+use uringlet_sys::clock::ticks;
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::process::is_file_size_limited;
 use uringlet_sys::stats::{self, Counter};
-use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
 /// What became of an SQE on the fast path.

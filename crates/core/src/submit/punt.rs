@@ -10,8 +10,8 @@ use crate::state::{LockOwner, Punted, UringGuard};
 use crate::write::{self, WriteMode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::sqe;
+use uringlet_sys::clock::{ticks, voluntary_switches};
 use uringlet_sys::stats::{self, Counter};
-use uringlet_sys::stopwatch::{sleeps_of_this_thread, ticks};
 use uringlet_sys::{Errno, io, thread};
 
 /// Gives a request to a thread that may sleep.
@@ -171,12 +171,12 @@ pub(super) struct Stopwatch {
 
 impl Stopwatch {
     pub(super) fn start() -> Self {
-        Self { sleeps: sleeps_of_this_thread(), start: ticks() }
+        Self { sleeps: voluntary_switches(), start: ticks() }
     }
 
     pub(super) fn read(self, outcome: Outcome) -> Latency {
         match Latency::of(ticks().wrapping_sub(self.start), outcome.res.max(0) as u64) {
-            Latency::Slow if sleeps_of_this_thread() == self.sleeps => Latency::Fast,
+            Latency::Slow if voluntary_switches() == self.sleeps => Latency::Fast,
             took => took,
         }
     }

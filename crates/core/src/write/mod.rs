@@ -16,7 +16,7 @@ use history::{History, Latency};
 use throttle::{BudgetReply, THROTTLE};
 use uringlet_abi::setup;
 use uringlet_sys::stats::{self, Counter};
-use uringlet_sys::{fd_table, process, stopwatch};
+use uringlet_sys::{clock, fd_table, process};
 
 /// How a ring's buffered writes are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl DirtyBudget {
     /// Too many pages are dirty: when to come back.
     #[cold]
     pub(crate) fn request(&mut self, bytes: u64) -> Result<(), Throttled> {
-        let now_ticks = stopwatch::ticks();
+        let now_ticks = clock::ticks();
         if self.covers(now_ticks, bytes) {
             return Ok(());
         }

@@ -28,8 +28,8 @@ mod tests;
 
 use super::Throttled;
 use dirty_rate::DirtyRate;
-use uringlet_sys::dirty::DirtyPages;
 use uringlet_sys::lock::Mutex;
+use uringlet_sys::vmstat::DirtyPages;
 
 /// No reading takes as long: whoever took the source does not exist any more.
 const SOURCE_LOST_NS: u64 = 1_000_000_000;

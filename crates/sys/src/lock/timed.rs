@@ -1,7 +1,7 @@
 //! A lock that knows how long it was waited for: for measurements. What it writes down it writes while it is held.
 
 use super::{Raw, RawLock};
-use crate::stopwatch::ticks;
+use crate::clock::ticks;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 

@@ -3,8 +3,8 @@
 use crate::frontend::{DataLocation, SlotExtent};
 use crate::platform::{IoBuffers, SlotRange};
 use uringlet_abi::ublk::{IoDesc, io};
-use uringlet_sys::copying::copy_within_program;
 use uringlet_sys::shared_file::SharedFile;
+use uringlet_sys::uaccess::copy_in_user;
 use uringlet_sys::{Errno, UserPtr};
 
 /// See the module.
@@ -43,7 +43,7 @@ impl IoBuffers for MemfdBuffers {
         let (server, len) = (UserPtr::at(server), span.len as usize);
         let copied = match data {
             DataLocation::Slot => self.file.copy_out(Self::at(span), server, len),
-            DataLocation::Memory(from) => copy_within_program(server, from.add(span.offset as usize), len),
+            DataLocation::Memory(from) => copy_in_user(server, from.add(span.offset as usize), len),
         };
         copied as u32
     }
@@ -52,7 +52,7 @@ impl IoBuffers for MemfdBuffers {
         let (server, len) = (UserPtr::at(server), span.len as usize);
         let copied = match data {
             DataLocation::Slot => self.file.copy_in(Self::at(span), server, len),
-            DataLocation::Memory(to) => copy_within_program(to.add(span.offset as usize), server, len),
+            DataLocation::Memory(to) => copy_in_user(to.add(span.offset as usize), server, len),
         };
         copied as u32
     }

@@ -11,7 +11,7 @@
 use super::{Broker, Connection};
 use crate::adaptive_spin::AdaptiveSpin;
 use crate::in_process::{check_mmap, head};
-use crate::io_channel::{Broken, Exchange, IoEvent, Receiver, Rest, Sender, Way, capacity};
+use crate::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
 use crate::wire::{Purpose, Submission};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -69,12 +69,12 @@ impl CharFile {
         let Connection { socket, welcome, files } = broker.ask(Purpose::Open(id))?;
         let [Some(file), Some(rings)] = files else { return Err(Errno::EPROTO) };
         let (queues, depth) = (welcome.queues, welcome.depth);
-        let exchange = Arc::new(Exchange::of_file(rings.number(), capacity(queues, depth))?);
+        let exchange = Arc::new(ShmChannel::of_file(rings.number(), capacity(queues, depth))?);
         let tags = usize::from(queues) * usize::from(depth);
         let shared = Arc::new(Shared {
             socket,
             file: SharedFile::of_other(file),
-            sender: Mutex::new(Sender::new(Arc::clone(&exchange), Way::In)),
+            sender: Mutex::new(Sender::new(Arc::clone(&exchange), Direction::ToCreator)),
             commands: Mutex::new(Commands::default()),
             requests: (0..tags).map(|_| Mutex::new(Default::default())).collect(),
             queues,
@@ -83,7 +83,7 @@ impl CharFile {
             pid: process::pid(),
         });
         let fd = shared.file.open(flags)?;
-        let receiver = Receiver::new(exchange, Way::Out);
+        let receiver = Receiver::new(exchange, Direction::FromCreator);
         let own = Arc::clone(&shared);
         let started = thread::spawn("iou-ublk", move || own.receive(receiver));
         if let Err(errno) = started {
@@ -124,7 +124,7 @@ impl Drop for CharFile {
     /// The server is gone. A forked child's copy is nothing to the broker.
     fn drop(&mut self) {
         if self.0.is_ours() {
-            self.0.socket.hang_up();
+            self.0.socket.shutdown();
         }
     }
 }
@@ -137,7 +137,7 @@ impl Shared {
     /// Does nothing in the process that opened it.
     pub(super) fn leave_in_child(&self) {
         if process::pid_now() != self.pid {
-            self.socket.leave();
+            self.socket.detach();
         }
     }
 
@@ -172,7 +172,7 @@ impl Shared {
             sender.publish()
         };
         if must_ring {
-            self.socket.ring_bell();
+            self.socket.ring_doorbell();
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Shared {
     fn receive(&self, mut receiver: Receiver) {
         let mut patience = AdaptiveSpin::new();
         while let Ok(true) = self.next(&mut receiver, &mut patience) {}
-        self.socket.hang_up();
+        self.socket.shutdown();
         let orphans = {
             let mut commands = self.commands.lock();
             commands.is_over = true;
@@ -219,12 +219,12 @@ impl Shared {
     }
 
     /// The next completion. False: the broker is gone.
-    fn next(&self, receiver: &mut Receiver, patience: &mut AdaptiveSpin) -> Result<bool, Broken> {
+    fn next(&self, receiver: &mut Receiver, patience: &mut AdaptiveSpin) -> Result<bool, CorruptPeer> {
         if let Some(message) = receiver.take()? {
             self.arrived(&IoEvent::of_message(&message));
             return Ok(true);
         }
-        let sleep = || receiver.rest() == Rest::Awake || self.socket.hear_bell();
+        let sleep = || receiver.prepare_wait() == WaitDecision::Ready || self.socket.wait_doorbell();
         Ok(patience.wait(|| !receiver.is_empty(), sleep).unwrap_or(true))
     }
 

@@ -1,8 +1,8 @@
 //! The standby: it notices that the holder of the baton is blocked, which nobody tells us, and takes over.
 
 use super::Attendance;
+use uringlet_sys::clock::ticks;
 use uringlet_sys::process;
-use uringlet_sys::stopwatch::ticks;
 
 /// Between two looks.
 const LOOK_NS: u64 = 200_000;

@@ -14,8 +14,8 @@ use crate::state::{Attendance, Attendants, LockOwner, Role, UringGuard};
 use crate::submit::{act, punt};
 use crate::write::{self, history::Latency};
 use core::sync::atomic::Ordering::{Acquire, Release};
+use uringlet_sys::clock::ticks;
 use uringlet_sys::stats::{self, Counter};
-use uringlet_sys::stopwatch::ticks;
 use uringlet_sys::{Errno, process};
 
 /// How long an attendant looks for more before it rests: 10 to 50 µs.

@@ -1,13 +1,13 @@
 //! A wait on futexes, which a worker sleeps through as if its submitter did.
 //!
 //! Who submits a wait may rely on it: a wake that comes after the submission finds somebody to wake. But the worker that is to
-//! sleep comes later, and no call says when it sleeps. So it lies down on a word of ours, its pillow, and the submitter moves it
+//! sleep comes later, and no call says when it sleeps. So it lies down on a word of ours, its requeue_word, and the submitter moves it
 //! from there to the program's futex (`FUTEX_CMP_REQUEUE`), which says whether somebody was moved:
 //!
 //! ```text
 //!   submitter                                   worker
 //!   compares the values: EAGAIN
-//!   queues the request                     ->   COMING to LYING; sleeps on the pillows
+//!   queues the request                     ->   COMING to LYING; sleeps on the requeue_words
 //!   waits while COMING, not for ever:
 //!     COMING to ALONE: leaves it to itself      it is ALONE: compares and sleeps as futex_wait(2) does
 //!   while LYING: moves, until it was moved
@@ -33,8 +33,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use uringlet_sys::lock::{futex_wait, futex_wake};
-use uringlet_sys::program_futex::{Futex, Pillow, sleep_any};
 use uringlet_sys::sync::AtomicU32;
+use uringlet_sys::user_futex::{Futex, RequeueWord, wait_any};
 use uringlet_sys::{Errno, process};
 
 const COMING: u32 = 0;
@@ -69,13 +69,13 @@ pub(crate) struct Wait {
     /// `None`: of a WAITV.
     mask: Option<u32>,
     state: AtomicU32,
-    pillows: Box<[Pillow]>,
+    requeue_words: Box<[RequeueWord]>,
 }
 
 impl Wait {
     pub(super) fn new(awaited: Vec<Awaited>, mask: Option<u32>) -> Self {
-        let pillows = awaited.iter().map(|_| Pillow::default()).collect();
-        Self { awaited: awaited.into_boxed_slice(), mask, state: AtomicU32::new(COMING), pillows }
+        let requeue_words = awaited.iter().map(|_| RequeueWord::default()).collect();
+        Self { awaited: awaited.into_boxed_slice(), mask, state: AtomicU32::new(COMING), requeue_words }
     }
 
     /// Whether there is something to sleep for.
@@ -110,8 +110,8 @@ impl Wait {
             }
         }
         let mut tries = 0;
-        for (pillow, a) in self.pillows.iter().zip(&self.awaited) {
-            while !pillow.move_sleeper(a.futex)? {
+        for (requeue_word, a) in self.requeue_words.iter().zip(&self.awaited) {
+            while !requeue_word.requeue_one(a.futex)? {
                 if self.state.load(Acquire) != LYING {
                     return Ok(false);
                 }
@@ -135,7 +135,7 @@ impl Wait {
         let woken = match self.state.fetch_update(AcqRel, Acquire, |state| is_up(state).then_some(LYING)) {
             Ok(COMING) => {
                 futex_wake(&self.state, 1);
-                self.sleep_on_pillows()
+                self.sleep_on_requeue_words()
             }
             Ok(_) => self.sleep_alone(),
             Err(ENDED) => return Err(Errno::EINTR),
@@ -147,12 +147,12 @@ impl Wait {
         woken
     }
 
-    fn sleep_on_pillows(&self) -> Result<usize, Errno> {
-        match (self.mask, &*self.pillows, &*self.awaited) {
-            (Some(mask), [pillow], [a]) => pillow.sleep(a.futex, mask).map(|()| 0),
-            (_, pillows, awaited) => {
-                let waiters: Vec<_> = pillows.iter().zip(awaited).map(|(pillow, a)| pillow.waiter(a.futex)).collect();
-                sleep_any(&waiters)
+    fn sleep_on_requeue_words(&self) -> Result<usize, Errno> {
+        match (self.mask, &*self.requeue_words, &*self.awaited) {
+            (Some(mask), [requeue_word], [a]) => requeue_word.wait(a.futex, mask).map(|()| 0),
+            (_, requeue_words, awaited) => {
+                let waiters: Vec<_> = requeue_words.iter().zip(awaited).map(|(requeue_word, a)| requeue_word.waitv(a.futex)).collect();
+                wait_any(&waiters)
             }
         }
     }
@@ -160,10 +160,10 @@ impl Wait {
     /// What changed since the submission has, or should have, been followed by a wake.
     fn sleep_alone(&self) -> Result<usize, Errno> {
         let woken = match (self.mask, &*self.awaited) {
-            (Some(mask), [a]) => a.futex.sleep(a.value, mask).map(|()| 0),
+            (Some(mask), [a]) => a.futex.wait(a.value, mask).map(|()| 0),
             (_, awaited) => {
-                let waiters: Vec<_> = awaited.iter().map(|a| a.futex.waiter(a.value)).collect();
-                sleep_any(&waiters)
+                let waiters: Vec<_> = awaited.iter().map(|a| a.futex.waitv(a.value)).collect();
+                wait_any(&waiters)
             }
         };
         let changed = || self.awaited.iter().position(|a| a.futex.value() != Ok(a.value)).unwrap_or(0);

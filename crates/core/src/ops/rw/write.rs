@@ -8,9 +8,9 @@ use crate::write::history::Latency;
 use crate::write::path::{WriteCtx, WritePath, choose_path};
 use crate::write::{self, Throttled, WriteMode};
 use uringlet_sys::Errno;
+use uringlet_sys::clock::ticks;
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::stats::{self, Counter};
-use uringlet_sys::stopwatch::ticks;
 
 impl Rw {
     /// A buffered write: how the file's writes went says who does it.

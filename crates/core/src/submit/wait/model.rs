@@ -12,8 +12,8 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_abi::Sqe;
 use uringlet_sys::lock::{Mutex, futex_wait};
 use uringlet_sys::model::checker::thread::{self, JoinHandle};
-use uringlet_sys::program_futex::Futex;
 use uringlet_sys::sync::AtomicU32;
+use uringlet_sys::user_futex::Futex;
 use uringlet_sys::{Errno, model};
 
 type Words = Box<[AtomicU32]>;

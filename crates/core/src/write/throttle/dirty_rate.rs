@@ -18,7 +18,7 @@
 //! work); if more is dirtied than that, all writers are slowed by the same factor.
 
 use super::{BudgetReply, Throttled};
-use uringlet_sys::dirty::{Domain, Readings};
+use uringlet_sys::vmstat::{Domain, Readings};
 
 /// A reading serves at least so long.
 pub(super) const READING_NS: u64 = 50_000_000;

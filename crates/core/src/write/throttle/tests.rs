@@ -4,7 +4,7 @@ use super::dirty_rate::{DirtyRate, RATE_MIN, READING_NS, ratio};
 use super::{BudgetReply, Throttled};
 use alloc::format;
 use alloc::vec::Vec;
-use uringlet_sys::dirty::{Domain, Readings};
+use uringlet_sys::vmstat::{Domain, Readings};
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;

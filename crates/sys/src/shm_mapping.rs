@@ -10,13 +10,13 @@ pub(crate) const PAGE: usize = 4096;
 
 /// A shared anonymous mapping, or memory of the program's (`IORING_SETUP_NO_MMAP`).
 #[derive(Debug)]
-pub(crate) struct Area {
+pub(crate) struct ShmMapping {
     base: usize,
     len: usize,
     is_ours: bool,
 }
 
-impl Area {
+impl ShmMapping {
     /// No memory: never to be used.
     pub(crate) const fn none() -> Self {
         Self { base: 0, len: 0, is_ours: false }
@@ -93,7 +93,7 @@ impl Area {
     }
 }
 
-impl Drop for Area {
+impl Drop for ShmMapping {
     fn drop(&mut self) {
         if self.is_ours {
             // SAFETY: our own mapping; the program has its own of the same pages.

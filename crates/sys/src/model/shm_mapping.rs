@@ -15,7 +15,7 @@ pub(crate) const PAGE: usize = 0;
 
 /// What is used in units of 4 bytes and what in units of 8 is apart, at the same offsets: nothing is used as both.
 #[derive(Clone, Debug)]
-pub(crate) struct Area {
+pub(crate) struct ShmMapping {
     halves: Arc<Vec<AtomicU32>>,
     words: Arc<Vec<Word>>,
     shared_lock: Arc<BiasedLock>,
@@ -41,7 +41,7 @@ impl Word {
     }
 }
 
-impl Area {
+impl ShmMapping {
     pub(crate) fn none() -> Self {
         Self { halves: Arc::default(), words: Arc::default(), shared_lock: Arc::default() }
     }

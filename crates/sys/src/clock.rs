@@ -22,7 +22,7 @@ pub fn ticks() -> u64 {
 /// Source: getrusage(2), `ru_nvcsw` of `RUSAGE_THREAD`.
 #[cfg(not(loom))]
 #[must_use]
-pub fn sleeps_of_this_thread() -> u64 {
+pub fn voluntary_switches() -> u64 {
     const RUSAGE_THREAD: usize = 1;
     let mut usage = [0_u64; 18];
     // SAFETY: the kernel writes the 144 bytes of a struct rusage.
@@ -33,7 +33,7 @@ pub fn sleeps_of_this_thread() -> u64 {
 /// In a model nobody sleeps in a write.
 #[cfg(loom)]
 #[must_use]
-pub fn sleeps_of_this_thread() -> u64 {
+pub fn voluntary_switches() -> u64 {
     0
 }
 
@@ -43,9 +43,9 @@ mod tests {
 
     #[test]
     fn ticks_go_on_and_sleeps_are_counted() {
-        let (before, slept_before) = (ticks(), sleeps_of_this_thread());
+        let (before, slept_before) = (ticks(), voluntary_switches());
         crate::process::sleep_ns(2_000_000);
         assert!(ticks() - before > 1_000_000);
-        assert!(sleeps_of_this_thread() > slept_before);
+        assert!(voluntary_switches() > slept_before);
     }
 }

@@ -1,7 +1,7 @@
-//! Stands in for `program_futex::calls` with `--cfg loom`: the same, on the model's kernel. Whoever sleeps here is interrupted
+//! Stands in for `user_futex::calls` with `--cfg loom`: the same, on the model's kernel. Whoever sleeps here is interrupted
 //! for as long as there is an alarm.
 
-use super::Waiter;
+use super::FutexWaitv;
 use crate::model::{self, On};
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
@@ -10,7 +10,7 @@ use syscalls::Errno;
 
 /// No more than the kernel's lock around it makes it.
 fn load(at: usize) -> u32 {
-    // SAFETY: a model's futexes and pillows are the model checker's atomics, and live as long as what refers to them.
+    // SAFETY: a model's futexes and requeue_words are the model checker's atomics, and live as long as what refers to them.
     unsafe { &*(at as *const AtomicU32) }.load(Relaxed)
 }
 
@@ -22,16 +22,16 @@ pub(super) fn wake(addr: usize, _is_private: bool, n: i32, mask: u32) -> Result<
     Ok(model::with(|kernel| kernel.wake_masked(On::Futex(addr), n.max(1) as u32, mask)))
 }
 
-pub(super) fn sleep(waiter: Waiter, mask: u32) -> Result<(), Errno> {
+pub(super) fn wait(waiter: FutexWaitv, mask: u32) -> Result<(), Errno> {
     sleep_on(&[waiter], mask).map(drop)
 }
 
-pub(super) fn sleep_any(waiters: &[Waiter]) -> Result<usize, Errno> {
+pub(super) fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
     sleep_on(waiters, u32::MAX)
 }
 
 /// Looks at one after the other, and lies down on it: wakes and moves come in between.
-fn sleep_on(waiters: &[Waiter], mask: u32) -> Result<usize, Errno> {
+fn sleep_on(waiters: &[FutexWaitv], mask: u32) -> Result<usize, Errno> {
     let mut sleep = model::Sleep::default();
     for waiter in waiters {
         let at = waiter.addr as usize;

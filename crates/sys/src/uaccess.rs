@@ -2,7 +2,7 @@
 //!
 //! process_vm_readv(2) pins every page that it reads: 1.36 µs for 4 KiB, of which the bytes take 0.07. So a copy is made by `uringlet_copy`, whose
 //! loads and stores may fault, where somebody answers for faults: whoever attaches the engine to a program installs a handler of SIGSEGV and SIGBUS
-//! which asks [`resume_at`] where a faulting instruction goes on, and tells by [`set_catcher`] how to ask whether that handler is in force on the
+//! which asks [`fixup_address`] where a faulting instruction goes on, and tells by [`set_fault_check`] how to ask whether that handler is in force on the
 //! calling thread, now. Where nobody answers, or the answer is no, the kernel copies.
 //!
 //! `docs/decisions/0015` has what was measured and what was turned down.
@@ -13,24 +13,24 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use syscalls::{Sysno, raw_syscall};
 
 /// Whether a fault of a copy on the calling thread is caught.
-pub type Catcher = fn() -> bool;
+pub type FaultCheck = fn() -> bool;
 
-/// A [`Catcher`], or null.
-static CATCHER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+/// A [`FaultCheck`], or null.
+static FAULT_CHECK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// From now on `catcher` is asked before a copy.
-pub fn set_catcher(catcher: Catcher) {
-    CATCHER.store(catcher as *mut (), Release);
+/// From now on `check` is asked before a copy.
+pub fn set_fault_check(check: FaultCheck) {
+    FAULT_CHECK.store(check as *mut (), Release);
 }
 
 fn faults_are_caught() -> bool {
-    let catcher = CATCHER.load(Acquire);
-    if catcher.is_null() {
+    let check = FAULT_CHECK.load(Acquire);
+    if check.is_null() {
         return false;
     }
-    // SAFETY: only `set_catcher` stores here.
-    let catcher = unsafe { core::mem::transmute::<*mut (), Catcher>(catcher) };
-    catcher()
+    // SAFETY: only `set_fault_check` stores here.
+    let check = unsafe { core::mem::transmute::<*mut (), FaultCheck>(check) };
+    check()
 }
 
 core::arch::global_asm!(
@@ -79,7 +79,7 @@ fn address(label: unsafe extern "C" fn()) -> usize {
 
 /// Where the thread goes on whose instruction at `fault` has faulted. `None`: the fault is not a copy's.
 #[must_use]
-pub fn resume_at(fault: usize) -> Option<usize> {
+pub fn fixup_address(fault: usize) -> Option<usize> {
     if fault == address(uringlet_copy_words) {
         Some(address(uringlet_copy_words_fault))
     } else if fault == address(uringlet_copy_bytes) {
@@ -91,17 +91,17 @@ pub fn resume_at(fault: usize) -> Option<usize> {
 
 /// Copies within the program's memory: bytes copied, fewer where an address is bad.
 #[must_use]
-pub fn copy_within_program(to: UserPtr, from: UserPtr, len: usize) -> usize {
+pub fn copy_in_user(to: UserPtr, from: UserPtr, len: usize) -> usize {
     if !faults_are_caught() {
-        return by_kernel(to, from, len);
+        return copy_by_kernel(to, from, len);
     }
-    // SAFETY: both addresses are the program's. That they are buffers is what `AppPromise` stands for; where they are nothing at all the catcher's
+    // SAFETY: both addresses are the program's. That they are buffers is what `AppPromise` stands for; where they are nothing at all the check's
     // handler ends the copy. Source and destination are not borrowed by the engine: no reference to them exists.
     len - unsafe { uringlet_copy(to.addr(), from.addr(), len) }
 }
 
 /// The same by process_vm_readv(2).
-fn by_kernel(to: UserPtr, from: UserPtr, len: usize) -> usize {
+fn copy_by_kernel(to: UserPtr, from: UserPtr, len: usize) -> usize {
     let local = [to.addr(), len];
     let remote = [from.addr(), len];
     // SAFETY: both addresses are the program's, and checked by the kernel; that the first is a buffer it may write to is what
@@ -122,10 +122,10 @@ mod tests {
         let from = *b"some bytes";
         let mut to = [0_u8; 10];
         let (a, b) = (io::ptr_of_mut(&mut to), io::ptr_of(&from));
-        assert_eq!(copy_within_program(a, b, 10), 10);
+        assert_eq!(copy_in_user(a, b, 10), 10);
         assert_eq!(to, from);
-        assert_eq!(copy_within_program(UserPtr::NULL, b, 10), 0);
-        assert_eq!(copy_within_program(a, UserPtr::new(8), 10), 0);
+        assert_eq!(copy_in_user(UserPtr::NULL, b, 10), 0);
+        assert_eq!(copy_in_user(a, UserPtr::new(8), 10), 0);
     }
 
     #[test]
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn only_the_copys_instructions_resume() {
-        assert_eq!(resume_at(address(uringlet_copy_words)), Some(address(uringlet_copy_words_fault)));
-        assert_eq!(resume_at(address(uringlet_copy_bytes)), Some(address(uringlet_copy_bytes_fault)));
-        assert_eq!(resume_at(address(uringlet_copy_words_fault)), None);
-        assert_eq!(resume_at(0), None);
+        assert_eq!(fixup_address(address(uringlet_copy_words)), Some(address(uringlet_copy_words_fault)));
+        assert_eq!(fixup_address(address(uringlet_copy_bytes)), Some(address(uringlet_copy_bytes_fault)));
+        assert_eq!(fixup_address(address(uringlet_copy_words_fault)), None);
+        assert_eq!(fixup_address(0), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The program's futexes, as requests wait on them and wake who does.
 
-#[cfg_attr(loom, path = "model/program_futex.rs")]
+#[cfg_attr(loom, path = "model/user_futex.rs")]
 mod calls;
 
 use crate::sync::AtomicU32;
@@ -69,34 +69,34 @@ impl Futex {
     ///
     /// # Errors
     /// `EAGAIN` it holds another value; `EINTR`, `EFAULT`.
-    pub fn sleep(self, value: u32, mask: u32) -> Result<(), Errno> {
-        calls::sleep(self.waiter(value), mask)
+    pub fn wait(self, value: u32, mask: u32) -> Result<(), Errno> {
+        calls::wait(self.waitv(value), mask)
     }
 
-    /// For [`sleep_any`]: while it holds `value`.
+    /// For [`wait_any`]: while it holds `value`.
     #[must_use]
-    pub const fn waiter(self, value: u32) -> Waiter {
-        Waiter::new(self.addr.addr(), value, self.is_private)
+    pub const fn waitv(self, value: u32) -> FutexWaitv {
+        FutexWaitv::new(self.addr.addr(), value, self.is_private)
     }
 }
 
 /// A word of ours to sleep on, from which a sleeper is moved to a futex of the program's. It always holds 0.
 #[derive(Debug, Default)]
-pub struct Pillow(AtomicU32);
+pub struct RequeueWord(AtomicU32);
 
-impl Pillow {
+impl RequeueWord {
     /// Sleeps until moved, and woken there with a bit of `mask`. `to` is where it will be moved.
     ///
     /// # Errors
     /// `EINTR`.
-    pub fn sleep(&self, to: Futex, mask: u32) -> Result<(), Errno> {
-        calls::sleep(self.waiter(to), mask)
+    pub fn wait(&self, to: Futex, mask: u32) -> Result<(), Errno> {
+        calls::wait(self.waitv(to), mask)
     }
 
-    /// For [`sleep_any`]: a sleeper that will be moved to `to`.
+    /// For [`wait_any`]: a sleeper that will be moved to `to`.
     #[must_use]
-    pub fn waiter(&self, to: Futex) -> Waiter {
-        Waiter::new(self.addr(), 0, to.is_private)
+    pub fn waitv(&self, to: Futex) -> FutexWaitv {
+        FutexWaitv::new(self.addr(), 0, to.is_private)
     }
 
     fn addr(&self) -> usize {
@@ -107,7 +107,7 @@ impl Pillow {
     ///
     /// # Errors
     /// `EFAULT`, `EINVAL` there is no futex there.
-    pub fn move_sleeper(&self, to: Futex) -> Result<bool, Errno> {
+    pub fn requeue_one(&self, to: Futex) -> Result<bool, Errno> {
         calls::requeue_one(self.addr(), to.addr.addr(), to.is_private)
     }
 }
@@ -115,14 +115,14 @@ impl Pillow {
 /// `struct futex_waitv`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Waiter {
+pub struct FutexWaitv {
     value: u64,
     addr: u64,
     flags: u32,
     reserved: u32,
 }
 
-impl Waiter {
+impl FutexWaitv {
     const fn new(addr: usize, value: u32, is_private: bool) -> Self {
         let private = if is_private { FUTEX2_PRIVATE } else { 0 };
         Self { value: value as u64, addr: addr as u64, flags: FUTEX2_SIZE_U32 | private, reserved: 0 }
@@ -138,8 +138,8 @@ impl Waiter {
 ///
 /// # Errors
 /// `EAGAIN` one holds another value; `EINTR`, `EFAULT`; `ENOSYS` before Linux 5.16.
-pub fn sleep_any(waiters: &[Waiter]) -> Result<usize, Errno> {
-    calls::sleep_any(waiters)
+pub fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
+    calls::wait_any(waiters)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -152,23 +152,23 @@ mod tests {
     #[test]
     fn who_sleeps_on_a_pillow_is_woken_where_it_was_moved() {
         for flags in [2, 130] {
-            let pillows: Arc<[Pillow; 3]> = Arc::default();
+            let requeue_words: Arc<[RequeueWord; 3]> = Arc::default();
             let words = [const { AtomicU32::new(5) }; 3];
             let futexes = words.each_ref().map(|word| Futex::at(word.as_ptr() as u64, flags).unwrap());
             let sleeper = std::thread::spawn({
-                let pillows = Arc::clone(&pillows);
+                let requeue_words = Arc::clone(&requeue_words);
                 move || {
-                    let waiters: Vec<_> = pillows.iter().zip(futexes).map(|(pillow, to)| pillow.waiter(to)).collect();
-                    (sleep_any(&waiters), pillows[0].sleep(futexes[0], 4))
+                    let waiters: Vec<_> = requeue_words.iter().zip(futexes).map(|(requeue_word, to)| requeue_word.waitv(to)).collect();
+                    (wait_any(&waiters), requeue_words[0].wait(futexes[0], 4))
                 }
             });
-            for (pillow, futex) in pillows.iter().zip(futexes) {
-                while pillow.move_sleeper(futex) == Ok(false) {
+            for (requeue_word, futex) in requeue_words.iter().zip(futexes) {
+                while requeue_word.requeue_one(futex) == Ok(false) {
                     std::thread::yield_now();
                 }
             }
             assert_eq!(futexes[1].wake(9, 1), Ok(1));
-            while pillows[0].move_sleeper(futexes[0]) == Ok(false) {
+            while requeue_words[0].requeue_one(futexes[0]) == Ok(false) {
                 std::thread::yield_now();
             }
             assert_eq!(futexes[0].wake(9, 3), Ok(0));

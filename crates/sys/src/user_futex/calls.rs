@@ -1,6 +1,6 @@
-//! The kernel's calls on futexes of the program's, and on pillows.
+//! The kernel's calls on futexes of the program's, and on requeue_words.
 
-use super::Waiter;
+use super::FutexWaitv;
 use crate::user::{self, UserPtr};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
@@ -23,7 +23,7 @@ pub(super) fn wake(addr: usize, is_private: bool, n: i32, mask: u32) -> Result<u
 }
 
 /// With a deadline, for no other reason than that such a sleep is not restarted after a signal.
-pub(super) fn sleep(waiter: Waiter, mask: u32) -> Result<(), Errno> {
+pub(super) fn wait(waiter: FutexWaitv, mask: u32) -> Result<(), Errno> {
     let never = [i64::MAX / 1_000_000_000, 0];
     let op = FUTEX_WAIT_BITSET | flag(waiter.is_private());
     // SAFETY: the kernel checks the address, and reads 16 bytes of `never`.
@@ -31,7 +31,7 @@ pub(super) fn sleep(waiter: Waiter, mask: u32) -> Result<(), Errno> {
     Errno::from_ret(r).map(drop)
 }
 
-pub(super) fn sleep_any(waiters: &[Waiter]) -> Result<usize, Errno> {
+pub(super) fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
     // SAFETY: the kernel reads live structures, and checks the addresses in them.
     unsafe { syscall!(Sysno::futex_waitv, waiters.as_ptr(), waiters.len(), 0, 0, 0) }
 }
@@ -41,6 +41,6 @@ pub(super) fn requeue_one(from: usize, to: usize, is_private: bool) -> Result<bo
     const WAKE_NONE: u32 = 0;
     const MOVE_ONE: u32 = 1;
     let op = FUTEX_CMP_REQUEUE | flag(is_private);
-    // SAFETY: the kernel reads 4 bytes of a pillow, which is alive, and uses the other address as a key.
+    // SAFETY: the kernel reads 4 bytes of a requeue_word, which is alive, and uses the other address as a key.
     unsafe { syscall!(Sysno::futex, from, op, WAKE_NONE, MOVE_ONE, to, 0) }.map(|moved| moved == 1)
 }
