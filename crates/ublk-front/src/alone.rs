@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, ctrl, feature, io, iod, param};
 use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::{DataLocation, FrontEnd, SECTOR, SlotExtent};
-use uringlet_ublk::platform::{Caller, IoBuffers, Payload, Platform, ServerCommand, SlotRange};
-use uringlet_ublk::{Driver, UblkDevice};
+use uringlet_ublk::platform::{Caller, DirectTransport, IoBuffers, Payload, Platform, ServerCommand, SlotRange};
+use uringlet_ublk::{Driver, IoCommand, UblkDevice};
 
 /// Requests under way.
 const DEPTH: u16 = 128;
@@ -85,6 +85,7 @@ struct Here;
 impl Platform for Here {
     type Command = InPlace;
     type Buffers = Slots;
+    type Transport = DirectTransport;
 
     fn alloc_buffers(&self, _: u16, depth: u16) -> Result<Slots, Errno> {
         Ok(Slots((0..depth).map(|_| Mutex::default()).collect()))
@@ -177,7 +178,7 @@ impl ServerCommand for InPlace {
         };
         let result = result.unwrap_or_else(|errno| -errno.into_raw());
         let cmd = IoCmd { q_id: 0, tag: self.tag, result, addr: 0 };
-        device.io_command(TASK, io::COMMIT_AND_FETCH_REQ.into(), &cmd, self);
+        device.io_commands([IoCommand { task: TASK, cmd_op: io::COMMIT_AND_FETCH_REQ.into(), cmd, command: self }]);
     }
 }
 
@@ -243,10 +244,10 @@ impl Alone {
         let device = alone.driver.device(alone.id).ok_or(Errno::ENODEV)?;
         device.open()?;
         let server = Arc::new(Server { target, device: OnceLock::from(Arc::downgrade(&device)) });
-        for tag in 0..DEPTH {
+        device.io_commands((0..DEPTH).map(|tag| {
             let cmd = IoCmd { q_id: 0, tag, result: 0, addr: 0 };
-            device.io_command(TASK, io::FETCH_REQ.into(), &cmd, InPlace { server: Arc::clone(&server), tag });
-        }
+            IoCommand { task: TASK, cmd_op: io::FETCH_REQ.into(), cmd, command: InPlace { server: Arc::clone(&server), tag } }
+        }));
         alone.control(ctrl::START_DEV, Vec::new(), std::process::id().into())?;
         Ok(alone)
     }

@@ -242,6 +242,7 @@ impl Core {
     fn run(&self, job: Job) {
         let result = self.check(&job.request).map(|()| self.act(&job));
         job.client.done(job.cookie, job.slot, result);
+        job.client.unplug();
     }
 
     fn check(&self, request: &BlockRequest) -> Result<(), Errno> {

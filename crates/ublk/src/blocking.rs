@@ -142,6 +142,7 @@ impl BlockingClient {
     /// Submits and waits. On an error the slot is given back.
     fn run(&self, slot: IoSlot, op: IoOp, flags: u32, sector: u64, sectors: u32) -> Result<IoSlot, Errno> {
         self.device.submit(slot, BlockRequest { op, flags, sector, sectors, data: DataLocation::Slot }, &self.client(), 0);
+        self.device.unplug();
         loop {
             let seen = self.waiter.bell.load(Acquire);
             match self.waiter.ended.lock().take() {

@@ -5,7 +5,7 @@ mod ends;
 use crate::actions::{Action, Actions, Landing};
 use crate::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, FrontEnd, IoOp, IoSlot, SlotExtent};
 use crate::params::DeviceParams;
-use crate::platform::{IoBuffers, Platform, ServerCommand, SlotRange};
+use crate::platform::{IoBuffers, Platform, ServerCommand, SlotRange, Transport};
 use crate::queue::{Cx, Inner, Queue};
 use crate::tag::{Rules, Work};
 use alloc::sync::{Arc, Weak};
@@ -48,6 +48,19 @@ pub(crate) struct Life {
     is_leaving: bool,
 }
 
+/// A server's I/O command.
+#[derive(Debug)]
+pub struct IoCommand<C> {
+    /// The thread that sends it: only the task that fetched a tag may use it.
+    pub task: u64,
+    /// As in the SQE.
+    pub cmd_op: u32,
+    /// As in the SQE.
+    pub cmd: IoCmd,
+    /// Completed exactly once.
+    pub command: C,
+}
+
 /// What all devices of a driver share.
 pub(crate) trait Owner<P: Platform>: Send + Sync + core::fmt::Debug {
     fn front_ends(&self) -> &[Arc<dyn FrontEnd>];
@@ -63,6 +76,7 @@ pub struct UblkDevice<P: Platform> {
     rules: Rules,
     queues: Vec<Queue<P::Command>>,
     buffers: P::Buffers,
+    transport: P::Transport,
     /// Requests in flight.
     busy: AtomicU32,
     /// An end waits for them.
@@ -95,6 +109,7 @@ impl<P: Platform> UblkDevice<P> {
             rules: Rules::of(info.flags),
             queues: (0..info.nr_hw_queues).map(|_| Queue::new(info.queue_depth)).collect(),
             buffers,
+            transport: P::Transport::default(),
             busy: AtomicU32::new(0),
             is_ending: AtomicBool::new(false),
             life: Mutex::new(life),
@@ -122,6 +137,11 @@ impl<P: Platform> UblkDevice<P> {
     /// The shared file.
     pub fn buffers(&self) -> &P::Buffers {
         &self.buffers
+    }
+
+    /// How completions reach the server.
+    pub fn transport(&self) -> &P::Transport {
+        &self.transport
     }
 
     pub(crate) fn life(&self) -> uringlet_sys::lock::MutexGuard<'_, Life> {
@@ -157,21 +177,31 @@ impl<P: Platform> UblkDevice<P> {
         self.queues.get(queue as usize)
     }
 
-    /// One step of a queue, and what it brings on.
-    fn step<R>(&self, queue: u16, f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Buffers>, &mut Actions<P::Command>) -> R) -> Option<R> {
-        self.step_plugged(queue, None, f)
+    /// Runs `f` with a plug, and unplugs it: both peers learn then what `f` has completed.
+    fn plugged<R>(&self, f: impl FnOnce(&mut Plug) -> R) -> R {
+        let mut plug = Plug::default();
+        let result = f(&mut plug);
+        self.unplug_all(&mut plug);
+        result
     }
 
-    /// The same; with a plug, the news may wait.
-    fn step_plugged<R>(
+    fn unplug_all(&self, plug: &mut Plug) {
+        plug.unplug_clients();
+        if core::mem::take(&mut plug.has_completions) {
+            self.transport.unplug();
+        }
+    }
+
+    /// One step of a queue, under its lock, and then the actions that it has deferred.
+    fn step<R>(
         &self,
         queue: u16,
-        plug: Option<&mut Plug>,
+        plug: &mut Plug,
         f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Buffers>, &mut Actions<P::Command>) -> R,
     ) -> Option<R> {
         let mut actions = Actions::new();
         let result = f(&mut self.queue(queue)?.inner.lock(), &self.cx(queue), &mut actions);
-        self.perform_plugged(&mut actions, plug);
+        self.perform(&mut actions, plug);
         Some(result)
     }
 
@@ -184,28 +214,30 @@ impl<P: Platform> UblkDevice<P> {
         actions
     }
 
-    /// Does what steps have brought on, and what that brings on. No lock is held.
-    fn perform(&self, mut actions: Actions<P::Command>) {
-        self.perform_plugged(&mut actions, None);
+    /// Performs actions of steps, with a plug of their own. No lock is held.
+    fn perform_unplugged(&self, mut actions: Actions<P::Command>) {
+        self.plugged(|plug| self.perform(&mut actions, plug));
     }
 
-    fn perform_plugged(&self, actions: &mut Actions<P::Command>, mut plug: Option<&mut Plug>) {
+    /// Performs actions, and those that they bring on. No lock is held.
+    fn perform(&self, actions: &mut Actions<P::Command>, plug: &mut Plug) {
         while let Some(action) = actions.pop() {
-            match (action, &mut plug) {
-                (Action::Complete(command, res), None) => command.complete(res),
-                (Action::Complete(command, res), Some(_)) => command.complete_plugged(res),
-                (Action::Done { client, cookie, slot, result }, None) => client.done(cookie, slot, result),
-                (Action::Done { client, cookie, slot, result }, Some(plug)) => {
-                    client.done_plugged(cookie, slot, result);
+            match action {
+                Action::Complete(command, res) => {
+                    command.complete(res);
+                    plug.has_completions = true;
+                }
+                Action::Done { client, cookie, slot, result } => {
+                    client.done(cookie, slot, result);
                     plug.add(client);
                 }
-                (Action::Free { client, queue }, _) => client.slot_freed(queue),
-                (Action::Copy { span, data, addr, epoch }, _) => {
+                Action::Free { client, queue } => client.slot_freed(queue),
+                Action::Copy { span, data, addr, epoch } => {
                     let bytes = self.buffers.copy_to_server(span, data, addr);
                     let Some(queue) = self.queue(span.queue) else { continue };
                     queue.inner.lock().copied(&self.cx(span.queue), span.tag, epoch, bytes, actions);
                 }
-                (Action::Land(mut landing), _) => {
+                Action::Land(mut landing) => {
                     let bytes = self.land(&mut landing);
                     let Landing { span, stash, .. } = landing;
                     let Some(queue) = self.queue(span.queue) else { continue };
@@ -214,7 +246,7 @@ impl<P: Platform> UblkDevice<P> {
             }
         }
         if self.is_ending.load(SeqCst) && self.busy.load(SeqCst) == 0 {
-            self.settle();
+            self.settle(plug);
         }
     }
 
@@ -243,28 +275,18 @@ impl<P: Platform> UblkDevice<P> {
 
     // The server's side ---------------------------------------------------------------------------------------------
 
-    /// An I/O command of `/dev/ublkcN`: `command` is completed by and by, at once if it is refused.
-    /// `task` is the thread that sends it: a tag's daemon is the one that fetched it.
-    pub fn io_command(&self, task: u64, cmd_op: u32, cmd: &IoCmd, command: P::Command) {
-        self.io_command_plugged(task, cmd_op, cmd, command, None);
+    /// I/O commands of `/dev/ublkcN`. Each is completed later, or at once if it is refused.
+    pub fn io_commands(&self, commands: impl IntoIterator<Item = IoCommand<P::Command>>) {
+        self.plugged(|plug| commands.into_iter().for_each(|command| self.io_command(command, plug)));
     }
 
-    /// Several of them: what they bring on leaves together.
-    pub fn io_commands(&self, commands: impl Iterator<Item = (u64, u32, IoCmd, P::Command)>) {
-        let mut plug = Plug::default();
-        for (task, cmd_op, cmd, command) in commands {
-            self.io_command_plugged(task, cmd_op, &cmd, command, Some(&mut plug));
-        }
-        plug.pull();
-        self.buffers.unplug();
-    }
-
-    fn io_command_plugged(&self, task: u64, cmd_op: u32, cmd: &IoCmd, command: P::Command, plug: Option<&mut Plug>) {
+    fn io_command(&self, IoCommand { task, cmd_op, cmd, command }: IoCommand<P::Command>, plug: &mut Plug) {
         if self.queue(cmd.q_id).is_none() {
+            plug.has_completions = true;
             return command.complete(-Errno::EINVAL.into_raw());
         }
         let nr = ioctl_nr(cmd_op);
-        let is_ready = self.step_plugged(cmd.q_id, plug, |inner, cx, actions| inner.command(cx, nr, cmd, (command, task), actions));
+        let is_ready = self.step(cmd.q_id, plug, |inner, cx, actions| inner.command(cx, nr, &cmd, (command, task), actions));
         if is_ready == Some(true) {
             self.life().had_server = true;
             self.tell();
@@ -273,8 +295,10 @@ impl<P: Platform> UblkDevice<P> {
 
     /// The ring of a waiting command ends: the server is lost. Its command is completed, if it still waits.
     pub fn cancel_io_command(&self, cmd: &IoCmd) {
-        self.lose_server(Some(cmd));
-        self.step(cmd.q_id, |inner, _, actions| inner.cancel_one(cmd.tag, actions));
+        self.plugged(|plug| {
+            self.lose_server(Some(cmd), plug);
+            self.step(cmd.q_id, plug, |inner, _, actions| inner.cancel_one(cmd.tag, actions));
+        });
     }
 
     /// Opens the char device.
@@ -295,7 +319,7 @@ impl<P: Platform> UblkDevice<P> {
 
     /// The char device's last descriptor was closed.
     pub fn close(&self) {
-        self.lose_server(None);
+        self.plugged(|plug| self.lose_server(None, plug));
         let actions = {
             let mut life = self.life();
             life.is_closing = true;
@@ -305,7 +329,7 @@ impl<P: Platform> UblkDevice<P> {
             }
             actions
         };
-        self.perform(actions);
+        self.perform_unplugged(actions);
         self.tell();
         self.forget_if_gone();
     }
@@ -393,11 +417,11 @@ impl<P: Platform> BlockDevice for UblkDevice<P> {
     }
 
     fn free_slot(&self, slot: IoSlot) {
-        self.step(slot.queue, |inner, _, actions| inner.release(&slot, actions));
+        self.plugged(|plug| self.step(slot.queue, plug, |inner, _, actions| inner.release(&slot, actions)));
     }
 
     fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
-        self.buffers.busy_poll(enough);
+        self.transport.busy_poll(enough);
     }
 
     fn slot_extent(&self, slot: &IoSlot) -> SlotExtent {
@@ -414,35 +438,38 @@ impl<P: Platform> BlockDevice for UblkDevice<P> {
 
     fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
         let work = Work::new(request, Arc::clone(client), cookie);
-        self.step(slot.queue, |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
-    }
-
-    fn submit_plugged(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
-        let work = Work::new(request, Arc::clone(client), cookie);
         let mut plug = Plug::default();
-        self.step_plugged(slot.queue, Some(&mut plug), |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
-        // Clients hear at once of what is over already.
-        plug.pull();
+        self.step(slot.queue, &mut plug, |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
+        // The server's part waits for the front end's unplug.
+        plug.unplug_clients();
     }
 
     fn unplug(&self) {
-        self.buffers.unplug();
+        self.transport.unplug();
     }
 }
 
-/// Clients that have heard of requests that are over, with more to come.
+/// What a step has completed and the peers may not know of yet: as the plug of the kernel's block layer.
 #[derive(Debug, Default)]
-struct Plug(Vec<Arc<dyn BlockClient>>);
+struct Plug {
+    /// Clients with finished requests; the first one costs no allocation.
+    client: Option<Arc<dyn BlockClient>>,
+    more: Vec<Arc<dyn BlockClient>>,
+    /// Commands of the server were completed.
+    has_completions: bool,
+}
 
 impl Plug {
     fn add(&mut self, client: Arc<dyn BlockClient>) {
-        if !self.0.iter().any(|known| core::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&client))) {
-            self.0.push(client);
+        if self.client.is_none() {
+            self.client = Some(client);
+        } else if !self.client.iter().chain(&self.more).any(|known| core::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&client))) {
+            self.more.push(client);
         }
     }
 
-    fn pull(self) {
-        self.0.iter().for_each(|client| client.unplug());
+    fn unplug_clients(&mut self) {
+        self.client.take().into_iter().chain(self.more.drain(..)).for_each(|client| client.unplug());
     }
 }
 

@@ -4,7 +4,8 @@
 //!   FrontEnd::start(device)            a device went live: begin to offer it
 //!     device.alloc_slot(queue, &client)      a slot: a tag, and room for its data       (or told by BlockClient::slot_freed later)
 //!     device.write(&slot, ..)          fill it (WRITE)                            (or through device.slot_extent())
-//!     device.submit(slot, request, &client, cookie)         (several: submit_plugged, then unplug, as the block layer's plug)
+//!     device.submit(slot, request, &client, cookie)         once for each request of a batch
+//!     device.unplug()                  the server sees them
 //!     BlockClient::done(cookie, slot, result)      on the thread that ended it; may submit again at once
 //!     device.read(&slot, ..)           take the data (READ)
 //!     device.free_slot(slot)
@@ -210,17 +211,13 @@ pub trait BlockDevice: Send + Sync + Debug {
     /// As [`read`](Self::read); `ENOSPC`, `ENOMEM` where the file finds no memory.
     fn write(&self, slot: &IoSlot, at: u32, bytes: &[u8]) -> Result<(), Errno>;
 
-    /// Hands a request to the server. [`BlockClient::done`] is called exactly once, perhaps before this returns: also for what
-    /// is refused here (`EINVAL` misaligned or too long, `EIO` beyond the end, `EPERM` read-only, `EOPNOTSUPP` not its kind).
+    /// Hands a request to the server, which may not see it before [`unplug`](Self::unplug). [`BlockClient::done`] is called exactly
+    /// once, perhaps before this returns: also for a request that is refused here (`EINVAL` misaligned or too long, `EIO` beyond the
+    /// end, `EPERM` read-only, `EOPNOTSUPP` unsupported operation).
     fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64);
 
-    /// The same, but the server may hear of it only with [`unplug`](Self::unplug), which the same thread calls before it waits for anything: more
-    /// requests are to come.
-    fn submit_plugged(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
-        self.submit(slot, request, client, cookie);
-    }
-
-    /// Lets go what [`submit_plugged`](Self::submit_plugged) has kept back.
+    /// Publishes the submitted requests to the server: to be called after the last one of a batch, and before the thread waits for
+    /// anything.
     fn unplug(&self) {}
 }
 
@@ -231,12 +228,8 @@ pub trait BlockClient: Send + Sync + Debug {
     /// `Err` is what a reader of the block device would get: `EIO`, `ENOSPC`, `EOPNOTSUPP`, `ETIMEDOUT`, ...
     fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>);
 
-    /// The same, but what it brings on may wait for [`unplug`](Self::unplug), which follows soon, on the same thread: other requests are over, too.
-    fn done_plugged(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
-        self.done(cookie, slot, result);
-    }
-
-    /// Lets go what [`done_plugged`](Self::done_plugged) has kept back.
+    /// No more results for now: a client that batches its replies sends them here. Follows one or more [`done`](Self::done), on the
+    /// same thread.
     fn unplug(&self) {}
 
     /// A slot of this queue is free, after [`BlockDevice::alloc_slot`] had none. Somebody else may be quicker.

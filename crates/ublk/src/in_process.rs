@@ -11,7 +11,7 @@ mod client;
 mod files;
 
 use crate::control::{Driver, char_device};
-use crate::platform::{Caller, Platform, ServerCommand};
+use crate::platform::{Caller, DirectTransport, Platform, ServerCommand};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use buffers::MemfdBuffers;
@@ -36,6 +36,7 @@ impl ServerCommand for PendingCmd {
 impl Platform for Program {
     type Command = PendingCmd;
     type Buffers = MemfdBuffers;
+    type Transport = DirectTransport;
 
     fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<MemfdBuffers, Errno> {
         MemfdBuffers::new(queues, depth)

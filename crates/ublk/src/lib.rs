@@ -27,5 +27,5 @@ mod tests;
 pub mod wire;
 
 pub use control::Driver;
-pub use device::UblkDevice;
+pub use device::{IoCommand, UblkDevice};
 pub use status::client_errno;

@@ -11,6 +11,8 @@ pub trait Platform: Send + Sync + Debug + Sized + 'static {
     type Command: ServerCommand;
     /// Where the descriptors and data of a device lie.
     type Buffers: IoBuffers;
+    /// How completions reach the server.
+    type Transport: Transport;
 
     /// Memory for a new device.
     ///
@@ -22,19 +24,27 @@ pub trait Platform: Send + Sync + Debug + Sized + 'static {
     fn cpus(&self) -> u32;
 }
 
-/// A command of a server that is not over: exactly one [`complete`](Self::complete) ends it.
+/// A server's command that waits: exactly one [`complete`](Self::complete) ends it.
 pub trait ServerCommand: Send + Debug + 'static {
-    /// Posts its CQE. Called without a lock held.
+    /// Posts its CQE. The server may not see it before [`Transport::unplug`], which the same thread calls soon.
+    /// Called without a lock held.
     fn complete(self, res: i32);
-
-    /// The same, but the CQE may wait for [`IoBuffers::unplug`], which the same thread calls soon: more are to come.
-    fn complete_plugged(self, res: i32)
-    where
-        Self: Sized,
-    {
-        self.complete(res);
-    }
 }
+
+/// How completions of a device reach its server: at once, or through shared memory and a wake-up.
+pub trait Transport: Send + Sync + Debug + Default + 'static {
+    /// Publishes all completions so far, and wakes the server if it sleeps.
+    fn unplug(&self) {}
+
+    /// See [`BlockDevice::busy_poll`](crate::frontend::BlockDevice::busy_poll).
+    fn busy_poll(&self, _enough: &mut dyn FnMut() -> bool) {}
+}
+
+/// The transport to a server in the same process: a completed command is seen at once.
+#[derive(Debug, Default)]
+pub struct DirectTransport;
+
+impl Transport for DirectTransport {}
 
 /// A piece of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +72,6 @@ pub trait IoBuffers: Send + Sync + Debug + 'static {
 
     /// Copies a READ's data from the server's address; as [`copy_to_server`](Self::copy_to_server).
     fn copy_from_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32;
-
-    /// Lets go what [`ServerCommand::complete_plugged`] has kept back.
-    fn unplug(&self) {}
-
-    /// See [`BlockDevice::busy_poll`](crate::frontend::BlockDevice::busy_poll).
-    fn busy_poll(&self, _enough: &mut dyn FnMut() -> bool) {}
 
     /// Where a slot lies.
     fn slot_extent(&self, queue: u16, tag: u16) -> SlotExtent;

@@ -260,8 +260,8 @@ fn serve(socket: OwnedFd, device: &Arc<UblkDevice<Surroundings>>) -> Result<(), 
     let (file, exchange) = channel::rings(device)?;
     send_with(&socket, &welcome.to_bytes(), &[device.buffers().file(), file.as_fd()], SendFlags::empty())?;
     let channel = Arc::new(Channel::new(socket, Arc::clone(device), exchange));
-    device.buffers().set_channel(Some(Arc::clone(&channel)));
+    device.transport().set_channel(Some(Arc::clone(&channel)));
     channel.serve();
-    device.buffers().set_channel(None);
+    device.transport().set_channel(None);
     Ok(())
 }

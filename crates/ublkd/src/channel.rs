@@ -15,12 +15,11 @@ use rustix::io::Errno as IoErrno;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use uringlet_abi::ublk::IoCmd;
-use uringlet_ublk::UblkDevice;
 use uringlet_ublk::frontend::BlockDevice;
 use uringlet_ublk::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
 use uringlet_ublk::platform::ServerCommand;
 use uringlet_ublk::wire::{Completion, Submission};
+use uringlet_ublk::{IoCommand, UblkDevice};
 
 /// Commands that are done together.
 const BATCH: usize = 64;
@@ -95,7 +94,7 @@ impl Channel {
     }
 
     /// A command for the driver; nothing of what is no command.
-    fn command(self: &Arc<Self>, submission: &Submission, cookie: u32) -> Option<(u64, u32, IoCmd, RemoteCommand)> {
+    fn command(self: &Arc<Self>, submission: &Submission, cookie: u32) -> Option<IoCommand<RemoteCommand>> {
         let cmd = submission.cmd;
         let Some(cmd_op) = submission.cmd_op else {
             let (queues, depth) = self.device.queues();
@@ -104,7 +103,8 @@ impl Channel {
             }
             return None;
         };
-        Some((submission.task, cmd_op, cmd, RemoteCommand { channel: Arc::clone(self), queue: cmd.q_id, tag: cmd.tag, cookie }))
+        let command = RemoteCommand { channel: Arc::clone(self), queue: cmd.q_id, tag: cmd.tag, cookie };
+        Some(IoCommand { task: submission.task, cmd_op, cmd, command })
     }
 
     /// Sends what is owed. CorruptPeer is a server that takes nothing any more.
@@ -184,21 +184,10 @@ pub(crate) struct RemoteCommand {
     cookie: u32,
 }
 
-impl RemoteCommand {
-    fn put(&self, res: i32) {
-        let Self { queue, tag, cookie, .. } = *self;
-        let (iod, done) = self.channel.device.buffers().described(queue, tag);
-        self.channel.put(IoEvent { completion: Completion { queue, tag, res, done }, cookie, iod });
-    }
-}
-
 impl ServerCommand for RemoteCommand {
     fn complete(self, res: i32) {
-        self.put(res);
-        self.channel.flush();
-    }
-
-    fn complete_plugged(self, res: i32) {
-        self.put(res);
+        let Self { queue, tag, cookie, .. } = self;
+        let (iod, done) = self.channel.device.buffers().described(queue, tag);
+        self.channel.put(IoEvent { completion: Completion { queue, tag, res, done }, cookie, iod });
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use uringlet_abi::ublk::{IoDesc, io};
 use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::{DataLocation, SlotExtent};
-use uringlet_ublk::platform::{IoBuffers, Payload, Platform, SlotRange};
+use uringlet_ublk::platform::{IoBuffers, Payload, Platform, SlotRange, Transport};
 
 pub(crate) fn errno(error: IoErrno) -> Errno {
     Errno::new(error.raw_os_error())
@@ -25,13 +25,14 @@ pub(crate) struct Surroundings;
 impl Platform for Surroundings {
     type Command = RemoteCommand;
     type Buffers = SharedArea;
+    type Transport = ChannelTransport;
 
     fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<SharedArea, Errno> {
         let file = memfd_create("ublkc", MemfdFlags::CLOEXEC).map_err(errno)?;
         ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT)).map_err(errno)?;
         let tags = usize::from(queues) * usize::from(depth);
         let described = (0..tags).map(|_| Mutex::default()).collect();
-        Ok(SharedArea { file, depth, described, channel: RwLock::default() })
+        Ok(SharedArea { file, depth, described })
     }
 
     fn cpus(&self) -> u32 {
@@ -46,21 +47,39 @@ pub(crate) struct SharedArea {
     depth: u16,
     /// By tag: what [`IoBuffers::write_iod`] said last. Written before the command's completion, on the same thread.
     described: Vec<Mutex<(IoDesc, u32)>>,
-    /// The open char device's, while there is one.
-    channel: RwLock<Option<Arc<Channel>>>,
 }
 
-impl SharedArea {
+/// The rings to the server's process: those of the open char device, while there is one.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelTransport(RwLock<Option<Arc<Channel>>>);
+
+impl ChannelTransport {
     /// The char device is open, or closed.
     pub(crate) fn set_channel(&self, channel: Option<Arc<Channel>>) {
-        *self.channel.write().unwrap_or_else(PoisonError::into_inner) = channel;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = channel;
     }
 
     /// Used without the lock.
     fn channel(&self) -> Option<Arc<Channel>> {
-        self.channel.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Transport for ChannelTransport {
+    fn unplug(&self) {
+        if let Some(channel) = self.channel() {
+            channel.flush();
+        }
     }
 
+    fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
+        if let Some(channel) = self.channel() {
+            channel.busy_poll(enough);
+        }
+    }
+}
+
+impl SharedArea {
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -88,18 +107,6 @@ impl IoBuffers for SharedArea {
 
     fn copy_from_server(&self, span: SlotRange, _data: DataLocation, _server: u64) -> u32 {
         span.len
-    }
-
-    fn unplug(&self) {
-        if let Some(channel) = self.channel() {
-            channel.flush();
-        }
-    }
-
-    fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
-        if let Some(channel) = self.channel() {
-            channel.busy_poll(enough);
-        }
     }
 
     fn slot_extent(&self, queue: u16, tag: u16) -> SlotExtent {

@@ -170,6 +170,7 @@ impl File {
                 }
             }
         }
+        self.device.unplug();
     }
 
     /// A free slot, sooner or later. Each question that found none is answered once, and each answer sends one thread.
@@ -178,6 +179,7 @@ impl File {
             if let Some(slot) = self.device.alloc_slot(queue, client) {
                 return slot;
             }
+            self.device.unplug();
             let mut state = lock(&self.state);
             while state.told == 0 {
                 state = self.slots.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -433,16 +433,11 @@ impl Conn {
 }
 
 impl BlockClient for Conn {
-    fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
-        self.done_plugged(cookie, slot, result);
-        self.flush();
-    }
-
     fn unplug(&self) {
         self.flush();
     }
 
-    fn done_plugged(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
+    fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
         let piece = Piece::unpack(cookie);
         let mut data = Vec::new();
         let mut result = result;

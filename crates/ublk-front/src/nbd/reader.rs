@@ -236,7 +236,7 @@ impl Reader {
                 _ => Ok(()),
             };
             match filled {
-                Ok(()) => device.submit_plugged(slot, request, &self.client, piece.pack()),
+                Ok(()) => device.submit(slot, request, &self.client, piece.pack()),
                 Err(errno) => {
                     device.free_slot(slot);
                     self.conn.piece_failed(piece, errno);

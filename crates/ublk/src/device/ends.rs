@@ -1,6 +1,6 @@
 //! How a device's life ends and begins again: start, stop, quiesce, the loss of its server, recovery.
 
-use super::{End, Life, UblkDevice};
+use super::{End, Life, Plug, UblkDevice};
 use crate::actions::Actions;
 use crate::platform::Platform;
 use crate::queue::Mode;
@@ -34,7 +34,7 @@ impl<P: Platform> UblkDevice<P> {
                 break self.go_live(&mut life, pid);
             }
         };
-        self.perform(actions);
+        self.perform_unplugged(actions);
         let announced = self.announce();
         let is_over = {
             let mut life = self.life();
@@ -87,7 +87,7 @@ impl<P: Platform> UblkDevice<P> {
             life.params.set_size(sectors);
             self.step_all(|inner, _, _| inner.limits.sectors = sectors)
         };
-        self.perform(actions);
+        self.perform_unplugged(actions);
         if let Some(me) = self.me.upgrade() {
             let device: Arc<dyn crate::frontend::BlockDevice> = me;
             self.owner.front_ends().iter().for_each(|front_end| front_end.resized(&device));
@@ -96,9 +96,9 @@ impl<P: Platform> UblkDevice<P> {
     }
 
     /// The server is gone: the ring of this command, or all of it. Requests of the command's queue are lost, or all.
-    pub(super) fn lose_server(&self, cmd: Option<&IoCmd>) {
+    pub(super) fn lose_server(&self, cmd: Option<&IoCmd>, plug: &mut Plug) {
         let queue = cmd.map(|cmd| cmd.q_id);
-        let actions = {
+        let mut actions = {
             let mut life = self.life();
             if life.state != state::LIVE {
                 if let Some(cmd) = cmd
@@ -122,7 +122,7 @@ impl<P: Platform> UblkDevice<P> {
             }
             actions
         };
-        self.perform(actions);
+        self.perform(&mut actions, plug);
     }
 
     /// Closes the queues to new requests; [`settle`](Self::settle) does the rest.
@@ -134,7 +134,7 @@ impl<P: Platform> UblkDevice<P> {
     }
 
     /// Finishes an end, if no request is in flight any more.
-    pub(super) fn settle(&self) {
+    pub(super) fn settle(&self, plug: &mut Plug) {
         let mut actions = Actions::new();
         let takes_leave = {
             let mut life = self.life();
@@ -145,7 +145,9 @@ impl<P: Platform> UblkDevice<P> {
             // Who tells of the beginning goes on with this.
             end == End::Stop && !life.is_arriving
         };
-        self.perform(actions);
+        self.perform(&mut actions, plug);
+        // Whoever is notified next may wait for the peers.
+        self.unplug_all(plug);
         if takes_leave {
             return self.take_leave();
         }
@@ -219,7 +221,7 @@ impl<P: Platform> UblkDevice<P> {
                 self.reset_all(&mut actions);
             }
         }
-        self.perform(actions);
+        self.perform_unplugged(actions);
     }
 
     /// QUIESCE_DEV: the server hears that it shall go.
@@ -237,7 +239,7 @@ impl<P: Platform> UblkDevice<P> {
             }
             self.step_all(|inner, cx, actions| inner.set_mode(cx, Mode::Hold, actions))
         };
-        self.perform(held);
+        self.perform_unplugged(held);
         let result = self.wait_for_idle_commands(deadline_ns, gone);
         let mut life = self.life();
         // Who stops it waits for writes that we hold.
@@ -256,7 +258,7 @@ impl<P: Platform> UblkDevice<P> {
             }
         };
         drop(life);
-        self.perform(actions);
+        self.perform_unplugged(actions);
         result
     }
 
@@ -313,7 +315,7 @@ impl<P: Platform> UblkDevice<P> {
                 break self.go_live(&mut life, pid);
             }
         };
-        self.perform(actions);
+        self.perform_unplugged(actions);
         Ok(())
     }
 }

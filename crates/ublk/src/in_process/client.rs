@@ -165,6 +165,7 @@ impl Requests {
         }
         *self.running[slot.tag() as usize].lock() = Some(asked);
         self.device.submit(slot, request, client, 0);
+        self.device.unplug();
     }
 }
 

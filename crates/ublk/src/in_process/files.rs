@@ -2,7 +2,7 @@
 
 use super::{Program, caller};
 use crate::control::Driver;
-use crate::device::UblkDevice;
+use crate::device::{IoCommand, UblkDevice};
 use crate::frontend::BlockDevice;
 use crate::platform::Payload;
 use alloc::sync::Arc;
@@ -85,7 +85,7 @@ impl VirtualFile for CharFile {
     }
 
     fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
-        self.device.io_command(cmd.task, cmd.op, &IoCmd::from_bytes(&head(cmd)), pending);
+        self.device.io_commands([IoCommand { task: cmd.task, cmd_op: cmd.op, cmd: IoCmd::from_bytes(&head(cmd)), command: pending }]);
     }
 
     fn run(&self, _: &UringCmd) -> i32 {

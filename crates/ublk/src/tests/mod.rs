@@ -10,8 +10,8 @@ mod threads;
 
 use crate::frontend::{BlockClient, BlockDevice, BlockRequest, DataLocation, FrontEnd, IoOp, IoSlot, SlotExtent};
 use crate::params;
-use crate::platform::{Caller, IoBuffers, Payload, Platform, ServerCommand, SlotRange};
-use crate::{Driver, UblkDevice};
+use crate::platform::{Caller, DirectTransport, IoBuffers, Payload, Platform, ServerCommand, SlotRange};
+use crate::{Driver, IoCommand, UblkDevice};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -132,6 +132,7 @@ struct Bench {
 impl Platform for Bench {
     type Command = Note;
     type Buffers = Memory;
+    type Transport = DirectTransport;
 
     fn alloc_buffers(&self, _: u16, _: u16) -> Result<Memory, Errno> {
         Ok(Memory {
@@ -300,7 +301,7 @@ impl World {
         self.next += 1;
         let note = Note { id, log: Arc::clone(&self.log), is_done: false };
         let device = self.driver.device(0).unwrap();
-        device.io_command(task, 0xc010_7500 | u32::from(nr), &cmd, note);
+        device.io_commands([IoCommand { task, cmd_op: 0xc010_7500 | u32::from(nr), cmd, command: note }]);
         let mut log = self.log.lock().unwrap();
         let at = log.iter().position(|&(other, _)| other == id)?;
         Some(log.remove(at).1)

@@ -51,7 +51,8 @@ impl Scene {
 
     fn io(&self, nr: u8, result: i32) {
         let note = Note { id: u64::from(nr), log: Arc::clone(&self.log), is_done: false };
-        self.device.io_command(1, u32::from(nr), &IoCmd { q_id: 0, tag: 0, result, addr: buffer(0) }, note);
+        let cmd = IoCmd { q_id: 0, tag: 0, result, addr: buffer(0) };
+        self.device.io_commands([IoCommand { task: 1, cmd_op: nr.into(), cmd, command: note }]);
     }
 
     fn fetch(&self) {

@@ -62,7 +62,8 @@ fn serve(device: &UblkDevice<Bench>, server: &Mutex<Vec<u8>>, task: u64, dies: &
     let log = Log::default();
     let send = |nr, tag: u16, result| {
         let note = Note { id: u64::from(tag), log: Arc::clone(&log), is_done: false };
-        device.io_command(task, u32::from(nr), &IoCmd { q_id: 0, tag, result, addr: buffer(tag) }, note);
+        let cmd = IoCmd { q_id: 0, tag, result, addr: buffer(tag) };
+        device.io_commands([IoCommand { task, cmd_op: u32::from(nr), cmd, command: note }]);
     };
     (0..DEPTH).for_each(|tag| send(ublk_io::FETCH_REQ, tag, 0));
     let mut armed = DEPTH;
