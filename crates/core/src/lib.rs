@@ -43,7 +43,7 @@ mod write;
 
 pub use engine::{ENGINE, Engine};
 pub use ops::hint::AsyncHint;
-pub use virtual_file::{Opened, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
+pub use virtual_file::{OpenedFile, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
 pub use write::WriteMode;
 
 use driver::enter::{Args, check_flags, enter};
@@ -99,7 +99,7 @@ impl Engine {
         let len = uringlet_sys::user::read_cstr(&mut bytes, path).ok()?;
         let opened = opener.open(&bytes[..len - 1], flags)?;
         Some(to_isize(opened.map(|(fd, file)| {
-            virtual_file::name(fd, file);
+            virtual_file::register(fd, file);
             fd as usize
         })))
     }
@@ -113,7 +113,7 @@ impl Engine {
     /// load when it is none.
     pub fn mmap(&'static self, addr: usize, len: usize, prot: u32, _flags: u32, fd: i32, offset: u64) -> Option<isize> {
         if uringlet_sys::fd_table::is_virtual(fd) {
-            let refused = virtual_file::of(fd)?.check_mmap(prot, offset, len).err()?;
+            let refused = virtual_file::get(fd)?.check_mmap(prot, offset, len).err()?;
             return Some(to_isize(Err(refused)));
         }
         let index = uringlet_sys::fd_table::ring(fd)?;

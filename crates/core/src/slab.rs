@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
 #[derive(Debug)]
-enum Entry<T> {
+enum SlabEntry<T> {
     /// The next vacant one, or the length.
     Vacant(usize),
     Taken(T),
@@ -14,7 +14,7 @@ enum Entry<T> {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<SlabEntry<T>>,
     /// The vacant entry to be used next; the length if there is none.
     next: usize,
 }
@@ -30,13 +30,13 @@ impl<T> Slab<T> {
         let key = self.next;
         match self.entries.get_mut(key) {
             Some(entry) => {
-                if let Entry::Vacant(next) = *entry {
+                if let SlabEntry::Vacant(next) = *entry {
                     self.next = next;
                 }
-                *entry = Entry::Taken(value);
+                *entry = SlabEntry::Taken(value);
             }
             None => {
-                self.entries.push(Entry::Taken(value));
+                self.entries.push(SlabEntry::Taken(value));
                 self.next = key + 1;
             }
         }
@@ -50,12 +50,12 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn remove(&mut self, key: usize) -> T {
         let entry = &mut self.entries[key];
-        match core::mem::replace(entry, Entry::Vacant(self.next)) {
-            Entry::Taken(value) => {
+        match core::mem::replace(entry, SlabEntry::Vacant(self.next)) {
+            SlabEntry::Taken(value) => {
                 self.next = key;
                 value
             }
-            vacant @ Entry::Vacant(_) => {
+            vacant @ SlabEntry::Vacant(_) => {
                 *entry = vacant;
                 panic!("there is no value {key}");
             }
@@ -65,7 +65,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn get(&self, key: usize) -> Option<&T> {
         match self.entries.get(key) {
-            Some(Entry::Taken(value)) => Some(value),
+            Some(SlabEntry::Taken(value)) => Some(value),
             _ => None,
         }
     }
@@ -73,7 +73,7 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut T> {
         match self.entries.get_mut(key) {
-            Some(Entry::Taken(value)) => Some(value),
+            Some(SlabEntry::Taken(value)) => Some(value),
             _ => None,
         }
     }
@@ -86,8 +86,8 @@ impl<T> Slab<T> {
     /// In the order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.entries.iter().enumerate().filter_map(|(key, entry)| match entry {
-            Entry::Taken(value) => Some((key, value)),
-            Entry::Vacant(_) => None,
+            SlabEntry::Taken(value) => Some((key, value)),
+            SlabEntry::Vacant(_) => None,
         })
     }
 }

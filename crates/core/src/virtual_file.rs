@@ -56,7 +56,7 @@ pub trait VirtualFile: Send + Sync + Debug {
 /// Opens virtual files.
 pub trait VirtualFiles: Sync + Debug {
     /// open(2) of a path (without its NUL). `None`: not one of these. Else a new descriptor of the program's, and the file.
-    fn open(&self, path: &[u8], flags: u32) -> Option<Result<Opened, Errno>>;
+    fn open(&self, path: &[u8], flags: u32) -> Option<Result<OpenedFile, Errno>>;
 
     /// fork(2): nobody holds a lock of the files' until [`after_fork`](Self::after_fork).
     fn before_fork(&self);
@@ -71,7 +71,7 @@ pub trait VirtualFiles: Sync + Debug {
 }
 
 /// A descriptor of the program's, and what stands behind it.
-pub type Opened = (i32, Arc<dyn VirtualFile>);
+pub type OpenedFile = (i32, Arc<dyn VirtualFile>);
 
 /// A command without a CQE yet. Exactly one [`complete`](Self::complete) gives it one.
 #[derive(Debug)]
@@ -95,17 +95,17 @@ impl PendingCmd {
 
 /// Files by number, and who opens more.
 #[derive(Debug)]
-struct Table {
+struct VirtualFileTable {
     files: BTreeMap<i32, Arc<dyn VirtualFile>>,
     opener: Option<&'static dyn VirtualFiles>,
 }
 
 #[cfg(not(loom))]
-static TABLE: Mutex<Table> = Mutex::new(Table { files: BTreeMap::new(), opener: None });
+static TABLE: Mutex<VirtualFileTable> = Mutex::new(VirtualFileTable { files: BTreeMap::new(), opener: None });
 
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref TABLE: Mutex<Table> = Mutex::new(Table { files: BTreeMap::new(), opener: None });
+    static ref TABLE: Mutex<VirtualFileTable> = Mutex::new(VirtualFileTable { files: BTreeMap::new(), opener: None });
 }
 
 /// From now on, paths that the kernel does not know are `opener`'s.
@@ -118,7 +118,7 @@ pub(crate) fn opener() -> Option<&'static dyn VirtualFiles> {
 }
 
 /// The file behind a number, the engine's own numbers included.
-pub(crate) fn of(fd: i32) -> Option<Arc<dyn VirtualFile>> {
+pub(crate) fn get(fd: i32) -> Option<Arc<dyn VirtualFile>> {
     if !fd_table::is_virtual(fd) {
         return None;
     }
@@ -130,19 +130,19 @@ static VERSION: AtomicU64 = AtomicU64::new(0);
 
 /// The file that a ring's commands went to last.
 #[derive(Debug, Default)]
-pub(crate) struct Last {
+pub(crate) struct LastLookup {
     seen: Option<(i32, u64, Weak<dyn VirtualFile>)>,
 }
 
-impl Last {
-    /// As [`of`], which it mostly need not ask.
-    pub(crate) fn of(&mut self, fd: i32) -> Option<Arc<dyn VirtualFile>> {
+impl LastLookup {
+    /// As [`get`], which it mostly need not ask.
+    pub(crate) fn get(&mut self, fd: i32) -> Option<Arc<dyn VirtualFile>> {
         // Acquire: before the look into the table that is remembered with it.
         let version = VERSION.load(Acquire);
         match &self.seen {
             Some((number, seen, file)) if *number == fd && *seen == version => file.upgrade(),
             _ => {
-                let file = of(fd)?;
+                let file = get(fd)?;
                 self.seen = Some((fd, version, Arc::downgrade(&file)));
                 Some(file)
             }
@@ -151,7 +151,7 @@ impl Last {
 }
 
 /// A number stands for a file from now on.
-pub(crate) fn name(fd: i32, file: Arc<dyn VirtualFile>) {
+pub(crate) fn register(fd: i32, file: Arc<dyn VirtualFile>) {
     fd_table::init();
     let old = TABLE.lock().files.insert(fd, file);
     VERSION.fetch_add(1, Release);
@@ -163,9 +163,9 @@ pub(crate) fn name(fd: i32, file: Arc<dyn VirtualFile>) {
 #[inline]
 pub(crate) fn duped(old: i32, new: i32) {
     if fd_table::is_virtual(old)
-        && let Some(file) = of(old)
+        && let Some(file) = get(old)
     {
-        name(new, file);
+        register(new, file);
     }
 }
 

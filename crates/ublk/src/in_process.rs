@@ -18,7 +18,7 @@ use buffers::MemfdBuffers;
 use client::ClientFile;
 use files::{CharFile, ControlFile};
 pub(crate) use files::{check_mmap, head};
-use uringlet::{Opened, PendingCmd, VirtualFiles};
+use uringlet::{OpenedFile, PendingCmd, VirtualFiles};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::shared_file::blank_descriptor;
 use uringlet_sys::{Errno, process};
@@ -71,21 +71,21 @@ impl DeviceFiles {
 }
 
 impl VirtualFiles for DeviceFiles {
-    fn open(&self, path: &[u8], flags: u32) -> Option<Result<Opened, Errno>> {
+    fn open(&self, path: &[u8], flags: u32) -> Option<Result<OpenedFile, Errno>> {
         if path == b"/dev/ublk-control" {
             let file = ControlFile { driver: self.driver() };
-            return Some(blank_descriptor(flags).map(|fd| -> Opened { (fd, Arc::new(file)) }));
+            return Some(blank_descriptor(flags).map(|fd| -> OpenedFile { (fd, Arc::new(file)) }));
         }
         if let Some(id) = char_device(path) {
             let device = self.driver().device(id)?;
-            return Some(CharFile::open(device, flags).map(|(fd, file)| -> Opened { (fd, Arc::new(file)) }));
+            return Some(CharFile::open(device, flags).map(|(fd, file)| -> OpenedFile { (fd, Arc::new(file)) }));
         }
         let id = path.strip_prefix(b"/dev/uringlet/ublkb").and_then(crate::control::number)?;
         let device = self.driver().device(id)?;
         if !device.is_live() {
             return None;
         }
-        Some(blank_descriptor(flags).map(|fd| -> Opened { (fd, Arc::new(ClientFile::new(device))) }))
+        Some(blank_descriptor(flags).map(|fd| -> OpenedFile { (fd, Arc::new(ClientFile::new(device))) }))
     }
 
     fn before_fork(&self) {

@@ -17,7 +17,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use char_file::{CharFile, Shared};
 use control::ControlFile;
-use uringlet::{Opened, VirtualFiles};
+use uringlet::{OpenedFile, VirtualFiles};
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::seqpacket::{FDS_MAX, Seqpacket};
@@ -78,11 +78,11 @@ impl BrokerFiles {
 }
 
 impl VirtualFiles for BrokerFiles {
-    fn open(&self, path: &[u8], flags: u32) -> Option<Result<Opened, Errno>> {
+    fn open(&self, path: &[u8], flags: u32) -> Option<Result<OpenedFile, Errno>> {
         if path == b"/dev/ublk-control" {
             let broker = self.broker()?;
             let is_there = broker.connect_or_start();
-            return Some(is_there.and_then(|_| blank_descriptor(flags)).map(|fd| -> Opened { (fd, Arc::new(ControlFile { broker })) }));
+            return Some(is_there.and_then(|_| blank_descriptor(flags)).map(|fd| -> OpenedFile { (fd, Arc::new(ControlFile { broker })) }));
         }
         let id = char_device(path)?;
         match CharFile::open(&*self.broker()?, id, flags) {

@@ -8,7 +8,7 @@
 use super::{Issue, Op, PrepCx, unused};
 use crate::ops::Outcome;
 use crate::ring_resources::RingResources;
-use crate::rsrc::buf_ring::{BufGroups, Selected};
+use crate::rsrc::buf_ring::{BufGroups, SelectedBuf};
 use crate::rsrc::files::FileNode;
 use crate::virtual_file::own_duplicate;
 use alloc::sync::Arc;
@@ -81,15 +81,15 @@ impl BuffersOp {
 
 /// After a try under the ring's lock: the buffer that the request selected was used, goes back to its group, or stays
 /// with the request that runs on without the lock or has filled it partly.
-pub(super) fn settle(groups: &mut BufGroups, selected: &mut Option<Selected>, issue: &mut Issue, is_partly_done: bool) {
+pub(super) fn settle(groups: &mut BufGroups, selected: &mut Option<SelectedBuf>, issue: &mut Issue, is_partly_done: bool) {
     let Some(mut buffer) = selected.take() else { return };
     match issue {
-        Issue::Complete(outcome) | Issue::More(outcome) => outcome.flags |= groups.settle(buffer),
+        Issue::Complete(outcome) | Issue::More(outcome) => outcome.flags |= groups.put(buffer),
         Issue::WouldBlock(_) | Issue::PollFirst(_) if !is_partly_done => {
-            groups.settle(buffer);
+            groups.put(buffer);
         }
         _ => {
-            groups.keep(&mut buffer);
+            groups.commit(&mut buffer);
             *selected = Some(buffer);
         }
     }

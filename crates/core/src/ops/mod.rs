@@ -295,7 +295,7 @@ impl Op {
     }
 
     /// A provided buffer that the request took and did not use goes back to its group: on failure and on cancel.
-    pub(crate) fn selected_buffer(&mut self) -> Option<crate::rsrc::buf_ring::Selected> {
+    pub(crate) fn selected_buffer(&mut self) -> Option<crate::rsrc::buf_ring::SelectedBuf> {
         match self {
             Self::Rw(op) => op.take_selected(),
             Self::Net(op) => op.take_selected(),

@@ -28,7 +28,7 @@ use super::{Issue, IssueCx};
 use crate::file::FileKind;
 use crate::ops::Outcome;
 use crate::ring_resources::RingResources;
-use crate::rsrc::buf_ring::Selected;
+use crate::rsrc::buf_ring::SelectedBuf;
 pub(crate) use accept::prep as prep_accept;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -174,7 +174,7 @@ impl NetOp {
     }
 
     /// The provided buffer that the request holds.
-    pub(super) fn take_selected(&mut self) -> Option<Selected> {
+    pub(super) fn take_selected(&mut self) -> Option<SelectedBuf> {
         match self {
             Self::Send(op) => op.selected.take(),
             Self::Recv(op) => op.selected.take(),

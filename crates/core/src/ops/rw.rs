@@ -15,7 +15,7 @@ use super::buffers::settle;
 use super::{Issue, IssueCx, Op, PrepCx};
 use crate::file::FileKind;
 use crate::ops::Outcome;
-use crate::rsrc::buf_ring::Selected;
+use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
 use alloc::vec;
 pub(super) use checks::{iovecs as check_iovecs, is_beyond_memory};
@@ -66,7 +66,7 @@ pub(crate) struct Rw {
 struct Selection {
     /// Bytes to select for.
     wanted: u32,
-    selected: Option<Selected>,
+    selected: Option<SelectedBuf>,
 }
 
 #[inline]
@@ -193,7 +193,7 @@ impl Rw {
     pub(super) fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         self.take_resources(cx)?;
         let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
-        selected.into_iter().for_each(|selected| cx.ring.buf_groups.keep(selected));
+        selected.into_iter().for_each(|selected| cx.ring.buf_groups.commit(selected));
         Ok(())
     }
 
@@ -333,7 +333,7 @@ impl Rw {
         };
         let outcome = if self.must_be_whole { Outcome::transfer(done, self.wanted()) } else { Outcome::ok(done as i32) };
         match self.selection.as_mut().and_then(|selection| selection.selected.as_mut()) {
-            Some(selected) => outcome.with_flags(selected.used(done as u32)),
+            Some(selected) => outcome.with_flags(selected.mark_used(done as u32)),
             None => outcome,
         }
     }
@@ -435,7 +435,7 @@ impl Rw {
     }
 
     /// The provided buffer, for whoever settles it.
-    pub(super) fn take_selected(&mut self) -> Option<Selected> {
+    pub(super) fn take_selected(&mut self) -> Option<SelectedBuf> {
         self.selection.as_mut().and_then(|selection| selection.selected.take())
     }
 

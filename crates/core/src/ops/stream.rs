@@ -9,7 +9,7 @@ use super::buffers::settle;
 use super::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::file::FileKind;
 use crate::ops::Outcome;
-use crate::rsrc::buf_ring::Selected;
+use crate::rsrc::buf_ring::SelectedBuf;
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::io::{self, MSG_DONTWAIT, RWF_NOWAIT, Res};
@@ -34,7 +34,7 @@ pub(crate) struct MultishotRead {
     rw_flags: u32,
     /// Poll has to say that there is more.
     is_served: bool,
-    selected: Option<Selected>,
+    selected: Option<SelectedBuf>,
 }
 
 pub(crate) fn prep_read(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
@@ -82,7 +82,7 @@ impl StreamOp {
         matches!(self, Self::EpollWait { .. })
     }
 
-    pub(super) fn take_selected(&mut self) -> Option<Selected> {
+    pub(super) fn take_selected(&mut self) -> Option<SelectedBuf> {
         match self {
             Self::Read(read) => read.selected.take(),
             Self::EpollWait { .. } => None,
@@ -120,7 +120,7 @@ impl MultishotRead {
             return Err(Errno::EBADFD);
         }
         let buffer = cx.ring.buf_groups.select(cx.buf_group, 0)?;
-        cx.ring.buf_groups.settle(buffer);
+        cx.ring.buf_groups.put(buffer);
         if io::file_flags(fd)? & io::O_ACCMODE == io::O_WRONLY {
             return Err(Errno::EBADF);
         }
@@ -136,7 +136,7 @@ impl MultishotRead {
             Err(Errno::EAGAIN) => Issue::WouldBlock(POLLIN),
             Ok(n) if n > 0 => {
                 self.is_served = true;
-                Issue::More(Outcome::ok(n as i32).with_flags(selected.used(n as u32)))
+                Issue::More(Outcome::ok(n as i32).with_flags(selected.mark_used(n as u32)))
             }
             other => other.into(),
         }

@@ -1,7 +1,7 @@
 //! Registered files and buffers, with and without tags, and their updates.
 
 use crate::ops::buffers as op;
-use crate::rsrc::buffers::{self, Buffer};
+use crate::rsrc::buffers::{self, RegisteredBuffer};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use crate::virtual_file::registered_duplicate;
@@ -120,7 +120,7 @@ pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, 
 }
 
 /// A buffer must be there to be written, as the kernel finds out by pinning it.
-fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<Buffer>, Errno> {
+fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<RegisteredBuffer>, Errno> {
     if iovec.base == 0 {
         return if iovec.len == 0 && tag == 0 {
             Ok(None)
@@ -137,7 +137,7 @@ fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<Buffer>, Errno> {
     if !user::populate(UserPtr::at(iovec.base), iovec.len as usize) {
         return Err(Errno::EFAULT);
     }
-    Ok(Some(Buffer { base: iovec.base, len: iovec.len, tag }))
+    Ok(Some(RegisteredBuffer { base: iovec.base, len: iovec.len, tag }))
 }
 
 pub(super) fn unregister_buffers(guard: &mut UringGuard) -> Result<usize, Errno> {

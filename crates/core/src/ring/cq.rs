@@ -18,7 +18,7 @@ use uringlet_sys::ring_memory::{RingMemory, Word};
 
 /// What a commit found.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Posted {
+pub(crate) struct CqNotify {
     /// CQEs were posted since the last one.
     pub(crate) any: bool,
     /// CQEs were deferred for the submitter.
@@ -29,10 +29,10 @@ pub(crate) struct Posted {
     pub(crate) is_async: bool,
 }
 
-impl Posted {
+impl CqNotify {
     /// Nobody needs to be told anything.
     #[inline]
-    pub(crate) fn is_quiet(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         !(self.any | self.deferred | self.must_wake)
     }
 }
@@ -43,7 +43,7 @@ pub(crate) struct Cq {
     tail: u32,
     published: u32,
     overflow: VecDeque<Cqe>,
-    news: Posted,
+    pending_notify: CqNotify,
 }
 
 impl Cq {
@@ -68,7 +68,7 @@ impl Cq {
     /// Stores a CQE, behind those that overflowed before it.
     #[inline(always)]
     pub(crate) fn post(&mut self, memory: &RingMemory, cqe: Cqe) {
-        self.news.any = true;
+        self.pending_notify.any = true;
         if !self.overflow.is_empty() || self.ready(memory) == memory.geometry().cq_entries {
             self.overflow.push_back(cqe);
             memory.word(Word::SqFlags).fetch_or(sq_flags::CQ_OVERFLOW, AcqRel);
@@ -91,7 +91,7 @@ impl Cq {
         while self.ready(memory) < memory.geometry().cq_entries {
             let Some(cqe) = self.overflow.pop_front() else { break };
             self.store(memory, cqe);
-            self.news.any = true;
+            self.pending_notify.any = true;
         }
         if self.overflow.is_empty() {
             memory.word(Word::SqFlags).fetch_and(!sq_flags::CQ_OVERFLOW, AcqRel);
@@ -101,12 +101,12 @@ impl Cq {
 
     /// Makes the stored CQEs visible.
     #[inline]
-    pub(crate) fn publish(&mut self, memory: &RingMemory) -> Posted {
+    pub(crate) fn publish(&mut self, memory: &RingMemory) -> CqNotify {
         // Also when only the overflow grew: a program that has scribbled over the tail gets the true one back.
-        if self.news.any || self.tail != self.published {
+        if self.pending_notify.any || self.tail != self.published {
             self.publish_tail(memory);
         }
-        core::mem::take(&mut self.news)
+        core::mem::take(&mut self.pending_notify)
     }
 
     #[inline]
@@ -117,24 +117,24 @@ impl Cq {
     }
 
     /// Another process may have posted: goes on behind that.
-    pub(crate) fn follow(&mut self, memory: &RingMemory) {
+    pub(crate) fn resync_tail(&mut self, memory: &RingMemory) {
         self.tail = memory.word(Word::CqTail).load(Acquire);
         self.published = self.tail;
     }
 
     /// Something was deferred for the submitter.
     pub(crate) fn note_deferred(&mut self) {
-        self.news.deferred = true;
+        self.pending_notify.deferred = true;
     }
 
     /// The next commit wakes every waiter.
     pub(crate) fn note_must_wake(&mut self) {
-        self.news.must_wake = true;
+        self.pending_notify.must_wake = true;
     }
 
     /// What was posted did not complete inline.
     pub(crate) fn note_async(&mut self) {
-        self.news.is_async = true;
+        self.pending_notify.is_async = true;
     }
 }
 

@@ -51,7 +51,7 @@ impl SubmitBaton {
 
     /// Another process may have submitted: goes on behind that. Whether there is anything.
     #[cold]
-    pub(crate) fn follow(&mut self, memory: &RingMemory) -> bool {
+    pub(crate) fn resync_head(&mut self, memory: &RingMemory) -> bool {
         self.head = memory.word(Word::SqHead).load(Acquire);
         self.pending(memory) > 0
     }

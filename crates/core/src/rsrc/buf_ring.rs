@@ -24,7 +24,7 @@ mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use bundle::Bundle;
-pub(crate) use bundle::Extent;
+pub(crate) use bundle::BundleLimit;
 use uringlet_abi::register::{self, BufReg};
 use uringlet_abi::{cqe, layout};
 use uringlet_sys::ring_memory::{BufRingMemory, ProvidedBuf};
@@ -63,7 +63,7 @@ impl BufRing {
 }
 
 #[derive(Debug)]
-enum Group {
+enum BufGroup {
     List(VecDeque<ProvidedBuf>),
     Ring(BufRing),
 }
@@ -77,41 +77,41 @@ enum Origin {
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum BufStage {
     Peeked,
-    Kept,
+    Committed,
     Used(u32),
-    KeptAndUsed(u32),
+    CommittedAndUsed(u32),
 }
 
 /// A buffer chosen for a request.
 #[derive(Debug)]
-pub(crate) struct Selected {
+pub(crate) struct SelectedBuf {
     pub(crate) addr: u64,
     pub(crate) len: u32,
     pub(crate) bid: u16,
     pub(crate) group: u16,
     origin: Origin,
-    stage: Stage,
+    stage: BufStage,
     /// The group holds no buffer behind it.
     is_last: bool,
     /// More buffers behind it.
     bundle: Option<Bundle>,
 }
 
-impl Selected {
+impl SelectedBuf {
     /// `n` bytes were moved: the CQE's flags that give the buffer to the program.
-    pub(crate) fn used(&mut self, n: u32) -> u32 {
+    pub(crate) fn mark_used(&mut self, n: u32) -> u32 {
         self.stage = match self.stage {
-            Stage::Peeked | Stage::Used(_) => Stage::Used(n),
-            Stage::Kept | Stage::KeptAndUsed(_) => Stage::KeptAndUsed(n),
+            BufStage::Peeked | BufStage::Used(_) => BufStage::Used(n),
+            BufStage::Committed | BufStage::CommittedAndUsed(_) => BufStage::CommittedAndUsed(n),
         };
         self.flags()
     }
 
     /// What a kept incremental buffer lost is all that was asked for, however much was moved.
     fn flags(&self) -> u32 {
-        let taken = if let Stage::Used(n) = self.stage { n } else { self.len };
+        let taken = if let BufStage::Used(n) = self.stage { n } else { self.len };
         let more = match (self.origin, &self.bundle) {
             (Origin::Ring { is_incremental: true, .. }, Some(bundle)) if bundle.ends_inside(taken) => cqe::BUF_MORE,
             (Origin::Ring { is_incremental: true, entry_len, .. }, None) if entry_len > taken => cqe::BUF_MORE,
@@ -124,7 +124,7 @@ impl Selected {
 /// The ring's buffer groups.
 #[derive(Debug, Default)]
 pub(crate) struct BufGroups {
-    groups: BTreeMap<u16, Group>,
+    groups: BTreeMap<u16, BufGroup>,
     registrations: u32,
 }
 
@@ -133,13 +133,13 @@ impl BufGroups {
     ///
     /// # Errors
     /// `ENOBUFS` if there is none.
-    pub(crate) fn select(&mut self, group: u16, wanted: u32) -> Result<Selected, Errno> {
+    pub(crate) fn select(&mut self, group: u16, wanted: u32) -> Result<SelectedBuf, Errno> {
         let (buf, origin, is_last) = match self.groups.get_mut(&group) {
-            Some(Group::List(list)) => {
+            Some(BufGroup::List(list)) => {
                 let buf = list.pop_front().ok_or(Errno::ENOBUFS)?;
                 (buf, Origin::List(buf), list.is_empty())
             }
-            Some(Group::Ring(ring)) if ring.memory.tail() != ring.head => {
+            Some(BufGroup::Ring(ring)) if ring.memory.tail() != ring.head => {
                 let BufRing { registration, head, is_incremental, .. } = *ring;
                 let buf = ring.memory.entry(head);
                 let is_last = ring.memory.tail() == head.wrapping_add(1);
@@ -148,7 +148,7 @@ impl BufGroups {
             _ => return Err(Errno::ENOBUFS),
         };
         let len = if wanted == 0 { buf.len } else { wanted.min(buf.len) };
-        Ok(Selected { addr: buf.addr, len, bid: buf.bid, group, origin, stage: Stage::Peeked, is_last, bundle: None })
+        Ok(SelectedBuf { addr: buf.addr, len, bid: buf.bid, group, origin, stage: BufStage::Peeked, is_last, bundle: None })
     }
 
     /// Whether there is such a group, if only an empty one.
@@ -157,41 +157,41 @@ impl BufGroups {
     }
 
     /// The buffer stays with its request while the ring's lock is let go, or because it is partly filled.
-    pub(crate) fn keep(&mut self, selected: &mut Selected) {
+    pub(crate) fn commit(&mut self, selected: &mut SelectedBuf) {
         selected.stage = match selected.stage {
-            Stage::Peeked => Stage::Kept,
-            Stage::Used(n) => Stage::KeptAndUsed(n),
-            Stage::Kept | Stage::KeptAndUsed(_) => return,
+            BufStage::Peeked => BufStage::Committed,
+            BufStage::Used(n) => BufStage::CommittedAndUsed(n),
+            BufStage::Committed | BufStage::CommittedAndUsed(_) => return,
         };
         if let Some(ring) = self.ring_of(selected) {
-            ring.consume_of(selected, selected.len);
+            ring.consume_selected(selected, selected.len);
         }
     }
 
     /// The request is done with the buffer. One that was used is the program's; one that was not goes back to its group.
     /// Returns the CQE flags to be said of a buffer that does not go back.
-    pub(crate) fn settle(&mut self, selected: Selected) -> u32 {
+    pub(crate) fn put(&mut self, selected: SelectedBuf) -> u32 {
         match selected.stage {
-            Stage::Used(n) => {
+            BufStage::Used(n) => {
                 if let Some(ring) = self.ring_of(&selected) {
-                    ring.consume_of(&selected, n);
+                    ring.consume_selected(&selected, n);
                 }
                 selected.flags()
             }
-            Stage::KeptAndUsed(n) => self.give_back_rest(&selected, n) | selected.flags(),
-            Stage::Peeked | Stage::Kept => self.put_back(&selected),
+            BufStage::CommittedAndUsed(n) => self.recycle_unused(&selected, n) | selected.flags(),
+            BufStage::Peeked | BufStage::Committed => self.recycle(&selected),
         }
     }
 
-    fn put_back(&mut self, selected: &Selected) -> u32 {
+    fn recycle(&mut self, selected: &SelectedBuf) -> u32 {
         if let Origin::List(buf) = selected.origin {
-            if let Some(Group::List(list)) = self.groups.get_mut(&selected.group) {
+            if let Some(BufGroup::List(list)) = self.groups.get_mut(&selected.group) {
                 list.push_front(buf);
                 return 0;
             }
             return selected.flags();
         }
-        if selected.stage == Stage::Peeked {
+        if selected.stage == BufStage::Peeked {
             return 0;
         }
         match (self.ring_of(selected), selected.origin) {
@@ -204,10 +204,10 @@ impl BufGroups {
     }
 
     /// The ring that a buffer came from, if it is still registered.
-    fn ring_of(&mut self, selected: &Selected) -> Option<&mut BufRing> {
+    fn ring_of(&mut self, selected: &SelectedBuf) -> Option<&mut BufRing> {
         let Origin::Ring { registration, .. } = selected.origin else { return None };
         match self.groups.get_mut(&selected.group)? {
-            Group::Ring(ring) if ring.registration == registration => Some(ring),
+            BufGroup::Ring(ring) if ring.registration == registration => Some(ring),
             _ => None,
         }
     }
@@ -217,7 +217,7 @@ impl BufGroups {
     /// # Errors
     /// `EINVAL` the group is a ring, `EOVERFLOW` the list is full.
     pub(crate) fn provide(&mut self, group: u16, addr: u64, len: u32, n: u32, bid: u16) -> Result<(), Errno> {
-        let Group::List(list) = self.groups.entry(group).or_insert_with(|| Group::List(VecDeque::new())) else {
+        let BufGroup::List(list) = self.groups.entry(group).or_insert_with(|| BufGroup::List(VecDeque::new())) else {
             return Err(Errno::EINVAL);
         };
         let room = MAX_LISTED - list.len();
@@ -238,8 +238,8 @@ impl BufGroups {
     /// `ENOENT` no such group, `EINVAL` it is a ring.
     pub(crate) fn remove(&mut self, group: u16, n: u32) -> Result<u32, Errno> {
         match self.groups.get_mut(&group).ok_or(Errno::ENOENT)? {
-            Group::Ring(_) => Err(Errno::EINVAL),
-            Group::List(list) => {
+            BufGroup::Ring(_) => Err(Errno::EINVAL),
+            BufGroup::List(list) => {
                 let n = list.len().min(n as usize);
                 list.drain(..n);
                 Ok(n as u32)
@@ -259,8 +259,8 @@ impl BufGroups {
             return Err(Errno::EINVAL);
         }
         match self.groups.get(&reg.bgid) {
-            Some(Group::Ring(_)) => return Err(Errno::EEXIST),
-            Some(Group::List(list)) if !list.is_empty() => return Err(Errno::EEXIST),
+            Some(BufGroup::Ring(_)) => return Err(Errno::EEXIST),
+            Some(BufGroup::List(list)) if !list.is_empty() => return Err(Errno::EEXIST),
             _ => {}
         }
         let is_mmap = reg.flags & register::PBUF_RING_MMAP != 0;
@@ -274,7 +274,7 @@ impl BufGroups {
         self.registrations = self.registrations.wrapping_add(1);
         let is_incremental = reg.flags & register::PBUF_RING_INC != 0;
         let ring = BufRing { memory, head: 0, is_incremental, is_mmap, registration: self.registrations };
-        self.groups.insert(reg.bgid, Group::Ring(ring));
+        self.groups.insert(reg.bgid, BufGroup::Ring(ring));
         Ok(())
     }
 
@@ -302,8 +302,8 @@ impl BufGroups {
     fn ring(&self, group: u32) -> Result<&BufRing, Errno> {
         let group = u16::try_from(group).map_err(|_| Errno::ENOENT)?;
         match self.groups.get(&group).ok_or(Errno::ENOENT)? {
-            Group::Ring(ring) => Ok(ring),
-            Group::List(_) => Err(Errno::EINVAL),
+            BufGroup::Ring(ring) => Ok(ring),
+            BufGroup::List(_) => Err(Errno::EINVAL),
         }
     }
 

@@ -12,14 +12,14 @@ pub(crate) const MAX_LEN: u64 = 1 << 30;
 
 /// One registered buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Buffer {
+pub(crate) struct RegisteredBuffer {
     pub(crate) base: u64,
     pub(crate) len: u64,
     /// Posted as a CQE's user_data when the slot is given up; 0 for none.
     pub(crate) tag: u64,
 }
 
-impl Buffer {
+impl RegisteredBuffer {
     /// `EFAULT` unless the range lies inside.
     #[inline]
     pub(crate) fn check(&self, addr: u64, len: u64) -> Result<(), Errno> {
@@ -31,13 +31,13 @@ impl Buffer {
 /// The ring's buffer table; a slot may be empty.
 #[derive(Debug, Default)]
 pub(crate) struct BufferTable {
-    slots: Vec<Option<Buffer>>,
+    slots: Vec<Option<RegisteredBuffer>>,
     pub(crate) is_registered: bool,
 }
 
 impl BufferTable {
     #[inline]
-    pub(crate) fn get(&self, index: u16) -> Option<&Buffer> {
+    pub(crate) fn get(&self, index: u16) -> Option<&RegisteredBuffer> {
         self.slots.get(usize::from(index))?.as_ref()
     }
 
@@ -45,7 +45,7 @@ impl BufferTable {
         self.slots.len() as u32
     }
 
-    pub(crate) fn install(&mut self, slots: Vec<Option<Buffer>>) {
+    pub(crate) fn install(&mut self, slots: Vec<Option<RegisteredBuffer>>) {
         self.slots = slots;
         self.is_registered = true;
     }
@@ -57,7 +57,7 @@ impl BufferTable {
     }
 
     /// Puts `buffer` into a slot; the tag of the one that was there.
-    pub(crate) fn replace(&mut self, index: u32, buffer: Option<Buffer>) -> Option<u64> {
+    pub(crate) fn replace(&mut self, index: u32, buffer: Option<RegisteredBuffer>) -> Option<u64> {
         let slot = self.slots.get_mut(index as usize)?;
         core::mem::replace(slot, buffer).map(|b| b.tag).filter(|&tag| tag != 0)
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn ranges_outside_the_buffer_fault() {
-        let b = Buffer { base: 4096, len: 100, tag: 0 };
+        let b = RegisteredBuffer { base: 4096, len: 100, tag: 0 };
         assert_eq!(b.check(4096, 100), Ok(()));
         assert_eq!(b.check(4095, 1), Err(Errno::EFAULT));
         assert_eq!(b.check(4096, 101), Err(Errno::EFAULT));

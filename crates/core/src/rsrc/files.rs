@@ -30,7 +30,7 @@ pub(crate) struct FileTable {
     /// Where the search for a free slot begins: behind the slot last filled, or at the one last emptied.
     alloc_hint: u32,
     /// Where commands went last.
-    last_virtual: crate::virtual_file::Last,
+    last_virtual: crate::virtual_file::LastLookup,
 }
 
 impl FileTable {
@@ -41,7 +41,7 @@ impl FileTable {
 
     /// The virtual file behind a number, the engine's own included.
     pub(crate) fn virtual_file(&mut self, fd: i32) -> Option<Arc<dyn crate::virtual_file::VirtualFile>> {
-        self.last_virtual.of(fd)
+        self.last_virtual.get(fd)
     }
 
     pub(crate) fn len(&self) -> u32 {

@@ -20,7 +20,7 @@ mod workers;
 
 use crate::request::{Outcome, Parked, ReqId, Request, Stage};
 use crate::ring::SubmitBaton;
-use crate::ring::cq::Posted;
+use crate::ring::cq::CqNotify;
 pub(crate) use crate::ring_resources::LockOwner;
 use crate::ring_resources::RingResources;
 use crate::slab::Slab;
@@ -254,12 +254,12 @@ impl RingState {
     #[inline]
     fn commit(&mut self, ring: &Ring, wakes: &mut Wakes) {
         let posted = self.res.cq.publish(&self.res.memory);
-        if !posted.is_quiet() {
+        if !posted.is_empty() {
             self.tell(ring, posted, wakes);
         }
     }
 
-    fn tell(&mut self, ring: &Ring, posted: Posted, wakes: &mut Wakes) {
+    fn tell(&mut self, ring: &Ring, posted: CqNotify, wakes: &mut Wakes) {
         if self.is_shared() {
             wakes.others = Some(self.res.memory.biased_lock().notify());
         }

@@ -31,7 +31,7 @@ impl RingState {
         if self.maker == process::pid() {
             self.inside = self.res.memory.biased_lock().acquire();
             if self.inside == Held::Shared {
-                self.res.cq.follow(&self.res.memory);
+                self.res.cq.resync_tail(&self.res.memory);
             }
         } else {
             self.go_in_as_heir();
@@ -51,7 +51,7 @@ impl RingState {
         }
         self.res.memory.biased_lock().acquire_shared();
         self.inside = Held::Shared;
-        self.res.cq.follow(&self.res.memory);
+        self.res.cq.resync_tail(&self.res.memory);
     }
 
     #[inline]

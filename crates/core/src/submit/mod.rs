@@ -42,7 +42,7 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
         }
     };
     if guard.is_shared() {
-        baton.follow(&guard.res.memory);
+        baton.resync_head(&guard.res.memory);
     }
     let n = baton.pending(&guard.res.memory).min(to_submit);
     let is_shallow = n <= dispatch::SHALLOW;
@@ -51,7 +51,7 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
     for _ in 0..n {
         // Where processes share the ring, another one may take the next as soon as the lock is let go.
         let is_shared = guard.is_shared();
-        if is_shared && !baton.follow(&guard.res.memory) {
+        if is_shared && !baton.resync_head(&guard.res.memory) {
             break;
         }
         let Some(index) = baton.next(&guard.res.memory) else { break };
@@ -293,7 +293,7 @@ fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
         outcome.res = req.op.partly_done().map_or(outcome.res, |n| n as i32);
     }
     if let Some(selected) = req.op.selected_buffer() {
-        outcome.flags |= guard.res.buf_groups.settle(selected);
+        outcome.flags |= guard.res.buf_groups.put(selected);
     }
     if let Some(notification) = req.notification.take() {
         post_with(guard, req, outcome, notification);

@@ -10,7 +10,7 @@ use crate::ops::Outcome;
 use crate::ops::buffers::settle;
 use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::rsrc::buf_ring::Selected;
+use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
@@ -46,7 +46,7 @@ pub(crate) struct Recv {
     has_emptied: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
-    pub(super) selected: Option<Selected>,
+    pub(super) selected: Option<SelectedBuf>,
     spurious: SpuriousWakeups,
 }
 
@@ -186,7 +186,7 @@ impl Recv {
             self.done += n;
             // It has data in it, however the request goes on.
             if let Some(selected) = &mut self.selected {
-                selected.used(self.done as u32);
+                selected.mark_used(self.done as u32);
             }
         }
         is_resumed
@@ -237,7 +237,7 @@ impl Recv {
         };
         let mut outcome = Outcome { is_failure, ..Outcome::from(total) };
         if let (Some(selected), Ok(1..)) = (&mut self.selected, total) {
-            outcome.flags |= selected.used(outcome.res as u32);
+            outcome.flags |= selected.mark_used(outcome.res as u32);
         }
         outcome
     }

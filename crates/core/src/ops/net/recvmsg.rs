@@ -9,7 +9,7 @@ use super::{
 use crate::ops::Outcome;
 use crate::ops::buffers::settle;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::rsrc::buf_ring::Selected;
+use crate::rsrc::buf_ring::SelectedBuf;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, cqe, sqe};
@@ -81,7 +81,7 @@ pub(crate) struct Recvmsg {
     has_emptied: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
-    pub(super) selected: Option<Selected>,
+    pub(super) selected: Option<SelectedBuf>,
     spurious: SpuriousWakeups,
 }
 
@@ -234,7 +234,7 @@ impl Recvmsg {
 
     fn multishot_outcome(&mut self, parts: Parts, n: usize, room: u32) -> Outcome {
         let total = parts.before_payload() + n.min(room as usize) as u32;
-        let flags = self.selected.as_mut().map_or(0, |selected| selected.used(total));
+        let flags = self.selected.as_mut().map_or(0, |selected| selected.mark_used(total));
         Outcome::ok(total as i32).with_flags(flags)
     }
 
@@ -249,7 +249,7 @@ impl Recvmsg {
             self.done += n;
             // It has data in it, however the request goes on.
             if let Some(selected) = &mut self.selected {
-                selected.used(self.done as u32);
+                selected.mark_used(self.done as u32);
             }
         }
         is_resumed
@@ -266,7 +266,7 @@ impl Recvmsg {
             Err(errno) => return Outcome::err(errno),
         };
         match &mut self.selected {
-            Some(selected) if outcome.res > 0 => outcome.with_flags(selected.used(outcome.res as u32)),
+            Some(selected) if outcome.res > 0 => outcome.with_flags(selected.mark_used(outcome.res as u32)),
             _ => outcome,
         }
     }

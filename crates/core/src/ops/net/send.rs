@@ -9,7 +9,7 @@ use crate::ops::Outcome;
 use crate::ops::buffers::settle;
 use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx};
-use crate::rsrc::buf_ring::{Extent, Selected};
+use crate::rsrc::buf_ring::{BundleLimit, SelectedBuf};
 use alloc::boxed::Box;
 use uringlet_abi::op_flags::{RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
@@ -46,7 +46,7 @@ pub(crate) struct Send {
     iovecs: Option<Box<[Iovec]>>,
     /// Bytes that earlier tries have sent.
     pub(super) done: usize,
-    pub(super) selected: Option<Selected>,
+    pub(super) selected: Option<SelectedBuf>,
     spurious: SpuriousWakeups,
 }
 
@@ -138,7 +138,7 @@ impl Send {
         settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, true);
         if let Some(selected) = &mut self.selected {
             // It waits, and its buffer is gone whether it is sent or not: other than with receives.
-            selected.used(self.done as u32);
+            selected.mark_used(self.done as u32);
         }
         issue
     }
@@ -156,7 +156,7 @@ impl Send {
         }
         let mut chosen = if self.is_bundle {
             // Only the first transfer is limited.
-            cx.ring.buf_groups.select_bundle(cx.buf_group, Extent::All(core::mem::take(&mut self.cap)))?
+            cx.ring.buf_groups.select_bundle(cx.buf_group, BundleLimit::All(core::mem::take(&mut self.cap)))?
         } else {
             cx.ring.buf_groups.select(cx.buf_group, self.cap)?
         };
@@ -171,7 +171,7 @@ impl Send {
     /// A bundle that was sent at once is followed by the next one, while there are buffers.
     fn go_on(&mut self, issue: Issue, has_waited: bool) -> Issue {
         match issue {
-            Issue::Complete(outcome) if outcome.res > 0 && !has_waited && !self.selected.as_ref().is_some_and(Selected::is_last) => {
+            Issue::Complete(outcome) if outcome.res > 0 && !has_waited && !self.selected.as_ref().is_some_and(SelectedBuf::is_last) => {
                 // What follows a buffer of its own is nothing.
                 self.len = 0;
                 self.done = 0;
@@ -243,7 +243,7 @@ impl Send {
             }
             self.done += n;
             if let Some(selected) = &mut self.selected {
-                selected.used(self.done as u32);
+                selected.mark_used(self.done as u32);
             }
         }
         is_resumed
@@ -264,7 +264,7 @@ impl Send {
         if let Some(selected) = &mut self.selected {
             // Sent or not, all that was selected is the program's again: so does the kernel with sends, other than with receives.
             if !matches!(res, Err(Errno::ENOTSOCK | Errno::EBADF | Errno::EAGAIN)) {
-                outcome.flags |= selected.used(total.map_or(selected.len, |n| n as u32));
+                outcome.flags |= selected.mark_used(total.map_or(selected.len, |n| n as u32));
             }
         }
         outcome

@@ -1,6 +1,6 @@
 //! Bundles (`IORING_RECVSEND_BUNDLE`): one transfer over several buffers of a ring.
 
-use super::{BufGroups, BufRing, Group, Origin, Selected, Stage};
+use super::{BufGroup, BufGroups, BufRing, BufStage, Origin, SelectedBuf};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use uringlet_abi::cqe;
@@ -15,7 +15,7 @@ const UNLIMITED: u32 = i32::MAX as u32;
 
 /// One buffer of a bundle.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct BundleBuf {
     buf: ProvidedBuf,
     /// Bytes of it that may be used.
     len: u32,
@@ -23,7 +23,7 @@ struct Part {
 
 /// How many buffers of a ring a transfer may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum BundleLimit {
     /// One.
     First,
     /// As many as there are, for at most so many bytes (0: no limit).
@@ -33,7 +33,7 @@ pub(crate) enum Extent {
 /// The buffers of a bundle, in the order of the ring.
 #[derive(Debug)]
 pub(super) struct Bundle {
-    parts: Vec<Part>,
+    parts: Vec<BundleBuf>,
     /// A limit has cut it short: of its first buffer, or of one more that would not be whole.
     is_cut: bool,
     /// It holds exactly what was asked for: whether there is a buffer behind it nobody has looked.
@@ -57,7 +57,7 @@ impl Bundle {
             if is_cut && i > 0 {
                 break;
             }
-            bundle.parts.push(Part { buf, len });
+            bundle.parts.push(BundleBuf { buf, len });
             left -= len;
             if left == 0 {
                 bundle.is_filled = true;
@@ -105,7 +105,7 @@ impl Bundle {
     }
 }
 
-impl Selected {
+impl SelectedBuf {
     /// How many buffers it is.
     pub(super) fn count(&self) -> u16 {
         self.bundle.as_ref().map_or(1, |bundle| bundle.parts.len() as u16)
@@ -137,18 +137,18 @@ impl Selected {
 
 impl BufRing {
     /// Gives up a bundle as if it had never been taken, then takes `n` bytes of it.
-    fn take_less(&mut self, bundle: &Bundle, head: u16, selected: &Selected, n: u32) {
+    fn take_less(&mut self, bundle: &Bundle, head: u16, selected: &SelectedBuf, n: u32) {
         if self.is_incremental {
-            for (i, Part { buf, .. }) in bundle.parts.iter().enumerate() {
+            for (i, BundleBuf { buf, .. }) in bundle.parts.iter().enumerate() {
                 self.memory.set_entry(head.wrapping_add(i as u16), buf.addr, buf.len);
             }
         }
         self.head = head;
-        self.consume_of(selected, n);
+        self.consume_selected(selected, n);
     }
 
     /// `n` bytes of what was selected are gone.
-    pub(super) fn consume_of(&mut self, selected: &Selected, n: u32) {
+    pub(super) fn consume_selected(&mut self, selected: &SelectedBuf, n: u32) {
         let Some(bundle) = &selected.bundle else { return self.consume(n) };
         if !self.is_incremental {
             self.head = self.head.wrapping_add(bundle.touched(n));
@@ -167,7 +167,7 @@ impl BufRing {
 
 impl BufGroups {
     /// The request that kept a bundle is over, with `n` bytes in it. The CQE's flags of a buffer that is back and not full.
-    pub(super) fn give_back_rest(&mut self, selected: &Selected, n: u32) -> u32 {
+    pub(super) fn recycle_unused(&mut self, selected: &SelectedBuf, n: u32) -> u32 {
         let (Some(bundle), Origin::Ring { head, .. }) = (&selected.bundle, selected.origin) else { return 0 };
         let Some(ring) = self.ring_of(selected).filter(|ring| !bundle.is_gone_whole && bundle.is_last_taken_from(ring, head)) else {
             return 0;
@@ -180,14 +180,14 @@ impl BufGroups {
     ///
     /// # Errors
     /// `ENOBUFS` if there is none; `ENOENT` no such group.
-    pub(crate) fn select_bundle(&mut self, group: u16, extent: Extent) -> Result<Selected, Errno> {
+    pub(crate) fn select_bundle(&mut self, group: u16, extent: BundleLimit) -> Result<SelectedBuf, Errno> {
         let (wanted, most) = match extent {
-            Extent::First => (0, 1),
-            Extent::All(wanted) => (wanted, MOST),
+            BundleLimit::First => (0, 1),
+            BundleLimit::All(wanted) => (wanted, MOST),
         };
         let ring = match self.groups.get(&group).ok_or(Errno::ENOENT)? {
-            Group::Ring(ring) => ring,
-            Group::List(_) => return self.select(group, wanted),
+            BufGroup::Ring(ring) => ring,
+            BufGroup::List(_) => return self.select(group, wanted),
         };
         let bundle = Bundle::of(ring, wanted, most);
         let first = bundle.parts.first().copied().ok_or(Errno::ENOBUFS)?;
@@ -195,6 +195,6 @@ impl BufGroups {
         let origin = Origin::Ring { registration, head, is_incremental, entry_len: first.buf.len };
         let (addr, bid, len) = (first.buf.addr, first.buf.bid, bundle.len());
         let is_last = !bundle.is_filled && ring.memory.tail() == head.wrapping_add(bundle.parts.len() as u16);
-        Ok(Selected { addr, len, bid, group, origin, stage: Stage::Peeked, is_last, bundle: Some(bundle) })
+        Ok(SelectedBuf { addr, len, bid, group, origin, stage: BufStage::Peeked, is_last, bundle: Some(bundle) })
     }
 }

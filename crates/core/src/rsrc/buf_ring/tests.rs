@@ -35,7 +35,7 @@ fn a_listed_buffer_that_was_not_used_is_first_again() {
     assert_eq!((first.addr, first.len, first.bid), (0x1000, 100, 7));
     let second = groups.select(LIST, 10).unwrap();
     assert_eq!((second.addr, second.len, second.bid), (0x1000 + 100, 10, 8));
-    assert_eq!(groups.settle(second), 0);
+    assert_eq!(groups.put(second), 0);
     let again = groups.select(LIST, 0).unwrap();
     assert_eq!((again.len, again.bid), (100, 8));
 }
@@ -45,8 +45,8 @@ fn a_used_listed_buffer_is_gone() {
     let mut groups = listed();
     for bid in 7..10 {
         let mut selected = groups.select(LIST, 0).unwrap();
-        assert_eq!(selected.used(1), cqe::BUFFER | bid << 16);
-        assert_eq!(groups.settle(selected), cqe::BUFFER | bid << 16);
+        assert_eq!(selected.mark_used(1), cqe::BUFFER | bid << 16);
+        assert_eq!(groups.put(selected), cqe::BUFFER | bid << 16);
     }
     assert_eq!(groups.select(LIST, 0).unwrap_err(), Errno::ENOBUFS);
     assert_eq!(groups.remove(LIST, 9), Ok(0));
@@ -64,62 +64,62 @@ fn a_list_holds_as_many_as_there_are_ids() {
 #[test]
 fn a_bundle_takes_whole_buffers_and_gives_back_what_it_did_not_touch() {
     let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2), (0x3000, 10, 3)]);
-    let cut = groups.select_bundle(RING, Extent::All(25)).unwrap();
+    let cut = groups.select_bundle(RING, BundleLimit::All(25)).unwrap();
     assert_eq!((cut.len, cut.is_cut(), cut.is_last()), (20, true, false));
-    groups.settle(cut);
-    let mut all = groups.select_bundle(RING, Extent::All(0)).unwrap();
+    groups.put(cut);
+    let mut all = groups.select_bundle(RING, BundleLimit::All(0)).unwrap();
     assert_eq!((all.len, all.is_last(), all.iovecs().map(|v| v.len())), (30, true, Some(3)));
-    assert_eq!(all.used(11), cqe::BUFFER | 1 << 16);
-    groups.settle(all);
+    assert_eq!(all.mark_used(11), cqe::BUFFER | 1 << 16);
+    groups.put(all);
     assert_eq!(groups.status(u32::from(RING)), Ok(2));
-    let mut one = groups.select_bundle(RING, Extent::First).unwrap();
+    let mut one = groups.select_bundle(RING, BundleLimit::First).unwrap();
     assert_eq!((one.len, one.iovecs().is_none()), (10, true));
-    groups.keep(&mut one);
-    assert_eq!(groups.settle(one), 0);
+    groups.commit(&mut one);
+    assert_eq!(groups.put(one), 0);
     assert_eq!(groups.status(u32::from(RING)), Ok(2));
 }
 
 #[test]
 fn an_incremental_bundle_ends_inside_a_buffer() {
     let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1), (0x2000, 10, 2), (0x3000, 10, 3)]);
-    let mut some = groups.select_bundle(RING, Extent::All(15)).unwrap();
+    let mut some = groups.select_bundle(RING, BundleLimit::All(15)).unwrap();
     assert_eq!((some.len, some.is_cut()), (15, false));
-    assert_eq!(some.used(15), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
-    groups.settle(some);
-    let mut rest = groups.select_bundle(RING, Extent::All(0)).unwrap();
+    assert_eq!(some.mark_used(15), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+    groups.put(some);
+    let mut rest = groups.select_bundle(RING, BundleLimit::All(0)).unwrap();
     assert_eq!((rest.addr, rest.len, rest.bid), (0x2005, 15, 2));
-    assert_eq!(rest.used(15), cqe::BUFFER | 2 << 16);
-    groups.settle(rest);
-    assert_eq!(groups.select_bundle(RING, Extent::First).err(), Some(Errno::ENOBUFS));
+    assert_eq!(rest.mark_used(15), cqe::BUFFER | 2 << 16);
+    groups.put(rest);
+    assert_eq!(groups.select_bundle(RING, BundleLimit::First).err(), Some(Errno::ENOBUFS));
 }
 
 #[test]
 fn a_kept_bundle_gives_back_what_holds_nothing() {
     let bufs = [(0x1000, 10, 1), (0x2000, 10, 2), (0x3000, 10, 3)];
     let mut groups = ringed(0, &bufs);
-    let mut kept = groups.select_bundle(RING, Extent::All(20)).unwrap();
-    kept.used(5);
-    groups.keep(&mut kept);
-    kept.used(8);
-    assert_eq!(groups.settle(kept), cqe::BUFFER | 1 << 16);
+    let mut kept = groups.select_bundle(RING, BundleLimit::All(20)).unwrap();
+    kept.mark_used(5);
+    groups.commit(&mut kept);
+    kept.mark_used(8);
+    assert_eq!(groups.put(kept), cqe::BUFFER | 1 << 16);
     assert_eq!(groups.status(u32::from(RING)), Ok(1));
     // Not behind another's back.
-    let mut kept = groups.select_bundle(RING, Extent::All(10)).unwrap();
-    kept.used(0);
-    groups.keep(&mut kept);
+    let mut kept = groups.select_bundle(RING, BundleLimit::All(10)).unwrap();
+    kept.mark_used(0);
+    groups.commit(&mut kept);
     let mut other = groups.select(RING, 0).unwrap();
-    groups.keep(&mut other);
-    groups.settle(kept);
+    groups.commit(&mut other);
+    groups.put(kept);
     assert_eq!(groups.status(u32::from(RING)), Ok(3));
 
     let mut groups = ringed(register::PBUF_RING_INC, &bufs);
-    let mut kept = groups.select_bundle(RING, Extent::All(25)).unwrap();
-    kept.used(5);
-    groups.keep(&mut kept);
-    assert_eq!(groups.select_bundle(RING, Extent::First).unwrap().addr, 0x3005);
-    kept.used(12);
-    assert_eq!(groups.settle(kept), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
-    let rest = groups.select_bundle(RING, Extent::All(0)).unwrap();
+    let mut kept = groups.select_bundle(RING, BundleLimit::All(25)).unwrap();
+    kept.mark_used(5);
+    groups.commit(&mut kept);
+    assert_eq!(groups.select_bundle(RING, BundleLimit::First).unwrap().addr, 0x3005);
+    kept.mark_used(12);
+    assert_eq!(groups.put(kept), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+    let rest = groups.select_bundle(RING, BundleLimit::All(0)).unwrap();
     assert_eq!((rest.addr, rest.len, rest.bid), (0x2002, 18, 2));
 }
 
@@ -128,11 +128,11 @@ fn a_rings_head_moves_only_for_used_buffers() {
     let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
     let selected = groups.select(RING, 5).unwrap();
     assert_eq!((selected.addr, selected.len, selected.bid), (0x1000, 5, 1));
-    groups.settle(selected);
+    groups.put(selected);
     assert_eq!(groups.status(u32::from(RING)), Ok(0));
     let mut selected = groups.select(RING, 0).unwrap();
-    assert_eq!(selected.used(3), cqe::BUFFER | 1 << 16);
-    groups.settle(selected);
+    assert_eq!(selected.mark_used(3), cqe::BUFFER | 1 << 16);
+    groups.put(selected);
     assert_eq!(groups.status(u32::from(RING)), Ok(1));
 }
 
@@ -140,14 +140,14 @@ fn a_rings_head_moves_only_for_used_buffers() {
 fn a_kept_buffer_belongs_to_one_request() {
     let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
     let mut first = groups.select(RING, 0).unwrap();
-    groups.keep(&mut first);
+    groups.commit(&mut first);
     let mut second = groups.select(RING, 0).unwrap();
     assert_eq!(second.bid, 2);
-    groups.keep(&mut second);
+    groups.commit(&mut second);
     assert_eq!(groups.select(RING, 0).unwrap_err(), Errno::ENOBUFS);
     // Not the last one selected: it cannot go back, so the program must be told that it has it.
-    assert_eq!(groups.settle(first), cqe::BUFFER | 1 << 16);
-    assert_eq!(groups.settle(second), 0);
+    assert_eq!(groups.put(first), cqe::BUFFER | 1 << 16);
+    assert_eq!(groups.put(second), 0);
     assert_eq!(groups.select(RING, 0).unwrap().bid, 2);
 }
 
@@ -155,9 +155,9 @@ fn a_kept_buffer_belongs_to_one_request() {
 fn a_partly_filled_buffer_never_goes_back() {
     let mut groups = ringed(0, &[(0x1000, 10, 1)]);
     let mut selected = groups.select(RING, 0).unwrap();
-    selected.used(4);
-    groups.keep(&mut selected);
-    assert_eq!(groups.settle(selected), cqe::BUFFER | 1 << 16);
+    selected.mark_used(4);
+    groups.commit(&mut selected);
+    assert_eq!(groups.put(selected), cqe::BUFFER | 1 << 16);
     assert_eq!(groups.status(u32::from(RING)), Ok(1));
 }
 
@@ -165,12 +165,12 @@ fn a_partly_filled_buffer_never_goes_back() {
 fn an_incremental_buffer_is_eaten_from_its_front() {
     let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
     let mut selected = groups.select(RING, 8).unwrap();
-    assert_eq!(selected.used(4), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
-    groups.settle(selected);
+    assert_eq!(selected.mark_used(4), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+    groups.put(selected);
     let mut selected = groups.select(RING, 0).unwrap();
     assert_eq!((selected.addr, selected.len), (0x1004, 6));
-    assert_eq!(selected.used(6), cqe::BUFFER | 1 << 16);
-    groups.settle(selected);
+    assert_eq!(selected.mark_used(6), cqe::BUFFER | 1 << 16);
+    groups.put(selected);
     assert_eq!(groups.status(u32::from(RING)), Ok(1));
 }
 
@@ -178,9 +178,9 @@ fn an_incremental_buffer_is_eaten_from_its_front() {
 fn a_kept_incremental_buffer_loses_what_was_asked_for() {
     let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
     let mut selected = groups.select(RING, 4).unwrap();
-    groups.keep(&mut selected);
-    assert_eq!(selected.used(1), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
-    groups.settle(selected);
+    groups.commit(&mut selected);
+    assert_eq!(selected.mark_used(1), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+    groups.put(selected);
     assert_eq!(groups.select(RING, 0).unwrap().addr, 0x1004);
 }
 
@@ -191,8 +191,8 @@ fn a_buffer_of_a_ring_that_is_gone_touches_no_other() {
     let reg = BufReg { ring_entries: 4, bgid: RING, ..BufReg::default() };
     groups.unregister_ring(&reg).unwrap();
     groups.register_ring(&BufReg { flags: register::PBUF_RING_MMAP, ..reg }).unwrap();
-    selected.used(1);
-    groups.settle(selected);
+    selected.mark_used(1);
+    groups.put(selected);
     assert_eq!(groups.status(u32::from(RING)), Ok(0));
 }
 

@@ -6,17 +6,17 @@
 use super::{Backlog, MSG_TRUNC, Recv};
 use crate::ops::Outcome;
 use crate::ops::{Issue, IssueCx};
-use crate::rsrc::buf_ring::{Extent, Selected};
+use crate::rsrc::buf_ring::{BundleLimit, SelectedBuf};
 use uringlet_abi::cqe;
 use uringlet_sys::io;
 
 impl Recv {
     /// The buffers that the next try takes.
-    pub(super) fn extent(&self) -> Extent {
+    pub(super) fn extent(&self) -> BundleLimit {
         match (self.cap, self.left_in_all) {
-            (0, None) => Extent::First,
-            (0, Some(left)) => Extent::All(left),
-            (cap, left) => Extent::All(cap.min(left.unwrap_or(cap))),
+            (0, None) => BundleLimit::First,
+            (0, Some(left)) => BundleLimit::All(left),
+            (cap, left) => BundleLimit::All(cap.min(left.unwrap_or(cap))),
         }
     }
 
@@ -52,9 +52,9 @@ impl Recv {
         // One byte may be no byte but the stream's end: it is not worth the call.
         let Some(waits) = io::bytes_readable(fd).ok().filter(|&n| n > 1) else { return false };
         let groups = &mut cx.ring.buf_groups;
-        let first_flags = self.selected.take().map_or(0, |first| groups.settle(first));
+        let first_flags = self.selected.take().map_or(0, |first| groups.put(first));
         let wanted = (waits as u32).min(self.left_in_all.unwrap_or(u32::MAX));
-        let Ok(mut rest) = groups.select_bundle(cx.buf_group, Extent::All(wanted)) else {
+        let Ok(mut rest) = groups.select_bundle(cx.buf_group, BundleLimit::All(wanted)) else {
             outcome.flags |= first_flags;
             return true;
         };
@@ -64,7 +64,7 @@ impl Recv {
         if let Ok((n @ 1.., _)) = received {
             outcome.res += n as i32;
             self.left_in_all = self.left_in_all.map(|left| left.saturating_sub(n as u32));
-            flags = flags & !cqe::BUF_MORE | rest.used(n as u32) & cqe::BUF_MORE;
+            flags = flags & !cqe::BUF_MORE | rest.mark_used(n as u32) & cqe::BUF_MORE;
             self.has_emptied = n == waits as usize && self.has_emptied;
         }
         let is_last = rest.is_last();
@@ -72,11 +72,11 @@ impl Recv {
         if io::bytes_readable(fd).is_ok_and(|n| n > 0) {
             outcome.flags |= cqe::SOCK_NONEMPTY;
         }
-        cx.ring.buf_groups.settle(rest);
+        cx.ring.buf_groups.put(rest);
         is_last
     }
 
-    pub(super) fn take_buffers(&mut self, chosen: &Selected) {
+    pub(super) fn take_buffers(&mut self, chosen: &SelectedBuf) {
         self.iovecs = chosen.iovecs();
         self.addr = chosen.addr;
         self.len = chosen.len;
