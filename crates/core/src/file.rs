@@ -24,7 +24,7 @@ impl FileKind {
     #[inline]
     pub(crate) fn of(fd: i32) -> Self {
         match fd_table::kind(fd) {
-            0 => Self::ask(fd),
+            0 => Self::refresh(fd),
             kind => Self(kind),
         }
     }
@@ -46,19 +46,19 @@ impl FileKind {
 
     /// As [`is_cached_file`](Self::is_cached_file), and writes are done when the page cache has them.
     #[inline]
-    pub(crate) fn takes_cached_writes(self) -> bool {
+    pub(crate) fn has_cached_writes(self) -> bool {
         self.0 & (SEEKABLE | DIRECT | SYNCHRONOUS | BAD) == SEEKABLE
     }
 
     /// Asks the kernel, and remembers.
     #[cold]
-    pub(crate) fn ask(fd: i32) -> Self {
-        let Ok(kind) = Self::look(fd) else { return Self(KNOWN | BAD) };
+    pub(crate) fn refresh(fd: i32) -> Self {
+        let Ok(kind) = Self::query(fd) else { return Self(KNOWN | BAD) };
         fd_table::set_kind(fd, kind);
         Self(kind)
     }
 
-    fn look(fd: i32) -> Result<u16, Errno> {
+    fn query(fd: i32) -> Result<u16, Errno> {
         let stat = io::fstat(fd)?;
         let sort = match stat.mode & S_IFMT {
             0o100_000 | 0o060_000 => SEEKABLE,
@@ -99,12 +99,12 @@ impl FileKind {
     }
 
     /// Whether reads (writes) may be tried with RWF_NOWAIT.
-    pub(crate) fn takes_nowait(self, is_write: bool) -> bool {
+    pub(crate) fn supports_nowait(self, is_write: bool) -> bool {
         self.0 & if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ } == 0
     }
 
     /// The file answered EOPNOTSUPP to RWF_NOWAIT.
-    pub(crate) fn refuses_nowait(self, fd: i32, is_write: bool) {
+    pub(crate) fn note_nowait_unsupported(self, fd: i32, is_write: bool) {
         fd_table::set_kind(fd, self.0 | if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ });
     }
 }

@@ -75,9 +75,9 @@ pub(crate) struct Request {
     /// An earlier failure in the chain, of a request with `CQE_SKIP_SUCCESS`, silences this one.
     pub(crate) is_silent: bool,
     /// A poll for it has fired already: a worker may be the next step.
-    pub(crate) was_armed: bool,
+    pub(crate) poll_fired: bool,
     /// A worker has had its try at it: what `IOSQE_ASYNC` asks for is done.
-    pub(crate) was_tried: bool,
+    pub(crate) hybrid_done: bool,
     /// Cancelled while running: its result is said as it is, its multishot goes no further.
     pub(crate) is_cancelled: bool,
     /// What follows its CQE.
@@ -102,8 +102,8 @@ impl Request {
             target: Target::None,
             user_data: sqe.user_data,
             is_silent: false,
-            was_armed: false,
-            was_tried: false,
+            poll_fired: false,
+            hybrid_done: false,
             is_cancelled: false,
             notification: None,
             next: None,

@@ -81,7 +81,7 @@ impl BuffersOp {
 
 /// After a try under the ring's lock: the buffer that the request selected was used, goes back to its group, or stays
 /// with the request that runs on without the lock or has filled it partly.
-pub(super) fn settle(groups: &mut BufGroups, selected: &mut Option<SelectedBuf>, issue: &mut Issue, is_partly_done: bool) {
+pub(super) fn commit_or_recycle(groups: &mut BufGroups, selected: &mut Option<SelectedBuf>, issue: &mut Issue, is_partly_done: bool) {
     let Some(mut buffer) = selected.take() else { return };
     match issue {
         Issue::Complete(outcome) | Issue::More(outcome) => outcome.flags |= groups.put(buffer),

@@ -16,7 +16,7 @@ use super::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::ops::Outcome;
 use crate::ring_resources::RingResources;
 pub(crate) use open::{install_file, prep_close, prep_openat, prep_openat2};
-use path::Path;
+use path::UserPath;
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::{Errno, UserPtr, io, user};
 pub(crate) use xattr::{prep_fgetxattr, prep_fsetxattr, prep_getxattr, prep_setxattr};
@@ -25,7 +25,7 @@ pub(crate) use xattr::{prep_fgetxattr, prep_fsetxattr, prep_getxattr, prep_setxa
 #[derive(Debug)]
 pub(crate) struct At {
     dir: i32,
-    path: Path,
+    path: UserPath,
 }
 
 /// A validated request of this family.
@@ -37,14 +37,14 @@ pub(crate) enum FsOp {
     Unlinkat { at: At, flags: u32 },
     Renameat { from: At, to: At, flags: u32 },
     Mkdirat { at: At, mode: u32 },
-    Symlinkat { target: Path, at: At },
+    Symlinkat { target: UserPath, at: At },
     Linkat { from: At, to: At, flags: u32 },
-    EpollCtl { epfd: i32, op: u32, fd: i32, event: EpollEvent },
+    EpollCtl { epfd: i32, op: u32, fd: i32, event: RawEpollEvent },
     Xattr(xattr::Xattr),
 }
 
 /// `struct epoll_event`: 12 bytes on x86-64.
-type EpollEvent = [u32; 3];
+type RawEpollEvent = [u32; 3];
 
 /// Operations on names take no registered file.
 fn refuse_fixed(cx: &PrepCx) -> Result<(), Errno> {
@@ -60,7 +60,7 @@ fn check(sqe: &Sqe, cx: &PrepCx, unused_fields: &[u64]) -> Result<(), Errno> {
 
 pub(crate) fn prep_statx(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     check(sqe, cx, &[])?;
-    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr, sqe.op_flags, cx)? };
+    let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, sqe.op_flags, cx)? };
     Ok(Op::fs(FsOp::Statx { at, flags: sqe.op_flags, mask: sqe.len, buf: UserPtr::at(sqe.addr2()) }))
 }
 
@@ -68,41 +68,41 @@ pub(crate) fn prep_unlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     const AT_REMOVEDIR: u32 = 0x200;
     check(sqe, cx, &[sqe.off, u64::from(sqe.len)])?;
     unused(&[u64::from(sqe.op_flags & !AT_REMOVEDIR)])?;
-    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr, 0, cx)? };
+    let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, 0, cx)? };
     Ok(Op::fs(FsOp::Unlinkat { at, flags: sqe.op_flags }))
 }
 
 pub(crate) fn prep_renameat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     check(sqe, cx, &[])?;
-    let from = At { dir: sqe.fd, path: Path::prep(sqe.addr, 0, cx)? };
-    let to = At { dir: sqe.len as i32, path: Path::prep(sqe.addr2(), 0, cx)? };
+    let from = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, 0, cx)? };
+    let to = At { dir: sqe.len as i32, path: UserPath::prep(sqe.addr2(), 0, cx)? };
     Ok(Op::fs(FsOp::Renameat { from, to, flags: sqe.op_flags }))
 }
 
 pub(crate) fn prep_mkdirat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     check(sqe, cx, &[sqe.off, u64::from(sqe.op_flags)])?;
-    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr, 0, cx)? };
+    let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, 0, cx)? };
     Ok(Op::fs(FsOp::Mkdirat { at, mode: sqe.len }))
 }
 
 pub(crate) fn prep_symlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     check(sqe, cx, &[u64::from(sqe.len), u64::from(sqe.op_flags)])?;
-    let target = Path::prep(sqe.addr, 0, cx)?;
-    let at = At { dir: sqe.fd, path: Path::prep(sqe.addr2(), 0, cx)? };
+    let target = UserPath::prep(sqe.addr, 0, cx)?;
+    let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr2(), 0, cx)? };
     Ok(Op::fs(FsOp::Symlinkat { target, at }))
 }
 
 pub(crate) fn prep_linkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     check(sqe, cx, &[])?;
-    let from = At { dir: sqe.fd, path: Path::prep(sqe.addr, sqe.op_flags, cx)? };
-    let to = At { dir: sqe.len as i32, path: Path::prep(sqe.addr2(), 0, cx)? };
+    let from = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, sqe.op_flags, cx)? };
+    let to = At { dir: sqe.len as i32, path: UserPath::prep(sqe.addr2(), 0, cx)? };
     Ok(Op::fs(FsOp::Linkat { from, to, flags: sqe.op_flags }))
 }
 
 pub(crate) fn prep_epoll_ctl(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     const EPOLL_CTL_DEL: u32 = 2;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.file_index())])?;
-    let mut event = EpollEvent::default();
+    let mut event = RawEpollEvent::default();
     if sqe.len != EPOLL_CTL_DEL {
         user::read_slice(&mut event, UserPtr::at(sqe.addr))?;
     }
@@ -131,16 +131,16 @@ impl FsOp {
             Self::EpollCtl { epfd, op, fd, event } => return intercepted::epoll_ctl(*epfd, *op, *fd, event).into(),
             Self::Xattr(op) => op.run(file),
         };
-        Outcome::plain(res)
+        Outcome::result_ok(res)
     }
 
     pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         match self {
-            Self::Open(op) => op.path.keep(),
-            Self::Statx { at, .. } | Self::Unlinkat { at, .. } | Self::Mkdirat { at, .. } => at.path.keep(),
-            Self::Renameat { from, to, .. } | Self::Linkat { from, to, .. } => from.path.keep().and_then(|()| to.path.keep()),
-            Self::Symlinkat { target, at } => target.keep().and_then(|()| at.path.keep()),
-            Self::Xattr(op) => op.keep(),
+            Self::Open(op) => op.path.import_args(),
+            Self::Statx { at, .. } | Self::Unlinkat { at, .. } | Self::Mkdirat { at, .. } => at.path.import_args(),
+            Self::Renameat { from, to, .. } | Self::Linkat { from, to, .. } => from.path.import_args().and_then(|()| to.path.import_args()),
+            Self::Symlinkat { target, at } => target.import_args().and_then(|()| at.path.import_args()),
+            Self::Xattr(op) => op.import_args(),
             Self::Close(_) | Self::EpollCtl { .. } => Ok(()),
         }
     }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn an_epoll_event_is_copied_when_it_is_submitted() {
-        let mut event: EpollEvent = [1, 2, 3];
+        let mut event: RawEpollEvent = [1, 2, 3];
         let sqe = Sqe { addr: io::ptr_of_slice(&event).addr() as u64, len: 1, fd: 5, off: 6, ..Sqe::default() };
         let op = prep_epoll_ctl(&sqe, &FIXED).unwrap();
         event.fill(0);

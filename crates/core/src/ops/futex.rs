@@ -12,14 +12,14 @@ mod sleep;
 use super::{Issue, Op, PrepCx, unused};
 use alloc::sync::Arc;
 use alloc::{vec, vec::Vec};
-use sleep::Awaited;
-pub(crate) use sleep::Wait;
+pub(crate) use sleep::FutexWait;
+use sleep::FutexWaitEntry;
 use uringlet_abi::Sqe;
 use uringlet_sys::user_futex::Futex;
 use uringlet_sys::{Errno, UserPtr, user};
 
 /// FUTEX_WAITV_MAX
-const MOST: u32 = 128;
+const WAITV_MAX: u32 = 128;
 
 /// A validated request of this family.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum FutexOp {
         mask: u32,
     },
     /// The submitter's and the worker's.
-    Wait(Arc<Wait>),
+    Wait(Arc<FutexWait>),
 }
 
 /// The futex, the value and the mask of an SQE for one.
@@ -46,7 +46,7 @@ fn word(n: u64) -> Result<u32, Errno> {
 
 pub(crate) fn prep_wait(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     let (futex, value, mask) = one(sqe)?;
-    Ok(Op::Futex(FutexOp::Wait(Arc::new(Wait::new(vec![Awaited { futex, value }], Some(mask))))))
+    Ok(Op::Futex(FutexOp::Wait(Arc::new(FutexWait::new(vec![FutexWaitEntry { futex, value }], Some(mask))))))
 }
 
 pub(crate) fn prep_wake(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
@@ -56,15 +56,16 @@ pub(crate) fn prep_wake(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 
 pub(crate) fn prep_waitv(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     unused(&[sqe.fd as u64, sqe.buf_index.into(), sqe.file_index().into(), sqe.off, sqe.op_flags.into(), sqe.addr3])?;
-    if !(1..=MOST).contains(&sqe.len) {
+    if !(1..=WAITV_MAX).contains(&sqe.len) {
         return Err(Errno::EINVAL);
     }
     // struct futex_waitv: value, address, flags and a reserved word.
     let mut waiters = vec![[0_u64; 3]; sqe.len as usize];
     user::read_slice(&mut waiters, UserPtr::at(sqe.addr))?;
-    let awaited = waiters.iter().map(|&[value, addr, flags]| Ok(Awaited { futex: Futex::at(addr, word(flags)?)?, value: word(value)? }));
-    let awaited: Vec<Awaited> = awaited.collect::<Result<_, Errno>>()?;
-    Ok(Op::Futex(FutexOp::Wait(Arc::new(Wait::new(awaited, None)))))
+    let awaited =
+        waiters.iter().map(|&[value, addr, flags]| Ok(FutexWaitEntry { futex: Futex::at(addr, word(flags)?)?, value: word(value)? }));
+    let awaited: Vec<FutexWaitEntry> = awaited.collect::<Result<_, Errno>>()?;
+    Ok(Op::Futex(FutexOp::Wait(Arc::new(FutexWait::new(awaited, None)))))
 }
 
 impl FutexOp {

@@ -59,7 +59,7 @@ pub(crate) fn is_light(bytes: usize) -> bool {
 /// Whether the submitter makes the first try of this op.
 pub(crate) fn is_for_submitter(op: &Op) -> bool {
     match op {
-        Op::Net(op) => op.moves_at_most().is_some_and(is_light),
+        Op::Net(op) => op.max_transfer().is_some_and(is_light),
         _ => false,
     }
 }

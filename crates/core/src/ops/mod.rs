@@ -72,14 +72,14 @@ impl From<Errno> for Issue {
 
 /// A file as an op sees it while it is issued.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct File {
+pub(crate) struct OpFile {
     /// The number to use.
     pub(crate) fd: i32,
     /// Whether the number is the engine's own (a registered file).
     pub(crate) is_fixed: bool,
 }
 
-impl File {
+impl OpFile {
     /// What sort of file it is (cached).
     pub(crate) fn kind(self) -> FileKind {
         FileKind::of(self.fd)
@@ -91,13 +91,13 @@ impl File {
 pub(crate) struct IssueCx<'a> {
     pub(crate) ring: &'a mut RingResources,
     /// The resolved file; fd -1 where the op has none.
-    pub(crate) file: File,
+    pub(crate) file: OpFile,
     /// `IOSQE_*` of the request.
     pub(crate) sqe_flags: u8,
     /// The group to select a buffer from, if `IOSQE_BUFFER_SELECT` is set.
     pub(crate) buf_group: u16,
     /// A poll for this request has fired: the file was ready a moment ago.
-    pub(crate) was_armed: bool,
+    pub(crate) poll_fired: bool,
 }
 
 /// A typed, validated operation.
@@ -172,10 +172,10 @@ impl Op {
     }
 
     /// The poll events that it waits for if it is a plain receive of a stream's bytes.
-    pub(crate) fn receives(&self) -> Option<u32> {
+    pub(crate) fn receive_events(&self) -> Option<u32> {
         match self {
-            Self::Net(op) => op.receives(),
-            Self::Rw(op) => op.receives(),
+            Self::Net(op) => op.receive_events(),
+            Self::Rw(op) => op.receive_events(),
             _ => None,
         }
     }
@@ -286,10 +286,10 @@ impl Op {
     }
 
     /// Bytes that a transfer in several parts has moved so far, if any.
-    pub(crate) fn partly_done(&self) -> Option<usize> {
+    pub(crate) fn bytes_done(&self) -> Option<usize> {
         match self {
-            Self::Net(op) => Some(op.partly_done()).filter(|&n| n > 0),
-            Self::Rw(op) => Some(op.partly_done()).filter(|&n| n > 0),
+            Self::Net(op) => Some(op.bytes_done()).filter(|&n| n > 0),
+            Self::Rw(op) => Some(op.bytes_done()).filter(|&n| n > 0),
             _ => None,
         }
     }

@@ -17,7 +17,7 @@ const FLAGS_PASS: u32 = 2;
 
 /// What the other ring gets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Message {
+pub(crate) enum RingMessage {
     /// A CQE with this result and these flags.
     Cqe { res: i32, flags: u32 },
     /// The file in slot `from`, in the slot before `to` (or any: `FILE_INDEX_ALLOC`), and a CQE about it.
@@ -29,7 +29,7 @@ pub(crate) enum Message {
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MsgRing {
-    pub(crate) message: Message,
+    pub(crate) message: RingMessage,
     /// Of the CQE that the other ring gets.
     pub(crate) user_data: u64,
 }
@@ -40,22 +40,22 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if flags & !(CQE_SKIP | FLAGS_PASS) != 0 {
         return Err(Errno::EINVAL);
     }
-    let message = message(sqe).unwrap_or(Message::None);
+    let message = message(sqe).unwrap_or(RingMessage::None);
     Ok(Op::MsgRing(Box::new(MsgRing { message, user_data: sqe.off })))
 }
 
-fn message(sqe: &Sqe) -> Result<Message, Errno> {
+fn message(sqe: &Sqe) -> Result<RingMessage, Errno> {
     let flags = sqe.op_flags;
     // The upper half is not looked at.
     match sqe.addr as u32 {
         MSG_DATA => {
             let passes = flags & FLAGS_PASS != 0;
             unused(&[sqe.addr3, (flags & CQE_SKIP).into(), if passes { 0 } else { sqe.splice_fd_in as u64 }])?;
-            Ok(Message::Cqe { res: sqe.len as i32, flags: if passes { sqe.splice_fd_in as u32 } else { 0 } })
+            Ok(RingMessage::Cqe { res: sqe.len as i32, flags: if passes { sqe.splice_fd_in as u32 } else { 0 } })
         }
         MSG_SEND_FD => {
             unused(&[sqe.len.into()])?;
-            Ok(Message::File { from: sqe.addr3 as u32, to: sqe.file_index(), is_silent: flags & CQE_SKIP != 0 })
+            Ok(RingMessage::File { from: sqe.addr3 as u32, to: sqe.file_index(), is_silent: flags & CQE_SKIP != 0 })
         }
         _ => Err(Errno::EINVAL),
     }

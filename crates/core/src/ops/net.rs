@@ -100,7 +100,7 @@ impl NetOp {
         if !self.is_lockless() {
             return None;
         }
-        let cx = TryCtx { fd, was_armed: false, short_read_drains: false };
+        let cx = TryCtx { fd, poll_fired: false, short_read_drains: false };
         match self {
             Self::Send(op) => Some(op.try_send(cx)),
             Self::Recv(op) => Some(op.try_receive(cx)),
@@ -112,7 +112,7 @@ impl NetOp {
     }
 
     /// The poll events that it waits for if it is a plain receive into its own buffer.
-    pub(super) fn receives(&self) -> Option<u32> {
+    pub(super) fn receive_events(&self) -> Option<u32> {
         match self {
             Self::Recv(op) if !op.selects && op.is_plain() => Some(POLLIN),
             _ => None,
@@ -132,10 +132,10 @@ impl NetOp {
     }
 
     /// Bytes that a try moves at most, where that is known without one.
-    pub(super) fn moves_at_most(&self) -> Option<usize> {
+    pub(super) fn max_transfer(&self) -> Option<usize> {
         match self {
-            Self::Send(op) => op.moves_at_most(),
-            Self::Recv(op) => op.moves_at_most(),
+            Self::Send(op) => op.max_transfer(),
+            Self::Recv(op) => op.max_transfer(),
             Self::Accept(op) if !op.is_multishot() => Some(0),
             _ => None,
         }
@@ -184,7 +184,7 @@ impl NetOp {
     }
 
     /// Bytes that an unfinished `MSG_WAITALL` request has moved: what its CQE says if it is cancelled now.
-    pub(crate) fn partly_done(&self) -> usize {
+    pub(crate) fn bytes_done(&self) -> usize {
         match self {
             Self::Send(op) => op.done,
             Self::Recv(op) => op.done,
@@ -197,7 +197,7 @@ impl NetOp {
 
 /// Why a file cannot be waited for as a socket (`*_POLL_FIRST`).
 fn must_be_socket(fd: i32) -> Result<(), Errno> {
-    let kind = FileKind::ask(fd);
+    let kind = FileKind::refresh(fd);
     if kind.is_bad() {
         return Err(Errno::EBADF);
     }
@@ -206,7 +206,7 @@ fn must_be_socket(fd: i32) -> Result<(), Errno> {
 
 /// The first try of a `*_POLL_FIRST` request: it waits for poll, or fails if it may not wait.
 fn poll_first(cx: &TryCtx, mask: u32, may_wait: bool) -> Option<Issue> {
-    if cx.was_armed {
+    if cx.poll_fired {
         return None;
     }
     Some(match must_be_socket(cx.fd) {
@@ -234,12 +234,12 @@ impl SpuriousWakeups {
 
     /// A try found nothing. Usually poll says when to try again; but there is what it does not know of (the room in an
     /// unconnected datagram socket's receiver, a datagram socket that was shut down): a thread waits for that.
-    fn found_nothing(&mut self, cx: &TryCtx, mask: u32, msg_flags: u32) -> Issue {
+    fn on_eagain(&mut self, cx: &TryCtx, mask: u32, msg_flags: u32) -> Issue {
         if !may_wait(msg_flags) {
             return Errno::EAGAIN.into();
         }
         let wants_else = msg_flags & (MSG_ERRQUEUE | MSG_OOB) != 0;
-        if !cx.was_armed && !wants_else {
+        if !cx.poll_fired && !wants_else {
             return Issue::WouldBlock(mask);
         }
         let is_ready = io::poll_now(cx.fd, mask).is_ok_and(|events| events != 0);
@@ -257,7 +257,7 @@ impl SpuriousWakeups {
 }
 
 /// A request that goes on is never a thread's that waits: it stays armed.
-fn staying_armed(issue: Issue, mask: u32) -> Issue {
+fn stay_armed(issue: Issue, mask: u32) -> Issue {
     if matches!(issue, Issue::Blocks) { Issue::WouldBlock(mask) } else { issue }
 }
 
@@ -266,14 +266,14 @@ fn staying_armed(issue: Issue, mask: u32) -> Issue {
 struct TryCtx {
     fd: i32,
     /// A poll for the request has fired.
-    was_armed: bool,
+    poll_fired: bool,
     /// A receive that gets less than it asks for has emptied the stream.
     short_read_drains: bool,
 }
 
 impl TryCtx {
     fn of(cx: &IssueCx<'_>) -> Self {
-        Self { fd: cx.file.fd, was_armed: cx.was_armed, short_read_drains: false }
+        Self { fd: cx.file.fd, poll_fired: cx.poll_fired, short_read_drains: false }
     }
 
     /// Of a receive.
@@ -284,7 +284,7 @@ impl TryCtx {
 
     /// Whether a receive need not be tried before poll says so.
     fn is_known_empty(&self, cx: &mut IssueCx<'_>, msg_flags: u32) -> bool {
-        self.short_read_drains && !self.was_armed && may_wait(msg_flags) && cx.ring.known_empty(self.fd)
+        self.short_read_drains && !self.poll_fired && may_wait(msg_flags) && cx.ring.known_empty(self.fd)
     }
 }
 
@@ -297,7 +297,7 @@ fn no_buffer(fd: i32, errno: Errno) -> Issue {
 ///
 /// There is no flag for that on accept(2) and connect(2), so the open file is non-blocking for the time of the call.
 /// Others who call on it in that moment may see `EAGAIN`; whoever sleeps in a call already does not.
-fn without_sleeping(fd: i32, call: impl Fn() -> Res) -> Res {
+fn with_nonblock(fd: i32, call: impl Fn() -> Res) -> Res {
     let flags = io::file_flags(fd)?;
     if flags & O_NONBLOCK != 0 {
         return call();
@@ -310,7 +310,7 @@ fn without_sleeping(fd: i32, call: impl Fn() -> Res) -> Res {
 
 /// Makes a call that may sleep, even on a non-blocking socket: it waits for `mask` then, as io-wq does. `EAGAIN` if poll
 /// says "ready" for ever of what is not.
-fn sleeping(fd: i32, mask: u32, may_wait: bool, mut call: impl FnMut() -> Res) -> Res {
+fn blocking_call(fd: i32, mask: u32, may_wait: bool, mut call: impl FnMut() -> Res) -> Res {
     for _ in 0..SpuriousWakeups::MOST {
         match call() {
             Err(Errno::EAGAIN) if may_wait => io::poll_wait(fd, mask)?,
@@ -392,7 +392,7 @@ fn may_wait(msg_flags: u32) -> bool {
 }
 
 /// A fresh descriptor's number may have been another file's that was closed unseen.
-fn forget_former_file(fd: i32) {
+fn invalidate_file_kind(fd: i32) {
     if !fd_table::is_blank(fd) {
         fd_table::forget_kind(fd);
     }

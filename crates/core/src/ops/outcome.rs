@@ -23,12 +23,12 @@ impl Outcome {
     }
 
     /// An errno that is no failure: it breaks no link, and `CQE_SKIP_SUCCESS` silences it.
-    pub(crate) fn just(errno: Errno) -> Self {
+    pub(crate) fn errno_ok(errno: Errno) -> Self {
         Self { is_failure: false, ..Self::err(errno) }
     }
 
     /// What a call said, for an op whose errors the kernel does not count as failures.
-    pub(crate) fn plain(res: Result<usize, Errno>) -> Self {
+    pub(crate) fn result_ok(res: Result<usize, Errno>) -> Self {
         Self { is_failure: false, ..Self::from(res) }
     }
 

@@ -15,7 +15,7 @@ const POLLRDHUP: u32 = 0x2000;
 const EPOLLONESHOT: u32 = 1 << 30;
 const EPOLLET: u32 = 1 << 31;
 /// Bits that ask for how, not for what.
-const HOW: u32 = EPOLLONESHOT | EPOLLET | 1 << 28 | 1 << 29;
+const MODE_BITS: u32 = EPOLLONESHOT | EPOLLET | 1 << 28 | 1 << 29;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(crate) enum PollOp {
 }
 
 fn mask_of(sqe: &Sqe) -> u32 {
-    sqe.op_flags & !HOW | POLLERR | POLLHUP | POLLRDHUP
+    sqe.op_flags & !MODE_BITS | POLLERR | POLLHUP | POLLRDHUP
 }
 
 pub(crate) fn prep_add(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {

@@ -11,7 +11,7 @@ mod checks;
 mod stream;
 mod write;
 
-use super::buffers::settle;
+use super::buffers::commit_or_recycle;
 use super::{Issue, IssueCx, Op, PrepCx};
 use crate::file::FileKind;
 use crate::ops::Outcome;
@@ -40,9 +40,9 @@ pub(crate) struct Rw {
     is_vectored: bool,
     is_fixed: bool,
     /// Whether a short transfer matters: to a link behind it, or to `CQE_SKIP_SUCCESS`.
-    must_be_whole: bool,
+    short_is_failure: bool,
     /// A try without waiting found nothing a moment ago.
-    has_missed: bool,
+    nowait_failed: bool,
     /// Takes a provided buffer.
     selects: bool,
     buf_index: u16,
@@ -91,8 +91,8 @@ fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: boo
         is_write,
         is_vectored,
         is_fixed,
-        must_be_whole: cx.sqe_flags & (sqe::IO_LINK | sqe::IO_HARDLINK | sqe::CQE_SKIP_SUCCESS) != 0,
-        has_missed: false,
+        short_is_failure: cx.sqe_flags & (sqe::IO_LINK | sqe::IO_HARDLINK | sqe::CQE_SKIP_SUCCESS) != 0,
+        nowait_failed: false,
         selects,
         buf_index: sqe.buf_index,
         addr: sqe.addr,
@@ -129,7 +129,7 @@ impl Rw {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let mut issue = self.try_once(cx);
         if let Some(selection) = &mut self.selection {
-            settle(&mut cx.ring.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
+            commit_or_recycle(&mut cx.ring.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
         }
         issue
     }
@@ -140,7 +140,7 @@ impl Rw {
             return issue;
         }
         // The file position tells no stream from a file: do not trust the cache there.
-        let kind = if self.off < 0 { FileKind::ask(cx.file.fd) } else { cx.file.kind() };
+        let kind = if self.off < 0 { FileKind::refresh(cx.file.fd) } else { cx.file.kind() };
         if kind.is_bad() {
             return self.refused(Errno::EBADF).into();
         }
@@ -250,7 +250,7 @@ impl Rw {
         if self.is_write {
             return self.try_write(cx, kind, may_raise_signal);
         }
-        if self.has_missed || !kind.takes_nowait(false) {
+        if self.nowait_failed || !kind.supports_nowait(false) {
             return Issue::Blocks;
         }
         self.read_nowait(fd, kind)
@@ -270,7 +270,7 @@ impl Rw {
                 }
                 Err(Errno::EAGAIN) => return Issue::Blocks,
                 Err(Errno::EOPNOTSUPP) => {
-                    kind.refuses_nowait(fd, false);
+                    kind.note_nowait_unsupported(fd, false);
                     return Issue::Blocks;
                 }
                 Err(errno) => return self.finish(Err(errno)),
@@ -331,14 +331,14 @@ impl Rw {
             Err(_) if self.done > 0 => self.done,
             Err(errno) => return Outcome::err(errno),
         };
-        let outcome = if self.must_be_whole { Outcome::transfer(done, self.wanted()) } else { Outcome::ok(done as i32) };
+        let outcome = if self.short_is_failure { Outcome::transfer(done, self.wanted()) } else { Outcome::ok(done as i32) };
         match self.selection.as_mut().and_then(|selection| selection.selected.as_mut()) {
             Some(selected) => outcome.with_flags(selected.mark_used(done as u32)),
             None => outcome,
         }
     }
 
-    pub(super) fn partly_done(&self) -> usize {
+    pub(super) fn bytes_done(&self) -> usize {
         self.done
     }
 
@@ -347,14 +347,14 @@ impl Rw {
     }
 
     /// So many bytes are moved already.
-    pub(crate) fn was_begun(&mut self, n: usize) {
+    pub(crate) fn note_progress(&mut self, n: usize) {
         // The kernel read the iovecs a moment ago.
         let _ = self.advance(n);
     }
 
     /// It was tried, and would have to wait.
-    pub(crate) fn was_missed(&mut self) {
-        self.has_missed = true;
+    pub(crate) fn note_would_block(&mut self) {
+        self.nowait_failed = true;
     }
 
     /// `n` more bytes are done; the iovecs shrink by them.
@@ -390,7 +390,7 @@ impl Rw {
     /// (`docs/decisions/0003`).
     #[inline(always)]
     pub(crate) fn run_in_place(&mut self, fd: i32) -> Outcome {
-        if !self.is_write || self.is_vectored || self.must_be_whole || self.off < 0 || self.rw_flags != 0 || self.done > 0 {
+        if !self.is_write || self.is_vectored || self.short_is_failure || self.off < 0 || self.rw_flags != 0 || self.done > 0 {
             return self.run(fd);
         }
         let len = self.len as usize;

@@ -27,7 +27,7 @@ enum Input {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum SpliceKind {
     Splice { off_in: i64, off_out: i64 },
     Tee,
 }
@@ -35,14 +35,14 @@ enum Kind {
 /// A splice or a tee.
 #[derive(Debug)]
 pub(crate) struct Splice {
-    kind: Kind,
+    kind: SpliceKind,
     input: Input,
     len: u32,
     /// `SPLICE_F_*` of splice(2).
     flags: u32,
 }
 
-fn prep(sqe: &Sqe, kind: Kind) -> Result<Op, Errno> {
+fn prep(sqe: &Sqe, kind: SpliceKind) -> Result<Op, Errno> {
     if sqe.op_flags & !(SPLICE_F_ALL | SPLICE_F_FD_IN_FIXED) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -52,12 +52,12 @@ fn prep(sqe: &Sqe, kind: Kind) -> Result<Op, Errno> {
 }
 
 pub(crate) fn prep_splice(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
-    prep(sqe, Kind::Splice { off_in: sqe.addr as i64, off_out: sqe.off as i64 })
+    prep(sqe, SpliceKind::Splice { off_in: sqe.addr as i64, off_out: sqe.off as i64 })
 }
 
 pub(crate) fn prep_tee(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     unused(&[sqe.addr, sqe.off])?;
-    prep(sqe, Kind::Tee)
+    prep(sqe, SpliceKind::Tee)
 }
 
 impl Splice {
@@ -90,8 +90,8 @@ impl Splice {
             return Ok(0);
         }
         match self.kind {
-            Kind::Tee => io::tee(input, fd, self.len as usize, self.flags),
-            Kind::Splice { mut off_in, mut off_out } => {
+            SpliceKind::Tee => io::tee(input, fd, self.len as usize, self.flags),
+            SpliceKind::Splice { mut off_in, mut off_out } => {
                 let (off_in, off_out) = (offset(&mut off_in), offset(&mut off_out));
                 io::splice(input, off_in, fd, off_out, self.len as usize, self.flags)
             }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_input_must_exist_even_for_no_bytes() {
-        let splice = |fd| Splice { kind: Kind::Tee, input: Input::Fd(fd), len: 0, flags: 0 };
+        let splice = |fd| Splice { kind: SpliceKind::Tee, input: Input::Fd(fd), len: 0, flags: 0 };
         assert_eq!(splice(0).run(0), Outcome::ok(0));
         assert_eq!(splice(-1).run(0), Outcome::err(Errno::EBADF));
         assert_eq!(splice(0).run(-1), Outcome::err(Errno::EBADF));

@@ -5,7 +5,7 @@
 //! Differs: an I/O priority for a multishot read is refused.
 //! Tests:   ours cli/tests/net_ops.rs (more_ops).
 
-use super::buffers::settle;
+use super::buffers::commit_or_recycle;
 use super::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::file::FileKind;
 use crate::ops::Outcome;
@@ -33,7 +33,7 @@ pub(crate) enum StreamOp {
 pub(crate) struct MultishotRead {
     rw_flags: u32,
     /// Poll has to say that there is more.
-    is_served: bool,
+    needs_poll: bool,
     selected: Option<SelectedBuf>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn prep_read(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     if cx.sqe_flags & sqe::BUFFER_SELECT == 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::stream(StreamOp::Read(MultishotRead { rw_flags: sqe.op_flags, is_served: true, selected: None })))
+    Ok(Op::stream(StreamOp::Read(MultishotRead { rw_flags: sqe.op_flags, needs_poll: true, selected: None })))
 }
 
 pub(crate) fn prep_epoll_wait(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
@@ -92,12 +92,12 @@ impl StreamOp {
 
 impl MultishotRead {
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        if !cx.was_armed
+        if !cx.poll_fired
             && let Err(errno) = self.check(cx)
         {
             return errno.into();
         }
-        if core::mem::take(&mut self.is_served) {
+        if core::mem::take(&mut self.needs_poll) {
             return Issue::PollFirst(POLLIN);
         }
         match cx.ring.buf_groups.select(cx.buf_group, 0) {
@@ -105,14 +105,14 @@ impl MultishotRead {
             Err(errno) => return errno.into(),
         }
         let mut issue = self.read(cx.file.fd);
-        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, false);
+        commit_or_recycle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, false);
         issue
     }
 
     /// What is wrong with it is said at once, not when there is something to read.
     fn check(&self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         let fd = cx.file.fd;
-        let kind = FileKind::ask(fd);
+        let kind = FileKind::refresh(fd);
         if kind.is_bad() {
             return Err(Errno::EBADF);
         }
@@ -135,7 +135,7 @@ impl MultishotRead {
         match read_now(fd, selected.addr, selected.len) {
             Err(Errno::EAGAIN) => Issue::WouldBlock(POLLIN),
             Ok(n) if n > 0 => {
-                self.is_served = true;
+                self.needs_poll = true;
                 Issue::More(Outcome::ok(n as i32).with_flags(selected.mark_used(n as u32)))
             }
             other => other.into(),

@@ -87,7 +87,7 @@ impl SyncOp {
             Self::Madvise { addr, len, advice } => io::madvise(addr, len, advice),
             Self::Ftruncate { len } => io::ftruncate(fd, len),
         };
-        Outcome::plain(res)
+        Outcome::result_ok(res)
     }
 }
 

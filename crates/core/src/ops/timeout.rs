@@ -16,7 +16,7 @@ use uringlet_sys::{Errno, UserPtr, user};
 pub(crate) enum TimeoutOp {
     /// TIMEOUT.
     Add {
-        when: When,
+        when: TimeoutSpec,
         /// Completes after so many CQEs, if not 0.
         count: u32,
         is_multishot: bool,
@@ -24,22 +24,22 @@ pub(crate) enum TimeoutOp {
         etime_is_success: bool,
     },
     /// LINK_TIMEOUT: guards the request before it.
-    Link { when: When },
+    Link { when: TimeoutSpec },
     /// TIMEOUT_REMOVE without an update.
     Remove { target: u64 },
     /// TIMEOUT_REMOVE with a new time.
-    Update { target: u64, when: When, is_link: bool },
+    Update { target: u64, when: TimeoutSpec, is_link: bool },
 }
 
 /// A time as the program gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct When {
+pub(crate) struct TimeoutSpec {
     ns: u64,
     is_absolute: bool,
     clock: ClockId,
 }
 
-impl When {
+impl TimeoutSpec {
     fn read(addr: u64, flags: u32) -> Result<Self, Errno> {
         let ts: Timespec = user::read(UserPtr::at(addr))?;
         let clock = match flags & op_flags::TIMEOUT_CLOCK_MASK {
@@ -87,7 +87,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
         return Err(Errno::EINVAL);
     }
     Ok(Op::Timeout(TimeoutOp::Add {
-        when: When::read(sqe.addr, flags)?,
+        when: TimeoutSpec::read(sqe.addr, flags)?,
         count: sqe.off as u32,
         is_multishot,
         etime_is_success: flags & op_flags::TIMEOUT_ETIME_SUCCESS != 0,
@@ -100,7 +100,7 @@ pub(crate) fn prep_link(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     if sqe.len != 1 || sqe.op_flags & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
-    let when = When::read(sqe.addr, sqe.op_flags)?;
+    let when = TimeoutSpec::read(sqe.addr, sqe.op_flags)?;
     if !cx.is_after_link {
         return Err(Errno::EINVAL);
     }
@@ -120,7 +120,7 @@ pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if flags & !UPDATES != 0 {
         return Err(Errno::EINVAL);
     }
-    let when = When::read(sqe.addr2(), flags)?;
+    let when = TimeoutSpec::read(sqe.addr2(), flags)?;
     if flags & op_flags::TIMEOUT_UPDATE == 0 {
         // LINK_TIMEOUT_UPDATE alone updates nothing.
         return Ok(Op::Timeout(TimeoutOp::Remove { target: sqe.addr }));

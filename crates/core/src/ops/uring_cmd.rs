@@ -22,7 +22,7 @@ pub(crate) struct CmdOp {
     addr: u64,
     data: [u8; 16],
     /// The second half of a 128-byte SQE.
-    rest: Option<Box<[u8; 64]>>,
+    sqe_tail: Option<Box<[u8; 64]>>,
     /// Its file, from the time that it was found: it lives at least until the CQE.
     pub(crate) file: Option<Arc<dyn VirtualFile>>,
 }
@@ -34,31 +34,31 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     let mut data = [0; 16];
     data[..8].copy_from_slice(&sqe.addr3.to_le_bytes());
     data[8..].copy_from_slice(&sqe.pad2.to_le_bytes());
-    Ok(Op::Cmd(CmdOp { op: sqe.off as u32, len: sqe.len, addr: sqe.addr, data, rest: None, file: None }))
+    Ok(Op::Cmd(CmdOp { op: sqe.off as u32, len: sqe.len, addr: sqe.addr, data, sqe_tail: None, file: None }))
 }
 
 impl CmdOp {
     /// The second half of SQE `index`, where it has one.
-    pub(crate) fn read_rest(&mut self, memory: &RingMemory, index: u32) {
+    pub(crate) fn read_big_sqe(&mut self, memory: &RingMemory, index: u32) {
         let mut words = memory.sqe_rest(index).peekable();
         if words.peek().is_none() {
             return;
         }
-        let mut rest = Box::new([0; 64]);
-        for (bytes, word) in rest.chunks_exact_mut(8).zip(words) {
+        let mut sqe_tail = Box::new([0; 64]);
+        for (bytes, word) in sqe_tail.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        self.rest = Some(rest);
+        self.sqe_tail = Some(sqe_tail);
     }
 
     /// The command, as its file sees it.
     pub(crate) fn cmd(&self) -> UringCmd {
         let mut data = [0; 80];
         data[..16].copy_from_slice(&self.data);
-        if let Some(rest) = &self.rest {
-            data[16..].copy_from_slice(&rest[..]);
+        if let Some(sqe_tail) = &self.sqe_tail {
+            data[16..].copy_from_slice(&sqe_tail[..]);
         }
-        UringCmd { op: self.op, addr: self.addr, len: self.len, data, is_big: self.rest.is_some(), task: process::thread_key() }
+        UringCmd { op: self.op, addr: self.addr, len: self.len, data, is_big: self.sqe_tail.is_some(), task: process::thread_key() }
     }
 
     /// On a worker.

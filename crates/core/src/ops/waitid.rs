@@ -38,13 +38,13 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 
 impl Waitid {
     /// Asks without sleeping, and takes what there is. `None`: it has to wait. `pidfd` is of the process meant, if not negative.
-    pub(crate) fn look(&self, pidfd: i32) -> Option<Outcome> {
+    pub(crate) fn try_wait(&self, pidfd: i32) -> Option<Outcome> {
         let mut info = Siginfo::default();
         let (which, id) = self.target(pidfd);
         match process::waitid(which, id, self.options | WNOHANG, &mut info) {
-            Ok(()) if info.is_none() && !self.is_impatient() => None,
-            Ok(()) => Some(self.tell(&info).map(|()| 0).into()),
-            Err(Errno::ECHILD) => Some(Outcome::err(self.tell(&info).err().unwrap_or(Errno::ECHILD))),
+            Ok(()) if info.is_none() && !self.is_nonblocking() => None,
+            Ok(()) => Some(self.write_siginfo(&info).map(|()| 0).into()),
+            Err(Errno::ECHILD) => Some(Outcome::err(self.write_siginfo(&info).err().unwrap_or(Errno::ECHILD))),
             Err(errno) => Some(Outcome::err(errno)),
         }
     }
@@ -57,7 +57,7 @@ impl Waitid {
     }
 
     /// Something of ours by which the one process that is meant is known for good.
-    pub(crate) fn hold(&self) -> Option<EngineFd> {
+    pub(crate) fn open_pidfd(&self) -> Option<EngineFd> {
         match self.which {
             P_PID => EngineFd::pidfd(self.id).ok(),
             P_PIDFD => EngineFd::dup_of(self.id).ok(),
@@ -80,12 +80,12 @@ impl Waitid {
     }
 
     /// Whether "not yet" is an answer.
-    fn is_impatient(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         self.options & WNOHANG != 0 || self.which == P_PIDFD && io::file_flags(self.id).is_ok_and(|flags| flags & io::O_NONBLOCK != 0)
     }
 
     /// Fills the program's siginfo_t, in which two words are not spoken of.
-    fn tell(&self, info: &Siginfo) -> Result<(), Errno> {
+    fn write_siginfo(&self, info: &Siginfo) -> Result<(), Errno> {
         if self.info.is_null() {
             return Ok(());
         }
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn nobody_waits_where_there_is_no_child() {
         let nobody = Waitid { which: P_PID, id: 1, options: 4, info: UserPtr::NULL };
-        assert_eq!(nobody.look(-1), Some(Outcome::err(Errno::ECHILD)));
-        assert_eq!(Waitid { which: 9, ..nobody }.look(-1), Some(Outcome::err(Errno::EINVAL)));
-        assert_eq!(Waitid { info: UserPtr::at(u64::MAX), ..nobody }.look(-1), Some(Outcome::err(Errno::EFAULT)));
+        assert_eq!(nobody.try_wait(-1), Some(Outcome::err(Errno::ECHILD)));
+        assert_eq!(Waitid { which: 9, ..nobody }.try_wait(-1), Some(Outcome::err(Errno::EINVAL)));
+        assert_eq!(Waitid { info: UserPtr::at(u64::MAX), ..nobody }.try_wait(-1), Some(Outcome::err(Errno::EFAULT)));
     }
 }

@@ -3,7 +3,7 @@
 use super::{cancel, command, complete, dispatch, msg_ring, wait};
 use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::driver::watcher;
-use crate::ops::{File, Op, futex::FutexOp, poll::PollOp, timeout::TimeoutOp, timeout::When};
+use crate::ops::{Op, OpFile, futex::FutexOp, poll::PollOp, timeout::TimeoutOp, timeout::TimeoutSpec};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::{RINGS, Ring, UringGuard};
 use crate::write::Throttled;
@@ -17,7 +17,7 @@ const ALWAYS_READY: u32 = 0x145;
 
 /// Issues such an op.
 #[inline(never)]
-pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: File) {
+pub(crate) fn act(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     match &mut req.op {
         Op::Poll(PollOp::Add { .. }) => add_poll(guard, req, file),
         Op::Timeout(TimeoutOp::Add { when, count, .. }) => {
@@ -91,7 +91,7 @@ pub(crate) fn disarm(guard: &mut UringGuard, id: ReqId) -> Option<Request> {
 
 // Poll ---------------------------------------------------------------------------------------------------------------
 
-fn add_poll(guard: &mut UringGuard, req: Request, file: File) {
+fn add_poll(guard: &mut UringGuard, req: Request, file: OpFile) {
     let Op::Poll(PollOp::Add { mask, is_multishot, is_level }) = req.op else { return };
     let ready = match io::poll_now(file.fd, mask) {
         Ok(events) if events & POLLNVAL != 0 => return complete(guard, req, Outcome::err(Errno::EBADF)),
@@ -183,7 +183,7 @@ fn change_poll(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno> {
 
 // Timeouts -----------------------------------------------------------------------------------------------------------
 
-fn add_timeout(guard: &mut UringGuard, req: Request, when: When, count: u32) {
+fn add_timeout(guard: &mut UringGuard, req: Request, when: TimeoutSpec, count: u32) {
     let deadline_ns = when.deadline_ns();
     let seq = guard.res.timers.next_seq();
     let id = guard.park(req, Stage::Timer { deadline_ns, seq });
@@ -292,7 +292,7 @@ fn change_timeout(guard: &mut UringGuard, op: TimeoutOp) -> Result<usize, Errno>
 }
 
 /// Gives a timer another deadline.
-fn move_timer(guard: &mut UringGuard, id: ReqId, when: When) -> Result<(), Errno> {
+fn move_timer(guard: &mut UringGuard, id: ReqId, when: TimeoutSpec) -> Result<(), Errno> {
     let deadline_ns = when.deadline_ns();
     let parked = guard.parked(id).ok_or(Errno::ENOENT)?;
     let (Stage::Timer { deadline_ns: at, seq } | Stage::LinkTimer { deadline_ns: at, seq, .. }) = &mut parked.stage else {
@@ -344,7 +344,7 @@ pub(crate) fn start_link_timer(guard: &mut UringGuard, id: ReqId) {
 #[inline(never)]
 pub(crate) fn end_link_timer(guard: &mut UringGuard, timer: ReqId) {
     if let Some(req) = disarm(guard, timer) {
-        complete(guard, req, Outcome::just(Errno::ECANCELED));
+        complete(guard, req, Outcome::errno_ok(Errno::ECANCELED));
     }
 }
 
@@ -359,8 +359,8 @@ fn fire_link_timer(guard: &mut UringGuard, timer: ReqId, guards: ReqId) {
     let outcome = match cancel::cancel_one(guard, guards) {
         // The kernel counts these, here too.
         Ok(()) if is_wait => Outcome::ok(1),
-        Ok(()) => Outcome::just(Errno::ETIME),
-        Err(errno) => Outcome::just(errno),
+        Ok(()) => Outcome::errno_ok(Errno::ETIME),
+        Err(errno) => Outcome::errno_ok(errno),
     };
     complete(guard, parked.req, outcome);
 }

@@ -5,7 +5,7 @@
 
 use super::dispatch::{self, Later};
 use super::{act, complete};
-use crate::ops::{File, Op};
+use crate::ops::{Op, OpFile};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::{LockOwner, RINGS, RingState, UringGuard};
 use crate::virtual_file::PendingCmd;
@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use uringlet_sys::{Errno, io};
 
 /// Gives a command to its file.
-pub(super) fn start(guard: &mut UringGuard, mut req: Request, file: File) {
+pub(super) fn start(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     let Some(target) = guard.res.files.virtual_file(file.fd) else {
         let errno = io::file_flags(file.fd).err().unwrap_or(Errno::EOPNOTSUPP);
         return complete(guard, req, Outcome::err(errno));

@@ -5,7 +5,7 @@ use super::{act, complete, hybrid};
 use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::file::FileKind;
 use crate::ops::hint::is_for_submitter;
-use crate::ops::{File, Inline, Issue, IssueCx, Op, table};
+use crate::ops::{Inline, Issue, IssueCx, Op, OpFile, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
 use crate::state::{UringGuard, drain::Gate};
@@ -28,7 +28,7 @@ pub(crate) enum Now {
     /// To its end.
     Done(Outcome),
     /// It goes on elsewhere: [`later`] takes it there.
-    Later(File, Later),
+    Later(OpFile, Later),
 }
 
 /// Where a request goes on.
@@ -61,7 +61,7 @@ pub(crate) fn issue(guard: &mut UringGuard, mut req: Request, is_shallow: bool) 
 
 /// Takes a request to where it goes on.
 #[inline(never)]
-pub(crate) fn later(guard: &mut UringGuard, req: Request, file: File, step: Later) {
+pub(crate) fn later(guard: &mut UringGuard, req: Request, file: OpFile, step: Later) {
     match step {
         Later::Arm(mask, rearm) => arm(guard, req, file, mask, rearm),
         Later::Punt => punt(guard, req, file),
@@ -80,12 +80,12 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Now::Done(Outcome::err(req.op.import_args().err().unwrap_or(errno))),
     };
-    let is_for_worker = req.has(sqe::ASYNC) && !req.was_armed && !req.was_tried && req.op.may_run() && !is_for_submitter(&req.op);
+    let is_for_worker = req.has(sqe::ASYNC) && !req.poll_fired && !req.hybrid_done && req.op.may_run() && !is_for_submitter(&req.op);
     if is_for_worker && hybrid::is_for(req, file) {
         return Now::Later(file, hybrid::first_step(guard, req, file));
     }
     loop {
-        let mut cx = IssueCx { ring: &mut guard.res, file, sqe_flags: req.flags, buf_group: req.buf_group, was_armed: req.was_armed };
+        let mut cx = IssueCx { ring: &mut guard.res, file, sqe_flags: req.flags, buf_group: req.buf_group, poll_fired: req.poll_fired };
         if is_for_worker {
             return match req.op.prepare_for_worker(&mut cx) {
                 Ok(()) => Now::Later(file, Later::Punt),
@@ -109,7 +109,7 @@ pub(crate) fn try_now(guard: &mut UringGuard, req: &mut Request, is_shallow: boo
 }
 
 fn runs_inline(req: &Request, is_shallow: bool) -> bool {
-    if req.has(sqe::ASYNC) || req.was_armed {
+    if req.has(sqe::ASYNC) || req.poll_fired {
         return false;
     }
     match table::of(req.opcode).inline {
@@ -121,28 +121,28 @@ fn runs_inline(req: &Request, is_shallow: bool) -> bool {
 
 /// The file of a request. A registered one is held from now on, so that its slot may change meanwhile.
 #[inline]
-fn resolve(guard: &UringGuard, req: &mut Request) -> Result<File, Errno> {
+fn resolve(guard: &UringGuard, req: &mut Request) -> Result<OpFile, Errno> {
     match &req.target {
-        Target::None => Ok(File { fd: -1, is_fixed: false }),
+        Target::None => Ok(OpFile { fd: -1, is_fixed: false }),
         Target::Fd(fd) if *fd < 0 => Err(Errno::EBADF),
-        Target::Fd(fd) => Ok(File { fd: *fd, is_fixed: false }),
-        Target::Held(node) => Ok(File { fd: node.fd.number(), is_fixed: true }),
+        Target::Fd(fd) => Ok(OpFile { fd: *fd, is_fixed: false }),
+        Target::Held(node) => Ok(OpFile { fd: node.fd.number(), is_fixed: true }),
         Target::Fixed(index) => {
             let node = guard.res.files.get(*index).ok_or(Errno::EBADF)?;
             let fd = node.fd.number();
             req.target = Target::Held(Arc::clone(node));
-            Ok(File { fd, is_fixed: true })
+            Ok(OpFile { fd, is_fixed: true })
         }
     }
 }
 
 /// Runs an op on this thread, with the lock let go: it is expected not to sleep for long.
 #[inline]
-fn run_inline(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
+fn run_inline(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Now {
     let op = &mut req.op;
     let outcome = guard.unlocked(|| op.run(file.fd));
     let outcome = req.op.finish(&mut guard.res, outcome);
-    if outcome.res == -Errno::ESPIPE.into_raw() && !file.is_fixed && !FileKind::ask(file.fd).is_seekable() {
+    if outcome.res == -Errno::ESPIPE.into_raw() && !file.is_fixed && !FileKind::refresh(file.fd).is_seekable() {
         // The number was known as a file with positions, and is another one now: nothing was done.
         return Now::Later(file, Later::Again);
     }
@@ -150,7 +150,7 @@ fn run_inline(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
 }
 
 /// A write that the page cache is expected to take: here. It is timed, and the file remembers it.
-fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
+fn run_quick(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Now {
     let start = ticks();
     let now = run_inline(guard, req, file);
     if let Now::Done(outcome) = &now {
@@ -165,7 +165,7 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: File) -> Now {
 
 /// Puts a write off: the machine has too many dirty pages, and the kernel would have its writer sleep.
 #[cold]
-fn throttle(guard: &mut UringGuard, mut req: Request, file: File, throttled: Throttled) {
+fn throttle(guard: &mut UringGuard, mut req: Request, file: OpFile, throttled: Throttled) {
     if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
@@ -183,12 +183,12 @@ pub(super) fn end_pace(guard: &mut UringGuard, mut req: Request) {
 
 /// Parks a request until its file is ready.
 #[inline(never)]
-pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u32, rearm: Rearm) {
+pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: OpFile, mask: u32, rearm: Rearm) {
     // The program may reuse iovecs and headers once its SQE is consumed.
     if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
-    req.was_armed = true;
+    req.poll_fired = true;
     // What is no socket may say "not now" and be ready all the same.
     let rearm = if matches!(req.op, Op::Net(_)) || file.kind().is_socket() { rearm } else { Rearm::Recheck };
     let node = req.node().cloned();
@@ -210,7 +210,7 @@ pub(super) fn arm(guard: &mut UringGuard, mut req: Request, file: File, mask: u3
 
 /// Hands a request to the kernel's AIO; where that is not to be had, to a worker.
 #[inline(never)]
-fn submit_aio(guard: &mut UringGuard, req: Request, file: File) {
+fn submit_aio(guard: &mut UringGuard, req: Request, file: OpFile) {
     if guard.aio.is_none() && make_aio(guard).is_err() || guard.aio_in_flight >= AIO_DEPTH {
         return punt(guard, req, file);
     }
@@ -230,7 +230,7 @@ fn submit_aio(guard: &mut UringGuard, req: Request, file: File) {
     }
 }
 
-fn hand_to_aio(guard: &mut UringGuard, id: ReqId, file: File) -> Result<(), Errno> {
+fn hand_to_aio(guard: &mut UringGuard, id: ReqId, file: OpFile) -> Result<(), Errno> {
     let request = match guard.parked(id).map(|parked| &parked.req.op) {
         Some(Op::Rw(op)) => op.aio_request(file.fd, id.to_u64()),
         _ => return Err(Errno::EINVAL),
@@ -264,7 +264,7 @@ fn end_unstarted_timer(guard: &mut UringGuard, req: &mut Request) {
     }
     let Some(mut timer) = req.next.take() else { return };
     req.next = timer.next.take();
-    complete(guard, *timer, Outcome::just(Errno::ECANCELED));
+    complete(guard, *timer, Outcome::errno_ok(Errno::ECANCELED));
 }
 
 /// Every request of a broken chain: ECANCELED.

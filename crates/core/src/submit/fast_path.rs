@@ -40,8 +40,8 @@ impl FastPath {
     #[inline]
     pub(super) fn tell(self, op: &mut Rw) {
         match self {
-            Self::Short(n) => op.was_begun(n),
-            Self::WouldBlock => op.was_missed(),
+            Self::Short(n) => op.note_progress(n),
+            Self::WouldBlock => op.note_would_block(),
             Self::Done(_) | Self::Fallback => {}
         }
     }
@@ -104,7 +104,7 @@ fn is_plain(sqe: &Sqe, fd: i32) -> bool {
 fn may_write(guard: &mut UringGuard, sqe: &Sqe, fd: i32, start: u64, len: u64) -> bool {
     guard.res.mode == WriteMode::Adaptive
         && is_plain(sqe, fd)
-        && FileKind::cached(fd).is_some_and(FileKind::takes_cached_writes)
+        && FileKind::cached(fd).is_some_and(FileKind::has_cached_writes)
         && fd_table::history(fd) == 0
         && !is_file_size_limited()
         && guard.res.dirty_budget.covers(start, len)

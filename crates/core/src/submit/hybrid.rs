@@ -25,14 +25,14 @@ use super::{act, complete};
 use crate::apoll::Rearm;
 use crate::io_wq::InterruptGuard;
 use crate::ops::hint::AsyncHint;
-use crate::ops::{File, Issue, Op, table};
+use crate::ops::{Issue, Op, OpFile, table};
 use crate::request::{Outcome, Request};
 use crate::state::{Punted, UringGuard};
 use uringlet_sys::Errno;
 
 /// Whether a worker tries this request first: it has a poll direction, and its file may have one.
-pub(super) fn is_for(req: &Request, file: File) -> bool {
-    if !table::of(req.opcode).pollable || req.was_tried {
+pub(super) fn is_for(req: &Request, file: OpFile) -> bool {
+    if !table::of(req.opcode).pollable || req.hybrid_done {
         return false;
     }
     if matches!(req.op, Op::Rw(_)) && file.kind().is_seekable() {
@@ -42,8 +42,8 @@ pub(super) fn is_for(req: &Request, file: File) -> bool {
 }
 
 /// What the submitter does: a try that is known to find nothing is not made.
-pub(super) fn first_step(guard: &mut UringGuard, req: &Request, file: File) -> Later {
-    match req.op.receives() {
+pub(super) fn first_step(guard: &mut UringGuard, req: &Request, file: OpFile) -> Later {
+    match req.op.receive_events() {
         Some(mask) if guard.res.known_empty(file.fd) => Later::Arm(mask, Rearm::TrustEdge),
         _ => Later::Punt,
     }
@@ -64,8 +64,8 @@ fn go_on(punted: &Punted, op: Op, fd: i32, tried: Option<Issue>) {
     let Some(parked) = guard.unpark(punted.id()) else { return };
     let mut req = parked.req;
     req.op = op;
-    req.was_tried = true;
-    let file = File { fd, is_fixed: req.fd().is_none() };
+    req.hybrid_done = true;
+    let file = OpFile { fd, is_fixed: req.fd().is_none() };
     match tried {
         Some(Issue::Complete(outcome)) => complete(&mut guard, req, outcome),
         // Cancelled during the try, when there was nothing to interrupt.

@@ -142,7 +142,7 @@ fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, 
     prep(guard, sqe, is_after_link, &mut req);
     match &mut req.op {
         Op::Rw(op) => tried.tell(op),
-        Op::Cmd(op) => op.read_rest(&guard.res.memory, index),
+        Op::Cmd(op) => op.read_big_sqe(&guard.res.memory, index),
         _ => {}
     }
     if is_after_link {
@@ -290,7 +290,7 @@ fn end(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
     }
     if outcome.res == -Errno::ECANCELED.into_raw() {
         // What was moved before the end is told, not that it ended.
-        outcome.res = req.op.partly_done().map_or(outcome.res, |n| n as i32);
+        outcome.res = req.op.bytes_done().map_or(outcome.res, |n| n as i32);
     }
     if let Some(selected) = req.op.selected_buffer() {
         outcome.flags |= guard.res.buf_groups.put(selected);

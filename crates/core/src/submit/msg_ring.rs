@@ -3,29 +3,29 @@
 
 use super::{act, complete};
 use crate::ops::fs::install_file;
-use crate::ops::msg_ring::{Message, MsgRing};
-use crate::ops::{File, Op};
+use crate::ops::msg_ring::{MsgRing, RingMessage};
+use crate::ops::{Op, OpFile};
 use crate::request::Request;
 use crate::state::{LockOwner, Ring, UringGuard};
 use uringlet_abi::Cqe;
 use uringlet_sys::{Errno, io};
 
 /// Sends it.
-pub(super) fn send(guard: &mut UringGuard, req: Request, file: File) {
+pub(super) fn send(guard: &mut UringGuard, req: Request, file: OpFile) {
     let Op::MsgRing(op) = &req.op else { return };
     let op = **op;
     let result = guard.unlocked(|| ring_of(file)).and_then(|target| match op.message {
-        Message::Cqe { res, flags } => {
+        RingMessage::Cqe { res, flags } => {
             guard.unlocked(|| post(target, Cqe { user_data: op.user_data, res, flags }))?;
             Ok(0)
         }
-        Message::File { .. } => send_file(guard, target, op),
-        Message::None => Err(Errno::EINVAL),
+        RingMessage::File { .. } => send_file(guard, target, op),
+        RingMessage::None => Err(Errno::EINVAL),
     });
     complete(guard, req, result.into());
 }
 
-fn ring_of(file: File) -> Result<&'static Ring, Errno> {
+fn ring_of(file: OpFile) -> Result<&'static Ring, Errno> {
     if file.is_fixed {
         // A ring is never registered.
         return Err(Errno::EBADFD);
@@ -46,7 +46,7 @@ fn post(target: &'static Ring, cqe: Cqe) -> Result<(), Errno> {
 }
 
 fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Result<usize, Errno> {
-    let Message::File { from, to, is_silent } = op.message else { return Err(Errno::EINVAL) };
+    let RingMessage::File { from, to, is_silent } = op.message else { return Err(Errno::EINVAL) };
     if core::ptr::eq(target, guard.ring) {
         return Err(Errno::EINVAL);
     }

@@ -4,7 +4,7 @@ use super::dispatch::run_ready;
 use super::{act, complete, hybrid, wait};
 use crate::file::FileKind;
 use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
-use crate::ops::{File, Op, futex::FutexOp};
+use crate::ops::{Op, OpFile, futex::FutexOp};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::state::{LockOwner, Punted, UringGuard};
 use crate::write::{self, WriteMode, history::Latency};
@@ -16,7 +16,7 @@ use uringlet_sys::{Errno, io, thread};
 
 /// Gives a request to a thread that may sleep.
 #[inline(never)]
-pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: File) {
+pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
@@ -61,13 +61,13 @@ fn hash_key(req: &Request) -> Option<HashKey> {
 }
 
 /// The request is parked as a worker's, unless it is complete already.
-pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: File) -> ReqId {
+pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: OpFile) -> ReqId {
     let account = match &req.op {
         Op::Net(_) | Op::Splice(_) | Op::Cmd(_) | Op::Waitid(_) | Op::Futex(_) => Account::Unbound,
         Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
         _ => Account::Bound,
     };
-    let is_hybrid = req.has(sqe::ASYNC) && !req.was_armed && hybrid::is_for(&req, file);
+    let is_hybrid = req.has(sqe::ASYNC) && !req.poll_fired && hybrid::is_for(&req, file);
     let key = hash_key(&req);
     let io_wq = guard.io_wq.clone();
     let work = io_wq.number();

@@ -22,9 +22,9 @@ use super::punt::{self, hand_to_io_wq};
 use super::{act, complete, dispatch};
 use crate::apoll::Rearm;
 use crate::io_wq::{Account, InterruptGuard};
-use crate::ops::futex::{FutexOp, Wait};
+use crate::ops::futex::{FutexOp, FutexWait};
 use crate::ops::waitid::Waitid;
-use crate::ops::{File, Op};
+use crate::ops::{Op, OpFile};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
 use crate::state::{Punted, UringGuard};
@@ -39,21 +39,21 @@ pub(super) fn is_wait(opcode: Opcode) -> bool {
 }
 
 /// Issues a WAITID, or issues it again.
-pub(super) fn start_waitid(guard: &mut UringGuard, mut req: Request, op: Waitid, mut file: File) {
-    if let Some(outcome) = op.look(file.fd) {
+pub(super) fn start_waitid(guard: &mut UringGuard, mut req: Request, op: Waitid, mut file: OpFile) {
+    if let Some(outcome) = op.try_wait(file.fd) {
         return complete(guard, req, outcome);
     }
     if op.is_bound_to_its_thread() {
         return complete(guard, req, Outcome::err(Errno::EINVAL));
     }
     if matches!(req.target, Target::None)
-        && let Some(fd) = op.hold()
+        && let Some(fd) = op.open_pidfd()
     {
-        file = File { fd: fd.number(), is_fixed: true };
+        file = OpFile { fd: fd.number(), is_fixed: true };
         req.target = Target::Held(Arc::new(FileNode { fd, tag: 0 }));
     }
     // A pidfd that was ready without an answer would be so again: somebody traces the child.
-    if file.fd >= 0 && op.is_pollable() && !req.was_armed {
+    if file.fd >= 0 && op.is_pollable() && !req.poll_fired {
         dispatch::arm(guard, req, file, EPOLLIN, Rearm::Recheck);
     } else {
         hand_to_io_wq(guard, req, file);
@@ -61,7 +61,7 @@ pub(super) fn start_waitid(guard: &mut UringGuard, mut req: Request, op: Waitid,
 }
 
 /// Issues a FUTEX_WAIT or a FUTEX_WAITV: when this returns there is somebody to wake.
-pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &Wait, file: File) {
+pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &FutexWait, file: OpFile) {
     if let Err(errno) = wait.compare() {
         return complete(guard, req, Outcome::err(errno));
     }
@@ -70,7 +70,7 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &Wait, fil
         return;
     }
     let is_expected = guard.io_wq.has_capacity(Account::Unbound);
-    let errno = match guard.unlocked(|| wait.put_to_sleep(is_expected)) {
+    let errno = match guard.unlocked(|| wait.requeue_sleeper(is_expected)) {
         Ok(true) => wait.compare().err(),
         Ok(false) => None,
         Err(errno) => Some(errno),
@@ -104,14 +104,14 @@ fn wait_for_child(punted: &Punted, op: Op, wait: Waitid, fd: i32, interrupts: &I
         if guard.parked(punted.id()).is_none() {
             return;
         }
-        if let Some(outcome) = wait.look(fd) {
+        if let Some(outcome) = wait.try_wait(fd) {
             punt::was_run(&mut guard, punted.id(), op, outcome, None);
             return act::leave(guard);
         }
     }
 }
 
-fn sleep_on_futexes(punted: &Punted, op: Op, wait: &Wait, interrupts: &InterruptGuard) {
+fn sleep_on_futexes(punted: &Punted, op: Op, wait: &FutexWait, interrupts: &InterruptGuard) {
     while let Some(woken) = interrupts.run(|| wait.sleep()) {
         let guard = punted.lock().and_then(|mut guard| guard.parked(punted.id()).is_some().then_some(guard));
         match (guard, woken) {
@@ -120,11 +120,11 @@ fn sleep_on_futexes(punted: &Punted, op: Op, wait: &Wait, interrupts: &Interrupt
                 punt::was_run(&mut guard, punted.id(), op, woken.into(), None);
                 return act::leave(guard);
             }
-            (None, Ok(which)) => return wait.pass_on(which),
+            (None, Ok(which)) => return wait.forward_wake(which),
             (None, Err(_)) => return,
         }
     }
-    wait.stay_up();
+    wait.decline_sleep();
 }
 
 /// Takes back a request that is with a worker, or on the way to one. No wake finds it any more.
@@ -132,7 +132,7 @@ pub(super) fn end(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Reques
     let _ = guard.io_wq.cancel(work);
     let req = guard.unpark(id)?.req;
     if let Op::Futex(FutexOp::Wait(wait)) = &req.op {
-        guard.unlocked(|| wait.await_end());
+        guard.unlocked(|| wait.wait_until_awake());
     }
     Some(req)
 }

@@ -22,7 +22,7 @@ pub(crate) struct WriteCtx {
     pub(crate) mode: WriteMode,
     pub(crate) history: History,
     /// The file did not refuse `RWF_NOWAIT` so far.
-    pub(crate) takes_nowait: bool,
+    pub(crate) supports_nowait: bool,
     /// It waits for the disk by its nature: `O_SYNC`, `O_DSYNC`, `RWF_SYNC`, `RWF_DSYNC`.
     pub(crate) is_synchronous: bool,
     /// `RLIMIT_FSIZE`: beyond it SIGXFSZ kills, but nobody on a worker.
@@ -42,8 +42,8 @@ pub(crate) fn choose_path(ctx: WriteCtx) -> WritePath {
     if mode != WriteMode::Adaptive || ctx.is_synchronous || ctx.may_raise_signal || history.has_queued() {
         WritePath::Worker
     } else if history.is_fast() && ctx.is_caller {
-        if ctx.bytes >= LARGE && ctx.takes_nowait { WritePath::NowaitThenInline } else { WritePath::Inline }
-    } else if ctx.takes_nowait && history.may_try() {
+        if ctx.bytes >= LARGE && ctx.supports_nowait { WritePath::NowaitThenInline } else { WritePath::Inline }
+    } else if ctx.supports_nowait && history.may_try() {
         WritePath::Nowait
     } else {
         WritePath::Worker
@@ -60,7 +60,7 @@ mod tests {
         let plain = WriteCtx {
             mode: WriteMode::Adaptive,
             history: History::default(),
-            takes_nowait: false,
+            supports_nowait: false,
             is_synchronous: false,
             may_raise_signal: false,
             is_caller: true,
@@ -71,21 +71,21 @@ mod tests {
         let queued = History::default().queue();
         let table = [
             (plain, WritePath::Inline),
-            (WriteCtx { takes_nowait: true, ..plain }, WritePath::Inline),
+            (WriteCtx { supports_nowait: true, ..plain }, WritePath::Inline),
             (WriteCtx { history: slow, ..plain }, WritePath::Worker),
-            (WriteCtx { history: slow, takes_nowait: true, ..plain }, WritePath::Worker),
-            (WriteCtx { history: slower, takes_nowait: true, ..plain }, WritePath::Nowait),
+            (WriteCtx { history: slow, supports_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { history: slower, supports_nowait: true, ..plain }, WritePath::Nowait),
             (WriteCtx { history: slower, ..plain }, WritePath::Worker),
             (WriteCtx { bytes: LARGE, ..plain }, WritePath::Inline),
-            (WriteCtx { bytes: LARGE, takes_nowait: true, ..plain }, WritePath::NowaitThenInline),
+            (WriteCtx { bytes: LARGE, supports_nowait: true, ..plain }, WritePath::NowaitThenInline),
             (WriteCtx { history: slow.after_worker(Latency::Fast), ..plain }, WritePath::Inline),
-            (WriteCtx { history: queued, takes_nowait: true, ..plain }, WritePath::Worker),
-            (WriteCtx { is_synchronous: true, takes_nowait: true, ..plain }, WritePath::Worker),
-            (WriteCtx { may_raise_signal: true, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { history: queued, supports_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { is_synchronous: true, supports_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { may_raise_signal: true, supports_nowait: true, ..plain }, WritePath::Worker),
             (WriteCtx { is_caller: false, ..plain }, WritePath::Worker),
-            (WriteCtx { is_caller: false, takes_nowait: true, ..plain }, WritePath::Nowait),
-            (WriteCtx { mode: WriteMode::Uringlet, takes_nowait: true, ..plain }, WritePath::Worker),
-            (WriteCtx { mode: WriteMode::Workers, takes_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { is_caller: false, supports_nowait: true, ..plain }, WritePath::Nowait),
+            (WriteCtx { mode: WriteMode::Uringlet, supports_nowait: true, ..plain }, WritePath::Worker),
+            (WriteCtx { mode: WriteMode::Workers, supports_nowait: true, ..plain }, WritePath::Worker),
         ];
         for (n, (ctx, expected)) in table.into_iter().enumerate() {
             assert_eq!(choose_path(ctx), expected, "row {n}: {ctx:?}");

@@ -1,7 +1,7 @@
 //! Calls that the engine catches when the program makes them: made by an op, they go in by the same doors, since they concern
 //! every ring. No ring's lock is held. Nothing else in `ops` looks up.
 
-use super::EpollEvent;
+use super::RawEpollEvent;
 use crate::engine::ENGINE;
 use uringlet_sys::{Errno, fd_table, io};
 
@@ -15,7 +15,7 @@ pub(super) fn close(fd: i32) -> Result<usize, Errno> {
 }
 
 /// epoll_ctl(2): a ring that gets into an epoll set must keep its readiness from then on.
-pub(super) fn epoll_ctl(epfd: i32, op: u32, fd: i32, event: &EpollEvent) -> Result<usize, Errno> {
+pub(super) fn epoll_ctl(epfd: i32, op: u32, fd: i32, event: &RawEpollEvent) -> Result<usize, Errno> {
     if fd_table::is_internal(epfd) || fd_table::is_internal(fd) {
         return Err(Errno::EBADF);
     }

@@ -1,6 +1,6 @@
 //! `IORING_OP_OPENAT, OPENAT2, CLOSE`.
 
-use super::path::Path;
+use super::path::UserPath;
 use crate::ops::Outcome;
 use crate::ops::{Issue, Op, PrepCx, unused};
 use crate::ring_resources::RingResources;
@@ -28,7 +28,7 @@ const RESOLVE_CACHED: u64 = 0x20;
 const HOW_SIZE: usize = size_of::<OpenHow>();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
+enum OpenCall {
     Openat,
     Openat2,
 }
@@ -36,33 +36,33 @@ enum Call {
 /// An open.
 #[derive(Debug)]
 pub(crate) struct Open {
-    call: Call,
+    call: OpenCall,
     dir: i32,
-    pub(super) path: Path,
+    pub(super) path: UserPath,
     how: OpenHow,
     /// Slot + 1 of the registered file to become; 0 for a plain descriptor.
     file_index: u32,
     /// Opened by a worker, to become a registered file.
-    transient: Option<Transient>,
+    uninstalled: Option<UninstalledFd>,
 }
 
 pub(crate) fn prep_openat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
-    prep(sqe, cx, Call::Openat, openat_how(u64::from(sqe.op_flags), u64::from(sqe.len)))
+    prep(sqe, cx, OpenCall::Openat, openat_how(u64::from(sqe.op_flags), u64::from(sqe.len)))
 }
 
 pub(crate) fn prep_openat2(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
-    prep(sqe, cx, Call::Openat2, read_how(UserPtr::at(sqe.addr2()), sqe.len as usize)?)
+    prep(sqe, cx, OpenCall::Openat2, read_how(UserPtr::at(sqe.addr2()), sqe.len as usize)?)
 }
 
-fn prep(sqe: &Sqe, cx: &PrepCx, call: Call, how: OpenHow) -> Result<Op, Errno> {
+fn prep(sqe: &Sqe, cx: &PrepCx, call: OpenCall, how: OpenHow) -> Result<Op, Errno> {
     unused(&[u64::from(sqe.buf_index)])?;
     super::refuse_fixed(cx)?;
-    let path = Path::prep(sqe.addr, 0, cx)?;
+    let path = UserPath::prep(sqe.addr, 0, cx)?;
     let file_index = sqe.file_index();
     if file_index != 0 && how.flags & u64::from(O_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::fs(super::FsOp::Open(Open { call, dir: sqe.fd, path, how, file_index, transient: None })))
+    Ok(Op::fs(super::FsOp::Open(Open { call, dir: sqe.fd, path, how, file_index, uninstalled: None })))
 }
 
 /// What open(2) makes of its arguments, which never refuses a flag.
@@ -100,7 +100,7 @@ impl Open {
         if self.how.flags & MAKES != 0 {
             return Issue::Blocks;
         }
-        let mut how = self.transient_how();
+        let mut how = self.effective_how();
         how.resolve |= RESOLVE_CACHED;
         let must_restore = how.flags & (u64::from(O_NONBLOCK) | O_PATH) == 0;
         if must_restore {
@@ -123,17 +123,17 @@ impl Open {
 
     /// The descriptor, also where it is to become a registered file: [`finish`](Self::finish) moves it there.
     pub(super) fn run(&mut self) -> Outcome {
-        let how = self.transient_how();
+        let how = self.effective_how();
         let opened = match self.call {
-            Call::Openat => self.plain(&how),
-            Call::Openat2 => match io::openat2(self.dir, self.path.ptr(), io::ptr_of(&how), HOW_SIZE) {
+            OpenCall::Openat => self.plain(&how),
+            OpenCall::Openat2 => match io::openat2(self.dir, self.path.ptr(), io::ptr_of(&how), HOW_SIZE) {
                 // No openat2 here: the older call does the same if nothing is asked that is new.
                 Err(Errno::ENOSYS | Errno::EPERM) if self.is_plain() => self.plain(&how),
                 other => other,
             },
         };
         if let (Ok(fd), 1..) = (opened, self.file_index) {
-            self.transient = Some(Transient(fd as i32));
+            self.uninstalled = Some(UninstalledFd(fd as i32));
         }
         opened.into()
     }
@@ -149,7 +149,7 @@ impl Open {
     }
 
     /// A number that is about to become a registered file must not leak into a child.
-    fn transient_how(&self) -> OpenHow {
+    fn effective_how(&self) -> OpenHow {
         let mut how = self.how;
         if self.file_index != 0 {
             how.flags |= u64::from(O_CLOEXEC);
@@ -159,7 +159,7 @@ impl Open {
 
     /// Under the ring's lock: the new descriptor becomes a registered file if that was asked for.
     pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
-        core::mem::forget(self.transient.take());
+        core::mem::forget(self.uninstalled.take());
         match outcome.res {
             fd if fd < 0 => outcome,
             fd if self.file_index != 0 => install_file(ring, fd, self.file_index).into(),
@@ -176,9 +176,9 @@ impl Open {
 
 /// A descriptor that is to become a registered file, until it is one: closed with its op if the ring ends before.
 #[derive(Debug)]
-struct Transient(i32);
+struct UninstalledFd(i32);
 
-impl Drop for Transient {
+impl Drop for UninstalledFd {
     fn drop(&mut self) {
         let _ = io::close(self.0);
     }

@@ -15,12 +15,12 @@ pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
 
 /// Where a path stands, and our copy of it once the request outlives its submission.
 #[derive(Debug)]
-pub(crate) struct Path {
+pub(crate) struct UserPath {
     addr: UserPtr,
     copy: Option<Box<[u8]>>,
 }
 
-impl Path {
+impl UserPath {
     /// A path as `prep` sees it; `at_flags` are the operation's `AT_*`, if it has any.
     ///
     /// A request that certainly outlives its submission, or whose bad path fails a chain as a whole, is read here. Others are left to the system
@@ -32,7 +32,7 @@ impl Path {
         }
         let mut path = Self { addr: UserPtr::at(addr), copy: None };
         if cx.is_after_link || cx.sqe_flags & MUST_COPY != 0 {
-            path.keep()?;
+            path.import_args()?;
             if path.copy.as_deref() == Some(&[0]) && at_flags & AT_EMPTY_PATH == 0 {
                 return Err(Errno::ENOENT);
             }
@@ -47,7 +47,7 @@ impl Path {
     }
 
     /// Copies the path, so that the program may reuse its string.
-    pub(super) fn keep(&mut self) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         if self.copy.is_none() {
             self.copy = Some(read(self.addr)?);
         }
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn a_kept_path_is_another_copy() {
         let mut name = Vec::from(*b"abc\0");
-        let mut path = Path::prep(addr(&name), 0, &cx(0, false)).unwrap();
+        let mut path = UserPath::prep(addr(&name), 0, &cx(0, false)).unwrap();
         assert_eq!(path.ptr(), io::ptr_of_slice(&name));
-        path.keep().unwrap();
+        path.import_args().unwrap();
         name.fill(b'x');
-        path.keep().unwrap();
+        path.import_args().unwrap();
         assert_eq!(path.copy.as_deref(), Some(&b"abc\0"[..]));
         assert_ne!(path.ptr(), io::ptr_of_slice(&name));
     }
@@ -102,17 +102,17 @@ mod tests {
     #[test]
     fn what_outlives_its_submission_is_read_at_once() {
         for cx in [cx(sqe::IO_LINK, false), cx(sqe::IO_HARDLINK, false), cx(sqe::IO_DRAIN, false), cx(sqe::ASYNC, false), cx(0, true)] {
-            assert!(Path::prep(addr(b"f\0"), 0, &cx).unwrap().copy.is_some());
-            assert_eq!(Path::prep(addr(b"\0"), 0, &cx).err(), Some(Errno::ENOENT));
-            assert!(Path::prep(addr(b"\0"), AT_EMPTY_PATH, &cx).is_ok());
-            assert_eq!(Path::prep(1 << 46, 0, &cx).err(), Some(Errno::EFAULT));
+            assert!(UserPath::prep(addr(b"f\0"), 0, &cx).unwrap().copy.is_some());
+            assert_eq!(UserPath::prep(addr(b"\0"), 0, &cx).err(), Some(Errno::ENOENT));
+            assert!(UserPath::prep(addr(b"\0"), AT_EMPTY_PATH, &cx).is_ok());
+            assert_eq!(UserPath::prep(1 << 46, 0, &cx).err(), Some(Errno::EFAULT));
         }
     }
 
     #[test]
     fn null_and_kernel_addresses_fault() {
         for bad in [0, 8, 1 << 63, u64::MAX] {
-            assert_eq!(Path::prep(bad, AT_EMPTY_PATH, &cx(0, false)).err(), Some(Errno::EFAULT));
+            assert_eq!(UserPath::prep(bad, AT_EMPTY_PATH, &cx(0, false)).err(), Some(Errno::EFAULT));
         }
     }
 

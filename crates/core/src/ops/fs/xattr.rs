@@ -5,7 +5,7 @@
 //! Differs: the bad path of an unlinked request is found when it is issued, as those of the family.
 //! Tests:   liburing xattr.t; ours cli/tests/net_ops.rs (xattr_ops), the differential test.
 
-use super::{FsOp, path::Path, refuse_fixed};
+use super::{FsOp, path::UserPath, refuse_fixed};
 use crate::ops::{Op, PrepCx, unused};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -21,14 +21,14 @@ const SIZE_MAX: usize = 65536;
 const FLAGS: u32 = 3;
 
 /// Bytes of the program's, copied.
-type Copied = Box<[u8]>;
+type OwnedBytes = Box<[u8]>;
 
 /// A validated request.
 #[derive(Debug)]
 pub(crate) struct Xattr {
     /// `None`: the attribute of the request's file.
-    path: Option<Path>,
-    name: Copied,
+    path: Option<UserPath>,
+    name: OwnedBytes,
     value: Value,
     flags: u32,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Xattr {
 /// What an attribute is to hold, or where it is to be told.
 #[derive(Debug)]
 enum Value {
-    Set(Copied),
+    Set(OwnedBytes),
     Get(UserPtr, usize),
 }
 
@@ -63,7 +63,7 @@ fn prep(sqe: &Sqe, cx: &PrepCx, flags: u32, has_path: bool) -> Result<Op, Errno>
     let name = read_name(UserPtr::at(sqe.addr))?;
     let (addr, size) = (UserPtr::at(sqe.addr2()), sqe.len as usize);
     let value = if flags != 0 { Value::Set(read_value(addr, size)?) } else { Value::Get(addr, size) };
-    let path = has_path.then(|| Path::prep(sqe.addr3, 0, cx)).transpose()?;
+    let path = has_path.then(|| UserPath::prep(sqe.addr3, 0, cx)).transpose()?;
     Ok(Op::fs(FsOp::Xattr(Xattr { path, name, value, flags: sqe.op_flags })))
 }
 
@@ -79,12 +79,12 @@ impl Xattr {
     }
 
     /// Copies what the program may reuse: name and value are copied already.
-    pub(super) fn keep(&mut self) -> Result<(), Errno> {
-        self.path.as_mut().map_or(Ok(()), Path::keep)
+    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
+        self.path.as_mut().map_or(Ok(()), UserPath::import_args)
     }
 }
 
-fn read_name(addr: UserPtr) -> Result<Copied, Errno> {
+fn read_name(addr: UserPtr) -> Result<OwnedBytes, Errno> {
     let mut name = [0; NAME_MAX];
     match user::read_cstr(&mut name, addr) {
         Ok(1) | Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
@@ -93,7 +93,7 @@ fn read_name(addr: UserPtr) -> Result<Copied, Errno> {
     }
 }
 
-fn read_value(addr: UserPtr, size: usize) -> Result<Copied, Errno> {
+fn read_value(addr: UserPtr, size: usize) -> Result<OwnedBytes, Errno> {
     if size > SIZE_MAX {
         return Err(Errno::E2BIG);
     }

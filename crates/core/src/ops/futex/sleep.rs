@@ -37,45 +37,45 @@ use uringlet_sys::sync::AtomicU32;
 use uringlet_sys::user_futex::{Futex, RequeueWord, wait_any};
 use uringlet_sys::{Errno, process};
 
-const COMING: u32 = 0;
-const LYING: u32 = 1;
-const ALONE: u32 = 2;
-const GONE: u32 = 3;
-const ENDED: u32 = 4;
+const STARTING: u32 = 0;
+const PARKED: u32 = 1;
+const DIRECT: u32 = 2;
+const AWAKE: u32 = 3;
+const CANCELLED: u32 = 4;
 
 /// A worker that may be started, or is called, comes sooner than this, ns.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const WORKER_TIMEOUT_NS: u64 = 1_000_000_000;
 /// A worker that is about to sleep does so within so many attempts to move it, unless it lost its CPU.
-const YIELDS: u32 = 32;
+const REQUEUE_YIELDS: u32 = 32;
 /// Between two later attempts, ns.
-const MOMENT_NS: u64 = 1_000;
+const REQUEUE_INTERVAL_NS: u64 = 1_000;
 
 /// Whether no worker has begun to sleep, but may.
-const fn is_up(state: u32) -> bool {
-    matches!(state, COMING | ALONE)
+const fn is_not_asleep(state: u32) -> bool {
+    matches!(state, STARTING | DIRECT)
 }
 
 /// A futex, and what it has to hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct FutexWaitEntry {
     pub(crate) futex: Futex,
     pub(crate) value: u32,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Wait {
-    awaited: Box<[Awaited]>,
+pub(crate) struct FutexWait {
+    entries: Box<[FutexWaitEntry]>,
     /// `None`: of a WAITV.
     mask: Option<u32>,
     state: AtomicU32,
     requeue_words: Box<[RequeueWord]>,
 }
 
-impl Wait {
-    pub(super) fn new(awaited: Vec<Awaited>, mask: Option<u32>) -> Self {
-        let requeue_words = awaited.iter().map(|_| RequeueWord::default()).collect();
-        Self { awaited: awaited.into_boxed_slice(), mask, state: AtomicU32::new(COMING), requeue_words }
+impl FutexWait {
+    pub(super) fn new(entries: Vec<FutexWaitEntry>, mask: Option<u32>) -> Self {
+        let requeue_words = entries.iter().map(|_| RequeueWord::default()).collect();
+        Self { entries: entries.into_boxed_slice(), mask, state: AtomicU32::new(STARTING), requeue_words }
     }
 
     /// Whether there is something to sleep for.
@@ -86,8 +86,8 @@ impl Wait {
         if self.mask == Some(0) {
             return Err(Errno::EINVAL);
         }
-        self.awaited.iter().try_for_each(|a| a.futex.check())?;
-        for a in &self.awaited {
+        self.entries.iter().try_for_each(|a| a.futex.check())?;
+        for a in &self.entries {
             if a.futex.value()? != a.value {
                 return Err(Errno::EAGAIN);
             }
@@ -100,23 +100,23 @@ impl Wait {
     ///
     /// # Errors
     /// `EFAULT` a futex is gone.
-    pub(crate) fn put_to_sleep(&self, is_expected: bool) -> Result<bool, Errno> {
-        let deadline_ns = if is_expected { process::monotonic_ns() + PATIENCE_NS } else { 0 };
+    pub(crate) fn requeue_sleeper(&self, is_expected: bool) -> Result<bool, Errno> {
+        let deadline_ns = if is_expected { process::monotonic_ns() + WORKER_TIMEOUT_NS } else { 0 };
         // Pairs with `sleep`.
-        while self.state.load(Acquire) == COMING {
-            let is_late = futex_wait(&self.state, COMING, deadline_ns) == Err(Errno::ETIMEDOUT);
-            if is_late && self.state.compare_exchange(COMING, ALONE, AcqRel, Acquire).is_ok() {
+        while self.state.load(Acquire) == STARTING {
+            let is_late = futex_wait(&self.state, STARTING, deadline_ns) == Err(Errno::ETIMEDOUT);
+            if is_late && self.state.compare_exchange(STARTING, DIRECT, AcqRel, Acquire).is_ok() {
                 return Ok(false);
             }
         }
         let mut tries = 0;
-        for (requeue_word, a) in self.requeue_words.iter().zip(&self.awaited) {
+        for (requeue_word, a) in self.requeue_words.iter().zip(&self.entries) {
             while !requeue_word.requeue_one(a.futex)? {
-                if self.state.load(Acquire) != LYING {
+                if self.state.load(Acquire) != PARKED {
                     return Ok(false);
                 }
-                if tries > YIELDS {
-                    process::sleep_ns(MOMENT_NS);
+                if tries > REQUEUE_YIELDS {
+                    process::sleep_ns(REQUEUE_INTERVAL_NS);
                 } else {
                     tries += 1;
                     process::yield_now();
@@ -132,65 +132,65 @@ impl Wait {
     /// `EINTR`: it may be called again.
     pub(crate) fn sleep(&self) -> Result<usize, Errno> {
         // Pairs with `put_to_sleep` and `await_end`.
-        let woken = match self.state.fetch_update(AcqRel, Acquire, |state| is_up(state).then_some(LYING)) {
-            Ok(COMING) => {
+        let woken = match self.state.fetch_update(AcqRel, Acquire, |state| is_not_asleep(state).then_some(PARKED)) {
+            Ok(STARTING) => {
                 futex_wake(&self.state, 1);
                 self.sleep_on_requeue_words()
             }
-            Ok(_) => self.sleep_alone(),
-            Err(ENDED) => return Err(Errno::EINTR),
+            Ok(_) => self.sleep_direct(),
+            Err(CANCELLED) => return Err(Errno::EINTR),
             // Nobody's signal, or another request's, got it up.
-            Err(_) => return self.sleep_alone(),
+            Err(_) => return self.sleep_direct(),
         };
-        self.state.store(GONE, Release);
+        self.state.store(AWAKE, Release);
         futex_wake(&self.state, 1);
         woken
     }
 
     fn sleep_on_requeue_words(&self) -> Result<usize, Errno> {
-        match (self.mask, &*self.requeue_words, &*self.awaited) {
+        match (self.mask, &*self.requeue_words, &*self.entries) {
             (Some(mask), [requeue_word], [a]) => requeue_word.wait(a.futex, mask).map(|()| 0),
-            (_, requeue_words, awaited) => {
-                let waiters: Vec<_> = requeue_words.iter().zip(awaited).map(|(requeue_word, a)| requeue_word.waitv(a.futex)).collect();
+            (_, requeue_words, entries) => {
+                let waiters: Vec<_> = requeue_words.iter().zip(entries).map(|(requeue_word, a)| requeue_word.waitv(a.futex)).collect();
                 wait_any(&waiters)
             }
         }
     }
 
     /// What changed since the submission has, or should have, been followed by a wake.
-    fn sleep_alone(&self) -> Result<usize, Errno> {
-        let woken = match (self.mask, &*self.awaited) {
+    fn sleep_direct(&self) -> Result<usize, Errno> {
+        let woken = match (self.mask, &*self.entries) {
             (Some(mask), [a]) => a.futex.wait(a.value, mask).map(|()| 0),
-            (_, awaited) => {
-                let waiters: Vec<_> = awaited.iter().map(|a| a.futex.waitv(a.value)).collect();
+            (_, entries) => {
+                let waiters: Vec<_> = entries.iter().map(|a| a.futex.waitv(a.value)).collect();
                 wait_any(&waiters)
             }
         };
-        let changed = || self.awaited.iter().position(|a| a.futex.value() != Ok(a.value)).unwrap_or(0);
+        let changed = || self.entries.iter().position(|a| a.futex.value() != Ok(a.value)).unwrap_or(0);
         if woken == Err(Errno::EAGAIN) { Ok(changed()) } else { woken }
     }
 
     /// The worker does not sleep for this request.
-    pub(crate) fn stay_up(&self) {
-        if self.state.compare_exchange(COMING, GONE, AcqRel, Acquire).is_ok() {
+    pub(crate) fn decline_sleep(&self) {
+        if self.state.compare_exchange(STARTING, AWAKE, AcqRel, Acquire).is_ok() {
             futex_wake(&self.state, 1);
         }
     }
 
     /// The worker is being interrupted, or does not begin: returns when it does not sleep on the program's futexes any more.
-    pub(crate) fn await_end(&self) {
+    pub(crate) fn wait_until_awake(&self) {
         // Pairs with `sleep`, and with `put_to_sleep`, which waits for a worker that may never come.
-        if self.state.fetch_update(AcqRel, Acquire, |state| is_up(state).then_some(ENDED)).is_ok() {
+        if self.state.fetch_update(AcqRel, Acquire, |state| is_not_asleep(state).then_some(CANCELLED)).is_ok() {
             return futex_wake(&self.state, 1);
         }
-        let deadline_ns = process::monotonic_ns() + PATIENCE_NS;
+        let deadline_ns = process::monotonic_ns() + WORKER_TIMEOUT_NS;
         // Pairs with `sleep`.
-        while self.state.load(Acquire) == LYING && futex_wait(&self.state, LYING, deadline_ns) != Err(Errno::ETIMEDOUT) {}
+        while self.state.load(Acquire) == PARKED && futex_wait(&self.state, PARKED, deadline_ns) != Err(Errno::ETIMEDOUT) {}
     }
 
     /// The request had ended when it was woken: the wake is another's.
-    pub(crate) fn pass_on(&self, which: usize) {
-        if let Some(a) = self.awaited.get(which) {
+    pub(crate) fn forward_wake(&self, which: usize) {
+        if let Some(a) = self.entries.get(which) {
             // No error: a futex that is gone has nobody to wake.
             let _ = a.futex.wake(1, self.mask.unwrap_or(u32::MAX));
         }

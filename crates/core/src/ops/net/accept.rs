@@ -1,7 +1,7 @@
 //! `IORING_OP_ACCEPT`, single and multishot.
 
-use super::nonblock::accept_without_sleeping;
-use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, TryCtx, forget_former_file, poll_first, sleeping, without_sleeping};
+use super::nonblock::accept_with_nonblock;
+use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, TryCtx, blocking_call, invalidate_file_kind, poll_first, with_nonblock};
 use crate::ops::Outcome;
 use crate::ops::fs::install_file;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
@@ -23,7 +23,7 @@ pub(crate) struct Accept {
     accept_flags: u16,
     file_index: u32,
     /// Multishot: the last connection was the only one, so the next one is waited for without a try.
-    is_drained: bool,
+    wait_first: bool,
 }
 
 pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
@@ -45,7 +45,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
         flags: sqe.op_flags,
         accept_flags: sqe.ioprio,
         file_index,
-        is_drained: false,
+        wait_first: false,
     })))
 }
 
@@ -65,7 +65,7 @@ impl Accept {
         {
             return issue;
         }
-        if core::mem::take(&mut self.is_drained) {
+        if core::mem::take(&mut self.wait_first) {
             return Issue::WouldBlock(POLLIN);
         }
         match self.accept_now(fd) {
@@ -86,7 +86,7 @@ impl Accept {
         if !self.is_multishot() || outcome.is_failure {
             return Issue::Complete(outcome);
         }
-        self.is_drained = !has_more && self.may_wait();
+        self.wait_first = !has_more && self.may_wait();
         Issue::More(outcome)
     }
 
@@ -94,12 +94,12 @@ impl Accept {
     fn accept_now(&self, fd: i32) -> Res {
         if io::socket_option(fd, io::SO_ACCEPTCONN)? == 0 {
             // No listener: accept4 says what is wrong.
-            return without_sleeping(fd, || self.accept(fd));
+            return with_nonblock(fd, || self.accept(fd));
         }
         if io::poll_now(fd, POLLIN)? == 0 {
             return Err(Errno::EAGAIN);
         }
-        accept_without_sleeping(fd, || self.accept(fd))
+        accept_with_nonblock(fd, || self.accept(fd))
     }
 
     fn accept(&self, fd: i32) -> Res {
@@ -110,7 +110,7 @@ impl Accept {
 
     /// One connection, waiting for it.
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
-        sleeping(fd, POLLIN, self.may_wait(), || self.accept(fd)).into()
+        blocking_call(fd, POLLIN, self.may_wait(), || self.accept(fd)).into()
     }
 
     pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
@@ -120,7 +120,7 @@ impl Accept {
         if self.file_index != 0 {
             return install_file(ring, outcome.res, self.file_index).into();
         }
-        forget_former_file(outcome.res);
+        invalidate_file_kind(outcome.res);
         ring.note_new_file(outcome.res);
         outcome
     }

@@ -1,6 +1,6 @@
 //! `IORING_OP_CONNECT`, and socket addresses copied from the program.
 
-use super::{ADDR_MAX, NetOp, POLLOUT, without_sleeping};
+use super::{ADDR_MAX, NetOp, POLLOUT, with_nonblock};
 use crate::ops::Outcome;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use alloc::boxed::Box;
@@ -57,7 +57,7 @@ impl Connect {
     }
 
     pub(super) fn try_connect(&mut self, fd: i32) -> Issue {
-        match without_sleeping(fd, || self.connect(fd)) {
+        match with_nonblock(fd, || self.connect(fd)) {
             Err(Errno::EINPROGRESS) => {
                 self.is_in_progress = true;
                 Issue::PollFirst(POLLOUT)

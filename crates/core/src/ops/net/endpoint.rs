@@ -1,7 +1,7 @@
 //! `IORING_OP_SOCKET, SHUTDOWN, BIND, LISTEN`: what makes and closes endpoints. None of them waits for a peer.
 
 use super::connect::SockAddr;
-use super::{NetOp, SOCK_CLOEXEC, SOCK_NONBLOCK, forget_former_file};
+use super::{NetOp, SOCK_CLOEXEC, SOCK_NONBLOCK, invalidate_file_kind};
 use crate::ops::Outcome;
 use crate::ops::fs::install_file;
 use crate::ops::{Op, PrepCx, unused};
@@ -66,7 +66,7 @@ impl Endpoint {
                 if *file_index != 0 {
                     return install_file(ring, outcome.res, *file_index).into();
                 }
-                forget_former_file(outcome.res);
+                invalidate_file_kind(outcome.res);
                 ring.note_new_file(outcome.res);
                 outcome
             }
@@ -79,7 +79,7 @@ impl Endpoint {
 fn shutdown(fd: i32, how: u32) -> Outcome {
     match io::shutdown(fd, how) {
         Err(errno @ (Errno::ENOTSOCK | Errno::EBADF)) => Outcome::err(errno),
-        other => Outcome::plain(other),
+        other => Outcome::result_ok(other),
     }
 }
 

@@ -24,13 +24,13 @@ const CONTROLLEN: usize = 40;
 
 /// A message header of the program's, and our copy once there is one.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct UserMsghdr {
     program: UserPtr,
-    copy: Option<Box<Copied>>,
+    copy: Option<Box<ImportedMsghdr>>,
 }
 
 #[derive(Debug)]
-struct Copied {
+struct ImportedMsghdr {
     header: Msghdr,
     /// Left to transfer.
     iovecs: Box<[Iovec]>,
@@ -38,7 +38,7 @@ struct Copied {
     name: Option<SockAddr>,
 }
 
-impl Message {
+impl UserMsghdr {
     pub(super) fn at(addr: u64) -> Self {
         Self { program: UserPtr::at(addr), copy: None }
     }
@@ -64,7 +64,7 @@ impl Message {
             None
         };
         let iovecs = read_iovecs(header.iov, header.iovlen as usize)?;
-        self.copy = Some(Box::new(Copied { header, iovecs, name }));
+        self.copy = Some(Box::new(ImportedMsghdr { header, iovecs, name }));
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Message {
     }
 }
 
-impl Copied {
+impl ImportedMsghdr {
     fn with_iovecs(&self) -> Msghdr {
         let iov = io::ptr_of_slice(&self.iovecs).addr() as u64;
         Msghdr { iov, iovlen: self.iovecs.len() as u64, flags: 0, ..self.header }
@@ -144,8 +144,8 @@ mod tests {
         Msghdr { iov: io::ptr_of_slice(iovecs).addr() as u64, iovlen: iovecs.len() as u64, ..Msghdr::default() }
     }
 
-    fn message(header: &Msghdr) -> Message {
-        Message::at(io::ptr_of(header).addr() as u64)
+    fn message(header: &Msghdr) -> UserMsghdr {
+        UserMsghdr::at(io::ptr_of(header).addr() as u64)
     }
 
     #[test]
@@ -179,6 +179,6 @@ mod tests {
         assert_eq!(message(&long).import_args(Direction::Receive), Err(Errno::EMSGSIZE));
         let negative = Msghdr { namelen: u32::MAX, ..Msghdr::default() };
         assert_eq!(message(&negative).import_args(Direction::Send), Err(Errno::EINVAL));
-        assert_eq!(Message::at(8).import_args(Direction::Send), Err(Errno::EFAULT));
+        assert_eq!(UserMsghdr::at(8).import_args(Direction::Send), Err(Errno::EFAULT));
     }
 }

@@ -58,9 +58,9 @@ impl Drop for NonblockGuard {
 }
 
 /// Makes a call on a listener that would sleep answer `EAGAIN` instead, also when somebody else has his turn at it.
-pub(super) fn accept_without_sleeping(fd: i32, accept: impl Fn() -> Res) -> Res {
+pub(super) fn accept_with_nonblock(fd: i32, accept: impl Fn() -> Res) -> Res {
     let _guard = NonblockGuard::take(fd)?;
-    super::without_sleeping(fd, accept)
+    super::with_nonblock(fd, accept)
 }
 
 #[cfg(test)]
@@ -72,11 +72,11 @@ mod tests {
         let fd = io::socket(2, 1, 0).unwrap() as i32;
         let guard = NonblockGuard::take(fd).unwrap();
         assert_eq!(NonblockGuard::take(fd).err(), Some(Errno::EAGAIN));
-        assert_eq!(accept_without_sleeping(fd, || Ok(1)), Err(Errno::EAGAIN));
+        assert_eq!(accept_with_nonblock(fd, || Ok(1)), Err(Errno::EAGAIN));
         drop(guard);
         // What a parent's thread held when this process was forked.
         HOLDER.store(process::pid() + 1, Relaxed);
-        assert_eq!(accept_without_sleeping(fd, || Ok(1)), Ok(1));
+        assert_eq!(accept_with_nonblock(fd, || Ok(1)), Ok(1));
         assert_eq!(HOLDER.load(Relaxed), 0);
         assert_eq!(io::file_flags(fd).unwrap() & io::O_NONBLOCK, 0);
         io::close(fd).unwrap();

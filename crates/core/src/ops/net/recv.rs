@@ -3,11 +3,11 @@
 mod bundle;
 
 use super::{
-    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, SpuriousWakeups, TryCtx, iovec_bytes, is_nonempty, is_resumable, may_wait, no_buffer,
-    nonblocking, poll_first, receive_mask, sleeping, staying_armed,
+    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, SpuriousWakeups, TryCtx, blocking_call, iovec_bytes, is_nonempty, is_resumable,
+    may_wait, no_buffer, nonblocking, poll_first, receive_mask, stay_armed,
 };
 use crate::ops::Outcome;
-use crate::ops::buffers::settle;
+use crate::ops::buffers::commit_or_recycle;
 use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::rsrc::buf_ring::SelectedBuf;
@@ -41,9 +41,9 @@ pub(crate) struct Recv {
     /// Multishot: what the socket tells, once asked.
     backlog: Option<Backlog>,
     /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
-    is_drained: bool,
+    wait_first: bool,
     /// The last receive has emptied a stream of which every edge is seen.
-    has_emptied: bool,
+    drained_stream: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
     pub(super) selected: Option<SelectedBuf>,
@@ -76,8 +76,8 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         is_bundle: selects && sqe.ioprio & RECVSEND_BUNDLE != 0,
         selects,
         backlog: None,
-        is_drained: false,
-        has_emptied: false,
+        wait_first: false,
+        drained_stream: false,
         done: 0,
         selected: None,
         spurious: SpuriousWakeups::default(),
@@ -86,13 +86,13 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
 
 impl Recv {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let alone = TryCtx::receive(cx, self.msg_flags);
-        if let Some(issue) = self.poll_first(&alone) {
+        let try_cx = TryCtx::receive(cx, self.msg_flags);
+        if let Some(issue) = self.poll_first(&try_cx) {
             return issue;
         }
-        if core::mem::take(&mut self.is_drained) {
+        if core::mem::take(&mut self.wait_first) {
             let mask = receive_mask(self.msg_flags);
-            return if alone.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
+            return if try_cx.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
         }
         if self.selects
             && self.selected.is_none()
@@ -100,18 +100,18 @@ impl Recv {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = if alone.is_known_empty(cx, self.msg_flags) {
+        let mut issue = if try_cx.is_known_empty(cx, self.msg_flags) {
             Issue::WouldBlock(receive_mask(self.msg_flags))
         } else {
-            self.receive_now(alone)
+            self.receive_now(try_cx)
         };
         if self.is_bundle {
             self.append(cx, &mut issue);
         }
-        if core::mem::take(&mut self.has_emptied) {
-            cx.ring.note_empty(alone.fd);
+        if core::mem::take(&mut self.drained_stream) {
+            cx.ring.note_empty(try_cx.fd);
         }
-        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        commit_or_recycle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
 
@@ -136,7 +136,7 @@ impl Recv {
     }
 
     /// Bytes that a try moves at most, unless its buffer has yet to be selected.
-    pub(super) fn moves_at_most(&self) -> Option<usize> {
+    pub(super) fn max_transfer(&self) -> Option<usize> {
         (!self.selects).then(|| self.left())
     }
 
@@ -148,8 +148,8 @@ impl Recv {
     fn receive_now(&mut self, cx: TryCtx) -> Issue {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         match self.receive(fd, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) if self.is_multishot => staying_armed(self.spurious.found_nothing(&cx, mask, self.msg_flags), mask),
-            Err(Errno::EAGAIN) => self.spurious.found_nothing(&cx, mask, self.msg_flags),
+            Err(Errno::EAGAIN) if self.is_multishot => stay_armed(self.spurious.on_eagain(&cx, mask, self.msg_flags), mask),
+            Err(Errno::EAGAIN) => self.spurious.on_eagain(&cx, mask, self.msg_flags),
             Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::PollFirst(mask),
             res => self.answer(&cx, res),
         }
@@ -198,7 +198,7 @@ impl Recv {
             return self.answer_multishot(cx, n, res);
         }
         let is_nonempty = is_nonempty(cx.fd, n, self.left(), self.msg_flags);
-        self.has_emptied = cx.short_read_drains && n > 0 && !is_nonempty;
+        self.drained_stream = cx.short_read_drains && n > 0 && !is_nonempty;
         let outcome = self.outcome(res);
         Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
     }
@@ -212,8 +212,8 @@ impl Recv {
         if n == 0 || self.reaches_limit(n) {
             return Issue::Complete(outcome);
         }
-        self.is_drained = !is_nonempty && backlog != Backlog::Unknown;
-        self.has_emptied = self.is_drained && cx.short_read_drains;
+        self.wait_first = !is_nonempty && backlog != Backlog::Unknown;
+        self.drained_stream = self.wait_first && cx.short_read_drains;
         Issue::More(outcome)
     }
 
@@ -247,7 +247,7 @@ impl Recv {
         let mask = receive_mask(self.msg_flags);
         loop {
             let mut flags = 0;
-            let res = sleeping(fd, mask, may_wait(self.msg_flags), || {
+            let res = blocking_call(fd, mask, may_wait(self.msg_flags), || {
                 self.receive(fd, self.msg_flags).map(|(n, f)| {
                     flags = f;
                     n

@@ -1,13 +1,13 @@
 //! `IORING_OP_RECVMSG`, also into a provided buffer, and multishot: then address, ancillary data and payload go into the
 //! provided buffer, behind a `struct io_uring_recvmsg_out`.
 
-use super::message::{Direction, Message};
+use super::message::{Direction, UserMsghdr};
 use super::{
-    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, SpuriousWakeups, TryCtx, is_nonempty, is_resumable, may_wait, no_buffer, nonblocking,
-    poll_first, receive_mask, sleeping, staying_armed,
+    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, is_resumable, may_wait, no_buffer,
+    nonblocking, poll_first, receive_mask, stay_armed,
 };
 use crate::ops::Outcome;
-use crate::ops::buffers::settle;
+use crate::ops::buffers::commit_or_recycle;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
 use crate::rsrc::buf_ring::SelectedBuf;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_POLL_FIRST};
@@ -64,7 +64,7 @@ impl Parts {
 /// A request to receive a message.
 #[derive(Debug)]
 pub(crate) struct Recvmsg {
-    message: Message,
+    message: UserMsghdr,
     /// `MSG_*`.
     msg_flags: u32,
     is_poll_first: bool,
@@ -76,9 +76,9 @@ pub(crate) struct Recvmsg {
     /// Multishot: what the socket tells, once asked.
     backlog: Option<Backlog>,
     /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
-    is_drained: bool,
+    wait_first: bool,
     /// The last receive has emptied a stream of which every edge is seen.
-    has_emptied: bool,
+    drained_stream: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
     pub(super) selected: Option<SelectedBuf>,
@@ -93,15 +93,15 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         return Err(Errno::EINVAL);
     }
     let mut op = Recvmsg {
-        message: Message::at(sqe.addr),
+        message: UserMsghdr::at(sqe.addr),
         msg_flags: sqe.op_flags,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         selects,
         cap: 0,
         multishot: None,
         backlog: None,
-        is_drained: false,
-        has_emptied: false,
+        wait_first: false,
+        drained_stream: false,
         done: 0,
         selected: None,
         spurious: SpuriousWakeups::default(),
@@ -129,13 +129,13 @@ impl Recvmsg {
     }
 
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        let alone = TryCtx::receive(cx, self.msg_flags);
-        if let Some(issue) = self.poll_first(&alone) {
+        let try_cx = TryCtx::receive(cx, self.msg_flags);
+        if let Some(issue) = self.poll_first(&try_cx) {
             return issue;
         }
-        if core::mem::take(&mut self.is_drained) {
+        if core::mem::take(&mut self.wait_first) {
             let mask = receive_mask(self.msg_flags);
-            return if alone.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
+            return if try_cx.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
         }
         if let Err(errno) = self.prepare() {
             return errno.into();
@@ -146,15 +146,15 @@ impl Recvmsg {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = if alone.is_known_empty(cx, self.msg_flags) {
+        let mut issue = if try_cx.is_known_empty(cx, self.msg_flags) {
             Issue::WouldBlock(receive_mask(self.msg_flags))
         } else {
-            self.receive_now(alone)
+            self.receive_now(try_cx)
         };
-        if core::mem::take(&mut self.has_emptied) {
-            cx.ring.note_empty(alone.fd);
+        if core::mem::take(&mut self.drained_stream) {
+            cx.ring.note_empty(try_cx.fd);
         }
-        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, self.done > 0);
+        commit_or_recycle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, self.done > 0);
         issue
     }
 
@@ -198,11 +198,11 @@ impl Recvmsg {
             _ => self.message.receive(fd, flags),
         };
         match res {
-            Err(Errno::EAGAIN) => self.spurious.found_nothing(&cx, mask, self.msg_flags),
+            Err(Errno::EAGAIN) => self.spurious.on_eagain(&cx, mask, self.msg_flags),
             Ok((n, _)) if self.is_resumed_after(fd, n) => Issue::PollFirst(mask),
             res => {
                 let is_nonempty = res.is_ok_and(|(n, _)| is_nonempty(fd, n, self.message.left(), self.msg_flags));
-                self.has_emptied = cx.short_read_drains && !is_nonempty && res.is_ok_and(|(n, _)| n > 0);
+                self.drained_stream = cx.short_read_drains && !is_nonempty && res.is_ok_and(|(n, _)| n > 0);
                 let outcome = self.outcome(res);
                 Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
             }
@@ -215,7 +215,7 @@ impl Recvmsg {
         let n = match parts.receive(fd, addr, room, nonblocking(self.msg_flags)) {
             Err(Errno::EAGAIN) => {
                 let mask = receive_mask(self.msg_flags);
-                return staying_armed(self.spurious.found_nothing(&cx, mask, self.msg_flags), mask);
+                return stay_armed(self.spurious.on_eagain(&cx, mask, self.msg_flags), mask);
             }
             Err(errno) => return errno.into(),
             Ok(n) => n,
@@ -227,8 +227,8 @@ impl Recvmsg {
         if n == 0 {
             return Issue::Complete(outcome);
         }
-        self.is_drained = !is_nonempty && backlog != Backlog::Unknown;
-        self.has_emptied = self.is_drained && cx.short_read_drains;
+        self.wait_first = !is_nonempty && backlog != Backlog::Unknown;
+        self.drained_stream = self.wait_first && cx.short_read_drains;
         Issue::More(outcome)
     }
 
@@ -282,7 +282,7 @@ impl Recvmsg {
         }
         loop {
             let mut flags = 0;
-            let res = sleeping(fd, receive_mask(self.msg_flags), may_wait(self.msg_flags), || {
+            let res = blocking_call(fd, receive_mask(self.msg_flags), may_wait(self.msg_flags), || {
                 self.message.receive(fd, self.msg_flags).map(|(n, f)| {
                     flags = f;
                     n
@@ -299,7 +299,7 @@ impl Recvmsg {
     fn run_once(&mut self, fd: i32, parts: Parts, addr: u64, len: u32) -> Outcome {
         let Some(room) = len.checked_sub(parts.before_payload()) else { return Outcome::err(Errno::EFAULT) };
         let receive = || parts.receive(fd, addr, room, self.msg_flags);
-        match sleeping(fd, receive_mask(self.msg_flags), may_wait(self.msg_flags), receive) {
+        match blocking_call(fd, receive_mask(self.msg_flags), may_wait(self.msg_flags), receive) {
             Ok(n) => self.multishot_outcome(parts, n, room),
             Err(errno) => Outcome::err(errno),
         }

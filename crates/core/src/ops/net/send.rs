@@ -2,11 +2,11 @@
 
 use super::connect::SockAddr;
 use super::{
-    MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, iovec_bytes, is_resumable, may_wait, no_buffer,
-    nonblocking, poll_first, read_iovecs, sleeping,
+    MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, blocking_call, iovec_bytes, is_resumable, may_wait,
+    no_buffer, nonblocking, poll_first, read_iovecs,
 };
 use crate::ops::Outcome;
-use crate::ops::buffers::settle;
+use crate::ops::buffers::commit_or_recycle;
 use crate::ops::rw::{is_beyond_memory, skip};
 use crate::ops::{Issue, IssueCx, Op, PrepCx};
 use crate::rsrc::buf_ring::{BundleLimit, SelectedBuf};
@@ -113,13 +113,13 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 impl Send {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         if self.zero_copy.is_some()
-            && !cx.was_armed
+            && !cx.poll_fired
             && let Err(errno) = ZeroCopy::check_socket(cx.file.fd)
         {
             return errno.into();
         }
-        let alone = TryCtx::of(cx);
-        if let Some(issue) = self.poll_first(&alone) {
+        let try_cx = TryCtx::of(cx);
+        if let Some(issue) = self.poll_first(&try_cx) {
             return issue;
         }
         if let Err(errno) = self.check_buffer(cx) {
@@ -131,11 +131,11 @@ impl Send {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = self.send_now(alone);
+        let mut issue = self.send_now(try_cx);
         if self.is_bundle {
-            issue = self.go_on(issue, cx.was_armed);
+            issue = self.continue_bundle(issue, cx.poll_fired);
         }
-        settle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, true);
+        commit_or_recycle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, true);
         if let Some(selected) = &mut self.selected {
             // It waits, and its buffer is gone whether it is sent or not: other than with receives.
             selected.mark_used(self.done as u32);
@@ -145,7 +145,7 @@ impl Send {
 
     /// Whether what is sent lies in its registered buffer, if it has to: before the first try.
     fn check_buffer(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
-        let Some(zero_copy) = self.zero_copy.filter(|_| !cx.was_armed || self.is_poll_first) else { return Ok(()) };
+        let Some(zero_copy) = self.zero_copy.filter(|_| !cx.poll_fired || self.is_poll_first) else { return Ok(()) };
         let whole = [Iovec { base: self.addr, len: self.len.into() }];
         zero_copy.check_buffer(cx, self.iovecs.as_deref().unwrap_or(&whole))
     }
@@ -169,7 +169,7 @@ impl Send {
     }
 
     /// A bundle that was sent at once is followed by the next one, while there are buffers.
-    fn go_on(&mut self, issue: Issue, has_waited: bool) -> Issue {
+    fn continue_bundle(&mut self, issue: Issue, has_waited: bool) -> Issue {
         match issue {
             Issue::Complete(outcome) if outcome.res > 0 && !has_waited && !self.selected.as_ref().is_some_and(SelectedBuf::is_last) => {
                 // What follows a buffer of its own is nothing.
@@ -182,13 +182,13 @@ impl Send {
     }
 
     /// Bytes that a try moves at most, unless its buffers have yet to be selected.
-    pub(super) fn moves_at_most(&self) -> Option<usize> {
+    pub(super) fn max_transfer(&self) -> Option<usize> {
         (!self.selects).then(|| self.left())
     }
 
     /// Whether its buffers are its own, and it ends with its first transfer.
     pub(super) fn is_lockless(&self) -> bool {
-        !self.selects && !self.is_bundle && self.zero_copy.is_none_or(ZeroCopy::is_alone)
+        !self.selects && !self.is_bundle && self.zero_copy.is_none_or(ZeroCopy::is_lockless)
     }
 
     fn poll_first(&self, cx: &TryCtx) -> Option<Issue> {
@@ -208,7 +208,7 @@ impl Send {
     fn send_now(&mut self, cx: TryCtx) -> Issue {
         let fd = cx.fd;
         match self.send(fd, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.spurious.found_nothing(&cx, POLLOUT, 0),
+            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.spurious.on_eagain(&cx, POLLOUT, 0),
             Ok(n) if self.is_resumed_after(fd, n) => Issue::PollFirst(POLLOUT),
             res => Issue::Complete(self.outcome(res)),
         }
@@ -273,7 +273,7 @@ impl Send {
     /// Sends, sleeping as needed.
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
         loop {
-            let res = sleeping(fd, POLLOUT, may_wait(self.msg_flags), || self.send(fd, self.msg_flags));
+            let res = blocking_call(fd, POLLOUT, may_wait(self.msg_flags), || self.send(fd, self.msg_flags));
             match res {
                 Ok(n) if self.is_resumed_after(fd, n) => {}
                 res => return self.outcome(res),

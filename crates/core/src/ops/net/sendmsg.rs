@@ -1,8 +1,8 @@
 //! `IORING_OP_SENDMSG`.
 
-use super::message::{Direction, Message};
+use super::message::{Direction, UserMsghdr};
 use super::{
-    NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, is_resumable, may_wait, nonblocking, poll_first, sleeping,
+    NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, blocking_call, is_resumable, may_wait, nonblocking, poll_first,
 };
 use crate::ops::Outcome;
 use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
@@ -15,7 +15,7 @@ use uringlet_sys::io::{MSG_NOSIGNAL, MSG_WAITALL, Res};
 #[derive(Debug)]
 pub(crate) struct Sendmsg {
     zero_copy: Option<ZeroCopy>,
-    message: Message,
+    message: UserMsghdr,
     /// `MSG_*`.
     msg_flags: u32,
     is_poll_first: bool,
@@ -36,7 +36,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     }
     Ok(Op::net(NetOp::Sendmsg(Sendmsg {
         zero_copy: None,
-        message: Message::at(sqe.addr),
+        message: UserMsghdr::at(sqe.addr),
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         done: 0,
@@ -50,7 +50,7 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     unused(&[sqe.addr2(), sqe.file_index().into()])?;
     Ok(Op::net(NetOp::Sendmsg(Sendmsg {
         zero_copy: Some(zero_copy),
-        message: Message::at(sqe.addr),
+        message: UserMsghdr::at(sqe.addr),
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         done: 0,
@@ -60,7 +60,7 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 
 impl Sendmsg {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        if let Some(zero_copy) = self.zero_copy.filter(|_| !cx.was_armed)
+        if let Some(zero_copy) = self.zero_copy.filter(|_| !cx.poll_fired)
             && let Err(errno) = self.check_buffer(cx, zero_copy)
         {
             return errno.into();
@@ -70,11 +70,11 @@ impl Sendmsg {
 
     /// Whether it needs nothing of the ring's.
     pub(super) fn is_lockless(&self) -> bool {
-        self.zero_copy.is_none_or(ZeroCopy::is_alone)
+        self.zero_copy.is_none_or(ZeroCopy::is_lockless)
     }
 
     fn check_buffer(&mut self, cx: &IssueCx<'_>, zero_copy: ZeroCopy) -> Result<(), Errno> {
-        if zero_copy.is_alone() {
+        if zero_copy.is_lockless() {
             return Ok(());
         }
         self.import_args()?;
@@ -83,7 +83,7 @@ impl Sendmsg {
 
     pub(super) fn try_send(&mut self, cx: TryCtx) -> Issue {
         if self.zero_copy.is_some()
-            && !cx.was_armed
+            && !cx.poll_fired
             && let Err(errno) = ZeroCopy::check_socket(cx.fd)
         {
             return errno.into();
@@ -98,7 +98,7 @@ impl Sendmsg {
         }
         let fd = cx.fd;
         match self.message.send(fd, nonblocking(self.msg_flags)) {
-            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.spurious.found_nothing(&cx, POLLOUT, 0),
+            Err(Errno::EAGAIN) if may_wait(self.msg_flags) => self.spurious.on_eagain(&cx, POLLOUT, 0),
             Ok(n) if self.is_resumed_after(fd, n) => Issue::PollFirst(POLLOUT),
             res => Issue::Complete(self.outcome(res)),
         }
@@ -135,7 +135,7 @@ impl Sendmsg {
             return Outcome::err(errno);
         }
         loop {
-            let res = sleeping(fd, POLLOUT, may_wait(self.msg_flags), || self.message.send(fd, self.msg_flags));
+            let res = blocking_call(fd, POLLOUT, may_wait(self.msg_flags), || self.message.send(fd, self.msg_flags));
             match res {
                 Ok(n) if self.is_resumed_after(fd, n) => {}
                 res => return self.outcome(res),

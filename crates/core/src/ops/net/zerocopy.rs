@@ -77,7 +77,7 @@ impl ZeroCopy {
     }
 
     /// Whether it needs nothing of the ring's.
-    pub(super) fn is_alone(self) -> bool {
+    pub(super) fn is_lockless(self) -> bool {
         !self.has_buffer()
     }
 }

@@ -19,7 +19,7 @@ impl Rw {
         if self.is_write {
             return self.answer_of_socket(cx, POLLOUT);
         }
-        if self.len > 0 && !cx.was_armed && cx.ring.known_empty(fd) {
+        if self.len > 0 && !cx.poll_fired && cx.ring.known_empty(fd) {
             return Some(Issue::WouldBlock(POLLIN));
         }
         self.answer_of_socket(cx, POLLIN)
@@ -31,7 +31,7 @@ impl Rw {
     }
 
     /// The poll events that it waits for if it is a plain read that may have to wait.
-    pub(crate) fn receives(&self) -> Option<u32> {
+    pub(crate) fn receive_events(&self) -> Option<u32> {
         (!self.is_write && self.is_plain() && self.len > 0).then_some(POLLIN)
     }
 
@@ -40,7 +40,7 @@ impl Rw {
         match self.socket_transfer(fd, cx.sqe_flags) {
             Err(Errno::EAGAIN) => Some(Issue::WouldBlock(mask)),
             Err(Errno::ENOTSOCK | Errno::EBADF) => {
-                FileKind::ask(fd);
+                FileKind::refresh(fd);
                 None
             }
             Ok(n) if !self.is_write && n > 0 && cx.ring.short_read_drains(fd) => {
@@ -60,7 +60,7 @@ impl Rw {
         let mask = if self.is_write { POLLOUT } else { POLLIN };
         // The cache may be stale, and a position must not be ignored on a file that has them.
         if !cx.file.is_fixed {
-            let now = FileKind::ask(fd);
+            let now = FileKind::refresh(fd);
             if now.is_bad() {
                 return Errno::EBADF.into();
             }
@@ -77,7 +77,7 @@ impl Rw {
             Err(Errno::EPIPE)
         } else if kind.is_socket() && self.rw_flags == 0 {
             self.socket_transfer(fd, cx.sqe_flags)
-        } else if kind.takes_nowait(self.is_write) {
+        } else if kind.supports_nowait(self.is_write) {
             self.transfer(fd, self.rw_flags | RWF_NOWAIT)
         } else {
             Err(Errno::EOPNOTSUPP)
@@ -85,7 +85,7 @@ impl Rw {
         match res {
             Err(Errno::EAGAIN) => Issue::WouldBlock(mask),
             Err(Errno::EOPNOTSUPP) => {
-                kind.refuses_nowait(fd, self.is_write);
+                kind.note_nowait_unsupported(fd, self.is_write);
                 match io::poll_now(fd, mask) {
                     Ok(0) => Issue::WouldBlock(mask),
                     _ => Issue::Blocks,

@@ -24,7 +24,7 @@ impl Rw {
             bytes,
             mode: cx.ring.mode,
             history: write::history_of(fd),
-            takes_nowait: kind.takes_nowait(true),
+            supports_nowait: kind.supports_nowait(true),
             is_synchronous: self.waits_for_disk(kind),
             may_raise_signal,
             is_caller: cx.ring.lock_owner == LockOwner::Submitter,
@@ -76,7 +76,7 @@ impl Rw {
             }
             Err(Errno::EAGAIN) => None,
             Err(Errno::EOPNOTSUPP) => {
-                kind.refuses_nowait(fd, true);
+                kind.note_nowait_unsupported(fd, true);
                 None
             }
             Err(errno) => Some(self.finish(Err(errno))),

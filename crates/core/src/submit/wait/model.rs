@@ -68,16 +68,16 @@ impl Scene {
                 (None, woken) => return *end = Some(woken),
                 (Some(_), woken) => {
                     drop(end);
-                    return woken.map_or((), |which| self.wait.pass_on(which));
+                    return woken.map_or((), |which| self.wait.forward_wake(which));
                 }
             }
         }
-        self.wait.stay_up();
+        self.wait.decline_sleep();
     }
 
     /// The submitter's part once it is queued.
     fn submit(&self, is_expected: bool) {
-        if self.wait.put_to_sleep(is_expected) == Ok(true)
+        if self.wait.requeue_sleeper(is_expected) == Ok(true)
             && let Err(errno) = self.wait.compare()
         {
             self.end(errno);
@@ -91,7 +91,7 @@ impl Scene {
             self.interrupts.cancel(1);
             *end = Some(Err(errno));
             drop(end);
-            self.wait.await_end();
+            self.wait.wait_until_awake();
         }
     }
 

@@ -33,7 +33,7 @@ impl Recv {
         }
         if is_last && let Issue::More(outcome) = issue {
             *issue = Issue::Complete(*outcome);
-            self.is_drained = false;
+            self.wait_first = false;
         }
     }
 
@@ -65,7 +65,7 @@ impl Recv {
             outcome.res += n as i32;
             self.left_in_all = self.left_in_all.map(|left| left.saturating_sub(n as u32));
             flags = flags & !cqe::BUF_MORE | rest.mark_used(n as u32) & cqe::BUF_MORE;
-            self.has_emptied = n == waits as usize && self.has_emptied;
+            self.drained_stream = n == waits as usize && self.drained_stream;
         }
         let is_last = rest.is_last();
         outcome.flags = outcome.flags & !(cqe::BUF_MORE | cqe::SOCK_NONEMPTY) | flags;
