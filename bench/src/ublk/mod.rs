@@ -14,7 +14,7 @@ use anyhow::{bail, ensure};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use uringlet_ublk_front::{alone, nbd as nbd_server};
+use uringlet_ublk_front::{embedded, nbd as nbd_server};
 
 use crate::timing::Metrics;
 use load::UblkLoad;
@@ -111,8 +111,8 @@ pub(crate) fn run_client(is_nbd: bool) -> anyhow::Result<Metrics> {
 /// An NBD server of a null device, the driver and its server in this process, until it is killed.
 pub(crate) fn serve_nbd() -> anyhow::Result<Metrics> {
     let UblkWorkerArgs { path, .. } = parse()?;
-    let server = Arc::new(nbd_server::Server::new()?);
-    let started = alone::Alone::start(SIZE, Arc::new(alone::Null), vec![Arc::clone(&server) as _]);
+    let server = Arc::new(nbd_server::NbdServer::new()?);
+    let started = embedded::EmbeddedDevice::start(SIZE, Arc::new(embedded::NullTarget), vec![Arc::clone(&server) as _]);
     let _device = started.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))?;
     server.listen_unix(&path)?;
     loop {

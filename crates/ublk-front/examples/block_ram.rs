@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use uringlet_ublk::frontend::FrontEnd;
 use uringlet_ublk_front::block::BlockFrontEnd;
-use uringlet_ublk_front::ram::{RamDevice, Shape};
+use uringlet_ublk_front::ram::{RamDevice, RamDeviceSpec};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(missing) = front.missing().first() {
         return Err(missing.clone().into());
     }
-    let device = Arc::new(RamDevice::new(id, Shape { depth: 64, ..Shape::with_size(mib << 20) }));
+    let device = Arc::new(RamDevice::new(id, RamDeviceSpec { depth: 64, ..RamDeviceSpec::with_size(mib << 20) }));
     front.start(device).map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw()))?;
     println!("{}", front.node(id).display());
     loop {

@@ -3,16 +3,16 @@
 //! ```text
 //!  nbd      an NBD server over unix sockets, or TCP on loopback: needs no rights, many clients know it
 //!  block    a block device of the kernel, for root: a file of our own (FUSE), a loop device on it, /dev/ublkbN
-//!  alone    a device whose server is this process: driver and front ends without a broker
+//!  embedded a device whose server is this process: driver and front ends without a broker
 //!  ram      a device in memory, without a server: for tests of front ends
-//!  store    sparse memory that a device can keep its bytes in
+//!  sparse   sparse memory that a device can keep its bytes in
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod alone;
 pub mod block;
+pub mod embedded;
+mod io_cookie;
 pub mod nbd;
-mod piece;
 pub mod ram;
-pub mod store;
+pub mod sparse;
 mod sync;

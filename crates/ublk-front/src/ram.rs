@@ -1,6 +1,6 @@
 //! A device in memory that needs no server: a second implementation of [`BlockDevice`], for tests of front ends.
 
-use crate::store::Store;
+use crate::sparse::SparseMemory;
 use crate::sync::lock;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Sender, channel};
@@ -11,18 +11,18 @@ use uringlet_ublk::frontend::{BlockClient, BlockDevice, BlockLimits, BlockReques
 
 /// What the device is like.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct RamDeviceSpec {
     /// What front ends are told.
     pub limits: BlockLimits,
     /// Queues.
     pub queues: u16,
-    /// Tags of each.
+    /// QueueTags of each.
     pub depth: u16,
     /// Threads that serve; 0: the submitter's own.
     pub threads: u16,
 }
 
-impl Shape {
+impl RamDeviceSpec {
     /// A device of this many bytes that can do everything.
     #[must_use]
     pub fn with_size(bytes: u64) -> Self {
@@ -42,94 +42,99 @@ impl Shape {
     }
 }
 
-/// What its owner has seen and wants to go wrong.
+/// What its owner has requests and wants to go wrong.
 #[derive(Debug, Default)]
-struct Trouble {
+struct FaultInjection {
     /// Requests that touch these sectors end so.
     faults: Vec<(std::ops::Range<u64>, Errno)>,
     /// Requests are kept until they are let go.
-    is_held: bool,
-    held: Vec<Job>,
+    is_paused: bool,
+    paused: Vec<RamRequest>,
     /// Flags and operation of each request, oldest first, as far as it goes back.
-    seen: VecDeque<BlockRequest>,
+    requests: VecDeque<BlockRequest>,
 }
 
 /// Requests that are remembered.
-const SEEN_MAX: usize = 1024;
+const REQUESTS_KEPT: usize = 1024;
 
 #[derive(Debug)]
-struct Job {
+struct RamRequest {
     slot: IoSlot,
-    request: BlockRequest,
+    io: BlockRequest,
     client: Arc<dyn BlockClient>,
     cookie: u64,
 }
 
 #[derive(Debug, Default)]
-struct Tags {
+struct QueueTags {
     free: Vec<u16>,
-    wanting: VecDeque<Arc<dyn BlockClient>>,
+    waiting_clients: VecDeque<Arc<dyn BlockClient>>,
 }
 
 /// The device.
 #[derive(Debug)]
 pub struct RamDevice {
     id: u32,
-    core: Arc<Core>,
-    workers: Vec<Mutex<Sender<Job>>>,
+    core: Arc<RamCore>,
+    workers: Vec<Mutex<Sender<RamRequest>>>,
 }
 
 #[derive(Debug)]
-struct Core {
+struct RamCore {
     limits: Mutex<BlockLimits>,
-    store: Store,
+    memory: SparseMemory,
     slots: Vec<Vec<Mutex<Vec<u8>>>>,
-    tags: Vec<Mutex<Tags>>,
-    trouble: Mutex<Trouble>,
+    tags: Vec<Mutex<QueueTags>>,
+    injection: Mutex<FaultInjection>,
 }
 
 impl RamDevice {
     /// A device full of zeroes. Its threads end with it.
     #[must_use]
-    pub fn new(id: u32, shape: Shape) -> Self {
-        let tags = || Mutex::new(Tags { free: (0..shape.depth).rev().collect(), wanting: VecDeque::new() });
-        let slots = || (0..shape.depth).map(|_| Mutex::default()).collect();
-        let core = Arc::new(Core {
-            limits: Mutex::new(shape.limits),
-            store: Store::default(),
-            slots: (0..shape.queues).map(|_| slots()).collect(),
-            tags: (0..shape.queues).map(|_| tags()).collect(),
-            trouble: Mutex::default(),
+    pub fn new(id: u32, spec: RamDeviceSpec) -> Self {
+        let tags = || Mutex::new(QueueTags { free: (0..spec.depth).rev().collect(), waiting_clients: VecDeque::new() });
+        let slots = || (0..spec.depth).map(|_| Mutex::default()).collect();
+        let core = Arc::new(RamCore {
+            limits: Mutex::new(spec.limits),
+            memory: SparseMemory::default(),
+            slots: (0..spec.queues).map(|_| slots()).collect(),
+            tags: (0..spec.queues).map(|_| tags()).collect(),
+            injection: Mutex::default(),
         });
         let worker = |_| {
-            let (sender, jobs) = channel::<Job>();
+            let (sender, jobs) = channel::<RamRequest>();
             let core = Arc::clone(&core);
             std::thread::spawn(move || jobs.into_iter().for_each(|job| core.run(job)));
             Mutex::new(sender)
         };
-        let workers = (0..shape.threads).map(worker).collect();
+        let workers = (0..spec.threads).map(worker).collect();
         Self { id, core, workers }
     }
 
     /// What it holds.
     #[must_use]
-    pub fn store(&self) -> &Store {
-        &self.core.store
+    pub fn memory(&self) -> &SparseMemory {
+        &self.core.memory
     }
 
     /// Requests that touch these sectors end with an error from now on.
     pub fn fail(&self, sectors: std::ops::Range<u64>, errno: Errno) {
-        lock(&self.core.trouble).faults.push((sectors, errno));
+        lock(&self.core.injection).faults.push((sectors, errno));
     }
 
-    /// Keeps requests from now on, as a device without a server does; or lets go what was kept.
-    pub fn hold(&self, is_held: bool) {
-        let held = {
-            let mut trouble = lock(&self.core.trouble);
-            trouble.is_held = is_held;
-            if is_held { Vec::new() } else { std::mem::take(&mut trouble.held) }
+    /// Holds requests back from now on, as a device without a server does.
+    pub fn pause(&self) {
+        lock(&self.core.injection).is_paused = true;
+    }
+
+    /// Executes the requests that were held back.
+    pub fn resume(&self) {
+        let paused = {
+            let mut injection = lock(&self.core.injection);
+            injection.is_paused = false;
+            std::mem::take(&mut injection.paused)
         };
-        held.into_iter().for_each(|job| self.pass(job));
+        paused.into_iter().for_each(|job| self.dispatch(job));
     }
 
     /// Changes its size.
@@ -139,8 +144,8 @@ impl RamDevice {
 
     /// The requests so far, but the oldest beyond a thousand.
     #[must_use]
-    pub fn seen(&self) -> Vec<BlockRequest> {
-        lock(&self.core.trouble).seen.iter().copied().collect()
+    pub fn requests(&self) -> Vec<BlockRequest> {
+        lock(&self.core.injection).requests.iter().copied().collect()
     }
 
     /// Slots that nobody has.
@@ -149,7 +154,7 @@ impl RamDevice {
         self.core.tags.iter().map(|tags| lock(tags).free.len()).sum()
     }
 
-    fn pass(&self, job: Job) {
+    fn dispatch(&self, job: RamRequest) {
         match self.workers.get(job.slot.queue() as usize % self.workers.len().max(1)) {
             // The receiver lives as long as the sender.
             Some(worker) => drop(lock(worker).send(job)),
@@ -176,19 +181,19 @@ impl BlockDevice for RamDevice {
         let mut tags = lock(&self.core.tags[queue as usize]);
         let tag = tags.free.pop();
         if tag.is_none() {
-            tags.wanting.push_back(Arc::clone(client));
+            tags.waiting_clients.push_back(Arc::clone(client));
         }
         tag.map(|tag| IoSlot::new(queue, tag))
     }
 
     fn free_slot(&self, slot: IoSlot) {
-        let wanting = {
+        let waiting_clients = {
             let mut tags = lock(&self.core.tags[slot.queue() as usize]);
             assert!(!tags.free.contains(&slot.tag()), "{slot:?} is released twice");
             tags.free.push(slot.tag());
-            tags.wanting.pop_front()
+            tags.waiting_clients.pop_front()
         };
-        if let Some(client) = wanting {
+        if let Some(client) = waiting_clients {
             client.slot_freed(slot.queue());
         }
     }
@@ -218,34 +223,34 @@ impl BlockDevice for RamDevice {
     }
 
     fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
-        let job = Job { slot, request, client: Arc::clone(client), cookie };
+        let job = RamRequest { slot, io: request, client: Arc::clone(client), cookie };
         {
-            let mut trouble = lock(&self.core.trouble);
-            if trouble.seen.len() == SEEN_MAX {
-                trouble.seen.pop_front();
+            let mut injection = lock(&self.core.injection);
+            if injection.requests.len() == REQUESTS_KEPT {
+                injection.requests.pop_front();
             }
-            trouble.seen.push_back(request);
-            if trouble.is_held {
-                trouble.held.push(job);
+            injection.requests.push_back(request);
+            if injection.is_paused {
+                injection.paused.push(job);
                 return;
             }
         }
-        self.pass(job);
+        self.dispatch(job);
     }
 }
 
-impl Core {
+impl RamCore {
     fn slot(&self, slot: &IoSlot) -> &Mutex<Vec<u8>> {
         &self.slots[slot.queue() as usize][slot.tag() as usize]
     }
 
-    fn run(&self, job: Job) {
-        let result = self.check(&job.request).map(|()| self.act(&job));
+    fn run(&self, job: RamRequest) {
+        let result = self.validate(&job.io).map(|()| self.execute(&job));
         job.client.done(job.cookie, job.slot, result);
         job.client.unplug();
     }
 
-    fn check(&self, request: &BlockRequest) -> Result<(), Errno> {
+    fn validate(&self, request: &BlockRequest) -> Result<(), Errno> {
         let limits = lock(&self.limits);
         let block = u64::from(limits.logical_block) / SECTOR;
         let len = u64::from(request.sectors);
@@ -263,21 +268,21 @@ impl Core {
             return Err(Errno::EIO);
         }
         let range = request.sector..request.sector + len;
-        let trouble = lock(&self.trouble);
-        let hit = trouble.faults.iter().find(|(fault, _)| fault.start < range.end && range.start < fault.end);
+        let injection = lock(&self.injection);
+        let hit = injection.faults.iter().find(|(fault, _)| fault.start < range.end && range.start < fault.end);
         hit.map_or(Ok(()), |(_, errno)| Err(*errno))
     }
 
-    fn act(&self, job: &Job) {
-        let (at, len) = (job.request.sector * SECTOR, u64::from(job.request.sectors) * SECTOR);
-        match job.request.op {
+    fn execute(&self, job: &RamRequest) {
+        let (at, len) = (job.io.sector * SECTOR, u64::from(job.io.sectors) * SECTOR);
+        match job.io.op {
             IoOp::Read => {
                 let mut data = lock(self.slot(&job.slot));
                 data.resize(len as usize, 0);
-                self.store.read(at, &mut data);
+                self.memory.read(at, &mut data);
             }
-            IoOp::Write => self.store.write(at, &lock(self.slot(&job.slot))[..len as usize]),
-            IoOp::Discard | IoOp::WriteZeroes => self.store.zero(at, len),
+            IoOp::Write => self.memory.write(at, &lock(self.slot(&job.slot))[..len as usize]),
+            IoOp::Discard | IoOp::WriteZeroes => self.memory.zero(at, len),
             IoOp::Flush => {}
         }
     }
@@ -295,12 +300,12 @@ mod tests {
     use uringlet_ublk::blocking::BlockingClient;
 
     fn client(threads: u16) -> (Arc<RamDevice>, BlockingClient) {
-        let device = Arc::new(RamDevice::new(3, Shape { threads, depth: 1, ..Shape::with_size(4 << 20) }));
+        let device = Arc::new(RamDevice::new(3, RamDeviceSpec { threads, depth: 1, ..RamDeviceSpec::with_size(4 << 20) }));
         (Arc::clone(&device), BlockingClient::new(device, 0))
     }
 
     #[test]
-    fn bytes_come_back_with_and_without_threads() {
+    fn data_survives_with_and_without_worker_threads() {
         for threads in [0, 2] {
             let (device, client) = client(threads);
             let bytes: Vec<u8> = (0..1 << 20).map(|i: u32| (i / 3) as u8).collect();
@@ -308,13 +313,13 @@ mod tests {
             let mut back = vec![0; bytes.len()];
             client.read(64, &mut back).unwrap();
             assert_eq!(back, bytes);
-            assert!(device.seen().iter().any(is_fua));
+            assert!(device.requests().iter().any(is_fua));
             assert_eq!(device.free_slots(), 2);
         }
     }
 
     #[test]
-    fn faults_and_the_end_are_errors() {
+    fn faults_and_accesses_beyond_the_end_fail() {
         let (device, client) = client(1);
         device.fail(8..9, Errno::ENOSPC);
         assert_eq!(client.write(0, &[1; 8192], 0), Err(Errno::ENOSPC));

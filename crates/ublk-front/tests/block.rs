@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
 use uringlet_ublk_front::block::BlockFrontEnd;
-use uringlet_ublk_front::ram::{RamDevice, Shape};
+use uringlet_ublk_front::ram::{RamDevice, RamDeviceSpec};
 
 const SIZE: u64 = 64 << 20;
 
 /// A front end, a device, and its number; nothing where block devices are not to be had.
-fn started(number: u32, shape: Shape) -> Option<(BlockFrontEnd, Arc<RamDevice>, u32)> {
+fn started(number: u32, spec: RamDeviceSpec) -> Option<(BlockFrontEnd, Arc<RamDevice>, u32)> {
     let front = BlockFrontEnd::new(Path::new("/dev"));
     if let Some(missing) = front.missing().first() {
         println!("skipped: {missing}");
@@ -23,7 +23,7 @@ fn started(number: u32, shape: Shape) -> Option<(BlockFrontEnd, Arc<RamDevice>, 
     }
     // Numbers that no other run of these tests uses at the same time.
     let id = 1_000_000 + std::process::id() % 1_000_000 * 10 + number;
-    let device = Arc::new(RamDevice::new(id, shape));
+    let device = Arc::new(RamDevice::new(id, spec));
     front.start(Arc::clone(&device) as Arc<dyn BlockDevice>).unwrap();
     Some((front, device, id))
 }
@@ -37,19 +37,19 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_come_back_through_the_kernel() {
+fn data_survives_a_round_trip_through_the_kernel() {
     // One slot alone: requests wait for it and none is forgotten.
     for (number, depth) in [(0, 64), (1, 1)] {
-        let shape = Shape { depth, queues: 1, ..Shape::with_size(SIZE) };
-        let Some((front, device, id)) = started(number, shape) else { return };
+        let spec = RamDeviceSpec { depth, queues: 1, ..RamDeviceSpec::with_size(SIZE) };
+        let Some((front, device, id)) = started(number, spec) else { return };
         let mut file = open(&front, id);
         assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), SIZE);
         let data = pattern(10 << 20, 7);
         file.write_all_at(&data, 12_345).unwrap();
         file.sync_all().unwrap();
-        assert!(device.seen().iter().any(|request| request.op == IoOp::Flush));
+        assert!(device.requests().iter().any(|request| request.op == IoOp::Flush));
         let mut kept = vec![0; data.len()];
-        device.store().read(12_345, &mut kept);
+        device.memory().read(12_345, &mut kept);
         assert!(kept == data, "what the device has differs");
         drop(file);
         // A second look past the page cache.
@@ -58,7 +58,7 @@ fn bytes_come_back_through_the_kernel() {
         let mut back = vec![0; data.len()];
         file.read_exact_at(&mut back, 12_345).unwrap();
         assert!(back == data, "what comes back differs");
-        assert!(device.seen().iter().any(|request| request.op == IoOp::Read));
+        assert!(device.requests().iter().any(|request| request.op == IoOp::Read));
         drop(file);
         let begun = Instant::now();
         front.stop(id);
@@ -67,27 +67,27 @@ fn bytes_come_back_through_the_kernel() {
     }
 }
 
-fn read_store(device: &RamDevice, at: u64, len: usize) -> Vec<u8> {
+fn read_memory(device: &RamDevice, at: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    device.store().read(at, &mut bytes);
+    device.memory().read(at, &mut bytes);
     bytes
 }
 
 #[test]
-fn a_new_size_is_seen() {
-    let Some((front, device, id)) = started(2, Shape::with_size(SIZE)) else { return };
+fn a_resize_reaches_the_block_device() {
+    let Some((front, device, id)) = started(2, RamDeviceSpec::with_size(SIZE)) else { return };
     device.resize(2 * SIZE / 512);
     front.resized(&(Arc::clone(&device) as Arc<dyn BlockDevice>));
     let mut file = open(&front, id);
     assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), 2 * SIZE);
     file.write_all_at(&[9; 4096], 2 * SIZE - 4096).unwrap();
     file.sync_all().unwrap();
-    assert_eq!(read_store(&device, 2 * SIZE - 4096, 4096), [9; 4096]);
+    assert_eq!(read_memory(&device, 2 * SIZE - 4096, 4096), [9; 4096]);
 }
 
 #[test]
-fn errors_of_the_device_are_errors_of_the_disk() {
-    let Some((front, device, id)) = started(3, Shape::with_size(SIZE)) else { return };
+fn device_errors_reach_the_block_device_reader() {
+    let Some((front, device, id)) = started(3, RamDeviceSpec::with_size(SIZE)) else { return };
     device.fail(0..64, Errno::EIO);
     let mut file = open(&front, id);
     assert!(file.read_exact(&mut [0; 4096]).is_err());
@@ -96,42 +96,42 @@ fn errors_of_the_device_are_errors_of_the_disk() {
 }
 
 #[test]
-fn a_read_only_device_is_a_read_only_disk() {
-    let mut shape = Shape::with_size(SIZE);
-    shape.limits.is_read_only = true;
-    let Some((front, _device, id)) = started(4, shape) else { return };
+fn a_read_only_device_rejects_writes() {
+    let mut spec = RamDeviceSpec::with_size(SIZE);
+    spec.limits.is_read_only = true;
+    let Some((front, _device, id)) = started(4, spec) else { return };
     let written = File::options().write(true).open(front.node(id)).and_then(|file| file.write_all_at(&[1; 4096], 0));
     assert!(written.is_err());
     File::open(front.node(id)).unwrap().read_exact(&mut [0; 4096]).unwrap();
 }
 
 #[test]
-fn what_has_the_name_already_is_left_alone() {
+fn an_existing_file_under_the_node_name_is_kept() {
     let front = BlockFrontEnd::new(&std::env::temp_dir());
     let id = 2_000_000 + std::process::id() % 1_000_000;
     std::fs::write(front.node(id), "mine").unwrap();
-    let device = Arc::new(RamDevice::new(id, Shape::with_size(SIZE)));
+    let device = Arc::new(RamDevice::new(id, RamDeviceSpec::with_size(SIZE)));
     assert_eq!(front.start(device), Err(Errno::EEXIST));
     assert_eq!(std::fs::read(front.node(id)).unwrap(), b"mine");
     std::fs::remove_file(front.node(id)).unwrap();
 }
 
 #[test]
-fn a_node_whose_device_lives_is_left_alone() {
-    let Some((front, device, id)) = started(5, Shape::with_size(SIZE)) else { return };
+fn a_node_of_a_live_device_is_kept() {
+    let Some((front, device, id)) = started(5, RamDeviceSpec::with_size(SIZE)) else { return };
     let other = BlockFrontEnd::new(Path::new("/dev"));
-    assert_eq!(other.start(Arc::new(RamDevice::new(id, Shape::with_size(SIZE)))), Err(Errno::EEXIST));
+    assert_eq!(other.start(Arc::new(RamDevice::new(id, RamDeviceSpec::with_size(SIZE)))), Err(Errno::EEXIST));
     assert!(!other.clean().iter().any(|what| what.contains(&format!("ublkb{id} "))), "it is alive");
     open(&front, id).write_all_at(&[9; 4096], 0).unwrap();
     front.before_stop(id);
-    assert_eq!(read_store(&device, 0, 4096), [9; 4096], "written back");
-    assert_eq!(device.seen().last().map(|request| request.op), Some(IoOp::Flush));
+    assert_eq!(read_memory(&device, 0, 4096), [9; 4096], "written back");
+    assert_eq!(device.requests().last().map(|request| request.op), Some(IoOp::Flush));
     front.stop(id);
     assert!(!front.node(id).exists());
 }
 
 #[test]
-fn nodes_without_a_device_are_removed() {
+fn stale_nodes_are_removed() {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     let dir = std::env::temp_dir().join(format!("ublk-nodes-{}", std::process::id()));
     let front = BlockFrontEnd::new(&dir);

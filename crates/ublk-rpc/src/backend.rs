@@ -1,6 +1,6 @@
 //! What can stand behind a device.
 
-use crate::volume::{TargetVolume, Volume};
+use crate::volume::{BackingVolume, Volume};
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -22,17 +22,20 @@ pub trait Backend: Send + Sync + 'static {
 
 /// A volume in this process, without any RPC: what a device costs before its data goes anywhere.
 #[derive(Clone, Debug)]
-pub struct Local(Arc<TargetVolume>);
+pub struct VolumeBackend(Arc<BackingVolume>);
 
-impl Local {
+impl VolumeBackend {
     /// Behind it is `volume`.
     #[must_use]
-    pub fn new(volume: TargetVolume) -> Self {
+    pub fn new(volume: BackingVolume) -> Self {
         Self(Arc::new(volume))
     }
 
-    async fn run<T: Send + 'static>(&self, operation: impl FnOnce(&TargetVolume) -> Result<T, Errno> + Send + 'static) -> Result<T, Errno> {
-        if self.0.is_quick() {
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&BackingVolume) -> Result<T, Errno> + Send + 'static,
+    ) -> Result<T, Errno> {
+        if self.0.is_nonblocking() {
             return operation(&self.0);
         }
         let volume = Arc::clone(&self.0);
@@ -40,9 +43,9 @@ impl Local {
     }
 }
 
-impl Backend for Local {
+impl Backend for VolumeBackend {
     async fn read(&self, at: u64, len: u32) -> Result<Bytes, Errno> {
-        let read = move |volume: &TargetVolume| {
+        let read = move |volume: &BackingVolume| {
             let mut bytes = vec![0; len as usize];
             volume.read(at, &mut bytes).map(|()| Bytes::from(bytes))
         };
@@ -54,7 +57,7 @@ impl Backend for Local {
     }
 
     async fn flush(&self) -> Result<(), Errno> {
-        self.run(TargetVolume::flush).await
+        self.run(BackingVolume::flush).await
     }
 
     async fn discard(&self, at: u64, len: u64) -> Result<(), Errno> {

@@ -1,4 +1,4 @@
-//! Where a request's data lies in the server, and the part of the driver that this process plays: the broker has the slots, the
+//! Where a request's data lies in the server, and the part from_flags the driver that this process plays: the broker has the slots, the
 //! server's process copies (WIRE.md).
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use uringlet_ublkd::client::CharDevice;
 
 /// See the table in the crate's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Buffers {
+pub enum BufferMode {
     /// The message's memory, allocated when a WRITE is there: `UBLK_F_NEED_GET_DATA`.
     OnDemand,
     /// A buffer for each tag, and one more copy.
@@ -21,7 +21,7 @@ pub enum Buffers {
     UserCopy,
 }
 
-impl Buffers {
+impl BufferMode {
     /// What a device needs for it.
     #[must_use]
     pub fn flags(self) -> u64 {
@@ -34,7 +34,7 @@ impl Buffers {
 
     /// What a device with these flags needs.
     #[must_use]
-    pub fn of(flags: u64) -> Self {
+    pub fn from_flags(flags: u64) -> Self {
         if flags & feature::USER_COPY != 0 {
             Self::UserCopy
         } else if flags & feature::NEED_GET_DATA != 0 {
@@ -51,13 +51,13 @@ fn errno(error: rustix::io::Errno) -> Errno {
 
 /// The shared file's part of one request.
 #[derive(Debug)]
-pub(crate) struct Slot<'a> {
+pub(crate) struct SharedSlot<'a> {
     device: &'a CharDevice,
     /// Of the data.
     at: u64,
 }
 
-impl<'a> Slot<'a> {
+impl<'a> SharedSlot<'a> {
     pub(crate) fn new(device: &'a CharDevice, completion: &Completion) -> Self {
         Self { device, at: io::slot(completion.queue, completion.tag) + u64::from(completion.done) }
     }
@@ -86,15 +86,15 @@ impl<'a> Slot<'a> {
 
 /// What a tag's data goes through. One request a time uses it.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    buffers: Buffers,
+pub(crate) struct TagBuffer {
+    buffers: BufferMode,
     /// The tag's buffer; on demand, the next message's memory, empty yet.
     bytes: Mutex<Vec<u8>>,
 }
 
-impl Memory {
-    pub(crate) fn new(buffers: Buffers, len_max: usize) -> Self {
-        let len = if buffers == Buffers::Preallocated { len_max } else { 0 };
+impl TagBuffer {
+    pub(crate) fn new(buffers: BufferMode, len_max: usize) -> Self {
+        let len = if buffers == BufferMode::Preallocated { len_max } else { 0 };
         Self { buffers, bytes: Mutex::new(vec![0; len]) }
     }
 
@@ -104,10 +104,10 @@ impl Memory {
 
     /// The address for commands that have no better one: the driver wants none with USER_COPY, and one otherwise.
     pub(crate) fn address(&self) -> u64 {
-        if self.buffers == Buffers::UserCopy { 0 } else { self.bytes().as_ptr().addr() as u64 }
+        if self.buffers == BufferMode::UserCopy { 0 } else { self.bytes().as_ptr().addr() as u64 }
     }
 
-    /// A WRITE of `len` bytes is there: the message's memory, whose address this is.
+    /// A WRITE from_flags `len` bytes is there: the message's memory, whose address this is.
     pub(crate) fn allocate(&self, len: usize) -> u64 {
         let mut bytes = self.bytes();
         *bytes = Vec::with_capacity(len);
@@ -115,11 +115,11 @@ impl Memory {
     }
 
     /// A WRITE's data, as the message has it.
-    pub(crate) fn take(&self, slot: &Slot<'_>, len: usize) -> Result<Bytes, Errno> {
+    pub(crate) fn take(&self, slot: &SharedSlot<'_>, len: usize) -> Result<Bytes, Errno> {
         let mut message = match self.buffers {
-            Buffers::OnDemand => std::mem::take(&mut *self.bytes()),
-            Buffers::UserCopy => Vec::with_capacity(len),
-            Buffers::Preallocated => {
+            BufferMode::OnDemand => std::mem::take(&mut *self.bytes()),
+            BufferMode::UserCopy => Vec::with_capacity(len),
+            BufferMode::Preallocated => {
                 let mut bytes = self.bytes();
                 let buffer = bytes.get_mut(..len).ok_or(Errno::EINVAL)?;
                 slot.read(buffer)?;
@@ -133,11 +133,11 @@ impl Memory {
     }
 
     /// A READ's data: the address where the driver has found it.
-    pub(crate) fn give(&self, slot: &Slot<'_>, data: &Bytes) -> Result<u64, Errno> {
+    pub(crate) fn give(&self, slot: &SharedSlot<'_>, data: &Bytes) -> Result<u64, Errno> {
         match self.buffers {
-            Buffers::OnDemand => slot.write(data).map(|()| data.as_ptr().addr() as u64),
-            Buffers::UserCopy => slot.write(data).map(|()| 0),
-            Buffers::Preallocated => {
+            BufferMode::OnDemand => slot.write(data).map(|()| data.as_ptr().addr() as u64),
+            BufferMode::UserCopy => slot.write(data).map(|()| 0),
+            BufferMode::Preallocated => {
                 let mut bytes = self.bytes();
                 let buffer = bytes.get_mut(..data.len()).ok_or(Errno::EINVAL)?;
                 buffer.copy_from_slice(data);

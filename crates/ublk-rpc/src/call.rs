@@ -1,7 +1,7 @@
 //! One call over a connection.
 
-use crate::frames::{Frames, Reader};
-use crate::messages::{Opened, path};
+use crate::codec::{GrpcBody, MessageDecoder};
+use crate::messages::{OpenReply, path};
 use http::{HeaderName, HeaderValue, Request};
 use prost::Message;
 use std::marker::PhantomData;
@@ -10,11 +10,11 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 use tower::{Service, ServiceExt};
 
-async fn start<A>(mut channel: Channel, path: &'static str, frames: Frames) -> Result<Streaming<A>, Status>
+async fn start<A>(mut channel: Channel, path: &'static str, body: GrpcBody) -> Result<Streaming<A>, Status>
 where
     A: Message + Default + 'static,
 {
-    let mut request = Request::post(path).body(Body::new(frames)).map_err(|error| Status::internal(error.to_string()))?;
+    let mut request = Request::post(path).body(Body::new(body)).map_err(|error| Status::internal(error.to_string()))?;
     let headers = request.headers_mut();
     headers.insert(HeaderName::from_static("te"), HeaderValue::from_static("trailers"));
     headers.insert(HeaderName::from_static("content-type"), HeaderValue::from_static("application/grpc"));
@@ -25,27 +25,27 @@ where
         return Err(if status.code() == Code::Ok { Status::internal("an answer without a message") } else { status });
     }
     let code = response.status();
-    Ok(Streaming::new_response(Reader(PhantomData), response.into_body(), code, None, None))
+    Ok(Streaming::new_response(MessageDecoder(PhantomData), response.into_body(), code, None, None))
 }
 
-async fn first<A>(answer: &mut Streaming<A>) -> Result<A, Status> {
+async fn first_message<A>(answer: &mut Streaming<A>) -> Result<A, Status> {
     answer.message().await?.ok_or_else(|| Status::internal("an answer without a message"))
 }
 
 /// A request with one answer.
-pub(crate) async fn call<A>(channel: Channel, path: &'static str, request: Frames) -> Result<A, Status>
+pub(crate) async fn call<A>(channel: Channel, path: &'static str, request: GrpcBody) -> Result<A, Status>
 where
     A: Message + Default + 'static,
 {
     let mut answer = start(channel, path, request).await?;
-    let message = first(&mut answer).await?;
+    let message = first_message(&mut answer).await?;
     // The status comes behind the message.
     answer.trailers().await?;
     Ok(message)
 }
 
 /// Opens a session: what there is, and the stream that keeps it.
-pub(crate) async fn opened(channel: Channel, request: Frames) -> Result<(Opened, Streaming<Opened>), Status> {
+pub(crate) async fn open_session(channel: Channel, request: GrpcBody) -> Result<(OpenReply, Streaming<OpenReply>), Status> {
     let mut stream = start(channel, path::OPEN, request).await?;
-    Ok((first(&mut stream).await?, stream))
+    Ok((first_message(&mut stream).await?, stream))
 }

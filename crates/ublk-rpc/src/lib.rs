@@ -8,7 +8,7 @@
 //!  volume    what a store keeps                                   gate      the store's side of sessions
 //!  messages, frames, call, status   the wire: proto/blockstore.proto
 //! ```
-//! ## Buffers
+//! ## BufferMode
 //! | | a WRITE | a READ |
 //! |---|---|---|
 //! | on demand (NEED_GET_DATA) | the driver says that there is one; the message's memory is allocated; the driver copies there | the answer's memory is what the driver copies from |
@@ -25,22 +25,22 @@
 pub mod backend;
 pub mod buffers;
 mod call;
-mod frames;
-mod gate;
-mod link;
+mod codec;
+mod connection;
+mod endpoint;
 pub mod listen;
 mod messages;
-mod place;
 pub mod remote;
 pub mod serve;
+mod session;
 mod status;
 pub mod store;
 #[cfg(test)]
 mod tests;
 pub mod volume;
 
+pub use endpoint::StoreEndpoint;
 pub use messages::IO_MAX;
-pub use place::Place;
 
 /// HTTP/2's window of a stream, bytes: the longest message fits.
 const WINDOW: u32 = 2 << 20;

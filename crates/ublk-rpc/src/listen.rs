@@ -1,6 +1,6 @@
 //! Where a store listens.
 
-use crate::store::Store;
+use crate::store::BlockStore;
 use anyhow::{Context, bail};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
@@ -12,9 +12,9 @@ use tonic::transport::server::TcpIncoming;
 
 /// A socket that listens. Dropped, a unix socket's name is gone.
 #[derive(Debug)]
-pub struct Listener {
+pub struct StoreListener {
     incoming: Incoming,
-    name: Name,
+    name: ListenName,
 }
 
 #[derive(Debug)]
@@ -24,22 +24,22 @@ enum Incoming {
 }
 
 #[derive(Debug)]
-enum Name {
+enum ListenName {
     Tcp(SocketAddr),
-    Unix(Unlinked),
+    Unix(UnlinkOnDrop),
 }
 
 #[derive(Debug)]
-struct Unlinked(PathBuf);
+struct UnlinkOnDrop(PathBuf);
 
-impl Drop for Unlinked {
+impl Drop for UnlinkOnDrop {
     fn drop(&mut self) {
         // Gone already is as good.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-impl Listener {
+impl StoreListener {
     /// Listens on `HOST:PORT` (port 0: any) or `unix:PATH`, which only this user may connect to. To be called in a runtime.
     ///
     /// # Errors
@@ -51,16 +51,16 @@ impl Listener {
         let mut addresses = text.to_socket_addrs().with_context(|| format!("`{text}` is no address: say HOST:PORT or unix:PATH"))?;
         let address = addresses.next().with_context(|| format!("`{text}` has no address"))?;
         let incoming = TcpIncoming::bind(address).with_context(|| format!("listening on {address}"))?.with_nodelay(Some(true));
-        let name = Name::Tcp(incoming.local_addr()?);
+        let name = ListenName::Tcp(incoming.local_addr()?);
         Ok(Self { incoming: Incoming::Tcp(incoming), name })
     }
 
     /// What a client is to be told.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn address(&self) -> String {
         match &self.name {
-            Name::Tcp(address) => address.to_string(),
-            Name::Unix(path) => format!("unix:{}", path.0.display()),
+            ListenName::Tcp(address) => address.to_string(),
+            ListenName::Unix(path) => format!("unix:{}", path.0.display()),
         }
     }
 
@@ -68,8 +68,8 @@ impl Listener {
     #[must_use]
     pub fn is_local(&self) -> bool {
         match &self.name {
-            Name::Tcp(address) => address.ip().is_loopback(),
-            Name::Unix(_) => true,
+            ListenName::Tcp(address) => address.ip().is_loopback(),
+            ListenName::Unix(_) => true,
         }
     }
 
@@ -77,7 +77,7 @@ impl Listener {
     ///
     /// # Errors
     /// None that a single connection can cause.
-    pub async fn serve(self, store: &Store) -> anyhow::Result<()> {
+    pub async fn serve(self, store: &BlockStore) -> anyhow::Result<()> {
         match self.incoming {
             Incoming::Tcp(incoming) => store.serve(incoming).await?,
             Incoming::Unix(incoming) => store.serve(incoming).await?,
@@ -86,7 +86,7 @@ impl Listener {
     }
 }
 
-fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
+fn bind_unix(path: &Path) -> anyhow::Result<StoreListener> {
     if UnixStream::connect(path).is_ok() {
         bail!("another store listens there");
     }
@@ -95,7 +95,7 @@ fn bind_unix(path: &Path) -> anyhow::Result<Listener> {
         let _ = std::fs::remove_file(path);
     }
     let listener = UnixListener::bind(path)?;
-    let name = Name::Unix(Unlinked(path.to_owned()));
+    let name = ListenName::Unix(UnlinkOnDrop(path.to_owned()));
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
-    Ok(Listener { incoming: Incoming::Unix(UnixListenerStream::new(listener)), name })
+    Ok(StoreListener { incoming: Incoming::Unix(UnixListenerStream::new(listener)), name })
 }

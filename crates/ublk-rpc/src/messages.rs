@@ -31,7 +31,7 @@ pub(crate) struct OpenRequest {
 
 /// The session, and what there is.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct Opened {
+pub(crate) struct OpenReply {
     #[prost(fixed64, tag = "1")]
     pub(crate) session: u64,
     #[prost(uint64, tag = "2")]

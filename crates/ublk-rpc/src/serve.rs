@@ -1,7 +1,7 @@
 //! A ublk device with a backend. One thread receives; requests that wait for somebody are tasks of a runtime.
 
 use crate::backend::Backend;
-use crate::buffers::{Buffers, Memory, Slot};
+use crate::buffers::{BufferMode, SharedSlot, TagBuffer};
 use crate::messages::IO_MAX;
 use anyhow::{bail, ensure};
 use std::future::poll_fn;
@@ -16,8 +16,8 @@ use uringlet_sys::Errno;
 use uringlet_ublk::adaptive_spin::AdaptiveSpin;
 use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
-use uringlet_ublkd::client::{CharDevice, Client};
-use uringlet_ublkd::serve::{Shape, Target, add_as};
+use uringlet_ublkd::client::{BrokerClient, CharDevice};
+use uringlet_ublkd::serve::{BackingStore, DeviceSpec, add_as};
 
 const SECTOR: u64 = 512;
 /// The task that serves all tags: a name for the driver's sake.
@@ -27,10 +27,10 @@ const TASK: u64 = 1;
 ///
 /// # Errors
 /// The broker's, with what to do about them.
-pub fn add(client: &Client, shape: &Shape, buffers: Buffers, has_cache: bool) -> anyhow::Result<(u32, CharDevice)> {
-    let info = shape.info();
+pub fn add(client: &BrokerClient, spec: &DeviceSpec, buffers: BufferMode, has_cache: bool) -> anyhow::Result<(u32, CharDevice)> {
+    let info = spec.info();
     let info = DevInfo { flags: info.flags & !feature::USER_COPY | buffers.flags(), ..info };
-    let mut params = shape.params(&Target::Null);
+    let mut params = spec.params(&BackingStore::Null);
     if has_cache {
         params.basic.attrs |= param::ATTR_VOLATILE_CACHE | param::ATTR_FUA;
     }
@@ -39,16 +39,16 @@ pub fn add(client: &Client, shape: &Shape, buffers: Buffers, has_cache: bool) ->
 
 /// Ends the requests of a server that wait for somebody else.
 #[derive(Clone, Debug, Default)]
-pub struct GiveUp(Arc<watch::Sender<bool>>);
+pub struct AbortSignal(Arc<watch::Sender<bool>>);
 
-impl GiveUp {
+impl AbortSignal {
     /// Those under way and all that come fail with EIO.
-    pub fn now(&self) {
+    pub fn abort(&self) {
         self.0.send_replace(true);
     }
 
     /// What becomes of `work`, or EIO.
-    async fn or<T>(&self, work: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
+    async fn run_or_abort<T>(&self, work: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
         let mut receiver = self.0.subscribe();
         let (mut work, mut given_up) = (pin!(work), pin!(receiver.wait_for(|given_up| *given_up)));
         poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -60,11 +60,11 @@ impl GiveUp {
 }
 
 #[derive(Debug)]
-struct Server<B> {
+struct AsyncServer<B> {
     device: CharDevice,
     backend: B,
-    tags: Vec<Memory>,
-    give_up: GiveUp,
+    tags: Vec<TagBuffer>,
+    abort_signal: AbortSignal,
 }
 
 /// Serves an open char device until it is stopped; requests are tasks of `runtime`. `on_armed` runs on a
@@ -76,34 +76,34 @@ struct Server<B> {
 pub fn serve<B: Backend>(
     device: CharDevice,
     backend: B,
-    buffers: Buffers,
-    (runtime, give_up): (&Handle, GiveUp),
+    buffers: BufferMode,
+    (runtime, abort_signal): (&Handle, AbortSignal),
     on_armed: impl FnOnce() + Send + 'static,
 ) -> anyhow::Result<()> {
     let count = usize::from(device.queues) * usize::from(device.depth);
-    let tags = (0..count).map(|_| Memory::new(buffers, IO_MAX as usize)).collect();
-    let server = Arc::new(Server { device, backend, tags, give_up });
+    let tags = (0..count).map(|_| TagBuffer::new(buffers, IO_MAX as usize)).collect();
+    let server = Arc::new(AsyncServer { device, backend, tags, abort_signal });
     server.arm()?;
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
     // Dropped, it ends them.
     let mut requests = JoinSet::new();
-    let (mut watch, mut patience, mut arrivals) = (server.device.watch(), AdaptiveSpin::new(), Vec::new());
+    let (mut receiver, mut spin, mut events) = (server.device.lock_events(), AdaptiveSpin::new(), Vec::new());
     loop {
-        watch.arrivals(usize::MAX, &mut patience, &mut arrivals)?;
-        ensure!(!arrivals.is_empty(), "the broker has ended, and the device with it: add it again");
-        if arrivals.iter().any(|arrival| arrival.completion.res == io::RES_ABORT) {
+        receiver.wait_events(usize::MAX, &mut spin, &mut events)?;
+        ensure!(!events.is_empty(), "the broker has ended, and the device with it: add it again");
+        if events.iter().any(|event| event.completion.res == io::RES_ABORT) {
             return Ok(());
         }
-        let mut asks = Vec::new();
-        for arrival in arrivals.drain(..) {
-            match arrival.completion.res {
-                io::RES_OK => begin(Arc::clone(&server).request(arrival), &mut requests, runtime),
-                io::RES_NEED_GET_DATA => asks.push(server.ask(&arrival)),
+        let mut data_requests = Vec::new();
+        for event in events.drain(..) {
+            match event.completion.res {
+                io::RES_OK => begin(Arc::clone(&server).request(event), &mut requests, runtime),
+                io::RES_NEED_GET_DATA => data_requests.push(server.ask(&event)),
                 res => bail!("the driver refuses a command: {}", std::io::Error::from_raw_os_error(-res)),
             }
         }
-        if !asks.is_empty() {
-            server.device.submit(&asks)?;
+        if !data_requests.is_empty() {
+            server.device.submit(&data_requests)?;
         }
         while requests.try_join_next().is_some() {}
     }
@@ -119,14 +119,14 @@ fn begin(request: impl Future<Output = ()> + Send + 'static, requests: &mut Join
     }
 }
 
-impl<B: Backend> Server<B> {
-    fn memory(&self, queue: u16, tag: u16) -> &Memory {
+impl<B: Backend> AsyncServer<B> {
+    fn buffer(&self, queue: u16, tag: u16) -> &TagBuffer {
         &self.tags[usize::from(queue) * usize::from(self.device.depth) + usize::from(tag)]
     }
 
     fn arm(&self) -> anyhow::Result<()> {
         let tags = (0..self.device.queues).flat_map(|queue| (0..self.device.depth).map(move |tag| (queue, tag)));
-        let fetches: Vec<_> = tags.map(|(queue, tag)| command(io::FETCH_REQ, queue, tag, 0, self.memory(queue, tag).address())).collect();
+        let fetches: Vec<_> = tags.map(|(queue, tag)| command(io::FETCH_REQ, queue, tag, 0, self.buffer(queue, tag).address())).collect();
         self.device.submit(&fetches)
     }
 
@@ -134,41 +134,41 @@ impl<B: Backend> Server<B> {
     fn ask(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Submission {
         let (queue, tag) = (completion.queue, completion.tag);
         let len = u64::from(iod.nr_sectors) * SECTOR;
-        let address = self.memory(queue, tag).allocate(len.min(IO_MAX.into()) as usize);
+        let address = self.buffer(queue, tag).allocate(len.min(IO_MAX.into()) as usize);
         command(io::NEED_GET_DATA, queue, tag, 0, address)
     }
 
-    async fn request(self: Arc<Self>, arrival: IoEvent) {
-        let (queue, tag) = (arrival.completion.queue, arrival.completion.tag);
-        let (result, address) = match self.give_up.or(self.perform(&arrival)).await {
+    async fn request(self: Arc<Self>, event: IoEvent) {
+        let (queue, tag) = (event.completion.queue, event.completion.tag);
+        let (result, address) = match self.abort_signal.run_or_abort(self.execute(&event)).await {
             Ok((len, address)) => (len as i32, address),
             Err(errno) => (-errno.into_raw(), None),
         };
-        let address = address.unwrap_or_else(|| self.memory(queue, tag).address());
+        let address = address.unwrap_or_else(|| self.buffer(queue, tag).address());
         // Without a broker there is nobody to tell.
         let _ = self.device.submit(&[command(io::COMMIT_AND_FETCH_REQ, queue, tag, result, address)]);
     }
 
     /// Bytes done, and where the driver has found those of a READ.
-    async fn perform(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Result<(u32, Option<u64>), Errno> {
-        let slot = Slot::new(&self.device, completion);
-        let memory = self.memory(completion.queue, completion.tag);
+    async fn execute(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Result<(u32, Option<u64>), Errno> {
+        let slot = SharedSlot::new(&self.device, completion);
+        let buffer = self.buffer(completion.queue, completion.tag);
         // Of a flush there is no position: the descriptor says -1.
         let (at, len) = (iod.start_sector.saturating_mul(SECTOR), u64::from(iod.nr_sectors) * SECTOR);
         match iod.op_flags & 0xff {
             iod::READ => {
                 let data = self.backend.read(at, len as u32).await?;
-                memory.give(&slot, &data).map(|address| (len as u32, Some(address)))
+                buffer.give(&slot, &data).map(|address| (len as u32, Some(address)))
             }
             iod::WRITE => {
-                let data = memory.take(&slot, len as usize)?;
+                let data = buffer.take(&slot, len as usize)?;
                 self.backend.write(at, data, iod.op_flags & iod::F_FUA != 0).await.map(|()| (len as u32, None))
             }
-            _ => self.dataless(iod, at, len).await.map(|()| (0, None)),
+            _ => self.execute_without_data(iod, at, len).await.map(|()| (0, None)),
         }
     }
 
-    async fn dataless(&self, iod: &IoDesc, at: u64, len: u64) -> Result<(), Errno> {
+    async fn execute_without_data(&self, iod: &IoDesc, at: u64, len: u64) -> Result<(), Errno> {
         match iod.op_flags & 0xff {
             iod::FLUSH => return self.backend.flush().await,
             iod::DISCARD => self.backend.discard(at, len).await?,

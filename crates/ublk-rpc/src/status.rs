@@ -27,32 +27,32 @@ pub(crate) fn of(errno: Errno, what: &str) -> Status {
 
 /// What a status means for whoever made the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum ErrorClass {
     /// It failed, and would again.
-    Failed(Errno),
+    Permanent(Errno),
     /// Nobody knows what became of it: it is to be sent again, on another connection.
-    Lost,
+    Retry,
     /// The store is another process now: it is to be sent again, in another session.
-    Unknown,
+    UnknownSession,
     /// Somebody else has the store.
-    TakenAway,
+    TakenOver,
 }
 
-/// See [`Meaning`].
-pub(crate) fn meaning(status: &Status) -> Meaning {
+/// See [`ErrorClass`].
+pub(crate) fn classify(status: &Status) -> ErrorClass {
     let number = status.metadata().get(KEY).and_then(|value| value.to_str().ok()?.parse::<i32>().ok());
     if let Some(number @ 1..=4095) = number {
-        return Meaning::Failed(Errno::new(number));
+        return ErrorClass::Permanent(Errno::new(number));
     }
     match status.code() {
-        Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal => Meaning::Lost,
-        Code::Aborted => Meaning::Unknown,
-        Code::FailedPrecondition => Meaning::TakenAway,
-        Code::ResourceExhausted => Meaning::Failed(Errno::ENOSPC),
-        Code::Unimplemented => Meaning::Failed(Errno::EOPNOTSUPP),
-        Code::InvalidArgument => Meaning::Failed(Errno::EINVAL),
-        Code::PermissionDenied => Meaning::Failed(Errno::EPERM),
-        _ => Meaning::Failed(Errno::EIO),
+        Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal => ErrorClass::Retry,
+        Code::Aborted => ErrorClass::UnknownSession,
+        Code::FailedPrecondition => ErrorClass::TakenOver,
+        Code::ResourceExhausted => ErrorClass::Permanent(Errno::ENOSPC),
+        Code::Unimplemented => ErrorClass::Permanent(Errno::EOPNOTSUPP),
+        Code::InvalidArgument => ErrorClass::Permanent(Errno::EINVAL),
+        Code::PermissionDenied => ErrorClass::Permanent(Errno::EPERM),
+        _ => ErrorClass::Permanent(Errno::EIO),
     }
 }
 
@@ -65,19 +65,19 @@ mod tests {
         for errno in [Errno::EIO, Errno::ENOSPC, Errno::EROFS, Errno::EBUSY, Errno::EOPNOTSUPP] {
             let response = of(errno, "writing").into_http::<()>();
             let back = Status::from_header_map(response.headers()).unwrap();
-            assert_eq!(meaning(&back), Meaning::Failed(errno));
+            assert_eq!(classify(&back), ErrorClass::Permanent(errno));
         }
     }
 
     #[test]
-    fn stores_that_say_no_errno_are_understood() {
-        assert_eq!(meaning(&Status::resource_exhausted("")), Meaning::Failed(Errno::ENOSPC));
-        assert_eq!(meaning(&Status::data_loss("")), Meaning::Failed(Errno::EIO));
-        assert_eq!(meaning(&Status::unavailable("")), Meaning::Lost);
-        assert_eq!(meaning(&Status::aborted("")), Meaning::Unknown);
-        assert_eq!(meaning(&Status::failed_precondition("")), Meaning::TakenAway);
+    fn statuses_without_an_errno_are_classified_by_code() {
+        assert_eq!(classify(&Status::resource_exhausted("")), ErrorClass::Permanent(Errno::ENOSPC));
+        assert_eq!(classify(&Status::data_loss("")), ErrorClass::Permanent(Errno::EIO));
+        assert_eq!(classify(&Status::unavailable("")), ErrorClass::Retry);
+        assert_eq!(classify(&Status::aborted("")), ErrorClass::UnknownSession);
+        assert_eq!(classify(&Status::failed_precondition("")), ErrorClass::TakenOver);
         let mut odd = Status::data_loss("");
         odd.metadata_mut().insert(KEY, MetadataValue::from_static("-5"));
-        assert_eq!(meaning(&odd), Meaning::Failed(Errno::EIO));
+        assert_eq!(classify(&odd), ErrorClass::Permanent(Errno::EIO));
     }
 }

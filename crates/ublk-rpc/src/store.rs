@@ -1,9 +1,9 @@
 //! The store: a volume behind gRPC.
 
-use crate::frames::{Frames, Reader};
-use crate::gate::{Claim, Gate};
-use crate::messages::{Done, FlushRequest, IO_MAX, OpenRequest, Opened, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
-use crate::volume::{Facts, Volume};
+use crate::codec::{GrpcBody, MessageDecoder};
+use crate::messages::{Done, FlushRequest, IO_MAX, OpenReply, OpenRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
+use crate::session::{ClaimMode, SessionLock};
+use crate::volume::{Volume, VolumeInfo};
 use crate::{WINDOW, status};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
@@ -27,27 +27,27 @@ const MESSAGE_MAX: usize = IO_MAX as usize + 4096;
 const RANGE_MAX: u64 = 1 << 31;
 const FRAME_MAX: u32 = 256 * 1024;
 
-type Answer = Result<Response<Body>, Status>;
+type StoreResult = Result<Response<Body>, Status>;
 
 /// See the module. Copies are the same store.
 #[derive(Clone)]
-pub struct Store {
+pub struct BlockStore {
     volume: Arc<dyn Volume>,
-    facts: Facts,
-    gate: Arc<Gate>,
+    info: VolumeInfo,
+    sessions: Arc<SessionLock>,
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for BlockStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("BlockStore").field("info", &self.info).finish_non_exhaustive()
     }
 }
 
-impl Store {
+impl BlockStore {
     /// A store with this volume.
     pub fn new(volume: impl Volume) -> Self {
-        let facts = volume.facts();
-        Self { volume: Arc::new(volume), facts, gate: Arc::new(Gate::new()) }
+        let info = volume.info();
+        Self { volume: Arc::new(volume), info, sessions: Arc::new(SessionLock::new()) }
     }
 
     /// Serves all who connect, until there are no more.
@@ -72,27 +72,27 @@ impl Store {
     /// # Errors
     /// The volume's.
     pub async fn close(&self) -> Result<(), Errno> {
-        self.gate.close().await;
+        self.sessions.close().await;
         let volume = Arc::clone(&self.volume);
         tokio::task::spawn_blocking(move || volume.flush()).await.unwrap_or(Err(Errno::EIO))
     }
 
-    async fn answer(self, request: Request<Body>) -> Answer {
+    async fn answer(self, request: Request<Body>) -> StoreResult {
         let (head, body) = request.into_parts();
         match head.uri.path() {
-            path::OPEN => self.open(message(body).await?).await,
-            path::READ => self.read(message(body).await?).await,
-            path::WRITE => self.write(message(body).await?).await,
+            path::OPEN => self.open(decode(body).await?).await,
+            path::READ => self.read(decode(body).await?).await,
+            path::WRITE => self.write(decode(body).await?).await,
             path::FLUSH => {
-                let FlushRequest { session } = message(body).await?;
+                let FlushRequest { session } = decode(body).await?;
                 self.run(session, "flushing", |volume| volume.flush()).await.map(|()| done())
             }
             path::DISCARD => {
-                let RangeRequest { session, offset, length, .. } = self.range(message(body).await?)?;
+                let RangeRequest { session, offset, length, .. } = self.range(decode(body).await?)?;
                 self.run(session, "discarding", move |volume| volume.discard(offset, length)).await.map(|()| done())
             }
             path::WRITE_ZEROES => {
-                let RangeRequest { session, offset, length, may_unmap } = self.range(message(body).await?)?;
+                let RangeRequest { session, offset, length, may_unmap } = self.range(decode(body).await?)?;
                 let zero = move |volume: &dyn Volume| volume.write_zeroes(offset, length, may_unmap);
                 self.run(session, "writing zeroes", zero).await.map(|()| done())
             }
@@ -100,19 +100,19 @@ impl Store {
         }
     }
 
-    async fn open(&self, request: OpenRequest) -> Answer {
-        let claim = match (request.takeover, request.resume) {
-            (true, _) => Claim::Takeover,
-            (false, true) => Claim::Resume,
-            (false, false) => Claim::Free,
+    async fn open(&self, request: OpenRequest) -> StoreResult {
+        let mode = match (request.takeover, request.resume) {
+            (true, _) => ClaimMode::Takeover,
+            (false, true) => ClaimMode::Resume,
+            (false, false) => ClaimMode::Free,
         };
-        let lease = self.gate.open(request.owner, claim).await?;
-        let Facts { name, size, is_read_only, has_cache } = self.facts.clone();
-        let opened = Opened { session: lease.session(), size, volume: name, read_only: is_read_only, volatile_cache: has_cache };
-        Ok(respond(Frames::held(&opened, lease)))
+        let lease = self.sessions.open(request.owner, mode).await?;
+        let VolumeInfo { name, size, is_read_only, has_cache } = self.info.clone();
+        let opened = OpenReply { session: lease.session(), size, volume: name, read_only: is_read_only, volatile_cache: has_cache };
+        Ok(respond(GrpcBody::with_stream_state(&opened, lease)))
     }
 
-    async fn read(&self, request: ReadRequest) -> Answer {
+    async fn read(&self, request: ReadRequest) -> StoreResult {
         let ReadRequest { session, offset, length } = request;
         self.check(offset, length.into(), IO_MAX.into(), "reading")?;
         let read = move |volume: &dyn Volume| {
@@ -120,10 +120,10 @@ impl Store {
             volume.read(offset, &mut bytes).map(|()| Bytes::from(bytes))
         };
         let data = self.run(session, "reading", read).await?;
-        Ok(respond(Frames::answer(&ReadReply::default(), data)))
+        Ok(respond(GrpcBody::answer(&ReadReply::default(), data)))
     }
 
-    async fn write(&self, request: WriteRequest) -> Answer {
+    async fn write(&self, request: WriteRequest) -> StoreResult {
         let WriteRequest { session, offset, fua, data } = request;
         self.check(offset, data.len() as u64, IO_MAX.into(), "writing")?;
         self.check_writable()?;
@@ -137,12 +137,12 @@ impl Store {
     }
 
     fn check_writable(&self) -> Result<(), Status> {
-        if self.facts.is_read_only { Err(status::of(Errno::EROFS, "this store is read-only")) } else { Ok(()) }
+        if self.info.is_read_only { Err(status::of(Errno::EROFS, "this store is read-only")) } else { Ok(()) }
     }
 
     fn check(&self, offset: u64, len: u64, len_max: u64, what: &str) -> Result<(), Status> {
-        let fits = len <= len_max && offset.checked_add(len).is_some_and(|end| end <= self.facts.size);
-        if fits { Ok(()) } else { Err(Status::out_of_range(format!("{what} {len} bytes at {offset} of {}", self.facts.size))) }
+        let fits = len <= len_max && offset.checked_add(len).is_some_and(|end| end <= self.info.size);
+        if fits { Ok(()) } else { Err(Status::out_of_range(format!("{what} {len} bytes at {offset} of {}", self.info.size))) }
     }
 
     /// Runs an operation of a session; on a thread that may sleep, if it may.
@@ -151,15 +151,15 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&dyn Volume) -> Result<T, Errno> + Send + 'static,
     {
-        let turn = self.gate.enter(session).await?;
-        let result = if self.volume.is_quick() {
+        let guard = self.sessions.enter(session).await?;
+        let result = if self.volume.is_nonblocking() {
             operation(&*self.volume)
         } else {
             let volume = Arc::clone(&self.volume);
-            // The turn goes with it: whoever asked may be gone long before it has ended.
+            // The guard goes with it: whoever asked may be gone long before it has ended.
             let work = move || {
                 let result = operation(&*volume);
-                drop(turn);
+                drop(guard);
                 result
             };
             // Only a runtime that ends does not run it: the next store may.
@@ -169,7 +169,7 @@ impl Store {
     }
 }
 
-impl tower::Service<Request<Body>> for Store {
+impl tower::Service<Request<Body>> for BlockStore {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -184,17 +184,17 @@ impl tower::Service<Request<Body>> for Store {
     }
 }
 
-async fn message<M: prost::Message + Default + 'static>(body: Body) -> Result<M, Status> {
-    let mut messages = Streaming::new_request(Reader(PhantomData::<M>), body, None, Some(MESSAGE_MAX));
-    messages.message().await?.ok_or_else(|| Status::invalid_argument("there is no message"))
+async fn decode<M: prost::Message + Default + 'static>(body: Body) -> Result<M, Status> {
+    let mut messages = Streaming::new_request(MessageDecoder(PhantomData::<M>), body, None, Some(MESSAGE_MAX));
+    messages.message().await?.ok_or_else(|| Status::invalid_argument("there is no decode"))
 }
 
-fn respond(frames: Frames) -> Response<Body> {
+fn respond(frames: GrpcBody) -> Response<Body> {
     let mut response = Response::new(Body::new(frames));
     response.headers_mut().insert(HeaderName::from_static("content-type"), HeaderValue::from_static("application/grpc"));
     response
 }
 
 fn done() -> Response<Body> {
-    respond(Frames::answer(&Done {}, Bytes::new()))
+    respond(GrpcBody::answer(&Done {}, Bytes::new()))
 }

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use uringlet_sys::Errno;
-use uringlet_ublkd::serve::Target;
+use uringlet_ublkd::serve::BackingStore;
 
 /// Bytes by position. Ranges are checked before.
 pub trait Volume: Send + Sync + 'static {
     /// What it is.
-    fn facts(&self) -> Facts;
+    fn info(&self) -> VolumeInfo;
     /// Whether operations never sleep.
-    fn is_quick(&self) -> bool;
+    fn is_nonblocking(&self) -> bool;
     /// Fills `bytes`.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ pub trait Volume: Send + Sync + 'static {
 
 /// What a client should know of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct VolumeInfo {
     /// Which one it is: another one has another name.
     pub name: String,
     /// Bytes.
@@ -54,9 +54,9 @@ pub struct Facts {
 
 /// A volume on what our local servers serve, too: memory, a file, or nothing.
 #[derive(Debug)]
-pub struct TargetVolume {
-    target: Target,
-    facts: Facts,
+pub struct BackingVolume {
+    target: BackingStore,
+    info: VolumeInfo,
 }
 
 /// A number that nobody has drawn before.
@@ -65,25 +65,25 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-impl TargetVolume {
+impl BackingVolume {
     /// Of `size` bytes.
     ///
     /// # Errors
     /// Those of fstat(2).
-    pub fn new(target: Target, size: u64, is_read_only: bool) -> std::io::Result<Self> {
+    pub fn new(target: BackingStore, size: u64, is_read_only: bool) -> std::io::Result<Self> {
         let name = match &target {
-            Target::Null => "null".to_owned(),
+            BackingStore::Null => "null".to_owned(),
             // Another process has other memory.
-            Target::Ram(_) => format!("ram:{:016x}", random()),
-            Target::File(file) => name_of(file)?,
+            BackingStore::Ram(_) => format!("ram:{:016x}", random()),
+            BackingStore::File(file) => name_of(file)?,
         };
-        let has_cache = matches!(target, Target::File(_));
-        Ok(Self { target, facts: Facts { name, size, is_read_only, has_cache } })
+        let has_cache = matches!(target, BackingStore::File(_));
+        Ok(Self { target, info: VolumeInfo { name, size, is_read_only, has_cache } })
     }
 
     /// What it keeps its bytes in.
     #[must_use]
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &BackingStore {
         &self.target
     }
 }
@@ -93,13 +93,13 @@ fn name_of(file: &File) -> std::io::Result<String> {
     Ok(format!("file:{}:{}", found.dev(), found.ino()))
 }
 
-impl Volume for TargetVolume {
-    fn facts(&self) -> Facts {
-        self.facts.clone()
+impl Volume for BackingVolume {
+    fn info(&self) -> VolumeInfo {
+        self.info.clone()
     }
 
-    fn is_quick(&self) -> bool {
-        !matches!(self.target, Target::File(_))
+    fn is_nonblocking(&self) -> bool {
+        !matches!(self.target, BackingStore::File(_))
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {

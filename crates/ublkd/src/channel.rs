@@ -4,11 +4,11 @@
 //! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::busy_poll`]): what the server has done then needs
 //! no other thread to be told.
 //!
-//! `commands` is locked while commands are done, and so while requests end by it (`Client::done`), of whichever front end: who is told may use the device, but
+//! `commands` is locked while commands are done, and so while requests end by it (`BrokerClient::done`), of whichever front end: who is told may use the device, but
 //! not wait for another request of it. To attend from there is to return at once. `out` is the innermost: no call is made under it.
 
-use crate::packets::{hear_bell, ring_bell};
-use crate::surroundings::{Surroundings, lock};
+use crate::packets::{ring_doorbell, wait_doorbell};
+use crate::platform::{BrokerPlatform, lock};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno as IoErrno;
@@ -25,55 +25,55 @@ use uringlet_ublk::{IoCommand, UblkDevice};
 const BATCH: usize = 64;
 
 #[derive(Debug)]
-struct Outgoing {
+struct CompletionQueue {
     sender: Sender,
-    /// What the ring has no room for. A server that is owed more than it has tags takes nothing any more.
-    owed: VecDeque<IoEvent>,
-    is_over: bool,
+    /// What the ring has no room for. A server that is backlog more than it has tags takes nothing any more.
+    backlog: VecDeque<IoEvent>,
+    is_closed: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct ServerChannel {
     socket: OwnedFd,
-    device: Arc<UblkDevice<Surroundings>>,
+    device: Arc<UblkDevice<BrokerPlatform>>,
     commands: Mutex<Receiver>,
-    out: Mutex<Outgoing>,
+    out: Mutex<CompletionQueue>,
 }
 
 /// Makes the file of the rings of a device; and the rings in it.
-pub(crate) fn rings(device: &UblkDevice<Surroundings>) -> Result<(OwnedFd, Arc<ShmChannel>), IoErrno> {
+pub(crate) fn create_rings(device: &UblkDevice<BrokerPlatform>) -> Result<(OwnedFd, Arc<ShmChannel>), IoErrno> {
     let (queues, depth) = device.queues();
     let capacity = capacity(queues, depth);
     let file = memfd_create("ublk-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, ShmChannel::file_len(capacity))?;
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    let exchange = ShmChannel::of_file(file.as_raw_fd(), capacity).map_err(|errno| IoErrno::from_raw_os_error(errno.into_raw()))?;
-    Ok((file, Arc::new(exchange)))
+    let shm = ShmChannel::of_file(file.as_raw_fd(), capacity).map_err(|errno| IoErrno::from_raw_os_error(errno.into_raw()))?;
+    Ok((file, Arc::new(shm)))
 }
 
-impl Channel {
-    pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<Surroundings>>, exchange: Arc<ShmChannel>) -> Self {
-        let commands = Mutex::new(Receiver::new(Arc::clone(&exchange), Direction::ToCreator));
-        let sender = Sender::new(exchange, Direction::FromCreator);
-        Self { socket, device, commands, out: Mutex::new(Outgoing { sender, owed: VecDeque::new(), is_over: false }) }
+impl ServerChannel {
+    pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<BrokerPlatform>>, shm: Arc<ShmChannel>) -> Self {
+        let commands = Mutex::new(Receiver::new(Arc::clone(&shm), Direction::ToCreator));
+        let sender = Sender::new(shm, Direction::FromCreator);
+        Self { socket, device, commands, out: Mutex::new(CompletionQueue { sender, backlog: VecDeque::new(), is_closed: false }) }
     }
 
     /// Serves the server until it goes, or says what nobody understands.
     pub(crate) fn serve(self: &Arc<Self>) {
-        while self.drain(&mut lock(&self.commands)).is_ok() && self.sleep() {}
+        while self.drain(&mut lock(&self.commands)).is_ok() && self.wait() {}
         // Commits of a server that has died since are commits.
         let _ = self.drain(&mut lock(&self.commands));
         let mut out = lock(&self.out);
-        out.is_over = true;
-        out.owed.clear();
+        out.is_closed = true;
+        out.backlog.clear();
     }
 
     /// Sleeps until there may be commands. False: there never will be.
-    fn sleep(&self) -> bool {
+    fn wait(&self) -> bool {
         // Bound to its own statement: nobody sleeps with the lock.
         let rest = lock(&self.commands).prepare_wait();
-        rest == WaitDecision::Ready || hear_bell(&self.socket)
+        rest == WaitDecision::Ready || wait_doorbell(&self.socket)
     }
 
     /// Does what the server has sent.
@@ -89,7 +89,7 @@ impl Channel {
                 return Ok(());
             }
             self.device.io_commands(batch.drain(..).filter_map(|(submission, cookie)| self.command(&submission, cookie)));
-            self.settle()?;
+            self.send_backlog()?;
         }
     }
 
@@ -107,20 +107,20 @@ impl Channel {
         Some(IoCommand { task: submission.task, cmd_op, cmd, command })
     }
 
-    /// Sends what is owed. CorruptPeer is a server that takes nothing any more.
-    fn settle(&self) -> Result<(), CorruptPeer> {
+    /// Sends what is backlog. CorruptPeer is a server that takes nothing any more.
+    fn send_backlog(&self) -> Result<(), CorruptPeer> {
         let mut out = lock(&self.out);
-        if out.owed.is_empty() {
+        if out.backlog.is_empty() {
             return Ok(());
         }
-        let Outgoing { sender, owed, .. } = &mut *out;
-        while let Some(arrival) = owed.front()
-            && sender.put(&arrival.to_message()).is_ok()
+        let CompletionQueue { sender, backlog, .. } = &mut *out;
+        while let Some(event) = backlog.front()
+            && sender.put(&event.to_message()).is_ok()
         {
-            owed.pop_front();
+            backlog.pop_front();
         }
         let (queues, depth) = self.device.queues();
-        let is_alive = owed.len() <= usize::from(queues) * usize::from(depth);
+        let is_alive = backlog.len() <= usize::from(queues) * usize::from(depth);
         drop(out);
         self.flush();
         if is_alive { Ok(()) } else { Err(CorruptPeer) }
@@ -153,14 +153,14 @@ impl Channel {
         }
     }
 
-    /// Sends a completion, which those who sleep may hear of only with [`flush`](Self::flush).
-    fn put(&self, arrival: IoEvent) {
+    /// Sends a completion, which those who wait may hear of only with [`flush`](Self::flush).
+    fn queue_completion(&self, event: IoEvent) {
         let mut out = lock(&self.out);
-        if out.is_over {
+        if out.is_closed {
             return;
         }
-        if !out.owed.is_empty() || out.sender.put(&arrival.to_message()).is_err() {
-            return out.owed.push_back(arrival);
+        if !out.backlog.is_empty() || out.sender.put(&event.to_message()).is_err() {
+            return out.backlog.push_back(event);
         }
         // A server that is awake begins at once.
         out.sender.publish_tail();
@@ -170,7 +170,7 @@ impl Channel {
     pub(crate) fn flush(&self) {
         let must_ring = lock(&self.out).sender.publish();
         if must_ring {
-            ring_bell(&self.socket);
+            ring_doorbell(&self.socket);
         }
     }
 }
@@ -178,7 +178,7 @@ impl Channel {
 /// A command that waits for its completion.
 #[derive(Debug)]
 pub(crate) struct RemoteCommand {
-    channel: Arc<Channel>,
+    channel: Arc<ServerChannel>,
     queue: u16,
     tag: u16,
     cookie: u32,
@@ -187,7 +187,7 @@ pub(crate) struct RemoteCommand {
 impl ServerCommand for RemoteCommand {
     fn complete(self, res: i32) {
         let Self { queue, tag, cookie, .. } = self;
-        let (iod, done) = self.channel.device.buffers().described(queue, tag);
-        self.channel.put(IoEvent { completion: Completion { queue, tag, res, done }, cookie, iod });
+        let (iod, done) = self.channel.device.buffers().iod(queue, tag);
+        self.channel.queue_completion(IoEvent { completion: Completion { queue, tag, res, done }, cookie, iod });
     }
 }

@@ -1,8 +1,8 @@
 //! The other end of the wire: for the command line, and for servers that need no ring.
 
-use crate::packets::{Inbox, connected, hear_bell, ring_bell, send};
-use crate::place;
-use crate::surroundings::lock;
+use crate::packets::{PacketReceiver, connected, ring_doorbell, send, wait_doorbell};
+use crate::platform::lock;
+use crate::runtime_dir;
 use anyhow::{Context, bail, ensure};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::net::{RecvFlags, Shutdown, shutdown};
@@ -21,20 +21,20 @@ const PARAMS_LEN: usize = DISCARD_AT + ParamDiscard::SIZE;
 
 /// A broker, by its folder.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct BrokerClient {
     dir: PathBuf,
 }
 
 /// The parameters that our own servers have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Params {
+pub struct ServerParams {
     /// `struct ublk_param_basic`
     pub basic: ParamBasic,
     /// `struct ublk_param_discard`
     pub discard: ParamDiscard,
 }
 
-impl Params {
+impl ServerParams {
     fn to_bytes(self) -> Vec<u8> {
         let types = param::BASIC | param::DISCARD;
         let head = [(PARAMS_LEN as u32).to_le_bytes(), types.to_le_bytes()].concat();
@@ -50,17 +50,17 @@ impl Params {
 
 /// A control command that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub Errno);
+pub struct CommandRefused(pub Errno);
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for CommandRefused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::io::Error::from_raw_os_error(self.0.into_raw()).fmt(f)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for CommandRefused {}
 
-impl Client {
+impl BrokerClient {
     /// A client of the broker in `dir`.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
@@ -75,20 +75,20 @@ impl Client {
 
     /// Whether a broker answers.
     #[must_use]
-    pub fn is_there(&self) -> bool {
-        connected(&place::socket(&self.dir)).is_ok()
+    pub fn is_running(&self) -> bool {
+        connected(&runtime_dir::socket(&self.dir)).is_ok()
     }
 
     fn connect(&self, purpose: Purpose) -> anyhow::Result<(OwnedFd, Welcome, Vec<OwnedFd>)> {
-        let path = place::socket(&self.dir);
+        let path = runtime_dir::socket(&self.dir);
         let socket = connected(&path).with_context(|| format!("no broker answers on {}", path.display()))?;
         send(&socket, &Hello { version: VERSION, purpose }.to_bytes())?;
-        let mut inbox = Inbox::new();
-        let (bytes, fds) = inbox.receive(&socket, RecvFlags::empty())?;
+        let mut receiver = PacketReceiver::new();
+        let (bytes, fds) = receiver.receive(&socket, RecvFlags::empty())?;
         let welcome = Welcome::parse(bytes).with_context(|| format!("no broker of ours listens on {}", path.display()))?;
         ensure!(welcome.version == VERSION, "the broker speaks version {}, we {VERSION}: end it and start again", welcome.version);
         if welcome.res < 0 {
-            return Err(Refused(Errno::new(-welcome.res)).into());
+            return Err(CommandRefused(Errno::new(-welcome.res)).into());
         }
         Ok((socket, welcome, fds))
     }
@@ -99,25 +99,25 @@ impl Client {
     /// No broker.
     pub fn list(&self) -> anyhow::Result<Vec<u32>> {
         let (socket, ..) = self.connect(Purpose::List)?;
-        let mut inbox = Inbox::new();
-        let (bytes, _) = inbox.receive(&socket, RecvFlags::empty())?;
+        let mut receiver = PacketReceiver::new();
+        let (bytes, _) = receiver.receive(&socket, RecvFlags::empty())?;
         Ok(bytes.chunks_exact(4).map(|id| u32::from_le_bytes([id[0], id[1], id[2], id[3]])).collect())
     }
 
     /// One control command; the payload with what the driver wrote into it.
     ///
     /// # Errors
-    /// [`Refused`]; no broker.
+    /// [`CommandRefused`]; no broker.
     pub fn control(&self, cmd_op: u32, header: CtrlCmd, payload: &[u8]) -> anyhow::Result<Vec<u8>> {
         let (socket, ..) = self.connect(Purpose::Control)?;
         let len = u16::try_from(payload.len()).context("a payload too long")?;
         let header = CtrlCmd { len, addr: u64::from(len > 0), ..header };
         send(&socket, &ControlCall { cmd_op, header, payload }.to_bytes())?;
-        let mut inbox = Inbox::new();
-        let (bytes, _) = inbox.receive(&socket, RecvFlags::empty())?;
+        let mut receiver = PacketReceiver::new();
+        let (bytes, _) = receiver.receive(&socket, RecvFlags::empty())?;
         let answer = ControlReply::parse(bytes, len).context("the broker has ended")?;
         if answer.res < 0 {
-            return Err(Refused(Errno::new(-answer.res)).into());
+            return Err(CommandRefused(Errno::new(-answer.res)).into());
         }
         let mut payload = payload.to_vec();
         let at = usize::from(answer.at);
@@ -127,7 +127,7 @@ impl Client {
         Ok(payload)
     }
 
-    fn plain(&self, nr: u8, id: u32, data: u64) -> anyhow::Result<()> {
+    fn command(&self, nr: u8, id: u32, data: u64) -> anyhow::Result<()> {
         let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, data, ..CtrlCmd::default() };
         self.control(nr.into(), header, &[]).map(drop)
     }
@@ -165,7 +165,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`control`](Self::control).
-    pub fn set_params(&self, id: u32, params: Params) -> anyhow::Result<()> {
+    pub fn set_params(&self, id: u32, params: ServerParams) -> anyhow::Result<()> {
         let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
         self.control(ctrl::SET_PARAMS.into(), header, &params.to_bytes()).map(drop)
     }
@@ -174,10 +174,10 @@ impl Client {
     ///
     /// # Errors
     /// As [`control`](Self::control).
-    pub fn params(&self, id: u32) -> anyhow::Result<Params> {
+    pub fn params(&self, id: u32) -> anyhow::Result<ServerParams> {
         let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
-        let bytes = self.control(ctrl::GET_PARAMS.into(), header, &Params::default().to_bytes())?;
-        Params::from_bytes(&bytes).context("parameters too short")
+        let bytes = self.control(ctrl::GET_PARAMS.into(), header, &ServerParams::default().to_bytes())?;
+        ServerParams::from_bytes(&bytes).context("parameters too short")
     }
 
     /// START_DEV: returns when all tags are fetched and the front ends offer it.
@@ -185,7 +185,7 @@ impl Client {
     /// # Errors
     /// As [`control`](Self::control).
     pub fn start(&self, id: u32) -> anyhow::Result<()> {
-        self.plain(ctrl::START_DEV, id, std::process::id().into())
+        self.command(ctrl::START_DEV, id, std::process::id().into())
     }
 
     /// STOP_DEV.
@@ -193,15 +193,23 @@ impl Client {
     /// # Errors
     /// As [`control`](Self::control).
     pub fn stop(&self, id: u32) -> anyhow::Result<()> {
-        self.plain(ctrl::STOP_DEV, id, 0)
+        self.command(ctrl::STOP_DEV, id, 0)
     }
 
-    /// DEL_DEV: returns when the number is free, or, if it need not `wait`, at once.
+    /// DEL_DEV: returns when the number is free.
     ///
     /// # Errors
     /// As [`control`](Self::control).
-    pub fn delete(&self, id: u32, wait: bool) -> anyhow::Result<()> {
-        self.plain(if wait { ctrl::DEL_DEV } else { ctrl::DEL_DEV_ASYNC }, id, 0)
+    pub fn delete(&self, id: u32) -> anyhow::Result<()> {
+        self.command(ctrl::DEL_DEV, id, 0)
+    }
+
+    /// DEL_DEV_ASYNC: returns at once.
+    ///
+    /// # Errors
+    /// As [`control`](Self::control).
+    pub fn delete_async(&self, id: u32) -> anyhow::Result<()> {
+        self.command(ctrl::DEL_DEV_ASYNC, id, 0)
     }
 
     /// START_USER_RECOVERY.
@@ -209,7 +217,7 @@ impl Client {
     /// # Errors
     /// As [`control`](Self::control).
     pub fn start_recovery(&self, id: u32) -> anyhow::Result<()> {
-        self.plain(ctrl::START_USER_RECOVERY, id, 0)
+        self.command(ctrl::START_USER_RECOVERY, id, 0)
     }
 
     /// END_USER_RECOVERY: returns when all tags are fetched.
@@ -217,23 +225,23 @@ impl Client {
     /// # Errors
     /// As [`control`](Self::control).
     pub fn end_recovery(&self, id: u32) -> anyhow::Result<()> {
-        self.plain(ctrl::END_USER_RECOVERY, id, std::process::id().into())
+        self.command(ctrl::END_USER_RECOVERY, id, std::process::id().into())
     }
 
     /// Opens the char device.
     ///
     /// # Errors
-    /// [`Refused`]: `ENOENT`, `EBUSY`; no broker.
+    /// [`CommandRefused`]: `ENOENT`, `EBUSY`; no broker.
     pub fn open(&self, id: u32) -> anyhow::Result<CharDevice> {
         let (socket, welcome, fds) = self.connect(Purpose::Open(id))?;
         let Ok([file, rings]) = <[OwnedFd; 2]>::try_from(fds) else { bail!("the broker sent no files") };
         let capacity = io_channel::capacity(welcome.queues, welcome.depth);
-        let exchange = ShmChannel::of_file(rings.as_raw_fd(), capacity).map_err(Refused).context("the rings that the broker sent")?;
-        let exchange = Arc::new(exchange);
-        let commands = Mutex::new(Sender::new(Arc::clone(&exchange), Direction::ToCreator));
-        let arrivals = Mutex::new(Receiver::new(exchange, Direction::FromCreator));
+        let shm = ShmChannel::of_file(rings.as_raw_fd(), capacity).map_err(CommandRefused).context("the rings that the broker sent")?;
+        let shm = Arc::new(shm);
+        let commands = Mutex::new(Sender::new(Arc::clone(&shm), Direction::ToCreator));
+        let events = Mutex::new(Receiver::new(shm, Direction::FromCreator));
         let (queues, depth) = (welcome.queues, welcome.depth);
-        Ok(CharDevice { socket, file, queues, depth, commands, arrivals })
+        Ok(CharDevice { socket, file, queues, depth, commands, events })
     }
 }
 
@@ -248,17 +256,17 @@ pub struct CharDevice {
     /// Tags of each.
     pub depth: u16,
     commands: Mutex<Sender>,
-    arrivals: Mutex<Receiver>,
+    events: Mutex<Receiver>,
 }
 
 /// What can be told when the other end understands nothing any more.
-const NONSENSE: &str = "the broker's rings are broken";
+const CORRUPT_RINGS: &str = "the broker's rings are broken";
 
 impl CharDevice {
     /// Sends I/O commands.
     ///
     /// # Errors
-    /// More commands than tags; the broker is gone, as [`Watch::arrivals`] tells too.
+    /// More commands than tags; the broker is gone, as [`IoEventReceiver::wait_events`] tells too.
     pub fn submit(&self, submissions: &[Submission]) -> anyhow::Result<()> {
         let must_ring = {
             let mut commands = lock(&self.commands);
@@ -268,17 +276,17 @@ impl CharDevice {
             must_ring
         };
         if must_ring {
-            ring_bell(&self.socket);
+            ring_doorbell(&self.socket);
         }
         Ok(())
     }
 
-    /// The right to wait for arrivals: one thread at a time has it, others sleep here until that lets it go.
-    pub fn watch(&self) -> Watch<'_> {
-        Watch { device: self, ring: lock(&self.arrivals) }
+    /// The right to wait for events: one thread at a time has it, others sleep here until that lets it go.
+    pub fn lock_events(&self) -> IoEventReceiver<'_> {
+        IoEventReceiver { device: self, ring: lock(&self.events) }
     }
 
-    /// Ends the connection: who waits for arrivals gets none, here and for ever.
+    /// Ends the connection: who waits for events gets none, here and for ever.
     pub fn hang_up(&self) {
         // Gone already is as good.
         let _ = shutdown(&self.socket, Shutdown::Both);
@@ -289,37 +297,37 @@ impl CharDevice {
     /// # Errors
     /// What it says is no completion.
     pub fn completions(&self) -> anyhow::Result<Vec<Completion>> {
-        let mut arrivals = Vec::new();
-        self.watch().arrivals(usize::MAX, &mut AdaptiveSpin::new(), &mut arrivals)?;
-        Ok(arrivals.iter().map(|arrival| arrival.completion).collect())
+        let mut events = Vec::new();
+        self.lock_events().wait_events(usize::MAX, &mut AdaptiveSpin::new(), &mut events)?;
+        Ok(events.iter().map(|event| event.completion).collect())
     }
 }
 
-/// See [`CharDevice::watch`].
+/// See [`CharDevice::lock_events`].
 #[derive(Debug)]
-pub struct Watch<'a> {
+pub struct IoEventReceiver<'a> {
     device: &'a CharDevice,
     ring: MutexGuard<'a, Receiver>,
 }
 
-impl Watch<'_> {
-    /// Waits for completions, and puts no more than `most` into `arrivals`. None: the broker is gone.
+impl IoEventReceiver<'_> {
+    /// Waits for completions, and puts no more than `max` into `events`. None: the broker is gone.
     ///
     /// # Errors
     /// What is there makes no sense.
-    pub fn arrivals(&mut self, most: usize, patience: &mut AdaptiveSpin, arrivals: &mut Vec<IoEvent>) -> anyhow::Result<()> {
-        arrivals.clear();
+    pub fn wait_events(&mut self, max: usize, spin: &mut AdaptiveSpin, events: &mut Vec<IoEvent>) -> anyhow::Result<()> {
+        events.clear();
         loop {
-            while arrivals.len() < most
-                && let Some(message) = self.ring.take().ok().context(NONSENSE)?
+            while events.len() < max
+                && let Some(message) = self.ring.take().ok().context(CORRUPT_RINGS)?
             {
-                arrivals.push(IoEvent::of_message(&message));
+                events.push(IoEvent::of_message(&message));
             }
-            if !arrivals.is_empty() {
+            if !events.is_empty() {
                 return Ok(());
             }
-            let sleep = || self.ring.prepare_wait() == WaitDecision::Ready || hear_bell(&self.device.socket);
-            if patience.wait(|| !self.ring.is_empty(), sleep) == Some(false) {
+            let sleep = || self.ring.prepare_wait() == WaitDecision::Ready || wait_doorbell(&self.device.socket);
+            if spin.wait(|| !self.ring.is_empty(), sleep) == Some(false) {
                 return Ok(());
             }
         }

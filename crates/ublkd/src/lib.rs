@@ -18,8 +18,8 @@
 pub mod broker;
 mod channel;
 pub mod client;
+mod hangup;
 mod packets;
-pub mod place;
+mod platform;
+pub mod runtime_dir;
 pub mod serve;
-mod surroundings;
-mod watch;

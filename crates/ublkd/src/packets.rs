@@ -46,28 +46,28 @@ pub(crate) fn send_with(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>],
 }
 
 /// Wakes a thread of the other side: a packet whose bytes mean nothing.
-pub(crate) fn ring_bell(socket: impl AsFd) {
+pub(crate) fn ring_doorbell(socket: impl AsFd) {
     // Full means that enough of them are on their way; an error, that nobody is left to be woken.
     let _ = send_with(socket, &[0], &[], SendFlags::DONTWAIT);
 }
 
 /// Sleeps until the bell rings. False: the other side is gone.
-pub(crate) fn hear_bell(socket: impl AsFd) -> bool {
+pub(crate) fn wait_doorbell(socket: impl AsFd) -> bool {
     loop {
         match recv(&socket, &mut [0; 1], RecvFlags::empty()) {
             Err(Errno::INTR) => {}
-            heard => return matches!(heard, Ok((len, _)) if len > 0),
+            received => return matches!(received, Ok((len, _)) if len > 0),
         }
     }
 }
 
 /// Receives packets.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct PacketReceiver {
     bytes: Vec<u8>,
 }
 
-impl Inbox {
+impl PacketReceiver {
     pub(crate) fn new() -> Self {
         // One byte more: what is too long shows.
         Self { bytes: vec![0; MESSAGE_MAX + 1] }

@@ -1,7 +1,7 @@
 //! Our own servers. They use the shared file as it is (USER_COPY): no data is copied but to where it stays.
 
-use crate::client::{CharDevice, Client, Params};
-use crate::surroundings::errno;
+use crate::client::{BrokerClient, CharDevice, ServerParams};
+use crate::platform::errno;
 use anyhow::{Context, ensure};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{pread, pwrite};
@@ -12,7 +12,7 @@ use uringlet_sys::process::monotonic_ns;
 use uringlet_ublk::adaptive_spin::AdaptiveSpin;
 use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
-use uringlet_ublk_front::store::Store;
+use uringlet_ublk_front::sparse::SparseMemory;
 
 const SECTOR: u64 = 512;
 /// The task that serves all tags: a name for the driver's sake.
@@ -20,22 +20,22 @@ const TASK: u64 = 1;
 /// Requests that a thread takes at once, while they are quick.
 const BATCH: usize = 16;
 /// From here on a request was not quick: another thread could have been woken for the next one, ns.
-const LONG_NS: u64 = 30_000;
+const SLOW_NS: u64 = 30_000;
 
 /// Where bytes are kept.
 #[derive(Debug)]
-pub enum Target {
+pub enum BackingStore {
     /// Nowhere: reads are zeroes.
     Null,
     /// In memory, as long as the server lives.
-    Ram(Box<Store>),
+    Ram(Box<SparseMemory>),
     /// In a file or block device.
     File(File),
 }
 
 /// What a device is to be like.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct DeviceSpec {
     /// Its number; `u32::MAX`: any.
     pub id: u32,
     /// Bytes.
@@ -57,7 +57,7 @@ const BROKER_GONE: &str = "the broker has ended, and the device with it: add it 
 /// Longest read or write, bytes.
 const IO_MAX: u32 = 1 << 20;
 
-impl Shape {
+impl DeviceSpec {
     /// What ADD_DEV is asked for, for a server that moves its data itself.
     #[must_use]
     pub fn info(&self) -> DevInfo {
@@ -74,9 +74,9 @@ impl Shape {
 
     /// The parameters of a device with this target.
     #[must_use]
-    pub fn params(&self, target: &Target) -> Params {
+    pub fn params(&self, target: &BackingStore) -> ServerParams {
         let attrs = if self.is_read_only { param::ATTR_READ_ONLY } else { 0 };
-        let cache = if matches!(target, Target::File(_)) { param::ATTR_VOLATILE_CACHE } else { 0 };
+        let cache = if matches!(target, BackingStore::File(_)) { param::ATTR_VOLATILE_CACHE } else { 0 };
         let basic = ParamBasic {
             attrs: attrs | cache,
             logical_bs_shift: self.block_shift,
@@ -94,7 +94,7 @@ impl Shape {
             max_discard_segments: 1,
             ..ParamDiscard::default()
         };
-        Params { basic, discard }
+        ServerParams { basic, discard }
     }
 }
 
@@ -102,15 +102,15 @@ impl Shape {
 ///
 /// # Errors
 /// The broker's, with what to do about them.
-pub fn add(client: &Client, shape: &Shape, target: &Target) -> anyhow::Result<(u32, CharDevice)> {
-    add_as(client, &shape.info(), shape.params(target))
+pub fn add(client: &BrokerClient, spec: &DeviceSpec, target: &BackingStore) -> anyhow::Result<(u32, CharDevice)> {
+    add_as(client, &spec.info(), spec.params(target))
 }
 
 /// The same, of whatever kind.
 ///
 /// # Errors
 /// The broker's, with what to do about them.
-pub fn add_as(client: &Client, info: &DevInfo, params: Params) -> anyhow::Result<(u32, CharDevice)> {
+pub fn add_as(client: &BrokerClient, info: &DevInfo, params: ServerParams) -> anyhow::Result<(u32, CharDevice)> {
     let added = client.add(info).with_context(|| match info.dev_id {
         u32::MAX => "adding a device".to_owned(),
         id => format!("adding device {id}"),
@@ -119,7 +119,7 @@ pub fn add_as(client: &Client, info: &DevInfo, params: Params) -> anyhow::Result
     let opened = client.set_params(id, params).context("setting its parameters").and_then(|()| client.open(id));
     if opened.is_err() {
         // Half a device is of no use; what went wrong is told below.
-        let _ = client.delete(id, false);
+        let _ = client.delete_async(id);
     }
     Ok((id, opened?))
 }
@@ -129,7 +129,7 @@ pub fn add_as(client: &Client, info: &DevInfo, params: Params) -> anyhow::Result
 ///
 /// # Errors
 /// The broker is gone, or talks nonsense.
-pub fn serve(device: CharDevice, target: Target, threads: u16, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+pub fn serve(device: CharDevice, target: BackingStore, threads: u16, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let all: Vec<_> = (0..device.queues).flat_map(|queue| (0..device.depth).map(move |tag| (queue, tag))).collect();
     let fetch = |&(q_id, tag): &(u16, u16)| Submission {
         cmd_op: Some(io::FETCH_REQ.into()),
@@ -141,62 +141,62 @@ pub fn serve(device: CharDevice, target: Target, threads: u16, on_armed: impl Fn
     let (device, target) = (&device, &target);
     std::thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads)
-            .map(|_| std::thread::Builder::new().name("ublk-io".into()).spawn_scoped(scope, || work(device, target)))
+            .map(|_| std::thread::Builder::new().name("ublk-io".into()).spawn_scoped(scope, || worker(device, target)))
             .collect::<Result<_, _>>()
             .inspect_err(|_| device.hang_up())?;
         let ends = helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         // One that was told that no more will come has told the others.
-        std::iter::once(work(device, target)).chain(ends).reduce(Result::or).unwrap_or(Ok(()))
+        std::iter::once(worker(device, target)).chain(ends).reduce(Result::or).unwrap_or(Ok(()))
     })
 }
 
 /// One of the threads that serve. Its end is that of the others.
-fn work(device: &CharDevice, target: &Target) -> anyhow::Result<()> {
-    let end = work_on(device, target);
+fn worker(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()> {
+    let result = worker_loop(device, target);
     device.hang_up();
-    end
+    result
 }
 
 /// The thread that has the watch does what is quick at once: to wake another one would take longer. Before what may take long it lets the watch go.
-fn work_on(device: &CharDevice, target: &Target) -> anyhow::Result<()> {
-    let (mut patience, mut arrivals, mut commits, mut is_slow) = (AdaptiveSpin::new(), Vec::new(), Vec::new(), false);
+fn worker_loop(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()> {
+    let (mut spin, mut events, mut commits, mut is_slow) = (AdaptiveSpin::new(), Vec::new(), Vec::new(), false);
     loop {
-        let mut watch = device.watch();
+        let mut receiver = device.lock_events();
         loop {
-            watch.arrivals(if is_slow { 1 } else { BATCH }, &mut patience, &mut arrivals)?;
-            ensure!(!arrivals.is_empty(), BROKER_GONE);
-            if arrivals.iter().any(|arrival| arrival.completion.res == io::RES_ABORT) {
+            receiver.wait_events(if is_slow { 1 } else { BATCH }, &mut spin, &mut events)?;
+            ensure!(!events.is_empty(), BROKER_GONE);
+            if events.iter().any(|event| event.completion.res == io::RES_ABORT) {
                 // No more will come. What is with the other threads is of no interest to anybody: the driver has ended it.
                 return Ok(());
             }
-            if is_slow || arrivals.iter().any(|arrival| target.is_slow_for(&arrival.iod)) {
+            if is_slow || events.iter().any(|event| target.is_slow_for(&event.iod)) {
                 break;
             }
-            is_slow = commit(device, target, &arrivals, &mut commits)?;
+            is_slow = commit(device, target, &events, &mut commits)?;
         }
-        drop(watch);
-        is_slow = commit(device, target, &arrivals, &mut commits)?;
+        drop(receiver);
+        is_slow = commit(device, target, &events, &mut commits)?;
     }
 }
 
 /// Does what has arrived. Whether it took long.
-fn commit(device: &CharDevice, target: &Target, arrivals: &[IoEvent], commits: &mut Vec<Submission>) -> anyhow::Result<bool> {
+fn commit(device: &CharDevice, target: &BackingStore, events: &[IoEvent], commits: &mut Vec<Submission>) -> anyhow::Result<bool> {
     let begun = monotonic_ns();
     commits.clear();
-    commits.extend(arrivals.iter().map(|arrival| handle(device, target, arrival)));
-    let is_slow = matches!(target, Target::File(_)) && monotonic_ns() - begun > LONG_NS * arrivals.len() as u64;
+    commits.extend(events.iter().map(|event| handle(device, target, event)));
+    let is_slow = matches!(target, BackingStore::File(_)) && monotonic_ns() - begun > SLOW_NS * events.len() as u64;
     device.submit(commits)?;
     Ok(is_slow)
 }
 
 /// One request: its commit.
-fn handle(device: &CharDevice, target: &Target, arrival: &IoEvent) -> Submission {
-    let (queue, tag) = (arrival.completion.queue, arrival.completion.tag);
-    let result = run(device, target, &arrival.iod, io::slot(queue, tag)).unwrap_or_else(|errno| -errno.into_raw());
+fn handle(device: &CharDevice, target: &BackingStore, event: &IoEvent) -> Submission {
+    let (queue, tag) = (event.completion.queue, event.completion.tag);
+    let result = run(device, target, &event.iod, io::slot(queue, tag)).unwrap_or_else(|errno| -errno.into_raw());
     Submission { cmd_op: Some(io::COMMIT_AND_FETCH_REQ.into()), task: TASK, cmd: IoCmd { q_id: queue, tag, result, addr: 0 } }
 }
 
-fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<i32, Errno> {
+fn run(device: &CharDevice, target: &BackingStore, iod: &IoDesc, slot: u64) -> Result<i32, Errno> {
     // Of a flush there is no position: the descriptor says -1.
     let (at, len) = (iod.start_sector.saturating_mul(SECTOR), u64::from(iod.nr_sectors) * SECTOR);
     match iod.op_flags & 0xff {
@@ -206,7 +206,7 @@ fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<
             let put = pwrite(&device.file, &bytes, slot).map_err(errno)?;
             Ok(put as i32)
         }
-        iod::WRITE if matches!(target, Target::Null) => Ok(len as i32),
+        iod::WRITE if matches!(target, BackingStore::Null) => Ok(len as i32),
         iod::WRITE => {
             let mut bytes = vec![0; len as usize];
             let got = pread(&device.file, &mut bytes, slot).map_err(errno)?;
@@ -228,7 +228,7 @@ fn run(device: &CharDevice, target: &Target, iod: &IoDesc, slot: u64) -> Result<
     }
 }
 
-impl Target {
+impl BackingStore {
     /// Whether this takes long, as far as can be told before.
     fn is_slow_for(&self, iod: &IoDesc) -> bool {
         matches!(self, Self::File(_)) && matches!(iod.op_flags & 0xff, iod::FLUSH | iod::DISCARD | iod::WRITE_ZEROES)
@@ -241,7 +241,7 @@ impl Target {
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         match self {
             Self::Null => {}
-            Self::Ram(store) => store.read(at, bytes),
+            Self::Ram(memory) => memory.read(at, bytes),
             Self::File(file) => {
                 // What lies beyond the end of a file that shrank is zeroes.
                 let mut done = 0;
@@ -263,7 +263,7 @@ impl Target {
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
         match self {
             Self::Null => {}
-            Self::Ram(store) => store.write(at, bytes),
+            Self::Ram(memory) => memory.write(at, bytes),
             Self::File(file) => {
                 let mut done = 0;
                 while done < bytes.len() {
@@ -302,8 +302,8 @@ impl Target {
     pub fn zero(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
         match self {
             Self::Null => Ok(()),
-            Self::Ram(store) => {
-                store.zero(at, len);
+            Self::Ram(memory) => {
+                memory.zero(at, len);
                 Ok(())
             }
             Self::File(file) => {

@@ -12,10 +12,10 @@ use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
 use uringlet_ublk::wire::{ControlCall, Hello, Purpose, Submission, VERSION, Welcome};
-use uringlet_ublkd::broker::{Broker, Stopper};
-use uringlet_ublkd::client::{CharDevice, Client, Refused};
-use uringlet_ublkd::place;
-use uringlet_ublkd::serve::{Shape, Target, add, serve};
+use uringlet_ublkd::broker::{Broker, BrokerHandle};
+use uringlet_ublkd::client::{BrokerClient, CharDevice, CommandRefused};
+use uringlet_ublkd::runtime_dir;
+use uringlet_ublkd::serve::{BackingStore, DeviceSpec, add, serve};
 
 /// Longer than anything takes that works, on any machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -39,8 +39,8 @@ impl FrontEnd for Shelf {
 struct Fixture {
     dir: PathBuf,
     shelf: Arc<Shelf>,
-    client: Client,
-    stopper: Stopper,
+    client: BrokerClient,
+    handle: BrokerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -49,14 +49,14 @@ impl Fixture {
         let dir = std::env::temp_dir().join(format!("ublkd-{name}-{}", std::process::id()));
         let shelf = Arc::new(Shelf::default());
         let broker = Broker::new(&dir, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
-        let stopper = broker.stopper();
+        let handle = broker.handle();
         let thread = Some(std::thread::spawn(move || broker.run(None).unwrap()));
-        Self { client: Client::new(&dir), dir, shelf, stopper, thread }
+        Self { client: BrokerClient::new(&dir), dir, shelf, handle, thread }
     }
 
     /// A device with a server on a thread of its own; live when this returns.
-    fn serve(&self, shape: Shape, target: Target, threads: u16) -> (u32, JoinHandle<()>) {
-        let (id, device) = add(&self.client, &shape, &target).unwrap();
+    fn serve(&self, spec: DeviceSpec, target: BackingStore, threads: u16) -> (u32, JoinHandle<()>) {
+        let (id, device) = add(&self.client, &spec, &target).unwrap();
         let client = self.client.clone();
         let server = std::thread::spawn(move || serve(device, target, threads, move || client.start(id).unwrap()).unwrap());
         until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.device(id).is_some());
@@ -74,14 +74,14 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        self.stopper.stop();
+        self.handle.stop();
         self.thread.take().unwrap().join().unwrap();
         std::fs::remove_dir_all(&self.dir).unwrap();
     }
 }
 
-fn shape(id: u32) -> Shape {
-    Shape { id, size: SIZE, queues: 1, depth: 8, flags: 0, is_read_only: false, block_shift: 9 }
+fn spec(id: u32) -> DeviceSpec {
+    DeviceSpec { id, size: SIZE, queues: 1, depth: 8, flags: 0, is_read_only: false, block_shift: 9 }
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -93,7 +93,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn refusal(error: &anyhow::Error) -> Option<Errno> {
-    error.downcast_ref::<Refused>().map(|refused| refused.0)
+    error.downcast_ref::<CommandRefused>().map(|refused| refused.0)
 }
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
@@ -101,11 +101,11 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_device_lives_and_goes() {
+fn a_device_is_served_and_deleted() {
     let fixture = Fixture::new("life");
     assert_ne!(fixture.client.features().unwrap() & feature::NEED_GET_DATA, 0);
     for threads in [1, 3] {
-        let (id, server) = fixture.serve(shape(u32::MAX), Target::Ram(Box::default()), threads);
+        let (id, server) = fixture.serve(spec(u32::MAX), BackingStore::Ram(Box::default()), threads);
         assert_eq!(fixture.client.list().unwrap(), [id]);
         assert_eq!(fixture.client.params(id).unwrap().basic.dev_sectors, SIZE / 512);
         let local = fixture.local(id);
@@ -122,16 +122,16 @@ fn a_device_lives_and_goes() {
         assert_eq!(local.read(SIZE / 512, &mut [0; 512]), Err(Errno::EIO));
         fixture.client.stop(id).unwrap();
         server.join().unwrap();
-        fixture.client.delete(id, true).unwrap();
+        fixture.client.delete(id).unwrap();
         assert_eq!(fixture.client.list().unwrap(), [0; 0]);
     }
 }
 
 #[test]
-fn requests_from_many_threads_meet_many_tags() {
+fn requests_from_many_threads_share_the_tags() {
     let fixture = Fixture::new("many");
-    let shape = Shape { queues: 2, depth: 4, ..shape(u32::MAX) };
-    let (id, server) = fixture.serve(shape, Target::Ram(Box::default()), 4);
+    let spec = DeviceSpec { queues: 2, depth: 4, ..spec(u32::MAX) };
+    let (id, server) = fixture.serve(spec, BackingStore::Ram(Box::default()), 4);
     std::thread::scope(|scope| {
         for number in 0..8_u8 {
             let local = BlockingClient::new(fixture.device(id).unwrap(), number.into());
@@ -147,12 +147,12 @@ fn requests_from_many_threads_meet_many_tags() {
             });
         }
     });
-    fixture.client.delete(id, true).unwrap();
+    fixture.client.delete(id).unwrap();
     server.join().unwrap();
 }
 
 #[test]
-fn a_server_that_is_lost_leaves_what_its_flags_say() {
+fn a_lost_server_leaves_the_state_its_flags_ask_for() {
     let fixture = Fixture::new("lost");
     let cases = [
         (0, state::DEAD),
@@ -161,8 +161,8 @@ fn a_server_that_is_lost_leaves_what_its_flags_say() {
         (feature::USER_RECOVERY | feature::USER_RECOVERY_FAIL_IO, state::FAIL_IO),
     ];
     for (flags, expected) in cases {
-        let target = Target::Null;
-        let (id, device) = add(&fixture.client, &Shape { flags, ..shape(u32::MAX) }, &target).unwrap();
+        let target = BackingStore::Null;
+        let (id, device) = add(&fixture.client, &DeviceSpec { flags, ..spec(u32::MAX) }, &target).unwrap();
         let starting = fixture.client.clone();
         // The server takes its tags, and dies with a request in its hands.
         let device = arm(device, move || starting.start(id).unwrap());
@@ -184,7 +184,7 @@ fn a_server_that_is_lost_leaves_what_its_flags_say() {
             fixture.client.stop(id).unwrap();
             server.join().unwrap();
         }
-        fixture.client.delete(id, true).unwrap();
+        fixture.client.delete(id).unwrap();
     }
 }
 
@@ -197,26 +197,26 @@ fn arm(device: CharDevice, on_armed: impl FnOnce() + Send + 'static) -> CharDevi
 }
 
 #[test]
-fn refusals_are_the_drivers() {
+fn driver_errors_reach_the_client() {
     let fixture = Fixture::new("refusals");
     let client = &fixture.client;
     let code = |result: anyhow::Result<()>| refusal(&result.unwrap_err()).unwrap();
     assert_eq!(code(client.info(5).map(drop)), Errno::ENODEV);
     assert_eq!(code(client.open(5).map(drop)), Errno::ENOENT);
     assert_eq!(code(client.start_recovery(5)), Errno::ENODEV);
-    let (id, device) = add(client, &shape(7), &Target::Null).unwrap();
+    let (id, device) = add(client, &spec(7), &BackingStore::Null).unwrap();
     assert_eq!(id, 7);
     assert_eq!(code(client.open(7).map(drop)), Errno::EBUSY);
-    assert_eq!(code(add(client, &shape(7), &Target::Null).map(drop)), Errno::EEXIST);
+    assert_eq!(code(add(client, &spec(7), &BackingStore::Null).map(drop)), Errno::EEXIST);
     drop(device);
-    client.delete(7, true).unwrap();
+    client.delete(7).unwrap();
     assert!(Broker::new(&fixture.dir, Vec::new()).is_err(), "two brokers in one folder");
 }
 
 #[test]
-fn noise_on_the_wire_ends_the_connection_and_nothing_else() {
+fn random_packets_end_only_their_connection() {
     let fixture = Fixture::new("noise");
-    let (id, server) = fixture.serve(shape(u32::MAX), Target::Ram(Box::default()), 1);
+    let (id, server) = fixture.serve(spec(u32::MAX), BackingStore::Ram(Box::default()), 1);
     let local = fixture.local(id);
     local.write(0, &pattern(4096, 3), 0).unwrap();
     let mut seed = 0x1234_5678_9abc_def1_u64;
@@ -229,7 +229,7 @@ fn noise_on_the_wire_ends_the_connection_and_nothing_else() {
     let hello = |purpose: u8, device: u8| [&b"uringUBL\x01\0"[..], &[purpose, 0, device, 0, 0, 0]].concat();
     for round in 0..300 {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
+        connect(&socket, &SocketAddrUnix::new(runtime_dir::socket(&fixture.dir)).unwrap()).unwrap();
         if round % 4 > 0 {
             // Also a second device, so that open succeeds now and then.
             rustix::io::write(&socket, &hello((round % 4) as u8, (random() % 3) as u8)).unwrap();
@@ -249,14 +249,14 @@ fn noise_on_the_wire_ends_the_connection_and_nothing_else() {
     let mut back = [0; 4096];
     local.read(0, &mut back).unwrap();
     assert_eq!(back[..], pattern(4096, 3));
-    fixture.client.delete(id, true).unwrap();
+    fixture.client.delete(id).unwrap();
     server.join().unwrap();
 }
 
 /// A control command on a connection of its own, whose answer nobody waits for yet.
 fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::OwnedFd {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
+    connect(&socket, &SocketAddrUnix::new(runtime_dir::socket(&fixture.dir)).unwrap()).unwrap();
     rustix::io::write(&socket, &Hello { version: VERSION, purpose: Purpose::Control }.to_bytes()).unwrap();
     let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, data, ..CtrlCmd::default() };
     rustix::io::write(&socket, &ControlCall { cmd_op: nr.into(), header, payload: &[] }.to_bytes()).unwrap();
@@ -264,13 +264,13 @@ fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::Ow
 }
 
 #[test]
-fn a_command_that_waits_ends_with_its_client() {
+fn a_waiting_command_ends_when_its_client_hangs_up() {
     let fixture = Fixture::new("gone");
-    let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
+    let (id, device) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let waiting: Vec<_> = (0..4).map(|_| send_command(&fixture, ctrl::START_DEV, id, 1)).collect();
-    until("all are there", || fixture.stopper.connections() == 5);
+    until("all are there", || fixture.handle.connections() == 5);
     drop(waiting);
-    until("their threads end", || fixture.stopper.connections() == 1);
+    until("their threads end", || fixture.handle.connections() == 1);
     // Nobody is left who would start it.
     let device = arm(device, || ());
     assert_eq!(fixture.client.info(id).unwrap().state, state::DEAD);
@@ -278,7 +278,7 @@ fn a_command_that_waits_ends_with_its_client() {
     let delete = send_command(&fixture, ctrl::DEL_DEV, id, 0);
     assert!(device.completions().unwrap().iter().all(|completion| completion.res == -Errno::ENODEV.into_raw()));
     drop(delete);
-    until("its thread ends", || fixture.stopper.connections() == 1);
+    until("its thread ends", || fixture.handle.connections() == 1);
     assert_eq!(fixture.client.list().unwrap(), [id]);
     drop(device);
     until("its number is free", || fixture.client.list().unwrap().is_empty());
@@ -301,10 +301,10 @@ fn command(nr: u8, task: u64, q_id: u16, tag: u16) -> Submission {
 }
 
 #[test]
-fn what_a_server_may_not_do_is_refused_and_all_goes_on() {
+fn invalid_io_commands_are_refused_and_the_device_goes_on() {
     let fixture = Fixture::new("wrong");
     let client = fixture.client.clone();
-    let (id, device) = add(&client, &shape(u32::MAX), &Target::Null).unwrap();
+    let (id, device) = add(&client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let device = arm(device, move || client.start(id).unwrap());
     until("it is live", || fixture.device(id).is_some());
     let local = fixture.local(id);
@@ -341,16 +341,16 @@ fn what_a_server_may_not_do_is_refused_and_all_goes_on() {
     assert_eq!(fixture.client.info(id).unwrap().state, state::LIVE);
     drop(device);
     until("it dies", || fixture.client.info(id).unwrap().state == state::DEAD);
-    fixture.client.delete(id, true).unwrap();
+    fixture.client.delete(id).unwrap();
 }
 
 #[test]
-fn a_broker_that_nobody_can_reach_ends() {
+fn an_unreachable_broker_ends() {
     let dir = std::env::temp_dir().join(format!("ublkd-lonely-{}", std::process::id()));
     let broker = Broker::new(&dir, Vec::new()).unwrap();
     let thread = std::thread::spawn(move || broker.run(Some(1000 * LONG)).unwrap());
-    let client = Client::new(&dir);
-    let (id, device) = add(&client, &shape(u32::MAX), &Target::Null).unwrap();
+    let client = BrokerClient::new(&dir);
+    let (id, device) = add(&client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
     // Its server could not be told of an end otherwise than by it.
     std::thread::sleep(Duration::from_secs(2));
@@ -360,10 +360,10 @@ fn a_broker_that_nobody_can_reach_ends() {
 }
 
 #[test]
-fn a_server_that_takes_nothing_from_its_rings_is_hung_up_on() {
+fn a_server_that_never_reads_its_ring_is_disconnected() {
     let fixture = Fixture::new("deaf-rings");
-    let (id, device) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
-    let (_, other) = add(&fixture.client, &shape(u32::MAX), &Target::Null).unwrap();
+    let (id, device) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
+    let (_, other) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let wrong = command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0);
     until("the broker has enough", || {
         // Its ring is full now and then.
@@ -372,14 +372,14 @@ fn a_server_that_takes_nothing_from_its_rings_is_hung_up_on() {
     });
     assert_eq!(results(&other, &[wrong]), [(7, 0, -Errno::EINVAL.into_raw())], "others do not notice");
     drop(device);
-    fixture.client.delete(id, true).unwrap();
+    fixture.client.delete(id).unwrap();
 }
 
 #[test]
 fn other_versions_are_told_ours() {
     let fixture = Fixture::new("version");
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    connect(&socket, &SocketAddrUnix::new(place::socket(&fixture.dir)).unwrap()).unwrap();
+    connect(&socket, &SocketAddrUnix::new(runtime_dir::socket(&fixture.dir)).unwrap()).unwrap();
     rustix::io::write(&socket, &Hello { version: VERSION + 1, purpose: Purpose::Control }.to_bytes()).unwrap();
     let mut bytes = [0; 64];
     let len = rustix::io::read(&socket, &mut bytes).unwrap();

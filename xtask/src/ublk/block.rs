@@ -1,6 +1,6 @@
 //! The block device: filesystems, fio, a server that is killed.
 
-use super::server::{self, Disk};
+use super::server::{self, BlockProcess};
 use crate::programs::program_cases::ProgramCases;
 use anyhow::ensure;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Far from numbers that somebody uses.
 const NUMBER: u32 = 4_000_000;
 /// No healthy machine takes longer to clean up.
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes, fills, checks, trims and checks again; `$1` the node, `$2` a folder, `$3` the kind.
 const FILESYSTEM: &str = r#"
@@ -44,16 +44,16 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
         return Ok(());
     }
     let program = server::build("block_ram")?;
-    let disk = Disk::start(&program, NUMBER)?;
+    let block_process = BlockProcess::start(&program, NUMBER)?;
     for kind in ["ext4", "xfs"] {
         cases.case(&format!("{kind}: mkfs, mount, copy, fstrim, fsck"), |cases| {
-            cases.run_outside(&["sh", "-euc", FILESYSTEM, "sh", &disk.node, "mnt", kind])?.ok().map(drop)
+            cases.run_outside(&["sh", "-euc", FILESYSTEM, "sh", &block_process.node, "mnt", kind])?.ok().map(drop)
         });
     }
-    cases.case("fio verify, direct", |cases| fio(cases, &disk.node));
-    cases.case("blkdiscard, then zeroes", |cases| discard(cases, &disk.node));
-    cases.case("terminated, the node goes", |_| disk.end("TERM"));
-    cases.case("killed under a mounted ext4: EIO, unmounted, nothing left", |cases| killed(cases, &program));
+    cases.case("fio verify, direct", |cases| fio(cases, &block_process.node));
+    cases.case("blkdiscard, then zeroes", |cases| discard(cases, &block_process.node));
+    cases.case("terminated, the node goes", |_| block_process.end("TERM"));
+    cases.case("killed under a mounted ext4: EIO, unmounted, nothing left", |cases| killed_under_mount(cases, &program));
     Ok(())
 }
 
@@ -85,21 +85,21 @@ dd if="$1" bs=1M skip=4 count=1 iflag=direct status=none | cmp -n 1048576 - zero
     cases.run_outside(&["sh", "-euc", script, "sh", node])?.ok().map(drop)
 }
 
-fn killed(cases: &ProgramCases, program: &Path) -> anyhow::Result<()> {
-    let disk = Disk::start(program, NUMBER + 1)?;
-    let node = disk.node.clone();
+fn killed_under_mount(cases: &ProgramCases, program: &Path) -> anyhow::Result<()> {
+    let block_process = BlockProcess::start(program, NUMBER + 1)?;
+    let node = block_process.node.clone();
     let prepare = r#"mkfs.ext4 -q "$1" && mkdir -p mnt && mount "$1" mnt && dd if=/dev/zero of=mnt/file bs=1M count=20 status=none"#;
     cases.run_outside(&["sh", "-euc", prepare, "sh", &node])?.ok()?;
     let number = rustix::fs::minor(std::fs::metadata(&node)?.rdev());
     let bound = format!("/sys/block/loop{number}/loop");
     ensure!(Path::new(&bound).exists(), "there is no {bound}");
-    disk.end("KILL")?;
+    block_process.end("KILL")?;
     // What was not written yet cannot be any more; and nothing waits for it.
     let after = r#"! dd if=/dev/zero of=mnt/more bs=1M count=8 conv=fsync status=none; umount mnt"#;
     cases.run_outside(&["sh", "-uc", after])?.ok()?;
     let begun = Instant::now();
     while Path::new(&bound).exists() {
-        ensure!(begun.elapsed() < LONG, "the loop device is still bound");
+        ensure!(begun.elapsed() < TIMEOUT, "the loop device is still bound");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -16,7 +16,7 @@ pub(super) const NUMBER: u32 = 1_047_000;
 /// mkfs.xfs wants 300 MiB.
 const SIZE: &str = "400M";
 /// No healthy machine takes longer for a step.
-const LONG: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a server is killed under one filesystem.
 const KILLS: u32 = 3;
 /// The `fsx` crate: random file operations, by somebody else.
@@ -24,25 +24,25 @@ const FSX: &str = "0.3.2";
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let uringlet = build::uringlet()?;
-    let fleet = Fleet::start(&uringlet, &cases.dir().join("nbd"), &["--no-block"])?;
-    let server = fleet.serve(&["add", "-n", "0", "--type", "ram", "--size", "64M", "--json"])?;
-    nbd::clients(cases, "broker, a server in memory", &format!("nbd+unix:///ublkb0?socket={}", fleet.dir.join("nbd.sock").display()));
-    cases.case("the server ends with its device", |_| fleet.delete(0, server));
+    let test_broker = TestBroker::start(&uringlet, &cases.dir().join("nbd"), &["--no-block"])?;
+    let server = test_broker.serve(&["add", "-n", "0", "--type", "ram", "--size", "64M", "--json"])?;
+    nbd::clients(cases, "broker, a server in memory", &format!("nbd+unix:///ublkb0?socket={}", test_broker.dir.join("nbd.sock").display()));
+    cases.case("the server ends with its device", |_| test_broker.delete(0, server));
     let home = cases.dir().join("broker");
-    let fleet = Fleet::start(&uringlet, &home, &[])?;
-    cases.case("nbd: fio verifies while servers are killed", |cases| plagued(cases, &fleet));
+    let test_broker = TestBroker::start(&uringlet, &home, &[])?;
+    cases.case("nbd: fio verifies while servers are killed", |cases| nbd_survives_server_kills(cases, &test_broker));
     if let Some(why) = block::missing() {
         cases.skip("filesystems", &why);
         return Ok(());
     }
     let fsx = fsx()?;
     for kind in ["ext4", "xfs"] {
-        cases.case(&format!("{kind}: fsx while servers are killed, fsck"), |cases| filesystem(cases, &fleet, kind, &fsx));
-        cases.case(&format!("{kind}: deleted under a mount, nothing is lost"), |cases| deleted(cases, &fleet, kind));
+        cases.case(&format!("{kind}: fsx while servers are killed, fsck"), |cases| filesystem(cases, &test_broker, kind, &fsx));
+        cases.case(&format!("{kind}: deleted under a mount, nothing is lost"), |cases| deleted_under_mount(cases, &test_broker, kind));
     }
-    cases.case("the broker is killed under a mount, the next one cleans up", |cases| killed(cases, fleet, &uringlet));
-    let fleet = Fleet::start(&uringlet, &home, &[])?;
-    cases.case("the broker is killed while a device is written back", |cases| killed_in_between(cases, fleet));
+    cases.case("the broker is killed under a mount, the next one cleans up", |cases| broker_killed(cases, test_broker, &uringlet));
+    let test_broker = TestBroker::start(&uringlet, &home, &[])?;
+    cases.case("the broker is killed while a device is written back", |cases| broker_killed_during_write_back(cases, test_broker));
     if is_mounted(cases)? {
         // A case has failed: what it leaves is in nobody's way.
         cases.run_outside(&["umount", "-l", "mnt"])?.ok()?;
@@ -52,9 +52,9 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
 
 /// A process that is killed when this goes.
 #[derive(Debug)]
-struct Process(Child);
+struct ChildGuard(Child);
 
-impl Process {
+impl ChildGuard {
     fn kill(&mut self) -> anyhow::Result<()> {
         self.0.kill()?;
         self.0.wait()?;
@@ -62,7 +62,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // Errors mean that it is gone already.
         let _ = self.kill();
@@ -71,19 +71,19 @@ impl Drop for Process {
 
 /// A broker and the folder where it is met.
 #[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct TestBroker {
     uringlet: PathBuf,
     dir: PathBuf,
-    broker: Process,
+    broker: ChildGuard,
 }
 
-impl Fleet {
+impl TestBroker {
     pub(super) fn start(uringlet: &Path, dir: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let broker = Command::new(uringlet).args(["ublkd", "--dir"]).arg(dir).args(options).spawn().context("starting the broker")?;
-        let fleet = Self { uringlet: uringlet.to_owned(), dir: dir.to_owned(), broker: Process(broker) };
+        let test_broker = Self { uringlet: uringlet.to_owned(), dir: dir.to_owned(), broker: ChildGuard(broker) };
         // Not by a command of ours: that would start a broker.
-        until("the broker answers", || Ok(UnixStream::connect(fleet.dir.join("nbd.sock")).is_ok()))?;
-        Ok(fleet)
+        wait_until("the broker answers", || Ok(UnixStream::connect(test_broker.dir.join("nbd.sock")).is_ok()))?;
+        Ok(test_broker)
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -101,21 +101,21 @@ impl Fleet {
     }
 
     /// A server, when its device is live.
-    fn serve(&self, args: &[&str]) -> anyhow::Result<Process> {
-        let mut server = Process(self.command(args).stdout(Stdio::piped()).spawn().context("starting a server")?);
+    fn serve(&self, args: &[&str]) -> anyhow::Result<ChildGuard> {
+        let mut server = ChildGuard(self.command(args).stdout(Stdio::piped()).spawn().context("starting a server")?);
         let mut line = String::new();
         BufReader::new(server.0.stdout.take().context("a server without output")?).read_line(&mut line)?;
         ensure!(line.contains("\"LIVE\""), "the device is not live: {line}");
         Ok(server)
     }
 
-    fn add(&self, number: u32, file: &str) -> anyhow::Result<Process> {
+    fn add(&self, number: u32, file: &str) -> anyhow::Result<ChildGuard> {
         let number = number.to_string();
         self.serve(&["add", "-n", &number, "--type", "file", "--file", file, "--recovery", "reissue", "--json"])
     }
 
-    /// Kills the server, and has another one take over, again and again, until `is_done`.
-    fn plague(&self, number: u32, file: &str, mut server: Process, is_done: impl Fn() -> bool) -> anyhow::Result<Process> {
+    /// Kills the server, and has another one take over, again and again, wait_until `is_done`.
+    fn kill_repeatedly(&self, number: u32, file: &str, mut server: ChildGuard, is_done: impl Fn() -> bool) -> anyhow::Result<ChildGuard> {
         for _ in 0..KILLS {
             // Some way into what it is used for.
             let begun = Instant::now();
@@ -123,13 +123,13 @@ impl Fleet {
                 std::thread::sleep(Duration::from_millis(5));
             }
             server.kill()?;
-            until("the device waits", || Ok(self.state(number)?.contains("QUIESCED")))?;
+            wait_until("the device waits", || Ok(self.state(number)?.contains("QUIESCED")))?;
             server = self.serve(&["recover", &number.to_string(), "--type", "file", "--file", file, "--json"])?;
         }
         Ok(server)
     }
 
-    fn delete(&self, number: u32, mut server: Process) -> anyhow::Result<()> {
+    fn delete(&self, number: u32, mut server: ChildGuard) -> anyhow::Result<()> {
         let deleted = self.ublk(&["del", &number.to_string()])?;
         ensure!(deleted.status.success(), "{}", String::from_utf8_lossy(&deleted.stderr));
         let end = server.0.wait()?;
@@ -138,26 +138,26 @@ impl Fleet {
     }
 }
 
-pub(super) fn until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !is_so()? {
-        ensure!(begun.elapsed() < LONG, "never: {what}");
+        ensure!(begun.elapsed() < TIMEOUT, "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
 /// Runs `work` while servers are killed.
-fn amid(
-    fleet: &Fleet,
+fn while_servers_are_killed(
+    test_broker: &TestBroker,
     number: u32,
     file: &str,
-    server: Process,
+    server: ChildGuard,
     work: impl FnOnce() -> anyhow::Result<()> + Send,
-) -> anyhow::Result<Process> {
+) -> anyhow::Result<ChildGuard> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(work);
-        let server = fleet.plague(number, file, server, || worker.is_finished());
+        let server = test_broker.kill_repeatedly(number, file, server, || worker.is_finished());
         let done = worker.join().map_err(|_| anyhow::anyhow!("the client panicked"))?;
         done.and(server)
     })
@@ -168,16 +168,16 @@ fn image(cases: &ProgramCases, name: &str) -> anyhow::Result<String> {
     cases.dir().join(name).to_str().map(str::to_owned).context("the folder's path is not UTF-8")
 }
 
-fn plagued(cases: &ProgramCases, fleet: &Fleet) -> anyhow::Result<()> {
+fn nbd_survives_server_kills(cases: &ProgramCases, test_broker: &TestBroker) -> anyhow::Result<()> {
     let file = image(cases, "nbd.img")?;
-    let server = fleet.add(NUMBER, &file)?;
-    let uri = format!("--uri=nbd+unix:///ublkb{NUMBER}?socket={}", fleet.dir.join("nbd.sock").display());
+    let server = test_broker.add(NUMBER, &file)?;
+    let uri = format!("--uri=nbd+unix:///ublkb{NUMBER}?socket={}", test_broker.dir.join("nbd.sock").display());
     let job = ["fio", "--name=verify", "--ioengine=nbd", &uri, "--rw=randrw", "--bsrange=512-256k", "--iodepth=16", "--size=64M"];
     // At least as long as the killing takes, whatever the machine: written anew and verified again.
     let verify = ["--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--loops=20"];
     let argv = [&job[..], &verify].concat();
-    let server = amid(fleet, NUMBER, &file, server, || cases.run_outside(&argv)?.ok().map(drop))?;
-    fleet.delete(NUMBER, server)
+    let server = while_servers_are_killed(test_broker, NUMBER, &file, server, || cases.run_outside(&argv)?.ok().map(drop))?;
+    test_broker.delete(NUMBER, server)
 }
 
 /// Builds the crate's program, once.
@@ -191,7 +191,7 @@ fn fsx() -> anyhow::Result<String> {
     Ok(program.display().to_string())
 }
 
-pub(super) const MAKE: &str = r#"
+pub(super) const MAKE_FILESYSTEM: &str = r#"
 mkfs.$3 $(test $3 = ext4 && echo -q || echo "-q -f") "$1"
 mkdir -p "$2"
 mount "$1" "$2"
@@ -205,36 +205,38 @@ esac
 "#;
 
 /// A live device with a filesystem, mounted on `mnt`.
-fn made(cases: &ProgramCases, fleet: &Fleet, kind: &str, number: u32) -> anyhow::Result<(Process, String, String)> {
+fn mounted_device(cases: &ProgramCases, test_broker: &TestBroker, kind: &str, number: u32) -> anyhow::Result<(ChildGuard, String, String)> {
     let file = image(cases, &format!("{kind}.img"))?;
-    let server = fleet.add(number, &file)?;
+    let server = test_broker.add(number, &file)?;
     let node = format!("/dev/ublkb{number}");
-    cases.run_outside(&["sh", "-euc", MAKE, "sh", &node, "mnt", kind])?.ok()?;
+    cases.run_outside(&["sh", "-euc", MAKE_FILESYSTEM, "sh", &node, "mnt", kind])?.ok()?;
     Ok((server, file, node))
 }
 
-fn filesystem(cases: &ProgramCases, fleet: &Fleet, kind: &str, fsx: &str) -> anyhow::Result<()> {
+fn filesystem(cases: &ProgramCases, test_broker: &TestBroker, kind: &str, fsx: &str) -> anyhow::Result<()> {
     let number = NUMBER + 1;
-    let (server, file, node) = made(cases, fleet, kind, number)?;
+    let (server, file, node) = mounted_device(cases, test_broker, kind, number)?;
     let play =
         r#"for seed in 1 2 3 4; do "$1" -q -N 5000 -S $seed -P . mnt/file & done; for seed in 1 2 3 4; do wait -n; done; sync -f mnt"#;
     let play = play.replace("mnt/file", "mnt/file$seed");
-    let played = amid(fleet, number, &file, server, || cases.run_outside(&["bash", "-euc", &play, "bash", fsx])?.ok().map(drop));
+    let played = while_servers_are_killed(test_broker, number, &file, server, || {
+        cases.run_outside(&["bash", "-euc", &play, "bash", fsx])?.ok().map(drop)
+    });
     // However it went: nothing stays mounted.
     let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     let server = played?;
     unmounted?;
     cases.run_outside(&["sh", "-euc", FSCK, "sh", &node, kind])?.ok()?;
-    fleet.delete(number, server)
+    test_broker.delete(number, server)
 }
 
 /// What the kernel keeps of a filesystem reaches the server before its device goes.
-fn deleted(cases: &ProgramCases, fleet: &Fleet, kind: &str) -> anyhow::Result<()> {
+fn deleted_under_mount(cases: &ProgramCases, test_broker: &TestBroker, kind: &str) -> anyhow::Result<()> {
     let number = NUMBER + 2;
-    let (server, file, node) = made(cases, fleet, kind, number)?;
+    let (server, file, node) = mounted_device(cases, test_broker, kind, number)?;
     let write = "dd if=/dev/urandom of=data bs=1M count=16 status=none; cp data mnt/data; mkdir mnt/dir; echo words >mnt/dir/words";
     let written = cases.run_outside(&["sh", "-euc", write])?.ok();
-    let deleted = fleet.delete(number, server);
+    let deleted = test_broker.delete(number, server);
     let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     written.and(unmounted)?;
     deleted?;
@@ -243,48 +245,48 @@ fn deleted(cases: &ProgramCases, fleet: &Fleet, kind: &str) -> anyhow::Result<()
     cases.run_outside(&["sh", "-euc", look, "sh", &file])?.ok().map(drop)
 }
 
-fn killed(cases: &ProgramCases, mut fleet: Fleet, uringlet: &Path) -> anyhow::Result<()> {
+fn broker_killed(cases: &ProgramCases, mut test_broker: TestBroker, uringlet: &Path) -> anyhow::Result<()> {
     let number = NUMBER + 3;
-    let (mut server, _, node) = made(cases, &fleet, "ext4", number)?;
+    let (mut server, _, node) = mounted_device(cases, &test_broker, "ext4", number)?;
     let durable = "echo durable >mnt/durable; sync -f mnt; echo lost >mnt/lost";
     cases.run_outside(&["sh", "-euc", durable])?.ok()?;
     let bound = format!("/sys/block/loop{}/loop", rustix::fs::minor(std::fs::metadata(&node)?.rdev()));
     ensure!(Path::new(&bound).exists(), "there is no {bound}");
-    fleet.broker.kill()?;
+    test_broker.broker.kill()?;
     let end = server.0.wait()?;
     ensure!(end.code() == Some(1), "the server ended with {end}");
-    until("the node is gone", || Ok(!Path::new(&node).exists()))?;
+    wait_until("the node is gone", || Ok(!Path::new(&node).exists()))?;
     ensure!(is_mounted(cases)?, "nobody has unmounted it yet");
     // The one who is in there goes on with errors; all others see the folder as it was.
-    let fleet = Fleet::start(uringlet, &fleet.dir, &[])?;
+    let test_broker = TestBroker::start(uringlet, &test_broker.dir, &[])?;
     ensure!(!is_mounted(cases)?, "the next broker has left it mounted");
-    until("the loop device is free", || Ok(!Path::new(&bound).exists()))?;
+    wait_until("the loop device is free", || Ok(!Path::new(&bound).exists()))?;
     let file = cases.dir().join("ext4.img").display().to_string();
-    let server = fleet.add(number, &file)?;
+    let server = test_broker.add(number, &file)?;
     let look = r#"mount "$1" mnt; trap 'umount mnt' EXIT; test "$(cat mnt/durable)" = durable"#;
     cases.run_outside(&["sh", "-euc", look, "sh", &node])?.ok()?;
     cases.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
-    fleet.delete(number, server)
+    test_broker.delete(number, server)
 }
 
 /// Who waits for the device then waits for a server that does not answer; nobody waits for ever.
-fn killed_in_between(cases: &ProgramCases, mut fleet: Fleet) -> anyhow::Result<()> {
+fn broker_killed_during_write_back(cases: &ProgramCases, mut test_broker: TestBroker) -> anyhow::Result<()> {
     let number = NUMBER + 4;
-    let (mut server, _, node) = made(cases, &fleet, "ext4", number)?;
+    let (mut server, _, node) = mounted_device(cases, &test_broker, "ext4", number)?;
     cases.run_outside(&["dd", "if=/dev/zero", "of=mnt/file", "bs=1M", "count=8", "status=none"])?.ok()?;
     let id = server.0.id().to_string();
     crate::stream::sh("kill", &["-STOP", &id])?;
-    let mut deletion = Process(fleet.command(&["del", &number.to_string()]).stderr(Stdio::null()).spawn()?);
+    let mut deletion = ChildGuard(test_broker.command(&["del", &number.to_string()]).stderr(Stdio::null()).spawn()?);
     let words = format!("ublk-write-back\0{node}\0");
-    until("it is written back", || Ok(command_lines()?.iter().any(|line| line.contains(&words))))?;
-    let broker = fleet.broker.kill();
+    wait_until("it is written back", || Ok(command_lines()?.iter().any(|line| line.contains(&words))))?;
+    let broker = test_broker.broker.kill();
     crate::stream::sh("kill", &["-CONT", &id])?;
     let ends = (server.0.wait()?.code(), deletion.0.wait()?.code());
     let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     broker?;
     ensure!(ends == (Some(1), Some(1)), "server and deletion ended with {ends:?}");
     unmounted?;
-    until("nobody waits any more", || Ok(!command_lines()?.iter().any(|line| line.contains(&words))))
+    wait_until("nobody waits any more", || Ok(!command_lines()?.iter().any(|line| line.contains(&words))))
 }
 
 fn command_lines() -> anyhow::Result<Vec<String>> {

@@ -24,9 +24,9 @@ long to build, runs rublk, its tests and those of libublk on the broker. Install
 const SLOW: &str = "rublk";
 
 /// A front end: its name, what to install, and its checks.
-type Front = (&'static str, &'static [&'static str], fn(&mut ProgramCases) -> anyhow::Result<()>);
+type FrontEndTests = (&'static str, &'static [&'static str], fn(&mut ProgramCases) -> anyhow::Result<()>);
 
-const FRONTS: &[Front] = &[
+const FRONT_ENDS: &[FrontEndTests] = &[
     ("nbd", &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"], nbd::check),
     ("block", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], block::check),
     ("broker", &["libnbd-bin", "python3-libnbd", "qemu-utils", "e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], broker::check),
@@ -50,11 +50,11 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
         }
     }
     for name in &names {
-        ensure!(FRONTS.iter().any(|(known, ..)| known == name), "there is no front end `{name}`\n{USAGE}");
+        ensure!(FRONT_ENDS.iter().any(|(known, ..)| known == name), "there is no front end `{name}`\n{USAGE}");
     }
     let mut counts = TestCounts::default();
     for (name, packages, check) in
-        FRONTS.iter().filter(|(name, ..)| (names.is_empty() && *name != SLOW) || names.iter().any(|wanted| wanted == name))
+        FRONT_ENDS.iter().filter(|(name, ..)| (names.is_empty() && *name != SLOW) || names.iter().any(|wanted| wanted == name))
     {
         let mut cases = ProgramCases::new(name, None)?;
         match apt::ensure_installed(packages) {

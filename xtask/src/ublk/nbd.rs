@@ -1,6 +1,6 @@
 //! NBD clients: libnbd's tools, QEMU's, fio's engine.
 
-use super::server::{self, Server};
+use super::server::{self, NbdProcess};
 use crate::programs::program_cases::ProgramCases;
 use anyhow::ensure;
 
@@ -11,9 +11,9 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let program = server::build("nbd_ram")?;
     // Requests end on the connection's own thread, or on others.
     for threads in ["0", "2"] {
-        let mut server = Server::start(&program, cases.dir(), threads)?;
-        for (road, uri) in ["unix", "tcp"].iter().zip(server.uris.clone()) {
-            clients(cases, &format!("{road}, {threads} threads"), &uri);
+        let mut server = NbdProcess::start(&program, cases.dir(), threads)?;
+        for (transport, uri) in ["unix", "tcp"].iter().zip(server.uris.clone()) {
+            clients(cases, &format!("{transport}, {threads} threads"), &uri);
         }
         cases.case(&format!("the server is still there, {threads} threads"), |_| {
             ensure!(server.is_alive()?, "it ended");
@@ -24,8 +24,8 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
 }
 
 /// All clients, on a device 0 of [`SIZE`] bytes full of zeroes, the only one of its server.
-pub(super) fn clients(cases: &mut ProgramCases, road: &str, uri: &str) {
-    let name = |what: &str| format!("{what}, {road}");
+pub(super) fn clients(cases: &mut ProgramCases, transport: &str, uri: &str) {
+    let name = |what: &str| format!("{what}, {transport}");
     cases.case(&name("nbdinfo"), |cases| info(cases, uri));
     cases.case(&name("nbdcopy"), |cases| copy(cases, uri));
     cases.case(&name("nbdsh"), |cases| shell(cases, uri));

@@ -1,8 +1,8 @@
-//! Servers that nobody here wrote, as they are: rublk, and the tests of rublk and of the library it is made with, each of them a process of its own that
+//! Servers that nobody here wrote, as they are: rublk, and the tests of rublk and of the library it is mounted_device with, each of them a process of its own that
 //! reaches the broker through `uringlet run`.
 
 use super::block;
-use super::broker::{FSCK, Fleet, MAKE, until};
+use super::broker::{FSCK, MAKE_FILESYSTEM, TestBroker, wait_until};
 use crate::programs::program_cases::ProgramCases;
 use crate::{build, paths};
 use anyhow::{Context, bail, ensure};
@@ -25,12 +25,12 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
         cases.skip("all of it", &why);
         return Ok(());
     }
-    let dir = cases.dir().join("fleet");
-    let fleet = Fleet::start(&uringlet, &dir, &[])?;
+    let dir = cases.dir().join("test_broker");
+    let test_broker = TestBroker::start(&uringlet, &dir, &[])?;
     cases.set_env(FOLDER, dir.to_str().context("the folder's path is not UTF-8")?);
     let rublk = Rublk { uringlet: uringlet.display().to_string(), program: program.display().to_string() };
-    cases.case("added, listed, deleted, each time by another process", |cases| lives(cases, &rublk));
-    cases.case("ext4 on a file, the server killed, the next one goes on, fsck", |cases| recovers(cases, &rublk, &fleet));
+    cases.case("added, listed, deleted, each time by another process", |cases| add_list_delete(cases, &rublk));
+    cases.case("ext4 on a file, the server killed, the next one goes on, fsck", |cases| recover_after_kill(cases, &rublk, &test_broker));
     for (name, version) in [RUBLK, LIBUBLK] {
         own_tests(cases, &rublk, name, version)?;
     }
@@ -46,7 +46,7 @@ impl Rublk {
     fn run(&self, cases: &ProgramCases, words: &[&str]) -> anyhow::Result<String> {
         // Its servers outlive it: nothing that ends with its parent.
         let mut command = Command::new(&self.uringlet);
-        command.args(["run", "--", &self.program]).args(words).current_dir(cases.dir()).env(FOLDER, cases.dir().join("fleet"));
+        command.args(["run", "--", &self.program]).args(words).current_dir(cases.dir()).env(FOLDER, cases.dir().join("test_broker"));
         let output = command.output().context("starting rublk")?;
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said).into_owned();
@@ -78,7 +78,7 @@ fn installed() -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-fn lives(cases: &ProgramCases, rublk: &Rublk) -> anyhow::Result<()> {
+fn add_list_delete(cases: &ProgramCases, rublk: &Rublk) -> anyhow::Result<()> {
     let number = (super::broker::NUMBER + 10).to_string();
     rublk.run(cases, &["add", "null", "-n", &number])?;
     let listed = rublk.run(cases, &["list", "-n", &number])?;
@@ -90,21 +90,21 @@ fn lives(cases: &ProgramCases, rublk: &Rublk) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn recovers(cases: &ProgramCases, rublk: &Rublk, fleet: &Fleet) -> anyhow::Result<()> {
+fn recover_after_kill(cases: &ProgramCases, rublk: &Rublk, test_broker: &TestBroker) -> anyhow::Result<()> {
     let id = super::broker::NUMBER + 11;
     let number = id.to_string();
     let node = format!("/dev/ublkb{number}");
     cases.run_outside(&["truncate", "-s", "256M", "image"])?.ok()?;
     rublk.run(cases, &["add", "loop", "-n", &number, "-f", "image", "-r"])?;
-    cases.run_outside(&["sh", "-euc", MAKE, "sh", &node, "mnt", "ext4"])?.ok()?;
+    cases.run_outside(&["sh", "-euc", MAKE_FILESYSTEM, "sh", &node, "mnt", "ext4"])?.ok()?;
     let write = "dd if=/dev/urandom of=data bs=1M count=32 status=none; cp data mnt/before; sync -f mnt";
     cases.run_outside(&["sh", "-euc", write])?.ok()?;
-    let state = fleet.state(id)?;
+    let state = test_broker.state(id)?;
     let server = state.split("\"server\":").nth(1).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
     crate::stream::sh("kill", &["-9", server.with_context(|| format!("no server in {state}"))?])?;
-    until("the device waits", || Ok(fleet.state(id)?.contains("QUIESCED")))?;
+    wait_until("the device waits", || Ok(test_broker.state(id)?.contains("QUIESCED")))?;
     rublk.run(cases, &["recover", "-n", &number])?;
-    until("the device lives", || Ok(fleet.state(id)?.contains("LIVE")))?;
+    wait_until("the device add_list_delete", || Ok(test_broker.state(id)?.contains("LIVE")))?;
     let went_on =
         cases.run_outside(&["sh", "-euc", "cp data mnt/after; sync -f mnt; cmp data mnt/before; cmp data mnt/after; umount mnt"])?;
     went_on.ok()?;
@@ -115,7 +115,7 @@ fn recovers(cases: &ProgramCases, rublk: &Rublk, fleet: &Fleet) -> anyhow::Resul
 /// The tests that come with a crate, one after the other: they look at all devices there are.
 fn own_tests(cases: &mut ProgramCases, rublk: &Rublk, name: &str, version: &str) -> anyhow::Result<()> {
     let program = test_program(name, version)?;
-    let known = Known::read(name, version)?;
+    let known = ExpectedResults::read(name, version)?;
     let program = program.to_str().context("the path of a test program is not UTF-8")?;
     let argv = [&rublk.uringlet, "run", "--", program];
     let listed = cases.run_outside(&[&argv[..], &["--list", "--format=terse"]].concat())?.ok()?;
@@ -179,12 +179,12 @@ fn build(sources: &Path, name: &str, words: &[&str]) -> anyhow::Result<Vec<u8>> 
 }
 
 /// A list of what is known.
-struct Known {
+struct ExpectedResults {
     path: PathBuf,
     lines: Vec<(String, Option<String>)>,
 }
 
-impl Known {
+impl ExpectedResults {
     fn read(name: &str, version: &str) -> anyhow::Result<Self> {
         let path = paths::root().join(LISTS).join(format!("{name}-{version}.txt"));
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -15,14 +15,14 @@ pub(super) fn build(example: &str) -> anyhow::Result<PathBuf> {
 
 /// A running server; it is killed when this goes.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct NbdProcess {
     child: Child,
     /// Where it is reached: one URI a socket.
     pub(super) uris: Vec<String>,
 }
 
-impl Server {
-    /// Starts it in `dir`, on a unix socket and a TCP port, and waits until it listens.
+impl NbdProcess {
+    /// Starts it in `dir`, on a unix socket and a TCP port, and waits wait_until it listens.
     pub(super) fn start(program: &Path, dir: &Path, threads: &str) -> anyhow::Result<Self> {
         let socket = dir.join(format!("nbd-{threads}.sock"));
         let child = Command::new(program).arg(&socket).args(["64", threads, "0"]).stdout(Stdio::piped()).spawn();
@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for NbdProcess {
     fn drop(&mut self) {
         // Errors mean that it is gone already.
         let _ = self.child.kill();
@@ -50,25 +50,25 @@ impl Drop for Server {
 
 /// A process that has a block device; it is killed when this goes.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct BlockProcess {
     child: std::cell::RefCell<Child>,
     pub(super) node: String,
 }
 
-impl Disk {
-    /// Starts it, and waits until its node is there. 600 MiB: mkfs.xfs wants 300.
+impl BlockProcess {
+    /// Starts it, and waits wait_until its node is there. 600 MiB: mkfs.xfs wants 300.
     pub(super) fn start(program: &Path, number: u32) -> anyhow::Result<Self> {
         let child = Command::new(program).args([&number.to_string(), "600"]).stdout(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("starting {}", program.display()))?;
         let output = child.stdout.take().context("a server without output")?;
         let mut node = String::new();
         BufReader::new(output.take(4096)).read_line(&mut node)?;
-        let disk = Self { child: child.into(), node: node.trim().to_owned() };
-        ensure!(disk.node.starts_with("/dev/ublkb"), "the server did not make its node");
-        Ok(disk)
+        let block_process = Self { child: child.into(), node: node.trim().to_owned() };
+        ensure!(block_process.node.starts_with("/dev/ublkb"), "the server did not make its node");
+        Ok(block_process)
     }
 
-    /// Ends it by a signal, and waits until its node is gone.
+    /// Ends it by a signal, and waits wait_until its node is gone.
     pub(super) fn end(&self, signal: &str) -> anyhow::Result<()> {
         let mut child = self.child.borrow_mut();
         crate::stream::sh("kill", &[&format!("-{signal}"), &child.id().to_string()])?;
@@ -82,7 +82,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for BlockProcess {
     fn drop(&mut self) {
         let child = self.child.get_mut();
         // Errors mean that it is gone already.

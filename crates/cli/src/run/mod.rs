@@ -12,7 +12,7 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use crate::Status;
-use uringlet_ublkd::place;
+use uringlet_ublkd::runtime_dir;
 
 /// Run a program with io_uring in user space
 ///
@@ -111,7 +111,7 @@ impl UblkScope {
             return environment.remove(Self::VARIABLE);
         }
         environment.set(Self::VARIABLE, OsStr::new("broker"));
-        environment.set(place::VARIABLE, place::dir().as_os_str());
+        environment.set(runtime_dir::DIR_VARIABLE, runtime_dir::default_dir().as_os_str());
         if let Ok(program) = std::env::current_exe() {
             environment.set(Self::PROGRAM, program.as_os_str());
         }

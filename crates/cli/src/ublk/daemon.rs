@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk_front::block::BlockFrontEnd;
-use uringlet_ublk_front::nbd::Server;
+use uringlet_ublk_front::nbd::NbdServer;
 use uringlet_ublkd::broker::Broker;
-use uringlet_ublkd::client::Client;
-use uringlet_ublkd::place;
+use uringlet_ublkd::client::BrokerClient;
+use uringlet_ublkd::runtime_dir;
 
 /// How long a broker that nobody uses stays, when it was started on demand, seconds.
-const IDLE: &str = "30";
+const IDLE_SECONDS: &str = "30";
 /// How long a broker may take to begin.
-const BEGINNING: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(20);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The broker of ublk devices: run by hand only to see what it says
 #[derive(Debug, clap::Args)]
@@ -56,9 +56,9 @@ pub(crate) fn ublkd(args: &Args) -> Status {
 
 /// A block device is a favour: without it the device is there by NBD.
 #[derive(Debug)]
-struct IfPossible(BlockFrontEnd);
+struct BestEffort(BlockFrontEnd);
 
-impl FrontEnd for IfPossible {
+impl FrontEnd for BestEffort {
     fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
         let id = device.id();
         if let Err(errno) = self.0.start(device) {
@@ -82,8 +82,8 @@ impl FrontEnd for IfPossible {
 }
 
 fn run(args: &Args) -> anyhow::Result<()> {
-    let dir = args.dir.clone().unwrap_or_else(place::dir);
-    let nbd = Arc::new(Server::new()?);
+    let dir = args.dir.clone().unwrap_or_else(runtime_dir::default_dir);
+    let nbd = Arc::new(NbdServer::new()?);
     let mut front_ends: Vec<Arc<dyn FrontEnd>> = vec![Arc::clone(&nbd) as Arc<dyn FrontEnd>];
     let block = BlockFrontEnd::new(Path::new("/dev"));
     let missing = block.missing();
@@ -92,7 +92,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         block.clean().iter().for_each(|what| eprintln!("uringlet ublkd: {what}"));
     }
     if !args.no_block && missing.is_empty() {
-        front_ends.push(Arc::new(IfPossible(block)));
+        front_ends.push(Arc::new(BestEffort(block)));
     } else if !args.no_block {
         missing.iter().for_each(|why| eprintln!("uringlet ublkd: no /dev/ublkbN: {why}"));
     }
@@ -102,44 +102,44 @@ fn run(args: &Args) -> anyhow::Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;
     }
     let broker = Broker::new(&dir, front_ends)?;
-    nbd.listen_unix(&place::nbd_socket(&dir)).context("offering NBD")?;
+    nbd.listen_unix(&runtime_dir::nbd_socket(&dir)).context("offering NBD")?;
     if let Some(port) = args.tcp {
         let address = nbd.listen_tcp(([127, 0, 0, 1], port).into()).context("offering NBD over TCP")?;
         println!("{}", address.uri(0));
     }
-    let stopper = broker.stopper();
+    let handle = broker.handle();
     std::thread::Builder::new().name("ublkd-signals".into()).spawn(move || {
         while !stop.load(Ordering::Relaxed) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        stopper.stop();
+        handle.stop();
     })?;
     broker.run(args.idle.map(Duration::from_secs))
 }
 
 /// Sees that a broker is there: starts one if need be, in a process group of its own, its words going to a log in its folder.
-pub(super) fn ensure(client: &Client) -> anyhow::Result<()> {
-    if client.is_there() {
+pub(super) fn ensure(client: &BrokerClient) -> anyhow::Result<()> {
+    if client.is_running() {
         return Ok(());
     }
-    place::prepare(client.dir())?;
+    runtime_dir::prepare(client.dir())?;
     let path = client.dir().join("ublkd.log");
     let log = std::fs::File::create(&path).with_context(|| format!("making {}", path.display()))?;
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("uringlet").args(["ublkd", "--idle", IDLE, "--dir"]).arg(client.dir());
+    command.arg0("uringlet").args(["ublkd", "--idle", IDLE_SECONDS, "--dir"]).arg(client.dir());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/").process_group(0);
     let mut child = command.spawn().context("starting the broker")?;
-    let begun = Instant::now();
-    while !client.is_there() {
-        let said = || std::fs::read_to_string(&path).unwrap_or_default();
+    let started = Instant::now();
+    while !client.is_running() {
+        let log_text = || std::fs::read_to_string(&path).unwrap_or_default();
         // One that ends because another was quicker is no harm.
         if let Some(status) = child.try_wait()?
-            && !client.is_there()
+            && !client.is_running()
         {
-            anyhow::bail!("the broker ended with {status}: {}", said().trim());
+            anyhow::bail!("the broker ended with {status}: {}", log_text().trim());
         }
-        anyhow::ensure!(begun.elapsed() < BEGINNING, "the broker does not answer: {}", said().trim());
-        std::thread::sleep(LOOK);
+        anyhow::ensure!(started.elapsed() < START_TIMEOUT, "the broker does not answer: {}", log_text().trim());
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use uringlet_ublkd::client::Client;
+use uringlet_ublkd::client::BrokerClient;
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long requests that wait for somebody else may keep a server that is to end.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 
 /// Becomes true with the first of the signals that end a program.
 pub(super) fn flag() -> anyhow::Result<Arc<AtomicBool>> {
@@ -30,26 +30,26 @@ pub(super) fn survive_broken_pipes() -> anyhow::Result<()> {
 /// Sleeps until the flag is true, or `is_over`.
 pub(super) fn wait(stop: &AtomicBool, is_over: impl Fn() -> bool) {
     while !stop.load(Ordering::Relaxed) && !is_over() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Deletes the device when a signal comes, which ends its server. Requests that do not end by themselves do by `give_up`.
-pub(super) fn delete_device(client: &Client, id: u32, give_up: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+/// Deletes the device when a signal comes, which ends its server. Requests that do not end by themselves do by `abort_signal`.
+pub(super) fn delete_device(client: &BrokerClient, id: u32, abort: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let stop = flag()?;
     let client = client.clone();
-    let impatient = move || {
-        std::thread::sleep(GRACE);
+    let abort_later = move || {
+        std::thread::sleep(GRACE_PERIOD);
         // Whoever listened may be gone.
         let _ = writeln!(std::io::stderr(), "uringlet ublk: requests of device {id} that wait for somebody else fail now");
-        give_up();
+        abort();
     };
     std::thread::Builder::new().name("ublk-signals".into()).spawn(move || {
         wait(&stop, || false);
         // Without it they end in their own time.
-        let _ = std::thread::Builder::new().name("ublk-grace".into()).spawn(impatient);
+        let _ = std::thread::Builder::new().name("ublk-grace".into()).spawn(abort_later);
         // Somebody else may have deleted it.
-        let _ = client.delete(id, false);
+        let _ = client.delete_async(id);
     })?;
     Ok(())
 }

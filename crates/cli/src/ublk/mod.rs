@@ -9,8 +9,8 @@ mod store;
 
 use crate::Status;
 use std::path::PathBuf;
-use uringlet_ublkd::client::Client;
-use uringlet_ublkd::place;
+use uringlet_ublkd::client::BrokerClient;
+use uringlet_ublkd::runtime_dir;
 
 pub(crate) use daemon::{Args as DaemonArgs, ublkd};
 
@@ -32,7 +32,7 @@ Examples:
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: UblkCommand,
 
     /// The broker's folder [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR; /run/uringlet for root]
     #[arg(long, global = true, value_name = "FOLDER")]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+enum UblkCommand {
     Add(serve::AddArgs),
     Recover(serve::RecoverArgs),
     Store(store::StoreArgs),
@@ -51,14 +51,14 @@ enum Command {
 
 /// Runs one of them.
 pub(crate) fn ublk(args: &Args) -> Status {
-    let client = Client::new(&args.dir.clone().unwrap_or_else(place::dir));
+    let client = BrokerClient::new(&args.dir.clone().unwrap_or_else(runtime_dir::default_dir));
     let result = match &args.command {
-        Command::Add(args) => serve::add(&client, args),
-        Command::Recover(args) => serve::recover(&client, args),
-        Command::Store(args) => store::run(args),
-        Command::List(args) => show::list(&client, args),
-        Command::Del(args) => show::del(&client, args),
-        Command::Features(args) => show::features(&client, args),
+        UblkCommand::Add(args) => serve::add(&client, args),
+        UblkCommand::Recover(args) => serve::recover(&client, args),
+        UblkCommand::Store(args) => store::run(args),
+        UblkCommand::List(args) => show::list(&client, args),
+        UblkCommand::Del(args) => show::del(&client, args),
+        UblkCommand::Features(args) => show::features(&client, args),
     };
     match result {
         Ok(()) => 0,

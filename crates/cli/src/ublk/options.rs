@@ -7,16 +7,16 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uringlet_abi::ublk::feature;
-use uringlet_ublk_rpc::buffers::Buffers;
-use uringlet_ublkd::serve::Target;
+use uringlet_ublk_rpc::buffers::BufferMode;
+use uringlet_ublkd::serve::BackingStore;
 
 pub(super) const SECTOR: u64 = 512;
 /// A restart fits; and no longer, for somebody waits.
-const PATIENCE: u64 = 30;
+const DEFAULT_TIMEOUT_S: u64 = 30;
 
 /// What our servers can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum TargetKind {
     /// Reads zeroes, forgets writes
     Null,
     /// Memory, lost with the server
@@ -53,7 +53,7 @@ impl Recovery {
 
 /// Where a request's data lies in the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
+enum BufferModeArg {
     /// Memory of its own for each WRITE, allocated when it is there (UBLK_F_NEED_GET_DATA)
     OnDemand,
     /// A buffer for each tag, from which WRITEs are copied once more
@@ -64,10 +64,10 @@ enum Mode {
 
 /// How data comes to the server
 #[derive(Debug, clap::Args)]
-pub(super) struct DataPath {
+pub(super) struct DataPathArgs {
     /// Where a request's data lies in the server [default: on-demand for --type rpc, user-copy otherwise]
     #[arg(long, value_enum, value_name = "MODE")]
-    buffers: Option<Mode>,
+    buffers: Option<BufferModeArg>,
 
     /// The same as --buffers on-demand
     #[arg(long, conflicts_with_all = ["buffers", "user_copy"])]
@@ -78,25 +78,25 @@ pub(super) struct DataPath {
     user_copy: bool,
 }
 
-impl DataPath {
-    pub(super) fn buffers(&self, kind: Kind) -> Buffers {
+impl DataPathArgs {
+    pub(super) fn buffers(&self, kind: TargetKind) -> BufferMode {
         match self.buffers {
-            Some(Mode::OnDemand) => Buffers::OnDemand,
-            Some(Mode::Preallocated) => Buffers::Preallocated,
-            Some(Mode::UserCopy) => Buffers::UserCopy,
-            None if self.need_get_data => Buffers::OnDemand,
-            None if self.user_copy || kind != Kind::Rpc => Buffers::UserCopy,
-            None => Buffers::OnDemand,
+            Some(BufferModeArg::OnDemand) => BufferMode::OnDemand,
+            Some(BufferModeArg::Preallocated) => BufferMode::Preallocated,
+            Some(BufferModeArg::UserCopy) => BufferMode::UserCopy,
+            None if self.need_get_data => BufferMode::OnDemand,
+            None if self.user_copy || kind != TargetKind::Rpc => BufferMode::UserCopy,
+            None => BufferMode::OnDemand,
         }
     }
 }
 
 /// What to serve
 #[derive(Debug, clap::Args)]
-pub(super) struct Backing {
+pub(super) struct TargetArgs {
     /// What stands behind the device
     #[arg(long = "type", value_enum, value_name = "TYPE")]
-    pub(super) kind: Kind,
+    pub(super) kind: TargetKind,
 
     /// The file of --type file; of --type rpc without --server: what its store keeps its blocks in [default: memory]
     #[arg(long, value_name = "PATH", required_if_eq("kind", "file"))]
@@ -130,20 +130,25 @@ pub(super) fn open(path: &Path, is_read_only: bool) -> anyhow::Result<(File, u64
     Ok((file, size))
 }
 
-impl Backing {
-    pub(super) fn patience(&self) -> Duration {
-        Duration::from_secs(self.timeout.unwrap_or(PATIENCE))
+impl TargetArgs {
+    pub(super) fn request_timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT_S))
     }
 
     /// What is kept here, and its size if it has one of its own.
-    pub(super) fn target(&self, is_read_only: bool) -> anyhow::Result<(Target, Option<u64>)> {
-        ensure!(self.kind == Kind::Rpc || self.server.is_none() && self.timeout.is_none(), "--server and --timeout are for --type rpc");
+    pub(super) fn target(&self, is_read_only: bool) -> anyhow::Result<(BackingStore, Option<u64>)> {
+        ensure!(
+            self.kind == TargetKind::Rpc || self.server.is_none() && self.timeout.is_none(),
+            "--server and --timeout are for --type rpc"
+        );
         match (self.kind, &self.file) {
-            (Kind::File | Kind::Rpc, Some(path)) => open(path, is_read_only).map(|(file, size)| (Target::File(file), Some(size))),
-            (Kind::File, None) => bail!("--type file needs --file"),
-            (Kind::Null | Kind::Ram, Some(_)) => bail!("--file is for --type file and rpc"),
-            (Kind::Null, None) => Ok((Target::Null, None)),
-            (Kind::Ram | Kind::Rpc, None) => Ok((Target::Ram(Box::default()), None)),
+            (TargetKind::File | TargetKind::Rpc, Some(path)) => {
+                open(path, is_read_only).map(|(file, size)| (BackingStore::File(file), Some(size)))
+            }
+            (TargetKind::File, None) => bail!("--type file needs --file"),
+            (TargetKind::Null | TargetKind::Ram, Some(_)) => bail!("--file is for --type file and rpc"),
+            (TargetKind::Null, None) => Ok((BackingStore::Null, None)),
+            (TargetKind::Ram | TargetKind::Rpc, None) => Ok((BackingStore::Ram(Box::default()), None)),
         }
     }
 }
@@ -178,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_units_and_whole_blocks() {
+    fn sizes_accept_units_and_require_whole_blocks() {
         assert_eq!(size("512M"), Ok(512 << 20));
         assert_eq!(size("4096"), Ok(4096));
         for bad in ["", "M", "1", "-4K", "99999999999T", "4097", "0", "1é"] {
@@ -187,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_sectors_to_pages() {
+    fn block_sizes_range_from_sector_to_page() {
         assert_eq!((block_shift("512"), block_shift("4k")), (Ok(9), Ok(12)));
         for bad in ["", "256", "8192", "1000"] {
             assert!(block_shift(bad).is_err(), "{bad}");

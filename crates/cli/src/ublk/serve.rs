@@ -1,19 +1,19 @@
 //! `uringlet ublk add` and `recover`: our own servers.
 
-use super::options::{Backing, DataPath, Kind, Recovery, SECTOR, block_shift, size};
+use super::options::{DataPathArgs, Recovery, SECTOR, TargetArgs, TargetKind, block_shift, size};
 use super::{daemon, interrupt, show, store};
 use anyhow::{Context, ensure};
 use tokio::runtime::Runtime;
 use uringlet_abi::ublk::param;
-use uringlet_ublk_rpc::Place;
-use uringlet_ublk_rpc::backend::Local;
-use uringlet_ublk_rpc::buffers::Buffers;
-use uringlet_ublk_rpc::remote::Remote;
-use uringlet_ublk_rpc::serve::{self as with_buffers, GiveUp};
-use uringlet_ublk_rpc::store::Store;
-use uringlet_ublk_rpc::volume::TargetVolume;
-use uringlet_ublkd::client::{CharDevice, Client};
-use uringlet_ublkd::serve::{self as server, Shape, Target};
+use uringlet_ublk_rpc::StoreEndpoint;
+use uringlet_ublk_rpc::backend::VolumeBackend;
+use uringlet_ublk_rpc::buffers::BufferMode;
+use uringlet_ublk_rpc::remote::RemoteBackend;
+use uringlet_ublk_rpc::serve::{self as with_buffers, AbortSignal};
+use uringlet_ublk_rpc::store::BlockStore;
+use uringlet_ublk_rpc::volume::BackingVolume;
+use uringlet_ublkd::client::{BrokerClient, CharDevice};
+use uringlet_ublkd::serve::{self as server, BackingStore, DeviceSpec};
 
 /// Of a device whose size nobody says, bytes.
 const SIZE: u64 = 1 << 30;
@@ -22,10 +22,10 @@ const SIZE: u64 = 1 << 30;
 #[derive(Debug, clap::Args)]
 pub(super) struct AddArgs {
     #[command(flatten)]
-    backing: Backing,
+    target_args: TargetArgs,
 
     #[command(flatten)]
-    data: DataPath,
+    data: DataPathArgs,
 
     /// Its number [default: the lowest that is free]
     #[arg(short = 'n', long, value_name = "N")]
@@ -62,24 +62,24 @@ pub(super) struct AddArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct RecoverArgs {
     #[command(flatten)]
-    backing: Backing,
+    target_args: TargetArgs,
 
     /// Its number
     number: u32,
 }
 
 /// A server that is ready, but for a device.
-enum Server {
+enum PreparedServer {
     /// With USER_COPY, on so many threads.
-    Plain(Target, u16),
+    Plain(BackingStore, u16),
     /// Tasks, with buffers of any kind.
-    Local(Runtime, TargetVolume, Buffers),
-    Remote(Runtime, Box<Remote>, Buffers),
+    Local(Runtime, BackingVolume, BufferMode),
+    Remote(Runtime, Box<RemoteBackend>, BufferMode),
 }
 
 /// A server, and what the device must be like.
-struct Prepared {
-    server: Server,
+struct ServerSetup {
+    server: PreparedServer,
     /// Its own, if it has one.
     size: Option<u64>,
     is_read_only: bool,
@@ -87,43 +87,43 @@ struct Prepared {
 }
 
 /// Makes what is to be served ready, `wanted` bytes of it if it has no size of its own. `takeover`: from a server that has died.
-fn prepare(backing: &Backing, buffers: Buffers, wanted: u64, is_read_only: bool, takeover: bool) -> anyhow::Result<Prepared> {
-    let (target, size) = backing.target(is_read_only)?;
-    let has_cache = matches!(target, Target::File(_));
-    if backing.kind != Kind::Rpc {
+fn prepare(target_args: &TargetArgs, buffers: BufferMode, wanted: u64, is_read_only: bool, takeover: bool) -> anyhow::Result<ServerSetup> {
+    let (target, size) = target_args.target(is_read_only)?;
+    let has_cache = matches!(target, BackingStore::File(_));
+    if target_args.kind != TargetKind::Rpc {
         let server = match buffers {
-            Buffers::UserCopy => Server::Plain(target, backing.threads),
-            Buffers::OnDemand | Buffers::Preallocated => {
-                let volume = TargetVolume::new(target, size.unwrap_or(wanted), is_read_only)?;
-                Server::Local(store::runtime(backing.threads)?, volume, buffers)
+            BufferMode::UserCopy => PreparedServer::Plain(target, target_args.threads),
+            BufferMode::OnDemand | BufferMode::Preallocated => {
+                let volume = BackingVolume::new(target, size.unwrap_or(wanted), is_read_only)?;
+                PreparedServer::Local(store::runtime(target_args.threads)?, volume, buffers)
             }
         };
-        return Ok(Prepared { server, size, is_read_only, has_cache });
+        return Ok(ServerSetup { server, size, is_read_only, has_cache });
     }
-    let runtime = store::runtime(backing.threads)?;
+    let runtime = store::runtime(target_args.threads)?;
     let opening = async {
-        let place = match &backing.server {
-            Some(place) => Place::parse(place)?,
-            None => Place::embedded(Store::new(TargetVolume::new(target, size.unwrap_or(wanted), is_read_only)?)),
+        let endpoint = match &target_args.server {
+            Some(text) => StoreEndpoint::parse(text)?,
+            None => StoreEndpoint::embedded(BlockStore::new(BackingVolume::new(target, size.unwrap_or(wanted), is_read_only)?)),
         };
-        Remote::open(place, takeover, backing.patience()).await
+        RemoteBackend::open(endpoint, takeover, target_args.request_timeout()).await
     };
     let remote = runtime.block_on(opening)?;
-    let facts = remote.facts().clone();
-    ensure!(is_read_only || !facts.is_read_only || takeover, "the store is read-only: say --read-only");
-    let server = Server::Remote(runtime, Box::new(remote), buffers);
-    Ok(Prepared { server, size: Some(facts.size), is_read_only: is_read_only || facts.is_read_only, has_cache: facts.has_cache })
+    let info = remote.info().clone();
+    ensure!(is_read_only || !info.is_read_only || takeover, "the store is read-only: say --read-only");
+    let server = PreparedServer::Remote(runtime, Box::new(remote), buffers);
+    Ok(ServerSetup { server, size: Some(info.size), is_read_only: is_read_only || info.is_read_only, has_cache: info.has_cache })
 }
 
-pub(super) fn add(client: &Client, args: &AddArgs) -> anyhow::Result<()> {
-    let buffers = args.data.buffers(args.backing.kind);
-    let prepared = prepare(&args.backing, buffers, args.size.unwrap_or(SIZE), args.read_only, false)?;
+pub(super) fn add(client: &BrokerClient, args: &AddArgs) -> anyhow::Result<()> {
+    let buffers = args.data.buffers(args.target_args.kind);
+    let prepared = prepare(&args.target_args, buffers, args.size.unwrap_or(SIZE), args.read_only, false)?;
     let size = args.size.or(prepared.size).unwrap_or(SIZE) >> args.block_size << args.block_size;
     ensure!(size >= 4096, "the device would have {size} bytes: give it a --size");
-    let is_rpc = args.backing.kind == Kind::Rpc;
+    let is_rpc = args.target_args.kind == TargetKind::Rpc;
     let fits = !is_rpc || prepared.size.is_none_or(|found| found >= size);
     ensure!(fits, "the store has {} bytes, less than --size {size}", prepared.size.unwrap_or(0));
-    let shape = Shape {
+    let spec = DeviceSpec {
         id: args.number.unwrap_or(u32::MAX),
         size,
         queues: args.queues,
@@ -134,56 +134,62 @@ pub(super) fn add(client: &Client, args: &AddArgs) -> anyhow::Result<()> {
     };
     daemon::ensure(client)?;
     let (id, device) = match &prepared.server {
-        Server::Plain(target, _) => server::add(client, &shape, target)?,
-        Server::Local(..) | Server::Remote(..) => with_buffers::add(client, &shape, buffers, prepared.has_cache)?,
+        PreparedServer::Plain(target, _) => server::add(client, &spec, target)?,
+        PreparedServer::Local(..) | PreparedServer::Remote(..) => with_buffers::add(client, &spec, buffers, prepared.has_cache)?,
     };
-    let (starting, is_json) = (client.clone(), args.backing.json);
-    let on_armed = move || tell(&starting, id, is_json, starting.start(id));
+    let (starting, is_json) = (client.clone(), args.target_args.json);
+    let on_armed = move || report_start(&starting, id, is_json, starting.start(id));
     serve(client, id, device, prepared.server, on_armed)
 }
 
-pub(super) fn recover(client: &Client, args: &RecoverArgs) -> anyhow::Result<()> {
+pub(super) fn recover(client: &BrokerClient, args: &RecoverArgs) -> anyhow::Result<()> {
     let id = args.number;
     let params = client.params(id).with_context(|| format!("device {id}"))?;
-    let buffers = Buffers::of(client.info(id)?.flags);
+    let buffers = BufferMode::from_flags(client.info(id)?.flags);
     let is_read_only = params.basic.attrs & param::ATTR_READ_ONLY != 0;
     let size = params.basic.dev_sectors * SECTOR;
-    let prepared = prepare(&args.backing, buffers, size, is_read_only, true)?;
-    let what = if args.backing.kind == Kind::Rpc { "store" } else { "file" };
+    let prepared = prepare(&args.target_args, buffers, size, is_read_only, true)?;
+    let what = if args.target_args.kind == TargetKind::Rpc { "store" } else { "file" };
     ensure!(prepared.size.is_none_or(|found| found >= size), "the {what} is smaller than the device, which has {size} bytes");
     client.start_recovery(id).with_context(|| format!("device {id} is not to be recovered (it is, or it was added without --recovery)"))?;
     let device = client.open(id)?;
-    let (ending, is_json) = (client.clone(), args.backing.json);
-    let on_armed = move || tell(&ending, id, is_json, ending.end_recovery(id));
+    let (ending, is_json) = (client.clone(), args.target_args.json);
+    let on_armed = move || report_start(&ending, id, is_json, ending.end_recovery(id));
     serve(client, id, device, prepared.server, on_armed)
 }
 
-fn serve(client: &Client, id: u32, device: CharDevice, server: Server, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    let give_up = GiveUp::default();
-    let giving_up = give_up.clone();
-    interrupt::delete_device(client, id, move || giving_up.now())?;
+fn serve(
+    client: &BrokerClient,
+    id: u32,
+    device: CharDevice,
+    server: PreparedServer,
+    on_armed: impl FnOnce() + Send + 'static,
+) -> anyhow::Result<()> {
+    let abort_signal = AbortSignal::default();
+    let aborting = abort_signal.clone();
+    interrupt::delete_device(client, id, move || aborting.abort())?;
     match server {
-        Server::Plain(target, threads) => server::serve(device, target, threads, on_armed)?,
-        Server::Local(runtime, volume, buffers) => {
-            with_buffers::serve(device, Local::new(volume), buffers, (runtime.handle(), give_up), on_armed)?;
+        PreparedServer::Plain(target, threads) => server::serve(device, target, threads, on_armed)?,
+        PreparedServer::Local(runtime, volume, buffers) => {
+            with_buffers::serve(device, VolumeBackend::new(volume), buffers, (runtime.handle(), abort_signal), on_armed)?;
         }
-        Server::Remote(runtime, remote, buffers) => {
-            with_buffers::serve(device, *remote, buffers, (runtime.handle(), give_up), on_armed)?;
+        PreparedServer::Remote(runtime, remote, buffers) => {
+            with_buffers::serve(device, *remote, buffers, (runtime.handle(), abort_signal), on_armed)?;
             runtime.shutdown_background();
         }
     }
     // Its number is free, unless somebody else deletes it already.
-    let _ = client.delete(id, false);
+    let _ = client.delete_async(id);
     Ok(())
 }
 
 /// The device is live, or never will be.
-fn tell(client: &Client, id: u32, is_json: bool, started: anyhow::Result<()>) {
+fn report_start(client: &BrokerClient, id: u32, is_json: bool, started: anyhow::Result<()>) {
     match started.and_then(|()| show::show(client, id, is_json)) {
         Ok(()) => {}
         Err(error) => {
             eprintln!("uringlet ublk: device {id} does not start: {error:#}");
-            let _ = client.delete(id, false);
+            let _ = client.delete_async(id);
         }
     }
 }

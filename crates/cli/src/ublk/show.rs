@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use uringlet_abi::ublk::{feature, state};
-use uringlet_ublk_front::nbd::Address;
-use uringlet_ublkd::client::Client;
-use uringlet_ublkd::place;
+use uringlet_ublk_front::nbd::NbdAddress;
+use uringlet_ublkd::client::BrokerClient;
+use uringlet_ublkd::runtime_dir;
 
 /// Longer than this nobody waits without a word.
-const SILENCE: Duration = Duration::from_secs(1);
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// Show devices
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ fn names(flags: u64) -> Vec<&'static str> {
     NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect()
 }
 
-fn describe(client: &Client, id: u32) -> anyhow::Result<Value> {
+fn describe(client: &BrokerClient, id: u32) -> anyhow::Result<Value> {
     let info = client.info(id).with_context(|| format!("device {id}"))?;
     let params = client.params(id)?;
     let word = match info.state {
@@ -81,7 +81,7 @@ fn describe(client: &Client, id: u32) -> anyhow::Result<Value> {
         "queues": info.nr_hw_queues,
         "depth": info.queue_depth,
         "features": names(info.flags),
-        "nbd": Address::Unix(place::nbd_socket(client.dir())).uri(id),
+        "nbd": NbdAddress::Unix(runtime_dir::nbd_socket(client.dir())).uri(id),
         "block": block,
     }))
 }
@@ -94,7 +94,7 @@ fn print(device: &Value) {
 }
 
 /// Tells of one device.
-pub(super) fn show(client: &Client, id: u32, is_json: bool) -> anyhow::Result<()> {
+pub(super) fn show(client: &BrokerClient, id: u32, is_json: bool) -> anyhow::Result<()> {
     let device = describe(client, id)?;
     if is_json {
         println!("{device}");
@@ -104,11 +104,11 @@ pub(super) fn show(client: &Client, id: u32, is_json: bool) -> anyhow::Result<()
     Ok(())
 }
 
-pub(super) fn list(client: &Client, args: &ListArgs) -> anyhow::Result<()> {
+pub(super) fn list(client: &BrokerClient, args: &ListArgs) -> anyhow::Result<()> {
     let ids = match args.number {
         Some(number) => vec![number],
         // Without a broker there are none.
-        None if !client.is_there() => Vec::new(),
+        None if !client.is_running() => Vec::new(),
         None => client.list()?,
     };
     // One that was deleted meanwhile is none, unless it was asked for.
@@ -123,24 +123,24 @@ pub(super) fn list(client: &Client, args: &ListArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) fn del(client: &Client, args: &DelArgs) -> anyhow::Result<()> {
+pub(super) fn del(client: &BrokerClient, args: &DelArgs) -> anyhow::Result<()> {
     let numbers = if args.all { client.list()? } else { args.numbers.clone() };
     numbers.iter().try_for_each(|id| delete(client, *id).with_context(|| format!("deleting device {id}")))
 }
 
 /// Deletes a device; says what it waits for, if that takes its time.
-fn delete(client: &Client, id: u32) -> anyhow::Result<()> {
+fn delete(client: &BrokerClient, id: u32) -> anyhow::Result<()> {
     let (done, is_done) = channel();
     let (at_work, server) = (client.clone(), client.info(id)?.ublksrv_pid);
-    std::thread::spawn(move || done.send(at_work.delete(id, true)));
-    if let Ok(result) = is_done.recv_timeout(SILENCE) {
+    std::thread::spawn(move || done.send(at_work.delete(id)));
+    if let Ok(result) = is_done.recv_timeout(QUIET_PERIOD) {
         return result;
     }
     eprintln!("uringlet ublk: waiting for the requests of device {id} that its server (process {server}) has");
     is_done.recv()?
 }
 
-pub(super) fn features(client: &Client, args: &FeaturesArgs) -> anyhow::Result<()> {
+pub(super) fn features(client: &BrokerClient, args: &FeaturesArgs) -> anyhow::Result<()> {
     super::daemon::ensure(client)?;
     let flags = client.features()?;
     if args.json {

@@ -7,10 +7,10 @@ use serde_json::json;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
-use uringlet_ublk_rpc::listen::Listener;
-use uringlet_ublk_rpc::store::Store;
-use uringlet_ublk_rpc::volume::{TargetVolume, Volume};
-use uringlet_ublkd::serve::Target;
+use uringlet_ublk_rpc::listen::StoreListener;
+use uringlet_ublk_rpc::store::BlockStore;
+use uringlet_ublk_rpc::volume::{BackingVolume, Volume};
+use uringlet_ublkd::serve::BackingStore;
 
 /// Run a store of blocks for devices of --type rpc, until it is interrupted
 ///
@@ -63,30 +63,30 @@ fn file_volume(path: &Path, args: &StoreArgs) -> anyhow::Result<(File, u64)> {
     }
 }
 
-fn volume(args: &StoreArgs) -> anyhow::Result<TargetVolume> {
+fn volume(args: &StoreArgs) -> anyhow::Result<BackingVolume> {
     let (target, size) = match (&args.file, args.size) {
-        (Some(path), _) => file_volume(path, args).map(|(file, size)| (Target::File(file), size))?,
-        (None, Some(size)) => (Target::Ram(Box::default()), size),
+        (Some(path), _) => file_volume(path, args).map(|(file, size)| (BackingStore::File(file), size))?,
+        (None, Some(size)) => (BackingStore::Ram(Box::default()), size),
         (None, None) => bail!("a store needs a --size or a --file"),
     };
-    Ok(TargetVolume::new(target, size, args.read_only)?)
+    Ok(BackingVolume::new(target, size, args.read_only)?)
 }
 
 pub(super) fn run(args: &StoreArgs) -> anyhow::Result<()> {
     let stop = interrupt::flag()?;
     let volume = volume(args)?;
-    let facts = volume.facts();
+    let info = volume.info();
     let runtime = runtime(args.threads)?;
-    let listener = runtime.block_on(async { Listener::bind(&args.listen) })?;
+    let listener = runtime.block_on(async { StoreListener::bind(&args.listen) })?;
     if !listener.is_local() {
-        eprintln!("uringlet ublk: everybody who reaches {} can read and write the blocks", listener.place());
+        eprintln!("uringlet ublk: everybody who reaches {} can read and write the blocks", listener.address());
     }
     if args.json {
-        println!("{}", json!({ "listen": listener.place(), "size": facts.size, "volume": facts.name, "read_only": facts.is_read_only }));
+        println!("{}", json!({ "listen": listener.address(), "size": info.size, "volume": info.name, "read_only": info.is_read_only }));
     } else {
-        println!("{} bytes at {}: uringlet ublk add --type rpc --server {}", facts.size, listener.place(), listener.place());
+        println!("{} bytes at {}: uringlet ublk add --type rpc --server {}", info.size, listener.address(), listener.address());
     }
-    let store = Store::new(volume);
+    let store = BlockStore::new(volume);
     let serving = runtime.spawn({
         let store = store.clone();
         async move { listener.serve(&store).await }

@@ -1,6 +1,6 @@
 //! One device's file, loop device and node.
 
-use super::serve::File;
+use super::serve::FuseFile;
 use super::stale;
 use crate::sync::lock;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,13 +16,13 @@ use uringlet_sys::Errno;
 use uringlet_sys::loop_device::{self, LoopConfig};
 use uringlet_ublk::frontend::BlockDevice;
 
-/// Threads that read requests, at most.
+/// ServingThreads that read requests, at most.
 const THREADS_MAX: u16 = 2;
 pub(super) const LOOP_MAJOR: u32 = 7;
 /// Loop devices to try, when others take them before us.
-const TRIES: u32 = 64;
+const BIND_ATTEMPTS: u32 = 64;
 /// How long the end of a device waits for the kernel to let go of it. Somebody may have it open.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits for the end of its input, which is ours, and removes the node if it still is the same device.
 ///
@@ -35,33 +35,33 @@ const WRITE_BACK: &str = r#"[ "$(stat -c %t:%T "$1" 2>/dev/null)" = "$2" ] && { 
 
 /// See the module. Dropped, it is gone, unless somebody uses it: then when they stop.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct LoopDisk {
     node: PathBuf,
     rdev: u64,
     /// Our filesystem; the file is its root. `None` when it ends.
     mount: Option<OwnedFd>,
     guard: Child,
-    threads: Arc<Threads>,
+    threads: Arc<ServingThreads>,
 }
 
 /// Counts threads that serve.
 #[derive(Debug, Default)]
-struct Threads {
+struct ServingThreads {
     live: Mutex<u16>,
-    fewer: Condvar,
+    thread_ended: Condvar,
 }
 
 fn errno(error: IoErrno) -> Errno {
     Errno::new(error.raw_os_error())
 }
 
-impl Disk {
+impl LoopDisk {
     pub(super) fn new(device: Arc<dyn BlockDevice>, node: &Path) -> Result<Self, Errno> {
         let limits = device.limits();
         let id = device.id();
         check_name(node)?;
         let fuse = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
-        let threads = Arc::new(Threads::default());
+        let threads = Arc::new(ServingThreads::default());
         let mount = mount(fuse, device, &threads)?;
         let file = open_root(&mount, limits.is_read_only)?;
         let config = LoopConfig {
@@ -79,7 +79,7 @@ impl Disk {
     }
 
     /// Its node, and the number that this has as long as it is ours.
-    pub(super) fn place(&self) -> (PathBuf, u64) {
+    pub(super) fn node_and_rdev(&self) -> (PathBuf, u64) {
         (self.node.clone(), self.rdev)
     }
 
@@ -96,7 +96,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for LoopDisk {
     fn drop(&mut self) {
         if rustix::fs::stat(&self.node).is_ok_and(|stat| stat.st_rdev == self.rdev) {
             // Gone already is as good.
@@ -107,7 +107,7 @@ impl Drop for Disk {
         let _ = self.guard.wait();
         self.mount = None;
         if !stale::is_mounted(self.rdev, &self.node) {
-            self.threads.wait(PATIENCE);
+            self.threads.wait(CLOSE_TIMEOUT);
         }
     }
 }
@@ -142,7 +142,7 @@ fn numbers(rdev: u64) -> String {
 }
 
 /// Starts the threads, then the filesystem, which asks them questions at once. It is mounted nowhere.
-fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<Threads>) -> Result<OwnedFd, Errno> {
+fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<ServingThreads>) -> Result<OwnedFd, Errno> {
     let number = fuse.as_raw_fd();
     let filesystem = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(errno)?;
     let filesystem = filesystem.as_fd();
@@ -157,7 +157,7 @@ fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<Threads>) ->
     }
     fsconfig_set_flag(filesystem, "allow_other").map_err(errno)?;
     let queues = device.queues().0;
-    let file = Arc::new(File::new(fuse, device));
+    let file = Arc::new(FuseFile::new(fuse, device));
     fsconfig_create(filesystem).map_err(errno)?;
     for number in 0..THREADS_MAX {
         let (file, threads) = (Arc::clone(&file), Arc::clone(threads));
@@ -166,7 +166,7 @@ fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<Threads>) ->
             file.serve(number % queues);
             drop(file);
             *lock(&threads.live) -= 1;
-            threads.fewer.notify_all();
+            threads.thread_ended.notify_all();
         };
         std::thread::Builder::new().name("ublk-fuse".into()).spawn(serve).map_err(|_| Errno::ENOMEM)?;
     }
@@ -174,12 +174,12 @@ fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<Threads>) ->
     fsmount(filesystem, FsMountFlags::FSMOUNT_CLOEXEC, flags).map_err(errno)
 }
 
-impl Threads {
-    fn wait(&self, patience: Duration) {
-        let until = Instant::now() + patience;
+impl ServingThreads {
+    fn wait(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
         let mut live = lock(&self.live);
         while *live > 0 && Instant::now() < until {
-            live = self.fewer.wait_timeout(live, until - Instant::now()).unwrap_or_else(PoisonError::into_inner).0;
+            live = self.thread_ended.wait_timeout(live, until - Instant::now()).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -189,7 +189,7 @@ fn bind(node: &Path, config: &LoopConfig<'_>) -> Result<(OwnedFd, u64), Errno> {
     let control = rustix::fs::open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
     let mut name = node.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
-    for _ in 0..TRIES {
+    for _ in 0..BIND_ATTEMPTS {
         let number = loop_device::free_number(control.as_raw_fd())?;
         let rdev = makedev(LOOP_MAJOR, number);
         rustix::fs::mknodat(CWD, &name, FileType::BlockDevice, Mode::from_raw_mode(0o600), rdev).map_err(errno)?;
@@ -197,8 +197,8 @@ fn bind(node: &Path, config: &LoopConfig<'_>) -> Result<(OwnedFd, u64), Errno> {
         let bound = rustix::fs::open(&name, access | OFlags::CLOEXEC, Mode::empty())
             .map_err(errno)
             .and_then(|device| loop_device::configure(device.as_raw_fd(), config).map(|()| device));
-        let placed = bound.and_then(|device| rustix::fs::rename(&name, node).map(|()| device).map_err(errno));
-        match placed {
+        let renamed = bound.and_then(|device| rustix::fs::rename(&name, node).map(|()| device).map_err(errno));
+        match renamed {
             Ok(device) => return Ok((device, rdev)),
             Err(error) => {
                 let _ = std::fs::remove_file(&name);

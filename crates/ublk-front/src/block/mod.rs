@@ -23,7 +23,7 @@ mod stale;
 mod wire;
 
 use crate::sync::lock;
-use disk::Disk;
+use disk::LoopDisk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 pub struct BlockFrontEnd {
     /// Where the nodes are made.
     dir: PathBuf,
-    disks: Mutex<BTreeMap<u32, Disk>>,
+    disks: Mutex<BTreeMap<u32, LoopDisk>>,
 }
 
 impl BlockFrontEnd {
@@ -81,7 +81,7 @@ impl FrontEnd for BlockFrontEnd {
             return Err(Errno::EEXIST);
         }
         // Not under the lock: requests may come before this returns.
-        let disk = Disk::new(device, &self.node(id))?;
+        let disk = LoopDisk::new(device, &self.node(id))?;
         lock(&self.disks).insert(id, disk);
         Ok(())
     }
@@ -95,8 +95,8 @@ impl FrontEnd for BlockFrontEnd {
 
     fn before_stop(&self, id: u32) {
         // Not under the lock: it takes as long as there is something to write.
-        let place = lock(&self.disks).get(&id).map(Disk::place);
-        if let Some((node, rdev)) = place {
+        let node_and_rdev = lock(&self.disks).get(&id).map(LoopDisk::node_and_rdev);
+        if let Some((node, rdev)) = node_and_rdev {
             // What cannot be written is lost, as with a disk that is pulled: nobody is there to hear of it.
             let _ = disk::write_back(&node, rdev);
         }

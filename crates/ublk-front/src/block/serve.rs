@@ -3,8 +3,8 @@
 //! A few threads read `/dev/fuse`. One that finds no free slot sleeps for it; replies are written by whoever ends a request, so they
 //! never wait for these threads.
 
-use super::wire::{self, HEADER, MAJOR, Message, PUNCH_HOLE, WRITE_HEADER, ZERO_RANGE, op};
-use crate::piece::Piece;
+use super::wire::{self, FuseMessage, HEADER, MAJOR, PUNCH_HOLE, WRITE_HEADER, ZERO_RANGE, op};
+use crate::io_cookie::IoCookie;
 use crate::sync::lock;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno as IoErrno;
@@ -19,12 +19,12 @@ use uringlet_ublk::frontend::{BlockClient, BlockDevice, BlockLimits, BlockReques
 const BYTES_MAX: u32 = 1 << 20;
 /// Room for a request of the kernel's.
 const BUFFER: usize = BYTES_MAX as usize + HEADER + WRITE_HEADER + 4096;
-/// Commands that may be under way: what a [`Piece`] can number.
-const COMMANDS_MAX: usize = 1 << 15;
+/// Commands that may be under way: what a [`IoCookie`] can number.
+const REQUESTS_MAX: usize = 1 << 15;
 
 /// A request of the kernel's that is with the device.
 #[derive(Debug)]
-struct Command {
+struct FuseRequest {
     unique: u64,
     remaining: u32,
     error: Option<Errno>,
@@ -35,24 +35,24 @@ struct Command {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    commands: Slab<Command>,
-    /// Free slots that we were told of and that no thread has gone to fetch.
-    told: u32,
+struct FuseState {
+    requests: Slab<FuseRequest>,
+    /// Free slots that we were slot_notices of and that no thread has gone to fetch.
+    slot_notices: u32,
 }
 
 /// The file.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct FuseFile {
     pub(super) fuse: OwnedFd,
     pub(super) device: Arc<dyn BlockDevice>,
-    state: Mutex<State>,
-    slots: Condvar,
+    state: Mutex<FuseState>,
+    slot_freed: Condvar,
 }
 
-impl File {
+impl FuseFile {
     pub(super) fn new(fuse: OwnedFd, device: Arc<dyn BlockDevice>) -> Self {
-        Self { fuse, device, state: Mutex::default(), slots: Condvar::new() }
+        Self { fuse, device, state: Mutex::default(), slot_freed: Condvar::new() }
     }
 
     /// Serves until the filesystem is gone. `queue`: where its requests go.
@@ -65,7 +65,7 @@ impl File {
         loop {
             match rustix::io::read(&self.fuse, &mut buffer) {
                 // Nobody speaks FUSE otherwise than whole requests: what cannot be parsed cannot be answered.
-                Ok(len) => drop(Message::parse(&buffer[..len]).map(|message| self.handle(&message, queue, &client))),
+                Ok(len) => drop(FuseMessage::parse(&buffer[..len]).map(|message| self.handle(&message, queue, &client))),
                 // ENOENT: the request was taken back.
                 Err(IoErrno::INTR | IoErrno::AGAIN | IoErrno::NOENT) => {}
                 Err(_) => return,
@@ -73,7 +73,7 @@ impl File {
         }
     }
 
-    fn handle(&self, message: &Message<'_>, queue: u16, client: &Arc<dyn BlockClient>) {
+    fn handle(&self, message: &FuseMessage<'_>, queue: u16, client: &Arc<dyn BlockClient>) {
         let limits = self.device.limits();
         let unique = message.unique;
         let size = limits.sectors * SECTOR;
@@ -85,7 +85,7 @@ impl File {
             op::OPEN => self.reply(unique, Ok(&wire::open())),
             op::STATFS => self.reply(unique, Ok(&wire::statistics(size, limits.discard_granularity.clamp(512, 1 << 20)))),
             op::RELEASE | op::FLUSH | op::DESTROY => self.reply(unique, Ok(&[])),
-            op::READ | op::WRITE | op::FSYNC | op::FALLOCATE => match self.plan(message, &limits) {
+            op::READ | op::WRITE | op::FSYNC | op::FALLOCATE => match self.parse_io(message, &limits) {
                 Ok(plan) => self.start(unique, plan, &limits, queue, client),
                 Err(errno) => self.reply(unique, Err(errno)),
             },
@@ -101,17 +101,17 @@ impl File {
         self.reply(unique, Ok(&wire::init(bytes, background)));
     }
 
-    fn plan<'a>(&self, message: &Message<'a>, limits: &BlockLimits) -> Result<Plan<'a>, Errno> {
+    fn parse_io<'a>(&self, message: &FuseMessage<'a>, limits: &BlockLimits) -> Result<FuseIo<'a>, Errno> {
         let range = |op, flags, offset: u64, len: u64| {
             let block = u64::from(limits.logical_block).max(SECTOR);
             let end = offset.checked_add(len).ok_or(Errno::EINVAL)?;
             if !offset.is_multiple_of(block) || !len.is_multiple_of(block) || end > limits.sectors * SECTOR {
                 return Err(Errno::EINVAL);
             }
-            Ok(Plan { op, flags, sector: offset / SECTOR, sectors: len / SECTOR, data: &[] })
+            Ok(FuseIo { op, flags, sector: offset / SECTOR, sectors: len / SECTOR, data: &[] })
         };
         match message.opcode {
-            op::FSYNC => Ok(Plan { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, data: &[] }),
+            op::FSYNC => Ok(FuseIo { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, data: &[] }),
             op::READ => {
                 let (offset, len) = message.range().ok_or(Errno::EINVAL)?;
                 range(IoOp::Read, 0, offset, u64::from(len.min(BYTES_MAX)))
@@ -119,7 +119,7 @@ impl File {
             op::WRITE => {
                 let (offset, len) = message.range().ok_or(Errno::EINVAL)?;
                 let data = message.data().ok_or(Errno::EINVAL)?;
-                Ok(Plan { data, ..range(IoOp::Write, 0, offset, u64::from(len))? })
+                Ok(FuseIo { data, ..range(IoOp::Write, 0, offset, u64::from(len))? })
             }
             _ => {
                 let (offset, len, mode) = message.fallocate().ok_or(Errno::EINVAL)?;
@@ -134,7 +134,7 @@ impl File {
         }
     }
 
-    fn start(&self, unique: u64, plan: Plan<'_>, limits: &BlockLimits, queue: u16, client: &Arc<dyn BlockClient>) {
+    fn start(&self, unique: u64, plan: FuseIo<'_>, limits: &BlockLimits, queue: u16, client: &Arc<dyn BlockClient>) {
         let remaining = plan.pieces(limits).count() as u32;
         if remaining == 0 {
             return self.reply(unique, Ok(&[]));
@@ -144,15 +144,15 @@ impl File {
         let body = if plan.op == IoOp::Write { wire::written(plan.data.len() as u32) } else { Vec::new() };
         let key = {
             let mut state = lock(&self.state);
-            if state.commands.len() == COMMANDS_MAX {
+            if state.requests.len() == REQUESTS_MAX {
                 drop(state);
                 return self.reply(unique, Err(Errno::ENOMEM));
             }
-            state.commands.insert(Command { unique, remaining, error: None, data, body }) as u16
+            state.requests.insert(FuseRequest { unique, remaining, error: None, data, body }) as u16
         };
         for (sector, sectors) in plan.pieces(limits) {
             let at = sector - plan.sector;
-            let piece = Piece { key, is_read, at: at as u32, sectors };
+            let io = IoCookie { command: key, is_read, start: at as u32, sectors };
             let slot = self.slot(queue, client);
             let begin = (at * SECTOR) as usize;
             let filled = match plan.data.get(begin..begin + sectors as usize * SECTOR as usize) {
@@ -162,11 +162,11 @@ impl File {
             match filled {
                 Ok(()) => {
                     let request = BlockRequest { op: plan.op, flags: plan.flags, sector, sectors, data: DataLocation::Slot };
-                    self.device.submit(slot, request, client, piece.pack());
+                    self.device.submit(slot, request, client, io.pack());
                 }
                 Err(errno) => {
                     self.device.free_slot(slot);
-                    self.piece_done(piece, &[], Err(errno));
+                    self.request_done(io, &[], Err(errno));
                 }
             }
         }
@@ -181,21 +181,21 @@ impl File {
             }
             self.device.unplug();
             let mut state = lock(&self.state);
-            while state.told == 0 {
-                state = self.slots.wait(state).unwrap_or_else(PoisonError::into_inner);
+            while state.slot_notices == 0 {
+                state = self.slot_freed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            state.told -= 1;
+            state.slot_notices -= 1;
         }
     }
 
-    fn piece_done(&self, piece: Piece, data: &[u8], result: Result<(), Errno>) {
+    fn request_done(&self, io: IoCookie, data: &[u8], result: Result<(), Errno>) {
         let command = {
             let mut state = lock(&self.state);
-            let Some(command) = state.commands.get_mut(piece.key as usize) else { return };
+            let Some(command) = state.requests.get_mut(io.command as usize) else { return };
             command.remaining -= 1;
             match result {
                 Ok(()) => {
-                    let begin = piece.at as usize * SECTOR as usize;
+                    let begin = io.start as usize * SECTOR as usize;
                     command.data.get_mut(begin..begin + data.len()).into_iter().for_each(|room| room.copy_from_slice(data));
                 }
                 Err(errno) => command.error = command.error.or(Some(errno)),
@@ -203,9 +203,9 @@ impl File {
             if command.remaining > 0 {
                 return;
             }
-            state.commands.remove(piece.key as usize)
+            state.requests.remove(io.command as usize)
         };
-        let body = if piece.is_read { &command.data } else { &command.body };
+        let body = if io.is_read { &command.data } else { &command.body };
         self.reply(command.unique, command.error.map_or(Ok(body), Err));
     }
 
@@ -220,28 +220,28 @@ impl File {
     }
 }
 
-impl BlockClient for File {
+impl BlockClient for FuseFile {
     fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
-        let piece = Piece::unpack(cookie);
+        let io = IoCookie::unpack(cookie);
         let mut data = Vec::new();
         let mut result = result;
-        if piece.is_read && result.is_ok() {
-            data.resize(piece.sectors as usize * SECTOR as usize, 0);
+        if io.is_read && result.is_ok() {
+            data.resize(io.sectors as usize * SECTOR as usize, 0);
             result = self.device.read(&slot, 0, &mut data);
         }
         self.device.free_slot(slot);
-        self.piece_done(piece, &data, result);
+        self.request_done(io, &data, result);
     }
 
     fn slot_freed(&self, _queue: u16) {
-        lock(&self.state).told += 1;
-        self.slots.notify_one();
+        lock(&self.state).slot_notices += 1;
+        self.slot_freed.notify_one();
     }
 }
 
 /// A request in terms of the device.
 #[derive(Clone, Copy, Debug)]
-struct Plan<'a> {
+struct FuseIo<'a> {
     op: IoOp,
     flags: u32,
     sector: u64,
@@ -249,7 +249,7 @@ struct Plan<'a> {
     data: &'a [u8],
 }
 
-impl Plan<'_> {
+impl FuseIo<'_> {
     fn pieces(&self, limits: &BlockLimits) -> Box<dyn Iterator<Item = (u64, u32)>> {
         match self.op {
             IoOp::Flush => Box::new(std::iter::once((0, 0))),

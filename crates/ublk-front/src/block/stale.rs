@@ -19,40 +19,40 @@ use std::time::Duration;
 use uringlet_sys::{Errno, loop_device};
 
 /// Whom a stopped process keeps waiting for longer takes it for alive.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whose a loop device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum LoopOwner {
     /// Nobody's, or somebody else's.
-    Other,
+    Foreign,
     Alive,
     Dead,
 }
 
 /// `device` is loop device `number`.
-fn owner(number: u32, device: &OwnedFd) -> Owner {
+fn owner(number: u32, device: &OwnedFd) -> LoopOwner {
     let file = std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).unwrap_or_default();
     if file != b"/\n" {
-        return Owner::Other;
+        return LoopOwner::Foreign;
     }
-    let Ok(asked) = rustix::io::dup(device) else { return Owner::Other };
+    let Ok(asked) = rustix::io::dup(device) else { return LoopOwner::Foreign };
     let (sender, answer) = channel();
     let asking = std::thread::Builder::new().name("ublk-stale".into()).spawn(move || {
         // Nobody waits any more: the answer came too late.
         let _ = sender.send(loop_device::is_answered(asked.as_raw_fd()));
     });
-    match asking.ok().and_then(|_| answer.recv_timeout(PATIENCE).ok()) {
-        Some(Err(Errno::ENOTCONN)) => Owner::Dead,
-        Some(Err(_)) => Owner::Other,
-        Some(Ok(())) | None => Owner::Alive,
+    match asking.ok().and_then(|_| answer.recv_timeout(PROBE_TIMEOUT).ok()) {
+        Some(Err(Errno::ENOTCONN)) => LoopOwner::Dead,
+        Some(Err(_)) => LoopOwner::Foreign,
+        Some(Ok(())) | None => LoopOwner::Alive,
     }
 }
 
 /// Whether the node, that of a loop device, belongs to a process that lives.
 pub(super) fn is_alive(node: &Path) -> bool {
     let Ok(device) = rustix::fs::open(node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return false };
-    rustix::fs::fstat(&device).is_ok_and(|stat| owner(rustix::fs::minor(stat.st_rdev), &device) == Owner::Alive)
+    rustix::fs::fstat(&device).is_ok_and(|stat| owner(rustix::fs::minor(stat.st_rdev), &device) == LoopOwner::Alive)
 }
 
 /// See [`super::BlockFrontEnd::clean`].
@@ -73,17 +73,17 @@ pub(super) fn is_loop(node: &Path) -> bool {
 
 fn clean_one(dir: &Path, number: u32) -> Option<String> {
     let rdev = makedev(LOOP_MAJOR, number);
-    let device = open(dir, number, rdev).filter(|device| owner(number, device) == Owner::Dead)?;
+    let device = open(dir, number, rdev).filter(|device| owner(number, device) == LoopOwner::Dead)?;
     let nodes = nodes_of(dir, rdev);
     let mut done = Vec::new();
     // A guard may have removed the node.
     let is_node = |source: &Path| {
-        let is_named_so = source.parent() == Some(dir) && is_named_so(source.file_name());
-        is_named_so && (nodes.iter().any(|node| node == source) || std::fs::symlink_metadata(source).is_err())
+        let is_node_name = source.parent() == Some(dir) && is_node_name(source.file_name());
+        is_node_name && (nodes.iter().any(|node| node == source) || std::fs::symlink_metadata(source).is_err())
     };
-    for place in mounts_of(&mounts(), rdev, is_node) {
-        if rustix::mount::unmount(&place, UnmountFlags::DETACH).is_ok() {
-            done.push(format!("{} is unmounted", place.display()));
+    for mount_point in mounts_of(&mounts(), rdev, is_node) {
+        if rustix::mount::unmount(&mount_point, UnmountFlags::DETACH).is_ok() {
+            done.push(format!("{} is unmounted", mount_point.display()));
         }
     }
     for node in nodes {
@@ -114,11 +114,11 @@ fn nodes_of(dir: &Path, rdev: u64) -> Vec<PathBuf> {
 /// What is named like a node of ours.
 fn nodes(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter(|entry| is_named_so(Some(&entry.file_name()))).map(|entry| entry.path())
+    entries.filter(|entry| is_node_name(Some(&entry.file_name()))).map(|entry| entry.path())
 }
 
 /// Not those that are about to be made: their names go on after the number.
-fn is_named_so(name: Option<&OsStr>) -> bool {
+fn is_node_name(name: Option<&OsStr>) -> bool {
     let digits = name.and_then(|name| name.as_bytes().strip_prefix(b"ublkb"));
     digits.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
@@ -135,19 +135,19 @@ pub(super) fn is_mounted(rdev: u64, node: &Path) -> bool {
 /// Where a device is mounted, the latest mount first. Some filesystems (btrfs) have numbers of their own and only say the node.
 fn mounts_of(mountinfo: &[u8], rdev: u64, is_node: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let number = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    let mut places = Vec::new();
+    let mut mount_points = Vec::new();
     for line in mountinfo.split(|&byte| byte == b'\n') {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
         // Behind a number of optional fields: a dash, the filesystem's type, its source.
         let dash = fields.iter().position(|field| *field == b"-");
         let source = dash.and_then(|dash| fields.get(dash + 2));
-        let (Some(device), Some(place), Some(source)) = (fields.get(2), fields.get(4), source) else { continue };
+        let (Some(device), Some(mount_point), Some(source)) = (fields.get(2), fields.get(4), source) else { continue };
         if *device == number.as_bytes() || (device.starts_with(b"0:") && is_node(Path::new(OsStr::from_bytes(source)))) {
-            places.push(PathBuf::from(std::ffi::OsString::from_vec(unescaped(place))));
+            mount_points.push(PathBuf::from(std::ffi::OsString::from_vec(unescaped(mount_point))));
         }
     }
-    places.reverse();
-    places
+    mount_points.reverse();
+    mount_points
 }
 
 /// Blanks and the like stand there as a backslash and three octal digits.
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_found_by_number_and_by_node() {
+    fn mounts_are_found_by_device_number_and_by_source() {
         let info = b"22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
             30 22 7:3 / /mnt/a\\040b rw shared:5 master:1 - ext4 /dev/other rw\n\
             31 30 0:44 /sub /mnt/c rw - btrfs /dev/ublkb5 rw\n\

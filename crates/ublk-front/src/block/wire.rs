@@ -43,7 +43,7 @@ const REGULAR_FILE: u32 = 0o100_600;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message<'a> {
+pub(super) struct FuseMessage<'a> {
     pub(super) opcode: u32,
     pub(super) unique: u64,
     pub(super) body: &'a [u8],
@@ -57,7 +57,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
 }
 
-impl<'a> Message<'a> {
+impl<'a> FuseMessage<'a> {
     /// `None`: it is no request.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let body = bytes.get(HEADER..)?;
@@ -158,23 +158,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_of_the_wrong_length_is_none() {
+    fn a_request_of_the_wrong_length_is_rejected() {
         let mut bytes = vec![0; HEADER + WRITE_HEADER + 3];
-        assert_eq!(Message::parse(&bytes), None);
+        assert_eq!(FuseMessage::parse(&bytes), None);
         let len = bytes.len() as u32;
         bytes[..4].copy_from_slice(&len.to_ne_bytes());
         bytes[4] = op::WRITE as u8;
         bytes[HEADER + 16] = 3;
-        let message = Message::parse(&bytes).unwrap();
+        let message = FuseMessage::parse(&bytes).unwrap();
         assert_eq!((message.range(), message.data()), (Some((0, 3)), Some(&[0, 0, 0][..])));
         bytes[HEADER + 16] = 4;
-        assert_eq!(Message::parse(&bytes).unwrap().data(), None);
-        assert_eq!(Message::parse(&bytes[..HEADER - 1]), None);
-        assert_eq!(Message { opcode: op::FALLOCATE, unique: 1, body: &[0; 27] }.fallocate(), None);
+        assert_eq!(FuseMessage::parse(&bytes).unwrap().data(), None);
+        assert_eq!(FuseMessage::parse(&bytes[..HEADER - 1]), None);
+        assert_eq!(FuseMessage { opcode: op::FALLOCATE, unique: 1, body: &[0; 27] }.fallocate(), None);
     }
 
     #[test]
-    fn replies_have_the_sizes_that_the_kernel_expects() {
+    fn replies_have_the_sizes_the_kernel_expects() {
         assert_eq!(init(1 << 20, 64).len(), 64);
         assert_eq!(open().len(), 16);
         assert_eq!(attributes(1).len(), 104);

@@ -3,21 +3,21 @@
 //! ```text
 //!   reader (one thread a connection)            whoever serves the device
 //!     header, data in --> submit ------------->   done(): data out of the slot, slot free again
-//!     asleep in poll(2) <--- bell -----------     reply into `out`; sends it itself, unless somebody is about to
+//!     asleep in poll(2) <--- wake_eventfd -----------     reply into `out`; sends it itself, unless somebody is about to
 //! ```
-//! - `State` has one lock. No system call and no call into the device happens under it, but for the bell.
+//! - `ConnState` is_ready_for one lock. No system call and no call into the device happens under it, but for the wake_eventfd.
 //! - At most one thread sends: `Sending::Busy` is its mark. Who finds it only puts his reply into `out`.
-//! - The reader holds the sending back (`Corked`) while it works off what it has read, and lets go before it sleeps:
+//! - The reader holds the sending back (`Corked`) while it works off what it is_ready_for read, and lets go before it sleeps:
 //!   replies to a batch leave together.
 //! - A socket that takes no more is `Stalled`: from then on the reader sends, when poll says so. A slow client therefore
-//!   holds up nobody who serves the device, and no slot: data waits for it in memory, at most [`BUDGET`] bytes.
+//!   holds up nobody who serves the device, and no slot: data waits for it in memory, at most [`READ_BYTES_MAX`] bytes.
 //! - A dead connection takes no replies; its requests end in `done()` all the same, and give their slots back.
 
 use super::exports::Export;
-use super::outbox::{Outbox, Part};
+use super::outbox::{Outbox, ReplyPart};
 use super::wire::{command, data_chunk, error_chunk, error_number, simple_reply};
-use super::{handshake::Agreement, wire};
-use crate::piece::Piece;
+use super::{handshake::Negotiated, wire};
+use crate::io_cookie::IoCookie;
 use crate::sync::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -32,20 +32,20 @@ use uringlet_ublk::frontend::{BlockClient, IoSlot, SECTOR};
 /// Commands of one connection that may be under way, their unsent replies included.
 pub(super) const COMMANDS_MAX: usize = 256;
 /// Bytes of reads that may be under way; one read alone may always be.
-pub(super) const BUDGET: usize = wire::PAYLOAD_MAX as usize;
+pub(super) const READ_BYTES_MAX: usize = wire::PAYLOAD_MAX as usize;
 
-/// While it spins, the reader looks for input once in so many looks: that takes a system call.
-const INPUT_EVERY: u32 = 8;
+/// While it spins, the reader polls for input once in so many polls: that takes a system call.
+const INPUT_POLL_INTERVAL: u32 = 8;
 
 /// The connection is of no use any more.
 #[derive(Debug)]
-pub(super) struct Gone;
+pub(super) struct Disconnected;
 
 /// How data of a read goes back.
 #[derive(Debug)]
-pub(super) enum ReadReply {
-    /// Each piece in a chunk of its own, as it comes.
-    Pieces,
+pub(super) enum PendingRead {
+    /// Each io in a chunk of its own, as it comes.
+    Chunks,
     /// One chunk: its data so far.
     Chunk(Vec<u8>),
     /// A simple reply: its data so far.
@@ -54,7 +54,7 @@ pub(super) enum ReadReply {
 
 /// A command under way.
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct NbdCommand {
     /// The client's number for it.
     pub(super) cookie: u64,
     /// Of its first byte.
@@ -63,97 +63,97 @@ pub(super) struct Command {
     pub(super) remaining: u32,
     /// What failed first.
     pub(super) error: Option<Errno>,
-    /// It changes the device: each of its requests has passed the export's gate.
+    /// It changes the device: each of its requests is_ready_for passed the export's rmw.
     pub(super) is_change: bool,
     /// Only for reads.
-    pub(super) read: Option<ReadReply>,
-    /// Its part of [`BUDGET`] that nobody has given back yet.
-    pub(super) budget: usize,
+    pub(super) read: Option<PendingRead>,
+    /// Its part of [`READ_BYTES_MAX`] that nobody is_ready_for given back yet.
+    pub(super) reserved: usize,
 }
 
 /// What the reader sleeps for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum WaitFor {
     /// Bytes from the client.
     Input,
     /// News of commands or slots, since the count that was seen.
-    News(u64),
+    Event(u64),
 }
 
 /// How the reader stands with the device's free slots. It is told once for each time it asked: who is told and does not
-/// want a slot any more hands the news on, or the next in line would sleep beside a free slot.
+/// want a slot any more hands the event_seq on, or the next in line would wait beside a free slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SlotWait {
     #[default]
-    No,
-    Asked,
-    Told,
+    Idle,
+    Requested,
+    Notified,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) commands: Slab<Command>,
+pub(super) struct ConnState {
+    pub(super) commands: Slab<NbdCommand>,
     pub(super) out: Outbox,
-    /// Bytes of [`BUDGET`] in use.
-    pub(super) used: usize,
+    /// Bytes of [`READ_BYTES_MAX`] in use.
+    pub(super) reserved_bytes: usize,
     /// Counts commands that are over, replies that are sent, slots that are free.
-    pub(super) news: u64,
+    pub(super) event_seq: u64,
     pub(super) is_stopping: bool,
     is_dead: bool,
     slot_wait: SlotWait,
-    sleeper: Option<Want>,
+    waiting_for: Option<WaitFor>,
 }
 
-impl State {
+impl ConnState {
     /// Whether there is what the reader sleeps for, as far as it is told here.
-    const fn has(&self, want: Want) -> bool {
+    const fn is_ready_for(&self, want: WaitFor) -> bool {
         match want {
-            Want::Input => self.is_stopping,
-            Want::News(seen) => self.news != seen,
+            WaitFor::Input => self.is_stopping,
+            WaitFor::Event(seen) => self.event_seq != seen,
         }
     }
 
     /// Gives `bytes` of the budget back, and tells who may wait for that.
-    fn give_back(&mut self, bytes: usize) {
-        self.used -= bytes;
-        self.news += 1;
+    fn release_bytes(&mut self, bytes: usize) {
+        self.reserved_bytes -= bytes;
+        self.event_seq += 1;
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) socket: OwnedFd,
-    bell: OwnedFd,
+    wake_eventfd: OwnedFd,
     pub(super) export: Arc<Export>,
     pub(super) is_structured: bool,
     pub(super) has_allocation: bool,
     pub(super) queue: u16,
-    state: Mutex<State>,
+    state: Mutex<ConnState>,
     /// The reader's.
-    patience: Mutex<AdaptiveSpin>,
-    me: Weak<Self>,
+    spin: Mutex<AdaptiveSpin>,
+    weak_self: Weak<Self>,
 }
 
 impl Conn {
-    pub(super) fn new(socket: OwnedFd, agreement: Agreement) -> Result<Arc<Self>, IoErrno> {
-        let state = Mutex::new(State { out: Outbox::corked(), ..State::default() });
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let Agreement { export, is_structured, has_allocation } = agreement;
-        let queue = export.turn();
-        Ok(Arc::new_cyclic(|me| Self {
+    pub(super) fn new(socket: OwnedFd, negotiated: Negotiated) -> Result<Arc<Self>, IoErrno> {
+        let state = Mutex::new(ConnState { out: Outbox::corked(), ..ConnState::default() });
+        let wake_eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let Negotiated { export, is_structured, has_allocation } = negotiated;
+        let queue = export.pick_queue();
+        Ok(Arc::new_cyclic(|weak_self| Self {
             socket,
-            bell,
+            wake_eventfd,
             export,
             is_structured,
             has_allocation,
             queue,
             state,
-            patience: Mutex::default(),
-            me: Weak::clone(me),
+            spin: Mutex::default(),
+            weak_self: Weak::clone(weak_self),
         }))
     }
 
-    pub(super) fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> std::sync::MutexGuard<'_, ConnState> {
         lock(&self.state)
     }
 
@@ -165,69 +165,69 @@ impl Conn {
     }
 
     /// Nothing more goes out; replies that come are forgotten.
-    pub(super) fn kill(&self) {
-        // The descriptor lives until the device has ended the last request; the client shall know now.
+    pub(super) fn shut_down(&self) {
+        // The descriptor lives until the device is_ready_for ended the last request; the client shall know now.
         let _ = shutdown(&self.socket, Shutdown::Both);
-        let was_told = {
+        let was_notified = {
             let mut state = self.state();
             state.is_dead = true;
             state.out.clear();
-            std::mem::take(&mut state.slot_wait) == SlotWait::Told
+            std::mem::take(&mut state.slot_wait) == SlotWait::Notified
         };
-        if was_told {
-            self.hand_on();
+        if was_notified {
+            self.pass_on_slot();
         }
     }
 
     /// Lets the next in line know of a free slot that is not wanted here.
-    fn hand_on(&self) {
-        if let Some(me) = self.me.upgrade()
-            && let Some(slot) = self.export.device.alloc_slot(self.queue, &(me as Arc<dyn BlockClient>))
+    fn pass_on_slot(&self) {
+        if let Some(weak_self) = self.weak_self.upgrade()
+            && let Some(slot) = self.export.device.alloc_slot(self.queue, &(weak_self as Arc<dyn BlockClient>))
         {
             self.export.device.free_slot(slot);
         }
     }
 
     /// A free slot, sooner or later.
-    pub(super) fn slot(&self, client: &Arc<dyn BlockClient>) -> Result<IoSlot, Gone> {
+    pub(super) fn slot(&self, client: &Arc<dyn BlockClient>) -> Result<IoSlot, Disconnected> {
         loop {
             // Before asking: the answer may come at once.
             let seen = {
                 let mut state = self.state();
-                state.slot_wait = SlotWait::Asked;
-                state.news
+                state.slot_wait = SlotWait::Requested;
+                state.event_seq
             };
             if let Some(slot) = self.export.device.alloc_slot(self.queue, client) {
-                self.state().slot_wait = SlotWait::No;
+                self.state().slot_wait = SlotWait::Idle;
                 return Ok(slot);
             }
             let mut seen = seen;
-            while self.state().slot_wait == SlotWait::Asked {
-                self.sleep(Want::News(seen), None)?;
-                seen = self.state().news;
+            while self.state().slot_wait == SlotWait::Requested {
+                self.wait(WaitFor::Event(seen), None)?;
+                seen = self.state().event_seq;
             }
         }
     }
 
-    fn wake(&self, state: &mut State, matters: impl FnOnce(Want) -> bool) {
-        if let Some(want) = state.sleeper
+    fn wake(&self, state: &mut ConnState, matters: impl FnOnce(WaitFor) -> bool) {
+        if let Some(want) = state.waiting_for
             && matters(want)
         {
-            state.sleeper = None;
+            state.waiting_for = None;
             // Full means that it rings already.
-            let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(&self.wake_eventfd, &1_u64.to_ne_bytes());
         }
     }
 
-    fn wake_for_news(&self, state: &mut State) {
-        let news = state.news;
-        self.wake(state, |want| matches!(want, Want::News(seen) if seen != news));
+    fn wake_on_event(&self, state: &mut ConnState) {
+        let event_seq = state.event_seq;
+        self.wake(state, |want| matches!(want, WaitFor::Event(seen) if seen != event_seq));
     }
 
     /// Puts a reply in the queue: what is in flight of its command ends with it.
-    fn put(&self, state: &mut State, part: Part) {
+    fn queue_reply(&self, state: &mut ConnState, part: ReplyPart) {
         if state.is_dead {
-            state.give_back(part.budget);
+            state.release_bytes(part.reserved);
         } else {
             state.out.push(part);
         }
@@ -236,7 +236,7 @@ impl Conn {
     /// Answers a command that needs nothing of the device.
     pub(super) fn reply(&self, bytes: Vec<u8>) {
         let mut state = self.state();
-        self.put(&mut state, Part::plain(bytes));
+        self.queue_reply(&mut state, ReplyPart::plain(bytes));
     }
 
     /// Answers a read with its data, whose part of the budget is taken.
@@ -244,11 +244,11 @@ impl Conn {
         let head =
             if self.is_structured { data_chunk(cookie, wire::chunk::DONE, offset, data.len() as u32) } else { simple_reply(cookie, 0) };
         let mut state = self.state();
-        self.put(&mut state, Part::with_data(head, data));
+        self.queue_reply(&mut state, ReplyPart::with_data(head, data));
     }
 
     /// Lets requests and replies go while the reader does something that may take long.
-    pub(super) fn meanwhile<R>(&self, f: impl FnOnce() -> R) -> R {
+    pub(super) fn uncorked<R>(&self, f: impl FnOnce() -> R) -> R {
         self.export.device.unplug();
         self.state().out.uncork();
         self.flush();
@@ -264,123 +264,123 @@ impl Conn {
             let sent = batch.send(&self.socket);
             let mut state = self.state();
             let (freed, is_stalled) = match sent {
-                Ok(()) => state.out.give_back(batch),
+                Ok(()) => state.out.finish_batch(batch),
                 Err(_) => {
                     state.is_dead = true;
                     state.out.clear();
                     (0, false)
                 }
             };
-            state.give_back(freed);
+            state.release_bytes(freed);
             if is_stalled || state.is_dead {
                 return self.wake(&mut state, |_| true);
             }
-            self.wake_for_news(&mut state);
+            self.wake_on_event(&mut state);
         }
     }
 
     /// Lets replies go and sleeps until there is what the reader wants, or room for stalled replies, which it sends then.
     ///
     /// False: the time is over first.
-    pub(super) fn sleep(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
-        self.meanwhile(|| self.doze(want, limit))
+    pub(super) fn wait(&self, want: WaitFor, limit: Option<Timespec>) -> Result<bool, Disconnected> {
+        self.uncorked(|| self.wait_spin(want, limit))
     }
 
-    fn doze(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
+    fn wait_spin(&self, want: WaitFor, limit: Option<Timespec>) -> Result<bool, Disconnected> {
         if self.state().commands.is_empty() {
-            return self.sleep_soundly(want, limit);
+            return self.wait_block(want, limit);
         }
-        let spell = lock(&self.patience).budget();
-        if self.attend(want, spell) {
+        let spin_budget = lock(&self.spin).budget();
+        if self.busy_poll(want, spin_budget) {
             return Ok(true);
         }
-        let slept = self.sleep_soundly(want, limit);
-        lock(&self.patience).record_wait(spell.elapsed_ns());
+        let slept = self.wait_block(want, limit);
+        lock(&self.spin).record_wait(spin_budget.elapsed_ns());
         slept
     }
 
-    /// While commands are under way, their end may be near: spins for it, and does what the device's server sends. True: the client has sent something.
-    fn attend(&self, want: Want, mut spell: SpinBudget) -> bool {
-        let (mut looks, mut has_input) = (0_u32, false);
+    /// While commands are under way, their end may be near: spins for it, and does what the device's server sends. True: the client is_ready_for sent something.
+    fn busy_poll(&self, want: WaitFor, mut spin_budget: SpinBudget) -> bool {
+        let (mut polls, mut input_ready) = (0_u32, false);
         let mut enough = || {
             let state = self.state();
-            let is_over = state.commands.is_empty() || state.is_dead || state.has(want);
+            let is_over = state.commands.is_empty() || state.is_dead || state.is_ready_for(want);
             drop(state);
-            looks += 1;
-            has_input = want == Want::Input && looks.is_multiple_of(INPUT_EVERY) && self.has_input();
-            is_over || has_input || spell.is_spent()
+            polls += 1;
+            input_ready = want == WaitFor::Input && polls.is_multiple_of(INPUT_POLL_INTERVAL) && self.input_ready();
+            is_over || input_ready || spin_budget.is_spent()
         };
         if !enough() {
             self.export.device.busy_poll(&mut enough);
         }
-        has_input
+        input_ready
     }
 
-    fn has_input(&self) -> bool {
+    fn input_ready(&self) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         matches!(poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&now)), Ok(1..))
     }
 
-    fn sleep_soundly(&self, want: Want, limit: Option<Timespec>) -> Result<bool, Gone> {
+    fn wait_block(&self, want: WaitFor, limit: Option<Timespec>) -> Result<bool, Disconnected> {
         loop {
             let mut state = self.state();
             if state.is_dead {
-                return Err(Gone);
+                return Err(Disconnected);
             }
-            if state.has(want) {
+            if state.is_ready_for(want) {
                 return Ok(true);
             }
-            state.sleeper = Some(want);
+            state.waiting_for = Some(want);
             let is_stalled = state.out.is_stalled();
             drop(state);
-            let mut flags = if want == Want::Input { PollFlags::IN } else { PollFlags::empty() };
+            let mut flags = if want == WaitFor::Input { PollFlags::IN } else { PollFlags::empty() };
             flags.set(PollFlags::OUT, is_stalled);
-            let mut fds = [PollFd::new(&self.socket, flags), PollFd::new(&self.bell, PollFlags::IN)];
+            let mut fds = [PollFd::new(&self.socket, flags), PollFd::new(&self.wake_eventfd, PollFlags::IN)];
             let polled = poll(&mut fds, limit.as_ref());
-            let (socket, bell) = (fds[0].revents(), fds[1].revents());
-            self.state().sleeper = None;
+            let (socket, wake_eventfd) = (fds[0].revents(), fds[1].revents());
+            self.state().waiting_for = None;
             match polled {
                 Ok(0) => return Ok(false),
                 Ok(_) | Err(IoErrno::INTR) => {}
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(Disconnected),
             }
-            if bell.contains(PollFlags::IN) {
-                let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            if wake_eventfd.contains(PollFlags::IN) {
+                let _ = rustix::io::read(&self.wake_eventfd, &mut [0; 8]);
             }
             if socket.contains(PollFlags::OUT) {
                 self.state().out.resume();
                 self.flush();
             }
-            if want == Want::Input && socket.contains(PollFlags::IN) {
+            if want == WaitFor::Input && socket.contains(PollFlags::IN) {
                 return Ok(true);
             }
             // Nobody is there to read a reply.
             if socket.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-                return Err(Gone);
+                return Err(Disconnected);
             }
         }
     }
 
     /// One request of a command is over, its data (of a read) copied.
-    fn piece_done(&self, piece: Piece, data: Vec<u8>, result: Result<(), Errno>) {
+    fn request_done(&self, io: IoCookie, data: Vec<u8>, result: Result<(), Errno>) {
         let mut state = self.state();
-        let Some(command) = state.commands.get_mut(piece.key as usize) else { return };
+        let Some(command) = state.commands.get_mut(io.command as usize) else { return };
         command.remaining -= 1;
         let is_last = command.remaining == 0;
         let is_change = command.is_change;
         if let Err(errno) = result {
             command.error = command.error.or(Some(errno));
         }
-        let offset = u64::from(piece.at) * SECTOR;
+        let offset = u64::from(io.start) * SECTOR;
         let part = match &mut command.read {
-            Some(ReadReply::Pieces) if result.is_ok() => {
-                command.budget -= data.len();
+            Some(PendingRead::Chunks) if result.is_ok() => {
+                command.reserved -= data.len();
                 let done = if is_last && command.error.is_none() { wire::chunk::DONE } else { 0 };
                 let head = data_chunk(command.cookie, done, command.offset + offset, data.len() as u32);
-                Some(Part::with_data(head, data))
+                Some(ReplyPart::with_data(head, data))
             }
-            Some(ReadReply::Chunk(whole) | ReadReply::Simple(whole)) if result.is_ok() => {
-                // A command of one piece has made no room: the bytes become the reply's without a copy.
+            Some(PendingRead::Chunk(whole) | PendingRead::Simple(whole)) if result.is_ok() => {
+                // A command of one io is_ready_for made no room: the bytes become the reply's without a copy.
                 if whole.is_empty() {
                     *whole = data;
                 } else {
@@ -391,43 +391,43 @@ impl Conn {
             _ => None,
         };
         if let Some(part) = part {
-            self.put(&mut state, part);
+            self.queue_reply(&mut state, part);
         }
         if is_last {
-            let command = state.commands.remove(piece.key as usize);
-            self.end(&mut state, command);
+            let command = state.commands.remove(io.command as usize);
+            self.finish(&mut state, command);
         }
-        self.wake_for_news(&mut state);
+        self.wake_on_event(&mut state);
         drop(state);
         if is_change {
-            self.export.gate.leave();
+            self.export.rmw.unlock_shared();
         }
     }
 
     /// The last words of a command.
-    fn end(&self, state: &mut State, command: Command) {
-        let budget = command.budget;
+    fn finish(&self, state: &mut ConnState, command: NbdCommand) {
+        let reserved = command.reserved;
         let cookie = command.cookie;
         let error = command.error.map(error_number);
         let part = match (command.read, error) {
-            (Some(ReadReply::Pieces), None) => None,
-            (Some(ReadReply::Pieces | ReadReply::Chunk(_)), Some(error)) => Some(Part::plain(error_chunk(cookie, error))),
-            (Some(ReadReply::Chunk(data)), None) => {
+            (Some(PendingRead::Chunks), None) => None,
+            (Some(PendingRead::Chunks | PendingRead::Chunk(_)), Some(error)) => Some(ReplyPart::plain(error_chunk(cookie, error))),
+            (Some(PendingRead::Chunk(data)), None) => {
                 let head = data_chunk(cookie, wire::chunk::DONE, command.offset, data.len() as u32);
-                return self.put(state, Part::with_data(head, data));
+                return self.queue_reply(state, ReplyPart::with_data(head, data));
             }
-            (Some(ReadReply::Simple(data)), None) => return self.put(state, Part::with_data(simple_reply(cookie, 0), data)),
-            (_, error) => Some(Part::plain(simple_reply(cookie, error.unwrap_or(0)))),
+            (Some(PendingRead::Simple(data)), None) => return self.queue_reply(state, ReplyPart::with_data(simple_reply(cookie, 0), data)),
+            (_, error) => Some(ReplyPart::plain(simple_reply(cookie, error.unwrap_or(0)))),
         };
-        state.give_back(budget);
+        state.release_bytes(reserved);
         if let Some(part) = part {
-            self.put(state, part);
+            self.queue_reply(state, part);
         }
     }
 
     /// One request of a command could not even be made.
-    pub(super) fn piece_failed(&self, piece: Piece, errno: Errno) {
-        self.piece_done(piece, Vec::new(), Err(errno));
+    pub(super) fn request_failed(&self, io: IoCookie, errno: Errno) {
+        self.request_done(io, Vec::new(), Err(errno));
         self.flush();
     }
 }
@@ -438,34 +438,34 @@ impl BlockClient for Conn {
     }
 
     fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
-        let piece = Piece::unpack(cookie);
+        let io = IoCookie::unpack(cookie);
         let mut data = Vec::new();
         let mut result = result;
-        if piece.is_read && result.is_ok() {
+        if io.is_read && result.is_ok() {
             let (is_dead, buffer) = {
                 let mut state = self.state();
                 (state.is_dead, state.out.spare())
             };
             data = buffer;
-            data.resize(piece.sectors as usize * SECTOR as usize, 0);
+            data.resize(io.sectors as usize * SECTOR as usize, 0);
             if !is_dead {
                 result = self.export.device.read(&slot, 0, &mut data);
             }
         }
         self.export.device.free_slot(slot);
-        self.piece_done(piece, data, result);
+        self.request_done(io, data, result);
     }
 
     fn slot_freed(&self, _queue: u16) {
         {
             let mut state = self.state();
             if !state.is_dead {
-                state.slot_wait = SlotWait::Told;
-                state.news += 1;
-                return self.wake_for_news(&mut state);
+                state.slot_wait = SlotWait::Notified;
+                state.event_seq += 1;
+                return self.wake_on_event(&mut state);
             }
         }
-        self.hand_on();
+        self.pass_on_slot();
     }
 }
 

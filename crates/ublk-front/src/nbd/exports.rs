@@ -1,8 +1,8 @@
 //! What can be chosen from: devices by their names.
 
 use super::conn::Conn;
-use super::edges::Gate;
-use super::wire::{PAYLOAD_MAX, can};
+use super::unaligned::RmwLock;
+use super::wire::{PAYLOAD_MAX, transmission_flag};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU16;
@@ -21,20 +21,20 @@ pub(super) fn export_name(id: u32) -> String {
 pub(super) struct Export {
     pub(super) device: Arc<dyn BlockDevice>,
     /// What every change passes through.
-    pub(super) gate: Gate,
-    users: Mutex<Users>,
+    pub(super) rmw: RmwLock,
+    users: Mutex<ExportUsers>,
     next_queue: AtomicU16,
 }
 
 #[derive(Debug, Default)]
-struct Users {
+struct ExportUsers {
     is_closed: bool,
     conns: Vec<Weak<Conn>>,
 }
 
 /// What a client is told about an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct ExportSummary {
     pub(super) size: u64,
     pub(super) flags: u16,
     pub(super) block_min: u32,
@@ -44,37 +44,43 @@ pub(super) struct Facts {
 
 impl Export {
     fn new(device: Arc<dyn BlockDevice>) -> Self {
-        Self { device, gate: Gate::default(), users: Mutex::default(), next_queue: AtomicU16::new(0) }
+        Self { device, rmw: RmwLock::default(), users: Mutex::default(), next_queue: AtomicU16::new(0) }
     }
 
     pub(super) fn name(&self) -> String {
         export_name(self.device.id())
     }
 
-    pub(super) fn facts(&self, is_structured: bool) -> Facts {
+    pub(super) fn summary(&self, is_structured: bool) -> ExportSummary {
         let limits = self.device.limits();
-        let mut flags = can::HAS_FLAGS | can::FLUSH | can::FUA | can::WRITE_ZEROES | can::MULTI_CONN | can::CACHE | can::FAST_ZERO;
+        let mut flags = transmission_flag::HAS_FLAGS
+            | transmission_flag::FLUSH
+            | transmission_flag::FUA
+            | transmission_flag::WRITE_ZEROES
+            | transmission_flag::MULTI_CONN
+            | transmission_flag::CACHE
+            | transmission_flag::FAST_ZERO;
         for (is_so, flag) in [
-            (limits.is_read_only, can::READ_ONLY),
-            (limits.is_rotational, can::ROTATIONAL),
-            (limits.max_discard > 0, can::TRIM),
-            (is_structured, can::DONT_FRAGMENT),
+            (limits.is_read_only, transmission_flag::READ_ONLY),
+            (limits.is_rotational, transmission_flag::ROTATIONAL),
+            (limits.max_discard > 0, transmission_flag::TRIM),
+            (is_structured, transmission_flag::DONT_FRAGMENT),
         ] {
             flags |= if is_so { flag } else { 0 };
         }
         let block_min = limits.logical_block.max(SECTOR as u32);
         let block_best = limits.physical_block.max(limits.io_opt).max(4096).clamp(block_min, PAYLOAD_MAX);
         let block_best = if block_best.is_power_of_two() { block_best } else { 4096.max(block_min) };
-        Facts { size: limits.sectors * SECTOR, flags, block_min, block_best, block_max: PAYLOAD_MAX }
+        ExportSummary { size: limits.sectors * SECTOR, flags, block_min, block_best, block_max: PAYLOAD_MAX }
     }
 
     /// The queue of a new connection: they take turns.
-    pub(super) fn turn(&self) -> u16 {
+    pub(super) fn pick_queue(&self) -> u16 {
         self.next_queue.fetch_add(1, Relaxed) % self.device.queues().0
     }
 
     /// Lets a connection be told when the device goes. False: it is gone.
-    pub(super) fn join(&self, conn: &Arc<Conn>) -> bool {
+    pub(super) fn register(&self, conn: &Arc<Conn>) -> bool {
         let mut users = lock(&self.users);
         users.conns.retain(|conn| conn.strong_count() > 0);
         users.conns.push(Arc::downgrade(conn));
@@ -102,8 +108,8 @@ impl Exports {
         use std::collections::btree_map::Entry;
         match lock(&self.by_id).entry(device.id()) {
             Entry::Occupied(_) => Err(Errno::EEXIST),
-            Entry::Vacant(place) => {
-                place.insert(Arc::new(Export::new(device)));
+            Entry::Vacant(entry) => {
+                entry.insert(Arc::new(Export::new(device)));
                 Ok(())
             }
         }

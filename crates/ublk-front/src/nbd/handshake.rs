@@ -1,12 +1,14 @@
 //! Haggling: what a client asks before it reads and writes. Pure: bytes in, bytes out.
 
 use super::exports::{Export, Exports};
-use super::wire::{ALLOCATION, ALLOCATION_ID, Fields, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, answer, hello, info, option};
+use super::wire::{
+    ALLOCATION, ALLOCATION_ID, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, WireReader, handshake_flag, info_type, option, option_reply,
+};
 use std::sync::Arc;
 
 /// What the server says first.
 pub(super) fn greeting() -> Vec<u8> {
-    let flags = hello::FIXED_NEWSTYLE | hello::NO_ZEROES;
+    let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
     [&INIT_MAGIC.to_be_bytes()[..], &OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()].concat()
 }
 
@@ -21,130 +23,130 @@ pub(super) struct Handshake {
 
 /// What comes after an option.
 #[derive(Debug)]
-pub(super) enum Next {
+pub(super) enum OptionOutcome {
     /// Another option.
-    More,
+    Continue,
     /// The connection's end.
     Close,
     /// Reading and writing.
-    Go(Agreement),
+    Transmission(Negotiated),
 }
 
 /// What holds for the rest of the connection.
 #[derive(Debug)]
-pub(super) struct Agreement {
+pub(super) struct Negotiated {
     pub(super) export: Arc<Export>,
     pub(super) is_structured: bool,
     pub(super) has_allocation: bool,
 }
 
 impl Handshake {
-    /// The client's answer to the greeting. `None`: it wants what is not there, and is to be left.
+    /// The client's option_reply to the greeting. `None`: it wants what is not there, and is to be left.
     pub(super) fn new(client_flags: u32) -> Option<Self> {
-        let known = u32::from(hello::FIXED_NEWSTYLE | hello::NO_ZEROES);
-        let is_fixed = client_flags & u32::from(hello::FIXED_NEWSTYLE) != 0;
+        let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+        let is_fixed = client_flags & u32::from(handshake_flag::FIXED_NEWSTYLE) != 0;
         (client_flags & !known == 0 && is_fixed)
-            .then(|| Self { has_no_zeroes: client_flags & u32::from(hello::NO_ZEROES) != 0, ..Self::default() })
+            .then(|| Self { has_no_zeroes: client_flags & u32::from(handshake_flag::NO_ZEROES) != 0, ..Self::default() })
     }
 
     /// Answers one option into `out`.
-    pub(super) fn option(&mut self, exports: &Exports, number: u32, data: &[u8], out: &mut Vec<u8>) -> Next {
-        let mut reply = Reply { option: number, out };
+    pub(super) fn option(&mut self, exports: &Exports, number: u32, data: &[u8], out: &mut Vec<u8>) -> OptionOutcome {
+        let mut reply = OptionReply { option: number, out };
         match number {
             option::EXPORT_NAME => return self.export_name(exports, data, reply.out),
             option::ABORT => {
-                reply.put(answer::ACK, &[]);
-                return Next::Close;
+                reply.put(option_reply::ACK, &[]);
+                return OptionOutcome::Close;
             }
             option::LIST if data.is_empty() => {
                 for name in exports.names() {
-                    reply.put(answer::SERVER, &string(&name));
+                    reply.put(option_reply::SERVER, &length_prefixed(&name));
                 }
-                reply.put(answer::ACK, &[]);
+                reply.put(option_reply::ACK, &[]);
             }
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.is_structured = true;
-                reply.put(answer::ACK, &[]);
+                reply.put(option_reply::ACK, &[]);
             }
-            option::LIST | option::STRUCTURED_REPLY => reply.put(answer::ERR_INVALID, b"this option has no data"),
+            option::LIST | option::STRUCTURED_REPLY => reply.put(option_reply::ERR_INVALID, b"this option has no data"),
             option::INFO | option::GO => return self.info(exports, number, data, &mut reply),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.contexts(exports, number, data, &mut reply),
-            _ => reply.put(answer::ERR_UNSUP, b"this server does not know the option"),
+            _ => reply.put(option_reply::ERR_UNSUP, b"this server does not know the option"),
         }
-        Next::More
+        OptionOutcome::Continue
     }
 
     /// The oldest way to choose: there is no way to say no but to hang up.
-    fn export_name(&self, exports: &Exports, data: &[u8], out: &mut Vec<u8>) -> Next {
+    fn export_name(&self, exports: &Exports, data: &[u8], out: &mut Vec<u8>) -> OptionOutcome {
         let Some((name, export)) = std::str::from_utf8(data).ok().and_then(|name| Some((name, exports.find(name)?))) else {
-            return Next::Close;
+            return OptionOutcome::Close;
         };
-        let facts = export.facts(self.is_structured);
-        out.extend(facts.size.to_be_bytes());
-        out.extend(facts.flags.to_be_bytes());
+        let summary = export.summary(self.is_structured);
+        out.extend(summary.size.to_be_bytes());
+        out.extend(summary.flags.to_be_bytes());
         if !self.has_no_zeroes {
             out.extend([0; 124]);
         }
-        Next::Go(self.agreement(name, export))
+        OptionOutcome::Transmission(self.negotiated(name, export))
     }
 
-    fn info(&self, exports: &Exports, number: u32, data: &[u8], reply: &mut Reply<'_>) -> Next {
+    fn info(&self, exports: &Exports, number: u32, data: &[u8], reply: &mut OptionReply<'_>) -> OptionOutcome {
         let Some((name, wanted)) = parse_info(data) else {
-            reply.put(answer::ERR_INVALID, b"malformed request");
-            return Next::More;
+            reply.put(option_reply::ERR_INVALID, b"malformed request");
+            return OptionOutcome::Continue;
         };
         let Some(export) = exports.find(name) else {
-            reply.put(answer::ERR_UNKNOWN, b"there is no such export; list them");
-            return Next::More;
+            reply.put(option_reply::ERR_UNKNOWN, b"there is no such export; list them");
+            return OptionOutcome::Continue;
         };
-        let facts = export.facts(self.is_structured);
-        reply.info(info::EXPORT, &[&facts.size.to_be_bytes()[..], &facts.flags.to_be_bytes()].concat());
-        let sizes = [facts.block_min, facts.block_best, facts.block_max].map(u32::to_be_bytes).concat();
-        reply.info(info::BLOCK_SIZE, &sizes);
+        let summary = export.summary(self.is_structured);
+        reply.info(info_type::EXPORT, &[&summary.size.to_be_bytes()[..], &summary.flags.to_be_bytes()].concat());
+        let sizes = [summary.block_min, summary.block_best, summary.block_max].map(u32::to_be_bytes).concat();
+        reply.info(info_type::BLOCK_SIZE, &sizes);
         for kind in wanted {
             match kind {
-                info::NAME => reply.info(kind, export.name().as_bytes()),
-                info::DESCRIPTION => reply.info(kind, format!("ublk device {}", export.device.id()).as_bytes()),
+                info_type::NAME => reply.info(kind, export.name().as_bytes()),
+                info_type::DESCRIPTION => reply.info(kind, format!("ublk device {}", export.device.id()).as_bytes()),
                 _ => {}
             }
         }
-        reply.put(answer::ACK, &[]);
-        if number == option::GO { Next::Go(self.agreement(name, export)) } else { Next::More }
+        reply.put(option_reply::ACK, &[]);
+        if number == option::GO { OptionOutcome::Transmission(self.negotiated(name, export)) } else { OptionOutcome::Continue }
     }
 
-    fn contexts(&mut self, exports: &Exports, number: u32, data: &[u8], reply: &mut Reply<'_>) {
+    fn contexts(&mut self, exports: &Exports, number: u32, data: &[u8], reply: &mut OptionReply<'_>) {
         let is_set = number == option::SET_META_CONTEXT;
         if is_set {
             self.context_of = None;
         }
         if is_set && !self.is_structured {
-            return reply.put(answer::ERR_INVALID, b"structured replies come first");
+            return reply.put(option_reply::ERR_INVALID, b"structured replies come first");
         }
         let Some((name, queries)) = parse_queries(data) else {
-            return reply.put(answer::ERR_INVALID, b"malformed request");
+            return reply.put(option_reply::ERR_INVALID, b"malformed request");
         };
         if exports.find(name).is_none() {
-            return reply.put(answer::ERR_UNKNOWN, b"there is no such export; list them");
+            return reply.put(option_reply::ERR_UNKNOWN, b"there is no such export; list them");
         }
         let asks_all = !is_set && (queries.is_empty() || queries.contains(&"base:"));
         if asks_all || queries.contains(&ALLOCATION) {
             let id = if is_set { ALLOCATION_ID } else { 0 };
-            reply.put(answer::META_CONTEXT, &[&id.to_be_bytes()[..], ALLOCATION.as_bytes()].concat());
+            reply.put(option_reply::META_CONTEXT, &[&id.to_be_bytes()[..], ALLOCATION.as_bytes()].concat());
             self.context_of = if is_set { Some(name.to_owned()) } else { self.context_of.take() };
         }
-        reply.put(answer::ACK, &[]);
+        reply.put(option_reply::ACK, &[]);
     }
 
-    fn agreement(&self, name: &str, export: Arc<Export>) -> Agreement {
+    fn negotiated(&self, name: &str, export: Arc<Export>) -> Negotiated {
         // Contexts were agreed upon for one export; another one does not have them.
         let has_allocation = self.is_structured && self.context_of.as_deref() == Some(name);
-        Agreement { export, is_structured: self.is_structured, has_allocation }
+        Negotiated { export, is_structured: self.is_structured, has_allocation }
     }
 }
 
 /// Name, and the kinds of information asked for.
 fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
-    let mut fields = Fields(data);
+    let mut fields = WireReader(data);
     let name = fields.string()?;
     let count = fields.u16()?;
     let wanted = (0..count).map(|_| fields.u16()).collect::<Option<Vec<_>>>()?;
@@ -153,7 +155,7 @@ fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
 
 /// Name, and the contexts asked for.
 fn parse_queries(data: &[u8]) -> Option<(&str, Vec<&str>)> {
-    let mut fields = Fields(data);
+    let mut fields = WireReader(data);
     let name = fields.string()?;
     let count = fields.u32()?;
     // Not collected by `count`: it may be any number, and each query takes at least its length.
@@ -164,16 +166,16 @@ fn parse_queries(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     fields.0.is_empty().then_some((name, queries))
 }
 
-fn string(text: &str) -> Vec<u8> {
+fn length_prefixed(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes()[..], text.as_bytes()].concat()
 }
 
-struct Reply<'a> {
+struct OptionReply<'a> {
     option: u32,
     out: &'a mut Vec<u8>,
 }
 
-impl Reply<'_> {
+impl OptionReply<'_> {
     fn put(&mut self, kind: u32, data: &[u8]) {
         self.out.extend(OPTION_REPLY_MAGIC.to_be_bytes());
         self.out.extend(self.option.to_be_bytes());
@@ -183,28 +185,28 @@ impl Reply<'_> {
     }
 
     fn info(&mut self, kind: u16, data: &[u8]) {
-        self.put(answer::INFO, &[&kind.to_be_bytes()[..], data].concat());
+        self.put(option_reply::INFO, &[&kind.to_be_bytes()[..], data].concat());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ram::{RamDevice, Shape};
+    use crate::ram::{RamDevice, RamDeviceSpec};
 
     fn exports(count: u32) -> Exports {
         let exports = Exports::default();
         for id in 0..count {
-            exports.add(Arc::new(RamDevice::new(id, Shape { threads: 0, ..Shape::with_size(1 << 20) }))).unwrap();
+            exports.add(Arc::new(RamDevice::new(id, RamDeviceSpec { threads: 0, ..RamDeviceSpec::with_size(1 << 20) }))).unwrap();
         }
         exports
     }
 
     /// The kinds of the replies to one option, and what follows.
-    fn ask(handshake: &mut Handshake, exports: &Exports, number: u32, data: &[u8]) -> (Vec<u32>, Next) {
+    fn ask(handshake: &mut Handshake, exports: &Exports, number: u32, data: &[u8]) -> (Vec<u32>, OptionOutcome) {
         let mut out = Vec::new();
         let next = handshake.option(exports, number, data, &mut out);
-        let mut fields = Fields(&out);
+        let mut fields = WireReader(&out);
         let mut kinds = Vec::new();
         while !fields.0.is_empty() {
             assert_eq!(fields.u64(), Some(OPTION_REPLY_MAGIC));
@@ -216,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_not_fixed_newstyle_is_left() {
+    fn a_client_without_fixed_newstyle_is_disconnected() {
         assert!(Handshake::new(0).is_none());
         assert!(Handshake::new(8 | 1).is_none());
         assert!(Handshake::new(3).is_some());
     }
 
     #[test]
-    fn the_empty_name_is_the_only_device() {
+    fn the_empty_name_selects_a_sole_device() {
         assert!(exports(1).find("").is_some());
         assert!(exports(2).find("").is_none());
         assert!(exports(2).find("ublkb1").is_some());
@@ -231,34 +233,38 @@ mod tests {
     }
 
     #[test]
-    fn contexts_hold_for_the_export_they_were_asked_for() {
+    fn a_context_holds_only_for_its_export() {
         let exports = exports(2);
-        let query = |name: &str| [string(name), 1_u32.to_be_bytes().to_vec(), string(ALLOCATION)].concat();
-        let go = |name: &str| [string(name), 0_u16.to_be_bytes().to_vec()].concat();
+        let query = |name: &str| [length_prefixed(name), 1_u32.to_be_bytes().to_vec(), length_prefixed(ALLOCATION)].concat();
+        let go = |name: &str| [length_prefixed(name), 0_u16.to_be_bytes().to_vec()].concat();
         let mut handshake = Handshake::new(3).unwrap();
         let (kinds, _) = ask(&mut handshake, &exports, option::SET_META_CONTEXT, &query("ublkb0"));
-        assert_eq!(kinds, [answer::ERR_INVALID]);
+        assert_eq!(kinds, [option_reply::ERR_INVALID]);
         ask(&mut handshake, &exports, option::STRUCTURED_REPLY, &[]);
         let (kinds, _) = ask(&mut handshake, &exports, option::SET_META_CONTEXT, &query("ublkb0"));
         assert_eq!(kinds.len(), 2);
-        let Next::Go(agreement) = ask(&mut handshake, &exports, option::GO, &go("ublkb1")).1 else { panic!("no transmission") };
-        assert!(!agreement.has_allocation);
-        let Next::Go(agreement) = ask(&mut handshake, &exports, option::GO, &go("ublkb0")).1 else { panic!("no transmission") };
-        assert!(agreement.has_allocation);
+        let OptionOutcome::Transmission(negotiated) = ask(&mut handshake, &exports, option::GO, &go("ublkb1")).1 else {
+            panic!("no transmission")
+        };
+        assert!(!negotiated.has_allocation);
+        let OptionOutcome::Transmission(negotiated) = ask(&mut handshake, &exports, option::GO, &go("ublkb0")).1 else {
+            panic!("no transmission")
+        };
+        assert!(negotiated.has_allocation);
     }
 
     #[test]
-    fn what_is_malformed_is_refused_and_the_talk_goes_on() {
+    fn malformed_options_are_refused_and_negotiation_continues() {
         let exports = exports(1);
         let mut handshake = Handshake::new(3).unwrap();
         for (number, data) in [(option::GO, &b"\0\0\0\x09abc"[..]), (option::LIST, b"x"), (option::SET_META_CONTEXT, b"")] {
             let (kinds, next) = ask(&mut handshake, &exports, number, data);
-            assert_eq!(kinds, [answer::ERR_INVALID], "option {number}");
-            assert!(matches!(next, Next::More));
+            assert_eq!(kinds, [option_reply::ERR_INVALID], "option {number}");
+            assert!(matches!(next, OptionOutcome::Continue));
         }
-        let huge = [string("ublkb0"), u32::MAX.to_be_bytes().to_vec()].concat();
-        assert_eq!(ask(&mut handshake, &exports, option::LIST_META_CONTEXT, &huge).0, [answer::ERR_INVALID]);
-        assert_eq!(ask(&mut handshake, &exports, 5, &[]).0, [answer::ERR_UNSUP]);
-        assert!(matches!(ask(&mut handshake, &exports, option::ABORT, &[]).1, Next::Close));
+        let huge = [length_prefixed("ublkb0"), u32::MAX.to_be_bytes().to_vec()].concat();
+        assert_eq!(ask(&mut handshake, &exports, option::LIST_META_CONTEXT, &huge).0, [option_reply::ERR_INVALID]);
+        assert_eq!(ask(&mut handshake, &exports, 5, &[]).0, [option_reply::ERR_UNSUP]);
+        assert!(matches!(ask(&mut handshake, &exports, option::ABORT, &[]).1, OptionOutcome::Close));
     }
 }

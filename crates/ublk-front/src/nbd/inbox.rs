@@ -4,7 +4,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 
 /// What is read at once.
-const ROOM: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 
 /// Received and not yet used.
 #[derive(Debug, Default)]
@@ -16,12 +16,12 @@ pub(super) struct Inbox {
 
 /// What a look at the socket brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    Some,
+pub(super) enum ReadOutcome {
+    Data,
     /// Nothing now.
-    Nothing,
+    WouldBlock,
     /// Nothing ever.
-    End,
+    Eof,
 }
 
 impl Inbox {
@@ -44,28 +44,28 @@ impl Inbox {
     }
 
     /// Receives what is there, with room for at least `wanted` bytes in one piece. The socket does not block.
-    pub(super) fn look(&mut self, socket: impl AsFd, wanted: usize) -> Look {
+    pub(super) fn read_from(&mut self, socket: impl AsFd, wanted: usize) -> ReadOutcome {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
         if self.bytes.len() - self.start < wanted || self.end == self.bytes.len() {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            let room = wanted.max(ROOM);
+            let room = wanted.max(READ_BYTES);
             if self.bytes.len() < room {
                 self.bytes.resize(room, 0);
             }
         }
         loop {
             return match rustix::io::read(&socket, &mut self.bytes[self.end..]) {
-                Ok(0) => Look::End,
+                Ok(0) => ReadOutcome::Eof,
                 Ok(len) => {
                     self.end += len;
-                    Look::Some
+                    ReadOutcome::Data
                 }
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => Look::Nothing,
-                Err(_) => Look::End,
+                Err(Errno::AGAIN) => ReadOutcome::WouldBlock,
+                Err(_) => ReadOutcome::Eof,
             };
         }
     }
@@ -78,7 +78,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn bytes_keep_their_order_through_growing_and_moving() {
+    fn bytes_keep_their_order_when_the_buffer_grows_or_moves() {
         let (mut client, server) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         let mut inbox = Inbox::default();
@@ -89,7 +89,7 @@ mod tests {
                 let some: Vec<u8> = (0..30_000_u32).map(|i| sent.wrapping_add(i as u8)).collect();
                 sent = sent.wrapping_add(30_000_u32 as u8);
                 client.write_all(&some).unwrap();
-                assert_eq!(inbox.look(&server, len), Look::Some);
+                assert_eq!(inbox.read_from(&server, len), ReadOutcome::Data);
             }
             for byte in inbox.take(len) {
                 assert_eq!(*byte, next);
@@ -98,11 +98,11 @@ mod tests {
         }
         let left = inbox.len() as u64;
         assert_eq!(inbox.skip(u64::MAX), left);
-        while inbox.look(&server, 1) == Look::Some {
+        while inbox.read_from(&server, 1) == ReadOutcome::Data {
             inbox.skip(u64::MAX);
         }
-        assert_eq!(inbox.look(&server, 1), Look::Nothing);
+        assert_eq!(inbox.read_from(&server, 1), ReadOutcome::WouldBlock);
         drop(client);
-        assert_eq!(inbox.look(&server, 1), Look::End);
+        assert_eq!(inbox.read_from(&server, 1), ReadOutcome::Eof);
     }
 }

@@ -7,28 +7,28 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 /// Replies that go into one system call.
-const BATCH: usize = 32;
+const BATCH_REPLIES: usize = 32;
 /// Buffers of data that are kept for the next reads, and the longest of them.
-const SPARE_MAX: usize = 16;
-const SPARE_LEN_MAX: usize = 256 * 1024;
+const SPARE_BUFFERS_MAX: usize = 16;
+const SPARE_BYTES_MAX: usize = 256 * 1024;
 
 /// A reply, or a chunk of one.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct ReplyPart {
     head: Vec<u8>,
     data: Vec<u8>,
     /// Bytes of the connection's budget that are free when it has left.
-    pub(super) budget: usize,
+    pub(super) reserved: usize,
 }
 
-impl Part {
+impl ReplyPart {
     pub(super) fn plain(head: Vec<u8>) -> Self {
-        Self { head, data: Vec::new(), budget: 0 }
+        Self { head, data: Vec::new(), reserved: 0 }
     }
 
     pub(super) fn with_data(head: Vec<u8>, data: Vec<u8>) -> Self {
-        let budget = data.len();
-        Self { head, data, budget }
+        let reserved = data.len();
+        Self { head, data, reserved }
     }
 
     fn len(&self) -> usize {
@@ -51,11 +51,11 @@ enum Sending {
 /// Replies in their order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    parts: VecDeque<Part>,
+    parts: VecDeque<ReplyPart>,
     /// Parts that somebody sends at this moment.
-    leaving: usize,
+    in_flight: usize,
     /// Bytes of the first part that have left already.
-    begun: usize,
+    head_sent: usize,
     sending: Sending,
     is_corked: bool,
     spare: Vec<Vec<u8>>,
@@ -63,10 +63,10 @@ pub(super) struct Outbox {
 
 /// Replies taken out to be sent.
 #[derive(Debug)]
-pub(super) struct Batch {
-    parts: VecDeque<Part>,
-    begun: usize,
-    is_full: bool,
+pub(super) struct SendBatch {
+    parts: VecDeque<ReplyPart>,
+    head_sent: usize,
+    would_block: bool,
 }
 
 impl Outbox {
@@ -74,13 +74,13 @@ impl Outbox {
         Self { is_corked: true, ..Self::default() }
     }
 
-    pub(super) fn push(&mut self, part: Part) {
+    pub(super) fn push(&mut self, part: ReplyPart) {
         self.parts.push_back(part);
     }
 
     /// Replies that have not left.
     pub(super) fn len(&self) -> usize {
-        self.parts.len() + self.leaving
+        self.parts.len() + self.in_flight
     }
 
     pub(super) fn cork(&mut self) {
@@ -113,56 +113,56 @@ impl Outbox {
     }
 
     /// What to send now: the caller is the one who sends, until it gives the batch back.
-    pub(super) fn take_batch(&mut self) -> Option<Batch> {
+    pub(super) fn take_batch(&mut self) -> Option<SendBatch> {
         if self.is_corked || self.sending != Sending::Idle || self.parts.is_empty() {
             return None;
         }
         self.sending = Sending::Busy;
-        let count = self.parts.len().min(BATCH);
-        self.leaving = count;
-        Some(Batch { parts: self.parts.drain(..count).collect(), begun: std::mem::take(&mut self.begun), is_full: false })
+        let count = self.parts.len().min(BATCH_REPLIES);
+        self.in_flight = count;
+        Some(SendBatch { parts: self.parts.drain(..count).collect(), head_sent: std::mem::take(&mut self.head_sent), would_block: false })
     }
 
     /// After sending: bytes of the budget that are free, and whether the socket is full.
-    pub(super) fn give_back(&mut self, batch: Batch) -> (usize, bool) {
-        self.leaving = 0;
-        self.sending = if batch.is_full { Sending::Stalled } else { Sending::Idle };
-        let (mut freed, mut sent) = (0, batch.begun);
-        let mut rest = VecDeque::new();
+    pub(super) fn finish_batch(&mut self, batch: SendBatch) -> (usize, bool) {
+        self.in_flight = 0;
+        self.sending = if batch.would_block { Sending::Stalled } else { Sending::Idle };
+        let (mut freed, mut sent) = (0, batch.head_sent);
+        let mut unsent = VecDeque::new();
         for part in batch.parts {
-            if rest.is_empty() && sent >= part.len() {
+            if unsent.is_empty() && sent >= part.len() {
                 sent -= part.len();
-                freed += part.budget;
-                self.keep(part.data);
+                freed += part.reserved;
+                self.recycle(part.data);
             } else {
-                rest.push_back(part);
+                unsent.push_back(part);
             }
         }
-        self.begun = sent;
-        rest.append(&mut self.parts);
-        self.parts = rest;
-        (freed, batch.is_full)
+        self.head_sent = sent;
+        unsent.append(&mut self.parts);
+        self.parts = unsent;
+        (freed, batch.would_block)
     }
 
-    fn keep(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX && (1..=SPARE_LEN_MAX).contains(&buffer.capacity()) {
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS_MAX && (1..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
             self.spare.push(buffer);
         }
     }
 }
 
-impl Batch {
+impl SendBatch {
     /// Sends as much as the socket takes.
     pub(super) fn send(&mut self, socket: &OwnedFd) -> Result<(), Errno> {
-        let total: usize = self.parts.iter().map(Part::len).sum();
-        while self.begun < total {
+        let total: usize = self.parts.iter().map(ReplyPart::len).sum();
+        while self.head_sent < total {
             let slices = self.slices();
             let mut no_control = SendAncillaryBuffer::default();
             match sendmsg(socket, &slices, &mut no_control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(sent) => self.begun += sent,
+                Ok(sent) => self.head_sent += sent,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    self.is_full = true;
+                    self.would_block = true;
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -172,15 +172,15 @@ impl Batch {
     }
 
     fn slices(&self) -> Vec<IoSlice<'_>> {
-        let mut skip = self.begun;
+        let mut skip = self.head_sent;
         let both = self.parts.iter().flat_map(|part| [&part.head, &part.data]);
-        let rest = both.filter_map(|bytes| {
+        let unsent = both.filter_map(|bytes| {
             let skipped = skip.min(bytes.len());
             skip -= skipped;
             let bytes = &bytes[skipped..];
             (!bytes.is_empty()).then(|| IoSlice::new(bytes))
         });
-        rest.collect()
+        unsent.collect()
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_full_socket_keeps_the_order_and_every_byte() {
+    fn a_full_socket_preserves_order_and_content() {
         let (socket, peer) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
         let mut peer = UnixStream::from(peer);
         let mut outbox = Outbox::default();
@@ -201,16 +201,16 @@ mod tests {
             let data = vec![i; 10_000 + usize::from(i)];
             expected.push(200 + i % 50);
             expected.extend(&data);
-            outbox.push(Part::with_data(vec![200 + i % 50], data));
+            outbox.push(ReplyPart::with_data(vec![200 + i % 50], data));
         }
         let (mut back, mut freed, mut stalls) = (Vec::new(), 0, 0);
         while outbox.len() > 0 {
             let mut batch = outbox.take_batch().unwrap();
             assert!(outbox.take_batch().is_none(), "two senders");
             batch.send(&socket).unwrap();
-            let (bytes, is_full) = outbox.give_back(batch);
+            let (bytes, would_block) = outbox.finish_batch(batch);
             freed += bytes;
-            if is_full {
+            if would_block {
                 stalls += 1;
                 assert!(outbox.take_batch().is_none());
                 outbox.resume();

@@ -1,10 +1,10 @@
 //! A connection's own thread: takes commands from the wire and makes them requests to the device.
 
-use super::conn::{BUDGET, COMMANDS_MAX, Command, Conn, Gone, ReadReply, Want, is_always_structured};
-use super::edges::{Bytes, block_of};
-use super::inbox::{Inbox, Look};
-use super::wire::{self, PAYLOAD_ABSURD, PAYLOAD_MAX, RequestHeader, chunk, command, flag};
-use crate::piece::Piece;
+use super::conn::{COMMANDS_MAX, Conn, Disconnected, NbdCommand, PendingRead, READ_BYTES_MAX, WaitFor, is_always_structured};
+use super::inbox::{Inbox, ReadOutcome};
+use super::unaligned::{UnalignedIo, block_size};
+use super::wire::{self, PAYLOAD_DISCONNECT, PAYLOAD_MAX, RequestHeader, chunk, command, command_flag};
+use crate::io_cookie::IoCookie;
 use rustix::event::Timespec;
 use std::sync::Arc;
 use uringlet_abi::ublk::iod;
@@ -12,37 +12,37 @@ use uringlet_sys::Errno;
 use uringlet_ublk::adaptive_spin::AdaptiveSpin;
 use uringlet_ublk::frontend::{BlockClient, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 
-/// Longest request that this front end makes, sectors. A write's piece is in memory as a whole before it takes a slot, so that a
+/// Longest request that this front end makes, sectors. A write's io is in memory as a whole before it takes a slot, so that a
 /// slow client never holds one.
-const PIECE_MAX: u32 = 2048;
+const REQUEST_SECTORS_MAX: u32 = 2048;
 
 /// How long the last replies may wait for a client that does not read them, when the connection is to end.
-const LINGER: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const DRAIN_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct CommandReader {
     conn: Arc<Conn>,
     client: Arc<dyn BlockClient>,
     inbox: Inbox,
-    patience: AdaptiveSpin,
+    spin: AdaptiveSpin,
 }
 
 /// A command in terms of the device.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
+struct NbdIo {
     op: IoOp,
     flags: u32,
     sector: u64,
     sectors: u64,
     /// Written as zeroes, because the device has no operation for that.
-    is_plain_zeroes: bool,
+    is_zero_write: bool,
     /// Of whole blocks. Else sector and length are rounded down and say little.
-    is_whole: bool,
+    is_aligned: bool,
 }
 
-impl Plan {
+impl NbdIo {
     fn pieces(self, limits: &BlockLimits) -> Box<dyn Iterator<Item = (u64, u32)>> {
         match self.op {
             IoOp::Flush => Box::new(std::iter::once((0, 0))),
@@ -51,10 +51,10 @@ impl Plan {
     }
 }
 
-impl Reader {
+impl CommandReader {
     pub(super) fn new(conn: Arc<Conn>, inbox: Inbox) -> Self {
         let client = Arc::clone(&conn) as Arc<dyn BlockClient>;
-        Self { conn, client, inbox, patience: AdaptiveSpin::new() }
+        Self { conn, client, inbox, spin: AdaptiveSpin::new() }
     }
 
     /// Serves the client until one of both has enough.
@@ -62,55 +62,55 @@ impl Reader {
         // However it ends, there is nobody left to tell.
         let _ = self.serve();
         self.conn.export.device.unplug();
-        self.conn.kill();
+        self.conn.shut_down();
     }
 
-    fn serve(&mut self) -> Result<(), Gone> {
-        while self.next()? {}
+    fn serve(&mut self) -> Result<(), Disconnected> {
+        while self.serve_command()? {}
         self.drain()
     }
 
     /// Waits until all is answered.
-    fn drain(&mut self) -> Result<(), Gone> {
+    fn drain(&mut self) -> Result<(), Disconnected> {
         loop {
             let state = self.conn.state();
             if state.commands.is_empty() && state.out.len() == 0 {
                 return Ok(());
             }
-            let seen = state.news;
+            let seen = state.event_seq;
             // A command may take as long as it wants; a client that only has to read may not.
-            let limit = if state.commands.is_empty() { Some(LINGER) } else { None };
+            let limit = if state.commands.is_empty() { Some(DRAIN_TIMEOUT) } else { None };
             drop(state);
-            if !self.conn.sleep(Want::News(seen), limit)? {
-                return Err(Gone);
+            if !self.conn.wait(WaitFor::Event(seen), limit)? {
+                return Err(Disconnected);
             }
         }
     }
 
     /// One command. False: no more are to come.
-    fn next(&mut self) -> Result<bool, Gone> {
-        if !self.fill(RequestHeader::SIZE)? {
+    fn serve_command(&mut self) -> Result<bool, Disconnected> {
+        if !self.receive_at_least(RequestHeader::SIZE)? {
             return Ok(false);
         }
         let bytes = self.inbox.take(RequestHeader::SIZE);
-        let header = bytes.try_into().ok().and_then(RequestHeader::parse).ok_or(Gone)?;
+        let header = bytes.try_into().ok().and_then(RequestHeader::parse).ok_or(Disconnected)?;
         if header.command == command::DISCONNECT {
             return Ok(false);
         }
         let is_write = header.command == command::WRITE;
-        if is_write && header.len > PAYLOAD_ABSURD {
-            return Err(Gone);
+        if is_write && header.len > PAYLOAD_DISCONNECT {
+            return Err(Disconnected);
         }
         let limits = self.limits();
         match self.plan(&header, &limits) {
-            Ok(Some(plan)) if plan.is_whole => self.start(&header, plan, &limits)?,
-            Ok(Some(plan)) => self.at_edges(&header, plan, limits)?,
-            Ok(None) => self.conn.reply(self.status(&header)),
+            Ok(Some(plan)) if plan.is_aligned => self.start(&header, plan, &limits)?,
+            Ok(Some(plan)) => self.serve_unaligned(&header, plan, limits)?,
+            Ok(None) => self.conn.reply(self.block_status(&header)),
             Err(errno) => {
                 if is_write {
-                    self.skip(header.len)?;
+                    self.discard_payload(header.len)?;
                 }
-                self.conn.reply(self.refusal(&header, errno));
+                self.conn.reply(self.error_reply(&header, errno));
             }
         }
         self.wait_for_room(0)?;
@@ -120,32 +120,32 @@ impl Reader {
     fn limits(&self) -> BlockLimits {
         let limits = self.conn.export.device.limits();
         let block = (limits.logical_block / SECTOR as u32).max(1);
-        // Whole blocks: a piece that is cut inside of one would be refused.
-        BlockLimits { max_sectors: limits.max_sectors.min(PIECE_MAX.max(block)) / block * block, ..limits }
+        // Whole blocks: a io that is cut inside of one would be refused.
+        BlockLimits { max_sectors: limits.max_sectors.min(REQUEST_SECTORS_MAX.max(block)) / block * block, ..limits }
     }
 
     /// What is to be done; nothing for what needs no device.
-    fn plan(&self, header: &RequestHeader, limits: &BlockLimits) -> Result<Option<Plan>, Errno> {
-        let known = flag::FUA
+    fn plan(&self, header: &RequestHeader, limits: &BlockLimits) -> Result<Option<NbdIo>, Errno> {
+        let known = command_flag::FUA
             | match header.command {
-                command::READ if self.conn.is_structured => flag::DONT_FRAGMENT,
-                command::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
-                command::BLOCK_STATUS => flag::REQ_ONE,
+                command::READ if self.conn.is_structured => command_flag::DONT_FRAGMENT,
+                command::WRITE_ZEROES => command_flag::NO_HOLE | command_flag::FAST_ZERO,
+                command::BLOCK_STATUS => command_flag::REQ_ONE,
                 _ => 0,
             };
         if header.flags & !known != 0 {
             return Err(Errno::EINVAL);
         }
-        let fua = if header.flags & flag::FUA != 0 { iod::F_FUA } else { 0 };
-        let (offset, len, block) = (header.offset, u64::from(header.len), block_of(limits));
-        let is_whole = offset.is_multiple_of(block) && len.is_multiple_of(block);
-        let plan = |op, flags| Plan { op, flags, sector: offset / SECTOR, sectors: len / SECTOR, is_plain_zeroes: false, is_whole };
+        let fua = if header.flags & command_flag::FUA != 0 { iod::F_FUA } else { 0 };
+        let (offset, len, block) = (header.offset, u64::from(header.len), block_size(limits));
+        let is_aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
+        let plan = |op, flags| NbdIo { op, flags, sector: offset / SECTOR, sectors: len / SECTOR, is_zero_write: false, is_aligned };
         let plan = match header.command {
             command::FLUSH if header.len == 0 && header.offset == 0 => return Ok(Some(plan(IoOp::Flush, 0))),
             command::READ | command::CACHE => plan(IoOp::Read, 0),
             command::WRITE => plan(IoOp::Write, fua),
             command::TRIM if limits.max_discard > 0 => plan(IoOp::Discard, fua),
-            command::WRITE_ZEROES => zeroes(header, limits, plan(IoOp::WriteZeroes, fua))?,
+            command::WRITE_ZEROES => plan_zeroes(header, limits, plan(IoOp::WriteZeroes, fua))?,
             command::BLOCK_STATUS if self.conn.has_allocation => {
                 check_range(header, limits)?;
                 return Ok(None);
@@ -153,49 +153,49 @@ impl Reader {
             _ => return Err(Errno::EINVAL),
         };
         check_range(header, limits)?;
-        if plan.op.has_data() && !plan.is_plain_zeroes && header.len > PAYLOAD_MAX {
+        if plan.op.has_data() && !plan.is_zero_write && header.len > PAYLOAD_MAX {
             return Err(Errno::EOVERFLOW);
         }
         if plan.op.is_change() && limits.is_read_only {
             return Err(Errno::EPERM);
         }
-        Ok(Some(if plan.op == IoOp::Discard { inward(header, plan, limits) } else { plan }))
+        Ok(Some(if plan.op == IoOp::Discard { shrink_to_granules(header, plan, limits) } else { plan }))
     }
 
     /// A command that does not fit the device's blocks, to its end.
-    fn at_edges(&mut self, header: &RequestHeader, plan: Plan, limits: BlockLimits) -> Result<(), Gone> {
+    fn serve_unaligned(&mut self, header: &RequestHeader, plan: NbdIo, limits: BlockLimits) -> Result<(), Disconnected> {
         let data = if header.command == command::WRITE { self.receive(header.len as usize)? } else { Vec::new() };
         let is_read = header.command == command::READ;
-        let budget = if is_read { header.len as usize } else { 0 };
-        self.wait_for_room(budget)?;
+        let reserved = if is_read { header.len as usize } else { 0 };
+        self.wait_for_room(reserved)?;
         let conn = Arc::clone(&self.conn);
-        let bytes = Bytes::new(&conn.export.device, conn.queue, &conn.export.gate, limits);
-        let done = conn.meanwhile(|| match plan.op {
+        let bytes = UnalignedIo::new(&conn.export.device, conn.queue, &conn.export.rmw, limits);
+        let done = conn.uncorked(|| match plan.op {
             // For the cache, too: it is nothing but a read whose bytes nobody wants.
             IoOp::Read => bytes.read(header.offset, header.len as usize),
-            _ if plan.is_plain_zeroes || plan.op == IoOp::WriteZeroes => {
+            _ if plan.is_zero_write || plan.op == IoOp::WriteZeroes => {
                 bytes.write_zeroes(header.offset, header.len.into(), plan.flags).map(|()| Vec::new())
             }
             _ => bytes.write(header.offset, &data, plan.flags).map(|()| Vec::new()),
         });
         match done {
             Ok(data) if is_read => {
-                conn.state().used += budget;
+                conn.state().reserved_bytes += reserved;
                 conn.reply_data(header.cookie, header.offset, data);
             }
             Ok(_) => conn.reply(wire::simple_reply(header.cookie, 0)),
-            Err(errno) => conn.reply(self.refusal(header, errno)),
+            Err(errno) => conn.reply(self.error_reply(header, errno)),
         }
         Ok(())
     }
 
     /// A payload, as a whole.
-    fn receive(&mut self, len: usize) -> Result<Vec<u8>, Gone> {
+    fn receive(&mut self, len: usize) -> Result<Vec<u8>, Disconnected> {
         let mut data = Vec::with_capacity(len);
         while data.len() < len {
-            let part = (len - data.len()).min(PIECE_MAX as usize * SECTOR as usize);
-            if !self.fill(part)? {
-                return Err(Gone);
+            let part = (len - data.len()).min(REQUEST_SECTORS_MAX as usize * SECTOR as usize);
+            if !self.receive_at_least(part)? {
+                return Err(Disconnected);
             }
             data.extend_from_slice(self.inbox.take(part));
         }
@@ -203,11 +203,11 @@ impl Reader {
     }
 
     /// A command begins: its requests go to the device.
-    fn start(&mut self, header: &RequestHeader, plan: Plan, limits: &BlockLimits) -> Result<(), Gone> {
+    fn start(&mut self, header: &RequestHeader, plan: NbdIo, limits: &BlockLimits) -> Result<(), Disconnected> {
         let count = plan.pieces(limits).count() as u32;
         let is_read = header.command == command::READ;
-        let budget = if is_read { header.len as usize } else { 0 };
-        self.wait_for_room(budget)?;
+        let reserved = if is_read { header.len as usize } else { 0 };
+        self.wait_for_room(reserved)?;
         if count == 0 {
             self.conn.reply(wire::simple_reply(header.cookie, 0));
             return Ok(());
@@ -215,62 +215,63 @@ impl Reader {
         let read = is_read.then(|| self.read_reply(header, count));
         let key = {
             let mut state = self.conn.state();
-            state.used += budget;
+            state.reserved_bytes += reserved;
             let is_change = plan.op.is_change();
-            let command = Command { cookie: header.cookie, offset: header.offset, remaining: count, error: None, is_change, read, budget };
+            let command =
+                NbdCommand { cookie: header.cookie, offset: header.offset, remaining: count, error: None, is_change, read, reserved };
             state.commands.insert(command) as u16
         };
         let has_payload = header.command == command::WRITE;
         for (sector, sectors) in plan.pieces(limits) {
-            let piece = Piece { key, is_read, at: (sector - plan.sector.min(sector)) as u32, sectors };
+            let io = IoCookie { command: key, is_read, start: (sector - plan.sector.min(sector)) as u32, sectors };
             let request = BlockRequest { op: plan.op, flags: plan.flags, sector, sectors, data: DataLocation::Slot };
             let len = sectors as usize * SECTOR as usize;
-            if has_payload && !self.fill(len)? {
-                return Err(Gone);
+            if has_payload && !self.receive_at_least(len)? {
+                return Err(Disconnected);
             }
-            let slot = self.pass(plan.op)?;
+            let slot = self.lock_and_take_slot(plan.op)?;
             let device = &self.conn.export.device;
-            let filled = match (has_payload, plan.is_plain_zeroes) {
+            let filled = match (has_payload, plan.is_zero_write) {
                 (true, _) => device.write(&slot, 0, self.inbox.take(len)),
                 (_, true) => fill_with_zeroes(|at, bytes| device.write(&slot, at, bytes), len),
                 _ => Ok(()),
             };
             match filled {
-                Ok(()) => device.submit(slot, request, &self.client, piece.pack()),
+                Ok(()) => device.submit(slot, request, &self.client, io.pack()),
                 Err(errno) => {
                     device.free_slot(slot);
-                    self.conn.piece_failed(piece, errno);
+                    self.conn.request_failed(io, errno);
                 }
             }
         }
         Ok(())
     }
 
-    /// A slot, and leave to use it.
-    fn pass(&self, op: IoOp) -> Result<IoSlot, Gone> {
-        let gate = &self.conn.export.gate;
-        if op.is_change() && !gate.try_enter() {
-            self.conn.meanwhile(|| gate.enter());
+    /// A slot, and unlock_shared to use it.
+    fn lock_and_take_slot(&self, op: IoOp) -> Result<IoSlot, Disconnected> {
+        let rmw = &self.conn.export.rmw;
+        if op.is_change() && !rmw.try_lock_shared() {
+            self.conn.uncorked(|| rmw.lock_shared());
         }
         let slot = self.conn.slot(&self.client);
         if slot.is_err() && op.is_change() {
-            gate.leave();
+            rmw.unlock_shared();
         }
         slot
     }
 
-    fn read_reply(&self, header: &RequestHeader, count: u32) -> ReadReply {
+    fn read_reply(&self, header: &RequestHeader, count: u32) -> PendingRead {
         // Room only for what is put together.
         let whole = vec![0; if count > 1 { header.len as usize } else { 0 }];
-        match (self.conn.is_structured, header.flags & flag::DONT_FRAGMENT != 0) {
-            (true, false) => ReadReply::Pieces,
-            (true, true) => ReadReply::Chunk(whole),
-            (false, _) => ReadReply::Simple(whole),
+        match (self.conn.is_structured, header.flags & command_flag::DONT_FRAGMENT != 0) {
+            (true, false) => PendingRead::Chunks,
+            (true, true) => PendingRead::Chunk(whole),
+            (false, _) => PendingRead::Simple(whole),
         }
     }
 
     /// All of it is data, as far as anybody can tell: the ublk protocol has no question for it.
-    fn status(&self, header: &RequestHeader) -> Vec<u8> {
+    fn block_status(&self, header: &RequestHeader) -> Vec<u8> {
         let mut reply = wire::chunk_head(header.cookie, chunk::DONE, chunk::BLOCK_STATUS, 12);
         reply.extend(wire::ALLOCATION_ID.to_be_bytes());
         reply.extend(header.len.to_be_bytes());
@@ -278,7 +279,7 @@ impl Reader {
         reply
     }
 
-    fn refusal(&self, header: &RequestHeader, errno: Errno) -> Vec<u8> {
+    fn error_reply(&self, header: &RequestHeader, errno: Errno) -> Vec<u8> {
         let error = wire::error_number(errno);
         if self.conn.is_structured && is_always_structured(header.command) {
             wire::error_chunk(header.cookie, error)
@@ -288,29 +289,29 @@ impl Reader {
     }
 
     /// Waits until one more command, with `bytes` to read, may be under way.
-    fn wait_for_room(&mut self, bytes: usize) -> Result<(), Gone> {
+    fn wait_for_room(&mut self, bytes: usize) -> Result<(), Disconnected> {
         loop {
             let state = self.conn.state();
             let is_few = state.commands.len() + state.out.len() < COMMANDS_MAX;
-            if is_few && (state.used == 0 || state.used + bytes <= BUDGET) {
+            if is_few && (state.reserved_bytes == 0 || state.reserved_bytes + bytes <= READ_BYTES_MAX) {
                 return Ok(());
             }
-            let seen = state.news;
+            let seen = state.event_seq;
             drop(state);
-            self.conn.sleep(Want::News(seen), None)?;
+            self.conn.wait(WaitFor::Event(seen), None)?;
         }
     }
 
     /// Receives until `len` bytes are there. False: the connection is to end, and nothing has begun.
-    fn fill(&mut self, len: usize) -> Result<bool, Gone> {
+    fn receive_at_least(&mut self, len: usize) -> Result<bool, Disconnected> {
         while self.inbox.len() < len {
             // What is under way is not to wait for what the client sends next.
             self.conn.export.device.unplug();
-            match self.inbox.look(&self.conn.socket, len) {
-                Look::Some => {}
-                Look::End => return Err(Gone),
-                Look::Nothing => {
-                    if !self.await_input(len)? {
+            match self.inbox.read_from(&self.conn.socket, len) {
+                ReadOutcome::Data => {}
+                ReadOutcome::Eof => return Err(Disconnected),
+                ReadOutcome::WouldBlock => {
+                    if !self.wait_input(len)? {
                         return Ok(false);
                     }
                 }
@@ -320,50 +321,50 @@ impl Reader {
     }
 
     /// Lets replies go and waits for bytes: awake for a while, if all is answered, so that the client alone is waited for. False: the connection is to end.
-    fn await_input(&mut self, wanted: usize) -> Result<bool, Gone> {
-        let (conn, inbox, mut spell) = (&self.conn, &mut self.inbox, self.patience.budget());
-        let look = conn.meanwhile(|| {
+    fn wait_input(&mut self, wanted: usize) -> Result<bool, Disconnected> {
+        let (conn, inbox, mut spin_budget) = (&self.conn, &mut self.inbox, self.spin.budget());
+        let outcome = conn.uncorked(|| {
             while conn.state().commands.is_empty() {
-                match inbox.look(&conn.socket, wanted) {
-                    Look::Nothing if !spell.is_spent() => {}
+                match inbox.read_from(&conn.socket, wanted) {
+                    ReadOutcome::WouldBlock if !spin_budget.is_spent() => {}
                     other => return other,
                 }
             }
-            Look::Nothing
+            ReadOutcome::WouldBlock
         });
-        match look {
-            Look::Some => {}
-            Look::End => return Err(Gone),
-            Look::Nothing => {
-                self.conn.sleep(Want::Input, None)?;
-                self.patience.record_wait(spell.elapsed_ns());
+        match outcome {
+            ReadOutcome::Data => {}
+            ReadOutcome::Eof => return Err(Disconnected),
+            ReadOutcome::WouldBlock => {
+                self.conn.wait(WaitFor::Input, None)?;
+                self.spin.record_wait(spin_budget.elapsed_ns());
             }
         }
         Ok(!self.conn.state().is_stopping)
     }
 
     /// Receives and forgets.
-    fn skip(&mut self, len: u32) -> Result<(), Gone> {
+    fn discard_payload(&mut self, len: u32) -> Result<(), Disconnected> {
         let mut left = u64::from(len);
         loop {
             left -= self.inbox.skip(left);
             if left == 0 {
                 return Ok(());
             }
-            if !self.fill(1)? {
-                return Err(Gone);
+            if !self.receive_at_least(1)? {
+                return Err(Disconnected);
             }
         }
     }
 }
 
 /// The device's own way to write zeroes, or plain writes, unless that would be too slow for the client's taste.
-fn zeroes(header: &RequestHeader, limits: &BlockLimits, plan: Plan) -> Result<Plan, Errno> {
-    let nounmap = if header.flags & flag::NO_HOLE != 0 { iod::F_NOUNMAP } else { 0 };
-    match (limits.max_write_zeroes, header.flags & flag::FAST_ZERO) {
-        (0, 0) => Ok(Plan { op: IoOp::Write, is_plain_zeroes: true, ..plan }),
+fn plan_zeroes(header: &RequestHeader, limits: &BlockLimits, plan: NbdIo) -> Result<NbdIo, Errno> {
+    let nounmap = if header.flags & command_flag::NO_HOLE != 0 { iod::F_NOUNMAP } else { 0 };
+    match (limits.max_write_zeroes, header.flags & command_flag::FAST_ZERO) {
+        (0, 0) => Ok(NbdIo { op: IoOp::Write, is_zero_write: true, ..plan }),
         (0, _) => Err(Errno::EOPNOTSUPP),
-        _ => Ok(Plan { flags: plan.flags | nounmap, ..plan }),
+        _ => Ok(NbdIo { flags: plan.flags | nounmap, ..plan }),
     }
 }
 
@@ -380,11 +381,11 @@ fn check_range(header: &RequestHeader, limits: &BlockLimits) -> Result<(), Errno
 }
 
 /// A discard is a hint: only the granules that lie in it as a whole.
-fn inward(header: &RequestHeader, plan: Plan, limits: &BlockLimits) -> Plan {
-    let granule = u64::from(limits.discard_granularity).max(block_of(limits));
+fn shrink_to_granules(header: &RequestHeader, plan: NbdIo, limits: &BlockLimits) -> NbdIo {
+    let granule = u64::from(limits.discard_granularity).max(block_size(limits));
     let end = (header.offset + u64::from(header.len)) / granule * granule;
     let begin = header.offset.next_multiple_of(granule);
-    Plan { sector: begin / SECTOR, sectors: end.saturating_sub(begin) / SECTOR, is_whole: true, ..plan }
+    NbdIo { sector: begin / SECTOR, sectors: end.saturating_sub(begin) / SECTOR, is_aligned: true, ..plan }
 }
 
 fn fill_with_zeroes(write: impl Fn(u32, &[u8]) -> Result<(), Errno>, len: usize) -> Result<(), Errno> {
@@ -396,12 +397,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_discard_is_cut_to_whole_granules() {
+    fn a_discard_shrinks_to_whole_granules() {
         let limits = BlockLimits { discard_granularity: 4096, ..BlockLimits::default() };
-        let plan = Plan { op: IoOp::Discard, flags: 0, sector: 0, sectors: 0, is_plain_zeroes: false, is_whole: false };
+        let plan = NbdIo { op: IoOp::Discard, flags: 0, sector: 0, sectors: 0, is_zero_write: false, is_aligned: false };
         let cut = |offset, len| {
             let header = RequestHeader { flags: 0, command: command::TRIM, cookie: 0, offset, len };
-            let plan = inward(&header, plan, &limits);
+            let plan = shrink_to_granules(&header, plan, &limits);
             (plan.sector, plan.sectors)
         };
         assert_eq!(cut(0, 8192), (0, 16));

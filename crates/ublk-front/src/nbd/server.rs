@@ -2,10 +2,10 @@
 
 use super::conn::Conn;
 use super::exports::{Exports, export_name};
-use super::handshake::{Agreement, Handshake, Next, greeting};
-use super::inbox::{Inbox, Look};
-use super::reader::Reader;
-use super::wire::{Fields, OPTION_MAGIC, OPTION_MAX};
+use super::handshake::{Handshake, Negotiated, OptionOutcome, greeting};
+use super::inbox::{Inbox, ReadOutcome};
+use super::reader::CommandReader;
+use super::wire::{OPTION_MAGIC, OPTION_MAX, WireReader};
 use crate::sync::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -24,22 +24,22 @@ use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 /// Connections at a time, all exports together. One more is closed at once.
 const CONNECTIONS_MAX: usize = 128;
 /// A client that says nothing for this long before it has chosen its export is left.
-const HAGGLE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+const NEGOTIATE_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// Options of one client: no sane one needs more.
 const OPTIONS_MAX: u32 = 4096;
 /// What a server that ends gives its connections to send their last replies.
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where clients reach a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum NbdAddress {
     /// A unix socket.
     Unix(PathBuf),
     /// A TCP port.
     Tcp(SocketAddr),
 }
 
-impl Address {
+impl NbdAddress {
     /// The URI of a device, as NBD clients take it.
     #[must_use]
     pub fn uri(&self, id: u32) -> String {
@@ -53,34 +53,34 @@ impl Address {
 
 /// An NBD server.
 #[derive(Debug)]
-pub struct Server {
-    shared: Arc<Shared>,
-    listeners: Mutex<Vec<Listener>>,
+pub struct NbdServer {
+    shared: Arc<NbdShared>,
+    listeners: Mutex<Vec<NbdListener>>,
 }
 
 #[derive(Debug)]
-struct Listener {
-    address: Address,
+struct NbdListener {
+    address: NbdAddress,
     thread: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct NbdShared {
     exports: Exports,
-    /// Readable from the end on.
-    end: OwnedFd,
-    live: Mutex<usize>,
-    fewer: Condvar,
+    /// Readable from the stop_eventfd on.
+    stop_eventfd: OwnedFd,
+    connections: Mutex<usize>,
+    connection_closed: Condvar,
 }
 
-impl Server {
+impl NbdServer {
     /// A server without devices that listens nowhere yet.
     ///
     /// # Errors
     /// No descriptor is to be had.
     pub fn new() -> std::io::Result<Self> {
-        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Shared { exports: Exports::default(), end, live: Mutex::new(0), fewer: Condvar::new() };
+        let stop_eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = NbdShared { exports: Exports::default(), stop_eventfd, connections: Mutex::new(0), connection_closed: Condvar::new() };
         Ok(Self { shared: Arc::new(shared), listeners: Mutex::default() })
     }
 
@@ -88,7 +88,7 @@ impl Server {
     ///
     /// # Errors
     /// `AddrInUse` if a server is alive there; those of bind(2).
-    pub fn listen_unix(&self, path: &Path) -> std::io::Result<Address> {
+    pub fn listen_unix(&self, path: &Path) -> std::io::Result<NbdAddress> {
         if UnixStream::connect(path).is_ok() {
             return Err(Error::new(ErrorKind::AddrInUse, format!("another server listens on {}", path.display())));
         }
@@ -101,29 +101,29 @@ impl Server {
             let _ = std::fs::remove_file(&name);
             return Err(error);
         }
-        self.listen(listener.into(), Address::Unix(path.to_owned()))
+        self.listen(listener.into(), NbdAddress::Unix(path.to_owned()))
     }
 
     /// Listens on a TCP port of this machine; port 0 lets the kernel choose. Whoever is on this machine may connect.
     ///
     /// # Errors
     /// `InvalidInput` for an address that is not loopback: NBD has no password, and TLS is not spoken here. Those of bind(2).
-    pub fn listen_tcp(&self, address: SocketAddr) -> std::io::Result<Address> {
+    pub fn listen_tcp(&self, address: SocketAddr) -> std::io::Result<NbdAddress> {
         if !address.ip().is_loopback() {
             return Err(Error::new(ErrorKind::InvalidInput, format!("{address} is not a loopback address")));
         }
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        self.listen(listener.into(), Address::Tcp(address))
+        self.listen(listener.into(), NbdAddress::Tcp(address))
     }
 
-    fn listen(&self, listener: OwnedFd, address: Address) -> std::io::Result<Address> {
+    fn listen(&self, listener: OwnedFd, address: NbdAddress) -> std::io::Result<NbdAddress> {
         rustix::io::ioctl_fionbio(&listener, true)?;
         let shared = Arc::clone(&self.shared);
-        let is_unix = matches!(address, Address::Unix(_));
+        let is_unix = matches!(address, NbdAddress::Unix(_));
         let accept = move || shared.accept(&listener, is_unix);
         let thread = std::thread::Builder::new().name("nbd-accept".into()).spawn(accept)?;
-        lock(&self.listeners).push(Listener { address: address.clone(), thread });
+        lock(&self.listeners).push(NbdListener { address: address.clone(), thread });
         Ok(address)
     }
 
@@ -132,11 +132,11 @@ impl Server {
     /// # Errors
     /// Too many connections, or no thread is to be had: the socket is closed.
     pub fn serve(&self, socket: OwnedFd) -> std::io::Result<()> {
-        Shared::serve(&self.shared, socket)
+        NbdShared::serve(&self.shared, socket)
     }
 }
 
-impl FrontEnd for Server {
+impl FrontEnd for NbdServer {
     fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
         self.shared.exports.add(device)
     }
@@ -146,51 +146,55 @@ impl FrontEnd for Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for NbdServer {
     fn drop(&mut self) {
         // Never full: nobody else writes.
-        let _ = rustix::io::write(&self.shared.end, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.shared.stop_eventfd, &1_u64.to_ne_bytes());
         for listener in std::mem::take(&mut *lock(&self.listeners)) {
-            if let Address::Unix(path) = &listener.address {
+            if let NbdAddress::Unix(path) = &listener.address {
                 let _ = std::fs::remove_file(path);
             }
             let _ = listener.thread.join();
         }
         self.shared.exports.clear();
-        let until = Instant::now() + FAREWELL;
-        let mut live = lock(&self.shared.live);
-        while *live > 0 && Instant::now() < until {
-            live = self.shared.fewer.wait_timeout(live, until - Instant::now()).map_or_else(|error| error.into_inner().0, |pair| pair.0);
+        let until = Instant::now() + CLOSE_TIMEOUT;
+        let mut connections = lock(&self.shared.connections);
+        while *connections > 0 && Instant::now() < until {
+            connections = self
+                .shared
+                .connection_closed
+                .wait_timeout(connections, until - Instant::now())
+                .map_or_else(|error| error.into_inner().0, |pair| pair.0);
         }
     }
 }
 
-impl Shared {
+impl NbdShared {
     fn accept(self: &Arc<Self>, listener: &OwnedFd, is_unix: bool) {
         // What cannot be accepted for want of descriptors stays readable: look again later.
-        let later = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        let mut pause = None;
+        let retry_delay = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let mut delay = None;
         loop {
-            let flags = if pause.is_some() { PollFlags::empty() } else { PollFlags::IN };
-            let mut fds = [PollFd::new(listener, flags), PollFd::new(&self.end, PollFlags::IN)];
-            let polled = poll(&mut fds, pause.as_ref());
+            let flags = if delay.is_some() { PollFlags::empty() } else { PollFlags::IN };
+            let mut fds = [PollFd::new(listener, flags), PollFd::new(&self.stop_eventfd, PollFlags::IN)];
+            let polled = poll(&mut fds, delay.as_ref());
             if fds[1].revents().contains(PollFlags::IN) || matches!(polled, Err(error) if error != rustix::io::Errno::INTR) {
                 return;
             }
-            pause = None;
+            delay = None;
             match accept_with(listener, SocketFlags::CLOEXEC) {
-                Ok(socket) if is_unix && !is_friend(&socket) => {}
+                Ok(socket) if is_unix && !is_same_user(&socket) => {}
                 // Refused: it is closed, and the client sees that.
                 Ok(socket) => drop(Self::serve(self, socket)),
-                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM) => pause = Some(later),
+                Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM) => delay = Some(retry_delay),
                 Err(_) => {}
             }
         }
     }
 
     fn serve(self: &Arc<Self>, socket: OwnedFd) -> std::io::Result<()> {
-        let mut live = lock(&self.live);
-        if *live >= CONNECTIONS_MAX {
+        let mut connections = lock(&self.connections);
+        if *connections >= CONNECTIONS_MAX {
             return Err(Error::new(ErrorKind::QuotaExceeded, format!("{CONNECTIONS_MAX} connections are open already")));
         }
         rustix::io::ioctl_fionbio(&socket, true)?;
@@ -198,45 +202,45 @@ impl Shared {
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         let shared = Arc::clone(self);
         std::thread::Builder::new().name("nbd-conn".into()).spawn(move || {
-            shared.converse(socket);
-            *lock(&shared.live) -= 1;
-            shared.fewer.notify_all();
+            shared.run_connection(socket);
+            *lock(&shared.connections) -= 1;
+            shared.connection_closed.notify_all();
         })?;
-        *live += 1;
+        *connections += 1;
         Ok(())
     }
 
-    fn converse(&self, socket: OwnedFd) {
-        let mut talk = Talk { socket, end: &self.end, inbox: Inbox::default() };
-        let Some(agreement) = talk.haggle(&self.exports) else { return };
-        let export = Arc::clone(&agreement.export);
-        let Talk { socket, inbox, .. } = talk;
-        let Ok(conn) = Conn::new(socket, agreement) else { return };
-        if export.join(&conn) {
-            Reader::new(conn, inbox).run();
+    fn run_connection(&self, socket: OwnedFd) {
+        let mut negotiation = Negotiation { socket, stop_eventfd: &self.stop_eventfd, inbox: Inbox::default() };
+        let Some(negotiated) = negotiation.negotiate(&self.exports) else { return };
+        let export = Arc::clone(&negotiated.export);
+        let Negotiation { socket, inbox, .. } = negotiation;
+        let Ok(conn) = Conn::new(socket, negotiated) else { return };
+        if export.register(&conn) {
+            CommandReader::new(conn, inbox).run();
         }
     }
 }
 
 /// Whether the peer of a unix socket is this user, or root.
-fn is_friend(socket: &OwnedFd) -> bool {
+fn is_same_user(socket: &OwnedFd) -> bool {
     sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
 /// A connection before there is an export.
-struct Talk<'a> {
+struct Negotiation<'a> {
     socket: OwnedFd,
-    end: &'a OwnedFd,
+    stop_eventfd: &'a OwnedFd,
     inbox: Inbox,
 }
 
-impl Talk<'_> {
-    fn haggle(&mut self, exports: &Exports) -> Option<Agreement> {
+impl Negotiation<'_> {
+    fn negotiate(&mut self, exports: &Exports) -> Option<Negotiated> {
         self.send(&greeting())?;
-        let flags = Fields(self.receive(4)?).u32()?;
+        let flags = WireReader(self.receive(4)?).u32()?;
         let mut handshake = Handshake::new(flags)?;
         for _ in 0..OPTIONS_MAX {
-            let mut head = Fields(self.receive(16)?);
+            let mut head = WireReader(self.receive(16)?);
             let (magic, number, len) = (head.u64()?, head.u32()?, head.u32()?);
             if magic != OPTION_MAGIC || len > OPTION_MAX {
                 return None;
@@ -245,9 +249,9 @@ impl Talk<'_> {
             let next = handshake.option(exports, number, self.receive(len as usize)?, &mut reply);
             self.send(&reply)?;
             match next {
-                Next::More => {}
-                Next::Close => return None,
-                Next::Go(agreement) => return Some(agreement),
+                OptionOutcome::Continue => {}
+                OptionOutcome::Close => return None,
+                OptionOutcome::Transmission(negotiated) => return Some(negotiated),
             }
         }
         None
@@ -255,10 +259,10 @@ impl Talk<'_> {
 
     fn receive(&mut self, len: usize) -> Option<&[u8]> {
         while self.inbox.len() < len {
-            match self.inbox.look(&self.socket, len) {
-                Look::Some => {}
-                Look::Nothing => self.wait(PollFlags::IN)?,
-                Look::End => return None,
+            match self.inbox.read_from(&self.socket, len) {
+                ReadOutcome::Data => {}
+                ReadOutcome::WouldBlock => self.wait(PollFlags::IN)?,
+                ReadOutcome::Eof => return None,
             }
         }
         Some(self.inbox.take(len))
@@ -276,10 +280,10 @@ impl Talk<'_> {
         Some(())
     }
 
-    /// Waits for the client, not for ever, and not beyond the server's end.
+    /// Waits for the client, not for ever, and not beyond the server's stop_eventfd.
     fn wait(&self, flags: PollFlags) -> Option<()> {
-        let mut fds = [PollFd::new(&self.socket, flags), PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
-        match poll(&mut fds, Some(&HAGGLE)) {
+        let mut fds = [PollFd::new(&self.socket, flags), PollFd::from_borrowed_fd(self.stop_eventfd.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&NEGOTIATE_TIMEOUT)) {
             Ok(0) => None,
             Ok(_) if !fds[1].revents().is_empty() => None,
             Ok(_) | Err(rustix::io::Errno::INTR) => Some(()),

@@ -13,7 +13,7 @@ pub(super) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 pub(super) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
 /// Handshake flags, server's and client's alike.
-pub(super) mod hello {
+pub(super) mod handshake_flag {
     pub(crate) const FIXED_NEWSTYLE: u16 = 1 << 0;
     pub(crate) const NO_ZEROES: u16 = 1 << 1;
 }
@@ -29,7 +29,7 @@ pub(super) mod option {
     pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
-pub(super) mod answer {
+pub(super) mod option_reply {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
     pub(crate) const INFO: u32 = 3;
@@ -39,7 +39,7 @@ pub(super) mod answer {
     pub(crate) const ERR_UNKNOWN: u32 = 0x8000_0006;
 }
 
-pub(super) mod info {
+pub(super) mod info_type {
     pub(crate) const EXPORT: u16 = 0;
     pub(crate) const NAME: u16 = 1;
     pub(crate) const DESCRIPTION: u16 = 2;
@@ -47,7 +47,7 @@ pub(super) mod info {
 }
 
 /// Transmission flags: what an export can do.
-pub(super) mod can {
+pub(super) mod transmission_flag {
     pub(crate) const HAS_FLAGS: u16 = 1 << 0;
     pub(crate) const READ_ONLY: u16 = 1 << 1;
     pub(crate) const FLUSH: u16 = 1 << 2;
@@ -73,7 +73,7 @@ pub(super) mod command {
 }
 
 /// Flags of a command.
-pub(super) mod flag {
+pub(super) mod command_flag {
     pub(crate) const FUA: u16 = 1 << 0;
     pub(crate) const NO_HOLE: u16 = 1 << 1;
     pub(crate) const DONT_FRAGMENT: u16 = 1 << 2;
@@ -99,7 +99,7 @@ pub(super) const OPTION_MAX: u32 = 64 * 1024;
 /// Longest read or write, bytes: what every client may count upon.
 pub(super) const PAYLOAD_MAX: u32 = 32 << 20;
 /// A client that announces a longer write than this is not listened to any more.
-pub(super) const PAYLOAD_ABSURD: u32 = 64 << 20;
+pub(super) const PAYLOAD_DISCONNECT: u32 = 64 << 20;
 
 /// What a client sends before the data of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl RequestHeader {
 
     /// `None`: it does not begin with the magic number, and where the next one begins nobody knows.
     pub(super) fn parse(bytes: &[u8; Self::SIZE]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = WireReader(bytes);
         if fields.u32()? != REQUEST_MAGIC {
             return None;
         }
@@ -126,9 +126,9 @@ impl RequestHeader {
 
 /// Takes numbers and bytes from the front.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub(super) struct WireReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> WireReader<'a> {
     pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_known_by_its_magic() {
+    fn a_request_without_the_magic_is_rejected() {
         let mut bytes = [0; RequestHeader::SIZE];
         bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         bytes[5] = 1;
@@ -223,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn fields_never_read_beyond_the_end() {
-        let mut fields = Fields(&[0, 0, 0, 5, b'a', b'b']);
+    fn wire_reader_stops_at_the_end() {
+        let mut fields = WireReader(&[0, 0, 0, 5, b'a', b'b']);
         assert_eq!(fields.string(), None);
-        assert_eq!(Fields(&[0, 0, 0]).u32(), None);
-        assert_eq!(Fields(&[0, 0, 0, 1, 0xff]).string(), None);
-        assert_eq!(Fields(&[0, 0, 0, 1, b'x', 7]).string(), Some("x"));
+        assert_eq!(WireReader(&[0, 0, 0]).u32(), None);
+        assert_eq!(WireReader(&[0, 0, 0, 1, 0xff]).string(), None);
+        assert_eq!(WireReader(&[0, 0, 0, 1, b'x', 7]).string(), Some("x"));
         let head = chunk_head(1, chunk::DONE, chunk::ERROR, 6);
         assert_eq!(head.len(), 20);
         assert_eq!(error_chunk(1, 5).len(), 26);

@@ -6,7 +6,7 @@ use crate::client::{
 use std::io::Write;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{FrontEnd, IoOp};
-use uringlet_ublk_front::ram::{Shape, is_fua};
+use uringlet_ublk_front::ram::{RamDeviceSpec, is_fua};
 
 const FUA: u16 = 1;
 const DONT_FRAGMENT: u16 = 4;
@@ -14,42 +14,42 @@ const FAST_ZERO: u16 = 16;
 
 const SIZE: u64 = 64 << 20;
 
-fn shapes() -> [Shape; 3] {
-    let shape = Shape::with_size(SIZE);
-    [shape, Shape { threads: 0, ..shape }, Shape { depth: 1, queues: 1, ..shape }]
+fn specs() -> [RamDeviceSpec; 3] {
+    let spec = RamDeviceSpec::with_size(SIZE);
+    [spec, RamDeviceSpec { threads: 0, ..spec }, RamDeviceSpec { depth: 1, queues: 1, ..spec }]
 }
 
 #[test]
-fn bytes_come_back_in_each_kind_of_reply() {
-    for shape in shapes() {
+fn data_survives_in_each_reply_format() {
+    for spec in specs() {
         for (is_structured, flags) in [(false, 0), (true, 0), (true, DONT_FRAGMENT)] {
-            let (server, device) = served(shape);
+            let (server, device) = served(spec);
             let mut client = Client::new(&server, is_structured);
             assert_eq!(client.size, SIZE);
-            let longest = if shape.depth == 1 { 32 << 20 } else { 5 << 20 };
+            let longest = if spec.depth == 1 { 32 << 20 } else { 5 << 20 };
             for (offset, len) in [(0, 512), (512, 3 << 20), (SIZE - 4096, 4096), (1 << 20, longest)] {
                 let data = pattern(len, len as u8);
                 assert_eq!(client.write(0, offset, &data), 0);
                 assert_eq!(client.read(flags, offset, len), Ok(data), "{len} bytes at {offset}");
             }
             assert_eq!(client.read(flags, SIZE - 512, 512).map(|data| data.len()), Ok(512));
-            until("slots are free again", || device.free_slots() == usize::from(shape.depth * shape.queues));
+            until("slots are free again", || device.free_slots() == usize::from(spec.depth * spec.queues));
         }
     }
 }
 
 #[test]
 fn commands_without_data_reach_the_device() {
-    let (server, device) = served(Shape::with_size(SIZE));
+    let (server, device) = served(RamDeviceSpec::with_size(SIZE));
     let mut client = Client::new(&server, true);
     assert_eq!(client.write(FUA, 0, &pattern(65536, 1)), 0);
-    assert!(is_fua(&device.seen()[0]));
+    assert!(is_fua(&device.requests()[0]));
     for (command, flags, op) in
         [(FLUSH, 0, IoOp::Flush), (TRIM, FUA, IoOp::Discard), (WRITE_ZEROES, FAST_ZERO, IoOp::WriteZeroes), (CACHE, 0, IoOp::Read)]
     {
         let len = if command == FLUSH { 0 } else { 8192 };
         assert_eq!(client.ask(command, flags, 0, len), 0);
-        let last = *device.seen().last().unwrap();
+        let last = *device.requests().last().unwrap();
         assert_eq!((last.op, is_fua(&last)), (op, flags == FUA));
     }
     let expected = [vec![0; 8192], pattern(65536, 1)[8192..].to_vec()].concat();
@@ -57,23 +57,23 @@ fn commands_without_data_reach_the_device() {
 }
 
 #[test]
-fn a_device_without_zeroes_gets_writes_of_zeroes() {
-    let mut shape = Shape::with_size(SIZE);
-    shape.limits.max_write_zeroes = 0;
-    shape.limits.max_discard = 0;
-    let (server, device) = served(shape);
+fn write_zeroes_falls_back_to_plain_writes() {
+    let mut spec = RamDeviceSpec::with_size(SIZE);
+    spec.limits.max_write_zeroes = 0;
+    spec.limits.max_discard = 0;
+    let (server, device) = served(spec);
     let mut client = Client::new(&server, true);
     assert_eq!(client.write(0, 0, &pattern(3 << 20, 1)), 0);
     assert_eq!(client.ask(WRITE_ZEROES, FAST_ZERO, 0, 4096), 95);
     assert_eq!(client.ask(WRITE_ZEROES, FUA, 512, 2 << 20), 0);
-    assert!(is_fua(device.seen().last().unwrap()));
+    assert!(is_fua(device.requests().last().unwrap()));
     assert_eq!(client.read(0, 512, 2 << 20), Ok(vec![0; 2 << 20]));
     assert_eq!(client.ask(TRIM, 0, 0, 4096), 22);
 }
 
 #[test]
-fn block_status_covers_what_was_asked_and_only_after_agreement() {
-    let (server, _device) = served(Shape::with_size(SIZE));
+fn block_status_covers_the_range_and_requires_negotiation() {
+    let (server, _device) = served(RamDeviceSpec::with_size(SIZE));
     let mut client = Client::new(&server, true);
     client.send(BLOCK_STATUS, 0, 5, 4096, 1 << 20);
     let reply = client.reply(0);
@@ -84,10 +84,10 @@ fn block_status_covers_what_was_asked_and_only_after_agreement() {
 }
 
 #[test]
-fn refusals_have_their_numbers_and_the_talk_goes_on() {
-    let mut shape = Shape::with_size(SIZE);
-    shape.limits.logical_block = 4096;
-    let (server, device) = served(shape);
+fn errors_have_nbd_numbers_and_the_connection_continues() {
+    let mut spec = RamDeviceSpec::with_size(SIZE);
+    spec.limits.logical_block = 4096;
+    let (server, device) = served(spec);
     device.fail(1 << 14..(1 << 14) + 1, Errno::ENOSPC);
     for is_structured in [false, true] {
         let mut client = Client::new(&server, is_structured);
@@ -110,8 +110,8 @@ fn refusals_have_their_numbers_and_the_talk_goes_on() {
 }
 
 #[test]
-fn too_long_a_read_is_refused_and_an_absurd_write_ends_the_talk() {
-    let (server, _device) = served(Shape::with_size(SIZE));
+fn an_oversized_read_fails_and_an_absurd_write_disconnects() {
+    let (server, _device) = served(RamDeviceSpec::with_size(SIZE));
     let mut client = Client::new(&server, true);
     assert_eq!(client.read(0, 0, (32 << 20) + 512), Err(75));
     assert_eq!(client.write(0, 0, &vec![1; (32 << 20) + 512]), 75);
@@ -120,10 +120,10 @@ fn too_long_a_read_is_refused_and_an_absurd_write_ends_the_talk() {
 }
 
 #[test]
-fn a_read_only_device_stays_as_it_is() {
-    let mut shape = Shape::with_size(SIZE);
-    shape.limits.is_read_only = true;
-    let (server, _device) = served(shape);
+fn a_read_only_export_rejects_writes() {
+    let mut spec = RamDeviceSpec::with_size(SIZE);
+    spec.limits.is_read_only = true;
+    let (server, _device) = served(spec);
     let mut client = Client::new(&server, true);
     assert_eq!(client.flags & 3, 3);
     assert_eq!(client.write(0, 0, &[1; 512]), 1);
@@ -133,9 +133,9 @@ fn a_read_only_device_stays_as_it_is() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_holds_no_slot() {
-    let shape = Shape { depth: 2, queues: 1, ..Shape::with_size(SIZE) };
-    let (server, device) = served(shape);
+fn a_client_that_does_not_read_holds_no_slot() {
+    let spec = RamDeviceSpec { depth: 2, queues: 1, ..RamDeviceSpec::with_size(SIZE) };
+    let (server, device) = served(spec);
     let mut greedy = Client::new(&server, true);
     let mut half = Client::new(&server, true);
     // Far more than the socket and the budget take.
@@ -163,63 +163,63 @@ fn a_client_that_reads_nothing_holds_no_slot() {
 }
 
 #[test]
-fn disconnect_waits_for_what_is_under_way() {
-    let (server, device) = served(Shape::with_size(SIZE));
+fn disconnect_waits_for_requests_in_flight() {
+    let (server, device) = served(RamDeviceSpec::with_size(SIZE));
     let mut client = Client::new(&server, true);
-    device.hold(true);
+    device.pause();
     client.send(READ, 0, 4, 0, 4096);
     client.send(DISCONNECT, 0, 0, 0, 0);
-    until("the read is there", || device.seen().len() == 1);
-    device.hold(false);
+    until("the read is there", || device.requests().len() == 1);
+    device.resume();
     assert_eq!(client.reply(0).data.len(), 4104);
     assert!(is_closed(&mut client.socket));
 }
 
 #[test]
-fn a_client_that_vanishes_leaves_nothing_behind() {
-    let (server, device) = served(Shape::with_size(SIZE));
-    device.hold(true);
+fn a_vanished_client_releases_its_slots() {
+    let (server, device) = served(RamDeviceSpec::with_size(SIZE));
+    device.pause();
     let mut client = Client::new(&server, true);
     for i in 0..100 {
         client.send(READ, 0, i, 0, 4096);
     }
-    until("all slots of its queue are taken", || device.seen().len() == 32);
+    until("all slots of its queue are taken", || device.requests().len() == 32);
     drop(client);
-    device.hold(false);
+    device.resume();
     until("slots are free again", || device.free_slots() == 64);
     assert_eq!(Client::new(&server, true).read(0, 0, 512), Ok(vec![0; 512]));
 }
 
 #[test]
-fn a_free_slot_passes_by_clients_that_are_gone() {
-    let (server, device) = served(Shape { depth: 1, queues: 1, ..Shape::with_size(SIZE) });
-    device.hold(true);
+fn a_freed_slot_skips_disconnected_clients() {
+    let (server, device) = served(RamDeviceSpec { depth: 1, queues: 1, ..RamDeviceSpec::with_size(SIZE) });
+    device.pause();
     let mut clients: Vec<_> = (0..4).map(|_| Client::new(&server, true)).collect();
     for client in &mut clients {
         client.send(READ, 0, 1, 0, 4096);
-        until("the slot is taken", || device.seen().len() == 1);
+        until("the slot is taken", || device.requests().len() == 1);
     }
     // All but the first wait for its slot, in this order or another; two of them do not live to see it.
     let mut last = clients.pop().unwrap();
     let first = clients.swap_remove(0);
     drop(clients);
-    device.hold(false);
+    device.resume();
     assert_eq!(last.reply(0).data.len(), 4104);
     drop(first);
     until("slots are free again", || device.free_slots() == 1);
 }
 
 #[test]
-fn a_device_that_goes_ends_its_connections_after_their_replies() {
-    let (server, device) = served(Shape::with_size(SIZE));
+fn a_stopped_device_closes_connections_after_their_replies() {
+    let (server, device) = served(RamDeviceSpec::with_size(SIZE));
     let mut client = Client::new(&server, true);
     let mut idle = Client::new(&server, false);
-    device.hold(true);
+    device.pause();
     client.send(READ, 0, 4, 0, 4096);
-    until("the read is there", || device.seen().len() == 1);
+    until("the read is there", || device.requests().len() == 1);
     server.stop(0);
     assert!(is_closed(&mut idle.socket));
-    device.hold(false);
+    device.resume();
     assert_eq!(client.reply(0).data.len(), 4104);
     assert!(is_closed(&mut client.socket));
     let mut late = connect(&server);
@@ -228,8 +228,8 @@ fn a_device_that_goes_ends_its_connections_after_their_replies() {
 }
 
 #[test]
-fn many_connections_never_see_each_others_data() {
-    let (server, _device) = served(Shape { depth: 4, ..Shape::with_size(SIZE) });
+fn concurrent_connections_do_not_mix_data() {
+    let (server, _device) = served(RamDeviceSpec { depth: 4, ..RamDeviceSpec::with_size(SIZE) });
     std::thread::scope(|scope| {
         for id in 0..8_u8 {
             let server = &server;
@@ -247,11 +247,11 @@ fn many_connections_never_see_each_others_data() {
 }
 
 #[test]
-fn what_does_not_fit_the_blocks_is_served_to_the_byte() {
+fn unaligned_commands_are_exact_to_the_byte() {
     for (logical_block, threads) in [(512, 2), (4096, 0), (4096, 2)] {
-        let mut shape = Shape { threads, depth: 2, queues: 1, ..Shape::with_size(SIZE) };
-        shape.limits.logical_block = logical_block;
-        let (server, device) = served(shape);
+        let mut spec = RamDeviceSpec { threads, depth: 2, queues: 1, ..RamDeviceSpec::with_size(SIZE) };
+        spec.limits.logical_block = logical_block;
+        let (server, device) = served(spec);
         for is_structured in [false, true] {
             let mut client = Client::new(&server, is_structured);
             let mut model = pattern(3 << 20, 5);
@@ -259,7 +259,7 @@ fn what_does_not_fit_the_blocks_is_served_to_the_byte() {
             for (offset, len) in [(0, 1), (1, 511), (511, 2), (4095, 4098), (100_000, 1 << 20), (4096, 100)] {
                 let data = pattern(len, (offset + len) as u8);
                 assert_eq!(client.write(FUA, offset as u64, &data), 0);
-                assert!(device.seen().iter().rev().find(|request| request.op == IoOp::Write).is_some_and(is_fua));
+                assert!(device.requests().iter().rev().find(|request| request.op == IoOp::Write).is_some_and(is_fua));
                 model[offset..offset + len].copy_from_slice(&data);
                 assert_eq!(client.ask(WRITE_ZEROES, 0, 1_500_000 + offset as u64, len as u32), 0);
                 model[1_500_000 + offset..1_500_000 + offset + len].fill(0);
@@ -277,10 +277,10 @@ fn what_does_not_fit_the_blocks_is_served_to_the_byte() {
 }
 
 #[test]
-fn neighbours_in_one_block_never_undo_each_other() {
-    let mut shape = Shape { depth: 4, ..Shape::with_size(SIZE) };
-    shape.limits.logical_block = 4096;
-    let (server, _device) = served(shape);
+fn concurrent_writes_within_one_block_are_not_lost() {
+    let mut spec = RamDeviceSpec { depth: 4, ..RamDeviceSpec::with_size(SIZE) };
+    spec.limits.logical_block = 4096;
+    let (server, _device) = served(spec);
     // Eight clients, each with a part of the same block of its own, of which one also is at whole blocks nearby.
     std::thread::scope(|scope| {
         for id in 0..8_u8 {

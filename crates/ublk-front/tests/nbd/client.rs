@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
-use uringlet_ublk_front::nbd::Server;
-use uringlet_ublk_front::ram::{RamDevice, Shape};
+use uringlet_ublk_front::nbd::NbdServer;
+use uringlet_ublk_front::ram::{RamDevice, RamDeviceSpec};
 
 /// Longer than anything takes that works, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -21,15 +21,15 @@ pub(crate) const WRITE_ZEROES: u16 = 6;
 pub(crate) const BLOCK_STATUS: u16 = 7;
 
 /// A server with one device.
-pub(crate) fn served(shape: Shape) -> (Server, Arc<RamDevice>) {
-    let server = Server::new().unwrap();
-    let device = Arc::new(RamDevice::new(0, shape));
+pub(crate) fn served(spec: RamDeviceSpec) -> (NbdServer, Arc<RamDevice>) {
+    let server = NbdServer::new().unwrap();
+    let device = Arc::new(RamDevice::new(0, spec));
     server.start(Arc::clone(&device) as Arc<dyn BlockDevice>).unwrap();
     (server, device)
 }
 
 /// A connected socket before any word.
-pub(crate) fn connect(server: &Server) -> UnixStream {
+pub(crate) fn connect(server: &NbdServer) -> UnixStream {
     let (client, peer) = UnixStream::pair().unwrap();
     client.set_read_timeout(Some(LONG)).unwrap();
     client.set_write_timeout(Some(LONG)).unwrap();
@@ -55,7 +55,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Haggles for the default export.
-    pub(crate) fn new(server: &Server, is_structured: bool) -> Self {
+    pub(crate) fn new(server: &NbdServer, is_structured: bool) -> Self {
         let mut socket = connect(server);
         let mut hello = [0; 18];
         socket.read_exact(&mut hello).unwrap();

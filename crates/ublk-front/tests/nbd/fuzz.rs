@@ -4,7 +4,7 @@ use crate::client::{Client, connect, is_closed, pattern, request, served, until}
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use uringlet_ublk_front::ram::Shape;
+use uringlet_ublk_front::ram::RamDeviceSpec;
 
 const SIZE: u64 = 1 << 20;
 
@@ -57,8 +57,8 @@ fn option(random: &mut Random, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn nonsense_before_the_export_is_chosen() {
-    let (server, device) = served(Shape::with_size(SIZE));
+fn random_bytes_during_negotiation_do_not_break_the_server() {
+    let (server, device) = served(RamDeviceSpec::with_size(SIZE));
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for round in 0..300 {
         let mut socket = connect(&server);
@@ -81,8 +81,8 @@ fn nonsense_before_the_export_is_chosen() {
 }
 
 #[test]
-fn nonsense_for_commands() {
-    let (server, device) = served(Shape { depth: 2, ..Shape::with_size(SIZE) });
+fn random_commands_do_not_break_the_server() {
+    let (server, device) = served(RamDeviceSpec { depth: 2, ..RamDeviceSpec::with_size(SIZE) });
     let mut random = Random(0x1234_5678_9abc_def1);
     // The first sector is nobody's but ours.
     let kept = pattern(512, 9);
@@ -111,8 +111,8 @@ fn nonsense_for_commands() {
 }
 
 #[test]
-fn half_open_clients_do_not_keep_others_out() {
-    let (server, _device) = served(Shape::with_size(SIZE));
+fn half_open_clients_do_not_block_others() {
+    let (server, _device) = served(RamDeviceSpec::with_size(SIZE));
     let silent: Vec<_> = (0..100).map(|_| connect(&server)).collect();
     assert_eq!(Client::new(&server, true).read(0, 0, 512), Ok(vec![0; 512]));
     // Too many are told at once.

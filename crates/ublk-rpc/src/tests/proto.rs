@@ -1,6 +1,6 @@
 //! `proto/blockstore.proto` against the messages that were written by hand; a compiler that nobody here wrote reads it.
 
-use crate::messages::{DATA, Done, FlushRequest, OpenRequest, Opened, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
+use crate::messages::{DATA, Done, FlushRequest, OpenReply, OpenRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
 use bytes::Bytes;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage};
@@ -24,12 +24,12 @@ fn same<M: Message + Default + PartialEq + std::fmt::Debug>(pool: &DescriptorPoo
 }
 
 #[test]
-fn messages_are_those_of_the_description() {
+fn messages_match_the_proto_file() {
     let pool = pool();
     let (session, offset, data) = (u64::MAX - 1, 1 << 40, Bytes::from_static(b"data"));
     same(&pool, "OpenRequest", OpenRequest { owner: data.clone(), takeover: true, resume: true });
-    let opened = Opened { session, size: 1 << 50, volume: "name".to_owned(), read_only: true, volatile_cache: true };
-    same(&pool, "Opened", opened);
+    let opened = OpenReply { session, size: 1 << 50, volume: "name".to_owned(), read_only: true, volatile_cache: true };
+    same(&pool, "OpenReply", opened);
     same(&pool, "ReadRequest", ReadRequest { session, offset, length: u32::MAX });
     same(&pool, "ReadReply", ReadReply { data: data.clone() });
     same(&pool, "WriteRequest", WriteRequest { session, offset, fua: true, data });
@@ -40,7 +40,7 @@ fn messages_are_those_of_the_description() {
 }
 
 #[test]
-fn calls_are_those_of_the_description() {
+fn methods_match_the_proto_file() {
     let pool = pool();
     let service = pool.get_service_by_name("uringlet.blockstore.v1.BlockStore").unwrap();
     let described: Vec<_> = service
@@ -52,7 +52,7 @@ fn calls_are_those_of_the_description() {
         })
         .collect();
     let ours = [
-        (path::OPEN, "OpenRequest", "Opened"),
+        (path::OPEN, "OpenRequest", "OpenReply"),
         (path::READ, "ReadRequest", "ReadReply"),
         (path::WRITE, "WriteRequest", "Done"),
         (path::FLUSH, "FlushRequest", "Done"),

@@ -1,20 +1,20 @@
 //! Requests that no client of ours makes, and answers that no store of ours gives.
 
 use crate::backend::Backend;
-use crate::call::{call, opened};
-use crate::frames::Frames;
+use crate::call::{call, open_session};
+use crate::codec::GrpcBody;
+use crate::endpoint::StoreEndpoint;
 use crate::messages::{Done, FlushRequest, IO_MAX, OpenRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
-use crate::place::Place;
-use crate::remote::Remote;
-use crate::status::{Meaning, meaning};
-use crate::store::Store;
-use crate::volume::{Facts, TargetVolume, Volume};
+use crate::remote::RemoteBackend;
+use crate::status::{ErrorClass, classify};
+use crate::store::BlockStore;
+use crate::volume::{BackingVolume, Volume, VolumeInfo};
 use bytes::Bytes;
 use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use uringlet_sys::Errno;
-use uringlet_ublkd::serve::Target;
+use uringlet_ublkd::serve::BackingStore;
 
 const SIZE: u64 = 4 << 20;
 
@@ -22,30 +22,30 @@ fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test);
 }
 
-fn store(is_read_only: bool) -> Store {
-    Store::new(TargetVolume::new(Target::Ram(Box::default()), SIZE, is_read_only).unwrap())
+fn store(is_read_only: bool) -> BlockStore {
+    BlockStore::new(BackingVolume::new(BackingStore::Ram(Box::default()), SIZE, is_read_only).unwrap())
 }
 
-struct Raw {
+struct RawClient {
     channel: Channel,
     session: u64,
-    _lease: tonic::Streaming<crate::messages::Opened>,
+    _lease: tonic::Streaming<crate::messages::OpenReply>,
 }
 
-impl Raw {
-    async fn new(place: &Place) -> Self {
+impl RawClient {
+    async fn new(place: &StoreEndpoint) -> Self {
         let channel = place.connect().await.unwrap();
         let request = OpenRequest { owner: Bytes::from_static(b"raw"), takeover: true, resume: false };
-        let (facts, lease) = opened(channel.clone(), Frames::request(&request, Bytes::new())).await.unwrap();
-        Self { channel, session: facts.session, _lease: lease }
+        let (info, lease) = open_session(channel.clone(), GrpcBody::request(&request, Bytes::new())).await.unwrap();
+        Self { channel, session: info.session, _lease: lease }
     }
 
     async fn ask(&self, path: &'static str, message: &impl prost::Message, data: Bytes) -> Result<Done, Status> {
-        call(self.channel.clone(), path, Frames::request(message, data)).await
+        call(self.channel.clone(), path, GrpcBody::request(message, data)).await
     }
 
     async fn read(&self, offset: u64, length: u32) -> Result<Bytes, Code> {
-        let request = Frames::request(&ReadRequest { session: self.session, offset, length }, Bytes::new());
+        let request = GrpcBody::request(&ReadRequest { session: self.session, offset, length }, Bytes::new());
         let reply = call::<ReadReply>(self.channel.clone(), path::READ, request).await;
         reply.map(|reply| reply.data).map_err(|status| status.code())
     }
@@ -62,9 +62,9 @@ impl Raw {
 }
 
 #[test]
-fn ranges_end_where_the_volume_does() {
+fn ranges_beyond_the_volume_are_refused() {
     run(async {
-        let raw = Raw::new(&Place::embedded(store(false))).await;
+        let raw = RawClient::new(&StoreEndpoint::embedded(store(false))).await;
         assert_eq!(raw.write(SIZE - 4096, 4096).await, Ok(()));
         assert_eq!(raw.read(SIZE - 4096, 4096).await, Ok(Bytes::from(vec![1; 4096])));
         assert_eq!(raw.zero(0, SIZE).await, Ok(()));
@@ -77,18 +77,18 @@ fn ranges_end_where_the_volume_does() {
         assert_eq!(raw.zero(u64::MAX, u64::MAX).await, Err(Code::OutOfRange));
         assert!(raw.write(0, 16 << 20).await.is_err(), "much too long");
         assert_eq!(raw.read(0, 512).await, Ok(Bytes::from(vec![0; 512])), "the connection goes on");
-        let other = Place::embedded(store(true));
-        let raw = Raw::new(&other).await;
+        let other = StoreEndpoint::embedded(store(true));
+        let raw = RawClient::new(&other).await;
         let message = WriteRequest { session: raw.session, ..WriteRequest::default() };
         let refusal = raw.ask(path::WRITE, &message, Bytes::from_static(b"x")).await.unwrap_err();
-        assert_eq!(meaning(&refusal), Meaning::Failed(Errno::EROFS));
+        assert_eq!(classify(&refusal), ErrorClass::Permanent(Errno::EROFS));
     });
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn malformed_requests_are_refused() {
     run(async {
-        let raw = Raw::new(&Place::embedded(store(false))).await;
+        let raw = RawClient::new(&StoreEndpoint::embedded(store(false))).await;
         let session = raw.session;
         let refused = async |path, message: &FlushRequest, data| raw.ask(path, message, data).await.unwrap_err().code();
         let flush = FlushRequest { session };
@@ -107,14 +107,14 @@ fn what_is_no_request_is_refused() {
 }
 
 /// Says one size and has another.
-struct Liar(TargetVolume);
+struct MisreportingVolume(BackingVolume);
 
-impl Volume for Liar {
-    fn facts(&self) -> Facts {
-        Facts { size: 1 << 40, ..self.0.facts() }
+impl Volume for MisreportingVolume {
+    fn info(&self) -> VolumeInfo {
+        VolumeInfo { size: 1 << 40, ..self.0.info() }
     }
 
-    fn is_quick(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         true
     }
 
@@ -140,11 +140,11 @@ impl Volume for Liar {
 }
 
 #[test]
-fn numbers_that_are_no_errnos_are_errors_all_the_same() {
+fn invalid_errnos_become_eio() {
     run(async {
-        let volume = TargetVolume::new(Target::Null, SIZE, false).unwrap();
-        let place = Place::embedded(Store::new(Liar(volume)));
-        let remote = Remote::open(place, false, Duration::from_secs(120)).await.unwrap();
+        let volume = BackingVolume::new(BackingStore::Null, SIZE, false).unwrap();
+        let place = StoreEndpoint::embedded(BlockStore::new(MisreportingVolume(volume)));
+        let remote = RemoteBackend::open(place, false, Duration::from_secs(120)).await.unwrap();
         assert_eq!(remote.read(0, 512).await, Err(Errno::new(4095)));
         for result in [remote.write(0, Bytes::from_static(b"x"), false).await, remote.flush().await, remote.discard(0, 1).await] {
             assert_eq!(result, Err(Errno::EIO));

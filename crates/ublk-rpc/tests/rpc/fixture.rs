@@ -11,16 +11,16 @@ use uringlet_abi::ublk::{feature, state};
 use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
-use uringlet_ublk_rpc::Place;
-use uringlet_ublk_rpc::buffers::Buffers;
-use uringlet_ublk_rpc::listen::Listener;
-use uringlet_ublk_rpc::remote::Remote;
-use uringlet_ublk_rpc::serve::{GiveUp, add, serve};
-use uringlet_ublk_rpc::store::Store;
+use uringlet_ublk_rpc::StoreEndpoint;
+use uringlet_ublk_rpc::buffers::BufferMode;
+use uringlet_ublk_rpc::listen::StoreListener;
+use uringlet_ublk_rpc::remote::RemoteBackend;
+use uringlet_ublk_rpc::serve::{AbortSignal, add, serve};
+use uringlet_ublk_rpc::store::BlockStore;
 use uringlet_ublk_rpc::volume::Volume;
-use uringlet_ublkd::broker::{Broker, Stopper};
-use uringlet_ublkd::client::Client;
-use uringlet_ublkd::serve::Shape;
+use uringlet_ublkd::broker::{Broker, BrokerHandle};
+use uringlet_ublkd::client::BrokerClient;
+use uringlet_ublkd::serve::DeviceSpec;
 
 /// Longer than anything takes that works, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -41,8 +41,8 @@ pub(crate) struct Served(Option<Runtime>);
 impl Served {
     pub(crate) fn new(place: &str, volume: impl Volume) -> Self {
         let runtime = runtime();
-        let store = Store::new(volume);
-        let listener = runtime.block_on(async { Listener::bind(place).unwrap() });
+        let store = BlockStore::new(volume);
+        let listener = runtime.block_on(async { StoreListener::bind(place).unwrap() });
         runtime.spawn(async move { listener.serve(&store).await });
         Self(Some(runtime))
     }
@@ -72,21 +72,21 @@ impl FrontEnd for Shelf {
 pub(crate) struct Fixture {
     dir: PathBuf,
     shelf: Arc<Shelf>,
-    pub(crate) client: Client,
-    stopper: Stopper,
+    pub(crate) client: BrokerClient,
+    handle: BrokerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A device with its server on a thread.
 pub(crate) struct Device {
     pub(crate) id: u32,
-    client: Client,
+    client: BrokerClient,
     server: Option<JoinHandle<()>>,
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.client.delete(self.id, true).unwrap();
+        self.client.delete(self.id).unwrap();
         self.server.take().unwrap().join().unwrap();
     }
 }
@@ -96,28 +96,28 @@ impl Fixture {
         let dir = std::env::temp_dir().join(format!("ublk-rpc-{name}-{}", std::process::id()));
         let shelf = Arc::new(Shelf::default());
         let broker = Broker::new(&dir, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
-        let stopper = broker.stopper();
+        let handle = broker.handle();
         let thread = Some(std::thread::spawn(move || broker.run(None).unwrap()));
-        Self { client: Client::new(&dir), dir, shelf, stopper, thread }
+        Self { client: BrokerClient::new(&dir), dir, shelf, handle, thread }
     }
 
     /// A device whose store is there; live when this returns.
-    pub(crate) fn device(&self, place: &str, buffers: Buffers, patience: Duration) -> Device {
-        let place = Place::parse(place).unwrap();
-        self.serve(buffers, move || async move { Remote::open(place, false, patience).await.unwrap() })
+    pub(crate) fn device(&self, place: &str, buffers: BufferMode, patience: Duration) -> Device {
+        let place = StoreEndpoint::parse(place).unwrap();
+        self.serve(buffers, move || async move { RemoteBackend::open(place, false, patience).await.unwrap() })
     }
 
-    pub(crate) fn serve<F: Future<Output = Remote>>(&self, buffers: Buffers, open: impl FnOnce() -> F) -> Device {
+    pub(crate) fn serve<F: Future<Output = RemoteBackend>>(&self, buffers: BufferMode, open: impl FnOnce() -> F) -> Device {
         let runtime = runtime();
         let remote = runtime.block_on(open());
-        let facts = remote.facts().clone();
+        let info = remote.info().clone();
         let flags = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
-        let is_read_only = facts.is_read_only;
-        let shape = Shape { id: u32::MAX, size: facts.size, queues: 2, depth: 8, flags, is_read_only, block_shift: 9 };
-        let (id, device) = add(&self.client, &shape, buffers, facts.has_cache).unwrap();
+        let is_read_only = info.is_read_only;
+        let spec = DeviceSpec { id: u32::MAX, size: info.size, queues: 2, depth: 8, flags, is_read_only, block_shift: 9 };
+        let (id, device) = add(&self.client, &spec, buffers, info.has_cache).unwrap();
         let client = self.client.clone();
         let server = std::thread::spawn(move || {
-            let how = (runtime.handle(), GiveUp::default());
+            let how = (runtime.handle(), AbortSignal::default());
             serve(device, remote, buffers, how, move || client.start(id).unwrap()).unwrap();
             runtime.shutdown_background();
         });
@@ -136,7 +136,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        self.stopper.stop();
+        self.handle.stop();
         self.thread.take().unwrap().join().unwrap();
         std::fs::remove_dir_all(&self.dir).unwrap();
     }

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::IoOp;
-use uringlet_ublk_rpc::buffers::Buffers;
+use uringlet_ublk_rpc::buffers::BufferMode;
 
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
-fn a_restarted_store_is_found_again_and_nothing_is_lost() {
-    for buffers in [Buffers::OnDemand, Buffers::Preallocated] {
+fn a_restarted_store_is_reconnected_without_data_loss() {
+    for buffers in [BufferMode::OnDemand, BufferMode::Preallocated] {
         let fixture = Fixture::new(&format!("restart-{buffers:?}"));
         let place = port();
         let (path, volume) = file("restart", SIZE);
@@ -54,12 +54,12 @@ fn a_restarted_store_is_found_again_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_store_that_stays_away_fails_requests_until_it_is_back() {
+fn requests_fail_while_the_store_is_away_and_succeed_afterwards() {
     let fixture = Fixture::new("away");
     let place = port();
     let (path, volume) = file("away", SIZE);
     let store = Served::new(&place, volume);
-    let device = fixture.device(&place, Buffers::OnDemand, SHORT);
+    let device = fixture.device(&place, BufferMode::OnDemand, SHORT);
     let local = fixture.local(&device, 0);
     local.write(0, &pattern(4096, 7), 0).unwrap();
     drop(store);
@@ -75,13 +75,13 @@ fn a_store_that_stays_away_fails_requests_until_it_is_back() {
 }
 
 #[test]
-fn a_store_that_says_nothing_is_as_good_as_away() {
+fn a_silent_store_counts_as_absent() {
     let fixture = Fixture::new("silent");
     let place = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
     let store = Served::new(&place, volume);
-    let device = fixture.device(&place, Buffers::OnDemand, SHORT);
+    let device = fixture.device(&place, BufferMode::OnDemand, SHORT);
     let local = fixture.local(&device, 0);
     // Its disk hangs; so does what would open another session.
     faults.stick(true);
@@ -104,11 +104,11 @@ fn a_store_that_says_nothing_is_as_good_as_away() {
 }
 
 #[test]
-fn a_store_with_other_blocks_is_another_store() {
+fn a_store_with_another_volume_is_rejected() {
     let fixture = Fixture::new("other");
     let place = port();
     let store = Served::new(&place, ram());
-    let device = fixture.device(&place, Buffers::OnDemand, SHORT);
+    let device = fixture.device(&place, BufferMode::OnDemand, SHORT);
     let local = fixture.local(&device, 0);
     local.write(0, &pattern(4096, 7), 0).unwrap();
     drop(store);

@@ -11,18 +11,18 @@ use uringlet_abi::ublk::{feature, iod, param};
 use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::IoOp;
-use uringlet_ublk_rpc::Place;
-use uringlet_ublk_rpc::buffers::Buffers;
-use uringlet_ublk_rpc::remote::Remote;
-use uringlet_ublk_rpc::store::Store;
-use uringlet_ublk_rpc::volume::TargetVolume;
-use uringlet_ublkd::serve::Target;
+use uringlet_ublk_rpc::StoreEndpoint;
+use uringlet_ublk_rpc::buffers::BufferMode;
+use uringlet_ublk_rpc::remote::RemoteBackend;
+use uringlet_ublk_rpc::store::BlockStore;
+use uringlet_ublk_rpc::volume::BackingVolume;
+use uringlet_ublkd::serve::BackingStore;
 use volumes::{Failing, file};
 
-const MODES: [Buffers; 3] = [Buffers::OnDemand, Buffers::Preallocated, Buffers::UserCopy];
+const MODES: [BufferMode; 3] = [BufferMode::OnDemand, BufferMode::Preallocated, BufferMode::UserCopy];
 
-fn ram() -> TargetVolume {
-    TargetVolume::new(Target::Ram(Box::default()), SIZE, false).unwrap()
+fn ram() -> BackingVolume {
+    BackingVolume::new(BackingStore::Ram(Box::default()), SIZE, false).unwrap()
 }
 
 /// Small random numbers.
@@ -71,14 +71,14 @@ fn exercise(local: &BlockingClient, first: u64, sectors: u64, rounds: u64) {
 }
 
 #[test]
-fn what_is_written_is_read_in_each_mode_of_buffers() {
+fn data_survives_in_each_buffer_mode() {
     for buffers in MODES {
         let fixture = Fixture::new(&format!("data-{buffers:?}"));
         let place = port();
         let (path, volume) = file("data", SIZE);
         let _store = Served::new(&place, volume);
         let device = fixture.device(&place, buffers, LONG);
-        assert_eq!(Buffers::of(fixture.client.info(device.id).unwrap().flags), buffers);
+        assert_eq!(BufferMode::from_flags(fixture.client.info(device.id).unwrap().flags), buffers);
         // Four parts of the device, and requests longer than the longest message.
         std::thread::scope(|scope| {
             for part in 0..4 {
@@ -91,30 +91,30 @@ fn what_is_written_is_read_in_each_mode_of_buffers() {
 }
 
 #[test]
-fn the_store_may_be_in_the_same_process_or_behind_a_unix_socket() {
+fn a_store_can_be_embedded_or_behind_a_unix_socket() {
     let fixture = Fixture::new("embedded");
-    let device = fixture.serve(Buffers::OnDemand, || async {
-        let place = Place::embedded(Store::new(ram()));
-        Remote::open(place, false, LONG).await.unwrap()
+    let device = fixture.serve(BufferMode::OnDemand, || async {
+        let place = StoreEndpoint::embedded(BlockStore::new(ram()));
+        RemoteBackend::open(place, false, LONG).await.unwrap()
     });
     exercise(&fixture.local(&device, 0), 0, 4096, 40);
     let socket = std::env::temp_dir().join(format!("ublk-rpc-socket-{}", std::process::id()));
     let place = format!("unix:{}", socket.display());
     let store = Served::new(&place, ram());
-    let other = fixture.device(&place, Buffers::Preallocated, LONG);
+    let other = fixture.device(&place, BufferMode::Preallocated, LONG);
     exercise(&fixture.local(&other, 1), 0, 4096, 40);
     drop((other, store));
     fixture::until("the socket's name is gone", || !socket.exists());
 }
 
 #[test]
-fn data_is_in_the_store_and_fua_is_durable_there() {
+fn fua_and_flush_reach_the_store() {
     let fixture = Fixture::new("fua");
     let place = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
     let _store = Served::new(&place, volume);
-    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     let attrs = fixture.client.params(device.id).unwrap().basic.attrs;
     assert_eq!(attrs & (param::ATTR_FUA | param::ATTR_VOLATILE_CACHE), param::ATTR_FUA | param::ATTR_VOLATILE_CACHE);
     assert_eq!(fixture.client.info(device.id).unwrap().flags & feature::USER_COPY, 0);
@@ -133,7 +133,7 @@ fn data_is_in_the_store_and_fua_is_durable_there() {
 }
 
 #[test]
-fn errors_of_the_store_are_errors_of_the_device() {
+fn store_errors_become_device_errors() {
     for buffers in MODES {
         let fixture = Fixture::new(&format!("errors-{buffers:?}"));
         let place = port();
@@ -162,13 +162,13 @@ fn errors_of_the_store_are_errors_of_the_device() {
 }
 
 #[test]
-fn requests_are_under_way_together() {
+fn requests_run_concurrently() {
     let fixture = Fixture::new("together");
     let place = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
     let _store = Served::new(&place, volume);
-    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     faults.stick(true);
     // As many as there are tags where one CPU allows only one queue.
     std::thread::scope(|scope| {
@@ -185,11 +185,11 @@ fn requests_are_under_way_together() {
 }
 
 #[test]
-fn noise_on_its_port_does_not_disturb_a_store() {
+fn random_bytes_on_the_port_do_not_disturb_a_store() {
     let fixture = Fixture::new("noise");
     let place = port();
     let _store = Served::new(&place, ram());
-    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     let local = fixture.local(&device, 0);
     local.write(0, &pattern(4096, 3), 0).unwrap();
     let mut seed = 0x9e37_79b9;
@@ -212,11 +212,11 @@ fn a_store_serves_one_device() {
     let place = port();
     let _store = Served::new(&place, ram());
     let open = |takeover| {
-        let place = Place::parse(&place).unwrap();
-        fixture::runtime().block_on(Remote::open(place, takeover, LONG)).map(drop)
+        let place = StoreEndpoint::parse(&place).unwrap();
+        fixture::runtime().block_on(RemoteBackend::open(place, takeover, LONG)).map(drop)
     };
     let fixture = Fixture::new("one");
-    let device = fixture.device(&place, Buffers::OnDemand, LONG);
+    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     let refusal = open(false).unwrap_err().to_string();
     assert!(refusal.contains("another device uses"), "{refusal}");
     let local = fixture.local(&device, 0);
@@ -228,11 +228,11 @@ fn a_store_serves_one_device() {
 }
 
 #[test]
-fn what_is_no_store_is_told() {
+fn a_peer_that_is_not_a_store_is_reported() {
     let nobody = port();
     let open = |text: &str| {
-        let place = Place::parse(text).unwrap();
-        let opened = fixture::runtime().block_on(Remote::open(place, false, std::time::Duration::from_millis(500)));
+        let place = StoreEndpoint::parse(text).unwrap();
+        let opened = fixture::runtime().block_on(RemoteBackend::open(place, false, std::time::Duration::from_millis(500)));
         opened.unwrap_err().to_string()
     };
     let error = open(&nobody);

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use uringlet_sys::Errno;
-use uringlet_ublk_rpc::volume::{Facts, TargetVolume, Volume};
-use uringlet_ublkd::serve::Target;
+use uringlet_ublk_rpc::volume::{BackingVolume, Volume, VolumeInfo};
+use uringlet_ublkd::serve::BackingStore;
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A new file.
-pub(crate) fn file(name: &str, size: u64) -> (PathBuf, TargetVolume) {
+pub(crate) fn file(name: &str, size: u64) -> (PathBuf, BackingVolume) {
     let count = COUNT.fetch_add(1, SeqCst);
     let path = std::env::temp_dir().join(format!("ublk-rpc-{name}-{}-{count}.img", std::process::id()));
     std::fs::File::create_new(&path).unwrap().set_len(size).unwrap();
@@ -19,9 +19,9 @@ pub(crate) fn file(name: &str, size: u64) -> (PathBuf, TargetVolume) {
 }
 
 /// The same file once more.
-pub(crate) fn again(path: &PathBuf, size: u64) -> TargetVolume {
+pub(crate) fn again(path: &PathBuf, size: u64) -> BackingVolume {
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
-    TargetVolume::new(Target::File(file), size, false).unwrap()
+    BackingVolume::new(BackingStore::File(file), size, false).unwrap()
 }
 
 /// Says how a [`Failing`] fails.
@@ -72,13 +72,13 @@ impl Faults {
 /// Memory that fails.
 #[derive(Debug)]
 pub(crate) struct Failing {
-    volume: TargetVolume,
+    volume: BackingVolume,
     faults: Arc<Faults>,
 }
 
 impl Failing {
     pub(crate) fn new(size: u64) -> Self {
-        let volume = TargetVolume::new(Target::Ram(Box::default()), size, false).unwrap();
+        let volume = BackingVolume::new(BackingStore::Ram(Box::default()), size, false).unwrap();
         Self { volume, faults: Arc::default() }
     }
 
@@ -88,11 +88,11 @@ impl Failing {
 }
 
 impl Volume for Failing {
-    fn facts(&self) -> Facts {
-        Facts { has_cache: true, ..self.volume.facts() }
+    fn info(&self) -> VolumeInfo {
+        VolumeInfo { has_cache: true, ..self.volume.info() }
     }
 
-    fn is_quick(&self) -> bool {
+    fn is_nonblocking(&self) -> bool {
         false
     }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::bench::stop::StopFlag;
 use crate::bench::tools::BenchTools;
-use uringlet_ublkd::client::Client;
-use uringlet_ublkd::place;
+use uringlet_ublkd::client::BrokerClient;
+use uringlet_ublkd::runtime_dir;
 
 /// Driver, NBD server and the device's server in one process, as nbdkit's are.
 pub(super) const NBD_EMBEDDED: &str = "NBD, one process";
@@ -92,13 +92,13 @@ impl NullServers {
         let dir = directory.join("ublk");
         let mut broker = Command::new(&tools.uringlet);
         self.spawn(broker.args(["ublkd", "--dir"]).arg(&dir))?;
-        let client = Client::new(&dir);
-        self.wait("the broker", stop, || client.is_there())?;
+        let client = BrokerClient::new(&dir);
+        self.wait("the broker", stop, || client.is_running())?;
         let mut server = Command::new(&tools.uringlet);
         self.spawn(server.args(["ublk", "--dir"]).arg(&dir).args(["add", "--type", "null", "--size", "1G"]))?;
         let is_live = || client.list().is_ok_and(|ids| ids.first().is_some_and(|&id| is_live(&client, id)));
         self.wait("the device", stop, is_live)?;
-        self.endpoints.push(Endpoint { column: NBD_BROKER, path: place::nbd_socket(&dir) });
+        self.endpoints.push(Endpoint { column: NBD_BROKER, path: runtime_dir::nbd_socket(&dir) });
         let id = client.list().unwrap_or_default().first().copied().unwrap_or_default();
         let node = PathBuf::from(format!("/dev/ublkb{id}"));
         if std::fs::metadata(&node).is_ok_and(|meta| meta.file_type().is_block_device()) {
@@ -153,7 +153,7 @@ impl NullServers {
     }
 }
 
-fn is_live(client: &Client, id: u32) -> bool {
+fn is_live(client: &BrokerClient, id: u32) -> bool {
     client.info(id).is_ok_and(|info| info.state == uringlet_abi::ublk::state::LIVE)
 }
 

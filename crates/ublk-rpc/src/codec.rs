@@ -1,4 +1,4 @@
-//! One gRPC message as an HTTP body whose data stays where it is: its head and the data are two pieces, which HTTP/2 hands to
+//! One gRPC message as an HTTP body whose data stays where it is: its head and the data are two frames, which HTTP/2 hands to
 //! the socket as they are. tonic's own encoder would copy both into one.
 
 use crate::messages::DATA;
@@ -18,7 +18,7 @@ const PREFIX: usize = 5;
 
 /// What follows the message.
 #[derive(Debug)]
-enum End {
+enum BodyEnd {
     /// Nothing: a request.
     Plain,
     /// The status, which is good: an answer.
@@ -27,20 +27,20 @@ enum End {
 }
 
 /// What lives as long as a stream.
-pub(crate) trait Held: std::fmt::Debug + Send + 'static {}
+pub(crate) trait StreamState: std::fmt::Debug + Send + 'static {}
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub(crate) struct GrpcBody {
     head: Option<Bytes>,
     data: Option<Bytes>,
-    end: End,
+    end: BodyEnd,
     /// What the stream keeps alive: until the peer ends it, then.
-    held: Option<Box<dyn Held>>,
+    stream_state: Option<Box<dyn StreamState>>,
 }
 
-impl Frames {
-    fn new(message: &impl Message, data: Bytes, end: End) -> Self {
+impl GrpcBody {
+    fn new(message: &impl Message, data: Bytes, end: BodyEnd) -> Self {
         let (len, data_len) = (message.encoded_len(), data.len() as u64);
         let field = if data.is_empty() { 0 } else { key_len(DATA) + encoded_len_varint(data_len) };
         let mut head = BytesMut::with_capacity(PREFIX + len + field);
@@ -52,26 +52,26 @@ impl Frames {
             encode_key(DATA, WireType::LengthDelimited, &mut head);
             encode_varint(data_len, &mut head);
         }
-        Self { head: Some(head.freeze()), data: Some(data).filter(|data| !data.is_empty()), end, held: None }
+        Self { head: Some(head.freeze()), data: Some(data).filter(|data| !data.is_empty()), end, stream_state: None }
     }
 
     /// A request; its field `data`, if it has one, is `data`, and empty in `message`.
     pub(crate) fn request(message: &impl Message, data: Bytes) -> Self {
-        Self::new(message, data, End::Plain)
+        Self::new(message, data, BodyEnd::Plain)
     }
 
     /// The answer to a request that succeeded.
     pub(crate) fn answer(message: &impl Message, data: Bytes) -> Self {
-        Self::new(message, data, End::Trailers)
+        Self::new(message, data, BodyEnd::Trailers)
     }
 
     /// A message, and then a stream that is open as long as somebody listens.
-    pub(crate) fn held(message: &impl Message, held: impl Held) -> Self {
-        Self { held: Some(Box::new(held)), ..Self::new(message, Bytes::new(), End::Plain) }
+    pub(crate) fn with_stream_state(message: &impl Message, stream_state: impl StreamState) -> Self {
+        Self { stream_state: Some(Box::new(stream_state)), ..Self::new(message, Bytes::new(), BodyEnd::Plain) }
     }
 }
 
-impl Body for Frames {
+impl Body for GrpcBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -79,14 +79,14 @@ impl Body for Frames {
         if let Some(piece) = self.head.take().or_else(|| self.data.take()) {
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
-        if self.held.is_some() {
+        if self.stream_state.is_some() {
             // Nobody is woken: whoever listened drops this.
             return Poll::Pending;
         }
         match self.end {
-            End::Plain | End::Over => Poll::Ready(None),
-            End::Trailers => {
-                self.end = End::Over;
+            BodyEnd::Plain | BodyEnd::Over => Poll::Ready(None),
+            BodyEnd::Trailers => {
+                self.end = BodyEnd::Over;
                 let good = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"));
                 let trailers = HeaderMap::from_iter([good]);
                 Poll::Ready(Some(Ok(Frame::trailers(trailers))))
@@ -95,15 +95,15 @@ impl Body for Frames {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.head.is_none() && self.data.is_none() && self.held.is_none() && matches!(self.end, End::Plain | End::Over)
+        self.head.is_none() && self.data.is_none() && self.stream_state.is_none() && matches!(self.end, BodyEnd::Plain | BodyEnd::Over)
     }
 }
 
 /// Messages of one kind, from a body.
 #[derive(Debug)]
-pub(crate) struct Reader<M>(pub(crate) std::marker::PhantomData<M>);
+pub(crate) struct MessageDecoder<M>(pub(crate) std::marker::PhantomData<M>);
 
-impl<M: Message + Default> Decoder for Reader<M> {
+impl<M: Message + Default> Decoder for MessageDecoder<M> {
     type Item = M;
     type Error = Status;
 
@@ -117,32 +117,32 @@ mod tests {
     use super::*;
     use crate::messages::WriteRequest;
 
-    fn pieces(mut frames: Frames) -> Vec<Bytes> {
+    fn frames(mut body: GrpcBody) -> Vec<Bytes> {
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        let mut pieces = Vec::new();
-        while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut frames).poll_frame(&mut cx) {
-            pieces.extend(frame.into_data());
+        let mut frames = Vec::new();
+        while let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) {
+            frames.extend(frame.into_data());
         }
-        pieces
+        frames
     }
 
     #[test]
-    fn the_pieces_are_the_message_and_the_data_is_not_copied() {
+    fn the_body_frames_encode_the_message_without_copying_data() {
         let data = Bytes::from(vec![7; 70_000]);
         let message = WriteRequest { session: 1 << 40, offset: 4096, fua: true, data: Bytes::new() };
-        let pieces = pieces(Frames::request(&message, data.clone()));
-        assert_eq!(pieces[1].as_ptr(), data.as_ptr());
-        let bytes = pieces.concat();
+        let frames = frames(GrpcBody::request(&message, data.clone()));
+        assert_eq!(frames[1].as_ptr(), data.as_ptr());
+        let bytes = frames.concat();
         assert_eq!(bytes[0], 0);
         assert_eq!(bytes[1..5], ((bytes.len() - PREFIX) as u32).to_be_bytes());
         assert_eq!(WriteRequest::decode(&bytes[PREFIX..]).unwrap(), WriteRequest { data, ..message });
     }
 
     #[test]
-    fn without_data_there_is_one_piece() {
+    fn a_message_without_data_is_one_frame() {
         let message = WriteRequest { session: 3, ..WriteRequest::default() };
-        let pieces = pieces(Frames::answer(&message, Bytes::new()));
-        assert_eq!(pieces.len(), 1);
-        assert_eq!(WriteRequest::decode(&pieces[0][PREFIX..]).unwrap(), message);
+        let frames = frames(GrpcBody::answer(&message, Bytes::new()));
+        assert_eq!(frames.len(), 1);
+        assert_eq!(WriteRequest::decode(&frames[0][PREFIX..]).unwrap(), message);
     }
 }

@@ -1,6 +1,6 @@
 //! What the driver needs of the broker's process.
 
-use crate::channel::{Channel, RemoteCommand};
+use crate::channel::{RemoteCommand, ServerChannel};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{Errno as IoErrno, pread, pwrite};
@@ -20,19 +20,19 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The broker.
 #[derive(Debug)]
-pub(crate) struct Surroundings;
+pub(crate) struct BrokerPlatform;
 
-impl Platform for Surroundings {
+impl Platform for BrokerPlatform {
     type Command = RemoteCommand;
-    type Buffers = SharedArea;
+    type Buffers = SharedBuffers;
     type Transport = ChannelTransport;
 
-    fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<SharedArea, Errno> {
+    fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<SharedBuffers, Errno> {
         let file = memfd_create("ublkc", MemfdFlags::CLOEXEC).map_err(errno)?;
         ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT)).map_err(errno)?;
         let tags = usize::from(queues) * usize::from(depth);
-        let described = (0..tags).map(|_| Mutex::default()).collect();
-        Ok(SharedArea { file, depth, described })
+        let iods = (0..tags).map(|_| Mutex::default()).collect();
+        Ok(SharedBuffers { file, depth, iods })
     }
 
     fn cpus(&self) -> u32 {
@@ -42,25 +42,25 @@ impl Platform for Surroundings {
 
 /// The shared file of a device. Its server's process moves the data.
 #[derive(Debug)]
-pub(crate) struct SharedArea {
+pub(crate) struct SharedBuffers {
     file: OwnedFd,
     depth: u16,
     /// By tag: what [`IoBuffers::write_iod`] said last. Written before the command's completion, on the same thread.
-    described: Vec<Mutex<(IoDesc, u32)>>,
+    iods: Vec<Mutex<(IoDesc, u32)>>,
 }
 
 /// The rings to the server's process: those of the open char device, while there is one.
 #[derive(Debug, Default)]
-pub(crate) struct ChannelTransport(RwLock<Option<Arc<Channel>>>);
+pub(crate) struct ChannelTransport(RwLock<Option<Arc<ServerChannel>>>);
 
 impl ChannelTransport {
     /// The char device is open, or closed.
-    pub(crate) fn set_channel(&self, channel: Option<Arc<Channel>>) {
+    pub(crate) fn set_channel(&self, channel: Option<Arc<ServerChannel>>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = channel;
     }
 
     /// Used without the lock.
-    fn channel(&self) -> Option<Arc<Channel>> {
+    fn channel(&self) -> Option<Arc<ServerChannel>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -79,24 +79,24 @@ impl Transport for ChannelTransport {
     }
 }
 
-impl SharedArea {
+impl SharedBuffers {
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    fn tag(&self, queue: u16, tag: u16) -> usize {
+    fn tag_index(&self, queue: u16, tag: u16) -> usize {
         usize::from(queue) * usize::from(self.depth) + usize::from(tag)
     }
 
     /// What [`IoBuffers::write_iod`] said last.
-    pub(crate) fn described(&self, queue: u16, tag: u16) -> (IoDesc, u32) {
-        self.described.get(self.tag(queue, tag)).map_or_else(Default::default, |described| *lock(described))
+    pub(crate) fn iod(&self, queue: u16, tag: u16) -> (IoDesc, u32) {
+        self.iods.get(self.tag_index(queue, tag)).map_or_else(Default::default, |iod| *lock(iod))
     }
 }
 
-impl IoBuffers for SharedArea {
+impl IoBuffers for SharedBuffers {
     fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
-        *lock(&self.described[self.tag(queue, tag)]) = (*iod, done);
+        *lock(&self.iods[self.tag_index(queue, tag)]) = (*iod, done);
         // Only a machine without a page of memory left fails it; the server then serves what was there before, once more.
         let _ = pwrite(&self.file, &iod.to_bytes(), io::descriptor(queue, tag));
     }
@@ -126,20 +126,20 @@ impl IoBuffers for SharedArea {
 
 /// A control command's payload, as it came and as it goes back.
 #[derive(Debug)]
-pub(crate) struct Packet {
+pub(crate) struct ControlPayload {
     bytes: Vec<u8>,
     room: usize,
     pub(crate) at: usize,
     pub(crate) written: Vec<u8>,
 }
 
-impl Packet {
+impl ControlPayload {
     pub(crate) fn new(bytes: &[u8], room: u16) -> Self {
         Self { bytes: bytes.to_vec(), room: room.into(), at: 0, written: Vec::new() }
     }
 }
 
-impl Payload for Packet {
+impl Payload for ControlPayload {
     fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
         let part = at.checked_add(bytes.len()).and_then(|end| self.bytes.get(at..end)).ok_or(Errno::EFAULT)?;
         bytes.copy_from_slice(part);

@@ -5,7 +5,7 @@
 //! takes its time holds up the front end's thread, for NBD one connection.
 //!
 //! ```text
-//!   front end: submit() --> driver: the tag's command completes --> InPlace::complete(): target --> COMMIT_AND_FETCH_REQ --> done(): reply
+//!   front end: submit() --> driver: the tag's command completes --> InlineCommand::complete(): target --> COMMIT_AND_FETCH_REQ --> done(): reply
 //! ```
 //! `Differs:` from a device of the broker: it ends with the process, and nobody else sees it.
 
@@ -18,18 +18,18 @@ use uringlet_ublk::platform::{Caller, DirectTransport, IoBuffers, Payload, Platf
 use uringlet_ublk::{Driver, IoCommand, UblkDevice};
 
 /// Requests under way.
-const DEPTH: u16 = 128;
+const QUEUE_DEPTH: u16 = 128;
 /// Longest read or write, bytes.
-const IO_MAX: u32 = 1 << 20;
+const IO_BYTES_MAX: u32 = 1 << 20;
 /// Longest discard or write of zeroes, sectors.
-const RANGE_MAX: u32 = 1 << 21;
+const RANGE_SECTORS_MAX: u32 = 1 << 21;
 /// Who has fetched all tags: a name for the driver's sake.
 const TASK: u64 = 1;
 /// Any device.
-const NONE: u32 = u32::MAX;
+const ANY_DEVICE: u32 = u32::MAX;
 
 /// Where bytes are kept. Positions and lengths are whole blocks within the device.
-pub trait Target: Send + Sync + std::fmt::Debug + 'static {
+pub trait BlockTarget: Send + Sync + std::fmt::Debug + 'static {
     /// Fills `bytes` from position `at` on.
     ///
     /// # Errors
@@ -57,9 +57,9 @@ pub trait Target: Send + Sync + std::fmt::Debug + 'static {
 
 /// Keeps nothing: reads are zeroes.
 #[derive(Clone, Copy, Debug)]
-pub struct Null;
+pub struct NullTarget;
 
-impl Target for Null {
+impl BlockTarget for NullTarget {
     fn read(&self, _: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         bytes.fill(0);
         Ok(())
@@ -80,15 +80,15 @@ impl Target for Null {
 
 /// The surroundings: this process.
 #[derive(Debug)]
-struct Here;
+struct Local;
 
-impl Platform for Here {
-    type Command = InPlace;
-    type Buffers = Slots;
+impl Platform for Local {
+    type Command = InlineCommand;
+    type Buffers = EmbeddedBuffers;
     type Transport = DirectTransport;
 
-    fn alloc_buffers(&self, _: u16, depth: u16) -> Result<Slots, Errno> {
-        Ok(Slots((0..depth).map(|_| Mutex::default()).collect()))
+    fn alloc_buffers(&self, _: u16, depth: u16) -> Result<EmbeddedBuffers, Errno> {
+        Ok(EmbeddedBuffers((0..depth).map(|_| Mutex::default()).collect()))
     }
 
     fn cpus(&self) -> u32 {
@@ -98,13 +98,13 @@ impl Platform for Here {
 
 /// A tag's descriptor and bytes; there are as many as the longest request needed.
 #[derive(Debug, Default)]
-struct Slot {
+struct TagSlot {
     iod: IoDesc,
     bytes: Vec<u8>,
 }
 
-impl Slot {
-    fn part(&mut self, offset: u32, len: usize) -> &mut [u8] {
+impl TagSlot {
+    fn bytes_at(&mut self, offset: u32, len: usize) -> &mut [u8] {
         let range = offset as usize..offset as usize + len;
         if self.bytes.len() < range.end {
             self.bytes.resize(range.end, 0);
@@ -115,15 +115,15 @@ impl Slot {
 
 /// By tag of the one queue. Locked while bytes are moved and while the target is at work: never while the driver is called.
 #[derive(Debug)]
-struct Slots(Vec<Mutex<Slot>>);
+struct EmbeddedBuffers(Vec<Mutex<TagSlot>>);
 
-impl Slots {
-    fn slot(&self, tag: u16) -> std::sync::MutexGuard<'_, Slot> {
+impl EmbeddedBuffers {
+    fn slot(&self, tag: u16) -> std::sync::MutexGuard<'_, TagSlot> {
         lock(&self.0[usize::from(tag)])
     }
 }
 
-impl IoBuffers for Slots {
+impl IoBuffers for EmbeddedBuffers {
     fn write_iod(&self, _: u16, tag: u16, iod: &IoDesc, _: u32) {
         self.slot(tag).iod = *iod;
     }
@@ -138,34 +138,34 @@ impl IoBuffers for Slots {
     }
 
     fn slot_extent(&self, _: u16, _: u16) -> SlotExtent {
-        SlotExtent { fd: -1, offset: 0, len: IO_MAX }
+        SlotExtent { fd: -1, offset: 0, len: IO_BYTES_MAX }
     }
 
     fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
-        bytes.copy_from_slice(self.slot(span.tag).part(span.offset, bytes.len()));
+        bytes.copy_from_slice(self.slot(span.tag).bytes_at(span.offset, bytes.len()));
         Ok(())
     }
 
     fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
-        self.slot(span.tag).part(span.offset, bytes.len()).copy_from_slice(bytes);
+        self.slot(span.tag).bytes_at(span.offset, bytes.len()).copy_from_slice(bytes);
         Ok(())
     }
 }
 
 #[derive(Debug)]
-struct Server {
-    target: Arc<dyn Target>,
-    device: OnceLock<Weak<UblkDevice<Here>>>,
+struct InlineServer {
+    target: Arc<dyn BlockTarget>,
+    device: OnceLock<Weak<UblkDevice<Local>>>,
 }
 
 /// A tag's command: its completion is the server's work.
 #[derive(Debug)]
-struct InPlace {
-    server: Arc<Server>,
+struct InlineCommand {
+    server: Arc<InlineServer>,
     tag: u16,
 }
 
-impl ServerCommand for InPlace {
+impl ServerCommand for InlineCommand {
     fn complete(self, res: i32) {
         let Some(device) = self.server.device.get().and_then(Weak::upgrade) else { return };
         if res != io::RES_OK {
@@ -182,15 +182,15 @@ impl ServerCommand for InPlace {
     }
 }
 
-impl Server {
+impl InlineServer {
     /// One request: bytes done.
-    fn handle(&self, slot: &mut Slot) -> Result<i32, Errno> {
+    fn handle(&self, slot: &mut TagSlot) -> Result<i32, Errno> {
         let IoDesc { op_flags, nr_sectors, start_sector, .. } = slot.iod;
         // Of a flush there is no position: the descriptor says -1.
         let (at, len) = (start_sector.saturating_mul(SECTOR), u64::from(nr_sectors) * SECTOR);
         match op_flags & 0xff {
-            iod::READ => self.target.read(at, slot.part(0, len as usize)).map(|()| len as i32),
-            iod::WRITE => self.target.write(at, slot.part(0, len as usize)).map(|()| len as i32),
+            iod::READ => self.target.read(at, slot.bytes_at(0, len as usize)).map(|()| len as i32),
+            iod::WRITE => self.target.write(at, slot.bytes_at(0, len as usize)).map(|()| len as i32),
             iod::FLUSH => self.target.flush().map(|()| 0),
             iod::DISCARD | iod::WRITE_ZEROES => self.target.zero(at, len).map(|()| 0),
             _ => Err(Errno::EOPNOTSUPP),
@@ -199,9 +199,9 @@ impl Server {
 }
 
 /// The bytes of a control command.
-struct Bytes(Vec<u8>);
+struct ControlBytes(Vec<u8>);
 
-impl Payload for Bytes {
+impl Payload for ControlBytes {
     fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
         bytes.copy_from_slice(at.checked_add(bytes.len()).and_then(|end| self.0.get(at..end)).ok_or(Errno::EFAULT)?);
         Ok(())
@@ -215,41 +215,43 @@ impl Payload for Bytes {
 
 /// A device that lives as long as this.
 #[derive(Debug)]
-pub struct Alone {
-    driver: Driver<Here>,
+pub struct EmbeddedDevice {
+    driver: Driver<Local>,
     id: u32,
 }
 
-impl Alone {
+impl EmbeddedDevice {
     /// A device of so many bytes, in blocks of 512, that is offered by these front ends.
     ///
     /// # Errors
     /// `EINVAL` the size is none, or no whole blocks; those of the front ends.
-    pub fn start(size: u64, target: Arc<dyn Target>, front_ends: Vec<Arc<dyn FrontEnd>>) -> Result<Self, Errno> {
+    pub fn start(size: u64, target: Arc<dyn BlockTarget>, front_ends: Vec<Arc<dyn FrontEnd>>) -> Result<Self, Errno> {
         if size == 0 || !size.is_multiple_of(SECTOR) {
             return Err(Errno::EINVAL);
         }
-        let mut alone = Self { driver: Driver::new(Here, front_ends), id: NONE };
+        let mut embedded = Self { driver: Driver::new(Local, front_ends), id: ANY_DEVICE };
         let info = DevInfo {
             nr_hw_queues: 1,
-            queue_depth: DEPTH,
-            max_io_buf_bytes: IO_MAX,
-            dev_id: NONE,
+            queue_depth: QUEUE_DEPTH,
+            max_io_buf_bytes: IO_BYTES_MAX,
+            dev_id: ANY_DEVICE,
             flags: feature::USER_COPY | feature::CMD_IOCTL_ENCODE,
             ..DevInfo::default()
         };
-        let info = DevInfo::from_bytes(&alone.control(ctrl::ADD_DEV, info.to_bytes().to_vec(), 0)?.try_into().map_err(|_| Errno::EINVAL)?);
-        alone.id = info.dev_id;
-        alone.control(ctrl::SET_PARAMS, params(size), 0)?;
-        let device = alone.driver.device(alone.id).ok_or(Errno::ENODEV)?;
+        let info = DevInfo::from_bytes(
+            &embedded.control_command(ctrl::ADD_DEV, info.to_bytes().to_vec(), 0)?.try_into().map_err(|_| Errno::EINVAL)?,
+        );
+        embedded.id = info.dev_id;
+        embedded.control_command(ctrl::SET_PARAMS, params(size), 0)?;
+        let device = embedded.driver.device(embedded.id).ok_or(Errno::ENODEV)?;
         device.open()?;
-        let server = Arc::new(Server { target, device: OnceLock::from(Arc::downgrade(&device)) });
-        device.io_commands((0..DEPTH).map(|tag| {
+        let server = Arc::new(InlineServer { target, device: OnceLock::from(Arc::downgrade(&device)) });
+        device.io_commands((0..QUEUE_DEPTH).map(|tag| {
             let cmd = IoCmd { q_id: 0, tag, result: 0, addr: 0 };
-            IoCommand { task: TASK, cmd_op: io::FETCH_REQ.into(), cmd, command: InPlace { server: Arc::clone(&server), tag } }
+            IoCommand { task: TASK, cmd_op: io::FETCH_REQ.into(), cmd, command: InlineCommand { server: Arc::clone(&server), tag } }
         }));
-        alone.control(ctrl::START_DEV, Vec::new(), std::process::id().into())?;
-        Ok(alone)
+        embedded.control_command(ctrl::START_DEV, Vec::new(), std::process::id().into())?;
+        Ok(embedded)
     }
 
     /// Its number, as the front ends know it.
@@ -258,23 +260,23 @@ impl Alone {
         self.id
     }
 
-    fn control(&self, nr: u8, bytes: Vec<u8>, data: u64) -> Result<Vec<u8>, Errno> {
+    fn control_command(&self, nr: u8, bytes: Vec<u8>, data: u64) -> Result<Vec<u8>, Errno> {
         let caller = Caller { uid: 0, gid: 0, is_admin: true };
         // The payload is at hand: any address but none.
         let header = CtrlCmd { dev_id: self.id, queue_id: u16::MAX, len: bytes.len() as u16, addr: 1, data, ..CtrlCmd::default() };
-        let mut payload = Bytes(bytes);
+        let mut payload = ControlBytes(bytes);
         self.driver.control(&caller, nr.into(), header, &mut payload)?;
         Ok(payload.0)
     }
 }
 
-impl Drop for Alone {
+impl Drop for EmbeddedDevice {
     fn drop(&mut self) {
         if let Some(device) = self.driver.device(self.id) {
             // A device that never went live is stopped already.
-            let _ = self.control(ctrl::STOP_DEV, Vec::new(), 0);
+            let _ = self.control_command(ctrl::STOP_DEV, Vec::new(), 0);
             device.close();
-            let _ = self.control(ctrl::DEL_DEV, Vec::new(), 0);
+            let _ = self.control_command(ctrl::DEL_DEV, Vec::new(), 0);
         }
     }
 }
@@ -287,14 +289,14 @@ fn params(size: u64) -> Vec<u8> {
         physical_bs_shift: 12,
         io_opt_shift: 12,
         io_min_shift: 9,
-        max_sectors: IO_MAX / SECTOR as u32,
+        max_sectors: IO_BYTES_MAX / SECTOR as u32,
         dev_sectors: size / SECTOR,
         ..ParamBasic::default()
     };
     let discard = ParamDiscard {
         discard_granularity: 4096,
-        max_discard_sectors: RANGE_MAX,
-        max_write_zeroes_sectors: RANGE_MAX,
+        max_discard_sectors: RANGE_SECTORS_MAX,
+        max_write_zeroes_sectors: RANGE_SECTORS_MAX,
         max_discard_segments: 1,
         ..ParamDiscard::default()
     };
@@ -306,19 +308,19 @@ fn params(size: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Store;
+    use crate::sparse::SparseMemory;
     use uringlet_ublk::blocking::BlockingClient;
     use uringlet_ublk::frontend::{BlockDevice, IoOp};
 
     #[derive(Debug, Default)]
-    struct Kept {
-        store: Store,
+    struct RecordingTarget {
+        memory: SparseMemory,
         flushes: Mutex<u32>,
     }
 
-    impl Target for Kept {
+    impl BlockTarget for RecordingTarget {
         fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
-            self.store.read(at, bytes);
+            self.memory.read(at, bytes);
             Ok(())
         }
 
@@ -326,7 +328,7 @@ mod tests {
             if at == 0 {
                 return Err(Errno::ENOSPC);
             }
-            self.store.write(at, bytes);
+            self.memory.write(at, bytes);
             Ok(())
         }
 
@@ -336,16 +338,16 @@ mod tests {
         }
 
         fn zero(&self, at: u64, len: u64) -> Result<(), Errno> {
-            self.store.zero(at, len);
+            self.memory.zero(at, len);
             Ok(())
         }
     }
 
     /// Keeps what it is offered.
     #[derive(Debug, Default)]
-    struct Shelf(Mutex<Option<Arc<dyn BlockDevice>>>);
+    struct SingleDevice(Mutex<Option<Arc<dyn BlockDevice>>>);
 
-    impl FrontEnd for Shelf {
+    impl FrontEnd for SingleDevice {
         fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
             *lock(&self.0) = Some(device);
             Ok(())
@@ -357,11 +359,13 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_handled_in_place() {
-        let (target, shelf) = (Arc::new(Kept::default()), Arc::new(Shelf::default()));
-        let alone = Alone::start(4 << 20, Arc::clone(&target) as Arc<dyn Target>, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
-        let device = lock(&shelf.0).clone().expect("a device");
-        assert_eq!((device.id(), device.limits().sectors), (alone.id(), 8192));
+    fn requests_run_on_the_submitting_thread() {
+        let (target, single) = (Arc::new(RecordingTarget::default()), Arc::new(SingleDevice::default()));
+        let embedded =
+            EmbeddedDevice::start(4 << 20, Arc::clone(&target) as Arc<dyn BlockTarget>, vec![Arc::clone(&single) as Arc<dyn FrontEnd>])
+                .unwrap();
+        let device = lock(&single.0).clone().expect("a device");
+        assert_eq!((device.id(), device.limits().sectors), (embedded.id(), 8192));
         let client = BlockingClient::new(Arc::clone(&device), 0);
         // Longer than one request may be.
         let data: Vec<u8> = (0..3 << 20).map(|i: u32| (i / 1000) as u8).collect();
@@ -376,14 +380,14 @@ mod tests {
         client.run_without_data(IoOp::WriteZeroes, 0, 8, 8).unwrap();
         client.read(8, &mut back[..8192]).unwrap();
         assert!(back[..4096].iter().all(|&byte| byte == 0) && back[4096..8192] == data[4096..8192]);
-        drop(alone);
-        assert!(lock(&shelf.0).is_none());
+        drop(embedded);
+        assert!(lock(&single.0).is_none());
         assert_eq!(client.write(8, &[1; 512], 0), Err(Errno::EIO));
     }
 
     #[test]
-    fn nothing_is_no_device() {
-        assert_eq!(Alone::start(0, Arc::new(Null), Vec::new()).err(), Some(Errno::EINVAL));
-        assert_eq!(Alone::start(513, Arc::new(Null), Vec::new()).err(), Some(Errno::EINVAL));
+    fn a_size_of_no_whole_sectors_is_refused() {
+        assert_eq!(EmbeddedDevice::start(0, Arc::new(NullTarget), Vec::new()).err(), Some(Errno::EINVAL));
+        assert_eq!(EmbeddedDevice::start(513, Arc::new(NullTarget), Vec::new()).err(), Some(Errno::EINVAL));
     }
 }

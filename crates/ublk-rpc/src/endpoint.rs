@@ -1,6 +1,6 @@
 //! Where a store is, and how it is reached.
 
-use crate::store::Store;
+use crate::store::BlockStore;
 use crate::{KEEP_ALIVE, WINDOW};
 use anyhow::{Context, bail};
 use hyper_util::rt::TokioIo;
@@ -14,18 +14,18 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 
 /// Bytes that may be under way to a store in the same process.
-const PIPE: usize = 512 * 1024;
+const PIPE_BYTES: usize = 512 * 1024;
 
 /// Where a store is.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct StoreEndpoint {
     endpoint: Endpoint,
     /// To the store in this process.
     embedded: Option<mpsc::UnboundedSender<DuplexStream>>,
     name: String,
 }
 
-impl Place {
+impl StoreEndpoint {
     /// `HOST:PORT`, `http://HOST:PORT` or `unix:PATH`.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Place {
         }
         let path = text.strip_prefix("unix:");
         let uri = if path.is_some() || text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let what = || format!("`{text}` is no place of a store: say HOST:PORT or unix:PATH");
+        let what = || format!("`{text}` is no endpoint of a store: say HOST:PORT or unix:PATH");
         let endpoint = Endpoint::from_shared(uri).with_context(what)?;
         let uri = endpoint.uri();
         let has_port = uri.port_u16().is_some() && uri.host().is_some_and(|host| !host.is_empty());
@@ -44,9 +44,9 @@ impl Place {
         if is_complete { Ok(Self { endpoint: configured(endpoint), embedded: None, name: text.to_owned() }) } else { bail!(what()) }
     }
 
-    /// A store in this process: it is served as long as somebody has its place. To be called in a runtime.
+    /// A store in this process: it is served as long as somebody has its endpoint. To be called in a runtime.
     #[must_use]
-    pub fn embedded(store: Store) -> Self {
+    pub fn embedded(store: BlockStore) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let connections = UnboundedReceiverStream::new(receiver).map(Ok::<DuplexStream, Error>);
         tokio::spawn(async move { store.serve(connections).await });
@@ -57,7 +57,7 @@ impl Place {
     pub(crate) async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
         let Some(connections) = self.embedded.clone() else { return self.endpoint.connect().await };
         let connector = tower::service_fn(move |_| {
-            let (ours, theirs) = tokio::io::duplex(PIPE);
+            let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
             let sent = connections.send(theirs).map_err(|_| Error::from(ErrorKind::ConnectionRefused));
             ready(sent.map(|()| TokioIo::new(ours)))
         });
@@ -65,7 +65,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for StoreEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name.fmt(f)
     }
@@ -84,12 +84,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_have_a_port_or_a_path() {
+    fn endpoints_need_a_port_or_a_path() {
         for good in ["localhost:7", "127.0.0.1:80", "[::1]:80", "http://store:9", "unix:/run/store", "unix:store"] {
-            assert_eq!(Place::parse(good).unwrap().to_string(), good);
+            assert_eq!(StoreEndpoint::parse(good).unwrap().to_string(), good);
         }
         for bad in ["", "localhost", "http://localhost", "https://localhost:1", "unix:", "a b:7", ":7"] {
-            assert!(Place::parse(bad).is_err(), "{bad}");
+            assert!(StoreEndpoint::parse(bad).is_err(), "{bad}");
         }
     }
 }

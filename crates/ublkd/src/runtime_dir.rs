@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use uringlet_ublk::wire;
 
 /// Names another folder.
-pub const VARIABLE: &str = "URINGLET_UBLK_DIR";
+pub const DIR_VARIABLE: &str = "URINGLET_UBLK_DIR";
 
 /// The broker's socket in it.
 #[must_use]
@@ -25,7 +25,7 @@ pub fn nbd_socket(dir: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Those of the filesystem.
-pub(crate) fn list(dir: &Path, ids: &[u32]) -> std::io::Result<()> {
+pub(crate) fn publish_devices(dir: &Path, ids: &[u32]) -> std::io::Result<()> {
     let list = dir.join(wire::LIST);
     std::fs::create_dir_all(&list)?;
     let names: Vec<_> = ids.iter().map(|id| OsString::from(format!("ublkc{id}"))).collect();
@@ -47,8 +47,8 @@ pub(crate) fn list(dir: &Path, ids: &[u32]) -> std::io::Result<()> {
 /// Where this user's broker is: `$URINGLET_UBLK_DIR`, or `uringlet` in `$XDG_RUNTIME_DIR`, root's in `/run`, and else in the
 /// folder for temporary files.
 #[must_use]
-pub fn dir() -> PathBuf {
-    if let Some(dir) = std::env::var_os(VARIABLE) {
+pub fn default_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os(DIR_VARIABLE) {
         return dir.into();
     }
     let uid = rustix::process::geteuid();
@@ -86,8 +86,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_folder_that_others_may_read_is_refused() {
-        let dir = std::env::temp_dir().join(format!("ublkd-place-{}", std::process::id()));
+    fn a_directory_readable_by_others_is_refused() {
+        let dir = std::env::temp_dir().join(format!("ublkd-dir-{}", std::process::id()));
         prepare(&dir).unwrap();
         prepare(&dir).unwrap();
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
