@@ -1,7 +1,7 @@
-//! Debian packages by name: programs that tests need, and sources of suites that tests run.
+//! Debian packages by name: programs that tests need, and sources of test suites.
 //!
-//! All with package lists of our own under the cache, made from the system's list of mirrors plus `deb-src`; the system's lists
-//! and its choice of repositories stay as they are.
+//! apt runs on private package lists under the cache, made from the system's list of mirrors plus
+//! `deb-src`; the system's lists and its choice of repositories stay as they are.
 
 use crate::paths;
 use anyhow::{Context, bail, ensure};
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Makes sure that the packages are installed; says what to do when this user may not.
+/// Installs the packages that are missing. The error tells an ordinary user what to do.
 pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
     let missing: Vec<_> = packages.iter().copied().filter(|name| !is_installed(name)).collect();
     if missing.is_empty() {
@@ -27,7 +27,7 @@ pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
         command.env("DEBIAN_FRONTEND", "noninteractive");
         finished(command)
     };
-    // Without lists, or with lists older than the mirror's packages, the first attempt fails.
+    // The first attempt fails without lists, or with lists older than the mirror's packages.
     if install().is_err() {
         lists.update()?;
         install().with_context(|| format!("installing {list}"))?;
@@ -35,7 +35,7 @@ pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Unpacks the source package's newest version into `dir`; the folder it made.
+/// Unpacks the source package's newest version into `dir`. Returns the folder that apt made.
 pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf> {
     ensure_installed(&["dpkg-dev"])?;
     paths::fresh_dir(dir)?;
@@ -50,7 +50,8 @@ pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf>
     Ok(unpacked.with_context(|| format!("no folder {prefix}* was unpacked"))?.path())
 }
 
-/// Downloads and unpacks, without installing it, the newest package whose name matches the regular expression; into `dir`.
+/// Downloads the newest package whose name matches the regular expression and unpacks it into
+/// `dir`, without installing it.
 pub(crate) fn unpack_newest(pattern: &str, dir: &Path) -> anyhow::Result<()> {
     paths::fresh_dir(dir)?;
     let lists = PackageLists::prepare()?;
@@ -76,7 +77,7 @@ fn numbers(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// Name and version of each package, for whoever reads the log.
+/// Name and version of each package, for the log.
 pub(crate) fn versions(packages: &[&str]) -> anyhow::Result<Vec<String>> {
     let mut query = Command::new("dpkg-query");
     query.args(["-W", "-f", "${Package} ${Version}\n"]).args(packages);
@@ -100,7 +101,7 @@ fn finished(mut command: Command) -> anyhow::Result<Output> {
     Ok(out)
 }
 
-/// Our own package lists.
+/// Private package lists.
 #[derive(Debug)]
 struct PackageLists {
     dir: PathBuf,
@@ -134,7 +135,7 @@ impl PackageLists {
         command.arg("update");
         let out = command.output().context("starting apt-get (this task needs a Debian)")?;
         if !out.status.success() {
-            // A foreign repository without sources is no reason to stop: what is needed may be there all the same.
+            // A repository without sources is no reason to stop: the package may be in another one.
             eprintln!("apt-get update: {}", String::from_utf8_lossy(&out.stderr).trim());
         }
         Ok(())
@@ -144,7 +145,7 @@ impl PackageLists {
         self.tool("apt-get")
     }
 
-    /// A program of apt's, on our lists.
+    /// A program of apt, on the private lists.
     fn tool(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         let dir = self.dir.display();
@@ -153,7 +154,7 @@ impl PackageLists {
             format!("Dir::Etc::sourceparts={dir}/sources.list.d"),
             format!("Dir::State::lists={dir}/lists"),
             format!("Dir::Cache={dir}/cache"),
-            // The download user may not see into the checkout.
+            // apt's download user may not be allowed to read the checkout.
             "APT::Sandbox::User=root".to_owned(),
         ] {
             command.arg("-o").arg(option);

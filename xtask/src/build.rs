@@ -26,19 +26,19 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     let archive = uringlet.with_file_name("liburinglet_liburing.a");
     let library = uringlet.with_file_name("liburing");
     let path = |path: &PathBuf| path.to_str().map(str::to_owned).context("the build folder's path is not UTF-8");
-    // rustc cannot give a shared object's symbols their versions.
+    // rustc cannot give versions to a shared object's symbols.
     crate::stream::sh("crates/liburing/link.sh", &[&path(&archive)?, &path(&library)?])?;
     println!("built {}, liburinglet.so and liburing/liburing.so.2 beside it", uringlet.display());
     Ok(TestCounts::PASSED)
 }
 
-/// Builds the launcher and what it puts into programs; the path of `uringlet`.
+/// Builds the launcher and the library that it puts into programs. Returns the path of `uringlet`.
 pub(crate) fn uringlet() -> anyhow::Result<PathBuf> {
     println!("building the release of uringlet");
     crate::stream::sh("cargo", &["build", "--release", "-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])?;
     let uringlet = paths::target().join("release/uringlet");
     ensure!(uringlet.exists(), "the build left no {}", uringlet.display());
-    // A link and no copy: a later build by cargo alone is then what is found under both names.
+    // A link, not a copy: after a later build by cargo alone both names lead to the new file.
     let link = uringlet.with_file_name("liburinglet.so");
     match fs::remove_file(&link) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context("replacing liburinglet.so"),

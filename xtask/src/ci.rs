@@ -1,4 +1,5 @@
-//! `xtask ci`: everything that must hold before a change lands, stage by stage, with a count at the end.
+//! `xtask ci`: everything that must hold before a change lands, stage by stage, with counts at the
+//! end.
 
 use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
@@ -110,12 +111,13 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Vec<&'static CiStage>>> {
 }
 
 fn doc() -> anyhow::Result<TestCounts> {
-    // The crates refuse to be built for unwinding, and rustdoc does not read the profile.
+    // The crates refuse to be built for unwinding, and rustdoc does not read the profile's panic
+    // mode.
     let flags = [("RUSTDOCFLAGS", "-D warnings -C panic=abort")];
     stream::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"], &flags)
 }
 
-/// What tests compare with, compile with and run.
+/// Packages that tests compare with, compile with and run.
 const TEST_PACKAGES: &[&str] = &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils", "xfsprogs", "btrfs-progs"];
 
 /// Runs all tests.
@@ -126,12 +128,12 @@ fn test() -> anyhow::Result<TestCounts> {
     tally_of(command)
 }
 
-/// Runs the models. Everything is built for a modelled kernel: in a directory of its own.
+/// Runs the models. They are built for a modelled kernel, in a build directory of their own.
 pub(crate) fn loom() -> anyhow::Result<TestCounts> {
     models("loom", "--cfg loom", &["-p", "uringlet-sys", "-p", "uringlet", "-p", "uringlet-ublk", "model::"])
 }
 
-/// Runs the models of pools, and whole pools, in orders picked at random.
+/// Runs the models of pools, and whole pools, in random schedules.
 pub(crate) fn shuttle() -> anyhow::Result<TestCounts> {
     models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet", "--", "io_wq::model", "driver::uringlet::model"])
 }
@@ -154,7 +156,7 @@ fn tally_of(command: Command) -> anyhow::Result<TestCounts> {
     let finished = stream::run(command, |line| reader.line(line))?;
     let mut counts = reader.finish();
     if !finished.is_good() && counts.is_good() {
-        // It did not build, or hung.
+        // The build failed, or the command hung.
         counts.add(TestCounts::failure(finished.failure("cargo test")));
     }
     Ok(counts)

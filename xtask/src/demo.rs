@@ -1,4 +1,5 @@
-//! `xtask demo`: fio's io_uring engine where io_uring is blocked, without and with uringlet, and how fast it is.
+//! `xtask demo`: fio's io_uring engine where io_uring is blocked, without and with uringlet, and
+//! its speed.
 
 use crate::fio::{self, FioReport};
 use crate::programs::program_cases::{Isolation, ProgramCases, ProgramRun};
@@ -12,7 +13,7 @@ use std::path::Path;
 const USAGE: &str =
     "usage: cargo xtask demo\n\nInstalls fio and liburing2 if missing (as root), builds the release, takes about two minutes.";
 
-/// What must come back as written.
+/// Verified jobs: data is read back and compared.
 const JOBS: &[(&str, &[&str])] = &[
     ("buffered, depth 1", &["--iodepth=1"]),
     ("buffered, depth 32", &["--iodepth=32"]),
@@ -21,7 +22,7 @@ const JOBS: &[(&str, &[&str])] = &[
     ("O_DIRECT, depth 32, registered files, fixed buffers", &["--direct=1", "--iodepth=32", "--registerfiles=1", "--fixedbufs=1"]),
 ];
 
-/// What is timed, on a file in the page cache.
+/// Timed jobs, on a file in the page cache.
 const RACES: &[(&str, &[&str])] = &[
     ("4k random reads, cached, depth 1", &["--rw=randread", "--bs=4k", "--iodepth=1"]),
     ("4k random reads, cached, depth 16", &["--rw=randread", "--bs=4k", "--iodepth=16"]),
@@ -31,7 +32,7 @@ const RACES: &[(&str, &[&str])] = &[
 
 const RACE: &[&str] = &["--name=race", "--size=64m", "--invalidate=0", "--runtime=3", "--time_based"];
 
-/// Shows it all; fails if anything that it shows is not so.
+/// Runs all parts; fails if one of them does not behave as printed.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     if !args.is_empty() {
         println!("{USAGE}");
@@ -85,7 +86,7 @@ fn race_all(cases: &mut ProgramCases) {
         let cells = [
             cell(&speed(cases.run_bare(Isolation::Docker, &plain))),
             cell(&ours),
-            // Many kernels refuse it, which is why we are here.
+            // Many kernels and containers refuse this one.
             cell(&speed(cases.run_outside(&ring))),
         ];
         println!("   {name:<38} {:>14} {:>18} {:>14}", cells[0], cells[1], cells[2]);
@@ -106,7 +107,7 @@ fn cell(report: &anyhow::Result<FioReport>) -> String {
     }
 }
 
-/// What the numbers were measured on.
+/// The machine that the numbers are measured on.
 fn machine(dir: &Path) -> anyhow::Result<String> {
     let uname = rustix::system::uname();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -115,7 +116,8 @@ fn machine(dir: &Path) -> anyhow::Result<String> {
     Ok(format!("Linux {}, {filesystem}, {cpus} CPUs, user {user}", uname.release().to_string_lossy()))
 }
 
-/// The type of the mount with the longest path above `dir`. In a chroot that mount may not be listed.
+/// The type of the mount with the longest path above `dir`. In a chroot that mount may not be
+/// listed.
 fn filesystem_of(dir: &Path) -> anyhow::Result<String> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let mount = mounts

@@ -1,8 +1,8 @@
-//! fio's command lines, and its terse report (version 3) read back.
+//! fio's command lines, and reading its terse report (version 3).
 
 use anyhow::{Context, ensure};
 
-/// What a job did, as far as it is asked here.
+/// The figures of a job that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FioReport {
     pub(crate) read_kib: u64,
@@ -11,17 +11,17 @@ pub(crate) struct FioReport {
     pub(crate) write_iops: u64,
 }
 
-/// Random reads and writes over a file, everything written read back and compared by checksum.
+/// Random reads and writes over a file; every write is read back and compared by checksum.
 pub(crate) const VERIFIED: &[&str] = &["--name=verified", "--size=16m", "--bs=4k", "--rw=randrw", "--verify=crc32c", "--verify_fatal=1"];
 
-/// The whole command line: the engine, the job's options, a report that programs can read.
+/// The command line: the engine, the job's options, a machine-readable report.
 pub(crate) fn command(engine: &str, options: &[&str]) -> Vec<String> {
     let mut argv = vec!["fio".to_owned(), "--minimal".to_owned(), format!("--ioengine={engine}")];
     argv.extend(options.iter().map(|option| (*option).to_owned()));
     argv
 }
 
-/// Adds up the jobs of a report. An error if fio reports one, or if nothing was done.
+/// Adds up the jobs of a report. An error if fio reports one, or if no I/O was done.
 pub(crate) fn parse(output: &str) -> anyhow::Result<FioReport> {
     let mut total = FioReport { read_kib: 0, read_iops: 0, written_kib: 0, write_iops: 0 };
     let mut jobs = 0;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_idleness_are_told() {
+    fn errors_and_missing_io_are_reported() {
         assert!(parse(&line(84, 8, 4)).is_err());
         assert!(parse(&line(0, 0, 0)).is_err());
         assert!(parse("fio: failed\n").is_err());

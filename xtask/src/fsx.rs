@@ -1,6 +1,8 @@
-//! `xtask fsx`: random file operations through the ring, in each mode of the engine, on the kernel's ring, on other filesystems.
+//! `xtask fsx`: random file operations through the ring, in each mode of the engine, on the
+//! kernel's ring, on other filesystems.
 //!
-//! The program is `conformance/fsx`; on the engine it runs where a real io_uring call is death.
+//! The program is `conformance/fsx`; on the engine it runs under a filter that kills at a real
+//! io_uring call.
 
 use crate::test_counts::TestCounts;
 use crate::{apt, build, paths, stream};
@@ -20,14 +22,14 @@ in loop images. Hours with --ops 1000000000.
   --dir DIR     where the files are (the build directory)
   --seed N, --jobs N   as `cargo run -p fsx -- --help` says";
 
-/// The modes of `uringlet run`, and how many of a hundred operations each gets: as fast as they go.
+/// The modes of `uringlet run`, and each mode's percentage of the operations, by its speed.
 const MODES: &[(&str, u64)] = &[("adaptive", 70), ("uringlet", 15), ("workers", 15)];
-/// What a loop image gets in each mode, and the kernel's ring, of a hundred.
+/// Percentage of the operations for each mode on a loop image, and for the kernel's ring.
 const SHORT_SHARE: u64 = 1;
-/// Filesystems to make, their packages, and how.
+/// Filesystems: name, package, and the command that makes one.
 const IMAGES: &[(&str, &str, &[&str])] = &[("xfs", "xfsprogs", &["mkfs.xfs", "-q"]), ("btrfs", "btrfs-progs", &["mkfs.btrfs", "-q"])];
 const IMAGE_BYTES: u64 = 512 << 20;
-/// fsx's "no ring to be had".
+/// Exit status of fsx if it gets no ring.
 const NO_RING: i32 = 77;
 
 #[derive(Debug)]
@@ -36,18 +38,18 @@ struct FsxOptions {
     modes: Vec<&'static str>,
     is_native: bool,
     dir: PathBuf,
-    /// For fsx.
+    /// Further arguments for fsx.
     rest: Vec<OsString>,
 }
 
-/// What is run.
+/// The programs that are run.
 #[derive(Debug)]
 struct FsxPrograms {
     fsx: PathBuf,
     uringlet: Option<PathBuf>,
 }
 
-/// Plays all shares, or the wanted ones.
+/// Runs all shares, or the wanted ones.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     let Some(args) = parse(args)? else {
         println!("{USAGE}");
@@ -100,14 +102,15 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<FsxOptions>> {
     Ok(Some(parsed))
 }
 
-/// One share: in a mode of the engine, or on the kernel's ring. `launcher` puts it elsewhere.
+/// Runs one share in a mode of the engine, or on the kernel's ring; `launcher` may change its
+/// folder.
 fn play(args: &FsxOptions, programs: &FsxPrograms, mode: Option<&str>, launcher: &[OsString], ops: u64) -> anyhow::Result<TestCounts> {
     let (words, dir): (Vec<OsString>, _) = match launcher {
         [] => (vec![], args.dir.canonicalize().with_context(|| format!("finding {}", args.dir.display()))?),
         launcher => (launcher.to_vec(), PathBuf::from(".")),
     };
     let mut words = words;
-    // Not `self`: by then that is the launcher.
+    // Not `self`: that would be the launcher when it is used.
     words.extend([format!("/proc/{}/exe", std::process::id()), "sandbox".to_owned()].map(OsString::from));
     if let (Some(mode), Some(uringlet)) = (mode, &programs.uringlet) {
         words.extend(["--kill".into(), "--".into(), uringlet.into(), "run".into(), format!("--mode={mode}").into()]);
@@ -133,7 +136,7 @@ fn play(args: &FsxOptions, programs: &FsxPrograms, mode: Option<&str>, launcher:
     }
 }
 
-/// The modes on a filesystem of another kind, each with a share of its own.
+/// Runs all modes on another filesystem, each with its own share.
 fn on_image(args: &FsxOptions, programs: &FsxPrograms, image: &(&str, &str, &[&str]), ops: u64) -> anyhow::Result<TestCounts> {
     let (name, package, mkfs) = image;
     println!("fsx: on {name}");
@@ -171,7 +174,8 @@ fn make_image(file: &Path, mkfs: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs what follows inside the image. Mounted in a namespace of its own: however the program ends, nothing stays mounted.
+/// A launcher that runs a command inside the image. It mounts the image in its own mount namespace,
+/// so nothing stays mounted however the command ends.
 fn mounted(file: &Path, folder: &Path) -> Vec<OsString> {
     let script = "mount -o loop \"$1\" \"$2\" && cd \"$2\" && shift 2 && exec \"$@\"";
     let words = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-c", script, "sh"].map(OsString::from);

@@ -1,4 +1,5 @@
-//! Running one program of somebody else's: in its folder, with its log, for a bounded time, leaving no process behind.
+//! Runs one third-party program in its folder, with its log, for a bounded time, and leaves no
+//! process behind.
 
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -16,7 +17,7 @@ pub(crate) struct Job {
     pub(crate) argv: Vec<OsString>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) cwd: PathBuf,
-    /// Gets stdout and stderr.
+    /// The file that receives stdout and stderr.
     pub(crate) log: PathBuf,
     pub(crate) timeout: Duration,
 }
@@ -26,7 +27,7 @@ pub(crate) struct Job {
 pub(crate) enum Ending {
     Exited(i32),
     Signalled(i32),
-    /// Still there at its timeout, and killed then.
+    /// Killed at its timeout.
     Hung,
 }
 
@@ -36,15 +37,16 @@ pub(crate) struct JobOutcome {
     pub(crate) took: Duration,
 }
 
-/// Every process of a job carries this in its environment, so that those that left its process group are found too.
+/// The environment variable that marks every process of a job, so that processes that left its
+/// process group are found too.
 pub(crate) const MARK: &str = "XTASK_JOB";
 static JOBS: AtomicU32 = AtomicU32::new(0);
 
-/// How long a killed process may take to go before it is given up (it sits in an uninterruptible call of the kernel).
+/// How long a killed process may take to end: it may be in an uninterruptible system call.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(4);
 
-/// A value for [`MARK`] that nobody else has.
+/// A unique value for [`MARK`].
 pub(crate) fn new_mark() -> String {
     format!("{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed))
 }
@@ -70,7 +72,7 @@ pub(crate) fn run(job: &Job) -> anyhow::Result<JobOutcome> {
     let took = started.elapsed();
     sweep(&child, &mark);
     if status.is_none() {
-        // Reaps it; a process that cannot even die is left to its parent's end.
+        // Reaps it. A process that cannot be killed stays until its parent ends.
         wait(&mut child, GRACE)?;
     }
     Ok(JobOutcome { ending: status.map_or(Ending::Hung, ending_of), took })
@@ -97,16 +99,17 @@ fn ending_of(status: ExitStatus) -> Ending {
     }
 }
 
-/// Kills what is left of the job: its process group, then whoever carries its mark. Errors mean "already gone".
+/// Kills what is left of the job: its process group, then every process with its mark. Errors mean
+/// that the process has ended.
 fn sweep(child: &Child, mark: &str) {
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     kill_marked(mark);
 }
 
-/// Kills whoever carries the mark.
+/// Kills every process with the mark.
 pub(crate) fn kill_marked(mark: &str) {
     let wanted = format!("{MARK}={mark}");
-    // A process may fork between our look and our kill; a second look finds the rest.
+    // A process may fork between the scan and the kill; the next scan finds its child.
     for _ in 0..3 {
         let marked = marked_processes(&wanted);
         if marked.is_empty() {
@@ -134,7 +137,7 @@ fn marked_processes(wanted: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// The name of the signals that end programs; the number for the others.
+/// The name of a signal that ends programs; the number of any other.
 pub(crate) fn signal_name(signal: i32) -> String {
     let known = [
         (4, "SIGILL"),
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_killed_at_its_timeout() {
+    fn a_hanging_program_is_killed_at_its_timeout() {
         let outcome = shell("sleep 600", Duration::from_millis(200));
         assert_eq!(outcome.ending, Ending::Hung);
         assert!(outcome.took < Duration::from_secs(100));
@@ -191,7 +194,7 @@ mod tests {
         let file = std::env::temp_dir().join(flag);
         let pid = std::fs::read_to_string(&file).unwrap().trim().to_owned();
         std::fs::remove_file(file).unwrap();
-        // The killed take their time to go on a busy machine.
+        // On a busy machine a killed process takes a while to end.
         let is_there = || std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|cmdline| cmdline.contains("4321"));
         let deadline = Instant::now() + LONG;
         while is_there() {

@@ -1,30 +1,31 @@
-//! Reading what `cargo test` prints: how many passed, and of those that failed the names and what they said.
+//! Reads the output of `cargo test`: how many tests passed, and names and output of those that
+//! failed.
 
 use crate::test_counts::{Failure, TestCounts};
 use std::collections::BTreeMap;
 
-/// Where in a test program's report the reader is.
+/// The part of a test program's report that is being read.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum ReportPart {
     #[default]
     Running,
-    /// Between the two headings `failures:`: sections of what failing tests printed.
+    /// Between the two headings `failures:`: a section for the output of each failed test.
     Outputs,
-    /// After the second one: their names.
+    /// After the second heading: names of failed tests.
     Names,
 }
 
-/// Takes lines, becomes a counts.
+/// Takes lines and turns into counts.
 #[derive(Debug, Default)]
 pub(crate) struct LibtestReader {
     counts: TestCounts,
     /// The test program that is running, until it has counted.
     program: Option<String>,
     part: ReportPart,
-    /// Whose section it is.
+    /// The test whose section is being read.
     section: String,
     outputs: BTreeMap<String, String>,
-    /// What the running program, and cargo about it, said.
+    /// Output of the running program, and of cargo about it.
     said: String,
 }
 
@@ -66,7 +67,7 @@ impl LibtestReader {
         }
     }
 
-    /// A program that never counted did not live to do so.
+    /// A program without a result line died.
     fn end_program(&mut self) {
         if let Some(program) = self.program.take() {
             self.counts.add(TestCounts::failure(Failure::new(program, "died", &self.said)));
@@ -76,7 +77,7 @@ impl LibtestReader {
         self.part = ReportPart::Running;
     }
 
-    /// What was counted, at the end of the output.
+    /// The counts, at the end of the output.
     pub(crate) fn finish(mut self) -> TestCounts {
         self.end_program();
         self.counts
@@ -96,7 +97,7 @@ fn program_of(line: &str) -> Option<String> {
     Some(if what.starts_with("unittests") { format!("{name} (unit tests)") } else { name.to_owned() })
 }
 
-/// The message is at the beginning, and a backtrace would push it out.
+/// The panic message comes first, and only the last lines of an output are kept.
 fn without_backtrace(output: &str) -> String {
     output.split("stack backtrace:").next().unwrap_or_default().to_owned()
 }
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_tests_are_named_with_what_they_said() {
+    fn failed_tests_are_named_with_their_output() {
         let counts = read(
             "     Running tests/robust.rs (target/debug/deps/robust-1a2b)\n\nrunning 3 tests\ntest a ... ok\ntest b ... FAILED\n\
              test c::d ... FAILED\n\nfailures:\n\n---- b stdout ----\n\nthread 'b' panicked at x.rs:1:1:\nlost one\n\

@@ -1,5 +1,5 @@
-//! `xtask lint`: clippy in every target. A warning is a failure; `as` casts that may lose something are counted
-//! against `xtask/ratchet.txt`, crate by crate.
+//! `xtask lint`: clippy in every target. A warning is a failure; `as` casts that may lose something
+//! are counted against `xtask/ratchet.txt`, crate by crate.
 
 use crate::paths;
 use crate::test_counts::{Failure, TestCounts};
@@ -27,7 +27,8 @@ const COUNTED: &[&str] =
 /// What clippy said.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ClippyReport {
-    /// File, line and text of each counted cast: a file that belongs to two targets is linted twice.
+    /// File, line and text of each counted cast: a file that belongs to two targets is linted
+    /// twice.
     casts: BTreeSet<(String, u64, String)>,
     warnings: Vec<String>,
 }

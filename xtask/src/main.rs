@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use test_counts::TestCounts;
 
-/// A task: its name, its one-line help, and what it does with the arguments after its name.
+/// A task: its name, its one-line help, and the function that takes the arguments after the name.
 type Task = (&'static str, &'static str, fn(Vec<OsString>) -> anyhow::Result<TestCounts>);
 
 const TASKS: &[Task] = &[

@@ -1,7 +1,8 @@
-//! `xtask oracle`: asks the real `ublk_drv`, in a virtual machine, what our driver is tested to answer.
+//! `xtask oracle`: asks the real `ublk_drv`, in a virtual machine, for the answers that our driver
+//! is tested against.
 //!
-//! Debian's kernel is booted in QEMU (emulated: no help of the processor is needed) with nothing but busybox, the driver's module and the
-//! probe of crates/cli/tests; its output is compared with the file that the test has.
+//! QEMU boots Debian's kernel (emulated, so KVM is not needed) with busybox, the driver's module
+//! and the probe of crates/cli/tests. Its output is compared with the file that the test uses.
 
 use crate::job::{self, Ending, Job};
 use crate::test_counts::{Failure, TestCounts};
@@ -20,10 +21,10 @@ Boots Debian's Linux 6.12 in QEMU, runs crates/cli/tests/c/ublk_probe.c on its u
   --update   write that file anew";
 
 const PACKAGES: &[&str] = &["build-essential", "qemu-system-x86", "busybox-static", "cpio", "xz-utils"];
-/// The unsigned image: it is only unpacked.
+/// The unsigned kernel image; it is only unpacked.
 const KERNEL: &str = "^linux-image-6[.]12[.].*-cloud-amd64-unsigned$";
 const MODULE: &str = "kernel/drivers/block/ublk_drv.ko.xz";
-/// Seconds where there is time, minutes where there is none.
+/// Emulation takes seconds on an idle machine, minutes on a busy one.
 const LIMIT: Duration = Duration::from_secs(600);
 const BEGIN: &str = "PROBE BEGINS";
 const END: &str = "PROBE ENDS ";
@@ -40,7 +41,7 @@ echo PROBE ENDS $?
 /bin/busybox poweroff -f
 ";
 
-/// Compares, or writes anew.
+/// Compares the answers, or writes them to the file.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
     let mut updates = false;
@@ -113,14 +114,14 @@ fn ask(cache: &Path) -> anyhow::Result<String> {
     between(&console).with_context(|| format!("the probe did not come to its end: {}", log.display()))
 }
 
-/// What the probe printed, if it went well.
+/// The probe's output, if it succeeded.
 fn between(console: &str) -> Option<String> {
     let (_, rest) = console.split_once(&format!("{BEGIN}\n"))?;
     let (answers, end) = rest.split_once(END)?;
     end.starts_with("0\n").then(|| answers.to_owned())
 }
 
-/// The entry of a folder whose name begins so.
+/// The entry of a folder whose name has this prefix.
 fn find(dir: &Path, prefix: &str) -> anyhow::Result<PathBuf> {
     let entries = fs::read_dir(dir).with_context(|| format!("looking into {}", dir.display()))?;
     let found = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with(prefix));

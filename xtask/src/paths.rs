@@ -1,4 +1,4 @@
-//! Where things lie: the checkout, the build directory, the cache of what was fetched.
+//! Folders: the checkout, the build directory, the cache of fetched files.
 
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().expect("xtask lies inside the workspace").to_path_buf()
 }
 
-/// Fetched sources, what was built from them, private package lists, logs. Git ignores it; deleting it costs only time.
+/// Fetched sources and what is built from them, private package lists, logs. Git ignores it;
+/// deleting it costs only time.
 pub(crate) fn cache() -> PathBuf {
     root().join("conformance/.cache")
 }
@@ -22,7 +23,7 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
-/// A folder inside the cache that is empty now.
+/// Creates an empty folder, or empties it.
 pub(crate) fn fresh_dir(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
         std::fs::remove_dir_all(path).with_context(|| format!("emptying {}", path.display()))?;
@@ -30,5 +31,5 @@ pub(crate) fn fresh_dir(path: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))
 }
 
-/// How to call this very program again, also when its file has been replaced by a newer build meanwhile.
+/// The path of this very program, which also works after a newer build has replaced its file.
 pub(crate) const SELF_EXE: &str = "/proc/self/exe";

@@ -1,4 +1,5 @@
-//! The end of `xtask ci`: a table of the stages, and then what failed, so that the last lines of a log tell it.
+//! The end of `xtask ci`: a table of the stages, then the failures, so that the last lines of a log
+//! name them.
 
 use crate::test_counts::{Failure, TAIL_LINES, TestCounts};
 use std::time::Duration;
@@ -11,9 +12,9 @@ pub(crate) struct StageRow {
     pub(crate) took: Duration,
 }
 
-/// Lines for all outputs together: with the names they fit into the end of a log that somebody is shown.
+/// Lines for all outputs together: with the names they fit into the end of a log.
 const OUTPUT_LINES: usize = 24;
-/// Fewer lines of an output say nothing.
+/// The fewest lines of an output that are of use.
 const LEAST_LINES: usize = 4;
 /// More names than this are counted, not listed.
 const MOST_NAMES: usize = 20;
@@ -34,7 +35,7 @@ pub(crate) fn render(rows: &[StageRow], took: Duration) -> String {
     text + &failures(rows)
 }
 
-/// Each with the end of its output, and, where those may have pushed the first ones out of sight, all names once more.
+/// Each failure with the end of its output, then all names again if there are many.
 fn failures(rows: &[StageRow]) -> String {
     let unnamed = |row: &StageRow| Failure::new("?", "failed, and did not say what", &row.counts.to_string());
     let all: Vec<(&str, Failure)> = rows
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_is_the_last_thing_said() {
+    fn one_failure_ends_the_report() {
         let text = render(&[row("fmt", TestCounts::PASSED), row("conformance", failed(&["accept"]))], Duration::ZERO);
         let (_, told) = text.split_once("FAILED conformance: accept: exit 1\n").expect("the failure is named");
         assert_eq!(told.lines().count(), TAIL_LINES);

@@ -1,4 +1,4 @@
-//! Running a command whose output goes on to ours line by line, while its end is kept to be told again.
+//! Runs a command whose output is passed on line by line, and keeps the end of it for the report.
 
 use crate::job::{self, MARK};
 use crate::paths;
@@ -10,18 +10,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Lines kept: more than is shown, since blank ones are not.
+/// Lines kept: more than are shown, because blank lines are not shown.
 const KEPT: usize = 60;
-/// A command that says nothing for so long hangs: a build or test on a slow machine says something sooner.
+/// A command without output for this long hangs: a build or test prints sooner on a slow machine.
 const SILENCE: Duration = Duration::from_secs(20 * 60);
-/// How long after a command's end its output is waited for. A process it left behind may hold the pipe open for ever.
+/// How long output is awaited after a command's end. A process that it left may hold the pipe open.
 const AFTER_END: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct FinishedCommand {
-    /// `None`: it was silent for too long, and killed.
+    /// `None`: it was silent for too long and was killed.
     status: Option<ExitStatus>,
     last: VecDeque<String>,
 }
@@ -60,7 +60,7 @@ pub(crate) fn cargo(args: &[&str], env: &[(&str, &str)]) -> anyhow::Result<TestC
     Ok(if finished.is_good() { TestCounts::PASSED } else { TestCounts::failure(finished.failure(&item)) })
 }
 
-/// Runs a command in the checkout, its output going where ours goes; an error unless it succeeds.
+/// Runs a command in the checkout with our output. An error unless it succeeds.
 pub(crate) fn sh(program: &str, args: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command.args(args);
@@ -76,7 +76,7 @@ pub(crate) fn sh(program: &str, args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the command in the checkout, its two outputs as one; `each` sees every line.
+/// Runs the command in the checkout, stdout and stderr as one stream; `each` gets every line.
 pub(crate) fn run(command: Command, each: impl FnMut(&str)) -> anyhow::Result<FinishedCommand> {
     run_within(command, SILENCE, each)
 }
@@ -86,7 +86,7 @@ fn run_within(mut command: Command, silence: Duration, mut each: impl FnMut(&str
     let mark = job::new_mark();
     command.current_dir(paths::root()).env(MARK, &mark).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("starting {}", command.get_program().display()))?;
-    // Our own ends for writing: without them the pipe ends with the command.
+    // Closes our write ends: the pipe ends with the command.
     drop(command);
     let lines = read_lines(reader);
     let mut last = VecDeque::new();
@@ -117,7 +117,7 @@ fn run_within(mut command: Command, silence: Duration, mut each: impl FnMut(&str
     }
 }
 
-/// The end of a command that left somebody with its output.
+/// The status of a command that has ended though a child holds its output.
 fn ended(child: &mut Child, heard: Instant) -> anyhow::Result<Option<ExitStatus>> {
     if heard.elapsed() < AFTER_END { Ok(None) } else { Ok(child.try_wait()?) }
 }
@@ -153,7 +153,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn both_outputs_are_heard_in_their_order() {
+    fn both_outputs_are_read_in_their_order() {
         let (finished, seen) = shell("echo a; echo b >&2; echo c; exit 3", LONG);
         assert_eq!(seen, ["a", "b", "c"]);
         assert!(!finished.is_good());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_killed_and_told_of() {
+    fn a_silent_command_is_killed_and_reported() {
         let (finished, _) = shell("echo begun; sleep 600", Duration::from_millis(300));
         let failure = finished.failure("it");
         assert!(failure.verdict.starts_with("hung"), "{failure:?}");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_holds_the_output_keeps_nobody_waiting() {
+    fn a_daemon_that_holds_the_output_delays_no_command() {
         let started = Instant::now();
         let (finished, _) = shell("sleep 100 & echo done", LONG);
         assert!(finished.is_good() && started.elapsed() < Duration::from_secs(50));

@@ -1,36 +1,36 @@
-//! Counting what was checked, and keeping what failed to be told at the end.
+//! Counts of what was checked, and the failures that are printed again at the end.
 
 use std::fmt;
 
-/// Cases by their end.
+/// Cases by their result.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct TestCounts {
     pub(crate) passed: u32,
-    /// Failures that nobody has listed: any of them makes the task fail.
+    /// Failures that no manifest lists: any of them makes the task fail.
     pub(crate) failed: u32,
     pub(crate) skipped: u32,
     /// Failures that a manifest lists.
     pub(crate) known: u32,
-    /// What failed. A task that counts failures may name fewer of them.
+    /// The failures. A task may count more failures than it describes here.
     pub(crate) failures: Vec<Failure>,
-    /// Cases among the passed that did not pass at once, one line each.
+    /// Passed cases that did not pass at the first attempt, one line each.
     pub(crate) repeated: Vec<String>,
 }
 
-/// One thing that failed, as it is told at the end of a long output.
+/// One failure, as it is printed at the end of a long output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// What: a test's name.
+    /// A test's name.
     pub(crate) item: String,
-    /// How.
+    /// How it failed.
     pub(crate) verdict: String,
     /// The last lines of its output.
     pub(crate) output: Vec<String>,
 }
 
-/// As many lines of an output as tell what happened.
+/// Lines of an output that are kept.
 pub(crate) const TAIL_LINES: usize = 15;
-/// Programs' reports may be a single line.
+/// Characters of a line that are kept: a program's report may be a single line.
 const LINE_CHARS: usize = 200;
 
 impl Failure {
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-/// The last lines that say something.
+/// The last lines that are not blank.
 pub(crate) fn tail(output: &str) -> Vec<String> {
     let lines: Vec<_> = output.lines().filter(|line| !line.trim().is_empty()).collect();
     let shown = &lines[lines.len().saturating_sub(TAIL_LINES)..];

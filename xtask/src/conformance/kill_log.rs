@@ -1,5 +1,5 @@
-//! Who died at a real io_uring call: the kernel logs each such death. A test that only watches its children end would call
-//! their death success, and so would we.
+//! Deaths at a real io_uring call, read from the kernel's log. A test that only waits for its
+//! children to end would count such a death of a child as success.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,8 @@ pub(super) struct KillLog {
 }
 
 impl KillLog {
-    /// `None` where this user may not read the log; then only tests that die themselves are noticed.
+    /// `None` where this user may not read the log; then only tests that die themselves are
+    /// noticed.
     pub(super) fn open() -> Option<Self> {
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
         let mut kmsg = OpenOptions::new().read(true).custom_flags(flags as i32).open("/dev/kmsg").ok()?;

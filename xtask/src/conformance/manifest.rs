@@ -1,8 +1,10 @@
-//! What each test is known to do: a text file, one line a test, `NAME  VERDICT  REASON`. It only ratchets upward.
+//! The expected result of each test: a text file, one line a test, `NAME  VERDICT  REASON`. Results
+//! may only get better.
 //!
-//! `pass`, `skip` and `fail` are what tests say. `varies` is written by hand for a test whose answer depends on the machine or
-//! on luck: any result is taken, and nothing overwrites it. A `pass` with a reason, written by hand, is of a test that may be
-//! repeated: it also fails on the kernel's ring when the machine is busy, and the reason says why. No other may.
+//! `pass`, `skip` and `fail` are results of tests. `varies` is written by hand for a test whose
+//! result depends on the machine or on chance: any result is accepted, and no update overwrites it.
+//! A `pass` with a reason, written by hand, is a test that may be repeated: it also fails on the
+//! kernel's ring when the machine is busy. The reason says why. No other test may be repeated.
 
 use anyhow::{Context, bail};
 use std::cmp::Ordering;
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_may_do_anything_and_stays() {
+    fn a_test_that_varies_takes_any_result() {
         let mut manifest = manifest("a varies needs a fast disk\n");
         let found = results(&[("a", fail("exit 1"))]);
         assert_eq!(manifest.compare(&found), ManifestDifference::default());

@@ -1,7 +1,8 @@
 //! `xtask conformance`: liburing's own tests, run on our engine, compared with a manifest.
 //!
-//! Each test runs as `sandbox --kill -- uringlet run -- TEST`: a call that reached the kernel's io_uring would be its death, so
-//! what passes passed on ours. With `--native` the same tests run on the kernel's ring: the baseline.
+//! Each test runs as `sandbox --kill -- uringlet run -- TEST`: a call that reaches the kernel's
+//! io_uring kills it, so a test that passes used our engine. With `--native` the same tests run on
+//! the kernel's ring: the baseline.
 
 mod kill_log;
 mod manifest;

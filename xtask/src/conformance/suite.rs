@@ -1,5 +1,6 @@
-//! Running the tests: some at a time, each in a fresh folder. Who should pass and does not is run again, alone: if it passes then, its
-//! verdict is still a failure, unless the manifest says that it may be repeated.
+//! Runs the tests, several at a time, each in an empty folder. A test that fails though the
+//! manifest lists it as a pass is run again alone. If it passes then, it still counts as a failure,
+//! unless the manifest says that it may be repeated.
 
 use super::kill_log::KillLog;
 use super::manifest::{Manifest, TestVerdict};

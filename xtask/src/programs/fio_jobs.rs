@@ -1,10 +1,10 @@
-//! fio: its setup and register go through libc's `syscall`, its enter is an instruction of its own.
+//! fio: setup and register go through libc's `syscall`, enter is its own `syscall` instruction.
 
 use super::program_cases::{Isolation, ProgramCases};
 use crate::fio;
 use anyhow::ensure;
 
-/// Each a different way through the ring; all verified.
+/// Each job takes another path through the ring; all are verified.
 const JOBS: &[(&str, &[&str])] = &[
     ("buffered, depth 1", &["--iodepth=1"]),
     ("buffered, depth 32", &["--iodepth=32"]),
@@ -26,7 +26,7 @@ const JOBS: &[(&str, &[&str])] = &[
     ("two threads", &["--numjobs=2", "--thread", "--iodepth=32"]),
 ];
 
-/// Who writes is another one in each mode; the default is what all other jobs run in.
+/// The mode decides which thread writes. All other jobs run in the default mode.
 const MODES: &[&str] = &["uringlet", "workers"];
 const MODE_JOBS: &[(&str, &[&str])] = &[
     ("buffered, depth 1", &["--iodepth=1"]),
@@ -36,7 +36,7 @@ const MODE_JOBS: &[(&str, &[&str])] = &[
     ("fsync=16, two threads", &["--fsync=16", "--numjobs=2", "--thread", "--iodepth=32"]),
 ];
 
-/// Rights make no difference to most ways through the ring.
+/// Jobs for an ordinary user: most paths through the ring do not depend on rights.
 const ORDINARY_JOBS: &[(&str, &[&str])] = &[
     ("buffered, depth 32", &["--iodepth=32"]),
     ("sqthread_poll, registered files, fixed buffers", &["--sqthread_poll=1", "--registerfiles=1", "--fixedbufs=1", "--iodepth=32"]),
@@ -52,7 +52,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
         MODES.iter().for_each(|mode| run_jobs(cases, MODE_JOBS, mode, &format!("{mode}: ")));
     }
     if !rustix::process::geteuid().is_root() {
-        // What has been run was run as an ordinary user.
+        // The jobs above have run as an ordinary user already.
         return Ok(());
     }
     let mut user = cases.as_ordinary_user()?;

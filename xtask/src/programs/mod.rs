@@ -1,8 +1,9 @@
-//! `xtask programs`: other people's programs, unmodified, on the engine, where the kernel's io_uring is out of reach.
+//! `xtask programs`: third-party programs, unmodified, on the engine, where the kernel's io_uring
+//! cannot be reached.
 //!
-//! What counts as proof: the same command without uringlet fails in the sandbox (so it does want io_uring), and with uringlet it
-//! does its work there, checked by its results (so the ring it found was ours). Programs that fall back to plain calls are
-//! asked in addition whether they got their ring.
+//! The proof: without uringlet the same command fails in the sandbox, so it needs io_uring. With
+//! uringlet its results are right there, so the ring was ours. Programs that fall back to plain
+//! calls are also checked for having got their ring.
 
 mod fio_jobs;
 mod node;

@@ -1,4 +1,5 @@
-//! Node: libuv with UV_USE_IO_URING=1, a polled ring that its event loop watches with epoll. It falls back to threads.
+//! Node: libuv with UV_USE_IO_URING=1, a polled ring that its event loop watches with epoll. It
+//! falls back to threads.
 
 use super::program_cases::{Isolation, ProgramCases};
 use crate::job::Ending;
@@ -16,7 +17,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     cases.set_env("UV_USE_IO_URING", "1");
     let script = paths::root().join("conformance/node-fs.mjs").to_string_lossy().into_owned();
     let argv = ["node", &script];
-    // A real call would be its death: one that ends in another way without uringlet never asked for a ring.
+    // A real call kills it. A program that ends otherwise without uringlet never asked for a ring.
     if !cases.is_native() && cases.run_bare(Isolation::Kill, &argv)?.ending != Ending::Signalled(SIGSYS) {
         cases.skip("files through libuv", "this node's libuv does not use io_uring (1.45 and later do)");
         return Ok(());

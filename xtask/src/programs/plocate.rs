@@ -1,24 +1,25 @@
-//! plocate: a small reader through liburing.so.2 that falls back to plain reads where there is no ring.
+//! plocate: a small reader through liburing.so.2 that falls back to plain reads where there is no
+//! ring.
 
 use super::program_cases::{Isolation, ProgramCases, ProgramRun};
 use crate::paths;
 use anyhow::{Context, ensure};
 use std::fs;
 
-/// Where Debian puts them.
+/// The installed programs (Debian's paths).
 const PLOCATE: &str = "/usr/bin/plocate";
 const UPDATEDB: &str = "/usr/sbin/updatedb.plocate";
 
 const PATTERNS: &[(&str, usize)] = &[("needle-7.txt", 40), ("folder-39/needle", 50), ("needle", 2000), ("no such name", 0)];
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
-    // A copy loses the set-gid bit, with which nothing could be put into the program.
+    // A copy has no set-gid bit: a set-gid program cannot be attached.
     let plocate = cases.dir().join("plocate");
     fs::copy(PLOCATE, &plocate)?;
     let plocate = plocate.to_string_lossy().into_owned();
     let tree = make_tree(cases)?;
     cases.run_outside(&[UPDATEDB, "-l", "0", "-o", "names.db", "-U", &tree, "--prunepaths", "", "--prunefs", ""])?.ok()?;
-    // Where calls are refused it answers all the same, but a real attempt is death behind the other isolation.
+    // With --docker it falls back to plain reads; with --kill a real call kills it.
     cases.needs_uringlet(Isolation::Kill, &[&plocate, "-d", "names.db", "needle-7"]);
     for &isolation in cases.isolations() {
         for &(pattern, expected) in PATTERNS {
@@ -42,14 +43,14 @@ fn make_tree(cases: &ProgramCases) -> anyhow::Result<String> {
 }
 
 fn count(ran: ProgramRun, tree: &str, pattern: &str, expected: usize) -> anyhow::Result<()> {
-    // Like grep, it calls finding nothing a failure.
+    // Like grep, it exits with 1 if it finds nothing.
     let output = if expected == 0 { ran.output } else { ran.ok()? };
     let found = output.lines().filter(|line| line.starts_with(tree) && line.contains(pattern)).count();
     ensure!(found == expected && output.lines().count() == expected, "found {found}:\n{output}");
     Ok(())
 }
 
-/// Watches it ask: an answer below 0 would send it to plain reads, with the same results.
+/// Checks the answer to its queue_init: below 0 it would use plain reads, with the same results.
 fn gets_its_ring(cases: &mut ProgramCases, plocate: &str) -> anyhow::Result<()> {
     let source = paths::root().join("conformance/ring-spy.c").to_string_lossy().into_owned();
     cases.run_outside(&["cc", "-shared", "-fPIC", "-o", "ring-spy.so", &source])?.ok().context("building the spy")?;

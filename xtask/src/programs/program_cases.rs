@@ -1,4 +1,4 @@
-//! Where a program is run and its cases are counted.
+//! Runs one program and counts its cases.
 
 use crate::job::{self, Ending, Job};
 use crate::paths;
@@ -8,12 +8,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What is between the program and the kernel's io_uring.
+/// What keeps the program from the kernel's io_uring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
     Docker,
     Kill,
-    /// None, and no uringlet either: the kernel's own ring.
+    /// Nothing, and no uringlet either: the program uses the kernel's own ring.
     Native,
 }
 
@@ -35,38 +35,38 @@ pub(crate) struct ProgramRun {
 }
 
 impl ProgramRun {
-    /// The output, if the program ended well.
+    /// The output, if the program exited with 0.
     pub(crate) fn ok(self) -> anyhow::Result<String> {
         ensure!(self.ending == Ending::Exited(0), "ended with {:?}:\n{}", self.ending, tail(&self.output));
         Ok(self.output)
     }
 }
 
-/// Enough of a long output to see what went wrong.
+/// The end of a long output.
 fn tail(output: &str) -> String {
-    // fio's report is one line of 1,500 characters for a program, not for a person.
+    // fio's terse report is one line of 1,500 characters.
     let lines: Vec<_> = output.lines().filter(|line| !line.starts_with("3;")).collect();
     let shown: Vec<_> = lines[lines.len().saturating_sub(12)..].iter().map(|line| line.chars().take(200).collect::<String>()).collect();
     shown.join("\n")
 }
 
-/// One program's folder, launcher and count.
+/// One program's folder, launcher and counts.
 #[derive(Debug)]
 pub(crate) struct ProgramCases {
     name: &'static str,
-    /// `None`: the kernel's own ring, no isolation.
+    /// `None`: the kernel's own ring, without isolation.
     uringlet: Option<PathBuf>,
     dir: PathBuf,
     env: Vec<(String, String)>,
-    /// Whom programs run as, if not as us.
+    /// The user that programs run as, if another one than ours.
     uid: Option<u32>,
     counts: TestCounts,
 }
 
-/// Nobody in particular.
+/// The user `nobody`.
 const ORDINARY_UID: u32 = 65534;
 
-/// Who takes longer hangs: the slowest of them takes 5 s on an idle machine.
+/// A program that takes longer hangs: the slowest takes 5 s on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl ProgramCases {
@@ -77,7 +77,8 @@ impl ProgramCases {
         Ok(Self { name, uringlet, dir, env: Vec::new(), uid: None, counts: TestCounts::default() })
     }
 
-    /// The same as an ordinary user, in a folder of that user's: the checkout may lie where only root may look.
+    /// The same as an ordinary user, in that user's folder: the checkout may be readable by root
+    /// only.
     pub(crate) fn as_ordinary_user(&self) -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("xtask-{}-{}", std::process::id(), self.name));
         paths::fresh_dir(&dir)?;
@@ -96,7 +97,7 @@ impl ProgramCases {
         Ok(Self { name: self.name, uringlet, dir, env: self.env.clone(), uid, counts: TestCounts::default() })
     }
 
-    /// The folder that programs run in; on the checkout's filesystem, empty at first.
+    /// The folder that programs run in: on the checkout's filesystem, empty at first.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -109,17 +110,17 @@ impl ProgramCases {
         self.uringlet.is_none()
     }
 
-    /// Behind which isolation each case is to be run.
+    /// The kinds of isolation that each case is run in.
     pub(crate) fn isolations(&self) -> &'static [Isolation] {
         if self.is_native() { &[Isolation::Native] } else { &[Isolation::Docker, Isolation::Kill] }
     }
 
-    /// Runs under uringlet behind the isolation.
+    /// Runs under uringlet, isolated.
     pub(crate) fn run<S: AsRef<str>>(&self, isolation: Isolation, argv: &[S]) -> anyhow::Result<ProgramRun> {
         self.run_in_mode(isolation, "adaptive", argv)
     }
 
-    /// The same in a mode of `uringlet run`.
+    /// Runs under `uringlet run --mode`, isolated.
     pub(crate) fn run_in_mode<S: AsRef<str>>(&self, isolation: Isolation, mode: &str, argv: &[S]) -> anyhow::Result<ProgramRun> {
         let Some(uringlet) = &self.uringlet else {
             return self.run_outside(argv);
@@ -128,12 +129,12 @@ impl ProgramCases {
         self.launch(&[isolation.option()], &[uringlet, "run", &format!("--mode={mode}"), "--"], argv)
     }
 
-    /// Runs behind the isolation without uringlet.
+    /// Runs without uringlet, isolated.
     pub(crate) fn run_bare<S: AsRef<str>>(&self, isolation: Isolation, argv: &[S]) -> anyhow::Result<ProgramRun> {
         self.launch(&[isolation.option()], &[], argv)
     }
 
-    /// Runs as it is.
+    /// Runs without uringlet and without isolation.
     pub(crate) fn run_outside<S: AsRef<str>>(&self, argv: &[S]) -> anyhow::Result<ProgramRun> {
         self.launch(&[], &[], argv)
     }
@@ -150,7 +151,7 @@ impl ProgramCases {
         Ok(ProgramRun { ending: outcome.ending, output })
     }
 
-    /// Counts one case; its error is told, not handed on.
+    /// Counts one case. Its error is printed and not returned.
     pub(crate) fn case(&mut self, name: &str, body: impl FnOnce(&Self) -> anyhow::Result<()>) {
         let started = Instant::now();
         let result = body(self);
@@ -166,7 +167,7 @@ impl ProgramCases {
         }
     }
 
-    /// Takes over the count of a cases that is done.
+    /// Adds the counts of finished cases.
     pub(crate) fn include(&mut self, other: Self) -> anyhow::Result<()> {
         self.counts.add(other.finish()?);
         Ok(())
@@ -178,7 +179,7 @@ impl ProgramCases {
         self.counts.skipped += 1;
     }
 
-    /// The counterpart of every proof: without uringlet this command gets nowhere behind these isolation.
+    /// A case that passes if the command fails without uringlet: the control of the other cases.
     pub(crate) fn needs_uringlet<S: AsRef<str>>(&mut self, isolation: Isolation, argv: &[S]) {
         if self.is_native() {
             return;
@@ -194,7 +195,7 @@ impl ProgramCases {
     pub(crate) fn finish(self) -> anyhow::Result<TestCounts> {
         std::fs::remove_dir_all(&self.dir)?;
         if self.uid.is_some() {
-            // The checkout's cache keeps its logs; a folder for temporary files should not.
+            // Logs stay in the checkout's cache, but not in the folder for temporary files.
             std::fs::remove_file(self.dir.with_extension("log"))?;
         }
         Ok(self.counts)

@@ -31,7 +31,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes patterns, scattered requests among them, reads them back in QEMU and once more here.
+/// Writes patterns by single and scattered requests, reads them back in QEMU and again here.
 fn patterns(cases: &ProgramCases, isolation: Isolation, cache: &str) -> anyhow::Result<()> {
     let commands = [
         "write -P 0x11 0 1M",

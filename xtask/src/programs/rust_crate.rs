@@ -1,4 +1,4 @@
-//! A Rust program on the `io-uring` crate, in a workspace of its own: `conformance/rust-io-uring`.
+//! A Rust program on the `io-uring` crate, in its own workspace: `conformance/rust-io-uring`.
 
 use super::program_cases::ProgramCases;
 use crate::paths;

@@ -1,4 +1,4 @@
-//! stress-ng: rings by libc's `syscall`, a dozen opcodes in turn, its own comparison of what it read.
+//! stress-ng: rings by libc's `syscall`, a dozen opcodes in turn; it compares what it reads.
 
 use super::program_cases::ProgramCases;
 use anyhow::ensure;

@@ -1,9 +1,10 @@
-//! What a Docker container may call: the default profile of Docker 25 and later (when io_uring left it), for a container with
-//! the default capabilities, on a kernel of 4.8 or later. It is an allow-list; what is not listed answers EPERM.
+//! The system calls of a Docker container: the default profile of Docker 25 and later, which
+//! excludes io_uring, for a container with the default capabilities, on Linux 4.8 or later. It is
+//! an allow-list; every other call answers EPERM.
 //!
-//! A table to be read: calls are grouped by what they are for, and the groups that are missing say as much as those that are
-//! there. Where it differs from a real container: filters are compiled by another library (a plain chain instead of a tree),
-//! foreign personalities of the CPU (i386, x32) die instead of being filtered, and set-uid programs gain nothing.
+//! Calls are grouped by purpose. Differences from a real container: another library compiles the
+//! filters (a chain instead of a tree), foreign personalities of the CPU (i386, x32) are killed
+//! instead of filtered, and set-uid programs gain no rights.
 
 use super::filter::{CallRules, compile, number};
 use seccompiler::{BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
@@ -11,7 +12,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, Sec
 const EPERM: u32 = 1;
 const ENOSYS: u32 = 38;
 
-/// Allowed whatever the arguments. Names this CPU does not have are passed over.
+/// Calls that are allowed with any arguments. Names that this CPU does not have are ignored.
 const ALLOWED: &[(&str, &str)] = &[
     (
         "read and write",
@@ -101,7 +102,7 @@ const ALLOWED: &[(&str, &str)] = &[
         mq_timedreceive mq_timedsend mq_unlink",
     ),
     ("facts about the machine", "uname sysinfo getrandom riscv_hwprobe riscv_flush_icache"),
-    // Answered by the second filter; EPERM here would win over its ENOSYS no longer, but say so plainly.
+    // The second filter answers ENOSYS.
     ("refused below in another way", "clone3"),
 ];
 
@@ -111,11 +112,12 @@ const CLONE_NEW_ANYTHING: u64 = 0x7e02_0000;
 /// Linux, UNAME26, their 32-bit kin, and the question "which one is it now?".
 const PERSONALITIES: &[u64] = &[0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
-/// Address families from 12 up that may be opened (all below are): neither hosts of virtual machines (AF_VSOCK), nor the
-/// kernel's ciphers (AF_ALG), nor what nobody has used for decades.
+/// Allowed address families from 12 up (all below are allowed). AF_VSOCK (hosts of virtual
+/// machines), AF_ALG (the kernel's ciphers) and obsolete families are left out.
 const FAMILIES: &[u64] = &[13, 14, 15, 16, 17, 18, 21, 22, 24, 26, 27, 28, 29, 30, 31, 32, 33, 35, 36, 39, 41, 42, 43, 44, 45];
 
-/// The filters in the order of installation. When two of them refuse with an errno, the youngest one's is answered.
+/// The filters in the order of installation. If two of them refuse with an errno, the kernel
+/// answers that of the filter installed last.
 pub(super) fn filters() -> anyhow::Result<[BpfProgram; 2]> {
     let allow = compile(allowed()?, SeccompAction::Allow, SeccompAction::Errno(EPERM))?;
     // glibc takes ENOSYS as "old kernel, use clone(2)", whose flags a filter can see.
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_containers_are_refused_is_not_listed() {
+    fn calls_refused_to_containers_are_not_listed() {
         let rules = allowed().unwrap();
         let refused = "bpf mount umount2 unshare setns keyctl add_key request_key userfaultfd perf_event_open pivot_root
             open_by_handle_at kcmp pidfd_getfd process_madvise fanotify_init swapon reboot init_module finit_module kexec_load

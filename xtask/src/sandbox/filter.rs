@@ -4,7 +4,7 @@ use anyhow::Context;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch};
 use std::collections::BTreeMap;
 
-/// The system calls that are io_uring.
+/// The system calls of io_uring.
 pub(super) const IO_URING: &[&str] = &["io_uring_setup", "io_uring_enter", "io_uring_register"];
 
 /// Conditions for each call's number; an empty list means always.
@@ -16,7 +16,7 @@ pub(super) fn number(name: &str) -> Option<i64> {
     Some(i64::from(call.id()))
 }
 
-/// Compiles: calls that match `rules` get `on_match`, all others `otherwise`.
+/// Compiles a filter: calls that match `rules` get `on_match`, all others `otherwise`.
 pub(super) fn compile(rules: CallRules, on_match: SeccompAction, otherwise: SeccompAction) -> anyhow::Result<BpfProgram> {
     let arch: TargetArch = std::env::consts::ARCH.try_into().context("no seccomp filter is known for this CPU")?;
     let filter = SeccompFilter::new(rules, otherwise, on_match, arch)?;
@@ -29,9 +29,9 @@ pub(super) fn killing_io_uring() -> anyhow::Result<BpfProgram> {
     compile(rules, SeccompAction::KillProcess, SeccompAction::Allow)
 }
 
-/// Puts the filter before this thread and all that it starts.
+/// Installs the filter for this thread and everything it starts.
 ///
-/// This also sets `no_new_privs`, which Docker does not: set-uid programs gain nothing inside.
+/// This also sets `no_new_privs`, which Docker does not: set-uid programs gain no rights inside.
 pub(super) fn install(program: &BpfProgram) -> anyhow::Result<()> {
     seccompiler::apply_filter(program).context("the kernel refused the seccomp filter")
 }

@@ -1,11 +1,12 @@
-//! `xtask sandbox`: run a program where the kernel's io_uring is out of reach.
+//! `xtask sandbox`: runs a program where the kernel's io_uring cannot be reached.
 //!
-//! Two filters, each a proof of something else:
-//! - `--docker` is the place our users live in: io_uring answers EPERM, and so does much else.
-//! - `--kill` takes nothing away but io_uring itself, and there the first real call is death by SIGSYS: what survives used no
-//!   kernel ring.
+//! Two filters:
+//! - `--docker` is the environment of our users: io_uring and many other calls answer EPERM.
+//! - `--kill` blocks io_uring only: the first real call kills with SIGSYS, so a program that
+//!   survives used no kernel ring.
 //!
-//! Everything here is inherited over fork and exec and cannot be taken back, so it works on whole process trees.
+//! Filters and dropped rights are inherited over fork and exec and cannot be undone, so they hold
+//! for whole process trees.
 
 mod docker;
 mod filter;
@@ -27,7 +28,7 @@ usage: cargo xtask sandbox [--docker | --kill] [--uid N] [--die-with-parent] -- 
 
 With neither filter the program runs unfiltered. Exit status: the program's; 126 or 127 when it cannot be run or found.";
 
-/// Which system calls the program loses.
+/// The system calls that are blocked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SandboxFilter {
     None,
@@ -44,13 +45,13 @@ struct SandboxOptions {
     args: Vec<OsString>,
 }
 
-/// Becomes the sandboxed program, or ends as a shell would that cannot run it.
+/// Becomes the sandboxed program. If it cannot be run, exits as a shell would.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     let Some(options) = parse(args)? else {
         println!("{USAGE}");
         return Ok(TestCounts::default());
     };
-    // Privileges first: the Docker filter would still allow it, a stricter one of tomorrow might not.
+    // Privileges are dropped first: a stricter filter might not allow it.
     if options.filter == SandboxFilter::Docker && rustix::process::geteuid().is_root() {
         privilege::keep_docker_capabilities().context("dropping the capabilities that a container lacks")?;
     }
@@ -58,7 +59,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
         privilege::become_user(uid).with_context(|| format!("becoming user {uid} (this needs root)"))?;
     }
     if options.die_with_parent {
-        // After the change of user: the kernel forgets this wish when credentials change.
+        // After the change of user: the kernel clears the death signal when credentials change.
         privilege::die_with_parent()?;
     }
     match options.filter {

@@ -1,11 +1,12 @@
-//! Giving up rights before the program starts. The sandbox is single-threaded, so per-thread calls change the whole process.
+//! Dropping rights before the program starts. The sandbox has one thread, so calls that act on a
+//! thread change the whole process.
 
 use anyhow::Context;
 use rustix::io::Errno;
 use rustix::process::{Gid, Signal, Uid, getppid, set_parent_process_death_signal};
 use rustix::thread::CapabilitySet;
 
-/// The capabilities Docker leaves to a container's root unless told otherwise.
+/// The capabilities that Docker leaves to a container's root by default.
 fn docker_capabilities() -> CapabilitySet {
     CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
@@ -33,7 +34,7 @@ pub(super) fn keep_docker_capabilities() -> anyhow::Result<()> {
         }
         match rustix::thread::remove_capability_from_bounding_set(capability) {
             Ok(()) => {}
-            // Past the last capability of this kernel.
+            // Beyond the last capability of this kernel.
             Err(Errno::INVAL) => break,
             Err(error) => return Err(error).with_context(|| format!("capability {bit}")),
         }
@@ -44,7 +45,8 @@ pub(super) fn keep_docker_capabilities() -> anyhow::Result<()> {
     }
 }
 
-/// Groups, group, user: the other way round the later steps would lack the right.
+/// Changes groups, group and user in this order: later steps need rights that the user change
+/// drops.
 pub(super) fn become_user(uid: u32) -> anyhow::Result<()> {
     let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
     rustix::thread::set_thread_groups(&[])?;
@@ -53,11 +55,11 @@ pub(super) fn become_user(uid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Asks the kernel to kill us with the thread that started us.
+/// Asks the kernel to kill this process when the thread that started it ends.
 pub(super) fn die_with_parent() -> anyhow::Result<()> {
     let parent = getppid();
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have ended before the wish was heard; then we belong to someone else by now.
+    // The parent may have ended before the call; this process has another parent then.
     anyhow::ensure!(getppid() == parent, "the starter is gone");
     Ok(())
 }

@@ -4,7 +4,8 @@ use super::findings::Findings;
 use super::ratchet::CIRCLES;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Records every import that is part of a circle. An import is importer, exporter, and what it names.
+/// Records every import that is part of a circle. An import is importer, exporter, and what it
+/// names.
 pub(super) fn measure(package: &str, imports: &BTreeSet<(String, String, String)>, found: &mut Findings) {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, to, _) in imports {

@@ -1,9 +1,9 @@
 //! The modules of a crate and what they import from one another, resolved through re-exports.
 //!
 //! Each module knows its items, its child modules and the names that `use` brings in. A path is
-//! resolved to the module that *defines* what it names: a name that a parent re-exports from a child
-//! is an import of the child. Modules under `cfg(test)` and `cfg(loom)` are left out. Names that
-//! macros make, and methods, are not seen.
+//! resolved to the module that *defines* what it names: a name that a parent re-exports from a
+//! child is an import of the child. Modules under `cfg(test)` and `cfg(loom)` are left out. Names
+//! that macros make, and methods, are not seen.
 
 use anyhow::Context;
 use proc_macro2::{TokenStream, TokenTree};
@@ -298,7 +298,8 @@ fn asks_for_tests(tokens: TokenStream) -> bool {
 mod tests {
     use super::*;
 
-    /// Writes the files into a folder of their own; the imports of the crate whose root is `lib.rs`.
+    /// Writes the files into a folder of their own; the imports of the crate whose root is
+    /// `lib.rs`.
     fn imports(name: &str, files: &[(&str, &str)]) -> Vec<(String, String)> {
         let top = std::env::temp_dir().join(format!("tidy-graph-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&top).unwrap();

@@ -18,7 +18,8 @@ const LAYERS: &[&[&str]] = &[
     &["engine", "lib"],
 ];
 
-/// Lower modules that must not be named either: an op only answers, and names nothing that acts on it.
+/// Lower modules that must not be named either: an op only answers, and names nothing that acts on
+/// it.
 const BARRED: &[(&str, &[&str])] = &[("ops", &["io_wq", "apoll", "timer"])];
 
 const CORE: &str = "crates/core/src/";

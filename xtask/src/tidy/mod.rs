@@ -108,7 +108,7 @@ fn check(root: &Path, update: Update, list: Option<String>) -> anyhow::Result<Ve
     Ok(offences)
 }
 
-/// What git tracks or would track: not what it ignores.
+/// Files that git tracks or would track, without those that it ignores.
 fn tracked_files(root: &Path) -> anyhow::Result<Vec<String>> {
     let out = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])

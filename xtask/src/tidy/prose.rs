@@ -69,7 +69,8 @@ pub(super) fn measure(path: &str, text: &str, found: &mut Findings) {
     }
 }
 
-/// The prose of a line: a comment's text, or a document's line. Code with a comment behind it has none.
+/// The prose of a line: a comment's text, or a document's line. Code with a comment behind it has
+/// none.
 fn prose_of(language: Language, line: &str) -> Option<&str> {
     let line = line.trim_start();
     let marks: &[&str] = match language {

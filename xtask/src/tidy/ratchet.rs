@@ -1,4 +1,5 @@
-//! Numbers that may only fall: unsafe blocks of a crate, lengths, casts, what is not yet as the rules want it.
+//! Numbers that may only fall: unsafe blocks of a crate, lengths, casts, what is not yet as the
+//! rules want it.
 //!
 //! `xtask/ratchet.txt`, one number a line: `KIND NAME NUMBER`. A number that differs from the one
 //! found is an offence in both directions, so that a gain is written down and kept.
@@ -64,7 +65,8 @@ pub(crate) struct Ratchet {
 }
 
 impl Ratchet {
-    /// Reads the list at `path`; an absent one is empty. `kinds` tells which kinds the caller measures.
+    /// Reads the list at `path`; an absent one is empty. `kinds` tells which kinds the caller
+    /// measures.
     pub(crate) fn read(path: &Path, kinds: fn(&str) -> bool) -> anyhow::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),

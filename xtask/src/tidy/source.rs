@@ -1,4 +1,4 @@
-//! A Rust file as tidy sees it: tokens, so that macros' bodies count and comments and strings do not.
+//! A Rust file as tokens: macro bodies count, comments and strings do not.
 
 use anyhow::anyhow;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -82,7 +82,8 @@ fn is_brace(token: Option<&TokenTree>) -> bool {
     matches!(token, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace)
 }
 
-/// `fn name ... { ... }`: from the line of `fn` to that of the last brace. Nothing for a type or a mere declaration.
+/// `fn name ... { ... }`: from the line of `fn` to that of the last brace. Nothing for a type or a
+/// mere declaration.
 fn function(tokens: &[TokenTree]) -> Option<FunctionSize> {
     let TokenTree::Ident(name) = tokens.get(1)? else { return None };
     let is_semicolon = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ';');
@@ -91,7 +92,8 @@ fn function(tokens: &[TokenTree]) -> Option<FunctionSize> {
     Some(FunctionSize { name: name.to_string(), lines })
 }
 
-/// `crate::a::b::C` gives a::b, the first two names; `crate::{a, b::c}` gives a and b::c. `pub(crate)` gives nothing.
+/// `crate::a::b::C` gives a::b, the first two names; `crate::{a, b::c}` gives a and b::c.
+/// `pub(crate)` gives nothing.
 fn crate_paths(tokens: &[TokenTree]) -> Vec<(String, usize)> {
     if !is_path_separator(&tokens[1..]) {
         return Vec::new();

@@ -1,18 +1,19 @@
-//! Words that do not belong into the repository: promises instead of work, and paths of one machine.
+//! Words that do not belong into the repository: marks of unfinished work, and paths of one
+//! machine.
 
-/// Split, so that this file may be checked too.
+/// Each word is split, so that this file can be checked too.
 const UNFINISHED: &[&str] =
     &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("to", "do!"), concat!("unimple", "mented!")];
 
-/// Folders where checkouts and homes lie: a path into them is one machine's.
+/// Folders of checkouts and homes: a path into them is one machine's.
 const MACHINE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 
-/// Package hosts: what is needed comes by name, from the mirror that the machine is set up for.
+/// Hosts of packages: packages are named, and come from the mirror that the machine is set up for.
 const HOSTS: &[&str] = &[concat!("deb.deb", "ian.org"), concat!("registry.npm", "js"), concat!("static.cra", "tes.io")];
 
 /// All offences of one text.
 pub(super) fn check(path: &str, text: &str) -> Vec<String> {
-    // Written by cargo, not by us.
+    // Cargo writes this file.
     if path == "Cargo.lock" || path.ends_with("/Cargo.lock") {
         return Vec::new();
     }
@@ -26,7 +27,7 @@ pub(super) fn check(path: &str, text: &str) -> Vec<String> {
     offences
 }
 
-/// Whole words only: mkstemp's pattern of six such letters is none.
+/// Whole words only: mkstemp's pattern of six such letters does not count.
 fn has_word(line: &str, word: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -36,7 +37,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// An absolute path, not a folder of that name further down.
+/// An absolute path only, not a folder of that name below another one.
 fn has_path(line: &str, dir: &str) -> bool {
     let is_path = |c: char| c.is_ascii_alphanumeric() || "._-/}".contains(c);
     line.match_indices(dir).any(|(at, _)| !line[..at].chars().next_back().is_some_and(is_path))
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn promises_are_found_and_lookalikes_are_not() {
+    fn marks_of_unfinished_work_are_found_and_lookalikes_are_not() {
         let promise = UNFINISHED[0];
         assert_eq!(check("a.rs", &format!("// {promise}: later\n")).len(), 1);
         assert_eq!(check("a.rs", &format!("// {promise}S\n/tmp/a{0}{0}\n", UNFINISHED[2])).len(), 0);
