@@ -5,7 +5,7 @@ use crate::load::BenchItem;
 use crate::phases::BenchPool;
 use std::sync::Arc;
 use uringlet::io_wq::{Account, KeyLease, WakeAction, Work, WorkList, Worker, WorkerCounts};
-use uringlet_sys::lock::{Mutex, MutexGuard, TimedLock, Waits};
+use uringlet_sys::lock::{LockWaits, Mutex, MutexGuard, TimedLock};
 use uringlet_sys::{process, thread};
 
 /// All that the lock guards.
@@ -34,7 +34,7 @@ impl BenchPool for SingleLock {
         }
     }
 
-    fn waits(&self) -> Waits {
+    fn waits(&self) -> LockWaits {
         self.0.raw().waits()
     }
 }

@@ -5,13 +5,13 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 use uringlet::io_wq::{Account, IoWq};
-use uringlet_sys::lock::{TimedLock, Waits};
+use uringlet_sys::lock::{LockWaits, TimedLock};
 
 /// A pool as the measurement sees it.
 pub(crate) trait BenchPool: Send + Sync {
     fn enqueue(&self, account: Account, number: u64, item: BenchItem);
     /// How all its locks were waited for.
-    fn waits(&self) -> Waits;
+    fn waits(&self) -> LockWaits;
 }
 
 /// The engine's.
@@ -30,9 +30,10 @@ impl BenchPool for SplitLocks {
         let _ = self.0.enqueue(account, None, number, item);
     }
 
-    fn waits(&self) -> Waits {
-        let add = |a: Waits, b: Waits| Waits { taken: a.taken + b.taken, waited: a.waited + b.waited, ticks: a.ticks + b.ticks };
-        self.0.waits().into_iter().fold(Waits::default(), add)
+    fn waits(&self) -> LockWaits {
+        let add =
+            |a: LockWaits, b: LockWaits| LockWaits { taken: a.taken + b.taken, waited: a.waited + b.waited, ticks: a.ticks + b.ticks };
+        self.0.waits().into_iter().fold(LockWaits::default(), add)
     }
 }
 

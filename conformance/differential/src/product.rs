@@ -4,12 +4,12 @@ use anyhow::{Context, ensure};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use uringlet_abi::Params;
+use uringlet_abi::UringParams;
 
 /// Why the kernel gives no ring, if it gives none.
 pub(crate) fn no_kernel_ring() -> Option<io::Error> {
     const SYS_IO_URING_SETUP: libc::c_long = 425;
-    let mut params = Params::default();
+    let mut params = UringParams::default();
     // SAFETY: the kernel writes the 120 bytes of the parameters; the descriptor is ours to close.
     unsafe {
         let fd = libc::syscall(SYS_IO_URING_SETUP, 4, std::ptr::from_mut(&mut params));

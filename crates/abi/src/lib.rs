@@ -12,9 +12,9 @@ mod structs;
 pub mod ublk;
 
 pub use opcode::Opcode;
-pub use structs::{CqOffsets, Cqe, GeteventsArg, Params, SqOffsets, Sqe, Timespec};
+pub use structs::{CqOffsets, Cqe, GeteventsArg, SqOffsets, Sqe, Timespec, UringParams};
 
-/// `IORING_SETUP_*`: bits of [`Params::flags`] for io_uring_setup(2).
+/// `IORING_SETUP_*`: bits of [`UringParams::flags`] for io_uring_setup(2).
 #[allow(missing_docs)]
 pub mod setup {
     pub const IOPOLL: u32 = 1 << 0;
@@ -40,7 +40,7 @@ pub mod setup {
     pub const URINGLET: u32 = 1 << 31;
 }
 
-/// `IORING_FEAT_*`: bits of [`Params::features`].
+/// `IORING_FEAT_*`: bits of [`UringParams::features`].
 #[allow(missing_docs)]
 pub mod feat {
     pub const SINGLE_MMAP: u32 = 1 << 0;

@@ -144,7 +144,7 @@ pub struct CqOffsets {
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Params {
+pub struct UringParams {
     pub sq_entries: u32,
     pub cq_entries: u32,
     pub flags: u32,
@@ -183,7 +183,7 @@ pub struct GeteventsArg {
 const _: () = {
     assert!(size_of::<Sqe>() == 64);
     assert!(size_of::<Cqe>() == 16);
-    assert!(size_of::<Params>() == 120);
+    assert!(size_of::<UringParams>() == 120);
     assert!(size_of::<GeteventsArg>() == 24);
 };
 

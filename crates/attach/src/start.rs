@@ -66,16 +66,16 @@ static HEAP: uringlet_sys::heap::Heap = uringlet_sys::heap::Heap::new();
 // The heap's lock is the innermost: taken last, released first.
 extern "C" fn before_fork() {
     on_engine_stack(|| ENGINE.before_fork());
-    HEAP.hold();
+    HEAP.lock_for_fork();
 }
 
 extern "C" fn after_fork_in_parent() {
-    HEAP.release();
+    HEAP.unlock_after_fork();
     on_engine_stack(|| ENGINE.after_fork_in_parent());
 }
 
 extern "C" fn after_fork_in_child() {
-    HEAP.release();
+    HEAP.unlock_after_fork();
     on_engine_stack(|| ENGINE.after_fork_in_child());
 }
 

@@ -102,7 +102,7 @@ fn runs_of_uringlet_workers_are_counted() {
     let mut writer = Writer::start("stat-uringlet", &["--mode=uringlet"]);
     writer.poke();
     let seen = json(&["--json", &writer.pid()]);
-    assert!(sum(&seen["total"], &["let_runs_"]) > 0.0, "{seen}");
+    assert!(sum(&seen["total"], &["uringlet_runs_"]) > 0.0, "{seen}");
     writer.end();
 }
 
@@ -123,7 +123,7 @@ fn the_table_names_the_process_and_the_counters() {
     let output = stat(&["--events", &writer.pid()]);
     let text = common::stdout(&output);
     assert!(text.starts_with(&format!("process {} (stat_writes), engine ", writer.pid())), "{text}");
-    for name in ["writes_inline", "throttled_time", "let_runs_empty", "events, the last"] {
+    for name in ["writes_inline", "throttled_time", "uringlet_runs_empty", "events, the last"] {
         assert!(text.contains(name), "{name} is missing in\n{text}");
     }
     writer.end();

@@ -24,7 +24,7 @@ impl Engine {
     /// The program closes a number. `None`: nothing depends on it, do the plain call. One table load.
     #[inline]
     pub fn close(&'static self, fd: i32) -> Option<isize> {
-        if fd_table::is_blank(fd) { None } else { self.close_known(fd) }
+        if fd_table::is_unused(fd) { None } else { self.close_known(fd) }
     }
 
     #[cold]
@@ -35,7 +35,7 @@ impl Engine {
         if self.is_foreign_process() {
             return None;
         }
-        if fd_table::ring(fd).is_some() {
+        if fd_table::ring_index(fd).is_some() {
             return Some(self.close_ring(fd));
         }
         self.before_replace(fd);
@@ -58,7 +58,7 @@ impl Engine {
 
     /// Before a number is closed or replaced: requests that use it keep its file; what was known of it is forgotten.
     pub fn before_replace(&'static self, fd: i32) {
-        if fd_table::is_blank(fd) || fd_table::is_internal(fd) || self.is_foreign_process() {
+        if fd_table::is_unused(fd) || fd_table::is_internal(fd) || self.is_foreign_process() {
             return;
         }
         if fd_table::has_users(fd) {
@@ -80,7 +80,7 @@ impl Engine {
         if fd_table::is_virtual(old) && !self.is_foreign_process() {
             return virtual_file::duped(old, new);
         }
-        let Some(index) = fd_table::ring(old) else { return };
+        let Some(index) = fd_table::ring_index(old) else { return };
         if self.is_foreign_process() || new == old {
             return;
         }
@@ -96,7 +96,7 @@ impl Engine {
             return None;
         }
         for fd in first..=last.min(fd_table::NUMBERS as u32 - 1) {
-            if !fd_table::is_blank(fd as i32) && !fd_table::is_internal(fd as i32) {
+            if !fd_table::is_unused(fd as i32) && !fd_table::is_internal(fd as i32) {
                 self.close_or_keep(fd as i32, flags);
             }
         }
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Once, before the program's own code: what is cheap now and dear when there are threads.
     pub fn prepare(&'static self) {
-        uringlet_sys::fd::widen_table();
+        uringlet_sys::fd::grow_fd_table();
     }
 
     /// What becomes of `IOSQE_ASYNC` from now on, in all rings.
@@ -167,7 +167,7 @@ impl Engine {
 
     /// After setrlimit(2).
     pub fn limits_changed(&'static self) {
-        process::ask_file_size_limit();
+        process::refresh_file_size_limit();
     }
 
     /// After setuid(2) and its kin: workers with the old credentials end.

@@ -116,7 +116,7 @@ impl Engine {
             let refused = virtual_file::get(fd)?.check_mmap(prot, offset, len).err()?;
             return Some(to_isize(Err(refused)));
         }
-        let index = uringlet_sys::fd_table::ring(fd)?;
+        let index = uringlet_sys::fd_table::ring_index(fd)?;
         let guard = state::RINGS.get(index)?.lock(state::LockOwner::Worker)?;
         let result = if addr != 0 || !offset.is_multiple_of(PAGE) {
             // Where a ring is mapped is not for the program to say: the kernel takes no address, not even as a hint.

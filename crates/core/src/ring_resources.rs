@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::{Cqe, setup, sq_flags};
 use uringlet_sys::Errno;
-use uringlet_sys::ring_memory::{RingMemory, Word};
+use uringlet_sys::ring_memory::{RingMemory, RingWord};
 
 /// Which kind of thread holds a ring's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl RingResources {
     }
 
     pub(crate) fn set_sq_flag(&self, flag: u32, on: bool) {
-        let flags = self.memory.word(Word::SqFlags);
+        let flags = self.memory.word(RingWord::SqFlags);
         let is_on = flags.load(Relaxed) & flag != 0;
         if on && !is_on {
             flags.fetch_or(flag, AcqRel);

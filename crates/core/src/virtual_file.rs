@@ -200,12 +200,12 @@ pub(crate) fn lock_for_fork() {
     if let Some(opener) = opener() {
         opener.before_fork();
     }
-    TABLE.hold();
+    TABLE.lock_for_fork();
 }
 
 /// Undoes [`hold`], in the parent and in the child.
 pub(crate) fn unlock_after_fork() {
-    TABLE.release();
+    TABLE.unlock_after_fork();
     if let Some(opener) = opener() {
         opener.after_fork();
     }

@@ -12,16 +12,16 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 // The heap's lock is the innermost: taken last, released first.
 extern "C" fn before() {
     ENGINE.before_fork();
-    HEAP.hold();
+    HEAP.lock_for_fork();
 }
 
 extern "C" fn in_parent() {
-    HEAP.release();
+    HEAP.unlock_after_fork();
     ENGINE.after_fork_in_parent();
 }
 
 extern "C" fn in_child() {
-    HEAP.release();
+    HEAP.unlock_after_fork();
     ENGINE.after_fork_in_child();
 }
 

@@ -1,6 +1,6 @@
 //! The three system calls by name. They answer -errno, as all of liburing does, and leave `errno` alone.
 
-use uringlet_abi::Params;
+use uringlet_abi::UringParams;
 
 use crate::c_types::{EnterArg, SigSet, Void};
 use crate::syscall::{self, user};
@@ -10,7 +10,7 @@ const SIGSET_BYTES: usize = 8;
 
 /// io_uring_setup(2)
 #[unsafe(no_mangle)]
-pub extern "C" fn io_uring_setup(entries: u32, p: *mut Params) -> i32 {
+pub extern "C" fn io_uring_setup(entries: u32, p: *mut UringParams) -> i32 {
     syscall::setup(entries, p)
 }
 

@@ -1,7 +1,7 @@
 //! `io_uring_register_*`: pack the arguments, ask.
 
 use uringlet_abi::register::{self, BufReg, BufStatus, FileIndexRange, FilesUpdate, Iovec, RsrcRegister, RsrcUpdate2, SyncCancelReg};
-use uringlet_abi::{Params, Sqe, feat, setup};
+use uringlet_abi::{Sqe, UringParams, feat, setup};
 
 use crate::c_types::{Bpf, ClockRegister, CpuSet, MemRegionReg, Napi, Probe, QueryHdr, RegWait, Restriction, ZcrxCtrl, ZcrxIfqReg, err};
 use crate::ring::{IoUring, int_flags};
@@ -338,13 +338,13 @@ pub extern "C" fn __io_uring_clone_buffers(dst: &IoUring, src: &IoUring, flags: 
 
 /// Other sizes for the queues of a live ring; what is pending moves along.
 #[unsafe(no_mangle)]
-pub extern "C" fn io_uring_resize_rings(ring: &IoUring, p: &mut Params) -> i32 {
+pub extern "C" fn io_uring_resize_rings(ring: &IoUring, p: &mut UringParams) -> i32 {
     let answer = resize(ring, p);
     p.flags = 0;
     answer
 }
 
-fn resize(ring: &IoUring, p: &mut Params) -> i32 {
+fn resize(ring: &IoUring, p: &mut UringParams) -> i32 {
     if ring.has_flag(setup::NO_MMAP) {
         return err::EINVAL;
     }

@@ -8,7 +8,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use uringlet_abi::{Cqe, Params, Sqe, setup};
+use uringlet_abi::{Cqe, Sqe, UringParams, setup};
 
 use crate::c_types::Void;
 
@@ -170,7 +170,7 @@ impl IoUring {
     ///
     /// # Safety
     /// Both mappings are as `params` of a finished setup describes and stay until the ring is exited.
-    pub(crate) unsafe fn point_into(&self, rings: *mut Void, sqes: *mut Sqe, params: &Params) {
+    pub(crate) unsafe fn point_into(&self, rings: *mut Void, sqes: *mut Sqe, params: &UringParams) {
         let (sq_off, cq_off) = (&params.sq_off, &params.cq_off);
         // SAFETY: setup made these offsets for this mapping.
         let word = |offset| unsafe { RingWord::at(rings, offset) };

@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use uringlet_abi::{Params, feat, layout, setup};
+use uringlet_abi::{UringParams, feat, layout, setup};
 
 use crate::c_types::{Void, err};
 use crate::ring::{IoUring, int_flags};
@@ -18,7 +18,7 @@ struct CallerMemory {
 }
 
 /// Maps the two regions of a ring fd and points `ring` into them.
-pub(crate) fn map(ring: &IoUring, fd: i32, params: &Params) -> Result<(), i32> {
+pub(crate) fn map(ring: &IoUring, fd: i32, params: &UringParams) -> Result<(), i32> {
     let rings_len = sizes::rings(params);
     let sqes_len = sizes::sqes(params.sq_entries, params.flags);
     let rings = syscall::map_ring(fd, rings_len, layout::OFF_SQ_RING)?;
@@ -41,7 +41,7 @@ pub(crate) fn unmap_rings(ring: &IoUring) {
 }
 
 /// Fills in what is known of a ring once its memory is there.
-fn settle(ring: &IoUring, fd: i32, params: &Params) {
+fn settle(ring: &IoUring, fd: i32, params: &UringParams) {
     ring.flags.set(params.flags);
     ring.features.set(params.features);
     ring.enter_ring_fd.set(fd);
@@ -56,7 +56,7 @@ fn settle(ring: &IoUring, fd: i32, params: &Params) {
 }
 
 /// A ring whose memory the engine allots.
-fn init_mapped(entries: u32, ring: &IoUring, params: &mut Params) -> Result<u32, i32> {
+fn init_mapped(entries: u32, ring: &IoUring, params: &mut UringParams) -> Result<u32, i32> {
     let fd = syscall::setup(entries, params);
     if fd < 0 {
         return Err(fd);
@@ -67,7 +67,7 @@ fn init_mapped(entries: u32, ring: &IoUring, params: &mut Params) -> Result<u32,
 }
 
 /// A ring in memory of this process (NO_MMAP): the program's, or else allotted here. Answers how many bytes of it are used.
-fn init_in_memory(entries: u32, ring: &IoUring, params: &mut Params, given: Option<CallerMemory>) -> Result<u32, i32> {
+fn init_in_memory(entries: u32, ring: &IoUring, params: &mut UringParams, given: Option<CallerMemory>) -> Result<u32, i32> {
     let places = InMemory::of(Entries::granted(entries, params)?, params.flags);
     let base = match given {
         Some(memory) if memory.len < places.total => return Err(err::ENOMEM),
@@ -97,7 +97,7 @@ fn init_in_memory(entries: u32, ring: &IoUring, params: &mut Params, given: Opti
 
 /// A new ring as asked. liburing itself adds NO_SQARRAY; here that stays the program's choice, for programs built with older headers may use the array
 /// themselves, and keeping it costs one load for each SQE.
-fn init(entries: u32, place: &mut MaybeUninit<IoUring>, params: &mut Params, given: Option<CallerMemory>) -> Result<u32, i32> {
+fn init(entries: u32, place: &mut MaybeUninit<IoUring>, params: &mut UringParams, given: Option<CallerMemory>) -> Result<u32, i32> {
     let ring = IoUring::zeroed(place);
     match params.flags & (setup::NO_MMAP | setup::REGISTERED_FD_ONLY) {
         0 => init_mapped(entries, ring, params),
@@ -113,13 +113,13 @@ fn status(answer: Result<u32, i32>) -> i32 {
 /// A new ring of `entries` SQEs.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_queue_init(entries: u32, ring: &mut MaybeUninit<IoUring>, flags: u32) -> i32 {
-    let mut params = Params { flags, ..Params::default() };
+    let mut params = UringParams { flags, ..UringParams::default() };
     status(init(entries, ring, &mut params, None))
 }
 
 /// A new ring with all parameters; they come back as setup changed them.
 #[unsafe(no_mangle)]
-pub extern "C" fn io_uring_queue_init_params(entries: u32, ring: &mut MaybeUninit<IoUring>, p: &mut Params) -> i32 {
+pub extern "C" fn io_uring_queue_init_params(entries: u32, ring: &mut MaybeUninit<IoUring>, p: &mut UringParams) -> i32 {
     status(init(entries, ring, p, None))
 }
 
@@ -128,7 +128,7 @@ pub extern "C" fn io_uring_queue_init_params(entries: u32, ring: &mut MaybeUnini
 pub extern "C" fn io_uring_queue_init_mem(
     entries: u32,
     ring: &mut MaybeUninit<IoUring>,
-    p: &mut Params,
+    p: &mut UringParams,
     buf: *mut Void,
     buf_size: usize,
 ) -> i32 {
@@ -139,7 +139,7 @@ pub extern "C" fn io_uring_queue_init_mem(
 
 /// The ring of an fd that `io_uring_setup` made with these parameters.
 #[unsafe(no_mangle)]
-pub extern "C" fn io_uring_queue_mmap(fd: i32, p: &Params, ring: &mut MaybeUninit<IoUring>) -> i32 {
+pub extern "C" fn io_uring_queue_mmap(fd: i32, p: &UringParams, ring: &mut MaybeUninit<IoUring>) -> i32 {
     let ring = IoUring::zeroed(ring);
     if p.features & feat::SINGLE_MMAP == 0 {
         return err::EINVAL;

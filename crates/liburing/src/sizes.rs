@@ -1,6 +1,6 @@
 //! How much memory a ring takes.
 
-use uringlet_abi::{Cqe, Params, Sqe, layout, setup};
+use uringlet_abi::{Cqe, Sqe, UringParams, layout, setup};
 
 use crate::c_types::err;
 
@@ -15,7 +15,7 @@ pub(crate) struct Entries {
 
 impl Entries {
     /// What setup would make of a wish for `entries`.
-    pub(crate) fn granted(entries: u32, params: &Params) -> Result<Self, i32> {
+    pub(crate) fn granted(entries: u32, params: &UringParams) -> Result<Self, i32> {
         let clamp = params.flags & setup::CLAMP != 0;
         let sq = rounded(entries, layout::MAX_ENTRIES, clamp)?;
         if params.flags & setup::CQSIZE == 0 {
@@ -45,12 +45,12 @@ pub(crate) fn cqes(entries: u32, flags: u32) -> usize {
 }
 
 /// Where the SQ array is: behind the CQEs, on a cache line of its own. Resizing (Linux 6.18) does not tell.
-pub(crate) fn array_offset(params: &Params) -> u32 {
+pub(crate) fn array_offset(params: &UringParams) -> u32 {
     (params.cq_off.cqes as usize + cqes(params.cq_entries, params.flags)).next_multiple_of(64) as u32
 }
 
 /// Bytes of the mapping at `IORING_OFF_SQ_RING`: both queues but for the SQEs.
-pub(crate) fn rings(params: &Params) -> usize {
+pub(crate) fn rings(params: &UringParams) -> usize {
     let sq = params.sq_off.array as usize + params.sq_entries as usize * size_of::<u32>();
     let cq = params.cq_off.cqes as usize + cqes(params.cq_entries, params.flags);
     sq.max(cq)
@@ -78,7 +78,7 @@ impl InMemory {
 
 /// Bytes of memory that a ring of these parameters takes, or -errno.
 #[unsafe(no_mangle)]
-pub extern "C" fn io_uring_memory_size_params(entries: u32, p: &Params) -> isize {
+pub extern "C" fn io_uring_memory_size_params(entries: u32, p: &UringParams) -> isize {
     match Entries::granted(entries, p) {
         Err(errno) => errno as isize,
         Ok(granted) => {
@@ -91,14 +91,14 @@ pub extern "C" fn io_uring_memory_size_params(entries: u32, p: &Params) -> isize
 /// [`io_uring_memory_size_params`] of flags alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_memory_size(entries: u32, flags: u32) -> isize {
-    io_uring_memory_size_params(entries, &Params { flags, ..Params::default() })
+    io_uring_memory_size_params(entries, &UringParams { flags, ..UringParams::default() })
 }
 
 /// Bytes of locked memory (RLIMIT_MEMLOCK) that a ring of these parameters takes, or -errno.
 ///
 /// The engine's rings lock none. Only a number of entries that no ring of default flags can have is judged by `p`, as liburing does.
 #[unsafe(no_mangle)]
-pub extern "C" fn io_uring_mlock_size_params(entries: u32, p: &Params) -> isize {
+pub extern "C" fn io_uring_mlock_size_params(entries: u32, p: &UringParams) -> isize {
     match rounded(entries, layout::MAX_ENTRIES, false) {
         Ok(_) => 0,
         Err(_) => io_uring_memory_size_params(entries, p),
@@ -108,5 +108,5 @@ pub extern "C" fn io_uring_mlock_size_params(entries: u32, p: &Params) -> isize 
 /// [`io_uring_mlock_size_params`] of flags alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_mlock_size(entries: u32, flags: u32) -> isize {
-    io_uring_mlock_size_params(entries, &Params { flags, ..Params::default() })
+    io_uring_mlock_size_params(entries, &UringParams { flags, ..UringParams::default() })
 }

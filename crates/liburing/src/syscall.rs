@@ -5,7 +5,7 @@
 
 use syscalls::{Sysno, raw_syscall};
 use uringlet::ENGINE;
-use uringlet_abi::Params;
+use uringlet_abi::UringParams;
 use uringlet_sys::{AppPromise, UserPtr};
 
 use crate::c_types::Void;
@@ -61,7 +61,7 @@ impl Attached {
 }
 
 /// io_uring_setup(2)
-pub(crate) fn setup(entries: u32, params: *mut Params) -> i32 {
+pub(crate) fn setup(entries: u32, params: *mut UringParams) -> i32 {
     let params = user(params);
     if let Some(attach) = Attached::via_attach() {
         return attach.call(Sysno::io_uring_setup, [entries as usize, params.addr(), 0, 0, 0, 0]) as i32;

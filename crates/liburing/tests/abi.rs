@@ -61,7 +61,7 @@ fn struct_io_uring_is_laid_out_as_in_c() {
     for (field, offset) in fields {
         writeln!(c, "_Static_assert(offsetof(struct io_uring, {field}) == {offset}, \"{field}\");").unwrap();
     }
-    for (name, bytes) in [("io_uring", size_of::<IoUring>()), ("io_uring_params", size_of::<uringlet_abi::Params>())] {
+    for (name, bytes) in [("io_uring", size_of::<IoUring>()), ("io_uring_params", size_of::<uringlet_abi::UringParams>())] {
         writeln!(c, "_Static_assert(sizeof(struct {name}) == {bytes}, \"{name}\");").unwrap();
     }
     check("layout", &c);
@@ -85,7 +85,7 @@ fn c_types(rust: &str) -> &'static [&'static str] {
         "isize" => &["ssize_t"],
         "bool" => &["bool"],
         "&IoUring" | "&mut MaybeUninit<IoUring>" => &["struct io_uring *"],
-        "&Params" | "&mut Params" | "*mut Params" => &["struct io_uring_params *"],
+        "&UringParams" | "&mut UringParams" | "*mut UringParams" => &["struct io_uring_params *"],
         "&mut CqeOut" | "*mut *mut Cqe" => &["struct io_uring_cqe **"],
         "*mut Sqe" => &["struct io_uring_sqe *"],
         "*mut Timespec" => &["struct __kernel_timespec *"],

@@ -1,6 +1,6 @@
 //! The engine's own file descriptors: few, high, close-on-exec, and told apart from the program's.
 
-use crate::fd_table::{self, Mark};
+use crate::fd_table::{self, FdOwner};
 use crate::io;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
@@ -12,7 +12,7 @@ const F_DUPFD_CLOEXEC: usize = 1030;
 
 /// Makes the kernel's table of this process' descriptors wide enough for internal numbers, while there is one thread:
 /// to widen the table of several takes the kernel until every CPU has looked up from it, some ten milliseconds.
-pub fn widen_table() {
+pub fn grow_fd_table() {
     // SAFETY: no addresses; the new descriptor is ours and not used.
     unsafe {
         let lowest = raw_syscall!(Sysno::eventfd2, 0, io::O_CLOEXEC);
@@ -39,7 +39,7 @@ impl EngineFd {
             }
             Err(_) => low,
         };
-        fd_table::mark(fd, Mark::Internal);
+        fd_table::set_owner(fd, FdOwner::Engine);
         Self(fd)
     }
 
@@ -56,7 +56,7 @@ impl EngineFd {
             Err(Errno::EINVAL) => unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }?,
             other => other?,
         } as i32;
-        fd_table::mark(fd, Mark::Internal);
+        fd_table::set_owner(fd, FdOwner::Engine);
         Ok(Self(fd))
     }
 
@@ -79,7 +79,7 @@ impl EngineFd {
 
 impl Drop for EngineFd {
     fn drop(&mut self) {
-        fd_table::mark(self.0, Mark::Foreign);
+        fd_table::set_owner(self.0, FdOwner::Program);
         // SAFETY: the descriptor is ours alone.
         unsafe { raw_syscall!(Sysno::close, self.0) };
     }
@@ -185,7 +185,7 @@ impl RingFd {
     ///
     /// # Errors
     /// `EMFILE`.
-    pub fn begin_readiness(&mut self, app: i32) -> Result<(), Errno> {
+    pub fn track_readiness(&mut self, app: i32) -> Result<(), Errno> {
         if self.reader.is_none() {
             self.reader = Some(EngineFd::dup_of(app)?);
         }
@@ -193,7 +193,7 @@ impl RingFd {
     }
 
     /// The program has no number left to poll.
-    pub fn end_readiness(&mut self) {
+    pub fn untrack_readiness(&mut self) {
         self.reader = None;
     }
 
@@ -253,14 +253,14 @@ mod tests {
     #[test]
     fn a_ring_is_orphaned_by_the_last_close_of_its_number() {
         let (app, mut fd) = RingFd::open().unwrap();
-        fd.begin_readiness(app).unwrap();
+        fd.track_readiness(app).unwrap();
         fd.set_readable();
         assert_eq!(io::poll_now(app, EPOLLIN), Ok(EPOLLIN));
         fd.clear_readable();
         assert_eq!(io::poll_now(app, EPOLLIN), Ok(0));
         let other = EngineFd::dup_of(app).unwrap();
         io::close(app).unwrap();
-        fd.end_readiness();
+        fd.untrack_readiness();
         assert!(!fd.is_orphaned());
         drop(other);
         assert!(fd.is_orphaned());

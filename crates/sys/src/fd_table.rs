@@ -24,28 +24,28 @@ static TABLE: AtomicUsize = AtomicUsize::new(0);
 
 /// Whose a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum FdOwner {
     /// The program's, or free.
-    Foreign,
+    Program,
     /// The engine's.
-    Internal,
+    Engine,
 }
 
 /// What is known of a number. Both words in one cache line: who looks at one often looks at the other.
 #[repr(C, align(16))]
-struct Entry {
+struct FdEntry {
     word: AtomicU64,
     history: AtomicU64,
 }
 
 #[inline]
-fn entry(fd: i32) -> Option<&'static Entry> {
+fn entry(fd: i32) -> Option<&'static FdEntry> {
     let base = TABLE.load(Acquire);
     if base == 0 || fd as u32 as usize >= NUMBERS {
         return None;
     }
     // SAFETY: the mapping holds NUMBERS entries, is never unmapped, and is only used as atomics.
-    Some(unsafe { &*(base as *const Entry).add(fd as u32 as usize) })
+    Some(unsafe { &*(base as *const FdEntry).add(fd as u32 as usize) })
 }
 
 #[inline]
@@ -58,7 +58,7 @@ pub fn init() {
     if TABLE.load(Acquire) != 0 {
         return;
     }
-    const LEN: usize = NUMBERS * size_of::<Entry>();
+    const LEN: usize = NUMBERS * size_of::<FdEntry>();
     const PROT_READ_WRITE: usize = 3;
     const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x02 | 0x20 | 0x4000;
     // SAFETY: a new anonymous mapping overlaps nothing.
@@ -79,8 +79,8 @@ fn update(fd: i32, mask: u64, value: u64) {
 }
 
 /// Says whose a number is, and forgets all else about it.
-pub fn mark(fd: i32, mark: Mark) {
-    update(fd, u64::MAX, if mark == Mark::Internal { INTERNAL } else { 0 });
+pub fn set_owner(fd: i32, owner: FdOwner) {
+    update(fd, u64::MAX, if owner == FdOwner::Engine { INTERNAL } else { 0 });
 }
 
 /// Whether the number is the engine's.
@@ -99,13 +99,13 @@ pub fn next_internal(from: u32) -> Option<u32> {
 /// The index of the ring behind this number.
 #[inline]
 #[must_use]
-pub fn ring(fd: i32) -> Option<u32> {
+pub fn ring_index(fd: i32) -> Option<u32> {
     let index = (word(fd)?.load(Acquire) & RING_MASK) as u32;
     index.checked_sub(1)
 }
 
 /// The number is a ring's now, or no longer.
-pub fn set_ring(fd: i32, index: Option<u32>) {
+pub fn set_ring_index(fd: i32, index: Option<u32>) {
     update(fd, u64::MAX, index.map_or(0, |i| u64::from(i) + 1));
 }
 
@@ -164,7 +164,7 @@ pub fn has_users(fd: i32) -> bool {
 /// Whether the number is unknown: no ring, not ours, not in use, its kind not cached. One load.
 #[inline]
 #[must_use]
-pub fn is_blank(fd: i32) -> bool {
+pub fn is_unused(fd: i32) -> bool {
     word(fd).is_none_or(|w| w.load(Relaxed) == 0)
 }
 

@@ -21,12 +21,12 @@ const SIG_UNBLOCK: usize = 1;
 const SIGSET_BYTES: usize = 8;
 
 /// Text on its way to standard error: gathered here so that one message is one write.
-struct Message {
+struct PanicMessage {
     bytes: [u8; 512],
     len: usize,
 }
 
-impl Write for Message {
+impl Write for PanicMessage {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.bytes.len() - self.len;
         let taken = text.len().min(room);
@@ -40,7 +40,7 @@ impl Write for Message {
 ///
 /// The process ends even when SIGABRT is blocked, ignored or caught: an engine in an unknown state must not go on moving the program's data.
 pub fn panicked(object: &str, info: &PanicInfo<'_>) -> ! {
-    let mut message = Message { bytes: [0; 512], len: 0 };
+    let mut message = PanicMessage { bytes: [0; 512], len: 0 };
     let _ = writeln!(message, "{object}: internal error, aborting: {info}");
     // SAFETY: write(2) reads `len` bytes of a live array.
     let _ = unsafe { raw::syscall3(Sysno::write as usize, STDERR, message.bytes.as_ptr() as usize, message.len) };
@@ -63,7 +63,7 @@ fn abort() -> ! {
 
 /// Makes the crate it is expanded in a complete object without libc. `$object` is the name that panic messages carry.
 ///
-/// The heap is the static `FREESTANDING_HEAP`: whoever handles fork(2) calls its `hold` and `release`.
+/// The heap is the static `FREESTANDING_HEAP`: whoever handles fork(2) calls its `lock_for_fork` and `unlock_after_fork`.
 #[macro_export]
 macro_rules! freestanding {
     ($object:literal) => {

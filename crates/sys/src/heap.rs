@@ -67,14 +67,14 @@ impl Heap {
         Self(Mutex::new(Dlmalloc::new_with_allocator(Pages)))
     }
 
-    /// Before fork(2): no thread is in the heap until [`release`](Self::release).
-    pub fn hold(&self) {
-        self.0.hold();
+    /// Before fork(2): no thread is in the heap until [`release`](Self::unlock_after_fork).
+    pub fn lock_for_fork(&self) {
+        self.0.lock_for_fork();
     }
 
     /// After fork(2), in parent and child.
-    pub fn release(&self) {
-        self.0.release();
+    pub fn unlock_after_fork(&self) {
+        self.0.unlock_after_fork();
     }
 }
 

@@ -80,7 +80,7 @@ pub struct OpenHow {
 
 /// What fstat(2) tells and the engine uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
+pub struct FileStat {
     /// `st_mode`.
     pub mode: u32,
     /// `st_dev`.
@@ -215,11 +215,11 @@ pub fn set_file_flags(fd: i32, flags: u32) -> Res {
 ///
 /// # Errors
 /// `EBADF`.
-pub fn fstat(fd: i32) -> Result<Stat, Errno> {
+pub fn fstat(fd: i32) -> Result<FileStat, Errno> {
     let mut st = [0_u64; 18];
     // SAFETY: the kernel writes 144 bytes to `st`.
     unsafe { syscall!(Sysno::fstat, fd, st.as_mut_ptr()) }?;
-    Ok(Stat { mode: st[3] as u32, dev: st[0], ino: st[1], size: st[6] })
+    Ok(FileStat { mode: st[3] as u32, dev: st[0], ino: st[1], size: st[6] })
 }
 
 /// Whether a descriptor is an eventfd. Where /proc cannot tell, it is believed.

@@ -11,7 +11,7 @@ pub use crate::futex::{futex_wait, futex_wake};
 pub use crate::model::RawLock;
 #[cfg(not(loom))]
 pub use crate::raw_lock::RawLock;
-pub use timed::{TimedLock, Waits};
+pub use timed::{LockWaits, TimedLock};
 
 mod timed;
 
@@ -20,10 +20,10 @@ mod timed;
 /// # Safety
 /// From one `lock`, or `try_lock` that says `true`, until the `unlock` after it no other one ends so, and what was written
 /// before that `unlock` is seen after the next.
-pub unsafe trait Raw: Send + Sync + 'static {
+pub unsafe trait RawMutex: Send + Sync + 'static {
     /// Unlocked.
     const NEW: Self;
-    /// Waits for the lock.
+    /// LockWaits for the lock.
     fn lock(&self);
     /// Takes it if nobody has it.
     fn try_lock(&self) -> bool;
@@ -32,7 +32,7 @@ pub unsafe trait Raw: Send + Sync + 'static {
 }
 
 // SAFETY: see `raw_lock`; modelled there.
-unsafe impl Raw for RawLock {
+unsafe impl RawMutex for RawLock {
     const NEW: Self = Self::new();
 
     #[inline(always)]
@@ -54,8 +54,8 @@ unsafe impl Raw for RawLock {
 /// A mutual exclusion lock: 4 bytes, or what `R` takes, and its value.
 pub struct Mutex<T: ?Sized, R = RawLock> {
     raw: R,
-    /// Taken by [`hold`](Self::hold), without a guard.
-    is_held: AtomicBool,
+    /// Taken by [`hold`](Self::lock_for_fork), without a guard.
+    is_locked_for_fork: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -71,10 +71,10 @@ impl<T> Mutex<T> {
     }
 }
 
-impl<T, R: Raw> Mutex<T, R> {
+impl<T, R: RawMutex> Mutex<T, R> {
     /// An unlocked lock of this kind.
     pub const fn of(value: T) -> Self {
-        Self { raw: R::NEW, is_held: AtomicBool::new(false), value: UnsafeCell::new(value) }
+        Self { raw: R::NEW, is_locked_for_fork: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// What it is made of.
@@ -83,8 +83,8 @@ impl<T, R: Raw> Mutex<T, R> {
     }
 }
 
-impl<T: ?Sized, R: Raw> Mutex<T, R> {
-    /// Waits for the lock.
+impl<T: ?Sized, R: RawMutex> Mutex<T, R> {
+    /// LockWaits for the lock.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T, R> {
         self.raw.lock();
@@ -98,14 +98,14 @@ impl<T: ?Sized, R: Raw> Mutex<T, R> {
     }
 
     /// Takes the lock without a guard: before fork(2), so that no other thread holds it at that moment.
-    pub fn hold(&self) {
+    pub fn lock_for_fork(&self) {
         self.raw.lock();
-        self.is_held.store(true, Relaxed);
+        self.is_locked_for_fork.store(true, Relaxed);
     }
 
-    /// Gives back what [`hold`](Self::hold) took: by the same thread, or its copy in a forked child.
-    pub fn release(&self) {
-        if !self.is_held.swap(false, Relaxed) {
+    /// Gives back what [`hold`](Self::lock_for_fork) took: by the same thread, or its copy in a forked child.
+    pub fn unlock_after_fork(&self) {
+        if !self.is_locked_for_fork.swap(false, Relaxed) {
             crate::process::die(b"uringlet: a lock was released that nobody held\n");
         }
         self.raw.unlock();
@@ -120,29 +120,29 @@ impl<T: ?Sized, R> fmt::Debug for Mutex<T, R> {
 
 /// The right to use what a [`Mutex`] guards.
 #[must_use]
-pub struct MutexGuard<'a, T: ?Sized, R: Raw = RawLock> {
+pub struct MutexGuard<'a, T: ?Sized, R: RawMutex = RawLock> {
     lock: &'a Mutex<T, R>,
 }
 
-impl<T: ?Sized, R: Raw> MutexGuard<'_, T, R> {
-    /// Lets the lock go until [`Away::take_back`].
+impl<T: ?Sized, R: RawMutex> MutexGuard<'_, T, R> {
+    /// Lets the lock go until [`UnlockedMutex::relock`].
     #[inline(always)]
-    pub fn let_go<'g>(this: &'g mut Self) -> Away<'g, T, R> {
+    pub fn unlock<'g>(this: &'g mut Self) -> UnlockedMutex<'g, T, R> {
         this.lock.raw.unlock();
-        Away { lock: this.lock }
+        UnlockedMutex { lock: this.lock }
     }
 }
 
 /// A guard without its lock, which nobody can use meanwhile.
 #[must_use]
-pub struct Away<'g, T: ?Sized, R: Raw = RawLock> {
+pub struct UnlockedMutex<'g, T: ?Sized, R: RawMutex = RawLock> {
     lock: &'g Mutex<T, R>,
 }
 
-impl<'g, T: ?Sized, R: Raw> Away<'g, T, R> {
+impl<'g, T: ?Sized, R: RawMutex> UnlockedMutex<'g, T, R> {
     /// Takes the lock again.
     #[inline(always)]
-    pub fn take_back(self) -> &'g mut T {
+    pub fn relock(self) -> &'g mut T {
         let lock = self.lock;
         core::mem::forget(self);
         lock.raw.lock();
@@ -151,20 +151,20 @@ impl<'g, T: ?Sized, R: Raw> Away<'g, T, R> {
     }
 }
 
-impl<T: ?Sized, R: Raw> Drop for Away<'_, T, R> {
+impl<T: ?Sized, R: RawMutex> Drop for UnlockedMutex<'_, T, R> {
     fn drop(&mut self) {
         // The guard behind it believes that it has the lock.
         self.lock.raw.lock();
     }
 }
 
-impl<T: ?Sized, R: Raw> fmt::Debug for Away<'_, T, R> {
+impl<T: ?Sized, R: RawMutex> fmt::Debug for UnlockedMutex<'_, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Away")
+        f.write_str("UnlockedMutex")
     }
 }
 
-impl<T: ?Sized, R: Raw> Deref for MutexGuard<'_, T, R> {
+impl<T: ?Sized, R: RawMutex> Deref for MutexGuard<'_, T, R> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -173,7 +173,7 @@ impl<T: ?Sized, R: Raw> Deref for MutexGuard<'_, T, R> {
     }
 }
 
-impl<T: ?Sized, R: Raw> DerefMut for MutexGuard<'_, T, R> {
+impl<T: ?Sized, R: RawMutex> DerefMut for MutexGuard<'_, T, R> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; `&mut self` makes it the only reference.
@@ -181,14 +181,14 @@ impl<T: ?Sized, R: Raw> DerefMut for MutexGuard<'_, T, R> {
     }
 }
 
-impl<T: ?Sized, R: Raw> Drop for MutexGuard<'_, T, R> {
+impl<T: ?Sized, R: RawMutex> Drop for MutexGuard<'_, T, R> {
     #[inline]
     fn drop(&mut self) {
         self.lock.raw.unlock();
     }
 }
 
-impl<T: ?Sized, R: Raw> fmt::Debug for MutexGuard<'_, T, R> {
+impl<T: ?Sized, R: RawMutex> fmt::Debug for MutexGuard<'_, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MutexGuard")
     }

@@ -170,7 +170,7 @@ pub fn is_alive(pid: u32) -> bool {
 static IS_FILE_SIZE_LIMITED: AtomicBool = AtomicBool::new(false);
 
 /// Asks whether files may only grow so far.
-pub fn ask_file_size_limit() {
+pub fn refresh_file_size_limit() {
     let mut lim = [0_u64; 2];
     // SAFETY: the kernel writes 16 bytes to `lim`.
     let r = unsafe { raw_syscall!(Sysno::prlimit64, 0, 1, 0, lim.as_mut_ptr()) };

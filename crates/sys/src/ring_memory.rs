@@ -14,7 +14,7 @@ use uringlet_abi::{Cqe, Sqe, layout};
 /// A shared word of the ring, by its offset (`uringlet_abi::layout`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Word {
+pub enum RingWord {
     /// Consumer index of the SQ.
     SqHead = layout::SQ_HEAD,
     /// Producer index of the SQ.
@@ -107,16 +107,23 @@ impl RingMemory {
     ///
     /// # Errors
     /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
-    pub fn of_program(geometry: Geometry, rings: UserPtr, sqes: UserPtr) -> Result<Self, Errno> {
+    pub fn from_user(geometry: Geometry, rings: UserPtr, sqes: UserPtr) -> Result<Self, Errno> {
         let memory = Self {
-            rings: ShmMapping::of_program(rings, geometry.rings_len())?,
-            sqes: ShmMapping::of_program(sqes, geometry.sqes_len())?,
+            rings: ShmMapping::from_user(rings, geometry.rings_len())?,
+            sqes: ShmMapping::from_user(sqes, geometry.sqes_len())?,
             shared_lock: ShmMapping::map(PAGE)?,
             geometry,
         };
-        for word in
-            [Word::SqHead, Word::SqTail, Word::CqHead, Word::CqTail, Word::SqDropped, Word::SqFlags, Word::CqFlags, Word::CqOverflow]
-        {
+        for word in [
+            RingWord::SqHead,
+            RingWord::SqTail,
+            RingWord::CqHead,
+            RingWord::CqTail,
+            RingWord::SqDropped,
+            RingWord::SqFlags,
+            RingWord::CqFlags,
+            RingWord::CqOverflow,
+        ] {
             memory.word(word).store(0, Relaxed);
         }
         memory.init();
@@ -132,10 +139,10 @@ impl RingMemory {
 
     fn init(&self) {
         let g = &self.geometry;
-        self.word(Word::SqMask).store(g.sq_entries - 1, Relaxed);
-        self.word(Word::CqMask).store(g.cq_entries - 1, Relaxed);
-        self.word(Word::SqEntries).store(g.sq_entries, Relaxed);
-        self.word(Word::CqEntries).store(g.cq_entries, Relaxed);
+        self.word(RingWord::SqMask).store(g.sq_entries - 1, Relaxed);
+        self.word(RingWord::CqMask).store(g.cq_entries - 1, Relaxed);
+        self.word(RingWord::SqEntries).store(g.sq_entries, Relaxed);
+        self.word(RingWord::CqEntries).store(g.cq_entries, Relaxed);
     }
 
     /// How large the ring is.
@@ -156,8 +163,8 @@ impl RingMemory {
     /// A shared word.
     #[inline]
     #[must_use]
-    pub fn word(&self, word: Word) -> &AtomicU32 {
-        // SAFETY: every Word lies below layout::CQES, which every ring's mapping exceeds; it is aligned.
+    pub fn word(&self, word: RingWord) -> &AtomicU32 {
+        // SAFETY: every RingWord lies below layout::CQES, which every ring's mapping exceeds; it is aligned.
         unsafe { self.rings.u32(word as usize) }
     }
 
@@ -181,7 +188,7 @@ impl RingMemory {
     }
 
     /// The second half of SQE `index`, copied once; nothing where SQEs have 64 bytes.
-    pub fn sqe_rest(&self, index: u32) -> impl Iterator<Item = u64> {
+    pub fn sqe_second_half(&self, index: u32) -> impl Iterator<Item = u64> {
         let index = index & (self.geometry.sq_entries - 1);
         let at = ((index as usize) << self.geometry.sqe_shift) + 64;
         let words = if self.geometry.sqe_shift == 7 { 8 } else { 0 };
@@ -279,8 +286,8 @@ impl BufRingMemory {
     ///
     /// # Errors
     /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
-    pub fn of_program(addr: UserPtr, entries: u32) -> Result<Self, Errno> {
-        Ok(Self { area: ShmMapping::of_program(addr, entries as usize * Self::ENTRY)?, entries })
+    pub fn from_user(addr: UserPtr, entries: u32) -> Result<Self, Errno> {
+        Ok(Self { area: ShmMapping::from_user(addr, entries as usize * Self::ENTRY)?, entries })
     }
 
     /// Number of entries, a power of two.

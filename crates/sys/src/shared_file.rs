@@ -32,7 +32,7 @@ impl SharedFile {
 
     /// One that another process has made; nothing of it is mapped.
     #[must_use]
-    pub const fn of_other(fd: EngineFd) -> Self {
+    pub const fn from_fd(fd: EngineFd) -> Self {
         Self { fd, head: ShmMapping::none(), head_len: 0 }
     }
 
@@ -82,13 +82,13 @@ impl SharedFile {
 
     /// Copies from the file to an address of the program: bytes copied, 0 if the address is bad.
     #[must_use]
-    pub fn copy_out(&self, offset: u64, to: UserPtr, len: usize) -> usize {
+    pub fn copy_to_user(&self, offset: u64, to: UserPtr, len: usize) -> usize {
         io::pread(self.fd.number(), to, len, offset as i64).unwrap_or(0)
     }
 
     /// Copies from an address of the program to the file: bytes copied, 0 if the address is bad.
     #[must_use]
-    pub fn copy_in(&self, offset: u64, from: UserPtr, len: usize) -> usize {
+    pub fn copy_from_user(&self, offset: u64, from: UserPtr, len: usize) -> usize {
         io::pwrite(self.fd.number(), from, len, offset as i64).unwrap_or(0)
     }
 }
@@ -97,7 +97,7 @@ impl SharedFile {
 ///
 /// # Errors
 /// `EMFILE`.
-pub fn blank_descriptor(flags: u32) -> Result<i32, Errno> {
+pub fn placeholder_fd(flags: u32) -> Result<i32, Errno> {
     // An epoll set without members: reads, writes and mmap fail.
     // SAFETY: no addresses.
     unsafe { syscall!(Sysno::epoll_create1, flags & io::O_CLOEXEC) }.map(|fd| fd as i32)
@@ -120,9 +120,9 @@ mod tests {
         assert_eq!(word, 77);
         assert_eq!(io::pread(fd, io::ptr_of_mut(&mut word), 8, 1 << 49), Ok(8));
         assert_eq!(&word.to_le_bytes(), b"far away");
-        assert_eq!(file.copy_out(4096, UserPtr::NULL, 8), 0);
+        assert_eq!(file.copy_to_user(4096, UserPtr::NULL, 8), 0);
         let to = io::ptr_of_mut(&mut word);
-        assert_eq!(file.copy_out(4096, to, 8), 8);
+        assert_eq!(file.copy_to_user(4096, to, 8), 8);
         assert_eq!(word, 77);
         io::close(fd).unwrap();
     }

@@ -41,7 +41,7 @@ impl ShmMapping {
         Ok(Self { base, len, is_ours: true })
     }
 
-    pub(crate) fn of_program(base: UserPtr, len: usize) -> Result<Self, Errno> {
+    pub(crate) fn from_user(base: UserPtr, len: usize) -> Result<Self, Errno> {
         if !base.addr().is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
         }

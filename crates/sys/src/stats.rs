@@ -1,7 +1,7 @@
 //! Counters of the engine, for `uringlet stat`: a block of memory that another process reads, at no cost for this one.
 //!
 //! The tool finds the block by an ELF note (`.note.uringlet`: the layout's number, and the block's distance) in whatever
-//! object of a process has the engine, and reads it by process_vm_readv(2). The block describes itself: its [`Header`]
+//! object of a process has the engine, and reads it by process_vm_readv(2). The block describes itself: its [`StatsHeader`]
 //! says where counters, their names and events stand, so that tool and engine only need to agree on the header.
 //!
 //! Who writes: a ring's counters only whoever holds that ring's lock, so that a load and a store do. The last block is
@@ -18,7 +18,7 @@ mod events;
 
 use block::change;
 #[cfg(not(loom))]
-pub use block::{Header, LAYOUT, NOTE_NAME};
+pub use block::{LAYOUT_VERSION, NOTE_NAME, StatsHeader};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Blocks of counters.
@@ -38,7 +38,7 @@ macro_rules! counters {
         }
 
         /// Name and meaning of each counter, for people.
-        pub const ABOUT: &[(&str, &str)] = &[$(($text, $doc)),*];
+        pub const COUNTER_DOCS: &[(&str, &str)] = &[$(($text, $doc)),*];
 
         /// Kind and name of each counter, each with a NUL.
         #[cfg(not(loom))]
@@ -53,19 +53,19 @@ counters! {
     "+" WritesInline "writes_inline" "Buffered writes that the submitting thread executed.";
     "+" WritesNowait "writes_nowait" "Writes that `RWF_NOWAIT` completed, whole.";
     "+" WritesWorker "writes_worker" "Buffered writes that went to a worker.";
-    "+" WriteMisses "write_misses" "Inline writes that took longer than they may.";
-    "+" GearDown "gear_down" "Files that went down a gear.";
-    "+" GearUp "gear_up" "Files that came back up.";
+    "+" SlowInlineWrites "slow_inline_writes" "Inline writes that took longer than they may.";
+    "+" FilesDemoted "files_demoted" "Files that went down a gear.";
+    "+" FilesPromoted "files_promoted" "Files that came back up.";
     "+" ShortWrites "short_writes" "Writes of which a worker finished the rest.";
     "+" Throttled "throttled" "Writes put off because too many pages were dirty.";
     "+" ThrottledNs "throttled_ns" "How long they were put off, all together, ns.";
     "=" ThrottledNow "throttled_now" "How many are put off at this moment.";
     "^" ThrottledMax "throttled_max" "The most that ever were.";
-    "+" LetRunsEmpty "let_runs_empty" "Runs of a uringlet worker that found nothing.";
-    "+" LetRunsInline "let_runs_inline" "Runs that completed all without blocking.";
-    "+" LetRunsScheduled "let_runs_scheduled" "Runs that blocked, and handed the baton over.";
-    "+" LetHandoversProactive "let_handovers_proactive" "Writes that went to io-wq instead of the line, for their files often block.";
-    "+" LetHelped "let_helped" "Requests in line that a thread of the program did itself, which had to wait for them anyway.";
+    "+" UringletRunsEmpty "uringlet_runs_empty" "Runs of a uringlet worker that found nothing.";
+    "+" UringletRunsInline "uringlet_runs_inline" "Runs that completed all without blocking.";
+    "+" UringletRunsScheduled "uringlet_runs_scheduled" "Runs that blocked, and handed the baton over.";
+    "+" UringletPunts "uringlet_punts" "Writes that went to io-wq instead of the line, for their files often block.";
+    "+" UringletRunByWaiter "uringlet_run_by_waiter" "Requests in line that a thread of the program did itself, which had to wait for them anyway.";
 }
 
 /// Once more, under the ring's lock.
@@ -134,10 +134,10 @@ mod tests {
             bump(7, Counter::WritesInline);
         }
         add(8, Counter::WritesInline, 5);
-        bump(SHARED, Counter::GearUp);
-        bump(SHARED + 100, Counter::GearUp);
+        bump(SHARED, Counter::FilesPromoted);
+        bump(SHARED + 100, Counter::FilesPromoted);
         assert_eq!([7, 8, 9].map(|ring| value(ring, Counter::WritesInline)), [3, 5, 0]);
-        assert_eq!(value(SHARED + 7, Counter::GearUp), 2);
+        assert_eq!(value(SHARED + 7, Counter::FilesPromoted), 2);
     }
 
     #[test]
@@ -154,8 +154,8 @@ mod tests {
     #[test]
     fn the_names_are_as_many_as_the_counters() {
         assert_eq!(NAMES.split_terminator('\0').count(), COUNTERS);
-        let last = NAMES.split_terminator('\0').nth(Counter::LetHelped as usize);
-        assert_eq!(last, Some("+let_helped"));
+        let last = NAMES.split_terminator('\0').nth(Counter::UringletRunByWaiter as usize);
+        assert_eq!(last, Some("+uringlet_run_by_waiter"));
         assert!(NAMES.split_terminator('\0').all(|name| name.starts_with(['+', '=', '^'])));
     }
 }

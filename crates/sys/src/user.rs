@@ -91,7 +91,7 @@ pod!(
     i64,
     [u64; 2],
     [u64; 3],
-    abi::Params,
+    abi::UringParams,
     abi::Timespec,
     abi::GeteventsArg,
     abi::register::FilesUpdate,
@@ -123,7 +123,7 @@ pub fn read<T: Pod>(src: UserPtr) -> Result<T, Errno> {
 /// leave them alone until the CQE.
 #[inline]
 #[must_use]
-pub fn read_known<T: Pod>(src: UserPtr) -> T {
+pub fn read_mapped<T: Pod>(src: UserPtr) -> T {
     // SAFETY: the kernel read these bytes just now, so they are mapped, and the promise keeps them so.
     unsafe { core::ptr::read_unaligned(src.addr() as *const T) }
 }

@@ -42,7 +42,7 @@ const DISK_MAJOR: u32 = 241;
 #[derive(Debug)]
 pub struct Driver<P: Platform> {
     shared: Arc<Shared<P>>,
-    /// Devices whose locks [`hold`](Self::hold) has.
+    /// Devices whose locks [`hold`](Self::lock_for_fork) has.
     held: Mutex<Vec<Arc<UblkDevice<P>>>>,
 }
 
@@ -153,19 +153,19 @@ impl<P: Platform> Driver<P> {
         self.shared.tell();
     }
 
-    /// Nobody is in the driver until [`release`](Self::release): for fork(2).
-    pub fn hold(&self) {
+    /// Nobody is in the driver until [`release`](Self::unlock_after_fork): for fork(2).
+    pub fn lock_for_fork(&self) {
         let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
-        self.shared.table.hold();
-        devices.iter().for_each(|device| device.hold());
+        self.shared.table.lock_for_fork();
+        devices.iter().for_each(|device| device.lock_for_fork());
         self.held.lock().clone_from(&devices);
     }
 
-    /// Undoes [`hold`](Self::hold), in the parent and in the child.
-    pub fn release(&self) {
+    /// Undoes [`hold`](Self::lock_for_fork), in the parent and in the child.
+    pub fn unlock_after_fork(&self) {
         let devices = core::mem::take(&mut *self.held.lock());
         devices.iter().for_each(|device| device.release_all());
-        self.shared.table.release();
+        self.shared.table.unlock_after_fork();
     }
 
     fn add(&self, call: &mut Call<'_>) -> Result<(), Errno> {

@@ -154,15 +154,15 @@ impl<P: Platform> UblkDevice<P> {
     }
 
     /// Takes every lock: for fork(2).
-    pub(crate) fn hold(&self) {
-        self.life.hold();
-        self.queues.iter().for_each(|queue| queue.inner.hold());
+    pub(crate) fn lock_for_fork(&self) {
+        self.life.lock_for_fork();
+        self.queues.iter().for_each(|queue| queue.inner.lock_for_fork());
     }
 
-    /// Undoes [`hold`](Self::hold).
+    /// Undoes [`hold`](Self::lock_for_fork).
     pub(crate) fn release_all(&self) {
-        self.queues.iter().for_each(|queue| queue.inner.release());
-        self.life.release();
+        self.queues.iter().for_each(|queue| queue.inner.unlock_after_fork());
+        self.life.unlock_after_fork();
     }
 
     pub(crate) fn has(&self, feature: u64) -> bool {

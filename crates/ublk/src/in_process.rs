@@ -20,7 +20,7 @@ use files::{CharFile, ControlFile};
 pub(crate) use files::{check_mmap, head};
 use uringlet::{OpenedFile, PendingCmd, VirtualFiles};
 use uringlet_sys::lock::Mutex;
-use uringlet_sys::shared_file::blank_descriptor;
+use uringlet_sys::shared_file::placeholder_fd;
 use uringlet_sys::{Errno, process};
 
 /// The surroundings of an attached program.
@@ -74,7 +74,7 @@ impl VirtualFiles for DeviceFiles {
     fn open(&self, path: &[u8], flags: u32) -> Option<Result<OpenedFile, Errno>> {
         if path == b"/dev/ublk-control" {
             let file = ControlFile { driver: self.driver() };
-            return Some(blank_descriptor(flags).map(|fd| -> OpenedFile { (fd, Arc::new(file)) }));
+            return Some(placeholder_fd(flags).map(|fd| -> OpenedFile { (fd, Arc::new(file)) }));
         }
         if let Some(id) = char_device(path) {
             let device = self.driver().device(id)?;
@@ -85,22 +85,22 @@ impl VirtualFiles for DeviceFiles {
         if !device.is_live() {
             return None;
         }
-        Some(blank_descriptor(flags).map(|fd| -> OpenedFile { (fd, Arc::new(ClientFile::new(device))) }))
+        Some(placeholder_fd(flags).map(|fd| -> OpenedFile { (fd, Arc::new(ClientFile::new(device))) }))
     }
 
     fn before_fork(&self) {
         let driver = self.driver.lock().clone();
-        self.driver.hold();
+        self.driver.lock_for_fork();
         if let Some(driver) = driver {
-            driver.hold();
+            driver.lock_for_fork();
         }
     }
 
     fn after_fork(&self) {
-        self.driver.release();
+        self.driver.unlock_after_fork();
         let driver = self.driver.lock().clone();
         if let Some(driver) = driver {
-            driver.release();
+            driver.unlock_after_fork();
         }
     }
 }

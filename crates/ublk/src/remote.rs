@@ -21,7 +21,7 @@ use uringlet::{OpenedFile, VirtualFiles};
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::seqpacket::{FDS_MAX, Seqpacket};
-use uringlet_sys::shared_file::blank_descriptor;
+use uringlet_sys::shared_file::placeholder_fd;
 use uringlet_sys::{Errno, spawn};
 
 /// Where programs are that the broker uses.
@@ -82,7 +82,7 @@ impl VirtualFiles for BrokerFiles {
         if path == b"/dev/ublk-control" {
             let broker = self.broker()?;
             let is_there = broker.connect_or_start();
-            return Some(is_there.and_then(|_| blank_descriptor(flags)).map(|fd| -> OpenedFile { (fd, Arc::new(ControlFile { broker })) }));
+            return Some(is_there.and_then(|_| placeholder_fd(flags)).map(|fd| -> OpenedFile { (fd, Arc::new(ControlFile { broker })) }));
         }
         let id = char_device(path)?;
         match CharFile::open(&*self.broker()?, id, flags) {
@@ -99,14 +99,14 @@ impl VirtualFiles for BrokerFiles {
     }
 
     fn before_fork(&self) {
-        self.broker.hold();
-        self.open.hold();
+        self.broker.lock_for_fork();
+        self.open.lock_for_fork();
     }
 
     /// The broker shall see the end of the one process that serves, whatever children it has.
     fn after_fork(&self) {
-        self.open.release();
-        self.broker.release();
+        self.open.unlock_after_fork();
+        self.broker.unlock_after_fork();
         self.open.lock().iter().filter_map(Weak::upgrade).for_each(|shared| shared.leave_in_child());
     }
 }

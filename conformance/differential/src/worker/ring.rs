@@ -2,12 +2,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use uringlet_abi::{Cqe, GeteventsArg, Params, Sqe, Timespec, enter, layout, setup, sq_flags};
+use uringlet_abi::{Cqe, GeteventsArg, Sqe, Timespec, UringParams, enter, layout, setup, sq_flags};
 
 #[derive(Debug)]
 pub(super) struct Ring {
     pub(super) fd: i32,
-    params: Params,
+    params: UringParams,
     rings: *mut u8,
     sqes: *mut u8,
     sqe_size: usize,
@@ -25,7 +25,7 @@ fn answer(returned: libc::c_long) -> i64 {
     if returned < 0 { -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(0)) } else { returned }
 }
 
-pub(super) fn setup_ring(entries: u32, params: &mut Params) -> i64 {
+pub(super) fn setup_ring(entries: u32, params: &mut UringParams) -> i64 {
     // SAFETY: the kernel checks the address and writes only these 120 bytes.
     answer(unsafe { libc::syscall(SYS_IO_URING_SETUP, entries, std::ptr::from_mut(params)) })
 }
@@ -40,7 +40,7 @@ fn map(fd: i32, len: usize, offset: u64) -> Option<*mut u8> {
 impl Ring {
     /// The ring, or what io_uring_setup(2) answered.
     pub(super) fn new(entries: u32, cq_entries: u32, flags: u32) -> Result<Self, i64> {
-        let mut params = Params { flags, cq_entries, ..Params::default() };
+        let mut params = UringParams { flags, cq_entries, ..UringParams::default() };
         let fd = setup_ring(entries, &mut params);
         if fd < 0 {
             return Err(fd);

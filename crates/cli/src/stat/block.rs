@@ -1,6 +1,6 @@
 //! The engine's block of memory, decoded by what its header says (`uringlet_sys::stats`).
 
-use uringlet_sys::stats::LAYOUT;
+use uringlet_sys::stats::LAYOUT_VERSION;
 
 use super::StatError;
 use super::elf::{self, EngineNote, u32_at, u64_at};
@@ -90,7 +90,7 @@ impl StatsBlock {
         let mut none = StatError::NoEngine;
         for mapped in process.mapped()? {
             let Some(found) = find_note(process, mapped.start)? else { continue };
-            if found.layout != LAYOUT {
+            if found.layout != LAYOUT_VERSION {
                 none = StatError::LayoutMismatch { object: mapped.path, layout: found.layout };
                 continue;
             }
@@ -268,11 +268,11 @@ mod tests {
     fn counters_come_through() {
         stats::add(3, EngineCounter::WritesInline, 40);
         stats::bump(SHARED + 5, EngineCounter::WritesInline);
-        stats::add(3, EngineCounter::LetHelped, 2);
+        stats::add(3, EngineCounter::UringletRunByWaiter, 2);
         stats::raise(3, EngineCounter::ThrottledMax, 7);
         stats::raise(4, EngineCounter::ThrottledMax, 9);
         let seen = snapshot();
-        assert_eq!((total(&seen, "writes_inline"), total(&seen, "let_helped"), total(&seen, "throttled_max")), (41, 2, 9));
+        assert_eq!((total(&seen, "writes_inline"), total(&seen, "uringlet_run_by_waiter"), total(&seen, "throttled_max")), (41, 2, 9));
         assert_eq!(seen.rings.iter().map(|ring| ring.index).filter(|index| [3, 4, SHARED].contains(index)).count(), 3);
         assert_eq!((seen.block_count, seen.version.as_str()), (SHARED + 1, env!("CARGO_PKG_VERSION")));
     }

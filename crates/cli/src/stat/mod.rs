@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::Status;
 use block::{Snapshot, StatsBlock};
 use process::RemoteProcess;
-use uringlet_sys::stats::ABOUT;
+use uringlet_sys::stats::COUNTER_DOCS;
 
 /// Show what the engine in a running process counts
 ///
@@ -71,7 +71,7 @@ impl StatError {
             }
             Self::LayoutMismatch { object, layout } => format!(
                 "the engine in process {pid} ({object}) is of another version: its counters have layout {layout}, this program knows {}. Use the `uringlet` that it came with",
-                uringlet_sys::stats::LAYOUT
+                uringlet_sys::stats::LAYOUT_VERSION
             ),
             Self::Corrupt(what) => format!("the counters in process {pid} are overwritten: {what}"),
             Self::Os(text) => format!("process {pid}: {text}"),
@@ -81,7 +81,7 @@ impl StatError {
 
 /// What each counter counts.
 fn counter_help() -> String {
-    let rows = ABOUT.iter().map(|(name, about)| format!("  {name:<24} {}\n", about.replace('`', "")));
+    let rows = COUNTER_DOCS.iter().map(|(name, about)| format!("  {name:<24} {}\n", about.replace('`', "")));
     format!("Counters:\n{}", rows.collect::<String>())
 }
 
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn the_help_explains_every_counter() {
         let text = counter_help();
-        assert_eq!(text.lines().count(), 1 + ABOUT.len());
-        assert!(text.contains("\n  write_misses  "), "{text}");
+        assert_eq!(text.lines().count(), 1 + COUNTER_DOCS.len());
+        assert!(text.contains("\n  slow_inline_writes  "), "{text}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use uringlet_sys::thread;
 pub(crate) fn end_if_closed(ring: &'static Ring, generation: u64) {
     let Some(mut guard) = ring.lock(LockOwner::Worker).filter(|guard| guard.generation == generation) else { return };
     let Some(fd) = &mut guard.fd else { return };
-    fd.end_readiness();
+    fd.untrack_readiness();
     let is_orphaned = fd.is_orphaned();
     let writer = fd.writer();
     ring.is_polled.store(false, Relaxed);

@@ -164,12 +164,12 @@ impl Watcher {
     }
 
     /// fork(2): nobody is in the watcher's lists while it is held.
-    pub(crate) fn hold(&self) {
-        self.shared.hold();
+    pub(crate) fn lock_for_fork(&self) {
+        self.shared.lock_for_fork();
     }
 
-    pub(crate) fn release(&self) {
-        self.shared.release();
+    pub(crate) fn unlock_after_fork(&self) {
+        self.shared.unlock_after_fork();
     }
 
     /// In a forked child, whose watcher does not exist: a new one is started when needed.

@@ -28,13 +28,13 @@ impl Engine {
 
     /// fork(2): no thread is inside the engine until the other end of this.
     pub fn before_fork(&'static self) {
-        RINGS.hold();
-        WATCHER.hold();
+        RINGS.lock_for_fork();
+        WATCHER.lock_for_fork();
         for ring in RINGS.all_held() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker) {
                 guard.was_forked = true;
             }
-            ring.hold();
+            ring.lock_for_fork();
         }
         // Asked under a ring's lock.
         THROTTLE.lock_for_fork();
@@ -46,10 +46,10 @@ impl Engine {
         virtual_file::unlock_after_fork();
         THROTTLE.unlock_after_fork();
         for ring in RINGS.all_held() {
-            ring.release();
+            ring.unlock_after_fork();
         }
-        WATCHER.release();
-        RINGS.release();
+        WATCHER.unlock_after_fork();
+        RINGS.unlock_after_fork();
     }
 
     /// fork(2) is done: in the child, which has none of the engine's threads.

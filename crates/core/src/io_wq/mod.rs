@@ -61,7 +61,7 @@ pub use worker::{ExitReason, Worker};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet_sys::lock::{Mutex, Raw, RawLock, TimedLock, Waits};
+use uringlet_sys::lock::{LockWaits, Mutex, RawLock, RawMutex, TimedLock};
 use uringlet_sys::sync::AtomicU32;
 use uringlet_sys::{Errno, process, thread};
 
@@ -98,7 +98,7 @@ struct AcctQueue<W, R> {
 #[repr(align(128))]
 struct Signal(AtomicU32);
 
-impl<W, R: Raw> Acct<W, R> {
+impl<W, R: RawMutex> Acct<W, R> {
     /// Uses the list, under the class lock.
     fn with<T>(&self, f: impl FnOnce(&mut WorkList<W>) -> T) -> T {
         let mut list = self.queue.list.lock();
@@ -140,7 +140,7 @@ pub struct IoWq<W, R = RawLock> {
     name: &'static str,
 }
 
-impl<W: Work, R: Raw> IoWq<W, R> {
+impl<W: Work, R: RawMutex> IoWq<W, R> {
     /// A pool for a ring of `sq_entries`; no thread is started before there is work.
     pub fn new(sq_entries: u32) -> Arc<Self> {
         let bound = sq_entries.min(4 * process::cpu_count()).max(1);
@@ -357,7 +357,7 @@ fn wake_all(counts: &mut WorkerCounts<Arc<Worker>>) -> Vec<Arc<Worker>> {
 
 impl<W> IoWq<W, TimedLock> {
     /// How its locks were waited for: that of bounded work, that of unbounded work, the pool's.
-    pub fn waits(&self) -> [Waits; 3] {
+    pub fn waits(&self) -> [LockWaits; 3] {
         let [bound, unbound] = &self.accts;
         [bound.queue.list.raw().waits(), unbound.queue.list.raw().waits(), self.state.raw().waits()]
     }

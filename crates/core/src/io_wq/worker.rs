@@ -6,7 +6,7 @@ use super::policy::WorkerCounts;
 use super::{IoWq, RETRY_NS, Work};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use uringlet_sys::lock::{Raw, futex_wait, futex_wake};
+use uringlet_sys::lock::{RawMutex, futex_wait, futex_wake};
 use uringlet_sys::sync::AtomicU32;
 use uringlet_sys::{Errno, process, thread};
 
@@ -109,14 +109,14 @@ struct WorkerLoop<W, R> {
 }
 
 /// A worker's life.
-pub(super) fn worker_main<W: Work, R: Raw>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>, credentials: u32) {
+pub(super) fn worker_main<W: Work, R: RawMutex>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>, credentials: u32) {
     thread::accept_interrupts();
     pool.add(&me);
     let slot = pool.acct(account).with(|list| list.attach_worker(Arc::clone(&me)));
     WorkerLoop { pool, account, me, credentials, is_searching: true }.work(slot);
 }
 
-impl<W: Work, R: Raw> WorkerLoop<W, R> {
+impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
     fn work(mut self, slot: WorkerSlot) {
         let mut done = KeyLease::None;
         loop {

@@ -139,7 +139,7 @@ fn registrable(fd: i32) -> Result<EngineFd, Errno> {
 
 /// A ring cannot be, nor what is not the program's.
 fn may_be_registered(fd: i32) -> bool {
-    fd >= 0 && fd_table::ring(fd).is_none() && !fd_table::is_internal(fd)
+    fd >= 0 && fd_table::ring_index(fd).is_none() && !fd_table::is_internal(fd)
 }
 
 /// Registers the descriptors at `fds` in free slots, and writes the slots over them.

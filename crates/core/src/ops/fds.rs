@@ -109,7 +109,7 @@ fn empty(ring: &mut RingResources, slot: u32) {
 
 /// A fresh number may have been another file's that was closed unseen.
 fn note_new(ring: &mut RingResources, fd: i32) {
-    if !fd_table::is_blank(fd) {
+    if !fd_table::is_unused(fd) {
         fd_table::forget_kind(fd);
     }
     ring.note_new_file(fd);

@@ -393,7 +393,7 @@ fn may_wait(msg_flags: u32) -> bool {
 
 /// A fresh descriptor's number may have been another file's that was closed unseen.
 fn invalidate_file_kind(fd: i32) {
-    if !fd_table::is_blank(fd) {
+    if !fd_table::is_unused(fd) {
         fd_table::forget_kind(fd);
     }
 }

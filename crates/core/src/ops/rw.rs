@@ -312,7 +312,7 @@ impl Rw {
         let sum = match &self.iovecs {
             Some(iovecs) => self.done + iovecs.iter().map(|v| v.len as usize).sum::<usize>(),
             None if self.is_vectored => (0..self.len as usize)
-                .map(|i| user::read_known::<Iovec>(UserPtr::at(self.addr).add(i * size_of::<Iovec>())).len as usize)
+                .map(|i| user::read_mapped::<Iovec>(UserPtr::at(self.addr).add(i * size_of::<Iovec>())).len as usize)
                 .sum(),
             None => self.len as usize,
         };

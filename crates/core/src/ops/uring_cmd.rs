@@ -40,7 +40,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
 impl CmdOp {
     /// The second half of SQE `index`, where it has one.
     pub(crate) fn read_big_sqe(&mut self, memory: &RingMemory, index: u32) {
-        let mut words = memory.sqe_rest(index).peekable();
+        let mut words = memory.sqe_second_half(index).peekable();
         if words.peek().is_none() {
             return;
         }

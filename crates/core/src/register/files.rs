@@ -47,7 +47,7 @@ fn file_slot(fd: i32, tag: u64) -> Result<Option<Arc<FileNode>>, Errno> {
         return if tag == 0 { Ok(None) } else { Err(Errno::EINVAL) };
     }
     // A ring cannot hold a ring.
-    if fd_table::ring(fd).is_some() {
+    if fd_table::ring_index(fd).is_some() {
         return Err(Errno::EBADF);
     }
     if io::file_flags(fd)? & io::O_PATH != 0 {

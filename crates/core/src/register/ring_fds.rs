@@ -36,7 +36,7 @@ pub(super) fn register_only(ring: &'static Ring, app_fd: i32) -> Result<usize, E
         guard.known_fds = 0;
         guard.fd = None;
     }
-    uringlet_sys::fd_table::set_ring(app_fd, None);
+    uringlet_sys::fd_table::set_ring_index(app_fd, None);
     let _ = uringlet_sys::io::close(app_fd);
     Ok(slot)
 }

@@ -4,7 +4,7 @@ use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
 use crate::state::{LockOwner, RINGS, RingState};
 use crate::write;
-use uringlet_abi::{CqOffsets, Params, SqOffsets, feat, layout, setup, sq_flags};
+use uringlet_abi::{CqOffsets, SqOffsets, UringParams, feat, layout, setup, sq_flags};
 use uringlet_sys::fd::RingFd;
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
 use uringlet_sys::{Errno, UserPtr, process, user};
@@ -51,12 +51,12 @@ const FEATURES: u32 = feat::SINGLE_MMAP
 /// # Errors
 /// Those of io_uring_setup(2).
 pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
-    let mut params: Params = user::read(arg)?;
+    let mut params: UringParams = user::read(arg)?;
     if params.resv != [0; 3] || params.flags & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
     check_flags(&params)?;
-    process::ask_file_size_limit();
+    process::refresh_file_size_limit();
     let geometry = geometry(entries, &params)?;
     let memory = memory(geometry, &params)?;
     let io_wq = pool(&params, geometry.sq_entries)?;
@@ -67,7 +67,7 @@ pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
 }
 
 /// Combinations that make no sense.
-fn check_flags(params: &Params) -> Result<(), Errno> {
+fn check_flags(params: &UringParams) -> Result<(), Errno> {
     let has = |flag| params.flags & flag != 0;
     let task_run = setup::COOP_TASKRUN | setup::TASKRUN_FLAG | setup::DEFER_TASKRUN;
     let is_senseless = (has(setup::SQPOLL) && has(task_run))
@@ -77,7 +77,7 @@ fn check_flags(params: &Params) -> Result<(), Errno> {
     if is_senseless { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-fn geometry(entries: u32, params: &Params) -> Result<Geometry, Errno> {
+fn geometry(entries: u32, params: &UringParams) -> Result<Geometry, Errno> {
     let has = |flag| params.flags & flag != 0;
     let sq_entries = clamp(entries, layout::MAX_ENTRIES, has(setup::CLAMP))?.next_power_of_two();
     let cq_entries = if has(setup::CQSIZE) {
@@ -107,15 +107,15 @@ fn clamp(n: u32, max: u32, may_clamp: bool) -> Result<u32, Errno> {
     }
 }
 
-fn memory(geometry: Geometry, params: &Params) -> Result<RingMemory, Errno> {
+fn memory(geometry: Geometry, params: &UringParams) -> Result<RingMemory, Errno> {
     if params.flags & setup::NO_MMAP == 0 {
         return RingMemory::new(geometry);
     }
-    RingMemory::of_program(geometry, UserPtr::at(params.cq_off.user_addr), UserPtr::at(params.sq_off.user_addr))
+    RingMemory::from_user(geometry, UserPtr::at(params.cq_off.user_addr), UserPtr::at(params.sq_off.user_addr))
 }
 
 /// Tells the program where things are.
-fn describe(params: &mut Params, geometry: &Geometry) {
+fn describe(params: &mut UringParams, geometry: &Geometry) {
     let is_program_memory = params.flags & setup::NO_MMAP != 0;
     let keep = |addr| if is_program_memory { addr } else { 0 };
     params.sq_entries = geometry.sq_entries;
@@ -146,7 +146,7 @@ fn describe(params: &mut Params, geometry: &Geometry) {
 }
 
 /// The pool of the ring to attach to, or one of its own. The parameters do not hold the entries yet.
-fn pool(params: &Params, sq_entries: u32) -> Result<WorkerPool, Errno> {
+fn pool(params: &UringParams, sq_entries: u32) -> Result<WorkerPool, Errno> {
     if params.flags & setup::ATTACH_WQ == 0 {
         return Ok(WorkerPool::new(sq_entries));
     }
@@ -159,13 +159,13 @@ fn pool(params: &Params, sq_entries: u32) -> Result<WorkerPool, Errno> {
 }
 
 /// The CPU of a poll thread: only for one, and one that is there.
-fn check_affinity(params: &Params) -> Result<(), Errno> {
+fn check_affinity(params: &UringParams) -> Result<(), Errno> {
     let has = |flag| params.flags & flag != 0;
     let is_senseless = has(setup::SQ_AFF) && (!has(setup::SQPOLL) || params.sq_thread_cpu >= process::cpu_count());
     if is_senseless { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-fn open(memory: RingMemory, io_wq: WorkerPool, params: &Params) -> Result<usize, Errno> {
+fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<usize, Errno> {
     let (app_fd, fd) = RingFd::open()?;
     let (ring, generation) = match RINGS.take() {
         Ok(place) => place,

@@ -269,7 +269,7 @@ impl BufGroups {
         } else if reg.ring_addr == 0 {
             return Err(Errno::EFAULT);
         } else {
-            BufRingMemory::of_program(UserPtr::at(reg.ring_addr), reg.ring_entries)?
+            BufRingMemory::from_user(UserPtr::at(reg.ring_addr), reg.ring_entries)?
         };
         self.registrations = self.registrations.wrapping_add(1);
         let is_incremental = reg.flags & register::PBUF_RING_INC != 0;

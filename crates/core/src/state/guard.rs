@@ -5,7 +5,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::AcqRel;
 use uringlet_sys::biased_lock::EventSeq;
 use uringlet_sys::fd;
-use uringlet_sys::lock::{Away, MutexGuard, futex_wake};
+use uringlet_sys::lock::{MutexGuard, UnlockedMutex, futex_wake};
 
 /// The right to use a ring's state. Its drop publishes what was posted and wakes whom it concerns.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl UringGuard {
         let lock_owner = self.res.lock_owner;
         self.waiters.inside += 1;
         self.inner.go_out();
-        let away = MutexGuard::let_go(&mut self.inner);
+        let away = MutexGuard::unlock(&mut self.inner);
         drop(wakes);
         LetGo { away, lock_owner }
     }
@@ -75,7 +75,7 @@ impl UringGuard {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct LetGo<'g> {
-    away: Away<'g, RingState>,
+    away: UnlockedMutex<'g, RingState>,
     lock_owner: LockOwner,
 }
 
@@ -83,7 +83,7 @@ impl LetGo<'_> {
     /// Takes the lock again.
     #[inline(always)]
     pub(crate) fn take_back(self) {
-        let state = self.away.take_back();
+        let state = self.away.relock();
         state.go_in(self.lock_owner);
         state.waiters.inside -= 1;
     }

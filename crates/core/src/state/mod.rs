@@ -39,7 +39,7 @@ use uringlet_sys::biased_lock::Held;
 use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::process;
-use uringlet_sys::ring_memory::{RingMemory, Word};
+use uringlet_sys::ring_memory::{RingMemory, RingWord};
 use uringlet_sys::sync::AtomicU32;
 pub(crate) use watched::Watched;
 pub(crate) use workers::{Attendance, Attendants, Punted, Role, WorkerPool};
@@ -171,13 +171,13 @@ impl Ring {
     }
 
     /// Nobody is in this ring while the result lives: for fork(2).
-    pub(crate) fn hold(&'static self) {
-        self.state.hold();
+    pub(crate) fn lock_for_fork(&'static self) {
+        self.state.lock_for_fork();
     }
 
-    /// After fork(2), in parent and child: undoes [`hold`](Self::hold).
-    pub(crate) fn release(&'static self) {
-        self.state.release();
+    /// After fork(2), in parent and child: undoes [`hold`](Self::lock_for_fork).
+    pub(crate) fn unlock_after_fork(&'static self) {
+        self.state.unlock_after_fork();
     }
 }
 
@@ -273,7 +273,7 @@ impl RingState {
         if !posted.any && !posted.deferred {
             return;
         }
-        let wants_event = self.res.memory.word(Word::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
+        let wants_event = self.res.memory.word(RingWord::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
         if let Some(eventfd) = &self.eventfd
             && wants_event
             && (!eventfd.async_only || self.res.lock_owner == LockOwner::Worker || posted.is_async)

@@ -60,13 +60,13 @@ impl RingTable {
     }
 
     /// fork(2): nobody is in here while this lasts.
-    pub(crate) fn hold(&'static self) {
-        self.taken.hold();
+    pub(crate) fn lock_for_fork(&'static self) {
+        self.taken.lock_for_fork();
     }
 
-    /// After fork(2), in parent and child: undoes [`hold`](Self::hold).
-    pub(crate) fn release(&'static self) {
-        self.taken.release();
+    /// After fork(2), in parent and child: undoes [`hold`](Self::lock_for_fork).
+    pub(crate) fn unlock_after_fork(&'static self) {
+        self.taken.unlock_after_fork();
     }
 
     /// A free place, and a generation for the ring that moves in.
@@ -91,7 +91,7 @@ impl RingTable {
     /// The ring behind a descriptor: by the table, or, for a number that came by ways unseen, by the file's identity.
     #[inline]
     pub(crate) fn find(&'static self, fd: i32) -> Result<&'static Ring, Errno> {
-        match fd_table::ring(fd) {
+        match fd_table::ring_index(fd) {
             Some(index) => self.rings.get(index).ok_or(Errno::EBADF),
             None => self.identify(fd),
         }
@@ -116,7 +116,7 @@ impl RingTable {
 
     /// A number is known to be the ring's.
     pub(crate) fn name(&'static self, ring: &'static Ring, fd: i32) {
-        fd_table::set_ring(fd, Some(ring.index));
+        fd_table::set_ring_index(fd, Some(ring.index));
         if let Some(mut guard) = ring.lock(LockOwner::Worker) {
             guard.known_fds += 1;
         }
@@ -124,8 +124,8 @@ impl RingTable {
 
     /// A number is about to be a ring's no longer. Whose last known one it was, if it was.
     pub(crate) fn lose_number(&'static self, fd: i32) -> Option<(&'static Ring, u64)> {
-        let ring = self.rings.get(fd_table::ring(fd)?)?;
-        fd_table::set_ring(fd, None);
+        let ring = self.rings.get(fd_table::ring_index(fd)?)?;
+        fd_table::set_ring_index(fd, None);
         let mut guard = ring.lock(LockOwner::Worker)?;
         guard.known_fds = guard.known_fds.saturating_sub(1);
         (guard.known_fds == 0).then_some((ring, guard.generation))
@@ -134,7 +134,7 @@ impl RingTable {
     /// A number was handed to poll, select or epoll_ctl: a ring's readiness is kept from now on. One table load if it is none.
     #[inline]
     pub(crate) fn note_polled(&'static self, fd: i32) {
-        if let Some(index) = fd_table::ring(fd) {
+        if let Some(index) = fd_table::ring_index(fd) {
             self.start_flagging(index, fd);
         }
     }
@@ -146,7 +146,7 @@ impl RingTable {
             return;
         }
         if let Some(mut guard) = ring.lock(LockOwner::Worker)
-            && guard.fd.as_mut().is_some_and(|ours| ours.begin_readiness(fd).is_ok())
+            && guard.fd.as_mut().is_some_and(|ours| ours.track_readiness(fd).is_ok())
             && !ring.is_polled.swap(true, AcqRel)
             && !guard.res.is_drained()
         {

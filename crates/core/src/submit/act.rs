@@ -102,7 +102,7 @@ fn add_poll(guard: &mut UringGuard, req: Request, file: OpFile) {
     if ready != 0 && !is_multishot {
         return complete(guard, req, Outcome::ok(ready as i32));
     }
-    if fd_table::ring(file.fd).is_some() {
+    if fd_table::ring_index(file.fd).is_some() {
         guard.unlocked(|| RINGS.note_polled(file.fd));
     }
     let node = req.node().cloned();

@@ -151,7 +151,7 @@ fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     // Its length is known only now: what it is too much is missing for the next one.
     account(guard, fd, start, &res);
     match res {
-        Ok(n) => outcome_of(Ok(n), user::read_known::<Iovec>(iov).len as usize),
+        Ok(n) => outcome_of(Ok(n), user::read_mapped::<Iovec>(iov).len as usize),
         Err(errno) => outcome_of(Err(errno), 0),
     }
 }
@@ -206,7 +206,7 @@ fn readv(sqe: &Sqe, fd: i32) -> FastPath {
 #[inline(always)]
 fn cached(sqe: &Sqe, fd: i32, iov: UserPtr, wanted: usize) -> FastPath {
     match io::preadv2(fd, iov, 1, sqe.off as i64, 0, RWF_NOWAIT) {
-        Ok(n) if n == wanted || (wanted == usize::MAX && n as u64 == user::read_known::<Iovec>(iov).len) => {
+        Ok(n) if n == wanted || (wanted == usize::MAX && n as u64 == user::read_mapped::<Iovec>(iov).len) => {
             FastPath::Done(Outcome::ok(n as i32))
         }
         Err(Errno::EAGAIN) => FastPath::WouldBlock,

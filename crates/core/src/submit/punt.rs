@@ -29,7 +29,7 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
         hand_to_io_wq(guard, req, file);
     } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_fast() && !guard.line.is_blocked(fd)) {
         // Whoever issued it would be expected to block: not with the baton.
-        stats::bump(guard.res.ring_index, Counter::LetHandoversProactive);
+        stats::bump(guard.res.ring_index, Counter::UringletPunts);
         hand_to_io_wq(guard, req, file);
     } else {
         put_in_line(guard, req);

@@ -176,7 +176,7 @@ pub(crate) fn note_inline_miss(ring_index: u32, fd: i32) {
 /// The caller, or who holds the baton, wrote to a file; of the ring in this place.
 pub(crate) fn after_inline(ring_index: u32, fd: i32, took: Latency) {
     if took == Latency::Slow {
-        stats::bump(ring_index, Counter::WriteMisses);
+        stats::bump(ring_index, Counter::SlowInlineWrites);
     }
     if took == Latency::Slow || history_of(fd).is_down() {
         change_gear(ring_index, fd, |history| history.after_inline(took));
@@ -192,8 +192,8 @@ fn change_gear(ring_index: u32, fd: i32, change: impl Fn(History) -> History) {
     let was_down = history_of(fd).is_down();
     let is_down = note(fd, change).is_down();
     match (was_down, is_down) {
-        (false, true) => stats::bump(ring_index, Counter::GearDown),
-        (true, false) => stats::bump(ring_index, Counter::GearUp),
+        (false, true) => stats::bump(ring_index, Counter::FilesDemoted),
+        (true, false) => stats::bump(ring_index, Counter::FilesPromoted),
         _ => {}
     }
 }

@@ -90,12 +90,12 @@ impl Throttle {
 
     /// fork(2): nobody is in here until [`unlock_after_fork`](Self::unlock_after_fork).
     pub(crate) fn lock_for_fork(&self) {
-        self.state.hold();
+        self.state.lock_for_fork();
     }
 
     /// After fork(2), in parent and child.
     pub(crate) fn unlock_after_fork(&self) {
-        self.state.release();
+        self.state.unlock_after_fork();
     }
 }
 

@@ -8,18 +8,18 @@ use loom::thread;
 use std::sync::Arc;
 
 #[derive(Default)]
-struct Queue {
+struct SharedQueue {
     lock: BiasedLock,
     /// loom reports two threads in it at once.
     posted: UnsafeCell<u32>,
 }
 
 // SAFETY: that one process at a time is inside is what is modelled.
-unsafe impl Send for Queue {}
+unsafe impl Send for SharedQueue {}
 // SAFETY: as above.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for SharedQueue {}
 
-impl Queue {
+impl SharedQueue {
     fn post(&self) {
         // SAFETY: this thread is inside; where another is, too, loom says so.
         self.posted.with_mut(|posted| unsafe { *posted += 1 });
@@ -42,8 +42,8 @@ impl Queue {
 }
 
 /// Runs both sides; the maker's is the model's own thread.
-fn both(heir: impl FnOnce(&Queue) + Send + 'static, maker: impl FnOnce(&Queue)) -> Arc<Queue> {
-    let queue = Arc::new(Queue::default());
+fn both(heir: impl FnOnce(&SharedQueue) + Send + 'static, maker: impl FnOnce(&SharedQueue)) -> Arc<SharedQueue> {
+    let queue = Arc::new(SharedQueue::default());
     let other = thread::spawn({
         let queue = Arc::clone(&queue);
         move || {
@@ -59,12 +59,12 @@ fn both(heir: impl FnOnce(&Queue) + Send + 'static, maker: impl FnOnce(&Queue)) 
 #[test]
 fn the_maker_and_its_heir_are_never_inside_together() {
     model::check(4, || {
-        let heir = |queue: &Queue| {
+        let heir = |queue: &SharedQueue| {
             queue.lock.acquire_shared();
             queue.post();
             queue.lock.release(Held::Shared);
         };
-        let maker = |queue: &Queue| (0..2).for_each(|_| queue.maker_posts());
+        let maker = |queue: &SharedQueue| (0..2).for_each(|_| queue.maker_posts());
         let queue = both(heir, maker);
         assert_eq!(queue.count(), 3);
     });
@@ -73,7 +73,7 @@ fn the_maker_and_its_heir_are_never_inside_together() {
 #[test]
 fn an_heir_that_waits_hears_of_each_post() {
     model::check(3, || {
-        let heir = |queue: &Queue| {
+        let heir = |queue: &SharedQueue| {
             loop {
                 queue.lock.acquire_shared();
                 let is_done = queue.count() == 2;

@@ -1,6 +1,6 @@
 //! A lock that knows how long it was waited for: for measurements. What it writes down it writes while it is held.
 
-use super::{Raw, RawLock};
+use super::{RawLock, RawMutex};
 use crate::clock::ticks;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ pub struct TimedLock {
 
 /// How a lock was waited for, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waits {
+pub struct LockWaits {
     /// How often it was taken.
     pub taken: u64,
     /// How often it was not free.
@@ -28,8 +28,8 @@ pub struct Waits {
 impl TimedLock {
     /// How it was waited for until now.
     #[must_use]
-    pub fn waits(&self) -> Waits {
-        Waits { taken: self.taken.load(Relaxed), waited: self.waited.load(Relaxed), ticks: self.ticks.load(Relaxed) }
+    pub fn waits(&self) -> LockWaits {
+        LockWaits { taken: self.taken.load(Relaxed), waited: self.waited.load(Relaxed), ticks: self.ticks.load(Relaxed) }
     }
 
     /// Only who has the lock counts.
@@ -39,7 +39,7 @@ impl TimedLock {
 }
 
 // SAFETY: that of the lock inside, each of whose calls is passed on.
-unsafe impl Raw for TimedLock {
+unsafe impl RawMutex for TimedLock {
     const NEW: Self = Self { raw: RawLock::new(), taken: AtomicU64::new(0), waited: AtomicU64::new(0), ticks: AtomicU64::new(0) };
 
     #[inline]

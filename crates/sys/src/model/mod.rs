@@ -19,7 +19,7 @@ pub use loom as checker;
 #[cfg(shuttle)]
 pub use shuttle as checker;
 
-pub use program::Program;
+pub use program::ModelProgram;
 pub use raw_lock::RawLock;
 pub(crate) use sleep::Sleep;
 

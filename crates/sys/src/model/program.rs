@@ -1,18 +1,18 @@
 //! The program's side of a ring, as liburing plays it.
 
-use crate::ring_memory::{RingMemory, Word};
+use crate::ring_memory::{RingMemory, RingWord};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use uringlet_abi::{Cqe, Sqe, sq_flags};
 
 /// A program with a ring's memory mapped.
 #[derive(Debug)]
-pub struct Program {
+pub struct ModelProgram {
     memory: RingMemory,
     sq_tail: u32,
     cq_head: u32,
 }
 
-impl Program {
+impl ModelProgram {
     /// Maps the memory of a new ring.
     #[must_use]
     pub fn new(memory: &RingMemory) -> Self {
@@ -23,33 +23,33 @@ impl Program {
     pub fn push(&mut self, sqe: &Sqe) -> bool {
         let entries = self.memory.geometry().sq_entries;
         // Pairs with the engine's release of the head after it copied the SQE.
-        let head = self.memory.word(Word::SqHead).load(Acquire);
+        let head = self.memory.word(RingWord::SqHead).load(Acquire);
         if self.sq_tail.wrapping_sub(head) == entries {
             return false;
         }
         self.memory.write_sqe(self.sq_tail, self.sq_tail & (entries - 1), sqe);
         self.sq_tail = self.sq_tail.wrapping_add(1);
         // Pairs with the engine's acquire of the tail before it copies the SQE.
-        self.memory.word(Word::SqTail).store(self.sq_tail, Release);
+        self.memory.word(RingWord::SqTail).store(self.sq_tail, Release);
         true
     }
 
     /// Takes the next CQE, if there is one.
     pub fn reap(&mut self) -> Option<Cqe> {
         // Pairs with the engine's release of the tail after it stored the CQE.
-        if self.memory.word(Word::CqTail).load(Acquire) == self.cq_head {
+        if self.memory.word(RingWord::CqTail).load(Acquire) == self.cq_head {
             return None;
         }
         let cqe = self.memory.read_cqe(self.cq_head);
         self.cq_head = self.cq_head.wrapping_add(1);
         // Pairs with the engine's acquire of the head before it stores into the slot again.
-        self.memory.word(Word::CqHead).store(self.cq_head, Release);
+        self.memory.word(RingWord::CqHead).store(self.cq_head, Release);
         Some(cqe)
     }
 
     /// Whether the ring asks to be entered for CQEs that had no room.
     #[must_use]
     pub fn sees_overflow(&self) -> bool {
-        self.memory.word(Word::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW != 0
+        self.memory.word(RingWord::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW != 0
     }
 }

@@ -4,18 +4,18 @@ use super::checker::sync::{Mutex, MutexGuard};
 use std::boxed::Box;
 use std::sync::OnceLock;
 
-type Turn = Option<MutexGuard<'static, ()>>;
+type LoomGuard = Option<MutexGuard<'static, ()>>;
 
 /// Made at its first use, so that `new` can be `const`.
 pub struct RawLock {
     turn: OnceLock<&'static Mutex<()>>,
-    holder: std::sync::Mutex<Holder>,
+    holder: std::sync::Mutex<GuardCell>,
 }
 
-struct Holder(Turn);
+struct GuardCell(LoomGuard);
 
 // SAFETY: loom runs all threads of a model on one thread of the system: nothing ever moves to another.
-unsafe impl Send for Holder {}
+unsafe impl Send for GuardCell {}
 
 impl core::fmt::Debug for RawLock {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -25,7 +25,7 @@ impl core::fmt::Debug for RawLock {
 
 impl RawLock {
     pub(crate) const fn new() -> Self {
-        Self { turn: OnceLock::new(), holder: std::sync::Mutex::new(Holder(None)) }
+        Self { turn: OnceLock::new(), holder: std::sync::Mutex::new(GuardCell(None)) }
     }
 
     fn turn(&self) -> &'static Mutex<()> {
@@ -52,7 +52,7 @@ impl RawLock {
     }
 
     /// The caller has the turn: nobody else is in here.
-    fn swap(&self, turn: Turn) -> Turn {
+    fn swap(&self, turn: LoomGuard) -> LoomGuard {
         core::mem::replace(&mut self.holder.lock().unwrap().0, turn)
     }
 }

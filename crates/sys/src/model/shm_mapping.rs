@@ -17,19 +17,19 @@ pub(crate) const PAGE: usize = 0;
 #[derive(Clone, Debug)]
 pub(crate) struct ShmMapping {
     halves: Arc<Vec<AtomicU32>>,
-    words: Arc<Vec<Word>>,
+    words: Arc<Vec<ModelWord>>,
     shared_lock: Arc<BiasedLock>,
 }
 
 /// What SQEs and CQEs are made of. Their words are atomics only because a program may scribble over them at any time;
 /// with one that keeps to the protocol they are never used by two threads at once, and here loom says so if they are.
 #[derive(Debug, Default)]
-pub(crate) struct Word(UnsafeCell<u64>);
+pub(crate) struct ModelWord(UnsafeCell<u64>);
 
 // SAFETY: loom runs all threads of a model on one thread of the system, and reports two accesses that are not ordered.
-unsafe impl Sync for Word {}
+unsafe impl Sync for ModelWord {}
 
-impl Word {
+impl ModelWord {
     pub(crate) fn load(&self, _order: Ordering) -> u64 {
         // SAFETY: as above.
         self.0.with(|value| unsafe { *value })
@@ -48,16 +48,16 @@ impl ShmMapping {
 
     pub(crate) fn map(len: usize) -> Result<Self, Errno> {
         let halves = (0..len.div_ceil(4)).map(|_| AtomicU32::new(0)).collect();
-        let words = (0..len.div_ceil(8)).map(|_| Word::default()).collect();
+        let words = (0..len.div_ceil(8)).map(|_| ModelWord::default()).collect();
         Ok(Self { halves: Arc::new(halves), words: Arc::new(words), shared_lock: Arc::default() })
     }
 
     /// A model's program brings no memory of its own.
-    pub(crate) fn of_program(_base: UserPtr, _len: usize) -> Result<Self, Errno> {
+    pub(crate) fn from_user(_base: UserPtr, _len: usize) -> Result<Self, Errno> {
         Err(Errno::EFAULT)
     }
 
-    /// As [`of_program`](Self::of_program): it has a clone instead.
+    /// As [`from_user`](Self::from_user): it has a clone instead.
     pub(crate) fn map_again(&self, _len: usize) -> Result<usize, Errno> {
         Err(Errno::EINVAL)
     }
@@ -74,7 +74,7 @@ impl ShmMapping {
     ///
     /// # Safety
     /// As above.
-    pub(crate) unsafe fn u64(&self, offset: usize) -> &Word {
+    pub(crate) unsafe fn u64(&self, offset: usize) -> &ModelWord {
         &self.words[offset / 8]
     }
 

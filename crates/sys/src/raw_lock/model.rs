@@ -6,18 +6,18 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
 
-struct Counter {
+struct ModelCounter {
     lock: RawLock,
     /// loom reports two threads in it at once.
     value: UnsafeCell<u32>,
 }
 
 // SAFETY: the lock is what is modelled.
-unsafe impl Send for Counter {}
+unsafe impl Send for ModelCounter {}
 // SAFETY: as above.
-unsafe impl Sync for Counter {}
+unsafe impl Sync for ModelCounter {}
 
-impl Counter {
+impl ModelCounter {
     fn add(&self) {
         self.lock.lock();
         self.count();
@@ -31,7 +31,7 @@ impl Counter {
 }
 
 fn contention(threads: u32, rounds: u32) {
-    let counter = Arc::new(Counter { lock: RawLock::new(), value: UnsafeCell::new(0) });
+    let counter = Arc::new(ModelCounter { lock: RawLock::new(), value: UnsafeCell::new(0) });
     let others: std::vec::Vec<_> = (1..threads)
         .map(|_| {
             let counter = Arc::clone(&counter);
@@ -59,7 +59,7 @@ fn an_unlock_wakes_the_next_of_three() {
 #[test]
 fn a_lock_that_is_tried_is_had_or_not() {
     model::check(4, || {
-        let counter = Arc::new(Counter { lock: RawLock::new(), value: UnsafeCell::new(0) });
+        let counter = Arc::new(ModelCounter { lock: RawLock::new(), value: UnsafeCell::new(0) });
         let other = thread::spawn({
             let counter = Arc::clone(&counter);
             move || counter.add()

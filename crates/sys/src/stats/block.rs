@@ -1,14 +1,14 @@
 //! The block of memory that a reader finds, and the note that he finds it by.
 
-use super::events::{self, EventRing, KEPT};
+use super::events::{self, EVENTS_KEPT, EventRing};
 use super::{BLOCKS, COUNTERS, Counter, NAMES, SHARED};
 use crate::process;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The number of the [`Header`]'s layout.
-pub const LAYOUT: u32 = 1;
+/// The number of the [`StatsHeader`]'s layout.
+pub const LAYOUT_VERSION: u32 = 1;
 /// Whose the note is.
 pub const NOTE_NAME: &str = "uringlet";
 
@@ -20,10 +20,10 @@ struct Block([AtomicU64; COUNTERS]);
 /// Where something stands in the block of memory, all in bytes from its beginning.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Header {
+pub struct StatsHeader {
     /// `uringlet`
     pub magic: [u8; 8],
-    /// [`LAYOUT`]
+    /// [`LAYOUT_VERSION`]
     pub layout: u32,
     /// All of it.
     pub size: u32,
@@ -58,17 +58,17 @@ pub struct Header {
 #[derive(Debug)]
 #[repr(C)]
 struct Stats {
-    header: Header,
+    header: StatsHeader,
     names: [u8; NAMES.len()],
     kinds: [u8; events::KINDS.len()],
     blocks: [Block; BLOCKS],
-    events: EventRing<KEPT>,
+    events: EventRing<EVENTS_KEPT>,
 }
 
 static STATS: Stats = Stats {
-    header: Header {
+    header: StatsHeader {
         magic: *b"uringlet",
-        layout: LAYOUT,
+        layout: LAYOUT_VERSION,
         size: size_of::<Stats>() as u32,
         names_at: offset_of!(Stats, names) as u32,
         names_len: NAMES.len() as u32,
@@ -78,10 +78,10 @@ static STATS: Stats = Stats {
         block_stride: size_of::<Block>() as u32,
         blocks: BLOCKS as u32,
         counters: COUNTERS as u32,
-        events_at: (offset_of!(Stats, events) + EventRing::<KEPT>::ENTRIES_AT) as u32,
+        events_at: (offset_of!(Stats, events) + EventRing::<EVENTS_KEPT>::ENTRIES_AT) as u32,
         event_stride: events::STRIDE as u32,
-        events: KEPT as u32,
-        events_total_at: (offset_of!(Stats, events) + EventRing::<KEPT>::TOTAL_AT) as u32,
+        events: EVENTS_KEPT as u32,
+        events_total_at: (offset_of!(Stats, events) + EventRing::<EVENTS_KEPT>::TOTAL_AT) as u32,
         engine: padded(env!("CARGO_PKG_VERSION")),
     },
     names: bytes(NAMES),
@@ -101,7 +101,7 @@ core::arch::global_asm!(
     // From this very word to the block.
     ".long {stats} - .",
     ".popsection",
-    layout = const LAYOUT,
+    layout = const LAYOUT_VERSION,
     stats = sym STATS,
 );
 

@@ -26,12 +26,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Events kept.
 #[cfg(not(loom))]
-pub(super) const KEPT: usize = 256;
+pub(super) const EVENTS_KEPT: usize = 256;
 /// Fields of an event: time (`CLOCK_MONOTONIC`, ns), kind, ring, offset, bytes wanted, bytes got.
 const FIELDS: usize = 6;
 /// From one entry to the next, bytes.
 #[cfg(not(loom))]
-pub(super) const STRIDE: usize = size_of::<Entry>();
+pub(super) const STRIDE: usize = size_of::<EventSlot>();
 
 /// Names of the kinds, each with a NUL.
 #[cfg(not(loom))]
@@ -42,7 +42,7 @@ pub(super) const SHORT_WRITE: u64 = 0;
 
 #[derive(Debug)]
 #[repr(C)]
-struct Entry {
+struct EventSlot {
     seq: AtomicU64,
     fields: [AtomicU64; FIELDS],
 }
@@ -52,7 +52,7 @@ struct Entry {
 #[repr(C)]
 pub(super) struct EventRing<const N: usize> {
     total: AtomicU64,
-    entries: [Entry; N],
+    entries: [EventSlot; N],
 }
 
 #[cfg(not(loom))]
@@ -63,7 +63,7 @@ impl<const N: usize> EventRing<N> {
     pub(super) const fn new() -> Self {
         Self {
             total: AtomicU64::new(0),
-            entries: [const { Entry { seq: AtomicU64::new(0), fields: [const { AtomicU64::new(0) }; FIELDS] } }; N],
+            entries: [const { EventSlot { seq: AtomicU64::new(0), fields: [const { AtomicU64::new(0) }; FIELDS] } }; N],
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Usage {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Cgroup {
-    path: Path,
+    path: CgroupPath,
     /// How much of the path is the mount's.
     root_len: usize,
     /// Bit n: the n-th level, counted from the process' own upwards, has a limit. 0: nothing to read.
@@ -33,7 +33,7 @@ pub(super) struct Cgroup {
 
 impl Cgroup {
     pub(super) const fn new() -> Self {
-        Self { path: Path::new(), root_len: 0, limited: 0, seen_ns: None }
+        Self { path: CgroupPath::new(), root_len: 0, limited: 0, seen_ns: None }
     }
 
     /// `None` when nothing limits it, or nothing can be read.
@@ -51,7 +51,7 @@ impl Cgroup {
 
     /// Finds the levels with limits.
     fn look_up(&mut self, root: &[u8], path: &[u8]) {
-        self.path = Path::new();
+        self.path = CgroupPath::new();
         self.limited = 0;
         if !(self.path.push(root) && self.path.push(path)) {
             return;
@@ -117,19 +117,19 @@ fn value(level: &[u8], name: &[u8]) -> Option<u64> {
 }
 
 /// A file's path with its NUL.
-fn with(level: &[u8], name: &[u8]) -> Option<Path> {
-    let mut path = Path::new();
+fn with(level: &[u8], name: &[u8]) -> Option<CgroupPath> {
+    let mut path = CgroupPath::new();
     (path.push(level) && path.push(name) && path.push(b"\0")).then_some(path)
 }
 
 /// Some path's bytes.
 #[derive(Debug)]
-struct Path {
+struct CgroupPath {
     bytes: [u8; 512],
     len: usize,
 }
 
-impl Path {
+impl CgroupPath {
     const fn new() -> Self {
         Self { bytes: [0; 512], len: 0 }
     }

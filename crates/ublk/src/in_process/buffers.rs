@@ -42,7 +42,7 @@ impl IoBuffers for MemfdBuffers {
     fn copy_to_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32 {
         let (server, len) = (UserPtr::at(server), span.len as usize);
         let copied = match data {
-            DataLocation::Slot => self.file.copy_out(Self::at(span), server, len),
+            DataLocation::Slot => self.file.copy_to_user(Self::at(span), server, len),
             DataLocation::Memory(from) => copy_in_user(server, from.add(span.offset as usize), len),
         };
         copied as u32
@@ -51,7 +51,7 @@ impl IoBuffers for MemfdBuffers {
     fn copy_from_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32 {
         let (server, len) = (UserPtr::at(server), span.len as usize);
         let copied = match data {
-            DataLocation::Slot => self.file.copy_in(Self::at(span), server, len),
+            DataLocation::Slot => self.file.copy_from_user(Self::at(span), server, len),
             DataLocation::Memory(to) => copy_in_user(to.add(span.offset as usize), server, len),
         };
         copied as u32

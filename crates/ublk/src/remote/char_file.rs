@@ -73,7 +73,7 @@ impl CharFile {
         let tags = usize::from(queues) * usize::from(depth);
         let shared = Arc::new(Shared {
             socket,
-            file: SharedFile::of_other(file),
+            file: SharedFile::from_fd(file),
             sender: Mutex::new(Sender::new(Arc::clone(&exchange), Direction::ToCreator)),
             commands: Mutex::new(Commands::default()),
             requests: (0..tags).map(|_| Mutex::new(Default::default())).collect(),
@@ -200,7 +200,7 @@ impl Shared {
             return;
         }
         let len = (cmd.result as usize).min(iod.nr_sectors as usize * SECTOR);
-        let copied = self.file.copy_in(io::slot(cmd.q_id, cmd.tag) + u64::from(done), UserPtr::at(cmd.addr), len);
+        let copied = self.file.copy_from_user(io::slot(cmd.q_id, cmd.tag) + u64::from(done), UserPtr::at(cmd.addr), len);
         cmd.result = if copied == 0 { -Errno::EIO.into_raw() } else { copied as i32 };
     }
 
@@ -240,7 +240,7 @@ impl Shared {
             return self.complete(cookie, io::RES_OK);
         }
         let from = io::slot(completion.queue, completion.tag) + u64::from(completion.done);
-        let copied = self.file.copy_out(from, UserPtr::at(iod.addr), len);
+        let copied = self.file.copy_to_user(from, UserPtr::at(iod.addr), len);
         if copied == len { self.complete(cookie, io::RES_OK) } else { self.refuse(arrival, copied) }
     }
 

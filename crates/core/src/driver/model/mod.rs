@@ -12,20 +12,20 @@ use crate::state::WorkerPool;
 use crate::state::{LockOwner, RINGS, Ring, RingState};
 use uringlet_abi::{Cqe, GeteventsArg, Opcode, Sqe, Timespec, enter as flag, op_flags};
 use uringlet_sys::fd::{EPOLLIN, EventFd, RingFd};
-use uringlet_sys::model::Program;
+use uringlet_sys::model::ModelProgram;
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
 use uringlet_sys::{UserPtr, io};
 
 /// A ring with its program.
 struct Scene {
     ring: &'static Ring,
-    program: Program,
+    program: ModelProgram,
 }
 
 impl Scene {
     fn new() -> Self {
         let memory = RingMemory::new(Geometry { sq_entries: 2, cq_entries: 4, sqe_shift: 6, cqe_shift: 4, has_sq_array: false }).unwrap();
-        let program = Program::new(&memory);
+        let program = ModelProgram::new(&memory);
         let (number, fd) = RingFd::open().unwrap();
         io::close(number).unwrap();
         let (ring, generation) = RINGS.take().unwrap();

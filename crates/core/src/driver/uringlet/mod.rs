@@ -137,7 +137,7 @@ pub(crate) fn help(guard: &mut UringGuard) -> bool {
             }
         };
         let outcome = guard.unlocked(|| step.op.run_in_place(step.fd));
-        stats::bump(guard.res.ring_index, Counter::LetHelped);
+        stats::bump(guard.res.ring_index, Counter::UringletRunByWaiter);
         match step.end(guard, outcome) {
             Some(back) => baton = back,
             None => return true,
@@ -186,7 +186,7 @@ impl Attendance {
             match step.end(&mut guard, outcome) {
                 Some(back) => baton = back,
                 None => {
-                    stats::bump(self.ring.index, Counter::LetRunsScheduled);
+                    stats::bump(self.ring.index, Counter::UringletRunsScheduled);
                     return act::leave(guard);
                 }
             }
@@ -196,8 +196,8 @@ impl Attendance {
     /// Leaves the baton, and looks for more for a while.
     fn rest(&self, mut guard: UringGuard, baton: Baton) -> Option<(UringGuard, Baton)> {
         let counter = match guard.line.leave(baton) {
-            Run::Empty => Counter::LetRunsEmpty,
-            Run::Inline => Counter::LetRunsInline,
+            Run::Empty => Counter::UringletRunsEmpty,
+            Run::Inline => Counter::UringletRunsInline,
         };
         stats::bump(self.ring.index, counter);
         let how = watcher::leaving(&mut guard);

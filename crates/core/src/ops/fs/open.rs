@@ -165,7 +165,7 @@ impl Open {
             fd if self.file_index != 0 => install_file(ring, fd, self.file_index).into(),
             fd => {
                 // The number may have been another file's that was closed unseen.
-                if !fd_table::is_blank(fd) {
+                if !fd_table::is_unused(fd) {
                     fd_table::forget_kind(fd);
                 }
                 outcome
@@ -232,7 +232,7 @@ impl Close {
     pub(super) fn run(&mut self) -> Outcome {
         match *self {
             // A ring does not close rings: it could be its own.
-            Self::Fd(fd) if fd_table::is_internal(fd) || fd_table::ring(fd).is_some() => Outcome::err(Errno::EBADF),
+            Self::Fd(fd) if fd_table::is_internal(fd) || fd_table::ring_index(fd).is_some() => Outcome::err(Errno::EBADF),
             Self::Fd(fd) => super::intercepted::close(fd).into(),
             Self::Slot(_) => Outcome::ok(0),
         }

@@ -123,8 +123,8 @@ impl UserMsghdr {
         if let Some(copy) = &self.copy {
             return iovec_bytes(&copy.iovecs);
         }
-        let header: Msghdr = user::read_known(self.program);
-        let iovec = |i: u64| user::read_known::<Iovec>(UserPtr::at(header.iov).add(i as usize * size_of::<Iovec>()));
+        let header: Msghdr = user::read_mapped(self.program);
+        let iovec = |i: u64| user::read_mapped::<Iovec>(UserPtr::at(header.iov).add(i as usize * size_of::<Iovec>()));
         (0..header.iovlen.min(MAX_IOVECS)).map(|i| iovec(i).len as usize).fold(0, usize::saturating_add)
     }
 }

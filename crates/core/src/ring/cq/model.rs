@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use loom::thread;
 use uringlet_abi::Cqe;
 use uringlet_sys::lock::Mutex;
-use uringlet_sys::model::{self, Program};
+use uringlet_sys::model::{self, ModelProgram};
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
 
 /// A ring as far as completions go: as in `RingState`, memory and queue are used under one lock.
@@ -17,10 +17,10 @@ struct Completions {
 }
 
 impl Completions {
-    fn new() -> (Arc<Mutex<Self>>, Program) {
+    fn new() -> (Arc<Mutex<Self>>, ModelProgram) {
         let geometry = Geometry { sq_entries: 1, cq_entries: 2, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
         let memory = RingMemory::new(geometry).unwrap();
-        let program = Program::new(&memory);
+        let program = ModelProgram::new(&memory);
         (Arc::new(Mutex::new(Self { memory, cq: Cq::default() })), program)
     }
 
@@ -39,7 +39,7 @@ impl Completions {
     /// The end of each holding of the lock.
     fn commit(&mut self) {
         self.cq.publish(&self.memory);
-        let program = Program::new(&self.memory);
+        let program = ModelProgram::new(&self.memory);
         assert_eq!(program.sees_overflow(), self.cq.has_overflow());
     }
 }

@@ -4,7 +4,7 @@ use super::SubmitBaton;
 use alloc::vec::Vec;
 use loom::thread;
 use uringlet_abi::Sqe;
-use uringlet_sys::model::{self, Program};
+use uringlet_sys::model::{self, ModelProgram};
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
 
 const SQES: u64 = 3;
@@ -16,7 +16,7 @@ fn sqe(n: u64) -> Sqe {
 
 fn publication(has_sq_array: bool) {
     let memory = RingMemory::new(Geometry { sq_entries: 2, cq_entries: 2, sqe_shift: 6, cqe_shift: 4, has_sq_array }).unwrap();
-    let mut program = Program::new(&memory);
+    let mut program = ModelProgram::new(&memory);
     let producer = thread::spawn(move || {
         for n in 1..=SQES {
             while !program.push(&sqe(n)) {

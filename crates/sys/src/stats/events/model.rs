@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 impl<const N: usize> EventRing<N> {
     fn modelled() -> Self {
-        let entry = || super::Entry { seq: AtomicU64::new(0), fields: core::array::from_fn(|_| AtomicU64::new(0)) };
+        let entry = || super::EventSlot { seq: AtomicU64::new(0), fields: core::array::from_fn(|_| AtomicU64::new(0)) };
         Self { total: AtomicU64::new(0), entries: core::array::from_fn(|_| entry()) }
     }
 }
