@@ -254,14 +254,14 @@ impl RamCore {
         let limits = lock(&self.limits);
         let block = u64::from(limits.logical_block) / SECTOR;
         let len = u64::from(request.sectors);
-        if request.op != IoOp::Flush && limits.longest(request.op) == 0 {
+        if request.op != IoOp::Flush && limits.max_sectors_of(request.op) == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
         if request.op.is_change() && limits.is_read_only {
             return Err(Errno::EPERM);
         }
         let is_aligned = request.sector.is_multiple_of(block) && len.is_multiple_of(block);
-        if !is_aligned || request.sectors > limits.longest(request.op) || request.data != DataLocation::Slot {
+        if !is_aligned || request.sectors > limits.max_sectors_of(request.op) || request.data != DataLocation::Slot {
             return Err(Errno::EINVAL);
         }
         if request.sector.checked_add(len).is_none_or(|end| end > limits.sectors) {

@@ -8,43 +8,43 @@ use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
 use uringlet_sys::sync::AtomicU32;
 
 /// Never, as a deadline.
-const NEVER: u64 = u64::MAX;
+const NO_DEADLINE: u64 = u64::MAX;
 
 /// Reads and writes a device, one request at a time, on the calling thread.
 #[derive(Debug)]
 pub struct BlockingClient {
     device: Arc<dyn BlockDevice>,
     queue: u16,
-    waiter: Arc<Waiter>,
+    state: Arc<BlockingState>,
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct BlockingState {
     /// Counts what happened.
-    bell: AtomicU32,
-    ended: Mutex<Option<(IoSlot, Result<(), Errno>)>>,
+    event_seq: AtomicU32,
+    finished: Mutex<Option<(IoSlot, Result<(), Errno>)>>,
 }
 
-impl Waiter {
-    fn ring(&self) {
-        self.bell.fetch_add(1, AcqRel);
-        futex_wake(&self.bell, u32::MAX);
+impl BlockingState {
+    fn notify(&self) {
+        self.event_seq.fetch_add(1, AcqRel);
+        futex_wake(&self.event_seq, u32::MAX);
     }
 
     /// Waits for news since `seen`. Signals do not matter here.
     fn wait(&self, seen: u32) {
-        let _ = futex_wait(&self.bell, seen, NEVER);
+        let _ = futex_wait(&self.event_seq, seen, NO_DEADLINE);
     }
 }
 
-impl BlockClient for Waiter {
+impl BlockClient for BlockingState {
     fn done(&self, _cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
-        *self.ended.lock() = Some((slot, result));
-        self.ring();
+        *self.finished.lock() = Some((slot, result));
+        self.notify();
     }
 
     fn slot_freed(&self, _queue: u16) {
-        self.ring();
+        self.notify();
     }
 }
 
@@ -52,7 +52,7 @@ impl BlockingClient {
     /// A client of `device` that uses one of its queues (modulo their number).
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, queue: u16) -> Self {
-        Self { device, queue, waiter: Arc::new(Waiter { bell: AtomicU32::new(0), ended: Mutex::new(None) }) }
+        Self { device, queue, state: Arc::new(BlockingState { event_seq: AtomicU32::new(0), finished: Mutex::new(None) }) }
     }
 
     /// The device.
@@ -67,9 +67,9 @@ impl BlockingClient {
     /// Those of the device; `EINVAL` for a part of a sector.
     pub fn read(&self, sector: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         let mut at = 0;
-        for (sector, sectors) in self.pieces(IoOp::Read, sector, bytes.len())? {
+        for (sector, sectors) in self.split(IoOp::Read, sector, bytes.len())? {
             let len = sectors as usize * SECTOR as usize;
-            let slot = self.run(self.take(), IoOp::Read, 0, sector, sectors)?;
+            let slot = self.run(self.alloc_slot(), IoOp::Read, 0, sector, sectors)?;
             let copied = self.device.read(&slot, 0, &mut bytes[at..at + len]);
             self.device.free_slot(slot);
             copied?;
@@ -84,9 +84,9 @@ impl BlockingClient {
     /// As [`read`](Self::read).
     pub fn write(&self, sector: u64, bytes: &[u8], flags: u32) -> Result<(), Errno> {
         let mut at = 0;
-        for (sector, sectors) in self.pieces(IoOp::Write, sector, bytes.len())? {
+        for (sector, sectors) in self.split(IoOp::Write, sector, bytes.len())? {
             let len = sectors as usize * SECTOR as usize;
-            let slot = self.take();
+            let slot = self.alloc_slot();
             if let Err(errno) = self.device.write(&slot, 0, &bytes[at..at + len]) {
                 self.device.free_slot(slot);
                 return Err(errno);
@@ -104,37 +104,37 @@ impl BlockingClient {
     /// `EOPNOTSUPP` the device does not do it; those of the device.
     pub fn run_without_data(&self, op: IoOp, flags: u32, sector: u64, sectors: u64) -> Result<(), Errno> {
         if op == IoOp::Flush {
-            return self.run(self.take(), op, flags, 0, 0).map(|slot| self.device.free_slot(slot));
+            return self.run(self.alloc_slot(), op, flags, 0, 0).map(|slot| self.device.free_slot(slot));
         }
         let limits = self.device.limits();
-        if limits.longest(op) == 0 {
+        if limits.max_sectors_of(op) == 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        for (sector, sectors) in limits.pieces(op, sector, sectors) {
-            let slot = self.run(self.take(), op, flags, sector, sectors)?;
+        for (sector, sectors) in limits.split(op, sector, sectors) {
+            let slot = self.run(self.alloc_slot(), op, flags, sector, sectors)?;
             self.device.free_slot(slot);
         }
         Ok(())
     }
 
-    fn pieces(&self, op: IoOp, sector: u64, len: usize) -> Result<impl Iterator<Item = (u64, u32)>, Errno> {
+    fn split(&self, op: IoOp, sector: u64, len: usize) -> Result<impl Iterator<Item = (u64, u32)>, Errno> {
         let len = len as u64;
         if !len.is_multiple_of(SECTOR) {
             return Err(Errno::EINVAL);
         }
-        Ok(self.device.limits().pieces(op, sector, len / SECTOR))
+        Ok(self.device.limits().split(op, sector, len / SECTOR))
     }
 
     fn client(&self) -> Arc<dyn BlockClient> {
-        Arc::clone(&self.waiter) as Arc<dyn BlockClient>
+        Arc::clone(&self.state) as Arc<dyn BlockClient>
     }
 
-    fn take(&self) -> IoSlot {
+    fn alloc_slot(&self) -> IoSlot {
         loop {
-            let seen = self.waiter.bell.load(Acquire);
+            let seen = self.state.event_seq.load(Acquire);
             match self.device.alloc_slot(self.queue, &self.client()) {
                 Some(slot) => return slot,
-                None => self.waiter.wait(seen),
+                None => self.state.wait(seen),
             }
         }
     }
@@ -144,8 +144,8 @@ impl BlockingClient {
         self.device.submit(slot, BlockRequest { op, flags, sector, sectors, data: DataLocation::Slot }, &self.client(), 0);
         self.device.unplug();
         loop {
-            let seen = self.waiter.bell.load(Acquire);
-            match self.waiter.ended.lock().take() {
+            let seen = self.state.event_seq.load(Acquire);
+            match self.state.finished.lock().take() {
                 Some((slot, Ok(()))) => return Ok(slot),
                 Some((slot, Err(errno))) => {
                     self.device.free_slot(slot);
@@ -153,7 +153,7 @@ impl BlockingClient {
                 }
                 None => {}
             }
-            self.waiter.wait(seen);
+            self.state.wait(seen);
         }
     }
 }

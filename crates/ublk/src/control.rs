@@ -1,6 +1,6 @@
 //! The table of devices, and the control commands: who may do what, and the real driver's checks in its order.
 
-use crate::device::{Owner, UblkDevice};
+use crate::device::{DeviceOwner, UblkDevice};
 use crate::frontend::FrontEnd;
 use crate::params::{self, DeviceParams};
 use crate::platform::{Caller, Payload, Platform};
@@ -41,36 +41,36 @@ const DISK_MAJOR: u32 = 241;
 /// The driver: devices by their numbers.
 #[derive(Debug)]
 pub struct Driver<P: Platform> {
-    shared: Arc<Shared<P>>,
-    /// Devices whose locks [`hold`](Self::lock_for_fork) has.
-    held: Mutex<Vec<Arc<UblkDevice<P>>>>,
+    shared: Arc<DriverShared<P>>,
+    /// Devices whose locks [`lock_for_fork`](Self::lock_for_fork) has.
+    locked_for_fork: Mutex<Vec<Arc<UblkDevice<P>>>>,
 }
 
 #[derive(Debug)]
-struct Shared<P: Platform> {
+struct DriverShared<P: Platform> {
     platform: P,
     front_ends: Vec<Arc<dyn FrontEnd>>,
     table: Mutex<BTreeMap<u32, Arc<UblkDevice<P>>>>,
     /// Counts numbers that became free.
-    news: AtomicU32,
+    event_seq: AtomicU32,
 }
 
-impl<P: Platform> Owner<P> for Shared<P> {
+impl<P: Platform> DeviceOwner<P> for DriverShared<P> {
     fn front_ends(&self) -> &[Arc<dyn FrontEnd>] {
         &self.front_ends
     }
 
-    fn forget(&self, id: u32) {
-        let gone = self.table.lock().remove(&id);
-        drop(gone);
-        self.tell();
+    fn remove(&self, id: u32) {
+        let removed = self.table.lock().remove(&id);
+        drop(removed);
+        self.notify();
     }
 }
 
-impl<P: Platform> Shared<P> {
-    fn tell(&self) {
-        self.news.fetch_add(1, AcqRel);
-        futex_wake(&self.news, u32::MAX);
+impl<P: Platform> DriverShared<P> {
+    fn notify(&self) {
+        self.event_seq.fetch_add(1, AcqRel);
+        futex_wake(&self.event_seq, u32::MAX);
     }
 }
 
@@ -78,8 +78,8 @@ impl<P: Platform> Driver<P> {
     /// A driver without devices, which offers them through `front_ends`.
     #[must_use]
     pub fn new(platform: P, front_ends: Vec<Arc<dyn FrontEnd>>) -> Self {
-        let shared = Shared { platform, front_ends, table: Mutex::new(BTreeMap::new()), news: AtomicU32::new(0) };
-        Self { shared: Arc::new(shared), held: Mutex::new(Vec::new()) }
+        let shared = DriverShared { platform, front_ends, table: Mutex::new(BTreeMap::new()), event_seq: AtomicU32::new(0) };
+        Self { shared: Arc::new(shared), locked_for_fork: Mutex::new(Vec::new()) }
     }
 
     /// A device by its number.
@@ -103,44 +103,44 @@ impl<P: Platform> Driver<P> {
         self.control_cancellable(&AtomicBool::new(false), caller, cmd_op, header, payload)
     }
 
-    /// As [`control`](Self::control), but a wait ends when `gone` is set and [`recheck_waiters`](Self::recheck_waiters) is called after that:
+    /// As [`control`](Self::control), but a wait ends when `cancelled` is set and [`recheck_waiters`](Self::recheck_waiters) is called after that:
     /// nobody is there for the answer.
     ///
     /// # Errors
     /// The real driver's; `EINTR` for such a wait. What has begun (a stop, a deletion) goes on to its end by itself.
     pub fn control_cancellable(
         &self,
-        gone: &AtomicBool,
+        cancelled: &AtomicBool,
         caller: &Caller,
         cmd_op: u32,
         header: CtrlCmd,
         payload: &mut dyn Payload,
     ) -> Result<(), Errno> {
         let nr = ublk::ioctl_nr(cmd_op).ok_or(Errno::EOPNOTSUPP)?;
-        let mut call = Call { caller, nr, header, payload, skip: 0 };
+        let mut cmd = ControlCmd { caller, nr, header, payload, skip: 0 };
         if cmd_op == ublk::U_CMD_GET_FEATURES {
-            return call.get_features();
+            return cmd.get_features();
         }
         if nr == ctrl::ADD_DEV {
-            return self.add(&mut call);
+            return self.add(&mut cmd);
         }
         let device = self.device(header.dev_id).ok_or(Errno::ENODEV)?;
-        self.check_permission(&device, &mut call)?;
+        self.check_permission(&device, &mut cmd)?;
         match nr {
-            ctrl::START_DEV => call.start(&device, gone),
-            ctrl::STOP_DEV => device.stop(gone),
-            ctrl::GET_DEV_INFO | ctrl::GET_DEV_INFO2 => call.get_info(&device),
-            ctrl::DEL_DEV => self.delete(&device, Some(gone)),
+            ctrl::START_DEV => cmd.start(&device, cancelled),
+            ctrl::STOP_DEV => device.stop(cancelled),
+            ctrl::GET_DEV_INFO | ctrl::GET_DEV_INFO2 => cmd.get_info(&device),
+            ctrl::DEL_DEV => self.delete(&device, Some(cancelled)),
             ctrl::DEL_DEV_ASYNC => self.delete(&device, None),
-            ctrl::GET_QUEUE_AFFINITY => call.get_affinity(&device, self.shared.platform.cpus()),
-            ctrl::GET_PARAMS => call.get_params(&device),
-            ctrl::SET_PARAMS => call.set_params(&device),
+            ctrl::GET_QUEUE_AFFINITY => cmd.get_affinity(&device, self.shared.platform.cpus()),
+            ctrl::GET_PARAMS => cmd.get_params(&device),
+            ctrl::SET_PARAMS => cmd.set_params(&device),
             ctrl::START_USER_RECOVERY => device.start_recovery(),
-            ctrl::END_USER_RECOVERY => device.end_recovery(header.data as i32, gone),
+            ctrl::END_USER_RECOVERY => device.end_recovery(header.data as i32, cancelled),
             ctrl::UPDATE_SIZE if device.has(feature::UPDATE_SIZE) => device.resize(header.data),
             ctrl::QUIESCE_DEV if device.has(feature::QUIESCE) => {
                 let ms = if header.data == 0 { u64::from(u32::MAX) } else { header.data };
-                device.quiesce(monotonic_ns().saturating_add(ms.saturating_mul(1_000_000)), gone)
+                device.quiesce(monotonic_ns().saturating_add(ms.saturating_mul(1_000_000)), cancelled)
             }
             _ => Err(Errno::EOPNOTSUPP),
         }
@@ -149,27 +149,27 @@ impl<P: Platform> Driver<P> {
     /// Lets every command that waits see whether somebody still waits for it.
     pub fn recheck_waiters(&self) {
         let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
-        devices.iter().for_each(|device| device.tell());
-        self.shared.tell();
+        devices.iter().for_each(|device| device.notify());
+        self.shared.notify();
     }
 
-    /// Nobody is in the driver until [`release`](Self::unlock_after_fork): for fork(2).
+    /// Nobody is in the driver until [`unlock_after_fork`](Self::unlock_after_fork): for fork(2).
     pub fn lock_for_fork(&self) {
         let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
         self.shared.table.lock_for_fork();
         devices.iter().for_each(|device| device.lock_for_fork());
-        self.held.lock().clone_from(&devices);
+        self.locked_for_fork.lock().clone_from(&devices);
     }
 
-    /// Undoes [`hold`](Self::lock_for_fork), in the parent and in the child.
+    /// Undoes [`lock_for_fork`](Self::lock_for_fork), in the parent and in the child.
     pub fn unlock_after_fork(&self) {
-        let devices = core::mem::take(&mut *self.held.lock());
-        devices.iter().for_each(|device| device.release_all());
+        let devices = core::mem::take(&mut *self.locked_for_fork.lock());
+        devices.iter().for_each(|device| device.unlock_after_fork());
         self.shared.table.unlock_after_fork();
     }
 
-    fn add(&self, call: &mut Call<'_>) -> Result<(), Errno> {
-        let mut info = call.new_device()?;
+    fn add(&self, cmd: &mut ControlCmd<'_>) -> Result<(), Errno> {
+        let mut info = cmd.new_device()?;
         info.nr_hw_queues = info.nr_hw_queues.min(self.shared.platform.cpus().clamp(1, u32::from(u16::MAX)) as u16);
         let mut table = self.shared.table.lock();
         let is_unprivileged = |device: &Arc<UblkDevice<P>>| device.has(feature::UNPRIVILEGED_DEV);
@@ -182,78 +182,78 @@ impl<P: Platform> Driver<P> {
             id => id,
         };
         let buffers = self.shared.platform.alloc_buffers(info.nr_hw_queues, info.queue_depth)?;
-        call.write(0, &info.to_bytes())?;
-        let owner = Arc::clone(&self.shared) as Arc<dyn Owner<P>>;
+        cmd.write(0, &info.to_bytes())?;
+        let owner = Arc::clone(&self.shared) as Arc<dyn DeviceOwner<P>>;
         table.insert(info.dev_id, UblkDevice::new(info, buffers, owner));
         Ok(())
     }
 
-    /// `gone`: how long to wait for the number to be free; not at all without.
-    fn delete(&self, device: &Arc<UblkDevice<P>>, gone: Option<&AtomicBool>) -> Result<(), Errno> {
+    /// `cancelled`: how long to wait for the number to be free; not at all without.
+    fn delete(&self, device: &Arc<UblkDevice<P>>, cancelled: Option<&AtomicBool>) -> Result<(), Errno> {
         let id = device.info().dev_id;
-        if !device.life().is_deleted {
-            let stopped = device.stop(gone.unwrap_or(&AtomicBool::new(false)));
+        if !device.state().is_deleted {
+            let stopped = device.stop(cancelled.unwrap_or(&AtomicBool::new(false)));
             // Also without anybody who waits for it.
             device.delete();
             stopped?;
         }
         loop {
-            let seen = self.shared.news.load(Acquire);
+            let seen = self.shared.event_seq.load(Acquire);
             let is_there = self.device(id).is_some_and(|other| Arc::ptr_eq(&other, device));
-            let Some(gone) = gone.filter(|_| is_there) else { return Ok(()) };
-            if gone.load(Acquire) {
+            let Some(cancelled) = cancelled.filter(|_| is_there) else { return Ok(()) };
+            if cancelled.load(Acquire) {
                 return Err(Errno::EINTR);
             }
-            if futex_wait(&self.shared.news, seen, u64::MAX) == Err(Errno::EINTR) {
+            if futex_wait(&self.shared.event_seq, seen, u64::MAX) == Err(Errno::EINTR) {
                 return Err(Errno::EINTR);
             }
         }
     }
 
     /// Users without privileges name the char device in front of the payload: they may do what its permissions allow.
-    fn check_permission(&self, device: &UblkDevice<P>, call: &mut Call<'_>) -> Result<(), Errno> {
+    fn check_permission(&self, device: &UblkDevice<P>, cmd: &mut ControlCmd<'_>) -> Result<(), Errno> {
         if !device.has(feature::UNPRIVILEGED_DEV) {
-            if !call.caller.is_admin {
+            if !cmd.caller.is_admin {
                 return Err(Errno::EPERM);
             }
-            if call.nr != ctrl::GET_DEV_INFO2 {
+            if cmd.nr != ctrl::GET_DEV_INFO2 {
                 return Ok(());
             }
         }
-        let len = call.header.dev_path_len;
-        if len == 0 || len > PATH_MAX || call.header.len < len {
+        let len = cmd.header.dev_path_len;
+        if len == 0 || len > PATH_MAX || cmd.header.len < len {
             return Err(Errno::EINVAL);
         }
         let mut path = alloc::vec![0; len as usize];
-        call.payload.read(0, &mut path)?;
-        if call.nr == ctrl::DEL_DEV_ASYNC {
+        cmd.payload.read(0, &mut path)?;
+        if cmd.nr == ctrl::DEL_DEV_ASYNC {
             // The kernel's list of commands with a path does not have it.
             return Err(Errno::EINVAL);
         }
         let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
         let info = device.info();
-        match char_device(path) {
+        match char_device_id(path) {
             Some(id) if id == info.dev_id => {}
             Some(id) if self.device(id).is_none() => return Err(Errno::ENOENT),
             _ => return Err(Errno::EPERM),
         }
-        if !call.caller.is_admin && call.caller.uid != info.owner_uid {
+        if !cmd.caller.is_admin && cmd.caller.uid != info.owner_uid {
             return Err(Errno::EACCES);
         }
-        call.skip = len as usize;
-        call.header.len -= len;
+        cmd.skip = len as usize;
+        cmd.header.len -= len;
         Ok(())
     }
 }
 
 /// The number in `/dev/ublkcN`.
 #[must_use]
-pub fn char_device(path: &[u8]) -> Option<u32> {
-    number(path.strip_prefix(b"/dev/ublkc")?)
+pub fn char_device_id(path: &[u8]) -> Option<u32> {
+    parse_id(path.strip_prefix(b"/dev/ublkc")?)
 }
 
 /// A number as it stands in a path: without leading zeroes.
-pub(crate) fn number(digits: &[u8]) -> Option<u32> {
+pub(crate) fn parse_id(digits: &[u8]) -> Option<u32> {
     let is_number = !digits.is_empty() && digits.len() < 10 && (digits.len() == 1 || digits[0] != b'0');
     if !is_number || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -262,7 +262,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u32> {
 }
 
 /// One control command.
-struct Call<'a> {
+struct ControlCmd<'a> {
     caller: &'a Caller,
     nr: u8,
     header: CtrlCmd,
@@ -271,7 +271,7 @@ struct Call<'a> {
     skip: usize,
 }
 
-impl Call<'_> {
+impl ControlCmd<'_> {
     fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
         self.payload.read(self.skip + at, bytes)
     }
@@ -281,7 +281,7 @@ impl Call<'_> {
     }
 
     /// `EINVAL` unless there is an address with at least `len` bytes.
-    fn needs(&self, len: usize) -> Result<(), Errno> {
+    fn require_payload(&self, len: usize) -> Result<(), Errno> {
         if (self.header.len as usize) < len || self.header.addr == 0 { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
@@ -289,13 +289,13 @@ impl Call<'_> {
         if self.header.len != 8 {
             return Err(Errno::EINVAL);
         }
-        self.needs(8)?;
+        self.require_payload(8)?;
         self.write(0, &FEATURES.to_le_bytes())
     }
 
     /// ADD_DEV: what it asks for, as far as it is to be had.
     fn new_device(&mut self) -> Result<DevInfo, Errno> {
-        self.needs(DevInfo::SIZE)?;
+        self.require_payload(DevInfo::SIZE)?;
         if self.header.queue_id != u16::MAX {
             return Err(Errno::EINVAL);
         }
@@ -305,7 +305,7 @@ impl Call<'_> {
         if !(1..=io::MAX_DEPTH).contains(&info.queue_depth) || !(1..=io::MAX_QUEUES).contains(&info.nr_hw_queues) {
             return Err(Errno::EINVAL);
         }
-        info.flags = negotiate(info.flags, self.caller.is_admin)?;
+        info.flags = negotiate_features(info.flags, self.caller.is_admin)?;
         if self.header.dev_id != info.dev_id || (info.dev_id != u32::MAX && info.dev_id >= MAX_DEVICES) {
             return Err(Errno::EINVAL);
         }
@@ -317,16 +317,16 @@ impl Call<'_> {
         Ok(info)
     }
 
-    fn start<P: Platform>(&self, device: &UblkDevice<P>, gone: &AtomicBool) -> Result<(), Errno> {
+    fn start<P: Platform>(&self, device: &UblkDevice<P>, cancelled: &AtomicBool) -> Result<(), Errno> {
         let pid = self.header.data as i32;
-        if pid <= 0 || !device.life().params.has(param::BASIC) {
+        if pid <= 0 || !device.state().params.has(param::BASIC) {
             return Err(Errno::EINVAL);
         }
-        device.start(pid, gone)
+        device.start(pid, cancelled)
     }
 
     fn get_info<P: Platform>(&mut self, device: &UblkDevice<P>) -> Result<(), Errno> {
-        self.needs(DevInfo::SIZE)?;
+        self.require_payload(DevInfo::SIZE)?;
         self.write(0, &device.info().to_bytes())
     }
 
@@ -335,7 +335,7 @@ impl Call<'_> {
         if len * 8 < cpus as usize || !len.is_multiple_of(8) {
             return Err(Errno::EINVAL);
         }
-        self.needs(0)?;
+        self.require_payload(0)?;
         let queues = u64::from(device.info().nr_hw_queues);
         let queue = self.header.data;
         if queue >= queues {
@@ -350,7 +350,7 @@ impl Call<'_> {
 
     /// Length and types at the beginning of a parameter structure: how many bytes of it matter.
     fn params_len(&mut self) -> Result<(usize, u32), Errno> {
-        self.needs(params::HEADER + 1)?;
+        self.require_payload(params::HEADER + 1)?;
         let mut header = [0; params::HEADER];
         self.read(0, &mut header)?;
         let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -364,11 +364,11 @@ impl Call<'_> {
     fn get_params<P: Platform>(&mut self, device: &UblkDevice<P>) -> Result<(), Errno> {
         let (len, _) = self.params_len()?;
         let bytes = {
-            let mut life = device.life();
+            let mut state = device.state();
             let id = device.info_id();
-            let disk = if life.is_started { (DISK_MAJOR, id) } else { (0, 0) };
-            life.params.set_devices((CHAR_MAJOR, id), disk);
-            *life.params.bytes()
+            let disk = if state.is_started { (DISK_MAJOR, id) } else { (0, 0) };
+            state.params.set_devices((CHAR_MAJOR, id), disk);
+            *state.params.bytes()
         };
         self.write(0, &bytes[..len])
     }
@@ -380,27 +380,27 @@ impl Call<'_> {
         }
         let mut bytes = [0; params::SIZE];
         let copied = self.read(0, &mut bytes[..len]);
-        let mut life = device.life();
-        if life.is_started {
+        let mut state = device.state();
+        if state.is_started {
             return Err(Errno::EACCES);
         }
         copied?;
         let max_io_bytes = device.max_io_bytes();
-        let params: &mut DeviceParams = &mut life.params;
+        let params: &mut DeviceParams = &mut state.params;
         params.set(&bytes[..len], max_io_bytes)
     }
 }
 
 /// The features that a device gets.
-fn negotiate(mut flags: u64, is_admin: bool) -> Result<u64, Errno> {
+fn negotiate_features(mut flags: u64, is_admin: bool) -> Result<u64, Errno> {
     if is_admin {
         flags &= !feature::UNPRIVILEGED_DEV;
     } else if flags & feature::UNPRIVILEGED_DEV == 0 {
         return Err(Errno::EPERM);
     }
     let recovery = flags & RECOVERY;
-    let knows_recovery = recovery == 0 || (recovery & feature::USER_RECOVERY != 0 && recovery != RECOVERY);
-    if !knows_recovery || (flags & feature::QUIESCE != 0 && recovery == 0) {
+    let is_known_recovery = recovery == 0 || (recovery & feature::USER_RECOVERY != 0 && recovery != RECOVERY);
+    if !is_known_recovery || (flags & feature::QUIESCE != 0 && recovery == 0) {
         return Err(Errno::EINVAL);
     }
     if flags & feature::UNPRIVILEGED_DEV != 0 {

@@ -1,13 +1,13 @@
 //! One device: its life, from ADD_DEV to the day its number is free again. See README.md.
 
-mod ends;
+mod lifecycle;
 
-use crate::actions::{Action, Actions, Landing};
+use crate::deferred::{CommitCopy, DeferredAction, DeferredActions};
 use crate::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, FrontEnd, IoOp, IoSlot, SlotExtent};
 use crate::params::DeviceParams;
 use crate::platform::{IoBuffers, Platform, ServerCommand, SlotRange, Transport};
-use crate::queue::{Cx, Inner, Queue};
-use crate::tag::{Rules, Work};
+use crate::queue::{Inner, QueueCtx, UblkQueue};
+use crate::tag::{TagFeatures, TagIo};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
@@ -18,7 +18,7 @@ use uringlet_sys::sync::{AtomicBool, AtomicU32};
 
 /// What a device becomes when its last request in flight is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum Teardown {
     Stop,
     Quiesce,
     FailIo,
@@ -26,8 +26,8 @@ pub(crate) enum End {
 
 /// What changes in a device's life.
 #[derive(Debug)]
-pub(crate) struct Life {
-    pub(crate) state: u16,
+pub(crate) struct DeviceState {
+    pub(crate) dev_state: u16,
     pub(crate) pid: i32,
     pub(crate) params: DeviceParams,
     /// Front ends know it.
@@ -37,15 +37,15 @@ pub(crate) struct Life {
     pub(crate) is_deleted: bool,
     /// A whole queue was fetched since ADD_DEV or START_USER_RECOVERY.
     pub(crate) had_server: bool,
-    ending: Option<End>,
+    teardown: Option<Teardown>,
     /// STOP_DEV has come: front ends write what they keep, requests still go to the server. Nothing but an end follows.
     is_stopping: bool,
     /// The char device was closed meanwhile.
-    is_closing: bool,
+    is_close_pending: bool,
     /// Front ends are being told of the beginning: of an end after that.
-    is_arriving: bool,
+    is_notifying_start: bool,
     /// Front ends are being told of the end, or will be.
-    is_leaving: bool,
+    is_notifying_stop: bool,
 }
 
 /// A server's I/O command.
@@ -62,68 +62,68 @@ pub struct IoCommand<C> {
 }
 
 /// What all devices of a driver share.
-pub(crate) trait Owner<P: Platform>: Send + Sync + core::fmt::Debug {
+pub(crate) trait DeviceOwner<P: Platform>: Send + Sync + core::fmt::Debug {
     fn front_ends(&self) -> &[Arc<dyn FrontEnd>];
     /// The device's number is free.
-    fn forget(&self, id: u32);
+    fn remove(&self, id: u32);
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct UblkDevice<P: Platform> {
-    /// Of ADD_DEV; state and pid are in `life`.
+    /// Of ADD_DEV; state and pid are in `state`.
     info: DevInfo,
-    rules: Rules,
-    queues: Vec<Queue<P::Command>>,
+    features: TagFeatures,
+    queues: Vec<UblkQueue<P::Command>>,
     buffers: P::Buffers,
     transport: P::Transport,
     /// Requests in flight.
     busy: AtomicU32,
     /// An end waits for them.
-    is_ending: AtomicBool,
-    life: Mutex<Life>,
+    is_tearing_down: AtomicBool,
+    state: Mutex<DeviceState>,
     /// Counts changes that somebody may wait for.
-    news: AtomicU32,
-    owner: Arc<dyn Owner<P>>,
-    me: Weak<Self>,
+    event_seq: AtomicU32,
+    owner: Arc<dyn DeviceOwner<P>>,
+    weak_self: Weak<Self>,
 }
 
 impl<P: Platform> UblkDevice<P> {
-    pub(crate) fn new(info: DevInfo, buffers: P::Buffers, owner: Arc<dyn Owner<P>>) -> Arc<Self> {
-        let life = Life {
-            state: state::DEAD,
+    pub(crate) fn new(info: DevInfo, buffers: P::Buffers, owner: Arc<dyn DeviceOwner<P>>) -> Arc<Self> {
+        let state = DeviceState {
+            dev_state: state::DEAD,
             pid: -1,
-            params: DeviceParams::none(),
+            params: DeviceParams::empty(),
             is_started: false,
             is_open: false,
             is_deleted: false,
             had_server: false,
-            ending: None,
+            teardown: None,
             is_stopping: false,
-            is_closing: false,
-            is_arriving: false,
-            is_leaving: false,
+            is_close_pending: false,
+            is_notifying_start: false,
+            is_notifying_stop: false,
         };
-        Arc::new_cyclic(|me| Self {
+        Arc::new_cyclic(|weak_self| Self {
             info,
-            rules: Rules::of(info.flags),
-            queues: (0..info.nr_hw_queues).map(|_| Queue::new(info.queue_depth)).collect(),
+            features: TagFeatures::of(info.flags),
+            queues: (0..info.nr_hw_queues).map(|_| UblkQueue::new(info.queue_depth)).collect(),
             buffers,
             transport: P::Transport::default(),
             busy: AtomicU32::new(0),
-            is_ending: AtomicBool::new(false),
-            life: Mutex::new(life),
-            news: AtomicU32::new(0),
+            is_tearing_down: AtomicBool::new(false),
+            state: Mutex::new(state),
+            event_seq: AtomicU32::new(0),
             owner,
-            me: Weak::clone(me),
+            weak_self: Weak::clone(weak_self),
         })
     }
 
     /// As GET_DEV_INFO tells it.
     #[must_use]
     pub fn info(&self) -> DevInfo {
-        let life = self.life.lock();
-        DevInfo { state: life.state, ublksrv_pid: life.pid, ..self.info }
+        let state = self.state.lock();
+        DevInfo { state: state.dev_state, ublksrv_pid: state.pid, ..self.info }
     }
 
     pub(crate) fn info_id(&self) -> u32 {
@@ -144,36 +144,36 @@ impl<P: Platform> UblkDevice<P> {
         &self.transport
     }
 
-    pub(crate) fn life(&self) -> uringlet_sys::lock::MutexGuard<'_, Life> {
-        self.life.lock()
+    pub(crate) fn state(&self) -> uringlet_sys::lock::MutexGuard<'_, DeviceState> {
+        self.state.lock()
     }
 
     /// Whether it was started and not stopped: with a server or, for a while, without.
     pub fn is_live(&self) -> bool {
-        self.life().is_started
+        self.state().is_started
     }
 
     /// Takes every lock: for fork(2).
     pub(crate) fn lock_for_fork(&self) {
-        self.life.lock_for_fork();
+        self.state.lock_for_fork();
         self.queues.iter().for_each(|queue| queue.inner.lock_for_fork());
     }
 
-    /// Undoes [`hold`](Self::lock_for_fork).
-    pub(crate) fn release_all(&self) {
+    /// Undoes [`lock_for_fork`](Self::lock_for_fork).
+    pub(crate) fn unlock_after_fork(&self) {
         self.queues.iter().for_each(|queue| queue.inner.unlock_after_fork());
-        self.life.unlock_after_fork();
+        self.state.unlock_after_fork();
     }
 
     pub(crate) fn has(&self, feature: u64) -> bool {
         self.info.flags & feature != 0
     }
 
-    fn cx(&self, queue: u16) -> Cx<'_, P::Buffers> {
-        Cx { buffers: &self.buffers, busy: &self.busy, rules: self.rules, queue }
+    fn ctx(&self, queue: u16) -> QueueCtx<'_, P::Buffers> {
+        QueueCtx { buffers: &self.buffers, busy: &self.busy, features: self.features, queue }
     }
 
-    fn queue(&self, queue: u16) -> Option<&Queue<P::Command>> {
+    fn queue(&self, queue: u16) -> Option<&UblkQueue<P::Command>> {
         self.queues.get(queue as usize)
     }
 
@@ -197,80 +197,83 @@ impl<P: Platform> UblkDevice<P> {
         &self,
         queue: u16,
         plug: &mut Plug,
-        f: impl FnOnce(&mut Inner<P::Command>, &Cx<'_, P::Buffers>, &mut Actions<P::Command>) -> R,
+        f: impl FnOnce(&mut Inner<P::Command>, &QueueCtx<'_, P::Buffers>, &mut DeferredActions<P::Command>) -> R,
     ) -> Option<R> {
-        let mut actions = Actions::new();
-        let result = f(&mut self.queue(queue)?.inner.lock(), &self.cx(queue), &mut actions);
+        let mut actions = DeferredActions::new();
+        let result = f(&mut self.queue(queue)?.inner.lock(), &self.ctx(queue), &mut actions);
         self.perform(&mut actions, plug);
         Some(result)
     }
 
     /// The same step of every queue, before anything of what they bring on.
-    fn step_all(&self, mut f: impl FnMut(&mut Inner<P::Command>, &Cx<'_, P::Buffers>, &mut Actions<P::Command>)) -> Actions<P::Command> {
-        let mut actions = Actions::new();
+    fn step_all(
+        &self,
+        mut f: impl FnMut(&mut Inner<P::Command>, &QueueCtx<'_, P::Buffers>, &mut DeferredActions<P::Command>),
+    ) -> DeferredActions<P::Command> {
+        let mut actions = DeferredActions::new();
         for (number, queue) in self.queues.iter().enumerate() {
-            f(&mut queue.inner.lock(), &self.cx(number as u16), &mut actions);
+            f(&mut queue.inner.lock(), &self.ctx(number as u16), &mut actions);
         }
         actions
     }
 
     /// Performs actions of steps, with a plug of their own. No lock is held.
-    fn perform_unplugged(&self, mut actions: Actions<P::Command>) {
+    fn perform_unplugged(&self, mut actions: DeferredActions<P::Command>) {
         self.plugged(|plug| self.perform(&mut actions, plug));
     }
 
     /// Performs actions, and those that they bring on. No lock is held.
-    fn perform(&self, actions: &mut Actions<P::Command>, plug: &mut Plug) {
+    fn perform(&self, actions: &mut DeferredActions<P::Command>, plug: &mut Plug) {
         while let Some(action) = actions.pop() {
             match action {
-                Action::Complete(command, res) => {
+                DeferredAction::Complete(command, res) => {
                     command.complete(res);
                     plug.has_completions = true;
                 }
-                Action::Done { client, cookie, slot, result } => {
+                DeferredAction::Done { client, cookie, slot, result } => {
                     client.done(cookie, slot, result);
                     plug.add(client);
                 }
-                Action::Free { client, queue } => client.slot_freed(queue),
-                Action::Copy { span, data, addr, epoch } => {
-                    let bytes = self.buffers.copy_to_server(span, data, addr);
-                    let Some(queue) = self.queue(span.queue) else { continue };
-                    queue.inner.lock().copied(&self.cx(span.queue), span.tag, epoch, bytes, actions);
+                DeferredAction::SlotFreed { client, queue } => client.slot_freed(queue),
+                DeferredAction::DispatchCopy { range, data, addr, epoch } => {
+                    let bytes = self.buffers.copy_to_server(range, data, addr);
+                    let Some(queue) = self.queue(range.queue) else { continue };
+                    queue.inner.lock().dispatch_copy_done(&self.ctx(range.queue), range.tag, epoch, bytes, actions);
                 }
-                Action::Land(mut landing) => {
-                    let bytes = self.land(&mut landing);
-                    let Landing { span, stash, .. } = landing;
-                    let Some(queue) = self.queue(span.queue) else { continue };
-                    queue.inner.lock().landed(&self.cx(span.queue), span.tag, bytes, stash, actions);
+                DeferredAction::CommitCopy(mut copy) => {
+                    let bytes = self.copy_commit_data(&mut copy);
+                    let CommitCopy { range, stash, .. } = copy;
+                    let Some(queue) = self.queue(range.queue) else { continue };
+                    queue.inner.lock().commit_copy_done(&self.ctx(range.queue), range.tag, bytes, stash, actions);
                 }
             }
         }
-        if self.is_ending.load(SeqCst) && self.busy.load(SeqCst) == 0 {
-            self.settle(plug);
+        if self.is_tearing_down.load(SeqCst) && self.busy.load(SeqCst) == 0 {
+            self.finish_if_idle(plug);
         }
     }
 
     /// Moves the data of a commit to where the client looks for it.
-    fn land(&self, landing: &mut Landing) -> Result<u32, Errno> {
-        let Landing { span, data, addr, op, asked, stash } = landing;
-        if self.rules.copies {
-            return Ok(self.buffers.copy_from_server(*span, *data, *addr));
+    fn copy_commit_data(&self, copy: &mut CommitCopy) -> Result<u32, Errno> {
+        let CommitCopy { range, data, addr, op, requested, stash } = copy;
+        if self.features.copies_data {
+            return Ok(self.buffers.copy_from_server(*range, *data, *addr));
         }
         // Each piece begins at the slot's beginning: what was read before is kept aside, what is left to write moves there.
-        let at = |offset, len| SlotRange { offset, len, ..*span };
+        let at = |offset, len| SlotRange { offset, len, ..*range };
         if *op == IoOp::Write {
-            let mut rest = alloc::vec![0; (*asked - span.len) as usize];
-            self.buffers.read(at(span.len, *asked - span.len), &mut rest)?;
-            self.buffers.write(at(0, *asked - span.len), &rest)?;
-            return Ok(span.len);
+            let mut rest = alloc::vec![0; (*requested - range.len) as usize];
+            self.buffers.read(at(range.len, *requested - range.len), &mut rest)?;
+            self.buffers.write(at(0, *requested - range.len), &rest)?;
+            return Ok(range.len);
         }
         let before = stash.len();
-        stash.resize(before + span.len as usize, 0);
-        self.buffers.read(at(0, span.len), &mut stash[before..])?;
-        if span.len == *asked {
+        stash.resize(before + range.len as usize, 0);
+        self.buffers.read(at(0, range.len), &mut stash[before..])?;
+        if range.len == *requested {
             self.buffers.write(at(0, stash.len() as u32), stash)?;
         }
-        Ok(span.len)
+        Ok(range.len)
     }
 
     // The server's side ---------------------------------------------------------------------------------------------
@@ -286,18 +289,18 @@ impl<P: Platform> UblkDevice<P> {
             return command.complete(-Errno::EINVAL.into_raw());
         }
         let nr = ioctl_nr(cmd_op);
-        let is_ready = self.step(cmd.q_id, plug, |inner, cx, actions| inner.command(cx, nr, &cmd, (command, task), actions));
+        let is_ready = self.step(cmd.q_id, plug, |inner, ctx, actions| inner.command(ctx, nr, &cmd, (command, task), actions));
         if is_ready == Some(true) {
-            self.life().had_server = true;
-            self.tell();
+            self.state().had_server = true;
+            self.notify();
         }
     }
 
-    /// The ring of a waiting command ends: the server is lost. Its command is completed, if it still waits.
+    /// The ring of a slot_waiters command ends: the server is lost. Its command is completed, if it still waits.
     pub fn cancel_io_command(&self, cmd: &IoCmd) {
         self.plugged(|plug| {
             self.lose_server(Some(cmd), plug);
-            self.step(cmd.q_id, plug, |inner, _, actions| inner.cancel_one(cmd.tag, actions));
+            self.step(cmd.q_id, plug, |inner, _, actions| inner.cancel_armed(cmd.tag, actions));
         });
     }
 
@@ -306,12 +309,12 @@ impl<P: Platform> UblkDevice<P> {
     /// # Errors
     /// `EBUSY` it is open; `ENOENT` it is deleted.
     pub fn open(&self) -> Result<(), Errno> {
-        let mut life = self.life();
-        match (life.is_deleted, life.is_open) {
+        let mut state = self.state();
+        match (state.is_deleted, state.is_open) {
             (true, _) => Err(Errno::ENOENT),
             (_, true) => Err(Errno::EBUSY),
             (false, false) => {
-                life.is_open = true;
+                state.is_open = true;
                 Ok(())
             }
         }
@@ -321,80 +324,80 @@ impl<P: Platform> UblkDevice<P> {
     pub fn close(&self) {
         self.plugged(|plug| self.lose_server(None, plug));
         let actions = {
-            let mut life = self.life();
-            life.is_closing = true;
-            let mut actions = Actions::new();
-            if life.ending.is_none() {
-                self.finish_close(&mut life, &mut actions);
+            let mut state = self.state();
+            state.is_close_pending = true;
+            let mut actions = DeferredActions::new();
+            if state.teardown.is_none() {
+                self.finish_close(&mut state, &mut actions);
             }
             actions
         };
         self.perform_unplugged(actions);
-        self.tell();
-        self.forget_if_gone();
+        self.notify();
+        self.remove_if_gone();
     }
 
     /// The next server may open and fetch.
-    fn finish_close(&self, life: &mut Life, actions: &mut Actions<P::Command>) {
-        life.is_closing = false;
-        life.is_open = false;
+    fn finish_close(&self, state: &mut DeviceState, actions: &mut DeferredActions<P::Command>) {
+        state.is_close_pending = false;
+        state.is_open = false;
         self.reset_all(actions);
     }
 
-    fn reset_all(&self, actions: &mut Actions<P::Command>) {
+    fn reset_all(&self, actions: &mut DeferredActions<P::Command>) {
         self.queues.iter().for_each(|queue| queue.inner.lock().reset(actions));
     }
 
-    /// Whether every tag was fetched, by a server that is there. It stays so as long as `life` is locked.
+    /// Whether every tag was fetched, by a server that is there. It stays so as long as `state` is locked.
     pub(crate) fn is_ready(&self) -> bool {
         self.queues.iter().all(|queue| queue.inner.lock().is_ready())
     }
 
     /// Whether an end waits for requests in flight: for tests.
     #[cfg(test)]
-    pub(crate) fn is_ending(&self) -> bool {
-        self.is_ending.load(SeqCst)
+    pub(crate) fn is_tearing_down(&self) -> bool {
+        self.is_tearing_down.load(SeqCst)
     }
 
     /// Something has changed that somebody may wait for.
-    pub(crate) fn tell(&self) {
-        self.news.fetch_add(1, AcqRel);
-        futex_wake(&self.news, u32::MAX);
+    pub(crate) fn notify(&self) {
+        self.event_seq.fetch_add(1, AcqRel);
+        futex_wake(&self.event_seq, u32::MAX);
     }
 
-    /// Waits until `is_so`, or `gone` is set, after which somebody calls [`tell`](Self::tell).
+    /// Waits until `is_so`, or `cancelled` is set, after which somebody calls [`notify`](Self::notify).
     ///
     /// # Errors
     /// `EINTR`, in both senses.
-    pub(crate) fn wait(&self, gone: &AtomicBool, is_so: impl Fn(&Self) -> bool) -> Result<(), Errno> {
+    pub(crate) fn wait(&self, cancelled: &AtomicBool, is_so: impl Fn(&Self) -> bool) -> Result<(), Errno> {
         loop {
-            let seen = self.news.load(Acquire);
+            let seen = self.event_seq.load(Acquire);
             if is_so(self) {
                 return Ok(());
             }
-            if gone.load(Acquire) {
+            if cancelled.load(Acquire) {
                 return Err(Errno::EINTR);
             }
-            if futex_wait(&self.news, seen, u64::MAX) == Err(Errno::EINTR) {
+            if futex_wait(&self.event_seq, seen, u64::MAX) == Err(Errno::EINTR) {
                 return Err(Errno::EINTR);
             }
         }
     }
 
-    fn forget_if_gone(&self) {
+    fn remove_if_gone(&self) {
         let is_gone = {
-            let life = self.life();
-            life.is_deleted && !life.is_open && life.ending.is_none() && !life.is_leaving
+            let state = self.state();
+            state.is_deleted && !state.is_open && state.teardown.is_none() && !state.is_notifying_stop
         };
         if is_gone {
-            self.owner.forget(self.info.dev_id);
+            self.owner.remove(self.info.dev_id);
         }
     }
 
     /// DEL_DEV, after the device was stopped: its number is free when the char device is closed.
     pub(crate) fn delete(&self) {
-        self.life().is_deleted = true;
-        self.forget_if_gone();
+        self.state().is_deleted = true;
+        self.remove_if_gone();
     }
 }
 
@@ -413,11 +416,11 @@ impl<P: Platform> BlockDevice for UblkDevice<P> {
 
     fn alloc_slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
         let queue = queue % self.info.nr_hw_queues;
-        self.queue(queue)?.inner.lock().take(queue, client)
+        self.queue(queue)?.inner.lock().alloc_slot(queue, client)
     }
 
     fn free_slot(&self, slot: IoSlot) {
-        self.plugged(|plug| self.step(slot.queue, plug, |inner, _, actions| inner.release(&slot, actions)));
+        self.plugged(|plug| self.step(slot.queue, plug, |inner, _, actions| inner.free_slot(&slot, actions)));
     }
 
     fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
@@ -429,17 +432,17 @@ impl<P: Platform> BlockDevice for UblkDevice<P> {
     }
 
     fn read(&self, slot: &IoSlot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.buffers.read(span(slot, at, bytes.len())?, bytes)
+        self.buffers.read(slot_range(slot, at, bytes.len())?, bytes)
     }
 
     fn write(&self, slot: &IoSlot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
-        self.buffers.write(span(slot, at, bytes.len())?, bytes)
+        self.buffers.write(slot_range(slot, at, bytes.len())?, bytes)
     }
 
     fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
-        let work = Work::new(request, Arc::clone(client), cookie);
+        let tag_io = TagIo::new(request, Arc::clone(client), cookie);
         let mut plug = Plug::default();
-        self.step(slot.queue, &mut plug, |inner, cx, actions| inner.submit(cx, slot.tag, work, actions));
+        self.step(slot.queue, &mut plug, |inner, ctx, actions| inner.submit(ctx, slot.tag, tag_io, actions));
         // The server's part waits for the front end's unplug.
         plug.unplug_clients();
     }
@@ -474,7 +477,7 @@ impl Plug {
 }
 
 /// A piece of a slot, if it has that much room.
-fn span(slot: &IoSlot, at: u32, len: usize) -> Result<SlotRange, Errno> {
+fn slot_range(slot: &IoSlot, at: u32, len: usize) -> Result<SlotRange, Errno> {
     let fits = u64::from(at) + len as u64 <= 1 << io::TAG_SHIFT;
     if fits { Ok(SlotRange { queue: slot.queue, tag: slot.tag, offset: at, len: len as u32 }) } else { Err(Errno::EINVAL) }
 }

@@ -149,7 +149,7 @@ pub struct BlockLimits {
 impl BlockLimits {
     /// Longest request of a kind, sectors. 0: the device does not do it.
     #[must_use]
-    pub fn longest(&self, op: IoOp) -> u32 {
+    pub fn max_sectors_of(&self, op: IoOp) -> u32 {
         match op {
             IoOp::Read | IoOp::Write => self.max_sectors,
             IoOp::Discard => self.max_discard,
@@ -159,8 +159,8 @@ impl BlockLimits {
     }
 
     /// Cuts a range into requests: first sector and length of each. Nothing if the device does not do `op`.
-    pub fn pieces(&self, op: IoOp, sector: u64, sectors: u64) -> impl Iterator<Item = (u64, u32)> + use<> {
-        let longest = u64::from(self.longest(op));
+    pub fn split(&self, op: IoOp, sector: u64, sectors: u64) -> impl Iterator<Item = (u64, u32)> + use<> {
+        let longest = u64::from(self.max_sectors_of(op));
         let chunk = if op.has_data() { u64::from(self.chunk_sectors) } else { 0 };
         let end = if longest == 0 { sector } else { sector.saturating_add(sectors) };
         let mut at = sector;
@@ -268,9 +268,9 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn ranges_are_cut_at_the_limits() {
+    fn ranges_are_split_at_the_limits() {
         let limits = BlockLimits { max_sectors: 8, max_discard: 100, ..BlockLimits::default() };
-        let cut = |limits: &BlockLimits, op, at, len| limits.pieces(op, at, len).collect::<Vec<_>>();
+        let cut = |limits: &BlockLimits, op, at, len| limits.split(op, at, len).collect::<Vec<_>>();
         assert_eq!(cut(&limits, IoOp::Read, 3, 20), vec![(3, 8), (11, 8), (19, 4)]);
         assert_eq!(cut(&limits, IoOp::Discard, 3, 20), vec![(3, 20)]);
         assert_eq!(cut(&limits, IoOp::WriteZeroes, 3, 20), vec![]);

@@ -10,14 +10,14 @@ mod buffers;
 mod client;
 mod files;
 
-use crate::control::{Driver, char_device};
+use crate::control::{Driver, char_device_id};
 use crate::platform::{Caller, DirectTransport, Platform, ServerCommand};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use buffers::MemfdBuffers;
 use client::ClientFile;
-use files::{CharFile, ControlFile};
-pub(crate) use files::{check_mmap, head};
+use files::{DriverCharFile, DriverControlFile};
+pub(crate) use files::{check_mmap, command_bytes};
 use uringlet::{OpenedFile, PendingCmd, VirtualFiles};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::shared_file::placeholder_fd;
@@ -25,7 +25,7 @@ use uringlet_sys::{Errno, process};
 
 /// The surroundings of an attached program.
 #[derive(Debug)]
-pub struct Program;
+pub struct InProcessPlatform;
 
 impl ServerCommand for PendingCmd {
     fn complete(self, res: i32) {
@@ -33,7 +33,7 @@ impl ServerCommand for PendingCmd {
     }
 }
 
-impl Platform for Program {
+impl Platform for InProcessPlatform {
     type Command = PendingCmd;
     type Buffers = MemfdBuffers;
     type Transport = DirectTransport;
@@ -57,30 +57,30 @@ fn caller() -> Caller {
 #[derive(Debug)]
 pub struct DeviceFiles {
     /// Made by the first open.
-    driver: Mutex<Option<Arc<Driver<Program>>>>,
+    driver: Mutex<Option<Arc<Driver<InProcessPlatform>>>>,
 }
 
 /// The one of this process: for `Engine::set_opener`.
 pub static DEVICE_FILES: DeviceFiles = DeviceFiles { driver: Mutex::new(None) };
 
 impl DeviceFiles {
-    fn driver(&self) -> Arc<Driver<Program>> {
+    fn driver(&self) -> Arc<Driver<InProcessPlatform>> {
         let mut driver = self.driver.lock();
-        Arc::clone(driver.get_or_insert_with(|| Arc::new(Driver::new(Program, Vec::new()))))
+        Arc::clone(driver.get_or_insert_with(|| Arc::new(Driver::new(InProcessPlatform, Vec::new()))))
     }
 }
 
 impl VirtualFiles for DeviceFiles {
     fn open(&self, path: &[u8], flags: u32) -> Option<Result<OpenedFile, Errno>> {
         if path == b"/dev/ublk-control" {
-            let file = ControlFile { driver: self.driver() };
+            let file = DriverControlFile { driver: self.driver() };
             return Some(placeholder_fd(flags).map(|fd| -> OpenedFile { (fd, Arc::new(file)) }));
         }
-        if let Some(id) = char_device(path) {
+        if let Some(id) = char_device_id(path) {
             let device = self.driver().device(id)?;
-            return Some(CharFile::open(device, flags).map(|(fd, file)| -> OpenedFile { (fd, Arc::new(file)) }));
+            return Some(DriverCharFile::open(device, flags).map(|(fd, file)| -> OpenedFile { (fd, Arc::new(file)) }));
         }
-        let id = path.strip_prefix(b"/dev/uringlet/ublkb").and_then(crate::control::number)?;
+        let id = path.strip_prefix(b"/dev/uringlet/ublkb").and_then(crate::control::parse_id)?;
         let device = self.driver().device(id)?;
         if !device.is_live() {
             return None;

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_survives_the_rings() {
+    fn messages_round_trip_through_the_rings() {
         let cmd = IoCmd { q_id: 1, tag: 65_535, result: -5, addr: u64::MAX };
         for cmd_op in [Some(0xc010_7522), Some(0), None] {
             let submission = Submission { cmd_op, task: 1 << 63, cmd };

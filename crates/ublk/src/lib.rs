@@ -6,10 +6,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod actions;
 pub mod adaptive_spin;
 pub mod blocking;
 pub mod control;
+mod deferred;
 mod device;
 pub mod frontend;
 #[cfg(feature = "engine")]

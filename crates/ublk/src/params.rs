@@ -11,7 +11,7 @@ pub(crate) const HEADER: usize = 8;
 const BASIC: usize = 8;
 const DISCARD: usize = 40;
 const DEVT: usize = 60;
-const KNOWN: u32 = param::BASIC | param::DISCARD | param::DEVT | param::ZONED;
+const SUPPORTED_TYPES: u32 = param::BASIC | param::DISCARD | param::DEVT | param::ZONED;
 const PAGE_SECTORS: u32 = 8;
 const PAGE_SHIFT: u8 = 12;
 
@@ -22,7 +22,7 @@ pub(crate) struct DeviceParams {
 }
 
 impl DeviceParams {
-    pub(crate) const fn none() -> Self {
+    pub(crate) const fn empty() -> Self {
         Self { bytes: [0; SIZE] }
     }
 
@@ -30,12 +30,12 @@ impl DeviceParams {
         &self.bytes
     }
 
-    fn piece<const N: usize>(&self, at: usize) -> [u8; N] {
+    fn array_at<const N: usize>(&self, at: usize) -> [u8; N] {
         core::array::from_fn(|i| self.bytes[at + i])
     }
 
     fn types(&self) -> u32 {
-        u32::from_le_bytes(self.piece(4))
+        u32::from_le_bytes(self.array_at(4))
     }
 
     fn set_types(&mut self, types: u32) {
@@ -43,11 +43,11 @@ impl DeviceParams {
     }
 
     fn basic(&self) -> ParamBasic {
-        ParamBasic::from_bytes(&self.piece(BASIC))
+        ParamBasic::from_bytes(&self.array_at(BASIC))
     }
 
     fn discard(&self) -> ParamDiscard {
-        ParamDiscard::from_bytes(&self.piece(DISCARD))
+        ParamDiscard::from_bytes(&self.array_at(DISCARD))
     }
 
     pub(crate) fn has(&self, kind: u32) -> bool {
@@ -60,7 +60,7 @@ impl DeviceParams {
     /// `EINVAL`, and then no kind is set any more; `EOPNOTSUPP` zones.
     pub(crate) fn set(&mut self, bytes: &[u8], max_io_bytes: u32) -> Result<(), Errno> {
         self.bytes[..bytes.len()].copy_from_slice(bytes);
-        self.set_types(self.types() & KNOWN);
+        self.set_types(self.types() & SUPPORTED_TYPES);
         self.check(max_io_bytes).inspect_err(|_| self.set_types(0))
     }
 
@@ -152,14 +152,14 @@ pub(crate) mod tests {
     }
 
     fn set(types: u32, basic: ParamBasic, discard: ParamDiscard) -> Result<(), Errno> {
-        let mut params = DeviceParams::none();
+        let mut params = DeviceParams::empty();
         let result = params.set(&encode(types, &basic, &discard), 1 << 20);
         assert_eq!(result.is_ok(), params.has(param::BASIC));
         result
     }
 
     #[test]
-    fn parameters_are_checked_as_the_driver_does() {
+    fn parameters_are_validated_as_by_ublk_drv() {
         let none = ParamDiscard::default();
         let discard =
             ParamDiscard { discard_granularity: 4096, max_discard_sectors: 8, max_discard_segments: 1, ..ParamDiscard::default() };
@@ -189,8 +189,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_short_structure_changes_only_its_beginning() {
-        let mut params = DeviceParams::none();
+    fn a_short_structure_changes_only_its_first_fields() {
+        let mut params = DeviceParams::empty();
         params.set(&encode(param::BASIC, &GOOD, &ParamDiscard::default()), 1 << 20).unwrap();
         let other = encode(param::BASIC, &ParamBasic { max_sectors: 8, dev_sectors: 1, ..GOOD }, &ParamDiscard::default());
         // Up to max_sectors, without the size.

@@ -68,10 +68,10 @@ pub trait IoBuffers: Send + Sync + Debug + 'static {
     /// Copies a WRITE's data to the server's address. Bytes copied: fewer where the address is bad.
     ///
     /// Where the server's own side does that (a broker), all of them.
-    fn copy_to_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32;
+    fn copy_to_server(&self, range: SlotRange, data: DataLocation, server: u64) -> u32;
 
     /// Copies a READ's data from the server's address; as [`copy_to_server`](Self::copy_to_server).
-    fn copy_from_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32;
+    fn copy_from_server(&self, range: SlotRange, data: DataLocation, server: u64) -> u32;
 
     /// Where a slot lies.
     fn slot_extent(&self, queue: u16, tag: u16) -> SlotExtent;
@@ -80,13 +80,13 @@ pub trait IoBuffers: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     /// Those of pread(2).
-    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno>;
+    fn read(&self, range: SlotRange, bytes: &mut [u8]) -> Result<(), Errno>;
 
     /// Copies into a slot.
     ///
     /// # Errors
     /// Those of pwrite(2).
-    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno>;
+    fn write(&self, range: SlotRange, bytes: &[u8]) -> Result<(), Errno>;
 }
 
 /// Who sends a control command.

@@ -1,13 +1,13 @@
 //! The tags of one queue, under one lock: where commands meet requests.
 //!
-//! Every method of [`Inner`] is a step under the lock; what it brings on it leaves in [`Actions`], for whoever releases
-//! the lock. A tag in Copying or Landing belongs to the thread that has its action, until that calls `copied` or `landed`.
+//! Every method of [`Inner`] is a step under the lock; what it brings on it leaves in [`DeferredActions`], for whoever releases
+//! the lock. A tag in Copying or CommitCopy belongs to the thread that has its action, until that calls `copied` or `landed`.
 
-use crate::actions::{Action, Actions, Landing};
+use crate::deferred::{CommitCopy, DeferredAction, DeferredActions};
 use crate::frontend::{BlockClient, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 use crate::platform::{IoBuffers, ServerCommand, SlotRange};
 use crate::status::client_errno;
-use crate::tag::{Phase, Rules, Tag, Work};
+use crate::tag::{Tag, TagFeatures, TagIo, TagState};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use uringlet_sys::sync::AtomicU32;
 
 /// What becomes of requests that no server has yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum DispatchMode {
     /// They go to the server.
     Open,
     /// They wait for a server.
@@ -30,22 +30,22 @@ pub(crate) enum Mode {
 
 /// What a step needs of the device.
 #[derive(Debug)]
-pub(crate) struct Cx<'a, A> {
+pub(crate) struct QueueCtx<'a, A> {
     pub(crate) buffers: &'a A,
     /// Requests in flight, of all queues.
     pub(crate) busy: &'a AtomicU32,
-    pub(crate) rules: Rules,
+    pub(crate) features: TagFeatures,
     /// The queue's number.
     pub(crate) queue: u16,
 }
 
 /// A queue.
 #[derive(Debug)]
-pub(crate) struct Queue<C> {
+pub(crate) struct UblkQueue<C> {
     pub(crate) inner: Mutex<Inner<C>>,
 }
 
-impl<C: ServerCommand> Queue<C> {
+impl<C: ServerCommand> UblkQueue<C> {
     pub(crate) fn new(depth: u16) -> Self {
         Self { inner: Mutex::new(Inner::new(depth)) }
     }
@@ -57,13 +57,13 @@ pub(crate) struct Inner<C> {
     tags: Vec<Tag<C>>,
     free: Vec<u16>,
     /// Who wants a slot.
-    waiting: VecDeque<Arc<dyn BlockClient>>,
-    mode: Mode,
+    slot_waiters: VecDeque<Arc<dyn BlockClient>>,
+    mode: DispatchMode,
     pub(crate) limits: BlockLimits,
     /// Tags that were fetched.
     fetched: u16,
     /// The server is gone: what it had is no longer with it.
-    is_lost: bool,
+    is_server_lost: bool,
     /// No command stays armed.
     is_cancelling: bool,
     /// Counts servers: a copy for an earlier one is for nobody.
@@ -76,11 +76,11 @@ impl<C: ServerCommand> Inner<C> {
             tags: (0..depth).map(|_| Tag::new()).collect(),
             // The lowest number first.
             free: (0..depth).rev().collect(),
-            waiting: VecDeque::new(),
-            mode: Mode::Fail,
+            slot_waiters: VecDeque::new(),
+            mode: DispatchMode::Fail,
             limits: BlockLimits::default(),
             fetched: 0,
-            is_lost: false,
+            is_server_lost: false,
             is_cancelling: false,
             epoch: 0,
         }
@@ -97,113 +97,127 @@ impl<C: ServerCommand> Inner<C> {
 
     /// Whether its server is complete, and there.
     pub(crate) fn is_ready(&self) -> bool {
-        self.is_fetched() && !self.is_lost
+        self.is_fetched() && !self.is_server_lost
     }
 
     /// Whether some command waits for a request.
     pub(crate) fn has_idle_command(&self) -> bool {
-        self.tags.iter().any(|tag| tag.command.is_some() && !tag.phase.is_busy())
+        self.tags.iter().any(|tag| tag.command.is_some() && !tag.state.is_busy())
     }
 
     // The front end's side ------------------------------------------------------------------------------------------
 
-    pub(crate) fn take(&mut self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
+    pub(crate) fn alloc_slot(&mut self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
         let Some(tag) = self.free.pop() else {
-            self.waiting.push_back(Arc::clone(client));
+            self.slot_waiters.push_back(Arc::clone(client));
             return None;
         };
-        self.tag(tag).phase = Phase::Taken;
+        self.tag(tag).state = TagState::Allocated;
         Some(IoSlot { queue, tag })
     }
 
-    pub(crate) fn release(&mut self, slot: &IoSlot, actions: &mut Actions<C>) {
+    pub(crate) fn free_slot(&mut self, slot: &IoSlot, actions: &mut DeferredActions<C>) {
         let tag = self.tag(slot.tag);
-        debug_assert_eq!(tag.phase, Phase::Taken);
-        tag.phase = Phase::Free;
+        debug_assert_eq!(tag.state, TagState::Allocated);
+        tag.state = TagState::Free;
         self.free.push(slot.tag);
-        if let Some(client) = self.waiting.pop_front() {
-            actions.push(Action::Free { client, queue: slot.queue });
+        if let Some(client) = self.slot_waiters.pop_front() {
+            actions.push(DeferredAction::SlotFreed { client, queue: slot.queue });
         }
     }
 
     /// A client's request: checked, and on its way.
-    pub(crate) fn submit<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, mut work: Work, actions: &mut Actions<C>) {
-        match check(&work.request, &self.limits, cx.rules) {
-            Ok(Fate::Server { flags, flush_after }) => {
-                work.request.flags = flags;
-                work.flush_after = flush_after;
-                self.enqueue(cx, tag, work, actions);
+    pub(crate) fn submit<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, tag: u16, mut tag_io: TagIo, actions: &mut DeferredActions<C>) {
+        match admit(&tag_io.request, &self.limits, ctx.features) {
+            Ok(Admission::Dispatch { flags, flush_after }) => {
+                tag_io.request.flags = flags;
+                tag_io.flush_after = flush_after;
+                self.enqueue(ctx, tag, tag_io, actions);
             }
-            Ok(Fate::Nothing) => self.end_at_once(cx, tag, work, Ok(()), actions),
-            Err(errno) => self.end_at_once(cx, tag, work, Err(errno), actions),
+            Ok(Admission::CompleteNow) => self.finish_now(ctx, tag, tag_io, Ok(()), actions),
+            Err(errno) => self.finish_now(ctx, tag, tag_io, Err(errno), actions),
         }
     }
 
-    fn end_at_once<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, work: Work, result: Result<(), Errno>, actions: &mut Actions<C>) {
-        self.tag(tag).work = Some(Work { flush_after: false, ..work });
-        self.end(cx, tag, result, actions);
+    fn finish_now<A: IoBuffers>(
+        &mut self,
+        ctx: &QueueCtx<'_, A>,
+        tag: u16,
+        tag_io: TagIo,
+        result: Result<(), Errno>,
+        actions: &mut DeferredActions<C>,
+    ) {
+        self.tag(tag).tag_io = Some(TagIo { flush_after: false, ..tag_io });
+        self.finish(ctx, tag, result, actions);
     }
 
-    fn enqueue<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, work: Work, actions: &mut Actions<C>) {
+    fn enqueue<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, tag: u16, tag_io: TagIo, actions: &mut DeferredActions<C>) {
         let slot = self.tag(tag);
-        slot.work = Some(work);
-        slot.phase = Phase::Queued;
-        self.go_on(cx, tag, actions);
+        slot.tag_io = Some(tag_io);
+        slot.state = TagState::Queued;
+        self.route_queued(ctx, tag, actions);
     }
 
     /// A queued request goes wherever it may.
-    fn go_on<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, tag: u16, actions: &mut Actions<C>) {
+    fn route_queued<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, tag: u16, actions: &mut DeferredActions<C>) {
         match self.mode {
-            Mode::Fail => self.end(cx, tag, Err(Errno::EIO), actions),
-            Mode::Hold => {}
-            Mode::Open => self.dispatch(cx, tag, actions),
+            DispatchMode::Fail => self.finish(ctx, tag, Err(Errno::EIO), actions),
+            DispatchMode::Hold => {}
+            DispatchMode::Open => self.dispatch(ctx, tag, actions),
         }
     }
 
     /// A queued request goes to the server, if a command is there.
-    fn dispatch<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, actions: &mut Actions<C>) {
+    fn dispatch<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, actions: &mut DeferredActions<C>) {
         let epoch = self.epoch;
         let tag = &mut self.tags[number as usize];
-        let Some(work) = &tag.work else { return };
-        if tag.phase != Phase::Queued || tag.command.is_none() {
+        let Some(tag_io) = &tag.tag_io else { return };
+        if tag.state != TagState::Queued || tag.command.is_none() {
             return;
         }
-        let is_write = work.request.op == IoOp::Write;
-        cx.buffers.write_iod(cx.queue, number, &work.iod(tag.addr), work.done);
-        cx.busy.fetch_add(1, SeqCst);
-        if is_write && cx.rules.copies && !cx.rules.asks_for_data {
-            tag.phase = Phase::Copying;
-            actions.push(copy(cx.queue, number, work, tag.addr, epoch));
+        let is_write = tag_io.request.op == IoOp::Write;
+        ctx.buffers.write_iod(ctx.queue, number, &tag_io.iod(tag.addr), tag_io.done);
+        ctx.busy.fetch_add(1, SeqCst);
+        if is_write && ctx.features.copies_data && !ctx.features.need_get_data {
+            tag.state = TagState::Copying;
+            actions.push(dispatch_copy(ctx.queue, number, tag_io, tag.addr, epoch));
             return;
         }
-        let asks = is_write && cx.rules.asks_for_data;
-        tag.phase = if asks { Phase::Wants } else { Phase::Served };
+        let asks = is_write && ctx.features.need_get_data;
+        tag.state = if asks { TagState::NeedData } else { TagState::Dispatched };
         let res = if asks { io::RES_NEED_GET_DATA } else { io::RES_OK };
-        actions.extend_with(tag.command.take(), res);
+        actions.complete_command(tag.command.take(), res);
     }
 
     /// WRITE data of `bytes` has reached the server's buffer.
-    pub(crate) fn copied<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, epoch: u32, bytes: u32, actions: &mut Actions<C>) {
-        let is_lost = self.is_lost || self.epoch != epoch;
+    pub(crate) fn dispatch_copy_done<A: IoBuffers>(
+        &mut self,
+        ctx: &QueueCtx<'_, A>,
+        number: u16,
+        epoch: u32,
+        bytes: u32,
+        actions: &mut DeferredActions<C>,
+    ) {
+        let is_server_lost = self.is_server_lost || self.epoch != epoch;
         let tag = &mut self.tags[number as usize];
-        let Some(work) = &tag.work else { return };
-        if is_lost {
+        let Some(tag_io) = &tag.tag_io else { return };
+        if is_server_lost {
             // It never got there: it waits for the next server, or fails.
-            tag.phase = Phase::Queued;
-            cx.busy.fetch_sub(1, SeqCst);
-            self.go_on(cx, number, actions);
-            return self.cancel_if_gone(number, actions);
+            tag.state = TagState::Queued;
+            ctx.busy.fetch_sub(1, SeqCst);
+            self.route_queued(ctx, number, actions);
+            return self.cancel_if_closing(number, actions);
         }
-        if bytes < (SECTOR as u32).min(work.left) {
+        if bytes < (SECTOR as u32).min(tag_io.left) {
             // A bad buffer. The kernel tries again for ever.
-            return self.end(cx, number, Err(Errno::EIO), actions);
+            return self.finish(ctx, number, Err(Errno::EIO), actions);
         }
-        if bytes < work.left {
-            let iod = work.iod(tag.addr);
-            cx.buffers.write_iod(cx.queue, number, &IoDesc { nr_sectors: bytes >> 9, ..iod }, work.done);
+        if bytes < tag_io.left {
+            let iod = tag_io.iod(tag.addr);
+            ctx.buffers.write_iod(ctx.queue, number, &IoDesc { nr_sectors: bytes >> 9, ..iod }, tag_io.done);
         }
-        tag.phase = Phase::Served;
-        actions.extend_with(tag.command.take(), io::RES_OK);
+        tag.state = TagState::Dispatched;
+        actions.complete_command(tag.command.take(), io::RES_OK);
     }
 
     // The server's side ---------------------------------------------------------------------------------------------
@@ -211,22 +225,22 @@ impl<C: ServerCommand> Inner<C> {
     /// An I/O command. It is complete if it was refused. Whether the queue has all its tags fetched by it.
     pub(crate) fn command<A: IoBuffers>(
         &mut self,
-        cx: &Cx<'_, A>,
+        ctx: &QueueCtx<'_, A>,
         nr: Option<u8>,
         cmd: &IoCmd,
         (command, task): (C, u64),
-        actions: &mut Actions<C>,
+        actions: &mut DeferredActions<C>,
     ) -> bool {
         let all_fetched = self.is_fetched();
         let epoch = self.epoch;
         let Some(tag) = self.tags.get_mut(cmd.tag as usize) else {
-            actions.push(Action::Complete(command, -Errno::EINVAL.into_raw()));
+            actions.push(DeferredAction::Complete(command, -Errno::EINVAL.into_raw()));
             return false;
         };
-        let nr = match tag.check(cx.rules, nr, cmd.addr, task, all_fetched) {
+        let nr = match tag.check(ctx.features, nr, cmd.addr, task, all_fetched) {
             Ok(nr) => nr,
             Err(errno) => {
-                actions.push(Action::Complete(command, -errno.into_raw()));
+                actions.push(DeferredAction::Complete(command, -errno.into_raw()));
                 return false;
             }
         };
@@ -236,199 +250,199 @@ impl<C: ServerCommand> Inner<C> {
             io::FETCH_REQ => {
                 tag.task = Some(task);
                 self.fetched += 1;
-                self.go_on_if_queued(cx, cmd.tag, actions);
+                self.dispatch_if_open(ctx, cmd.tag, actions);
             }
             io::NEED_GET_DATA => {
-                tag.phase = Phase::Copying;
-                if let Some(work) = &tag.work {
-                    cx.buffers.write_iod(cx.queue, cmd.tag, &work.iod(tag.addr), work.done);
-                    actions.push(copy(cx.queue, cmd.tag, work, tag.addr, epoch));
+                tag.state = TagState::Copying;
+                if let Some(tag_io) = &tag.tag_io {
+                    ctx.buffers.write_iod(ctx.queue, cmd.tag, &tag_io.iod(tag.addr), tag_io.done);
+                    actions.push(dispatch_copy(ctx.queue, cmd.tag, tag_io, tag.addr, epoch));
                 }
             }
-            _ => self.commit(cx, cmd.tag, cmd.result, actions),
+            _ => self.commit(ctx, cmd.tag, cmd.result, actions),
         }
-        self.cancel_if_gone(cmd.tag, actions);
+        self.cancel_if_closing(cmd.tag, actions);
         !all_fetched && self.is_fetched()
     }
 
-    fn go_on_if_queued<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, actions: &mut Actions<C>) {
-        if self.tag(number).phase == Phase::Queued && self.mode == Mode::Open {
-            self.dispatch(cx, number, actions);
+    fn dispatch_if_open<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, actions: &mut DeferredActions<C>) {
+        if self.tag(number).state == TagState::Queued && self.mode == DispatchMode::Open {
+            self.dispatch(ctx, number, actions);
         }
     }
 
     /// The server says what became of a request.
-    fn commit<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, result: i32, actions: &mut Actions<C>) {
+    fn commit<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, result: i32, actions: &mut DeferredActions<C>) {
         let tag = &mut self.tags[number as usize];
-        let Some(work) = &mut tag.work else { return };
-        let op = work.request.op;
+        let Some(tag_io) = &mut tag.tag_io else { return };
+        let op = tag_io.request.op;
         if result < 0 {
-            return self.end(cx, number, Err(client_errno(result)), actions);
+            return self.finish(ctx, number, Err(client_errno(result)), actions);
         }
         if !op.has_data() {
-            return self.end(cx, number, Ok(()), actions);
+            return self.finish(ctx, number, Ok(()), actions);
         }
         if result == 0 && op == IoOp::Read {
-            return self.end(cx, number, Err(Errno::EIO), actions);
+            return self.finish(ctx, number, Err(Errno::EIO), actions);
         }
-        let bytes = (result as u32).min(work.left);
-        let moves = if cx.rules.copies { op == IoOp::Read } else { bytes < work.left || !work.stash.is_empty() };
+        let bytes = (result as u32).min(tag_io.left);
+        let moves = if ctx.features.copies_data { op == IoOp::Read } else { bytes < tag_io.left || !tag_io.stash.is_empty() };
         if !moves {
-            return self.landed(cx, number, Ok(bytes), Vec::new(), actions);
+            return self.commit_copy_done(ctx, number, Ok(bytes), Vec::new(), actions);
         }
-        tag.phase = Phase::Landing;
-        actions.push(Action::Land(Landing {
-            span: SlotRange { queue: cx.queue, tag: number, offset: work.done, len: bytes },
-            data: work.request.data,
+        tag.state = TagState::Completing;
+        actions.push(DeferredAction::CommitCopy(CommitCopy {
+            range: SlotRange { queue: ctx.queue, tag: number, offset: tag_io.done, len: bytes },
+            data: tag_io.request.data,
             addr: tag.addr,
             op,
-            asked: work.left,
-            stash: core::mem::take(&mut work.stash),
+            requested: tag_io.left,
+            stash: core::mem::take(&mut tag_io.stash),
         }));
     }
 
     /// A commit's data is where it belongs.
-    pub(crate) fn landed<A: IoBuffers>(
+    pub(crate) fn commit_copy_done<A: IoBuffers>(
         &mut self,
-        cx: &Cx<'_, A>,
+        ctx: &QueueCtx<'_, A>,
         number: u16,
         bytes: Result<u32, Errno>,
         stash: Vec<u8>,
-        actions: &mut Actions<C>,
+        actions: &mut DeferredActions<C>,
     ) {
         let tag = &mut self.tags[number as usize];
-        let Some(work) = &mut tag.work else { return };
+        let Some(tag_io) = &mut tag.tag_io else { return };
         match bytes {
-            Err(errno) => self.end(cx, number, Err(errno), actions),
+            Err(errno) => self.finish(ctx, number, Err(errno), actions),
             // Nothing of a READ could be taken: a bad buffer. The kernel reads again for ever.
-            Ok(0) if work.request.op == IoOp::Read => self.end(cx, number, Err(Errno::EIO), actions),
+            Ok(0) if tag_io.request.op == IoOp::Read => self.finish(ctx, number, Err(Errno::EIO), actions),
             Ok(bytes) => {
-                work.stash = stash;
-                if work.advance(bytes) {
-                    self.end(cx, number, Ok(()), actions);
+                tag_io.stash = stash;
+                if tag_io.advance(bytes) {
+                    self.finish(ctx, number, Ok(()), actions);
                 } else {
-                    tag.phase = Phase::Queued;
-                    cx.busy.fetch_sub(1, SeqCst);
-                    self.go_on(cx, number, actions);
+                    tag.state = TagState::Queued;
+                    ctx.busy.fetch_sub(1, SeqCst);
+                    self.route_queued(ctx, number, actions);
                 }
             }
         }
-        self.cancel_if_gone(number, actions);
+        self.cancel_if_closing(number, actions);
     }
 
     /// A request is over, or goes on as the flush that belongs to it.
-    fn end<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, number: u16, result: Result<(), Errno>, actions: &mut Actions<C>) {
+    fn finish<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, result: Result<(), Errno>, actions: &mut DeferredActions<C>) {
         let tag = &mut self.tags[number as usize];
-        if tag.phase.is_busy() {
-            cx.busy.fetch_sub(1, SeqCst);
+        if tag.state.is_busy() {
+            ctx.busy.fetch_sub(1, SeqCst);
         }
-        let Some(mut work) = tag.work.take() else { return };
-        if work.flush_after && result.is_ok() {
-            work.become_flush();
-            return self.enqueue(cx, number, work, actions);
+        let Some(mut tag_io) = tag.tag_io.take() else { return };
+        if tag_io.flush_after && result.is_ok() {
+            tag_io.become_flush();
+            return self.enqueue(ctx, number, tag_io, actions);
         }
-        tag.phase = Phase::Taken;
-        let Work { client, cookie, .. } = work;
-        actions.push(Action::Done { client, cookie, slot: IoSlot { queue: cx.queue, tag: number }, result });
+        tag.state = TagState::Allocated;
+        let TagIo { client, cookie, .. } = tag_io;
+        actions.push(DeferredAction::Done { client, cookie, slot: IoSlot { queue: ctx.queue, tag: number }, result });
     }
 
     // Ends ----------------------------------------------------------------------------------------------------------
 
     /// What becomes of requests from now on, those that wait included.
-    pub(crate) fn set_mode<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, mode: Mode, actions: &mut Actions<C>) {
+    pub(crate) fn set_mode<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, mode: DispatchMode, actions: &mut DeferredActions<C>) {
         self.mode = mode;
         for number in 0..self.tags.len() as u16 {
-            if self.tag(number).phase == Phase::Queued {
-                self.go_on(cx, number, actions);
+            if self.tag(number).state == TagState::Queued {
+                self.route_queued(ctx, number, actions);
             }
         }
     }
 
     /// The server is gone: what it had waits for the next one, or fails. The mode says so.
-    pub(crate) fn lose<A: IoBuffers>(&mut self, cx: &Cx<'_, A>, actions: &mut Actions<C>) {
-        self.is_lost = true;
+    pub(crate) fn server_lost<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, actions: &mut DeferredActions<C>) {
+        self.is_server_lost = true;
         for number in 0..self.tags.len() as u16 {
             let tag = self.tag(number);
-            if !matches!(tag.phase, Phase::Served | Phase::Wants) {
+            if !matches!(tag.state, TagState::Dispatched | TagState::NeedData) {
                 continue;
             }
-            if cx.rules.reissues {
-                tag.phase = Phase::Queued;
-                cx.busy.fetch_sub(1, SeqCst);
-                self.go_on(cx, number, actions);
+            if ctx.features.reissues {
+                tag.state = TagState::Queued;
+                ctx.busy.fetch_sub(1, SeqCst);
+                self.route_queued(ctx, number, actions);
             } else {
-                self.end(cx, number, Err(Errno::EIO), actions);
+                self.finish(ctx, number, Err(Errno::EIO), actions);
             }
         }
     }
 
     /// The ring of a tag's command ends before the device was started: nobody starts it with this server.
-    pub(crate) fn lose_early(&mut self, number: u16) {
-        self.is_lost |= self.tags.get(number as usize).is_some_and(|tag| tag.command.is_some());
+    pub(crate) fn server_lost_before_start(&mut self, number: u16) {
+        self.is_server_lost |= self.tags.get(number as usize).is_some_and(|tag| tag.command.is_some());
     }
 
     /// Ends the armed commands, and those that will be: no request comes any more.
-    pub(crate) fn cancel(&mut self, actions: &mut Actions<C>) {
+    pub(crate) fn cancel_all(&mut self, actions: &mut DeferredActions<C>) {
         self.is_cancelling = true;
         for number in 0..self.tags.len() as u16 {
-            self.cancel_if_gone(number, actions);
+            self.cancel_if_closing(number, actions);
         }
     }
 
     /// Ends one armed command: its ring is about to end.
-    pub(crate) fn cancel_one(&mut self, number: u16, actions: &mut Actions<C>) {
+    pub(crate) fn cancel_armed(&mut self, number: u16, actions: &mut DeferredActions<C>) {
         if let Some(tag) = self.tags.get_mut(number as usize)
-            && !tag.phase.is_busy()
+            && !tag.state.is_busy()
         {
-            actions.extend_with(tag.command.take(), io::RES_ABORT);
+            actions.complete_command(tag.command.take(), io::RES_ABORT);
         }
     }
 
-    fn cancel_if_gone(&mut self, number: u16, actions: &mut Actions<C>) {
-        if self.is_cancelling || self.is_lost {
-            self.cancel_one(number, actions);
+    fn cancel_if_closing(&mut self, number: u16, actions: &mut DeferredActions<C>) {
+        if self.is_cancelling || self.is_server_lost {
+            self.cancel_armed(number, actions);
         }
     }
 
     /// The next server may fetch.
-    pub(crate) fn reset(&mut self, actions: &mut Actions<C>) {
-        self.cancel(actions);
+    pub(crate) fn reset(&mut self, actions: &mut DeferredActions<C>) {
+        self.cancel_all(actions);
         self.tags.iter_mut().for_each(Tag::forget_server);
         self.fetched = 0;
-        self.is_lost = false;
+        self.is_server_lost = false;
         self.is_cancelling = false;
         self.epoch = self.epoch.wrapping_add(1);
     }
 }
 
-impl<C> Actions<C> {
+impl<C> DeferredActions<C> {
     /// Ends a command, if there is one.
-    fn extend_with(&mut self, command: Option<C>, res: i32) {
+    fn complete_command(&mut self, command: Option<C>, res: i32) {
         if let Some(command) = command {
-            self.push(Action::Complete(command, res));
+            self.push(DeferredAction::Complete(command, res));
         }
     }
 }
 
 /// Where a good request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Server {
+enum Admission {
+    Dispatch {
         flags: u32,
         flush_after: bool,
     },
     /// It is done.
-    Nothing,
+    CompleteNow,
 }
 
 /// As the block layer checks requests, and does for a device what that cannot do itself.
-fn check(request: &BlockRequest, limits: &BlockLimits, rules: Rules) -> Result<Fate, Errno> {
+fn admit(request: &BlockRequest, limits: &BlockLimits, features: TagFeatures) -> Result<Admission, Errno> {
     let BlockRequest { op, sector, sectors, data, .. } = *request;
     let flags = request.flags & iod::F_ALL;
     if op == IoOp::Flush {
-        return Ok(if limits.has_cache { Fate::Server { flags: 0, flush_after: false } } else { Fate::Nothing });
+        return Ok(if limits.has_cache { Admission::Dispatch { flags: 0, flush_after: false } } else { Admission::CompleteNow });
     }
-    let longest = limits.longest(op);
+    let longest = limits.max_sectors_of(op);
     if longest == 0 {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -437,19 +451,19 @@ fn check(request: &BlockRequest, limits: &BlockLimits, rules: Rules) -> Result<F
     }
     let block = u64::from(limits.logical_block.max(SECTOR as u32)) / SECTOR;
     let is_aligned = sector.is_multiple_of(block) && u64::from(sectors).is_multiple_of(block);
-    if sectors == 0 || sectors > longest || !is_aligned || (data != DataLocation::Slot && !rules.copies) {
+    if sectors == 0 || sectors > longest || !is_aligned || (data != DataLocation::Slot && !features.copies_data) {
         return Err(Errno::EINVAL);
     }
     if sector.checked_add(u64::from(sectors)).is_none_or(|end| end > limits.sectors) {
         return Err(Errno::EIO);
     }
-    // Without a cache everything is durable; with one, a server that does not know FUA is asked to flush.
+    // Without a cache everything is durable; with one, a server that does not know FUA is requested to flush.
     let knows_fua = limits.has_cache && limits.has_fua;
     let flush_after = flags & iod::F_FUA != 0 && limits.has_cache && !limits.has_fua;
-    Ok(Fate::Server { flags: if knows_fua { flags } else { flags & !iod::F_FUA }, flush_after })
+    Ok(Admission::Dispatch { flags: if knows_fua { flags } else { flags & !iod::F_FUA }, flush_after })
 }
 
-fn copy<C>(queue: u16, tag: u16, work: &Work, addr: u64, epoch: u32) -> Action<C> {
-    let span = SlotRange { queue, tag, offset: work.done, len: work.left };
-    Action::Copy { span, data: work.request.data, addr, epoch }
+fn dispatch_copy<C>(queue: u16, tag: u16, tag_io: &TagIo, addr: u64, epoch: u32) -> DeferredAction<C> {
+    let range = SlotRange { queue, tag, offset: tag_io.done, len: tag_io.left };
+    DeferredAction::DispatchCopy { range, data: tag_io.request.data, addr, epoch }
 }

@@ -10,13 +10,13 @@
 mod char_file;
 mod control;
 
-use crate::control::char_device;
+use crate::control::char_device_id;
 use crate::wire::{Hello, LIST, Purpose, SOCKET, VERSION, Welcome};
 use alloc::ffi::CString;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use char_file::{CharFile, Shared};
-use control::ControlFile;
+use char_file::{BrokerCharFile, CharFileShared};
+use control::BrokerControlFile;
 use uringlet::{OpenedFile, VirtualFiles};
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::lock::Mutex;
@@ -25,11 +25,11 @@ use uringlet_sys::shared_file::placeholder_fd;
 use uringlet_sys::{Errno, spawn};
 
 /// Where programs are that the broker uses.
-const PATH: &core::ffi::CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const SEARCH_PATH: &core::ffi::CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Where the broker is met, and what starts one.
 #[derive(Debug)]
-struct Broker {
+struct BrokerEndpoint {
     dir: CString,
     /// The program `uringlet`; none: nobody starts a broker from here.
     program: Option<CString>,
@@ -38,9 +38,9 @@ struct Broker {
 /// Opens the files of a broker's devices.
 #[derive(Debug)]
 pub struct BrokerFiles {
-    broker: Mutex<Option<Arc<Broker>>>,
+    broker: Mutex<Option<Arc<BrokerEndpoint>>>,
     /// The char devices that are open, and some that were.
-    open: Mutex<Vec<Weak<Shared>>>,
+    open: Mutex<Vec<Weak<CharFileShared>>>,
 }
 
 /// The one of this process: for `Engine::set_opener`, after [`BrokerFiles::set_broker`].
@@ -50,7 +50,7 @@ impl BrokerFiles {
     /// The broker's folder, and the program `uringlet`, which starts one if there is none. Neither has a NUL.
     pub fn set_broker(&self, dir: &[u8], program: Option<&[u8]>) {
         let program = program.and_then(|path| CString::new(path).ok());
-        *self.broker.lock() = CString::new(dir).ok().map(|dir| Arc::new(Broker { dir, program }));
+        *self.broker.lock() = CString::new(dir).ok().map(|dir| Arc::new(BrokerEndpoint { dir, program }));
     }
 
     /// What a question about a path is about instead: see [`LIST`].
@@ -59,7 +59,7 @@ impl BrokerFiles {
             return Some(c"/dev/null".into());
         }
         let broker = self.broker()?;
-        let other = if char_device(path).is_some() {
+        let target = if char_device_id(path).is_some() {
             // From its last slash on.
             broker.path(&[LIST.as_bytes(), path.strip_prefix(b"/dev")?])
         } else if let Some(rest) = path.strip_prefix(b"/sys/class/ublk-char") {
@@ -69,10 +69,10 @@ impl BrokerFiles {
         } else {
             return None;
         };
-        CString::new(other).ok()
+        CString::new(target).ok()
     }
 
-    fn broker(&self) -> Option<Arc<Broker>> {
+    fn broker(&self) -> Option<Arc<BrokerEndpoint>> {
         self.broker.lock().clone()
     }
 }
@@ -81,11 +81,13 @@ impl VirtualFiles for BrokerFiles {
     fn open(&self, path: &[u8], flags: u32) -> Option<Result<OpenedFile, Errno>> {
         if path == b"/dev/ublk-control" {
             let broker = self.broker()?;
-            let is_there = broker.connect_or_start();
-            return Some(is_there.and_then(|_| placeholder_fd(flags)).map(|fd| -> OpenedFile { (fd, Arc::new(ControlFile { broker })) }));
+            let reached = broker.connect_or_start();
+            return Some(
+                reached.and_then(|_| placeholder_fd(flags)).map(|fd| -> OpenedFile { (fd, Arc::new(BrokerControlFile { broker })) }),
+            );
         }
-        let id = char_device(path)?;
-        match CharFile::open(&*self.broker()?, id, flags) {
+        let id = char_device_id(path)?;
+        match BrokerCharFile::open(&*self.broker()?, id, flags) {
             // The kernel's own answer stands.
             Err(Errno::ENOENT | Errno::ECONNREFUSED) => None,
             Err(errno) => Some(Err(errno)),
@@ -107,18 +109,18 @@ impl VirtualFiles for BrokerFiles {
     fn after_fork(&self) {
         self.open.unlock_after_fork();
         self.broker.unlock_after_fork();
-        self.open.lock().iter().filter_map(Weak::upgrade).for_each(|shared| shared.leave_in_child());
+        self.open.lock().iter().filter_map(Weak::upgrade).for_each(|shared| shared.detach_in_child());
     }
 }
 
 /// A connection that was welcomed.
-struct Connection {
+struct BrokerConnection {
     socket: Seqpacket,
     welcome: Welcome,
     files: [Option<EngineFd>; FDS_MAX],
 }
 
-impl Broker {
+impl BrokerEndpoint {
     /// A path in its folder.
     fn path(&self, parts: &[&[u8]]) -> Vec<u8> {
         [&[self.dir.as_bytes(), b"/"], parts].concat().concat()
@@ -133,7 +135,7 @@ impl Broker {
             (Err(Errno::ENOENT | Errno::ECONNREFUSED), Some(program)) => {
                 // It starts a broker, unless another process was quicker, and comes back when that can be reached.
                 let argv = [Some(c"uringlet"), Some(c"ublk"), Some(c"features"), Some(c"--dir"), Some(&*self.dir), None];
-                spawn::run(program, &argv, &[Some(PATH), None])?;
+                spawn::run(program, &argv, &[Some(SEARCH_PATH), None])?;
                 self.connect()
             }
             (connected, _) => connected,
@@ -141,12 +143,12 @@ impl Broker {
     }
 
     /// A connection for something.
-    fn ask(&self, purpose: Purpose) -> Result<Connection, Errno> {
+    fn open_connection(&self, purpose: Purpose) -> Result<BrokerConnection, Errno> {
         let socket = self.connect_or_start()?;
         socket.send(&Hello { version: VERSION, purpose }.to_bytes())?;
         let mut bytes = [0; Welcome::SIZE];
         let (len, files) = socket.receive(&mut bytes)?;
         let welcome = Welcome::parse(&bytes[..len]).filter(|welcome| welcome.version == VERSION).ok_or(Errno::EPROTONOSUPPORT)?;
-        if welcome.res < 0 { Err(Errno::new(-welcome.res)) } else { Ok(Connection { socket, welcome, files }) }
+        if welcome.res < 0 { Err(Errno::new(-welcome.res)) } else { Ok(BrokerConnection { socket, welcome, files }) }
     }
 }

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_that_the_block_layer_knows_come_through() {
+    fn errors_with_a_block_status_are_kept() {
         for errno in [Errno::ENOSPC, Errno::EOPNOTSUPP, Errno::ETIMEDOUT, Errno::ENODATA] {
             assert_eq!(client_errno(-errno.into_raw()), errno);
         }

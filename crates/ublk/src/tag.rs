@@ -8,20 +8,20 @@ use uringlet_sys::Errno;
 
 /// What a device's features mean for its tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rules {
+pub(crate) struct TagFeatures {
     /// The driver copies between slot and the server's buffer.
-    pub(crate) copies: bool,
+    pub(crate) copies_data: bool,
     /// WRITE data is asked for.
-    pub(crate) asks_for_data: bool,
+    pub(crate) need_get_data: bool,
     /// What a lost server had is given to the next one.
     pub(crate) reissues: bool,
 }
 
-impl Rules {
+impl TagFeatures {
     pub(crate) fn of(flags: u64) -> Self {
         Self {
-            copies: flags & feature::USER_COPY == 0,
-            asks_for_data: flags & feature::NEED_GET_DATA != 0,
+            copies_data: flags & feature::USER_COPY == 0,
+            need_get_data: flags & feature::NEED_GET_DATA != 0,
             reissues: flags & feature::USER_RECOVERY != 0 && flags & feature::USER_RECOVERY_REISSUE != 0,
         }
     }
@@ -29,26 +29,26 @@ impl Rules {
 
 /// Where the request half is. See README.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum TagState {
     Free,
-    Taken,
+    Allocated,
     Queued,
     Copying,
-    Wants,
-    Served,
-    Landing,
+    NeedData,
+    Dispatched,
+    Completing,
 }
 
-impl Phase {
+impl TagState {
     /// The request counts as in flight: the server has it, or is about to, or has just given it back.
     pub(crate) fn is_busy(self) -> bool {
-        matches!(self, Self::Copying | Self::Wants | Self::Served | Self::Landing)
+        matches!(self, Self::Copying | Self::NeedData | Self::Dispatched | Self::Completing)
     }
 }
 
 /// A request and how far it has come.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct TagIo {
     /// What is left of it: position and length move on with short transfers.
     pub(crate) request: BlockRequest,
     /// Bytes left.
@@ -63,7 +63,7 @@ pub(crate) struct Work {
     pub(crate) cookie: u64,
 }
 
-impl Work {
+impl TagIo {
     pub(crate) fn new(request: BlockRequest, client: Arc<dyn BlockClient>, cookie: u64) -> Self {
         let left = if request.op.has_data() { request.sectors * SECTOR as u32 } else { 0 };
         Self { request, left, done: 0, flush_after: false, stash: Vec::new(), client, cookie }
@@ -102,13 +102,13 @@ pub(crate) struct Tag<C> {
     pub(crate) addr: u64,
     /// Who fetched it; `None` before.
     pub(crate) task: Option<u64>,
-    pub(crate) phase: Phase,
-    pub(crate) work: Option<Work>,
+    pub(crate) state: TagState,
+    pub(crate) tag_io: Option<TagIo>,
 }
 
 impl<C> Tag<C> {
     pub(crate) fn new() -> Self {
-        Self { command: None, addr: 0, task: None, phase: Phase::Free, work: None }
+        Self { command: None, addr: 0, task: None, state: TagState::Free, tag_io: None }
     }
 
     /// As before the first FETCH_REQ. The request half stays.
@@ -119,12 +119,12 @@ impl<C> Tag<C> {
     }
 
     fn op(&self) -> Option<IoOp> {
-        self.work.as_ref().map(|work| work.request.op)
+        self.tag_io.as_ref().map(|tag_io| tag_io.request.op)
     }
 
     /// Whether the server owns the tag, and has to say something about it.
     fn is_with_server(&self) -> bool {
-        matches!(self.phase, Phase::Wants | Phase::Served) && self.command.is_none()
+        matches!(self.state, TagState::NeedData | TagState::Dispatched) && self.command.is_none()
     }
 
     /// What the real driver has against an I/O command on this tag. `all_fetched`: of the whole queue.
@@ -132,15 +132,15 @@ impl<C> Tag<C> {
     /// # Errors
     /// `EINVAL` another task's tag, the wrong command, an address too many or too few; `EBUSY` there is a command already, or
     /// the queue is set up; `EOPNOTSUPP` no known encoding.
-    pub(crate) fn check(&self, rules: Rules, nr: Option<u8>, addr: u64, task: u64, all_fetched: bool) -> Result<u8, Errno> {
+    pub(crate) fn check(&self, features: TagFeatures, nr: Option<u8>, addr: u64, task: u64, all_fetched: bool) -> Result<u8, Errno> {
         if self.task.is_some_and(|owner| owner != task) {
             return Err(Errno::EINVAL);
         }
-        // In Copying and Landing, too, a command is there.
+        // In Copying and CommitCopy, too, a command is there.
         if self.command.is_some() {
             return Err(Errno::EBUSY);
         }
-        let asks = self.phase == Phase::Wants;
+        let asks = self.state == TagState::NeedData;
         if asks != (nr == Some(io::NEED_GET_DATA)) {
             return Err(Errno::EINVAL);
         }
@@ -148,12 +148,12 @@ impl<C> Tag<C> {
         let has_buffer = match nr {
             io::FETCH_REQ if all_fetched => return Err(Errno::EBUSY),
             io::FETCH_REQ if self.task.is_some() => return Err(Errno::EINVAL),
-            io::FETCH_REQ => !rules.asks_for_data,
-            io::COMMIT_AND_FETCH_REQ if self.is_with_server() => !rules.asks_for_data || self.op() == Some(IoOp::Read),
+            io::FETCH_REQ => !features.need_get_data,
+            io::COMMIT_AND_FETCH_REQ if self.is_with_server() => !features.need_get_data || self.op() == Some(IoOp::Read),
             io::NEED_GET_DATA if self.is_with_server() => return Ok(nr),
             _ => return Err(Errno::EINVAL),
         };
-        let fits = if rules.copies { addr != 0 || !has_buffer } else { addr == 0 };
+        let fits = if features.copies_data { addr != 0 || !has_buffer } else { addr == 0 };
         if fits { Ok(nr) } else { Err(Errno::EINVAL) }
     }
 }
@@ -170,26 +170,26 @@ mod tests {
         fn done(&self, _: u64, _: IoSlot, _: Result<(), Errno>) {}
     }
 
-    const PLAIN: Rules = Rules { copies: true, asks_for_data: false, reissues: false };
-    const ASKS: Rules = Rules { asks_for_data: true, ..PLAIN };
-    const USER_COPY: Rules = Rules { copies: false, ..PLAIN };
+    const PLAIN: TagFeatures = TagFeatures { copies_data: true, need_get_data: false, reissues: false };
+    const ASKS: TagFeatures = TagFeatures { need_get_data: true, ..PLAIN };
+    const USER_COPY: TagFeatures = TagFeatures { copies_data: false, ..PLAIN };
 
-    fn tag(phase: Phase, op: IoOp, task: Option<u64>, command: Option<()>) -> Tag<()> {
+    fn tag(state: TagState, op: IoOp, task: Option<u64>, command: Option<()>) -> Tag<()> {
         let request = BlockRequest { op, flags: 0, sector: 8, sectors: 2, data: DataLocation::Slot };
-        let work = phase.is_busy().then(|| Work::new(request, Arc::new(Nobody), 0));
-        Tag { command, addr: 0, task, phase, work }
+        let tag_io = state.is_busy().then(|| TagIo::new(request, Arc::new(Nobody), 0));
+        Tag { command, addr: 0, task, state, tag_io }
     }
 
     #[test]
-    fn every_wrong_command_has_its_errno() {
-        use Phase::{Free, Landing, Served, Wants};
+    fn wrong_commands_get_the_drivers_errno() {
+        use TagState::{Completing, Dispatched, Free, NeedData};
         let fetch = Some(io::FETCH_REQ);
         let commit = Some(io::COMMIT_AND_FETCH_REQ);
         let get = Some(io::NEED_GET_DATA);
         let fresh = || tag(Free, IoOp::Read, None, None);
         let armed = || tag(Free, IoOp::Read, Some(1), Some(()));
-        let served = |op| tag(Served, op, Some(1), None);
-        let wants = || tag(Wants, IoOp::Write, Some(1), None);
+        let served = |op| tag(Dispatched, op, Some(1), None);
+        let wants = || tag(NeedData, IoOp::Write, Some(1), None);
         let (busy, bad, unknown) = (Err(Errno::EBUSY), Err(Errno::EINVAL), Err(Errno::EOPNOTSUPP));
         let cases = vec![
             ("fetch", fresh(), PLAIN, fetch, 9, 1, false, Ok(io::FETCH_REQ)),
@@ -214,24 +214,24 @@ mod tests {
             ("data", wants(), ASKS, get, 9, 1, true, Ok(io::NEED_GET_DATA)),
             ("commit instead of data", wants(), ASKS, commit, 9, 1, true, bad),
             ("fetch instead of data", wants(), ASKS, fetch, 9, 1, true, bad),
-            ("while landing", tag(Landing, IoOp::Read, Some(1), Some(())), PLAIN, commit, 9, 1, true, busy),
+            ("while copy", tag(Completing, IoOp::Read, Some(1), Some(())), PLAIN, commit, 9, 1, true, busy),
             ("no encoding", fresh(), PLAIN, None, 9, 1, false, unknown),
             ("no command", fresh(), PLAIN, Some(0x30), 9, 1, false, bad),
         ];
-        for (what, tag, rules, nr, addr, task, all_fetched, want) in cases {
-            assert_eq!(tag.check(rules, nr, addr, task, all_fetched), want, "{what}");
+        for (what, tag, features, nr, addr, task, all_fetched, want) in cases {
+            assert_eq!(tag.check(features, nr, addr, task, all_fetched), want, "{what}");
         }
     }
 
     #[test]
-    fn a_request_shrinks_as_it_is_done() {
+    fn a_short_transfer_advances_the_descriptor() {
         let request = BlockRequest { op: IoOp::Write, flags: 1 << 13, sector: 8, sectors: 8, data: DataLocation::Slot };
-        let mut work = Work::new(request, Arc::new(Nobody), 0);
-        assert_eq!(work.iod(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 8, start_sector: 8, addr: 7 });
-        assert!(!work.advance(1024));
-        assert_eq!(work.iod(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 6, start_sector: 10, addr: 7 });
-        assert!(work.advance(3072));
-        work.become_flush();
-        assert_eq!(work.iod(7), IoDesc { op_flags: 2, nr_sectors: 0, start_sector: u64::MAX, addr: 7 });
+        let mut tag_io = TagIo::new(request, Arc::new(Nobody), 0);
+        assert_eq!(tag_io.iod(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 8, start_sector: 8, addr: 7 });
+        assert!(!tag_io.advance(1024));
+        assert_eq!(tag_io.iod(7), IoDesc { op_flags: 1 | 1 << 13, nr_sectors: 6, start_sector: 10, addr: 7 });
+        assert!(tag_io.advance(3072));
+        tag_io.become_flush();
+        assert_eq!(tag_io.iod(7), IoDesc { op_flags: 2, nr_sectors: 0, start_sector: u64::MAX, addr: 7 });
     }
 }

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_survives_the_wire() {
+    fn messages_round_trip() {
         for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List] {
             let hello = Hello { version: 3, purpose };
             assert_eq!(Hello::parse(&hello.to_bytes()), Some(hello));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_too_long_is_nothing() {
+    fn messages_of_wrong_length_are_rejected() {
         let hello = Hello { version: 1, purpose: Purpose::List }.to_bytes();
         assert_eq!(Hello::parse(&hello[..15]), None);
         let header = CtrlCmd { len: 4, ..CtrlCmd::default() };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_never_panics() {
+    fn random_bytes_never_panic() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         for round in 0..20_000_usize {
             let bytes: Vec<u8> = (0..round % 200)

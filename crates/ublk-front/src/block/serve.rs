@@ -253,7 +253,7 @@ impl FuseIo<'_> {
     fn pieces(&self, limits: &BlockLimits) -> Box<dyn Iterator<Item = (u64, u32)>> {
         match self.op {
             IoOp::Flush => Box::new(std::iter::once((0, 0))),
-            op => Box::new(limits.pieces(op, self.sector, self.sectors)),
+            op => Box::new(limits.split(op, self.sector, self.sectors)),
         }
     }
 }

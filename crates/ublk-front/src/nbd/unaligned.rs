@@ -160,7 +160,7 @@ impl<'a> UnalignedIo<'a> {
 
     fn read_blocks(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         let mut rest = bytes;
-        for (sector, sectors) in self.limits.pieces(IoOp::Read, at / SECTOR, rest.len() as u64 / SECTOR) {
+        for (sector, sectors) in self.limits.split(IoOp::Read, at / SECTOR, rest.len() as u64 / SECTOR) {
             let (piece, tail) = rest.split_at_mut(sectors as usize * SECTOR as usize);
             self.local.read(sector, piece)?;
             rest = tail;
@@ -170,7 +170,7 @@ impl<'a> UnalignedIo<'a> {
 
     fn write_blocks(&self, at: u64, bytes: &[u8], flags: u32) -> Result<(), Errno> {
         let mut rest = bytes;
-        for (sector, sectors) in self.limits.pieces(IoOp::Write, at / SECTOR, rest.len() as u64 / SECTOR) {
+        for (sector, sectors) in self.limits.split(IoOp::Write, at / SECTOR, rest.len() as u64 / SECTOR) {
             let (piece, tail) = rest.split_at(sectors as usize * SECTOR as usize);
             self.local.write(sector, piece, flags)?;
             rest = tail;

@@ -25,8 +25,8 @@ impl MemfdBuffers {
         self.file.open(flags)
     }
 
-    fn at(span: SlotRange) -> u64 {
-        io::slot(span.queue, span.tag) + u64::from(span.offset)
+    fn at(range: SlotRange) -> u64 {
+        io::slot(range.queue, range.tag) + u64::from(range.offset)
     }
 }
 
@@ -39,20 +39,20 @@ impl IoBuffers for MemfdBuffers {
         }
     }
 
-    fn copy_to_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32 {
-        let (server, len) = (UserPtr::at(server), span.len as usize);
+    fn copy_to_server(&self, range: SlotRange, data: DataLocation, server: u64) -> u32 {
+        let (server, len) = (UserPtr::at(server), range.len as usize);
         let copied = match data {
-            DataLocation::Slot => self.file.copy_to_user(Self::at(span), server, len),
-            DataLocation::Memory(from) => copy_in_user(server, from.add(span.offset as usize), len),
+            DataLocation::Slot => self.file.copy_to_user(Self::at(range), server, len),
+            DataLocation::Memory(from) => copy_in_user(server, from.add(range.offset as usize), len),
         };
         copied as u32
     }
 
-    fn copy_from_server(&self, span: SlotRange, data: DataLocation, server: u64) -> u32 {
-        let (server, len) = (UserPtr::at(server), span.len as usize);
+    fn copy_from_server(&self, range: SlotRange, data: DataLocation, server: u64) -> u32 {
+        let (server, len) = (UserPtr::at(server), range.len as usize);
         let copied = match data {
-            DataLocation::Slot => self.file.copy_from_user(Self::at(span), server, len),
-            DataLocation::Memory(to) => copy_in_user(to.add(span.offset as usize), server, len),
+            DataLocation::Slot => self.file.copy_from_user(Self::at(range), server, len),
+            DataLocation::Memory(to) => copy_in_user(to.add(range.offset as usize), server, len),
         };
         copied as u32
     }
@@ -61,11 +61,11 @@ impl IoBuffers for MemfdBuffers {
         SlotExtent { fd: self.file.number(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
     }
 
-    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.file.read(Self::at(span), bytes)
+    fn read(&self, range: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.file.read(Self::at(range), bytes)
     }
 
-    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
-        self.file.write(Self::at(span), bytes)
+    fn write(&self, range: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
+        self.file.write(Self::at(range), bytes)
     }
 }

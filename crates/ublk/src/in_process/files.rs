@@ -1,6 +1,6 @@
 //! `/dev/ublk-control` and `/dev/ublkcN`.
 
-use super::{Program, caller};
+use super::{InProcessPlatform, caller};
 use crate::control::Driver;
 use crate::device::{IoCommand, UblkDevice};
 use crate::frontend::BlockDevice;
@@ -11,14 +11,14 @@ use uringlet_abi::ublk::{CtrlCmd, IoCmd, IoDesc, io};
 use uringlet_sys::{Errno, UserPtr, thread, user};
 
 /// The first bytes of a command.
-pub(crate) fn head<const N: usize>(cmd: &UringCmd) -> [u8; N] {
+pub(crate) fn command_bytes<const N: usize>(cmd: &UringCmd) -> [u8; N] {
     core::array::from_fn(|i| cmd.data[i])
 }
 
 /// What a control command's address names.
-struct Memory(UserPtr);
+struct ProgramPayload(UserPtr);
 
-impl Payload for Memory {
+impl Payload for ProgramPayload {
     fn read(&mut self, at: usize, bytes: &mut [u8]) -> Result<(), Errno> {
         user::read_slice(bytes, self.0.add(at))
     }
@@ -30,11 +30,11 @@ impl Payload for Memory {
 
 /// `/dev/ublk-control`.
 #[derive(Debug)]
-pub(super) struct ControlFile {
-    pub(super) driver: Arc<Driver<Program>>,
+pub(super) struct DriverControlFile {
+    pub(super) driver: Arc<Driver<InProcessPlatform>>,
 }
 
-impl VirtualFile for ControlFile {
+impl VirtualFile for DriverControlFile {
     /// All of them: some wait for commands that the same thread has yet to submit.
     fn may_sleep(&self, _: &UringCmd) -> bool {
         true
@@ -48,8 +48,8 @@ impl VirtualFile for ControlFile {
         if !cmd.is_big {
             return -Errno::EINVAL.into_raw();
         }
-        let header = CtrlCmd::from_bytes(&head(cmd));
-        let result = self.driver.control(&caller(), cmd.op, header, &mut Memory(UserPtr::at(header.addr)));
+        let header = CtrlCmd::from_bytes(&command_bytes(cmd));
+        let result = self.driver.control(&caller(), cmd.op, header, &mut ProgramPayload(UserPtr::at(header.addr)));
         result.err().map_or(0, |errno| -errno.into_raw())
     }
 
@@ -62,12 +62,12 @@ impl VirtualFile for ControlFile {
 
 /// An open `/dev/ublkcN`.
 #[derive(Debug)]
-pub(super) struct CharFile {
-    device: Arc<UblkDevice<Program>>,
+pub(super) struct DriverCharFile {
+    device: Arc<UblkDevice<InProcessPlatform>>,
 }
 
-impl CharFile {
-    pub(super) fn open(device: Arc<UblkDevice<Program>>, flags: u32) -> Result<(i32, Self), Errno> {
+impl DriverCharFile {
+    pub(super) fn open(device: Arc<UblkDevice<InProcessPlatform>>, flags: u32) -> Result<(i32, Self), Errno> {
         device.open()?;
         match device.buffers().open(flags) {
             Ok(fd) => Ok((fd, Self { device })),
@@ -79,13 +79,18 @@ impl CharFile {
     }
 }
 
-impl VirtualFile for CharFile {
+impl VirtualFile for DriverCharFile {
     fn may_sleep(&self, _: &UringCmd) -> bool {
         false
     }
 
     fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
-        self.device.io_commands([IoCommand { task: cmd.task, cmd_op: cmd.op, cmd: IoCmd::from_bytes(&head(cmd)), command: pending }]);
+        self.device.io_commands([IoCommand {
+            task: cmd.task,
+            cmd_op: cmd.op,
+            cmd: IoCmd::from_bytes(&command_bytes(cmd)),
+            command: pending,
+        }]);
     }
 
     fn run(&self, _: &UringCmd) -> i32 {
@@ -93,7 +98,7 @@ impl VirtualFile for CharFile {
     }
 
     fn cancel(&self, cmd: &UringCmd) {
-        self.device.cancel_io_command(&IoCmd::from_bytes(&head(cmd)));
+        self.device.cancel_io_command(&IoCmd::from_bytes(&command_bytes(cmd)));
     }
 
     fn check_mmap(&self, prot: u32, offset: u64, len: usize) -> Result<(), Errno> {
@@ -115,7 +120,7 @@ pub(crate) fn check_mmap((queues, depth): (u16, u16), prot: u32, offset: u64, le
     Ok(())
 }
 
-impl Drop for CharFile {
+impl Drop for DriverCharFile {
     /// The server is gone. A ring's lock may be held here, and its commands end now: on another thread.
     fn drop(&mut self) {
         let device = Arc::clone(&self.device);

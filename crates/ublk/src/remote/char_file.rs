@@ -8,9 +8,9 @@
 //! ```
 //! What cannot be copied is the request's end: fewer bytes, or EIO, are committed in the server's stead, and the command waits for the next request.
 
-use super::{Broker, Connection};
+use super::{BrokerConnection, BrokerEndpoint};
 use crate::adaptive_spin::AdaptiveSpin;
-use crate::in_process::{check_mmap, head};
+use crate::in_process::{check_mmap, command_bytes};
 use crate::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
 use crate::wire::{Purpose, Submission};
 use alloc::collections::BTreeMap;
@@ -28,64 +28,64 @@ const SECTOR: usize = 512;
 
 /// A command that the broker has.
 #[derive(Debug)]
-struct Waiting {
+struct OutstandingCommand {
     pending: PendingCmd,
     task: u64,
     cmd_op: u32,
 }
 
-/// Commands by cookie.
+/// OutstandingCommands by cookie.
 #[derive(Debug, Default)]
-struct Commands {
-    waiting: BTreeMap<u32, Waiting>,
+struct OutstandingCommands {
+    waiting: BTreeMap<u32, OutstandingCommand>,
     next: u32,
     /// Nobody answers any more.
-    is_over: bool,
+    is_disconnected: bool,
 }
 
 /// What the file and its thread share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct CharFileShared {
     socket: Seqpacket,
     file: SharedFile,
     sender: Mutex<Sender>,
-    commands: Mutex<Commands>,
+    commands: Mutex<OutstandingCommands>,
     /// By tag: the request that the server has, and how much of its slot lies before its data.
     requests: Vec<Mutex<(IoDesc, u32)>>,
     queues: u16,
     depth: u16,
     /// Data is copied here.
-    copies: bool,
+    copies_data: bool,
     /// The process that opened it.
     pid: u32,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct CharFile(pub(super) Arc<Shared>);
+pub(super) struct BrokerCharFile(pub(super) Arc<CharFileShared>);
 
-impl CharFile {
-    pub(super) fn open(broker: &Broker, id: u32, flags: u32) -> Result<(i32, Self), Errno> {
-        let Connection { socket, welcome, files } = broker.ask(Purpose::Open(id))?;
+impl BrokerCharFile {
+    pub(super) fn open(broker: &BrokerEndpoint, id: u32, flags: u32) -> Result<(i32, Self), Errno> {
+        let BrokerConnection { socket, welcome, files } = broker.open_connection(Purpose::Open(id))?;
         let [Some(file), Some(rings)] = files else { return Err(Errno::EPROTO) };
         let (queues, depth) = (welcome.queues, welcome.depth);
         let exchange = Arc::new(ShmChannel::of_file(rings.number(), capacity(queues, depth))?);
         let tags = usize::from(queues) * usize::from(depth);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CharFileShared {
             socket,
             file: SharedFile::from_fd(file),
             sender: Mutex::new(Sender::new(Arc::clone(&exchange), Direction::ToCreator)),
-            commands: Mutex::new(Commands::default()),
+            commands: Mutex::new(OutstandingCommands::default()),
             requests: (0..tags).map(|_| Mutex::new(Default::default())).collect(),
             queues,
             depth,
-            copies: welcome.flags & feature::USER_COPY == 0,
+            copies_data: welcome.flags & feature::USER_COPY == 0,
             pid: process::pid(),
         });
         let fd = shared.file.open(flags)?;
         let receiver = Receiver::new(exchange, Direction::FromCreator);
         let own = Arc::clone(&shared);
-        let started = thread::spawn("iou-ublk", move || own.receive(receiver));
+        let started = thread::spawn("iou-ublk", move || own.run_receiver(receiver));
         if let Err(errno) = started {
             // The number is nobody's yet.
             let _ = uringlet_sys::io::close(fd);
@@ -95,7 +95,7 @@ impl CharFile {
     }
 }
 
-impl VirtualFile for CharFile {
+impl VirtualFile for BrokerCharFile {
     fn may_sleep(&self, _: &UringCmd) -> bool {
         false
     }
@@ -109,9 +109,9 @@ impl VirtualFile for CharFile {
     }
 
     fn cancel(&self, cmd: &UringCmd) {
-        if self.0.is_ours() {
+        if self.0.is_owner_process() {
             // The command completes, for nobody.
-            let _ = self.0.send(&Submission { cmd_op: None, task: cmd.task, cmd: IoCmd::from_bytes(&head(cmd)) }, 0);
+            let _ = self.0.send(&Submission { cmd_op: None, task: cmd.task, cmd: IoCmd::from_bytes(&command_bytes(cmd)) }, 0);
         }
     }
 
@@ -120,22 +120,22 @@ impl VirtualFile for CharFile {
     }
 }
 
-impl Drop for CharFile {
+impl Drop for BrokerCharFile {
     /// The server is gone. A forked child's copy is nothing to the broker.
     fn drop(&mut self) {
-        if self.0.is_ours() {
+        if self.0.is_owner_process() {
             self.0.socket.shutdown();
         }
     }
 }
 
-impl Shared {
-    fn is_ours(&self) -> bool {
+impl CharFileShared {
+    fn is_owner_process(&self) -> bool {
         process::pid() == self.pid
     }
 
     /// Does nothing in the process that opened it.
-    pub(super) fn leave_in_child(&self) {
+    pub(super) fn detach_in_child(&self) {
         if process::pid_now() != self.pid {
             self.socket.detach();
         }
@@ -143,20 +143,20 @@ impl Shared {
 
     fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
         let (task, cmd_op) = (cmd.task, cmd.op);
-        let mut io_cmd = IoCmd::from_bytes(&head(cmd));
-        if !self.is_ours() {
+        let mut io_cmd = IoCmd::from_bytes(&command_bytes(cmd));
+        if !self.is_owner_process() {
             return pending.complete(-Errno::EINVAL.into_raw());
         }
-        self.take_read_data(cmd_op, &mut io_cmd);
+        self.copy_read_data(cmd_op, &mut io_cmd);
         let cookie = {
             let mut commands = self.commands.lock();
-            if commands.is_over {
+            if commands.is_disconnected {
                 drop(commands);
                 return pending.complete(io::RES_ABORT);
             }
             let cookie = commands.next;
             commands.next = cookie.wrapping_add(1);
-            commands.waiting.insert(cookie, Waiting { pending, task, cmd_op });
+            commands.waiting.insert(cookie, OutstandingCommand { pending, task, cmd_op });
             cookie
         };
         if self.send(&Submission { cmd_op: Some(cmd_op), task, cmd: io_cmd }, cookie).is_err() {
@@ -166,12 +166,12 @@ impl Shared {
     }
 
     fn send(&self, submission: &Submission, cookie: u32) -> Result<(), Errno> {
-        let must_ring = {
+        let must_wake = {
             let mut sender = self.sender.lock();
             sender.put(&submission.to_message(cookie)).map_err(|_| Errno::EBUSY)?;
             sender.publish()
         };
-        if must_ring {
+        if must_wake {
             self.socket.ring_doorbell();
         }
         Ok(())
@@ -190,8 +190,8 @@ impl Shared {
     }
 
     /// Before the commit of a READ is sent: what was read goes into the slot.
-    fn take_read_data(&self, cmd_op: u32, cmd: &mut IoCmd) {
-        if !self.copies || ioctl_nr(cmd_op) != Some(io::COMMIT_AND_FETCH_REQ) || cmd.result <= 0 {
+    fn copy_read_data(&self, cmd_op: u32, cmd: &mut IoCmd) {
+        if !self.copies_data || ioctl_nr(cmd_op) != Some(io::COMMIT_AND_FETCH_REQ) || cmd.result <= 0 {
             return;
         }
         let Some(request) = self.request(cmd.q_id, cmd.tag) else { return };
@@ -206,47 +206,47 @@ impl Shared {
 
     // The file's own thread -----------------------------------------------------------------------------------------
 
-    fn receive(&self, mut receiver: Receiver) {
-        let mut patience = AdaptiveSpin::new();
-        while let Ok(true) = self.next(&mut receiver, &mut patience) {}
+    fn run_receiver(&self, mut receiver: Receiver) {
+        let mut spin = AdaptiveSpin::new();
+        while let Ok(true) = self.handle_next(&mut receiver, &mut spin) {}
         self.socket.shutdown();
         let orphans = {
             let mut commands = self.commands.lock();
-            commands.is_over = true;
+            commands.is_disconnected = true;
             core::mem::take(&mut commands.waiting)
         };
         orphans.into_values().for_each(|waiting| waiting.pending.complete(io::RES_ABORT));
     }
 
     /// The next completion. False: the broker is gone.
-    fn next(&self, receiver: &mut Receiver, patience: &mut AdaptiveSpin) -> Result<bool, CorruptPeer> {
+    fn handle_next(&self, receiver: &mut Receiver, spin: &mut AdaptiveSpin) -> Result<bool, CorruptPeer> {
         if let Some(message) = receiver.take()? {
-            self.arrived(&IoEvent::of_message(&message));
+            self.handle_completion(&IoEvent::of_message(&message));
             return Ok(true);
         }
         let sleep = || receiver.prepare_wait() == WaitDecision::Ready || self.socket.wait_doorbell();
-        Ok(patience.wait(|| !receiver.is_empty(), sleep).unwrap_or(true))
+        Ok(spin.wait(|| !receiver.is_empty(), sleep).unwrap_or(true))
     }
 
-    fn arrived(&self, arrival: &IoEvent) {
-        let IoEvent { completion, cookie, iod } = *arrival;
+    fn handle_completion(&self, event: &IoEvent) {
+        let IoEvent { completion, cookie, iod } = *event;
         if completion.res != io::RES_OK {
             return self.complete(cookie, completion.res);
         }
         let Some(request) = self.request(completion.queue, completion.tag) else { return };
         *request.lock() = (iod, completion.done);
         let len = iod.nr_sectors as usize * SECTOR;
-        if !self.copies || iod.op_flags & 0xff != iod::WRITE || len == 0 {
+        if !self.copies_data || iod.op_flags & 0xff != iod::WRITE || len == 0 {
             return self.complete(cookie, io::RES_OK);
         }
         let from = io::slot(completion.queue, completion.tag) + u64::from(completion.done);
         let copied = self.file.copy_to_user(from, UserPtr::at(iod.addr), len);
-        if copied == len { self.complete(cookie, io::RES_OK) } else { self.refuse(arrival, copied) }
+        if copied == len { self.complete(cookie, io::RES_OK) } else { self.commit_short_copy(event, copied) }
     }
 
     /// The server's buffer is bad: it does not hear of the request.
-    fn refuse(&self, arrival: &IoEvent, copied: usize) {
-        let IoEvent { completion, cookie, iod } = arrival;
+    fn commit_short_copy(&self, event: &IoEvent, copied: usize) {
+        let IoEvent { completion, cookie, iod } = event;
         let known = self.commands.lock().waiting.get(cookie).map(|waiting| (waiting.task, waiting.cmd_op));
         let Some((task, cmd_op)) = known else { return };
         let whole = copied / SECTOR * SECTOR;

@@ -1,7 +1,7 @@
 //! `/dev/ublk-control`.
 
-use super::Broker;
-use crate::in_process::head;
+use super::BrokerEndpoint;
+use crate::in_process::command_bytes;
 use crate::wire::{ControlCall, ControlReply, MESSAGE_MAX, Purpose};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -11,16 +11,16 @@ use uringlet_sys::{Errno, UserPtr, user};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct ControlFile {
-    pub(super) broker: Arc<Broker>,
+pub(super) struct BrokerControlFile {
+    pub(super) broker: Arc<BrokerEndpoint>,
 }
 
-impl ControlFile {
+impl BrokerControlFile {
     fn command(&self, cmd: &UringCmd) -> Result<i32, Errno> {
         if !cmd.is_big {
             return Err(Errno::EINVAL);
         }
-        let header = CtrlCmd::from_bytes(&head(cmd));
+        let header = CtrlCmd::from_bytes(&command_bytes(cmd));
         let address = UserPtr::at(header.addr);
         let mut payload = vec![0; header.len.into()];
         // Nothing of it, if not all of it can be read: the driver says EFAULT where it would have been used.
@@ -28,7 +28,7 @@ impl ControlFile {
             payload.clear();
         }
         let header = CtrlCmd { addr: u64::from(header.addr != 0), ..header };
-        let socket = self.broker.ask(Purpose::Control)?.socket;
+        let socket = self.broker.open_connection(Purpose::Control)?.socket;
         socket.send(&ControlCall { cmd_op: cmd.op, header, payload: &payload }.to_bytes())?;
         let mut bytes = vec![0; MESSAGE_MAX];
         let (len, _) = socket.receive(&mut bytes)?;
@@ -38,7 +38,7 @@ impl ControlFile {
     }
 }
 
-impl VirtualFile for ControlFile {
+impl VirtualFile for BrokerControlFile {
     /// All of them: they wait for the broker.
     fn may_sleep(&self, _: &UringCmd) -> bool {
         true

@@ -7,9 +7,9 @@ fn header() -> CtrlCmd {
     CtrlCmd { queue_id: u16::MAX, len: 64, addr: 1, ..CtrlCmd::default() }
 }
 
-fn add(world: &World, caller: &Caller, info: DevInfo, header: CtrlCmd) -> Result<DevInfo, Errno> {
+fn add(harness: &Harness, caller: &Caller, info: DevInfo, header: CtrlCmd) -> Result<DevInfo, Errno> {
     let mut bytes = info.to_bytes().to_vec();
-    world.driver.control(caller, 0xc020_7504, header, &mut bytes)?;
+    harness.driver.control(caller, 0xc020_7504, header, &mut bytes)?;
     Ok(DevInfo::from_bytes(&bytes.try_into().unwrap()))
 }
 
@@ -29,9 +29,9 @@ const INFO: DevInfo = DevInfo {
 };
 
 #[test]
-fn add_dev_says_what_was_granted() {
-    let world = World::new();
-    let got = add(&world, &ROOT, DevInfo { nr_hw_queues: 9, flags: !feature::ZONED & !feature::USER_RECOVERY_FAIL_IO, ..INFO }, header())
+fn add_dev_returns_the_granted_features() {
+    let harness = Harness::new();
+    let got = add(&harness, &ROOT, DevInfo { nr_hw_queues: 9, flags: !feature::ZONED & !feature::USER_RECOVERY_FAIL_IO, ..INFO }, header())
         .unwrap();
     let want = FEATURES & !feature::UNPRIVILEGED_DEV & !feature::NEED_GET_DATA & !feature::USER_RECOVERY_FAIL_IO;
     assert_eq!(got.flags, want);
@@ -39,14 +39,14 @@ fn add_dev_says_what_was_granted() {
     assert_eq!((got.owner_uid, got.owner_gid, got.ublksrv_flags), (0, 0, 7));
     // Any number: the lowest that is free.
     let any = DevInfo { dev_id: u32::MAX, ..INFO };
-    let got = add(&world, &ROOT, any, CtrlCmd { dev_id: u32::MAX, ..header() }).unwrap();
+    let got = add(&harness, &ROOT, any, CtrlCmd { dev_id: u32::MAX, ..header() }).unwrap();
     assert_eq!((got.dev_id, got.flags), (1, feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK | feature::PER_IO_DAEMON));
-    assert_eq!(world.driver.ids(), [0, 1]);
+    assert_eq!(harness.driver.ids(), [0, 1]);
 }
 
 #[test]
-fn add_dev_refuses() {
-    let world = World::new();
+fn add_dev_checks_its_arguments() {
+    let harness = Harness::new();
     let user = Caller { uid: 1000, gid: 1000, is_admin: false };
     let f = |flags| DevInfo { flags, ..INFO };
     let cases = [
@@ -74,26 +74,26 @@ fn add_dev_refuses() {
         ("user copy of a user", &user, f(feature::UNPRIVILEGED_DEV | feature::USER_COPY), header(), Errno::EINVAL),
     ];
     for (what, caller, info, header, want) in cases {
-        assert_eq!(add(&world, caller, info, header), Err(want), "{what}");
+        assert_eq!(add(&harness, caller, info, header), Err(want), "{what}");
     }
-    assert_eq!(world.driver.control(&ROOT, 4, header(), &mut vec![0; 8]), Err(Errno::EFAULT), "a bad address");
-    add(&world, &ROOT, INFO, header()).unwrap();
-    assert_eq!(add(&world, &ROOT, INFO, header()), Err(Errno::EEXIST));
+    assert_eq!(harness.driver.control(&ROOT, 4, header(), &mut vec![0; 8]), Err(Errno::EFAULT), "a bad address");
+    add(&harness, &ROOT, INFO, header()).unwrap();
+    assert_eq!(add(&harness, &ROOT, INFO, header()), Err(Errno::EEXIST));
     for id in 1..=64 {
         let info = DevInfo { dev_id: id, flags: feature::UNPRIVILEGED_DEV | feature::USER_RECOVERY, ..INFO };
-        let got = add(&world, &user, info, CtrlCmd { dev_id: id, ..header() }).unwrap();
+        let got = add(&harness, &user, info, CtrlCmd { dev_id: id, ..header() }).unwrap();
         assert_eq!(got.flags & (feature::USER_RECOVERY | feature::UNPRIVILEGED_DEV), feature::UNPRIVILEGED_DEV);
         assert_eq!(got.owner_uid, 1000);
     }
     let info = DevInfo { dev_id: 65, flags: feature::UNPRIVILEGED_DEV, ..INFO };
-    assert_eq!(add(&world, &user, info, CtrlCmd { dev_id: 65, ..header() }), Err(Errno::EACCES), "one too many");
+    assert_eq!(add(&harness, &user, info, CtrlCmd { dev_id: 65, ..header() }), Err(Errno::EACCES), "one too many");
 }
 
 #[test]
-fn commands_are_known_by_their_encoding() {
-    let world = World::new();
-    world.add(0, 1);
-    let op = |cmd_op, header: CtrlCmd| world.driver.control(&ROOT, cmd_op, header, &mut vec![0; 64]);
+fn commands_are_identified_by_their_ioctl_encoding() {
+    let harness = Harness::new();
+    harness.add(0, 1);
+    let op = |cmd_op, header: CtrlCmd| harness.driver.control(&ROOT, cmd_op, header, &mut vec![0; 64]);
     assert_eq!(op(0x02, header()), Ok(()), "legacy");
     assert_eq!(op(0x8020_7502, header()), Ok(()), "ioctl-encoded");
     assert_eq!(op(0x8020_7602, header()), Err(Errno::EOPNOTSUPP), "of another driver");
@@ -104,21 +104,21 @@ fn commands_are_known_by_their_encoding() {
     assert_eq!(op(0x8020_7513, CtrlCmd { len: 8, addr: 0, ..header() }), Err(Errno::EINVAL));
     assert_eq!(op(0x13, CtrlCmd { len: 8, ..header() }), Err(Errno::EOPNOTSUPP), "and their whole encoding");
     let mut bytes = vec![0; 8];
-    world.driver.control(&ROOT, 0x8020_7513, CtrlCmd { len: 8, ..header() }, &mut bytes).unwrap();
+    harness.driver.control(&ROOT, 0x8020_7513, CtrlCmd { len: 8, ..header() }, &mut bytes).unwrap();
     assert_eq!(u64::from_le_bytes(bytes.try_into().unwrap()), FEATURES);
 }
 
 #[test]
-fn users_name_their_char_device() {
-    let world = World::new();
+fn unprivileged_users_pass_the_path_of_the_char_device() {
+    let harness = Harness::new();
     let owner = Caller { uid: 1000, gid: 1000, is_admin: false };
-    add(&world, &owner, DevInfo { flags: feature::UNPRIVILEGED_DEV, ..INFO }, header()).unwrap();
-    add(&world, &ROOT, DevInfo { dev_id: 1, ..INFO }, CtrlCmd { dev_id: 1, ..header() }).unwrap();
+    add(&harness, &owner, DevInfo { flags: feature::UNPRIVILEGED_DEV, ..INFO }, header()).unwrap();
+    add(&harness, &ROOT, DevInfo { dev_id: 1, ..INFO }, CtrlCmd { dev_id: 1, ..header() }).unwrap();
     let ask = |caller: &Caller, nr: u32, id: u32, path: &[u8], len: u16| {
         let mut bytes = path.to_vec();
         bytes.resize(path.len() + 64, 0);
         let header = CtrlCmd { dev_id: id, len, dev_path_len: path.len() as u16, ..header() };
-        let result = world.driver.control(caller, 0x7500 | nr, header, &mut bytes);
+        let result = harness.driver.control(caller, 0x7500 | nr, header, &mut bytes);
         result.map(|()| DevInfo::from_bytes(&bytes[path.len()..].try_into().unwrap()).owner_uid)
     };
     let path = b"/dev/ublkc0\0";
@@ -139,24 +139,24 @@ fn users_name_their_char_device() {
 }
 
 #[test]
-fn paths_of_char_devices() {
-    use crate::control::char_device;
+fn char_device_paths_are_parsed_strictly() {
+    use crate::control::char_device_id;
     for (path, id) in [("/dev/ublkc0", Some(0)), ("/dev/ublkc123", Some(123)), ("/dev/ublkc", None), ("/dev/ublkc01", None)] {
-        assert_eq!(char_device(path.as_bytes()), id, "{path}");
+        assert_eq!(char_device_id(path.as_bytes()), id, "{path}");
     }
     for path in ["/dev/ublkc1x", "/dev/ublkb1", "ublkc1", "/dev/ublkc99999999999"] {
-        assert_eq!(char_device(path.as_bytes()), None, "{path}");
+        assert_eq!(char_device_id(path.as_bytes()), None, "{path}");
     }
 }
 
 #[test]
-fn affinity_spreads_the_cpus() {
-    let world = World::new();
-    add(&world, &ROOT, DevInfo { nr_hw_queues: 2, ..INFO }, header()).unwrap();
+fn queue_affinity_spreads_the_cpus() {
+    let harness = Harness::new();
+    add(&harness, &ROOT, DevInfo { nr_hw_queues: 2, ..INFO }, header()).unwrap();
     let ask = |queue: u64, len: u16| {
         let mut mask = vec![0xff; 16];
         let header = CtrlCmd { data: queue, len, ..header() };
-        world.control(ctrl::GET_QUEUE_AFFINITY, header, &mut mask).map(|()| mask)
+        harness.control(ctrl::GET_QUEUE_AFFINITY, header, &mut mask).map(|()| mask)
     };
     assert_eq!(ask(0, 8).unwrap()[..9], [0b0011, 0, 0, 0, 0, 0, 0, 0, 0xff]);
     assert_eq!(ask(1, 16).unwrap(), [vec![0b1100], vec![0; 15]].concat());
@@ -166,14 +166,14 @@ fn affinity_spreads_the_cpus() {
 }
 
 #[test]
-fn parameters_are_set_before_the_start() {
-    let mut world = World::new();
-    let device = world.live(0, 1);
-    assert_eq!(world.set_params(&BASIC), Err(Errno::EACCES));
+fn parameters_are_fixed_once_the_device_is_started() {
+    let mut harness = Harness::new();
+    let device = harness.live(0, 1);
+    assert_eq!(harness.set_params(&BASIC), Err(Errno::EACCES));
     let get = |len: u32, room: u16| {
         let mut bytes = vec![0; 128];
         bytes[..4].copy_from_slice(&len.to_le_bytes());
-        world.control(ctrl::GET_PARAMS, CtrlCmd { len: room, ..header() }, &mut bytes).map(|()| bytes)
+        harness.control(ctrl::GET_PARAMS, CtrlCmd { len: room, ..header() }, &mut bytes).map(|()| bytes)
     };
     let bytes = get(112, 112).unwrap();
     assert_eq!(u32::from_le_bytes(bytes[4..8].try_into().unwrap()), param::BASIC | param::DISCARD | param::DEVT);
@@ -184,42 +184,42 @@ fn parameters_are_set_before_the_start() {
     assert_eq!(get(0, 112), Err(Errno::EINVAL));
     assert_eq!(get(113, 112), Err(Errno::EINVAL));
     assert_eq!(get(8, 8), Err(Errno::EINVAL), "room for more than the header");
-    world.command(ctrl::STOP_DEV, 0).unwrap();
+    harness.command(ctrl::STOP_DEV, 0).unwrap();
     assert_eq!(device.info().state, 0);
     // What is bad leaves no kind set: it cannot be started.
-    assert_eq!(world.set_params(&ParamBasic { max_sectors: 0, ..BASIC }), Err(Errno::EINVAL));
-    assert_eq!(world.command(ctrl::START_DEV, 1), Err(Errno::EINVAL));
+    assert_eq!(harness.set_params(&ParamBasic { max_sectors: 0, ..BASIC }), Err(Errno::EINVAL));
+    assert_eq!(harness.command(ctrl::START_DEV, 1), Err(Errno::EINVAL));
 }
 
 #[test]
-fn start_wants_a_server() {
-    let world = World::new();
+fn start_dev_waits_for_a_server() {
+    let harness = Harness::new();
     let info = DevInfo { nr_hw_queues: 1, queue_depth: 1, ..INFO };
-    add(&world, &ROOT, info, header()).unwrap();
-    assert_eq!(world.command(ctrl::START_DEV, 1), Err(Errno::EINVAL), "no parameters");
-    world.set_params(&BASIC).unwrap();
-    assert_eq!(world.command(ctrl::START_DEV, 0), Err(Errno::EINVAL), "no process");
-    assert_eq!(world.command(ctrl::START_DEV, u64::from(u32::MAX)), Err(Errno::EINVAL));
+    add(&harness, &ROOT, info, header()).unwrap();
+    assert_eq!(harness.command(ctrl::START_DEV, 1), Err(Errno::EINVAL), "no parameters");
+    harness.set_params(&BASIC).unwrap();
+    assert_eq!(harness.command(ctrl::START_DEV, 0), Err(Errno::EINVAL), "no process");
+    assert_eq!(harness.command(ctrl::START_DEV, u64::from(u32::MAX)), Err(Errno::EINVAL));
 }
 
 #[test]
-fn sizes_change_while_it_lives() {
-    let mut world = World::new();
-    let device = world.add(feature::UPDATE_SIZE, 1);
-    assert_eq!(world.command(ctrl::UPDATE_SIZE, 100), Err(Errno::ENODEV));
+fn update_size_changes_a_live_device() {
+    let mut harness = Harness::new();
+    let device = harness.add(feature::UPDATE_SIZE, 1);
+    assert_eq!(harness.command(ctrl::UPDATE_SIZE, 100), Err(Errno::ENODEV));
     device.open().unwrap();
-    world.fetch_all(0, 1);
-    world.command(ctrl::START_DEV, 1).unwrap();
-    world.command(ctrl::UPDATE_SIZE, 100).unwrap();
+    harness.fetch_all(0, 1);
+    harness.command(ctrl::START_DEV, 1).unwrap();
+    harness.command(ctrl::UPDATE_SIZE, 100).unwrap();
     assert_eq!(device.limits().sectors, 100);
-    assert_eq!(*world.shop.heard.lock().unwrap(), ["start", "resized"]);
-    world.submit(IoOp::Read, 100, 1, 1);
-    assert_eq!(world.outcomes(), [(1, Err(Errno::EIO))]);
-    world.command(ctrl::STOP_DEV, 0).unwrap();
+    assert_eq!(*harness.front_end.calls.lock().unwrap(), ["start", "resized"]);
+    harness.submit(IoOp::Read, 100, 1, 1);
+    assert_eq!(harness.outcomes(), [(1, Err(Errno::EIO))]);
+    harness.command(ctrl::STOP_DEV, 0).unwrap();
 
-    let mut world = World::new();
-    world.live(0, 1);
-    assert_eq!(world.command(ctrl::UPDATE_SIZE, 100), Err(Errno::EOPNOTSUPP), "not asked for at ADD_DEV");
-    assert_eq!(world.command(ctrl::QUIESCE_DEV, 1), Err(Errno::EOPNOTSUPP));
-    world.command(ctrl::STOP_DEV, 0).unwrap();
+    let mut harness = Harness::new();
+    harness.live(0, 1);
+    assert_eq!(harness.command(ctrl::UPDATE_SIZE, 100), Err(Errno::EOPNOTSUPP), "not asked for at ADD_DEV");
+    assert_eq!(harness.command(ctrl::QUIESCE_DEV, 1), Err(Errno::EOPNOTSUPP));
+    harness.command(ctrl::STOP_DEV, 0).unwrap();
 }

@@ -1,8 +1,8 @@
 //! The driver on a bench: plain memory, commands that note their results, a server that is called by the test.
 
 mod control;
-mod ends;
 mod io;
+mod lifecycle;
 #[cfg(loom)]
 mod model;
 mod random;
@@ -29,20 +29,20 @@ const SLOT: usize = 64 << 10;
 type Log = Arc<Mutex<Vec<(u64, i32)>>>;
 
 #[derive(Debug)]
-struct Note {
+struct LoggedCommand {
     id: u64,
     log: Log,
     is_done: bool,
 }
 
-impl ServerCommand for Note {
+impl ServerCommand for LoggedCommand {
     fn complete(mut self, res: i32) {
         self.is_done = true;
         self.log.lock().unwrap().push((self.id, res));
     }
 }
 
-impl Drop for Note {
+impl Drop for LoggedCommand {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert!(self.is_done, "command {} was lost", self.id);
@@ -51,95 +51,95 @@ impl Drop for Note {
 }
 
 #[derive(Debug)]
-struct Memory {
+struct TestBuffers {
     server: Arc<Mutex<Vec<u8>>>,
     slots: Mutex<BTreeMap<(u16, u16), Vec<u8>>>,
     descriptors: Mutex<BTreeMap<(u16, u16), IoDesc>>,
     /// Done in the middle of the next copy to the server.
-    meanwhile: Meanwhile,
+    during_copy: OneShotHook,
 }
 
 /// Something to be done once.
 #[derive(Default)]
-struct Meanwhile(Mutex<Option<std::boxed::Box<dyn FnOnce() + Send>>>);
+struct OneShotHook(Mutex<Option<std::boxed::Box<dyn FnOnce() + Send>>>);
 
-impl Meanwhile {
+impl OneShotHook {
     fn set(&self, f: impl FnOnce() + Send + 'static) {
         *self.0.lock().unwrap() = Some(std::boxed::Box::new(f));
     }
 }
 
-impl core::fmt::Debug for Meanwhile {
+impl core::fmt::Debug for OneShotHook {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Meanwhile")
+        f.write_str("OneShotHook")
     }
 }
 
-impl Memory {
-    fn slot<R>(&self, span: SlotRange, f: impl FnOnce(&mut [u8]) -> R) -> R {
+impl TestBuffers {
+    fn slot<R>(&self, range: SlotRange, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut slots = self.slots.lock().unwrap();
-        let slot = slots.entry((span.queue, span.tag)).or_insert_with(|| vec![0; SLOT]);
-        f(&mut slot[span.offset as usize..(span.offset + span.len) as usize])
+        let slot = slots.entry((range.queue, range.tag)).or_insert_with(|| vec![0; SLOT]);
+        f(&mut slot[range.offset as usize..(range.offset + range.len) as usize])
     }
 
-    fn server<R>(&self, span: SlotRange, addr: u64, f: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> (u32, R) {
+    fn server<R>(&self, range: SlotRange, addr: u64, f: impl FnOnce(&mut [u8], &mut [u8]) -> R) -> (u32, R) {
         let mut server = self.server.lock().unwrap();
         let from = (addr as usize).min(SERVER);
-        let len = (span.len as usize).min(SERVER - from);
-        let result = self.slot(SlotRange { len: len as u32, ..span }, |slot| f(slot, &mut server[from..from + len]));
+        let len = (range.len as usize).min(SERVER - from);
+        let result = self.slot(SlotRange { len: len as u32, ..range }, |slot| f(slot, &mut server[from..from + len]));
         (len as u32, result)
     }
 }
 
-impl IoBuffers for Memory {
+impl IoBuffers for TestBuffers {
     fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, _done: u32) {
         self.descriptors.lock().unwrap().insert((queue, tag), *iod);
     }
 
-    fn copy_to_server(&self, span: SlotRange, _: DataLocation, server: u64) -> u32 {
-        let copied = self.server(span, server, |slot, server| server.copy_from_slice(slot)).0;
-        let meanwhile = self.meanwhile.0.lock().unwrap().take();
-        if let Some(meanwhile) = meanwhile {
-            meanwhile();
+    fn copy_to_server(&self, range: SlotRange, _: DataLocation, server: u64) -> u32 {
+        let copied = self.server(range, server, |slot, server| server.copy_from_slice(slot)).0;
+        let during_copy = self.during_copy.0.lock().unwrap().take();
+        if let Some(during_copy) = during_copy {
+            during_copy();
         }
         copied
     }
 
-    fn copy_from_server(&self, span: SlotRange, _: DataLocation, server: u64) -> u32 {
-        self.server(span, server, |slot, server| slot.copy_from_slice(server)).0
+    fn copy_from_server(&self, range: SlotRange, _: DataLocation, server: u64) -> u32 {
+        self.server(range, server, |slot, server| slot.copy_from_slice(server)).0
     }
 
     fn slot_extent(&self, _: u16, _: u16) -> SlotExtent {
         SlotExtent { fd: -1, offset: 0, len: SLOT as u32 }
     }
 
-    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.slot(span, |slot| bytes.copy_from_slice(slot));
+    fn read(&self, range: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
+        self.slot(range, |slot| bytes.copy_from_slice(slot));
         Ok(())
     }
 
-    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
-        self.slot(span, |slot| slot.copy_from_slice(bytes));
+    fn write(&self, range: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
+        self.slot(range, |slot| slot.copy_from_slice(bytes));
         Ok(())
     }
 }
 
 #[derive(Debug)]
-struct Bench {
+struct TestPlatform {
     server: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Platform for Bench {
-    type Command = Note;
-    type Buffers = Memory;
+impl Platform for TestPlatform {
+    type Command = LoggedCommand;
+    type Buffers = TestBuffers;
     type Transport = DirectTransport;
 
-    fn alloc_buffers(&self, _: u16, _: u16) -> Result<Memory, Errno> {
-        Ok(Memory {
+    fn alloc_buffers(&self, _: u16, _: u16) -> Result<TestBuffers, Errno> {
+        Ok(TestBuffers {
             server: Arc::clone(&self.server),
             slots: Mutex::default(),
             descriptors: Mutex::default(),
-            meanwhile: Meanwhile::default(),
+            during_copy: OneShotHook::default(),
         })
     }
 
@@ -161,65 +161,65 @@ impl Payload for Vec<u8> {
 }
 
 /// Cookie, slot and result of a request that is over.
-type Ended = (u64, IoSlot, Result<(), Errno>);
+type FinishedRequest = (u64, IoSlot, Result<(), Errno>);
 
 /// Remembers what happened to its requests.
 #[derive(Debug, Default)]
-struct Reader {
-    ended: Mutex<Vec<Ended>>,
-    told: Mutex<u32>,
+struct RecordingClient {
+    finished: Mutex<Vec<FinishedRequest>>,
+    freed_slots: Mutex<u32>,
 }
 
-impl BlockClient for Reader {
+impl BlockClient for RecordingClient {
     fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
-        self.ended.lock().unwrap().push((cookie, slot, result));
+        self.finished.lock().unwrap().push((cookie, slot, result));
     }
 
     fn slot_freed(&self, _: u16) {
-        *self.told.lock().unwrap() += 1;
+        *self.freed_slots.lock().unwrap() += 1;
     }
 }
 
-/// What front ends were told.
+/// What front ends were freed_slots.
 #[derive(Debug, Default)]
-struct Shop {
-    heard: Mutex<Vec<&'static str>>,
+struct RecordingFrontEnd {
+    calls: Mutex<Vec<&'static str>>,
     refuses: Mutex<bool>,
-    /// Done while it is told that a device leaves.
-    farewell: Meanwhile,
+    /// Done while it is freed_slots that a device leaves.
+    on_before_stop: OneShotHook,
 }
 
-impl FrontEnd for Shop {
+impl FrontEnd for RecordingFrontEnd {
     fn start(&self, _: Arc<dyn BlockDevice>) -> Result<(), Errno> {
-        self.heard.lock().unwrap().push("start");
+        self.calls.lock().unwrap().push("start");
         if *self.refuses.lock().unwrap() { Err(Errno::EADDRINUSE) } else { Ok(()) }
     }
 
     fn resized(&self, _: &Arc<dyn BlockDevice>) {
-        self.heard.lock().unwrap().push("resized");
+        self.calls.lock().unwrap().push("resized");
     }
 
     fn before_stop(&self, _: u32) {
-        self.heard.lock().unwrap().push("leave");
-        let farewell = self.farewell.0.lock().unwrap().take();
-        if let Some(farewell) = farewell {
-            farewell();
+        self.calls.lock().unwrap().push("before_stop");
+        let on_before_stop = self.on_before_stop.0.lock().unwrap().take();
+        if let Some(on_before_stop) = on_before_stop {
+            on_before_stop();
         }
     }
 
     fn stop(&self, _: u32) {
-        self.heard.lock().unwrap().push("stop");
+        self.calls.lock().unwrap().push("stop");
     }
 }
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, is_admin: true };
 
 /// A driver, its server's memory, and one client.
-struct World {
-    driver: Arc<Driver<Bench>>,
+struct Harness {
+    driver: Arc<Driver<TestPlatform>>,
     log: Log,
-    reader: Arc<Reader>,
-    shop: Arc<Shop>,
+    client: Arc<RecordingClient>,
+    front_end: Arc<RecordingFrontEnd>,
     server: Arc<Mutex<Vec<u8>>>,
     next: u64,
 }
@@ -244,12 +244,12 @@ const DISCARD: ParamDiscard = ParamDiscard {
     max_discard_segments: 1,
 };
 
-impl World {
+impl Harness {
     fn new() -> Self {
         let server = Arc::new(Mutex::new(vec![0; SERVER]));
-        let shop = Arc::new(Shop::default());
-        let driver = Driver::new(Bench { server: Arc::clone(&server) }, vec![Arc::clone(&shop) as Arc<dyn FrontEnd>]);
-        Self { driver: Arc::new(driver), log: Log::default(), reader: Arc::default(), shop, server, next: 0 }
+        let front_end = Arc::new(RecordingFrontEnd::default());
+        let driver = Driver::new(TestPlatform { server: Arc::clone(&server) }, vec![Arc::clone(&front_end) as Arc<dyn FrontEnd>]);
+        Self { driver: Arc::new(driver), log: Log::default(), client: Arc::default(), front_end, server, next: 0 }
     }
 
     fn control(&self, nr: u8, header: CtrlCmd, payload: &mut Vec<u8>) -> Result<(), Errno> {
@@ -261,7 +261,7 @@ impl World {
     }
 
     /// A device 0 of one queue, with parameters.
-    fn add(&self, flags: u64, depth: u16) -> Arc<UblkDevice<Bench>> {
+    fn add(&self, flags: u64, depth: u16) -> Arc<UblkDevice<TestPlatform>> {
         let info = DevInfo { nr_hw_queues: 1, queue_depth: depth, max_io_buf_bytes: 1 << 16, flags, ..DevInfo::default() };
         let header = CtrlCmd { queue_id: u16::MAX, len: 64, addr: 1, ..CtrlCmd::default() };
         self.control(ctrl::ADD_DEV, header, &mut info.to_bytes().to_vec()).unwrap();
@@ -275,7 +275,7 @@ impl World {
     }
 
     /// A live device of one queue; tag t's buffer is at (t + 1) * SLOT, where buffers are given in advance.
-    fn live(&mut self, flags: u64, depth: u16) -> Arc<UblkDevice<Bench>> {
+    fn live(&mut self, flags: u64, depth: u16) -> Arc<UblkDevice<TestPlatform>> {
         let device = self.add(flags, depth);
         device.open().unwrap();
         self.fetch_all(flags, depth);
@@ -299,9 +299,9 @@ impl World {
     fn io_by(&mut self, task: u64, nr: u8, cmd: IoCmd) -> Option<i32> {
         let id = self.next;
         self.next += 1;
-        let note = Note { id, log: Arc::clone(&self.log), is_done: false };
+        let command = LoggedCommand { id, log: Arc::clone(&self.log), is_done: false };
         let device = self.driver.device(0).unwrap();
-        device.io_commands([IoCommand { task, cmd_op: 0xc010_7500 | u32::from(nr), cmd, command: note }]);
+        device.io_commands([IoCommand { task, cmd_op: 0xc010_7500 | u32::from(nr), cmd, command: command }]);
         let mut log = self.log.lock().unwrap();
         let at = log.iter().position(|&(other, _)| other == id)?;
         Some(log.remove(at).1)
@@ -320,7 +320,7 @@ impl World {
     }
 
     fn client(&self) -> Arc<dyn BlockClient> {
-        Arc::clone(&self.reader) as Arc<dyn BlockClient>
+        Arc::clone(&self.client) as Arc<dyn BlockClient>
     }
 
     fn slot(&self) -> Option<IoSlot> {
@@ -340,20 +340,20 @@ impl World {
     }
 
     /// What has ended, with the first `len` bytes of its slot; the slots are released.
-    fn ended(&self, len: usize) -> Vec<(u64, Result<(), Errno>, Vec<u8>)> {
+    fn finished(&self, len: usize) -> Vec<(u64, Result<(), Errno>, Vec<u8>)> {
         let device = self.driver.device(0).unwrap();
-        let ended: Vec<_> = self.reader.ended.lock().unwrap().drain(..).collect();
+        let finished: Vec<_> = self.client.finished.lock().unwrap().drain(..).collect();
         let take = |(cookie, slot, result)| {
             let mut bytes = vec![0; len];
             device.read(&slot, 0, &mut bytes).unwrap();
             device.free_slot(slot);
             (cookie, result, bytes)
         };
-        ended.into_iter().map(take).collect()
+        finished.into_iter().map(take).collect()
     }
 
     fn outcomes(&self) -> Vec<(u64, Result<(), Errno>)> {
-        self.ended(0).into_iter().map(|(cookie, result, _)| (cookie, result)).collect()
+        self.finished(0).into_iter().map(|(cookie, result, _)| (cookie, result)).collect()
     }
 
     fn descriptor(&self, tag: u16) -> IoDesc {

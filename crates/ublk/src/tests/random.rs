@@ -17,7 +17,7 @@ impl Dice {
 
 /// What the test knows of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
+enum RandomServer {
     Nothing,
     Waits(u64),
     Has,
@@ -26,21 +26,30 @@ enum Server {
 const DEPTH: u16 = 4;
 
 struct Game {
-    world: World,
-    device: Arc<UblkDevice<Bench>>,
+    harness: Harness,
+    device: Arc<UblkDevice<TestPlatform>>,
     flags: u64,
-    tags: [Server; DEPTH as usize],
+    tags: [RandomServer; DEPTH as usize],
     in_flight: u32,
     submitted: u64,
-    ended: u64,
+    finished: u64,
     is_open: bool,
 }
 
 impl Game {
     fn new(flags: u64) -> Self {
-        let world = World::new();
-        let device = world.add(flags, DEPTH);
-        Self { world, device, flags, tags: [Server::Nothing; DEPTH as usize], in_flight: 0, submitted: 0, ended: 0, is_open: false }
+        let harness = Harness::new();
+        let device = harness.add(flags, DEPTH);
+        Self {
+            harness,
+            device,
+            flags,
+            tags: [RandomServer::Nothing; DEPTH as usize],
+            in_flight: 0,
+            submitted: 0,
+            finished: 0,
+            is_open: false,
+        }
     }
 
     fn uses_copy(&self) -> bool {
@@ -49,16 +58,16 @@ impl Game {
 
     /// Whatever has ended, on both sides.
     fn look(&mut self) {
-        let log: Vec<_> = self.world.log.lock().unwrap().drain(..).collect();
+        let log: Vec<_> = self.harness.log.lock().unwrap().drain(..).collect();
         for (id, res) in log {
-            let at = self.tags.iter().position(|&tag| tag == Server::Waits(id)).expect("a command ends once");
+            let at = self.tags.iter().position(|&tag| tag == RandomServer::Waits(id)).expect("a command ends once");
             assert!([0, 1, -19].contains(&res), "{res}");
-            self.tags[at] = if res == -19 { Server::Nothing } else { Server::Has };
+            self.tags[at] = if res == -19 { RandomServer::Nothing } else { RandomServer::Has };
         }
-        let ended = self.world.ended(1024);
-        for (cookie, result, bytes) in ended {
+        let finished = self.harness.finished(1024);
+        for (cookie, result, bytes) in finished {
             self.in_flight -= 1;
-            self.ended += 1;
+            self.finished += 1;
             // Reads are answered with their number.
             if result.is_ok() && cookie % 2 == 0 {
                 assert_eq!(bytes, [cookie as u8; 1024], "the data of request {cookie}");
@@ -75,7 +84,7 @@ impl Game {
         self.submitted += 1;
         let op = if cookie.is_multiple_of(2) { IoOp::Read } else { IoOp::Write };
         // The position tells the server which request it is.
-        self.world.submit_with(op, 0, cookie % 1000 * 2, 2, cookie, &[cookie as u8; 1024]);
+        self.harness.submit_with(op, 0, cookie % 1000 * 2, 2, cookie, &[cookie as u8; 1024]);
     }
 
     fn fetch(&mut self, tag: u16) {
@@ -84,13 +93,13 @@ impl Game {
     }
 
     fn send(&mut self, tag: u16, nr: u8, result: i32, addr: u64) {
-        let id = self.world.next;
+        let id = self.harness.next;
         let before = self.tags[tag as usize];
         // Before it is sent: it may end at once.
-        match self.world.io(nr, tag, result, addr) {
-            None => self.tags[tag as usize] = Server::Waits(id),
-            Some(-19) => self.tags[tag as usize] = Server::Nothing,
-            Some(0 | 1) => self.tags[tag as usize] = Server::Has,
+        match self.harness.io(nr, tag, result, addr) {
+            None => self.tags[tag as usize] = RandomServer::Waits(id),
+            Some(-19) => self.tags[tag as usize] = RandomServer::Nothing,
+            Some(0 | 1) => self.tags[tag as usize] = RandomServer::Has,
             Some(res) => {
                 assert!([-22, -16].contains(&res), "{res}");
                 self.tags[tag as usize] = before;
@@ -100,7 +109,7 @@ impl Game {
 
     /// The server answers: rightly, in part, or with an error.
     fn serve(&mut self, tag: u16, dice: &mut Dice) {
-        let iod = self.world.descriptor(tag);
+        let iod = self.harness.descriptor(tag);
         let addr = if self.uses_copy() { 0 } else { buffer(tag) };
         let result = match dice.roll(6) {
             0 => -5,
@@ -128,7 +137,7 @@ impl Game {
             let span = SlotRange { queue: 0, tag, offset: 0, len: len as u32 };
             self.device.buffers().write(span, &vec![cookie as u8; len]).unwrap();
         } else {
-            self.world.server.lock().unwrap()[addr as usize..][..len].fill(cookie as u8);
+            self.harness.server.lock().unwrap()[addr as usize..][..len].fill(cookie as u8);
         }
     }
 
@@ -144,7 +153,7 @@ impl Game {
             self.device.buffers().read(SlotRange { queue: 0, tag, offset: 0, len: bytes.len() as u32 }, &mut bytes).unwrap();
         } else {
             let len = bytes.len();
-            bytes.copy_from_slice(&self.world.server.lock().unwrap()[addr as usize..][..len]);
+            bytes.copy_from_slice(&self.harness.server.lock().unwrap()[addr as usize..][..len]);
         }
         assert!(bytes.iter().all(|&byte| byte == cookie as u8), "the data of request {cookie}");
     }
@@ -158,7 +167,7 @@ impl Game {
     /// The server dies, its ring first.
     fn die(&mut self) {
         for tag in 0..DEPTH {
-            if matches!(self.tags[tag as usize], Server::Waits(_)) {
+            if matches!(self.tags[tag as usize], RandomServer::Waits(_)) {
                 self.device.cancel_io_command(&IoCmd { tag, ..IoCmd::default() });
             }
             self.look();
@@ -167,22 +176,24 @@ impl Game {
             self.device.close();
             self.is_open = false;
         }
-        self.tags.iter_mut().for_each(|tag| *tag = if let Server::Waits(_) = *tag { panic!("never ended") } else { Server::Nothing });
+        self.tags
+            .iter_mut()
+            .for_each(|tag| *tag = if let RandomServer::Waits(_) = *tag { panic!("never finished") } else { RandomServer::Nothing });
     }
 
     fn turn(&mut self, dice: &mut Dice) {
         let tag = dice.roll(u64::from(DEPTH)) as u16;
         match dice.roll(40) {
             0..=11 => self.submit(),
-            12..=28 if self.tags[tag as usize] == Server::Has => self.serve(tag, dice),
+            12..=28 if self.tags[tag as usize] == RandomServer::Has => self.serve(tag, dice),
             29..=31 if self.is_open => self.fetch(tag),
             32 => self.open(),
-            33 if self.device.is_ready() => drop(self.world.command(ctrl::START_DEV, 7)),
-            34 if self.device.is_ready() => drop(self.world.command(ctrl::END_USER_RECOVERY, 8)),
-            35 => drop(self.world.command(ctrl::START_USER_RECOVERY, 0)),
+            33 if self.device.is_ready() => drop(self.harness.command(ctrl::START_DEV, 7)),
+            34 if self.device.is_ready() => drop(self.harness.command(ctrl::END_USER_RECOVERY, 8)),
+            35 => drop(self.harness.command(ctrl::START_USER_RECOVERY, 0)),
             36 if dice.roll(4) == 0 => self.die(),
-            37 if dice.roll(8) == 0 && !self.tags.contains(&Server::Has) => self.world.command(ctrl::STOP_DEV, 0).unwrap(),
-            38 if dice.roll(4) == 0 => drop(self.world.command(ctrl::QUIESCE_DEV, 1)),
+            37 if dice.roll(8) == 0 && !self.tags.contains(&RandomServer::Has) => self.harness.command(ctrl::STOP_DEV, 0).unwrap(),
+            38 if dice.roll(4) == 0 => drop(self.harness.command(ctrl::QUIESCE_DEV, 1)),
             _ => {}
         }
         self.look();
@@ -191,19 +202,19 @@ impl Game {
     /// Everything ends.
     fn finish(mut self) -> (u64, u16) {
         self.die();
-        self.world.command(ctrl::DEL_DEV, 0).unwrap();
+        self.harness.command(ctrl::DEL_DEV, 0).unwrap();
         let state = self.device.info().state;
-        let ended: Vec<_> = self.world.reader.ended.lock().unwrap().drain(..).collect();
-        self.ended += ended.len() as u64;
-        assert_eq!(self.ended, self.submitted, "every request ends once");
-        assert_eq!(self.world.results(), []);
-        assert_eq!(self.world.driver.ids(), []);
-        (self.ended, state)
+        let finished: Vec<_> = self.harness.client.finished.lock().unwrap().drain(..).collect();
+        self.finished += finished.len() as u64;
+        assert_eq!(self.finished, self.submitted, "every request ends once");
+        assert_eq!(self.harness.results(), []);
+        assert_eq!(self.harness.driver.ids(), []);
+        (self.finished, state)
     }
 }
 
 #[test]
-fn whatever_happens_everything_ends_once() {
+fn every_request_and_command_ends_once_in_random_runs() {
     let recovery = feature::USER_RECOVERY | feature::QUIESCE;
     let kinds = [
         0,
@@ -222,9 +233,9 @@ fn whatever_happens_everything_ends_once() {
         for _ in 0..400 {
             game.turn(&mut dice);
         }
-        let (ended, last) = game.finish();
+        let (finished, last) = game.finish();
         assert_eq!(last, state::DEAD);
-        total += ended;
+        total += finished;
     }
     assert!(total > 10_000, "the worlds were too quiet: {total}");
 }

@@ -10,19 +10,19 @@ const FLAGS: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
 
 /// Writes its number to a place of its own, again and again, by requests that end on other threads.
 #[derive(Debug)]
-struct Writer {
-    device: Arc<UblkDevice<Bench>>,
+struct LoadClient {
+    device: Arc<UblkDevice<TestPlatform>>,
     begun: AtomicU64,
-    ended: AtomicU64,
-    me: std::sync::OnceLock<std::sync::Weak<Writer>>,
+    finished: AtomicU64,
+    me: std::sync::OnceLock<std::sync::Weak<LoadClient>>,
 }
 
-impl Writer {
-    fn new(device: &Arc<UblkDevice<Bench>>) -> Arc<Self> {
+impl LoadClient {
+    fn new(device: &Arc<UblkDevice<TestPlatform>>) -> Arc<Self> {
         let writer = Arc::new(Self {
             device: Arc::clone(device),
             begun: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
             me: std::sync::OnceLock::new(),
         });
         writer.me.set(Arc::downgrade(&writer)).unwrap();
@@ -34,7 +34,7 @@ impl Writer {
     }
 
     /// The next request, if there is a slot and one is left.
-    fn go_on(&self) -> bool {
+    fn start_next(&self) -> bool {
         let Some(slot) = self.device.alloc_slot(0, &self.client()) else { return false };
         let number = self.begun.fetch_add(1, Ordering::SeqCst);
         if number >= REQUESTS {
@@ -48,22 +48,22 @@ impl Writer {
     }
 }
 
-impl BlockClient for Writer {
+impl BlockClient for LoadClient {
     fn done(&self, _: u64, slot: IoSlot, result: Result<(), Errno>) {
         assert_eq!(result, Ok(()));
-        self.ended.fetch_add(1, Ordering::SeqCst);
+        self.finished.fetch_add(1, Ordering::SeqCst);
         self.device.free_slot(slot);
     }
 }
 
 /// A server: fetches, checks and commits until it is told to die or its device ends. Whether it was told to.
-fn serve(device: &UblkDevice<Bench>, server: &Mutex<Vec<u8>>, task: u64, dies: &AtomicBool) -> bool {
+fn serve(device: &UblkDevice<TestPlatform>, server: &Mutex<Vec<u8>>, task: u64, dies: &AtomicBool) -> bool {
     // Of its own: what an earlier one's last command says may come late.
     let log = Log::default();
     let send = |nr, tag: u16, result| {
-        let note = Note { id: u64::from(tag), log: Arc::clone(&log), is_done: false };
+        let command = LoggedCommand { id: u64::from(tag), log: Arc::clone(&log), is_done: false };
         let cmd = IoCmd { q_id: 0, tag, result, addr: buffer(tag) };
-        device.io_commands([IoCommand { task, cmd_op: u32::from(nr), cmd, command: note }]);
+        device.io_commands([IoCommand { task, cmd_op: u32::from(nr), cmd, command: command }]);
     };
     (0..DEPTH).for_each(|tag| send(ublk_io::FETCH_REQ, tag, 0));
     let mut armed = DEPTH;
@@ -86,50 +86,55 @@ fn serve(device: &UblkDevice<Bench>, server: &Mutex<Vec<u8>>, task: u64, dies: &
 }
 
 #[test]
-fn servers_come_and_go_under_load() {
-    let world = World::new();
-    let device = world.add(FLAGS, DEPTH);
+fn requests_survive_server_replacement_under_load() {
+    let harness = Harness::new();
+    let device = harness.add(FLAGS, DEPTH);
     device.open().unwrap();
     let dies = Arc::new(AtomicBool::new(false));
-    let first = spawn_server(&world, &device, 1, &dies);
-    world.command(ctrl::START_DEV, 1).unwrap();
-    let writer = Writer::new(&device);
+    let first = spawn_server(&harness, &device, 1, &dies);
+    harness.command(ctrl::START_DEV, 1).unwrap();
+    let writer = LoadClient::new(&device);
     let clients: Vec<_> = (0..2).map(|_| spawn_client(&writer)).collect();
     let mut server = first;
     let mut lives = 1;
-    while writer.ended.load(Ordering::SeqCst) < REQUESTS {
+    while writer.finished.load(Ordering::SeqCst) < REQUESTS {
         lives += 1;
-        let goal = (writer.ended.load(Ordering::SeqCst) + REQUESTS / 20).min(REQUESTS);
-        wait_for(|| writer.ended.load(Ordering::SeqCst) >= goal);
+        let goal = (writer.finished.load(Ordering::SeqCst) + REQUESTS / 20).min(REQUESTS);
+        wait_for(|| writer.finished.load(Ordering::SeqCst) >= goal);
         dies.store(true, Ordering::SeqCst);
         // The ring's end and the server's last steps are at the same time.
         (0..DEPTH).for_each(|tag| device.cancel_io_command(&IoCmd { tag, ..IoCmd::default() }));
         server.join().unwrap();
         device.close();
         wait_for(|| device.info().state == state::QUIESCED);
-        world.command(ctrl::START_USER_RECOVERY, 0).unwrap();
+        harness.command(ctrl::START_USER_RECOVERY, 0).unwrap();
         device.open().unwrap();
         dies.store(false, Ordering::SeqCst);
-        server = spawn_server(&world, &device, lives, &dies);
-        world.command(ctrl::END_USER_RECOVERY, lives).unwrap();
+        server = spawn_server(&harness, &device, lives, &dies);
+        harness.command(ctrl::END_USER_RECOVERY, lives).unwrap();
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
     assert!(lives > 5, "only {lives} servers");
-    world.command(ctrl::STOP_DEV, 0).unwrap();
+    harness.command(ctrl::STOP_DEV, 0).unwrap();
     assert!(!server.join().unwrap(), "the last one ends with its device");
-    assert_eq!(writer.ended.load(Ordering::SeqCst), REQUESTS);
+    assert_eq!(writer.finished.load(Ordering::SeqCst), REQUESTS);
 }
 
-fn spawn_server(world: &World, device: &Arc<UblkDevice<Bench>>, task: u64, dies: &Arc<AtomicBool>) -> std::thread::JoinHandle<bool> {
-    let (device, server, dies) = (Arc::clone(device), Arc::clone(&world.server), Arc::clone(dies));
+fn spawn_server(
+    harness: &Harness,
+    device: &Arc<UblkDevice<TestPlatform>>,
+    task: u64,
+    dies: &Arc<AtomicBool>,
+) -> std::thread::JoinHandle<bool> {
+    let (device, server, dies) = (Arc::clone(device), Arc::clone(&harness.server), Arc::clone(dies));
     std::thread::spawn(move || serve(&device, &server, task, &dies))
 }
 
-fn spawn_client(writer: &Arc<Writer>) -> std::thread::JoinHandle<()> {
+fn spawn_client(writer: &Arc<LoadClient>) -> std::thread::JoinHandle<()> {
     let writer = Arc::clone(writer);
     std::thread::spawn(move || {
         while writer.begun.load(Ordering::SeqCst) < REQUESTS {
-            if !writer.go_on() {
+            if !writer.start_next() {
                 std::thread::yield_now();
             }
         }

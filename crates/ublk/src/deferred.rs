@@ -9,46 +9,46 @@ use uringlet_sys::Errno;
 
 /// One thing to do without a lock.
 #[derive(Debug)]
-pub(crate) enum Action<C> {
+pub(crate) enum DeferredAction<C> {
     /// End a server's command.
     Complete(C, i32),
     /// Tell a client.
     Done { client: Arc<dyn BlockClient>, cookie: u64, slot: IoSlot, result: Result<(), Errno> },
     /// Tell a client that waits for a slot.
-    Free { client: Arc<dyn BlockClient>, queue: u16 },
-    /// WRITE data to the server; then `Inner::copied`.
-    Copy { span: SlotRange, data: DataLocation, addr: u64, epoch: u32 },
-    /// Data of a commit; then `Inner::landed`.
-    Land(Landing),
+    SlotFreed { client: Arc<dyn BlockClient>, queue: u16 },
+    /// WRITE data to the server; then `Inner::dispatch_copy_done`.
+    DispatchCopy { range: SlotRange, data: DataLocation, addr: u64, epoch: u32 },
+    /// Data of a commit; then `Inner::commit_copy_done`.
+    CommitCopy(CommitCopy),
 }
 
 /// Data that a commit brings or leaves behind.
 #[derive(Debug)]
-pub(crate) struct Landing {
+pub(crate) struct CommitCopy {
     /// What the commit is about.
-    pub(crate) span: SlotRange,
+    pub(crate) range: SlotRange,
     pub(crate) data: DataLocation,
     pub(crate) addr: u64,
     pub(crate) op: IoOp,
-    /// Bytes that the server had been asked for.
-    pub(crate) asked: u32,
+    /// Bytes that the server had been requested for.
+    pub(crate) requested: u32,
     pub(crate) stash: Vec<u8>,
 }
 
 /// A short list: most steps bring on one or two things, and then nothing is allocated.
 #[derive(Debug)]
-pub(crate) struct Actions<C> {
-    first: Option<Action<C>>,
-    second: Option<Action<C>>,
-    more: VecDeque<Action<C>>,
+pub(crate) struct DeferredActions<C> {
+    first: Option<DeferredAction<C>>,
+    second: Option<DeferredAction<C>>,
+    more: VecDeque<DeferredAction<C>>,
 }
 
-impl<C> Actions<C> {
+impl<C> DeferredActions<C> {
     pub(crate) const fn new() -> Self {
         Self { first: None, second: None, more: VecDeque::new() }
     }
 
-    pub(crate) fn push(&mut self, action: Action<C>) {
+    pub(crate) fn push(&mut self, action: DeferredAction<C>) {
         if self.first.is_none() && self.second.is_none() && self.more.is_empty() {
             self.first = Some(action);
         } else if self.second.is_none() && self.more.is_empty() {
@@ -58,7 +58,7 @@ impl<C> Actions<C> {
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Action<C>> {
+    pub(crate) fn pop(&mut self) -> Option<DeferredAction<C>> {
         self.first.take().or_else(|| self.second.take()).or_else(|| self.more.pop_front())
     }
 }
@@ -69,21 +69,21 @@ mod tests {
 
     #[test]
     fn actions_keep_their_order() {
-        let mut actions = Actions::new();
+        let mut actions = DeferredActions::new();
         let mut next = 0;
         let mut seen = Vec::new();
         for round in 0..5 {
             for _ in 0..round {
-                actions.push(Action::Complete(next, 0));
+                actions.push(DeferredAction::Complete(next, 0));
                 next += 1;
             }
             for _ in 0..2 {
-                if let Some(Action::Complete(n, _)) = actions.pop() {
+                if let Some(DeferredAction::Complete(n, _)) = actions.pop() {
                     seen.push(n);
                 }
             }
         }
-        while let Some(Action::Complete(n, _)) = actions.pop() {
+        while let Some(DeferredAction::Complete(n, _)) = actions.pop() {
             seen.push(n);
         }
         assert_eq!(seen, (0..next).collect::<Vec<i32>>());
