@@ -37,6 +37,7 @@ mod rsrc;
 mod slab;
 mod state;
 mod submit;
+mod throttle;
 mod timer;
 mod virtual_file;
 mod write;

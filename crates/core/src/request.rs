@@ -18,7 +18,8 @@ use crate::ops::Op;
 pub(crate) use crate::ops::{Notification, Outcome};
 pub(crate) use crate::req_id::ReqId;
 use crate::rsrc::files::FileNode;
-use crate::write::{self, Throttled, history::History};
+use crate::throttle::{self, Throttled};
+use crate::write::{self, history::History};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
@@ -166,7 +167,7 @@ impl Parked {
             write::note(fd, History::queue);
         }
         if let Stage::Throttled { .. } = self.stage {
-            write::note_throttled(ring_index);
+            throttle::note_throttled(ring_index);
         }
     }
 
@@ -179,7 +180,7 @@ impl Parked {
             write::note(fd, History::unqueue);
         }
         if let Stage::Throttled { throttled, since_ns, .. } = self.stage {
-            write::note_unthrottled(ring_index, throttled, since_ns);
+            throttle::note_unthrottled(ring_index, throttled, since_ns);
         }
     }
 

@@ -4,8 +4,9 @@
 use crate::apoll::Poller;
 use crate::ring::cq::Cq;
 use crate::rsrc::{buf_ring::BufGroups, buffers::BufferTable, files::FileTable};
+use crate::throttle::RingThrottle;
 use crate::timer::Timers;
-use crate::write::{DirtyBudget, ThrottledWrites, WriteMode};
+use crate::write::WriteMode;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::{Cqe, setup, sq_flags};
@@ -44,8 +45,7 @@ pub(crate) struct RingResources {
     /// How buffered writes are executed.
     pub(crate) mode: WriteMode,
     /// What may be written without a look at the machine's dirty pages.
-    pub(crate) dirty_budget: DirtyBudget,
-    pub(crate) throttled_writes: ThrottledWrites,
+    pub(crate) throttle: RingThrottle,
 }
 
 impl RingResources {
@@ -65,8 +65,7 @@ impl RingResources {
             buffers: BufferTable::default(),
             buf_groups: BufGroups::default(),
             mode: WriteMode::default(),
-            dirty_budget: DirtyBudget::default(),
-            throttled_writes: ThrottledWrites::default(),
+            throttle: RingThrottle::default(),
         }
     }
 
@@ -75,7 +74,7 @@ impl RingResources {
         self.timers = Timers::default();
         self.poller = None;
         self.deferred.clear();
-        self.throttled_writes = ThrottledWrites::default();
+        self.throttle.forget_writes();
     }
 
     /// Posts a CQE, or keeps it for the submitter (`DEFER_TASKRUN`).

@@ -7,7 +7,7 @@ use super::source::RustSource;
 
 /// From bottom to top; modules of one row may name each other.
 const LAYERS: &[&[&str]] = &[
-    &["ring", "rsrc", "file", "slab", "req_id", "virtual_file", "write"],
+    &["ring", "rsrc", "file", "slab", "req_id", "virtual_file", "throttle", "write"],
     &["io_wq", "apoll", "timer"],
     &["ring_resources"],
     &["ops"],

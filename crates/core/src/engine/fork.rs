@@ -4,8 +4,8 @@ use super::Engine;
 use crate::driver::watcher::WATCHER;
 use crate::state::{LockOwner, RINGS, sharing};
 use crate::submit::cancel;
+use crate::throttle::THROTTLE;
 use crate::virtual_file;
-use crate::write::throttle::THROTTLE;
 use uringlet_sys::process;
 
 impl Engine {

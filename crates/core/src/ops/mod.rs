@@ -27,7 +27,7 @@ pub(crate) mod waitid;
 
 use crate::file::FileKind;
 use crate::ring_resources::RingResources;
-use crate::write::Throttled;
+use crate::throttle::Throttled;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;
 use uringlet_sys::Errno;

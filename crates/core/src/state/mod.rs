@@ -324,7 +324,7 @@ impl RingState {
         let parked = Parked { req, stage, generation };
         parked.mark(self.res.ring_index);
         if let Some((fd, throttled)) = parked.throttled() {
-            self.res.throttled_writes.add(fd, throttled);
+            self.res.throttle.add(fd, throttled);
         }
         let key = self.parked.insert(parked) as u32;
         ReqId { key, generation }
@@ -341,7 +341,7 @@ impl RingState {
         let parked = self.parked.remove(id.key as usize);
         parked.unmark(self.res.ring_index);
         if let Some((fd, throttled)) = parked.throttled() {
-            self.res.throttled_writes.remove(fd, throttled);
+            self.res.throttle.remove(fd, throttled);
         }
         Some(parked)
     }

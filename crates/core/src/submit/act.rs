@@ -6,7 +6,7 @@ use crate::driver::watcher;
 use crate::ops::{Op, OpFile, futex::FutexOp, poll::PollOp, timeout::TimeoutOp, timeout::TimeoutSpec};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::{RINGS, Ring, UringGuard};
-use crate::write::Throttled;
+use crate::throttle::Throttled;
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe};
 use uringlet_sys::{Errno, fd_table, io, process};

@@ -9,7 +9,8 @@ use crate::ops::{Inline, Issue, IssueCx, Op, OpFile, table};
 use crate::request::{Notification, Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
 use crate::state::{UringGuard, drain::Gate};
-use crate::write::{self, Throttled, WriteMode, history::Latency};
+use crate::throttle::Throttled;
+use crate::write::{self, WriteMode, history::Latency};
 use alloc::sync::Arc;
 use uringlet_abi::{Opcode, cqe, sqe};
 use uringlet_sys::aio::Aio;
@@ -155,7 +156,7 @@ fn run_quick(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Now {
     let now = run_inline(guard, req, file);
     if let Now::Done(outcome) = &now {
         let bytes = outcome.res.max(0) as u64;
-        guard.res.dirty_budget.charge(bytes);
+        guard.res.throttle.charge(bytes);
         stats::bump(guard.res.ring_index, Counter::WritesInline);
         let took = Latency::of(ticks().wrapping_sub(start), bytes);
         write::after_inline(guard.res.ring_index, file.fd, took);

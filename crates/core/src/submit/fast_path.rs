@@ -107,7 +107,7 @@ fn may_write(guard: &mut UringGuard, sqe: &Sqe, fd: i32, start: u64, len: u64) -
         && FileKind::cached(fd).is_some_and(FileKind::has_cached_writes)
         && fd_table::history(fd) == 0
         && !is_file_size_limited()
-        && guard.res.dirty_budget.covers(start, len)
+        && guard.res.throttle.covers(start, len)
 }
 
 /// WRITE: one pwrite.
@@ -129,7 +129,7 @@ fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
 #[inline(always)]
 fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errno>) {
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
-    guard.res.dirty_budget.charge(bytes);
+    guard.res.throttle.charge(bytes);
     stats::bump(guard.res.ring_index, Counter::WritesInline);
     if Latency::of(ticks().wrapping_sub(start), bytes) == Latency::Slow {
         write::note_inline_miss(guard.res.ring_index, fd);

@@ -152,7 +152,7 @@ pub(crate) fn was_run(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Ou
     let outcome = op.finish(&mut guard.res, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
     if let Some(fd) = parked.req.queued_on.take() {
-        guard.res.dirty_budget.charge(outcome.res.max(0) as u64);
+        guard.res.throttle.charge(outcome.res.max(0) as u64);
         if let Some(took) = took {
             write::after_worker(guard.res.ring_index, fd, took);
         }

@@ -6,7 +6,7 @@ use crate::ops::{Issue, IssueCx};
 use crate::ring_resources::LockOwner;
 use crate::write::history::Latency;
 use crate::write::path::{WriteCtx, WritePath, choose_path};
-use crate::write::{self, Throttled, WriteMode};
+use crate::write::{self, WriteMode};
 use uringlet_sys::Errno;
 use uringlet_sys::clock::ticks;
 use uringlet_sys::io::{self, RWF_NOWAIT};
@@ -29,10 +29,13 @@ impl Rw {
             may_raise_signal,
             is_caller: cx.ring.lock_owner == LockOwner::Submitter,
         };
-        if ctx.mode != WriteMode::Workers
-            && let Err(throttled) = ask(cx, &ctx)
-        {
-            return Issue::Throttled(throttled);
+        if ctx.mode != WriteMode::Workers {
+            let reply = cx.ring.throttle.request(ctx.bytes);
+            // Throttled writes of the file are among the queued ones.
+            let reply = if ctx.history.has_queued() { cx.ring.throttle.in_order(fd, reply) } else { reply };
+            if let Err(throttled) = reply {
+                return Issue::Throttled(throttled);
+            }
         }
         match choose_path(ctx) {
             WritePath::Inline => Issue::RunInline,
@@ -47,7 +50,7 @@ impl Rw {
         if !self.is_vectored {
             return Ok(u64::from(self.len));
         }
-        if cx.ring.mode == WriteMode::Workers || cx.ring.dirty_budget.covers(ticks(), 1) {
+        if cx.ring.mode == WriteMode::Workers || cx.ring.throttle.covers(ticks(), 1) {
             return Ok(0);
         }
         self.import_args()?;
@@ -60,7 +63,7 @@ impl Rw {
         let start = ticks();
         let res = self.transfer(fd, self.rw_flags | RWF_NOWAIT);
         let n = *res.as_ref().unwrap_or(&0);
-        cx.ring.dirty_budget.charge(n as u64);
+        cx.ring.throttle.charge(n as u64);
         if Latency::of(ticks().wrapping_sub(start), n as u64) == Latency::Slow {
             write::after_inline(ring_index, fd, Latency::Slow);
         }
@@ -86,21 +89,5 @@ impl Rw {
     /// Whether a write ends only when the disk has it.
     pub(crate) fn waits_for_disk(&self, kind: FileKind) -> bool {
         kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0
-    }
-}
-
-/// Whether so much may be written now.
-///
-/// # Errors
-/// Too many pages are dirty, or writes of the same file are put off: no other one goes before them.
-fn ask(cx: &mut IssueCx<'_>, ctx: &WriteCtx) -> Result<(), Throttled> {
-    let asked = cx.ring.dirty_budget.request(ctx.bytes);
-    if !ctx.history.has_queued() || stats::value(cx.ring.ring_index, Counter::ThrottledNow) == 0 {
-        return asked;
-    }
-    match (asked, cx.ring.throttled_writes.last_deadline_ns(cx.file.fd)) {
-        (asked, None) => asked,
-        (Ok(()), Some(deadline_ns)) => Err(Throttled { deadline_ns, cost_ns: 0 }),
-        (Err(throttled), Some(before_ns)) => Err(Throttled { deadline_ns: throttled.deadline_ns.max(before_ns), ..throttled }),
     }
 }

@@ -17,7 +17,6 @@
 //! `fair` is this process' part of what the disks take. Their bandwidth is measured (pages written out while they had
 //! work); if more is dirtied than that, all writers are slowed by the same factor.
 
-use super::{BudgetReply, Throttled};
 use uringlet_sys::vmstat::{Domain, Readings};
 
 /// A reading serves at least so long.
@@ -27,9 +26,9 @@ pub(super) const READING_NS: u64 = 50_000_000;
 pub(super) const RATE_MIN: u64 = 5 * (256 << 10);
 
 /// The largest budget.
-const ALLOWANCE_MAX: u64 = 64 << 20;
+const BUDGET_MAX: u64 = 64 << 20;
 /// A budget is this part of the room.
-const ALLOWANCE_PART: u64 = 8;
+const BUDGET_PART: u64 = 8;
 /// The longest time that a budget is good for, and how long without readings one tries no more.
 const FREE_NS: u64 = 1_000_000_000;
 const BLIND_NS: u64 = 60_000_000_000;
@@ -46,12 +45,35 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// 1 in fixed point.
 const ONE: i64 = 1 << 10;
 
+/// A write that must wait for its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Throttled {
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) deadline_ns: u64,
+    /// Delay this write adds to every later one, ns.
+    pub(crate) cost_ns: u64,
+}
+
+/// When a buffered write may be issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BudgetReply {
+    /// Now, and so may further writes until `until_ns`, `bytes` in all, without another request.
+    Free {
+        /// At least what was requested.
+        bytes: u64,
+        /// `CLOCK_MONOTONIC`; the time of the request: for this request only.
+        until_ns: u64,
+    },
+    /// Near the limits: at its deadline. It is paid for: no second request.
+    Throttled(Throttled),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct DirtyRate {
     seen: LastReading,
     /// Given away since the reading, and so dirty soon.
-    given_bytes: u64,
+    granted_bytes: u64,
     /// Where the measuring of rates began.
     since: Option<RateSample>,
     is_measured: bool,
@@ -84,7 +106,7 @@ impl DirtyRate {
     pub(super) const fn new() -> Self {
         Self {
             seen: LastReading::Never,
-            given_bytes: 0,
+            granted_bytes: 0,
             since: None,
             is_measured: false,
             bandwidth: BANDWIDTH_START,
@@ -109,7 +131,7 @@ impl DirtyRate {
             return;
         };
         self.measure(now_ns, readings);
-        self.given_bytes = 0;
+        self.granted_bytes = 0;
         self.seen = LastReading::At { at_ns: now_ns, readings };
     }
 
@@ -157,16 +179,16 @@ impl DirtyRate {
             LastReading::Blind { at_ns } => return BudgetReply::Free { bytes: u64::MAX, until_ns: at_ns.saturating_add(BLIND_NS) },
             LastReading::At { at_ns, readings } => (at_ns, readings),
         };
-        let room = room(&readings, self.given_bytes.max(self.owed_bytes(now_ns, &readings)));
+        let room = room(&readings, self.granted_bytes.max(self.owed_bytes(now_ns, &readings)));
         if bytes >= room {
             return self.schedule(now_ns, bytes, &readings);
         }
-        let dirty_budget = (room / ALLOWANCE_PART).min(ALLOWANCE_MAX).max(bytes);
-        self.given_bytes += dirty_budget;
+        let budget = (room / BUDGET_PART).min(BUDGET_MAX).max(bytes);
+        self.granted_bytes += budget;
         let lasts_ns = (u128::from(room) * u128::from(SECOND_NS) / u128::from(OTHERS_RATE)) as u64;
         // With a reading that is old, because another thread makes the next, this request only.
         let until_ns = at_ns.saturating_add(lasts_ns.clamp(READING_NS, FREE_NS)).max(now_ns);
-        BudgetReply::Free { bytes: dirty_budget, until_ns }
+        BudgetReply::Free { bytes: budget, until_ns }
     }
 
     fn schedule(&mut self, now_ns: u64, bytes: u64, readings: &Readings) -> BudgetReply {
@@ -174,7 +196,7 @@ impl DirtyRate {
         let cost_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate(readings));
         let cost_ns = u64::try_from(cost_ns).unwrap_or(u64::MAX);
         self.paid_at_ns = deadline_ns.saturating_add(cost_ns);
-        self.given_bytes = self.given_bytes.saturating_add(bytes);
+        self.granted_bytes = self.granted_bytes.saturating_add(bytes);
         if deadline_ns <= now_ns + SLACK_NS {
             BudgetReply::Free { bytes, until_ns: now_ns }
         } else {
@@ -212,8 +234,8 @@ fn has_work(readings: &Readings) -> bool {
 }
 
 /// Until the nearest ceiling.
-fn room(readings: &Readings, given_bytes: u64) -> u64 {
-    domains(readings).map(|domain| ceiling(domain).saturating_sub(domain.dirty_bytes)).min().unwrap_or(0).saturating_sub(given_bytes)
+fn room(readings: &Readings, granted_bytes: u64) -> u64 {
+    domains(readings).map(|domain| ceiling(domain).saturating_sub(domain.dirty_bytes)).min().unwrap_or(0).saturating_sub(granted_bytes)
 }
 
 fn ceiling(domain: Domain) -> u64 {

@@ -1,7 +1,6 @@
 //! The dirty_rate by tables, and against a disk that is only a number.
 
-use super::dirty_rate::{DirtyRate, RATE_MIN, READING_NS, ratio};
-use super::{BudgetReply, Throttled};
+use super::dirty_rate::{BudgetReply, DirtyRate, RATE_MIN, READING_NS, Throttled, ratio};
 use alloc::format;
 use alloc::vec::Vec;
 use uringlet_sys::vmstat::{Domain, Readings};
@@ -48,10 +47,10 @@ fn the_ratio_falls_from_two_to_nothing_before_the_limit() {
 fn far_from_the_limits_there_are_allowances() {
     // MiB dirty -> MiB of the budget, for so long (ms).
     let table = [(0, 64, 292), (200, 50, 195), (520, 10, 50), (599, 0, 50)];
-    for (dirty, dirty_budget, ms) in table {
+    for (dirty, budget, ms) in table {
         let reply = dirty_rate(readings(domain(dirty, 200, 1000))).request(0, 4096);
         let BudgetReply::Free { bytes, until_ns } = reply else { panic!("{dirty}: {reply:?}") };
-        assert_eq!((bytes / MIB, until_ns / 1_000_000), (dirty_budget, ms), "{dirty} MiB dirty");
+        assert_eq!((bytes / MIB, until_ns / 1_000_000), (budget, ms), "{dirty} MiB dirty");
     }
 }
 
@@ -217,7 +216,7 @@ fn write_for(machine: &mut Machine, seconds: u64, writer_rate: u64, bytes: u64) 
     while machine.now - begin < seconds * SECOND {
         if left < bytes || machine.now >= until {
             match machine.ask(&mut dirty_rate, bytes) {
-                BudgetReply::Free { bytes: dirty_budget, until_ns } => (left, until) = (dirty_budget, until_ns),
+                BudgetReply::Free { bytes: budget, until_ns } => (left, until) = (budget, until_ns),
                 BudgetReply::Throttled(Throttled { deadline_ns, .. }) => {
                     longest = longest.max(deadline_ns - machine.now);
                     machine.pass(deadline_ns - machine.now);
