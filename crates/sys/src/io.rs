@@ -1,7 +1,9 @@
 //! One thin function a system call that works for the program: its addresses go through untouched, the kernel checks
 //! them. All return what the call returned, or the errno.
 
+use crate::linux;
 use crate::user::UserPtr;
+use core::mem::MaybeUninit;
 use syscalls::{Errno, Sysno, syscall};
 
 /// Result of a system call: its return value, or the errno.
@@ -89,6 +91,8 @@ pub struct FileStat {
     pub ino: u64,
     /// `st_size`, bytes.
     pub size: u64,
+    /// `st_uid`.
+    pub uid: u32,
 }
 
 macro_rules! calls {
@@ -216,10 +220,13 @@ pub fn set_file_flags(fd: i32, flags: u32) -> Res {
 /// # Errors
 /// `EBADF`.
 pub fn fstat(fd: i32) -> Result<FileStat, Errno> {
-    let mut st = [0_u64; 18];
-    // SAFETY: the kernel writes 144 bytes to `st`.
-    unsafe { syscall!(Sysno::fstat, fd, st.as_mut_ptr()) }?;
-    Ok(FileStat { mode: st[3] as u32, dev: st[0], ino: st[1], size: st[6] })
+    let mut st = MaybeUninit::<linux::general::stat>::zeroed();
+    // SAFETY: the kernel writes a `struct stat`, of integers only, to memory of its size.
+    let st = unsafe {
+        syscall!(Sysno::fstat, fd, st.as_mut_ptr())?;
+        st.assume_init()
+    };
+    Ok(FileStat { mode: st.st_mode, dev: st.st_dev, ino: st.st_ino, size: st.st_size.cast_unsigned(), uid: st.st_uid })
 }
 
 /// Whether a descriptor is an eventfd. Where /proc cannot tell, it is believed.

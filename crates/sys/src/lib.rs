@@ -25,6 +25,7 @@ pub mod heap;
 pub mod io;
 pub mod lock;
 pub mod loop_device;
+pub mod mm;
 #[cfg(loom)]
 pub mod model;
 pub mod process;
@@ -38,6 +39,7 @@ pub mod shared_file;
 pub mod shm_channel;
 #[cfg_attr(loom, path = "model/shm_mapping.rs")]
 mod shm_mapping;
+pub mod signal;
 #[cfg(not(loom))]
 pub mod spawn;
 pub mod static_table;
@@ -51,5 +53,9 @@ pub mod user;
 pub mod user_futex;
 pub mod vmstat;
 
-pub use syscalls::Errno;
+/// Linux's constants and C structures, generated from the headers of the kernel.
+pub use linux_raw_sys as linux;
+/// System calls by number, for what has no function here.
+pub use syscalls::raw;
+pub use syscalls::{Errno, Sysno, raw_syscall, syscall};
 pub use user::{AppPromise, UserPtr};

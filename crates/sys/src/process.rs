@@ -76,6 +76,13 @@ pub fn user_and_group() -> (u32, u32) {
     unsafe { (raw_syscall!(Sysno::getuid) as u32, raw_syscall!(Sysno::getgid) as u32) }
 }
 
+/// The effective user of the calling thread.
+#[must_use]
+pub fn effective_user() -> u32 {
+    // SAFETY: no addresses.
+    unsafe { raw_syscall!(Sysno::geteuid) as u32 }
+}
+
 /// Number of CPUs this process may run on (at least 1).
 #[must_use]
 pub fn cpu_count() -> u32 {
