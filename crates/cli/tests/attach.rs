@@ -1,22 +1,23 @@
-//! Programs under `uringlet run`, each behind a wall of its own that answers EPERM to io_uring calls: what gets another answer came from the engine.
+//! Programs under `uringlet run`. Each installs a filter that answers EPERM to io_uring calls: any
+//! other answer comes from the engine.
 
 mod common;
 
 use common::{compile, directory, finish, stderr, stdout, success, uringlet};
 
 #[test]
-fn the_wall_stands_without_uringlet() {
-    let place = directory("wall");
-    let program = compile("cc", &place, "calls", &["calls.c"], &[]);
+fn io_uring_is_blocked_without_uringlet() {
+    let directory = directory("wall");
+    let program = compile("cc", &directory, "calls", &["calls.c"], &[]);
     let output = stdout(&finish(&mut std::process::Command::new(program)));
     assert!(output.starts_with("setup kernel\nsetup with all signals blocked kernel\n"), "{output}");
 }
 
 #[test]
 fn every_kind_of_site_reaches_the_engine_and_keeps_all_registers() {
-    let place = directory("sites");
-    let program = compile("cc", &place, "sites", &["sites.c", "sites.S"], &[]);
-    let output = finish(uringlet(&place.join("cache")).arg("--explain").arg(&program));
+    let directory = directory("sites");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &[]);
+    let output = finish(uringlet(&directory.join("cache")).arg("--explain").arg(&program));
     let sites = ["p1_setup", "p1_gap", "p1_long", "p0_any", "p2_any", "p3_any", "p3_jump", "joined"];
     let expected: String = sites.iter().map(|site| format!("{site} engine\n")).collect();
     assert_eq!(stdout(&output), expected + "interrupted and kept\n", "{}", stderr(&output));
@@ -26,27 +27,27 @@ fn every_kind_of_site_reaches_the_engine_and_keeps_all_registers() {
 
 #[test]
 fn programs_at_fixed_addresses_are_rewritten_too() {
-    let place = directory("no-pie");
-    let program = compile("cc", &place, "sites", &["sites.c", "sites.S"], &["-no-pie"]);
-    let output = success(uringlet(&place.join("cache")).arg(&program));
+    let directory = directory("no-pie");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &["-no-pie"]);
+    let output = success(uringlet(&directory.join("cache")).arg(&program));
     assert!(output.contains("joined engine") && output.ends_with("interrupted and kept\n"), "{output}");
 }
 
 #[test]
-fn without_unwind_tables_only_plain_sight_counts() {
-    let place = directory("no-tables");
-    let program = compile("cc", &place, "sites", &["sites.c", "sites.S"], &["-Wl,--no-eh-frame-hdr"]);
-    let output = success(uringlet(&place.join("cache")).arg(&program));
+fn only_constant_sites_are_found_without_unwind_tables() {
+    let directory = directory("no-tables");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &["-Wl,--no-eh-frame-hdr"]);
+    let output = success(uringlet(&directory.join("cache")).arg(&program));
     assert!(output.starts_with("p1_setup engine\np1_gap engine\np1_long kernel\np0_any kernel\n"), "{output}");
     assert!(output.ends_with("interrupted and kept\n"), "{output}");
 }
 
 #[test]
-fn code_that_may_not_be_made_writable_is_written_by_the_kernel() {
-    let place = directory("deny");
-    let deny = compile("cc", &place, "deny", &["deny.c"], &[]);
-    let program = compile("cc", &place, "sites", &["sites.c", "sites.S"], &[]);
-    let run = uringlet(&place.join("cache"));
+fn text_that_mprotect_refuses_is_written_through_proc_mem() {
+    let directory = directory("deny");
+    let deny = compile("cc", &directory, "deny", &["deny.c"], &[]);
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &[]);
+    let run = uringlet(&directory.join("cache"));
     let mut command = std::process::Command::new(deny);
     command.arg(run.get_program()).args(run.get_args()).arg(&program);
     for (name, value) in run.get_envs() {
@@ -60,33 +61,33 @@ fn code_that_may_not_be_made_writable_is_written_by_the_kernel() {
 }
 
 #[test]
-fn libc_calls_behave() {
-    let place = directory("calls");
+fn interposed_libc_calls_behave_as_libc() {
+    let directory = directory("calls");
     let expected = "setup engine\nsetup with all signals blocked engine\ncalls ok\n";
-    let program = compile("cc", &place, "calls", &["calls.c"], &[]);
-    assert_eq!(success(uringlet(&place).arg(program)), expected);
-    let fortified = compile("cc", &place, "fortified", &["calls.c"], &["-D_FORTIFY_SOURCE=2"]);
-    assert_eq!(success(uringlet(&place).arg(fortified)), expected);
+    let program = compile("cc", &directory, "calls", &["calls.c"], &[]);
+    assert_eq!(success(uringlet(&directory).arg(program)), expected);
+    let fortified = compile("cc", &directory, "fortified", &["calls.c"], &["-D_FORTIFY_SOURCE=2"]);
+    assert_eq!(success(uringlet(&directory).arg(fortified)), expected);
 }
 
 #[test]
 fn musl_programs_are_attached_too() {
-    let place = directory("musl");
+    let directory = directory("musl");
     let program = compile(
         "musl-gcc",
-        &place,
+        &directory,
         "sites",
         &["sites.c", "sites.S"],
         &["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"],
     );
-    let output = success(uringlet(&place.join("cache")).arg(&program));
+    let output = success(uringlet(&directory.join("cache")).arg(&program));
     assert!(output.contains("p1_setup engine") && output.ends_with("interrupted and kept\n"), "{output}");
 }
 
 #[test]
-fn children_follow() {
-    let place = directory("family");
-    let program = compile("cc", &place, "family", &["family.c"], &[]);
+fn children_are_attached_too() {
+    let directory = directory("family");
+    let program = compile("cc", &directory, "family", &["family.c"], &[]);
     let roads = [
         "posix_spawn",
         "posix_spawn with another preload",
@@ -97,38 +98,38 @@ fn children_follow() {
         "execve",
     ];
     let expected: String = roads.iter().map(|road| format!("{road}: engine\n")).collect();
-    assert_eq!(success(uringlet(&place).arg(&program)), expected);
+    assert_eq!(success(uringlet(&directory).arg(&program)), expected);
     // musl's posix_spawn leaves its child five kilobytes of stack.
     let headers = ["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"];
-    let program = compile("musl-gcc", &place, "musl-family", &["family.c"], &headers);
-    assert_eq!(success(uringlet(&place).arg(&program)), expected);
-    // A static program is not attached, and not harmed.
-    let fixed = compile("cc", &place, "fixed", &["calls.c"], &["-static"]);
-    let output = success(uringlet(&place).args(["sh", "-c"]).arg(format!("{} || true", fixed.display())));
+    let program = compile("musl-gcc", &directory, "musl-family", &["family.c"], &headers);
+    assert_eq!(success(uringlet(&directory).arg(&program)), expected);
+    // A static program is not attached, and runs as without us.
+    let fixed = compile("cc", &directory, "fixed", &["calls.c"], &["-static"]);
+    let output = success(uringlet(&directory).args(["sh", "-c"]).arg(format!("{} || true", fixed.display())));
     assert!(output.starts_with("setup kernel\n"), "{output}");
 }
 
 #[test]
-fn libraries_loaded_later_are_rewritten_each_time() {
-    let place = directory("later");
-    let library = compile("cc", &place, "liblater.so", &["liblater.c"], &["-shared", "-fPIC"]);
-    let program = compile("cc", &place, "later", &["later.c"], &["-ldl"]);
-    assert_eq!(success(uringlet(&place.join("cache")).arg(&program).arg(&library)), "engine\n");
+fn libraries_are_rewritten_at_each_dlopen() {
+    let directory = directory("later");
+    let library = compile("cc", &directory, "liblater.so", &["liblater.c"], &["-shared", "-fPIC"]);
+    let program = compile("cc", &directory, "later", &["later.c"], &["-ldl"]);
+    assert_eq!(success(uringlet(&directory.join("cache")).arg(&program).arg(&library)), "engine\n");
 }
 
 #[test]
-fn many_threads_with_small_stacks_are_served() {
-    let place = directory("threads");
-    let program = compile("cc", &place, "threads", &["threads.c"], &[]);
-    assert_eq!(success(uringlet(&place).arg(&program)), "engine\n");
+fn threads_with_small_stacks_can_use_a_ring() {
+    let directory = directory("threads");
+    let program = compile("cc", &directory, "threads", &["threads.c"], &[]);
+    assert_eq!(success(uringlet(&directory).arg(&program)), "engine\n");
 }
 
 #[test]
-fn signals_wait_until_the_engine_is_left() {
-    let place = directory("signals");
-    let program = compile("cc", &place, "signals", &["signals.c"], &[]);
+fn signal_handlers_run_after_the_engine_is_left() {
+    let directory = directory("signals");
+    let program = compile("cc", &directory, "signals", &["signals.c"], &[]);
     let expected = "interrupted work ok\ninterrupted wait ok\nhandlers ok\n";
-    assert_eq!(success(uringlet(&place.join("cache")).arg(&program)), expected);
+    assert_eq!(success(uringlet(&directory.join("cache")).arg(&program)), expected);
 }
 
 /// The total that `--explain` prints last: (objects, known, sites).
@@ -139,10 +140,10 @@ fn total(explained: &str) -> [u32; 3] {
 }
 
 #[test]
-fn a_second_start_knows_what_the_first_one_found() {
-    let place = directory("cache");
-    let cache = place.join("cache");
-    let program = compile("cc", &place, "sites", &["sites.c", "sites.S"], &["-lm"]);
+fn a_second_start_uses_the_cache_of_the_first() {
+    let directory = directory("cache");
+    let cache = directory.join("cache");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &["-lm"]);
     let explained = |more: &[&str]| stderr(&finish(uringlet(&cache).arg("--explain").args(more).arg(&program)));
     let [objects, known, sites] = total(&explained(&[]));
     assert_eq!((known, sites), (0, 8));
@@ -161,11 +162,11 @@ fn a_second_start_knows_what_the_first_one_found() {
 }
 
 #[test]
-fn a_cache_that_others_can_write_to_is_not_believed() {
+fn a_cache_that_other_users_can_write_is_ignored() {
     use std::os::unix::fs::PermissionsExt;
-    let place = directory("foreign-cache");
-    let cache = place.join("cache");
-    let program = compile("cc", &place, "sites", &["sites.c", "sites.S"], &[]);
+    let directory = directory("foreign-cache");
+    let cache = directory.join("cache");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &[]);
     let explained = || stderr(&finish(uringlet(&cache).arg("--explain").arg(&program)));
     explained();
     std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o777)).expect("chmod");
@@ -173,10 +174,10 @@ fn a_cache_that_others_can_write_to_is_not_believed() {
 }
 
 #[test]
-fn an_object_without_a_build_id_is_known_by_its_file() {
-    let place = directory("no-build-id");
-    let cache = place.join("cache");
-    let program = compile("cc", &place, "sites", &["sites.c", "sites.S"], &["-Wl,--build-id=none"]);
+fn an_object_without_a_build_id_is_identified_by_its_file() {
+    let directory = directory("no-build-id");
+    let cache = directory.join("cache");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &["-Wl,--build-id=none"]);
     let explained = || stderr(&finish(uringlet(&cache).arg("--explain").arg(&program)));
     assert!(explained().contains("the program (no build-id): 8 sites rewritten"));
     assert_eq!(total(&explained()), [1, 1, 8]);

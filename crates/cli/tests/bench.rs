@@ -1,4 +1,4 @@
-//! `uringlet bench` as a command: that it measures, tells and tidies up. Never how fast anything is.
+//! `uringlet bench` as a command: it measures, reports and removes its files. No test checks a speed.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use common::{directory, finish, object, stderr, stdout};
 use serde_json::Value;
 
-/// `uringlet bench`, with the worker that it looks for beside itself.
+/// `uringlet bench`, with its worker program built beside it.
 fn bench() -> Command {
     static WORKER: OnceLock<()> = OnceLock::new();
     let uringlet = Path::new(env!("CARGO_BIN_EXE_uringlet"));
@@ -26,7 +26,7 @@ fn bench() -> Command {
     command
 }
 
-/// The series of this column that belongs to a table with this word in its name.
+/// The series of this column, in a table whose name contains `table`.
 fn series<'a>(document: &'a Value, table: &str, column: &str) -> &'a Value {
     let all = document["series"].as_array().expect("series");
     let is_it = |one: &&Value| one["table"].as_str().is_some_and(|title| title.contains(table)) && one["column"] == column;
@@ -34,12 +34,18 @@ fn series<'a>(document: &'a Value, table: &str, column: &str) -> &'a Value {
 }
 
 #[test]
-fn writes_are_measured_and_told() {
-    let place = directory("bench-writes");
-    let (json, svg) = (place.join("w.json"), place.join("w.svg"));
+fn writes_are_measured_and_reported() {
+    let directory = directory("bench-writes");
+    let (json, svg) = (directory.join("w.json"), directory.join("w.svg"));
     let mut command = bench();
     command.args(["writes", "--quick", "--fs=machine", "--parts=depths,blocks", "--depths=1,4", "--seconds=0.02", "--no-fio"]);
-    command.args(["--engines=adaptive,psync,libaio,posixaio", "--directory"]).arg(&place).arg("--json").arg(&json).arg("--svg").arg(&svg);
+    command
+        .args(["--engines=adaptive,psync,libaio,posixaio", "--directory"])
+        .arg(&directory)
+        .arg("--json")
+        .arg(&json)
+        .arg("--svg")
+        .arg(&svg);
     let output = finish(&mut command);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
 
@@ -55,19 +61,19 @@ fn writes_are_measured_and_told() {
 
     let text = stdout(&output);
     assert!(text.contains("times psync") && text.contains("goal: adaptive, own generator") || !text.contains("files on ext4"), "{text}");
-    let left: Vec<_> = fs::read_dir(&place).expect("the place").flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&directory).expect("the directory").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
 #[test]
-fn a_stopped_run_tells_what_it_has_and_tidies_up() {
-    let place = directory("bench-stopped");
+fn an_interrupted_run_reports_its_figures_and_removes_its_files() {
+    let directory = directory("bench-stopped");
     let mut command = bench();
-    // More rounds than anybody waits for.
+    // More rounds than can finish.
     command.args(["writes", "--fs=machine", "--parts=depths", "--depths=1", "--seconds=0.02", "--rounds=1000000", "--no-fio"]);
-    command.args(["--engines=psync,libaio", "--directory"]).arg(&place).arg("--json").arg(place.join("w.json"));
+    command.args(["--engines=psync,libaio", "--directory"]).arg(&directory).arg("--json").arg(directory.join("w.json"));
     let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
-    let has_begun = || fs::read_dir(&place).expect("the place").flatten().any(|entry| entry.path().join("file").exists());
+    let has_begun = || fs::read_dir(&directory).expect("the directory").flatten().any(|entry| entry.path().join("file").exists());
     while !has_begun() && child.try_wait().expect("the child").is_none() {
         std::thread::yield_now();
     }
@@ -76,12 +82,12 @@ fn a_stopped_run_tells_what_it_has_and_tidies_up() {
     let output = common::finish_child(child, "the stopped benchmark");
     assert_eq!(output.status.code(), Some(130), "{}{}", stdout(&output), stderr(&output));
     assert!(stdout(&output).contains("stopped before its end"), "{}", stdout(&output));
-    let left: Vec<_> = fs::read_dir(&place).expect("the place").flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&directory).expect("the directory").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["w.json"]);
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_options_are_reported() {
     let output = finish(bench().args(["writes", "--directory", "/nowhere/at/all"]));
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("--directory"), "{}", stderr(&output));
@@ -91,9 +97,9 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
-fn echoes_are_measured_and_told() {
-    let place = directory("bench-echo");
-    let (json, svg) = (place.join("e.json"), place.join("e.svg"));
+fn echo_is_measured_and_reported() {
+    let directory = directory("bench-echo");
+    let (json, svg) = (directory.join("e.json"), directory.join("e.svg"));
     let mut command = bench();
     command.args(["echo", "--connections=1,30", "--sizes=12,5000", "--seconds=0.02", "--rounds=1", "--json"]);
     let output = finish(command.arg(&json).arg("--svg").arg(&svg));
@@ -109,7 +115,7 @@ fn echoes_are_measured_and_told() {
         }
     }
     assert!(series(&document, "30 connections, 12 bytes, pauses", "engine")["measured"]["value"]["median"].is_number());
-    // An old kernel's ring knows no DEFER_TASKRUN.
+    // An old kernel's ring has no DEFER_TASKRUN.
     let has_failed = |one: &&Value| one["column"] != "kernel's ring" && one["failure"] != Value::Null;
     let failed: Vec<_> = document["series"].as_array().expect("series").iter().filter(has_failed).collect();
     assert!(failed.is_empty(), "{failed:#?}");
@@ -118,7 +124,7 @@ fn echoes_are_measured_and_told() {
     assert!(text.contains("goal: default mode, requests, of epoll") && text.contains("p99 µs"), "{text}");
 }
 
-/// Processes whose command line has this word.
+/// Processes whose command line contains this word.
 fn processes_with(word: &str) -> Vec<String> {
     let all = fs::read_dir("/proc").expect("/proc").flatten();
     let line = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();
@@ -127,8 +133,8 @@ fn processes_with(word: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_stopped_echo_leaves_no_server() {
-    // A size that no other run has.
+fn an_interrupted_echo_leaves_no_server() {
+    // A size that no other run uses.
     let size = 30_000 + std::process::id() % 30_000;
     let word = format!("--size={size} ");
     let mut command = bench();
@@ -149,11 +155,16 @@ fn a_stopped_echo_leaves_no_server() {
 }
 
 #[test]
-fn ublk_is_measured_and_told() {
-    let place = directory("bench-ublk");
-    let (json, svg) = (place.join("u.json"), place.join("u.svg"));
+fn ublk_is_measured_and_reported() {
+    let directory = directory("bench-ublk");
+    let (json, svg) = (directory.join("u.json"), directory.join("u.svg"));
     let mut command = bench();
-    command.args(["ublk", "--quick", "--seconds=0.02", "--sizes=4,64", "--json"]).arg(&json).arg("--svg").arg(&svg).env("TMPDIR", &place);
+    command
+        .args(["ublk", "--quick", "--seconds=0.02", "--sizes=4,64", "--json"])
+        .arg(&json)
+        .arg("--svg")
+        .arg(&svg)
+        .env("TMPDIR", &directory);
     let output = finish(&mut command);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
 
@@ -171,6 +182,6 @@ fn ublk_is_measured_and_told() {
     }
     assert!(fs::read_to_string(&svg).expect("the SVG").contains("one more copy"));
     assert!(stdout(&output).contains("goal: in one process, depth 32"), "{}", stdout(&output));
-    let left: Vec<_> = fs::read_dir(&place).expect("the place").flatten().map(|entry| entry.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&directory).expect("the directory").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }

@@ -1,4 +1,5 @@
-//! `liburinglet.so` as an object: nothing in it may need a libc, thread-local storage or registers that a system call preserves and we do not save.
+//! `liburinglet.so` as an object: it needs no libc, no thread-local storage and no registers that a
+//! system call preserves and the engine does not save.
 
 mod common;
 
@@ -9,7 +10,7 @@ fn tool(name: &str, options: &[&str]) -> String {
 }
 
 #[test]
-fn it_needs_no_library() {
+fn the_object_needs_no_library() {
     let dynamic = tool("readelf", &["--dynamic", "--wide"]);
     assert!(!dynamic.contains("(NEEDED)"), "{dynamic}");
     assert!(dynamic.contains("INITFIRST"), "its constructor must run first\n{dynamic}");
@@ -17,7 +18,7 @@ fn it_needs_no_library() {
 }
 
 #[test]
-fn it_has_no_thread_local_storage_and_no_executable_stack() {
+fn the_object_has_no_thread_local_storage_and_no_executable_stack() {
     let headers = tool("readelf", &["--program-headers", "--wide"]);
     assert!(!headers.lines().any(|line| line.trim_start().starts_with("TLS")), "{headers}");
     let stack = headers.lines().find(|line| line.contains("GNU_STACK")).expect("a GNU_STACK header");
@@ -25,7 +26,7 @@ fn it_has_no_thread_local_storage_and_no_executable_stack() {
 }
 
 #[test]
-fn it_touches_no_wide_vector_register() {
+fn the_object_uses_no_wide_vector_register() {
     let code = tool("objdump", &["--disassemble", "--no-show-raw-insn"]);
     assert!(code.lines().count() > 1000, "objdump shows no code");
     let wide = |line: &&str| ["%ymm", "%zmm", "%k1", "xsave", "fxsave", "%st("].iter().any(|register| line.contains(register));
@@ -34,7 +35,7 @@ fn it_touches_no_wide_vector_register() {
 }
 
 #[test]
-fn it_exports_what_it_interposes_and_imports_nothing_that_must_exist() {
+fn the_object_exports_interposed_symbols_and_imports_none() {
     let symbols = tool("nm", &["--dynamic"]);
     let named = |kinds: &[&str]| -> Vec<String> {
         let fields = symbols.lines().map(|line| line.split_whitespace().rev().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! `uringlet run` as a command: what it refuses and how, and that it leaves everything else to the program.
+//! `uringlet run` as a command: its refusals, and that everything else is left to the program.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use common::{compile, directory, finish, finish_child, stderr, stdout, success, uringlet};
 
-/// What `uringlet run` says about a program it refuses.
+/// The message of `uringlet run` about a program that it refuses.
 fn refusal(command: &mut Command, status: i32) -> String {
     let output = finish(command);
     assert_eq!(output.status.code(), Some(status), "{command:?}: {}{}", stdout(&output), stderr(&output));
@@ -27,53 +27,53 @@ fn run(program: impl AsRef<std::ffi::OsStr>) -> Command {
 }
 
 #[test]
-fn what_is_not_there_is_127() {
+fn a_missing_program_is_127() {
     assert!(refusal(&mut run("no-such-program"), 127).contains("not found in PATH"));
     assert!(refusal(&mut run("/nowhere/program"), 127).contains("no such file"));
     assert!(refusal(&mut run(""), 127).contains("empty"));
-    let place = directory("interpreter");
-    let script = place.join("script");
+    let directory = directory("interpreter");
+    let script = directory.join("script");
     fs::write(&script, "#!/nowhere/interpreter\n").expect("a script");
     fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("chmod");
     assert!(refusal(&mut run(&script), 127).contains("/nowhere/interpreter"));
 }
 
 #[test]
-fn what_cannot_run_is_126() {
-    let place = directory("unfit");
-    assert!(refusal(&mut run(&place), 126).contains("is a directory"));
-    let file = place.join("file");
+fn a_program_that_cannot_run_is_126() {
+    let directory = directory("unfit");
+    assert!(refusal(&mut run(&directory), 126).contains("is a directory"));
+    let file = directory.join("file");
     fs::write(&file, "no program").expect("a file");
     assert!(refusal(&mut run(&file), 126).contains("chmod +x"));
-    assert!(refusal(run("file").env("PATH", &place), 126).contains("chmod +x"));
+    assert!(refusal(run("file").env("PATH", &directory), 126).contains("chmod +x"));
     fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("chmod");
     assert!(refusal(&mut run(&file), 126).contains("#!/bin/sh"));
 }
 
 #[test]
-fn what_cannot_be_attached_is_126() {
-    let place = directory("unattachable");
-    let fixed = compile("cc", &place, "fixed", &["calls.c"], &["-static"]);
+fn a_program_that_cannot_be_attached_is_126() {
+    let directory = directory("unattachable");
+    let fixed = compile("cc", &directory, "fixed", &["calls.c"], &["-static"]);
     assert!(refusal(&mut run(&fixed), 126).contains("statically linked"));
-    let fixed = compile("cc", &place, "fixed-pie", &["calls.c"], &["-static-pie"]);
+    let fixed = compile("cc", &directory, "fixed-pie", &["calls.c"], &["-static-pie"]);
     assert!(refusal(&mut run(&fixed), 126).contains("statically linked"));
-    let foreign = place.join("foreign");
+    let foreign = directory.join("foreign");
     let mut content = fs::read("/proc/self/exe").expect("this program");
     content[18] = 183;
     fs::write(&foreign, content).expect("a program for another machine");
     fs::set_permissions(&foreign, Permissions::from_mode(0o755)).expect("chmod");
     assert!(refusal(&mut run(&foreign), 126).contains("another architecture"));
-    let script = place.join("script");
+    let script = directory.join("script");
     fs::write(&script, format!("#!{}\n", fixed.display())).expect("a script");
     fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("chmod");
     assert!(refusal(&mut run(&script), 126).contains("statically linked"));
 }
 
 #[test]
-fn what_gains_privileges_is_126() {
-    let place = directory("privileged");
-    let program = compile("cc", &place, "calls", &["calls.c"], &[]);
-    // Only root can make such a file. An ordinary user finds one in the system.
+fn a_set_uid_program_is_126() {
+    let directory = directory("privileged");
+    let program = compile("cc", &directory, "calls", &["calls.c"], &[]);
+    // Only root can make such a file. An ordinary user takes one of the system.
     if chown(&program, Some(65534), Some(65534)).is_err() {
         let found = ["/usr/bin/su", "/bin/su", "/usr/bin/passwd"].into_iter().find(|path| Path::new(path).exists());
         assert!(refusal(&mut run(found.expect("a set-uid program")), 126).contains("set-uid"));
@@ -86,15 +86,15 @@ fn what_gains_privileges_is_126() {
 }
 
 #[test]
-fn a_missing_object_is_126_and_says_where_it_was_looked_for() {
-    let place = directory("object");
-    assert!(refusal(run("true").env("URINGLET_LIB", place.join("none.so")), 126).contains("URINGLET_LIB"));
-    let copy = place.join("uringlet");
+fn a_missing_object_is_126_and_the_message_names_the_searched_paths() {
+    let directory = directory("object");
+    assert!(refusal(run("true").env("URINGLET_LIB", directory.join("none.so")), 126).contains("URINGLET_LIB"));
+    let copy = directory.join("uringlet");
     fs::copy(env!("CARGO_BIN_EXE_uringlet"), &copy).expect("a copy");
     assert!(refusal(Command::new(&copy).args(["run", "true"]), 126).contains("../lib/uringlet"));
-    symlink(common::object(), place.join("liburinglet.so")).expect("a link");
+    symlink(common::object(), directory.join("liburinglet.so")).expect("a link");
     success(Command::new(&copy).args(["run", "true"]));
-    let spaced = place.join("a b.so");
+    let spaced = directory.join("a b.so");
     fs::copy(common::object(), &spaced).expect("a copy");
     assert!(refusal(run("true").env("URINGLET_LIB", spaced), 126).contains("a space"));
 }
@@ -107,7 +107,7 @@ fn exit_status_and_signals_are_the_programs() {
 }
 
 #[test]
-fn it_is_the_same_process() {
+fn the_program_keeps_the_pid() {
     let child = run("sh").args(["-c", "echo $$"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
     let pid = child.id();
     assert_eq!(stdout(&finish_child(child, "sh")).trim(), pid.to_string());
@@ -144,7 +144,7 @@ fn signal_dispositions_and_closed_descriptors_pass_through() {
 }
 
 #[test]
-fn the_environment_keeps_what_was_preloaded() {
+fn the_environment_keeps_other_preloaded_objects() {
     let object = common::object().display().to_string();
     let shown = |preloaded: &str| success(run("printenv").arg("LD_PRELOAD").env("LD_PRELOAD", preloaded));
     assert_eq!(shown(""), format!("{object}\n"));
@@ -153,7 +153,7 @@ fn the_environment_keeps_what_was_preloaded() {
 }
 
 #[test]
-fn the_mode_is_told_to_the_program() {
+fn the_mode_is_passed_in_the_environment() {
     let told = |options: &[&str]| {
         let mut command = uringlet(Path::new("off"));
         stdout(&finish(command.args(options).args(["printenv", "URINGLET_MODE"]).env("URINGLET_MODE", "of an outer run")))
@@ -168,7 +168,7 @@ fn the_mode_is_told_to_the_program() {
 }
 
 #[test]
-fn what_becomes_of_iosqe_async_is_told_to_the_program() {
+fn the_iosqe_async_option_is_passed_in_the_environment() {
     let told = |options: &[&str]| {
         let mut command = uringlet(Path::new("off"));
         let command = command.args(options).args(["printenv", "URINGLET_IOSQE_ASYNC"]).env("URINGLET_IOSQE_ASYNC", "of an outer run");
@@ -181,16 +181,16 @@ fn what_becomes_of_iosqe_async_is_told_to_the_program() {
 }
 
 #[test]
-fn options_of_the_program_are_the_programs() {
+fn options_after_the_program_belong_to_it() {
     assert_eq!(success(run("echo").args(["-n", "--explain", "--", "x"])), "--explain -- x");
     assert_eq!(success(uringlet(Path::new("off")).args(["--", "echo", "y"])), "y\n");
 }
 
 #[test]
 fn documents_are_generated() {
-    let place = directory("documents");
-    success(Command::new(env!("CARGO_BIN_EXE_uringlet")).arg("man").arg(&place));
-    let page = fs::read_to_string(place.join("uringlet-run.1")).expect("the page of run");
+    let directory = directory("documents");
+    success(Command::new(env!("CARGO_BIN_EXE_uringlet")).arg("man").arg(&directory));
+    let page = fs::read_to_string(directory.join("uringlet-run.1")).expect("the page of run");
     assert!(page.contains("127"), "{page}");
     for shell in ["bash", "zsh", "fish"] {
         let script = success(Command::new(env!("CARGO_BIN_EXE_uringlet")).args(["completions", shell]));

@@ -1,4 +1,4 @@
-//! `uringlet stat` on programs that run.
+//! `uringlet stat` on running programs.
 
 mod common;
 
@@ -10,10 +10,10 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Writes of the program at each poke.
+/// Writes of the program for each byte that it reads.
 const WRITES: u64 = 200;
 
-/// A program that writes through its ring when poked.
+/// A program that writes through its ring for each byte that it reads.
 struct Writer {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -67,13 +67,13 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&common::stdout(&output)).expect("JSON")
 }
 
-/// The sum of the counters with one of these beginnings.
+/// The sum of the counters whose names have one of these prefixes.
 fn sum(counters: &Value, beginnings: &[&str]) -> f64 {
     let counters = counters.as_object().expect("an object").iter();
     counters.filter(|(name, _)| beginnings.iter().any(|b| name.starts_with(b))).filter_map(|(_, value)| value.as_f64()).sum()
 }
 
-/// What it says when it has nothing to show.
+/// The message when there is nothing to show.
 fn refusal(output: &Output) -> String {
     assert_eq!((output.status.code(), common::stdout(output)), (Some(1), String::new()));
     common::stderr(output)
@@ -98,7 +98,7 @@ fn writes_are_counted() {
 }
 
 #[test]
-fn runs_of_uringlet_workers_are_counted() {
+fn requests_of_uringlet_workers_are_counted() {
     let mut writer = Writer::start("stat-uringlet", &["--mode=uringlet"]);
     writer.poke();
     let seen = json(&["--json", &writer.pid()]);
@@ -106,9 +106,9 @@ fn runs_of_uringlet_workers_are_counted() {
     writer.end();
 }
 
-/// A backtrace or a profiler maps the file anew: the counters are not there.
+/// A backtrace or a profiler maps the file again; that mapping has no counters.
 #[test]
-fn the_object_is_told_from_its_file() {
+fn a_second_mapping_of_the_object_is_not_taken_for_it() {
     let mut writer = Writer::start_with("stat-mapped", &[], &[common::object()]);
     writer.poke();
     let seen = json(&["--json", &writer.pid()]);
@@ -130,7 +130,7 @@ fn the_table_names_the_process_and_the_counters() {
 }
 
 #[test]
-fn watch_tells_rates_until_the_process_ends() {
+fn watch_prints_rates_until_the_process_ends() {
     let mut writer = Writer::start("stat-watch", &[]);
     let mut watch = Command::new(env!("CARGO_BIN_EXE_uringlet"));
     let mut watch = watch
@@ -144,7 +144,7 @@ fn watch_tells_rates_until_the_process_ends() {
     let mut next = || -> Value { serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON") };
     assert_eq!(sum(&next()["per_second"], &["writes_"]), 0.0);
     writer.poke();
-    // A minute and a half.
+    // 90 seconds.
     let seen = std::iter::repeat_with(next).take(1800).find(|line| sum(&line["per_second"], &["writes_"]) > 0.0).expect("the writes");
     assert!(seen["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{seen}");
     writer.end();
@@ -154,7 +154,7 @@ fn watch_tells_rates_until_the_process_ends() {
 }
 
 #[test]
-fn a_process_without_an_engine_is_told() {
+fn a_process_without_an_engine_is_reported() {
     let mut sleeper = Command::new("sleep").arg("1000").spawn().expect("sleep");
     let output = stat(&[&sleeper.id().to_string()]);
     sleeper.kill().expect("it runs");
@@ -163,9 +163,9 @@ fn a_process_without_an_engine_is_told() {
     assert!(refusal(&stat(&[&sleeper.id().to_string()])).contains("no process"));
 }
 
-/// Looks as somebody else: as root by becoming another user, otherwise at the first process.
+/// As root it runs as another user; as an ordinary user it asks for process 1.
 #[test]
-fn who_may_not_look_is_told_so() {
+fn a_process_of_another_user_is_reported() {
     let is_root = rustix::process::geteuid().is_root();
     let home = std::env::temp_dir().join(format!("uringlet-stat-{}", std::process::id()));
     std::fs::create_dir_all(&home).expect("a folder for everybody");

@@ -1,5 +1,5 @@
-//! A ublk server and a user of its device in one process, under `uringlet run`: from ADD_DEV to DEL_DEV without `ublk_drv`, with the kernel's io_uring
-//! walled off.
+//! A ublk server and a client of its device in one process, under `uringlet run`: from ADD_DEV to
+//! DEL_DEV without `ublk_drv`, under a filter that kills at a real io_uring call.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn runs(mode: &str) {
     assert!(output.status.success(), "{mode}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));
 }
 
-/// The answers of ublk_drv of Linux 6.12, which `cargo xtask oracle` asks anew.
+/// The answers of ublk_drv of Linux 6.12; `cargo xtask oracle` asks it again.
 const EXPECTED: &str = include_str!("c/ublk_probe.expected");
 
 #[test]
@@ -68,12 +68,12 @@ fn a_lost_server_fails_its_requests() {
 }
 
 #[test]
-fn what_the_driver_refuses() {
+fn malformed_commands_are_refused() {
     runs("refuse");
 }
 
 #[test]
-fn children_leave_devices_alone() {
+fn a_forked_child_does_not_change_the_device() {
     runs("forked");
 }
 
@@ -89,7 +89,7 @@ fn buffers_that_fault_fail_their_requests() {
     };
     let output = run(&[]);
     assert!(output.status.success(), "{}\n{}\n{}", output.status, stdout(&output), stderr(&output));
-    // Faults of the program's own kill as ever, though the engine's handler stands in for the default.
+    // The program's own faults still kill it, though the engine's handler replaces the default.
     let output = run(&["die"]);
     assert_eq!(output.status.signal(), Some(SIGSEGV), "{}\n{}\n{}", output.status, stdout(&output), stderr(&output));
 }

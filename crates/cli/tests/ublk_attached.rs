@@ -1,4 +1,5 @@
-//! A ublk server that knows nothing of brokers, under `uringlet run`, its device used by NBD and managed by other processes.
+//! An unmodified ublk server under `uringlet run`: its device is used over NBD and managed by other
+//! processes.
 
 mod common;
 #[path = "ublk_rpc/nbd.rs"]
@@ -11,32 +12,32 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works, on any machine.
+/// Longer than any step takes, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 const NEED_GET_DATA: u32 = 1 << 2;
 const RECOVERY_REISSUE: u32 = 1 << 3 | 1 << 4;
 const USER_COPY: u32 = 1 << 7;
 const EIO: u32 = 5;
 
-/// A broker of its own, and the server's program.
-struct World {
+/// A private broker, and the server's program.
+struct TestBroker {
     place: PathBuf,
     program: PathBuf,
     broker: Child,
 }
 
-impl Drop for World {
+impl Drop for TestBroker {
     fn drop(&mut self) {
         let _ = self.broker.kill();
         let _ = self.broker.wait();
     }
 }
 
-impl World {
+impl TestBroker {
     fn new(name: &str) -> Self {
         let place = directory(&format!("ublk-attached-{name}"));
         let program = compile("cc", &place, "ublk_server", &["ublk_server.c"], &[]);
-        // Without a block device: its name would be for the whole machine.
+        // Without a block device, whose name would be visible on the whole machine.
         let broker = command(&place).args(["ublkd", "--no-block"]).spawn().unwrap();
         let world = Self { place, program, broker };
         until("the broker is there", || world.socket().exists());
@@ -47,7 +48,7 @@ impl World {
         self.place.join("broker/nbd.sock")
     }
 
-    /// A server; its device is live.
+    /// Starts a server and waits until its device is live.
     fn serve(&self, flags: u32, mode: &[&str]) -> Child {
         let mut command = uringlet(&self.place.join("cache"));
         command.env("URINGLET_UBLK_DIR", self.place.join("broker")).env("BLOCK_IO_URING", "1");
@@ -89,12 +90,12 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 }
 
 fn serves(name: &str, flags: u32) {
-    let world = World::new(name);
+    let world = TestBroker::new(name);
     let mut server = world.serve(flags, &[]);
     assert!(world.ublk(&["list", "--json"]).contains("\"state\":\"LIVE\""));
     let mut nbd = world.nbd();
     assert_eq!(nbd.size, 8 << 20);
-    // Longer ones than a request may be, and such as begin in the middle of a page.
+    // Transfers longer than a request may be, and transfers that begin in the middle of a page.
     for (turn, (at, len)) in [(0, 512), (4096, 65536), (1 << 20, 200_704), (3 << 20, 1 << 20), (512, 1024)].into_iter().enumerate() {
         let data = pattern(len, turn);
         nbd.write(at, &data).unwrap();
@@ -117,18 +118,18 @@ fn data_is_copied_to_and_from_the_servers_buffers() {
 }
 
 #[test]
-fn data_goes_where_the_server_wants_it_when_it_is_there() {
+fn need_get_data_copies_to_the_address_that_the_server_gives() {
     serves("data", NEED_GET_DATA);
 }
 
 #[test]
-fn a_server_moves_its_data_itself() {
+fn a_user_copy_server_copies_its_data_itself() {
     serves("user", USER_COPY);
 }
 
 #[test]
-fn buffers_that_are_nowhere_fail_their_requests_and_no_more() {
-    let world = World::new("bad");
+fn unmapped_buffers_fail_their_requests_only() {
+    let world = TestBroker::new("bad");
     let mut server = world.serve(0, &["bad"]);
     let mut nbd = world.nbd();
     for _ in 0..40 {
@@ -140,15 +141,15 @@ fn buffers_that_are_nowhere_fail_their_requests_and_no_more() {
 }
 
 #[test]
-fn a_server_is_killed_and_the_next_one_goes_on() {
-    let world = World::new("killed");
+fn a_second_server_recovers_the_device_of_a_killed_one() {
+    let world = TestBroker::new("killed");
     let mut server = world.serve(RECOVERY_REISSUE, &[]);
     let mut nbd = world.nbd();
     nbd.write(0, &pattern(4096, 1)).unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
     until("it is quiesced", || world.ublk(&["list", "--json"]).contains("\"state\":\"QUIESCED\""));
-    // Waits for the next server, whose memory is another one's.
+    // Waits for the next server, which has other memory.
     let waiting = std::thread::spawn(move || (nbd.write(4096, &pattern(8192, 2)), nbd));
     let mut next = world.serve(RECOVERY_REISSUE, &["recover"]);
     let (written, mut nbd) = waiting.join().unwrap();
@@ -160,10 +161,10 @@ fn a_server_is_killed_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn a_server_that_is_killed_is_lost_though_its_children_live() {
-    let world = World::new("children");
+fn a_killed_server_counts_as_dead_though_its_children_live() {
+    let world = TestBroker::new("children");
     let mut server = world.serve(RECOVERY_REISSUE, &["fork"]);
-    // What the child reads from, which ends with this test.
+    // The child reads from this pipe until the test ends.
     let pipe = server.stdin.take();
     server.kill().unwrap();
     server.wait().unwrap();
@@ -172,8 +173,8 @@ fn a_server_that_is_killed_is_lost_though_its_children_live() {
 }
 
 #[test]
-fn a_broker_that_dies_takes_its_devices_and_no_server_hangs() {
-    let mut world = World::new("broker");
+fn servers_end_when_the_broker_dies() {
+    let mut world = TestBroker::new("broker");
     let mut server = world.serve(0, &[]);
     world.nbd().write(0, &pattern(4096, 1)).unwrap();
     world.broker.kill().unwrap();

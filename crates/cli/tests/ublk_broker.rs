@@ -1,4 +1,4 @@
-//! `uringlet ublk`: a server that is killed, its device, and the next server; each a process of its own.
+//! `uringlet ublk`: a server that is killed, its device, and the next server, each in its own process.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works, on any machine.
+/// Longer than any step takes, on any machine.
 const LONG: Duration = Duration::from_secs(120);
 
 struct Folder(PathBuf);
@@ -30,7 +30,7 @@ fn list(dir: &Path) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// Starts a server and waits until it says that its device is live.
+/// Starts a server and waits until it reports its device as live.
 fn serve(dir: &Path, args: &[&str]) -> Child {
     let mut child = uringlet(dir).arg("ublk").args(args).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -52,7 +52,7 @@ fn a_device_outlives_its_server() {
     let folder = Folder(std::env::temp_dir().join(format!("uringlet-cli-ublk-{}", std::process::id())));
     let dir = &folder.0;
     assert_eq!(list(dir), "[]\n", "without a broker there are no devices");
-    // Far from numbers that somebody uses: the block device's name is for the whole machine.
+    // A number that no user of the machine has: the block device's name is global.
     let number = (5_000 + std::process::id() % 100_000).to_string();
     let common = ["--type", "ram", "--json"];
     let mut first = serve(dir, &[&["add", "-n", &number, "--size", "8M", "--recovery", "reissue"][..], &common].concat());
@@ -70,10 +70,10 @@ fn a_device_outlives_its_server() {
     assert!(!uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());
 }
 
-/// A broker of the test's own.
+/// Starts a private broker.
 fn broker(dir: &Path) -> Child {
     let child = uringlet(dir).args(["ublkd", "--dir"]).arg(dir).stderr(Stdio::null()).spawn().unwrap();
-    // Not by a command of ours: that would start a broker.
+    // `uringlet ublk` would start a broker itself.
     until("the broker answers", || UnixStream::connect(dir.join("nbd.sock")).is_ok());
     child
 }
@@ -100,7 +100,7 @@ fn a_broker_that_is_killed_leaves_nothing() {
     assert!(said.contains("the broker has ended"), "{said}");
     until("the node is gone", || !node.exists());
     assert_eq!(list(dir), "[]\n");
-    // The next one is started on demand, in the same folder, and the number is free.
+    // The next broker is started on demand in the same folder, and the number is free.
     let mut server = serve(dir, &args);
     assert_eq!(node.exists(), has_node);
     assert!(uringlet(dir).args(["ublk", "del", &number]).status().unwrap().success());

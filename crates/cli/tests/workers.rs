@@ -1,73 +1,51 @@
-//! io-wq as programs see it: how many workers there are, under which name and on which CPUs; what a cancel finds; what
-//! happens where no thread can be started. Where Linux promises the same, its own ring is asked too.
+//! io-wq as programs see it: how many workers there are, their names and CPUs, what a cancel finds,
+//! and what happens where no thread can be started. Where Linux promises the same, the kernel's ring
+//! is asked too.
 
 mod common;
 
-use std::process::{Command, Output};
+use common::oracle;
 
-/// The program's "no ring to be had".
-const NO_RING: i32 = 77;
+const PROGRAM: &str = "workers";
 
-fn said(output: &Output) -> String {
-    format!("{}\n{}{}", output.status, common::stdout(output), common::stderr(output))
-}
-
-fn engine_does(section: &str) {
-    let directory = common::directory(&format!("workers-{section}-engine"));
-    let executable = common::compile("cc", &directory, "workers", &["workers.c"], &[]);
-    let output = common::finish(common::uringlet(&directory).arg("--").arg(executable).arg(section).env("BLOCK_IO_URING", "1"));
-    assert!(output.status.success(), "{}", said(&output));
-}
-
-fn kernel_does(section: &str) {
-    let directory = common::directory(&format!("workers-{section}-kernel"));
-    let executable = common::compile("cc", &directory, "workers", &["workers.c"], &[]);
-    let output = common::finish(Command::new(executable).arg(section));
-    if output.status.code() == Some(NO_RING) {
-        eprintln!("this kernel has no io_uring for us: not asked");
-        return;
-    }
-    assert!(output.status.success(), "{}", said(&output));
+#[test]
+fn worker_limits_are_kept_changed_and_reported() {
+    oracle::engine(PROGRAM, &["limits"]);
 }
 
 #[test]
-fn limits_are_kept_changed_and_reported() {
-    engine_does("limits");
+fn worker_limits_are_kept_under_load() {
+    oracle::engine(PROGRAM, &["load"]);
 }
 
 #[test]
-fn limits_are_kept_under_load() {
-    engine_does("load");
+fn workers_run_on_the_registered_cpus() {
+    oracle::engine(PROGRAM, &["affinity"]);
 }
 
 #[test]
-fn workers_run_where_they_may() {
-    engine_does("affinity");
+fn a_cancel_finds_queued_and_running_requests() {
+    oracle::engine(PROGRAM, &["cancels"]);
 }
 
 #[test]
-fn a_cancel_finds_what_is_queued_and_what_runs() {
-    engine_does("cancels");
-}
-
-#[test]
-fn a_cancel_is_never_late_and_hits_nobody_else() {
-    engine_does("races");
-    kernel_does("races");
+fn a_cancel_ends_its_request_and_no_other() {
+    oracle::engine(PROGRAM, &["races"]);
+    oracle::kernel(PROGRAM, &["races"]);
 }
 
 #[test]
 fn attached_rings_share_workers() {
-    engine_does("attached");
+    oracle::engine(PROGRAM, &["attached"]);
 }
 
 #[test]
-fn where_no_thread_can_be_started_everything_is_done_all_the_same() {
-    engine_does("no-threads");
+fn requests_complete_where_no_thread_can_be_started() {
+    oracle::engine(PROGRAM, &["no-threads"]);
 }
 
 #[test]
 fn idle_workers_end() {
-    engine_does("retire");
-    kernel_does("retire");
+    oracle::engine(PROGRAM, &["retire"]);
+    oracle::kernel(PROGRAM, &["retire"]);
 }

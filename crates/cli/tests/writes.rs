@@ -1,45 +1,39 @@
-//! Writes: their manners, in each mode of `uringlet run` and as the kernel's own ring has them, and what is left of them when their program is killed.
+//! Buffered writes in each mode of `uringlet run` and on the kernel's own ring, and the file that a
+//! killed program leaves.
 //!
-//! The C programs say what they expect; where there is a kernel's ring of the version that the expectations are of, they are checked there, too. On the engine
-//! a call of the kernel's io_uring kills the program.
+//! The C programs contain the expectations; the kernel's ring checks them. On the engine a real
+//! io_uring call kills the program.
 
 mod common;
 
+use common::oracle::{has_ring, is_kernel_new_enough, must_succeed};
 use common::{compile, directory, finish, stderr, stdout, uringlet};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const MODES: [&str; 3] = ["adaptive", "uringlet", "workers"];
-/// The programs' "no ring to be had".
-const NO_RING: i32 = 77;
 
-/// Whether this kernel is at least the one that the expectations are of.
-fn is_kernel_as_expected() -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
-    (numbers.next(), numbers.next()) >= (Some(6), Some(18))
-}
-
-/// Where programs run: the build directory, or a loop image.
+/// The filesystem that programs run on: that of the build directory, or a loop image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Here,
+enum Filesystem {
+    Checkout,
     Image { name: &'static str, mkfs: &'static [&'static str] },
 }
 
-const IMAGES: [Place; 2] =
-    [Place::Image { name: "xfs", mkfs: &["mkfs.xfs", "-q"] }, Place::Image { name: "btrfs", mkfs: &["mkfs.btrfs", "-q"] }];
+const IMAGES: [Filesystem; 2] =
+    [Filesystem::Image { name: "xfs", mkfs: &["mkfs.xfs", "-q"] }, Filesystem::Image { name: "btrfs", mkfs: &["mkfs.btrfs", "-q"] }];
 
-/// What every Debian has.
-const EXT4: Place = Place::Image { name: "ext4", mkfs: &["mkfs.ext4", "-q", "-F"] };
+/// A filesystem that every Debian has.
+const EXT4: Filesystem = Filesystem::Image { name: "ext4", mkfs: &["mkfs.ext4", "-q", "-F"] };
 
-impl Place {
-    /// A fresh filesystem, and the words that run what follows in it. It is mounted in a namespace of its own and gone with the program.
+impl Filesystem {
+    /// Makes the filesystem. Returns a launcher that runs a command in it, in its own mount
+    /// namespace: the mount ends with the command.
     fn launcher(self, folder: &Path) -> Result<Vec<String>, String> {
         let Self::Image { name, mkfs } = self else { return Ok(vec![]) };
         let (image, mounted) = (folder.join("image"), folder.join("mounted"));
@@ -73,12 +67,7 @@ fn launched(launcher: &[String], command: Command) -> Command {
     outer
 }
 
-fn must_succeed(output: &Output, on: &str) {
-    println!("{on}:\n{}", stdout(output));
-    assert!(output.status.success(), "{on}: {}\n{}\n{}", output.status, stdout(output), stderr(output));
-}
-
-/// The program in a mode of the engine.
+/// Runs the program in a mode of the engine.
 fn in_mode(mode: &str, cache: &Path, program: &Path) -> Command {
     let mut command = uringlet(cache);
     command.arg(format!("--mode={mode}")).arg("--").arg(program).env("BLOCK_IO_URING", "1");
@@ -86,20 +75,20 @@ fn in_mode(mode: &str, cache: &Path, program: &Path) -> Command {
 }
 
 /// Runs a program in each mode and on the kernel's ring.
-fn behaves(name: &str, place: Place, asks_kernel: bool) {
-    let folder = directory(&format!("{name}-{}", if let Place::Image { name, .. } = place { name } else { "here" }));
+fn behaves(name: &str, filesystem: Filesystem, asks_kernel: bool) {
+    let folder = directory(&format!("{name}-{}", if let Filesystem::Image { name, .. } = filesystem { name } else { "checkout" }));
     let program = compile("cc", &folder, name, &[&format!("{name}.c")], &[]);
     for mode in MODES.map(Some).into_iter().chain([None]).filter(|mode| mode.is_some() || asks_kernel) {
-        let launcher = match place.launcher(&folder) {
+        let launcher = match filesystem.launcher(&folder) {
             Ok(launcher) => launcher,
-            Err(why) => return println!("not asked: {why}"),
+            Err(why) => return println!("skipped: {why}"),
         };
         let work = folder.join(mode.unwrap_or("kernel"));
         fs::create_dir_all(&work).expect("a folder to work in");
         let command = mode.map_or_else(|| Command::new(&program), |mode| in_mode(mode, &folder.join("cache"), &program));
         let output = finish(launched(&launcher, command).current_dir(work));
         match mode {
-            None if output.status.code() == Some(NO_RING) => println!("this kernel has no io_uring for us: not asked"),
+            None if !has_ring(&output) => {}
             None => must_succeed(&output, "on the kernel's ring"),
             Some(mode) => must_succeed(&output, &format!("mode {mode}")),
         }
@@ -107,56 +96,57 @@ fn behaves(name: &str, place: Place, asks_kernel: bool) {
     let _ = fs::remove_dir_all(folder);
 }
 
-/// Whether the build directory is where the kernel's ring writes by its workers: elsewhere the submitter gets their signals.
+/// Whether the build directory is on ext4, where the kernel's ring writes by workers. On other
+/// filesystems the submitter gets the signals of its writes.
 fn is_ext4() -> bool {
     let kind = Command::new("stat").args(["-f", "-c", "%T", env!("CARGO_TARGET_TMPDIR")]).output();
     kind.is_ok_and(|output| stdout(&output).starts_with("ext2/ext3"))
 }
 
 #[test]
-fn writes_that_block_hold_nobody_else_up() {
-    // The kernel has 64 buckets for all inodes: there a file may wait for another one that shares its bucket.
+fn blocked_writes_delay_no_other_request() {
+    // The kernel's ring is not asked: a file may wait there for another one of the same hash bucket (64).
     behaves("write_frozen", EXT4, false);
 }
 
 #[test]
-fn writes_that_block_hold_nobody_else_up_where_they_can_be_tried() {
+fn blocked_writes_delay_no_other_request_with_nowait() {
     behaves("write_frozen", IMAGES[0], false);
 }
 
 #[test]
 fn writes_stop_at_limits() {
-    behaves("write_limits", Place::Here, is_kernel_as_expected() && is_ext4());
+    behaves("write_limits", Filesystem::Checkout, is_kernel_new_enough() && is_ext4());
 }
 
 #[test]
-fn writes_stop_at_limits_elsewhere() {
+fn writes_stop_at_limits_on_images() {
     IMAGES.into_iter().for_each(|image| behaves("write_limits", image, false));
 }
 
 #[test]
-fn writes_land_where_they_belong() {
-    behaves("write_places", Place::Here, is_kernel_as_expected());
+fn writes_reach_their_position() {
+    behaves("write_places", Filesystem::Checkout, is_kernel_new_enough());
 }
 
 #[test]
-fn writes_land_where_they_belong_elsewhere() {
-    IMAGES.into_iter().for_each(|image| behaves("write_places", image, is_kernel_as_expected()));
+fn writes_reach_their_position_on_images() {
+    IMAGES.into_iter().for_each(|image| behaves("write_places", image, is_kernel_new_enough()));
 }
 
 #[test]
-fn a_part_done_at_once_is_no_answer() {
-    behaves("write_partial", Place::Here, is_kernel_as_expected());
+fn partial_writes_complete_with_the_whole_count() {
+    behaves("write_partial", Filesystem::Checkout, is_kernel_new_enough());
 }
 
 #[test]
-fn a_part_done_at_once_is_no_answer_elsewhere() {
-    IMAGES.into_iter().for_each(|image| behaves("write_partial", image, is_kernel_as_expected()));
+fn partial_writes_complete_with_the_whole_count_on_images() {
+    IMAGES.into_iter().for_each(|image| behaves("write_partial", image, is_kernel_new_enough()));
 }
 
-/// What runs a program where /proc/vmstat is this file. Nobody else sees it.
+/// A launcher whose command sees this file as /proc/vmstat; other processes do not.
 fn with_vmstat(file: &Path) -> Result<Vec<String>, String> {
-    // As large as it becomes: a reader never meets half of it.
+    // Of its final size: a reader never sees half of it.
     fs::write(file, [b'\n'; 512]).map_err(|error| error.to_string())?;
     let script = "mount --bind \"$1\" /proc/vmstat && shift && exec \"$@\"";
     let mut words: Vec<String> =
@@ -167,14 +157,14 @@ fn with_vmstat(file: &Path) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn near_the_limits_of_dirty_pages_writes_are_put_off() {
+fn writes_near_the_dirty_limits_are_throttled() {
     let folder = directory("write_throttled");
     let program = compile("cc", &folder, "write_throttled", &["write_throttled.c"], &[]);
     for mode in MODES {
         let vmstat = folder.join(format!("vmstat-{mode}"));
         let launcher = match with_vmstat(&vmstat) {
             Ok(launcher) => launcher,
-            Err(why) => return println!("not asked: {why}"),
+            Err(why) => return println!("skipped: {why}"),
         };
         let mut command = in_mode(mode, &folder.join("cache"), &program);
         command.env("VMSTAT", &vmstat).env("URINGLET_BIN", env!("CARGO_BIN_EXE_uringlet"));
@@ -188,31 +178,32 @@ const RECORD: usize = 700;
 const RECORDS: u32 = 50_000;
 const KILLS: u32 = 24;
 
-/// What a killed writer had said.
+/// The messages of a killed writer.
 #[derive(Debug, Default)]
-struct Told {
+struct WriterMessages {
     may_be_submitted: u32,
     answered: Vec<u32>,
     synced: u32,
 }
 
-impl Told {
-    fn parse(messages: &[u8]) -> Self {
-        let mut told = Self::default();
-        let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
-        for message in messages.chunks_exact(8) {
+impl WriterMessages {
+    fn parse(bytes: &[u8]) -> Self {
+        let mut messages = Self::default();
+        let word = |field: &[u8]| u32::from_le_bytes(field.try_into().expect("four bytes"));
+        for message in bytes.chunks_exact(8) {
             let number = word(&message[4..]);
             match word(&message[..4]) as u8 {
-                b'U' => told.may_be_submitted = told.may_be_submitted.max(number),
-                b'A' => told.answered.push(number),
-                b'S' => told.synced = told.synced.max(number),
+                b'U' => messages.may_be_submitted = messages.may_be_submitted.max(number),
+                b'A' => messages.answered.push(number),
+                b'S' => messages.synced = messages.synced.max(number),
                 kind => panic!("a message of kind {kind}"),
             }
         }
-        told
+        messages
     }
 
-    /// What was answered is in the file, and nothing that was not submitted. `fresh`: the file was empty before.
+    /// Every answered record is in the file, and no record that was not submitted. `is_fresh`: the
+    /// file was empty before.
     fn check(&self, file: &File, generation: u32, is_fresh: bool) {
         let mut found = vec![0; RECORD];
         for number in &self.answered {
@@ -228,22 +219,22 @@ impl Told {
     }
 }
 
-/// As `write_kill` makes it.
+/// The record as `write_kill` makes it.
 fn record(number: u32, generation: u32) -> Vec<u8> {
     let word = |i: u32| number.wrapping_mul(2_654_435_761).wrapping_add(generation.wrapping_mul(40_503)).wrapping_add(i);
     let words = [number, generation].into_iter().chain((2..RECORD as u32 / 4).map(word));
     words.flat_map(u32::to_le_bytes).collect()
 }
 
-/// Starts a writer, kills it so long after its first words; everything that it said.
-fn said_before_its_kill(mut command: Command, delay: Duration) -> Vec<u8> {
+/// Starts a writer and kills it `delay` after its first message. Returns all its messages.
+fn messages_before_the_kill(mut command: Command, delay: Duration) -> Vec<u8> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the writer starts");
     let mut pipe = child.stdout.take().expect("a pipe");
     let mut said = vec![0; 8];
     if pipe.read_exact(&mut said).is_err() {
         panic!("the writer said nothing: {:?}", child.wait());
     }
-    // Somebody has to read: a full pipe would stop the writer.
+    // A full pipe would stop the writer.
     let reader = std::thread::spawn(move || pipe.read_to_end(&mut said).map(|_| said));
     std::thread::sleep(delay);
     child.kill().expect("it is there to be killed");
@@ -252,7 +243,7 @@ fn said_before_its_kill(mut command: Command, delay: Duration) -> Vec<u8> {
     reader.join().expect("the reader").expect("what it said")
 }
 
-/// A writer of a generation: its depth and the kind of its ring follow from that.
+/// The writer of a generation, which decides its depth and the kind of its ring.
 fn writer(mode: &str, folder: &Path, program: &Path, file: &Path, generation: u32) -> Command {
     let mut command = in_mode(mode, &folder.join("cache"), program);
     let round = generation / MODES.len() as u32;
@@ -262,22 +253,23 @@ fn writer(mode: &str, folder: &Path, program: &Path, file: &Path, generation: u3
 }
 
 #[test]
-fn what_was_answered_outlives_a_kill() {
+fn answered_writes_survive_a_kill() {
     let folder = directory("write_kill");
     let program = compile("cc", &folder, "write_kill", &["write_kill.c"], &[]);
     let file = folder.join("records");
     let mut answered = 0;
     for (generation, mode) in (1..).zip(MODES.iter().cycle().take(MODES.len() * KILLS as usize)) {
-        // Every other time over what the last one left.
+        // Every other generation overwrites the file of the last one.
         let is_fresh = (generation / MODES.len() as u32).is_multiple_of(2);
         if is_fresh {
             let _ = fs::remove_file(&file);
         }
         let writer = writer(mode, &folder, &program, &file, generation);
-        let told = Told::parse(&said_before_its_kill(writer, Duration::from_micros(u64::from(generation * 7919 % 23_000))));
+        let messages =
+            WriterMessages::parse(&messages_before_the_kill(writer, Duration::from_micros(u64::from(generation * 7919 % 23_000))));
         let written = File::open(&file).expect("the file");
-        told.check(&written, generation, is_fresh);
-        answered += told.answered.len();
+        messages.check(&written, generation, is_fresh);
+        answered += messages.answered.len();
     }
     eprintln!("{answered} records were answered in {} rounds", MODES.len() * KILLS as usize);
     assert!(answered > 0);

@@ -1,5 +1,7 @@
-//! What the tests of `uringlet run` share: the object, C programs, and running things with a time limit.
-#![allow(dead_code, reason = "each test file takes what it needs")]
+//! Shared by the tests of `uringlet run`: the object, C programs, and runs with a time limit.
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses a part of it")]
+
+pub(crate) mod oracle;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// The release build of `liburinglet.so`: what is checked is what is shipped.
+/// The release build of `liburinglet.so`: the tests check the object that is shipped.
 pub(crate) fn object() -> &'static Path {
     static OBJECT: OnceLock<PathBuf> = OnceLock::new();
     OBJECT.get_or_init(|| {
@@ -30,7 +32,7 @@ pub(crate) fn directory(test: &str) -> PathBuf {
     path
 }
 
-/// Compiles tests/c/`sources`; with "-shared" among `options` to a library.
+/// Compiles tests/c/`sources` to a program, or to a library if `options` contain "-shared".
 pub(crate) fn compile(compiler: &str, directory: &Path, name: &str, sources: &[&str], options: &[&str]) -> PathBuf {
     let output = directory.join(name);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
@@ -41,7 +43,7 @@ pub(crate) fn compile(compiler: &str, directory: &Path, name: &str, sources: &[&
     output
 }
 
-/// `uringlet run`, with a cache of its own for the test.
+/// `uringlet run` with the test's own cache.
 pub(crate) fn uringlet(cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
     command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", cache).env_remove("LD_PRELOAD").arg("run");
@@ -79,7 +81,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The output of a program that must succeed.
+/// The standard output of a program that must succeed.
 pub(crate) fn success(command: &mut Command) -> String {
     let output = finish(command);
     assert!(output.status.success(), "{command:?}: {}\n{}\n{}", output.status, stdout(&output), stderr(&output));

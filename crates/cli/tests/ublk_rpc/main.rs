@@ -1,4 +1,5 @@
-//! `uringlet ublk add --type rpc` and `uringlet ublk store`: what is acknowledged stays, whoever is killed.
+//! `uringlet ublk add --type rpc` and `uringlet ublk store`: acknowledged writes survive, whichever
+//! process is killed.
 
 mod nbd;
 
@@ -9,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that works, on any machine.
+/// Longer than any step takes, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 const SIZE: usize = 8 << 20;
 const BLOCK: usize = 16 << 10;
@@ -18,22 +19,22 @@ const ENOSPC: u32 = 28;
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// A folder of its own with a broker, a store and a device; and what was started.
-struct World {
+/// A private folder with a broker, a store and a device, and the processes started.
+struct RpcDevice {
     dir: PathBuf,
-    /// The device's number: far from those that somebody uses, as the block device's name is for the whole machine.
+    /// The device's number. No user of the machine has it: the block device's name is global.
     number: String,
     place: String,
 }
 
-impl Drop for World {
+impl Drop for RpcDevice {
     fn drop(&mut self) {
         let _ = self.run(&["del", "--all"]);
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Killed at the end.
+/// A process that is killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -54,7 +55,7 @@ impl Process {
     }
 }
 
-impl World {
+impl RpcDevice {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("uringlet-rpc-{name}-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
@@ -73,7 +74,7 @@ impl World {
         self.command(args).output().unwrap()
     }
 
-    /// Starts it, and waits for its first line, which says `word`.
+    /// Starts a command and waits for its first line, which contains `word`.
     fn start(&self, args: &[&str], word: &str) -> Process {
         let mut child = self.command(args).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -116,9 +117,9 @@ fn block(seed: u64) -> Vec<u8> {
     (0..BLOCK as u64).map(|i| (i / 7 + i / 512 + seed * 31) as u8).collect()
 }
 
-/// Writes blocks and reads them back on several connections while `accident` happens; then all that was acknowledged must be
-/// there, on the device and in the store's file.
-fn survive(world: &World, accident: impl FnOnce(&dyn Fn())) {
+/// Writes blocks and reads them back on several connections while `accident` runs. Afterwards every
+/// acknowledged write must be on the device and in the store's file.
+fn survive(world: &RpcDevice, accident: impl FnOnce(&dyn Fn())) {
     let (is_over, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let written = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4_u64)
@@ -159,7 +160,7 @@ fn survive(world: &World, accident: impl FnOnce(&dyn Fn())) {
 }
 
 fn server_killed(buffers: &str) {
-    let world = World::new(&format!("server-{buffers}"));
+    let world = RpcDevice::new(&format!("server-{buffers}"));
     let _store = world.store();
     let mut server = world.add(&["--recovery", "reissue", "--buffers", buffers, "--queues", "2", "--depth", "4"]);
     survive(&world, |go_on| {
@@ -175,18 +176,18 @@ fn server_killed(buffers: &str) {
 }
 
 #[test]
-fn a_killed_server_loses_nothing_acknowledged() {
+fn acknowledged_writes_survive_a_killed_server() {
     server_killed("on-demand");
 }
 
 #[test]
-fn a_killed_server_with_buffers_of_its_own_loses_nothing_either() {
+fn acknowledged_writes_survive_a_killed_server_with_preallocated_buffers() {
     server_killed("preallocated");
 }
 
 #[test]
-fn a_killed_store_is_waited_for() {
-    let world = World::new("store");
+fn requests_wait_for_a_killed_store() {
+    let world = RpcDevice::new("store");
     let mut store = world.store();
     let _server = world.add(&["--timeout", "120"]);
     survive(&world, |go_on| {
@@ -200,8 +201,8 @@ fn a_killed_store_is_waited_for() {
 }
 
 #[test]
-fn without_its_store_a_device_fails_requests_and_can_be_ended() {
-    let world = World::new("away");
+fn a_device_without_its_store_fails_requests_and_can_be_deleted() {
+    let world = RpcDevice::new("away");
     let mut store = world.store();
     let mut server = world.add(&["--timeout", "1"]);
     let mut nbd = world.nbd();
@@ -212,7 +213,7 @@ fn without_its_store_a_device_fails_requests_and_can_be_ended() {
     server.interrupt();
     assert!(server.0.wait().unwrap().success());
     assert_eq!(world.run(&["list", "--json"]).stdout, b"[]\n");
-    // A request that would wait for long does not keep it.
+    // A request that would wait for long does not delay the end.
     let mut store = world.store();
     let mut server = world.add(&["--timeout", "3600"]);
     let mut nbd = world.nbd();
@@ -223,7 +224,7 @@ fn without_its_store_a_device_fails_requests_and_can_be_ended() {
     assert_eq!(waiting.join().unwrap(), Err(EIO));
 }
 
-/// The first line that a process says on its standard error.
+/// The first line of a process' standard error.
 fn complaint(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -231,8 +232,8 @@ fn complaint(child: &mut Child) -> String {
 }
 
 #[test]
-fn deleting_says_what_it_waits_for() {
-    let world = World::new("patient");
+fn del_reports_which_requests_it_waits_for() {
+    let world = RpcDevice::new("patient");
     let mut store = world.store();
     let args = ["add", "-n", &world.number, "--type", "rpc", "--server", &world.place, "--timeout", "3600"];
     let child = world.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -252,8 +253,8 @@ fn deleting_says_what_it_waits_for() {
 }
 
 #[test]
-fn errors_of_a_store_come_through() {
-    let world = World::new("full");
+fn errors_of_a_store_reach_the_client() {
+    let world = RpcDevice::new("full");
     let args = ["store", "--listen", &world.place, "--file", "/dev/full", "--size", &SIZE.to_string(), "--json"];
     let mut store = world.start(&args, "listen");
     let _server = world.add(&[]);
@@ -266,8 +267,8 @@ fn errors_of_a_store_come_through() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
-    let world = World::new("wrong");
+fn wrong_options_are_reported() {
+    let world = RpcDevice::new("wrong");
     let _store = world.store();
     let fails = |args: &[&str], what: &str| {
         let out = world.run(args);
@@ -290,8 +291,8 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn each_type_takes_each_kind_of_buffers() {
-    let world = World::new("types");
+fn each_type_supports_each_kind_of_buffers() {
+    let world = RpcDevice::new("types");
     let (number, size) = (&world.number[..], &SIZE.to_string()[..]);
     for kind in ["null", "ram", "rpc"] {
         for (option, feature) in
@@ -314,8 +315,8 @@ fn each_type_takes_each_kind_of_buffers() {
 }
 
 #[test]
-fn a_store_says_where_it_is() {
-    let world = World::new("where");
+fn a_store_prints_its_address() {
+    let world = RpcDevice::new("where");
     let mut child = world.command(&["store", "--listen", "127.0.0.1:0", "--size", "1M"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! As much of an NBD client as tests need: one request at a time.
+//! A minimal NBD client for tests: one request at a time.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -34,7 +34,7 @@ impl Nbd {
         if error == 0 { Ok(()) } else { Err(error) }
     }
 
-    /// The server's error, if it has one.
+    /// The server's errno on failure.
     pub(crate) fn write(&mut self, at: u64, data: &[u8]) -> Result<(), u32> {
         self.ask(WRITE, at, data.len() as u32, data)
     }
