@@ -14,7 +14,8 @@ use anyhow::{bail, ensure};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use uringlet_ublk_front::{embedded, nbd as nbd_server};
+use uringlet_ublk_front::nbd as nbd_server;
+use uringlet_ublk_server::embedded;
 
 use crate::timing::Metrics;
 use load::UblkLoad;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use uringlet_ublk::frontend::FrontEnd;
 use uringlet_ublk_front::block::BlockFrontEnd;
-use uringlet_ublk_front::ram::{RamDevice, RamDeviceSpec};
+use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);

@@ -10,9 +10,6 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
-pub mod embedded;
 mod io_cookie;
 pub mod nbd;
-pub mod ram;
-pub mod sparse;
 mod sync;

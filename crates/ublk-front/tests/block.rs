@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
 use uringlet_ublk_front::block::BlockFrontEnd;
-use uringlet_ublk_front::ram::{RamDevice, RamDeviceSpec};
+use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
 const SIZE: u64 = 64 << 20;
 

@@ -13,7 +13,6 @@ use crate::codec::GrpcBody;
 use crate::endpoint::StoreEndpoint;
 use crate::messages::{OpenReply, OpenRequest};
 use crate::status::{self, ErrorClass};
-use crate::volume::{self, VolumeInfo};
 use anyhow::bail;
 use bytes::Bytes;
 use prost::Message;
@@ -25,6 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use uringlet_sys::Errno;
+use uringlet_ublk_server::volume::{VolumeInfo, random_id};
 
 /// A connection that is not there by then is last_attempt anew.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ fn causes(error: &dyn std::error::Error) -> String {
 impl StoreConnection {
     /// Connects for the first time.
     pub(crate) async fn new(endpoint: StoreEndpoint, takeover: bool, timeout: Duration) -> anyhow::Result<Self> {
-        let owner = Bytes::copy_from_slice(&[volume::random().to_le_bytes(), volume::random().to_le_bytes()].concat());
+        let owner = Bytes::copy_from_slice(&[random_id().to_le_bytes(), random_id().to_le_bytes()].concat());
         let request = OpenRequest { owner: owner.clone(), takeover, resume: false };
         let attempt = timeout_at(Instant::now() + timeout.max(ATTEMPT_TIMEOUT), open(&endpoint, request));
         let (session, info) = match attempt.await {

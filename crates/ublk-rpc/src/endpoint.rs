@@ -1,7 +1,7 @@
 //! Where a store is, and how it is reached.
 
+use crate::http2::{KEEP_ALIVE, WINDOW};
 use crate::store::BlockStore;
-use crate::{KEEP_ALIVE, WINDOW};
 use anyhow::{Context, bail};
 use hyper_util::rt::TokioIo;
 use std::fmt;

@@ -22,27 +22,19 @@
 //! the device's content would have changed under its user.
 #![forbid(unsafe_code)]
 
-pub mod backend;
-pub mod buffers;
 mod call;
 mod codec;
 mod connection;
 mod endpoint;
+mod http2;
 pub mod listen;
 mod messages;
 pub mod remote;
-pub mod serve;
 mod session;
 mod status;
 pub mod store;
 #[cfg(test)]
 mod tests;
-pub mod volume;
 
 pub use endpoint::StoreEndpoint;
 pub use messages::IO_MAX;
-
-/// HTTP/2's window of a stream, bytes: the longest message fits.
-const WINDOW: u32 = 2 << 20;
-/// How often an idle connection is tried.
-const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(10);

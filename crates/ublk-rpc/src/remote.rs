@@ -1,14 +1,14 @@
 //! The store behind a device.
 
-use crate::backend::Backend;
 use crate::codec::GrpcBody;
 use crate::connection::StoreConnection;
 use crate::endpoint::StoreEndpoint;
 use crate::messages::{Done, FlushRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
-use crate::volume::VolumeInfo;
 use bytes::Bytes;
 use std::time::Duration;
 use uringlet_sys::Errno;
+use uringlet_ublk_server::backend::Backend;
+use uringlet_ublk_server::volume::VolumeInfo;
 
 /// A store that is used. Requests wait no longer than its timeout for one that is away.
 #[derive(Debug)]

@@ -7,12 +7,13 @@
 //! Numbers are `incarnation << 32 | count`: a number of another incarnation was given by another process.
 
 use crate::codec::StreamState;
-use crate::{status, volume};
+use crate::status;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tonic::Status;
 use uringlet_sys::Errno;
+use uringlet_ublk_server::volume::random_id;
 
 /// See the module.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl Drop for SessionLease {
 
 impl SessionLock {
     pub(crate) fn new() -> Self {
-        let incarnation = volume::random() << 32;
+        let incarnation = random_id() << 32;
         Self { current: Arc::new(RwLock::new(incarnation)), holder: Mutex::new(None) }
     }
 

@@ -1,10 +1,10 @@
 //! The store: a volume behind gRPC.
 
 use crate::codec::{GrpcBody, MessageDecoder};
+use crate::http2::{KEEP_ALIVE, WINDOW};
 use crate::messages::{Done, FlushRequest, IO_MAX, OpenReply, OpenRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
 use crate::session::{ClaimMode, SessionLock};
-use crate::volume::{Volume, VolumeInfo};
-use crate::{WINDOW, status};
+use crate::status;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use std::convert::Infallible;
@@ -20,6 +20,7 @@ use tonic::transport::Server;
 use tonic::transport::server::Connected;
 use tonic::{Status, Streaming};
 use uringlet_sys::Errno;
+use uringlet_ublk_server::volume::{Volume, VolumeInfo};
 
 /// A request's head and data, bytes.
 const MESSAGE_MAX: usize = IO_MAX as usize + 4096;
@@ -63,7 +64,7 @@ impl BlockStore {
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(16 * WINDOW)
             .max_frame_size(FRAME_MAX)
-            .http2_keepalive_interval(Some(crate::KEEP_ALIVE));
+            .http2_keepalive_interval(Some(KEEP_ALIVE));
         server.serve_with_incoming(self.clone(), connections).await
     }
 

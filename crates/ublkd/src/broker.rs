@@ -1,10 +1,11 @@
 //! The broker itself.
 
-use crate::channel::{self, ServerChannel};
+use crate::channel::{self, BrokerPlatform, ServerChannel};
+use crate::control_payload::ControlPayload;
 use crate::hangup::HangupMonitor;
 use crate::packets::{self, PacketReceiver, send, send_with};
-use crate::platform::{BrokerPlatform, ControlPayload, lock};
 use crate::runtime_dir;
+use crate::sync::lock;
 use anyhow::{Context, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};

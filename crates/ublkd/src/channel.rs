@@ -8,16 +8,18 @@
 //! not wait for another request of it. To attend from there is to return at once. `out` is the innermost: no call is made under it.
 
 use crate::packets::{ring_doorbell, wait_doorbell};
-use crate::platform::{BrokerPlatform, lock};
+use crate::shared_buffers::SharedBuffers;
+use crate::sync::{errno, lock};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno as IoErrno;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::BlockDevice;
 use uringlet_ublk::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
-use uringlet_ublk::platform::ServerCommand;
+use uringlet_ublk::platform::{Platform, ServerCommand, Transport};
 use uringlet_ublk::wire::{Completion, Submission};
 use uringlet_ublk::{IoCommand, UblkDevice};
 
@@ -189,5 +191,53 @@ impl ServerCommand for RemoteCommand {
         let Self { queue, tag, cookie, .. } = self;
         let (iod, done) = self.channel.device.buffers().iod(queue, tag);
         self.channel.queue_completion(IoEvent { completion: Completion { queue, tag, res, done }, cookie, iod });
+    }
+}
+
+/// The rings to the server's process: those of the open char device, while there is one.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelTransport(RwLock<Option<Arc<ServerChannel>>>);
+
+impl ChannelTransport {
+    /// The char device is open, or closed.
+    pub(crate) fn set_channel(&self, channel: Option<Arc<ServerChannel>>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = channel;
+    }
+
+    /// Used without the lock.
+    fn channel(&self) -> Option<Arc<ServerChannel>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Transport for ChannelTransport {
+    fn unplug(&self) {
+        if let Some(channel) = self.channel() {
+            channel.flush();
+        }
+    }
+
+    fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
+        if let Some(channel) = self.channel() {
+            channel.busy_poll(enough);
+        }
+    }
+}
+
+/// The broker.
+#[derive(Debug)]
+pub(crate) struct BrokerPlatform;
+
+impl Platform for BrokerPlatform {
+    type Command = RemoteCommand;
+    type Buffers = SharedBuffers;
+    type Transport = ChannelTransport;
+
+    fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<SharedBuffers, Errno> {
+        SharedBuffers::new(queues, depth).map_err(errno)
+    }
+
+    fn cpus(&self) -> u32 {
+        process::cpu_count()
     }
 }

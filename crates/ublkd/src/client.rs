@@ -1,8 +1,8 @@
 //! The other end of the wire: for the command line, and for servers that need no ring.
 
 use crate::packets::{PacketReceiver, connected, ring_doorbell, send, wait_doorbell};
-use crate::platform::lock;
 use crate::runtime_dir;
+use crate::sync::lock;
 use anyhow::{Context, bail, ensure};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::net::{RecvFlags, Shutdown, shutdown};
@@ -35,7 +35,9 @@ pub struct ServerParams {
 }
 
 impl ServerParams {
-    fn to_bytes(self) -> Vec<u8> {
+    /// `struct ublk_params`.
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
         let types = param::BASIC | param::DISCARD;
         let head = [(PARAMS_LEN as u32).to_le_bytes(), types.to_le_bytes()].concat();
         [&head[..], &self.basic.to_bytes(), &self.discard.to_bytes()].concat()

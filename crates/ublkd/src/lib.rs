@@ -18,8 +18,9 @@
 pub mod broker;
 mod channel;
 pub mod client;
+mod control_payload;
 mod hangup;
 mod packets;
-mod platform;
 pub mod runtime_dir;
-pub mod serve;
+mod shared_buffers;
+mod sync;

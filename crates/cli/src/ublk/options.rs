@@ -7,8 +7,8 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uringlet_abi::ublk::feature;
-use uringlet_ublk_rpc::buffers::BufferMode;
-use uringlet_ublkd::serve::BackingStore;
+use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::buffers::BufferMode;
 
 pub(super) const SECTOR: u64 = 512;
 /// A restart fits; and no longer, for somebody waits.

@@ -6,14 +6,16 @@ use anyhow::{Context, ensure};
 use tokio::runtime::Runtime;
 use uringlet_abi::ublk::param;
 use uringlet_ublk_rpc::StoreEndpoint;
-use uringlet_ublk_rpc::backend::VolumeBackend;
-use uringlet_ublk_rpc::buffers::BufferMode;
 use uringlet_ublk_rpc::remote::RemoteBackend;
-use uringlet_ublk_rpc::serve::{self as with_buffers, AbortSignal};
 use uringlet_ublk_rpc::store::BlockStore;
-use uringlet_ublk_rpc::volume::BackingVolume;
+use uringlet_ublk_server::async_server::{self, AbortSignal};
+use uringlet_ublk_server::backend::VolumeBackend;
+use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::buffers::BufferMode;
+use uringlet_ublk_server::device::{self, DeviceSpec};
+use uringlet_ublk_server::sync_server;
+use uringlet_ublk_server::volume::BackingVolume;
 use uringlet_ublkd::client::{BrokerClient, CharDevice};
-use uringlet_ublkd::serve::{self as server, BackingStore, DeviceSpec};
 
 /// Of a device whose size nobody says, bytes.
 const SIZE: u64 = 1 << 30;
@@ -134,8 +136,8 @@ pub(super) fn add(client: &BrokerClient, args: &AddArgs) -> anyhow::Result<()> {
     };
     daemon::ensure(client)?;
     let (id, device) = match &prepared.server {
-        PreparedServer::Plain(target, _) => server::add(client, &spec, target)?,
-        PreparedServer::Local(..) | PreparedServer::Remote(..) => with_buffers::add(client, &spec, buffers, prepared.has_cache)?,
+        PreparedServer::Plain(target, _) => device::add(client, &spec, target)?,
+        PreparedServer::Local(..) | PreparedServer::Remote(..) => async_server::add(client, &spec, buffers, prepared.has_cache)?,
     };
     let (starting, is_json) = (client.clone(), args.target_args.json);
     let on_armed = move || report_start(&starting, id, is_json, starting.start(id));
@@ -169,12 +171,12 @@ fn serve(
     let aborting = abort_signal.clone();
     interrupt::delete_device(client, id, move || aborting.abort())?;
     match server {
-        PreparedServer::Plain(target, threads) => server::serve(device, target, threads, on_armed)?,
+        PreparedServer::Plain(target, threads) => sync_server::serve(device, target, threads, on_armed)?,
         PreparedServer::Local(runtime, volume, buffers) => {
-            with_buffers::serve(device, VolumeBackend::new(volume), buffers, (runtime.handle(), abort_signal), on_armed)?;
+            async_server::serve(device, VolumeBackend::new(volume), buffers, (runtime.handle(), abort_signal), on_armed)?;
         }
         PreparedServer::Remote(runtime, remote, buffers) => {
-            with_buffers::serve(device, *remote, buffers, (runtime.handle(), abort_signal), on_armed)?;
+            async_server::serve(device, *remote, buffers, (runtime.handle(), abort_signal), on_armed)?;
             runtime.shutdown_background();
         }
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 use uringlet_ublk_rpc::listen::StoreListener;
 use uringlet_ublk_rpc::store::BlockStore;
-use uringlet_ublk_rpc::volume::{BackingVolume, Volume};
-use uringlet_ublkd::serve::BackingStore;
+use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::volume::{BackingVolume, Volume};
 
 /// Run a store of blocks for devices of --type rpc, until it is interrupted
 ///

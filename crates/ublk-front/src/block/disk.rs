@@ -18,7 +18,6 @@ use uringlet_ublk::frontend::BlockDevice;
 
 /// ServingThreads that read requests, at most.
 const THREADS_MAX: u16 = 2;
-pub(super) const LOOP_MAJOR: u32 = 7;
 /// Loop devices to try, when others take them before us.
 const BIND_ATTEMPTS: u32 = 64;
 /// How long the end of a device waits for the kernel to let go of it. Somebody may have it open.
@@ -191,7 +190,7 @@ fn bind(node: &Path, config: &LoopConfig<'_>) -> Result<(OwnedFd, u64), Errno> {
     name.push(format!(".{}", std::process::id()));
     for _ in 0..BIND_ATTEMPTS {
         let number = loop_device::free_number(control.as_raw_fd())?;
-        let rdev = makedev(LOOP_MAJOR, number);
+        let rdev = makedev(stale::LOOP_MAJOR, number);
         rustix::fs::mknodat(CWD, &name, FileType::BlockDevice, Mode::from_raw_mode(0o600), rdev).map_err(errno)?;
         let access = if config.is_read_only { OFlags::RDONLY } else { OFlags::RDWR };
         let bound = rustix::fs::open(&name, access | OFlags::CLOEXEC, Mode::empty())

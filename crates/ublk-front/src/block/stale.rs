@@ -6,7 +6,6 @@
 //! One of our loop devices has a file without a path: the root of a filesystem that is mounted nowhere. Its process is dead if the kernel
 //! finds nobody to ask for the file's attributes.
 
-use super::disk::LOOP_MAJOR;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mknodat};
 use rustix::mount::UnmountFlags;
@@ -18,6 +17,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use uringlet_sys::{Errno, loop_device};
 
+pub(super) const LOOP_MAJOR: u32 = 7;
 /// Whom a stopped process keeps waiting for longer takes it for alive.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -13,7 +13,7 @@
 //!   holds up nobody who serves the device, and no slot: data waits for it in memory, at most [`READ_BYTES_MAX`] bytes.
 //! - A dead connection takes no replies; its requests end in `done()` all the same, and give their slots back.
 
-use super::exports::Export;
+use super::exports::{Export, ExportUser};
 use super::outbox::{Outbox, ReplyPart};
 use super::wire::{command, data_chunk, error_chunk, error_number, simple_reply};
 use super::{handshake::Negotiated, wire};
@@ -155,13 +155,6 @@ impl Conn {
 
     pub(super) fn state(&self) -> std::sync::MutexGuard<'_, ConnState> {
         lock(&self.state)
-    }
-
-    /// Asks the reader to take no more commands.
-    pub(super) fn stop(&self) {
-        let mut state = self.state();
-        state.is_stopping = true;
-        self.wake(&mut state, |_| true);
     }
 
     /// Nothing more goes out; replies that come are forgotten.
@@ -429,6 +422,14 @@ impl Conn {
     pub(super) fn request_failed(&self, io: IoCookie, errno: Errno) {
         self.request_done(io, Vec::new(), Err(errno));
         self.flush();
+    }
+}
+
+impl ExportUser for Conn {
+    fn export_removed(&self) {
+        let mut state = self.state();
+        state.is_stopping = true;
+        self.wake(&mut state, |_| true);
     }
 }
 

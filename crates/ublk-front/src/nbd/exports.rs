@@ -1,6 +1,5 @@
 //! What can be chosen from: devices by their names.
 
-use super::conn::Conn;
 use super::unaligned::RmwLock;
 use super::wire::{PAYLOAD_MAX, transmission_flag};
 use crate::sync::lock;
@@ -16,6 +15,12 @@ pub(super) fn export_name(id: u32) -> String {
     format!("ublkb{id}")
 }
 
+/// A connection that uses an export.
+pub(super) trait ExportUser: Send + Sync + std::fmt::Debug {
+    /// The device is no longer offered: take no more commands.
+    fn export_removed(&self);
+}
+
 /// A device on offer.
 #[derive(Debug)]
 pub(super) struct Export {
@@ -29,7 +34,7 @@ pub(super) struct Export {
 #[derive(Debug, Default)]
 struct ExportUsers {
     is_closed: bool,
-    conns: Vec<Weak<Conn>>,
+    connections: Vec<Weak<dyn ExportUser>>,
 }
 
 /// What a client is told about an export.
@@ -80,20 +85,20 @@ impl Export {
     }
 
     /// Lets a connection be told when the device goes. False: it is gone.
-    pub(super) fn register(&self, conn: &Arc<Conn>) -> bool {
+    pub(super) fn register(&self, connection: &Arc<dyn ExportUser>) -> bool {
         let mut users = lock(&self.users);
-        users.conns.retain(|conn| conn.strong_count() > 0);
-        users.conns.push(Arc::downgrade(conn));
+        users.connections.retain(|connection| connection.strong_count() > 0);
+        users.connections.push(Arc::downgrade(connection));
         !users.is_closed
     }
 
     fn close(&self) {
-        let conns = {
+        let connections = {
             let mut users = lock(&self.users);
             users.is_closed = true;
-            std::mem::take(&mut users.conns)
+            std::mem::take(&mut users.connections)
         };
-        conns.iter().filter_map(Weak::upgrade).for_each(|conn| conn.stop());
+        connections.iter().filter_map(Weak::upgrade).for_each(|connection| connection.export_removed());
     }
 }
 

@@ -192,7 +192,7 @@ impl OptionReply<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ram::{RamDevice, RamDeviceSpec};
+    use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
     fn exports(count: u32) -> Exports {
         let exports = Exports::default();

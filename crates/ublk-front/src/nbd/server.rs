@@ -1,7 +1,7 @@
 //! Listens and accepts.
 
 use super::conn::Conn;
-use super::exports::{Exports, export_name};
+use super::exports::{ExportUser, Exports, export_name};
 use super::handshake::{Handshake, Negotiated, OptionOutcome, greeting};
 use super::inbox::{Inbox, ReadOutcome};
 use super::reader::CommandReader;
@@ -216,7 +216,7 @@ impl NbdShared {
         let export = Arc::clone(&negotiated.export);
         let Negotiation { socket, inbox, .. } = negotiation;
         let Ok(conn) = Conn::new(socket, negotiated) else { return };
-        if export.register(&conn) {
+        if export.register(&(Arc::clone(&conn) as Arc<dyn ExportUser>)) {
             CommandReader::new(conn, inbox).run();
         }
     }

@@ -187,7 +187,7 @@ pub(super) fn block_size(limits: &BlockLimits) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ram::{RamDevice, RamDeviceSpec};
+    use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
     #[test]
     fn ranges_of_any_alignment_are_read_and_written() {

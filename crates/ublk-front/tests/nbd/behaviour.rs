@@ -6,7 +6,7 @@ use crate::client::{
 use std::io::Write;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{FrontEnd, IoOp};
-use uringlet_ublk_front::ram::{RamDeviceSpec, is_fua};
+use uringlet_ublk_server::ram_device::{RamDeviceSpec, is_fua};
 
 const FUA: u16 = 1;
 const DONT_FRAGMENT: u16 = 4;

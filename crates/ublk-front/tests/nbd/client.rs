@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk_front::nbd::NbdServer;
-use uringlet_ublk_front::ram::{RamDevice, RamDeviceSpec};
+use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
 /// Longer than anything takes that works, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);

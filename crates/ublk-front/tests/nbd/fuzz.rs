@@ -4,7 +4,7 @@ use crate::client::{Client, connect, is_closed, pattern, request, served, until}
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use uringlet_ublk_front::ram::RamDeviceSpec;
+use uringlet_ublk_server::ram_device::RamDeviceSpec;
 
 const SIZE: u64 = 1 << 20;
 

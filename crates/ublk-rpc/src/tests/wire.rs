@@ -1,6 +1,5 @@
 //! Requests that no client of ours makes, and answers that no store of ours gives.
 
-use crate::backend::Backend;
 use crate::call::{call, open_session};
 use crate::codec::GrpcBody;
 use crate::endpoint::StoreEndpoint;
@@ -8,13 +7,14 @@ use crate::messages::{Done, FlushRequest, IO_MAX, OpenRequest, RangeRequest, Rea
 use crate::remote::RemoteBackend;
 use crate::status::{ErrorClass, classify};
 use crate::store::BlockStore;
-use crate::volume::{BackingVolume, Volume, VolumeInfo};
 use bytes::Bytes;
 use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use uringlet_sys::Errno;
-use uringlet_ublkd::serve::BackingStore;
+use uringlet_ublk_server::backend::Backend;
+use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::volume::{BackingVolume, Volume, VolumeInfo};
 
 const SIZE: u64 = 4 << 20;
 

@@ -1,26 +1,25 @@
 //! A broker, a store on a port of its own, and a device between them; all in this process, all over the real wires.
 
-use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use uringlet_abi::ublk::{feature, state};
-use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk_rpc::StoreEndpoint;
-use uringlet_ublk_rpc::buffers::BufferMode;
 use uringlet_ublk_rpc::listen::StoreListener;
 use uringlet_ublk_rpc::remote::RemoteBackend;
-use uringlet_ublk_rpc::serve::{AbortSignal, add, serve};
 use uringlet_ublk_rpc::store::BlockStore;
-use uringlet_ublk_rpc::volume::Volume;
+use uringlet_ublk_server::async_server::{AbortSignal, add, serve};
+use uringlet_ublk_server::buffers::BufferMode;
+use uringlet_ublk_server::device::DeviceSpec;
+use uringlet_ublk_server::device_map::DeviceMap;
+use uringlet_ublk_server::volume::Volume;
 use uringlet_ublkd::broker::{Broker, BrokerHandle};
 use uringlet_ublkd::client::BrokerClient;
-use uringlet_ublkd::serve::DeviceSpec;
 
 /// Longer than anything takes that works, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -36,9 +35,9 @@ pub(crate) fn port() -> String {
 }
 
 /// A store that listens; dropped, it is killed: its connections end, wherever its requests are.
-pub(crate) struct Served(Option<Runtime>);
+pub(crate) struct ServedStore(Option<Runtime>);
 
-impl Served {
+impl ServedStore {
     pub(crate) fn new(place: &str, volume: impl Volume) -> Self {
         let runtime = runtime();
         let store = BlockStore::new(volume);
@@ -48,66 +47,51 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedStore {
     fn drop(&mut self) {
         self.0.take().unwrap().shutdown_background();
     }
 }
 
-/// Keeps what it is offered.
-#[derive(Debug, Default)]
-struct Shelf(Mutex<BTreeMap<u32, Arc<dyn BlockDevice>>>);
-
-impl FrontEnd for Shelf {
-    fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
-        self.0.lock().unwrap().insert(device.id(), device);
-        Ok(())
-    }
-
-    fn stop(&self, id: u32) {
-        self.0.lock().unwrap().remove(&id);
-    }
-}
-
-pub(crate) struct Fixture {
+pub(crate) struct RpcFixture {
     dir: PathBuf,
-    shelf: Arc<Shelf>,
+    devices: Arc<DeviceMap>,
     pub(crate) client: BrokerClient,
     handle: BrokerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A device with its server on a thread.
-pub(crate) struct Device {
+pub(crate) struct ServedDevice {
     pub(crate) id: u32,
     client: BrokerClient,
     server: Option<JoinHandle<()>>,
 }
 
-impl Drop for Device {
+impl Drop for ServedDevice {
     fn drop(&mut self) {
         self.client.delete(self.id).unwrap();
         self.server.take().unwrap().join().unwrap();
     }
 }
 
-impl Fixture {
+impl RpcFixture {
     pub(crate) fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("ublk-rpc-{name}-{}", std::process::id()));
-        let shelf = Arc::new(Shelf::default());
-        let broker = Broker::new(&dir, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
+        let devices = Arc::new(DeviceMap::default());
+        let broker = Broker::new(&dir, vec![Arc::clone(&devices) as Arc<dyn FrontEnd>]).unwrap();
         let handle = broker.handle();
         let thread = Some(std::thread::spawn(move || broker.run(None).unwrap()));
-        Self { client: BrokerClient::new(&dir), dir, shelf, handle, thread }
+        Self { client: BrokerClient::new(&dir), dir, devices, handle, thread }
     }
 
     /// A device whose store is there; live when this returns.
-    pub(crate) fn device(&self, place: &str, buffers: BufferMode, patience: Duration) -> Device {
+    pub(crate) fn device(&self, place: &str, buffers: BufferMode, patience: Duration) -> ServedDevice {
         let place = StoreEndpoint::parse(place).unwrap();
         self.serve(buffers, move || async move { RemoteBackend::open(place, false, patience).await.unwrap() })
     }
 
-    pub(crate) fn serve<F: Future<Output = RemoteBackend>>(&self, buffers: BufferMode, open: impl FnOnce() -> F) -> Device {
+    pub(crate) fn serve<F: Future<Output = RemoteBackend>>(&self, buffers: BufferMode, open: impl FnOnce() -> F) -> ServedDevice {
         let runtime = runtime();
         let remote = runtime.block_on(open());
         let info = remote.info().clone();
@@ -122,19 +106,19 @@ impl Fixture {
             runtime.shutdown_background();
         });
         until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.block(id).is_some());
-        Device { id, client: self.client.clone(), server: Some(server) }
+        ServedDevice { id, client: self.client.clone(), server: Some(server) }
     }
 
     fn block(&self, id: u32) -> Option<Arc<dyn BlockDevice>> {
-        self.shelf.0.lock().unwrap().get(&id).cloned()
+        self.devices.get(id)
     }
 
-    pub(crate) fn local(&self, device: &Device, queue: u16) -> BlockingClient {
+    pub(crate) fn local(&self, device: &ServedDevice, queue: u16) -> BlockingClient {
         BlockingClient::new(self.block(device.id).unwrap(), queue)
     }
 }
 
-impl Drop for Fixture {
+impl Drop for RpcFixture {
     fn drop(&mut self) {
         self.handle.stop();
         self.thread.take().unwrap().join().unwrap();

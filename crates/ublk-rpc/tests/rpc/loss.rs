@@ -1,6 +1,6 @@
 //! Stores that go away.
 
-use crate::fixture::{Fixture, LONG, SIZE, Served, pattern, port, until};
+use crate::fixture::{LONG, RpcFixture, SIZE, ServedStore, pattern, port, until};
 use crate::ram;
 use crate::volumes::{Failing, again, file};
 use std::net::TcpListener;
@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::IoOp;
-use uringlet_ublk_rpc::buffers::BufferMode;
+use uringlet_ublk_server::buffers::BufferMode;
 
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
 fn a_restarted_store_is_reconnected_without_data_loss() {
     for buffers in [BufferMode::OnDemand, BufferMode::Preallocated] {
-        let fixture = Fixture::new(&format!("restart-{buffers:?}"));
+        let fixture = RpcFixture::new(&format!("restart-{buffers:?}"));
         let place = port();
         let (path, volume) = file("restart", SIZE);
-        let mut store = Some(Served::new(&place, volume));
+        let mut store = Some(ServedStore::new(&place, volume));
         let device = fixture.device(&place, buffers, LONG);
         let (is_over, count) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn a_restarted_store_is_reconnected_without_data_loss() {
                 drop(store.take());
                 // A port is free when the last of the store's tasks has noticed.
                 until("its port is free", || TcpListener::bind(&place).is_ok());
-                store = Some(Served::new(&place, again(&path, SIZE)));
+                store = Some(ServedStore::new(&place, again(&path, SIZE)));
             }
             is_over.store(true, SeqCst);
         });
@@ -55,10 +55,10 @@ fn a_restarted_store_is_reconnected_without_data_loss() {
 
 #[test]
 fn requests_fail_while_the_store_is_away_and_succeed_afterwards() {
-    let fixture = Fixture::new("away");
+    let fixture = RpcFixture::new("away");
     let place = port();
     let (path, volume) = file("away", SIZE);
-    let store = Served::new(&place, volume);
+    let store = ServedStore::new(&place, volume);
     let device = fixture.device(&place, BufferMode::OnDemand, SHORT);
     let local = fixture.local(&device, 0);
     local.write(0, &pattern(4096, 7), 0).unwrap();
@@ -66,7 +66,7 @@ fn requests_fail_while_the_store_is_away_and_succeed_afterwards() {
     assert_eq!(local.write(0, &pattern(4096, 8), 0), Err(Errno::EIO));
     assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
     assert_eq!(local.run_without_data(IoOp::Flush, 0, 0, 0), Err(Errno::EIO));
-    let _store = Served::new(&place, again(&path, SIZE));
+    let _store = ServedStore::new(&place, again(&path, SIZE));
     let mut back = vec![0; 4096];
     until("it is back", || local.read(0, &mut back).is_ok());
     assert_eq!(back, pattern(4096, 7));
@@ -76,11 +76,11 @@ fn requests_fail_while_the_store_is_away_and_succeed_afterwards() {
 
 #[test]
 fn a_silent_store_counts_as_absent() {
-    let fixture = Fixture::new("silent");
+    let fixture = RpcFixture::new("silent");
     let place = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
-    let store = Served::new(&place, volume);
+    let store = ServedStore::new(&place, volume);
     let device = fixture.device(&place, BufferMode::OnDemand, SHORT);
     let local = fixture.local(&device, 0);
     // Its disk hangs; so does what would open another session.
@@ -105,16 +105,16 @@ fn a_silent_store_counts_as_absent() {
 
 #[test]
 fn a_store_with_another_volume_is_rejected() {
-    let fixture = Fixture::new("other");
+    let fixture = RpcFixture::new("other");
     let place = port();
-    let store = Served::new(&place, ram());
+    let store = ServedStore::new(&place, ram());
     let device = fixture.device(&place, BufferMode::OnDemand, SHORT);
     let local = fixture.local(&device, 0);
     local.write(0, &pattern(4096, 7), 0).unwrap();
     drop(store);
     until("its port is free", || TcpListener::bind(&place).is_ok());
     // Memory does not survive its process: zeroes would be wrong, and so would any write.
-    let _store = Served::new(&place, ram());
+    let _store = ServedStore::new(&place, ram());
     assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
     assert_eq!(local.write(0, &pattern(4096, 7), 0), Err(Errno::EIO));
 }

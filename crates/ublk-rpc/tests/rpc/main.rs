@@ -5,18 +5,18 @@ mod fixture;
 mod loss;
 mod volumes;
 
-use fixture::{Fixture, LONG, SIZE, Served, pattern, port};
+use fixture::{LONG, RpcFixture, SIZE, ServedStore, pattern, port};
 use std::io::{Read, Write};
 use uringlet_abi::ublk::{feature, iod, param};
 use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::IoOp;
 use uringlet_ublk_rpc::StoreEndpoint;
-use uringlet_ublk_rpc::buffers::BufferMode;
 use uringlet_ublk_rpc::remote::RemoteBackend;
 use uringlet_ublk_rpc::store::BlockStore;
-use uringlet_ublk_rpc::volume::BackingVolume;
-use uringlet_ublkd::serve::BackingStore;
+use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::buffers::BufferMode;
+use uringlet_ublk_server::volume::BackingVolume;
 use volumes::{Failing, file};
 
 const MODES: [BufferMode; 3] = [BufferMode::OnDemand, BufferMode::Preallocated, BufferMode::UserCopy];
@@ -73,10 +73,10 @@ fn exercise(local: &BlockingClient, first: u64, sectors: u64, rounds: u64) {
 #[test]
 fn data_survives_in_each_buffer_mode() {
     for buffers in MODES {
-        let fixture = Fixture::new(&format!("data-{buffers:?}"));
+        let fixture = RpcFixture::new(&format!("data-{buffers:?}"));
         let place = port();
         let (path, volume) = file("data", SIZE);
-        let _store = Served::new(&place, volume);
+        let _store = ServedStore::new(&place, volume);
         let device = fixture.device(&place, buffers, LONG);
         assert_eq!(BufferMode::from_flags(fixture.client.info(device.id).unwrap().flags), buffers);
         // Four parts of the device, and requests longer than the longest message.
@@ -92,7 +92,7 @@ fn data_survives_in_each_buffer_mode() {
 
 #[test]
 fn a_store_can_be_embedded_or_behind_a_unix_socket() {
-    let fixture = Fixture::new("embedded");
+    let fixture = RpcFixture::new("embedded");
     let device = fixture.serve(BufferMode::OnDemand, || async {
         let place = StoreEndpoint::embedded(BlockStore::new(ram()));
         RemoteBackend::open(place, false, LONG).await.unwrap()
@@ -100,7 +100,7 @@ fn a_store_can_be_embedded_or_behind_a_unix_socket() {
     exercise(&fixture.local(&device, 0), 0, 4096, 40);
     let socket = std::env::temp_dir().join(format!("ublk-rpc-socket-{}", std::process::id()));
     let place = format!("unix:{}", socket.display());
-    let store = Served::new(&place, ram());
+    let store = ServedStore::new(&place, ram());
     let other = fixture.device(&place, BufferMode::Preallocated, LONG);
     exercise(&fixture.local(&other, 1), 0, 4096, 40);
     drop((other, store));
@@ -109,11 +109,11 @@ fn a_store_can_be_embedded_or_behind_a_unix_socket() {
 
 #[test]
 fn fua_and_flush_reach_the_store() {
-    let fixture = Fixture::new("fua");
+    let fixture = RpcFixture::new("fua");
     let place = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
-    let _store = Served::new(&place, volume);
+    let _store = ServedStore::new(&place, volume);
     let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     let attrs = fixture.client.params(device.id).unwrap().basic.attrs;
     assert_eq!(attrs & (param::ATTR_FUA | param::ATTR_VOLATILE_CACHE), param::ATTR_FUA | param::ATTR_VOLATILE_CACHE);
@@ -135,11 +135,11 @@ fn fua_and_flush_reach_the_store() {
 #[test]
 fn store_errors_become_device_errors() {
     for buffers in MODES {
-        let fixture = Fixture::new(&format!("errors-{buffers:?}"));
+        let fixture = RpcFixture::new(&format!("errors-{buffers:?}"));
         let place = port();
         let volume = Failing::new(SIZE);
         let faults = volume.faults();
-        let _store = Served::new(&place, volume);
+        let _store = ServedStore::new(&place, volume);
         let device = fixture.device(&place, buffers, LONG);
         let local = fixture.local(&device, 0);
         local.write(0, &pattern(4096, 1), 0).unwrap();
@@ -163,11 +163,11 @@ fn store_errors_become_device_errors() {
 
 #[test]
 fn requests_run_concurrently() {
-    let fixture = Fixture::new("together");
+    let fixture = RpcFixture::new("together");
     let place = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
-    let _store = Served::new(&place, volume);
+    let _store = ServedStore::new(&place, volume);
     let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     faults.stick(true);
     // As many as there are tags where one CPU allows only one queue.
@@ -186,9 +186,9 @@ fn requests_run_concurrently() {
 
 #[test]
 fn random_bytes_on_the_port_do_not_disturb_a_store() {
-    let fixture = Fixture::new("noise");
+    let fixture = RpcFixture::new("noise");
     let place = port();
-    let _store = Served::new(&place, ram());
+    let _store = ServedStore::new(&place, ram());
     let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     let local = fixture.local(&device, 0);
     local.write(0, &pattern(4096, 3), 0).unwrap();
@@ -210,12 +210,12 @@ fn random_bytes_on_the_port_do_not_disturb_a_store() {
 #[test]
 fn a_store_serves_one_device() {
     let place = port();
-    let _store = Served::new(&place, ram());
+    let _store = ServedStore::new(&place, ram());
     let open = |takeover| {
         let place = StoreEndpoint::parse(&place).unwrap();
         fixture::runtime().block_on(RemoteBackend::open(place, takeover, LONG)).map(drop)
     };
-    let fixture = Fixture::new("one");
+    let fixture = RpcFixture::new("one");
     let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     let refusal = open(false).unwrap_err().to_string();
     assert!(refusal.contains("another device uses"), "{refusal}");

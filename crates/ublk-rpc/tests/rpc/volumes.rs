@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use uringlet_sys::Errno;
-use uringlet_ublk_rpc::volume::{BackingVolume, Volume, VolumeInfo};
-use uringlet_ublkd::serve::BackingStore;
+use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::volume::{BackingVolume, Volume, VolumeInfo};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 

@@ -2,9 +2,8 @@
 #![forbid(unsafe_code)]
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use uringlet_abi::ublk::{CtrlCmd, IoCmd, ctrl, feature, io, state};
@@ -12,46 +11,34 @@ use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd, IoOp};
 use uringlet_ublk::wire::{ControlCall, Hello, Purpose, Submission, VERSION, Welcome};
+use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::device::{DeviceSpec, add};
+use uringlet_ublk_server::device_map::DeviceMap;
+use uringlet_ublk_server::sync_server::serve;
 use uringlet_ublkd::broker::{Broker, BrokerHandle};
 use uringlet_ublkd::client::{BrokerClient, CharDevice, CommandRefused};
 use uringlet_ublkd::runtime_dir;
-use uringlet_ublkd::serve::{BackingStore, DeviceSpec, add, serve};
 
 /// Longer than anything takes that works, on any machine.
 const LONG: Duration = Duration::from_secs(120);
 const SIZE: u64 = 16 << 20;
 
-/// Keeps what it is offered.
-#[derive(Debug, Default)]
-struct Shelf(Mutex<BTreeMap<u32, Arc<dyn BlockDevice>>>);
-
-impl FrontEnd for Shelf {
-    fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
-        self.0.lock().unwrap().insert(device.id(), device);
-        Ok(())
-    }
-
-    fn stop(&self, id: u32) {
-        self.0.lock().unwrap().remove(&id);
-    }
-}
-
-struct Fixture {
+struct BrokerFixture {
     dir: PathBuf,
-    shelf: Arc<Shelf>,
+    devices: Arc<DeviceMap>,
     client: BrokerClient,
     handle: BrokerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Fixture {
+impl BrokerFixture {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("ublkd-{name}-{}", std::process::id()));
-        let shelf = Arc::new(Shelf::default());
-        let broker = Broker::new(&dir, vec![Arc::clone(&shelf) as Arc<dyn FrontEnd>]).unwrap();
+        let devices = Arc::new(DeviceMap::default());
+        let broker = Broker::new(&dir, vec![Arc::clone(&devices) as Arc<dyn FrontEnd>]).unwrap();
         let handle = broker.handle();
         let thread = Some(std::thread::spawn(move || broker.run(None).unwrap()));
-        Self { client: BrokerClient::new(&dir), dir, shelf, handle, thread }
+        Self { client: BrokerClient::new(&dir), dir, devices, handle, thread }
     }
 
     /// A device with a server on a thread of its own; live when this returns.
@@ -64,7 +51,7 @@ impl Fixture {
     }
 
     fn device(&self, id: u32) -> Option<Arc<dyn BlockDevice>> {
-        self.shelf.0.lock().unwrap().get(&id).cloned()
+        self.devices.get(id)
     }
 
     fn local(&self, id: u32) -> BlockingClient {
@@ -72,7 +59,7 @@ impl Fixture {
     }
 }
 
-impl Drop for Fixture {
+impl Drop for BrokerFixture {
     fn drop(&mut self) {
         self.handle.stop();
         self.thread.take().unwrap().join().unwrap();
@@ -102,7 +89,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 
 #[test]
 fn a_device_is_served_and_deleted() {
-    let fixture = Fixture::new("life");
+    let fixture = BrokerFixture::new("life");
     assert_ne!(fixture.client.features().unwrap() & feature::NEED_GET_DATA, 0);
     for threads in [1, 3] {
         let (id, server) = fixture.serve(spec(u32::MAX), BackingStore::Ram(Box::default()), threads);
@@ -129,7 +116,7 @@ fn a_device_is_served_and_deleted() {
 
 #[test]
 fn requests_from_many_threads_share_the_tags() {
-    let fixture = Fixture::new("many");
+    let fixture = BrokerFixture::new("many");
     let spec = DeviceSpec { queues: 2, depth: 4, ..spec(u32::MAX) };
     let (id, server) = fixture.serve(spec, BackingStore::Ram(Box::default()), 4);
     std::thread::scope(|scope| {
@@ -153,7 +140,7 @@ fn requests_from_many_threads_share_the_tags() {
 
 #[test]
 fn a_lost_server_leaves_the_state_its_flags_ask_for() {
-    let fixture = Fixture::new("lost");
+    let fixture = BrokerFixture::new("lost");
     let cases = [
         (0, state::DEAD),
         (feature::USER_RECOVERY, state::QUIESCED),
@@ -198,7 +185,7 @@ fn arm(device: CharDevice, on_armed: impl FnOnce() + Send + 'static) -> CharDevi
 
 #[test]
 fn driver_errors_reach_the_client() {
-    let fixture = Fixture::new("refusals");
+    let fixture = BrokerFixture::new("refusals");
     let client = &fixture.client;
     let code = |result: anyhow::Result<()>| refusal(&result.unwrap_err()).unwrap();
     assert_eq!(code(client.info(5).map(drop)), Errno::ENODEV);
@@ -215,7 +202,7 @@ fn driver_errors_reach_the_client() {
 
 #[test]
 fn random_packets_end_only_their_connection() {
-    let fixture = Fixture::new("noise");
+    let fixture = BrokerFixture::new("noise");
     let (id, server) = fixture.serve(spec(u32::MAX), BackingStore::Ram(Box::default()), 1);
     let local = fixture.local(id);
     local.write(0, &pattern(4096, 3), 0).unwrap();
@@ -254,7 +241,7 @@ fn random_packets_end_only_their_connection() {
 }
 
 /// A control command on a connection of its own, whose answer nobody waits for yet.
-fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::OwnedFd {
+fn send_command(fixture: &BrokerFixture, nr: u8, id: u32, data: u64) -> rustix::fd::OwnedFd {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     connect(&socket, &SocketAddrUnix::new(runtime_dir::socket(&fixture.dir)).unwrap()).unwrap();
     rustix::io::write(&socket, &Hello { version: VERSION, purpose: Purpose::Control }.to_bytes()).unwrap();
@@ -265,7 +252,7 @@ fn send_command(fixture: &Fixture, nr: u8, id: u32, data: u64) -> rustix::fd::Ow
 
 #[test]
 fn a_waiting_command_ends_when_its_client_hangs_up() {
-    let fixture = Fixture::new("gone");
+    let fixture = BrokerFixture::new("gone");
     let (id, device) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let waiting: Vec<_> = (0..4).map(|_| send_command(&fixture, ctrl::START_DEV, id, 1)).collect();
     until("all are there", || fixture.handle.connections() == 5);
@@ -302,7 +289,7 @@ fn command(nr: u8, task: u64, q_id: u16, tag: u16) -> Submission {
 
 #[test]
 fn invalid_io_commands_are_refused_and_the_device_goes_on() {
-    let fixture = Fixture::new("wrong");
+    let fixture = BrokerFixture::new("wrong");
     let client = fixture.client.clone();
     let (id, device) = add(&client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let device = arm(device, move || client.start(id).unwrap());
@@ -361,7 +348,7 @@ fn an_unreachable_broker_ends() {
 
 #[test]
 fn a_server_that_never_reads_its_ring_is_disconnected() {
-    let fixture = Fixture::new("deaf-rings");
+    let fixture = BrokerFixture::new("deaf-rings");
     let (id, device) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let (_, other) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let wrong = command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0);
@@ -377,7 +364,7 @@ fn a_server_that_never_reads_its_ring_is_disconnected() {
 
 #[test]
 fn other_versions_are_told_ours() {
-    let fixture = Fixture::new("version");
+    let fixture = BrokerFixture::new("version");
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     connect(&socket, &SocketAddrUnix::new(runtime_dir::socket(&fixture.dir)).unwrap()).unwrap();
     rustix::io::write(&socket, &Hello { version: VERSION + 1, purpose: Purpose::Control }.to_bytes()).unwrap();

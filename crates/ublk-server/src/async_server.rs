@@ -1,8 +1,9 @@
 //! A ublk device with a backend. One thread receives; requests that wait for somebody are tasks of a runtime.
 
 use crate::backend::Backend;
+use crate::backing::BackingStore;
 use crate::buffers::{BufferMode, SharedSlot, TagBuffer};
-use crate::messages::IO_MAX;
+use crate::device::{DeviceSpec, IO_BYTES_MAX, create};
 use anyhow::{bail, ensure};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,12 +15,11 @@ use tokio::task::JoinSet;
 use uringlet_abi::ublk::{DevInfo, IoCmd, IoDesc, feature, io, iod, param};
 use uringlet_sys::Errno;
 use uringlet_ublk::adaptive_spin::AdaptiveSpin;
+use uringlet_ublk::frontend::SECTOR;
 use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
 use uringlet_ublkd::client::{BrokerClient, CharDevice};
-use uringlet_ublkd::serve::{BackingStore, DeviceSpec, add_as};
 
-const SECTOR: u64 = 512;
 /// The task that serves all tags: a name for the driver's sake.
 const TASK: u64 = 1;
 
@@ -34,7 +34,7 @@ pub fn add(client: &BrokerClient, spec: &DeviceSpec, buffers: BufferMode, has_ca
     if has_cache {
         params.basic.attrs |= param::ATTR_VOLATILE_CACHE | param::ATTR_FUA;
     }
-    add_as(client, &info, params)
+    create(client, &info, params)
 }
 
 /// Ends the requests of a server that wait for somebody else.
@@ -81,7 +81,7 @@ pub fn serve<B: Backend>(
     on_armed: impl FnOnce() + Send + 'static,
 ) -> anyhow::Result<()> {
     let count = usize::from(device.queues) * usize::from(device.depth);
-    let tags = (0..count).map(|_| TagBuffer::new(buffers, IO_MAX as usize)).collect();
+    let tags = (0..count).map(|_| TagBuffer::new(buffers, IO_BYTES_MAX as usize)).collect();
     let server = Arc::new(AsyncServer { device, backend, tags, abort_signal });
     server.arm()?;
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
@@ -134,7 +134,7 @@ impl<B: Backend> AsyncServer<B> {
     fn ask(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Submission {
         let (queue, tag) = (completion.queue, completion.tag);
         let len = u64::from(iod.nr_sectors) * SECTOR;
-        let address = self.buffer(queue, tag).allocate(len.min(IO_MAX.into()) as usize);
+        let address = self.buffer(queue, tag).allocate(len.min(IO_BYTES_MAX.into()) as usize);
         command(io::NEED_GET_DATA, queue, tag, 0, address)
     }
 

@@ -16,6 +16,7 @@ use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::{DataLocation, FrontEnd, SECTOR, SlotExtent};
 use uringlet_ublk::platform::{Caller, DirectTransport, IoBuffers, Payload, Platform, ServerCommand, SlotRange};
 use uringlet_ublk::{Driver, IoCommand, UblkDevice};
+use uringlet_ublkd::client::ServerParams;
 
 /// Requests under way.
 const QUEUE_DEPTH: u16 = 128;
@@ -300,17 +301,16 @@ fn params(size: u64) -> Vec<u8> {
         max_discard_segments: 1,
         ..ParamDiscard::default()
     };
-    let len = 8 + ParamBasic::SIZE + ParamDiscard::SIZE;
-    let head = [(len as u32).to_le_bytes(), (param::BASIC | param::DISCARD).to_le_bytes()].concat();
-    [&head[..], &basic.to_bytes(), &discard.to_bytes()].concat()
+    ServerParams { basic, discard }.to_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device_map::DeviceMap;
     use crate::sparse::SparseMemory;
     use uringlet_ublk::blocking::BlockingClient;
-    use uringlet_ublk::frontend::{BlockDevice, IoOp};
+    use uringlet_ublk::frontend::IoOp;
 
     #[derive(Debug, Default)]
     struct RecordingTarget {
@@ -343,28 +343,13 @@ mod tests {
         }
     }
 
-    /// Keeps what it is offered.
-    #[derive(Debug, Default)]
-    struct SingleDevice(Mutex<Option<Arc<dyn BlockDevice>>>);
-
-    impl FrontEnd for SingleDevice {
-        fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
-            *lock(&self.0) = Some(device);
-            Ok(())
-        }
-
-        fn stop(&self, _: u32) {
-            *lock(&self.0) = None;
-        }
-    }
-
     #[test]
     fn requests_run_on_the_submitting_thread() {
-        let (target, single) = (Arc::new(RecordingTarget::default()), Arc::new(SingleDevice::default()));
+        let (target, devices) = (Arc::new(RecordingTarget::default()), Arc::new(DeviceMap::default()));
         let embedded =
-            EmbeddedDevice::start(4 << 20, Arc::clone(&target) as Arc<dyn BlockTarget>, vec![Arc::clone(&single) as Arc<dyn FrontEnd>])
+            EmbeddedDevice::start(4 << 20, Arc::clone(&target) as Arc<dyn BlockTarget>, vec![Arc::clone(&devices) as Arc<dyn FrontEnd>])
                 .unwrap();
-        let device = lock(&single.0).clone().expect("a device");
+        let device = devices.first().expect("a device");
         assert_eq!((device.id(), device.limits().sectors), (embedded.id(), 8192));
         let client = BlockingClient::new(Arc::clone(&device), 0);
         // Longer than one request may be.
@@ -381,7 +366,7 @@ mod tests {
         client.read(8, &mut back[..8192]).unwrap();
         assert!(back[..4096].iter().all(|&byte| byte == 0) && back[4096..8192] == data[4096..8192]);
         drop(embedded);
-        assert!(lock(&single.0).is_none());
+        assert!(devices.first().is_none());
         assert_eq!(client.write(8, &[1; 512], 0), Err(Errno::EIO));
     }
 

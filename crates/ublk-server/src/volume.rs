@@ -1,10 +1,10 @@
 //! What a store keeps: one volume.
 
+use crate::backing::BackingStore;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use uringlet_sys::Errno;
-use uringlet_ublkd::serve::BackingStore;
 
 /// Bytes by position. Ranges are checked before.
 pub trait Volume: Send + Sync + 'static {
@@ -60,7 +60,8 @@ pub struct BackingVolume {
 }
 
 /// A number that nobody has drawn before.
-pub(crate) fn random() -> u64 {
+#[must_use]
+pub fn random_id() -> u64 {
     // Each state is seeded by the system.
     RandomState::new().build_hasher().finish()
 }
@@ -74,7 +75,7 @@ impl BackingVolume {
         let name = match &target {
             BackingStore::Null => "null".to_owned(),
             // Another process has other memory.
-            BackingStore::Ram(_) => format!("ram:{:016x}", random()),
+            BackingStore::Ram(_) => format!("ram:{:016x}", random_id()),
             BackingStore::File(file) => name_of(file)?,
         };
         let has_cache = matches!(target, BackingStore::File(_));

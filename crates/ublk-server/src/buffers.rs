@@ -1,6 +1,7 @@
 //! Where a request's data lies in the server, and the part from_flags the driver that this process plays: the broker has the slots, the
 //! server's process copies (WIRE.md).
 
+use crate::errno::errno;
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{pread, pwrite};
@@ -43,10 +44,6 @@ impl BufferMode {
             Self::Preallocated
         }
     }
-}
-
-fn errno(error: rustix::io::Errno) -> Errno {
-    Errno::new(error.raw_os_error())
 }
 
 /// The shared file's part of one request.

@@ -1,0 +1,106 @@
+//! What a server keeps a device's bytes in.
+
+use crate::errno::errno;
+use crate::sparse::SparseMemory;
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::io::{pread, pwrite};
+use std::fs::File;
+use uringlet_abi::ublk::{IoDesc, iod};
+use uringlet_sys::Errno;
+
+/// Where bytes are kept.
+#[derive(Debug)]
+pub enum BackingStore {
+    /// Nowhere: reads are zeroes.
+    Null,
+    /// In memory, as long as the server lives.
+    Ram(Box<SparseMemory>),
+    /// In a file or block device.
+    File(File),
+}
+
+impl BackingStore {
+    /// Whether this takes long, as far as can be told before.
+    pub(crate) fn is_slow_for(&self, iod: &IoDesc) -> bool {
+        matches!(self, Self::File(_)) && matches!(iod.op_flags & 0xff, iod::FLUSH | iod::DISCARD | iod::WRITE_ZEROES)
+    }
+
+    /// Fills `bytes` from position `at` on.
+    ///
+    /// # Errors
+    /// Those of pread(2).
+    pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        match self {
+            Self::Null => {}
+            Self::Ram(memory) => memory.read(at, bytes),
+            Self::File(file) => {
+                // What lies beyond the end of a file that shrank is zeroes.
+                let mut done = 0;
+                while done < bytes.len() {
+                    match pread(file, &mut bytes[done..], at + done as u64).map_err(errno)? {
+                        0 => break,
+                        read => done += read,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes them to position `at`.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::Null => {}
+            Self::Ram(memory) => memory.write(at, bytes),
+            Self::File(file) => {
+                let mut done = 0;
+                while done < bytes.len() {
+                    done += pwrite(file, &bytes[done..], at + done as u64).map_err(errno)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// Those of fdatasync(2).
+    pub fn flush(&self) -> Result<(), Errno> {
+        match self {
+            Self::File(file) => fdatasync(file).map_err(errno),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the file knows no quicker way.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    pub fn write_zeroes(&self, at: u64, len: u64) -> Result<(), Errno> {
+        let zeroes = [0; 64 * 1024];
+        let step = zeroes.len() as u64;
+        (0..len).step_by(zeroes.len()).try_for_each(|done| self.write(at + done, &zeroes[..step.min(len - done) as usize]))
+    }
+
+    /// Zeroes a range without writing it.
+    ///
+    /// # Errors
+    /// Those of fallocate(2): `EOPNOTSUPP` the file cannot.
+    pub fn zero(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+        match self {
+            Self::Null => Ok(()),
+            Self::Ram(memory) => {
+                memory.zero(at, len);
+                Ok(())
+            }
+            Self::File(file) => {
+                let how = if may_unmap { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
+                fallocate(file, how | FallocateFlags::KEEP_SIZE, at, len).map_err(errno)
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Adding a device.
+
+use crate::backing::BackingStore;
+use anyhow::Context;
+use uringlet_abi::ublk::{DevInfo, ParamBasic, ParamDiscard, feature, param};
+use uringlet_ublk::frontend::SECTOR;
+use uringlet_ublkd::client::{BrokerClient, CharDevice, ServerParams};
+
+/// Longest read or write, bytes.
+pub const IO_BYTES_MAX: u32 = 1 << 20;
+
+/// What a device is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceSpec {
+    /// Its number; `u32::MAX`: any.
+    pub id: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Queues.
+    pub queues: u16,
+    /// Tags of each.
+    pub depth: u16,
+    /// `UBLK_F_*` besides those that every server of ours needs.
+    pub flags: u64,
+    /// Nothing can be written.
+    pub is_read_only: bool,
+    /// log2 of the logical block, bytes.
+    pub block_shift: u8,
+}
+
+impl DeviceSpec {
+    /// What ADD_DEV is asked for, for a server that moves its data itself.
+    #[must_use]
+    pub fn info(&self) -> DevInfo {
+        DevInfo {
+            nr_hw_queues: self.queues,
+            queue_depth: self.depth,
+            max_io_buf_bytes: IO_BYTES_MAX,
+            dev_id: self.id,
+            ublksrv_pid: std::process::id().cast_signed(),
+            flags: self.flags | feature::USER_COPY | feature::CMD_IOCTL_ENCODE,
+            ..DevInfo::default()
+        }
+    }
+
+    /// The parameters of a device with this target.
+    #[must_use]
+    pub fn params(&self, target: &BackingStore) -> ServerParams {
+        let attrs = if self.is_read_only { param::ATTR_READ_ONLY } else { 0 };
+        let cache = if matches!(target, BackingStore::File(_)) { param::ATTR_VOLATILE_CACHE } else { 0 };
+        let basic = ParamBasic {
+            attrs: attrs | cache,
+            logical_bs_shift: self.block_shift,
+            physical_bs_shift: self.block_shift.max(12),
+            io_opt_shift: self.block_shift.max(12),
+            io_min_shift: self.block_shift,
+            max_sectors: IO_BYTES_MAX / SECTOR as u32,
+            dev_sectors: self.size / SECTOR,
+            ..ParamBasic::default()
+        };
+        let discard = ParamDiscard {
+            discard_granularity: 4096,
+            max_discard_sectors: 1 << 21,
+            max_write_zeroes_sectors: 1 << 21,
+            max_discard_segments: 1,
+            ..ParamDiscard::default()
+        };
+        ServerParams { basic, discard }
+    }
+}
+
+/// A new device: added, its parameters set, its char device open.
+///
+/// # Errors
+/// The broker's, with what to do about them.
+pub fn add(client: &BrokerClient, spec: &DeviceSpec, target: &BackingStore) -> anyhow::Result<(u32, CharDevice)> {
+    create(client, &spec.info(), spec.params(target))
+}
+
+/// The same, of whatever kind.
+///
+/// # Errors
+/// The broker's, with what to do about them.
+pub fn create(client: &BrokerClient, info: &DevInfo, params: ServerParams) -> anyhow::Result<(u32, CharDevice)> {
+    let added = client.add(info).with_context(|| match info.dev_id {
+        u32::MAX => "adding a device".to_owned(),
+        id => format!("adding device {id}"),
+    })?;
+    let id = added.dev_id;
+    let opened = client.set_params(id, params).context("setting its parameters").and_then(|()| client.open(id));
+    if opened.is_err() {
+        // Half a device is of no use; what went wrong is told below.
+        let _ = client.delete_async(id);
+    }
+    Ok((id, opened?))
+}

@@ -1,0 +1,73 @@
+//! The shared file of a device: its descriptors and data.
+
+use crate::sync::{errno, lock};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::{Errno as IoErrno, pread, pwrite};
+use std::sync::Mutex;
+use uringlet_abi::ublk::{IoDesc, io};
+use uringlet_sys::Errno;
+use uringlet_ublk::frontend::{DataLocation, SlotExtent};
+use uringlet_ublk::platform::{IoBuffers, SlotRange};
+
+/// The shared file of a device. Its server's process moves the data.
+#[derive(Debug)]
+pub(crate) struct SharedBuffers {
+    file: OwnedFd,
+    depth: u16,
+    /// By tag: what [`IoBuffers::write_iod`] said last. Written before the command's completion, on the same thread.
+    iods: Vec<Mutex<(IoDesc, u32)>>,
+}
+
+impl SharedBuffers {
+    pub(crate) fn new(queues: u16, depth: u16) -> Result<Self, IoErrno> {
+        let file = memfd_create("ublkc", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, io::BUF_OFFSET + (u64::from(queues) << io::QUEUE_SHIFT))?;
+        let tags = usize::from(queues) * usize::from(depth);
+        let iods = (0..tags).map(|_| Mutex::default()).collect();
+        Ok(Self { file, depth, iods })
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn tag_index(&self, queue: u16, tag: u16) -> usize {
+        usize::from(queue) * usize::from(self.depth) + usize::from(tag)
+    }
+
+    /// What [`IoBuffers::write_iod`] said last.
+    pub(crate) fn iod(&self, queue: u16, tag: u16) -> (IoDesc, u32) {
+        self.iods.get(self.tag_index(queue, tag)).map_or_else(Default::default, |iod| *lock(iod))
+    }
+}
+
+impl IoBuffers for SharedBuffers {
+    fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
+        *lock(&self.iods[self.tag_index(queue, tag)]) = (*iod, done);
+        // Only a machine without a page of memory left fails it; the server then serves what was there before, once more.
+        let _ = pwrite(&self.file, &iod.to_bytes(), io::descriptor(queue, tag));
+    }
+
+    fn copy_to_server(&self, span: SlotRange, _data: DataLocation, _server: u64) -> u32 {
+        span.len
+    }
+
+    fn copy_from_server(&self, span: SlotRange, _data: DataLocation, _server: u64) -> u32 {
+        span.len
+    }
+
+    fn slot_extent(&self, queue: u16, tag: u16) -> SlotExtent {
+        SlotExtent { fd: self.file.as_raw_fd(), offset: io::slot(queue, tag), len: 1 << io::TAG_SHIFT }
+    }
+
+    fn read(&self, span: SlotRange, bytes: &mut [u8]) -> Result<(), Errno> {
+        let read = pread(&self.file, &mut *bytes, io::slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
+        if read == bytes.len() { Ok(()) } else { Err(Errno::EIO) }
+    }
+
+    fn write(&self, span: SlotRange, bytes: &[u8]) -> Result<(), Errno> {
+        let written = pwrite(&self.file, bytes, io::slot(span.queue, span.tag) + u64::from(span.offset)).map_err(errno)?;
+        if written == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
+    }
+}
