@@ -1,4 +1,7 @@
-/* A wall like a container's: io_uring calls that reach the kernel answer EPERM. What answers anything else was attached. */
+/*
+ * Filters io_uring like a container: calls that reach the kernel answer EPERM. Any other answer
+ * comes from the attached engine.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,4 +1,4 @@
-/* libc's syscall(): our numbers, the others, six arguments, errno. */
+/* libc's syscall(): io_uring's numbers, others, six arguments, errno. */
 #include "blocked.h"
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,7 @@
-/* Runs a program where memory that was mapped without write permission cannot get it: as a strict security module has it. */
+/*
+ * Runs a program under a filter that refuses to make memory executable or writable later, as a
+ * strict security module does.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>

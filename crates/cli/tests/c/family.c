@@ -1,4 +1,7 @@
-/* Children by every road, most of them with an environment that has lost LD_PRELOAD. The child says who answers its io_uring_setup. */
+/*
+ * Makes children in every way, most of them with an environment that has lost LD_PRELOAD. The child
+ * prints which side answers its io_uring_setup.
+ */
 #include "blocked.h"
 #include <fcntl.h>
 #include <spawn.h>

@@ -1,9 +1,10 @@
 /*
- * Every operation on files, names and descriptors through a ring, by system calls alone: each step says what Linux 6.18 answers. Run on the kernel's
- * ring it checks those expectations, run on the engine's it checks the engine. Each step is done in four ways: alone, alone with IOSQE_ASYNC, behind a
- * linked NOP, and in a deep batch. What a request points to is scribbled over as soon as it has been submitted.
- *
- * With BLOCK_IO_URING in the environment a call of the kernel's io_uring kills the program. Exit status: 0 all as expected, 1 not, 77 no ring to be had.
+ * Every operation on files, names and descriptors through a ring, by system calls alone. Each step
+ * states the answer of Linux 6.18: on the kernel's ring the program checks its expectations, on the
+ * engine's it checks the engine. Each step is done in four ways: alone, alone with IOSQE_ASYNC,
+ * behind a linked NOP, and in a deep batch. The memory that a request points to is overwritten as
+ * soon as it has been submitted. With BLOCK_IO_URING in the environment a real io_uring call kills
+ * the program. Exit status: 0 all as expected, 1 not, 77 no ring.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,7 +35,7 @@ enum mode { PLAIN, ASYNC, LINKED, DEEP, MODES };
 #define CACHED 0x20
 #define BENEATH 8
 #define ANY_SLOT -1
-/* "Some descriptor", which is closed again. */
+/* A descriptor that is closed again. */
 #define A_FD 1000000
 #define CWD AT_FDCWD
 #define BAD_ADDRESS 0xffff800000000000ull
@@ -63,7 +64,7 @@ static struct cqe *cqes;
 static uint32_t *sq_tail, *sq_mask, *sq_array, *cq_head, *cq_tail, *cq_mask;
 static enum mode mode;
 static int failures;
-/* What requests point to. */
+/* Memory that requests point to. */
 static char names[2][5000];
 static uint64_t hows[1024];
 static struct epoll_event event;
@@ -161,7 +162,7 @@ static void scribble(void)
 	memset(&event, 0xff, sizeof(event));
 }
 
-/* One step; `is_refused`: by its fields, so that a chain it belongs to fails as a whole. */
+/* One step. `is_refused`: prep refuses it, so its whole chain fails. */
 static int step(const char *what, int want, int is_refused, struct sqe sqe)
 {
 	unsigned i, n = 0;
@@ -195,7 +196,7 @@ static int step(const char *what, int want, int is_refused, struct sqe sqe)
 }
 
 #define GIVES(want, what, ...) step(what, want, 0, (struct sqe){ __VA_ARGS__ })
-/* Refused when its fields are read. */
+/* Refused by prep. */
 #define REFUSES(want, what, ...) step(what, want, 1, (struct sqe){ __VA_ARGS__ })
 
 static uint64_t name_in(int i, const char *name)
@@ -279,7 +280,7 @@ static void test_file_size_limit(int fd)
 {
 	struct rlimit old, small;
 
-	/* The signal of the limit would end the program; a ring's request must only fail. */
+	/* The limit's signal would end the program; a ring's request must only fail. */
 	getrlimit(RLIMIT_FSIZE, &old);
 	small = old;
 	small.rlim_cur = 4096;
@@ -381,7 +382,7 @@ static void test_fifo(void)
 
 	mkfifo("fifo", 0600);
 	if (mode == ASYNC) {
-		/* It sleeps until there is a writer, and nobody else does. */
+		/* It sleeps until there is a writer. No other request is delayed. */
 		push((struct sqe){ .opcode = OPENAT, .flags = FORCE_ASYNC, .fd = CWD, .addr = name("fifo"), .user_data = 1 });
 		submit(1);
 		scribble();
@@ -398,10 +399,10 @@ static void test_fifo(void)
 		submit(1);
 		for (int i = 0; i < 2; i++) {
 			cqe = reap();
-			/* The kernel's cancel may find nobody while its worker is on its way. */
+			/* The kernel's cancel may miss it while its worker is starting. */
 			if (cqe.user_data == 2 && cqe.res == -ENOENT && !getenv("BLOCK_IO_URING"))
 				continue;
-			/* The kernel lets out a number of its own that means EINTR. */
+			/* The kernel returns an internal number here that means EINTR. */
 			check("cancel of an open", cqe.res == -512 ? -EINTR : cqe.res, cqe.user_data == 1 ? -EINTR : -EALREADY);
 		}
 	} else {
@@ -556,7 +557,7 @@ static void test_epoll(int fd, int pipe_in, int pipe_out)
 	GIVES(-EINVAL, "epoll of no epoll", .opcode = EPOLL_CTL, .fd = fd, .off = pipe_in, .addr = event_for(1), .len = EPOLL_CTL_ADD);
 	GIVES(-EBADF, "epoll of nothing", .opcode = EPOLL_CTL, .fd = ep, .off = 777, .addr = event_for(1), .len = EPOLL_CTL_ADD);
 	REFUSES(-EINVAL, "epoll buf_index", .opcode = EPOLL_CTL, .fd = ep, .off = pipe_in, .len = EPOLL_CTL_DEL, .buf_index = 1);
-	/* A ring in an epoll set says when it has CQEs. */
+	/* A ring in an epoll set reports CQEs. */
 	GIVES(0, "epoll add of the ring", .opcode = EPOLL_CTL, .fd = ep, .off = ring_fd, .addr = event_for(EPOLLIN), .len = EPOLL_CTL_ADD);
 	check("the ring is empty", epoll_wait(ep, &seen, 1, 0), 0);
 	push((struct sqe){ .opcode = NOP });
@@ -607,7 +608,7 @@ static void test_splice(int fd, int pipe_in, int pipe_out)
 	GIVES(5, "splice into a registered file", .opcode = SPLICE, .flags = FIXED_FILE, .fd = 0, .off = 0, .fd_in = pipe_in, .addr = -1, .len = 5);
 	check("unregister", syscall(427, ring_fd, 3, 0, 0), 0);
 
-	/* It waits for bytes without holding up the ring. */
+	/* It waits for bytes without delaying the ring. */
 	push((struct sqe){ .opcode = SPLICE, .fd = other[1], .off = -1, .fd_in = pipe_in, .addr = -1, .len = 3, .user_data = 1 });
 	push((struct sqe){ .opcode = NOP, .user_data = 2 });
 	submit(2);

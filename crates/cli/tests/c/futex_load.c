@@ -1,4 +1,7 @@
-/* Waits on a few futexes, submitted and cancelled at random, while another thread wakes one at a time and changes values: each ends once. */
+/*
+ * Waits on a few futexes, submitted and cancelled at random, while another thread wakes one at a
+ * time and changes values: each completes once.
+ */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -81,7 +84,7 @@ int main(void)
 		while (in_flight > MOST || (in_flight && comes(0)))
 			end();
 	}
-	/* From here on nobody changes a value: whoever waits is woken by these. */
+	/* From here on no value changes: these wakes end every wait. */
 	__atomic_store_n(&is_over, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, 0);
 	for (i = 0; i < 4; i++)

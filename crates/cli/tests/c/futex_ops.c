@@ -1,4 +1,7 @@
-/* Waits on futexes and wakes through a ring, beside those of futex(2): counts, masks, vectors, cancels, and what is malformed. */
+/*
+ * Futex waits and wakes through a ring, beside those of futex(2): counts, masks, vectors, cancels,
+ * malformed requests.
+ */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
@@ -41,7 +44,7 @@ static void malformed_one(void)
 		for (flags = 0; flags < 512; flags++) {
 			bad = ops[i];
 			bad.fd = flags;
-			/* NUMA and MPOL are 4 and 8: known to some kernels. */
+			/* NUMA and MPOL are 4 and 8; some kernels support them. */
 			if (!(flags & 12))
 				does("flags", bad, flags == U32 || flags == (U32 | PRIVATE) ? answer : -EINVAL, 0);
 		}
@@ -124,7 +127,7 @@ static void malformed_vector(void)
 	does("one is bad", VECTOR(4), -EFAULT, 0);
 }
 
-/* Who waits can be woken as soon as it is submitted, whatever wakes, and though no value changes. */
+/* A wait can be woken as soon as it is submitted, by any kind of wake, though no value changes. */
 static void wakes(const char *name, uint32_t *word, int flags)
 {
 	int i;
@@ -189,7 +192,10 @@ static void vectors(void)
 	check("one of them", next() % 8, 5);
 }
 
-/* A cancel counts what it ends, even if it is one; so does a time limit. Which of the two CQEs is first is not said. */
+/*
+ * A cancel counts what it ends, even a single request; so does a time limit. The order of the two
+ * CQEs is open.
+ */
 static void cancels(void)
 {
 	struct sqe waits[] = { ON(word, 0, ANY, U32), VECTOR(8) }, linked;
@@ -224,7 +230,7 @@ static void cancels(void)
 
 enum { PASSES = 2000 };
 
-/* Takes turns with the ring: a wake that is lost is a turn that never ends. */
+/* Takes turns with the ring: a lost wake is a turn that never ends. */
 static void *partner(void *unused)
 {
 	for (uint32_t turn = 1; turn < 2 * PASSES; turn += 2) {

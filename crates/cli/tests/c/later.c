@@ -1,4 +1,7 @@
-/* A library that comes and goes while the program runs: liblater.so, named by the first argument, issues its own io_uring_setup. */
+/*
+ * A library that is loaded and unloaded while the program runs: liblater.so, named by the first
+ * argument, issues its own io_uring_setup.
+ */
 #include "blocked.h"
 #include <dlfcn.h>
 #include <pthread.h>

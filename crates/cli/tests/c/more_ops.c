@@ -156,7 +156,7 @@ static void multishot(void)
 	close(null);
 }
 
-/* Looks at another ring's CQEs, and back. */
+/* Selects another ring's CQEs, and back. */
 static struct { int fd; struct sqe *sqes; char *rings; uint32_t *ptrs[6]; struct cqe *cqes; } kept;
 
 static void swap(void)
@@ -177,7 +177,7 @@ static void messages(void)
 
 	new_files("the other ring");
 	other = ring_fd;
-	/* Kept, so that it is not closed for the next. */
+	/* Kept, so that closing it does not affect the next step. */
 	swap();
 	ring_fd = -1;
 	new_ring("messages");

@@ -1,6 +1,7 @@
 /*
- * IOSQE_ASYNC on what may wait for ever: a thousand pending receives and reads occupy no worker, whatever the limit. With the argument "block" the
- * expectations are those of the old way, where each occupies one: there the four workers are taken, and what is ready has to wait.
+ * IOSQE_ASYNC on requests that may wait for ever: a thousand pending receives and reads occupy no
+ * worker, whatever the limit. With the argument "block" the expectations are those without the
+ * hybrid step, where each occupies a worker: the four workers are busy, and ready requests wait.
  */
 #include <dirent.h>
 #include <sys/resource.h>
@@ -75,7 +76,7 @@ static void pending(void)
 	check("what is ready is received", ready_receive(), 1);
 	if (threads() > most)
 		most = threads();
-	/* This thread, the workers, and one that watches or polls. */
+	/* This thread, the workers, and the watcher or poller. */
 	check("few threads", most <= WORKERS + 3, 1);
 	nothing_comes("nothing was sent");
 	for (i = 0; i < PENDING; i += 2) {
@@ -83,7 +84,7 @@ static void pending(void)
 
 		if (i % 8 == 0) {
 			submit(SQE(ASYNC_CANCEL, .addr = i, .user_data = PENDING));
-			/* The cancelled one and the cancel, in either order. */
+			/* The cancelled request and the cancel, in either order. */
 			check("cancelled", next() + next(), -ECANCELED);
 			continue;
 		}

@@ -1,8 +1,11 @@
 /*
- * Thousands of connections to an echo server on one ring, opened, half closed, reset and cancelled at random, in every way there is to receive, to send and
- * to cancel; each byte is checked, and each request must get its CQEs and no others. Arguments: seed, connections, and how the ring is used: default, defer
- * (DEFER_TASKRUN), workers (IOSQE_ASYNC on everything), files (the sockets are registered files), both of the last, or a number: IOSQE_ASYNC with that
- * many workers of each sort at most, and with a file beside the sockets. The seed is printed when something is wrong. The CQ holds 64 entries: it overflows all the time.
+ * Thousands of connections to an echo server on one ring, opened, half closed, reset and cancelled
+ * at random, with every way to receive, send and cancel. Each byte is checked, and each request
+ * must get its CQEs and no others. Arguments: seed, connections, and the use of the ring: default,
+ * defer (DEFER_TASKRUN), workers (IOSQE_ASYNC on everything), files (registered sockets), both of
+ * the last two, or a number: IOSQE_ASYNC with at most so many workers of each class, and with a
+ * file beside the sockets. A failure prints the seed. The CQ holds 64 entries, so it overflows all
+ * the time.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -23,13 +26,13 @@ static int connections = 3000;
 static int defers, uses_workers, uses_files;
 static struct sockaddr_in addr;
 
-/* Provided buffers: of a ring, of a list, and of a ring whose buffers are filled bit by bit. */
+/* Provided buffers: of a ring, of a list, and of a ring with incremental buffers. */
 static struct group {
 	struct buf *ring;
 	uint16_t tail;
 	char memory[ENTRIES][SIZE];
 	int filled[ENTRIES];
-	/* In which order they were given, and which was given when. */
+	/* The order in which buffers were provided, and the position of each. */
 	uint8_t given[1 << 16];
 	uint16_t when[ENTRIES];
 } groups[4];
@@ -61,7 +64,7 @@ static char byte_of(uint32_t name, uint32_t at)
 
 struct peer {
 	int fd, receives, sends, cancels, shuts, notifications, is_ended, uses;
-	/* What it receives with. */
+	/* The kind of buffers that it receives with. */
 	int group, is_message, is_shut;
 	char own[4096], out[1 << 16];
 	struct msghdr msg;
@@ -95,7 +98,7 @@ static uint64_t name(int kind, struct peer *peer)
 	return (uint64_t)kind << 56 | (uint64_t)(peer->uses & 0xffffff) << 24 | (peer - peers);
 }
 
-/* With the flags that requests have in this run. */
+/* With the request flags of this run. */
 static void submit_on(struct peer *peer, struct sqe sqe)
 {
 	sqe.fd = peer->fd;
@@ -142,10 +145,10 @@ static struct sqe receiving(struct peer *peer, int ring)
 	case 10:
 		return selecting(peer, RECV, RECV_MULTISHOT | BUNDLE, GROUP);
 	case 11:
-		/* Linux 6.18's workers forget which buffers they filled. */
+		/* Linux 6.18's workers lose track of the buffers that they filled. */
 		return selecting(peer, RECV, uses_workers ? 0 : BUNDLE, GROUP);
 	case 12:
-		/* Nothing but what is said of the message stands before its bytes. */
+		/* Only the message's header stands before its bytes. */
 		peer->msg = (struct msghdr){ 0 };
 		peer->is_message = 1;
 		struct sqe sqe = selecting(peer, RECVMSG, RECV_MULTISHOT, GROUP);
@@ -205,7 +208,7 @@ static void send_back(struct peer *peer)
 	submit_on(peer, sqe);
 }
 
-/* The receive, or all that there is on the connection, or anything at all. */
+/* Cancels the receive, or every request of the connection, or any request. */
 static void cancel(struct peer *peer)
 {
 	struct sqe sqe = SQE(ASYNC_CANCEL, .addr = name(RECEIVED, peer), .user_data = name(CANCELLED, peer));
@@ -228,7 +231,7 @@ static void cancel(struct peer *peer)
 	submit(sqe);
 }
 
-/* Some are half closed first, and waited for: a worker may look at the number late. */
+/* Some are half closed first, with a pause: a worker may look at the number late. */
 static void end(struct peer *peer)
 {
 	if (!peer->is_shut && rng(&server_rng) % 4 == 0) {
@@ -246,7 +249,7 @@ static void end(struct peer *peer)
 	live--;
 }
 
-/* What comes next on a connection. */
+/* The next step of a connection. */
 static void go_on(struct peer *peer)
 {
 	int waits = peer->to - peer->from;
@@ -275,7 +278,9 @@ static void take(struct peer *peer, const char *from, int n)
 	peer->to += n;
 }
 
-/* What it says and what it does not: the bytes of one buffer, or of as many as they fill. */
+/*
+ * What the CQE says and what follows from it: the bytes of one buffer, or of as many as they fill.
+ */
 static void take_buffers(struct peer *peer, struct cqe cqe)
 {
 	struct group *g = &groups[peer->group];
@@ -423,7 +428,7 @@ static void serve(int listener)
 	while (served < connections) {
 		struct cqe cqe;
 
-		/* Completions come here only, and not while there are others. */
+		/* Completions are taken here only, and never recursively. */
 		if (defers)
 			syscall(426, ring_fd, 0, 0, 1, 0, 0);
 		if (!comes(20000)) {

@@ -1,6 +1,7 @@
 /*
- * The clients of net_chaos.c: connections that send bytes of their own name, and at random are half closed, reset or closed; each byte that comes back is
- * checked. In a thread of their own, by epoll.
+ * The clients of net_chaos.c: connections that send bytes derived from their own name, and at
+ * random are half closed, reset or closed; each byte that returns is checked. They run in one
+ * thread, by epoll.
  */
 struct client {
 	int fd;
@@ -16,7 +17,7 @@ static void open_one(struct client *client, int ep, uint32_t name)
 	int one = 1;
 
 	*client = (struct client){ .fd = socket(AF_INET, SOCK_STREAM, 0), .name = name, .wants = 1 + rng(&client_rng) % MOST };
-	/* Most of them to the end. */
+	/* Most of them run to the end. */
 	client->end = rng(&client_rng) % 8 ? HALF_CLOSES : rng(&client_rng) % 2 ? RESETS : CLOSES;
 	if (rng(&client_rng) % 3 == 0)
 		client->wants = rng(&client_rng) % 64;
@@ -97,7 +98,7 @@ static void *ask(void *unused)
 			if (!receive_some(client) && !send_some(client)) {
 				struct epoll_event again = { EPOLLIN | EPOLLOUT | EPOLLET, { .ptr = client } };
 
-				/* More to be sent than was: looked at again. */
+				/* More to send than was sent: it is tried again. */
 				if (client->wants > client->sent)
 					epoll_ctl(ep, EPOLL_CTL_MOD, client->fd, &again);
 				continue;

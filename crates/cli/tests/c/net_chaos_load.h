@@ -1,5 +1,6 @@
 /*
- * Beside the connections of net_chaos.c: blocks that workers write to a file and read back, few workers, and a thread that counts them all the time.
+ * Load beside the connections of net_chaos.c: blocks that workers write to a file and read back,
+ * few workers, and a thread that counts workers all the time.
  */
 #include "worker_count.h"
 
@@ -25,7 +26,7 @@ static void transfer(int i, int does)
 		   .user_data = (uint64_t)BLOCKS_DONE << 56 | i));
 }
 
-/* A block that nothing is done with is written. */
+/* An idle block is written. */
 static void touch_disk(void)
 {
 	int i = rng(&server_rng) % BLOCKS, at;
@@ -43,7 +44,7 @@ static void block_done(int i, int res)
 	int at, did = blocks[i].does;
 
 	blocks[i].does = IDLE;
-	/* There are cancels of anything. */
+	/* Cancels may hit any request. */
 	if (res == -ECANCELED || res == -EINTR)
 		return;
 	if (res != BLOCK)

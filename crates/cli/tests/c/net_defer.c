@@ -1,6 +1,7 @@
 /*
- * DEFER_TASKRUN: what was done while nobody was inside is told at the next GETEVENTS, in the order in which it was done. A multishot receive that has received
- * and is cancelled by a call that asks for no events tells of the bytes first, and of its end last.
+ * DEFER_TASKRUN: CQEs of work that was done while no thread was inside are posted at the next
+ * GETEVENTS, in the order of the work. A multishot receive that has received, and is cancelled by a
+ * call that asks for no events, posts its bytes first and its end last.
  */
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -26,7 +27,7 @@ static void provide(void)
 	__atomic_store_n(&buffers[0].tail, ENTRIES, __ATOMIC_RELEASE);
 }
 
-/* Gives whoever may receive while nobody is inside time to do it; in the kernel nobody does. */
+/* Leaves time for other threads to receive while none is inside; in the kernel none does. */
 static void wait_for_receiver(int fd)
 {
 	struct timespec tick = { 0, 1000000 };
@@ -38,7 +39,7 @@ static void wait_for_receiver(int fd)
 	}
 }
 
-/* The ring's descriptor says that there is something, and so does the eventfd. */
+/* The ring's descriptor is readable, and so is the eventfd. */
 static void check_announced(int eventfd)
 {
 	struct pollfd files[2] = { { .fd = ring_fd, .events = POLLIN }, { .fd = eventfd, .events = POLLIN } };

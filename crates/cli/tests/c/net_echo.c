@@ -1,6 +1,7 @@
 /*
- * An echo server on one ring: multishot accept, multishot receives into a small buffer ring that runs dry all the time, sends. Its clients check every
- * byte. It is served by two processes in turn: the listener, a blocking one, is shared with a second server, and neither may stand still for the other.
+ * An echo server on one ring: multishot accept, multishot receives into a small buffer ring that
+ * runs dry all the time, sends. Its clients check every byte. Two processes serve: the blocking
+ * listener is shared with a second server, and neither may delay the other.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -17,7 +18,10 @@ static struct sockaddr_in addr;
 static struct buf *br;
 static char memory[BUFFERS][SIZE];
 static uint16_t tail;
-/* What waits to be sent back on each connection. One send is on its way at a time, so that bytes stay in order. */
+/*
+ * Bytes that wait to be sent back on each connection. One send at a time is in flight, so that
+ * bytes stay in order.
+ */
 static struct { char bytes[1 << 16]; int from, to, is_sending, is_ended; } peers[1024];
 
 static void give(int bid)
@@ -115,7 +119,7 @@ static void serve(int listener)
 
 			__atomic_store_n(cq_head, *cq_head + 1, __ATOMIC_RELEASE);
 			handle(listener, cqe);
-			/* Leaves room for what one CQE brings on. */
+			/* Leaves room for the requests that one CQE causes. */
 			if (*sq_tail - submitted > 28)
 				break;
 		}

@@ -1,6 +1,7 @@
 /*
- * Receives that wait for edges: each round leaves the stream in another state (emptied, half read, ended, with urgent data, closed behind the ring's back),
- * and the next receive must see it. Nothing here may depend on a receive being tried anew.
+ * Receives that wait for edges: each round leaves the stream in another state (emptied, half read,
+ * ended, with urgent data, closed behind the ring's back), and the next receive must see it. No
+ * step may depend on a receive being tried again.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -54,7 +55,7 @@ static void put(int fd, const char *text)
 	check("sent", send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
-/* Receives once after having waited, so that the ring knows the file. */
+/* Receives once after a wait, so that the ring knows the file. */
 static void wait_once(int fds[2])
 {
 	submit(receive(fds[0], 100));
@@ -71,7 +72,7 @@ static void streams(void)
 	tcp_pair(fds);
 	for (i = 0; i < 20; i++)
 		wait_once(fds);
-	/* More than fits, so the rest is no edge. */
+	/* More than fits: the rest causes no edge. */
 	submit(receive(fds[0], 4));
 	put(fds[1], "0123456789");
 	check("as much as fits", next(), 4);
@@ -85,13 +86,13 @@ static void streams(void)
 	nothing_comes("nothing is left");
 	put(fds[1], "xyz");
 	check("exactly again", next(), 3);
-	/* It is there before it is asked for. */
+	/* The data is there before the receive is submitted. */
 	put(fds[1], "early");
 	check("early", run(receive(fds[0], 100)), 5);
 	put(fds[1], "peeked");
 	check("peeked", run(SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 100, .op_flags = MSG_PEEK)), 6);
 	check("still there", run(receive(fds[0], 100)), 6);
-	/* Two wait for the same. */
+	/* Two receives wait for the same stream. */
 	submit(receive(fds[0], 2));
 	submit(receive(fds[0], 2));
 	put(fds[1], "1234");
@@ -140,7 +141,7 @@ static void ends(void)
 	close(fds[1]);
 }
 
-/* A number is closed where nobody sees it, and used again. */
+/* A number is closed in a way the engine does not see, and used again. */
 static void reused(void)
 {
 	int fds[2], again[2], i;
@@ -162,7 +163,7 @@ static void reused(void)
 		close(again[0]);
 		close(again[1]);
 	}
-	/* Closed and seen, while another number keeps the file alive. */
+	/* Closed visibly, while another number keeps the file open. */
 	new_ring("kept");
 	tcp_pair(fds);
 	wait_once(fds);
@@ -178,7 +179,7 @@ static void reused(void)
 	close(fds[1]);
 }
 
-/* A registered file that leaves its slot while a receive waits for it. */
+/* A registered file leaves its slot while a receive waits for it. */
 static void registered(void)
 {
 	int fds[2], slots[1], i, none = -1;

@@ -1,6 +1,7 @@
 /*
- * IOSQE_ASYNC on sockets: who makes the first try, and who is told. With the argument "weighed" light transfers must take no worker and heavy ones must,
- * with "worker" both must; without one (the kernel's ring) nobody looks at threads.
+ * IOSQE_ASYNC on sockets: which thread makes the first attempt, and which eventfd is notified. With
+ * the argument "weighed" light transfers must take no worker and heavy ones must; with "worker"
+ * both must; without an argument threads are not checked.
  */
 #include <netinet/in.h>
 #include <sys/eventfd.h>
@@ -13,7 +14,7 @@ enum { LIGHT = 32 << 10, REGISTER_EVENTFD_ASYNC = 7 };
 static char out[LIGHT + 1], in[LIGHT + 1];
 static const char *hint;
 
-/* After what is light. */
+/* After light transfers. */
 static void check_none(const char *what)
 {
 	if (hint)
@@ -85,7 +86,7 @@ static void heavy(void)
 	close(ends[1]);
 }
 
-/* It is told after the CQE is there. */
+/* The eventfd is signalled after the CQE is there. */
 static int is_told(int eventfd, int ms)
 {
 	struct pollfd file = { .fd = eventfd, .events = POLLIN };
@@ -94,7 +95,9 @@ static int is_told(int eventfd, int ms)
 	return poll(&file, 1, ms) == 1 && read(eventfd, &count, 8) == 8;
 }
 
-/* An eventfd that hears only of what did not complete at once hears of what was not to be done at once, whoever did it. */
+/*
+ * An EVENTFD_ASYNC eventfd is also signalled for requests with IOSQE_ASYNC that completed at once.
+ */
 static void told(void)
 {
 	int event = eventfd(0, EFD_NONBLOCK), ends[2];

@@ -251,7 +251,10 @@ static void messages(void)
 	does("sendmsg", SQE(SENDMSG, .fd = fds[1], .addr = ADDR(&send), .len = 1), 6, 0);
 	does("recvmsg", SQE(RECVMSG, .fd = fds[0], .addr = ADDR(&recv), .len = 1), 6, 0);
 	check("scattered", memcmp(buf, "abcd", 4) | memcmp(buf + 10, "ef", 2), 0);
-	/* Header and iovecs are the program's again once the request has been submitted; what is received is told in the header. */
+	/*
+	 * Header and iovecs belong to the program again once the request has been submitted;
+	 * results are written to the header.
+	 */
 	recv.msg_name = &from;
 	recv.msg_namelen = sizeof(from);
 	submit(SQE(RECVMSG, .fd = receiver, .addr = ADDR(&recv), .len = 1));
@@ -288,7 +291,7 @@ static void messages(void)
 	does("too many iovecs", SQE(SENDMSG, .fd = fds[1], .addr = ADDR(&send), .len = 1), -EMSGSIZE, 0);
 }
 
-/* Where poll says "ready" of what is not. */
+/* Files for which poll says "ready" though the operation would block. */
 static void futile(void)
 {
 	struct sockaddr_un name = { AF_UNIX, "" };
@@ -307,7 +310,7 @@ static void futile(void)
 	getrusage(RUSAGE_SELF, &after);
 	check("nobody runs round in circles", after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec > 100000, 0);
 	check("read", read(receiver, buf, 9), 1);
-	/* The kernel sends an empty datagram by then: its earlier tries have used the byte up. */
+	/* The kernel sends an empty datagram here: its earlier attempts have used the byte up. */
 	check("and has room again", next() >= 0, 1);
 	fd = loopback(&addr, SOCK_DGRAM);
 	shutdown(fd, SHUT_RD);

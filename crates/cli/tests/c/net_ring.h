@@ -1,7 +1,8 @@
 /*
- * A ring by system calls alone, for programs that say what Linux 6.18 answers: run on the kernel's ring they check their expectations, run on the
- * engine's they check the engine. With BLOCK_IO_URING in the environment a call of the kernel's io_uring kills the program.
- * Exit status: 0 all as expected, 1 not, 77 no ring to be had.
+ * A ring by system calls alone, for programs that state the answers of Linux 6.18: on the kernel's
+ * ring they check their expectations, on the engine's they check the engine. With BLOCK_IO_URING in
+ * the environment a real io_uring call kills the program. Exit status: 0 all as expected, 1 not, 77
+ * no ring.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -96,7 +97,7 @@ static void block_io_uring(void)
 	}
 }
 
-/* A ring as params want it, beside the one there may be. */
+/* A ring with these params, beside the current one. */
 static void open_ring(const char *name, uint32_t *params)
 {
 	section = name;
@@ -120,7 +121,7 @@ static void open_ring(const char *name, uint32_t *params)
 	cqes = (void *)(rings + params[25]);
 }
 
-/* A new ring, so that no section sees another's buffers, files and requests. */
+/* A new ring, so that no section sees another section's buffers, files and requests. */
 static void new_ring(const char *name)
 {
 	uint32_t params[30] = { 0 };
@@ -155,7 +156,7 @@ static void submit_linked(struct sqe first, struct sqe second)
 	check("submitted", syscall(426, ring_fd, 2, 0, 0, 0, 0), 2);
 }
 
-/* Whether a CQE comes within some time. */
+/* Whether a CQE arrives within some time. */
 static int comes(int ms)
 {
 	uint64_t ts[2] = { ms / 1000, ms % 1000 * 1000000ull }, arg[3] = { 0, 0, ADDR(ts) };

@@ -1,4 +1,4 @@
-/* Bundles of provided buffers, and sends that say when their buffer may be used again. */
+/* Bundles of provided buffers, and sends with a notification when their buffer is free. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -131,7 +131,7 @@ static void sends(void)
 	close(fds[1]);
 }
 
-/* A send that fails gives up all that it selected. */
+/* A failed send gives back everything that it selected. */
 static void sends_that_fail(void)
 {
 	struct { int flags, is_bundle, len, told, heads; } *one, all[] = {
@@ -217,7 +217,7 @@ static struct sqe waits_for_all(int fd, int len)
 	return sqe;
 }
 
-/* Until a first piece has come: it has taken buffers. */
+/* Until a first piece has arrived: it has taken buffers. */
 static void has_begun(void)
 {
 	int i;
@@ -226,7 +226,10 @@ static void has_begun(void)
 		usleep(1000);
 }
 
-/* A bundle that comes in pieces, and one that is cancelled before all of it has come: what holds nothing is the group's again. */
+/*
+ * A bundle that arrives in pieces, and one that is cancelled before all of it has arrived: unused
+ * buffers return to the group.
+ */
 static void receives_in_pieces(void)
 {
 	int flags[2] = { 0, INC }, fds[2], inc, i;
@@ -350,7 +353,10 @@ static struct sqe zc(int fd, int len)
 	return SQE(SEND_ZC, 0, REPORT_USAGE, fd, .addr = ADDR(buf), .len = len);
 }
 
-/* Each request is told once with its result, then once that its buffer is free; in which order different ones are is open. */
+/*
+ * Each request posts one CQE with its result, then one when its buffer is free; the order between
+ * requests is open.
+ */
 static void notifies_of_each(const int *results, int n)
 {
 	int told[8] = { 0 }, i;

@@ -1,4 +1,4 @@
-/* Bad addresses wherever a call or an SQE names one: the errno, and a ring that goes on. */
+/* Bad addresses wherever a call or an SQE names one: the errno, and a ring that still works. */
 #include "robust_ring.h"
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -11,7 +11,10 @@ static char *end_of_page, *read_only;
 static struct ring r;
 static int p[2], s[2], dir, file, listener;
 
-/* What is no address at all, one that is not mapped, one of the kernel's, one where too little is left, one that cannot be written. */
+/*
+ * An address out of range, one that is not mapped, one of the kernel's, one with too little left,
+ * one that cannot be written.
+ */
 static uint64_t bad(int kind)
 {
 	return (uint64_t[]){ 8, 0xdead0000, 0xffff888000000000ull, ADDR(end_of_page) - 4, ADDR(read_only) }[kind];
@@ -95,18 +98,18 @@ static void transfers(void)
 			check("recvmsg", one(SQE(.opcode = 10, .fd = s[0], .addr = at, .len = 1, .flags = async)), -EFAULT);
 			works(&r);
 		}
-		/* What is there is read; the rest is not there. */
+		/* The mapped part is read; the rest is not there. */
 		check("to the end of the page", one(SQE(.opcode = READ, .fd = file, .addr = ADDR(end_of_page) - 10, .len = 10, .flags = async)), 10);
 		check("from the end of the page", one(SQE(.opcode = WRITE, .fd = file, .addr = ADDR(end_of_page) - 10, .len = 10, .flags = async)), 10);
 	}
-	/* Buffers that vanish while their request waits. */
+	/* Buffers that are unmapped while their request waits. */
 	char *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	submit(&r, SQE(.opcode = RECV, .fd = s[0], .addr = ADDR(page), .len = 100));
 	munmap(page, 4096);
 	write(s[1], "hello", 5);
 	check("an unmapped buffer", next(&r), -EFAULT);
 	check("the data stay", read(s[0], end_of_page - 100, 100), 5);
-	/* iovecs and headers may go once they are submitted. */
+	/* iovecs and headers may be freed once they are submitted. */
 	page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	*(struct iovec *)page = (struct iovec){ end_of_page - 100, 100 };
 	submit(&r, SQE(.opcode = READV, .fd = p[0], .addr = ADDR(page), .len = 1));

@@ -1,4 +1,7 @@
-/* The ring's descriptor: mapped, polled, duplicated, inherited, closed; and numbers that are closed or reused under requests in flight. */
+/*
+ * The ring's descriptor: mapped, polled, duplicated, inherited, closed; and numbers that are closed
+ * or reused under requests in flight.
+ */
 #include "robust_ring.h"
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -23,7 +26,7 @@ static __attribute__((noinline)) long raw_mmap(void *addr, size_t len, int prot,
 	return ret;
 }
 
-/* Makes this a program that brings its own io_uring calls. */
+/* Makes this a program with its own io_uring call sites. */
 static __attribute__((noinline)) long raw_enter(int fd, unsigned submit, unsigned min, unsigned flags)
 {
 	long ret;
@@ -64,7 +67,7 @@ static void mappings_by(const char *how, long (*map)(void *, size_t, int, int, i
 	check("and as before", *(uint32_t *)(r.rings + r.p.cq.flags), 1);
 	*(uint32_t *)(sq + r.p.cq.flags) = 0;
 
-	/* The kernel chooses where: caches of some CPUs would not agree otherwise. */
+	/* The kernel chooses the address: caches of some CPUs would not agree otherwise. */
 	fixed = (long)mmap(0, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check("MAP_FIXED", map((void *)(fixed + 8192), r.len, RW, MAP_SHARED | MAP_FIXED, r.fd, 0), -EINVAL);
 	check("with a hint", map((void *)(fixed + (1 << 20)), r.len, RW, MAP_SHARED, r.fd, 0), -EINVAL);
@@ -83,7 +86,7 @@ static void mappings_by(const char *how, long (*map)(void *, size_t, int, int, i
 	check("an inline enter", raw_enter(r.fd, 1, 1, GETEVENTS), 1);
 	take(&r);
 
-	/* A mapping outlives the others, and a mapping may be all that is left. */
+	/* A mapping outlives the descriptor, and may be all that is left. */
 	unmap_ring(&r);
 	r.rings = (char *)sq;
 	r.sqes = (void *)sqes;
@@ -142,7 +145,7 @@ static void polling(void)
 	check("a timer ends poll", polled(r.fd, POLLIN, 2000), POLLIN);
 	check("its result", take(&r).res, -ETIME);
 	check("none", polled(r.fd, POLLIN, 0), 0);
-	/* A ring never polled before that has CQEs already. */
+	/* A ring that was never polled before has CQEs already. */
 	struct ring s = new_ring(8);
 	submit(&s, SQE(.opcode = NOP));
 	check("first asked with a CQE waiting", polled(s.fd, POLLIN, 0), POLLIN);
@@ -172,7 +175,7 @@ static void epolling(void)
 	take(&r);
 	check("taken", waited(ep, 0), 0);
 
-	/* Edge-triggered: an edge for each post, whether or not the former was taken. */
+	/* Edge-triggered: an edge for each post, whether or not the previous one was consumed. */
 	e.events = EPOLLIN | EPOLLET;
 	epoll_ctl(ep, EPOLL_CTL_MOD, r.fd, &e);
 	check("nothing", waited(ep, 0), 0);
@@ -208,7 +211,9 @@ static void epolling(void)
 	end_ring(&r);
 }
 
-/* A program that takes CQEs without a call and waits by epoll in between is not woken for nothing. */
+/*
+ * A program that takes CQEs without a call and waits by epoll in between gets no spurious wake-up.
+ */
 static void no_busy_loop(void)
 {
 	section = "no busy loop";
@@ -282,7 +287,7 @@ static void duplicates(void)
 		check("a closed one", enter_call(copies[i], 0, 0, 0, 0, 0), -EBADF);
 	}
 	works(&r);
-	/* Another file in its place is no ring. */
+	/* Another file with the same number is no ring. */
 	int null = open("/dev/null", O_RDWR);
 	dup2(null, r.fd);
 	check("replaced", enter_call(r.fd, 0, 0, 0, 0, 0), -EOPNOTSUPP);
@@ -305,7 +310,7 @@ static void after_close(void)
 	r.fd = copy;
 	works(&r);
 	close(r.fd);
-	/* The pipe's last reader is gone when the requests are. */
+	/* The pipe's last reader ends with the requests. */
 	close(p[0]);
 	signal(SIGPIPE, SIG_IGN);
 	int gone = 0;

@@ -1,6 +1,7 @@
 /*
- * Random calls and SQEs, each in a process of its own: robust_fuzz FIRST COUNT prints a line a case, "number what => answer". An answer is an errno, "ok", or
- * what became of the process. The same number is the same case everywhere, so that the answers of two rings can be compared.
+ * Random calls and SQEs, each in its own process: robust_fuzz FIRST COUNT prints a line a case,
+ * "number what => answer". An answer is an errno, "ok", or the fate of the process. The same number
+ * is the same case everywhere, so that the answers of two rings can be compared.
  */
 #include "robust_ring.h"
 #include <netinet/in.h>
@@ -54,7 +55,7 @@ static void answer(long res)
 		say(" => ok");
 }
 
-/* What calls may find behind an address: one thing each 512 bytes. */
+/* Memory that calls may find behind an address: another content every 512 bytes. */
 enum { ZEROS, GARBAGE, PATH, NO_PATH, DIR_PATH, NEW_PATH, IOVECS, BAD_IOVECS, LONG_IOVECS, MSG, BAD_MSG, SHORT_TS, BAD_TS, UNIX, INET, HOW, FDS, THINGS };
 
 static void *thing(int n)
@@ -99,7 +100,7 @@ static void fill_room(void)
 		((int *)thing(FDS))[i] = i < nr_fds ? fds[i] : -1;
 }
 
-/* An address: of something, of nothing, or where something ends. */
+/* An address: valid, invalid, or near the end of a mapping. */
 static uint64_t address(void)
 {
 	uint64_t at;
@@ -108,7 +109,7 @@ static uint64_t address(void)
 	case 0: at = 0; break;
 	case 1: at = ONE_OF(1, 8, 4096, 0xfff, 0xdead0000); break;
 	case 2: at = ONE_OF(0xffff800000000000, 0xffffffff80000000, ~0ull, ~7ull, 0x800000000000, 0x7fffffffffff, 0x8000000000000000); break;
-	case 3: at = ADDR(room) + ROOM + rnd() % 4096; break; /* mapped, but not to be read */
+	case 3: at = ADDR(room) + ROOM + rnd() % 4096; break; /* mapped, but not readable */
 	case 4: at = ADDR(room) + ROOM - ONE_OF(1, 3, 8, 15, 16, 23, 64, 100); break;
 	case 5: at = ADDR(room) + ROOM + 4096 + 512 * (rnd() % 4); break; /* read-only */
 	default:
@@ -199,7 +200,10 @@ static void fuzz_setup(void)
 
 static void fuzz_register(void)
 {
-	/* Not: personalities, restrictions, and what came after Linux 6.0 but for provided buffers' status. */
+	/*
+	 * Without personalities, restrictions, and operations newer than Linux 6.0, except the
+	 * status of provided buffers.
+	 */
 	static const uint8_t ops[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26 };
 	unsigned op = once_in(20) ? rnd() | 64 : ops[rnd() % sizeof(ops)], n = once_in(2) ? 1 : ONE_OF(0, 2, 3, 4, 16, 17, 24, 32, 64, 128, 256, 257, 1u << 15, 1u << 20, ~0u);
 	uint64_t arg;
@@ -208,7 +212,7 @@ static void fuzz_register(void)
 	say("register %u n=%u", op, n);
 	fd = once_in(10) ? some_fd() : r.fd;
 	arg = address();
-	/* Which addresses and sizes it is judged first by: garbage in most structures. */
+	/* Addresses and sizes that decide first: most structures hold garbage. */
 	if (with_garbage)
 		for (int i = 0; i < 16; i++)
 			((uint32_t *)thing(ZEROS))[i] = ONE_OF(0, 0, 0, 1, 2, 8, ~0u);
@@ -253,11 +257,14 @@ static void fuzz_enter(void)
 	signal(SIGALRM, SIG_DFL);
 }
 
-/* Ops that could reach beyond this process' own files and memory with random arguments are given tame ones. */
+/*
+ * Ops that could reach beyond this process' own files and memory with random arguments get harmless
+ * ones.
+ */
 static void tame(struct sqe *sqe)
 {
 	switch (sqe->opcode) {
-	case 60: case 61: /* Too many iovecs are too little memory there. */
+	case 60: case 61: /* Too many iovecs are reported as too little memory there. */
 		sqe->len &= 1023;
 		/* fall through */
 	case 1: case 2: case 4: case 5: case 22: case 23: /* transfers: no write streams, no protection information */
@@ -270,7 +277,7 @@ static void tame(struct sqe *sqe)
 		sqe->addr &= 0xffff;
 		sqe->off &= 0xffff;
 		break;
-	case 25: /* MADVISE: only the room */
+	case 25: /* MADVISE: only within the arena */
 		if (sqe->addr - ADDR(room) < ROOM)
 			sqe->len &= 4095;
 		else if (sqe->addr > 0xffff && sqe->addr < 1ull << 47)
@@ -288,7 +295,7 @@ static void tame(struct sqe *sqe)
 	}
 }
 
-/* Whether the ring says it has this opcode. */
+/* Whether the probe reports this opcode. */
 static int has_op(unsigned op)
 {
 	static struct { uint8_t last, n; uint16_t resv; uint32_t resv2[3]; struct { uint8_t op, resv; uint16_t flags; uint32_t resv2; } ops[256]; } probe;
@@ -340,7 +347,7 @@ static void fuzz_sqe(void)
 		answer(cqe.res);
 	else
 		say(" => unknown");
-	/* Whatever it was, the ring goes on. */
+	/* Whatever the call was, the ring still works. */
 	while (waiting(&r))
 		take(&r);
 	push(&r, SQE(.opcode = ASYNC_CANCEL, .fd = -1, .op_flags = CANCEL_ANY | 1, .user_data = 2));
@@ -422,7 +429,7 @@ int main(int argc, char **argv)
 			strcpy(shared, line);
 			_exit(0);
 		}
-		/* One that waits with its alarm masked is ended, too. */
+		/* A case that waits with its alarm masked is ended too. */
 		if (sigtimedwait(&child, 0, &limit) < 0)
 			kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);

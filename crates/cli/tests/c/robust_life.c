@@ -31,7 +31,7 @@ static long mappings(void)
 	return n;
 }
 
-/* One ring with something of everything in flight, ended without any of it finished. */
+/* One ring with requests of every kind in flight, ended before any of them completes. */
 static void one_full_ring(int round, int p[2])
 {
 	struct ring r;
@@ -54,7 +54,7 @@ static void one_full_ring(int round, int p[2])
 	end_ring(&r);
 }
 
-/* Waits until a count is back to what it was. */
+/* Waits until a count is back to its old value. */
 static int settles(int (*count)(const char *), const char *what, int to)
 {
 	for (int i = 0; i < 100 && count(what) > to; i++)
@@ -107,7 +107,10 @@ static void *waits(void *arg)
 	return 0;
 }
 
-/* close() while a thread waits inside: the thread goes on waiting, and nobody else is hindered. What then comes wakes it. */
+/*
+ * close() while a thread waits inside: the thread keeps waiting, and delays no other. The next
+ * completion wakes it.
+ */
 static void close_under_waiter(void)
 {
 	section = "close while another thread waits";
@@ -131,7 +134,10 @@ static void close_under_waiter(void)
 	end_ring(&other);
 }
 
-/* What came before close() is in the CQ after it, though nobody entered: only the mapping is left to read. */
+/*
+ * CQEs posted before close() are in the CQ after it, though no thread entered: only the mapping is
+ * left to read.
+ */
 static void close_after_arrival(void)
 {
 	section = "close after what was waited for has come";
@@ -143,7 +149,7 @@ static void close_after_arrival(void)
 		socketpair(AF_UNIX, SOCK_DGRAM, 0, s);
 		submit(&r, SQE(.opcode = RECV, .fd = s[0], .addr = ADDR(buf), .len = sizeof(buf)));
 		submit(&r, SQE(.opcode = POLL_ADD, .fd = s[0], .op_flags = POLLIN));
-		/* One for the receive, one for the poll to find. */
+		/* One for the receive, one for the poll. */
 		write(s[1], "came", 4);
 		write(s[1], "came", 4);
 		close(r.fd);
@@ -232,7 +238,7 @@ static int execs_full(void)
 	return 0;
 }
 
-/* The image after exec: the ring's number is gone with it, a new ring works. */
+/* The image after exec: the ring's number is closed, and a new ring works. */
 static int after_exec(int fd)
 {
 	section = "after exec";
@@ -253,13 +259,13 @@ static void deaths(void)
 		check("kill", in_child(dies_full, 5), SIGKILL);
 		check("exec", in_child(execs_full, 5), 4 << 8);
 	}
-	/* Nothing of the dead keeps the pair's other end. */
+	/* No dead process keeps the pair's other end open. */
 	char c;
 	fcntl(pair[1], F_SETFL, O_NONBLOCK);
 	write(pair[0], "x", 1);
 	check("the socket is whole", read(pair[1], &c, 1), 1);
 	close(pair[0]);
-	/* The kernel takes its time to take down the rings of the dead. */
+	/* The kernel takes a while to take down the rings of dead processes. */
 	struct pollfd end = { pair[1], POLLIN, 0 };
 	poll(&end, 1, 10000);
 	check("and ends", read(pair[1], &c, 1), 0);

@@ -1,4 +1,4 @@
-/* Many requests, many threads, a full CQ: each request ends exactly once. */
+/* Many requests, many threads, a full CQ: each request completes exactly once. */
 #include "robust_ring.h"
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ static void begin(const char *name)
 	total = 0;
 }
 
-/* A CQ of 16 for workers, polls and NOPs by the hundred, emptied by a slow reader. */
+/* A CQ of 16 for hundreds of workers' requests, polls and NOPs, emptied by a slow reader. */
 static void overflow(void)
 {
 	begin("overflow");
@@ -48,7 +48,7 @@ static void overflow(void)
 		write(event, &one, 8);
 		int submitted = enter_call(r.fd, *r.sq_tail - *r.sq_head, 0, 0, 0, 0);
 		is_true("submitted, or busy", submitted >= 0 || submitted == -EBUSY);
-		/* A slow reader: not each time, and not all. */
+		/* A slow reader: not each time, and not all CQEs. */
 		if (i % 64 < 8 || i == n || submitted < 0)
 			enter_call(r.fd, 0, 1, GETEVENTS, 0, 0);
 		for (int k = 0; k < 10 && waiting(&r); k++) {
@@ -119,7 +119,7 @@ static void thousands_in_flight(void)
 	}
 	check("all ended", total, n);
 	check("no more", comes(&r, 20), 0);
-	/* And thousands cancelled. */
+	/* Thousands of requests are cancelled too. */
 	for (int i = 0; i < 4000; i++)
 		push(&r, SQE(.opcode = POLL_ADD, .fd = pipes[i % 200][0], .op_flags = POLLIN, .user_data = n++));
 	check("polls again", enter_call(r.fd, 4000, 0, 0, 0, 0), 4000);
@@ -170,7 +170,7 @@ static void *submits(void *arg)
 		case 3: sqe.flags = FORCE_ASYNC; break;
 		}
 		push(&crowd, sqe);
-		/* Entered by many at once: whoever comes first submits it. */
+		/* Many threads enter at once: any of them may submit it. */
 		pthread_mutex_unlock(&sq_lock);
 		while (__atomic_load_n(crowd.sq_head, __ATOMIC_ACQUIRE) != __atomic_load_n(crowd.sq_tail, __ATOMIC_ACQUIRE))
 			enter_call(crowd.fd, 4, 0, 0, 0, 0);

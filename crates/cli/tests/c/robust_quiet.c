@@ -1,10 +1,13 @@
-/* A program that only looks at the CQ's memory and never enters to wait: everything completes all the same. */
+/*
+ * A program that only reads the CQ's memory and never enters to wait: everything completes all the
+ * same.
+ */
 #include "robust_ring.h"
 #include <sys/socket.h>
 
 static uint64_t worst;
 
-/* Spins until a CQE is there, for at most a second: how long after `since` that was. */
+/* Spins until a CQE is there, for at most a second. Returns the time since `since`. */
 static struct cqe spin(struct ring *r, uint64_t since)
 {
 	uint64_t now, start = now_us();
@@ -65,7 +68,7 @@ static void all_kinds(const char *name, unsigned flags)
 		check("a receive", spin(&r, at).res, 5);
 	}
 	report("receive");
-	/* Silence for longer than anybody keeps looking. */
+	/* A pause longer than the watcher stays active. */
 	submit(&r, SQE(.opcode = RECV, .fd = s[0], .addr = ADDR(buf), .len = 10));
 	sleep_ms(300);
 	at = now_us();
@@ -93,7 +96,7 @@ static void all_kinds(const char *name, unsigned flags)
 		check("a write", spin(&r, at).res, 4096);
 	}
 	report("write, from its submission");
-	/* A multishot poll and a multishot timer, with nothing but memory read in between. */
+	/* A multishot poll and a multishot timer; only memory is read in between. */
 	uint64_t ts[2] = { 0, 2000000 };
 	submit(&r, SQE(.opcode = TIMEOUT, .addr = ADDR(ts), .len = 1, .op_flags = 64, .off = 10));
 	for (int i = 0; i < 10; i++)

@@ -1,7 +1,8 @@
 /*
- * Rings by system calls alone, several at a time, for programs that misbehave or are interrupted. They say what Linux 6.18 answers: run on the kernel's
- * ring they check their expectations, run on the engine's they check the engine. With BLOCK_IO_URING in the environment a call of the kernel's io_uring
- * kills the program. Exit status: 0 all as expected, 1 not, 77 no ring to be had.
+ * Rings by system calls alone, several at a time, for programs that misbehave or are interrupted.
+ * They state the answers of Linux 6.18: on the kernel's ring they check their expectations, on the
+ * engine's they check the engine. With BLOCK_IO_URING in the environment a real io_uring call kills
+ * the program. Exit status: 0 all as expected, 1 not, 77 no ring.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -141,7 +142,7 @@ static int register_call(int fd, unsigned op, void *arg, unsigned n)
 	return negative(syscall(427, fd, op, arg, n));
 }
 
-/* Maps what a fresh ring's parameters describe. */
+/* Maps the ring that fresh params describe. */
 static int map_ring(struct ring *r)
 {
 	size_t array = r->p.sq.array + r->p.sq_entries * 4, cqes = r->p.cq.cqes + r->p.cq_entries * (r->p.flags & SETUP_CQE32 ? 32 : 16);
@@ -221,7 +222,7 @@ static int waiting(struct ring *r)
 	return __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE) - *r->cq_head;
 }
 
-/* Waits for `n` CQEs for at most some time: what enter answers. */
+/* Waits for `n` CQEs for at most some time. Returns what enter() returns. */
 static int wait_ms(struct ring *r, unsigned n, int ms)
 {
 	uint64_t ts[2] = { ms / 1000, ms % 1000 * 1000000ull }, arg[3] = { 0, 0, ADDR(ts) };
@@ -267,7 +268,7 @@ static int run(struct ring *r, struct sqe sqe)
 	return next(r);
 }
 
-/* The ring takes a request and answers it. */
+/* The ring takes a request and completes it. */
 #define works(r) works_at(__LINE__, r)
 
 static void works_at(int line, struct ring *r)
@@ -283,7 +284,10 @@ static void works_at(int line, struct ring *r)
 	check_at(line, "its user_data", cqe.user_data, mine);
 }
 
-/* How a child that runs `f` ends: its wait status. A child that hangs (takes ten times the seconds that it may need) is killed by SIGALRM. */
+/*
+ * The wait status of a child that runs `f`. A child that hangs (ten times the seconds that it may
+ * need) is killed by SIGALRM.
+ */
 static int in_child(int (*f)(void), int seconds)
 {
 	int status = -1;

@@ -1,4 +1,7 @@
-/* Rings whose shared memory the program scribbles over: nothing crashes or hangs, and with sane values back the ring works. */
+/*
+ * Rings whose shared memory the program overwrites: no crash, no hang, and with sane values
+ * restored the ring works.
+ */
 #include "robust_ring.h"
 
 static uint64_t seed = 1;
@@ -16,7 +19,7 @@ static uint32_t any32(void)
 	}
 }
 
-/* What a program may not touch, and what it may: all words below the CQEs, and the SQ array. */
+/* Words that the program may overwrite: all words below the CQEs, and the SQ array. */
 static void scribble(struct ring *r, int with_tail)
 {
 	uint32_t tail = *r->sq_tail;
@@ -31,7 +34,10 @@ static void scribble(struct ring *r, int with_tail)
 		__atomic_store_n(r->sq_tail, tail, __ATOMIC_RELAXED);
 }
 
-/* Sane values again: the ring is empty on both sides. What the kernel's side holds it publishes by itself, with one request. */
+/*
+ * Sane values again: the ring is empty on both sides. The kernel publishes its own side with the
+ * next request.
+ */
 static void restore(struct ring *r, uint32_t head)
 {
 	for (unsigned i = 0; i < r->p.sq_entries; i++)
@@ -44,7 +50,7 @@ static void restore(struct ring *r, uint32_t head)
 	__atomic_store_n(r->sq_tail, head, __ATOMIC_RELEASE);
 }
 
-/* Submits what is left, and takes what comes, until nothing does. */
+/* Submits what is left and takes CQEs until none arrives. */
 static void empty(struct ring *r)
 {
 	for (int i = 0; i < 200; i++) {
@@ -54,7 +60,7 @@ static void empty(struct ring *r)
 	}
 }
 
-/* One word after the other; a second ring is unharmed all the time. */
+/* One word after the other; a second ring works all the time. */
 static void each_word(void)
 {
 	static const uint32_t garbage[] = { 0, 1, 7, 8, 0x7fffffff, 0x80000000, 0xfffffff0, 0xffffffff };
@@ -70,7 +76,7 @@ static void each_word(void)
 			push(&r, SQE(.opcode = NOP, .user_data = 77));
 			check("submitted", enter_call(r.fd, 1, 0, 0, 0, 0), 1);
 			*word = before;
-			/* Heads and tails are published anew with the next request. */
+			/* Heads and tails are published again with the next request. */
 			submit(&r, SQE(.opcode = NOP, .user_data = 78));
 			empty(&r);
 			before = *word;
@@ -99,7 +105,10 @@ static void garbage_while_submitting(void)
 			is_true("enter answers", n >= -4095 && n <= 8);
 			wait_ms(&r, any32() % 20, 0);
 		}
-		/* Heads are published by calls that consume something: a tail that is far ahead makes sure of that. */
+		/*
+		 * Heads are published by calls that consume an SQE: a tail far ahead makes sure of
+		 * that.
+		 */
 		restore(&r, *r.sq_head);
 		for (int i = 0; i < 3; i++) {
 			__atomic_store_n(r.sq_tail, *r.sq_head + 8, __ATOMIC_RELEASE);
@@ -157,7 +166,7 @@ static void *changer(void *arg)
 {
 	uint32_t *word = (uint32_t *)victim;
 
-	/* Anything but the opcode: a random one could do anything. */
+	/* Everything but the opcode: a random opcode could do harm. */
 	while (!stop) {
 		word[1 + any32() % 15] = any32();
 		word[0] = NOP | (any32() % 256) << 8;
@@ -187,7 +196,10 @@ static void changing_sqes(void)
 	end_ring(&other);
 }
 
-/* Indices that name no SQE are dropped and counted; CQ heads ahead of the tail make a full ring, not a wild one. */
+/*
+ * Indices that name no SQE are dropped and counted; CQ heads ahead of the tail count as a full
+ * ring.
+ */
 static void defined_answers(void)
 {
 	section = "defined answers";
@@ -205,7 +217,7 @@ static void defined_answers(void)
 	check("CQEs", waiting(&r), 0);
 	restore(&r, 3);
 	works(&r);
-	/* A tail behind the head is a full SQ, no more. */
+	/* A tail behind the head counts as a full SQ. */
 	for (int i = 0; i < 4; i++)
 		r.sqes[i] = SQE(.opcode = NOP, .user_data = i);
 	__atomic_store_n(r.sq_tail, *r.sq_head - 1, __ATOMIC_RELEASE);

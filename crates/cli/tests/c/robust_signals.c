@@ -1,4 +1,7 @@
-/* Signals while a thread is inside a ring's calls: they end waits, their handlers use rings, and some never come back. */
+/*
+ * Signals while a thread is inside a ring's calls: they end waits, their handlers use rings, and
+ * some handlers never return.
+ */
 #include "robust_ring.h"
 #include <setjmp.h>
 #include <sys/resource.h>
@@ -26,7 +29,7 @@ static void after_ms(int ms)
 	setitimer(ITIMER_REAL, &(struct itimerval){ { 0 }, { ms / 1000, ms % 1000 * 1000 } }, 0);
 }
 
-/* And again every 100 ms, should the first have come before the wait. */
+/* Repeated every 100 ms, in case the first one arrives before the wait. */
 static void signals_from(int ms)
 {
 	setitimer(ITIMER_REAL, &(struct itimerval){ { 0, 100000 }, { ms / 1000, ms % 1000 * 1000 } }, 0);
@@ -55,7 +58,7 @@ static void interrupted_waits(void)
 		is_true("handled", handled >= 1);
 		signals_from(20);
 		check("with a timeout", wait_ms(&r, 1, 20000), -EINTR);
-		/* With CQEs there, though too few, the wait succeeds. */
+		/* If there are CQEs, though too few, the wait succeeds. */
 		submit(&r, SQE(.opcode = NOP));
 		signals_from(20);
 		check("with too few", enter_call(r.fd, 0, 2, GETEVENTS, 0, 0), 0);
@@ -94,7 +97,7 @@ static void masks(void)
 	is_true("blocked again", sigismember(&block, SIGUSR1));
 	pthread_sigmask(SIG_SETMASK, &old, 0);
 
-	/* Kept away for the wait; handled at its end. */
+	/* Blocked during the wait; handled at its end. */
 	on(SIGALRM, count, 0);
 	handled = 0;
 	after_ms(10);
@@ -166,7 +169,7 @@ static void handlers_use_rings(void)
 		no_more_signals();
 		is_true("its handler used the same ring", handled >= 1);
 		handled = 0;
-		/* A handler that only the wait's mask lets through. */
+		/* A handler that only the wait's mask admits. */
 		pthread_sigmask(SIG_BLOCK, &alarm_only, &old);
 		after_ms(3);
 		check("interrupted by its mask", enter_call(mine.fd, 0, 1, GETEVENTS, &none, 8), -EINTR);
@@ -181,7 +184,10 @@ static void handlers_use_rings(void)
 	close(p[1]);
 }
 
-/* Signals at any moment of submission: the handler must never find a lock held by the thread that it interrupted. */
+/*
+ * Signals at any moment of submission: the handler must never find a lock held by the thread that
+ * it interrupted.
+ */
 static volatile int stop;
 
 static void *storm(void *arg)
@@ -292,7 +298,7 @@ static void leave_by_jump(void)
 		works(&r);
 	}
 	is_true("nothing stays of 200 waits", count_dir("fd") <= fds + 5 && count_dir("task") <= tasks + 2);
-	/* Others still wait, and are woken. */
+	/* Other threads still wait, and are woken. */
 	pthread_create(&thread, 0, later_wait, &r);
 	sleep_ms(30);
 	write(p[1], "x", 1);
@@ -368,7 +374,7 @@ static void threads_end_inside(void)
 
 static int write_flags, write_late;
 
-/* Beyond RLIMIT_FSIZE: SIGXFSZ would kill, but the writing is a worker's. */
+/* Beyond RLIMIT_FSIZE: SIGXFSZ would kill, but a worker writes. */
 static int writes_too_much(void)
 {
 	static char buf[8192];

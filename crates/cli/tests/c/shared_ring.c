@@ -3,7 +3,10 @@
 
 enum { CHILDREN = 4, EACH = 5000 };
 
-/* What the processes share besides the ring. The lock is the program's own, as any user of a shared ring needs one. */
+/*
+ * Memory that the processes share besides the ring. The lock is the program's own: every user of a
+ * shared ring needs one.
+ */
 struct shared {
 	pthread_mutex_t lock;
 	uint32_t seen[CHILDREN + 1][EACH];
@@ -49,7 +52,7 @@ static int ended(pid_t child)
 	return status;
 }
 
-/* The next CQE's user_data and result, waiting for it in the call. */
+/* The next CQE's user_data and result; waits for it inside the call. */
 static uint64_t wait_cqe(struct ring *r, int *res)
 {
 	while (*r->cq_head == __atomic_load_n(r->cq_tail, __ATOMIC_ACQUIRE)) {
@@ -66,7 +69,10 @@ static uint64_t wait_cqe(struct ring *r, int *res)
 	return data;
 }
 
-/* Whoever sleeps is woken by the other: the maker by its child, a child by the maker, whose request was armed long before. */
+/*
+ * Each waiter is woken by the other process: the maker by its child, a child by the maker, whose
+ * request was armed long before.
+ */
 static void sleepers(void)
 {
 	struct ring r = new_ring(8);
@@ -136,7 +142,7 @@ static void work(struct ring *r, struct shared *s, uint64_t me)
 	}
 }
 
-/* All submit, all reap: nothing is lost, nothing comes twice. */
+/* All submit, all reap: no CQE is lost or doubled. */
 static void crowd(void)
 {
 	struct ring r = new_ring(64);
@@ -157,7 +163,7 @@ static void crowd(void)
 	end_ring(&r);
 }
 
-/* A process is killed wherever it happens to be; the others go on. */
+/* A process is killed at an arbitrary point; the others continue. */
 static void victims(void)
 {
 	struct ring r = new_ring(64);
@@ -178,7 +184,7 @@ static void victims(void)
 		kill(child, SIGKILL);
 		check("killed", ended(child), SIGKILL);
 		lock(s);
-		/* What the victim had published and not submitted goes along, or not. */
+		/* SQEs that the victim had published and not submitted may be submitted or not. */
 		enter_call(r.fd, 64, 0, 0, 0, 0);
 		*r.cq_head = __atomic_load_n(r.cq_tail, __ATOMIC_ACQUIRE);
 		submit(&r, SQE(.opcode = NOP, .user_data = 77));
@@ -188,7 +194,7 @@ static void victims(void)
 	end_ring(&r);
 }
 
-/* The maker has closed the ring, a child goes on with it. */
+/* The maker has closed the ring; a child continues to use it. */
 static void heirs(void)
 {
 	struct ring r = new_ring(8);

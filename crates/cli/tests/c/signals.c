@@ -1,4 +1,7 @@
-/* Signals that meet a thread inside the engine: handlers that fork, use the same ring, or never come back. */
+/*
+ * Signals that reach a thread inside the engine: handlers that fork, use the same ring, or never
+ * return.
+ */
 #include "blocked.h"
 #include <linux/io_uring.h>
 #include <setjmp.h>
@@ -31,7 +34,7 @@ static void make_ring(void)
 		word(params.sq_off.array)[i] = i;
 }
 
-/* One NOP, to the end. */
+/* One NOP, submitted and completed. */
 static void nop(void)
 {
 	uint32_t tail = *word(params.sq_off.tail);
@@ -84,14 +87,14 @@ static void interrupted_work(void)
 	what = USE;
 	for (ticks = 0, arm(); ticks < 1500;)
 		nop();
-	/* None may come before there is a place to jump to. */
+	/* None may arrive before sigsetjmp. */
 	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
 	what = LEAVE;
 	ticks = 0;
 	sigsetjmp(out, 1);
 	if (ticks == 0)
 		arm();
-	/* Nothing that a jump may leave half done in the program's own memory. */
+	/* No call that a jump could leave half done in the program's own memory. */
 	while (ticks < 1500)
 		syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0);
 	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
@@ -102,7 +105,7 @@ static void interrupted_work(void)
 
 static void interrupted_wait(void)
 {
-	/* Again and again: on a busy machine the first may come before the wait. */
+	/* Repeated: on a busy machine the first may arrive before the wait. */
 	struct itimerval soon = { { 0, 200000 }, { 0, 20000 } };
 	sigset_t block, none;
 
@@ -112,7 +115,7 @@ static void interrupted_wait(void)
 	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
 	ticks = 1;
 
-	/* Blocked, and let in by the mask of the wait alone. */
+	/* Blocked, and admitted by the mask of the wait alone. */
 	sigemptyset(&none);
 	sigemptyset(&block);
 	sigaddset(&block, SIGALRM);

@@ -24,7 +24,10 @@ static const struct {
 };
 enum { SITES = sizeof(sites) / sizeof(sites[0]) };
 
-/* Carry, parity, adjust, zero, sign, overflow: what arithmetic leaves. The sites' own comparisons set them anew, so flags are compared for P1 alone. */
+/*
+ * Carry, parity, adjust, zero, sign, overflow: the flags of arithmetic. The sites' own comparisons
+ * change them, so flags are compared for P1 alone.
+ */
 #define ARITHMETIC 0x8d5
 
 static void fill(struct registers *r, long nr, unsigned seed)
@@ -39,7 +42,7 @@ static void fill(struct registers *r, long nr, unsigned seed)
 	r->flags = 0x202 | (seed & 1 ? ARITHMETIC : 0);
 }
 
-/* Whether everything but rax (and the flags) is as it was. */
+/* Whether everything but rax (and the flags) is unchanged. */
 static int kept(const struct registers *before, const struct registers *after, int flags)
 {
 	struct registers expected = *before;
@@ -71,7 +74,7 @@ static volatile sig_atomic_t ticks;
 
 static void tick(int signal)
 {
-	/* Into the engine again, on top of whatever was interrupted. */
+	/* Enters the engine again, on top of the interrupted call. */
 	for (int i = 0; i < SITES; i++)
 		try(i, 425, 7);
 	syscall(425, 0, 0);

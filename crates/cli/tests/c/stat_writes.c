@@ -1,12 +1,13 @@
 /*
- * A program to be looked at. It says "ready"; at each line of standard input it writes WRITES blocks to the file in argv[1] through its ring, one at a
- * time, and says "done". It ends with its input.
+ * A program for `uringlet stat`. It prints "ready"; for each line of standard input it writes
+ * WRITES blocks to the file in argv[1] through its ring, one at a time, and prints "done". It ends
+ * with its input.
  */
 #include "net_ring.h"
 
 enum { WRITE = 23, WRITES = 200, BLOCK = 4096 };
 
-/* As who reads an object's symbols does: the file, not as the loader maps it. */
+/* Maps the file as a reader of symbols does, not as the loader does. */
 static void map_file(const char *path)
 {
 	int fd = open(path, O_RDONLY);

@@ -1,4 +1,7 @@
-/* ublk_server's life in one process: "ublk MODE", where MODE names what is tried. Exit status 0: all as expected. */
+/*
+ * A ublk server and its client in one process: "ublk MODE", where MODE names the test. Exit status
+ * 0: all as expected.
+ */
 #include "ublk.h"
 
 enum { LANES = 8, LANE = DISK / LANES };
@@ -9,7 +12,10 @@ static unsigned dice(unsigned *seed, unsigned sides)
 	return (*seed >> 16) % sides;
 }
 
-/* Random requests, one at a time in each of eight parts of the disk, against a copy of what must be there. */
+/*
+ * Random requests, one at a time in each of eight parts of the disk, compared with a copy of the
+ * expected content.
+ */
 static void use_device(struct client *c, unsigned rounds)
 {
 	static char model[DISK];
@@ -86,7 +92,7 @@ static void whole_life(uint64_t flags, unsigned ring_flags, int uses_fixed)
 	check(errno, ENOENT);
 }
 
-/* A server that dies with requests in its hands, and another one that takes over. */
+/* A server that dies with requests in flight, and another one that takes over. */
 static void recover(void)
 {
 	struct server first = { .flags = F_RECOVERY | F_REISSUE, .depth = DEPTH, .life = 20 }, second = first;
@@ -183,7 +189,7 @@ static void *from_another_thread(void *arg)
 	return (void *)(long)io_op(&other_ring, *(int *)arg, IOWR(FETCH, 16), 0, 0, 1);
 }
 
-/* What is refused. */
+/* Refused commands. */
 static void refuse(void)
 {
 	struct ring ring;
@@ -241,7 +247,9 @@ static void refuse(void)
 	pthread_join(thread, &res);
 	check((long)res, -EINVAL);
 
-	/* Duplicates are the same device; it is closed with the last of them and of its commands. */
+	/*
+	 * Duplicates are the same device; it is closed with the last of them and of its commands.
+	 */
 	int twin = dup(device);
 	close(device);
 	check(io_op(&ring, twin, IOWR(FETCH, 16), 0, 0, 1), -EBUSY);

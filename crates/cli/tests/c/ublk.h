@@ -1,5 +1,6 @@
 /*
- * A ublk server and a client of its device in one process, by system calls alone: for programs that run under `uringlet run`.
+ * A ublk server and a client of its device in one process, by system calls alone: for programs
+ * under `uringlet run`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -275,7 +276,7 @@ static int open_device(void)
 {
 	int fd = open("/dev/ublkc0", O_RDWR);
 
-	/* The last close is on its way, as in the kernel. */
+	/* The last close is asynchronous, as in the kernel. */
 	for (int i = 0; fd < 0 && errno == EBUSY && i < 10000; i++) {
 		usleep(1000);
 		fd = open("/dev/ublkc0", O_RDWR);
@@ -293,7 +294,7 @@ struct server {
 	int device, null, uses_fixed;
 	unsigned ring_flags, depth;
 	uint64_t flags;
-	/* Requests to answer before it dies; 0 for ever. */
+	/* Requests to answer before it dies; 0 for no limit. */
 	unsigned life;
 	struct ring ring;
 	struct io_desc *descriptors;
@@ -317,7 +318,7 @@ static void io_command(struct server *s, unsigned nr, unsigned tag, int result, 
 	s->armed++;
 }
 
-/* Carries a request out: its result. */
+/* Executes a request. Returns its result. */
 static int carry_out(struct server *s, unsigned tag)
 {
 	struct io_desc *d = &s->descriptors[tag];
@@ -392,7 +393,7 @@ static void *serve(void *arg)
 		while (ring_next(&s->ring, &cqe) && !(s->life && s->seen >= s->life))
 			server_cqe(s, cqe);
 	}
-	/* What is armed or unanswered is lost with the ring. */
+	/* Armed and unanswered commands are lost with the ring. */
 	ring_close(&s->ring);
 	munmap(s->descriptors, (s->depth * sizeof(struct io_desc) + 4095) & ~4095ul);
 	close(s->device);

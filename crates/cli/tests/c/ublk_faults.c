@@ -1,6 +1,7 @@
 /*
- * Buffers that fault, of a device's user and of its server: requests end with EIO, and nobody's handler hears of it, whatever the program does with SIGSEGV and
- * SIGBUS. "ublk_faults": exit status 0, all as expected. "ublk_faults die": dies of SIGSEGV.
+ * Buffers that fault, of a device's client and of its server: requests end with EIO, and no handler
+ * of the program is called, whatever it does with SIGSEGV and SIGBUS. "ublk_faults": exit status 0,
+ * all as expected. "ublk_faults die": dies of SIGSEGV.
  */
 #include "ublk.h"
 #include <setjmp.h>
@@ -36,7 +37,7 @@ static void make_buffers(void)
 	close(fd);
 }
 
-/* The server's buffer is a good one: the user's are not. */
+/* The server's buffer is valid: the client's are not. */
 static void user_faults(int line)
 {
 	check_at(line, "a good write", client_run(&client, WRITE, 0, 16, good), 2 * PAGE);
@@ -57,7 +58,7 @@ static void server_faults(int line)
 	check_at(line, "signals", heard, 0);
 }
 
-/* A fault of the program's own. */
+/* A fault of the program's own code. */
 static void own_fault(char *at, int signal)
 {
 	heard = 0;
@@ -96,7 +97,7 @@ static void all_ways(void (*faults)(int line))
 	check(signal(SIGSEGV, SIG_IGN) == (void *)handler, 1);
 	faults(__LINE__);
 
-	/* By a raw call, with libc's way back. */
+	/* By a raw call, with libc's restorer. */
 	struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } raw;
 	check(sigaction(SIGSEGV, &action, 0), 0);
 	check(syscall(SYS_rt_sigaction, SIGSEGV, 0, &raw, 8), 0);

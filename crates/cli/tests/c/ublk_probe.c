@@ -1,6 +1,7 @@
 /*
- * What a ublk driver answers, case by case: "what => result" lines, the same from ublk_drv of Linux 6.12 (as root, nothing else on the machine) and from the
- * driver in user space. Newer features and what is of the machine (numbers of devices, addresses, tags) are not printed.
+ * The answers of a ublk driver, case by case: "what => result" lines, the same from ublk_drv of
+ * Linux 6.12 (as root, nothing else on the machine) and from the driver in user space. Newer
+ * features and values of the machine (numbers of devices, addresses, tags) are not printed.
  */
 #include "ublk.h"
 #include <sys/ioctl.h>
@@ -127,7 +128,7 @@ static void probe_control(void)
 	tell(control(DEL_DEV, 0, 0, 0));
 }
 
-/* A server by hand -------------------------------------------------------------------------------------------------- */
+/* A server, step by step --------------------------------------------------------------------------------------------- */
 
 static struct ring queue;
 static int device;
@@ -237,7 +238,7 @@ static unsigned show_cqe(void)
 	return tag;
 }
 
-/* A request, and what the server answers to each CQE that it brings: INT_MIN ends. */
+/* A request, and the server's answer to each CQE that it causes: INT_MIN ends. */
 #define GET (-1000000)
 static void request(int op, uint64_t sector, int sectors, const int *answers)
 {
@@ -270,7 +271,7 @@ static void request(int op, uint64_t sector, int sectors, const int *answers)
 }
 #define REQUEST(op, sector, sectors, ...) request(op, sector, sectors, (int[]){ __VA_ARGS__, INT32_MIN })
 
-/* START_DEV or END_USER_RECOVERY, while somebody reads partitions. */
+/* START_DEV or END_USER_RECOVERY, while another thread reads partitions. */
 static int start(unsigned nr)
 {
 	struct ctrl_cmd cmd = { 0, 0xffff, 0, 0, getpid() };
@@ -310,7 +311,7 @@ static void live(uint64_t with)
 	say("START_DEV", start(START_DEV));
 }
 
-/* STOP_DEV to DEL_DEV; `looks` at what a server may still do in between. */
+/* STOP_DEV to DEL_DEV; `looks` is called in between. */
 static void stop_and_look(int looks)
 {
 	struct cqe cqe;
@@ -358,13 +359,13 @@ static void probe_paths(void)
 	tell(info2(0, "/dev/null", 12, 76));
 	tell(info2(0, "/dev/ublkc0", 5000, 64));
 	tell(info2(1, "/dev/ublkc0", 12, 76));
-	/* Of others the path is not asked. */
+	/* The path is checked for these commands only. */
 	tell(control_op(IOWR(GET_DEV_INFO, 32), (struct ctrl_cmd){ 0, 0xffff, 64, ADDR(&info), 0, 12 }));
 	tell(control_op(IOWR(0x14, 32), (struct ctrl_cmd){ 0, 0xffff }));
 	tell(device_state());
 }
 
-/* Two queues: each with tags and descriptors of its own. */
+/* Two queues: each with its own tags and descriptors. */
 static void probe_queues(void)
 {
 	struct dev_info info = INFO(.nr_hw_queues = 2);
@@ -516,7 +517,7 @@ static void probe_user_copy(void)
 	pthread_join(thread, 0);
 	say("the client gets", asked.result);
 	say("its last byte", client_buffer[4095]);
-	/* What is read in two pieces: each begins at the slot's beginning. */
+	/* Read in two pieces: each begins at the slot's beginning. */
 	memset(client_buffer, 0, MAX_BYTES);
 	pthread_create(&thread, 0, ask, 0);
 	tag = show_cqe();
@@ -601,7 +602,10 @@ int main(void)
 {
 	if (getenv("BLOCK_IO_URING"))
 		block_io_uring();
-	/* No node of a kernel's driver; where the test says so, `uringlet run` answers as if there were one. */
+	/*
+	 * There is no node of a kernel's driver; where the test says so, `uringlet run` answers as
+	 * if there were one.
+	 */
 	is_ours = getenv("BLOCK_IO_URING") || access("/dev/ublk-control", F_OK) != 0;
 	for (int i = 0; i < 2; i++)
 		buffers[i] = aligned_alloc(4096, MAX_BYTES);

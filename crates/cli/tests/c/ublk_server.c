@@ -1,6 +1,6 @@
 /*
- * A ublk server that knows nothing of brokers, under `uringlet run`: serves device 0 from memory until it is stopped by somebody else.
- * usage: ublk_server FLAGS [bad|recover|fork]
+ * An ordinary ublk server, under `uringlet run`: serves device 0 from memory until another process
+ * stops it. usage: ublk_server FLAGS [bad|recover|fork]
  */
 #include "ublk.h"
 
@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 		check(set_params(), 0);
 	}
 	if (!strcmp(mode, "bad")) {
-		/* Nothing is there, and the server does not look. */
+		/* The address is unmapped, and the server does not check it. */
 		server.null = 1;
 		for (int tag = 0; tag < DEPTH; tag++)
 			server.buffers[tag] = (char *)0x10000;
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 	check(control(strcmp(mode, "recover") ? START_DEV : END_RECOVERY, 0, 0, getpid()), 0);
 	check(device_state(), LIVE);
 	if (!strcmp(mode, "fork") && fork() == 0) {
-		/* A child that outlives it, until somebody closes the pipe that it reads from. */
+		/* A child that outlives the server, until the pipe that it reads from is closed. */
 		char byte;
 		_exit(read(0, &byte, 1) < 0);
 	}

@@ -1,4 +1,7 @@
-/* Children waited for through a ring: by process, descriptor, group and all of them; ended, stopped, cancelled, reaped by others. */
+/*
+ * Waiting for children through a ring: by process, descriptor, group and all of them; ended,
+ * stopped, cancelled, reaped by another wait.
+ */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/wait.h>
@@ -29,7 +32,9 @@ static pid_t ended(int status)
 	return pid;
 }
 
-/* What was told; none of it if the signal is 0, and nothing at all was written where all bytes are MARK. */
+/*
+ * The siginfo that was returned; all 0 if the signal is 0, and untouched where all bytes are MARK.
+ */
 static void told(const char *what, int pid, int code, int status)
 {
 	check(what, info.si_signo, pid ? SIGCHLD : 0);
@@ -104,7 +109,7 @@ static void malformed(pid_t pid)
 	told("nothing", 0, 0, 0);
 }
 
-/* Somebody else may have reaped the child. */
+/* Another wait may have reaped the child. */
 static void ended_or_gone(const char *what)
 {
 	int res = next();
@@ -112,7 +117,7 @@ static void ended_or_gone(const char *what)
 	check(what, res == 0 || res == -ECHILD, 1);
 }
 
-/* Nothing comes before the child ends; then its status. */
+/* No CQE before the child ends; then its status. */
 static void waits(const char *what, pid_t pid, struct sqe sqe)
 {
 	submit(sqe);
@@ -167,7 +172,10 @@ static void stops(pid_t pid)
 	told("continued", pid, CLD_CONTINUED, SIGCONT);
 }
 
-/* A cancel counts what it ends, even if it is one; so does a time limit. Which of the two CQEs is first is not said. */
+/*
+ * A cancel counts what it ends, even a single request; so does a time limit. The order of the two
+ * CQEs is open.
+ */
 static void cancels(pid_t pid)
 {
 	struct sqe waits[] = { WAIT(P_ALL, 0, WEXITED), WAIT(P_PID, pid, WEXITED), WAIT(P_PID, pid, WEXITED | WSTOPPED) }, linked;
@@ -195,14 +203,14 @@ static void cancels(pid_t pid)
 	submit_linked(linked, SQE(NOP));
 	check("fails", next(), -ECHILD);
 	check("its link", next(), -ECANCELED);
-	/* What waits when its ring ends waits for nobody: the child is still there. */
+	/* A wait whose ring ends reaps no child: the child is still there. */
 	submit(waits[0]);
 	new_ring("after that");
 	kill(pid, SIGKILL);
 	does("reaped by its successor", WAIT(P_PID, pid, WEXITED), 0, 0);
 }
 
-/* More waits than this, and each has its answer. */
+/* More waits than workers, and each completes. */
 static void many(void)
 {
 	enum { N = 24 };

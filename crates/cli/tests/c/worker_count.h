@@ -1,9 +1,9 @@
-/* Counting io-wq's workers from inside their process. */
+/* Counts io-wq's workers from inside their process. */
 #include <dirent.h>
 
 enum { MOST_THREADS = 4096 };
 
-/* The name of a thread of this process; none, if it has ended. */
+/* The name of a thread of this process; empty if it has ended. */
 static const char *name_of(int tid)
 {
 	static __thread char name[32];
@@ -40,7 +40,7 @@ static int find_workers(int *tids)
 	return n;
 }
 
-/* How many there are, and the last one's thread id. */
+/* The number of workers, and the last one's thread id. */
 static int workers(int *last)
 {
 	static __thread int tids[MOST_THREADS];
@@ -52,8 +52,9 @@ static int workers(int *last)
 }
 
 /*
- * How many there are, if so many are allowed. A thread that a worker has just started bears the worker's name until it runs: if there seem to be too many,
- * who has another name a moment later was none.
+ * The number of workers, if `limit` are allowed. A thread that a worker has just started has the
+ * worker's name until it runs: if there seem to be too many, a thread with another name a moment
+ * later was none.
  */
 static int workers_of(int allowed)
 {

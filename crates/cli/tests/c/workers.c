@@ -1,7 +1,8 @@
 /*
- * io-wq as a program sees it: how many threads of which name, limits and CPUs and what is reported of them, cancels of what is queued and of what a
- * worker sleeps in, pools that rings share, and what happens where no thread can be started. Splices between pipes are the work: no poll direction,
- * so each that waits occupies a worker. Argument: the section.
+ * io-wq as a program sees it: number and names of threads, limits and CPUs and their reports,
+ * cancels of queued requests and of those a worker sleeps in, pools that rings share, and what
+ * happens where no thread can be started. The work is splices between pipes: they have no poll
+ * direction, so each that waits occupies a worker. Argument: the section.
  */
 #include "net_ring.h"
 #include "worker_count.h"
@@ -28,7 +29,7 @@ static void open_pipes(void)
 		}
 }
 
-/* Waits for a byte in one pipe and puts it into the other. */
+/* Waits for a byte in one pipe and moves it to the other. */
 static struct sqe wait_for(int i)
 {
 	return SQE(SPLICE, FORCE_ASYNC, 0, to[i][1], .off = -1, .addr = -1, .len = 1, .file_index = from[i][0], .user_data = i);
@@ -51,7 +52,7 @@ static struct sqe cancel_of(int i)
 	return SQE(ASYNC_CANCEL, 0, 0, -1, .addr = i, .user_data = 1000);
 }
 
-/* Until there are so many, for up to 20 s. */
+/* Waits until there are so many, for up to 20 s. */
 static void become(const char *what, int n)
 {
 	int i;
@@ -152,7 +153,7 @@ static int cpus_of(int tid)
 	return CPU_COUNT(&set);
 }
 
-/* A thread has its name before it is known to the pool. */
+/* A thread has its name before the pool knows it. */
 static void cpus_become(const char *what, int tid, int n)
 {
 	int i;
@@ -202,7 +203,7 @@ static void affinity(void)
 
 static uint64_t data_of_next;
 
-/* As next(), and whose it is. */
+/* As next(), with the request that the CQE belongs to. */
 static int next_of(void)
 {
 	if (!comes(5000))
@@ -211,7 +212,7 @@ static int next_of(void)
 	return next();
 }
 
-/* The results of a cancel and of what it is for, in whatever order they come. */
+/* The results of a cancel and of its target, in either order. */
 static void cancel_and_see(const char *what, int i, int *cancel, int *request)
 {
 	int n, res;
@@ -235,7 +236,7 @@ static void cancels(void)
 	cancel_and_see("queued", 1, &cancel, &request);
 	check("what is queued is found", cancel, 0);
 	check("and ends", request, -ECANCELED);
-	/* The worker is there, but may not have begun: then what it was to do is found in the queue. */
+	/* The worker is there, but may not have begun: then its request is found in the queue. */
 	for (i = 0; i < 10000; i++) {
 		cancel_and_see("running", 0, &cancel, &request);
 		if (cancel != 0)
@@ -262,7 +263,10 @@ static void spin(unsigned ns)
 	while ((now.tv_sec - begun.tv_sec) * 1000000000 + now.tv_nsec - begun.tv_nsec < ns);
 }
 
-/* Cancels that come while a worker is about to sleep; behind each, on the same worker, something that nobody has cancelled. */
+/*
+ * Cancels that arrive while a worker is about to sleep; behind each, on the same worker, a request
+ * that is not cancelled.
+ */
 static void races(void)
 {
 	int round, n, res;
@@ -322,7 +326,7 @@ static void attached(void)
 		drain(i);
 }
 
-/* No thread may be started: everything is done all the same. */
+/* No thread can be started: everything completes all the same. */
 static void no_threads(void)
 {
 	struct rlimit none = { 1, 1 }, old;
@@ -348,7 +352,7 @@ static void no_threads(void)
 	setrlimit(RLIMIT_NPROC, &old);
 	submit(wait_for(0));
 	become("there is one again", 1);
-	/* It is the only one, whatever more is asked for. */
+	/* It is the only one, whatever is asked for. */
 	setrlimit(RLIMIT_NPROC, &none);
 	for (i = 1; i < 12; i++)
 		submit(wait_for(i));

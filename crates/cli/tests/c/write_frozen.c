@@ -1,7 +1,9 @@
 /*
- * Writes to a filesystem that is frozen (FIFREEZE) block until it is thawed: a file that is slow on purpose, for exactly as long as the program wants. Runs in
- * the root of a filesystem of its own; "../other" is on another one. In the default mode the first write that blocks costs its submitter one call; no
- * later one does, and in the other modes none. What the file's writes hold up is only themselves.
+ * Writes to a filesystem that is frozen (FIFREEZE) block until it is thawed: a file that is slow
+ * for exactly as long as the program wants. Runs in the root of its own filesystem; "../other" is
+ * on another one. In the default mode the first blocked write costs its submitter one call; later
+ * writes cost nothing, and in the other modes none does. Blocked writes delay only writes of their
+ * own file.
  */
 #include "robust_ring.h"
 #include <linux/fs.h>
@@ -11,7 +13,7 @@
 enum { BLOCK = 1024 };
 static int top, slow, other;
 static char text[BLOCK];
-/* The filesystem was thawed because somebody hung. */
+/* The filesystem was thawed because a step hung. */
 static volatile int gave_up;
 static volatile int is_frozen;
 
@@ -34,7 +36,7 @@ static void *thaws_soon(void *arg)
 	return 0;
 }
 
-/* Nobody must hang for ever on a frozen filesystem, the test machine least of all. */
+/* No process may hang for ever on a frozen filesystem. */
 static void *rescues(void *arg)
 {
 	for (;;) {
@@ -66,7 +68,7 @@ static void nothing_hangs(struct ring *r)
 	is_true("while the file is frozen", is_frozen && !gave_up);
 }
 
-/* The first write that blocks. */
+/* The first blocked write. */
 static void first(int costs_a_call)
 {
 	section = "the first write that blocks";
@@ -88,7 +90,7 @@ static void first(int costs_a_call)
 	end_ring(&r);
 }
 
-/* The later ones: nobody waits for them who does not want to. */
+/* The later ones: only threads that wait for them are delayed. */
 static void later(void)
 {
 	section = "later writes";
@@ -119,7 +121,7 @@ static void later(void)
 	end_ring(&r);
 }
 
-/* The ring goes while a write is blocked. */
+/* The ring is closed while a write is blocked. */
 static void goes(void)
 {
 	section = "the ring goes";
@@ -129,7 +131,7 @@ static void goes(void)
 	memset(text, 'z', BLOCK);
 	struct sqe sqe = a_write(slow, 64 * BLOCK, 1);
 
-	/* By a worker in any mode: the file has been quick lately. */
+	/* By a worker in any mode: the file's last writes were slow. */
 	sqe.flags = FORCE_ASYNC;
 	freeze();
 	submit(&r, sqe);
@@ -142,7 +144,7 @@ static void goes(void)
 	end_ring(&another);
 }
 
-/* Once it does not block any more, the file is as quick as any. */
+/* Once it no longer blocks, its writes are as fast as any. */
 static void recovers(void)
 {
 	section = "it recovers";

@@ -1,8 +1,9 @@
 /*
- * Writes numbered records until it is killed, and says through a pipe what is submitted, what is answered and what is on the disk.
- *   write_kill FILE PIPE GENERATION DEPTH MODE RECORDS
- * MODE: 0 plain, 1 some by workers, 2 SQPOLL. A message is a kind and a number: 'U' all records below may have been submitted; 'A' this record is answered as
- * whole; 'S' all records below are answered as whole and synced. RECORDS done, it waits for its end.
+ * Writes numbered records until it is killed, and reports through a pipe what is submitted,
+ * answered and on the disk. write_kill FILE PIPE GENERATION DEPTH MODE RECORDS MODE: 0 plain, 1
+ * some by workers, 2 SQPOLL. A message is a kind and a number: 'U' all records below may have been
+ * submitted; 'A' this record is answered as whole; 'S' all records below are answered as whole and
+ * synced. After RECORDS it waits to be killed.
  */
 #include "robust_ring.h"
 #include <sys/uio.h>
@@ -27,7 +28,7 @@ static void tell(int kind, uint32_t number)
 		exit(3);
 }
 
-/* The number, the generation, then words that follow from both; the reader makes the same. */
+/* The number, the generation, then words that follow from both; the reader computes the same. */
 static void fill(uint32_t *record, uint32_t number)
 {
 	record[0] = number;
@@ -108,7 +109,7 @@ int main(int argc, char **argv)
 				n++;
 			}
 		if (!syncing && answered / 400 > (answered - n) / 400) {
-			/* What is answered when it is submitted is what it covers. */
+			/* The sync covers the records that are answered when it is submitted. */
 			syncing = answered;
 			push(&r, SQE(.opcode = FSYNC, .fd = fd, .user_data = SYNC));
 			n++;

@@ -1,6 +1,7 @@
 /*
- * Where a write has to stop: RLIMIT_FSIZE, a full filesystem, the largest offset, nobody who reads, half a buffer. What is counted, which error comes, which
- * signal comes (io_uring(7) has none for writes by workers), and what becomes of the request that is linked behind.
+ * Limits of a write: RLIMIT_FSIZE, a full filesystem, the largest offset, a pipe without a reader,
+ * half a buffer. Checked are the count, the error, the signal (io_uring(7) has none for writes by
+ * workers), and the request linked behind.
  */
 #include "robust_ring.h"
 #include <sys/mount.h>
@@ -60,7 +61,7 @@ static void results(struct ring *r, unsigned n, int *res)
 
 static int async_flag, lowers_late;
 
-/* A write that crosses the limit is short, the next one fails; nobody gets SIGXFSZ. */
+/* A write that crosses the limit is short, the next one fails; no SIGXFSZ is raised. */
 static int meets_the_limit(void)
 {
 	struct iovec iov = { data, 3000 }, registered = { data, sizeof(data) };
@@ -71,7 +72,7 @@ static int meets_the_limit(void)
 		limit_to(10000);
 	struct ring r = new_ring(8);
 	check("buffers", register_call(r.fd, 0, &registered, 1), 0);
-	/* The file is known as one that takes writes at once by now. */
+	/* By now the file's writes are known as fast. */
 	for (int i = 0; i < 4; i++)
 		check("below the limit", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .flags = async_flag)), 4096);
 	limit_to(10000);
@@ -86,7 +87,10 @@ static int meets_the_limit(void)
 	check("below it still", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .flags = async_flag)), 4096);
 	lseek(fd, 9990, SEEK_SET);
 	check("here, across", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 100, .off = HERE, .flags = async_flag)), 10);
-	/* The kernel leaves the position where it was if the rest of a write fails; we leave it behind what was written, as write(2) does. */
+	/*
+	 * The kernel leaves the position unchanged if the rest of a write fails; we leave it behind
+	 * the written bytes, as write(2) does.
+	 */
 	lseek(fd, 10000, SEEK_SET);
 	check("here, beyond", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 100, .off = HERE, .flags = async_flag)), -EFBIG);
 	check("position", lseek(fd, 0, SEEK_CUR), 10000);
@@ -95,13 +99,13 @@ static int meets_the_limit(void)
 	check("append beyond", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 1, .op_flags = RWF_APPEND_FLAG, .flags = async_flag)), -EFBIG);
 	check("ftruncate", run(&r, SQE(.opcode = FTRUNCATE, .fd = fd, .off = 10001, .flags = async_flag)), -EFBIG);
 	check("fallocate", run(&r, SQE(.opcode = FALLOCATE, .fd = fd, .off = 9000, .addr = 2000, .flags = async_flag)), -EFBIG);
-	/* Only what goes well and is whole goes without saying. */
+	/* CQE_SKIP_SUCCESS: only a complete write posts no CQE. */
 	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .user_data = 1, .flags = SKIP_SUCCESS | async_flag));
 	check("quietly", enter_call(r.fd, 1, 0, 0, 0, 0), 1);
 	check("a short one", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 5000, .off = 8000, .flags = SKIP_SUCCESS | async_flag)), 2000);
 	check("an error", run(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .off = 10000, .flags = SKIP_SUCCESS | async_flag)), -EFBIG);
 	check("nothing else", waiting(&r), 0);
-	/* A short one breaks its chain. */
+	/* A short write breaks its chain. */
 	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 5000, .off = 8000, .flags = LINK | async_flag));
 	push(&r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 10, .user_data = 1, .flags = LINK));
 	push(&r, SQE(.opcode = NOP, .user_data = 2));
@@ -126,7 +130,7 @@ static int meets_the_limit(void)
 	return 0;
 }
 
-/* The same with many at once, each with its place. */
+/* The same with many at once, each with its own position. */
 static int meets_it_in_a_batch(void)
 {
 	struct ring r = new_ring(32);
@@ -153,7 +157,7 @@ static void warm_up(struct ring *r, int fd)
 		check("below the limit", run(r, SQE(.opcode = WRITE, .fd = fd, .addr = ADDR(data), .len = 4096, .off = i * 4096)), 4096);
 }
 
-/* Lowers this process' limit from outside: nobody in here is told. */
+/* Lowers this process' limit from outside. */
 static void others_limit_us(unsigned long bytes)
 {
 	pid_t us = getpid(), child = fork();
@@ -169,7 +173,10 @@ static void others_limit_us(unsigned long bytes)
 enum { DEFAULT, IGNORES, HANDLES };
 static int disposition;
 
-/* A limit that somebody else lowers: the write says so, and nobody is killed. What the program has to say of the signal is what it said. */
+/*
+ * Another process lowers the limit: the write reports it, and no signal kills. The program's own
+ * disposition of the signal is unchanged.
+ */
 static int is_limited_by_others(void)
 {
 	void (*const handlers[])(int) = { SIG_DFL, SIG_IGN, count_signal };
@@ -194,7 +201,7 @@ static int is_limited_by_others(void)
 	return 0;
 }
 
-/* Beyond the limit at once, by a call of the program's own: that one has its signal, as ever. */
+/* Beyond the limit by a call of the program's own: it gets its signal, as ever. */
 static int is_limited_itself(void)
 {
 	int fd = fresh("limited", 0);
@@ -210,7 +217,9 @@ static int is_limited_itself(void)
 	return 0;
 }
 
-/* A program that this one executes has the default, or ignores what this one ignores. */
+/*
+ * A program that this one executes has the default disposition, or ignores what this one ignores.
+ */
 static int is_executed(void)
 {
 	signal(SIGXFSZ, disposition == IGNORES ? SIG_IGN : SIG_DFL);
@@ -220,7 +229,9 @@ static int is_executed(void)
 	return 1;
 }
 
-/* Somebody else sends the signal to a thread that waits: it is no write's, and kills as ever. */
+/*
+ * Another process sends the signal to a waiting thread: it belongs to no write, and kills as ever.
+ */
 static int is_sent_it(void)
 {
 	struct ring r = new_ring(8);
@@ -260,7 +271,7 @@ static void file_size_limit(void)
 	}
 }
 
-/* Nobody reads: the signal is the submitter's if it wrote itself, and a worker swallows it. */
+/* No reader: the submitter gets the signal if it wrote itself; a worker swallows it. */
 static void nobody_reads(void)
 {
 	struct ring r = new_ring(8);
@@ -323,7 +334,7 @@ static int fills_a_filesystem(void)
 	return 0;
 }
 
-/* In a namespace of mounts that ends with the process. */
+/* In a mount namespace that ends with the process. */
 static int mounts_and_fills(void)
 {
 	if (unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0) || (mkdir("full", 0700), mount("tmpfs", "full", "tmpfs", 0, "size=64k"))) {
@@ -346,7 +357,7 @@ static void no_space(void)
 	check("a full filesystem", in_child(mounts_and_fills, 20), 0);
 }
 
-/* The largest size that the filesystem gives a file. */
+/* The largest size that the filesystem allows for a file. */
 static long largest(int fd)
 {
 	long low = 0, high = 0x7fffffffffffffff;

@@ -1,7 +1,9 @@
 /*
- * Writes that can be done at once in part only: the page cache lacks a page that has to be read first, or a part of the buffer is nobody's. One CQE each,
- * with the whole count or the count up to the error, and the bytes where they belong. It matters where the filesystem takes RWF_NOWAIT for buffered writes
- * (xfs, btrfs) and the file is known to block: a first part is written at once then, and a worker does the rest.
+ * Writes that can be done at once in part only: the page cache lacks a page that must be read
+ * first, or a part of the buffer is unmapped. One CQE each, with the whole count or the count up to
+ * the error, and the bytes at their position. It matters where the filesystem supports RWF_NOWAIT
+ * for buffered writes (xfs, btrfs) and the file is known to block: a first part is written at once,
+ * and a worker does the rest.
  */
 #include "robust_ring.h"
 #include <sys/stat.h>
@@ -22,7 +24,10 @@ static unsigned below(unsigned n)
 	return (seed >> 33) % n;
 }
 
-/* Pages of the file leave the cache, then those below `cached` come back, without their neighbours. */
+/*
+ * Drops pages of the file from the cache, then reads those below `cached` again, without their
+ * neighbours.
+ */
 static void make_cold(int fd, long cached)
 {
 	static char page[4096];
@@ -57,13 +62,19 @@ static void check_content(int fd, long size)
 		}
 }
 
-/* A write that changes nothing: the next one needs no new time stamp, for which xfs refuses not to wait. */
+/*
+ * A write that changes nothing: the next one needs no new time stamp, for which xfs refuses
+ * RWF_NOWAIT.
+ */
 static void touch(int fd)
 {
 	check("touched", pwrite(fd, before, 1, 0), 1);
 }
 
-/* A write whose 64 bytes have to be read from the disk, one by one: it takes long, whatever the page cache of its file has. */
+/*
+ * A write whose 64 bytes must be read from the disk one by one: it is slow, whatever the page cache
+ * of its file holds.
+ */
 static void write_slowly(struct ring *r, int fd)
 {
 	static int from = -1;
@@ -85,7 +96,10 @@ static void write_slowly(struct ring *r, int fd)
 	munmap(pages, 64 * 8192);
 }
 
-/* After a write or two that take long nobody expects this file's writes to be quick any more: the next ones are tried without waiting. */
+/*
+ * After a slow write or two this file's writes are expected to block: the next ones are tried with
+ * RWF_NOWAIT.
+ */
 static void disappoint(struct ring *r, int fd, long cached)
 {
 	for (int level = 0; level < 3; level++) {
@@ -97,7 +111,7 @@ static void disappoint(struct ring *r, int fd, long cached)
 	touch(fd);
 }
 
-/* What a plain pwritev2 says that must not wait. */
+/* The result of a plain pwritev2 with RWF_NOWAIT. */
 static void ask_nowait(int fd, char *buffer, long len, long off)
 {
 	struct iovec iov = { buffer, len };
@@ -111,7 +125,7 @@ static void ask_nowait(int fd, char *buffer, long len, long off)
 		wholes++;
 }
 
-/* The head is cached, the last page is not and is written in part: it has to be read first. */
+/* The head is cached, the last page is not and is written in part: it must be read first. */
 static void cold_tails(void)
 {
 	struct ring r = new_ring(8);
@@ -144,7 +158,7 @@ static void cold_tails(void)
 	end_ring(&r);
 }
 
-/* What is cold does not break a chain. */
+/* An uncached page does not break a chain. */
 static void chains(void)
 {
 	struct ring r = new_ring(8);
@@ -170,7 +184,7 @@ static void chains(void)
 	end_ring(&r);
 }
 
-/* Several at once in one file, all cold, none over another. */
+/* Several at once in one file, all uncached, none overlapping. */
 static void many(void)
 {
 	struct ring r = new_ring(32);
@@ -202,7 +216,7 @@ static void many(void)
 	end_ring(&r);
 }
 
-/* A page of the buffer is nobody's: the count up to there. */
+/* A page of the buffer is unmapped: the count up to there. */
 static void bad_buffers(void)
 {
 	struct ring r = new_ring(8);
@@ -231,7 +245,7 @@ static void bad_buffers(void)
 	munmap(pages, SIZE);
 }
 
-/* The buffer is a mapping of a cold file. */
+/* The buffer is a mapping of an uncached file. */
 static void cold_buffers(void)
 {
 	struct ring r = new_ring(8);
@@ -252,7 +266,7 @@ static void cold_buffers(void)
 	end_ring(&r);
 }
 
-/* At the position: it is behind what was written, also if a part came later. */
+/* At the position: it is behind the written bytes, also if a part came later. */
 static void positions(void)
 {
 	struct ring r = new_ring(8);
@@ -278,7 +292,7 @@ static void positions(void)
 	end_ring(&r);
 }
 
-/* The last page, half full, is cold: each of several appended records stays in one piece. */
+/* The last page, half full, is uncached: each of several appended records stays in one piece. */
 static void appends(int file_flags, int rwf)
 {
 	struct ring r = new_ring(16);

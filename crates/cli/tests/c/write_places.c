@@ -1,6 +1,6 @@
 /*
- * Where writes land and what they answer: appended, at the file position, synchronous, half of the buffer bad, nothing at all, more than a call can take,
- * files that are not open for it.
+ * Positions and results of writes: appended, at the file position, synchronous, with half of the
+ * buffer unmapped, empty, longer than a call can take, to files that are not open for writing.
  */
 #include "robust_ring.h"
 #include <sys/stat.h>
@@ -138,7 +138,7 @@ static int has_noappend(void)
 	return size == 2;
 }
 
-/* Where the position is after appending, and RWF_NOAPPEND on a file that appends. */
+/* The position after appending, and RWF_NOAPPEND on a file that appends. */
 static void positions_of_appends(void)
 {
 	struct ring r = new_ring(8);
@@ -263,7 +263,7 @@ static void not_for_writing(void)
 	close(fd), close(ro), close(wo), close(path), close(dir), close(sealed);
 }
 
-/* Nothing is written, nothing grows, and that goes well. */
+/* An empty write succeeds and changes nothing. */
 static void nothing(void)
 {
 	struct ring r = new_ring(8);
@@ -289,7 +289,7 @@ static void nothing(void)
 	close(fd);
 }
 
-/* Two pages, the second of which is nobody's: what lies before it is written. */
+/* Two pages, the second unmapped: the bytes before it are written. */
 static void half_a_buffer(void)
 {
 	struct ring r = new_ring(8);
@@ -324,7 +324,10 @@ static void half_a_buffer(void)
 	munmap(pages, 3 * 4096);
 }
 
-/* Over one another, in one batch: nothing promises an order, but without IOSQE_ASYNC the kernel's writes keep it, and programs got used to that. */
+/*
+ * Overlapping, in one batch: no order is promised, but without IOSQE_ASYNC the kernel's writes keep
+ * it, and programs rely on that.
+ */
 static void overlapping(void)
 {
 	static char blocks[16][20000], back[20000];

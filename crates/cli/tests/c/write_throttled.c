@@ -1,8 +1,10 @@
 /*
- * Writes while the machine has too many dirty pages: /proc/vmstat is a file of the test's own here ($VMSTAT), so the machine is as near its limits as the
- * program wants. Put-off writes have deadlines; what is checked is that none is done before its own, and, unless this machine was too slow to see it, what
- * else goes on meanwhile. At the limits the engine writes 1.25 MiB a second: a write of so many bytes, which goes at once, puts off those behind it by as
- * much time as they cost.
+ * Writes while the machine has too many dirty pages: /proc/vmstat is the test's own file here
+ * ($VMSTAT), so the machine is as near its limits as the program wants. Throttled writes have
+ * deadlines. The test checks that none is done before its own, and, unless this machine was too
+ * slow to see it, that other requests complete meanwhile. At the limits the engine writes 1.25 MiB
+ * a second: a write of so many bytes, which is done at once, delays those behind it by the time
+ * that they cost.
  */
 #include "robust_ring.h"
 #include <stdbool.h>
@@ -11,7 +13,7 @@
 enum { WRITEV = 2, BLOCK = 1024, RATE = 5 << 18, MIB = 1 << 20, CANCEL_ALL = 1, CANCEL_FD = 2, LATEST = 64 };
 static const char *mode;
 static int vmstat;
-/* As far as it is never written it takes no memory. */
+/* Untouched memory, which takes no pages. */
 static char large[64 * MIB], text[LATEST][BLOCK];
 
 static void machine_is(bool near)
@@ -41,7 +43,7 @@ static long counter(const char *name)
 	return at ? strtol(at + strlen(key), 0, 10) : -1;
 }
 
-/* What came, by user_data, and when. */
+/* The CQEs, by user_data, and their times. */
 static struct { int res, times; unsigned turn; uint64_t at; } came[LATEST];
 static unsigned turns;
 
@@ -93,7 +95,10 @@ static bool has(int fd, unsigned at, unsigned user_data)
 	return pread(fd, back, BLOCK, (off_t)at * BLOCK) == BLOCK && !memcmp(back, text[user_data], BLOCK);
 }
 
-/* Near the limits a first write goes at once: no other one goes before the time (us) that this answers. */
+/*
+ * Near the limits a first write is done at once: no other one is done before the time (us) that
+ * this returns.
+ */
 static uint64_t owe(struct ring *r, int bytes)
 {
 	uint64_t before = now_us();
@@ -124,7 +129,7 @@ static int far_away(void)
 	return 0;
 }
 
-/* Requests of all kinds while writes are put off. */
+/* Requests of all kinds while writes are throttled. */
 static void others_go_on(struct ring *r, int fd, uint64_t due)
 {
 	char back[BLOCK];
@@ -181,7 +186,7 @@ static int put_off(void)
 		check("the most", most, WRITES);
 		check("put off ever", counter("throttled"), WRITES);
 	}
-	/* Nobody is inside. */
+	/* No thread is inside the engine. */
 	for (uint64_t end = now_us() + 60000000; !waiting(&r) && now_us() < end;)
 		sleep_ms(1);
 	for (int i = 1; i <= 23; i = i == 8 ? 20 : i + 1) {
@@ -245,7 +250,7 @@ static int cancelled(void)
 	return 0;
 }
 
-/* What a cancelled write would have cost, nobody has to wait for. */
+/* The cost of a cancelled write delays no other. */
 static int refunded(void)
 {
 	section = "refunded";
@@ -341,7 +346,7 @@ static int forks(void)
 	return 0;
 }
 
-/* The pressure goes, and comes back. What was put off before comes before. */
+/* The pressure ends and returns. Writes throttled earlier are done earlier. */
 static int relents(void)
 {
 	section = "it relents";
@@ -352,12 +357,15 @@ static int relents(void)
 
 	submit(&r, a_write(fd, 0, 1));
 	machine_is(false);
-	/* A reading serves for 50 ms. */
+	/* A reading of vmstat is used for 50 ms. */
 	sleep_ms(100);
 	submit(&r, a_write(fd, 0, 2));
 	check("behind one that was put off", result(&r, 2), BLOCK);
 	check("which is done", result(&r, 1), BLOCK);
-	/* In uringlet mode both are in line now, and who loses the CPU at the first one is succeeded by who does the second. */
+	/*
+	 * In uringlet mode both are on the run queue now: another worker issues the second while
+	 * the first is preempted.
+	 */
 	if (!strcmp(mode, "adaptive"))
 		is_true("before", has(fd, 0, 2));
 	long throttled = counter("throttled"), inlined = counter("writes_inline");
@@ -367,7 +375,7 @@ static int relents(void)
 	if (!strcmp(mode, "adaptive"))
 		is_true("the caller writes", counter("writes_inline") > inlined);
 	machine_is(true);
-	/* What was allowed is allowed for a second. */
+	/* A granted budget is valid for a second. */
 	sleep_ms(1100);
 	due = owe(&r, 2 * MIB);
 	submit(&r, a_write(fd, 0, 4));
@@ -378,7 +386,7 @@ static int relents(void)
 	return 0;
 }
 
-/* Iovecs cost what their bytes cost. */
+/* Vectored writes cost as much as their bytes. */
 static int vectors(void)
 {
 	section = "vectors";
@@ -395,7 +403,7 @@ static int vectors(void)
 	return 0;
 }
 
-/* In workers mode the kernel has its workers wait. */
+/* In workers mode the kernel throttles its workers. */
 static int workers(void)
 {
 	section = "workers";

@@ -1,4 +1,4 @@
-/* Extended attributes by name and by descriptor, and what is malformed about asking for them. */
+/* Extended attributes by name and by descriptor, and malformed requests for them. */
 #define _GNU_SOURCE
 #include <sys/xattr.h>
 #include "net_ring.h"
@@ -70,7 +70,7 @@ static void flags(void)
 	does("of a get by descriptor", by_fd(bad), -EINVAL, 0);
 }
 
-/* Of the fields that have nothing to say only the priority is looked at, and that of a file where there is a name. */
+/* Of the unused fields only the priority is checked, and the file flag where there is a name. */
 static void ignores(const char *what, struct sqe good)
 {
 	struct sqe sqe = good;
@@ -171,7 +171,7 @@ static void files(void)
 	does("only for reading", sqe, 0, 0);
 }
 
-/* The answer to an attribute that is not there breaks no link; one that is malformed fails its chain. */
+/* A missing attribute breaks no link; a malformed request fails its chain. */
 static void links(void)
 {
 	struct sqe sqe = get("user.none", 10);
@@ -189,7 +189,7 @@ static void links(void)
 	syscall(426, ring_fd, 2, 0, 0, 0, 0);
 	check("malformed", next(), -ERANGE);
 	check("what follows that", next(), -ECANCELED);
-	/* Names and values are read while they are submitted. */
+	/* Names and values are read at submission. */
 	sqe = set(name, text, 6);
 	sqe.flags = FORCE_ASYNC;
 	submit(sqe);
