@@ -1,11 +1,12 @@
-//! What the edges of a TCP socket tell about it: whether a receive would find anything.
+//! The readiness cache of a TCP socket: what its edges say about whether a receive would find data.
 //!
-//! A receive that got less than it asked for has emptied the stream, and what comes then is an edge. So the next one need
-//! not be tried before that edge. Not where the stream has ended or holds urgent data, which cut a receive short as well;
-//! not where the socket holds back small amounts (`SO_RCVLOWAT`).
+//! A receive that got less than it asked for has emptied the stream, and data that comes then is an
+//! edge. So the next receive need not be tried before that edge. This does not hold for a stream that
+//! has ended or holds urgent data, which cut a receive short as well, nor for a socket that holds back
+//! small amounts (`SO_RCVLOWAT`).
 
-use super::{EPOLLIN, EPOLLPRI, EPOLLRDHUP, Poller};
-use uringlet_sys::fd::{EPOLLERR, EPOLLHUP};
+use super::events::{EPOLLPRI, EPOLLRDHUP};
+use uringlet_sys::fd::{EPOLLERR, EPOLLHUP, EPOLLIN};
 use uringlet_sys::io;
 
 const SPECIAL: u32 = EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI;
@@ -15,10 +16,10 @@ const IPPROTO_TCP: i32 = 6;
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Readiness {
-    is_tcp: bool,
-    /// It has ended, failed, or has urgent data: nothing is concluded from a short read.
+    pub(super) is_tcp: bool,
+    /// It has ended, failed, or has urgent data: a short read says nothing.
     is_special: bool,
-    is_empty: bool,
+    pub(super) is_empty: bool,
 }
 
 impl Readiness {
@@ -28,41 +29,19 @@ impl Readiness {
         Self { is_tcp, ..Self::default() }
     }
 
+    /// Whether a short read empties the stream.
+    pub(super) fn is_conclusive(self) -> bool {
+        self.is_tcp && !self.is_special
+    }
+
     /// An edge.
     pub(super) fn note(&mut self, events: u32) {
         self.is_special |= events & SPECIAL != 0;
         self.is_empty &= events & (EPOLLIN | SPECIAL) == 0;
     }
 
-    /// What was concluded is to be found out again.
+    /// The file was registered again: the stream may hold data.
     pub(super) fn invalidate(&mut self) {
         self.is_empty = false;
-    }
-}
-
-impl Poller {
-    /// What is known of a file that is about to be received from.
-    fn readiness(&mut self, fd: i32) -> Option<&mut Readiness> {
-        let entry = self.files.get_mut(&fd)?;
-        // Its edges are of use, even if the receives that they announce need not wait.
-        entry.unclaimed = 0;
-        (entry.registered & EPOLLIN != 0 && entry.readiness.is_tcp && !entry.readiness.is_special).then_some(&mut entry.readiness)
-    }
-
-    /// Whether a receive from this file would find nothing, for all that its edges tell.
-    pub(crate) fn known_empty(&mut self, fd: i32) -> bool {
-        self.readiness(fd).is_some_and(|readiness| readiness.is_empty)
-    }
-
-    /// Whether a receive that gets less than it asked for empties this file.
-    pub(crate) fn short_read_drains(&mut self, fd: i32) -> bool {
-        self.readiness(fd).is_some()
-    }
-
-    /// A receive has emptied it.
-    pub(crate) fn note_empty(&mut self, fd: i32) {
-        if let Some(readiness) = self.readiness(fd) {
-            readiness.is_empty = true;
-        }
     }
 }

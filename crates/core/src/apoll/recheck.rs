@@ -1,18 +1,30 @@
-//! Checking trust: what waits without having been looked at when it was armed is looked at once, a while later.
+//! The re-check of trusted edges: a file that something waits for on trust is registered again, once,
+//! a while later.
+//!
+//! Time is divided into rounds, each ended by one expiry of the timer. A file that was armed on trust
+//! in a round is re-checked at the end of the next round, if something still waits for it.
 
-use super::{EPOLLET, EPOLLIN, PolledFile, Poller, RECHECK_EVENT};
+use super::events::RECHECK_EVENT;
 use alloc::vec::Vec;
-use uringlet_sys::fd::{EpollOp, TimerFd};
+use uringlet_sys::fd::{EPOLLET, EPOLLIN, Epoll, EpollOp, TimerFd};
 
-/// How long a request waits on trust before its file is looked at: between one and two of these, ns.
-const RECHECK_NS: u64 = 50_000_000;
+/// The length of a round, ns: a request waits on trust for between one and two of these.
+pub(super) const RECHECK_NS: u64 = 50_000_000;
 
-/// When an entry is to be checked.
+/// When a file is to be re-checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecheckState {
     is_listed: bool,
     /// The round in which something was last armed on trust.
     round: u32,
+}
+
+impl RecheckState {
+    /// At the end of `round`: whether the file stays listed, since it is too early for a re-check.
+    pub(super) fn stays_listed(&mut self, has_waiters: bool, round: u32) -> bool {
+        self.is_listed = has_waiters && self.round == round;
+        self.is_listed
+    }
 }
 
 /// The files that something waits for on trust.
@@ -23,57 +35,46 @@ pub(super) struct RecheckTimer {
     timer: Option<TimerFd>,
 }
 
-impl Poller {
-    /// Something waits for a file on trust. `false`: it could not be checked, and so must not.
-    pub(super) fn schedule_recheck(&mut self, fd: i32) -> bool {
-        let Some(entry) = self.files.get_mut(&fd) else { return false };
-        entry.recheck.round = self.recheck_timer.round;
-        if entry.recheck.is_listed {
+impl RecheckTimer {
+    /// Something waits for a file on trust. `false`: it cannot be re-checked, and must not be trusted.
+    pub(super) fn schedule(&mut self, epoll: &Epoll, fd: i32, state: &mut RecheckState) -> bool {
+        state.round = self.round;
+        if state.is_listed {
             return true;
         }
-        if self.recheck_timer.listed.is_empty() && !self.start_round() {
+        if self.listed.is_empty() && !self.start_round(epoll) {
             return false;
         }
-        self.recheck_timer.listed.push(fd);
-        self.files.get_mut(&fd).is_some_and(|entry| core::mem::replace(&mut entry.recheck.is_listed, true) || entry.recheck.is_listed)
+        self.listed.push(fd);
+        state.is_listed = true;
+        true
     }
 
-    /// Sets the timer, made on first use.
-    fn start_round(&mut self) -> bool {
-        if self.recheck_timer.timer.is_none() {
+    /// Starts the timer, which is made on first use.
+    fn start_round(&mut self, epoll: &Epoll) -> bool {
+        if self.timer.is_none() {
             let Ok(timer) = TimerFd::new() else { return false };
-            // Each expiry is an edge; nobody needs to read it away.
-            if self.epoll.ctl(EpollOp::Add, timer.number(), EPOLLIN | EPOLLET, RECHECK_EVENT).is_err() {
+            // Each expiry is an edge, which needs no read to be cleared.
+            if epoll.ctl(EpollOp::Add, timer.number(), EPOLLIN | EPOLLET, RECHECK_EVENT).is_err() {
                 return false;
             }
-            self.recheck_timer.timer = Some(timer);
+            self.timer = Some(timer);
         }
-        self.recheck_timer.timer.as_ref().is_some_and(|timer| timer.start(RECHECK_NS))
+        self.timer.as_ref().is_some_and(|timer| timer.start(RECHECK_NS))
     }
 
-    /// The timer has expired: looks at what was armed in an earlier round and still waits.
-    pub(crate) fn recheck(&mut self) {
-        let round = self.recheck_timer.round;
-        self.recheck_timer.round = round.wrapping_add(1);
-        let listed = core::mem::take(&mut self.recheck_timer.listed);
-        for fd in listed {
-            let Some(entry) = self.files.get_mut(&fd) else { continue };
-            if stays_listed(entry, round) {
-                self.recheck_timer.listed.push(fd);
-            } else if !entry.waiting.is_empty() {
-                // A file that is gone is waited for until cancel, as with any closed number.
-                let _ = entry.register(&self.epoll, fd);
-            }
-        }
-        if !self.recheck_timer.listed.is_empty() {
-            self.start_round();
+    /// The timer has expired: the round that ends, and the files that were listed.
+    pub(super) fn end_round(&mut self) -> (u32, Vec<i32>) {
+        let round = self.round;
+        self.round = round.wrapping_add(1);
+        (round, core::mem::take(&mut self.listed))
+    }
+
+    /// Lists the files for which it was too early, and starts the next round if there are any.
+    pub(super) fn keep(&mut self, epoll: &Epoll, files: Vec<i32>) {
+        self.listed = files;
+        if !self.listed.is_empty() {
+            self.start_round(epoll);
         }
     }
-}
-
-/// Whether it is too early; else it is off the list.
-fn stays_listed(entry: &mut PolledFile, round: u32) -> bool {
-    let stays = !entry.waiting.is_empty() && entry.recheck.round == round;
-    entry.recheck.is_listed = stays;
-    stays
 }

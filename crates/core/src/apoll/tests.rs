@@ -1,9 +1,11 @@
 //! The poller on a pipe, without a ring.
 
 use super::*;
+use crate::req_id::ReqId;
+use alloc::vec::Vec;
 use core::num::NonZeroU32;
-use uringlet_sys::fd::EpollEvent;
-use uringlet_sys::{UserPtr, io};
+use uringlet_sys::fd::{EPOLLIN, EpollEvent};
+use uringlet_sys::{UserPtr, fd_table, io};
 
 struct PipeFixture {
     poller: Poller,
@@ -32,8 +34,8 @@ impl PipeFixture {
         io::read(self.reader, io::ptr_of_mut(&mut byte), 1).unwrap();
     }
 
-    /// Who is woken by what the epoll set has now.
-    fn woken(&mut self) -> Vec<u32> {
+    /// The keys of the requests that fire by what the epoll set has now.
+    fn fired(&mut self) -> Vec<u32> {
         let mut events = [EpollEvent::default(); 4];
         let n = self.poller.epoll.wait(&mut events, 0, UserPtr::NULL).unwrap();
         let mut ready = Vec::new();
@@ -56,54 +58,54 @@ fn id(key: u32) -> ReqId {
 }
 
 #[test]
-fn a_wait_on_trust_is_ended_by_the_next_edge() {
+fn next_edge_fires_a_request_that_waits_on_trust() {
     let mut pipe = PipeFixture::new();
     pipe.arm(1, Rearm::Recheck);
-    assert_eq!(pipe.woken(), []);
+    assert_eq!(pipe.fired(), []);
     pipe.write();
-    assert_eq!(pipe.woken(), [1]);
+    assert_eq!(pipe.fired(), [1]);
     pipe.read();
     pipe.arm(2, Rearm::TrustEdge);
-    assert_eq!(pipe.woken(), []);
+    assert_eq!(pipe.fired(), []);
     pipe.write();
-    assert_eq!(pipe.woken(), [2]);
+    assert_eq!(pipe.fired(), [2]);
     assert!(!pipe.poller.is_armed());
 }
 
 #[test]
-fn what_holds_already_is_reported_to_those_who_have_not_looked() {
+fn recheck_reports_what_already_holds() {
     let mut pipe = PipeFixture::new();
     pipe.write();
     pipe.arm(1, Rearm::Recheck);
-    assert_eq!(pipe.woken(), [1]);
+    assert_eq!(pipe.fired(), [1]);
     // Nothing was read: there is no new edge, but it holds.
     pipe.arm(2, Rearm::Recheck);
-    assert_eq!(pipe.woken(), [2]);
+    assert_eq!(pipe.fired(), [2]);
 }
 
 #[test]
-fn what_waits_on_trust_for_long_is_looked_at() {
+fn long_wait_on_trust_is_rechecked() {
     let mut pipe = PipeFixture::new();
     pipe.write();
     pipe.arm(1, Rearm::Recheck);
-    assert_eq!(pipe.woken(), [1]);
-    // Says that it has looked, and has not.
+    assert_eq!(pipe.fired(), [1]);
+    // Claims to have found the file not ready, and has not tried.
     pipe.arm(2, Rearm::TrustEdge);
     pipe.poller.recheck();
-    assert_eq!(pipe.woken(), [], "not in the round in which it was armed");
+    assert_eq!(pipe.fired(), [], "not in the round in which it was armed");
     pipe.poller.recheck();
-    assert_eq!(pipe.woken(), [2]);
+    assert_eq!(pipe.fired(), [2]);
 }
 
 #[test]
-fn a_file_that_nobody_waits_for_is_given_up() {
+fn two_unclaimed_events_end_the_registration() {
     let mut pipe = PipeFixture::new();
     pipe.arm(1, Rearm::Recheck);
     assert!(fd_table::has_users(pipe.reader));
     pipe.poller.disarm(pipe.reader, id(1));
     for _ in 0..2 {
         pipe.write();
-        assert_eq!(pipe.woken(), []);
+        assert_eq!(pipe.fired(), []);
     }
     assert!(!fd_table::has_users(pipe.reader));
     pipe.write();
@@ -112,7 +114,7 @@ fn a_file_that_nobody_waits_for_is_given_up() {
 }
 
 #[test]
-fn an_event_of_an_earlier_registration_wakes_nobody() {
+fn event_of_an_earlier_registration_fires_nothing() {
     let mut pipe = PipeFixture::new();
     pipe.arm(1, Rearm::Recheck);
     let stale = pipe.poller.files[&pipe.reader].serial;
@@ -122,5 +124,5 @@ fn an_event_of_an_earlier_registration_wakes_nobody() {
     pipe.poller.on_event(u64::from(stale) << 32 | pipe.reader as u64, EPOLLIN, &mut ready);
     assert!(ready.is_empty());
     pipe.write();
-    assert_eq!(pipe.woken(), [2]);
+    assert_eq!(pipe.fired(), [2]);
 }

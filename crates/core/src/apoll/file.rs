@@ -1,0 +1,106 @@
+//! A polled file: its registration in the epoll set, and the requests that wait for it.
+
+use super::events::{ALWAYS, EPOLLPRI, EPOLLRDHUP};
+use super::readiness::Readiness;
+use super::recheck::RecheckState;
+use crate::req_id::ReqId;
+use crate::rsrc::files::FileNode;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use uringlet_sys::Errno;
+use uringlet_sys::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, Epoll, EpollOp};
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PollWaiter {
+    pub(crate) id: ReqId,
+    pub(crate) mask: u32,
+    /// Stays armed after an event.
+    pub(crate) is_multishot: bool,
+}
+
+impl PollWaiter {
+    pub(super) fn matches(&self, events: u32) -> bool {
+        events & (self.mask | ALWAYS) != 0
+    }
+}
+
+/// How a request is armed on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rearm {
+    /// The file was not ready under this holding of the ring's lock: only a later edge matters.
+    TrustEdge,
+    /// The file's readiness is not known: what already holds must be reported.
+    Recheck,
+}
+
+/// The file that a request waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PollTarget<'a> {
+    pub(crate) fd: i32,
+    /// The registered file; `None` for a number of the program's.
+    pub(crate) node: Option<&'a Arc<FileNode>>,
+}
+
+/// A file in the epoll set, or about to be.
+#[derive(Debug)]
+pub(super) struct PolledFile {
+    pub(super) waiting: Vec<PollWaiter>,
+    /// The events that the epoll set has now; 0 for none.
+    pub(super) registered: u32,
+    /// Tells its events from those of an earlier registration of the number.
+    pub(super) serial: u32,
+    /// The registered file behind the number.
+    node: Option<Weak<FileNode>>,
+    /// The number may be closed unseen: nothing may be left behind in the epoll set.
+    pub(super) is_oneshot: bool,
+    /// Events in a row that no request waited for.
+    pub(super) unclaimed: u8,
+    pub(super) readiness: Readiness,
+    pub(super) recheck: RecheckState,
+}
+
+impl PolledFile {
+    pub(super) fn new(serial: u32, node: Option<&Arc<FileNode>>, waiting: Vec<PollWaiter>) -> Self {
+        let (readiness, recheck) = Default::default();
+        Self { waiting, registered: 0, serial, node: node.map(Arc::downgrade), is_oneshot: false, unclaimed: 0, readiness, recheck }
+    }
+
+    /// Whether it is the file that `node` (or else the number) names.
+    pub(super) fn is_of(&self, node: Option<&Arc<FileNode>>) -> bool {
+        match (&self.node, node) {
+            (None, None) => true,
+            (Some(own), Some(node)) => core::ptr::eq(own.as_ptr(), Arc::as_ptr(node)),
+            _ => false,
+        }
+    }
+
+    /// Whether the registration uses the descriptor number of the program.
+    pub(super) fn uses_number(&self) -> bool {
+        self.node.is_none()
+    }
+
+    pub(super) fn covers(&self, mask: u32) -> bool {
+        self.registered != 0 && mask & !ALWAYS & !self.registered == 0
+    }
+
+    /// Registers what the waiters wait for; the epoll set reports what already holds.
+    pub(super) fn register(&mut self, epoll: &Epoll, fd: i32) -> Result<(), Errno> {
+        let mask = self.waiting.iter().fold(0, |mask, w| mask | w.mask);
+        // A stream's end and urgent data say that a short read has not emptied it.
+        let mask = if mask & EPOLLIN != 0 { mask | EPOLLRDHUP | EPOLLPRI } else { mask };
+        let events = mask | if self.is_oneshot { EPOLLONESHOT } else { EPOLLET };
+        let data = fd as u32 as u64 | u64::from(self.serial) << 32;
+        let result = match epoll.ctl(EpollOp::Mod, fd, events, data) {
+            Err(Errno::ENOENT) => {
+                // Not the file that was registered.
+                self.readiness = Readiness::of(fd);
+                epoll.ctl(EpollOp::Add, fd, events, data)
+            }
+            other => other,
+        };
+        self.registered = if result.is_ok() { events } else { 0 };
+        self.readiness.invalidate();
+        result
+    }
+}
