@@ -1,52 +1,40 @@
-//! One device: its life, from ADD_DEV to the day its number is free again. See README.md.
+//! One device, from ADD_DEV until its number is free again. See README.md.
+//!
+//! Whether a teardown may finish depends on two atomics, which two threads write in opposite order:
+//!
+//! ```text
+//!   begin_teardown, `state` locked                    the last request in flight ends, its queue locked
+//!     is_tearing_down = true        SeqCst              in_flight: 1 -> 0                     SeqCst
+//!     every queue: mode Hold or Fail                  queue unlocked
+//!   `state` unlocked                                  perform
+//!   perform                                             is_tearing_down?                      SeqCst
+//!     in_flight == 0?               SeqCst              in_flight == 0?                       SeqCst
+//!       finish_if_idle                                    finish_if_idle
+//! ```
+//! Each thread stores before it loads, all SeqCst: at least one of them sees both, and finishes the teardown. If both do, the
+//! second one finds no teardown under `state`. A queue that is still open while `is_tearing_down` is set can dispatch one more
+//! request, also where in_flight was 0 for a moment: `finish_if_idle` reads in_flight again under `state`, which
+//! `begin_teardown` holds until every queue is closed. After that in_flight only falls. Model: `stop_races_with_last_commits`.
 
+mod block;
 mod lifecycle;
+mod plug;
+mod state;
 
 use crate::deferred::{CommitCopy, DeferredAction, DeferredActions};
-use crate::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, FrontEnd, IoOp, IoSlot, SlotExtent};
-use crate::params::DeviceParams;
+use crate::frontend::{FrontEnd, IoOp};
 use crate::platform::{IoBuffers, Platform, ServerCommand, SlotRange, Transport};
 use crate::queue::{Inner, QueueCtx, UblkQueue};
-use crate::tag::{TagFeatures, TagIo};
+use crate::tag::TagFeatures;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
-use uringlet_abi::ublk::{DevInfo, IoCmd, io, ioctl_nr, state};
+use plug::Plug;
+use state::DeviceState;
+use uringlet_abi::ublk::{DevInfo, IoCmd, ioctl_nr};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
 use uringlet_sys::sync::{AtomicBool, AtomicU32};
-
-/// What a device becomes when its last request in flight is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Teardown {
-    Stop,
-    Quiesce,
-    FailIo,
-}
-
-/// What changes in a device's life.
-#[derive(Debug)]
-pub(crate) struct DeviceState {
-    pub(crate) dev_state: u16,
-    pub(crate) pid: i32,
-    pub(crate) params: DeviceParams,
-    /// Front ends know it.
-    pub(crate) is_started: bool,
-    /// The char device is open.
-    pub(crate) is_open: bool,
-    pub(crate) is_deleted: bool,
-    /// A whole queue was fetched since ADD_DEV or START_USER_RECOVERY.
-    pub(crate) had_server: bool,
-    teardown: Option<Teardown>,
-    /// STOP_DEV has come: front ends write what they keep, requests still go to the server. Nothing but an end follows.
-    is_stopping: bool,
-    /// The char device was closed meanwhile.
-    is_close_pending: bool,
-    /// Front ends are being told of the beginning: of an end after that.
-    is_notifying_start: bool,
-    /// Front ends are being told of the end, or will be.
-    is_notifying_stop: bool,
-}
 
 /// A server's I/O command.
 #[derive(Debug)]
@@ -78,7 +66,7 @@ pub struct UblkDevice<P: Platform> {
     buffers: P::Buffers,
     transport: P::Transport,
     /// Requests in flight.
-    busy: AtomicU32,
+    in_flight: AtomicU32,
     /// An end waits for them.
     is_tearing_down: AtomicBool,
     state: Mutex<DeviceState>,
@@ -90,29 +78,15 @@ pub struct UblkDevice<P: Platform> {
 
 impl<P: Platform> UblkDevice<P> {
     pub(crate) fn new(info: DevInfo, buffers: P::Buffers, owner: Arc<dyn DeviceOwner<P>>) -> Arc<Self> {
-        let state = DeviceState {
-            dev_state: state::DEAD,
-            pid: -1,
-            params: DeviceParams::empty(),
-            is_started: false,
-            is_open: false,
-            is_deleted: false,
-            had_server: false,
-            teardown: None,
-            is_stopping: false,
-            is_close_pending: false,
-            is_notifying_start: false,
-            is_notifying_stop: false,
-        };
         Arc::new_cyclic(|weak_self| Self {
             info,
             features: TagFeatures::of(info.flags),
             queues: (0..info.nr_hw_queues).map(|_| UblkQueue::new(info.queue_depth)).collect(),
             buffers,
             transport: P::Transport::default(),
-            busy: AtomicU32::new(0),
+            in_flight: AtomicU32::new(0),
             is_tearing_down: AtomicBool::new(false),
-            state: Mutex::new(state),
+            state: Mutex::new(DeviceState::new()),
             event_seq: AtomicU32::new(0),
             owner,
             weak_self: Weak::clone(weak_self),
@@ -170,7 +144,7 @@ impl<P: Platform> UblkDevice<P> {
     }
 
     fn ctx(&self, queue: u16) -> QueueCtx<'_, P::Buffers> {
-        QueueCtx { buffers: &self.buffers, busy: &self.busy, features: self.features, queue }
+        QueueCtx { buffers: &self.buffers, in_flight: &self.in_flight, features: self.features, queue }
     }
 
     fn queue(&self, queue: u16) -> Option<&UblkQueue<P::Command>> {
@@ -218,7 +192,7 @@ impl<P: Platform> UblkDevice<P> {
     }
 
     /// Performs actions of steps, with a plug of their own. No lock is held.
-    fn perform_unplugged(&self, mut actions: DeferredActions<P::Command>) {
+    fn perform_and_unplug(&self, mut actions: DeferredActions<P::Command>) {
         self.plugged(|plug| self.perform(&mut actions, plug));
     }
 
@@ -248,7 +222,7 @@ impl<P: Platform> UblkDevice<P> {
                 }
             }
         }
-        if self.is_tearing_down.load(SeqCst) && self.busy.load(SeqCst) == 0 {
+        if self.is_tearing_down.load(SeqCst) && self.in_flight.load(SeqCst) == 0 {
             self.finish_if_idle(plug);
         }
     }
@@ -332,7 +306,7 @@ impl<P: Platform> UblkDevice<P> {
             }
             actions
         };
-        self.perform_unplugged(actions);
+        self.perform_and_unplug(actions);
         self.notify();
         self.remove_if_gone();
     }
@@ -399,85 +373,4 @@ impl<P: Platform> UblkDevice<P> {
         self.state().is_deleted = true;
         self.remove_if_gone();
     }
-}
-
-impl<P: Platform> BlockDevice for UblkDevice<P> {
-    fn id(&self) -> u32 {
-        self.info.dev_id
-    }
-
-    fn limits(&self) -> BlockLimits {
-        self.queues.first().map(|queue| queue.inner.lock().limits).unwrap_or_default()
-    }
-
-    fn queues(&self) -> (u16, u16) {
-        (self.info.nr_hw_queues, self.info.queue_depth)
-    }
-
-    fn alloc_slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
-        let queue = queue % self.info.nr_hw_queues;
-        self.queue(queue)?.inner.lock().alloc_slot(queue, client)
-    }
-
-    fn free_slot(&self, slot: IoSlot) {
-        self.plugged(|plug| self.step(slot.queue, plug, |inner, _, actions| inner.free_slot(&slot, actions)));
-    }
-
-    fn busy_poll(&self, enough: &mut dyn FnMut() -> bool) {
-        self.transport.busy_poll(enough);
-    }
-
-    fn slot_extent(&self, slot: &IoSlot) -> SlotExtent {
-        self.buffers.slot_extent(slot.queue, slot.tag)
-    }
-
-    fn read(&self, slot: &IoSlot, at: u32, bytes: &mut [u8]) -> Result<(), Errno> {
-        self.buffers.read(slot_range(slot, at, bytes.len())?, bytes)
-    }
-
-    fn write(&self, slot: &IoSlot, at: u32, bytes: &[u8]) -> Result<(), Errno> {
-        self.buffers.write(slot_range(slot, at, bytes.len())?, bytes)
-    }
-
-    fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64) {
-        let tag_io = TagIo::new(request, Arc::clone(client), cookie);
-        let mut plug = Plug::default();
-        self.step(slot.queue, &mut plug, |inner, ctx, actions| inner.submit(ctx, slot.tag, tag_io, actions));
-        // The server's part waits for the front end's unplug.
-        plug.unplug_clients();
-    }
-
-    fn unplug(&self) {
-        self.transport.unplug();
-    }
-}
-
-/// What a step has completed and the peers may not know of yet: as the plug of the kernel's block layer.
-#[derive(Debug, Default)]
-struct Plug {
-    /// Clients with finished requests; the first one costs no allocation.
-    client: Option<Arc<dyn BlockClient>>,
-    more: Vec<Arc<dyn BlockClient>>,
-    /// Commands of the server were completed.
-    has_completions: bool,
-}
-
-impl Plug {
-    fn add(&mut self, client: Arc<dyn BlockClient>) {
-        if self.client.is_none() {
-            self.client = Some(client);
-        } else if !self.client.iter().chain(&self.more).any(|known| core::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(&client))) {
-            self.more.push(client);
-        }
-    }
-
-    fn unplug_clients(&mut self) {
-        self.client.take().into_iter().chain(self.more.drain(..)).for_each(|client| client.unplug());
-    }
-}
-
-/// A piece of a slot, if it has that much room.
-fn slot_range(slot: &IoSlot, at: u32, len: usize) -> Result<SlotRange, Errno> {
-    let fits = u64::from(at) + len as u64 <= 1 << io::TAG_SHIFT;
-    if fits { Ok(SlotRange { queue: slot.queue, tag: slot.tag, offset: at, len: len as u32 }) } else { Err(Errno::EINVAL) }
 }

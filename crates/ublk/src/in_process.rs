@@ -9,49 +9,19 @@
 mod buffers;
 mod client;
 mod files;
+mod platform;
 
 use crate::control::{Driver, char_device_id};
-use crate::platform::{Caller, DirectTransport, Platform, ServerCommand};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use buffers::MemfdBuffers;
 use client::ClientFile;
 use files::{DriverCharFile, DriverControlFile};
 pub(crate) use files::{check_mmap, command_bytes};
-use uringlet::{OpenedFile, PendingCmd, VirtualFiles};
+pub use platform::InProcessPlatform;
+use uringlet::{OpenedFile, VirtualFiles};
+use uringlet_sys::Errno;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::shared_file::placeholder_fd;
-use uringlet_sys::{Errno, process};
-
-/// The surroundings of an attached program.
-#[derive(Debug)]
-pub struct InProcessPlatform;
-
-impl ServerCommand for PendingCmd {
-    fn complete(self, res: i32) {
-        PendingCmd::complete(self, res);
-    }
-}
-
-impl Platform for InProcessPlatform {
-    type Command = PendingCmd;
-    type Buffers = MemfdBuffers;
-    type Transport = DirectTransport;
-
-    fn alloc_buffers(&self, queues: u16, depth: u16) -> Result<MemfdBuffers, Errno> {
-        MemfdBuffers::new(queues, depth)
-    }
-
-    fn cpus(&self) -> u32 {
-        process::cpu_count()
-    }
-}
-
-/// Who sends a command: this process.
-fn caller() -> Caller {
-    let (uid, gid) = process::user_and_group();
-    Caller { uid, gid, is_admin: true }
-}
 
 /// Opens the files of the one driver of this process.
 #[derive(Debug)]

@@ -20,6 +20,8 @@ pub mod platform;
 mod queue;
 #[cfg(feature = "engine")]
 pub mod remote;
+#[cfg(any(feature = "engine", test))]
+mod slot_queue;
 mod status;
 mod tag;
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(crate) enum DispatchMode {
 pub(crate) struct QueueCtx<'a, A> {
     pub(crate) buffers: &'a A,
     /// Requests in flight, of all queues.
-    pub(crate) busy: &'a AtomicU32,
+    pub(crate) in_flight: &'a AtomicU32,
     pub(crate) features: TagFeatures,
     /// The queue's number.
     pub(crate) queue: u16,
@@ -177,7 +177,7 @@ impl<C: ServerCommand> Inner<C> {
         }
         let is_write = tag_io.request.op == IoOp::Write;
         ctx.buffers.write_iod(ctx.queue, number, &tag_io.iod(tag.addr), tag_io.done);
-        ctx.busy.fetch_add(1, SeqCst);
+        ctx.in_flight.fetch_add(1, SeqCst);
         if is_write && ctx.features.copies_data && !ctx.features.need_get_data {
             tag.state = TagState::Copying;
             actions.push(dispatch_copy(ctx.queue, number, tag_io, tag.addr, epoch));
@@ -204,7 +204,7 @@ impl<C: ServerCommand> Inner<C> {
         if is_server_lost {
             // It never got there: it waits for the next server, or fails.
             tag.state = TagState::Queued;
-            ctx.busy.fetch_sub(1, SeqCst);
+            ctx.in_flight.fetch_sub(1, SeqCst);
             self.route_queued(ctx, number, actions);
             return self.cancel_if_closing(number, actions);
         }
@@ -322,7 +322,7 @@ impl<C: ServerCommand> Inner<C> {
                     self.finish(ctx, number, Ok(()), actions);
                 } else {
                     tag.state = TagState::Queued;
-                    ctx.busy.fetch_sub(1, SeqCst);
+                    ctx.in_flight.fetch_sub(1, SeqCst);
                     self.route_queued(ctx, number, actions);
                 }
             }
@@ -334,7 +334,7 @@ impl<C: ServerCommand> Inner<C> {
     fn finish<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, result: Result<(), Errno>, actions: &mut DeferredActions<C>) {
         let tag = &mut self.tags[number as usize];
         if tag.state.is_busy() {
-            ctx.busy.fetch_sub(1, SeqCst);
+            ctx.in_flight.fetch_sub(1, SeqCst);
         }
         let Some(mut tag_io) = tag.tag_io.take() else { return };
         if tag_io.flush_after && result.is_ok() {
@@ -368,7 +368,7 @@ impl<C: ServerCommand> Inner<C> {
             }
             if ctx.features.reissues {
                 tag.state = TagState::Queued;
-                ctx.busy.fetch_sub(1, SeqCst);
+                ctx.in_flight.fetch_sub(1, SeqCst);
                 self.route_queued(ctx, number, actions);
             } else {
                 self.finish(ctx, number, Err(Errno::EIO), actions);

@@ -1,6 +1,8 @@
 //! How a device's life ends and begins again: start, stop, quiesce, the loss of its server, recovery.
 
-use super::{DeviceState, Plug, Teardown, UblkDevice};
+use super::UblkDevice;
+use super::plug::Plug;
+use super::state::{DeviceState, Teardown};
 use crate::deferred::DeferredActions;
 use crate::platform::Platform;
 use crate::queue::DispatchMode;
@@ -34,7 +36,7 @@ impl<P: Platform> UblkDevice<P> {
                 break self.go_live(&mut state, pid);
             }
         };
-        self.perform_unplugged(actions);
+        self.perform_and_unplug(actions);
         let announced = self.notify_started();
         let is_over = {
             let mut state = self.state();
@@ -87,7 +89,7 @@ impl<P: Platform> UblkDevice<P> {
             state.params.set_size(sectors);
             self.step_all(|inner, _, _| inner.limits.sectors = sectors)
         };
-        self.perform_unplugged(actions);
+        self.perform_and_unplug(actions);
         if let Some(me) = self.weak_self.upgrade() {
             let device: Arc<dyn crate::frontend::BlockDevice> = me;
             self.owner.front_ends().iter().for_each(|front_end| front_end.resized(&device));
@@ -138,7 +140,7 @@ impl<P: Platform> UblkDevice<P> {
         let mut actions = DeferredActions::new();
         let is_stopped = {
             let mut state = self.state();
-            let Some(teardown) = state.teardown.filter(|_| self.busy.load(SeqCst) == 0) else { return };
+            let Some(teardown) = state.teardown.filter(|_| self.in_flight.load(SeqCst) == 0) else { return };
             state.teardown = None;
             self.is_tearing_down.store(false, SeqCst);
             self.finish_teardown(&mut state, teardown, &mut actions);
@@ -221,7 +223,7 @@ impl<P: Platform> UblkDevice<P> {
                 self.reset_all(&mut actions);
             }
         }
-        self.perform_unplugged(actions);
+        self.perform_and_unplug(actions);
     }
 
     /// QUIESCE_DEV: the server hears that it shall go.
@@ -239,7 +241,7 @@ impl<P: Platform> UblkDevice<P> {
             }
             self.step_all(|inner, ctx, actions| inner.set_mode(ctx, DispatchMode::Hold, actions))
         };
-        self.perform_unplugged(held);
+        self.perform_and_unplug(held);
         let result = self.wait_for_idle_commands(deadline_ns, cancelled);
         let mut state = self.state();
         // Who stops it waits for writes that we hold.
@@ -258,7 +260,7 @@ impl<P: Platform> UblkDevice<P> {
             }
         };
         drop(state);
-        self.perform_unplugged(actions);
+        self.perform_and_unplug(actions);
         result
     }
 
@@ -315,7 +317,7 @@ impl<P: Platform> UblkDevice<P> {
                 break self.go_live(&mut state, pid);
             }
         };
-        self.perform_unplugged(actions);
+        self.perform_and_unplug(actions);
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! The in-process front end: `/dev/uringlet/ublkbN`. A program that serves a device uses it by commands on a ring of its own: for
 //! tests and benchmarks. A request's CQE says the bytes done, or -errno.
 
-use super::InProcessPlatform;
 use super::files::command_bytes;
+use super::platform::InProcessPlatform;
 use crate::device::UblkDevice;
 use crate::frontend::{BlockClient, BlockDevice, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR, SlotExtent};
-use alloc::collections::VecDeque;
+use crate::slot_queue::{SlotQueue, SlotStarter};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU16, AtomicU32};
+use core::sync::atomic::AtomicU16;
+use core::sync::atomic::Ordering::Relaxed;
 use uringlet::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_abi::ublk::{ClientCmd, client, feature, io, ioctl_nr, iod};
 use uringlet_sys::lock::Mutex;
@@ -38,31 +38,24 @@ struct QueuedRequest {
 struct ClientRequests {
     device: Arc<UblkDevice<InProcessPlatform>>,
     queue: u16,
-    /// The server reads and writes the slots itself: the data has to be there.
+    /// USER_COPY: the server reads and writes the slots itself, so the data has to be there.
     uses_slots: bool,
-    /// By tag; a lock for each, since who asks and who ends meet in none then.
+    /// By tag. One lock each, so that the submitting and the completing threads do not contend.
     running: Vec<Mutex<Option<QueuedRequest>>>,
-    /// For want of a slot.
-    waiting: Mutex<VecDeque<QueuedRequest>>,
-    /// How many: changed under that lock.
-    waiting_count: AtomicU32,
-    /// Reasons to look at what waits, since somebody began to.
-    reasons: AtomicU32,
+    waiting: SlotQueue<QueuedRequest>,
     weak_self: Weak<Self>,
 }
 
 impl ClientFile {
     pub(super) fn new(device: Arc<UblkDevice<InProcessPlatform>>) -> Self {
         let (queues, depth) = device.queues();
-        let requests = Arc::new_cyclic(|me| ClientRequests {
+        let requests = Arc::new_cyclic(|weak_self| ClientRequests {
             queue: NEXT_QUEUE.fetch_add(1, Relaxed) % queues,
             uses_slots: device.has(feature::USER_COPY),
             device,
             running: (0..depth).map(|_| Mutex::new(None)).collect(),
-            waiting: Mutex::new(VecDeque::new()),
-            waiting_count: AtomicU32::new(0),
-            reasons: AtomicU32::new(0),
-            weak_self: Weak::clone(me),
+            waiting: SlotQueue::new(),
+            weak_self: Weak::clone(weak_self),
         });
         Self { client: Arc::clone(&requests) as Arc<dyn BlockClient>, requests }
     }
@@ -91,8 +84,8 @@ impl VirtualFile for ClientFile {
         let ClientCmd { sector, sectors, flags } = ClientCmd::from_bytes(&command_bytes(cmd));
         let buffer = UserPtr::at(cmd.addr);
         let data = if op.has_data() && !self.requests.uses_slots { DataLocation::Memory(buffer) } else { DataLocation::Slot };
-        self.requests
-            .start_request(QueuedRequest { request: BlockRequest { op, flags, sector, sectors, data }, buffer, pending }, &self.client);
+        let queued = QueuedRequest { request: BlockRequest { op, flags, sector, sectors, data }, buffer, pending };
+        self.requests.waiting.start_or_wait(queued, &Starter { requests: &self.requests, client: &self.client });
     }
 
     fn run(&self, _: &UringCmd) -> i32 {
@@ -107,66 +100,33 @@ impl VirtualFile for ClientFile {
     }
 }
 
-impl ClientRequests {
-    fn start_request(&self, queued: QueuedRequest, client: &Arc<dyn BlockClient>) {
-        // Behind those that wait already. Where a slot is refused and freed before the request is in line, `dispatch_waiting` asks again.
-        if self.waiting_count.load(Acquire) == 0
-            && let Some(slot) = self.device.alloc_slot(self.queue, client)
-        {
-            return self.submit(slot, queued, client);
-        }
-        {
-            let mut waiting = self.waiting.lock();
-            waiting.push_back(queued);
-            self.waiting_count.store(waiting.len() as u32, Release);
-        }
-        self.dispatch_waiting();
+/// The requests, with the client as the driver takes it.
+struct Starter<'a> {
+    requests: &'a ClientRequests,
+    client: &'a Arc<dyn BlockClient>,
+}
+
+impl SlotStarter<QueuedRequest> for Starter<'_> {
+    fn alloc_slot(&self) -> Option<IoSlot> {
+        self.requests.device.alloc_slot(self.requests.queue, self.client)
     }
 
-    fn next_waiting(&self) -> Option<QueuedRequest> {
-        let mut waiting = self.waiting.lock();
-        let next = waiting.pop_front();
-        self.waiting_count.store(waiting.len() as u32, Release);
-        next
+    fn free_slot(&self, slot: IoSlot) {
+        self.requests.device.free_slot(slot);
     }
 
-    /// Starts what waits, as far as there are slots. One thread does it: what ends while it does, deeper in its stack or on
-    /// another thread, is one more reason for it to look again.
-    fn dispatch_waiting(&self) {
-        let mut reasons = 1;
-        if self.reasons.fetch_add(1, AcqRel) > 0 {
-            return;
-        }
-        while reasons > 0 {
-            self.start_waiting();
-            reasons = self.reasons.fetch_sub(reasons, AcqRel) - reasons;
-        }
-    }
-
-    fn start_waiting(&self) {
-        let Some(me) = self.weak_self.upgrade() else { return };
-        let client: Arc<dyn BlockClient> = me;
-        while self.waiting_count.load(Acquire) > 0 {
-            // Where there is none, the next one is told of.
-            let Some(slot) = self.device.alloc_slot(self.queue, &client) else { return };
-            match self.next_waiting() {
-                Some(queued) => self.submit(slot, queued, &client),
-                None => return self.device.free_slot(slot),
-            }
-        }
-    }
-
-    fn submit(&self, slot: IoSlot, queued: QueuedRequest, client: &Arc<dyn BlockClient>) {
+    fn start(&self, slot: IoSlot, queued: QueuedRequest) {
+        let ClientRequests { device, uses_slots, running, .. } = self.requests;
         let request = queued.request;
         let len = request.sectors as usize * SECTOR as usize;
-        let must_copy = self.uses_slots && request.op == IoOp::Write && len <= 1 << io::TAG_SHIFT;
-        if must_copy && !copy_into_slot(self.device.slot_extent(&slot), queued.buffer, len) {
-            self.device.free_slot(slot);
+        let must_copy = *uses_slots && request.op == IoOp::Write && len <= 1 << io::TAG_SHIFT;
+        if must_copy && !copy_into_slot(device.slot_extent(&slot), queued.buffer, len) {
+            device.free_slot(slot);
             return queued.pending.complete(-Errno::EFAULT.into_raw());
         }
-        *self.running[slot.tag() as usize].lock() = Some(queued);
-        self.device.submit(slot, request, client, 0);
-        self.device.unplug();
+        *running[slot.tag() as usize].lock() = Some(queued);
+        device.submit(slot, request, self.client, 0);
+        device.unplug();
     }
 }
 
@@ -195,6 +155,8 @@ impl BlockClient for ClientRequests {
     }
 
     fn slot_freed(&self, _queue: u16) {
-        self.dispatch_waiting();
+        let Some(requests) = self.weak_self.upgrade() else { return };
+        let client: Arc<dyn BlockClient> = requests;
+        self.waiting.dispatch(&Starter { requests: self, client: &client });
     }
 }

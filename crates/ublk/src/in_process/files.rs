@@ -1,6 +1,6 @@
 //! `/dev/ublk-control` and `/dev/ublkcN`.
 
-use super::{InProcessPlatform, caller};
+use super::platform::{InProcessPlatform, caller};
 use crate::control::Driver;
 use crate::device::{IoCommand, UblkDevice};
 use crate::frontend::BlockDevice;

@@ -8,7 +8,7 @@
 //! ```
 //! What cannot be copied is the request's end: fewer bytes, or EIO, are committed in the server's stead, and the command waits for the next request.
 
-use super::{BrokerConnection, BrokerEndpoint};
+use super::endpoint::{BrokerConnection, BrokerEndpoint};
 use crate::adaptive_spin::AdaptiveSpin;
 use crate::in_process::{check_mmap, command_bytes};
 use crate::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};

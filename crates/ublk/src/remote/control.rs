@@ -1,6 +1,6 @@
 //! `/dev/ublk-control`.
 
-use super::BrokerEndpoint;
+use super::endpoint::BrokerEndpoint;
 use crate::in_process::command_bytes;
 use crate::wire::{ControlCall, ControlReply, MESSAGE_MAX, Purpose};
 use alloc::sync::Arc;

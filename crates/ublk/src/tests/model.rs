@@ -1,8 +1,9 @@
-//! The driver's protocol in every order of steps: what waits on the device's futex is woken, every command and every request ends once,
-//! whoever comes first. A lost wake-up is a thread that sleeps for ever, which loom reports as a deadlock.
+//! The driver's protocol in every order of steps: waiters on the device's futex are woken, every command and every request ends
+//! exactly once. A lost wake-up is a thread that sleeps for ever, which loom reports as a deadlock.
 
 use super::*;
 use crate::blocking::BlockingClient;
+use crate::slot_queue::{SlotQueue, SlotStarter};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_abi::ublk::state;
 use uringlet_sys::model;
@@ -11,10 +12,10 @@ use uringlet_sys::sync::AtomicBool;
 
 const COMMIT: u8 = ublk_io::COMMIT_AND_FETCH_REQ;
 const REISSUE: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
-/// More find nothing new, and take minutes.
+/// More preemptions find nothing new, and take minutes.
 const PREEMPTIONS: usize = 2;
 
-/// A device and what its server and clients use of it, for several threads.
+/// A device, its server's log and its client, shared by several threads.
 #[derive(Clone)]
 struct ModelDevice {
     driver: Arc<Driver<TestPlatform>>,
@@ -27,8 +28,12 @@ struct ModelDevice {
 impl ModelDevice {
     /// A device of one tag, its char device open.
     fn new(flags: u64) -> Self {
+        Self::with_depth(flags, 1)
+    }
+
+    fn with_depth(flags: u64, depth: u16) -> Self {
         let harness = Harness::new();
-        let device = harness.add(flags, 1);
+        let device = harness.add(flags, depth);
         device.open().unwrap();
         Self {
             driver: Arc::clone(&harness.driver),
@@ -50,15 +55,19 @@ impl ModelDevice {
         self.control_cancellable(&AtomicBool::new(false), nr)
     }
 
-    fn control_cancellable(&self, gone: &AtomicBool, nr: u8) -> Result<(), Errno> {
+    fn control_cancellable(&self, cancelled: &AtomicBool, nr: u8) -> Result<(), Errno> {
         let header = CtrlCmd { data: 7, queue_id: u16::MAX, ..CtrlCmd::default() };
-        self.driver.control_cancellable(gone, &ROOT, u32::from(nr), header, &mut Vec::new())
+        self.driver.control_cancellable(cancelled, &ROOT, u32::from(nr), header, &mut Vec::new())
     }
 
     fn io(&self, nr: u8, result: i32) {
+        self.io_on(0, nr, result);
+    }
+
+    fn io_on(&self, tag: u16, nr: u8, result: i32) {
         let command = LoggedCommand { id: u64::from(nr), log: Arc::clone(&self.log), is_done: false };
-        let cmd = IoCmd { q_id: 0, tag: 0, result, addr: buffer(0) };
-        self.device.io_commands([IoCommand { task: 1, cmd_op: nr.into(), cmd, command: command }]);
+        let cmd = IoCmd { q_id: 0, tag, result, addr: buffer(tag) };
+        self.device.io_commands([IoCommand { task: 1, cmd_op: nr.into(), cmd, command }]);
     }
 
     fn fetch(&self) {
@@ -75,25 +84,26 @@ impl ModelDevice {
         let client = Arc::clone(&self.client) as Arc<dyn BlockClient>;
         let slot = self.device.alloc_slot(0, &client).unwrap();
         self.device.submit(slot, BlockRequest { op, flags: 0, sector: 0, sectors: 1, data: DataLocation::Slot }, &client, 1);
+        self.device.unplug();
     }
 
     /// Results of the server's commands so far.
-    fn heard(&self) -> Vec<i32> {
+    fn results(&self) -> Vec<i32> {
         self.log.lock().unwrap().iter().map(|&(_, res)| res).collect()
     }
 
     /// How the one request ended, if it did.
     fn outcome(&self) -> Option<Result<(), Errno>> {
         let finished = self.client.finished.lock().unwrap();
-        assert!(finished.len() <= 1, "it finished twice");
+        assert!(finished.len() <= 1, "it ended twice");
         finished.first().map(|(_, _, result)| *result)
     }
 
-    /// Front ends that were told to start were told to stop, after that.
+    /// The device is DEAD, and each start of a front end was followed by a stop.
     fn assert_dead(&self) {
         assert_eq!((self.device.info().state, self.device.is_tearing_down()), (state::DEAD, false));
-        let heard: Vec<_> = self.front_end.calls.lock().unwrap().iter().copied().filter(|word| *word != "before_stop").collect();
-        assert!(heard.is_empty() || heard == ["start", "stop"] || heard == ["start", "stop", "start", "stop"], "{heard:?}");
+        let calls: Vec<_> = self.front_end.calls.lock().unwrap().iter().copied().filter(|word| *word != "before_stop").collect();
+        assert!(calls.is_empty() || calls == ["start", "stop"] || calls == ["start", "stop", "start", "stop"], "{calls:?}");
     }
 
     fn spawn<R: 'static>(&self, f: impl FnOnce(Self) -> R + 'static) -> thread::JoinHandle<R> {
@@ -111,7 +121,7 @@ fn start_and_fetch_meet() {
         start.join().unwrap().unwrap();
         assert_eq!(model_device.device.info().state, state::LIVE);
         model_device.die();
-        assert_eq!(model_device.heard(), [-19]);
+        assert_eq!(model_device.results(), [-19]);
         model_device.assert_dead();
     });
 }
@@ -120,17 +130,17 @@ fn start_and_fetch_meet() {
 fn start_races_with_server_death() {
     model::check(PREEMPTIONS, || {
         let model_device = ModelDevice::new(0);
-        let gone = Arc::new(AtomicBool::new(false));
-        let wanted = Arc::clone(&gone);
-        let start = model_device.spawn(move |model_device| model_device.control_cancellable(&wanted, ctrl::START_DEV));
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&cancelled);
+        let start = model_device.spawn(move |model_device| model_device.control_cancellable(&flag, ctrl::START_DEV));
         model_device.fetch();
         model_device.die();
-        // Who saw no server yet waits for the next one, and gives up.
-        gone.store(true, Release);
+        // A start that saw no server yet waits for the next one, until it is cancelled.
+        cancelled.store(true, Release);
         model_device.driver.recheck_waiters();
         let started = start.join().unwrap();
         assert!(matches!(started, Ok(()) | Err(Errno::EINTR)), "{started:?}");
-        assert_eq!(model_device.heard(), [-19]);
+        assert_eq!(model_device.results(), [-19]);
         model_device.assert_dead();
         assert_eq!(model_device.device.open(), Ok(()));
     });
@@ -140,16 +150,16 @@ fn start_races_with_server_death() {
 fn start_races_with_ring_end() {
     model::check(PREEMPTIONS, || {
         let model_device = ModelDevice::new(0);
-        let gone = Arc::new(AtomicBool::new(false));
-        let wanted = Arc::clone(&gone);
-        let start = model_device.spawn(move |model_device| model_device.control_cancellable(&wanted, ctrl::START_DEV));
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&cancelled);
+        let start = model_device.spawn(move |model_device| model_device.control_cancellable(&flag, ctrl::START_DEV));
         model_device.fetch();
         model_device.device.cancel_io_command(&IoCmd::default());
-        gone.store(true, Release);
+        cancelled.store(true, Release);
         model_device.driver.recheck_waiters();
         let started = start.join().unwrap();
         assert!(matches!(started, Ok(()) | Err(Errno::EINTR)), "{started:?}");
-        assert_eq!(model_device.heard(), [-19]);
+        assert_eq!(model_device.results(), [-19]);
         model_device.assert_dead();
     });
 }
@@ -160,11 +170,11 @@ fn stop_races_with_commit() {
         model::check(PREEMPTIONS, move || {
             let model_device = ModelDevice::live(0);
             model_device.submit(op);
-            assert_eq!(model_device.heard(), [0]);
+            assert_eq!(model_device.results(), [0]);
             let stop = model_device.spawn(|model_device| model_device.control(ctrl::STOP_DEV));
             model_device.io(COMMIT, 512);
             stop.join().unwrap().unwrap();
-            assert_eq!((model_device.heard(), model_device.outcome()), (vec![0, -19], Some(Ok(()))));
+            assert_eq!((model_device.results(), model_device.outcome()), (vec![0, -19], Some(Ok(()))));
             model_device.assert_dead();
         });
     }
@@ -176,13 +186,13 @@ fn stop_races_with_new_request() {
         let model_device = ModelDevice::live(0);
         let stop = model_device.spawn(|model_device| model_device.control(ctrl::STOP_DEV));
         model_device.submit(IoOp::Write);
-        if model_device.heard() == [0] {
+        if model_device.results() == [0] {
             model_device.io(COMMIT, 512);
         }
         stop.join().unwrap().unwrap();
-        let expected = if model_device.heard() == [-19] { Err(Errno::EIO) } else { Ok(()) };
+        let expected = if model_device.results() == [-19] { Err(Errno::EIO) } else { Ok(()) };
         assert_eq!(model_device.outcome(), Some(expected));
-        assert_eq!(model_device.heard().last(), Some(&-19));
+        assert_eq!(model_device.results().last(), Some(&-19));
         model_device.assert_dead();
     });
 }
@@ -195,8 +205,8 @@ fn server_death_races_with_dispatch_copy() {
         model_device.submit(IoOp::Write);
         dies.join().unwrap();
         assert_eq!(model_device.outcome(), Some(Err(Errno::EIO)));
-        let heard = model_device.heard();
-        assert!(heard == [-19] || heard == [0], "{heard:?}");
+        let results = model_device.results();
+        assert!(results == [-19] || results == [0], "{results:?}");
         model_device.assert_dead();
     });
 }
@@ -215,7 +225,7 @@ fn reissued_requests_reach_the_next_server() {
         let end = model_device.spawn(|model_device| model_device.control(ctrl::END_USER_RECOVERY));
         model_device.fetch();
         end.join().unwrap().unwrap();
-        assert_eq!(model_device.heard(), [0]);
+        assert_eq!(model_device.results(), [0]);
         model_device.io(COMMIT, 512);
         assert_eq!(model_device.outcome(), Some(Ok(())));
         model_device.control(ctrl::STOP_DEV).unwrap();
@@ -228,14 +238,14 @@ fn server_death_races_with_commit_copy() {
     model::check(PREEMPTIONS, || {
         let model_device = ModelDevice::live(0);
         model_device.submit(IoOp::Read);
-        assert_eq!(model_device.heard(), [0]);
+        assert_eq!(model_device.results(), [0]);
         let dies = model_device.spawn(|model_device| model_device.die());
         model_device.io(COMMIT, 512);
         dies.join().unwrap();
         assert!(matches!(model_device.outcome(), Some(Ok(()) | Err(Errno::EIO))));
-        // Its commit was too late, or ended with the rest.
-        let heard = model_device.heard();
-        assert!(heard == [0, -19] || heard == [0, -22], "{heard:?}");
+        // The commit came too late (EINVAL), or its command was cancelled with the others.
+        let results = model_device.results();
+        assert!(results == [0, -19] || results == [0, -22], "{results:?}");
         model_device.assert_dead();
     });
 }
@@ -252,7 +262,7 @@ fn before_stop_races_with_server_death() {
         model_device.die();
         let stopped = stop.join().unwrap();
         assert_eq!(stopped, Ok(()));
-        // Not asked for where the server was lost first.
+        // No flush where the server was lost first.
         assert!(matches!(*written.lock().unwrap(), None | Some(Err(Errno::EIO))));
         model_device.assert_dead();
     });
@@ -268,7 +278,7 @@ fn every_slot_waiter_is_notified() {
         let clients = [model_device.spawn(flush), model_device.spawn(flush)];
         let mut served = 0;
         while served < 2 {
-            if model_device.heard().len() > served {
+            if model_device.results().len() > served {
                 served += 1;
                 model_device.io(COMMIT, 0);
             }
@@ -276,6 +286,101 @@ fn every_slot_waiter_is_notified() {
         }
         clients.into_iter().for_each(|client| client.join().unwrap().unwrap());
         model_device.control(ctrl::STOP_DEV).unwrap();
+        model_device.assert_dead();
+    });
+}
+
+/// A client that queues its flushes where it finds no slot.
+#[derive(Debug)]
+struct QueueingClient {
+    device: Arc<UblkDevice<TestPlatform>>,
+    waiting: SlotQueue<u64>,
+    finished: Mutex<Vec<u64>>,
+    /// The same client, as the driver takes it; taken out at the end, as it is a cycle.
+    client: Mutex<Option<Arc<dyn BlockClient>>>,
+}
+
+impl QueueingClient {
+    fn new(device: &Arc<UblkDevice<TestPlatform>>) -> Arc<Self> {
+        let client = Self { device: Arc::clone(device), waiting: SlotQueue::new(), finished: Mutex::default(), client: Mutex::default() };
+        let client = Arc::new(client);
+        *client.client.lock().unwrap() = Some(Arc::clone(&client) as Arc<dyn BlockClient>);
+        client
+    }
+
+    fn client(&self) -> Arc<dyn BlockClient> {
+        self.client.lock().unwrap().clone().unwrap()
+    }
+}
+
+impl SlotStarter<u64> for QueueingClient {
+    fn alloc_slot(&self) -> Option<IoSlot> {
+        self.device.alloc_slot(0, &self.client())
+    }
+
+    fn free_slot(&self, slot: IoSlot) {
+        self.device.free_slot(slot);
+    }
+
+    fn start(&self, slot: IoSlot, cookie: u64) {
+        let request = BlockRequest { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, data: DataLocation::Slot };
+        self.device.submit(slot, request, &self.client(), cookie);
+        self.device.unplug();
+    }
+}
+
+impl BlockClient for QueueingClient {
+    fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>) {
+        assert_eq!(result, Ok(()));
+        self.finished.lock().unwrap().push(cookie);
+        self.device.free_slot(slot);
+    }
+
+    fn slot_freed(&self, _: u16) {
+        self.waiting.dispatch(self);
+    }
+}
+
+#[test]
+fn slot_queues_start_every_request() {
+    model::check(PREEMPTIONS, || {
+        let model_device = ModelDevice::live(0);
+        let client = QueueingClient::new(&model_device.device);
+        let other = Arc::clone(&client);
+        let submitter = model_device.spawn(move |_| other.waiting.start_or_wait(2, &*other));
+        client.waiting.start_or_wait(1, &*client);
+        let mut served = 0;
+        while served < 2 {
+            if model_device.results().len() > served {
+                served += 1;
+                model_device.io(COMMIT, 0);
+            }
+            thread::yield_now();
+        }
+        submitter.join().unwrap();
+        let mut finished = client.finished.lock().unwrap().clone();
+        finished.sort_unstable();
+        assert_eq!(finished, [1, 2]);
+        client.client.lock().unwrap().take();
+        model_device.control(ctrl::STOP_DEV).unwrap();
+        model_device.assert_dead();
+    });
+}
+
+#[test]
+fn stop_races_with_last_commits() {
+    model::check(PREEMPTIONS, || {
+        let model_device = ModelDevice::with_depth(0, 2);
+        (0..2).for_each(|tag| model_device.io_on(tag, ublk_io::FETCH_REQ, 0));
+        model_device.control(ctrl::START_DEV).unwrap();
+        (0..2).for_each(|_| model_device.submit(IoOp::Flush));
+        assert_eq!(model_device.results(), [0, 0]);
+        let stop = model_device.spawn(|device| device.control(ctrl::STOP_DEV));
+        let commit = model_device.spawn(|device| device.io_on(1, COMMIT, 0));
+        model_device.io_on(0, COMMIT, 0);
+        commit.join().unwrap();
+        stop.join().unwrap().unwrap();
+        assert_eq!(model_device.results(), [0, 0, -19, -19]);
         model_device.assert_dead();
     });
 }
@@ -297,7 +402,7 @@ fn quiesce_races_with_stop() {
             stopped
         });
         while !is_over.load(Acquire) {
-            if model_device.heard() == [0] {
+            if model_device.results() == [0] {
                 model_device.log.lock().unwrap().clear();
                 model_device.io(COMMIT, 0);
             }
@@ -306,9 +411,9 @@ fn quiesce_races_with_stop() {
         stop.join().unwrap().unwrap();
         let quiesced = quiesce.join().unwrap();
         assert!(matches!(quiesced, Ok(()) | Err(Errno::ENODEV)), "{quiesced:?}");
-        // Whoever was first: a write that was waited for has reached the server.
+        // In each order: a flush that the stop waited for has reached the server.
         assert!(matches!(*written.lock().unwrap(), None | Some(Ok(()))));
-        assert_eq!(model_device.heard(), [-19]);
+        assert_eq!(model_device.results(), [-19]);
         model_device.assert_dead();
     });
 }
