@@ -1,8 +1,6 @@
 //! One scenario on two sides.
 
-use crate::generate;
-use crate::scenario::Scenario;
-use crate::shrink::Dropped;
+use crate::case::Case;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -12,26 +10,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// A scenario's name.
-#[derive(Clone, Debug)]
-pub(crate) struct Case {
-    pub(crate) seed: u64,
-    pub(crate) ops: u64,
-    /// Mostly what servers ask for.
-    pub(crate) is_net: bool,
-    pub(crate) dropped: Dropped,
-}
-
-impl Case {
-    fn kind(&self) -> &'static str {
-        if self.is_net { " --net" } else { "" }
-    }
-
-    pub(crate) fn scenario(&self) -> Scenario {
-        self.dropped.without(generate::scenario(self.seed, self.ops, self.is_net))
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -100,7 +78,8 @@ impl Sides {
     pub(crate) fn report(&self, case: &Case) -> anyhow::Result<String> {
         let kernel = self.kernel.play(case, SUREST)?;
         let ours = self.ours.play(case, SUREST)?;
-        let mut text = format!("---- seed {} ops {}{}{}\n{}", case.seed, case.ops, case.kind(), case.dropped.option(), case.scenario());
+        let mut text =
+            format!("---- seed {} ops {}{}{}\n{}", case.seed, case.ops, case.kind_option(), case.dropped.option(), case.scenario());
         for line in difference(&kernel, &ours) {
             text += &line;
             text.push('\n');

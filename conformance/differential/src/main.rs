@@ -4,17 +4,18 @@
 //! `xtask sandbox --kill`, where a real io_uring call is death. It compares what they print. On a difference it plays both again, more slowly; what
 //! still differs is shrunk to the steps that matter, and printed.
 
+mod case;
 mod compare;
 mod generate;
 mod place;
 mod product;
-mod rng;
 mod scenario;
 mod shrink;
 mod worker;
 
 use anyhow::{Context, bail};
-use compare::{Case, Sides, Verdict};
+use case::{Case, Dropped};
+use compare::{Sides, Verdict};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ struct Args {
     xtask: Option<PathBuf>,
     /// For the worker.
     quiet_ms: u64,
-    dropped: shrink::Dropped,
+    dropped: Dropped,
 }
 
 fn main() -> ExitCode {
@@ -80,7 +81,7 @@ fn parse() -> anyhow::Result<Option<Args>> {
             Long("with") => args.options.push(parser.value()?),
             Long("no-shrink") => args.keeps_all = true,
             Long("quiet-ms") => args.quiet_ms = parser.value()?.parse()?,
-            Long("drop") => args.dropped = shrink::Dropped::parse(&parser.value()?.string()?)?,
+            Long("drop") => args.dropped = Dropped::parse(&parser.value()?.string()?)?,
             Long("uringlet") => args.uringlet = Some(parser.value()?.into()),
             Long("xtask") => args.xtask = Some(parser.value()?.into()),
             Value(word) if args.command.is_none() => args.command = Some(word.string()?),
@@ -145,7 +146,7 @@ fn search(args: &Args) -> anyhow::Result<bool> {
             if index >= args.count {
                 return Ok(());
             }
-            let case = Case { seed: args.seed + index, ops: args.ops, is_net: args.is_net, dropped: shrink::Dropped::default() };
+            let case = Case { seed: args.seed + index, ops: args.ops, is_net: args.is_net, dropped: Dropped::default() };
             match sides.compare(&case)? {
                 Verdict::Same => same.fetch_add(1, Ordering::Relaxed),
                 Verdict::Unsteady => {

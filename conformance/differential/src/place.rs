@@ -68,3 +68,8 @@ pub(crate) const ADOPTED: i32 = 200;
 pub(crate) const TABLE: [i32; 20] =
     [100, 101, 102, 103, 110, 111, 112, 113, 120, 121, 126, 127, 130, -1, -1, -1, TCP, TCP + 1, UDP, UDP + 1];
 pub(crate) const NAMES: [&str; 5] = ["n0", "n1", "n2", "d0", "d0/n3"];
+
+/// The address of a provided buffer.
+pub(crate) fn provided(group: u16, bid: u16) -> u64 {
+    PROVIDED + (u64::from(group) << 16) + u64::from(bid) * PROVIDED_LEN
+}

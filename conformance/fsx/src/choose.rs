@@ -2,7 +2,7 @@
 
 use crate::model::Model;
 use crate::op::{AppendBy, BLOCK, MAX_LEN, MAX_SIZE, Op, Way};
-use crate::rng::Rng;
+use conformance_rng::Rng;
 
 /// What the filesystem has.
 #[derive(Clone, Debug)]

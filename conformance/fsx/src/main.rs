@@ -3,11 +3,11 @@
 //! A plain io_uring program: as it is it checks the kernel's ring, under `uringlet run` it checks the engine. `cargo xtask fsx` does both, in every mode.
 
 mod choose;
+mod claim;
 mod files;
 mod model;
 mod op;
 mod ring;
-mod rng;
 mod round;
 mod slots;
 

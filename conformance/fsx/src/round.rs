@@ -5,12 +5,13 @@
 //! seed names one sequence of operations on every machine, and only the order of their execution is the ring's.
 
 use crate::choose::{Abilities, choose};
+use crate::claim::Claim;
 use crate::files::{DOORS, Folder, Opened, make_cold};
 use crate::model::Model;
-use crate::op::{Claim, Op};
+use crate::op::Op;
 use crate::ring::{self, KINDS, Kind, Target};
-use crate::rng::Rng;
 use crate::slots::{Slots, State, difference};
+use conformance_rng::Rng;
 use io_uring::IoUring;
 use io_uring::squeue::{Entry, Flags};
 use std::collections::VecDeque;
@@ -20,6 +21,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// Of this program.
+const RNG_SALT: u64 = 0x2545_f491_4f6c_dd1d;
 const FILES: usize = 4;
 const DEPTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Operations between two changes of depth.
@@ -87,7 +90,7 @@ struct Round<'a> {
     plan: &'a Plan<'a>,
     rng: Rng,
     /// For what depends on when completions come, and may not change the operations.
-    luck: Rng,
+    timing_rng: Rng,
     // Before the memory that it knows.
     ring: IoUring,
     slots: Slots,
@@ -109,7 +112,7 @@ struct Round<'a> {
 pub(crate) fn play(plan: &Plan<'_>, folder: &Folder, seed: u64, ops: u64) -> Result<u64, String> {
     let mut round = Round::new(plan, &folder.0, seed).map_err(|failure| failure.text)?;
     match round.play(ops) {
-        Ok(()) => Ok(round.rng.next()),
+        Ok(()) => Ok(round.rng.next_u64()),
         Err(failure) => {
             let report = round.report(&failure);
             // Requests may still be in flight: their memory has to stay.
@@ -125,7 +128,7 @@ fn name(folder: &Path, file: usize) -> std::path::PathBuf {
 
 impl<'a> Round<'a> {
     fn new(plan: &'a Plan<'a>, folder: &'a Path, seed: u64) -> Result<Self, Failure> {
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::new(seed, RNG_SALT);
         let slots = Slots::new()?;
         let ring = ring::new(rng.pick(&KINDS))?;
         let files = (0..FILES).map(|file| Opened::new(&name(folder, file), true)).collect::<Result<Vec<_>, _>>()?;
@@ -135,7 +138,7 @@ impl<'a> Round<'a> {
         Ok(Self {
             plan,
             rng,
-            luck: Rng::new(!seed),
+            timing_rng: Rng::new(!seed, RNG_SALT),
             ring,
             slots,
             files,
@@ -195,7 +198,7 @@ impl<'a> Round<'a> {
             if i > 0 {
                 (file, op) = self.next_of_chain(file);
             }
-            let claim = op.claim(&self.models[file]);
+            let claim = Claim::of(&op, &self.models[file]);
             self.retire_conflicts(begin, file, &claim)?;
             while self.window.len() >= self.depth {
                 self.retire()?;
@@ -212,7 +215,7 @@ impl<'a> Round<'a> {
         self.unsubmitted += length;
         if self.unsubmitted >= self.batch {
             self.submit(0)?;
-            self.batch = 1 + self.luck.below(self.depth as u64) as usize;
+            self.batch = 1 + self.timing_rng.below(self.depth as u64) as usize;
         }
         self.reap()
     }
@@ -274,7 +277,7 @@ impl<'a> Round<'a> {
     fn entry(&mut self, slot: usize, flags: Flags) -> Entry {
         let (op, file, number) = (self.slots.all[slot].op, self.slots.all[slot].file, self.slots.all[slot].number);
         let target = Target { index: file, opened: &self.files[file], is_registered: flags.contains(Flags::FIXED_FILE) };
-        let shares = [self.rng.next(), self.rng.next(), self.rng.next()];
+        let shares = [self.rng.next_u64(), self.rng.next_u64(), self.rng.next_u64()];
         ring::entry(&op, &target, &mut self.slots, slot, shares).flags(flags).user_data(number << 8 | slot as u64)
     }
 
@@ -345,7 +348,7 @@ impl<'a> Round<'a> {
 
     /// What the thread does itself.
     fn by_hand(&mut self, file: usize, op: Op) -> Result<(), Failure> {
-        let claim = op.claim(&self.models[file]);
+        let claim = Claim::of(&op, &self.models[file]);
         if matches!(op, Op::Reopen { .. }) {
             self.drain()?;
         }

@@ -1,8 +1,8 @@
 //! One field of a good SQE, made wrong.
 
-use super::Draft;
+use super::draft::Draft;
 use crate::place;
-use crate::rng::Rng;
+use conformance_rng::Rng;
 use uringlet_abi::Opcode;
 
 /// Opcodes whose second structure (iovecs, header, path) the engine leaves to the system call: a bad address is told by the same errno, but does not end

@@ -1,6 +1,7 @@
 //! Requests on regular files.
 
-use super::{Access, Draft, Generator, Thing, changes, chunk, iovecs, looks, maybe_fixed, simple};
+use super::draft::{Access, Draft, Thing, changes, chunk, iovecs, looks, simple};
+use super::generator::{Generator, maybe_fixed};
 use crate::place;
 use uringlet_abi::{Opcode, sqe};
 

@@ -4,7 +4,9 @@
 //! chain, and what may still wait from an earlier batch is woken by one request at a time.
 
 mod bad;
+mod draft;
 mod files;
+mod generator;
 mod names;
 mod network;
 mod others;
@@ -12,81 +14,19 @@ mod streams;
 mod time;
 
 use crate::place;
-use crate::rng::Rng;
-use crate::scenario::{Op, Result as Meaning, Scenario, Step, Waiting};
-use uringlet_abi::{Opcode, Sqe, Timespec, setup, sqe};
+use crate::scenario::{Op, Scenario, Step, Waiting};
+use conformance_rng::Rng;
+use draft::{Access, Draft, Thing, changes, conflict};
+use generator::{Generator, Pending};
+use uringlet_abi::{Opcode, setup, sqe};
 
-/// What a request touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
-    what: Thing,
-    changes: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thing {
-    /// By the number of its first descriptor.
-    File(i32),
-    Names,
-    Table,
-    Group(u16),
-    FixedBuffer(u16),
-    /// By its user_data.
-    Request(u64),
-    /// Everything that may be pending.
-    Pending,
-}
-
-fn changes(what: Thing) -> Access {
-    Access { what, changes: true }
-}
-
-fn looks(what: Thing) -> Access {
-    Access { what, changes: false }
-}
-
-fn conflict(a: &[Access], b: &[Access]) -> bool {
-    a.iter().any(|x| b.iter().any(|y| x.what == y.what && (x.changes || y.changes)))
-}
-
-/// A request in the making.
-#[derive(Clone, Debug)]
-struct Draft {
-    op: Op,
-    touches: Vec<Access>,
-    /// Goes on after its first completion.
-    is_multishot: bool,
-}
-
-/// Requests that may wait.
-#[derive(Debug)]
-struct Pending {
-    touches: Vec<Access>,
-    user_data: Vec<u64>,
-    is_multishot: bool,
-}
-
-struct Generator {
-    rng: Rng,
-    /// Mostly what servers ask for.
-    is_net: bool,
-    next_id: u64,
-    pending: Vec<Pending>,
-    /// What the current batch touches.
-    touched: Vec<Access>,
-    /// A drained request may hold back everything behind it.
-    is_stuck: bool,
-    /// A request has drained: the kernel hands the later ones to workers.
-    has_drained: bool,
-    next_adopted: i32,
-    /// Opcode and user_data of requests that may be pending.
-    may_pend: Vec<(u8, u64)>,
-}
+/// Of this program.
+const RNG_SALT: u64 = 0x5bf0_3635_d1c2_a94b;
 
 /// The scenario of a seed, of about so many requests; of all kinds, or mostly of those that servers ask for.
 pub(crate) fn scenario(seed: u64, ops: u64, is_net: bool) -> Scenario {
     let mut g = Generator {
-        rng: Rng::new(seed),
+        rng: Rng::new(seed, RNG_SALT),
         is_net,
         next_id: 0,
         pending: Vec::new(),
@@ -316,87 +256,4 @@ impl Generator {
             _ => others::draft(self),
         }
     }
-
-    // For the families ------------------------------------------------------------------------------------------------
-
-    /// A new request; its user_data says which chunk of the arena is its own.
-    fn op(&mut self, opcode: Opcode) -> Op {
-        self.next_id += 1;
-        Op {
-            sqe: Sqe { opcode: opcode as u8, user_data: self.next_id, ..Sqe::default() },
-            memory: Vec::new(),
-            result: Meaning::Number,
-            may_pend: false,
-            chain: 0,
-        }
-    }
-
-    /// The user_data of some request that may be pending, best of one of this opcode; or of nobody.
-    fn target(&mut self, opcode: Option<Opcode>) -> u64 {
-        let fitting: Vec<u64> =
-            self.may_pend.iter().filter(|(code, _)| opcode.is_some_and(|o| o as u8 == *code)).map(|(_, id)| *id).collect();
-        if !fitting.is_empty() && self.rng.percent(75) {
-            return self.rng.pick(&fitting);
-        }
-        if self.pending.is_empty() || self.rng.percent(15) {
-            return 7777;
-        }
-        let at = self.rng.below(self.pending.len() as u64) as usize;
-        let entity = &self.pending[at];
-        let which = self.rng.below(entity.user_data.len() as u64) as usize;
-        entity.user_data[which]
-    }
-
-    /// What touching a request means: touching what it touches.
-    fn touches_of(&self, user_data: u64) -> Vec<Access> {
-        let found = self.pending.iter().find(|p| p.user_data.contains(&user_data));
-        let mut touches = vec![changes(Thing::Request(user_data))];
-        touches.extend(found.into_iter().flat_map(|p| &p.touches).map(|access| changes(access.what)));
-        touches
-    }
-}
-
-/// The request's own chunk.
-fn chunk(op: &Op) -> u64 {
-    place::ARENA + (op.user_data() - 1) * place::CHUNK
-}
-
-fn simple(op: Op, touches: Vec<Access>) -> Draft {
-    Draft { op, touches, is_multishot: false }
-}
-
-fn timespec(ns: i64) -> Vec<u8> {
-    let ts = Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
-    [ts.tv_sec.to_ne_bytes(), ts.tv_nsec.to_ne_bytes()].concat()
-}
-
-/// The file that a descriptor belongs to: both ends of a pipe or a pair are one thing.
-fn thing_of(fd: i32) -> Thing {
-    let is_pair = (110..130).contains(&fd) || (place::UDP..place::UDP + 2).contains(&fd);
-    Thing::File(if is_pair { fd & !1 } else { fd })
-}
-
-/// Uses a registered file instead of the number, where there is one.
-fn maybe_fixed(g: &mut Generator, draft: &mut Draft) {
-    let index = place::TABLE.iter().position(|fd| *fd == draft.op.sqe.fd);
-    if let Some(index) = index
-        && draft.op.sqe.fd >= 0
-        && g.rng.percent(20)
-    {
-        draft.op.sqe.fd = index as i32;
-        draft.op.sqe.flags |= sqe::FIXED_FILE;
-        draft.touches.push(looks(Thing::Table));
-    }
-}
-
-/// Iovecs over the request's chunk, in its second part; the sum of their lengths.
-fn iovecs(op: &mut Op, base: u64, lens: &[u64]) {
-    let mut at = base;
-    let mut bytes = Vec::new();
-    for len in lens {
-        bytes.extend(at.to_ne_bytes());
-        bytes.extend(len.to_ne_bytes());
-        at += len;
-    }
-    op.memory.push((chunk(op) + place::AUX, bytes));
 }

@@ -1,9 +1,10 @@
 //! Requests on names. All names are one thing: whoever touches one stands in one chain.
 
-use super::{Draft, Generator, Thing, changes, chunk, simple};
+use super::draft::{Draft, Thing, changes, chunk, simple};
+use super::generator::Generator;
 use crate::place;
-use crate::rng::Rng;
 use crate::scenario::{Op, Result as Meaning};
+use conformance_rng::Rng;
 use uringlet_abi::{FILE_INDEX_ALLOC, Opcode};
 
 fn path(g: &mut Generator) -> &'static str {

@@ -1,6 +1,7 @@
 //! What servers ask of a ring: bundles, buffers that are used up bit by bit, requests that go on, notifications, messages between rings.
 
-use super::{Access, Draft, Generator, Thing, changes, chunk, iovecs, looks, maybe_fixed, simple, thing_of};
+use super::draft::{Access, Draft, Thing, changes, chunk, iovecs, looks, simple, thing_of};
+use super::generator::{Generator, maybe_fixed};
 use crate::place;
 use crate::scenario::Result as Meaning;
 use uringlet_abi::{FILE_INDEX_ALLOC, Opcode, op_flags, sqe};

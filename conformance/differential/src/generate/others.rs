@@ -1,9 +1,10 @@
 //! Polls, NOPs, provided buffers, registered files, and calls of io_uring_register(2).
 
-use super::{Draft, Generator, Thing, changes, chunk, looks, maybe_fixed, simple, thing_of};
+use super::draft::{Draft, Thing, changes, chunk, looks, simple, thing_of};
+use super::generator::{Generator, maybe_fixed};
 use crate::place;
+use crate::place::provided;
 use crate::scenario::Step;
-use crate::worker::stage::provided;
 use uringlet_abi::{Opcode, op_flags, register as reg, sqe};
 
 const POLLIN: u32 = 1;

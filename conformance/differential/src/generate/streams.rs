@@ -1,6 +1,7 @@
 //! Requests on pipes, sockets and event counters.
 
-use super::{Draft, Generator, Thing, changes, chunk, iovecs, maybe_fixed, simple};
+use super::draft::{Draft, Thing, changes, chunk, iovecs, simple, thing_of};
+use super::generator::{Generator, maybe_fixed};
 use crate::place;
 use crate::scenario::Result as Meaning;
 use uringlet_abi::{Opcode, op_flags, sqe};
@@ -134,7 +135,7 @@ fn splice(g: &mut Generator) -> Draft {
     op.sqe.len = g.rng.pick(&[0, 10, 500, 3000]);
     // Always by a worker in the kernel: it may sleep there, so not without SPLICE_F_NONBLOCK.
     op.sqe.op_flags = g.rng.pick(&[2, 2, 2, 2, 3, 0x40]);
-    simple(op, vec![changes(super::thing_of(from)), changes(super::thing_of(to))])
+    simple(op, vec![changes(thing_of(from)), changes(thing_of(to))])
 }
 
 fn event(g: &mut Generator) -> Draft {
@@ -154,7 +155,7 @@ fn shutdown(g: &mut Generator) -> Draft {
     let mut op = g.op(Opcode::Shutdown);
     op.sqe.fd = g.rng.pick(&[base, base, base + 1, place::FRESH_SOCKETS[0], 100]);
     op.sqe.len = g.rng.pick(&[0, 1, 2, 3]);
-    let touched = super::thing_of(op.sqe.fd);
+    let touched = thing_of(op.sqe.fd);
     simple(op, vec![changes(touched)])
 }
 

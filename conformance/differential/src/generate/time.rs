@@ -1,6 +1,7 @@
 //! Timeouts that are over at once or never, and cancels.
 
-use super::{Access, Draft, Generator, Thing, changes, chunk, simple, timespec};
+use super::draft::{Access, Draft, Thing, changes, chunk, simple, thing_of, timespec};
+use super::generator::Generator;
 use crate::place;
 use uringlet_abi::{Opcode, op_flags, sqe};
 
@@ -90,7 +91,7 @@ pub(super) fn cancel(g: &mut Generator) -> Draft {
             let fd = g.rng.pick(&[110, 112, 114, 116, 120, 122, 124, 126, place::CLOSED]);
             op.sqe.fd = fd;
             op.sqe.op_flags = op_flags::CANCEL_FD | g.rng.pick(&[0, op_flags::CANCEL_ALL]);
-            touches.push(changes(super::thing_of(fd)));
+            touches.push(changes(thing_of(fd)));
         }
         8 => {
             // By opcode, of which there may be none.

@@ -1,7 +1,7 @@
 //! Plays one scenario, on whatever io_uring this process finds, and prints what happened.
 
 mod ring;
-pub(crate) mod stage;
+mod stage;
 mod state;
 
 use crate::place;
@@ -122,7 +122,7 @@ impl Player {
         let sqe = Sqe {
             opcode: Opcode::ProvideBuffers as u8,
             fd: 4,
-            addr: stage::provided(place::LEGACY_GROUP, 0),
+            addr: place::provided(place::LEGACY_GROUP, 0),
             len: place::PROVIDED_LEN as u32,
             buf_index: place::LEGACY_GROUP,
             user_data: FIRST_BUFFERS,

@@ -206,15 +206,10 @@ pub(super) fn refill(group: u16, n: u16) {
     for _ in 0..n {
         let bid = at % place::BUF_RING_ENTRIES;
         let entry = ring + u64::from(bid) * 16;
-        let address = provided(group, bid);
+        let address = place::provided(group, bid);
         // Not the last two bytes: those of entry 0 are the tail.
         poke(entry, &[&address.to_ne_bytes()[..], &(place::PROVIDED_LEN as u32).to_ne_bytes(), &bid.to_ne_bytes()].concat());
         at = at.wrapping_add(1);
     }
     tail.store(at, Ordering::Release);
-}
-
-/// The address of a provided buffer.
-pub(crate) fn provided(group: u16, bid: u16) -> u64 {
-    place::PROVIDED + (u64::from(group) << 16) + u64::from(bid) * place::PROVIDED_LEN
 }

@@ -1,0 +1,111 @@
+//! A scenario by its name: the seed, and what is left out of it.
+
+use crate::generate;
+use crate::scenario::{Op, Scenario, Step};
+use anyhow::Context;
+use std::collections::BTreeSet;
+use std::fmt;
+use uringlet_abi::sqe;
+
+/// A scenario's name.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) seed: u64,
+    pub(crate) ops: u64,
+    /// Mostly what servers ask for.
+    pub(crate) is_net: bool,
+    pub(crate) dropped: Dropped,
+}
+
+impl Case {
+    pub(crate) fn kind_option(&self) -> &'static str {
+        if self.is_net { " --net" } else { "" }
+    }
+
+    pub(crate) fn scenario(&self) -> Scenario {
+        self.dropped.without(generate::scenario(self.seed, self.ops, self.is_net))
+    }
+}
+
+/// What is left out: steps by index, requests by user_data.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dropped {
+    pub(crate) steps: BTreeSet<usize>,
+    pub(crate) requests: BTreeSet<u64>,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.steps.iter().map(|n| format!("s{n}"));
+        let requests = self.requests.iter().map(|n| format!("r{n}"));
+        f.write_str(&steps.chain(requests).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl Dropped {
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut dropped = Self::default();
+        for unit in text.split(',').filter(|unit| !unit.is_empty()) {
+            let (kind, number) = unit.split_at(1);
+            let number: u64 = number.parse().with_context(|| format!("`{unit}` names nothing to drop"))?;
+            match kind {
+                "s" => dropped.steps.extend([number as usize]),
+                "r" => dropped.requests.extend([number]),
+                _ => anyhow::bail!("`{unit}` names nothing to drop: s and a step's number, or r and a request's"),
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// As an option of the command line.
+    pub(crate) fn option(&self) -> String {
+        let text = self.to_string();
+        if text.is_empty() { text } else { format!(" --drop {text}") }
+    }
+
+    pub(crate) fn without(&self, mut scenario: Scenario) -> Scenario {
+        let mut index = 0;
+        scenario.steps.retain_mut(|step| {
+            let keeps = !self.steps.contains(&index);
+            index += 1;
+            if let Step::Submit(ops) = step {
+                self.leave_out(ops);
+                return keeps && !ops.is_empty();
+            }
+            keeps
+        });
+        scenario
+    }
+}
+
+impl Dropped {
+    /// Leaves requests out; where the last of a chain goes, the one before it ends the chain.
+    fn leave_out(&self, ops: &mut Vec<Op>) {
+        for at in 0..ops.len() {
+            let ends_chain = ops.get(at + 1).is_none_or(|next| next.chain != ops[at].chain);
+            if !ends_chain || !self.requests.contains(&ops[at].user_data()) {
+                continue;
+            }
+            let (chain, links) = (ops[at].chain, ops[at].sqe.flags & LINKS);
+            let survivor = ops.iter_mut().rev().find(|op| op.chain == chain && !self.requests.contains(&op.user_data()));
+            if let Some(survivor) = survivor {
+                survivor.sqe.flags = survivor.sqe.flags & !LINKS | links;
+            }
+        }
+        ops.retain(|op| !self.requests.contains(&op.user_data()));
+    }
+}
+
+const LINKS: u8 = sqe::IO_LINK | sqe::IO_HARDLINK;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_survives_the_command_line() {
+        let dropped = Dropped::parse("s1,s20,r3").unwrap();
+        assert_eq!(dropped.to_string(), "s1,s20,r3");
+        assert!(Dropped::parse("x1").is_err());
+    }
+}

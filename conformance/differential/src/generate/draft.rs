@@ -1,0 +1,79 @@
+//! A request in the making, and what it touches.
+
+use crate::place;
+use crate::scenario::Op;
+use uringlet_abi::Timespec;
+
+/// What a request touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(super) what: Thing,
+    pub(super) changes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thing {
+    /// By the number of its first descriptor.
+    File(i32),
+    Names,
+    Table,
+    Group(u16),
+    FixedBuffer(u16),
+    /// By its user_data.
+    Request(u64),
+    /// Everything that may be pending.
+    Pending,
+}
+
+pub(super) fn changes(what: Thing) -> Access {
+    Access { what, changes: true }
+}
+
+pub(super) fn looks(what: Thing) -> Access {
+    Access { what, changes: false }
+}
+
+pub(super) fn conflict(a: &[Access], b: &[Access]) -> bool {
+    a.iter().any(|x| b.iter().any(|y| x.what == y.what && (x.changes || y.changes)))
+}
+
+/// A request in the making.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) op: Op,
+    pub(super) touches: Vec<Access>,
+    /// Goes on after its first completion.
+    pub(super) is_multishot: bool,
+}
+
+/// The request's own chunk.
+pub(super) fn chunk(op: &Op) -> u64 {
+    place::ARENA + (op.user_data() - 1) * place::CHUNK
+}
+
+pub(super) fn simple(op: Op, touches: Vec<Access>) -> Draft {
+    Draft { op, touches, is_multishot: false }
+}
+
+pub(super) fn timespec(ns: i64) -> Vec<u8> {
+    let ts = Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
+    [ts.tv_sec.to_ne_bytes(), ts.tv_nsec.to_ne_bytes()].concat()
+}
+
+/// The file that a descriptor belongs to: both ends of a pipe or a pair are one thing.
+pub(super) fn thing_of(fd: i32) -> Thing {
+    let is_pair = (110..130).contains(&fd) || (place::UDP..place::UDP + 2).contains(&fd);
+    Thing::File(if is_pair { fd & !1 } else { fd })
+}
+
+/// Iovecs over the request's chunk, in its second part; the sum of their lengths.
+pub(super) fn iovecs(op: &mut Op, base: u64, lens: &[u64]) {
+    let mut at = base;
+    let mut bytes = Vec::new();
+    for len in lens {
+        bytes.extend(at.to_ne_bytes());
+        bytes.extend(len.to_ne_bytes());
+        at += len;
+    }
+    op.memory.push((chunk(op) + place::AUX, bytes));
+}

@@ -1,0 +1,83 @@
+//! The state from which requests are generated.
+
+use super::draft::{Access, Draft, Thing, changes, looks};
+use crate::place;
+use crate::scenario::{Op, Result as Meaning};
+use conformance_rng::Rng;
+use uringlet_abi::{Opcode, Sqe, sqe};
+
+/// Requests that may wait.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) touches: Vec<Access>,
+    pub(super) user_data: Vec<u64>,
+    pub(super) is_multishot: bool,
+}
+
+pub(super) struct Generator {
+    pub(super) rng: Rng,
+    /// Mostly what servers ask for.
+    pub(super) is_net: bool,
+    pub(super) next_id: u64,
+    pub(super) pending: Vec<Pending>,
+    /// What the current batch touches.
+    pub(super) touched: Vec<Access>,
+    /// A drained request may hold back everything behind it.
+    pub(super) is_stuck: bool,
+    /// A request has drained: the kernel hands the later ones to workers.
+    pub(super) has_drained: bool,
+    pub(super) next_adopted: i32,
+    /// Opcode and user_data of requests that may be pending.
+    pub(super) may_pend: Vec<(u8, u64)>,
+}
+
+impl Generator {
+    /// A new request; its user_data says which chunk of the arena is its own.
+    pub(super) fn op(&mut self, opcode: Opcode) -> Op {
+        self.next_id += 1;
+        Op {
+            sqe: Sqe { opcode: opcode as u8, user_data: self.next_id, ..Sqe::default() },
+            memory: Vec::new(),
+            result: Meaning::Number,
+            may_pend: false,
+            chain: 0,
+        }
+    }
+
+    /// The user_data of some request that may be pending, best of one of this opcode; or of nobody.
+    pub(super) fn target(&mut self, opcode: Option<Opcode>) -> u64 {
+        let fitting: Vec<u64> =
+            self.may_pend.iter().filter(|(code, _)| opcode.is_some_and(|o| o as u8 == *code)).map(|(_, id)| *id).collect();
+        if !fitting.is_empty() && self.rng.percent(75) {
+            return self.rng.pick(&fitting);
+        }
+        if self.pending.is_empty() || self.rng.percent(15) {
+            return 7777;
+        }
+        let at = self.rng.below(self.pending.len() as u64) as usize;
+        let entity = &self.pending[at];
+        let which = self.rng.below(entity.user_data.len() as u64) as usize;
+        entity.user_data[which]
+    }
+
+    /// What touching a request means: touching what it touches.
+    pub(super) fn touches_of(&self, user_data: u64) -> Vec<Access> {
+        let found = self.pending.iter().find(|p| p.user_data.contains(&user_data));
+        let mut touches = vec![changes(Thing::Request(user_data))];
+        touches.extend(found.into_iter().flat_map(|p| &p.touches).map(|access| changes(access.what)));
+        touches
+    }
+}
+
+/// Uses a registered file instead of the number, where there is one.
+pub(super) fn maybe_fixed(g: &mut Generator, draft: &mut Draft) {
+    let index = place::TABLE.iter().position(|fd| *fd == draft.op.sqe.fd);
+    if let Some(index) = index
+        && draft.op.sqe.fd >= 0
+        && g.rng.percent(20)
+    {
+        draft.op.sqe.fd = index as i32;
+        draft.op.sqe.flags |= sqe::FIXED_FILE;
+        draft.touches.push(looks(Thing::Table));
+    }
+}
