@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::{Cqe, setup, sq_flags};
 use uringlet_sys::Errno;
-use uringlet_sys::ring_memory::{RingMemory, RingWord};
+use uringlet_sys::ring_memory::{RingField, RingMemory};
 
 /// Which kind of thread holds a ring's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl RingResources {
     }
 
     pub(crate) fn set_sq_flag(&self, flag: u32, on: bool) {
-        let flags = self.memory.word(RingWord::SqFlags);
+        let flags = self.memory.word(RingField::SqFlags);
         let is_on = flags.load(Relaxed) & flag != 0;
         if on && !is_on {
             flags.fetch_or(flag, AcqRel);

@@ -1,17 +1,18 @@
-//! The engine's own file descriptors: few, high, close-on-exec, and told apart from the program's.
+//! The engine's own file descriptors: few, with high numbers, close-on-exec, and marked in `fd_table`.
 
 use crate::fd_table::{self, FdOwner};
 use crate::io;
+use crate::linux::general::{AT_FDCWD, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, F_DUPFD_CLOEXEC};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
 pub use crate::event::{Epoll, EventFd, TimerFd, signal_eventfd};
 
-/// Internal numbers start here if the limits allow: out of the way of programs that count on low numbers.
+/// Internal numbers start here if the limits allow: programs expect the lowest free numbers for their own descriptors.
 const FIRST_INTERNAL: i32 = 900;
-const F_DUPFD_CLOEXEC: usize = 1030;
 
-/// Makes the kernel's table of this process' descriptors wide enough for internal numbers, while there is one thread:
-/// to widen the table of several takes the kernel until every CPU has looked up from it, some ten milliseconds.
+/// Grows the kernel's table of this process' descriptors for internal numbers, while there is one thread.
+///
+/// With several threads growing it takes an RCU grace period, some ten milliseconds.
 pub fn grow_fd_table() {
     // SAFETY: no addresses; the new descriptor is ours and not used.
     unsafe {
@@ -51,7 +52,7 @@ impl EngineFd {
         // SAFETY: no addresses.
         let high = unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL) };
         let fd = match high {
-            // The limit is below FIRST_INTERNAL: any number will do.
+            // The limit is below FIRST_INTERNAL: take any number.
             // SAFETY: no addresses.
             Err(Errno::EINVAL) => unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }?,
             other => other?,
@@ -85,48 +86,33 @@ impl Drop for EngineFd {
     }
 }
 
-/// `EPOLLIN`, the same number as `POLLIN`.
-pub const EPOLLIN: u32 = 1;
-/// `EPOLLERR`
-pub const EPOLLERR: u32 = 8;
-/// `EPOLLHUP`
-pub const EPOLLHUP: u32 = 16;
-/// `EPOLLONESHOT`
-pub const EPOLLONESHOT: u32 = 1 << 30;
-/// `EPOLLET`
-pub const EPOLLET: u32 = 1 << 31;
+pub use crate::linux::general::epoll_event as EpollEvent;
+pub use crate::linux::general::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT};
 
-/// `struct epoll_event`: 12 bytes, packed, on x86-64.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C, packed)]
-pub struct EpollEvent {
-    /// `EPOLL*`.
-    pub events: u32,
-    /// What the caller attached.
-    pub data: u64,
-}
+/// No event: what arrays for events start with.
+pub const NO_EVENT: EpollEvent = EpollEvent { events: 0, data: 0 };
 
 /// What to do with a file in an epoll set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EpollOp {
     /// `EPOLL_CTL_ADD`
-    Add = 1,
+    Add = EPOLL_CTL_ADD,
     /// `EPOLL_CTL_DEL`
-    Del = 2,
+    Del = EPOLL_CTL_DEL,
     /// `EPOLL_CTL_MOD`
-    Mod = 3,
+    Mod = EPOLL_CTL_MOD,
 }
 
-/// A ring's descriptor, as the program polls, dups and closes it: a FIFO. The program has an end to read from, the
+/// A ring's descriptor, as the program polls, dups and closes it: a FIFO. The program has the end to read from, the
 /// engine the end to write to.
 ///
-/// A byte in the FIFO makes the program's end readable. When the program's last number for it is closed, in whatever
-/// process, there is no reader any more, and the writing end has an error: poll tells, at once or later.
+/// A byte in the FIFO makes the program's end readable. When the program's last number for it is closed, in any process,
+/// the FIFO has no reader any more, and poll reports an error at the writing end, at once or later.
 #[derive(Debug)]
 pub struct RingFd {
     writer: EngineFd,
-    /// A duplicate of the program's, to take readiness back by; only while the ring is polled, since it is a reader too.
+    /// A duplicate of the program's end, to drain the FIFO with. Only while the ring is polled, since it is a reader too.
     reader: Option<EngineFd>,
 }
 
@@ -145,13 +131,11 @@ impl RingFd {
         Ok((app, Self { writer, reader: None }))
     }
 
-    /// A ring is ready for writing, too: that takes a FIFO opened for both, which only /proc can give. Without it the
-    /// program's end is good for reading only.
+    /// A ring polls as writable, too. That takes a FIFO opened for both, which only /proc can give; without it the
+    /// program's end polls as readable only.
     fn make_writable(app: i32) {
-        const O_RDWR: u32 = 2;
-        const AT_FDCWD: i32 = -100;
         let path = ProcPath::of(app);
-        let flags = O_RDWR | io::O_NONBLOCK | io::O_CLOEXEC;
+        let flags = io::O_RDWR | io::O_NONBLOCK | io::O_CLOEXEC;
         if let Ok(both) = io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), flags, 0) {
             // SAFETY: no addresses; both numbers are ours until the ring's setup returns.
             unsafe {
@@ -181,7 +165,7 @@ impl RingFd {
         self.reader.is_none() && io::poll_now(self.writer.number(), 0).is_ok_and(|events| events & EPOLLERR != 0)
     }
 
-    /// `app`, a number of the program's, is polled: readiness is kept from now on.
+    /// Keeps readiness from now on: `app`, a number of the program's, is polled.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -192,14 +176,14 @@ impl RingFd {
         Ok(())
     }
 
-    /// The program has no number left to poll.
+    /// Stops keeping readiness: the program has no number left to poll.
     pub fn untrack_readiness(&mut self) {
         self.reader = None;
     }
 
-    /// Makes the program's descriptor readable. Writing when it is already so gives edge-triggered pollers their edge.
+    /// Makes the program's descriptor readable. Writing when it already is gives edge-triggered pollers their edge.
     pub fn set_readable(&self) {
-        // Without a reader a write is answered by SIGPIPE.
+        // Without a reader a write raises SIGPIPE.
         if self.reader.is_some() {
             let byte = 0_u8;
             // SAFETY: one live byte; a full FIFO answers EAGAIN, and is readable.
@@ -207,7 +191,7 @@ impl RingFd {
         }
     }
 
-    /// Takes the readiness back.
+    /// Makes the program's descriptor not readable.
     pub fn clear_readable(&self) {
         let Some(reader) = &self.reader else { return };
         let mut sink = [0_u8; 4096];
@@ -251,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_is_orphaned_by_the_last_close_of_its_number() {
+    fn the_last_close_of_a_rings_number_orphans_it() {
         let (app, mut fd) = RingFd::open().unwrap();
         fd.track_readiness(app).unwrap();
         fd.set_readable();

@@ -1,7 +1,11 @@
-//! One thin function a system call that works for the program: its addresses go through untouched, the kernel checks
-//! them. All return what the call returned, or the errno.
+//! System calls on behalf of the program, one thin function each. The program's addresses go through untouched; the kernel
+//! checks them. All return what the call returned, or the errno.
 
+use crate::arch;
 use crate::linux;
+use crate::linux::general::{F_DUPFD_CLOEXEC, F_GETFL, F_SETFL, F_SETLK, F_UNLCK, F_WRLCK, SEEK_SET, flock, pollfd};
+use crate::linux::ioctl::FIONREAD;
+use crate::linux::net::{SO_ERROR, SOL_SOCKET};
 use crate::user::UserPtr;
 use core::mem::MaybeUninit;
 use syscalls::{Errno, Sysno, syscall};
@@ -9,42 +13,16 @@ use syscalls::{Errno, Sysno, syscall};
 /// Result of a system call: its return value, or the errno.
 pub type Res = Result<usize, Errno>;
 
-/// `O_DSYNC`
-pub const O_DSYNC: u32 = 0o10_000;
-/// `O_SYNC`, without the bit that it shares with `O_DSYNC`
-pub const O_SYNC: u32 = 0o4_000_000;
-/// `RWF_NOWAIT`
-pub const RWF_NOWAIT: u32 = 8;
-/// `RWF_APPEND`
-pub const RWF_APPEND: u32 = 16;
-/// `RWF_DSYNC`
-pub const RWF_DSYNC: u32 = 2;
-/// `RWF_SYNC`
-pub const RWF_SYNC: u32 = 4;
-/// `RWF_HIPRI`
-pub const RWF_HIPRI: u32 = 1;
-/// `MSG_DONTWAIT`
-pub const MSG_DONTWAIT: u32 = 0x40;
-/// `MSG_WAITALL`
-pub const MSG_WAITALL: u32 = 0x100;
-/// The bits that say what a file is open for.
-pub const O_ACCMODE: u32 = 0o3;
-/// `O_RDONLY`
-pub const O_RDONLY: u32 = 0;
-/// `O_WRONLY`
-pub const O_WRONLY: u32 = 1;
-/// `MSG_NOSIGNAL`
-pub const MSG_NOSIGNAL: u32 = 0x4000;
-/// `O_NONBLOCK`
-pub const O_NONBLOCK: u32 = 0o4000;
-/// `O_DIRECT`
-pub const O_DIRECT: u32 = 0o40000;
-/// `O_PATH`
-pub const O_PATH: u32 = 0o10_000_000;
-/// `O_CLOEXEC`
-pub const O_CLOEXEC: u32 = 0o2_000_000;
+pub use linux::general::{
+    O_ACCMODE, O_CLOEXEC, O_DIRECT, O_DSYNC, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOWAIT,
+    RWF_SYNC,
+};
+pub use linux::net::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_RCVLOWAT, SO_TYPE};
 
-/// `struct msghdr` of the 64-bit ABI.
+/// `O_SYNC` without the bit that it shares with `O_DSYNC`.
+pub const O_SYNC: u32 = linux::general::__O_SYNC;
+
+/// `struct msghdr` of the 64-bit ABI, with its padding as fields and addresses as numbers: it is read from the program.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Msghdr {
@@ -68,19 +46,9 @@ pub struct Msghdr {
     pub pad2: u32,
 }
 
-/// `struct open_how`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct OpenHow {
-    /// `O_*`.
-    pub flags: u64,
-    /// Permission bits of a new file.
-    pub mode: u64,
-    /// `RESOLVE_*`.
-    pub resolve: u64,
-}
+pub use linux::general::open_how as OpenHow;
 
-/// What fstat(2) tells and the engine uses.
+/// The part of fstat(2)'s answer that the engine uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileStat {
     /// `st_mode`.
@@ -203,7 +171,7 @@ calls! {
 /// `EBADF`.
 pub fn file_flags(fd: i32) -> Result<u32, Errno> {
     // SAFETY: no addresses.
-    unsafe { syscall!(Sysno::fcntl, fd, 3) }.map(|flags| flags as u32)
+    unsafe { syscall!(Sysno::fcntl, fd, F_GETFL) }.map(|flags| flags as u32)
 }
 
 /// fcntl(F_SETFL).
@@ -212,7 +180,7 @@ pub fn file_flags(fd: i32) -> Result<u32, Errno> {
 /// `EBADF`.
 pub fn set_file_flags(fd: i32, flags: u32) -> Res {
     // SAFETY: no addresses.
-    unsafe { syscall!(Sysno::fcntl, fd, 4, flags) }
+    unsafe { syscall!(Sysno::fcntl, fd, F_SETFL, flags) }
 }
 
 /// fstat(2).
@@ -229,7 +197,7 @@ pub fn fstat(fd: i32) -> Result<FileStat, Errno> {
     Ok(FileStat { mode: st.st_mode, dev: st.st_dev, ino: st.st_ino, size: st.st_size.cast_unsigned(), uid: st.st_uid })
 }
 
-/// Whether a descriptor is an eventfd. Where /proc cannot tell, it is believed.
+/// Whether a descriptor is an eventfd. True also where /proc is not mounted.
 #[must_use]
 pub fn is_eventfd(fd: i32) -> bool {
     let mut link = [0_u8; 32];
@@ -248,10 +216,14 @@ pub fn poll_now(fd: i32, mask: u32) -> Result<u32, Errno> {
     if let Some(is_readable) = crate::model::poll(fd) {
         return Ok(if is_readable { mask & crate::fd::EPOLLIN } else { 0 });
     }
-    let mut pollfd = [fd as u32, mask & 0xffff];
-    // SAFETY: the kernel reads and writes the 8 bytes of one struct pollfd.
-    unsafe { syscall!(Sysno::poll, pollfd.as_mut_ptr(), 1, 0) }?;
-    Ok(pollfd[1] >> 16)
+    poll(fd, mask, 0)
+}
+
+#[inline(always)]
+fn poll(fd: i32, mask: u32, timeout_ms: i32) -> Result<u32, Errno> {
+    let mut file = pollfd { fd, events: (mask as u16).cast_signed(), revents: 0 };
+    arch::poll(&mut file, timeout_ms)?;
+    Ok(file.revents.cast_unsigned().into())
 }
 
 /// `SO_ERROR` of a socket: the errno of a connection attempt, 0 for none.
@@ -259,17 +231,11 @@ pub fn poll_now(fd: i32, mask: u32) -> Result<u32, Errno> {
 /// # Errors
 /// `ENOTSOCK`, `EBADF`.
 pub fn socket_error(fd: i32) -> Result<i32, Errno> {
-    const SOL_SOCKET: usize = 1;
-    const SO_ERROR: usize = 4;
-    let mut value = 0_i32;
-    let mut len = 4_u32;
-    // SAFETY: the kernel writes 4 bytes to each of two live variables.
-    unsafe { syscall!(Sysno::getsockopt, fd, SOL_SOCKET, SO_ERROR, &raw mut value, &raw mut len) }?;
-    Ok(value)
+    socket_option(fd, SO_ERROR)
 }
 
-/// The address of memory of ours, for calls that want a pointer to an argument block that we keep (iovecs, paths,
-/// message headers copied from the program).
+/// The address of the engine's own memory, for calls that take a pointer to an argument block that the engine keeps
+/// (iovecs, paths, message headers copied from the program).
 ///
 /// The kernel only reads it, or writes what the caller reads back; the borrow keeps it alive for the caller's scope.
 #[inline]
@@ -289,34 +255,19 @@ pub fn ptr_of_slice<T>(value: &[T]) -> UserPtr {
     UserPtr::new(value.as_ptr() as usize)
 }
 
-/// poll(2) of one file: waits for as long as it takes until one of the events in `mask` (or an error) holds.
+/// poll(2) of one file: waits without limit until one of the events in `mask` (or an error) holds.
 ///
 /// # Errors
 /// `EINTR`.
 pub fn poll_wait(fd: i32, mask: u32) -> Result<u32, Errno> {
-    let mut pollfd = [fd as u32, mask & 0xffff];
-    // SAFETY: the kernel reads and writes the 8 bytes of one struct pollfd.
-    unsafe { syscall!(Sysno::poll, pollfd.as_mut_ptr(), 1, -1_isize) }?;
-    Ok(pollfd[1] >> 16)
+    poll(fd, mask, -1)
 }
-
-/// `SO_TYPE`
-pub const SO_TYPE: u32 = 3;
-/// `SO_ACCEPTCONN`
-pub const SO_ACCEPTCONN: u32 = 30;
-/// `SO_RCVLOWAT`
-pub const SO_RCVLOWAT: u32 = 18;
-/// `SO_PROTOCOL`
-pub const SO_PROTOCOL: u32 = 38;
-/// `SO_DOMAIN`
-pub const SO_DOMAIN: u32 = 39;
 
 /// getsockopt(2) at `SOL_SOCKET`, of an option that is an int.
 ///
 /// # Errors
 /// `ENOTSOCK`, `EBADF`.
 pub fn socket_option(fd: i32, option: u32) -> Result<i32, Errno> {
-    const SOL_SOCKET: usize = 1;
     let mut value = 0_i32;
     let mut len = 4_u32;
     // SAFETY: the kernel writes 4 bytes to each of two live variables.
@@ -324,12 +275,11 @@ pub fn socket_option(fd: i32, option: u32) -> Result<i32, Errno> {
     Ok(value)
 }
 
-/// ioctl(FIONREAD): bytes that wait to be read.
+/// ioctl(FIONREAD): bytes that can be read now.
 ///
 /// # Errors
 /// `EINVAL`, `ENOTTY`, `EBADF`.
 pub fn bytes_readable(fd: i32) -> Result<i32, Errno> {
-    const FIONREAD: usize = 0x541b;
     let mut value = 0_i32;
     // SAFETY: the kernel writes 4 bytes to a live variable.
     unsafe { syscall!(Sysno::ioctl, fd, FIONREAD, &raw mut value) }?;
@@ -361,22 +311,18 @@ pub fn pipe(flags: u32) -> Result<[i32; 2], Errno> {
 /// # Errors
 /// `EBADF`, `EMFILE`.
 pub fn dup_cloexec(fd: i32) -> Res {
-    const F_DUPFD_CLOEXEC: usize = 1030;
     // SAFETY: no addresses.
     unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }
 }
 
-/// fcntl(F_SETLK): takes, or gives up, this process' record lock on the first byte of a file. On a socket it is no more
-/// than a lock among the processes that share it.
+/// fcntl(F_SETLK): acquires, or releases, this process' record lock on the first byte of a file. On a socket it locks
+/// nothing but this byte among the processes that share the socket.
 ///
 /// # Errors
 /// `EAGAIN` another process has it; others where the file cannot be locked.
 pub fn set_record_lock(fd: i32, is_locked: bool) -> Res {
-    const F_SETLK: usize = 6;
-    const F_WRLCK: u64 = 1;
-    const F_UNLCK: u64 = 2;
-    // struct flock: type and whence (SEEK_SET) as two shorts, start, length, pid.
-    let lock = [if is_locked { F_WRLCK } else { F_UNLCK }, 0, 1, 0];
-    // SAFETY: the kernel reads 32 bytes of a live array.
-    unsafe { syscall!(Sysno::fcntl, fd, F_SETLK, lock.as_ptr()) }
+    let kind = if is_locked { F_WRLCK } else { F_UNLCK };
+    let lock = flock { l_type: kind as i16, l_whence: SEEK_SET as i16, l_start: 0, l_len: 1, l_pid: 0 };
+    // SAFETY: the kernel reads a live structure.
+    unsafe { syscall!(Sysno::fcntl, fd, F_SETLK, &raw const lock) }
 }

@@ -11,6 +11,7 @@ extern crate std;
 pub mod aio;
 #[cfg_attr(loom, path = "model/alarm.rs")]
 pub mod alarm;
+mod arch;
 pub mod biased_lock;
 mod c_main;
 pub mod clock;

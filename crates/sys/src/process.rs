@@ -1,5 +1,6 @@
 //! Who we are: process and thread ids, time, limits.
 
+use crate::arch;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use syscalls::{Sysno, raw_syscall};
 
@@ -231,14 +232,10 @@ pub fn die(message: &[u8]) -> ! {
     }
 }
 
-/// A number that tells this thread from every other living one: its TLS register's self pointer, read without a call.
-///
-/// Every libc and runtime on x86-64 keeps a valid address in `%fs` (System V ABI, thread-local storage): glibc, musl,
-/// Zig and Go do.
+/// A number that differs between the living threads of the process: its TLS register's self pointer, read without a
+/// system call.
+#[inline]
 #[must_use]
 pub fn thread_key() -> u64 {
-    let key: u64;
-    // SAFETY: reads the first word of the thread control block.
-    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) key, options(nostack, readonly, preserves_flags)) };
-    key
+    arch::thread_pointer()
 }

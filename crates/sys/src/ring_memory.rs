@@ -14,7 +14,7 @@ use uringlet_abi::{Cqe, Sqe, layout};
 /// A shared word of the ring, by its offset (`uringlet_abi::layout`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum RingWord {
+pub enum RingField {
     /// Consumer index of the SQ.
     SqHead = layout::SQ_HEAD,
     /// Producer index of the SQ.
@@ -115,14 +115,14 @@ impl RingMemory {
             geometry,
         };
         for word in [
-            RingWord::SqHead,
-            RingWord::SqTail,
-            RingWord::CqHead,
-            RingWord::CqTail,
-            RingWord::SqDropped,
-            RingWord::SqFlags,
-            RingWord::CqFlags,
-            RingWord::CqOverflow,
+            RingField::SqHead,
+            RingField::SqTail,
+            RingField::CqHead,
+            RingField::CqTail,
+            RingField::SqDropped,
+            RingField::SqFlags,
+            RingField::CqFlags,
+            RingField::CqOverflow,
         ] {
             memory.word(word).store(0, Relaxed);
         }
@@ -139,10 +139,10 @@ impl RingMemory {
 
     fn init(&self) {
         let g = &self.geometry;
-        self.word(RingWord::SqMask).store(g.sq_entries - 1, Relaxed);
-        self.word(RingWord::CqMask).store(g.cq_entries - 1, Relaxed);
-        self.word(RingWord::SqEntries).store(g.sq_entries, Relaxed);
-        self.word(RingWord::CqEntries).store(g.cq_entries, Relaxed);
+        self.word(RingField::SqMask).store(g.sq_entries - 1, Relaxed);
+        self.word(RingField::CqMask).store(g.cq_entries - 1, Relaxed);
+        self.word(RingField::SqEntries).store(g.sq_entries, Relaxed);
+        self.word(RingField::CqEntries).store(g.cq_entries, Relaxed);
     }
 
     /// How large the ring is.
@@ -163,8 +163,8 @@ impl RingMemory {
     /// A shared word.
     #[inline]
     #[must_use]
-    pub fn word(&self, word: RingWord) -> &AtomicU32 {
-        // SAFETY: every RingWord lies below layout::CQES, which every ring's mapping exceeds; it is aligned.
+    pub fn word(&self, word: RingField) -> &AtomicU32 {
+        // SAFETY: every RingField lies below layout::CQES, which every ring's mapping exceeds; it is aligned.
         unsafe { self.rings.u32(word as usize) }
     }
 

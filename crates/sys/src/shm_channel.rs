@@ -42,7 +42,7 @@ const MESSAGE: usize = size_of::<ShmMessage>();
 
 /// Which ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum ChannelDirection {
     /// To who made it.
     ToCreator = 0,
     /// From who made it.
@@ -93,38 +93,38 @@ impl ShmChannel {
         Self { area: ShmMapping::map(Self::len(capacity)).expect("memory"), capacity }
     }
 
-    const fn begin(&self, direction: Direction) -> usize {
+    const fn begin(&self, direction: ChannelDirection) -> usize {
         direction as usize * (Self::len(self.capacity) / 2)
     }
 
-    fn word(&self, direction: Direction, nth: usize) -> &AtomicU32 {
+    fn word(&self, direction: ChannelDirection, nth: usize) -> &AtomicU32 {
         // SAFETY: in the area, whose size was checked; a multiple of 4.
         unsafe { self.area.u32(self.begin(direction) + nth * LINE) }
     }
 
-    fn tail(&self, direction: Direction) -> &AtomicU32 {
+    fn tail(&self, direction: ChannelDirection) -> &AtomicU32 {
         self.word(direction, 0)
     }
 
-    fn head(&self, direction: Direction) -> &AtomicU32 {
+    fn head(&self, direction: ChannelDirection) -> &AtomicU32 {
         self.word(direction, 1)
     }
 
-    fn waiters(&self, direction: Direction) -> &AtomicU32 {
+    fn waiters(&self, direction: ChannelDirection) -> &AtomicU32 {
         self.word(direction, 2)
     }
 
-    fn at(&self, direction: Direction, position: u32) -> usize {
+    fn at(&self, direction: ChannelDirection, position: u32) -> usize {
         self.begin(direction) + WORDS * LINE + (position & (self.capacity - 1)) as usize * MESSAGE
     }
 
-    fn load(&self, direction: Direction, position: u32) -> ShmMessage {
+    fn load(&self, direction: ChannelDirection, position: u32) -> ShmMessage {
         let at = self.at(direction, position);
         // SAFETY: masked to the ring; the area and the ring begin at multiples of 8, and so does each message.
         core::array::from_fn(|i| unsafe { self.area.u64(at + i * 8) }.load(Relaxed))
     }
 
-    fn store(&self, direction: Direction, position: u32, message: &ShmMessage) {
+    fn store(&self, direction: ChannelDirection, position: u32, message: &ShmMessage) {
         let at = self.at(direction, position);
         for (i, &word) in message.iter().enumerate() {
             // SAFETY: as above.
@@ -133,7 +133,7 @@ impl ShmChannel {
     }
 
     /// Counts a sleeper off: it is to be rung for, or need not sleep. False: none is counted.
-    fn uncount_waiter(&self, direction: Direction) -> bool {
+    fn uncount_waiter(&self, direction: ChannelDirection) -> bool {
         self.waiters(direction).fetch_update(AcqRel, Relaxed, |waiters| waiters.checked_sub(1)).is_ok()
     }
 }
@@ -152,14 +152,14 @@ fn is_sealed(fd: i32) -> Result<bool, syscalls::Errno> {
 #[derive(Debug)]
 pub struct Sender {
     channel: Arc<ShmChannel>,
-    direction: Direction,
+    direction: ChannelDirection,
     next: u32,
 }
 
 impl Sender {
     /// The only one for this direction.
     #[must_use]
-    pub const fn new(channel: Arc<ShmChannel>, direction: Direction) -> Self {
+    pub const fn new(channel: Arc<ShmChannel>, direction: ChannelDirection) -> Self {
         Self { channel, direction, next: 0 }
     }
 
@@ -197,7 +197,7 @@ impl Sender {
 #[derive(Debug)]
 pub struct Receiver {
     channel: Arc<ShmChannel>,
-    direction: Direction,
+    direction: ChannelDirection,
     next: u32,
 }
 
@@ -215,7 +215,7 @@ pub enum WaitDecision {
 impl Receiver {
     /// The only one for this direction.
     #[must_use]
-    pub const fn new(channel: Arc<ShmChannel>, direction: Direction) -> Self {
+    pub const fn new(channel: Arc<ShmChannel>, direction: ChannelDirection) -> Self {
         Self { channel, direction, next: 0 }
     }
 
@@ -291,7 +291,7 @@ mod tests {
         let file = file_of(ShmChannel::file_len(capacity), SHRINK);
         let here = Arc::new(ShmChannel::of_file(file.number(), capacity).unwrap());
         let there = Arc::new(ShmChannel::of_file(file.number(), capacity).unwrap());
-        (Sender::new(Arc::clone(&here), Direction::FromCreator), Receiver::new(there, Direction::FromCreator), here)
+        (Sender::new(Arc::clone(&here), ChannelDirection::FromCreator), Receiver::new(there, ChannelDirection::FromCreator), here)
     }
 
     #[test]
@@ -332,9 +332,9 @@ mod tests {
     #[test]
     fn who_scribbles_is_not_understood() {
         let (mut sender, mut receiver, channel) = pair(4);
-        channel.tail(Direction::FromCreator).store(5, Relaxed);
+        channel.tail(ChannelDirection::FromCreator).store(5, Relaxed);
         assert_eq!(receiver.take(), Err(CorruptPeer));
-        channel.head(Direction::FromCreator).store(77, Relaxed);
+        channel.head(ChannelDirection::FromCreator).store(77, Relaxed);
         assert_eq!(sender.put(&[0; 5]), Err(Full));
     }
 
@@ -383,7 +383,7 @@ mod model {
             let other = thread::spawn({
                 let (channel, doorbell) = (Arc::clone(&channel), Arc::clone(&doorbell));
                 move || {
-                    let mut sender = Sender::new(channel, Direction::ToCreator);
+                    let mut sender = Sender::new(channel, ChannelDirection::ToCreator);
                     for i in 0..2 {
                         sender.put(&[i; 5]).expect("room");
                         sender.publish_tail();
@@ -393,7 +393,7 @@ mod model {
                     }
                 }
             });
-            let mut receiver = Receiver::new(channel, Direction::ToCreator);
+            let mut receiver = Receiver::new(channel, ChannelDirection::ToCreator);
             for i in 0..2 {
                 loop {
                     if let Some(message) = receiver.take().expect("understood") {
@@ -416,7 +416,7 @@ mod model {
         model::check(2, || {
             let channel = Arc::new(ShmChannel::of_model(2));
             let (doorbell, taken) = (Arc::new(Doorbell(AtomicU32::new(0))), Arc::new(AtomicU32::new(0)));
-            let receiver = Arc::new(Mutex::new(Receiver::new(Arc::clone(&channel), Direction::ToCreator)));
+            let receiver = Arc::new(Mutex::new(Receiver::new(Arc::clone(&channel), ChannelDirection::ToCreator)));
             let drain = |receiver: &mut Receiver, taken: &AtomicU32| {
                 while let Some(message) = receiver.take().expect("understood") {
                     assert_eq!(message[0], u64::from(taken.fetch_add(1, AcqRel)));
@@ -454,7 +454,7 @@ mod model {
                     }
                 }
             });
-            let mut sender = Sender::new(channel, Direction::ToCreator);
+            let mut sender = Sender::new(channel, ChannelDirection::ToCreator);
             for i in 0..2 {
                 sender.put(&[i; 5]).expect("room");
                 if sender.publish() {

@@ -72,8 +72,8 @@ impl AppPromise {
 /// Plain data: any bytes are a value, and there is no padding.
 ///
 /// # Safety
-/// The type must be `Copy`, without padding, references or invalid bit patterns.
-pub unsafe trait Pod: Copy + Default {}
+/// The type has no padding, references or invalid bit patterns.
+pub unsafe trait Pod: Copy {}
 
 macro_rules! pod {
     ($($t:ty),* $(,)?) => {
@@ -112,7 +112,8 @@ pod!(
 /// # Errors
 /// `EFAULT` if the bytes are not readable.
 pub fn read<T: Pod>(src: UserPtr) -> Result<T, Errno> {
-    let mut value = T::default();
+    // SAFETY: any bytes are a value of a Pod type.
+    let mut value = unsafe { core::mem::zeroed::<T>() };
     read_slice(core::slice::from_mut(&mut value), src)?;
     Ok(value)
 }

@@ -3,6 +3,7 @@
 #[cfg_attr(loom, path = "model/user_futex.rs")]
 mod calls;
 
+use crate::arch;
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
 use syscalls::Errno;
@@ -36,7 +37,7 @@ impl Futex {
     pub const fn check(self) -> Result<(), Errno> {
         match self.addr.addr() {
             addr if addr % 4 != 0 => Err(Errno::EINVAL),
-            addr if addr >> 47 != 0 => Err(Errno::EFAULT),
+            addr if addr >> arch::USER_ADDRESS_BITS != 0 => Err(Errno::EFAULT),
             _ => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::wire::{Completion, Submission};
 use uringlet_abi::ublk::{IoCmd, IoDesc};
-pub use uringlet_sys::shm_channel::{CorruptPeer, Direction, Full, Receiver, Sender, ShmChannel, ShmMessage, WaitDecision};
+pub use uringlet_sys::shm_channel::{ChannelDirection, CorruptPeer, Full, Receiver, Sender, ShmChannel, ShmMessage, WaitDecision};
 
 /// Messages that each ring of a device has room for: every tag may have a command that ends, and one on its way.
 #[must_use]

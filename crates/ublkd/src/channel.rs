@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::BlockDevice;
-use uringlet_ublk::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
+use uringlet_ublk::io_channel::{ChannelDirection, CorruptPeer, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
 use uringlet_ublk::platform::{Platform, ServerCommand, Transport};
 use uringlet_ublk::wire::{Completion, Submission};
 use uringlet_ublk::{IoCommand, UblkDevice};
@@ -56,8 +56,8 @@ pub(crate) fn create_rings(device: &UblkDevice<BrokerPlatform>) -> Result<(Owned
 
 impl ServerChannel {
     pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<BrokerPlatform>>, shm: Arc<ShmChannel>) -> Self {
-        let commands = Mutex::new(Receiver::new(Arc::clone(&shm), Direction::ToCreator));
-        let sender = Sender::new(shm, Direction::FromCreator);
+        let commands = Mutex::new(Receiver::new(Arc::clone(&shm), ChannelDirection::ToCreator));
+        let sender = Sender::new(shm, ChannelDirection::FromCreator);
         Self { socket, device, commands, out: Mutex::new(CompletionQueue { sender, backlog: VecDeque::new(), is_closed: false }) }
     }
 

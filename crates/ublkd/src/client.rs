@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ParamDiscard, U_CMD_GET_FEATURES, ctrl, param};
 use uringlet_sys::Errno;
 use uringlet_ublk::adaptive_spin::AdaptiveSpin;
-use uringlet_ublk::io_channel::{self, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision};
+use uringlet_ublk::io_channel::{self, ChannelDirection, IoEvent, Receiver, Sender, ShmChannel, WaitDecision};
 use uringlet_ublk::wire::{Completion, ControlCall, ControlReply, Hello, Purpose, Submission, VERSION, Welcome};
 
 /// Where the two structures lie in `struct ublk_params`, and how long it is with them.
@@ -240,8 +240,8 @@ impl BrokerClient {
         let capacity = io_channel::capacity(welcome.queues, welcome.depth);
         let shm = ShmChannel::of_file(rings.as_raw_fd(), capacity).map_err(CommandRefused).context("the rings that the broker sent")?;
         let shm = Arc::new(shm);
-        let commands = Mutex::new(Sender::new(Arc::clone(&shm), Direction::ToCreator));
-        let events = Mutex::new(Receiver::new(shm, Direction::FromCreator));
+        let commands = Mutex::new(Sender::new(Arc::clone(&shm), ChannelDirection::ToCreator));
+        let events = Mutex::new(Receiver::new(shm, ChannelDirection::FromCreator));
         let (queues, depth) = (welcome.queues, welcome.depth);
         Ok(CharDevice { socket, file, queues, depth, commands, events })
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::req_id::ReqId;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
-use uringlet_sys::fd::{EPOLLIN, EpollEvent};
+use uringlet_sys::fd::{EPOLLIN, NO_EVENT};
 use uringlet_sys::{UserPtr, fd_table, io};
 
 struct PipeFixture {
@@ -36,7 +36,7 @@ impl PipeFixture {
 
     /// The keys of the requests that fire by what the epoll set has now.
     fn fired(&mut self) -> Vec<u32> {
-        let mut events = [EpollEvent::default(); 4];
+        let mut events = [NO_EVENT; 4];
         let n = self.poller.epoll.wait(&mut events, 0, UserPtr::NULL).unwrap();
         let mut ready = Vec::new();
         for event in &events[..n] {
@@ -109,7 +109,7 @@ fn two_unclaimed_events_end_the_registration() {
     }
     assert!(!fd_table::has_users(pipe.reader));
     pipe.write();
-    let mut events = [EpollEvent::default(); 4];
+    let mut events = [NO_EVENT; 4];
     assert_eq!(pipe.poller.epoll.wait(&mut events, 0, UserPtr::NULL), Ok(0));
 }
 

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Acquire;
 use uringlet_abi::{GeteventsArg, enter as flag, setup};
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::{self, is_file_size_limited, monotonic_ns};
-use uringlet_sys::ring_memory::RingWord;
+use uringlet_sys::ring_memory::RingField;
 use uringlet_sys::{Errno, UserPtr, user};
 
 const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
@@ -183,7 +183,7 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
         }
     };
     let timeouts_before = guard.timeouts_fired;
-    let target = guard.res.memory.word(RingWord::CqHead).load(Acquire).wrapping_add(min);
+    let target = guard.res.memory.word(RingField::CqHead).load(Acquire).wrapping_add(min);
     let mut has_looked = false;
     // It looks now.
     guard.res.is_told = false;

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::setup;
 use uringlet_sys::aio::AioEvent;
-use uringlet_sys::fd::EpollEvent;
+use uringlet_sys::fd::{EpollEvent, NO_EVENT};
 use uringlet_sys::{Errno, UserPtr, process};
 
 const EVENTS: usize = 128;
@@ -57,7 +57,7 @@ fn fire_timers(guard: &mut UringGuard) {
 /// `EINTR`; `EFAULT` for a bad `sigmask`; what making the poller answers.
 pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
     let epoll = Arc::clone(&guard.res.poller()?.epoll);
-    let mut events = [EpollEvent::default(); EVENTS];
+    let mut events = [NO_EVENT; EVENTS];
     let waited = if deadline_ns == 0 {
         epoll.wait(&mut events, 0, UserPtr::NULL)
     } else {

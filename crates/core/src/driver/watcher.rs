@@ -31,7 +31,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_abi::{setup, sq_flags};
-use uringlet_sys::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, Epoll, EpollEvent, EpollOp, EventFd};
+use uringlet_sys::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, Epoll, EpollOp, EventFd, NO_EVENT};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::sync::{AtomicBool, AtomicU32, AtomicU64};
@@ -149,7 +149,7 @@ impl Watcher {
             if !is_asleep {
                 self.mode.store(TICKING, Release);
             }
-            let mut events = [EpollEvent::default(); 64];
+            let mut events = [NO_EVENT; 64];
             let n = tools.epoll.wait(&mut events, until.max(1), UserPtr::NULL).unwrap_or(0);
             self.mode.store(TICKING, Release);
             for event in &events[..n.min(64)] {

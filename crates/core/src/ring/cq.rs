@@ -14,7 +14,7 @@ mod model;
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use uringlet_abi::{Cqe, sq_flags};
-use uringlet_sys::ring_memory::{RingMemory, RingWord};
+use uringlet_sys::ring_memory::{RingField, RingMemory};
 
 /// What a commit found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +57,7 @@ impl Cq {
     #[inline]
     pub(crate) fn ready(&self, memory: &RingMemory) -> u32 {
         // Acquire: pairs with the program's release of the head after it read the CQEs.
-        let head = memory.word(RingWord::CqHead).load(Acquire);
+        let head = memory.word(RingField::CqHead).load(Acquire);
         self.tail.wrapping_sub(head).min(memory.geometry().cq_entries)
     }
 
@@ -71,7 +71,7 @@ impl Cq {
         self.pending_notify.any = true;
         if !self.overflow.is_empty() || self.ready(memory) == memory.geometry().cq_entries {
             self.overflow.push_back(cqe);
-            memory.word(RingWord::SqFlags).fetch_or(sq_flags::CQ_OVERFLOW, AcqRel);
+            memory.word(RingField::SqFlags).fetch_or(sq_flags::CQ_OVERFLOW, AcqRel);
             return;
         }
         self.store(memory, cqe);
@@ -94,7 +94,7 @@ impl Cq {
             self.pending_notify.any = true;
         }
         if self.overflow.is_empty() {
-            memory.word(RingWord::SqFlags).fetch_and(!sq_flags::CQ_OVERFLOW, AcqRel);
+            memory.word(RingField::SqFlags).fetch_and(!sq_flags::CQ_OVERFLOW, AcqRel);
         }
         self.publish_tail(memory);
     }
@@ -112,13 +112,13 @@ impl Cq {
     #[inline]
     fn publish_tail(&mut self, memory: &RingMemory) {
         // Release: pairs with the program's acquire of the tail before it reads the CQEs.
-        memory.word(RingWord::CqTail).store(self.tail, Release);
+        memory.word(RingField::CqTail).store(self.tail, Release);
         self.published = self.tail;
     }
 
     /// Another process may have posted: goes on behind that.
     pub(crate) fn resync_tail(&mut self, memory: &RingMemory) {
-        self.tail = memory.word(RingWord::CqTail).load(Acquire);
+        self.tail = memory.word(RingField::CqTail).load(Acquire);
         self.published = self.tail;
     }
 
@@ -160,29 +160,29 @@ mod tests {
             cq.post(&m, cqe(n));
         }
         cq.publish(&m);
-        assert_eq!(m.word(RingWord::CqTail).load(Relaxed), 4);
-        assert!(m.word(RingWord::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW != 0);
-        m.word(RingWord::CqHead).store(2, Release);
+        assert_eq!(m.word(RingField::CqTail).load(Relaxed), 4);
+        assert!(m.word(RingField::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW != 0);
+        m.word(RingField::CqHead).store(2, Release);
         // Room is there again, but the overflowed come first.
         cq.post(&m, cqe(7));
         cq.flush_overflow(&m);
         assert_eq!(cq.tail(), 6);
-        m.word(RingWord::CqHead).store(6, Release);
+        m.word(RingField::CqHead).store(6, Release);
         cq.flush_overflow(&m);
         assert_eq!(cq.tail(), 8);
-        assert_eq!(m.word(RingWord::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW, 0);
+        assert_eq!(m.word(RingField::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW, 0);
     }
 
     #[test]
     fn a_scribbled_head_is_no_more_than_a_full_ring() {
         let m = memory();
         let mut cq = Cq::default();
-        m.word(RingWord::CqHead).store(0xdead_beef, Release);
+        m.word(RingField::CqHead).store(0xdead_beef, Release);
         for n in 0..10 {
             cq.post(&m, cqe(n));
         }
         assert_eq!(cq.tail(), 0);
-        m.word(RingWord::CqHead).store(0, Release);
+        m.word(RingField::CqHead).store(0, Release);
         cq.flush_overflow(&m);
         assert_eq!(cq.tail(), 4);
     }

@@ -10,7 +10,7 @@
 mod model;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use uringlet_sys::ring_memory::{RingMemory, RingWord};
+use uringlet_sys::ring_memory::{RingField, RingMemory};
 
 /// The right to consume SQEs of a ring: one value a ring, moved to whoever submits, back when done.
 ///
@@ -30,7 +30,7 @@ impl SubmitBaton {
     #[inline]
     pub(crate) fn pending(&self, memory: &RingMemory) -> u32 {
         // Acquire: pairs with the program's release of the tail after it wrote the SQEs.
-        let tail = memory.word(RingWord::SqTail).load(Acquire);
+        let tail = memory.word(RingField::SqTail).load(Acquire);
         tail.wrapping_sub(self.head).min(memory.geometry().sq_entries)
     }
 
@@ -43,7 +43,7 @@ impl SubmitBaton {
         self.head = self.head.wrapping_add(1);
         let index = if geometry.has_sq_array { memory.sq_array(at) } else { at & (geometry.sq_entries - 1) };
         if index >= geometry.sq_entries {
-            memory.word(RingWord::SqDropped).fetch_add(1, Relaxed);
+            memory.word(RingField::SqDropped).fetch_add(1, Relaxed);
             return None;
         }
         Some(index)
@@ -52,7 +52,7 @@ impl SubmitBaton {
     /// Another process may have submitted: goes on behind that. Whether there is anything.
     #[cold]
     pub(crate) fn resync_head(&mut self, memory: &RingMemory) -> bool {
-        self.head = memory.word(RingWord::SqHead).load(Acquire);
+        self.head = memory.word(RingField::SqHead).load(Acquire);
         self.pending(memory) > 0
     }
 
@@ -60,6 +60,6 @@ impl SubmitBaton {
     #[inline]
     pub(crate) fn publish(&self, memory: &RingMemory) {
         // Release: pairs with the program's acquire of the head before it writes into a slot.
-        memory.word(RingWord::SqHead).store(self.head, Release);
+        memory.word(RingField::SqHead).store(self.head, Release);
     }
 }

@@ -39,7 +39,7 @@ use uringlet_sys::biased_lock::Held;
 use uringlet_sys::fd::{EngineFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::process;
-use uringlet_sys::ring_memory::{RingMemory, RingWord};
+use uringlet_sys::ring_memory::{RingField, RingMemory};
 use uringlet_sys::sync::AtomicU32;
 pub(crate) use watched::Watched;
 pub(crate) use workers::{Attendance, Attendants, Punted, Role, WorkerPool};
@@ -273,7 +273,7 @@ impl RingState {
         if !posted.any && !posted.deferred {
             return;
         }
-        let wants_event = self.res.memory.word(RingWord::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
+        let wants_event = self.res.memory.word(RingField::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
         if let Some(eventfd) = &self.eventfd
             && wants_event
             && (!eventfd.async_only || self.res.lock_owner == LockOwner::Worker || posted.is_async)

@@ -1,6 +1,6 @@
 //! The program's side of a ring, as liburing plays it.
 
-use crate::ring_memory::{RingMemory, RingWord};
+use crate::ring_memory::{RingField, RingMemory};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use uringlet_abi::{Cqe, Sqe, sq_flags};
 
@@ -23,33 +23,33 @@ impl ModelProgram {
     pub fn push(&mut self, sqe: &Sqe) -> bool {
         let entries = self.memory.geometry().sq_entries;
         // Pairs with the engine's release of the head after it copied the SQE.
-        let head = self.memory.word(RingWord::SqHead).load(Acquire);
+        let head = self.memory.word(RingField::SqHead).load(Acquire);
         if self.sq_tail.wrapping_sub(head) == entries {
             return false;
         }
         self.memory.write_sqe(self.sq_tail, self.sq_tail & (entries - 1), sqe);
         self.sq_tail = self.sq_tail.wrapping_add(1);
         // Pairs with the engine's acquire of the tail before it copies the SQE.
-        self.memory.word(RingWord::SqTail).store(self.sq_tail, Release);
+        self.memory.word(RingField::SqTail).store(self.sq_tail, Release);
         true
     }
 
     /// Takes the next CQE, if there is one.
     pub fn reap(&mut self) -> Option<Cqe> {
         // Pairs with the engine's release of the tail after it stored the CQE.
-        if self.memory.word(RingWord::CqTail).load(Acquire) == self.cq_head {
+        if self.memory.word(RingField::CqTail).load(Acquire) == self.cq_head {
             return None;
         }
         let cqe = self.memory.read_cqe(self.cq_head);
         self.cq_head = self.cq_head.wrapping_add(1);
         // Pairs with the engine's acquire of the head before it stores into the slot again.
-        self.memory.word(RingWord::CqHead).store(self.cq_head, Release);
+        self.memory.word(RingField::CqHead).store(self.cq_head, Release);
         Some(cqe)
     }
 
     /// Whether the ring asks to be entered for CQEs that had no room.
     #[must_use]
     pub fn sees_overflow(&self) -> bool {
-        self.memory.word(RingWord::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW != 0
+        self.memory.word(RingField::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW != 0
     }
 }

@@ -2,6 +2,7 @@
 
 use super::events::{self, EVENTS_KEPT, EventRing};
 use super::{BLOCKS, COUNTERS, Counter, NAMES, SHARED};
+use crate::arch::stats_note;
 use crate::process;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
@@ -90,20 +91,7 @@ static STATS: Stats = Stats {
     events: EventRing::new(),
 };
 
-// A note, and no exported symbol: it is found in a stripped object too, and in a program that has the engine built in.
-core::arch::global_asm!(
-    ".pushsection .note.uringlet, \"a\", @note",
-    ".balign 4",
-    ".long 9, 8, 1",
-    ".asciz \"uringlet\"",
-    ".balign 4",
-    ".long {layout}",
-    // From this very word to the block.
-    ".long {stats} - .",
-    ".popsection",
-    layout = const LAYOUT_VERSION,
-    stats = sym STATS,
-);
+stats_note!(LAYOUT_VERSION, STATS);
 
 const fn padded<const N: usize>(text: &str) -> [u8; N] {
     let (text, mut padded, mut at) = (text.as_bytes(), [0; N], 0);

@@ -11,7 +11,7 @@
 use super::endpoint::{BrokerConnection, BrokerEndpoint};
 use crate::adaptive_spin::AdaptiveSpin;
 use crate::in_process::{check_mmap, command_bytes};
-use crate::io_channel::{CorruptPeer, Direction, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
+use crate::io_channel::{ChannelDirection, CorruptPeer, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
 use crate::wire::{Purpose, Submission};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -74,7 +74,7 @@ impl BrokerCharFile {
         let shared = Arc::new(CharFileShared {
             socket,
             file: SharedFile::from_fd(file),
-            sender: Mutex::new(Sender::new(Arc::clone(&exchange), Direction::ToCreator)),
+            sender: Mutex::new(Sender::new(Arc::clone(&exchange), ChannelDirection::ToCreator)),
             commands: Mutex::new(OutstandingCommands::default()),
             requests: (0..tags).map(|_| Mutex::new(Default::default())).collect(),
             queues,
@@ -83,7 +83,7 @@ impl BrokerCharFile {
             pid: process::pid(),
         });
         let fd = shared.file.open(flags)?;
-        let receiver = Receiver::new(exchange, Direction::FromCreator);
+        let receiver = Receiver::new(exchange, ChannelDirection::FromCreator);
         let own = Arc::clone(&shared);
         let started = thread::spawn("iou-ublk", move || own.run_receiver(receiver));
         if let Err(errno) = started {
