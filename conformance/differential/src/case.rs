@@ -1,7 +1,7 @@
 //! A scenario by its name: the seed, and what is left out of it.
 
 use crate::generate;
-use crate::scenario::{Op, Scenario, Step};
+use crate::scenario::{Scenario, ScenarioOp, ScenarioStep};
 use anyhow::Context;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -68,7 +68,7 @@ impl Dropped {
         scenario.steps.retain_mut(|step| {
             let keeps = !self.steps.contains(&index);
             index += 1;
-            if let Step::Submit(ops) = step {
+            if let ScenarioStep::Submit(ops) = step {
                 self.leave_out(ops);
                 return keeps && !ops.is_empty();
             }
@@ -80,7 +80,7 @@ impl Dropped {
 
 impl Dropped {
     /// Leaves requests out; where the last of a chain goes, the one before it ends the chain.
-    fn leave_out(&self, ops: &mut Vec<Op>) {
+    fn leave_out(&self, ops: &mut Vec<ScenarioOp>) {
         for at in 0..ops.len() {
             let ends_chain = ops.get(at + 1).is_none_or(|next| next.chain != ops[at].chain);
             if !ends_chain || !self.requests.contains(&ops[at].user_data()) {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_survives_the_command_line() {
+    fn dropped_parts_round_trip_through_the_command_line() {
         let dropped = Dropped::parse("s1,s20,r3").unwrap();
         assert_eq!(dropped.to_string(), "s1,s20,r3");
         assert!(Dropped::parse("x1").is_err());

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Comparison {
     Same,
     Differs,
     /// Differs, but not always, or the kernel differs from itself.
@@ -21,63 +21,63 @@ pub(crate) enum Verdict {
 
 /// Where a scenario is played.
 #[derive(Debug)]
-pub(crate) struct Side {
+pub(crate) struct ScenarioRunner {
     /// What stands before the worker's command line.
     before: Vec<OsString>,
     name: &'static str,
 }
 
 #[derive(Debug)]
-pub(crate) struct Sides {
-    pub(crate) kernel: Side,
-    pub(crate) ours: Side,
+pub(crate) struct RunnerPair {
+    pub(crate) kernel: ScenarioRunner,
+    pub(crate) ours: ScenarioRunner,
 }
 
 /// A worker that takes so long hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Quiet times, ms: first quick, then sure.
-const QUICK: u64 = 3;
-pub(crate) const SURE: u64 = 20;
-const SUREST: u64 = 80;
+const QUIET_SHORT_MS: u64 = 3;
+pub(crate) const QUIET_MS: u64 = 20;
+const QUIET_LONG_MS: u64 = 80;
 /// On a machine with more to do than this.
-const BUSY: u64 = 400;
+const QUIET_BUSY_MS: u64 = 400;
 
-impl Sides {
+impl RunnerPair {
     /// The kernel's side alone.
-    pub(crate) fn native() -> Side {
-        Side { before: Vec::new(), name: "kernel" }
+    pub(crate) fn native() -> ScenarioRunner {
+        ScenarioRunner { before: Vec::new(), name: "kernel" }
     }
 
     /// With what stands before the worker's command line on each side.
     pub(crate) fn new(kernel: Vec<OsString>, ours: Vec<OsString>) -> Self {
-        Self { kernel: Side { before: kernel, name: "kernel" }, ours: Side { before: ours, name: "ours" } }
+        Self { kernel: ScenarioRunner { before: kernel, name: "kernel" }, ours: ScenarioRunner { before: ours, name: "ours" } }
     }
 
     /// Plays until the sides agree, or do not for good.
-    pub(crate) fn compare(&self, case: &Case) -> anyhow::Result<Verdict> {
+    pub(crate) fn compare(&self, case: &Case) -> anyhow::Result<Comparison> {
         let (mut kernels, mut ours) = (Vec::new(), Vec::new());
-        for quiet_ms in [QUICK, SURE, SUREST, BUSY] {
+        for quiet_ms in [QUIET_SHORT_MS, QUIET_MS, QUIET_LONG_MS, QUIET_BUSY_MS] {
             kernels.push(self.kernel.play(case, quiet_ms)?);
             ours.push(self.ours.play(case, quiet_ms)?);
             if ours.last() == kernels.last() {
-                return Ok(Verdict::Same);
+                return Ok(Comparison::Same);
             }
         }
         let agree = ours.iter().any(|one| kernels.contains(one));
         let is_steady = kernels[1..].windows(2).all(|two| two[0] == two[1]);
-        Ok(if agree || !is_steady { Verdict::Unsteady } else { Verdict::Differs })
+        Ok(if agree || !is_steady { Comparison::Unsteady } else { Comparison::Differs })
     }
 
     /// Whether the sides differ, as far as one attempt tells.
     pub(crate) fn differ(&self, case: &Case) -> anyhow::Result<bool> {
-        let kernel = self.kernel.play(case, SURE)?;
-        Ok(kernel != self.ours.play(case, SURE)? && kernel == self.kernel.play(case, SURE)?)
+        let kernel = self.kernel.play(case, QUIET_MS)?;
+        Ok(kernel != self.ours.play(case, QUIET_MS)? && kernel == self.kernel.play(case, QUIET_MS)?)
     }
 
     /// The scenario, and where the transcripts part.
     pub(crate) fn report(&self, case: &Case) -> anyhow::Result<String> {
-        let kernel = self.kernel.play(case, SUREST)?;
-        let ours = self.ours.play(case, SUREST)?;
+        let kernel = self.kernel.play(case, QUIET_LONG_MS)?;
+        let ours = self.ours.play(case, QUIET_LONG_MS)?;
         let mut text =
             format!("---- seed {} ops {}{}{}\n{}", case.seed, case.ops, case.kind_option(), case.dropped.option(), case.scenario());
         for line in difference(&kernel, &ours) {
@@ -116,7 +116,7 @@ fn difference(kernel: &str, ours: &str) -> Vec<String> {
     lines
 }
 
-impl Side {
+impl ScenarioRunner {
     /// The transcript of one run in a fresh folder.
     pub(crate) fn play(&self, case: &Case, quiet_ms: u64) -> anyhow::Result<String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -151,12 +151,12 @@ fn own_path() -> anyhow::Result<PathBuf> {
 }
 
 fn wait(mut child: Child) -> anyhow::Result<String> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(words(status));
+            return Ok(describe_exit(status));
         }
-        if begun.elapsed() > PATIENCE {
+        if started.elapsed() > HANG_TIMEOUT {
             // SAFETY: the group that was made for this child, which has not been reaped.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait()?;
@@ -166,7 +166,7 @@ fn wait(mut child: Child) -> anyhow::Result<String> {
     }
 }
 
-fn words(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended: exit {code}"),
         (None, signal) => format!("ended: signal {}", signal.unwrap_or(0)),
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_names_both_sides() {
+    fn difference_marks_the_lines_of_both_runs() {
         assert_eq!(difference("a\nb\nc", "a\nx\nc"), ["  a", "- b", "+ x", "  c"]);
         assert_eq!(difference("a\nc", "a\nb\nc"), ["  a", "+ b", "  c"]);
         assert_eq!(difference("a\nb\nc", "a"), ["  a", "- b", "- c"]);

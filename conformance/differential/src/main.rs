@@ -6,8 +6,8 @@
 
 mod case;
 mod compare;
+mod fixture;
 mod generate;
-mod place;
 mod product;
 mod scenario;
 mod shrink;
@@ -15,7 +15,7 @@ mod worker;
 
 use anyhow::{Context, bail};
 use case::{Case, Dropped};
-use compare::{Sides, Verdict};
+use compare::{Comparison, RunnerPair};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ struct Args {
     count: u64,
     ops: u64,
     jobs: u64,
-    keeps_all: bool,
+    is_unshrunk: bool,
     is_net: bool,
     /// Of `uringlet run`.
     options: Vec<OsString>,
@@ -79,7 +79,7 @@ fn parse() -> anyhow::Result<Option<Args>> {
             Long("jobs") => args.jobs = parser.value()?.parse::<u64>()?.max(1),
             Long("net") => args.is_net = true,
             Long("with") => args.options.push(parser.value()?),
-            Long("no-shrink") => args.keeps_all = true,
+            Long("no-shrink") => args.is_unshrunk = true,
             Long("quiet-ms") => args.quiet_ms = parser.value()?.parse()?,
             Long("drop") => args.dropped = Dropped::parse(&parser.value()?.string()?)?,
             Long("uringlet") => args.uringlet = Some(parser.value()?.into()),
@@ -101,18 +101,18 @@ fn run(args: &Args) -> anyhow::Result<bool> {
             Ok(true)
         }
         Some("native") => {
-            print!("{}", Sides::native().play(&case, args.quiet_ms)?);
+            print!("{}", RunnerPair::native().play(&case, args.quiet_ms)?);
             Ok(true)
         }
         Some("ours") => {
-            print!("{}", sides(args)?.ours.play(&case, args.quiet_ms)?);
+            print!("{}", runners(args)?.ours.play(&case, args.quiet_ms)?);
             Ok(true)
         }
         Some(other) => bail!("there is no command `{other}`\n{USAGE}"),
     }
 }
 
-fn sides(args: &Args) -> anyhow::Result<Sides> {
+fn runners(args: &Args) -> anyhow::Result<RunnerPair> {
     let (uringlet, xtask) = match (&args.uringlet, &args.xtask) {
         (Some(uringlet), Some(xtask)) => (uringlet.clone(), xtask.clone()),
         _ => product::build().context("building what is compared")?,
@@ -126,7 +126,7 @@ fn sides(args: &Args) -> anyhow::Result<Sides> {
     ours.push("run".into());
     ours.extend_from_slice(&args.options);
     ours.push("--".into());
-    Ok(Sides::new(kernel, ours))
+    Ok(RunnerPair::new(kernel, ours))
 }
 
 /// Plays all seeds. `false` if the engine differs from the kernel anywhere.
@@ -135,8 +135,8 @@ fn search(args: &Args) -> anyhow::Result<bool> {
         println!("skipped: this kernel gives no ring to compare with ({errno})");
         return Ok(true);
     }
-    let sides = sides(args)?;
-    let begun = Instant::now();
+    let runners = runners(args)?;
+    let started = Instant::now();
     let next = AtomicU64::new(0);
     let [same, unsteady] = [const { AtomicU64::new(0) }; 2];
     let findings = Mutex::new(Vec::new());
@@ -147,22 +147,22 @@ fn search(args: &Args) -> anyhow::Result<bool> {
                 return Ok(());
             }
             let case = Case { seed: args.seed + index, ops: args.ops, is_net: args.is_net, dropped: Dropped::default() };
-            match sides.compare(&case)? {
-                Verdict::Same => same.fetch_add(1, Ordering::Relaxed),
-                Verdict::Unsteady => {
+            match runners.compare(&case)? {
+                Comparison::Same => same.fetch_add(1, Ordering::Relaxed),
+                Comparison::Unsteady => {
                     println!("seed {} depends on timing", case.seed);
                     unsteady.fetch_add(1, Ordering::Relaxed)
                 }
-                Verdict::Differs => {
+                Comparison::Differs => {
                     println!("seed {} differs", case.seed);
-                    let case = if args.keeps_all { case } else { shrink::shrink(&sides, case)? };
-                    println!("{}", sides.report(&case)?);
+                    let case = if args.is_unshrunk { case } else { shrink::shrink(&runners, case)? };
+                    println!("{}", runners.report(&case)?);
                     findings.lock().expect("no player panics").push(case.seed);
                     0
                 }
             };
             if (index + 1).is_multiple_of(100) {
-                println!("{} of {} scenarios, {} s", index + 1, args.count, begun.elapsed().as_secs());
+                println!("{} of {} scenarios, {} s", index + 1, args.count, started.elapsed().as_secs());
             }
         }
     };
@@ -178,7 +178,7 @@ fn search(args: &Args) -> anyhow::Result<bool> {
         same.load(Ordering::Relaxed),
         findings.len(),
         unsteady.load(Ordering::Relaxed),
-        begun.elapsed().as_secs()
+        started.elapsed().as_secs()
     );
     Ok(findings.is_empty())
 }

@@ -5,7 +5,7 @@ use uringlet_abi::{Opcode, Sqe, sqe};
 
 /// How the program waits until nothing happens any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum WaitMethod {
     /// In io_uring_enter(2), with a timeout.
     Enter,
     /// Looking at the CQ's memory only.
@@ -20,15 +20,15 @@ pub(crate) struct Scenario {
     pub(crate) entries: u32,
     /// 0: twice the entries.
     pub(crate) cq_entries: u32,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitMethod,
     /// At the end everything is cancelled; otherwise the ring is closed with what is in it.
     pub(crate) cancels_at_end: bool,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ScenarioStep>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
-    Submit(Vec<Op>),
+pub(crate) enum ScenarioStep {
+    Submit(Vec<ScenarioOp>),
     /// write(2), read(2), shutdown(2) of both directions, close(2), past the ring.
     Write(i32, usize),
     Read(i32, usize),
@@ -55,7 +55,7 @@ pub(crate) enum Step {
 
 /// What a request's result means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Result {
+pub(crate) enum ResultKind {
     Number,
     /// A descriptor, to be moved to this number.
     Descriptor(i32),
@@ -67,24 +67,24 @@ pub(crate) enum Result {
 
 /// One SQE, with the memory it needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Op {
+pub(crate) struct ScenarioOp {
     pub(crate) sqe: Sqe,
     /// Written before the SQE is submitted.
     pub(crate) memory: Vec<(u64, Vec<u8>)>,
-    pub(crate) result: Result,
+    pub(crate) result: ResultKind,
     /// May wait for something that does not come by itself.
     pub(crate) may_pend: bool,
     /// Ops of one number are one chain.
     pub(crate) chain: u64,
 }
 
-impl Op {
+impl ScenarioOp {
     pub(crate) fn user_data(&self) -> u64 {
         self.sqe.user_data
     }
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for ScenarioOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.sqe;
         let name = Opcode::from_u8(s.opcode).map_or("?", Opcode::name);
@@ -135,7 +135,7 @@ impl fmt::Display for Scenario {
         )?;
         for (index, step) in self.steps.iter().enumerate() {
             match step {
-                Step::Submit(ops) => {
+                ScenarioStep::Submit(ops) => {
                     writeln!(f, "step {index}: submit")?;
                     ops.iter().try_for_each(|op| writeln!(f, "    {op}"))?;
                 }

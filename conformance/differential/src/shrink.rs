@@ -1,41 +1,41 @@
 //! Leaving out steps and requests while the sides still differ.
 
 use crate::case::{Case, Dropped};
-use crate::compare::Sides;
-use crate::scenario::Step;
+use crate::compare::RunnerPair;
+use crate::scenario::ScenarioStep;
 use std::time::{Duration, Instant};
 
 /// So long at most for one finding.
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// The smallest case found that still differs.
-pub(crate) fn shrink(sides: &Sides, case: Case) -> anyhow::Result<Case> {
+pub(crate) fn shrink(runners: &RunnerPair, case: Case) -> anyhow::Result<Case> {
     let whole = Case { dropped: Dropped::default(), ..case.clone() }.scenario();
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut best = case;
     let steps = whole.steps.len();
     // The tail first: most differences show early.
     let mut chunk = steps.div_ceil(2);
-    while chunk > 0 && begun.elapsed() < LIMIT {
+    while chunk > 0 && started.elapsed() < LIMIT {
         for start in (0..steps).step_by(chunk).rev() {
             let drop_steps = |dropped: &mut Dropped| dropped.steps.extend(start..steps.min(start + chunk));
-            attempt(sides, &mut best, begun, drop_steps)?;
+            attempt(runners, &mut best, started, drop_steps)?;
         }
         chunk /= 2;
     }
     for step in best.scenario().steps.iter().rev() {
-        let Step::Submit(ops) = step else { continue };
+        let ScenarioStep::Submit(ops) = step else { continue };
         for op in ops.iter().rev() {
-            attempt(sides, &mut best, begun, |dropped| dropped.requests.extend([op.user_data()]))?;
+            attempt(runners, &mut best, started, |dropped| dropped.requests.extend([op.user_data()]))?;
         }
     }
     Ok(best)
 }
 
-fn attempt(sides: &Sides, best: &mut Case, begun: Instant, leave_out: impl FnOnce(&mut Dropped)) -> anyhow::Result<()> {
+fn attempt(runners: &RunnerPair, best: &mut Case, started: Instant, leave_out: impl FnOnce(&mut Dropped)) -> anyhow::Result<()> {
     let mut smaller = best.clone();
     leave_out(&mut smaller.dropped);
-    if begun.elapsed() < LIMIT && smaller.dropped.to_string() != best.dropped.to_string() && sides.differ(&smaller)? {
+    if started.elapsed() < LIMIT && smaller.dropped.to_string() != best.dropped.to_string() && runners.differ(&smaller)? {
         *best = smaller;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 #[test]
-fn the_engine_does_what_the_kernel_does() {
+fn engine_matches_the_kernel() {
     let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(["--seed", "1", "--count", "100", "--ops", "12"]).status();
     assert!(status.expect("the program that was just built starts").success());
 }
@@ -12,14 +12,14 @@ fn the_engine_does_what_the_kernel_does() {
 const SERVES: [&str; 7] = ["--net", "--seed", "1", "--count", "100", "--ops", "12"];
 
 #[test]
-fn the_engine_serves_as_the_kernel_does() {
+fn engine_matches_the_kernel_on_server_requests() {
     let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(SERVES).status();
     assert!(status.expect("the program that was just built starts").success());
 }
 
 /// With a worker's try of whatever has IOSQE_ASYNC, as in the kernel.
 #[test]
-fn its_workers_serve_as_the_kernel_s_do() {
+fn engine_workers_match_the_kernel() {
     let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(SERVES).arg("--with=--iosqe-async=worker").status();
     assert!(status.expect("the program that was just built starts").success());
 }

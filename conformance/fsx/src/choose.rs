@@ -1,7 +1,7 @@
 //! The next operation, at random.
 
-use crate::model::Model;
-use crate::op::{AppendBy, BLOCK, MAX_LEN, MAX_SIZE, Op, Way};
+use crate::model::FileModel;
+use crate::op::{AppendBy, BLOCK, BufferKind, FileOp, MAX_LEN, MAX_SIZE};
 use conformance_rng::Rng;
 
 /// What the filesystem has.
@@ -14,34 +14,34 @@ pub(crate) struct Abilities {
     pub(crate) modes: Vec<i32>,
 }
 
-type Maker = fn(&mut Rng, &Model, &Abilities) -> Option<Op>;
+type Maker = fn(&mut Rng, &FileModel, &Abilities) -> Option<FileOp>;
 
 /// How often of ten thousand, and what. One that has nothing to work on answers `None`. What waits for the disk is rare: one of it takes as long as a
 /// thousand others.
 const WEIGHTS: &[(u64, Maker)] = &[
     (3200, |rng, model, _| Some(reads(rng, model))),
     (3200, |rng, _, _| Some(writes(rng))),
-    (400, |rng, _, _| Some(Op::ReadHere { len: length(rng) })),
-    (400, |rng, model, _| (model.position + MAX_LEN <= MAX_SIZE).then(|| Op::WriteHere { len: length(rng) })),
+    (400, |rng, _, _| Some(FileOp::ReadAtPosition { len: length(rng) })),
+    (400, |rng, model, _| (model.position + MAX_LEN <= MAX_SIZE).then(|| FileOp::WriteAtPosition { len: length(rng) })),
     (500, |rng, model, _| appends(rng, model)),
     (6, direct_read),
     (6, |rng, _, can| can.is_direct.then(|| direct_write(rng))),
-    (150, |rng, _, can| can.ring_truncates.then(|| Op::Truncate { size: rng.below(MAX_SIZE + 1) })),
-    (100, |rng, _, _| Some(Op::TruncateNow { size: rng.below(MAX_SIZE + 1) })),
+    (150, |rng, _, can| can.ring_truncates.then(|| FileOp::Truncate { size: rng.below(MAX_SIZE + 1) })),
+    (100, |rng, _, _| Some(FileOp::TruncateDirectly { size: rng.below(MAX_SIZE + 1) })),
     (150, allocates),
     (4, shifts),
-    (4, |rng, _, _| Some(rng.pick(&[Op::Sync, Op::DataSync]))),
-    (4, |rng, _, _| Some(ranged(rng, |off, len| Op::SyncRange { off, len }))),
-    (60, |rng, _, _| Some(ranged(rng, |off, len| Op::Forget { off, len }))),
-    (600, |rng, model, _| mapped(rng, model, |off, len| Op::MapRead { off, len })),
-    (600, |rng, model, _| mapped(rng, model, |off, len| Op::MapWrite { off, len })),
-    (200, |rng, _, _| Some(Op::Seek { to: rng.below(MAX_SIZE) })),
-    (300, |_, _, _| Some(Op::LookAtSize)),
-    (15, |rng, _, _| Some(Op::Reopen { truncates: rng.percent(20) })),
+    (4, |rng, _, _| Some(rng.pick(&[FileOp::Sync, FileOp::DataSync]))),
+    (4, |rng, _, _| Some(ranged(rng, |off, len| FileOp::SyncRange { off, len }))),
+    (60, |rng, _, _| Some(ranged(rng, |off, len| FileOp::DropCache { off, len }))),
+    (600, |rng, model, _| mapped(rng, model, |off, len| FileOp::MapRead { off, len })),
+    (600, |rng, model, _| mapped(rng, model, |off, len| FileOp::MapWrite { off, len })),
+    (200, |rng, _, _| Some(FileOp::Seek { to: rng.below(MAX_SIZE) })),
+    (300, |_, _, _| Some(FileOp::CheckSize)),
+    (15, |rng, _, _| Some(FileOp::Reopen { truncates: rng.percent(20) })),
 ];
 
 /// An operation that the file can take now.
-pub(crate) fn choose(rng: &mut Rng, model: &Model, can: &Abilities) -> Op {
+pub(crate) fn choose(rng: &mut Rng, model: &FileModel, can: &Abilities) -> FileOp {
     let total: u64 = WEIGHTS.iter().map(|(weight, _)| weight).sum();
     loop {
         let mut left = rng.below(total);
@@ -72,51 +72,51 @@ fn offset(rng: &mut Rng, len: u64) -> u64 {
     if rng.percent(25) { off / BLOCK * BLOCK } else { off }
 }
 
-fn way(rng: &mut Rng) -> Way {
-    rng.pick(&[Way::Plain, Way::Plain, Way::Vectored, Way::Fixed])
+fn buffer(rng: &mut Rng) -> BufferKind {
+    rng.pick(&[BufferKind::Plain, BufferKind::Plain, BufferKind::Vectored, BufferKind::Fixed])
 }
 
 /// Mostly where there is something.
-fn reads(rng: &mut Rng, model: &Model) -> Op {
+fn reads(rng: &mut Rng, model: &FileModel) -> FileOp {
     let len = length(rng);
     let off = if model.size > len && rng.percent(90) { rng.below(model.size - len) } else { offset(rng, len) };
-    Op::Read { off, len, way: way(rng) }
+    FileOp::Read { off, len, buffer: buffer(rng) }
 }
 
-fn writes(rng: &mut Rng) -> Op {
+fn writes(rng: &mut Rng) -> FileOp {
     let len = length(rng);
-    Op::Write { off: offset(rng, len), len, way: way(rng) }
+    FileOp::Write { off: offset(rng, len), len, buffer: buffer(rng) }
 }
 
-fn appends(rng: &mut Rng, model: &Model) -> Option<Op> {
+fn appends(rng: &mut Rng, model: &FileModel) -> Option<FileOp> {
     let len = length(rng);
     let by = rng.pick(&[AppendBy::Descriptor, AppendBy::Flag]);
-    (model.size + len <= MAX_SIZE).then(|| Op::Append { len, by, way: way(rng) })
+    (model.size + len <= MAX_SIZE).then(|| FileOp::Append { len, by, buffer: buffer(rng) })
 }
 
-fn direct_write(rng: &mut Rng) -> Op {
+fn direct_write(rng: &mut Rng) -> FileOp {
     let len = BLOCK * (1 + rng.below(8));
-    Op::DirectWrite { off: rng.below((MAX_SIZE - len) / BLOCK + 1) * BLOCK, len }
+    FileOp::DirectWrite { off: rng.below((MAX_SIZE - len) / BLOCK + 1) * BLOCK, len }
 }
 
 /// Up to the end of the last block at most: xfs answers EIO for blocks that it holds ready behind it.
-fn direct_read(rng: &mut Rng, model: &Model, can: &Abilities) -> Option<Op> {
+fn direct_read(rng: &mut Rng, model: &FileModel, can: &Abilities) -> Option<FileOp> {
     let blocks = model.size.div_ceil(BLOCK);
     if !can.is_direct || blocks == 0 {
         return None;
     }
     let first = rng.below(blocks);
     let count = 1 + rng.below((blocks - first).min(8));
-    Some(Op::DirectRead { off: first * BLOCK, len: count * BLOCK })
+    Some(FileOp::DirectRead { off: first * BLOCK, len: count * BLOCK })
 }
 
-fn ranged(rng: &mut Rng, make: fn(u64, u64) -> Op) -> Op {
+fn ranged(rng: &mut Rng, make: fn(u64, u64) -> FileOp) -> FileOp {
     let len = length(rng);
     make(offset(rng, len), len)
 }
 
 /// Below the file's end: behind it is SIGBUS.
-fn mapped(rng: &mut Rng, model: &Model, make: fn(u64, u64) -> Op) -> Option<Op> {
+fn mapped(rng: &mut Rng, model: &FileModel, make: fn(u64, u64) -> FileOp) -> Option<FileOp> {
     let len = length(rng).min(model.size);
     (len > 0).then(|| make(rng.below(model.size - len + 1), len))
 }
@@ -124,19 +124,19 @@ fn mapped(rng: &mut Rng, model: &Model, make: fn(u64, u64) -> Op) -> Option<Op> 
 /// Moves what is behind it.
 const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
 
-fn allocates(rng: &mut Rng, _: &Model, can: &Abilities) -> Option<Op> {
+fn allocates(rng: &mut Rng, _: &FileModel, can: &Abilities) -> Option<FileOp> {
     let mode = pick_mode(rng, can).filter(|mode| mode & SHIFTS == 0)?;
     let len = length(rng);
-    Some(Op::Allocate { off: offset(rng, len), len, mode })
+    Some(FileOp::Allocate { off: offset(rng, len), len, mode })
 }
 
-fn shifts(rng: &mut Rng, model: &Model, can: &Abilities) -> Option<Op> {
+fn shifts(rng: &mut Rng, model: &FileModel, can: &Abilities) -> Option<FileOp> {
     let mode = pick_mode(rng, can).filter(|mode| mode & SHIFTS != 0)?;
     let len = BLOCK * (1 + rng.below(4));
     let off = rng.below((model.size / BLOCK).max(1)) * BLOCK;
     let fits =
         if mode & libc::FALLOC_FL_INSERT_RANGE != 0 { off < model.size && model.size + len <= MAX_SIZE } else { off + len < model.size };
-    fits.then_some(Op::Allocate { off, len, mode })
+    fits.then_some(FileOp::Allocate { off, len, mode })
 }
 
 fn pick_mode(rng: &mut Rng, can: &Abilities) -> Option<i32> {

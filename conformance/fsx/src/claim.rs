@@ -1,20 +1,20 @@
 //! The bytes of a file that an operation claims while it is in flight.
 
-use crate::model::Model;
-use crate::op::Op;
+use crate::model::FileModel;
+use crate::op::FileOp;
 
 const END: u64 = u64::MAX;
 
 /// The bytes of a file that an operation reads or changes. What claims overlap must not be in flight together: the order would be anybody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct RangeClaim {
     from: u64,
     to: u64,
     is_exclusive: bool,
     has_position: bool,
 }
 
-impl Claim {
+impl RangeClaim {
     const NOTHING: Self = Self { from: 0, to: 0, is_exclusive: false, has_position: false };
 
     fn shared(from: u64, to: u64) -> Self {
@@ -30,26 +30,26 @@ impl Claim {
     }
 
     /// What it claims of a file that is in this state. Whoever sees or moves the file's end claims everything behind it.
-    pub(crate) fn of(op: &Op, model: &Model) -> Self {
+    pub(crate) fn of(op: &FileOp, model: &FileModel) -> Self {
         let size = model.size;
         let reading = |off, len| Self::shared(off, if off + len > size { END } else { off + len });
         let writing = |off: u64, len| if off + len > size { Self::exclusive(off.min(size), END) } else { Self::exclusive(off, off + len) };
         match *op {
-            Op::Read { off, len, .. } => reading(off, len),
-            Op::Write { off, len, .. } => writing(off, len),
-            Op::ReadHere { len } => reading(model.position, len).with_position(),
-            Op::WriteHere { len } => writing(model.position, len).with_position(),
-            Op::Append { .. } => Self::exclusive(size, END),
+            FileOp::Read { off, len, .. } => reading(off, len),
+            FileOp::Write { off, len, .. } => writing(off, len),
+            FileOp::ReadAtPosition { len } => reading(model.position, len).with_position(),
+            FileOp::WriteAtPosition { len } => writing(model.position, len).with_position(),
+            FileOp::Append { .. } => Self::exclusive(size, END),
             // Past the page cache: beside nothing else.
-            Op::DirectRead { .. } | Op::DirectWrite { .. } => Self::exclusive(0, END),
-            Op::Truncate { size: new } | Op::TruncateNow { size: new } => Self::exclusive(size.min(new), END),
-            Op::Allocate { off, len, mode } => allocation(off, len, mode, size),
-            Op::Sync | Op::DataSync | Op::SyncRange { .. } | Op::Forget { .. } => Self::NOTHING,
-            Op::MapRead { off, len } => Self::shared(off, off + len),
-            Op::MapWrite { off, len } => Self::exclusive(off, off + len),
-            Op::Seek { .. } => Self::NOTHING.with_position(),
-            Op::LookAtSize => Self::shared(size, END),
-            Op::Reopen { .. } => Self::exclusive(0, END).with_position(),
+            FileOp::DirectRead { .. } | FileOp::DirectWrite { .. } => Self::exclusive(0, END),
+            FileOp::Truncate { size: new } | FileOp::TruncateDirectly { size: new } => Self::exclusive(size.min(new), END),
+            FileOp::Allocate { off, len, mode } => allocation(off, len, mode, size),
+            FileOp::Sync | FileOp::DataSync | FileOp::SyncRange { .. } | FileOp::DropCache { .. } => Self::NOTHING,
+            FileOp::MapRead { off, len } => Self::shared(off, off + len),
+            FileOp::MapWrite { off, len } => Self::exclusive(off, off + len),
+            FileOp::Seek { .. } => Self::NOTHING.with_position(),
+            FileOp::CheckSize => Self::shared(size, END),
+            FileOp::Reopen { .. } => Self::exclusive(0, END).with_position(),
         }
     }
 
@@ -59,44 +59,44 @@ impl Claim {
     }
 }
 
-fn allocation(off: u64, len: u64, mode: i32, size: u64) -> Claim {
+fn allocation(off: u64, len: u64, mode: i32, size: u64) -> RangeClaim {
     let keeps_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
     if mode & (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) != 0 {
-        return Claim::exclusive(off, END);
+        return RangeClaim::exclusive(off, END);
     }
     let changes = mode & (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE) != 0;
     match (keeps_size || off + len <= size, changes) {
-        (true, true) => Claim::exclusive(off, off + len),
-        (true, false) if keeps_size => Claim::NOTHING,
+        (true, true) => RangeClaim::exclusive(off, off + len),
+        (true, false) if keeps_size => RangeClaim::NOTHING,
         // It would make the file longer if somebody else made it shorter.
-        (true, false) => Claim::shared(off, off + len),
-        (false, _) => Claim::exclusive(off.min(size), END),
+        (true, false) => RangeClaim::shared(off, off + len),
+        (false, _) => RangeClaim::exclusive(off.min(size), END),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Way;
+    use crate::op::BufferKind;
 
     #[test]
-    fn who_moves_the_end_of_a_file_claims_all_behind_it() {
-        let mut model = Model::new();
+    fn moving_the_end_of_a_file_claims_everything_behind_it() {
+        let mut model = FileModel::new();
         model.size = 1000;
-        let extends = Claim::of(&Op::Write { off: 2000, len: 10, way: Way::Plain }, &model);
-        let sees_end = Claim::of(&Op::Read { off: 900, len: 200, way: Way::Plain }, &model);
-        let below = Claim::of(&Op::Read { off: 900, len: 100, way: Way::Plain }, &model);
+        let extends = RangeClaim::of(&FileOp::Write { off: 2000, len: 10, buffer: BufferKind::Plain }, &model);
+        let sees_end = RangeClaim::of(&FileOp::Read { off: 900, len: 200, buffer: BufferKind::Plain }, &model);
+        let below = RangeClaim::of(&FileOp::Read { off: 900, len: 100, buffer: BufferKind::Plain }, &model);
         assert!(extends.conflicts(&sees_end));
         assert!(!extends.conflicts(&below));
         assert!(!sees_end.conflicts(&below));
-        assert!(extends.conflicts(&Claim::of(&Op::LookAtSize, &model)));
+        assert!(extends.conflicts(&RangeClaim::of(&FileOp::CheckSize, &model)));
     }
 
     #[test]
-    fn one_file_position_is_one_at_a_time() {
-        let model = Model::new();
-        let claim = Claim::of(&Op::Seek { to: 5 }, &model);
-        assert!(claim.conflicts(&Claim::of(&Op::ReadHere { len: 5 }, &model)));
-        assert!(!claim.conflicts(&Claim::of(&Op::Sync, &model)));
+    fn operations_at_the_file_position_conflict() {
+        let model = FileModel::new();
+        let claim = RangeClaim::of(&FileOp::Seek { to: 5 }, &model);
+        assert!(claim.conflicts(&RangeClaim::of(&FileOp::ReadAtPosition { len: 5 }, &model)));
+        assert!(!claim.conflicts(&RangeClaim::of(&FileOp::Sync, &model)));
     }
 }

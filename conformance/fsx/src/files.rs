@@ -10,45 +10,45 @@ use std::path::{Path, PathBuf};
 
 /// Which descriptor of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum HandleKind {
     Plain,
     Append,
     Direct,
 }
 
 /// Descriptors a file has; so many slots of the ring's table it takes.
-pub(crate) const DOORS: usize = 3;
+pub(crate) const HANDLES: usize = 3;
 
 /// An open file.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct FileHandles {
     pub(crate) plain: File,
     append: File,
     direct: Option<File>,
-    map: Map,
+    map: SharedMapping,
 }
 
-impl Opened {
+impl FileHandles {
     pub(crate) fn new(path: &Path, truncates: bool) -> anyhow::Result<Self> {
         let plain = OpenOptions::new().read(true).write(true).create(true).truncate(truncates).open(path);
         let plain = plain.with_context(|| format!("opening {}", path.display()))?;
         let append = OpenOptions::new().read(true).append(true).open(path)?;
         let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).ok();
-        let map = Map::of(&plain)?;
+        let map = SharedMapping::of(&plain)?;
         Ok(Self { plain, append, direct, map })
     }
 
-    pub(crate) fn fd(&self, door: Door) -> RawFd {
-        match door {
-            Door::Plain => self.plain.as_raw_fd(),
-            Door::Append => self.append.as_raw_fd(),
-            Door::Direct => self.direct.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+    pub(crate) fn fd(&self, kind: HandleKind) -> RawFd {
+        match kind {
+            HandleKind::Plain => self.plain.as_raw_fd(),
+            HandleKind::Append => self.append.as_raw_fd(),
+            HandleKind::Direct => self.direct.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         }
     }
 
     /// As they stand in the ring's table.
-    pub(crate) fn fds(&self) -> [RawFd; DOORS] {
-        [self.fd(Door::Plain), self.fd(Door::Append), self.fd(Door::Direct)]
+    pub(crate) fn fds(&self) -> [RawFd; HANDLES] {
+        [self.fd(HandleKind::Plain), self.fd(HandleKind::Append), self.fd(HandleKind::Direct)]
     }
 
     /// Bytes of the file through its mapping; they must lie below its end.
@@ -66,9 +66,9 @@ impl Opened {
 
 /// A shared mapping of as much as the file may ever have.
 #[derive(Debug)]
-struct Map(*mut u8);
+struct SharedMapping(*mut u8);
 
-impl Map {
+impl SharedMapping {
     fn of(file: &File) -> anyhow::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, nothing is replaced.
@@ -84,7 +84,7 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: ours, and nothing of it is borrowed.
         unsafe { libc::munmap(self.0.cast(), MAX_SIZE as usize) };
@@ -99,7 +99,7 @@ pub(crate) fn fallocate(file: &File, mode: i32, off: u64, len: u64) -> io::Resul
 }
 
 /// Writes everything back and lets it leave the page cache.
-pub(crate) fn make_cold(file: &File) -> io::Result<()> {
+pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     file.sync_data()?;
     // SAFETY: numbers only.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
@@ -110,16 +110,16 @@ pub(crate) fn make_cold(file: &File) -> io::Result<()> {
 
 /// A folder that goes when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Folder(pub(crate) PathBuf);
+pub(crate) struct ScratchDir(pub(crate) PathBuf);
 
-impl Folder {
+impl ScratchDir {
     pub(crate) fn new(path: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&path).with_context(|| format!("making the folder {}", path.display()))?;
         Ok(Self(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for ScratchDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -12,8 +12,8 @@ mod round;
 mod slots;
 
 use anyhow::{Context, bail, ensure};
-use files::Folder;
-use round::Plan;
+use files::ScratchDir;
+use round::RoundPlan;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,8 +34,8 @@ Exit status: 0 all as expected, 1 not, 77 no io_uring to be had, 130 interrupted
 const NO_RING: u8 = 77;
 const INTERRUPTED: u8 = 130;
 /// No operation takes so long, on whatever machine.
-const HANGS: Duration = Duration::from_secs(180);
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+const HANG_TIMEOUT: Duration = Duration::from_secs(180);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -88,29 +88,29 @@ extern "C" fn stop(_signal: libc::c_int) {
 }
 
 fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Err(error) = ring::new(ring::Kind::Plain) {
+    if let Err(error) = ring::new(ring::RingKind::Plain) {
         eprintln!("fsx: no io_uring here: {error}");
         return Ok(ExitCode::from(NO_RING));
     }
     let handler: extern "C" fn(libc::c_int) = stop;
     // SAFETY: the handler stores to an atomic, nothing else.
     unsafe { libc::signal(libc::SIGINT, handler as libc::sighandler_t) };
-    let folder = Folder::new(args.dir.join(format!("fsx-{}", std::process::id())))?;
+    let folder = ScratchDir::new(args.dir.join(format!("fsx-{}", std::process::id())))?;
     let can = round::abilities(&folder.0).context("what this filesystem can do")?;
     let rounds = args.ops.div_ceil(args.round);
     let jobs = args.jobs.min(rounds);
-    let begun = Instant::now();
+    let started = Instant::now();
     let [done, next, finished, sequence] = [const { AtomicU64::new(0) }; 4];
     let failures = Mutex::new(Vec::new());
     let player = |job: u64| {
-        let plan = Plan { can: &can, depth: args.depth, done: &done, stop: &STOP };
+        let plan = RoundPlan { can: &can, depth: args.depth, done: &done, stop: &STOP };
         while !STOP.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= rounds {
                 break;
             }
             let (seed, ops) = (args.seed + index, args.round.min(args.ops - index * args.round));
-            let played = Folder::new(folder.0.join(job.to_string())).map_err(|error| format!("{error:#}"));
+            let played = ScratchDir::new(folder.0.join(job.to_string())).map_err(|error| format!("{error:#}"));
             match played.and_then(|mine| round::play(&plan, &mine, seed, ops)) {
                 Ok(end) => _ = sequence.fetch_xor(end, Ordering::Relaxed),
                 Err(report) => {
@@ -123,45 +123,45 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     std::thread::scope(|scope| {
         (0..jobs).for_each(|job| drop(scope.spawn(move || player(job))));
-        watch(args, begun, &done, || finished.load(Ordering::Relaxed) == jobs);
+        watch(args, started, &done, || finished.load(Ordering::Relaxed) == jobs);
     });
     let failures = failures.into_inner().expect("no player panics");
     drop(folder);
-    Ok(conclude(args, begun, (done.into_inner(), sequence.into_inner()), &failures))
+    Ok(print_summary(args, started, (done.into_inner(), sequence.into_inner()), &failures))
 }
 
 /// Tells how far it is, until all is done; ends the process if nothing happens any more.
-fn watch(args: &Args, begun: Instant, done: &AtomicU64, is_over: impl Fn() -> bool) {
-    let (mut told, mut moved, mut last) = (begun, begun, 0);
+fn watch(args: &Args, started: Instant, done: &AtomicU64, is_over: impl Fn() -> bool) {
+    let (mut told, mut moved, mut last) = (started, started, 0);
     while !is_over() {
         std::thread::sleep(Duration::from_millis(20));
         let (now, count) = (Instant::now(), done.load(Ordering::Relaxed));
         if count != last {
             (moved, last) = (now, count);
         }
-        if now - moved > HANGS {
+        if now - moved > HANG_TIMEOUT {
             eprintln!(
-                "fsx: HANGS: {count} operations, and none in {} s; again: fsx --seed {} --ops {}",
-                HANGS.as_secs(),
+                "fsx: HANG_TIMEOUT: {count} operations, and none in {} s; again: fsx --seed {} --ops {}",
+                HANG_TIMEOUT.as_secs(),
                 args.seed,
                 args.ops
             );
             std::process::exit(1);
         }
-        if now - told > TOLD_EVERY {
+        if now - told > REPORT_INTERVAL {
             told = now;
             // Who listened may be gone.
-            let _ = writeln!(io::stderr(), "fsx: {count} of {} operations, {:.0} k/s", args.ops, rate(count, begun));
+            let _ = writeln!(io::stderr(), "fsx: {count} of {} operations, {:.0} k/s", args.ops, rate(count, started));
         }
     }
 }
 
 /// Thousands a second.
-fn rate(count: u64, begun: Instant) -> f64 {
-    count as f64 / begun.elapsed().as_secs_f64() / 1000.0
+fn rate(count: u64, started: Instant) -> f64 {
+    count as f64 / started.elapsed().as_secs_f64() / 1000.0
 }
 
-fn conclude(args: &Args, begun: Instant, (done, sequence): (u64, u64), failures: &[(u64, String)]) -> ExitCode {
+fn print_summary(args: &Args, started: Instant, (done, sequence): (u64, u64), failures: &[(u64, String)]) -> ExitCode {
     for (seed, report) in failures {
         let ops = args.round.min(args.ops);
         let _ = writeln!(io::stdout(), "fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {ops}");
@@ -169,8 +169,8 @@ fn conclude(args: &Args, begun: Instant, (done, sequence): (u64, u64), failures:
     // The same for the same seed, whatever the ring: else a failure could not be played again.
     let seeds = format!("seeds from {}, sequence {sequence:016x}", args.seed);
     let how = if failures.is_empty() { "all as expected" } else { "NOT as expected" };
-    let took = begun.elapsed().as_secs_f64();
-    let _ = writeln!(io::stdout(), "fsx: {done} operations ({seeds}) in {took:.1} s, {:.0} k/s: {how}", rate(done, begun));
+    let took = started.elapsed().as_secs_f64();
+    let _ = writeln!(io::stdout(), "fsx: {done} operations ({seeds}) in {took:.1} s, {:.0} k/s: {how}", rate(done, started));
     match (failures.is_empty(), STOP.load(Ordering::Relaxed)) {
         (true, false) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(INTERRUPTED),

@@ -1,17 +1,17 @@
 //! What a file must hold, byte by byte.
 
-use crate::op::{MAX_SIZE, Op};
+use crate::op::{FileOp, MAX_SIZE};
 
 /// A file as it should be once everything submitted is done. Bytes behind its end are zero, so that growing needs no care.
 #[derive(Debug)]
-pub(crate) struct Model {
+pub(crate) struct FileModel {
     bytes: Box<[u8]>,
     pub(crate) size: u64,
     /// Of the descriptor that reads and writes.
     pub(crate) position: u64,
 }
 
-impl Model {
+impl FileModel {
     pub(crate) fn new() -> Self {
         Self { bytes: vec![0; MAX_SIZE as usize].into(), size: 0, position: 0 }
     }
@@ -61,20 +61,20 @@ impl Model {
     }
 
     /// Where an operation writes, if it writes.
-    pub(crate) fn place_of(&self, op: &Op) -> Option<(u64, u64)> {
+    pub(crate) fn write_range(&self, op: &FileOp) -> Option<(u64, u64)> {
         match *op {
-            Op::Write { off, len, .. } | Op::DirectWrite { off, len } | Op::MapWrite { off, len } => Some((off, len)),
-            Op::WriteHere { len } => Some((self.position, len)),
-            Op::Append { len, .. } => Some((self.size, len)),
+            FileOp::Write { off, len, .. } | FileOp::DirectWrite { off, len } | FileOp::MapWrite { off, len } => Some((off, len)),
+            FileOp::WriteAtPosition { len } => Some((self.position, len)),
+            FileOp::Append { len, .. } => Some((self.size, len)),
             _ => None,
         }
     }
 
     /// Where an operation reads, if it reads.
-    pub(crate) fn source_of(&self, op: &Op) -> Option<(u64, u64)> {
+    pub(crate) fn read_range(&self, op: &FileOp) -> Option<(u64, u64)> {
         match *op {
-            Op::Read { off, len, .. } | Op::DirectRead { off, len } | Op::MapRead { off, len } => Some((off, len)),
-            Op::ReadHere { len } => Some((self.position, len)),
+            FileOp::Read { off, len, .. } | FileOp::DirectRead { off, len } | FileOp::MapRead { off, len } => Some((off, len)),
+            FileOp::ReadAtPosition { len } => Some((self.position, len)),
             _ => None,
         }
     }
@@ -84,14 +84,14 @@ impl Model {
 mod tests {
     use super::*;
 
-    fn model(text: &[u8]) -> Model {
-        let mut model = Model::new();
+    fn model(text: &[u8]) -> FileModel {
+        let mut model = FileModel::new();
         model.write(0, text);
         model
     }
 
     #[test]
-    fn what_was_cut_off_is_zero_when_the_file_grows_again() {
+    fn truncated_bytes_read_as_zero_after_growing() {
         let mut m = model(b"abcdef");
         m.truncate(2);
         m.truncate(4);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_collapse_and_open() {
+    fn collapse_and_insert_move_the_bytes_behind() {
         let mut m = model(b"abcdef");
         m.allocate(1, 2, libc::FALLOC_FL_COLLAPSE_RANGE);
         assert_eq!(m.content(), b"adef");

@@ -11,7 +11,7 @@ pub(crate) const BLOCK: u64 = 4096;
 
 /// How a buffer is named in the SQE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum BufferKind {
     Plain,
     Vectored,
     Fixed,
@@ -27,28 +27,28 @@ pub(crate) enum AppendBy {
 
 /// Offsets and lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum FileOp {
     Read {
         off: u64,
         len: u64,
-        way: Way,
+        buffer: BufferKind,
     },
     Write {
         off: u64,
         len: u64,
-        way: Way,
+        buffer: BufferKind,
     },
     /// At the file position.
-    ReadHere {
+    ReadAtPosition {
         len: u64,
     },
-    WriteHere {
+    WriteAtPosition {
         len: u64,
     },
     Append {
         len: u64,
         by: AppendBy,
-        way: Way,
+        buffer: BufferKind,
     },
     DirectRead {
         off: u64,
@@ -73,12 +73,12 @@ pub(crate) enum Op {
         len: u64,
     },
     /// POSIX_FADV_DONTNEED: what is clean leaves the page cache.
-    Forget {
+    DropCache {
         off: u64,
         len: u64,
     },
     /// From here on: done by the thread itself, past the ring.
-    TruncateNow {
+    TruncateDirectly {
         size: u64,
     },
     MapRead {
@@ -92,17 +92,17 @@ pub(crate) enum Op {
     Seek {
         to: u64,
     },
-    LookAtSize,
+    CheckSize,
     Reopen {
         truncates: bool,
     },
 }
 
-impl Op {
+impl FileOp {
     /// Whether the thread does it itself.
-    pub(crate) fn is_by_hand(&self) -> bool {
-        use Op::{LookAtSize, MapRead, MapWrite, Reopen, Seek, TruncateNow};
-        matches!(self, TruncateNow { .. } | MapRead { .. } | MapWrite { .. } | Seek { .. } | LookAtSize | Reopen { .. })
+    pub(crate) fn is_direct_call(&self) -> bool {
+        use FileOp::{CheckSize, MapRead, MapWrite, Reopen, Seek, TruncateDirectly};
+        matches!(self, TruncateDirectly { .. } | MapRead { .. } | MapWrite { .. } | Seek { .. } | CheckSize | Reopen { .. })
     }
 
     /// Whether it may have to do with these bytes, or with the file's size.
@@ -111,13 +111,13 @@ impl Op {
             Self::Read { off, len, .. } | Self::Write { off, len, .. } | Self::MapRead { off, len } | Self::MapWrite { off, len } => {
                 off < to && from < off + len
             }
-            Self::Sync | Self::DataSync | Self::SyncRange { .. } | Self::Forget { .. } | Self::Seek { .. } => false,
+            Self::Sync | Self::DataSync | Self::SyncRange { .. } | Self::DropCache { .. } | Self::Seek { .. } => false,
             _ => true,
         }
     }
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for FileOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }

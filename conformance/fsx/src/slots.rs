@@ -1,6 +1,6 @@
 //! The memory of requests in flight: a buffer each, with a guard behind it, registered with the ring.
 
-use crate::op::{MAX_LEN, Op};
+use crate::op::{FileOp, MAX_LEN};
 use std::io;
 
 /// Requests that can be in flight.
@@ -12,10 +12,10 @@ const POISON: u8 = 0xa5;
 
 /// A request in flight, and what must come of it.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct BufferSlot {
     pub(crate) number: u64,
     pub(crate) file: usize,
-    pub(crate) op: Op,
+    pub(crate) op: FileOp,
     /// The CQE's result.
     pub(crate) expected: i32,
     /// What a read must find.
@@ -23,11 +23,11 @@ pub(crate) struct Slot {
     /// Its buffer's bytes that are the request's.
     pub(crate) len: usize,
     pub(crate) iovecs: [libc::iovec; 4],
-    pub(crate) state: State,
+    pub(crate) state: SlotState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum SlotState {
     Free,
     InFlight,
     /// Its CQE came and was as expected.
@@ -38,12 +38,12 @@ const NO_IOVEC: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_
 
 /// All of them, and their memory.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct BufferSlots {
     memory: *mut u8,
-    pub(crate) all: Box<[Slot]>,
+    pub(crate) all: Box<[BufferSlot]>,
 }
 
-impl Slots {
+impl BufferSlots {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping, nothing is replaced.
@@ -51,21 +51,21 @@ impl Slots {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let slot = || Slot {
+        let slot = || BufferSlot {
             number: 0,
             file: 0,
-            op: Op::LookAtSize,
+            op: FileOp::CheckSize,
             expected: 0,
             content: Vec::with_capacity(MAX_LEN as usize),
             len: 0,
             iovecs: [NO_IOVEC; 4],
-            state: State::Free,
+            state: SlotState::Free,
         };
         Ok(Self { memory: memory.cast(), all: std::iter::repeat_with(slot).take(SLOTS).collect() })
     }
 
     pub(crate) fn free(&self) -> Option<usize> {
-        self.all.iter().position(|slot| slot.state == State::Free)
+        self.all.iter().position(|slot| slot.state == SlotState::Free)
     }
 
     pub(crate) fn address(&self, slot: usize) -> *mut u8 {
@@ -100,7 +100,7 @@ impl Slots {
     }
 
     /// Where a read differs from what it must be.
-    pub(crate) fn difference(&mut self, slot: usize) -> Option<Difference> {
+    pub(crate) fn difference(&mut self, slot: usize) -> Option<Mismatch> {
         let content = std::mem::take(&mut self.all[slot].content);
         let len = self.all[slot].len;
         let bytes = self.bytes(slot);
@@ -108,7 +108,7 @@ impl Slots {
         let guard = bytes[len..len + GUARD].iter().all(|byte| *byte == POISON);
         self.all[slot].content = content;
         match found {
-            None if !guard => Some(Difference { at: len, text: "bytes behind the buffer were overwritten".into() }),
+            None if !guard => Some(Mismatch { at: len, text: "bytes behind the buffer were overwritten".into() }),
             found => found,
         }
     }
@@ -118,10 +118,10 @@ impl Slots {
         &mut self.bytes(slot)[..len]
     }
 
-    /// Splits a buffer into up to four iovecs, cut at the given shares of 256.
-    pub(crate) fn split(&mut self, slot: usize, len: usize, shares: [u64; 3]) -> (*const libc::iovec, u32) {
+    /// Splits a buffer into up to four iovecs, cut at the given cuts of 256.
+    pub(crate) fn split(&mut self, slot: usize, len: usize, cuts: [u64; 3]) -> (*const libc::iovec, u32) {
         let base = self.address(slot);
-        let mut cuts = shares.map(|share| len * (share % 257) as usize / 256);
+        let mut cuts = cuts.map(|share| len * (share % 257) as usize / 256);
         cuts.sort_unstable();
         let ends = [cuts[0], cuts[1], cuts[2], len];
         let mut from = 0;
@@ -133,7 +133,7 @@ impl Slots {
     }
 }
 
-impl Drop for Slots {
+impl Drop for BufferSlots {
     fn drop(&mut self) {
         // SAFETY: ours; rings that know it are gone by now.
         unsafe { libc::munmap(self.memory.cast(), SLOTS * STRIDE) };
@@ -142,13 +142,13 @@ impl Drop for Slots {
 
 /// The first byte that differs.
 #[derive(Debug)]
-pub(crate) struct Difference {
+pub(crate) struct Mismatch {
     pub(crate) at: usize,
     pub(crate) text: String,
 }
 
 /// Compares; shows both sides where they begin to differ.
-pub(crate) fn difference(found: &[u8], expected: &[u8]) -> Option<Difference> {
+pub(crate) fn difference(found: &[u8], expected: &[u8]) -> Option<Mismatch> {
     if found == expected {
         return None;
     }
@@ -157,5 +157,5 @@ pub(crate) fn difference(found: &[u8], expected: &[u8]) -> Option<Difference> {
     let count = found.iter().zip(expected).filter(|(a, b)| a != b).count();
     let text =
         format!("{count} bytes differ, the first at {at} of {}\n  found    {}\n  expected {}", expected.len(), show(found), show(expected));
-    Some(Difference { at, text })
+    Some(Mismatch { at, text })
 }

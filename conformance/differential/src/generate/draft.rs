@@ -1,18 +1,18 @@
 //! A request in the making, and what it touches.
 
-use crate::place;
-use crate::scenario::Op;
+use crate::fixture;
+use crate::scenario::ScenarioOp;
 use uringlet_abi::Timespec;
 
 /// What a request touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
-    pub(super) what: Thing,
-    pub(super) changes: bool,
+    pub(super) resource: Resource,
+    pub(super) is_write: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thing {
+pub(crate) enum Resource {
     /// By the number of its first descriptor.
     File(i32),
     Names,
@@ -25,33 +25,33 @@ pub(crate) enum Thing {
     Pending,
 }
 
-pub(super) fn changes(what: Thing) -> Access {
-    Access { what, changes: true }
+pub(super) fn writes(resource: Resource) -> Access {
+    Access { resource, is_write: true }
 }
 
-pub(super) fn looks(what: Thing) -> Access {
-    Access { what, changes: false }
+pub(super) fn reads(resource: Resource) -> Access {
+    Access { resource, is_write: false }
 }
 
 pub(super) fn conflict(a: &[Access], b: &[Access]) -> bool {
-    a.iter().any(|x| b.iter().any(|y| x.what == y.what && (x.changes || y.changes)))
+    a.iter().any(|x| b.iter().any(|y| x.resource == y.resource && (x.is_write || y.is_write)))
 }
 
 /// A request in the making.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    pub(super) op: Op,
+    pub(super) op: ScenarioOp,
     pub(super) touches: Vec<Access>,
     /// Goes on after its first completion.
     pub(super) is_multishot: bool,
 }
 
 /// The request's own chunk.
-pub(super) fn chunk(op: &Op) -> u64 {
-    place::ARENA + (op.user_data() - 1) * place::CHUNK
+pub(super) fn chunk(op: &ScenarioOp) -> u64 {
+    fixture::ARENA + (op.user_data() - 1) * fixture::CHUNK
 }
 
-pub(super) fn simple(op: Op, touches: Vec<Access>) -> Draft {
+pub(super) fn simple(op: ScenarioOp, touches: Vec<Access>) -> Draft {
     Draft { op, touches, is_multishot: false }
 }
 
@@ -61,13 +61,13 @@ pub(super) fn timespec(ns: i64) -> Vec<u8> {
 }
 
 /// The file that a descriptor belongs to: both ends of a pipe or a pair are one thing.
-pub(super) fn thing_of(fd: i32) -> Thing {
-    let is_pair = (110..130).contains(&fd) || (place::UDP..place::UDP + 2).contains(&fd);
-    Thing::File(if is_pair { fd & !1 } else { fd })
+pub(super) fn resource_of(fd: i32) -> Resource {
+    let is_pair = (110..130).contains(&fd) || (fixture::UDP..fixture::UDP + 2).contains(&fd);
+    Resource::File(if is_pair { fd & !1 } else { fd })
 }
 
 /// Iovecs over the request's chunk, in its second part; the sum of their lengths.
-pub(super) fn iovecs(op: &mut Op, base: u64, lens: &[u64]) {
+pub(super) fn iovecs(op: &mut ScenarioOp, base: u64, lens: &[u64]) {
     let mut at = base;
     let mut bytes = Vec::new();
     for len in lens {
@@ -75,5 +75,5 @@ pub(super) fn iovecs(op: &mut Op, base: u64, lens: &[u64]) {
         bytes.extend(len.to_ne_bytes());
         at += len;
     }
-    op.memory.push((chunk(op) + place::AUX, bytes));
+    op.memory.push((chunk(op) + fixture::AUX, bytes));
 }

@@ -1,11 +1,11 @@
 //! Requests on regular files.
 
-use super::draft::{Access, Draft, Thing, changes, chunk, iovecs, looks, simple};
-use super::generator::{Generator, maybe_fixed};
-use crate::place;
+use super::draft::{Access, Draft, Resource, chunk, iovecs, reads, simple, writes};
+use super::generator::{ScenarioGenerator, maybe_fixed};
+use crate::fixture;
 use uringlet_abi::{Opcode, sqe};
 
-pub(super) fn draft(g: &mut Generator) -> Draft {
+pub(super) fn draft(g: &mut ScenarioGenerator) -> Draft {
     let mut draft = match g.rng.below(10) {
         0..7 => transfer(g),
         7 => select(g),
@@ -15,12 +15,12 @@ pub(super) fn draft(g: &mut Generator) -> Draft {
     draft
 }
 
-fn file(g: &mut Generator) -> i32 {
-    g.rng.pick(&place::FILES)
+fn file(g: &mut ScenarioGenerator) -> i32 {
+    g.rng.pick(&fixture::FILES)
 }
 
 /// Reads and writes of all kinds.
-fn transfer(g: &mut Generator) -> Draft {
+fn transfer(g: &mut ScenarioGenerator) -> Draft {
     let opcode = g.rng.pick(&[
         Opcode::Read,
         Opcode::Read,
@@ -34,7 +34,7 @@ fn transfer(g: &mut Generator) -> Draft {
     let fd = file(g);
     let mut op = g.op(opcode);
     op.sqe.fd = fd;
-    let is_direct = fd == place::DIRECT_FILE;
+    let is_direct = fd == fixture::DIRECT_FILE;
     let (off, len) = if is_direct && g.rng.percent(85) {
         (g.rng.below(36) * 512, g.rng.pick(&[512, 4096, 8192]))
     } else {
@@ -42,21 +42,21 @@ fn transfer(g: &mut Generator) -> Draft {
     };
     op.sqe.off = off;
     let is_write = matches!(opcode, Opcode::Write | Opcode::Writev | Opcode::WriteFixed);
-    let mut touches = vec![Access { what: Thing::File(fd), changes: is_write }];
+    let mut touches = vec![Access { resource: Resource::File(fd), is_write }];
     // Not on the direct file: the kernel forgets to move the position there.
     if g.rng.percent(20) && !is_direct {
         op.sqe.off = u64::MAX;
-        touches = vec![changes(Thing::File(fd))];
+        touches = vec![writes(Resource::File(fd))];
     }
     match opcode {
         Opcode::Readv | Opcode::Writev => vectored(g, &mut op, len),
         Opcode::ReadFixed | Opcode::WriteFixed => {
-            let index = g.rng.below(place::N_FIXED_BUFFERS) as u16;
+            let index = g.rng.below(fixture::N_FIXED_BUFFERS) as u16;
             op.sqe.buf_index = index;
             let skip = if is_direct { g.rng.below(4) * 512 } else { g.rng.below(2000) };
-            op.sqe.addr = place::FIXED_BUFFERS + u64::from(index) * place::FIXED_BUFFER_LEN + skip;
+            op.sqe.addr = fixture::FIXED_BUFFERS + u64::from(index) * fixture::FIXED_BUFFER_LEN + skip;
             op.sqe.len = len as u32;
-            touches.push(Access { what: Thing::FixedBuffer(index), changes: !is_write });
+            touches.push(Access { resource: Resource::FixedBuffer(index), is_write: !is_write });
         }
         _ => {
             op.sqe.addr = chunk(&op);
@@ -70,7 +70,7 @@ fn transfer(g: &mut Generator) -> Draft {
     simple(op, touches)
 }
 
-fn vectored(g: &mut Generator, op: &mut crate::scenario::Op, len: u64) {
+fn vectored(g: &mut ScenarioGenerator, op: &mut crate::scenario::ScenarioOp, len: u64) {
     let lens = match g.rng.below(5) {
         0 => vec![],
         1 => vec![len],
@@ -80,14 +80,14 @@ fn vectored(g: &mut Generator, op: &mut crate::scenario::Op, len: u64) {
     };
     let base = chunk(op);
     iovecs(op, base, &lens);
-    op.sqe.addr = base + place::AUX;
+    op.sqe.addr = base + fixture::AUX;
     op.sqe.len = lens.len() as u32;
 }
 
 /// A read into a provided buffer.
-fn select(g: &mut Generator) -> Draft {
-    let fd = g.rng.pick(&place::FILES[..3]);
-    let group = g.rng.pick(&[place::LEGACY_GROUP, place::RING_GROUP, place::RING_GROUP, place::NO_GROUP]);
+fn select(g: &mut ScenarioGenerator) -> Draft {
+    let fd = g.rng.pick(&fixture::FILES[..3]);
+    let group = g.rng.pick(&[fixture::LEGACY_GROUP, fixture::RING_GROUP, fixture::RING_GROUP, fixture::NO_GROUP]);
     let opcode = g.rng.pick(&[Opcode::Read, Opcode::Read, Opcode::Read, Opcode::Write]);
     let mut op = g.op(opcode);
     op.sqe.fd = fd;
@@ -95,11 +95,11 @@ fn select(g: &mut Generator) -> Draft {
     op.sqe.buf_index = group;
     op.sqe.off = g.rng.pick(&[0, 100, 50_000]);
     op.sqe.len = g.rng.pick(&[0, 100, 512, 2000]);
-    simple(op, vec![changes(Thing::File(fd)), changes(Thing::Group(group))])
+    simple(op, vec![writes(Resource::File(fd)), writes(Resource::Group(group))])
 }
 
 /// What concerns a file as a whole.
-fn whole(g: &mut Generator) -> Draft {
+fn whole(g: &mut ScenarioGenerator) -> Draft {
     let fd = file(g);
     let opcode = g.rng.pick(&[
         Opcode::Fsync,
@@ -112,11 +112,11 @@ fn whole(g: &mut Generator) -> Draft {
     ]);
     let mut op = g.op(opcode);
     op.sqe.fd = fd;
-    let mut touch = changes(Thing::File(fd));
+    let mut touch = writes(Resource::File(fd));
     match opcode {
         Opcode::Fsync => {
             op.sqe.op_flags = g.rng.pick(&[0, 1, 1, 2]);
-            touch = looks(Thing::File(fd));
+            touch = reads(Resource::File(fd));
         }
         Opcode::SyncFileRange => {
             op.sqe.off = g.rng.pick(&[0, 4096, 1 << 63]);

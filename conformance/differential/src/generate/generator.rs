@@ -1,8 +1,8 @@
 //! The state from which requests are generated.
 
-use super::draft::{Access, Draft, Thing, changes, looks};
-use crate::place;
-use crate::scenario::{Op, Result as Meaning};
+use super::draft::{Access, Draft, Resource, reads, writes};
+use crate::fixture;
+use crate::scenario::{ResultKind, ScenarioOp};
 use conformance_rng::Rng;
 use uringlet_abi::{Opcode, Sqe, sqe};
 
@@ -14,7 +14,7 @@ pub(super) struct Pending {
     pub(super) is_multishot: bool,
 }
 
-pub(super) struct Generator {
+pub(super) struct ScenarioGenerator {
     pub(super) rng: Rng,
     /// Mostly what servers ask for.
     pub(super) is_net: bool,
@@ -23,7 +23,7 @@ pub(super) struct Generator {
     /// What the current batch touches.
     pub(super) touched: Vec<Access>,
     /// A drained request may hold back everything behind it.
-    pub(super) is_stuck: bool,
+    pub(super) is_drain_blocked: bool,
     /// A request has drained: the kernel hands the later ones to workers.
     pub(super) has_drained: bool,
     pub(super) next_adopted: i32,
@@ -31,14 +31,14 @@ pub(super) struct Generator {
     pub(super) may_pend: Vec<(u8, u64)>,
 }
 
-impl Generator {
+impl ScenarioGenerator {
     /// A new request; its user_data says which chunk of the arena is its own.
-    pub(super) fn op(&mut self, opcode: Opcode) -> Op {
+    pub(super) fn op(&mut self, opcode: Opcode) -> ScenarioOp {
         self.next_id += 1;
-        Op {
+        ScenarioOp {
             sqe: Sqe { opcode: opcode as u8, user_data: self.next_id, ..Sqe::default() },
             memory: Vec::new(),
-            result: Meaning::Number,
+            result: ResultKind::Number,
             may_pend: false,
             chain: 0,
         }
@@ -63,21 +63,21 @@ impl Generator {
     /// What touching a request means: touching what it touches.
     pub(super) fn touches_of(&self, user_data: u64) -> Vec<Access> {
         let found = self.pending.iter().find(|p| p.user_data.contains(&user_data));
-        let mut touches = vec![changes(Thing::Request(user_data))];
-        touches.extend(found.into_iter().flat_map(|p| &p.touches).map(|access| changes(access.what)));
+        let mut touches = vec![writes(Resource::Request(user_data))];
+        touches.extend(found.into_iter().flat_map(|p| &p.touches).map(|access| writes(access.resource)));
         touches
     }
 }
 
 /// Uses a registered file instead of the number, where there is one.
-pub(super) fn maybe_fixed(g: &mut Generator, draft: &mut Draft) {
-    let index = place::TABLE.iter().position(|fd| *fd == draft.op.sqe.fd);
+pub(super) fn maybe_fixed(g: &mut ScenarioGenerator, draft: &mut Draft) {
+    let index = fixture::TABLE.iter().position(|fd| *fd == draft.op.sqe.fd);
     if let Some(index) = index
         && draft.op.sqe.fd >= 0
         && g.rng.percent(20)
     {
         draft.op.sqe.fd = index as i32;
         draft.op.sqe.flags |= sqe::FIXED_FILE;
-        draft.touches.push(looks(Thing::Table));
+        draft.touches.push(reads(Resource::Table));
     }
 }

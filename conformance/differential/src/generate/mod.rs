@@ -3,21 +3,21 @@
 //! A scenario's outcome must not depend on timing, only the order of completions may. So requests of one batch that touch the same thing stand in one
 //! chain, and what may still wait from an earlier batch is woken by one request at a time.
 
-mod bad;
 mod draft;
 mod files;
 mod generator;
+mod malformed;
+mod misc;
 mod names;
 mod network;
-mod others;
 mod streams;
 mod time;
 
-use crate::place;
-use crate::scenario::{Op, Scenario, Step, Waiting};
+use crate::fixture;
+use crate::scenario::{Scenario, ScenarioOp, ScenarioStep, WaitMethod};
 use conformance_rng::Rng;
-use draft::{Access, Draft, Thing, changes, conflict};
-use generator::{Generator, Pending};
+use draft::{Access, Draft, Resource, conflict, writes};
+use generator::{Pending, ScenarioGenerator};
 use uringlet_abi::{Opcode, setup, sqe};
 
 /// Of this program.
@@ -25,19 +25,19 @@ const RNG_SALT: u64 = 0x5bf0_3635_d1c2_a94b;
 
 /// The scenario of a seed, of about so many requests; of all kinds, or mostly of those that servers ask for.
 pub(crate) fn scenario(seed: u64, ops: u64, is_net: bool) -> Scenario {
-    let mut g = Generator {
+    let mut g = ScenarioGenerator {
         rng: Rng::new(seed, RNG_SALT),
         is_net,
         next_id: 0,
         pending: Vec::new(),
         touched: Vec::new(),
-        is_stuck: false,
+        is_drain_blocked: false,
         has_drained: false,
-        next_adopted: place::ADOPTED,
+        next_adopted: fixture::ADOPTED,
         may_pend: Vec::new(),
     };
     let mut scenario = g.ring();
-    let limit = ops.min(place::MAX_OPS - 16);
+    let limit = ops.min(fixture::MAX_OPS - 16);
     let room = scenario.entries.min(12) as usize;
     while g.next_id < limit {
         let step = g.step(room);
@@ -46,7 +46,7 @@ pub(crate) fn scenario(seed: u64, ops: u64, is_net: bool) -> Scenario {
     scenario
 }
 
-impl Generator {
+impl ScenarioGenerator {
     fn ring(&mut self) -> Scenario {
         let rng = &mut self.rng;
         let mut setup_flags = match rng.below(10) {
@@ -69,24 +69,24 @@ impl Generator {
             setup_flags |= setup::CQSIZE;
             cq_entries = entries;
         }
-        let mut waiting = rng.pick(&[Waiting::Enter, Waiting::Enter, Waiting::Enter, Waiting::Memory, Waiting::Poll]);
+        let mut waiting = rng.pick(&[WaitMethod::Enter, WaitMethod::Enter, WaitMethod::Enter, WaitMethod::Memory, WaitMethod::Poll]);
         if setup_flags & setup::DEFER_TASKRUN != 0 {
-            waiting = Waiting::Enter;
+            waiting = WaitMethod::Enter;
         }
         Scenario { setup_flags, entries, cq_entries, waiting, cancels_at_end: rng.percent(70), steps: Vec::new() }
     }
 
-    fn step(&mut self, room: usize) -> Step {
-        if !self.is_stuck {
+    fn step(&mut self, room: usize) -> ScenarioStep {
+        if !self.is_drain_blocked {
             self.touched.clear();
         }
         if self.rng.percent(18)
-            && let Some(step) = self.plain_step()
+            && let Some(step) = self.direct_step()
         {
             return step;
         }
         if self.rng.percent(6) {
-            return others::register(self);
+            return misc::register(self);
         }
         let wanted = 1 + self.rng.below(8.min(room as u64 / 2)) as usize;
         let mut batch = Vec::new();
@@ -100,11 +100,11 @@ impl Generator {
                 None => self.next_id = first_id,
             }
         }
-        Step::Submit(batch)
+        ScenarioStep::Submit(batch)
     }
 
     /// A chain, or a single request. `None` if its outcome would depend on timing.
-    fn group(&mut self) -> Option<Vec<Op>> {
+    fn group(&mut self) -> Option<Vec<ScenarioOp>> {
         let chain = self.next_id + 1;
         let mut drafts = vec![self.draft()];
         if self.rng.percent(35) {
@@ -114,11 +114,11 @@ impl Generator {
             self.link(&mut drafts);
         }
         self.flag(&mut drafts);
-        if self.sleeps_in_a_worker(&drafts) {
+        if self.blocks_in_worker(&drafts) {
             return None;
         }
         self.admit(&drafts)?;
-        let can_pend = self.is_stuck || drafts.iter().any(|draft| draft.op.may_pend);
+        let can_pend = self.is_drain_blocked || drafts.iter().any(|draft| draft.op.may_pend);
         let touches: Vec<Access> = drafts.iter().flat_map(|draft| draft.touches.clone()).collect();
         self.touched.extend(&touches);
         self.may_pend.extend(drafts.iter().filter(|d| d.op.may_pend).map(|d| (d.op.sqe.opcode, d.op.user_data())));
@@ -129,7 +129,7 @@ impl Generator {
                 is_multishot: drafts.iter().any(|draft| draft.is_multishot),
             });
         }
-        let mut ops: Vec<Op> = drafts.into_iter().map(|draft| draft.op).collect();
+        let mut ops: Vec<ScenarioOp> = drafts.into_iter().map(|draft| draft.op).collect();
         for op in &mut ops {
             op.chain = chain;
             op.may_pend |= can_pend || op.sqe.flags & sqe::CQE_SKIP_SUCCESS != 0;
@@ -156,7 +156,7 @@ impl Generator {
 
     /// What follows a worker's request in a chain is run by that worker in the kernel, and sleeps there instead of being polled: a cancel is told
     /// otherwise then, and O_NONBLOCK heeded. That is an accident of the kernel, and not ours.
-    fn sleeps_in_a_worker(&self, drafts: &[Draft]) -> bool {
+    fn blocks_in_worker(&self, drafts: &[Draft]) -> bool {
         let mut is_with_worker = self.has_drained;
         // A cancel that a worker runs finds itself.
         let is_cancel = |draft: &Draft| draft.op.sqe.opcode == Opcode::AsyncCancel as u8;
@@ -181,7 +181,7 @@ impl Generator {
             if self.rng.percent(if self.is_net { 20 } else { 6 }) {
                 s.flags |= sqe::ASYNC;
                 // When it is there to be found is not certain.
-                draft.touches.push(changes(Thing::Request(s.user_data)));
+                draft.touches.push(writes(Resource::Request(s.user_data)));
             }
             if self.rng.percent(6) && !draft.is_multishot {
                 s.flags |= sqe::CQE_SKIP_SUCCESS;
@@ -192,11 +192,11 @@ impl Generator {
                 drains = true;
             }
             if self.rng.percent(8) {
-                bad::spoil(&mut self.rng, draft);
+                malformed::corrupt_field(&mut self.rng, draft);
             }
         }
         self.has_drained |= drains;
-        self.is_stuck |= drains && !self.pending.is_empty();
+        self.is_drain_blocked |= drains && !self.pending.is_empty();
     }
 
     fn admit(&mut self, drafts: &[Draft]) -> Option<()> {
@@ -219,26 +219,26 @@ impl Generator {
     }
 
     /// A call past the ring that something may wait for.
-    fn plain_step(&mut self) -> Option<Step> {
+    fn direct_step(&mut self) -> Option<ScenarioStep> {
         if self.rng.percent(15) {
-            let group = if self.is_net { self.rng.pick(&[place::RING_GROUP, place::INC_GROUP]) } else { place::RING_GROUP };
-            return Some(Step::Refill(group, 1 + self.rng.below(3) as u16));
+            let group = if self.is_net { self.rng.pick(&[fixture::RING_GROUP, fixture::INC_GROUP]) } else { fixture::RING_GROUP };
+            return Some(ScenarioStep::Refill(group, 1 + self.rng.below(3) as u16));
         }
-        let base = if self.rng.percent(50) { self.rng.pick(&place::PIPES) } else { self.rng.pick(&place::SOCKETS) };
+        let base = if self.rng.percent(50) { self.rng.pick(&fixture::PIPES) } else { self.rng.pick(&fixture::SOCKETS) };
         let base = if self.is_net && self.rng.percent(60) { network::pair(self) } else { base };
-        let touches = [changes(Thing::File(base))];
-        if self.pending.iter().filter(|p| conflict(&p.touches, &touches)).count() > 1 || self.is_stuck {
+        let touches = [writes(Resource::File(base))];
+        if self.pending.iter().filter(|p| conflict(&p.touches, &touches)).count() > 1 || self.is_drain_blocked {
             return None;
         }
-        let is_pipe = place::PIPES.contains(&base);
+        let is_pipe = fixture::PIPES.contains(&base);
         let len = self.rng.pick(&[1, 100, 700, 2000]);
         Some(match self.rng.below(12) {
             // Of a stream's end that the program made itself we say that there is more; the kernel does so of its peer's only.
             // Of datagrams it has a worker wait.
-            0 if !(is_pipe || self.is_net && [place::TCP, 126, place::UDP].contains(&base)) => Step::Shutdown(base),
-            1 if is_pipe => Step::Close(base + self.rng.below(2) as i32),
-            2 | 3 if self.pending.iter().all(|p| !conflict(&p.touches, &touches)) => Step::Read(base, len),
-            _ => Step::Write(base + 1, len),
+            0 if !(is_pipe || self.is_net && [fixture::TCP, 126, fixture::UDP].contains(&base)) => ScenarioStep::Shutdown(base),
+            1 if is_pipe => ScenarioStep::Close(base + self.rng.below(2) as i32),
+            2 | 3 if self.pending.iter().all(|p| !conflict(&p.touches, &touches)) => ScenarioStep::Read(base, len),
+            _ => ScenarioStep::Write(base + 1, len),
         })
     }
 
@@ -252,8 +252,8 @@ impl Generator {
             36..66 => streams::draft(self),
             66..76 => time::draft(self),
             76..82 => time::cancel(self),
-            82..90 => others::poll(self),
-            _ => others::draft(self),
+            82..90 => misc::poll(self),
+            _ => misc::draft(self),
         }
     }
 }

@@ -1,23 +1,23 @@
 //! Requests on names. All names are one thing: whoever touches one stands in one chain.
 
-use super::draft::{Draft, Thing, changes, chunk, simple};
-use super::generator::Generator;
-use crate::place;
-use crate::scenario::{Op, Result as Meaning};
+use super::draft::{Draft, Resource, chunk, simple, writes};
+use super::generator::ScenarioGenerator;
+use crate::fixture;
+use crate::scenario::{ResultKind, ScenarioOp};
 use conformance_rng::Rng;
 use uringlet_abi::{FILE_INDEX_ALLOC, Opcode};
 
-fn path(g: &mut Generator) -> &'static str {
-    g.rng.pick(&place::NAMES)
+fn path(g: &mut ScenarioGenerator) -> &'static str {
+    g.rng.pick(&fixture::NAMES)
 }
 
-fn put_path(op: &mut Op, at: u64, path: &str) -> u64 {
+fn put_path(op: &mut ScenarioOp, at: u64, path: &str) -> u64 {
     let address = chunk(op) + at;
     op.memory.push((address, [path.as_bytes(), b"\0"].concat()));
     address
 }
 
-pub(super) fn draft(g: &mut Generator) -> Draft {
+pub(super) fn draft(g: &mut ScenarioGenerator) -> Draft {
     let opcode = g.rng.pick(&[
         Opcode::Openat,
         Opcode::Openat,
@@ -33,36 +33,43 @@ pub(super) fn draft(g: &mut Generator) -> Draft {
         Opcode::Linkat,
     ]);
     let mut op = g.op(opcode);
-    let mut touches = vec![changes(Thing::Names)];
-    op.sqe.fd =
-        g.rng.pick(&[place::DIRECTORY, place::DIRECTORY, place::DIRECTORY, libc::AT_FDCWD, libc::AT_FDCWD, libc::AT_FDCWD, place::NULL]);
+    let mut touches = vec![writes(Resource::Names)];
+    op.sqe.fd = g.rng.pick(&[
+        fixture::DIRECTORY,
+        fixture::DIRECTORY,
+        fixture::DIRECTORY,
+        libc::AT_FDCWD,
+        libc::AT_FDCWD,
+        libc::AT_FDCWD,
+        fixture::NULL,
+    ]);
     let name = path(g);
     match opcode {
         Opcode::Openat | Opcode::Openat2 => {
             open(g, &mut op, name);
-            touches.push(changes(Thing::Table));
+            touches.push(writes(Resource::Table));
         }
         Opcode::Close => {
             close(g, &mut op);
-            touches.push(changes(Thing::Table));
+            touches.push(writes(Resource::Table));
         }
         Opcode::Statx => {
             // An empty path is refused a little later by us, which shows where it ends a submission.
             let is_empty = g.rng.percent(15);
-            op.sqe.addr = put_path(&mut op, place::AUX, if is_empty { "" } else { name });
-            op.sqe.off = chunk(&op) + place::AUX2;
+            op.sqe.addr = put_path(&mut op, fixture::AUX, if is_empty { "" } else { name });
+            op.sqe.off = chunk(&op) + fixture::AUX2;
             op.sqe.len = 0x7ff;
             op.sqe.op_flags = if is_empty { 0x1000 } else { g.rng.pick(&[0, 0, 0x100, 0x8000_0000]) };
-            op.result = Meaning::Statx(op.sqe.off);
+            op.result = ResultKind::Statx(op.sqe.off);
             // With numbers of its own, so that a seed's other requests stay what they were before there were attributes.
             attribute(&mut g.rng.clone(), &mut op);
         }
         Opcode::Unlinkat => {
-            op.sqe.addr = put_path(&mut op, place::AUX, name);
+            op.sqe.addr = put_path(&mut op, fixture::AUX, name);
             op.sqe.op_flags = g.rng.pick(&[0, 0, 0x200, 1]);
         }
         Opcode::Mkdirat => {
-            op.sqe.addr = put_path(&mut op, place::AUX, name);
+            op.sqe.addr = put_path(&mut op, fixture::AUX, name);
             op.sqe.len = g.rng.pick(&[0o755, 0o700]);
         }
         _ => two_names(g, &mut op, opcode, name),
@@ -70,25 +77,25 @@ pub(super) fn draft(g: &mut Generator) -> Draft {
     simple(op, touches)
 }
 
-fn two_names(g: &mut Generator, op: &mut Op, opcode: Opcode, old: &str) {
+fn two_names(g: &mut ScenarioGenerator, op: &mut ScenarioOp, opcode: Opcode, old: &str) {
     let new = path(g);
-    op.sqe.addr = put_path(op, place::AUX, old);
-    op.sqe.off = put_path(op, place::AUX2, new);
+    op.sqe.addr = put_path(op, fixture::AUX, old);
+    op.sqe.off = put_path(op, fixture::AUX2, new);
     match opcode {
         Opcode::Symlinkat => {}
         Opcode::Linkat => {
-            op.sqe.len = place::DIRECTORY as u32;
+            op.sqe.len = fixture::DIRECTORY as u32;
             op.sqe.op_flags = g.rng.pick(&[0, 0, 0, 0x400, 7]);
         }
         _ => {
-            op.sqe.len = place::DIRECTORY as u32;
+            op.sqe.len = fixture::DIRECTORY as u32;
             op.sqe.op_flags = g.rng.pick(&[0, 0, 0, 1, 2, 2, 3, 16]);
         }
     }
 }
 
 /// Makes about half of the requests other ones: for an attribute of a name, or of a regular file.
-fn attribute(rng: &mut Rng, op: &mut Op) {
+fn attribute(rng: &mut Rng, op: &mut ScenarioOp) {
     let opcode = match rng.below(8) {
         0 => Opcode::Setxattr,
         1 => Opcode::Getxattr,
@@ -96,15 +103,15 @@ fn attribute(rng: &mut Rng, op: &mut Op) {
         3 => Opcode::Fgetxattr,
         _ => return,
     };
-    op.result = Meaning::Number;
+    op.result = ResultKind::Number;
     op.memory.clear();
     op.sqe.opcode = opcode as u8;
     let name = rng.pick(&["user.a", "user.a", "user.b", "user.b", "nothing.a", ""]);
-    op.sqe.addr = put_path(op, place::AUX, name);
+    op.sqe.addr = put_path(op, fixture::AUX, name);
     if matches!(opcode, Opcode::Setxattr | Opcode::Getxattr) {
-        op.sqe.addr3 = put_path(op, place::AUX + 512, rng.pick(&place::NAMES));
+        op.sqe.addr3 = put_path(op, fixture::AUX + 512, rng.pick(&fixture::NAMES));
     } else {
-        op.sqe.fd = rng.pick(&place::FILES);
+        op.sqe.fd = rng.pick(&fixture::FILES);
     }
     op.sqe.len = rng.pick(&[0, 1, 9, 100]);
     if matches!(opcode, Opcode::Setxattr | Opcode::Fsetxattr) {
@@ -116,8 +123,8 @@ fn attribute(rng: &mut Rng, op: &mut Op) {
 }
 
 /// A descriptor at a number of its own, or a registered file.
-fn open(g: &mut Generator, op: &mut Op, name: &str) {
-    op.sqe.addr = put_path(op, place::AUX, name);
+fn open(g: &mut ScenarioGenerator, op: &mut ScenarioOp, name: &str) {
+    op.sqe.addr = put_path(op, fixture::AUX, name);
     let flags = g.rng.pick(&[
         libc::O_RDONLY,
         libc::O_RDWR | libc::O_CREAT,
@@ -132,7 +139,7 @@ fn open(g: &mut Generator, op: &mut Op, name: &str) {
         let mode = if flags & libc::O_CREAT != 0 || g.rng.percent(5) { 0o640_u64 } else { 0 };
         let resolve = g.rng.pick(&[0, 0, 4, 8, 0x10, 0x20, 0x800]);
         let how = [(flags as u64).to_ne_bytes(), mode.to_ne_bytes(), u64::to_ne_bytes(resolve)].concat();
-        op.sqe.off = chunk(op) + place::AUX2;
+        op.sqe.off = chunk(op) + fixture::AUX2;
         op.memory.push((op.sqe.off, how));
         op.sqe.len = g.rng.pick(&[24, 24, 24, 32, 16]);
         op.memory.push((op.sqe.off + 24, vec![0; 8]));
@@ -144,16 +151,16 @@ fn open(g: &mut Generator, op: &mut Op, name: &str) {
         op.sqe.splice_fd_in = g.rng.pick(&[14, 15, 16, 17, 99, FILE_INDEX_ALLOC as i32]);
         return;
     }
-    op.result = Meaning::Descriptor(g.next_adopted);
+    op.result = ResultKind::Descriptor(g.next_adopted);
     g.next_adopted += 1;
 }
 
-fn close(g: &mut Generator, op: &mut Op) {
-    let newest = (g.next_adopted - 1).max(place::ADOPTED);
+fn close(g: &mut ScenarioGenerator, op: &mut ScenarioOp) {
+    let newest = (g.next_adopted - 1).max(fixture::ADOPTED);
     op.sqe.fd = match g.rng.below(8) {
         0..3 => newest,
-        3..5 => g.rng.pick(&place::VICTIMS),
-        5 => place::CLOSED,
+        3..5 => g.rng.pick(&fixture::VICTIMS),
+        5 => fixture::CLOSED,
         _ => {
             op.sqe.splice_fd_in = g.rng.pick(&[13, 14, 15, 16, 90]);
             g.rng.pick(&[0, 0, 0, 5])

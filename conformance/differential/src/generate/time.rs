@@ -1,13 +1,13 @@
 //! Timeouts that are over at once or never, and cancels.
 
-use super::draft::{Access, Draft, Thing, changes, chunk, simple, thing_of, timespec};
-use super::generator::Generator;
-use crate::place;
+use super::draft::{Access, Draft, Resource, chunk, resource_of, simple, timespec, writes};
+use super::generator::ScenarioGenerator;
+use crate::fixture;
 use uringlet_abi::{Opcode, op_flags, sqe};
 
 const FOREVER: i64 = 1_000_000_000_000;
 
-pub(super) fn draft(g: &mut Generator) -> Draft {
+pub(super) fn draft(g: &mut ScenarioGenerator) -> Draft {
     match g.rng.below(10) {
         0..5 => timeout(g),
         5..9 => change(g),
@@ -15,10 +15,10 @@ pub(super) fn draft(g: &mut Generator) -> Draft {
     }
 }
 
-fn timeout(g: &mut Generator) -> Draft {
+fn timeout(g: &mut ScenarioGenerator) -> Draft {
     let mut op = g.op(Opcode::Timeout);
     let ns = g.rng.pick(&[0, 1000, 0, FOREVER, FOREVER, FOREVER, FOREVER, FOREVER, FOREVER, -5]);
-    op.sqe.addr = chunk(&op) + place::AUX;
+    op.sqe.addr = chunk(&op) + fixture::AUX;
     op.memory.push((op.sqe.addr, timespec(ns)));
     op.sqe.len = g.rng.pick(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
     op.sqe.op_flags = match g.rng.below(20) {
@@ -32,13 +32,13 @@ fn timeout(g: &mut Generator) -> Draft {
     };
     op.may_pend = true;
     // A short one may be over before the next request looks for it.
-    let touches = if ns <= 1000 { vec![changes(Thing::Request(op.user_data()))] } else { vec![] };
+    let touches = if ns <= 1000 { vec![writes(Resource::Request(op.user_data()))] } else { vec![] };
     let is_multishot = op.sqe.op_flags & op_flags::TIMEOUT_MULTISHOT != 0;
     Draft { op, touches, is_multishot }
 }
 
 /// Removes or updates one.
-fn change(g: &mut Generator) -> Draft {
+fn change(g: &mut ScenarioGenerator) -> Draft {
     let mut op = g.op(Opcode::TimeoutRemove);
     let target = g.target(Some(Opcode::Timeout));
     op.sqe.addr = target;
@@ -50,7 +50,7 @@ fn change(g: &mut Generator) -> Draft {
         if g.rng.percent(5) {
             op.sqe.op_flags = op_flags::LINK_TIMEOUT_UPDATE;
         }
-        op.sqe.off = chunk(&op) + place::AUX;
+        op.sqe.off = chunk(&op) + fixture::AUX;
         let ns = g.rng.pick(&[0, FOREVER]);
         op.memory.push((op.sqe.off, timespec(ns)));
     }
@@ -58,12 +58,12 @@ fn change(g: &mut Generator) -> Draft {
     simple(op, touches)
 }
 
-impl Generator {
+impl ScenarioGenerator {
     /// A time limit for the request before it: a short one only if that one is sure to wait.
     pub(super) fn link_timeout(&mut self, may_be_short: bool) -> Draft {
         let mut op = self.op(Opcode::LinkTimeout);
         let ns = if may_be_short && self.rng.percent(40) { 1_000_000_000_000 } else { FOREVER };
-        op.sqe.addr = chunk(&op) + place::AUX;
+        op.sqe.addr = chunk(&op) + fixture::AUX;
         op.memory.push((op.sqe.addr, timespec(ns)));
         op.sqe.len = 1;
         simple(op, vec![])
@@ -71,15 +71,15 @@ impl Generator {
 }
 
 /// Touches what the target touches, and the set of what is pending.
-fn cancels(g: &Generator, target: u64) -> Vec<Access> {
+fn cancels(g: &ScenarioGenerator, target: u64) -> Vec<Access> {
     let mut touches = g.touches_of(target);
-    touches.push(changes(Thing::Pending));
+    touches.push(writes(Resource::Pending));
     touches
 }
 
-pub(super) fn cancel(g: &mut Generator) -> Draft {
+pub(super) fn cancel(g: &mut ScenarioGenerator) -> Draft {
     let mut op = g.op(Opcode::AsyncCancel);
-    let mut touches = vec![changes(Thing::Pending)];
+    let mut touches = vec![writes(Resource::Pending)];
     match g.rng.below(10) {
         0..5 => {
             let target = g.target(None);
@@ -88,16 +88,16 @@ pub(super) fn cancel(g: &mut Generator) -> Draft {
             touches = cancels(g, target);
         }
         5..8 => {
-            let fd = g.rng.pick(&[110, 112, 114, 116, 120, 122, 124, 126, place::CLOSED]);
+            let fd = g.rng.pick(&[110, 112, 114, 116, 120, 122, 124, 126, fixture::CLOSED]);
             op.sqe.fd = fd;
             op.sqe.op_flags = op_flags::CANCEL_FD | g.rng.pick(&[0, op_flags::CANCEL_ALL]);
-            touches.push(changes(thing_of(fd)));
+            touches.push(writes(resource_of(fd)));
         }
         8 => {
             // By opcode, of which there may be none.
             op.sqe.op_flags = op_flags::CANCEL_OP | op_flags::CANCEL_ALL;
             op.sqe.len = Opcode::Accept as u32;
-            touches.push(changes(Thing::File(place::LISTENER)));
+            touches.push(writes(Resource::File(fixture::LISTENER)));
         }
         _ => {
             op.sqe.op_flags =

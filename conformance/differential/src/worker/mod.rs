@@ -1,12 +1,12 @@
 //! Plays one scenario, on whatever io_uring this process finds, and prints what happened.
 
 mod ring;
-mod stage;
+mod setup_fixture;
 mod state;
 
-use crate::place;
-use crate::scenario::{Op, Result as Meaning, Scenario, Step, Waiting};
-use ring::Ring;
+use crate::fixture;
+use crate::scenario::{ResultKind, Scenario, ScenarioOp, ScenarioStep, WaitMethod};
+use ring::RawRing;
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use uringlet_abi::{Cqe, Opcode, Sqe, cqe, enter, op_flags, register as reg, setup};
@@ -16,21 +16,21 @@ const LAST_CANCEL: u64 = 9999;
 const FIRST_BUFFERS: u64 = 9998;
 
 struct Player {
-    ring: Ring,
+    ring: RawRing,
     /// Gets messages.
-    other: Ring,
-    waiting: Waiting,
+    other: RawRing,
+    waiting: WaitMethod,
     /// Nothing happened for so long: nothing will.
-    quiet: Duration,
-    ops: BTreeMap<u64, Op>,
+    idle_time: Duration,
+    ops: BTreeMap<u64, ScenarioOp>,
     /// Submitted requests that end by themselves.
     awaited: HashSet<u64>,
 }
 
 /// Plays in the current folder, which is empty.
-pub(crate) fn play(scenario: &Scenario, quiet: Duration) -> anyhow::Result<()> {
-    stage::build()?;
-    let ring = match Ring::new(scenario.entries, scenario.cq_entries, scenario.setup_flags) {
+pub(crate) fn play(scenario: &Scenario, idle_time: Duration) -> anyhow::Result<()> {
+    setup_fixture::build()?;
+    let ring = match RawRing::new(scenario.entries, scenario.cq_entries, scenario.setup_flags) {
         Ok(ring) => ring,
         Err(errno) => {
             println!("setup: {errno}");
@@ -38,50 +38,56 @@ pub(crate) fn play(scenario: &Scenario, quiet: Duration) -> anyhow::Result<()> {
         }
     };
     println!("setup: {:?}", ring.entries());
-    println!("registered: {:?}", stage::register_all(&ring));
+    println!("registered: {:?}", setup_fixture::register_all(&ring));
     if scenario.setup_flags & setup::R_DISABLED != 0 {
         println!("before enabling: {}", ring.enter(0, 0, enter::GETEVENTS, 0, 0));
         println!("enable: {}", ring.register(reg::ENABLE_RINGS, 0, 0));
     }
-    let mut player =
-        Player { ring, other: stage::other_ring()?, waiting: scenario.waiting, quiet, ops: BTreeMap::new(), awaited: HashSet::new() };
+    let mut player = Player {
+        ring,
+        other: setup_fixture::other_ring()?,
+        waiting: scenario.waiting,
+        idle_time,
+        ops: BTreeMap::new(),
+        awaited: HashSet::new(),
+    };
     player.provide();
-    player.settle();
+    player.wait_until_idle();
     for (index, step) in scenario.steps.iter().enumerate() {
         println!("step {index}:");
         player.step(step);
-        player.settle();
+        player.wait_until_idle();
     }
     if scenario.cancels_at_end {
         println!("cancel all:");
         player.cancel_all();
-        player.settle();
+        player.wait_until_idle();
     }
     state::print(&player.ops);
     Ok(())
 }
 
 impl Player {
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &ScenarioStep) {
         match step {
-            Step::Submit(ops) => self.submit(ops),
-            Step::Refill(group, n) => stage::refill(*group, *n),
-            Step::Register { opcode, arg, memory, nr_args } => {
-                stage::poke(if memory.is_empty() { place::ARENA } else { *arg }, memory);
+            ScenarioStep::Submit(ops) => self.submit(ops),
+            ScenarioStep::Refill(group, n) => setup_fixture::refill(*group, *n),
+            ScenarioStep::Register { opcode, arg, memory, nr_args } => {
+                setup_fixture::write_arena(if memory.is_empty() { fixture::ARENA } else { *arg }, memory);
                 println!("  register {opcode}: {}", self.ring.register(*opcode, *arg, *nr_args));
             }
-            Step::Enter { min_complete, flags, arg, memory, arg_len } => {
-                stage::poke(if memory.is_empty() { place::ARENA } else { *arg }, memory);
+            ScenarioStep::Enter { min_complete, flags, arg, memory, arg_len } => {
+                setup_fixture::write_arena(if memory.is_empty() { fixture::ARENA } else { *arg }, memory);
                 println!("  enter: {}", self.ring.enter(0, *min_complete, *flags, *arg, *arg_len));
             }
-            other => println!("  {}", state::plain_call(other)),
+            other => println!("  {}", state::direct_call(other)),
         }
     }
 
-    fn submit(&mut self, ops: &[Op]) {
+    fn submit(&mut self, ops: &[ScenarioOp]) {
         for op in ops {
-            op.memory.iter().for_each(|(address, bytes)| stage::poke(*address, bytes));
-            self.ring.push(&self.named(op.sqe));
+            op.memory.iter().for_each(|(address, bytes)| setup_fixture::write_arena(*address, bytes));
+            self.ring.push(&self.with_ring_fd(op.sqe));
             if !op.may_pend {
                 self.awaited.insert(op.user_data());
             }
@@ -91,10 +97,10 @@ impl Player {
     }
 
     /// With the rings' descriptors.
-    fn named(&self, sqe: Sqe) -> Sqe {
+    fn with_ring_fd(&self, sqe: Sqe) -> Sqe {
         let fd = match sqe.fd {
-            place::OWN_RING => self.ring.fd,
-            place::OTHER_RING => self.other.fd,
+            fixture::OWN_RING => self.ring.fd,
+            fixture::OTHER_RING => self.other.fd,
             fd => fd,
         };
         Sqe { fd, ..sqe }
@@ -122,9 +128,9 @@ impl Player {
         let sqe = Sqe {
             opcode: Opcode::ProvideBuffers as u8,
             fd: 4,
-            addr: place::provided(place::LEGACY_GROUP, 0),
-            len: place::PROVIDED_LEN as u32,
-            buf_index: place::LEGACY_GROUP,
+            addr: fixture::provided(fixture::LEGACY_GROUP, 0),
+            len: fixture::PROVIDED_LEN as u32,
+            buf_index: fixture::LEGACY_GROUP,
             user_data: FIRST_BUFFERS,
             ..Sqe::default()
         };
@@ -145,7 +151,7 @@ impl Player {
     }
 
     /// Waits until nothing happens any more; prints the completions in the order of their requests.
-    fn settle(&mut self) {
+    fn wait_until_idle(&mut self) {
         let mut seen = Vec::new();
         let mut last = Instant::now();
         loop {
@@ -160,11 +166,11 @@ impl Player {
                     std::process::exit(3);
                 }
             }
-            let limit = if self.awaited.is_empty() { self.quiet } else { self.quiet * 10 + Duration::from_millis(40) };
+            let limit = if self.awaited.is_empty() { self.idle_time } else { self.idle_time * 10 + Duration::from_millis(40) };
             if last.elapsed() >= limit {
                 break;
             }
-            self.wait_a_little();
+            self.wait_once();
         }
         self.awaited.clear();
         self.print(&seen);
@@ -175,13 +181,13 @@ impl Player {
         }
     }
 
-    fn wait_a_little(&self) {
-        let quiet_ms = self.quiet.as_millis().max(1) as u64;
-        if self.waiting == Waiting::Enter || self.ring.has_overflow() {
+    fn wait_once(&self) {
+        let quiet_ms = self.idle_time.as_millis().max(1) as u64;
+        if self.waiting == WaitMethod::Enter || self.ring.has_overflow() {
             self.ring.wait(quiet_ms);
             return;
         }
-        if self.waiting == Waiting::Memory {
+        if self.waiting == WaitMethod::Memory {
             std::thread::sleep(Duration::from_micros(100));
             return;
         }
@@ -194,7 +200,7 @@ impl Player {
         let mut by_request: BTreeMap<u64, Vec<&Cqe>> = BTreeMap::new();
         seen.iter().for_each(|cqe| by_request.entry(cqe.user_data).or_default().push(cqe));
         for (user_data, cqes) in &by_request {
-            let meaning = self.ops.get(user_data).map_or(Meaning::Number, |op| op.result);
+            let meaning = self.ops.get(user_data).map_or(ResultKind::Number, |op| op.result);
             for cqe in cqes {
                 println!("  #{user_data} {} flags={:#x}", result(cqe.res, meaning), cqe.flags);
             }
@@ -216,21 +222,21 @@ impl Player {
     }
 }
 
-fn ops_limit(ring: &Ring) -> u32 {
+fn ops_limit(ring: &RawRing) -> u32 {
     ring.entries().0 + 1
 }
 
-fn result(res: i32, meaning: Meaning) -> String {
+fn result(res: i32, meaning: ResultKind) -> String {
     match meaning {
-        Meaning::Descriptor(number) if res >= 0 => {
+        ResultKind::Descriptor(number) if res >= 0 => {
             state::adopt(res, number);
             "fd".to_owned()
         }
-        Meaning::Pipe(address, number) if res == 0 => {
-            state::adopt_two(address, number);
+        ResultKind::Pipe(address, number) if res == 0 => {
+            state::adopt_pipe(address, number);
             "pipe".to_owned()
         }
-        Meaning::Statx(address) if res == 0 => state::statx(address),
+        ResultKind::Statx(address) if res == 0 => state::statx(address),
         _ => res.to_string(),
     }
 }

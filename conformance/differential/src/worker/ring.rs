@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use uringlet_abi::{Cqe, GeteventsArg, Sqe, Timespec, UringParams, enter, layout, setup, sq_flags};
 
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct RawRing {
     pub(super) fd: i32,
     params: UringParams,
     rings: *mut u8,
@@ -37,7 +37,7 @@ fn map(fd: i32, len: usize, offset: u64) -> Option<*mut u8> {
     (p != libc::MAP_FAILED).then_some(p.cast())
 }
 
-impl Ring {
+impl RawRing {
     /// The ring, or what io_uring_setup(2) answered.
     pub(super) fn new(entries: u32, cq_entries: u32, flags: u32) -> Result<Self, i64> {
         let mut params = UringParams { flags, cq_entries, ..UringParams::default() };

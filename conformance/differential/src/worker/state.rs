@@ -1,8 +1,8 @@
 //! What a scenario leaves behind: files, names, what is in pipes and sockets, memory.
 
-use super::stage::{peek, poke};
-use crate::place;
-use crate::scenario::{Op, Result as Meaning, Step};
+use super::setup_fixture::{read_arena, write_arena};
+use crate::fixture;
+use crate::scenario::{ResultKind, ScenarioOp, ScenarioStep};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -24,21 +24,21 @@ fn is_ready(fd: i32, events: i16) -> bool {
 }
 
 /// A step past the ring, in words.
-pub(super) fn plain_call(step: &Step) -> String {
+pub(super) fn direct_call(step: &ScenarioStep) -> String {
     let mut buffer = [0x5a_u8; 16384];
     // SAFETY: descriptors of the scenario, a buffer that is long enough.
     unsafe {
         match step {
             // Neither side's scenario is to sleep here.
-            Step::Write(fd, _) if !is_ready(*fd, libc::POLLOUT) => "write: not now".to_owned(),
-            Step::Read(fd, _) if !is_ready(*fd, libc::POLLIN) => "read: not now".to_owned(),
-            Step::Write(fd, len) => format!("write: {}", answer(libc::write(*fd, buffer.as_ptr().cast(), *len))),
-            Step::Read(fd, len) => {
+            ScenarioStep::Write(fd, _) if !is_ready(*fd, libc::POLLOUT) => "write: not now".to_owned(),
+            ScenarioStep::Read(fd, _) if !is_ready(*fd, libc::POLLIN) => "read: not now".to_owned(),
+            ScenarioStep::Write(fd, len) => format!("write: {}", answer(libc::write(*fd, buffer.as_ptr().cast(), *len))),
+            ScenarioStep::Read(fd, len) => {
                 let n = answer(libc::read(*fd, buffer.as_mut_ptr().cast(), *len));
                 format!("read: {n} {:x}", hash(&buffer[..n.max(0) as usize]))
             }
-            Step::Shutdown(fd) => format!("shutdown: {}", answer(libc::shutdown(*fd, libc::SHUT_RDWR) as isize)),
-            Step::Close(fd) => format!("close: {}", answer(libc::close(*fd) as isize)),
+            ScenarioStep::Shutdown(fd) => format!("shutdown: {}", answer(libc::shutdown(*fd, libc::SHUT_RDWR) as isize)),
+            ScenarioStep::Close(fd) => format!("close: {}", answer(libc::close(*fd) as isize)),
             other => unreachable!("{other:?} goes through the ring"),
         }
     }
@@ -54,25 +54,25 @@ pub(super) fn adopt(fd: i32, number: i32) {
 }
 
 /// Two descriptors at an address.
-pub(super) fn adopt_two(address: u64, number: i32) {
-    let bytes = peek(address, 8);
+pub(super) fn adopt_pipe(address: u64, number: i32) {
+    let bytes = read_arena(address, 8);
     let end = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     adopt(end(0), number);
     adopt(end(4), number + 1);
-    poke(address, &[0; 8]);
+    write_arena(address, &[0; 8]);
 }
 
 /// What is the same everywhere in a `struct statx`; the rest is wiped.
 pub(super) fn statx(address: u64) -> String {
-    let bytes = peek(address, 256);
+    let bytes = read_arena(address, 256);
     let number = |at: usize, len: usize| bytes[at..at + len].iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
-    poke(address, &[0; 256]);
+    write_arena(address, &[0; 256]);
     let (nlink, mode, size) = (number(16, 4), number(28, 2), number(40, 8));
     if mode & 0o170_000 == 0o040_000 { format!("directory {mode:o}") } else { format!("nlink {nlink} mode {mode:o} size {size}") }
 }
 
 /// Everything that can be seen afterwards.
-pub(super) fn print(ops: &BTreeMap<u64, Op>) {
+pub(super) fn print(ops: &BTreeMap<u64, ScenarioOp>) {
     println!("state:");
     print_folder(Path::new("."));
     print_positions();
@@ -80,16 +80,22 @@ pub(super) fn print(ops: &BTreeMap<u64, Op>) {
     // Times, inode numbers and descriptors, where a skipped completion kept them from being wiped.
     for op in ops.values() {
         match op.result {
-            Meaning::Statx(address) => poke(address, &[0; 256]),
-            Meaning::Pipe(address, _) => poke(address, &[0; 8]),
-            Meaning::Number | Meaning::Descriptor(_) => {}
+            ResultKind::Statx(address) => write_arena(address, &[0; 256]),
+            ResultKind::Pipe(address, _) => write_arena(address, &[0; 8]),
+            ResultKind::Number | ResultKind::Descriptor(_) => {}
         }
     }
     for user_data in ops.keys() {
-        println!("  memory of #{user_data}: {:x}", hash(&peek(place::ARENA + (user_data - 1) * place::CHUNK, place::CHUNK as usize)));
+        println!(
+            "  memory of #{user_data}: {:x}",
+            hash(&read_arena(fixture::ARENA + (user_data - 1) * fixture::CHUNK, fixture::CHUNK as usize))
+        );
     }
-    println!("  provided buffers: {:x}", hash(&peek(place::PROVIDED, 1 << 20)));
-    println!("  registered buffers: {:x}", hash(&peek(place::FIXED_BUFFERS, (place::N_FIXED_BUFFERS * place::FIXED_BUFFER_LEN) as usize)));
+    println!("  provided buffers: {:x}", hash(&read_arena(fixture::PROVIDED, 1 << 20)));
+    println!(
+        "  registered buffers: {:x}",
+        hash(&read_arena(fixture::FIXED_BUFFERS, (fixture::N_FIXED_BUFFERS * fixture::FIXED_BUFFER_LEN) as usize))
+    );
 }
 
 fn print_folder(folder: &Path) {
@@ -117,7 +123,7 @@ fn print_folder(folder: &Path) {
 
 fn print_positions() {
     // SAFETY: asks only.
-    let positions = place::FILES.map(|fd| answer(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } as isize));
+    let positions = fixture::FILES.map(|fd| answer(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } as isize));
     println!("  positions: {positions:?}");
     // SAFETY: asks only.
     let open: Vec<i32> = (100..160).chain(200..240).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0).collect();
@@ -125,9 +131,9 @@ fn print_positions() {
 }
 
 fn print_streams() {
-    let pipes = place::PIPES.iter().copied();
-    let sockets = place::SOCKETS.iter().chain(&[place::TCP, place::UDP]).flat_map(|fd| [*fd, *fd + 1]);
-    for fd in pipes.chain(sockets).chain(place::EVENTS) {
+    let pipes = fixture::PIPES.iter().copied();
+    let sockets = fixture::SOCKETS.iter().chain(&[fixture::TCP, fixture::UDP]).flat_map(|fd| [*fd, *fd + 1]);
+    for fd in pipes.chain(sockets).chain(fixture::EVENTS) {
         println!("  left in {fd}: {}", left_in(fd));
     }
 }

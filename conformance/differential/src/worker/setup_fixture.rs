@@ -1,12 +1,12 @@
 //! What a scenario finds when it starts: files, pipes, sockets, each at its number, and the arena.
 
-use crate::place;
+use crate::fixture;
 use anyhow::{Context, ensure};
 use std::ffi::CString;
 use std::io;
 use uringlet_abi::register::{self as reg, BufReg, Iovec};
 
-use super::ring::Ring;
+use super::ring::RawRing;
 
 fn ok(returned: i32, what: &str) -> anyhow::Result<i32> {
     ensure!(returned >= 0, "{what}: {}", io::Error::last_os_error());
@@ -35,16 +35,16 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Copies into the arena.
-pub(super) fn poke(address: u64, bytes: &[u8]) {
+pub(super) fn write_arena(address: u64, bytes: &[u8]) {
     let end = address + bytes.len() as u64;
-    assert!(address >= place::ARENA && end <= place::ARENA + place::ARENA_LEN, "memory of a scenario lies in the arena");
+    assert!(address >= fixture::ARENA && end <= fixture::ARENA + fixture::ARENA_LEN, "memory of a scenario lies in the arena");
     // SAFETY: inside the arena, which is mapped for good.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) };
 }
 
 /// Copies out of the arena.
-pub(super) fn peek(address: u64, len: usize) -> Vec<u8> {
-    assert!(address >= place::ARENA && address + len as u64 <= place::ARENA + place::ARENA_LEN, "inside the arena");
+pub(super) fn read_arena(address: u64, len: usize) -> Vec<u8> {
+    assert!(address >= fixture::ARENA && address + len as u64 <= fixture::ARENA + fixture::ARENA_LEN, "inside the arena");
     // SAFETY: inside the arena; requests that are still at work may change it meanwhile, byte for byte.
     unsafe { std::slice::from_raw_parts(address as *const u8, len).to_vec() }
 }
@@ -52,17 +52,17 @@ pub(super) fn peek(address: u64, len: usize) -> Vec<u8> {
 fn map_arena() -> anyhow::Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     for (at, len, protection) in
-        [(place::ARENA, place::ARENA_LEN, libc::PROT_READ | libc::PROT_WRITE), (place::READ_ONLY, 4096, libc::PROT_READ)]
+        [(fixture::ARENA, fixture::ARENA_LEN, libc::PROT_READ | libc::PROT_WRITE), (fixture::READ_ONLY, 4096, libc::PROT_READ)]
     {
         // SAFETY: NOREPLACE: nothing of ours lies there.
         let p = unsafe { libc::mmap(at as *mut libc::c_void, len as usize, protection, flags, -1, 0) };
         ensure!(p as u64 == at, "mapping the arena: {}", io::Error::last_os_error());
     }
-    for i in 0..place::MAX_OPS {
-        poke(place::ARENA + i * place::CHUNK, &pattern(i, place::AUX as usize));
+    for i in 0..fixture::MAX_OPS {
+        write_arena(fixture::ARENA + i * fixture::CHUNK, &pattern(i, fixture::AUX as usize));
     }
-    for i in 0..place::N_FIXED_BUFFERS {
-        poke(place::FIXED_BUFFERS + i * place::FIXED_BUFFER_LEN, &pattern(500 + i, place::FIXED_BUFFER_LEN as usize));
+    for i in 0..fixture::N_FIXED_BUFFERS {
+        write_arena(fixture::FIXED_BUFFERS + i * fixture::FIXED_BUFFER_LEN, &pattern(500 + i, fixture::FIXED_BUFFER_LEN as usize));
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ fn map_arena() -> anyhow::Result<()> {
 fn files() -> anyhow::Result<()> {
     let sizes = [6000, 3000, 9000, 16384, 100];
     let flags = [libc::O_RDWR, libc::O_RDWR | libc::O_APPEND, libc::O_RDONLY, libc::O_RDWR | libc::O_DIRECT, libc::O_WRONLY];
-    for (i, number) in place::FILES.into_iter().enumerate() {
+    for (i, number) in fixture::FILES.into_iter().enumerate() {
         let name = format!("f{i}");
         std::fs::write(&name, pattern(200 + i as u64, sizes[i]))?;
         open(&name, flags[i], number)?;
@@ -79,14 +79,14 @@ fn files() -> anyhow::Result<()> {
     for (i, name) in ["n0", "n1", "d0/n3"].into_iter().enumerate() {
         std::fs::write(name, pattern(300 + i as u64, 700))?;
     }
-    open(".", libc::O_RDONLY | libc::O_DIRECTORY, place::DIRECTORY)?;
-    open("/dev/null", libc::O_RDWR, place::NULL)?;
-    open("/dev/zero", libc::O_RDWR, place::ZERO)?;
-    place::VICTIMS.into_iter().try_for_each(|number| open("/dev/null", libc::O_RDWR, number))
+    open(".", libc::O_RDONLY | libc::O_DIRECTORY, fixture::DIRECTORY)?;
+    open("/dev/null", libc::O_RDWR, fixture::NULL)?;
+    open("/dev/zero", libc::O_RDWR, fixture::ZERO)?;
+    fixture::VICTIMS.into_iter().try_for_each(|number| open("/dev/null", libc::O_RDWR, number))
 }
 
 fn streams() -> anyhow::Result<()> {
-    for (i, number) in place::PIPES.into_iter().enumerate() {
+    for (i, number) in fixture::PIPES.into_iter().enumerate() {
         let mut ends = [0; 2];
         let flags = if i == 4 { libc::O_NONBLOCK } else { 0 };
         // SAFETY: two descriptors are written; the size of a pipe is a number.
@@ -99,7 +99,7 @@ fn streams() -> anyhow::Result<()> {
         move_to(ends[0], number)?;
         move_to(ends[1], number + 1)?;
     }
-    for (i, number) in place::SOCKETS.into_iter().enumerate() {
+    for (i, number) in fixture::SOCKETS.into_iter().enumerate() {
         let mut ends = [0; 2];
         let kind = match i {
             2 => libc::SOCK_STREAM | libc::SOCK_NONBLOCK,
@@ -123,18 +123,18 @@ fn loopback() -> anyhow::Result<()> {
     let near = listener.accept()?.0;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
-    move_to(near.into_raw_fd(), place::TCP)?;
-    move_to(far.into_raw_fd(), place::TCP + 1)?;
+    move_to(near.into_raw_fd(), fixture::TCP)?;
+    move_to(far.into_raw_fd(), fixture::TCP + 1)?;
     let (near, far) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     near.connect(far.local_addr()?)?;
     far.connect(near.local_addr()?)?;
-    move_to(near.into_raw_fd(), place::UDP)?;
-    move_to(far.into_raw_fd(), place::UDP + 1)
+    move_to(near.into_raw_fd(), fixture::UDP)?;
+    move_to(far.into_raw_fd(), fixture::UDP + 1)
 }
 
 /// A ring that only gets messages.
-pub(super) fn other_ring() -> anyhow::Result<Ring> {
-    let ring = Ring::new(64, 0, 0).map_err(|errno| anyhow::anyhow!("another ring: {errno}"))?;
+pub(super) fn other_ring() -> anyhow::Result<RawRing> {
+    let ring = RawRing::new(64, 0, 0).map_err(|errno| anyhow::anyhow!("another ring: {errno}"))?;
     let none = [-1_i32; 8];
     let answer = ring.register(reg::FILES, none.as_ptr() as u64, none.len() as u32);
     ensure!(answer == 0, "files of another ring: {answer}");
@@ -153,15 +153,15 @@ fn listener() -> anyhow::Result<()> {
         let len = size_of::<libc::sockaddr_un>() as u32;
         ok(libc::bind(fd, std::ptr::from_ref(&address).cast(), len), "bind")?;
         ok(libc::listen(fd, 16), "listen")?;
-        move_to(fd, place::LISTENER)?;
-        for number in place::FRESH_SOCKETS {
+        move_to(fd, fixture::LISTENER)?;
+        for number in fixture::FRESH_SOCKETS {
             move_to(ok(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0), "socket")?, number)?;
         }
-        for (i, number) in place::EVENTS.into_iter().enumerate() {
+        for (i, number) in fixture::EVENTS.into_iter().enumerate() {
             move_to(ok(libc::eventfd(0, if i == 1 { libc::EFD_NONBLOCK } else { 0 }), "eventfd")?, number)?;
         }
-        move_to(ok(libc::eventfd(0, libc::EFD_NONBLOCK), "eventfd")?, place::NOTIFIED)?;
-        move_to(ok(libc::epoll_create1(0), "epoll_create1")?, place::EPOLL)
+        move_to(ok(libc::eventfd(0, libc::EFD_NONBLOCK), "eventfd")?, fixture::NOTIFIED)?;
+        move_to(ok(libc::epoll_create1(0), "epoll_create1")?, fixture::EPOLL)
     }
 }
 
@@ -174,41 +174,41 @@ pub(super) fn build() -> anyhow::Result<()> {
 }
 
 /// What is registered with every ring; the answers.
-pub(super) fn register_all(ring: &Ring) -> Vec<i64> {
-    let buffers: Vec<Iovec> = (0..place::N_FIXED_BUFFERS)
-        .map(|i| Iovec { base: place::FIXED_BUFFERS + i * place::FIXED_BUFFER_LEN, len: place::FIXED_BUFFER_LEN })
+pub(super) fn register_all(ring: &RawRing) -> Vec<i64> {
+    let buffers: Vec<Iovec> = (0..fixture::N_FIXED_BUFFERS)
+        .map(|i| Iovec { base: fixture::FIXED_BUFFERS + i * fixture::FIXED_BUFFER_LEN, len: fixture::FIXED_BUFFER_LEN })
         .collect();
     let group = BufReg {
-        ring_addr: place::BUF_RING,
-        ring_entries: u32::from(place::BUF_RING_ENTRIES),
-        bgid: place::RING_GROUP,
+        ring_addr: fixture::BUF_RING,
+        ring_entries: u32::from(fixture::BUF_RING_ENTRIES),
+        bgid: fixture::RING_GROUP,
         ..BufReg::default()
     };
-    let incremental = BufReg { ring_addr: place::INC_RING, bgid: place::INC_GROUP, flags: reg::PBUF_RING_INC, ..group };
+    let incremental = BufReg { ring_addr: fixture::INC_RING, bgid: fixture::INC_GROUP, flags: reg::PBUF_RING_INC, ..group };
     let answers = vec![
         ring.register(reg::BUFFERS, buffers.as_ptr() as u64, buffers.len() as u32),
-        ring.register(reg::FILES, place::TABLE.as_ptr() as u64, place::TABLE.len() as u32),
+        ring.register(reg::FILES, fixture::TABLE.as_ptr() as u64, fixture::TABLE.len() as u32),
         ring.register(reg::PBUF_RING, std::ptr::from_ref(&group) as u64, 1),
         ring.register(reg::PBUF_RING, std::ptr::from_ref(&incremental) as u64, 1),
     ];
-    refill(place::RING_GROUP, 4);
-    refill(place::INC_GROUP, 4);
+    refill(fixture::RING_GROUP, 4);
+    refill(fixture::INC_GROUP, 4);
     answers
 }
 
 /// Adds buffers to a ring of buffers: the next numbers.
 pub(super) fn refill(group: u16, n: u16) {
     use std::sync::atomic::{AtomicU16, Ordering};
-    let ring = if group == place::INC_GROUP { place::INC_RING } else { place::BUF_RING };
+    let ring = if group == fixture::INC_GROUP { fixture::INC_RING } else { fixture::BUF_RING };
     // SAFETY: the tail of the buffer ring, in the arena, aligned.
     let tail = unsafe { AtomicU16::from_ptr((ring + 14) as *mut u16) };
     let mut at = tail.load(Ordering::Relaxed);
     for _ in 0..n {
-        let bid = at % place::BUF_RING_ENTRIES;
+        let bid = at % fixture::BUF_RING_ENTRIES;
         let entry = ring + u64::from(bid) * 16;
-        let address = place::provided(group, bid);
+        let address = fixture::provided(group, bid);
         // Not the last two bytes: those of entry 0 are the tail.
-        poke(entry, &[&address.to_ne_bytes()[..], &(place::PROVIDED_LEN as u32).to_ne_bytes(), &bid.to_ne_bytes()].concat());
+        write_arena(entry, &[&address.to_ne_bytes()[..], &(fixture::PROVIDED_LEN as u32).to_ne_bytes(), &bid.to_ne_bytes()].concat());
         at = at.wrapping_add(1);
     }
     tail.store(at, Ordering::Release);

@@ -1,7 +1,7 @@
 //! One field of a good SQE, made wrong.
 
 use super::draft::Draft;
-use crate::place;
+use crate::fixture;
 use conformance_rng::Rng;
 use uringlet_abi::Opcode;
 
@@ -28,14 +28,14 @@ fn is_read_late(opcode: u8) -> bool {
 }
 
 /// Only into what touches nothing new.
-pub(super) fn spoil(rng: &mut Rng, draft: &mut Draft) {
+pub(super) fn corrupt_field(rng: &mut Rng, draft: &mut Draft) {
     let s = &mut draft.op.sqe;
     match rng.below(13) {
         0 => s.flags |= 0x80,
         1 => s.ioprio ^= 1 << rng.below(16),
-        2 => s.fd = rng.pick(&[-1, place::CLOSED, 1 << 20, i32::MIN]),
+        2 => s.fd = rng.pick(&[-1, fixture::CLOSED, 1 << 20, i32::MIN]),
         3 if !is_read_late(s.opcode) => {
-            s.addr = rng.pick(&[0, place::UNMAPPED, place::READ_ONLY, 0xdead_0000_0000_0000]);
+            s.addr = rng.pick(&[0, fixture::UNMAPPED, fixture::READ_ONLY, 0xdead_0000_0000_0000]);
             if s.opcode == Opcode::Fallocate as u8 {
                 // No address but a length: one for which there would be room is taken from the machine.
                 s.addr |= 1 << 63;
