@@ -1,10 +1,12 @@
-//! How long submit() and completions take while another file of the same ring is slow.
+//! Latency of submit() and of completions while another file of the same ring is slow.
 //!
-//! One thread and one ring, as an event loop has them. A stream keeps so many writes to the slow file under way; every `PACE` one small write
-//! (or read of what is cached) of one of the other files is submitted and waited for. Each io_uring_submit() is timed, and each of the other files' requests from before its
-//! submission until its completion is seen. The first write of the stream is told apart: that is where an engine learns that the file is slow.
+//! One thread and one ring, as in an event loop. A stream keeps `slow_depth` writes to the slow
+//! file in flight. Every `PACE`, one small write to one of the other files (or a cached read) is
+//! submitted and waited for. Each io_uring_submit() is timed, and each request to the other files
+//! from before its submission until its completion is seen. The first write of the stream is
+//! reported separately: with it an engine learns that the file is slow.
 
-use crate::liburing::LibRing;
+use crate::sys::liburing::LibRing;
 use crate::timing::Metrics;
 use anyhow::{Context, ensure};
 use std::fs::File;
@@ -18,28 +20,28 @@ const OTHER_FILES: usize = 4;
 const OTHER_LEN: usize = 1 << 20;
 const OTHER_BLOCK: usize = 1024;
 const ENTRIES: u32 = 128;
-/// The user_data of the other files' requests; the stream's are 0.
+/// The user_data of requests to the other files. The stream's is 0.
 const OTHER: u64 = 1;
 
-/// The other files' requests.
+/// The requests to the other files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherFilesOp {
     Writes,
     Reads,
 }
 
-/// What is slow, and what is not.
+/// The slow stream, and the requests beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct LatencyWorkload {
-    /// The file that the stream writes to, from its beginning to `slow_len` and over again.
+    /// The file that the stream writes to: from the start to `slow_len`, then from the start again.
     pub(crate) slow: PathBuf,
-    /// Where the other files are.
+    /// Directory of the other files.
     pub(crate) directory: PathBuf,
     pub(crate) slow_len: u64,
     pub(crate) slow_block: usize,
-    /// What is asked of the other files.
+    /// Kind of requests to the other files.
     pub(crate) others: OtherFilesOp,
-    /// Writes of the stream that are under way offset once.
+    /// Writes of the stream in flight.
     pub(crate) slow_depth: u32,
     pub(crate) time: Duration,
 }
@@ -108,20 +110,20 @@ impl EventLoop {
             self.run_other(workload.others, round)?;
             next = (next + PACE).max(Instant::now());
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
-            self.reap_other()?;
+            self.reap()?;
         }
         while self.stream.in_flight > 0 {
             ensure!(self.ring.submit_and_wait(1) >= 0, "waiting failed");
-            self.reap_other()?;
+            self.reap()?;
         }
         Ok(())
     }
 
-    /// Keeps so many writes of the stream under way.
+    /// Keeps `depth` writes of the stream in flight.
     fn fill_stream(&mut self, depth: u32) -> anyhow::Result<()> {
         while self.stream.in_flight < depth {
             let stream = &mut self.stream;
-            self.ring.get_sqe().prep_write(stream.file.as_raw_fd(), &stream.block, stream.offset, 0);
+            self.ring.prep_write(stream.file.as_raw_fd(), &stream.block, stream.offset, 0);
             stream.offset =
                 if stream.offset + 2 * stream.block.len() as u64 > stream.len { 0 } else { stream.offset + stream.block.len() as u64 };
             stream.in_flight += 1;
@@ -140,13 +142,13 @@ impl EventLoop {
         let offset = round * OTHER_BLOCK % OTHER_LEN;
         let fd = self.others[round % OTHER_FILES].as_raw_fd();
         match others {
-            OtherFilesOp::Writes => self.ring.get_sqe().prep_write(fd, &self.block, offset as u64, OTHER),
-            OtherFilesOp::Reads => self.ring.get_sqe().prep_read(fd, &mut self.block, offset as u64, OTHER),
+            OtherFilesOp::Writes => self.ring.prep_write(fd, &self.block, offset as u64, OTHER),
+            OtherFilesOp::Reads => self.ring.prep_read(fd, &mut self.block, offset as u64, OTHER),
         }
         let started = Instant::now();
         let elapsed = self.submit()?;
         self.times.submits.push(elapsed);
-        while !self.reap_other()? {
+        while !self.reap()? {
             ensure!(self.ring.submit_and_wait(1) >= 0, "waiting failed");
         }
         self.times.others.push(started.elapsed());
@@ -161,8 +163,8 @@ impl EventLoop {
         Ok(elapsed)
     }
 
-    /// Takes what has come; whether one of the other files was among it.
-    fn reap_other(&mut self) -> anyhow::Result<bool> {
+    /// Reaps all completions. True if one of them belongs to the other files.
+    fn reap(&mut self) -> anyhow::Result<bool> {
         let (mut saw_other, mut unexpected) = (false, None);
         let stream = &mut self.stream;
         self.ring.for_each_cqe(|user_data, res| {
@@ -177,12 +179,12 @@ impl EventLoop {
                 stream.done += 1;
             }
         });
-        ensure!(unexpected.is_none(), "a completion says {}", unexpected.unwrap_or_default());
+        ensure!(unexpected.is_none(), "a completion has result {}", unexpected.unwrap_or_default());
         Ok(saw_other)
     }
 }
 
-/// The value that so many of a hundred do not exceed; µs.
+/// The smallest value that `percent` of all values do not exceed, µs.
 fn percentile(sorted: &[Duration], percent: usize) -> f64 {
     let offset = (sorted.len() * percent).div_ceil(100).clamp(1, sorted.len().max(1)) - 1;
     sorted.get(offset).map_or(0.0, |time| time.as_secs_f64() * 1e6)

@@ -1,23 +1,22 @@
 //! Loops of calls that do nothing, each for a fixed time.
 
-use crate::calls;
-use crate::liburing::LibRing;
+use crate::sys::enter::{enter_via_immediate, enter_via_libc, enter_via_register, setup};
+use crate::sys::liburing::LibRing;
 use crate::timing::{DEFAULT_TIME, throughput};
 use anyhow::{bail, ensure};
+use uringlet_abi::{Opcode, Sqe};
 
-const OP_NOP: u8 = 0;
-
-/// ns for a call that does nothing.
+/// Duration of an io_uring_enter(2) that does nothing, ns.
 pub(crate) fn enter(via: &str) -> anyhow::Result<f64> {
     if via == "liburing" {
         let ring = LibRing::new(8)?;
         return ns_per_call(ring.enter()?);
     }
-    let fd = calls::setup()?;
+    let fd = setup()?;
     match via {
-        "symbol" => ns_per_call(|| calls::enter_via_libc(fd)),
-        "const" => ns_per_call(|| calls::enter_via_immediate(fd)),
-        "generic" => ns_per_call(|| calls::enter_via_register(fd)),
+        "symbol" => ns_per_call(|| enter_via_libc(fd)),
+        "const" => ns_per_call(|| enter_via_immediate(fd)),
+        "generic" => ns_per_call(|| enter_via_register(fd)),
         _ => bail!("there is no call path `{via}`"),
     }
 }
@@ -34,14 +33,14 @@ fn ns_per_call(call: impl Fn() -> i64) -> anyhow::Result<f64> {
     Ok(1e9 / calls.median)
 }
 
-/// Submits so many NOPs, reaps as many.
+/// NOPs per second, submitted and reaped in batches.
 pub(crate) fn nop(batch: u32) -> anyhow::Result<f64> {
     let mut ring = LibRing::new(batch.next_power_of_two())?;
     let nops = throughput(DEFAULT_TIME, || {
         for _ in 0..(256 / batch).max(1) {
             for _ in 0..batch {
-                let sqe = ring.get_sqe();
-                (sqe.opcode, sqe.flags, sqe.op_flags, sqe.fd) = (OP_NOP, 0, 0, -1);
+                let sqe: &mut Sqe = ring.get_sqe();
+                (sqe.opcode, sqe.flags, sqe.op_flags, sqe.fd) = (Opcode::Nop as u8, 0, 0, -1);
             }
             ring.submit_all(batch, 0)?;
         }

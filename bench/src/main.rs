@@ -1,12 +1,14 @@
-//! One measurement a process, told as a line of JSON. An ordinary io_uring program: it knows nothing of uringlet, which is the point.
+//! Runs one measurement and prints its result as a line of JSON.
+//!
+//! An ordinary io_uring program: the same code runs on the kernel's rings and on uringlet's.
+#![deny(unsafe_code)]
 
-mod aio;
-mod calls;
 mod echo;
 mod latency;
-mod liburing;
+mod latency_histogram;
 mod loops;
 mod slow_fs;
+mod sys;
 mod timing;
 mod ublk;
 mod writes;
@@ -19,34 +21,45 @@ use timing::Metrics;
 use writes::Pattern;
 
 const USAGE: &str = "\
-usage: uringlet-bench-worker enter --via symbol|const|generic|liburing    ns for an io_uring_enter(2) that does nothing
-       uringlet-bench-worker nop --batch N                                 NOPs a second, through liburing
-       uringlet-bench-worker write --via ring|pwrite|libaio|posixaio --file F [--depth N] [--block BYTES] [--size BYTES] [--sequential]
-                                   [--seconds S]                           writes a second into F; random 1 KiB ones, 10 MB
-       uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES] [--size BYTES] [--seconds S] [--reads]
-                                                                           of submit(), and of files in D, while writes to F are slow; us
-       uringlet-bench-worker slow-fs --directory D [--delay-ms N]          mounts a file D/slow, whose writes take so long, until it is killed
-       uringlet-bench-worker echo-server --via ring|epoll [--connections N] [--size BYTES] [--defer-taskrun] [--registered-files]
-                                   [--async-workers N]                     echoes over TCP on the loopback, tells its port, until it is killed
-       uringlet-bench-worker echo [--connections N] [--size BYTES] [--seconds S] [--pause-ms N] -- SERVER ARGS...
-                                                                           starts such a server and loads it; requests a second
-       uringlet-bench-worker ublk [--op read|write|flush] [--sequential] [--depth N] [--batch N] [--block BYTES] [--via plain|get-data|copy]
-                                   [--seconds S]                           a null ublk device served and used in this process; requests a second
-       uringlet-bench-worker nbd --socket F [--op read|write] [--depth N] [--block BYTES] [--seconds S]
-                                                                           the same of an NBD server on a unix socket
-       uringlet-bench-worker nbd-server --socket F                         such a server, of a null ublk device in its own process, until it is killed
-       uringlet-bench-worker block --device F ...                          the same of a block device, whose content is lost
-       uringlet-bench-worker probe                                         0, if there is a ring";
+usage: uringlet-bench-worker enter --via symbol|const|generic|liburing
+           duration of an io_uring_enter(2) that does nothing, ns
+       uringlet-bench-worker nop --batch N
+           NOPs per second, through liburing
+       uringlet-bench-worker write --via ring|pwrite|libaio|posixaio --file F [--depth N]
+               [--block BYTES] [--size BYTES] [--sequential] [--seconds S]
+           writes per second to F; by default random ones of 1 KiB in 10 MB
+       uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES]
+               [--size BYTES] [--seconds S] [--reads]
+           latency of submit() and of files in D while writes to F are slow, us
+       uringlet-bench-worker slow-fs --directory D [--delay-ms N]
+           mounts a filesystem with the file D/slow, each write to which takes N ms, until killed
+       uringlet-bench-worker echo-server --via ring|epoll [--connections N] [--size BYTES]
+               [--defer-taskrun] [--registered-files] [--async-workers N]
+           TCP echo server on the loopback; prints its port and serves until killed
+       uringlet-bench-worker echo [--connections N] [--size BYTES] [--seconds S] [--pause-ms N]
+               -- SERVER ARGS...
+           starts such a server and loads it; requests per second
+       uringlet-bench-worker ublk [--op read|write|flush] [--sequential] [--depth N] [--batch N]
+               [--block BYTES] [--via plain|get-data|copy] [--seconds S]
+           a null ublk device, its server and its client in one process; requests per second
+       uringlet-bench-worker nbd --socket F [--op read|write] [--depth N] [--block BYTES]
+               [--seconds S]
+           the same for an NBD server on a unix socket
+       uringlet-bench-worker nbd-server --socket F
+           NBD server of a null ublk device in this process, until killed
+       uringlet-bench-worker block --device F ...
+           the same for a block device, whose content is lost
+       uringlet-bench-worker probe
+           exits with 0 if io_uring_setup(2) succeeds";
 
 fn main() -> ExitCode {
     match measure() {
         Ok(metrics) => {
-            println!("{}", metrics.json_line());
+            println!("{}", metrics.into_json());
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let text: String = format!("{error:#}").replace('\\', "/").replace('"', "'").chars().filter(|c| !c.is_control()).collect();
-            println!("{{\"error\": \"{text}\"}}");
+            println!("{}", serde_json::json!({ "error": format!("{error:#}") }));
             ExitCode::FAILURE
         }
     }
@@ -117,12 +130,13 @@ fn measure() -> anyhow::Result<Metrics> {
         Some("echo-server") => return echo::serve(),
         Some("ublk") => return ublk::run_in_process(),
         Some("nbd-server") => return ublk::serve_nbd(),
-        Some(kind @ ("nbd" | "block")) => return ublk::run_client(kind == "nbd"),
+        Some("nbd") => return ublk::run_nbd_client(),
+        Some("block") => return ublk::run_block_client(),
         _ => {}
     }
     let args = parse()?;
     match args.command.as_str() {
-        "probe" => calls::probe().map(|()| Metrics::value(0.0)),
+        "probe" => sys::enter::probe().map(|()| Metrics::value(0.0)),
         "enter" => loops::enter(&args.via).map(Metrics::value),
         "nop" => loops::nop(args.batch).map(Metrics::value),
         "write" => write(args),

@@ -1,20 +1,22 @@
-//! A filesystem with one file, `slow`, each write to which takes a fixed time: the disk that is slow when a benchmark wants it.
+//! A filesystem with one file, `slow`, each write to which takes a fixed time: a slow disk on
+//! demand.
 //!
-//! Speaks FUSE (fuse(4), version 7.31 of the protocol) over /dev/fuse; what it does not know it refuses with ENOSYS, which the kernel remembers.
-//! The mount goes with the process: when that ends, every operation on it fails with ENOTCONN, and `umount` takes it away.
+//! Speaks FUSE (fuse(4), version 7.31 of the protocol) over /dev/fuse. Unknown requests are refused
+//! with ENOSYS, which the kernel remembers. The mount ends with the process: then every operation
+//! on it fails with ENOTCONN, and `umount` removes it.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
+use rustix::mount::MountFlags;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const NAME: &[u8] = b"slow";
-/// Bytes. A constant: nobody asks how long it really is.
+/// Length that the file reports, bytes. Constant, whatever is written.
 pub(crate) const LEN: u64 = 1 << 30;
 
 const ROOT: u64 = 1;
@@ -22,7 +24,7 @@ const SLOW: u64 = 2;
 const MAX_WRITE: u32 = 128 << 10;
 const IN_HEADER: usize = 40;
 const OUT_HEADER: u32 = 16;
-/// Seconds for which the kernel need not ask again.
+/// Seconds for which the kernel may cache entries and attributes.
 const VALID: u64 = 3600;
 
 /// Opcodes of the protocol.
@@ -41,10 +43,9 @@ mod op {
     pub(super) const BATCH_FORGET: u32 = 42;
 }
 
-/// Mounts on `mount_point`, says `ready`, and serves until it is unmounted or the parent ends.
+/// Mounts on `mount_point`, prints `ready`, and serves until it is unmounted or the parent ends.
 pub(crate) fn serve(mount_point: &Path, delay: Duration) -> anyhow::Result<()> {
-    // SAFETY: no address.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let fuse = File::options().read(true).write(true).open("/dev/fuse").context("opening /dev/fuse")?;
     mount(mount_point, &fuse)?;
     println!("ready");
@@ -55,7 +56,7 @@ pub(crate) fn serve(mount_point: &Path, delay: Duration) -> anyhow::Result<()> {
         match (&*fuse).read(&mut buffer) {
             Ok(len) => handle_request(&buffer[..len], &fuse, delay)?,
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
-            // ENOENT: the request was taken back while it was being read.
+            // ENOENT: the request was interrupted while it was being read.
             Err(error) if error.kind() == ErrorKind::Interrupted || error.raw_os_error() == Some(libc::ENOENT) => {}
             Err(error) => return Err(error).context("reading /dev/fuse"),
         }
@@ -64,25 +65,22 @@ pub(crate) fn serve(mount_point: &Path, delay: Duration) -> anyhow::Result<()> {
 
 fn mount(mount_point: &Path, fuse: &File) -> anyhow::Result<()> {
     let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", fuse.as_raw_fd());
-    let (point_name, options) = (CString::new(mount_point.as_os_str().as_bytes())?, CString::new(options)?);
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
-    // SAFETY: four strings with their ends.
-    let ret = unsafe { libc::mount(c"uringlet-bench".as_ptr(), point_name.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
-    ensure!(ret == 0, "mounting on {}: {}", mount_point.display(), std::io::Error::last_os_error());
-    Ok(())
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    let mounted = rustix::mount::mount("uringlet-bench", mount_point, "fuse", flags, CString::new(options)?.as_c_str());
+    mounted.with_context(|| format!("mounting on {}", mount_point.display()))
 }
 
 fn u32_at(bytes: &[u8], offset: usize) -> anyhow::Result<u32> {
-    let field = bytes.get(offset..offset + 4).context("a request that is too short")?;
+    let field = bytes.get(offset..offset + 4).context("the request is too short")?;
     Ok(u32::from_le_bytes(field.try_into()?))
 }
 
 fn u64_at(bytes: &[u8], offset: usize) -> anyhow::Result<u64> {
-    let field = bytes.get(offset..offset + 8).context("a request that is too short")?;
+    let field = bytes.get(offset..offset + 8).context("the request is too short")?;
     Ok(u64::from_le_bytes(field.try_into()?))
 }
 
-/// Answers a request, offset once or later.
+/// Answers a request, immediately or after `delay`.
 fn handle_request(request: &[u8], fuse: &Arc<File>, delay: Duration) -> anyhow::Result<()> {
     let (opcode, unique, node) = (u32_at(request, 4)?, u64_at(request, 8)?, u64_at(request, 16)?);
     let body = request.get(IN_HEADER..).unwrap_or_default();
@@ -93,7 +91,7 @@ fn handle_request(request: &[u8], fuse: &Arc<File>, delay: Duration) -> anyhow::
             let fuse = Arc::clone(fuse);
             let delayed_reply = move || {
                 std::thread::sleep(delay);
-                // Refused only if nobody waits for it any more.
+                // Fails only if the request has been interrupted.
                 let _ = send_reply(&fuse, unique, &Ok(u32s_to_bytes(&[size, 0])));
             };
             std::thread::Builder::new().spawn(delayed_reply).context("a thread for a write")?;
@@ -103,7 +101,7 @@ fn handle_request(request: &[u8], fuse: &Arc<File>, delay: Duration) -> anyhow::
     }
 }
 
-/// What follows the header, or an errno.
+/// The part of the reply after the header, or an errno.
 fn reply_body(opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
     match opcode {
         op::INIT => Ok(init()),
@@ -119,7 +117,7 @@ fn reply_body(opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// `struct fuse_init_out`, as of 7.23: no feature is asked for.
+/// `struct fuse_init_out`, as of 7.23, without optional features.
 fn init() -> Vec<u8> {
     const BIG_WRITES: u32 = 1 << 5;
     const MAX_BACKGROUND_AND_THRESHOLD: u32 = 64 | 48 << 16;
@@ -154,8 +152,8 @@ fn send_reply(fuse: &File, unique: u64, reply: &Result<Vec<u8>, i32>) -> anyhow:
     let mut fuse = fuse;
     match fuse.write(&message) {
         Ok(n) if n == message.len() => Ok(()),
-        Ok(n) => bail!("/dev/fuse took {n} of {} bytes", message.len()),
-        // The request was taken back.
+        Ok(n) => bail!("/dev/fuse accepted {n} of {} bytes", message.len()),
+        // The request was interrupted.
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         Err(error) => Err(error).context("writing /dev/fuse"),
     }
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_have_the_lengths_of_the_protocol() {
+    fn replies_have_the_lengths_of_the_protocol() {
         let len = |opcode, node, body: &[u8]| reply_body(opcode, node, body).map(|bytes| bytes.len());
         assert_eq!(len(op::INIT, 0, &[]), Ok(64));
         assert_eq!(len(op::LOOKUP, ROOT, b"slow\0"), Ok(128));

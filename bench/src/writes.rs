@@ -1,7 +1,7 @@
-//! Buffered writes to one file, by every interface that programs use for them.
+//! Buffered writes to one file, through each interface that programs use for them.
 
-use crate::aio;
-use crate::liburing::LibRing;
+use crate::sys::aio::{self, BatchWriter};
+use crate::sys::liburing::LibRing;
 use crate::timing::{Throughput, throughput};
 use anyhow::{Context, bail, ensure};
 use std::fs::File;
@@ -10,28 +10,28 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// In which order the blocks of the file are written.
+/// The order in which the blocks of the file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Random,
     Sequential,
 }
 
-/// What is written.
+/// The writes of one measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteWorkload {
     pub(crate) file: PathBuf,
-    /// Bytes.
+    /// Length of a write, bytes.
     pub(crate) block: usize,
-    /// Bytes, full of zeroes and in the page cache offset the beginning.
+    /// Length of the file, bytes. It starts full of zeroes and in the page cache.
     pub(crate) size: u64,
     pub(crate) pattern: Pattern,
-    /// So many are submitted, then all of them waited for.
+    /// Writes that are submitted together; the next batch follows when all are complete.
     pub(crate) depth: u32,
     pub(crate) time: Duration,
 }
 
-/// A step writes about so many blocks, so that looking offset the clock costs nothing.
+/// Blocks per step: enough to make the clock readings between steps negligible.
 const STEP: u32 = 64;
 
 pub(crate) fn measure(via: &str, workload: &WriteWorkload) -> anyhow::Result<Throughput> {
@@ -43,7 +43,7 @@ pub(crate) fn measure(via: &str, workload: &WriteWorkload) -> anyhow::Result<Thr
         "ring" => run_ring(workload, &file),
         "libaio" => run_batches(workload, aio::LinuxAio::new(&file, &block(workload), workload.depth)?),
         "posixaio" => run_batches(workload, aio::PosixAio::new(&file, &block(workload), workload.depth)),
-        _ => bail!("there is no way to write `{via}`"),
+        _ => bail!("there is no interface `{via}` for writes"),
     }
 }
 
@@ -66,7 +66,7 @@ impl WriteWorkload {
         Ok(file)
     }
 
-    /// Offsets of blocks: in turn, or by xorshift.
+    /// Offsets of blocks: ascending, or from a xorshift generator.
     fn offsets(&self) -> impl FnMut() -> u64 + use<> {
         let (block, blocks, pattern) = (self.block as u64, self.size / self.block as u64, self.pattern);
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
@@ -108,18 +108,12 @@ fn run_ring(workload: &WriteWorkload, file: &File) -> anyhow::Result<Throughput>
     throughput(workload.time, || {
         for _ in 0..batches_per_step {
             for _ in 0..depth {
-                ring.get_sqe().prep_write(file.as_raw_fd(), &block, next_offset(), 0);
+                ring.prep_write(file.as_raw_fd(), &block, next_offset(), 0);
             }
             ring.submit_all(depth, block.len() as i32)?;
         }
         Ok(u64::from(batches_per_step * depth))
     })
-}
-
-/// An interface that takes a batch of writes and then waits for all of it.
-pub(crate) trait BatchWriter {
-    /// Writes the block to each of so many offsets as the depth is.
-    fn write_all(&mut self, next_offset: &mut dyn FnMut() -> u64) -> anyhow::Result<()>;
 }
 
 fn run_batches(workload: &WriteWorkload, mut batch: impl BatchWriter) -> anyhow::Result<Throughput> {
@@ -143,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_stay_inside() {
+    fn offsets_stay_inside_the_file() {
         let mut next_offset = workload("offsets", Pattern::Random).offsets();
         assert!((0..1000).map(|_| next_offset()).all(|offset| offset % 1000 == 0 && offset <= 9000));
         let mut next_offset = workload("offsets", Pattern::Sequential).offsets();
@@ -165,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn impossible_workloads_are_refused() {
         let fine = workload("wrong", Pattern::Random);
         assert!(measure("pwrite", &WriteWorkload { block: 20_000, ..fine.clone() }).is_err());
         assert!(measure("pwrite", &WriteWorkload { depth: 0, ..fine.clone() }).is_err());

@@ -1,17 +1,17 @@
-//! A connection of the server, whoever drives it: receives, sends back what came, and again.
+//! The state of one server connection, independent of ring or epoll: receive, send back, repeat.
 
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-/// What the server has receive_buffer for.
+/// Capacity of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerLimits {
     pub(super) connections: usize,
-    /// Bytes that are received at once.
+    /// Size of a receive, bytes.
     pub(super) size: usize,
 }
 
-/// What is to be done next.
+/// The next operation on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     Receive,
@@ -29,13 +29,6 @@ pub(super) struct EchoConnection {
 }
 
 impl EchoConnection {
-    /// Takes over a descriptor that accept(2) gave.
-    pub(super) fn accepted(fd: RawFd, size: usize) -> std::io::Result<Self> {
-        // SAFETY: accept(2) has just made it, and nobody else knows it.
-        let stream = TcpStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        Self::new(stream, size)
-    }
-
     pub(super) fn new(stream: TcpStream, size: usize) -> std::io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, bytes: vec![0; size].into(), filled: 0, sent: 0, next_step: NextStep::Receive })
@@ -45,17 +38,25 @@ impl EchoConnection {
         self.stream.as_raw_fd()
     }
 
-    /// Where to receive to.
+    pub(super) fn stream(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    pub(super) fn stream_and_buffer(&mut self) -> (BorrowedFd<'_>, &mut [u8]) {
+        (self.stream.as_fd(), &mut self.bytes)
+    }
+
+    /// The buffer for the next receive.
     pub(super) fn receive_buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// What is still to be sent.
+    /// Received bytes that are still to be sent.
     pub(super) fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..self.filled]
     }
 
-    /// The complete to the next_step: bytes, or an errno below zero.
+    /// Takes the result of the pending operation: a number of bytes, or a negated errno.
     pub(super) fn complete(&mut self, result: i32) -> NextStep {
         self.next_step = match (self.next_step, usize::try_from(result)) {
             (_, Err(_)) => {
@@ -90,7 +91,7 @@ impl ConnectionSlots {
         Self { slots: (0..count).map(|_| None).collect(), free: (0..count).rev().collect() }
     }
 
-    /// Its slot. A connection for which there is none is closed.
+    /// Returns the slot. Closes the connection if none is free.
     pub(super) fn add(&mut self, connection: EchoConnection) -> Option<usize> {
         let slot = self.free.pop()?;
         self.slots[slot] = Some(connection);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_goes_back_in_pieces() {
+    fn a_message_is_sent_back_in_pieces() {
         let mut one = connection();
         assert_eq!((one.complete(5), one.unsent().len()), (NextStep::Send, 5));
         assert_eq!((one.complete(2), one.unsent().len()), (NextStep::Send, 3));
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again() {
+    fn slots_are_reused() {
         let mut slots = ConnectionSlots::new(2);
         assert_eq!([slots.add(connection()), slots.add(connection()), slots.add(connection())], [Some(0), Some(1), None]);
         slots.close(0);

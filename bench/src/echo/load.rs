@@ -1,40 +1,42 @@
-//! Who loads the server: one thread, edge-triggered epoll, one message under way on each connection, every byte of every answer compared.
+//! The load generator: one thread with edge-triggered epoll, one message in flight per connection.
+//! Every byte of every reply is compared.
 
-use super::SIZES;
-use super::epoll::Epoll;
-use super::histogram::Histogram;
+use super::epoll_set::EpollSet;
+use super::limits::SIZES;
 use super::pauses::Pauses;
 use super::server::ServerProcess;
+use crate::latency_histogram::LatencyHistogram;
 use crate::timing::{Metrics, process_cpu_time};
 use anyhow::{Context, bail, ensure};
+use rustix::event::epoll::EventFlags;
+use rustix::net::sockopt::set_socket_linger;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// What is asked of the server.
+/// The load on the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EchoLoad {
     pub(super) connections: usize,
-    /// Bytes of a message.
+    /// Length of a message, bytes.
     pub(super) size: usize,
-    /// Is measured; a fifth of it, and some pauses, come before.
+    /// Measured time. It follows a warm-up of a fifth of it, or of several pauses.
     pub(super) time: Duration,
-    /// Between an answer and the next message, on average.
+    /// Mean pause between a reply and the next message.
     pub(super) pause: Duration,
 }
 
-/// No answer for so long is a failure.
+/// A run fails if no reply arrives for this long.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-const THREADS_EVERY: Duration = Duration::from_millis(20);
-/// Messages begin at any byte of the first half.
+const THREAD_COUNT_INTERVAL: Duration = Duration::from_millis(20);
+/// A message starts at any byte of the first half.
 const PATTERN: usize = 2 * *SIZES.end();
 
-/// A connection, and the message that is under way.
+/// A connection and its message in flight.
 struct EchoClient {
     stream: TcpStream,
     number: usize,
-    /// Messages so far.
+    /// Number of completed messages.
     sequence: usize,
     sent: usize,
     received: usize,
@@ -42,7 +44,7 @@ struct EchoClient {
     sent_at: Instant,
 }
 
-/// Where a window of time stands.
+/// Clock readings at one end of the measured window.
 struct CpuMark {
     at: Instant,
     server: Duration,
@@ -54,9 +56,10 @@ struct LoadRun<'a> {
     load: EchoLoad,
     pattern: Box<[u8]>,
     receive_buffer: Box<[u8]>,
-    /// Those that have had their last_reply answer are closed, so that no worker of the server waits for more.
+    /// `None` after a connection's last reply: it is closed, so that no worker of the server waits
+    /// on it.
     clients: Vec<Option<EchoClient>>,
-    times: Histogram,
+    times: LatencyHistogram,
     pauses: Pauses,
     window_start: Option<CpuMark>,
     window_end: Option<CpuMark>,
@@ -64,14 +67,14 @@ struct LoadRun<'a> {
 }
 
 pub(super) fn run(server: &ServerProcess, load: &EchoLoad) -> anyhow::Result<Metrics> {
-    let mut epoll = Epoll::new()?;
-    let mut run = LoadRun::new(server, *load);
+    let mut epoll = EpollSet::new()?;
+    let mut run = LoadRun::new(server, *load)?;
     run.connect(&epoll)?;
     run.run_clients(&mut epoll)?;
     run.metrics()
 }
 
-/// The bytes of messages: such as do not repeat within one.
+/// Message content: pseudo-random, so that it does not repeat within a message.
 fn pattern() -> Box<[u8]> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
@@ -84,12 +87,12 @@ fn pattern() -> Box<[u8]> {
 }
 
 impl EchoClient {
-    /// Where in the pattern its message begins: elsewhere for each connection and each message.
+    /// Start of the message in the pattern, different for each connection and message.
     fn message(&self) -> usize {
         (self.number.wrapping_mul(31_337) + self.sequence.wrapping_mul(7_919)) % (PATTERN / 2)
     }
 
-    /// Goes on with sending.
+    /// Sends as much of the message as the socket takes.
     fn send(&mut self, pattern: &[u8], size: usize) -> anyhow::Result<()> {
         let message = &pattern[self.message()..][..size];
         while self.sent < size {
@@ -102,7 +105,7 @@ impl EchoClient {
         Ok(())
     }
 
-    /// Takes what came and compares it; whether the answer is whole.
+    /// Receives and compares. True once the reply is complete.
     fn receive(&mut self, pattern: &[u8], size: usize, receive_buffer: &mut [u8]) -> anyhow::Result<bool> {
         let message = &pattern[self.message()..][..size];
         while self.received < size {
@@ -117,35 +120,46 @@ impl EchoClient {
                 Err(error) => bail!("receiving on connection {}: {error}", self.number),
             }
         }
-        ensure!(self.sent == size, "an answer on connection {} to what was not sent yet", self.number);
+        ensure!(self.sent == size, "a reply on connection {} to unsent bytes", self.number);
         Ok(true)
     }
 }
 
 impl<'a> LoadRun<'a> {
-    fn new(server: &'a ServerProcess, load: EchoLoad) -> Self {
+    fn new(server: &'a ServerProcess, load: EchoLoad) -> anyhow::Result<Self> {
         let receive_buffer = vec![0; load.size].into();
         let clients = Vec::with_capacity(load.connections);
-        let (times, pauses) = (Histogram::new(), Pauses::new(load.pause));
-        Self { server, load, pattern: pattern(), receive_buffer, clients, times, pauses, window_start: None, window_end: None, threads: 0 }
+        let (times, pauses) = (LatencyHistogram::new()?, Pauses::new(load.pause));
+        Ok(Self {
+            server,
+            load,
+            pattern: pattern(),
+            receive_buffer,
+            clients,
+            times,
+            pauses,
+            window_start: None,
+            window_end: None,
+            threads: 0,
+        })
     }
 
-    fn connect(&mut self, epoll: &Epoll) -> anyhow::Result<()> {
-        const EVENTS: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET;
+    fn connect(&mut self, epoll: &EpollSet) -> anyhow::Result<()> {
+        let events = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
         for number in 0..self.load.connections {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server.port)).with_context(|| format!("connection {number}"))?;
             stream.set_nodelay(true)?;
             stream.set_nonblocking(true)?;
             reset_at_close(&stream)?;
-            epoll.add(stream.as_raw_fd(), EVENTS as u32, number as u64)?;
+            epoll.add(&stream, events, number as u64)?;
             let sent_at = Instant::now();
             self.clients.push(Some(EchoClient { stream, number, sequence: 0, sent: 0, received: 0, is_paused: false, sent_at }));
         }
         Ok(())
     }
 
-    /// First all connections for a while, then the time that counts, then what is still under way.
-    fn run_clients(&mut self, epoll: &mut Epoll) -> anyhow::Result<()> {
+    /// Runs all connections: warm-up, measured window, then the messages still in flight.
+    fn run_clients(&mut self, epoll: &mut EpollSet) -> anyhow::Result<()> {
         let first = Instant::now();
         let mut in_flight = self.clients.len();
         let (mut last_reply, mut threads_sampled) = (first, first);
@@ -155,7 +169,7 @@ impl<'a> LoadRun<'a> {
         }
         let mut ready = Vec::new();
         while in_flight > 0 {
-            epoll.wait(Some(self.pauses.time_to_next(Instant::now(), THREADS_EVERY)), &mut ready)?;
+            epoll.wait(Some(self.pauses.time_to_next(Instant::now(), THREAD_COUNT_INTERVAL)), &mut ready)?;
             let now = Instant::now();
             for &number in &ready {
                 in_flight -= usize::from(self.on_ready(number as usize)?);
@@ -166,8 +180,8 @@ impl<'a> LoadRun<'a> {
             if !ready.is_empty() {
                 last_reply = now;
             }
-            ensure!(now - last_reply < REPLY_TIMEOUT, "{in_flight} requests have no answer after {REPLY_TIMEOUT:?}");
-            if now - threads_sampled >= THREADS_EVERY {
+            ensure!(now - last_reply < REPLY_TIMEOUT, "{in_flight} requests without a reply after {REPLY_TIMEOUT:?}");
+            if now - threads_sampled >= THREAD_COUNT_INTERVAL {
                 self.threads = self.threads.max(self.server.threads());
                 threads_sampled = now;
             }
@@ -176,7 +190,7 @@ impl<'a> LoadRun<'a> {
         Ok(())
     }
 
-    /// A connection moved; whether it was its last_reply message.
+    /// Handles a ready connection. True if its last message is complete.
     fn on_ready(&mut self, number: usize) -> anyhow::Result<bool> {
         let Some(client) = self.clients[number].as_mut().filter(|client| !client.is_paused) else { return Ok(false) };
         client.send(&self.pattern, self.load.size)?;
@@ -191,7 +205,7 @@ impl<'a> LoadRun<'a> {
         if client.is_paused { Ok(false) } else { self.send_next(number) }
     }
 
-    /// The next message, or none any more: whether it was the connection's last_reply one.
+    /// Starts the next message; after the window, closes the connection and returns true.
     fn send_next(&mut self, number: usize) -> anyhow::Result<bool> {
         if self.window_end.is_some() {
             self.clients[number] = None;
@@ -204,7 +218,7 @@ impl<'a> LoadRun<'a> {
         Ok(false)
     }
 
-    /// Begins and ends the time that counts. It lasts until there is something to tell.
+    /// Starts and ends the measured window. It lasts until at least one request is complete.
     fn update_window(&mut self, first: Instant, now: Instant) -> anyhow::Result<()> {
         let mark = |server: &ServerProcess| anyhow::Ok(CpuMark { at: Instant::now(), server: server.cpu_time()?, own: process_cpu_time() });
         match &self.window_start {
@@ -219,7 +233,9 @@ impl<'a> LoadRun<'a> {
     }
 
     fn metrics(&self) -> anyhow::Result<Metrics> {
-        let (Some(window_start), Some(window_end)) = (&self.window_start, &self.window_end) else { bail!("nothing was measured") };
+        let (Some(window_start), Some(window_end)) = (&self.window_start, &self.window_end) else {
+            bail!("the measured window never started")
+        };
         let (requests, seconds) = (self.times.count() as f64, (window_end.at - window_start.at).as_secs_f64());
         let mut metrics = Metrics::value(requests / seconds);
         metrics.add("p50_us", self.times.percentile_us(50.0));
@@ -231,11 +247,7 @@ impl<'a> LoadRun<'a> {
     }
 }
 
-/// So that thousands of connections a second leave none in TIME_WAIT.
+/// Closes with RST, so that thousands of connections leave none in TIME_WAIT.
 fn reset_at_close(stream: &TcpStream) -> std::io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let (level, name, len) = (libc::SOL_SOCKET, libc::SO_LINGER, size_of::<libc::linger>() as u32);
-    // SAFETY: an option of our own, of that length.
-    let answer = unsafe { libc::setsockopt(stream.as_raw_fd(), level, name, (&raw const linger).cast(), len) };
-    if answer < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+    Ok(set_socket_linger(stream, Some(Duration::ZERO))?)
 }

@@ -1,4 +1,4 @@
-//! Connections that pause between an answer and the next message, each time for another while: on average as long as asked, at random (exponentially).
+//! Random pauses between a reply and the next message, exponentially distributed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ impl Pauses {
         Self { mean, state: 0x2545_f491_4f6c_dd1d, ends: BinaryHeap::new() }
     }
 
-    /// False, if there are no pauses.
+    /// Starts a pause of connection `number`. False if pauses are off.
     pub(super) fn begin(&mut self, number: usize, now: Instant) -> bool {
         if self.mean.is_zero() {
             return false;
@@ -35,7 +35,7 @@ impl Pauses {
         self.mean.mul_f64(-uniform.ln())
     }
 
-    /// Whose pause is over.
+    /// A connection whose pause is over.
     pub(super) fn pop_ended(&mut self, now: Instant) -> Option<usize> {
         let Reverse((end, number)) = *self.ends.peek()?;
         (end <= now).then(|| {
@@ -44,7 +44,7 @@ impl Pauses {
         })
     }
 
-    /// How long none of them ends, and not longer than this.
+    /// Time until the next pause ends, at most `limit`.
     pub(super) fn time_to_next(&self, now: Instant, limit: Duration) -> Duration {
         self.ends.peek().map_or(limit, |Reverse((end, _))| end.saturating_duration_since(now).min(limit))
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn none_are_none() {
+    fn a_mean_of_zero_means_no_pauses() {
         assert!(!Pauses::new(Duration::ZERO).begin(0, Instant::now()));
     }
 }

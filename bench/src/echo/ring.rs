@@ -1,29 +1,23 @@
 //! The server on a ring: an ordinary liburing program.
 
 use super::connection::{ConnectionSlots, EchoConnection, NextStep, ServerLimits};
-use crate::liburing::{LibRing, Sqe};
+use crate::sys::liburing::{LibRing, accepted_fd};
 use anyhow::ensure;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use uringlet_abi::{Opcode, Sqe, setup, sqe};
 
-const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
-const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
-const IOSQE_FIXED_FILE: u8 = 1 << 0;
-const IOSQE_ASYNC: u8 = 1 << 4;
-const OP_ACCEPT: u8 = 13;
-const OP_SEND: u8 = 26;
-const OP_RECV: u8 = 27;
-/// The user_data of accept; those of connections are their slots.
+/// The user_data of accept. Those of connections are their slots.
 const ACCEPT: u64 = u64::MAX;
 
-/// How the ring is used.
+/// How the server uses its ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RingOptions {
     /// IORING_SETUP_DEFER_TASKRUN, with SINGLE_ISSUER.
     pub(super) defers: bool,
     pub(super) registers_files: bool,
-    /// IOSQE_ASYNC on every receive and send, with so many unbounded workers at most.
+    /// IOSQE_ASYNC on every receive and send; the maximum of unbounded workers.
     pub(super) async_workers: Option<u32>,
 }
 
@@ -32,25 +26,25 @@ struct RingServer<'a> {
     slots: ConnectionSlots,
     listener: &'a TcpListener,
     size: usize,
-    way: RingOptions,
+    options: RingOptions,
 }
 
 pub(super) fn serve(
     listener: &TcpListener,
     limits: ServerLimits,
-    way: RingOptions,
+    options: RingOptions,
     on_ready: impl FnOnce() -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let flags = if way.defers { SETUP_SINGLE_ISSUER | SETUP_DEFER_TASKRUN } else { 0 };
-    // Each connection has one request under way, and there is one accept.
+    let flags = if options.defers { setup::SINGLE_ISSUER | setup::DEFER_TASKRUN } else { 0 };
+    // One request in flight per connection, and one accept.
     let mut ring = LibRing::with_flags((limits.connections as u32 + 1).next_power_of_two(), flags)?;
-    if way.registers_files {
+    if options.registers_files {
         ring.register_files(&vec![-1; limits.connections])?;
     }
-    if let Some(workers) = way.async_workers {
+    if let Some(workers) = options.async_workers {
         ring.limit_unbounded_workers(workers)?;
     }
-    let mut server = RingServer { ring, slots: ConnectionSlots::new(limits.connections), listener, size: limits.size, way };
+    let mut server = RingServer { ring, slots: ConnectionSlots::new(limits.connections), listener, size: limits.size, options };
     server.accept();
     on_ready()?;
     server.run()
@@ -75,15 +69,16 @@ impl RingServer<'_> {
 
     fn accept(&mut self) {
         let fd = self.listener.as_raw_fd();
-        *self.ring.get_sqe() = Sqe { opcode: OP_ACCEPT, fd, op_flags: libc::SOCK_CLOEXEC as u32, user_data: ACCEPT, ..Sqe::default() };
+        *self.ring.get_sqe() =
+            Sqe { opcode: Opcode::Accept as u8, fd, op_flags: libc::SOCK_CLOEXEC as u32, user_data: ACCEPT, ..Sqe::default() };
     }
 
     fn accepted(&mut self, res: i32) -> anyhow::Result<()> {
         ensure!(res >= 0, "accept: {}", os_error(res));
         self.accept();
-        let connection = EchoConnection::accepted(res, self.size)?;
+        let connection = EchoConnection::new(TcpStream::from(accepted_fd(res)), self.size)?;
         let Some(slot) = self.slots.add(connection) else { return Ok(()) };
-        if self.way.registers_files {
+        if self.options.registers_files {
             self.ring.update_file(slot as u32, res)?;
         }
         self.submit(slot);
@@ -96,24 +91,25 @@ impl RingServer<'_> {
             self.submit(slot);
             return Ok(());
         }
-        if self.way.registers_files {
+        if self.options.registers_files {
             self.ring.update_file(slot as u32, -1)?;
         }
         self.slots.close(slot);
         Ok(())
     }
 
-    /// The connection's next next_step. Its bytes stay where they are until the complete.
+    /// Submits the connection's next operation. Its buffer stays in place until the completion.
     fn submit(&mut self, slot: usize) {
         let Some(connection) = self.slots.get(slot) else { return };
         let (opcode, addr, len) = match connection.next_step {
-            NextStep::Receive => (OP_RECV, connection.receive_buffer().as_mut_ptr() as u64, connection.receive_buffer().len()),
-            _ => (OP_SEND, connection.unsent().as_ptr() as u64, connection.unsent().len()),
+            NextStep::Receive => (Opcode::Recv, connection.receive_buffer().as_mut_ptr() as u64, connection.receive_buffer().len()),
+            _ => (Opcode::Send, connection.unsent().as_ptr() as u64, connection.unsent().len()),
         };
-        let (fd, fixed) = if self.way.registers_files { (slot as i32, IOSQE_FIXED_FILE) } else { (connection.fd(), 0) };
-        let flags = fixed | if self.way.async_workers.is_some() { IOSQE_ASYNC } else { 0 };
-        let op_flags = if opcode == OP_SEND { libc::MSG_NOSIGNAL as u32 } else { 0 };
-        *self.ring.get_sqe() = Sqe { opcode, flags, fd, addr, len: len as u32, op_flags, user_data: slot as u64, ..Sqe::default() };
+        let (fd, fixed) = if self.options.registers_files { (slot as i32, sqe::FIXED_FILE) } else { (connection.fd(), 0) };
+        let flags = fixed | if self.options.async_workers.is_some() { sqe::ASYNC } else { 0 };
+        let op_flags = if opcode == Opcode::Send { libc::MSG_NOSIGNAL as u32 } else { 0 };
+        *self.ring.get_sqe() =
+            Sqe { opcode: opcode as u8, flags, fd, addr, len: len as u32, op_flags, user_data: slot as u64, ..Sqe::default() };
     }
 }
 

@@ -1,78 +1,58 @@
-//! The server's process, from outside: it lives as long as this, and what it costs can be read.
+//! The server process as its parent sees it.
 
 use anyhow::{Context, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::process::CommandExt;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use crate::sys::process::{CpuClock, kill_with_parent};
 
 pub(super) struct ServerProcess {
     child: Child,
     pub(super) port: u16,
-    clock: libc::clockid_t,
+    clock: CpuClock,
 }
 
-/// Lets this process, and whatever it starts, have so many files open.
-pub(super) fn allow_files(count: u64) -> anyhow::Result<()> {
-    // SAFETY: all zeroes is a `struct rlimit`, which the kernel then writes.
-    let mut limit = unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        limit
-    };
-    if limit.rlim_cur >= count {
+/// Raises RLIMIT_NOFILE of this process and its future children to at least `count`.
+pub(super) fn raise_file_limit(count: u64) -> anyhow::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let (current, maximum) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    if current >= count {
         return Ok(());
     }
-    let most = limit.rlim_max;
-    (limit.rlim_cur, limit.rlim_max) = (count, most.max(count));
-    // SAFETY: a limit of our own.
-    let answer = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum: Some(maximum.max(count)) });
     ensure!(
-        answer == 0,
-        "{count} open files are needed, and {most} is the limit: raise it (`ulimit -Hn {count}` as root), or use fewer connections"
+        raised.is_ok(),
+        "{count} open files are needed, and {maximum} is the limit: raise it (`ulimit -Hn {count}` as root), or use fewer connections"
     );
     Ok(())
 }
 
 impl ServerProcess {
-    /// When it listens.
+    /// Starts the server and waits until it listens.
     pub(super) fn start(argv: &[OsString]) -> anyhow::Result<Self> {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped());
-        // Killed with its parent, however that ends. Stays so when it executes something else.
-        let parent = std::process::id();
-        // SAFETY: prctl() and getppid() are async-signal-safe.
-        unsafe {
-            command.pre_exec(move || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-                // Else it ended before that.
-                0 if libc::getppid() == parent as i32 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            });
-        }
+        kill_with_parent(&mut command);
         let child = command.spawn().with_context(|| format!("starting {}", argv[0].display()))?;
-        let mut server = Self { child, port: 0, clock: 0 };
+        let clock = CpuClock::of(&child)?;
+        let mut server = Self { child, port: 0, clock };
         let mut line = String::new();
         if let Some(stdout) = server.child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
-        server.port = line.trim().parse().map_err(|_| anyhow::anyhow!("the server: {}", complaint(&line)))?;
-        // SAFETY: an id of our own to write to.
-        let answer = unsafe { libc::clock_getcpuclockid(server.child.id() as i32, &raw mut server.clock) };
-        ensure!(answer == 0, "the server's CPU clock: {}", io::Error::from_raw_os_error(answer));
+        server.port = line.trim().parse().map_err(|_| anyhow::anyhow!("the server: {}", error_text(&line)))?;
         Ok(server)
     }
 
     /// CPU time of all its threads, those that ended too.
     pub(super) fn cpu_time(&self) -> anyhow::Result<Duration> {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a time of our own to write to.
-        let answer = unsafe { libc::clock_gettime(self.clock, &raw mut time) };
-        ensure!(answer == 0, "the server ended");
-        Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+        self.clock.read().context("the server ended")
     }
 
-    /// How many threads it has now; none, if it ended.
+    /// Its current number of threads; 0 after its end.
     pub(super) fn threads(&self) -> u32 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         threads(&status)
@@ -83,10 +63,12 @@ fn threads(status: &str) -> u32 {
     status.lines().find_map(|line| line.strip_prefix("Threads:")?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// What a line that is no port says.
-fn complaint(line: &str) -> &str {
-    let inner = line.trim().strip_prefix("{\"error\": \"").and_then(|rest| rest.strip_suffix("\"}"));
-    inner.or(Some(line.trim())).filter(|text| !text.is_empty()).unwrap_or("it ended without a word")
+/// The error in an output line that holds no port.
+fn error_text(line: &str) -> String {
+    let document: Option<serde_json::Value> = serde_json::from_str(line).ok();
+    let error = document.as_ref().and_then(|document| document["error"].as_str());
+    let text = error.unwrap_or(line.trim());
+    if text.is_empty() { "it ended without output".to_owned() } else { text.to_owned() }
 }
 
 impl Drop for ServerProcess {
@@ -101,22 +83,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_looked_at() {
+    fn the_number_of_threads_is_read() {
         assert_eq!(threads("Name:\tx\nThreads:\t21\nSigQ:\t0"), 21);
         assert_eq!(threads(""), 0);
     }
 
     #[test]
-    fn a_server_that_does_not_start_says_why() {
+    fn a_server_that_fails_to_start_reports_its_error() {
         let start = |script: &str| ServerProcess::start(&["sh".into(), "-c".into(), script.into()]).map(drop).unwrap_err().to_string();
         assert_eq!(start("echo '{\"error\": \"no ring\"}'"), "the server: no ring");
-        assert_eq!(start("true"), "the server: it ended without a word");
+        assert_eq!(start("true"), "the server: it ended without output");
         assert!(ServerProcess::start(&["/nowhere/x".into()]).is_err());
     }
 
     #[test]
-    fn files_are_allowed_up_to_the_limit() {
-        assert!(allow_files(16).is_ok());
-        assert!(allow_files(1 << 50).unwrap_err().to_string().contains("fewer connections"));
+    fn the_file_limit_is_raised_up_to_its_maximum() {
+        assert!(raise_file_limit(16).is_ok());
+        assert!(raise_file_limit(1 << 50).unwrap_err().to_string().contains("fewer connections"));
     }
 }

@@ -1,4 +1,4 @@
-//! The work: items that keep a worker busy for a moment, and gates that keep it until they are opened.
+//! The work: items that keep a worker busy for a moment, and gates that block workers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use uringlet::io_wq::{Account, InterruptGuard, Work};
 use uringlet_sys::clock::ticks;
 use uringlet_sys::lock::{futex_wait, futex_wake};
 
-/// Threads that insert.
+/// Number of submitting threads.
 pub(crate) const SUBMITTERS: usize = 2;
 
-/// Which classes there is work for.
+/// The account classes that get work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classes {
     Bound,
@@ -22,7 +22,7 @@ impl Classes {
         [("bound", Self::Bound), ("unbound", Self::Unbound), ("both", Self::Both)].into_iter().find(|(n, _)| *n == name).map(|(_, c)| c)
     }
 
-    /// Where each thread inserts.
+    /// The account that each submitter uses.
     pub(crate) fn accounts(self) -> [Account; SUBMITTERS] {
         match self {
             Self::Bound => [Account::Bound; 2],
@@ -32,7 +32,7 @@ impl Classes {
     }
 }
 
-/// What a run is made of, and what its threads share.
+/// Parameters and shared state of a run.
 #[derive(Debug)]
 pub(crate) struct PoolLoad {
     pub(crate) classes: Classes,
@@ -43,16 +43,16 @@ pub(crate) struct PoolLoad {
     pub(crate) completions: [CompletionCount; SUBMITTERS],
 }
 
-/// Keeps workers.
+/// Blocks workers until it is opened.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerGate {
-    /// How often it was opened.
+    /// Number of times it was opened.
     opened: AtomicU32,
     kept: AtomicU32,
 }
 
-/// One thread's items that are done; on a cache line of its own.
+/// Completed items of one submitter, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct CompletionCount {
@@ -67,12 +67,12 @@ impl PoolLoad {
         Self { classes, workers, work_ticks, ticks_a_ns, gate: WorkerGate::default(), completions: Default::default() }
     }
 
-    /// Most workers of either class.
+    /// Limit of workers in each class.
     pub(crate) fn limits(&self) -> [u32; 2] {
         [self.workers; 2]
     }
 
-    /// SingleLockState workers that there will be.
+    /// Number of workers in all classes together.
     pub(crate) fn all_workers(&self) -> u32 {
         if self.classes == Classes::Both { 2 * self.workers } else { self.workers }
     }
@@ -108,7 +108,7 @@ impl CompletionCount {
         self.done.load(SeqCst)
     }
 
-    /// Sleeps until so many are done.
+    /// Sleeps until `n` items are complete.
     pub(crate) fn wait_for(&self, n: u32) {
         self.wanted.store(n, SeqCst);
         wait_until(&self.done, |done| done.wrapping_sub(n) as i32 >= 0);
@@ -132,12 +132,12 @@ fn wait_until(word: &AtomicU32, is_so: impl Fn(u32) -> bool) {
     }
 }
 
-/// A piece of work. Nothing in it may use thread-local storage: a worker has none.
+/// A work item. It must not use thread-local storage, which workers lack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BenchItem {
-    /// Keeps its worker until the gate is opened once more.
+    /// Blocks its worker until the gate is opened once more.
     WorkerGate(&'static PoolLoad),
-    /// Keeps it for the load's moment; of this thread.
+    /// Keeps its worker busy for `work_ticks`; counted for this submitter.
     Moment(&'static PoolLoad, usize),
 }
 
@@ -161,7 +161,7 @@ impl Work for BenchItem {
     }
 }
 
-/// Numbers for items.
+/// A unique number for an item.
 pub(crate) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, SeqCst)

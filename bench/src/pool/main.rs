@@ -1,7 +1,9 @@
-//! The engine's worker pool, by itself and beside one that has a single lock: one measurement a process, told as a line of JSON.
+//! The engine's worker pool beside the same pool under one lock. Runs one measurement and prints
+//! its result as a line of JSON.
 //!
-//! Both pools do the same work with the same lists (`io_wq::WorkList`), the same rules for calling workers (`io_wq::WorkerCounts`) and the same threads; what
-//! differs is which lock guards what. The process runs on the engine's heap, since the pool's threads have no libc behind them.
+//! Both pools use the same lists (`io_wq::WorkList`), the same rules for waking workers
+//! (`io_wq::WorkerCounts`) and the same threads; they differ in which lock guards what. The process
+//! uses the engine's heap, since the pool's threads have no libc.
 #![forbid(unsafe_code)]
 
 mod load;

@@ -1,5 +1,6 @@
-//! The rival: the same pool under a single lock, as Linux' was until 5.18. Work lists, hash keys, free lists and worker counts of both classes are
-//! guarded by it; with all of them in sight nothing has to be looked at twice, so it needs no fence and no words beside the lock.
+//! The same pool under a single lock, as in Linux until 5.18. The lock guards work lists, hash
+//! keys, free lists and worker counts of both classes. With all of it visible at once nothing needs
+//! a second look, a fence, or a word beside the lock.
 
 use crate::load::BenchItem;
 use crate::phases::BenchPool;
@@ -39,7 +40,7 @@ impl BenchPool for SingleLock {
     }
 }
 
-/// There is work: somebody comes for it, unless somebody is on the way.
+/// Wakes or starts a worker for ready work, unless one is already on its way.
 fn wake_if_ready(pool: &Arc<Mutex<SingleLockState, TimedLock>>, account: Account, mut all: Guard<'_>) {
     match all.counts[account as usize].wake_action(process::monotonic_ns) {
         WakeAction::Nothing => {}

@@ -1,4 +1,5 @@
-//! What is measured of a pool: inserting while nobody consumes, consuming while nobody inserts, and both at once.
+//! The three measured phases: inserting without workers, consuming without submitters, and both at
+//! once.
 
 use crate::load::{BenchItem, PoolLoad, SUBMITTERS, next_number};
 use std::sync::{Arc, Barrier};
@@ -7,14 +8,14 @@ use std::time::{Duration, Instant};
 use uringlet::io_wq::{Account, IoWq};
 use uringlet_sys::lock::{LockWaits, TimedLock};
 
-/// A pool as the measurement sees it.
+/// The interface of a measured pool.
 pub(crate) trait BenchPool: Send + Sync {
     fn enqueue(&self, account: Account, number: u64, item: BenchItem);
-    /// How all its locks were waited for.
+    /// Wait statistics of all its locks.
     fn waits(&self) -> LockWaits;
 }
 
-/// The engine's.
+/// The engine's pool.
 #[derive(Debug)]
 pub(crate) struct SplitLocks(Arc<IoWq<BenchItem, TimedLock>>);
 
@@ -26,7 +27,7 @@ impl SplitLocks {
 
 impl BenchPool for SplitLocks {
     fn enqueue(&self, account: Account, number: u64, item: BenchItem) {
-        // Workers are there once the gates are kept: nothing comes back.
+        // All workers exist once the gates hold them, so nothing is handed back.
         let _ = self.0.enqueue(account, None, number, item);
     }
 
@@ -37,26 +38,26 @@ impl BenchPool for SplitLocks {
     }
 }
 
-/// Items that each thread inserts before any is consumed.
+/// Items that each submitter inserts before any is consumed.
 const ITEMS: u32 = 20_000;
-/// Medians of so many.
+/// Repetitions, of which the median is taken.
 const REPEATS: usize = 7;
-/// How long both go on at once.
+/// Length of the phase with submitters and workers active.
 const TIME: Duration = Duration::from_millis(60);
-/// Items of a thread under way at once.
+/// Items of a submitter in flight.
 const DEPTH: u32 = 256;
 
-/// What one repetition of a phase gave.
+/// Result of one repetition of a phase.
 #[derive(Clone, Copy, Debug)]
 struct PhaseResult {
-    /// Millions a second.
+    /// Million items per second.
     items: f64,
-    /// For each item.
+    /// Time that an item waited for locks, ns.
     wait_ns: f64,
 }
 
 pub(crate) fn run(pool: &impl BenchPool, load: PoolLoad) -> anyhow::Result<String> {
-    // Workers refer to it for as long as the process lives.
+    // Workers refer to it until the process ends.
     let load: &'static PoolLoad = Box::leak(Box::new(load));
     let (mut inserts, mut consumes, mut flows) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..=REPEATS {
@@ -65,7 +66,7 @@ pub(crate) fn run(pool: &impl BenchPool, load: PoolLoad) -> anyhow::Result<Strin
         consumes.push(consume);
         flows.push(flow(pool, load));
     }
-    // The first ones made the lists grow and started threads.
+    // The first repetition grows the lists and starts threads.
     let fields = [("insert", &inserts[1..]), ("consume", &consumes[1..]), ("flow", &flows[1..])];
     let text = fields.map(|(name, rates)| {
         let items = median(rates.iter().map(|rate| rate.items));
@@ -81,7 +82,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// What was waited, and how long it took, in `f`, which says how many items it was about.
+/// Measures `f`, which returns its number of items and its duration.
 fn rate(pool: &impl BenchPool, load: &PoolLoad, f: impl FnOnce() -> (u32, Duration)) -> PhaseResult {
     let before = pool.waits().ticks;
     let (items, time) = f();
@@ -89,7 +90,7 @@ fn rate(pool: &impl BenchPool, load: &PoolLoad, f: impl FnOnce() -> (u32, Durati
     PhaseResult { items: f64::from(items) / time.as_secs_f64() / 1e6, wait_ns: waited / f64::from(items) }
 }
 
-/// Each thread inserts while all workers are kept at a gate; then they are let loose.
+/// Each submitter inserts while a gate blocks all workers; then the gate opens.
 fn insert_then_consume(pool: &impl BenchPool, load: &'static PoolLoad) -> (PhaseResult, PhaseResult) {
     close_gates(pool, load);
     let before = load.completions.each_ref().map(|completion| completion.done());
@@ -128,7 +129,7 @@ fn close_gates(pool: &impl BenchPool, load: &'static PoolLoad) {
     load.gate.wait_until_kept(load.all_workers());
 }
 
-/// Each thread inserts and waits when too many of its items are under way.
+/// Each submitter inserts, and waits while it has too many items in flight.
 fn flow(pool: &impl BenchPool, load: &'static PoolLoad) -> PhaseResult {
     rate(pool, load, || {
         let begun = Instant::now();
@@ -153,7 +154,7 @@ fn flow(pool: &impl BenchPool, load: &'static PoolLoad) -> PhaseResult {
     })
 }
 
-/// Runs `f` on every inserting thread, all at once.
+/// Runs `f` on every submitter at once.
 fn on_each_submitter<T: Send>(f: impl Fn(usize, Account) -> T + Sync, load: &PoolLoad) -> Vec<T> {
     let start = Barrier::new(SUBMITTERS);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The user of a block device: O_DIRECT, by the kernel's ring.
+//! Client of a block device: O_DIRECT, through the kernel's ring.
 
 use anyhow::{Context, ensure};
 use std::fs::{File, OpenOptions};
@@ -6,11 +6,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use super::UblkOp;
+use super::geometry::UblkOp;
 use super::load::{BlockTarget, UblkLoad};
-use crate::liburing::{LibRing, Sqe};
+use crate::sys::liburing::LibRing;
+use uringlet_abi::{Opcode, Sqe};
 
-/// What O_DIRECT wants of addresses.
+/// O_DIRECT wants aligned addresses.
 #[derive(Clone)]
 #[repr(align(4096))]
 struct Page([u8; 4096]);
@@ -36,9 +37,7 @@ impl BlockDeviceClient {
 
 impl BlockTarget for BlockDeviceClient {
     fn push(&mut self, lane: u32, at: u64) {
-        const OP_READ: u8 = 22;
-        const OP_WRITE: u8 = 23;
-        let opcode = if self.op == UblkOp::Read { OP_READ } else { OP_WRITE };
+        let opcode = if self.op == UblkOp::Read { Opcode::Read as u8 } else { Opcode::Write as u8 };
         let addr = self.buffers[lane as usize][0].0.as_mut_ptr() as u64;
         *self.ring.get_sqe() =
             Sqe { opcode, fd: self.file.as_raw_fd(), off: at, addr, len: self.block, user_data: lane.into(), ..Sqe::default() };
@@ -51,7 +50,7 @@ impl BlockTarget for BlockDeviceClient {
             wrong = wrong.or((res != expected).then_some(res));
             completed.push(lane as u32);
         });
-        ensure!(wrong.is_none(), "a request says {}, not {expected}", wrong.unwrap_or_default());
+        ensure!(wrong.is_none(), "a request has result {}, not {expected}", wrong.unwrap_or_default());
         Ok(())
     }
 }

@@ -1,14 +1,14 @@
-//! The user of a device in its server's process: commands on a ring of its own.
+//! Client of a device in its server's process: commands on a ring of its own.
 
 use anyhow::ensure;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use uringlet_abi::ublk::{ClientCmd, client};
 
-use super::UblkOp;
 use super::control::{io_command, open};
+use super::geometry::UblkOp;
 use super::load::{BlockTarget, UblkLoad};
-use crate::liburing::LibRing;
+use crate::sys::liburing::{LibRing, UringCmd};
 
 pub(super) struct InProcessClient {
     file: File,
@@ -32,8 +32,8 @@ impl BlockTarget for InProcessClient {
         let addr = self.buffers[lane as usize].as_mut_ptr() as u64;
         let (sector, sectors) = if self.op == UblkOp::Flush { (0, 0) } else { (at / 512, self.block / 512) };
         let cmd = ClientCmd { sector, sectors, flags: 0 };
-        let command = io_command(client::BASE + self.op as u8);
-        self.ring.get_sqe().prep_command(self.file.as_raw_fd(), command, addr, &cmd.to_bytes(), lane.into());
+        let (fd, cmd_op) = (self.file.as_raw_fd(), io_command(client::BASE + self.op as u8));
+        self.ring.prep_uring_cmd(&UringCmd { fd, cmd_op, addr, data: &cmd.to_bytes(), user_data: lane.into() });
     }
 
     fn wait(&mut self, at_least: u32, completed: &mut Vec<u32>) -> anyhow::Result<()> {
@@ -44,7 +44,7 @@ impl BlockTarget for InProcessClient {
             wrong = wrong.or((res != expected).then_some(res));
             completed.push(lane as u32);
         });
-        ensure!(wrong.is_none(), "a request says {}, not {expected}", wrong.unwrap_or_default());
+        ensure!(wrong.is_none(), "a request has result {}, not {expected}", wrong.unwrap_or_default());
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
-//! `/dev/ublk-control`: a device's life.
+//! Control commands of `/dev/ublk-control`: adding, starting and deleting a device.
 
 use anyhow::{Context, ensure};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ctrl, feature, param};
 
-use super::server::DataPath;
-use super::{MAX_BYTES, SIZE};
-use crate::liburing::{LibRing, SQE128};
+use super::geometry::{DataPath, MAX_BYTES, SIZE};
+use crate::sys::liburing::{LibRing, UringCmd};
+use uringlet_abi::setup;
 
-/// An I/O command, or one of the device's user, by its number.
+/// Encodes an I/O command, or a client command, by its number.
 pub(super) const fn io_command(nr: u8) -> u32 {
     command(nr, 16)
 }
@@ -19,7 +19,7 @@ const fn command(nr: u8, size: u32) -> u32 {
     3 << 30 | size << 16 | (b'u' as u32) << 8 | nr as u32
 }
 
-/// An open control device, and the one device that it is asked for.
+/// An open control device, and the device that it has added.
 pub(super) struct Control {
     file: File,
     ring: LibRing,
@@ -32,17 +32,18 @@ pub(super) fn open(path: &str) -> anyhow::Result<File> {
 
 impl Control {
     pub(super) fn open() -> anyhow::Result<Self> {
-        Ok(Self { file: open("/dev/ublk-control")?, ring: LibRing::with_flags(4, SQE128)?, id: u32::MAX })
+        Ok(Self { file: open("/dev/ublk-control")?, ring: LibRing::with_flags(4, setup::SQE128)?, id: u32::MAX })
     }
 
-    fn ask(&mut self, nr: u8, payload: &mut [u8], data: u64) -> anyhow::Result<()> {
+    fn send(&mut self, nr: u8, payload: &mut [u8], data: u64) -> anyhow::Result<()> {
         let addr = payload.as_mut_ptr() as u64;
         let header = CtrlCmd { dev_id: self.id, queue_id: u16::MAX, len: payload.len() as u16, addr, data, ..CtrlCmd::default() };
-        self.ring.get_sqe().prep_command(self.file.as_raw_fd(), command(nr, 32), 0, &header.to_bytes(), 0);
+        let (fd, cmd_op) = (self.file.as_raw_fd(), command(nr, 32));
+        self.ring.prep_uring_cmd(&UringCmd { fd, cmd_op, addr: 0, data: &header.to_bytes(), user_data: 0 });
         self.ring.submit_all(1, 0).with_context(|| format!("control command {nr:#x}"))
     }
 
-    /// A device of one queue: its number.
+    /// Adds a device of one queue and returns its id.
     pub(super) fn add(&mut self, data_path: DataPath, depth: u32) -> anyhow::Result<u32> {
         let flags = if data_path == DataPath::GetData { feature::NEED_GET_DATA } else { 0 };
         let info = DevInfo {
@@ -54,10 +55,10 @@ impl Control {
             ..DevInfo::default()
         };
         let mut bytes = info.to_bytes();
-        self.ask(ctrl::ADD_DEV, &mut bytes, 0)?;
+        self.send(ctrl::ADD_DEV, &mut bytes, 0)?;
         self.id = DevInfo::from_bytes(&bytes).dev_id;
         let basic = ParamBasic {
-            // Else a flush never reaches the server.
+            // Without a volatile cache no flush reaches the server.
             attrs: param::ATTR_VOLATILE_CACHE,
             logical_bs_shift: 9,
             physical_bs_shift: 12,
@@ -71,21 +72,21 @@ impl Control {
         params[..4].copy_from_slice(&(8 + ParamBasic::SIZE as u32).to_le_bytes());
         params[4..8].copy_from_slice(&param::BASIC.to_le_bytes());
         params[8..].copy_from_slice(&basic.to_bytes());
-        self.ask(ctrl::SET_PARAMS, &mut params, 0)?;
+        self.send(ctrl::SET_PARAMS, &mut params, 0)?;
         Ok(self.id)
     }
 
     /// Waits until the server has fetched all tags.
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         ensure!(self.id != u32::MAX, "no device was added");
-        self.ask(ctrl::START_DEV, &mut [], std::process::id().into())
+        self.send(ctrl::START_DEV, &mut [], std::process::id().into())
     }
 
     pub(super) fn stop(&mut self) -> anyhow::Result<()> {
-        self.ask(ctrl::STOP_DEV, &mut [], 0)
+        self.send(ctrl::STOP_DEV, &mut [], 0)
     }
 
     pub(super) fn delete(&mut self) -> anyhow::Result<()> {
-        self.ask(ctrl::DEL_DEV, &mut [], 0)
+        self.send(ctrl::DEL_DEV, &mut [], 0)
     }
 }

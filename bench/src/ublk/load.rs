@@ -1,39 +1,40 @@
-//! So many requests at a time, in batches.
+//! The load generator: a fixed queue depth, submitted in batches.
 
 use std::time::{Duration, Instant};
 
-use super::{SIZE, UblkOp};
-use crate::echo::histogram::Histogram;
+use super::geometry::{SIZE, UblkOp};
+use crate::latency_histogram::LatencyHistogram;
 use crate::timing::{Metrics, throughput};
 
-/// What is asked of a device.
+/// The requests of one measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UblkLoad {
     pub(super) op: UblkOp,
     pub(super) is_sequential: bool,
-    /// Requests under data_path, at most.
+    /// Requests in flight, at most.
     pub(super) depth: u32,
-    /// Submitted together, and waited for together.
+    /// Requests that are submitted and waited for together.
     pub(super) batch: u32,
-    /// Bytes of each.
+    /// Length of a request, bytes.
     pub(super) block: u32,
     pub(super) time: Duration,
 }
 
-/// Whoever can be asked.
+/// A client that the load generator can drive.
 pub(super) trait BlockTarget {
-    /// Asks for a request of the lane's buffer, soon.
+    /// Queues a request that uses the lane's buffer.
     fn push(&mut self, lane: u32, at: u64);
 
-    /// Sends what was pushed and waits for at least so many ends: lanes.
+    /// Submits the queued requests and waits for at least `at_least` completions, whose lanes are
+    /// added to `completed`.
     fn wait(&mut self, at_least: u32, completed: &mut Vec<u32>) -> anyhow::Result<()>;
 }
 
 impl UblkLoad {
-    /// Requests a second; how long each took, µs.
+    /// Requests per second, and their latency, µs.
     pub(super) fn run(&self, device: &mut impl BlockTarget) -> anyhow::Result<Metrics> {
         let mut lanes = Lanes::new(self);
-        let mut histogram = Histogram::new();
+        let mut histogram = LatencyHistogram::new()?;
         let (mut sum, mut count) = (Duration::ZERO, 0);
         let rate = throughput(self.time, || {
             lanes.step(device)?;
@@ -59,7 +60,7 @@ struct Lanes {
     load: UblkLoad,
     free: Vec<u32>,
     completed: Vec<u32>,
-    /// When each began.
+    /// Submission time of each lane's request.
     submitted_at: Vec<Instant>,
     next: u64,
 }
@@ -72,12 +73,12 @@ impl Lanes {
 
     fn next_offset(&mut self) -> u64 {
         let blocks = SIZE / u64::from(self.load.block);
-        // A linear congruential generator, as good as need be.
+        // A linear congruential generator.
         self.next = if self.load.is_sequential { self.next + 1 } else { self.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) };
         (if self.load.is_sequential { self.next } else { self.next >> 20 }) % blocks * u64::from(self.load.block)
     }
 
-    /// Fills whole batches up, and waits for one: `completed`.
+    /// Submits whole batches while lanes are free, then waits for one batch.
     fn step(&mut self, device: &mut impl BlockTarget) -> anyhow::Result<()> {
         self.free.append(&mut self.completed);
         let now = Instant::now();
@@ -93,7 +94,7 @@ impl Lanes {
         device.wait(self.load.batch, &mut self.completed)
     }
 
-    /// Nothing is under data_path any more.
+    /// Waits for all requests in flight.
     fn finish(&mut self, device: &mut impl BlockTarget) -> anyhow::Result<()> {
         self.free.append(&mut self.completed);
         while self.free.len() < self.load.depth as usize {
@@ -108,7 +109,7 @@ impl Lanes {
 mod tests {
     use super::*;
 
-    /// Ends what it is asked for in pairs, the last first.
+    /// Completes pushed requests in pairs, the latest first.
     #[derive(Default)]
     struct Fake {
         pushed: Vec<u32>,
@@ -136,7 +137,7 @@ mod tests {
         for (is_sequential, depth, batch) in [(true, 1, 1), (false, 8, 1), (false, 8, 4)] {
             let load = UblkLoad { op: UblkOp::Write, is_sequential, depth, batch, block: 4096, time: Duration::ZERO };
             let mut fake = Fake::default();
-            let metrics = load.run(&mut fake).unwrap().json_line();
+            let metrics = load.run(&mut fake).unwrap().into_json().to_string();
             assert!(metrics.contains("\"p50_us\""), "{metrics}");
             assert_eq!((fake.pushed.len(), fake.most), (0, depth as usize));
             assert!(fake.all > depth as usize);

@@ -1,11 +1,12 @@
-//! A null ublk device, and who uses it: requests a second, and how long each takes.
+//! A null ublk device and its clients: requests per second and their latency.
 //!
-//! `ublk`: server and user are two threads of one process, each with a ring, under `uringlet run`. `nbd`: the user of any NBD server. `block`: of any block
-//! device.
+//! `ublk`: server and client are two threads of one process, each with a ring, under `uringlet
+//! run`. `nbd`: client of an NBD server. `block`: client of a block device.
 
 mod block;
 mod client;
 mod control;
+mod geometry;
 mod load;
 mod nbd;
 mod server;
@@ -18,27 +19,14 @@ use uringlet_ublk_front::nbd as nbd_server;
 use uringlet_ublk_server::embedded;
 
 use crate::timing::Metrics;
+use geometry::{DataPath, MAX_BYTES, SIZE, UblkOp};
 use load::UblkLoad;
-use server::DataPath;
-
-/// As in the ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UblkOp {
-    Read = 0,
-    Write = 1,
-    Flush = 2,
-}
-
-/// The device's size, bytes.
-const SIZE: u64 = 1 << 30;
-/// Requests may be as long, bytes.
-const MAX_BYTES: u32 = 1 << 20;
 
 #[derive(Debug)]
 struct UblkWorkerArgs {
     load: UblkLoad,
     data_path: DataPath,
-    /// A socket or a device.
+    /// Path of a socket or a device.
     path: PathBuf,
 }
 
@@ -61,8 +49,8 @@ fn parse() -> anyhow::Result<UblkWorkerArgs> {
         }
     }
     let UblkLoad { depth, batch, block, .. } = args.load;
-    ensure!((1..=1024).contains(&depth) && (1..=depth).contains(&batch), "there are 1 to 1024 requests at a time, and no more in a batch");
-    ensure!(block.is_multiple_of(512) && (512..=MAX_BYTES).contains(&block), "requests have 512 bytes to 1 MiB, in sectors");
+    ensure!((1..=1024).contains(&depth) && (1..=depth).contains(&batch), "the depth is 1 to 1024, the batch at most the depth");
+    ensure!(block.is_multiple_of(512) && (512..=MAX_BYTES).contains(&block), "a request is 512 bytes to 1 MiB, in whole sectors");
     Ok(args)
 }
 
@@ -80,11 +68,11 @@ fn data_path(name: &str) -> anyhow::Result<DataPath> {
         "plain" => DataPath::Plain,
         "get-data" => DataPath::GetData,
         "copy" => DataPath::Copy,
-        _ => bail!("there is no server `{name}`"),
+        _ => bail!("there is no data path `{name}`"),
     })
 }
 
-/// Server and user in this process.
+/// Server and client in this process.
 pub(crate) fn run_in_process() -> anyhow::Result<Metrics> {
     let UblkWorkerArgs { load, data_path, .. } = parse()?;
     let mut control = control::Control::open()?;
@@ -98,18 +86,25 @@ pub(crate) fn run_in_process() -> anyhow::Result<Metrics> {
     metrics
 }
 
-/// The user of an NBD server, or of a block device.
-pub(crate) fn run_client(is_nbd: bool) -> anyhow::Result<Metrics> {
-    let UblkWorkerArgs { load, path, .. } = parse()?;
-    ensure!(load.op != UblkOp::Flush, "reads or writes");
-    if is_nbd {
-        load.run(&mut nbd::NbdBenchClient::connect(&path, &load)?)
-    } else {
-        load.run(&mut block::BlockDeviceClient::open(&path, &load)?)
-    }
+/// Client of an NBD server.
+pub(crate) fn run_nbd_client() -> anyhow::Result<Metrics> {
+    let (load, path) = client_args()?;
+    load.run(&mut nbd::NbdBenchClient::connect(&path, &load)?)
 }
 
-/// An NBD server of a null device, the driver and its server in this process, until it is killed.
+/// Client of a block device.
+pub(crate) fn run_block_client() -> anyhow::Result<Metrics> {
+    let (load, path) = client_args()?;
+    load.run(&mut block::BlockDeviceClient::open(&path, &load)?)
+}
+
+fn client_args() -> anyhow::Result<(UblkLoad, PathBuf)> {
+    let UblkWorkerArgs { load, path, .. } = parse()?;
+    ensure!(load.op != UblkOp::Flush, "only reads and writes are supported");
+    Ok((load, path))
+}
+
+/// An NBD server of a null device, with the driver and its server in this process, until killed.
 pub(crate) fn serve_nbd() -> anyhow::Result<Metrics> {
     let UblkWorkerArgs { path, .. } = parse()?;
     let server = Arc::new(nbd_server::NbdServer::new()?);

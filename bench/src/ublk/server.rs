@@ -1,36 +1,30 @@
-//! The null server: a thread with a ring, as ublksrv's. What it is told to write it forgets, what it is asked for is whatever its buffer holds.
+//! The null server: a thread with a ring, as in ublksrv. It discards writes and serves reads from
+//! whatever its buffer holds.
 
 use anyhow::{bail, ensure};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
-use uringlet_abi::ublk::{IoCmd, IoDesc, io, iod};
+use uringlet_abi::setup;
+use uringlet_abi::ublk::{IoCmd, io, iod};
 
 use super::control::{io_command, open};
-use crate::liburing::LibRing;
+use super::geometry::DataPath;
+use crate::sys::iod_map::IodMap;
+use crate::sys::liburing::{LibRing, UringCmd};
 
-/// Where a write's data is when the server handles it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DataPath {
-    /// In the buffer of its tag.
-    Plain,
-    /// In a buffer that was in_use from a pool when the write was there: NEED_GET_DATA.
-    GetData,
-    /// In such a buffer, too, copied there by the server.
-    Copy,
-}
-
-/// One that runs.
+/// A running server.
 pub(super) struct NullServer(JoinHandle<anyhow::Result<()>>);
 
 impl NullServer {
     pub(super) fn start(device: u32, data_path: DataPath, depth: u32, block: u32) -> anyhow::Result<Self> {
-        let file = open(&format!("/dev/ublkc{device}"))?.into();
+        let file = open(&format!("/dev/ublkc{device}"))?;
         Ok(Self(
             std::thread::Builder::new().name("server".to_owned()).spawn(move || NullQueue::open(file, data_path, depth, block)?.serve())?,
         ))
     }
 
-    /// After STOP_DEV.
+    /// Waits for its end, after STOP_DEV.
     pub(super) fn join(self) -> anyhow::Result<()> {
         self.0.join().unwrap_or_else(|_| bail!("the server panicked"))
     }
@@ -39,46 +33,42 @@ impl NullServer {
 type QueueBuffer = Box<[u8]>;
 
 struct NullQueue {
-    file: OwnedFd,
+    file: File,
     ring: LibRing,
     data_path: DataPath,
-    descriptors: *const IoDesc,
-    /// By tag.
+    descriptors: IodMap,
+    /// Indexed by tag.
     buffers: Vec<QueueBuffer>,
-    /// What an RPC framework would give: the one that was used last first.
+    /// Stands for the buffers of an RPC framework; the last one returned is taken first.
     pool: Vec<QueueBuffer>,
-    /// Those of writes under data_path, by tag.
+    /// Pool buffers of writes in flight, indexed by tag.
     in_use: Vec<Option<QueueBuffer>>,
     armed: u32,
 }
 
-/// All pages are there.
+/// A buffer with all its pages present.
 fn buffer(len: u32) -> QueueBuffer {
     vec![1; len as usize].into_boxed_slice()
 }
 
 impl NullQueue {
-    fn open(file: OwnedFd, data_path: DataPath, depth: u32, block: u32) -> anyhow::Result<Self> {
-        const COOP_TASKRUN: u32 = 1 << 8;
-        const SINGLE_ISSUER: u32 = 1 << 12;
-        let len = (depth as usize * IoDesc::SIZE).next_multiple_of(4096);
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        ensure!(at != libc::MAP_FAILED, "mapping the descriptors: {}", std::io::Error::last_os_error());
-        let ring = LibRing::with_flags(depth.next_power_of_two(), COOP_TASKRUN | SINGLE_ISSUER)?;
+    fn open(file: File, data_path: DataPath, depth: u32, block: u32) -> anyhow::Result<Self> {
+        let descriptors = IodMap::new(&file, depth)?;
+        let ring = LibRing::with_flags(depth.next_power_of_two(), setup::COOP_TASKRUN | setup::SINGLE_ISSUER)?;
         let all = || (0..depth).map(|_| buffer(block)).collect();
         let pool = if data_path == DataPath::Plain { Vec::new() } else { all() };
         let in_use = (0..depth).map(|_| None).collect();
-        Ok(Self { file, ring, data_path, descriptors: at.cast(), buffers: all(), pool, in_use, armed: 0 })
+        Ok(Self { file, ring, data_path, descriptors, buffers: all(), pool, in_use, armed: 0 })
     }
 
     fn command(&mut self, nr: u8, tag: u64, result: i32, addr: u64) {
         let cmd = IoCmd { q_id: 0, tag: tag as u16, result, addr };
-        self.ring.get_sqe().prep_command(self.file.as_raw_fd(), io_command(nr), 0, &cmd.to_bytes(), tag);
+        let (fd, cmd_op) = (self.file.as_raw_fd(), io_command(nr));
+        self.ring.prep_uring_cmd(&UringCmd { fd, cmd_op, addr: 0, data: &cmd.to_bytes(), user_data: tag });
         self.armed += 1;
     }
 
-    /// Until all commands have come back with ENODEV.
+    /// Serves until all commands are aborted.
     fn serve(mut self) -> anyhow::Result<()> {
         for tag in 0..self.buffers.len() as u64 {
             let addr = if self.data_path == DataPath::GetData { 0 } else { self.address(tag) };
@@ -101,12 +91,8 @@ impl NullQueue {
     }
 
     fn handle_completion(&mut self, tag: u64, res: i32) -> anyhow::Result<()> {
-        // SAFETY: the descriptor of a tag of this queue; the driver wrote it before it completed the command, and lets it be until the commit.
-        let (op_flags, sectors) = unsafe {
-            let descriptor = self.descriptors.cast::<[u32; 6]>().add(tag as usize).cast::<u32>();
-            (descriptor.read_volatile(), descriptor.add(1).read_volatile())
-        };
-        let len = (sectors * 512) as usize;
+        let descriptor = self.descriptors.get(tag as u32);
+        let len = (descriptor.nr_sectors * 512) as usize;
         match res {
             io::RES_OK => {}
             io::RES_NEED_GET_DATA => {
@@ -117,16 +103,16 @@ impl NullQueue {
                 return Ok(());
             }
             io::RES_ABORT => return Ok(()),
-            other => bail!("the server's command says {other}"),
+            other => bail!("an I/O command of the server has result {other}"),
         }
-        let op = op_flags & 0xff;
+        let op = descriptor.op_flags & 0xff;
         if op == iod::WRITE && self.data_path == DataPath::Copy {
             let mut buffer = self.take_buffer(len);
             buffer[..len].copy_from_slice(&self.buffers[tag as usize][..len]);
             std::hint::black_box(&mut buffer);
             self.in_use[tag as usize] = Some(buffer);
         }
-        // Handled: the framework gets its buffer back.
+        // The write is handled: its buffer returns to the pool.
         self.pool.extend(self.in_use[tag as usize].take());
         let result = if op == iod::FLUSH { 0 } else { len as i32 };
         let addr = if self.data_path == DataPath::GetData && op != iod::READ { 0 } else { self.address(tag) };

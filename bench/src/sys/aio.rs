@@ -1,47 +1,34 @@
-//! The older ways to have several writes under way: LinuxAio AIO by its system calls, POSIX AIO by libc.
+//! The older interfaces for several writes in flight: Linux AIO and POSIX AIO.
 
-use crate::writes::BatchWriter;
 use anyhow::{Context, ensure};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// `struct iocb`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Iocb {
-    data: u64,
-    key: u32,
-    rw_flags: u32,
-    opcode: u16,
-    priority: i16,
-    fd: u32,
-    buf: u64,
-    nbytes: u64,
-    offset: i64,
-    reserved: u64,
-    flags: u32,
-    resfd: u32,
+/// An interface that takes a batch of writes and then waits for all of them.
+pub(crate) trait BatchWriter {
+    /// Writes the block once for each request of the batch, at offsets from `next_offset`.
+    fn write_all(&mut self, next_offset: &mut dyn FnMut() -> u64) -> anyhow::Result<()>;
 }
 
-/// `struct io_event`.
+/// `struct io_event`, which libc lacks.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct IoEvent {
+struct AioEvent {
     data: u64,
     obj: u64,
     res: i64,
     res2: i64,
 }
 
-const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<IoEvent>() == 32);
+const _: () = assert!(size_of::<AioEvent>() == 32);
 
-/// io_submit(2) and io_getevents(2), as libaio calls them.
+/// Linux AIO: io_submit(2) and io_getevents(2), as libaio calls them.
 pub(crate) struct LinuxAio {
     context: libc::c_ulong,
-    iocbs: Box<[Iocb]>,
-    pointers: Box<[*mut Iocb]>,
-    events: Box<[IoEvent]>,
+    iocbs: Box<[libc::iocb]>,
+    pointers: Box<[*mut libc::iocb]>,
+    events: Box<[AioEvent]>,
     block: Box<[u8]>,
 }
 
@@ -51,27 +38,31 @@ fn checked(answer: libc::c_long, what: &'static str) -> anyhow::Result<libc::c_l
 
 impl LinuxAio {
     pub(crate) fn new(file: &File, block: &[u8], depth: u32) -> anyhow::Result<Self> {
-        const PWRITE: u16 = 1;
+        const IOCB_CMD_PWRITE: u16 = 1;
         let block: Box<[u8]> = block.into();
-        let (buf, nbytes) = (block.as_ptr() as u64, block.len() as u64);
-        let iocb = Iocb { opcode: PWRITE, fd: file.as_raw_fd() as u32, buf, nbytes, ..Iocb::default() };
+        // SAFETY: all zeroes is a `struct iocb`.
+        let mut iocb: libc::iocb = unsafe { std::mem::zeroed() };
+        iocb.aio_lio_opcode = IOCB_CMD_PWRITE;
+        iocb.aio_fildes = file.as_raw_fd().cast_unsigned();
+        (iocb.aio_buf, iocb.aio_nbytes) = (block.as_ptr() as u64, block.len() as u64);
         let mut iocbs = vec![iocb; depth as usize].into_boxed_slice();
         let pointers = iocbs.iter_mut().map(std::ptr::from_mut).collect();
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes the context.
         checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) }, "io_setup")?;
-        Ok(Self { context, iocbs, pointers, events: vec![IoEvent::default(); depth as usize].into(), block })
+        Ok(Self { context, iocbs, pointers, events: vec![AioEvent::default(); depth as usize].into(), block })
     }
 }
 
 impl BatchWriter for LinuxAio {
     fn write_all(&mut self, next_offset: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
-        self.iocbs.iter_mut().for_each(|iocb| iocb.offset = next_offset() as i64);
+        self.iocbs.iter_mut().for_each(|iocb| iocb.aio_offset = next_offset().cast_signed());
         let depth = self.iocbs.len() as libc::c_long;
-        // SAFETY: so many pointers to requests, whose block lives as long as `self`, which waits for all of them.
+        // SAFETY: `depth` pointers to requests, whose block lives as long as `self`, which waits for all
+        // of them.
         let submitted = unsafe { libc::syscall(libc::SYS_io_submit, self.context, depth, self.pointers.as_mut_ptr()) };
         ensure!(checked(submitted, "io_submit")? == depth, "io_submit took {submitted} of {depth}");
-        // SAFETY: room for so many events.
+        // SAFETY: room for `depth` events.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_io_getevents,
@@ -84,19 +75,19 @@ impl BatchWriter for LinuxAio {
         };
         ensure!(checked(done, "io_getevents")? == depth, "io_getevents gave {done} of {depth}");
         let unexpected = self.events.iter().find(|event| event.res != self.block.len() as i64);
-        ensure!(unexpected.is_none(), "a completion says {}", unexpected.map_or(0, |event| event.res));
+        ensure!(unexpected.is_none(), "a completion has result {}", unexpected.map_or(0, |event| event.res));
         Ok(())
     }
 }
 
 impl Drop for LinuxAio {
     fn drop(&mut self) {
-        // SAFETY: a context that was set up; nothing is under way.
+        // SAFETY: a context that was set up; nothing is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }
 
-/// aio_write(3), which in glibc is a pool of threads.
+/// POSIX AIO: aio_write(3), which in glibc is a pool of threads.
 pub(crate) struct PosixAio {
     requests: Box<[libc::aiocb]>,
     block: Box<[u8]>,
@@ -136,7 +127,8 @@ impl BatchWriter for PosixAio {
         let mut submit_error = None;
         for request in &mut self.requests {
             request.aio_offset = next_offset() as i64;
-            // SAFETY: the block and the request live as long as `self`; all that is queued is waited for below.
+            // SAFETY: the block and the request live as long as `self`; all queued requests are
+            // waited for below.
             if unsafe { libc::aio_write(std::ptr::from_mut(request)) } != 0 {
                 submit_error = Some(io::Error::last_os_error());
                 break;

@@ -1,9 +1,12 @@
-//! liburing, as a C program uses it: exported functions for calls, ring memory for the rest. Found at run time, so that the one that
-//! LD_LIBRARY_PATH names is used, and none is needed to build.
+//! liburing as a C program uses it: exported functions for calls, ring memory for the rest.
+//!
+//! Loaded at run time, so that LD_LIBRARY_PATH selects the library and the build needs none.
 
 use anyhow::{Context, ensure};
 use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use uringlet_abi::{Cqe, Opcode, Sqe, setup};
 
 /// `struct io_uring_sq`.
 #[repr(C)]
@@ -46,57 +49,15 @@ struct RawRing {
 
 const _: () = assert!(size_of::<RawRing>() == 216);
 
-/// The fields of `struct io_uring_sqe` that are used here.
-#[repr(C)]
-#[derive(Default)]
-pub(crate) struct Sqe {
-    pub(crate) opcode: u8,
-    pub(crate) flags: u8,
-    pub(crate) ioprio: u16,
+/// An `IORING_OP_URING_CMD` SQE of plain or double size, with its command data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UringCmd<'a> {
     pub(crate) fd: i32,
-    pub(crate) off: u64,
+    pub(crate) cmd_op: u32,
     pub(crate) addr: u64,
-    pub(crate) len: u32,
-    pub(crate) op_flags: u32,
+    /// 16 bytes, or 32 on a ring with `IORING_SETUP_SQE128`.
+    pub(crate) data: &'a [u8],
     pub(crate) user_data: u64,
-    pub(crate) rest: [u64; 3],
-}
-
-impl Sqe {
-    /// An `IORING_OP_URING_CMD` whose 16 or, in a sqe_shift SQE, 32 bytes are `data`.
-    #[inline]
-    pub(crate) fn prep_command(&mut self, fd: i32, cmd: u32, addr: u64, data: &[u8], user_data: u64) {
-        const OP_URING_CMD: u8 = 46;
-        const DATA: usize = std::mem::offset_of!(Sqe, rest) + 8;
-        *self = Self { opcode: OP_URING_CMD, fd, off: cmd.into(), addr, user_data, ..Self::default() };
-        assert!(data.len() == 16 || data.len() == 32);
-        // SAFETY: 16 bytes end the entry; 32 are asked for on rings with SQE128 only, whose entries have 64 more.
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), (&raw mut *self).cast::<u8>().add(DATA), data.len()) };
-    }
-
-    /// `io_uring_prep_read()`. The bytes live, and are nobody else's, until the completion.
-    #[inline]
-    pub(crate) fn prep_read(&mut self, fd: i32, bytes: &mut [u8], off: u64, user_data: u64) {
-        const OP_READ: u8 = 22;
-        *self = Self { opcode: OP_READ, fd, off, addr: bytes.as_mut_ptr() as u64, len: bytes.len() as u32, user_data, ..Self::default() };
-    }
-
-    /// `io_uring_prep_write()`. The bytes live until the completion.
-    #[inline]
-    pub(crate) fn prep_write(&mut self, fd: i32, bytes: &[u8], off: u64, user_data: u64) {
-        const OP_WRITE: u8 = 23;
-        *self = Self { opcode: OP_WRITE, fd, off, addr: bytes.as_ptr() as u64, len: bytes.len() as u32, user_data, ..Self::default() };
-    }
-}
-
-/// IORING_SETUP_SQE128.
-pub(crate) const SQE128: u32 = 1 << 10;
-
-#[repr(C)]
-struct Cqe {
-    user_data: u64,
-    res: i32,
-    flags: u32,
 }
 
 type QueueInit = unsafe extern "C" fn(c_uint, *mut RawRing, c_uint) -> c_int;
@@ -107,14 +68,14 @@ type UpdateFiles = unsafe extern "C" fn(*mut RawRing, c_uint, *const c_int, c_ui
 type MaxWorkers = unsafe extern "C" fn(*mut RawRing, *mut c_uint) -> c_int;
 type Enter = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint, *mut c_void) -> c_int;
 
-/// A ring of liburing's.
+/// A ring that liburing set up.
 pub(crate) struct LibRing {
     raw: Box<RawRing>,
     library: *mut c_void,
     submit: Submit,
     submit_and_wait: SubmitAndWait,
     enter: Option<Enter>,
-    /// log2 of the 64 bytes that an SQE takes twice.
+    /// 1 with `IORING_SETUP_SQE128`: an SQE takes two slots of 64 bytes.
     sqe_shift: u32,
 }
 
@@ -122,6 +83,12 @@ fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: an open library and a NUL-terminated name.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     (!found.is_null()).then_some(found)
+}
+
+/// Takes over a descriptor from the result of an accept request.
+pub(crate) fn accepted_fd(res: c_int) -> OwnedFd {
+    // SAFETY: the kernel has just created it for this process.
+    unsafe { OwnedFd::from_raw_fd(res) }
 }
 
 fn check_ret(what: &str, ret: c_int) -> anyhow::Result<()> {
@@ -134,16 +101,17 @@ impl LibRing {
         Self::with_flags(entries, 0)
     }
 
-    /// With these IORING_SETUP_* flags.
+    /// With these `IORING_SETUP_*` flags.
     pub(crate) fn with_flags(entries: u32, flags: u32) -> anyhow::Result<Self> {
-        // SAFETY: liburing's constructors are none.
+        // SAFETY: liburing has no constructors.
         let library = unsafe { libc::dlopen(c"liburing.so.2".as_ptr(), libc::RTLD_NOW) };
         ensure!(!library.is_null(), "liburing.so.2 is not installed (Debian: liburing2)");
         let init = symbol(library, c"io_uring_queue_init").context("no io_uring_queue_init in liburing.so.2")?;
         let submit = symbol(library, c"io_uring_submit").context("no io_uring_submit in liburing.so.2")?;
         let submit_and_wait = symbol(library, c"io_uring_submit_and_wait").context("no io_uring_submit_and_wait in liburing.so.2")?;
         let enter = symbol(library, c"io_uring_enter");
-        // SAFETY: the functions of these names have these signatures in every liburing.so.2; all zeroes is a `struct io_uring` before its setup.
+        // SAFETY: the functions of these names have these signatures in every liburing.so.2. All
+        // zeroes is a `struct io_uring` before its setup.
         let (init, submit, submit_and_wait, enter, mut raw) = unsafe {
             (
                 std::mem::transmute::<*mut c_void, QueueInit>(init),
@@ -156,17 +124,43 @@ impl LibRing {
         // SAFETY: `raw` lives as long as the ring, at one address.
         let ret = unsafe { init(entries, &raw mut *raw, flags) };
         check_ret("io_uring_queue_init", ret)?;
-        Ok(Self { raw, library, submit, submit_and_wait, enter, sqe_shift: u32::from(flags & SQE128 != 0) })
+        Ok(Self { raw, library, submit, submit_and_wait, enter, sqe_shift: u32::from(flags & setup::SQE128 != 0) })
     }
 
-    /// `io_uring_get_sqe()`. The caller stays within the entries.
+    /// `io_uring_get_sqe()`. The caller submits before it takes more than the ring has entries.
     #[inline]
     pub(crate) fn get_sqe(&mut self) -> &mut Sqe {
         let sq = &mut self.raw.sq;
-        // SAFETY: set up by liburing; an entry that is not published yet.
+        // SAFETY: memory set up by liburing; an entry that is not published yet.
         let sqe = unsafe { &mut *sq.sqes.add(((sq.sqe_tail & *sq.mask) << self.sqe_shift) as usize) };
         sq.sqe_tail = sq.sqe_tail.wrapping_add(1);
         sqe
+    }
+
+    /// `io_uring_prep_read()`. The buffer must stay valid and unused until the completion.
+    #[inline]
+    pub(crate) fn prep_read(&mut self, fd: i32, bytes: &mut [u8], off: u64, user_data: u64) {
+        let (addr, len) = (bytes.as_mut_ptr() as u64, bytes.len() as u32);
+        *self.get_sqe() = Sqe { opcode: Opcode::Read as u8, fd, off, addr, len, user_data, ..Sqe::default() };
+    }
+
+    /// `io_uring_prep_write()`. The buffer must stay valid until the completion.
+    #[inline]
+    pub(crate) fn prep_write(&mut self, fd: i32, bytes: &[u8], off: u64, user_data: u64) {
+        let (addr, len) = (bytes.as_ptr() as u64, bytes.len() as u32);
+        *self.get_sqe() = Sqe { opcode: Opcode::Write as u8, fd, off, addr, len, user_data, ..Sqe::default() };
+    }
+
+    #[inline]
+    pub(crate) fn prep_uring_cmd(&mut self, cmd: &UringCmd<'_>) {
+        const DATA_OFFSET: usize = std::mem::offset_of!(Sqe, addr3);
+        let UringCmd { fd, cmd_op, addr, data, user_data } = *cmd;
+        assert!(data.len() == if self.sqe_shift == 0 { 16 } else { 32 });
+        let sqe = self.get_sqe();
+        *sqe = Sqe { opcode: Opcode::UringCmd as u8, fd, off: cmd_op.into(), addr, user_data, ..Sqe::default() };
+        // SAFETY: the last 16 bytes of the entry. 32 are copied on rings with SQE128 only, whose
+        // entries have 64 more.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), (&raw mut *sqe).cast::<u8>().add(DATA_OFFSET), data.len()) };
     }
 
     #[inline]
@@ -182,11 +176,13 @@ impl LibRing {
         unsafe { (self.submit)(&raw mut *self.raw) }
     }
 
-    /// Takes all completions there are, each with its user_data and result; how many.
+    /// Calls `each` with user_data and result of all available CQEs and consumes them. Returns their
+    /// number.
     #[inline]
     pub(crate) fn for_each_cqe(&mut self, mut each: impl FnMut(u64, i32)) -> u32 {
         let cq = &self.raw.cq;
-        // SAFETY: words and entries of a ring that was set up, shared as atomics; entries up to the tail are published.
+        // SAFETY: words and entries of a ring that was set up, shared as atomics; entries up to the
+        // tail are published.
         unsafe {
             let (head, tail) = (AtomicU32::from_ptr(cq.head), AtomicU32::from_ptr(cq.tail));
             let (from, to) = (head.load(Ordering::Relaxed), tail.load(Ordering::Acquire));
@@ -201,18 +197,18 @@ impl LibRing {
         }
     }
 
-    /// Submits, waits and reaps: all of them, each with this result.
+    /// Submits `n` SQEs and waits for their CQEs, each of which must have the result `expected`.
     #[inline]
     pub(crate) fn submit_all(&mut self, n: u32, expected: i32) -> anyhow::Result<()> {
         let submitted = self.submit_and_wait(n);
         ensure!(submitted == n as i32, "submitted {submitted} of {n}");
-        let mut worst = i32::MAX;
-        let mut reaped = self.for_each_cqe(|_, res| worst = worst.min(res));
+        let mut lowest = i32::MAX;
+        let mut reaped = self.for_each_cqe(|_, res| lowest = lowest.min(res));
         while reaped < n {
             ensure!(self.submit_and_wait(1) >= 0, "waiting failed");
-            reaped += self.for_each_cqe(|_, res| worst = worst.min(res));
+            reaped += self.for_each_cqe(|_, res| lowest = lowest.min(res));
         }
-        ensure!(worst == expected, "a completion says {worst}, not {expected}");
+        ensure!(lowest == expected, "a completion has result {lowest}, not {expected}");
         Ok(())
     }
 
@@ -242,7 +238,7 @@ impl LibRing {
         check_ret("io_uring_register_files_update", ret)
     }
 
-    /// `io_uring_register_iowq_max_workers()`; the bounded ones stay as they are.
+    /// `io_uring_register_iowq_max_workers()`. The limit of bounded workers stays as it is.
     pub(crate) fn limit_unbounded_workers(&mut self, max: u32) -> anyhow::Result<()> {
         let limit = self.lookup(c"io_uring_register_iowq_max_workers")?;
         let mut values = [0, max];
@@ -254,7 +250,7 @@ impl LibRing {
         check_ret("io_uring_register_iowq_max_workers", ret)
     }
 
-    /// `io_uring_enter()` of the library, with nothing to do.
+    /// The library's `io_uring_enter()`, called with nothing to do.
     pub(crate) fn enter(&self) -> anyhow::Result<impl Fn() -> i64 + use<>> {
         let enter = self.enter.context("this liburing.so.2 does not export io_uring_enter (2.3 and later do)")?;
         let fd = self.raw.fd as u32;

@@ -1,19 +1,16 @@
-//! io_uring_enter(2) by every road that programs take.
+//! io_uring_enter(2) through each way in which programs make a system call.
 
 use anyhow::ensure;
 use std::io;
 
-const SYS_IO_URING_SETUP: libc::c_long = 425;
-const SYS_IO_URING_ENTER: libc::c_long = 426;
-
-/// A small ring's descriptor.
+/// The descriptor of a small ring.
 pub(crate) fn setup() -> anyhow::Result<i32> {
     // struct io_uring_params
     let mut params = [0_u32; 30];
     // SAFETY: the kernel writes the 120 bytes of the parameters.
-    let fd = unsafe { libc::syscall(SYS_IO_URING_SETUP, 8, params.as_mut_ptr()) };
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, params.as_mut_ptr()) };
     ensure!(fd >= 0, "io_uring_setup: {}", io::Error::last_os_error());
-    Ok(fd as i32)
+    Ok(i32::try_from(fd)?)
 }
 
 pub(crate) fn probe() -> anyhow::Result<()> {
@@ -23,7 +20,7 @@ pub(crate) fn probe() -> anyhow::Result<()> {
 /// libc's `syscall()`.
 pub(crate) fn enter_via_libc(fd: i32) -> i64 {
     // SAFETY: nothing to submit, nothing to wait for, no address.
-    unsafe { libc::syscall(SYS_IO_URING_ENTER, fd, 0, 0, 0, 0, 0) }
+    unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, 0, 0, 0, 0, 0) }
 }
 
 /// The number in the instruction before the `syscall`, as liburing has it.
@@ -34,8 +31,9 @@ pub(crate) fn enter_via_immediate(fd: i32) -> i64 {
     // SAFETY: as above; `syscall` changes rcx and r11.
     unsafe {
         std::arch::asm!(
-            "mov eax, 426",
+            "mov eax, {number}",
             "syscall",
+            number = const libc::SYS_io_uring_enter,
             out("rax") ret,
             in("rdi") i64::from(fd), in("rsi") 0_i64, in("rdx") 0_i64, in("r10") 0_i64, in("r8") 0_i64, in("r9") 0_i64,
             out("rcx") _, out("r11") _,
@@ -63,7 +61,7 @@ fn syscall_by_register(number: i64, a: i64) -> i64 {
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn enter_via_register(fd: i32) -> i64 {
-    syscall_by_register(std::hint::black_box(426), i64::from(fd))
+    syscall_by_register(std::hint::black_box(libc::SYS_io_uring_enter), i64::from(fd))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
