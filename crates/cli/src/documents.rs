@@ -1,18 +1,19 @@
-//! `uringlet man` and `uringlet completions`: what a package installs beside the program, generated from the same definitions that parse.
+//! `uringlet man` and `uringlet completions`: man pages and completion scripts for packages,
+//! generated from the definitions of the command line.
 
 use std::io;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
-use crate::{Cli, Status};
+use crate::status::Status;
 
 /// Write the man pages.
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub(crate) struct ManArgs {
-    /// Where to write one page for each command; without it, the main page goes to standard output.
+    /// Directory for one page per command; without it, the main page goes to standard output.
     directory: Option<PathBuf>,
 }
 
@@ -23,10 +24,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn man(args: &ManArgs) -> Status {
+pub(crate) fn man(args: &ManArgs, command: Command) -> Status {
     let written = match &args.directory {
-        Some(directory) => std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(Cli::command(), directory)),
-        None => clap_mangen::Man::new(Cli::command()).render(&mut io::stdout()),
+        Some(directory) => std::fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory)),
+        None => clap_mangen::Man::new(command).render(&mut io::stdout()),
     };
     match written {
         Ok(()) => 0,
@@ -38,7 +39,7 @@ pub(crate) fn man(args: &ManArgs) -> Status {
     }
 }
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Status {
-    clap_complete::generate(args.shell, &mut Cli::command(), "uringlet", &mut io::stdout());
+pub(crate) fn completions(args: &CompletionsArgs, command: &mut Command) -> Status {
+    clap_complete::generate(args.shell, command, "uringlet", &mut io::stdout());
     0
 }

@@ -6,9 +6,11 @@ mod bench;
 mod documents;
 mod run;
 mod stat;
+mod status;
 mod ublk;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use status::Status;
 
 /// io_uring in user space: for programs that use it, where the kernel's is blocked.
 #[derive(Debug, Parser)]
@@ -29,11 +31,11 @@ enum Command {
     Completions(documents::CompletionsArgs),
 }
 
-// Not std's `main`: what `run` hands on must be as it found it.
+// std's `main` would change signal dispositions that `run` passes on to the program.
 #[cfg(not(test))]
 uringlet_sys::c_main!(start);
 
-#[cfg_attr(test, allow(dead_code, reason = "tests have an entry of their own"))]
+#[cfg_attr(test, allow(dead_code, reason = "tests have their own entry point"))]
 fn start() -> Status {
     match Cli::parse().command {
         Command::Run(args) => run::run(&args),
@@ -41,10 +43,7 @@ fn start() -> Status {
         Command::Stat(args) => stat::stat(&args),
         Command::Ublk(args) => ublk::ublk(&args),
         Command::Ublkd(args) => ublk::ublkd(&args),
-        Command::Man(args) => documents::man(&args),
-        Command::Completions(args) => documents::completions(&args),
+        Command::Man(args) => documents::man(&args, Cli::command()),
+        Command::Completions(args) => documents::completions(&args, &mut Cli::command()),
     }
 }
-
-/// The exit status of a command, as shells understand it.
-type Status = u8;

@@ -10,11 +10,11 @@ use super::job::{Sample, VALUE};
 use super::launch::Launch;
 use super::stop::StopFlag;
 
-/// A job of buffered writes, in one thread, for a fixed time.
+/// A job of buffered writes in one thread for a fixed time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writes<'a> {
     pub(super) engine: &'a str,
-    /// fio's word: `randwrite` or `write`.
+    /// fio's `rw` parameter: `randwrite` or `write`.
     pub(super) pattern: &'a str,
     pub(super) block: &'a str,
     pub(super) size: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct Writes<'a> {
     pub(super) file: &'a Path,
 }
 
-/// What it takes besides the time that is measured: starting, filling the file, warming up.
+/// Time beyond the measured one: starting, filling the file, ramp time.
 pub(super) const OVERHEAD: Duration = Duration::from_millis(800);
 
 impl Writes<'_> {
@@ -47,14 +47,14 @@ impl Writes<'_> {
     }
 }
 
-/// Why fio cannot be used, if it cannot.
+/// Why fio cannot be used, or `None`.
 pub(super) fn missing() -> Option<String> {
     Launch::new(["fio", "--version"]).output(&StopFlag::default()).err()
 }
 
-/// What is told of a job: writes a second, and fio's latencies in ns.
+/// The results of a job: writes per second, and fio's latencies in ns.
 pub(super) fn sample(text: &str) -> Result<Sample, String> {
-    // Notes come before the object.
+    // Notes precede the object.
     let report = text.find("{\n").and_then(|at| serde_json::from_str::<Value>(&text[at..]).ok());
     let report = report.ok_or_else(|| format!("fio printed no report: {}", text.lines().next().unwrap_or("nothing")))?;
     let job = &report["jobs"][0];
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_is_read() {
+    fn the_report_is_parsed() {
         let text = r#"note: something
 {
   "jobs": [ { "error": 0, "usr_cpu": 10.5, "sys_cpu": 60.0, "write": { "iops": 5000.5,

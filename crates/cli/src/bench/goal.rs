@@ -1,34 +1,35 @@
-//! What the project wants to reach, beside what was measured. Told, never enforced: a slow machine is no failure.
+//! The project's performance goals, printed beside the measured values. Missing a goal is not an
+//! error, since machines differ.
 
 use serde_json::{Value, json};
 
 use super::summary::number;
 
-/// Which way is better.
+/// Whether a goal is a lower or an upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     AtLeast,
     AtMost,
 }
 
-/// A goal and what was measured of it.
+/// A goal and the measured value.
 #[derive(Debug)]
 pub(super) struct Goal {
     what: String,
     bound: Bound,
     limit: f64,
     measured: f64,
-    /// Where the worst of several values was found.
+    /// The case with the worst value, if the goal covers several.
     at: Option<String>,
 }
 
 impl Goal {
-    /// Nothing, if nothing was measured.
+    /// `None` if nothing was measured.
     pub(super) fn new(what: impl Into<String>, bound: Bound, limit: f64, measured: Option<f64>) -> Option<Self> {
         Some(Self { what: what.into(), bound, limit, measured: measured?, at: None })
     }
 
-    /// A goal for each of several values: the worst of them decides.
+    /// A goal that the worst of several values must meet.
     pub(super) fn worst(
         what: impl Into<String>,
         bound: Bound,
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_decides() {
+    fn the_worst_value_decides_a_goal() {
         let values = || [("a".to_owned(), 1.2), ("b".to_owned(), 0.9)];
         let goal = Goal::worst("speed", Bound::AtLeast, 1.0, values()).unwrap();
         assert_eq!(goal.text(), "goal: speed, at least 1.00: 0.90 (b), not met\n");
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_no_goal() {
+    fn unmeasured_goals_are_left_out() {
         assert!(Goal::new("x", Bound::AtLeast, 1.0, None).is_none());
         assert!(Goal::worst("x", Bound::AtLeast, 1.0, []).is_none());
     }

@@ -1,4 +1,4 @@
-//! What the numbers were measured on.
+//! The machine on which the numbers were measured.
 
 use std::fmt;
 use std::fs;
@@ -17,7 +17,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Looks at the machine; `directory` is where files are written.
+    /// Describes this machine; `directory` is where test files are written.
     pub(super) fn detect(directory: &Path) -> Self {
         let uname = rustix::system::uname();
         let words = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
@@ -27,7 +27,7 @@ impl Host {
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(": ")));
         Self {
             kernel: format!("{} {} {}", words(uname.sysname()), words(uname.release()), words(uname.machine())),
-            filesystem: filesystem_of(&mounts, &directory).unwrap_or("of an unknown kind").to_owned(),
+            filesystem: filesystem_of(&mounts, &directory).unwrap_or("an unknown filesystem").to_owned(),
             cpu: model.map_or("an unknown CPU", |(_, model)| model).to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
         }
@@ -40,7 +40,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// What else the machine does while something is measured.
+/// CPU time of other programs during a measurement.
 #[derive(Debug)]
 pub(super) struct BackgroundLoad {
     before: (Duration, Duration),
@@ -52,29 +52,28 @@ impl BackgroundLoad {
         Self { before: cpu_ticks(), ours_before: children_cpu_time() }
     }
 
-    /// A note, if other programs took more than a little of the CPUs meanwhile.
+    /// A warning if other programs used a considerable part of the CPUs.
     pub(super) fn warning(&self) -> Option<String> {
         const THRESHOLD_PERCENT: f64 = 10.0;
         let (busy, all) = cpu_ticks();
         let (busy, all) = (busy.saturating_sub(self.before.0), all.saturating_sub(self.before.1));
         let others = busy.saturating_sub(children_cpu_time().saturating_sub(self.ours_before));
         let percent = others.as_secs_f64() / all.as_secs_f64().max(1e-3) * 100.0;
-        let warning = || {
-            format!("other programs took {percent:.0}% of the CPUs meanwhile: these numbers are worth less than those of an idle machine")
-        };
+        let warning =
+            || format!("other programs used {percent:.0}% of the CPUs meanwhile: on an idle machine the numbers are more reliable");
         (percent > THRESHOLD_PERCENT).then(warning)
     }
 }
 
-/// Of all CPUs together.
+/// Busy and total time of all CPUs.
 fn cpu_ticks() -> (Duration, Duration) {
     let ticks = parse_stat(&fs::read_to_string("/proc/stat").unwrap_or_default());
-    // USER_HZ, which is 100 in every ABI that this runs on.
+    // USER_HZ is 100 in every supported ABI.
     let time = |ticks: u64| Duration::from_millis(ticks * 10);
     (time(ticks.0), time(ticks.1))
 }
 
-/// The first line of /proc/stat: busy ticks and all ticks. What guests took is in `user` already.
+/// Busy ticks and all ticks, from the first line of /proc/stat. Guest time is part of `user`.
 fn parse_stat(text: &str) -> (u64, u64) {
     let fields: Vec<u64> =
         text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
@@ -83,13 +82,14 @@ fn parse_stat(text: &str) -> (u64, u64) {
     (all - idle, all)
 }
 
-/// CPU time of all programs that were run.
+/// CPU time of all ended child processes.
 fn children_cpu_time() -> Duration {
     let time = |t: nix::sys::time::TimeVal| Duration::from_micros(u64::try_from(t.num_microseconds()).unwrap_or(0));
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(Duration::ZERO, |usage| time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// The kind of filesystem that a path lies on, from the text of mountinfo: the deepest mount point, of those the last.
+/// The filesystem type of a path, from the text of mountinfo: that of the deepest mount point, the
+/// last one if several are equally deep.
 fn filesystem_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
     for line in mounts.lines() {
@@ -108,13 +108,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn busy_is_what_is_not_idle() {
+    fn busy_ticks_exclude_idle_ticks() {
         assert_eq!(parse_stat("cpu  10 1 20 300 40 0 2 3 9 0\ncpu0 1 1 1 1\n"), (36, 376));
         assert_eq!(parse_stat(""), (0, 0));
     }
 
     #[test]
-    fn the_deepest_mount_holds_the_file() {
+    fn the_deepest_mount_point_wins() {
         let mounts = "20 1 8:1 / / rw - ext4 /dev/a rw\n21 20 0:5 / /tmp rw shared:1 - tmpfs tmpfs rw\n";
         assert_eq!(filesystem_of(mounts, Path::new("/tmp/x")), Some("tmpfs"));
         assert_eq!(filesystem_of(mounts, Path::new("/tmpx")), Some("ext4"));

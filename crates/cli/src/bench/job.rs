@@ -1,4 +1,4 @@
-//! What is measured again and again, all of it once a round, so that what else the machine does hurts all alike.
+//! Measurements that are repeated in rounds, so that disturbances affect all of them alike.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,16 +7,17 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::launch::Launch;
+use super::outcome::BenchOutcome;
 use super::progress::Progress;
 use super::stop::StopFlag;
 use super::summary::Summary;
 
-/// What one measurement gives: numbers by name. `VALUE` is the one that matters.
+/// The numbers of one measurement by name. `VALUE` is the main one.
 pub(super) type Sample = BTreeMap<String, f64>;
 
 pub(super) const VALUE: &str = "value";
 
-/// Where a number belongs.
+/// The table cell that a number belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableCell {
     pub(super) table: String,
@@ -36,15 +37,15 @@ impl fmt::Display for TableCell {
     }
 }
 
-/// Makes numbers of what a program prints.
+/// Parses the output of a program.
 pub(super) type ParseOutput = fn(&str) -> Result<Sample, String>;
 
 type Measure = Box<dyn FnMut(&StopFlag) -> Result<Sample, String>>;
 
-/// One place's measurements.
+/// The measurements for one table cell.
 pub(super) struct BenchJob {
     pub(super) cell: TableCell,
-    /// About how long one takes.
+    /// Estimated duration of one measurement.
     expected_time: Duration,
     measure: Measure,
     pub(super) samples: Vec<Sample>,
@@ -70,12 +71,12 @@ impl BenchJob {
         Self { cell, expected_time, measure: Box::new(measure), samples: Vec::new(), failure: None }
     }
 
-    /// Runs a program and reads what it prints.
+    /// A measurement that runs a program and parses its output.
     pub(super) fn program(cell: TableCell, expected_time: Duration, launch: Launch, read: ParseOutput) -> Self {
         Self::new(cell, expected_time, move |stop| read(&launch.output(stop)?))
     }
 
-    /// Once more; not after a failure.
+    /// Measures once more, unless it has failed before.
     fn run(&mut self, stop: &StopFlag) {
         if self.failure.is_none() {
             let sample = (self.measure)(stop);
@@ -108,7 +109,7 @@ impl BenchJob {
     }
 }
 
-/// All that is measured in a run.
+/// All jobs of a benchmark.
 #[derive(Debug, Default)]
 pub(super) struct Jobs(pub(super) Vec<BenchJob>);
 
@@ -117,31 +118,31 @@ impl Jobs {
         self.0.push(job);
     }
 
-    /// All jobs, one after the other, so many times. `after` tidies up behind each. False if it was stopped.
+    /// Runs all jobs `rounds` times and calls `after` behind each.
     pub(super) fn run_rounds(
         &mut self,
-        run_rounds: u32,
+        rounds: u32,
         stop: &StopFlag,
         mut after: impl FnMut() -> Result<(), String>,
-    ) -> Result<bool, String> {
-        let mut progress = Progress::new(self.expected_time() * run_rounds);
-        for round in 1..=run_rounds {
+    ) -> Result<BenchOutcome, String> {
+        let mut progress = Progress::new(self.expected_time() * rounds);
+        for round in 1..=rounds {
             for job in &mut self.0 {
                 if stop.is_requested() {
                     progress.clear();
-                    return Ok(false);
+                    return Ok(BenchOutcome::Interrupted);
                 }
-                progress.show(&format!("round {round} of {run_rounds}: {}", job.cell));
+                progress.show(&format!("round {round} of {rounds}: {}", job.cell));
                 job.run(stop);
                 progress.add(job.expected_time);
                 after()?;
             }
         }
         progress.clear();
-        Ok(!stop.is_requested())
+        Ok(if stop.is_requested() { BenchOutcome::Interrupted } else { BenchOutcome::Complete })
     }
 
-    /// About how long a round takes.
+    /// Estimated duration of one round.
     pub(super) fn expected_time(&self) -> Duration {
         self.0.iter().map(|job| job.expected_time).sum()
     }
@@ -154,13 +155,13 @@ impl Jobs {
         self.find_job(table, row, column)?.summary(field)
     }
 
-    /// How many times `base` a column's median is.
+    /// The quotient of two columns' medians.
     pub(super) fn ratio(&self, table: &str, row: &str, column: &str, base: &str) -> Option<f64> {
         let median = |column| self.summary(table, row, column, VALUE).map(|s| s.median);
         Some(median(column)? / median(base)?)
     }
 
-    /// The rows of a table, in the order in which they came.
+    /// The rows of a table in the order of their first job.
     pub(super) fn rows(&self, table: &str) -> Vec<&str> {
         let mut rows: Vec<&str> = Vec::new();
         for job in self.0.iter().filter(|job| job.cell.table == table) {
@@ -171,7 +172,7 @@ impl Jobs {
         rows
     }
 
-    /// A line for each that failed.
+    /// One line for each failed job.
     pub(super) fn failures(&self) -> String {
         let line = |job: &BenchJob| job.failure.as_ref().map(|why| format!("{}: failed: {why}\n", job.cell));
         self.0.iter().filter_map(line).collect()
@@ -194,11 +195,11 @@ mod tests {
             BenchJob::new(TableCell::new("t", "s", "a"), Duration::ZERO, |_| Err("no".to_owned())),
         ]);
         let mut steps = 0;
-        let is_whole = jobs.run_rounds(3, &StopFlag::default(), || {
+        let outcome = jobs.run_rounds(3, &StopFlag::default(), || {
             steps += 1;
             Ok(())
         });
-        assert_eq!((is_whole, steps), (Ok(true), 9));
+        assert_eq!((outcome, steps), (Ok(BenchOutcome::Complete), 9));
         assert_eq!(jobs.ratio("t", "r", "a", "b"), Some(2.0));
         assert_eq!(jobs.ratio("t", "s", "a", "b"), None);
         assert_eq!(jobs.rows("t"), ["r", "s"]);

@@ -1,4 +1,4 @@
-//! All numbers for programs, and what the worker tells of itself.
+//! The JSON document of a run, and the JSON output of the worker.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::goal::Goal;
 use super::host::Host;
 use super::job::{Jobs, Sample};
 
-/// One object: the machine, the notes, the series.
+/// One object: the machine, the notes, the series, the goals.
 pub(super) fn document(host: &Host, rounds: u32, notes: &[String], jobs: &Jobs, goals: &[Goal]) -> String {
     let document = json!({
         "uringlet": env!("CARGO_PKG_VERSION"),
@@ -22,11 +22,11 @@ pub(super) fn document(host: &Host, rounds: u32, notes: &[String], jobs: &Jobs, 
     format!("{document:#}\n")
 }
 
-/// The last line that a worker printed: an object of numbers, or its `error`.
+/// Parses the last line of the worker's output: an object of numbers, or its `error`.
 pub(super) fn sample(text: &str) -> Result<Sample, String> {
     let line = text.lines().next_back().unwrap_or_default();
     let Ok(Value::Object(fields)) = serde_json::from_str(line) else {
-        return Err(format!("the worker ended without a number{}{text}", if text.is_empty() { "" } else { ": " }));
+        return Err(format!("the worker printed no numbers{}{text}", if text.is_empty() { "" } else { ": " }));
     };
     if let Some(error) = fields.get("error") {
         return Err(error.as_str().unwrap_or("an unknown error").to_owned());
@@ -39,10 +39,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_tell_numbers_or_errors() {
+    fn worker_output_is_numbers_or_an_error() {
         assert_eq!(sample("{\"value\": 1.5}\n"), Ok(Sample::from([("value".to_owned(), 1.5)])));
         assert_eq!(sample("{\"error\": \"no ring\"}"), Err("no ring".to_owned()));
-        assert_eq!(sample("junk"), Err("the worker ended without a number: junk".to_owned()));
-        assert_eq!(sample(""), Err("the worker ended without a number".to_owned()));
+        assert_eq!(sample("junk"), Err("the worker printed no numbers: junk".to_owned()));
+        assert_eq!(sample(""), Err("the worker printed no numbers".to_owned()));
     }
 }

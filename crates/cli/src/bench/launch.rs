@@ -1,4 +1,4 @@
-//! Running a program to its end: within a limit, and not beyond Ctrl-C.
+//! Runs a program to its end, within a time limit, and stops it on Ctrl-C.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use super::stop::StopFlag;
 
-/// How often it is looked whether to stop; the program's end is noticed at once.
+/// Interval of checks for a stop request. The program's end is noticed immediately.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A command that can be run again and again.
+/// A command that can be run repeatedly.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {
     pub(super) argv: Vec<OsString>,
     pub(super) library_path: Option<OsString>,
-    /// After this long it is killed, and has failed.
+    /// The program is killed after this time, and counts as failed.
     pub(super) limit: Duration,
 }
 
@@ -39,13 +39,13 @@ impl Launch {
         command
     }
 
-    /// What it prints. A program that fails but prints something is taken by its word.
+    /// The program's output. Output counts even if the exit status reports a failure.
     pub(super) fn output(&self, stop: &StopFlag) -> Result<String, String> {
         let (status, stdout, stderr) = self.run(stop)?;
         if status.success() || !stdout.is_empty() { Ok(stdout) } else { Err(failure(status, &stderr)) }
     }
 
-    /// For a program whose exit status alone matters.
+    /// Runs a program of which only the exit status matters.
     pub(super) fn check(&self, stop: &StopFlag) -> Result<(), String> {
         let (status, _, stderr) = self.run(stop)?;
         if status.success() { Ok(()) } else { Err(format!("{}: {}", self.argv[0].display(), failure(status, &stderr))) }
@@ -75,7 +75,7 @@ impl Launch {
 
 type Outputs = (String, String);
 
-/// Reads both pipes to their ends.
+/// Reads both pipes until they are closed.
 fn collect_output(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Receiver<Outputs> {
     let (sender, receiver) = channel();
     let stderr_reader = std::thread::spawn(move || read_to_end(stderr));
@@ -89,7 +89,7 @@ fn collect_output(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> R
 fn read_to_end(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
-        // What came before an error is told.
+        // What was read before an error is kept.
         let _ = pipe.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -99,10 +99,10 @@ fn wait(child: &mut Child, pipes: &Receiver<Outputs>, deadline: Instant, stop: &
     loop {
         match pipes.recv_timeout(POLL_INTERVAL) {
             Ok(texts) => return Ok(texts),
-            Err(RecvTimeoutError::Disconnected) => return Err("its output was lost".to_owned()),
+            Err(RecvTimeoutError::Disconnected) => return Err("its output could not be read".to_owned()),
             Err(RecvTimeoutError::Timeout) if stop.is_requested() => return Err("stopped".to_owned()),
             Err(RecvTimeoutError::Timeout) if Instant::now() > deadline => {
-                return Err(format!("it did not end in time and was killed (process {})", child.id()));
+                return Err(format!("it exceeded its time limit and was killed (process {})", child.id()));
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -110,7 +110,7 @@ fn wait(child: &mut Child, pipes: &Receiver<Outputs>, deadline: Instant, stop: &
 }
 
 fn failure(status: ExitStatus, stderr: &str) -> String {
-    format!("{status}: {}", stderr.lines().next_back().unwrap_or("no word why"))
+    format!("{status}: {}", stderr.lines().next_back().unwrap_or("no message"))
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_taken_by_their_word() {
+    fn output_counts_even_after_a_failure() {
         let stop = StopFlag::default();
         assert_eq!(shell("echo 1").output(&stop), Ok("1\n".to_owned()));
         assert_eq!(shell("echo 1; exit 3").output(&stop), Ok("1\n".to_owned()));
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_killed() {
+    fn a_program_beyond_its_time_limit_is_killed() {
         let late = shell("exec sleep 1000").within(Duration::ZERO).output(&StopFlag::default());
-        assert!(late.unwrap_err().contains("did not end in time"));
+        assert!(late.unwrap_err().contains("exceeded its time limit"));
     }
 }

@@ -1,10 +1,13 @@
-//! `uringlet bench`: numbers for this machine, beside the kernel's own ring where there is one.
+//! `uringlet bench`: measures uringlet on this machine, beside the kernel's io_uring where it is
+//! available.
 //!
-//! Each number is a process of its own: `uringlet-bench-worker` (an ordinary io_uring program) or fio, run as it is, under `uringlet run`, or with the
-//! drop-in `liburing.so.2`. Rounds are interleaved, so that what else the machine does hurts all of them alike.
+//! Each number comes from a process of its own: `uringlet-bench-worker` (an ordinary io_uring
+//! program) or fio, run natively, under `uringlet run`, or with the drop-in `liburing.so.2`. Rounds
+//! are interleaved, so that disturbances affect all series alike.
 //!
-//! What the benchmarks share: `tools` (which programs), `launch` and `stop` (running them, Ctrl-C), `job` and `progress` (rounds), `summary`, `table`,
-//! `goal`, `json` and `plot` (telling).
+//! Shared by the benchmarks: `tools` (programs and libraries), `launch` and `stop` (child
+//! processes, Ctrl-C), `job` and `progress` (rounds), `summary`, `table`, `goal`, `json` and `plot`
+//! (output).
 
 mod echo;
 mod fio;
@@ -13,6 +16,8 @@ mod host;
 mod job;
 mod json;
 mod launch;
+mod outcome;
+mod output;
 mod plot;
 mod progress;
 mod ring;
@@ -25,10 +30,8 @@ mod value_parsers;
 mod workers;
 mod writes;
 
-use std::io::Write;
-use std::path::Path;
-
-use crate::Status;
+use crate::status::Status;
+use outcome::BenchOutcome;
 
 /// Measure uringlet on this machine
 #[derive(Debug, clap::Args)]
@@ -46,15 +49,7 @@ enum Benchmark {
     Ublk(ublk::BenchUblkArgs),
 }
 
-/// How a what ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BenchOutcome {
-    Whole,
-    /// By Ctrl-C: what was measured until then is told.
-    Stopped,
-}
-
-/// As shells tell a program that SIGINT ended.
+/// The status of a program that SIGINT killed, as shells report it.
 const INTERRUPTED: Status = 130;
 
 pub(crate) fn bench(args: &BenchArgs) -> Status {
@@ -66,28 +61,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Status {
         Benchmark::Ublk(args) => ublk::run(args),
     };
     match ended {
-        Ok(BenchOutcome::Whole) => 0,
-        Ok(BenchOutcome::Stopped) => INTERRUPTED,
+        Ok(BenchOutcome::Complete) => 0,
+        Ok(BenchOutcome::Interrupted) => INTERRUPTED,
         Err(message) => {
             eprintln!("uringlet bench: {message}");
             1
         }
-    }
-}
-
-/// To standard output. Nobody may be there any more: what was made is removed all the same.
-fn print(text: &str) {
-    let mut out = std::io::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
-}
-
-fn remove_if_there(file: &Path) -> Result<(), String> {
-    match std::fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(format!("cannot remove {}: {error}", file.display())),
-        _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures of the numbers: lines over powers of two, one panel beside the other, as SVG.
+//! SVG plots: lines over logarithmic axes, in panels side by side.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,10 +13,10 @@ use plotters::style::{Color, RGBColor, ShapeStyle, WHITE};
 use super::summary::Summary;
 
 const PANEL: (u32, u32) = (680, 400);
-/// Right of the lines.
+/// Width of the legend, right of the lines.
 const LEGEND: u32 = 150;
 const PANELS_A_LINE: usize = 2;
-/// Told apart also by those who see no red or no green (Okabe and Ito's).
+/// Distinguishable with colour blindness (the palette of Okabe and Ito).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
     RGBColor(230, 159, 0),
@@ -28,7 +28,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(150, 150, 60),
 ];
 
-/// Several panels with the same meaning of a colour.
+/// Panels with common colours.
 #[derive(Debug)]
 pub(super) struct Plot {
     pub(super) x_label: String,
@@ -39,12 +39,12 @@ pub(super) struct Plot {
 #[derive(Debug)]
 pub(super) struct Panel {
     pub(super) title: String,
-    /// A name and its points; a line that is empty keeps its colour.
+    /// Name and points of each line. An empty line still takes a colour.
     pub(super) lines: Vec<(String, Vec<(f64, Summary)>)>,
 }
 
 impl Plot {
-    /// Writes the picture; nothing, if there is no point in it.
+    /// Writes the SVG file.
     pub(super) fn write(&self, path: &Path) -> Result<(), String> {
         let text = self.svg()?;
         std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
@@ -114,7 +114,7 @@ fn short(value: &f64) -> String {
 }
 
 impl Panel {
-    /// What the axes reach over, with some room. `None` if there is nothing to draw.
+    /// The ranges of both axes with a margin. `None` without points.
     fn ranges(&self) -> Option<(Range<f64>, Range<f64>)> {
         let points: Vec<(f64, Summary)> = self.lines.iter().flat_map(|(_, points)| positive(points)).collect();
         let least = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::min);
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn panels_become_a_picture() {
+    fn panels_are_drawn_as_svg() {
         let point = |x: f64, y: f64| (x, Summary { median: y, min: y, max: y });
         let panel = |title: &str, points| Panel { title: title.to_owned(), lines: vec![("a <line>".to_owned(), points)] };
         let panels = vec![panel("one", vec![point(1.0, 10.0), point(32.0, 20e3), point(8.0, 0.0)]), panel("empty", Vec::new())];
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_are_labelled_shortly() {
+    fn axis_labels_use_unit_prefixes() {
         assert_eq!([short(&32.0), short(&20_000.0), short(&1_500_000.0)], ["32", "20k", "1.5M"]);
     }
 }

@@ -1,6 +1,6 @@
-//! What of repeated measurements is told.
+//! The summary of repeated measurements.
 
-/// The middle of repeated measurements, and how far apart they lie.
+/// Median and extremes of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
     pub(super) median: f64,
@@ -9,7 +9,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Nothing of nothing.
+    /// `None` without values.
     pub(super) fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -28,7 +28,8 @@ impl Summary {
         format!("{} ({} - {})", number(self.median), number(self.min), number(self.max))
     }
 
-    /// `12.3 ±8%`: half the way from the least to the most, of the median. Nothing is told of a spread that there cannot be.
+    /// `12.3 ±8%`: half the spread, in percent of the median. Without the percentage if all values
+    /// are equal.
     pub(super) fn narrow(self) -> String {
         if self.min == self.max {
             return number(self.median);
@@ -37,7 +38,7 @@ impl Summary {
     }
 }
 
-/// Three digits, all before the point.
+/// Three digits, or all before the decimal point.
 pub(super) fn number(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_in_the_middle() {
+    fn the_median_is_the_middle_value() {
         let of = |values: &[f64]| Summary::of(values).map(|s| (s.median, s.min, s.max));
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_told() {
+    fn the_spread_is_printed() {
         let summary = Summary { median: 200.0, min: 180.0, max: 220.0 };
         assert_eq!(summary.wide(), "200 (180 - 220)");
         assert_eq!(summary.narrow(), "200 ±10%");

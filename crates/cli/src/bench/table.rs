@@ -1,8 +1,8 @@
-//! Tables for people: the first column to the left, all others to the right.
+//! Text tables: the first column left-aligned, all others right-aligned.
 
 use std::fmt::Write;
 
-/// A titled table, its columns as wide as they need be.
+/// A titled table with columns of the necessary width.
 #[derive(Debug)]
 pub(super) struct TextTable {
     title: String,
@@ -22,7 +22,7 @@ impl TextTable {
         self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
-    /// With an empty line before it.
+    /// The text of the table, after an empty line.
     pub(super) fn text(&self) -> String {
         let mut text = format!("\n{}\n", self.title);
         for row in &self.rows {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let mut table = TextTable::new("things", ["", "a", "long"]);
         table.row(["row", "±10", "1"]);
         table.row(["r", "2"]);

@@ -1,4 +1,4 @@
-//! What is run: the worker beside this executable, this executable itself, the drop-in library.
+//! The programs and libraries under test: the worker, this executable, the drop-in library.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,25 @@ use super::json;
 use super::launch::Launch;
 use super::stop::StopFlag;
 
-/// The programs and libraries that take part.
+/// Their paths.
 #[derive(Debug)]
 pub(super) struct BenchTools {
     pub(super) uringlet: PathBuf,
     pub(super) worker: PathBuf,
-    /// The folder of the drop-in `liburing.so.2`.
+    /// The directory of the drop-in `liburing.so.2`.
     pub(super) drop_in: Option<PathBuf>,
-    /// Why the kernel gives no ring, if it gives none.
+    /// Why the kernel's io_uring is not available, if so.
     pub(super) no_kernel: Option<String>,
 }
 
-/// Whose ring a program finds.
+/// Which io_uring implementation a program gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
-    /// The kernel's, or none at all.
+    /// The kernel's, if any.
     Plain,
-    /// The engine's, by `uringlet run` with these options.
+    /// uringlet's, through `uringlet run` with these options.
     Attached(&'static [&'static str]),
-    /// The engine's, by the drop-in library.
+    /// uringlet's, through the drop-in library.
     DropIn,
 }
 
@@ -34,7 +34,7 @@ const DROP_INS: [&str; 2] = ["liburing/liburing.so.2", "../lib/uringlet/liburing
 
 impl BenchTools {
     pub(super) fn find() -> Result<Self, String> {
-        let uringlet = std::env::current_exe().map_err(|error| format!("cannot find out where uringlet is installed: {error}"))?;
+        let uringlet = std::env::current_exe().map_err(|error| format!("cannot determine where uringlet is installed: {error}"))?;
         let directory = uringlet.parent().unwrap_or(Path::new("/")).to_path_buf();
         let first = |places: [&str; 2]| places.iter().map(|cell| directory.join(cell)).find(|path| path.is_file());
         let worker = first(WORKERS).ok_or_else(|| {
@@ -46,13 +46,13 @@ impl BenchTools {
         Ok(Self { uringlet, worker, drop_in, no_kernel })
     }
 
-    /// The worker with these arguments, on this side.
+    /// The command of the worker with these arguments.
     pub(super) fn worker(&self, attachment: Attachment, args: impl IntoIterator<Item = impl Into<OsString>>) -> Launch {
         let argv: Vec<OsString> = std::iter::once(self.worker.clone().into()).chain(args.into_iter().map(Into::into)).collect();
         self.launch(attachment, argv)
     }
 
-    /// A program on this side.
+    /// The command of a program.
     pub(super) fn launch(&self, attachment: Attachment, argv: Vec<OsString>) -> Launch {
         let before: Vec<OsString> = match attachment {
             Attachment::Attached(options) => {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_side_is_a_command_line() {
+    fn each_attachment_has_its_command_line() {
         let tools = BenchTools { uringlet: "/b/u".into(), worker: "/b/w".into(), drop_in: Some("/l".into()), no_kernel: None };
         let plain = tools.worker(Attachment::Plain, ["x"]);
         assert_eq!((plain.argv, plain.library_path), (vec!["/b/w".into(), "x".into()], None));

@@ -1,4 +1,4 @@
-//! execve(2) as the kernel has it. std's `Command` would reset the signal mask and SIGPIPE on the way; here nothing is touched.
+//! execve(2) without side effects: std's `Command` would reset the signal mask and SIGPIPE.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use super::RunError;
+use super::error::RunError;
 
 /// The program's environment.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ impl Environment {
     }
 }
 
-/// Names and values came from the kernel or from our own command line: both end at the first NUL.
+/// Names and values come from the kernel or the command line, so they contain no NUL.
 fn c_string(text: &OsStr) -> CString {
     let bytes: Vec<u8> = text.as_bytes().iter().copied().take_while(|&b| b != 0).collect();
     CString::new(OsString::from_vec(bytes).into_vec()).unwrap_or_default()
 }
 
-/// Becomes the program; returns only if that failed.
+/// Executes the program; returns only if that failed.
 pub(super) fn exec_program(path: &Path, arguments: &[OsString], environment: &Environment) -> RunError {
     let file = c_string(path.as_os_str());
     let arguments: Vec<CString> = arguments.iter().map(|a| c_string(a)).collect();
@@ -53,9 +53,9 @@ pub(super) fn exec_program(path: &Path, arguments: &[OsString], environment: &En
         Err(error) => error,
     };
     let hint = match error {
-        Errno::ENOENT => return RunError::not_found(format_args!("{}: its interpreter is not there", path.display())),
+        Errno::ENOENT => return RunError::not_found(format_args!("{}: its interpreter does not exist", path.display())),
         Errno::ENOEXEC => "; if it is a script, its first line must name an interpreter (#!/bin/sh)",
-        Errno::E2BIG => "; arguments and environment are too long together",
+        Errno::E2BIG => "; arguments and environment are together too long",
         _ => "",
     };
     RunError::not_runnable(format_args!("{}: cannot be executed: {}{hint}", path.display(), error.desc()))

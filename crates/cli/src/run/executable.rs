@@ -1,21 +1,25 @@
-//! Whether a program can be attached to, and if not, why not: said before it runs, because afterwards it would run without io_uring.
+//! Checks before the start that a program can be attached: otherwise it would run without io_uring.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use object::LittleEndian;
+use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
 use rustix::fs::getxattr;
 use rustix::process::{getegid, geteuid, getuid};
 
-use super::RunError;
+use super::error::RunError;
 use super::lookup::is_executable;
 
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o0010;
-/// The kernel follows this many interpreters.
+/// The kernel follows this many interpreters in a row.
 const MAX_INTERPRETERS: usize = 5;
 
 /// Checks `program` and, for a script, its interpreter.
@@ -27,10 +31,10 @@ pub(super) fn check(program: &Path) -> Result<(), RunError> {
             None => return Ok(()),
         }
     }
-    Err(RunError::not_runnable(format_args!("{}: too many scripts interpret each other", program.display())))
+    Err(RunError::not_runnable(format_args!("{}: too many levels of script interpreters", program.display())))
 }
 
-/// Checks one file. A script's interpreter is what remains to be checked.
+/// Checks one file. Returns the interpreter of a script, which is to be checked next.
 fn check_file(path: &Path) -> Result<Option<PathBuf>, RunError> {
     let refuse = |what: &str| RunError::not_runnable(format_args!("{}: {what}", path.display()));
     let metadata = match path.metadata() {
@@ -38,15 +42,15 @@ fn check_file(path: &Path) -> Result<Option<PathBuf>, RunError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(RunError::not_found(format_args!("{}: no such file", path.display())));
         }
-        Err(error) => return Err(refuse(&format!("cannot be looked at: {error}"))),
+        Err(error) => return Err(refuse(&format!("cannot be inspected: {error}"))),
     };
     if metadata.is_dir() {
         return Err(refuse("is a directory"));
     }
     if !metadata.is_file() || !is_executable(path) {
-        return Err(refuse("is not executable; chmod +x makes it so, if it is a program"));
+        return Err(refuse("is not executable; if it is a program, run chmod +x on it"));
     }
-    // A program that may be executed but not read is checked by the kernel alone.
+    // A program that can be executed but not read is left to the kernel's checks.
     let Ok(mut file) = File::open(path) else { return Ok(None) };
     let mut head = Vec::new();
     if (&mut file).take(256).read_to_end(&mut head).is_err() {
@@ -56,7 +60,7 @@ fn check_file(path: &Path) -> Result<Option<PathBuf>, RunError> {
         return Ok(interpreter(&head));
     }
     if head.starts_with(b"\x7fELF") {
-        check_elf(path, &file, &head).map_err(refuse)?;
+        check_elf(path, file, &head).map_err(refuse)?;
         check_privileges(path, &metadata).map_err(refuse)?;
     }
     Ok(None)
@@ -92,37 +96,28 @@ fn check_privileges(path: &Path, metadata: &Metadata) -> Result<(), &'static str
     Ok(())
 }
 
-/// One little-endian field of an ELF structure.
-fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let mut value = [0; 8];
-    value[..N].copy_from_slice(bytes.get(at..at + N)?);
-    Some(u64::from_le_bytes(value))
-}
-
 /// Only a dynamically linked x86-64 program has a dynamic linker that preloads.
-fn check_elf(path: &Path, file: &File, head: &[u8]) -> Result<(), &'static str> {
-    const CLASS_64: u8 = 2;
-    const LITTLE_ENDIAN: u8 = 1;
-    const X86_64: u64 = 62;
+fn check_elf(path: &Path, file: File, head: &[u8]) -> Result<(), &'static str> {
     const TRUNCATED: &str = "is a truncated ELF file; install it again";
-    if head.get(4..6) != Some(&[CLASS_64, LITTLE_ENDIAN]) || field::<2>(head, 18) != Some(X86_64) {
-        return Err("is built for another architecture; uringlet attaches to 64-bit x86 programs");
-    }
-    let (Some(table), Some(size), Some(count)) = (field::<8>(head, 32), field::<2>(head, 54), field::<2>(head, 56)) else {
+    const FOREIGN: &str = "is built for another architecture; uringlet attaches to 64-bit x86 programs";
+    if head.len() < size_of::<FileHeader64<LittleEndian>>() {
         return Err(TRUNCATED);
-    };
-    let mut headers = vec![0; (size * count) as usize];
-    file.read_exact_at(&mut headers, table).map_err(|_| TRUNCATED)?;
-    const PT_INTERP: u64 = 3;
-    let interpreted = headers.chunks_exact((size as usize).max(1)).any(|header| field::<4>(header, 0) == Some(PT_INTERP));
-    if interpreted || is_dynamic_linker(path) {
+    }
+    let data = ReadCache::new(file);
+    let header = FileHeader64::<LittleEndian>::parse(&data).map_err(|_| FOREIGN)?;
+    if header.e_machine(LittleEndian) != EM_X86_64 {
+        return Err(FOREIGN);
+    }
+    let segments = header.program_headers(LittleEndian, &data).map_err(|_| TRUNCATED)?;
+    let is_dynamic = segments.iter().any(|segment| segment.p_type(LittleEndian) == PT_INTERP);
+    if is_dynamic || is_dynamic_linker(path) {
         Ok(())
     } else {
         Err("is statically linked: there is no dynamic linker to preload into it. Use a dynamically linked build of it")
     }
 }
 
-/// The dynamic linker itself may be run as a program, and preloads then.
+/// The dynamic linker itself preloads when it is run as a program.
 fn is_dynamic_linker(path: &Path) -> bool {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let name = path.file_name().unwrap_or_default().as_bytes();

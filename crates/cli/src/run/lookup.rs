@@ -1,4 +1,4 @@
-//! Finding the program as a shell does.
+//! Looks the program up as a shell does.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::RunError;
+use super::error::RunError;
 
-/// What a shell uses when PATH is not set.
+/// The search path of a shell when PATH is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The file that `name` means.
+/// The path of the program `name`.
 pub(super) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
     if name.is_empty() {
         return Err(RunError::not_found("the program's name is empty"));
@@ -22,7 +22,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut present = None;
     for directory in std::env::split_paths(&path) {
-        // An empty element is the current directory. "./" keeps the slash that a name found here needs.
+        // An empty element is the current directory. "./" adds the slash that marks a path.
         let directory = if directory.as_os_str().is_empty() { Path::new(".").to_path_buf() } else { directory };
         let candidate = directory.join(name);
         if !candidate.is_file() {
@@ -34,13 +34,13 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, RunError> {
         present.get_or_insert(candidate);
     }
     match present {
-        // `executable::check` says what is wrong with it.
+        // `executable::check` reports what is wrong with it.
         Some(candidate) => Ok(candidate),
         None => Err(RunError::not_found(format_args!("{}: not found in PATH; give its path, or check the spelling", name.display()))),
     }
 }
 
-/// Whether this process may execute the file: what the kernel says, by the effective ids.
+/// Whether the kernel lets this process execute the file, by its effective ids.
 pub(super) fn is_executable(path: &Path) -> bool {
     accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }

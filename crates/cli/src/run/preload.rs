@@ -1,21 +1,21 @@
-//! Finding `liburinglet.so`.
+//! Looks up `liburinglet.so`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::RunError;
+use super::error::RunError;
 
-/// Where it may be, from the directory of this executable: installed, or as cargo leaves it.
+/// Paths relative to the directory of this executable: as cargo builds it, and as installed.
 const CANDIDATES: [&str; 3] = ["liburinglet.so", "liburinglet_attach.so", "../lib/uringlet/liburinglet.so"];
 
 pub(super) fn find() -> Result<PathBuf, RunError> {
     if let Some(named) = std::env::var_os("URINGLET_LIB") {
         let named = PathBuf::from(named);
         return absolute(&named)
-            .ok_or_else(|| RunError::not_runnable(format_args!("URINGLET_LIB names {}, which is no file", named.display())))?;
+            .ok_or_else(|| RunError::not_runnable(format_args!("URINGLET_LIB names {}, which is not a file", named.display())))?;
     }
     let executable = std::env::current_exe()
-        .map_err(|error| RunError::not_runnable(format_args!("cannot find out where uringlet is installed: {error}; set URINGLET_LIB")))?;
+        .map_err(|error| RunError::not_runnable(format_args!("cannot determine where uringlet is installed: {error}; set URINGLET_LIB")))?;
     let directory = executable.parent().unwrap_or(Path::new("/"));
     match CANDIDATES.iter().find_map(|candidate| absolute(&directory.join(candidate))) {
         Some(found) => found,

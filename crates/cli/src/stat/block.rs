@@ -1,32 +1,33 @@
-//! The engine's block of memory, decoded by what its header says (`uringlet_sys::stats`).
+//! The engine's statistics block (`uringlet_sys::stats`), decoded by means of its header.
 
 use uringlet_sys::stats::LAYOUT_VERSION;
 
-use super::StatError;
-use super::elf::{self, EngineNote, u32_at, u64_at};
+use super::bytes::{u32_at, u64_at};
+use super::elf::{self, EngineNote};
+use super::error::StatError;
 use super::process::RemoteProcess;
 
 const MAGIC: &[u8] = b"uringlet";
 const HEADER: usize = 80;
-/// More than any version will have.
+/// Larger than the block of any version.
 const BLOCK_MAX: u32 = 16 << 20;
 const EVENT_WORDS: usize = 7;
 
-/// Where the engine of a process keeps its counters.
+/// The statistics block of an engine in a process.
 #[derive(Debug)]
 pub(super) struct StatsBlock {
     object: String,
     address: u64,
 }
 
-/// How several rings' values make one, and how a difference is to be read.
+/// How the values of several rings are combined, and how differences are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CounterKind {
-    /// Only grows.
+    /// Only grows; summed.
     Count,
-    /// Comes and goes.
+    /// A current number; summed.
     Gauge,
-    /// The highest ever.
+    /// The highest value ever; the maximum is taken.
     Max,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct CounterDesc {
     pub(super) name: String,
 }
 
-/// One place for rings, and its counters in the order of the names.
+/// The counters of one ring index, in the order of the names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RingCounters {
     pub(super) index: u32,
@@ -56,24 +57,24 @@ pub(super) struct StatEvent {
     pub(super) got: u64,
 }
 
-/// All of it, once.
+/// The whole block at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snapshot {
     pub(super) object: String,
-    /// The engine's version.
+    /// Version of the engine.
     pub(super) version: String,
     pub(super) counters: Vec<CounterDesc>,
-    /// The last of them is shared by all that come after it.
+    /// Number of ring indices with counters. All rings beyond share the last one.
     pub(super) block_count: u32,
-    /// Those that have counted something.
+    /// Only those with a counter that is not 0.
     pub(super) rings: Vec<RingCounters>,
-    /// Ever; those kept are in `events`, the oldest first.
+    /// Number of events since the start. Those still kept are in `events`, the oldest first.
     pub(super) events_total: u64,
     pub(super) events: Vec<StatEvent>,
 }
 
 impl Snapshot {
-    /// All rings together.
+    /// The counters of all rings combined.
     pub(super) fn totals(&self) -> Vec<u64> {
         let total = |(at, counter): (usize, &CounterDesc)| {
             let values = self.rings.iter().map(|ring| ring.values[at]);
@@ -84,7 +85,8 @@ impl Snapshot {
 }
 
 impl StatsBlock {
-    /// The engine of a process. Of several (the drop-in liburing hands on to the attached engine) the one that has counted more.
+    /// Finds the engine of a process. Of several (the drop-in liburing forwards to an attached
+    /// engine) the one with the highest counters.
     pub(super) fn find(process: &RemoteProcess) -> Result<Self, StatError> {
         let mut best: Option<(u64, Self)> = None;
         let mut none = StatError::NoEngine;
@@ -97,7 +99,8 @@ impl StatsBlock {
             let engine = Self { object: mapped.path, address: found.address };
             let counted = match engine.snapshot(process) {
                 Ok(snapshot) => snapshot.totals().into_iter().fold(0, u64::saturating_add),
-                // Its file, mapped by somebody who reads it (for a backtrace, say), and not as the loader maps it.
+                // The file is mapped in another way than by the loader, for instance for a
+                // backtrace.
                 Err(error @ StatError::Corrupt(_)) => {
                     none = error;
                     continue;
@@ -111,33 +114,34 @@ impl StatsBlock {
         best.map(|(_, engine)| engine).ok_or(none)
     }
 
-    /// Reads the counters and events.
+    /// Reads counters and events.
     pub(super) fn snapshot(&self, process: &RemoteProcess) -> Result<Snapshot, StatError> {
         let header = BlockHeader::parse(&process.read_vec(self.address, HEADER)?)?;
         let read = || process.read_vec(self.address, header.size as usize);
-        // Three times: an event's fields, of the second, are whole if its number is the same in the first and the third.
+        // An event of the second copy is consistent if its number is the same in the first and
+        // third.
         let [before, bytes, after] = [read()?, read()?, read()?];
-        header.decode(self.object.clone(), &before, &bytes, &after).ok_or(StatError::Corrupt("what the header says is not there"))
+        header.decode(self.object.clone(), &before, &bytes, &after).ok_or(StatError::Corrupt("the header contradicts the block"))
     }
 }
 
 fn find_note(process: &RemoteProcess, start: u64) -> Result<Option<EngineNote>, StatError> {
-    // Pages that cannot be read (a file cut short, a device) are no engine's.
+    // Unreadable pages (a truncated file, a device) hold no engine.
     let empty_if_unreadable = |read: Result<Vec<u8>, StatError>| match read {
         Err(StatError::Corrupt(_)) => Ok(Vec::new()),
         other => other,
     };
     let head = empty_if_unreadable(process.read_vec(start, elf::HEAD))?;
-    for notes in elf::note_segments(&head, start) {
-        let segment = empty_if_unreadable(process.read_vec(notes.address, notes.len))?;
-        if let Some(found) = elf::find_engine_note(&segment, notes.address) {
+    for segment in elf::note_segments(&head, start) {
+        let bytes = empty_if_unreadable(process.read_vec(segment.address, segment.len))?;
+        if let Some(found) = elf::find_engine_note(&bytes, segment) {
             return Ok(Some(found));
         }
     }
     Ok(None)
 }
 
-/// `uringlet_sys::stats::BlockHeader`.
+/// The header, as in `uringlet_sys::stats`.
 #[derive(Debug)]
 struct BlockHeader {
     size: u32,
@@ -157,12 +161,12 @@ struct BlockHeader {
 impl BlockHeader {
     fn parse(bytes: &[u8]) -> Result<Self, StatError> {
         if !bytes.starts_with(MAGIC) {
-            return Err(StatError::Corrupt("they do not begin as they should"));
+            return Err(StatError::Corrupt("wrong magic number"));
         }
-        let word = |n: usize| u32_at(bytes, MAGIC.len() + 4 * n).ok_or(StatError::Corrupt("the header is cut"));
+        let word = |n: usize| u32_at(bytes, MAGIC.len() + 4 * n).ok_or(StatError::Corrupt("truncated header"));
         let size = word(1)?;
         if size > BLOCK_MAX {
-            return Err(StatError::Corrupt("the size is out of bounds"));
+            return Err(StatError::Corrupt("size out of bounds"));
         }
         Ok(Self {
             size,
@@ -212,7 +216,7 @@ impl BlockHeader {
         Some(RingCounters { index, values })
     }
 
-    /// An entry, if it holds an event that is whole.
+    /// An entry, if it holds a consistent event.
     fn event(&self, kinds: &[String], before: &[u8], bytes: &[u8], after: &[u8], n: u32) -> Option<StatEvent> {
         let at = self.events_at as usize + n as usize * self.event_stride as usize;
         let seq = u64_at(before, at)?;
@@ -233,7 +237,7 @@ fn section(bytes: &[u8], (at, len): (u32, u32)) -> Option<&[u8]> {
     bytes.get(at as usize..)?.get(..len as usize)
 }
 
-/// Strings that end with NULs. What another process says is printed as text only.
+/// NUL-terminated strings, escaped so that another process's bytes are safe to print.
 fn strings(bytes: &[u8]) -> impl Iterator<Item = String> {
     let ended = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     ended.split(|&byte| byte == 0).map(|text| text.escape_ascii().to_string())
@@ -254,7 +258,7 @@ mod tests {
     use super::*;
     use uringlet_sys::stats::{self, Counter as EngineCounter, SHARED};
 
-    /// This very process has an engine built in: its counters are read as anybody's.
+    /// This process has an engine built in, which is read like that of any other.
     fn snapshot() -> Snapshot {
         let this = RemoteProcess::find(std::process::id().cast_signed()).unwrap();
         StatsBlock::find(&this).unwrap().snapshot(&this).unwrap()
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_come_through() {
+    fn counters_are_decoded() {
         stats::add(3, EngineCounter::WritesInline, 40);
         stats::bump(SHARED + 5, EngineCounter::WritesInline);
         stats::add(3, EngineCounter::UringletRunByWaiter, 2);
@@ -278,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_through_the_oldest_first() {
+    fn events_are_decoded_in_order() {
         for n in 0..300 {
             stats::short_write(9, n * 4096, 4096, n);
         }
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn wild_headers_are_refused() {
+    fn corrupt_headers_are_refused() {
         assert!(matches!(BlockHeader::parse(&[0; HEADER]), Err(StatError::Corrupt(_))));
         let mut bytes = [0xff; HEADER];
         bytes[..8].copy_from_slice(MAGIC);

@@ -1,96 +1,73 @@
-//! The engine's note in an ELF object, as it lies in a process' memory.
+//! Finds the engine's note in an ELF object that is mapped in another process.
 //!
-//! What is read is another process' to write: nothing in it is believed without a look.
+//! The memory belongs to another process, so every value in it is checked.
 
+use object::LittleEndian;
+use object::elf::{FileHeader64, PT_LOAD, PT_NOTE, ProgramHeader64};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader};
 use uringlet_sys::stats::NOTE_NAME;
 
-/// Of an ELF file for this machine: enough for its headers.
+use super::bytes::u32_at;
+
+/// Length of an object's beginning that holds its headers, bytes.
 pub(super) const HEAD: usize = 4096;
-const FILE_HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
-const PT_LOAD: u32 = 1;
-const PT_NOTE: u32 = 4;
-/// The notes of real objects fit in a page.
+/// Real objects have less than a page of notes.
 const NOTES_MAX: u64 = 1 << 16;
 
-/// A segment of notes: where it is mapped, and its length.
+type ElfHeader = FileHeader64<LittleEndian>;
+type ElfSegment = ProgramHeader64<LittleEndian>;
+
+/// A segment of notes as it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoteSegment {
     pub(super) address: u64,
     pub(super) len: usize,
+    /// Alignment of the notes, bytes.
+    align: u64,
 }
 
-/// What the engine's note says.
+/// The content of the engine's note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EngineNote {
     pub(super) layout: u32,
-    /// Of the block of counters.
+    /// Address of the statistics block.
     pub(super) address: u64,
 }
 
-/// The segments of notes of an object whose first bytes are `head`, mapped at `start`.
+/// The note segments of an object whose first bytes are `head`, mapped at `start`.
 pub(super) fn note_segments(head: &[u8], start: u64) -> Vec<NoteSegment> {
-    // 64 bits, little-endian.
-    if !head.starts_with(b"\x7fELF\x02\x01") {
-        return Vec::new();
-    }
-    let headers = program_headers(head).unwrap_or_default();
-    let Some(first) = headers.iter().find(|header| header.kind == PT_LOAD && header.offset == 0) else { return Vec::new() };
-    let bias = start.wrapping_sub(first.address);
-    let segment =
-        |header: &ProgramHeader| NoteSegment { address: bias.wrapping_add(header.address), len: header.len.min(NOTES_MAX) as usize };
-    headers.iter().filter(|header| header.kind == PT_NOTE).map(segment).collect()
+    let segments = program_headers(head).unwrap_or_default();
+    let is_first = |segment: &&ElfSegment| segment.p_type(LittleEndian) == PT_LOAD && segment.p_offset(LittleEndian) == 0;
+    let Some(first) = segments.iter().find(is_first) else { return Vec::new() };
+    let bias = start.wrapping_sub(first.p_vaddr(LittleEndian));
+    let mapped = |segment: &ElfSegment| NoteSegment {
+        address: bias.wrapping_add(segment.p_vaddr(LittleEndian)),
+        len: segment.p_filesz(LittleEndian).min(NOTES_MAX) as usize,
+        align: segment.p_align(LittleEndian),
+    };
+    segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_NOTE).map(mapped).collect()
 }
 
-struct ProgramHeader {
-    kind: u32,
-    offset: u64,
-    address: u64,
-    len: u64,
+fn program_headers(head: &[u8]) -> object::read::Result<&[ElfSegment]> {
+    let header = ElfHeader::parse(head)?;
+    if header.is_little_endian() { header.program_headers(LittleEndian, head) } else { Ok(&[]) }
 }
 
-fn program_headers(head: &[u8]) -> Option<Vec<ProgramHeader>> {
-    let at = usize::try_from(u64_at(head, 32)?).ok()?;
-    let (size, count) = (u16_at(head, 54)?, u16_at(head, 56)?);
-    if at < FILE_HEADER || usize::from(size) != PROGRAM_HEADER {
-        return None;
-    }
-    let headers = head.get(at..)?.chunks_exact(PROGRAM_HEADER).take(usize::from(count));
-    headers
-        .map(|h| Some(ProgramHeader { kind: u32_at(h, 0)?, offset: u64_at(h, 8)?, address: u64_at(h, 16)?, len: u64_at(h, 32)? }))
-        .collect()
-}
-
-/// The engine's note among those of a segment.
-pub(super) fn find_engine_note(segment: &[u8], address: u64) -> Option<EngineNote> {
-    let mut at = 0;
-    loop {
-        let (name_len, data_len) = (u32_at(segment, at)? as usize, u32_at(segment, at + 4)? as usize);
-        let name = segment.get(at + 12..)?.get(..name_len)?;
-        let data_at = at + 12 + name_len.next_multiple_of(4);
-        let data = segment.get(data_at..)?.get(..data_len)?;
-        if name.strip_suffix(b"\0") == Some(NOTE_NAME.as_bytes()) && data_len == 8 {
-            // The distance is counted from its own place.
+/// The engine's note in the bytes of a segment.
+pub(super) fn find_engine_note(bytes: &[u8], segment: NoteSegment) -> Option<EngineNote> {
+    let mut notes = NoteIterator::<ElfHeader>::new(LittleEndian, segment.align, bytes).ok()?;
+    // A malformed note ends the search.
+    while let Ok(Some(note)) = notes.next() {
+        let data = note.desc();
+        if note.name() == NOTE_NAME.as_bytes() && data.len() == 8 {
+            // The second word is the distance from itself to the block.
             let distance = i64::from(u32_at(data, 4)?.cast_signed());
-            return Some(EngineNote {
-                layout: u32_at(data, 0)?,
-                address: address.wrapping_add(data_at as u64 + 4).wrapping_add_signed(distance),
-            });
+            let word = (data.as_ptr().addr() - bytes.as_ptr().addr()) as u64 + 4;
+            let address = segment.address.wrapping_add(word).wrapping_add_signed(distance);
+            return Some(EngineNote { layout: u32_at(data, 0)?, address });
         }
-        at = data_at + data_len.next_multiple_of(4);
     }
-}
-
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+    None
 }
 
 #[cfg(test)]
@@ -108,39 +85,46 @@ mod tests {
         bytes
     }
 
+    fn find(bytes: &[u8], address: u64) -> Option<EngineNote> {
+        find_engine_note(bytes, NoteSegment { address, len: bytes.len(), align: 4 })
+    }
+
     #[test]
-    fn the_engines_note_is_found_among_others() {
+    fn the_engine_note_is_found_among_others() {
         let others = note("GNU", &[1, 2, 3]);
         let both = [others.clone(), note(NOTE_NAME, &[7, (-20_i32).cast_unsigned()])].concat();
-        // The distance stands in the last word.
+        // The distance is the last word.
         let word = 0x1000 + both.len() as u64 - 4;
-        assert_eq!(find_engine_note(&both, 0x1000), Some(EngineNote { layout: 7, address: word - 20 }));
-        assert_eq!(find_engine_note(&others, 0x1000), None);
+        assert_eq!(find(&both, 0x1000), Some(EngineNote { layout: 7, address: word - 20 }));
+        assert_eq!(find(&others, 0x1000), None);
     }
 
     #[test]
-    fn cut_or_wild_notes_are_no_notes() {
+    fn truncated_and_malformed_notes_are_ignored() {
         let whole = note(NOTE_NAME, &[1, 2]);
         for len in 0..whole.len() {
-            assert_eq!(find_engine_note(&whole[..len], 0), None);
+            assert_eq!(find(&whole[..len], 0), None);
         }
-        assert_eq!(find_engine_note(&[0xff; 64], 0), None);
-        assert_eq!(find_engine_note(&[0; 64], 0), None);
+        assert_eq!(find(&[0xff; 64], 0), None);
+        assert_eq!(find(&[0; 64], 0), None);
     }
 
     #[test]
-    fn segments_move_with_the_object() {
+    fn note_segments_are_relocated_with_the_object() {
+        const FILE_HEADER: usize = size_of::<ElfHeader>();
+        const PROGRAM_HEADER: usize = size_of::<ElfSegment>();
         let mut head = vec![0; FILE_HEADER + 2 * PROGRAM_HEADER];
-        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        head[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
         head[32] = 64;
         head[54] = PROGRAM_HEADER as u8;
         head[56] = 2;
-        head[FILE_HEADER] = PT_LOAD as u8;
+        head[FILE_HEADER] = 1;
         let second = FILE_HEADER + PROGRAM_HEADER;
-        head[second] = PT_NOTE as u8;
+        head[second] = 4;
         head[second + 16..second + 18].copy_from_slice(&[0x40, 0x02]);
         head[second + 32] = 32;
-        assert_eq!(note_segments(&head, 0x7000_0000), [NoteSegment { address: 0x7000_0240, len: 32 }]);
+        head[second + 48] = 4;
+        assert_eq!(note_segments(&head, 0x7000_0000), [NoteSegment { address: 0x7000_0240, len: 32, align: 4 }]);
         assert_eq!(note_segments(&head[..100], 0), []);
         assert_eq!(note_segments(b"#!/bin/sh", 0), []);
     }

@@ -1,32 +1,37 @@
 //! `uringlet stat`: the counters of an engine in another process.
 //!
-//! The engine counts in its own memory, whether anybody looks or not; this reads it there (process_vm_readv(2)). The process is not stopped and does not notice.
+//! The engine always counts, in its own memory. This command reads that memory with
+//! process_vm_readv(2), without stopping the process.
 
 mod block;
+mod bytes;
 mod elf;
+mod error;
 mod process;
 mod show;
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use crate::Status;
+use crate::status::Status;
 use block::{Snapshot, StatsBlock};
+use error::StatError;
 use process::RemoteProcess;
 use uringlet_sys::stats::COUNTER_DOCS;
 
-/// Show what the engine in a running process counts
+/// Show the counters of the engine in a running process
 ///
-/// For a process that runs under `uringlet run`, with the drop-in liburing.so.2, or with the engine built in. The process is not stopped. Whoever may trace the process may
-/// look: root, or its user where Yama's ptrace_scope is 0. Counters are never reset; a forked child goes on from its parent's.
+/// For a process that runs under `uringlet run`, with the drop-in liburing.so.2, or with the engine
+/// built in. The process is not stopped. It takes the right to trace the process: root, or its user
+/// where Yama's ptrace_scope is 0. Counters are never reset; a forked child continues its parent's.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = counter_help())]
 pub(crate) struct StatArgs {
-    /// Print JSON; with --watch one object a line
+    /// Print JSON; with --watch one object per line
     #[arg(long)]
     json: bool,
 
-    /// Print what is counted in a second, until the process ends
+    /// Print rates per second until the process ends
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
 
@@ -39,47 +44,7 @@ pub(crate) struct StatArgs {
     pid: i32,
 }
 
-/// Why nothing can be shown.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum StatError {
-    /// There is no such process, or it has ended.
-    NoProcess,
-    /// Another user's, or tracing is restricted.
-    PermissionDenied,
-    /// No object of the process has an engine.
-    NoEngine,
-    /// An engine whose block this version cannot read.
-    LayoutMismatch { object: String, layout: u32 },
-    /// The engine's memory holds what no engine writes.
-    Corrupt(&'static str),
-    /// Anything else.
-    Os(String),
-}
-
-impl StatError {
-    fn message(&self, pid: i32) -> String {
-        match self {
-            Self::NoProcess => format!("no process {pid}"),
-            Self::PermissionDenied => format!(
-                "not permitted to snapshot into process {pid}: it takes the right to trace it. Be root, or its user; and where the file /proc/sys/kernel/yama/ptrace_scope holds \
-                 more than 0, root"
-            ),
-            Self::NoEngine => {
-                format!(
-                    "process {pid} has no uringlet engine in it: start the program by `uringlet run`, or with the drop-in liburing.so.2"
-                )
-            }
-            Self::LayoutMismatch { object, layout } => format!(
-                "the engine in process {pid} ({object}) is of another version: its counters have layout {layout}, this program knows {}. Use the `uringlet` that it came with",
-                uringlet_sys::stats::LAYOUT_VERSION
-            ),
-            Self::Corrupt(what) => format!("the counters in process {pid} are overwritten: {what}"),
-            Self::Os(text) => format!("process {pid}: {text}"),
-        }
-    }
-}
-
-/// What each counter counts.
+/// The help text that explains each counter.
 fn counter_help() -> String {
     let rows = COUNTER_DOCS.iter().map(|(name, about)| format!("  {name:<24} {}\n", about.replace('`', "")));
     format!("Counters:\n{}", rows.collect::<String>())
@@ -112,7 +77,7 @@ fn once(args: &StatArgs) -> Result<(), StatError> {
     print(&text)
 }
 
-/// Until the process ends; Ctrl-C ends this as any program: there is nothing to be put back.
+/// Prints rates until the process ends. Ctrl-C needs no handling: there is nothing to clean up.
 fn watch(args: &StatArgs, interval: Duration) -> Result<(), StatError> {
     let process = RemoteProcess::find(args.pid)?;
     let mut engine = StatsBlock::find(&process)?;
@@ -132,7 +97,8 @@ fn watch(args: &StatArgs, interval: Duration) -> Result<(), StatError> {
     }
 }
 
-/// The process may have become another program meanwhile, by exec; its engine is there when its libraries are loaded.
+/// Reads the counters again. The process may have executed another program meanwhile, whose engine
+/// appears once its libraries are loaded.
 fn reread(engine: &mut StatsBlock, process: &RemoteProcess) -> Result<Snapshot, StatError> {
     const TRIES: u32 = 40;
     const BETWEEN: Duration = Duration::from_millis(50);
@@ -162,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_a_number_of_seconds() {
+    fn an_interval_is_a_positive_number_of_seconds() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for bad in ["", "fast", "0", "-1", "NaN", "inf"] {
             assert!(seconds(bad).is_err(), "{bad}");
@@ -174,20 +140,5 @@ mod tests {
         let text = counter_help();
         assert_eq!(text.lines().count(), 1 + COUNTER_DOCS.len());
         assert!(text.contains("\n  slow_inline_writes  "), "{text}");
-    }
-
-    #[test]
-    fn each_trouble_says_what_to_do_about_which_process() {
-        let other = StatError::LayoutMismatch { object: "/x.so".into(), layout: 9 };
-        for error in [
-            StatError::NoProcess,
-            StatError::PermissionDenied,
-            StatError::NoEngine,
-            other,
-            StatError::Corrupt("size"),
-            StatError::Os("x".into()),
-        ] {
-            assert!(error.message(4711).contains("4711"), "{error:?}");
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Another process: its name, what is mapped there, its memory.
+//! Another process: its name, its mapped files, its memory.
 
 use std::fs;
 use std::io::{self, IoSliceMut};
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-use super::StatError;
+use super::error::StatError;
 
 /// See the module.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct RemoteProcess {
     pub(super) name: String,
 }
 
-/// The beginning of a file that is mapped.
+/// A mapping of a file from its first byte.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MappedFile {
     pub(super) start: u64,
@@ -26,23 +26,24 @@ pub(super) struct MappedFile {
 
 impl RemoteProcess {
     pub(super) fn find(pid: i32) -> Result<Self, StatError> {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(error)?;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(stat_error)?;
         Ok(Self { pid, name: name.trim_end().to_owned() })
     }
 
-    /// Where files are mapped from their first byte on. Empty for a process that has ended and waits to be reaped.
+    /// The files that are mapped from their first byte on. Fails for a zombie, which has no
+    /// mappings.
     pub(super) fn mapped(&self) -> Result<Vec<MappedFile>, StatError> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).map_err(error)?;
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid)).map_err(stat_error)?;
         if maps.is_empty() { Err(StatError::NoProcess) } else { Ok(maps.lines().filter_map(mapped).collect()) }
     }
 
-    /// Copies from its memory.
+    /// Copies memory of the process.
     pub(super) fn read(&self, from: u64, into: &mut [u8]) -> Result<(), StatError> {
-        let remote = RemoteIoVec { base: usize::try_from(from).map_err(|_| StatError::Corrupt("an address"))?, len: into.len() };
+        let remote = RemoteIoVec { base: usize::try_from(from).map_err(|_| StatError::Corrupt("address out of bounds"))?, len: into.len() };
         let wanted = into.len();
         match process_vm_readv(Pid::from_raw(self.pid), &mut [IoSliceMut::new(into)], &[remote]) {
             Ok(n) if n == wanted => Ok(()),
-            Ok(_) | Err(Errno::EFAULT) => Err(StatError::Corrupt("they end too early")),
+            Ok(_) | Err(Errno::EFAULT) => Err(StatError::Corrupt("truncated memory")),
             Err(Errno::ESRCH) => Err(StatError::NoProcess),
             Err(Errno::EPERM) => Err(StatError::PermissionDenied),
             Err(errno) => Err(StatError::Os(errno.to_string())),
@@ -56,7 +57,7 @@ impl RemoteProcess {
     }
 }
 
-fn error(error: io::Error) -> StatError {
+fn stat_error(error: io::Error) -> StatError {
     match error.kind() {
         io::ErrorKind::NotFound => StatError::NoProcess,
         io::ErrorKind::PermissionDenied => StatError::PermissionDenied,
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_beginnings_are_looked_at() {
+    fn only_mappings_of_a_file_start_are_found() {
         let found = mapped("7f3c00000000-7f3c00001000 r--p 00000000 fd:00 123      /usr/lib/a b.so (deleted)");
         assert_eq!(found, Some(MappedFile { start: 0x7f3c_0000_0000, path: "/usr/lib/a b.so (deleted)".into() }));
         for other in [
@@ -101,15 +102,15 @@ mod tests {
     #[test]
     fn a_process_reads_itself() {
         let this = RemoteProcess::find(std::process::id().cast_signed()).unwrap();
-        let bytes = *b"look here";
+        let bytes = *b"some data";
         let read = this.read_vec(bytes.as_ptr().addr() as u64, bytes.len()).unwrap();
         assert_eq!(read, bytes);
-        assert_eq!(this.read_vec(8, 8), Err(StatError::Corrupt("they end too early")));
+        assert_eq!(this.read_vec(8, 8), Err(StatError::Corrupt("truncated memory")));
         assert!(!this.mapped().unwrap().is_empty());
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_gone() {
+    fn a_missing_process_is_reported() {
         // Above any pid_max.
         assert_eq!(RemoteProcess::find(i32::MAX).unwrap_err(), StatError::NoProcess);
     }

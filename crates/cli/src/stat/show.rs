@@ -9,10 +9,10 @@ use uringlet_sys::process::monotonic_ns;
 use super::block::{CounterDesc, CounterKind, RingCounters, Snapshot, StatEvent};
 use super::process::RemoteProcess;
 
-/// So many rings have a column of their own.
+/// Number of rings that get a column.
 const COLUMNS: usize = 6;
 
-/// One object: who, the totals, each ring that counted something.
+/// One object: the process, the totals, each ring with counters that are not 0.
 pub(super) fn json(process: &RemoteProcess, seen: &Snapshot, with_events: bool) -> String {
     let named = |values: &[u64]| seen.counters.iter().zip(values).map(|(c, v)| (c.name.clone(), json!(v))).collect::<Map<_, _>>();
     let ring = |ring: &RingCounters| {
@@ -43,12 +43,12 @@ fn event_json(event: &StatEvent) -> Value {
     })
 }
 
-/// The last block counts for many rings.
+/// The last block is shared by many rings.
 fn is_shared(seen: &Snapshot, ring: &RingCounters) -> bool {
     ring.index + 1 == seen.block_count
 }
 
-/// A row a counter; a column for all rings, and one each for the first few.
+/// One row per counter; one column for all rings and one for each of the first few.
 pub(super) fn table(process: &RemoteProcess, seen: &Snapshot, with_events: bool) -> String {
     let mut text = format!("process {} ({}), engine {} in {}\n\n", process.pid, process.name, seen.version, seen.object);
     let rings = &seen.rings[..seen.rings.len().min(COLUMNS)];
@@ -92,7 +92,7 @@ fn is_time(counter: &CounterDesc) -> bool {
     counter.name.ends_with("_ns")
 }
 
-/// With the unit beside the number, not in the name.
+/// The name without the unit, which is printed beside the number.
 fn plain_name(counter: &CounterDesc) -> String {
     counter.name.strip_suffix("_ns").map_or_else(|| counter.name.clone(), |name| format!("{name}_time"))
 }
@@ -101,11 +101,11 @@ fn amount(counter: &CounterDesc, value: u64) -> String {
     if is_time(counter) { format!("{:.3} s", value as f64 / 1e9) } else { value.to_string() }
 }
 
-/// What changed between two looks.
+/// The difference between two snapshots.
 #[derive(Debug)]
 pub(super) struct Rates {
     counters: Vec<CounterDesc>,
-    /// Of counters, in a second; of the others, the value now.
+    /// Counts: per second. Gauges and maxima: the current value.
     values: Vec<f64>,
     seconds: f64,
     events: Vec<StatEvent>,
@@ -114,7 +114,7 @@ pub(super) struct Rates {
 impl Rates {
     pub(super) fn between(before: &Snapshot, now: &Snapshot, elapsed: Duration) -> Self {
         let seconds = elapsed.as_secs_f64().max(1e-9);
-        // Another program in the same process, by exec: it began at zero.
+        // False if the process has executed another program, whose counters start at 0.
         let is_same = before.counters == now.counters && before.events_total <= now.events_total;
         let old = if is_same { before.totals() } else { vec![0; now.counters.len()] };
         let value = |((counter, old), new): ((&CounterDesc, u64), u64)| match counter.kind {
@@ -127,7 +127,7 @@ impl Rates {
         Self { counters: now.counters.clone(), values, seconds, events }
     }
 
-    /// One line of what moves, and one an event.
+    /// One line with everything that changes, and one per event.
     pub(super) fn line(&self, with_events: bool) -> String {
         let moving = self.counters.iter().zip(&self.values).filter(|(counter, value)| **value > 0.0 && counter.kind != CounterKind::Max);
         let words: Vec<String> = moving.map(|(counter, value)| Self::word(counter, *value)).collect();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_same() {
+    fn json_has_totals_rings_and_events() {
         let document: Value = serde_json::from_str(&json(&process(), &snapshot([10, 0, 2, 3], 2), true)).unwrap();
         assert_eq!(document["total"]["writes_inline"], 11);
         assert_eq!(document["total"]["throttled_max"], 9);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_a_second_and_levels_of_now() {
+    fn counts_become_rates_and_gauges_stay() {
         let (before, now) = (snapshot([10, 0, 5, 6], 1), snapshot([60, 4_000_000_000, 2, 6], 2));
         let rates = Rates::between(&before, &now, Duration::from_secs(2));
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_is_said() {
+    fn an_idle_engine_prints_nothing() {
         let mut still = snapshot([10, 0, 0, 0], 0);
         still.rings.truncate(1);
         assert_eq!(Rates::between(&still, &still, Duration::from_secs(1)).line(true), "nothing\n");

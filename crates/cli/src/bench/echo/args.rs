@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// An echo server: on the kernel's ring, on the engine and on epoll
+/// An echo server on the kernel's ring, on uringlet and on epoll
 ///
-/// One server for each number, loaded over TCP on the loopback by one other thread, one message under way on each connection, every byte compared:
-/// requests a second, p50 and p99 of their latency at the client, CPU time of the server (all its threads) for each, and the most threads that it was seen
-/// to have. Then with the most connections and the smallest messages once more with IOSQE_ASYNC, connections pausing at random between messages, so that
-/// workers wait for some of them while others have something to do. Everything is measured in turn, so many rounds; medians are shown. Load generator and server want a CPU each.
+/// Each number comes from a server of its own, loaded over TCP on the loopback by one thread of
+/// another process, with one message in flight per connection and every byte compared: requests per
+/// second, p50 and p99 of their latency at the client, the server's CPU time per request, and its
+/// highest number of threads. The largest number of connections with the smallest messages is also
+/// measured with IOSQE_ASYNC and random pauses between messages, so that workers wait on some
+/// connections while others have work. Measurements are interleaved in rounds; medians are shown.
+/// Load generator and server want a CPU each.
 #[derive(Debug, clap::Args)]
 pub(in crate::bench) struct BenchEchoArgs {
-    /// One short round of few numbers: about 15 seconds; options below override it
+    /// One short round with few numbers, about 15 seconds; the options below override it
     #[arg(long)]
     quick: bool,
 
-    /// How the ring is used
+    /// How the server uses its ring
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = EchoMode::ALL)]
     modes: Vec<EchoMode>,
 
@@ -26,19 +29,19 @@ pub(in crate::bench) struct BenchEchoArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: Option<Vec<u32>>,
 
-    /// Bytes of a message [default: 12,16,4096; quick: 12]
+    /// Message lengths in bytes [default: 12,16,4096; quick: 12]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sizes: Option<Vec<u32>>,
 
-    /// How long connections pause on average, where they do; 0 leaves that out
+    /// Mean pause between messages where connections pause; 0 leaves those measurements out
     #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(super) pause_ms: u32,
 
-    /// How long each measurement takes [default: 0.3; quick: 0.2]
+    /// Time of each measurement [default: 0.3; quick: 0.2]
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 
-    /// How often everything is measured [default: 5; quick: 1]
+    /// Number of rounds [default: 5; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
 
@@ -46,7 +49,7 @@ pub(in crate::bench) struct BenchEchoArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 
-    /// Draw requests a second by connections into this file
+    /// Plot requests per second by connections to this file
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
 }
@@ -54,11 +57,11 @@ pub(in crate::bench) struct BenchEchoArgs {
 /// How the server uses its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum EchoMode {
-    /// A plain ring; beside it, epoll
+    /// A plain ring, and epoll for comparison
     Default,
     /// IORING_SETUP_DEFER_TASKRUN and SINGLE_ISSUER
     DeferTaskrun,
-    /// Sockets are registered files
+    /// Sockets as registered files
     RegisteredFiles,
     /// IOSQE_ASYNC, registered files, at most 20 unbounded workers
     #[value(name = "async-20")]
@@ -140,7 +143,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn quick_is_overridden() {
+    fn explicit_options_override_quick() {
         let args = parse(&["--quick", "--rounds=2", "--connections=5,1,5"]).unwrap();
         assert_eq!((args.connections(), args.sizes(), args.rounds()), (vec![5, 1], vec![12], 2));
         let args = parse(&[]).unwrap();
@@ -149,13 +152,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn modes_are_named() {
+    fn modes_are_parsed_by_name() {
         let args = parse(&["--modes=async-20,default,async-20"]).unwrap();
         assert_eq!(args.modes(), [EchoMode::Async20, EchoMode::Default]);
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for (args, word) in [("--modes=fast", "defer-taskrun"), ("--connections=0", "1..=10000"), ("--sizes=100000", "1..=65536")] {
             assert!(parse(&[args]).unwrap_err().contains(word), "{args}");
         }

@@ -6,11 +6,14 @@ mod report;
 
 use std::path::Path;
 
+use indicatif::HumanDuration;
+
 use super::host::{BackgroundLoad, Host};
-use super::progress::clock;
+use super::json;
+use super::outcome::BenchOutcome;
+use super::output::{print, write_file};
 use super::stop::StopFlag;
 use super::tools::BenchTools;
-use super::{BenchOutcome, json, print, write_file};
 pub(super) use args::BenchEchoArgs;
 
 pub(super) fn run(args: &BenchEchoArgs) -> Result<BenchOutcome, String> {
@@ -19,14 +22,12 @@ pub(super) fn run(args: &BenchEchoArgs) -> Result<BenchOutcome, String> {
     let host = Host::detect(Path::new("."));
     let mut plan = plan::plan(args, &tools);
     let rounds = args.rounds();
-    let length = clock(plan.jobs.expected_time() * rounds);
+    let length = HumanDuration(plan.jobs.expected_time() * rounds);
     print(&format!("{host}\n{} numbers, rounds: {rounds}, about {length}\n", plan.jobs.0.len()));
     let background = BackgroundLoad::begin();
-    let is_whole = plan.jobs.run_rounds(rounds, &stop, || Ok(()))?;
+    let outcome = plan.jobs.run_rounds(rounds, &stop, || Ok(()))?;
     plan.notes.extend(background.warning());
-    if !is_whole {
-        plan.notes.push("stopped before its end: some numbers are of fewer rounds, some are missing".to_owned());
-    }
+    plan.notes.extend(outcome.note());
     let goals = plan.goals();
     print(&plan.text(&goals));
     if let Some(path) = &args.json {
@@ -35,5 +36,5 @@ pub(super) fn run(args: &BenchEchoArgs) -> Result<BenchOutcome, String> {
     if let Some(path) = &args.svg {
         plan.plot().write(path)?;
     }
-    Ok(if is_whole { BenchOutcome::Whole } else { BenchOutcome::Stopped })
+    Ok(outcome)
 }

@@ -1,4 +1,4 @@
-//! Everything that is measured.
+//! The measurements of `uringlet bench echo`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::bench::job::{BenchJob, Jobs, TableCell};
 use crate::bench::json;
 use crate::bench::tools::{Attachment, BenchTools};
 
-/// Backend serves.
+/// What drives the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backend {
     Epoll,
     Kernel,
     Engine,
-    /// The engine, the submitter trying nothing itself.
+    /// uringlet, with every attempt made by a worker.
     WorkerOnly,
-    /// The engine, workers blocking where they would arm poll.
+    /// uringlet, with workers that block instead of arming poll.
     HybridOff,
 }
 
@@ -41,7 +41,7 @@ impl Backend {
     }
 }
 
-/// All that serve in a mode.
+/// The backends that are compared in a mode.
 pub(super) fn backends_of(mode: EchoMode) -> &'static [Backend] {
     match mode {
         EchoMode::Default => &[Backend::Epoll, Backend::Kernel, Backend::Engine],
@@ -50,12 +50,12 @@ pub(super) fn backends_of(mode: EchoMode) -> &'static [Backend] {
     }
 }
 
-/// Messages of a size on a number of connections: a table.
+/// Messages of one length on a number of connections. Each workload is a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EchoWorkload {
     pub(super) size: u32,
     pub(super) connections: u32,
-    /// Of each connection between messages, on average; 0: none.
+    /// Mean pause of a connection between messages; 0: none.
     pub(super) pause_ms: u32,
 }
 
@@ -65,7 +65,7 @@ impl EchoWorkload {
         format!("{} connection{}, {} bytes{pauses}", self.connections, if self.connections == 1 { "" } else { "s" }, self.size)
     }
 
-    /// All of them, and the one with pauses.
+    /// All combinations, and the workload with pauses.
     fn from_args(args: &BenchEchoArgs) -> Vec<Self> {
         let (sizes, connections) = (args.sizes(), args.connections());
         let one = |size| connections.iter().map(move |&connections| Self { size, connections, pause_ms: 0 });
@@ -76,7 +76,7 @@ impl EchoWorkload {
         workloads
     }
 
-    /// Pauses matter to workers only.
+    /// Pauses are measured in the modes with workers only.
     fn applies_to(self, mode: EchoMode) -> bool {
         self.pause_ms == 0 || mode.is_async()
     }
@@ -96,7 +96,7 @@ pub(super) fn plan(args: &BenchEchoArgs, tools: &BenchTools) -> EchoPlan {
     workloads.retain(|workload| modes.iter().any(|&mode| workload.applies_to(mode)));
     let mut plan = EchoPlan { jobs: Jobs::default(), modes, workloads, notes: Vec::new() };
     if let Some(why) = &tools.no_kernel {
-        plan.notes.push(format!("kernel's ring: not measured, the kernel gives none here ({why})"));
+        plan.notes.push(format!("kernel's ring: not measured, io_uring is not available from the kernel here ({why})"));
     }
     for &workload in &plan.workloads {
         for &mode in plan.modes.iter().filter(|&&mode| workload.applies_to(mode)) {
@@ -110,18 +110,18 @@ pub(super) fn plan(args: &BenchEchoArgs, tools: &BenchTools) -> EchoPlan {
     plan
 }
 
-/// Starting, connecting and warming up included.
+/// The measured time, and starting, connecting and warming up.
 fn expected(workload: EchoWorkload, time: Duration) -> Duration {
     let warm_up = (time / 5).max(Duration::from_millis(4) * workload.pause_ms);
     time + warm_up + Duration::from_millis(60) + Duration::from_micros(100) * workload.connections
 }
 
-/// Ten times what is expected, for machines that are busy.
+/// Ten times the expected time, for busy machines.
 fn limit(time: Duration) -> Duration {
     Duration::from_secs(90) + time * 10
 }
 
-/// The arguments of who loads; the last of them start the server.
+/// The arguments of the load generator, which end with the server's command line.
 fn load(tools: &BenchTools, workload: EchoWorkload, mode: EchoMode, backend: Backend, time: Duration) -> Vec<OsString> {
     let both = [format!("--connections={}", workload.connections), format!("--size={}", workload.size)];
     let via = if backend == Backend::Epoll { "--via=epoll" } else { "--via=ring" };
@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_same_server_everywhere() {
+    fn every_backend_runs_the_same_server() {
         let workload = EchoWorkload { size: 12, connections: 7, pause_ms: 0 };
         let of = |mode, backend| {
             let argv = load(&tools(None), workload, mode, backend, Duration::from_millis(500));
@@ -167,7 +167,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_the_kernels_ring_the_rest_is_measured() {
+    fn without_the_kernels_ring_the_other_backends_are_measured() {
         let args = parse(&["--connections=1,2", "--sizes=12", "--pause-ms=0"]).unwrap();
         let whole = plan(&args, &tools(None));
         assert_eq!((whole.jobs.0.len(), whole.notes.len()), (2 * 15, 0));
@@ -177,7 +177,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn pauses_are_for_workers() {
+    fn pauses_are_measured_with_workers_only() {
         let workloads = |args: &[&str]| plan(&parse(args).unwrap(), &tools(None)).workloads;
         let last = *workloads(&["--connections=1,9,2", "--sizes=16,12"]).last().unwrap();
         assert_eq!(last, EchoWorkload { size: 12, connections: 9, pause_ms: 20 });

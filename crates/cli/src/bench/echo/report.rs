@@ -1,4 +1,4 @@
-//! A table for each workload, pictures, and whether the goals are met.
+//! Tables, plots and goals of `uringlet bench echo`.
 
 use super::args::EchoMode;
 use super::plan::{Backend, EchoPlan, EchoWorkload, backends_of};
@@ -9,9 +9,9 @@ use crate::bench::summary::{Summary, number};
 use crate::bench::table::TextTable;
 
 const NOTHING: &str = "-";
-/// Of one request, all threads of the server, µs.
+/// CPU time of all server threads per request, µs.
 const CPU: &str = "cpu_us";
-/// With fewer connections for each worker, workers that wait hold nobody up.
+/// With fewer connections per worker, blocked workers delay no other connection.
 const CROWD_PER_WORKER: u32 = 10;
 
 fn plain(value: Option<f64>) -> String {
@@ -19,7 +19,7 @@ fn plain(value: Option<f64>) -> String {
 }
 
 impl EchoPlan {
-    /// All tables, the goals, what was not measured and why.
+    /// All tables, the goals, the notes and the failures.
     pub(super) fn text(&self, goals: &[Goal]) -> String {
         let mut text: String = self.workloads.iter().map(|&workload| self.table(workload)).collect();
         text.push('\n');
@@ -36,7 +36,8 @@ impl EchoPlan {
         self.summary(workload, mode, backend, field).map(|s| s.median)
     }
 
-    /// How many times `base`'s this one's is: the median of the rounds' ratios, since what stands side by side was measured one after the other.
+    /// `backend` divided by `base`: the median of the ratios of each round, since values of one
+    /// round were measured one after the other.
     fn ratio(&self, workload: EchoWorkload, mode: EchoMode, field: &str, backend: Backend, base: Backend) -> Option<f64> {
         let job = |backend: Backend| self.jobs.find_job(&workload.title(), mode.label(), backend.label());
         let pairs = job(backend)?.samples.iter().zip(&job(base)?.samples);
@@ -46,7 +47,7 @@ impl EchoPlan {
 
     fn table(&self, workload: EchoWorkload) -> String {
         let title =
-            format!("{}: thousand requests/s, median ± half the spread; latency; the server's CPU time a request", workload.title());
+            format!("{}: thousand requests/s, median ± half the spread; latency; the server's CPU time per request", workload.title());
         let header = ["", "requests", "of kernel's", "p50 µs", "p99 µs", "CPU µs", "of kernel's", "threads"];
         let mut table = TextTable::new(title, header);
         for &mode in &self.modes {
@@ -69,7 +70,7 @@ impl EchoPlan {
         table.text()
     }
 
-    /// A ratio in these workloads and modes, each with its name.
+    /// The ratios in these workloads and modes, each with its name.
     fn ratios(
         &self,
         modes: &[EchoMode],
@@ -96,27 +97,32 @@ impl EchoPlan {
         let is_crowded = |workload: EchoWorkload| workload.connections >= CROWD_PER_WORKER * 20;
         let hybrid = |what: &str, is_requested: &dyn Fn(EchoWorkload) -> bool| {
             let ratios = self.ratios(&[Async20], VALUE, Engine, HybridOff, |workload, _| is_crowded(workload) && is_requested(workload));
-            Goal::worst(format!("IOSQE_ASYNC, 20 workers{what}, requests, of those with the hybrid step off"), AtLeast, 2.18, ratios)
+            Goal::worst(format!("IOSQE_ASYNC, 20 workers{what}, requests, relative to the hybrid step off"), AtLeast, 2.18, ratios)
         };
         let goals = [
-            Goal::worst("default mode, requests, of the kernel's ring", AtLeast, 0.95, self.ratios(&[Default], VALUE, Engine, Kernel, any)),
-            Goal::worst("default mode, requests, of epoll", AtLeast, 0.95, self.ratios(&[Default], VALUE, Engine, Epoll, any)),
+            Goal::worst(
+                "default mode, requests, relative to the kernel's ring",
+                AtLeast,
+                0.95,
+                self.ratios(&[Default], VALUE, Engine, Kernel, any),
+            ),
+            Goal::worst("default mode, requests, relative to epoll", AtLeast, 0.95, self.ratios(&[Default], VALUE, Engine, Epoll, any)),
             hybrid("", &|workload| workload.pause_ms == 0),
             hybrid(", connections that pause", &|workload| workload.pause_ms > 0),
             Goal::worst(
-                "IOSQE_ASYNC, requests, of the kernel's",
+                "IOSQE_ASYNC, requests, relative to the kernel's ring",
                 AtLeast,
                 1.0,
                 self.ratios(&[Async20, Async4], VALUE, Engine, Kernel, any),
             ),
             Goal::worst(
-                "default mode, CPU time a request, of the kernel's",
+                "default mode, CPU time per request, relative to the kernel's ring",
                 AtMost,
                 1.1,
                 self.ratios(&[Default], CPU, Engine, Kernel, any),
             ),
             Goal::worst(
-                "IOSQE_ASYNC, CPU time a request, of the kernel's",
+                "IOSQE_ASYNC, CPU time per request, relative to the kernel's ring",
                 AtMost,
                 1.1,
                 self.ratios(&[Async20, Async4], CPU, Engine, Kernel, any),
@@ -125,7 +131,8 @@ impl EchoPlan {
         goals.into_iter().flatten().collect()
     }
 
-    /// Requests a second by connections: for each size a panel without and one with IOSQE_ASYNC.
+    /// Requests per second by connections: for each message length a panel without and one with
+    /// IOSQE_ASYNC.
     pub(super) fn plot(&self) -> Plot {
         let mut sizes: Vec<u32> = self.workloads.iter().filter(|workload| workload.pause_ms == 0).map(|workload| workload.size).collect();
         sizes.dedup();
@@ -148,7 +155,7 @@ impl EchoPlan {
     }
 }
 
-/// Short enough for a legend.
+/// A name that is short enough for the legend.
 fn line(mode: EchoMode, backend: Backend) -> String {
     let backend = match backend {
         Backend::Epoll => return backend.label().to_owned(),
@@ -172,10 +179,11 @@ mod tests {
     use crate::bench::echo::args::tests::parse;
     use crate::bench::echo::plan::{plan, tests::tools};
     use crate::bench::job::{BenchJob, Sample};
+    use crate::bench::outcome::BenchOutcome;
     use crate::bench::stop::StopFlag;
     use std::time::Duration;
 
-    /// A whole run, its numbers by column.
+    /// A complete run whose numbers depend on the column.
     fn measured(connections: &str, value: fn(&str) -> f64) -> EchoPlan {
         let mut plan = plan(&parse(&[connections, "--sizes=12"]).unwrap(), &tools(None));
         for job in &mut plan.jobs.0 {
@@ -185,14 +193,15 @@ mod tests {
                 Ok(Sample::from(fields.map(|(name, value)| (name.to_owned(), value))))
             });
         }
-        assert_eq!(plan.jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(true));
+        assert_eq!(plan.jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(BenchOutcome::Complete));
         plan
     }
 
     #[test]
-    fn ratios_are_of_rounds() {
+    fn ratios_are_medians_of_the_rounds_ratios() {
         let mut plan = measured("--connections=1", speed);
-        // A machine that becomes ten times slower: for the engine in the second round, for all in the third.
+        // The machine becomes ten times slower: for uringlet in the second round, for all in the
+        // third.
         for job in &mut plan.jobs.0 {
             let first = job.samples[0].clone();
             let slow = Sample::from([(VALUE.to_owned(), first[VALUE] / 10.0)]);
@@ -213,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_ratios() {
+    fn goals_compare_ratios() {
         let goals: Vec<String> = measured("--connections=1,1000", speed).goals().iter().map(Goal::text).collect();
         assert_eq!(goals.len(), 7);
         assert!(goals[0].contains("at least 0.95: 0.90 (1 connection, 12 bytes), not met"), "{}", goals[0]);
@@ -224,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn the_hybrid_step_counts_where_workers_are_few() {
+    fn the_hybrid_goal_needs_many_connections_per_worker() {
         assert_eq!(measured("--connections=100", speed).goals().len(), 5);
     }
 
     #[test]
-    fn tables_and_pictures_have_all() {
+    fn tables_and_plots_contain_all_series() {
         let plan = measured("--connections=1,1000", speed);
         let text = plan.text(&[]);
         assert!(text.contains("\n1 connection, 12 bytes: thousand requests/s") && text.contains("\n1000 connections, 12 bytes"), "{text}");

@@ -1,4 +1,4 @@
-//! `uringlet bench ring`: what a call, a NOP and a small write cost by each road.
+//! `uringlet bench ring`: the cost of a call, a NOP and a small write.
 
 mod plan;
 mod report;
@@ -6,18 +6,21 @@ mod report;
 use std::path::PathBuf;
 
 use super::host::{BackgroundLoad, Host};
+use super::json;
+use super::outcome::BenchOutcome;
+use super::output::{print, remove_if_there, write_file};
 use super::stop::StopFlag;
 use super::tools::BenchTools;
-use super::{BenchOutcome, json, print, remove_if_there, write_file};
 
-/// Cost of a call by each road, NOP rates and small buffered writes, beside the kernel's ring
+/// Cost of a call through each call path, NOP rates and small buffered writes, beside the kernel's
+/// ring
 #[derive(Debug, clap::Args)]
 pub(super) struct BenchRingArgs {
-    /// How often everything is measured; medians are shown
+    /// Number of rounds; medians are shown
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 
-    /// Where the file to write to is made; its filesystem decides much
+    /// Directory for the test file; its filesystem influences the results
     #[arg(long, value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 
@@ -29,7 +32,7 @@ pub(super) struct BenchRingArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draw the rates into this file
+    /// Plot the rates to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -42,11 +45,11 @@ pub(super) fn run(args: &BenchRingArgs) -> Result<BenchOutcome, String> {
     let mut plan = plan::plan(&tools, &file, !args.no_fio);
     print(&format!("{host}\n"));
     let background = BackgroundLoad::begin();
-    // fio makes a file of its own size.
+    // fio creates a file of its own size.
     let measured = plan.jobs.run_rounds(args.rounds, &stop, || remove_if_there(&file));
     let _ = std::fs::remove_file(&file);
     plan.notes.extend(background.warning());
-    let end = if measured? { BenchOutcome::Whole } else { BenchOutcome::Stopped };
+    let outcome = measured?;
     let goals = report::goals(&plan.jobs);
     print(&report::text(&plan, &goals));
     if let Some(path) = &args.json {
@@ -55,5 +58,5 @@ pub(super) fn run(args: &BenchRingArgs) -> Result<BenchOutcome, String> {
     if let Some(path) = &args.svg {
         report::plot(&plan.jobs).write(path)?;
     }
-    Ok(end)
+    Ok(outcome)
 }

@@ -1,4 +1,4 @@
-//! Everything that is measured: a number for each row and column of each table.
+//! The measurements of `uringlet bench ring`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::bench::job::{BenchJob, Jobs, TableCell};
 use crate::bench::json;
 use crate::bench::tools::{Attachment, BenchTools};
 
-/// A table.
+/// One of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResultTable {
     Enter,
@@ -29,7 +29,7 @@ impl ResultTable {
         }
     }
 
-    /// Divides what was measured.
+    /// The divisor for the unit in the title.
     pub(super) fn unit(self) -> f64 {
         match self {
             Self::Enter => 1.0,
@@ -54,7 +54,7 @@ pub(super) const PWRITE: &str = "pwrite";
 pub(super) const PSYNC: &str = "psync";
 
 const RUN: Attachment = Attachment::Attached(&[]);
-/// Of the worker: warming up, measuring, starting.
+/// Expected duration of the worker: starting, warming up, measuring.
 const WORKER_TIME: Duration = Duration::from_millis(420);
 const FIO_TIME: Duration = Duration::from_secs(1);
 
@@ -73,7 +73,7 @@ struct RingPlanBuilder<'a> {
 pub(super) fn plan(tools: &BenchTools, file: &Path, with_fio: bool) -> RingPlan {
     let mut plan_builder = RingPlanBuilder { tools, plan: RingPlan { jobs: Jobs::default(), notes: Vec::new() } };
     if let Some(why) = &tools.no_kernel {
-        plan_builder.plan.notes.push(format!("{KERNEL}: not measured, the kernel gives none here ({why})"));
+        plan_builder.plan.notes.push(format!("{KERNEL}: not measured, io_uring is not available from the kernel here ({why})"));
     }
     if tools.drop_in.is_none() {
         plan_builder.plan.notes.push(format!("{DROP_IN}: not measured, liburing/liburing.so.2 is not beside uringlet (`make` builds it)"));
@@ -116,7 +116,7 @@ impl RingPlanBuilder<'_> {
         }
     }
 
-    /// On every ring that there is.
+    /// Adds one job for each available ring implementation.
     fn add_rings(&mut self, table_kind: ResultTable, row: &str, args: &[&str], uses_liburing: bool) {
         if self.tools.no_kernel.is_none() {
             self.add_cell(table_kind, row, KERNEL, Attachment::Plain, args);

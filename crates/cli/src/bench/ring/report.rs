@@ -1,4 +1,4 @@
-//! Tables for people, and whether the goals are met.
+//! Tables, plot and goals of `uringlet bench ring`.
 
 use super::plan::{ATTACHED, KERNEL, PSYNC, PWRITE, ResultTable, RingPlan};
 use crate::bench::goal::{Bound, Goal};
@@ -6,7 +6,7 @@ use crate::bench::job::{Jobs, VALUE};
 use crate::bench::plot::{Panel, Plot};
 use crate::bench::table::TextTable;
 
-/// What the last column of a table divides.
+/// The column that the last column of a table is divided by.
 fn ratio_of(table_kind: ResultTable) -> Option<&'static str> {
     match table_kind {
         ResultTable::Enter => None,
@@ -16,7 +16,7 @@ fn ratio_of(table_kind: ResultTable) -> Option<&'static str> {
     }
 }
 
-/// All tables: medians, with the least and the most; the goals; what was not measured.
+/// All tables with medians and extremes, the goals, the notes and the failures.
 pub(super) fn text(plan: &RingPlan, goals: &[Goal]) -> String {
     let mut text: String = ResultTable::ALL.into_iter().filter_map(|table_kind| table(&plan.jobs, table_kind)).collect();
     text.push('\n');
@@ -30,7 +30,7 @@ fn table(jobs: &Jobs, table_kind: ResultTable) -> Option<String> {
     let base = ratio_of(table_kind);
     let header = std::iter::once(String::new()).chain(table_kind.columns().iter().map(ToString::to_string));
     let mut table = TextTable::new(
-        format!("{}: median (least - most)", table_kind.title()),
+        format!("{}: median (min - max)", table_kind.title()),
         header.chain(base.map(|base| format!("{ATTACHED} / {base}"))),
     );
     for row in &rows {
@@ -50,14 +50,14 @@ pub(super) fn goals(jobs: &Jobs) -> Vec<Goal> {
     let ratio = |table_kind: ResultTable, row, base| jobs.ratio(table_kind.title(), row, ATTACHED, base);
     let goals = [
         Goal::new("ns for a rewritten call", Bound::AtMost, 30.0, rewritten.map(|s| s.median)),
-        Goal::new("NOP batch 32, of the kernel's ring", Bound::AtLeast, 2.0, ratio(ResultTable::Nop, "batch 32", KERNEL)),
-        Goal::new("writes at depth 1, of pwrite", Bound::AtLeast, 0.95, ratio(ResultTable::Write, "depth 1", PWRITE)),
-        Goal::new("fio at depth 1, of psync", Bound::AtLeast, 0.8, ratio(ResultTable::Fio, "depth 1", PSYNC)),
+        Goal::new("NOP batch 32, relative to the kernel's ring", Bound::AtLeast, 2.0, ratio(ResultTable::Nop, "batch 32", KERNEL)),
+        Goal::new("writes at depth 1, relative to pwrite", Bound::AtLeast, 0.95, ratio(ResultTable::Write, "depth 1", PWRITE)),
+        Goal::new("fio at depth 1, relative to psync", Bound::AtLeast, 0.8, ratio(ResultTable::Fio, "depth 1", PSYNC)),
     ];
     goals.into_iter().flatten().collect()
 }
 
-/// Rates by batch and by depth: whatever a row's name ends with.
+/// Rates by batch or depth, the number at the end of each row's name.
 pub(super) fn plot(jobs: &Jobs) -> Plot {
     let line = |table_kind: ResultTable, column: &str| {
         let rows = jobs.rows(table_kind.title());
@@ -70,5 +70,5 @@ pub(super) fn plot(jobs: &Jobs) -> Plot {
     };
     let panels =
         [ResultTable::Nop, ResultTable::Write, ResultTable::Fio].into_iter().filter(|table_kind| !jobs.rows(table_kind.title()).is_empty());
-    Plot { x_label: "batch, depth".to_owned(), y_label: "a second".to_owned(), panels: panels.map(panel).collect() }
+    Plot { x_label: "batch, depth".to_owned(), y_label: "per second".to_owned(), panels: panels.map(panel).collect() }
 }

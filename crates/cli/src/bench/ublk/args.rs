@@ -7,31 +7,33 @@ use clap::ValueEnum;
 
 use crate::bench::value_parsers::{deduplicated, seconds};
 
-/// Block devices whose server is a program: NEED_GET_DATA, and a null device by every way there is
+/// Block devices served by a program: NEED_GET_DATA, and a null device through each interface
 ///
-/// get-data: 4 KiB writes to a null device, whose server and user are two threads of one process, without NEED_GET_DATA and with it. copies: random writes of
-/// 4 KiB to 1 MiB that reach a buffer which was taken from a pool when the write was there, by NEED_GET_DATA or by a copy that the server makes. paths: a
-/// null device in one process, over NBD on a unix socket (beside nbdkit's and qemu-storage-daemon's, if those are installed) and, for root, as a block
-/// device. Everything is measured in turn, so many rounds; medians are shown. Server and user want a CPU each.
+/// get-data: 4 KiB writes to a null device whose server and client are two threads of one process,
+/// with and without NEED_GET_DATA. copies: random writes of 4 KiB to 1 MiB into a buffer that is
+/// taken from a pool when the write arrives, through NEED_GET_DATA or through a copy by the server.
+/// paths: a null device in one process, over NBD on a unix socket (beside nbdkit and
+/// qemu-storage-daemon, if they are installed) and, for root, as a block device. Measurements are
+/// interleaved in rounds; medians are shown. Server and client want a CPU each.
 #[derive(Debug, clap::Args)]
 pub(in crate::bench) struct BenchUblkArgs {
-    /// One short round: about 15 seconds; options below override it
+    /// One short round, about 15 seconds; the options below override it
     #[arg(long)]
     quick: bool,
 
-    /// What is measured
+    /// The measurements to run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = UblkPart::ALL)]
     parts: Vec<UblkPart>,
 
-    /// Sizes of copies, KiB [default: 4,64,128,256,512,1024; quick: 4,64,1024]
+    /// Sizes of copies in KiB [default: 4,64,128,256,512,1024; quick: 4,64,1024]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
     sizes: Option<Vec<u32>>,
 
-    /// How long each measurement takes [default: 0.5; quick: 0.2]
+    /// Time of each measurement [default: 0.5; quick: 0.2]
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 
-    /// How often everything is measured [default: 5; quick: 1]
+    /// Number of rounds [default: 5; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
 
@@ -39,19 +41,19 @@ pub(in crate::bench) struct BenchUblkArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 
-    /// Draw latency by size, and requests a second by queue depth, into this file
+    /// Plot latency by size, and requests per second by queue depth, to this file
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
 }
 
-/// A part of the what.
+/// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum UblkPart {
-    /// What NEED_GET_DATA costs
+    /// The cost of NEED_GET_DATA
     GetData,
-    /// What it saves
+    /// The copies that NEED_GET_DATA saves
     Copies,
-    /// A null device in one process, over NBD, as a block device
+    /// A null device in one process, over NBD, and as a block device
     Paths,
 }
 
@@ -68,7 +70,7 @@ impl BenchUblkArgs {
         self.parts.contains(&part)
     }
 
-    /// KiB.
+    /// Sizes of copies, KiB.
     pub(super) fn sizes(&self) -> Vec<u32> {
         deduplicated(&self.or(self.sizes.clone(), vec![4, 64, 128, 256, 512, 1024], vec![4, 64, 1024]))
     }
@@ -99,7 +101,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn quick_is_overridden() {
+    fn explicit_options_override_quick() {
         let args = parse(&["--quick", "--rounds=2", "--parts=copies,paths"]).unwrap();
         assert_eq!((args.sizes(), args.time(), args.rounds()), (vec![4, 64, 1024], Duration::from_millis(200), 2));
         assert!(!args.has(UblkPart::GetData) && args.has(UblkPart::Copies) && args.has(UblkPart::Paths));
@@ -107,7 +109,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for (args, word) in [("--parts=all", "[possible values: get-data, copies, paths]"), ("--sizes=2000", "1..=1024")] {
             assert!(parse(&[args]).unwrap_err().contains(word), "{args}");
         }

@@ -7,11 +7,14 @@ mod servers;
 
 use std::path::Path;
 
+use indicatif::HumanDuration;
+
 use super::host::{BackgroundLoad, Host};
-use super::progress::clock;
+use super::json;
+use super::outcome::BenchOutcome;
+use super::output::{print, write_file};
 use super::stop::StopFlag;
 use super::tools::BenchTools;
-use super::{BenchOutcome, json, print, write_file};
 pub(super) use args::BenchUblkArgs;
 use servers::NullServers;
 
@@ -24,15 +27,13 @@ pub(super) fn run(args: &BenchUblkArgs) -> Result<BenchOutcome, String> {
     let mut plan = plan::plan(args, &tools, &servers);
     plan.notes.append(&mut notes);
     let rounds = args.rounds();
-    let length = clock(plan.jobs.expected_time() * rounds);
+    let length = HumanDuration(plan.jobs.expected_time() * rounds);
     print(&format!("{host}\n{} numbers, rounds: {rounds}, about {length}\n", plan.jobs.0.len()));
     let background = BackgroundLoad::begin();
-    let is_whole = plan.jobs.run_rounds(rounds, &stop, || Ok(()))?;
+    let outcome = plan.jobs.run_rounds(rounds, &stop, || Ok(()))?;
     plan.notes.extend(background.warning());
     drop(servers);
-    if !is_whole {
-        plan.notes.push("stopped before its end: some numbers are of fewer rounds, some are missing".to_owned());
-    }
+    plan.notes.extend(outcome.note());
     let goals = plan.goals();
     print(&plan.text(&goals));
     if let Some(path) = &args.json {
@@ -41,5 +42,5 @@ pub(super) fn run(args: &BenchUblkArgs) -> Result<BenchOutcome, String> {
     if let Some(path) = &args.svg {
         plan.plot().write(path)?;
     }
-    Ok(if is_whole { BenchOutcome::Whole } else { BenchOutcome::Stopped })
+    Ok(outcome)
 }

@@ -1,4 +1,4 @@
-//! Everything that is measured.
+//! The measurements of `uringlet bench ublk`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub(super) const IN_PROCESS: &str = "in one process";
 pub(super) const DEEP: &str = "depth 64, batch 16";
 pub(super) const OPS: [&str; 2] = ["read", "write"];
 pub(super) const DEPTHS: [u32; 2] = [1, 32];
-/// What a process takes besides the time that is measured: starting under `uringlet run`, warming up.
+/// Time of a process beyond the measured one: starting under `uringlet run`, warming up.
 const OVERHEAD: Duration = Duration::from_millis(250);
 
-/// The row of a path.
+/// The row for an operation and a depth in [`PATHS`].
 pub(super) fn row(op: &str, depth: u32) -> String {
     format!("{op}, depth {depth}")
 }
@@ -30,7 +30,7 @@ pub(super) fn row(op: &str, depth: u32) -> String {
 #[derive(Debug)]
 pub(super) struct UblkPlan {
     pub(super) jobs: Jobs,
-    /// KiB.
+    /// Request sizes, KiB.
     pub(super) sizes: Vec<u32>,
     /// The columns of [`PATHS`].
     pub(super) paths: Vec<&'static str>,
@@ -47,7 +47,7 @@ struct UblkPlanBuilder<'a> {
 impl UblkPlanBuilder<'_> {
     fn add(&mut self, cell: TableCell, attachment: Attachment, args: Vec<OsString>) {
         let args = args.into_iter().chain([format!("--seconds={}", self.time.as_secs_f64()).into()]);
-        // Ten times what is expected, for machines that are busy.
+        // Ten times the expected time, for busy machines.
         let launch = self.tools.worker(attachment, args).within(Duration::from_secs(60) + self.time * 10);
         self.plan.jobs.push(BenchJob::program(cell, self.time + OVERHEAD, launch, json::sample));
     }
@@ -102,7 +102,7 @@ fn copies(plan_builder: &mut UblkPlanBuilder<'_>) {
 fn paths(plan_builder: &mut UblkPlanBuilder<'_>, servers: &NullServers) {
     plan_builder.plan.paths = std::iter::once(IN_PROCESS).chain(servers.endpoints().map(|endpoint| endpoint.column)).collect();
     if let (Some(why), true) = (&plan_builder.tools.no_kernel, servers.endpoints().any(|endpoint| endpoint.needs_kernel())) {
-        plan_builder.plan.notes.push(format!("block device: not measured, the kernel gives no ring here ({why})"));
+        plan_builder.plan.notes.push(format!("block device: not measured, io_uring is not available from the kernel here ({why})"));
     }
     for op in OPS {
         for depth in DEPTHS {
@@ -127,7 +127,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_path_is_asked_the_same() {
+    fn every_path_gets_the_same_workload() {
         let plan = plan(&parse(&["--sizes=4,64"]).unwrap(), &tools(None), &servers());
         assert_eq!(plan.jobs.0.len(), 8 + 4 + 4 * (1 + 4));
         assert_eq!(plan.jobs.rows(PATHS), ["read, depth 1", "read, depth 32", "write, depth 1", "write, depth 32"]);

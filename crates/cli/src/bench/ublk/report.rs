@@ -1,4 +1,4 @@
-//! A table for each part, pictures, and whether the goals are met.
+//! Tables, plots and goals of `uringlet bench ublk`.
 
 use super::plan::{COPIES, COPY, DEEP, DEPTHS, GET_DATA, IN_PROCESS, OFF, ON, OPS, PATHS, UblkPlan, row};
 use super::servers::{NBD_BROKER, NBD_EMBEDDED, NBDKIT};
@@ -9,13 +9,13 @@ use crate::bench::summary::{Summary, number};
 use crate::bench::table::TextTable;
 
 const NOTHING: &str = "-";
-/// How long a request takes on average, µs.
+/// Mean latency of a request, µs.
 const MEAN: &str = "mean_us";
-/// The least copy for which NEED_GET_DATA is to win, KiB.
+/// Smallest copy for which NEED_GET_DATA should win, KiB.
 const WORTH_KIB: u32 = 64;
 
 impl UblkPlan {
-    /// All tables, the goals, what was not measured and why.
+    /// All tables, the goals, the notes and the failures.
     pub(super) fn text(&self, goals: &[Goal]) -> String {
         let mut text = self.get_data() + &self.copies() + &self.paths();
         text.push('\n');
@@ -28,7 +28,8 @@ impl UblkPlan {
         self.jobs.summary(table, row, column, field).map_or_else(|| NOTHING.to_owned(), |s| s.divided(unit).narrow())
     }
 
-    /// How many times `base`'s this one's is: the median of the rounds' ratios, since what stands side by side was measured one after the other.
+    /// `column` divided by `base`: the median of the ratios of each round, since values of one
+    /// round were measured one after the other.
     fn ratio(&self, table: &str, row: &str, field: &str, column: &str, base: &str) -> Option<f64> {
         let samples = |column| self.jobs.find_job(table, row, column).map(|job| &job.samples);
         let pairs = samples(column)?.iter().zip(samples(base)?);
@@ -45,7 +46,7 @@ impl UblkPlan {
         if rows.is_empty() {
             return String::new();
         }
-        let title = format!("{GET_DATA}: µs of a request, thousand requests/s, median ± half the spread");
+        let title = format!("{GET_DATA}: latency in µs, thousand requests/s, median ± half the spread");
         let header = ["", "off, µs", "NEED_GET_DATA, µs", "of off's", "off, k/s", "NEED_GET_DATA, k/s", "of off's"];
         let mut table = TextTable::new(title, header);
         for row in rows {
@@ -69,7 +70,7 @@ impl UblkPlan {
         if rows.is_empty() {
             return String::new();
         }
-        let title = format!("{COPIES}: µs of a request, median ± half the spread");
+        let title = format!("{COPIES}: latency in µs, median ± half the spread");
         let mut table = TextTable::new(title, ["", COPY, ON, "the copy's, of NEED_GET_DATA's"]);
         for row in rows {
             let cell = |column| self.cell(COPIES, row, column, MEAN, 1.0);
@@ -95,7 +96,7 @@ impl UblkPlan {
         use Bound::{AtLeast, AtMost};
         let nbd = |column, depth| {
             let ratios = OPS.iter().filter_map(|op| Some((row(op, depth), self.ratio(PATHS, &row(op, depth), VALUE, column, NBDKIT)?)));
-            Goal::worst(format!("{column}, depth {depth}, requests, of nbdkit's"), AtLeast, 1.0, ratios)
+            Goal::worst(format!("{column}, depth {depth}, requests, relative to nbdkit"), AtLeast, 1.0, ratios)
         };
         let fast = OPS.iter().filter_map(|op| Some((row(op, 32), self.jobs.summary(PATHS, &row(op, 32), IN_PROCESS, VALUE)?.median)));
         let large = self.sizes.iter().filter(|&&kib| kib >= WORTH_KIB).filter_map(|kib| {
@@ -108,8 +109,8 @@ impl UblkPlan {
             Some((row.to_owned(), ratio))
         });
         let goals = [
-            Goal::worst(format!("NEED_GET_DATA, {DEEP}, time of a request, of that without"), AtMost, 1.1, deep),
-            Goal::worst("one more copy of 64 KiB and more, time of a request, of that with NEED_GET_DATA", AtLeast, 1.0, large),
+            Goal::worst(format!("NEED_GET_DATA, {DEEP}, latency, relative to the plain path"), AtMost, 1.1, deep),
+            Goal::worst("one more copy of 64 KiB and more, latency, relative to NEED_GET_DATA", AtLeast, 1.0, large),
             Goal::worst("in one process, depth 32, requests/s", AtLeast, 1e6, fast),
             nbd(NBD_EMBEDDED, DEPTHS[0]),
             nbd(NBD_EMBEDDED, DEPTHS[1]),
@@ -119,7 +120,7 @@ impl UblkPlan {
         goals.into_iter().flatten().collect()
     }
 
-    /// Latency by size; requests a second by depth, for each path.
+    /// Latency by size; requests per second by depth, for each path.
     pub(super) fn plot(&self) -> Plot {
         let sizes = self.sizes.iter();
         let point = |kib: &u32, column: &str| Some((f64::from(*kib), self.jobs.summary(COPIES, &format!("{kib} KiB"), column, MEAN)?));
@@ -141,13 +142,14 @@ impl UblkPlan {
 mod tests {
     use super::*;
     use crate::bench::job::{BenchJob, Sample};
+    use crate::bench::outcome::BenchOutcome;
     use crate::bench::stop::StopFlag;
     use crate::bench::ublk::args::tests::parse;
     use crate::bench::ublk::plan::{plan, tests::tools};
     use crate::bench::ublk::servers::tests::servers;
     use std::time::Duration;
 
-    /// A whole run: NEED_GET_DATA is 5% slower than nothing, and 10% quicker than a copy.
+    /// A complete run: NEED_GET_DATA is 5% slower than the plain path, and 10% faster than a copy.
     fn measured(args: &[&str]) -> UblkPlan {
         let mut plan = plan(&parse(args).unwrap(), &tools(None), &servers());
         for job in &mut plan.jobs.0 {
@@ -162,12 +164,12 @@ mod tests {
                 Ok(Sample::from([(VALUE.to_owned(), value), (MEAN.to_owned(), 1e6 / value)]))
             });
         }
-        assert_eq!(plan.jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(true));
+        assert_eq!(plan.jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(BenchOutcome::Complete));
         plan
     }
 
     #[test]
-    fn goals_are_met_or_not() {
+    fn goals_are_reported_as_met_or_not_met() {
         let goals: Vec<String> = measured(&[]).goals().iter().map(Goal::text).collect();
         assert_eq!(goals.len(), 7);
         assert!(goals[0].contains("at most 1.10: 1.05") && goals[0].ends_with(", met\n"), "{}", goals[0]);
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_and_pictures_have_all() {
+    fn tables_and_plots_contain_all_series() {
         let plan = measured(&["--sizes=4,1024"]);
         let text = plan.text(&[]);
         let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start} in {text}"));

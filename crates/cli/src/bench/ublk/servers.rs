@@ -1,4 +1,5 @@
-//! Null devices that run while they are measured: ours with a broker of its own, and other people's NBD servers. They end with this.
+//! Null devices for the measurements: uringlet's with a broker of its own, and other NBD servers.
+//! All of them end with this process.
 
 use std::ffi::OsString;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -11,22 +12,22 @@ use crate::bench::tools::BenchTools;
 use uringlet_ublkd::client::BrokerClient;
 use uringlet_ublkd::runtime_dir;
 
-/// Driver, NBD server and the device's server in one process, as nbdkit's are.
+/// Driver, NBD server and ublk server in one process, as in nbdkit.
 pub(super) const NBD_EMBEDDED: &str = "NBD, one process";
-/// As `uringlet ublk add` makes it.
+/// As `uringlet ublk add` sets it up.
 pub(super) const NBD_BROKER: &str = "NBD, broker";
 pub(super) const NBDKIT: &str = "nbdkit null";
 pub(super) const QEMU: &str = "qemu null-co";
 pub(super) const BLOCK: &str = "block device";
-/// As many bytes as the worker wants.
+/// The device size that the worker expects, bytes.
 const SIZE: &str = "1073741824";
-/// How long a server may take to listen.
+/// Time for a server to start listening.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it may take to end when it is asked to.
+/// Time for a server to end after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Where a device is reached.
+/// A way to reach a device.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) column: &'static str,
@@ -34,7 +35,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The kernel's ring leads to block devices.
+    /// A block device is measured through the kernel's ring.
     pub(super) fn needs_kernel(&self) -> bool {
         self.column == BLOCK
     }
@@ -46,7 +47,7 @@ impl Endpoint {
     }
 }
 
-/// Those that run. The last that was started ends first.
+/// The running servers. They are stopped in reverse order.
 #[derive(Debug)]
 pub(super) struct NullServers {
     directory: Option<PathBuf>,
@@ -63,7 +64,7 @@ impl NullServers {
         self.endpoints.iter()
     }
 
-    /// All that there are; what is missing is noted.
+    /// Starts all servers; missing ones are noted.
     pub(super) fn start(tools: &BenchTools, stop: &StopFlag, notes: &mut Vec<String>) -> Result<Self, String> {
         let directory = std::env::temp_dir().join(format!("uringlet-bench-ublk-{}", std::process::id()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&directory);
@@ -104,7 +105,7 @@ impl NullServers {
         if std::fs::metadata(&node).is_ok_and(|meta| meta.file_type().is_block_device()) {
             self.endpoints.push(Endpoint { column: BLOCK, path: node });
         } else {
-            notes.push("block device: not measured, there is none (it needs root, /dev/fuse and loop devices)".to_owned());
+            notes.push("block device: not measured, it does not exist (it needs root, /dev/fuse and loop devices)".to_owned());
         }
         Ok(())
     }
@@ -133,19 +134,19 @@ impl NullServers {
         Ok(())
     }
 
-    /// Until what was started last is there.
+    /// Waits until the server started last is ready.
     fn wait(&mut self, what: &str, stop: &StopFlag, is_ready: impl Fn() -> bool) -> Result<(), String> {
         let deadline = Instant::now() + START_TIMEOUT;
         while !is_ready() {
             let ended = self.children.last_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
-                return Err(format!("{what} has ended at once, {status}"));
+                return Err(format!("{what} ended immediately, {status}"));
             }
             if stop.is_requested() {
                 return Err("stopped".to_owned());
             }
             if Instant::now() > deadline {
-                return Err(format!("{what} does not begin"));
+                return Err(format!("{what} did not start in time"));
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -171,7 +172,7 @@ fn nbdkit(socket: &Path) -> Vec<OsString> {
 
 fn qemu(socket: &Path) -> Vec<OsString> {
     let mut address = OsString::from("addr.type=unix,addr.path=");
-    // A comma is doubled in its options.
+    // qemu's option syntax wants commas doubled.
     address.push(socket.to_string_lossy().replace(',', ",,"));
     let device = format!("driver=null-co,node-name=null,size={SIZE},read-zeroes=on");
     let export = "type=nbd,id=null,node-name=null,name=,writable=on";
@@ -185,13 +186,13 @@ impl Drop for NullServers {
             terminate(&mut child);
         }
         if let Some(directory) = self.directory.take() {
-            // What cannot be removed is of no harm.
+            // Leftovers in the temporary directory do no harm.
             let _ = std::fs::remove_dir_all(directory);
         }
     }
 }
 
-/// Asks it to end, and makes it, if it takes too long.
+/// Sends SIGTERM, and SIGKILL after the timeout.
 fn terminate(child: &mut Child) {
     let pid = rustix::process::Pid::from_child(child);
     if matches!(child.try_wait(), Ok(None)) {
@@ -210,7 +211,7 @@ fn terminate(child: &mut Child) {
 pub(super) mod tests {
     use super::*;
 
-    /// As if they ran.
+    /// Endpoints without processes.
     pub(in crate::bench::ublk) fn servers() -> NullServers {
         let endpoint = |column| Endpoint { column, path: "/s".into() };
         let mut servers = NullServers::none();
@@ -219,20 +220,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn doors_have_their_command() {
+    fn endpoints_have_their_worker_arguments() {
         let words = |column| Endpoint { column, path: "/x".into() }.worker_args().map(|word| word.into_string().unwrap()).join(" ");
         assert_eq!(words(QEMU), "nbd --socket /x");
         assert_eq!(words(BLOCK), "block --device /x");
     }
 
     #[test]
-    fn what_is_not_installed_is_noted_and_what_runs_is_ended() {
+    fn missing_servers_are_noted_and_running_ones_stopped() {
         let (mut servers, mut notes) = (NullServers::none(), Vec::new());
         let stop = StopFlag::default();
         servers.start_external(NBDKIT, "nbdkit", &["/nowhere/nbdkit".into()], Path::new("/nowhere"), &stop, &mut notes);
         servers.start_external(QEMU, "qemu", &["true".into()], Path::new("/nowhere"), &stop, &mut notes);
         assert!(notes[0].contains("cannot start /nowhere/nbdkit") && notes[0].contains("package nbdkit"), "{notes:?}");
-        assert!(notes[1].contains("has ended at once"), "{notes:?}");
+        assert!(notes[1].contains("ended immediately"), "{notes:?}");
         servers.start_external(NBDKIT, "x", &["sleep".into(), "1000".into()], Path::new("/"), &stop, &mut notes);
         assert_eq!((servers.endpoints().count(), notes.len()), (1, 2));
         let begun = Instant::now();

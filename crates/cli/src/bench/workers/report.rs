@@ -1,16 +1,16 @@
-//! A table for each phase: rates, and what an item waited for locks.
+//! A table for each phase: throughput, and the time that an item waits for locks.
 
-use super::{CLASSES, ONE, SPLIT};
+use super::plan::{CLASSES, ONE, SPLIT};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::job::Jobs;
 use crate::bench::summary::{Summary, number};
 use crate::bench::table::TextTable;
 
-/// What is measured, and what it is called.
+/// The phases and their titles.
 const PHASES: [(&str, &str); 3] =
-    [("insert", "inserting, no worker takes any"), ("consume", "consuming, nobody inserts"), ("flow", "both at once")];
+    [("insert", "inserting, workers blocked"), ("consume", "consuming, no submitter"), ("flow", "both at once")];
 
-/// All tables, the goals, what failed.
+/// All tables, the goals and the failures.
 pub(super) fn text(jobs: &Jobs, goals: &[Goal], work_ns: u32) -> String {
     let mut text: String = PHASES.iter().map(|&(phase, title)| table(jobs, phase, title, work_ns)).collect();
     text.push('\n');
@@ -19,7 +19,7 @@ pub(super) fn text(jobs: &Jobs, goals: &[Goal], work_ns: u32) -> String {
 }
 
 fn table(jobs: &Jobs, phase: &str, title: &str, work_ns: u32) -> String {
-    let title = format!("{title}: million items/s of {work_ns} ns, median (least - most); what an item waits for locks, ns");
+    let title = format!("{title}: million items/s of {work_ns} ns, median (min - max); lock wait per item, ns");
     let ratio = format!("{SPLIT} / {ONE}");
     let mut table = TextTable::new(title, ["", ONE, SPLIT, &ratio, &format!("{ONE}, ns"), &format!("{SPLIT}, ns")]);
     for classes in CLASSES {
@@ -47,11 +47,11 @@ fn ratio_of(jobs: &Jobs, classes: &str, row: &str, phase: &str) -> Option<f64> {
     Some(median(SPLIT)? / median(ONE)?)
 }
 
-/// Where both classes are busy, at the number of workers where the split wins least.
+/// The lowest ratio over all numbers of workers, with both classes busy.
 pub(super) fn goals(jobs: &Jobs) -> Vec<Goal> {
     let worst = |phase| jobs.rows("both").iter().filter_map(|row| ratio_of(jobs, "both", row, phase)).min_by(f64::total_cmp);
     let goal = |phase, what: &str, limit| {
-        Goal::new(format!("{what} where both classes are busy, of one lock's, at worst"), Bound::AtLeast, limit, worst(phase))
+        Goal::new(format!("{what} with both classes busy, relative to one lock, worst case"), Bound::AtLeast, limit, worst(phase))
     };
     [goal("insert", "inserting", 1.5), goal("flow", "inserting and consuming", 1.0)].into_iter().flatten().collect()
 }
@@ -60,11 +60,12 @@ pub(super) fn goals(jobs: &Jobs) -> Vec<Goal> {
 mod tests {
     use super::*;
     use crate::bench::job::{BenchJob, Sample, TableCell};
+    use crate::bench::outcome::BenchOutcome;
     use crate::bench::stop::StopFlag;
     use std::time::Duration;
 
     #[test]
-    fn the_worst_ratio_is_the_goals() {
+    fn the_lowest_ratio_decides_the_goal() {
         let mut jobs = Jobs::default();
         for (row, split) in [("1 worker", 6.0), ("2 workers", 4.0)] {
             for (column, value) in [(ONE, 2.0), (SPLIT, split)] {
@@ -73,7 +74,7 @@ mod tests {
                 }));
             }
         }
-        assert_eq!(jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(true));
+        assert_eq!(jobs.run_rounds(1, &StopFlag::default(), || Ok(())), Ok(BenchOutcome::Complete));
         let goals = goals(&jobs);
         assert_eq!(goals.len(), 1);
         assert!(goals[0].text().contains("at least 1.50: 2.00, met"));

@@ -8,20 +8,22 @@ use clap::ValueEnum;
 
 use super::engine::WriteEngine;
 
-/// Buffered writes by every engine, and how long submit() takes while a file is slow
+/// Buffered writes with every engine, and the latency of submit() while a file is slow
 ///
-/// 1 KiB random writes in a 10 MB file by queue depth, and 4 KiB sequential and random ones at depth 1, with a load generator of its own and with
-/// fio, if that is installed. On this machine's filesystem, and as root on fresh xfs and btrfs images too. Then the time that submit() and requests to
-/// other files take while one file blocks for 100 ms a write. Everything is measured in turn, so many rounds; medians are shown.
+/// Random writes of 1 KiB in a 10 MB file by queue depth, and sequential and random ones of 4 KiB
+/// at depth 1, with uringlet's load generator and with fio, if that is installed. On this machine's
+/// filesystem and, as root, on fresh xfs and btrfs images. Then the latency of submit() and of
+/// requests to other files while one file blocks for 100 ms per write. Measurements are interleaved
+/// in rounds; medians are shown.
 ///
-/// Whatever is made is removed at the end, also after Ctrl-C, which tells what was measured until then.
+/// All files are removed at the end. After Ctrl-C, the results so far are printed.
 #[derive(Debug, clap::Args)]
 pub(in crate::bench) struct BenchWritesArgs {
-    /// One short round with few depths: about two minutes; options below override it
+    /// One short round with few depths, about two minutes; the options below override it
     #[arg(long)]
     quick: bool,
 
-    /// What is measured
+    /// The measurements to run
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST", default_values_t = WritesPart::ALL)]
     pub(super) parts: Vec<WritesPart>,
 
@@ -37,15 +39,15 @@ pub(in crate::bench) struct BenchWritesArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = clap::value_parser!(u32).range(1..=1024))]
     depths: Option<Vec<u32>>,
 
-    /// How long each measurement takes; those of latency six times as long [default: 0.5; quick: 0.2]
+    /// Time of each measurement; latencies take six times as long [default: 0.5; quick: 0.2]
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
 
-    /// How often everything is measured [default: 3; quick: 1]
+    /// Number of rounds [default: 3; quick: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
 
-    /// Where files and images are made; its filesystem is `machine`
+    /// Directory for files and images; its filesystem is `machine`
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(super) directory: PathBuf,
 
@@ -53,8 +55,8 @@ pub(in crate::bench) struct BenchWritesArgs {
     #[arg(long)]
     pub(super) no_fio: bool,
 
-    /// Also measure while dirty pages are throttled: vm.dirty_bytes and vm.dirty_background_bytes are lowered meanwhile, which slows down whatever else
-    /// writes to disks (needs root)
+    /// Also measure while dirty pages are throttled (needs root): vm.dirty_bytes and
+    /// vm.dirty_background_bytes are lowered meanwhile, which slows down other writers
     #[arg(long)]
     pub(super) allow_sysctl: bool,
 
@@ -62,19 +64,19 @@ pub(in crate::bench) struct BenchWritesArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
 
-    /// Draw writes a second by queue depth into this file
+    /// Plot writes per second by queue depth to this file
     #[arg(long, value_name = "FILE")]
     pub(super) svg: Option<PathBuf>,
 }
 
-/// A part of the what.
+/// A part of the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum WritesPart {
     /// 1 KiB random writes by queue depth
     Depths,
     /// 4 KiB sequential and random writes at depth 1
     Blocks,
-    /// submit() and other files while one is slow
+    /// submit() and requests to other files while one file is slow
     Latency,
 }
 
@@ -82,21 +84,21 @@ impl WritesPart {
     const ALL: [Self; 3] = [Self::Depths, Self::Blocks, Self::Latency];
 }
 
-/// Where is written.
+/// A filesystem to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum FsChoice {
-    /// That of the directory
+    /// The filesystem of the directory
     Machine,
-    /// A fresh one on a loop image
+    /// A fresh xfs on a loop image
     Xfs,
-    /// A fresh one on a loop image
+    /// A fresh btrfs on a loop image
     Btrfs,
 }
 
 impl FsChoice {
     const ALL: [Self; 3] = [Self::Machine, Self::Xfs, Self::Btrfs];
 
-    /// As mkfs and mount call it; none, if none is to be made.
+    /// The type for mkfs and mount; `None` if none is to be made.
     pub(super) fn made(self) -> Option<&'static str> {
         match self {
             Self::Machine => None,
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_is_overridden() {
+    fn explicit_options_override_quick() {
         let args = parse(&["--quick", "--rounds=2"]).unwrap();
         assert_eq!((args.depths(), args.time(), args.rounds()), (vec![1, 8, 32], Duration::from_millis(200), 2));
         let args = parse(&[]).unwrap();
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_lists() {
+    fn lists_are_parsed_and_deduplicated() {
         let args = parse(&["--fs=xfs,machine,xfs", "--engines", "psync,kernel", "--depths=4,2,4"]).unwrap();
         assert_eq!(
             (args.filesystems(), args.engines()),
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for (args, word) in [("--fs=zfs", "[possible values: machine, xfs, btrfs]"), ("--depths=0", "1..=1024"), ("--seconds=0", "between")]
         {
             assert!(parse(&[args]).unwrap_err().contains(word), "{args}");

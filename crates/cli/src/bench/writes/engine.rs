@@ -1,19 +1,19 @@
-//! The ways to write that are compared.
+//! The engines that are compared.
 
 use crate::bench::tools::Attachment;
 
-/// Who executes the writes.
+/// What executes the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum WriteEngine {
     /// The kernel's io_uring
     Kernel,
-    /// The engine as it is
+    /// uringlet with its default mode
     Adaptive,
-    /// The engine, `uringlet run --mode=uringlet`
+    /// uringlet, `uringlet run --mode=uringlet`
     Uringlet,
-    /// The engine, `uringlet run --mode=workers`
+    /// uringlet, `uringlet run --mode=workers`
     Workers,
-    /// One pwrite(2) after the other
+    /// Synchronous pwrite(2)
     Psync,
     /// Linux AIO
     Libaio,
@@ -46,7 +46,7 @@ impl WriteEngine {
         }
     }
 
-    /// The worker's word.
+    /// The worker's `--via` parameter.
     pub(super) fn via(self) -> &'static str {
         match self {
             Self::Psync => "pwrite",
@@ -56,7 +56,7 @@ impl WriteEngine {
         }
     }
 
-    /// fio's word.
+    /// fio's `ioengine` parameter.
     pub(super) fn ioengine(self) -> &'static str {
         match self {
             Self::Psync => "psync",

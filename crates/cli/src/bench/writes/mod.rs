@@ -1,4 +1,4 @@
-//! `uringlet bench writes`: buffered writes by every engine, and what a slow file costs the others.
+//! `uringlet bench writes`: buffered writes with every engine, and the latency beside a slow file.
 
 mod args;
 mod engine;
@@ -8,17 +8,20 @@ mod slow_fs;
 mod sysctl;
 mod workspace;
 
+use indicatif::HumanDuration;
+
 use super::host::{BackgroundLoad, Host};
-use super::progress::clock;
+use super::json;
+use super::outcome::BenchOutcome;
+use super::output::{print, write_file};
 use super::stop::StopFlag;
 use super::tools::BenchTools;
-use super::{BenchOutcome, json, print, write_file};
 pub(super) use args::BenchWritesArgs;
 use workspace::Workspace;
 
 pub(super) fn run(args: &BenchWritesArgs) -> Result<BenchOutcome, String> {
     if sysctl::recover()? {
-        eprintln!("put the dirty limits back, which a killed run left low");
+        eprintln!("restored the dirty limits that a killed run left low");
     }
     let tools = BenchTools::find()?;
     let stop = StopFlag::on_signals()?;
@@ -26,15 +29,13 @@ pub(super) fn run(args: &BenchWritesArgs) -> Result<BenchOutcome, String> {
     let host = Host::detect(workspace.path());
     let mut plan = plan::plan(args, &tools, &mut workspace, &stop);
     let rounds = args.rounds();
-    let length = clock(plan.jobs.expected_time() * rounds);
+    let length = HumanDuration(plan.jobs.expected_time() * rounds);
     print(&format!("{host}\n{} numbers, rounds: {rounds}, about {length}\n", plan.jobs.0.len()));
     let background = BackgroundLoad::begin();
-    let is_whole = plan.jobs.run_rounds(rounds, &stop, || Ok(()))?;
+    let outcome = plan.jobs.run_rounds(rounds, &stop, || Ok(()))?;
     drop(workspace);
     plan.notes.extend(background.warning());
-    if !is_whole {
-        plan.notes.push("stopped before its end: some numbers are of fewer rounds, some are missing".to_owned());
-    }
+    plan.notes.extend(outcome.note());
     let goals = plan.goals();
     print(&report::text(&plan, &goals));
     if let Some(path) = &args.json {
@@ -43,5 +44,5 @@ pub(super) fn run(args: &BenchWritesArgs) -> Result<BenchOutcome, String> {
     if let Some(path) = &args.svg {
         plan.plot().write(path)?;
     }
-    Ok(if is_whole { BenchOutcome::Whole } else { BenchOutcome::Stopped })
+    Ok(outcome)
 }

@@ -1,4 +1,4 @@
-//! Everything that is measured.
+//! The measurements of `uringlet bench writes`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::bench::host::Host;
 use crate::bench::job::{BenchJob, Jobs, ParseOutput, TableCell};
 use crate::bench::json;
 use crate::bench::launch::Launch;
-use crate::bench::remove_if_there;
+use crate::bench::output::remove_if_there;
 use crate::bench::stop::StopFlag;
 use crate::bench::tools::BenchTools;
 
-/// Who makes the load.
+/// The program that generates the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadGenerator {
     Own,
@@ -30,7 +30,7 @@ impl LoadGenerator {
     }
 }
 
-/// A filesystem that is written to.
+/// A filesystem under test.
 #[derive(Clone, Debug)]
 pub(super) struct TestVolume {
     pub(super) kind: String,
@@ -46,7 +46,7 @@ const MIB: u64 = 1 << 20;
 const SLOW_MS: u64 = 100;
 const DIRTY_LIMIT: u64 = 8 * MIB;
 
-/// The name of a table.
+/// The title of a table.
 pub(super) fn title(what: &str, volume: &TestVolume, generator: LoadGenerator) -> String {
     format!("{what}, {}, {}", volume.label, generator.name())
 }
@@ -61,7 +61,7 @@ pub(super) struct WritesPlan {
     pub(super) notes: Vec<String>,
 }
 
-/// Also makes the filesystems that are wanted.
+/// Plans all measurements and makes the filesystems for them.
 pub(super) fn plan(args: &BenchWritesArgs, tools: &BenchTools, workspace: &mut Workspace, stop: &StopFlag) -> WritesPlan {
     let mut plan = WritesPlan {
         jobs: Jobs::default(),
@@ -72,7 +72,7 @@ pub(super) fn plan(args: &BenchWritesArgs, tools: &BenchTools, workspace: &mut W
     };
     plan.engines = args.engines().into_iter().filter(|&engine| engine != WriteEngine::Kernel || tools.no_kernel.is_none()).collect();
     if let (Some(why), true) = (&tools.no_kernel, args.engines().contains(&WriteEngine::Kernel)) {
-        plan.notes.push(format!("kernel's ring: not measured, the kernel gives none here ({why})"));
+        plan.notes.push(format!("kernel's ring: not measured, io_uring is not available from the kernel here ({why})"));
     }
     let has_rates = args.parts.iter().any(|&part| part != WritesPart::Latency);
     if has_rates && !args.no_fio {
@@ -95,7 +95,7 @@ pub(super) fn plan(args: &BenchWritesArgs, tools: &BenchTools, workspace: &mut W
     plan
 }
 
-/// Where in a table a rate belongs, and what is written.
+/// The parameters of one throughput measurement and its row.
 struct WriteCase<'a> {
     what: &'static str,
     row: String,
@@ -139,7 +139,7 @@ impl WritesPlan {
         }
     }
 
-    /// A number of each engine, one after the other: what is compared is measured together.
+    /// One job per engine in succession, so that what is compared is measured together.
     fn add_rate(
         &mut self,
         args: &BenchWritesArgs,
@@ -177,7 +177,7 @@ impl WritesPlan {
         } else if args.allow_sysctl {
             self.add_throttled(args, tools, &directory);
         } else {
-            self.notes.push(format!("{THROTTLED}: not measured (it lowers vm.dirty_bytes for a while: --allow-sysctl)"));
+            self.notes.push(format!("{THROTTLED}: not measured (it lowers vm.dirty_bytes meanwhile: --allow-sysctl)"));
         }
     }
 
@@ -202,7 +202,8 @@ impl WritesPlan {
     fn add_throttled(&mut self, args: &BenchWritesArgs, tools: &BenchTools, directory: &Path) {
         let file = directory.join("throttled");
         for engine in self.rings() {
-            // Reads, since other files' writes are throttled too. 1 GB/s, if nothing holds it back: more than most disks take.
+            // Reads, since writes to other files are throttled too. Without a limit the stream
+            // makes 1 GB/s, more than most disks take.
             let stream = ["--size", "268435456", "--block", "131072", "--depth", "16", "--reads"];
             let launch = latency(args, tools, engine, &file, directory, &stream);
             let (cell, file) = (TableCell::new("latency", THROTTLED, engine.label()), file.clone());
@@ -217,7 +218,7 @@ impl WritesPlan {
     }
 }
 
-/// Ten times what is expected, for machines that are busy.
+/// Ten times the expected time, for busy machines.
 fn limit(time: Duration) -> Duration {
     Duration::from_secs(60) + time * 10
 }

@@ -1,4 +1,4 @@
-//! Tables and a picture for people, and whether the goals are met.
+//! Tables, plot and goals of `uringlet bench writes`.
 
 use super::engine::WriteEngine;
 use super::plan::{BLOCKS, DEPTHS, LoadGenerator, SLOW, THROTTLED, TestVolume, WritesPlan, title};
@@ -10,7 +10,7 @@ use crate::bench::table::TextTable;
 
 const NOTHING: &str = "-";
 
-/// All tables, the goals, what was not measured and why.
+/// All tables, the goals, the notes and the failures.
 pub(super) fn text(plan: &WritesPlan, goals: &[Goal]) -> String {
     let mut text = String::new();
     for (volume, generator) in plan.combinations() {
@@ -37,7 +37,7 @@ fn plain(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), number)
 }
 
-/// The median of a job's numbers of this name.
+/// The median of a number of a job.
 fn median(job: Option<&BenchJob>, field: &str) -> Option<f64> {
     job?.summary(field).map(|s| s.median)
 }
@@ -47,7 +47,7 @@ impl WritesPlan {
         self.volumes.iter().flat_map(|volume| self.generators.iter().map(move |&generator| (volume, generator)))
     }
 
-    /// A table with a row for each engine and a column for each depth; nothing, if there is no depth.
+    /// A table with a row per engine and a column per depth; empty without depths.
     fn by_depth(
         &self,
         what: &str,
@@ -70,7 +70,7 @@ impl WritesPlan {
     }
 
     fn rates(&self, volume: &TestVolume, generator: LoadGenerator) -> String {
-        self.by_depth("thousand a second, median ± half the spread", volume, generator, |title, depth, engine| {
+        self.by_depth("thousand per second, median ± half the spread", volume, generator, |title, depth, engine| {
             cell(self.jobs.summary(title, depth, engine.label(), VALUE), 1e3)
         })
     }
@@ -90,13 +90,13 @@ impl WritesPlan {
         })
     }
 
-    /// Document 001's figures: a row for each pattern and engine.
+    /// The figures of document 001: a row for each pattern and engine.
     fn blocks(&self, volume: &TestVolume, generator: LoadGenerator) -> String {
         let title = title(BLOCKS, volume, generator);
         let patterns = self.jobs.rows(&title);
-        // fio counts its own thread alone.
+        // fio counts only its own thread.
         let cpu = if generator == LoadGenerator::Fio { "submitter's CPU %" } else { "CPU %" };
-        let mut header = vec!["", "thousand a second", "MiB/s", cpu, "times psync", "times the kernel's ring"];
+        let mut header = vec!["", "thousand per second", "MiB/s", cpu, "times psync", "times the kernel's ring"];
         header.extend(if generator == LoadGenerator::Fio { &["submit, ns", "complete, ns"][..] } else { &[] });
         let mut table = TextTable::new(&title, header);
         for pattern in &patterns {
@@ -116,7 +116,7 @@ impl WritesPlan {
         if patterns.is_empty() { String::new() } else { table.text() }
     }
 
-    /// What submit() and other files take; medians of the rounds.
+    /// Latencies of submit() and of other files, medians of the rounds.
     fn latencies(&self, scene: &str) -> String {
         let header =
             ["", "first submit", "submit p50", "p99", "max", "slow file's p99", "max", "other files p50", "p99", "max", "slow, MB/s"];
@@ -138,7 +138,7 @@ impl WritesPlan {
         if is_empty { String::new() } else { table.text() }
     }
 
-    /// `numerator / denominator` at each depth that is wanted, on the filesystems that the goals are about.
+    /// `of / base` at each depth for which `is_wanted`, on the filesystems that the goals cover.
     fn depth_ratios(
         &self,
         generator: LoadGenerator,
@@ -159,7 +159,7 @@ impl WritesPlan {
         ratios
     }
 
-    /// Issue 3's goals, as far as they were measured.
+    /// The goals of issue 3 that were measured.
     pub(super) fn goals(&self) -> Vec<Goal> {
         use LoadGenerator::{Fio, Own};
         use WriteEngine::{Adaptive, Kernel, Psync, Uringlet, Workers};
@@ -174,19 +174,21 @@ impl WritesPlan {
             Goal::worst(what, Bound::AtMost, most, [Adaptive, Uringlet].into_iter().filter_map(one))
         };
         let goals = [
-            ratio("adaptive, own generator, of pwrite at every depth", 0.95, Own, Adaptive, Psync, &|_| true),
-            ratio("adaptive, fio, of psync at every depth", 0.8, Fio, Adaptive, Psync, &|_| true),
-            ratio("adaptive, fio, of the kernel's ring at every depth", 1.0, Fio, Adaptive, Kernel, &|_| true),
-            ratio("uringlet mode, own generator, of pwrite at depth 1", 0.6, Own, Uringlet, Psync, &|depth| depth == 1),
-            ratio("uringlet mode, own generator, of the kernel's ring from depth 16", 1.0, Own, Uringlet, Kernel, &|depth| depth >= 16),
-            ratio("adaptive, own generator, of worker-only at depth 1", 3.0, Own, Adaptive, Workers, &|depth| depth == 1),
+            ratio("adaptive, own generator, relative to pwrite at every depth", 0.95, Own, Adaptive, Psync, &|_| true),
+            ratio("adaptive, fio, relative to psync at every depth", 0.8, Fio, Adaptive, Psync, &|_| true),
+            ratio("adaptive, fio, relative to the kernel's ring at every depth", 1.0, Fio, Adaptive, Kernel, &|_| true),
+            ratio("uringlet mode, own generator, relative to pwrite at depth 1", 0.6, Own, Uringlet, Psync, &|depth| depth == 1),
+            ratio("uringlet mode, own generator, relative to the kernel's ring from depth 16", 1.0, Own, Uringlet, Kernel, &|depth| {
+                depth >= 16
+            }),
+            ratio("adaptive, own generator, relative to worker-only at depth 1", 3.0, Own, Adaptive, Workers, &|depth| depth == 1),
             late("µs until other files' requests complete while one is slow, p99", 2000.0, "other_p99_us"),
             late("µs for submit() while a file is slow, p99 after the first miss", 200.0, "submit_p99_us"),
         ];
         goals.into_iter().flatten().collect()
     }
 
-    /// Writes a second by depth.
+    /// Writes per second by depth.
     pub(super) fn plot(&self) -> Plot {
         let line = |title: &str, engine: WriteEngine| {
             let point = |depth: &str| Some((depth.parse().ok()?, self.jobs.summary(title, depth, engine.label(), VALUE)?));
@@ -198,6 +200,6 @@ impl WritesPlan {
             Panel { title: format!("{}, {}", volume.label, generator.name()), lines }
         };
         let panels = self.combinations().map(panel).collect();
-        Plot { x_label: "queue depth".to_owned(), y_label: format!("{DEPTHS}: a second"), panels }
+        Plot { x_label: "queue depth".to_owned(), y_label: format!("{DEPTHS}, per second"), panels }
     }
 }

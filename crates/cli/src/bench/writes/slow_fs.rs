@@ -1,4 +1,4 @@
-//! The server of the slow file (`slow` on its mount): a child process while a measurement runs.
+//! The server of the slow file (`slow` on its mount): a child process during a measurement.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::bench::json;
 
-/// Mounted while this lives.
+/// The filesystem is mounted until this is dropped.
 #[derive(Debug)]
 pub(super) struct SlowFs {
     server: Child,
@@ -33,7 +33,7 @@ impl SlowFs {
 
 impl Drop for SlowFs {
     fn drop(&mut self) {
-        // Its end fails what is still under way, so that nobody hangs on the mount.
+        // Killing the server fails all writes in flight, so that no process hangs on the mount.
         let _ = self.server.kill();
         let _ = self.server.wait();
         let _ = unmount(&self.point, UnmountFlags::DETACH);

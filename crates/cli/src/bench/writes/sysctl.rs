@@ -1,7 +1,7 @@
-//! Lowering the machine's dirty limits for the time of a measurement.
+//! Lowers the machine's dirty limits during a measurement.
 //!
-//! The values that were there are written to a locked file first. They are put back when the guard goes; and if the process is killed, the next start
-//! finds the file unlocked and puts them back.
+//! The original values are first written to a locked file. They are restored when the guard is
+//! dropped. If the process is killed, the next run finds the file unlocked and restores them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The knobs: each limit has two, and setting one of them zeroes the other.
+/// Each limit has two sysctls, and setting one zeroes the other.
 const KNOBS: [[&str; 2]; 2] = [["dirty_bytes", "dirty_ratio"], ["dirty_background_bytes", "dirty_background_ratio"]];
 const DIRECTORY: &str = "/proc/sys/vm";
 const RECORD: &str = "/run/uringlet-bench-sysctl";
 
-/// The limits are low while this lives.
+/// The limits are low until this is dropped.
 #[derive(Debug)]
 pub(super) struct LowLimits {
     places: SysctlPaths,
@@ -38,7 +38,7 @@ pub(super) fn lower(dirty: u64, background: u64) -> Result<LowLimits, String> {
     lower_at(SysctlPaths::system(), dirty, background)
 }
 
-/// Puts back what a killed run left low; whether there was something.
+/// Restores the limits that a killed run left low. True if there was such a run.
 pub(super) fn recover() -> Result<bool, String> {
     recover_at(&SysctlPaths::system())
 }
@@ -46,18 +46,18 @@ pub(super) fn recover() -> Result<bool, String> {
 fn lower_at(places: SysctlPaths, dirty: u64, background: u64) -> Result<LowLimits, String> {
     recover_at(&places)?;
     let original = original(&places.knobs)?;
-    let wrong = |error: std::io::Error| format!("cannot note the old limits in {}: {error}", places.record.display());
+    let wrong = |error: std::io::Error| format!("cannot record the old limits in {}: {error}", places.record.display());
     let mut record = OpenOptions::new().write(true).create_new(true).open(&places.record).map_err(wrong)?;
     flock(&record, FlockOperation::NonBlockingLockExclusive).map_err(|error| wrong(error.into()))?;
     record.write_all(original.as_bytes()).and_then(|()| record.sync_all()).map_err(wrong)?;
     let low = LowLimits { places, _record: record };
-    // The lower one first: the kernel wants it below the other.
+    // The background limit first: it must stay below the other.
     set(&low.places.knobs, KNOBS[1][0], background)?;
     set(&low.places.knobs, KNOBS[0][0], dirty)?;
     Ok(low)
 }
 
-/// A line for each limit: the known that is in use and its value.
+/// One line per limit: the sysctl in use and its value.
 fn original(knobs: &Path) -> Result<String, String> {
     let mut lines = String::new();
     for [bytes, ratio] in KNOBS {
@@ -104,7 +104,7 @@ fn recover_at(places: &SysctlPaths) -> Result<bool, String> {
         return Err(format!("another run has the dirty limits lowered ({} is locked); wait for its end", places.record.display()));
     }
     let mut text = String::new();
-    // An empty record: killed before anything was changed.
+    // The record is empty if the run was killed before it changed anything.
     record.read_to_string(&mut text).map_err(|error| format!("cannot read {}: {error}", places.record.display()))?;
     restore(places)?;
     Ok(!text.is_empty())
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn limits_come_back() {
+    fn limits_are_restored_on_drop() {
         let places = machine("back");
         let low = lower_at(places.clone(), 1000, 500).unwrap();
         assert_eq!((get(&places.knobs, "dirty_bytes"), get(&places.knobs, "dirty_background_bytes")), (Ok(1000), Ok(500)));
         assert!(lower_at(places.clone(), 1, 1).unwrap_err().contains("another run"));
-        // What the kernel does, and these files do not: the other known of the pair is zeroed.
+        // As the kernel does: setting one sysctl of a pair zeroes the other.
         set(&places.knobs, "dirty_ratio", 0).unwrap();
         drop(low);
         assert_eq!((get(&places.knobs, "dirty_ratio"), get(&places.knobs, "dirty_background_bytes")), (Ok(20), Ok(7)));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_a_killed_run_come_back() {
+    fn limits_of_a_killed_run_are_restored() {
         let places = machine("killed");
         assert_eq!(recover_at(&places), Ok(false));
         fs::write(&places.record, "dirty_ratio 30\nsomething 4\n").unwrap();

@@ -1,8 +1,9 @@
-//! A folder for everything that a run makes, and filesystems in it; nothing of it stays.
+//! A directory for all files of a run and the filesystems mounted in it; removed at the end.
 //!
-//! The folder holds a locked file `lock`: whoever can lock it knows that the run is dead, and removes what it left. Mounts are made in a mount namespace of
-//! this process' own, so that they end with it however it ends, and nobody else sees them. An image's name goes as soon as it is mounted: the
-//! space is given back with the mount.
+//! The directory holds a locked file `lock`. If it can be locked, its run is dead, and the next run
+//! removes the directory. Mounts are made in a mount namespace of this process: they are invisible
+//! to others and end with it. The name of an image is removed once it is mounted, so that its space
+//! is freed with the mount.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use crate::bench::launch::Launch;
 use crate::bench::stop::StopFlag;
 
 const PREFIX: &str = "uringlet-bench-";
-/// Room for xfs' smallest (300 MB) and what is written.
+/// Room for the smallest xfs (300 MB) and the test files.
 const IMAGE_LEN: u64 = 512 << 20;
 
-/// The folder of this run.
+/// The directory of this run.
 #[derive(Debug)]
 pub(super) struct Workspace {
     path: PathBuf,
@@ -29,13 +30,14 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// In this directory; what dead runs left there is removed and told.
+    /// Creates the directory, and removes those of dead runs with a message.
     pub(super) fn new(directory: &Path) -> Result<Self, String> {
         for left in remove_leftovers(directory) {
-            eprintln!("removed {}, which a killed run left", left.display());
+            eprintln!("removed {}, left by a killed run", left.display());
         }
         let path = directory.join(format!("{PREFIX}{}", std::process::id()));
-        let wrong = |error: &dyn std::fmt::Display| format!("cannot make {}: {error}; name another place with --directory", path.display());
+        let wrong =
+            |error: &dyn std::fmt::Display| format!("cannot make {}: {error}; choose another directory with --directory", path.display());
         fs::create_dir(&path).map_err(|error| wrong(&error))?;
         let path = path.canonicalize().map_err(|error| wrong(&error))?;
         let lock = locked(&path).map_err(|error| wrong(&error))?;
@@ -46,15 +48,15 @@ impl Workspace {
         &self.path
     }
 
-    /// A folder to mount on, which nobody else will see.
+    /// A new directory to mount on, invisible to other processes.
     pub(super) fn mount_point(&mut self, name: &str) -> Result<PathBuf, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("mounting needs root".to_owned());
         }
         if !self.has_own_mounts {
-            unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("no mount namespace to be had: {error}"))?;
+            unshare(CloneFlags::CLONE_NEWNS).map_err(|error| format!("cannot create a mount namespace: {error}"))?;
             let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
-            mount_change("/", private).map_err(|error| format!("mounts cannot be made private: {error}"))?;
+            mount_change("/", private).map_err(|error| format!("cannot make mounts private: {error}"))?;
             self.has_own_mounts = true;
         }
         let point = self.path.join(name);
@@ -63,12 +65,12 @@ impl Workspace {
         Ok(point)
     }
 
-    /// A fresh filesystem of this kind (as mkfs and mount call it) on a loop image; where it is, or why not.
+    /// Makes and mounts a filesystem of this type on a loop image. Returns its mount point.
     pub(super) fn filesystem(&mut self, kind: &str, stop: &StopFlag) -> Result<PathBuf, String> {
         let point = self.mount_point(kind)?;
         let room = statvfs(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
         if room.f_bavail.saturating_mul(room.f_frsize) < IMAGE_LEN {
-            return Err(format!("an image takes {} MB, which are not free in {}", IMAGE_LEN >> 20, self.path.display()));
+            return Err(format!("an image needs {} MB of free space in {}", IMAGE_LEN >> 20, self.path.display()));
         }
         let image = self.path.join(format!("{kind}.img"));
         let made = File::create_new(&image).and_then(|file| file.set_len(IMAGE_LEN));
@@ -85,7 +87,7 @@ impl Workspace {
 impl Drop for Workspace {
     fn drop(&mut self) {
         for point in self.mounts.iter().rev() {
-            // Whatever is mounted there; nothing is, after a failure.
+            // Unmounts everything stacked there. Nothing is mounted after a failure.
             while unmount(point, UnmountFlags::DETACH).is_ok() {}
         }
         if let Err(error) = fs::remove_dir_all(&self.path) {
@@ -94,7 +96,7 @@ impl Drop for Workspace {
     }
 }
 
-/// Runs a program that says nothing when all is well.
+/// Runs a program that prints nothing on success.
 fn command(argv: &[std::ffi::OsString], package: &str, stop: &StopFlag) -> Result<(), String> {
     let missing = format!("cannot start {}", argv[0].display());
     match Launch::new(argv).within(Duration::from_secs(120)).check(stop) {
@@ -103,7 +105,8 @@ fn command(argv: &[std::ffi::OsString], package: &str, stop: &StopFlag) -> Resul
     }
 }
 
-/// The lock file of a folder. It gets its name when it is locked, so that no run that starts meanwhile takes this one for dead.
+/// Creates the lock file of a directory. It is renamed once locked, so that a run that starts
+/// meanwhile does not take this one for dead.
 fn locked(folder: &Path) -> std::io::Result<File> {
     let file = File::create_new(folder.join("locking"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -111,7 +114,7 @@ fn locked(folder: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Removes the folders of runs that are no more; which.
+/// Removes the directories of dead runs and returns their paths.
 fn remove_leftovers(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let folders = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)).map(|entry| entry.path());
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_dead_are_removed() {
+    fn only_directories_of_dead_runs_are_removed() {
         let place = std::env::temp_dir().join(format!("uringlet-bench-test-{}", std::process::id()));
         fs::create_dir_all(place.join("uringlet-bench-1")).unwrap();
         fs::create_dir_all(place.join("uringlet-bench-2")).unwrap();

@@ -1,0 +1,117 @@
+//! The command line of `uringlet run`, and the environment variables that pass it to the attached
+//! library.
+
+use std::ffi::{OsStr, OsString};
+
+use uringlet_ublkd::runtime_dir;
+
+use super::exec::Environment;
+
+/// Run a program with io_uring in user space
+///
+/// The program's io_uring calls are answered in its own process through ordinary system calls; the
+/// kernel's io_uring is not used. Children of the program are attached too. The exit status is the
+/// program's; 127 if it was not found, 126 if it cannot be run or attached.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// Print to standard error what was found and rewritten in the program and its libraries
+    #[arg(long)]
+    pub(super) explain: bool,
+
+    /// Scan for system calls again instead of using the cached result of an earlier start, and cache
+    /// nothing
+    #[arg(long)]
+    pub(super) no_cache: bool,
+
+    /// Which thread executes requests that may block
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = RunMode::Adaptive)]
+    pub(super) mode: RunMode,
+
+    /// How IOSQE_ASYNC is honoured on sockets, pipes and other pollable files
+    #[arg(long, value_enum, value_name = "HINT", default_value_t = IosqeAsync::Weighed)]
+    pub(super) iosqe_async: IosqeAsync,
+
+    /// Which ublk devices the program sees
+    #[arg(long, value_enum, value_name = "DEVICES", default_value_t = UblkScope::Broker)]
+    pub(super) ublk: UblkScope,
+
+    /// The program, looked up in PATH, and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
+    pub(super) command: Vec<OsString>,
+}
+
+/// How rings are driven, unless the program selects a mode when it sets one up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum RunMode {
+    /// The submitter, as long as it is not expected to block; otherwise a worker
+    Adaptive,
+    /// A worker submits for the caller; when it blocks, the next worker takes over
+    Uringlet,
+    /// Always a worker, as the kernel's io_uring does for buffered writes on ext4
+    Workers,
+}
+
+impl RunMode {
+    const VARIABLE: &str = "URINGLET_MODE";
+
+    /// Sets the variable that the attached library reads; unset means the default.
+    pub(super) fn export(self, environment: &mut Environment) {
+        match self {
+            Self::Adaptive => environment.remove(Self::VARIABLE),
+            Self::Uringlet => environment.set(Self::VARIABLE, OsStr::new("uringlet")),
+            Self::Workers => environment.set(Self::VARIABLE, OsStr::new("workers")),
+        }
+    }
+}
+
+/// Which thread makes the first attempt of a request with IOSQE_ASYNC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum IosqeAsync {
+    /// The submitter, for accepts and for up to 32 KiB to send or receive; otherwise a worker
+    Weighed,
+    /// Always a worker: for a busy submitter on a machine with idle CPUs
+    Worker,
+    /// A worker that blocks until the request is complete, as in Linux before 5.16: for comparison
+    Block,
+}
+
+impl IosqeAsync {
+    const VARIABLE: &str = "URINGLET_IOSQE_ASYNC";
+
+    /// As [`RunMode::export`].
+    pub(super) fn export(self, environment: &mut Environment) {
+        match self {
+            Self::Weighed => environment.remove(Self::VARIABLE),
+            Self::Worker => environment.set(Self::VARIABLE, OsStr::new("worker")),
+            Self::Block => environment.set(Self::VARIABLE, OsStr::new("block")),
+        }
+    }
+}
+
+/// The driver behind `/dev/ublk-control`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum UblkScope {
+    /// Those of the broker, listed by `uringlet ublk`: other programs can use them. The broker is
+    /// started on demand
+    Broker,
+    /// Its own, invisible to other programs; they end with the program
+    InProcess,
+}
+
+impl UblkScope {
+    const VARIABLE: &str = "URINGLET_UBLK";
+    /// The program that starts a broker.
+    const PROGRAM: &str = "URINGLET_PROGRAM";
+
+    /// As [`RunMode::export`].
+    pub(super) fn export(self, environment: &mut Environment) {
+        if self == Self::InProcess {
+            return environment.remove(Self::VARIABLE);
+        }
+        environment.set(Self::VARIABLE, OsStr::new("broker"));
+        environment.set(runtime_dir::DIR_VARIABLE, runtime_dir::default_dir().as_os_str());
+        if let Ok(program) = std::env::current_exe() {
+            environment.set(Self::PROGRAM, program.as_os_str());
+        }
+    }
+}

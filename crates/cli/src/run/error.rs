@@ -1,0 +1,24 @@
+//! Why a program does not start.
+
+use std::fmt;
+
+use crate::status::Status;
+
+/// The message, and the exit status that a shell would use.
+#[derive(Debug)]
+pub(crate) struct RunError {
+    pub(super) status: Status,
+    pub(super) message: String,
+}
+
+impl RunError {
+    /// The program does not exist: 127.
+    pub(super) fn not_found(message: impl fmt::Display) -> Self {
+        Self { status: 127, message: message.to_string() }
+    }
+
+    /// The program exists but cannot be run or attached: 126.
+    pub(super) fn not_runnable(message: impl fmt::Display) -> Self {
+        Self { status: 126, message: message.to_string() }
+    }
+}
