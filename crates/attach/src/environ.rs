@@ -1,12 +1,11 @@
-//! What the program was started with: found without libc's help, because our constructor runs before libc's own.
+//! The environment that the program was started with: found without libc's help, because our
+//! constructor runs before libc's own.
 
 use core::ffi::{CStr, c_char};
 
-use syscalls::{Sysno, raw};
+use crate::arch::weak_address;
 
-use crate::symbols::weak_address;
-
-/// The environment, up to its null.
+/// The array of variables, which ends in null.
 fn environment() -> *const *const c_char {
     // musl has set it by now. glibc has not: its dynamic linker left the stack's end instead.
     let environ = weak_address!("environ");
@@ -24,7 +23,7 @@ fn environment() -> *const *const c_char {
     }
 }
 
-/// Where the kernel put argc.
+/// The address where the kernel put argc.
 fn initial_stack() -> Option<*const usize> {
     let end = weak_address!("__libc_stack_end");
     if end == 0 {
@@ -42,7 +41,8 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static CStr> {
         if at.is_null() {
             return None;
         }
-        // SAFETY: the array ends in null, and its strings live as long as the program lets them: we look at them before it runs.
+        // SAFETY: the array ends in null, and its strings live as long as the program lets them: they
+        // are read before it runs.
         unsafe {
             let text = at.read();
             at = at.add(1);
@@ -54,27 +54,4 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static CStr> {
 /// The value of one variable.
 pub(crate) fn variable(name: &str) -> Option<&'static [u8]> {
     variables().find_map(|text| text.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-}
-
-/// A stopwatch.
-#[derive(Debug)]
-pub(crate) struct Clock(u64);
-
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self(monotonic())
-    }
-
-    pub(crate) fn microseconds(&self) -> u64 {
-        (monotonic() - self.0) / 1000
-    }
-}
-
-/// Nanoseconds of CLOCK_MONOTONIC.
-fn monotonic() -> u64 {
-    const CLOCK_MONOTONIC: usize = 1;
-    let mut time = [0_u64; 2];
-    // SAFETY: clock_gettime fills the two words of a timespec.
-    unsafe { raw::syscall2(Sysno::clock_gettime as usize, CLOCK_MONOTONIC, time.as_mut_ptr() as usize) };
-    time[0] * 1_000_000_000 + time[1]
 }

@@ -5,30 +5,25 @@ use alloc::string::String;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use syscalls::{Sysno, raw};
+use uringlet_sys::passthrough::write_stderr;
+use uringlet_sys::process::pid_now;
 
-use crate::rewrite::ObjectReport;
+use crate::rewrite::{FindingsSource, ObjectReport};
 
-static WANTED: AtomicBool = AtomicBool::new(false);
+static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn enable() {
-    WANTED.store(true, Ordering::Relaxed);
+    IS_ENABLED.store(true, Ordering::Relaxed);
 }
 
-/// One line, as one write. The text is made only if somebody wants it.
+/// Prints one line, by one write. Without `--explain` the text is not made.
 pub(crate) fn line(text: impl FnOnce() -> String) {
-    if !WANTED.load(Ordering::Relaxed) {
-        return;
-    }
-    const STDERR: usize = 2;
-    // SAFETY: getpid takes nothing; write reads a live string.
-    unsafe {
-        let pid = raw::syscall0(Sysno::getpid as usize);
-        let line = format!("uringlet[{pid}]: {}\n", text());
-        raw::syscall3(Sysno::write as usize, STDERR, line.as_ptr() as usize, line.len());
+    if IS_ENABLED.load(Ordering::Relaxed) {
+        write_stderr(format!("uringlet[{}]: {}\n", pid_now(), text()).as_bytes());
     }
 }
 
+/// What was done to one object.
 pub(crate) fn object(report: &ObjectReport<'_>) {
     line(|| {
         let mut text = String::from_utf8_lossy(report.name).into_owned();
@@ -41,26 +36,29 @@ pub(crate) fn object(report: &ObjectReport<'_>) {
         }
         text.push_str("): ");
         sites(&mut text, report);
-        let how = if report.cached { "known from an earlier start" } else { "scanned" };
-        let _ = write!(text, "; {how}, {} \u{b5}s", report.microseconds);
+        let source = match report.source {
+            FindingsSource::Cache => "known from an earlier start",
+            FindingsSource::Scan => "scanned",
+        };
+        let _ = write!(text, "; {source}, {} \u{b5}s", report.microseconds);
         text
     });
 }
 
 fn sites(text: &mut String, report: &ObjectReport<'_>) {
-    let rewritten: u32 = report.kinds.iter().sum();
-    let ObjectReport { ring, generic, left, .. } = report;
-    let other = rewritten - ring - generic;
-    let _ = write!(text, "{rewritten} sites rewritten: {ring} io_uring, {generic} with the number in a register, {other} other");
-    for (kind, count) in report.kinds.iter().enumerate().filter(|(_, count)| **count > 0) {
-        let _ = write!(text, ", {count} as P{kind}");
+    let rewritten: u32 = report.kinds.iter().map(|(_, count)| count).sum();
+    let ObjectReport { ring, any_number, unpatched, .. } = report;
+    let other = rewritten - ring - any_number;
+    let _ = write!(text, "{rewritten} sites rewritten: {ring} io_uring, {any_number} with the number in a register, {other} other");
+    for (kind, count) in report.kinds.iter().filter(|(_, count)| *count > 0) {
+        let _ = write!(text, ", {count} {}", kind.name());
     }
-    if *left > 0 {
-        let _ = write!(text, "; {left} that might concern io_uring left as they are");
+    if *unpatched > 0 {
+        let _ = write!(text, "; {unpatched} that might concern io_uring left as they are");
     }
 }
 
 /// The last line: all objects together.
-pub(crate) fn total(objects: u32, cached: u32, sites: u32, microseconds: u64) {
+pub(crate) fn totals(objects: u32, cached: u32, sites: u32, microseconds: u64) {
     line(|| format!("{objects} objects, {cached} known from an earlier start, {sites} sites rewritten, {microseconds} \u{b5}s"));
 }

@@ -1,21 +1,30 @@
-//! `liburinglet.so`: what `uringlet run` puts into a program.
+//! `liburinglet.so`: the object that `uringlet run` preloads into a program.
 //!
-//! Two roads lead from the program into the engine. Calls of libc's functions meet the symbols exported here (`symbols`), because a preloaded object comes
-//! first in the search order. System calls that a program or library issues itself are rewritten at load time (`rewrite`), before the program's threads run.
-//! Both end in `dispatch`, on a stack of the engine's own (`stack`, `switch`).
+//! The program enters the engine in two ways. Calls of libc's functions reach the symbols exported here
+//! (`symbols`), because a preloaded object comes first in the search order. System calls that a program
+//! or library issues itself are rewritten at load time (`rewrite`), before the program's threads run.
+//! Both end in `dispatch`, on a stack of the engine's own (`stack`, `entry`).
 //!
-//! The object has no libc and no thread-local storage: it runs under glibc and musl alike.
+//! The object has no libc and no thread-local storage: it runs under glibc and musl alike. Everything
+//! that depends on the processor is in `arch`.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(test, allow(dead_code, unused_imports, reason = "tests take the parts that need no process of their own"))]
 
 extern crate alloc;
 
+mod arch;
 mod dispatch;
+mod disposition;
 mod dl_hook;
+mod dup;
 mod entry;
 mod environ;
+mod exec_env;
 mod exec_hook;
 mod explain;
+mod intercepted;
+mod link_map;
+mod polled_fds;
 mod rewrite;
 mod safe_read;
 mod signals;
@@ -26,7 +35,7 @@ mod symbols;
 #[cfg(not(test))]
 uringlet_sys::freestanding!("liburinglet.so");
 
-/// Its presence tells the drop-in liburing that an engine is in the process already: it then calls that one.
+/// Tells the drop-in liburing that an engine is in the process already: it then calls that one.
 #[cfg(not(test))]
 #[unsafe(no_mangle)]
 pub static uringlet_attached: u8 = 1;

@@ -1,26 +1,12 @@
-//! Looking into the program's memory: through the kernel, so that a bad address is the kernel's to refuse.
+//! Reading the program's memory through the kernel, so that a bad address is not a fault.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
-use syscalls::{Sysno, raw};
 use uringlet_sys::UserPtr;
 use uringlet_sys::user;
 
-/// Whether the program ever asked for a ring: until then nobody has to know what it polls.
-static RING_MADE: AtomicBool = AtomicBool::new(false);
+use crate::arch::PAGE;
 
-/// The program asks for a ring.
-pub(crate) fn note_ring_setup() {
-    RING_MADE.store(true, Ordering::Relaxed);
-}
-
-/// Whether it ever did.
-pub(crate) fn any_ring() -> bool {
-    RING_MADE.load(Ordering::Relaxed)
-}
-
-/// Calls `each` for `count` words at `addr`, up to the first that cannot be read.
-pub(crate) fn words(addr: usize, count: usize, mut each: impl FnMut(usize, u64)) {
+/// Calls `each` with index and value of `count` words at `addr`, up to the first that cannot be read.
+pub(crate) fn for_each_word(addr: usize, count: usize, mut each: impl FnMut(usize, u64)) {
     const CHUNK: usize = 64;
     let mut done = 0;
     while done < count {
@@ -40,18 +26,17 @@ pub(crate) fn words(addr: usize, count: usize, mut each: impl FnMut(usize, u64))
 /// One word; `None` if it cannot be read.
 pub(crate) fn word(addr: usize) -> Option<usize> {
     let mut bytes = [0; 8];
-    (bytes_at(addr, &mut bytes) == 8).then(|| usize::from_ne_bytes(bytes))
+    (user::read_prefix(&mut bytes, UserPtr::new(addr)) == 8).then(|| usize::from_ne_bytes(bytes))
 }
 
-/// Reads a string without its NUL; what does not fit or cannot be read is left off. The length.
-pub(crate) fn text(addr: usize, into: &mut [u8]) -> usize {
-    const PAGE: usize = 4096;
+/// Reads a string without its NUL into `into`, as far as it fits and can be read. Returns its length.
+pub(crate) fn string(addr: usize, into: &mut [u8]) -> usize {
     let mut done = 0;
     while done < into.len() {
         let from = addr + done;
         // Not beyond the page that the string may end in.
         let end = into.len().min(done + PAGE - from % PAGE);
-        let got = bytes_at(from, &mut into[done..end]);
+        let got = user::read_prefix(&mut into[done..end], UserPtr::new(from));
         if let Some(nul) = into[done..done + got].iter().position(|&b| b == 0) {
             into[done + nul..].fill(0);
             return done + nul;
@@ -64,30 +49,23 @@ pub(crate) fn text(addr: usize, into: &mut [u8]) -> usize {
     done
 }
 
-/// For a child that shares or has just copied its parent's memory: the engine's idea of the process id may be the parent's there.
-fn bytes_at(addr: usize, into: &mut [u8]) -> usize {
-    let local = [into.as_mut_ptr() as usize, into.len()];
-    let remote = [addr, into.len()];
-    // SAFETY: the local side is a live buffer; the kernel checks the other.
-    let got = unsafe {
-        let pid = raw::syscall0(Sysno::getpid as usize);
-        raw::syscall6(Sysno::process_vm_readv as usize, pid, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0)
-    };
-    if got > into.len() { 0 } else { got }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_read_up_to_their_end_and_bad_addresses_are_nothing() {
-        let mut room = [9; 16];
-        assert_eq!(text(c"uringlet".as_ptr() as usize, &mut room), 8);
-        assert_eq!(&room[..9], b"uringlet\0");
-        assert_eq!(text(c"uringlet".as_ptr() as usize, &mut room[..4]), 4);
-        assert_eq!(text(8, &mut room), 0);
+    fn string_is_read_up_to_its_end() {
+        let mut buffer = [9; 16];
+        assert_eq!(string(c"uringlet".as_ptr() as usize, &mut buffer), 8);
+        assert_eq!(&buffer[..9], b"uringlet\0");
+        assert_eq!(string(c"uringlet".as_ptr() as usize, &mut buffer[..4]), 4);
+    }
+
+    #[test]
+    fn bad_address_reads_nothing() {
+        assert_eq!(string(8, &mut [0; 16]), 0);
         assert_eq!(word(8), None);
-        assert!(word((&raw const RING_MADE).addr() & !7).is_some());
+        let readable = 7_usize;
+        assert_eq!(word((&raw const readable).addr()), Some(7));
     }
 }

@@ -1,28 +1,36 @@
-//! The engine's stacks: what a program's thread runs on while it is inside the engine.
+//! The engine's stacks: a program's thread runs on one while it is inside the engine.
 //!
-//! A thread may come with little stack left (a goroutine, a vfork child, a signal handler), so none of the engine's frames go onto it. Stacks are taken from
-//! and given back to lock-free lists; the list operations themselves are in `switch`, in assembly, because at a rewritten site no vector register may be
-//! touched before it is saved.
+//! A thread may come with little stack left (a goroutine, a vfork child, a signal handler), so none of
+//! the engine's frames go onto its own. Stacks are taken from and returned to lock-free lists. The list
+//! operations themselves are in `arch`, in assembly, because at a rewritten site no vector register may
+//! be touched before it is saved.
 //!
-//! A stack that is never given back (siglongjmp out of a signal handler that interrupted the engine, pthread_exit there) is lost, nothing else: no other
-//! thread can reach it, and a list never holds it twice.
+//! A stack that is never returned (siglongjmp out of a signal handler that interrupted the engine,
+//! pthread_exit there) is leaked, nothing else: no other thread can reach it, and a list never holds it
+//! twice.
 //!
-//! List heads carry a counter in the bits that alignment leaves free: a head that was taken, pushed back and taken again in between does not compare equal.
-//! That a stale `next` can be read at all is safe because stacks are never unmapped.
+//! List heads carry a counter in the bits that alignment leaves free: a head that was taken, pushed
+//! back and taken again in between does not compare equal. Reading a stale `next` at all is safe
+//! because stacks are never unmapped.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use syscalls::{Sysno, raw};
+use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_STACK, PROT_NONE, PROT_READ, PROT_WRITE};
+use uringlet_sys::mm;
+
+use crate::arch::PAGE;
 
 /// Bytes of one stack, guard page included; also its alignment.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
-/// The top 64 bytes hold the list link (+0), the list the stack belongs to (+8) and what `signals` keeps there (+16 to +32, and +40 for
-/// `signals::copies`); frames start below.
+/// The top 64 bytes hold the list link (+0), the list that the stack belongs to (+8), [`DEFERRED`] and
+/// [`FAULT_CHECK`]; frames start below.
 pub(crate) const STACK_TOP: usize = STACK_BYTES - 64;
-/// Number of lists: threads on different stacks meet on a cache line rarely.
-pub(crate) const SHARDS: usize = 16;
-
-const PAGE: usize = 4096;
+/// Three words of `signals::deferral`: timer, mask, signals. `arch` reads and clears them.
+pub(crate) const DEFERRED: usize = STACK_TOP + 16;
+/// One word of `signals::fault_check`. `arch` clears it.
+pub(crate) const FAULT_CHECK: usize = STACK_TOP + 40;
+/// The number of lists: threads on different stacks seldom share a cache line.
+const SHARDS: usize = 16;
 
 /// One list, alone on its cache line.
 #[repr(C, align(64))]
@@ -30,29 +38,29 @@ pub(crate) struct Shard {
     head: AtomicU64,
 }
 
-/// All lists. `switch` picks one by a hash of the stack pointer.
+/// All lists. `arch` selects one by a hash of the stack pointer.
 pub(crate) static POOL: [Shard; SHARDS] = [const { Shard { head: AtomicU64::new(0) } }; SHARDS];
 
-/// Stacks come from arenas of 64, so that an address can be recognised as one of theirs. Each word: an arena's base and, in the bits that its alignment
-/// leaves free, how many of its stacks are in use. Filled from the front.
+/// Stacks come from arenas of 64, so that an address can be recognised as one of theirs. Each word: an
+/// arena's base and, in the bits that its alignment leaves free, how many of its stacks are in use.
+/// Filled from the front.
 static ARENAS: [AtomicUsize; 256] = [const { AtomicUsize::new(0) }; 256];
 const ARENA_STACKS: usize = 64;
 const ARENA_BYTES: usize = ARENA_STACKS * STACK_BYTES;
 
 /// The base of the engine stack that `address` lies in.
 pub(crate) fn containing(address: usize) -> Option<usize> {
-    let bases = ARENAS.iter().map(|arena| arena.load(Ordering::Acquire) & !(ARENA_BYTES - 1)).take_while(|&base| base != 0);
-    bases.into_iter().any(|base| address.wrapping_sub(base) < ARENA_BYTES).then_some(address & !(STACK_BYTES - 1))
+    let mut bases = ARENAS.iter().map(|arena| arena.load(Ordering::Acquire) & !(ARENA_BYTES - 1)).take_while(|&base| base != 0);
+    bases.any(|base| address.wrapping_sub(base) < ARENA_BYTES).then_some(address & !(STACK_BYTES - 1))
 }
 
 /// Makes one more stack for the list at `shard`; 0 when there is no memory.
 pub(crate) extern "C" fn grow(shard: usize) -> usize {
-    const READ_WRITE: usize = 3;
     for arena in &ARENAS {
         if let Some(base) = next_of(arena) {
-            // SAFETY: this stack of the arena is nobody's yet. Its lowest page stays as the guard.
+            // SAFETY: no thread uses this stack of the arena yet. Its lowest page stays as the guard.
             unsafe {
-                if raw::syscall3(Sysno::mprotect as usize, base + PAGE, STACK_BYTES - PAGE, READ_WRITE) != 0 {
+                if mm::protect(base + PAGE, STACK_BYTES - PAGE, PROT_READ | PROT_WRITE).is_err() {
                     return 0;
                 }
                 ((base + STACK_TOP + 8) as *mut usize).write(shard);
@@ -63,7 +71,7 @@ pub(crate) extern "C" fn grow(shard: usize) -> usize {
     0
 }
 
-/// The next unused stack of an arena, which is mapped if it is not there yet.
+/// The next unused stack of an arena, which is mapped first if need be.
 fn next_of(arena: &AtomicUsize) -> Option<usize> {
     let mut now = arena.load(Ordering::Acquire);
     if now == 0 {
@@ -71,8 +79,8 @@ fn next_of(arena: &AtomicUsize) -> Option<usize> {
         match arena.compare_exchange(0, base, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => now = base,
             Err(other) => {
-                // SAFETY: our own mapping, which nobody has seen.
-                unsafe { raw::syscall2(Sysno::munmap as usize, base, ARENA_BYTES) };
+                // SAFETY: our own mapping, which no other thread has seen.
+                let _ = unsafe { mm::unmap(base, ARENA_BYTES) };
                 now = other;
             }
         }
@@ -87,30 +95,23 @@ fn next_of(arena: &AtomicUsize) -> Option<usize> {
 
 /// Address space for an arena, aligned to its size.
 fn map_arena() -> Option<usize> {
-    // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK
-    const FLAGS: usize = 0x02 | 0x20 | 0x4000 | 0x20000;
-    const NOTHING: usize = 0;
-    // SAFETY: an anonymous mapping at an address of the kernel's choice; only parts of this very mapping are unmapped.
-    unsafe {
-        let at = raw::syscall6(Sysno::mmap as usize, 0, 2 * ARENA_BYTES, NOTHING, FLAGS, usize::MAX, 0);
-        if at > usize::MAX - PAGE {
-            return None;
+    const FLAGS: u32 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+    const NO_FD: i32 = -1;
+    // SAFETY: a new mapping, at an address of the kernel's choice.
+    let at = unsafe { mm::map(0, 2 * ARENA_BYTES, PROT_NONE, FLAGS, NO_FD, 0) }.ok()?;
+    let base = at.next_multiple_of(ARENA_BYTES);
+    for unused in [at..base, base + ARENA_BYTES..at + 2 * ARENA_BYTES] {
+        if !unused.is_empty() {
+            // SAFETY: a part of this very mapping.
+            let _ = unsafe { mm::unmap(unused.start, unused.len()) };
         }
-        let base = at.next_multiple_of(ARENA_BYTES);
-        if base > at {
-            raw::syscall2(Sysno::munmap as usize, at, base - at);
-        }
-        let tail = at + ARENA_BYTES - base;
-        if tail > 0 {
-            raw::syscall2(Sysno::munmap as usize, base + ARENA_BYTES, tail);
-        }
-        Some(base)
     }
+    Some(base)
 }
 
-/// How many stacks wait in the lists: for tests and for nothing else.
+/// The number of stacks in the lists.
 #[cfg(test)]
-pub(crate) fn resting() -> usize {
+pub(crate) fn free_stacks() -> usize {
     let mut count = 0;
     for shard in &POOL {
         let mut at = shard.head.load(Ordering::Acquire) as usize & !(STACK_BYTES - 1);

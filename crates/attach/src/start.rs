@@ -6,8 +6,9 @@ use uringlet::{AsyncHint, ENGINE, WriteMode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
+use crate::arch::weak_address;
 use crate::entry::on_engine_stack;
-use crate::symbols::{resolve_all, weak_address};
+use crate::symbols::resolve_all;
 use crate::{dl_hook, environ, exec_hook, explain, rewrite};
 
 #[cfg(not(test))]
@@ -18,7 +19,7 @@ static CONSTRUCTOR: extern "C" fn() = start;
 /// Takes no arguments: glibc passes argc, argv and envp to constructors, musl does not.
 extern "C" fn start() {
     resolve_all();
-    watch_fork();
+    register_fork_handlers();
     ENGINE.prepare();
     choose_devices();
     if environ::variable("URINGLET_EXPLAIN").is_some() {
@@ -33,7 +34,7 @@ extern "C" fn start() {
     on_engine_stack(attach);
 }
 
-/// Whose ublk devices the program's are: a broker's, if `uringlet run` has told of one, else its own.
+/// Selects the ublk devices of the program: a broker's, if `uringlet run` names one, else its own.
 fn choose_devices() {
     let broker = environ::variable("URINGLET_UBLK").filter(|&value| value == b"broker");
     match broker.and_then(|_| environ::variable("URINGLET_UBLK_DIR")) {
@@ -53,7 +54,7 @@ fn attach() {
     }
     if !dl_hook::install(&objects) {
         explain::line(|| {
-            "libraries that the program loads later will not be looked at: the dynamic linker is unfamiliar or being debugged".into()
+            "libraries that the program loads later will not be rewritten: the dynamic linker is unfamiliar or being debugged".into()
         });
     }
 }
@@ -79,15 +80,16 @@ extern "C" fn after_fork_in_child() {
     on_engine_stack(|| ENGINE.after_fork_in_child());
 }
 
-type Hook = extern "C" fn();
+type ForkHandler = extern "C" fn();
 
-/// Registers the fork handlers, by whichever name this libc has.
-fn watch_fork() {
+/// Registers the fork handlers by the function that this libc has.
+fn register_fork_handlers() {
     let registered = weak_address!("__register_atfork");
     if registered != 0 {
-        // SAFETY: glibc's signature; a null handle stands for the program itself, which is never unloaded.
+        // SAFETY: glibc's signature; a null handle means the program itself, which is never unloaded.
         unsafe {
-            let register: unsafe extern "C" fn(Hook, Hook, Hook, *mut c_void) -> c_int = core::mem::transmute(registered);
+            let register: unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *mut c_void) -> c_int =
+                core::mem::transmute(registered);
             register(before_fork, after_fork_in_parent, after_fork_in_child, core::ptr::null_mut());
         }
         return;
@@ -96,7 +98,7 @@ fn watch_fork() {
     if registered != 0 {
         // SAFETY: POSIX's signature.
         unsafe {
-            let register: unsafe extern "C" fn(Hook, Hook, Hook) -> c_int = core::mem::transmute(registered);
+            let register: unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> c_int = core::mem::transmute(registered);
             register(before_fork, after_fork_in_parent, after_fork_in_child);
         }
     }

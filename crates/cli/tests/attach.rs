@@ -21,7 +21,7 @@ fn every_kind_of_site_reaches_the_engine_and_keeps_all_registers() {
     let sites = ["p1_setup", "p1_gap", "p1_long", "p0_any", "p2_any", "p3_any", "p3_jump", "joined"];
     let expected: String = sites.iter().map(|site| format!("{site} engine\n")).collect();
     assert_eq!(stdout(&output), expected + "interrupted and kept\n", "{}", stderr(&output));
-    let explained = "8 sites rewritten: 3 io_uring, 5 with the number in a register, 0 other, 2 as P0, 3 as P1, 1 as P2, 2 as P3; scanned";
+    let explained = "8 sites rewritten: 3 io_uring, 5 with the number in a register, 0 other, 2 before the call, 3 at the number, 1 over the call, 2 behind the call; scanned";
     assert!(stderr(&output).contains(explained), "{}", stderr(&output));
 }
 

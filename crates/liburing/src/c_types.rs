@@ -1,6 +1,6 @@
-//! C types that are only passed through, and the error numbers this crate makes itself.
+//! C types that are only passed through, and the error numbers that this crate itself returns.
 
-/// Declares types of which only the address matters here.
+/// Declares types of which only the address is used here.
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident;)*) => {
         $(
@@ -15,7 +15,7 @@ macro_rules! opaque {
 opaque! {
     /// `sigset_t`
     SigSet;
-    /// What io_uring_enter2 takes: `sigset_t` in liburing's older headers, `void` in newer ones.
+    /// The argument of io_uring_enter2: `sigset_t` in liburing's older headers, `void` in newer ones.
     EnterArg;
     /// `cpu_set_t`
     CpuSet;

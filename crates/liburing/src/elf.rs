@@ -1,13 +1,15 @@
-//! The objects in this process, as far as it takes to find the slots through which they call functions of other objects.
+//! The objects in this process, as far as needed to find the slots through which they call functions of
+//! other objects.
 
 use core::ffi::CStr;
 use core::ops::Range;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use syscalls::{Sysno, raw_syscall};
+use uringlet_sys::linux::general::{PROT_READ, PROT_WRITE};
+use uringlet_sys::mm;
 
-use crate::sizes::PAGE;
+use crate::arch::{PAGE, is_got_relocation};
 use crate::weak;
 
 const PT_LOAD: u32 = 1;
@@ -20,12 +22,6 @@ const DT_SYMTAB: usize = 6;
 const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;
 const DT_JMPREL: usize = 23;
-
-const R_X86_64_GLOB_DAT: u32 = 6;
-const R_X86_64_JUMP_SLOT: u32 = 7;
-
-const PROT_READ: usize = 1;
-const PROT_READ_WRITE: usize = 3;
 
 /// `Elf64_Phdr`
 #[derive(Debug)]
@@ -52,7 +48,7 @@ struct Dynamic {
 /// `Elf64_Rela`
 #[derive(Debug)]
 #[repr(C)]
-struct Relocation {
+struct Rela {
     offset: usize,
     kind: u32,
     symbol: u32,
@@ -71,7 +67,7 @@ struct Symbol {
     len: usize,
 }
 
-/// `struct dl_phdr_info`: an object, as dl_iterate_phdr(3) shows it.
+/// `struct dl_phdr_info`: an object, as dl_iterate_phdr(3) passes it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct DlPhdrInfo {
@@ -85,8 +81,8 @@ pub(crate) struct DlPhdrInfo {
 
 impl DlPhdrInfo {
     fn segments(&self) -> &[Segment] {
-        // SAFETY: the loader keeps the program headers of a loaded object in memory.
-        unsafe { core::slice::from_raw_parts(self.segments, self.segment_count as usize) }
+        // SAFETY: the dynamic linker keeps the program headers of a loaded object in memory.
+        unsafe { core::slice::from_raw_parts(self.segments, usize::from(self.segment_count)) }
     }
 
     fn segment(&self, kind: u32) -> Option<Range<usize>> {
@@ -94,7 +90,7 @@ impl DlPhdrInfo {
         Some(self.base + found.address..self.base + found.address + found.len)
     }
 
-    /// Whole pages that the loader has write-protected after relocation.
+    /// The whole pages that the dynamic linker has write-protected after relocation.
     fn read_only(&self) -> Range<usize> {
         self.segment(PT_GNU_RELRO).map_or(0..0, |range| page_of(range.start)..page_of(range.end))
     }
@@ -108,12 +104,13 @@ impl DlPhdrInfo {
     fn dynamic(&self, tag: usize) -> usize {
         let Some(section) = self.segment(PT_DYNAMIC) else { return 0 };
         let entries = section.len() / size_of::<Dynamic>();
-        // SAFETY: the segment of that kind is an array of these, mapped while the object is.
+        // SAFETY: a segment of that kind is an array of these, mapped as long as the object is.
         let entries = unsafe { core::slice::from_raw_parts(section.start as *const Dynamic, entries) };
         entries.iter().take_while(|entry| entry.tag != 0).find(|entry| entry.tag == tag).map_or(0, |entry| entry.value)
     }
 
-    /// A dynamic entry that is an address. glibc has added the base to it, musl and the kernel's vDSO have not.
+    /// A dynamic entry that is an address. glibc has added the base to it; musl has not, and in the vDSO it
+    /// is not added.
     fn address(&self, tag: usize) -> Option<usize> {
         match self.dynamic(tag) {
             0 => None,
@@ -122,10 +119,10 @@ impl DlPhdrInfo {
         }
     }
 
-    fn relocations(&self, table: usize, len: usize) -> &[Relocation] {
+    fn relocations(&self, table: usize, len: usize) -> &[Rela] {
         let Some(start) = self.address(table) else { return &[] };
-        // SAFETY: the dynamic section says so.
-        unsafe { core::slice::from_raw_parts(start as *const Relocation, self.dynamic(len) / size_of::<Relocation>()) }
+        // SAFETY: address and length are those of the dynamic section.
+        unsafe { core::slice::from_raw_parts(start as *const Rela, self.dynamic(len) / size_of::<Rela>()) }
     }
 
     /// Calls `f` for each slot that holds the address of a function from elsewhere, with the function's name.
@@ -133,8 +130,8 @@ impl DlPhdrInfo {
         let (Some(symbols), Some(names)) = (self.address(DT_SYMTAB), self.address(DT_STRTAB)) else { return };
         let tables = [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)];
         let all = tables.into_iter().flat_map(|(table, len)| self.relocations(table, len));
-        for relocation in all.filter(|relocation| matches!(relocation.kind, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT)) {
-            // SAFETY: a relocation names an entry of the symbol table, that an entry of the string table.
+        for relocation in all.filter(|relocation| is_got_relocation(relocation.kind)) {
+            // SAFETY: a relocation has the index of a symbol, which has the offset of its name.
             let name = unsafe {
                 let symbol = &*(symbols as *const Symbol).add(relocation.symbol as usize);
                 CStr::from_ptr((names as *const core::ffi::c_char).add(symbol.name as usize))
@@ -148,44 +145,45 @@ fn page_of(address: usize) -> usize {
     address & !(PAGE - 1)
 }
 
-/// A word in an object's offset table.
+/// A slot of an object's global offset table.
 #[derive(Debug)]
 pub(crate) struct GotSlot {
     at: usize,
-    /// What is write-protected around it.
+    /// The write-protected pages of the object.
     read_only: Range<usize>,
 }
 
 impl GotSlot {
-    /// Makes all calls through this slot go to `function`.
+    /// Makes all calls through this slot reach `function`.
     pub(crate) fn point_to(&self, function: usize) {
-        // SAFETY: relocation found an aligned word here; other threads only ever load it, whole.
+        // SAFETY: an aligned word of the object; other threads only load it, as a whole.
         let word = unsafe { &*(self.at as *const AtomicUsize) };
         if word.load(Relaxed) == function {
             return;
         }
         let page = page_of(self.at);
         let is_protected = self.read_only.contains(&page);
-        // SAFETY: nobody loses access to the page meanwhile.
-        if is_protected && unsafe { raw_syscall!(Sysno::mprotect, page, PAGE, PROT_READ_WRITE) } != 0 {
+        // SAFETY: the page stays readable.
+        if is_protected && unsafe { mm::protect(page, PAGE, PROT_READ | PROT_WRITE) }.is_err() {
             return;
         }
         word.store(function, Relaxed);
         if is_protected {
-            // SAFETY: as it was before.
-            unsafe { raw_syscall!(Sysno::mprotect, page, PAGE, PROT_READ) };
+            // SAFETY: as before the change.
+            let _ = unsafe { mm::protect(page, PAGE, PROT_READ) };
         }
     }
 }
 
-/// Shows each loaded object to `f` until it answers `false`.
+/// Calls `f` with each loaded object until it returns `false`.
 pub(crate) fn for_each_object<F: FnMut(&DlPhdrInfo) -> bool>(mut f: F) {
     extern "C" fn show<F: FnMut(&DlPhdrInfo) -> bool>(object: &DlPhdrInfo, _len: usize, f: &mut F) -> i32 {
         i32::from(!f(object))
     }
     if let Some(iterate) = weak::dl_iterate_phdr() {
         let callback: extern "C" fn(&DlPhdrInfo, usize, &mut F) -> i32 = show::<F>;
-        // SAFETY: the callback gets back the `f` it was made for; a function pointer is an address whatever it takes.
+        // SAFETY: the callback is given the `f` it was made for; function pointers have the same
+        // representation whatever their arguments.
         unsafe {
             iterate(
                 core::mem::transmute::<extern "C" fn(&DlPhdrInfo, usize, &mut F) -> i32, weak::ShowObject>(callback),

@@ -1,4 +1,4 @@
-//! fork(2) without hooks: libc's own list of handlers.
+//! fork(2), by libc's own list of handlers.
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::AcqRel;
@@ -7,7 +7,7 @@ use uringlet::ENGINE;
 
 use crate::{FREESTANDING_HEAP as HEAP, weak};
 
-static WATCHED: AtomicBool = AtomicBool::new(false);
+static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 // The heap's lock is the innermost: taken last, released first.
 extern "C" fn before() {
@@ -25,9 +25,10 @@ extern "C" fn in_child() {
     ENGINE.after_fork_in_child();
 }
 
-/// Tells libc, once, whom to ask around a fork. The handlers outlive everything: the object is linked to stay loaded (`-z nodelete`).
-pub(crate) fn watch() {
-    if WATCHED.swap(true, AcqRel) {
+/// Registers the fork handlers, once. They stay valid: the object is linked to stay loaded
+/// (`-z nodelete`).
+pub(crate) fn register_handlers() {
+    if REGISTERED.swap(true, AcqRel) {
         return;
     }
     if let Some(register) = weak::register_atfork() {

@@ -1,33 +1,38 @@
-//! Waiting for a ring's fd: before a program waits in poll, select or epoll, the fd of a ring whose CQ is empty again must not be readable any more.
+//! Waiting for a ring's fd: when a program waits in poll, select or epoll, the fd of a ring whose CQ is
+//! empty again must not be readable any more.
 //!
-//! A program may have emptied the CQ by inlined code alone, so nobody told the engine. Hence the waiting functions of libc are preceded by ours, by way of the
-//! slots through which objects call them; no symbol is exported for that. Readiness itself never depends on it: it is kept from a ring's setup on, so a waiter
-//! that goes another way (a later library, a raw system call) wakes once too often, never too late.
+//! A program may have emptied the CQ by inlined code alone, without a call to the engine. So our
+//! functions precede the waiting functions of libc: they are put into the slots through which objects
+//! call those; no symbol is exported for that. Readiness itself does not depend on it: it is kept up to
+//! date from a ring's setup on, so a wait that bypasses these functions (a later library, a raw system
+//! call) returns once too often, never too late.
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::weak::address_of_weak;
-use crate::{elf, syscall};
+use crate::arch::address_of_weak;
+use crate::elf;
+use crate::readiness::settle_readiness;
 
-/// The loader's count of loads when the slots were last looked at. musl counts from 0, glibc from the number of objects at start.
+/// The loader's count of loads when the slots were last filled. musl counts from 0, glibc from the
+/// number of objects at start.
 static LOADS_SEEN: AtomicU64 = AtomicU64::new(u64::MAX);
 
 macro_rules! waits {
     ($($name:ident = $symbol:literal ($($arg:ident: $type:ty),*);)*) => {
         $(extern "C" fn $name($($arg: $type),*) -> i32 {
-            syscall::settle_readiness();
+            settle_readiness();
             let address = address_of_weak!($symbol);
-            // SAFETY: libc's function of this name, which some object called; its arguments are handed on as they came.
+            // SAFETY: libc's function of this name, which some object called; its arguments are passed on.
             unsafe {
                 let real = core::mem::transmute::<usize, extern "C" fn($($type),*) -> i32>(address);
                 real($($arg),*)
             }
         })*
 
-        /// Names and what goes before them.
-        fn ours(name: &CStr) -> Option<usize> {
+        /// The function of ours that precedes libc's of this name.
+        fn preceding(name: &CStr) -> Option<usize> {
             const NAMES: &[&str] = &[$($symbol),*];
             let functions = [$($name as *const () as usize),*];
             let at = NAMES.iter().position(|known| known.as_bytes() == name.to_bytes())?;
@@ -51,23 +56,23 @@ waits! {
     epoll_pwait2 = "epoll_pwait2"(epfd: i32, events: Arg, max: i32, timeout: Arg, mask: Arg);
 }
 
-/// Goes before the waiting functions in every object loaded by now but this one.
+/// Precedes the waiting functions in every object loaded by now, except this one.
 pub(crate) fn install() {
     let before = LOADS_SEEN.load(Relaxed);
     let mut loads = before;
     elf::for_each_object(|object| {
         loads = object.loads;
         if loads != before && !object.contains(install as *const () as usize) {
-            precede_waits(object);
+            hook_waits(object);
         }
         loads != before
     });
     LOADS_SEEN.store(loads, Relaxed);
 }
 
-fn precede_waits(object: &elf::DlPhdrInfo) {
+fn hook_waits(object: &elf::DlPhdrInfo) {
     object.for_each_import(|name, slot| {
-        if let Some(function) = ours(name) {
+        if let Some(function) = preceding(name) {
             slot.point_to(function);
         }
     });

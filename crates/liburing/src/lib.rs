@@ -1,35 +1,42 @@
 //! `liburing.so.2`: liburing's C interface over the engine, for programs that cannot be preloaded into.
 //!
-//! A program linked to liburing gets this library by `LD_LIBRARY_PATH` alone. Every function that would enter the kernel enters the engine instead; the rest
-//! (filling SQEs, reading CQEs) is inlined into the program from liburing's own header and works on the ring memory the engine handed out. Hence the two
-//! contracts of this crate: [`ring::IoUring`] has liburing's layout to the byte, and `liburing.map` its symbols with their versions.
+//! A program linked to liburing gets this library by `LD_LIBRARY_PATH` alone. Every function that would
+//! enter the kernel enters the engine instead. The rest (filling SQEs, reading CQEs) is inlined into the
+//! program from liburing's own header and works on the ring memory of the engine. Hence the two contracts
+//! of this crate: [`ring::IoUring`] has liburing's layout to the byte, and `liburing.map` its symbols with
+//! their versions.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`ring`] | `struct io_uring` and the words it points to |
-//! | [`syscall`] | the ways out: engine, or system call when the program is attached as well |
-//! | [`setup`], [`sizes`] | making and unmaking rings; how much memory they take |
+//! | [`syscall`] | calls of the engine, or system calls if the program is attached as well |
+//! | [`setup`], [`mapping`], [`sizes`] | making and unmaking rings; their memory and how much it is |
 //! | [`queue`] | submit, wait, peek |
 //! | [`register`], [`ring_fd`], [`buf_ring`] | `io_uring_register_*` |
-//! | [`probe`], [`raw`], [`version`] | what their names say |
-//! | [`weak`], [`fork`] | symbols of libc that may be there; fork(2) |
-//! | [`hooks`], [`elf`] | poll(2) and its kin; the slots they are called through |
+//! | [`probe`], [`raw`], [`version`] | supported opcodes; the three system calls; the library's version |
+//! | [`weak`], [`fork`] | symbols of libc that may be missing; fork(2) |
+//! | [`hooks`], [`elf`], [`readiness`] | poll(2) and the like; the slots they are called through |
+//! | [`arch`] | what depends on the processor |
 //!
-//! Exports are safe functions over types that carry the C caller's promise: a `&IoUring` is a ring set up by [`setup`] and not yet exited. Pointers that are
-//! only handed on to the engine stay raw and are never dereferenced here.
+//! Exports are safe functions over types that carry the C caller's promise: a `&IoUring` is a ring set up
+//! by [`setup`] and not yet exited. Pointers that are only passed on to the engine stay raw and are never
+//! dereferenced here.
 #![no_std]
 
 #[cfg(not(panic = "abort"))]
 compile_error!("liburing.so.2 must not unwind into C: build it with panic = \"abort\"");
 
+pub mod arch;
 pub mod buf_ring;
 pub mod c_types;
 pub mod elf;
 pub mod fork;
 pub mod hooks;
+pub mod mapping;
 pub mod probe;
 pub mod queue;
 pub mod raw;
+pub mod readiness;
 pub mod register;
 pub mod ring;
 pub mod ring_fd;

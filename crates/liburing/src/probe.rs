@@ -1,4 +1,4 @@
-//! Which opcodes there are, in memory the caller frees.
+//! Which opcodes are supported, in memory that the caller frees.
 
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -9,7 +9,7 @@ use crate::ring::IoUring;
 use crate::setup::{io_uring_queue_exit, io_uring_queue_init};
 use crate::weak;
 
-/// Opcodes asked for: all that fit into the SQE's byte.
+/// Opcodes queried: all that fit into the SQE's byte.
 const OPS: u32 = 256;
 /// Bytes of `struct io_uring_probe` without opcodes.
 const HEAD_BYTES: usize = 16;
@@ -18,7 +18,7 @@ const OP_BYTES: usize = 8;
 
 /// A probe of this ring, or null.
 ///
-/// The memory is libc's: programs exist that give it to free(3) instead of [`io_uring_free_probe`].
+/// The memory is from calloc(3): some programs pass it to free(3) instead of [`io_uring_free_probe`].
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_get_probe_ring(ring: &IoUring) -> *mut Probe {
     let Some(calloc) = weak::calloc() else { return null_mut() };
@@ -30,14 +30,14 @@ pub extern "C" fn io_uring_get_probe_ring(ring: &IoUring) -> *mut Probe {
     probe
 }
 
-/// A probe of a ring made for it, or null.
+/// A probe of a temporary ring, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_get_probe() -> *mut Probe {
     let mut ring = MaybeUninit::uninit();
     if io_uring_queue_init(2, &mut ring, 0) < 0 {
         return null_mut();
     }
-    // SAFETY: a successful init has filled it in.
+    // SAFETY: a successful init has filled it.
     let ring = unsafe { ring.assume_init_ref() };
     let probe = io_uring_get_probe_ring(ring);
     io_uring_queue_exit(ring);

@@ -1,4 +1,4 @@
-//! Submit, wait, peek: everything that enters.
+//! Submit, wait, peek: the functions that call io_uring_enter(2).
 
 use core::sync::atomic::{Ordering::SeqCst, fence};
 
@@ -6,6 +6,7 @@ use uringlet_abi::{Cqe, GeteventsArg, Sqe, Timespec, enter, feat, setup, sq_flag
 use uringlet_sys::UserPtr;
 
 use crate::c_types::{SigSet, err};
+use crate::readiness::settle_readiness;
 use crate::ring::{CqeOut, IoUring, int_flags};
 use crate::syscall::{self, user};
 
@@ -14,7 +15,8 @@ const SIGSET_BYTES: u32 = 8;
 /// Bytes of one `struct io_uring_reg_wait` in the region registered for them.
 const REG_WAIT_BYTES: usize = 64;
 
-/// Whether a submission of `to_submit` SQEs has to enter: a sleeping SQ thread must be woken, one awake sees them by itself.
+/// Whether a submission of `to_submit` SQEs has to enter. With SQPOLL only a sleeping SQ thread must be
+/// woken; one that is awake sees the SQEs.
 fn sq_needs_enter(ring: &IoUring, to_submit: u32, flags: &mut u32) -> bool {
     if to_submit == 0 {
         return false;
@@ -22,7 +24,8 @@ fn sq_needs_enter(ring: &IoUring, to_submit: u32, flags: &mut u32) -> bool {
     if !ring.has_flag(setup::SQPOLL) {
         return true;
     }
-    // The tail must be out before NEED_WAKEUP is read; the SQ thread sets the flag and then looks at the tail once more.
+    // The tail must be visible before NEED_WAKEUP is read; the SQ thread sets the flag and then reads the
+    // tail again.
     fence(SeqCst);
     if ring.sq.kflags.get().load() & sq_flags::NEED_WAKEUP == 0 {
         return false;
@@ -31,7 +34,7 @@ fn sq_needs_enter(ring: &IoUring, to_submit: u32, flags: &mut u32) -> bool {
     true
 }
 
-/// Completions exist that only an enter brings into the CQ.
+/// Whether there are completions that only an enter brings into the CQ.
 fn cq_needs_flush(ring: &IoUring) -> bool {
     ring.sq.kflags.get().load() & (sq_flags::CQ_OVERFLOW | sq_flags::TASKRUN) != 0
 }
@@ -40,12 +43,12 @@ fn cq_needs_enter(ring: &IoUring) -> bool {
     ring.has_int_flag(int_flags::CQ_ENTER) || cq_needs_flush(ring)
 }
 
-/// Publishes the SQEs filled so far. Answers how many the engine has not consumed.
+/// Publishes the SQEs filled so far. Returns how many the engine has not consumed.
 fn flush_sq(ring: &IoUring) -> u32 {
     let tail = ring.sq.sqe_tail.get();
     if ring.sq.sqe_head.get() != tail {
         ring.sq.sqe_head.set(tail);
-        // Pairs with the engine's acquire of the tail: it sees the SQEs whole.
+        // Pairs with the engine's acquire of the tail: it sees complete SQEs.
         ring.sq.ktail.get().store_release(tail);
     }
     tail.wrapping_sub(ring.sq.khead.get().load())
@@ -53,7 +56,7 @@ fn flush_sq(ring: &IoUring) -> u32 {
 
 /// CQEs ready to be read.
 fn cq_ready(ring: &IoUring) -> u32 {
-    // Pairs with the engine's release of the tail: the CQEs before it are whole.
+    // Pairs with the engine's release of the tail: the CQEs before it are complete.
     ring.cq.ktail.get().load_acquire().wrapping_sub(ring.cq.khead.get().load())
 }
 
@@ -65,33 +68,33 @@ fn peek(ring: &IoUring) -> (*mut Cqe, u32) {
     }
 }
 
-/// What to submit and what to wait for.
+/// One call of io_uring_enter(2), or several: what to submit and what to wait for.
 struct CqeWait {
     submit: u32,
     wait_nr: u32,
-    /// Of enter, beyond GETEVENTS.
+    /// Flags of enter, beyond GETEVENTS.
     flags: u32,
     arg: UserPtr,
     arg_len: usize,
-    /// The wait is bounded: entering twice would wait twice as long.
-    timed: bool,
+    /// The wait has a time-out: entering twice would wait twice as long.
+    is_timed: bool,
 }
 
 impl CqeWait {
     fn with_mask(submit: u32, wait_nr: u32, mask: *mut SigSet) -> Self {
-        Self { submit, wait_nr, flags: 0, arg: user(mask), arg_len: SIGSET_BYTES as usize, timed: false }
+        Self { submit, wait_nr, flags: 0, arg: user(mask), arg_len: SIGSET_BYTES as usize, is_timed: false }
     }
 
     fn with_arg(submit: u32, wait_nr: u32, arg: &GeteventsArg) -> Self {
-        let timed = arg.ts != 0;
-        Self { submit, wait_nr, flags: enter::EXT_ARG, arg: user(arg), arg_len: size_of::<GeteventsArg>(), timed }
+        let is_timed = arg.ts != 0;
+        Self { submit, wait_nr, flags: enter::EXT_ARG, arg: user(arg), arg_len: size_of::<GeteventsArg>(), is_timed }
     }
 
-    /// The flags to enter with, if entering is called for.
+    /// The flags to enter with, if an enter is needed.
     fn flags_now(&self, ring: &IoUring, ready: u32) -> Option<u32> {
         let mut flags = ring.enter_flags();
-        let only_peeks = ready == 0 && self.wait_nr == 0 && self.submit == 0;
-        let gets = self.wait_nr > ready || (only_peeks && cq_needs_enter(ring));
+        let is_peek = ready == 0 && self.wait_nr == 0 && self.submit == 0;
+        let gets = self.wait_nr > ready || (is_peek && cq_needs_enter(ring));
         if gets {
             flags |= enter::GETEVENTS | self.flags;
         }
@@ -99,28 +102,29 @@ impl CqeWait {
         (gets || submits).then_some(flags)
     }
 
-    /// Enters until the wish is met. The CQE found, and what the first enter answered: the number of SQEs submitted.
+    /// Enters until all is submitted and the CQEs are there. Returns the CQE found and the result of the
+    /// first enter, the number of SQEs submitted.
     fn run(mut self, ring: &IoUring) -> (*mut Cqe, i32) {
         let mut first: Option<i32> = None;
         loop {
             let (cqe, ready) = peek(ring);
-            let answer = first.unwrap_or(0);
+            let submitted = first.unwrap_or(0);
             let Some(flags) = self.flags_now(ring, ready) else {
-                let in_vain = cqe.is_null() && answer == 0;
-                return (cqe, if in_vain { err::EAGAIN } else { answer });
+                let has_nothing = cqe.is_null() && submitted == 0;
+                return (cqe, if has_nothing { err::EAGAIN } else { submitted });
             };
-            if first.is_some() && (self.timed || (self.wait_nr == 0 && self.submit == 0)) {
-                let in_vain = cqe.is_null() && answer == 0;
-                let errno = if self.timed { err::ETIME } else { err::EAGAIN };
-                return (cqe, if in_vain { errno } else { answer });
+            if first.is_some() && (self.is_timed || (self.wait_nr == 0 && self.submit == 0)) {
+                let has_nothing = cqe.is_null() && submitted == 0;
+                let errno = if self.is_timed { err::ETIME } else { err::EAGAIN };
+                return (cqe, if has_nothing { errno } else { submitted });
             }
             let entered = syscall::enter(ring.enter_ring_fd.get(), self.submit, self.wait_nr, flags, self.arg, self.arg_len);
             if entered < 0 {
-                return (cqe, if answer == 0 { entered } else { answer });
+                return (cqe, if submitted == 0 { entered } else { submitted });
             }
             self.submit -= entered.cast_unsigned();
             if !cqe.is_null() {
-                return (cqe, answer);
+                return (cqe, submitted);
             }
             first.get_or_insert(entered);
         }
@@ -128,12 +132,12 @@ impl CqeWait {
 }
 
 fn get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, wait: CqeWait) -> i32 {
-    let (cqe, answer) = wait.run(ring);
+    let (cqe, result) = wait.run(ring);
     cqe_ptr.write(cqe);
     if cqe.is_null() {
-        syscall::settle_readiness();
+        settle_readiness();
     }
-    answer
+    result
 }
 
 fn getevents_arg(ts: *mut Timespec, min_wait_usec: u32, mask: *mut SigSet) -> GeteventsArg {
@@ -164,15 +168,15 @@ fn submit(ring: &IoUring, wait_nr: u32, getevents: u32) -> i32 {
         flags |= enter::GETEVENTS;
     }
     let submits = sq_needs_enter(ring, to_submit, &mut flags);
-    let answer = if submits || flags & enter::GETEVENTS != 0 {
+    let result = if submits || flags & enter::GETEVENTS != 0 {
         syscall::enter(ring.enter_ring_fd.get(), to_submit, wait_nr, flags, UserPtr::NULL, SIGSET_BYTES as usize)
     } else {
         to_submit.cast_signed()
     };
     if cq_ready(ring) == 0 {
-        syscall::settle_readiness();
+        settle_readiness();
     }
-    answer
+    result
 }
 
 /// Copies the addresses of ready CQEs to `cqes`, at most `count`.
@@ -186,13 +190,14 @@ fn peek_batch(ring: &IoUring, cqes: *mut *mut Cqe, count: u32) -> u32 {
     found
 }
 
-/// Submits `submit` published SQEs and waits for `wait_nr` CQEs; the engine behind liburing.h's inline wait and peek.
+/// Submits `submit` published SQEs and waits for `wait_nr` CQEs; liburing.h's inline wait and peek call
+/// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, submit: u32, wait_nr: u32, sigmask: *mut SigSet) -> i32 {
     get_cqe(ring, cqe_ptr, CqeWait::with_mask(submit, wait_nr, sigmask))
 }
 
-/// Waits for `wait_nr` CQEs, at most `ts` long.
+/// Waits for `wait_nr` CQEs, at most for the time `ts`.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_wait_cqes(ring: &IoUring, cqe_ptr: &mut CqeOut, wait_nr: u32, ts: *mut Timespec, sigmask: *mut SigSet) -> i32 {
     if ts.is_null() {
@@ -221,7 +226,7 @@ pub extern "C" fn io_uring_wait_cqe_timeout(ring: &IoUring, cqe_ptr: &mut CqeOut
     io_uring_wait_cqes(ring, cqe_ptr, 1, ts, core::ptr::null_mut())
 }
 
-/// Submits; the number of SQEs taken, or -errno.
+/// Submits; returns the number of SQEs consumed, or -errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_submit(ring: &IoUring) -> i32 {
     submit(ring, 0, 0)
@@ -233,13 +238,13 @@ pub extern "C" fn io_uring_submit_and_wait(ring: &IoUring, wait_nr: u32) -> i32 
     submit(ring, wait_nr, 0)
 }
 
-/// Submits and brings in whatever has completed.
+/// Submits and fetches all completions.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_submit_and_get_events(ring: &IoUring) -> i32 {
     submit(ring, 0, enter::GETEVENTS)
 }
 
-/// Submits, then waits for `wait_nr` CQEs, at most `ts` long.
+/// Submits, then waits for `wait_nr` CQEs, at most for the time `ts`.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_submit_and_wait_timeout(
     ring: &IoUring,
@@ -267,22 +272,22 @@ pub extern "C" fn io_uring_submit_and_wait_min_timeout(
     submit_and_wait_timed(ring, cqe_ptr, wait_nr, ts, min_wait, sigmask)
 }
 
-/// Submits and waits as entry `reg_index` of the registered wait region says.
+/// Submits and waits with the parameters of entry `reg_index` in the registered wait region.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_submit_and_wait_reg(ring: &IoUring, cqe_ptr: &mut CqeOut, wait_nr: u32, reg_index: i32) -> i32 {
     let arg = UserPtr::new((reg_index as usize).wrapping_mul(REG_WAIT_BYTES));
     let flags = enter::EXT_ARG | enter::EXT_ARG_REG;
-    get_cqe(ring, cqe_ptr, CqeWait { submit: flush_sq(ring), wait_nr, flags, arg, arg_len: REG_WAIT_BYTES, timed: true })
+    get_cqe(ring, cqe_ptr, CqeWait { submit: flush_sq(ring), wait_nr, flags, arg, arg_len: REG_WAIT_BYTES, is_timed: true })
 }
 
-/// Brings in whatever has completed.
+/// Fetches all completions.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_get_events(ring: &IoUring) -> i32 {
     let flags = enter::GETEVENTS | ring.enter_flags();
     syscall::enter(ring.enter_ring_fd.get(), 0, 0, flags, UserPtr::NULL, SIGSET_BYTES as usize)
 }
 
-/// Fills `cqes` with up to `count` ready CQEs; how many there were.
+/// Fills `cqes` with up to `count` ready CQEs; returns their number.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_peek_batch_cqe(ring: &IoUring, cqes: *mut *mut Cqe, count: u32) -> u32 {
     if cq_ready(ring) == 0 && cq_needs_flush(ring) {
@@ -290,7 +295,7 @@ pub extern "C" fn io_uring_peek_batch_cqe(ring: &IoUring, cqes: *mut *mut Cqe, c
     }
     let found = peek_batch(ring, cqes, count);
     if found == 0 {
-        syscall::settle_readiness();
+        settle_readiness();
     }
     found
 }
@@ -309,7 +314,7 @@ pub extern "C" fn io_uring_get_sqe(ring: &IoUring) -> *mut Sqe {
     sq.sqes.get().wrapping_add(index)
 }
 
-/// Waits until an SQ thread has made room in the SQ. Reached through liburing.h's io_uring_sqring_wait.
+/// Waits until the SQ thread has made room in the SQ. liburing.h's io_uring_sqring_wait calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_sqring_wait(ring: &IoUring) -> i32 {
     let flags = enter::SQ_WAIT | ring.enter_flags();

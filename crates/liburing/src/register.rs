@@ -1,11 +1,11 @@
-//! `io_uring_register_*`: pack the arguments, ask.
+//! `io_uring_register_*`: packs the arguments for io_uring_register(2).
 
 use uringlet_abi::register::{self, BufReg, BufStatus, FileIndexRange, FilesUpdate, Iovec, RsrcRegister, RsrcUpdate2, SyncCancelReg};
 use uringlet_abi::{Sqe, UringParams, feat, setup};
 
 use crate::c_types::{Bpf, ClockRegister, CpuSet, MemRegionReg, Napi, Probe, QueryHdr, RegWait, Restriction, ZcrxCtrl, ZcrxIfqReg, err};
+use crate::mapping::{map, unmap_rings};
 use crate::ring::{IoUring, int_flags};
-use crate::setup::{map, unmap_rings};
 use crate::sizes;
 use crate::syscall::{self, user};
 
@@ -15,7 +15,7 @@ const ZCRX_CTRL: u32 = 36;
 const BPF_FILTER: u32 = 37;
 /// `IORING_REGISTER_SRC_REGISTERED`: the source ring of a clone is a registered one.
 const SRC_REGISTERED: u32 = 1 << 0;
-/// Register calls that concern no ring.
+/// The fd of register calls without a ring.
 const NO_RING: i32 = -1;
 
 /// `struct io_uring_clone_buffers`
@@ -48,14 +48,15 @@ fn sized<T>(ring: &IoUring, opcode: u32, arg: &T) -> i32 {
     register(ring, opcode, arg, size_of::<T>() as u32)
 }
 
-/// Registers `nr` files. The table counts against the limit of open files, which a program seldom thought of: raise it once.
+/// Registers `nr` files. The table counts against the limit on open files, so that limit is raised once
+/// if need be.
 fn files(nr: u32, register_fn: impl Fn() -> i32) -> i32 {
     match register_fn() {
         err::EMFILE => {
             syscall::raise_file_limit(nr);
             register_fn()
         }
-        answer => answer,
+        result => result,
     }
 }
 
@@ -69,7 +70,7 @@ pub extern "C" fn io_uring_register_buffers(ring: &IoUring, iovecs: *const Iovec
     register(ring, register::BUFFERS, iovecs, nr_iovecs)
 }
 
-/// Registers buffers with a tag each, posted when the buffer is done with.
+/// Registers buffers with a tag each, posted when the buffer is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_buffers_tags(ring: &IoUring, iovecs: *const Iovec, tags: *const u64, nr: u32) -> i32 {
     let reg = RsrcRegister { nr, data: address(iovecs), tags: address(tags), ..RsrcRegister::default() };
@@ -101,7 +102,7 @@ pub extern "C" fn io_uring_register_files(ring: &IoUring, files: *const i32, nr_
     self::files(nr_files, || register(ring, register::FILES, files, nr_files))
 }
 
-/// Registers files with a tag each, posted when the file is done with.
+/// Registers files with a tag each, posted when the file is released.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_files_tags(ring: &IoUring, files: *const i32, tags: *const u64, nr: u32) -> i32 {
     let reg = RsrcRegister { nr, data: address(files), tags: address(tags), ..RsrcRegister::default() };
@@ -122,7 +123,7 @@ pub extern "C" fn io_uring_register_files_update_tag(ring: &IoUring, off: u32, f
     sized(ring, register::FILES_UPDATE2, &up)
 }
 
-/// Replaces `nr_files` files from slot `off` on; how many were.
+/// Replaces `nr_files` files from slot `off` on; returns how many were replaced.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_files_update(ring: &IoUring, off: u32, files: *const i32, nr_files: u32) -> i32 {
     let up = FilesUpdate { offset: off, fds: address(files), ..FilesUpdate::default() };
@@ -135,62 +136,62 @@ pub extern "C" fn io_uring_unregister_files(ring: &IoUring) -> i32 {
     plain(ring, register::UNREGISTER_FILES)
 }
 
-/// Slots that `IORING_FILE_INDEX_ALLOC` may choose from.
+/// Sets the slots that `IORING_FILE_INDEX_ALLOC` may use.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_file_alloc_range(ring: &IoUring, off: u32, len: u32) -> i32 {
     let range = FileIndexRange { off, len, resv: 0 };
     register(ring, register::FILE_ALLOC_RANGE, &raw const range, 0)
 }
 
-/// An eventfd to write at each completion.
+/// Registers an eventfd, written at each completion.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_eventfd(ring: &IoUring, fd: i32) -> i32 {
     register(ring, register::EVENTFD, &raw const fd, 1)
 }
 
-/// An eventfd to write at completions that did not happen at submission.
+/// Registers an eventfd, written at completions that did not happen at submission.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_eventfd_async(ring: &IoUring, fd: i32) -> i32 {
     register(ring, register::EVENTFD_ASYNC, &raw const fd, 1)
 }
 
-/// No eventfd any more.
+/// Unregisters the eventfd.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_unregister_eventfd(ring: &IoUring) -> i32 {
     plain(ring, register::UNREGISTER_EVENTFD)
 }
 
-/// Which opcodes there are.
+/// Fills in which opcodes are supported.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_probe(ring: &IoUring, p: *mut Probe, nr: u32) -> i32 {
     register(ring, register::PROBE, p, nr)
 }
 
-/// Keeps the caller's credentials; their id.
+/// Registers the caller's credentials; returns their id.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_personality(ring: &IoUring) -> i32 {
     plain(ring, register::PERSONALITY)
 }
 
-/// Forgets credentials.
+/// Unregisters credentials.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_unregister_personality(ring: &IoUring, id: i32) -> i32 {
     register::<u8>(ring, register::UNREGISTER_PERSONALITY, core::ptr::null(), id.cast_unsigned())
 }
 
-/// What a ring set up disabled shall be allowed.
+/// Restricts a ring that was set up disabled.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_restrictions(ring: &IoUring, res: *mut Restriction, nr_res: u32) -> i32 {
     register(ring, register::RESTRICTIONS, res, nr_res)
 }
 
-/// Enables a ring set up disabled.
+/// Enables a ring that was set up disabled.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_enable_rings(ring: &IoUring) -> i32 {
     plain(ring, register::ENABLE_RINGS)
 }
 
-/// CPUs for the ring's workers.
+/// Sets the CPUs of the ring's workers.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_iowq_aff(ring: &IoUring, cpusz: usize, mask: *const CpuSet) -> i32 {
     match i32::try_from(cpusz) {
@@ -199,13 +200,13 @@ pub extern "C" fn io_uring_register_iowq_aff(ring: &IoUring, cpusz: usize, mask:
     }
 }
 
-/// Any CPU for the ring's workers.
+/// Allows the ring's workers any CPU.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_unregister_iowq_aff(ring: &IoUring) -> i32 {
     plain(ring, register::UNREGISTER_IOWQ_AFF)
 }
 
-/// Limits of bounded and unbounded workers; the former ones come back.
+/// Sets the limits of bounded and unbounded workers; `values` becomes the former ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_iowq_max_workers(ring: &IoUring, values: *mut u32) -> i32 {
     register(ring, register::IOWQ_MAX_WORKERS, values, 2)
@@ -225,90 +226,91 @@ pub extern "C" fn io_uring_unregister_buf_ring(ring: &IoUring, bgid: i32) -> i32
     register(ring, register::UNREGISTER_PBUF_RING, &raw const reg, 1)
 }
 
-/// Where the engine will take the next buffer of a group from.
+/// Reads the head of a buffer ring: the next buffer that the engine will take.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_buf_ring_head(ring: &IoUring, buf_group: i32, head: &mut u16) -> i32 {
     let mut status = BufStatus { buf_group: buf_group.cast_unsigned(), ..BufStatus::default() };
-    let answer = register(ring, register::PBUF_STATUS, &raw mut status, 1);
-    if answer == 0 {
+    let result = register(ring, register::PBUF_STATUS, &raw mut status, 1);
+    if result == 0 {
         *head = status.head as u16;
     }
-    answer
+    result
 }
 
-/// Cancels matching requests and waits until they are gone.
+/// Cancels matching requests and waits until they have completed.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_sync_cancel(ring: &IoUring, reg: *mut SyncCancelReg) -> i32 {
     register(ring, register::SYNC_CANCEL, reg, 1)
 }
 
-/// Sends a message to a ring without a ring of one's own.
+/// Sends a message to a ring; the sender needs none.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_sync_msg(sqe: *mut Sqe) -> i32 {
     syscall::register(NO_RING, register::SEND_MSG_RING, user(sqe), 1)
 }
 
-/// Busy polling of network devices.
+/// Enables busy polling of network devices.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_napi(ring: &IoUring, napi: *mut Napi) -> i32 {
     register(ring, register::NAPI, napi, 1)
 }
 
-/// No busy polling.
+/// Disables busy polling.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_unregister_napi(ring: &IoUring, napi: *mut Napi) -> i32 {
     register(ring, register::UNREGISTER_NAPI, napi, 1)
 }
 
-/// The clock that waits are measured by.
+/// Selects the clock of wait time-outs.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_clock(ring: &IoUring, arg: *mut ClockRegister) -> i32 {
     register(ring, register::CLOCK, arg, 0)
 }
 
-/// Zero-copy receive: an interface queue.
+/// Registers an interface queue for zero-copy receive.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_ifq(ring: &IoUring, reg: *mut ZcrxIfqReg) -> i32 {
     register(ring, register::ZCRX_IFQ, reg, 1)
 }
 
-/// Zero-copy receive: control.
+/// Controls zero-copy receive.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_zcrx_ctrl(ring: &IoUring, ctrl: *mut ZcrxCtrl) -> i32 {
     register(ring, ZCRX_CTRL, ctrl, 0)
 }
 
-/// A BPF filter for the ring.
+/// Registers a BPF filter for the ring.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_bpf_filter(ring: &IoUring, bpf: *mut Bpf) -> i32 {
     register(ring, BPF_FILTER, bpf, 1)
 }
 
-/// A BPF filter for the task.
+/// Registers a BPF filter for the task.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_bpf_filter_task(bpf: *mut Bpf) -> i32 {
     syscall::register(NO_RING, BPF_FILTER, user(bpf), 1)
 }
 
-/// What io_uring can do, asked without a ring.
+/// Queries what io_uring supports; needs no ring.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_query(query: *mut QueryHdr) -> i32 {
     syscall::register(NO_RING, register::QUERY, user(query), 0)
 }
 
-/// Memory shared with the engine.
+/// Registers memory shared with the engine.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_region(ring: &IoUring, reg: *mut MemRegionReg) -> i32 {
     register(ring, register::MEM_REGION, reg, 1)
 }
 
-/// Superseded by [`io_uring_register_region`] before it worked; liburing keeps the name and refuses.
+/// Superseded by [`io_uring_register_region`] before it worked; liburing keeps the name and fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_wait_reg(_ring: &IoUring, _reg: *mut RegWait, _nr: i32) -> i32 {
     err::EINVAL
 }
 
-/// Gives `dst` the buffers `src_off..src_off + nr` of `src` (0: all of them), by either's fd or registered index.
+/// Gives `dst` the buffers `src_off..src_off + nr` of `src` (0: all of them), which is named by its fd or
+/// its registered index.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_clone_buffers_offset(dst: &IoUring, src: &IoUring, dst_off: u32, src_off: u32, nr: u32, flags: u32) -> i32 {
     let by_index = flags & SRC_REGISTERED != 0 && src.has_int_flag(int_flags::REG_REG_RING);
@@ -318,7 +320,7 @@ pub extern "C" fn __io_uring_clone_buffers_offset(dst: &IoUring, src: &IoUring, 
     register(dst, register::CLONE_BUFFERS, &raw const clone, 1)
 }
 
-/// [`__io_uring_clone_buffers_offset`], by the registered index where there is one.
+/// [`__io_uring_clone_buffers_offset`], by the registered index if there is one.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_clone_buffers_offset(dst: &IoUring, src: &IoUring, dst_off: u32, src_off: u32, nr: u32, flags: u32) -> i32 {
     __io_uring_clone_buffers_offset(dst, src, dst_off, src_off, nr, flags | SRC_REGISTERED)
@@ -336,12 +338,12 @@ pub extern "C" fn __io_uring_clone_buffers(dst: &IoUring, src: &IoUring, flags: 
     __io_uring_clone_buffers_offset(dst, src, 0, 0, 0, flags)
 }
 
-/// Other sizes for the queues of a live ring; what is pending moves along.
+/// Resizes the queues of a live ring; pending entries are kept.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_resize_rings(ring: &IoUring, p: &mut UringParams) -> i32 {
-    let answer = resize(ring, p);
+    let result = resize(ring, p);
     p.flags = 0;
-    answer
+    result
 }
 
 fn resize(ring: &IoUring, p: &mut UringParams) -> i32 {
@@ -349,24 +351,24 @@ fn resize(ring: &IoUring, p: &mut UringParams) -> i32 {
         return err::EINVAL;
     }
     (p.sq_off, p.cq_off) = Default::default();
-    let answer = register(ring, register::RESIZE_RINGS, &raw mut *p, 1);
-    if answer < 0 {
-        return answer;
+    let result = register(ring, register::RESIZE_RINGS, &raw mut *p, 1);
+    if result < 0 {
+        return result;
     }
     let (old_sqes, old_len) = (ring.sq.sqes.get(), ring.sq.sqes_sz.get() as usize);
     unmap_rings(ring);
-    // SAFETY: the engine has moved to new memory, and the old SQEs with it.
+    // SAFETY: the engine has copied the old SQEs to new memory.
     unsafe { syscall::unmap(old_sqes.cast(), old_len) };
     if p.sq_off.array == 0 && !ring.has_flag(setup::NO_SQARRAY) {
         p.sq_off.array = sizes::array_offset(p);
     }
     match map(ring, ring.ring_fd.get(), p) {
-        Ok(()) => answer,
+        Ok(()) => result,
         Err(errno) => errno,
     }
 }
 
-/// Whether waits of this ring count as iowait.
+/// Sets whether waits of this ring count as iowait.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_set_iowait(ring: &IoUring, enable_iowait: bool) -> i32 {
     if !ring.has_feature(feat::NO_IOWAIT) {

@@ -1,7 +1,9 @@
-//! `struct io_uring`, 216 bytes, field for field as in liburing's header: code inlined from there reads and writes it behind our back.
+//! `struct io_uring`, 216 bytes, field for field as in liburing's header: code that is inlined from there
+//! into the program reads and writes it directly.
 //!
-//! Fields are [`Cell`]s because nobody has the structure to himself: one thread may submit while another reaps, each with its own half. Two threads on the same
-//! half is the program's mistake here as in liburing.
+//! Fields are [`Cell`]s because no thread has the structure to itself: one may submit while another
+//! reaps, each with its own half. Two threads on the same half are an error of the program, here as in
+//! liburing.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -12,12 +14,13 @@ use uringlet_abi::{Cqe, Sqe, UringParams, setup};
 
 use crate::c_types::Void;
 
-/// Where a function leaves the CQE it found.
+/// Where a function stores the CQE it found.
 pub type CqeOut = MaybeUninit<*mut Cqe>;
 
 /// The address of a word in the ring's shared memory.
 ///
-/// Only `RingWord::at` makes one, from a mapping that stays until `io_uring_queue_exit`; using a ring after that is outside liburing's contract.
+/// Only `RingWord::at` makes one, from a mapping that stays until `io_uring_queue_exit`; using a ring
+/// after that is outside liburing's contract.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct RingWord(*const AtomicU32);
@@ -32,7 +35,8 @@ impl RingWord {
     }
 
     fn get(&self) -> &AtomicU32 {
-        // SAFETY: `at` promised that the word is mapped; words of the ring are only ever accessed atomically, by us and by the engine.
+        // SAFETY: `at` promised that the word is mapped; words of the ring are only accessed atomically, by
+        // this library and by the engine.
         unsafe { &*self.0 }
     }
 
@@ -103,7 +107,7 @@ pub struct IoUring {
     pub ring_fd: Cell<i32>,
     /// `IORING_FEAT_*`
     pub features: Cell<u32>,
-    /// What to enter by: the fd, or the index of the registered ring.
+    /// What io_uring_enter takes: the fd, or the index of the registered ring.
     pub enter_ring_fd: Cell<i32>,
     /// [`int_flags`]
     pub int_flags: Cell<u8>,
@@ -111,15 +115,15 @@ pub struct IoUring {
     pub pad2: u32,
 }
 
-/// Bits of [`IoUring::int_flags`]. Ours alone: no header of liburing looks at them.
+/// Bits of [`IoUring::int_flags`]. Private: no header of liburing reads them.
 pub mod int_flags {
     use uringlet_abi::enter;
 
-    /// Register calls go by the registered ring, too.
+    /// Register calls use the registered ring, too.
     pub const REG_REG_RING: u8 = 1 << 0;
     /// The ring's memory is the program's: leave it alone at exit.
     pub const APP_MEM: u8 = 1 << 1;
-    /// Nothing completes unless somebody enters (IOPOLL without SQPOLL).
+    /// Nothing completes without an enter (IOPOLL without SQPOLL).
     pub const CQ_ENTER: u8 = 1 << 2;
     /// [`IoUring::enter_ring_fd`](super::IoUring::enter_ring_fd) is an index. The bit is the enter flag's own.
     pub const REG_RING: u8 = enter::REGISTERED_RING as u8;
@@ -128,11 +132,11 @@ pub mod int_flags {
 }
 
 impl IoUring {
-    /// A zeroed ring at `place`, which the caller's C code may have left uninitialized.
-    pub(crate) fn zeroed(place: &mut MaybeUninit<Self>) -> &Self {
-        *place = MaybeUninit::zeroed();
+    /// A zeroed ring in memory that the caller's C code may have left uninitialized.
+    pub(crate) fn zeroed(uninit: &mut MaybeUninit<Self>) -> &Self {
+        *uninit = MaybeUninit::zeroed();
         // SAFETY: integers and raw pointers, for all of which zero is a value.
-        unsafe { place.assume_init_ref() }
+        unsafe { uninit.assume_init_ref() }
     }
 
     pub(crate) fn has_flag(&self, flag: u32) -> bool {
@@ -160,7 +164,7 @@ impl IoUring {
         u32::from(self.int_flags.get() & (int_flags::REG_RING | int_flags::NO_IOWAIT))
     }
 
-    /// The CQE of this position in the CQ. With CQE32 each takes two places.
+    /// The CQE at this position of the CQ. With CQE32 each takes two slots.
     pub(crate) fn cqe_at(&self, position: u32) -> *mut Cqe {
         let index = ((position & self.cq.ring_mask.get()) as usize) << u32::from(self.has_flag(setup::CQE32));
         self.cq.cqes.get().wrapping_add(index)
@@ -195,12 +199,12 @@ impl IoUring {
         self.cq.ring_ptr.set(rings);
         self.cq.cqes.set(rings.cast::<u8>().wrapping_add(cq_off.cqes as usize).cast());
         if params.flags & setup::NO_SQARRAY == 0 {
-            self.map_slots(rings, sq_off.array);
+            self.fill_array(rings, sq_off.array);
         }
     }
 
-    /// Slot i of the SQ array names SQE i, once and for all: submitting then never touches the array.
-    fn map_slots(&self, rings: *mut Void, array: u32) {
+    /// Entry i of the SQ array permanently refers to SQE i: submitting then never touches the array.
+    fn fill_array(&self, rings: *mut Void, array: u32) {
         self.sq.array.set(rings.cast::<u8>().wrapping_add(array as usize).cast());
         for slot in 0..self.sq.ring_entries.get() {
             // SAFETY: the array has one word an entry, inside the mapping of `point_into`'s caller.
@@ -209,7 +213,7 @@ impl IoUring {
     }
 }
 
-// What liburing's header says, so that a mistake here does not wait for the test that asks a C compiler.
+// The sizes of liburing's header: a mistake here shows before the test that runs a C compiler.
 const _: () = {
     assert!(size_of::<SubmissionQueue>() == 104);
     assert!(size_of::<CompletionQueue>() == 88);

@@ -1,4 +1,4 @@
-//! The ring's fd as a registered ring: entered by index, without looking up the file.
+//! The ring's fd as a registered ring: entered by index, without a lookup of the file.
 
 use uringlet_abi::feat;
 use uringlet_abi::register::{self, RsrcUpdate};
@@ -8,7 +8,7 @@ use crate::register::register;
 use crate::ring::{IoUring, int_flags};
 use crate::syscall;
 
-/// "Any free index".
+/// Any free index.
 const ANY: u32 = u32::MAX;
 
 /// Registers the ring's fd; 1 on success.
@@ -18,13 +18,13 @@ pub extern "C" fn io_uring_register_ring_fd(ring: &IoUring) -> i32 {
         return err::EEXIST;
     }
     let mut up = RsrcUpdate { offset: ANY, resv: 0, data: u64::from(ring.ring_fd.get().cast_unsigned()) };
-    let answer = register(ring, register::RING_FDS, &raw mut up, 1);
-    if answer == 1 {
+    let result = register(ring, register::RING_FDS, &raw mut up, 1);
+    if result == 1 {
         ring.enter_ring_fd.set(up.offset.cast_signed());
-        let by_index_too = if ring.has_feature(feat::REG_REG_RING) { int_flags::REG_REG_RING } else { 0 };
-        ring.set_int_flags(int_flags::REG_RING | by_index_too);
+        let by_index = if ring.has_feature(feat::REG_REG_RING) { int_flags::REG_REG_RING } else { 0 };
+        ring.set_int_flags(int_flags::REG_RING | by_index);
     }
-    answer
+    result
 }
 
 /// Back to the plain fd; 1 on success.
@@ -34,15 +34,15 @@ pub extern "C" fn io_uring_unregister_ring_fd(ring: &IoUring) -> i32 {
         return err::EINVAL;
     }
     let up = RsrcUpdate { offset: ring.enter_ring_fd.get().cast_unsigned(), resv: 0, data: 0 };
-    let answer = register(ring, register::UNREGISTER_RING_FDS, &raw const up, 1);
-    if answer == 1 {
+    let result = register(ring, register::UNREGISTER_RING_FDS, &raw const up, 1);
+    if result == 1 {
         ring.enter_ring_fd.set(ring.ring_fd.get());
         ring.clear_int_flags(int_flags::REG_RING | int_flags::REG_REG_RING);
     }
-    answer
+    result
 }
 
-/// Closes the fd of a ring that goes by its index; 1 on success.
+/// Closes the fd of a ring that is used by its index; 1 on success.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_close_ring_fd(ring: &IoUring) -> i32 {
     if !ring.has_feature(feat::REG_REG_RING) {

@@ -2,46 +2,24 @@
 
 use core::mem::MaybeUninit;
 
-use uringlet_abi::{UringParams, feat, layout, setup};
+use uringlet_abi::{UringParams, feat, setup};
 
 use crate::c_types::{Void, err};
+use crate::mapping::{map, unmap_rings};
 use crate::ring::{IoUring, int_flags};
 use crate::ring_fd::io_uring_unregister_ring_fd;
-use crate::sizes::{self, Entries, InMemory};
+use crate::sizes::{Entries, InMemoryLayout};
 use crate::syscall;
 
-/// CallerMemory of the program's own for a ring to live in.
+/// Memory that the program provides for a ring.
 #[derive(Clone, Copy, Debug)]
 struct CallerMemory {
     at: *mut Void,
     len: usize,
 }
 
-/// Maps the two regions of a ring fd and points `ring` into them.
-pub(crate) fn map(ring: &IoUring, fd: i32, params: &UringParams) -> Result<(), i32> {
-    let rings_len = sizes::rings(params);
-    let sqes_len = sizes::sqes(params.sq_entries, params.flags);
-    let rings = syscall::map_ring(fd, rings_len, layout::OFF_SQ_RING)?;
-    let sqes = syscall::map_ring(fd, sqes_len, layout::OFF_SQES).inspect_err(|_| {
-        // SAFETY: mapped above, seen by nobody.
-        unsafe { syscall::unmap(rings, rings_len) };
-    })?;
-    // SAFETY: the mappings are this fd's, made to the sizes its parameters tell.
-    unsafe { ring.point_into(rings, sqes.cast(), params) };
-    ring.sq.ring_sz.set(rings_len);
-    ring.cq.ring_sz.set(rings_len);
-    ring.sq.sqes_sz.set(sqes_len as u32);
-    Ok(())
-}
-
-/// Gives back the mapping of the two queues, not that of the SQEs.
-pub(crate) fn unmap_rings(ring: &IoUring) {
-    // SAFETY: `map` made it; with memory of the program's own the size is 0 and nothing happens.
-    unsafe { syscall::unmap(ring.sq.ring_ptr.get(), ring.sq.ring_sz.get()) };
-}
-
-/// Fills in what is known of a ring once its memory is there.
-fn settle(ring: &IoUring, fd: i32, params: &UringParams) {
+/// Fills in the fields that are known once the ring has its memory.
+fn finish(ring: &IoUring, fd: i32, params: &UringParams) {
     ring.flags.set(params.flags);
     ring.features.set(params.features);
     ring.enter_ring_fd.set(fd);
@@ -55,50 +33,51 @@ fn settle(ring: &IoUring, fd: i32, params: &UringParams) {
     }
 }
 
-/// A ring whose memory the engine allots.
+/// A ring in memory that the engine allocates.
 fn init_mapped(entries: u32, ring: &IoUring, params: &mut UringParams) -> Result<u32, i32> {
     let fd = syscall::setup(entries, params);
     if fd < 0 {
         return Err(fd);
     }
     map(ring, fd, params).inspect_err(|_| syscall::close(fd))?;
-    settle(ring, fd, params);
+    finish(ring, fd, params);
     Ok(0)
 }
 
-/// A ring in memory of this process (NO_MMAP): the program's, or else allotted here. Answers how many bytes of it are used.
+/// A ring in memory of this process (NO_MMAP): the program's, or else allocated here. Returns how many
+/// bytes of it are used.
 fn init_in_memory(entries: u32, ring: &IoUring, params: &mut UringParams, given: Option<CallerMemory>) -> Result<u32, i32> {
-    let places = InMemory::of(Entries::granted(entries, params)?, params.flags);
+    let layout = InMemoryLayout::of(Entries::granted(entries, params)?, params.flags);
     let base = match given {
-        Some(memory) if memory.len < places.total => return Err(err::ENOMEM),
+        Some(memory) if memory.len < layout.total => return Err(err::ENOMEM),
         Some(memory) => memory.at,
-        None => syscall::map_shared(places.total)?,
+        None => syscall::map_shared(layout.total)?,
     };
-    let rings: *mut Void = base.cast::<u8>().wrapping_add(places.rings_at).cast();
+    let rings: *mut Void = base.cast::<u8>().wrapping_add(layout.rings_at).cast();
     params.sq_off.user_addr = base.expose_provenance() as u64;
     params.cq_off.user_addr = rings.expose_provenance() as u64;
     let fd = syscall::setup(entries, params);
     if fd < 0 {
         if given.is_none() {
-            // SAFETY: mapped above, and the engine has refused it.
-            unsafe { syscall::unmap(base, places.total) };
+            // SAFETY: mapped above, and the engine does not use it.
+            unsafe { syscall::unmap(base, layout.total) };
         }
         return Err(fd);
     }
     // SAFETY: the engine has accepted this memory for this ring.
     unsafe { ring.point_into(rings, base.cast(), params) };
-    ring.sq.sqes_sz.set(places.total as u32);
-    settle(ring, fd, params);
+    ring.sq.sqes_sz.set(layout.total as u32);
+    finish(ring, fd, params);
     if given.is_some() {
         ring.set_int_flags(int_flags::APP_MEM);
     }
-    Ok(places.total as u32)
+    Ok(layout.total as u32)
 }
 
-/// A new ring as asked. liburing itself adds NO_SQARRAY; here that stays the program's choice, for programs built with older headers may use the array
-/// themselves, and keeping it costs one load for each SQE.
-fn init(entries: u32, place: &mut MaybeUninit<IoUring>, params: &mut UringParams, given: Option<CallerMemory>) -> Result<u32, i32> {
-    let ring = IoUring::zeroed(place);
+/// A new ring. liburing itself adds NO_SQARRAY; here that stays the program's choice: programs built
+/// with older headers may use the array themselves, and keeping it costs one load for each SQE.
+fn init(entries: u32, uninit: &mut MaybeUninit<IoUring>, params: &mut UringParams, given: Option<CallerMemory>) -> Result<u32, i32> {
+    let ring = IoUring::zeroed(uninit);
     match params.flags & (setup::NO_MMAP | setup::REGISTERED_FD_ONLY) {
         0 => init_mapped(entries, ring, params),
         setup::REGISTERED_FD_ONLY => Err(err::EINVAL),
@@ -106,8 +85,8 @@ fn init(entries: u32, place: &mut MaybeUninit<IoUring>, params: &mut UringParams
     }
 }
 
-fn status(answer: Result<u32, i32>) -> i32 {
-    answer.map_or_else(|errno| errno, |_| 0)
+fn status(result: Result<u32, i32>) -> i32 {
+    result.map_or_else(|errno| errno, |_| 0)
 }
 
 /// A new ring of `entries` SQEs.
@@ -117,13 +96,14 @@ pub extern "C" fn io_uring_queue_init(entries: u32, ring: &mut MaybeUninit<IoUri
     status(init(entries, ring, &mut params, None))
 }
 
-/// A new ring with all parameters; they come back as setup changed them.
+/// A new ring with all parameters. Setup updates them.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_queue_init_params(entries: u32, ring: &mut MaybeUninit<IoUring>, p: &mut UringParams) -> i32 {
     status(init(entries, ring, p, None))
 }
 
-/// A new ring in the program's memory; answers how many bytes of it are used. Without an SQ array, or it would not fit into what `io_uring_memory_size` says.
+/// A new ring in the program's memory; returns how many bytes of it are used. It has no SQ array, which
+/// would not fit into what `io_uring_memory_size` says.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_queue_init_mem(
     entries: u32,
@@ -145,7 +125,7 @@ pub extern "C" fn io_uring_queue_mmap(fd: i32, p: &UringParams, ring: &mut Maybe
         return err::EINVAL;
     }
     match map(ring, fd, p) {
-        Ok(()) => settle(ring, fd, p),
+        Ok(()) => finish(ring, fd, p),
         Err(errno) => return errno,
     }
     0
@@ -158,13 +138,13 @@ pub extern "C" fn io_uring_ring_dontfork(ring: &IoUring) -> i32 {
     if rings.is_null() || sqes.is_null() {
         return err::EINVAL;
     }
-    match syscall::keep_from_child(sqes.cast(), ring.sq.sqes_sz.get() as usize) {
-        0 => syscall::keep_from_child(rings, ring.sq.ring_sz.get()),
+    match syscall::keep_from_children(sqes.cast(), ring.sq.sqes_sz.get() as usize) {
+        0 => syscall::keep_from_children(rings, ring.sq.ring_sz.get()),
         errno => errno,
     }
 }
 
-/// Ends the ring. Its memory goes last, so that the engine has let go of memory that is the program's.
+/// Ends the ring. Its memory is unmapped last, after the engine has stopped using it.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_queue_exit(ring: &IoUring) {
     if ring.has_int_flag(int_flags::REG_RING) {

@@ -1,31 +1,26 @@
-//! The ways out of this library.
+//! The system calls of this library, by the engine or the kernel.
 //!
-//! Two engines in one process would not know each other's rings. So where the program is attached as well (`uringlet run`), ring calls go by libc's `syscall`,
-//! which attach has replaced; else they go straight to this object's engine.
+//! Two engines in one process would not know each other's rings. So where the program is attached as
+//! well (`uringlet run`), ring calls go through libc's `syscall`, which attach has replaced; otherwise
+//! they go straight to this object's engine.
 
-use syscalls::{Sysno, raw_syscall};
+use syscalls::{Errno, Sysno};
 use uringlet::ENGINE;
 use uringlet_abi::UringParams;
-use uringlet_sys::{AppPromise, UserPtr};
+use uringlet_sys::linux::general::{MADV_DONTFORK, MAP_POPULATE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use uringlet_sys::{AppPromise, UserPtr, io, mm, process};
 
 use crate::c_types::Void;
 use crate::weak::{ErrnoLocation, Syscall, attached_syscall};
 use crate::{fork, hooks};
 
-const PROT_READ_WRITE: u32 = 1 | 2;
-const MAP_SHARED: u32 = 1;
-const MAP_PRIVATE: u32 = 2;
-const MAP_ANONYMOUS: u32 = 0x20;
-const MAP_POPULATE: u32 = 0x8000;
-const NO_FD: i32 = -1;
-const MADV_DONTFORK: u32 = 10;
-const RLIMIT_NOFILE: u32 = 7;
-/// System calls answer addresses below this, and -errno from here on.
+const PROT_READ_WRITE: u32 = PROT_READ | PROT_WRITE;
+/// System calls return addresses below this, and -errno from here on.
 const ERRNO_START: usize = usize::MAX - 4094;
 
-/// A system call's word as the int that C sees. Results and error numbers fit.
-fn int(word: usize) -> i32 {
-    word as i32
+/// A result as the int that C sees. Results and error numbers fit.
+fn int(result: isize) -> i32 {
+    result as i32
 }
 
 /// The address as the engine takes it: never dereferenced, the kernel checks it.
@@ -33,24 +28,31 @@ pub(crate) fn user<T>(pointer: *const T) -> UserPtr {
     UserPtr::new(pointer.expose_provenance())
 }
 
-fn mapped(word: usize) -> Result<*mut Void, i32> {
-    if word >= ERRNO_START { Err(int(word)) } else { Ok(core::ptr::with_exposed_provenance_mut(word)) }
+fn pointer(address: usize) -> *mut Void {
+    core::ptr::with_exposed_provenance_mut(address)
 }
 
-/// Attach's attach, open only when attach is there.
-struct Attached(Syscall, ErrnoLocation);
+/// The result of a mapping: an address or -errno.
+fn mapped(result: isize) -> Result<*mut Void, i32> {
+    let word = result.cast_unsigned();
+    if word >= ERRNO_START { Err(int(result)) } else { Ok(pointer(word)) }
+}
 
-impl Attached {
-    fn via_attach() -> Option<Self> {
-        attached_syscall().map(|(syscall, errno_location)| Self(syscall, errno_location))
-    }
+fn negated(errno: Errno) -> i32 {
+    -errno.into_raw()
+}
 
-    /// The call's result, or -errno. `errno` itself stays as it was: liburing does not touch it.
+/// Attach's `syscall`, if attach is present.
+struct Attach(Syscall, ErrnoLocation);
+
+impl Attach {
+    /// The call's result, or -errno. `errno` itself stays as it was: liburing does not set it.
     fn call(&self, nr: Sysno, args: [usize; 6]) -> isize {
         let Self(syscall, errno_location) = self;
         let errno = errno_location();
         let [a, b, c, d, e, f] = args;
-        // SAFETY: `errno` is this thread's own. The call is one of those below; its addresses are checked on the other side.
+        // SAFETY: `errno` is this thread's own. The call is one of those below; its addresses are checked
+        // by attach's engine or the kernel.
         unsafe {
             let before = errno.replace(0);
             let result = syscall(nr as isize, a, b, c, d, e, f);
@@ -60,19 +62,24 @@ impl Attached {
     }
 }
 
+fn via_attach() -> Option<Attach> {
+    attached_syscall().map(|(syscall, errno_location)| Attach(syscall, errno_location))
+}
+
 /// io_uring_setup(2)
 pub(crate) fn setup(entries: u32, params: *mut UringParams) -> i32 {
     let params = user(params);
-    if let Some(attach) = Attached::via_attach() {
-        return attach.call(Sysno::io_uring_setup, [entries as usize, params.addr(), 0, 0, 0, 0]) as i32;
+    if let Some(attach) = via_attach() {
+        return int(attach.call(Sysno::io_uring_setup, [entries as usize, params.addr(), 0, 0, 0, 0]));
     }
-    fork::watch();
+    fork::register_handlers();
     hooks::install();
-    // SAFETY: whoever calls liburing's functions accepts io_uring's rule, that buffers stay valid until their CQE.
+    // SAFETY: a program that calls liburing's functions accepts io_uring's rule: buffers stay valid until
+    // their CQE.
     let promise = unsafe { AppPromise::given() };
-    let fd = ENGINE.setup(promise, entries, params) as i32;
+    let fd = int(ENGINE.setup(promise, entries, params));
     if fd >= 0 {
-        // Not everybody who may poll the fd will tell us, so take it as polled from the start.
+        // Not every poll of the fd can be seen, so it counts as polled from the start.
         ENGINE.note_polled(fd);
     }
     fd
@@ -80,88 +87,72 @@ pub(crate) fn setup(entries: u32, params: *mut UringParams) -> i32 {
 
 /// io_uring_enter(2)
 pub(crate) fn enter(fd: i32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> i32 {
-    if let Some(attach) = Attached::via_attach() {
+    if let Some(attach) = via_attach() {
         let args = [fd as usize, to_submit as usize, min_complete as usize, flags as usize, arg.addr(), arg_len];
-        return attach.call(Sysno::io_uring_enter, args) as i32;
+        return int(attach.call(Sysno::io_uring_enter, args));
     }
-    ENGINE.enter(fd.cast_unsigned(), to_submit, min_complete, flags, arg, arg_len) as i32
+    int(ENGINE.enter(fd.cast_unsigned(), to_submit, min_complete, flags, arg, arg_len))
 }
 
 /// io_uring_register(2)
 pub(crate) fn register(fd: i32, opcode: u32, arg: UserPtr, nr_args: u32) -> i32 {
-    if let Some(attach) = Attached::via_attach() {
+    if let Some(attach) = via_attach() {
         let args = [fd as usize, opcode as usize, arg.addr(), nr_args as usize, 0, 0];
-        return attach.call(Sysno::io_uring_register, args) as i32;
+        return int(attach.call(Sysno::io_uring_register, args));
     }
-    ENGINE.register(fd.cast_unsigned(), opcode, arg, nr_args) as i32
+    int(ENGINE.register(fd.cast_unsigned(), opcode, arg, nr_args))
 }
 
 /// mmap(2) of a ring's fd, anywhere, for reading and writing.
 pub(crate) fn map_ring(fd: i32, len: usize, offset: u64) -> Result<*mut Void, i32> {
     let flags = MAP_SHARED | MAP_POPULATE;
-    if let Some(attach) = Attached::via_attach() {
+    if let Some(attach) = via_attach() {
         let args = [0, len, PROT_READ_WRITE as usize, flags as usize, fd as usize, offset as usize];
-        return mapped(attach.call(Sysno::mmap, args).cast_unsigned());
+        return mapped(attach.call(Sysno::mmap, args));
     }
-    if let Some(word) = ENGINE.mmap(0, len, PROT_READ_WRITE, flags, fd, offset) {
-        return mapped(word.cast_unsigned());
+    match ENGINE.mmap(0, len, PROT_READ_WRITE, flags, fd, offset) {
+        Some(result) => mapped(result),
+        None => mm::map_file(fd, len, offset, MAP_POPULATE).map(pointer).map_err(negated),
     }
-    // SAFETY: a fresh mapping touches nothing that exists.
-    mapped(unsafe { raw_syscall!(Sysno::mmap, 0, len, PROT_READ_WRITE, flags, fd, offset) })
 }
 
 /// Anonymous memory for a ring: shared, because a ring is shared with forked children.
 pub(crate) fn map_shared(len: usize) -> Result<*mut Void, i32> {
-    // SAFETY: a fresh mapping touches nothing that exists.
-    mapped(unsafe { raw_syscall!(Sysno::mmap, 0, len, PROT_READ_WRITE, MAP_SHARED | MAP_ANONYMOUS, NO_FD, 0) })
+    mm::map_anonymous_shared(len).map(pointer).map_err(negated)
 }
 
 /// Anonymous memory of this process alone.
 pub(crate) fn map_private(len: usize) -> Result<*mut Void, i32> {
-    // SAFETY: a fresh mapping touches nothing that exists.
-    mapped(unsafe { raw_syscall!(Sysno::mmap, 0, len, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, NO_FD, 0) })
+    mm::map_anonymous(len, 0).map(pointer).map_err(negated)
 }
 
 /// munmap(2)
 ///
 /// # Safety
-/// The range is a mapping of this module, and nobody uses it any more.
+/// The range is a mapping of this module, and nothing uses it any more.
 pub(crate) unsafe fn unmap(at: *mut Void, len: usize) {
     // SAFETY: see above.
-    unsafe { raw_syscall!(Sysno::munmap, at, len) };
+    let _ = unsafe { mm::unmap(at.addr(), len) };
 }
 
-/// A forked child shall not have this mapping.
-pub(crate) fn keep_from_child(at: *mut Void, len: usize) -> i32 {
-    // SAFETY: changes nothing in this process.
-    int(unsafe { raw_syscall!(Sysno::madvise, at, len, MADV_DONTFORK) })
+/// Keeps a mapping out of children forked from now on; 0 or -errno.
+pub(crate) fn keep_from_children(at: *mut Void, len: usize) -> i32 {
+    // SAFETY: nothing changes in this process.
+    unsafe { mm::advise(at.addr(), len, MADV_DONTFORK) }.map_or_else(negated, |()| 0)
 }
 
 /// close(2)
 pub(crate) fn close(fd: i32) {
-    if let Some(attach) = Attached::via_attach() {
+    if let Some(attach) = via_attach() {
         attach.call(Sysno::close, [fd as usize, 0, 0, 0, 0, 0]);
     } else if ENGINE.close(fd).is_none() {
-        // SAFETY: the fd is the ring's, which its owner gives up.
-        unsafe { raw_syscall!(Sysno::close, fd) };
+        // The ring's fd, which its owner gives up.
+        let _ = io::close(fd);
     }
 }
 
-/// Asks for `more` open files above the soft limit, if that is below `more`. Whether it worked shows in the next attempt.
+/// Raises the soft limit on open files by `more` if it is below `more`. The next attempt shows whether
+/// that worked.
 pub(crate) fn raise_file_limit(more: u32) {
-    let mut limit = [0_u64; 2];
-    // SAFETY: prlimit64 writes two words to `limit`.
-    let answer = unsafe { raw_syscall!(Sysno::prlimit64, 0, RLIMIT_NOFILE, 0, limit.as_mut_ptr()) };
-    if answer == 0 && limit[0] < u64::from(more) {
-        limit[0] += u64::from(more);
-        // SAFETY: prlimit64 reads two words from `limit`.
-        unsafe { raw_syscall!(Sysno::prlimit64, 0, RLIMIT_NOFILE, limit.as_ptr(), 0) };
-    }
-}
-
-/// The program saw an empty CQ: a ring fd still flagged readable is so no more. Without hooks on poll(2) this is where that is taken back.
-pub(crate) fn settle_readiness() {
-    if ENGINE.any_readable() {
-        ENGINE.settle_readiness();
-    }
+    process::raise_nofile_limit(more);
 }

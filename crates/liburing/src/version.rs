@@ -1,4 +1,4 @@
-//! Which liburing this is a drop-in for.
+//! The version of liburing that this library replaces.
 
 const MAJOR: i32 = 2;
 const MINOR: i32 = 15;

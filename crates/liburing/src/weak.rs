@@ -1,23 +1,7 @@
-//! Symbols that may or may not be there when the library is loaded: this object needs no library, not even libc, yet uses what the program brought along.
+//! Symbols that may be missing when the library is loaded: this object needs no other library, not even
+//! libc, but uses functions of the program's libc.
 
-/// The address of a symbol, 0 if nobody defines it.
-macro_rules! address_of_weak {
-    ($name:literal) => {{
-        let address: usize;
-        // SAFETY: reads one slot of this object's global offset table, which the loader filled before any of our code ran.
-        unsafe {
-            core::arch::asm!(
-                concat!(".weak ", $name),
-                concat!("mov {0}, qword ptr [rip + ", $name, "@GOTPCREL]"),
-                out(reg) address,
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        address
-    }};
-}
-
-pub(crate) use address_of_weak;
+use crate::arch::address_of_weak;
 
 /// The callback of dl_iterate_phdr(3)
 pub(crate) type ShowObject = extern "C" fn(object: *const u8, len: usize, data: *mut u8) -> i32;
@@ -29,7 +13,7 @@ pub(crate) type Calloc = extern "C" fn(count: usize, size: usize) -> *mut u8;
 pub(crate) type Free = extern "C" fn(block: *mut u8);
 /// syscall(2)
 pub(crate) type Syscall = unsafe extern "C" fn(number: isize, ...) -> isize;
-/// Where this thread's `errno` is
+/// `__errno_location`
 pub(crate) type ErrnoLocation = extern "C" fn() -> *mut i32;
 /// A handler of pthread_atfork(3)
 pub(crate) type ForkHandler = extern "C" fn();
@@ -41,7 +25,8 @@ pub(crate) type PthreadAtfork = extern "C" fn(ForkHandler, ForkHandler, ForkHand
 /// `T` is a function pointer type.
 fn function<T: Copy>(address: usize) -> Option<T> {
     const { assert!(size_of::<Option<T>>() == size_of::<usize>()) };
-    // SAFETY: an `Option` of a function pointer is its address or 0, and each caller below names the symbol's true type.
+    // SAFETY: an `Option` of a function pointer is its address or 0, and each caller below names the
+    // symbol's true type.
     unsafe { core::mem::transmute_copy(&address) }
 }
 
@@ -65,7 +50,8 @@ pub(crate) fn pthread_atfork() -> Option<PthreadAtfork> {
     function(address_of_weak!("pthread_atfork"))
 }
 
-/// libc's `syscall`, when attach (`liburinglet.so`) has put its own before it. Attach says so by defining `uringlet_attached`.
+/// `syscall`, if attach (`liburinglet.so`) has put its own before libc's. Attach then defines
+/// `uringlet_attached`.
 pub(crate) fn attached_syscall() -> Option<(Syscall, ErrnoLocation)> {
     if address_of_weak!("uringlet_attached") == 0 {
         return None;

@@ -156,8 +156,9 @@ impl ExportedFunction {
 }
 
 fn all_exports() -> Vec<ExportedFunction> {
-    let sources = std::fs::read_dir(common::crate_dir().join("src")).unwrap();
-    sources.flat_map(|file| ExportedFunction::in_source(&std::fs::read_to_string(file.unwrap().path()).unwrap())).collect()
+    let entries = std::fs::read_dir(common::crate_dir().join("src")).unwrap();
+    let files = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+    files.flat_map(|path| ExportedFunction::in_source(&std::fs::read_to_string(path).unwrap())).collect()
 }
 
 /// Each function has in C the type that our source gives it: in the installed header, or in `newer_functions.h` if that header is too old to know it.

@@ -15,6 +15,7 @@ mod arch;
 pub mod biased_lock;
 mod c_main;
 pub mod clock;
+pub mod directory;
 #[cfg_attr(loom, path = "model/event.rs")]
 mod event;
 pub mod fd;
@@ -29,6 +30,8 @@ pub mod loop_device;
 pub mod mm;
 #[cfg(loom)]
 pub mod model;
+pub mod passthrough;
+pub mod proc_mem;
 pub mod process;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;

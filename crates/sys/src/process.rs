@@ -112,6 +112,19 @@ pub fn rlimit_nofile() -> u64 {
     lim[0]
 }
 
+/// Raises the soft limit on open files by `more` if it is below `more`.
+pub fn raise_nofile_limit(more: u32) {
+    const RLIMIT_NOFILE: u32 = 7;
+    let mut limit = [0_u64; 2];
+    // SAFETY: prlimit64 writes two words to `limit`.
+    let result = unsafe { raw_syscall!(Sysno::prlimit64, 0, RLIMIT_NOFILE, 0, limit.as_mut_ptr()) };
+    if result == 0 && limit[0] < u64::from(more) {
+        limit[0] += u64::from(more);
+        // SAFETY: prlimit64 reads two words from `limit`.
+        unsafe { raw_syscall!(Sysno::prlimit64, 0, RLIMIT_NOFILE, limit.as_ptr(), 0) };
+    }
+}
+
 /// A siginfo_t as waitid(2) fills it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! Signal masks and handlers by raw system calls, as the kernel defines them.
 
-use crate::linux::general::{SIG_BLOCK, SIG_SETMASK};
+use crate::linux::general::{CLOCK_MONOTONIC, SIG_BLOCK, SIG_SETMASK, SIGEV_THREAD_ID};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
 /// Bytes of the kernel's `sigset_t`, which is 64 bits.
@@ -18,6 +18,12 @@ pub struct KernelSigaction {
     pub restorer: usize,
     /// Signals blocked while the handler runs: bit `n - 1` is signal `n`.
     pub mask: u64,
+}
+
+/// A signal's bit in a mask.
+#[must_use]
+pub const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
 }
 
 /// rt_sigaction(2): what `signal` does.
@@ -80,4 +86,32 @@ pub fn mask() -> u64 {
 pub unsafe fn queue_to_thread(tid: u32, signal: u32, info: usize) -> Result<(), Errno> {
     // SAFETY: the caller's.
     unsafe { syscall!(Sysno::rt_tgsigqueueinfo, crate::process::pid_now(), tid, signal, info) }.map(drop)
+}
+
+/// A POSIX timer of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerId(pub u32);
+
+/// Starts a timer that sends `signal` to this thread every `period_ns`, which is below one second.
+///
+/// # Errors
+/// Those of timer_create(2).
+pub fn start_timer(signal: u32, period_ns: u64) -> Result<TimerId, Errno> {
+    // struct sigevent: the value (two words), the signal, how, the thread.
+    let mut event = [0_u32; 16];
+    (event[2], event[3], event[4]) = (signal, SIGEV_THREAD_ID, crate::process::tid());
+    let mut id = 0_u32;
+    let period = [0, period_ns, 0, period_ns];
+    // SAFETY: live memory of the kernel's layouts: sigevent, timer_t, itimerspec.
+    unsafe {
+        syscall!(Sysno::timer_create, CLOCK_MONOTONIC, event.as_ptr(), &raw mut id)?;
+        raw_syscall!(Sysno::timer_settime, id, 0, period.as_ptr(), 0);
+    }
+    Ok(TimerId(id))
+}
+
+/// Deletes a timer of [`start_timer`].
+pub fn delete_timer(timer: TimerId) {
+    // SAFETY: takes a number; an unknown one is an error without effect.
+    unsafe { raw_syscall!(Sysno::timer_delete, timer.0) };
 }

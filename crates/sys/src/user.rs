@@ -139,6 +139,21 @@ pub fn read_slice<T: Pod>(dst: &mut [T], src: UserPtr) -> Result<(), Errno> {
     if done == len { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
+/// Reads bytes up to the first that cannot be read; their number.
+///
+/// Works in a child that shares or has just copied its parent's memory: the cached process id may be
+/// the parent's there, so the kernel is asked.
+#[must_use]
+pub fn read_prefix(dst: &mut [u8], src: UserPtr) -> usize {
+    let (local, remote) = ([dst.as_mut_ptr().addr(), dst.len()], [src.addr(), dst.len()]);
+    // SAFETY: the local side is a live buffer; the kernel checks the other.
+    let done = unsafe {
+        let pid = crate::process::pid_now();
+        syscall!(Sysno::process_vm_readv, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0)
+    };
+    done.unwrap_or(0)
+}
+
 /// Writes one value.
 ///
 /// # Errors

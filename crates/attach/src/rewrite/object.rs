@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 
-use crate::symbols::weak_address;
+use crate::arch::weak_address;
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
@@ -48,7 +48,7 @@ pub(crate) struct LoadedObject {
 }
 
 impl LoadedObject {
-    /// From its lowest to its highest address.
+    /// From its lowest mapped address to its highest.
     pub(crate) fn span(&self) -> Range<u64> {
         let start = self.readable.iter().map(|r| r.start).min().unwrap_or(self.base);
         let end = self.readable.iter().map(|r| r.end).max().unwrap_or(self.base);
@@ -59,16 +59,17 @@ impl LoadedObject {
         self.readable.iter().chain(&self.executable).any(|r| r.contains(&(address as u64)))
     }
 
-    /// The bytes in a range, if all of it is mapped from the file, readable.
+    /// The bytes in a range, if all of it is readable and mapped from the file.
     pub(crate) fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
         let inside = |r: &Range<u64>| r.start <= range.start && range.start <= range.end && range.end <= r.end;
         self.readable.iter().any(inside).then(|| {
-            // SAFETY: the range lies in a readable segment of an object that stays loaded while we look at it (in the constructor nobody unloads, later
-            // the dynamic linker's lock is held).
+            // SAFETY: the range lies in a readable segment of an object that stays loaded meanwhile:
+            // in the constructor no other thread runs, later the dynamic linker's lock is held.
             unsafe { core::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
         })
     }
 
+    /// The array at `at`, if it is readable.
     pub(crate) fn field<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         self.bytes(at..at.checked_add(N as u64)?)?.try_into().ok()
     }
@@ -111,7 +112,7 @@ impl LoadedObject {
             dynamic: None,
         };
         for header in headers {
-            object.take(header);
+            object.add_header(header);
         }
         let notes = headers.iter().filter(|h| h.kind == PT_NOTE);
         for note in notes {
@@ -125,11 +126,11 @@ impl LoadedObject {
         object
     }
 
-    fn take(&mut self, header: &Phdr) {
+    fn add_header(&mut self, header: &Phdr) {
         let start = self.base.wrapping_add(header.vaddr);
         match header.kind {
             PT_LOAD => {
-                // Up to the file's end: what lies behind is zeros.
+                // Up to the file's end: zeros lie behind.
                 let range = start..start + header.filesz.min(header.memsz);
                 if header.flags & PF_R != 0 {
                     self.readable.push(range.clone());
@@ -145,7 +146,7 @@ impl LoadedObject {
     }
 }
 
-/// The linker's identification among the notes of a segment.
+/// The build-id that the linker wrote, among the notes of a segment.
 fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
     loop {
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_build_id_is_found_behind_other_notes() {
+    fn build_id_is_found_behind_other_notes() {
         let mut notes = Vec::new();
         for (kind, name, content) in [(1_u32, &b"GNU\0"[..], &[9; 16][..]), (3, b"Go\0\0", &[8; 20]), (3, b"GNU\0", &[7; 20])] {
             notes.extend_from_slice(&4_u32.to_le_bytes());
@@ -202,8 +203,8 @@ mod tests {
     }
 
     #[test]
-    fn this_program_is_among_the_objects() {
-        let me = the_build_id_is_found_behind_other_notes as *const () as usize;
+    fn this_program_is_one_of_the_objects() {
+        let me = build_id_is_found_behind_other_notes as *const () as usize;
         assert_eq!(loaded().iter().filter(|o| o.contains(me)).count(), 1);
     }
 }

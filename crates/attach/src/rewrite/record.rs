@@ -1,26 +1,25 @@
-//! What a scan found, as bytes on disk and back. Pure.
+//! Findings as bytes on disk and back. Pure.
 //!
-//! Little-endian: magic, format, the object's key, the size of its code, the number of unpatchable sites, the plans, and a checksum of it all. Reading trusts
-//! nothing: a record that differs in any way from what writing produces is no record.
+//! Little-endian: magic, format, the object's key, the size of its code, the number of unpatchable
+//! sites, the plans, and a checksum of all that. Decoding trusts nothing: a record that differs in
+//! any way from what encoding produces is rejected.
 
 use alloc::vec::Vec;
 
-use super::disasm::Relocation;
-use super::libc_sites::EXEC_NUMBERS;
-use super::plan::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, SYSCALL_BYTES, jump_target};
-use super::scan::Findings;
-use crate::dispatch::is_intercepted;
+use super::plan::{ANY_NUMBER, Findings, MovedInsn, PatchKind, PatchPlan, Relocation, is_exec};
+use crate::arch::{PATCH_BYTES, SYSCALL_INSN, is_relocatable};
+use crate::intercepted::is_intercepted;
 
 const MAGIC: &[u8; 8] = b"uringlet";
-/// To be raised with every change of what is found or of how it is written.
+/// Incremented with every change of what a scan finds or of how it is encoded.
 const FORMAT: u32 = 1;
-/// Above this nothing is remembered.
+/// A larger record is not kept.
 pub(super) const MAX_BYTES: usize = 256 << 10;
 
-/// What a record is about.
+/// Identifies the object of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    /// The build-id, or what identifies the file otherwise.
+    /// The build-id, or else the version of the file.
     pub(super) identity: Vec<u8>,
     pub(super) code_bytes: u64,
 }
@@ -38,8 +37,8 @@ pub(super) fn encode(key: &Key, findings: &Findings) -> Vec<u8> {
         out.extend_from_slice(&plan.start.to_le_bytes());
         out.extend_from_slice(&plan.nr.to_le_bytes());
         out.extend_from_slice(&[plan.kind as u8, plan.syscall, plan.bytes.len() as u8, plan.moved.len() as u8]);
-        for piece in &plan.moved {
-            out.extend_from_slice(&[piece.len, encode_relocation(piece.relocation)]);
+        for insn in &plan.moved {
+            out.extend_from_slice(&[insn.len, encode_relocation(insn.relocation)]);
         }
         out.extend_from_slice(&plan.bytes);
     }
@@ -48,7 +47,7 @@ pub(super) fn encode(key: &Key, findings: &Findings) -> Vec<u8> {
     out
 }
 
-/// What was found in the object with this key; `None` if the bytes are about something else or damaged.
+/// The findings for the object with this key; `None` if the bytes are about another one or damaged.
 pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Findings> {
     let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
     if checksum(content).to_le_bytes() != sum {
@@ -77,9 +76,7 @@ pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Findings> {
 fn decode_plan(from: &mut RecordReader<'_>) -> Option<PatchPlan> {
     let (start, nr) = (from.u64()?, from.u32()?);
     let &[kind, syscall, len, moved] = from.take(4)? else { return None };
-    let kind = [PatchKind::BeforeSyscall, PatchKind::NumberLoad, PatchKind::OverSyscall, PatchKind::AfterSyscall]
-        .into_iter()
-        .find(|k| *k as u8 == kind)?;
+    let kind = PatchKind::ALL.into_iter().find(|k| *k as u8 == kind)?;
     let moved = from
         .take(2 * usize::from(moved))?
         .chunks_exact(2)
@@ -88,32 +85,27 @@ fn decode_plan(from: &mut RecordReader<'_>) -> Option<PatchPlan> {
     Some(PatchPlan { kind, nr, start, syscall, bytes: from.take(usize::from(len))?.to_vec(), moved })
 }
 
-/// The moved and the `syscall` cover the bytes exactly, and each piece is what it says.
+/// The moved instructions and the system call cover the bytes exactly, and each instruction can be
+/// relocated as it says.
 fn is_consistent(plan: &PatchPlan) -> bool {
     let syscall = usize::from(plan.syscall);
     let mut at = 0;
-    let mut seen = false;
-    for piece in plan.moved.iter().map(Some).chain([None]) {
+    let mut has_syscall = false;
+    for insn in plan.moved.iter().map(Some).chain([None]) {
         if at == syscall {
-            seen = plan.bytes.get(at..at + 2) == Some(&[0x0f, 0x05]);
-            at += SYSCALL_BYTES as usize;
+            has_syscall = plan.bytes.get(at..at + SYSCALL_INSN.len()) == Some(&SYSCALL_INSN);
+            at += SYSCALL_INSN.len();
         }
-        let Some(piece) = piece else { break };
-        let end = at + usize::from(piece.len);
+        let Some(insn) = insn else { break };
+        let end = at + usize::from(insn.len);
         let Some(bytes) = plan.bytes.get(at..end) else { return false };
-        let fits = match piece.relocation {
-            Relocation::None => !bytes.is_empty(),
-            Relocation::Displacement(offset) => usize::from(offset) + 4 <= bytes.len(),
-            Relocation::Jump => jump_target(bytes, 0).is_some(),
-            Relocation::Never => false,
-        };
-        if !fits {
+        if !is_relocatable(bytes, insn.relocation) {
             return false;
         }
         at = end;
     }
-    let is_number = plan.nr == ANY_NUMBER || is_intercepted(plan.nr) || EXEC_NUMBERS.contains(&plan.nr);
-    seen && at == plan.bytes.len() && at >= 5 && is_number && plan.start.checked_add(at as u64).is_some()
+    let is_number = plan.nr == ANY_NUMBER || is_intercepted(plan.nr) || is_exec(plan.nr);
+    has_syscall && at == plan.bytes.len() && at >= PATCH_BYTES && is_number && plan.start.checked_add(at as u64).is_some()
 }
 
 const NONE: u8 = 0xff;
@@ -138,7 +130,7 @@ fn decode_relocation(byte: u8) -> Option<Relocation> {
     }
 }
 
-/// FNV-1a: against damage, not against malice (the directory is the user's own).
+/// FNV-1a: detects damage, not malice (the directory is the user's own).
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
@@ -190,20 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn decoding_reverses_encoding() {
         assert_eq!(decode(&encode(&key(), &findings()), &key()), Some(findings()));
         assert_eq!(decode(&encode(&key(), &Findings::default()), &key()), Some(Findings::default()));
     }
 
     #[test]
-    fn a_record_of_another_object_is_none() {
+    fn record_of_another_object_is_rejected() {
         let bytes = encode(&key(), &findings());
         assert_eq!(decode(&bytes, &Key { code_bytes: 4097, ..key() }), None);
         assert_eq!(decode(&bytes, &Key { identity: vec![8; 20], ..key() }), None);
     }
 
     #[test]
-    fn no_damage_goes_unnoticed() {
+    fn damaged_record_is_rejected() {
         let bytes = encode(&key(), &findings());
         for len in 0..bytes.len() {
             assert_eq!(decode(&bytes[..len], &key()), None, "cut to {len}");
@@ -216,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_do_not_add_up_are_refused_even_with_a_good_checksum() {
+    fn inconsistent_plan_is_rejected_despite_a_good_checksum() {
         let broken: [fn(&mut PatchPlan); 7] = [
             |p| p.syscall = 4,
             |p| p.bytes[6] = 0x06,

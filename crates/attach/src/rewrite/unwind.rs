@@ -1,4 +1,5 @@
-//! Which function an address lies in: from the object's unwind tables, which every compiler writes and which tell code from data.
+//! Which function an address lies in, from the object's unwind tables: every compiler writes them,
+//! and they tell code from data.
 
 use core::ops::Range;
 
@@ -30,7 +31,7 @@ impl<'a> Functions<'a> {
     }
 
     fn relative(&self, at: u64) -> Option<u64> {
-        Some(self.header.wrapping_add_signed(i64::from(self.object.u32_at(at)? as i32)))
+        Some(self.header.wrapping_add_signed(i64::from(self.object.u32_at(at)?.cast_signed())))
     }
 
     /// The function that contains `address`.
@@ -76,7 +77,7 @@ impl<'a> Functions<'a> {
             return Some(0);
         }
         at += 1;
-        // Code alignment, data alignment, return register, length of what follows.
+        // Code alignment, data alignment, return register, length of the augmentation data.
         for _ in 0..4 {
             while byte(at)? & 0x80 != 0 {
                 at += 1;
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(functions.containing(mine).expect("this function").start, mine);
         assert_eq!(functions.containing(mine + 1).expect("this function").start, mine);
         assert!(functions.containing(1).is_none());
-        let write = crate::symbols::weak_address!("write") as u64;
+        let write = crate::arch::weak_address!("write") as u64;
         let libc = objects.iter().find(|o| o.contains(write as usize)).expect("libc");
         assert_eq!(Functions::of(libc).expect("its table").containing(write).expect("write").start, write);
     }

@@ -1,4 +1,4 @@
-//! set*id and its kin: libc changes the credentials of its own threads, the engine must change those of its.
+//! The set*id family: libc changes the credentials of its own threads, the engine those of its workers.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -10,9 +10,9 @@ use super::next::{
 };
 use crate::entry::on_engine_stack;
 
-fn changed(next: &NextFunction, args: [usize; 3]) -> c_int {
+fn set_credentials(next: &NextFunction, args: [usize; 3]) -> c_int {
     let result = next.call_int([args[0], args[1], args[2], 0, 0, 0]);
-    // setfsuid returns the former id, and no error: nothing is lost if threads retire once too often.
+    // setfsuid returns the former id, and no error: a worker retires once too often then.
     if result >= 0 {
         on_engine_stack(|| ENGINE.credentials_changed());
     }
@@ -23,7 +23,7 @@ macro_rules! credential_functions {
     ($($name:ident($($argument:ident: $type:ty),*) = $next:ident, $args:expr;)*) => {
         $(#[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            changed(&$next, $args)
+            set_credentials(&$next, $args)
         })*
     };
 }

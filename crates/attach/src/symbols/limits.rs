@@ -1,4 +1,4 @@
-//! Limits of the process: the engine must know when files may only grow so far.
+//! Limits of the process: the engine must know the limit on the size of files.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -7,7 +7,7 @@ use uringlet::ENGINE;
 use super::next::{NextFunction, PRLIMIT, SETRLIMIT};
 use crate::entry::on_engine_stack;
 
-fn changed(next: &NextFunction, args: [usize; 6]) -> c_int {
+fn set_limit(next: &NextFunction, args: [usize; 6]) -> c_int {
     let result = next.call_int(args);
     if result == 0 {
         on_engine_stack(|| ENGINE.limits_changed());
@@ -17,21 +17,21 @@ fn changed(next: &NextFunction, args: [usize; 6]) -> c_int {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn setrlimit(resource: c_int, limit: *const c_void) -> c_int {
-    changed(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
+    set_limit(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
 }
 
-// The structure is the same on 64-bit systems.
+// The same structure on 64-bit systems.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn setrlimit64(resource: c_int, limit: *const c_void) -> c_int {
-    changed(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
+    set_limit(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn prlimit(pid: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
-    changed(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
+    set_limit(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn prlimit64(pid: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
-    changed(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
+    set_limit(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
 }

@@ -1,35 +1,19 @@
-//! The functions behind ours in the search order.
+//! libc's functions, which come after ours in the search order.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use syscalls::Sysno;
+use uringlet_sys::passthrough::pass_through;
 
-use super::returned;
+use super::errno::{self, to_libc_result};
+use crate::arch::weak_address;
 
-/// The address of a symbol that need not exist: 0 then. (A weak reference, resolved by the dynamic linker; without `dlsym`.)
-macro_rules! weak_address {
-    ($name:literal) => {{
-        let address: usize;
-        // SAFETY: loads a word of this object's own offset table.
-        unsafe {
-            core::arch::asm!(
-                concat!(".weak ", $name),
-                concat!("mov {}, qword ptr [rip + ", $name, "@GOTPCREL]"),
-                out(reg) address,
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        address
-    }};
-}
-pub(crate) use weak_address;
-
-/// A function of libc that one of ours stands in front of.
+/// A function of libc that one of ours precedes.
 #[derive(Debug)]
 pub(super) struct NextFunction {
     name: &'static CStr,
-    /// The system call of the same arguments and the same meaning, if there is one.
+    /// The system call with the same arguments and the same meaning, if there is one.
     nr: Option<Sysno>,
     address: AtomicUsize,
 }
@@ -64,20 +48,21 @@ impl NextFunction {
         if address == 0 {
             return None;
         }
-        // SAFETY: on x86-64 a C function that takes up to six integer or pointer arguments, variadic or not, finds them in the same registers.
+        // SAFETY: a C function that takes up to six integer or pointer arguments, variadic or not, finds
+        // them in the same registers (see `arch`).
         Some(unsafe { core::mem::transmute::<usize, SixArgFunction>(address) })
     }
 
-    /// Calls libc's function; where this libc lacks it, the system call of the same arguments.
+    /// Calls libc's function; where this libc lacks it, the system call with the same arguments.
     pub(super) fn call(&self, args: [usize; 6]) -> isize {
-        let [a1, a2, a3, a4, a5, a6] = args;
         match self.function() {
             // SAFETY: the program's own call, passed on.
-            Some(function) => unsafe { function(a1, a2, a3, a4, a5, a6) },
-            None => returned(self.nr.map_or(-ENOSYS, |nr| {
-                // SAFETY: as above.
-                unsafe { syscalls::raw::syscall6(nr as usize, a1, a2, a3, a4, a5, a6) as isize }
-            })),
+            Some(function) => unsafe {
+                let [a1, a2, a3, a4, a5, a6] = args;
+                function(a1, a2, a3, a4, a5, a6)
+            },
+            // SAFETY: as above.
+            None => to_libc_result(self.nr.map_or(-ENOSYS, |nr| unsafe { pass_through(nr, args) })),
         }
     }
 
@@ -117,7 +102,7 @@ next_functions! {
     PPOLL_CHK = c"__ppoll_chk" ppoll;
     SELECT = c"select" select;
     PSELECT = c"pselect";
-    // libc changes all threads, the system call one: no stand-in.
+    // libc changes all threads, the system call only one: no replacement.
     SETUID = c"setuid";
     SETGID = c"setgid";
     SETEUID = c"seteuid";
@@ -167,21 +152,10 @@ next_functions! {
     SIGSET = c"sigset";
 }
 
-static ERRNO_LOCATION: AtomicUsize = AtomicUsize::new(0);
-
-/// `__errno_location`.
-pub(crate) fn errno_location() -> Option<unsafe extern "C" fn() -> *mut c_int> {
-    let address = match ERRNO_LOCATION.load(Ordering::Relaxed) {
-        0 => weak_address!("__errno_location"),
-        address => address,
-    };
-    // SAFETY: the signature it has in glibc and musl; 0 becomes None.
-    unsafe { core::mem::transmute::<usize, Option<unsafe extern "C" fn() -> *mut c_int>>(address) }
-}
-
-/// Looks everything up while the process is young: dlsym takes locks, and our functions are called from signal handlers and vfork children.
+/// Looks all functions up in the constructor: dlsym takes locks, and our functions are called from
+/// signal handlers and vfork children.
 pub(crate) fn resolve_all() {
-    ERRNO_LOCATION.store(weak_address!("__errno_location"), Ordering::Relaxed);
+    errno::resolve();
     for next in ALL {
         next.resolve();
     }

@@ -1,55 +1,55 @@
-//! The `open` family: paths that the kernel has nothing behind may be the engine's (`/dev/ublk-control`).
+//! The `open` family: a path that the kernel does not find may be the engine's (`/dev/ublk-control`).
 
 use core::ffi::{c_char, c_int};
 
 use uringlet::ENGINE;
 use uringlet_sys::{Errno, UserPtr};
 
-use super::errno_location;
+use super::errno::{last_errno, to_libc_result};
 use super::next::{NextFunction, OPEN, OPEN_2, OPEN64, OPEN64_2, OPENAT, OPENAT_2, OPENAT64, OPENAT64_2};
 use crate::entry::on_engine_stack;
 
-/// Paths of the engine begin with one of these.
+/// The engine's paths begin with one of these.
 const PREFIXES: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
 
-/// How the string at `path` begins, which the kernel has just looked up and not found.
+/// Whether the string at `path`, which the kernel has just looked up and not found, begins with one of
+/// these.
 pub(super) fn begins_with(path: *const c_char, prefixes: &[&[u8]]) -> bool {
-    // SAFETY: who looks a path up has read it to its NUL; no byte behind a difference or the NUL is read.
+    // SAFETY: the kernel has read the path to its NUL; no byte behind a difference or the NUL is read.
     let begins = |prefix: &&[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).read() } as u8 == byte);
     prefixes.iter().any(begins)
 }
 
-/// libc's open; where that finds nothing, the engine's.
-fn opened(next: &NextFunction, path: *const c_char, flags: c_int, args: [usize; 6]) -> c_int {
+/// libc's open; if that finds nothing, the engine's.
+fn open_or_engine(next: &NextFunction, path: *const c_char, flags: c_int, args: [usize; 6]) -> c_int {
     let result = next.call_int(args);
     if result >= 0 {
         return result;
     }
-    let Some(location) = errno_location() else { return result };
-    // SAFETY: libc returns the address of the calling thread's errno.
-    let errno = Errno::new(unsafe { location().read() });
-    let may_be = match errno {
+    let Some(errno) = last_errno() else { return result };
+    let may_be_ours = match errno {
         Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::ENOTDIR => begins_with(path, &PREFIXES),
-        // A filter may have said so that never saw the path: the engine reads it carefully.
+        // A seccomp filter may have failed the call without reading the path: the engine reads it
+        // through the kernel.
         Errno::EACCES | Errno::EPERM => true,
         _ => false,
     };
-    if !may_be {
+    if !may_be_ours {
         return result;
     }
     match on_engine_stack(|| ENGINE.open(UserPtr::new(path as usize), flags as u32, errno)) {
-        Some(result) => super::returned(result) as c_int,
+        Some(result) => to_libc_result(result) as c_int,
         None => result,
     }
 }
 
-// Variadic in C: the mode arrives in the next register, whether it is there or not.
+// Variadic in C: the mode is in the next register, whether it was passed or not.
 macro_rules! open {
     ($($name:ident => $next:ident;)*) => {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: usize) -> c_int {
-                opened(&$next, path, flags, [path as usize, flags as usize, mode, 0, 0, 0])
+                open_or_engine(&$next, path, flags, [path as usize, flags as usize, mode, 0, 0, 0])
             }
         )*
     };
@@ -60,7 +60,7 @@ macro_rules! openat {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int {
-                opened(&$next, path, flags, [dir as usize, path as usize, flags as usize, mode, 0, 0])
+                open_or_engine(&$next, path, flags, [dir as usize, path as usize, flags as usize, mode, 0, 0])
             }
         )*
     };

@@ -1,61 +1,15 @@
-//! poll, select and epoll: what they are asked to watch is told to the engine, and stale readiness is taken back before they wait.
-//!
-//! A program that reaps completions without a call leaves the ring's descriptor readable behind. The next wait would return at once, again and again; so
-//! the wait itself clears it first.
+//! poll, select and epoll: the engine is told what they watch, and stale readiness is cleared before
+//! they wait (`polled_fds`).
 
 use core::ffi::{c_int, c_ulong, c_void};
 
-use uringlet::ENGINE;
-
 use super::next::{EPOLL_CTL, EPOLL_PWAIT, EPOLL_PWAIT2, EPOLL_WAIT, POLL, POLL_CHK, PPOLL, PPOLL_CHK, PSELECT, SELECT};
 use crate::entry::on_engine_stack;
-use crate::safe_read;
+use crate::polled_fds::{any_ring, before_epoll_ctl, before_poll, before_select, settle};
 
-const EPOLL_CTL_DEL: c_int = 2;
-/// FD_SETSIZE does not bound select(2) on Linux; the largest descriptor does.
-const MAX_FDS: usize = 1 << 20;
-
-/// Before any wait.
-pub(crate) fn settle() {
-    if ENGINE.any_readable() {
-        ENGINE.settle_readiness();
-    }
-}
-
-/// Before epoll_ctl(2).
-pub(crate) fn before_epoll_ctl(operation: c_int, fd: c_int) {
-    if operation != EPOLL_CTL_DEL {
-        ENGINE.note_polled(fd);
-    }
-}
-
-/// Before poll(2): `fds` is an array of `count` pollfds, eight bytes each, the descriptor in the low half.
-pub(crate) fn before_poll(fds: usize, count: usize) {
-    safe_read::words(fds, count.min(MAX_FDS), |_, pollfd| ENGINE.note_polled(pollfd as u32 as i32));
-    settle();
-}
-
-/// Before select(2): sets of `count` bits.
-pub(crate) fn before_select(count: usize, sets: [usize; 3]) {
-    for set in sets {
-        if set != 0 {
-            let words = count.min(MAX_FDS).div_ceil(64);
-            safe_read::words(set, words, |index, word| note_bits(index * 64, word));
-        }
-    }
-    settle();
-}
-
-fn note_bits(first: usize, mut word: u64) {
-    while word != 0 {
-        ENGINE.note_polled((first + word.trailing_zeros() as usize) as i32);
-        word &= word - 1;
-    }
-}
-
-/// Nothing to note or to settle before the first ring.
+/// Before the first ring there is nothing to note or to clear.
 fn if_any_ring(f: impl FnOnce()) {
-    if safe_read::any_ring() {
+    if any_ring() {
         on_engine_stack(f);
     }
 }

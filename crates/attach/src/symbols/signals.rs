@@ -1,9 +1,9 @@
-//! sigaction(2) and its elders: libc sets the handler, `signals` steps in front of it.
+//! sigaction(2) and the older functions: libc sets the handler, `signals` puts ours before it.
 
 use core::ffi::{c_int, c_void};
 
 use super::next::{BSD_SIGNAL, NextFunction, SIGACTION, SIGNAL, SIGSET, SSIGNAL, SYSV_SIGNAL, UNDERSCORE_SYSV_SIGNAL};
-use crate::signals::{HANDLER_FLAGS, changed, our_handler, program_handler};
+use crate::signals::{HANDLER_FLAGS, action_changed, our_handler, program_handler};
 
 /// libc's `struct sigaction`, glibc's and musl's.
 #[repr(C)]
@@ -16,7 +16,7 @@ struct LibcSigaction {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
-    let before = program_handler(signal as usize);
+    let before = program_handler(signal.cast_unsigned());
     let result = SIGACTION.call_int([signal as usize, new as usize, old as usize, 0, 0, 0]);
     if result != 0 {
         return result;
@@ -34,16 +34,16 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const c_void, old: *mut c_vo
         }
     }
     if !new.is_null() {
-        changed(signal as usize);
+        action_changed(signal.cast_unsigned());
     }
     result
 }
 
-/// The functions that return the former handler.
-fn replaced(next: &NextFunction, signal: c_int, handler: usize) -> usize {
-    let before = program_handler(signal as usize);
+/// For the functions that return the former handler.
+fn set_handler(next: &NextFunction, signal: c_int, handler: usize) -> usize {
+    let before = program_handler(signal.cast_unsigned());
     let old = next.call([signal as usize, handler, 0, 0, 0, 0]) as usize;
-    changed(signal as usize);
+    action_changed(signal.cast_unsigned());
     match before {
         Some(before) if old == our_handler() => before.address,
         _ => old,
@@ -54,7 +54,7 @@ macro_rules! handler_functions {
     ($($name:ident = $next:ident;)*) => {
         $(#[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
-            replaced(&$next, signal, handler)
+            set_handler(&$next, signal, handler)
         })*
     };
 }

@@ -4,18 +4,7 @@ use alloc::vec::Vec;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-/// How an instruction is moved to another address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relocation {
-    /// As it is.
-    None,
-    /// Its four-byte displacement, this many bytes in, counts from its end.
-    Displacement(u8),
-    /// A direct jump, conditional or not: it is encoded anew with four bytes of displacement.
-    Jump,
-    /// Not at all.
-    Never,
-}
+use crate::rewrite::Relocation;
 
 /// What an instruction leaves in `eax`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,40 +33,40 @@ impl Insn {
 
 /// A function, decoded.
 #[derive(Debug)]
-pub(super) struct DecodedFunction {
+pub(crate) struct DecodedFunction {
     pub(super) insns: Vec<Insn>,
-    /// Where its own jumps lead, sorted.
-    pub(super) targets: Vec<u64>,
+    /// The targets of its own jumps, sorted.
+    targets: Vec<u64>,
     /// It jumps to computed addresses: any of its instructions may be a target.
-    pub(super) computed_jumps: bool,
+    pub(super) has_computed_jumps: bool,
 }
 
 impl DecodedFunction {
     /// Decodes `bytes`, which lie at `ip`.
-    pub(super) fn decode(bytes: &[u8], ip: u64) -> Self {
+    pub(crate) fn decode(bytes: &[u8], ip: u64) -> Self {
         let mut decoder = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE);
         let mut info = InstructionInfoFactory::new();
-        let mut function = Self { insns: Vec::new(), targets: Vec::new(), computed_jumps: false };
+        let mut function = Self { insns: Vec::new(), targets: Vec::new(), has_computed_jumps: false };
         let mut instruction = Instruction::default();
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
-            function.take(&decoder, &mut info, &instruction);
+            function.add(&decoder, &mut info, &instruction);
         }
         function.targets.sort_unstable();
         function
     }
 
-    fn take(&mut self, decoder: &Decoder<'_>, info: &mut InstructionInfoFactory, instruction: &Instruction) {
+    fn add(&mut self, decoder: &Decoder<'_>, info: &mut InstructionInfoFactory, instruction: &Instruction) {
         let flow = instruction.flow_control();
         if matches!(flow, FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch) && is_near(instruction) {
             self.targets.push(instruction.near_branch_target());
         }
-        self.computed_jumps |= flow == FlowControl::IndirectBranch;
+        self.has_computed_jumps |= flow == FlowControl::IndirectBranch;
         self.insns.push(Insn {
             ip: instruction.ip(),
             len: instruction.len() as u8,
             relocation: relocation(decoder, instruction),
-            eax: eax(info, instruction),
+            eax: eax_effect(info, instruction),
             is_syscall: instruction.mnemonic() == Mnemonic::Syscall,
             ends: matches!(
                 flow,
@@ -86,9 +75,10 @@ impl DecodedFunction {
         });
     }
 
-    /// The instruction at `ip`, if one starts there.
-    pub(super) fn index_of(&self, ip: u64) -> Option<usize> {
-        self.insns.binary_search_by_key(&ip, |insn| insn.ip).ok()
+    /// The index of the `syscall` instruction at `ip`, if there is one.
+    pub(super) fn syscall_at(&self, ip: u64) -> Option<usize> {
+        let index = self.insns.binary_search_by_key(&ip, |insn| insn.ip).ok()?;
+        self.insns[index].is_syscall.then_some(index)
     }
 
     /// Whether a jump of this function lands strictly inside the range.
@@ -115,7 +105,7 @@ fn relocation(decoder: &Decoder<'_>, instruction: &Instruction) -> Relocation {
     }
 }
 
-fn eax(info: &mut InstructionInfoFactory, instruction: &Instruction) -> EaxEffect {
+fn eax_effect(info: &mut InstructionInfoFactory, instruction: &Instruction) -> EaxEffect {
     match instruction.code() {
         Code::Mov_r32_imm32 if instruction.op0_register() == Register::EAX => return EaxEffect::Constant(instruction.immediate32()),
         Code::Mov_rm64_imm32 if instruction.op0_register() == Register::RAX => {
@@ -130,11 +120,8 @@ fn eax(info: &mut InstructionInfoFactory, instruction: &Instruction) -> EaxEffec
         _ if matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall) => return EaxEffect::Unknown,
         _ => {}
     }
-    let written = |access| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+    let is_write = |access| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
     let used = info.info(instruction).used_registers();
-    if used.iter().any(|r| r.register().full_register() == Register::RAX && written(r.access())) {
-        EaxEffect::Unknown
-    } else {
-        EaxEffect::Untouched
-    }
+    let writes_rax = used.iter().any(|r| r.register().full_register() == Register::RAX && is_write(r.access()));
+    if writes_rax { EaxEffect::Unknown } else { EaxEffect::Untouched }
 }

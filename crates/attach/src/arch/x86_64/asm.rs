@@ -1,0 +1,91 @@
+//! Pieces of assembly that the entries share.
+//!
+//! Operands of the templates: `{pool}` = `stack::POOL`, `{mask}` = [`BASE_MASK`], `{tag}` =
+//! [`TAG_MASK`], `{top}` = `stack::STACK_TOP`, `{deliver_pending}` = the function of that name.
+
+use crate::stack::STACK_BYTES;
+
+/// Clears the stack pointer's low bits: the base of the engine stack it lies in.
+pub(super) const BASE_MASK: i32 = -(STACK_BYTES as i32);
+/// The counter bits of a list head.
+pub(super) const TAG_MASK: u32 = (STACK_BYTES - 1) as u32;
+
+/// Pops an engine stack from the list that a hash of the stack pointer selects. `rdx` = its base, or
+/// 0 if the list (at `rdi`) is empty. Clobbers `rax`, `rcx`, `rdi`.
+macro_rules! take_stack {
+    () => {
+        concat!(
+            "mov ecx, esp\n",
+            "shr ecx, 17\n",
+            "imul ecx, ecx, 0x9E3779B1\n",
+            "shr ecx, 28\n",
+            "shl ecx, 6\n",
+            "lea rdi, [rip + {pool}]\n",
+            "add rdi, rcx\n",
+            "mov rax, [rdi]\n",
+            "22: mov rdx, rax\n",
+            "and rdx, {mask}\n",
+            "jz 23f\n",
+            "lea rcx, [rax + 1]\n",
+            "and ecx, {tag}\n",
+            "or rcx, [rdx + {top}]\n",
+            "lock cmpxchg [rdi], rcx\n",
+            "jne 22b\n",
+            "23:\n",
+        )
+    };
+}
+
+/// Pushes the engine stack with base `r8` back onto its list, then delivers the signals that were
+/// deferred while it was in use. Must run on another stack, so that no further signal is deferred.
+/// Preserves `rdi`, `rsi` and the vector registers.
+macro_rules! give_stack {
+    () => {
+        concat!(
+            "mov r10, [r8 + {top} + 16]\n",
+            "mov r11, [r8 + {top} + 24]\n",
+            "push qword ptr [r8 + {top} + 32]\n",
+            "mov qword ptr [r8 + {top} + 16], 0\n",
+            "mov qword ptr [r8 + {top} + 40], 0\n",
+            "mov r9, [r8 + {top} + 8]\n",
+            "mov rax, [r9]\n",
+            "24: mov rcx, rax\n",
+            "and rcx, {mask}\n",
+            "mov [r8 + {top}], rcx\n",
+            "lea rdx, [rax + 1]\n",
+            "and edx, {tag}\n",
+            "or rdx, r8\n",
+            "lock cmpxchg [r9], rdx\n",
+            "jne 24b\n",
+            "test r10, r10\n",
+            "jz 25f\n",
+            "mov r9, [rsp]\n",
+            "call {deliver_pending}\n",
+            "25: add rsp, 8\n",
+        )
+    };
+}
+
+/// Stores or loads all vector registers at the stack pointer, which is aligned to 16.
+macro_rules! vector_registers {
+    ("save") => { vector_registers!(@store 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
+    ("restore") => { vector_registers!(@load 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15) };
+    (@store $($n:literal)*) => { concat!($("movaps [rsp + 16 * ", $n, "], xmm", $n, "\n",)*) };
+    (@load $($n:literal)*) => { concat!($("movaps xmm", $n, ", [rsp + 16 * ", $n, "]\n",)*) };
+}
+
+/// Pushes what [`CallFrame`](super::CallFrame) holds below the number; leaves its address in `rbx`.
+macro_rules! push_call {
+    () => {
+        "push rax; push r9; push r8; push r10; push rdx; push rsi; push rdi; push rbx; mov rbx, rsp"
+    };
+}
+
+/// Pops what [`push_call`] pushed: the flags end up in `rax`.
+macro_rules! pop_call {
+    () => {
+        "pop rbx; pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9; pop rax"
+    };
+}
+
+pub(super) use {give_stack, pop_call, push_call, take_stack, vector_registers};

@@ -1,0 +1,147 @@
+//! Instruction bytes: how long the patched ones are, where jumps lead, and searches in code that has
+//! not been decoded.
+
+use core::arch::x86_64::{_mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+use core::ops::Range;
+
+use crate::rewrite::Relocation;
+
+/// `syscall`
+pub(crate) const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
+/// Bytes of [`SYSCALL_INSN`].
+pub(super) const SYSCALL_BYTES: u64 = SYSCALL_INSN.len() as u64;
+/// Bytes of the jump that is written over a site: `jmp` with a four-byte displacement.
+pub(crate) const PATCH_BYTES: usize = 5;
+/// Bytes of that jump.
+pub(super) const JUMP_BYTES: u64 = PATCH_BYTES as u64;
+/// How far a four-byte displacement reaches, less a mebibyte for the trampolines themselves.
+pub(crate) const BRANCH_REACH: u64 = (1 << 31) - (1 << 20);
+/// Functions start at multiples of this.
+const FUNCTION_ALIGN: u64 = 16;
+
+/// Calls `found` with the offset of every `syscall` byte pair. Not every pair is an instruction.
+pub(crate) fn for_each_syscall(bytes: &[u8], mut found: impl FnMut(usize)) {
+    const LANES: usize = 16;
+    let mut at = 0;
+    // SAFETY: SSE2 is part of x86-64; both loads end within `bytes`.
+    unsafe {
+        let (first, second) = (_mm_set1_epi8(0x0f), _mm_set1_epi8(0x05));
+        while at + LANES < bytes.len() {
+            let here = _mm_loadu_si128(bytes.as_ptr().add(at).cast());
+            let next = _mm_loadu_si128(bytes.as_ptr().add(at + 1).cast());
+            let matches = _mm_and_si128(_mm_cmpeq_epi8(here, first), _mm_cmpeq_epi8(next, second));
+            let mut mask = _mm_movemask_epi8(matches).cast_unsigned();
+            while mask != 0 {
+                found(at + mask.trailing_zeros() as usize);
+                mask &= mask - 1;
+            }
+            at += LANES;
+        }
+    }
+    for (i, pair) in bytes[at..].windows(2).enumerate() {
+        if pair == SYSCALL_INSN {
+            found(at + i);
+        }
+    }
+}
+
+/// Calls `found` with the target, if `wanted` contains it, of everything in `bytes` (which lie at
+/// `start`) that looks like a direct jump or call with a four-byte displacement, at any alignment.
+pub(crate) fn for_each_far_target(bytes: &[u8], start: u64, wanted: Range<u64>, mut found: impl FnMut(u64)) {
+    for (at, window) in bytes.windows(5).enumerate() {
+        // The last byte of the opcode, then the displacement.
+        let is_jump = matches!(window[0], 0xe8 | 0xe9) || window[0] & 0xf0 == 0x80 && at > 0 && bytes[at - 1] == 0x0f;
+        if !is_jump {
+            continue;
+        }
+        let displacement = i32::from_le_bytes([window[1], window[2], window[3], window[4]]);
+        let target = (start + at as u64 + 5).wrapping_add_signed(i64::from(displacement));
+        if wanted.contains(&target) {
+            found(target);
+        }
+    }
+}
+
+/// The offset of the last instruction in `code` that loads an io_uring number: `mov $425..427, %eax`.
+pub(crate) fn find_ring_number_load(code: &[u8]) -> Option<usize> {
+    let is_load = |window: &[u8]| window[0] == 0xb8 && matches!(window[1], 0xa9..=0xab) && window[2..] == [1, 0, 0];
+    code.windows(5).rposition(is_load)
+}
+
+/// Where a direct jump at `ip` leads: short (`eb`, `7x`) or near (`e9`, `0f 8x`).
+pub(super) fn jump_target(bytes: &[u8], ip: u64) -> Option<u64> {
+    let end = ip.wrapping_add(bytes.len() as u64);
+    let displacement = match *bytes {
+        [0xeb | 0x70..=0x7f, d] => i64::from(d.cast_signed()),
+        [0xe9, a, b, c, d] | [0x0f, 0x80..=0x8f, a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+        _ => return None,
+    };
+    Some(end.wrapping_add_signed(displacement))
+}
+
+/// Whether an instruction with these bytes can be relocated that way.
+pub(crate) fn is_relocatable(bytes: &[u8], relocation: Relocation) -> bool {
+    match relocation {
+        Relocation::None => !bytes.is_empty(),
+        Relocation::Displacement(offset) => usize::from(offset) + 4 <= bytes.len(),
+        Relocation::Jump => jump_target(bytes, 0).is_some(),
+        Relocation::Never => false,
+    }
+}
+
+/// Whether a function at `at` that begins with `code` does nothing and has room for the patch:
+/// `endbr64` and `ret`, or `ret` and padding up to the next function.
+pub(crate) fn is_empty_function(code: [u8; PATCH_BYTES], at: u64) -> bool {
+    match code {
+        [0xf3, 0x0f, 0x1e, 0xfa, 0xc3] => true,
+        [0xc3, 0x66 | 0x2e | 0x90 | 0xcc, ..] | [0xc3, 0x0f, 0x1f, ..] => at % FUNCTION_ALIGN <= FUNCTION_ALIGN - JUMP_BYTES,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syscall_pair_is_found_at_every_alignment() {
+        for len in 0..80 {
+            for at in 0..len {
+                let mut bytes = vec![0x0f; len];
+                bytes[at] = 0x05;
+                let mut found = Vec::new();
+                for_each_syscall(&bytes, |offset| found.push(offset));
+                assert_eq!(found, if at > 0 { vec![at - 1] } else { vec![] }, "length {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn far_jumps_and_calls_are_seen_at_any_alignment() {
+        // call, jmp and jne, each to 0x1020.
+        for opcode in [&[0xe8][..], &[0xe9], &[0x0f, 0x85]] {
+            for pad in 0..4 {
+                let mut bytes = vec![0x90; pad];
+                bytes.extend_from_slice(opcode);
+                let end = 0x1000 + bytes.len() as i32 + 4;
+                bytes.extend_from_slice(&(0x1020 - end).to_le_bytes());
+                let mut found = Vec::new();
+                for_each_far_target(&bytes, 0x1000, 0x1010..0x1030, |target| found.push(target));
+                assert_eq!(found, [0x1020], "{opcode:x?} behind {pad}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_empty_function_with_room_is_accepted() {
+        let glibc = [0xc3, 0x66, 0x66, 0x2e, 0x0f];
+        assert!(is_empty_function(glibc, 0x2060));
+        assert!(!is_empty_function(glibc, 0x206c), "the next function starts before the jump's end");
+        let with_endbr = [0xf3, 0x0f, 0x1e, 0xfa, 0xc3];
+        assert!(is_empty_function(with_endbr, 0x2060));
+        let breakpoint = [0xcc, 0x66, 0x66, 0x2e, 0x0f];
+        assert!(!is_empty_function(breakpoint, 0x2060));
+        let code_behind = [0xc3, 0x31, 0xc0, 0xc3, 0x90];
+        assert!(!is_empty_function(code_behind, 0x2060));
+    }
+}

@@ -1,0 +1,165 @@
+//! System calls of the program into the engine: [`site_entry`] for rewritten sites, [`syscall`] for
+//! libc's function of that name.
+//!
+//! At a rewritten site every register but `rax`, `rcx` and `r11` must come back unchanged, as after a
+//! system call. There is no C calling convention there, so [`site_entry`] saves the vector
+//! registers; [`syscall`] is a C function and need not.
+//!
+//! Not saved anywhere: the upper halves of the vector registers and the AVX-512 state (this object
+//! contains no instruction that touches them, which a test checks), and the direction flag (clear at
+//! every call by the ABI).
+
+use core::arch::naked_asm;
+
+use super::asm::{BASE_MASK, TAG_MASK, give_stack, pop_call, push_call, take_stack, vector_registers};
+use super::call_frame::CallFrame;
+use super::stack_switch::deliver_pending;
+use crate::dispatch::dispatch;
+use crate::intercepted::INTERCEPTED;
+use crate::stack::{self, POOL, STACK_TOP};
+use crate::symbols::set_errno;
+
+const ENOMEM: isize = -12;
+
+/// Where trampolines jump, with `r11` = where to continue.
+///
+/// At `r11` lies the two-byte instruction that performs (or jumps to) the plain system call; behind
+/// it the trampoline continues as if the call had returned. `rcx` is free (the system call
+/// instruction destroys it), everything else is as the program left it. `dispatch` returns a
+/// `Disposition`: its tag in `rax`, its value in `rdx`.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn site_entry() {
+    naked_asm!(
+        // Below the red zone. `lea` leaves the flags alone.
+        "lea rsp, [rsp - 128]",
+        "push r11",
+        "push rax",
+        "lahf",
+        "seto al",
+        push_call!(),
+        "cld",
+        take_stack!(),
+        "test rdx, rdx",
+        "jz 30f",
+        "31: lea rsp, [rdx + {top} - 256]",
+        vector_registers!("save"),
+        "mov rdi, rbx",
+        "call {dispatch}",
+        vector_registers!("restore"),
+        "mov r8, rsp",
+        "and r8, {mask}",
+        "mov rsp, rbx",
+        "mov rdi, rdx",
+        "mov rsi, rax",
+        give_stack!(),
+        // Passthrough: the number stays in its slot. Handled: the result replaces it, and the
+        // trampoline continues two bytes further on.
+        "test rsi, rsi",
+        "jnz 33f",
+        "mov [rbx + {nr}], rdi",
+        "add qword ptr [rbx + {resume}], 2",
+        "33:",
+        pop_call!(),
+        "add al, 127",
+        "sahf",
+        "pop rax",
+        "pop r11",
+        "lea rsp, [rsp + 128]",
+        "jmp r11",
+        // No stack in the list: `grow` is compiled code and may use vector registers.
+        "30: sub rsp, 256",
+        "and rsp, -16",
+        vector_registers!("save"),
+        "call {grow}",
+        vector_registers!("restore"),
+        "mov rsp, rbx",
+        "mov rdx, rax",
+        "test rdx, rdx",
+        "jnz 31b",
+        "mov rdi, {enomem}",
+        "xor esi, esi",
+        "mov [rbx + {nr}], rdi",
+        "add qword ptr [rbx + {resume}], 2",
+        "jmp 33b",
+        pool = sym POOL,
+        mask = const BASE_MASK,
+        tag = const TAG_MASK,
+        top = const STACK_TOP,
+        dispatch = sym dispatch,
+        grow = sym stack::grow,
+        deliver_pending = sym deliver_pending,
+        nr = const core::mem::offset_of!(CallFrame, nr),
+        resume = const core::mem::offset_of!(CallFrame, resume),
+        enomem = const ENOMEM,
+    )
+}
+
+/// `syscall(2)` of libc: arguments shifted by one register, `errno` set. A call that is not
+/// intercepted takes eleven instructions more than in libc.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn syscall() {
+    naked_asm!(
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "movzx ecx, ax",
+        "lea r11, [rip + {intercepted}]",
+        "cmp byte ptr [r11 + rcx], 0",
+        "jne 40f",
+        "41: syscall",
+        "42: cmp rax, -4095",
+        "jae 43f",
+        "ret",
+        "43: mov rdi, rax",
+        "jmp {set_errno}",
+        "40: sub rsp, 8",
+        "push rax",
+        "push rax",
+        push_call!(),
+        take_stack!(),
+        "test rdx, rdx",
+        "jz 50f",
+        "51: lea rsp, [rdx + {top}]",
+        "mov rdi, rbx",
+        "call {dispatch}",
+        "mov r8, rsp",
+        "and r8, {mask}",
+        "mov rsp, rbx",
+        "mov rdi, rdx",
+        "mov rsi, rax",
+        give_stack!(),
+        "test rsi, rsi",
+        "jnz 44f",
+        "mov rax, rdi",
+        "52: mov rbx, [rsp]",
+        "add rsp, {frame}",
+        "jmp 42b",
+        "44:",
+        pop_call!(),
+        "pop rax",
+        "add rsp, 16",
+        "jmp 41b",
+        "50: call {grow}",
+        "mov rdx, rax",
+        "test rdx, rdx",
+        "jnz 51b",
+        "mov rax, {enomem}",
+        "jmp 52b",
+        intercepted = sym INTERCEPTED,
+        set_errno = sym set_errno,
+        pool = sym POOL,
+        mask = const BASE_MASK,
+        tag = const TAG_MASK,
+        top = const STACK_TOP,
+        dispatch = sym dispatch,
+        grow = sym stack::grow,
+        deliver_pending = sym deliver_pending,
+        frame = const size_of::<CallFrame>() + 8,
+        enomem = const ENOMEM,
+    )
+}

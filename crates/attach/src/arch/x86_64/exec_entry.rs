@@ -1,0 +1,81 @@
+//! The hook in libc's exec functions.
+
+use core::arch::naked_asm;
+
+use syscalls::Sysno;
+
+use crate::exec_env::{EnvEdit, build_env, measure_env};
+
+/// Where the trampolines in libc's exec functions jump: makes the system call here, with the
+/// environment that the child shall have. If the call fails, the trampoline continues behind it.
+///
+/// The new environment lies between the stack pointer's old value and its present one until the
+/// kernel has read it. It takes no more room than it needs.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn exec_entry() {
+    naked_asm!(
+        "lea rsp, [rsp - 128]",
+        "push r11",
+        "push r9",
+        "push r8",
+        "push r10",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push rax",
+        "push rbx",
+        "mov rbx, rsp",
+        // Room for the structure, two callee-saved registers below it.
+        "sub rsp, {edit} + 8",
+        "and rsp, -16",
+        "push r12",
+        "push r13",
+        "mov r12, rdx",
+        "cmp eax, {execveat}",
+        "cmove r12, r10",
+        "lea r13, [rsp + 16]",
+        "mov rdi, r12",
+        "mov rsi, r13",
+        "call {measure_env}",
+        "mov rcx, r12",
+        "test rax, rax",
+        "jz 70f",
+        "mov rdi, r12",
+        "mov rsi, r13",
+        "sub rsp, rax",
+        "and rsp, -16",
+        "mov rdx, rsp",
+        "call {build_env}",
+        "mov rcx, rax",
+        "70: mov r12, [r13 - 8]",
+        "mov r13, [r13 - 16]",
+        "mov rax, [rbx + 8]",
+        "mov rdi, [rbx + 16]",
+        "mov rsi, [rbx + 24]",
+        "mov rdx, [rbx + 32]",
+        "mov r10, [rbx + 40]",
+        "mov r8, [rbx + 48]",
+        "mov r9, [rbx + 56]",
+        "cmp eax, {execveat}",
+        "cmove r10, rcx",
+        "cmovne rdx, rcx",
+        "syscall",
+        "mov rsp, rbx",
+        "pop rbx",
+        "pop rdi",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop r10",
+        "pop r8",
+        "pop r9",
+        "pop r11",
+        "lea rsp, [rsp + 128]",
+        "add r11, 2",
+        "jmp r11",
+        edit = const size_of::<EnvEdit>(),
+        execveat = const Sysno::execveat as i32,
+        measure_env = sym measure_env,
+        build_env = sym build_env,
+    )
+}

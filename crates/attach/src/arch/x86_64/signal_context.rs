@@ -1,0 +1,63 @@
+//! The kernel's `ucontext` of x86-64: what a signal interrupted.
+
+use core::ffi::c_void;
+
+/// Offsets in `struct ucontext`: the general registers begin at 40, the mask follows the whole
+/// `sigcontext`.
+const RSP: usize = 160;
+const RIP: usize = 168;
+const MASK: usize = 296;
+
+/// What a signal handler was given as its third argument.
+#[derive(Clone, Copy)]
+pub(crate) struct SignalContext(*mut u8);
+
+impl SignalContext {
+    /// # Safety
+    /// `context` is what the kernel passed to a handler that has not returned yet.
+    pub(crate) unsafe fn new(context: *mut c_void) -> Self {
+        Self(context.cast())
+    }
+
+    /// The pointer that `new` was given.
+    pub(crate) fn as_ptr(self) -> *mut c_void {
+        self.0.cast()
+    }
+
+    fn word(self, offset: usize) -> *mut usize {
+        self.0.wrapping_add(offset).cast()
+    }
+
+    /// The interrupted thread's stack pointer.
+    pub(crate) fn stack_pointer(self) -> usize {
+        // SAFETY: `new` promised a live context, and this is a word of it.
+        unsafe { self.word(RSP).read() }
+    }
+
+    /// Where the thread continues when the handler returns.
+    pub(crate) fn program_counter(self) -> usize {
+        // SAFETY: as above.
+        unsafe { self.word(RIP).read() }
+    }
+
+    /// Makes the thread continue elsewhere.
+    ///
+    /// # Safety
+    /// The code there expects the interrupted thread's registers.
+    pub(crate) unsafe fn set_program_counter(self, address: usize) {
+        // SAFETY: as above.
+        unsafe { self.word(RIP).write(address) };
+    }
+
+    /// The signal mask that the kernel restores when the handler returns.
+    pub(crate) fn mask(self) -> u64 {
+        // SAFETY: as above; the mask is a word as well.
+        unsafe { self.word(MASK).read() as u64 }
+    }
+
+    /// Makes the kernel restore another mask.
+    pub(crate) fn set_mask(self, mask: u64) {
+        // SAFETY: as above.
+        unsafe { self.word(MASK).write(mask as usize) };
+    }
+}

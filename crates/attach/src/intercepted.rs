@@ -1,0 +1,52 @@
+//! Which system calls the engine looks at.
+
+use syscalls::Sysno;
+
+/// The numbers of the intercepted calls.
+const NUMBERS: [Sysno; 28] = [
+    Sysno::io_uring_setup,
+    Sysno::io_uring_enter,
+    Sysno::io_uring_register,
+    Sysno::mmap,
+    Sysno::close,
+    Sysno::close_range,
+    Sysno::dup,
+    Sysno::dup2,
+    Sysno::dup3,
+    Sysno::fcntl,
+    Sysno::epoll_ctl,
+    Sysno::epoll_wait,
+    Sysno::epoll_pwait,
+    Sysno::epoll_pwait2,
+    Sysno::poll,
+    Sysno::ppoll,
+    Sysno::select,
+    Sysno::pselect6,
+    Sysno::setuid,
+    Sysno::setgid,
+    Sysno::setreuid,
+    Sysno::setregid,
+    Sysno::setresuid,
+    Sysno::setresgid,
+    Sysno::setgroups,
+    Sysno::setfsuid,
+    Sysno::setfsgid,
+    Sysno::capset,
+];
+
+/// 1 at each intercepted number. Indexed by the low 16 bits of the number's register, so that a
+/// lookup needs no comparison (and leaves the flags alone); `dispatch` checks the whole number.
+pub(crate) static INTERCEPTED: [u8; 1 << 16] = {
+    let mut table = [0; 1 << 16];
+    let mut i = 0;
+    while i < NUMBERS.len() {
+        table[NUMBERS[i] as usize] = 1;
+        i += 1;
+    }
+    table
+};
+
+/// Whether a call with this number is intercepted.
+pub(crate) fn is_intercepted(nr: u32) -> bool {
+    INTERCEPTED.get(nr as usize) == Some(&1)
+}

@@ -1,0 +1,39 @@
+//! The dynamic linker's list of objects, as far as debuggers are told of it.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::entry::on_engine_stack;
+use crate::rewrite;
+
+/// The beginning of the dynamic linker's `struct r_debug`.
+#[repr(C)]
+struct RDebug {
+    version: i32,
+    map: usize,
+    breakpoint: usize,
+    /// 0: the list is consistent. Otherwise an object is being added or removed.
+    state: i32,
+}
+
+static R_DEBUG: AtomicUsize = AtomicUsize::new(0);
+
+/// Stores the address of the linker's `r_debug` for [`on_list_change`]. Returns the address of the
+/// function that the linker calls at each change.
+///
+/// # Safety
+/// `address` is that of the linker's structure.
+pub(crate) unsafe fn set_r_debug(address: usize) -> usize {
+    R_DEBUG.store(address, Ordering::Relaxed);
+    // SAFETY: see above.
+    unsafe { (*(address as *const RDebug)).breakpoint }
+}
+
+/// The list has changed or is about to.
+pub(crate) extern "C" fn on_list_change() {
+    let r_debug = R_DEBUG.load(Ordering::Relaxed) as *const RDebug;
+    // SAFETY: stored by `set_r_debug`; the linker's structure is never freed. The linker's lock is held,
+    // so no other thread writes it now.
+    if unsafe { (*r_debug).state } == 0 {
+        on_engine_stack(rewrite::examine_loaded);
+    }
+}

@@ -1,0 +1,114 @@
+//! Which objects are rewritten: each once, when it is loaded.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use uringlet_sys::lock::Mutex;
+use uringlet_sys::process::monotonic_ns;
+
+use super::cache::{self, Cache};
+use super::install::install;
+use super::object::{LoadedObject, loaded};
+use super::plan::{PatchKind, PatchPlan};
+use super::region::Region;
+use super::report::{FindingsSource, ObjectReport};
+use super::scan;
+use crate::arch::{site_entry, weak_address};
+use crate::explain;
+
+/// An object that was examined, as long as it stays loaded.
+#[derive(Debug)]
+struct ExaminedObject {
+    name: Vec<u8>,
+    build_id: Vec<u8>,
+    span: Range<u64>,
+    /// Its trampolines.
+    region: Option<Region>,
+}
+
+impl ExaminedObject {
+    fn is(&self, object: &LoadedObject) -> bool {
+        self.span == object.span() && self.name == object.name && self.build_id == object.build_id
+    }
+}
+
+static EXAMINED: Mutex<Vec<ExaminedObject>> = Mutex::new(Vec::new());
+
+/// Sums over all objects of one [`examine`].
+#[derive(Debug, Default)]
+struct Totals {
+    objects: u32,
+    cached: u32,
+    sites: u32,
+}
+
+/// Examines the objects that are loaded now. The caller holds the dynamic linker's lock.
+pub(crate) fn examine_loaded() {
+    examine(&loaded());
+}
+
+/// Rewrites the objects that were not there before, and unmaps the trampolines of those that are
+/// gone.
+pub(crate) fn examine(objects: &[LoadedObject]) {
+    let start = monotonic_ns();
+    let mut examined = EXAMINED.lock();
+    examined.retain(|e| {
+        let stays = objects.iter().any(|o| e.is(o));
+        if let (false, Some(region)) = (stays, &e.region) {
+            region.unmap();
+        }
+        stays
+    });
+    let mut totals = Totals::default();
+    let mut cache = None;
+    for object in objects {
+        if examined.iter().any(|e| e.is(object)) {
+            continue;
+        }
+        let region = if is_exempt(object) { None } else { examine_object(object, cache.get_or_insert_with(Cache::open), &mut totals) };
+        examined.push(ExaminedObject { name: object.name.clone(), build_id: object.build_id.clone(), span: object.span(), region });
+    }
+    if totals.objects > 0 {
+        explain::totals(totals.objects, totals.cached, totals.sites, microseconds_since(start));
+    }
+}
+
+fn microseconds_since(start: u64) -> u64 {
+    (monotonic_ns() - start) / 1000
+}
+
+/// libc and the dynamic linker stay as they are: their own calls never concern a ring, and thread
+/// cancellation relies on every byte of them. So do the vDSO and this object.
+fn is_exempt(object: &LoadedObject) -> bool {
+    const EXEMPT: [&[u8]; 4] = [b"linux-vdso.so.1", b"linux-gate.so.1", b"libpthread.so.0", b"ld-linux-x86-64.so.2"];
+    let file = object.name.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    let residents = [examine as *const () as usize, weak_address!("__errno_location"), weak_address!("_r_debug")];
+    EXEMPT.contains(&file) || residents.iter().any(|&address| address != 0 && object.contains(address))
+}
+
+fn examine_object(object: &LoadedObject, cache: &mut Option<Cache>, totals: &mut Totals) -> Option<Region> {
+    let start = monotonic_ns();
+    let (findings, source) = cache::find_or_scan(cache, object, cache::key(object), || scan::scan(object));
+    let (region, done) = match install(object, &findings.plans, site_entry as *const () as usize) {
+        Some((region, done)) => (Some(region), done),
+        None => (None, Vec::new()),
+    };
+    let count = |is_counted: &dyn Fn(&PatchPlan) -> bool| done.iter().filter(|&&plan| is_counted(plan)).count() as u32;
+    totals.objects += 1;
+    totals.cached += u32::from(source == FindingsSource::Cache);
+    totals.sites += done.len() as u32;
+    let report = ObjectReport {
+        name: &object.name,
+        build_id: &object.build_id,
+        kinds: PatchKind::ALL.map(|kind| (kind, count(&|plan| plan.kind == kind))),
+        ring: count(&PatchPlan::is_ring),
+        any_number: count(&PatchPlan::has_any_number),
+        unpatched: findings.unpatchable + (findings.plans.len() - done.len()) as u32,
+        source,
+        microseconds: microseconds_since(start),
+    };
+    if report.unpatched > 0 || !done.is_empty() {
+        explain::object(&report);
+    }
+    region
+}

@@ -1,0 +1,70 @@
+//! A signal put off until the thread leaves the engine.
+
+use uringlet_sys::linux::general::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+use uringlet_sys::process::tid;
+use uringlet_sys::signal::{self, TimerId, bit};
+use uringlet_sys::thread::INTERRUPT_SIGNAL;
+
+use super::handlers::SIG_IGN;
+use super::siginfo::SignalInfo;
+use crate::arch::SignalContext;
+use crate::stack::DEFERRED;
+
+/// Signals of faults: blocked, they would kill.
+pub(super) const FAULTS: u64 = bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV) | bit(SIGSYS);
+
+/// What is blocked in the engine once a signal has been deferred.
+const BLOCKED: u64 = !(FAULTS | bit(INTERRUPT_SIGNAL));
+
+/// The timer word of a thread that has deferred a signal without a timer. Else it is the timer's id
+/// plus one; 0: nothing is deferred.
+const NO_TIMER: u64 = u64::MAX;
+
+/// Defers the signal of a thread that runs on the engine stack with this base. False: the kernel
+/// cannot queue another signal.
+pub(super) fn defer(signal: u32, info: SignalInfo, context: SignalContext, base: usize) -> bool {
+    // Also where the program wants its handler interrupted by the same signal.
+    signal::block(BLOCKED);
+    // SAFETY: the signal's own siginfo_t.
+    if unsafe { signal::queue_to_thread(tid(), signal, info.addr()) }.is_err() {
+        return false;
+    }
+    // SAFETY: this thread runs on the stack with this base, so nothing else uses its top.
+    unsafe {
+        let deferred = (base + DEFERRED) as *mut u64;
+        // Several signals at once: the frame that returns last holds the thread's mask.
+        deferred.add(1).write(context.mask());
+        let is_first = deferred.read() == 0;
+        let earlier = if is_first { 0 } else { deferred.add(2).read() };
+        deferred.add(2).write(bit(signal) | earlier);
+        if is_first {
+            deferred.write(start_timer());
+        }
+    }
+    // What the kernel restores when this handler returns.
+    context.set_mask(context.mask() | BLOCKED);
+    true
+}
+
+/// Starts the timer that ends a wait; the timer word.
+fn start_timer() -> u64 {
+    const MILLISECOND: u64 = 1_000_000;
+    // Without a handler the signal would kill.
+    if signal::action(INTERRUPT_SIGNAL).map_or(true, |action| action.handler <= SIG_IGN) {
+        return NO_TIMER;
+    }
+    signal::start_timer(INTERRUPT_SIGNAL, MILLISECOND).map_or(NO_TIMER, |TimerId(id)| u64::from(id) + 1)
+}
+
+/// The thread has left the engine. `timer`, `mask` and the set of signals `came` are what [`defer`]
+/// stored.
+pub(crate) extern "C" fn deliver_deferred(timer: u64, mask: u64, came: u64) {
+    if timer != NO_TIMER {
+        signal::delete_timer(TimerId((timer - 1) as u32));
+    }
+    let open = mask & !came;
+    signal::set_mask(open);
+    if open != mask {
+        signal::set_mask(mask);
+    }
+}

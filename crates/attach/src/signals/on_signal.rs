@@ -1,0 +1,66 @@
+//! The kernel's handler of every signal that the program handles.
+
+use core::ffi::{c_int, c_void};
+
+use uringlet_sys::linux::general::SIGXFSZ;
+use uringlet_sys::signal::bit;
+use uringlet_sys::uaccess;
+
+use super::deferral::{FAULTS, defer};
+use super::file_size;
+use super::handlers::{RESETHAND, SIG_DFL, SIG_IGN, program_handler, reset};
+use super::siginfo::SignalInfo;
+use crate::arch::SignalContext;
+use crate::stack;
+
+/// The address that the kernel has instead of the program's handler.
+pub(crate) fn our_handler() -> usize {
+    on_signal as *const () as usize
+}
+
+unsafe extern "C" fn on_signal(signal: c_int, info: *mut c_void, context: *mut c_void) {
+    let number = signal.cast_unsigned();
+    // SAFETY: the kernel passes a siginfo_t and a ucontext.
+    let (info, context) = unsafe { (SignalInfo::new(info), SignalContext::new(context)) };
+    let is_fault = FAULTS & bit(number) != 0 && info.code() > 0;
+    if is_fault && end_faulted_copy(context) {
+        return;
+    }
+    let engine_stack = stack::containing(context.stack_pointer());
+    if number == SIGXFSZ && engine_stack.is_some() && file_size::is_from_engine(info) {
+        return;
+    }
+    if program_handler(number).is_none_or(|handler| handler.address == SIG_DFL) {
+        return file_size::die(number, info);
+    }
+    if !is_fault
+        && let Some(base) = engine_stack
+        && defer(number, info, context, base)
+    {
+        return;
+    }
+    call_program_handler(signal, info, context);
+}
+
+/// If the fault is one of the engine's copies: the copy ends where the thread continues.
+fn end_faulted_copy(context: SignalContext) -> bool {
+    let Some(fix_up) = uaccess::fixup_address(context.program_counter()) else { return false };
+    // SAFETY: the fix-up of the faulting instruction expects its registers.
+    unsafe { context.set_program_counter(fix_up) };
+    true
+}
+
+/// Calls the program's handler as the kernel would have.
+fn call_program_handler(signal: c_int, info: SignalInfo, context: SignalContext) {
+    let number = signal.cast_unsigned();
+    let Some(handler) = program_handler(number).filter(|h| h.address > SIG_IGN) else { return };
+    if handler.flags & RESETHAND != 0 {
+        reset(number);
+    }
+    // SAFETY: the address that the program gave for this signal. A handler that takes the number alone
+    // finds it in the same register.
+    unsafe {
+        let function: unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) = core::mem::transmute(handler.address);
+        function(signal, info.as_ptr(), context.as_ptr());
+    }
+}
