@@ -1,4 +1,5 @@
-//! Links `liburinglet.so` without libc and asks the dynamic linker to run its constructor before those of all other objects.
+//! Links `liburinglet.so` without libc and asks the dynamic linker to run its constructor before
+//! those of all other objects.
 
 fn main() {
     for argument in ["-nostdlib", "-nostartfiles", "-Wl,-z,initfirst", "-Wl,-z,nodelete", "-Wl,-soname,liburinglet.so"] {

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Makes liburing.so.2 of the static library that cargo built: rustc cannot give the symbols of a shared object their versions, the C toolchain's linker can.
+# Makes liburing.so.2 from the static library that cargo built: rustc cannot give the symbols of a
+# shared object their versions, the C toolchain's linker can.
 #
 #   link.sh LIBRARY.a DIRECTORY
 #
-# CC names the compiler driver (default: cc). The result has no dependency, not even libc, and no thread-local storage.
+# CC names the compiler driver (default: cc). The result has no dependency, not even libc, and no
+# thread-local storage.
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -16,7 +18,7 @@ here=$(dirname "$0")
 
 mkdir -p "$directory"
 # nodelete: engine threads run in this object, and libc keeps its fork handlers.
-# Renamed into place, so that a program being started meanwhile finds the old one or the new one whole.
+# A rename puts it in place, so a program that starts meanwhile finds the old file or the new one.
 fresh=$directory/liburing.so.2.$$
 trap 'rm -f "$fresh"' EXIT
 "${CC:-cc}" -shared -nostdlib -o "$fresh" \

@@ -10,7 +10,8 @@ use crate::disposition::Disposition;
 use crate::intercepted::is_intercepted;
 use crate::{dup, polled_fds, signals};
 
-/// Handles a call. The program's thread is on an engine stack here, its own registers are in `call`.
+/// Handles a call. The program's thread is on an engine stack here, its own registers are in
+/// `call`.
 pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
     use Disposition::{Handled, Passthrough};
     let Some(nr) = Sysno::new(call.nr) else { return Passthrough };
@@ -46,7 +47,8 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
 fn setup(entries: u32, params: UserPtr) -> isize {
     polled_fds::note_ring_setup();
     signals::intercept();
-    // SAFETY: the program made this very call to the kernel's io_uring, whose rules the promise states.
+    // SAFETY: the program made this very call to the kernel's io_uring, whose rules the promise
+    // states.
     let promise = unsafe { AppPromise::given() };
     ENGINE.setup(promise, entries, params)
 }

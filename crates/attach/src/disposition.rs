@@ -2,8 +2,9 @@
 
 /// What the entries do with a call.
 ///
-/// The layout is that of a C union of structures that begin with the tag, so an `extern "C"` function
-/// returns the tag in the first result register and the value in the second: `arch` relies on it.
+/// The layout is that of a C union of structures that begin with the tag, so an `extern "C"`
+/// function returns the tag in the first result register and the value in the second: `arch` relies
+/// on it.
 #[repr(usize)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {

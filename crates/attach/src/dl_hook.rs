@@ -1,8 +1,8 @@
-//! Libraries that are loaded later: `dlopen` is noticed at the dynamic linker's `r_brk`, the function
-//! that it calls for debuggers each time its list of objects has changed.
+//! Libraries that are loaded later: `dlopen` is noticed at the dynamic linker's `r_brk`, the
+//! function that it calls for debuggers each time its list of objects has changed.
 //!
-//! `dlopen` itself must not be wrapped: it searches by its caller's RUNPATH. glibc calls `r_brk` after
-//! it has mapped the new objects and before their constructors run, with its lock held.
+//! `dlopen` itself must not be wrapped: it searches by its caller's RUNPATH. glibc calls `r_brk`
+//! after it has mapped the new objects and before their constructors run, with its lock held.
 
 use crate::arch::r_brk_entry;
 use crate::link_map::set_r_debug;

@@ -21,8 +21,8 @@ pub(crate) fn on_engine_stack<R, F: FnOnce() -> R>(f: F) -> R {
         }
     }
     let mut slot: ClosureSlot<F, R> = ClosureSlot { f: MaybeUninit::new(f), result: MaybeUninit::uninit() };
-    // SAFETY: `run` is given the slot it expects, which outlives the call; it has filled `result` when
-    // it returns.
+    // SAFETY: `run` is given the slot it expects, which outlives the call; it has filled `result`
+    // when it returns.
     unsafe {
         call_on_stack(run::<R, F>, (&raw mut slot).cast());
         slot.result.assume_init()

@@ -41,8 +41,8 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static CStr> {
         if at.is_null() {
             return None;
         }
-        // SAFETY: the array ends in null, and its strings live as long as the program lets them: they
-        // are read before it runs.
+        // SAFETY: the array ends in null, and its strings live as long as the program lets them:
+        // they are read before it runs.
         unsafe {
             let text = at.read();
             at = at.add(1);

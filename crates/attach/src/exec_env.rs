@@ -11,8 +11,8 @@ use crate::entry::on_engine_stack;
 use crate::safe_read;
 
 const NAME: &[u8] = b"LD_PRELOAD=";
-/// Longer environments stay as they are: glibc's posix_spawn leaves its child 32 KiB of stack, musl's
-/// 5 KiB, and both are usually enough.
+/// Longer environments stay as they are: glibc's posix_spawn leaves its child 32 KiB of stack,
+/// musl's 5 KiB, and both are usually enough.
 const MAX_VARIABLES: usize = 768;
 /// A longer LD_PRELOAD stays as it is.
 const MAX_VALUE: usize = 512;
@@ -71,7 +71,8 @@ fn end_shared_requests() {
     }
 }
 
-/// Counts the variables and finds LD_PRELOAD. `None`: the environment cannot be read or is too long.
+/// Counts the variables and finds LD_PRELOAD. `None`: the environment cannot be read or is too
+/// long.
 fn find_preload(given: usize) -> Option<EnvEdit> {
     let mut edit = EnvEdit::default();
     let mut preload = None;
@@ -94,13 +95,13 @@ fn find_preload(given: usize) -> Option<EnvEdit> {
     Some(edit)
 }
 
-/// Builds the environment in `buffer`, which is as long as [`measure_env`] said: first the pointers,
-/// then the one new string.
+/// Builds the environment in `buffer`, which is as long as [`measure_env`] said: first the
+/// pointers, then the one new string.
 pub(crate) unsafe extern "C" fn build_env(given: usize, edit: &EnvEdit, buffer: *mut usize) -> usize {
     let path = preload_path().unwrap_or_default();
     let end = edit.count.max(edit.index + 1);
-    // SAFETY: the buffer has room for `count` + 2 pointers and the string's bytes; all of it is written
-    // before the kernel reads it.
+    // SAFETY: the buffer has room for `count` + 2 pointers and the string's bytes; all of it is
+    // written before the kernel reads it.
     unsafe {
         for i in 0..edit.count {
             buffer.add(i).write(safe_read::word(given + 8 * i).unwrap_or(0));

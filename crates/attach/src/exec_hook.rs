@@ -1,8 +1,8 @@
 //! Children are attached as well: a child whose environment has lost LD_PRELOAD gets it back at its
 //! execve(2).
 //!
-//! The hook is at the system call inside libc's `execve`, which `execv`, `posix_spawn`, `system` and
-//! `popen` reach by calls that no exported symbol intercepts.
+//! The hook is at the system call inside libc's `execve`, which `execv`, `posix_spawn`, `system`
+//! and `popen` reach by calls that no exported symbol intercepts.
 //!
 //! A child that cannot be attached (static, set-uid) loses nothing: its dynamic linker ignores the
 //! variable, or there is none.

@@ -1,12 +1,12 @@
 //! `liburinglet.so`: the object that `uringlet run` preloads into a program.
 //!
-//! The program enters the engine in two ways. Calls of libc's functions reach the symbols exported here
-//! (`symbols`), because a preloaded object comes first in the search order. System calls that a program
-//! or library issues itself are rewritten at load time (`rewrite`), before the program's threads run.
-//! Both end in `dispatch`, on a stack of the engine's own (`stack`, `entry`).
+//! The program enters the engine in two ways. Calls of libc's functions reach the symbols exported
+//! here (`symbols`), because a preloaded object comes first in the search order. System calls that
+//! a program or library issues itself are rewritten at load time (`rewrite`), before the program's
+//! threads run. Both end in `dispatch`, on a stack of the engine's own (`stack`, `entry`).
 //!
-//! The object has no libc and no thread-local storage: it runs under glibc and musl alike. Everything
-//! that depends on the processor is in `arch`.
+//! The object has no libc and no thread-local storage: it runs under glibc and musl alike.
+//! Everything that depends on the processor is in `arch`.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(test, allow(dead_code, unused_imports, reason = "tests take the parts that need no process of their own"))]
 

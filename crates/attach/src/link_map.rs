@@ -31,8 +31,8 @@ pub(crate) unsafe fn set_r_debug(address: usize) -> usize {
 /// The list has changed or is about to.
 pub(crate) extern "C" fn on_list_change() {
     let r_debug = R_DEBUG.load(Ordering::Relaxed) as *const RDebug;
-    // SAFETY: stored by `set_r_debug`; the linker's structure is never freed. The linker's lock is held,
-    // so no other thread writes it now.
+    // SAFETY: stored by `set_r_debug`; the linker's structure is never freed. The linker's lock is
+    // held, so no other thread writes it now.
     if unsafe { (*r_debug).state } == 0 {
         on_engine_stack(rewrite::examine_loaded);
     }

@@ -1,5 +1,5 @@
-//! What the engine has to know about poll, select and epoll: which descriptors are watched, and when
-//! a wait begins.
+//! What the engine has to know about poll, select and epoll: which descriptors are watched, and
+//! when a wait begins.
 //!
 //! A program that reaps completions without a call leaves the ring's descriptor readable. The next
 //! wait would return at once, again and again, so the wait itself clears stale readiness first.
@@ -41,8 +41,8 @@ pub(crate) fn before_epoll_ctl(operation: i32, fd: i32) {
     }
 }
 
-/// Before poll(2): `fds` is an array of `count` pollfds, eight bytes each, the descriptor in the low
-/// half.
+/// Before poll(2): `fds` is an array of `count` pollfds, eight bytes each, the descriptor in the
+/// low half.
 pub(crate) fn before_poll(fds: usize, count: usize) {
     safe_read::for_each_word(fds, count.min(MAX_FDS), |_, pollfd| ENGINE.note_polled(pollfd as i32));
     settle();

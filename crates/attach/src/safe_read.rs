@@ -5,7 +5,8 @@ use uringlet_sys::user;
 
 use crate::arch::PAGE;
 
-/// Calls `each` with index and value of `count` words at `addr`, up to the first that cannot be read.
+/// Calls `each` with index and value of `count` words at `addr`, up to the first that cannot be
+/// read.
 pub(crate) fn for_each_word(addr: usize, count: usize, mut each: impl FnMut(usize, u64)) {
     const CHUNK: usize = 64;
     let mut done = 0;
@@ -29,7 +30,8 @@ pub(crate) fn word(addr: usize) -> Option<usize> {
     (user::read_prefix(&mut bytes, UserPtr::new(addr)) == 8).then(|| usize::from_ne_bytes(bytes))
 }
 
-/// Reads a string without its NUL into `into`, as far as it fits and can be read. Returns its length.
+/// Reads a string without its NUL into `into`, as far as it fits and can be read. Returns its
+/// length.
 pub(crate) fn string(addr: usize, into: &mut [u8]) -> usize {
     let mut done = 0;
     while done < into.len() {

@@ -1,13 +1,13 @@
 //! The engine's stacks: a program's thread runs on one while it is inside the engine.
 //!
-//! A thread may come with little stack left (a goroutine, a vfork child, a signal handler), so none of
-//! the engine's frames go onto its own. Stacks are taken from and returned to lock-free lists. The list
-//! operations themselves are in `arch`, in assembly, because at a rewritten site no vector register may
-//! be touched before it is saved.
+//! A thread may come with little stack left (a goroutine, a vfork child, a signal handler), so none
+//! of the engine's frames go onto its own. Stacks are taken from and returned to lock-free lists.
+//! The list operations themselves are in `arch`, in assembly, because at a rewritten site no vector
+//! register may be touched before it is saved.
 //!
 //! A stack that is never returned (siglongjmp out of a signal handler that interrupted the engine,
-//! pthread_exit there) is leaked, nothing else: no other thread can reach it, and a list never holds it
-//! twice.
+//! pthread_exit there) is leaked, nothing else: no other thread can reach it, and a list never
+//! holds it twice.
 //!
 //! List heads carry a counter in the bits that alignment leaves free: a head that was taken, pushed
 //! back and taken again in between does not compare equal. Reading a stale `next` at all is safe
@@ -22,8 +22,8 @@ use crate::arch::PAGE;
 
 /// Bytes of one stack, guard page included; also its alignment.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
-/// The top 64 bytes hold the list link (+0), the list that the stack belongs to (+8), [`DEFERRED`] and
-/// [`FAULT_CHECK`]; frames start below.
+/// The top 64 bytes hold the list link (+0), the list that the stack belongs to (+8), [`DEFERRED`]
+/// and [`FAULT_CHECK`]; frames start below.
 pub(crate) const STACK_TOP: usize = STACK_BYTES - 64;
 /// Three words of `signals::deferral`: timer, mask, signals. `arch` reads and clears them.
 pub(crate) const DEFERRED: usize = STACK_TOP + 16;
@@ -41,9 +41,9 @@ pub(crate) struct Shard {
 /// All lists. `arch` selects one by a hash of the stack pointer.
 pub(crate) static POOL: [Shard; SHARDS] = [const { Shard { head: AtomicU64::new(0) } }; SHARDS];
 
-/// Stacks come from arenas of 64, so that an address can be recognised as one of theirs. Each word: an
-/// arena's base and, in the bits that its alignment leaves free, how many of its stacks are in use.
-/// Filled from the front.
+/// Stacks come from arenas of 64, so that an address can be recognised as one of theirs. Each word:
+/// an arena's base and, in the bits that its alignment leaves free, how many of its stacks are in
+/// use. Filled from the front.
 static ARENAS: [AtomicUsize; 256] = [const { AtomicUsize::new(0) }; 256];
 const ARENA_STACKS: usize = 64;
 const ARENA_BYTES: usize = ARENA_STACKS * STACK_BYTES;
@@ -58,7 +58,8 @@ pub(crate) fn containing(address: usize) -> Option<usize> {
 pub(crate) extern "C" fn grow(shard: usize) -> usize {
     for arena in &ARENAS {
         if let Some(base) = next_of(arena) {
-            // SAFETY: no thread uses this stack of the arena yet. Its lowest page stays as the guard.
+            // SAFETY: no thread uses this stack of the arena yet. Its lowest page stays as the
+            // guard.
             unsafe {
                 if mm::protect(base + PAGE, STACK_BYTES - PAGE, PROT_READ | PROT_WRITE).is_err() {
                     return 0;

@@ -86,7 +86,8 @@ type ForkHandler = extern "C" fn();
 fn register_fork_handlers() {
     let registered = weak_address!("__register_atfork");
     if registered != 0 {
-        // SAFETY: glibc's signature; a null handle means the program itself, which is never unloaded.
+        // SAFETY: glibc's signature; a null handle means the program itself, which is never
+        // unloaded.
         unsafe {
             let register: unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *mut c_void) -> c_int =
                 core::mem::transmute(registered);

@@ -15,7 +15,8 @@ macro_rules! opaque {
 opaque! {
     /// `sigset_t`
     SigSet;
-    /// The argument of io_uring_enter2: `sigset_t` in liburing's older headers, `void` in newer ones.
+    /// The argument of io_uring_enter2: `sigset_t` in liburing's older headers, `void` in newer
+    /// ones.
     EnterArg;
     /// `cpu_set_t`
     CpuSet;

@@ -1,5 +1,5 @@
-//! The objects in this process, as far as needed to find the slots through which they call functions of
-//! other objects.
+//! The objects in this process, as far as needed to find the slots through which they call
+//! functions of other objects.
 
 use core::ffi::CStr;
 use core::ops::Range;
@@ -109,8 +109,8 @@ impl DlPhdrInfo {
         entries.iter().take_while(|entry| entry.tag != 0).find(|entry| entry.tag == tag).map_or(0, |entry| entry.value)
     }
 
-    /// A dynamic entry that is an address. glibc has added the base to it; musl has not, and in the vDSO it
-    /// is not added.
+    /// A dynamic entry that is an address. glibc has added the base to it; musl has not, and in the
+    /// vDSO it is not added.
     fn address(&self, tag: usize) -> Option<usize> {
         match self.dynamic(tag) {
             0 => None,
@@ -125,7 +125,8 @@ impl DlPhdrInfo {
         unsafe { core::slice::from_raw_parts(start as *const Rela, self.dynamic(len) / size_of::<Rela>()) }
     }
 
-    /// Calls `f` for each slot that holds the address of a function from elsewhere, with the function's name.
+    /// Calls `f` for each slot that holds the address of a function from elsewhere, with the
+    /// function's name.
     pub(crate) fn for_each_import(&self, mut f: impl FnMut(&CStr, GotSlot)) {
         let (Some(symbols), Some(names)) = (self.address(DT_SYMTAB), self.address(DT_STRTAB)) else { return };
         let tables = [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)];

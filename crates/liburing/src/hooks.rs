@@ -1,11 +1,11 @@
-//! Waiting for a ring's fd: when a program waits in poll, select or epoll, the fd of a ring whose CQ is
-//! empty again must not be readable any more.
+//! Waiting for a ring's fd: when a program waits in poll, select or epoll, the fd of a ring whose
+//! CQ is empty again must not be readable any more.
 //!
 //! A program may have emptied the CQ by inlined code alone, without a call to the engine. So our
-//! functions precede the waiting functions of libc: they are put into the slots through which objects
-//! call those; no symbol is exported for that. Readiness itself does not depend on it: it is kept up to
-//! date from a ring's setup on, so a wait that bypasses these functions (a later library, a raw system
-//! call) returns once too often, never too late.
+//! functions precede the waiting functions of libc: they are put into the slots through which
+//! objects call those; no symbol is exported for that. Readiness itself does not depend on it: it
+//! is kept up to date from a ring's setup on, so a wait that bypasses these functions (a later
+//! library, a raw system call) returns once too often, never too late.
 
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU64;
@@ -24,7 +24,8 @@ macro_rules! waits {
         $(extern "C" fn $name($($arg: $type),*) -> i32 {
             settle_readiness();
             let address = address_of_weak!($symbol);
-            // SAFETY: libc's function of this name, which some object called; its arguments are passed on.
+            // SAFETY: libc's function of this name, which some object called; its arguments are
+            // passed on.
             unsafe {
                 let real = core::mem::transmute::<usize, extern "C" fn($($type),*) -> i32>(address);
                 real($($arg),*)

@@ -1,10 +1,11 @@
-//! `liburing.so.2`: liburing's C interface over the engine, for programs that cannot be preloaded into.
+//! `liburing.so.2`: liburing's C interface over the engine, for programs that cannot be preloaded
+//! into.
 //!
-//! A program linked to liburing gets this library by `LD_LIBRARY_PATH` alone. Every function that would
-//! enter the kernel enters the engine instead. The rest (filling SQEs, reading CQEs) is inlined into the
-//! program from liburing's own header and works on the ring memory of the engine. Hence the two contracts
-//! of this crate: [`ring::IoUring`] has liburing's layout to the byte, and `liburing.map` its symbols with
-//! their versions.
+//! A program linked to liburing gets this library by `LD_LIBRARY_PATH` alone. Every function that
+//! would enter the kernel enters the engine instead. The rest (filling SQEs, reading CQEs) is
+//! inlined into the program from liburing's own header and works on the ring memory of the engine.
+//! Hence the two contracts of this crate: [`ring::IoUring`] has liburing's layout to the byte, and
+//! `liburing.map` its symbols with their versions.
 //!
 //! | module | holds |
 //! |---|---|
@@ -13,14 +14,14 @@
 //! | [`setup`], [`mapping`], [`sizes`] | making and unmaking rings; their memory and how much it is |
 //! | [`queue`] | submit, wait, peek |
 //! | [`register`], [`ring_fd`], [`buf_ring`] | `io_uring_register_*` |
-//! | [`probe`], [`raw`], [`version`] | supported opcodes; the three system calls; the library's version |
+//! | [`probe`], [`raw`], [`version`] | supported opcodes; raw system calls; version |
 //! | [`weak`], [`fork`] | symbols of libc that may be missing; fork(2) |
 //! | [`hooks`], [`elf`], [`readiness`] | poll(2) and the like; the slots they are called through |
 //! | [`arch`] | what depends on the processor |
 //!
-//! Exports are safe functions over types that carry the C caller's promise: a `&IoUring` is a ring set up
-//! by [`setup`] and not yet exited. Pointers that are only passed on to the engine stay raw and are never
-//! dereferenced here.
+//! Exports are safe functions over types that carry the C caller's promise: a `&IoUring` is a ring
+//! set up by [`setup`] and not yet exited. Pointers that are only passed on to the engine stay raw
+//! and are never dereferenced here.
 #![no_std]
 
 #[cfg(not(panic = "abort"))]

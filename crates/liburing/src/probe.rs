@@ -18,7 +18,8 @@ const OP_BYTES: usize = 8;
 
 /// A probe of this ring, or null.
 ///
-/// The memory is from calloc(3): some programs pass it to free(3) instead of [`io_uring_free_probe`].
+/// The memory is from calloc(3): some programs pass it to free(3) instead of
+/// [`io_uring_free_probe`].
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_get_probe_ring(ring: &IoUring) -> *mut Probe {
     let Some(calloc) = weak::calloc() else { return null_mut() };

@@ -15,8 +15,8 @@ const SIGSET_BYTES: u32 = 8;
 /// Bytes of one `struct io_uring_reg_wait` in the region registered for them.
 const REG_WAIT_BYTES: usize = 64;
 
-/// Whether a submission of `to_submit` SQEs has to enter. With SQPOLL only a sleeping SQ thread must be
-/// woken; one that is awake sees the SQEs.
+/// Whether a submission of `to_submit` SQEs has to enter. With SQPOLL only a sleeping SQ thread
+/// must be woken; one that is awake sees the SQEs.
 fn sq_needs_enter(ring: &IoUring, to_submit: u32, flags: &mut u32) -> bool {
     if to_submit == 0 {
         return false;
@@ -24,8 +24,8 @@ fn sq_needs_enter(ring: &IoUring, to_submit: u32, flags: &mut u32) -> bool {
     if !ring.has_flag(setup::SQPOLL) {
         return true;
     }
-    // The tail must be visible before NEED_WAKEUP is read; the SQ thread sets the flag and then reads the
-    // tail again.
+    // The tail must be visible before NEED_WAKEUP is read; the SQ thread sets the flag and then
+    // reads the tail again.
     fence(SeqCst);
     if ring.sq.kflags.get().load() & sq_flags::NEED_WAKEUP == 0 {
         return false;
@@ -102,8 +102,8 @@ impl CqeWait {
         (gets || submits).then_some(flags)
     }
 
-    /// Enters until all is submitted and the CQEs are there. Returns the CQE found and the result of the
-    /// first enter, the number of SQEs submitted.
+    /// Enters until all is submitted and the CQEs are there. Returns the CQE found and the result
+    /// of the first enter, the number of SQEs submitted.
     fn run(mut self, ring: &IoUring) -> (*mut Cqe, i32) {
         let mut first: Option<i32> = None;
         loop {
@@ -190,8 +190,8 @@ fn peek_batch(ring: &IoUring, cqes: *mut *mut Cqe, count: u32) -> u32 {
     found
 }
 
-/// Submits `submit` published SQEs and waits for `wait_nr` CQEs; liburing.h's inline wait and peek call
-/// it.
+/// Submits `submit` published SQEs and waits for `wait_nr` CQEs; liburing.h's inline wait and peek
+/// call it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, submit: u32, wait_nr: u32, sigmask: *mut SigSet) -> i32 {
     get_cqe(ring, cqe_ptr, CqeWait::with_mask(submit, wait_nr, sigmask))
@@ -300,7 +300,8 @@ pub extern "C" fn io_uring_peek_batch_cqe(ring: &IoUring, cqes: *mut *mut Cqe, c
     found
 }
 
-/// A vacant SQE, or null when the SQ is full. Inlined since liburing 2.2; programs built before call it.
+/// A vacant SQE, or null when the SQ is full. Inlined since liburing 2.2; programs built before
+/// call it.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_get_sqe(ring: &IoUring) -> *mut Sqe {
     let sq = &ring.sq;

@@ -1,4 +1,5 @@
-//! The three system calls by name. They return -errno, as all of liburing does, and leave `errno` alone.
+//! The three system calls by name. They return -errno, as all of liburing does, and leave `errno`
+//! alone.
 
 use uringlet_abi::UringParams;
 

@@ -48,8 +48,8 @@ fn sized<T>(ring: &IoUring, opcode: u32, arg: &T) -> i32 {
     register(ring, opcode, arg, size_of::<T>() as u32)
 }
 
-/// Registers `nr` files. The table counts against the limit on open files, so that limit is raised once
-/// if need be.
+/// Registers `nr` files. The table counts against the limit on open files, so that limit is raised
+/// once if need be.
 fn files(nr: u32, register_fn: impl Fn() -> i32) -> i32 {
     match register_fn() {
         err::EMFILE => {
@@ -309,8 +309,8 @@ pub extern "C" fn io_uring_register_wait_reg(_ring: &IoUring, _reg: *mut RegWait
     err::EINVAL
 }
 
-/// Gives `dst` the buffers `src_off..src_off + nr` of `src` (0: all of them), which is named by its fd or
-/// its registered index.
+/// Gives `dst` the buffers `src_off..src_off + nr` of `src` (0: all of them), which is named by its
+/// fd or its registered index.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_clone_buffers_offset(dst: &IoUring, src: &IoUring, dst_off: u32, src_off: u32, nr: u32, flags: u32) -> i32 {
     let by_index = flags & SRC_REGISTERED != 0 && src.has_int_flag(int_flags::REG_REG_RING);

@@ -1,9 +1,9 @@
-//! `struct io_uring`, 216 bytes, field for field as in liburing's header: code that is inlined from there
-//! into the program reads and writes it directly.
+//! `struct io_uring`, 216 bytes, field for field as in liburing's header: code that is inlined from
+//! there into the program reads and writes it directly.
 //!
 //! Fields are [`Cell`]s because no thread has the structure to itself: one may submit while another
-//! reaps, each with its own half. Two threads on the same half are an error of the program, here as in
-//! liburing.
+//! reaps, each with its own half. Two threads on the same half are an error of the program, here as
+//! in liburing.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -19,8 +19,8 @@ pub type CqeOut = MaybeUninit<*mut Cqe>;
 
 /// The address of a word in the ring's shared memory.
 ///
-/// Only `RingWord::at` makes one, from a mapping that stays until `io_uring_queue_exit`; using a ring
-/// after that is outside liburing's contract.
+/// Only `RingWord::at` makes one, from a mapping that stays until `io_uring_queue_exit`; using a
+/// ring after that is outside liburing's contract.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct RingWord(*const AtomicU32);
@@ -35,8 +35,8 @@ impl RingWord {
     }
 
     fn get(&self) -> &AtomicU32 {
-        // SAFETY: `at` promised that the word is mapped; words of the ring are only accessed atomically, by
-        // this library and by the engine.
+        // SAFETY: `at` promised that the word is mapped; words of the ring are only accessed
+        // atomically, by this library and by the engine.
         unsafe { &*self.0 }
     }
 
@@ -125,7 +125,8 @@ pub mod int_flags {
     pub const APP_MEM: u8 = 1 << 1;
     /// Nothing completes without an enter (IOPOLL without SQPOLL).
     pub const CQ_ENTER: u8 = 1 << 2;
-    /// [`IoUring::enter_ring_fd`](super::IoUring::enter_ring_fd) is an index. The bit is the enter flag's own.
+    /// [`IoUring::enter_ring_fd`](super::IoUring::enter_ring_fd) is an index. The bit is the enter
+    /// flag's own.
     pub const REG_RING: u8 = enter::REGISTERED_RING as u8;
     /// Waits do not count as iowait. The bit is the enter flag's own.
     pub const NO_IOWAIT: u8 = enter::NO_IOWAIT as u8;
@@ -173,7 +174,8 @@ impl IoUring {
     /// Points the ring's fields into the mapping at `rings` (both queues) and `sqes`.
     ///
     /// # Safety
-    /// Both mappings are as `params` of a finished setup describes and stay until the ring is exited.
+    /// Both mappings are as `params` of a finished setup describes and stay until the ring is
+    /// exited.
     pub(crate) unsafe fn point_into(&self, rings: *mut Void, sqes: *mut Sqe, params: &UringParams) {
         let (sq_off, cq_off) = (&params.sq_off, &params.cq_off);
         // SAFETY: setup made these offsets for this mapping.
@@ -203,7 +205,8 @@ impl IoUring {
         }
     }
 
-    /// Entry i of the SQ array permanently refers to SQE i: submitting then never touches the array.
+    /// Entry i of the SQ array permanently refers to SQE i: submitting then never touches the
+    /// array.
     fn fill_array(&self, rings: *mut Void, array: u32) {
         self.sq.array.set(rings.cast::<u8>().wrapping_add(array as usize).cast());
         for slot in 0..self.sq.ring_entries.get() {

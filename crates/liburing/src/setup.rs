@@ -44,8 +44,8 @@ fn init_mapped(entries: u32, ring: &IoUring, params: &mut UringParams) -> Result
     Ok(0)
 }
 
-/// A ring in memory of this process (NO_MMAP): the program's, or else allocated here. Returns how many
-/// bytes of it are used.
+/// A ring in memory of this process (NO_MMAP): the program's, or else allocated here. Returns how
+/// many bytes of it are used.
 fn init_in_memory(entries: u32, ring: &IoUring, params: &mut UringParams, given: Option<CallerMemory>) -> Result<u32, i32> {
     let layout = InMemoryLayout::of(Entries::granted(entries, params)?, params.flags);
     let base = match given {
@@ -74,8 +74,9 @@ fn init_in_memory(entries: u32, ring: &IoUring, params: &mut UringParams, given:
     Ok(layout.total as u32)
 }
 
-/// A new ring. liburing itself adds NO_SQARRAY; here that stays the program's choice: programs built
-/// with older headers may use the array themselves, and keeping it costs one load for each SQE.
+/// A new ring. liburing itself adds NO_SQARRAY; here that stays the program's choice: programs
+/// built with older headers may use the array themselves, and keeping it costs one load for each
+/// SQE.
 fn init(entries: u32, uninit: &mut MaybeUninit<IoUring>, params: &mut UringParams, given: Option<CallerMemory>) -> Result<u32, i32> {
     let ring = IoUring::zeroed(uninit);
     match params.flags & (setup::NO_MMAP | setup::REGISTERED_FD_ONLY) {
@@ -102,8 +103,8 @@ pub extern "C" fn io_uring_queue_init_params(entries: u32, ring: &mut MaybeUnini
     status(init(entries, ring, p, None))
 }
 
-/// A new ring in the program's memory; returns how many bytes of it are used. It has no SQ array, which
-/// would not fit into what `io_uring_memory_size` says.
+/// A new ring in the program's memory; returns how many bytes of it are used. It has no SQ array,
+/// which would not fit into what `io_uring_memory_size` says.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_queue_init_mem(
     entries: u32,

@@ -68,8 +68,8 @@ fn to_page(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE)
 }
 
-/// The layout of a ring in the program's memory (NO_MMAP): SQEs first, the queues from the next page
-/// on.
+/// The layout of a ring in the program's memory (NO_MMAP): SQEs first, the queues from the next
+/// page on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InMemoryLayout {
     pub(crate) rings_at: usize,

@@ -1,8 +1,8 @@
 //! The system calls of this library, by the engine or the kernel.
 //!
-//! Two engines in one process would not know each other's rings. So where the program is attached as
-//! well (`uringlet run`), ring calls go through libc's `syscall`, which attach has replaced; otherwise
-//! they go straight to this object's engine.
+//! Two engines in one process would not know each other's rings. So where the program is attached
+//! as well (`uringlet run`), ring calls go through libc's `syscall`, which attach has replaced;
+//! otherwise they go straight to this object's engine.
 
 use syscalls::{Errno, Sysno};
 use uringlet::ENGINE;
@@ -51,8 +51,8 @@ impl Attach {
         let Self(syscall, errno_location) = self;
         let errno = errno_location();
         let [a, b, c, d, e, f] = args;
-        // SAFETY: `errno` is this thread's own. The call is one of those below; its addresses are checked
-        // by attach's engine or the kernel.
+        // SAFETY: `errno` is this thread's own. The call is one of those below; its addresses are
+        // checked by attach's engine or the kernel.
         unsafe {
             let before = errno.replace(0);
             let result = syscall(nr as isize, a, b, c, d, e, f);
@@ -74,8 +74,8 @@ pub(crate) fn setup(entries: u32, params: *mut UringParams) -> i32 {
     }
     fork::register_handlers();
     hooks::install();
-    // SAFETY: a program that calls liburing's functions accepts io_uring's rule: buffers stay valid until
-    // their CQE.
+    // SAFETY: a program that calls liburing's functions accepts io_uring's rule: buffers stay valid
+    // until their CQE.
     let promise = unsafe { AppPromise::given() };
     let fd = int(ENGINE.setup(promise, entries, params));
     if fd >= 0 {
@@ -151,8 +151,8 @@ pub(crate) fn close(fd: i32) {
     }
 }
 
-/// Raises the soft limit on open files by `more` if it is below `more`. The next attempt shows whether
-/// that worked.
+/// Raises the soft limit on open files by `more` if it is below `more`. The next attempt shows
+/// whether that worked.
 pub(crate) fn raise_file_limit(more: u32) {
     process::raise_nofile_limit(more);
 }

@@ -1,5 +1,5 @@
-//! Symbols that may be missing when the library is loaded: this object needs no other library, not even
-//! libc, but uses functions of the program's libc.
+//! Symbols that may be missing when the library is loaded: this object needs no other library, not
+//! even libc, but uses functions of the program's libc.
 
 use crate::arch::address_of_weak;
 
@@ -25,8 +25,8 @@ pub(crate) type PthreadAtfork = extern "C" fn(ForkHandler, ForkHandler, ForkHand
 /// `T` is a function pointer type.
 fn function<T: Copy>(address: usize) -> Option<T> {
     const { assert!(size_of::<Option<T>>() == size_of::<usize>()) };
-    // SAFETY: an `Option` of a function pointer is its address or 0, and each caller below names the
-    // symbol's true type.
+    // SAFETY: an `Option` of a function pointer is its address or 0, and each caller below names
+    // the symbol's true type.
     unsafe { core::mem::transmute_copy(&address) }
 }
 

@@ -1,12 +1,12 @@
-//! The C compiler, with the installed liburing.h, on our structures and signatures.
+//! Our structures and signatures, checked by the C compiler against the installed liburing.h.
 
 mod common;
 
-// The structures themselves, not a copy: a staticlib cannot be linked to.
-#[allow(dead_code, unreachable_pub, reason = "only layouts are asked")]
+// The structures themselves, not a copy: a test cannot link to a staticlib.
+#[allow(dead_code, unreachable_pub, reason = "only the layouts are used")]
 #[path = "../src/c_types.rs"]
 mod c_types;
-#[allow(dead_code, unreachable_pub, reason = "only layouts are asked")]
+#[allow(dead_code, unreachable_pub, reason = "only the layouts are used")]
 #[path = "../src/ring.rs"]
 mod ring;
 
@@ -67,7 +67,7 @@ fn struct_io_uring_is_laid_out_as_in_c() {
     check("layout", &c);
 }
 
-/// Compiles; the compiler's assertions are the test.
+/// Compiles a C file; its static assertions are the test.
 fn check(name: &str, c: &str) {
     let source = common::scratch().join(format!("{name}.c"));
     std::fs::create_dir_all(common::scratch()).unwrap();
@@ -75,7 +75,7 @@ fn check(name: &str, c: &str) {
     common::compile(&source, &source.with_extension("o"), &["-std=gnu11", "-c"]);
 }
 
-/// The C spellings of a Rust parameter or result. More than one where liburing's headers differ.
+/// The C spellings of a Rust parameter or result: several if liburing's headers differ.
 fn c_types(rust: &str) -> &'static [&'static str] {
     match rust {
         "" => &["void"],
@@ -113,7 +113,7 @@ fn c_types(rust: &str) -> &'static [&'static str] {
         "*mut ZcrxCtrl" => &["struct zcrx_ctrl *"],
         "*mut Bpf" => &["struct io_uring_bpf *"],
         "*mut QueryHdr" => &["struct io_uring_query_hdr *"],
-        other => panic!("{other}: what is that in C?"),
+        other => panic!("{other}: no C type is listed"),
     }
 }
 
@@ -161,7 +161,8 @@ fn all_exports() -> Vec<ExportedFunction> {
     files.flat_map(|path| ExportedFunction::in_source(&std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Each function has in C the type that our source gives it: in the installed header, or in `newer_functions.h` if that header is too old to know it.
+/// Each function has in C the type that our source gives it: in the installed header, or in
+/// `newer_functions.h` if that header is older than the function.
 #[test]
 fn signatures_are_those_of_the_headers() {
     let mut c = format!("#include \"{}\"\n", common::crate_dir().join("tests/c/newer_functions.h").display());
@@ -172,7 +173,7 @@ fn signatures_are_those_of_the_headers() {
     check("signatures", &c);
 }
 
-/// The parser above sees every export, so none escapes the check.
+/// The parser above finds every export, so all are checked.
 #[test]
 fn every_export_is_declared_in_source() {
     let mut declared: Vec<String> = all_exports().into_iter().map(|export| export.name).collect();

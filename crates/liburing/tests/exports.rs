@@ -1,4 +1,5 @@
-//! The library's symbols: exactly those of `liburing.map`, with their versions, agreeing with the distribution's library; and what the object does without.
+//! The library's symbols: exactly those of `liburing.map`, with their versions, and the same as in
+//! the distribution's library; and what the object must not need.
 
 mod common;
 
@@ -54,16 +55,16 @@ fn object_needs_no_library_and_no_thread_local_storage() {
     assert!(!segments.contains("RWE"), "{segments}");
 }
 
-/// What is missing in the process is done without.
+/// The library works without a symbol that is missing in the process.
 #[test]
 fn undefined_symbols_are_weak() {
     let listing = common::stdout(Command::new("nm").args(["-D", "--undefined-only"]).arg(common::our_library().join("liburing.so.2")));
     for symbol in listing.lines().map(str::trim) {
-        assert!(symbol.starts_with("w "), "{symbol} must be there for the library to load");
+        assert!(symbol.starts_with("w "), "the library cannot be loaded without {symbol}");
     }
 }
 
-/// `uringlet stat` finds the engine by it, without a symbol.
+/// `uringlet stat` finds the engine by the note, without a symbol.
 #[test]
 fn object_has_the_engines_note() {
     let notes = common::stdout(Command::new("readelf").arg("-nW").arg(common::our_library().join("liburing.so.2")));

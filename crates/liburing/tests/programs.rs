@@ -1,12 +1,14 @@
-//! C programs compiled against the installed liburing.h, run unchanged over three pairs of library and rings:
+//! C programs compiled against the installed liburing.h, run unchanged over three pairs of library
+//! and rings:
 //!
 //! | run | library | rings |
 //! |---|---|---|
 //! | reference | the distribution's | the kernel's |
-//! | over the kernel | ours, told that attach is there | the kernel's |
-//! | over the engine | ours, by LD_LIBRARY_PATH alone, io_uring system calls forbidden | the engine's |
+//! | over the kernel | ours, told that attach is present | the kernel's |
+//! | over the engine | ours, by LD_LIBRARY_PATH alone; io_uring system calls kill | the engine's |
 //!
-//! Each program checks what it sees and writes a transcript; the transcripts must be equal. Where the kernel has no rings only the last run is made.
+//! Each program checks its results and writes a transcript; the transcripts must be equal. Where
+//! the kernel has no rings, only the last run is made.
 
 mod common;
 
@@ -23,7 +25,8 @@ fn source(name: &str) -> PathBuf {
     common::crate_dir().join("tests/c").join(name).with_extension("c")
 }
 
-/// A compiled program (or library), gone when dropped. Tests run side by side, so each compiles its own.
+/// A compiled program (or library), removed when dropped. Tests run in parallel, so each compiles
+/// its own.
 struct Compiled(PathBuf);
 
 impl Compiled {
@@ -39,8 +42,8 @@ impl Compiled {
         compiled
     }
 
-    /// The library that makes ours believe attach is there.
-    fn attached() -> Self {
+    /// A library that tells ours that attach is present.
+    fn attach_marker() -> Self {
         Self::new("attach_marker", &["-shared", "-fPIC"])
     }
 }
@@ -51,7 +54,7 @@ impl Drop for Compiled {
     }
 }
 
-/// Runs a program to its end, which must come soon.
+/// Runs a program to its end, with a time limit.
 fn finish(command: &mut Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let start = Instant::now();
@@ -59,20 +62,20 @@ fn finish(command: &mut Command) -> Output {
         if start.elapsed() > LIMIT {
             child.kill().expect("own child");
             let output = child.wait_with_output().expect("own child");
-            panic!("{command:?} hangs\n{}", said(&output));
+            panic!("{command:?} hangs\n{}", describe(&output));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     child.wait_with_output().expect("own child")
 }
 
-fn said(output: &Output) -> String {
+fn describe(output: &Output) -> String {
     format!("{}\n{}{}", output.status, String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 fn transcript(command: &mut Command) -> String {
     let output = finish(command);
-    assert!(output.status.success(), "{command:?}: {}", said(&output));
+    assert!(output.status.success(), "{command:?}: {}", describe(&output));
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -83,7 +86,7 @@ fn with_our_library(program: &Compiled) -> Command {
 }
 
 fn over_the_kernel(program: &Compiled) -> String {
-    transcript(with_our_library(program).env("LD_PRELOAD", &Compiled::attached().0))
+    transcript(with_our_library(program).env("LD_PRELOAD", &Compiled::attach_marker().0))
 }
 
 fn over_the_engine_command(program: &Compiled) -> Command {
@@ -96,16 +99,16 @@ fn over_the_engine(program: &Compiled) -> String {
     transcript(&mut over_the_engine_command(program))
 }
 
-/// Whether the kernel makes rings for us.
+/// Whether the kernel makes rings for this user.
 fn kernel_has_rings() -> bool {
     let has_rings = finish(&mut Command::new(&Compiled::new("kernel_has_io_uring", &[]).0)).status.success();
     if !has_rings {
-        eprintln!("this kernel has no io_uring for us: nothing to compare with");
+        eprintln!("this kernel has no io_uring for this user: nothing to compare with");
     }
     has_rings
 }
 
-/// What the distribution's library and the kernel make of it; `None` where the kernel has no rings for us.
+/// The transcript of the distribution's library over the kernel; `None` if the kernel has no rings.
 fn reference(program: &Compiled) -> Option<String> {
     kernel_has_rings().then(|| transcript(&mut Command::new(&program.0)))
 }
@@ -141,7 +144,7 @@ macro_rules! programs {
 
 programs!(basics, files, waits, rings, buffers, polls, inline_reap, forks);
 
-/// Programs that use functions which the distribution's library may not have: there is no reference for them.
+/// Programs that use functions which the distribution's library may lack: they have no reference.
 macro_rules! newer_programs {
     ($($name:ident),* $(,)?) => {
         $(mod $name {
@@ -163,35 +166,38 @@ macro_rules! newer_programs {
                 let run = finish(&mut over_the_engine_command(&program()));
                 let gap = ENGINE_GAPS.iter().find(|(name, _)| *name == stringify!($name));
                 match gap {
-                    None => assert!(run.status.success(), "{}", said(&run)),
-                    Some((name, why)) => assert!(!run.status.success(), "{name} works: \"{why}\" is no gap any more, strike it out"),
+                    None => assert!(run.status.success(), "{}", describe(&run)),
+                    Some((name, why)) => assert!(!run.status.success(), "{name} works: \"{why}\" is no gap any more, remove it"),
                 }
             }
         })*
     };
 }
 
-/// What the engine is known not to do, with the program that shows it. None at the moment.
+/// Functions that the engine is known to lack, each with the program that shows it. None at
+/// present.
 const ENGINE_GAPS: &[(&str, &str)] = &[];
 
 newer_programs!(newer_functions, closed_ring_fd);
 
-/// Where attach is, the library's own engine is not used: forbidding the system calls is then fatal.
+/// If attach is present, the library's own engine is not used: forbidden system calls are fatal
+/// then.
 #[test]
-fn attached_rings_go_by_system_call() {
-    let (program, attached) = (Compiled::new("basics", &["-luring"]), Compiled::attached());
-    let output = finish(with_our_library(&program).env("LD_PRELOAD", &attached.0).env("BLOCK_IO_URING", "1"));
-    assert_eq!(output.status.signal(), Some(SIGSYS), "{}", said(&output));
+fn attached_program_makes_system_calls() {
+    let (program, marker) = (Compiled::new("basics", &["-luring"]), Compiled::attach_marker());
+    let output = finish(with_our_library(&program).env("LD_PRELOAD", &marker.0).env("BLOCK_IO_URING", "1"));
+    assert_eq!(output.status.signal(), Some(SIGSYS), "{}", describe(&output));
 }
 
 /// The same programs over another libc.
 #[test]
 fn musl_over_engine() {
     if Command::new("musl-gcc").arg("--version").output().is_err() {
-        eprintln!("musl-gcc is not installed: nothing to see (package musl-tools)");
+        eprintln!("skipped: musl-gcc is not installed (package musl-tools)");
         return;
     }
-    // liburing's and the kernel's headers are where the other compiler has them; musl's own come first.
+    // liburing's and the kernel's headers are in the other compiler's directories; musl's own come
+    // first.
     let multiarch = format!("/usr/include/{}", common::stdout(common::cc().arg("-print-multiarch")).trim());
     let ours = format!("-L{}", common::our_library().display());
     for name in ["basics", "files", "waits", "buffers", "polls", "inline_reap", "forks"] {
@@ -200,25 +206,26 @@ fn musl_over_engine() {
     }
 }
 
-/// QEMU's block layer, as the distribution built it: reads and writes 16 at a time, woken by a poll on the ring's fd.
+/// QEMU's block layer, as the distribution built it: reads and writes 16 at a time, woken by a poll
+/// of the ring's fd.
 #[test]
 fn qemu_img_over_engine() {
     if Command::new("qemu-img").arg("--version").output().is_err() {
-        eprintln!("qemu-img is not installed: nothing to see (package qemu-utils)");
+        eprintln!("skipped: qemu-img is not installed (package qemu-utils)");
         return;
     }
-    let (wall, disk) = (Compiled::new("forbid_io_uring", &[]), Compiled(common::scratch().join(format!("disk-{}", std::process::id()))));
+    let (forbid, disk) = (Compiled::new("forbid_io_uring", &[]), Compiled(common::scratch().join(format!("disk-{}", std::process::id()))));
     std::fs::write(&disk.0, vec![0x5a; 8 << 20]).expect("scratch");
     let bench = |kind: &[&str]| {
-        let mut command = Command::new(&wall.0);
+        let mut command = Command::new(&forbid.0);
         command.args(["qemu-img", "bench", "-f", "raw", "-i", "io_uring", "-t", "writeback", "-c", "2000", "-d", "16", "-s", "4096"]);
         command.args(kind).arg(&disk.0);
         command
     };
     let theirs = finish(&mut bench(&[]));
-    assert!(!theirs.status.success(), "the wall lets the distribution's library through: {}", said(&theirs));
+    assert!(!theirs.status.success(), "io_uring calls of the distribution's library are not forbidden: {}", describe(&theirs));
     for kind in [["-o", "0"], ["-w", "--pattern=165"]] {
         transcript(bench(&kind).env("LD_LIBRARY_PATH", common::our_library()));
     }
-    assert!(std::fs::read(&disk.0).expect("scratch").iter().take(2000 * 4096).all(|byte| *byte == 165), "written bytes are not there");
+    assert!(std::fs::read(&disk.0).expect("scratch").iter().take(2000 * 4096).all(|byte| *byte == 165), "written bytes are missing");
 }

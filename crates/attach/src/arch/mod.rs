@@ -5,7 +5,7 @@
 //!
 //! | name | what it is |
 //! |---|---|
-//! | [`CallFrame`] | the registers of an intercepted call, as the entries save them: `nr`, `args()` |
+//! | [`CallFrame`] | registers of an intercepted call, as saved by the entries: `nr`, `args()` |
 //! | [`site_entry`] | where the trampolines of rewritten sites jump; saves all registers |
 //! | `syscall` | the exported replacement of libc's function, not named by Rust code |
 //! | [`exec_entry`] | where the trampolines of libc's exec functions jump; no engine stack |
@@ -21,9 +21,10 @@
 //!
 //! A port also meets assumptions that its compiler reports or that hold on every 64-bit Linux:
 //! numbers of old system calls that newer architectures lack (`Sysno::open`, `dup2`, `poll`,
-//! `select`, `epoll_wait`, `stat`) do not compile there; the C calling convention passes six integer
-//! arguments in the same registers whether the function is variadic or not (`symbols::next`); the
-//! unwind tables in `.eh_frame_hdr` have the same layout (`rewrite::unwind`).
+//! `select`, `epoll_wait`, `stat`) do not compile there; the C calling convention passes six
+//! integer arguments in the same registers whether the function is variadic or not
+//! (`symbols::next`); the unwind tables in `.eh_frame_hdr` have the same layout
+//! (`rewrite::unwind`).
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

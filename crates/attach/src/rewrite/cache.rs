@@ -1,5 +1,5 @@
-//! Where findings are kept between starts: one small file for each object, named by its build-id, in
-//! a directory that is the user's alone.
+//! Where findings are kept between starts: one small file for each object, named by its build-id,
+//! in a directory that is the user's alone.
 
 use alloc::ffi::CString;
 use alloc::string::String;
@@ -31,7 +31,8 @@ fn c_string(parts: &[&[u8]]) -> CString {
 }
 
 impl Cache {
-    /// `None`: the user disabled the cache, or there is no directory that only the user can write to.
+    /// `None`: the user disabled the cache, or there is no directory that only the user can write
+    /// to.
     pub(super) fn open() -> Option<Self> {
         if let Some(path) = environ::variable("URINGLET_CACHE") {
             return if path == b"off" { None } else { Self::open_at(&c_string(&[path])) };
@@ -79,7 +80,8 @@ impl Cache {
     }
 }
 
-/// The findings recorded for the object; those of `scan`, which are recorded then, if there are none.
+/// The findings recorded for the object; those of `scan`, which are recorded then, if there are
+/// none.
 pub(super) fn find_or_scan(
     cache: &mut Option<Cache>,
     object: &LoadedObject,

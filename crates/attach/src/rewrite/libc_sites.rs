@@ -1,4 +1,5 @@
-//! Hooks at known functions of libc and the dynamic linker, found by their symbols and not by a scan.
+//! Hooks at known functions of libc and the dynamic linker, found by their symbols and not by a
+//! scan.
 
 use alloc::vec::Vec;
 
@@ -29,8 +30,8 @@ pub(crate) fn r_debug_address(objects: &[LoadedObject]) -> Option<usize> {
     (address != 0).then_some(address)
 }
 
-/// Sends the exec system calls in these functions of libc through `entry`. False: no such call can be
-/// rewritten, or the system forbids it.
+/// Sends the exec system calls in these functions of libc through `entry`. False: no such call can
+/// be rewritten, or the system forbids it.
 pub(crate) fn hook_exec_calls(objects: &[LoadedObject], functions: &[usize], entry: usize) -> bool {
     let Some(libc) = containing(objects, weak_address!("__errno_location")) else { return false };
     let scan = || {

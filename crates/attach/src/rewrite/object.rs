@@ -63,8 +63,9 @@ impl LoadedObject {
     pub(crate) fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
         let inside = |r: &Range<u64>| r.start <= range.start && range.start <= range.end && range.end <= r.end;
         self.readable.iter().any(inside).then(|| {
-            // SAFETY: the range lies in a readable segment of an object that stays loaded meanwhile:
-            // in the constructor no other thread runs, later the dynamic linker's lock is held.
+            // SAFETY: the range lies in a readable segment of an object that stays loaded
+            // meanwhile: in the constructor no other thread runs, later the dynamic linker's lock
+            // is held.
             unsafe { core::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
         })
     }
@@ -174,7 +175,8 @@ pub(crate) fn loaded() -> Vec<LoadedObject> {
     let mut objects: Vec<LoadedObject> = Vec::new();
     let iterate = weak_address!("dl_iterate_phdr");
     if iterate != 0 {
-        // SAFETY: the signature it has in glibc and musl; `collect` gets back the vector it expects.
+        // SAFETY: the signature it has in glibc and musl; `collect` gets back the vector it
+        // expects.
         unsafe {
             let iterate: unsafe extern "C" fn(Callback, *mut c_void) -> c_int = core::mem::transmute(iterate);
             iterate(collect, (&raw mut objects).cast());

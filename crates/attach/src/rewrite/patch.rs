@@ -56,8 +56,8 @@ fn protect(start: u64, len: u64, protection: u32) -> bool {
     unsafe { mm::protect(start as usize, len as usize, protection) }.is_ok()
 }
 
-/// Where text may not be made writable, the kernel may still write it on our behalf. The first patch
-/// decides: if it works for one address, it works for all.
+/// Where text may not be made writable, the kernel may still write it on our behalf. The first
+/// patch decides: if it works for one address, it works for all.
 fn write_by_kernel(patches: &[Patch]) -> bool {
     let Ok(memory) = ProcMem::open() else { return false };
     // SAFETY: as in `apply`.

@@ -1,5 +1,5 @@
-//! How one system call site is rewritten, as data: what `arch` decides, `record` stores and `install`
-//! carries out.
+//! How one system call site is rewritten, as data: what `arch` decides, `record` stores and
+//! `install` carries out.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ pub(super) fn is_exec(nr: u32) -> bool {
 /// Which bytes the jump to the trampoline overwrites. The order is that of the cache's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PatchKind {
-    /// Whole instructions before the system call instruction.
+    /// Instructions before the system call instruction.
     BeforeSyscall,
     /// The instruction that loads the number, alone.
     NumberLoad,

@@ -53,8 +53,8 @@ fn classify_all(object: &LoadedObject, candidates: &[u64]) -> Findings {
     findings
 }
 
-/// A site in no function that the unwind tables list: rewritten only if an io_uring number is loaded
-/// right before it, so that it cannot be data.
+/// A site in no function that the unwind tables list: rewritten only if an io_uring number is
+/// loaded right before it, so that it cannot be data.
 fn plan_without_function(object: &LoadedObject, candidate: u64) -> Option<PatchPlan> {
     const LOOK_BACK: u64 = 40;
     let segment = object.executable.iter().find(|s| s.contains(&candidate))?;
@@ -72,9 +72,9 @@ fn plan_without_function(object: &LoadedObject, candidate: u64) -> Option<PatchP
 
 /// Drops the sites that code elsewhere jumps into.
 ///
-/// Other functions (above all the unlikely halves that compilers split off) may jump into a function.
-/// Every direct jump or call in the object, at whatever alignment, counts. Bytes that only look like
-/// a jump to one of these few places cost at most a site.
+/// Other functions (above all the unlikely halves that compilers split off) may jump into a
+/// function. Every direct jump or call in the object, at whatever alignment, counts. Bytes that
+/// only look like a jump to one of these few places cost at most a site.
 fn drop_jump_targets(object: &LoadedObject, findings: &mut Findings) {
     let windows: Vec<(u64, u64)> = findings.plans.iter().filter_map(PatchPlan::window).collect();
     let (Some(low), Some(high)) = (windows.iter().map(|w| w.0).min(), windows.iter().map(|w| w.1).max()) else { return };

@@ -2,9 +2,9 @@
 //! program.
 //!
 //! Our handler has to be the kernel's for SIGSEGV and SIGBUS, and the thread's mask must not block
-//! them: a blocked fault kills. The kernel is asked for both, once for each time that a thread enters
-//! the engine, before its first copy: three system calls, 0.55 µs. The answer is kept on the engine
-//! stack that the thread is on (`stack::FAULT_CHECK`), and cleared with it.
+//! them: a blocked fault kills. The kernel is asked for both, once for each time that a thread
+//! enters the engine, before its first copy: three system calls, 0.55 µs. The answer is kept on the
+//! engine stack that the thread is on (`stack::FAULT_CHECK`), and cleared with it.
 //!
 //! What can change it meanwhile:
 //! ```text
@@ -13,14 +13,15 @@
 //!                               io_uring_enter(2) is in force in the kernel's wait only
 //!   sigaction() of a thread     `action_changed` puts ours before the new handler, and counts: a
 //!                               kept answer of another count is not used
-//!   rt_sigaction(2), raw        is not seen. The next enter finds it: from then on, the kernel copies
+//!   rt_sigaction(2), raw        is not seen. The next enter finds it: the kernel copies then
 //! ```
 //! So a bad buffer meets a handler that is not ours only if another thread called rt_sigaction(2)
 //! directly since this one entered. The program then gets the signal, as from a copy of its own.
 //!
-//! Where the program has the default, ours stands in for it from the first copy on: a program without
-//! a ublk device never has it. A fault outside a copy restores the default, and the signal comes
-//! again: the process dies of it as it would have, with the registers of the faulting instruction.
+//! Where the program has the default, ours stands in for it from the first copy on: a program
+//! without a ublk device never has it. A fault outside a copy restores the default, and the signal
+//! comes again: the process dies of it as it would have, with the registers of the faulting
+//! instruction.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,7 +34,8 @@ use super::handlers::{SIG_DFL, replace};
 use super::on_signal::our_handler;
 use crate::stack::{self, FAULT_CHECK};
 
-/// The kept answer: the count of changes it is of, shifted, and one of these bits. 0: not asked yet.
+/// The kept answer: the count of changes it is of, shifted, and one of these bits. 0: not asked
+/// yet.
 const YES: usize = 1;
 const NO: usize = 2;
 
@@ -158,8 +160,8 @@ mod tests {
         let ours = signal::action(SIGBUS).unwrap();
         let guarded = on_engine_stack(|| {
             let before = is_copy_guarded();
-            // The program sets a handler by a raw call: the answer is kept until the thread leaves or
-            // a change is counted.
+            // The program sets a handler by a raw call: the answer is kept until the thread leaves
+            // or a change is counted.
             // SAFETY: no SIGBUS arrives while this handler is set.
             unsafe { set_action(SIGBUS, &KernelSigaction { handler: 4096, ..ours }) }.unwrap();
             let uncounted = is_copy_guarded();

@@ -3,11 +3,11 @@
 //! raises the signal in the program's own thread, which the kernel's io_uring never does.
 //!
 //! So from the first ring on the kernel's handler of SIGXFSZ is ours even where the program has the
-//! default. A signal that this very process raised while the thread is on an engine stack comes from a
-//! write of the engine's: it is dropped, the limit is read again, and the write has failed with EFBIG.
-//! Any other goes to the program's handler, or to the default, which is restored for it: the process
-//! dies as it would have. A program that reads its action is told the default, an ignored signal stays
-//! ignored, and exec(2) restores the default by itself.
+//! default. A signal that this very process raised while the thread is on an engine stack comes
+//! from a write of the engine's: it is dropped, the limit is read again, and the write has failed
+//! with EFBIG. Any other goes to the program's handler, or to the default, which is restored for
+//! it: the process dies as it would have. A program that reads its action is told the default, an
+//! ignored signal stays ignored, and exec(2) restores the default by itself.
 //!
 //! Differs: a SIGXFSZ that the program sends to itself while its thread is in the engine is lost.
 //! Where the thread's mask blocks the signal it stays pending.
@@ -29,8 +29,8 @@ pub(super) fn default_stand_in(handler: usize) -> Option<KernelSigaction> {
     Some(KernelSigaction { handler, flags, restorer: interrupt.restorer, mask: 0 })
 }
 
-/// The signal came while the thread was in the engine. Whether a write of the engine's raised it: then
-/// it needs no handler.
+/// The signal came while the thread was in the engine. Whether a write of the engine's raised it:
+/// then it needs no handler.
 pub(super) fn is_from_engine(info: SignalInfo) -> bool {
     if info.code() != SI_USER || info.sender().cast_unsigned() != pid_now() {
         return false;
@@ -42,7 +42,7 @@ pub(super) fn is_from_engine(info: SignalInfo) -> bool {
 /// Does what the default does: the signal comes again when this handler returns, without a handler.
 pub(super) fn die(signal: u32, info: SignalInfo) {
     reset(signal);
-    // SAFETY: the signal's own siginfo_t. If it cannot be queued, the faulting instruction or the next
-    // write raises it again.
+    // SAFETY: the signal's own siginfo_t. If it cannot be queued, the faulting instruction or the
+    // next write raises it again.
     let _ = unsafe { signal::queue_to_thread(tid(), signal, info.addr()) };
 }

@@ -48,7 +48,8 @@ pub(super) fn replace(signal: u32, program: &KernelSigaction, ours: &KernelSigac
     let cell = &HANDLERS[signal as usize];
     cell.flags.store(program.flags, Ordering::Relaxed);
     cell.address.store(program.handler, Ordering::Release);
-    // SAFETY: callers pass the program's own action with our handler in it, or the stand-in of the default.
+    // SAFETY: callers pass the program's own action with our handler in it, or the stand-in of the
+    // default.
     let _ = unsafe { signal::set_action(signal, ours) };
 }
 

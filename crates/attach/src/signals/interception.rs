@@ -36,8 +36,8 @@ pub(crate) fn action_changed(signal: u32) {
     }
 }
 
-/// Puts our handler in the place of the program's, if it has one. libc's own signals and the engine's
-/// stay as they are.
+/// Puts our handler in the place of the program's, if it has one. libc's own signals and the
+/// engine's stay as they are.
 fn intercept_signal(signal: u32) {
     if !(1..=SIGNALS).contains(&signal) || signal == INTERRUPT_SIGNAL || LIBC_SIGNALS.contains(&signal) {
         return;

@@ -57,8 +57,8 @@ fn call_program_handler(signal: c_int, info: SignalInfo, context: SignalContext)
     if handler.flags & RESETHAND != 0 {
         reset(number);
     }
-    // SAFETY: the address that the program gave for this signal. A handler that takes the number alone
-    // finds it in the same register.
+    // SAFETY: the address that the program gave for this signal. A handler that takes the number
+    // alone finds it in the same register.
     unsafe {
         let function: unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) = core::mem::transmute(handler.address);
         function(signal, info.as_ptr(), context.as_ptr());

@@ -1,4 +1,5 @@
-//! The set*id family: libc changes the credentials of its own threads, the engine those of its workers.
+//! The set*id family: libc changes the credentials of its own threads, the engine those of its
+//! workers.
 
 use core::ffi::{c_int, c_uint, c_void};
 

@@ -48,8 +48,8 @@ impl NextFunction {
         if address == 0 {
             return None;
         }
-        // SAFETY: a C function that takes up to six integer or pointer arguments, variadic or not, finds
-        // them in the same registers (see `arch`).
+        // SAFETY: a C function that takes up to six integer or pointer arguments, variadic or not,
+        // finds them in the same registers (see `arch`).
         Some(unsafe { core::mem::transmute::<usize, SixArgFunction>(address) })
     }
 

@@ -1,4 +1,5 @@
-//! The `open` family: a path that the kernel does not find may be the engine's (`/dev/ublk-control`).
+//! The `open` family: a path that the kernel does not find may be the engine's
+//! (`/dev/ublk-control`).
 
 use core::ffi::{c_char, c_int};
 
@@ -12,10 +13,11 @@ use crate::entry::on_engine_stack;
 /// The engine's paths begin with one of these.
 const PREFIXES: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
 
-/// Whether the string at `path`, which the kernel has just looked up and not found, begins with one of
-/// these.
+/// Whether the string at `path`, which the kernel has just looked up and not found, begins with one
+/// of these.
 pub(super) fn begins_with(path: *const c_char, prefixes: &[&[u8]]) -> bool {
-    // SAFETY: the kernel has read the path to its NUL; no byte behind a difference or the NUL is read.
+    // SAFETY: the kernel has read the path to its NUL; no byte behind a difference or the NUL is
+    // read.
     let begins = |prefix: &&[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).read() } as u8 == byte);
     prefixes.iter().any(begins)
 }

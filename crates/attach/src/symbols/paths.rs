@@ -1,6 +1,6 @@
 //! Lookups of paths that exist only in a kernel with ublk_drv: `/dev/ublk-control`, `/dev/ublkcN`,
-//! `/sys/class/ublk-char`. If the kernel does not find one, the call is repeated for what stands in for
-//! it: `/dev/null`, and a folder of the broker's.
+//! `/sys/class/ublk-char`. If the kernel does not find one, the call is repeated for what stands in
+//! for it: `/dev/null`, and a folder of the broker's.
 
 use core::ffi::{CStr, c_char, c_int};
 use uringlet_sys::Errno;
@@ -17,8 +17,8 @@ use crate::entry::on_engine_stack;
 /// Paths with a stand-in begin with one of these.
 const PREFIXES: [&[u8]; 3] = [b"/dev/ublk", b"/sys/class/ublk-char", b"/sys/module/ublk_drv"];
 
-/// libc's result, or that for the stand-in. `at`: the argument that is the path. `failure`: the result
-/// that comes with an errno.
+/// libc's result, or that for the stand-in. `at`: the argument that is the path. `failure`: the
+/// result that comes with an errno.
 fn call_or_stand_in(next: &NextFunction, at: usize, failure: isize, mut args: [usize; 6]) -> isize {
     let result = next.call(args);
     let has_failed = if failure == 0 { result == 0 } else { result as c_int == -1 };

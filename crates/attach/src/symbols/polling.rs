@@ -1,5 +1,5 @@
-//! poll, select and epoll: the engine is told what they watch, and stale readiness is cleared before
-//! they wait (`polled_fds`).
+//! poll, select and epoll: the engine is told what they watch, and stale readiness is cleared
+//! before they wait (`polled_fds`).
 
 use core::ffi::{c_int, c_ulong, c_void};
 

@@ -1,7 +1,7 @@
 //! What depends on the processor, one folder for each architecture.
 //!
-//! Only this file asks for the target. The rest of the crate uses the names re-exported here, and those
-//! are the interface that a port has to supply:
+//! Only this file asks for the target. The rest of the crate uses the names re-exported here, and
+//! those are the interface that a port has to supply:
 //!
 //! | name | what it is |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | [`is_got_relocation`] | whether a relocation fills a slot of a global offset table |
 //! | [`PAGE`] | bytes of a page |
 //!
-//! The C calling convention is assumed to pass integers and pointers in the same registers whether the
-//! function is variadic or not; so it does on every Linux architecture of 64 bits.
+//! The C calling convention is assumed to pass integers and pointers in the same registers whether
+//! the function is variadic or not; so it does on every Linux architecture of 64 bits.
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -1,2 +1,3 @@
-/* Preloaded, this makes the library believe that attach is there, so its calls become plain system calls: the library's own code over the kernel's rings. */
+/* Preloaded, this symbol tells the library that attach is present. Its calls become plain system
+ * calls: the library's own code over the kernel's rings. */
 int uringlet_attached = 1;

@@ -1,9 +1,9 @@
-/* Filling, submitting and reaping, with nothing but NOPs. */
+/* Filling, submitting and reaping, with NOPs only. */
 #include "check.h"
 
 #define ENTRIES 8
 
-static void counts(struct io_uring *ring)
+static void queue_counts(struct io_uring *ring)
 {
 	struct io_uring_cqe *cqe, *batch[ENTRIES];
 	unsigned head, n = 0;
@@ -35,8 +35,8 @@ static void counts(struct io_uring *ring)
 	EXPECT(io_uring_cq_ready(ring), 0);
 }
 
-/* Often enough that every index wraps. */
-static void around(struct io_uring *ring)
+/* Enough requests that every index wraps. */
+static void index_wrap(struct io_uring *ring)
 {
 	for (unsigned long i = 0; i < 1000; i++) {
 		queue_nop(ring, 2 * i);
@@ -47,8 +47,8 @@ static void around(struct io_uring *ring)
 	}
 }
 
-/* More completions than the CQ holds: none is lost, they come in order. */
-static void overflow(struct io_uring *ring)
+/* More completions than the CQ holds: none is lost, and they stay in order. */
+static void cq_overflow(struct io_uring *ring)
 {
 	for (unsigned long i = 0; i < 4 * ENTRIES; i++) {
 		queue_nop(ring, i);
@@ -65,7 +65,7 @@ static void overflow(struct io_uring *ring)
 		CHECK(reap(ring, i) == 0);
 }
 
-static void refused(struct io_uring *ring)
+static void unknown_opcode(struct io_uring *ring)
 {
 	struct io_uring_sqe *sqe = next_sqe(ring, 77);
 
@@ -75,7 +75,7 @@ static void refused(struct io_uring *ring)
 }
 
 /* Programs built before liburing 2.5 may fill the SQ array themselves. */
-static void by_array(struct io_uring *ring)
+static void submit_by_array(struct io_uring *ring)
 {
 	unsigned tail = *ring->sq.ktail, mask = ring->sq.ring_mask;
 	struct io_uring_sqe *sqe = &ring->sq.sqes[5];
@@ -100,14 +100,14 @@ int main(void)
 		EXPECT(ring.flags & flags[i], flags[i]);
 		EXPECT(ring.sq.ring_entries, ENTRIES);
 		EXPECT(ring.cq.ring_entries, 2 * ENTRIES);
-		counts(&ring);
-		around(&ring);
-		overflow(&ring);
-		refused(&ring);
+		queue_counts(&ring);
+		index_wrap(&ring);
+		cq_overflow(&ring);
+		unknown_opcode(&ring);
 		io_uring_queue_exit(&ring);
 	}
 	make_ring(&ring, ENTRIES, 0);
-	by_array(&ring);
+	submit_by_array(&ring);
 	io_uring_queue_exit(&ring);
 	return 0;
 }

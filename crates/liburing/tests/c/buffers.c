@@ -1,4 +1,4 @@
-/* Provided buffers by way of a buffer ring. */
+/* Buffers provided by a buffer ring. */
 #include "check.h"
 
 #include <sys/mman.h>
@@ -16,8 +16,8 @@ static void read_selected(struct io_uring *ring, int fd)
 	EXPECT(io_uring_submit(ring), 1);
 }
 
-/* The id of the buffer that the next CQE used. */
-static int used(struct io_uring *ring, int res)
+/* The id of the buffer that the next CQE used, -1 if none. */
+static int used_buffer(struct io_uring *ring, int res)
 {
 	struct io_uring_cqe *cqe;
 	int id;
@@ -49,18 +49,18 @@ int main(void)
 
 	CHECK(write(fds[1], "abcdef", 6) == 6);
 	read_selected(&ring, fds[0]);
-	EXPECT(used(&ring, -ENOBUFS), -1);
+	EXPECT(used_buffer(&ring, -ENOBUFS), -1);
 	io_uring_buf_ring_init(br);
 	for (int i = 0; i < 2; i++)
 		io_uring_buf_ring_add(br, bytes[i], sizeof(bytes[i]), 10 + i, io_uring_buf_ring_mask(BUFFERS), i);
 	io_uring_buf_ring_advance(br, 2);
 	read_selected(&ring, fds[0]);
-	EXPECT(used(&ring, 3), 10);
+	EXPECT(used_buffer(&ring, 3), 10);
 	read_selected(&ring, fds[0]);
-	EXPECT(used(&ring, 3), 11);
+	EXPECT(used_buffer(&ring, 3), 11);
 	CHECK(!memcmp(bytes[0], "abc", 3) && !memcmp(bytes[1], "def", 3));
 	read_selected(&ring, fds[0]);
-	SHOW(used(&ring, -ENOBUFS));
+	SHOW(used_buffer(&ring, -ENOBUFS));
 	EXPECT(io_uring_unregister_buf_ring(&ring, GROUP), 0);
 	io_uring_queue_exit(&ring);
 	return 0;

@@ -1,4 +1,5 @@
-/* For the C programs of these tests: checks, a transcript on stdout that two runs are compared by, and a filter that forbids kernel rings. */
+/* For the C programs of these tests: checks, a transcript on stdout to compare two runs, and a
+ * filter that forbids kernel rings. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -24,7 +25,7 @@
 	do {                                                                                                \
 		if (!(condition)) {                                                                         \
 			fflush(stdout);                                                                     \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);             \
+			fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #condition);             \
 			exit(1);                                                                            \
 		}                                                                                           \
 	} while (0)
@@ -32,7 +33,7 @@
 /* Writes the value of an int expression to the transcript. */
 #define SHOW(expression) printf("%s = %d\n", #expression, (int)(expression))
 
-/* The expression must have this value, which also goes to the transcript. */
+/* Checks that the expression has this value, and writes it to the transcript. */
 #define EXPECT(expression, value)                                                                           \
 	do {                                                                                                \
 		int got_ = (int)(expression);                                                               \
@@ -44,7 +45,8 @@
 		}                                                                                           \
 	} while (0)
 
-/* With BLOCK_IO_URING in the environment, every io_uring system call kills the process from here on: what works then works without the kernel's rings. */
+/* With BLOCK_IO_URING in the environment, every io_uring system call kills the process from here
+ * on, so a program that succeeds does not use the kernel's rings. */
 static inline void block_io_uring(void)
 {
 	struct sock_filter code[] = {
@@ -62,7 +64,7 @@ static inline void block_io_uring(void)
 	CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
 }
 
-/* A ring, or the end of the program. */
+/* Makes a ring, or ends the program. */
 static inline void make_ring(struct io_uring *ring, unsigned entries, unsigned flags)
 {
 	int ret = io_uring_queue_init(entries, ring, flags);
@@ -91,7 +93,7 @@ static inline void queue_nop(struct io_uring *ring, unsigned long data)
 	sqe->user_data = data;
 }
 
-/* Waits for one CQE, which must be this one; its result. */
+/* Waits for one CQE, which must have this user_data. Returns its result. */
 static inline int reap(struct io_uring *ring, unsigned long data)
 {
 	struct io_uring_cqe *cqe;
@@ -99,14 +101,14 @@ static inline int reap(struct io_uring *ring, unsigned long data)
 
 	CHECK(ret == 0);
 	if (cqe->user_data != data)
-		fprintf(stderr, "CQE of %llu (%d), expected that of %lu\n", cqe->user_data, cqe->res, data);
+		fprintf(stderr, "CQE with user_data %llu (res %d), expected %lu\n", cqe->user_data, cqe->res, data);
 	CHECK(cqe->user_data == data);
 	ret = cqe->res;
 	io_uring_cqe_seen(ring, cqe);
 	return ret;
 }
 
-/* An unnamed file with this text. */
+/* An unlinked file with this text. */
 static inline int file_of(const char *text)
 {
 	char path[] = "/tmp/liburing-test-XXXXXX";

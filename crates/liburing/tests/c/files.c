@@ -32,7 +32,7 @@ static void prep_data(struct io_uring_sqe *sqe, unsigned long data, unsigned fla
 	sqe->flags |= flags;
 }
 
-/* A read that comes up short ends its chain; a hard link does not mind. */
+/* A short read ends its chain; with a hard link it does not. */
 static void links(struct io_uring *ring, unsigned link, int after)
 {
 	int fd = file_of("abc");

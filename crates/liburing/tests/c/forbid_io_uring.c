@@ -1,4 +1,4 @@
-/* Runs a program that dies of its first io_uring system call. */
+/* Runs a program so that its first io_uring system call kills it. */
 #include "check.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* Rings and fork(2): the parent's goes on, the child makes its own. */
+/* Rings and fork(2): the parent's keeps working, the child makes its own. */
 #include "check.h"
 
 #include <sys/wait.h>

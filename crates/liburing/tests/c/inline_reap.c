@@ -1,4 +1,5 @@
-/* Completions reaped by inlined code alone, between waits for the ring's fd: a level-triggered wait must not return for an empty CQ. */
+/* Completions are reaped by inlined code alone, between waits for the ring's fd: a level-triggered
+ * wait must not return for an empty CQ. */
 #include "check.h"
 
 #include <poll.h>

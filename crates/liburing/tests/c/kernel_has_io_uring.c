@@ -1,4 +1,4 @@
-/* Succeeds where the kernel makes rings for us. */
+/* Succeeds if the kernel makes rings for this user. */
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
-/* Functions that came after liburing 2.3. */
+/* Functions that were added after liburing 2.3. */
 #include "check.h"
 
 #include "newer_functions.h"
 
 #include <sys/mman.h>
 
-/* The kernel's structures under names of our own: headers that know the functions define them, too. */
+/* The kernel's structures under names of our own: newer headers define them, too. */
 struct clock_register {
 	__u32 clockid;
 	__u32 resv[3];
@@ -29,14 +29,14 @@ struct reg_wait {
 	__u64 pad2[2];
 };
 
-/* The engine may know this feature or refuse it; in between there is nothing. */
-static int answered(int got, int wanted)
+/* Whether an optional feature is supported: the result must be `wanted`, or EINVAL if it is not. */
+static int is_supported(int got, int wanted)
 {
 	if (got == wanted)
 		return 1;
 	if (got == -EINVAL)
 		return 0;
-	fprintf(stderr, "answer is %d, neither %d nor EINVAL\n", got, wanted);
+	fprintf(stderr, "result is %d, neither %d nor EINVAL\n", got, wanted);
 	exit(1);
 }
 
@@ -116,7 +116,7 @@ static void own_memory(void)
 	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int ret = io_uring_queue_init_mem(4, &ring, &p, memory, size);
 
-	if (!answered(ret < 0 ? ret : 1, 1))
+	if (!is_supported(ret < 0 ? ret : 1, 1))
 		return;
 	CHECK(ret == 8192);
 	one_nop(&ring);
@@ -126,7 +126,7 @@ static void own_memory(void)
 	one_nop(&ring);
 	io_uring_queue_exit(&second);
 	io_uring_queue_exit(&ring);
-	/* Still the program's. */
+	/* The memory is still the program's. */
 	memset(memory, 1, size);
 	memset(&p, 0, sizeof(p));
 	CHECK(io_uring_queue_init_mem(4, &ring, &p, memory, 4096) == -ENOMEM);
@@ -145,7 +145,7 @@ static void clones(struct io_uring *src)
 	make_ring(&dst, 4, 0);
 	CHECK(io_uring_register_buffers(src, &iov, 1) == 0);
 	ret = io_uring_clone_buffers(&dst, src);
-	if (answered(ret, 0)) {
+	if (is_supported(ret, 0)) {
 		io_uring_prep_read_fixed(next_sqe(&dst, 0), fd, bytes, 6, 0, 0);
 		CHECK(io_uring_submit_and_wait(&dst, 1) == 1);
 		CHECK(reap(&dst, 0) == 6);
@@ -166,7 +166,7 @@ static void resizes(void)
 	make_ring(&ring, 4, IORING_SETUP_SINGLE_ISSUER | (1u << 13));
 	queue_nop(&ring, 1);
 	CHECK(io_uring_submit_and_wait(&ring, 1) == 1);
-	if (answered(io_uring_resize_rings(&ring, &p), 0)) {
+	if (is_supported(io_uring_resize_rings(&ring, &p), 0)) {
 		CHECK(ring.sq.ring_entries == 16);
 		CHECK(reap(&ring, 1) == 0);
 		for (unsigned long i = 0; i < 16; i++)
@@ -188,7 +188,7 @@ static void registered_waits(void)
 
 	make_ring(&ring, 4, IORING_SETUP_R_DISABLED);
 	CHECK(io_uring_register_wait_reg(&ring, (void *)waits, 1) == -EINVAL);
-	if (answered(io_uring_register_region(&ring, (void *)&reg), 0)) {
+	if (is_supported(io_uring_register_region(&ring, (void *)&reg), 0)) {
 		CHECK(io_uring_register(ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) == 0);
 		waits[1].ts.tv_nsec = 20000000;
 		waits[1].flags = 1;
@@ -205,7 +205,7 @@ static void misc(struct io_uring *ring)
 	struct clock_register clock = { .clockid = 1 };
 	struct io_uring_sqe msg = { .opcode = 255 };
 
-	answered(io_uring_register_clock(ring, (void *)&clock), 0);
+	is_supported(io_uring_register_clock(ring, (void *)&clock), 0);
 	CHECK(io_uring_register_sync_msg(&msg) < 0);
 	CHECK(io_uring_register_query((void *)8) < 0);
 	if (ring->features & (1u << 17)) {

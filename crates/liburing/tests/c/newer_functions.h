@@ -1,4 +1,5 @@
-/* What liburing 2.4 to 2.15 added, declared here because the installed header may be older. Where it is not, the compiler finds any contradiction. */
+/* The functions that liburing 2.4 to 2.15 added, declared here because the installed header may be
+ * older. If it is not, the compiler reports a contradiction. */
 #ifndef NEWER_FUNCTIONS_H
 #define NEWER_FUNCTIONS_H
 

@@ -1,4 +1,4 @@
-/* The ring's fd in poll(2) and epoll(7): readable while the CQ holds something. */
+/* The ring's fd in poll(2) and epoll(7): readable while the CQ holds a completion. */
 #include "check.h"
 
 #include <poll.h>
@@ -43,7 +43,7 @@ int main(void)
 		EXPECT(polled(ring.ring_fd, 0), 0);
 		EXPECT(epolled(epfd, 0), 0);
 	}
-	/* Completed by nobody's call. */
+	/* This completion comes without a call of the program. */
 	io_uring_prep_read(next_sqe(&ring, 0), fds[0], &byte, 1, 0);
 	EXPECT(io_uring_submit(&ring), 1);
 	EXPECT(epolled(epfd, 20), 0);

@@ -1,4 +1,4 @@
-/* Making rings in every way there is, and what is registered with one as a whole. */
+/* Every way to make a ring, and what is registered with a ring as a whole. */
 #include "check.h"
 
 #include <sys/eventfd.h>
@@ -54,8 +54,8 @@ static void sizes(void)
 	EXPECT(io_uring_mlock_size(40000, 0), -EINVAL);
 }
 
-/* By the raw calls, mapped by io_uring_queue_mmap. */
-static void by_hand(void)
+/* A ring of io_uring_setup, mapped by io_uring_queue_mmap. */
+static void raw_setup(void)
 {
 	struct io_uring ring;
 	struct io_uring_params p = { 0 };
@@ -79,7 +79,7 @@ static void by_hand(void)
 	io_uring_queue_exit(&ring);
 }
 
-static void by_index(struct io_uring *ring)
+static void registered_ring_fd(struct io_uring *ring)
 {
 	EXPECT(io_uring_register_ring_fd(ring), 1);
 	EXPECT(ring->enter_ring_fd != ring->ring_fd, 1);
@@ -100,11 +100,11 @@ static void probe(struct io_uring *ring)
 	EXPECT(io_uring_opcode_supported(ops, IORING_OP_READ), 1);
 	EXPECT(io_uring_opcode_supported(ops, 254), 0);
 	io_uring_free_probe(ops);
-	/* Programs do this, too. */
+	/* Some programs do this instead. */
 	free(same);
 }
 
-static void events(struct io_uring *ring)
+static void eventfds(struct io_uring *ring)
 {
 	int fd = eventfd(0, EFD_NONBLOCK);
 	eventfd_t count;
@@ -142,7 +142,7 @@ static void workers(struct io_uring *ring)
 	EXPECT(io_uring_unregister_iowq_aff(ring), 0);
 }
 
-/* The engine may not know them. */
+/* A kernel or engine may lack them. */
 static void personality(struct io_uring *ring)
 {
 	int id = io_uring_register_personality(ring);
@@ -154,7 +154,7 @@ static void personality(struct io_uring *ring)
 	CHECK(io_uring_unregister_personality(ring, id) == -EINVAL);
 }
 
-static void disabled(void)
+static void disabled_ring(void)
 {
 	struct io_uring ring;
 
@@ -167,7 +167,7 @@ static void disabled(void)
 	io_uring_queue_exit(&ring);
 }
 
-static void cancel(struct io_uring *ring)
+static void sync_cancel(struct io_uring *ring)
 {
 	struct io_uring_sync_cancel_reg reg = { .addr = 42, .fd = -1, .timeout = { -1, -1 } };
 	int fds[2];
@@ -189,17 +189,17 @@ int main(void)
 
 	block_io_uring();
 	sizes();
-	by_hand();
+	raw_setup();
 	make_ring(&ring, 4, 0);
 	EXPECT(io_uring_ring_dontfork(&ring), 0);
 	one_nop(&ring);
 	probe(&ring);
-	events(&ring);
+	eventfds(&ring);
 	workers(&ring);
 	personality(&ring);
-	disabled();
-	cancel(&ring);
-	by_index(&ring);
+	disabled_ring();
+	sync_cancel(&ring);
+	registered_ring_fd(&ring);
 	io_uring_queue_exit(&ring);
 	return 0;
 }

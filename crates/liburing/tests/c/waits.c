@@ -1,4 +1,4 @@
-/* Everything that waits, and what it answers. */
+/* Every function that waits, and its results. */
 #include "check.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ static long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void nothing_comes(struct io_uring *ring)
+static void wait_without_completion(struct io_uring *ring)
 {
 	struct __kernel_timespec ts = ms(30);
 	struct io_uring_cqe *cqe = (void *)1;
@@ -33,7 +33,7 @@ static void nothing_comes(struct io_uring *ring)
 	CHECK(now_ms() - start >= 89);
 }
 
-static void something_came(struct io_uring *ring)
+static void wait_with_completion(struct io_uring *ring)
 {
 	struct __kernel_timespec ts = ms(20);
 	struct io_uring_cqe *cqe;
@@ -62,8 +62,8 @@ static void something_came(struct io_uring *ring)
 	EXPECT(io_uring_submit_and_wait(ring, 0), 0);
 }
 
-/* SQEs are pending and a CQE is there already: submitting must not be forgotten. */
-static void both(struct io_uring *ring)
+/* A CQE is ready while SQEs are pending: the SQEs must be submitted all the same. */
+static void submit_with_ready_cqe(struct io_uring *ring)
 {
 	struct __kernel_timespec ts = ms(20);
 	struct io_uring_cqe *cqe;
@@ -84,8 +84,8 @@ static void both(struct io_uring *ring)
 	EXPECT(reap(ring, 2), 0);
 }
 
-/* The CQEs of 1 and 2 with these results, in whatever order. */
-static void both_of(struct io_uring *ring, int res1, int res2)
+/* Reaps the CQEs of 1 and 2 with these results, in any order. */
+static void reap_both(struct io_uring *ring, int res1, int res2)
 {
 	struct io_uring_cqe *cqes[2];
 
@@ -121,22 +121,22 @@ static void timeouts(struct io_uring *ring)
 	io_uring_prep_timeout_remove(sqe, 1, 0);
 	sqe->user_data = 2;
 	EXPECT(io_uring_submit_and_wait(ring, 2), 1);
-	both_of(ring, -ECANCELED, 0);
+	reap_both(ring, -ECANCELED, 0);
 	sqe = next_sqe(ring, 0);
 	io_uring_prep_timeout_remove(sqe, 1, 0);
 	EXPECT(io_uring_submit(ring), 1);
 	EXPECT(reap(ring, 0), -ENOENT);
 }
 
-static void caught(int signal)
+static void on_signal(int signal)
 {
 	(void)signal;
 }
 
-/* A signal ends a wait with EINTR; one that the wait's mask holds back does not. */
+/* A signal ends a wait with EINTR; one that the wait's mask blocks does not. */
 static void signals(struct io_uring *ring)
 {
-	struct sigaction action = { .sa_handler = caught };
+	struct sigaction action = { .sa_handler = on_signal };
 	struct __kernel_timespec ts = ms(100);
 	struct io_uring_cqe *cqe;
 	sigset_t mask;
@@ -161,8 +161,8 @@ static void *write_soon(void *fd)
 	return NULL;
 }
 
-/* A read that waits for its pipe completes while the program waits for it. */
-static void pipes(struct io_uring *ring)
+/* A read of an empty pipe completes while the program waits for it. */
+static void read_of_empty_pipe(struct io_uring *ring)
 {
 	int fds[2];
 	char byte = 0;
@@ -185,12 +185,12 @@ int main(void)
 
 	block_io_uring();
 	make_ring(&ring, 8, 0);
-	nothing_comes(&ring);
-	something_came(&ring);
-	both(&ring);
+	wait_without_completion(&ring);
+	wait_with_completion(&ring);
+	submit_with_ready_cqe(&ring);
 	timeouts(&ring);
 	signals(&ring);
-	pipes(&ring);
+	read_of_empty_pipe(&ring);
 	io_uring_queue_exit(&ring);
 	return 0;
 }

@@ -1,4 +1,4 @@
-//! What the tests share: the library itself, built and linked as it ships, and C programs to use it.
+//! What the tests share: the library itself, built and linked as shipped, and C programs to use it.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -13,19 +13,19 @@ pub(crate) fn crate_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder for what tests make. cargo keeps one for each package.
+/// A folder for files of the tests. cargo keeps one for each package.
 pub(crate) fn scratch() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("liburing")
 }
 
-/// Runs a command to its end; panics, with what it said, unless it succeeds.
+/// Runs a command to its end; panics with its output unless it succeeds.
 pub(crate) fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     output
 }
 
-/// What a command writes to standard output.
+/// The standard output of a command.
 pub(crate) fn stdout(command: &mut Command) -> String {
     String::from_utf8(run(command).stdout).expect("text")
 }
@@ -34,7 +34,8 @@ pub(crate) fn cc() -> Command {
     Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
 }
 
-/// The folder that holds our `liburing.so.2`. Made anew, once for each test program: cargo cannot make it, since it is more than a cargo artifact.
+/// The folder that holds our `liburing.so.2`. Each test program makes it once: cargo cannot,
+/// because the C linker makes the library.
 pub(crate) fn our_library() -> &'static Path {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -55,7 +56,7 @@ pub(crate) fn our_library() -> &'static Path {
 /// The distribution's `liburing.so.2`.
 pub(crate) fn their_library() -> PathBuf {
     let path = PathBuf::from(stdout(cc().arg("-print-file-name=liburing.so.2")).trim());
-    assert!(path.is_absolute(), "the distribution's liburing is not here to compare with: install the package liburing-dev");
+    assert!(path.is_absolute(), "the distribution's liburing is missing: install the package liburing-dev");
     path
 }
 

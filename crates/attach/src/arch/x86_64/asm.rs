@@ -10,8 +10,8 @@ pub(super) const BASE_MASK: i32 = -(STACK_BYTES as i32);
 /// The counter bits of a list head.
 pub(super) const TAG_MASK: u32 = (STACK_BYTES - 1) as u32;
 
-/// Pops an engine stack from the list that a hash of the stack pointer selects. `rdx` = its base, or
-/// 0 if the list (at `rdi`) is empty. Clobbers `rax`, `rcx`, `rdi`.
+/// Pops an engine stack from the list that a hash of the stack pointer selects. `rdx` = its base,
+/// or 0 if the list (at `rdi`) is empty. Clobbers `rax`, `rcx`, `rdi`.
 macro_rules! take_stack {
     () => {
         concat!(

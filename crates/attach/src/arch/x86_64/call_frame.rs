@@ -1,4 +1,5 @@
-//! The registers of an intercepted call, as [`push_call!`](super::asm) leaves them on the program's stack.
+//! The registers of an intercepted call, as [`push_call!`](super::asm) leaves them on the program's
+//! stack.
 
 /// A system call as the engine sees it, lowest address first.
 #[repr(C)]

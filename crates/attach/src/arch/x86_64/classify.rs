@@ -1,15 +1,16 @@
 //! Deciding how one `syscall` instruction is rewritten. Pure: bytes in, plan out.
 //!
-//! | kind            | overwritten                              | needs                                      |
-//! |-----------------|------------------------------------------|--------------------------------------------|
-//! | `NumberLoad`    | the instruction that loads the number    | a constant number in five bytes or more    |
-//! | `BeforeSyscall` | whole instructions before the `syscall`  | five bytes of them, no jump between them   |
-//! | `OverSyscall`   | instructions before, and the `syscall`   | the same, and no jump to the `syscall`     |
-//! | `AfterSyscall`  | the `syscall`, and instructions behind   | no jump between them                       |
+//! | kind            | overwritten                             | needs                              |
+//! |-----------------|-----------------------------------------|------------------------------------|
+//! | `NumberLoad`    | the instruction that loads the number   | a constant in five bytes or more   |
+//! | `BeforeSyscall` | whole instructions before the `syscall` | five bytes, no jump between them   |
+//! | `OverSyscall`   | instructions before, and the `syscall`  | the same, no jump to the `syscall` |
+//! | `AfterSyscall`  | the `syscall`, and instructions behind  | no jump between them               |
 //!
 //! `NumberLoad` is the safest: no jump can land inside one instruction, and a jump straight to the
 //! `syscall` finds it in place. `BeforeSyscall` leaves the `syscall` in place too. libc's thread
-//! cancellation relies on that where it compares the program counter with the instruction's address.
+//! cancellation relies on that where it compares the program counter with the instruction's
+//! address.
 
 use super::disasm::{DecodedFunction, EaxEffect, Insn};
 use super::encoding::{JUMP_BYTES, SYSCALL_BYTES, jump_target};
@@ -35,8 +36,8 @@ struct SiteNumber {
     is_joined: bool,
 }
 
-/// Classifies the `syscall` at `ip` of `function`, whose bytes are `code` from `start` on. `None`: no
-/// `syscall` instruction starts there.
+/// Classifies the `syscall` at `ip` of `function`, whose bytes are `code` from `start` on. `None`:
+/// no `syscall` instruction starts there.
 pub(crate) fn classify(function: &DecodedFunction, code: &[u8], start: u64, ip: u64) -> Option<SiteClass> {
     let planner = SitePlanner { function, code, start, index: function.syscall_at(ip)? };
     let number = planner.number();
@@ -125,7 +126,8 @@ impl SitePlanner<'_> {
             .or_else(|| self.after_syscall())
     }
 
-    /// `BeforeSyscall` and `OverSyscall`: at least `wanted` bytes of instructions before the `syscall`.
+    /// `BeforeSyscall` and `OverSyscall`: at least `wanted` bytes of instructions before the
+    /// `syscall`.
     fn before_syscall(&self, kind: PatchKind, wanted: u64) -> Option<PatchPlan> {
         let ip = self.syscall().ip;
         let mut first = self.index;

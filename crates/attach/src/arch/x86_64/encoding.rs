@@ -1,5 +1,5 @@
-//! Instruction bytes: how long the patched ones are, where jumps lead, and searches in code that has
-//! not been decoded.
+//! Instruction bytes: how long the patched ones are, where jumps lead, and searches in code that
+//! has not been decoded.
 
 use core::arch::x86_64::{_mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
 use core::ops::Range;
@@ -62,7 +62,7 @@ pub(crate) fn for_each_far_target(bytes: &[u8], start: u64, wanted: Range<u64>, 
     }
 }
 
-/// The offset of the last instruction in `code` that loads an io_uring number: `mov $425..427, %eax`.
+/// The offset of the last instruction in `code` that loads an io_uring number into `eax`.
 pub(crate) fn find_ring_number_load(code: &[u8]) -> Option<usize> {
     let is_load = |window: &[u8]| window[0] == 0xb8 && matches!(window[1], 0xa9..=0xab) && window[2..] == [1, 0, 0];
     code.windows(5).rposition(is_load)

@@ -1,13 +1,13 @@
 //! System calls of the program into the engine: [`site_entry`] for rewritten sites, [`syscall`] for
 //! libc's function of that name.
 //!
-//! At a rewritten site every register but `rax`, `rcx` and `r11` must come back unchanged, as after a
-//! system call. There is no C calling convention there, so [`site_entry`] saves the vector
+//! At a rewritten site every register but `rax`, `rcx` and `r11` must come back unchanged, as after
+//! a system call. There is no C calling convention there, so [`site_entry`] saves the vector
 //! registers; [`syscall`] is a C function and need not.
 //!
 //! Not saved anywhere: the upper halves of the vector registers and the AVX-512 state (this object
-//! contains no instruction that touches them, which a test checks), and the direction flag (clear at
-//! every call by the ABI).
+//! contains no instruction that touches them, which a test checks), and the direction flag (clear
+//! at every call by the ABI).
 
 use core::arch::naked_asm;
 

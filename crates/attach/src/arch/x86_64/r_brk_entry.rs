@@ -5,8 +5,8 @@ use core::arch::naked_asm;
 use super::asm::vector_registers;
 use crate::link_map::on_list_change;
 
-/// Called in place of the empty function that was there. Saves all registers: the linker's code need
-/// not expect that an empty function touches one.
+/// Called in place of the empty function that was there. Saves all registers: the linker's code
+/// need not expect that an empty function touches one.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn r_brk_entry() {
     naked_asm!(

@@ -6,9 +6,9 @@ use super::asm::{BASE_MASK, TAG_MASK, give_stack, take_stack, vector_registers};
 use crate::signals::deliver_deferred;
 use crate::stack::{self, POOL, STACK_TOP};
 
-/// Delivers the signals that were deferred while the thread was in the engine. `r10`, `r11` and `r9`
-/// are what `signals` stored at the top of the engine stack. The handlers run here, on the program's
-/// stack, after the thread has left the engine.
+/// Delivers the signals that were deferred while the thread was in the engine. `r10`, `r11` and
+/// `r9` are what `signals` stored at the top of the engine stack. The handlers run here, on the
+/// program's stack, after the thread has left the engine.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn deliver_pending() {
     naked_asm!(

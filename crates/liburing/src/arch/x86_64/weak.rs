@@ -4,8 +4,8 @@
 macro_rules! address_of_weak {
     ($name:literal) => {{
         let address: usize;
-        // SAFETY: loads a word of this object's own global offset table, which the dynamic linker filled
-        // before any of our code ran.
+        // SAFETY: loads a word of this object's own global offset table, which the dynamic linker
+        // filled before any of our code ran.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $name),
