@@ -1,6 +1,10 @@
-//! FUSE's messages as far as one file needs them. Source: fuse(4); layouts of protocol 7.31. Numbers are in the machine's order.
+//! FUSE's messages, as far as a filesystem of one file needs them. Numbers are in native byte order.
+//!
+//! Source: fuse(4); layouts of protocol 7.31.
 
-/// What is spoken: the newest kernels speak it too.
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The protocol version spoken here; newer kernels support it too.
 pub(super) const MAJOR: u32 = 7;
 const MINOR: u32 = 31;
 
@@ -25,8 +29,8 @@ const ASYNC_READ: u32 = 1 << 0;
 const BIG_WRITES: u32 = 1 << 5;
 const ASYNC_DIO: u32 = 1 << 15;
 const MAX_PAGES: u32 = 1 << 22;
-/// Flags of OPEN's reply: past the page cache, no word at close (a process that dies would wait for its own answer), writes
-/// side by side.
+/// Flags of OPEN's reply: bypass the page cache; no FLUSH at close (a dying process would wait for its
+/// own answer); writes in parallel.
 const OPEN_DIRECT_IO: u32 = 1 << 0;
 const OPEN_NOFLUSH: u32 = 1 << 5;
 const OPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
@@ -36,12 +40,130 @@ pub(super) const ZERO_RANGE: u32 = 16;
 const KEEP_SIZE: u32 = 1;
 
 /// Bytes of a request's header, and of the structure in front of a write's data.
-pub(super) const HEADER: usize = 40;
-pub(super) const WRITE_HEADER: usize = 40;
+pub(super) const HEADER: usize = size_of::<InHeader>();
+pub(super) const WRITE_HEADER: usize = size_of::<TransferIn>();
 const PAGE: u32 = 4096;
 const REGULAR_FILE: u32 = 0o100_600;
 
-/// A request.
+/// `struct fuse_in_header`
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct InHeader {
+    len: u32,
+    opcode: u32,
+    unique: u64,
+    node: u64,
+    uid: u32,
+    gid: u32,
+    pid: u32,
+    padding: u32,
+}
+
+/// `struct fuse_read_in` and `struct fuse_write_in`
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct TransferIn {
+    handle: u64,
+    offset: u64,
+    size: u32,
+    transfer_flags: u32,
+    lock_owner: u64,
+    flags: u32,
+    padding: u32,
+}
+
+/// `struct fuse_fallocate_in`
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct FallocateIn {
+    handle: u64,
+    offset: u64,
+    len: u64,
+    mode: u32,
+    padding: u32,
+}
+
+/// `struct fuse_out_header`
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct OutHeader {
+    len: u32,
+    error: i32,
+    unique: u64,
+}
+
+/// `struct fuse_init_out`
+#[derive(Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct InitOut {
+    major: u32,
+    minor: u32,
+    max_readahead: u32,
+    flags: u32,
+    max_background: u16,
+    congestion_threshold: u16,
+    max_write: u32,
+    time_granularity: u32,
+    max_pages: u16,
+    map_alignment: u16,
+    unused: [u32; 8],
+}
+
+/// `struct fuse_open_out`
+#[derive(Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct OpenOut {
+    handle: u64,
+    flags: u32,
+    padding: u32,
+}
+
+/// `struct fuse_attr_out`
+#[derive(Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct AttributesOut {
+    valid_s: u64,
+    valid_ns: u32,
+    padding: u32,
+    inode: u64,
+    size: u64,
+    blocks: u64,
+    times_s: [u64; 3],
+    times_ns: [u32; 3],
+    mode: u32,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    rdev: u32,
+    block_size: u32,
+    flags: u32,
+}
+
+/// `struct fuse_statfs_out`
+#[derive(Default, IntoBytes, Immutable)]
+#[repr(C)]
+struct StatfsOut {
+    blocks: u64,
+    blocks_free: u64,
+    blocks_available: u64,
+    files: u64,
+    files_free: u64,
+    block_size: u32,
+    name_max: u32,
+    fragment_size: u32,
+    padding: u32,
+    spare: [u32; 6],
+}
+
+/// `struct fuse_write_out`
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct WriteOut {
+    size: u32,
+    padding: u32,
+}
+
+/// A request of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FuseMessage<'a> {
     pub(super) opcode: u32,
@@ -49,25 +171,20 @@ pub(super) struct FuseMessage<'a> {
     pub(super) body: &'a [u8],
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
-}
-
 impl<'a> FuseMessage<'a> {
-    /// `None`: it is no request.
+    /// `None`: not a whole request.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let body = bytes.get(HEADER..)?;
-        (u32_at(bytes, 0)? as usize == bytes.len()).then_some(())?;
-        Some(Self { opcode: u32_at(bytes, 4)?, unique: u64_at(bytes, 8)?, body })
+        let (header, body) = InHeader::read_from_prefix(bytes).ok()?;
+        (header.len as usize == bytes.len()).then_some(Self { opcode: header.opcode, unique: header.unique, body })
+    }
+
+    fn field<T: FromBytes>(&self) -> Option<T> {
+        T::read_from_prefix(self.body).ok().map(|(field, _)| field)
     }
 
     /// READ and WRITE: offset and length.
     pub(super) fn range(&self) -> Option<(u64, u32)> {
-        Some((u64_at(self.body, 8)?, u32_at(self.body, 16)?))
+        self.field().map(|TransferIn { offset, size, .. }| (offset, size))
     }
 
     /// WRITE: its bytes.
@@ -76,81 +193,63 @@ impl<'a> FuseMessage<'a> {
         self.body.get(WRITE_HEADER..)?.get(..len as usize)
     }
 
-    /// FALLOCATE: offset, length, mode (without the bit that keeps the size, which the file always does).
+    /// FALLOCATE: offset, length, and mode without KEEP_SIZE, which always holds for this file.
     pub(super) fn fallocate(&self) -> Option<(u64, u64, u32)> {
-        Some((u64_at(self.body, 8)?, u64_at(self.body, 16)?, u32_at(self.body, 24)? & !KEEP_SIZE))
+        self.field().map(|FallocateIn { offset, len, mode, .. }| (offset, len, mode & !KEEP_SIZE))
     }
 
     /// INIT: the kernel's major version.
     pub(super) fn major(&self) -> Option<u32> {
-        u32_at(self.body, 0)
+        self.field()
     }
 }
 
 /// A reply's header with `len` bytes behind it; `error` is a positive errno, or 0.
 pub(super) fn reply_header(unique: u64, error: i32, len: usize) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&(16 + len as u32).to_ne_bytes());
-    bytes[4..8].copy_from_slice(&(-error).to_ne_bytes());
-    bytes[8..].copy_from_slice(&unique.to_ne_bytes());
-    bytes
+    zerocopy::transmute!(OutHeader { len: 16 + len as u32, error: -error, unique })
 }
 
-/// Structures of replies, field by field.
-#[derive(Default)]
-struct Fields(Vec<u8>);
-
-impl Fields {
-    fn u16(mut self, value: u16) -> Self {
-        self.0.extend(value.to_ne_bytes());
-        self
-    }
-
-    fn u32(mut self, value: u32) -> Self {
-        self.0.extend(value.to_ne_bytes());
-        self
-    }
-
-    fn u64(mut self, value: u64) -> Self {
-        self.0.extend(value.to_ne_bytes());
-        self
-    }
-
-    fn padded(mut self, len: usize) -> Vec<u8> {
-        self.0.resize(len, 0);
-        self.0
-    }
-}
-
-/// INIT's reply. `background`: requests that the kernel may have under way without anybody waiting for each.
+/// INIT's reply. `background`: requests that the kernel may have in flight without a thread that
+/// waits for each.
 pub(super) fn init(max_bytes: u32, background: u16) -> Vec<u8> {
-    let flags = ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES;
-    let fields = Fields::default().u32(MAJOR).u32(MINOR).u32(max_bytes).u32(flags);
-    let fields = fields.u16(background).u16(background).u32(max_bytes).u32(1);
-    fields.u16((max_bytes / PAGE) as u16).padded(64)
+    let init = InitOut {
+        major: MAJOR,
+        minor: MINOR,
+        max_readahead: max_bytes,
+        flags: ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES,
+        max_background: background,
+        congestion_threshold: background,
+        max_write: max_bytes,
+        time_granularity: 1,
+        max_pages: (max_bytes / PAGE) as u16,
+        ..InitOut::default()
+    };
+    init.as_bytes().to_vec()
 }
 
 /// OPEN's reply.
 pub(super) fn open() -> Vec<u8> {
-    Fields::default().u64(0).u32(OPEN_DIRECT_IO | OPEN_NOFLUSH | OPEN_PARALLEL_DIRECT_WRITES).padded(16)
+    let flags = OPEN_DIRECT_IO | OPEN_NOFLUSH | OPEN_PARALLEL_DIRECT_WRITES;
+    OpenOut { flags, ..OpenOut::default() }.as_bytes().to_vec()
 }
 
-/// GETATTR's reply: valid at no time, as the size may change.
+/// GETATTR's reply. It is valid for no time, as the size may change.
 pub(super) fn attributes(size: u64) -> Vec<u8> {
-    let fields = Fields::default().u64(0).u64(0).u64(1).u64(size).u64(size / 512);
-    let times = fields.u64(0).u64(0).u64(0).u32(0).u32(0).u32(0);
-    times.u32(REGULAR_FILE).u32(1).u32(0).u32(0).u32(0).u32(PAGE).padded(104)
+    let blocks = size / 512;
+    let attributes = AttributesOut { inode: 1, size, blocks, mode: REGULAR_FILE, links: 1, block_size: PAGE, ..AttributesOut::default() };
+    attributes.as_bytes().to_vec()
 }
 
-/// STATFS's reply. The loop device takes the block size for its granule of discards.
-pub(super) fn statistics(size: u64, block: u32) -> Vec<u8> {
-    let fields = Fields::default().u64(size / u64::from(block)).u64(0).u64(0).u64(1).u64(0);
-    fields.u32(block).u32(255).u32(block).padded(80)
+/// STATFS's reply. The loop device takes the block size for its discard granularity.
+pub(super) fn statistics(size: u64, block_size: u32) -> Vec<u8> {
+    let blocks = size / u64::from(block_size);
+    let statistics = StatfsOut { blocks, files: 1, block_size, name_max: 255, fragment_size: block_size, ..StatfsOut::default() };
+    statistics.as_bytes().to_vec()
 }
 
 /// WRITE's reply.
-pub(super) fn written(len: u32) -> Vec<u8> {
-    Fields::default().u32(len).padded(8)
+pub(super) fn written(size: u32) -> Vec<u8> {
+    WriteOut { size, padding: 0 }.as_bytes().to_vec()
 }
 
 #[cfg(test)]
@@ -175,10 +274,15 @@ mod tests {
 
     #[test]
     fn replies_have_the_sizes_the_kernel_expects() {
-        assert_eq!(init(1 << 20, 64).len(), 64);
-        assert_eq!(open().len(), 16);
-        assert_eq!(attributes(1).len(), 104);
-        assert_eq!(statistics(1 << 20, 4096).len(), 80);
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let init_words = [&[7, 31, 1 << 20, 0x40_8021, 64 << 16 | 64, 1 << 20, 1, 256][..], &[0; 8]].concat();
+        assert_eq!(init(1 << 20, 64), words(&init_words));
+        assert_eq!(open(), words(&[0, 0, 0x61, 0]));
+        let attribute_words = [&[0, 0, 0, 0, 1, 0, 1024, 0, 2, 0][..], &[0; 9], &[0o100_600, 1, 0, 0, 0, 4096, 0]].concat();
+        assert_eq!(attributes(1024), words(&attribute_words));
+        let statistics_words = [&[256, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4096, 255, 4096][..], &[0; 7]].concat();
+        assert_eq!(statistics(1 << 20, 4096), words(&statistics_words));
+        assert_eq!(written(9), words(&[9, 0]));
         assert_eq!(reply_header(9, 5, 4)[..8], [20, 0, 0, 0, 0xfb, 0xff, 0xff, 0xff]);
     }
 }

@@ -1,7 +1,7 @@
 //! What can be chosen from: devices by their names.
 
 use super::unaligned::RmwLock;
-use super::wire::{PAYLOAD_MAX, transmission_flag};
+use super::wire::{BlockSizeInfo, ExportInfo, PAYLOAD_MAX, transmission_flag};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU16;
@@ -45,6 +45,16 @@ pub(super) struct ExportSummary {
     pub(super) block_min: u32,
     pub(super) block_best: u32,
     pub(super) block_max: u32,
+}
+
+impl ExportSummary {
+    pub(super) fn info(&self) -> ExportInfo {
+        ExportInfo { size: self.size.into(), flags: self.flags.into() }
+    }
+
+    pub(super) fn block_sizes(&self) -> BlockSizeInfo {
+        BlockSizeInfo { minimum: self.block_min.into(), preferred: self.block_best.into(), maximum: self.block_max.into() }
+    }
 }
 
 impl Export {

@@ -2,14 +2,16 @@
 
 use super::exports::{Export, Exports};
 use super::wire::{
-    ALLOCATION, ALLOCATION_ID, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, WireReader, handshake_flag, info_type, option, option_reply,
+    ALLOCATION, ALLOCATION_ID, Greeting, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionReplyHeader, WireReader, handshake_flag,
+    info_type, option, option_reply,
 };
 use std::sync::Arc;
+use zerocopy::IntoBytes;
 
 /// What the server says first.
 pub(super) fn greeting() -> Vec<u8> {
     let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
-    [&INIT_MAGIC.to_be_bytes()[..], &OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()].concat()
+    Greeting { init_magic: INIT_MAGIC.into(), option_magic: OPTION_MAGIC.into(), flags: flags.into() }.as_bytes().to_vec()
 }
 
 /// What has been agreed upon so far.
@@ -82,8 +84,7 @@ impl Handshake {
             return OptionOutcome::Close;
         };
         let summary = export.summary(self.is_structured);
-        out.extend(summary.size.to_be_bytes());
-        out.extend(summary.flags.to_be_bytes());
+        out.extend(summary.info().as_bytes());
         if !self.has_no_zeroes {
             out.extend([0; 124]);
         }
@@ -100,9 +101,8 @@ impl Handshake {
             return OptionOutcome::Continue;
         };
         let summary = export.summary(self.is_structured);
-        reply.info(info_type::EXPORT, &[&summary.size.to_be_bytes()[..], &summary.flags.to_be_bytes()].concat());
-        let sizes = [summary.block_min, summary.block_best, summary.block_max].map(u32::to_be_bytes).concat();
-        reply.info(info_type::BLOCK_SIZE, &sizes);
+        reply.info(info_type::EXPORT, summary.info().as_bytes());
+        reply.info(info_type::BLOCK_SIZE, summary.block_sizes().as_bytes());
         for kind in wanted {
             match kind {
                 info_type::NAME => reply.info(kind, export.name().as_bytes()),
@@ -177,10 +177,9 @@ struct OptionReply<'a> {
 
 impl OptionReply<'_> {
     fn put(&mut self, kind: u32, data: &[u8]) {
-        self.out.extend(OPTION_REPLY_MAGIC.to_be_bytes());
-        self.out.extend(self.option.to_be_bytes());
-        self.out.extend(kind.to_be_bytes());
-        self.out.extend((data.len() as u32).to_be_bytes());
+        let (magic, option) = (OPTION_REPLY_MAGIC.into(), self.option.into());
+        let header = OptionReplyHeader { magic, option, kind: kind.into(), len: (data.len() as u32).into() };
+        self.out.extend(header.as_bytes());
         self.out.extend(data);
     }
 
@@ -209,7 +208,7 @@ mod tests {
         let mut fields = WireReader(&out);
         let mut kinds = Vec::new();
         while !fields.0.is_empty() {
-            assert_eq!(fields.u64(), Some(OPTION_REPLY_MAGIC));
+            assert_eq!(fields.bytes(8), Some(&OPTION_REPLY_MAGIC.to_be_bytes()[..]));
             assert_eq!(fields.u32(), Some(number));
             kinds.push(fields.u32().unwrap());
             fields.string().unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::conn::{COMMANDS_MAX, Conn, Disconnected, NbdCommand, PendingRead, READ_BYTES_MAX, WaitFor, is_always_structured};
 use super::inbox::{Inbox, ReadOutcome};
 use super::unaligned::{UnalignedIo, block_size};
-use super::wire::{self, PAYLOAD_DISCONNECT, PAYLOAD_MAX, RequestHeader, chunk, command, command_flag};
+use super::wire::{self, PAYLOAD_DISCONNECT, PAYLOAD_MAX, RequestHeader, command, command_flag};
 use crate::io_cookie::IoCookie;
 use rustix::event::Timespec;
 use std::sync::Arc;
@@ -272,11 +272,7 @@ impl CommandReader {
 
     /// All of it is data, as far as anybody can tell: the ublk protocol has no question for it.
     fn block_status(&self, header: &RequestHeader) -> Vec<u8> {
-        let mut reply = wire::chunk_head(header.cookie, chunk::DONE, chunk::BLOCK_STATUS, 12);
-        reply.extend(wire::ALLOCATION_ID.to_be_bytes());
-        reply.extend(header.len.to_be_bytes());
-        reply.extend(0_u32.to_be_bytes());
-        reply
+        wire::allocated_chunk(header.cookie, header.len)
     }
 
     fn error_reply(&self, header: &RequestHeader, errno: Errno) -> Vec<u8> {

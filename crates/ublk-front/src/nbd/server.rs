@@ -5,7 +5,7 @@ use super::exports::{ExportUser, Exports, export_name};
 use super::handshake::{Handshake, Negotiated, OptionOutcome, greeting};
 use super::inbox::{Inbox, ReadOutcome};
 use super::reader::CommandReader;
-use super::wire::{OPTION_MAGIC, OPTION_MAX, WireReader};
+use super::wire::{OPTION_MAGIC, OPTION_MAX, OptionHeader, WireReader};
 use crate::sync::lock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
+use zerocopy::FromBytes;
 
 /// Connections at a time, all exports together. One more is closed at once.
 const CONNECTIONS_MAX: usize = 128;
@@ -240,11 +241,11 @@ impl Negotiation<'_> {
         let flags = WireReader(self.receive(4)?).u32()?;
         let mut handshake = Handshake::new(flags)?;
         for _ in 0..OPTIONS_MAX {
-            let mut head = WireReader(self.receive(16)?);
-            let (magic, number, len) = (head.u64()?, head.u32()?, head.u32()?);
-            if magic != OPTION_MAGIC || len > OPTION_MAX {
+            let header = OptionHeader::read_from_bytes(self.receive(size_of::<OptionHeader>())?).ok()?;
+            if header.magic != OPTION_MAGIC || header.len > OPTION_MAX {
                 return None;
             }
+            let (number, len) = (header.option.get(), header.len.get());
             let mut reply = Vec::new();
             let next = handshake.option(exports, number, self.receive(len as usize)?, &mut reply);
             self.send(&reply)?;

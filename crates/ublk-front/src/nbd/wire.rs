@@ -3,6 +3,8 @@
 //! Source: the protocol's public description, `doc/proto.md` of NetworkBlockDevice/nbd. All numbers are big-endian on the wire.
 
 use uringlet_sys::Errno;
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Begins a connection: `NBDMAGIC`, `IHAVEOPT`.
 pub(super) const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
@@ -101,7 +103,63 @@ pub(super) const PAYLOAD_MAX: u32 = 32 << 20;
 /// A client that announces a longer write than this is not listened to any more.
 pub(super) const PAYLOAD_DISCONNECT: u32 = 64 << 20;
 
-/// What a client sends before the data of a write.
+/// A client's answer to the greeting is followed by options, each with this header.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct OptionHeader {
+    pub(super) magic: U64,
+    pub(super) option: U32,
+    pub(super) len: U32,
+}
+
+/// The server's first message.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct Greeting {
+    pub(super) init_magic: U64,
+    pub(super) option_magic: U64,
+    pub(super) flags: U16,
+}
+
+/// Header of the reply to an option; `len` bytes follow.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct OptionReplyHeader {
+    pub(super) magic: U64,
+    pub(super) option: U32,
+    pub(super) kind: U32,
+    pub(super) len: U32,
+}
+
+/// Size and transmission flags of an export.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct ExportInfo {
+    pub(super) size: U64,
+    pub(super) flags: U16,
+}
+
+/// Block sizes of an export, bytes.
+#[derive(Clone, Copy, Debug, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct BlockSizeInfo {
+    pub(super) minimum: U32,
+    pub(super) preferred: U32,
+    pub(super) maximum: U32,
+}
+
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRequest {
+    magic: U32,
+    flags: U16,
+    command: U16,
+    cookie: U64,
+    offset: U64,
+    len: U32,
+}
+
+/// Header of a command; a write's data follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestHeader {
     pub(super) flags: u16,
@@ -112,15 +170,19 @@ pub(super) struct RequestHeader {
 }
 
 impl RequestHeader {
-    pub(super) const SIZE: usize = 28;
+    pub(super) const SIZE: usize = size_of::<RawRequest>();
 
-    /// `None`: it does not begin with the magic number, and where the next one begins nobody knows.
+    /// `None`: the magic number is missing, so the stream is out of step.
     pub(super) fn parse(bytes: &[u8; Self::SIZE]) -> Option<Self> {
-        let mut fields = WireReader(bytes);
-        if fields.u32()? != REQUEST_MAGIC {
-            return None;
-        }
-        Some(Self { flags: fields.u16()?, command: fields.u16()?, cookie: fields.u64()?, offset: fields.u64()?, len: fields.u32()? })
+        let raw: RawRequest = zerocopy::transmute!(*bytes);
+        let header = Self {
+            flags: raw.flags.get(),
+            command: raw.command.get(),
+            cookie: raw.cookie.get(),
+            offset: raw.offset.get(),
+            len: raw.len.get(),
+        };
+        (raw.magic == REQUEST_MAGIC).then_some(header)
     }
 }
 
@@ -147,10 +209,6 @@ impl<'a> WireReader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
-    }
-
     /// A length, and a string of it.
     pub(super) fn string(&mut self) -> Option<&'a str> {
         let len = self.u32()?;
@@ -158,35 +216,76 @@ impl<'a> WireReader<'a> {
     }
 }
 
-/// The head of a simple reply.
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct SimpleReply {
+    magic: U32,
+    error: U32,
+    cookie: U64,
+}
+
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct ChunkHeader {
+    magic: U32,
+    flags: U16,
+    kind: U16,
+    cookie: U64,
+    len: U32,
+}
+
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct ErrorChunk {
+    header: ChunkHeader,
+    error: U32,
+    message_len: U16,
+}
+
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct DataChunkHeader {
+    header: ChunkHeader,
+    offset: U64,
+}
+
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct BlockStatusChunk {
+    header: ChunkHeader,
+    context: U32,
+    extent_len: U32,
+    extent_flags: U32,
+}
+
+/// The header of a simple reply.
 pub(super) fn simple_reply(cookie: u64, error: u32) -> Vec<u8> {
-    [&SIMPLE_REPLY_MAGIC.to_be_bytes()[..], &error.to_be_bytes(), &cookie.to_be_bytes()].concat()
+    SimpleReply { magic: SIMPLE_REPLY_MAGIC.into(), error: error.into(), cookie: cookie.into() }.as_bytes().to_vec()
 }
 
-/// The head of a chunk with `len` bytes behind it.
-pub(super) fn chunk_head(cookie: u64, flags: u16, kind: u16, len: u32) -> Vec<u8> {
-    let mut head = Vec::with_capacity(32);
-    head.extend(STRUCTURED_REPLY_MAGIC.to_be_bytes());
-    head.extend(flags.to_be_bytes());
-    head.extend(kind.to_be_bytes());
-    head.extend(cookie.to_be_bytes());
-    head.extend(len.to_be_bytes());
-    head
+/// The header of a chunk that `len` bytes follow.
+fn chunk_header(cookie: u64, flags: u16, kind: u16, len: u32) -> ChunkHeader {
+    let magic = STRUCTURED_REPLY_MAGIC.into();
+    ChunkHeader { magic, flags: flags.into(), kind: kind.into(), cookie: cookie.into(), len: len.into() }
 }
 
-/// A chunk that says that a command failed.
+/// A chunk that reports a command's error.
 pub(super) fn error_chunk(cookie: u64, error: u32) -> Vec<u8> {
-    let mut bytes = chunk_head(cookie, chunk::DONE, chunk::ERROR, 6);
-    bytes.extend(error.to_be_bytes());
-    bytes.extend(0_u16.to_be_bytes());
-    bytes
+    let header = chunk_header(cookie, chunk::DONE, chunk::ERROR, 6);
+    ErrorChunk { header, error: error.into(), message_len: U16::ZERO }.as_bytes().to_vec()
 }
 
-/// The head of a chunk of data that stands at `offset` of the export.
+/// The header of a chunk of `len` bytes of data at `offset` of the export.
 pub(super) fn data_chunk(cookie: u64, flags: u16, offset: u64, len: u32) -> Vec<u8> {
-    let mut bytes = chunk_head(cookie, flags, chunk::OFFSET_DATA, len + 8);
-    bytes.extend(offset.to_be_bytes());
-    bytes
+    let header = chunk_header(cookie, flags, chunk::OFFSET_DATA, len + 8);
+    DataChunkHeader { header, offset: offset.into() }.as_bytes().to_vec()
+}
+
+/// A chunk with one extent of `len` bytes that is allocated.
+pub(super) fn allocated_chunk(cookie: u64, len: u32) -> Vec<u8> {
+    let header = chunk_header(cookie, chunk::DONE, chunk::BLOCK_STATUS, 12);
+    let context = ALLOCATION_ID.into();
+    BlockStatusChunk { header, context, extent_len: len.into(), extent_flags: U32::ZERO }.as_bytes().to_vec()
 }
 
 /// The protocol's number of an error.
@@ -229,9 +328,14 @@ mod tests {
         assert_eq!(WireReader(&[0, 0, 0]).u32(), None);
         assert_eq!(WireReader(&[0, 0, 0, 1, 0xff]).string(), None);
         assert_eq!(WireReader(&[0, 0, 0, 1, b'x', 7]).string(), Some("x"));
-        let head = chunk_head(1, chunk::DONE, chunk::ERROR, 6);
-        assert_eq!(head.len(), 20);
-        assert_eq!(error_chunk(1, 5).len(), 26);
-        assert_eq!(simple_reply(1, 0).len(), 16);
+    }
+
+    #[test]
+    fn replies_have_the_bytes_of_the_protocol() {
+        let chunk = |flags, kind, len| [&[0x66, 0x8e, 0x33, 0xef, 0, flags][..], kind, &[0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, len]].concat();
+        assert_eq!(simple_reply(0x201, 22), [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 22, 0, 0, 0, 0, 0, 0, 2, 1]);
+        assert_eq!(error_chunk(0x201, 5), [&chunk(1, &[0x80, 1], 6)[..], &[0, 0, 0, 5, 0, 0]].concat());
+        assert_eq!(data_chunk(0x201, 0, 512, 3), [&chunk(0, &[0, 1], 11)[..], &[0, 0, 0, 0, 0, 0, 2, 0]].concat());
+        assert_eq!(allocated_chunk(0x201, 512), [&chunk(1, &[0, 5], 12)[..], &[0, 0, 0, 1, 0, 0, 2, 0, 0, 0, 0, 0]].concat());
     }
 }
