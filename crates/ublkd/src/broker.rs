@@ -1,4 +1,4 @@
-//! The broker itself.
+//! The broker: listens, and serves one connection a thread.
 
 use crate::channel::{self, BrokerPlatform, ServerChannel};
 use crate::control_payload::ControlPayload;
@@ -16,6 +16,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tracing::{debug, info, warn};
 use uringlet_abi::ublk::{CtrlCmd, ctrl};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
@@ -23,9 +24,9 @@ use uringlet_ublk::platform::Caller;
 use uringlet_ublk::wire::{ControlCall, ControlReply, Hello, Purpose, VERSION, Welcome};
 use uringlet_ublk::{Driver, UblkDevice};
 
-/// Connections at a time: one more is closed at once.
+/// Connections at a time; further ones are closed at once.
 pub const CONNECTIONS_MAX: usize = 512;
-/// How often an idle broker looks whether it still is.
+/// How often a broker with an idle limit checks whether it is reached.
 const IDLE_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const LISTEN_BACKLOG: i32 = 64;
 
@@ -35,9 +36,9 @@ pub struct Broker {
     shared: Arc<BrokerShared>,
     listener: OwnedFd,
     path: PathBuf,
-    /// The socket's inode: another broker may have put its own under this name.
+    /// The socket's inode, because another broker may have replaced the socket.
     inode: u64,
-    /// Locked as long as we connections: the kernel lets go of it, however we stop_eventfd.
+    /// Locked for the lifetime of the process; the kernel unlocks it however the process ends.
     _lock: File,
 }
 
@@ -46,21 +47,21 @@ struct BrokerShared {
     driver: Driver<BrokerPlatform>,
     connections: Mutex<usize>,
     dir: PathBuf,
-    /// The devices that programs are shown; one thread at a time brings that up to date.
+    /// The numbers last written to the runtime directory; the lock serialises updates.
     published: Mutex<Option<Vec<u32>>>,
     hangups: HangupMonitor,
-    /// Readable from the stop_eventfd on.
+    /// Readable from the request to stop on.
     stop_eventfd: OwnedFd,
 }
 
-/// A broker as other threads see it: they can stop_eventfd it.
+/// A handle with which other threads stop a running broker.
 #[derive(Clone, Debug)]
 pub struct BrokerHandle(Arc<BrokerShared>);
 
 impl BrokerHandle {
     /// Lets [`Broker::run`] return.
     pub fn stop(&self) {
-        // Full means that it is told already.
+        // An error means that the counter is full, so the request is pending already.
         let _ = rustix::io::write(&self.0.stop_eventfd, &1_u64.to_ne_bytes());
     }
 
@@ -72,18 +73,18 @@ impl BrokerHandle {
 }
 
 impl Broker {
-    /// Listens in `dir`, which is made if need be, and offers devices through `front_ends`.
+    /// Listens in `dir`, creating it if necessary, and offers devices through `front_ends`.
     ///
     /// # Errors
-    /// Another broker is alive there; the folder is not ours alone; those of bind(2).
+    /// Another broker runs there; the directory is accessible to others; those of bind(2).
     pub fn new(dir: &Path, front_ends: Vec<Arc<dyn FrontEnd>>) -> anyhow::Result<Self> {
         runtime_dir::prepare(dir)?;
-        let lock = File::create(dir.join("ublkd.lock")).context("making the lock")?;
+        let lock = File::create(dir.join("ublkd.lock")).context("creating the lock file")?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            bail!("another broker is alive in {}", dir.display());
+            bail!("another broker runs in {}", dir.display());
         }
         let path = runtime_dir::socket(dir);
-        // Whoever left it is dead: we have the lock.
+        // The lock is held here, so a socket found belongs to a broker that has ended.
         let _ = std::fs::remove_file(&path);
         let listener = packets::socket()?;
         bind(&listener, &SocketAddrUnix::new(&path)?).with_context(|| format!("binding {}", path.display()))?;
@@ -100,19 +101,21 @@ impl Broker {
             hangups: HangupMonitor::new()?,
             stop_eventfd,
         };
-        let inode = inode(&path).context("the socket is gone already")?;
+        let inode = inode(&path).context("the socket was removed")?;
         shared.publish_devices();
+        info!(socket = %path.display(), "listening");
         Ok(Self { shared: Arc::new(shared), listener, path, inode, _lock: lock })
     }
 
-    /// What ends it.
+    /// A handle that stops it.
     #[must_use]
     pub fn handle(&self) -> BrokerHandle {
         BrokerHandle(Arc::clone(&self.shared))
     }
 
-    /// Serves until it is stopped, or was without devices and connections for `idle`, or, with such a limit, nobody can reach it any more: its
-    /// socket was removed and the last connection has ended. Devices that are there then stop_eventfd with it.
+    /// Serves until it is stopped. With a limit it also ends after `idle` without devices and
+    /// connections, and once it is unreachable: its socket was removed and the last connection has
+    /// ended. Remaining devices are stopped.
     ///
     /// # Errors
     /// Those of poll(2).
@@ -135,9 +138,11 @@ impl Broker {
             if fds[2].revents().contains(PollFlags::IN) && self.shared.hangups.poll_hangups() {
                 self.shared.driver.recheck_waiters();
             }
-            if let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
-                // CommandRefused: it is closed, and the client sees that.
-                let _ = BrokerShared::accept(&self.shared, socket);
+            if let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC)
+                && let Err(error) = BrokerShared::accept(&self.shared, socket)
+            {
+                // The socket is closed by now, which tells the client.
+                warn!("connection refused: {error:#}");
             }
             let has_no_connections = *self.shared.connections() == 0;
             if !has_no_connections || !self.shared.driver.ids().is_empty() {
@@ -148,6 +153,7 @@ impl Broker {
             }
         }
         self.shared.stop_all();
+        info!(dir = %self.shared.dir.display(), "stopped");
         Ok(())
     }
 }
@@ -155,7 +161,7 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         if inode(&self.path) == Some(self.inode) {
-            // Gone already is as good.
+            // An error means that it is gone already.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -172,13 +178,17 @@ impl BrokerShared {
 
     fn accept(self: &Arc<Self>, socket: OwnedFd) -> anyhow::Result<()> {
         let peer = sockopt::socket_peercred(&socket)?;
-        ensure!(peer.uid.is_root() || peer.uid == rustix::process::geteuid(), "user {} is a stranger", peer.uid.as_raw());
+        ensure!(peer.uid.is_root() || peer.uid == rustix::process::geteuid(), "user {} is neither this user nor root", peer.uid.as_raw());
         let mut connections = self.connections();
         ensure!(*connections < CONNECTIONS_MAX, "{CONNECTIONS_MAX} connections are open already");
         let shared = Arc::clone(self);
         std::thread::Builder::new().name("ublkd-conn".into()).spawn(move || {
-            // However it ends, the peer sees the stop_eventfd.
-            let _ = shared.run_connection(socket, peer);
+            let pid = peer.pid.as_raw_nonzero().get();
+            debug!(pid, "connected");
+            match shared.run_connection(socket, peer) {
+                Ok(()) => debug!(pid, "disconnected"),
+                Err(error) => debug!(pid, "disconnected: {error:#}"),
+            }
             *shared.connections() -= 1;
         })?;
         *connections += 1;
@@ -187,7 +197,7 @@ impl BrokerShared {
 
     fn run_connection(&self, socket: OwnedFd, peer: UCred) -> anyhow::Result<()> {
         let mut receiver = PacketReceiver::new();
-        let hello = Hello::parse(receiver.receive(&socket, RecvFlags::empty())?.0).context("not the protocol")?;
+        let hello = Hello::parse(receiver.receive(&socket, RecvFlags::empty())?.0).context("the first message is not of this protocol")?;
         let welcome = |res| Welcome { version: VERSION, res, ..Welcome::default() };
         if hello.version != VERSION {
             send(&socket, &welcome(-Errno::EPROTONOSUPPORT.into_raw()).to_bytes())?;
@@ -203,7 +213,7 @@ impl BrokerShared {
                 let ids: Vec<u8> = self.driver.ids().iter().flat_map(|id| id.to_le_bytes()).collect();
                 Ok(send(&socket, &ids)?)
             }
-            Purpose::Open(id) => self.serve_char_device(socket, id),
+            Purpose::Open(id) => self.serve_char_device(socket, id, peer.pid.as_raw_nonzero().get()),
         }
     }
 
@@ -214,19 +224,20 @@ impl BrokerShared {
             if bytes.is_empty() {
                 return Ok(());
             }
-            let call = ControlCall::parse(bytes).context("malformed call")?;
+            let call = ControlCall::parse(bytes).context("malformed control command")?;
             let mut packet = ControlPayload::new(call.payload, call.header.len);
             let monitored = self.hangups.add(socket)?;
             let result = self.driver.control_cancellable(&monitored.hung_up, &caller, call.cmd_op, call.header, &mut packet);
             drop(monitored);
             let res = result.err().map_or(0, |errno| -errno.into_raw());
+            log_control(&call, res, peer.pid.as_raw_nonzero().get());
             self.publish_devices();
-            // A payload has a 16-bit length.
+            // Fits: a payload has a 16-bit length.
             send(socket, &ControlReply { res, at: packet.at as u16, bytes: &packet.written }.to_bytes())?;
         }
     }
 
-    fn serve_char_device(&self, socket: OwnedFd, id: u32) -> anyhow::Result<()> {
+    fn serve_char_device(&self, socket: OwnedFd, id: u32, pid: i32) -> anyhow::Result<()> {
         let device = self.driver.device(id);
         let opened = device.ok_or(Errno::ENOENT).and_then(|device| device.open().map(|()| device));
         let device = match opened {
@@ -236,17 +247,23 @@ impl BrokerShared {
                 return Ok(send(&socket, &refusal.to_bytes())?);
             }
         };
+        info!(device = id, pid, "char device opened");
         let served = serve(socket, &device);
+        if device.is_live() {
+            warn!(device = id, pid, "lost the server of a live device");
+        } else {
+            info!(device = id, pid, "char device closed");
+        }
         device.close();
         self.publish_devices();
         Ok(served?)
     }
 
-    /// Shows programs which devices there are.
+    /// Updates the device list in the runtime directory.
     fn publish_devices(&self) {
         let mut published = lock(&self.published);
         let ids = Some(self.driver.ids());
-        // A folder that is gone has nobody who looks.
+        // An error means that the directory is gone, and with it every reader of the list.
         if *published != ids && runtime_dir::publish_devices(&self.dir, ids.as_deref().unwrap_or_default()).is_ok() {
             *published = ids;
         }
@@ -256,12 +273,36 @@ impl BrokerShared {
         let caller = Caller { uid: 0, gid: 0, is_admin: true };
         for id in self.driver.ids() {
             let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
-            // Somebody else may have stopped it.
+            // An error means that it was stopped already.
             let _ = self.driver.control(&caller, ctrl::STOP_DEV.into(), header, &mut ControlPayload::new(&[], 0));
         }
     }
 }
 
+/// Logs a control command: at info if it changes what a device does, at debug otherwise.
+fn log_control(call: &ControlCall<'_>, res: i32, pid: i32) {
+    let device = call.header.dev_id.cast_signed();
+    let number = (call.cmd_op & 0xff) as u8;
+    match lifecycle_name(number) {
+        Some(command) => info!(device, pid, command, res, "control command"),
+        None => debug!(device, pid, command = number, res, "control command"),
+    }
+}
+
+fn lifecycle_name(number: u8) -> Option<&'static str> {
+    Some(match number {
+        ctrl::ADD_DEV => "ADD_DEV",
+        ctrl::START_DEV => "START_DEV",
+        ctrl::STOP_DEV => "STOP_DEV",
+        ctrl::DEL_DEV => "DEL_DEV",
+        ctrl::DEL_DEV_ASYNC => "DEL_DEV_ASYNC",
+        ctrl::START_USER_RECOVERY => "START_USER_RECOVERY",
+        ctrl::END_USER_RECOVERY => "END_USER_RECOVERY",
+        _ => return None,
+    })
+}
+
+/// Serves an open char device until its server disconnects.
 fn serve(socket: OwnedFd, device: &Arc<UblkDevice<BrokerPlatform>>) -> Result<(), rustix::io::Errno> {
     let (queues, depth) = device.queues();
     let welcome = Welcome { version: VERSION, res: 0, queues, depth, flags: device.info().flags };

@@ -1,11 +1,15 @@
-//! An open char device: a server's commands come in, their completions go out, over shared rings (`uringlet_sys::shm_channel`).
+//! An open char device: a server's commands come in and their completions go out over two rings in
+//! shared memory (`uringlet_sys::shm_channel`).
 //!
-//! The connection's socket carries bells only: a packet for each, whose bytes mean nothing. Its end is the server's. Commands are taken by the
-//! connection's own thread, or, as long as that sleeps, by who waits for a request of the device ([`BlockDevice::busy_poll`]): what the server has done then needs
-//! no other thread to be told.
+//! The connection's socket carries doorbells only: one packet each, whose bytes mean nothing. Its end
+//! means the end of the server. Commands are taken by the connection's own thread, or, while that
+//! thread sleeps, by a front end's thread that waits for a request of the device
+//! ([`BlockDevice::busy_poll`]): the server's commits then reach their waiter without a wake-up.
 //!
-//! `commands` is locked while commands are done, and so while requests end by it (`BrokerClient::done`), of whichever front end: who is told may use the device, but
-//! not wait for another request of it. To attend from there is to return at once. `out` is the innermost: no call is made under it.
+//! `commands` is locked while commands run, and thus while requests of any front end complete
+//! (`BlockClient::done`). A client may use the device from there, but must not wait for another
+//! request of it; `busy_poll` from there returns at once. `completions` is the innermost lock: no call
+//! is made under it.
 
 use crate::packets::{ring_doorbell, wait_doorbell};
 use crate::shared_buffers::SharedBuffers;
@@ -16,6 +20,7 @@ use rustix::io::Errno as IoErrno;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use tracing::{debug, warn};
 use uringlet_sys::{Errno, process};
 use uringlet_ublk::frontend::BlockDevice;
 use uringlet_ublk::io_channel::{ChannelDirection, CorruptPeer, IoEvent, Receiver, Sender, ShmChannel, WaitDecision, capacity};
@@ -23,13 +28,14 @@ use uringlet_ublk::platform::{Platform, ServerCommand, Transport};
 use uringlet_ublk::wire::{Completion, Submission};
 use uringlet_ublk::{IoCommand, UblkDevice};
 
-/// Commands that are done together.
+/// Commands handed to the driver in one batch.
 const BATCH: usize = 64;
 
 #[derive(Debug)]
 struct CompletionQueue {
     sender: Sender,
-    /// What the ring has no room for. A server that is backlog more than it has tags takes nothing any more.
+    /// Completions that the ring has no room for. A server with a backlog longer than its number of
+    /// tags does not read its ring.
     backlog: VecDeque<IoEvent>,
     is_closed: bool,
 }
@@ -40,10 +46,10 @@ pub(crate) struct ServerChannel {
     socket: OwnedFd,
     device: Arc<UblkDevice<BrokerPlatform>>,
     commands: Mutex<Receiver>,
-    out: Mutex<CompletionQueue>,
+    completions: Mutex<CompletionQueue>,
 }
 
-/// Makes the file of the rings of a device; and the rings in it.
+/// Creates the sealed file of a device's rings, and maps the rings.
 pub(crate) fn create_rings(device: &UblkDevice<BrokerPlatform>) -> Result<(OwnedFd, Arc<ShmChannel>), IoErrno> {
     let (queues, depth) = device.queues();
     let capacity = capacity(queues, depth);
@@ -58,27 +64,35 @@ impl ServerChannel {
     pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<BrokerPlatform>>, shm: Arc<ShmChannel>) -> Self {
         let commands = Mutex::new(Receiver::new(Arc::clone(&shm), ChannelDirection::ToCreator));
         let sender = Sender::new(shm, ChannelDirection::FromCreator);
-        Self { socket, device, commands, out: Mutex::new(CompletionQueue { sender, backlog: VecDeque::new(), is_closed: false }) }
+        Self { socket, device, commands, completions: Mutex::new(CompletionQueue { sender, backlog: VecDeque::new(), is_closed: false }) }
     }
 
-    /// Serves the server until it goes, or says what nobody understands.
+    /// Serves the server until it disconnects or sends what is no command.
     pub(crate) fn serve(self: &Arc<Self>) {
-        while self.drain(&mut lock(&self.commands)).is_ok() && self.wait() {}
-        // Commits of a server that has died since are commits.
+        let result = loop {
+            let drained = self.drain(&mut lock(&self.commands));
+            if drained.is_err() || !self.wait() {
+                break drained;
+            }
+        };
+        if result.is_err() {
+            warn!(device = self.device.id(), "the server's rings are corrupt or not read: disconnected");
+        }
+        // What a server committed before it died counts.
         let _ = self.drain(&mut lock(&self.commands));
-        let mut out = lock(&self.out);
-        out.is_closed = true;
-        out.backlog.clear();
+        let mut completions = lock(&self.completions);
+        completions.is_closed = true;
+        completions.backlog.clear();
     }
 
-    /// Sleeps until there may be commands. False: there never will be.
+    /// Blocks until there may be commands. False: the server has disconnected.
     fn wait(&self) -> bool {
-        // Bound to its own statement: nobody sleeps with the lock.
-        let rest = lock(&self.commands).prepare_wait();
-        rest == WaitDecision::Ready || wait_doorbell(&self.socket)
+        // A statement of its own, so that the lock is released before the thread blocks.
+        let decision = lock(&self.commands).prepare_wait();
+        decision == WaitDecision::Ready || wait_doorbell(&self.socket)
     }
 
-    /// Does what the server has sent.
+    /// Runs the commands that the server has sent.
     fn drain(self: &Arc<Self>, commands: &mut Receiver) -> Result<(), CorruptPeer> {
         let mut batch = Vec::new();
         loop {
@@ -95,7 +109,7 @@ impl ServerChannel {
         }
     }
 
-    /// A command for the driver; nothing of what is no command.
+    /// The driver's form of a command. `None` for a cancellation, which is executed here.
     fn command(self: &Arc<Self>, submission: &Submission, cookie: u32) -> Option<IoCommand<RemoteCommand>> {
         let cmd = submission.cmd;
         let Some(cmd_op) = submission.cmd_op else {
@@ -105,17 +119,18 @@ impl ServerChannel {
             }
             return None;
         };
+        debug!(device = self.device.id(), queue = cmd.q_id, tag = cmd.tag, cmd_op, result = cmd.result, "I/O command");
         let command = RemoteCommand { channel: Arc::clone(self), queue: cmd.q_id, tag: cmd.tag, cookie };
         Some(IoCommand { task: submission.task, cmd_op, cmd, command })
     }
 
-    /// Sends what is backlog. CorruptPeer is a server that takes nothing any more.
+    /// Sends the backlog. `CorruptPeer`: the server does not read its ring.
     fn send_backlog(&self) -> Result<(), CorruptPeer> {
-        let mut out = lock(&self.out);
-        if out.backlog.is_empty() {
+        let mut completions = lock(&self.completions);
+        if completions.backlog.is_empty() {
             return Ok(());
         }
-        let CompletionQueue { sender, backlog, .. } = &mut *out;
+        let CompletionQueue { sender, backlog, .. } = &mut *completions;
         while let Some(event) = backlog.front()
             && sender.put(&event.to_message()).is_ok()
         {
@@ -123,28 +138,29 @@ impl ServerChannel {
         }
         let (queues, depth) = self.device.queues();
         let is_alive = backlog.len() <= usize::from(queues) * usize::from(depth);
-        drop(out);
+        drop(completions);
         self.flush();
         if is_alive { Ok(()) } else { Err(CorruptPeer) }
     }
 
-    /// Does on this thread what the server sends, until it is `enough`. At once if somebody else does it already.
+    /// Runs the server's commands on this thread until `enough` says so. Returns at once if another
+    /// thread runs them.
     pub(crate) fn busy_poll(self: &Arc<Self>, enough: &mut dyn FnMut() -> bool) {
         let commands = match self.commands.try_lock() {
             Ok(commands) => commands,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        // Its own thread is awake, and takes what there is.
+        // If the claim fails, the connection's own thread is awake and takes the commands.
         if commands.claim_waiter() {
-            self.stand_in(commands, enough);
+            self.poll_as_waiter(commands, enough);
         }
     }
 
-    fn stand_in(self: &Arc<Self>, mut commands: MutexGuard<'_, Receiver>, enough: &mut dyn FnMut() -> bool) {
+    fn poll_as_waiter(self: &Arc<Self>, mut commands: MutexGuard<'_, Receiver>, enough: &mut dyn FnMut() -> bool) {
         loop {
             if self.drain(&mut commands).is_err() {
-                // The connection's own thread wakes, and finds the same.
+                // Wakes the connection's own thread, which sees the same corruption.
                 let _ = shutdown(&self.socket, Shutdown::Both);
                 return;
             }
@@ -155,29 +171,29 @@ impl ServerChannel {
         }
     }
 
-    /// Sends a completion, which those who wait may hear of only with [`flush`](Self::flush).
+    /// Puts a completion into the ring. A server that sleeps is woken by [`flush`](Self::flush).
     fn queue_completion(&self, event: IoEvent) {
-        let mut out = lock(&self.out);
-        if out.is_closed {
+        let mut completions = lock(&self.completions);
+        if completions.is_closed {
             return;
         }
-        if !out.backlog.is_empty() || out.sender.put(&event.to_message()).is_err() {
-            return out.backlog.push_back(event);
+        if !completions.backlog.is_empty() || completions.sender.put(&event.to_message()).is_err() {
+            return completions.backlog.push_back(event);
         }
-        // A server that is awake begins at once.
-        out.sender.publish_tail();
+        // A server that is awake sees it at once.
+        completions.sender.publish_tail();
     }
 
-    /// Lets go what was put.
+    /// Publishes the completions put so far and wakes the server if it sleeps.
     pub(crate) fn flush(&self) {
-        let must_ring = lock(&self.out).sender.publish();
+        let must_ring = lock(&self.completions).sender.publish();
         if must_ring {
             ring_doorbell(&self.socket);
         }
     }
 }
 
-/// A command that waits for its completion.
+/// A server's command that waits for its completion.
 #[derive(Debug)]
 pub(crate) struct RemoteCommand {
     channel: Arc<ServerChannel>,
@@ -189,6 +205,7 @@ pub(crate) struct RemoteCommand {
 impl ServerCommand for RemoteCommand {
     fn complete(self, res: i32) {
         let Self { queue, tag, cookie, .. } = self;
+        debug!(device = self.channel.device.id(), queue, tag, res, "completion");
         let (iod, done) = self.channel.device.buffers().iod(queue, tag);
         self.channel.queue_completion(IoEvent { completion: Completion { queue, tag, res, done }, cookie, iod });
     }
@@ -199,12 +216,12 @@ impl ServerCommand for RemoteCommand {
 pub(crate) struct ChannelTransport(RwLock<Option<Arc<ServerChannel>>>);
 
 impl ChannelTransport {
-    /// The char device is open, or closed.
+    /// The char device was opened or closed.
     pub(crate) fn set_channel(&self, channel: Option<Arc<ServerChannel>>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = channel;
     }
 
-    /// Used without the lock.
+    /// A copy, so that the lock is not held during use.
     fn channel(&self) -> Option<Arc<ServerChannel>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -224,7 +241,7 @@ impl Transport for ChannelTransport {
     }
 }
 
-/// The broker.
+/// The driver's platform in the broker.
 #[derive(Debug)]
 pub(crate) struct BrokerPlatform;
 

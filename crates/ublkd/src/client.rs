@@ -1,4 +1,4 @@
-//! The other end of the wire: for the command line, and for servers that need no ring.
+//! The broker's client: for the command line, and for servers without an io_uring.
 
 use crate::packets::{PacketReceiver, connected, ring_doorbell, send, wait_doorbell};
 use crate::runtime_dir;
@@ -14,18 +14,18 @@ use uringlet_ublk::adaptive_spin::AdaptiveSpin;
 use uringlet_ublk::io_channel::{self, ChannelDirection, IoEvent, Receiver, Sender, ShmChannel, WaitDecision};
 use uringlet_ublk::wire::{Completion, ControlCall, ControlReply, Hello, Purpose, Submission, VERSION, Welcome};
 
-/// Where the two structures lie in `struct ublk_params`, and how long it is with them.
+/// Offsets of the two structures in `struct ublk_params`, and its length with both.
 const BASIC_AT: usize = 8;
 const DISCARD_AT: usize = BASIC_AT + ParamBasic::SIZE;
 const PARAMS_LEN: usize = DISCARD_AT + ParamDiscard::SIZE;
 
-/// A broker, by its folder.
+/// A client of the broker whose runtime directory is `dir`.
 #[derive(Clone, Debug)]
 pub struct BrokerClient {
     dir: PathBuf,
 }
 
-/// The parameters that our own servers have.
+/// The device parameters that this project's servers set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerParams {
     /// `struct ublk_param_basic`
@@ -50,7 +50,7 @@ impl ServerParams {
     }
 }
 
-/// A control command that was refused.
+/// The driver refused a control command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandRefused(pub Errno);
 
@@ -69,7 +69,7 @@ impl BrokerClient {
         Self { dir: dir.to_owned() }
     }
 
-    /// Its folder.
+    /// The broker's runtime directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -87,8 +87,12 @@ impl BrokerClient {
         send(&socket, &Hello { version: VERSION, purpose }.to_bytes())?;
         let mut receiver = PacketReceiver::new();
         let (bytes, fds) = receiver.receive(&socket, RecvFlags::empty())?;
-        let welcome = Welcome::parse(bytes).with_context(|| format!("no broker of ours listens on {}", path.display()))?;
-        ensure!(welcome.version == VERSION, "the broker speaks version {}, we {VERSION}: end it and start again", welcome.version);
+        let welcome = Welcome::parse(bytes).with_context(|| format!("what listens on {} is not a broker", path.display()))?;
+        ensure!(
+            welcome.version == VERSION,
+            "the broker speaks version {}, this program {VERSION}: end the broker and retry",
+            welcome.version
+        );
         if welcome.res < 0 {
             return Err(CommandRefused(Errno::new(-welcome.res)).into());
         }
@@ -98,7 +102,7 @@ impl BrokerClient {
     /// The numbers of all devices.
     ///
     /// # Errors
-    /// No broker.
+    /// No broker answers.
     pub fn list(&self) -> anyhow::Result<Vec<u32>> {
         let (socket, ..) = self.connect(Purpose::List)?;
         let mut receiver = PacketReceiver::new();
@@ -106,13 +110,13 @@ impl BrokerClient {
         Ok(bytes.chunks_exact(4).map(|id| u32::from_le_bytes([id[0], id[1], id[2], id[3]])).collect())
     }
 
-    /// One control command; the payload with what the driver wrote into it.
+    /// Runs one control command. Returns the payload with what the driver wrote into it.
     ///
     /// # Errors
-    /// [`CommandRefused`]; no broker.
+    /// [`CommandRefused`]; no broker answers.
     pub fn control(&self, cmd_op: u32, header: CtrlCmd, payload: &[u8]) -> anyhow::Result<Vec<u8>> {
         let (socket, ..) = self.connect(Purpose::Control)?;
-        let len = u16::try_from(payload.len()).context("a payload too long")?;
+        let len = u16::try_from(payload.len()).context("the payload is too long")?;
         let header = CtrlCmd { len, addr: u64::from(len > 0), ..header };
         send(&socket, &ControlCall { cmd_op, header, payload }.to_bytes())?;
         let mut receiver = PacketReceiver::new();
@@ -143,7 +147,7 @@ impl BrokerClient {
         Ok(u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
     }
 
-    /// ADD_DEV, as the driver has made it.
+    /// ADD_DEV. Returns the device's info as the driver set it.
     ///
     /// # Errors
     /// As [`control`](Self::control).
@@ -179,10 +183,10 @@ impl BrokerClient {
     pub fn params(&self, id: u32) -> anyhow::Result<ServerParams> {
         let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, ..CtrlCmd::default() };
         let bytes = self.control(ctrl::GET_PARAMS.into(), header, &ServerParams::default().to_bytes())?;
-        ServerParams::from_bytes(&bytes).context("parameters too short")
+        ServerParams::from_bytes(&bytes).context("the parameters are too short")
     }
 
-    /// START_DEV: returns when all tags are fetched and the front ends offer it.
+    /// START_DEV: returns when all tags are fetched and the front ends offer the device.
     ///
     /// # Errors
     /// As [`control`](Self::control).
@@ -233,7 +237,7 @@ impl BrokerClient {
     /// Opens the char device.
     ///
     /// # Errors
-    /// [`CommandRefused`]: `ENOENT`, `EBUSY`; no broker.
+    /// [`CommandRefused`]: `ENOENT`, `EBUSY`; no broker answers.
     pub fn open(&self, id: u32) -> anyhow::Result<CharDevice> {
         let (socket, welcome, fds) = self.connect(Purpose::Open(id))?;
         let Ok([file, rings]) = <[OwnedFd; 2]>::try_from(fds) else { bail!("the broker sent no files") };
@@ -247,11 +251,11 @@ impl BrokerClient {
     }
 }
 
-/// An open char device; dropped, it is closed.
+/// An open char device; dropping it closes it.
 #[derive(Debug)]
 pub struct CharDevice {
     socket: OwnedFd,
-    /// The shared file.
+    /// The file with the descriptors and slots.
     pub file: OwnedFd,
     /// Queues.
     pub queues: u16,
@@ -261,14 +265,14 @@ pub struct CharDevice {
     events: Mutex<Receiver>,
 }
 
-/// What can be told when the other end understands nothing any more.
+/// The rings' shared indices or messages are invalid.
 const CORRUPT_RINGS: &str = "the broker's rings are broken";
 
 impl CharDevice {
     /// Sends I/O commands.
     ///
     /// # Errors
-    /// More commands than tags; the broker is gone, as [`IoEventReceiver::wait_events`] tells too.
+    /// More commands than tags; the broker is gone, as [`IoEventReceiver::wait_events`] reports too.
     pub fn submit(&self, submissions: &[Submission]) -> anyhow::Result<()> {
         let must_ring = {
             let mut commands = lock(&self.commands);
@@ -283,21 +287,21 @@ impl CharDevice {
         Ok(())
     }
 
-    /// The right to wait for events: one thread at a time has it, others sleep here until that lets it go.
+    /// The right to wait for events. One thread at a time has it; others block here.
     pub fn lock_events(&self) -> IoEventReceiver<'_> {
         IoEventReceiver { device: self, ring: lock(&self.events) }
     }
 
-    /// Ends the connection: who waits for events gets none, here and for ever.
+    /// Ends the connection: waits for events return none, now and later.
     pub fn hang_up(&self) {
-        // Gone already is as good.
+        // An error means that it has ended already.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Waits for completions. Nothing: the broker is gone.
+    /// Waits for completions. None: the broker is gone.
     ///
     /// # Errors
-    /// What it says is no completion.
+    /// The rings are corrupt.
     pub fn completions(&self) -> anyhow::Result<Vec<Completion>> {
         let mut events = Vec::new();
         self.lock_events().wait_events(usize::MAX, &mut AdaptiveSpin::new(), &mut events)?;
@@ -313,10 +317,10 @@ pub struct IoEventReceiver<'a> {
 }
 
 impl IoEventReceiver<'_> {
-    /// Waits for completions, and puts no more than `max` into `events`. None: the broker is gone.
+    /// Waits for events and puts at most `max` into `events`. None: the broker is gone.
     ///
     /// # Errors
-    /// What is there makes no sense.
+    /// The rings are corrupt.
     pub fn wait_events(&mut self, max: usize, spin: &mut AdaptiveSpin, events: &mut Vec<IoEvent>) -> anyhow::Result<()> {
         events.clear();
         loop {

@@ -3,7 +3,7 @@
 use uringlet_sys::Errno;
 use uringlet_ublk::platform::Payload;
 
-/// A control command's payload, as it came and as it goes back.
+/// A control command's payload: the client's bytes, and what the driver writes back.
 #[derive(Debug)]
 pub(crate) struct ControlPayload {
     bytes: Vec<u8>,

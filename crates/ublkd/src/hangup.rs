@@ -1,9 +1,10 @@
-//! Clients whose command takes its time: one that hangs up meanwhile is noticed.
+//! Clients that hang up while their command waits inside the driver.
 //!
-//! The thread of a connection is inside the driver then and sees nothing. So its socket is in an epoll set, which the broker's own thread
-//! looks at: it sets the command's mark and lets the driver poll_hangups again.
+//! The connection's thread is inside the driver then and does not read its socket. The socket is
+//! therefore in an epoll set that the broker's main thread polls: it sets the command's flag and has
+//! the driver check its waiters again.
 //!
-//! A client that only stops sending still waits for its answer: what counts is the end of both directions.
+//! A client that only stops sending still gets its reply: both directions have to be closed.
 
 use rustix::event::Timespec;
 use rustix::event::epoll;
@@ -14,7 +15,7 @@ use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uringlet_sys::sync::AtomicBool;
 
-/// Hang-ups that are noticed at once; the next poll_hangups finds the others.
+/// Hang-ups handled in one poll; the next poll finds the others.
 const EVENTS: usize = 32;
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -27,12 +28,12 @@ pub(crate) struct HangupMonitor {
 
 #[derive(Debug, Default)]
 struct PendingCommands {
-    /// By a number that is never used again: a late event finds nobody.
+    /// By a number that is never reused, so that a late event matches no command.
     hangup_flags: BTreeMap<u64, Arc<AtomicBool>>,
     next: u64,
 }
 
-/// A command under way; dropped, it is over.
+/// A command in flight; dropping it ends the monitoring.
 #[derive(Debug)]
 pub(crate) struct MonitoredCommand<'a> {
     monitor: &'a HangupMonitor,
@@ -51,12 +52,12 @@ impl HangupMonitor {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Readable when [`poll_hangups`](Self::poll_hangups) has something to see.
+    /// Readable when [`poll_hangups`](Self::poll_hangups) has events.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Watches over a client's socket while its command is under way.
+    /// Monitors a client's socket while its command is in flight.
     pub(crate) fn add<'a>(&'a self, socket: &'a OwnedFd) -> Result<MonitoredCommand<'a>, Errno> {
         let hung_up = Arc::new(AtomicBool::new(false));
         let number = {
@@ -67,15 +68,15 @@ impl HangupMonitor {
             number
         };
         let monitored = MonitoredCommand { monitor: self, socket: socket.as_fd(), number, hung_up };
-        // Hang-ups are told whatever is asked for; once is enough.
+        // EPOLLHUP is always reported; one report is enough.
         epoll::add(&self.epoll, socket, epoll::EventData::new_u64(number), epoll::EventFlags::ONESHOT)?;
         Ok(monitored)
     }
 
-    /// Marks the commands of clients that have hung up. Whether there is one.
+    /// Marks the commands of clients that have hung up. True: there is at least one.
     pub(crate) fn poll_hangups(&self) -> bool {
         let mut events = Vec::with_capacity(EVENTS);
-        // Nothing to see is as good.
+        // An error is the same as no event.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&AT_ONCE));
         let commands = self.commands();
         let mut is_any = false;
@@ -91,7 +92,7 @@ impl HangupMonitor {
 
 impl Drop for MonitoredCommand<'_> {
     fn drop(&mut self) {
-        // Not there if it could not be added.
+        // Fails if it was never added.
         let _ = epoll::delete(&self.monitor.epoll, self.socket);
         self.monitor.commands().hangup_flags.remove(&self.number);
     }

@@ -1,18 +1,22 @@
-//! The broker: a process that plays the kernel's part for ublk devices. It has their numbers, parameters, tags and front ends;
-//! servers come and go.
+//! The broker: a process that plays the kernel's part for ublk devices. It owns their numbers,
+//! parameters, tags and front ends; servers come and go.
 //!
 //! ```text
-//!  place     the folder where its sockets are            client    the other end of the wire, for the command line
-//!  broker    listens; one thread a connection            serve     our own servers: null, memory, a file
-//!  channel   an open char device: commands, completions
-//!  watch     clients that hang up while their command waits
-//!  surroundings  what the driver needs of this process
+//!  broker       listens; one thread a connection      client           the client side of the wire
+//!  channel      an open char device: the server's     hangup           clients that hang up while
+//!               commands in, completions out                           their command waits
+//!  packets      packets and descriptors               shared_buffers   descriptors and slots
+//!  runtime_dir  the directory with its sockets        control_payload  a control command's payload
 //! ```
 //! The wire is described in the driver's WIRE.md.
 //!
-//! What dies with a broker that is killed: its devices, and what was in flight. Servers see the end of their connection and end, or, under
-//! `uringlet run`, get -ENODEV; the folder's lock is free, sockets are replaced, and the next broker ends what is left of block devices.
-//! Nothing that a server has acknowledged after a flush is lost: it is the server's. A filesystem that was mounted has had a power cut.
+//! A killed broker loses its devices and the requests in flight. Servers see the end of their
+//! connection and exit, or, under `uringlet run`, get -ENODEV. The kernel releases the directory's
+//! lock; the next broker replaces the sockets and removes stale block devices. Data that a server
+//! acknowledged after a flush is the server's and not lost. To a mounted filesystem it is a power cut.
+//!
+//! Log: `tracing` events with the fields device, queue, tag and pid. Info: the life of devices;
+//! warn: lost servers and refused connections; debug: each connection and command.
 #![forbid(unsafe_code)]
 
 pub mod broker;

@@ -1,4 +1,4 @@
-//! Packets over a unix socket, with descriptors where they belong.
+//! Packets over a unix socket, with the descriptors they carry.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use uringlet_ublk::wire::MESSAGE_MAX;
 
-/// Descriptors that a packet may carry.
+/// Most descriptors in one packet.
 const FDS_MAX: usize = 2;
 
 pub(crate) fn socket() -> Result<OwnedFd, Errno> {
@@ -24,7 +24,7 @@ pub(crate) fn connected(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Sends one packet, sleeping where there is no room.
+/// Sends one packet; blocks while the socket is full.
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8]) -> Result<(), Errno> {
     send_with(socket, bytes, &[], SendFlags::empty())
 }
@@ -39,19 +39,19 @@ pub(crate) fn send_with(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>],
         match sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, flags | SendFlags::NOSIGNAL) {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
-            // A packet goes as a whole.
+            // A packet is sent whole or not at all.
             Ok(_) => return Ok(()),
         }
     }
 }
 
-/// Wakes a thread of the other side: a packet whose bytes mean nothing.
+/// Wakes a thread of the peer with a packet whose bytes mean nothing.
 pub(crate) fn ring_doorbell(socket: impl AsFd) {
-    // Full means that enough of them are on their way; an error, that nobody is left to be woken.
+    // EAGAIN: enough doorbells are on their way. Other errors: the peer is gone.
     let _ = send_with(socket, &[0], &[], SendFlags::DONTWAIT);
 }
 
-/// Sleeps until the bell rings. False: the other side is gone.
+/// Blocks until the doorbell rings. False: the peer is gone.
 pub(crate) fn wait_doorbell(socket: impl AsFd) -> bool {
     loop {
         match recv(&socket, &mut [0; 1], RecvFlags::empty()) {
@@ -69,11 +69,12 @@ pub(crate) struct PacketReceiver {
 
 impl PacketReceiver {
     pub(crate) fn new() -> Self {
-        // One byte more: what is too long shows.
+        // One byte more than the longest packet, so that a longer one is noticed.
         Self { bytes: vec![0; MESSAGE_MAX + 1] }
     }
 
-    /// The next packet and the descriptors that it carries. Empty: the peer is gone. Sleeps unless `flags` say otherwise.
+    /// The next packet and its descriptors. Empty: the peer is gone. Blocks unless `flags` say
+    /// otherwise.
     pub(crate) fn receive(&mut self, socket: impl AsFd, flags: RecvFlags) -> Result<(&[u8], Vec<OwnedFd>), Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

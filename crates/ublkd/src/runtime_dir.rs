@@ -1,4 +1,4 @@
-//! The folder where the broker is met: only its user may look into it.
+//! The runtime directory with the broker's sockets, accessible to its user alone.
 
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use uringlet_ublk::wire;
 
-/// Names another folder.
+/// Environment variable that names another directory.
 pub const DIR_VARIABLE: &str = "URINGLET_UBLK_DIR";
 
 /// The broker's socket in it.
@@ -15,13 +15,13 @@ pub fn socket(dir: &Path) -> PathBuf {
     dir.join(wire::SOCKET)
 }
 
-/// The NBD server's.
+/// The NBD server's socket in it.
 #[must_use]
 pub fn nbd_socket(dir: &Path) -> PathBuf {
     dir.join("nbd.sock")
 }
 
-/// Makes [`wire::LIST`] what it should be.
+/// Makes [`wire::LIST`] list exactly these devices.
 ///
 /// # Errors
 /// Those of the filesystem.
@@ -44,8 +44,8 @@ pub(crate) fn publish_devices(dir: &Path, ids: &[u32]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Where this user's broker is: `$URINGLET_UBLK_DIR`, or `uringlet` in `$XDG_RUNTIME_DIR`, root's in `/run`, and else in the
-/// folder for temporary files.
+/// This user's runtime directory: `$URINGLET_UBLK_DIR`, or `uringlet` in `$XDG_RUNTIME_DIR`; for root
+/// in `/run`; otherwise in the directory for temporary files.
 #[must_use]
 pub fn default_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(DIR_VARIABLE) {
@@ -61,22 +61,22 @@ pub fn default_dir() -> PathBuf {
     }
 }
 
-/// Makes the folder, or sees that it is ours alone.
+/// Creates the directory, or checks that only this user can access it.
 ///
 /// # Errors
-/// It belongs to somebody else, others may look into it, or it cannot be made.
+/// It has another owner or is accessible to others; it cannot be created.
 pub fn prepare(dir: &Path) -> anyhow::Result<()> {
     let made = std::fs::DirBuilder::new().mode(0o700).create(dir);
     if let Err(error) = made
         && error.kind() != std::io::ErrorKind::AlreadyExists
     {
-        return Err(error).with_context(|| format!("making {}", dir.display()));
+        return Err(error).with_context(|| format!("creating {}", dir.display()));
     }
-    // Not through a link: somebody else may have put it there.
-    let found = std::fs::symlink_metadata(dir).with_context(|| format!("looking at {}", dir.display()))?;
-    ensure!(found.is_dir(), "{} is not a folder", dir.display());
+    // Without following a link, which another user may have put there.
+    let found = std::fs::symlink_metadata(dir).with_context(|| format!("reading the mode of {}", dir.display()))?;
+    ensure!(found.is_dir(), "{} is not a directory", dir.display());
     ensure!(found.uid() == rustix::process::geteuid().as_raw(), "{} belongs to user {}", dir.display(), found.uid());
-    ensure!(found.mode() & 0o077 == 0, "others may look into {}: chmod 700 it", dir.display());
+    ensure!(found.mode() & 0o077 == 0, "{} is accessible to others: chmod 700 it", dir.display());
     Ok(())
 }
 

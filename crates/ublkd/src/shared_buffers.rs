@@ -10,12 +10,13 @@ use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{DataLocation, SlotExtent};
 use uringlet_ublk::platform::{IoBuffers, SlotRange};
 
-/// The shared file of a device. Its server's process moves the data.
+/// The file that broker and server share. The server's process moves the data.
 #[derive(Debug)]
 pub(crate) struct SharedBuffers {
     file: OwnedFd,
     depth: u16,
-    /// By tag: what [`IoBuffers::write_iod`] said last. Written before the command's completion, on the same thread.
+    /// By tag: the last [`IoBuffers::write_iod`]. Written before the command's completion, on the same
+    /// thread.
     iods: Vec<Mutex<(IoDesc, u32)>>,
 }
 
@@ -36,7 +37,7 @@ impl SharedBuffers {
         usize::from(queue) * usize::from(self.depth) + usize::from(tag)
     }
 
-    /// What [`IoBuffers::write_iod`] said last.
+    /// The last [`IoBuffers::write_iod`] of a tag.
     pub(crate) fn iod(&self, queue: u16, tag: u16) -> (IoDesc, u32) {
         self.iods.get(self.tag_index(queue, tag)).map_or_else(Default::default, |iod| *lock(iod))
     }
@@ -45,7 +46,7 @@ impl SharedBuffers {
 impl IoBuffers for SharedBuffers {
     fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
         *lock(&self.iods[self.tag_index(queue, tag)]) = (*iod, done);
-        // Only a machine without a page of memory left fails it; the server then serves what was there before, once more.
+        // Fails only if the machine has no free page left; the server then repeats the previous request.
         let _ = pwrite(&self.file, &iod.to_bytes(), io::descriptor(queue, tag));
     }
 

@@ -1,4 +1,4 @@
-//! The broker's process.
+//! `uringlet ublkd`: the broker's process; starting one on demand.
 
 use crate::Status;
 use anyhow::Context;
@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk_front::block::BlockFrontEnd;
@@ -17,33 +19,42 @@ use uringlet_ublkd::broker::Broker;
 use uringlet_ublkd::client::BrokerClient;
 use uringlet_ublkd::runtime_dir;
 
-/// How long a broker that nobody uses stays, when it was started on demand, seconds.
+/// How long a broker that was started on demand stays without devices, seconds.
 const IDLE_SECONDS: &str = "30";
-/// How long a broker may take to begin.
+/// Longest start of a broker.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Environment variable with the log filter.
+const LOG_VARIABLE: &str = "URINGLET_LOG";
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The broker of ublk devices: run by hand only to see what it says
+/// Run the broker of ublk devices in the foreground; `uringlet ublk` starts it on demand
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Its folder [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR; /run/uringlet for root]
-    #[arg(long, value_name = "FOLDER")]
+    /// Its runtime directory [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR; /run/uringlet for root]
+    #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// End after so long without devices and connections
+    /// Exit after this time without devices and connections
     #[arg(long, value_name = "SECONDS")]
     idle: Option<u64>,
 
-    /// Also offer NBD on this TCP port of the loopback address: to everybody on this machine
+    /// Also serve NBD on this TCP port of the loopback address, to every user of this machine
     #[arg(long, value_name = "PORT")]
     tcp: Option<u16>,
 
-    /// No /dev/ublkbN, even if it could be made
+    /// Create no /dev/ublkbN
     #[arg(long)]
     no_block: bool,
+
+    /// What to log to stderr: off, error, warn, info, debug, trace, or directives such as
+    /// uringlet_ublkd=debug
+    ///
+    /// A broker that was started on demand logs to ublkd.log in its runtime directory.
+    #[arg(long, value_name = "FILTER", env = LOG_VARIABLE, default_value = "info")]
+    log: String,
 }
 
-/// Runs the broker until it is interrupted.
+/// Runs the broker until a signal ends it.
 pub(crate) fn ublkd(args: &Args) -> Status {
     match run(args) {
         Ok(()) => 0,
@@ -54,7 +65,7 @@ pub(crate) fn ublkd(args: &Args) -> Status {
     }
 }
 
-/// A block device is a favour: without it the device is there by NBD.
+/// A front end whose failure does not stop a device: it is still reachable over NBD.
 #[derive(Debug)]
 struct BestEffort(BlockFrontEnd);
 
@@ -63,7 +74,8 @@ impl FrontEnd for BestEffort {
         let id = device.id();
         if let Err(errno) = self.0.start(device) {
             let error = std::io::Error::from_raw_os_error(errno.into_raw());
-            eprintln!("uringlet ublkd: no {}: {error}; device {id} is there by NBD", self.0.node(id).display());
+            let node = self.0.node(id);
+            warn!(device = id, "cannot create {}: {error}; the device is available over NBD only", node.display());
         }
         Ok(())
     }
@@ -81,30 +93,38 @@ impl FrontEnd for BestEffort {
     }
 }
 
+/// Logs to stderr.
+fn init_log(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).context("--log")?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    log.try_init().map_err(|error| anyhow::anyhow!("{error}")).context("starting the log")
+}
+
 fn run(args: &Args) -> anyhow::Result<()> {
+    init_log(&args.log)?;
     let dir = args.dir.clone().unwrap_or_else(runtime_dir::default_dir);
     let nbd = Arc::new(NbdServer::new()?);
     let mut front_ends: Vec<Arc<dyn FrontEnd>> = vec![Arc::clone(&nbd) as Arc<dyn FrontEnd>];
     let block = BlockFrontEnd::new(Path::new("/dev"));
     let missing = block.missing();
     if missing.is_empty() {
-        // Also without block devices of our own: an earlier one may have had some.
-        block.clean().iter().for_each(|what| eprintln!("uringlet ublkd: {what}"));
+        // With --no-block too: an earlier broker may have had block devices.
+        block.clean().iter().for_each(|what| info!("{what}"));
     }
     if !args.no_block && missing.is_empty() {
         front_ends.push(Arc::new(BestEffort(block)));
     } else if !args.no_block {
-        missing.iter().for_each(|why| eprintln!("uringlet ublkd: no /dev/ublkbN: {why}"));
+        missing.iter().for_each(|why| info!("no /dev/ublkbN: {why}"));
     }
     super::interrupt::survive_broken_pipes()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("registering signal handlers")?;
     }
     let broker = Broker::new(&dir, front_ends)?;
-    nbd.listen_unix(&runtime_dir::nbd_socket(&dir)).context("offering NBD")?;
+    nbd.listen_unix(&runtime_dir::nbd_socket(&dir)).context("listening for NBD")?;
     if let Some(port) = args.tcp {
-        let address = nbd.listen_tcp(([127, 0, 0, 1], port).into()).context("offering NBD over TCP")?;
+        let address = nbd.listen_tcp(([127, 0, 0, 1], port).into()).context("listening for NBD over TCP")?;
         println!("{}", address.uri(0));
     }
     let handle = broker.handle();
@@ -117,14 +137,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
     broker.run(args.idle.map(Duration::from_secs))
 }
 
-/// Sees that a broker is there: starts one if need be, in a process group of its own, its words going to a log in its folder.
+/// Starts a broker if none answers: in a process group of its own, with its log in the runtime
+/// directory.
 pub(super) fn ensure(client: &BrokerClient) -> anyhow::Result<()> {
     if client.is_running() {
         return Ok(());
     }
     runtime_dir::prepare(client.dir())?;
     let path = client.dir().join("ublkd.log");
-    let log = std::fs::File::create(&path).with_context(|| format!("making {}", path.display()))?;
+    let log = std::fs::File::create(&path).with_context(|| format!("creating {}", path.display()))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("uringlet").args(["ublkd", "--idle", IDLE_SECONDS, "--dir"]).arg(client.dir());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/").process_group(0);
@@ -132,7 +153,7 @@ pub(super) fn ensure(client: &BrokerClient) -> anyhow::Result<()> {
     let started = Instant::now();
     while !client.is_running() {
         let log_text = || std::fs::read_to_string(&path).unwrap_or_default();
-        // One that ends because another was quicker is no harm.
+        // Harmless if it ended because another broker was faster.
         if let Some(status) = child.try_wait()?
             && !client.is_running()
         {
