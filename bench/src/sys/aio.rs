@@ -14,21 +14,21 @@ pub(crate) trait BatchWriter {
 /// `struct io_event`, which libc lacks.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct AioEvent {
+struct LibaioEvent {
     data: u64,
     obj: u64,
     res: i64,
     res2: i64,
 }
 
-const _: () = assert!(size_of::<AioEvent>() == 32);
+const _: () = assert!(size_of::<LibaioEvent>() == 32);
 
 /// Linux AIO: io_submit(2) and io_getevents(2), as libaio calls them.
 pub(crate) struct LinuxAio {
     context: libc::c_ulong,
     iocbs: Box<[libc::iocb]>,
     pointers: Box<[*mut libc::iocb]>,
-    events: Box<[AioEvent]>,
+    events: Box<[LibaioEvent]>,
     block: Box<[u8]>,
 }
 
@@ -50,7 +50,7 @@ impl LinuxAio {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes the context.
         checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) }, "io_setup")?;
-        Ok(Self { context, iocbs, pointers, events: vec![AioEvent::default(); depth as usize].into(), block })
+        Ok(Self { context, iocbs, pointers, events: vec![LibaioEvent::default(); depth as usize].into(), block })
     }
 }
 
@@ -58,8 +58,8 @@ impl BatchWriter for LinuxAio {
     fn write_all(&mut self, next_offset: &mut dyn FnMut() -> u64) -> anyhow::Result<()> {
         self.iocbs.iter_mut().for_each(|iocb| iocb.aio_offset = next_offset().cast_signed());
         let depth = self.iocbs.len() as libc::c_long;
-        // SAFETY: `depth` pointers to requests, whose block lives as long as `self`, which waits for all
-        // of them.
+        // SAFETY: `depth` pointers to requests, whose block lives as long as `self`, which waits
+        // for all of them.
         let submitted = unsafe { libc::syscall(libc::SYS_io_submit, self.context, depth, self.pointers.as_mut_ptr()) };
         ensure!(checked(submitted, "io_submit")? == depth, "io_submit took {submitted} of {depth}");
         // SAFETY: room for `depth` events.

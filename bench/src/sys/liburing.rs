@@ -39,7 +39,7 @@ struct RawCq {
 
 /// `struct io_uring`.
 #[repr(C)]
-struct RawRing {
+struct RawIoUring {
     sq: RawSq,
     cq: RawCq,
     flags: u32,
@@ -47,11 +47,11 @@ struct RawRing {
     rest: [u64; 2],
 }
 
-const _: () = assert!(size_of::<RawRing>() == 216);
+const _: () = assert!(size_of::<RawIoUring>() == 216);
 
 /// An `IORING_OP_URING_CMD` SQE of plain or double size, with its command data.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UringCmd<'a> {
+pub(crate) struct UringCmdSqe<'a> {
     pub(crate) fd: i32,
     pub(crate) cmd_op: u32,
     pub(crate) addr: u64,
@@ -60,17 +60,17 @@ pub(crate) struct UringCmd<'a> {
     pub(crate) user_data: u64,
 }
 
-type QueueInit = unsafe extern "C" fn(c_uint, *mut RawRing, c_uint) -> c_int;
-type Submit = unsafe extern "C" fn(*mut RawRing) -> c_int;
-type SubmitAndWait = unsafe extern "C" fn(*mut RawRing, c_uint) -> c_int;
-type RegisterFiles = unsafe extern "C" fn(*mut RawRing, *const c_int, c_uint) -> c_int;
-type UpdateFiles = unsafe extern "C" fn(*mut RawRing, c_uint, *const c_int, c_uint) -> c_int;
-type MaxWorkers = unsafe extern "C" fn(*mut RawRing, *mut c_uint) -> c_int;
+type QueueInit = unsafe extern "C" fn(c_uint, *mut RawIoUring, c_uint) -> c_int;
+type Submit = unsafe extern "C" fn(*mut RawIoUring) -> c_int;
+type SubmitAndWait = unsafe extern "C" fn(*mut RawIoUring, c_uint) -> c_int;
+type RegisterFiles = unsafe extern "C" fn(*mut RawIoUring, *const c_int, c_uint) -> c_int;
+type UpdateFiles = unsafe extern "C" fn(*mut RawIoUring, c_uint, *const c_int, c_uint) -> c_int;
+type MaxWorkers = unsafe extern "C" fn(*mut RawIoUring, *mut c_uint) -> c_int;
 type Enter = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint, *mut c_void) -> c_int;
 
 /// A ring that liburing set up.
 pub(crate) struct LibRing {
-    raw: Box<RawRing>,
+    raw: Box<RawIoUring>,
     library: *mut c_void,
     submit: Submit,
     submit_and_wait: SubmitAndWait,
@@ -118,7 +118,7 @@ impl LibRing {
                 std::mem::transmute::<*mut c_void, Submit>(submit),
                 std::mem::transmute::<*mut c_void, SubmitAndWait>(submit_and_wait),
                 enter.map(|enter| std::mem::transmute::<*mut c_void, Enter>(enter)),
-                Box::new(std::mem::zeroed::<RawRing>()),
+                Box::new(std::mem::zeroed::<RawIoUring>()),
             )
         };
         // SAFETY: `raw` lives as long as the ring, at one address.
@@ -152,9 +152,9 @@ impl LibRing {
     }
 
     #[inline]
-    pub(crate) fn prep_uring_cmd(&mut self, cmd: &UringCmd<'_>) {
+    pub(crate) fn prep_uring_cmd(&mut self, cmd: &UringCmdSqe<'_>) {
         const DATA_OFFSET: usize = std::mem::offset_of!(Sqe, addr3);
-        let UringCmd { fd, cmd_op, addr, data, user_data } = *cmd;
+        let UringCmdSqe { fd, cmd_op, addr, data, user_data } = *cmd;
         assert!(data.len() == if self.sqe_shift == 0 { 16 } else { 32 });
         let sqe = self.get_sqe();
         *sqe = Sqe { opcode: Opcode::UringCmd as u8, fd, off: cmd_op.into(), addr, user_data, ..Sqe::default() };
@@ -176,8 +176,8 @@ impl LibRing {
         unsafe { (self.submit)(&raw mut *self.raw) }
     }
 
-    /// Calls `each` with user_data and result of all available CQEs and consumes them. Returns their
-    /// number.
+    /// Calls `each` with user_data and result of all available CQEs and consumes them. Returns
+    /// their number.
     #[inline]
     pub(crate) fn for_each_cqe(&mut self, mut each: impl FnMut(u64, i32)) -> u32 {
         let cq = &self.raw.cq;

@@ -1,5 +1,5 @@
-//! The unsafe code of the benchmarks: liburing's functions, asynchronous I/O of libc and the kernel,
-//! and the few system calls that no safe wrapper covers.
+//! The unsafe code of the benchmarks: liburing's functions, asynchronous I/O of libc and of the
+//! kernel, and the few system calls that no safe wrapper covers.
 #![allow(unsafe_code, reason = "everything else in this crate is safe")]
 
 pub(crate) mod aio;

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::geometry::UblkOp;
-use super::load::{BlockTarget, UblkLoad};
+use super::load::{LoadTarget, UblkLoad};
 use crate::sys::liburing::LibRing;
 use uringlet_abi::{Opcode, Sqe};
 
@@ -35,7 +35,7 @@ impl BlockDeviceClient {
     }
 }
 
-impl BlockTarget for BlockDeviceClient {
+impl LoadTarget for BlockDeviceClient {
     fn push(&mut self, lane: u32, at: u64) {
         let opcode = if self.op == UblkOp::Read { Opcode::Read as u8 } else { Opcode::Write as u8 };
         let addr = self.buffers[lane as usize][0].0.as_mut_ptr() as u64;

@@ -7,8 +7,8 @@ use uringlet_abi::ublk::{ClientCmd, client};
 
 use super::control::{io_command, open};
 use super::geometry::UblkOp;
-use super::load::{BlockTarget, UblkLoad};
-use crate::sys::liburing::{LibRing, UringCmd};
+use super::load::{LoadTarget, UblkLoad};
+use crate::sys::liburing::{LibRing, UringCmdSqe};
 
 pub(super) struct InProcessClient {
     file: File,
@@ -27,13 +27,13 @@ impl InProcessClient {
     }
 }
 
-impl BlockTarget for InProcessClient {
+impl LoadTarget for InProcessClient {
     fn push(&mut self, lane: u32, at: u64) {
         let addr = self.buffers[lane as usize].as_mut_ptr() as u64;
         let (sector, sectors) = if self.op == UblkOp::Flush { (0, 0) } else { (at / 512, self.block / 512) };
         let cmd = ClientCmd { sector, sectors, flags: 0 };
         let (fd, cmd_op) = (self.file.as_raw_fd(), io_command(client::BASE + self.op as u8));
-        self.ring.prep_uring_cmd(&UringCmd { fd, cmd_op, addr, data: &cmd.to_bytes(), user_data: lane.into() });
+        self.ring.prep_uring_cmd(&UringCmdSqe { fd, cmd_op, addr, data: &cmd.to_bytes(), user_data: lane.into() });
     }
 
     fn wait(&mut self, at_least: u32, completed: &mut Vec<u32>) -> anyhow::Result<()> {

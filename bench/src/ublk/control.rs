@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, ParamBasic, ctrl, feature, param};
 
 use super::geometry::{DataPath, MAX_BYTES, SIZE};
-use crate::sys::liburing::{LibRing, UringCmd};
+use crate::sys::liburing::{LibRing, UringCmdSqe};
 use uringlet_abi::setup;
 
 /// Encodes an I/O command, or a client command, by its number.
@@ -39,7 +39,7 @@ impl Control {
         let addr = payload.as_mut_ptr() as u64;
         let header = CtrlCmd { dev_id: self.id, queue_id: u16::MAX, len: payload.len() as u16, addr, data, ..CtrlCmd::default() };
         let (fd, cmd_op) = (self.file.as_raw_fd(), command(nr, 32));
-        self.ring.prep_uring_cmd(&UringCmd { fd, cmd_op, addr: 0, data: &header.to_bytes(), user_data: 0 });
+        self.ring.prep_uring_cmd(&UringCmdSqe { fd, cmd_op, addr: 0, data: &header.to_bytes(), user_data: 0 });
         self.ring.submit_all(1, 0).with_context(|| format!("control command {nr:#x}"))
     }
 

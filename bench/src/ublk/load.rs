@@ -21,7 +21,7 @@ pub(super) struct UblkLoad {
 }
 
 /// A client that the load generator can drive.
-pub(super) trait BlockTarget {
+pub(super) trait LoadTarget {
     /// Queues a request that uses the lane's buffer.
     fn push(&mut self, lane: u32, at: u64);
 
@@ -32,7 +32,7 @@ pub(super) trait BlockTarget {
 
 impl UblkLoad {
     /// Requests per second, and their latency, µs.
-    pub(super) fn run(&self, device: &mut impl BlockTarget) -> anyhow::Result<Metrics> {
+    pub(super) fn run(&self, device: &mut impl LoadTarget) -> anyhow::Result<Metrics> {
         let mut lanes = Lanes::new(self);
         let mut histogram = LatencyHistogram::new()?;
         let (mut sum, mut count) = (Duration::ZERO, 0);
@@ -79,7 +79,7 @@ impl Lanes {
     }
 
     /// Submits whole batches while lanes are free, then waits for one batch.
-    fn step(&mut self, device: &mut impl BlockTarget) -> anyhow::Result<()> {
+    fn step(&mut self, device: &mut impl LoadTarget) -> anyhow::Result<()> {
         self.free.append(&mut self.completed);
         let now = Instant::now();
         while self.free.len() >= self.load.batch as usize {
@@ -95,7 +95,7 @@ impl Lanes {
     }
 
     /// Waits for all requests in flight.
-    fn finish(&mut self, device: &mut impl BlockTarget) -> anyhow::Result<()> {
+    fn finish(&mut self, device: &mut impl LoadTarget) -> anyhow::Result<()> {
         self.free.append(&mut self.completed);
         while self.free.len() < self.load.depth as usize {
             device.wait(1, &mut self.completed)?;
@@ -117,7 +117,7 @@ mod tests {
         all: usize,
     }
 
-    impl BlockTarget for Fake {
+    impl LoadTarget for Fake {
         fn push(&mut self, lane: u32, at: u64) {
             assert!(!self.pushed.contains(&lane) && at.is_multiple_of(4096) && at + 4096 <= SIZE);
             self.pushed.push(lane);

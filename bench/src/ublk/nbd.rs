@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use super::geometry::{SIZE, UblkOp};
-use super::load::{BlockTarget, UblkLoad};
+use super::load::{LoadTarget, UblkLoad};
 
 const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
@@ -69,7 +69,7 @@ impl NbdBenchClient {
     }
 }
 
-impl BlockTarget for NbdBenchClient {
+impl LoadTarget for NbdBenchClient {
     fn push(&mut self, lane: u32, at: u64) {
         self.out.extend(REQUEST.to_be_bytes());
         // No flags. Read is 0 and write is 1, as in the ublk ABI.

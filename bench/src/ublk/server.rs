@@ -11,7 +11,7 @@ use uringlet_abi::ublk::{IoCmd, io, iod};
 use super::control::{io_command, open};
 use super::geometry::DataPath;
 use crate::sys::iod_map::IodMap;
-use crate::sys::liburing::{LibRing, UringCmd};
+use crate::sys::liburing::{LibRing, UringCmdSqe};
 
 /// A running server.
 pub(super) struct NullServer(JoinHandle<anyhow::Result<()>>);
@@ -64,7 +64,7 @@ impl NullQueue {
     fn command(&mut self, nr: u8, tag: u64, result: i32, addr: u64) {
         let cmd = IoCmd { q_id: 0, tag: tag as u16, result, addr };
         let (fd, cmd_op) = (self.file.as_raw_fd(), io_command(nr));
-        self.ring.prep_uring_cmd(&UringCmd { fd, cmd_op, addr: 0, data: &cmd.to_bytes(), user_data: tag });
+        self.ring.prep_uring_cmd(&UringCmdSqe { fd, cmd_op, addr: 0, data: &cmd.to_bytes(), user_data: tag });
         self.armed += 1;
     }
 

@@ -18,8 +18,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(super) explain: bool,
 
-    /// Scan for system calls again instead of using the cached result of an earlier start, and cache
-    /// nothing
+    /// Scan for system calls again instead of using the cached result of an earlier start, and
+    /// cache nothing
     #[arg(long)]
     pub(super) no_cache: bool,
 

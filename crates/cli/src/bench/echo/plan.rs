@@ -10,7 +10,7 @@ use crate::bench::tools::{Attachment, BenchTools};
 
 /// What drives the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Backend {
+pub(super) enum EchoBackend {
     Epoll,
     Kernel,
     Engine,
@@ -20,7 +20,7 @@ pub(super) enum Backend {
     HybridOff,
 }
 
-impl Backend {
+impl EchoBackend {
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",
@@ -42,11 +42,13 @@ impl Backend {
 }
 
 /// The backends that are compared in a mode.
-pub(super) fn backends_of(mode: EchoMode) -> &'static [Backend] {
+pub(super) fn backends_of(mode: EchoMode) -> &'static [EchoBackend] {
     match mode {
-        EchoMode::Default => &[Backend::Epoll, Backend::Kernel, Backend::Engine],
-        EchoMode::DeferTaskrun | EchoMode::RegisteredFiles => &[Backend::Kernel, Backend::Engine],
-        EchoMode::Async20 | EchoMode::Async4 => &[Backend::Kernel, Backend::Engine, Backend::WorkerOnly, Backend::HybridOff],
+        EchoMode::Default => &[EchoBackend::Epoll, EchoBackend::Kernel, EchoBackend::Engine],
+        EchoMode::DeferTaskrun | EchoMode::RegisteredFiles => &[EchoBackend::Kernel, EchoBackend::Engine],
+        EchoMode::Async20 | EchoMode::Async4 => {
+            &[EchoBackend::Kernel, EchoBackend::Engine, EchoBackend::WorkerOnly, EchoBackend::HybridOff]
+        }
     }
 }
 
@@ -100,7 +102,7 @@ pub(super) fn plan(args: &BenchEchoArgs, tools: &BenchTools) -> EchoPlan {
     }
     for &workload in &plan.workloads {
         for &mode in plan.modes.iter().filter(|&&mode| workload.applies_to(mode)) {
-            for &backend in backends_of(mode).iter().filter(|&&backend| backend != Backend::Kernel || tools.no_kernel.is_none()) {
+            for &backend in backends_of(mode).iter().filter(|&&backend| backend != EchoBackend::Kernel || tools.no_kernel.is_none()) {
                 let launch = tools.worker(Attachment::Plain, load(tools, workload, mode, backend, args.time())).within(limit(args.time()));
                 let cell = TableCell::new(workload.title(), mode.label(), backend.label());
                 plan.jobs.push(BenchJob::program(cell, expected(workload, args.time()), launch, json::sample));
@@ -122,9 +124,9 @@ fn limit(time: Duration) -> Duration {
 }
 
 /// The arguments of the load generator, which end with the server's command line.
-fn load(tools: &BenchTools, workload: EchoWorkload, mode: EchoMode, backend: Backend, time: Duration) -> Vec<OsString> {
+fn load(tools: &BenchTools, workload: EchoWorkload, mode: EchoMode, backend: EchoBackend, time: Duration) -> Vec<OsString> {
     let both = [format!("--connections={}", workload.connections), format!("--size={}", workload.size)];
-    let via = if backend == Backend::Epoll { "--via=epoll" } else { "--via=ring" };
+    let via = if backend == EchoBackend::Epoll { "--via=epoll" } else { "--via=ring" };
     let options = mode.options().iter().copied().chain([via]).map(ToString::to_string);
     let server = tools.worker(backend.attachment(), std::iter::once("echo-server".to_owned()).chain(both.clone()).chain(options));
     let mut argv: Vec<OsString> = vec!["echo".into()];
@@ -153,13 +155,13 @@ pub(super) mod tests {
             argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
         };
         let ends = "echo-server --connections=7 --size=12 --via=ring";
-        assert_eq!(of(EchoMode::Default, Backend::Kernel), format!("echo --connections=7 --size=12 --seconds=0.5 -- /b/w {ends}"));
+        assert_eq!(of(EchoMode::Default, EchoBackend::Kernel), format!("echo --connections=7 --size=12 --seconds=0.5 -- /b/w {ends}"));
         assert_eq!(
-            of(EchoMode::Default, Backend::Engine),
+            of(EchoMode::Default, EchoBackend::Engine),
             format!("echo --connections=7 --size=12 --seconds=0.5 -- /b/u run -- /b/w {ends}")
         );
-        assert!(of(EchoMode::Default, Backend::Epoll).ends_with("-- /b/w echo-server --connections=7 --size=12 --via=epoll"));
-        let off = of(EchoMode::Async4, Backend::HybridOff);
+        assert!(of(EchoMode::Default, EchoBackend::Epoll).ends_with("-- /b/w echo-server --connections=7 --size=12 --via=epoll"));
+        let off = of(EchoMode::Async4, EchoBackend::HybridOff);
         assert!(
             off.contains(" -- /b/u run --iosqe-async=block -- /b/w ") && off.ends_with("--registered-files --async-workers=4 --via=ring"),
             "{off}"
@@ -173,7 +175,7 @@ pub(super) mod tests {
         assert_eq!((whole.jobs.0.len(), whole.notes.len()), (2 * 15, 0));
         let rest = plan(&args, &tools(Some("no ring")));
         assert_eq!((rest.jobs.0.len(), rest.notes.len()), (2 * 10, 1));
-        assert!(rest.jobs.0.iter().all(|job| job.cell.column != Backend::Kernel.label()) && rest.notes[0].contains("no ring"));
+        assert!(rest.jobs.0.iter().all(|job| job.cell.column != EchoBackend::Kernel.label()) && rest.notes[0].contains("no ring"));
     }
 
     #[test]
@@ -184,7 +186,7 @@ pub(super) mod tests {
         assert!(workloads(&["--modes=default"]).iter().all(|workload| workload.pause_ms == 0));
         let plan = plan(&parse(&["--connections=9", "--sizes=12"]).unwrap(), &tools(None));
         assert_eq!((plan.jobs.0.len(), plan.jobs.rows("9 connections, 12 bytes, pauses of 20 ms").len()), (15 + 8, 2));
-        let argv = load(&tools(None), last, EchoMode::Async20, Backend::Engine, Duration::from_secs(1));
+        let argv = load(&tools(None), last, EchoMode::Async20, EchoBackend::Engine, Duration::from_secs(1));
         assert!(argv.contains(&"--pause-ms=20".into()));
     }
 }

@@ -1,7 +1,7 @@
 //! Tables, plots and goals of `uringlet bench echo`.
 
 use super::args::EchoMode;
-use super::plan::{Backend, EchoPlan, EchoWorkload, backends_of};
+use super::plan::{EchoBackend, EchoPlan, EchoWorkload, backends_of};
 use crate::bench::goal::{Bound, Goal};
 use crate::bench::job::VALUE;
 use crate::bench::plot::{Panel, Plot};
@@ -28,18 +28,18 @@ impl EchoPlan {
         text + &self.jobs.failures()
     }
 
-    fn summary(&self, workload: EchoWorkload, mode: EchoMode, backend: Backend, field: &str) -> Option<Summary> {
+    fn summary(&self, workload: EchoWorkload, mode: EchoMode, backend: EchoBackend, field: &str) -> Option<Summary> {
         self.jobs.summary(&workload.title(), mode.label(), backend.label(), field)
     }
 
-    fn median(&self, workload: EchoWorkload, mode: EchoMode, backend: Backend, field: &str) -> Option<f64> {
+    fn median(&self, workload: EchoWorkload, mode: EchoMode, backend: EchoBackend, field: &str) -> Option<f64> {
         self.summary(workload, mode, backend, field).map(|s| s.median)
     }
 
     /// `backend` divided by `base`: the median of the ratios of each round, since values of one
     /// round were measured one after the other.
-    fn ratio(&self, workload: EchoWorkload, mode: EchoMode, field: &str, backend: Backend, base: Backend) -> Option<f64> {
-        let job = |backend: Backend| self.jobs.find_job(&workload.title(), mode.label(), backend.label());
+    fn ratio(&self, workload: EchoWorkload, mode: EchoMode, field: &str, backend: EchoBackend, base: EchoBackend) -> Option<f64> {
+        let job = |backend: EchoBackend| self.jobs.find_job(&workload.title(), mode.label(), backend.label());
         let pairs = job(backend)?.samples.iter().zip(&job(base)?.samples);
         let ratios: Vec<f64> = pairs.filter_map(|(one, other)| Some(one.get(field)? / other.get(field)?)).collect();
         Summary::of(&ratios).map(|s| s.median)
@@ -53,10 +53,14 @@ impl EchoPlan {
         for &mode in &self.modes {
             for &backend in backends_of(mode) {
                 let Some(rate) = self.summary(workload, mode, backend, VALUE) else { continue };
-                let of_kernel = |field| plain(self.ratio(workload, mode, field, backend, Backend::Kernel));
+                let of_kernel = |field| plain(self.ratio(workload, mode, field, backend, EchoBackend::Kernel));
                 let middle = |field| plain(self.median(workload, mode, backend, field));
                 table.row([
-                    if backend == Backend::Epoll { backend.label().to_owned() } else { format!("{}: {}", mode.label(), backend.label()) },
+                    if backend == EchoBackend::Epoll {
+                        backend.label().to_owned()
+                    } else {
+                        format!("{}: {}", mode.label(), backend.label())
+                    },
                     rate.divided(1e3).narrow(),
                     of_kernel(VALUE),
                     middle("p50_us"),
@@ -75,8 +79,8 @@ impl EchoPlan {
         &self,
         modes: &[EchoMode],
         field: &str,
-        backend: Backend,
-        base: Backend,
+        backend: EchoBackend,
+        base: EchoBackend,
         is_requested: impl Fn(EchoWorkload, EchoMode) -> bool,
     ) -> Vec<(String, f64)> {
         let mut found = Vec::new();
@@ -90,8 +94,8 @@ impl EchoPlan {
     }
 
     pub(super) fn goals(&self) -> Vec<Goal> {
-        use Backend::{Engine, Epoll, HybridOff, Kernel};
         use Bound::{AtLeast, AtMost};
+        use EchoBackend::{Engine, Epoll, HybridOff, Kernel};
         use EchoMode::{Async4, Async20, Default};
         let any = |_: EchoWorkload, _: EchoMode| true;
         let is_crowded = |workload: EchoWorkload| workload.connections >= CROWD_PER_WORKER * 20;
@@ -156,13 +160,13 @@ impl EchoPlan {
 }
 
 /// A name that is short enough for the legend.
-fn line(mode: EchoMode, backend: Backend) -> String {
+fn line(mode: EchoMode, backend: EchoBackend) -> String {
     let backend = match backend {
-        Backend::Epoll => return backend.label().to_owned(),
-        Backend::Kernel => "kernel",
-        Backend::Engine => "engine",
-        Backend::WorkerOnly => "always a worker",
-        Backend::HybridOff => "hybrid off",
+        EchoBackend::Epoll => return backend.label().to_owned(),
+        EchoBackend::Kernel => "kernel",
+        EchoBackend::Engine => "engine",
+        EchoBackend::WorkerOnly => "always a worker",
+        EchoBackend::HybridOff => "hybrid off",
     };
     let mode = match mode {
         EchoMode::Async20 => "20 workers",
@@ -205,10 +209,10 @@ mod tests {
         for job in &mut plan.jobs.0 {
             let first = job.samples[0].clone();
             let slow = Sample::from([(VALUE.to_owned(), first[VALUE] / 10.0)]);
-            let is_engine = job.cell.column == Backend::Engine.label();
+            let is_engine = job.cell.column == EchoBackend::Engine.label();
             job.samples = vec![first.clone(), if is_engine { slow.clone() } else { first }, slow];
         }
-        let ratio = plan.ratio(plan.workloads[0], EchoMode::Default, VALUE, Backend::Engine, Backend::Kernel).unwrap();
+        let ratio = plan.ratio(plan.workloads[0], EchoMode::Default, VALUE, EchoBackend::Engine, EchoBackend::Kernel).unwrap();
         assert!((ratio - 0.9).abs() < 1e-9, "{ratio}");
     }
 

@@ -29,12 +29,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A way to reach a device.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct DeviceEndpoint {
     pub(super) column: &'static str,
     path: PathBuf,
 }
 
-impl Endpoint {
+impl DeviceEndpoint {
     /// A block device is measured through the kernel's ring.
     pub(super) fn needs_kernel(&self) -> bool {
         self.column == BLOCK
@@ -52,7 +52,7 @@ impl Endpoint {
 pub(super) struct NullServers {
     directory: Option<PathBuf>,
     children: Vec<Child>,
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<DeviceEndpoint>,
 }
 
 impl NullServers {
@@ -60,7 +60,7 @@ impl NullServers {
         Self { directory: None, children: Vec::new(), endpoints: Vec::new() }
     }
 
-    pub(super) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = &DeviceEndpoint> {
         self.endpoints.iter()
     }
 
@@ -84,7 +84,7 @@ impl NullServers {
     fn start_embedded(&mut self, tools: &BenchTools, socket: &Path, stop: &StopFlag) -> Result<(), String> {
         self.spawn(Command::new(&tools.worker).args(["nbd-server", "--socket"]).arg(socket))?;
         self.wait("the NBD server", stop, || socket.exists())?;
-        self.endpoints.push(Endpoint { column: NBD_EMBEDDED, path: socket.to_path_buf() });
+        self.endpoints.push(DeviceEndpoint { column: NBD_EMBEDDED, path: socket.to_path_buf() });
         Ok(())
     }
 
@@ -99,11 +99,11 @@ impl NullServers {
         self.spawn(server.args(["ublk", "--dir"]).arg(&dir).args(["add", "--type", "null", "--size", "1G"]))?;
         let is_live = || client.list().is_ok_and(|ids| ids.first().is_some_and(|&id| is_live(&client, id)));
         self.wait("the device", stop, is_live)?;
-        self.endpoints.push(Endpoint { column: NBD_BROKER, path: runtime_dir::nbd_socket(&dir) });
+        self.endpoints.push(DeviceEndpoint { column: NBD_BROKER, path: runtime_dir::nbd_socket(&dir) });
         let id = client.list().unwrap_or_default().first().copied().unwrap_or_default();
         let node = PathBuf::from(format!("/dev/ublkb{id}"));
         if std::fs::metadata(&node).is_ok_and(|meta| meta.file_type().is_block_device()) {
-            self.endpoints.push(Endpoint { column: BLOCK, path: node });
+            self.endpoints.push(DeviceEndpoint { column: BLOCK, path: node });
         } else {
             notes.push("block device: not measured, it does not exist (it needs root, /dev/fuse and loop devices)".to_owned());
         }
@@ -122,7 +122,7 @@ impl NullServers {
     ) {
         let started = self.spawn(Command::new(&argv[0]).args(&argv[1..])).and_then(|()| self.wait(column, stop, || socket.exists()));
         match started {
-            Ok(()) => self.endpoints.push(Endpoint { column, path: socket.to_path_buf() }),
+            Ok(()) => self.endpoints.push(DeviceEndpoint { column, path: socket.to_path_buf() }),
             Err(why) => notes.push(format!("{column}: not measured ({why}; package {package})")),
         }
     }
@@ -213,7 +213,7 @@ pub(super) mod tests {
 
     /// Endpoints without processes.
     pub(in crate::bench::ublk) fn servers() -> NullServers {
-        let endpoint = |column| Endpoint { column, path: "/s".into() };
+        let endpoint = |column| DeviceEndpoint { column, path: "/s".into() };
         let mut servers = NullServers::none();
         servers.endpoints = vec![endpoint(NBD_EMBEDDED), endpoint(NBD_BROKER), endpoint(BLOCK), endpoint(NBDKIT)];
         servers
@@ -221,7 +221,7 @@ pub(super) mod tests {
 
     #[test]
     fn endpoints_have_their_worker_arguments() {
-        let words = |column| Endpoint { column, path: "/x".into() }.worker_args().map(|word| word.into_string().unwrap()).join(" ");
+        let words = |column| DeviceEndpoint { column, path: "/x".into() }.worker_args().map(|word| word.into_string().unwrap()).join(" ");
         assert_eq!(words(QEMU), "nbd --socket /x");
         assert_eq!(words(BLOCK), "block --device /x");
     }
