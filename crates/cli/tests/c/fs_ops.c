@@ -9,8 +9,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,11 +16,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "sqe.h"
+#include "uring_filter.h"
 
 enum {
 	NOP = 0, FSYNC = 3, SYNC_FILE_RANGE = 8, ASYNC_CANCEL = 14, FALLOCATE = 17, OPENAT = 18, CLOSE = 19, STATX = 21, FADVISE = 24,
@@ -39,24 +38,6 @@ enum mode { PLAIN, ASYNC, LINKED, DEEP, MODES };
 #define A_FD 1000000
 #define CWD AT_FDCWD
 #define BAD_ADDRESS 0xffff800000000000ull
-
-struct sqe {
-	uint8_t opcode, flags;
-	uint16_t ioprio;
-	int32_t fd;
-	uint64_t off, addr;
-	uint32_t len, op_flags;
-	uint64_t user_data;
-	uint16_t buf_index, personality;
-	int32_t fd_in;
-	uint64_t addr3, pad2;
-};
-
-struct cqe {
-	uint64_t user_data;
-	int32_t res;
-	uint32_t flags;
-};
 
 static int ring_fd;
 static struct sqe *sqes;
@@ -85,19 +66,7 @@ static void check(const char *what, int got, int want)
 
 static void block_io_uring(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {
-		perror("seccomp");
-		exit(1);
-	}
+	filter_io_uring(SECCOMP_RET_KILL_PROCESS, 1);
 }
 
 static void make_ring(void)

@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "sqe.h"
+#include "uring_filter.h"
 
 enum {
 	NOP = 0, SENDMSG = 9, RECVMSG = 10, ACCEPT = 13, ASYNC_CANCEL = 14, CONNECT = 16, FILES_UPDATE = 20, READ = 22, SEND = 26, RECV = 27,
@@ -30,25 +29,6 @@ enum { F_BUFFER = 1, F_MORE = 2, F_NONEMPTY = 4, F_BUF_MORE = 16 };
 enum { REGISTER_FILES = 2, REGISTER_PBUF_RING = 22, UNREGISTER_PBUF_RING = 23, PBUF_STATUS = 26 };
 #define ANY_SLOT -1
 #define BAD_ADDRESS 0xffff800000000000ull
-#define ADDR(p) ((uint64_t)(uintptr_t)(p))
-
-struct sqe {
-	uint8_t opcode, flags;
-	uint16_t ioprio;
-	int32_t fd;
-	uint64_t off, addr;
-	uint32_t len, op_flags;
-	uint64_t user_data;
-	uint16_t buf_index, personality;
-	int32_t file_index;
-	uint64_t addr3, pad2;
-};
-
-struct cqe {
-	uint64_t user_data;
-	int32_t res;
-	uint32_t flags;
-};
 
 struct buf_reg {
 	uint64_t addr;
@@ -82,19 +62,7 @@ static void check(const char *what, int got, int want)
 
 static void block_io_uring(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {
-		perror("seccomp");
-		exit(1);
-	}
+	filter_io_uring(SECCOMP_RET_KILL_PROCESS, 1);
 }
 
 /* A ring with these params, beside the current one. */

@@ -1,8 +1,6 @@
 /* Bundles of provided buffers, and sends with a notification when their buffer is free. */
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include "net_ring.h"
+#include "tcp_pair.h"
 
 enum { SEND_ZC = 47, SENDMSG_ZC = 48, CQE_SKIP = 64, GROUP = 1, ENTRIES = 8, SIZE = 10, REGISTER_BUFFERS = 0, INC = 2 };
 enum { FIXED_BUF = 4, REPORT_USAGE = 8, F_NOTIF = 8, COPIED = 1 << 31 };
@@ -10,22 +8,6 @@ enum { FIXED_BUF = 4, REPORT_USAGE = 8, F_NOTIF = 8, COPIED = 1 << 31 };
 static char buf[1 << 16], sink[1 << 16];
 static struct buf *br;
 static uint16_t tail;
-
-static void tcp_pair(int fds[2])
-{
-	struct sockaddr_in addr = { AF_INET, 0, { htonl(INADDR_LOOPBACK) } };
-	socklen_t len = sizeof(addr);
-	int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-
-	bind(listener, (void *)&addr, sizeof(addr));
-	listen(listener, 1);
-	getsockname(listener, (void *)&addr, &len);
-	fds[1] = socket(AF_INET, SOCK_STREAM, 0);
-	connect(fds[1], (void *)&addr, sizeof(addr));
-	fds[0] = accept(listener, 0, 0);
-	setsockopt(fds[1], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	close(listener);
-}
 
 static void give(int n)
 {

@@ -6,8 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,11 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "sqe.h"
+#include "uring_filter.h"
 
 enum {
 	NOP = 0, READV = 1, READ_FIXED = 4, POLL_ADD = 6, SENDMSG = 9, TIMEOUT = 11, ACCEPT = 13, ASYNC_CANCEL = 14, LINK_TIMEOUT = 15, READ = 22, WRITE = 23, SEND = 26, RECV = 27,
@@ -35,26 +34,7 @@ enum { SQ_CQ_OVERFLOW = 2 };
 #define CANCEL_ANY 4
 #define OFF_SQES 0x10000000ull
 #define NO_CQE -9999
-#define ADDR(p) ((uint64_t)(uintptr_t)(p))
 #define SQE(...) ((struct sqe){ __VA_ARGS__ })
-
-struct sqe {
-	uint8_t opcode, flags;
-	uint16_t ioprio;
-	int32_t fd;
-	uint64_t off, addr;
-	uint32_t len, op_flags;
-	uint64_t user_data;
-	uint16_t buf_index, personality;
-	int32_t file_index;
-	uint64_t addr3, pad2;
-};
-
-struct cqe {
-	uint64_t user_data;
-	int32_t res;
-	uint32_t flags;
-};
 
 struct params {
 	uint32_t sq_entries, cq_entries, flags, sq_thread_cpu, sq_thread_idle, features, wq_fd, resv[3];
@@ -89,21 +69,8 @@ static void check_at(int line, const char *what, long got, long want)
 
 static void block_if_asked(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
-
-	if (!getenv("BLOCK_IO_URING"))
-		return;
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) {
-		perror("seccomp");
-		exit(1);
-	}
+	if (getenv("BLOCK_IO_URING"))
+		filter_io_uring(SECCOMP_RET_KILL_PROCESS, 1);
 }
 
 static uint64_t now_us(void)

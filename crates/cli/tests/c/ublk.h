@@ -4,8 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "sqe.h"
+#include "uring_filter.h"
 
 enum { URING_CMD = 46, FIXED_FILE = 1, REGISTER_FILES = 2 };
 enum { SQE128 = 1 << 10, COOP_TASKRUN = 1 << 8, SINGLE_ISSUER = 1 << 12, DEFER_TASKRUN = 1 << 13 };
@@ -30,27 +29,8 @@ enum { F_NEED_GET_DATA = 1 << 2, F_RECOVERY = 1 << 3, F_REISSUE = 1 << 4, F_USER
 enum { DEAD, LIVE, QUIESCED };
 enum { READ, WRITE, FLUSH, DISCARD, WRITE_ZEROES = 5 };
 enum { DEPTH = 16, MAX_BYTES = 1 << 16, DISK = 8 << 20 };
-#define ADDR(p) ((uint64_t)(uintptr_t)(p))
 #define IOWR(nr, size) (3u << 30 | (size) << 16 | 'u' << 8 | (nr))
 #define SLOT(tag) (0x80000000ull + ((uint64_t)(tag) << 25))
-
-struct sqe {
-	uint8_t opcode, flags;
-	uint16_t ioprio;
-	int32_t fd;
-	uint64_t off, addr;
-	uint32_t len, op_flags;
-	uint64_t user_data;
-	uint16_t buf_index, personality;
-	int32_t file_index;
-	uint8_t cmd[16];
-};
-
-struct cqe {
-	uint64_t user_data;
-	int32_t res;
-	uint32_t flags;
-};
 
 struct ring {
 	int fd, shift;
@@ -125,17 +105,7 @@ static void die(const char *what)
 
 static void block_io_uring(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 425, 0, 2),
-		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 427, 1, 0),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
-		die("seccomp");
+	filter_io_uring(SECCOMP_RET_KILL_PROCESS, 1);
 }
 
 static void ring_open(struct ring *r, unsigned entries, unsigned flags)

@@ -3,11 +3,10 @@
  * half a buffer. Checked are the count, the error, the signal (io_uring(7) has none for writes by
  * workers), and the request linked behind.
  */
-#include "robust_ring.h"
+#include "write_file.h"
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sched.h>
 
@@ -24,39 +23,11 @@ static void count_signal(int number)
 	signals++;
 }
 
-static int fresh(const char *name, int flags)
-{
-	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | flags, 0600);
-
-	is_true("the file opens", fd >= 0);
-	return fd;
-}
-
-static long size_of(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) ? -errno : st.st_size;
-}
-
 static void limit_to(unsigned long bytes)
 {
 	struct rlimit limit = { bytes, RLIM_INFINITY };
 
 	check("setrlimit", setrlimit(RLIMIT_FSIZE, &limit), 0);
-}
-
-/* The results of the next `n` requests by their user_data, which count from 0. */
-static void results(struct ring *r, unsigned n, int *res)
-{
-	for (unsigned i = 0; i < n; i++)
-		res[i] = NO_CQE;
-	for (unsigned i = 0; i < n; i++) {
-		struct cqe cqe = next_cqe(r);
-
-		if (cqe.res != NO_CQE && cqe.user_data < n)
-			res[cqe.user_data] = cqe.res;
-	}
 }
 
 static int async_flag, lowers_late;

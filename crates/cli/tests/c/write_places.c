@@ -2,8 +2,7 @@
  * Positions and results of writes: appended, at the file position, synchronous, with half of the
  * buffer unmapped, empty, longer than a call can take, to files that are not open for writing.
  */
-#include "robust_ring.h"
-#include <sys/stat.h>
+#include "write_file.h"
 #include <sys/uio.h>
 
 enum { WRITEV = 2, FSYNC = 3, WRITE_FIXED = 5 };
@@ -13,34 +12,6 @@ enum { DSYNC_FLAG = 2, SYNC_FLAG = 4, NOWAIT_FLAG = 8, APPEND_FLAG = 0x10, NOAPP
 #define CLAMP 0x7ffff000
 
 static char data[1 << 20];
-
-static int fresh(const char *name, int flags)
-{
-	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | flags, 0600);
-
-	is_true("the file opens", fd >= 0);
-	return fd;
-}
-
-static long size_of(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) ? -errno : st.st_size;
-}
-
-/* The results of the next `n` requests by their user_data, which count from 0. */
-static void results(struct ring *r, unsigned n, int *res)
-{
-	for (unsigned i = 0; i < n; i++)
-		res[i] = NO_CQE;
-	for (unsigned i = 0; i < n; i++) {
-		struct cqe cqe = next_cqe(r);
-
-		if (cqe.res != NO_CQE && cqe.user_data < n)
-			res[cqe.user_data] = cqe.res;
-	}
-}
 
 static int length_of(int round, int i)
 {
