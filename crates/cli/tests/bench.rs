@@ -82,7 +82,7 @@ fn an_interrupted_run_reports_its_figures_and_removes_its_files() {
     assert!(status.success());
     let output = common::finish_child(child, "the stopped benchmark");
     assert_eq!(output.status.code(), Some(130), "{}{}", stdout(&output), stderr(&output));
-    assert!(stdout(&output).contains("stopped before its end"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("interrupted: some numbers"), "{}", stdout(&output));
     let left: Vec<_> = fs::read_dir(&directory).expect("the directory").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["w.json"]);
 }
@@ -122,7 +122,7 @@ fn echo_is_measured_and_reported() {
     assert!(failed.is_empty(), "{failed:#?}");
     assert!(fs::read_to_string(&svg).expect("the SVG").contains("hybrid off, 4 workers"));
     let text = stdout(&output);
-    assert!(text.contains("goal: default mode, requests, of epoll") && text.contains("p99 µs"), "{text}");
+    assert!(text.contains("goal: default mode, requests, relative to epoll") && text.contains("p99 µs"), "{text}");
 }
 
 /// Processes whose command line contains this word.

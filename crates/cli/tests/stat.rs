@@ -175,7 +175,7 @@ fn a_process_of_another_user_is_reported() {
     let output = look_as_stranger(&program, is_root);
     std::fs::remove_dir_all(&home).expect("it goes");
     let said = refusal(&output);
-    assert!(said.contains("not permitted") && said.contains("ptrace_scope"), "{said}");
+    assert!(said.contains("no permission") && said.contains("ptrace_scope"), "{said}");
 }
 
 fn look_as_stranger(program: &Path, is_root: bool) -> Output {
