@@ -2,10 +2,10 @@
 
 mod fork;
 
-use crate::driver::closing;
+use crate::driver::watcher::end_or_watch;
 use crate::ops::hint::AsyncHint;
 use crate::state::{ANY_READABLE, LockOwner, RINGS};
-use crate::submit::dispatch;
+use crate::submit::keep_file;
 use crate::virtual_file;
 use crate::write::{self, WriteMode};
 use core::sync::atomic::Ordering::Relaxed;
@@ -46,7 +46,7 @@ impl Engine {
         let last_of = RINGS.lose_number(fd);
         let result = io::close(fd);
         if let Some((ring, generation)) = last_of {
-            closing::end_if_closed(ring, generation);
+            end_or_watch(ring, generation);
         }
         crate::to_isize(result)
     }
@@ -64,14 +64,14 @@ impl Engine {
         if fd_table::has_users(fd) {
             for ring in RINGS.all() {
                 if let Some(mut guard) = ring.lock(LockOwner::Worker) {
-                    dispatch::keep_file(&mut guard, fd);
+                    keep_file(&mut guard, fd);
                 }
             }
         }
         fd_table::forget_kind(fd);
         virtual_file::forget(fd);
         if let Some((ring, generation)) = RINGS.lose_number(fd) {
-            closing::end_if_closed(ring, generation);
+            end_or_watch(ring, generation);
         }
     }
 

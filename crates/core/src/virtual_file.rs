@@ -73,6 +73,9 @@ pub trait VirtualFiles: Sync + Debug {
 /// A descriptor of the program's, and what stands behind it.
 pub type OpenedFile = (i32, Arc<dyn VirtualFile>);
 
+/// Posts the CQE of a command. The function is part of a layer above this one, and its ring has it.
+pub(crate) type CompleteCommand = fn(&PendingCmd, i32);
+
 /// A command without a CQE yet. Exactly one [`complete`](Self::complete) gives it one.
 #[derive(Debug)]
 #[must_use]
@@ -82,8 +85,8 @@ pub struct PendingCmd {
     pub(crate) ring_generation: u64,
     /// The parked request.
     pub(crate) id: u64,
-    /// The submitting layer's way to post it: it is above this one.
-    pub(crate) post: fn(&PendingCmd, i32),
+    /// Posts it.
+    pub(crate) post: CompleteCommand,
 }
 
 impl PendingCmd {

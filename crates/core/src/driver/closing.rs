@@ -1,30 +1,28 @@
 //! The end of a ring: when nothing names it any more, and nobody is inside.
 
-use super::poll_before_close;
-use super::watcher::WATCHER;
-use crate::register::{forget_ring, is_registered};
+use super::events::poll_before_close;
 use crate::request::Stage;
-use crate::state::{LockOwner, RINGS, Ring, RingState, UringGuard};
+use crate::state::{LockOwner, RINGS, Ring, RingState, UringGuard, forget_ring, is_registered};
 use crate::submit::command;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::fd::RingFd;
 use uringlet_sys::thread;
 
-/// The last known number of a ring is gone. If somebody holds a duplicate we do not know, or a child does, the
-/// watcher hears of its end.
-pub(crate) fn end_if_closed(ring: &'static Ring, generation: u64) {
-    let Some(mut guard) = ring.lock(LockOwner::Worker).filter(|guard| guard.generation == generation) else { return };
-    let Some(fd) = &mut guard.fd else { return };
+/// The last known number of a ring is gone: ends the ring, unless a child or an unknown duplicate holds it. Then returns the
+/// descriptor that reports its end.
+pub(super) fn end_if_closed(ring: &'static Ring, generation: u64) -> Option<i32> {
+    let mut guard = ring.lock(LockOwner::Worker).filter(|guard| guard.generation == generation)?;
+    let fd = guard.fd.as_mut()?;
     fd.untrack_readiness();
     let is_orphaned = fd.is_orphaned();
     let writer = fd.writer();
     ring.is_polled.store(false, Relaxed);
     if is_orphaned || guard.is_idle_heir() {
-        return end_unless_registered(guard);
+        end_unless_registered(guard);
+        return None;
     }
-    drop(guard);
-    WATCHER.watch_close(writer, ring.index);
+    Some(writer)
 }
 
 /// A registered number was given up: a ring that has no other name ends.

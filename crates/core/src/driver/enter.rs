@@ -3,9 +3,10 @@
 //! An SQPOLL ring has no thread here. Its flag NEED_WAKEUP is always set, so the program always enters to wake "the
 //! thread", and the entering thread does what that thread would: consume the whole SQ. Nothing spins.
 
+use super::events::{bring_on, drive, poll_pending};
+use super::leave::{ExitAction, exit_action, perform};
 use super::uringlet;
-use super::watcher::{self, Leaving};
-use super::{bring_on, drive, poll_pending};
+use super::watcher::{WatcherNotify, hand_over};
 use crate::io_wq::{InterruptGuard, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
@@ -77,11 +78,11 @@ pub(crate) fn enter(ring: &'static Ring, args: Args) -> Result<usize, Errno> {
         leave_without_waiting(guard);
         Ok(())
     };
-    let how = watcher::leaving(guard);
-    if !matches!(how, Leaving::Quietly)
+    let action = exit_action(guard);
+    if !matches!(action, ExitAction::None)
         && let Some(guard) = locked.take()
     {
-        watcher::leave(guard, how);
+        perform(guard, action);
     }
     match result {
         Err(errno) if submitted == 0 => Err(errno),
@@ -217,7 +218,7 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
         };
         if let Err(errno) = result {
             guard.res.run_deferred();
-            // CQEs, however few, are better news than the error.
+            // CQEs, however few, are better event_seq than the error.
             return if guard.res.cq.ready(&guard.res.memory) > 0 { Ok(()) } else { Err(errno) };
         }
     }
@@ -255,7 +256,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
     if now < wait.any_after_ns {
         until = until.min(wait.any_after_ns);
     }
-    // With a minimal wait over, any CQE is news.
+    // With a minimal wait over, any CQE is event_seq.
     let target = if wait.any_after_ns <= now { guard.res.cq.tail().wrapping_add(1) } else { target };
     let is_alone = guard.waiters.sleeping == 0;
     let is_sooner = target.wrapping_sub(guard.waiters.wake_tail) as i32 <= 0;
@@ -282,19 +283,19 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
 /// Where processes share a ring nobody drives: the next CQE may come from any of them. What is armed here is the
 /// watcher's.
 fn sleep_among_others(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
-    let news = guard.res.memory.biased_lock().event_seq();
-    let handover = if guard.needs_watch() { watcher::hand_over(guard) } else { watcher::Handover::Nothing };
+    let event_seq = guard.res.memory.biased_lock().event_seq();
+    let notify = if guard.needs_watch() { hand_over(guard) } else { WatcherNotify::Nothing };
     let slept = guard.unlocked(|| {
-        handover.deliver();
-        news.wait(until)
+        notify.deliver();
+        event_seq.wait(until)
     });
     if slept == Err(Errno::EINTR) { slept } else { Ok(()) }
 }
 
 fn sleep_behind_driver(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
     let ring = guard.ring;
-    let seen = ring.bell.load(Acquire);
-    match guard.unlocked(|| futex_wait(&ring.bell, seen, until)) {
+    let seen = ring.cq_wait_seq.load(Acquire);
+    match guard.unlocked(|| futex_wait(&ring.cq_wait_seq, seen, until)) {
         Err(Errno::EINTR) => Err(Errno::EINTR),
         _ => Ok(()),
     }

@@ -1,118 +1,24 @@
-//! Who brings a ring on: a thread of the program inside enter(), or the watcher when nobody is.
+//! The threads that make a ring progress: those of the program inside enter(), io-wq's workers, and the watcher when no thread
+//! is inside enter().
+//!
+//! ```text
+//!   enter                             io_uring_enter(2)
+//!   worker: hybrid, sleeper; command  completions by workers and by virtual files
+//!   leave                             what a thread does when it leaves a ring
+//!   watcher                           rings that no thread drives
+//!   closing                           the end of a ring
+//!   events                            the event loop
+//! ```
 
 pub(crate) mod closing;
+pub(crate) mod command;
 pub(crate) mod enter;
+mod events;
+mod hybrid;
+pub(crate) mod leave;
 #[cfg(all(test, loom))]
 mod model;
+mod sleeper;
 pub(crate) mod uringlet;
 pub(crate) mod watcher;
-
-use crate::apoll::{PollWaiter, RECHECK_EVENT, WAKE_EVENT};
-use crate::ops::Op;
-use crate::request::ReqId;
-use crate::state::UringGuard;
-use crate::submit::{act, complete, dispatch};
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-use uringlet_abi::setup;
-use uringlet_sys::aio::AioEvent;
-use uringlet_sys::fd::{EpollEvent, NO_EVENT};
-use uringlet_sys::{Errno, UserPtr, process};
-
-const EVENTS: usize = 128;
-
-/// Brings on whatever can be brought on without waiting.
-pub(crate) fn poll_pending(guard: &mut UringGuard) {
-    bring_on(guard);
-    if guard.res.poller.as_ref().is_some_and(|p| p.is_armed()) && !guard.waiters.has_driver {
-        let _ = drive(guard, 0, UserPtr::NULL);
-    }
-}
-
-/// Of that, what needs no look at the epoll set.
-fn bring_on(guard: &mut UringGuard) {
-    if guard.aio_in_flight > 0 {
-        reap_aio(guard);
-    }
-    fire_timers(guard);
-    dispatch::run_ready(guard, false);
-}
-
-/// Brings on what is ready when a ring's last descriptor goes. `DEFER_TASKRUN` rings complete nothing outside enter().
-fn poll_before_close(guard: &mut UringGuard) {
-    if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
-        poll_pending(guard);
-    }
-}
-
-fn fire_timers(guard: &mut UringGuard) {
-    if guard.res.timers.next_deadline().is_some() {
-        act::fire_expired(guard, process::monotonic_ns());
-    }
-}
-
-/// Runs the ring's event loop once: waits until `deadline_ns` (0: not at all), then deals with what came.
-///
-/// # Errors
-/// `EINTR`; `EFAULT` for a bad `sigmask`; what making the poller answers.
-pub(crate) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
-    let epoll = Arc::clone(&guard.res.poller()?.epoll);
-    let mut events = [NO_EVENT; EVENTS];
-    let waited = if deadline_ns == 0 {
-        epoll.wait(&mut events, 0, UserPtr::NULL)
-    } else {
-        guard.waiters.has_driver = true;
-        guard.waiters.is_called = false;
-        let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
-        guard.waiters.has_driver = false;
-        // What workers completed meanwhile comes before what they made possible, and is completed below.
-        if !guard.res.deferred.is_empty() {
-            guard.res.run_deferred();
-        }
-        waited
-    };
-    let n = *waited.as_ref().unwrap_or(&0);
-    handle_events(guard, &events[..n.min(EVENTS)]);
-    waited.map(drop)
-}
-
-fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
-    let mut ready: Vec<PollWaiter> = Vec::new();
-    for event in events {
-        let (data, mask) = (event.data, event.events);
-        if data == WAKE_EVENT {
-            reap_aio(guard);
-            continue;
-        }
-        if let Some(poller) = &mut guard.res.poller {
-            if data == RECHECK_EVENT {
-                poller.recheck();
-                continue;
-            }
-            poller.on_event(data, mask, &mut ready);
-        }
-        for waiting in ready.drain(..) {
-            act::fired(guard, waiting, mask);
-        }
-    }
-    fire_timers(guard);
-    dispatch::run_ready(guard, false);
-}
-
-/// Completes what the kernel's AIO has done.
-pub(crate) fn reap_aio(guard: &mut UringGuard) {
-    let mut events = [AioEvent::default(); EVENTS];
-    while let Some(aio) = &guard.aio {
-        let n = aio.reap(&mut events);
-        for event in &events[..n] {
-            guard.aio_in_flight -= 1;
-            let Some(mut parked) = ReqId::from_u64(event.data).and_then(|id| guard.unpark(id)) else { continue };
-            let Op::Rw(op) = &mut parked.req.op else { continue };
-            let outcome = op.aio_outcome(event.res);
-            complete(guard, parked.req, outcome);
-        }
-        if n < EVENTS {
-            return;
-        }
-    }
-}
+mod worker;

@@ -26,11 +26,14 @@
 //! CQ without calls, and the ring is armed again at once.
 
 use super::closing;
+use super::events::{drive, fire_timers};
+use super::uringlet;
 use crate::state::{Busy, LockOwner, RINGS, Ring, UringGuard};
+use crate::submit::{Depth, run_ready};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
-use uringlet_abi::{setup, sq_flags};
+use uringlet_abi::setup;
 use uringlet_sys::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, Epoll, EpollOp, EventFd, NO_EVENT};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::process::monotonic_ns;
@@ -181,8 +184,8 @@ impl Watcher {
         self.mode.store(TICKING, Release);
     }
 
-    /// Hears of the end of a ring that others hold by ways we do not know.
-    pub(crate) fn watch_close(&'static self, writer: i32, ring_index: u32) {
+    /// Watches for the end of a ring whose remaining descriptors are not known to this process.
+    fn watch_close(&'static self, writer: i32, ring_index: u32) {
         {
             let mut shared = self.shared.lock();
             if shared.tools.is_none() {
@@ -258,9 +261,9 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
     if !guard.watched.is_armed && !guard.res.is_told && (!has_moved || guard.watched.is_useful) {
         look.is_active |= tools.arm(guard).is_err();
     }
-    super::fire_timers(guard);
-    crate::submit::dispatch::run_ready(guard, false);
-    super::uringlet::call(guard);
+    fire_timers(guard);
+    run_ready(guard, Depth::Deep);
+    uringlet::call(guard);
     look.until_ns = look.until_ns.min(guard.res.timers.next_deadline().unwrap_or(u64::MAX));
     true
 }
@@ -275,8 +278,8 @@ fn ring_fired(index: u32) {
     guard.watched.is_useful = !guard.waiters.has_driver;
     if !guard.waiters.has_driver {
         // A new event may come while these are dealt with: armed again first, by the next look, it fires at once.
-        let _ = super::drive(&mut guard, 0, UserPtr::NULL);
-        super::uringlet::call(&mut guard);
+        let _ = drive(&mut guard, 0, UserPtr::NULL);
+        uringlet::call(&mut guard);
     }
 }
 
@@ -288,79 +291,34 @@ fn tell(guard: &mut UringGuard) {
     }
 }
 
-/// What must be done when a thread has left a ring.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Leaving {
-    /// Nothing.
-    Quietly,
-    /// The ring waited for this thread to end.
-    Close,
-    /// The watcher takes over.
-    Tell(Handover),
-}
-
-/// A thread leaves enter() (or arms something elsewhere): if something is armed, somebody must be on watch.
-pub(crate) fn on_leave(mut guard: UringGuard) {
-    let how = leaving(&mut guard);
-    leave(guard, how);
-}
-
-/// As [`on_leave`], for a caller that releases the lock itself if there is nothing to be done: moving a guard costs more
-/// than that.
-#[inline]
-pub(crate) fn leaving(guard: &mut UringGuard) -> Leaving {
-    if guard.is_closing {
-        return Leaving::Close;
-    }
-    super::uringlet::call(guard);
-    if guard.res.setup & setup::TASKRUN_FLAG != 0 {
-        // The kernel sets the flag when an event comes; nobody tells us of one. While something is armed there may be
-        // one: the program looks by entering.
-        let may_have_work = guard.needs_watch() || !guard.res.deferred.is_empty();
-        guard.res.set_sq_flag(sq_flags::TASKRUN, may_have_work);
-    }
-    if guard.needs_watch() { leaving_to_watcher(guard) } else { Leaving::Quietly }
-}
-
-fn leaving_to_watcher(guard: &mut UringGuard) -> Leaving {
-    guard.watched.seq = guard.watched.seq.wrapping_add(1);
-    if guard.waiters.has_driver { Leaving::Quietly } else { Leaving::Tell(hand_over(guard)) }
-}
-
-/// Does it.
-#[cold]
-pub(crate) fn leave(guard: UringGuard, how: Leaving) {
-    match how {
-        Leaving::Quietly => {}
-        Leaving::Close => closing::finish(guard),
-        Leaving::Tell(handover) => {
-            drop(guard);
-            handover.deliver();
-        }
+/// The last known number of a ring is gone: ends the ring, or watches for its end.
+pub(crate) fn end_or_watch(ring: &'static Ring, generation: u64) {
+    if let Some(writer) = closing::end_if_closed(ring, generation) {
+        WATCHER.watch_close(writer, ring.index);
     }
 }
 
 /// What the watcher must be told, once the ring's lock is released.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Handover {
+pub(crate) enum WatcherNotify {
     Nothing,
     Wake,
     List(&'static Ring),
 }
 
 /// What is armed is the watcher's business from now on.
-pub(crate) fn hand_over(guard: &mut UringGuard) -> Handover {
+pub(crate) fn hand_over(guard: &mut UringGuard) -> WatcherNotify {
     let watcher = &WATCHER;
     if !guard.watched.is_listed {
         guard.watched.is_listed = true;
-        return Handover::List(guard.ring);
+        return WatcherNotify::List(guard.ring);
     }
     let is_covered = watcher.mode.load(Acquire) == TICKING
         || (guard.watched.is_armed && guard.res.timers.next_deadline().is_none_or(|at| at >= watcher.until_ns.load(Acquire)));
-    if is_covered { Handover::Nothing } else { Handover::Wake }
+    if is_covered { WatcherNotify::Nothing } else { WatcherNotify::Wake }
 }
 
-impl Handover {
+impl WatcherNotify {
     pub(crate) fn deliver(self) {
         match self {
             Self::Nothing => {}

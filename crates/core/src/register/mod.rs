@@ -6,17 +6,16 @@ mod ring_fds;
 pub(crate) mod setup;
 mod workers;
 
+use crate::driver::leave::release_ring;
 use crate::ops::cancel::CancelOp;
 use crate::ops::{OPCODES, timeout};
-use crate::state::{LockOwner, RINGS, Ring, UringGuard};
-use crate::submit::cancel;
+use crate::state::{LockOwner, RINGS, Ring, UringGuard, registered_ring};
+use crate::submit::{Depth, cancel, run_ready};
 use alloc::vec;
 use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
 use uringlet_abi::{Opcode, setup as setup_flags};
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::{Errno, UserPtr, process, user};
-
-pub(crate) use ring_fds::{forget as forget_ring, is_registered, registered_ring};
 
 /// Runs one operation.
 ///
@@ -32,7 +31,7 @@ pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -
         return Err(Errno::EEXIST);
     }
     let result = run(&mut guard, opcode, arg, n);
-    crate::driver::watcher::on_leave(guard);
+    release_ring(guard);
     result
 }
 
@@ -154,7 +153,7 @@ fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
             other => break other,
         }
     };
-    crate::submit::dispatch::run_ready(guard, false);
+    run_ready(guard, Depth::Deep);
     result
 }
 

@@ -1,5 +1,6 @@
 //! io_uring_setup(2).
 
+use crate::driver::command::complete_command;
 use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
 use crate::state::{LockOwner, RINGS, RingState};
@@ -176,6 +177,7 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<u
     };
     let mut state = RingState::new(generation, memory, params.flags, io_wq, fd);
     state.baton = Some(SubmitBaton::new());
+    state.complete_command = complete_command;
     state.res.mode = write::mode_for(params.flags);
     state.is_disabled = params.flags & setup::R_DISABLED != 0;
     if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {

@@ -23,7 +23,7 @@ pub(crate) struct DrainQueue {
 
 /// What one run over the queue has let pass.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct DrainPass {
     has_passed: bool,
     has_drained: bool,
 }
@@ -85,13 +85,13 @@ impl DrainQueue {
     }
 
     /// The next chain whose turn has come, when `busy` requests outside the queue are not complete.
-    pub(crate) fn pop(&mut self, busy: u32, gate: &mut Gate) -> Option<Request> {
+    pub(crate) fn pop(&mut self, busy: u32, pass: &mut DrainPass) -> Option<Request> {
         let &(_, drains) = self.chains.front()?;
-        gate.has_drained |= drains;
-        if (gate.has_drained || !gate.has_passed) && busy > 0 {
+        pass.has_drained |= drains;
+        if (pass.has_drained || !pass.has_passed) && busy > 0 {
             return None;
         }
-        gate.has_passed = true;
+        pass.has_passed = true;
         let (head, _) = self.chains.pop_front()?;
         self.requests -= length(&head);
         Some(head)

@@ -1,33 +1,18 @@
 //! Holding a ring's lock: the guard, and what its release brings on.
 
-use super::{LockOwner, Ring, RingState};
+use super::ring::{Busy, Ring, RingState};
+use super::wakeups::DeferredWakeups;
+use crate::ring_resources::LockOwner;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::Ordering::AcqRel;
-use uringlet_sys::biased_lock::EventSeq;
-use uringlet_sys::fd;
-use uringlet_sys::lock::{MutexGuard, UnlockedMutex, futex_wake};
+use uringlet_sys::lock::{MutexGuard, UnlockedMutex};
 
-/// The right to use a ring's state. Its drop publishes what was posted and wakes whom it concerns.
+/// The right to use a ring's state. Its drop publishes what was posted and wakeups whom it concerns.
 #[derive(Debug)]
 pub(crate) struct UringGuard {
     pub(crate) ring: &'static Ring,
     // Fields drop in this order: the lock is released, then the wake-ups go out.
     inner: MutexGuard<'static, RingState>,
-    wakes: Wakes,
-}
-
-/// Who must be told, once the lock is released: its drop tells them.
-#[derive(Debug)]
-pub(super) struct Wakes {
-    ring: &'static Ring,
-    /// Sleepers behind the driver.
-    pub(super) waiters: bool,
-    /// The driver's bell.
-    pub(super) driver: Option<i32>,
-    /// The program's eventfd.
-    pub(super) eventfd: Option<i32>,
-    /// Sleepers of other processes.
-    pub(super) others: Option<EventSeq>,
+    wakeups: DeferredWakeups,
 }
 
 impl UringGuard {
@@ -37,35 +22,35 @@ impl UringGuard {
             return None;
         }
         inner.go_in(lock_owner);
-        Some(Self { ring, inner, wakes: Wakes::none(ring) })
+        Some(Self { ring, inner, wakeups: DeferredWakeups::none(ring) })
     }
 
-    /// Lets the lock go until [`LetGo::take_back`]. The ring does not end meanwhile.
+    /// Lets the lock go until [`Unlocked::relock`]. The ring does not end meanwhile.
     #[inline(always)]
-    pub(crate) fn let_go(&mut self) -> LetGo<'_> {
-        let mut wakes = Wakes::none(self.ring);
-        self.inner.commit(self.ring, &mut wakes);
+    pub(crate) fn unlock(&mut self) -> Unlocked<'_> {
+        let mut wakeups = DeferredWakeups::none(self.ring);
+        self.inner.commit(self.ring, &mut wakeups);
         let lock_owner = self.res.lock_owner;
         self.waiters.inside += 1;
         self.inner.go_out();
-        let away = MutexGuard::unlock(&mut self.inner);
-        drop(wakes);
-        LetGo { away, lock_owner }
+        let inner = MutexGuard::unlock(&mut self.inner);
+        drop(wakeups);
+        Unlocked { inner, lock_owner }
     }
 
     /// Lets the lock go while `f` runs.
     #[inline]
     pub(crate) fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        let away = self.let_go();
+        let unlocked = self.unlock();
         let result = f();
-        away.take_back();
+        unlocked.relock();
         result
     }
 
     /// Ends the ring: takes its state out.
     pub(crate) fn end(mut self) -> RingState {
         // A thread that was inside to the last reads its CQEs from mappings that outlive the ring.
-        self.inner.commit(self.ring, &mut self.wakes);
+        self.inner.commit(self.ring, &mut self.wakeups);
         self.inner.go_out();
         core::mem::replace(&mut self.inner, RingState::vacant())
     }
@@ -74,16 +59,16 @@ impl UringGuard {
 /// A ring's guard without its lock.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct LetGo<'g> {
-    away: UnlockedMutex<'g, RingState>,
+pub(crate) struct Unlocked<'g> {
+    inner: UnlockedMutex<'g, RingState>,
     lock_owner: LockOwner,
 }
 
-impl LetGo<'_> {
+impl Unlocked<'_> {
     /// Takes the lock again.
     #[inline(always)]
-    pub(crate) fn take_back(self) {
-        let state = self.away.relock();
+    pub(crate) fn relock(self) {
+        let state = self.inner.relock();
         state.go_in(self.lock_owner);
         state.waiters.inside -= 1;
     }
@@ -108,34 +93,21 @@ impl Drop for UringGuard {
     #[inline]
     fn drop(&mut self) {
         if self.inner.is_open {
-            self.inner.commit(self.ring, &mut self.wakes);
+            self.inner.commit(self.ring, &mut self.wakeups);
             self.inner.go_out();
         }
     }
 }
 
-impl Wakes {
+impl Ring {
+    /// The ring, locked; `None` when it has been closed.
     #[inline]
-    pub(super) fn none(ring: &'static Ring) -> Self {
-        Self { ring, waiters: false, driver: None, eventfd: None, others: None }
+    pub(crate) fn lock(&'static self, lock_owner: LockOwner) -> Option<UringGuard> {
+        UringGuard::new(self, self.state.lock(), lock_owner)
     }
-}
 
-impl Drop for Wakes {
-    #[inline]
-    fn drop(&mut self) {
-        if self.waiters {
-            self.ring.bell.fetch_add(1, AcqRel);
-            futex_wake(&self.ring.bell, u32::MAX);
-        }
-        if let Some(fd) = self.driver {
-            fd::signal_eventfd(fd);
-        }
-        if let Some(fd) = self.eventfd {
-            fd::signal_eventfd(fd);
-        }
-        if let Some(news) = self.others {
-            news.wake();
-        }
+    /// As [`lock`](Self::lock), if nobody holds it.
+    pub(crate) fn try_lock(&'static self, lock_owner: LockOwner) -> Result<Option<UringGuard>, Busy> {
+        self.state.try_lock().map(|state| UringGuard::new(self, state, lock_owner)).ok_or(Busy)
     }
 }

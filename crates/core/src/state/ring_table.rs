@@ -3,7 +3,11 @@
 //! A place outlives the ring in it and is used again. Which numbers are rings stands in `fd_table`; a ring counts those
 //! that are known to be its own.
 
-use super::{ANY_READABLE, LockOwner, Ring};
+use super::guard::UringGuard;
+use super::readiness::ANY_READABLE;
+use super::ring::Ring;
+use super::workers::Punted;
+use crate::ring_resources::LockOwner;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -64,7 +68,7 @@ impl RingTable {
         self.taken.lock_for_fork();
     }
 
-    /// After fork(2), in parent and child: undoes [`hold`](Self::lock_for_fork).
+    /// After fork(2), in parent and child: undoes [`lock_for_fork`](Self::lock_for_fork).
     pub(crate) fn unlock_after_fork(&'static self) {
         self.taken.unlock_after_fork();
     }
@@ -169,5 +173,13 @@ impl RingTable {
                 }
             }
         }
+    }
+}
+
+impl Punted {
+    /// Locks the request's ring, if it is still there.
+    pub(crate) fn lock(&self) -> Option<UringGuard> {
+        let ring = RINGS.get(self.ring_index)?;
+        ring.lock(LockOwner::Worker).filter(|guard| guard.generation == self.ring_generation)
     }
 }

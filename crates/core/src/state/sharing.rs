@@ -4,7 +4,8 @@
 //! [`BiasedLock`](uringlet_sys::biased_lock::BiasedLock). Requests, registered files and buffers are each process' own: a child
 //! can reap what its parent submitted, but not cancel it.
 
-use super::{LockOwner, RingState};
+use super::ring::RingState;
+use crate::ring_resources::LockOwner;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::biased_lock::Held;

@@ -13,7 +13,7 @@ pub(crate) type WorkerPool = io_wq::SharedPool<Punted>;
 /// A request on its way to, or with, a worker.
 #[derive(Debug)]
 pub(crate) struct Punted {
-    pub(crate) ring: &'static Ring,
+    pub(crate) ring_index: u32,
     pub(crate) ring_generation: u64,
     pub(crate) id: ReqId,
     /// The worker tries first, and need not do it.

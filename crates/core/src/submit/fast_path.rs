@@ -118,9 +118,9 @@ fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
         return FastPath::Fallback;
     }
     let len = sqe.len as usize;
-    let away = guard.let_go();
+    let unlocked = guard.unlock();
     let res = io::pwrite(fd, UserPtr::at(sqe.addr), len, sqe.off as i64);
-    away.take_back();
+    unlocked.relock();
     account(guard, fd, start, &res);
     outcome_of(res, len)
 }
@@ -145,9 +145,9 @@ fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
         return FastPath::Fallback;
     }
     let iov = UserPtr::at(sqe.addr);
-    let away = guard.let_go();
+    let unlocked = guard.unlock();
     let res = io::pwritev2(fd, iov, 1, sqe.off as i64, 0, 0);
-    away.take_back();
+    unlocked.relock();
     // Its length is known only now: what it is too much is missing for the next one.
     account(guard, fd, start, &res);
     match res {

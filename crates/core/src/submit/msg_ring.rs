@@ -1,28 +1,21 @@
-//! Messages from ring to ring. The own ring's lock is let go before the other's is taken: two rings that send to each other at once
-//! would wait for each other for ever.
+//! Messages from ring to ring. The sender's lock is released before the other ring's is taken: two rings that send to each
+//! other at once would deadlock otherwise.
 
-use super::{act, complete};
+use crate::ops::OpFile;
 use crate::ops::fs::install_file;
 use crate::ops::msg_ring::{MsgRing, RingMessage};
-use crate::ops::{Op, OpFile};
-use crate::request::Request;
-use crate::state::{LockOwner, Ring, UringGuard};
+use crate::state::{LockOwner, RINGS, Ring, UringGuard};
 use uringlet_abi::Cqe;
 use uringlet_sys::{Errno, io};
 
-/// Sends it.
-pub(super) fn send(guard: &mut UringGuard, req: Request, file: OpFile) {
-    let Op::MsgRing(op) = &req.op else { return };
-    let op = **op;
-    let result = guard.unlocked(|| ring_of(file)).and_then(|target| match op.message {
-        RingMessage::Cqe { res, flags } => {
-            guard.unlocked(|| post(target, Cqe { user_data: op.user_data, res, flags }))?;
-            Ok(0)
-        }
+/// Sends a message.
+pub(super) fn send(guard: &mut UringGuard, op: MsgRing, file: OpFile) -> Result<usize, Errno> {
+    let target = guard.unlocked(|| ring_of(file))?;
+    match op.message {
+        RingMessage::Cqe { res, flags } => guard.unlocked(|| post(target, Cqe { user_data: op.user_data, res, flags })).map(|()| 0),
         RingMessage::File { .. } => send_file(guard, target, op),
         RingMessage::None => Err(Errno::EINVAL),
-    });
-    complete(guard, req, result.into());
+    }
 }
 
 fn ring_of(file: OpFile) -> Result<&'static Ring, Errno> {
@@ -30,10 +23,10 @@ fn ring_of(file: OpFile) -> Result<&'static Ring, Errno> {
         // A ring is never registered.
         return Err(Errno::EBADFD);
     }
-    act::ring_behind(file.fd).map_err(|errno| if errno == Errno::EOPNOTSUPP { Errno::EBADFD } else { errno })
+    RINGS.find(file.fd).map_err(|errno| if errno == Errno::EOPNOTSUPP { Errno::EBADFD } else { errno })
 }
 
-/// The other ring, locked: one that takes messages.
+/// Locks the target ring, unless it is disabled.
 fn lock(target: &'static Ring) -> Result<UringGuard, Errno> {
     target.lock(LockOwner::Worker).filter(|guard| !guard.is_disabled).ok_or(Errno::EBADFD)
 }

@@ -1,7 +1,7 @@
-//! Requests that may wait for ever, and that nothing but a sleeping thread can wait for: WAITID, FUTEX_WAIT, FUTEX_WAITV.
+//! Requests that may wait for ever, and only in a sleeping thread: WAITID, FUTEX_WAIT, FUTEX_WAITV.
 //!
-//! Such a request sleeps with a worker of the unbounded class, but stays in the ring's table, and whoever takes it out there
-//! ends it, at once:
+//! Such a request sleeps on a worker of the unbounded class but stays in the ring's table. The thread that takes it out of
+//! there completes it:
 //!
 //! ```text
 //!   worker                                       cancel, link timeout, close
@@ -12,39 +12,38 @@
 //!     it is there: completes it
 //! ```
 //!
-//! So the worker may take nothing while it sleeps that it could not give back: WAITID sleeps without reaping, and reaps under
-//! the ring's lock; who sleeps on a futex wakes another one instead. Checked by `model` (loom), with `ops/futex/sleep.rs`.
+//! So a sleeping worker may take nothing that it could not give back: WAITID sleeps without reaping, and reaps under the
+//! ring's lock; a cancelled FUTEX_WAIT that was woken wakes another waiter instead. The worker's part is
+//! `driver::sleeper`, checked by its `model` (loom) together with `ops/futex/sleep.rs`.
 
-#[cfg(all(test, loom))]
-mod model;
-
-use super::punt::{self, hand_to_io_wq};
-use super::{act, complete, dispatch};
+use super::attempt::{Attempt, Next};
+use super::complete::complete;
+use super::punt::hand_to_io_wq;
 use crate::apoll::Rearm;
-use crate::io_wq::{Account, InterruptGuard};
+use crate::io_wq::Account;
 use crate::ops::futex::{FutexOp, FutexWait};
 use crate::ops::waitid::Waitid;
 use crate::ops::{Op, OpFile};
 use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
-use crate::state::{Punted, UringGuard};
+use crate::state::UringGuard;
 use alloc::sync::Arc;
 use uringlet_abi::Opcode;
 use uringlet_sys::Errno;
 use uringlet_sys::fd::EPOLLIN;
 
-/// Whether requests of this kind sleep as described here.
+/// Whether requests of this opcode sleep as described here.
 pub(super) fn is_wait(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Waitid | Opcode::FutexWait | Opcode::FutexWaitv)
 }
 
-/// Issues a WAITID, or issues it again.
-pub(super) fn start_waitid(guard: &mut UringGuard, mut req: Request, op: Waitid, mut file: OpFile) {
+/// Issues a WAITID, also again after its poll fired.
+pub(super) fn start_waitid(guard: &mut UringGuard, req: &mut Request, op: Waitid, mut file: OpFile) -> Attempt {
     if let Some(outcome) = op.try_wait(file.fd) {
-        return complete(guard, req, outcome);
+        return Attempt::Done(outcome);
     }
     if op.is_bound_to_its_thread() {
-        return complete(guard, req, Outcome::err(Errno::EINVAL));
+        return Attempt::Done(Outcome::err(Errno::EINVAL));
     }
     if matches!(req.target, Target::None)
         && let Some(fd) = op.open_pidfd()
@@ -52,22 +51,22 @@ pub(super) fn start_waitid(guard: &mut UringGuard, mut req: Request, op: Waitid,
         file = OpFile { fd: fd.number(), is_fixed: true };
         req.target = Target::Held(Arc::new(FileNode { fd, tag: 0 }));
     }
-    // A pidfd that was ready without an answer would be so again: somebody traces the child.
+    // A pidfd that was ready without a result stays ready: a tracer has the child. So it is polled once only.
     if file.fd >= 0 && op.is_pollable() && !req.poll_fired {
-        dispatch::arm(guard, req, file, EPOLLIN, Rearm::Recheck);
-    } else {
-        hand_to_io_wq(guard, req, file);
+        return Attempt::Continue(file, Next::Arm(EPOLLIN, Rearm::Recheck));
     }
+    hand_to_io_wq(guard, req.take(), file);
+    Attempt::Parked
 }
 
-/// Issues a FUTEX_WAIT or a FUTEX_WAITV: when this returns there is somebody to wake.
-pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &FutexWait, file: OpFile) {
+/// Issues a FUTEX_WAIT or a FUTEX_WAITV: when this returns, a wake finds the sleeper.
+pub(super) fn start_futex(guard: &mut UringGuard, req: &mut Request, wait: &FutexWait, file: OpFile) -> Attempt {
     if let Err(errno) = wait.compare() {
-        return complete(guard, req, Outcome::err(errno));
+        return Attempt::Done(Outcome::err(errno));
     }
-    let id = hand_to_io_wq(guard, req, file);
+    let id = hand_to_io_wq(guard, req.take(), file);
     if guard.parked(id).is_none() {
-        return;
+        return Attempt::Parked;
     }
     let is_expected = guard.io_wq.has_capacity(Account::Unbound);
     let errno = match guard.unlocked(|| wait.requeue_sleeper(is_expected)) {
@@ -77,58 +76,15 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: Request, wait: &FutexWait
     };
     let stage = guard.parked(id).map(|parked| parked.stage);
     if let (Some(errno), Some(Stage::Worker { work })) = (errno, stage)
-        && let Some(req) = end(guard, id, work)
+        && let Some(req) = take_back(guard, id, work)
     {
         complete(guard, req, Outcome::err(errno));
     }
+    Attempt::Parked
 }
 
-/// On a worker.
-pub(super) fn run(punted: &Punted, op: Op, fd: i32, interrupts: &InterruptGuard) {
-    match &op {
-        Op::Waitid(wait) => {
-            let wait = *wait;
-            wait_for_child(punted, op, wait, fd, interrupts);
-        }
-        Op::Futex(FutexOp::Wait(wait)) => {
-            let wait = Arc::clone(wait);
-            sleep_on_futexes(punted, op, &wait, interrupts);
-        }
-        _ => {}
-    }
-}
-
-fn wait_for_child(punted: &Punted, op: Op, wait: Waitid, fd: i32, interrupts: &InterruptGuard) {
-    while interrupts.run(|| wait.sleep(fd)).is_some() {
-        let Some(mut guard) = punted.lock() else { return };
-        if guard.parked(punted.id()).is_none() {
-            return;
-        }
-        if let Some(outcome) = wait.try_wait(fd) {
-            punt::was_run(&mut guard, punted.id(), op, outcome, None);
-            return act::leave(guard);
-        }
-    }
-}
-
-fn sleep_on_futexes(punted: &Punted, op: Op, wait: &FutexWait, interrupts: &InterruptGuard) {
-    while let Some(woken) = interrupts.run(|| wait.sleep()) {
-        let guard = punted.lock().and_then(|mut guard| guard.parked(punted.id()).is_some().then_some(guard));
-        match (guard, woken) {
-            (Some(_), Err(Errno::EINTR)) => {}
-            (Some(mut guard), woken) => {
-                punt::was_run(&mut guard, punted.id(), op, woken.into(), None);
-                return act::leave(guard);
-            }
-            (None, Ok(which)) => return wait.forward_wake(which),
-            (None, Err(_)) => return,
-        }
-    }
-    wait.decline_sleep();
-}
-
-/// Takes back a request that is with a worker, or on the way to one. No wake finds it any more.
-pub(super) fn end(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
+/// Takes back a request that is on a worker, or queued for one. No wake finds it any more.
+pub(super) fn take_back(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
     let _ = guard.io_wq.cancel(work);
     let req = guard.unpark(id)?.req;
     if let Op::Futex(FutexOp::Wait(wait)) = &req.op {

@@ -28,5 +28,5 @@ pub(super) fn watch(attendance: &Attendance) {
     let Some(mut guard) = attendance.lock() else { return };
     guard.line.end_watch();
     super::call(&mut guard);
-    super::act::leave(guard);
+    super::release_ring_of_worker(guard);
 }

@@ -5,13 +5,13 @@ mod block_watch;
 #[cfg(all(test, loom))]
 mod model;
 
-use super::watcher::{self, Leaving};
+use super::leave::{ExitAction, exit_action, perform, release_ring_of_worker};
 use crate::io_wq::{Account, InterruptGuard, Work};
 use crate::ops::Op;
 use crate::request::{Outcome, ReqId, Stage};
 use crate::state::line::{Baton, Call, Loan, Run};
 use crate::state::{Attendance, Attendants, LockOwner, Role, UringGuard};
-use crate::submit::{act, punt};
+use crate::submit::{complete_op, take_op};
 use crate::write::{self, history::Latency};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::clock::ticks;
@@ -44,7 +44,7 @@ fn call_somebody(guard: &mut UringGuard) {
     match guard.line.call(ticks()) {
         Call::Nobody => {}
         Call::Spinner => {
-            guard.ring.news.fetch_add(1, Release);
+            guard.ring.event_seq.fetch_add(1, Release);
         }
         Call::Attendant if start(guard, Role::Attendant).is_err() => {
             // No thread to be had: this one does it, however long it takes.
@@ -95,7 +95,7 @@ impl Step {
                 guard.line.hold_back(blocked, id);
                 continue;
             }
-            let Some((op, fd)) = punt::take_op(guard, id) else { continue };
+            let Some((op, fd)) = take_op(guard, id) else { continue };
             if let Some(parked) = guard.parked(id) {
                 parked.stage = Stage::Attended { tid };
             }
@@ -118,7 +118,7 @@ impl Step {
         if let (Some(took), Some(file)) = (took, self.file) {
             write::after_inline(guard.res.ring_index, file, took);
         }
-        punt::was_run(guard, self.id, self.op, outcome, None);
+        complete_op(guard, self.id, self.op, outcome, None);
         baton
     }
 }
@@ -158,7 +158,7 @@ impl Attendance {
         guard.line.answer_call();
         match guard.line.succeed(ticks()) {
             Some((baton, blocked)) => self.issue(guard, baton, blocked),
-            None => act::leave(guard),
+            None => release_ring_of_worker(guard),
         }
     }
 
@@ -187,7 +187,7 @@ impl Attendance {
                 Some(back) => baton = back,
                 None => {
                     stats::bump(self.ring.index, Counter::UringletRunsScheduled);
-                    return act::leave(guard);
+                    return release_ring_of_worker(guard);
                 }
             }
         }
@@ -200,14 +200,14 @@ impl Attendance {
             Run::Inline => Counter::UringletRunsInline,
         };
         stats::bump(self.ring.index, counter);
-        let how = watcher::leaving(&mut guard);
-        if !self.may_spin || matches!(how, Leaving::Close) {
-            watcher::leave(guard, how);
+        let how = exit_action(&mut guard);
+        if !self.may_spin || matches!(how, ExitAction::Close) {
+            perform(guard, how);
             return None;
         }
         guard.line.begin_spin();
-        let seen = self.ring.news.load(Acquire);
-        watcher::leave(guard, how);
+        let seen = self.ring.event_seq.load(Acquire);
+        perform(guard, how);
         self.spin(seen);
         let mut guard = self.lock()?;
         guard.line.end_spin();
@@ -217,7 +217,7 @@ impl Attendance {
         match guard.line.take() {
             Some(baton) => Some((guard, baton)),
             None => {
-                act::leave(guard);
+                release_ring_of_worker(guard);
                 None
             }
         }
@@ -225,7 +225,7 @@ impl Attendance {
 
     fn spin(&self, seen: u32) {
         let start = ticks();
-        while self.ring.news.load(Acquire) == seen && ticks().wrapping_sub(start) < SPIN_TICKS {
+        while self.ring.event_seq.load(Acquire) == seen && ticks().wrapping_sub(start) < SPIN_TICKS {
             core::hint::spin_loop();
         }
     }

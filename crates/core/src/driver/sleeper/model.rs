@@ -1,9 +1,9 @@
 //! A worker falls asleep for a request while its futexes change, are woken, and the request ends: no wake is lost. One that is,
 //! is a thread that sleeps for ever, which loom reports as a deadlock.
 //!
-//! `Scene` stands in for the ring: for its table with this one request, and io-wq, as the module above uses them.
+//! `Scene` stands in for the ring: for its table with this one request, and io-wq, as `super` and `submit::wait` use them.
 
-use super::{FutexOp, InterruptGuard, Op, Wait};
+use super::{FutexOp, FutexWait, InterruptGuard, Op};
 use crate::ops::{PrepCx, futex};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,7 +21,7 @@ type Words = Box<[AtomicU32]>;
 /// A request that waits until words are no longer 0, or somebody is woken.
 struct Scene {
     words: Words,
-    wait: Arc<Wait>,
+    wait: Arc<FutexWait>,
     interrupts: InterruptGuard,
     /// What the request ended with; `None`: the ring has it.
     end: Mutex<Option<Result<usize, Errno>>>,
@@ -35,7 +35,7 @@ fn address(word: &AtomicU32) -> u64 {
 }
 
 /// The request's own part, of a FUTEX_WAIT for one word and a FUTEX_WAITV for several.
-fn wait_for(words: &Words) -> Arc<Wait> {
+fn wait_for(words: &Words) -> Arc<FutexWait> {
     let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
     let op = if let [word] = &**words {
         futex::prep_wait(&Sqe { fd: FLAGS as i32, addr: address(word), addr3: 1, ..Sqe::default() }, &cx)

@@ -1,0 +1,92 @@
+//! A ring's event loop: what its files, its timers and the kernel's AIO have ready.
+
+use crate::apoll::{PollWaiter, RECHECK_EVENT, WAKE_EVENT};
+use crate::state::UringGuard;
+use crate::submit::{Depth, fire_expired, issue, poll_fired, reap_aio, run_ready};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use uringlet_abi::setup;
+use uringlet_sys::fd::{EpollEvent, NO_EVENT};
+use uringlet_sys::{Errno, UserPtr, process};
+
+const EVENTS: usize = 128;
+
+/// Brings on whatever can be brought on without waiting.
+pub(super) fn poll_pending(guard: &mut UringGuard) {
+    bring_on(guard);
+    if guard.res.poller.as_ref().is_some_and(|p| p.is_armed()) && !guard.waiters.has_driver {
+        let _ = drive(guard, 0, UserPtr::NULL);
+    }
+}
+
+/// Of that, what needs no look at the epoll set.
+pub(super) fn bring_on(guard: &mut UringGuard) {
+    if guard.aio_in_flight > 0 {
+        reap_aio(guard);
+    }
+    fire_timers(guard);
+    run_ready(guard, Depth::Deep);
+}
+
+/// Brings on what is ready when a ring's last descriptor goes. `DEFER_TASKRUN` rings complete nothing outside enter().
+pub(super) fn poll_before_close(guard: &mut UringGuard) {
+    if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
+        poll_pending(guard);
+    }
+}
+
+pub(super) fn fire_timers(guard: &mut UringGuard) {
+    if guard.res.timers.next_deadline().is_some() {
+        fire_expired(guard, process::monotonic_ns());
+    }
+}
+
+/// Runs the ring's event loop once: waits until `deadline_ns` (0: not at all), then deals with what came.
+///
+/// # Errors
+/// `EINTR`; `EFAULT` for a bad `sigmask`; what making the poller answers.
+pub(super) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
+    let epoll = Arc::clone(&guard.res.poller()?.epoll);
+    let mut events = [NO_EVENT; EVENTS];
+    let waited = if deadline_ns == 0 {
+        epoll.wait(&mut events, 0, UserPtr::NULL)
+    } else {
+        guard.waiters.has_driver = true;
+        guard.waiters.is_called = false;
+        let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
+        guard.waiters.has_driver = false;
+        // What workers completed meanwhile comes before what they made possible, and is completed below.
+        if !guard.res.deferred.is_empty() {
+            guard.res.run_deferred();
+        }
+        waited
+    };
+    let n = *waited.as_ref().unwrap_or(&0);
+    handle_events(guard, &events[..n.min(EVENTS)]);
+    waited.map(drop)
+}
+
+fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
+    let mut ready: Vec<PollWaiter> = Vec::new();
+    for event in events {
+        let (data, mask) = (event.data, event.events);
+        if data == WAKE_EVENT {
+            reap_aio(guard);
+            continue;
+        }
+        if let Some(poller) = &mut guard.res.poller {
+            if data == RECHECK_EVENT {
+                poller.recheck();
+                continue;
+            }
+            poller.on_event(data, mask, &mut ready);
+        }
+        for waiting in ready.drain(..) {
+            if let Some(req) = poll_fired(guard, waiting, mask) {
+                issue(guard, req, Depth::Deep);
+            }
+        }
+    }
+    fire_timers(guard);
+    run_ready(guard, Depth::Deep);
+}

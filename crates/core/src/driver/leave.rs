@@ -1,0 +1,64 @@
+//! Leaving a ring: what is armed must not be left without a thread that looks after it.
+
+use super::watcher::{WatcherNotify, hand_over};
+use super::{closing, uringlet};
+use crate::state::UringGuard;
+use uringlet_abi::{setup, sq_flags};
+
+/// What a thread does when it leaves a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ExitAction {
+    None,
+    /// The ring is closing, and waited for this thread.
+    Close,
+    /// The watcher takes over.
+    Notify(WatcherNotify),
+}
+
+/// A thread leaves a ring. If something is armed, a driver or the watcher must look after it.
+pub(crate) fn release_ring(mut guard: UringGuard) {
+    let action = exit_action(&mut guard);
+    perform(guard, action);
+}
+
+/// As [`release_ring`], for a worker: it does not end a closing ring.
+pub(crate) fn release_ring_of_worker(guard: UringGuard) {
+    if !guard.is_closing {
+        release_ring(guard);
+    }
+}
+
+/// As [`release_ring`], for a caller that releases the lock itself if there is nothing to do: moving a guard costs more than
+/// that.
+#[inline]
+pub(crate) fn exit_action(guard: &mut UringGuard) -> ExitAction {
+    if guard.is_closing {
+        return ExitAction::Close;
+    }
+    uringlet::call(guard);
+    if guard.res.setup & setup::TASKRUN_FLAG != 0 {
+        // The kernel sets the flag when an event comes. No event reaches the engine here, so the flag is set while something
+        // is armed: the program finds out by entering.
+        let may_have_work = guard.needs_watch() || !guard.res.deferred.is_empty();
+        guard.res.set_sq_flag(sq_flags::TASKRUN, may_have_work);
+    }
+    if guard.needs_watch() { leave_to_watcher(guard) } else { ExitAction::None }
+}
+
+fn leave_to_watcher(guard: &mut UringGuard) -> ExitAction {
+    guard.watched.seq = guard.watched.seq.wrapping_add(1);
+    if guard.waiters.has_driver { ExitAction::None } else { ExitAction::Notify(hand_over(guard)) }
+}
+
+/// Performs an exit action, and releases the lock.
+#[cold]
+pub(crate) fn perform(guard: UringGuard, action: ExitAction) {
+    match action {
+        ExitAction::None => {}
+        ExitAction::Close => closing::finish(guard),
+        ExitAction::Notify(notify) => {
+            drop(guard);
+            notify.deliver();
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The table of parked requests.
+
+use super::ring::RingState;
+use crate::ops::OpFile;
+use crate::request::{Outcome, Parked, ReqId, Request, Stage, Target};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+use uringlet_abi::{Cqe, cqe, sqe};
+use uringlet_sys::Errno;
+
+impl RingState {
+    /// Posts what a request's end says, unless it asked for silence.
+    pub(crate) fn post_outcome(&mut self, req: &Request, outcome: Outcome) {
+        if req.is_silent || (req.has(sqe::CQE_SKIP_SUCCESS) && !outcome.is_failure && outcome.flags & cqe::MORE == 0) {
+            return;
+        }
+        self.res.post(Cqe { user_data: req.user_data, res: outcome.res, flags: outcome.flags });
+    }
+
+    /// Keeps a request until its stage ends.
+    pub(crate) fn park(&mut self, req: Request, stage: Stage) -> ReqId {
+        let generation = self.next_generation;
+        self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        let parked = Parked { req, stage, generation };
+        parked.mark(self.res.ring_index);
+        if let Some((fd, throttled)) = parked.throttled() {
+            self.res.throttle.add(fd, throttled);
+        }
+        let key = self.parked.insert(parked) as u32;
+        ReqId { key, generation }
+    }
+
+    /// The parked request, if it is still there.
+    pub(crate) fn parked(&mut self, id: ReqId) -> Option<&mut Parked> {
+        self.parked.get_mut(id.key as usize).filter(|p| p.generation == id.generation)
+    }
+
+    /// Takes a parked request: the taker completes it.
+    pub(crate) fn unpark(&mut self, id: ReqId) -> Option<Parked> {
+        self.parked(id)?;
+        let parked = self.parked.remove(id.key as usize);
+        parked.unmark(self.res.ring_index);
+        if let Some((fd, throttled)) = parked.throttled() {
+            self.res.throttle.remove(fd, throttled);
+        }
+        Some(parked)
+    }
+
+    /// Takes a parked request back from the poller or the timers: the caller completes it.
+    pub(crate) fn disarm(&mut self, id: ReqId) -> Option<Request> {
+        let parked = self.unpark(id)?;
+        match parked.stage {
+            Stage::Armed { fd } => {
+                if let Some(poller) = &mut self.res.poller {
+                    poller.disarm(fd, id);
+                }
+            }
+            Stage::Throttled { throttled, seq, .. } => self.res.timers.disarm(throttled.deadline_ns, seq),
+            Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } => {
+                self.res.timers.disarm(deadline_ns, seq);
+                self.res.timers.stop_counting(id);
+            }
+            // The run queue skips ids that are not parked any more.
+            Stage::InLine | Stage::Attended { .. } | Stage::Worker { .. } | Stage::Aio | Stage::Command => {}
+        }
+        Some(parked.req)
+    }
+
+    /// The parked requests of which `wanted` is true, in order of submission.
+    pub(crate) fn matching(&self, wanted: impl Fn(&Self, &Parked) -> bool) -> Vec<ReqId> {
+        let mut ids: Vec<ReqId> = self
+            .parked
+            .iter()
+            .filter(|(_, p)| wanted(self, p))
+            .map(|(key, p)| ReqId { key: key as u32, generation: p.generation })
+            .collect();
+        ids.sort_by_key(|id| id.generation);
+        ids
+    }
+
+    /// The file of a request. A registered one is held from now on, so that its slot may change meanwhile.
+    #[inline]
+    pub(crate) fn resolve(&self, req: &mut Request) -> Result<OpFile, Errno> {
+        match &req.target {
+            Target::None => Ok(OpFile { fd: -1, is_fixed: false }),
+            Target::Fd(fd) if *fd < 0 => Err(Errno::EBADF),
+            Target::Fd(fd) => Ok(OpFile { fd: *fd, is_fixed: false }),
+            Target::Held(node) => Ok(OpFile { fd: node.fd.number(), is_fixed: true }),
+            Target::Fixed(index) => {
+                let node = self.res.files.get(*index).ok_or(Errno::EBADF)?;
+                let fd = node.fd.number();
+                req.target = Target::Held(Arc::clone(node));
+                Ok(OpFile { fd, is_fixed: true })
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Wake-ups that wait until the ring's lock is released.
+
+use super::ring::{Ring, RingState};
+use crate::ring::cq::CqNotify;
+use crate::ring_resources::LockOwner;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use uringlet_abi::cq_flags;
+use uringlet_sys::biased_lock::EventSeq;
+use uringlet_sys::fd;
+use uringlet_sys::lock::futex_wake;
+use uringlet_sys::ring_memory::RingField;
+
+/// Who must be told, once the lock is released: its drop tells them.
+#[derive(Debug)]
+pub(super) struct DeferredWakeups {
+    ring: &'static Ring,
+    /// Sleepers behind the driver.
+    pub(super) waiters: bool,
+    /// The driver's cq_wait_seq.
+    pub(super) driver: Option<i32>,
+    /// The program's eventfd.
+    pub(super) eventfd: Option<i32>,
+    /// Sleepers of other processes.
+    pub(super) others: Option<EventSeq>,
+}
+
+impl DeferredWakeups {
+    #[inline]
+    pub(super) fn none(ring: &'static Ring) -> Self {
+        Self { ring, waiters: false, driver: None, eventfd: None, others: None }
+    }
+}
+
+impl Drop for DeferredWakeups {
+    #[inline]
+    fn drop(&mut self) {
+        if self.waiters {
+            self.ring.cq_wait_seq.fetch_add(1, AcqRel);
+            futex_wake(&self.ring.cq_wait_seq, u32::MAX);
+        }
+        if let Some(fd) = self.driver {
+            fd::signal_eventfd(fd);
+        }
+        if let Some(fd) = self.eventfd {
+            fd::signal_eventfd(fd);
+        }
+        if let Some(seq) = self.others {
+            seq.wake();
+        }
+    }
+}
+
+impl RingState {
+    /// Makes what was posted visible, and says whom to wake.
+    #[inline]
+    pub(super) fn commit(&mut self, ring: &Ring, wakeups: &mut DeferredWakeups) {
+        let posted = self.res.cq.publish(&self.res.memory);
+        if !posted.is_empty() {
+            self.tell(ring, posted, wakeups);
+        }
+    }
+
+    fn tell(&mut self, ring: &Ring, posted: CqNotify, wakeups: &mut DeferredWakeups) {
+        if self.is_shared() {
+            wakeups.others = Some(self.res.memory.biased_lock().notify());
+        }
+        if self.waiters.sleeping > 0 && (posted.must_wake || self.res.reaches(self.waiters.wake_tail)) {
+            wakeups.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);
+            // Once a sleep: whoever called it before is on the way to the cq_wait_seq.
+            if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.is_called, true) {
+                wakeups.driver = self.res.poller.as_ref().map(|p| p.wake_eventfd.number());
+            }
+        }
+        if !posted.any && !posted.deferred {
+            return;
+        }
+        let wants_event = self.res.memory.word(RingField::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
+        if let Some(eventfd) = &self.eventfd
+            && wants_event
+            && (!eventfd.async_only || self.res.lock_owner == LockOwner::Worker || posted.is_async)
+        {
+            wakeups.eventfd = Some(eventfd.fd.number());
+        }
+        self.flag_readable(ring);
+    }
+}

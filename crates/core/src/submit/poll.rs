@@ -1,0 +1,103 @@
+//! POLL_ADD, POLL_REMOVE, and what a poll event does.
+
+use super::arm::rearm;
+use super::attempt::Attempt;
+use super::cancel;
+use super::complete::complete;
+use super::link_timeout;
+use crate::apoll::{PollTarget, PollWaiter, Rearm};
+use crate::ops::{Op, OpFile, poll::PollOp};
+use crate::request::{Outcome, Request, Stage};
+use crate::state::{RINGS, UringGuard};
+use uringlet_abi::{Cqe, Opcode, cqe};
+use uringlet_sys::{Errno, fd_table, io};
+
+const POLLNVAL: u32 = 32;
+/// The events that poll(2) reports of a file without a poll method: always ready.
+const ALWAYS_READY: u32 = 0x145;
+
+/// POLL_ADD.
+pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Attempt {
+    let Op::Poll(PollOp::Add { mask, is_multishot, is_level }) = req.op else { return Attempt::Parked };
+    let ready = match io::poll_now(file.fd, mask) {
+        Ok(events) if events & POLLNVAL != 0 => return Attempt::Done(Outcome::err(Errno::EBADF)),
+        Ok(events) => events,
+        Err(errno) => return Attempt::Done(Outcome::err(errno)),
+    };
+    // A multishot poll gets what is ready now from epoll, as its first edge.
+    if ready != 0 && !is_multishot {
+        return Attempt::Done(Outcome::ok(ready as i32));
+    }
+    if fd_table::ring_index(file.fd).is_some() {
+        guard.unlocked(|| RINGS.note_polled(file.fd));
+    }
+    let node = req.node().cloned();
+    let id = guard.park(req.take(), Stage::Armed { fd: file.fd });
+    let waiting = PollWaiter { id, mask, is_multishot: is_multishot && !is_level };
+    let place = PollTarget { fd: file.fd, node: node.as_ref() };
+    // A single-shot poll was tried just now.
+    let rearm = if is_multishot { Rearm::Recheck } else { Rearm::TrustEdge };
+    match guard.res.poller().and_then(|p| p.arm(place, waiting, rearm)) {
+        Ok(()) => link_timeout::start(guard, id),
+        Err(errno) => {
+            let Some(parked) = guard.unpark(id) else { return Attempt::Parked };
+            let outcome = match errno {
+                Errno::EPERM if mask & ALWAYS_READY != 0 => Outcome::ok((mask & ALWAYS_READY) as i32),
+                // None of these events can ever come.
+                Errno::EPERM => Outcome::err(Errno::EINVAL),
+                errno => Outcome::err(errno),
+            };
+            complete(guard, parked.req, outcome);
+        }
+    }
+    Attempt::Parked
+}
+
+/// POLL_REMOVE: removes a poll, or changes its events or user data.
+pub(super) fn change(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno> {
+    let PollOp::Remove { target, mask, user_data } = op else { return Err(Errno::EINVAL) };
+    let found = guard.matching(|_, p| p.req.opcode == Opcode::PollAdd && p.req.user_data == target);
+    let &id = found.first().ok_or(Errno::ENOENT)?;
+    if mask.is_none() && user_data.is_none() {
+        return cancel::cancel_one(guard, id).map(|()| 0);
+    }
+    let mut req = guard.disarm(id).ok_or(Errno::ENOENT)?;
+    if let Some(user_data) = user_data {
+        req.user_data = user_data;
+    }
+    if let (Some(new), Op::Poll(PollOp::Add { mask, .. })) = (mask, &mut req.op) {
+        *mask = new;
+    }
+    // `run_ready` arms it again, after a fresh look at the file's readiness.
+    guard.ready.push_back(req);
+    Ok(0)
+}
+
+/// An event of a file, for one of the requests that waited for it. Returns the request if it has to be issued again.
+pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) -> Option<Request> {
+    let parked = guard.parked(waiting.id)?;
+    let stage = parked.stage;
+    match parked.req.op {
+        Op::Poll(PollOp::Add { mask, is_multishot: true, is_level }) => {
+            let res = (events & mask) as i32;
+            let user_data = parked.req.user_data;
+            if !guard.res.has_room() {
+                let req = guard.disarm(waiting.id)?;
+                complete(guard, req, Outcome::ok(res));
+                return None;
+            }
+            guard.res.post(Cqe { user_data, res, flags: cqe::MORE });
+            if is_level && let Stage::Armed { fd } = stage {
+                let node = guard.parked(waiting.id).and_then(|parked| parked.req.node().cloned());
+                rearm(guard, waiting, PollTarget { fd, node: node.as_ref() });
+            }
+            None
+        }
+        Op::Poll(PollOp::Add { mask, .. }) => {
+            let parked = guard.unpark(waiting.id)?;
+            complete(guard, parked.req, Outcome::ok((events & mask) as i32));
+            None
+        }
+        _ => guard.unpark(waiting.id).map(|parked| parked.req),
+    }
+}

@@ -1,0 +1,159 @@
+//! One SQE: executed on the fast path, or checked and made a request.
+
+use super::attempt::{Attempt, Depth};
+use super::chain::Chain;
+use super::complete::{complete_in_place, fire_counted};
+use super::dispatch::{attempt, continue_as, run_ready};
+use super::fast_path::{FastPath, fast_path};
+use crate::ops::table::{self, OpDef};
+use crate::ops::{Op, PrepCx, net};
+use crate::request::{Outcome, Request, Target};
+use crate::state::{UringGuard, drain::DrainQueue};
+use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
+use uringlet_sys::Errno;
+
+const SQE_FLAGS: u8 =
+    sqe::FIXED_FILE | sqe::IO_DRAIN | sqe::IO_LINK | sqe::IO_HARDLINK | sqe::ASYNC | sqe::BUFFER_SELECT | sqe::CQE_SKIP_SUCCESS;
+const LINKS: u8 = sqe::IO_LINK | sqe::IO_HARDLINK;
+
+/// Whether a submission goes on behind an SQE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SqeResult {
+    Submitted,
+    /// Refused by `prep`. Without `SETUP_SUBMIT_ALL` the submission ends here.
+    Malformed,
+}
+
+impl SqeResult {
+    fn of(req: &Request) -> Self {
+        if req.prep_error().is_none() { Self::Submitted } else { Self::Malformed }
+    }
+}
+
+/// One SQE: a single one is issued at once, a linked one when its chain is complete.
+#[inline(always)]
+pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, depth: Depth) -> SqeResult {
+    let is_after_link = !chain.is_empty();
+    let mut tried = FastPath::Fallback;
+    if !is_after_link && guard.drain.is_idle() && guard.res.setup & setup::IOPOLL == 0 {
+        tried = fast_path(guard, sqe);
+        if let FastPath::Done(outcome) = tried {
+            post_fast_path(guard, sqe, outcome);
+            return SqeResult::Submitted;
+        }
+    }
+    let mut req = Request::new(sqe);
+    prep(guard, sqe, &PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link }, &mut req);
+    match &mut req.op {
+        Op::Rw(op) => tried.tell(op),
+        Op::Cmd(op) => op.read_big_sqe(&guard.res.memory, index),
+        _ => {}
+    }
+    if is_after_link {
+        chain.refuse_second_timeout(&mut req);
+    }
+    guard.in_flight += 1;
+    if !is_after_link && sqe.flags & LINKS == 0 && guard.drain.is_idle() {
+        let result = SqeResult::of(&req);
+        submit_alone(guard, &mut req, depth);
+        return result;
+    }
+    // The request may wait for others, and the program may reuse what its SQE points to once that is consumed.
+    if req.prep_error().is_none()
+        && let Err(errno) = req.op.import_args()
+    {
+        req.op = Op::Malformed(errno);
+    }
+    let result = SqeResult::of(&req);
+    chain.push(guard, req);
+    if sqe.flags & LINKS != 0 {
+        // A malformed request inside a chain breaks the chain, not the submission.
+        return SqeResult::Submitted;
+    }
+    chain.finish(guard, depth);
+    result
+}
+
+#[inline(always)]
+fn post_fast_path(guard: &mut UringGuard, sqe: &Sqe, outcome: Outcome) {
+    if sqe.flags & sqe::ASYNC != 0 {
+        guard.res.cq.note_async();
+    }
+    guard.res.post(Cqe { user_data: sqe.user_data, res: outcome.res, flags: outcome.flags });
+    if guard.res.timers.counts_completions() {
+        fire_counted(guard);
+    }
+}
+
+/// Issues a request without links. If it completes at once it is never moved.
+#[inline]
+fn submit_alone(guard: &mut UringGuard, req: &mut Request, depth: Depth) {
+    let attempt = match req.op {
+        Op::Malformed(errno) => Attempt::Done(Outcome::err(errno)),
+        _ => attempt(guard, req, depth),
+    };
+    match attempt {
+        Attempt::Done(outcome) => complete_in_place(guard, req, outcome),
+        Attempt::Continue(file, next) => continue_as(guard, req.take(), file, next),
+        Attempt::Parked => {}
+    }
+    if !guard.ready.is_empty() {
+        run_ready(guard, depth);
+    }
+}
+
+/// Fills in the request from its SQE. If the SQE is malformed, the request keeps the errno.
+#[inline]
+fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
+    let prepared = match Opcode::from_u8(sqe.opcode) {
+        Some(opcode) => {
+            let def = table::of(opcode);
+            req.opcode = opcode;
+            if def.needs_file {
+                req.target = if sqe.flags & sqe::FIXED_FILE != 0 { Target::Fixed(sqe.fd as u32) } else { Target::Fd(sqe.fd) };
+            }
+            check(sqe, def, cx, &mut guard.drain).and_then(|()| {
+                req.notification = net::notification(opcode, sqe);
+                (def.prep)(sqe, cx, &mut req.op)
+            })
+        }
+        None => Err(Errno::EINVAL),
+    };
+    if let Err(errno) = prepared {
+        req.op = Op::Malformed(errno);
+    }
+}
+
+/// The checks that all opcodes share.
+#[inline]
+fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, drain: &mut DrainQueue) -> Result<(), Errno> {
+    if sqe.flags & !SQE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !def.supported {
+        return Err(Errno::EINVAL);
+    }
+    if sqe.flags & sqe::BUFFER_SELECT != 0 && !def.buffer_select {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if sqe.flags & sqe::CQE_SKIP_SUCCESS != 0 {
+        drain.bar();
+    }
+    if sqe.flags & sqe::IO_DRAIN != 0 {
+        if drain.is_barred() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        drain.begin(cx.is_after_link);
+    }
+    if !def.ioprio && sqe.ioprio != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if cx.setup & setup::IOPOLL != 0 && !def.iopoll {
+        return Err(Errno::EINVAL);
+    }
+    // No personality is ever registered: IORING_REGISTER_PERSONALITY answers EINVAL.
+    if sqe.personality != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
