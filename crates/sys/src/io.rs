@@ -6,7 +6,8 @@ use crate::linux;
 use crate::linux::general::{F_DUPFD_CLOEXEC, F_GETFL, F_SETFL, F_SETLK, F_UNLCK, F_WRLCK, SEEK_SET, flock, pollfd};
 use crate::linux::ioctl::FIONREAD;
 use crate::linux::net::{SO_ERROR, SOL_SOCKET};
-use crate::user::UserPtr;
+use crate::proc_path::ProcPath;
+use crate::user::{Pod, UserPtr};
 use core::mem::MaybeUninit;
 use syscalls::{Errno, Sysno, syscall};
 
@@ -47,6 +48,11 @@ pub struct Msghdr {
 }
 
 pub use linux::general::open_how as OpenHow;
+
+// SAFETY: integers without padding: what would be padding is a field.
+unsafe impl Pod for Msghdr {}
+// SAFETY: three integers of 8 bytes.
+unsafe impl Pod for OpenHow {}
 
 /// The part of fstat(2)'s answer that the engine uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,7 +207,7 @@ pub fn fstat(fd: i32) -> Result<FileStat, Errno> {
 #[must_use]
 pub fn is_eventfd(fd: i32) -> bool {
     let mut link = [0_u8; 32];
-    let path = crate::fd::ProcPath::of(fd);
+    let path = ProcPath::of(fd);
     // SAFETY: a NUL-terminated path of ours; the kernel writes at most 32 bytes to `link`.
     let n = unsafe { syscall!(Sysno::readlink, path.bytes().as_ptr(), link.as_mut_ptr(), link.len()) };
     n.map_or(true, |n| link[..n].starts_with(b"anon_inode:[eventfd"))
@@ -214,7 +220,7 @@ pub fn is_eventfd(fd: i32) -> bool {
 pub fn poll_now(fd: i32, mask: u32) -> Result<u32, Errno> {
     #[cfg(loom)]
     if let Some(is_readable) = crate::model::poll(fd) {
-        return Ok(if is_readable { mask & crate::fd::EPOLLIN } else { 0 });
+        return Ok(if is_readable { mask & linux::general::EPOLLIN } else { 0 });
     }
     poll(fd, mask, 0)
 }

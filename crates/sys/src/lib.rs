@@ -16,8 +16,6 @@ pub mod biased_lock;
 mod c_main;
 pub mod clock;
 pub mod directory;
-#[cfg_attr(loom, path = "model/event.rs")]
-mod event;
 pub mod fd;
 pub mod fd_table;
 pub mod freestanding;
@@ -32,6 +30,7 @@ pub mod mm;
 pub mod model;
 pub mod passthrough;
 pub mod proc_mem;
+mod proc_path;
 pub mod process;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;

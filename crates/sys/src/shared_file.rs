@@ -1,7 +1,9 @@
-//! A sparse file in memory, of which the beginning is mapped: what a ublk device shares with its server.
+//! A sparse file in memory with its beginning mapped: a ublk device shares it with its server.
 
-use crate::fd::{EngineFd, ProcPath};
+use crate::fd::EngineFd;
 use crate::io;
+use crate::linux::general::{AT_FDCWD, MFD_CLOEXEC};
+use crate::proc_path::ProcPath;
 use crate::shm_mapping::ShmMapping;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering::Release;
@@ -21,7 +23,6 @@ impl SharedFile {
     /// # Errors
     /// `ENOMEM`, `EMFILE`, `EFBIG`.
     pub fn new(name: &core::ffi::CStr, len: u64, head_len: usize) -> Result<Self, Errno> {
-        const MFD_CLOEXEC: usize = 1;
         // SAFETY: a NUL-terminated name.
         let fd = unsafe { syscall!(Sysno::memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
         let fd = EngineFd::adopt(fd as i32);
@@ -30,7 +31,7 @@ impl SharedFile {
         Ok(Self { fd, head, head_len })
     }
 
-    /// One that another process has made; nothing of it is mapped.
+    /// A file that another process has made. Nothing of it is mapped.
     #[must_use]
     pub const fn from_fd(fd: EngineFd) -> Self {
         Self { fd, head: ShmMapping::none(), head_len: 0 }
@@ -47,13 +48,12 @@ impl SharedFile {
     /// # Errors
     /// `EMFILE`; those of open(2) of /proc/self/fd/N.
     pub fn open(&self, flags: u32) -> Result<i32, Errno> {
-        const AT_FDCWD: i32 = -100;
         const KEPT: u32 = io::O_ACCMODE | io::O_CLOEXEC | io::O_NONBLOCK;
         let path = ProcPath::of(self.fd.number());
         io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), flags & KEPT, 0).map(|fd| fd as i32)
     }
 
-    /// Stores a word in the mapped part. Nothing if it lies beyond, or not at a multiple of 8.
+    /// Stores a word in the mapped part. Does nothing beyond that part, or when `offset` is no multiple of 8.
     pub fn store(&self, offset: usize, value: u64) {
         if offset.is_multiple_of(8) && offset.checked_add(8).is_some_and(|end| end <= self.head_len) {
             // SAFETY: it lies in the mapping, aligned.
@@ -93,7 +93,7 @@ impl SharedFile {
     }
 }
 
-/// A descriptor for the program that can be polled, closed and duplicated, and nothing else.
+/// A descriptor for the program that can be polled, closed and duplicated only.
 ///
 /// # Errors
 /// `EMFILE`.
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_sees_what_is_stored() {
+    fn a_descriptor_of_the_file_reads_what_is_stored() {
         let file = SharedFile::new(c"test", 1 << 50, 8192).unwrap();
         file.store(4096, 77);
         file.store(8192, 1);

@@ -1,6 +1,5 @@
 //! The program's memory: addresses that only the kernel dereferences, and checked copies.
 
-use crate::io;
 use syscalls::{Errno, Sysno, syscall};
 use uringlet_abi as abi;
 
@@ -103,8 +102,6 @@ pod!(
     abi::register::SyncCancelReg,
     abi::register::FileIndexRange,
     abi::register::Iovec,
-    io::Msghdr,
-    io::OpenHow,
 );
 
 /// Reads one value.

@@ -17,7 +17,7 @@
 //! System call numbers, the system call instruction and errno come from the `syscalls` crate, constants and C structures
 //! from `linux-raw-sys`; both have several architectures. `spawn` uses open(2) and dup2(2), `io` uses readlink(2), which
 //! newer architectures lack.
-#![cfg_attr(loom, allow(dead_code))]
+#![cfg_attr(loom, allow(dead_code, unused_imports, unused_macros))]
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64;

@@ -1,6 +1,6 @@
-//! A lock that knows how long it was waited for: for measurements. What it writes down it writes while it is held.
+//! A lock that measures how long threads wait for it. It updates its numbers while it is held.
 
-use super::{RawLock, RawMutex};
+use super::raw_mutex::{RawLock, RawMutex};
 use crate::clock::ticks;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -14,31 +14,31 @@ pub struct TimedLock {
     ticks: AtomicU64,
 }
 
-/// How a lock was waited for, since it was made.
+/// How long threads waited for a lock, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockWaits {
-    /// How often it was taken.
+    /// How often it was acquired.
     pub taken: u64,
-    /// How often it was not free.
+    /// How often it was not free at once.
     pub waited: u64,
-    /// How long all of these waits took, in [`ticks`].
+    /// Duration of all these waits together, in [`ticks`].
     pub ticks: u64,
 }
 
 impl TimedLock {
-    /// How it was waited for until now.
+    /// The numbers until now.
     #[must_use]
     pub fn waits(&self) -> LockWaits {
         LockWaits { taken: self.taken.load(Relaxed), waited: self.waited.load(Relaxed), ticks: self.ticks.load(Relaxed) }
     }
 
-    /// Only who has the lock counts.
+    /// Adds without an atomic addition: only the holder of the lock counts.
     fn add(counter: &AtomicU64, n: u64) {
         counter.store(counter.load(Relaxed) + n, Relaxed);
     }
 }
 
-// SAFETY: that of the lock inside, each of whose calls is passed on.
+// SAFETY: each call is passed on to the lock inside.
 unsafe impl RawMutex for TimedLock {
     const NEW: Self = Self { raw: RawLock::new(), taken: AtomicU64::new(0), waited: AtomicU64::new(0), ticks: AtomicU64::new(0) };
 

@@ -1,57 +1,13 @@
-//! Locks on futexes. No libc, no TLS, usable in any program's process.
+//! A lock around a value.
 
+use super::raw_mutex::{RawLock, RawMutex};
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 
-pub use crate::futex::{futex_wait, futex_wake};
-#[cfg(loom)]
-pub use crate::model::RawLock;
-#[cfg(not(loom))]
-pub use crate::raw_lock::RawLock;
-pub use timed::{LockWaits, TimedLock};
-
-mod timed;
-
-/// What a [`Mutex`] is made of.
-///
-/// # Safety
-/// From one `lock`, or `try_lock` that says `true`, until the `unlock` after it no other one ends so, and what was written
-/// before that `unlock` is seen after the next.
-pub unsafe trait RawMutex: Send + Sync + 'static {
-    /// Unlocked.
-    const NEW: Self;
-    /// LockWaits for the lock.
-    fn lock(&self);
-    /// Takes it if nobody has it.
-    fn try_lock(&self) -> bool;
-    /// Gives it back.
-    fn unlock(&self);
-}
-
-// SAFETY: see `raw_lock`; modelled there.
-unsafe impl RawMutex for RawLock {
-    const NEW: Self = Self::new();
-
-    #[inline(always)]
-    fn lock(&self) {
-        Self::lock(self);
-    }
-
-    #[inline(always)]
-    fn try_lock(&self) -> bool {
-        Self::try_lock(self)
-    }
-
-    #[inline(always)]
-    fn unlock(&self) {
-        Self::unlock(self);
-    }
-}
-
-/// A mutual exclusion lock: 4 bytes, or what `R` takes, and its value.
+/// A mutual exclusion lock: the value, and 4 bytes (or the size of `R`).
 pub struct Mutex<T: ?Sized, R = RawLock> {
     raw: R,
     /// Taken by [`hold`](Self::lock_for_fork), without a guard.
@@ -72,12 +28,12 @@ impl<T> Mutex<T> {
 }
 
 impl<T, R: RawMutex> Mutex<T, R> {
-    /// An unlocked lock of this kind.
+    /// An unlocked lock whose raw lock is an `R`.
     pub const fn of(value: T) -> Self {
         Self { raw: R::NEW, is_locked_for_fork: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// What it is made of.
+    /// The raw lock.
     pub const fn raw(&self) -> &R {
         &self.raw
     }
@@ -91,13 +47,13 @@ impl<T: ?Sized, R: RawMutex> Mutex<T, R> {
         MutexGuard { lock: self }
     }
 
-    /// The lock, if nobody holds it.
+    /// Acquires the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T, R>> {
         self.raw.try_lock().then(|| MutexGuard { lock: self })
     }
 
-    /// Takes the lock without a guard: before fork(2), so that no other thread holds it at that moment.
+    /// Acquires the lock without a guard: before fork(2), so that no other thread holds it at that moment.
     pub fn lock_for_fork(&self) {
         self.raw.lock();
         self.is_locked_for_fork.store(true, Relaxed);
@@ -106,7 +62,7 @@ impl<T: ?Sized, R: RawMutex> Mutex<T, R> {
     /// Gives back what [`hold`](Self::lock_for_fork) took: by the same thread, or its copy in a forked child.
     pub fn unlock_after_fork(&self) {
         if !self.is_locked_for_fork.swap(false, Relaxed) {
-            crate::process::die(b"uringlet: a lock was released that nobody held\n");
+            crate::process::die(b"uringlet: unlock_after_fork without lock_for_fork\n");
         }
         self.raw.unlock();
     }
@@ -125,7 +81,7 @@ pub struct MutexGuard<'a, T: ?Sized, R: RawMutex = RawLock> {
 }
 
 impl<T: ?Sized, R: RawMutex> MutexGuard<'_, T, R> {
-    /// Lets the lock go until [`UnlockedMutex::relock`].
+    /// Releases the lock until [`UnlockedMutex::relock`].
     #[inline(always)]
     pub fn unlock<'g>(this: &'g mut Self) -> UnlockedMutex<'g, T, R> {
         this.lock.raw.unlock();
@@ -133,14 +89,14 @@ impl<T: ?Sized, R: RawMutex> MutexGuard<'_, T, R> {
     }
 }
 
-/// A guard without its lock, which nobody can use meanwhile.
+/// A guard whose lock is released for a while. The borrow keeps the guard from use meanwhile.
 #[must_use]
 pub struct UnlockedMutex<'g, T: ?Sized, R: RawMutex = RawLock> {
     lock: &'g Mutex<T, R>,
 }
 
 impl<'g, T: ?Sized, R: RawMutex> UnlockedMutex<'g, T, R> {
-    /// Takes the lock again.
+    /// Acquires the lock again.
     #[inline(always)]
     pub fn relock(self) -> &'g mut T {
         let lock = self.lock;
@@ -153,7 +109,7 @@ impl<'g, T: ?Sized, R: RawMutex> UnlockedMutex<'g, T, R> {
 
 impl<T: ?Sized, R: RawMutex> Drop for UnlockedMutex<'_, T, R> {
     fn drop(&mut self) {
-        // The guard behind it believes that it has the lock.
+        // The guard behind it assumes that the lock is held.
         self.lock.raw.lock();
     }
 }
@@ -168,7 +124,7 @@ impl<T: ?Sized, R: RawMutex> Deref for MutexGuard<'_, T, R> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists only while this thread holds the lock; `unlocked` has it borrowed mutably meanwhile.
+        // SAFETY: the guard exists only while this thread holds the lock; an `UnlockedMutex` borrows it mutably.
         unsafe { &*self.lock.value.get() }
     }
 }

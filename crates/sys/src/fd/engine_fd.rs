@@ -1,0 +1,85 @@
+//! Descriptors that belong to the engine.
+
+use crate::fd_table::{self, FdOwner};
+use crate::io;
+use crate::linux::general::F_DUPFD_CLOEXEC;
+use syscalls::{Errno, Sysno, raw_syscall, syscall};
+
+/// Internal numbers start here if the limits allow: programs expect the lowest free numbers for their own descriptors.
+const FIRST_INTERNAL: i32 = 900;
+
+/// Grows the kernel's table of this process' descriptors for internal numbers, while there is one thread.
+///
+/// With several threads growing it takes an RCU grace period, some ten milliseconds.
+pub fn grow_fd_table() {
+    // SAFETY: no addresses; the new descriptor is ours and not used.
+    unsafe {
+        let lowest = raw_syscall!(Sysno::eventfd2, 0, io::O_CLOEXEC);
+        let high = raw_syscall!(Sysno::fcntl, lowest, F_DUPFD_CLOEXEC, FIRST_INTERNAL);
+        raw_syscall!(Sysno::close, lowest);
+        raw_syscall!(Sysno::close, high);
+    }
+}
+
+/// A descriptor that belongs to the engine. Closed on drop.
+#[derive(Debug, PartialEq, Eq)]
+pub struct EngineFd(i32);
+
+impl EngineFd {
+    /// Takes over a fresh descriptor and moves it to a high number.
+    pub(crate) fn adopt(low: i32) -> Self {
+        // SAFETY: no addresses; the fd is ours.
+        let high = unsafe { syscall!(Sysno::fcntl, low, F_DUPFD_CLOEXEC, FIRST_INTERNAL) };
+        let fd = match high {
+            Ok(fd) => {
+                // SAFETY: `low` was ours alone and is not used again.
+                unsafe { raw_syscall!(Sysno::close, low) };
+                fd as i32
+            }
+            Err(_) => low,
+        };
+        fd_table::set_owner(fd, FdOwner::Engine);
+        Self(fd)
+    }
+
+    /// A duplicate of a descriptor of the program.
+    ///
+    /// # Errors
+    /// `EBADF`, `EMFILE`.
+    pub fn dup_of(fd: i32) -> Result<Self, Errno> {
+        // SAFETY: no addresses.
+        let high = unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL) };
+        let fd = match high {
+            // The limit is below FIRST_INTERNAL: take any number.
+            // SAFETY: no addresses.
+            Err(Errno::EINVAL) => unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }?,
+            other => other?,
+        } as i32;
+        fd_table::set_owner(fd, FdOwner::Engine);
+        Ok(Self(fd))
+    }
+
+    /// A descriptor of a process: readable once that has ended.
+    ///
+    /// # Errors
+    /// `ESRCH` there is none; `EINVAL`, `ENOENT` a thread that leads no process; `EMFILE`, `ENOSYS`.
+    pub fn pidfd(pid: i32) -> Result<Self, Errno> {
+        // SAFETY: no addresses.
+        unsafe { syscall!(Sysno::pidfd_open, pid, 0) }.map(|fd| Self::adopt(fd as i32))
+    }
+
+    /// The number.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.0
+    }
+}
+
+impl Drop for EngineFd {
+    fn drop(&mut self) {
+        fd_table::set_owner(self.0, FdOwner::Program);
+        // SAFETY: the descriptor is ours alone.
+        unsafe { raw_syscall!(Sysno::close, self.0) };
+    }
+}

@@ -1,0 +1,12 @@
+//! The engine's own file descriptors: few, with high numbers, close-on-exec, and marked in `fd_table`.
+
+mod engine_fd;
+mod epoll_event;
+#[cfg_attr(loom, path = "../model/event.rs")]
+mod event;
+mod ring_fd;
+
+pub use engine_fd::{EngineFd, grow_fd_table};
+pub use epoll_event::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EpollEvent, EpollOp, NO_EVENT};
+pub use event::{Epoll, EventFd, TimerFd, signal_eventfd};
+pub use ring_fd::RingFd;
