@@ -1,21 +1,20 @@
-//! What the kernel tells of dirty pages and their limits: /proc/vmstat, and the memory cgroup where it has limits.
+//! Dirty pages and their limits: from /proc/vmstat, and from the memory cgroup where it has limits.
 //!
 //! Source:  proc_vmstat(5); the cgroup v2 documentation ("Memory Interface Files", "Writeback").
-//! Cost:    9 us for /proc/vmstat (measured, 2 CPUs: its first 2 KiB hold all we need); per cgroup level with a limit one
-//!          more small file, and memory.stat.
-//! Differs: the memory that the kernel keeps in reserve is not told: the cgroup's limits come out a little low.
+//! Cost:    9 µs for /proc/vmstat (measured, 2 CPUs: its first 2 KiB hold all that is needed); per cgroup level with a
+//!          limit one more small file, and memory.stat.
+//! Differs: the kernel does not publish its memory reserves, so the cgroup's limits come out a little low.
 
 mod cgroup;
+mod text;
 
-use crate::UserPtr;
+use crate::arch::PAGE_SIZE;
 use crate::fd::EngineFd;
-use crate::io;
 use cgroup::{Cgroup, Usage};
-use syscalls::Errno;
+use text::{open, pick, read_at_start};
 
-const PAGE: u64 = 4096;
-const AT_FDCWD: i32 = -100;
-/// The limits stand within so many bytes of /proc/vmstat; what comes after costs as much again.
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Bytes of /proc/vmstat that hold the limits; the rest costs as much again.
 const FIRST_READ: usize = 2048;
 
 /// Dirty pages of one domain (the machine, a cgroup), in bytes.
@@ -23,9 +22,9 @@ const FIRST_READ: usize = 2048;
 pub struct Domain {
     /// Dirty or being written out.
     pub dirty_bytes: u64,
-    /// Above it the kernel writes out in the background.
+    /// Above this the kernel writes out in the background.
     pub background_bytes: u64,
-    /// Above it writers wait.
+    /// Above this writers wait.
     pub limit_bytes: u64,
 }
 
@@ -34,15 +33,15 @@ pub struct Domain {
 pub struct Readings {
     /// The whole machine.
     pub machine: Domain,
-    /// The process' memory cgroup, if one on the way to the root has a limit.
+    /// The process' memory cgroup, if it or one above it has a limit.
     pub cgroup: Option<Domain>,
-    /// Ever made dirty since boot.
+    /// Bytes made dirty since boot.
     pub dirtied_bytes: u64,
-    /// Ever written out since boot.
+    /// Bytes written out since boot.
     pub written_bytes: u64,
 }
 
-/// Where readings come from: a descriptor that is kept open, and what is known of the cgroup. Both survive fork(2).
+/// The source of readings: a descriptor that stays open, and a cached view of the cgroup. Both survive fork(2).
 #[derive(Debug)]
 pub struct DirtyPages {
     vmstat: Option<EngineFd>,
@@ -56,16 +55,16 @@ impl DirtyPages {
         Self { vmstat: None, cgroup: Cgroup::new() }
     }
 
-    /// Reads. `None` where /proc does not tell. `now_ns`: `CLOCK_MONOTONIC`.
+    /// Reads. `None` where /proc does not have the numbers. `now_ns`: `CLOCK_MONOTONIC`, ns.
     pub fn read(&mut self, now_ns: u64) -> Option<Readings> {
-        // A model makes no system calls, and must see the same in each of its runs.
+        // A model makes no system calls: each of its runs must see the same.
         if cfg!(loom) {
             return None;
         }
         let mut text = [0_u8; 4096];
         let machine = self.read_vmstat(&mut text)?;
         let domain = machine.domain();
-        let cgroup = self.cgroup.usage(now_ns).map(|usage| machine.part(domain, usage));
+        let cgroup = self.cgroup.usage(now_ns).map(|usage| machine.share_of_cgroup(domain, usage));
         let (dirtied_bytes, written_bytes) = (machine.dirtied * PAGE, machine.written * PAGE);
         Some(Readings { machine: domain, cgroup, dirtied_bytes, written_bytes })
     }
@@ -82,7 +81,7 @@ impl DirtyPages {
                         return Some(vmstat);
                     }
                 }
-                // Closed behind our back, by a way that nobody saw: opened anew the next time.
+                // The program closed the descriptor by a call that is not intercepted: reopen it the next time.
                 Err(_) => {
                     self.vmstat = None;
                     return None;
@@ -114,7 +113,7 @@ struct Vmstat {
 }
 
 impl Vmstat {
-    /// `None` while what matters is not in `text`: it was cut too early, or another kernel wrote it.
+    /// `None` if the limits are not in `text`: it is truncated, or of another kernel.
     fn parse(text: &[u8]) -> Option<Self> {
         let mut found = Self::default();
         let mut wanted: [(&[u8], &mut u64); 9] = [
@@ -140,53 +139,19 @@ impl Vmstat {
         }
     }
 
-    /// A cgroup has the machine's ratios, of what memory it can get.
-    fn part(&self, machine: Domain, usage: Usage) -> Domain {
+    /// A cgroup has the machine's ratios, applied to the memory that it can get.
+    fn share_of_cgroup(&self, machine: Domain, usage: Usage) -> Domain {
         let available = ((self.free + self.inactive_file + self.active_file) * PAGE).max(1);
         let clean = usage.file_bytes.saturating_sub(usage.dirty_bytes);
         let others_clean = available.saturating_sub(machine.dirty_bytes).saturating_sub(clean);
-        let reach = usage.file_bytes + usage.headroom_bytes.min(others_clean);
-        let part_of = |bytes: u64| (u128::from(bytes) * u128::from(reach.min(available)) / u128::from(available)) as u64;
+        let reachable = usage.file_bytes + usage.headroom_bytes.min(others_clean);
+        let share_of = |bytes: u64| (u128::from(bytes) * u128::from(reachable.min(available)) / u128::from(available)) as u64;
         Domain {
             dirty_bytes: usage.dirty_bytes,
-            background_bytes: part_of(machine.background_bytes),
-            limit_bytes: part_of(machine.limit_bytes),
+            background_bytes: share_of(machine.background_bytes),
+            limit_bytes: share_of(machine.limit_bytes),
         }
     }
-}
-
-/// The values of lines `NAME VALUE`. The last line, if it has no end, may be cut: it does not count.
-fn pick(text: &[u8], wanted: &mut [(&[u8], &mut u64)]) {
-    for line in text.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n")) {
-        let Some(space) = line.iter().position(|&byte| byte == b' ') else { continue };
-        let (name, value) = (&line[..space], &line[space + 1..]);
-        if let Some((_, place)) = wanted.iter_mut().find(|(wanted, _)| *wanted == name)
-            && let Some(value) = number(value)
-        {
-            **place = value;
-        }
-    }
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    core::str::from_utf8(digits).ok()?.trim_ascii().parse().ok()
-}
-
-fn open(path: &[u8]) -> Result<i32, Errno> {
-    debug_assert_eq!(path.last(), Some(&0));
-    io::openat(AT_FDCWD, io::ptr_of_slice(path), io::O_RDONLY | io::O_CLOEXEC, 0).map(|fd| fd as i32)
-}
-
-fn read_at_start(fd: i32, text: &mut [u8]) -> Result<usize, Errno> {
-    io::pread(fd, UserPtr::new(text.as_mut_ptr() as usize), text.len(), 0)
-}
-
-/// A small file, opened for the moment. `path` ends with a NUL.
-fn read_file<'a>(path: &[u8], text: &'a mut [u8]) -> Option<&'a [u8]> {
-    let fd = open(path).ok()?;
-    let n = read_at_start(fd, text);
-    let _ = io::close(fd);
-    n.ok().map(|n| &text[..n])
 }
 
 #[cfg(all(test, not(loom)))]
@@ -197,33 +162,33 @@ mod tests {
         nr_dirtied 9000\nnr_written 8000\nnr_dirty_threshold 400\nnr_dirty_background_threshold 200\npgpgin 7\n";
 
     #[test]
-    fn the_machines_numbers_are_found_by_whole_names() {
+    fn numbers_are_found_by_whole_names() {
         let seen = Vmstat::parse(VMSTAT).unwrap();
         assert_eq!(seen.domain(), Domain { dirty_bytes: 60 * PAGE, background_bytes: 200 * PAGE, limit_bytes: 400 * PAGE });
         assert_eq!((seen.dirtied, seen.written, seen.free), (9000, 8000, 1000));
     }
 
     #[test]
-    fn a_number_that_is_cut_does_not_count() {
+    fn a_truncated_number_is_ignored() {
         let cut = VMSTAT.windows(19).position(|w| w == b"nr_dirty_threshold ").unwrap() + 20;
         assert_eq!(Vmstat::parse(&VMSTAT[..cut]), None);
         assert_eq!(Vmstat::parse(b"nonsense"), None);
     }
 
     #[test]
-    fn a_cgroup_has_its_part_of_the_limits() {
+    fn a_cgroup_gets_its_share_of_the_limits() {
         let seen = Vmstat::parse(VMSTAT).unwrap();
         let usage = Usage { file_bytes: 100 * PAGE, dirty_bytes: 40 * PAGE, headroom_bytes: 400 * PAGE };
         // It can get 100 + 400 of 2000 pages: a quarter.
-        let part = seen.part(seen.domain(), usage);
+        let part = seen.share_of_cgroup(seen.domain(), usage);
         assert_eq!(part, Domain { dirty_bytes: 40 * PAGE, background_bytes: 50 * PAGE, limit_bytes: 100 * PAGE });
         // More headroom than the machine has memory does not help.
-        let rich = seen.part(seen.domain(), Usage { headroom_bytes: u64::MAX / 2, ..usage });
+        let rich = seen.share_of_cgroup(seen.domain(), Usage { headroom_bytes: u64::MAX / 2, ..usage });
         assert!(rich.limit_bytes <= seen.domain().limit_bytes, "{rich:?}");
     }
 
     #[test]
-    fn this_machine_tells() {
+    fn readings_of_this_machine_are_plausible() {
         let mut source = DirtyPages::new();
         let Some(first) = source.read(1) else { return };
         assert!(first.machine.limit_bytes >= first.machine.background_bytes, "{first:?}");

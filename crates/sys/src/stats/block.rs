@@ -1,24 +1,24 @@
-//! The block of memory that a reader finds, and the note that he finds it by.
+//! The block of memory that readers find, and the note that leads to it.
 
+use super::counters::{BLOCKS, COUNTERS, Counter, NAMES, SHARED};
 use super::events::{self, EVENTS_KEPT, EventRing};
-use super::{BLOCKS, COUNTERS, Counter, NAMES, SHARED};
 use crate::arch::stats_note;
 use crate::process;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The number of the [`StatsHeader`]'s layout.
+/// Version of the [`StatsHeader`]'s layout.
 pub const LAYOUT_VERSION: u32 = 1;
-/// Whose the note is.
+/// Name of the note's owner.
 pub const NOTE_NAME: &str = "uringlet";
 
-/// Counters of one ring's place, on cache lines of their own.
+/// Counters of one ring index, on cache lines of their own.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Block([AtomicU64; COUNTERS]);
 
-/// Where something stands in the block of memory, all in bytes from its beginning.
+/// Where everything is in the block of memory. Offsets are bytes from its beginning.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct StatsHeader {
@@ -26,33 +26,33 @@ pub struct StatsHeader {
     pub magic: [u8; 8],
     /// [`LAYOUT_VERSION`]
     pub layout: u32,
-    /// All of it.
+    /// Size of the block, bytes.
     pub size: u32,
-    /// The names: of each counter its kind (`+`, `=`, `^`) and name, with a NUL.
+    /// Offset of the names: of each counter its kind (`+`, `=`, `^`) and name, with a NUL.
     pub names_at: u32,
-    /// Their length.
+    /// Their length, bytes.
     pub names_len: u32,
-    /// Names of the kinds of events, in order, each with a NUL.
+    /// Offset of the names of the kinds of events, in order, each with a NUL.
     pub kinds_at: u32,
-    /// Their length.
+    /// Their length, bytes.
     pub kinds_len: u32,
-    /// The blocks of counters; a counter is a 64-bit word.
+    /// Offset of the blocks of counters. A counter is a 64-bit word.
     pub blocks_at: u32,
-    /// From one block to the next.
+    /// Bytes from one block to the next.
     pub block_stride: u32,
-    /// How many there are; the last is shared.
+    /// Number of blocks; the last is shared.
     pub blocks: u32,
-    /// Counters in each.
+    /// Counters in each block.
     pub counters: u32,
-    /// The events, see `events`: seven 64-bit words each.
+    /// Offset of the events (see `events`): seven 64-bit words each.
     pub events_at: u32,
-    /// From one to the next.
+    /// Bytes from one event to the next.
     pub event_stride: u32,
-    /// How many there are.
+    /// Number of events kept.
     pub events: u32,
-    /// The word that counts events ever.
+    /// Offset of the 64-bit number of all events ever.
     pub events_total_at: u32,
-    /// The engine's version, filled up with NULs.
+    /// The engine's version, padded with NULs.
     pub engine: [u8; 16],
 }
 
@@ -107,14 +107,14 @@ const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     padded(text)
 }
 
-/// A ring's word, with its value if this ring has it alone.
+/// Passes a counter's word to `change`, with its value if only this ring uses it.
 #[inline(always)]
 pub(super) fn change(ring: u32, counter: Counter, change: impl FnOnce(&AtomicU64, Option<u64>)) {
     let word = &STATS.blocks[ring.min(SHARED) as usize].0[counter as usize];
     change(word, (ring < SHARED).then(|| word.load(Relaxed)));
 }
 
-/// Keeps an event of this moment.
+/// Records a short write at this moment.
 pub(super) fn short_write([ring, offset, wanted, got]: [u64; 4]) {
     STATS.events.post([process::monotonic_ns(), events::SHORT_WRITE, ring, offset, wanted, got]);
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_says_where_things_stand() {
+    fn header_offsets_lie_inside_the_block() {
         let header = &STATS.header;
         assert!(header.events_at as usize + header.events as usize * header.event_stride as usize <= header.size as usize);
         assert!(header.blocks_at.is_multiple_of(64) && header.block_stride as usize >= COUNTERS * 8);

@@ -1,22 +1,23 @@
 //! The last events, for a reader in another process.
 //!
-//! Each event has a ticket, and by it an entry of the ring. Several writers at once, no lock; a reader who never writes:
+//! Each event has a ticket, and the ticket selects a slot of the ring. Several writers at once, no lock; the reader never
+//! writes:
 //!
 //! ```text
 //!   writer of ticket t                               reader
-//!   entry.seq: even and older -> 2t+1, else give up  a = entry.seq
+//!   slot.seq: even and older -> 2t+1, else give up   a = slot.seq
 //!   write the fields                                 read the fields
-//!   entry.seq = 2t+2 (release)                       b = entry.seq
-//!                                                    a == b, even, not 0: they are of event a/2 - 1
+//!   slot.seq = 2t+2 (release)                        b = slot.seq
+//!                                                    a == b, even, not 0: fields of event a/2 - 1
 //! ```
 //!
-//! *Torn*: fields written while they are read. The writer's odd number comes before its first field (release fence), the
-//! reader's `b` after its last (acquire fence): whoever has seen a new field sees another number.
-//! *Lapped*: a writer that is held up while the ring goes round. The next one for the entry finds an odd number and
-//! gives its event up; a late one finds a newer number, and gives up, too. Such events count, but are not shown.
+//! *Torn*: fields written while they are read. The writer stores its odd number before its first field (release fence), the
+//! reader loads `b` after its last (acquire fence): a reader that has seen a new field sees another number.
+//! *Lapped*: a writer is delayed while the ring wraps. The next writer of the slot finds an odd number and drops its
+//! event; a late writer finds a newer number and drops its event, too. Dropped events count, but are not shown.
 //!
-//! The reader in another process has no fences: it reads all entries three times by system calls, numbers from the
-//! first and third, fields from the second. Checked by `model`.
+//! The reader in another process has no fences: it reads all slots three times by system calls, and takes the numbers from
+//! the first and third, the fields from the second reading. Checked by `model`.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -24,19 +25,19 @@ mod model;
 use crate::sync::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Events kept.
+/// Number of events kept.
 #[cfg(not(loom))]
 pub(super) const EVENTS_KEPT: usize = 256;
 /// Fields of an event: time (`CLOCK_MONOTONIC`, ns), kind, ring, offset, bytes wanted, bytes got.
 const FIELDS: usize = 6;
-/// From one entry to the next, bytes.
+/// Bytes from one slot to the next.
 #[cfg(not(loom))]
 pub(super) const STRIDE: usize = size_of::<EventSlot>();
 
 /// Names of the kinds, each with a NUL.
 #[cfg(not(loom))]
 pub(super) const KINDS: &str = "io_uring_short_write\0";
-/// The first of them.
+/// Index of the first of them.
 #[cfg(not(loom))]
 pub(super) const SHORT_WRITE: u64 = 0;
 
@@ -69,24 +70,24 @@ impl<const N: usize> EventRing<N> {
 }
 
 impl<const N: usize> EventRing<N> {
-    /// Keeps an event, unless its entry is taken.
+    /// Records an event, unless its slot is in use.
     pub(super) fn post(&self, fields: [u64; FIELDS]) {
         let ticket = self.total.fetch_add(1, Relaxed);
         let entry = &self.entries[(ticket % N as u64) as usize];
         let seen = entry.seq.load(Relaxed);
         let is_free = seen.is_multiple_of(2) && seen <= 2 * ticket;
-        // Acquire: after the fields of whoever had the entry before.
+        // Acquire: after the fields of the slot's previous writer.
         if !is_free || entry.seq.compare_exchange(seen, 2 * ticket + 1, Acquire, Relaxed).is_err() {
             return;
         }
         release_fence();
-        for (place, field) in entry.fields.iter().zip(fields) {
-            place.store(field, Relaxed);
+        for (word, field) in entry.fields.iter().zip(fields) {
+            word.store(field, Relaxed);
         }
         entry.seq.store(2 * ticket + 2, Release);
     }
 
-    /// An entry's ticket and fields, if they are whole.
+    /// A slot's ticket and fields, if they are whole.
     #[cfg(test)]
     fn read(&self, entry: usize) -> Option<(u64, [u64; FIELDS])> {
         let entry = &self.entries[entry];
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_in_use_is_left_alone() {
+    fn a_slot_in_use_is_not_overwritten() {
         let ring = EventRing::<1>::new();
         ring.post([1; FIELDS]);
         ring.entries[0].seq.store(3, Relaxed);

@@ -1,21 +1,21 @@
-//! The memory cgroup (v2) of this process: what limits it, on the way to the root.
+//! The memory cgroup (v2) of this process, and the limits of it and those above it.
 
-use super::{number, pick, read_file};
+use super::text::{number, pick, read_file};
 
 /// Where cgroup v2 is mounted: by systemd's convention, and inside containers.
 const ROOT: &[u8] = b"/sys/fs/cgroup";
-/// A process may be moved to another cgroup, or its limits change: looked up anew after so long.
+/// Age at which cgroup and limits are looked up again, ns: a process may move to another cgroup, and limits may change.
 const STALE_NS: u64 = 5_000_000_000;
 const LEVELS: usize = 8;
 
-/// What a cgroup uses, and could get beyond that, in bytes.
+/// What a cgroup uses, and how much more it could get, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage {
     /// Page cache on its LRU lists.
     pub(super) file_bytes: u64,
     /// Dirty or being written out.
     pub(super) dirty_bytes: u64,
-    /// Until the nearest limit of the cgroup and those above.
+    /// Distance to the nearest limit of the cgroup and those above.
     pub(super) headroom_bytes: u64,
 }
 
@@ -23,11 +23,11 @@ pub(super) struct Usage {
 #[derive(Debug)]
 pub(super) struct Cgroup {
     path: CgroupPath,
-    /// How much of the path is the mount's.
+    /// Bytes of the path that are the mount's.
     root_len: usize,
-    /// Bit n: the n-th level, counted from the process' own upwards, has a limit. 0: nothing to read.
+    /// Bit n: the n-th level, counted upwards from the process' own, has a limit. 0: nothing to read.
     limited: u8,
-    /// When looked up.
+    /// Time of the last look-up.
     seen_ns: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Cgroup {
         Self { path: CgroupPath::new(), root_len: 0, limited: 0, seen_ns: None }
     }
 
-    /// `None` when nothing limits it, or nothing can be read.
+    /// `None` if no level has a limit, or the files cannot be read.
     pub(super) fn usage(&mut self, now_ns: u64) -> Option<Usage> {
         if self.seen_ns.is_none_or(|seen| now_ns.saturating_sub(seen) > STALE_NS) {
             self.seen_ns = Some(now_ns);
@@ -67,8 +67,8 @@ impl Cgroup {
         }
         let is_limited = |n: &usize| self.limited >> n & 1 == 1;
         let levels = levels(self.path.bytes(), self.root_len).enumerate().filter(|(n, _)| is_limited(n));
-        let rooms = levels.filter_map(|(_, level)| Some(limit(level)?.saturating_sub(value(level, b"/memory.current")?)));
-        let headroom_bytes = rooms.min()?;
+        let headrooms = levels.filter_map(|(_, level)| Some(limit(level)?.saturating_sub(value(level, b"/memory.current")?)));
+        let headroom_bytes = headrooms.min()?;
         let mut text = [0_u8; 4096];
         let stat = read_file(with(self.path.bytes(), b"/memory.stat")?.bytes(), &mut text)?;
         let [mut inactive, mut active, mut dirty, mut writeback] = [0; 4];
@@ -85,7 +85,7 @@ impl Cgroup {
     }
 }
 
-/// The process' path in /proc/self/cgroup; outside its namespace's root it cannot be reached.
+/// The process' path in /proc/self/cgroup. A path outside the root of its namespace cannot be reached.
 fn v2_path(text: &[u8]) -> Option<&[u8]> {
     let path = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
     match path {
@@ -94,7 +94,7 @@ fn v2_path(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The path, and those above it down to the root.
+/// The path, and those above it up to the root.
 fn levels(path: &[u8], root_len: usize) -> impl Iterator<Item = &[u8]> {
     core::iter::successors(Some(path), move |at| parent(at, root_len)).take(LEVELS)
 }
@@ -104,13 +104,13 @@ fn parent(at: &[u8], root_len: usize) -> Option<&[u8]> {
     (at.len() > root_len).then(|| &at[..end])
 }
 
-/// The nearer of the two limits, bytes.
+/// The lower of the two limits, bytes.
 fn limit(level: &[u8]) -> Option<u64> {
     let (max, high) = (value(level, b"/memory.max"), value(level, b"/memory.high"));
     max.into_iter().chain(high).min()
 }
 
-/// A file with one number in it; "max" is none.
+/// The number in a file. `None` for "max".
 fn value(level: &[u8], name: &[u8]) -> Option<u64> {
     let mut text = [0_u8; 32];
     number(read_file(with(level, name)?.bytes(), &mut text)?)
@@ -122,7 +122,7 @@ fn with(level: &[u8], name: &[u8]) -> Option<CgroupPath> {
     (path.push(level) && path.push(name) && path.push(b"\0")).then_some(path)
 }
 
-/// Some path's bytes.
+/// Bytes of a path.
 #[derive(Debug)]
 struct CgroupPath {
     bytes: [u8; 512],
@@ -138,10 +138,10 @@ impl CgroupPath {
         &self.bytes[..self.len]
     }
 
-    /// False when it does not fit.
+    /// Appends. Returns whether it fits.
     fn push(&mut self, more: &[u8]) -> bool {
-        let Some(place) = self.bytes.get_mut(self.len..self.len + more.len()) else { return false };
-        place.copy_from_slice(more);
+        let Some(room) = self.bytes.get_mut(self.len..self.len + more.len()) else { return false };
+        room.copy_from_slice(more);
         self.len += more.len();
         true
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use std::{env, format, fs, path::PathBuf, process};
 
-    /// A tree of files as the kernel's, removed at the end.
+    /// A tree of files like the kernel's, removed at the end.
     struct Tree(PathBuf);
 
     impl Tree {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_limit_on_the_way_up_counts() {
+    fn the_nearest_limit_of_all_levels_counts() {
         let tree = Tree::new("near");
         tree.put("a/b/memory.max", "max\n");
         tree.put("a/b/memory.high", "9000000\n");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_nothing_is_read() {
+    fn a_cgroup_without_limits_is_not_read() {
         let tree = Tree::new("free");
         tree.put("a/b/memory.max", "max\n");
         tree.put("a/b/memory.high", "max\n");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_containers_root_is_a_level() {
+    fn the_root_of_a_container_is_a_level() {
         let tree = Tree::new("root");
         tree.put("memory.max", "1000\n");
         tree.put("memory.current", "400\n");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_is_that_of_v2() {
+    fn v2_path_ignores_other_hierarchies() {
         assert_eq!(v2_path(b"4:memory:/x\n0::/user.slice/a\n"), Some(&b"/user.slice/a"[..]));
         assert_eq!(v2_path(b"0::/\n"), Some(&b""[..]));
         assert_eq!(v2_path(b"0::/../other\n"), None);
