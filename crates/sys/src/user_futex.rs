@@ -1,15 +1,15 @@
-//! The program's futexes, as requests wait on them and wake who does.
+//! The program's futexes: requests wait on them and wake their waiters.
 
 #[cfg_attr(loom, path = "model/user_futex.rs")]
 mod calls;
+mod waitv;
 
 use crate::arch;
+use crate::linux::general::{FUTEX2_PRIVATE, FUTEX2_SIZE_U32};
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
 use syscalls::Errno;
-
-const FUTEX2_SIZE_U32: u32 = 2;
-const FUTEX2_PRIVATE: u32 = 128;
+pub use waitv::FutexWaitv;
 
 /// A futex of the program's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Futex {
     /// The futex at an address; `flags` are `FUTEX2_*`.
     ///
     /// # Errors
-    /// `EINVAL` for what is not 32 bits, private or not.
+    /// `EINVAL` for other flags than those of a 32-bit futex, private or not.
     pub const fn at(addr: u64, flags: u32) -> Result<Self, Errno> {
         if flags & !FUTEX2_PRIVATE != FUTEX2_SIZE_U32 {
             return Err(Errno::EINVAL);
@@ -30,7 +30,7 @@ impl Futex {
         Ok(Self { addr: UserPtr::at(addr), is_private: flags & FUTEX2_PRIVATE != 0 })
     }
 
-    /// Whether it can be one, by its address alone.
+    /// Checks the address alone.
     ///
     /// # Errors
     /// `EINVAL` not aligned, `EFAULT` in the kernel's half.
@@ -42,7 +42,7 @@ impl Futex {
         }
     }
 
-    /// What it holds.
+    /// Its value.
     ///
     /// # Errors
     /// `EFAULT`.
@@ -50,7 +50,7 @@ impl Futex {
         calls::value(self.addr)
     }
 
-    /// Wakes up to `n` of those that wait with a bit of `mask`; how many. A negative number wakes one, as the kernel has it.
+    /// Wakes up to `n` waiters that share a bit with `mask`. Returns how many. A negative `n` wakes one, as in the kernel.
     ///
     /// # Errors
     /// `EINVAL` no mask, not aligned; `EFAULT`.
@@ -66,27 +66,28 @@ impl Futex {
         calls::wake(self.addr.addr(), self.is_private, n, mask)
     }
 
-    /// Sleeps while it holds `value`, until it is woken with a bit of `mask`.
+    /// Sleeps while the futex holds `value`, until a wake that shares a bit with `mask`.
     ///
     /// # Errors
-    /// `EAGAIN` it holds another value; `EINTR`, `EFAULT`.
+    /// `EAGAIN` the futex holds another value; `EINTR`, `EFAULT`.
     pub fn wait(self, value: u32, mask: u32) -> Result<(), Errno> {
         calls::wait(self.waitv(value), mask)
     }
 
-    /// For [`wait_any`]: while it holds `value`.
+    /// For [`wait_any`]: a wait while the futex holds `value`.
     #[must_use]
     pub const fn waitv(self, value: u32) -> FutexWaitv {
         FutexWaitv::new(self.addr.addr(), value, self.is_private)
     }
 }
 
-/// A word of ours to sleep on, from which a sleeper is moved to a futex of the program's. It always holds 0.
+/// A private futex of the engine, from which a waiter is requeued to a futex of the program's (FUTEX_CMP_REQUEUE). Its value
+/// is always 0.
 #[derive(Debug, Default)]
 pub struct RequeueWord(AtomicU32);
 
 impl RequeueWord {
-    /// Sleeps until moved, and woken there with a bit of `mask`. `to` is where it will be moved.
+    /// Sleeps until requeued to `to`, and woken there by a wake that shares a bit with `mask`.
     ///
     /// # Errors
     /// `EINTR`.
@@ -94,7 +95,7 @@ impl RequeueWord {
         calls::wait(self.waitv(to), mask)
     }
 
-    /// For [`wait_any`]: a sleeper that will be moved to `to`.
+    /// For [`wait_any`]: a waiter that will be requeued to `to`.
     #[must_use]
     pub fn waitv(&self, to: Futex) -> FutexWaitv {
         FutexWaitv::new(self.addr(), 0, to.is_private)
@@ -104,41 +105,19 @@ impl RequeueWord {
         core::ptr::from_ref(&self.0).addr()
     }
 
-    /// Moves who sleeps here to `to`. `false`: nobody sleeps here (yet).
+    /// Requeues the waiter to `to`. `false`: there is no waiter (yet).
     ///
     /// # Errors
-    /// `EFAULT`, `EINVAL` there is no futex there.
+    /// `EFAULT`, `EINVAL` there is no futex at `to`.
     pub fn requeue_one(&self, to: Futex) -> Result<bool, Errno> {
         calls::requeue_one(self.addr(), to.addr.addr(), to.is_private)
     }
 }
 
-/// `struct futex_waitv`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct FutexWaitv {
-    value: u64,
-    addr: u64,
-    flags: u32,
-    reserved: u32,
-}
-
-impl FutexWaitv {
-    const fn new(addr: usize, value: u32, is_private: bool) -> Self {
-        let private = if is_private { FUTEX2_PRIVATE } else { 0 };
-        Self { value: value as u64, addr: addr as u64, flags: FUTEX2_SIZE_U32 | private, reserved: 0 }
-    }
-
-    #[cfg(not(loom))]
-    const fn is_private(self) -> bool {
-        self.flags & FUTEX2_PRIVATE != 0
-    }
-}
-
-/// futex_waitv(2): sleeps while all hold their value, until one is woken: which (the last of them).
+/// futex_waitv(2): sleeps while all futexes hold their values, until one is woken. Returns its index; the last one's if several are.
 ///
 /// # Errors
-/// `EAGAIN` one holds another value; `EINTR`, `EFAULT`; `ENOSYS` before Linux 5.16.
+/// `EAGAIN` one futex holds another value; `EINTR`, `EFAULT`; `ENOSYS` before Linux 5.16.
 pub fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
     calls::wait_any(waiters)
 }
@@ -151,12 +130,12 @@ mod tests {
     use std::vec::Vec;
 
     #[test]
-    fn who_sleeps_on_a_pillow_is_woken_where_it_was_moved() {
+    fn a_requeued_waiter_is_woken_at_its_new_futex() {
         for flags in [2, 130] {
             let requeue_words: Arc<[RequeueWord; 3]> = Arc::default();
             let words = [const { AtomicU32::new(5) }; 3];
             let futexes = words.each_ref().map(|word| Futex::at(word.as_ptr() as u64, flags).unwrap());
-            let sleeper = std::thread::spawn({
+            let waiter = std::thread::spawn({
                 let requeue_words = Arc::clone(&requeue_words);
                 move || {
                     let waiters: Vec<_> = requeue_words.iter().zip(futexes).map(|(requeue_word, to)| requeue_word.waitv(to)).collect();
@@ -174,7 +153,7 @@ mod tests {
             }
             assert_eq!(futexes[0].wake(9, 3), Ok(0));
             assert_eq!(futexes[0].wake(9, 6), Ok(1));
-            assert_eq!(sleeper.join().unwrap(), (Ok(1), Ok(())));
+            assert_eq!(waiter.join().unwrap(), (Ok(1), Ok(())));
         }
     }
 }

@@ -12,8 +12,8 @@ mod program;
 mod raw_lock;
 mod sleep;
 
-/// What picks the orders in which a model's threads go on: loom, all of them within bounds; or, with `--cfg shuttle`
-/// besides, shuttle.
+/// The model checker, which picks the orders of the threads' steps: loom (all orders within bounds), or shuttle (with
+/// `--cfg shuttle` as well).
 #[cfg(not(shuttle))]
 pub use loom as checker;
 #[cfg(shuttle)]
@@ -32,8 +32,8 @@ checker::lazy_static! {
     static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
 }
 
-/// Runs a model with orders of its threads' steps that shuttle picks at random, and that its seed repeats: for what has
-/// too many of them for [`check`].
+/// Runs a model with orders of its threads' steps that shuttle picks at random and can repeat from their seed: for models
+/// with too many orders for [`check`].
 #[cfg(shuttle)]
 pub fn check_at_random(iterations: usize, model: impl Fn() + Sync + Send + 'static) {
     shuttle::check_random(move || finish(&model), iterations);
@@ -86,30 +86,30 @@ pub(crate) enum Awake {
     Ended,
 }
 
-/// A place in a queue. A thread may have several, with one bed.
+/// An entry in a queue. A thread may have several, with one [`Parker`].
 #[derive(Debug)]
 struct Sleeper {
     on: On,
     mask: u32,
     deadline_ns: u64,
-    /// Which of the thread's places it is.
+    /// Which of the thread's entries it is.
     nth: usize,
-    bed: Arc<Bed>,
+    parker: Arc<Parker>,
 }
 
 #[derive(Debug)]
-struct Bed {
+struct Parker {
     condvar: Condvar,
     is_interruptible: bool,
     end: std::sync::Mutex<Option<(Awake, usize)>>,
 }
 
-impl Bed {
+impl Parker {
     fn new(is_interruptible: bool) -> Arc<Self> {
         Arc::new(Self { condvar: Condvar::new(), is_interruptible, end: std::sync::Mutex::new(None) })
     }
 
-    /// How it ended, and at which of its places.
+    /// How the sleep ended, and at which of its entries.
     fn end(&self) -> Option<(Awake, usize)> {
         *self.end.lock().unwrap()
     }
@@ -122,21 +122,21 @@ pub(crate) struct Kernel {
     is_over: bool,
     sleepers: Vec<Sleeper>,
     threads: Vec<checker::thread::JoinHandle<()>>,
-    /// Threads that are interrupted again and again.
+    /// Threads with a running interrupt timer.
     pub(crate) alarms: u32,
     pub(crate) events: EventTable,
 }
 
 impl Kernel {
-    /// Wakes up to `n` of those that sleep on it, the oldest first.
+    /// Wakes up to `n` sleepers of `on`, the oldest first.
     pub(crate) fn wake(&mut self, on: On, n: u32) {
         self.wake_masked(on, n, u32::MAX);
     }
 
-    /// Of those that sleep with a bit of `mask`; how many.
+    /// As [`wake`](Self::wake), only sleepers that share a bit with `mask`. Returns how many.
     pub(crate) fn wake_masked(&mut self, on: On, n: u32, mask: u32) -> usize {
         let mut left = n;
-        self.rouse(Awake::Woken, |sleeper| {
+        self.end_sleeps(Awake::Woken, |sleeper| {
             let is_meant = sleeper.on == on && sleeper.mask & mask != 0 && left > 0;
             left -= u32::from(is_meant);
             is_meant
@@ -144,25 +144,25 @@ impl Kernel {
         (n - left) as usize
     }
 
-    fn rouse(&mut self, why: Awake, mut is_meant: impl FnMut(&Sleeper) -> bool) {
+    fn end_sleeps(&mut self, why: Awake, mut is_meant: impl FnMut(&Sleeper) -> bool) {
         self.sleepers.retain(|sleeper| {
             let is_meant = is_meant(sleeper);
             if is_meant {
-                let mut end = sleeper.bed.end.lock().unwrap();
+                let mut end = sleeper.parker.end.lock().unwrap();
                 *end = Some((why, end.map_or(sleeper.nth, |(_, nth)| nth.max(sleeper.nth))));
-                sleeper.bed.condvar.notify_one();
+                sleeper.parker.condvar.notify_one();
             }
             !is_meant
         });
     }
 }
 
-/// Runs `f` in the kernel. It must not block.
+/// Runs `f` in the model's kernel. It must not block.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Kernel) -> R) -> R {
     f(&mut KERNEL.lock().unwrap())
 }
 
-/// Sleeps, unless `check` has an answer. What it looks at cannot change between its look and the sleep.
+/// Sleeps, unless `check` returns a value. The model's kernel is locked from the check to the sleep.
 pub(crate) fn sleep_unless<R>(on: On, deadline_ns: u64, mut check: impl FnMut(&mut Kernel) -> Option<R>) -> Result<R, Awake> {
     let mut kernel = KERNEL.lock().unwrap();
     if let Some(answer) = check(&mut kernel) {
@@ -174,11 +174,11 @@ pub(crate) fn sleep_unless<R>(on: On, deadline_ns: u64, mut check: impl FnMut(&m
     if kernel.now_ns >= deadline_ns {
         return Err(Awake::TimedOut);
     }
-    let bed = Bed::new(false);
-    kernel.sleepers.push(Sleeper { on, mask: u32::MAX, deadline_ns, nth: 0, bed: Arc::clone(&bed) });
+    let parker = Parker::new(false);
+    kernel.sleepers.push(Sleeper { on, mask: u32::MAX, deadline_ns, nth: 0, parker: Arc::clone(&parker) });
     loop {
-        kernel = bed.condvar.wait(kernel).unwrap();
-        if let Some((why, _)) = bed.end() {
+        kernel = parker.condvar.wait(kernel).unwrap();
+        if let Some((why, _)) = parker.end() {
             return Err(why);
         }
     }
@@ -190,10 +190,10 @@ pub(crate) fn adopt(thread: checker::thread::JoinHandle<()>) {
 
 /// Whether an eventfd of the model's is readable; `None` for any other number.
 pub(crate) fn poll(number: i32) -> Option<bool> {
-    with(|kernel| kernel.events.bell(number))
+    with(|kernel| kernel.events.eventfd(number))
 }
 
-/// How a thread ends whose model is over.
+/// Payload of the panic that ends a thread when its model is over.
 pub(crate) struct Over;
 
 /// The model's time.
@@ -202,25 +202,25 @@ pub fn monotonic_ns() -> u64 {
     with(|kernel| kernel.now_ns)
 }
 
-/// Others get their turn.
+/// Lets other threads run.
 pub fn yield_now() {
     checker::thread::yield_now();
 }
 
-/// A thread that looks again later: others get their turn.
+/// A thread that retries later: lets other threads run.
 pub fn sleep_ns(_ns: u64) {
     yield_now();
 }
 
-/// Time goes on: waits whose deadline has come end.
+/// Advances time: ends waits whose deadline is reached.
 pub fn advance_to(now_ns: u64) {
     with(|kernel| {
         kernel.now_ns = now_ns;
-        kernel.rouse(Awake::TimedOut, |sleeper| sleeper.deadline_ns <= now_ns);
+        kernel.end_sleeps(Awake::TimedOut, |sleeper| sleeper.deadline_ns <= now_ns);
     });
 }
 
-/// How many threads are interrupted again and again.
+/// Number of threads with a running interrupt timer.
 #[must_use]
 pub fn alarms() -> u32 {
     with(|kernel| kernel.alarms)
@@ -230,6 +230,6 @@ fn end() {
     advance_to(u64::MAX - 1);
     with(|kernel| {
         kernel.is_over = true;
-        kernel.rouse(Awake::Ended, |sleeper| matches!(sleeper.on, On::Epoll(_)));
+        kernel.end_sleeps(Awake::Ended, |sleeper| matches!(sleeper.on, On::Epoll(_)));
     });
 }

@@ -1,52 +1,53 @@
-//! Sleeps on the program's futexes: on several at a time, moved from one to another, interrupted.
+//! Waits on the program's futexes: on several at a time, requeued from one to another, interrupted.
 
-use super::{Bed, KERNEL, Kernel, On, Sleeper, with};
+use super::{KERNEL, Kernel, On, Parker, Sleeper, with};
 use std::sync::Arc;
 
-/// A thread's sleep, from its first place in a queue until it is up.
+/// A thread's wait, from its first entry in a queue to its end.
 #[derive(Debug)]
 pub(crate) struct Sleep {
-    bed: Arc<Bed>,
-    places: usize,
+    parker: Arc<Parker>,
+    entries: usize,
 }
 
 impl Default for Sleep {
     fn default() -> Self {
-        Self { bed: Bed::new(true), places: 0 }
+        Self { parker: Parker::new(true), entries: 0 }
     }
 }
 
 impl Sleep {
-    /// Takes a place, unless `may_sleep` says no.
-    pub(crate) fn lie_down(&mut self, on: On, mask: u32, may_sleep: impl FnOnce() -> bool) -> bool {
+    /// Adds the thread to a queue if `may_sleep` returns true. Returns whether it did.
+    pub(crate) fn enqueue(&mut self, on: On, mask: u32, may_sleep: impl FnOnce() -> bool) -> bool {
         with(|kernel| {
-            let is_down = may_sleep();
-            if is_down {
-                let bed = Arc::clone(&self.bed);
-                kernel.sleepers.push(Sleeper { on, mask, deadline_ns: u64::MAX, nth: self.places, bed });
-                self.places += 1;
+            let is_queued = may_sleep();
+            if is_queued {
+                let parker = Arc::clone(&self.parker);
+                kernel.sleepers.push(Sleeper { on, mask, deadline_ns: u64::MAX, nth: self.entries, parker });
+                self.entries += 1;
             }
-            is_down
+            is_queued
         })
     }
 
-    /// Sleeps until a wake or an alarm comes, which may have come before.
-    pub(crate) fn until_roused(&self) {
+    /// Sleeps until a wake or an alarm, unless one has come already.
+    pub(crate) fn wait(&self) {
         let mut kernel = KERNEL.lock().unwrap();
-        while self.bed.end().is_none() && kernel.alarms == 0 {
-            kernel = self.bed.condvar.wait(kernel).unwrap();
+        while self.parker.end().is_none() && kernel.alarms == 0 {
+            kernel = self.parker.condvar.wait(kernel).unwrap();
         }
     }
 
-    /// Gives up its places: no later wake finds it. At which it was woken before that, whatever else roused it.
-    pub(crate) fn get_up(self) -> Option<usize> {
-        with(|kernel| kernel.sleepers.retain(|sleeper| !Arc::ptr_eq(&sleeper.bed, &self.bed)));
-        self.bed.end().map(|(_, nth)| nth)
+    /// Leaves all queues: no later wake finds the thread. Returns at which of them it was woken before, whether or not an
+    /// alarm came as well.
+    pub(crate) fn dequeue(self) -> Option<usize> {
+        with(|kernel| kernel.sleepers.retain(|sleeper| !Arc::ptr_eq(&sleeper.parker, &self.parker)));
+        self.parker.end().map(|(_, nth)| nth)
     }
 }
 
 impl Kernel {
-    /// Moves the oldest sleeper to the end of another queue, asleep as it is; whether there is one.
+    /// Moves the oldest sleeper to the end of another queue without waking it. Returns whether there was one.
     pub(crate) fn move_one(&mut self, from: On, to: On) -> bool {
         let Some(oldest) = self.sleepers.iter().position(|sleeper| sleeper.on == from) else { return false };
         let sleeper = self.sleepers.remove(oldest);
@@ -54,11 +55,11 @@ impl Kernel {
         true
     }
 
-    /// Interrupts whoever may be.
+    /// Interrupts all sleepers that can be interrupted.
     pub(crate) fn start_alarm(&mut self) {
         self.alarms += 1;
-        for sleeper in self.sleepers.iter().filter(|sleeper| sleeper.bed.is_interruptible) {
-            sleeper.bed.condvar.notify_one();
+        for sleeper in self.sleepers.iter().filter(|sleeper| sleeper.parker.is_interruptible) {
+            sleeper.parker.condvar.notify_one();
         }
     }
 }

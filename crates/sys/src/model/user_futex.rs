@@ -1,16 +1,16 @@
-//! Stands in for `user_futex::calls` with `--cfg loom`: the same, on the model's kernel. Whoever sleeps here is interrupted
-//! for as long as there is an alarm.
+//! Replaces `user_futex::calls` with `--cfg loom`: the same functions on the model's kernel. A waiter is interrupted while
+//! there is an alarm.
 
-use super::FutexWaitv;
+use super::waitv::FutexWaitv;
 use crate::model::{self, On};
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering::Relaxed;
 use syscalls::Errno;
 
-/// No more than the kernel's lock around it makes it.
+/// Relaxed: the lock of the model's kernel around it orders the load.
 fn load(at: usize) -> u32 {
-    // SAFETY: a model's futexes and requeue_words are the model checker's atomics, and live as long as what refers to them.
+    // SAFETY: a model's futexes and requeue_words are the model checker's atomics, and outlive all that refers to them.
     unsafe { &*(at as *const AtomicU32) }.load(Relaxed)
 }
 
@@ -30,17 +30,17 @@ pub(super) fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
     sleep_on(waiters, u32::MAX)
 }
 
-/// Looks at one after the other, and lies down on it: wakes and moves come in between.
+/// Checks each word and enqueues on it, one after the other: wakes and requeues can come in between.
 fn sleep_on(waiters: &[FutexWaitv], mask: u32) -> Result<usize, Errno> {
     let mut sleep = model::Sleep::default();
     for waiter in waiters {
-        let at = waiter.addr as usize;
-        if !sleep.lie_down(On::Futex(at), mask, || u64::from(load(at)) == waiter.value) {
-            return sleep.get_up().ok_or(Errno::EAGAIN);
+        let at = waiter.addr();
+        if !sleep.enqueue(On::Futex(at), mask, || u64::from(load(at)) == waiter.value()) {
+            return sleep.dequeue().ok_or(Errno::EAGAIN);
         }
     }
-    sleep.until_roused();
-    sleep.get_up().ok_or(Errno::EINTR)
+    sleep.wait();
+    sleep.dequeue().ok_or(Errno::EINTR)
 }
 
 pub(super) fn requeue_one(from: usize, to: usize, _is_private: bool) -> Result<bool, Errno> {

@@ -1,16 +1,13 @@
-//! The kernel's calls on futexes of the program's, and on requeue_words.
+//! Futex system calls on words of the program's, and on requeue words.
 
-use super::FutexWaitv;
+use super::waitv::FutexWaitv;
+use crate::clock::timespec;
+use crate::linux::general::{FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET};
 use crate::user::{self, UserPtr};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
-const FUTEX_CMP_REQUEUE: u32 = 4;
-const FUTEX_WAIT_BITSET: u32 = 9;
-const FUTEX_WAKE_BITSET: u32 = 10;
-const FUTEX_PRIVATE: u32 = 128;
-
 const fn flag(is_private: bool) -> u32 {
-    if is_private { FUTEX_PRIVATE } else { 0 }
+    if is_private { FUTEX_PRIVATE_FLAG } else { 0 }
 }
 
 pub(super) fn value(addr: UserPtr) -> Result<u32, Errno> {
@@ -22,12 +19,12 @@ pub(super) fn wake(addr: usize, is_private: bool, n: i32, mask: u32) -> Result<u
     unsafe { syscall!(Sysno::futex, addr, FUTEX_WAKE_BITSET | flag(is_private), n, 0, 0, mask) }
 }
 
-/// With a deadline, for no other reason than that such a sleep is not restarted after a signal.
+/// Passes a deadline that never comes: only a wait with a deadline is not restarted after a signal.
 pub(super) fn wait(waiter: FutexWaitv, mask: u32) -> Result<(), Errno> {
-    let never = [i64::MAX / 1_000_000_000, 0];
+    let never = timespec(u64::MAX);
     let op = FUTEX_WAIT_BITSET | flag(waiter.is_private());
-    // SAFETY: the kernel checks the address, and reads 16 bytes of `never`.
-    let r = unsafe { raw_syscall!(Sysno::futex, waiter.addr, op, waiter.value, never.as_ptr(), 0, mask) };
+    // SAFETY: the kernel checks the address, and reads a live timespec.
+    let r = unsafe { raw_syscall!(Sysno::futex, waiter.addr(), op, waiter.value(), &raw const never, 0, mask) };
     Errno::from_ret(r).map(drop)
 }
 
@@ -36,11 +33,11 @@ pub(super) fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
     unsafe { syscall!(Sysno::futex_waitv, waiters.as_ptr(), waiters.len(), 0, 0, 0) }
 }
 
-/// Whether somebody slept at `from`, which holds 0, and was moved.
+/// Requeues one waiter at `from`, whose word holds 0. Returns whether there was one.
 pub(super) fn requeue_one(from: usize, to: usize, is_private: bool) -> Result<bool, Errno> {
     const WAKE_NONE: u32 = 0;
     const MOVE_ONE: u32 = 1;
     let op = FUTEX_CMP_REQUEUE | flag(is_private);
-    // SAFETY: the kernel reads 4 bytes of a requeue_word, which is alive, and uses the other address as a key.
+    // SAFETY: the kernel reads 4 bytes of a live requeue word, and uses the other address as a key.
     unsafe { syscall!(Sysno::futex, from, op, WAKE_NONE, MOVE_ONE, to, 0) }.map(|moved| moved == 1)
 }
