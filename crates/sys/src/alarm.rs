@@ -1,25 +1,27 @@
-//! An interrupt that is repeated until it is called off.
+//! An interrupt that repeats until it is dropped.
 //!
-//! A signal that comes just before its thread enters a blocking call interrupts nothing. So who wants a thread out of
-//! such a call arms a timer of that thread's (timer_create(2), `SIGEV_THREAD_ID`), whose every tick is the signal again.
-//! Once the alarm is dropped no tick is sent any more, and one that is on its way strikes before the drop is over if the
-//! thread itself drops it: signals strike at the end of a system call.
+//! A signal that arrives just before its thread enters a blocking call interrupts nothing. So a timer of the thread
+//! (timer_create(2), `SIGEV_THREAD_ID`) sends the signal again at each tick. No tick is sent once the alarm is dropped. If
+//! the thread itself drops it, a pending signal arrives before the drop ends: signals are delivered at the end of a system
+//! call.
 
+use crate::clock::timespec;
+use crate::linux::general::{__kernel_itimerspec, CLOCK_MONOTONIC, SIGEV_THREAD_ID, sigevent};
 use crate::thread::INTERRUPT_SIGNAL;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
-/// The first repetition comes after this long: by then nearly every thread is in its call.
+/// Time to the first tick, ns: by then nearly every thread is in its call.
 const FIRST_NS: u64 = 1_000_000;
-/// And one more each.
+/// Time between ticks, ns.
 const INTERVAL_NS: u64 = 10_000_000;
 
-/// A timer that interrupts a thread of this process again and again.
+/// A timer that interrupts a thread of this process repeatedly.
 #[derive(Debug)]
 pub struct Alarm(i32);
 
-/// `struct sigevent`.
+/// `struct sigevent` for `SIGEV_THREAD_ID`, without pointers in its union.
 #[repr(C)]
-struct Event {
+struct ThreadSigevent {
     value: u64,
     signal: i32,
     notify: i32,
@@ -33,16 +35,15 @@ impl Alarm {
     /// # Errors
     /// `EAGAIN` (`RLIMIT_SIGPENDING`), `EINVAL` there is no such thread.
     pub fn start(tid: u32) -> Result<Self, Errno> {
-        const CLOCK_MONOTONIC: usize = 1;
-        const SIGEV_THREAD_ID: i32 = 4;
-        let event = Event { value: 0, signal: INTERRUPT_SIGNAL as i32, notify: SIGEV_THREAD_ID, tid, rest: [0; 11] };
+        let event =
+            ThreadSigevent { value: 0, signal: INTERRUPT_SIGNAL.cast_signed(), notify: SIGEV_THREAD_ID.cast_signed(), tid, rest: [0; 11] };
         let mut id = 0_i32;
-        // SAFETY: the kernel reads a live 64-byte structure and writes 4 bytes.
+        // SAFETY: the kernel reads a live structure of its own size and writes 4 bytes.
         unsafe { syscall!(Sysno::timer_create, CLOCK_MONOTONIC, &raw const event, &raw mut id) }?;
         let alarm = Self(id);
-        let spec = [0, INTERVAL_NS, 0, FIRST_NS];
-        // SAFETY: the kernel reads 32 bytes.
-        unsafe { syscall!(Sysno::timer_settime, id, 0, spec.as_ptr(), 0) }?;
+        let spec = __kernel_itimerspec { it_interval: timespec(INTERVAL_NS), it_value: timespec(FIRST_NS) };
+        // SAFETY: the kernel reads a live structure.
+        unsafe { syscall!(Sysno::timer_settime, id, 0, &raw const spec, 0) }?;
         Ok(alarm)
     }
 }
@@ -54,4 +55,4 @@ impl Drop for Alarm {
     }
 }
 
-const _: () = assert!(size_of::<Event>() == 64);
+const _: () = assert!(size_of::<ThreadSigevent>() == size_of::<sigevent>());

@@ -1,21 +1,21 @@
-//! What processes that share a ring tell each other: a lock that costs next to nothing while only one process uses the
-//! ring, and a word to sleep on.
+//! A lock between processes that share a ring. It costs next to nothing while only one process uses the ring. Beside it, a
+//! counter of events to sleep on.
 //!
-//! A ring that exists at fork(2) has two owners of its queues from then on; most of the time only one of them ever uses
-//! it. So its maker (the sole user, until told otherwise) only marks that it is inside, by plain stores:
+//! After fork(2) a ring's queues have two owners; most of the time only one of them uses the ring. So the lock is biased to
+//! the ring's maker, which only marks that it holds the lock, by plain stores, until another process revokes the bias:
 //!
 //! ```text
 //!   maker                                   another process, at its first use
-//!   busy = me                               users = REVOKING; barrier on all CPUs
-//!   users still BIASED? inside.               wait until busy == 0 (or the maker is dead)
-//!     else busy = 0, and lock `owner`       users = SHARED; lock `owner`
+//!     busy = me                               users = REVOKING; barrier on all CPUs
+//!     users still BIASED? acquired.           wait until busy == 0 (or the maker is dead)
+//!       else busy = 0, and lock `owner`       users = SHARED; lock `owner`
 //! ```
 //!
-//! Either the barrier finds the maker's `busy` stored, and the other waits; or the maker loads `users` after it, and
-//! sees REVOKING. This is Dekker's hand-shake with the fence on one side only (membarrier(2)).
+//! Either the barrier makes the maker's `busy` visible, and the other process waits; or the maker loads `users` after the
+//! barrier, and sees REVOKING. This is Dekker's algorithm with the fence on one side only (membarrier(2)).
 //!
-//! `owner` holds a process id. A process that died with it (killed inside) is found out by those who wait, and one of
-//! them takes over: what it was writing is at worst one CQE that nobody will see.
+//! `owner` holds a process id. Waiters detect an owner that died (killed while it held the lock), and one of them takes the
+//! lock over: what the owner was writing is at worst one CQE that is never published.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -28,12 +28,16 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 const BIASED: u32 = 0;
 const REVOKING: u32 = 1;
 const SHARED: u32 = 2;
-/// Somebody sleeps on `owner`.
+/// Bit of `owner`: a process may sleep on it.
 const CONTENDED: u32 = 1 << 31;
-/// How long to sleep before looking whether the owner lives.
+/// How long to sleep before checking that the owner is alive, ns.
 const OWNER_CHECK_INTERVAL_NS: u64 = 20_000_000;
+/// How long to sleep between two looks at `busy`, ns.
+const BUSY_POLL_NS: u64 = 50_000;
+/// Looks at `busy` before checking that the maker is alive.
+const POLLS_BEFORE_CHECK: u32 = 200;
 
-/// See the module. All zero: the sole user is outside.
+/// See the module. All zero: biased to the maker, and free.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct BiasedLock {
@@ -43,23 +47,23 @@ pub struct BiasedLock {
     event_seq: AtomicU32,
 }
 
-/// How a process is inside, and so how it leaves.
+/// How a process holds the lock, and so how it releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It is not.
+    /// Not at all.
     No,
-    /// As the ring's sole user.
+    /// As the maker, to which the lock is biased.
     Biased,
-    /// With the lock, among others.
+    /// As one of several users.
     Shared,
 }
 
 impl BiasedLock {
-    /// The ring's maker enters.
+    /// Acquires the lock in the ring's maker.
     #[inline]
     pub fn acquire(&self) -> Held {
         self.busy.store(process::pid(), Relaxed);
-        // The processor may let the load pass the store: `revoke_bias` forbids it from afar.
+        // The processor may execute the load before the store; `fence_heavy` in `revoke_bias` prevents it.
         fence_light();
         if self.users.load(Acquire) == BIASED { Held::Biased } else { self.acquire_slow() }
     }
@@ -71,7 +75,7 @@ impl BiasedLock {
         Held::Shared
     }
 
-    /// Takes the lock: by a process that has [claimed](Self::revoke_bias) its part.
+    /// Acquires the lock in a process that has [revoked the bias](Self::revoke_bias).
     pub fn acquire_shared(&self) {
         let me = process::pid();
         if self.owner.compare_exchange(0, me, Acquire, Relaxed).is_err() {
@@ -81,7 +85,7 @@ impl BiasedLock {
 
     fn acquire_shared_slow(&self, me: u32) {
         loop {
-            // Whoever waited once says so when it has the lock: others may wait still.
+            // A process that has waited keeps CONTENDED set: others may still wait.
             let Err(held) = self.owner.compare_exchange(0, me | CONTENDED, Acquire, Relaxed) else { return };
             if held & CONTENDED == 0 && self.owner.compare_exchange(held, held | CONTENDED, Relaxed, Relaxed).is_err() {
                 continue;
@@ -97,38 +101,38 @@ impl BiasedLock {
         }
     }
 
-    /// Leaves.
+    /// Releases the lock.
     #[inline]
-    pub fn release(&self, inside: Held) {
-        match inside {
+    pub fn release(&self, held: Held) {
+        match held {
             Held::Biased => self.busy.store(0, Release),
-            Held::Shared => self.unlock(),
+            Held::Shared => self.release_shared(),
             Held::No => {}
         }
     }
 
     #[cold]
-    fn unlock(&self) {
+    fn release_shared(&self) {
         if self.owner.swap(0, Release) & CONTENDED != 0 {
             shared_wake(address(&self.owner), 1);
         }
     }
 
-    /// A process that did not make the ring is about to use it: the maker is no longer the sole user.
+    /// Ends the maker's privilege: a process that did not make the ring is about to use it.
     pub fn revoke_bias(&self) {
         if self.users.load(Acquire) == SHARED {
             return;
         }
         self.users.store(REVOKING, SeqCst);
         fence_heavy();
-        let mut patience = 0;
+        let mut polls = 0;
         loop {
             let maker = self.busy.load(Acquire);
-            if maker == 0 || (patience > 200 && !process::is_alive(maker)) {
+            if maker == 0 || (polls > POLLS_BEFORE_CHECK && !process::is_alive(maker)) {
                 break;
             }
-            patience = if patience > 200 { 0 } else { patience + 1 };
-            process::sleep_ns(50_000);
+            polls = if polls > POLLS_BEFORE_CHECK { 0 } else { polls + 1 };
+            process::sleep_ns(BUSY_POLL_NS);
         }
         self.users.store(SHARED, Release);
     }
@@ -140,37 +144,37 @@ impl BiasedLock {
         self.users.load(Relaxed) != BIASED
     }
 
-    /// Whoever is inside and has posted: those who sleep are to be woken, by the result, from outside.
+    /// Counts an event. The caller holds the lock, and wakes the waiters by the result once it has released it.
     pub fn notify(&self) -> EventSeq {
-        EventSeq { at: address(&self.event_seq), seen: self.event_seq.fetch_add(1, AcqRel).wrapping_add(1) }
+        EventSeq { address: address(&self.event_seq), seen: self.event_seq.fetch_add(1, AcqRel).wrapping_add(1) }
     }
 
-    /// Whoever is inside and wants to sleep outside until somebody tells something.
+    /// The number of events so far. The caller holds the lock, and waits for the next event once it has released it.
     #[must_use]
     pub fn event_seq(&self) -> EventSeq {
-        EventSeq { at: address(&self.event_seq), seen: self.event_seq.load(Acquire) }
+        EventSeq { address: address(&self.event_seq), seen: self.event_seq.load(Acquire) }
     }
 }
 
-/// What was told when a process was last inside. It outlives the ring: the address is only ever the kernel's to look at.
+/// Number of events when a process last held the lock. It may outlive the ring: only the kernel uses the address.
 #[derive(Clone, Copy, Debug)]
 pub struct EventSeq {
-    at: usize,
+    address: usize,
     seen: u32,
 }
 
 impl EventSeq {
-    /// Sleeps until something new is told.
+    /// Sleeps until the next event, at most until `deadline_ns` (`CLOCK_MONOTONIC`).
     ///
     /// # Errors
-    /// `EINTR`; `ETIMEDOUT`, `EAGAIN`.
+    /// `EAGAIN` there was one already; `ETIMEDOUT`, `EINTR`; `EFAULT` the ring is gone.
     pub fn wait(self, deadline_ns: u64) -> Result<(), syscalls::Errno> {
-        shared_wait(self.at, self.seen, deadline_ns)
+        shared_wait(self.address, self.seen, deadline_ns)
     }
 
-    /// Wakes everybody who waits for news.
+    /// Wakes all waiters.
     pub fn wake(self) {
-        shared_wake(self.at, u32::MAX >> 1);
+        shared_wake(self.address, u32::MAX >> 1);
     }
 }
 
@@ -183,34 +187,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_maker_is_alone_until_somebody_claims() {
-        let c = BiasedLock::default();
-        assert_eq!(c.acquire(), Held::Biased);
-        c.release(Held::Biased);
-        c.revoke_bias();
-        assert!(c.is_shared());
-        assert_eq!(c.acquire(), Held::Shared);
-        c.release(Held::Shared);
-        assert_eq!(c.owner.load(Relaxed), 0);
+    fn the_lock_is_biased_until_the_bias_is_revoked() {
+        let lock = BiasedLock::default();
+        assert_eq!(lock.acquire(), Held::Biased);
+        lock.release(Held::Biased);
+        lock.revoke_bias();
+        assert!(lock.is_shared());
+        assert_eq!(lock.acquire(), Held::Shared);
+        lock.release(Held::Shared);
+        assert_eq!(lock.owner.load(Relaxed), 0);
     }
 
     #[test]
-    fn a_dead_owner_is_succeeded() {
-        let c = BiasedLock::default();
-        c.revoke_bias();
+    fn a_dead_owners_lock_is_taken_over() {
+        let lock = BiasedLock::default();
+        lock.revoke_bias();
         // No process has this id: it is above any pid_max.
-        c.owner.store(0x7fff_ffff, Relaxed);
-        c.acquire_shared();
-        assert_eq!(c.owner.load(Relaxed) & !CONTENDED, process::pid());
-        c.release(Held::Shared);
-        assert_eq!(c.owner.load(Relaxed), 0);
+        lock.owner.store(0x7fff_ffff, Relaxed);
+        lock.acquire_shared();
+        assert_eq!(lock.owner.load(Relaxed) & !CONTENDED, process::pid());
+        lock.release(Held::Shared);
+        assert_eq!(lock.owner.load(Relaxed), 0);
     }
 
     #[test]
-    fn news_told_before_the_sleep_end_it_at_once() {
-        let c = BiasedLock::default();
-        let seen = c.event_seq();
-        c.notify().wake();
+    fn an_event_before_the_wait_ends_it_at_once() {
+        let lock = BiasedLock::default();
+        let seen = lock.event_seq();
+        lock.notify().wake();
         assert_eq!(seen.wait(u64::MAX), Err(syscalls::Errno::EAGAIN));
     }
 }

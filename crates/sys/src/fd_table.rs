@@ -1,12 +1,13 @@
-//! What the engine knows of each descriptor number of this process: two words a number, read without a lock. One says whose
-//! the number is and what kind of file it was; the other is kept for the write path, which has a history with each file.
+//! The engine's facts about each descriptor number of this process: two words a number, read without a lock. One holds the
+//! number's owner and the kind of its file; the other is for the write path, which keeps a history of each file.
 //!
-//! The table is one lazily touched mapping; numbers beyond it are never rings and never cached. All knowledge here is a
-//! hint that may be stale when a program closes a number by a way that nobody sees; users of it check before it matters.
+//! The table is one lazily touched mapping; numbers beyond it are never rings and never cached. All facts here are hints:
+//! they are stale once the program closes a number by a call that is not intercepted. Users check before it matters.
 
+use crate::linux::general::MAP_NORESERVE;
+use crate::mm;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU64, AtomicUsize};
-use syscalls::{Sysno, raw_syscall};
 
 /// Numbers covered: as many as the default `fs.nr_open`.
 pub const NUMBERS: usize = 1 << 20;
@@ -22,7 +23,7 @@ const ONE_USER: u64 = 1 << USERS_SHIFT;
 
 static TABLE: AtomicUsize = AtomicUsize::new(0);
 
-/// Whose a number is.
+/// The owner of a descriptor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FdOwner {
     /// The program's, or free.
@@ -31,7 +32,7 @@ pub enum FdOwner {
     Engine,
 }
 
-/// What is known of a number. Both words in one cache line: who looks at one often looks at the other.
+/// The facts about a number. Both words are in one cache line: they are often read together.
 #[repr(C, align(16))]
 struct FdEntry {
     word: AtomicU64,
@@ -59,16 +60,10 @@ pub fn init() {
         return;
     }
     const LEN: usize = NUMBERS * size_of::<FdEntry>();
-    const PROT_READ_WRITE: usize = 3;
-    const MAP_PRIVATE_ANONYMOUS_NORESERVE: usize = 0x02 | 0x20 | 0x4000;
-    // SAFETY: a new anonymous mapping overlaps nothing.
-    let base = unsafe { raw_syscall!(Sysno::mmap, 0, LEN, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_NORESERVE, usize::MAX, 0) };
-    if base > usize::MAX - 4096 {
-        return;
-    }
+    let Ok(base) = mm::map_anonymous(LEN, MAP_NORESERVE) else { return };
     if TABLE.compare_exchange(0, base, AcqRel, Acquire).is_err() {
-        // SAFETY: another thread was first; nobody has seen this mapping.
-        unsafe { raw_syscall!(Sysno::munmap, base, LEN) };
+        // SAFETY: another thread was first; this mapping was never published.
+        let _ = unsafe { mm::unmap(base, LEN) };
     }
 }
 
@@ -78,7 +73,7 @@ fn update(fd: i32, mask: u64, value: u64) {
     }
 }
 
-/// Says whose a number is, and forgets all else about it.
+/// Sets a number's owner, and forgets all else about it.
 pub fn set_owner(fd: i32, owner: FdOwner) {
     update(fd, u64::MAX, if owner == FdOwner::Engine { INTERNAL } else { 0 });
 }
@@ -104,19 +99,19 @@ pub fn ring_index(fd: i32) -> Option<u32> {
     index.checked_sub(1)
 }
 
-/// The number is a ring's now, or no longer.
+/// Records the ring behind a number; `None`: it is a ring's no longer.
 pub fn set_ring_index(fd: i32, index: Option<u32>) {
     update(fd, u64::MAX, index.map_or(0, |i| u64::from(i) + 1));
 }
 
-/// Whether an engine's file stands behind the number, which the kernel knows as another one.
+/// Whether the number is a virtual file's: a file of the engine, behind a descriptor that the kernel knows as another file.
 #[inline]
 #[must_use]
 pub fn is_virtual(fd: i32) -> bool {
     word(fd).is_some_and(|w| w.load(Acquire) & VIRTUAL != 0)
 }
 
-/// The number stands for such a file now, or no longer.
+/// Records whether the number is a virtual file's.
 pub fn set_virtual(fd: i32, on: bool) {
     update(fd, VIRTUAL, if on { VIRTUAL } else { 0 });
 }
@@ -128,7 +123,7 @@ pub fn is_ours(fd: i32) -> bool {
     word(fd).is_some_and(|w| w.load(Acquire) & (RING_MASK | VIRTUAL) != 0)
 }
 
-/// What kind of file the number was last seen to be: the caller's own code, 0 for unknown.
+/// The last known kind of the number's file: the caller's own code, 0 for unknown.
 #[inline]
 #[must_use]
 pub fn kind(fd: i32) -> u16 {
@@ -140,35 +135,35 @@ pub fn set_kind(fd: i32, kind: u16) {
     update(fd, KIND_MASK, u64::from(kind) << KIND_SHIFT);
 }
 
-/// A request that outlives its submission uses this number from now on.
+/// Counts a request in flight that uses this number.
 pub fn add_user(fd: i32) {
     if let Some(word) = word(fd) {
         word.fetch_add(ONE_USER, AcqRel);
     }
 }
 
-/// A request is done with this number.
+/// Uncounts a request that used this number.
 pub fn drop_user(fd: i32) {
     if let Some(word) = word(fd) {
         let _ = word.fetch_update(AcqRel, Relaxed, |old| old.checked_sub(ONE_USER));
     }
 }
 
-/// Whether requests use this number.
+/// Whether requests in flight use this number.
 #[inline]
 #[must_use]
 pub fn has_users(fd: i32) -> bool {
     word(fd).is_some_and(|w| w.load(Acquire) >> USERS_SHIFT != 0)
 }
 
-/// Whether the number is unknown: no ring, not ours, not in use, its kind not cached. One load.
+/// Whether there are no facts about the number: no ring, not the engine's, no requests, no cached kind. One load.
 #[inline]
 #[must_use]
 pub fn is_unused(fd: i32) -> bool {
     word(fd).is_none_or(|w| w.load(Relaxed) == 0)
 }
 
-/// The number was closed: forget what kind of file it was, and how its writes went.
+/// Forgets the kind and the write history of a number that was closed.
 pub fn forget_kind(fd: i32) {
     update(fd, KIND_MASK, 0);
     if let Some(entry) = entry(fd) {
@@ -176,14 +171,14 @@ pub fn forget_kind(fd: i32) {
     }
 }
 
-/// How writes to the number's file went: the caller's own code, 0 for nothing to remember (or a number beyond the table).
+/// History of the writes to the number's file: the caller's own code, 0 for none (or a number beyond the table).
 #[inline]
 #[must_use]
 pub fn history(fd: i32) -> u64 {
     entry(fd).map_or(0, |entry| entry.history.load(Relaxed))
 }
 
-/// Changes what is remembered; the new value. Numbers beyond the table remember nothing.
+/// Changes the history. Returns the new value. Numbers beyond the table have no history.
 pub fn change_history(fd: i32, change: impl Fn(u64) -> u64) -> u64 {
     let Some(entry) = entry(fd) else { return 0 };
     match entry.history.fetch_update(Relaxed, Relaxed, |old| Some(change(old))) {

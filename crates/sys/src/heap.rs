@@ -1,47 +1,38 @@
-//! The engine's heap: dlmalloc over our own mmaps, so that no libc's allocator, TLS or brk is touched.
+//! The engine's heap: dlmalloc on mappings of the engine's own, so that libc's allocator, TLS and brk stay unused.
 
+use crate::arch::PAGE_SIZE;
+use crate::linux::general::MREMAP_MAYMOVE;
 use crate::lock::Mutex;
+use crate::mm;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
 use dlmalloc::Dlmalloc;
-use syscalls::{Sysno, raw_syscall};
+use syscalls::{Sysno, syscall};
 
-const PROT_READ_WRITE: usize = 1 | 2;
-const MAP_PRIVATE_ANONYMOUS: usize = 0x02 | 0x20;
-const MREMAP_MAYMOVE: usize = 1;
-const PAGE: usize = 4096;
-
-/// Where dlmalloc gets its memory.
+/// The source of dlmalloc's memory.
 #[derive(Debug)]
 struct Pages;
 
-fn is_error(r: usize) -> bool {
-    r > usize::MAX - PAGE
-}
-
-// SAFETY: memory comes from fresh private mappings, which the kernel hands to nobody else.
+// SAFETY: memory comes from fresh private mappings, which overlap nothing.
 unsafe impl dlmalloc::Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        // SAFETY: a new anonymous mapping overlaps nothing.
-        let r = unsafe { raw_syscall!(Sysno::mmap, 0, size, PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS, usize::MAX, 0) };
-        if is_error(r) { (ptr::null_mut(), 0, 0) } else { (r as *mut u8, size, 0) }
+        mm::map_anonymous(size, 0).map_or((ptr::null_mut(), 0, 0), |addr| (addr as *mut u8, size, 0))
     }
 
     fn remap(&self, ptr: *mut u8, oldsize: usize, newsize: usize, can_move: bool) -> *mut u8 {
         let flags = if can_move { MREMAP_MAYMOVE } else { 0 };
         // SAFETY: dlmalloc passes a mapping that `alloc` made.
-        let r = unsafe { raw_syscall!(Sysno::mremap, ptr, oldsize, newsize, flags) };
-        if is_error(r) { ptr::null_mut() } else { r as *mut u8 }
+        unsafe { syscall!(Sysno::mremap, ptr, oldsize, newsize, flags) }.map_or(ptr::null_mut(), |addr| addr as *mut u8)
     }
 
     fn free_part(&self, ptr: *mut u8, oldsize: usize, newsize: usize) -> bool {
         // SAFETY: dlmalloc passes the unused tail of a mapping that `alloc` made.
-        unsafe { raw_syscall!(Sysno::munmap, ptr.wrapping_add(newsize), oldsize - newsize) == 0 }
+        unsafe { mm::unmap(ptr.wrapping_add(newsize) as usize, oldsize - newsize) }.is_ok()
     }
 
     fn free(&self, ptr: *mut u8, size: usize) -> bool {
         // SAFETY: dlmalloc passes an unused mapping that `alloc` made.
-        unsafe { raw_syscall!(Sysno::munmap, ptr, size) == 0 }
+        unsafe { mm::unmap(ptr as usize, size) }.is_ok()
     }
 
     fn can_release_part(&self, _flags: u32) -> bool {
@@ -53,7 +44,7 @@ unsafe impl dlmalloc::Allocator for Pages {
     }
 
     fn page_size(&self) -> usize {
-        PAGE
+        PAGE_SIZE
     }
 }
 
@@ -72,7 +63,7 @@ impl Heap {
         self.0.lock_for_fork();
     }
 
-    /// After fork(2), in parent and child.
+    /// Unlocks the heap after fork(2), in parent and child.
     pub fn unlock_after_fork(&self) {
         self.0.unlock_after_fork();
     }

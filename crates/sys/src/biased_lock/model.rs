@@ -1,5 +1,5 @@
-//! Two processes, as threads, use a ring: one at a time is inside, what one did there the next one sees, and who waits
-//! for news hears of it.
+//! Two processes, as threads, use a ring: only one holds the lock, the next holder sees what the last one stored, and a
+//! waiter for events sees each.
 
 use super::{BiasedLock, Held};
 use crate::model;
@@ -14,14 +14,14 @@ struct SharedQueue {
     posted: UnsafeCell<u32>,
 }
 
-// SAFETY: that one process at a time is inside is what is modelled.
+// SAFETY: the model checks that only one process at a time holds the lock.
 unsafe impl Send for SharedQueue {}
 // SAFETY: as above.
 unsafe impl Sync for SharedQueue {}
 
 impl SharedQueue {
     fn post(&self) {
-        // SAFETY: this thread is inside; where another is, too, loom says so.
+        // SAFETY: this thread holds the lock; loom reports another one that accesses the cell.
         self.posted.with_mut(|posted| unsafe { *posted += 1 });
     }
 
@@ -31,24 +31,24 @@ impl SharedQueue {
     }
 
     fn maker_posts(&self) {
-        let inside = self.lock.acquire();
+        let held = self.lock.acquire();
         self.post();
-        let news = (inside == Held::Shared).then(|| self.lock.notify());
-        self.lock.release(inside);
-        if let Some(news) = news {
-            news.wake();
+        let event_seq = (held == Held::Shared).then(|| self.lock.notify());
+        self.lock.release(held);
+        if let Some(event_seq) = event_seq {
+            event_seq.wake();
         }
     }
 }
 
 /// Runs both sides; the maker's is the model's own thread.
-fn both(heir: impl FnOnce(&SharedQueue) + Send + 'static, maker: impl FnOnce(&SharedQueue)) -> Arc<SharedQueue> {
+fn both(child: impl FnOnce(&SharedQueue) + Send + 'static, maker: impl FnOnce(&SharedQueue)) -> Arc<SharedQueue> {
     let queue = Arc::new(SharedQueue::default());
     let other = thread::spawn({
         let queue = Arc::clone(&queue);
         move || {
             queue.lock.revoke_bias();
-            heir(&queue);
+            child(&queue);
         }
     });
     maker(&queue);
@@ -57,34 +57,34 @@ fn both(heir: impl FnOnce(&SharedQueue) + Send + 'static, maker: impl FnOnce(&Sh
 }
 
 #[test]
-fn the_maker_and_its_heir_are_never_inside_together() {
+fn maker_and_child_never_hold_the_lock_together() {
     model::check(4, || {
-        let heir = |queue: &SharedQueue| {
+        let child = |queue: &SharedQueue| {
             queue.lock.acquire_shared();
             queue.post();
             queue.lock.release(Held::Shared);
         };
         let maker = |queue: &SharedQueue| (0..2).for_each(|_| queue.maker_posts());
-        let queue = both(heir, maker);
+        let queue = both(child, maker);
         assert_eq!(queue.count(), 3);
     });
 }
 
 #[test]
-fn an_heir_that_waits_hears_of_each_post() {
+fn a_waiting_child_sees_each_post() {
     model::check(3, || {
-        let heir = |queue: &SharedQueue| {
+        let child = |queue: &SharedQueue| {
             loop {
                 queue.lock.acquire_shared();
                 let is_done = queue.count() == 2;
-                let news = queue.lock.event_seq();
+                let event_seq = queue.lock.event_seq();
                 queue.lock.release(Held::Shared);
                 if is_done {
                     return;
                 }
-                let _ = news.wait(u64::MAX);
+                let _ = event_seq.wait(u64::MAX);
             }
         };
-        both(heir, |queue| (0..2).for_each(|_| queue.maker_posts()));
+        both(child, |queue| (0..2).for_each(|_| queue.maker_posts()));
     });
 }

@@ -1,10 +1,10 @@
-//! Stands in for `alarm` with `--cfg loom`: counts how many are on, and interrupts sleeps on the program's
-//! futexes. Signals have no other model.
+//! Replaces `alarm` with `--cfg loom`: counts running alarms, and interrupts waits on the program's futexes. Signals have
+//! no other model.
 
 use crate::model;
 use syscalls::Errno;
 
-/// An interrupt that is repeated until it is called off.
+/// An interrupt that repeats until it is dropped.
 #[derive(Debug)]
 pub struct Alarm(());
 

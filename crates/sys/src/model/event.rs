@@ -1,4 +1,5 @@
-//! Stands in for `event` with `--cfg loom`: the same, on the model's kernel, which ends with the model: nothing is closed.
+//! Replaces `fd::event` with `--cfg loom`: the same functions on the model's kernel. Nothing is closed: the kernel ends with
+//! the model.
 
 use crate::fd::{EpollEvent, EpollOp};
 use crate::io::Res;
@@ -6,12 +7,12 @@ use crate::model::{self, Awake, On, Over};
 use crate::user::UserPtr;
 use syscalls::Errno;
 
-/// Signals an eventfd of the model's; any other number is nobody's.
+/// Signals an eventfd of the model's. Ignores other numbers.
 pub fn signal_eventfd(fd: i32) {
     model::with(|kernel| kernel.signal(fd));
 }
 
-/// An eventfd that wakes whoever polls it.
+/// An eventfd that wakes the threads that poll it.
 #[derive(Debug)]
 pub struct EventFd(i32);
 
@@ -21,7 +22,7 @@ impl EventFd {
     /// # Errors
     /// None in a model.
     pub fn new() -> Result<Self, Errno> {
-        Ok(Self(model::with(|kernel| kernel.events.new_bell())))
+        Ok(Self(model::with(|kernel| kernel.events.new_eventfd())))
     }
 
     /// Wakes.
@@ -36,7 +37,7 @@ impl EventFd {
     }
 }
 
-/// There are no timers to be had in a model.
+/// A timer, which a model does not have.
 #[derive(Debug)]
 pub struct TimerFd(());
 
@@ -87,8 +88,8 @@ impl Epoll {
         model::with(|kernel| kernel.ctl(self.0, op, fd, events, data))
     }
 
-    /// Waits until `deadline_ns` (0: not at all; `u64::MAX`: for ever). Returns how many events were stored. A thread that
-    /// would wait when the model is over ends here.
+    /// Waits until `deadline_ns` (0: not at all; `u64::MAX`: without limit). Returns how many events were stored. A thread
+    /// that would wait when the model is over ends here.
     ///
     /// # Errors
     /// None in a model.

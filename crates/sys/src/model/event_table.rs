@@ -12,8 +12,8 @@ const FIRST_NUMBER: i32 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct EventTable {
     next: i32,
-    /// Whether an eventfd was ever signalled: nobody reads them away.
-    bells: BTreeMap<i32, bool>,
+    /// Whether an eventfd was ever signalled: the engine does not read them.
+    eventfds: BTreeMap<i32, bool>,
     sets: BTreeMap<i32, BTreeMap<i32, Member>>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct EventTable {
 struct Member {
     events: u32,
     data: u64,
-    /// Edge-triggered, and an edge has come that nobody has heard of.
+    /// Edge-triggered, with an edge that is not reported yet.
     has_edge: bool,
     /// One-shot, and it has fired.
     is_spent: bool,
@@ -34,9 +34,9 @@ impl EventTable {
         FIRST_NUMBER + self.next
     }
 
-    pub(crate) fn new_bell(&mut self) -> i32 {
+    pub(crate) fn new_eventfd(&mut self) -> i32 {
         let number = self.number();
-        self.bells.insert(number, false);
+        self.eventfds.insert(number, false);
         number
     }
 
@@ -46,14 +46,14 @@ impl EventTable {
         number
     }
 
-    pub(crate) fn bell(&self, number: i32) -> Option<bool> {
-        self.bells.get(&number).copied()
+    pub(crate) fn eventfd(&self, number: i32) -> Option<bool> {
+        self.eventfds.get(&number).copied()
     }
 
     fn is_ready(&self, number: i32) -> bool {
         match self.sets.get(&number) {
             Some(members) => members.iter().any(|(&file, member)| self.has_event(file, member)),
-            None => self.bell(number) == Some(true),
+            None => self.eventfd(number) == Some(true),
         }
     }
 
@@ -61,7 +61,7 @@ impl EventTable {
         if member.events & EPOLLET != 0 { member.has_edge } else { !member.is_spent && self.is_ready(file) }
     }
 
-    /// What epoll_wait(2) stores.
+    /// Stores events as epoll_wait(2) does. Returns how many.
     pub(crate) fn take(&mut self, set: i32, events: &mut [EpollEvent]) -> usize {
         let Some(members) = self.sets.get(&set) else { return 0 };
         let ready: Vec<i32> = members.iter().filter(|(file, member)| self.has_event(**file, member)).map(|(&file, _)| file).collect();
@@ -78,11 +78,11 @@ impl EventTable {
 }
 
 impl Kernel {
-    pub(crate) fn signal(&mut self, bell: i32) {
-        let Some(is_signalled) = self.events.bells.get_mut(&bell) else { return };
+    pub(crate) fn signal(&mut self, eventfd: i32) {
+        let Some(is_signalled) = self.events.eventfds.get_mut(&eventfd) else { return };
         *is_signalled = true;
         for members in self.events.sets.values_mut() {
-            if let Some(member) = members.get_mut(&bell) {
+            if let Some(member) = members.get_mut(&eventfd) {
                 member.has_edge = true;
             }
         }
@@ -90,7 +90,7 @@ impl Kernel {
     }
 
     pub(crate) fn ctl(&mut self, set: i32, op: EpollOp, file: i32, events: u32, data: u64) -> Result<(), Errno> {
-        if !self.events.bells.contains_key(&file) && !self.events.sets.contains_key(&file) {
+        if !self.events.eventfds.contains_key(&file) && !self.events.sets.contains_key(&file) {
             return Err(Errno::EPERM);
         }
         let is_ready = self.events.is_ready(file);

@@ -1,11 +1,11 @@
-//! Stands in for `futex` with `--cfg loom`: the same, on the model's kernel.
+//! Replaces `futex` with `--cfg loom`: the same functions on the model's kernel.
 
 use crate::model::{self, Awake, On};
 use crate::sync::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
 use syscalls::Errno;
 
-/// Sleeps while `*word == expected`, at most until `deadline_ns` of the model's time (`u64::MAX`: for ever).
+/// Sleeps while `*word == expected`, at most until `deadline_ns` of the model's time (`u64::MAX`: without limit).
 ///
 /// # Errors
 /// `EAGAIN` the word differs, `ETIMEDOUT`.

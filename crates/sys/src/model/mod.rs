@@ -1,11 +1,11 @@
-//! The kernel's side of a model: futexes, eventfds, epoll sets, threads and the clock, as loom can see them.
+//! The kernel's side of a model: futexes, eventfds, epoll sets, threads and the clock, in terms that loom can check.
 //!
-//! Only with `--cfg loom`. The modules beside this one stand in for those of the same names one folder up; the rest of
-//! the crate, and the engine on it, is what users run.
+//! Only with `--cfg loom`. The files beside this one replace the modules of the same names one folder up; the rest of the
+//! crate, and the engine on it, is the code that users run.
 //!
-//! Time stands still until the model moves it ([`advance_to`]): then every wait whose deadline has come ends. When a
-//! model is done, every wait with a deadline ends, and threads that wait for events end there, quietly. Whoever sleeps
-//! on a futex with no deadline and is never woken is loom's to report, as a deadlock.
+//! Time stands still until the model advances it ([`advance_to`]), which ends every wait whose deadline is reached. When a
+//! model is done, every wait with a deadline ends, and threads that wait for events end. Loom reports a thread that sleeps
+//! on a futex without a deadline and is never woken, as a deadlock.
 
 pub(crate) mod event_table;
 mod program;

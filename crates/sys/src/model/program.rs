@@ -1,4 +1,4 @@
-//! The program's side of a ring, as liburing plays it.
+//! The program's side of a ring, as liburing implements it.
 
 use crate::ring_memory::{RingField, RingMemory};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

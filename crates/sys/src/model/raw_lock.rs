@@ -1,4 +1,4 @@
-//! What locks are made of with `--cfg loom`: one of loom's own, so that other protocols' models are not about ours.
+//! The raw lock with `--cfg loom`: one of loom's own, so that models of other protocols do not explore ours.
 
 use super::checker::sync::{Mutex, MutexGuard};
 use std::boxed::Box;
@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 
 type LoomGuard = Option<MutexGuard<'static, ()>>;
 
-/// Made at its first use, so that `new` can be `const`.
+/// Created at its first use, so that `new` can be `const`.
 pub struct RawLock {
-    turn: OnceLock<&'static Mutex<()>>,
-    holder: std::sync::Mutex<GuardCell>,
+    guard: OnceLock<&'static Mutex<()>>,
+    cell: std::sync::Mutex<GuardCell>,
 }
 
 struct GuardCell(LoomGuard);
 
-// SAFETY: loom runs all threads of a model on one thread of the system: nothing ever moves to another.
+// SAFETY: loom runs all threads of a model on one system thread: no value moves to another.
 unsafe impl Send for GuardCell {}
 
 impl core::fmt::Debug for RawLock {
@@ -25,34 +25,34 @@ impl core::fmt::Debug for RawLock {
 
 impl RawLock {
     pub(crate) const fn new() -> Self {
-        Self { turn: OnceLock::new(), holder: std::sync::Mutex::new(GuardCell(None)) }
+        Self { guard: OnceLock::new(), cell: std::sync::Mutex::new(GuardCell(None)) }
     }
 
-    fn turn(&self) -> &'static Mutex<()> {
-        self.turn.get_or_init(|| Box::leak(Box::new(Mutex::new(()))))
+    fn guard(&self) -> &'static Mutex<()> {
+        self.guard.get_or_init(|| Box::leak(Box::new(Mutex::new(()))))
     }
 
     pub(crate) fn lock(&self) {
-        let turn = self.turn().lock().unwrap();
-        self.swap(Some(turn));
+        let guard = self.guard().lock().unwrap();
+        self.swap(Some(guard));
     }
 
     pub(crate) fn try_lock(&self) -> bool {
-        let turn = self.turn().try_lock().ok();
-        let is_mine = turn.is_some();
+        let guard = self.guard().try_lock().ok();
+        let is_mine = guard.is_some();
         if is_mine {
-            self.swap(turn);
+            self.swap(guard);
         }
         is_mine
     }
 
     pub(crate) fn unlock(&self) {
-        let turn = self.swap(None);
-        drop(turn);
+        let guard = self.swap(None);
+        drop(guard);
     }
 
-    /// The caller has the turn: nobody else is in here.
-    fn swap(&self, turn: LoomGuard) -> LoomGuard {
-        core::mem::replace(&mut self.holder.lock().unwrap().0, turn)
+    /// Only called with loom's mutex held, so never by two threads at once.
+    fn swap(&self, guard: LoomGuard) -> LoomGuard {
+        core::mem::replace(&mut self.cell.lock().unwrap().0, guard)
     }
 }

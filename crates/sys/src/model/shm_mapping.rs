@@ -1,5 +1,5 @@
-//! Stands in for `area` with `--cfg loom`: memory whose every word is loom's. Its clone is the program's mapping of the
-//! same pages.
+//! Replaces `shm_mapping` with `--cfg loom`: memory made of loom's words. Its clone is the program's mapping of the same
+//! pages.
 
 use crate::biased_lock::BiasedLock;
 use crate::sync::AtomicU32;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::vec::Vec;
 use syscalls::Errno;
 
-/// A page of shared_lock is not made of words here.
+/// A page for the biased lock needs no words here.
 pub(crate) const PAGE: usize = 0;
 
-/// What is used in units of 4 bytes and what in units of 8 is apart, at the same offsets: nothing is used as both.
+/// Accesses of 4 bytes and of 8 bytes go to different memory at the same offsets: no offset is used with both sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct ShmMapping {
     halves: Arc<Vec<AtomicU32>>,
@@ -21,12 +21,12 @@ pub(crate) struct ShmMapping {
     shared_lock: Arc<BiasedLock>,
 }
 
-/// What SQEs and CQEs are made of. Their words are atomics only because a program may scribble over them at any time;
-/// with one that keeps to the protocol they are never used by two threads at once, and here loom says so if they are.
+/// A word of SQEs and CQEs. Outside models these are atomics only because a program may overwrite them at any time. A
+/// program that keeps to the protocol never makes two threads use one at once; loom reports it if two do.
 #[derive(Debug, Default)]
 pub(crate) struct ModelWord(UnsafeCell<u64>);
 
-// SAFETY: loom runs all threads of a model on one thread of the system, and reports two accesses that are not ordered.
+// SAFETY: loom runs all threads of a model on one system thread, and reports two accesses that are not ordered.
 unsafe impl Sync for ModelWord {}
 
 impl ModelWord {
@@ -52,12 +52,12 @@ impl ShmMapping {
         Ok(Self { halves: Arc::new(halves), words: Arc::new(words), shared_lock: Arc::default() })
     }
 
-    /// A model's program brings no memory of its own.
+    /// A model's program supplies no memory.
     pub(crate) fn from_user(_base: UserPtr, _len: usize) -> Result<Self, Errno> {
         Err(Errno::EFAULT)
     }
 
-    /// As [`from_user`](Self::from_user): it has a clone instead.
+    /// As [`from_user`](Self::from_user): the program has a clone instead.
     pub(crate) fn map_again(&self, _len: usize) -> Result<usize, Errno> {
         Err(Errno::EINVAL)
     }
@@ -65,7 +65,7 @@ impl ShmMapping {
     /// The 4 bytes at `offset`.
     ///
     /// # Safety
-    /// None is asked in a model: the index is checked.
+    /// No requirement in a model: the index is checked.
     pub(crate) unsafe fn u32(&self, offset: usize) -> &AtomicU32 {
         &self.halves[offset / 4]
     }
@@ -78,7 +78,7 @@ impl ShmMapping {
         &self.words[offset / 8]
     }
 
-    /// What is common to processes.
+    /// The lock between processes.
     ///
     /// # Safety
     /// As above.

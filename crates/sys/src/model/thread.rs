@@ -1,4 +1,4 @@
-//! Stands in for `thread` with `--cfg loom`: loom's threads. Signals and CPUs have no model.
+//! Replaces `thread` with `--cfg loom` by loom's threads. Signals and CPUs have no model.
 
 use crate::model::{self, Over};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,7 +17,7 @@ pub fn spawn(_name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), Er
     Ok(())
 }
 
-/// What may be interrupted in a model is what an alarm interrupts, which follows.
+/// Does nothing: in a model only an alarm interrupts, and one follows.
 pub fn interrupt(_tid: u32) {}
 
 /// As [`interrupt`].
