@@ -1,15 +1,16 @@
-//! How long a thread spins before it sleeps: as long as that has paid lately.
+//! Adaptive spinning: how long a thread polls before it sleeps.
 //!
-//! A wake-up costs 5 to 30 µs, which is more than many an answer takes. Who waits therefore polls for a while. That while grows where sleeping was over
-//! soon, and is nothing where it was long: who waits for a disk, or has nothing to do, does not spin.
+//! A wake-up takes 5 to 30 µs, longer than many an event takes to arrive. So a waiting thread polls
+//! first. The window grows while sleeps turn out short, and drops to zero after a long one: a
+//! thread that waits for a disk, or has no work, does not spin.
 
 use uringlet_sys::process::{cpu_count, monotonic_ns, yield_now};
 
-/// Nobody spins longer, ns.
+/// Upper limit of the window, ns.
 const MAX_SPIN_NS: u64 = 50_000;
-/// Where it begins to grow, ns.
+/// First window above zero, ns.
 const INITIAL_SPIN_NS: u64 = 10_000;
-/// Looks between two times that the CPU is offered to others.
+/// Polls between two checks of the clock, each followed by a yield.
 const POLLS_PER_CHECK: u32 = 20;
 
 /// See the module.
@@ -26,14 +27,15 @@ impl Default for AdaptiveSpin {
 }
 
 impl AdaptiveSpin {
-    /// That of a thread that has not waited yet.
+    /// The state of a thread that has not waited yet.
     #[must_use]
     pub fn new() -> Self {
-        // On one CPU, what is waited for cannot come while one spins.
+        // On a single CPU the event cannot come while this thread spins.
         Self { window_ns: 0, is_single_cpu: cpu_count() < 2 }
     }
 
-    /// Spins until there is something, or `sleep`s for it once the spin is over. `poll` is cheap, and asked often.
+    /// Polls until there is an event, or `sleep`s once the budget is spent. `poll` is cheap, and
+    /// called often. Returns the result of `sleep` if it slept.
     pub fn wait<R>(&mut self, mut poll: impl FnMut() -> bool, sleep: impl FnOnce() -> R) -> Option<R> {
         let mut budget = self.budget();
         loop {
@@ -49,13 +51,13 @@ impl AdaptiveSpin {
         Some(slept)
     }
 
-    /// A time of waiting begins.
+    /// The budget of one wait.
     #[must_use]
     pub fn budget(&self) -> SpinBudget {
         SpinBudget { started_ns: monotonic_ns(), window_ns: self.window_ns, polls: 0 }
     }
 
-    /// So long was waited, in vain at first: who was patient slept after that.
+    /// Adapts the window to a wait that ended in a sleep, and took this long in total.
     pub const fn record_wait(&mut self, waited_ns: u64) {
         self.window_ns = if self.is_single_cpu || waited_ns > MAX_SPIN_NS {
             0
@@ -69,7 +71,7 @@ impl AdaptiveSpin {
     }
 }
 
-/// One time of waiting.
+/// The time that one wait may spin.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinBudget {
     started_ns: u64,
@@ -78,7 +80,7 @@ pub struct SpinBudget {
 }
 
 impl SpinBudget {
-    /// Whether to sleep now. To be asked after each look.
+    /// Whether to sleep now. To be called after each poll.
     pub fn is_spent(&mut self) -> bool {
         if self.window_ns == 0 {
             return true;
@@ -95,7 +97,7 @@ impl SpinBudget {
         is_spent
     }
 
-    /// Since it began, ns.
+    /// Time since the wait began, ns.
     #[must_use]
     pub fn elapsed_ns(&self) -> u64 {
         monotonic_ns().saturating_sub(self.started_ns)

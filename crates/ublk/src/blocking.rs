@@ -1,4 +1,4 @@
-//! A client in the same process that waits: for tests, and for whoever needs one request after another.
+//! A blocking client in the same process: one request after another.
 
 use crate::frontend::{BlockClient, BlockDevice, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 use alloc::sync::Arc;
@@ -20,7 +20,7 @@ pub struct BlockingClient {
 
 #[derive(Debug)]
 struct BlockingState {
-    /// Counts what happened.
+    /// Counts events: the futex word.
     event_seq: AtomicU32,
     finished: Mutex<Option<(IoSlot, Result<(), Errno>)>>,
 }
@@ -31,7 +31,7 @@ impl BlockingState {
         futex_wake(&self.event_seq, u32::MAX);
     }
 
-    /// Waits for news since `seen`. Signals do not matter here.
+    /// Waits for an event after `seen`. A signal only causes one more check.
     fn wait(&self, seen: u32) {
         let _ = futex_wait(&self.event_seq, seen, NO_DEADLINE);
     }
@@ -49,7 +49,7 @@ impl BlockClient for BlockingState {
 }
 
 impl BlockingClient {
-    /// A client of `device` that uses one of its queues (modulo their number).
+    /// A client that uses one queue of `device` (modulo the number of queues).
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, queue: u16) -> Self {
         Self { device, queue, state: Arc::new(BlockingState { event_seq: AtomicU32::new(0), finished: Mutex::new(None) }) }
@@ -61,10 +61,10 @@ impl BlockingClient {
         &self.device
     }
 
-    /// Fills `bytes` from sector `sector` on: whole sectors.
+    /// Fills `bytes` from sector `sector` on. Whole sectors only.
     ///
     /// # Errors
-    /// Those of the device; `EINVAL` for a part of a sector.
+    /// Those of the device; `EINVAL` for a partial sector.
     pub fn read(&self, sector: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         let mut at = 0;
         for (sector, sectors) in self.split(IoOp::Read, sector, bytes.len())? {
@@ -78,7 +78,7 @@ impl BlockingClient {
         Ok(())
     }
 
-    /// Writes `bytes` from sector `sector` on: whole sectors. `flags` are `UBLK_IO_F_*`.
+    /// Writes `bytes` from sector `sector` on. Whole sectors only. `flags` are `UBLK_IO_F_*`.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -98,10 +98,10 @@ impl BlockingClient {
         Ok(())
     }
 
-    /// A request without data: flush, discard, zeroes.
+    /// Runs a request without data: flush, discard, write zeroes.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` the device does not do it; those of the device.
+    /// `EOPNOTSUPP` not supported by the device; those of the device.
     pub fn run_without_data(&self, op: IoOp, flags: u32, sector: u64, sectors: u64) -> Result<(), Errno> {
         if op == IoOp::Flush {
             return self.run(self.alloc_slot(), op, flags, 0, 0).map(|slot| self.device.free_slot(slot));
@@ -139,7 +139,7 @@ impl BlockingClient {
         }
     }
 
-    /// Submits and waits. On an error the slot is given back.
+    /// Submits and waits. On an error the slot is freed.
     fn run(&self, slot: IoSlot, op: IoOp, flags: u32, sector: u64, sectors: u32) -> Result<IoSlot, Errno> {
         self.device.submit(slot, BlockRequest { op, flags, sector, sectors, data: DataLocation::Slot }, &self.client(), 0);
         self.device.unplug();

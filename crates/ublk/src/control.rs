@@ -1,4 +1,5 @@
-//! The table of devices, and the control commands: who may do what, and the real driver's checks in its order.
+//! The table of devices, and the control commands: permissions, and the checks of ublk_drv in its
+//! order.
 
 use crate::device::{DeviceOwner, UblkDevice};
 use crate::frontend::FrontEnd;
@@ -14,7 +15,7 @@ use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::sync::{AtomicBool, AtomicU32};
 
-/// `UBLK_F_*` that hold here: what GET_FEATURES says.
+/// The supported `UBLK_F_*`: the reply to GET_FEATURES.
 pub const FEATURES: u64 = feature::URING_CMD_COMP_IN_TASK
     | feature::NEED_GET_DATA
     | feature::USER_RECOVERY
@@ -28,21 +29,21 @@ pub const FEATURES: u64 = feature::URING_CMD_COMP_IN_TASK
     | feature::PER_IO_DAEMON;
 
 const RECOVERY: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE | feature::USER_RECOVERY_FAIL_IO;
-/// Device numbers, as many as the kernel has minors.
+/// Limit of device numbers: the number of the kernel's minors.
 const MAX_DEVICES: u32 = 1 << 20;
-/// Devices of users without privileges.
+/// Limit of unprivileged devices.
 const MAX_UNPRIVILEGED: usize = 64;
 const PATH_MAX: u16 = 4096;
 const PAGE: u32 = 4096;
-/// What GET_PARAMS shows as major numbers: those that are for experiments. Nobody has a node with them.
+/// The major numbers in GET_PARAMS, from the experimental range. No node has them.
 const CHAR_MAJOR: u32 = 240;
 const DISK_MAJOR: u32 = 241;
 
-/// The driver: devices by their numbers.
+/// The driver: a table of devices.
 #[derive(Debug)]
 pub struct Driver<P: Platform> {
     shared: Arc<DriverShared<P>>,
-    /// Devices whose locks [`lock_for_fork`](Self::lock_for_fork) has.
+    /// The devices that [`lock_for_fork`](Self::lock_for_fork) has locked.
     locked_for_fork: Mutex<Vec<Arc<UblkDevice<P>>>>,
 }
 
@@ -51,7 +52,7 @@ struct DriverShared<P: Platform> {
     platform: P,
     front_ends: Vec<Arc<dyn FrontEnd>>,
     table: Mutex<BTreeMap<u32, Arc<UblkDevice<P>>>>,
-    /// Counts numbers that became free.
+    /// Counts removed devices: the futex word of DEL_DEV.
     event_seq: AtomicU32,
 }
 
@@ -75,14 +76,14 @@ impl<P: Platform> DriverShared<P> {
 }
 
 impl<P: Platform> Driver<P> {
-    /// A driver without devices, which offers them through `front_ends`.
+    /// A driver without devices. Its devices will be offered by `front_ends`.
     #[must_use]
     pub fn new(platform: P, front_ends: Vec<Arc<dyn FrontEnd>>) -> Self {
         let shared = DriverShared { platform, front_ends, table: Mutex::new(BTreeMap::new()), event_seq: AtomicU32::new(0) };
         Self { shared: Arc::new(shared), locked_for_fork: Mutex::new(Vec::new()) }
     }
 
-    /// A device by its number.
+    /// The device of a number.
     #[must_use]
     pub fn device(&self, id: u32) -> Option<Arc<UblkDevice<P>>> {
         self.shared.table.lock().get(&id).cloned()
@@ -94,20 +95,22 @@ impl<P: Platform> Driver<P> {
         self.shared.table.lock().keys().copied().collect()
     }
 
-    /// A control command of `/dev/ublk-control`, to its end: START_DEV, STOP_DEV, DEL_DEV, QUIESCE_DEV and
-    /// END_USER_RECOVERY may wait. `payload` is what `header.addr` names.
+    /// Runs a control command of `/dev/ublk-control` to its end: START_DEV, STOP_DEV, DEL_DEV,
+    /// QUIESCE_DEV and END_USER_RECOVERY may wait. `payload` is the memory at `header.addr`.
     ///
     /// # Errors
-    /// The real driver's.
+    /// Those of ublk_drv.
     pub fn control(&self, caller: &Caller, cmd_op: u32, header: CtrlCmd, payload: &mut dyn Payload) -> Result<(), Errno> {
         self.control_cancellable(&AtomicBool::new(false), caller, cmd_op, header, payload)
     }
 
-    /// As [`control`](Self::control), but a wait ends when `cancelled` is set and [`recheck_waiters`](Self::recheck_waiters) is called after that:
-    /// nobody is there for the answer.
+    /// As [`control`](Self::control), but a wait ends once `cancelled` is set and
+    /// [`recheck_waiters`](Self::recheck_waiters) is called after that: the client has
+    /// disconnected.
     ///
     /// # Errors
-    /// The real driver's; `EINTR` for such a wait. What has begun (a stop, a deletion) goes on to its end by itself.
+    /// Those of ublk_drv; `EINTR` for a cancelled wait. A stop or deletion that has begun goes on
+    /// by itself.
     pub fn control_cancellable(
         &self,
         cancelled: &AtomicBool,
@@ -146,14 +149,15 @@ impl<P: Platform> Driver<P> {
         }
     }
 
-    /// Lets every command that waits see whether somebody still waits for it.
+    /// Makes every waiting command check its `cancelled` flag.
     pub fn recheck_waiters(&self) {
         let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
         devices.iter().for_each(|device| device.notify());
         self.shared.notify();
     }
 
-    /// Nobody is in the driver until [`unlock_after_fork`](Self::unlock_after_fork): for fork(2).
+    /// Takes every lock of the driver until [`unlock_after_fork`](Self::unlock_after_fork): for
+    /// fork(2).
     pub fn lock_for_fork(&self) {
         let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
         self.shared.table.lock_for_fork();
@@ -188,12 +192,12 @@ impl<P: Platform> Driver<P> {
         Ok(())
     }
 
-    /// `cancelled`: how long to wait for the number to be free; not at all without.
+    /// Waits until the number is free, or `cancelled` is set; `None`: does not wait.
     fn delete(&self, device: &Arc<UblkDevice<P>>, cancelled: Option<&AtomicBool>) -> Result<(), Errno> {
         let id = device.info().dev_id;
         if !device.state().is_deleted {
             let stopped = device.stop(cancelled.unwrap_or(&AtomicBool::new(false)));
-            // Also without anybody who waits for it.
+            // Even if the wait for the stop was cancelled.
             device.delete();
             stopped?;
         }
@@ -210,7 +214,8 @@ impl<P: Platform> Driver<P> {
         }
     }
 
-    /// Users without privileges name the char device in front of the payload: they may do what its permissions allow.
+    /// Unprivileged users put the path of the char device in front of the payload, and have the
+    /// rights of that file's owner.
     fn check_permission(&self, device: &UblkDevice<P>, cmd: &mut ControlCmd<'_>) -> Result<(), Errno> {
         if !device.has(feature::UNPRIVILEGED_DEV) {
             if !cmd.caller.is_admin {
@@ -227,7 +232,7 @@ impl<P: Platform> Driver<P> {
         let mut path = alloc::vec![0; len as usize];
         cmd.payload.read(0, &mut path)?;
         if cmd.nr == ctrl::DEL_DEV_ASYNC {
-            // The kernel's list of commands with a path does not have it.
+            // Not in the kernel's list of commands with a path.
             return Err(Errno::EINVAL);
         }
         let path = path.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -246,13 +251,13 @@ impl<P: Platform> Driver<P> {
     }
 }
 
-/// The number in `/dev/ublkcN`.
+/// The number N of `/dev/ublkcN`.
 #[must_use]
 pub fn char_device_id(path: &[u8]) -> Option<u32> {
     parse_id(path.strip_prefix(b"/dev/ublkc")?)
 }
 
-/// A number as it stands in a path: without leading zeroes.
+/// A decimal number in a path, without leading zeroes.
 pub(crate) fn parse_id(digits: &[u8]) -> Option<u32> {
     let is_number = !digits.is_empty() && digits.len() < 10 && (digits.len() == 1 || digits[0] != b'0');
     if !is_number || !digits.iter().all(u8::is_ascii_digit) {
@@ -267,7 +272,7 @@ struct ControlCmd<'a> {
     nr: u8,
     header: CtrlCmd,
     payload: &'a mut dyn Payload,
-    /// Bytes of the path in front of the payload.
+    /// Length of the path in front of the payload.
     skip: usize,
 }
 
@@ -293,7 +298,7 @@ impl ControlCmd<'_> {
         self.write(0, &FEATURES.to_le_bytes())
     }
 
-    /// ADD_DEV: what it asks for, as far as it is to be had.
+    /// ADD_DEV: validates the request, and reduces it to what is supported.
     fn new_device(&mut self) -> Result<DevInfo, Errno> {
         self.require_payload(DevInfo::SIZE)?;
         if self.header.queue_id != u16::MAX {
@@ -348,7 +353,7 @@ impl ControlCmd<'_> {
         self.write(0, &mask)
     }
 
-    /// Length and types at the beginning of a parameter structure: how many bytes of it matter.
+    /// Reads length and types of a parameter structure. Returns how many of its bytes count.
     fn params_len(&mut self) -> Result<(usize, u32), Errno> {
         self.require_payload(params::HEADER + 1)?;
         let mut header = [0; params::HEADER];
@@ -391,7 +396,7 @@ impl ControlCmd<'_> {
     }
 }
 
-/// The features that a device gets.
+/// The features that a new device gets.
 fn negotiate_features(mut flags: u64, is_admin: bool) -> Result<u64, Errno> {
     if is_admin {
         flags &= !feature::UNPRIVILEGED_DEV;
@@ -409,7 +414,7 @@ fn negotiate_features(mut flags: u64, is_admin: bool) -> Result<u64, Errno> {
             return Err(Errno::EINVAL);
         }
     }
-    // No zones in this kernel.
+    // Zoned devices are not supported.
     if flags & feature::ZONED != 0 {
         return Err(Errno::EINVAL);
     }

@@ -1,4 +1,4 @@
-//! What a step under a queue's lock brings on: to be done when the lock is released, in this order.
+//! Calls that a step under a queue's lock leaves to be made without the lock, in order.
 
 use crate::frontend::{BlockClient, DataLocation, IoOp, IoSlot};
 use crate::platform::SlotRange;
@@ -7,35 +7,35 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_sys::Errno;
 
-/// One thing to do without a lock.
+/// One call to be made without a lock.
 #[derive(Debug)]
 pub(crate) enum DeferredAction<C> {
-    /// End a server's command.
+    /// Complete a server's command.
     Complete(C, i32),
-    /// Tell a client.
+    /// Report a finished request to its client.
     Done { client: Arc<dyn BlockClient>, cookie: u64, slot: IoSlot, result: Result<(), Errno> },
-    /// Tell a client that waits for a slot.
+    /// Notify a client that waits for a slot.
     SlotFreed { client: Arc<dyn BlockClient>, queue: u16 },
-    /// WRITE data to the server; then `Inner::dispatch_copy_done`.
+    /// Copy WRITE data to the server; then `QueueInner::dispatch_copy_done`.
     DispatchCopy { range: SlotRange, data: DataLocation, addr: u64, epoch: u32 },
-    /// Data of a commit; then `Inner::commit_copy_done`.
+    /// Copy the data of a commit; then `QueueInner::commit_copy_done`.
     CommitCopy(CommitCopy),
 }
 
-/// Data that a commit brings or leaves behind.
+/// The copy that a commit needs.
 #[derive(Debug)]
 pub(crate) struct CommitCopy {
-    /// What the commit is about.
+    /// The bytes that the commit covers.
     pub(crate) range: SlotRange,
     pub(crate) data: DataLocation,
     pub(crate) addr: u64,
     pub(crate) op: IoOp,
-    /// Bytes that the server had been requested for.
+    /// Bytes that the server was asked for.
     pub(crate) requested: u32,
     pub(crate) stash: Vec<u8>,
 }
 
-/// A short list: most steps bring on one or two things, and then nothing is allocated.
+/// A short list: most steps defer one or two actions, which need no allocation.
 #[derive(Debug)]
 pub(crate) struct DeferredActions<C> {
     first: Option<DeferredAction<C>>,

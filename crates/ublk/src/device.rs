@@ -11,10 +11,12 @@
 //!     in_flight == 0?               SeqCst              in_flight == 0?                       SeqCst
 //!       finish_if_idle                                    finish_if_idle
 //! ```
-//! Each thread stores before it loads, all SeqCst: at least one of them sees both, and finishes the teardown. If both do, the
-//! second one finds no teardown under `state`. A queue that is still open while `is_tearing_down` is set can dispatch one more
-//! request, also where in_flight was 0 for a moment: `finish_if_idle` reads in_flight again under `state`, which
-//! `begin_teardown` holds until every queue is closed. After that in_flight only falls. Model: `stop_races_with_last_commits`.
+//! Each thread stores before it loads, all SeqCst: at least one of them sees both stores, and
+//! finishes the teardown. If both do, the second one finds no teardown under `state`. A queue that
+//! is still open while `is_tearing_down` is set can dispatch one more request, even after in_flight
+//! was 0 for a moment. So `finish_if_idle` reads in_flight again under `state`, which
+//! `begin_teardown` holds until every queue is closed. After that in_flight only falls. Model:
+//! `stop_races_with_last_commits`.
 
 mod block;
 mod lifecycle;
@@ -24,7 +26,7 @@ mod state;
 use crate::deferred::{CommitCopy, DeferredAction, DeferredActions};
 use crate::frontend::{FrontEnd, IoOp};
 use crate::platform::{IoBuffers, Platform, ServerCommand, SlotRange, Transport};
-use crate::queue::{Inner, QueueCtx, UblkQueue};
+use crate::queue::{QueueCtx, QueueInner, UblkQueue};
 use crate::tag::TagFeatures;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -49,28 +51,28 @@ pub struct IoCommand<C> {
     pub command: C,
 }
 
-/// What all devices of a driver share.
+/// What a device needs of its driver.
 pub(crate) trait DeviceOwner<P: Platform>: Send + Sync + core::fmt::Debug {
     fn front_ends(&self) -> &[Arc<dyn FrontEnd>];
-    /// The device's number is free.
+    /// Removes the device: its number is free.
     fn remove(&self, id: u32);
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct UblkDevice<P: Platform> {
-    /// Of ADD_DEV; state and pid are in `state`.
+    /// As of ADD_DEV; the current state and pid are in `state`.
     info: DevInfo,
     features: TagFeatures,
     queues: Vec<UblkQueue<P::Command>>,
     buffers: P::Buffers,
     transport: P::Transport,
-    /// Requests in flight.
+    /// Requests that the server has, or is about to get, or has just completed.
     in_flight: AtomicU32,
-    /// An end waits for them.
+    /// A teardown waits until no request is in flight.
     is_tearing_down: AtomicBool,
     state: Mutex<DeviceState>,
-    /// Counts changes that somebody may wait for.
+    /// Counts changes that control commands wait for: the futex word.
     event_seq: AtomicU32,
     owner: Arc<dyn DeviceOwner<P>>,
     weak_self: Weak<Self>,
@@ -93,7 +95,7 @@ impl<P: Platform> UblkDevice<P> {
         })
     }
 
-    /// As GET_DEV_INFO tells it.
+    /// The reply to GET_DEV_INFO.
     #[must_use]
     pub fn info(&self) -> DevInfo {
         let state = self.state.lock();
@@ -108,7 +110,7 @@ impl<P: Platform> UblkDevice<P> {
         self.info.max_io_buf_bytes
     }
 
-    /// The shared file.
+    /// The memory shared with the server.
     pub fn buffers(&self) -> &P::Buffers {
         &self.buffers
     }
@@ -122,12 +124,12 @@ impl<P: Platform> UblkDevice<P> {
         self.state.lock()
     }
 
-    /// Whether it was started and not stopped: with a server or, for a while, without.
+    /// Whether the device was started and not stopped. Its server may be lost for the moment.
     pub fn is_live(&self) -> bool {
         self.state().is_started
     }
 
-    /// Takes every lock: for fork(2).
+    /// Takes every lock of the device: for fork(2).
     pub(crate) fn lock_for_fork(&self) {
         self.state.lock_for_fork();
         self.queues.iter().for_each(|queue| queue.inner.lock_for_fork());
@@ -151,7 +153,7 @@ impl<P: Platform> UblkDevice<P> {
         self.queues.get(queue as usize)
     }
 
-    /// Runs `f` with a plug, and unplugs it: both peers learn then what `f` has completed.
+    /// Runs `f` with a plug and then unplugs it: both peers learn what `f` has completed.
     fn plugged<R>(&self, f: impl FnOnce(&mut Plug) -> R) -> R {
         let mut plug = Plug::default();
         let result = f(&mut plug);
@@ -166,12 +168,12 @@ impl<P: Platform> UblkDevice<P> {
         }
     }
 
-    /// One step of a queue, under its lock, and then the actions that it has deferred.
+    /// One step of a queue under its lock, then the actions that it has deferred.
     fn step<R>(
         &self,
         queue: u16,
         plug: &mut Plug,
-        f: impl FnOnce(&mut Inner<P::Command>, &QueueCtx<'_, P::Buffers>, &mut DeferredActions<P::Command>) -> R,
+        f: impl FnOnce(&mut QueueInner<P::Command>, &QueueCtx<'_, P::Buffers>, &mut DeferredActions<P::Command>) -> R,
     ) -> Option<R> {
         let mut actions = DeferredActions::new();
         let result = f(&mut self.queue(queue)?.inner.lock(), &self.ctx(queue), &mut actions);
@@ -179,10 +181,10 @@ impl<P: Platform> UblkDevice<P> {
         Some(result)
     }
 
-    /// The same step of every queue, before anything of what they bring on.
+    /// The same step on every queue. Returns the deferred actions of all.
     fn step_all(
         &self,
-        mut f: impl FnMut(&mut Inner<P::Command>, &QueueCtx<'_, P::Buffers>, &mut DeferredActions<P::Command>),
+        mut f: impl FnMut(&mut QueueInner<P::Command>, &QueueCtx<'_, P::Buffers>, &mut DeferredActions<P::Command>),
     ) -> DeferredActions<P::Command> {
         let mut actions = DeferredActions::new();
         for (number, queue) in self.queues.iter().enumerate() {
@@ -191,12 +193,12 @@ impl<P: Platform> UblkDevice<P> {
         actions
     }
 
-    /// Performs actions of steps, with a plug of their own. No lock is held.
+    /// Performs deferred actions with a plug of their own. No lock is held.
     fn perform_and_unplug(&self, mut actions: DeferredActions<P::Command>) {
         self.plugged(|plug| self.perform(&mut actions, plug));
     }
 
-    /// Performs actions, and those that they bring on. No lock is held.
+    /// Performs deferred actions, and those that they add. No lock is held.
     fn perform(&self, actions: &mut DeferredActions<P::Command>, plug: &mut Plug) {
         while let Some(action) = actions.pop() {
             match action {
@@ -227,13 +229,14 @@ impl<P: Platform> UblkDevice<P> {
         }
     }
 
-    /// Moves the data of a commit to where the client looks for it.
+    /// Copies a commit's data to where the client expects it. Returns the number of bytes.
     fn copy_commit_data(&self, copy: &mut CommitCopy) -> Result<u32, Errno> {
         let CommitCopy { range, data, addr, op, requested, stash } = copy;
         if self.features.copies_data {
             return Ok(self.buffers.copy_from_server(*range, *data, *addr));
         }
-        // Each piece begins at the slot's beginning: what was read before is kept aside, what is left to write moves there.
+        // USER_COPY: the server uses the slot's beginning for each piece. READ data of earlier
+        // pieces goes into the stash; the rest of a WRITE moves to the beginning.
         let at = |offset, len| SlotRange { offset, len, ..*range };
         if *op == IoOp::Write {
             let mut rest = alloc::vec![0; (*requested - range.len) as usize];
@@ -250,7 +253,7 @@ impl<P: Platform> UblkDevice<P> {
         Ok(range.len)
     }
 
-    // The server's side ---------------------------------------------------------------------------------------------
+    // The server --------------------------------------------------------------------------------
 
     /// I/O commands of `/dev/ublkcN`. Each is completed later, or at once if it is refused.
     pub fn io_commands(&self, commands: impl IntoIterator<Item = IoCommand<P::Command>>) {
@@ -270,7 +273,8 @@ impl<P: Platform> UblkDevice<P> {
         }
     }
 
-    /// The ring of a slot_waiters command ends: the server is lost. Its command is completed, if it still waits.
+    /// The ring of a waiting command ends, so the server is lost. The command is completed if it
+    /// still waits.
     pub fn cancel_io_command(&self, cmd: &IoCmd) {
         self.plugged(|plug| {
             self.lose_server(Some(cmd), plug);
@@ -311,7 +315,7 @@ impl<P: Platform> UblkDevice<P> {
         self.remove_if_gone();
     }
 
-    /// The next server may open and fetch.
+    /// Allows the next server to open and fetch.
     fn finish_close(&self, state: &mut DeviceState, actions: &mut DeferredActions<P::Command>) {
         state.is_close_pending = false;
         state.is_open = false;
@@ -322,27 +326,29 @@ impl<P: Platform> UblkDevice<P> {
         self.queues.iter().for_each(|queue| queue.inner.lock().reset(actions));
     }
 
-    /// Whether every tag was fetched, by a server that is there. It stays so as long as `state` is locked.
+    /// Whether every tag was fetched by a server that is not lost. Cannot change while `state` is
+    /// locked.
     pub(crate) fn is_ready(&self) -> bool {
         self.queues.iter().all(|queue| queue.inner.lock().is_ready())
     }
 
-    /// Whether an end waits for requests in flight: for tests.
+    /// Whether a teardown waits for requests in flight: for tests.
     #[cfg(test)]
     pub(crate) fn is_tearing_down(&self) -> bool {
         self.is_tearing_down.load(SeqCst)
     }
 
-    /// Something has changed that somebody may wait for.
+    /// Wakes the control commands that wait for a change of the device.
     pub(crate) fn notify(&self) {
         self.event_seq.fetch_add(1, AcqRel);
         futex_wake(&self.event_seq, u32::MAX);
     }
 
-    /// Waits until `is_so`, or `cancelled` is set, after which somebody calls [`notify`](Self::notify).
+    /// Waits until `is_so` holds, or until `cancelled` is set. The canceller calls
+    /// [`notify`](Self::notify) after it has set the flag.
     ///
     /// # Errors
-    /// `EINTR`, in both senses.
+    /// `EINTR`: a signal, or `cancelled`.
     pub(crate) fn wait(&self, cancelled: &AtomicBool, is_so: impl Fn(&Self) -> bool) -> Result<(), Errno> {
         loop {
             let seen = self.event_seq.load(Acquire);
@@ -368,7 +374,7 @@ impl<P: Platform> UblkDevice<P> {
         }
     }
 
-    /// DEL_DEV, after the device was stopped: its number is free when the char device is closed.
+    /// DEL_DEV, after the device was stopped. Its number is free once the char device is closed.
     pub(crate) fn delete(&self) {
         self.state().is_deleted = true;
         self.remove_if_gone();

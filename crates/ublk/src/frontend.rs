@@ -1,29 +1,30 @@
-//! Between the driver and whoever reads and writes its devices.
+//! The interface between the driver and the clients of its devices.
 //!
 //! ```text
-//!   FrontEnd::start(device)            a device went live: begin to offer it
-//!     device.alloc_slot(queue, &client)      a slot: a tag, and room for its data       (or told by BlockClient::slot_freed later)
-//!     device.write(&slot, ..)          fill it (WRITE)                            (or through device.slot_extent())
-//!     device.submit(slot, request, &client, cookie)         once for each request of a batch
-//!     device.unplug()                  the server sees them
-//!     BlockClient::done(cookie, slot, result)      on the thread that ended it; may submit again at once
-//!     device.read(&slot, ..)           take the data (READ)
+//!   FrontEnd::start(device)                    a device is live: offer it
+//!     device.alloc_slot(queue, &client)        a tag with room for its data (or BlockClient::slot_freed later)
+//!     device.write(&slot, ..)                  fill it (WRITE), or through device.slot_extent()
+//!     device.submit(slot, request, &client, cookie)      for each request of a batch
+//!     device.unplug()                          the server sees the batch
+//!     BlockClient::done(cookie, slot, result)  on the thread that ended the request; may submit again
+//!     BlockClient::unplug()                    no more results for now
+//!     device.read(&slot, ..)                   take the data (READ)
 //!     device.free_slot(slot)
-//!   FrontEnd::before_stop(id)                it is about to be stopped: caches are written, requests still served
-//!   FrontEnd::stop(id)                 no request is taken any more; those in flight still end
+//!   FrontEnd::before_stop(id)                  write back caches; requests are still served
+//!   FrontEnd::stop(id)                         new requests fail; those in flight still end
 //! ```
 //!
-//! A slot is owned by value: whoever has it may touch its data, and nobody else does until it is given away.
+//! A slot is owned by value: only its owner touches its data, until it submits or frees the slot.
 
 use alloc::sync::Arc;
 use core::fmt::Debug;
 use uringlet_abi::ublk::iod;
 use uringlet_sys::{Errno, UserPtr};
 
-/// Bytes of a sector, the unit of all positions and lengths.
+/// Bytes of a sector, the unit of positions and lengths.
 pub const SECTOR: u64 = 512;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum IoOp {
@@ -31,22 +32,22 @@ pub enum IoOp {
     Read = iod::READ as u8,
     /// Data goes from the slot to the device.
     Write = iod::WRITE as u8,
-    /// What was written before is made durable.
+    /// Earlier writes become durable.
     Flush = iod::FLUSH as u8,
-    /// The range's content is not needed any more.
+    /// The range's content is no longer needed.
     Discard = iod::DISCARD as u8,
     /// The range reads as zeroes.
     WriteZeroes = iod::WRITE_ZEROES as u8,
 }
 
 impl IoOp {
-    /// Whether the request has bytes to move.
+    /// Whether the request transfers bytes.
     #[must_use]
     pub const fn has_data(self) -> bool {
         matches!(self, Self::Read | Self::Write)
     }
 
-    /// Whether it changes the device.
+    /// Whether the operation modifies the device.
     #[must_use]
     pub const fn is_change(self) -> bool {
         matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
@@ -58,14 +59,15 @@ impl IoOp {
 pub enum DataLocation {
     /// In its slot.
     Slot,
-    /// At an address of the server's own process: only in-process, and not with USER_COPY.
+    /// At an address of the server's process: only in-process, and not with USER_COPY.
     Memory(UserPtr),
 }
 
-/// One block request. At most [`BlockLimits::max_sectors`] (or the limit of its kind) long.
+/// One block request. Its length is at most [`BlockLimits::max_sectors`], or the limit of its
+/// operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
-    /// What to do.
+    /// The operation.
     pub op: IoOp,
     /// `UBLK_IO_F_*`: FUA, NOUNMAP, ...
     pub flags: u32,
@@ -77,7 +79,7 @@ pub struct BlockRequest {
     pub data: DataLocation,
 }
 
-/// A tag that the holder may use: not in use by anybody else until it is released.
+/// A tag and the room for its data, owned until it is freed.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a slot that is dropped is lost: release it"]
 pub struct IoSlot {
@@ -86,68 +88,69 @@ pub struct IoSlot {
 }
 
 impl IoSlot {
-    /// For those who implement [`BlockDevice`]: one slot a tag at a time, or two owners write the same bytes.
+    /// For implementations of [`BlockDevice`]: only one slot may exist per tag, or two owners write
+    /// the same bytes.
     pub const fn new(queue: u16, tag: u16) -> Self {
         Self { queue, tag }
     }
 
-    /// Its queue.
+    /// The queue.
     #[must_use]
     pub fn queue(&self) -> u16 {
         self.queue
     }
 
-    /// Its tag.
+    /// The tag.
     #[must_use]
     pub fn tag(&self) -> u16 {
         self.tag
     }
 }
 
-/// Where a slot's bytes lie in the device's shared file.
+/// The extent of a slot in the device's shared file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotExtent {
-    /// A descriptor of the file; it stays the device's. -1 where there is no file.
+    /// A descriptor of the file, owned by the device. -1 if there is no file.
     pub fd: i32,
-    /// Of the first byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes that may be used.
+    /// Usable bytes.
     pub len: u32,
 }
 
-/// What a device can do, as its server said.
+/// The limits of a device, as its server set them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockLimits {
     /// Size, sectors.
     pub sectors: u64,
-    /// Requests begin and end at multiples of this, bytes.
+    /// Requests are aligned to this, bytes.
     pub logical_block: u32,
-    /// What the server handles best, bytes.
+    /// The block size that the server handles best, bytes.
     pub physical_block: u32,
-    /// Best request, bytes; 0 if it does not say.
+    /// Optimal request size, bytes; 0 if unknown.
     pub io_opt: u32,
     /// Longest read or write, sectors.
     pub max_sectors: u32,
-    /// Longest discard, sectors; 0: there is none.
+    /// Longest discard, sectors; 0: not supported.
     pub max_discard: u32,
-    /// Granule of discards, bytes.
+    /// Granularity of discards, bytes.
     pub discard_granularity: u32,
-    /// Longest write of zeroes, sectors; 0: write zeroes yourself.
+    /// Longest write of zeroes, sectors; 0: not supported.
     pub max_write_zeroes: u32,
     /// Reads and writes do not cross multiples of this, sectors; 0: they may.
     pub chunk_sectors: u32,
-    /// Nothing can be written.
+    /// Writes fail.
     pub is_read_only: bool,
     /// Writes are durable only after a flush (or with FUA).
     pub has_cache: bool,
-    /// The server knows FUA; else the driver flushes after a request that has it.
+    /// The server supports FUA; else the driver flushes after a request with FUA.
     pub has_fua: bool,
-    /// It seeks.
+    /// UBLK_ATTR_ROTATIONAL.
     pub is_rotational: bool,
 }
 
 impl BlockLimits {
-    /// Longest request of a kind, sectors. 0: the device does not do it.
+    /// Longest request of an operation, sectors. 0: not supported.
     #[must_use]
     pub fn max_sectors_of(&self, op: IoOp) -> u32 {
         match op {
@@ -158,7 +161,8 @@ impl BlockLimits {
         }
     }
 
-    /// Cuts a range into requests: first sector and length of each. Nothing if the device does not do `op`.
+    /// Splits a range into requests: first sector and length of each. Empty if `op` is not
+    /// supported.
     pub fn split(&self, op: IoOp, sector: u64, sectors: u64) -> impl Iterator<Item = (u64, u32)> + use<> {
         let longest = u64::from(self.max_sectors_of(op));
         let chunk = if op.has_data() { u64::from(self.chunk_sectors) } else { 0 };
@@ -174,90 +178,98 @@ impl BlockLimits {
     }
 }
 
-/// A live device, as front ends use it.
+/// A live device, as its front ends use it.
 pub trait BlockDevice: Send + Sync + Debug {
     /// Its number.
     fn id(&self) -> u32;
 
-    /// What it can do, now: the size may change.
+    /// Its limits at this moment: the size may change.
     fn limits(&self) -> BlockLimits;
 
-    /// Number of queues, and tags of each.
+    /// Number of queues, and of tags per queue.
     fn queues(&self) -> (u16, u16);
 
-    /// A free slot of a queue (modulo their number). `None`: all are in use, and `client` hears of the next free one by
-    /// [`BlockClient::slot_freed`], once for each time that it asked.
+    /// Allocates a slot of a queue (modulo the number of queues). `None`: all are in use, and
+    /// [`BlockClient::slot_freed`] of `client` is called for the next free one, once for each such
+    /// call.
     fn alloc_slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot>;
 
-    /// Gives a slot back.
+    /// Frees a slot.
     fn free_slot(&self, slot: IoSlot);
 
-    /// For who waits for a request, and would rather spin than sleep: does what the device's server sends meanwhile, on this thread, until it is
-    /// `enough`, which is asked often. Returns at once where somebody else does that. Requests of others may end by it.
+    /// For a thread that waits for a request and would rather spin than sleep: handles on this
+    /// thread what the device's server sends, until `enough` returns true. `enough` is called
+    /// often. Returns at once if another thread handles the server already. Requests of other
+    /// clients may end here.
     fn busy_poll(&self, _enough: &mut dyn FnMut() -> bool) {}
 
-    /// Where the slot's bytes lie, for those who move them without a copy here.
+    /// Where the slot's bytes lie, for clients that move them without a copy here.
     fn slot_extent(&self, slot: &IoSlot) -> SlotExtent;
 
-    /// Copies from the slot, `at` bytes behind its beginning.
+    /// Copies from the slot, starting at byte `at`.
     ///
     /// # Errors
     /// `EINVAL` beyond its end; those of pread(2).
     fn read(&self, slot: &IoSlot, at: u32, bytes: &mut [u8]) -> Result<(), Errno>;
 
-    /// Copies into the slot.
+    /// Copies into the slot, starting at byte `at`.
     ///
     /// # Errors
-    /// As [`read`](Self::read); `ENOSPC`, `ENOMEM` where the file finds no memory.
+    /// As [`read`](Self::read); `ENOSPC`, `ENOMEM` if the file finds no memory.
     fn write(&self, slot: &IoSlot, at: u32, bytes: &[u8]) -> Result<(), Errno>;
 
-    /// Hands a request to the server, which may not see it before [`unplug`](Self::unplug). [`BlockClient::done`] is called exactly
-    /// once, perhaps before this returns: also for a request that is refused here (`EINVAL` misaligned or too long, `EIO` beyond the
-    /// end, `EPERM` read-only, `EOPNOTSUPP` unsupported operation).
+    /// Submits a request. The server may not see it before [`unplug`](Self::unplug).
+    /// [`BlockClient::done`] is called exactly once, possibly before this returns, also for a
+    /// request that is refused here (`EINVAL` misaligned or too long, `EIO` beyond the end, `EPERM`
+    /// read-only, `EOPNOTSUPP` unsupported operation).
     fn submit(&self, slot: IoSlot, request: BlockRequest, client: &Arc<dyn BlockClient>, cookie: u64);
 
-    /// Publishes the submitted requests to the server: to be called after the last one of a batch, and before the thread waits for
-    /// anything.
+    /// Publishes the submitted requests to the server. To be called after the last request of a
+    /// batch, and before the thread waits for anything.
     fn unplug(&self) {}
 }
 
-/// Whoever submits requests.
+/// Submits requests.
 pub trait BlockClient: Send + Sync + Debug {
-    /// A request is over. Called without a lock held, on the thread that brought it about: be quick, or hand on.
+    /// A request has ended. Called without a lock held, on the thread that ended it: the client
+    /// must not block, and may submit again.
     ///
-    /// `Err` is what a reader of the block device would get: `EIO`, `ENOSPC`, `EOPNOTSUPP`, `ETIMEDOUT`, ...
+    /// `Err` is what a reader of the block device would get: `EIO`, `ENOSPC`, `EOPNOTSUPP`,
+    /// `ETIMEDOUT`, ...
     fn done(&self, cookie: u64, slot: IoSlot, result: Result<(), Errno>);
 
-    /// No more results for now: a client that batches its replies sends them here. Follows one or more [`done`](Self::done), on the
-    /// same thread.
+    /// No more results for now: a client that batches its replies sends them here. Follows one or
+    /// more calls of [`done`](Self::done), on the same thread.
     fn unplug(&self) {}
 
-    /// A slot of this queue is free, after [`BlockDevice::alloc_slot`] had none. Somebody else may be quicker.
+    /// A slot of this queue is free, after [`BlockDevice::alloc_slot`] had none. Another client may
+    /// take it first.
     fn slot_freed(&self, queue: u16) {
         let _ = queue;
     }
 }
 
-/// Offers devices to the world.
+/// Offers devices to their users.
 pub trait FrontEnd: Send + Sync + Debug {
-    /// A device is live; START_DEV waits for this.
+    /// A device is live. START_DEV waits for this.
     ///
     /// # Errors
     /// START_DEV fails with it.
     fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno>;
 
-    /// Its size has changed.
+    /// The size of the device has changed.
     fn resized(&self, device: &Arc<dyn BlockDevice>) {
         let _ = device;
     }
 
-    /// The device is about to be stopped, and its server still is there: what the front end keeps of its data is written now.
-    /// Others go on reading and writing meanwhile. STOP_DEV waits for this. Not called where there is no server any more.
+    /// The device is about to be stopped, and its server is still there: the front end writes back
+    /// its caches. Other requests go on meanwhile. STOP_DEV waits for this. Not called if the
+    /// server is lost.
     fn before_stop(&self, id: u32) {
         let _ = id;
     }
 
-    /// The device is gone. Not called while it is only without a server (QUIESCED, FAIL_IO).
+    /// The device is stopped. Not called while it only has no server (QUIESCED, FAIL_IO).
     fn stop(&self, id: u32);
 }
 

@@ -1,8 +1,10 @@
-//! The driver inside the program that it serves: `/dev/ublk-control`, `/dev/ublkcN` and, for whoever wants to use the device in
-//! the same process, `/dev/uringlet/ublkbN`, as the engine's virtual files.
+//! The driver inside the program that it serves: virtual files of the engine for
+//! `/dev/ublk-control`, `/dev/ublkcN` and, for a user of the device in the same process,
+//! `/dev/uringlet/ublkbN`.
 //!
-//! Commands are parked requests of the program's rings. Data is copied between the buffers of the device's user and of the server, whose
-//! addresses may be bad (`uringlet_sys::uaccess`); with USER_COPY it lies in a memfd.
+//! Commands are parked requests of the program's rings. Data is copied between the buffers of the
+//! device's user and of the server, whose addresses may be bad (`uringlet_sys::uaccess`). With
+//! USER_COPY it lies in a memfd.
 //!
 //! `Differs:` devices live and die with the process; its user is the administrator.
 
@@ -26,11 +28,11 @@ use uringlet_sys::shared_file::placeholder_fd;
 /// Opens the files of the one driver of this process.
 #[derive(Debug)]
 pub struct DeviceFiles {
-    /// Made by the first open.
+    /// Created by the first open.
     driver: Mutex<Option<Arc<Driver<InProcessPlatform>>>>,
 }
 
-/// The one of this process: for `Engine::set_opener`.
+/// The instance of this process: for `Engine::set_opener`.
 pub static DEVICE_FILES: DeviceFiles = DeviceFiles { driver: Mutex::new(None) };
 
 impl DeviceFiles {

@@ -1,4 +1,4 @@
-//! A device's parameters: bytes as the server gave them, checked, and read as limits.
+//! A device's parameters: the bytes that the server gave, validated, and read as limits.
 
 use crate::frontend::BlockLimits;
 use uringlet_abi::ublk::{ParamBasic, ParamDiscard, io, param};
@@ -15,7 +15,7 @@ const SUPPORTED_TYPES: u32 = param::BASIC | param::DISCARD | param::DEVT | param
 const PAGE_SECTORS: u32 = 8;
 const PAGE_SHIFT: u8 = 12;
 
-/// `struct ublk_params`, as it lies in memory.
+/// `struct ublk_params` in its memory layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceParams {
     bytes: [u8; SIZE],
@@ -54,10 +54,10 @@ impl DeviceParams {
         self.types() & kind != 0
     }
 
-    /// Takes over what SET_PARAMS brings: the first bytes of the structure, the rest stays.
+    /// Applies SET_PARAMS: replaces the first bytes of the structure, keeps the rest.
     ///
     /// # Errors
-    /// `EINVAL`, and then no kind is set any more; `EOPNOTSUPP` zones.
+    /// `EINVAL`, which clears all types; `EOPNOTSUPP` zones.
     pub(crate) fn set(&mut self, bytes: &[u8], max_io_bytes: u32) -> Result<(), Errno> {
         self.bytes[..bytes.len()].copy_from_slice(bytes);
         self.set_types(self.types() & SUPPORTED_TYPES);
@@ -85,7 +85,7 @@ impl DeviceParams {
         if self.has(param::ZONED) { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
 
-    /// The numbers of the char device and, if it is live, of the block device.
+    /// Sets the device numbers: of the char device and, if it is live, of the block device.
     pub(crate) fn set_devices(&mut self, char_device: (u32, u32), disk: (u32, u32)) {
         for (i, n) in [char_device.0, char_device.1, disk.0, disk.1].into_iter().enumerate() {
             let at = DEVT + i * 4;
@@ -94,7 +94,7 @@ impl DeviceParams {
         self.set_types(self.types() | param::DEVT);
     }
 
-    /// Another size, sectors.
+    /// Sets the size, sectors.
     pub(crate) fn set_size(&mut self, sectors: u64) {
         let basic = ParamBasic { dev_sectors: sectors, ..self.basic() };
         self.bytes[BASIC..BASIC + ParamBasic::SIZE].copy_from_slice(&basic.to_bytes());
@@ -110,7 +110,7 @@ impl DeviceParams {
             logical_block: shift(basic.logical_bs_shift),
             physical_block: shift(basic.physical_bs_shift),
             io_opt: if basic.io_opt_shift == 0 { 0 } else { shift(basic.io_opt_shift) },
-            // A slot has no room for more.
+            // The size of a slot.
             max_sectors: basic.max_sectors.min(1 << (io::TAG_SHIFT - 9)),
             max_discard: discard.max_discard_sectors,
             discard_granularity: discard.discard_granularity,

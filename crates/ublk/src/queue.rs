@@ -1,7 +1,8 @@
-//! The tags of one queue, under one lock: where commands meet requests.
+//! The tags of one queue, under one lock: where the server's commands meet the clients' requests.
 //!
-//! Every method of [`Inner`] is a step under the lock; what it brings on it leaves in [`DeferredActions`], for whoever releases
-//! the lock. A tag in Copying or CommitCopy belongs to the thread that has its action, until that calls `copied` or `landed`.
+//! Every method of [`QueueInner`] is a step under the lock. It leaves calls to be made without the
+//! lock in [`DeferredActions`]. A tag in Copying or Completing belongs to the thread that performs
+//! its copy, until that calls `dispatch_copy_done` or `commit_copy_done`.
 
 use crate::deferred::{CommitCopy, DeferredAction, DeferredActions};
 use crate::frontend::{BlockClient, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
@@ -17,64 +18,64 @@ use uringlet_sys::Errno;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::sync::AtomicU32;
 
-/// What becomes of requests that no server has yet.
+/// What happens to requests that the server does not have yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DispatchMode {
-    /// They go to the server.
+    /// Dispatch them.
     Open,
-    /// They wait for a server.
+    /// Keep them queued.
     Hold,
-    /// EIO.
+    /// Fail them with EIO.
     Fail,
 }
 
-/// What a step needs of the device.
+/// The parts of the device that a step uses.
 #[derive(Debug)]
 pub(crate) struct QueueCtx<'a, A> {
     pub(crate) buffers: &'a A,
-    /// Requests in flight, of all queues.
+    /// Requests in flight, over all queues.
     pub(crate) in_flight: &'a AtomicU32,
     pub(crate) features: TagFeatures,
     /// The queue's number.
     pub(crate) queue: u16,
 }
 
-/// A queue.
+/// A queue: its tags under a lock.
 #[derive(Debug)]
 pub(crate) struct UblkQueue<C> {
-    pub(crate) inner: Mutex<Inner<C>>,
+    pub(crate) inner: Mutex<QueueInner<C>>,
 }
 
 impl<C: ServerCommand> UblkQueue<C> {
     pub(crate) fn new(depth: u16) -> Self {
-        Self { inner: Mutex::new(Inner::new(depth)) }
+        Self { inner: Mutex::new(QueueInner::new(depth)) }
     }
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Inner<C> {
+pub(crate) struct QueueInner<C> {
     tags: Vec<Tag<C>>,
     free: Vec<u16>,
-    /// Who wants a slot.
+    /// Clients that wait for a free slot.
     slot_waiters: VecDeque<Arc<dyn BlockClient>>,
     mode: DispatchMode,
     pub(crate) limits: BlockLimits,
-    /// Tags that were fetched.
+    /// Number of fetched tags.
     fetched: u16,
-    /// The server is gone: what it had is no longer with it.
+    /// The server is lost: Dispatched requests no longer belong to it.
     is_server_lost: bool,
-    /// No command stays armed.
+    /// Armed commands are completed with -ENODEV, now and when new ones arrive.
     is_cancelling: bool,
-    /// Counts servers: a copy for an earlier one is for nobody.
+    /// Counts servers. A copy that began under an earlier server has no effect.
     epoch: u32,
 }
 
-impl<C: ServerCommand> Inner<C> {
+impl<C: ServerCommand> QueueInner<C> {
     fn new(depth: u16) -> Self {
         Self {
             tags: (0..depth).map(|_| Tag::new()).collect(),
-            // The lowest number first.
+            // The lowest number comes first.
             free: (0..depth).rev().collect(),
             slot_waiters: VecDeque::new(),
             mode: DispatchMode::Fail,
@@ -95,7 +96,7 @@ impl<C: ServerCommand> Inner<C> {
         self.fetched as usize == self.tags.len()
     }
 
-    /// Whether its server is complete, and there.
+    /// Whether all tags were fetched by a server that is not lost.
     pub(crate) fn is_ready(&self) -> bool {
         self.is_fetched() && !self.is_server_lost
     }
@@ -105,7 +106,8 @@ impl<C: ServerCommand> Inner<C> {
         self.tags.iter().any(|tag| tag.command.is_some() && !tag.state.is_busy())
     }
 
-    // The front end's side ------------------------------------------------------------------------------------------
+    // Front ends
+    // -------------------------------------------------------------------------------------
 
     pub(crate) fn alloc_slot(&mut self, queue: u16, client: &Arc<dyn BlockClient>) -> Option<IoSlot> {
         let Some(tag) = self.free.pop() else {
@@ -126,7 +128,7 @@ impl<C: ServerCommand> Inner<C> {
         }
     }
 
-    /// A client's request: checked, and on its way.
+    /// Validates a client's request and queues it.
     pub(crate) fn submit<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, tag: u16, mut tag_io: TagIo, actions: &mut DeferredActions<C>) {
         match admit(&tag_io.request, &self.limits, ctx.features) {
             Ok(Admission::Dispatch { flags, flush_after }) => {
@@ -158,7 +160,7 @@ impl<C: ServerCommand> Inner<C> {
         self.route_queued(ctx, tag, actions);
     }
 
-    /// A queued request goes wherever it may.
+    /// Dispatches, keeps or fails a queued request, as the mode says.
     fn route_queued<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, tag: u16, actions: &mut DeferredActions<C>) {
         match self.mode {
             DispatchMode::Fail => self.finish(ctx, tag, Err(Errno::EIO), actions),
@@ -167,7 +169,7 @@ impl<C: ServerCommand> Inner<C> {
         }
     }
 
-    /// A queued request goes to the server, if a command is there.
+    /// Gives a queued request to the server, if the tag has a command.
     fn dispatch<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, actions: &mut DeferredActions<C>) {
         let epoch = self.epoch;
         let tag = &mut self.tags[number as usize];
@@ -189,7 +191,7 @@ impl<C: ServerCommand> Inner<C> {
         actions.complete_command(tag.command.take(), res);
     }
 
-    /// WRITE data of `bytes` has reached the server's buffer.
+    /// `bytes` of a WRITE's data are in the server's buffer.
     pub(crate) fn dispatch_copy_done<A: IoBuffers>(
         &mut self,
         ctx: &QueueCtx<'_, A>,
@@ -202,14 +204,14 @@ impl<C: ServerCommand> Inner<C> {
         let tag = &mut self.tags[number as usize];
         let Some(tag_io) = &tag.tag_io else { return };
         if is_server_lost {
-            // It never got there: it waits for the next server, or fails.
+            // The server was lost during the copy: the request waits for the next server, or fails.
             tag.state = TagState::Queued;
             ctx.in_flight.fetch_sub(1, SeqCst);
             self.route_queued(ctx, number, actions);
             return self.cancel_if_closing(number, actions);
         }
         if bytes < (SECTOR as u32).min(tag_io.left) {
-            // A bad buffer. The kernel tries again for ever.
+            // Differs: a faulting buffer is EIO. The kernel retries for ever.
             return self.finish(ctx, number, Err(Errno::EIO), actions);
         }
         if bytes < tag_io.left {
@@ -220,9 +222,11 @@ impl<C: ServerCommand> Inner<C> {
         actions.complete_command(tag.command.take(), io::RES_OK);
     }
 
-    // The server's side ---------------------------------------------------------------------------------------------
+    // The server
+    // -------------------------------------------------------------------------------------
 
-    /// An I/O command. It is complete if it was refused. Whether the queue has all its tags fetched by it.
+    /// An I/O command. A refused command is completed. Returns whether it was the FETCH_REQ that
+    /// made the queue complete.
     pub(crate) fn command<A: IoBuffers>(
         &mut self,
         ctx: &QueueCtx<'_, A>,
@@ -271,7 +275,7 @@ impl<C: ServerCommand> Inner<C> {
         }
     }
 
-    /// The server says what became of a request.
+    /// COMMIT_AND_FETCH_REQ: the server has handled `result` bytes, or failed.
     fn commit<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, result: i32, actions: &mut DeferredActions<C>) {
         let tag = &mut self.tags[number as usize];
         let Some(tag_io) = &mut tag.tag_io else { return };
@@ -301,7 +305,7 @@ impl<C: ServerCommand> Inner<C> {
         }));
     }
 
-    /// A commit's data is where it belongs.
+    /// The data of a commit has been copied.
     pub(crate) fn commit_copy_done<A: IoBuffers>(
         &mut self,
         ctx: &QueueCtx<'_, A>,
@@ -314,7 +318,7 @@ impl<C: ServerCommand> Inner<C> {
         let Some(tag_io) = &mut tag.tag_io else { return };
         match bytes {
             Err(errno) => self.finish(ctx, number, Err(errno), actions),
-            // Nothing of a READ could be taken: a bad buffer. The kernel reads again for ever.
+            // Differs: a faulting buffer is EIO. The kernel reads again for ever.
             Ok(0) if tag_io.request.op == IoOp::Read => self.finish(ctx, number, Err(Errno::EIO), actions),
             Ok(bytes) => {
                 tag_io.stash = stash;
@@ -330,7 +334,7 @@ impl<C: ServerCommand> Inner<C> {
         self.cancel_if_closing(number, actions);
     }
 
-    /// A request is over, or goes on as the flush that belongs to it.
+    /// Ends a request, or continues with the flush that emulates FUA.
     fn finish<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, result: Result<(), Errno>, actions: &mut DeferredActions<C>) {
         let tag = &mut self.tags[number as usize];
         if tag.state.is_busy() {
@@ -346,9 +350,10 @@ impl<C: ServerCommand> Inner<C> {
         actions.push(DeferredAction::Done { client, cookie, slot: IoSlot { queue: ctx.queue, tag: number }, result });
     }
 
-    // Ends ----------------------------------------------------------------------------------------------------------
+    // Teardown
+    // --------------------------------------------------------------------------------------
 
-    /// What becomes of requests from now on, those that wait included.
+    /// Sets what happens to requests from now on, including those that are queued.
     pub(crate) fn set_mode<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, mode: DispatchMode, actions: &mut DeferredActions<C>) {
         self.mode = mode;
         for number in 0..self.tags.len() as u16 {
@@ -358,7 +363,7 @@ impl<C: ServerCommand> Inner<C> {
         }
     }
 
-    /// The server is gone: what it had waits for the next one, or fails. The mode says so.
+    /// The server is lost: its requests are queued for the next one, or fail.
     pub(crate) fn server_lost<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, actions: &mut DeferredActions<C>) {
         self.is_server_lost = true;
         for number in 0..self.tags.len() as u16 {
@@ -376,12 +381,12 @@ impl<C: ServerCommand> Inner<C> {
         }
     }
 
-    /// The ring of a tag's command ends before the device was started: nobody starts it with this server.
+    /// The ring of a tag's command ends before START_DEV: the device cannot start with this server.
     pub(crate) fn server_lost_before_start(&mut self, number: u16) {
         self.is_server_lost |= self.tags.get(number as usize).is_some_and(|tag| tag.command.is_some());
     }
 
-    /// Ends the armed commands, and those that will be: no request comes any more.
+    /// Completes the armed commands, and later ones when they arrive: no request comes any more.
     pub(crate) fn cancel_all(&mut self, actions: &mut DeferredActions<C>) {
         self.is_cancelling = true;
         for number in 0..self.tags.len() as u16 {
@@ -389,7 +394,7 @@ impl<C: ServerCommand> Inner<C> {
         }
     }
 
-    /// Ends one armed command: its ring is about to end.
+    /// Completes one armed command: its ring is about to end.
     pub(crate) fn cancel_armed(&mut self, number: u16, actions: &mut DeferredActions<C>) {
         if let Some(tag) = self.tags.get_mut(number as usize)
             && !tag.state.is_busy()
@@ -404,7 +409,7 @@ impl<C: ServerCommand> Inner<C> {
         }
     }
 
-    /// The next server may fetch.
+    /// Allows the next server to fetch.
     pub(crate) fn reset(&mut self, actions: &mut DeferredActions<C>) {
         self.cancel_all(actions);
         self.tags.iter_mut().for_each(Tag::forget_server);
@@ -416,7 +421,7 @@ impl<C: ServerCommand> Inner<C> {
 }
 
 impl<C> DeferredActions<C> {
-    /// Ends a command, if there is one.
+    /// Defers the completion of a command, if there is one.
     fn complete_command(&mut self, command: Option<C>, res: i32) {
         if let Some(command) = command {
             self.push(DeferredAction::Complete(command, res));
@@ -424,18 +429,18 @@ impl<C> DeferredActions<C> {
     }
 }
 
-/// Where a good request goes.
+/// How a valid request continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     Dispatch {
         flags: u32,
         flush_after: bool,
     },
-    /// It is done.
+    /// It has no effect, and is done.
     CompleteNow,
 }
 
-/// As the block layer checks requests, and does for a device what that cannot do itself.
+/// Validates a request like the block layer, and emulates FUA where the server lacks it.
 fn admit(request: &BlockRequest, limits: &BlockLimits, features: TagFeatures) -> Result<Admission, Errno> {
     let BlockRequest { op, sector, sectors, data, .. } = *request;
     let flags = request.flags & iod::F_ALL;
@@ -457,7 +462,7 @@ fn admit(request: &BlockRequest, limits: &BlockLimits, features: TagFeatures) ->
     if sector.checked_add(u64::from(sectors)).is_none_or(|end| end > limits.sectors) {
         return Err(Errno::EIO);
     }
-    // Without a cache everything is durable; with one, a server that does not know FUA is requested to flush.
+    // Without a cache everything is durable. With a cache and without FUA, a flush follows.
     let knows_fua = limits.has_cache && limits.has_fua;
     let flush_after = flags & iod::F_FUA != 0 && limits.has_cache && !limits.has_fua;
     Ok(Admission::Dispatch { flags: if knows_fua { flags } else { flags & !iod::F_FUA }, flush_after })

@@ -1,12 +1,14 @@
-//! `/dev/ublk-control` and `/dev/ublkcN` of a program whose devices a broker owns: virtual files of the engine, in front of the
-//! wire protocol (WIRE.md).
+//! `/dev/ublk-control` and `/dev/ublkcN` of a program whose devices a broker owns: virtual files of
+//! the engine, in front of the wire protocol (WIRE.md).
 //!
-//! A control command has a connection of its own, and an io-wq worker that waits for the reply. An open char device is a
-//! connection too; a thread of the engine receives its completions. This process copies the data of devices without USER_COPY
-//! between the shared file and the server's buffers, as only it can reach their addresses.
+//! A control command has a connection of its own, and an io-wq worker that waits for the reply. An
+//! open char device is a connection too; a thread of the engine receives its completions. This
+//! process copies the data of devices without USER_COPY between the shared file and the server's
+//! buffers, as only it can reach their addresses.
 //!
-//! `Differs:` a forked child cannot use a char device that its parent has opened (EINVAL, which the driver returns to every task
-//! but the one that fetched the tag). The server is lost with the process that opened the device.
+//! `Differs:` a forked child cannot use a char device that its parent has opened (EINVAL, which the
+//! driver returns to every task but the one that fetched the tag). The server is lost with the
+//! process that opened the device.
 
 mod char_file;
 mod control;
@@ -37,12 +39,14 @@ pub struct BrokerFiles {
 pub static BROKER_FILES: BrokerFiles = BrokerFiles { broker: Mutex::new(None), open: Mutex::new(Vec::new()) };
 
 impl BrokerFiles {
-    /// Sets the broker's directory, and the program `uringlet`, which starts a broker if none runs. Neither contains a NUL.
+    /// Sets the broker's directory, and the program `uringlet`, which starts a broker if none runs.
+    /// Neither contains a NUL.
     pub fn set_broker(&self, dir: &[u8], program: Option<&[u8]>) {
         *self.broker.lock() = BrokerEndpoint::new(dir, program).map(Arc::new);
     }
 
-    /// The path to use instead of a path of `ublk_drv`, for calls that only ask about it (stat, readdir): see [`LIST`].
+    /// The path to use instead of a path of `ublk_drv`, for calls that only ask about it (stat,
+    /// readdir): see [`LIST`].
     pub fn remap_path(&self, path: &[u8]) -> Option<CString> {
         if path == b"/dev/ublk-control" {
             return Some(c"/dev/null".into());
@@ -94,7 +98,8 @@ impl VirtualFiles for BrokerFiles {
         self.open.lock_for_fork();
     }
 
-    /// The broker has to see the end of the serving process even if that has children: a child drops its copies of the sockets.
+    /// The broker has to see the end of the serving process even if that has children: a child
+    /// drops its copies of the sockets.
     fn after_fork(&self) {
         self.open.unlock_after_fork();
         self.broker.unlock_after_fork();

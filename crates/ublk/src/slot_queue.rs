@@ -1,7 +1,8 @@
 //! Requests of one client that wait for a free slot of their queue.
 //!
-//! A client registers for [`slot_freed`](crate::frontend::BlockClient::slot_freed) by an `alloc_slot` that finds none. A slot may be
-//! freed between that call and the moment when the request is queued:
+//! A client registers for [`slot_freed`](crate::frontend::BlockClient::slot_freed) by an
+//! `alloc_slot` that finds none. A slot may be freed between that call and the moment when the
+//! request is queued:
 //!
 //! ```text
 //!   start_or_wait                                     another thread frees a slot
@@ -11,11 +12,11 @@
 //!     push, waiting_count = 1         Release
 //!     dispatch: alloc_slot again
 //! ```
-//! The notification was too early, but the second `alloc_slot` finds the slot, or registers the client once more. So each push is
-//! followed by a dispatch.
+//! The notification was too early, but the second `alloc_slot` finds the slot, or registers the
+//! client once more. So each push is followed by a dispatch.
 //!
-//! One thread at a time dispatches: a request that ends at once frees its slot deep in that thread's own stack, and would recurse.
-//! Every other caller leaves a kick behind:
+//! One thread at a time dispatches: a request that ends at once frees its slot deep in that
+//! thread's own stack, and would recurse. Every other caller leaves a kick behind:
 //!
 //! ```text
 //!   dispatcher                                        another thread
@@ -28,8 +29,9 @@
 //!     kicks -= 1: none is left
 //!                                                       kicks: 0 -> 1: dispatches itself
 //! ```
-//! The subtraction that leaves a kick has read the other thread's addition, and what that thread stored before: no request and no
-//! freed slot is overlooked. Model: `slot_queues_start_every_request`.
+//! The subtraction that leaves a kick has read the other thread's addition, and what that thread
+//! stored before: no request and no freed slot is overlooked. Model:
+//! `slot_queues_start_every_request`.
 
 use crate::frontend::IoSlot;
 use alloc::collections::VecDeque;
@@ -39,7 +41,8 @@ use uringlet_sys::sync::AtomicU32;
 
 /// What a queue uses of its client and device.
 pub(crate) trait SlotStarter<T> {
-    /// A free slot. If there is none, the client's `slot_freed` is called for the next one, and calls [`SlotQueue::dispatch`].
+    /// A free slot. If there is none, the client's `slot_freed` is called for the next one, and
+    /// calls [`SlotQueue::dispatch`].
     fn alloc_slot(&self) -> Option<IoSlot>;
 
     fn free_slot(&self, slot: IoSlot);
@@ -73,7 +76,8 @@ impl<T> SlotQueue<T> {
         self.dispatch(starter);
     }
 
-    /// Starts waiting items as far as there are slots: on this thread, or on the one that dispatches already.
+    /// Starts waiting items as far as there are slots: on this thread, or on the one that
+    /// dispatches already.
     pub(crate) fn dispatch(&self, starter: &impl SlotStarter<T>) {
         if self.kicks.fetch_add(1, AcqRel) > 0 {
             return;

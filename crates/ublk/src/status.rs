@@ -1,10 +1,10 @@
-//! What becomes of a server's errno on its way to whoever reads the block device.
+//! Maps a server's errno to the errno of the block device.
 
 use uringlet_sys::Errno;
 
-/// The errno that a client gets for a server's result (negative).
+/// The errno that a client gets for a server's negative result.
 ///
-/// The kernel keeps the errors that its block layer has a status for, and calls all others EIO.
+/// As in the kernel, errors without a block layer status become EIO.
 #[must_use]
 pub fn client_errno(result: i32) -> Errno {
     match Errno::new(result.wrapping_neg()) {

@@ -1,4 +1,5 @@
-//! One tag: the server's command and the front end's request, and what may happen to them next. No locks, no copying.
+//! One tag: the server's command and the client's request, and which steps are valid next. No
+//! locks, no copies.
 
 use crate::frontend::{BlockClient, BlockRequest, IoOp, SECTOR};
 use alloc::sync::Arc;
@@ -6,14 +7,14 @@ use alloc::vec::Vec;
 use uringlet_abi::ublk::{IoDesc, feature, io};
 use uringlet_sys::Errno;
 
-/// What a device's features mean for its tags.
+/// The features of a device that matter to its tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TagFeatures {
-    /// The driver copies between slot and the server's buffer.
+    /// The driver copies data between slots and the server's buffers.
     pub(crate) copies_data: bool,
-    /// WRITE data is asked for.
+    /// UBLK_F_NEED_GET_DATA: WRITE data is copied after a second command.
     pub(crate) need_get_data: bool,
-    /// What a lost server had is given to the next one.
+    /// Requests of a lost server are given to the next one.
     pub(crate) reissues: bool,
 }
 
@@ -27,7 +28,7 @@ impl TagFeatures {
     }
 }
 
-/// Where the request half is. See README.md.
+/// State of the request half. See README.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TagState {
     Free,
@@ -40,24 +41,26 @@ pub(crate) enum TagState {
 }
 
 impl TagState {
-    /// The request counts as in flight: the server has it, or is about to, or has just given it back.
+    /// Whether the request counts as in flight: the server has it, is about to get it, or has just
+    /// committed it.
     pub(crate) fn is_busy(self) -> bool {
         matches!(self, Self::Copying | Self::NeedData | Self::Dispatched | Self::Completing)
     }
 }
 
-/// A request and how far it has come.
+/// A request and its progress.
 #[derive(Debug)]
 pub(crate) struct TagIo {
-    /// What is left of it: position and length move on with short transfers.
+    /// The part that is left: position and length move with short transfers.
     pub(crate) request: BlockRequest,
     /// Bytes left.
     pub(crate) left: u32,
     /// Bytes done.
     pub(crate) done: u32,
-    /// A flush follows: FUA, which the server does not know.
+    /// A flush follows: FUA on a server without FUA.
     pub(crate) flush_after: bool,
-    /// READ data that came in earlier pieces (USER_COPY: each piece begins at the slot's beginning).
+    /// READ data of earlier pieces (USER_COPY: the server uses the slot's beginning for each
+    /// piece).
     pub(crate) stash: Vec<u8>,
     pub(crate) client: Arc<dyn BlockClient>,
     pub(crate) cookie: u64,
@@ -69,16 +72,16 @@ impl TagIo {
         Self { request, left, done: 0, flush_after: false, stash: Vec::new(), client, cookie }
     }
 
-    /// The descriptor of what is left.
+    /// The descriptor of the part that is left.
     pub(crate) fn iod(&self, addr: u64) -> IoDesc {
         let BlockRequest { op, flags, sector, sectors, .. } = self.request;
         let nr_sectors = if op.has_data() { self.left / SECTOR as u32 } else { sectors };
-        // A flush is nowhere: the block layer says so by a sector that no device has.
+        // The block layer gives a flush the sector -1.
         let start_sector = if op == IoOp::Flush { u64::MAX } else { sector };
         IoDesc { op_flags: op as u32 | flags, nr_sectors, start_sector, addr }
     }
 
-    /// Takes note of `bytes` done. Whether that was all.
+    /// Accounts for `bytes` done. Returns whether that was all.
     pub(crate) fn advance(&mut self, bytes: u32) -> bool {
         self.done += bytes;
         self.left -= bytes;
@@ -86,7 +89,7 @@ impl TagIo {
         self.left == 0
     }
 
-    /// It is a flush from now on.
+    /// Turns the request into a flush.
     pub(crate) fn become_flush(&mut self) {
         self.flush_after = false;
         self.request = BlockRequest { op: IoOp::Flush, flags: 0, sector: 0, sectors: 0, ..self.request };
@@ -98,9 +101,9 @@ impl TagIo {
 pub(crate) struct Tag<C> {
     /// The command that waits for a request.
     pub(crate) command: Option<C>,
-    /// The server's buffer.
+    /// Address of the server's buffer.
     pub(crate) addr: u64,
-    /// Who fetched it; `None` before.
+    /// The task that fetched the tag; `None` before.
     pub(crate) task: Option<u64>,
     pub(crate) state: TagState,
     pub(crate) tag_io: Option<TagIo>,
@@ -111,7 +114,7 @@ impl<C> Tag<C> {
         Self { command: None, addr: 0, task: None, state: TagState::Free, tag_io: None }
     }
 
-    /// As before the first FETCH_REQ. The request half stays.
+    /// Back to the state before the first FETCH_REQ. The request half stays.
     pub(crate) fn forget_server(&mut self) {
         self.command = None;
         self.addr = 0;
@@ -122,21 +125,22 @@ impl<C> Tag<C> {
         self.tag_io.as_ref().map(|tag_io| tag_io.request.op)
     }
 
-    /// Whether the server owns the tag, and has to say something about it.
+    /// Whether the server has the request, and has to send a command for it.
     fn is_with_server(&self) -> bool {
         matches!(self.state, TagState::NeedData | TagState::Dispatched) && self.command.is_none()
     }
 
-    /// What the real driver has against an I/O command on this tag. `all_fetched`: of the whole queue.
+    /// Checks an I/O command as ublk_drv does. `all_fetched`: the whole queue was fetched.
     ///
     /// # Errors
-    /// `EINVAL` another task's tag, the wrong command, an address too many or too few; `EBUSY` there is a command already, or
-    /// the queue is set up; `EOPNOTSUPP` no known encoding.
+    /// `EINVAL` another task's tag, a command that does not fit the state, an address missing or
+    /// unexpected; `EBUSY` the tag has a command already, or the queue is set up; `EOPNOTSUPP`
+    /// unknown encoding.
     pub(crate) fn check(&self, features: TagFeatures, nr: Option<u8>, addr: u64, task: u64, all_fetched: bool) -> Result<u8, Errno> {
         if self.task.is_some_and(|owner| owner != task) {
             return Err(Errno::EINVAL);
         }
-        // In Copying and CommitCopy, too, a command is there.
+        // A tag in Copying or Completing also has a command.
         if self.command.is_some() {
             return Err(Errno::EBUSY);
         }

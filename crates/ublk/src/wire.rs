@@ -1,26 +1,28 @@
-//! What a server's process and the broker say to each other: see WIRE.md. Pure: bytes to values and back.
+//! The messages between a server's process and the broker: see WIRE.md. Bytes to values and back,
+//! without I/O.
 
 use alloc::vec::Vec;
 use uringlet_abi::ublk::{CtrlCmd, IoCmd};
 
-/// Begins every connection, both ways.
+/// First bytes of each connection, in both directions.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"uringUBL");
-/// Of this description. The broker refuses others.
+/// Version of the protocol. The broker refuses others.
 pub const VERSION: u16 = 2;
-/// The broker's socket in its folder.
+/// The broker's socket in its directory.
 pub const SOCKET: &str = "ublkd.sock";
-/// A folder in the broker's that is to programs what `/sys/class/ublk-char` is where there is `ublk_drv`: a link for each device, to something that is a
-/// char device.
+/// A subdirectory of the broker's that stands for `/sys/class/ublk-char`, which a real `ublk_drv`
+/// provides: one link per device, to some char device.
 pub const LIST: &str = "ublk-char";
-/// No message is longer: a control command with the longest payload that its 16-bit length allows.
+/// Longest message: a control command with the longest payload that its 16-bit length allows.
 pub const MESSAGE_MAX: usize = 64 * 1024 + 64;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Control commands, one after the other.
     Control,
-    /// The char device of this number, open as long as the connection. Its I/O goes over shared rings ([`crate::io_channel`]).
+    /// The char device of this number, open as long as the connection. Its I/O goes over shared
+    /// rings ([`crate::io_channel`]).
     Open(u32),
     /// The numbers of all devices.
     List,
@@ -42,20 +44,20 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     array(bytes, at).map(u64::from_le_bytes)
 }
 
-/// The first message, from who connects.
+/// The client's first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// See [`VERSION`].
     pub version: u16,
-    /// What for.
+    /// What the connection is for.
     pub purpose: Purpose,
 }
 
 impl Hello {
-    /// Bytes of it.
+    /// Encoded length, bytes.
     pub const SIZE: usize = 16;
 
-    /// Its bytes.
+    /// Encodes it.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let (purpose, device) = match self.purpose {
@@ -71,7 +73,7 @@ impl Hello {
         bytes
     }
 
-    /// `None`: not the first message of this protocol.
+    /// Decodes it. `None`: not the first message of this protocol.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != Self::SIZE || u64_at(bytes, 0)? != MAGIC {
@@ -87,26 +89,26 @@ impl Hello {
     }
 }
 
-/// The broker's first answer.
+/// The broker's first message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
     /// The broker's version.
     pub version: u16,
     /// 0, or -errno: the connection ends.
     pub res: i32,
-    /// An open device: its queues,
+    /// For an open device: number of queues.
     pub queues: u16,
-    /// tags of each,
+    /// Tags per queue.
     pub depth: u16,
-    /// and `UBLK_F_*`.
+    /// `UBLK_F_*`.
     pub flags: u64,
 }
 
 impl Welcome {
-    /// Bytes of it.
+    /// Encoded length, bytes.
     pub const SIZE: usize = 32;
 
-    /// Its bytes.
+    /// Encodes it.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
@@ -119,7 +121,7 @@ impl Welcome {
         bytes
     }
 
-    /// `None`: no broker of this protocol.
+    /// Decodes it. `None`: not a broker of this protocol.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != Self::SIZE || u64_at(bytes, 0)? != MAGIC {
@@ -136,16 +138,16 @@ impl Welcome {
 pub struct ControlCall<'a> {
     /// As in the SQE.
     pub cmd_op: u32,
-    /// As in the SQE; `addr` only says whether there is one.
+    /// As in the SQE; of `addr` only whether it is 0.
     pub header: CtrlCmd,
-    /// What is at `addr`: `header.len` bytes, or none if they cannot be read.
+    /// The memory at `addr`: `header.len` bytes, or none if they cannot be read.
     pub payload: &'a [u8],
 }
 
 impl<'a> ControlCall<'a> {
     const HEAD: usize = 4 + 4 + CtrlCmd::SIZE;
 
-    /// Its bytes.
+    /// Encodes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::HEAD + self.payload.len());
@@ -156,7 +158,7 @@ impl<'a> ControlCall<'a> {
         bytes
     }
 
-    /// `None`: malformed.
+    /// Decodes it. `None`: malformed.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = CtrlCmd::from_bytes(&array(bytes, 8)?);
@@ -166,19 +168,19 @@ impl<'a> ControlCall<'a> {
     }
 }
 
-/// What became of a control command.
+/// The reply to a control command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlReply<'a> {
-    /// The CQE's.
+    /// The CQE's result.
     pub res: i32,
-    /// Where in the payload `bytes` belong.
+    /// Offset of `bytes` in the payload.
     pub at: u16,
-    /// What is to be written there.
+    /// Bytes to write there.
     pub bytes: &'a [u8],
 }
 
 impl<'a> ControlReply<'a> {
-    /// Its bytes.
+    /// Encodes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 + self.bytes.len());
@@ -188,7 +190,7 @@ impl<'a> ControlReply<'a> {
         bytes
     }
 
-    /// `None`: malformed, or more than `room` bytes of payload.
+    /// Decodes it. `None`: malformed, or more than `room` bytes of payload.
     #[must_use]
     pub fn parse(bytes: &'a [u8], room: u16) -> Option<Self> {
         let at = u16::try_from(u32_at(bytes, 4)?).ok()?;
@@ -198,7 +200,7 @@ impl<'a> ControlReply<'a> {
     }
 }
 
-/// One I/O command, or the end of one.
+/// One I/O command, or the cancellation of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// `None`: the ring of the tag's command ends.
@@ -209,16 +211,16 @@ pub struct Submission {
     pub cmd: IoCmd,
 }
 
-/// The end of an I/O command.
+/// A completed I/O command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// Queue.
     pub queue: u16,
     /// Tag.
     pub tag: u16,
-    /// The CQE's.
+    /// The CQE's result.
     pub res: i32,
-    /// The request's data lies this many bytes behind the slot's beginning.
+    /// The request's data begins this many bytes into the slot.
     pub done: u32,
 }
 
@@ -262,7 +264,7 @@ mod tests {
                     seed ^= seed << 13;
                     seed ^= seed >> 7;
                     seed ^= seed << 17;
-                    // Small numbers come often: they are the ones that are nearly right.
+                    // Small numbers come often: almost valid messages find more bugs.
                     if seed & 3 == 0 { seed as u8 } else { (seed >> 8) as u8 & 3 }
                 })
                 .collect();

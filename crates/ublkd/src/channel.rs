@@ -99,7 +99,7 @@ impl ServerChannel {
             while batch.len() < BATCH
                 && let Some(message) = commands.take()?
             {
-                batch.push(Submission::of_message(&message).ok_or(CorruptPeer)?);
+                batch.push(Submission::from_message(&message).ok_or(CorruptPeer)?);
             }
             if batch.is_empty() {
                 return Ok(());

@@ -327,7 +327,7 @@ impl IoEventReceiver<'_> {
             while events.len() < max
                 && let Some(message) = self.ring.take().ok().context(CORRUPT_RINGS)?
             {
-                events.push(IoEvent::of_message(&message));
+                events.push(IoEvent::from_message(&message));
             }
             if !events.is_empty() {
                 return Ok(());

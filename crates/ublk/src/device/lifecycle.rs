@@ -1,4 +1,4 @@
-//! How a device's life ends and begins again: start, stop, quiesce, the loss of its server, recovery.
+//! The life cycle of a device: start, stop, quiesce, loss of the server, recovery.
 
 use super::UblkDevice;
 use super::plug::Plug;
@@ -14,14 +14,14 @@ use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::sync::AtomicBool;
 
-/// Between two looks at what tells nobody.
-const LOOK_NS: u64 = 3_000_000;
+/// Interval at which QUIESCE_DEV checks for idle commands: a new one wakes no futex.
+const IDLE_POLL_NS: u64 = 3_000_000;
 
 impl<P: Platform> UblkDevice<P> {
     /// START_DEV: waits until every tag was fetched.
     ///
     /// # Errors
-    /// `EEXIST` it is live; `EINTR`; those of a front end.
+    /// `EEXIST` the device is live; `EINTR`; the errors of a front end.
     pub(crate) fn start(&self, pid: i32, cancelled: &AtomicBool) -> Result<(), Errno> {
         let actions = loop {
             self.wait(cancelled, Self::is_ready)?;
@@ -29,7 +29,7 @@ impl<P: Platform> UblkDevice<P> {
             if state.dev_state == state::LIVE || state.is_started || state.teardown.is_some() || state.is_notifying_stop {
                 return Err(Errno::EEXIST);
             }
-            // The server may have gone since: then the next one is waited for.
+            // If the server was lost after the wait, wait for the next one.
             if self.is_ready() {
                 state.is_started = true;
                 state.is_notifying_start = true;
@@ -52,13 +52,13 @@ impl<P: Platform> UblkDevice<P> {
         announced
     }
 
-    /// Tells front ends of the device.
+    /// Calls `start` of every front end.
     fn notify_started(&self) -> Result<(), Errno> {
         let me = self.weak_self.upgrade();
         me.map_or(Ok(()), |me| self.owner.front_ends().iter().try_for_each(|front_end| front_end.start(Arc::clone(&me) as _)))
     }
 
-    /// Tells front ends of the end.
+    /// Calls `stop` of every front end.
     fn notify_stopped(&self) {
         self.owner.front_ends().iter().for_each(|front_end| front_end.stop(self.info.dev_id));
         self.state().is_notifying_stop = false;
@@ -97,7 +97,8 @@ impl<P: Platform> UblkDevice<P> {
         Ok(())
     }
 
-    /// The server is gone: the ring of this command, or all of it. Requests of the command's queue are lost, or all.
+    /// The server is lost. `cmd`: a command whose ring ends, and then only the requests of that
+    /// queue are lost; `None`: the char device was closed.
     pub(super) fn lose_server(&self, cmd: Option<&IoCmd>, plug: &mut Plug) {
         let queue = cmd.map(|cmd| cmd.q_id);
         let mut actions = {
@@ -111,7 +112,8 @@ impl<P: Platform> UblkDevice<P> {
                 return;
             }
             let teardown = match () {
-                // Front ends may wait for their writes: they must not wait for a next server.
+                // Front ends flush and wait for their writes: those must not wait for another
+                // server.
                 () if state.is_stopping || !self.has(feature::USER_RECOVERY) => Teardown::Stop,
                 () if self.has(feature::USER_RECOVERY_FAIL_IO) => Teardown::FailIo,
                 () => Teardown::Quiesce,
@@ -127,7 +129,7 @@ impl<P: Platform> UblkDevice<P> {
         self.perform(&mut actions, plug);
     }
 
-    /// Closes the queues to new requests; [`finish_if_idle`](Self::finish_if_idle) does the rest.
+    /// Closes the queues to new requests. [`finish_if_idle`](Self::finish_if_idle) does the rest.
     fn begin_teardown(&self, state: &mut DeviceState, teardown: Teardown) -> DeferredActions<P::Command> {
         state.teardown = Some(teardown);
         self.is_tearing_down.store(true, SeqCst);
@@ -135,7 +137,7 @@ impl<P: Platform> UblkDevice<P> {
         self.step_all(|inner, ctx, actions| inner.set_mode(ctx, mode, actions))
     }
 
-    /// Finishes an end, if no request is in flight any more.
+    /// Finishes a pending teardown if no request is in flight.
     pub(super) fn finish_if_idle(&self, plug: &mut Plug) {
         let mut actions = DeferredActions::new();
         let is_stopped = {
@@ -144,11 +146,11 @@ impl<P: Platform> UblkDevice<P> {
             state.teardown = None;
             self.is_tearing_down.store(false, SeqCst);
             self.finish_teardown(&mut state, teardown, &mut actions);
-            // Who tells of the beginning goes on with this.
+            // The thread that notifies of the start also notifies of the stop, after it.
             teardown == Teardown::Stop && !state.is_notifying_start
         };
         self.perform(&mut actions, plug);
-        // Whoever is notified next may wait for the peers.
+        // A front end that is notified next may wait for results that are still plugged.
         self.unplug_all(plug);
         if is_stopped {
             return self.notify_stopped();
@@ -180,10 +182,11 @@ impl<P: Platform> UblkDevice<P> {
         self.queues.iter().for_each(|queue| queue.inner.lock().cancel_all(actions));
     }
 
-    /// STOP_DEV: returns when it is over. First front ends write what they keep, as the kernel does before its disk goes.
+    /// STOP_DEV: returns once the device is stopped. Front ends flush first, as the kernel flushes
+    /// before a disk goes away.
     ///
     /// # Errors
-    /// `EINTR`: it goes on by itself.
+    /// `EINTR`: the stop goes on by itself.
     pub(crate) fn stop(&self, cancelled: &AtomicBool) -> Result<(), Errno> {
         if self.begin_stop() {
             self.owner.front_ends().iter().for_each(|front_end| front_end.before_stop(self.info.dev_id));
@@ -195,7 +198,7 @@ impl<P: Platform> UblkDevice<P> {
         })
     }
 
-    /// Whether the caller is the one to go on with it.
+    /// Returns whether the caller has to flush the front ends and end the stop.
     fn begin_stop(&self) -> bool {
         let mut state = self.state();
         if state.is_stopping {
@@ -205,7 +208,7 @@ impl<P: Platform> UblkDevice<P> {
         state.is_stopping = has_server;
         drop(state);
         if has_server {
-            // A QUIESCE_DEV that waits for idle commands gives up.
+            // Ends the wait of a QUIESCE_DEV for idle commands.
             self.notify();
         } else {
             self.end_stop();
@@ -226,10 +229,11 @@ impl<P: Platform> UblkDevice<P> {
         self.perform_and_unplug(actions);
     }
 
-    /// QUIESCE_DEV: the server hears that it shall go.
+    /// QUIESCE_DEV: asks the server to exit, by -ENODEV for its commands.
     ///
     /// # Errors
-    /// `ENODEV` not started, or it is being stopped; `EBUSY` it had no idle command in each queue to hear it by, in time; `EINTR`.
+    /// `ENODEV` not started, or being stopped; `EBUSY` some queue had no idle command before the
+    /// deadline; `EINTR`.
     pub(crate) fn quiesce(&self, deadline_ns: u64, cancelled: &AtomicBool) -> Result<(), Errno> {
         let held = {
             let state = self.state();
@@ -244,12 +248,12 @@ impl<P: Platform> UblkDevice<P> {
         self.perform_and_unplug(held);
         let result = self.wait_for_idle_commands(deadline_ns, cancelled);
         let mut state = self.state();
-        // Who stops it waits for writes that we hold.
+        // STOP_DEV waits for writes that the Hold mode would keep back.
         let result = if state.is_stopping { Err(Errno::ENODEV) } else { result };
         let actions = {
             let is_live = state.dev_state == state::LIVE && state.teardown.is_none();
             match result {
-                // Something else ended it meanwhile.
+                // Another teardown began meanwhile.
                 _ if !is_live => DeferredActions::new(),
                 Ok(()) => {
                     let mut actions = self.begin_teardown(&mut state, Teardown::Quiesce);
@@ -277,7 +281,7 @@ impl<P: Platform> UblkDevice<P> {
             if now >= deadline_ns {
                 return Err(Errno::EBUSY);
             }
-            if futex_wait(&self.event_seq, seen, deadline_ns.min(now + LOOK_NS)) == Err(Errno::EINTR) {
+            if futex_wait(&self.event_seq, seen, deadline_ns.min(now + IDLE_POLL_NS)) == Err(Errno::EINTR) {
                 return Err(Errno::EINTR);
             }
         }
@@ -286,7 +290,8 @@ impl<P: Platform> UblkDevice<P> {
     /// START_USER_RECOVERY.
     ///
     /// # Errors
-    /// `EINVAL` the device cannot be recovered, or never had a server; `EBUSY` the char device is open, or it has a server.
+    /// `EINVAL` the device cannot be recovered, or never had a server; `EBUSY` the char device is
+    /// open, or it has a server.
     pub(crate) fn start_recovery(&self) -> Result<(), Errno> {
         let mut state = self.state();
         if !self.has(feature::USER_RECOVERY) || !state.had_server {
@@ -302,7 +307,7 @@ impl<P: Platform> UblkDevice<P> {
     /// END_USER_RECOVERY: waits until every tag was fetched.
     ///
     /// # Errors
-    /// `EINVAL` the device cannot be recovered; `EBUSY` it need not be; `EINTR`.
+    /// `EINVAL` the device cannot be recovered; `EBUSY` it does not need recovery; `EINTR`.
     pub(crate) fn end_recovery(&self, pid: i32, cancelled: &AtomicBool) -> Result<(), Errno> {
         let actions = loop {
             self.wait(cancelled, Self::is_ready)?;

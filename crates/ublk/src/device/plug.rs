@@ -1,4 +1,5 @@
-//! Completions that the peers may not know of yet: like the plug of the kernel's block layer, but for both directions.
+//! Completions that the peers may not know of yet: like the plug of the kernel's block layer, but
+//! for both directions.
 
 use crate::frontend::BlockClient;
 use alloc::sync::Arc;

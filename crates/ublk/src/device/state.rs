@@ -1,4 +1,5 @@
-//! The part of a device that START_DEV, STOP_DEV, recovery and the char device change: under one lock.
+//! The part of a device that START_DEV, STOP_DEV, recovery and the char device change: under one
+//! lock.
 
 use crate::params::DeviceParams;
 use uringlet_abi::ublk::state;
@@ -28,11 +29,13 @@ pub(crate) struct DeviceState {
     pub(crate) had_server: bool,
     /// Waits for the requests in flight.
     pub(super) teardown: Option<Teardown>,
-    /// STOP_DEV has begun: front ends flush, requests still go to the server. Only a teardown can follow.
+    /// STOP_DEV has begun: front ends flush, requests still go to the server. Only a teardown can
+    /// follow.
     pub(super) is_stopping: bool,
     /// The char device was closed during a teardown, which finishes the close.
     pub(super) is_close_pending: bool,
-    /// `FrontEnd::start` is being called. The same thread then calls `stop`, if a teardown has finished meanwhile.
+    /// `FrontEnd::start` is being called. The same thread then calls `stop`, if a teardown has
+    /// finished meanwhile.
     pub(super) is_notifying_start: bool,
     /// `FrontEnd::stop` is being called, or will be.
     pub(super) is_notifying_stop: bool,

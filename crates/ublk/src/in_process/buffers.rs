@@ -1,4 +1,4 @@
-//! The shared file of a device whose server is this process.
+//! The shared memory of a device whose server is this process.
 
 use crate::frontend::{DataLocation, SlotExtent};
 use crate::platform::{IoBuffers, SlotRange};
@@ -20,7 +20,7 @@ impl MemfdBuffers {
         Ok(Self { file: SharedFile::new(c"ublkc", len, (queues * io::DESC_STRIDE) as usize)? })
     }
 
-    /// A descriptor of the char device for the program.
+    /// A new descriptor of the char device for the program.
     pub(super) fn open(&self, flags: u32) -> Result<i32, Errno> {
         self.file.open(flags)
     }

@@ -1,5 +1,6 @@
-//! The in-process front end: `/dev/uringlet/ublkbN`. A program that serves a device uses it by commands on a ring of its own: for
-//! tests and benchmarks. A request's CQE says the bytes done, or -errno.
+//! The in-process front end: `/dev/uringlet/ublkbN`. The program that serves a device can use it by
+//! commands on a ring of its own: for tests and benchmarks. A request's CQE has the number of
+//! bytes, or -errno.
 
 use super::files::command_bytes;
 use super::platform::InProcessPlatform;
@@ -22,11 +23,12 @@ static NEXT_QUEUE: AtomicU16 = AtomicU16::new(0);
 #[derive(Debug)]
 pub(super) struct ClientFile {
     requests: Arc<ClientRequests>,
-    /// The same, as the driver takes it: to count it anew for each request would move its cache line from CPU to CPU.
+    /// The same object, as the driver takes it. Cloning it for each request would move the cache
+    /// line of its count from CPU to CPU.
     client: Arc<dyn BlockClient>,
 }
 
-/// A request, its program's buffer and its command.
+/// A request with its program's buffer and command.
 #[derive(Debug)]
 struct QueuedRequest {
     request: BlockRequest,
@@ -92,7 +94,7 @@ impl VirtualFile for ClientFile {
         -Errno::EINVAL.into_raw()
     }
 
-    /// The request goes on; its buffer is still the program's.
+    /// The request goes on: the driver cannot cancel it, and its buffer stays the program's.
     fn cancel(&self, _: &UringCmd) {}
 
     fn check_mmap(&self, _: u32, _: u64, _: usize) -> Result<(), Errno> {
@@ -100,7 +102,7 @@ impl VirtualFile for ClientFile {
     }
 }
 
-/// The requests, with the client as the driver takes it.
+/// Starts requests; has the client as the driver takes it.
 struct Starter<'a> {
     requests: &'a ClientRequests,
     client: &'a Arc<dyn BlockClient>,

@@ -15,7 +15,7 @@ pub(crate) fn command_bytes<const N: usize>(cmd: &UringCmd) -> [u8; N] {
     core::array::from_fn(|i| cmd.data[i])
 }
 
-/// What a control command's address names.
+/// The memory at a control command's address.
 struct ProgramPayload(UserPtr);
 
 impl Payload for ProgramPayload {
@@ -35,7 +35,7 @@ pub(super) struct DriverControlFile {
 }
 
 impl VirtualFile for DriverControlFile {
-    /// All of them: some wait for commands that the same thread has yet to submit.
+    /// All control commands: some wait for I/O commands that the same thread submits later.
     fn may_sleep(&self, _: &UringCmd) -> bool {
         true
     }
@@ -106,7 +106,7 @@ impl VirtualFile for DriverCharFile {
     }
 }
 
-/// mmap(2) of a char device: the descriptors of a queue as a whole, to be read.
+/// Checks mmap(2) of a char device: only all descriptors of a queue, read-only.
 pub(crate) fn check_mmap((queues, depth): (u16, u16), prot: u32, offset: u64, len: usize) -> Result<(), Errno> {
     const PROT_WRITE: u32 = 2;
     const PAGE: usize = 4096;
@@ -121,7 +121,8 @@ pub(crate) fn check_mmap((queues, depth): (u16, u16), prot: u32, offset: u64, le
 }
 
 impl Drop for DriverCharFile {
-    /// The server is gone. A ring's lock may be held here, and its commands end now: on another thread.
+    /// The server is lost. A ring's lock may be held here, and the ring's commands complete now: so
+    /// it happens on another thread.
     fn drop(&mut self) {
         let device = Arc::clone(&self.device);
         let closing = Arc::clone(&device);

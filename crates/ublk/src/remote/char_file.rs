@@ -1,12 +1,13 @@
 //! An open `/dev/ublkcN`.
 //!
 //! ```text
-//!   server's thread                                 the file's own thread
-//!     command: kept under its cookie                   completion: the command of its cookie
-//!     a READ's commit: its data into the slot          a WRITE's request: its data out of the slot
-//!     sent                                             the command's CQE
+//!   server's thread                            receiver thread of the file
+//!     command: kept under its cookie             completion: finds the command by its cookie
+//!     commit of a READ: data into the slot       WRITE request: data out of the slot
+//!     sends it                                   posts the command's CQE
 //! ```
-//! What cannot be copied is the request's end: fewer bytes, or EIO, are committed in the server's stead, and the command waits for the next request.
+//! A short or failed copy ends the request: this file commits fewer bytes, or EIO, in the server's
+//! place, and the command waits for the next request.
 
 use super::endpoint::{BrokerConnection, BrokerEndpoint};
 use crate::adaptive_spin::AdaptiveSpin;
@@ -34,27 +35,27 @@ struct OutstandingCommand {
     cmd_op: u32,
 }
 
-/// OutstandingCommands by cookie.
+/// Outstanding commands by cookie.
 #[derive(Debug, Default)]
 struct OutstandingCommands {
     waiting: BTreeMap<u32, OutstandingCommand>,
     next: u32,
-    /// Nobody answers any more.
+    /// The broker has disconnected.
     is_disconnected: bool,
 }
 
-/// What the file and its thread share.
+/// State shared by the file and its receiver thread.
 #[derive(Debug)]
 pub(super) struct CharFileShared {
     socket: Seqpacket,
     file: SharedFile,
     sender: Mutex<Sender>,
     commands: Mutex<OutstandingCommands>,
-    /// By tag: the request that the server has, and how much of its slot lies before its data.
+    /// By tag: the request that the server has, and where in the slot its data begins.
     requests: Vec<Mutex<(IoDesc, u32)>>,
     queues: u16,
     depth: u16,
-    /// Data is copied here.
+    /// Not USER_COPY: data is copied here.
     copies_data: bool,
     /// The process that opened it.
     pid: u32,
@@ -87,7 +88,7 @@ impl BrokerCharFile {
         let own = Arc::clone(&shared);
         let started = thread::spawn("iou-ublk", move || own.run_receiver(receiver));
         if let Err(errno) = started {
-            // The number is nobody's yet.
+            // The program does not know the descriptor yet.
             let _ = uringlet_sys::io::close(fd);
             return Err(errno);
         }
@@ -110,7 +111,7 @@ impl VirtualFile for BrokerCharFile {
 
     fn cancel(&self, cmd: &UringCmd) {
         if self.0.is_owner_process() {
-            // The command completes, for nobody.
+            // Its completion finds no command.
             let _ = self.0.send(&Submission { cmd_op: None, task: cmd.task, cmd: IoCmd::from_bytes(&command_bytes(cmd)) }, 0);
         }
     }
@@ -121,7 +122,7 @@ impl VirtualFile for BrokerCharFile {
 }
 
 impl Drop for BrokerCharFile {
-    /// The server is gone. A forked child's copy is nothing to the broker.
+    /// The server is lost, unless this is a forked child's copy.
     fn drop(&mut self) {
         if self.0.is_owner_process() {
             self.0.socket.shutdown();
@@ -134,7 +135,7 @@ impl CharFileShared {
         process::pid() == self.pid
     }
 
-    /// Does nothing in the process that opened it.
+    /// Closes the child's copy of the socket. No effect in the process that opened it.
     pub(super) fn detach_in_child(&self) {
         if process::pid_now() != self.pid {
             self.socket.detach();
@@ -160,7 +161,7 @@ impl CharFileShared {
             cookie
         };
         if self.send(&Submission { cmd_op: Some(cmd_op), task, cmd: io_cmd }, cookie).is_err() {
-            // More than a device has room for: none of its tags can be meant.
+            // More commands than the device has tags: this one cannot be valid.
             self.complete(cookie, -Errno::EBUSY.into_raw());
         }
     }
@@ -189,7 +190,7 @@ impl CharFileShared {
         self.requests.get(usize::from(queue) * usize::from(self.depth) + usize::from(tag)).filter(|_| is_tag)
     }
 
-    /// Before the commit of a READ is sent: what was read goes into the slot.
+    /// Before the commit of a READ is sent: copies the data into the slot.
     fn copy_read_data(&self, cmd_op: u32, cmd: &mut IoCmd) {
         if !self.copies_data || ioctl_nr(cmd_op) != Some(io::COMMIT_AND_FETCH_REQ) || cmd.result <= 0 {
             return;
@@ -204,7 +205,7 @@ impl CharFileShared {
         cmd.result = if copied == 0 { -Errno::EIO.into_raw() } else { copied as i32 };
     }
 
-    // The file's own thread -----------------------------------------------------------------------------------------
+    // Receiver thread ---------------------------------------------------------------------------
 
     fn run_receiver(&self, mut receiver: Receiver) {
         let mut spin = AdaptiveSpin::new();
@@ -218,10 +219,10 @@ impl CharFileShared {
         orphans.into_values().for_each(|waiting| waiting.pending.complete(io::RES_ABORT));
     }
 
-    /// The next completion. False: the broker is gone.
+    /// Handles the next completion. False: the broker has disconnected.
     fn handle_next(&self, receiver: &mut Receiver, spin: &mut AdaptiveSpin) -> Result<bool, CorruptPeer> {
         if let Some(message) = receiver.take()? {
-            self.handle_completion(&IoEvent::of_message(&message));
+            self.handle_completion(&IoEvent::from_message(&message));
             return Ok(true);
         }
         let sleep = || receiver.prepare_wait() == WaitDecision::Ready || self.socket.wait_doorbell();
@@ -244,7 +245,7 @@ impl CharFileShared {
         if copied == len { self.complete(cookie, io::RES_OK) } else { self.commit_short_copy(event, copied) }
     }
 
-    /// The server's buffer is bad: it does not hear of the request.
+    /// The server's buffer is bad: the request is committed without the server.
     fn commit_short_copy(&self, event: &IoEvent, copied: usize) {
         let IoEvent { completion, cookie, iod } = event;
         let known = self.commands.lock().waiting.get(cookie).map(|waiting| (waiting.task, waiting.cmd_op));

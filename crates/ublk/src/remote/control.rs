@@ -23,7 +23,7 @@ impl BrokerControlFile {
         let header = CtrlCmd::from_bytes(&command_bytes(cmd));
         let address = UserPtr::at(header.addr);
         let mut payload = vec![0; header.len.into()];
-        // Nothing of it, if not all of it can be read: the driver says EFAULT where it would have been used.
+        // No partial payload: the driver returns EFAULT when it reads it.
         if address.is_null() || user::read_slice(&mut payload, address).is_err() {
             payload.clear();
         }
@@ -39,7 +39,7 @@ impl BrokerControlFile {
 }
 
 impl VirtualFile for BrokerControlFile {
-    /// All of them: they wait for the broker.
+    /// All control commands: they wait for the broker.
     fn may_sleep(&self, _: &UringCmd) -> bool {
         true
     }

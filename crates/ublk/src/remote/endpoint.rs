@@ -44,7 +44,8 @@ impl BrokerEndpoint {
     pub(super) fn connect_or_start(&self) -> Result<Seqpacket, Errno> {
         match (self.connect(), &self.program) {
             (Err(Errno::ENOENT | Errno::ECONNREFUSED), Some(program)) => {
-                // The command starts a broker, unless another process was quicker, and returns once a broker can be reached.
+                // The command starts a broker, unless another process was quicker, and returns once
+                // a broker can be reached.
                 let argv = [Some(c"uringlet"), Some(c"ublk"), Some(c"features"), Some(c"--dir"), Some(&*self.dir), None];
                 spawn::run(program, &argv, &[Some(SEARCH_PATH), None])?;
                 self.connect()
