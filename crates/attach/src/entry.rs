@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use crate::arch::call_on_stack;
 
-/// A closure on its way to another stack, and its result on the way back.
+/// A closure that runs on another stack, and its result.
 struct ClosureSlot<F, R> {
     f: MaybeUninit<F>,
     result: MaybeUninit<R>,

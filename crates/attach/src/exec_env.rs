@@ -63,8 +63,8 @@ pub(crate) unsafe extern "C" fn measure_env(given: usize, edit: &mut EnvEdit) ->
     pointers + NAME.len() + path.len() + 1 + len + 1
 }
 
-/// Tells other processes that use a ring that the requests of this one end. False, so nothing is
-/// touched, in a vfork child.
+/// Ends the requests of this process on rings that other processes use, too. A vfork child shares
+/// none, so nothing is touched there.
 fn end_shared_requests() {
     if ENGINE.shares_rings() {
         on_engine_stack(|| ENGINE.before_exec());

@@ -1,4 +1,4 @@
-//! The dynamic linker's list of objects, as far as debuggers are told of it.
+//! The dynamic linker's list of objects, by its interface for debuggers.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 

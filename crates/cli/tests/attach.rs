@@ -18,7 +18,7 @@ fn every_kind_of_site_reaches_the_engine_and_keeps_all_registers() {
     let directory = directory("sites");
     let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &[]);
     let output = finish(uringlet(&directory.join("cache")).arg("--explain").arg(&program));
-    let sites = ["p1_setup", "p1_gap", "p1_long", "p0_any", "p2_any", "p3_any", "p3_jump", "joined"];
+    let sites = ["load_setup", "load_gap", "load_long", "before_any", "over_any", "after_any", "after_jump", "joined"];
     let expected: String = sites.iter().map(|site| format!("{site} engine\n")).collect();
     assert_eq!(stdout(&output), expected + "interrupted and kept\n", "{}", stderr(&output));
     let explained = "8 sites rewritten: 3 io_uring, 5 with the number in a register, 0 other, 2 before the call, 3 at the number, 1 over the call, 2 behind the call; scanned";
@@ -38,7 +38,7 @@ fn only_constant_sites_are_found_without_unwind_tables() {
     let directory = directory("no-tables");
     let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &["-Wl,--no-eh-frame-hdr"]);
     let output = success(uringlet(&directory.join("cache")).arg(&program));
-    assert!(output.starts_with("p1_setup engine\np1_gap engine\np1_long kernel\np0_any kernel\n"), "{output}");
+    assert!(output.starts_with("load_setup engine\nload_gap engine\nload_long kernel\nbefore_any kernel\n"), "{output}");
     assert!(output.ends_with("interrupted and kept\n"), "{output}");
 }
 
@@ -81,7 +81,7 @@ fn musl_programs_are_attached_too() {
         &["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"],
     );
     let output = success(uringlet(&directory.join("cache")).arg(&program));
-    assert!(output.contains("p1_setup engine") && output.ends_with("interrupted and kept\n"), "{output}");
+    assert!(output.contains("load_setup engine") && output.ends_with("interrupted and kept\n"), "{output}");
 }
 
 #[test]

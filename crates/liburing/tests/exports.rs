@@ -14,7 +14,7 @@ fn map() -> (BTreeMap<String, String>, Vec<String>) {
         if let Some(node) = line.strip_suffix(" {") {
             nodes.push(node.to_owned());
         } else if let Some(name) = line.strip_suffix(';').filter(|name| name.contains("io_uring_")) {
-            let node = nodes.last().expect("names stand in a node").clone();
+            let node = nodes.last().expect("a name is inside a node").clone();
             assert_eq!(names.insert(name.to_owned(), node), None, "{name} is listed twice");
         }
     }

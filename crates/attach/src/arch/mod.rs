@@ -9,7 +9,7 @@
 //! | [`site_entry`] | where the trampolines of rewritten sites jump; saves all registers |
 //! | `syscall` | the exported replacement of libc's function, not named by Rust code |
 //! | [`exec_entry`] | where the trampolines of libc's exec functions jump; no engine stack |
-//! | [`r_brk_entry`] | stands in for the dynamic linker's empty function; saves all registers |
+//! | [`r_brk_entry`] | replaces the dynamic linker's empty `r_brk`; saves all registers |
 //! | [`call_on_stack`] | switches to a stack of `stack::POOL` and back, then delivers signals |
 //! | [`SignalContext`] | program counter, stack pointer and signal mask of a `ucontext` |
 //! | [`weak_address`] | the address of a symbol that may be missing, without a libc |

@@ -74,7 +74,7 @@ pub(crate) fn hook_empty_function(objects: &[LoadedObject], address: usize, entr
     is_done
 }
 
-/// Puts a jump to the region's entry at `from`, by way of the region.
+/// Puts a jump at `from` that leads through the region to its entry.
 fn redirect(region: &Region, from: u64) -> bool {
     let at = region.first_trampoline();
     let Some(code) = trampoline::emit_entry_jump(region.start, at) else { return false };

@@ -1,5 +1,5 @@
 //! Which function an address lies in, from the object's unwind tables: every compiler writes them,
-//! and they tell code from data.
+//! and they distinguish code from data.
 
 use core::ops::Range;
 

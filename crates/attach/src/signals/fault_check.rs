@@ -3,8 +3,8 @@
 //!
 //! Our handler has to be the kernel's for SIGSEGV and SIGBUS, and the thread's mask must not block
 //! them: a blocked fault kills. The kernel is asked for both, once for each time that a thread
-//! enters the engine, before its first copy: three system calls, 0.55 µs. The answer is kept on the
-//! engine stack that the thread is on (`stack::FAULT_CHECK`), and cleared with it.
+//! enters the engine, before its first copy: three system calls, 0.55 µs. The result is cached on
+//! the engine stack that the thread is on (`stack::FAULT_CHECK`), and cleared with it.
 //!
 //! What can change it meanwhile:
 //! ```text
@@ -12,13 +12,13 @@
 //!                               deferred until it leaves, and the mask of a waiting
 //!                               io_uring_enter(2) is in force in the kernel's wait only
 //!   sigaction() of a thread     `action_changed` puts ours before the new handler, and counts: a
-//!                               kept answer of another count is not used
+//!                               cached result of another count is not used
 //!   rt_sigaction(2), raw        is not seen. The next enter finds it: the kernel copies then
 //! ```
 //! So a bad buffer meets a handler that is not ours only if another thread called rt_sigaction(2)
 //! directly since this one entered. The program then gets the signal, as from a copy of its own.
 //!
-//! Where the program has the default, ours stands in for it from the first copy on: a program
+//! Where the program has the default, ours replaces it from the first copy on: a program
 //! without a ublk device never has it. A fault outside a copy restores the default, and the signal
 //! comes again: the process dies of it as it would have, with the registers of the faulting
 //! instruction.
@@ -34,10 +34,10 @@ use super::handlers::{SIG_DFL, replace};
 use super::on_signal::our_handler;
 use crate::stack::{self, FAULT_CHECK};
 
-/// The kept answer: the count of changes it is of, shifted, and one of these bits. 0: not asked
-/// yet.
-const YES: usize = 1;
-const NO: usize = 2;
+/// Bits of the cached result: it is valid for the count of changes that the other bits hold.
+/// Neither bit: nothing is cached.
+const GUARDED: usize = 1;
+const UNGUARDED: usize = 2;
 
 /// Counts changes of the two handlers.
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
@@ -60,15 +60,15 @@ fn is_copy_guarded() -> bool {
     // Engine threads have all signals blocked, and none of these stacks.
     let Some(base) = stack::containing(&raw const local as usize) else { return false };
     let changes = CHANGES.load(Ordering::Acquire) << 2;
-    let kept = (base + FAULT_CHECK) as *mut usize;
+    let cache = (base + FAULT_CHECK) as *mut usize;
     // SAFETY: this thread runs on the stack with this base, so nothing else uses its top.
-    let answer = unsafe { kept.read() };
-    if answer & (YES | NO) != 0 && answer & !(YES | NO) == changes {
-        return answer & YES != 0;
+    let cached = unsafe { cache.read() };
+    if cached & (GUARDED | UNGUARDED) != 0 && cached & !(GUARDED | UNGUARDED) == changes {
+        return cached & GUARDED != 0;
     }
     let is_guarded = are_faults_unblocked() && has_our_handler(SIGSEGV) && has_our_handler(SIGBUS);
     // SAFETY: as above.
-    unsafe { kept.write(changes | if is_guarded { YES } else { NO }) };
+    unsafe { cache.write(changes | if is_guarded { GUARDED } else { UNGUARDED }) };
     is_guarded
 }
 
@@ -78,7 +78,7 @@ fn are_faults_unblocked() -> bool {
 }
 
 /// Whether the kernel's handler is ours; puts it in the place of a default action. A program that
-/// ignores the signal dies of a fault: nothing stands in for that.
+/// ignores the signal dies of a fault: its action is not replaced.
 fn has_our_handler(signal: u32) -> bool {
     match signal::action(signal) {
         Ok(action) if action.handler == our_handler() => true,
@@ -160,8 +160,8 @@ mod tests {
         let ours = signal::action(SIGBUS).unwrap();
         let guarded = on_engine_stack(|| {
             let before = is_copy_guarded();
-            // The program sets a handler by a raw call: the answer is kept until the thread leaves
-            // or a change is counted.
+            // The program sets a handler by a raw call: the cached result stays until the thread
+            // leaves or a change is counted.
             // SAFETY: no SIGBUS arrives while this handler is set.
             unsafe { set_action(SIGBUS, &KernelSigaction { handler: 4096, ..ours }) }.unwrap();
             let uncounted = is_copy_guarded();

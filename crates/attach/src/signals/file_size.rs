@@ -21,7 +21,7 @@ use uringlet_sys::thread::INTERRUPT_SIGNAL;
 use super::handlers::{RESTORER, SIGINFO, reset};
 use super::siginfo::{SI_USER, SignalInfo};
 
-/// The action that stands in for the default.
+/// The action that replaces the default.
 pub(super) fn default_stand_in(handler: usize) -> Option<KernelSigaction> {
     // The interrupt signal has a handler by now, with a restorer.
     let interrupt = signal::action(INTERRUPT_SIGNAL).ok().filter(|action| action.flags & RESTORER != 0)?;

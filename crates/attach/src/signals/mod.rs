@@ -22,7 +22,7 @@
 //! | `interception` | puts our handler before the program's |
 //! | `handlers` | the program's handlers |
 //! | `on_signal` | our handler |
-//! | `siginfo` | what the kernel tells of a signal |
+//! | `siginfo` | the kernel's `siginfo_t` |
 //! | `deferral` | a signal put off until the thread leaves the engine |
 //! | `fault_check` | whether a fault of the engine's copies ends only the copy |
 //! | `file_size` | SIGXFSZ |

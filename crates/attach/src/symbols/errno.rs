@@ -9,7 +9,7 @@ use crate::arch::weak_address;
 
 static ERRNO_LOCATION: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks the function up that tells where `errno` is.
+/// Looks up the function that returns the address of `errno`.
 pub(super) fn resolve() {
     ERRNO_LOCATION.store(weak_address!("__errno_location"), Ordering::Relaxed);
 }

@@ -28,7 +28,7 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const c_void, old: *mut c_vo
             old.handler = before.address;
             old.flags = old.flags & !(HANDLER_FLAGS as c_int) | (before.flags & HANDLER_FLAGS) as c_int;
             if before.address == 0 {
-                // Ours stands in for the default.
+                // Ours replaces the default.
                 (old.flags, old.restorer) = (before.flags as c_int, 0);
             }
         }

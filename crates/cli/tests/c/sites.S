@@ -76,13 +76,13 @@ word:	.quad 0x1122334455667788
 
 	.text
 /* Constant number right before the call. */
-enter p1_setup
+enter load_setup
 	mov $425, %eax
 	syscall
 	leave_site
 
 /* A gap with an instruction that counts from its own address, and a jump out of it that is not taken. */
-enter p1_gap
+enter load_gap
 	mov $425, %eax
 	mov word(%rip), %rcx
 	movabs $0x1122334455667788, %r11
@@ -94,21 +94,21 @@ enter p1_gap
 9:	leave_site
 
 /* The seven-byte load. */
-enter p1_long
+enter load_long
 	.byte 0x48, 0xc7, 0xc0
 	.long 425
 	syscall
 	leave_site
 
 /* Number in a register, plain instructions before. */
-enter p0_any
+enter before_any
 	lea (%rsp), %rcx
 	mov word(%rip), %r11
 	syscall
 	leave_site
 
 /* Somebody jumps between the instructions before the call, and to nothing else: what follows is moved. */
-enter p3_any
+enter after_any
 	test %rax, %rax
 	js 2f
 	nop
@@ -119,7 +119,7 @@ enter p3_any
 	leave_site
 
 /* As before, with a short jump right behind the call. */
-enter p3_jump
+enter after_jump
 	test %rax, %rax
 	js 2f
 	nop
@@ -131,7 +131,7 @@ enter p3_jump
 3:	leave_site
 
 /* A call blocks the way forward, a jump inside the five bytes before, but not in the last three: those and the call itself. */
-enter p2_any
+enter over_any
 	mov $0, %ecx
 	test %rax, %rax
 	js 2f

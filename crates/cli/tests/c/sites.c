@@ -12,21 +12,21 @@ struct registers {
 _Static_assert(offsetof(struct registers, flags) == 120 && offsetof(struct registers, xmm) == 128, "as in sites.S");
 
 typedef long site(struct registers *);
-site p1_setup, p1_gap, p1_long, p0_any, p2_any, p3_any, p3_jump, joined;
+site load_setup, load_gap, load_long, before_any, over_any, after_any, after_jump, joined;
 
 static const struct {
 	const char *name;
 	site *call;
 	int any;
 } sites[] = {
-	{ "p1_setup", p1_setup, 0 }, { "p1_gap", p1_gap, 0 }, { "p1_long", p1_long, 0 },  { "p0_any", p0_any, 1 },
-	{ "p2_any", p2_any, 1 },     { "p3_any", p3_any, 1 }, { "p3_jump", p3_jump, 1 }, { "joined", joined, 0 },
+	{ "load_setup", load_setup, 0 }, { "load_gap", load_gap, 0 }, { "load_long", load_long, 0 },  { "before_any", before_any, 1 },
+	{ "over_any", over_any, 1 },     { "after_any", after_any, 1 }, { "after_jump", after_jump, 1 }, { "joined", joined, 0 },
 };
 enum { SITES = sizeof(sites) / sizeof(sites[0]) };
 
 /*
  * Carry, parity, adjust, zero, sign, overflow: the flags of arithmetic. The sites' own comparisons
- * change them, so flags are compared for P1 alone.
+ * change them, so flags are compared for `load_*` alone.
  */
 #define ARITHMETIC 0x8d5
 
@@ -63,7 +63,7 @@ static long try(int i, long nr, unsigned seed)
 	fill(&before, nr, seed);
 	after = before;
 	sites[i].call(&after);
-	if (!kept(&before, &after, sites[i].call == p1_setup || sites[i].call == p1_long)) {
+	if (!kept(&before, &after, sites[i].call == load_setup || sites[i].call == load_long)) {
 		printf("%s: registers changed\n", sites[i].name);
 		exit(1);
 	}

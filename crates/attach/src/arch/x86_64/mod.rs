@@ -5,7 +5,7 @@
 //! | `asm` | pieces of assembly that several entries share |
 //! | `call_frame` | the registers of an intercepted call |
 //! | `entry` | rewritten sites and `syscall(2)` into the engine |
-//! | `stack_switch` | Rust code onto an engine stack; deferred signals on the way out |
+//! | `stack_switch` | Rust code onto an engine stack and back; deferred signals |
 //! | `exec_entry`, `r_brk_entry` | the two hooks in libc and the dynamic linker |
 //! | `signal_context` | the kernel's `ucontext` |
 //! | `encoding` | instruction bytes: sizes, targets, searches |
