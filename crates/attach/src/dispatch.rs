@@ -6,6 +6,7 @@ use uringlet_sys::passthrough::pass_through;
 use uringlet_sys::{AppPromise, UserPtr};
 
 use crate::arch::CallFrame;
+use crate::convert::{int, low_i32, low_u32};
 use crate::disposition::Disposition;
 use crate::intercepted::is_intercepted;
 use crate::{dup, polled_fds, signals};
@@ -17,15 +18,15 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
     let Some(nr) = Sysno::new(call.nr) else { return Passthrough };
     let [a1, a2, a3, a4, a5, a6] = call.args();
     match nr {
-        Sysno::io_uring_enter => Handled(ENGINE.enter(a1 as u32, a2 as u32, a3 as u32, a4 as u32, UserPtr::new(a5), a6)),
-        Sysno::io_uring_setup => Handled(setup(a1 as u32, UserPtr::new(a2))),
-        Sysno::io_uring_register => Handled(ENGINE.register(a1 as u32, a2 as u32, UserPtr::new(a3), a4 as u32)),
-        Sysno::mmap => Disposition::of(ENGINE.mmap(a1, a2, a3 as u32, a4 as u32, a5 as i32, a6 as u64)),
-        Sysno::close => Disposition::of(ENGINE.close(a1 as i32)),
-        Sysno::close_range => Disposition::of(ENGINE.close_range(a1 as u32, a2 as u32, a3 as u32)),
+        Sysno::io_uring_enter => Handled(ENGINE.enter(low_u32(a1), low_u32(a2), low_u32(a3), low_u32(a4), UserPtr::new(a5), a6)),
+        Sysno::io_uring_setup => Handled(setup(low_u32(a1), UserPtr::new(a2))),
+        Sysno::io_uring_register => Handled(ENGINE.register(low_u32(a1), low_u32(a2), UserPtr::new(a3), low_u32(a4))),
+        Sysno::mmap => Disposition::of(ENGINE.mmap(a1, a2, low_u32(a3), low_u32(a4), low_i32(a5), a6 as u64)),
+        Sysno::close => Disposition::of(ENGINE.close(low_i32(a1))),
+        Sysno::close_range => Disposition::of(ENGINE.close_range(low_u32(a1), low_u32(a2), low_u32(a3))),
         Sysno::dup | Sysno::dup2 | Sysno::dup3 | Sysno::fcntl => duplicate(nr, [a1, a2, a3]),
         Sysno::epoll_ctl => {
-            polled_fds::before_epoll_ctl(a2 as i32, a3 as i32);
+            polled_fds::before_epoll_ctl(low_i32(a2), low_i32(a3));
             Passthrough
         }
         Sysno::epoll_wait | Sysno::epoll_pwait | Sysno::epoll_pwait2 => {
@@ -62,13 +63,13 @@ fn issue(nr: Sysno, [a1, a2, a3]: [usize; 3]) -> isize {
 fn duplicate(nr: Sysno, args: [usize; 3]) -> Disposition {
     let [old, new, _] = args;
     match nr {
-        Sysno::fcntl if !dup::is_dup_command(new as i32) => return Disposition::Passthrough,
-        Sysno::dup2 | Sysno::dup3 => dup::before_replace(old as i32, new as i32),
+        Sysno::fcntl if !dup::is_dup_command(low_i32(new)) => return Disposition::Passthrough,
+        Sysno::dup2 | Sysno::dup3 => dup::before_replace(low_i32(old), low_i32(new)),
         _ => {}
     }
     let result = issue(nr, args);
-    if result >= 0 && result as i32 != old as i32 {
-        ENGINE.duped(old as i32, result as i32);
+    if result >= 0 && int(result) != low_i32(old) {
+        ENGINE.duped(low_i32(old), int(result));
     }
     Disposition::Handled(result)
 }

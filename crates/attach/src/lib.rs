@@ -13,6 +13,7 @@
 extern crate alloc;
 
 mod arch;
+mod convert;
 mod dispatch;
 mod disposition;
 mod dl_hook;

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use uringlet::ENGINE;
 use uringlet_sys::linux::general::EPOLL_CTL_DEL;
 
+use crate::convert::{Register, address, low_i32};
 use crate::safe_read;
 
 /// FD_SETSIZE does not bound select(2) on Linux; the largest descriptor does.
@@ -44,7 +45,7 @@ pub(crate) fn before_epoll_ctl(operation: i32, fd: i32) {
 /// Before poll(2): `fds` is an array of `count` pollfds, eight bytes each, the descriptor in the
 /// low half.
 pub(crate) fn before_poll(fds: usize, count: usize) {
-    safe_read::for_each_word(fds, count.min(MAX_FDS), |_, pollfd| ENGINE.note_polled(pollfd as i32));
+    safe_read::for_each_word(fds, count.min(MAX_FDS), |_, pollfd| ENGINE.note_polled(low_i32(address(pollfd))));
     settle();
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn before_select(count: usize, sets: [usize; 3]) {
 
 fn note_bits(first: usize, mut word: u64) {
     while word != 0 {
-        ENGINE.note_polled((first + word.trailing_zeros() as usize) as i32);
+        ENGINE.note_polled(low_i32(first + word.trailing_zeros().reg()));
         word &= word - 1;
     }
 }

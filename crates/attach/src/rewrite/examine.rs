@@ -14,7 +14,7 @@ use super::region::Region;
 use super::report::{FindingsSource, ObjectReport};
 use super::scan;
 use crate::arch::{site_entry, weak_address};
-use crate::explain;
+use crate::{convert, explain};
 
 /// An object that was examined, as long as it stays loaded.
 #[derive(Debug)]
@@ -93,17 +93,17 @@ fn examine_object(object: &LoadedObject, cache: &mut Option<Cache>, totals: &mut
         Some((region, done)) => (Some(region), done),
         None => (None, Vec::new()),
     };
-    let count = |is_counted: &dyn Fn(&PatchPlan) -> bool| done.iter().filter(|&&plan| is_counted(plan)).count() as u32;
+    let count = |is_counted: &dyn Fn(&PatchPlan) -> bool| convert::count(done.iter().filter(|&&plan| is_counted(plan)).count());
     totals.objects += 1;
     totals.cached += u32::from(source == FindingsSource::Cache);
-    totals.sites += done.len() as u32;
+    totals.sites += convert::count(done.len());
     let report = ObjectReport {
         name: &object.name,
         build_id: &object.build_id,
         kinds: PatchKind::ALL.map(|kind| (kind, count(&|plan| plan.kind == kind))),
         ring: count(&PatchPlan::is_ring),
         any_number: count(&PatchPlan::has_any_number),
-        unpatched: findings.unpatchable + (findings.plans.len() - done.len()) as u32,
+        unpatched: findings.unpatchable + convert::count(findings.plans.len() - done.len()),
         source,
         microseconds: microseconds_since(start),
     };

@@ -12,6 +12,7 @@ use super::record::Key;
 use super::region::Region;
 use super::unwind::Functions;
 use crate::arch::{DecodedFunction, for_each_syscall, is_empty_function, plan_constant, trampoline, weak_address};
+use crate::convert::address;
 
 /// This object's path as it was loaded.
 pub(crate) fn own_path(objects: &[LoadedObject]) -> Option<Vec<u8>> {
@@ -25,9 +26,9 @@ fn containing(objects: &[LoadedObject], address: usize) -> Option<&LoadedObject>
 /// The address of the dynamic linker's `r_debug`, from the program's dynamic section.
 pub(crate) fn r_debug_address(objects: &[LoadedObject]) -> Option<usize> {
     const DT_DEBUG: u64 = 21;
-    let named = objects.first()?.dynamic_entry(DT_DEBUG).unwrap_or(0) as usize;
-    let address = if named != 0 { named } else { weak_address!("_r_debug") };
-    (address != 0).then_some(address)
+    let named = address(objects.first()?.dynamic_entry(DT_DEBUG).unwrap_or(0));
+    let found = if named != 0 { named } else { weak_address!("_r_debug") };
+    (found != 0).then_some(found)
 }
 
 /// Sends the exec system calls in these functions of libc through `entry`. False: no such call can

@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 
 use crate::arch::weak_address;
+use crate::convert::address;
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
@@ -66,7 +67,7 @@ impl LoadedObject {
             // SAFETY: the range lies in a readable segment of an object that stays loaded
             // meanwhile: in the constructor no other thread runs, later the dynamic linker's lock
             // is held.
-            unsafe { core::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
+            unsafe { core::slice::from_raw_parts(range.start as *const u8, address(range.end - range.start)) }
         })
     }
 

@@ -8,6 +8,7 @@ use uringlet_sys::mm;
 use uringlet_sys::proc_mem::ProcMem;
 
 use crate::arch::{PAGE, PATCH_BYTES};
+use crate::convert::address;
 
 const PAGE_BYTES: u64 = PAGE as u64;
 const WRITABLE: u32 = PROT_READ | PROT_WRITE;
@@ -53,7 +54,7 @@ fn pages(patches: &[Patch]) -> Vec<(u64, u64)> {
 
 fn protect(start: u64, len: u64, protection: u32) -> bool {
     // SAFETY: pages of a loaded object's code, where no thread is executing (see above).
-    unsafe { mm::protect(start as usize, len as usize, protection) }.is_ok()
+    unsafe { mm::protect(address(start), address(len), protection) }.is_ok()
 }
 
 /// Where text may not be made writable, the kernel may still write it on our behalf. The first
@@ -61,5 +62,5 @@ fn protect(start: u64, len: u64, protection: u32) -> bool {
 fn write_by_kernel(patches: &[Patch]) -> bool {
     let Ok(memory) = ProcMem::open() else { return false };
     // SAFETY: as in `apply`.
-    patches.iter().all(|patch| unsafe { memory.write(patch.at as usize, &patch.bytes) })
+    patches.iter().all(|patch| unsafe { memory.write(address(patch.at), &patch.bytes) })
 }

@@ -6,6 +6,7 @@ use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVA
 use uringlet_sys::mm;
 
 use crate::arch::{BRANCH_REACH, PAGE};
+use crate::convert::address;
 use crate::intercepted::INTERCEPTED;
 
 /// Every region starts with two addresses: the lookup table's, and that of the entry that its
@@ -44,7 +45,7 @@ impl Region {
         const FLAGS: u32 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
         const NO_FD: i32 = -1;
         // SAFETY: the mapping replaces nothing. A kernel before 4.17 takes the address as a hint.
-        let start = unsafe { mm::map(at as usize, len as usize, PROT_READ | PROT_WRITE, FLAGS, NO_FD, 0) }.ok()? as u64;
+        let start = unsafe { mm::map(address(at), address(len), PROT_READ | PROT_WRITE, FLAGS, NO_FD, 0) }.ok()? as u64;
         let region = Self { start, len };
         if allowed.contains(&start) {
             region.write(start + HEADER_TABLE, &INTERCEPTED.as_ptr().addr().to_le_bytes());
@@ -70,11 +71,11 @@ impl Region {
     /// Makes it code. False: the system forbids it.
     pub(super) fn seal(&self) -> bool {
         // SAFETY: our own mapping, complete by now.
-        unsafe { mm::protect(self.start as usize, self.len as usize, PROT_READ | PROT_EXEC) }.is_ok()
+        unsafe { mm::protect(address(self.start), address(self.len), PROT_READ | PROT_EXEC) }.is_ok()
     }
 
     pub(super) fn unmap(&self) {
         // SAFETY: our own mapping; the caller knows that no code jumps there.
-        let _ = unsafe { mm::unmap(self.start as usize, self.len as usize) };
+        let _ = unsafe { mm::unmap(address(self.start), address(self.len)) };
     }
 }

@@ -8,6 +8,7 @@ use super::object::LoadedObject;
 use super::plan::{Findings, PatchKind, PatchPlan, SiteClass};
 use super::unwind::Functions;
 use crate::arch::{DecodedFunction, SYSCALL_INSN, classify, find_ring_number_load, for_each_far_target, for_each_syscall};
+use crate::convert::count;
 
 /// Searches all of an object's code.
 pub(super) fn scan(object: &LoadedObject) -> Findings {
@@ -87,7 +88,7 @@ fn drop_jump_targets(object: &LoadedObject, findings: &mut Findings) {
     let is_target = |plan: &PatchPlan| plan.window().is_some_and(|(from, to)| targets.iter().any(|&target| from < target && target < to));
     let before = findings.plans.len();
     findings.plans.retain(|plan| !is_target(plan));
-    findings.unpatchable += (before - findings.plans.len()) as u32;
+    findings.unpatchable += count(before - findings.plans.len());
 }
 
 /// Drops all plans of an object that issues no io_uring call: its own mmap, close and poll do not
@@ -109,5 +110,5 @@ fn drop_overlapping(findings: &mut Findings) {
         }
         is_free
     });
-    findings.unpatchable += (before - findings.plans.len()) as u32;
+    findings.unpatchable += count(before - findings.plans.len());
 }

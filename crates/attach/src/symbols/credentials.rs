@@ -9,6 +9,7 @@ use super::next::{
     CAPSET, INITGROUPS, NextFunction, SETEGID, SETEUID, SETFSGID, SETFSUID, SETGID, SETGROUPS, SETREGID, SETRESGID, SETRESUID, SETREUID,
     SETUID,
 };
+use crate::convert::Register;
 use crate::entry::on_engine_stack;
 
 fn set_credentials(next: &NextFunction, args: [usize; 3]) -> c_int {
@@ -30,17 +31,17 @@ macro_rules! credential_functions {
 }
 
 credential_functions! {
-    setuid(id: c_uint) = SETUID, [id as usize, 0, 0];
-    setgid(id: c_uint) = SETGID, [id as usize, 0, 0];
-    seteuid(id: c_uint) = SETEUID, [id as usize, 0, 0];
-    setegid(id: c_uint) = SETEGID, [id as usize, 0, 0];
-    setreuid(real: c_uint, effective: c_uint) = SETREUID, [real as usize, effective as usize, 0];
-    setregid(real: c_uint, effective: c_uint) = SETREGID, [real as usize, effective as usize, 0];
-    setresuid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESUID, [real as usize, effective as usize, saved as usize];
-    setresgid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESGID, [real as usize, effective as usize, saved as usize];
-    setfsuid(id: c_uint) = SETFSUID, [id as usize, 0, 0];
-    setfsgid(id: c_uint) = SETFSGID, [id as usize, 0, 0];
-    setgroups(count: usize, groups: *const c_void) = SETGROUPS, [count, groups as usize, 0];
-    initgroups(user: *const c_void, group: c_uint) = INITGROUPS, [user as usize, group as usize, 0];
-    capset(header: *const c_void, data: *const c_void) = CAPSET, [header as usize, data as usize, 0];
+    setuid(id: c_uint) = SETUID, [id.reg(), 0, 0];
+    setgid(id: c_uint) = SETGID, [id.reg(), 0, 0];
+    seteuid(id: c_uint) = SETEUID, [id.reg(), 0, 0];
+    setegid(id: c_uint) = SETEGID, [id.reg(), 0, 0];
+    setreuid(real: c_uint, effective: c_uint) = SETREUID, [real.reg(), effective.reg(), 0];
+    setregid(real: c_uint, effective: c_uint) = SETREGID, [real.reg(), effective.reg(), 0];
+    setresuid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESUID, [real.reg(), effective.reg(), saved.reg()];
+    setresgid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESGID, [real.reg(), effective.reg(), saved.reg()];
+    setfsuid(id: c_uint) = SETFSUID, [id.reg(), 0, 0];
+    setfsgid(id: c_uint) = SETFSGID, [id.reg(), 0, 0];
+    setgroups(count: usize, groups: *const c_void) = SETGROUPS, [count, groups.reg(), 0];
+    initgroups(user: *const c_void, group: c_uint) = INITGROUPS, [user.reg(), group.reg(), 0];
+    capset(header: *const c_void, data: *const c_void) = CAPSET, [header.reg(), data.reg(), 0];
 }

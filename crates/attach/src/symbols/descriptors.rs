@@ -8,16 +8,18 @@ use uringlet_sys::passthrough::pass_through;
 
 use super::errno::to_libc_result;
 use super::next::{CLOSE, CLOSE_RANGE, CLOSEFROM, DUP, DUP2, DUP3, FCNTL, MMAP};
+use crate::convert::{Register, int};
 use crate::dup::{before_replace, is_dup_command};
 use crate::entry::on_engine_stack;
 
 fn map(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
     if ENGINE.is_ours(fd)
-        && let Some(result) = on_engine_stack(|| ENGINE.mmap(addr, len, prot as u32, flags as u32, fd, offset as u64))
+        && let Some(result) =
+            on_engine_stack(|| ENGINE.mmap(addr, len, prot.cast_unsigned(), flags.cast_unsigned(), fd, offset.cast_unsigned()))
     {
         return to_libc_result(result) as *mut c_void;
     }
-    MMAP.call([addr, len, prot as usize, flags as usize, fd as usize, offset as usize]) as *mut c_void
+    MMAP.call([addr, len, prot.reg(), flags.reg(), fd.reg(), offset.reg()]) as *mut c_void
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -33,33 +35,33 @@ unsafe extern "C" fn mmap64(addr: usize, len: usize, prot: c_int, flags: c_int, 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
     match on_engine_stack(|| ENGINE.close(fd)) {
-        Some(result) => to_libc_result(result) as c_int,
-        None => CLOSE.call_int([fd as usize, 0, 0, 0, 0, 0]),
+        Some(result) => int(to_libc_result(result)),
+        None => CLOSE.call_int([fd.reg(), 0, 0, 0, 0, 0]),
     }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    match on_engine_stack(|| ENGINE.close_range(first, last, flags as u32)) {
-        Some(result) => to_libc_result(result) as c_int,
-        None => CLOSE_RANGE.call_int([first as usize, last as usize, flags as usize, 0, 0, 0]),
+    match on_engine_stack(|| ENGINE.close_range(first, last, flags.cast_unsigned())) {
+        Some(result) => int(to_libc_result(result)),
+        None => CLOSE_RANGE.call_int([first.reg(), last.reg(), flags.reg(), 0, 0, 0]),
     }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn closefrom(low: c_int) {
-    let first = low.max(0) as u32;
+    let first = low.max(0).cast_unsigned();
     if on_engine_stack(|| ENGINE.close_range(first, u32::MAX, 0)).is_some_and(|result| result >= 0) {
         return;
     }
     match CLOSEFROM.function() {
         // SAFETY: the program's own call, passed on.
         Some(function) => unsafe {
-            function(low as usize, 0, 0, 0, 0, 0);
+            function(low.reg(), 0, 0, 0, 0, 0);
         },
         None => {
             // SAFETY: as above.
-            let _ = unsafe { pass_through(Sysno::close_range, [first as usize, u32::MAX as usize, 0, 0, 0, 0]) };
+            let _ = unsafe { pass_through(Sysno::close_range, [first.reg(), u32::MAX.reg(), 0, 0, 0, 0]) };
         }
     }
 }
@@ -74,23 +76,23 @@ fn note_dup(old: c_int, new: c_int) -> c_int {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup(old: c_int) -> c_int {
-    note_dup(old, DUP.call_int([old as usize, 0, 0, 0, 0, 0]))
+    note_dup(old, DUP.call_int([old.reg(), 0, 0, 0, 0, 0]))
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     on_engine_stack(|| before_replace(old, new));
-    note_dup(old, DUP2.call_int([old as usize, new as usize, 0, 0, 0, 0]))
+    note_dup(old, DUP2.call_int([old.reg(), new.reg(), 0, 0, 0, 0]))
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     on_engine_stack(|| before_replace(old, new));
-    note_dup(old, DUP3.call_int([old as usize, new as usize, flags as usize, 0, 0, 0]))
+    note_dup(old, DUP3.call_int([old.reg(), new.reg(), flags.reg(), 0, 0, 0]))
 }
 
 fn fcntl_and_note(fd: c_int, command: c_int, argument: usize) -> c_int {
-    let result = FCNTL.call_int([fd as usize, command as usize, argument, 0, 0, 0]);
+    let result = FCNTL.call_int([fd.reg(), command.reg(), argument, 0, 0, 0]);
     if is_dup_command(command) { note_dup(fd, result) } else { result }
 }
 

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use uringlet_sys::Errno;
 
 use crate::arch::weak_address;
+use crate::convert::int;
 
 static ERRNO_LOCATION: AtomicUsize = AtomicUsize::new(0);
 
@@ -37,7 +38,7 @@ pub(super) fn last_errno() -> Option<Errno> {
 pub(crate) extern "C" fn set_errno(result: isize) -> isize {
     if let Some(location) = location() {
         // SAFETY: as above.
-        unsafe { location.write(-result as c_int) };
+        unsafe { location.write(int(-result)) };
     }
     -1
 }

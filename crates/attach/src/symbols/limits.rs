@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use uringlet::ENGINE;
 
 use super::next::{NextFunction, PRLIMIT, SETRLIMIT};
+use crate::convert::Register;
 use crate::entry::on_engine_stack;
 
 fn set_limit(next: &NextFunction, args: [usize; 6]) -> c_int {
@@ -17,21 +18,21 @@ fn set_limit(next: &NextFunction, args: [usize; 6]) -> c_int {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn setrlimit(resource: c_int, limit: *const c_void) -> c_int {
-    set_limit(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
+    set_limit(&SETRLIMIT, [resource.reg(), limit.reg(), 0, 0, 0, 0])
 }
 
 // The same structure on 64-bit systems.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn setrlimit64(resource: c_int, limit: *const c_void) -> c_int {
-    set_limit(&SETRLIMIT, [resource as usize, limit as usize, 0, 0, 0, 0])
+    set_limit(&SETRLIMIT, [resource.reg(), limit.reg(), 0, 0, 0, 0])
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn prlimit(pid: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
-    set_limit(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
+    set_limit(&PRLIMIT, [pid.reg(), resource.reg(), new.reg(), old.reg(), 0, 0])
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn prlimit64(pid: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
-    set_limit(&PRLIMIT, [pid as usize, resource as usize, new as usize, old as usize, 0, 0])
+    set_limit(&PRLIMIT, [pid.reg(), resource.reg(), new.reg(), old.reg(), 0, 0])
 }

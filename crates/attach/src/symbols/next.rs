@@ -8,6 +8,7 @@ use uringlet_sys::passthrough::pass_through;
 
 use super::errno::{self, to_libc_result};
 use crate::arch::weak_address;
+use crate::convert::int;
 
 /// A function of libc that one of ours precedes.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl NextFunction {
 
     /// As [`call`](Self::call), for functions that return `int`.
     pub(super) fn call_int(&self, args: [usize; 6]) -> c_int {
-        self.call(args) as c_int
+        int(self.call(args))
     }
 }
 

@@ -8,6 +8,7 @@ use uringlet_sys::{Errno, UserPtr};
 
 use super::errno::{last_errno, to_libc_result};
 use super::next::{NextFunction, OPEN, OPEN_2, OPEN64, OPEN64_2, OPENAT, OPENAT_2, OPENAT64, OPENAT64_2};
+use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
 
 /// The engine's paths begin with one of these.
@@ -18,7 +19,7 @@ const PREFIXES: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
 pub(super) fn begins_with(path: *const c_char, prefixes: &[&[u8]]) -> bool {
     // SAFETY: the kernel has read the path to its NUL; no byte behind a difference or the NUL is
     // read.
-    let begins = |prefix: &&[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).read() } as u8 == byte);
+    let begins = |prefix: &&[u8]| prefix.iter().enumerate().all(|(i, &byte)| unsafe { path.add(i).cast::<u8>().read() } == byte);
     prefixes.iter().any(begins)
 }
 
@@ -39,8 +40,8 @@ fn open_or_engine(next: &NextFunction, path: *const c_char, flags: c_int, args: 
     if !may_be_ours {
         return result;
     }
-    match on_engine_stack(|| ENGINE.open(UserPtr::new(path as usize), flags as u32, errno)) {
-        Some(result) => to_libc_result(result) as c_int,
+    match on_engine_stack(|| ENGINE.open(UserPtr::new(path.reg()), flags.cast_unsigned(), errno)) {
+        Some(result) => int(to_libc_result(result)),
         None => result,
     }
 }
@@ -51,7 +52,7 @@ macro_rules! open {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: usize) -> c_int {
-                open_or_engine(&$next, path, flags, [path as usize, flags as usize, mode, 0, 0, 0])
+                open_or_engine(&$next, path, flags, [path.reg(), flags.reg(), mode, 0, 0, 0])
             }
         )*
     };
@@ -62,7 +63,7 @@ macro_rules! openat {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int {
-                open_or_engine(&$next, path, flags, [dir as usize, path as usize, flags as usize, mode, 0, 0])
+                open_or_engine(&$next, path, flags, [dir.reg(), path.reg(), flags.reg(), mode, 0, 0])
             }
         )*
     };

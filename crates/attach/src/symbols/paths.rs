@@ -12,6 +12,7 @@ use super::next::{
     STAT64, STATX, XSTAT, XSTAT64,
 };
 use super::open::begins_with;
+use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
 
 /// Paths with a stand-in begin with one of these.
@@ -21,7 +22,7 @@ const PREFIXES: [&[u8]; 3] = [b"/dev/ublk", b"/sys/class/ublk-char", b"/sys/modu
 /// result that comes with an errno.
 fn call_or_stand_in(next: &NextFunction, at: usize, failure: isize, mut args: [usize; 6]) -> isize {
     let result = next.call(args);
-    let has_failed = if failure == 0 { result == 0 } else { result as c_int == -1 };
+    let has_failed = if failure == 0 { result == 0 } else { int(result) == -1 };
     if !has_failed {
         return result;
     }
@@ -32,7 +33,7 @@ fn call_or_stand_in(next: &NextFunction, at: usize, failure: isize, mut args: [u
     // SAFETY: the kernel has read the path to its NUL.
     let path = unsafe { CStr::from_ptr(path) };
     let Some(stand_in) = on_engine_stack(|| BROKER_FILES.remap_path(path.to_bytes())) else { return result };
-    args[at] = stand_in.as_ptr() as usize;
+    args[at] = stand_in.as_ptr().reg();
     next.call(args)
 }
 
@@ -41,7 +42,7 @@ macro_rules! path_functions {
         $($(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize) -> c_int {
-                call_or_stand_in(&$next, $at, -1, [a, b, c, d, e, 0]) as c_int
+                int(call_or_stand_in(&$next, $at, -1, [a, b, c, d, e, 0]))
             }
         )*)*
     };
@@ -56,5 +57,5 @@ path_functions! {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn opendir(path: *const c_char) -> *mut core::ffi::c_void {
-    call_or_stand_in(&OPENDIR, 0, 0, [path as usize, 0, 0, 0, 0, 0]) as *mut core::ffi::c_void
+    call_or_stand_in(&OPENDIR, 0, 0, [path.reg(), 0, 0, 0, 0, 0]) as *mut core::ffi::c_void
 }

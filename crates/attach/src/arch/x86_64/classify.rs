@@ -14,6 +14,7 @@
 
 use super::disasm::{DecodedFunction, EaxEffect, Insn};
 use super::encoding::{JUMP_BYTES, SYSCALL_BYTES, jump_target};
+use crate::convert::address;
 use crate::intercepted::is_intercepted;
 use crate::rewrite::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Relocation, SiteClass};
 
@@ -116,7 +117,7 @@ impl SitePlanner<'_> {
     /// Whether a jump leads to an address strictly between `from` and `to`: the program must not
     /// return there from the trampoline.
     fn jumps_into(&self, insn: &Insn, from: u64, to: u64) -> bool {
-        let bytes = &self.code[(insn.ip - self.start) as usize..(insn.end() - self.start) as usize];
+        let bytes = &self.code[address(insn.ip - self.start)..address(insn.end() - self.start)];
         jump_target(bytes, insn.ip).is_none_or(|target| target > from && target < to)
     }
 
@@ -174,7 +175,7 @@ impl SitePlanner<'_> {
     fn plan(&self, kind: PatchKind, nr: u32, first: usize, last: usize) -> PatchPlan {
         let insns = &self.function.insns[first..=last];
         let start = insns[0].ip;
-        let range = (start - self.start) as usize..(insns[insns.len() - 1].end() - self.start) as usize;
+        let range = address(start - self.start)..address(insns[insns.len() - 1].end() - self.start);
         let moved = insns.iter().filter(|i| !i.is_syscall).map(|i| MovedInsn { len: i.len, relocation: i.relocation }).collect();
         PatchPlan { kind, nr, start, syscall: (self.syscall().ip - start) as u8, bytes: self.code[range].to_vec(), moved }
     }

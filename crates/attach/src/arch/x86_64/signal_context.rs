@@ -2,6 +2,8 @@
 
 use core::ffi::c_void;
 
+use crate::convert::address;
+
 /// Offsets in `struct ucontext`: the general registers begin at 40, the mask follows the whole
 /// `sigcontext`.
 const RSP: usize = 160;
@@ -58,6 +60,6 @@ impl SignalContext {
     /// Makes the kernel restore another mask.
     pub(crate) fn set_mask(self, mask: u64) {
         // SAFETY: as above.
-        unsafe { self.word(MASK).write(mask as usize) };
+        unsafe { self.word(MASK).write(address(mask)) };
     }
 }

@@ -16,7 +16,7 @@
 
 use alloc::vec::Vec;
 
-use super::encoding::{JUMP_BYTES, PATCH_BYTES, SYSCALL_BYTES, SYSCALL_INSN, jump_target};
+use super::encoding::{JUMP_BYTES, PATCH_BYTES, SYSCALL_INSN, jump_target};
 use crate::rewrite::{HEADER_ENTRY, HEADER_TABLE, PatchPlan, Relocation};
 
 /// Where one trampoline ends and the next starts.
@@ -102,11 +102,11 @@ pub(crate) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<
     code.put_relative(&[0x4c, 0x8d, 0x1d], plain)?;
     code.put_relative(&[0xff, 0x25], header + HEADER_ENTRY)?;
     if plan.kind.keeps_syscall() {
-        code.put(&[0xeb, JUMP_BYTES as u8]);
+        code.put(&[0xeb, PATCH_BYTES as u8]);
     } else {
         code.put(&SYSCALL_INSN);
     }
-    offset = syscall + SYSCALL_BYTES as usize;
+    offset = syscall + SYSCALL_INSN.len();
     for insn in moved {
         let end = offset + usize::from(insn.len);
         code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, insn.relocation)?;
