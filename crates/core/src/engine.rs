@@ -3,7 +3,7 @@
 mod fork;
 
 use crate::driver::watcher::end_or_watch;
-use crate::ops::hint::AsyncHint;
+use crate::route::hint::AsyncHint;
 use crate::state::{ANY_READABLE, LockOwner, RINGS};
 use crate::submit::keep_file;
 use crate::virtual_file;

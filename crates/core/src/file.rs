@@ -20,6 +20,9 @@ const SYNCHRONOUS: u16 = 1 << 8;
 pub(crate) struct FileKind(u16);
 
 impl FileKind {
+    /// Of a number whose file nothing is known about.
+    pub(crate) const UNKNOWN: Self = Self(0);
+
     /// The kind of `fd`, from the table or by asking.
     #[inline]
     pub(crate) fn of(fd: i32) -> Self {
@@ -29,13 +32,10 @@ impl FileKind {
         }
     }
 
-    /// The kind of `fd`, if it is in the table.
+    /// The kind of `fd` if it is in the table, else [`UNKNOWN`](Self::UNKNOWN).
     #[inline]
-    pub(crate) fn cached(fd: i32) -> Option<Self> {
-        match fd_table::kind(fd) {
-            0 => None,
-            kind => Some(Self(kind)),
-        }
+    pub(crate) fn cached(fd: i32) -> Self {
+        Self(fd_table::kind(fd))
     }
 
     /// Positions, a page cache, and reads that can be tried without waiting.
@@ -106,5 +106,18 @@ impl FileKind {
     /// The file answered EOPNOTSUPP to RWF_NOWAIT.
     pub(crate) fn note_nowait_unsupported(self, fd: i32, is_write: bool) {
         fd_table::set_kind(fd, self.0 | if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ });
+    }
+}
+
+#[cfg(test)]
+impl FileKind {
+    pub(crate) const CACHED: Self = Self(KNOWN | SEEKABLE);
+    pub(crate) const DIRECT: Self = Self(KNOWN | SEEKABLE | DIRECT);
+    pub(crate) const SYNCHRONOUS: Self = Self(KNOWN | SEEKABLE | SYNCHRONOUS);
+    pub(crate) const STREAM: Self = Self(KNOWN);
+
+    /// The same file, which refuses `RWF_NOWAIT`.
+    pub(crate) const fn without_nowait(self, is_write: bool) -> Self {
+        Self(self.0 | if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ })
     }
 }

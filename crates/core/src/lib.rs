@@ -33,6 +33,7 @@ mod req_id;
 mod request;
 mod ring;
 mod ring_resources;
+mod route;
 mod rsrc;
 mod slab;
 mod state;
@@ -43,7 +44,7 @@ mod virtual_file;
 mod write;
 
 pub use engine::{ENGINE, Engine};
-pub use ops::hint::AsyncHint;
+pub use route::hint::AsyncHint;
 pub use virtual_file::{OpenedFile, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
 pub use write::WriteMode;
 

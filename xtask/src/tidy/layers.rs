@@ -9,6 +9,7 @@ use super::source::RustSource;
 const LAYERS: &[&[&str]] = &[
     &["ring", "rsrc", "file", "slab", "req_id", "virtual_file", "throttle", "write"],
     &["io_wq", "apoll", "timer"],
+    &["route"],
     &["ring_resources"],
     &["ops"],
     &["request"],

@@ -5,8 +5,8 @@
 //! Differs: the tag of a replaced file is posted at once, even while requests still use the file.
 //! Tests:   liburing buf-ring.t, file-update.t; ours net_ops (buffers, files); unit tests here and in rsrc/buf_ring.rs.
 
-use super::{Issue, Op, PrepCx, unused};
-use crate::ops::Outcome;
+use super::issue::{Issue, OpFamily, PrepCx, unused};
+use super::outcome::Outcome;
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::{BufGroups, SelectedBuf};
 use crate::rsrc::files::FileNode;
@@ -30,7 +30,7 @@ pub(crate) enum BuffersOp {
     FilesUpdate { offset: u32, fds: u64, n: u32 },
 }
 
-pub(crate) fn prep_provide(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_provide(sqe: &Sqe, _: &PrepCx) -> Result<BuffersOp, Errno> {
     unused(&[sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
     if !(1..=MAX_BUFFERS).contains(&sqe.fd) {
         return Err(Errno::E2BIG);
@@ -47,24 +47,26 @@ pub(crate) fn prep_provide(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if u32::from(bid) + n > MAX_BUFFERS as u32 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Buffers(BuffersOp::Provide { group: sqe.buf_group(), addr: sqe.addr, len: sqe.len, n, bid }))
+    Ok(BuffersOp::Provide { group: sqe.buf_group(), addr: sqe.addr, len: sqe.len, n, bid })
 }
 
-pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<BuffersOp, Errno> {
     unused(&[sqe.op_flags.into(), sqe.addr, sqe.len.into(), sqe.off, sqe.splice_fd_in as u64])?;
     if !(1..=MAX_BUFFERS).contains(&sqe.fd) {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Buffers(BuffersOp::Remove { group: sqe.buf_group(), n: sqe.fd as u32 }))
+    Ok(BuffersOp::Remove { group: sqe.buf_group(), n: sqe.fd as u32 })
 }
 
-pub(crate) fn prep_files_update(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_files_update(sqe: &Sqe, cx: &PrepCx) -> Result<BuffersOp, Errno> {
     if cx.sqe_flags & (sqe::FIXED_FILE | sqe::BUFFER_SELECT) != 0 || sqe.len == 0 {
         return Err(Errno::EINVAL);
     }
     unused(&[sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
-    Ok(Op::Buffers(BuffersOp::FilesUpdate { offset: sqe.off as u32, fds: sqe.addr, n: sqe.len }))
+    Ok(BuffersOp::FilesUpdate { offset: sqe.off as u32, fds: sqe.addr, n: sqe.len })
 }
+
+impl OpFamily for BuffersOp {}
 
 impl BuffersOp {
     /// Does it, under the ring's lock.
@@ -196,7 +198,7 @@ mod tests {
 
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
-    fn errno(prep: fn(&Sqe, &PrepCx) -> Result<Op, Errno>, sqe: &Sqe) -> Option<Errno> {
+    fn errno(prep: fn(&Sqe, &PrepCx) -> Result<BuffersOp, Errno>, sqe: &Sqe) -> Option<Errno> {
         prep(sqe, &CX).err()
     }
 

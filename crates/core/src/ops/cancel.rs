@@ -5,7 +5,7 @@
 //! Differs: nothing known.
 //! Tests:   liburing io-cancel.t, cancel-*.t.
 
-use super::{Op, PrepCx, unused};
+use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Opcode, Sqe, op_flags, sqe};
 use uringlet_sys::Errno;
 
@@ -26,6 +26,8 @@ const KNOWN: u32 = op_flags::CANCEL_ALL
     | op_flags::CANCEL_FD_FIXED
     | op_flags::CANCEL_USERDATA
     | op_flags::CANCEL_OP;
+
+impl OpFamily for CancelOp {}
 
 impl CancelOp {
     /// Validates what both the opcode and `IORING_REGISTER_SYNC_CANCEL` take.
@@ -55,12 +57,12 @@ impl CancelOp {
     }
 }
 
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<CancelOp, Errno> {
     if sqe.flags & sqe::BUFFER_SELECT != 0 {
         return Err(Errno::EINVAL);
     }
     unused(&[sqe.off, u64::from(sqe.splice_fd_in as u32)])?;
     // The flag of every other request means the same here.
     let fixed = if sqe.flags & sqe::FIXED_FILE != 0 { op_flags::CANCEL_FD_FIXED } else { 0 };
-    CancelOp::new(sqe.op_flags | fixed, sqe.addr, sqe.fd, sqe.len as u8).map(Op::Cancel)
+    CancelOp::new(sqe.op_flags | fixed, sqe.addr, sqe.fd, sqe.len as u8)
 }

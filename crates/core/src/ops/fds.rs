@@ -7,7 +7,7 @@
 
 use super::buffers::release;
 use super::fs::install_file;
-use super::{Issue, IssueCx, Op, PrepCx, unused};
+use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
 use crate::ring_resources::RingResources;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
 use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
@@ -29,16 +29,16 @@ pub(crate) enum FdsOp {
     Install { is_inherited: bool },
 }
 
-pub(crate) fn prep_pipe(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_pipe(sqe: &Sqe, _: &PrepCx) -> Result<FdsOp, Errno> {
     unused(&[sqe.fd as u64, sqe.off, sqe.addr3])?;
     let (flags, file_index) = (sqe.op_flags, sqe.file_index());
     if flags & !(O_CLOEXEC | O_NONBLOCK | O_DIRECT | O_EXCL) != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Fds(FdsOp::Pipe { fds: UserPtr::at(sqe.addr), flags, file_index }))
+    Ok(FdsOp::Pipe { fds: UserPtr::at(sqe.addr), flags, file_index })
 }
 
-pub(crate) fn prep_install(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_install(sqe: &Sqe, cx: &PrepCx) -> Result<FdsOp, Errno> {
     unused(&[sqe.off, sqe.addr, sqe.len.into(), sqe.buf_index.into(), sqe.splice_fd_in as u64, sqe.addr3])?;
     if cx.sqe_flags & sqe::FIXED_FILE == 0 {
         return Err(Errno::EBADF);
@@ -46,11 +46,11 @@ pub(crate) fn prep_install(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     if sqe.op_flags & !NO_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Fds(FdsOp::Install { is_inherited: sqe.op_flags & NO_CLOEXEC != 0 }))
+    Ok(FdsOp::Install { is_inherited: sqe.op_flags & NO_CLOEXEC != 0 })
 }
 
-impl FdsOp {
-    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+impl OpFamily for FdsOp {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match *self {
             Self::Pipe { flags, file_index: 1.., .. } if flags & O_CLOEXEC != 0 => Err(Errno::EINVAL),
             Self::Pipe { fds, flags, file_index: 0 } => pipe(cx.ring, fds, flags),

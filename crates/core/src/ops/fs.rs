@@ -12,14 +12,14 @@ mod open;
 mod path;
 mod xattr;
 
-use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::ops::Outcome;
+use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
+use super::outcome::Outcome;
 use crate::ring_resources::RingResources;
-pub(crate) use open::{install_file, prep_close, prep_openat, prep_openat2};
-use path::UserPath;
-use uringlet_abi::{Sqe, sqe};
+use intercepted::RawEpollEvent;
+pub(crate) use open::install_file;
+use path::{UserPath, refuse_fixed};
+use uringlet_abi::Sqe;
 use uringlet_sys::{Errno, UserPtr, io, user};
-pub(crate) use xattr::{prep_fgetxattr, prep_fsetxattr, prep_getxattr, prep_setxattr};
 
 /// A path and the directory it is relative to.
 #[derive(Debug)]
@@ -43,14 +43,6 @@ pub(crate) enum FsOp {
     Xattr(xattr::Xattr),
 }
 
-/// `struct epoll_event`: 12 bytes on x86-64.
-type RawEpollEvent = [u32; 3];
-
-/// Operations on names take no registered file.
-fn refuse_fixed(cx: &PrepCx) -> Result<(), Errno> {
-    if cx.sqe_flags & sqe::FIXED_FILE != 0 { Err(Errno::EBADF) } else { Ok(()) }
-}
-
 /// What all operations on names refuse.
 fn check(sqe: &Sqe, cx: &PrepCx, unused_fields: &[u64]) -> Result<(), Errno> {
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.file_index())])?;
@@ -58,59 +50,78 @@ fn check(sqe: &Sqe, cx: &PrepCx, unused_fields: &[u64]) -> Result<(), Errno> {
     refuse_fixed(cx)
 }
 
-pub(crate) fn prep_statx(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
-    check(sqe, cx, &[])?;
-    let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, sqe.op_flags, cx)? };
-    Ok(Op::fs(FsOp::Statx { at, flags: sqe.op_flags, mask: sqe.len, buf: UserPtr::at(sqe.addr2()) }))
+/// The `prep` of an opcode that has a file of its own.
+macro_rules! forward {
+    ($($name:ident = $module:ident => $variant:ident;)*) => {
+        $(pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
+            $module::$name(sqe, cx).map(FsOp::$variant)
+        })*
+    };
 }
 
-pub(crate) fn prep_unlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+forward! {
+    prep_openat = open => Open;
+    prep_openat2 = open => Open;
+    prep_close = open => Close;
+    prep_setxattr = xattr => Xattr;
+    prep_getxattr = xattr => Xattr;
+    prep_fsetxattr = xattr => Xattr;
+    prep_fgetxattr = xattr => Xattr;
+}
+
+pub(crate) fn prep_statx(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
+    check(sqe, cx, &[])?;
+    let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, sqe.op_flags, cx)? };
+    Ok(FsOp::Statx { at, flags: sqe.op_flags, mask: sqe.len, buf: UserPtr::at(sqe.addr2()) })
+}
+
+pub(crate) fn prep_unlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
     const AT_REMOVEDIR: u32 = 0x200;
     check(sqe, cx, &[sqe.off, u64::from(sqe.len)])?;
     unused(&[u64::from(sqe.op_flags & !AT_REMOVEDIR)])?;
     let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, 0, cx)? };
-    Ok(Op::fs(FsOp::Unlinkat { at, flags: sqe.op_flags }))
+    Ok(FsOp::Unlinkat { at, flags: sqe.op_flags })
 }
 
-pub(crate) fn prep_renameat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_renameat(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
     check(sqe, cx, &[])?;
     let from = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, 0, cx)? };
     let to = At { dir: sqe.len as i32, path: UserPath::prep(sqe.addr2(), 0, cx)? };
-    Ok(Op::fs(FsOp::Renameat { from, to, flags: sqe.op_flags }))
+    Ok(FsOp::Renameat { from, to, flags: sqe.op_flags })
 }
 
-pub(crate) fn prep_mkdirat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_mkdirat(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
     check(sqe, cx, &[sqe.off, u64::from(sqe.op_flags)])?;
     let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, 0, cx)? };
-    Ok(Op::fs(FsOp::Mkdirat { at, mode: sqe.len }))
+    Ok(FsOp::Mkdirat { at, mode: sqe.len })
 }
 
-pub(crate) fn prep_symlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_symlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
     check(sqe, cx, &[u64::from(sqe.len), u64::from(sqe.op_flags)])?;
     let target = UserPath::prep(sqe.addr, 0, cx)?;
     let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr2(), 0, cx)? };
-    Ok(Op::fs(FsOp::Symlinkat { target, at }))
+    Ok(FsOp::Symlinkat { target, at })
 }
 
-pub(crate) fn prep_linkat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_linkat(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
     check(sqe, cx, &[])?;
     let from = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, sqe.op_flags, cx)? };
     let to = At { dir: sqe.len as i32, path: UserPath::prep(sqe.addr2(), 0, cx)? };
-    Ok(Op::fs(FsOp::Linkat { from, to, flags: sqe.op_flags }))
+    Ok(FsOp::Linkat { from, to, flags: sqe.op_flags })
 }
 
-pub(crate) fn prep_epoll_ctl(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_epoll_ctl(sqe: &Sqe, _: &PrepCx) -> Result<FsOp, Errno> {
     const EPOLL_CTL_DEL: u32 = 2;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.file_index())])?;
     let mut event = RawEpollEvent::default();
     if sqe.len != EPOLL_CTL_DEL {
         user::read_slice(&mut event, UserPtr::at(sqe.addr))?;
     }
-    Ok(Op::fs(FsOp::EpollCtl { epfd: sqe.fd, op: sqe.len, fd: sqe.off as i32, event }))
+    Ok(FsOp::EpollCtl { epfd: sqe.fd, op: sqe.len, fd: sqe.off as i32, event })
 }
 
-impl FsOp {
-    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+impl OpFamily for FsOp {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match self {
             Self::Open(op) => op.try_issue(cx.ring),
             Self::Close(op) => op.try_issue(cx.ring),
@@ -118,7 +129,7 @@ impl FsOp {
         }
     }
 
-    pub(super) fn run(&mut self, file: i32) -> Outcome {
+    fn run(&mut self, file: i32) -> Outcome {
         let res = match self {
             Self::Open(op) => return op.run(),
             Self::Close(op) => return op.run(),
@@ -134,7 +145,7 @@ impl FsOp {
         Outcome::result_ok(res)
     }
 
-    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
+    fn import_args(&mut self) -> Result<(), Errno> {
         match self {
             Self::Open(op) => op.path.import_args(),
             Self::Statx { at, .. } | Self::Unlinkat { at, .. } | Self::Mkdirat { at, .. } => at.path.import_args(),
@@ -146,7 +157,7 @@ impl FsOp {
     }
 
     /// Under the lock, after [`run`](Self::run): `outcome` is what that said; the answer is what the program is told.
-    pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
+    fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match self {
             Self::Open(op) => op.finish(ring, outcome),
             Self::Close(op) => op.finish(ring, outcome),
@@ -158,7 +169,8 @@ impl FsOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Prep;
+    use crate::ops::issue::Prep;
+    use uringlet_abi::sqe;
 
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
     const FIXED: PrepCx = PrepCx { sqe_flags: sqe::FIXED_FILE, ..CX };
@@ -169,7 +181,7 @@ mod tests {
     }
 
     /// One name; a second one in addr2 for those that take two.
-    const ALL: [(Prep, bool); 6] = [
+    const ALL: [(Prep<FsOp>, bool); 6] = [
         (prep_statx, true),
         (prep_unlinkat, false),
         (prep_renameat, true),
@@ -218,7 +230,7 @@ mod tests {
         let sqe = Sqe { addr: io::ptr_of_slice(&event).addr() as u64, len: 1, fd: 5, off: 6, ..Sqe::default() };
         let op = prep_epoll_ctl(&sqe, &FIXED).unwrap();
         event.fill(0);
-        assert!(matches!(op, Op::Fs(op) if matches!(*op, FsOp::EpollCtl { epfd: 5, op: 1, fd: 6, event: [1, 2, 3] })));
+        assert!(matches!(op, FsOp::EpollCtl { epfd: 5, op: 1, fd: 6, event: [1, 2, 3] }));
         assert_eq!(prep_epoll_ctl(&Sqe { addr: 0, ..sqe }, &CX).err(), Some(Errno::EFAULT));
         assert!(prep_epoll_ctl(&Sqe { addr: 0, len: 2, ..sqe }, &CX).is_ok());
         assert_eq!(prep_epoll_ctl(&Sqe { splice_fd_in: 1, ..sqe }, &CX).err(), Some(Errno::EINVAL));

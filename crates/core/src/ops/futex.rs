@@ -9,7 +9,8 @@
 
 mod sleep;
 
-use super::{Issue, Op, PrepCx, unused};
+use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
+use super::outcome::Outcome;
 use alloc::sync::Arc;
 use alloc::{vec, vec::Vec};
 pub(crate) use sleep::FutexWait;
@@ -44,17 +45,17 @@ fn word(n: u64) -> Result<u32, Errno> {
     u32::try_from(n).map_err(|_| Errno::EINVAL)
 }
 
-pub(crate) fn prep_wait(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_wait(sqe: &Sqe, _: &PrepCx) -> Result<FutexOp, Errno> {
     let (futex, value, mask) = one(sqe)?;
-    Ok(Op::Futex(FutexOp::Wait(Arc::new(FutexWait::new(vec![FutexWaitEntry { futex, value }], Some(mask))))))
+    Ok(FutexOp::Wait(Arc::new(FutexWait::new(vec![FutexWaitEntry { futex, value }], Some(mask)))))
 }
 
-pub(crate) fn prep_wake(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_wake(sqe: &Sqe, _: &PrepCx) -> Result<FutexOp, Errno> {
     let (futex, n, mask) = one(sqe)?;
-    Ok(Op::Futex(FutexOp::Wake { futex, n: n as i32, mask }))
+    Ok(FutexOp::Wake { futex, n: n as i32, mask })
 }
 
-pub(crate) fn prep_waitv(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_waitv(sqe: &Sqe, _: &PrepCx) -> Result<FutexOp, Errno> {
     unused(&[sqe.fd as u64, sqe.buf_index.into(), sqe.file_index().into(), sqe.off, sqe.op_flags.into(), sqe.addr3])?;
     if !(1..=WAITV_MAX).contains(&sqe.len) {
         return Err(Errno::EINVAL);
@@ -65,29 +66,34 @@ pub(crate) fn prep_waitv(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     let awaited =
         waiters.iter().map(|&[value, addr, flags]| Ok(FutexWaitEntry { futex: Futex::at(addr, word(flags)?)?, value: word(value)? }));
     let awaited: Vec<FutexWaitEntry> = awaited.collect::<Result<_, Errno>>()?;
-    Ok(Op::Futex(FutexOp::Wait(Arc::new(FutexWait::new(awaited, None)))))
+    Ok(FutexOp::Wait(Arc::new(FutexWait::new(awaited, None))))
 }
 
-impl FutexOp {
-    pub(super) fn try_issue(&self) -> Issue {
+impl OpFamily for FutexOp {
+    fn try_issue(&mut self, _: &mut IssueCx<'_>) -> Issue {
         match self {
             Self::Wake { futex, n, mask } => futex.wake(*n, *mask).into(),
             Self::Wait(_) => Issue::RingOp,
         }
+    }
+
+    /// No worker could be had, so no thread can sleep for it.
+    fn run(&mut self, _: i32) -> Outcome {
+        Outcome::err(Errno::EAGAIN)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Prep;
+    use crate::ops::issue::Prep;
 
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
     #[test]
     fn fields_of_one() {
         let good = Sqe { fd: 130, addr: 8, off: 1, addr3: 1, pad2: 1, ..Sqe::default() };
-        let all: [Prep; 2] = [prep_wait, prep_wake];
+        let all: [Prep<FutexOp>; 2] = [prep_wait, prep_wake];
         for prep in all {
             assert!(prep(&good, &CX).is_ok());
             for bad in [

@@ -5,8 +5,7 @@
 //! Differs: the other ring's descriptor cannot be a registered file; a ring of another process is EBADFD.
 //! Tests:   liburing msg-ring.t; ours cli/tests/net_ops.rs (more_ops).
 
-use super::{Op, PrepCx, unused};
-use alloc::boxed::Box;
+use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::Sqe;
 use uringlet_sys::Errno;
 
@@ -34,14 +33,16 @@ pub(crate) struct MsgRing {
     pub(crate) user_data: u64,
 }
 
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+impl OpFamily for MsgRing {}
+
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<MsgRing, Errno> {
     unused(&[sqe.buf_index.into()])?;
     let flags = sqe.op_flags;
     if flags & !(CQE_SKIP | FLAGS_PASS) != 0 {
         return Err(Errno::EINVAL);
     }
     let message = message(sqe).unwrap_or(RingMessage::None);
-    Ok(Op::MsgRing(Box::new(MsgRing { message, user_data: sqe.off })))
+    Ok(MsgRing { message, user_data: sqe.off })
 }
 
 fn message(sqe: &Sqe) -> Result<RingMessage, Errno> {

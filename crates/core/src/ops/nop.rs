@@ -5,8 +5,8 @@
 //! Differs: nothing known.
 //! Tests:   liburing nop.t, nop-all-sizes.t.
 
-use super::{Issue, IssueCx, Op, PrepCx};
-use crate::ops::Outcome;
+use super::issue::{Issue, IssueCx, OpFamily, PrepCx};
+use super::outcome::Outcome;
 use uringlet_abi::{Sqe, op_flags};
 use uringlet_sys::{Errno, io};
 
@@ -19,19 +19,19 @@ pub(crate) struct Nop {
 }
 
 #[inline]
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Nop, Errno> {
     const KNOWN: u32 =
         op_flags::NOP_INJECT_RESULT | op_flags::NOP_FILE | op_flags::NOP_FIXED_FILE | op_flags::NOP_FIXED_BUFFER | op_flags::NOP_TW;
     if sqe.op_flags & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
     let result = if sqe.op_flags & op_flags::NOP_INJECT_RESULT != 0 { sqe.len as i32 } else { 0 };
-    Ok(Op::Nop(Nop { result, flags: sqe.op_flags, fd: sqe.fd, buf_index: sqe.buf_index }))
+    Ok(Nop { result, flags: sqe.op_flags, fd: sqe.fd, buf_index: sqe.buf_index })
 }
 
-impl Nop {
+impl OpFamily for Nop {
     #[inline]
-    pub(super) fn try_issue(&self, cx: &mut IssueCx<'_>) -> Issue {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         if self.flags & (op_flags::NOP_FILE | op_flags::NOP_FIXED_BUFFER) != 0
             && let Err(errno) = self.check(cx)
         {
@@ -40,7 +40,9 @@ impl Nop {
         let is_failure = self.result < 0;
         Issue::Complete(Outcome { is_failure, ..Outcome::ok(self.result) })
     }
+}
 
+impl Nop {
     fn check(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
         if self.flags & op_flags::NOP_FILE != 0 {
             if self.flags & op_flags::NOP_FIXED_FILE != 0 {

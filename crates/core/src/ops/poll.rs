@@ -5,7 +5,7 @@
 //! Differs: two requests on one file, one of them multishot: a readiness that already holds may be told twice.
 //! Tests:   liburing poll*.t.
 
-use super::{Op, PrepCx, unused};
+use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Sqe, op_flags};
 use uringlet_sys::Errno;
 
@@ -38,11 +38,13 @@ pub(crate) enum PollOp {
     },
 }
 
+impl OpFamily for PollOp {}
+
 fn mask_of(sqe: &Sqe) -> u32 {
     sqe.op_flags & !MODE_BITS | POLLERR | POLLHUP | POLLRDHUP
 }
 
-pub(crate) fn prep_add(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_add(sqe: &Sqe, _: &PrepCx) -> Result<PollOp, Errno> {
     unused(&[u64::from(sqe.buf_index), sqe.off, sqe.addr])?;
     if sqe.len & !(op_flags::POLL_ADD_MULTI | op_flags::POLL_ADD_LEVEL) != 0 {
         return Err(Errno::EINVAL);
@@ -51,10 +53,10 @@ pub(crate) fn prep_add(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if is_multishot && sqe.flags & uringlet_abi::sqe::CQE_SKIP_SUCCESS != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Poll(PollOp::Add { mask: mask_of(sqe), is_multishot, is_level: sqe.len & op_flags::POLL_ADD_LEVEL != 0 }))
+    Ok(PollOp::Add { mask: mask_of(sqe), is_multishot, is_level: sqe.len & op_flags::POLL_ADD_LEVEL != 0 })
 }
 
-pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<PollOp, Errno> {
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32)])?;
     let flags = sqe.len;
     let updates = op_flags::POLL_UPDATE_EVENTS | op_flags::POLL_UPDATE_USER_DATA;
@@ -66,5 +68,5 @@ pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if (!new_user_data && sqe.off != 0) || (!new_events && sqe.op_flags != 0) {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Poll(PollOp::Remove { target: sqe.addr, mask: new_events.then(|| mask_of(sqe)), user_data: new_user_data.then_some(sqe.off) }))
+    Ok(PollOp::Remove { target: sqe.addr, mask: new_events.then(|| mask_of(sqe)), user_data: new_user_data.then_some(sqe.off) })
 }

@@ -12,13 +12,14 @@ mod stream;
 mod write;
 
 use super::buffers::commit_or_recycle;
-use super::{Issue, IssueCx, Op, PrepCx};
+use super::iovecs::{self, is_beyond_memory};
+use super::issue::{FastProgress, IoDirection, Issue, IssueCx, OpFamily, PrepCx};
+use super::outcome::Outcome;
 use crate::file::FileKind;
-use crate::ops::Outcome;
+use crate::route::{Route, Step, TransferFacts, Tried, WriteFacts, route};
 use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
 use alloc::vec;
-pub(super) use checks::{iovecs as check_iovecs, is_beyond_memory};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, setup, sqe};
 use uringlet_sys::aio::{AioOp, AioRequest};
@@ -70,7 +71,7 @@ struct Selection {
 }
 
 #[inline]
-fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: bool) -> Result<Op, Errno> {
+fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: bool) -> Result<Rw, Errno> {
     if cx.setup & setup::IOPOLL != 0 && sqe.op_flags & !io::RWF_HIPRI != 0 && cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
         return Err(Errno::EINVAL);
     }
@@ -84,10 +85,10 @@ fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: boo
     }
     checks::priority(sqe.ioprio)?;
     let names_buffer = !is_vectored && !is_fixed && !selects;
-    if names_buffer && checks::is_beyond_memory(sqe.addr, sqe.len.into()) {
+    if names_buffer && is_beyond_memory(sqe.addr, sqe.len.into()) {
         return Err(Errno::EFAULT);
     }
-    Ok(Op::Rw(Rw {
+    Ok(Rw {
         is_write,
         is_vectored,
         is_fixed,
@@ -102,12 +103,12 @@ fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: boo
         done: 0,
         iovecs: None,
         selection: None,
-    }))
+    })
 }
 
 macro_rules! preps {
     ($($name:ident: $write:literal, $vectored:literal, $fixed:literal;)*) => {
-        $(#[inline] pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+        $(#[inline] pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<Rw, Errno> {
             prep(sqe, cx, $write, $vectored, $fixed)
         })*
     };
@@ -124,9 +125,9 @@ preps! {
     prep_writev_fixed: true, true, true;
 }
 
-impl Rw {
+impl OpFamily for Rw {
     #[inline]
-    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let mut issue = self.try_once(cx);
         if let Some(selection) = &mut self.selection {
             commit_or_recycle(&mut cx.ring.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
@@ -134,6 +135,63 @@ impl Rw {
         issue
     }
 
+    /// Without the ring's lock others select too: the buffer is this request's from now on.
+    fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+        self.take_resources(cx)?;
+        let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
+        selected.into_iter().for_each(|selected| cx.ring.buf_groups.commit(selected));
+        Ok(())
+    }
+
+    fn bytes_done(&self) -> usize {
+        self.done
+    }
+
+    fn import_args(&mut self) -> Result<(), Errno> {
+        if self.is_vectored && self.iovecs.is_none() {
+            self.iovecs = Some(iovecs::read(self.addr, self.len as usize)?);
+        }
+        Ok(())
+    }
+
+    /// Everything that is left, sleeping as needed. A seekable file is read or written to the end of the request.
+    #[inline]
+    fn run(&mut self, fd: i32) -> Outcome {
+        let res = self.transfer(fd, self.rw_flags);
+        self.run_on(fd, res)
+    }
+
+    /// The provided buffer, for whoever settles it.
+    fn take_selected(&mut self) -> Option<SelectedBuf> {
+        self.selection.as_mut().and_then(|selection| selection.selected.take())
+    }
+
+    /// The poll events that it waits for if it is a plain read that may have to wait.
+    fn receive_events(&self) -> Option<u32> {
+        (!self.is_write && self.is_plain() && self.len > 0).then_some(POLLIN)
+    }
+
+    /// Whether a write ends only when the disk has it.
+    fn waits_for_disk(&self, kind: FileKind) -> bool {
+        kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0
+    }
+
+    fn direction(&self) -> Option<IoDirection> {
+        Some(if self.is_write { IoDirection::Write } else { IoDirection::Read })
+    }
+
+    #[inline]
+    fn resume(&mut self, progress: FastProgress) {
+        match progress {
+            FastProgress::None => {}
+            // No error: the kernel read the iovecs a moment ago.
+            FastProgress::Bytes(n) => drop(self.advance(n)),
+            FastProgress::WouldBlock => self.nowait_failed = true,
+        }
+    }
+}
+
+impl Rw {
     #[inline]
     fn try_once(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         if let Some(issue) = self.try_known_socket(cx) {
@@ -153,7 +211,7 @@ impl Rw {
     /// What it is refused for; bad iovecs come first.
     #[cold]
     fn refused(&mut self, errno: Errno) -> Errno {
-        if !self.is_vectored && checks::is_beyond_memory(self.addr, self.len.into()) {
+        if !self.is_vectored && is_beyond_memory(self.addr, self.len.into()) {
             return Errno::EFAULT;
         }
         self.import_args().err().unwrap_or(errno)
@@ -186,14 +244,6 @@ impl Rw {
         if self.rw_flags & io::RWF_HIPRI != 0 {
             return Err(self.refused_flags(cx.file.fd, Errno::EINVAL));
         }
-        Ok(())
-    }
-
-    /// Without the ring's lock others select too: the buffer is this request's from now on.
-    pub(super) fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
-        self.take_resources(cx)?;
-        let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
-        selected.into_iter().for_each(|selected| cx.ring.buf_groups.commit(selected));
         Ok(())
     }
 
@@ -241,19 +291,23 @@ impl Rw {
     fn try_seekable(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
         let fd = cx.file.fd;
         if self.rw_flags & RWF_NOWAIT != 0 {
-            return self.finish(self.transfer(fd, self.rw_flags));
+            return self.finish_transfer(self.transfer(fd, self.rw_flags));
         }
-        let may_raise_signal = self.is_write && is_file_size_limited();
-        if kind.is_direct() && self.off >= 0 && self.done == 0 && !may_raise_signal {
-            return Issue::Aio;
+        let facts = TransferFacts {
+            is_write: self.is_write,
+            tried: if self.nowait_failed { Tried::WouldBlock } else { Tried::No },
+            is_whole: self.off >= 0 && self.done == 0,
+            may_raise_signal: is_file_size_limited(),
+            write: WriteFacts::NONE,
+        };
+        // A write asks again with what only writes look at: its dirty budget is not to be charged
+        // if it goes to AIO.
+        match route(kind, cx.ring.mode, Step::Transfer(facts)) {
+            Route::Aio => Issue::Aio,
+            _ if self.is_write => self.try_write(cx, kind, facts),
+            Route::Try => self.read_nowait(fd, kind),
+            _ => Issue::Blocks,
         }
-        if self.is_write {
-            return self.try_write(cx, kind, may_raise_signal);
-        }
-        if self.nowait_failed || !kind.supports_nowait(false) {
-            return Issue::Blocks;
-        }
-        self.read_nowait(fd, kind)
     }
 
     /// A buffered read takes what the page cache has. A short answer is either the file's end (the next try says 0) or a
@@ -261,8 +315,8 @@ impl Rw {
     fn read_nowait(&mut self, fd: i32, kind: FileKind) -> Issue {
         loop {
             match self.transfer(fd, self.rw_flags | RWF_NOWAIT) {
-                Ok(0) => return self.finish(Ok(0)),
-                Ok(n) if self.done + n >= self.wanted() => return self.finish(Ok(n)),
+                Ok(0) => return self.finish_transfer(Ok(0)),
+                Ok(n) if self.done + n >= self.wanted() => return self.finish_transfer(Ok(n)),
                 Ok(n) => {
                     if let Err(errno) = self.advance(n) {
                         return errno.into();
@@ -273,7 +327,7 @@ impl Rw {
                     kind.note_nowait_unsupported(fd, false);
                     return Issue::Blocks;
                 }
-                Err(errno) => return self.finish(Err(errno)),
+                Err(errno) => return self.finish_transfer(Err(errno)),
             }
         }
     }
@@ -319,7 +373,7 @@ impl Rw {
         sum.min(MAX_LEN)
     }
 
-    fn finish(&mut self, res: Result<usize, Errno>) -> Issue {
+    fn finish_transfer(&mut self, res: Result<usize, Errno>) -> Issue {
         Issue::Complete(self.outcome(res))
     }
 
@@ -338,52 +392,16 @@ impl Rw {
         }
     }
 
-    pub(super) fn bytes_done(&self) -> usize {
-        self.done
-    }
-
-    pub(super) fn is_read(&self) -> bool {
-        !self.is_write
-    }
-
-    /// So many bytes are moved already.
-    pub(crate) fn note_progress(&mut self, n: usize) {
-        // The kernel read the iovecs a moment ago.
-        let _ = self.advance(n);
-    }
-
-    /// It was tried, and would have to wait.
-    pub(crate) fn note_would_block(&mut self) {
-        self.nowait_failed = true;
-    }
-
     /// `n` more bytes are done; the iovecs shrink by them.
     fn advance(&mut self, n: usize) -> Result<(), Errno> {
         if self.is_vectored {
             self.import_args()?;
             if let Some(iovecs) = &mut self.iovecs {
-                skip(iovecs, n);
+                iovecs::skip(iovecs, n);
             }
         }
         self.done += n;
         Ok(())
-    }
-
-    pub(super) fn import_args(&mut self) -> Result<(), Errno> {
-        if self.is_vectored && self.iovecs.is_none() {
-            let mut iovecs = vec![Iovec::default(); self.len as usize].into_boxed_slice();
-            user::read_slice(&mut iovecs, UserPtr::at(self.addr))?;
-            checks::iovecs(&iovecs)?;
-            self.iovecs = Some(iovecs);
-        }
-        Ok(())
-    }
-
-    /// Everything that is left, sleeping as needed. A seekable file is read or written to the end of the request.
-    #[inline]
-    pub(super) fn run(&mut self, fd: i32) -> Outcome {
-        let res = self.transfer(fd, self.rw_flags);
-        self.run_on(fd, res)
     }
 
     /// As [`run`](Self::run), with a plain write made in the caller's frame: the first return after a system call is slow
@@ -434,35 +452,8 @@ impl Rw {
         AioRequest { op, fd, buf: UserPtr::at(self.addr), len: u64::from(self.len), off: self.off, rw_flags: self.rw_flags, data }
     }
 
-    /// The provided buffer, for whoever settles it.
-    pub(super) fn take_selected(&mut self) -> Option<SelectedBuf> {
-        self.selection.as_mut().and_then(|selection| selection.selected.take())
-    }
-
     /// AIO answered.
     pub(crate) fn aio_outcome(&mut self, res: i64) -> Outcome {
         self.outcome(if res < 0 { Err(Errno::new(-res as i32)) } else { Ok(res as usize) })
-    }
-}
-
-/// Drops the first `n` bytes of a list of iovecs.
-pub(super) fn skip(iovecs: &mut [Iovec], mut n: usize) {
-    for v in iovecs {
-        let taken = n.min(v.len as usize);
-        v.base += taken as u64;
-        v.len -= taken as u64;
-        n -= taken;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn skipping_bytes_eats_iovecs_from_the_front() {
-        let mut v = [Iovec { base: 100, len: 10 }, Iovec { base: 200, len: 10 }, Iovec { base: 300, len: 10 }];
-        skip(&mut v, 13);
-        assert_eq!(v.map(|v| (v.base, v.len)), [(110, 0), (203, 7), (300, 10)]);
     }
 }

@@ -5,8 +5,8 @@
 //! Differs: nothing known.
 //! Tests:   liburing splice.t; ours cli/tests/fs_ops.rs.
 
-use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::ops::Outcome;
+use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
+use super::outcome::Outcome;
 use crate::rsrc::files::FileNode;
 use alloc::sync::Arc;
 use uringlet_abi::Sqe;
@@ -42,27 +42,27 @@ pub(crate) struct Splice {
     flags: u32,
 }
 
-fn prep(sqe: &Sqe, kind: SpliceKind) -> Result<Op, Errno> {
+fn prep(sqe: &Sqe, kind: SpliceKind) -> Result<Splice, Errno> {
     if sqe.op_flags & !(SPLICE_F_ALL | SPLICE_F_FD_IN_FIXED) != 0 {
         return Err(Errno::EINVAL);
     }
     let is_fixed = sqe.op_flags & SPLICE_F_FD_IN_FIXED != 0;
     let input = if is_fixed { Input::Fixed(sqe.splice_fd_in as u32) } else { Input::Fd(sqe.splice_fd_in) };
-    Ok(Op::splice(Splice { kind, input, len: sqe.len, flags: sqe.op_flags & SPLICE_F_ALL }))
+    Ok(Splice { kind, input, len: sqe.len, flags: sqe.op_flags & SPLICE_F_ALL })
 }
 
-pub(crate) fn prep_splice(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_splice(sqe: &Sqe, _: &PrepCx) -> Result<Splice, Errno> {
     prep(sqe, SpliceKind::Splice { off_in: sqe.addr as i64, off_out: sqe.off as i64 })
 }
 
-pub(crate) fn prep_tee(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_tee(sqe: &Sqe, _: &PrepCx) -> Result<Splice, Errno> {
     unused(&[sqe.addr, sqe.off])?;
     prep(sqe, SpliceKind::Tee)
 }
 
-impl Splice {
+impl OpFamily for Splice {
     /// Looks the input file up; the rest may sleep.
-    pub(super) fn try_issue(&mut self, cx: &IssueCx<'_>) -> Issue {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         if let Input::Fixed(index) = self.input {
             let Some(node) = cx.ring.files.get(index) else { return Errno::EBADF.into() };
             self.input = Input::Held(Arc::clone(node));
@@ -70,13 +70,15 @@ impl Splice {
         Issue::Blocks
     }
 
-    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+    fn run(&mut self, fd: i32) -> Outcome {
         match self.transfer(fd) {
             Ok(n) => Outcome::transfer(n, self.len as usize),
             Err(errno) => Outcome::err(errno),
         }
     }
+}
 
+impl Splice {
     fn transfer(&self, fd: i32) -> Result<usize, Errno> {
         let input = match &self.input {
             Input::Held(node) => node.fd.number(),
@@ -107,17 +109,17 @@ fn offset(off: &mut i64) -> UserPtr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Prep;
+    use crate::ops::issue::Prep;
 
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
-    fn errno(prep: Prep, sqe: &Sqe) -> Option<Errno> {
+    fn errno(prep: Prep<Splice>, sqe: &Sqe) -> Option<Errno> {
         prep(sqe, &CX).err()
     }
 
     #[test]
     fn flags_are_those_of_splice_and_the_fixed_input() {
-        for prep in [prep_splice as Prep, prep_tee] {
+        for prep in [prep_splice as Prep<Splice>, prep_tee] {
             assert_eq!(errno(prep, &Sqe { op_flags: SPLICE_F_ALL | SPLICE_F_FD_IN_FIXED, ..Sqe::default() }), None);
             assert_eq!(errno(prep, &Sqe { op_flags: 0x10, ..Sqe::default() }), Some(Errno::EINVAL));
             assert_eq!(errno(prep, &Sqe { buf_index: 3, ..Sqe::default() }), None);

@@ -6,9 +6,9 @@
 //! Tests:   ours cli/tests/net_ops.rs (more_ops).
 
 use super::buffers::commit_or_recycle;
-use super::{Issue, IssueCx, Op, PrepCx, unused};
+use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
+use super::outcome::Outcome;
 use crate::file::FileKind;
-use crate::ops::Outcome;
 use crate::rsrc::buf_ring::SelectedBuf;
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, sqe};
@@ -37,21 +37,21 @@ pub(crate) struct MultishotRead {
     selected: Option<SelectedBuf>,
 }
 
-pub(crate) fn prep_read(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_read(sqe: &Sqe, cx: &PrepCx) -> Result<StreamOp, Errno> {
     unused(&[sqe.addr, sqe.len.into(), sqe.pad2])?;
     if cx.sqe_flags & sqe::BUFFER_SELECT == 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::stream(StreamOp::Read(MultishotRead { rw_flags: sqe.op_flags, needs_poll: true, selected: None })))
+    Ok(StreamOp::Read(MultishotRead { rw_flags: sqe.op_flags, needs_poll: true, selected: None }))
 }
 
-pub(crate) fn prep_epoll_wait(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_epoll_wait(sqe: &Sqe, _: &PrepCx) -> Result<StreamOp, Errno> {
     unused(&[sqe.off, sqe.op_flags.into(), sqe.buf_index.into(), sqe.splice_fd_in as u64])?;
-    Ok(Op::stream(StreamOp::EpollWait { events: UserPtr::at(sqe.addr), most: sqe.len }))
+    Ok(StreamOp::EpollWait { events: UserPtr::at(sqe.addr), most: sqe.len })
 }
 
-impl StreamOp {
-    pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+impl OpFamily for StreamOp {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match self {
             Self::Read(read) => read.try_issue(cx),
             Self::EpollWait { events, most } => match io::epoll_now(cx.file.fd, *events, *most) {
@@ -62,7 +62,7 @@ impl StreamOp {
     }
 
     /// On a worker: only what cannot be armed comes here, or is to block.
-    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+    fn run(&mut self, fd: i32) -> Outcome {
         match self {
             Self::Read(_) => Outcome::err(Errno::EBADFD),
             Self::EpollWait { events, most } => loop {
@@ -78,11 +78,11 @@ impl StreamOp {
     }
 
     /// Whether a worker can do it without the ring's tables.
-    pub(super) fn is_lockless(&self) -> bool {
+    fn is_lockless(&self) -> bool {
         matches!(self, Self::EpollWait { .. })
     }
 
-    pub(super) fn take_selected(&mut self) -> Option<SelectedBuf> {
+    fn take_selected(&mut self) -> Option<SelectedBuf> {
         match self {
             Self::Read(read) => read.selected.take(),
             Self::EpollWait { .. } => None,

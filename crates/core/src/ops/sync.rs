@@ -5,8 +5,8 @@
 //! Differs: FSYNC of a range flushes the whole file: no system call does less and writes metadata too.
 //! Tests:   liburing fsync.t, fallocate.t, fadvise.t, madvise.t, truncate.t; ours cli/tests/fs_ops.rs.
 
-use super::{Issue, IssueCx, Op, PrepCx, unused};
-use crate::ops::Outcome;
+use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
+use super::outcome::Outcome;
 use uringlet_abi::{Sqe, op_flags};
 use uringlet_sys::{Errno, UserPtr, io};
 
@@ -26,48 +26,48 @@ fn common(sqe: &Sqe) -> [u64; 2] {
     [u64::from(sqe.buf_index), u64::from(sqe.file_index())]
 }
 
-pub(crate) fn prep_fsync(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_fsync(sqe: &Sqe, _: &PrepCx) -> Result<SyncOp, Errno> {
     unused(&common(sqe))?;
     unused(&[sqe.addr, u64::from(sqe.op_flags & !op_flags::FSYNC_DATASYNC)])?;
     if (sqe.off as i64) < 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Sync(SyncOp::Fsync { is_datasync: sqe.op_flags & op_flags::FSYNC_DATASYNC != 0 }))
+    Ok(SyncOp::Fsync { is_datasync: sqe.op_flags & op_flags::FSYNC_DATASYNC != 0 })
 }
 
-pub(crate) fn prep_sync_file_range(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_sync_file_range(sqe: &Sqe, _: &PrepCx) -> Result<SyncOp, Errno> {
     unused(&common(sqe))?;
     unused(&[sqe.addr])?;
-    Ok(Op::Sync(SyncOp::SyncFileRange { off: sqe.off as i64, len: i64::from(sqe.len), flags: sqe.op_flags }))
+    Ok(SyncOp::SyncFileRange { off: sqe.off as i64, len: i64::from(sqe.len), flags: sqe.op_flags })
 }
 
-pub(crate) fn prep_fallocate(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_fallocate(sqe: &Sqe, _: &PrepCx) -> Result<SyncOp, Errno> {
     unused(&common(sqe))?;
     unused(&[u64::from(sqe.op_flags)])?;
-    Ok(Op::Sync(SyncOp::Fallocate { mode: sqe.len, off: sqe.off as i64, len: sqe.addr as i64 }))
+    Ok(SyncOp::Fallocate { mode: sqe.len, off: sqe.off as i64, len: sqe.addr as i64 })
 }
 
-pub(crate) fn prep_fadvise(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_fadvise(sqe: &Sqe, _: &PrepCx) -> Result<SyncOp, Errno> {
     unused(&common(sqe))?;
     let len = if sqe.addr == 0 { i64::from(sqe.len) } else { sqe.addr as i64 };
-    Ok(Op::Sync(SyncOp::Fadvise { off: sqe.off as i64, len, advice: sqe.op_flags }))
+    Ok(SyncOp::Fadvise { off: sqe.off as i64, len, advice: sqe.op_flags })
 }
 
-pub(crate) fn prep_madvise(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_madvise(sqe: &Sqe, _: &PrepCx) -> Result<SyncOp, Errno> {
     unused(&common(sqe))?;
     let len = if sqe.off == 0 { sqe.len as usize } else { sqe.off as usize };
-    Ok(Op::Sync(SyncOp::Madvise { addr: UserPtr::at(sqe.addr), len, advice: sqe.op_flags }))
+    Ok(SyncOp::Madvise { addr: UserPtr::at(sqe.addr), len, advice: sqe.op_flags })
 }
 
-pub(crate) fn prep_ftruncate(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_ftruncate(sqe: &Sqe, _: &PrepCx) -> Result<SyncOp, Errno> {
     unused(&common(sqe))?;
     unused(&[u64::from(sqe.op_flags), sqe.addr, u64::from(sqe.len), sqe.addr3])?;
-    Ok(Op::Sync(SyncOp::Ftruncate { len: sqe.off as i64 }))
+    Ok(SyncOp::Ftruncate { len: sqe.off as i64 })
 }
 
-impl SyncOp {
+impl OpFamily for SyncOp {
     /// Advice about the order of reading only changes the open file; all else may start or wait for I/O.
-    pub(super) fn try_issue(&mut self, cx: &IssueCx<'_>) -> Issue {
+    fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         const NORMAL: u32 = 0;
         const RANDOM: u32 = 1;
         const SEQUENTIAL: u32 = 2;
@@ -77,7 +77,7 @@ impl SyncOp {
         }
     }
 
-    pub(super) fn run(&mut self, fd: i32) -> Outcome {
+    fn run(&mut self, fd: i32) -> Outcome {
         let res = match *self {
             Self::Fsync { is_datasync: true } => io::fdatasync(fd),
             Self::Fsync { is_datasync: false } => io::fsync(fd),
@@ -94,17 +94,17 @@ impl SyncOp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Prep;
+    use crate::ops::issue::Prep;
 
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
-    fn errno(prep: Prep, sqe: &Sqe) -> Option<Errno> {
+    fn errno(prep: Prep<SyncOp>, sqe: &Sqe) -> Option<Errno> {
         prep(sqe, &CX).err()
     }
 
     #[test]
     fn fields_that_an_operation_does_not_know_must_be_zero() {
-        let all: [Prep; 6] = [prep_fsync, prep_sync_file_range, prep_fallocate, prep_fadvise, prep_madvise, prep_ftruncate];
+        let all: [Prep<SyncOp>; 6] = [prep_fsync, prep_sync_file_range, prep_fallocate, prep_fadvise, prep_madvise, prep_ftruncate];
         for prep in all {
             assert_eq!(errno(prep, &Sqe::default()), None);
             assert_eq!(errno(prep, &Sqe { buf_index: 1, ..Sqe::default() }), Some(Errno::EINVAL));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn fsync_knows_one_flag_and_no_negative_offset() {
-        assert!(matches!(prep_fsync(&Sqe { op_flags: 1, ..Sqe::default() }, &CX), Ok(Op::Sync(SyncOp::Fsync { is_datasync: true }))));
+        assert!(matches!(prep_fsync(&Sqe { op_flags: 1, ..Sqe::default() }, &CX), Ok(SyncOp::Fsync { is_datasync: true })));
         assert_eq!(errno(prep_fsync, &Sqe { off: u64::MAX, ..Sqe::default() }), Some(Errno::EINVAL));
         assert_eq!(errno(prep_fsync, &Sqe { off: i64::MAX as u64, len: 1, ..Sqe::default() }), None);
     }
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn a_long_length_of_advice_goes_before_the_short_one() {
         let sqe = Sqe { addr: 1 << 40, off: 1 << 41, len: 7, ..Sqe::default() };
-        assert!(matches!(prep_fadvise(&sqe, &CX), Ok(Op::Sync(SyncOp::Fadvise { len, .. })) if len == 1 << 40));
-        assert!(matches!(prep_madvise(&sqe, &CX), Ok(Op::Sync(SyncOp::Madvise { len, .. })) if len == 1 << 41));
+        assert!(matches!(prep_fadvise(&sqe, &CX), Ok(SyncOp::Fadvise { len, .. }) if len == 1 << 40));
+        assert!(matches!(prep_madvise(&sqe, &CX), Ok(SyncOp::Madvise { len, .. }) if len == 1 << 41));
         let sqe = Sqe { len: 7, ..Sqe::default() };
-        assert!(matches!(prep_fadvise(&sqe, &CX), Ok(Op::Sync(SyncOp::Fadvise { len: 7, .. }))));
-        assert!(matches!(prep_madvise(&sqe, &CX), Ok(Op::Sync(SyncOp::Madvise { len: 7, .. }))));
+        assert!(matches!(prep_fadvise(&sqe, &CX), Ok(SyncOp::Fadvise { len: 7, .. })));
+        assert!(matches!(prep_madvise(&sqe, &CX), Ok(SyncOp::Madvise { len: 7, .. })));
     }
 }

@@ -1,114 +1,170 @@
-//! One row an opcode: the facts that decide how it is scheduled, as data.
+//! One row an opcode: its facts, as data.
 
-use super::{
-    Op, PrepCx, PrepInPlace, buffers, cancel, fds, fs, futex, msg_ring, net, nop, poll, rw, splice, stream, sync, timeout, uring_cmd,
-    waitid,
-};
-use uringlet_abi::{Opcode, Sqe};
+use super::fs;
+use super::issue::PrepCx;
+use super::net;
+use super::op::Op;
+use super::outcome::Notification;
+use super::{buffers, cancel, fds, futex, msg_ring, nop, poll, rw, splice, stream, sync, timeout, uring_cmd, waitid};
+use crate::route::{FastPathRule, Inline, OpRouting, PollDirection, RunQueueRule, WorkerClass};
+use uringlet_abi::{Opcode, Opcode as O, Sqe};
 use uringlet_sys::Errno;
 
-/// When an op that may block is run by the submitting thread itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Inline {
-    /// Never: a worker does it.
-    Never,
-    /// If the submission is a shallow one: cheap metadata, where the hop costs more than the work.
-    Shallow,
-    /// Always: it does not sleep.
-    Always,
-}
+/// Reads and validates an SQE, and writes the op where it will stay: a large copy right after small
+/// stores to the same memory is slow.
+pub(crate) type PrepInPlace = fn(&Sqe, &PrepCx, &mut Op) -> Result<(), Errno>;
 
 /// The facts of an opcode.
 #[derive(Debug)]
 pub(crate) struct OpDef {
     pub(crate) prep: PrepInPlace,
-    /// Takes `sqe.fd` as a file that may be a registered one.
+    /// `sqe.fd` is a file, which may be a registered one.
     pub(crate) needs_file: bool,
     /// May have `IOSQE_BUFFER_SELECT`.
     pub(crate) buffer_select: bool,
     /// May have `sqe.ioprio` set.
     pub(crate) ioprio: bool,
-    /// Has a poll direction: `IOSQE_ASYNC` is then no reason to occupy a worker.
-    pub(crate) pollable: bool,
-    pub(crate) inline: Inline,
     /// May be on an `IORING_SETUP_IOPOLL` ring.
     pub(crate) iopoll: bool,
     /// Advertised by the probe.
     pub(crate) supported: bool,
+    /// Its file is a socket, which is never ready after it said "not now".
+    pub(crate) is_socket: bool,
+    /// It waits for a child or a futex: a cancel ends it at once, although a worker has it.
+    pub(crate) is_wait: bool,
+    /// The second CQE that an SQE is followed by, which says that its buffer may be used again.
+    pub(crate) notification: Option<fn(&Sqe) -> Option<Notification>>,
+    /// What decides its route.
+    pub(crate) routing: OpRouting,
 }
 
 /// A family's `prep`, made to write its op in place.
 macro_rules! prep {
     ($prep:path) => {
         |sqe: &Sqe, cx: &PrepCx, op: &mut Op| -> Result<(), Errno> {
-            *op = $prep(sqe, cx)?;
+            *op = Op::from($prep(sqe, cx)?);
             Ok(())
         }
     };
 }
 
-const fn row(prep: PrepInPlace) -> OpDef {
+/// Runs on a bounded worker.
+const BOUNDED: OpRouting = OpRouting {
+    fast_path: FastPathRule::Never,
+    inline: Inline::Never,
+    poll: PollDirection::Never,
+    worker: WorkerClass::Bounded,
+    run_queue: RunQueueRule::Never,
+    honours_async: true,
+};
+
+/// Is complete after its first attempt, or operates on the ring and other requests.
+const RING: OpRouting = OpRouting { honours_async: false, ..BOUNDED };
+
+/// Operates on the ring, then waits for other processes on a worker.
+const UNBOUNDED_RING: OpRouting = OpRouting { worker: WorkerClass::Unbounded, ..RING };
+
+/// Waits for readiness.
+const POLLED: OpRouting = OpRouting { poll: PollDirection::Always, ..BOUNDED };
+
+/// A system call on a socket that does not wait.
+const SOCKET_CALL: OpRouting = OpRouting { worker: WorkerClass::Unbounded, ..BOUNDED };
+
+/// Waits for the readiness of a socket.
+const SOCKET: OpRouting = OpRouting { poll: PollDirection::Always, ..SOCKET_CALL };
+
+/// A read or a write.
+const TRANSFER: OpRouting =
+    OpRouting { poll: PollDirection::Streams, worker: WorkerClass::ByFile, run_queue: RunQueueRule::BufferedWrites, ..BOUNDED };
+const CACHED_READ: OpRouting = OpRouting { fast_path: FastPathRule::CachedReads, ..TRANSFER };
+const CACHED_WRITE: OpRouting = OpRouting { fast_path: FastPathRule::CachedWrites, ..TRANSFER };
+
+/// An operation on names and descriptors.
+const FS: OpRouting = OpRouting { run_queue: RunQueueRule::Always, ..BOUNDED };
+
+const fn row(prep: PrepInPlace, routing: OpRouting) -> OpDef {
     OpDef {
         prep,
         needs_file: false,
         buffer_select: false,
         ioprio: false,
-        pollable: false,
-        inline: Inline::Never,
         iopoll: false,
         supported: true,
+        is_socket: false,
+        is_wait: false,
+        notification: None,
+        routing,
     }
 }
 
-const fn file(prep: PrepInPlace) -> OpDef {
-    OpDef { needs_file: true, ..row(prep) }
+const fn file(prep: PrepInPlace, routing: OpRouting) -> OpDef {
+    OpDef { needs_file: true, ..row(prep, routing) }
 }
 
-const fn transfer(prep: PrepInPlace, inline: Inline) -> OpDef {
-    OpDef { needs_file: true, ioprio: true, pollable: true, inline, iopoll: true, ..row(prep) }
+const fn transfer(prep: PrepInPlace, routing: OpRouting) -> OpDef {
+    OpDef { ioprio: true, iopoll: true, ..file(prep, routing) }
 }
 
 const fn selecting(def: OpDef) -> OpDef {
     OpDef { buffer_select: true, ..def }
 }
 
-const fn shallow(prep: PrepInPlace) -> OpDef {
-    OpDef { inline: Inline::Shallow, ..row(prep) }
+const fn inline(inline: Inline, def: OpDef) -> OpDef {
+    OpDef { routing: OpRouting { inline, ..def.routing }, ..def }
+}
+
+const fn on_fast_path(def: OpDef) -> OpDef {
+    OpDef { routing: OpRouting { fast_path: FastPathRule::Always, ..def.routing }, ..def }
 }
 
 const fn socket(prep: PrepInPlace) -> OpDef {
-    OpDef { needs_file: true, ioprio: true, pollable: true, ..row(prep) }
+    OpDef { ioprio: true, is_socket: true, ..file(prep, SOCKET) }
+}
+
+const fn socket_call(prep: PrepInPlace) -> OpDef {
+    inline(Inline::Always, OpDef { is_socket: true, ..file(prep, SOCKET_CALL) })
+}
+
+const fn zero_copy(prep: PrepInPlace) -> OpDef {
+    OpDef { notification: Some(net::notification), ..socket(prep) }
+}
+
+const fn wait(prep: PrepInPlace) -> OpDef {
+    OpDef { is_wait: true, ..row(prep, UNBOUNDED_RING) }
+}
+
+const fn shallow(prep: PrepInPlace) -> OpDef {
+    inline(Inline::Shallow, row(prep, FS))
 }
 
 fn prep_unsupported(_: &Sqe, _: &PrepCx, _: &mut Op) -> Result<(), Errno> {
     Err(Errno::EINVAL)
 }
 
-const UNSUPPORTED: OpDef = OpDef { supported: false, ioprio: true, ..row(prep_unsupported) };
+const UNSUPPORTED: OpDef = OpDef { supported: false, ioprio: true, ..row(prep_unsupported, RING) };
 
 /// The row of an opcode.
 const fn def(opcode: Opcode) -> OpDef {
-    use Opcode as O;
     match opcode {
-        O::Nop => OpDef { iopoll: true, ..row(prep!(nop::prep)) },
-        O::Readv => selecting(transfer(prep!(rw::prep_readv), Inline::Never)),
-        O::Read => selecting(transfer(prep!(rw::prep_read), Inline::Never)),
-        O::ReadFixed => transfer(prep!(rw::prep_read_fixed), Inline::Never),
-        O::ReadvFixed => transfer(prep!(rw::prep_readv_fixed), Inline::Never),
-        O::Writev => transfer(prep!(rw::prep_writev), Inline::Never),
-        O::Write => transfer(prep!(rw::prep_write), Inline::Never),
-        O::WriteFixed => transfer(prep!(rw::prep_write_fixed), Inline::Never),
-        O::WritevFixed => transfer(prep!(rw::prep_writev_fixed), Inline::Never),
-        O::Fsync => file(prep!(sync::prep_fsync)),
-        O::SyncFileRange => file(prep!(sync::prep_sync_file_range)),
-        O::Fallocate => file(prep!(sync::prep_fallocate)),
-        O::Fadvise => file(prep!(sync::prep_fadvise)),
-        O::Madvise => row(prep!(sync::prep_madvise)),
-        // By a worker, where SIGXFSZ kills nobody.
-        O::Ftruncate => file(prep!(sync::prep_ftruncate)),
-        // What may be done inline is done by try_issue; the rest may sleep on a FIFO or a device.
-        O::Openat => row(prep!(fs::prep_openat)),
-        O::Openat2 => row(prep!(fs::prep_openat2)),
+        O::Nop => OpDef { iopoll: true, ..on_fast_path(row(prep!(nop::prep), RING)) },
+        O::Readv => selecting(transfer(prep!(rw::prep_readv), CACHED_READ)),
+        O::Read => selecting(transfer(prep!(rw::prep_read), CACHED_READ)),
+        O::ReadFixed => transfer(prep!(rw::prep_read_fixed), TRANSFER),
+        O::ReadvFixed => transfer(prep!(rw::prep_readv_fixed), TRANSFER),
+        O::Writev => transfer(prep!(rw::prep_writev), CACHED_WRITE),
+        O::Write => transfer(prep!(rw::prep_write), CACHED_WRITE),
+        O::WriteFixed => transfer(prep!(rw::prep_write_fixed), TRANSFER),
+        O::WritevFixed => transfer(prep!(rw::prep_writev_fixed), TRANSFER),
+        O::Fsync => file(prep!(sync::prep_fsync), BOUNDED),
+        O::SyncFileRange => file(prep!(sync::prep_sync_file_range), BOUNDED),
+        O::Fallocate => file(prep!(sync::prep_fallocate), BOUNDED),
+        O::Fadvise => file(prep!(sync::prep_fadvise), BOUNDED),
+        O::Madvise => row(prep!(sync::prep_madvise), BOUNDED),
+        // On a worker, where SIGXFSZ is blocked.
+        O::Ftruncate => file(prep!(sync::prep_ftruncate), BOUNDED),
+        // try_issue opens what needs no I/O; the rest may sleep on a FIFO or a device.
+        O::Openat => row(prep!(fs::prep_openat), FS),
+        O::Openat2 => row(prep!(fs::prep_openat2), FS),
         O::Close => shallow(prep!(fs::prep_close)),
         O::Statx => shallow(prep!(fs::prep_statx)),
         O::Unlinkat => shallow(prep!(fs::prep_unlinkat)),
@@ -118,44 +174,50 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Linkat => shallow(prep!(fs::prep_linkat)),
         O::Setxattr => shallow(prep!(fs::prep_setxattr)),
         O::Getxattr => shallow(prep!(fs::prep_getxattr)),
-        O::Fsetxattr => OpDef { inline: Inline::Shallow, ..file(prep!(fs::prep_fsetxattr)) },
-        O::Fgetxattr => OpDef { inline: Inline::Shallow, ..file(prep!(fs::prep_fgetxattr)) },
-        O::EpollCtl => OpDef { inline: Inline::Always, ..row(prep!(fs::prep_epoll_ctl)) },
-        O::Splice => OpDef { needs_file: true, ..row(prep!(splice::prep_splice)) },
-        O::Tee => OpDef { needs_file: true, ..row(prep!(splice::prep_tee)) },
+        O::Fsetxattr => inline(Inline::Shallow, file(prep!(fs::prep_fsetxattr), FS)),
+        O::Fgetxattr => inline(Inline::Shallow, file(prep!(fs::prep_fgetxattr), FS)),
+        O::EpollCtl => inline(Inline::Always, row(prep!(fs::prep_epoll_ctl), FS)),
+        // try_issue looks up the registered input; a worker does the rest.
+        O::Splice => file(prep!(splice::prep_splice), UNBOUNDED_RING),
+        O::Tee => file(prep!(splice::prep_tee), UNBOUNDED_RING),
         O::Accept => socket(prep!(net::prep_accept)),
         O::Connect => OpDef { ioprio: false, ..socket(prep!(net::prep_connect)) },
-        O::Send => selecting(socket(prep!(net::prep_send))),
-        O::SendZc => socket(prep!(net::prep_send_zc)),
-        O::SendmsgZc => socket(prep!(net::prep_sendmsg_zc)),
+        O::Send => on_fast_path(selecting(socket(prep!(net::prep_send)))),
+        O::SendZc => zero_copy(prep!(net::prep_send_zc)),
+        O::SendmsgZc => zero_copy(prep!(net::prep_sendmsg_zc)),
         O::Sendmsg => socket(prep!(net::prep_sendmsg)),
         O::Recv => selecting(socket(prep!(net::prep_recv))),
         O::Recvmsg => selecting(socket(prep!(net::prep_recvmsg))),
-        O::MsgRing => OpDef { iopoll: true, ..file(prep!(msg_ring::prep)) },
-        O::ReadMultishot => selecting(OpDef { pollable: true, ..file(prep!(stream::prep_read)) }),
-        O::EpollWait => OpDef { pollable: true, ..file(prep!(stream::prep_epoll_wait)) },
-        O::FixedFdInstall => file(prep!(fds::prep_install)),
-        O::Pipe => row(prep!(fds::prep_pipe)),
-        O::Socket => shallow(prep!(net::prep_socket)),
-        O::Shutdown => OpDef { inline: Inline::Always, ..file(prep!(net::prep_shutdown)) },
-        O::Bind => OpDef { inline: Inline::Always, ..file(prep!(net::prep_bind)) },
-        O::Listen => OpDef { inline: Inline::Always, ..file(prep!(net::prep_listen)) },
-        O::PollAdd => file(prep!(poll::prep_add)),
-        O::PollRemove => row(prep!(poll::prep_remove)),
-        O::Timeout => row(prep!(timeout::prep)),
-        O::LinkTimeout => row(prep!(timeout::prep_link)),
-        O::TimeoutRemove => row(prep!(timeout::prep_remove)),
-        O::AsyncCancel => row(prep!(cancel::prep)),
-        O::ProvideBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_provide)) },
-        O::RemoveBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_remove)) },
-        O::FilesUpdate => OpDef { iopoll: true, ..row(prep!(buffers::prep_files_update)) },
-        O::Waitid => row(prep!(waitid::prep)),
-        O::UringCmd => file(prep!(uring_cmd::prep)),
-        O::FutexWait => row(prep!(futex::prep_wait)),
-        O::FutexWake => row(prep!(futex::prep_wake)),
-        O::FutexWaitv => row(prep!(futex::prep_waitv)),
+        O::MsgRing => OpDef { iopoll: true, ..file(prep!(msg_ring::prep), RING) },
+        O::ReadMultishot => selecting(file(prep!(stream::prep_read), POLLED)),
+        O::EpollWait => file(prep!(stream::prep_epoll_wait), POLLED),
+        O::FixedFdInstall => file(prep!(fds::prep_install), RING),
+        O::Pipe => row(prep!(fds::prep_pipe), RING),
+        O::Socket => inline(Inline::Shallow, OpDef { is_socket: true, ..row(prep!(net::prep_socket), SOCKET_CALL) }),
+        O::Shutdown => socket_call(prep!(net::prep_shutdown)),
+        O::Bind => socket_call(prep!(net::prep_bind)),
+        O::Listen => socket_call(prep!(net::prep_listen)),
+        O::PollAdd => file(prep!(poll::prep_add), RING),
+        O::PollRemove => row(prep!(poll::prep_remove), RING),
+        O::Timeout => row(prep!(timeout::prep), RING),
+        O::LinkTimeout => row(prep!(timeout::prep_link), RING),
+        O::TimeoutRemove => row(prep!(timeout::prep_remove), RING),
+        O::AsyncCancel => row(prep!(cancel::prep), RING),
+        O::ProvideBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_provide), RING) },
+        O::RemoveBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_remove), RING) },
+        O::FilesUpdate => OpDef { iopoll: true, ..row(prep!(buffers::prep_files_update), RING) },
+        O::Waitid => wait(prep!(waitid::prep)),
+        O::UringCmd => file(prep!(uring_cmd::prep), UNBOUNDED_RING),
+        O::FutexWait => wait(prep!(futex::prep_wait)),
+        O::FutexWake => row(prep!(futex::prep_wake), UNBOUNDED_RING),
+        O::FutexWaitv => wait(prep!(futex::prep_waitv)),
         O::RecvZc => UNSUPPORTED,
     }
+}
+
+/// The routing facts of an opcode, as a constant.
+pub(crate) const fn routing(opcode: Opcode) -> OpRouting {
+    def(opcode).routing
 }
 
 /// Every opcode's row, by number.

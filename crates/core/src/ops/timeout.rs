@@ -6,7 +6,7 @@
 //!          clock does not move them.
 //! Tests:   liburing timeout*.t, link-timeout.t.
 
-use super::{Op, PrepCx, unused};
+use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Sqe, Timespec, op_flags};
 use uringlet_sys::process::{ClockId, monotonic_ns, now_ns};
 use uringlet_sys::{Errno, UserPtr, user};
@@ -30,6 +30,8 @@ pub(crate) enum TimeoutOp {
     /// TIMEOUT_REMOVE with a new time.
     Update { target: u64, when: TimeoutSpec, is_link: bool },
 }
+
+impl OpFamily for TimeoutOp {}
 
 /// A time as the program gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +77,7 @@ pub(crate) fn nanoseconds(ts: Timespec) -> Result<u64, Errno> {
     Ok((ts.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(ts.tv_nsec as u64).min(i64::MAX as u64))
 }
 
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<TimeoutOp, Errno> {
     const KNOWN: u32 = op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK | op_flags::TIMEOUT_ETIME_SUCCESS | op_flags::TIMEOUT_MULTISHOT;
     let flags = sqe.op_flags;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.addr3, sqe.pad2])?;
@@ -86,15 +88,15 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if is_multishot && flags & op_flags::TIMEOUT_ABS != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Timeout(TimeoutOp::Add {
+    Ok(TimeoutOp::Add {
         when: TimeoutSpec::read(sqe.addr, flags)?,
         count: sqe.off as u32,
         is_multishot,
         etime_is_success: flags & op_flags::TIMEOUT_ETIME_SUCCESS != 0,
-    }))
+    })
 }
 
-pub(crate) fn prep_link(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_link(sqe: &Sqe, cx: &PrepCx) -> Result<TimeoutOp, Errno> {
     const KNOWN: u32 = op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK | op_flags::TIMEOUT_ETIME_SUCCESS;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.off, sqe.addr3, sqe.pad2])?;
     if sqe.len != 1 || sqe.op_flags & !KNOWN != 0 {
@@ -104,10 +106,10 @@ pub(crate) fn prep_link(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     if !cx.is_after_link {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::Timeout(TimeoutOp::Link { when }))
+    Ok(TimeoutOp::Link { when })
 }
 
-pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<TimeoutOp, Errno> {
     const UPDATES: u32 = op_flags::TIMEOUT_UPDATE_MASK | op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK;
     let flags = sqe.op_flags;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.addr3, sqe.pad2])?;
@@ -115,7 +117,7 @@ pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
         return Err(Errno::EINVAL);
     }
     if flags & op_flags::TIMEOUT_UPDATE_MASK == 0 {
-        return if flags == 0 { Ok(Op::Timeout(TimeoutOp::Remove { target: sqe.addr })) } else { Err(Errno::EINVAL) };
+        return if flags == 0 { Ok(TimeoutOp::Remove { target: sqe.addr }) } else { Err(Errno::EINVAL) };
     }
     if flags & !UPDATES != 0 {
         return Err(Errno::EINVAL);
@@ -123,10 +125,10 @@ pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     let when = TimeoutSpec::read(sqe.addr2(), flags)?;
     if flags & op_flags::TIMEOUT_UPDATE == 0 {
         // LINK_TIMEOUT_UPDATE alone updates nothing.
-        return Ok(Op::Timeout(TimeoutOp::Remove { target: sqe.addr }));
+        return Ok(TimeoutOp::Remove { target: sqe.addr });
     }
     let is_link = flags & op_flags::LINK_TIMEOUT_UPDATE != 0;
-    Ok(Op::Timeout(TimeoutOp::Update { target: sqe.addr, when, is_link }))
+    Ok(TimeoutOp::Update { target: sqe.addr, when, is_link })
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! Differs: `IORING_URING_CMD_FIXED` and multishot are EINVAL; sockets and block devices of the kernel take no commands here.
 //! Tests:   ours cli/tests/ublk.rs.
 
-use super::{Op, PrepCx};
-use crate::ops::Outcome;
+use super::issue::{OpFamily, PrepCx};
+use super::outcome::Outcome;
 use crate::virtual_file::{UringCmd, VirtualFile};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -27,19 +27,19 @@ pub(crate) struct CmdOp {
     pub(crate) file: Option<Arc<dyn VirtualFile>>,
 }
 
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<CmdOp, Errno> {
     if sqe.off >> 32 != 0 || sqe.op_flags != 0 {
         return Err(Errno::EINVAL);
     }
     let mut data = [0; 16];
     data[..8].copy_from_slice(&sqe.addr3.to_le_bytes());
     data[8..].copy_from_slice(&sqe.pad2.to_le_bytes());
-    Ok(Op::Cmd(CmdOp { op: sqe.off as u32, len: sqe.len, addr: sqe.addr, data, sqe_tail: None, file: None }))
+    Ok(CmdOp { op: sqe.off as u32, len: sqe.len, addr: sqe.addr, data, sqe_tail: None, file: None })
 }
 
-impl CmdOp {
+impl OpFamily for CmdOp {
     /// The second half of SQE `index`, where it has one.
-    pub(crate) fn read_big_sqe(&mut self, memory: &RingMemory, index: u32) {
+    fn read_big_sqe(&mut self, memory: &RingMemory, index: u32) {
         let mut words = memory.sqe_second_half(index).peekable();
         if words.peek().is_none() {
             return;
@@ -51,6 +51,14 @@ impl CmdOp {
         self.sqe_tail = Some(sqe_tail);
     }
 
+    /// Runs the command on a worker.
+    fn run(&mut self, _: i32) -> Outcome {
+        let res = self.file.as_ref().map_or(-Errno::EOPNOTSUPP.into_raw(), |file| file.run(&self.cmd()));
+        Outcome { is_failure: res < 0, ..Outcome::ok(res) }
+    }
+}
+
+impl CmdOp {
     /// The command, as its file sees it.
     pub(crate) fn cmd(&self) -> UringCmd {
         let mut data = [0; 80];
@@ -59,12 +67,6 @@ impl CmdOp {
             data[16..].copy_from_slice(&sqe_tail[..]);
         }
         UringCmd { op: self.op, addr: self.addr, len: self.len, data, is_big: self.sqe_tail.is_some(), task: process::thread_key() }
-    }
-
-    /// On a worker.
-    pub(super) fn run(&self) -> Outcome {
-        let res = self.file.as_ref().map_or(-Errno::EOPNOTSUPP.into_raw(), |file| file.run(&self.cmd()));
-        Outcome { is_failure: res < 0, ..Outcome::ok(res) }
     }
 }
 
@@ -77,7 +79,7 @@ mod tests {
     #[test]
     fn the_command_is_in_the_lower_half_and_the_sqes_end() {
         let sqe = Sqe { off: 0xc010_7520, addr: 7, len: 3, addr3: 0x0807_0605_0403_0201, pad2: 9, ..Sqe::default() };
-        let Ok(Op::Cmd(op)) = prep(&sqe, &CX) else { panic!("refused") };
+        let Ok(op) = prep(&sqe, &CX) else { panic!("refused") };
         let cmd = op.cmd();
         assert_eq!((cmd.op, cmd.addr, cmd.len, cmd.is_big), (0xc010_7520, 7, 3, false));
         assert_eq!(cmd.data[..10], [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);

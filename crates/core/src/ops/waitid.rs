@@ -7,8 +7,8 @@
 //!          the siginfo_t alone, where the kernel clears it.
 //! Tests:   ours cli/tests/net_ops.rs (waitid_ops).
 
-use super::{Op, PrepCx, unused};
-use crate::ops::Outcome;
+use super::issue::{OpFamily, PrepCx, unused};
+use super::outcome::Outcome;
 use uringlet_abi::Sqe;
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::process::{self, Siginfo};
@@ -31,9 +31,16 @@ pub(crate) struct Waitid {
     info: UserPtr,
 }
 
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Waitid, Errno> {
     unused(&[sqe.addr, sqe.buf_index.into(), sqe.addr3, sqe.op_flags.into()])?;
-    Ok(Op::Waitid(Waitid { which: sqe.len, id: sqe.fd, options: sqe.file_index(), info: UserPtr::at(sqe.addr2()) }))
+    Ok(Waitid { which: sqe.len, id: sqe.fd, options: sqe.file_index(), info: UserPtr::at(sqe.addr2()) })
+}
+
+impl OpFamily for Waitid {
+    /// No worker could be had, so no thread can sleep for it.
+    fn run(&mut self, _: i32) -> Outcome {
+        Outcome::err(Errno::EAGAIN)
+    }
 }
 
 impl Waitid {
@@ -104,7 +111,7 @@ mod tests {
     #[test]
     fn fields() {
         let good = Sqe { fd: 5, len: 1, off: 7, splice_fd_in: 4, pad2: 1, ..Sqe::default() };
-        assert!(matches!(prep(&good, &CX), Ok(Op::Waitid(Waitid { which: 1, id: 5, options: 4, .. }))));
+        assert!(matches!(prep(&good, &CX), Ok(Waitid { which: 1, id: 5, options: 4, .. })));
         for bad in [Sqe { addr: 1, ..good }, Sqe { buf_index: 1, ..good }, Sqe { addr3: 1, ..good }, Sqe { op_flags: 1, ..good }] {
             assert_eq!(prep(&bad, &CX).err(), Some(Errno::EINVAL));
         }

@@ -4,7 +4,7 @@ use super::complete::{complete, fail};
 use super::link_timeout;
 use super::punt::punt;
 use crate::apoll::{PollTarget, PollWaiter, Rearm};
-use crate::ops::{Op, OpFile};
+use crate::ops::{OpFile, table};
 use crate::request::{Outcome, Request, Stage};
 use crate::state::UringGuard;
 use uringlet_sys::Errno;
@@ -18,7 +18,7 @@ pub(crate) fn arm(guard: &mut UringGuard, mut req: Request, file: OpFile, mask: 
     }
     req.poll_fired = true;
     // Only a socket that answers EAGAIN is sure not to be ready; other files may be ready all the same.
-    let rearm = if matches!(req.op, Op::Net(_)) || file.kind().is_socket() { rearm } else { Rearm::Recheck };
+    let rearm = if table::of(req.opcode).is_socket || file.kind().is_socket() { rearm } else { Rearm::Recheck };
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });
     let place = PollTarget { fd: file.fd, node: node.as_ref() };

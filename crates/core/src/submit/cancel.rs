@@ -3,6 +3,7 @@
 use super::complete::complete;
 use super::{punt, wait};
 use crate::ops::cancel::CancelOp;
+use crate::ops::table;
 use crate::request::{Outcome, Parked, ReqId, Stage, Target};
 use crate::state::{RingState, UringGuard};
 use alloc::sync::Arc;
@@ -19,7 +20,7 @@ pub(crate) fn cancel(guard: &mut UringGuard, op: &CancelOp) -> Result<usize, Err
     let mut count = 0;
     let mut last = Err(Errno::ENOENT);
     for id in guard.matching(|state, p| matches(state, p, op)) {
-        let is_wait = guard.parked(id).is_some_and(|parked| wait::is_wait(parked.req.opcode));
+        let is_wait = guard.parked(id).is_some_and(|parked| table::of(parked.req.opcode).is_wait);
         match cancel_one(guard, id) {
             Ok(()) if !op.is_all() => return Ok(usize::from(is_wait)),
             Ok(()) => count += 1,
@@ -89,7 +90,7 @@ pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno>
             punt::interrupt(guard, id, tid);
             return Err(Errno::EALREADY);
         }
-        Stage::Worker { work } if wait::is_wait(parked.req.opcode) => wait::take_back(guard, id, work).ok_or(Errno::ENOENT)?,
+        Stage::Worker { work } if table::of(parked.req.opcode).is_wait => wait::take_back(guard, id, work).ok_or(Errno::ENOENT)?,
         Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
         Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::InLine => guard.disarm(id).ok_or(Errno::ENOENT)?,

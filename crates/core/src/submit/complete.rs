@@ -25,7 +25,7 @@ pub(super) fn complete_in_place(guard: &mut UringGuard, req: &mut Request, mut o
         // A cancelled transfer reports the bytes that it moved before.
         outcome.res = req.op.bytes_done().map_or(outcome.res, |n| n as i32);
     }
-    if let Some(selected) = req.op.selected_buffer() {
+    if let Some(selected) = req.op.take_selected() {
         outcome.flags |= guard.res.buf_groups.put(selected);
     }
     if let Some(notification) = req.notification.take() {

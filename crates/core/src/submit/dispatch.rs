@@ -6,14 +6,14 @@ use super::attempt::{Attempt, Depth, Next};
 use super::complete::complete;
 use super::punt::punt;
 use super::timeout::throttle;
-use super::{hybrid, ring_op};
+use super::{facts, ring_op};
 use crate::apoll::Rearm;
 use crate::file::FileKind;
-use crate::ops::hint::is_for_submitter;
-use crate::ops::{Inline, Issue, IssueCx, OpFile, table};
+use crate::ops::{Issue, IssueCx, OpFile};
 use crate::request::{Outcome, Request};
+use crate::route::{RequestFacts, Route, Step, route};
 use crate::state::UringGuard;
-use crate::write::{self, WriteMode, history::Latency};
+use crate::write::{self, history::Latency};
 use uringlet_abi::{cqe, sqe};
 use uringlet_sys::Errno;
 use uringlet_sys::clock::ticks;
@@ -59,25 +59,20 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Attempt::Done(Outcome::err(req.op.import_args().err().unwrap_or(errno))),
     };
-    let is_for_worker = req.has(sqe::ASYNC) && !req.poll_fired && !req.hybrid_done && req.op.may_run() && !is_for_submitter(&req.op);
-    if is_for_worker && hybrid::is_for(req, file) {
-        return Attempt::Continue(file, hybrid::first_step(guard, req, file));
+    // Without the flag every request is tried, so the facts are not even gathered.
+    if req.has(sqe::ASYNC)
+        && let Some(attempt) = attempt_async(guard, req, file)
+    {
+        return attempt;
     }
     loop {
         let mut cx = IssueCx { ring: &mut guard.res, file, sqe_flags: req.flags, buf_group: req.buf_group, poll_fired: req.poll_fired };
-        if is_for_worker {
-            return match req.op.prepare_for_worker(&mut cx) {
-                Ok(()) => Attempt::Continue(file, Next::Punt),
-                Err(errno) => Attempt::Done(Outcome::err(errno)),
-            };
-        }
         match req.op.try_issue(&mut cx) {
             Issue::Complete(outcome) => return Attempt::Done(outcome),
             Issue::More(outcome) if req.is_cancelled || !guard.res.has_room() => return Attempt::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
-            Issue::Blocks if runs_inline(req, depth, guard.res.mode) => return run_inline(guard, req, file),
+            Issue::Blocks => return attempt_blocking(guard, req, file, depth),
             Issue::RunInline => return run_cached_write(guard, req, file),
-            Issue::Blocks => return Attempt::Continue(file, Next::Punt),
             Issue::Throttled(throttled) => return Attempt::Continue(file, Next::Throttle(throttled)),
             Issue::WouldBlock(mask) => return Attempt::Continue(file, Next::Arm(mask, Rearm::TrustEdge)),
             Issue::PollFirst(mask) => return Attempt::Continue(file, Next::Arm(mask, Rearm::Recheck)),
@@ -87,15 +82,39 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
     }
 }
 
-/// Whether an op that may sleep runs on this thread all the same.
-fn runs_inline(req: &Request, depth: Depth, mode: WriteMode) -> bool {
-    if req.has(sqe::ASYNC) || req.poll_fired {
-        return false;
+/// Honours `IOSQE_ASYNC`. `None`: the submitter tries the request.
+fn attempt_async(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Option<Attempt> {
+    let (kind, mode, known) = (facts::file_kind(req, file), guard.res.mode, facts::of_request(req));
+    let ask = |facts| route(kind, mode, Step::Request(facts));
+    let events = req.op.receive_events();
+    let mut answer = ask(known);
+    // The readiness cache is asked only where its answer counts: a look at it counts as a use of
+    // the file's edges.
+    if matches!(answer, Route::IoWqTry(_)) && events.is_some() {
+        answer = ask(RequestFacts { is_known_empty: guard.res.known_empty(file.fd), ..known });
     }
-    match table::of(req.opcode).inline {
-        Inline::Always => true,
-        Inline::Shallow => depth == Depth::Shallow && mode != WriteMode::Uringlet,
-        Inline::Never => false,
+    match answer {
+        Route::Try => None,
+        Route::PollFirst => Some(Attempt::Continue(file, Next::Arm(events.unwrap_or_default(), Rearm::TrustEdge))),
+        Route::IoWqTry(_) => Some(Attempt::Continue(file, Next::Punt)),
+        _ => Some(prepare_for_worker(guard, req, file)),
+    }
+}
+
+fn prepare_for_worker(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Attempt {
+    let mut cx = IssueCx { ring: &mut guard.res, file, sqe_flags: req.flags, buf_group: req.buf_group, poll_fired: req.poll_fired };
+    match req.op.prepare_for_worker(&mut cx) {
+        Ok(()) => Attempt::Continue(file, Next::Punt),
+        Err(errno) => Attempt::Done(Outcome::err(errno)),
+    }
+}
+
+/// Runs an op that may sleep on this thread, or leaves it to another one.
+#[inline]
+fn attempt_blocking(guard: &mut UringGuard, req: &mut Request, file: OpFile, depth: Depth) -> Attempt {
+    match facts::blocked_route(guard, req, file, depth) {
+        Route::Inline => run_inline(guard, req, file),
+        _ => Attempt::Continue(file, Next::Punt),
     }
 }
 

@@ -8,9 +8,10 @@
 //! measured on Linux 6.18, AMD EPYC). A batch pays for it once, not once a request.
 
 use crate::file::FileKind;
-use crate::ops::hint;
-use crate::ops::rw::Rw;
+use crate::ops::{FastProgress, table};
 use crate::request::Outcome;
+use crate::route::hint::AsyncHint;
+use crate::route::{Route, SqeFacts, Step, route};
 use crate::state::UringGuard;
 use crate::write::{self, WriteMode, history::Latency};
 use alloc::sync::Arc;
@@ -36,16 +37,23 @@ pub(crate) enum FastPath {
 }
 
 impl FastPath {
-    /// Tells the request that has to do the rest.
+    /// Where the request continues that has to do the rest.
     #[inline]
-    pub(super) fn tell(self, op: &mut Rw) {
+    pub(super) fn progress(self) -> FastProgress {
         match self {
-            Self::Short(n) => op.note_progress(n),
-            Self::WouldBlock => op.note_would_block(),
-            Self::Done(_) | Self::Fallback => {}
+            Self::Short(n) => FastProgress::Bytes(n),
+            Self::WouldBlock => FastProgress::WouldBlock,
+            Self::Done(_) | Self::Fallback => FastProgress::None,
         }
     }
 }
+
+// The opcodes of the fast path, as constants: `route` is decided for each at compile time as far as
+// their facts go.
+const NOP: SqeFacts = SqeFacts::of(table::routing(Opcode::Nop));
+const READ: SqeFacts = SqeFacts::of(table::routing(Opcode::Read));
+const WRITE: SqeFacts = SqeFacts::of(table::routing(Opcode::Write));
+const SEND: SqeFacts = SqeFacts::of(table::routing(Opcode::Send));
 
 /// `IOSQE_*` that an SQE here may have.
 const FLAGS: u8 = sqe::FIXED_FILE | sqe::ASYNC;
@@ -53,7 +61,7 @@ const FLAGS: u8 = sqe::FIXED_FILE | sqe::ASYNC;
 /// Tries it.
 #[inline(always)]
 pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
-    if sqe.flags & !FLAGS != 0 || (sqe.flags & sqe::ASYNC != 0 && !is_light_send(sqe)) {
+    if sqe.flags & !FLAGS != 0 || (sqe.flags & sqe::ASYNC != 0 && !is_for_submitter(sqe)) {
         return FastPath::Fallback;
     }
     // Held: its slot may be given up while the ring's lock is let go.
@@ -75,39 +83,53 @@ pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
     }
 }
 
-/// Whether `IOSQE_ASYNC` changes nothing: its submitter sends it.
-fn is_light_send(sqe: &Sqe) -> bool {
-    sqe.opcode == Opcode::Send as u8 && hint::is_light(sqe.len as usize)
+/// Whether the submitter takes an SQE with `IOSQE_ASYNC`. Of the opcodes here only SEND may wait for
+/// other processes, and tells how much it moves.
+#[inline(always)]
+fn is_for_submitter(sqe: &Sqe) -> bool {
+    let max_transfer = (sqe.opcode == Opcode::Send as u8).then_some(sqe.len as usize);
+    is_routed_here(FileKind::UNKNOWN, SqeFacts { is_async: true, hint: AsyncHint::current(), max_transfer, ..SEND })
+}
+
+/// Whether `route` sends an SQE whose facts do not include the ring's mode to the fast path.
+#[inline(always)]
+fn is_routed_here(file: FileKind, facts: SqeFacts) -> bool {
+    route(file, WriteMode::Adaptive, Step::Sqe(facts)) == Route::FastPath
 }
 
 /// NOP without options.
 #[inline(always)]
 fn nop(sqe: &Sqe) -> FastPath {
-    if sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) != 0 {
+    let is_plain = sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) == 0;
+    if !is_routed_here(FileKind::UNKNOWN, SqeFacts { is_plain, ..NOP }) {
         return FastPath::Fallback;
     }
     FastPath::Done(Outcome::ok(0))
 }
 
-/// Whether an SQE is a plain transfer at a position of a file that is known to have positions and a page cache.
-#[inline]
-fn is_plain(sqe: &Sqe, fd: i32) -> bool {
-    sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) == 0
-        && sqe.pad2 == 0
-        && sqe.off as i64 >= 0
-        && FileKind::cached(fd).is_some_and(FileKind::is_cached_file)
+/// Whether an SQE is a plain transfer at a position.
+#[inline(always)]
+fn is_plain(sqe: &Sqe) -> bool {
+    sqe.op_flags | u32::from(sqe.personality) | u32::from(sqe.ioprio) == 0 && sqe.pad2 == 0 && sqe.off as i64 >= 0
 }
 
-/// Whether the caller is to write, the page cache is expected to take it, and the ring may write so much: the file never blocked, nothing of
-/// it is with workers, and the machine has not too many dirty pages.
+/// Whether the submitter reads here.
+#[inline(always)]
+fn may_read(sqe: &Sqe, fd: i32) -> bool {
+    is_routed_here(FileKind::cached(fd), SqeFacts { is_plain: is_plain(sqe), ..READ })
+}
+
+/// Whether the submitter writes here.
 #[inline(always)]
 fn may_write(guard: &mut UringGuard, sqe: &Sqe, fd: i32, start: u64, len: u64) -> bool {
-    guard.res.mode == WriteMode::Adaptive
-        && is_plain(sqe, fd)
-        && FileKind::cached(fd).is_some_and(FileKind::has_cached_writes)
-        && fd_table::history(fd) == 0
-        && !is_file_size_limited()
-        && guard.res.throttle.covers(start, len)
+    let facts = SqeFacts {
+        is_plain: is_plain(sqe),
+        is_clean: fd_table::history(fd) == 0,
+        may_raise_signal: is_file_size_limited(),
+        has_budget: guard.res.throttle.covers(start, len),
+        ..WRITE
+    };
+    route(FileKind::cached(fd), guard.res.mode, Step::Sqe(facts)) == Route::FastPath
 }
 
 /// WRITE: one pwrite.
@@ -173,7 +195,7 @@ fn send(sqe: &Sqe, fd: i32) -> FastPath {
     let is_plain = (sqe.op_flags & !io::MSG_NOSIGNAL) | u32::from(sqe.personality) | u32::from(sqe.ioprio) | sqe.splice_fd_in as u32 == 0
         && sqe.addr2() == 0
         && sqe.len as i32 > 0;
-    if !is_plain {
+    if !is_routed_here(FileKind::UNKNOWN, SqeFacts { is_plain, ..SEND }) {
         return FastPath::Fallback;
     }
     let flags = io::MSG_DONTWAIT | io::MSG_NOSIGNAL;
@@ -186,7 +208,7 @@ fn send(sqe: &Sqe, fd: i32) -> FastPath {
 /// READ: what the page cache has, if that is all of it.
 #[inline(always)]
 fn read(sqe: &Sqe, fd: i32) -> FastPath {
-    if !is_plain(sqe, fd) {
+    if !may_read(sqe, fd) {
         return FastPath::Fallback;
     }
     let iovec = [Iovec { base: sqe.addr, len: u64::from(sqe.len) }];
@@ -196,7 +218,7 @@ fn read(sqe: &Sqe, fd: i32) -> FastPath {
 /// READV with one iovec.
 #[inline(always)]
 fn readv(sqe: &Sqe, fd: i32) -> FastPath {
-    if !is_plain(sqe, fd) || sqe.len != 1 {
+    if sqe.len != 1 || !may_read(sqe, fd) {
         return FastPath::Fallback;
     }
     cached(sqe, fd, UserPtr::at(sqe.addr), usize::MAX)

@@ -1,15 +1,14 @@
 //! Requests that need a thread that may sleep: queued for a worker, and taken back by a cancel. The worker's part is
 //! `driver::worker`.
 
+use super::attempt::Depth;
 use super::complete::complete;
-use super::{hybrid, link_timeout};
-use crate::file::FileKind;
-use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
-use crate::ops::{Op, OpFile};
+use super::{facts, link_timeout};
+use crate::io_wq::{Cancelled, HashKey, InterruptGuard, Work};
+use crate::ops::OpFile;
 use crate::request::{Outcome, ReqId, Request, Stage};
+use crate::route::Route;
 use crate::state::{Punted, UringGuard};
-use crate::write::{self, WriteMode};
-use uringlet_abi::sqe;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{io, thread};
 
@@ -19,30 +18,19 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
-    let kind = file.kind();
+    let kind = facts::file_kind(&req, file);
     if req.op.is_write() && kind.is_seekable() && !kind.is_direct() {
         req.queued_on = Some(file.fd);
         stats::bump(guard.res.ring_index, Counter::WritesWorker);
     }
-    if guard.res.mode != WriteMode::Uringlet || !is_for_run_queue(&req, kind) {
-        hand_to_io_wq(guard, req, file);
-    } else if req.queued_on.is_some_and(|fd| !write::history_of(fd).is_fast() && !guard.line.is_blocked(fd)) {
-        // It is expected to block, which the holder of the baton should not.
-        stats::bump(guard.res.ring_index, Counter::UringletPunts);
-        hand_to_io_wq(guard, req, file);
-    } else {
-        enqueue(guard, req);
-    }
-}
-
-/// Whether the ring's own workers run it, one request after the other, because it is not expected to block for long.
-/// Requests that block by their nature go to io-wq.
-fn is_for_run_queue(req: &Request, kind: FileKind) -> bool {
-    match &req.op {
-        _ if req.has(sqe::ASYNC) => false,
-        Op::Fs(_) => true,
-        Op::Rw(op) => req.queued_on.is_some() && !op.waits_for_disk(kind),
-        _ => false,
+    match facts::blocked_route(guard, &req, file, Depth::Deep) {
+        Route::UringletWorker => enqueue(guard, req),
+        route => {
+            if matches!(route, Route::UringletPunt(_)) {
+                stats::bump(guard.res.ring_index, Counter::UringletPunts);
+            }
+            hand_to_io_wq(guard, req, file, route);
+        }
     }
 }
 
@@ -60,13 +48,12 @@ fn hash_key(req: &Request) -> Option<HashKey> {
 }
 
 /// Parks a request for a worker. If none exists and none can be started, runs it here.
-pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: OpFile) -> ReqId {
-    let account = match &req.op {
-        Op::Net(_) | Op::Splice(_) | Op::Cmd(_) | Op::Waitid(_) | Op::Futex(_) => Account::Unbound,
-        Op::Rw(_) if !file.kind().is_seekable() => Account::Unbound,
-        _ => Account::Bound,
+pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: OpFile, route: Route) -> ReqId {
+    let (account, is_hybrid) = match route {
+        Route::IoWqTry(account) => (account, true),
+        Route::IoWq(account) | Route::UringletPunt(account) => (account, false),
+        _ => unreachable!("{route:?} is no route to io-wq"),
     };
-    let is_hybrid = req.has(sqe::ASYNC) && !req.poll_fired && hybrid::is_for(&req, file);
     let key = hash_key(&req);
     let io_wq = guard.io_wq.clone();
     let work = io_wq.number();

@@ -6,7 +6,7 @@ use super::complete::{complete_in_place, fire_counted};
 use super::dispatch::{attempt, continue_as, run_ready};
 use super::fast_path::{FastPath, fast_path};
 use crate::ops::table::{self, OpDef};
-use crate::ops::{Op, PrepCx, net};
+use crate::ops::{Op, PrepCx};
 use crate::request::{Outcome, Request, Target};
 use crate::state::{UringGuard, drain::DrainQueue};
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
@@ -44,11 +44,8 @@ pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &
     }
     let mut req = Request::new(sqe);
     prep(guard, sqe, &PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link }, &mut req);
-    match &mut req.op {
-        Op::Rw(op) => tried.tell(op),
-        Op::Cmd(op) => op.read_big_sqe(&guard.res.memory, index),
-        _ => {}
-    }
+    req.op.resume(tried.progress());
+    req.op.read_big_sqe(&guard.res.memory, index);
     if is_after_link {
         chain.refuse_second_timeout(&mut req);
     }
@@ -113,7 +110,7 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
                 req.target = if sqe.flags & sqe::FIXED_FILE != 0 { Target::Fixed(sqe.fd as u32) } else { Target::Fd(sqe.fd) };
             }
             check(sqe, def, cx, &mut guard.drain).and_then(|()| {
-                req.notification = net::notification(opcode, sqe);
+                req.notification = def.notification.and_then(|notification| notification(sqe));
                 (def.prep)(sqe, cx, &mut req.op)
             })
         }

@@ -5,8 +5,7 @@ use super::cancel;
 use super::complete::{complete, complete_timeout, note_timeout};
 use super::link_timeout;
 use super::punt::punt;
-use super::wait;
-use crate::ops::{Op, OpFile, timeout::TimeoutOp, timeout::TimeoutSpec};
+use crate::ops::{Op, OpFile, table, timeout::TimeoutOp, timeout::TimeoutSpec};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::UringGuard;
 use crate::throttle::Throttled;
@@ -133,7 +132,7 @@ fn fire_link_timer(guard: &mut UringGuard, timer: ReqId, guards: ReqId) {
     let mut is_wait = false;
     if let Some(guarded) = guard.parked(guards) {
         guarded.req.link_timer = None;
-        is_wait = wait::is_wait(guarded.req.opcode);
+        is_wait = table::of(guarded.req.opcode).is_wait;
     }
     let outcome = match cancel::cancel_one(guard, guards) {
         // For these the kernel reports the number of cancelled requests, here too.

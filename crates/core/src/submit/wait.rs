@@ -16,8 +16,9 @@
 //! ring's lock; a cancelled FUTEX_WAIT that was woken wakes another waiter instead. The worker's part is
 //! `driver::sleeper`, checked by its `model` (loom) together with `ops/futex/sleep.rs`.
 
-use super::attempt::{Attempt, Next};
+use super::attempt::{Attempt, Depth, Next};
 use super::complete::complete;
+use super::facts;
 use super::punt::hand_to_io_wq;
 use crate::apoll::Rearm;
 use crate::io_wq::Account;
@@ -28,14 +29,8 @@ use crate::request::{Outcome, ReqId, Request, Stage, Target};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use alloc::sync::Arc;
-use uringlet_abi::Opcode;
 use uringlet_sys::Errno;
 use uringlet_sys::fd::EPOLLIN;
-
-/// Whether requests of this opcode sleep as described here.
-pub(super) fn is_wait(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Waitid | Opcode::FutexWait | Opcode::FutexWaitv)
-}
 
 /// Issues a WAITID, also again after its poll fired.
 pub(super) fn start_waitid(guard: &mut UringGuard, req: &mut Request, op: Waitid, mut file: OpFile) -> Attempt {
@@ -55,7 +50,8 @@ pub(super) fn start_waitid(guard: &mut UringGuard, req: &mut Request, op: Waitid
     if file.fd >= 0 && op.is_pollable() && !req.poll_fired {
         return Attempt::Continue(file, Next::Arm(EPOLLIN, Rearm::Recheck));
     }
-    hand_to_io_wq(guard, req.take(), file);
+    let route = facts::blocked_route(guard, req, file, Depth::Deep);
+    hand_to_io_wq(guard, req.take(), file, route);
     Attempt::Parked
 }
 
@@ -64,7 +60,8 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: &mut Request, wait: &Fute
     if let Err(errno) = wait.compare() {
         return Attempt::Done(Outcome::err(errno));
     }
-    let id = hand_to_io_wq(guard, req.take(), file);
+    let route = facts::blocked_route(guard, req, file, Depth::Deep);
+    let id = hand_to_io_wq(guard, req.take(), file, route);
     if guard.parked(id).is_none() {
         return Attempt::Parked;
     }

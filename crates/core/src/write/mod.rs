@@ -1,12 +1,11 @@
 //! Buffered writes: who executes them, and when.
 //!
 //! The page cache takes most of them in about a microsecond, and then nothing is faster than the caller's own pwrite. The
-//! rest must not hold the caller up: a file whose writes were seen to block goes down a gear ([`path`]) until they no
+//! rest must not hold the caller up: a file whose writes were seen to block goes down a gear (`crate::route`) until they no
 //! longer do ([`history`]), and when the whole machine has too many dirty pages, writes are put off by deadlines instead
 //! of sleeping ([`crate::throttle`]).
 
 pub(crate) mod history;
-pub(crate) mod path;
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,9 +1,11 @@
 //! Calls that the engine catches when the program makes them: made by an op, they go in by the same doors, since they concern
 //! every ring. No ring's lock is held. Nothing else in `ops` looks up.
 
-use super::RawEpollEvent;
 use crate::engine::ENGINE;
 use uringlet_sys::{Errno, fd_table, io};
+
+/// `struct epoll_event`: 12 bytes on x86-64.
+pub(super) type RawEpollEvent = [u32; 3];
 
 /// close(2): requests on the number keep its file.
 pub(super) fn close(fd: i32) -> Result<usize, Errno> {

@@ -1,8 +1,9 @@
 //! `IORING_OP_OPENAT, OPENAT2, CLOSE`.
 
-use super::path::UserPath;
-use crate::ops::Outcome;
-use crate::ops::{Issue, Op, PrepCx, unused};
+use super::intercepted;
+use super::path::{UserPath, refuse_fixed};
+use crate::ops::issue::{Issue, PrepCx, unused};
+use crate::ops::outcome::Outcome;
 use crate::ring_resources::RingResources;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe};
 use uringlet_sys::io::{self, O_CLOEXEC, O_NONBLOCK, OpenHow};
@@ -46,23 +47,23 @@ pub(crate) struct Open {
     uninstalled: Option<UninstalledFd>,
 }
 
-pub(crate) fn prep_openat(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(super) fn prep_openat(sqe: &Sqe, cx: &PrepCx) -> Result<Open, Errno> {
     prep(sqe, cx, OpenCall::Openat, openat_how(u64::from(sqe.op_flags), u64::from(sqe.len)))
 }
 
-pub(crate) fn prep_openat2(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(super) fn prep_openat2(sqe: &Sqe, cx: &PrepCx) -> Result<Open, Errno> {
     prep(sqe, cx, OpenCall::Openat2, read_how(UserPtr::at(sqe.addr2()), sqe.len as usize)?)
 }
 
-fn prep(sqe: &Sqe, cx: &PrepCx, call: OpenCall, how: OpenHow) -> Result<Op, Errno> {
+fn prep(sqe: &Sqe, cx: &PrepCx, call: OpenCall, how: OpenHow) -> Result<Open, Errno> {
     unused(&[u64::from(sqe.buf_index)])?;
-    super::refuse_fixed(cx)?;
+    refuse_fixed(cx)?;
     let path = UserPath::prep(sqe.addr, 0, cx)?;
     let file_index = sqe.file_index();
     if file_index != 0 && how.flags & u64::from(O_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::fs(super::FsOp::Open(Open { call, dir: sqe.fd, path, how, file_index, uninstalled: None })))
+    Ok(Open { call, dir: sqe.fd, path, how, file_index, uninstalled: None })
 }
 
 /// What open(2) makes of its arguments, which never refuses a flag.
@@ -209,15 +210,15 @@ pub(crate) enum Close {
     Slot(u32),
 }
 
-pub(crate) fn prep_close(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(super) fn prep_close(sqe: &Sqe, cx: &PrepCx) -> Result<Close, Errno> {
     unused(&[sqe.off, sqe.addr, u64::from(sqe.len), u64::from(sqe.op_flags), u64::from(sqe.buf_index)])?;
-    super::refuse_fixed(cx)?;
+    refuse_fixed(cx)?;
     let close = match (sqe.file_index(), sqe.fd) {
         (0, fd) => Close::Fd(fd),
         (file_index, 0) => Close::Slot(file_index - 1),
         _ => return Err(Errno::EINVAL),
     };
-    Ok(Op::fs(super::FsOp::Close(close)))
+    Ok(close)
 }
 
 impl Close {
@@ -233,7 +234,7 @@ impl Close {
         match *self {
             // A ring does not close rings: it could be its own.
             Self::Fd(fd) if fd_table::is_internal(fd) || fd_table::ring_index(fd).is_some() => Outcome::err(Errno::EBADF),
-            Self::Fd(fd) => super::intercepted::close(fd).into(),
+            Self::Fd(fd) => intercepted::close(fd).into(),
             Self::Slot(_) => Outcome::ok(0),
         }
     }
@@ -261,21 +262,12 @@ fn empty_slot(ring: &mut RingResources, slot: u32) -> Result<usize, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::fs::FsOp;
     use uringlet_abi::sqe;
 
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
     fn path() -> u64 {
         io::ptr_of_slice(b"/proc/self/maps\0").addr() as u64
-    }
-
-    fn open_of(op: Op) -> Open {
-        let Op::Fs(op) = op else { unreachable!("{op:?}") };
-        match *op {
-            FsOp::Open(open) => open,
-            other => unreachable!("{other:?}"),
-        }
     }
 
     fn how_at(how: &[u64], len: u32) -> Sqe {
@@ -320,10 +312,8 @@ mod tests {
 
     #[test]
     fn close_fields() {
-        assert!(matches!(prep_close(&Sqe { fd: 7, ..Sqe::default() }, &CX), Ok(Op::Fs(op)) if matches!(*op, FsOp::Close(Close::Fd(7)))));
-        assert!(
-            matches!(prep_close(&Sqe { splice_fd_in: 3, ..Sqe::default() }, &CX), Ok(Op::Fs(op)) if matches!(*op, FsOp::Close(Close::Slot(2))))
-        );
+        assert!(matches!(prep_close(&Sqe { fd: 7, ..Sqe::default() }, &CX), Ok(Close::Fd(7))));
+        assert!(matches!(prep_close(&Sqe { splice_fd_in: 3, ..Sqe::default() }, &CX), Ok(Close::Slot(2))));
         for bad in [
             Sqe { fd: 7, splice_fd_in: 3, ..Sqe::default() },
             Sqe { off: 1, ..Sqe::default() },
@@ -339,7 +329,7 @@ mod tests {
 
     #[test]
     fn only_what_openat_can_do_falls_back_to_it() {
-        let plain = |flags, mode, resolve| open_of(prep_openat2(&how_at(&[flags, mode, resolve], 24), &CX).unwrap()).is_plain();
+        let plain = |flags, mode, resolve| prep_openat2(&how_at(&[flags, mode, resolve], 24), &CX).unwrap().is_plain();
         assert!(plain(2, 0, 0));
         assert!(plain(O_CREAT, 0o600, 0));
         assert!(!plain(0, 0o600, 0));
@@ -351,7 +341,7 @@ mod tests {
     #[test]
     fn a_worker_opens_as_asked() {
         let sqe = Sqe { addr: path(), fd: -100, splice_fd_in: 1, ..Sqe::default() };
-        let mut open = open_of(prep_openat(&sqe, &CX).unwrap());
+        let mut open = prep_openat(&sqe, &CX).unwrap();
         let fd = open.run().res;
         assert_eq!(io::file_flags(fd).unwrap() & O_NONBLOCK, 0);
         let opened = io::fstat(fd);

@@ -1,6 +1,6 @@
 //! A path of the program's.
 
-use crate::ops::PrepCx;
+use crate::ops::issue::PrepCx;
 use alloc::boxed::Box;
 use alloc::vec;
 use uringlet_abi::sqe;
@@ -12,6 +12,11 @@ const MAX: usize = 4096;
 const SHORT: usize = 256;
 /// `AT_EMPTY_PATH`: "" is the file of the directory descriptor itself.
 pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
+
+/// Operations on names take no registered file.
+pub(super) fn refuse_fixed(cx: &PrepCx) -> Result<(), Errno> {
+    if cx.sqe_flags & sqe::FIXED_FILE != 0 { Err(Errno::EBADF) } else { Ok(()) }
+}
 
 /// Where a path stands, and our copy of it once the request outlives its submission.
 #[derive(Debug)]

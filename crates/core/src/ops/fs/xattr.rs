@@ -5,8 +5,8 @@
 //! Differs: the bad path of an unlinked request is found when it is issued, as those of the family.
 //! Tests:   liburing xattr.t; ours cli/tests/net_ops.rs (xattr_ops), the differential test.
 
-use super::{FsOp, path::UserPath, refuse_fixed};
-use crate::ops::{Op, PrepCx, unused};
+use super::path::{UserPath, refuse_fixed};
+use crate::ops::issue::{PrepCx, unused};
 use alloc::boxed::Box;
 use alloc::vec;
 use uringlet_abi::Sqe;
@@ -40,31 +40,31 @@ enum Value {
     Get(UserPtr, usize),
 }
 
-pub(crate) fn prep_setxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(super) fn prep_setxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Xattr, Errno> {
     refuse_fixed(cx)?;
     prep(sqe, cx, FLAGS, true)
 }
 
-pub(crate) fn prep_getxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(super) fn prep_getxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Xattr, Errno> {
     refuse_fixed(cx)?;
     prep(sqe, cx, 0, true)
 }
 
-pub(crate) fn prep_fsetxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(super) fn prep_fsetxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Xattr, Errno> {
     prep(sqe, cx, FLAGS, false)
 }
 
-pub(crate) fn prep_fgetxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(super) fn prep_fgetxattr(sqe: &Sqe, cx: &PrepCx) -> Result<Xattr, Errno> {
     prep(sqe, cx, 0, false)
 }
 
-fn prep(sqe: &Sqe, cx: &PrepCx, flags: u32, has_path: bool) -> Result<Op, Errno> {
+fn prep(sqe: &Sqe, cx: &PrepCx, flags: u32, has_path: bool) -> Result<Xattr, Errno> {
     unused(&[u64::from(sqe.op_flags & !flags)])?;
     let name = read_name(UserPtr::at(sqe.addr))?;
     let (addr, size) = (UserPtr::at(sqe.addr2()), sqe.len as usize);
     let value = if flags != 0 { Value::Set(read_value(addr, size)?) } else { Value::Get(addr, size) };
     let path = has_path.then(|| UserPath::prep(sqe.addr3, 0, cx)).transpose()?;
-    Ok(Op::fs(FsOp::Xattr(Xattr { path, name, value, flags: sqe.op_flags })))
+    Ok(Xattr { path, name, value, flags: sqe.op_flags })
 }
 
 impl Xattr {
@@ -146,8 +146,8 @@ mod tests {
     fn what_is_kept_is_not_read_again() {
         let mut value = *b"value";
         let sqe = Sqe { off: address(&value), ..good() };
-        let Ok(Op::Fs(op)) = prep_fsetxattr(&sqe, &CX) else { panic!("refused") };
+        let Ok(op) = prep_fsetxattr(&sqe, &CX) else { panic!("refused") };
         value.fill(0);
-        assert!(matches!(*op, FsOp::Xattr(Xattr { value: Value::Set(kept), .. }) if *kept == *b"value"));
+        assert!(matches!(op, Xattr { value: Value::Set(kept), .. } if *kept == *b"value"));
     }
 }

@@ -1,10 +1,11 @@
 //! `IORING_OP_ACCEPT`, single and multishot.
 
-use super::nonblock::accept_with_nonblock;
-use super::{AF_UNIX, NetOp, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, TryCtx, blocking_call, invalidate_file_kind, poll_first, with_nonblock};
-use crate::ops::Outcome;
+use super::attempt::{TryCtx, blocking_call, poll_first};
+use super::nonblock::{accept_with_nonblock, with_nonblock};
+use super::socket::{AF_UNIX, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, invalidate_file_kind};
 use crate::ops::fs::install_file;
-use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
+use crate::ops::outcome::Outcome;
 use crate::ring_resources::RingResources;
 use uringlet_abi::op_flags::{ACCEPT_DONTWAIT, ACCEPT_MULTISHOT, ACCEPT_POLL_FIRST};
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, cqe};
@@ -26,7 +27,7 @@ pub(crate) struct Accept {
     wait_first: bool,
 }
 
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Accept, Errno> {
     unused(&[sqe.len.into(), sqe.buf_index.into()])?;
     if sqe.ioprio & !(ACCEPT_MULTISHOT | ACCEPT_DONTWAIT | ACCEPT_POLL_FIRST) != 0 {
         return Err(Errno::EINVAL);
@@ -39,14 +40,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if sqe.op_flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::net(NetOp::Accept(Accept {
-        addr: sqe.addr,
-        addrlen: sqe.addr2(),
-        flags: sqe.op_flags,
-        accept_flags: sqe.ioprio,
-        file_index,
-        wait_first: false,
-    })))
+    Ok(Accept { addr: sqe.addr, addrlen: sqe.addr2(), flags: sqe.op_flags, accept_flags: sqe.ioprio, file_index, wait_first: false })
 }
 
 impl Accept {

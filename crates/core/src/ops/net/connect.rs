@@ -1,8 +1,9 @@
 //! `IORING_OP_CONNECT`, and socket addresses copied from the program.
 
-use super::{ADDR_MAX, NetOp, POLLOUT, with_nonblock};
-use crate::ops::Outcome;
-use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use super::nonblock::with_nonblock;
+use super::socket::{ADDR_MAX, POLLOUT};
+use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
+use crate::ops::outcome::Outcome;
 use alloc::boxed::Box;
 use uringlet_abi::Sqe;
 use uringlet_sys::io::{self, Res};
@@ -45,10 +46,10 @@ pub(crate) struct Connect {
     was_aborted: bool,
 }
 
-pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Connect, Errno> {
     unused(&[sqe.len.into(), sqe.buf_index.into(), sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
     let addr = SockAddr::read(sqe.addr, sqe.addr2() as i32)?;
-    Ok(Op::net(NetOp::Connect(Connect { addr, is_in_progress: false, was_aborted: false })))
+    Ok(Connect { addr, is_in_progress: false, was_aborted: false })
 }
 
 impl Connect {

@@ -4,8 +4,8 @@
 //! received by a copy is then written back to the program's header.
 
 use super::connect::SockAddr;
-use super::{ADDR_MAX, MAX_IOVECS, iovec_bytes, read_iovecs};
-use crate::ops::rw::skip;
+use super::socket::{ADDR_MAX, MAX_IOVECS};
+use crate::ops::iovecs;
 use alloc::boxed::Box;
 use uringlet_abi::register::Iovec;
 use uringlet_sys::io::{self, Msghdr, Res};
@@ -13,7 +13,7 @@ use uringlet_sys::{Errno, UserPtr, user};
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum MsgDirection {
     Send,
     Receive,
 }
@@ -47,7 +47,7 @@ impl UserMsghdr {
     ///
     /// # Errors
     /// `EFAULT`; `EMSGSIZE` too many iovecs; `EINVAL` an impossible address length.
-    pub(super) fn import_args(&mut self, direction: Direction) -> Result<(), Errno> {
+    pub(super) fn import_args(&mut self, direction: MsgDirection) -> Result<(), Errno> {
         if self.copy.is_some() {
             return Ok(());
         }
@@ -58,12 +58,12 @@ impl UserMsghdr {
         if (header.namelen as i32) < 0 {
             return Err(Errno::EINVAL);
         }
-        let name = if direction == Direction::Send && header.name != 0 && header.namelen != 0 {
+        let name = if direction == MsgDirection::Send && header.name != 0 && header.namelen != 0 {
             Some(SockAddr::read(header.name, header.namelen.min(ADDR_MAX as u32) as i32)?)
         } else {
             None
         };
-        let iovecs = read_iovecs(header.iov, header.iovlen as usize)?;
+        let iovecs = iovecs::read(header.iov, header.iovlen as usize)?;
         self.copy = Some(Box::new(ImportedMsghdr { header, iovecs, name }));
         Ok(())
     }
@@ -112,7 +112,7 @@ impl UserMsghdr {
     /// `n` more bytes are done: they and the ancillary data are not sent again.
     pub(super) fn advance(&mut self, n: usize) {
         if let Some(copy) = &mut self.copy {
-            skip(&mut copy.iovecs, n);
+            iovecs::skip(&mut copy.iovecs, n);
             copy.header.control = 0;
             copy.header.controllen = 0;
         }
@@ -121,7 +121,7 @@ impl UserMsghdr {
     /// Bytes left to transfer. Without a copy only after a call went well: the kernel has just read the same bytes.
     pub(super) fn left(&self) -> usize {
         if let Some(copy) = &self.copy {
-            return iovec_bytes(&copy.iovecs);
+            return iovecs::bytes(&copy.iovecs);
         }
         let header: Msghdr = user::read_mapped(self.program);
         let iovec = |i: u64| user::read_mapped::<Iovec>(UserPtr::at(header.iov).add(i as usize * size_of::<Iovec>()));
@@ -154,7 +154,7 @@ mod tests {
         let mut header = header_of(&iovecs);
         let mut copied = message(&header);
         assert_eq!(copied.left(), 30);
-        copied.import_args(Direction::Send).unwrap();
+        copied.import_args(MsgDirection::Send).unwrap();
         iovecs[0].len = 1000;
         header.iovlen = 1;
         assert_eq!(copied.left(), 30);
@@ -166,7 +166,7 @@ mod tests {
         let iovecs = [Iovec { base: 1, len: 10 }, Iovec { base: 2, len: 20 }];
         let header = Msghdr { control: 8, controllen: 16, ..header_of(&iovecs) };
         let mut message = message(&header);
-        message.import_args(Direction::Send).unwrap();
+        message.import_args(MsgDirection::Send).unwrap();
         assert!(message.has_control());
         message.advance(15);
         assert_eq!(message.left(), 15);
@@ -176,9 +176,9 @@ mod tests {
     #[test]
     fn impossible_headers_are_refused() {
         let long = Msghdr { iovlen: 1025, ..Msghdr::default() };
-        assert_eq!(message(&long).import_args(Direction::Receive), Err(Errno::EMSGSIZE));
+        assert_eq!(message(&long).import_args(MsgDirection::Receive), Err(Errno::EMSGSIZE));
         let negative = Msghdr { namelen: u32::MAX, ..Msghdr::default() };
-        assert_eq!(message(&negative).import_args(Direction::Send), Err(Errno::EINVAL));
-        assert_eq!(UserMsghdr::at(8).import_args(Direction::Send), Err(Errno::EFAULT));
+        assert_eq!(message(&negative).import_args(MsgDirection::Send), Err(Errno::EINVAL));
+        assert_eq!(UserMsghdr::at(8).import_args(MsgDirection::Send), Err(Errno::EFAULT));
     }
 }

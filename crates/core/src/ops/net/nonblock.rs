@@ -18,7 +18,7 @@
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use uringlet_sys::io::{self, Res};
+use uringlet_sys::io::{self, O_NONBLOCK, Res};
 use uringlet_sys::{Errno, process};
 
 /// The process whose thread has its turn; 0 for none.
@@ -57,10 +57,25 @@ impl Drop for NonblockGuard {
     }
 }
 
+/// Makes a call that would sleep on a blocking socket answer `EAGAIN` or `EINPROGRESS` instead.
+///
+/// There is no flag for that on accept(2) and connect(2), so the open file is non-blocking for the time of the call.
+/// Others who call on it in that moment may see `EAGAIN`; whoever sleeps in a call already does not.
+pub(super) fn with_nonblock(fd: i32, call: impl Fn() -> Res) -> Res {
+    let flags = io::file_flags(fd)?;
+    if flags & O_NONBLOCK != 0 {
+        return call();
+    }
+    io::set_file_flags(fd, flags | O_NONBLOCK)?;
+    let result = call();
+    let _ = io::set_file_flags(fd, flags);
+    result
+}
+
 /// Makes a call on a listener that would sleep answer `EAGAIN` instead, also when somebody else has his turn at it.
 pub(super) fn accept_with_nonblock(fd: i32, accept: impl Fn() -> Res) -> Res {
     let _guard = NonblockGuard::take(fd)?;
-    super::with_nonblock(fd, accept)
+    with_nonblock(fd, accept)
 }
 
 #[cfg(test)]

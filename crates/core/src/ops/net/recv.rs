@@ -2,14 +2,12 @@
 
 mod bundle;
 
-use super::{
-    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, POLLIN, SpuriousWakeups, TryCtx, blocking_call, iovec_bytes, is_nonempty, is_resumable,
-    may_wait, no_buffer, nonblocking, poll_first, receive_mask, stay_armed,
-};
-use crate::ops::Outcome;
+use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_first, stay_armed};
+use super::socket::{MSG_CTRUNC, MSG_TRUNC, POLLIN, is_resumable, may_wait, nonblocking, receive_mask};
 use crate::ops::buffers::commit_or_recycle;
-use crate::ops::rw::{is_beyond_memory, skip};
-use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::ops::iovecs::{self, is_beyond_memory};
+use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
+use crate::ops::outcome::Outcome;
 use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
@@ -50,7 +48,7 @@ pub(crate) struct Recv {
     spurious: SpuriousWakeups,
 }
 
-pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recv, Errno> {
     if (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECV_MULTISHOT | RECVSEND_BUNDLE) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -64,7 +62,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     if !selects && is_beyond_memory(sqe.addr, sqe.len.into()) {
         return Err(Errno::EFAULT);
     }
-    Ok(Op::net(NetOp::Recv(Recv {
+    Ok(Recv {
         addr: sqe.addr,
         len: sqe.len,
         cap: sqe.len,
@@ -81,7 +79,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         done: 0,
         selected: None,
         spurious: SpuriousWakeups::default(),
-    })))
+    })
 }
 
 impl Recv {
@@ -174,14 +172,14 @@ impl Recv {
     }
 
     fn left(&self) -> usize {
-        self.iovecs.as_deref().map_or(self.len as usize - self.done, iovec_bytes)
+        self.iovecs.as_deref().map_or(self.len as usize - self.done, iovecs::bytes)
     }
 
     fn is_resumed_after(&mut self, fd: i32, n: usize) -> bool {
         let is_resumed = n > 0 && n < self.left() && is_resumable(fd, self.msg_flags);
         if is_resumed {
             if let Some(iovecs) = &mut self.iovecs {
-                skip(iovecs, n);
+                iovecs::skip(iovecs, n);
             }
             self.done += n;
             // It has data in it, however the request goes on.

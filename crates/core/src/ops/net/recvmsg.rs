@@ -1,14 +1,12 @@
 //! `IORING_OP_RECVMSG`, also into a provided buffer, and multishot: then address, ancillary data and payload go into the
 //! provided buffer, behind a `struct io_uring_recvmsg_out`.
 
-use super::message::{Direction, UserMsghdr};
-use super::{
-    Backlog, MSG_CTRUNC, MSG_TRUNC, NetOp, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, is_resumable, may_wait, no_buffer,
-    nonblocking, poll_first, receive_mask, stay_armed,
-};
-use crate::ops::Outcome;
+use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_first, stay_armed};
+use super::message::{MsgDirection, UserMsghdr};
+use super::socket::{MSG_CTRUNC, MSG_TRUNC, is_resumable, may_wait, nonblocking, receive_mask};
 use crate::ops::buffers::commit_or_recycle;
-use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
+use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
+use crate::ops::outcome::Outcome;
 use crate::rsrc::buf_ring::SelectedBuf;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
@@ -85,7 +83,7 @@ pub(crate) struct Recvmsg {
     spurious: SpuriousWakeups,
 }
 
-pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recvmsg, Errno> {
     unused(&[sqe.addr2(), sqe.file_index().into(), (sqe.ioprio & !(RECVSEND_POLL_FIRST | RECV_MULTISHOT)).into(), (sqe.len >> 31).into()])?;
     let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
     let is_multishot = sqe.ioprio & RECV_MULTISHOT != 0;
@@ -109,7 +107,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     if selects {
         op.read_shape(sqe.addr, is_multishot)?;
     }
-    Ok(Op::net(NetOp::Recvmsg(op)))
+    Ok(op)
 }
 
 impl Recvmsg {
@@ -310,7 +308,7 @@ impl Recvmsg {
             // All that is needed of the header was read by `prep`.
             return Ok(());
         }
-        self.message.import_args(Direction::Receive)
+        self.message.import_args(MsgDirection::Receive)
     }
 }
 

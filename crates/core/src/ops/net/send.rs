@@ -1,17 +1,16 @@
 //! `IORING_OP_SEND`, also as sendto, from iovecs (`IORING_SEND_VECTORIZED`) or from a provided buffer.
 
+use super::attempt::{SpuriousWakeups, TryCtx, blocking_call, no_buffer, poll_first};
 use super::connect::SockAddr;
-use super::{
-    MAX_IOVECS, NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, blocking_call, iovec_bytes, is_resumable, may_wait,
-    no_buffer, nonblocking, poll_first, read_iovecs,
-};
-use crate::ops::Outcome;
+use super::socket::{MAX_IOVECS, POLLOUT, is_resumable, may_wait, nonblocking};
+use super::zerocopy::ZeroCopy;
 use crate::ops::buffers::commit_or_recycle;
-use crate::ops::rw::{is_beyond_memory, skip};
-use crate::ops::{Issue, IssueCx, Op, PrepCx};
+use crate::ops::iovecs::{self, is_beyond_memory};
+use crate::ops::issue::{Issue, IssueCx, PrepCx};
+use crate::ops::outcome::Outcome;
 use crate::rsrc::buf_ring::{BundleLimit, SelectedBuf};
 use alloc::boxed::Box;
-use uringlet_abi::op_flags::{RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
+use uringlet_abi::op_flags::{RECVSEND_BUNDLE, RECVSEND_POLL_FIRST, SEND_VECTORIZED};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::io::{self, MSG_NOSIGNAL, MSG_WAITALL, Res};
@@ -50,7 +49,7 @@ pub(crate) struct Send {
     spurious: SpuriousWakeups,
 }
 
-pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Send, Errno> {
     let beside_addr_len = sqe.splice_fd_in as u32 >> 16;
     if beside_addr_len != 0 || (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECVSEND_BUNDLE | SEND_VECTORIZED) != 0 {
         return Err(Errno::EINVAL);
@@ -59,11 +58,11 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     let is_bundle = sqe.ioprio & RECVSEND_BUNDLE != 0;
     let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 && !selects {
         true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
-        true => Some(read_iovecs(sqe.addr, sqe.len as usize)?),
+        true => Some(iovecs::read(sqe.addr, sqe.len as usize)?),
         false if !selects && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
         false => None,
     };
-    Ok(Op::net(NetOp::Send(Send {
+    Ok(Send {
         zero_copy: None,
         addr: sqe.addr,
         len: sqe.len,
@@ -77,11 +76,11 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
         done: 0,
         selected: None,
         spurious: SpuriousWakeups::default(),
-    })))
+    })
 }
 
 /// `IORING_OP_SEND_ZC`.
-pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Send, Errno> {
     let zero_copy = ZeroCopy::prep(sqe)?;
     if sqe.splice_fd_in as u32 >> 16 != 0 {
         return Err(Errno::EINVAL);
@@ -89,11 +88,11 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 {
         true if zero_copy.has_buffer() => return Err(Errno::EINVAL),
         true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
-        true => Some(read_iovecs(sqe.addr, sqe.len as usize)?),
+        true => Some(iovecs::read(sqe.addr, sqe.len as usize)?),
         false if !zero_copy.has_buffer() && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
         false => None,
     };
-    Ok(Op::net(NetOp::Send(Send {
+    Ok(Send {
         zero_copy: Some(zero_copy),
         addr: sqe.addr,
         len: sqe.len,
@@ -107,7 +106,7 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
         done: 0,
         selected: None,
         spurious: SpuriousWakeups::default(),
-    })))
+    })
 }
 
 impl Send {
@@ -232,14 +231,14 @@ impl Send {
     }
 
     fn left(&self) -> usize {
-        self.iovecs.as_deref().map_or(self.len as usize - self.done, iovec_bytes)
+        self.iovecs.as_deref().map_or(self.len as usize - self.done, iovecs::bytes)
     }
 
     fn is_resumed_after(&mut self, fd: i32, n: usize) -> bool {
         let is_resumed = n > 0 && n < self.left() && is_resumable(fd, self.msg_flags);
         if is_resumed {
             if let Some(iovecs) = &mut self.iovecs {
-                skip(iovecs, n);
+                iovecs::skip(iovecs, n);
             }
             self.done += n;
             if let Some(selected) = &mut self.selected {

@@ -1,12 +1,12 @@
 //! `IORING_OP_SENDMSG`.
 
-use super::message::{Direction, UserMsghdr};
-use super::{
-    NetOp, POLLOUT, SEND_VECTORIZED, SpuriousWakeups, TryCtx, ZeroCopy, blocking_call, is_resumable, may_wait, nonblocking, poll_first,
-};
-use crate::ops::Outcome;
-use crate::ops::{Issue, IssueCx, Op, PrepCx, unused};
-use uringlet_abi::op_flags::RECVSEND_POLL_FIRST;
+use super::attempt::{SpuriousWakeups, TryCtx, blocking_call, poll_first};
+use super::message::{MsgDirection, UserMsghdr};
+use super::socket::{POLLOUT, is_resumable, may_wait, nonblocking};
+use super::zerocopy::ZeroCopy;
+use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
+use crate::ops::outcome::Outcome;
+use uringlet_abi::op_flags::{RECVSEND_POLL_FIRST, SEND_VECTORIZED};
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::Errno;
 use uringlet_sys::io::{MSG_NOSIGNAL, MSG_WAITALL, Res};
@@ -24,7 +24,7 @@ pub(crate) struct Sendmsg {
     spurious: SpuriousWakeups,
 }
 
-pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Sendmsg, Errno> {
     unused(&[
         sqe.addr2(),
         sqe.file_index().into(),
@@ -34,28 +34,28 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Op, Errno> {
     if cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    Ok(Op::net(NetOp::Sendmsg(Sendmsg {
+    Ok(Sendmsg {
         zero_copy: None,
         message: UserMsghdr::at(sqe.addr),
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         done: 0,
         spurious: SpuriousWakeups::default(),
-    })))
+    })
 }
 
 /// `IORING_OP_SENDMSG_ZC`.
-pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Sendmsg, Errno> {
     let zero_copy = ZeroCopy::prep(sqe)?;
     unused(&[sqe.addr2(), sqe.file_index().into()])?;
-    Ok(Op::net(NetOp::Sendmsg(Sendmsg {
+    Ok(Sendmsg {
         zero_copy: Some(zero_copy),
         message: UserMsghdr::at(sqe.addr),
         msg_flags: sqe.op_flags | MSG_NOSIGNAL,
         is_poll_first: sqe.ioprio & RECVSEND_POLL_FIRST != 0,
         done: 0,
         spurious: SpuriousWakeups::default(),
-    })))
+    })
 }
 
 impl Sendmsg {
@@ -144,6 +144,6 @@ impl Sendmsg {
     }
 
     pub(super) fn import_args(&mut self) -> Result<(), Errno> {
-        self.message.import_args(Direction::Send)
+        self.message.import_args(MsgDirection::Send)
     }
 }

@@ -6,12 +6,12 @@
 //!          once for several requests.
 //! Tests:   liburing send-zerocopy.t, ours cli/tests/net_ops.rs (net_zc).
 
-use super::{AF_INET, AF_INET6, SEND_VECTORIZED, must_be_socket};
-use crate::ops::IssueCx;
-use crate::ops::Notification;
-use uringlet_abi::op_flags::{NOTIF_USAGE_ZC_COPIED, RECVSEND_FIXED_BUF, RECVSEND_POLL_FIRST, SEND_ZC_REPORT_USAGE};
+use super::socket::{AF_INET, AF_INET6, must_be_socket};
+use crate::ops::issue::IssueCx;
+use crate::ops::outcome::Notification;
+use uringlet_abi::op_flags::{NOTIF_USAGE_ZC_COPIED, RECVSEND_FIXED_BUF, RECVSEND_POLL_FIRST, SEND_VECTORIZED, SEND_ZC_REPORT_USAGE};
 use uringlet_abi::register::Iovec;
-use uringlet_abi::{Opcode, Sqe, sqe};
+use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::{Errno, io};
 
 const KNOWN: u16 = RECVSEND_POLL_FIRST | RECVSEND_FIXED_BUF | SEND_ZC_REPORT_USAGE | SEND_VECTORIZED;
@@ -26,8 +26,8 @@ pub(crate) struct ZeroCopy {
 }
 
 /// The notification that an SQE brings on, whatever becomes of its request: unless it is refused at first sight.
-pub(crate) fn notification(opcode: Opcode, sqe: &Sqe) -> Option<Notification> {
-    if !matches!(opcode, Opcode::SendZc | Opcode::SendmsgZc) || is_refused(sqe) || sqe.flags & sqe::BUFFER_SELECT != 0 {
+pub(crate) fn notification(sqe: &Sqe) -> Option<Notification> {
+    if is_refused(sqe) || sqe.flags & sqe::BUFFER_SELECT != 0 {
         return None;
     }
     // Unknown flags are found before this one is heeded.
@@ -89,12 +89,11 @@ mod tests {
     #[test]
     fn what_is_refused_at_first_sight_brings_no_notification() {
         let good = Sqe { ioprio: SEND_ZC_REPORT_USAGE, ..Sqe::default() };
-        assert_eq!(notification(Opcode::SendZc, &good).map(|n| n.res), Some(i32::MIN));
-        assert!(notification(Opcode::Send, &good).is_none());
+        assert_eq!(notification(&good).map(|n| n.res), Some(i32::MIN));
         let unknown = Sqe { ioprio: SEND_ZC_REPORT_USAGE | 1 << 6, ..good };
-        assert_eq!(notification(Opcode::SendmsgZc, &unknown).map(|n| n.res), Some(0));
+        assert_eq!(notification(&unknown).map(|n| n.res), Some(0));
         for bad in [Sqe { addr3: 1, ..good }, Sqe { pad2: 1, ..good }, Sqe { flags: sqe::CQE_SKIP_SUCCESS, ..good }] {
-            assert!(notification(Opcode::SendZc, &bad).is_none());
+            assert!(notification(&bad).is_none());
             assert_eq!(ZeroCopy::prep(&bad).err(), Some(Errno::EINVAL), "{bad:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{POLLERR, POLLIN, POLLOUT, Rw};
 use crate::file::FileKind;
-use crate::ops::{Issue, IssueCx};
+use crate::ops::issue::{Issue, IssueCx};
 use uringlet_abi::{setup, sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::{Errno, UserPtr};
@@ -13,7 +13,7 @@ impl Rw {
     #[inline]
     pub(super) fn try_known_socket(&mut self, cx: &mut IssueCx<'_>) -> Option<Issue> {
         let fd = cx.file.fd;
-        if !self.is_plain() || cx.ring.setup & setup::IOPOLL != 0 || !FileKind::cached(fd).is_some_and(FileKind::is_socket) {
+        if !self.is_plain() || cx.ring.setup & setup::IOPOLL != 0 || !FileKind::cached(fd).is_socket() {
             return None;
         }
         if self.is_write {
@@ -26,13 +26,8 @@ impl Rw {
     }
 
     /// Nothing of the ring's, no flag, and no position.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         matches!(self.off, -1 | 0) && self.rw_flags == 0 && !self.is_fixed && !self.selects
-    }
-
-    /// The poll events that it waits for if it is a plain read that may have to wait.
-    pub(crate) fn receive_events(&self) -> Option<u32> {
-        (!self.is_write && self.is_plain() && self.len > 0).then_some(POLLIN)
     }
 
     fn answer_of_socket(&mut self, cx: &mut IssueCx<'_>, mask: u32) -> Option<Issue> {
@@ -48,9 +43,9 @@ impl Rw {
                 if n < self.wanted() {
                     cx.ring.note_empty(fd);
                 }
-                Some(self.finish(Ok(n)))
+                Some(self.finish_transfer(Ok(n)))
             }
-            other => Some(self.finish(other)),
+            other => Some(self.finish_transfer(other)),
         }
     }
 
@@ -91,7 +86,7 @@ impl Rw {
                     _ => Issue::Blocks,
                 }
             }
-            other => self.finish(other),
+            other => self.finish_transfer(other),
         }
     }
 

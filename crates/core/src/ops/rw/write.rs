@@ -2,50 +2,51 @@
 
 use super::{MAX_LEN, Rw};
 use crate::file::FileKind;
-use crate::ops::{Issue, IssueCx};
+use crate::ops::issue::{Issue, IssueCx, OpFamily};
 use crate::ring_resources::LockOwner;
+use crate::route::{Route, Step, TransferFacts, Tried, WriteFacts, WriteSpeed, is_large, route};
 use crate::write::history::Latency;
-use crate::write::path::{WriteCtx, WritePath, choose_path};
 use crate::write::{self, WriteMode};
 use uringlet_sys::Errno;
 use uringlet_sys::clock::ticks;
-use uringlet_sys::io::{self, RWF_NOWAIT};
+use uringlet_sys::io::RWF_NOWAIT;
 use uringlet_sys::stats::{self, Counter};
 
 impl Rw {
-    /// A buffered write: how the file's writes went says who does it.
-    pub(super) fn try_write(&mut self, cx: &mut IssueCx<'_>, kind: FileKind, may_raise_signal: bool) -> Issue {
-        let fd = cx.file.fd;
+    /// Issues a buffered write, or an `O_DIRECT` one that cannot go to AIO.
+    pub(super) fn try_write(&mut self, cx: &mut IssueCx<'_>, kind: FileKind, facts: TransferFacts) -> Issue {
+        let (fd, mode) = (cx.file.fd, cx.ring.mode);
         let bytes = match self.bytes_to_ask_for(cx) {
             Ok(bytes) => bytes,
             Err(errno) => return errno.into(),
         };
-        let ctx = WriteCtx {
-            bytes,
-            mode: cx.ring.mode,
-            history: write::history_of(fd),
-            supports_nowait: kind.supports_nowait(true),
-            is_synchronous: self.waits_for_disk(kind),
-            may_raise_signal,
-            is_caller: cx.ring.lock_owner == LockOwner::Submitter,
-        };
-        if ctx.mode != WriteMode::Workers {
-            let reply = cx.ring.throttle.request(ctx.bytes);
+        let history = write::history_of(fd);
+        let mut budget = Ok(());
+        // Rings in this mode have no dirty budget.
+        if mode != WriteMode::Workers {
+            budget = cx.ring.throttle.request(bytes);
             // Throttled writes of the file are among the queued ones.
-            let reply = if ctx.history.has_queued() { cx.ring.throttle.in_order(fd, reply) } else { reply };
-            if let Err(throttled) = reply {
-                return Issue::Throttled(throttled);
-            }
+            budget = if history.has_queued() { cx.ring.throttle.in_order(fd, budget) } else { budget };
         }
-        match choose_path(ctx) {
-            WritePath::Inline => Issue::RunInline,
-            WritePath::Nowait => self.write_nowait(cx, kind).unwrap_or(Issue::Blocks),
-            WritePath::NowaitThenInline => self.write_nowait(cx, kind).unwrap_or(Issue::RunInline),
-            WritePath::Worker => Issue::Blocks,
+        let write = WriteFacts {
+            has_budget: budget.is_ok(),
+            speed: WriteSpeed::of(history),
+            has_queued: history.has_queued(),
+            waits_for_disk: self.waits_for_disk(kind),
+            is_submitter: cx.ring.lock_owner == LockOwner::Submitter,
+            is_large: is_large(bytes),
+        };
+        // Also after the try, for which the facts are those of before it.
+        let ask = |tried| route(kind, mode, Step::Transfer(TransferFacts { tried, write, ..facts }));
+        match (ask(Tried::No), budget) {
+            (Route::Throttle, Err(throttled)) => Issue::Throttled(throttled),
+            (Route::Try, _) => self.write_nowait(cx, kind).unwrap_or_else(|tried| issue_of(ask(tried))),
+            (route, _) => issue_of(route),
         }
     }
 
-    /// How much is to be written. While the ring has a budget a vector's length is charged when it is written, and 0 here.
+    /// Bytes to request from the dirty budget. While the budget lasts the length of a vector is
+    /// charged after the write, and 0 here.
     fn bytes_to_ask_for(&mut self, cx: &IssueCx<'_>) -> Result<u64, Errno> {
         if !self.is_vectored {
             return Ok(u64::from(self.len));
@@ -57,8 +58,8 @@ impl Rw {
         Ok(self.iovecs.iter().flatten().map(|v| v.len).sum::<u64>().min(MAX_LEN as u64))
     }
 
-    /// As much as the file takes without waiting; a worker does the rest. `None`: nothing was done.
-    fn write_nowait(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Option<Issue> {
+    /// Writes as much as the file takes without waiting. `Err`: bytes are left to write.
+    fn write_nowait(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Result<Issue, Tried> {
         let (fd, ring_index) = (cx.file.fd, cx.ring.ring_index);
         let start = ticks();
         let res = self.transfer(fd, self.rw_flags | RWF_NOWAIT);
@@ -70,24 +71,23 @@ impl Rw {
         match res {
             Ok(n) if n > 0 && self.done + n < self.wanted() => {
                 stats::short_write(ring_index, self.off as u64, self.wanted() as u64, (self.done + n) as u64);
-                Some(self.advance(n).map_or_else(Issue::from, |()| Issue::Blocks))
+                self.advance(n).map_or_else(|errno| Ok(errno.into()), |()| Err(Tried::Short))
             }
             Ok(n) => {
                 stats::bump(ring_index, Counter::WritesNowait);
                 write::after_worker(ring_index, fd, Latency::Fast);
-                Some(self.finish(Ok(n)))
+                Ok(self.finish_transfer(Ok(n)))
             }
-            Err(Errno::EAGAIN) => None,
+            Err(Errno::EAGAIN) => Err(Tried::WouldBlock),
             Err(Errno::EOPNOTSUPP) => {
                 kind.note_nowait_unsupported(fd, true);
-                None
+                Err(Tried::WouldBlock)
             }
-            Err(errno) => Some(self.finish(Err(errno))),
+            Err(errno) => Ok(self.finish_transfer(Err(errno))),
         }
     }
+}
 
-    /// Whether a write ends only when the disk has it.
-    pub(crate) fn waits_for_disk(&self, kind: FileKind) -> bool {
-        kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0
-    }
+fn issue_of(route: Route) -> Issue {
+    if route == Route::Inline { Issue::RunInline } else { Issue::Blocks }
 }

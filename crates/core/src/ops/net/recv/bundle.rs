@@ -3,9 +3,11 @@
 //! Without a length nobody knows how many buffers to take: so one is tried, and if it was filled and more waits, that is received
 //! behind it, once, and told by the same CQE. A bundle that has taken the ring's last buffer ends its request.
 
-use super::{Backlog, MSG_TRUNC, Recv};
-use crate::ops::Outcome;
-use crate::ops::{Issue, IssueCx};
+use super::Recv;
+use crate::ops::issue::{Issue, IssueCx};
+use crate::ops::net::attempt::Backlog;
+use crate::ops::net::socket::{MSG_TRUNC, nonblocking};
+use crate::ops::outcome::Outcome;
 use crate::rsrc::buf_ring::{BundleLimit, SelectedBuf};
 use uringlet_abi::cqe;
 use uringlet_sys::io;
@@ -59,7 +61,7 @@ impl Recv {
             return true;
         };
         self.take_buffers(&rest);
-        let received = self.receive(fd, super::nonblocking(self.msg_flags));
+        let received = self.receive(fd, nonblocking(self.msg_flags));
         let mut flags = first_flags;
         if let Ok((n @ 1.., _)) = received {
             outcome.res += n as i32;

@@ -1,24 +1,24 @@
 //! `IORING_OP_SOCKET, SHUTDOWN, BIND, LISTEN`: what makes and closes endpoints. None of them waits for a peer.
 
 use super::connect::SockAddr;
-use super::{NetOp, SOCK_CLOEXEC, SOCK_NONBLOCK, invalidate_file_kind};
-use crate::ops::Outcome;
+use super::socket::{SOCK_CLOEXEC, SOCK_NONBLOCK, invalidate_file_kind};
 use crate::ops::fs::install_file;
-use crate::ops::{Op, PrepCx, unused};
+use crate::ops::issue::{PrepCx, unused};
+use crate::ops::outcome::Outcome;
 use crate::ring_resources::RingResources;
 use uringlet_abi::Sqe;
 use uringlet_sys::{Errno, io};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) enum Endpoint {
+pub(crate) enum SocketOp {
     Socket { domain: u32, kind: u32, protocol: u32, file_index: u32 },
     Shutdown { how: u32 },
     Bind { addr: SockAddr },
     Listen { backlog: u32 },
 }
 
-pub(crate) fn prep_socket(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_socket(sqe: &Sqe, _: &PrepCx) -> Result<SocketOp, Errno> {
     const SOCK_TYPE_MASK: u32 = 0xf;
     unused(&[sqe.addr, sqe.op_flags.into(), sqe.buf_index.into()])?;
     let (kind, file_index) = (sqe.off as u32, sqe.file_index());
@@ -26,26 +26,26 @@ pub(crate) fn prep_socket(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
     if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 || (file_index != 0 && flags & SOCK_CLOEXEC != 0) {
         return Err(Errno::EINVAL);
     }
-    Ok(Op::net(NetOp::Endpoint(Endpoint::Socket { domain: sqe.fd as u32, kind, protocol: sqe.len, file_index })))
+    Ok(SocketOp::Socket { domain: sqe.fd as u32, kind, protocol: sqe.len, file_index })
 }
 
-pub(crate) fn prep_shutdown(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_shutdown(sqe: &Sqe, _: &PrepCx) -> Result<SocketOp, Errno> {
     unused(&[sqe.off, sqe.addr, sqe.op_flags.into(), sqe.buf_index.into(), sqe.splice_fd_in as u64])?;
-    Ok(Op::net(NetOp::Endpoint(Endpoint::Shutdown { how: sqe.len })))
+    Ok(SocketOp::Shutdown { how: sqe.len })
 }
 
-pub(crate) fn prep_bind(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_bind(sqe: &Sqe, _: &PrepCx) -> Result<SocketOp, Errno> {
     unused(&[sqe.len.into(), sqe.buf_index.into(), sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
     let addr = SockAddr::read(sqe.addr, sqe.addr2() as i32)?;
-    Ok(Op::net(NetOp::Endpoint(Endpoint::Bind { addr })))
+    Ok(SocketOp::Bind { addr })
 }
 
-pub(crate) fn prep_listen(sqe: &Sqe, _: &PrepCx) -> Result<Op, Errno> {
+pub(crate) fn prep_listen(sqe: &Sqe, _: &PrepCx) -> Result<SocketOp, Errno> {
     unused(&[sqe.addr, sqe.addr2(), sqe.buf_index.into(), sqe.op_flags.into(), sqe.splice_fd_in as u64])?;
-    Ok(Op::net(NetOp::Endpoint(Endpoint::Listen { backlog: sqe.len })))
+    Ok(SocketOp::Listen { backlog: sqe.len })
 }
 
-impl Endpoint {
+impl SocketOp {
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
         match self {
             Self::Socket { domain, kind, protocol, file_index } => {
