@@ -1,7 +1,8 @@
-//! What sort of file a descriptor is: decides how a read or a write of it is tried.
+//! The kind of file behind a descriptor, which decides how a read or a write is tried.
 //!
-//! The answer is cached by number and may be stale when a program closes a number by a way nobody sees. So it only ever
-//! steers *how* a request is tried; whoever would do something wrong on the other kind of file checks first.
+//! The kind is cached by number. It may be stale if a program closes a number without the engine's
+//! knowledge. So it only decides *how* a request is tried; code that would do harm on another kind
+//! of file checks first.
 
 use uringlet_sys::{Errno, fd_table, io};
 
@@ -20,10 +21,10 @@ const SYNCHRONOUS: u16 = 1 << 8;
 pub(crate) struct FileKind(u16);
 
 impl FileKind {
-    /// Of a number whose file nothing is known about.
+    /// The kind of a number whose file is unknown.
     pub(crate) const UNKNOWN: Self = Self(0);
 
-    /// The kind of `fd`, from the table or by asking.
+    /// The kind of `fd`, from the table or from the kernel.
     #[inline]
     pub(crate) fn of(fd: i32) -> Self {
         match fd_table::kind(fd) {
@@ -38,19 +39,20 @@ impl FileKind {
         Self(fd_table::kind(fd))
     }
 
-    /// Positions, a page cache, and reads that can be tried without waiting.
+    /// It has positions, a page cache, and reads that can be tried without waiting.
     #[inline]
     pub(crate) fn is_cached_file(self) -> bool {
         self.0 & (SEEKABLE | DIRECT | NO_NOWAIT_READ | BAD) == SEEKABLE
     }
 
-    /// As [`is_cached_file`](Self::is_cached_file), and writes are done when the page cache has them.
+    /// As [`is_cached_file`](Self::is_cached_file), and a write ends when the page cache has its
+    /// data.
     #[inline]
     pub(crate) fn has_cached_writes(self) -> bool {
         self.0 & (SEEKABLE | DIRECT | SYNCHRONOUS | BAD) == SEEKABLE
     }
 
-    /// Asks the kernel, and remembers.
+    /// Asks the kernel, and caches the kind.
     #[cold]
     pub(crate) fn refresh(fd: i32) -> Self {
         let Ok(kind) = Self::query(fd) else { return Self(KNOWN | BAD) };
@@ -83,7 +85,7 @@ impl FileKind {
         self.0 & SOCKET != 0
     }
 
-    /// Opened with O_DIRECT.
+    /// Opened with `O_DIRECT`.
     pub(crate) fn is_direct(self) -> bool {
         self.0 & DIRECT != 0
     }
@@ -98,12 +100,12 @@ impl FileKind {
         self.0 & BAD != 0
     }
 
-    /// Whether reads (writes) may be tried with RWF_NOWAIT.
+    /// Whether reads (writes) may be tried with `RWF_NOWAIT`.
     pub(crate) fn supports_nowait(self, is_write: bool) -> bool {
         self.0 & if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ } == 0
     }
 
-    /// The file answered EOPNOTSUPP to RWF_NOWAIT.
+    /// Remembers that the file refused `RWF_NOWAIT` (EOPNOTSUPP).
     pub(crate) fn note_nowait_unsupported(self, fd: i32, is_write: bool) {
         fd_table::set_kind(fd, self.0 | if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ });
     }

@@ -1,9 +1,12 @@
-//! `IORING_OP_PROVIDE_BUFFERS, REMOVE_BUFFERS, FILES_UPDATE`: what acts on the ring's own tables.
-//! Source:  io_uring_enter(2), io_uring_register(2); behaviour of Linux 6.18 io_uring/kbuf.c, rsrc.c (not their code).
-//! Issue:   completes inline, under the ring's lock.     Units: len in bytes, fd = number of buffers.
-//! Errors:  EINVAL bad fields; E2BIG too many buffers; EOVERFLOW full list or wrapping addresses; ENOENT; ENXIO no file table.
+//! `IORING_OP_PROVIDE_BUFFERS, REMOVE_BUFFERS, FILES_UPDATE`: changes of the ring's own tables.
+//! Source:  io_uring_enter(2), io_uring_register(2); behaviour of Linux 6.18 io_uring/kbuf.c,
+//!          rsrc.c (not their code).
+//! Issue:   completes inline, under the ring's lock. Units: len in bytes, fd = number of buffers.
+//! Errors:  EINVAL bad fields; E2BIG too many buffers; EOVERFLOW full list or wrapping addresses;
+//!          ENOENT; ENXIO no file table.
 //! Differs: the tag of a replaced file is posted at once, even while requests still use the file.
-//! Tests:   liburing buf-ring.t, file-update.t; ours net_ops (buffers, files); unit tests here and in rsrc/buf_ring.rs.
+//! Tests:   liburing buf-ring.t, file-update.t; ours net_ops (buffers, files); unit tests here and
+//!          in rsrc/buf_ring.rs.
 
 use super::issue::{Issue, OpFamily, PrepCx, unused};
 use super::outcome::Outcome;
@@ -17,12 +20,12 @@ use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
-/// Most buffers one request names: as many as there are ids.
+/// Most buffers that one request names: as many as there are ids.
 const MAX_BUFFERS: i32 = 1 << 16;
-/// The end of the address space of a program (TASK_SIZE_MAX).
+/// The end of a program's address space (TASK_SIZE_MAX).
 const ADDRESSES_END: u64 = 0x7fff_ffff_f000;
 
-/// See the module.
+/// A validated request of this family.
 #[derive(Debug)]
 pub(crate) enum BuffersOp {
     Provide { group: u16, addr: u64, len: u32, n: u32, bid: u16 },
@@ -69,7 +72,7 @@ pub(crate) fn prep_files_update(sqe: &Sqe, cx: &PrepCx) -> Result<BuffersOp, Err
 impl OpFamily for BuffersOp {}
 
 impl BuffersOp {
-    /// Does it, under the ring's lock.
+    /// Runs the operation, under the ring's lock.
     pub(crate) fn act(&mut self, ring: &mut RingResources) -> Outcome {
         let result = match *self {
             Self::Provide { group, addr, len, n, bid } => ring.buf_groups.provide(group, addr, len, n, bid).map(|()| 0),
@@ -81,8 +84,9 @@ impl BuffersOp {
     }
 }
 
-/// After a try under the ring's lock: the buffer that the request selected was used, goes back to its group, or stays
-/// with the request that runs on without the lock or has filled it partly.
+/// Decides about the selected buffer after a try under the ring's lock: a completion uses it, a
+/// request that waits returns it to its group, and a request that goes on without the lock or has
+/// filled a part keeps it.
 pub(super) fn commit_or_recycle(groups: &mut BufGroups, selected: &mut Option<SelectedBuf>, issue: &mut Issue, is_partly_done: bool) {
     let Some(mut buffer) = selected.take() else { return };
     match issue {
@@ -97,11 +101,13 @@ pub(super) fn commit_or_recycle(groups: &mut BufGroups, selected: &mut Option<Se
     }
 }
 
-/// Replaces registered files from slot `offset` on by the descriptors at `fds` (-1: none, `FILES_SKIP`: as it is), with
-/// the tags at `tags` if there are any. How many were done; an error only if the first one failed.
+/// Replaces registered files from slot `offset` on by the descriptors at `fds` (-1: none,
+/// `FILES_SKIP`: unchanged), with the tags at `tags` if there are any. Returns how many were done;
+/// an error only if the first one failed.
 ///
 /// # Errors
-/// `ENXIO` no file table; `EINVAL` outside of it, or a tag for no file; `EOVERFLOW`; `EFAULT`; `EBADF`.
+/// `ENXIO` no file table; `EINVAL` outside of it, or a tag for no file; `EOVERFLOW`; `EFAULT`;
+/// `EBADF`.
 pub(crate) fn update_files(ring: &mut RingResources, offset: u32, fds: UserPtr, tags: UserPtr, n: u32) -> Result<usize, Errno> {
     let end = offset.checked_add(n).ok_or(Errno::EOVERFLOW)?;
     if !ring.files.is_registered {
@@ -124,7 +130,7 @@ fn update_file(ring: &mut RingResources, slot: u32, fd: i32, tag: u64) -> Result
     if fd == FILES_SKIP {
         return Ok(());
     }
-    // The slot is empty even if the new descriptor then turns out to be bad.
+    // The slot becomes empty even if the new descriptor is bad.
     let old = ring.files.replace(slot, None)?;
     release(ring, old);
     if fd != -1 {
@@ -134,17 +140,17 @@ fn update_file(ring: &mut RingResources, slot: u32, fd: i32, tag: u64) -> Result
     Ok(())
 }
 
-/// The engine's own descriptor for a file of the program's that is to be registered.
+/// Duplicates a descriptor of the program for registration.
 fn registrable(fd: i32) -> Result<EngineFd, Errno> {
     if may_be_registered(fd) { own_duplicate(fd) } else { Err(Errno::EBADF) }
 }
 
-/// A ring cannot be, nor what is not the program's.
+/// Rings and the engine's own descriptors cannot be registered.
 fn may_be_registered(fd: i32) -> bool {
     fd >= 0 && fd_table::ring_index(fd).is_none() && !fd_table::is_internal(fd)
 }
 
-/// Registers the descriptors at `fds` in free slots, and writes the slots over them.
+/// Registers the descriptors at `fds` in free slots, and overwrites them with the slots.
 fn allocate_files(ring: &mut RingResources, fds: UserPtr, n: u32) -> Result<usize, Errno> {
     if !ring.files.is_registered {
         return Err(Errno::ENXIO);
@@ -152,7 +158,7 @@ fn allocate_files(ring: &mut RingResources, fds: UserPtr, n: u32) -> Result<usiz
     as_many_as_went_well(n, |done| {
         let place = fds.add(done * size_of::<i32>());
         let fd: i32 = user::read(place)?;
-        // install_fd closes the number it is given: it gets one of its own.
+        // install_fd closes the number that it is given, so it gets a duplicate.
         let (slot, old) = ring.files.install_fd(duplicate(fd)?, FILE_INDEX_ALLOC)?;
         release(ring, old);
         user::write(place, &(slot as i32)).inspect_err(|_| {
@@ -177,13 +183,15 @@ fn as_many_as_went_well(n: u32, mut one: impl FnMut(usize) -> Result<(), Errno>)
     Ok(n as usize)
 }
 
-/// A file that is registered no longer: its tag is posted; its descriptor closes with the last request on it.
+/// Ends the registration of a file: posts its tag. Its descriptor closes with the last request on
+/// it.
 pub(crate) fn release(ring: &mut RingResources, node: Option<Arc<FileNode>>) {
     let Some(node) = node else { return };
     if node.tag != 0 {
         ring.post_tag(node.tag);
     }
-    // The program may have the file open elsewhere: then closing our number would not take it out of the epoll set.
+    // The program may have the file open elsewhere: then closing the engine's number would not
+    // remove it from the epoll set.
     let Some(poller) = &mut ring.poller else { return };
     let fd = node.fd.number();
     match Arc::into_inner(node) {

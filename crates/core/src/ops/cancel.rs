@@ -1,7 +1,8 @@
 //! `IORING_OP_ASYNC_CANCEL`: finds requests in flight and ends them.
 //! Source:  io_uring_prep_cancel(3); behaviour of Linux 6.18 io_uring/cancel.c (not its code).
-//! Issue:   acts on other requests: submit/cancel.rs.
-//! Errors:  EINVAL bad fields or flags; ENOENT nothing matches; EALREADY it runs and was only interrupted.
+//! Issue:   operates on other requests: submit/cancel.rs.
+//! Errors:  EINVAL bad fields or flags; ENOENT nothing matches; EALREADY it is running and was only
+//!          interrupted.
 //! Differs: nothing known.
 //! Tests:   liburing io-cancel.t, cancel-*.t.
 
@@ -9,7 +10,7 @@ use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Opcode, Sqe, op_flags, sqe};
 use uringlet_sys::Errno;
 
-/// Which requests a cancel means.
+/// The requests that a cancel matches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CancelOp {
     /// `IORING_ASYNC_CANCEL_*`.
@@ -30,7 +31,7 @@ const KNOWN: u32 = op_flags::CANCEL_ALL
 impl OpFamily for CancelOp {}
 
 impl CancelOp {
-    /// Validates what both the opcode and `IORING_REGISTER_SYNC_CANCEL` take.
+    /// Validates the arguments of the opcode and of `IORING_REGISTER_SYNC_CANCEL`.
     pub(crate) fn new(flags: u32, user_data: u64, fd: i32, opcode: u8) -> Result<Self, Errno> {
         if flags & !KNOWN != 0 {
             return Err(Errno::EINVAL);
@@ -46,12 +47,12 @@ impl CancelOp {
         Ok(Self { flags, user_data, fd, opcode })
     }
 
-    /// Whether the key is the user_data.
+    /// Whether user_data is compared.
     pub(crate) fn by_user_data(&self) -> bool {
         self.flags & (op_flags::CANCEL_FD | op_flags::CANCEL_ANY | op_flags::CANCEL_OP) == 0 || self.flags & op_flags::CANCEL_USERDATA != 0
     }
 
-    /// Whether all matches are meant, not just the first.
+    /// Whether it cancels all matches, not only the first.
     pub(crate) fn is_all(&self) -> bool {
         self.flags & (op_flags::CANCEL_ALL | op_flags::CANCEL_ANY) != 0
     }
@@ -62,7 +63,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<CancelOp, Errno> {
         return Err(Errno::EINVAL);
     }
     unused(&[sqe.off, u64::from(sqe.splice_fd_in as u32)])?;
-    // The flag of every other request means the same here.
+    // Here IOSQE_FIXED_FILE names the file to match.
     let fixed = if sqe.flags & sqe::FIXED_FILE != 0 { op_flags::CANCEL_FD_FIXED } else { 0 };
     CancelOp::new(sqe.op_flags | fixed, sqe.addr, sqe.fd, sqe.len as u8)
 }

@@ -1,7 +1,9 @@
-//! `IORING_OP_PIPE, FIXED_FD_INSTALL`: descriptors out of nothing, and out of registered files.
-//! Source:  io_uring_prep_pipe(3), io_uring_prep_fixed_fd_install(3); behaviour of Linux 6.18 io_uring/openclose.c (not its code).
+//! `IORING_OP_PIPE, FIXED_FD_INSTALL`: new descriptors, and descriptors of registered files.
+//! Source:  io_uring_prep_pipe(3), io_uring_prep_fixed_fd_install(3); behaviour of Linux 6.18
+//!          io_uring/openclose.c (not its code).
 //! Issue:   completes inline.
-//! Errors:  EINVAL bad fields; EBADF no registered file; EMFILE, ENFILE; EFAULT; ENXIO no file table.
+//! Errors:  EINVAL bad fields; EBADF no registered file; EMFILE, ENFILE; EFAULT; ENXIO no file
+//!          table.
 //! Differs: nothing known.
 //! Tests:   ours cli/tests/net_ops.rs (more_ops).
 
@@ -20,12 +22,12 @@ const O_EXCL: u32 = 0o200;
 /// `IORING_FIXED_FD_NO_CLOEXEC`
 const NO_CLOEXEC: u32 = 1;
 
-/// See the module.
+/// A validated request of this family.
 #[derive(Debug)]
 pub(crate) enum FdsOp {
-    /// A pipe, its two numbers (or slots) written to `fds`.
+    /// Makes a pipe, and writes its two numbers (or slots) to `fds`.
     Pipe { fds: UserPtr, flags: u32, file_index: u32 },
-    /// A number for a registered file.
+    /// Makes a descriptor number for a registered file.
     Install { is_inherited: bool },
 }
 
@@ -80,7 +82,7 @@ fn pipe(ring: &mut RingResources, fds: UserPtr, flags: u32) -> Result<usize, Err
 }
 
 fn pipe_in_slots(ring: &mut RingResources, fds: UserPtr, flags: u32, file_index: u32) -> Result<usize, Errno> {
-    // What becomes a registered file must not leak into a child while it has a number.
+    // A file that becomes a registered one must not leak into a child while it has a number.
     let [reader, writer] = io::pipe(flags | O_CLOEXEC)?;
     let second_index = if file_index == FILE_INDEX_ALLOC { file_index } else { file_index + 1 };
     let first = match install_file(ring, reader, file_index) {
@@ -107,7 +109,8 @@ fn empty(ring: &mut RingResources, slot: u32) {
     release(ring, node);
 }
 
-/// A fresh number may have been another file's that was closed unseen.
+/// Forgets what the number's former file was known as: it may have been closed without the engine's
+/// knowledge.
 fn note_new(ring: &mut RingResources, fd: i32) {
     if !fd_table::is_unused(fd) {
         fd_table::forget_kind(fd);

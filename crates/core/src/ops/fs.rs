@@ -1,11 +1,17 @@
-//! `IORING_OP_OPENAT, OPENAT2, CLOSE, STATX, UNLINKAT, RENAMEAT, MKDIRAT, SYMLINKAT, LINKAT, EPOLL_CTL`: names and descriptors.
-//! Source:  io_uring_enter(2), openat2(2), statx(2) and the others; behaviour of Linux 6.18 (not its code).
-//! Issue:   opens of cached names inline; what makes or empties a file by a worker; EPOLL_CTL by the caller; others by the caller
-//!          if the submission is shallow, else by a worker.   Units: mode and AT_* as in the system calls.
-//! Errors:  EINVAL bad fields; EBADF IOSQE_FIXED_FILE, CLOSE of a ring; EFAULT, ENOENT, ENAMETOOLONG path; else the system call's.
-//! Differs: the unreadable, empty or overlong path of an unlinked request is found when it is issued, not when it is submitted: later
-//!          SQEs of the same call are still taken. A cancelled open says EINTR, where the kernel lets its own ERESTARTSYS (512) out.
-//! Tests:   liburing openat2.t, open-close.t, statx.t, unlink.t, rename.t, mkdir.t, symlink.t, hardlink.t; ours cli/tests/fs_ops.rs.
+//! `IORING_OP_OPENAT, OPENAT2, CLOSE, STATX, UNLINKAT, RENAMEAT, MKDIRAT, SYMLINKAT, LINKAT,
+//! EPOLL_CTL`: names and descriptors.
+//! Source:  io_uring_enter(2), openat2(2), statx(2) and the others; behaviour of Linux 6.18 (not
+//!          its code).
+//! Issue:   opens of cached names inline; opens that create or truncate on a worker; EPOLL_CTL
+//!          inline; the others inline if the submission is shallow, else on a worker. Units: mode
+//!          and AT_* as in the system calls.
+//! Errors:  EINVAL bad fields; EBADF IOSQE_FIXED_FILE, CLOSE of a ring; EFAULT, ENOENT,
+//!          ENAMETOOLONG path; else the system call's.
+//! Differs: the unreadable, empty or overlong path of an unlinked request is reported when it is
+//!          issued, not when it is submitted: later SQEs of the same call are still consumed. A
+//!          cancelled open returns EINTR, where the kernel returns its internal ERESTARTSYS (512).
+//! Tests:   liburing openat2.t, open-close.t, statx.t, unlink.t, rename.t, mkdir.t, symlink.t,
+//!          hardlink.t; ours cli/tests/fs_ops.rs.
 
 mod intercepted;
 mod open;
@@ -43,14 +49,14 @@ pub(crate) enum FsOp {
     Xattr(xattr::Xattr),
 }
 
-/// What all operations on names refuse.
+/// The checks that all operations on names share.
 fn check(sqe: &Sqe, cx: &PrepCx, unused_fields: &[u64]) -> Result<(), Errno> {
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.file_index())])?;
     unused(unused_fields)?;
     refuse_fixed(cx)
 }
 
-/// The `prep` of an opcode that has a file of its own.
+/// Forwards the `prep` of an opcode to the module of its operation.
 macro_rules! forward {
     ($($name:ident = $module:ident => $variant:ident;)*) => {
         $(pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
@@ -156,7 +162,7 @@ impl OpFamily for FsOp {
         }
     }
 
-    /// Under the lock, after [`run`](Self::run): `outcome` is what that said; the answer is what the program is told.
+    /// Runs under the ring's lock after [`run`](Self::run). Maps `run`'s outcome to the CQE result.
     fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match self {
             Self::Open(op) => op.finish(ring, outcome),
@@ -180,7 +186,7 @@ mod tests {
         Sqe { addr: name, fd: -100, ..Sqe::default() }
     }
 
-    /// One name; a second one in addr2 for those that take two.
+    /// Each takes one name; `true`: a second one in addr2.
     const ALL: [(Prep<FsOp>, bool); 6] = [
         (prep_statx, true),
         (prep_unlinkat, false),

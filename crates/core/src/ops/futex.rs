@@ -1,10 +1,13 @@
 //! `IORING_OP_FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAITV`: the program's futexes.
 //! Source:  io_uring_prep_futex_wait(3) and the others, futex(2); behaviour of Linux 6.18 io_uring/futex.c (not its code).
-//! Issue:   wakes inline; waits compare inline, then a worker of the unbounded class sleeps (futex/sleep.rs, submit/wait.rs).
-//! Errors:  EINVAL bad fields, flags or masks, not aligned; EFAULT; EAGAIN another value; EAGAIN, too, where no thread can be had.
-//! Differs: FUTEX2_NUMA and FUTEX2_MPOL are EINVAL. Beyond the limit of unbounded workers a wait begins when one is free: a wake
-//!          meanwhile finds nobody, unless the value changes with it. A cancelled WAITV may have swallowed wakes of several futexes, and
-//!          passes on one.
+//! Issue:   wakes inline; waits compare inline, then sleep on a worker of the unbounded class
+//!          (futex/sleep.rs, submit/wait.rs).
+//! Errors:  EINVAL bad fields, flags or masks, not aligned; EFAULT; EAGAIN another value, or no
+//!          worker could be started.
+//! Differs: FUTEX2_NUMA and FUTEX2_MPOL are EINVAL. Beyond the limit of unbounded workers a wait
+//!          begins when a worker is free: a wake before that finds no waiter, unless the value
+//!          changes with it. A cancelled WAITV may have received wakes of several futexes, and
+//!          forwards one.
 //! Tests:   ours cli/tests/net_ops.rs (futex_ops, futex_load).
 
 mod sleep;
@@ -30,11 +33,11 @@ pub(crate) enum FutexOp {
         n: i32,
         mask: u32,
     },
-    /// The submitter's and the worker's.
+    /// Shared by the submitter and the worker.
     Wait(Arc<FutexWait>),
 }
 
-/// The futex, the value and the mask of an SQE for one.
+/// The futex, the value and the mask of an SQE for one futex.
 fn one(sqe: &Sqe) -> Result<(Futex, u32, u32), Errno> {
     unused(&[sqe.len.into(), sqe.op_flags.into(), sqe.buf_index.into(), sqe.file_index().into()])?;
     let futex = Futex::at(sqe.addr, sqe.fd as u32)?;
@@ -77,7 +80,7 @@ impl OpFamily for FutexOp {
         }
     }
 
-    /// No worker could be had, so no thread can sleep for it.
+    /// Called if no worker could be started: then no thread can sleep for it.
     fn run(&mut self, _: i32) -> Outcome {
         Outcome::err(Errno::EAGAIN)
     }

@@ -1,8 +1,11 @@
 //! `IORING_OP_MSG_RING`: a CQE, or a registered file, for another ring of this process.
-//! Source:  io_uring_prep_msg_ring(3), io_uring_prep_msg_ring_fd(3); behaviour of Linux 6.18 io_uring/msg_ring.c (not its code).
-//! Issue:   completes inline; acts on another ring: submit/msg_ring.rs.
-//! Errors:  EINVAL bad fields; EBADFD the file is no ring, or a disabled one; EBADF no such file; ENXIO no file table; ENFILE.
-//! Differs: the other ring's descriptor cannot be a registered file; a ring of another process is EBADFD.
+//! Source:  io_uring_prep_msg_ring(3), io_uring_prep_msg_ring_fd(3); behaviour of Linux 6.18
+//!          io_uring/msg_ring.c (not its code).
+//! Issue:   completes inline; operates on another ring: submit/msg_ring.rs.
+//! Errors:  EINVAL bad fields; EBADFD the file is no ring, or a disabled one; EBADF no such file;
+//!          ENXIO no file table; ENFILE.
+//! Differs: the other ring's descriptor cannot be a registered file; a ring of another process is
+//!          EBADFD.
 //! Tests:   liburing msg-ring.t; ours cli/tests/net_ops.rs (more_ops).
 
 use super::issue::{OpFamily, PrepCx, unused};
@@ -14,22 +17,23 @@ const MSG_SEND_FD: u32 = 1;
 const CQE_SKIP: u32 = 1;
 const FLAGS_PASS: u32 = 2;
 
-/// What the other ring gets.
+/// What the other ring receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RingMessage {
     /// A CQE with this result and these flags.
     Cqe { res: i32, flags: u32 },
-    /// The file in slot `from`, in the slot before `to` (or any: `FILE_INDEX_ALLOC`), and a CQE about it.
+    /// The file in slot `from`, for the slot before `to` (or any: `FILE_INDEX_ALLOC`), and a CQE
+    /// for it.
     File { from: u32, to: u32, is_silent: bool },
-    /// Nothing that makes sense: said once it is known that there is a ring to say it to.
+    /// Invalid. The error is reported after the check that the file is a ring.
     None,
 }
 
-/// See the module.
+/// A validated request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MsgRing {
     pub(crate) message: RingMessage,
-    /// Of the CQE that the other ring gets.
+    /// Of the CQE that the other ring receives.
     pub(crate) user_data: u64,
 }
 
@@ -47,7 +51,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<MsgRing, Errno> {
 
 fn message(sqe: &Sqe) -> Result<RingMessage, Errno> {
     let flags = sqe.op_flags;
-    // The upper half is not looked at.
+    // The upper half is ignored.
     match sqe.addr as u32 {
         MSG_DATA => {
             let passes = flags & FLAGS_PASS != 0;

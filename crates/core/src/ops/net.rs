@@ -1,16 +1,23 @@
 //! `IORING_OP_ACCEPT, CONNECT, SEND, RECV, SENDMSG, RECVMSG, SEND_ZC, SENDMSG_ZC, SOCKET, SHUTDOWN, BIND, LISTEN`: sockets.
-//! Source:  io_uring_enter(2) and the system calls' own pages; behaviour of Linux 6.18 io_uring/net.c (not its code).
-//! Issue:   tried without sleeping, then poll and again; SOCKET, SHUTDOWN, BIND, LISTEN by whoever may call them.
-//! Errors:  EINVAL bad fields; ENOTSOCK; ENOBUFS no provided buffer; else those of the system calls.
-//! Differs: while a blocking listener is accepted from it is non-blocking for a moment: an accept(2) of others may answer EAGAIN;
-//!          a header or address that cannot be read is found when a request outside of chains is issued; POLL_FIRST of what is no socket is
-//!          ENOTSOCK at once; SOCK_NONEMPTY is not said of a single receive that emptied a TCP stream which has ended, and is said
-//!          of the end that the program's own shutdown(2) made;
-//!          SEND from a list of provided buffers takes no more of a buffer than was asked for; a receive bundle with MSG_WAITALL keeps
-//!          the buffers it began with, gets no more than it asked for, and gives back those that hold nothing unless others were taken after them
-//!          (Linux 6.18 gives up those of its first try only, and lets others receive over the rest); a receive that waits on a TCP socket whose
-//!          SO_RCVLOWAT was raised after its first wait is not told of less.
-//! Tests:   liburing accept*.t, connect.t, send_recv*.t, recv-multishot.t, socket*.t, shutdown.t; ours cli/tests/net_ops.rs.
+//! Source:  io_uring_enter(2) and the pages of the system calls; behaviour of Linux 6.18
+//!          io_uring/net.c (not its code).
+//! Issue:   tried without sleeping, then poll and a new try; SOCKET, SHUTDOWN, BIND, LISTEN inline
+//!          or on a worker.
+//! Errors:  EINVAL bad fields; ENOTSOCK; ENOBUFS no provided buffer; else those of the system
+//!          calls.
+//! Differs: during an accept a blocking listener is non-blocking for a moment: an accept(2) of
+//!          another thread may return EAGAIN; an unreadable header or address is reported when a
+//!          request outside of a chain is issued; POLL_FIRST on a file that is no socket is
+//!          ENOTSOCK at once; SOCK_NONEMPTY is not set for a single receive that emptied a TCP
+//!          stream which has ended, and is set for the end that the program's own shutdown(2) made;
+//!          SEND from a list of provided buffers takes no more of a buffer than requested; a
+//!          receive bundle with MSG_WAITALL keeps its first buffers, gets no more than it
+//!          requested, and returns those that hold nothing unless others were selected after them
+//!          (Linux 6.18 returns those of its first try only, and lets others receive over the
+//!          rest); a receive that waits on a TCP socket whose SO_RCVLOWAT was raised after its
+//!          first wait is not woken for less.
+//! Tests:   liburing accept*.t, connect.t, send_recv*.t, recv-multishot.t, socket*.t, shutdown.t;
+//!          ours cli/tests/net_ops.rs.
 
 mod accept;
 mod attempt;
@@ -47,7 +54,7 @@ pub(crate) enum NetOp {
     Socket(socket_op::SocketOp),
 }
 
-/// The `prep` of an opcode in the file of its operation.
+/// Forwards the `prep` of an opcode to the module of its operation.
 macro_rules! forward {
     ($($name:ident = $prep:path => $variant:ident;)*) => {
         $(pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<NetOp, Errno> {
@@ -86,7 +93,8 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// As [`try_issue`](Self::try_issue), for what needs no buffer and no table of the ring.
+    /// As [`try_issue`](Self::try_issue), for requests that need no buffer and no table of the
+    /// ring.
     fn try_unlocked(&mut self, fd: i32) -> Option<Issue> {
         if !self.is_lockless() {
             return None;
@@ -102,7 +110,7 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// The poll events that it waits for if it is a plain receive into its own buffer.
+    /// The poll events of a plain receive into the program's own buffer.
     fn receive_events(&self) -> Option<u32> {
         match self {
             Self::Recv(op) if !op.selects && op.is_plain() => Some(POLLIN),
@@ -110,7 +118,7 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// Whether it needs no buffer of the ring's, and ends with its first transfer.
+    /// Whether it uses no buffer of the ring and ends with its first transfer.
     fn is_lockless(&self) -> bool {
         match self {
             Self::Send(op) => op.is_lockless(),
@@ -132,7 +140,7 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// Does it, sleeping as needed.
+    /// Runs it, sleeping as needed.
     fn run(&mut self, fd: i32) -> Outcome {
         match self {
             Self::Accept(op) => op.run(fd),
@@ -145,7 +153,7 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// After `run`, under the ring's lock: a new socket becomes a registered file if that was asked for.
+    /// After `run`, under the ring's lock: registers a new socket if that was requested.
     fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         match self {
             Self::Accept(op) => op.finish(ring, outcome),
@@ -154,7 +162,7 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// Copies what the program may reuse once its SQE is consumed.
+    /// Copies the arguments that the program may reuse once its SQE is consumed.
     fn import_args(&mut self) -> Result<(), Errno> {
         match self {
             Self::Send(op) => op.import_args(),
@@ -174,7 +182,7 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// Bytes that an unfinished `MSG_WAITALL` request has moved: what its CQE says if it is cancelled now.
+    /// Bytes that an unfinished `MSG_WAITALL` request has moved: its result if it is cancelled now.
     fn bytes_done(&self) -> usize {
         match self {
             Self::Send(op) => op.done,

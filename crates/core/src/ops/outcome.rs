@@ -1,15 +1,15 @@
-//! What an op says when it is done.
+//! The outcome of an op.
 
 use uringlet_sys::Errno;
 
-/// What a finished op says.
+/// The outcome of a finished op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// The CQE's result.
     pub(crate) res: i32,
     /// `IORING_CQE_F_*` bits.
     pub(crate) flags: u32,
-    /// Whether a link behind it breaks: an error, or less done than asked.
+    /// Whether it breaks a link: an error, or less done than requested.
     pub(crate) is_failure: bool,
 }
 
@@ -22,17 +22,17 @@ impl Outcome {
         Self { res: -errno.into_raw(), flags: 0, is_failure: true }
     }
 
-    /// An errno that is no failure: it breaks no link, and `CQE_SKIP_SUCCESS` silences it.
+    /// An errno that is no failure: it breaks no link, and `CQE_SKIP_SUCCESS` suppresses its CQE.
     pub(crate) fn errno_ok(errno: Errno) -> Self {
         Self { is_failure: false, ..Self::err(errno) }
     }
 
-    /// What a call said, for an op whose errors the kernel does not count as failures.
+    /// The result of a call whose errors the kernel does not count as failures.
     pub(crate) fn result_ok(res: Result<usize, Errno>) -> Self {
         Self { is_failure: false, ..Self::from(res) }
     }
 
-    /// A transfer of `done` bytes where `wanted` were asked for: less breaks a link.
+    /// A transfer of `done` of `wanted` bytes: a short one breaks a link.
     pub(crate) fn transfer(done: usize, wanted: usize) -> Self {
         Self { res: done as i32, flags: 0, is_failure: done < wanted }
     }
@@ -51,11 +51,11 @@ impl From<Result<usize, Errno>> for Outcome {
     }
 }
 
-/// A second CQE, which says that a send's buffer may be used again.
+/// The second CQE of a zero-copy send: its buffer may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notification {
     /// Its result.
     pub(crate) res: i32,
-    /// The first CQE says that another one follows (`F_MORE`).
+    /// Whether the first CQE announces it (`F_MORE`).
     pub(crate) is_announced: bool,
 }

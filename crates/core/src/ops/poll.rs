@@ -1,8 +1,9 @@
-//! `IORING_OP_POLL_ADD, POLL_REMOVE`: waits for a file's readiness, once or again and again.
+//! `IORING_OP_POLL_ADD, POLL_REMOVE`: waits for a file's readiness, once or repeatedly.
 //! Source:  io_uring_prep_poll_add(3), poll(2); behaviour of Linux 6.18 io_uring/poll.c (not its code).
-//! Issue:   armed in the ring's epoll set; acts on other requests: submit/act.rs.
+//! Issue:   armed in the ring's epoll set; operates on other requests: submit/poll.rs.
 //! Errors:  EINVAL bad fields or flags; EBADF; for POLL_REMOVE also ENOENT, EALREADY.
-//! Differs: two requests on one file, one of them multishot: a readiness that already holds may be told twice.
+//! Differs: with two requests on one file, one of them multishot, existing readiness may be
+//!          reported twice.
 //! Tests:   liburing poll*.t.
 
 use super::issue::{OpFamily, PrepCx, unused};
@@ -14,10 +15,10 @@ const POLLHUP: u32 = 16;
 const POLLRDHUP: u32 = 0x2000;
 const EPOLLONESHOT: u32 = 1 << 30;
 const EPOLLET: u32 = 1 << 31;
-/// Bits that ask for how, not for what.
+/// Bits that select how to poll, not for what.
 const MODE_BITS: u32 = EPOLLONESHOT | EPOLLET | 1 << 28 | 1 << 29;
 
-/// See the module.
+/// A validated request of this family.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PollOp {
     /// Waits for events.
@@ -27,13 +28,13 @@ pub(crate) enum PollOp {
         is_multishot: bool,
         is_level: bool,
     },
-    /// Ends or changes another one.
+    /// Cancels or changes another request.
     Remove {
-        /// Which: its user_data.
+        /// The user_data of that request.
         target: u64,
-        /// New mask, if it is to change.
+        /// The new mask, if it changes.
         mask: Option<u32>,
-        /// New user_data, if it is to change.
+        /// The new user_data, if it changes.
         user_data: Option<u64>,
     },
 }

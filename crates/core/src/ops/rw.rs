@@ -1,11 +1,15 @@
 //! `IORING_OP_READ, READV, READ_FIXED, READV_FIXED, WRITE, WRITEV, WRITE_FIXED, WRITEV_FIXED`.
 //! Source:  io_uring_enter(2), preadv2(2); behaviour of Linux 6.18 io_uring/rw.c (not its code).
-//! Issue:   sockets, pipes: tried non-blocking, then poll. Seekable files: O_DIRECT by AIO; buffered reads by RWF_NOWAIT,
-//!          the rest by a worker; buffered writes by whom `write::path` says.   Units: off, len in bytes; off -1 = the file position.
-//! Errors:  EINVAL bad fields; EFAULT buffer index or range not registered; else those of preadv2/pwritev2.
-//! Differs: registered buffers are not pinned: the addresses are used as they are mapped at the time of the transfer. After a short
-//!          write at position -1 the kernel leaves the file position where it was; here it advances, as write(2) does.
-//! Tests:   liburing read-write.t, short-read.t, iopoll.t, fixed-link.t, pipe-*.t; differential `rw`.
+//! Issue:   sockets, pipes: tried non-blocking, then poll. Seekable files: O_DIRECT by AIO;
+//!          buffered reads with RWF_NOWAIT, the rest on a worker; buffered writes by their route
+//!          (docs/routing.md). Units: off, len in bytes; off -1 = the file position.
+//! Errors:  EINVAL bad fields; EFAULT buffer index or range not registered; else those of
+//!          preadv2/pwritev2.
+//! Differs: registered buffers are not pinned: the addresses are used as they are mapped at the
+//!          time of the transfer. After a short write at position -1 the kernel leaves the file
+//!          position where it was; here it advances, as write(2) does.
+//! Tests:   liburing read-write.t, short-read.t, iopoll.t, fixed-link.t, pipe-*.t; differential
+//!          `rw`.
 
 mod checks;
 mod stream;
@@ -40,14 +44,15 @@ pub(crate) struct Rw {
     is_write: bool,
     is_vectored: bool,
     is_fixed: bool,
-    /// Whether a short transfer matters: to a link behind it, or to `CQE_SKIP_SUCCESS`.
+    /// A short transfer is a failure: it breaks a link, or has a CQE in spite of
+    /// `CQE_SKIP_SUCCESS`.
     short_is_failure: bool,
     /// A try without waiting found nothing a moment ago.
     nowait_failed: bool,
     /// Takes a provided buffer.
     selects: bool,
     buf_index: u16,
-    /// Buffer, or the program's iovecs.
+    /// The buffer, or the program's iovecs.
     addr: u64,
     /// Bytes, or the number of iovecs.
     len: u32,
@@ -56,7 +61,7 @@ pub(crate) struct Rw {
     off: i64,
     /// Bytes already moved by an earlier try.
     done: usize,
-    /// Our copy of the iovecs, once the request outlives its submission or was partly done.
+    /// A copy of the iovecs, once the request outlives its submission or was partly done.
     iovecs: Option<Box<[Iovec]>>,
     /// With `IOSQE_BUFFER_SELECT`.
     selection: Option<Box<Selection>>,
@@ -65,7 +70,7 @@ pub(crate) struct Rw {
 /// The provided buffer of a read.
 #[derive(Debug)]
 struct Selection {
-    /// Bytes to select for.
+    /// Bytes that the selection requests.
     wanted: u32,
     selected: Option<SelectedBuf>,
 }
@@ -75,7 +80,7 @@ fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: boo
     if cx.setup & setup::IOPOLL != 0 && sqe.op_flags & !io::RWF_HIPRI != 0 && cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
         return Err(Errno::EINVAL);
     }
-    // Attributes (`IORING_FEAT_RW_ATTR`): not here.
+    // Attributes (`IORING_FEAT_RW_ATTR`) are not supported.
     if sqe.pad2 != 0 {
         return Err(Errno::EINVAL);
     }
@@ -135,7 +140,7 @@ impl OpFamily for Rw {
         issue
     }
 
-    /// Without the ring's lock others select too: the buffer is this request's from now on.
+    /// Without the ring's lock other requests select too: this one owns its buffer from now on.
     fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         self.take_resources(cx)?;
         let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
@@ -154,24 +159,24 @@ impl OpFamily for Rw {
         Ok(())
     }
 
-    /// Everything that is left, sleeping as needed. A seekable file is read or written to the end of the request.
+    /// Transfers everything that is left, sleeping as needed.
     #[inline]
     fn run(&mut self, fd: i32) -> Outcome {
         let res = self.transfer(fd, self.rw_flags);
         self.run_on(fd, res)
     }
 
-    /// The provided buffer, for whoever settles it.
+    /// The provided buffer, for the caller to commit or to return.
     fn take_selected(&mut self) -> Option<SelectedBuf> {
         self.selection.as_mut().and_then(|selection| selection.selected.take())
     }
 
-    /// The poll events that it waits for if it is a plain read that may have to wait.
+    /// The poll events that a plain read waits for.
     fn receive_events(&self) -> Option<u32> {
         (!self.is_write && self.is_plain() && self.len > 0).then_some(POLLIN)
     }
 
-    /// Whether a write ends only when the disk has it.
+    /// Whether a write ends only when the disk has its data.
     fn waits_for_disk(&self, kind: FileKind) -> bool {
         kind.is_synchronous() || self.rw_flags & (io::RWF_DSYNC | io::RWF_SYNC) != 0
     }
@@ -197,7 +202,7 @@ impl Rw {
         if let Some(issue) = self.try_known_socket(cx) {
             return issue;
         }
-        // The file position tells no stream from a file: do not trust the cache there.
+        // Position -1 is valid on streams and on files: the cached kind could be another file's.
         let kind = if self.off < 0 { FileKind::refresh(cx.file.fd) } else { cx.file.kind() };
         if kind.is_bad() {
             return self.refused(Errno::EBADF).into();
@@ -208,7 +213,7 @@ impl Rw {
         if kind.is_seekable() { self.try_seekable(cx, kind) } else { self.try_stream(cx, kind) }
     }
 
-    /// What it is refused for; bad iovecs come first.
+    /// The error to report: errors of the iovecs come before `errno`.
     #[cold]
     fn refused(&mut self, errno: Errno) -> Errno {
         if !self.is_vectored && is_beyond_memory(self.addr, self.len.into()) {
@@ -217,7 +222,7 @@ impl Rw {
         self.import_args().err().unwrap_or(errno)
     }
 
-    /// Flags that it is refused for: but a file that is not open for this comes first.
+    /// The error to report for bad flags: EBADF of a file that is not open for this comes first.
     #[cold]
     fn refused_flags(&mut self, fd: i32, errno: Errno) -> Errno {
         let is_open_for_this = io::file_flags(fd).is_ok_and(|flags| match flags & io::O_ACCMODE {
@@ -240,14 +245,15 @@ impl Rw {
         if cx.ring.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {
             return Err(self.refused_flags(cx.file.fd, Errno::EOPNOTSUPP));
         }
-        // Polled transfers are for rings that poll.
+        // Polled transfers need an IOPOLL ring.
         if self.rw_flags & io::RWF_HIPRI != 0 {
             return Err(self.refused_flags(cx.file.fd, Errno::EINVAL));
         }
         Ok(())
     }
 
-    /// With `IOSQE_ASYNC` a worker of the kernel's would write, and swallow the signal of a pipe that nobody reads.
+    /// With `IOSQE_ASYNC` a worker of the kernel writes, and discards the SIGPIPE of a pipe without
+    /// a reader.
     fn must_not_raise_sigpipe(&self, cx: &IssueCx<'_>, kind: FileKind) -> bool {
         self.is_write && cx.sqe_flags & sqe::ASYNC != 0 && !kind.is_socket()
     }
@@ -276,7 +282,7 @@ impl Rw {
         Ok(())
     }
 
-    /// A vectored read selects for its one iovec's length.
+    /// A vectored read selects for the length of its only iovec.
     fn length_to_select(&self) -> Result<u32, Errno> {
         if !self.is_vectored {
             return Ok(self.len);
@@ -300,8 +306,8 @@ impl Rw {
             may_raise_signal: is_file_size_limited(),
             write: WriteFacts::NONE,
         };
-        // A write asks again with what only writes look at: its dirty budget is not to be charged
-        // if it goes to AIO.
+        // A write asks again with the facts that only writes have: a transfer that goes to AIO must
+        // not be charged to the dirty budget.
         match route(kind, cx.ring.mode, Step::Transfer(facts)) {
             Route::Aio => Issue::Aio,
             _ if self.is_write => self.try_write(cx, kind, facts),
@@ -310,8 +316,8 @@ impl Rw {
         }
     }
 
-    /// A buffered read takes what the page cache has. A short answer is either the file's end (the next try says 0) or a
-    /// page that is not there (EAGAIN): then a worker reads the rest.
+    /// Reads what the page cache has. A short read means either the end of the file (the next try
+    /// returns 0) or a page that is not cached (EAGAIN): then a worker reads the rest.
     fn read_nowait(&mut self, fd: i32, kind: FileKind) -> Issue {
         loop {
             match self.transfer(fd, self.rw_flags | RWF_NOWAIT) {
@@ -361,7 +367,8 @@ impl Rw {
         call(fd, iov, n, off, 0, flags)
     }
 
-    /// Bytes asked for. Only after a transfer went well: the program's iovecs are read as the kernel just did.
+    /// Bytes requested. Call it only after a successful transfer: it reads the program's iovecs, as
+    /// the kernel just did.
     fn wanted(&self) -> usize {
         let sum = match &self.iovecs {
             Some(iovecs) => self.done + iovecs.iter().map(|v| v.len as usize).sum::<usize>(),
@@ -377,7 +384,8 @@ impl Rw {
         Issue::Complete(self.outcome(res))
     }
 
-    /// The result with what earlier tries moved: an error after progress is told as the progress.
+    /// The result, with the bytes of earlier tries: an error after progress is reported as the
+    /// progress.
     #[inline]
     fn outcome(&mut self, res: Result<usize, Errno>) -> Outcome {
         let done = match res {
@@ -404,8 +412,8 @@ impl Rw {
         Ok(())
     }
 
-    /// As [`run`](Self::run), with a plain write made in the caller's frame: the first return after a system call is slow
-    /// (`docs/decisions/0003`).
+    /// As [`run`](Self::run), but makes a plain write in the caller's frame: the first return after
+    /// a system call is slow (`docs/decisions/0003`).
     #[inline(always)]
     pub(crate) fn run_in_place(&mut self, fd: i32) -> Outcome {
         if !self.is_write || self.is_vectored || self.short_is_failure || self.off < 0 || self.rw_flags != 0 || self.done > 0 {
@@ -418,11 +426,11 @@ impl Rw {
         }
     }
 
-    /// What follows the first call.
+    /// Continues after the first call.
     fn run_on(&mut self, fd: i32, res: Result<usize, Errno>) -> Outcome {
         match res {
             Ok(n) if n > 0 && self.off >= 0 && self.done + n < self.wanted() => self.run_rest(fd, n),
-            // EINTR from a cancelled worker is said as it is.
+            // EINTR of a cancelled worker is reported as it is.
             other => self.outcome(other),
         }
     }
@@ -441,7 +449,7 @@ impl Rw {
         }
     }
 
-    /// What AIO is asked for, and under which name it answers.
+    /// The transfer as Linux AIO takes it; `data` identifies its completion.
     pub(crate) fn aio_request(&self, fd: i32, data: u64) -> AioRequest {
         let op = match (self.is_write, self.is_vectored) {
             (false, false) => AioOp::Pread,
@@ -452,7 +460,7 @@ impl Rw {
         AioRequest { op, fd, buf: UserPtr::at(self.addr), len: u64::from(self.len), off: self.off, rw_flags: self.rw_flags, data }
     }
 
-    /// AIO answered.
+    /// The outcome for a result of Linux AIO.
     pub(crate) fn aio_outcome(&mut self, res: i64) -> Outcome {
         self.outcome(if res < 0 { Err(Errno::new(-res as i32)) } else { Ok(res as usize) })
     }

@@ -1,7 +1,9 @@
-//! `IORING_OP_SPLICE, TEE`: bytes from file to file through a pipe.
+//! `IORING_OP_SPLICE, TEE`: move or copy bytes between files through a pipe.
 //! Source:  io_uring_enter(2), splice(2), tee(2); behaviour of Linux 6.18 (not its code).
-//! Issue:   a worker. The registered input file is looked up, and held, when issued. Units: offsets, len in bytes; offset -1 = none.
-//! Errors:  EINVAL unknown flag, an offset given to TEE; EBADF no such input file; else those of splice(2) and tee(2).
+//! Issue:   on a worker. The registered input file is looked up, and held, when the request is
+//!          issued. Units: offsets, len in bytes; offset -1 = none.
+//! Errors:  EINVAL unknown flag, an offset for TEE; EBADF no such input file; else those of
+//!          splice(2) and tee(2).
 //! Differs: nothing known.
 //! Tests:   liburing splice.t; ours cli/tests/fs_ops.rs.
 
@@ -18,11 +20,11 @@ const SPLICE_F_ALL: u32 = 0xf;
 
 #[derive(Debug)]
 enum Input {
-    /// A number of the program's.
+    /// A descriptor number of the program.
     Fd(i32),
     /// A registered file, not looked up yet.
     Fixed(u32),
-    /// A registered file: it outlives its slot.
+    /// A registered file, which outlives its slot.
     Held(Arc<FileNode>),
 }
 
@@ -61,7 +63,7 @@ pub(crate) fn prep_tee(sqe: &Sqe, _: &PrepCx) -> Result<Splice, Errno> {
 }
 
 impl OpFamily for Splice {
-    /// Looks the input file up; the rest may sleep.
+    /// Looks up the input file; the rest may sleep.
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         if let Input::Fixed(index) = self.input {
             let Some(node) = cx.ring.files.get(index) else { return Errno::EBADF.into() };
@@ -86,7 +88,7 @@ impl Splice {
             Input::Fd(_) | Input::Fixed(_) => return Err(Errno::EBADF),
         };
         if self.len == 0 {
-            // The system calls would not even look at the files.
+            // The system calls would not even check the files.
             io::file_flags(input)?;
             io::file_flags(fd)?;
             return Ok(0);

@@ -1,8 +1,12 @@
-//! `IORING_OP_READ_MULTISHOT, EPOLL_WAIT`: what comes again and again from files that have readiness and no positions.
-//! Source:  io_uring_prep_read_multishot(3), io_uring_prep_epoll_wait(3); behaviour of Linux 6.18 io_uring/rw.c, epoll.c (not their code).
-//! Issue:   tried without sleeping, then poll and again. A multishot read is tried when poll says so.
-//! Errors:  EINVAL bad fields, no epoll set; EBADFD a file without readiness; EBADF; ENOBUFS; else those of the system calls.
-//! Differs: an I/O priority for a multishot read is refused.
+//! `IORING_OP_READ_MULTISHOT, EPOLL_WAIT`: repeated reads and event waits on files that have
+//! readiness and no positions.
+//! Source:  io_uring_prep_read_multishot(3), io_uring_prep_epoll_wait(3); behaviour of Linux 6.18
+//!          io_uring/rw.c, epoll.c (not their code).
+//! Issue:   tried without sleeping, then poll and a new try. A multishot read is tried only after
+//!          poll fired.
+//! Errors:  EINVAL bad fields, no epoll set; EBADFD a file without readiness; EBADF; ENOBUFS; else
+//!          those of the system calls.
+//! Differs: an I/O priority of a multishot read is refused.
 //! Tests:   ours cli/tests/net_ops.rs (more_ops).
 
 use super::buffers::commit_or_recycle;
@@ -17,22 +21,22 @@ use uringlet_sys::{Errno, UserPtr};
 
 const POLLIN: u32 = 1;
 
-/// See the module.
+/// A validated request of this family.
 #[derive(Debug)]
 pub(crate) enum StreamOp {
     Read(MultishotRead),
-    /// At most so many events of an epoll set, to this address.
+    /// Copies at most `most` events of an epoll set to this address.
     EpollWait {
         events: UserPtr,
         most: u32,
     },
 }
 
-/// A read that goes on.
+/// A multishot read.
 #[derive(Debug)]
 pub(crate) struct MultishotRead {
     rw_flags: u32,
-    /// Poll has to say that there is more.
+    /// Poll must fire before the next read.
     needs_poll: bool,
     selected: Option<SelectedBuf>,
 }
@@ -61,7 +65,7 @@ impl OpFamily for StreamOp {
         }
     }
 
-    /// On a worker: only what cannot be armed comes here, or is to block.
+    /// On a worker: requests that cannot be armed, or that are to block.
     fn run(&mut self, fd: i32) -> Outcome {
         match self {
             Self::Read(_) => Outcome::err(Errno::EBADFD),
@@ -77,7 +81,7 @@ impl OpFamily for StreamOp {
         }
     }
 
-    /// Whether a worker can do it without the ring's tables.
+    /// Whether a worker can run it without the ring's tables.
     fn is_lockless(&self) -> bool {
         matches!(self, Self::EpollWait { .. })
     }
@@ -109,7 +113,7 @@ impl MultishotRead {
         issue
     }
 
-    /// What is wrong with it is said at once, not when there is something to read.
+    /// Errors are reported at once, not when there is something to read.
     fn check(&self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         let fd = cx.file.fd;
         let kind = FileKind::refresh(fd);
@@ -150,7 +154,7 @@ fn read_now(fd: i32, addr: u64, len: u32) -> Res {
     }
     let iovec = [Iovec { base: addr, len: len.into() }];
     match io::preadv2(fd, io::ptr_of_slice(&iovec), 1, -1, 0, RWF_NOWAIT) {
-        // A terminal, say: it does not sleep while it is readable.
+        // A terminal, for example: a read does not sleep while it is readable.
         Err(Errno::EOPNOTSUPP) if io::poll_now(fd, POLLIN)? != 0 => io::read(fd, UserPtr::at(addr), len as usize),
         Err(Errno::EOPNOTSUPP) => Err(Errno::EAGAIN),
         other => other,

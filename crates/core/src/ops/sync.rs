@@ -1,9 +1,14 @@
-//! `IORING_OP_FSYNC, SYNC_FILE_RANGE, FALLOCATE, FADVISE, MADVISE, FTRUNCATE`: what is done to a file or to memory as a whole.
-//! Source:  io_uring_enter(2), fsync(2), fallocate(2), posix_fadvise(2), madvise(2); behaviour of Linux 6.18 (not its code).
-//! Issue:   a worker, except advice that only sets the read-ahead: inline. Units: off, len in bytes; len 0 = to the end.
+//! `IORING_OP_FSYNC, SYNC_FILE_RANGE, FALLOCATE, FADVISE, MADVISE, FTRUNCATE`: operations on a file
+//! or on memory as a whole.
+//! Source:  io_uring_enter(2), fsync(2), fallocate(2), posix_fadvise(2), madvise(2); behaviour of
+//!          Linux 6.18 (not its code).
+//! Issue:   on a worker, except advice that only sets the read-ahead: inline. Units: off, len in
+//!          bytes; len 0 = to the end.
 //! Errors:  EINVAL bad fields or flags, a negative fsync offset; else those of the system call.
-//! Differs: FSYNC of a range flushes the whole file: no system call does less and writes metadata too.
-//! Tests:   liburing fsync.t, fallocate.t, fadvise.t, madvise.t, truncate.t; ours cli/tests/fs_ops.rs.
+//! Differs: FSYNC of a range flushes the whole file: no system call flushes less and writes
+//!          metadata too.
+//! Tests:   liburing fsync.t, fallocate.t, fadvise.t, madvise.t, truncate.t; ours
+//!          cli/tests/fs_ops.rs.
 
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
 use super::outcome::Outcome;
@@ -21,7 +26,7 @@ pub(crate) enum SyncOp {
     Ftruncate { len: i64 },
 }
 
-/// `buf_index` and `splice_fd_in`, which none of this family knows.
+/// `buf_index` and `splice_fd_in`, which no opcode of this family uses.
 fn common(sqe: &Sqe) -> [u64; 2] {
     [u64::from(sqe.buf_index), u64::from(sqe.file_index())]
 }
@@ -66,7 +71,8 @@ pub(crate) fn prep_ftruncate(sqe: &Sqe, _: &PrepCx) -> Result<SyncOp, Errno> {
 }
 
 impl OpFamily for SyncOp {
-    /// Advice about the order of reading only changes the open file; all else may start or wait for I/O.
+    /// Advice about the order of reading only changes the open file; everything else may start or
+    /// wait for I/O.
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         const NORMAL: u32 = 0;
         const RANDOM: u32 = 1;
@@ -109,7 +115,7 @@ mod tests {
             assert_eq!(errno(prep, &Sqe::default()), None);
             assert_eq!(errno(prep, &Sqe { buf_index: 1, ..Sqe::default() }), Some(Errno::EINVAL));
             assert_eq!(errno(prep, &Sqe { splice_fd_in: 1, ..Sqe::default() }), Some(Errno::EINVAL));
-            // Nobody looks at the last word.
+            // The last word is ignored.
             assert_eq!(errno(prep, &Sqe { pad2: 1, ..Sqe::default() }), None);
         }
         let with_addr = Sqe { addr: 1, ..Sqe::default() };

@@ -28,17 +28,17 @@ pub(crate) struct OpDef {
     pub(crate) iopoll: bool,
     /// Advertised by the probe.
     pub(crate) supported: bool,
-    /// Its file is a socket, which is never ready after it said "not now".
+    /// Its file is a socket: after EAGAIN it becomes ready only with an edge.
     pub(crate) is_socket: bool,
     /// It waits for a child or a futex: a cancel ends it at once, although a worker has it.
     pub(crate) is_wait: bool,
-    /// The second CQE that an SQE is followed by, which says that its buffer may be used again.
+    /// The notification that follows the CQE of such an SQE: its buffer may be reused.
     pub(crate) notification: Option<fn(&Sqe) -> Option<Notification>>,
     /// What decides its route.
     pub(crate) routing: OpRouting,
 }
 
-/// A family's `prep`, made to write its op in place.
+/// Makes a family's `prep` write its op in place.
 macro_rules! prep {
     ($prep:path) => {
         |sqe: &Sqe, cx: &PrepCx, op: &mut Op| -> Result<(), Errno> {
@@ -58,7 +58,7 @@ const BOUNDED: OpRouting = OpRouting {
     honours_async: true,
 };
 
-/// Is complete after its first attempt, or operates on the ring and other requests.
+/// Completes with its first attempt, or operates on the ring and on other requests.
 const RING: OpRouting = OpRouting { honours_async: false, ..BOUNDED };
 
 /// Operates on the ring, then waits for other processes on a worker.

@@ -1,9 +1,11 @@
 //! `IORING_OP_TIMEOUT, TIMEOUT_REMOVE, LINK_TIMEOUT`.
 //! Source:  io_uring_prep_timeout(3); behaviour of Linux 6.18 io_uring/timeout.c (not its code).
-//! Issue:   with the ring's timers; acts on other requests: submit/act.rs.   Units: timespecs; off = CQEs to count.
-//! Errors:  EINVAL bad fields, flags or times; EFAULT; results ETIME, ECANCELED; for REMOVE also ENOENT, EALREADY, EBUSY.
-//! Differs: deadlines on CLOCK_REALTIME and CLOCK_BOOTTIME are turned into monotonic ones when armed: a later step of the
-//!          clock does not move them.
+//! Issue:   armed with the ring's timers; operates on other requests: submit/timeout.rs. Units:
+//!          timespecs; off = CQEs to count.
+//! Errors:  EINVAL bad fields, flags or times; EFAULT; results ETIME, ECANCELED; for REMOVE also
+//!          ENOENT, EALREADY, EBUSY.
+//! Differs: deadlines on CLOCK_REALTIME and CLOCK_BOOTTIME are converted to monotonic ones when
+//!          armed: a later step of the clock does not move them.
 //! Tests:   liburing timeout*.t, link-timeout.t.
 
 use super::issue::{OpFamily, PrepCx, unused};
@@ -11,7 +13,7 @@ use uringlet_abi::{Sqe, Timespec, op_flags};
 use uringlet_sys::process::{ClockId, monotonic_ns, now_ns};
 use uringlet_sys::{Errno, UserPtr, user};
 
-/// See the module.
+/// A validated request of this family.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TimeoutOp {
     /// TIMEOUT.
@@ -124,7 +126,7 @@ pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<TimeoutOp, Errno> {
     }
     let when = TimeoutSpec::read(sqe.addr2(), flags)?;
     if flags & op_flags::TIMEOUT_UPDATE == 0 {
-        // LINK_TIMEOUT_UPDATE alone updates nothing.
+        // LINK_TIMEOUT_UPDATE without TIMEOUT_UPDATE updates nothing.
         return Ok(TimeoutOp::Remove { target: sqe.addr });
     }
     let is_link = flags & op_flags::LINK_TIMEOUT_UPDATE != 0;

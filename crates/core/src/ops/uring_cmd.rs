@@ -1,8 +1,10 @@
-//! `IORING_OP_URING_CMD`: a command to the file itself.
-//! Source:  io_uring_enter(2), behaviour of Linux 6.18; `virtual_file` says which files take any.
-//! Issue:   the file decides: it answers now or some day, or a worker runs it.
+//! `IORING_OP_URING_CMD`: a command to a file's own implementation.
+//! Source:  io_uring_enter(2), behaviour of Linux 6.18; `virtual_file` says which files take
+//!          commands.
+//! Issue:   the file decides: it completes the command now or later, or a worker runs it.
 //! Errors:  EINVAL the upper half of `cmd_op`'s field, unknown flags; EBADF; EOPNOTSUPP a file that takes no commands.
-//! Differs: `IORING_URING_CMD_FIXED` and multishot are EINVAL; sockets and block devices of the kernel take no commands here.
+//! Differs: `IORING_URING_CMD_FIXED` and multishot are EINVAL; sockets and block devices of the
+//!          kernel take no commands here.
 //! Tests:   ours cli/tests/ublk.rs.
 
 use super::issue::{OpFamily, PrepCx};
@@ -23,7 +25,7 @@ pub(crate) struct CmdOp {
     data: [u8; 16],
     /// The second half of a 128-byte SQE.
     sqe_tail: Option<Box<[u8; 64]>>,
-    /// Its file, from the time that it was found: it lives at least until the CQE.
+    /// The file, once it is resolved: it lives at least until the CQE.
     pub(crate) file: Option<Arc<dyn VirtualFile>>,
 }
 
@@ -38,7 +40,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<CmdOp, Errno> {
 }
 
 impl OpFamily for CmdOp {
-    /// The second half of SQE `index`, where it has one.
+    /// Reads the second half of SQE `index`, where it has one.
     fn read_big_sqe(&mut self, memory: &RingMemory, index: u32) {
         let mut words = memory.sqe_second_half(index).peekable();
         if words.peek().is_none() {
@@ -59,7 +61,7 @@ impl OpFamily for CmdOp {
 }
 
 impl CmdOp {
-    /// The command, as its file sees it.
+    /// The command as its file gets it.
     pub(crate) fn cmd(&self) -> UringCmd {
         let mut data = [0; 80];
         data[..16].copy_from_slice(&self.data);

@@ -1,10 +1,12 @@
 //! `IORING_OP_WAITID`: waits for a change of a child's state.
 //! Source:  io_uring_prep_waitid(3), waitid(2); behaviour of Linux 6.18 io_uring/waitid.c (not its code).
-//! Issue:   looked at without sleeping; then the end of one process is polled for, all else a worker of the unbounded class waits
-//!          for (submit/wait.rs).   Units: options are waitid(2)'s, in file_index; addr2 is the siginfo_t, or null.
-//! Errors:  EINVAL bad fields, which, id or options; EBADF no pidfd; ECHILD; EFAULT the child is reaped, but cannot be told.
-//! Differs: __WNOTHREAD is EINVAL where the answer is not there at once: other threads wait for the submitter. A cancelled wait leaves
-//!          the siginfo_t alone, where the kernel clears it.
+//! Issue:   tried without sleeping; then poll waits for the exit of one process, and a worker of
+//!          the unbounded class for everything else (submit/wait.rs). Units: options are
+//!          waitid(2)'s, in file_index; addr2 is the siginfo_t, or null.
+//! Errors:  EINVAL bad fields, which, id or options; EBADF no pidfd; ECHILD; EFAULT the child is
+//!          reaped, but the siginfo_t cannot be written.
+//! Differs: __WNOTHREAD is EINVAL unless the result is there at once, since other threads wait for
+//!          the submitter. A cancelled wait leaves the siginfo_t alone, where the kernel clears it.
 //! Tests:   ours cli/tests/net_ops.rs (waitid_ops).
 
 use super::issue::{OpFamily, PrepCx, unused};
@@ -37,14 +39,15 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<Waitid, Errno> {
 }
 
 impl OpFamily for Waitid {
-    /// No worker could be had, so no thread can sleep for it.
+    /// Called if no worker could be started: then no thread can sleep for it.
     fn run(&mut self, _: i32) -> Outcome {
         Outcome::err(Errno::EAGAIN)
     }
 }
 
 impl Waitid {
-    /// Asks without sleeping, and takes what there is. `None`: it has to wait. `pidfd` is of the process meant, if not negative.
+    /// Tries without sleeping, and reaps. `None`: it has to wait. `pidfd` is the process to wait
+    /// for, unless negative.
     pub(crate) fn try_wait(&self, pidfd: i32) -> Option<Outcome> {
         let mut info = Siginfo::default();
         let (which, id) = self.target(pidfd);
@@ -56,14 +59,15 @@ impl Waitid {
         }
     }
 
-    /// Sleeps until there is something to be taken, or nothing to wait for any more; takes nothing.
+    /// Sleeps until there is something to reap, or nothing to wait for; reaps nothing.
     pub(crate) fn sleep(&self, pidfd: i32) {
         let (which, id) = self.target(pidfd);
-        // Whatever it says: another look follows.
+        // The result is ignored: a new try follows.
         let _ = process::waitid(which, id, self.options | WNOWAIT, &mut Siginfo::default());
     }
 
-    /// Something of ours by which the one process that is meant is known for good.
+    /// A descriptor of the engine's that identifies the process to wait for, whatever becomes of
+    /// its number.
     pub(crate) fn open_pidfd(&self) -> Option<EngineFd> {
         match self.which {
             P_PID => EngineFd::pidfd(self.id).ok(),
@@ -72,12 +76,12 @@ impl Waitid {
         }
     }
 
-    /// Whether a pidfd becomes readable when there may be an answer: it tells of the end alone.
+    /// Whether a pidfd becomes readable when there may be a result: it reports only the exit.
     pub(crate) fn is_pollable(&self) -> bool {
         self.options & (WSTOPPED | WCONTINUED) == 0
     }
 
-    /// Whether another thread would wait for other children.
+    /// Whether the result depends on the calling thread: another one would wait for other children.
     pub(crate) fn is_bound_to_its_thread(&self) -> bool {
         self.options & WNOTHREAD != 0
     }
@@ -86,12 +90,12 @@ impl Waitid {
         if pidfd >= 0 { (P_PIDFD, pidfd) } else { (self.which, self.id) }
     }
 
-    /// Whether "not yet" is an answer.
+    /// Whether "not yet" is a result.
     fn is_nonblocking(&self) -> bool {
         self.options & WNOHANG != 0 || self.which == P_PIDFD && io::file_flags(self.id).is_ok_and(|flags| flags & io::O_NONBLOCK != 0)
     }
 
-    /// Fills the program's siginfo_t, in which two words are not spoken of.
+    /// Writes the program's siginfo_t, except for two words that waitid(2) leaves alone.
     fn write_siginfo(&self, info: &Siginfo) -> Result<(), Errno> {
         if self.info.is_null() {
             return Ok(());

@@ -1,11 +1,13 @@
-//! The fast path: an SQE that is likely to be done at once. No flags, but perhaps a registered file, and `IOSQE_ASYNC` where that changes nothing.
+//! The fast path: an SQE that is likely to complete at once, with no flag but a registered file, or
+//! `IOSQE_ASYNC` where that makes no difference.
 //!
-//! Not worth a request, which would be built, asked and thrown away for what is often one system call. Whatever is not
-//! plain answers [`FastPath::Fallback`] and becomes a request like any other.
+//! No request is built for what is often one system call. An SQE that is not plain returns
+//! [`FastPath::Fallback`] and becomes a request like any other.
 //!
-//! All of it is inlined into the submission loop for a reason: the first `ret` after a system call can cost a third of
-//! the call (kernels that harden returns leave the CPU's return predictor useless: 240 of 780 ns of a 1 KiB pwrite
-//! measured on Linux 6.18, AMD EPYC). A batch pays for it once, not once a request.
+//! All of it is inlined into the submission loop for a reason: the first `ret` after a system call
+//! can cost a third of the call (kernels that harden returns leave the CPU's return predictor
+//! useless: 240 of 780 ns of a 1 KiB pwrite measured on Linux 6.18, AMD EPYC). A batch pays for it
+//! once, not once a request.
 
 use crate::file::FileKind;
 use crate::ops::{FastProgress, table};
@@ -23,21 +25,21 @@ use uringlet_sys::process::is_file_size_limited;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
-/// What became of an SQE on the fast path.
+/// The result of the fast path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FastPath {
-    /// Done, and it never was a request.
+    /// Complete, without a request.
     Done(Outcome),
-    /// So many bytes are moved: a request has to do the rest.
+    /// So many bytes are moved: a request does the rest.
     Short(usize),
-    /// A read that would have to wait: a request has to, and need not try again first.
+    /// A read that would wait: a request does it, without another try.
     WouldBlock,
-    /// Nothing is done: it has to become a request.
+    /// Nothing is done: a request is built.
     Fallback,
 }
 
 impl FastPath {
-    /// Where the request continues that has to do the rest.
+    /// The progress for the request that does the rest.
     #[inline]
     pub(super) fn progress(self) -> FastProgress {
         match self {
@@ -48,23 +50,23 @@ impl FastPath {
     }
 }
 
-// The opcodes of the fast path, as constants: `route` is decided for each at compile time as far as
-// their facts go.
+// The opcodes of the fast path, as constants: `route` is evaluated at compile time as far as their
+// facts go.
 const NOP: SqeFacts = SqeFacts::of(table::routing(Opcode::Nop));
 const READ: SqeFacts = SqeFacts::of(table::routing(Opcode::Read));
 const WRITE: SqeFacts = SqeFacts::of(table::routing(Opcode::Write));
 const SEND: SqeFacts = SqeFacts::of(table::routing(Opcode::Send));
 
-/// `IOSQE_*` that an SQE here may have.
+/// `IOSQE_*` that an SQE may have here.
 const FLAGS: u8 = sqe::FIXED_FILE | sqe::ASYNC;
 
-/// Tries it.
+/// Tries an SQE.
 #[inline(always)]
 pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
     if sqe.flags & !FLAGS != 0 || (sqe.flags & sqe::ASYNC != 0 && !is_for_submitter(sqe)) {
         return FastPath::Fallback;
     }
-    // Held: its slot may be given up while the ring's lock is let go.
+    // A reference is held: the slot may be cleared while the ring is unlocked.
     let (fd, _held) = match sqe.flags & sqe::FIXED_FILE {
         0 => (sqe.fd, None),
         _ => match guard.res.files.get(sqe.fd as u32) {
@@ -83,8 +85,8 @@ pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
     }
 }
 
-/// Whether the submitter takes an SQE with `IOSQE_ASYNC`. Of the opcodes here only SEND may wait for
-/// other processes, and tells how much it moves.
+/// Whether the submitter takes an SQE with `IOSQE_ASYNC`. Of the opcodes here only SEND may wait
+/// for other processes, and its SQE tells how many bytes it moves.
 #[inline(always)]
 fn is_for_submitter(sqe: &Sqe) -> bool {
     let max_transfer = (sqe.opcode == Opcode::Send as u8).then_some(sqe.len as usize);
@@ -147,7 +149,7 @@ fn write_one(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     outcome_of(res, len)
 }
 
-/// A write is over: was it as quick as expected?
+/// Charges a write to the budget, and records its latency.
 #[inline(always)]
 fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errno>) {
     let bytes = *res.as_ref().unwrap_or(&0) as u64;
@@ -162,7 +164,7 @@ fn account(guard: &mut UringGuard, fd: i32, start: u64, res: &Result<usize, Errn
 #[inline(always)]
 fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     let start = ticks();
-    // A budget that is used up covers nothing, whatever the length.
+    // An exhausted budget covers no length.
     if sqe.len != 1 || !may_write(guard, sqe, fd, start, 1) {
         return FastPath::Fallback;
     }
@@ -170,7 +172,7 @@ fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     let unlocked = guard.unlock();
     let res = io::pwritev2(fd, iov, 1, sqe.off as i64, 0, 0);
     unlocked.relock();
-    // Its length is known only now: what it is too much is missing for the next one.
+    // The length is known only now: an excess is charged to the next write.
     account(guard, fd, start, &res);
     match res {
         Ok(n) => outcome_of(Ok(n), user::read_mapped::<Iovec>(iov).len as usize),
@@ -183,13 +185,14 @@ fn outcome_of(res: Result<usize, Errno>, wanted: usize) -> FastPath {
     match res {
         Ok(n) if n >= wanted => FastPath::Done(Outcome::ok(n as i32)),
         Ok(n) => FastPath::Short(n),
-        // The number is another file's by now.
+        // The number has another file by now.
         Err(Errno::ESPIPE) => FastPath::Fallback,
         Err(errno) => FastPath::Done(Outcome::err(errno)),
     }
 }
 
-/// SEND: what the socket takes without waiting. Its errors are told once, so they are not asked for again.
+/// SEND: sends what the socket takes without waiting. The kernel reports a socket's error once, so
+/// it is not left to a request.
 #[inline(always)]
 fn send(sqe: &Sqe, fd: i32) -> FastPath {
     let is_plain = (sqe.op_flags & !io::MSG_NOSIGNAL) | u32::from(sqe.personality) | u32::from(sqe.ioprio) | sqe.splice_fd_in as u32 == 0
@@ -205,7 +208,7 @@ fn send(sqe: &Sqe, fd: i32) -> FastPath {
     }
 }
 
-/// READ: what the page cache has, if that is all of it.
+/// READ: reads from the page cache if it has all bytes.
 #[inline(always)]
 fn read(sqe: &Sqe, fd: i32) -> FastPath {
     if !may_read(sqe, fd) {
@@ -224,7 +227,7 @@ fn readv(sqe: &Sqe, fd: i32) -> FastPath {
     cached(sqe, fd, UserPtr::at(sqe.addr), usize::MAX)
 }
 
-/// Reads what is there; anything but all of it is left to a request, which reads it again.
+/// Reads what is cached; a request reads anything short of everything again.
 #[inline(always)]
 fn cached(sqe: &Sqe, fd: i32, iov: UserPtr, wanted: usize) -> FastPath {
     match io::preadv2(fd, iov, 1, sqe.off as i64, 0, RWF_NOWAIT) {

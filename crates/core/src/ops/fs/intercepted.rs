@@ -1,5 +1,6 @@
-//! Calls that the engine catches when the program makes them: made by an op, they go in by the same doors, since they concern
-//! every ring. No ring's lock is held. Nothing else in `ops` looks up.
+//! System calls that the engine intercepts when the program makes them. An op makes them through
+//! the same entry points of the engine, since they concern every ring. No ring's lock is held. No
+//! other module of `ops` uses a higher layer.
 
 use crate::engine::ENGINE;
 use uringlet_sys::{Errno, fd_table, io};
@@ -16,7 +17,8 @@ pub(super) fn close(fd: i32) -> Result<usize, Errno> {
     }
 }
 
-/// epoll_ctl(2): a ring that gets into an epoll set must keep its readiness from then on.
+/// epoll_ctl(2): a ring that is added to an epoll set must keep its readiness up to date from then
+/// on.
 pub(super) fn epoll_ctl(epfd: i32, op: u32, fd: i32, event: &RawEpollEvent) -> Result<usize, Errno> {
     if fd_table::is_internal(epfd) || fd_table::is_internal(fd) {
         return Err(Errno::EBADF);

@@ -16,13 +16,13 @@ const O_NOFOLLOW: u64 = 0o400_000;
 const O_PATH: u64 = 0o10_000_000;
 /// `O_TMPFILE` without the `O_DIRECTORY` in it.
 const TMPFILE: u64 = 0o20_000_000;
-/// Every flag open(2) knows: it drops others silently, openat2(2) refuses them.
+/// Every flag that open(2) knows. It ignores others; openat2(2) refuses them.
 const KNOWN_FLAGS: u64 = 0o37_777_703;
-/// What goes with `O_PATH`; open(2) drops the others.
+/// The flags that are valid with `O_PATH`; open(2) ignores others.
 const PATH_FLAGS: u64 = O_DIRECTORY | O_NOFOLLOW | O_PATH | O_CLOEXEC as u64;
 /// Permission bits that a new file can have.
 const MODE_BITS: u64 = 0o7777;
-/// These make or empty a file: they may wait for a disk.
+/// These flags create or truncate a file, which may wait for a disk.
 const MAKES: u64 = O_CREAT | O_TRUNC | TMPFILE;
 /// `RESOLVE_CACHED`: EAGAIN rather than I/O.
 const RESOLVE_CACHED: u64 = 0x20;
@@ -34,16 +34,16 @@ enum OpenCall {
     Openat2,
 }
 
-/// An open.
+/// A validated open.
 #[derive(Debug)]
 pub(crate) struct Open {
     call: OpenCall,
     dir: i32,
     pub(super) path: UserPath,
     how: OpenHow,
-    /// Slot + 1 of the registered file to become; 0 for a plain descriptor.
+    /// Slot + 1 to register the file in; 0 for a plain descriptor.
     file_index: u32,
-    /// Opened by a worker, to become a registered file.
+    /// Opened on a worker, not registered yet.
     uninstalled: Option<UninstalledFd>,
 }
 
@@ -66,14 +66,14 @@ fn prep(sqe: &Sqe, cx: &PrepCx, call: OpenCall, how: OpenHow) -> Result<Open, Er
     Ok(Open { call, dir: sqe.fd, path, how, file_index, uninstalled: None })
 }
 
-/// What open(2) makes of its arguments, which never refuses a flag.
+/// The arguments as open(2) interprets them: it never refuses a flag.
 fn openat_how(flags: u64, mode: u64) -> OpenHow {
     let flags = flags & if flags & O_PATH != 0 { PATH_FLAGS } else { KNOWN_FLAGS };
     let mode = if flags & (O_CREAT | TMPFILE) != 0 { mode & MODE_BITS } else { 0 };
     OpenHow { flags, mode, resolve: 0 }
 }
 
-/// Reads an open_how of `len` bytes: a longer one than ours must say nothing that we do not know.
+/// Reads an open_how of `len` bytes. The bytes after the known fields must be zero.
 fn read_how(addr: UserPtr, len: usize) -> Result<OpenHow, Errno> {
     const CHUNK: usize = 512;
     if len < HOW_SIZE {
@@ -81,7 +81,8 @@ fn read_how(addr: UserPtr, len: usize) -> Result<OpenHow, Errno> {
     }
     let mut at = HOW_SIZE;
     while at < len {
-        // Chunks end where a page may end: what cannot be read must not hide what is set before it.
+        // Chunks end at possible page boundaries: an unreadable page must not hide set bytes before
+        // it.
         let from = addr.add(at);
         let n = (CHUNK - from.addr() % CHUNK).min(len - at);
         let mut rest = [0_u8; CHUNK];
@@ -95,8 +96,8 @@ fn read_how(addr: UserPtr, len: usize) -> Result<OpenHow, Errno> {
 }
 
 impl Open {
-    /// Opens what the dentry cache knows, without sleeping on a FIFO or a device: with `O_NONBLOCK`, which is taken off again if the
-    /// program did not ask for it.
+    /// Opens names that the dentry cache has, without sleeping on a FIFO or a device: with
+    /// `O_NONBLOCK`, which is cleared again if the program did not set it.
     pub(super) fn try_issue(&mut self, ring: &mut RingResources) -> Issue {
         if self.how.flags & MAKES != 0 {
             return Issue::Blocks;
@@ -116,19 +117,20 @@ impl Open {
                 Issue::Complete(self.finish(ring, Outcome::ok(fd as i32)))
             }
             Err(Errno::EAGAIN) if self.how.resolve & RESOLVE_CACHED != 0 => Errno::EAGAIN.into(),
-            // Not cached; no such call or flag here; or an error that may come from a filter and not from the file.
+            // Not cached; an unknown call or flag; or an error that may come from a seccomp filter.
             Err(Errno::EAGAIN | Errno::ENOSYS | Errno::EINVAL | Errno::E2BIG | Errno::EPERM) => Issue::Blocks,
             Err(errno) => errno.into(),
         }
     }
 
-    /// The descriptor, also where it is to become a registered file: [`finish`](Self::finish) moves it there.
+    /// Returns the descriptor even if it is to be registered: [`finish`](Self::finish) moves it to
+    /// its slot.
     pub(super) fn run(&mut self) -> Outcome {
         let how = self.effective_how();
         let opened = match self.call {
             OpenCall::Openat => self.plain(&how),
             OpenCall::Openat2 => match io::openat2(self.dir, self.path.ptr(), io::ptr_of(&how), HOW_SIZE) {
-                // No openat2 here: the older call does the same if nothing is asked that is new.
+                // openat2 is missing: the older call does the same if no newer feature is used.
                 Err(Errno::ENOSYS | Errno::EPERM) if self.is_plain() => self.plain(&how),
                 other => other,
             },
@@ -143,13 +145,13 @@ impl Open {
         io::openat(self.dir, self.path.ptr(), how.flags as u32, how.mode as u32)
     }
 
-    /// Whether openat2(2) takes this, and openat(2) does the same.
+    /// Whether openat(2) does the same as openat2(2) with these arguments.
     fn is_plain(&self) -> bool {
         let plain = openat_how(self.how.flags, self.how.mode);
         self.how.resolve == 0 && plain.flags == self.how.flags && plain.mode == self.how.mode
     }
 
-    /// A number that is about to become a registered file must not leak into a child.
+    /// A descriptor that will be registered must not leak into a child while it has a number.
     fn effective_how(&self) -> OpenHow {
         let mut how = self.how;
         if self.file_index != 0 {
@@ -158,14 +160,15 @@ impl Open {
         how
     }
 
-    /// Under the ring's lock: the new descriptor becomes a registered file if that was asked for.
+    /// Runs under the ring's lock: registers the new descriptor if that was requested.
     pub(super) fn finish(&mut self, ring: &mut RingResources, outcome: Outcome) -> Outcome {
         core::mem::forget(self.uninstalled.take());
         match outcome.res {
             fd if fd < 0 => outcome,
             fd if self.file_index != 0 => install_file(ring, fd, self.file_index).into(),
             fd => {
-                // The number may have been another file's that was closed unseen.
+                // The number may have been another file's that was closed without the engine's
+                // knowledge.
                 if !fd_table::is_unused(fd) {
                     fd_table::forget_kind(fd);
                 }
@@ -175,7 +178,7 @@ impl Open {
     }
 }
 
-/// A descriptor that is to become a registered file, until it is one: closed with its op if the ring ends before.
+/// A descriptor that is still to be registered: closed with its op if the ring ends before.
 #[derive(Debug)]
 struct UninstalledFd(i32);
 
@@ -185,8 +188,8 @@ impl Drop for UninstalledFd {
     }
 }
 
-/// Makes a fresh descriptor a registered file, as the `file_index` of openat, accept and socket asks for; the number is closed.
-/// 0, or the slot if it was chosen here.
+/// Registers a fresh descriptor as the `file_index` of openat, accept and socket requests, and
+/// closes the number. Returns 0, or the slot if it was chosen here.
 pub(crate) fn install_file(ring: &mut RingResources, fd: i32, file_index: u32) -> Result<usize, Errno> {
     if file_index == FILE_INDEX_ALLOC && !ring.files.is_registered {
         let _ = io::close(fd);
@@ -201,10 +204,10 @@ pub(crate) fn install_file(ring: &mut RingResources, fd: i32, file_index: u32) -
     Ok(slot as usize)
 }
 
-/// A close.
+/// A validated close.
 #[derive(Debug)]
 pub(crate) enum Close {
-    /// A number of the program's.
+    /// A descriptor number of the program.
     Fd(i32),
     /// A registered file.
     Slot(u32),
@@ -224,7 +227,7 @@ pub(super) fn prep_close(sqe: &Sqe, cx: &PrepCx) -> Result<Close, Errno> {
 impl Close {
     pub(super) fn try_issue(&mut self, ring: &mut RingResources) -> Issue {
         match *self {
-            // The last close of a file may wait for a disk, a server, a lingering socket.
+            // The last close of a file may wait for a disk, a server or a lingering socket.
             Self::Fd(_) => Issue::Blocks,
             Self::Slot(slot) => empty_slot(ring, slot).into(),
         }
@@ -232,7 +235,7 @@ impl Close {
 
     pub(super) fn run(&mut self) -> Outcome {
         match *self {
-            // A ring does not close rings: it could be its own.
+            // A ring does not close rings: it could be itself.
             Self::Fd(fd) if fd_table::is_internal(fd) || fd_table::ring_index(fd).is_some() => Outcome::err(Errno::EBADF),
             Self::Fd(fd) => intercepted::close(fd).into(),
             Self::Slot(_) => Outcome::ok(0),
@@ -294,7 +297,7 @@ mod tests {
         assert!(prep_openat2(&how_at(&how, 5592), &CX).is_ok());
         assert_eq!(prep_openat2(&how_at(&how, 5593), &CX).err(), Some(Errno::E2BIG));
         assert_eq!(prep_openat2(&Sqe { addr: path(), len: 24, ..Sqe::default() }, &CX).err(), Some(Errno::EFAULT));
-        // The structure is read before the other fields are looked at.
+        // The structure is read before the other fields are checked.
         assert_eq!(prep_openat2(&Sqe { len: 24, buf_index: 1, ..Sqe::default() }, &CX).err(), Some(Errno::EFAULT));
     }
 
@@ -345,7 +348,7 @@ mod tests {
         let fd = open.run().res;
         assert_eq!(io::file_flags(fd).unwrap() & O_NONBLOCK, 0);
         let opened = io::fstat(fd);
-        // The ring ended meanwhile: nobody finishes it.
+        // The ring ended meanwhile, so `finish` is not called.
         drop(open);
         assert_ne!(io::fstat(fd), opened);
     }

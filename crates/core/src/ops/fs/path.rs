@@ -1,4 +1,4 @@
-//! A path of the program's.
+//! A path argument of the program.
 
 use crate::ops::issue::PrepCx;
 use alloc::boxed::Box;
@@ -10,7 +10,7 @@ use uringlet_sys::{Errno, UserPtr, io, user};
 const MAX: usize = 4096;
 /// Most paths fit in here.
 const SHORT: usize = 256;
-/// `AT_EMPTY_PATH`: "" is the file of the directory descriptor itself.
+/// `AT_EMPTY_PATH`: "" means the file of the directory descriptor itself.
 pub(super) const AT_EMPTY_PATH: u32 = 0x1000;
 
 /// Operations on names take no registered file.
@@ -18,7 +18,7 @@ pub(super) fn refuse_fixed(cx: &PrepCx) -> Result<(), Errno> {
     if cx.sqe_flags & sqe::FIXED_FILE != 0 { Err(Errno::EBADF) } else { Ok(()) }
 }
 
-/// Where a path stands, and our copy of it once the request outlives its submission.
+/// The address of a path, and a copy once the request outlives its submission.
 #[derive(Debug)]
 pub(crate) struct UserPath {
     addr: UserPtr,
@@ -26,10 +26,11 @@ pub(crate) struct UserPath {
 }
 
 impl UserPath {
-    /// A path as `prep` sees it; `at_flags` are the operation's `AT_*`, if it has any.
+    /// Prepares a path; `at_flags` are the operation's `AT_*`, if it has any.
     ///
-    /// A request that certainly outlives its submission, or whose bad path fails a chain as a whole, is read here. Others are left to the system
-    /// call, which reads the path anyway: that saves a copy for each request that completes inline.
+    /// The path is copied here if the request certainly outlives its submission, or if a bad path
+    /// must fail its chain as a whole. Otherwise the system call reads it: that saves a copy for
+    /// each request that completes inline.
     pub(super) fn prep(addr: u64, at_flags: u32, cx: &PrepCx) -> Result<Self, Errno> {
         const MUST_COPY: u8 = sqe::IO_LINK | sqe::IO_HARDLINK | sqe::IO_DRAIN | sqe::ASYNC;
         if !may_be_mapped(addr) {
@@ -45,7 +46,7 @@ impl UserPath {
         Ok(path)
     }
 
-    /// What to hand to a system call.
+    /// The address for a system call.
     #[inline]
     pub(super) fn ptr(&self) -> UserPtr {
         self.copy.as_deref().map_or(self.addr, io::ptr_of_slice)
@@ -60,7 +61,7 @@ impl UserPath {
     }
 }
 
-/// Neither null nor in the kernel's half: those are EFAULT for sure.
+/// Null and the kernel's half of the address space are EFAULT.
 fn may_be_mapped(addr: u64) -> bool {
     const FIRST_PAGE: u64 = 4096;
     (FIRST_PAGE..1 << 63).contains(&addr)

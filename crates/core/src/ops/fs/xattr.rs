@@ -1,8 +1,12 @@
 //! `IORING_OP_FSETXATTR, SETXATTR, FGETXATTR, GETXATTR`: extended attributes.
-//! Source:  io_uring_enter(2), setxattr(2), getxattr(2); behaviour of Linux 6.18 io_uring/xattr.c (not its code).
-//! Issue:   by the caller if the submission is shallow, else by a worker.   Units: len in bytes; 0 asks a get for the size.
-//! Errors:  EINVAL bad flags; EBADF IOSQE_FIXED_FILE with a path; ERANGE an empty or overlong name; E2BIG; else the system call's.
-//! Differs: the bad path of an unlinked request is found when it is issued, as those of the family.
+//! Source:  io_uring_enter(2), setxattr(2), getxattr(2); behaviour of Linux 6.18 io_uring/xattr.c
+//!          (not its code).
+//! Issue:   inline if the submission is shallow, else on a worker. Units: len in bytes; with 0 a
+//!          get returns the size.
+//! Errors:  EINVAL bad flags; EBADF IOSQE_FIXED_FILE with a path; ERANGE an empty or overlong name;
+//!          E2BIG; else the system call's.
+//! Differs: the bad path of an unlinked request is reported when it is issued, as in the rest of
+//!          the family.
 //! Tests:   liburing xattr.t; ours cli/tests/net_ops.rs (xattr_ops), the differential test.
 
 use super::path::{UserPath, refuse_fixed};
@@ -20,7 +24,7 @@ const SIZE_MAX: usize = 65536;
 /// `XATTR_CREATE | XATTR_REPLACE`
 const FLAGS: u32 = 3;
 
-/// Bytes of the program's, copied.
+/// A copy of bytes of the program.
 type OwnedBytes = Box<[u8]>;
 
 /// A validated request.
@@ -33,7 +37,7 @@ pub(crate) struct Xattr {
     flags: u32,
 }
 
-/// What an attribute is to hold, or where it is to be told.
+/// The value to set, or the buffer for a get.
 #[derive(Debug)]
 enum Value {
     Set(OwnedBytes),
@@ -78,7 +82,7 @@ impl Xattr {
         }
     }
 
-    /// Copies what the program may reuse: name and value are copied already.
+    /// Copies the path: name and value are copied already.
     pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         self.path.as_mut().map_or(Ok(()), UserPath::import_args)
     }
@@ -127,7 +131,7 @@ mod tests {
         assert_eq!(errno(Sqe { len: 65537, off: 0, ..good() }), Some(Errno::E2BIG));
         assert_eq!(errno(Sqe { off: 0, addr3: address(b"\0"), ..good() }), Some(Errno::EFAULT));
         assert_eq!(errno(Sqe { addr3: address(b"\0"), ..good() }), Some(Errno::ENOENT));
-        // Also where the path is left to the system call.
+        // Also where the system call reads the path.
         assert_eq!(prep_getxattr(&Sqe { addr: address(b"\0"), addr3: 0, ..good() }, &CX).err(), Some(Errno::ERANGE));
         assert_eq!(prep_getxattr(&Sqe { op_flags: 1, ..good() }, &CX).err(), Some(Errno::EINVAL));
         assert_eq!(prep_getxattr(&good(), &PrepCx { sqe_flags: sqe::FIXED_FILE, ..CX }).err(), Some(Errno::EBADF));

@@ -1,33 +1,36 @@
-//! A wait on futexes, which a worker sleeps through as if its submitter did.
+//! A wait on futexes by a worker that must look as if its submitter waited.
 //!
-//! Who submits a wait may rely on it: a wake that comes after the submission finds somebody to wake. But the worker that is to
-//! sleep comes later, and no call says when it sleeps. So it lies down on a word of ours, its requeue_word, and the submitter moves it
-//! from there to the program's futex (`FUTEX_CMP_REQUEUE`), which says whether somebody was moved:
+//! The program may rely on the submission: a wake after it finds a waiter. But the worker sleeps
+//! only later, and no call reports when. So the worker waits on a private futex, its requeue word,
+//! and the submitter moves it from there to the program's futex (`FUTEX_CMP_REQUEUE`, which returns
+//! whether a waiter was moved):
 //!
 //! ```text
 //!   submitter                                   worker
 //!   compares the values: EAGAIN
-//!   queues the request                     ->   COMING to LYING; sleeps on the requeue_words
-//!   waits while COMING, not for ever:
-//!     COMING to ALONE: leaves it to itself      it is ALONE: compares and sleeps as futex_wait(2) does
-//!   while LYING: moves, until it was moved
-//!   compares again: EAGAIN, takes it back       woken, or interrupted: GONE
+//!   queues the request                     ->   STARTING to PARKED; sleeps on its requeue words
+//!   waits while STARTING, with a time-out:
+//!     STARTING to DIRECT: requeues nothing      it is DIRECT: compares and sleeps as futex_wait(2) does
+//!   while PARKED: requeues, until one is moved
+//!   compares again: EAGAIN, takes it back       woken, or interrupted: AWAKE
 //!
-//!   who ends the request
-//!   COMING, ALONE to ENDED: nobody sleeps      finds it ENDED: does not lie down
-//!   LYING: interrupts, waits until it is GONE
+//!   cancel, link timeout, close
+//!   STARTING, DIRECT to CANCELLED               finds CANCELLED: does not sleep
+//!   PARKED: interrupts, waits until AWAKE
 //! ```
 //!
-//! The second comparison is under the same rule as the kernel's only one: who changes a value and wakes after it finds the
-//! sleeper, who changed it before is seen. Who ends the request waits until the sleeper is up, so that no later wake finds it; and
-//! where no worker lies down any more, the submitter is told, which may be waiting for it. What the sleeper was woken for before
-//! that, although its request had ended otherwise, it passes on: it wakes another one.
+//! The second comparison has the guarantee of the kernel's only one: a thread that changes a value
+//! and wakes after it finds the sleeper; a change before it is seen. A cancel waits until the
+//! sleeper is awake, so that no later wake finds it. If no worker will sleep any more, the
+//! submitter is woken, which may be waiting for one. A sleeper that was woken although its request
+//! had ended forwards the wake to another waiter.
 //!
-//! All changes of COMING and ALONE are compare-and-swaps, so that either the submitter moves the sleeper, or the worker is on its
-//! own, or it does not sleep. Only the worker ends LYING, so the submitter's moving ends: with success, or because there is nobody
-//! to be moved. Who is ALONE is LYING, too, while it sleeps: the submitter looked its last before.
+//! All changes of STARTING and DIRECT are compare-and-swaps: either the submitter moves the
+//! sleeper, or the worker sleeps directly, or it does not sleep. Only the worker ends PARKED, so
+//! the submitter's requeueing ends: with success, or because there is no sleeper to move. A worker
+//! in DIRECT is PARKED, too, while it sleeps: the submitter has stopped requeueing before.
 //!
-//! Checked by `submit/wait/model.rs` (loom).
+//! Checked by `driver/sleeper/model.rs` (loom).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -43,19 +46,19 @@ const DIRECT: u32 = 2;
 const AWAKE: u32 = 3;
 const CANCELLED: u32 = 4;
 
-/// A worker that may be started, or is called, comes sooner than this, ns.
+/// A worker that exists or can be started begins to sleep within this time, ns.
 const WORKER_TIMEOUT_NS: u64 = 1_000_000_000;
-/// A worker that is about to sleep does so within so many attempts to move it, unless it lost its CPU.
+/// A worker that is about to sleep does so within so many requeue attempts, unless it lost its CPU.
 const REQUEUE_YIELDS: u32 = 32;
-/// Between two later attempts, ns.
+/// Delay between later attempts, ns.
 const REQUEUE_INTERVAL_NS: u64 = 1_000;
 
-/// Whether no worker has begun to sleep, but may.
+/// Whether no worker sleeps yet, but may.
 const fn is_not_asleep(state: u32) -> bool {
     matches!(state, STARTING | DIRECT)
 }
 
-/// A futex, and what it has to hold.
+/// A futex, and the value that it must hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FutexWaitEntry {
     pub(crate) futex: Futex,
@@ -66,7 +69,7 @@ pub(crate) struct FutexWaitEntry {
 #[derive(Debug)]
 pub(crate) struct FutexWait {
     entries: Box<[FutexWaitEntry]>,
-    /// `None`: of a WAITV.
+    /// `None` for a WAITV.
     mask: Option<u32>,
     state: AtomicU32,
     requeue_words: Box<[RequeueWord]>,
@@ -78,10 +81,10 @@ impl FutexWait {
         Self { entries: entries.into_boxed_slice(), mask, state: AtomicU32::new(STARTING), requeue_words }
     }
 
-    /// Whether there is something to sleep for.
+    /// Compares the values.
     ///
     /// # Errors
-    /// `EAGAIN` a futex holds another value; `EINVAL`, `EFAULT` it is none.
+    /// `EAGAIN` a futex holds another value; `EINVAL`, `EFAULT` it is no futex.
     pub(crate) fn compare(&self) -> Result<(), Errno> {
         if self.mask == Some(0) {
             return Err(Errno::EINVAL);
@@ -95,8 +98,8 @@ impl FutexWait {
         Ok(())
     }
 
-    /// On the submitter's side: gets the worker onto the program's futexes. `false`: it is on its own, or up again. Where no worker
-    /// `is_expected` none is waited for.
+    /// Submitter: moves the worker onto the program's futexes. `false`: it sleeps directly, or is
+    /// awake again. Unless `is_expected` no worker is waited for.
     ///
     /// # Errors
     /// `EFAULT` a futex is gone.
@@ -126,12 +129,12 @@ impl FutexWait {
         Ok(true)
     }
 
-    /// On the worker's: sleeps until it is woken; by which of the futexes.
+    /// Worker: sleeps until it is woken. Returns the index of the futex.
     ///
     /// # Errors
     /// `EINTR`: it may be called again.
     pub(crate) fn sleep(&self) -> Result<usize, Errno> {
-        // Pairs with `put_to_sleep` and `await_end`.
+        // Pairs with `requeue_sleeper` and `wait_until_awake`.
         let woken = match self.state.fetch_update(AcqRel, Acquire, |state| is_not_asleep(state).then_some(PARKED)) {
             Ok(STARTING) => {
                 futex_wake(&self.state, 1);
@@ -139,7 +142,7 @@ impl FutexWait {
             }
             Ok(_) => self.sleep_direct(),
             Err(CANCELLED) => return Err(Errno::EINTR),
-            // Nobody's signal, or another request's, got it up.
+            // Woken by a signal that was not meant for it.
             Err(_) => return self.sleep_direct(),
         };
         self.state.store(AWAKE, Release);
@@ -157,7 +160,7 @@ impl FutexWait {
         }
     }
 
-    /// What changed since the submission has, or should have, been followed by a wake.
+    /// A change of the value since the submission has been, or will be, followed by a wake.
     fn sleep_direct(&self) -> Result<usize, Errno> {
         let woken = match (self.mask, &*self.entries) {
             (Some(mask), [a]) => a.futex.wait(a.value, mask).map(|()| 0),
@@ -170,16 +173,18 @@ impl FutexWait {
         if woken == Err(Errno::EAGAIN) { Ok(changed()) } else { woken }
     }
 
-    /// The worker does not sleep for this request.
+    /// The worker will not sleep for this request.
     pub(crate) fn decline_sleep(&self) {
         if self.state.compare_exchange(STARTING, AWAKE, AcqRel, Acquire).is_ok() {
             futex_wake(&self.state, 1);
         }
     }
 
-    /// The worker is being interrupted, or does not begin: returns when it does not sleep on the program's futexes any more.
+    /// Returns when the worker does not sleep on the program's futexes any more. The caller has
+    /// interrupted it, or it never begins.
     pub(crate) fn wait_until_awake(&self) {
-        // Pairs with `sleep`, and with `put_to_sleep`, which waits for a worker that may never come.
+        // Pairs with `sleep`, and with `requeue_sleeper`, which waits for a worker that may never
+        // come.
         if self.state.fetch_update(AcqRel, Acquire, |state| is_not_asleep(state).then_some(CANCELLED)).is_ok() {
             return futex_wake(&self.state, 1);
         }
@@ -188,10 +193,10 @@ impl FutexWait {
         while self.state.load(Acquire) == PARKED && futex_wait(&self.state, PARKED, deadline_ns) != Err(Errno::ETIMEDOUT) {}
     }
 
-    /// The request had ended when it was woken: the wake is another's.
+    /// Forwards a wake that came after the request had ended.
     pub(crate) fn forward_wake(&self, which: usize) {
         if let Some(a) = self.entries.get(which) {
-            // No error: a futex that is gone has nobody to wake.
+            // No error: a futex that is gone has no waiters.
             let _ = a.futex.wake(1, self.mask.unwrap_or(u32::MAX));
         }
     }

@@ -15,7 +15,7 @@ use uringlet_sys::{Errno, UserPtr};
 /// A request to accept connections.
 #[derive(Debug)]
 pub(crate) struct Accept {
-    /// Where the program wants the peer's address, and its size; null for nowhere.
+    /// Where the program wants the peer's address, and the address's size; null for nowhere.
     addr: u64,
     addrlen: u64,
     /// `SOCK_*`.
@@ -23,7 +23,7 @@ pub(crate) struct Accept {
     /// `IORING_ACCEPT_*`.
     accept_flags: u16,
     file_index: u32,
-    /// Multishot: the last connection was the only one, so the next one is waited for without a try.
+    /// Multishot: the last accept took the only connection, so the next one waits without a try.
     wait_first: bool,
 }
 
@@ -63,7 +63,7 @@ impl Accept {
             return Issue::WouldBlock(POLLIN);
         }
         match self.accept_now(fd) {
-            // Perhaps only because it is somebody else's turn.
+            // Poll may be ready: perhaps only another thread held the guard.
             Err(Errno::EAGAIN) if self.may_wait() => Issue::PollFirst(POLLIN),
             Err(errno) => errno.into(),
             Ok(new) => self.answer(cx, new as i32),
@@ -74,7 +74,7 @@ impl Accept {
         let outcome = self.finish(cx.ring, Outcome::ok(new));
         let fd = cx.file.fd;
         let has_more = io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0);
-        // Unix sockets do not tell.
+        // Linux does not report this for Unix sockets.
         let says_more = has_more && io::socket_option(fd, io::SO_DOMAIN).is_ok_and(|domain| domain != AF_UNIX);
         let outcome = if says_more { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome };
         if !self.is_multishot() || outcome.is_failure {
@@ -84,10 +84,11 @@ impl Accept {
         Issue::More(outcome)
     }
 
-    /// Never sleeps: not for want of a connection, and not because somebody else takes the one that poll saw.
+    /// Never sleeps: neither because there is no connection, nor because another thread takes the
+    /// connection that poll reported.
     fn accept_now(&self, fd: i32) -> Res {
         if io::socket_option(fd, io::SO_ACCEPTCONN)? == 0 {
-            // No listener: accept4 says what is wrong.
+            // Not a listener: accept4 returns the error.
             return with_nonblock(fd, || self.accept(fd));
         }
         if io::poll_now(fd, POLLIN)? == 0 {
@@ -97,12 +98,12 @@ impl Accept {
     }
 
     fn accept(&self, fd: i32) -> Res {
-        // What becomes a registered file must not leak into a child while it has a number.
+        // A socket that becomes a registered file must not leak into a child while it has a number.
         let flags = if self.file_index == 0 { self.flags } else { self.flags | SOCK_CLOEXEC };
         io::accept4(fd, UserPtr::at(self.addr), UserPtr::at(self.addrlen), flags)
     }
 
-    /// One connection, waiting for it.
+    /// Accepts one connection, waiting for it.
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
         blocking_call(fd, POLLIN, self.may_wait(), || self.accept(fd)).into()
     }

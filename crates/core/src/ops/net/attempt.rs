@@ -6,13 +6,13 @@ use crate::ops::issue::{Issue, IssueCx};
 use uringlet_sys::Errno;
 use uringlet_sys::io::{self, Res};
 
-/// What a try is told.
+/// The context of one try.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TryCtx {
     pub(super) fd: i32,
     /// A poll for the request has fired.
     pub(super) poll_fired: bool,
-    /// A receive that gets less than it asks for has emptied the stream.
+    /// A receive that gets less than it requests has emptied the stream.
     pub(super) short_read_drains: bool,
 }
 
@@ -21,19 +21,19 @@ impl TryCtx {
         Self { fd: cx.file.fd, poll_fired: cx.poll_fired, short_read_drains: false }
     }
 
-    /// Of a receive.
+    /// The context of a receive.
     pub(super) fn receive(cx: &mut IssueCx<'_>, msg_flags: u32) -> Self {
         let is_plain = msg_flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) == 0;
         Self { short_read_drains: is_plain && cx.ring.short_read_drains(cx.file.fd), ..Self::of(cx) }
     }
 
-    /// Whether a receive need not be tried before poll says so.
+    /// Whether a try before poll fires would find nothing.
     pub(super) fn is_known_empty(&self, cx: &mut IssueCx<'_>, msg_flags: u32) -> bool {
         self.short_read_drains && !self.poll_fired && may_wait(msg_flags) && cx.ring.known_empty(self.fd)
     }
 }
 
-/// The first try of a `*_POLL_FIRST` request: it waits for poll, or fails if it may not wait.
+/// The first try of a `*_POLL_FIRST` request: arms poll, or fails if the request may not wait.
 pub(super) fn poll_first(cx: &TryCtx, mask: u32, may_wait: bool) -> Option<Issue> {
     if cx.poll_fired {
         return None;
@@ -45,16 +45,17 @@ pub(super) fn poll_first(cx: &TryCtx, mask: u32, may_wait: bool) -> Option<Issue
     })
 }
 
-/// Tries that found nothing although poll had said "ready", one after the other.
+/// Counts consecutive tries that found nothing although poll had said "ready".
 #[derive(Debug, Default)]
 pub(super) struct SpuriousWakeups(u8);
 
 impl SpuriousWakeups {
-    /// So many, and poll is not asked any longer.
+    /// After so many, poll is not used any longer.
     pub(super) const MOST: u8 = 16;
 
-    /// A try found nothing. Usually poll says when to try again; but there is what it does not know of (the room in an
-    /// unconnected datagram socket's receiver, a datagram socket that was shut down): a thread waits for that.
+    /// Maps `EAGAIN` of a try. Usually poll says when to try again, but it knows nothing of some
+    /// causes (the room in an unconnected datagram socket's receiver, a datagram socket that was
+    /// shut down): a thread waits for those.
     pub(super) fn on_eagain(&mut self, cx: &TryCtx, mask: u32, msg_flags: u32) -> Issue {
         if !may_wait(msg_flags) {
             return Errno::EAGAIN.into();
@@ -65,7 +66,7 @@ impl SpuriousWakeups {
         }
         let is_ready = io::poll_now(cx.fd, mask).is_ok_and(|events| events != 0);
         if wants_else && is_ready {
-            // It is ready for something else, and would be again and again.
+            // The socket is ready for another event, and poll would fire again and again.
             return Errno::EAGAIN.into();
         }
         self.0 = if is_ready { self.0 + 1 } else { 0 };
@@ -77,18 +78,18 @@ impl SpuriousWakeups {
     }
 }
 
-/// A request that goes on is never a thread's that waits: it stays armed.
+/// A request that goes on stays armed: it never occupies a thread that waits.
 pub(super) fn stay_armed(issue: Issue, mask: u32) -> Issue {
     if matches!(issue, Issue::Blocks) { Issue::WouldBlock(mask) } else { issue }
 }
 
-/// Why no buffer could be selected: what is no socket is told first.
+/// The error of a failed buffer selection, unless the file is no socket: that error comes first.
 pub(super) fn no_buffer(fd: i32, errno: Errno) -> Issue {
     must_be_socket(fd).err().unwrap_or(errno).into()
 }
 
-/// Makes a call that may sleep, even on a non-blocking socket: it waits for `mask` then, as io-wq does. `EAGAIN` if poll
-/// says "ready" for ever of what is not.
+/// Makes a call that may sleep, even on a non-blocking socket: on `EAGAIN` it waits for `mask`, as
+/// io-wq does. Returns `EAGAIN` if poll keeps saying "ready" and the call keeps failing.
 pub(super) fn blocking_call(fd: i32, mask: u32, may_wait: bool, mut call: impl FnMut() -> Res) -> Res {
     for _ in 0..SpuriousWakeups::MOST {
         match call() {
@@ -99,14 +100,14 @@ pub(super) fn blocking_call(fd: i32, mask: u32, may_wait: bool, mut call: impl F
     call()
 }
 
-/// What is known of a socket about what else can be received from it.
+/// What a socket can tell about the bytes that are left to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backlog {
-    /// Nothing, without another receive: datagrams.
+    /// Nothing without another receive: datagrams.
     Unknown,
-    /// Whether a receive would answer at once, if only "end of file".
+    /// Whether a receive would return at once, if only "end of file".
     Tcp,
-    /// How many bytes there are.
+    /// The number of bytes.
     UnixStream,
 }
 
@@ -119,22 +120,24 @@ impl Backlog {
         }
     }
 
-    /// Whether more waits after `n` of at most `wanted` bytes were received.
+    /// Whether more can be received after `n` of at most `wanted` bytes.
     pub(super) fn has_more(self, cx: &TryCtx, n: usize, wanted: usize) -> bool {
         let fd = cx.fd;
         match self {
             Self::Unknown => false,
             Self::Tcp if n < wanted && cx.short_read_drains => false,
             Self::Tcp => io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0),
-            // Who got less than he asked for has emptied the stream.
+            // A receive that got less than it requested has emptied the stream.
             Self::UnixStream => n >= wanted && io::bytes_readable(fd).is_ok_and(|n| n > 0),
         }
     }
 }
 
-/// Whether a single receive of `n` of at most `wanted` bytes is told with `IORING_CQE_F_SOCK_NONEMPTY`.
+/// Whether the CQE of a single receive of `n` of at most `wanted` bytes has
+/// `IORING_CQE_F_SOCK_NONEMPTY`.
 ///
-/// One that got less than it asked for has emptied a stream: only one that was filled is worth the system calls.
+/// A receive that got less than it requested has emptied the stream, so the system calls are made
+/// only for a full one.
 pub(super) fn is_nonempty(fd: i32, n: usize, wanted: usize, msg_flags: u32) -> bool {
     if n == 0 && wanted > 0 {
         return Backlog::of(fd) == Backlog::Tcp;

@@ -9,17 +9,17 @@ use uringlet_abi::Sqe;
 use uringlet_sys::io::{self, Res};
 use uringlet_sys::{Errno, UserPtr, user};
 
-/// A socket address, as many bytes as the program said.
+/// A socket address, as long as the program said.
 #[derive(Debug)]
 pub(crate) struct SockAddr {
     bytes: Box<[u8]>,
 }
 
 impl SockAddr {
-    /// Copies it.
+    /// Copies it from the program.
     ///
     /// # Errors
-    /// `EINVAL` an impossible length, `EFAULT`.
+    /// `EINVAL` an impossible length; `EFAULT`.
     pub(super) fn read(addr: u64, len: i32) -> Result<Self, Errno> {
         let len = usize::try_from(len).ok().filter(|&len| len <= ADDR_MAX).ok_or(Errno::EINVAL)?;
         let mut bytes = [0; ADDR_MAX];
@@ -40,9 +40,9 @@ impl SockAddr {
 #[derive(Debug)]
 pub(crate) struct Connect {
     addr: SockAddr,
-    /// An earlier try has begun the connection.
+    /// An earlier try has started the connection.
     is_in_progress: bool,
-    /// An earlier try was aborted by the peer: once is forgiven.
+    /// The peer aborted an earlier try. One abort is retried.
     was_aborted: bool,
 }
 
@@ -64,7 +64,8 @@ impl Connect {
                 Issue::PollFirst(POLLOUT)
             }
             Err(Errno::EALREADY) if self.is_in_progress => Issue::PollFirst(POLLOUT),
-            // A Unix listener's queue is full: no poll event of the connecting socket says when that ends.
+            // The queue of a Unix listener is full: no poll event of the connecting socket says
+            // when that ends.
             Err(Errno::EAGAIN) => Issue::Blocks,
             Err(Errno::ECONNABORTED) if !self.was_aborted => {
                 self.was_aborted = true;
@@ -78,8 +79,8 @@ impl Connect {
         io::connect(fd, self.addr.ptr(), self.addr.len())
     }
 
-    /// Asked again, some sockets only say that they are connected (or not any longer trying): the result of the attempt is
-    /// their error then.
+    /// On a second connect(2) some sockets only return that they are connected, or no longer
+    /// connecting. Their SO_ERROR then has the result of the attempt.
     fn answer(&self, fd: i32, res: Res) -> Res {
         match res {
             Err(Errno::EISCONN | Errno::EBADFD) if self.is_in_progress => match io::socket_error(fd)? {

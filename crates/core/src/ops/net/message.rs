@@ -1,7 +1,8 @@
 //! Message headers of SENDMSG and RECVMSG.
 //!
-//! The first try hands the program's own header to the kernel. What waits, or is done in parts, works on a copy; what is
-//! received by a copy is then written back to the program's header.
+//! The first try passes the program's own header to the kernel. A request that waits, or is done in
+//! parts, works on a copy; the fields that a receive sets in the copy are written back to the
+//! program's header.
 
 use super::connect::SockAddr;
 use super::socket::{ADDR_MAX, MAX_IOVECS};
@@ -11,18 +12,18 @@ use uringlet_abi::register::Iovec;
 use uringlet_sys::io::{self, Msghdr, Res};
 use uringlet_sys::{Errno, UserPtr, user};
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MsgDirection {
     Send,
     Receive,
 }
 
-/// Offsets in the program's header of what a receive writes to it.
+/// Offsets in the program's header of the fields that a receive writes.
 const NAMELEN: usize = 8;
 const CONTROLLEN: usize = 40;
 
-/// A message header of the program's, and our copy once there is one.
+/// A message header of the program, and the copy once there is one.
 #[derive(Debug)]
 pub(super) struct UserMsghdr {
     program: UserPtr,
@@ -32,9 +33,9 @@ pub(super) struct UserMsghdr {
 #[derive(Debug)]
 struct ImportedMsghdr {
     header: Msghdr,
-    /// Left to transfer.
+    /// The bytes left to transfer.
     iovecs: Box<[Iovec]>,
-    /// Where a message goes. (Where the address of a received one goes is the program's memory.)
+    /// The destination. (The buffer for a received address is the program's memory.)
     name: Option<SockAddr>,
 }
 
@@ -43,7 +44,7 @@ impl UserMsghdr {
         Self { program: UserPtr::at(addr), copy: None }
     }
 
-    /// Copies the header and what it names, but for the data and the ancillary data.
+    /// Copies the header and what it points to, except the data and the ancillary data.
     ///
     /// # Errors
     /// `EFAULT`; `EMSGSIZE` too many iovecs; `EINVAL` an impossible address length.
@@ -68,12 +69,12 @@ impl UserMsghdr {
         Ok(())
     }
 
-    /// What is left to transfer, of a copy.
+    /// The bytes left to transfer, of a copy.
     pub(super) fn iovecs(&self) -> &[Iovec] {
         self.copy.as_ref().map_or(&[], |copy| &copy.iovecs)
     }
 
-    /// Whether there is ancillary data, or room for it. Only of a copy.
+    /// Whether there is ancillary data, or room for it. False without a copy.
     pub(super) fn has_control(&self) -> bool {
         self.copy.as_ref().is_some_and(|copy| copy.header.controllen != 0)
     }
@@ -89,7 +90,8 @@ impl UserMsghdr {
         io::sendmsg(fd, io::ptr_of(&header), flags)
     }
 
-    /// Receives into what is left: the bytes, and the message's flags if there is a copy of the header.
+    /// Receives into what is left: the number of bytes, and the message's flags if there is a copy
+    /// of the header.
     pub(super) fn receive(&self, fd: i32, flags: u32) -> Result<(usize, u32), Errno> {
         let Some(copy) = &self.copy else { return io::recvmsg(fd, self.program, flags).map(|n| (n, 0)) };
         let mut header = copy.with_iovecs();
@@ -102,7 +104,7 @@ impl UserMsghdr {
         Ok((n, header.flags))
     }
 
-    /// Uses one buffer instead of the program's iovecs.
+    /// Replaces the program's iovecs by one buffer.
     pub(super) fn use_buffer(&mut self, addr: u64, len: u32) {
         if let Some(copy) = &mut self.copy {
             copy.iovecs = Box::new([Iovec { base: addr, len: len.into() }]);
@@ -118,7 +120,8 @@ impl UserMsghdr {
         }
     }
 
-    /// Bytes left to transfer. Without a copy only after a call went well: the kernel has just read the same bytes.
+    /// Bytes left to transfer. Without a copy call it only after a successful transfer: the kernel
+    /// has just read the same header.
     pub(super) fn left(&self) -> usize {
         if let Some(copy) = &self.copy {
             return iovecs::bytes(&copy.iovecs);

@@ -1,10 +1,11 @@
-//! Taking turns at a listener, so that accept(2) never sleeps.
+//! Makes calls non-blocking that have no flag for it. accept(2) and connect(2) have none, so the
+//! open file is made non-blocking for the duration of the call.
 //!
-//! accept(2) has no flag for "do not sleep": the open file is made non-blocking for the time of the call. The flag belongs
-//! to everybody who shares the file, so two that do so at once undo each other's work:
+//! The flag belongs to all threads and processes that share the file, so two of them that do so at
+//! the same time undo each other's change:
 //!
 //! ```text
-//!   one                               the other
+//!   thread A                          thread B
 //!   poll: a connection                poll: a connection
 //!   set O_NONBLOCK                    O_NONBLOCK is set already
 //!   accept4: takes it
@@ -12,16 +13,17 @@
 //!                                     accept4: sleeps, with its ring locked
 //! ```
 //!
-//! Whoever looks at the flag, or changes it, therefore holds a [`NonblockGuard`]: one a process, and a record lock among processes.
-//! Nobody waits for a turn: who does not get one goes back to poll. A turn that its holder's death left behind is free:
-//! the kernel gives up record locks, and a process id tells a turn that fork(2) copied from one of this process.
+//! Therefore a thread that reads or changes the flag of a listener holds a [`NonblockGuard`]: one
+//! per process, and a record lock between processes. No thread waits for the guard: one that does
+//! not get it goes back to poll. A guard whose owner died is free: the kernel releases record
+//! locks, and the process id tells a guard that fork(2) copied from one of this process.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use uringlet_sys::io::{self, O_NONBLOCK, Res};
 use uringlet_sys::{Errno, process};
 
-/// The process whose thread has its turn; 0 for none.
+/// The process of which a thread holds the guard; 0 for none.
 static HOLDER: AtomicU32 = AtomicU32::new(0);
 
 /// See the module.
@@ -32,18 +34,18 @@ struct NonblockGuard {
 
 impl NonblockGuard {
     /// # Errors
-    /// `EAGAIN` it is somebody else's.
+    /// `EAGAIN` another thread or process holds it.
     fn take(fd: i32) -> Result<Self, Errno> {
         let pid = process::pid();
         let holder = HOLDER.load(Relaxed);
-        // Acquire: pairs with the drop of the turn before this one.
+        // Acquire: pairs with the drop of the guard's last holder.
         if holder == pid || HOLDER.compare_exchange(holder, pid, Acquire, Relaxed).is_err() {
             return Err(Errno::EAGAIN);
         }
         let guard = Self { fd };
         match io::set_record_lock(fd, true) {
             Err(Errno::EAGAIN | Errno::EACCES) => Err(Errno::EAGAIN),
-            // Where sockets cannot be locked, this process' own turn has to do.
+            // Where sockets cannot be locked, the guard of this process must do.
             _ => Ok(guard),
         }
     }
@@ -51,16 +53,15 @@ impl NonblockGuard {
 
 impl Drop for NonblockGuard {
     fn drop(&mut self) {
-        // Unlocking what was not locked does nothing.
+        // Unlocking a file that was not locked does nothing.
         let _ = io::set_record_lock(self.fd, false);
         HOLDER.store(0, Release);
     }
 }
 
-/// Makes a call that would sleep on a blocking socket answer `EAGAIN` or `EINPROGRESS` instead.
-///
-/// There is no flag for that on accept(2) and connect(2), so the open file is non-blocking for the time of the call.
-/// Others who call on it in that moment may see `EAGAIN`; whoever sleeps in a call already does not.
+/// Makes a call that would sleep on a blocking socket return `EAGAIN` or `EINPROGRESS` instead.
+/// Other threads that call on the file meanwhile may see `EAGAIN`; a thread that already sleeps in
+/// a call does not.
 pub(super) fn with_nonblock(fd: i32, call: impl Fn() -> Res) -> Res {
     let flags = io::file_flags(fd)?;
     if flags & O_NONBLOCK != 0 {
@@ -72,7 +73,7 @@ pub(super) fn with_nonblock(fd: i32, call: impl Fn() -> Res) -> Res {
     result
 }
 
-/// Makes a call on a listener that would sleep answer `EAGAIN` instead, also when somebody else has his turn at it.
+/// As [`with_nonblock`], for a listener. Also `EAGAIN` while another thread holds the guard.
 pub(super) fn accept_with_nonblock(fd: i32, accept: impl Fn() -> Res) -> Res {
     let _guard = NonblockGuard::take(fd)?;
     with_nonblock(fd, accept)
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(NonblockGuard::take(fd).err(), Some(Errno::EAGAIN));
         assert_eq!(accept_with_nonblock(fd, || Ok(1)), Err(Errno::EAGAIN));
         drop(guard);
-        // What a parent's thread held when this process was forked.
+        // As if a thread of the parent had held the guard at the fork.
         HOLDER.store(process::pid() + 1, Relaxed);
         assert_eq!(accept_with_nonblock(fd, || Ok(1)), Ok(1));
         assert_eq!(HOLDER.load(Relaxed), 0);

@@ -19,15 +19,15 @@ use uringlet_sys::{Errno, UserPtr};
 /// A request to receive.
 #[derive(Debug)]
 pub(crate) struct Recv {
-    /// The buffer, or the provided one.
+    /// The program's buffer, or the provided one.
     addr: u64,
     /// Its size, bytes.
     len: u32,
     /// Most bytes to take from a provided buffer; 0: its size.
     cap: u32,
-    /// Instead of the buffer, of a bundle: what is left of it.
+    /// The rest of a bundle, instead of the buffer.
     iovecs: Option<Box<[Iovec]>>,
-    /// Multishot: bytes after which it ends, if it does.
+    /// Multishot: bytes after which the request ends, if there is such a limit.
     left_in_all: Option<u32>,
     /// `MSG_*`.
     msg_flags: u32,
@@ -36,11 +36,12 @@ pub(crate) struct Recv {
     /// Into several provided buffers at once.
     is_bundle: bool,
     pub(super) selects: bool,
-    /// Multishot: what the socket tells, once asked.
+    /// Multishot: what the socket can tell, once known.
     backlog: Option<Backlog>,
-    /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
+    /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a
+    /// try.
     wait_first: bool,
-    /// The last receive has emptied a stream of which every edge is seen.
+    /// The last receive has emptied a stream whose readiness edges are all seen.
     drained_stream: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
@@ -133,12 +134,12 @@ impl Recv {
         if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
     }
 
-    /// Bytes that a try moves at most, unless its buffer has yet to be selected.
+    /// Bytes that a try moves at most, unless its buffer is not selected yet.
     pub(super) fn max_transfer(&self) -> Option<usize> {
         (!self.selects).then(|| self.left())
     }
 
-    /// A try with its own buffer.
+    /// A try into the program's own buffer.
     pub(super) fn try_receive(&mut self, cx: TryCtx) -> Issue {
         self.poll_first(&cx).unwrap_or_else(|| self.receive_now(cx))
     }
@@ -153,7 +154,7 @@ impl Recv {
         }
     }
 
-    /// One system call for what is left, and the message's flags if somebody will look at them.
+    /// One system call for what is left. Returns the message's flags too if they matter.
     fn receive(&self, fd: i32, flags: u32) -> Result<(usize, u32), Errno> {
         let (buf, len) = (UserPtr::at(self.addr).add(self.done), self.left());
         if let Some(iovecs) = &self.iovecs {
@@ -182,7 +183,7 @@ impl Recv {
                 iovecs::skip(iovecs, n);
             }
             self.done += n;
-            // It has data in it, however the request goes on.
+            // The buffer holds data now, even if the request fails later.
             if let Some(selected) = &mut self.selected {
                 selected.mark_used(self.done as u32);
             }
@@ -201,7 +202,7 @@ impl Recv {
         Issue::Complete(if is_nonempty { outcome.with_flags(cqe::SOCK_NONEMPTY) } else { outcome })
     }
 
-    /// The next receive follows at once if it is known to have something, or if nobody knows.
+    /// Issues the next receive at once if the socket has more, or cannot tell.
     fn answer_multishot(&mut self, cx: &TryCtx, n: usize, res: Result<(usize, u32), Errno>) -> Issue {
         let backlog = *self.backlog.get_or_insert_with(|| Backlog::of(cx.fd));
         let is_nonempty = backlog.has_more(cx, n, self.left());
@@ -221,7 +222,8 @@ impl Recv {
         *left == 0
     }
 
-    /// The result with what earlier tries received. Only whoever asked for all of it is told that less is a failure.
+    /// The result, with the bytes of earlier tries. A short receive is a failure only with
+    /// `MSG_WAITALL`.
     fn outcome(&mut self, res: Result<(usize, u32), Errno>) -> Outcome {
         let waits_for_all = self.msg_flags & MSG_WAITALL != 0;
         let is_failure = match res {

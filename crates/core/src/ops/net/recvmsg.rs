@@ -17,7 +17,7 @@ use uringlet_sys::{Errno, UserPtr, user};
 /// Size of `struct io_uring_recvmsg_out`.
 const OUT: u32 = 16;
 
-/// How a provided buffer is divided up between the `recvmsg_out` and the payload.
+/// The sizes of the parts of a provided buffer before the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parts {
     namelen: u32,
@@ -26,7 +26,7 @@ struct Parts {
 
 impl Parts {
     /// # Errors
-    /// `EOVERFLOW` if what stands before the payload has no size.
+    /// `EOVERFLOW` if the parts before the payload are too large.
     fn of(header: &Msghdr) -> Result<Self, Errno> {
         let namelen = i32::try_from(header.namelen).map_err(|_| Errno::EOVERFLOW)?;
         let controllen = i32::try_from(header.controllen).map_err(|_| Errno::EOVERFLOW)?;
@@ -39,7 +39,7 @@ impl Parts {
         OUT + self.namelen + self.controllen
     }
 
-    /// Receives a message into the buffer; its payload's length.
+    /// Receives a message into the buffer. Returns the length of its payload.
     fn receive(self, fd: i32, addr: u64, room: u32, flags: u32) -> Res {
         let payload = Iovec { base: addr + u64::from(self.before_payload()), len: room.into() };
         let name = addr + u64::from(OUT);
@@ -69,13 +69,13 @@ pub(crate) struct Recvmsg {
     pub(super) selects: bool,
     /// Most bytes to take from a provided buffer; 0: its size.
     cap: u32,
-    /// Multishot: what is received where.
+    /// Multishot: the layout of the buffers.
     multishot: Option<Parts>,
-    /// Multishot: what the socket tells, once asked.
+    /// Multishot: what the socket can tell, once known.
     backlog: Option<Backlog>,
     /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
     wait_first: bool,
-    /// The last receive has emptied a stream of which every edge is seen.
+    /// The last receive has emptied a stream whose readiness edges are all seen.
     drained_stream: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
@@ -111,7 +111,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recvmsg, Errno> {
 }
 
 impl Recvmsg {
-    /// What the header says about a provided buffer to come.
+    /// Reads from the header what is needed to select a buffer.
     fn read_shape(&mut self, addr: u64, is_multishot: bool) -> Result<(), Errno> {
         let header: Msghdr = user::read(UserPtr::at(addr))?;
         self.multishot = if is_multishot { Some(Parts::of(&header)?) } else { None };
@@ -156,7 +156,7 @@ impl Recvmsg {
         issue
     }
 
-    /// Whoever wants all of it may need several calls, on a copy.
+    /// With `MSG_WAITALL` several calls may be needed: they use a copy of the header.
     fn prepare(&mut self) -> Result<(), Errno> {
         if self.msg_flags & MSG_WAITALL != 0 { self.import_args() } else { Ok(()) }
     }
@@ -174,7 +174,7 @@ impl Recvmsg {
         if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
     }
 
-    /// A try with its own buffers.
+    /// A try into the program's own buffers.
     pub(super) fn try_receive(&mut self, cx: TryCtx) -> Issue {
         if let Some(issue) = self.poll_first(&cx) {
             return issue;
@@ -245,7 +245,7 @@ impl Recvmsg {
         if is_resumed {
             self.message.advance(n);
             self.done += n;
-            // It has data in it, however the request goes on.
+            // The buffer holds data now, even if the request fails later.
             if let Some(selected) = &mut self.selected {
                 selected.mark_used(self.done as u32);
             }
@@ -293,7 +293,7 @@ impl Recvmsg {
         }
     }
 
-    /// A multishot request without poll ends with its first message.
+    /// Without poll a multishot request ends with its first message.
     fn run_once(&mut self, fd: i32, parts: Parts, addr: u64, len: u32) -> Outcome {
         let Some(room) = len.checked_sub(parts.before_payload()) else { return Outcome::err(Errno::EFAULT) };
         let receive = || parts.receive(fd, addr, room, self.msg_flags);
@@ -305,7 +305,7 @@ impl Recvmsg {
 
     pub(super) fn import_args(&mut self) -> Result<(), Errno> {
         if self.multishot.is_some() {
-            // All that is needed of the header was read by `prep`.
+            // `prep` has read all that is needed of the header.
             return Ok(());
         }
         self.message.import_args(MsgDirection::Receive)

@@ -16,10 +16,10 @@ use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::io::{self, MSG_NOSIGNAL, MSG_WAITALL, Res};
 use uringlet_sys::{Errno, UserPtr};
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Debug)]
 enum Destination {
-    /// At this address of the program's, with this length; null for the connected peer.
+    /// At this address of the program, with this length; null for the connected peer.
     Program(u64, u16),
     Copied(SockAddr),
 }
@@ -28,7 +28,7 @@ enum Destination {
 #[derive(Debug)]
 pub(crate) struct Send {
     zero_copy: Option<ZeroCopy>,
-    /// The buffer.
+    /// The program's buffer, or the provided one.
     addr: u64,
     /// Its size, bytes.
     len: u32,
@@ -37,11 +37,11 @@ pub(crate) struct Send {
     /// `MSG_*`.
     msg_flags: u32,
     is_poll_first: bool,
-    /// Goes on while there are buffers, with as many at a time as there are.
+    /// Continues while there are buffers, with as many at a time as there are.
     is_bundle: bool,
     pub(super) selects: bool,
     destination: Destination,
-    /// Instead of the buffer; what is left of them.
+    /// The bytes left to send, instead of the buffer.
     iovecs: Option<Box<[Iovec]>>,
     /// Bytes that earlier tries have sent.
     pub(super) done: usize,
@@ -136,13 +136,14 @@ impl Send {
         }
         commit_or_recycle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, true);
         if let Some(selected) = &mut self.selected {
-            // It waits, and its buffer is gone whether it is sent or not: other than with receives.
+            // Unlike with receives, the buffer of a waiting send is used up whether it is sent or
+            // not.
             selected.mark_used(self.done as u32);
         }
         issue
     }
 
-    /// Whether what is sent lies in its registered buffer, if it has to: before the first try.
+    /// Checks before the first try that the data lies in its registered buffer, if it names one.
     fn check_buffer(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
         let Some(zero_copy) = self.zero_copy.filter(|_| !cx.poll_fired || self.is_poll_first) else { return Ok(()) };
         let whole = [Iovec { base: self.addr, len: self.len.into() }];
@@ -154,7 +155,7 @@ impl Send {
             return Err(Errno::ENOENT);
         }
         let mut chosen = if self.is_bundle {
-            // Only the first transfer is limited.
+            // Only the first transfer has a limit.
             cx.ring.buf_groups.select_bundle(cx.buf_group, BundleLimit::All(core::mem::take(&mut self.cap)))?
         } else {
             cx.ring.buf_groups.select(cx.buf_group, self.cap)?
@@ -167,11 +168,11 @@ impl Send {
         Ok(())
     }
 
-    /// A bundle that was sent at once is followed by the next one, while there are buffers.
+    /// Sends the next bundle after one that was sent at once, while there are buffers.
     fn continue_bundle(&mut self, issue: Issue, has_waited: bool) -> Issue {
         match issue {
             Issue::Complete(outcome) if outcome.res > 0 && !has_waited && !self.selected.as_ref().is_some_and(SelectedBuf::is_last) => {
-                // What follows a buffer of its own is nothing.
+                // The next bundle has its own length.
                 self.len = 0;
                 self.done = 0;
                 Issue::More(outcome)
@@ -180,12 +181,12 @@ impl Send {
         }
     }
 
-    /// Bytes that a try moves at most, unless its buffers have yet to be selected.
+    /// Bytes that a try moves at most, unless its buffers are not selected yet.
     pub(super) fn max_transfer(&self) -> Option<usize> {
         (!self.selects).then(|| self.left())
     }
 
-    /// Whether its buffers are its own, and it ends with its first transfer.
+    /// Whether it uses no buffer of the ring and ends with its first transfer.
     pub(super) fn is_lockless(&self) -> bool {
         !self.selects && !self.is_bundle && self.zero_copy.is_none_or(ZeroCopy::is_lockless)
     }
@@ -194,7 +195,7 @@ impl Send {
         if self.is_poll_first { poll_first(cx, POLLOUT, may_wait(self.msg_flags)) } else { None }
     }
 
-    /// A try with its own buffer.
+    /// A try from the program's own buffer.
     pub(super) fn try_send(&mut self, cx: TryCtx) -> Issue {
         if self.zero_copy.is_some()
             && let Err(errno) = ZeroCopy::check_socket(cx.fd)
@@ -248,7 +249,8 @@ impl Send {
         is_resumed
     }
 
-    /// The result with what earlier tries sent. Only whoever asked for all of it is told that less is a failure.
+    /// The result, with the bytes of earlier tries. A short send is a failure only with
+    /// `MSG_WAITALL`.
     fn outcome(&mut self, res: Res) -> Outcome {
         let is_failure = match res {
             Ok(n) => self.msg_flags & MSG_WAITALL != 0 && n < self.left(),
@@ -261,7 +263,8 @@ impl Send {
         };
         let mut outcome = Outcome { is_failure, ..Outcome::from(total) };
         if let Some(selected) = &mut self.selected {
-            // Sent or not, all that was selected is the program's again: so does the kernel with sends, other than with receives.
+            // All selected buffers return to the program, sent or not: as in the kernel, and unlike
+            // with receives.
             if !matches!(res, Err(Errno::ENOTSOCK | Errno::EBADF | Errno::EAGAIN)) {
                 outcome.flags |= selected.mark_used(total.map_or(selected.len, |n| n as u32));
             }

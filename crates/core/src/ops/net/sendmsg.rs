@@ -68,7 +68,7 @@ impl Sendmsg {
         self.try_send(TryCtx::of(cx))
     }
 
-    /// Whether it needs nothing of the ring's.
+    /// Whether it uses none of the ring's tables.
     pub(super) fn is_lockless(&self) -> bool {
         self.zero_copy.is_none_or(ZeroCopy::is_lockless)
     }
@@ -104,7 +104,7 @@ impl Sendmsg {
         }
     }
 
-    /// Whoever wants all of it sent may need several calls, on a copy.
+    /// With `MSG_WAITALL` several calls may be needed: they use a copy of the header.
     fn prepare(&mut self) -> Result<(), Errno> {
         if self.msg_flags & MSG_WAITALL != 0 { self.import_args() } else { Ok(()) }
     }

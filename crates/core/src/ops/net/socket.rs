@@ -27,7 +27,7 @@ pub(super) const MSG_ERRQUEUE: u32 = 0x2000;
 pub(super) const ADDR_MAX: usize = 128;
 pub(super) const MAX_IOVECS: u64 = 1024;
 
-/// Why a file cannot be waited for as a socket (`*_POLL_FIRST`).
+/// The error of a file that cannot be waited for as a socket (`*_POLL_FIRST`).
 pub(super) fn must_be_socket(fd: i32) -> Result<(), Errno> {
     let kind = FileKind::refresh(fd);
     if kind.is_bad() {
@@ -44,23 +44,25 @@ pub(super) fn receive_mask(msg_flags: u32) -> u32 {
     if msg_flags & MSG_OOB != 0 { POLLIN | POLLPRI } else { POLLIN }
 }
 
-/// Whether a short transfer with `MSG_WAITALL` is taken up again: a datagram is not, nor what may not wait.
+/// Whether a short transfer with `MSG_WAITALL` is continued: not a datagram, and not a request that
+/// may not wait.
 pub(super) fn is_resumable(fd: i32, msg_flags: u32) -> bool {
     msg_flags & (MSG_WAITALL | MSG_DONTWAIT) == MSG_WAITALL
         && matches!(io::socket_option(fd, io::SO_TYPE), Ok(SOCK_STREAM | SOCK_SEQPACKET))
 }
 
-/// The flags of a try.
+/// The flags of a try without sleeping.
 pub(super) fn nonblocking(msg_flags: u32) -> u32 {
     msg_flags | MSG_DONTWAIT
 }
 
-/// Whether the program leaves a request waiting at all.
+/// Whether the program lets a request wait at all.
 pub(super) fn may_wait(msg_flags: u32) -> bool {
     msg_flags & MSG_DONTWAIT == 0
 }
 
-/// A fresh descriptor's number may have been another file's that was closed unseen.
+/// Forgets the cached kind of a fresh descriptor's number: it may have been another file's that was
+/// closed without the engine's knowledge.
 pub(super) fn invalidate_file_kind(fd: i32) {
     if !fd_table::is_unused(fd) {
         fd_table::forget_kind(fd);

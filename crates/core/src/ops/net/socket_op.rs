@@ -1,4 +1,5 @@
-//! `IORING_OP_SOCKET, SHUTDOWN, BIND, LISTEN`: what makes and closes endpoints. None of them waits for a peer.
+//! `IORING_OP_SOCKET, SHUTDOWN, BIND, LISTEN`: make and close endpoints. None of them waits for a
+//! peer.
 
 use super::connect::SockAddr;
 use super::socket::{SOCK_CLOEXEC, SOCK_NONBLOCK, invalidate_file_kind};
@@ -9,7 +10,7 @@ use crate::ring_resources::RingResources;
 use uringlet_abi::Sqe;
 use uringlet_sys::{Errno, io};
 
-/// See the module.
+/// A validated request of these opcodes.
 #[derive(Debug)]
 pub(crate) enum SocketOp {
     Socket { domain: u32, kind: u32, protocol: u32, file_index: u32 },
@@ -49,7 +50,8 @@ impl SocketOp {
     pub(super) fn run(&mut self, fd: i32) -> Outcome {
         match self {
             Self::Socket { domain, kind, protocol, file_index } => {
-                // What becomes a registered file must not leak into a child while it has a number.
+                // A socket that becomes a registered file must not leak into a child while it has a
+                // number.
                 let flags = if *file_index == 0 { 0 } else { SOCK_CLOEXEC };
                 io::socket(*domain, *kind | flags, *protocol)
             }
@@ -75,7 +77,7 @@ impl SocketOp {
     }
 }
 
-/// An error of shutdown(2) breaks no link in the kernel, unless there is no socket.
+/// In the kernel an error of shutdown(2) breaks no link, unless the file is no socket.
 fn shutdown(fd: i32, how: u32) -> Outcome {
     match io::shutdown(fd, how) {
         Err(errno @ (Errno::ENOTSOCK | Errno::EBADF)) => Outcome::err(errno),

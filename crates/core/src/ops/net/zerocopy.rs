@@ -1,10 +1,13 @@
-//! `IORING_OP_SEND_ZC, SENDMSG_ZC`: sends that say when their buffer may be used again.
-//! Source:  io_uring_prep_send_zc(3), io_uring_prep_sendmsg_zc(3); behaviour of Linux 6.18 io_uring/net.c, notif.c (not their code).
-//! Issue:   as SEND and SENDMSG. The data is copied to the socket before the call returns, so the notification follows at once.
-//! Errors:  EINVAL bad fields; EOPNOTSUPP a socket that is neither TCP nor UDP; EFAULT outside of the registered buffer.
-//! Differs: nothing is ever sent without a copy, and `IORING_SEND_ZC_REPORT_USAGE` says so; the kernel's notification may come later, or
-//!          once for several requests.
-//! Tests:   liburing send-zerocopy.t, ours cli/tests/net_ops.rs (net_zc).
+//! `IORING_OP_SEND_ZC, SENDMSG_ZC`: sends that report when their buffer may be reused.
+//! Source:  io_uring_prep_send_zc(3), io_uring_prep_sendmsg_zc(3); behaviour of Linux 6.18
+//!          io_uring/net.c, notif.c (not their code).
+//! Issue:   as SEND and SENDMSG. The data is copied to the socket before the call returns, so the
+//!          notification follows at once.
+//! Errors:  EINVAL bad fields; EOPNOTSUPP a socket that is neither TCP nor UDP; EFAULT outside of
+//!          the registered buffer.
+//! Differs: the data is always copied, and `IORING_SEND_ZC_REPORT_USAGE` says so; the kernel's
+//!          notification may come later, or once for several requests.
+//! Tests:   liburing send-zerocopy.t; ours cli/tests/net_ops.rs (net_zc).
 
 use super::socket::{AF_INET, AF_INET6, must_be_socket};
 use crate::ops::issue::IssueCx;
@@ -18,24 +21,25 @@ const KNOWN: u16 = RECVSEND_POLL_FIRST | RECVSEND_FIXED_BUF | SEND_ZC_REPORT_USA
 const IPPROTO_TCP: i32 = 6;
 const IPPROTO_UDP: i32 = 17;
 
-/// What such a send has beside a plain one.
+/// The fields of a zero-copy send that a plain one does not have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZeroCopy {
-    /// The registered buffer that the data is in.
+    /// The registered buffer that holds the data.
     buffer: Option<u16>,
 }
 
-/// The notification that an SQE brings on, whatever becomes of its request: unless it is refused at first sight.
+/// The notification of an SQE. It is posted whatever the result of the request, unless `prep`
+/// refuses the SQE at first sight.
 pub(crate) fn notification(sqe: &Sqe) -> Option<Notification> {
     if is_refused(sqe) || sqe.flags & sqe::BUFFER_SELECT != 0 {
         return None;
     }
-    // Unknown flags are found before this one is heeded.
+    // Unknown flags are refused before this one counts.
     let reports = sqe.ioprio & SEND_ZC_REPORT_USAGE != 0 && sqe.ioprio & !KNOWN == 0;
     Some(Notification { res: if reports { NOTIF_USAGE_ZC_COPIED as i32 } else { 0 }, is_announced: true })
 }
 
-/// Refused before there is a notification.
+/// Whether it is refused before there is a notification.
 fn is_refused(sqe: &Sqe) -> bool {
     sqe.addr3 != 0 || sqe.pad2 != 0 || sqe.flags & sqe::CQE_SKIP_SUCCESS != 0
 }
@@ -50,7 +54,7 @@ impl ZeroCopy {
         Ok(Self { buffer: (sqe.ioprio & RECVSEND_FIXED_BUF != 0).then_some(sqe.buf_index) })
     }
 
-    /// Whether it may be sent here.
+    /// Checks that the socket's protocol supports it.
     ///
     /// # Errors
     /// `ENOTSOCK`, `EBADF`; `EOPNOTSUPP`.
@@ -61,7 +65,7 @@ impl ZeroCopy {
         if is_known { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
-    /// Whether the data lies in the registered buffer, if it has to.
+    /// Checks that the data lies in the registered buffer, if one is named.
     ///
     /// # Errors
     /// `EFAULT`.
@@ -76,7 +80,7 @@ impl ZeroCopy {
         self.buffer.is_some()
     }
 
-    /// Whether it needs nothing of the ring's.
+    /// Whether it uses none of the ring's tables.
     pub(super) fn is_lockless(self) -> bool {
         !self.has_buffer()
     }

@@ -1,10 +1,10 @@
-//! What a transfer is refused for before anybody looks at its file.
+//! Checks of a transfer that do not need its file.
 
 use uringlet_sys::{Errno, process};
 
 /// All `RWF_*` up to `RWF_NOSIGNAL`.
 pub(super) const RWF_KNOWN: u32 = 0x1ff;
-/// An I/O priority that ioprio_set(2) would take: class in the top three bits, level below.
+/// Checks an I/O priority as ioprio_set(2) does: class in the top three bits, level below.
 pub(super) fn priority(ioprio: u16) -> Result<(), Errno> {
     const CAP_SYS_NICE: u32 = 23;
     match ioprio >> 13 {

@@ -8,8 +8,8 @@ use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::{Errno, UserPtr};
 
 impl Rw {
-    /// A plain transfer on what was a socket when it was looked at last: the call itself says so if it is none any more. `None`: it is
-    /// nothing of the sort, and not tried.
+    /// A plain transfer on a file that was a socket when its kind was cached: the call itself fails
+    /// if it is none any more. `None`: nothing was tried.
     #[inline]
     pub(super) fn try_known_socket(&mut self, cx: &mut IssueCx<'_>) -> Option<Issue> {
         let fd = cx.file.fd;
@@ -25,7 +25,7 @@ impl Rw {
         self.answer_of_socket(cx, POLLIN)
     }
 
-    /// Nothing of the ring's, no flag, and no position.
+    /// Whether it uses nothing of the ring, no flag and no position.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.off, -1 | 0) && self.rw_flags == 0 && !self.is_fixed && !self.selects
     }
@@ -39,7 +39,7 @@ impl Rw {
                 None
             }
             Ok(n) if !self.is_write && n > 0 && cx.ring.short_read_drains(fd) => {
-                // Who got less than he asked for has emptied the stream.
+                // A receive that got less than it requested has emptied the stream.
                 if n < self.wanted() {
                     cx.ring.note_empty(fd);
                 }
@@ -49,11 +49,12 @@ impl Rw {
         }
     }
 
-    /// Sockets, pipes, terminals, eventfds: no positions, but readiness.
+    /// Tries a transfer on a socket, pipe, terminal or eventfd: these have readiness and no
+    /// positions.
     pub(super) fn try_stream(&mut self, cx: &mut IssueCx<'_>, kind: FileKind) -> Issue {
         let fd = cx.file.fd;
         let mask = if self.is_write { POLLOUT } else { POLLIN };
-        // The cache may be stale, and a position must not be ignored on a file that has them.
+        // The cached kind may be stale, and a position must not be ignored on a file that has them.
         if !cx.file.is_fixed {
             let now = FileKind::refresh(fd);
             if now.is_bad() {
@@ -91,14 +92,14 @@ impl Rw {
     }
 
     fn socket_transfer(&self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
-        // A worker of the kernel's would swallow SIGPIPE; who writes itself gets it.
+        // A worker of the kernel discards SIGPIPE; a submitter that writes by itself gets it.
         let quiet = if sqe_flags & sqe::ASYNC != 0 { io::MSG_NOSIGNAL } else { 0 };
-        // read(2) of nothing does not wait for anything; recv(2) would.
+        // read(2) of no bytes does not wait; recv(2) would.
         if !self.is_write && self.len == 0 {
             return Ok(0);
         }
         if self.is_vectored {
-            // What the program's own say by now may be another request's.
+            // The program may have reused its iovecs by now.
             let (iov, iovlen) =
                 self.iovecs.as_deref().map_or((self.addr, self.len as usize), |v| (io::ptr_of_slice(v).addr() as u64, v.len()));
             let msg = io::Msghdr { iov, iovlen: iovlen as u64, ..io::Msghdr::default() };

@@ -1,7 +1,8 @@
 //! Receive bundles: one CQE for bytes in several provided buffers.
 //!
-//! Without a length nobody knows how many buffers to take: so one is tried, and if it was filled and more waits, that is received
-//! behind it, once, and told by the same CQE. A bundle that has taken the ring's last buffer ends its request.
+//! Without a length the number of buffers to take is unknown: the first try takes one. If it was
+//! filled and the socket has more, a second receive continues behind it, once, and the same CQE
+//! reports both. A bundle that has taken the ring's last buffer ends its request.
 
 use super::Recv;
 use crate::ops::issue::{Issue, IssueCx};
@@ -13,7 +14,7 @@ use uringlet_abi::cqe;
 use uringlet_sys::io;
 
 impl Recv {
-    /// The buffers that the next try takes.
+    /// The limit of the buffers that the next try takes.
     pub(super) fn extent(&self) -> BundleLimit {
         match (self.cap, self.left_in_all) {
             (0, None) => BundleLimit::First,
@@ -22,7 +23,7 @@ impl Recv {
         }
     }
 
-    /// After a try into the first buffers: the rest of what waits.
+    /// Continues after a try that filled its buffers.
     pub(super) fn append(&mut self, cx: &mut IssueCx<'_>, issue: &mut Issue) {
         let (Issue::Complete(outcome) | Issue::More(outcome)) = issue else { return };
         let Some(selected) = &self.selected else { return };
@@ -39,7 +40,8 @@ impl Recv {
         }
     }
 
-    /// Only a stream tells what waits; and what TCP throws away leaves the buffers as they were.
+    /// Only a stream can tell how much is left; and bytes that TCP discards leave the buffers
+    /// untouched.
     fn may_append(&mut self, fd: i32) -> bool {
         match *self.backlog.get_or_insert_with(|| Backlog::of(fd)) {
             Backlog::Unknown => false,
@@ -48,10 +50,10 @@ impl Recv {
         }
     }
 
-    /// Receives what waits into buffers of its own. Whether they were the ring's last.
+    /// Receives the rest into further buffers. Returns whether they were the ring's last.
     fn receive_rest(&mut self, cx: &mut IssueCx<'_>, outcome: &mut Outcome) -> bool {
         let fd = cx.file.fd;
-        // One byte may be no byte but the stream's end: it is not worth the call.
+        // One byte may be only the stream's end: it is not worth the call.
         let Some(waits) = io::bytes_readable(fd).ok().filter(|&n| n > 1) else { return false };
         let groups = &mut cx.ring.buf_groups;
         let first_flags = self.selected.take().map_or(0, |first| groups.put(first));
