@@ -1,5 +1,5 @@
 //! The hybrid step of `IOSQE_ASYNC`: a request that may have to wait does not occupy a worker while it waits. Its submitter
-//! tries light transfers itself, which do not come here (`ops::hint`).
+//! tries light transfers itself, which do not come here (`route::hint`).
 //!
 //! ```text
 //!   submitter          worker                                                     driver

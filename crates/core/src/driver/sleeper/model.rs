@@ -3,7 +3,7 @@
 //!
 //! `Scene` stands in for the ring: for its table with this one request, and io-wq, as `super` and `submit::wait` use them.
 
-use super::{FutexOp, FutexWait, InterruptGuard, Op};
+use super::{FutexOp, FutexWait, InterruptGuard};
 use crate::ops::{PrepCx, futex};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -43,7 +43,7 @@ fn wait_for(words: &Words) -> Arc<FutexWait> {
         let waiters: Vec<_> = words.iter().map(|word| [0, address(word), FLAGS.into()]).collect();
         futex::prep_waitv(&Sqe { addr: waiters.as_ptr() as u64, len: waiters.len() as u32, ..Sqe::default() }, &cx)
     };
-    let Ok(Op::Futex(FutexOp::Wait(wait))) = op else { panic!("not a wait") };
+    let Ok(FutexOp::Wait(wait)) = op else { panic!("not a wait") };
     wait
 }
 
