@@ -1,4 +1,5 @@
-//! A device in memory as `/dev/ublkbN`, until it is interrupted: for trying what needs a block device. `block_ram N [SIZE_MIB]`
+//! A device in memory as `/dev/ublkbN`, until interrupted: to try out programs that need a block
+//! device. `block_ram N [SIZE_MIB]`
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! A device in memory behind an NBD server, until it is interrupted: for trying clients. `nbd_ram SOCKET [SIZE_MIB [THREADS [TCP_PORT]]]`
+//! A device in memory behind an NBD server, until interrupted: to try out clients.
+//! `nbd_ram SOCKET [SIZE_MIB [THREADS [TCP_PORT]]]`
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! One request's place in the command of a client that it is a part of, packed into the device's cookie.
+//! The place of one device request in its client's command, packed into the request's cookie.
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IoCookie {
     pub(crate) command: u16,
     pub(crate) is_read: bool,
-    /// From the command's beginning, sectors.
+    /// Offset from the command's first sector.
     pub(crate) start: u32,
     pub(crate) sectors: u32,
 }

@@ -1,4 +1,5 @@
-//! `/dev/ublkbN` as programs see it. Only root with FUSE and loop devices can run these; others are told so.
+//! `/dev/ublkbN` as programs see it. Only root with FUSE and loop devices can run these; others are
+//! told so.
 #![forbid(unsafe_code)]
 
 use std::fs::File;

@@ -1,15 +1,15 @@
 //! An open char device: a server's commands come in and their completions go out over two rings in
 //! shared memory (`uringlet_sys::shm_channel`).
 //!
-//! The connection's socket carries doorbells only: one packet each, whose bytes mean nothing. Its end
-//! means the end of the server. Commands are taken by the connection's own thread, or, while that
-//! thread sleeps, by a front end's thread that waits for a request of the device
+//! The connection's socket carries doorbells only: one packet each, whose bytes mean nothing. Its
+//! end means the end of the server. Commands are taken by the connection's own thread, or, while
+//! that thread sleeps, by a front end's thread that waits for a request of the device
 //! ([`BlockDevice::busy_poll`]): the server's commits then reach their waiter without a wake-up.
 //!
 //! `commands` is locked while commands run, and thus while requests of any front end complete
 //! (`BlockClient::done`). A client may use the device from there, but must not wait for another
-//! request of it; `busy_poll` from there returns at once. `completions` is the innermost lock: no call
-//! is made under it.
+//! request of it; `busy_poll` from there returns at once. `completions` is the innermost lock: no
+//! call is made under it.
 
 use crate::packets::{ring_doorbell, wait_doorbell};
 use crate::shared_buffers::SharedBuffers;

@@ -272,7 +272,8 @@ impl CharDevice {
     /// Sends I/O commands.
     ///
     /// # Errors
-    /// More commands than tags; the broker is gone, as [`IoEventReceiver::wait_events`] reports too.
+    /// More commands than tags; the broker is gone, as [`IoEventReceiver::wait_events`] reports
+    /// too.
     pub fn submit(&self, submissions: &[Submission]) -> anyhow::Result<()> {
         let must_ring = {
             let mut commands = lock(&self.commands);

@@ -1,8 +1,8 @@
 //! Clients that hang up while their command waits inside the driver.
 //!
 //! The connection's thread is inside the driver then and does not read its socket. The socket is
-//! therefore in an epoll set that the broker's main thread polls: it sets the command's flag and has
-//! the driver check its waiters again.
+//! therefore in an epoll set that the broker's main thread polls: it sets the command's flag and
+//! has the driver check its waiters again.
 //!
 //! A client that only stops sending still gets its reply: both directions have to be closed.
 

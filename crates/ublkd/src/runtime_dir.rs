@@ -44,8 +44,8 @@ pub(crate) fn publish_devices(dir: &Path, ids: &[u32]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// This user's runtime directory: `$URINGLET_UBLK_DIR`, or `uringlet` in `$XDG_RUNTIME_DIR`; for root
-/// in `/run`; otherwise in the directory for temporary files.
+/// This user's runtime directory: `$URINGLET_UBLK_DIR`, or `uringlet` in `$XDG_RUNTIME_DIR`; for
+/// root in `/run`; otherwise in the directory for temporary files.
 #[must_use]
 pub fn default_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os(DIR_VARIABLE) {

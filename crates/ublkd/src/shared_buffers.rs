@@ -15,8 +15,8 @@ use uringlet_ublk::platform::{IoBuffers, SlotRange};
 pub(crate) struct SharedBuffers {
     file: OwnedFd,
     depth: u16,
-    /// By tag: the last [`IoBuffers::write_iod`]. Written before the command's completion, on the same
-    /// thread.
+    /// By tag: the last [`IoBuffers::write_iod`]. Written before the command's completion, on the
+    /// same thread.
     iods: Vec<Mutex<(IoDesc, u32)>>,
 }
 
@@ -46,7 +46,8 @@ impl SharedBuffers {
 impl IoBuffers for SharedBuffers {
     fn write_iod(&self, queue: u16, tag: u16, iod: &IoDesc, done: u32) {
         *lock(&self.iods[self.tag_index(queue, tag)]) = (*iod, done);
-        // Fails only if the machine has no free page left; the server then repeats the previous request.
+        // Fails only if the machine has no free page left; the server then repeats the previous
+        // request.
         let _ = pwrite(&self.file, &iod.to_bytes(), io::descriptor(queue, tag));
     }
 

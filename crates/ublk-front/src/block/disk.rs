@@ -1,4 +1,4 @@
-//! One device's file, loop device and node.
+//! The FUSE file, loop device and node of one device.
 
 use super::serve::FuseFile;
 use super::stale;
@@ -16,34 +16,36 @@ use uringlet_sys::Errno;
 use uringlet_sys::loop_device::{self, LoopConfig};
 use uringlet_ublk::frontend::BlockDevice;
 
-/// ServingThreads that read requests, at most.
+/// Threads that read requests.
 const THREADS_MAX: u16 = 2;
-/// Loop devices to try, when others take them before us.
+/// Attempts to bind a loop device, as other processes may take the free one first.
 const BIND_ATTEMPTS: u32 = 64;
-/// How long the end of a device waits for the kernel to let go of it. Somebody may have it open.
+/// How long a stop waits for the kernel to close the file, which other processes may keep open.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits for the end of its input, which is ours, and removes the node if it still is the same device.
+/// Waits for the end of its input, a pipe from this process, and then removes the node if it still
+/// is the same device.
 ///
-/// Its output is the loop device: the guard and not we hold it open. A process that dies closes its descriptors one after the
-/// other; would the loop device come before `/dev/fuse`, its last writes would wait for us, and we for them.
+/// Its output is the loop device, so that the guard and not this process holds it open. A dying
+/// process closes its descriptors in order: were the loop device closed before `/dev/fuse`, its
+/// last writes would wait for this process, which waits for them.
 const GUARD: &str = r#"read -r _; [ "$(stat -c %t:%T "$1" 2>/dev/null)" = "$2" ] && rm -f "$1""#;
 
-/// Without the program for one device, all are written: slower, and as good.
+/// Falls back to sync of all filesystems where blockdev(8) is missing.
 const WRITE_BACK: &str = r#"[ "$(stat -c %t:%T "$1" 2>/dev/null)" = "$2" ] && { blockdev --flushbufs "$1" && sync -d "$1" || sync; }"#;
 
-/// See the module. Dropped, it is gone, unless somebody uses it: then when they stop.
+/// See the module. Removed when dropped; if it is in use then, when the last user closes it.
 #[derive(Debug)]
 pub(super) struct LoopDisk {
     node: PathBuf,
     rdev: u64,
-    /// Our filesystem; the file is its root. `None` when it ends.
+    /// The filesystem, whose root is the file. `None` once it ends.
     mount: Option<OwnedFd>,
     guard: Child,
     threads: Arc<ServingThreads>,
 }
 
-/// Counts threads that serve.
+/// Counts serving threads.
 #[derive(Debug, Default)]
 struct ServingThreads {
     live: Mutex<u16>,
@@ -77,17 +79,17 @@ impl LoopDisk {
         Ok(Self { node: node.to_owned(), rdev, mount: Some(mount), guard, threads })
     }
 
-    /// Its node, and the number that this has as long as it is ours.
+    /// The node, and its device number while it belongs to this device.
     pub(super) fn node_and_rdev(&self) -> (PathBuf, u64) {
         (self.node.clone(), self.rdev)
     }
 
-    /// Takes the device's size over.
+    /// Applies the device's new size.
     ///
     /// # Errors
     /// Those of stat(2) and of the loop device.
     pub(super) fn resize(&self) -> Result<(), Errno> {
-        // Asking for the attributes makes the kernel take the file's size anew; the loop device asks nobody.
+        // stat(2) makes the kernel refresh the file's size, which the loop device does not ask for.
         let file = open_root(self.mount.as_ref().ok_or(Errno::ENXIO)?, true)?;
         rustix::fs::fstat(&file).map_err(errno)?;
         let loop_device = rustix::fs::open(&self.node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
@@ -98,10 +100,10 @@ impl LoopDisk {
 impl Drop for LoopDisk {
     fn drop(&mut self) {
         if rustix::fs::stat(&self.node).is_ok_and(|stat| stat.st_rdev == self.rdev) {
-            // Gone already is as good.
+            // An error means that it is gone already.
             let _ = std::fs::remove_file(&self.node);
         }
-        // The guard's input ends, it does too, and the loop device is unbound, unless somebody else has it open: then after that.
+        // Closing the guard's input ends it, and the loop device is unbound with its last user.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         self.mount = None;
@@ -111,23 +113,23 @@ impl Drop for LoopDisk {
     }
 }
 
-/// Opens the file. A mount's own descriptor cannot be read.
+/// Opens the file. The mount's own descriptor cannot be read.
 fn open_root(mount: &OwnedFd, is_read_only: bool) -> Result<OwnedFd, Errno> {
     let access = if is_read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
     rustix::fs::open(&path, access | OFlags::CLOEXEC, Mode::empty()).map_err(errno)
 }
 
-/// `EEXIST` if there is something under that name that a crash of ours does not explain.
+/// `EEXIST` if the name is taken by anything but the stale node of a killed process.
 fn check_name(node: &Path) -> Result<(), Errno> {
     let is_free = std::fs::symlink_metadata(node).is_err() || (stale::is_loop(node) && !stale::is_alive(node));
     if is_free { Ok(()) } else { Err(Errno::EEXIST) }
 }
 
-/// Writes what the kernel keeps of the device's data, that of a filesystem on it too, and has the server make it durable.
+/// Writes back cached data of the node and of a filesystem on it, and has the server flush.
 ///
-/// In a process of its own: who waits for the device cannot be killed, and a thread of ours would keep `/dev/fuse` open, without which
-/// nobody ends its wait.
+/// In a process of its own: a thread that waits for the device cannot be killed, and as a thread of
+/// this process it would keep `/dev/fuse` open, whose close ends its wait.
 pub(super) fn write_back(node: &Path, rdev: u64) -> std::io::Result<()> {
     let script = [WRITE_BACK, "ublk-write-back"];
     let mut command = Command::new("sh");
@@ -135,12 +137,12 @@ pub(super) fn write_back(node: &Path, rdev: u64) -> std::io::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().map(drop)
 }
 
-/// As stat(1) prints them.
+/// As stat(1) prints it.
 fn numbers(rdev: u64) -> String {
     format!("{:x}:{:x}", rustix::fs::major(rdev), rustix::fs::minor(rdev))
 }
 
-/// Starts the threads, then the filesystem, which asks them questions at once. It is mounted nowhere.
+/// Starts the threads, then the filesystem, which sends requests at once. It is mounted nowhere.
 fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<ServingThreads>) -> Result<OwnedFd, Errno> {
     let number = fuse.as_raw_fd();
     let filesystem = fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC).map_err(errno)?;
@@ -183,7 +185,7 @@ impl ServingThreads {
     }
 }
 
-/// A loop device on the file, and a node for it. The node gets its name only when the device is bound.
+/// Binds a loop device to the file and makes a node for it, which gets its final name once bound.
 fn bind(node: &Path, config: &LoopConfig<'_>) -> Result<(OwnedFd, u64), Errno> {
     let control = rustix::fs::open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(errno)?;
     let mut name = node.as_os_str().to_owned();
@@ -210,7 +212,8 @@ fn bind(node: &Path, config: &LoopConfig<'_>) -> Result<(OwnedFd, u64), Errno> {
     Err(Errno::EBUSY)
 }
 
-/// In a process group of its own: an interrupt at the terminal is for us, and the guard is for what comes of it.
+/// Starts the guard in a process group of its own, so that Ctrl-C ends this process but not the
+/// guard.
 fn guard(node: &Path, rdev: u64, loop_device: OwnedFd) -> std::io::Result<Child> {
     Command::new("sh")
         .args(["-c", GUARD, "ublk-guard"])

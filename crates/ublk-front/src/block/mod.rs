@@ -1,21 +1,24 @@
-//! A real block device, for root: what mkfs, mount and everybody else can use.
+//! A block device of the kernel, for root: for mkfs, mount and any other program.
 //!
 //! ```text
-//!   mount, fio --> /dev/ublkbN = a loop device --> a file of our own (FUSE) --> serve: reads /dev/fuse, submits
-//!                                                                      reply <-- done(): writes /dev/fuse
+//!   mount, fio --> /dev/ublkbN, a loop device --> a FUSE file --> serve: reads /dev/fuse, submits
+//!                                                 reply <-- done(): writes /dev/fuse
 //! ```
-//! Nothing of it outlives its process: the filesystem is mounted nowhere, it lives as long as the loop device has its file open;
-//! the loop device unbinds itself with its last user; a guard, a shell that waits for our end, removes the node after a crash.
-//! A filesystem that was mounted on it then gets EIO, and can be unmounted; [`BlockFrontEnd::clean`] of the next process does that.
-//! A device that is stopped while its server is there is written back before, as the kernel does when a disk goes: the filesystem on
-//! it loses nothing, and then gets EIO.
+//! Nothing outlives its process. The filesystem is mounted nowhere and lives as long as the loop
+//! device has its file open. The loop device unbinds itself with its last user. A guard, a shell
+//! that waits for the end of the process, removes the node after a crash. A filesystem mounted on
+//! it then gets EIO and can be unmounted; [`BlockFrontEnd::clean`] of the next process does that.
 //!
-//! - wire: FUSE's structures (pure)        - serve: requests and replies
-//! - disk: the three pieces of one device  - stale: what a killed process left
-//! - this: the FrontEnd
+//! A device that is stopped while its server runs is written back first, as the kernel does when a
+//! disk is removed: a filesystem on it loses nothing and then gets EIO.
 //!
-//! Differs: a discard reaches the server as a write of zeroes that may unmap (the loop device has one word for both); without
-//! write-zeroes in the device's limits there is neither. FUA is a write and a flush. No partition scan.
+//! - wire: FUSE's structures (pure)         - serve: requests and replies
+//! - disk: the three parts of one device    - stale: remains of a killed process
+//! - this file: the FrontEnd
+//!
+//! Differs: a discard reaches the server as a write of zeroes that may unmap, as the loop device
+//! has one request for both; without write-zeroes in the device's limits there is neither. FUA is a
+//! write and a flush. No partition scan.
 
 mod disk;
 mod serve;
@@ -30,22 +33,22 @@ use std::sync::{Arc, Mutex};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 
-/// Makes `/dev/ublkbN` of each device.
+/// Makes `/dev/ublkbN` for each device.
 #[derive(Debug)]
 pub struct BlockFrontEnd {
-    /// Where the nodes are made.
+    /// The directory of the nodes.
     dir: PathBuf,
     disks: Mutex<BTreeMap<u32, LoopDisk>>,
 }
 
 impl BlockFrontEnd {
-    /// Makes nodes in `dir`, which is `/dev` but for tests.
+    /// Makes nodes in `dir`: `/dev`, or a temporary directory in tests.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), disks: Mutex::default() }
     }
 
-    /// What this machine or user lacks for it, one sentence each.
+    /// What this machine or user lacks, one sentence each.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
@@ -54,14 +57,15 @@ impl BlockFrontEnd {
         }
         for (path, what) in [("/dev/fuse", "FUSE (CONFIG_FUSE_FS)"), ("/dev/loop-control", "loop devices (CONFIG_BLK_DEV_LOOP)")] {
             if let Err(error) = std::fs::File::options().read(true).write(true).open(path) {
-                missing.push(format!("cannot open {path}: {error}; the kernel needs {what}, and a container the device"));
+                missing.push(format!("cannot open {path}: {error}; it needs {what}, and in a container access to the device"));
             }
         }
         missing
     }
 
-    /// Ends what processes of ours that were killed have left: mounts of filesystems on their devices (lazily: who is in them
-    /// stays there, with errors), loop devices, nodes. One sentence for each. Nothing of a process that lives is touched.
+    /// Removes the remains of killed processes: mounts on their devices (lazily: users of the mount
+    /// stay and get errors), loop devices, nodes. One sentence for each. Live processes are not
+    /// affected.
     #[must_use]
     pub fn clean(&self) -> Vec<String> {
         stale::clean(&self.dir)
@@ -80,7 +84,7 @@ impl FrontEnd for BlockFrontEnd {
         if lock(&self.disks).contains_key(&id) {
             return Err(Errno::EEXIST);
         }
-        // Not under the lock: requests may come before this returns.
+        // Not under the lock: requests may arrive before this returns.
         let disk = LoopDisk::new(device, &self.node(id))?;
         lock(&self.disks).insert(id, disk);
         Ok(())
@@ -88,16 +92,17 @@ impl FrontEnd for BlockFrontEnd {
 
     fn resized(&self, device: &Arc<dyn BlockDevice>) {
         if let Some(disk) = lock(&self.disks).get(&device.id()) {
-            // The old size stays where the kernel refuses the new one.
+            // If the kernel refuses the new size, the old one stays.
             let _ = disk.resize();
         }
     }
 
     fn before_stop(&self, id: u32) {
-        // Not under the lock: it takes as long as there is something to write.
+        // Not under the lock: writing back may take long.
         let node_and_rdev = lock(&self.disks).get(&id).map(LoopDisk::node_and_rdev);
         if let Some((node, rdev)) = node_and_rdev {
-            // What cannot be written is lost, as with a disk that is pulled: nobody is there to hear of it.
+            // An error is not reported: data that cannot be written is lost, as when a disk is
+            // pulled.
             let _ = disk::write_back(&node, rdev);
         }
     }

@@ -1,7 +1,7 @@
-//! The one file of our filesystem: its requests become requests to the device, and the device's answers replies.
+//! The filesystem's one file: FUSE requests become device requests, and completions become replies.
 //!
-//! A few threads read `/dev/fuse`. One that finds no free slot sleeps for it; replies are written by whoever ends a request, so they
-//! never wait for these threads.
+//! A few threads read `/dev/fuse`. A thread that finds no free slot waits for one. Replies are
+//! written by the thread that completes a request, so they never wait for the readers.
 
 use super::wire::{self, FuseMessage, HEADER, MAJOR, PUNCH_HOLE, WRITE_HEADER, ZERO_RANGE, op};
 use crate::io_cookie::IoCookie;
@@ -15,14 +15,14 @@ use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 
-/// Longest request, bytes: what the kernel cuts them to.
+/// Longest request, bytes; the kernel splits longer ones.
 const BYTES_MAX: u32 = 1 << 20;
-/// Room for a request of the kernel's.
+/// Room for one FUSE request.
 const BUFFER: usize = BYTES_MAX as usize + HEADER + WRITE_HEADER + 4096;
-/// Commands that may be under way: what a [`IoCookie`] can number.
+/// Most FUSE requests in flight: as many as an [`IoCookie`] can number.
 const REQUESTS_MAX: usize = 1 << 15;
 
-/// A request of the kernel's that is with the device.
+/// A FUSE request that the device executes.
 #[derive(Debug)]
 struct FuseRequest {
     unique: u64,
@@ -30,14 +30,14 @@ struct FuseRequest {
     error: Option<Errno>,
     /// A read's bytes so far.
     data: Vec<u8>,
-    /// What a reply without bytes of the device says.
+    /// The reply's body if it has no data of the device.
     body: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 struct FuseState {
     requests: Slab<FuseRequest>,
-    /// Free slots that we were slot_notices of and that no thread has gone to fetch.
+    /// Slot notifications that no thread has acted upon.
     slot_notices: u32,
 }
 
@@ -55,18 +55,19 @@ impl FuseFile {
         Self { fuse, device, state: Mutex::default(), slot_freed: Condvar::new() }
     }
 
-    /// Serves until the filesystem is gone. `queue`: where its requests go.
+    /// Serves until the filesystem ends. `queue`: the device queue of its requests.
     pub(super) fn serve(self: &Arc<Self>, queue: u16) {
-        // What this thread allocates must not wait for a filesystem that stands on this very device.
-        // Only root may ask for it; without, it works but for memory pressure.
+        // This thread's allocations must not wait for write-back to this very device. The setting
+        // needs root; without it memory pressure may deadlock.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let client = Arc::clone(self) as Arc<dyn BlockClient>;
         let mut buffer = vec![0; BUFFER];
         loop {
             match rustix::io::read(&self.fuse, &mut buffer) {
-                // Nobody speaks FUSE otherwise than whole requests: what cannot be parsed cannot be answered.
+                // The kernel sends whole requests only; one that cannot be parsed cannot be replied
+                // to.
                 Ok(len) => drop(FuseMessage::parse(&buffer[..len]).map(|message| self.handle(&message, queue, &client))),
-                // ENOENT: the request was taken back.
+                // ENOENT: the request was cancelled.
                 Err(IoErrno::INTR | IoErrno::AGAIN | IoErrno::NOENT) => {}
                 Err(_) => return,
             }
@@ -173,7 +174,8 @@ impl FuseFile {
         self.device.unplug();
     }
 
-    /// A free slot, sooner or later. Each question that found none is answered once, and each answer sends one thread.
+    /// Allocates a slot, waiting for one if necessary. Each refused allocation is notified once,
+    /// and each notification wakes one thread.
     fn slot(&self, queue: u16, client: &Arc<dyn BlockClient>) -> IoSlot {
         loop {
             if let Some(slot) = self.device.alloc_slot(queue, client) {
@@ -215,7 +217,7 @@ impl FuseFile {
             Err(errno) => (errno.into_raw(), &[][..]),
         };
         let header = wire::reply_header(unique, error, body.len());
-        // Who asked may be gone.
+        // ENOENT: the requester is gone.
         let _ = rustix::io::writev(&self.fuse, &[IoSlice::new(&header), IoSlice::new(body)]);
     }
 }
@@ -239,7 +241,7 @@ impl BlockClient for FuseFile {
     }
 }
 
-/// A request in terms of the device.
+/// A FUSE request in terms of the device.
 #[derive(Clone, Copy, Debug)]
 struct FuseIo<'a> {
     op: IoOp,

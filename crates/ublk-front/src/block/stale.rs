@@ -1,10 +1,11 @@
-//! What a process that was killed could not take along.
+//! Remains of a killed process.
 //!
-//! Usually nothing: the guard removes the node, and the kernel unbinds the loop device with its last user. A mounted filesystem is such a
-//! user, and a guard may be killed, too.
+//! Usually there are none: the guard removes the node, and the kernel unbinds the loop device with
+//! its last user. But a mounted filesystem is such a user, and a guard may be killed too.
 //!
-//! One of our loop devices has a file without a path: the root of a filesystem that is mounted nowhere. Its process is dead if the kernel
-//! finds nobody to ask for the file's attributes.
+//! The backing file of such a loop device has no path: it is the root of a filesystem that is
+//! mounted nowhere. Its process is dead if the kernel finds no FUSE server to ask for the file's
+//! attributes.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mknodat};
@@ -18,19 +19,19 @@ use std::time::Duration;
 use uringlet_sys::{Errno, loop_device};
 
 pub(super) const LOOP_MAJOR: u32 = 7;
-/// Whom a stopped process keeps waiting for longer takes it for alive.
+/// A process that does not answer for this long is stopped, and counts as alive.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whose a loop device is.
+/// The owner of a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopOwner {
-    /// Nobody's, or somebody else's.
+    /// No process, or a foreign one.
     Foreign,
     Alive,
     Dead,
 }
 
-/// `device` is loop device `number`.
+/// The owner of `device`, loop device `number`.
 fn owner(number: u32, device: &OwnedFd) -> LoopOwner {
     let file = std::fs::read(format!("/sys/block/loop{number}/loop/backing_file")).unwrap_or_default();
     if file != b"/\n" {
@@ -39,7 +40,7 @@ fn owner(number: u32, device: &OwnedFd) -> LoopOwner {
     let Ok(asked) = rustix::io::dup(device) else { return LoopOwner::Foreign };
     let (sender, answer) = channel();
     let asking = std::thread::Builder::new().name("ublk-stale".into()).spawn(move || {
-        // Nobody waits any more: the answer came too late.
+        // An error means that the receiver's time-out expired.
         let _ = sender.send(loop_device::is_answered(asked.as_raw_fd()));
     });
     match asking.ok().and_then(|_| answer.recv_timeout(PROBE_TIMEOUT).ok()) {
@@ -49,7 +50,7 @@ fn owner(number: u32, device: &OwnedFd) -> LoopOwner {
     }
 }
 
-/// Whether the node, that of a loop device, belongs to a process that lives.
+/// Whether a loop device's node belongs to a live process.
 pub(super) fn is_alive(node: &Path) -> bool {
     let Ok(device) = rustix::fs::open(node, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else { return false };
     rustix::fs::fstat(&device).is_ok_and(|stat| owner(rustix::fs::minor(stat.st_rdev), &device) == LoopOwner::Alive)
@@ -61,7 +62,7 @@ pub(super) fn clean(dir: &Path) -> Vec<String> {
     let bound = entries.filter(|entry| entry.path().join("loop").exists());
     let numbers = bound.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok());
     let mut done: Vec<String> = numbers.filter_map(|number| clean_one(dir, number)).collect();
-    // Without a guard a node stays, and one day is somebody else's loop device.
+    // Without a guard a node stays, and may later name a foreign loop device.
     let is_left = |node: &PathBuf| is_loop(node) && !is_alive(node) && std::fs::remove_file(node).is_ok();
     done.extend(nodes(dir).filter(is_left).map(|node| format!("{} is removed: its process was killed", node.display())));
     done
@@ -76,7 +77,7 @@ fn clean_one(dir: &Path, number: u32) -> Option<String> {
     let device = open(dir, number, rdev).filter(|device| owner(number, device) == LoopOwner::Dead)?;
     let nodes = nodes_of(dir, rdev);
     let mut done = Vec::new();
-    // A guard may have removed the node.
+    // A guard may have removed the node already.
     let is_node = |source: &Path| {
         let is_node_name = source.parent() == Some(dir) && is_node_name(source.file_name());
         is_node_name && (nodes.iter().any(|node| node == source) || std::fs::symlink_metadata(source).is_err())
@@ -91,13 +92,13 @@ fn clean_one(dir: &Path, number: u32) -> Option<String> {
             done.push(format!("{} is removed", node.display()));
         }
     }
-    // It unbinds itself with its last user, who may have gone with the mount.
+    // It unbinds itself with its last user, which the mount may have been.
     let _ = loop_device::unbind(device.as_raw_fd());
-    done.push(format!("loop device {number} is given back"));
-    Some(format!("a process was killed that had a block device: {}", done.join(", ")))
+    done.push(format!("loop device {number} is unbound"));
+    Some(format!("cleaned up after a killed process: {}", done.join(", ")))
 }
 
-/// Opens a loop device through a node of our own: there need not be another.
+/// Opens a loop device through a temporary node, as it may have no other.
 fn open(dir: &Path, number: u32, rdev: u64) -> Option<OwnedFd> {
     let node = dir.join(format!("ublk-loop{number}.{}", std::process::id()));
     mknodat(CWD, &node, FileType::BlockDevice, Mode::from_raw_mode(0o600), rdev).ok()?;
@@ -106,18 +107,18 @@ fn open(dir: &Path, number: u32, rdev: u64) -> Option<OwnedFd> {
     opened.ok()
 }
 
-/// Our nodes of a loop device.
+/// This front end's nodes of a loop device.
 fn nodes_of(dir: &Path, rdev: u64) -> Vec<PathBuf> {
     nodes(dir).filter(|path| is_loop(path) && std::fs::symlink_metadata(path).is_ok_and(|found| found.rdev() == rdev)).collect()
 }
 
-/// What is named like a node of ours.
+/// All files with the name of a node.
 fn nodes(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter(|entry| is_node_name(Some(&entry.file_name()))).map(|entry| entry.path())
 }
 
-/// Not those that are about to be made: their names go on after the number.
+/// Not nodes under construction, whose names continue after the number.
 fn is_node_name(name: Option<&OsStr>) -> bool {
     let digits = name.and_then(|name| name.as_bytes().strip_prefix(b"ublkb"));
     digits.is_some_and(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
@@ -127,18 +128,19 @@ fn mounts() -> Vec<u8> {
     std::fs::read("/proc/self/mountinfo").unwrap_or_default()
 }
 
-/// Whether a filesystem on the device is mounted where we can see it.
+/// Whether a filesystem on the device is mounted in this mount namespace.
 pub(super) fn is_mounted(rdev: u64, node: &Path) -> bool {
     !mounts_of(&mounts(), rdev, |source| source == node).is_empty()
 }
 
-/// Where a device is mounted, the latest mount first. Some filesystems (btrfs) have numbers of their own and only say the node.
+/// Where a device is mounted, the latest mount first. Filesystems with device numbers of their own
+/// (btrfs) are found by their source.
 fn mounts_of(mountinfo: &[u8], rdev: u64, is_node: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
     let number = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
     let mut mount_points = Vec::new();
     for line in mountinfo.split(|&byte| byte == b'\n') {
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        // Behind a number of optional fields: a dash, the filesystem's type, its source.
+        // After a number of optional fields: a dash, the filesystem's type, its source.
         let dash = fields.iter().position(|field| *field == b"-");
         let source = dash.and_then(|dash| fields.get(dash + 2));
         let (Some(device), Some(mount_point), Some(source)) = (fields.get(2), fields.get(4), source) else { continue };
@@ -150,7 +152,7 @@ fn mounts_of(mountinfo: &[u8], rdev: u64, is_node: impl Fn(&Path) -> bool) -> Ve
     mount_points
 }
 
-/// Blanks and the like stand there as a backslash and three octal digits.
+/// Decodes mountinfo's escapes: a backslash and three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,4 +1,5 @@
-//! FUSE's messages, as far as a filesystem of one file needs them. Numbers are in native byte order.
+//! FUSE's messages, as far as a filesystem of one file needs them. Numbers are in native byte
+//! order.
 //!
 //! Source: fuse(4); layouts of protocol 7.31.
 
@@ -29,8 +30,8 @@ const ASYNC_READ: u32 = 1 << 0;
 const BIG_WRITES: u32 = 1 << 5;
 const ASYNC_DIO: u32 = 1 << 15;
 const MAX_PAGES: u32 = 1 << 22;
-/// Flags of OPEN's reply: bypass the page cache; no FLUSH at close (a dying process would wait for its
-/// own answer); writes in parallel.
+/// Flags of OPEN's reply: bypass the page cache; no FLUSH at close (a dying process would wait for
+/// its own answer); writes in parallel.
 const OPEN_DIRECT_IO: u32 = 1 << 0;
 const OPEN_NOFLUSH: u32 = 1 << 5;
 const OPEN_PARALLEL_DIRECT_WRITES: u32 = 1 << 6;

@@ -1,17 +1,20 @@
-//! A connection's shared half: commands in flight, replies on their way out.
+//! A connection's shared half: commands in flight, and replies on their way out.
 //!
 //! ```text
-//!   reader (one thread a connection)            whoever serves the device
-//!     header, data in --> submit ------------->   done(): data out of the slot, slot free again
-//!     asleep in poll(2) <--- wake_eventfd -----------     reply into `out`; sends it itself, unless somebody is about to
+//!   reader (one thread a connection)         the thread that completes a device's request
+//!     header, data in --> submit ----------->   done(): data out of the slot, slot freed
+//!     blocks in poll(2) <-- wake_eventfd ----   reply into `out`; sends it unless a thread does already
 //! ```
-//! - `ConnState` is_ready_for one lock. No system call and no call into the device happens under it, but for the wake_eventfd.
-//! - At most one thread sends: `Sending::Busy` is its mark. Who finds it only puts his reply into `out`.
-//! - The reader holds the sending back (`Corked`) while it works off what it is_ready_for read, and lets go before it sleeps:
-//!   replies to a batch leave together.
-//! - A socket that takes no more is `Stalled`: from then on the reader sends, when poll says so. A slow client therefore
-//!   holds up nobody who serves the device, and no slot: data waits for it in memory, at most [`READ_BYTES_MAX`] bytes.
-//! - A dead connection takes no replies; its requests end in `done()` all the same, and give their slots back.
+//! - `ConnState` has one lock. Under it there is no system call but the write to the eventfd, and
+//!   no call into the device.
+//! - At most one thread sends, marked by `Sending::Busy`; others only put their reply into `out`.
+//! - The reader corks `out` while it handles the input it has read, and uncorks it before it
+//!   blocks: the replies to a batch of commands leave together.
+//! - `Stalled` means that the socket is full. From then on the reader sends, when poll(2) reports
+//!   room. A slow client therefore blocks no thread that completes requests and holds no slot: its
+//!   data waits in memory, at most [`READ_BYTES_MAX`] bytes.
+//! - A dead connection takes no replies. Its requests still complete in `done()` and free their
+//!   slots.
 
 use super::exports::{Export, ExportUser};
 use super::outbox::{Outbox, ReplyPart};
@@ -29,59 +32,72 @@ use uringlet_sys::Errno;
 use uringlet_ublk::adaptive_spin::{AdaptiveSpin, SpinBudget};
 use uringlet_ublk::frontend::{BlockClient, IoSlot, SECTOR};
 
-/// Commands of one connection that may be under way, their unsent replies included.
+/// Most commands of one connection in flight, including those whose replies are unsent.
 pub(super) const COMMANDS_MAX: usize = 256;
-/// Bytes of reads that may be under way; one read alone may always be.
+/// Most bytes of reads in flight; a single read of any length is always admitted.
 pub(super) const READ_BYTES_MAX: usize = wire::PAYLOAD_MAX as usize;
 
-/// While it spins, the reader polls for input once in so many polls: that takes a system call.
+/// While spinning, the reader checks for input once in so many rounds, as that is a system call.
 const INPUT_POLL_INTERVAL: u32 = 8;
 
-/// The connection is of no use any more.
+/// The connection cannot be used any more.
 #[derive(Debug)]
 pub(super) struct Disconnected;
 
-/// How data of a read goes back.
+/// How the data of a read is returned.
 #[derive(Debug)]
 pub(super) enum PendingRead {
-    /// Each io in a chunk of its own, as it comes.
+    /// Each request's data in a chunk of its own, as it completes.
     Chunks,
-    /// One chunk: its data so far.
+    /// One chunk for the whole command: its data so far.
     Chunk(Vec<u8>),
     /// A simple reply: its data so far.
     Simple(Vec<u8>),
 }
 
-/// A command under way.
+/// A command in flight.
 #[derive(Debug)]
 pub(super) struct NbdCommand {
-    /// The client's number for it.
+    /// The client's cookie for it.
     pub(super) cookie: u64,
-    /// Of its first byte.
+    /// Offset of its first byte.
     pub(super) offset: u64,
-    /// Requests to the device that are not over.
+    /// Device requests that have not completed.
     pub(super) remaining: u32,
-    /// What failed first.
+    /// The first error.
     pub(super) error: Option<Errno>,
-    /// It changes the device: each of its requests is_ready_for passed the export's rmw.
+    /// It changes the device, so each of its requests holds the export's RMW lock shared.
     pub(super) is_change: bool,
-    /// Only for reads.
+    /// Set for reads.
     pub(super) read: Option<PendingRead>,
-    /// Its part of [`READ_BYTES_MAX`] that nobody is_ready_for given back yet.
+    /// Its part of [`READ_BYTES_MAX`] that is still reserved.
     pub(super) reserved: usize,
 }
 
-/// What the reader sleeps for.
+/// What the reader waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitFor {
     /// Bytes from the client.
     Input,
-    /// News of commands or slots, since the count that was seen.
+    /// An event since this value of `event_seq`.
     Event(u64),
 }
 
-/// How the reader stands with the device's free slots. It is told once for each time it asked: who is told and does not
-/// want a slot any more hands the event_seq on, or the next in line would wait beside a free slot.
+/// Whether the reader waits for a free slot. The device notifies a client once for each refused
+/// allocation.
+///
+/// ```text
+///  reader: slot()                            the thread that frees a slot: slot_freed()
+///  slot_wait = Requested, seen = event_seq
+///  alloc_slot(): none, now a waiter
+///                                            the device removes the waiter from its list
+///                                            slot_wait = Notified, event_seq += 1, wakes the reader
+///  slot_wait is Notified: no wait
+///  alloc_slot() again
+/// ```
+/// `Requested` is stored before the allocation, or it could overwrite a notification that arrives
+/// between the refusal and the wait. A connection that dies while `Notified`, or is notified when
+/// dead, passes the notification on: otherwise the next waiter would sleep beside a free slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SlotWait {
     #[default]
@@ -94,9 +110,9 @@ enum SlotWait {
 pub(super) struct ConnState {
     pub(super) commands: Slab<NbdCommand>,
     pub(super) out: Outbox,
-    /// Bytes of [`READ_BYTES_MAX`] in use.
+    /// Reserved bytes of [`READ_BYTES_MAX`].
     pub(super) reserved_bytes: usize,
-    /// Counts commands that are over, replies that are sent, slots that are free.
+    /// Counts completed commands, sent replies and slot notifications.
     pub(super) event_seq: u64,
     pub(super) is_stopping: bool,
     is_dead: bool,
@@ -105,7 +121,7 @@ pub(super) struct ConnState {
 }
 
 impl ConnState {
-    /// Whether there is what the reader sleeps for, as far as it is told here.
+    /// Whether the state has what the reader waits for.
     const fn is_ready_for(&self, want: WaitFor) -> bool {
         match want {
             WaitFor::Input => self.is_stopping,
@@ -113,7 +129,7 @@ impl ConnState {
         }
     }
 
-    /// Gives `bytes` of the budget back, and tells who may wait for that.
+    /// Returns `bytes` of the reservation; the reader may wait for that.
     fn release_bytes(&mut self, bytes: usize) {
         self.reserved_bytes -= bytes;
         self.event_seq += 1;
@@ -129,7 +145,7 @@ pub(super) struct Conn {
     pub(super) has_allocation: bool,
     pub(super) queue: u16,
     state: Mutex<ConnState>,
-    /// The reader's.
+    /// Of the reader.
     spin: Mutex<AdaptiveSpin>,
     weak_self: Weak<Self>,
 }
@@ -157,9 +173,10 @@ impl Conn {
         lock(&self.state)
     }
 
-    /// Nothing more goes out; replies that come are forgotten.
+    /// Closes the connection: queued and later replies are dropped.
     pub(super) fn shut_down(&self) {
-        // The descriptor lives until the device is_ready_for ended the last request; the client shall know now.
+        // The descriptor stays open until the last request completes; the client learns of the end
+        // now.
         let _ = shutdown(&self.socket, Shutdown::Both);
         let was_notified = {
             let mut state = self.state();
@@ -172,7 +189,7 @@ impl Conn {
         }
     }
 
-    /// Lets the next in line know of a free slot that is not wanted here.
+    /// Passes a slot notification on to the device's next waiter.
     fn pass_on_slot(&self) {
         if let Some(weak_self) = self.weak_self.upgrade()
             && let Some(slot) = self.export.device.alloc_slot(self.queue, &(weak_self as Arc<dyn BlockClient>))
@@ -181,10 +198,10 @@ impl Conn {
         }
     }
 
-    /// A free slot, sooner or later.
+    /// Allocates a slot, waiting for one if necessary.
     pub(super) fn slot(&self, client: &Arc<dyn BlockClient>) -> Result<IoSlot, Disconnected> {
         loop {
-            // Before asking: the answer may come at once.
+            // Before the allocation: the notification may arrive at once.
             let seen = {
                 let mut state = self.state();
                 state.slot_wait = SlotWait::Requested;
@@ -207,7 +224,7 @@ impl Conn {
             && matters(want)
         {
             state.waiting_for = None;
-            // Full means that it rings already.
+            // EAGAIN: the eventfd is readable already.
             let _ = rustix::io::write(&self.wake_eventfd, &1_u64.to_ne_bytes());
         }
     }
@@ -217,7 +234,7 @@ impl Conn {
         self.wake(state, |want| matches!(want, WaitFor::Event(seen) if seen != event_seq));
     }
 
-    /// Puts a reply in the queue: what is in flight of its command ends with it.
+    /// Queues a reply. On a dead connection it only returns the reservation.
     fn queue_reply(&self, state: &mut ConnState, part: ReplyPart) {
         if state.is_dead {
             state.release_bytes(part.reserved);
@@ -226,13 +243,13 @@ impl Conn {
         }
     }
 
-    /// Answers a command that needs nothing of the device.
+    /// Replies to a command that needs no request to the device.
     pub(super) fn reply(&self, bytes: Vec<u8>) {
         let mut state = self.state();
         self.queue_reply(&mut state, ReplyPart::plain(bytes));
     }
 
-    /// Answers a read with its data, whose part of the budget is taken.
+    /// Replies to a read whose bytes are reserved.
     pub(super) fn reply_data(&self, cookie: u64, offset: u64, data: Vec<u8>) {
         let head =
             if self.is_structured { data_chunk(cookie, wire::chunk::DONE, offset, data.len() as u32) } else { simple_reply(cookie, 0) };
@@ -240,7 +257,7 @@ impl Conn {
         self.queue_reply(&mut state, ReplyPart::with_data(head, data));
     }
 
-    /// Lets requests and replies go while the reader does something that may take long.
+    /// Publishes requests and sends replies, then runs `f`, which may block.
     pub(super) fn uncorked<R>(&self, f: impl FnOnce() -> R) -> R {
         self.export.device.unplug();
         self.state().out.uncork();
@@ -250,7 +267,7 @@ impl Conn {
         result
     }
 
-    /// Sends what is there, unless somebody else does or nobody may.
+    /// Sends the queued replies, unless corked, stalled, or another thread sends.
     pub(super) fn flush(&self) {
         loop {
             let Some(mut batch) = self.state().out.take_batch() else { return };
@@ -272,9 +289,10 @@ impl Conn {
         }
     }
 
-    /// Lets replies go and sleeps until there is what the reader wants, or room for stalled replies, which it sends then.
+    /// Sends replies and waits until there is what the reader wants, or room for stalled replies,
+    /// which are then sent.
     ///
-    /// False: the time is over first.
+    /// False: the time-out expired.
     pub(super) fn wait(&self, want: WaitFor, limit: Option<Timespec>) -> Result<bool, Disconnected> {
         self.uncorked(|| self.wait_spin(want, limit))
     }
@@ -292,7 +310,8 @@ impl Conn {
         slept
     }
 
-    /// While commands are under way, their end may be near: spins for it, and does what the device's server sends. True: the client is_ready_for sent something.
+    /// Spins while commands are in flight, running the server's commits meanwhile, as their end may
+    /// be near. True: the client has sent bytes.
     fn busy_poll(&self, want: WaitFor, mut spin_budget: SpinBudget) -> bool {
         let (mut polls, mut input_ready) = (0_u32, false);
         let mut enough = || {
@@ -347,14 +366,14 @@ impl Conn {
             if want == WaitFor::Input && socket.contains(PollFlags::IN) {
                 return Ok(true);
             }
-            // Nobody is there to read a reply.
+            // The client is gone.
             if socket.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
                 return Err(Disconnected);
             }
         }
     }
 
-    /// One request of a command is over, its data (of a read) copied.
+    /// One request of a command has completed; `data` is that of a read.
     fn request_done(&self, io: IoCookie, data: Vec<u8>, result: Result<(), Errno>) {
         let mut state = self.state();
         let Some(command) = state.commands.get_mut(io.command as usize) else { return };
@@ -373,7 +392,8 @@ impl Conn {
                 Some(ReplyPart::with_data(head, data))
             }
             Some(PendingRead::Chunk(whole) | PendingRead::Simple(whole)) if result.is_ok() => {
-                // A command of one io is_ready_for made no room: the bytes become the reply's without a copy.
+                // A command of one request has no buffer yet: the data becomes the reply's without
+                // a copy.
                 if whole.is_empty() {
                     *whole = data;
                 } else {
@@ -397,7 +417,7 @@ impl Conn {
         }
     }
 
-    /// The last words of a command.
+    /// Queues a command's final reply.
     fn finish(&self, state: &mut ConnState, command: NbdCommand) {
         let reserved = command.reserved;
         let cookie = command.cookie;
@@ -418,7 +438,7 @@ impl Conn {
         }
     }
 
-    /// One request of a command could not even be made.
+    /// A request that could not be submitted.
     pub(super) fn request_failed(&self, io: IoCookie, errno: Errno) {
         self.request_done(io, Vec::new(), Err(errno));
         self.flush();
@@ -470,7 +490,7 @@ impl BlockClient for Conn {
     }
 }
 
-/// Whether replies to this command are structured where structured replies were agreed upon.
+/// Whether this command's replies are structured once structured replies are negotiated.
 pub(super) fn is_always_structured(number: u16) -> bool {
     matches!(number, command::READ | command::BLOCK_STATUS)
 }

@@ -1,4 +1,4 @@
-//! What can be chosen from: devices by their names.
+//! Exports: devices by name.
 
 use super::unaligned::RmwLock;
 use super::wire::{BlockSizeInfo, ExportInfo, PAYLOAD_MAX, transmission_flag};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, SECTOR};
 
-/// The name under which a device is offered.
+/// The export name of a device.
 pub(super) fn export_name(id: u32) -> String {
     format!("ublkb{id}")
 }
@@ -21,11 +21,11 @@ pub(super) trait ExportUser: Send + Sync + std::fmt::Debug {
     fn export_removed(&self);
 }
 
-/// A device on offer.
+/// An exported device.
 #[derive(Debug)]
 pub(super) struct Export {
     pub(super) device: Arc<dyn BlockDevice>,
-    /// What every change passes through.
+    /// Every change of the device holds it.
     pub(super) rmw: RmwLock,
     users: Mutex<ExportUsers>,
     next_queue: AtomicU16,
@@ -37,7 +37,7 @@ struct ExportUsers {
     connections: Vec<Weak<dyn ExportUser>>,
 }
 
-/// What a client is told about an export.
+/// What a client learns about an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ExportSummary {
     pub(super) size: u64,
@@ -89,12 +89,12 @@ impl Export {
         ExportSummary { size: limits.sectors * SECTOR, flags, block_min, block_best, block_max: PAYLOAD_MAX }
     }
 
-    /// The queue of a new connection: they take turns.
+    /// The queue of a new connection, round robin.
     pub(super) fn pick_queue(&self) -> u16 {
         self.next_queue.fetch_add(1, Relaxed) % self.device.queues().0
     }
 
-    /// Lets a connection be told when the device goes. False: it is gone.
+    /// Registers a connection to be told when the device is removed. False: it is removed already.
     pub(super) fn register(&self, connection: &Arc<dyn ExportUser>) -> bool {
         let mut users = lock(&self.users);
         users.connections.retain(|connection| connection.strong_count() > 0);
@@ -112,7 +112,7 @@ impl Export {
     }
 }
 
-/// All devices on offer.
+/// All exports.
 #[derive(Debug, Default)]
 pub(super) struct Exports {
     by_id: Mutex<BTreeMap<u32, Arc<Export>>>,
@@ -130,7 +130,7 @@ impl Exports {
         }
     }
 
-    /// Withdraws a device and asks its connections to end.
+    /// Removes a device and asks its connections to end.
     pub(super) fn remove(&self, id: u32) {
         let export = lock(&self.by_id).remove(&id);
         if let Some(export) = export {
@@ -143,7 +143,7 @@ impl Exports {
         all.values().for_each(|export| export.close());
     }
 
-    /// By name. The empty name is the default: the only device, while there is one only.
+    /// Finds an export. The empty name selects the only device, if there is exactly one.
     pub(super) fn find(&self, name: &str) -> Option<Arc<Export>> {
         let by_id = lock(&self.by_id);
         let mut all = by_id.values();

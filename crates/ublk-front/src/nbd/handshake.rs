@@ -1,4 +1,4 @@
-//! Haggling: what a client asks before it reads and writes. Pure: bytes in, bytes out.
+//! Negotiation: a client's options before transmission. Pure: bytes in, bytes out.
 
 use super::exports::{Export, Exports};
 use super::wire::{
@@ -8,33 +8,33 @@ use super::wire::{
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// What the server says first.
+/// The server's first message.
 pub(super) fn greeting() -> Vec<u8> {
     let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
     Greeting { init_magic: INIT_MAGIC.into(), option_magic: OPTION_MAGIC.into(), flags: flags.into() }.as_bytes().to_vec()
 }
 
-/// What has been agreed upon so far.
+/// What has been negotiated so far.
 #[derive(Debug, Default)]
 pub(super) struct Handshake {
     has_no_zeroes: bool,
     is_structured: bool,
-    /// For which export block status was agreed upon, by the name that the client gave.
+    /// The export, by the client's name for it, that block status was negotiated for.
     context_of: Option<String>,
 }
 
-/// What comes after an option.
+/// What follows an option.
 #[derive(Debug)]
 pub(super) enum OptionOutcome {
-    /// Another option.
+    /// The next option.
     Continue,
-    /// The connection's end.
+    /// The end of the connection.
     Close,
-    /// Reading and writing.
+    /// Transmission.
     Transmission(Negotiated),
 }
 
-/// What holds for the rest of the connection.
+/// What holds for the transmission phase.
 #[derive(Debug)]
 pub(super) struct Negotiated {
     pub(super) export: Arc<Export>,
@@ -43,7 +43,7 @@ pub(super) struct Negotiated {
 }
 
 impl Handshake {
-    /// The client's option_reply to the greeting. `None`: it wants what is not there, and is to be left.
+    /// The client's flags. `None`: unknown flags or no fixed newstyle; disconnect.
     pub(super) fn new(client_flags: u32) -> Option<Self> {
         let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
         let is_fixed = client_flags & u32::from(handshake_flag::FIXED_NEWSTYLE) != 0;
@@ -51,7 +51,7 @@ impl Handshake {
             .then(|| Self { has_no_zeroes: client_flags & u32::from(handshake_flag::NO_ZEROES) != 0, ..Self::default() })
     }
 
-    /// Answers one option into `out`.
+    /// Replies to one option into `out`.
     pub(super) fn option(&mut self, exports: &Exports, number: u32, data: &[u8], out: &mut Vec<u8>) -> OptionOutcome {
         let mut reply = OptionReply { option: number, out };
         match number {
@@ -78,7 +78,7 @@ impl Handshake {
         OptionOutcome::Continue
     }
 
-    /// The oldest way to choose: there is no way to say no but to hang up.
+    /// EXPORT_NAME has no error reply: the server can only disconnect.
     fn export_name(&self, exports: &Exports, data: &[u8], out: &mut Vec<u8>) -> OptionOutcome {
         let Some((name, export)) = std::str::from_utf8(data).ok().and_then(|name| Some((name, exports.find(name)?))) else {
             return OptionOutcome::Close;
@@ -138,13 +138,13 @@ impl Handshake {
     }
 
     fn negotiated(&self, name: &str, export: Arc<Export>) -> Negotiated {
-        // Contexts were agreed upon for one export; another one does not have them.
+        // Contexts are negotiated for one export and do not hold for another.
         let has_allocation = self.is_structured && self.context_of.as_deref() == Some(name);
         Negotiated { export, is_structured: self.is_structured, has_allocation }
     }
 }
 
-/// Name, and the kinds of information asked for.
+/// Name, and the information types asked for.
 fn parse_info(data: &[u8]) -> Option<(&str, Vec<u16>)> {
     let mut fields = WireReader(data);
     let name = fields.string()?;
@@ -158,7 +158,7 @@ fn parse_queries(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     let mut fields = WireReader(data);
     let name = fields.string()?;
     let count = fields.u32()?;
-    // Not collected by `count`: it may be any number, and each query takes at least its length.
+    // No allocation of `count` entries: it is any number, while each query takes at least 4 bytes.
     let mut queries = Vec::new();
     for _ in 0..count {
         queries.push(fields.string()?);
@@ -201,7 +201,7 @@ mod tests {
         exports
     }
 
-    /// The kinds of the replies to one option, and what follows.
+    /// The reply types to one option, and what follows.
     fn ask(handshake: &mut Handshake, exports: &Exports, number: u32, data: &[u8]) -> (Vec<u32>, OptionOutcome) {
         let mut out = Vec::new();
         let next = handshake.option(exports, number, data, &mut out);

@@ -1,12 +1,12 @@
-//! Bytes from a client, as many at a time as are there.
+//! The receive buffer of a connection.
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
-/// What is read at once.
+/// Least bytes to read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Received and not yet used.
+/// Bytes received and not yet used.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
@@ -14,13 +14,13 @@ pub(super) struct Inbox {
     end: usize,
 }
 
-/// What a look at the socket brought.
+/// The result of one read from the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
     Data,
-    /// Nothing now.
+    /// No bytes now.
     WouldBlock,
-    /// Nothing ever.
+    /// No bytes ever again.
     Eof,
 }
 
@@ -29,21 +29,22 @@ impl Inbox {
         self.end - self.start
     }
 
-    /// The next `len` bytes, which are there.
+    /// The next `len` bytes, which must have been received.
     pub(super) fn take(&mut self, len: usize) -> &[u8] {
         assert!(len <= self.len());
         self.start += len;
         &self.bytes[self.start - len..self.start]
     }
 
-    /// Forgets up to `len` bytes; how many were there.
+    /// Drops up to `len` bytes; returns how many.
     pub(super) fn skip(&mut self, len: u64) -> u64 {
         let skipped = len.min(self.len() as u64);
         self.start += skipped as usize;
         skipped
     }
 
-    /// Receives what is there, with room for at least `wanted` bytes in one piece. The socket does not block.
+    /// Reads what is available, with room for at least `wanted` contiguous bytes. The socket is
+    /// nonblocking.
     pub(super) fn read_from(&mut self, socket: impl AsFd, wanted: usize) -> ReadOutcome {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

@@ -1,18 +1,18 @@
-//! Devices over NBD: fixed newstyle, structured replies, block status, several connections a device.
+//! Devices over NBD: fixed newstyle, structured replies, block status, several connections a
+//! device.
 //!
 //! ```text
 //!  server      listens, starts one thread a connection; the FrontEnd
-//!  handshake   what a client asks first (pure)        exports   names of devices
-//!  reader      the connection's thread: commands in   inbox     bytes from the wire
-//!  conn        commands in flight, done()             outbox    replies to the wire
-//!  unaligned   commands that do not fit the device's blocks
-//!  wire        numbers and headers (pure)
+//!  handshake   negotiation (pure)                     exports   devices by name
+//!  reader      the connection's thread: commands in   inbox     bytes from the socket
+//!  conn        commands in flight, done()             outbox    replies to the socket
+//!  unaligned   commands not aligned to blocks         wire      numbers and headers (pure)
 //! ```
-//! Clients that ask are told the device's logical block as the smallest size; whoever sends other positions or lengths all the same is
-//! served, to the byte, but slowly (see `unaligned`).
+//! Clients that ask are told the device's logical block size as the minimum. Commands with other
+//! offsets or lengths are executed to the byte, but slowly (see `unaligned`).
 //!
-//! Differs: all of a device counts as data for block status: a ublk server is never asked what it has, so nobody here can know of holes. No
-//! TLS, no extended headers.
+//! Differs: block status reports the whole device as data, as the ublk protocol has no query for
+//! holes. No TLS, no extended headers.
 
 mod conn;
 mod exports;

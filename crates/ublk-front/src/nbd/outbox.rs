@@ -6,9 +6,9 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Replies that go into one system call.
+/// Most replies in one system call.
 const BATCH_REPLIES: usize = 32;
-/// Buffers of data that are kept for the next reads, and the longest of them.
+/// Data buffers kept for the next reads, and the longest of them.
 const SPARE_BUFFERS_MAX: usize = 16;
 const SPARE_BYTES_MAX: usize = 256 * 1024;
 
@@ -17,7 +17,7 @@ const SPARE_BYTES_MAX: usize = 256 * 1024;
 pub(super) struct ReplyPart {
     head: Vec<u8>,
     data: Vec<u8>,
-    /// Bytes of the connection's budget that are free when it has left.
+    /// Reserved bytes that are free when it is sent.
     pub(super) reserved: usize,
 }
 
@@ -36,25 +36,25 @@ impl ReplyPart {
     }
 }
 
-/// Who may send.
+/// Which thread may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sending {
-    /// Whoever comes.
+    /// Any.
     #[default]
     Idle,
-    /// One thread is at it.
+    /// One thread sends.
     Busy,
-    /// The socket is full: the reader goes on when it is not.
+    /// The socket is full: the reader sends when it is writable.
     Stalled,
 }
 
-/// Replies in their order.
+/// Replies in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     parts: VecDeque<ReplyPart>,
-    /// Parts that somebody sends at this moment.
+    /// Replies that a thread is sending.
     in_flight: usize,
-    /// Bytes of the first part that have left already.
+    /// Bytes of the first reply that are sent already.
     head_sent: usize,
     sending: Sending,
     is_corked: bool,
@@ -78,7 +78,7 @@ impl Outbox {
         self.parts.push_back(part);
     }
 
-    /// Replies that have not left.
+    /// Replies not yet sent.
     pub(super) fn len(&self) -> usize {
         self.parts.len() + self.in_flight
     }
@@ -95,7 +95,7 @@ impl Outbox {
         self.sending == Sending::Stalled
     }
 
-    /// The socket takes bytes again.
+    /// The socket is writable again.
     pub(super) fn resume(&mut self) {
         if self.is_stalled() {
             self.sending = Sending::Idle;
@@ -107,12 +107,12 @@ impl Outbox {
         self.sending = Sending::Idle;
     }
 
-    /// A buffer for data.
+    /// A buffer for data, recycled if possible.
     pub(super) fn spare(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// What to send now: the caller is the one who sends, until it gives the batch back.
+    /// What to send now. The caller is the sender until it returns the batch.
     pub(super) fn take_batch(&mut self) -> Option<SendBatch> {
         if self.is_corked || self.sending != Sending::Idle || self.parts.is_empty() {
             return None;
@@ -123,7 +123,8 @@ impl Outbox {
         Some(SendBatch { parts: self.parts.drain(..count).collect(), head_sent: std::mem::take(&mut self.head_sent), would_block: false })
     }
 
-    /// After sending: bytes of the budget that are free, and whether the socket is full.
+    /// Returns a batch after sending: reserved bytes that are free now, and whether the socket is
+    /// full.
     pub(super) fn finish_batch(&mut self, batch: SendBatch) -> (usize, bool) {
         self.in_flight = 0;
         self.sending = if batch.would_block { Sending::Stalled } else { Sending::Idle };

@@ -1,4 +1,4 @@
-//! A connection's own thread: takes commands from the wire and makes them requests to the device.
+//! A connection's own thread: turns commands into device requests.
 
 use super::conn::{COMMANDS_MAX, Conn, Disconnected, NbdCommand, PendingRead, READ_BYTES_MAX, WaitFor, is_always_structured};
 use super::inbox::{Inbox, ReadOutcome};
@@ -12,11 +12,11 @@ use uringlet_sys::Errno;
 use uringlet_ublk::adaptive_spin::AdaptiveSpin;
 use uringlet_ublk::frontend::{BlockClient, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 
-/// Longest request that this front end makes, sectors. A write's io is in memory as a whole before it takes a slot, so that a
-/// slow client never holds one.
+/// Longest request that this front end makes, sectors. A write's data for one request is received
+/// before it takes a slot, so that a slow client never holds one.
 const REQUEST_SECTORS_MAX: u32 = 2048;
 
-/// How long the last replies may wait for a client that does not read them, when the connection is to end.
+/// How long the last replies of a connection that ends wait for a client that does not read.
 const DRAIN_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -36,9 +36,9 @@ struct NbdIo {
     flags: u32,
     sector: u64,
     sectors: u64,
-    /// Written as zeroes, because the device has no operation for that.
+    /// The device has no write-zeroes operation: write zeroes as data.
     is_zero_write: bool,
-    /// Of whole blocks. Else sector and length are rounded down and say little.
+    /// Whole blocks. Otherwise sector and length are rounded down and not used.
     is_aligned: bool,
 }
 
@@ -57,9 +57,9 @@ impl CommandReader {
         Self { conn, client, inbox, spin: AdaptiveSpin::new() }
     }
 
-    /// Serves the client until one of both has enough.
+    /// Serves the client until the connection ends.
     pub(super) fn run(mut self) {
-        // However it ends, there is nobody left to tell.
+        // An error means that the client is gone.
         let _ = self.serve();
         self.conn.export.device.unplug();
         self.conn.shut_down();
@@ -70,7 +70,7 @@ impl CommandReader {
         self.drain()
     }
 
-    /// Waits until all is answered.
+    /// Waits until all commands are replied to.
     fn drain(&mut self) -> Result<(), Disconnected> {
         loop {
             let state = self.conn.state();
@@ -78,7 +78,8 @@ impl CommandReader {
                 return Ok(());
             }
             let seen = state.event_seq;
-            // A command may take as long as it wants; a client that only has to read may not.
+            // A command takes as long as the device needs; a client that has only to read is
+            // limited.
             let limit = if state.commands.is_empty() { Some(DRAIN_TIMEOUT) } else { None };
             drop(state);
             if !self.conn.wait(WaitFor::Event(seen), limit)? {
@@ -87,7 +88,7 @@ impl CommandReader {
         }
     }
 
-    /// One command. False: no more are to come.
+    /// Executes one command. False: there will be no more.
     fn serve_command(&mut self) -> Result<bool, Disconnected> {
         if !self.receive_at_least(RequestHeader::SIZE)? {
             return Ok(false);
@@ -120,11 +121,11 @@ impl CommandReader {
     fn limits(&self) -> BlockLimits {
         let limits = self.conn.export.device.limits();
         let block = (limits.logical_block / SECTOR as u32).max(1);
-        // Whole blocks: a io that is cut inside of one would be refused.
+        // Whole blocks: a request that ends inside a block would be refused.
         BlockLimits { max_sectors: limits.max_sectors.min(REQUEST_SECTORS_MAX.max(block)) / block * block, ..limits }
     }
 
-    /// What is to be done; nothing for what needs no device.
+    /// The device operation of a command; `None` if it needs none.
     fn plan(&self, header: &RequestHeader, limits: &BlockLimits) -> Result<Option<NbdIo>, Errno> {
         let known = command_flag::FUA
             | match header.command {
@@ -162,7 +163,7 @@ impl CommandReader {
         Ok(Some(if plan.op == IoOp::Discard { shrink_to_granules(header, plan, limits) } else { plan }))
     }
 
-    /// A command that does not fit the device's blocks, to its end.
+    /// Executes an unaligned command to its end.
     fn serve_unaligned(&mut self, header: &RequestHeader, plan: NbdIo, limits: BlockLimits) -> Result<(), Disconnected> {
         let data = if header.command == command::WRITE { self.receive(header.len as usize)? } else { Vec::new() };
         let is_read = header.command == command::READ;
@@ -171,7 +172,7 @@ impl CommandReader {
         let conn = Arc::clone(&self.conn);
         let bytes = UnalignedIo::new(&conn.export.device, conn.queue, &conn.export.rmw, limits);
         let done = conn.uncorked(|| match plan.op {
-            // For the cache, too: it is nothing but a read whose bytes nobody wants.
+            // CACHE is a read whose bytes are dropped.
             IoOp::Read => bytes.read(header.offset, header.len as usize),
             _ if plan.is_zero_write || plan.op == IoOp::WriteZeroes => {
                 bytes.write_zeroes(header.offset, header.len.into(), plan.flags).map(|()| Vec::new())
@@ -189,7 +190,7 @@ impl CommandReader {
         Ok(())
     }
 
-    /// A payload, as a whole.
+    /// Receives a whole payload.
     fn receive(&mut self, len: usize) -> Result<Vec<u8>, Disconnected> {
         let mut data = Vec::with_capacity(len);
         while data.len() < len {
@@ -202,7 +203,7 @@ impl CommandReader {
         Ok(data)
     }
 
-    /// A command begins: its requests go to the device.
+    /// Starts a command: submits its requests.
     fn start(&mut self, header: &RequestHeader, plan: NbdIo, limits: &BlockLimits) -> Result<(), Disconnected> {
         let count = plan.pieces(limits).count() as u32;
         let is_read = header.command == command::READ;
@@ -247,7 +248,7 @@ impl CommandReader {
         Ok(())
     }
 
-    /// A slot, and unlock_shared to use it.
+    /// A slot, with the RMW lock held shared if the operation changes the device.
     fn lock_and_take_slot(&self, op: IoOp) -> Result<IoSlot, Disconnected> {
         let rmw = &self.conn.export.rmw;
         if op.is_change() && !rmw.try_lock_shared() {
@@ -261,7 +262,7 @@ impl CommandReader {
     }
 
     fn read_reply(&self, header: &RequestHeader, count: u32) -> PendingRead {
-        // Room only for what is put together.
+        // A buffer only for data that is assembled from several requests.
         let whole = vec![0; if count > 1 { header.len as usize } else { 0 }];
         match (self.conn.is_structured, header.flags & command_flag::DONT_FRAGMENT != 0) {
             (true, false) => PendingRead::Chunks,
@@ -270,7 +271,7 @@ impl CommandReader {
         }
     }
 
-    /// All of it is data, as far as anybody can tell: the ublk protocol has no question for it.
+    /// One extent of data: the ublk protocol has no query for holes.
     fn block_status(&self, header: &RequestHeader) -> Vec<u8> {
         wire::allocated_chunk(header.cookie, header.len)
     }
@@ -284,7 +285,7 @@ impl CommandReader {
         }
     }
 
-    /// Waits until one more command, with `bytes` to read, may be under way.
+    /// Waits until one more command with `bytes` to read may be in flight.
     fn wait_for_room(&mut self, bytes: usize) -> Result<(), Disconnected> {
         loop {
             let state = self.conn.state();
@@ -298,10 +299,11 @@ impl CommandReader {
         }
     }
 
-    /// Receives until `len` bytes are there. False: the connection is to end, and nothing has begun.
+    /// Receives until `len` bytes are buffered. False: the connection is to end, and no command has
+    /// begun.
     fn receive_at_least(&mut self, len: usize) -> Result<bool, Disconnected> {
         while self.inbox.len() < len {
-            // What is under way is not to wait for what the client sends next.
+            // Requests in flight must not wait for what the client sends next.
             self.conn.export.device.unplug();
             match self.inbox.read_from(&self.conn.socket, len) {
                 ReadOutcome::Data => {}
@@ -316,7 +318,8 @@ impl CommandReader {
         Ok(true)
     }
 
-    /// Lets replies go and waits for bytes: awake for a while, if all is answered, so that the client alone is waited for. False: the connection is to end.
+    /// Sends replies and waits for bytes. Spins for a while if no command is in flight, since then
+    /// only the client is waited for. False: the connection is to end.
     fn wait_input(&mut self, wanted: usize) -> Result<bool, Disconnected> {
         let (conn, inbox, mut spin_budget) = (&self.conn, &mut self.inbox, self.spin.budget());
         let outcome = conn.uncorked(|| {
@@ -339,7 +342,7 @@ impl CommandReader {
         Ok(!self.conn.state().is_stopping)
     }
 
-    /// Receives and forgets.
+    /// Receives and drops a payload.
     fn discard_payload(&mut self, len: u32) -> Result<(), Disconnected> {
         let mut left = u64::from(len);
         loop {
@@ -354,7 +357,7 @@ impl CommandReader {
     }
 }
 
-/// The device's own way to write zeroes, or plain writes, unless that would be too slow for the client's taste.
+/// The device's write-zeroes operation, or plain writes unless the client asked for speed.
 fn plan_zeroes(header: &RequestHeader, limits: &BlockLimits, plan: NbdIo) -> Result<NbdIo, Errno> {
     let nounmap = if header.flags & command_flag::NO_HOLE != 0 { iod::F_NOUNMAP } else { 0 };
     match (limits.max_write_zeroes, header.flags & command_flag::FAST_ZERO) {
@@ -376,7 +379,7 @@ fn check_range(header: &RequestHeader, limits: &BlockLimits) -> Result<(), Errno
     }
 }
 
-/// A discard is a hint: only the granules that lie in it as a whole.
+/// A discard is a hint: only granules wholly inside the range are discarded.
 fn shrink_to_granules(header: &RequestHeader, plan: NbdIo, limits: &BlockLimits) -> NbdIo {
     let granule = u64::from(limits.discard_granularity).max(block_size(limits));
     let end = (header.offset + u64::from(header.len)) / granule * granule;

@@ -1,4 +1,4 @@
-//! Listens and accepts.
+//! The NBD server: listens, accepts, negotiates.
 
 use super::conn::Conn;
 use super::exports::{ExportUser, Exports, export_name};
@@ -22,16 +22,16 @@ use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use zerocopy::FromBytes;
 
-/// Connections at a time, all exports together. One more is closed at once.
+/// Most connections of all exports together; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 128;
-/// A client that says nothing for this long before it has chosen its export is left.
+/// Longest silence of a client before it has chosen its export.
 const NEGOTIATE_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
-/// Options of one client: no sane one needs more.
+/// Most options of one client.
 const OPTIONS_MAX: u32 = 4096;
-/// What a server that ends gives its connections to send their last replies.
+/// How long a server that is dropped waits for its connections to send their last replies.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where clients reach a server.
+/// A server's listening address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdAddress {
     /// A unix socket.
@@ -68,32 +68,34 @@ struct NbdListener {
 #[derive(Debug)]
 struct NbdShared {
     exports: Exports,
-    /// Readable from the stop_eventfd on.
+    /// Readable from the request to stop on.
     stop_eventfd: OwnedFd,
     connections: Mutex<usize>,
     connection_closed: Condvar,
 }
 
 impl NbdServer {
-    /// A server without devices that listens nowhere yet.
+    /// A server without devices that does not listen yet.
     ///
     /// # Errors
-    /// No descriptor is to be had.
+    /// No descriptor is available.
     pub fn new() -> std::io::Result<Self> {
         let stop_eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = NbdShared { exports: Exports::default(), stop_eventfd, connections: Mutex::new(0), connection_closed: Condvar::new() };
         Ok(Self { shared: Arc::new(shared), listeners: Mutex::default() })
     }
 
-    /// Listens on a unix socket that only this user may connect to. A socket that a dead server left there is replaced.
+    /// Listens on a unix socket that only this user may connect to. Replaces the socket of a server
+    /// that has ended.
     ///
     /// # Errors
-    /// `AddrInUse` if a server is alive there; those of bind(2).
+    /// `AddrInUse` if a server listens there; those of bind(2).
     pub fn listen_unix(&self, path: &Path) -> std::io::Result<NbdAddress> {
         if UnixStream::connect(path).is_ok() {
             return Err(Error::new(ErrorKind::AddrInUse, format!("another server listens on {}", path.display())));
         }
-        // Made under another name: nobody meets it before its mode is right, and the rename replaces what is dead.
+        // Bound under another name, so that clients see it only with its final mode; the rename
+        // replaces a stale socket.
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}", std::process::id()));
         let listener = UnixListener::bind(&name)?;
@@ -105,10 +107,11 @@ impl NbdServer {
         self.listen(listener.into(), NbdAddress::Unix(path.to_owned()))
     }
 
-    /// Listens on a TCP port of this machine; port 0 lets the kernel choose. Whoever is on this machine may connect.
+    /// Listens on a loopback TCP port; port 0 lets the kernel choose. All local users may connect.
     ///
     /// # Errors
-    /// `InvalidInput` for an address that is not loopback: NBD has no password, and TLS is not spoken here. Those of bind(2).
+    /// `InvalidInput` for an address that is not loopback, as there is neither TLS nor a password.
+    /// Those of bind(2).
     pub fn listen_tcp(&self, address: SocketAddr) -> std::io::Result<NbdAddress> {
         if !address.ip().is_loopback() {
             return Err(Error::new(ErrorKind::InvalidInput, format!("{address} is not a loopback address")));
@@ -131,7 +134,7 @@ impl NbdServer {
     /// Serves a client on a connected socket, on a thread of its own.
     ///
     /// # Errors
-    /// Too many connections, or no thread is to be had: the socket is closed.
+    /// Too many connections, or no thread is available; the socket is closed.
     pub fn serve(&self, socket: OwnedFd) -> std::io::Result<()> {
         NbdShared::serve(&self.shared, socket)
     }
@@ -149,7 +152,7 @@ impl FrontEnd for NbdServer {
 
 impl Drop for NbdServer {
     fn drop(&mut self) {
-        // Never full: nobody else writes.
+        // Cannot be full: this is the only writer.
         let _ = rustix::io::write(&self.shared.stop_eventfd, &1_u64.to_ne_bytes());
         for listener in std::mem::take(&mut *lock(&self.listeners)) {
             if let NbdAddress::Unix(path) = &listener.address {
@@ -172,7 +175,7 @@ impl Drop for NbdServer {
 
 impl NbdShared {
     fn accept(self: &Arc<Self>, listener: &OwnedFd, is_unix: bool) {
-        // What cannot be accepted for want of descriptors stays readable: look again later.
+        // Without descriptors the connection cannot be accepted and stays pending: retry later.
         let retry_delay = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         let mut delay = None;
         loop {
@@ -185,7 +188,7 @@ impl NbdShared {
             delay = None;
             match accept_with(listener, SocketFlags::CLOEXEC) {
                 Ok(socket) if is_unix && !is_same_user(&socket) => {}
-                // Refused: it is closed, and the client sees that.
+                // On an error the socket is closed, which tells the client.
                 Ok(socket) => drop(Self::serve(self, socket)),
                 Err(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOMEM) => delay = Some(retry_delay),
                 Err(_) => {}
@@ -199,7 +202,7 @@ impl NbdShared {
             return Err(Error::new(ErrorKind::QuotaExceeded, format!("{CONNECTIONS_MAX} connections are open already")));
         }
         rustix::io::ioctl_fionbio(&socket, true)?;
-        // Not a TCP socket: it has no such delay.
+        // Fails for a unix socket, which has no such delay.
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         let shared = Arc::clone(self);
         std::thread::Builder::new().name("nbd-conn".into()).spawn(move || {
@@ -223,12 +226,12 @@ impl NbdShared {
     }
 }
 
-/// Whether the peer of a unix socket is this user, or root.
+/// Whether the peer of a unix socket is this user or root.
 fn is_same_user(socket: &OwnedFd) -> bool {
     sockopt::socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
-/// A connection before there is an export.
+/// A connection before its export is chosen.
 struct Negotiation<'a> {
     socket: OwnedFd,
     stop_eventfd: &'a OwnedFd,
@@ -281,7 +284,7 @@ impl Negotiation<'_> {
         Some(())
     }
 
-    /// Waits for the client, not for ever, and not beyond the server's stop_eventfd.
+    /// Waits for the client, at most for the time-out and until the server stops.
     fn wait(&self, flags: PollFlags) -> Option<()> {
         let mut fds = [PollFd::new(&self.socket, flags), PollFd::from_borrowed_fd(self.stop_eventfd.as_fd(), PollFlags::IN)];
         match poll(&mut fds, Some(&NEGOTIATE_TIMEOUT)) {

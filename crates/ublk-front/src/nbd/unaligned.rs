@@ -1,14 +1,17 @@
-//! Commands that do not begin and end at the device's blocks. Most clients never send one; those who did not ask for the block size is_free.
+//! Commands that are not aligned to the device's blocks. Most clients never send one; clients that
+//! did not ask for the block size may.
 //!
-//! They are done whole by the connection's own thread, one after the other: a read takes the blocks block_range it; a write reads the block at
-//! each of its ends, puts its bytes in, and writes all of it.
+//! The connection's own thread executes them whole, one after the other. A read takes the blocks
+//! around its range. A write is a read-modify-write: it reads the blocks at its two ends, inserts
+//! its bytes and writes all blocks.
 //!
-//! Between that reading and that writing nobody else is_free change these blocks, or what he wrote would be lost. The export's [`RmwLock`] sees to
-//! it: every change passes through it, many at a time; who has an edge to write waits until they are over, and keeps others out.
-//! - Who passes holds no slot yet, who keeps others out needs some: so nobody waits for the rmw while he has what the other waits for.
-//! - Who has passed has all of his data: a slow client keeps nobody out.
-//! - `Differs:` shared by another front end do not pass through it: who writes through NBD parts of blocks that somebody else writes through
-//!   `/dev/ublkbN` at the same moment is_free undo that.
+//! Another change between that read and that write would be lost. Every change therefore holds the
+//! export's [`RmwLock`]: aligned changes shared, an unaligned write exclusive.
+//! - The lock is taken before a slot, never while holding one: an exclusive holder needs slots, so
+//!   the reverse order could deadlock.
+//! - It is taken when all data of the request has arrived, so a slow client does not hold it.
+//! - `Differs:` changes by other front ends do not take it: an unaligned NBD write may undo a
+//!   concurrent write to the same blocks through `/dev/ublkbN`.
 
 use crate::sync::lock;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -17,7 +20,7 @@ use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, BlockLimits, IoOp, SECTOR};
 
-/// Zeroes that are written at once where the device has no better way.
+/// Bytes of zeroes in one write, for a device without write-zeroes.
 const ZEROES: usize = 64 * 1024;
 
 /// See the module.
@@ -29,20 +32,20 @@ pub(super) struct RmwLock {
 
 #[derive(Debug, Default)]
 struct RmwState {
-    /// Changes under way.
+    /// Changes that hold it shared.
     shared: u32,
-    /// Somebody keeps all others out,
+    /// A read-modify-write holds it.
     is_exclusive: bool,
-    /// or wants to: no more shared begin.
+    /// Read-modify-writes that wait; no shared holder is admitted meanwhile.
     exclusive_waiters: u32,
 }
 
-/// Nobody else shared the device until this is dropped.
+/// Holds the lock exclusively until dropped.
 #[derive(Debug)]
 pub(super) struct RmwGuard<'a>(&'a RmwLock);
 
 impl RmwLock {
-    /// Begins a change, if nobody keeps it out. [`unlock_shared`](Self::unlock_shared) ends it.
+    /// Takes the lock shared without waiting. [`unlock_shared`](Self::unlock_shared) releases it.
     pub(super) fn try_lock_shared(&self) -> bool {
         let mut state = lock(&self.state);
         let is_free = !state.is_exclusive && state.exclusive_waiters == 0;
@@ -50,7 +53,7 @@ impl RmwLock {
         is_free
     }
 
-    /// The same, sooner or later.
+    /// Takes the lock shared.
     pub(super) fn lock_shared(&self) {
         let state = lock(&self.state);
         let is_locked = |state: &mut RmwState| state.is_exclusive || state.exclusive_waiters > 0;
@@ -65,7 +68,7 @@ impl RmwLock {
         }
     }
 
-    /// Waits until no change is under way, and keeps others out.
+    /// Takes the lock exclusively.
     pub(super) fn lock_exclusive(&self) -> RmwGuard<'_> {
         let mut state = lock(&self.state);
         state.exclusive_waiters += 1;
@@ -84,7 +87,7 @@ impl Drop for RmwGuard<'_> {
     }
 }
 
-/// A device by bytes.
+/// A device addressed by bytes.
 #[derive(Debug)]
 pub(super) struct UnalignedIo<'a> {
     local: BlockingClient,
@@ -94,7 +97,7 @@ pub(super) struct UnalignedIo<'a> {
 }
 
 impl<'a> UnalignedIo<'a> {
-    /// `limits`: the device's, requests no longer than front ends make them.
+    /// `limits`: the device's, with the front end's own limit on requests.
     pub(super) fn new(device: &Arc<dyn BlockDevice>, queue: u16, rmw: &'a RmwLock, limits: BlockLimits) -> Self {
         Self { local: BlockingClient::new(Arc::clone(device), queue), rmw, limits, block: block_size(&limits) }
     }
@@ -179,7 +182,7 @@ impl<'a> UnalignedIo<'a> {
     }
 }
 
-/// UnalignedIo that a request begins and ends at multiples of.
+/// Requests begin and end at multiples of this, bytes.
 pub(super) fn block_size(limits: &BlockLimits) -> u64 {
     u64::from(limits.logical_block).max(SECTOR)
 }
@@ -200,7 +203,7 @@ mod tests {
         };
         for (logical_block, max_write_zeroes) in [(512, 64), (4096, 0), (4096, 1 << 20)] {
             let mut spec = RamDeviceSpec { threads: 0, ..RamDeviceSpec::with_size(1 << 18) };
-            // A limit that is no multiple of the blocks is the reader's to round.
+            // The reader rounds a limit that is no multiple of the block size.
             spec.limits = BlockLimits { logical_block, max_write_zeroes, max_sectors: 24, ..spec.limits };
             let device = Arc::new(RamDevice::new(0, spec));
             let rmw = RmwLock::default();

@@ -1,12 +1,12 @@
-//! The NBD protocol as data: numbers, and the headers of fixed size.
+//! The NBD protocol as data: numbers, and headers of fixed size. All numbers are big-endian.
 //!
-//! Source: the protocol's public description, `doc/proto.md` of NetworkBlockDevice/nbd. All numbers are big-endian on the wire.
+//! Source: the protocol's public description, `doc/proto.md` of NetworkBlockDevice/nbd.
 
 use uringlet_sys::Errno;
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Begins a connection: `NBDMAGIC`, `IHAVEOPT`.
+/// Begin a connection: `NBDMAGIC`, `IHAVEOPT`.
 pub(super) const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
 pub(super) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 pub(super) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -14,7 +14,7 @@ pub(super) const REQUEST_MAGIC: u32 = 0x2560_9513;
 pub(super) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 pub(super) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
-/// Handshake flags, server's and client's alike.
+/// Handshake flags of server and client.
 pub(super) mod handshake_flag {
     pub(crate) const FIXED_NEWSTYLE: u16 = 1 << 0;
     pub(crate) const NO_ZEROES: u16 = 1 << 1;
@@ -48,7 +48,7 @@ pub(super) mod info_type {
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// Transmission flags: what an export can do.
+/// Transmission flags: features of an export.
 pub(super) mod transmission_flag {
     pub(crate) const HAS_FLAGS: u16 = 1 << 0;
     pub(crate) const READ_ONLY: u16 = 1 << 1;
@@ -85,25 +85,25 @@ pub(super) mod command_flag {
 
 /// Chunks of structured replies.
 pub(super) mod chunk {
-    /// Flag: the last one.
+    /// Flag: the command's last chunk.
     pub(crate) const DONE: u16 = 1 << 0;
     pub(crate) const OFFSET_DATA: u16 = 1;
     pub(crate) const BLOCK_STATUS: u16 = 5;
     pub(crate) const ERROR: u16 = 0x8001;
 }
 
-/// The one metadata context that is known, and its number on the wire.
+/// The supported metadata context, and its number on the wire.
 pub(super) const ALLOCATION: &str = "base:allocation";
 pub(super) const ALLOCATION_ID: u32 = 1;
 
-/// Longest data of an option. Names are at most 4096 bytes; a client with more than that does not speak NBD.
+/// Longest data of an option. Names have at most 4096 bytes, so more data is not NBD.
 pub(super) const OPTION_MAX: u32 = 64 * 1024;
-/// Longest read or write, bytes: what every client may count upon.
+/// Longest read or write, bytes: the length that every client may rely upon.
 pub(super) const PAYLOAD_MAX: u32 = 32 << 20;
-/// A client that announces a longer write than this is not listened to any more.
+/// A longer write ends the connection.
 pub(super) const PAYLOAD_DISCONNECT: u32 = 64 << 20;
 
-/// A client's answer to the greeting is followed by options, each with this header.
+/// Header of a client's option.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct OptionHeader {
@@ -186,7 +186,7 @@ impl RequestHeader {
     }
 }
 
-/// Takes numbers and bytes from the front.
+/// Takes numbers and bytes from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WireReader<'a>(pub(super) &'a [u8]);
 
@@ -209,7 +209,7 @@ impl<'a> WireReader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// A length, and a string of it.
+    /// A string preceded by its length.
     pub(super) fn string(&mut self) -> Option<&'a str> {
         let len = self.u32()?;
         std::str::from_utf8(self.bytes(len as usize)?).ok()
@@ -288,7 +288,7 @@ pub(super) fn allocated_chunk(cookie: u64, len: u32) -> Vec<u8> {
     BlockStatusChunk { header, context, extent_len: len.into(), extent_flags: U32::ZERO }.as_bytes().to_vec()
 }
 
-/// The protocol's number of an error.
+/// The protocol's error number of an errno.
 pub(super) fn error_number(errno: Errno) -> u32 {
     match errno {
         Errno::EPERM => 1,

@@ -199,7 +199,8 @@ fn a_freed_slot_skips_disconnected_clients() {
         client.send(READ, 0, 1, 0, 4096);
         until("the slot is taken", || device.requests().len() == 1);
     }
-    // All but the first wait for its slot, in this order or another; two of them do not live to see it.
+    // All but the first wait for its slot, in this order or another; two of them do not live to see
+    // it.
     let mut last = clients.pop().unwrap();
     let first = clients.swap_remove(0);
     drop(clients);
@@ -281,7 +282,8 @@ fn concurrent_writes_within_one_block_are_not_lost() {
     let mut spec = RamDeviceSpec { depth: 4, ..RamDeviceSpec::with_size(SIZE) };
     spec.limits.logical_block = 4096;
     let (server, _device) = served(spec);
-    // Eight clients, each with a part of the same block of its own, of which one also is at whole blocks nearby.
+    // Eight clients, each with a part of the same block of its own, of which one also is at whole
+    // blocks nearby.
     std::thread::scope(|scope| {
         for id in 0..8_u8 {
             let server = &server;

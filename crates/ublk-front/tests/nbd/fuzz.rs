@@ -1,4 +1,5 @@
-//! The NBD server and clients that talk nonsense: it closes, or answers, and others are served all the same.
+//! The NBD server and clients that talk nonsense: it closes, or answers, and others are served all
+//! the same.
 
 use crate::client::{Client, connect, is_closed, pattern, request, served, until};
 use std::io::Write;
