@@ -1,4 +1,4 @@
-//! One call over a connection.
+//! One gRPC call over a connection.
 
 use crate::codec::{GrpcBody, MessageDecoder};
 use crate::messages::{OpenReply, path};
@@ -20,31 +20,31 @@ where
     headers.insert(HeaderName::from_static("content-type"), HeaderValue::from_static("application/grpc"));
     let channel = channel.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
     let response = channel.call(request).await.map_err(|error| Status::unavailable(error.to_string()))?;
-    // A status among the headers: no message follows.
+    // A status in the headers means that no message follows.
     if let Some(status) = Status::from_header_map(response.headers()) {
-        return Err(if status.code() == Code::Ok { Status::internal("an answer without a message") } else { status });
+        return Err(if status.code() == Code::Ok { Status::internal("a reply without a message") } else { status });
     }
     let code = response.status();
     Ok(Streaming::new_response(MessageDecoder(PhantomData), response.into_body(), code, None, None))
 }
 
 async fn first_message<A>(answer: &mut Streaming<A>) -> Result<A, Status> {
-    answer.message().await?.ok_or_else(|| Status::internal("an answer without a message"))
+    answer.message().await?.ok_or_else(|| Status::internal("a reply without a message"))
 }
 
-/// A request with one answer.
+/// A unary call.
 pub(crate) async fn call<A>(channel: Channel, path: &'static str, request: GrpcBody) -> Result<A, Status>
 where
     A: Message + Default + 'static,
 {
     let mut answer = start(channel, path, request).await?;
     let message = first_message(&mut answer).await?;
-    // The status comes behind the message.
+    // The status follows the message.
     answer.trailers().await?;
     Ok(message)
 }
 
-/// Opens a session: what there is, and the stream that keeps it.
+/// Opens a session: the store's reply, and the stream that keeps the session.
 pub(crate) async fn open_session(channel: Channel, request: GrpcBody) -> Result<(OpenReply, Streaming<OpenReply>), Status> {
     let mut stream = start(channel, path::OPEN, request).await?;
     Ok((first_message(&mut stream).await?, stream))

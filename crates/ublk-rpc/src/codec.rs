@@ -1,5 +1,5 @@
-//! One gRPC message as an HTTP body whose data stays where it is: its head and the data are two frames, which HTTP/2 hands to
-//! the socket as they are. tonic's own encoder would copy both into one.
+//! A gRPC message as an HTTP body of two frames, its head and its data. HTTP/2 passes both to the
+//! socket in place; tonic's own encoder would copy them into one buffer.
 
 use crate::messages::DATA;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::codec::{DecodeBuf, Decoder};
 
-/// Not compressed, and a length of four bytes.
+/// The compression flag and a length of four bytes.
 const PREFIX: usize = 5;
 
 /// What follows the message.
@@ -21,12 +21,12 @@ const PREFIX: usize = 5;
 enum BodyEnd {
     /// Nothing: a request.
     Plain,
-    /// The status, which is good: an answer.
+    /// The status OK: a reply.
     Trailers,
     Over,
 }
 
-/// What lives as long as a stream.
+/// State that lives as long as a stream.
 pub(crate) trait StreamState: std::fmt::Debug + Send + 'static {}
 
 /// See the module.
@@ -35,7 +35,7 @@ pub(crate) struct GrpcBody {
     head: Option<Bytes>,
     data: Option<Bytes>,
     end: BodyEnd,
-    /// What the stream keeps alive: until the peer ends it, then.
+    /// Dropped when the peer ends the stream; until then the stream stays open.
     stream_state: Option<Box<dyn StreamState>>,
 }
 
@@ -46,7 +46,7 @@ impl GrpcBody {
         let mut head = BytesMut::with_capacity(PREFIX + len + field);
         head.put_u8(0);
         head.put_u32((len + field + data.len()) as u32);
-        // There is room.
+        // Cannot fail: the capacity is reserved.
         let _ = message.encode(&mut head);
         if !data.is_empty() {
             encode_key(DATA, WireType::LengthDelimited, &mut head);
@@ -55,17 +55,17 @@ impl GrpcBody {
         Self { head: Some(head.freeze()), data: Some(data).filter(|data| !data.is_empty()), end, stream_state: None }
     }
 
-    /// A request; its field `data`, if it has one, is `data`, and empty in `message`.
+    /// A request. `data` becomes its field `data`, which is empty in `message`.
     pub(crate) fn request(message: &impl Message, data: Bytes) -> Self {
         Self::new(message, data, BodyEnd::Plain)
     }
 
-    /// The answer to a request that succeeded.
+    /// The reply to a request that succeeded.
     pub(crate) fn answer(message: &impl Message, data: Bytes) -> Self {
         Self::new(message, data, BodyEnd::Trailers)
     }
 
-    /// A message, and then a stream that is open as long as somebody listens.
+    /// A message, followed by a stream that stays open until the peer ends it.
     pub(crate) fn with_stream_state(message: &impl Message, stream_state: impl StreamState) -> Self {
         Self { stream_state: Some(Box::new(stream_state)), ..Self::new(message, Bytes::new(), BodyEnd::Plain) }
     }
@@ -80,7 +80,7 @@ impl Body for GrpcBody {
             return Poll::Ready(Some(Ok(Frame::data(piece))));
         }
         if self.stream_state.is_some() {
-            // Nobody is woken: whoever listened drops this.
+            // No wake-up is needed: the end of the stream drops the body.
             return Poll::Pending;
         }
         match self.end {
@@ -99,7 +99,7 @@ impl Body for GrpcBody {
     }
 }
 
-/// Messages of one kind, from a body.
+/// Decodes messages of one type.
 #[derive(Debug)]
 pub(crate) struct MessageDecoder<M>(pub(crate) std::marker::PhantomData<M>);
 

@@ -1,12 +1,12 @@
-//! The connection to a store: one at a time, in one session.
+//! The client's connection to a store: at most one, in one session.
 //!
 //! ```text
-//!   Disconnected(since) --open_session, by a request that needs it--> Connected(session) --lost, by whoever notices first--> Disconnected(now)
-//!                                                          |
-//!                                                          another client took the store: Ended, for good
+//!   Disconnected(since) -- a request opens a session --> Connected(session)
+//!        ^------------------ a request fails ------------------'  |
+//!                              another client takes the store over: Ended, for good
 //! ```
-//! Requests use the session that they find. The first that finds none opens one, under the lock; the others wait, each no longer
-//! than its own time.
+//! Requests use the current session. The first request without one opens it, under a lock; the
+//! others wait, each until its own deadline.
 
 use crate::call::{call, open_session};
 use crate::codec::GrpcBody;
@@ -26,17 +26,17 @@ use tonic::{Status, Streaming};
 use uringlet_sys::Errno;
 use uringlet_ublk_server::volume::{VolumeInfo, random_id};
 
-/// A connection that is not there by then is last_attempt anew.
+/// Longest attempt to connect.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between attempts: the first delay, and the longest.
+/// Pauses between attempts: the first and the longest.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
-/// A session on its connection.
+/// A session and its connection.
 #[derive(Debug)]
 pub(crate) struct ClientSession {
     channel: Channel,
     pub(crate) number: u64,
-    /// The store keeps the session as long as this stream is open.
+    /// The store keeps the session while this stream is open.
     _lease: Streaming<OpenReply>,
 }
 
@@ -50,7 +50,7 @@ enum ConnectionState {
 #[derive(Clone, Copy, Debug)]
 struct Outage {
     since: Instant,
-    /// The last attempt that failed.
+    /// The last failed attempt.
     last_attempt: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct StoreConnection {
     info: VolumeInfo,
     timeout: Duration,
     state: Mutex<ConnectionState>,
-    /// Whose turn it is to open a session.
+    /// Held while opening a session.
     opening: AsyncMutex<()>,
 }
 
@@ -79,12 +79,12 @@ async fn open(endpoint: &StoreEndpoint, request: OpenRequest) -> Result<(ClientS
     Ok((ClientSession { channel, number: session, _lease: lease }, info))
 }
 
-/// For whoever reads the server's words. Nobody may: no reason to mark_taken_over.
+/// Prints a line for the server's user. An error of the write is no reason to end.
 fn report(what: &str) {
     let _ = writeln!(std::io::stderr(), "uringlet ublk: {what}");
 }
 
-/// An error and what it came from.
+/// An error and its causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |error| error.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -102,7 +102,7 @@ impl StoreConnection {
                 bail!("another device uses {endpoint}: a store serves one at a time")
             }
             Ok(Err(status)) => bail!("no store answers at {endpoint} ({}): start one with `uringlet ublk store`", status.message()),
-            Err(_) => bail!("what is at {endpoint} does not answer as a store does"),
+            Err(_) => bail!("the server at {endpoint} does not answer like a store"),
         };
         let state = Mutex::new(ConnectionState::Connected(Arc::new(session)));
         Ok(Self { endpoint, owner, info, timeout, state, opening: AsyncMutex::default() })
@@ -116,7 +116,8 @@ impl StoreConnection {
         &self.info
     }
 
-    /// Makes a request; again, if nobody knows what became of it. `request` is what is to be said in a session of this number.
+    /// Calls the store, and calls again while the outcome is unknown. `request` makes the request
+    /// for a session's number.
     pub(crate) async fn call_with_retry<A>(&self, path: &'static str, request: impl Fn(u64) -> GrpcBody) -> Result<A, Errno>
     where
         A: Message + Default + 'static,
@@ -127,7 +128,7 @@ impl StoreConnection {
             let session = self.session(deadline).await?;
             let answer = timeout_at(deadline, call(session.channel.clone(), path, request(session.number))).await;
             let Ok(answer) = answer else {
-                // Silent all the time: others need not wait as long again.
+                // No answer until the deadline: later requests need not wait as long again.
                 self.mark_lost(&session, started);
                 return Err(Errno::EIO);
             };
@@ -148,7 +149,7 @@ impl StoreConnection {
         Err(Errno::EIO)
     }
 
-    /// The session that there is, if there is one.
+    /// The current session, if there is one.
     fn current(&self) -> Result<Result<Arc<ClientSession>, Outage>, Errno> {
         match &*self.state() {
             ConnectionState::Connected(session) => Ok(Ok(Arc::clone(session))),
@@ -157,7 +158,7 @@ impl StoreConnection {
         }
     }
 
-    /// The session that there is, or the next one.
+    /// The current session, or a new one.
     async fn session(&self, deadline: Instant) -> Result<Arc<ClientSession>, Errno> {
         if let Ok(session) = self.current()? {
             return Ok(session);
@@ -188,7 +189,7 @@ impl StoreConnection {
         Err(Errno::EIO)
     }
 
-    /// One attempt to open the next session. `None`: it may succeed later.
+    /// One attempt to open the next session. `None`: retry later.
     async fn attempt(&self) -> Result<Option<ClientSession>, Errno> {
         let limit = Instant::now() + ATTEMPT_TIMEOUT.min(self.timeout);
         let request = OpenRequest { owner: self.owner.clone(), takeover: false, resume: true };
@@ -204,7 +205,7 @@ impl StoreConnection {
             return Ok(Some(session));
         }
         let (endpoint, now, before) = (&self.endpoint, info.name, &self.info.name);
-        report(&format!("{endpoint} has another volume now ({now}, before: {before}): its blocks are not this device's"));
+        report(&format!("{endpoint} has another volume now ({now}, before: {before}), so its blocks are not this device's"));
         Ok(None)
     }
 
@@ -216,7 +217,8 @@ impl StoreConnection {
         }
     }
 
-    /// Of a session that was replaced by one of ours, nothing is to be said.
+    /// Another client took the session over, unless it was replaced by a later session of this
+    /// client.
     fn mark_taken_over(&self, session: &Arc<ClientSession>) {
         let is_current = matches!(&*self.state(), ConnectionState::Connected(current) if Arc::ptr_eq(current, session));
         if is_current {

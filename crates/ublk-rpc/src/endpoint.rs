@@ -1,4 +1,4 @@
-//! Where a store is, and how it is reached.
+//! A store's address, and how to connect to it.
 
 use crate::http2::{KEEP_ALIVE, WINDOW};
 use crate::store::BlockStore;
@@ -13,14 +13,14 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 
-/// Bytes that may be under way to a store in the same process.
+/// Buffer of a connection to a store in the same process, bytes.
 const PIPE_BYTES: usize = 512 * 1024;
 
-/// Where a store is.
+/// A store's address.
 #[derive(Clone, Debug)]
 pub struct StoreEndpoint {
     endpoint: Endpoint,
-    /// To the store in this process.
+    /// Connects to a store in this process.
     embedded: Option<mpsc::UnboundedSender<DuplexStream>>,
     name: String,
 }
@@ -29,10 +29,10 @@ impl StoreEndpoint {
     /// `HOST:PORT`, `http://HOST:PORT` or `unix:PATH`.
     ///
     /// # Errors
-    /// It is none of them.
+    /// The text has none of these forms.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         if text.starts_with("https:") {
-            bail!("`{text}`: there is no TLS here; use http:// and a tunnel");
+            bail!("`{text}`: TLS is not supported; use http:// and a tunnel");
         }
         let path = text.strip_prefix("unix:");
         let uri = if path.is_some() || text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -44,7 +44,7 @@ impl StoreEndpoint {
         if is_complete { Ok(Self { endpoint: configured(endpoint), embedded: None, name: text.to_owned() }) } else { bail!(what()) }
     }
 
-    /// A store in this process: it is served as long as somebody has its endpoint. To be called in a runtime.
+    /// A store in this process, served while its endpoint exists. Call it inside a runtime.
     #[must_use]
     pub fn embedded(store: BlockStore) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();

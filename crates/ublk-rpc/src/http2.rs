@@ -1,8 +1,8 @@
-//! Settings of HTTP/2 that client and store share.
+//! HTTP/2 settings that client and store share.
 
 use std::time::Duration;
 
-/// HTTP/2's window of a stream, bytes: the longest message fits.
+/// A stream's window, bytes: room for the longest message.
 pub(crate) const WINDOW: u32 = 2 << 20;
-/// How often an idle connection is tried.
+/// Interval of pings on an idle connection.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(10);

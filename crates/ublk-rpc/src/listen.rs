@@ -1,4 +1,4 @@
-//! Where a store listens.
+//! A store's listening socket.
 
 use crate::store::BlockStore;
 use anyhow::{Context, bail};
@@ -10,7 +10,7 @@ use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::server::TcpIncoming;
 
-/// A socket that listens. Dropped, a unix socket's name is gone.
+/// A listening socket. Dropping it removes a unix socket's file.
 #[derive(Debug)]
 pub struct StoreListener {
     incoming: Incoming,
@@ -34,28 +34,29 @@ struct UnlinkOnDrop(PathBuf);
 
 impl Drop for UnlinkOnDrop {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // An error means that it is gone already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl StoreListener {
-    /// Listens on `HOST:PORT` (port 0: any) or `unix:PATH`, which only this user may connect to. To be called in a runtime.
+    /// Listens on `HOST:PORT` (port 0: any) or `unix:PATH`, which only this user may connect to.
+    /// Call it inside a runtime.
     ///
     /// # Errors
-    /// It is neither; somebody else listens there; those of bind(2).
+    /// The text has neither form; the address is in use; those of bind(2).
     pub fn bind(text: &str) -> anyhow::Result<Self> {
         if let Some(path) = text.strip_prefix("unix:") {
             return bind_unix(Path::new(path)).with_context(|| format!("listening on {text}"));
         }
-        let mut addresses = text.to_socket_addrs().with_context(|| format!("`{text}` is no address: say HOST:PORT or unix:PATH"))?;
-        let address = addresses.next().with_context(|| format!("`{text}` has no address"))?;
+        let mut addresses = text.to_socket_addrs().with_context(|| format!("`{text}` is not an address: use HOST:PORT or unix:PATH"))?;
+        let address = addresses.next().with_context(|| format!("`{text}` resolves to no address"))?;
         let incoming = TcpIncoming::bind(address).with_context(|| format!("listening on {address}"))?.with_nodelay(Some(true));
         let name = ListenName::Tcp(incoming.local_addr()?);
         Ok(Self { incoming: Incoming::Tcp(incoming), name })
     }
 
-    /// What a client is to be told.
+    /// The address for clients.
     #[must_use]
     pub fn address(&self) -> String {
         match &self.name {
@@ -73,7 +74,7 @@ impl StoreListener {
         }
     }
 
-    /// Serves, without end.
+    /// Serves without end.
     ///
     /// # Errors
     /// None that a single connection can cause.
@@ -90,7 +91,7 @@ fn bind_unix(path: &Path) -> anyhow::Result<StoreListener> {
     if UnixStream::connect(path).is_ok() {
         bail!("another store listens there");
     }
-    // Whoever left a socket is dead; anything else stays, and bind says so.
+    // A socket here is stale, as nothing accepts on it. Any other file stays, and bind(2) fails.
     if std::fs::symlink_metadata(path).is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type())) {
         let _ = std::fs::remove_file(path);
     }

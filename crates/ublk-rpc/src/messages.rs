@@ -1,11 +1,12 @@
-//! The messages of `proto/blockstore.proto`. Written by hand, so that no build needs a compiler for them; a test compares.
+//! The messages of `proto/blockstore.proto`, written by hand so that builds need no `protoc`. A
+//! test compares them with the file.
 
 use bytes::Bytes;
 
 /// Longest read or write, bytes.
 pub const IO_MAX: u32 = 1 << 20;
 
-/// Who says it on which path.
+/// Paths of the methods.
 pub(crate) mod path {
     pub(crate) const OPEN: &str = "/uringlet.blockstore.v1.BlockStore/Open";
     pub(crate) const READ: &str = "/uringlet.blockstore.v1.BlockStore/Read";
@@ -15,10 +16,10 @@ pub(crate) mod path {
     pub(crate) const WRITE_ZEROES: &str = "/uringlet.blockstore.v1.BlockStore/WriteZeroes";
 }
 
-/// The number of the field `data`, wherever there is one.
+/// The field number of `data` in every message.
 pub(crate) const DATA: u32 = 15;
 
-/// Begins a session.
+/// Opens a session.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct OpenRequest {
     #[prost(bytes = "bytes", tag = "1")]
@@ -29,7 +30,7 @@ pub(crate) struct OpenRequest {
     pub(crate) resume: bool,
 }
 
-/// The session, and what there is.
+/// The session's number, and the volume's properties.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub(crate) struct OpenReply {
     #[prost(fixed64, tag = "1")]

@@ -1,4 +1,4 @@
-//! The store behind a device.
+//! The backend: a remote store.
 
 use crate::codec::GrpcBody;
 use crate::connection::StoreConnection;
@@ -10,22 +10,22 @@ use uringlet_sys::Errno;
 use uringlet_ublk_server::backend::Backend;
 use uringlet_ublk_server::volume::VolumeInfo;
 
-/// A store that is used. Requests wait no longer than its timeout for one that is away.
+/// A store in use. Requests wait for an absent store for at most its time-out.
 #[derive(Debug)]
 pub struct RemoteBackend {
     connection: StoreConnection,
 }
 
 impl RemoteBackend {
-    /// Begins to use the store; `takeover`: also if somebody else does.
+    /// Opens a session; with `takeover` even if another client uses the store.
     ///
     /// # Errors
-    /// There is none, or it is in use; what to do about that.
+    /// There is no store, or it is in use; with advice.
     pub async fn open(endpoint: StoreEndpoint, takeover: bool, timeout: Duration) -> anyhow::Result<Self> {
         Ok(Self { connection: StoreConnection::new(endpoint, takeover, timeout).await? })
     }
 
-    /// What is there.
+    /// The volume's properties.
     #[must_use]
     pub fn info(&self) -> &VolumeInfo {
         self.connection.info()
@@ -41,12 +41,12 @@ impl Backend for RemoteBackend {
     async fn read(&self, offset: u64, length: u32) -> Result<Bytes, Errno> {
         let request = |session| GrpcBody::request(&ReadRequest { session, offset, length }, Bytes::new());
         let reply: ReadReply = self.connection.call_with_retry(path::READ, request).await?;
-        // No store is believed.
+        // The store is not trusted.
         if reply.data.len() == length as usize { Ok(reply.data) } else { Err(Errno::EIO) }
     }
 
     async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Errno> {
-        // Sent again, it is still the same memory.
+        // A repeated request uses the same memory.
         let request = |session| GrpcBody::request(&WriteRequest { session, offset, fua, data: Bytes::new() }, data.clone());
         self.connection.call_with_retry::<Done>(path::WRITE, request).await.map(drop)
     }

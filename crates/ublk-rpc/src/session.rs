@@ -1,10 +1,11 @@
-//! Sessions: who may use the store.
+//! Sessions: which client may use the store.
 //!
-//! A request goes through the sessions with its session's number and holds a guard (a read lock) until it has ended, wherever it is
-//! executed. A session begins under the write lock: no request of an earlier one is at work then, and those that come later
-//! find another number. So a request that was sent again in a new session cannot be undone by its first copy.
+//! A request carries its session's number, and holds a guard (a read lock) while it executes. A
+//! session begins under the write lock: no request of an earlier session is executing then, and
+//! later ones find another number. A request that was repeated in a new session can therefore not
+//! be undone by its first copy.
 //!
-//! Numbers are `incarnation << 32 | count`: a number of another incarnation was given by another process.
+//! Numbers are `incarnation << 32 | count`. A number of another incarnation is another process's.
 
 use crate::codec::StreamState;
 use crate::status;
@@ -18,12 +19,12 @@ use uringlet_ublk_server::volume::random_id;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SessionLock {
-    /// The session that there is. Its lock is the sessions.
+    /// The number of the current session; its lock is described above.
     current: Arc<RwLock<u64>>,
     holder: Mutex<Option<SessionHolder>>,
 }
 
-/// Who has the store, or had it last.
+/// The client that has the store, or had it last.
 #[derive(Debug)]
 struct SessionHolder {
     session: u64,
@@ -32,21 +33,21 @@ struct SessionHolder {
     is_live: bool,
 }
 
-/// Who may be in the way of a new session.
+/// Which clients do not prevent a new session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimMode {
-    /// Nobody who has the store.
+    /// Clients without an open session.
     Free,
-    /// Nobody else since the last session.
+    /// None: no other client since the last session.
     Resume,
-    /// Anybody.
+    /// All.
     Takeover,
 }
 
-/// As long as one lives, no session begins.
+/// While one exists, no session begins.
 pub(crate) type SessionGuard = OwnedRwLockReadGuard<u64>;
 
-/// A session's stream.
+/// Held by a session's stream.
 #[derive(Debug)]
 pub(crate) struct SessionLease {
     sessions: Arc<SessionLock>,
@@ -90,9 +91,9 @@ impl SessionLock {
         }
     }
 
-    /// Begins a session when all requests of earlier ones have ended.
+    /// Begins a session once all requests of earlier ones have ended.
     pub(crate) async fn open(self: &Arc<Self>, owner: Bytes, mode: ClaimMode) -> Result<SessionLease, Status> {
-        // Nobody's requests wait for one who is refused.
+        // Without the lock first, so that a refused client delays no requests.
         self.check(&owner, mode)?;
         let mut current = self.current.write().await;
         self.check(&owner, mode)?;
@@ -101,7 +102,7 @@ impl SessionLock {
         Ok(SessionLease { sessions: Arc::clone(self), session: *current })
     }
 
-    /// Lets a request in.
+    /// Admits a request.
     pub(crate) async fn enter(&self, session: u64) -> Result<SessionGuard, Status> {
         let guard = Arc::clone(&self.current).read_owned().await;
         if *guard == session {
@@ -113,7 +114,7 @@ impl SessionLock {
         }
     }
 
-    /// Waits for the requests at work; none gets in any more.
+    /// Waits for executing requests and admits no more.
     pub(crate) async fn close(&self) {
         let mut current = self.current.write().await;
         *current = !*current;
@@ -141,7 +142,7 @@ mod tests {
             let again = sessions.open(one.clone(), ClaimMode::Resume).await.unwrap();
             let late = sessions.enter(first.session()).await.unwrap_err();
             assert_eq!(classify(&late), ErrorClass::TakenOver);
-            // The end of a session that is over ends nothing.
+            // Dropping an earlier session's lease does not end the current one.
             drop(first);
             assert!(sessions.open(two.clone(), ClaimMode::Free).await.is_err());
             drop(again);

@@ -4,7 +4,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 use uringlet_sys::Errno;
 
-/// The trailer with the errno's number.
+/// The trailer with the errno.
 const KEY: &str = "errno";
 
 fn code(errno: Errno) -> Code {
@@ -18,23 +18,23 @@ fn code(errno: Errno) -> Code {
     }
 }
 
-/// What a store says of an operation that failed with `errno`.
+/// The status of an operation that failed with `errno`.
 pub(crate) fn of(errno: Errno, what: &str) -> Status {
     let mut status = Status::new(code(errno), format!("{what}: {}", std::io::Error::from_raw_os_error(errno.into_raw())));
     status.metadata_mut().insert(KEY, MetadataValue::from(errno.into_raw()));
     status
 }
 
-/// What a status means for whoever made the request.
+/// What a client does about a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
-    /// It failed, and would again.
+    /// The request fails; a repetition would fail too.
     Permanent(Errno),
-    /// Nobody knows what became of it: it is to be sent again, on another connection.
+    /// The outcome is unknown: repeat the request on another connection.
     Retry,
-    /// The store is another process now: it is to be sent again, in another session.
+    /// The store was restarted: repeat the request in another session.
     UnknownSession,
-    /// Somebody else has the store.
+    /// Another client has the store.
     TakenOver,
 }
 

@@ -22,15 +22,15 @@ use tonic::{Status, Streaming};
 use uringlet_sys::Errno;
 use uringlet_ublk_server::volume::{Volume, VolumeInfo};
 
-/// A request's head and data, bytes.
+/// Longest request: a head and the longest data, bytes.
 const MESSAGE_MAX: usize = IO_MAX as usize + 4096;
-/// Longest discard or write of zeroes, bytes: nobody waits longer for one.
+/// Longest discard or write of zeroes, bytes; it bounds the wait for one.
 const RANGE_MAX: u64 = 1 << 31;
 const FRAME_MAX: u32 = 256 * 1024;
 
 type StoreResult = Result<Response<Body>, Status>;
 
-/// See the module. Copies are the same store.
+/// See the module. Clones are the same store.
 #[derive(Clone)]
 pub struct BlockStore {
     volume: Arc<dyn Volume>,
@@ -45,13 +45,13 @@ impl fmt::Debug for BlockStore {
 }
 
 impl BlockStore {
-    /// A store with this volume.
+    /// A store of this volume.
     pub fn new(volume: impl Volume) -> Self {
         let info = volume.info();
         Self { volume: Arc::new(volume), info, sessions: Arc::new(SessionLock::new()) }
     }
 
-    /// Serves all who connect, until there are no more.
+    /// Serves all connections until there are no more.
     ///
     /// # Errors
     /// None that a single connection can cause.
@@ -68,7 +68,7 @@ impl BlockStore {
         server.serve_with_incoming(self.clone(), connections).await
     }
 
-    /// Waits for the requests at work, lets no more in, and makes all durable.
+    /// Waits for executing requests, admits no more, and flushes.
     ///
     /// # Errors
     /// The volume's.
@@ -146,7 +146,7 @@ impl BlockStore {
         if fits { Ok(()) } else { Err(Status::out_of_range(format!("{what} {len} bytes at {offset} of {}", self.info.size))) }
     }
 
-    /// Runs an operation of a session; on a thread that may sleep, if it may.
+    /// Runs an operation of a session, on a blocking thread if it may block.
     async fn run<T, F>(&self, session: u64, what: &str, operation: F) -> Result<T, Status>
     where
         T: Send + 'static,
@@ -157,14 +157,14 @@ impl BlockStore {
             operation(&*self.volume)
         } else {
             let volume = Arc::clone(&self.volume);
-            // The guard goes with it: whoever asked may be gone long before it has ended.
+            // The guard moves along: the request may be cancelled long before the operation ends.
             let work = move || {
                 let result = operation(&*volume);
                 drop(guard);
                 result
             };
-            // Only a runtime that ends does not run it: the next store may.
-            tokio::task::spawn_blocking(work).await.map_err(|_| Status::unavailable("the store ends"))?
+            // Fails only when the runtime ends; the client retries with the next store.
+            tokio::task::spawn_blocking(work).await.map_err(|_| Status::unavailable("the store is shutting down"))?
         };
         result.map_err(|errno| status::of(errno, what))
     }
@@ -187,7 +187,7 @@ impl tower::Service<Request<Body>> for BlockStore {
 
 async fn decode<M: prost::Message + Default + 'static>(body: Body) -> Result<M, Status> {
     let mut messages = Streaming::new_request(MessageDecoder(PhantomData::<M>), body, None, Some(MESSAGE_MAX));
-    messages.message().await?.ok_or_else(|| Status::invalid_argument("there is no decode"))
+    messages.message().await?.ok_or_else(|| Status::invalid_argument("there is no message"))
 }
 
 fn respond(frames: GrpcBody) -> Response<Body> {

@@ -1,4 +1,4 @@
-//! A ublk device with a backend. One thread receives; requests that wait for somebody are tasks of a runtime.
+//! A server with a backend. One thread receives requests; those that have to wait are tokio tasks.
 
 use crate::backend::Backend;
 use crate::backing::BackingStore;
@@ -20,13 +20,14 @@ use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
 use uringlet_ublkd::client::{BrokerClient, CharDevice};
 
-/// The task that serves all tags: a name for the driver's sake.
+/// The driver's name for the task that serves all tags.
 const TASK: u64 = 1;
 
-/// A new device: added, its parameters set, its char device open. `has_cache`: writes are durable after a flush.
+/// Adds a device, sets its parameters and opens its char device. `has_cache`: writes are durable
+/// only after a flush.
 ///
 /// # Errors
-/// The broker's, with what to do about them.
+/// The broker's, with advice.
 pub fn add(client: &BrokerClient, spec: &DeviceSpec, buffers: BufferMode, has_cache: bool) -> anyhow::Result<(u32, CharDevice)> {
     let info = spec.info();
     let info = DevInfo { flags: info.flags & !feature::USER_COPY | buffers.flags(), ..info };
@@ -37,17 +38,17 @@ pub fn add(client: &BrokerClient, spec: &DeviceSpec, buffers: BufferMode, has_ca
     create(client, &info, params)
 }
 
-/// Ends the requests of a server that wait for somebody else.
+/// Aborts a server's requests that wait for their backend.
 #[derive(Clone, Debug, Default)]
 pub struct AbortSignal(Arc<watch::Sender<bool>>);
 
 impl AbortSignal {
-    /// Those under way and all that come fail with EIO.
+    /// Requests in flight and later ones fail with EIO.
     pub fn abort(&self) {
         self.0.send_replace(true);
     }
 
-    /// What becomes of `work`, or EIO.
+    /// The result of `work`, or EIO once aborted.
     async fn run_or_abort<T>(&self, work: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
         let mut receiver = self.0.subscribe();
         let (mut work, mut given_up) = (pin!(work), pin!(receiver.wait_for(|given_up| *given_up)));
@@ -67,11 +68,12 @@ struct AsyncServer<B> {
     abort_signal: AbortSignal,
 }
 
-/// Serves an open char device until it is stopped; requests are tasks of `runtime`. `on_armed` runs on a
-/// thread of its own when all tags are on their way to be fetched: it is the one to start the device. Returns without waiting for
-/// requests that the driver has given up.
+/// Serves an open char device until it is stopped. Requests are tasks of `runtime`. `on_armed` runs
+/// on a thread of its own once all FETCH commands are submitted, and starts the device. Returns
+/// without waiting for requests that the driver has aborted.
 ///
 /// # Errors
+/// The broker is gone, or its rings are corrupt.
 /// The broker is gone, or talks nonsense.
 pub fn serve<B: Backend>(
     device: CharDevice,
@@ -85,7 +87,7 @@ pub fn serve<B: Backend>(
     let server = Arc::new(AsyncServer { device, backend, tags, abort_signal });
     server.arm()?;
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
-    // Dropped, it ends them.
+    // Dropping the set aborts its tasks.
     let mut requests = JoinSet::new();
     let (mut receiver, mut spin, mut events) = (server.device.lock_events(), AdaptiveSpin::new(), Vec::new());
     loop {
@@ -109,8 +111,8 @@ pub fn serve<B: Backend>(
     }
 }
 
-/// The first step is done where the request arrives, which is often the only one; what has to wait is a task. It is polled there
-/// once more, so nothing is missed that happens between.
+/// Polls a request once where it arrives, which often completes it; a pending one becomes a task.
+/// The task polls it again, so no wake-up in between is lost.
 fn begin(request: impl Future<Output = ()> + Send + 'static, requests: &mut JoinSet<()>, runtime: &Handle) {
     let _inside = runtime.enter();
     let mut request = Box::pin(request);
@@ -130,7 +132,7 @@ impl<B: Backend> AsyncServer<B> {
         self.device.submit(&fetches)
     }
 
-    /// A WRITE is there: where its data is to go.
+    /// A WRITE has arrived: submits the address for its data.
     fn ask(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Submission {
         let (queue, tag) = (completion.queue, completion.tag);
         let len = u64::from(iod.nr_sectors) * SECTOR;
@@ -145,15 +147,15 @@ impl<B: Backend> AsyncServer<B> {
             Err(errno) => (-errno.into_raw(), None),
         };
         let address = address.unwrap_or_else(|| self.buffer(queue, tag).address());
-        // Without a broker there is nobody to tell.
+        // An error means that the broker is gone.
         let _ = self.device.submit(&[command(io::COMMIT_AND_FETCH_REQ, queue, tag, result, address)]);
     }
 
-    /// Bytes done, and where the driver has found those of a READ.
+    /// Bytes done, and for a READ the address from which the driver copies.
     async fn execute(&self, IoEvent { completion, iod, .. }: &IoEvent) -> Result<(u32, Option<u64>), Errno> {
         let slot = SharedSlot::new(&self.device, completion);
         let buffer = self.buffer(completion.queue, completion.tag);
-        // Of a flush there is no position: the descriptor says -1.
+        // A flush has no position: the descriptor says -1.
         let (at, len) = (iod.start_sector.saturating_mul(SECTOR), u64::from(iod.nr_sectors) * SECTOR);
         match iod.op_flags & 0xff {
             iod::READ => {
@@ -175,7 +177,7 @@ impl<B: Backend> AsyncServer<B> {
             iod::WRITE_ZEROES => self.backend.write_zeroes(at, len, iod.op_flags & iod::F_NOUNMAP == 0).await?,
             _ => return Err(Errno::EOPNOTSUPP),
         }
-        // A store knows FUA of writes only; the driver of all that changes something.
+        // Stores support FUA for writes only, the driver for every change: flush instead.
         if iod.op_flags & iod::F_FUA != 0 { self.backend.flush().await } else { Ok(()) }
     }
 }

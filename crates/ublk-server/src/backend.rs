@@ -1,4 +1,4 @@
-//! What can stand behind a device.
+//! What executes an async server's requests.
 
 use crate::volume::{BackingVolume, Volume};
 use bytes::Bytes;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use uringlet_sys::Errno;
 
-/// Serves requests; many at a time.
+/// Executes requests concurrently.
 pub trait Backend: Send + Sync + 'static {
     /// Bytes from position `at` on: exactly `len`.
     fn read(&self, at: u64, len: u32) -> impl Future<Output = Result<Bytes, Errno>> + Send;
-    /// Writes to position `at`; durably, if told so.
+    /// Writes at position `at`; with `is_fua` durably.
     fn write(&self, at: u64, data: Bytes, is_fua: bool) -> impl Future<Output = Result<(), Errno>> + Send;
-    /// Makes durable what was written before.
+    /// Makes completed writes durable.
     fn flush(&self) -> impl Future<Output = Result<(), Errno>> + Send;
     /// A hint that a range is not needed any more.
     fn discard(&self, at: u64, len: u64) -> impl Future<Output = Result<(), Errno>> + Send;
@@ -20,12 +20,12 @@ pub trait Backend: Send + Sync + 'static {
     fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), Errno>> + Send;
 }
 
-/// A volume in this process, without any RPC: what a device costs before its data goes anywhere.
+/// A volume in this process: what a device costs without RPC.
 #[derive(Clone, Debug)]
 pub struct VolumeBackend(Arc<BackingVolume>);
 
 impl VolumeBackend {
-    /// Behind it is `volume`.
+    /// A backend of `volume`.
     #[must_use]
     pub fn new(volume: BackingVolume) -> Self {
         Self(Arc::new(volume))

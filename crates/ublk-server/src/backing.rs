@@ -8,19 +8,19 @@ use std::fs::File;
 use uringlet_abi::ublk::{IoDesc, iod};
 use uringlet_sys::Errno;
 
-/// Where bytes are kept.
+/// A backing store.
 #[derive(Debug)]
 pub enum BackingStore {
-    /// Nowhere: reads are zeroes.
+    /// Reads return zeroes; writes are dropped.
     Null,
-    /// In memory, as long as the server lives.
+    /// Memory of the server's process.
     Ram(Box<SparseMemory>),
-    /// In a file or block device.
+    /// A file or block device.
     File(File),
 }
 
 impl BackingStore {
-    /// Whether this takes long, as far as can be told before.
+    /// Whether this request is known to be slow.
     pub(crate) fn is_slow_for(&self, iod: &IoDesc) -> bool {
         matches!(self, Self::File(_)) && matches!(iod.op_flags & 0xff, iod::FLUSH | iod::DISCARD | iod::WRITE_ZEROES)
     }
@@ -34,7 +34,7 @@ impl BackingStore {
             Self::Null => {}
             Self::Ram(memory) => memory.read(at, bytes),
             Self::File(file) => {
-                // What lies beyond the end of a file that shrank is zeroes.
+                // A file that shrank reads as zeroes beyond its end.
                 let mut done = 0;
                 while done < bytes.len() {
                     match pread(file, &mut bytes[done..], at + done as u64).map_err(errno)? {
@@ -47,7 +47,7 @@ impl BackingStore {
         Ok(())
     }
 
-    /// Writes them to position `at`.
+    /// Writes `bytes` at position `at`.
     ///
     /// # Errors
     /// Those of pwrite(2).
@@ -65,7 +65,7 @@ impl BackingStore {
         Ok(())
     }
 
-    /// Makes durable what was written.
+    /// Makes completed writes durable.
     ///
     /// # Errors
     /// Those of fdatasync(2).
@@ -76,7 +76,7 @@ impl BackingStore {
         }
     }
 
-    /// Where the file knows no quicker way.
+    /// Writes zeroes as data, where the file has no faster way.
     ///
     /// # Errors
     /// Those of pwrite(2).
@@ -89,7 +89,7 @@ impl BackingStore {
     /// Zeroes a range without writing it.
     ///
     /// # Errors
-    /// Those of fallocate(2): `EOPNOTSUPP` the file cannot.
+    /// Those of fallocate(2); `EOPNOTSUPP`: the file does not support it.
     pub fn zero(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
         match self {
             Self::Null => Ok(()),

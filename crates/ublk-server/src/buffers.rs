@@ -1,5 +1,5 @@
-//! Where a request's data lies in the server, and the part from_flags the driver that this process plays: the broker has the slots, the
-//! server's process copies (WIRE.md).
+//! Where a request's data lies in the server, and the copies that the driver makes in the kernel:
+//! the broker has the slots, the server's process copies (WIRE.md).
 
 use crate::errno::errno;
 use bytes::Bytes;
@@ -14,16 +14,16 @@ use uringlet_ublkd::client::CharDevice;
 /// See the table in the crate's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferMode {
-    /// The message's memory, allocated when a WRITE is there: `UBLK_F_NEED_GET_DATA`.
+    /// The message's memory, allocated when a WRITE arrives: `UBLK_F_NEED_GET_DATA`.
     OnDemand,
-    /// A buffer for each tag, and one more copy.
+    /// A buffer for each tag, at the price of one more copy.
     Preallocated,
-    /// The server copies: `UBLK_F_USER_COPY`.
+    /// The server copies itself: `UBLK_F_USER_COPY`.
     UserCopy,
 }
 
 impl BufferMode {
-    /// What a device needs for it.
+    /// The feature flags a device needs for it.
     #[must_use]
     pub fn flags(self) -> u64 {
         match self {
@@ -33,7 +33,7 @@ impl BufferMode {
         }
     }
 
-    /// What a device with these flags needs.
+    /// The mode of a device with these flags.
     #[must_use]
     pub fn from_flags(flags: u64) -> Self {
         if flags & feature::USER_COPY != 0 {
@@ -46,11 +46,11 @@ impl BufferMode {
     }
 }
 
-/// The shared file's part of one request.
+/// One request's part of the shared file.
 #[derive(Debug)]
 pub(crate) struct SharedSlot<'a> {
     device: &'a CharDevice,
-    /// Of the data.
+    /// Offset of the data.
     at: u64,
 }
 
@@ -59,7 +59,7 @@ impl<'a> SharedSlot<'a> {
         Self { device, at: io::slot(completion.queue, completion.tag) + u64::from(completion.done) }
     }
 
-    /// Fills memory that was not written to yet, to its capacity.
+    /// Fills the uninitialised memory up to its capacity.
     fn fill(&self, memory: &mut Vec<u8>) -> Result<(), Errno> {
         while memory.len() < memory.capacity() {
             let at = self.at + memory.len() as u64;
@@ -81,11 +81,11 @@ impl<'a> SharedSlot<'a> {
     }
 }
 
-/// What a tag's data goes through. One request a time uses it.
+/// The memory of a tag's data. One request at a time uses it.
 #[derive(Debug)]
 pub(crate) struct TagBuffer {
     buffers: BufferMode,
-    /// The tag's buffer; on demand, the next message's memory, empty yet.
+    /// The tag's buffer; on demand, the next message's memory, still empty.
     bytes: Mutex<Vec<u8>>,
 }
 
@@ -99,19 +99,20 @@ impl TagBuffer {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address for commands that have no better one: the driver wants none with USER_COPY, and one otherwise.
+    /// The address for commands without data: the driver refuses one with USER_COPY and requires
+    /// one otherwise.
     pub(crate) fn address(&self) -> u64 {
         if self.buffers == BufferMode::UserCopy { 0 } else { self.bytes().as_ptr().addr() as u64 }
     }
 
-    /// A WRITE from_flags `len` bytes is there: the message's memory, whose address this is.
+    /// Allocates a message of `len` bytes for a WRITE; returns its address.
     pub(crate) fn allocate(&self, len: usize) -> u64 {
         let mut bytes = self.bytes();
         *bytes = Vec::with_capacity(len);
         bytes.as_ptr().addr() as u64
     }
 
-    /// A WRITE's data, as the message has it.
+    /// A WRITE's data as the message's bytes.
     pub(crate) fn take(&self, slot: &SharedSlot<'_>, len: usize) -> Result<Bytes, Errno> {
         let mut message = match self.buffers {
             BufferMode::OnDemand => std::mem::take(&mut *self.bytes()),
@@ -124,12 +125,12 @@ impl TagBuffer {
             }
         };
         slot.fill(&mut message)?;
-        // Allocators may give more than was asked for.
+        // The capacity may exceed `len`.
         let message = Bytes::from(message);
         if message.len() >= len { Ok(message.slice(..len)) } else { Err(Errno::EIO) }
     }
 
-    /// A READ's data: the address where the driver has found it.
+    /// Stores a READ's data; returns the address from which the driver copies.
     pub(crate) fn give(&self, slot: &SharedSlot<'_>, data: &Bytes) -> Result<u64, Errno> {
         match self.buffers {
             BufferMode::OnDemand => slot.write(data).map(|()| data.as_ptr().addr() as u64),

@@ -9,10 +9,10 @@ use uringlet_ublkd::client::{BrokerClient, CharDevice, ServerParams};
 /// Longest read or write, bytes.
 pub const IO_BYTES_MAX: u32 = 1 << 20;
 
-/// What a device is to be like.
+/// The properties of a new device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceSpec {
-    /// Its number; `u32::MAX`: any.
+    /// Its number; `u32::MAX`: the lowest free one.
     pub id: u32,
     /// Bytes.
     pub size: u64,
@@ -20,16 +20,16 @@ pub struct DeviceSpec {
     pub queues: u16,
     /// Tags of each.
     pub depth: u16,
-    /// `UBLK_F_*` besides those that every server of ours needs.
+    /// `UBLK_F_*` besides those that each server here needs.
     pub flags: u64,
-    /// Nothing can be written.
+    /// Writes are refused.
     pub is_read_only: bool,
     /// log2 of the logical block, bytes.
     pub block_shift: u8,
 }
 
 impl DeviceSpec {
-    /// What ADD_DEV is asked for, for a server that moves its data itself.
+    /// ADD_DEV's info for a server that copies the data itself.
     #[must_use]
     pub fn info(&self) -> DevInfo {
         DevInfo {
@@ -43,7 +43,7 @@ impl DeviceSpec {
         }
     }
 
-    /// The parameters of a device with this target.
+    /// The parameters of a device with this backing store.
     #[must_use]
     pub fn params(&self, target: &BackingStore) -> ServerParams {
         let attrs = if self.is_read_only { param::ATTR_READ_ONLY } else { 0 };
@@ -69,18 +69,18 @@ impl DeviceSpec {
     }
 }
 
-/// A new device: added, its parameters set, its char device open.
+/// Adds a device, sets its parameters and opens its char device.
 ///
 /// # Errors
-/// The broker's, with what to do about them.
+/// The broker's, with advice.
 pub fn add(client: &BrokerClient, spec: &DeviceSpec, target: &BackingStore) -> anyhow::Result<(u32, CharDevice)> {
     create(client, &spec.info(), spec.params(target))
 }
 
-/// The same, of whatever kind.
+/// As [`add`], with any info and parameters.
 ///
 /// # Errors
-/// The broker's, with what to do about them.
+/// The broker's, with advice.
 pub fn create(client: &BrokerClient, info: &DevInfo, params: ServerParams) -> anyhow::Result<(u32, CharDevice)> {
     let added = client.add(info).with_context(|| match info.dev_id {
         u32::MAX => "adding a device".to_owned(),
@@ -89,7 +89,7 @@ pub fn create(client: &BrokerClient, info: &DevInfo, params: ServerParams) -> an
     let id = added.dev_id;
     let opened = client.set_params(id, params).context("setting its parameters").and_then(|()| client.open(id));
     if opened.is_err() {
-        // Half a device is of no use; what went wrong is told below.
+        // An incomplete device is of no use; the error of the failed step is returned.
         let _ = client.delete_async(id);
     }
     Ok((id, opened?))

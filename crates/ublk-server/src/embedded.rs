@@ -1,13 +1,15 @@
-//! A device whose server is this very process: the driver and its front ends without a broker, for programs that want to offer one block device and
-//! nothing else.
+//! A device whose server is this process: driver and front ends without a broker, for programs that
+//! offer one block device and nothing else.
 //!
-//! The server has no thread: a request is handled by whoever brings it, on the way into the driver, and its commit ends it on the way out. So a target that
-//! takes its time holds up the front end's thread, for NBD one connection.
+//! The server has no thread. A request runs on the thread that submits it, inside the driver's
+//! call, and its commit completes it there. A slow target therefore blocks the front end's thread;
+//! for NBD that is one connection.
 //!
 //! ```text
-//!   front end: submit() --> driver: the tag's command completes --> InlineCommand::complete(): target --> COMMIT_AND_FETCH_REQ --> done(): reply
+//!   front end: submit() --> driver: the tag's command completes --> InlineCommand::complete():
+//!              target --> COMMIT_AND_FETCH_REQ --> done(): reply
 //! ```
-//! `Differs:` from a device of the broker: it ends with the process, and nobody else sees it.
+//! `Differs:` from a broker's device: it ends with the process, and other processes do not see it.
 
 use crate::sync::lock;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -18,18 +20,18 @@ use uringlet_ublk::platform::{Caller, DirectTransport, IoBuffers, Payload, Platf
 use uringlet_ublk::{Driver, IoCommand, UblkDevice};
 use uringlet_ublkd::client::ServerParams;
 
-/// Requests under way.
+/// Most requests in flight.
 const QUEUE_DEPTH: u16 = 128;
 /// Longest read or write, bytes.
 const IO_BYTES_MAX: u32 = 1 << 20;
 /// Longest discard or write of zeroes, sectors.
 const RANGE_SECTORS_MAX: u32 = 1 << 21;
-/// Who has fetched all tags: a name for the driver's sake.
+/// The driver's name for the task that fetches all tags.
 const TASK: u64 = 1;
-/// Any device.
+/// Device number for "the lowest free one".
 const ANY_DEVICE: u32 = u32::MAX;
 
-/// Where bytes are kept. Positions and lengths are whole blocks within the device.
+/// What keeps the bytes. Positions and lengths are whole blocks within the device.
 pub trait BlockTarget: Send + Sync + std::fmt::Debug + 'static {
     /// Fills `bytes` from position `at` on.
     ///
@@ -37,13 +39,13 @@ pub trait BlockTarget: Send + Sync + std::fmt::Debug + 'static {
     /// The request fails with it.
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno>;
 
-    /// Writes them to position `at`.
+    /// Writes `bytes` at position `at`.
     ///
     /// # Errors
     /// The request fails with it.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno>;
 
-    /// Makes durable what was written.
+    /// Makes completed writes durable.
     ///
     /// # Errors
     /// The request fails with it.
@@ -56,7 +58,7 @@ pub trait BlockTarget: Send + Sync + std::fmt::Debug + 'static {
     fn zero(&self, at: u64, len: u64) -> Result<(), Errno>;
 }
 
-/// Keeps nothing: reads are zeroes.
+/// Reads return zeroes; writes are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct NullTarget;
 
@@ -79,7 +81,7 @@ impl BlockTarget for NullTarget {
     }
 }
 
-/// The surroundings: this process.
+/// The driver's platform: this process.
 #[derive(Debug)]
 struct Local;
 
@@ -97,7 +99,7 @@ impl Platform for Local {
     }
 }
 
-/// A tag's descriptor and bytes; there are as many as the longest request needed.
+/// A tag's descriptor, and as many bytes as its longest request needed.
 #[derive(Debug, Default)]
 struct TagSlot {
     iod: IoDesc,
@@ -114,7 +116,8 @@ impl TagSlot {
     }
 }
 
-/// By tag of the one queue. Locked while bytes are moved and while the target is at work: never while the driver is called.
+/// The slots of the one queue, by tag. A slot is locked while bytes are copied and while the target
+/// runs, never while the driver is called.
 #[derive(Debug)]
 struct EmbeddedBuffers(Vec<Mutex<TagSlot>>);
 
@@ -129,7 +132,7 @@ impl IoBuffers for EmbeddedBuffers {
         self.slot(tag).iod = *iod;
     }
 
-    /// With USER_COPY the server finds the data where it is.
+    // USER_COPY: the server uses the data in place.
     fn copy_to_server(&self, span: SlotRange, _: DataLocation, _: u64) -> u32 {
         span.len
     }
@@ -159,7 +162,7 @@ struct InlineServer {
     device: OnceLock<Weak<UblkDevice<Local>>>,
 }
 
-/// A tag's command: its completion is the server's work.
+/// A tag's FETCH command. Its completion runs the request.
 #[derive(Debug)]
 struct InlineCommand {
     server: Arc<InlineServer>,
@@ -170,7 +173,7 @@ impl ServerCommand for InlineCommand {
     fn complete(self, res: i32) {
         let Some(device) = self.server.device.get().and_then(Weak::upgrade) else { return };
         if res != io::RES_OK {
-            // No more requests will come.
+            // The device was stopped: no more requests will come.
             return;
         }
         let result = {
@@ -184,10 +187,10 @@ impl ServerCommand for InlineCommand {
 }
 
 impl InlineServer {
-    /// One request: bytes done.
+    /// Executes one request; returns the bytes done.
     fn handle(&self, slot: &mut TagSlot) -> Result<i32, Errno> {
         let IoDesc { op_flags, nr_sectors, start_sector, .. } = slot.iod;
-        // Of a flush there is no position: the descriptor says -1.
+        // A flush has no position: the descriptor says -1.
         let (at, len) = (start_sector.saturating_mul(SECTOR), u64::from(nr_sectors) * SECTOR);
         match op_flags & 0xff {
             iod::READ => self.target.read(at, slot.bytes_at(0, len as usize)).map(|()| len as i32),
@@ -199,7 +202,7 @@ impl InlineServer {
     }
 }
 
-/// The bytes of a control command.
+/// The payload of a control command.
 struct ControlBytes(Vec<u8>);
 
 impl Payload for ControlBytes {
@@ -214,7 +217,7 @@ impl Payload for ControlBytes {
     }
 }
 
-/// A device that lives as long as this.
+/// An embedded device; dropping it removes the device.
 #[derive(Debug)]
 pub struct EmbeddedDevice {
     driver: Driver<Local>,
@@ -222,10 +225,10 @@ pub struct EmbeddedDevice {
 }
 
 impl EmbeddedDevice {
-    /// A device of so many bytes, in blocks of 512, that is offered by these front ends.
+    /// Starts a device of `size` bytes in blocks of 512, offered by `front_ends`.
     ///
     /// # Errors
-    /// `EINVAL` the size is none, or no whole blocks; those of the front ends.
+    /// `EINVAL`: the size is zero or no multiple of a block; those of the front ends.
     pub fn start(size: u64, target: Arc<dyn BlockTarget>, front_ends: Vec<Arc<dyn FrontEnd>>) -> Result<Self, Errno> {
         if size == 0 || !size.is_multiple_of(SECTOR) {
             return Err(Errno::EINVAL);
@@ -255,7 +258,7 @@ impl EmbeddedDevice {
         Ok(embedded)
     }
 
-    /// Its number, as the front ends know it.
+    /// The device number.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
@@ -263,7 +266,7 @@ impl EmbeddedDevice {
 
     fn control_command(&self, nr: u8, bytes: Vec<u8>, data: u64) -> Result<Vec<u8>, Errno> {
         let caller = Caller { uid: 0, gid: 0, is_admin: true };
-        // The payload is at hand: any address but none.
+        // The payload is passed beside the header: any non-zero address will do.
         let header = CtrlCmd { dev_id: self.id, queue_id: u16::MAX, len: bytes.len() as u16, addr: 1, data, ..CtrlCmd::default() };
         let mut payload = ControlBytes(bytes);
         self.driver.control(&caller, nr.into(), header, &mut payload)?;
@@ -274,7 +277,7 @@ impl EmbeddedDevice {
 impl Drop for EmbeddedDevice {
     fn drop(&mut self) {
         if let Some(device) = self.driver.device(self.id) {
-            // A device that never went live is stopped already.
+            // An error means that the device never went live.
             let _ = self.control_command(ctrl::STOP_DEV, Vec::new(), 0);
             device.close();
             let _ = self.control_command(ctrl::DEL_DEV, Vec::new(), 0);
@@ -282,7 +285,7 @@ impl Drop for EmbeddedDevice {
     }
 }
 
-/// `struct ublk_params`.
+/// The device's parameters.
 fn params(size: u64) -> Vec<u8> {
     let basic = ParamBasic {
         attrs: param::ATTR_VOLATILE_CACHE,
@@ -352,7 +355,7 @@ mod tests {
         let device = devices.first().expect("a device");
         assert_eq!((device.id(), device.limits().sectors), (embedded.id(), 8192));
         let client = BlockingClient::new(Arc::clone(&device), 0);
-        // Longer than one request may be.
+        // Longer than the longest request.
         let data: Vec<u8> = (0..3 << 20).map(|i: u32| (i / 1000) as u8).collect();
         client.write(8, &data, 0).unwrap();
         let mut back = vec![0; data.len()];

@@ -1,12 +1,12 @@
 //! ublk servers: the processes that execute a device's requests.
 //!
 //! ```text
-//!  sync_server   threads that copy the data themselves (USER_COPY)    device    adding a device: its size, queues, parameters
-//!  async_server  tokio tasks; the data lies in any kind of buffer     buffers   where a request's data lies, and when
-//!  embedded      driver, server and front ends in one process         backing   null, memory or a file
-//!  backend       what executes an async server's requests             volume    a named backing store, as a block store has
-//!  ram_device    a block device in memory without a server, for tests of front ends
-//!  sparse        sparse memory                                        device_map  a front end that hands devices to this process
+//!  sync_server   threads that copy the data (USER_COPY)     device      adding a device
+//!  async_server  tokio tasks, with any kind of buffer       buffers     where a request's data lies
+//!  embedded      driver, server, front ends in one process  backing     null, memory or a file
+//!  backend       what executes an async server's requests   volume      a named backing store
+//!  ram_device    a block device without a server, for       sparse      sparse memory
+//!                tests of front ends                        device_map  front end: devices by number
 //! ```
 //! ## Buffers
 //! | | a WRITE | a READ |

@@ -1,4 +1,5 @@
-//! A device in memory that needs no server: a second implementation of [`BlockDevice`], for tests of front ends.
+//! A device in memory without a server: a second implementation of [`BlockDevice`], for tests of
+//! front ends.
 
 use crate::sparse::SparseMemory;
 use crate::sync::lock;
@@ -9,21 +10,21 @@ use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockClient, BlockDevice, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR, SlotExtent};
 
-/// What the device is like.
+/// The properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct RamDeviceSpec {
-    /// What front ends are told.
+    /// The limits that front ends see.
     pub limits: BlockLimits,
     /// Queues.
     pub queues: u16,
-    /// QueueTags of each.
+    /// Tags of each.
     pub depth: u16,
-    /// Threads that serve; 0: the submitter's own.
+    /// Threads that execute requests; 0: the submitting thread.
     pub threads: u16,
 }
 
 impl RamDeviceSpec {
-    /// A device of this many bytes that can do everything.
+    /// A device of this many bytes that supports every operation.
     #[must_use]
     pub fn with_size(bytes: u64) -> Self {
         let limits = BlockLimits {
@@ -42,19 +43,19 @@ impl RamDeviceSpec {
     }
 }
 
-/// What its owner has requests and wants to go wrong.
+/// Injected faults, and the requests seen.
 #[derive(Debug, Default)]
 struct FaultInjection {
-    /// Requests that touch these sectors end so.
+    /// Requests that touch these sectors fail with this error.
     faults: Vec<(std::ops::Range<u64>, Errno)>,
-    /// Requests are kept until they are let go.
+    /// Requests are held back until resumed.
     is_paused: bool,
     paused: Vec<RamRequest>,
-    /// Flags and operation of each request, oldest first, as far as it goes back.
+    /// The last requests, oldest first.
     requests: VecDeque<BlockRequest>,
 }
 
-/// Requests that are remembered.
+/// How many requests are remembered.
 const REQUESTS_KEPT: usize = 1024;
 
 #[derive(Debug)]
@@ -71,7 +72,7 @@ struct QueueTags {
     waiting_clients: VecDeque<Arc<dyn BlockClient>>,
 }
 
-/// The device.
+/// See the module.
 #[derive(Debug)]
 pub struct RamDevice {
     id: u32,
@@ -89,7 +90,7 @@ struct RamCore {
 }
 
 impl RamDevice {
-    /// A device full of zeroes. Its threads end with it.
+    /// A device of zeroes. Its threads end with it.
     #[must_use]
     pub fn new(id: u32, spec: RamDeviceSpec) -> Self {
         let tags = || Mutex::new(QueueTags { free: (0..spec.depth).rev().collect(), waiting_clients: VecDeque::new() });
@@ -111,13 +112,13 @@ impl RamDevice {
         Self { id, core, workers }
     }
 
-    /// What it holds.
+    /// Its content.
     #[must_use]
     pub fn memory(&self) -> &SparseMemory {
         &self.core.memory
     }
 
-    /// Requests that touch these sectors end with an error from now on.
+    /// Makes requests that touch these sectors fail.
     pub fn fail(&self, sectors: std::ops::Range<u64>, errno: Errno) {
         lock(&self.core.injection).faults.push((sectors, errno));
     }
@@ -137,18 +138,18 @@ impl RamDevice {
         paused.into_iter().for_each(|job| self.dispatch(job));
     }
 
-    /// Changes its size.
+    /// Changes the size.
     pub fn resize(&self, sectors: u64) {
         lock(&self.core.limits).sectors = sectors;
     }
 
-    /// The requests so far, but the oldest beyond a thousand.
+    /// The last requests, at most a thousand.
     #[must_use]
     pub fn requests(&self) -> Vec<BlockRequest> {
         lock(&self.core.injection).requests.iter().copied().collect()
     }
 
-    /// Slots that nobody has.
+    /// The number of free slots.
     #[must_use]
     pub fn free_slots(&self) -> usize {
         self.core.tags.iter().map(|tags| lock(tags).free.len()).sum()

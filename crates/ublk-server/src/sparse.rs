@@ -1,15 +1,15 @@
-//! Sparse memory: what was never written, or was zeroed, takes none.
+//! Sparse memory: pages that were never written, or were zeroed, take no memory.
 
 use crate::sync::{read, write};
 use std::collections::HashMap;
 use std::sync::RwLock;
 
-/// Bytes that are allocated at once.
+/// Bytes allocated at once.
 const PAGE_BYTES: u64 = 64 * 1024;
-/// Locks: two requests for different pages rarely meet.
+/// Number of locks, so that requests for different pages rarely contend.
 const SHARD_COUNT: u64 = 16;
 
-/// Bytes by position. Nothing here knows an end: whoever uses it checks the range.
+/// Bytes by position, without an end: callers check their ranges.
 #[derive(Debug)]
 pub struct SparseMemory {
     shards: [RwLock<HashMap<u64, Box<[u8]>>>; SHARD_COUNT as usize],
@@ -22,7 +22,7 @@ impl Default for SparseMemory {
 }
 
 impl SparseMemory {
-    /// Copies from position `at` on.
+    /// Fills `bytes` from position `at` on.
     pub fn read(&self, at: u64, bytes: &mut [u8]) {
         for (page, offset, range) in page_parts(at, bytes.len()) {
             let part = &mut bytes[range];
@@ -33,7 +33,7 @@ impl SparseMemory {
         }
     }
 
-    /// Copies to position `at`.
+    /// Writes `bytes` at position `at`.
     pub fn write(&self, at: u64, bytes: &[u8]) {
         for (page, offset, range) in page_parts(at, bytes.len()) {
             let part = &bytes[range];
@@ -43,7 +43,7 @@ impl SparseMemory {
         }
     }
 
-    /// Makes a range read as zeroes; whole pages are given back.
+    /// Makes a range read as zeroes; whole pages are freed.
     pub fn zero(&self, at: u64, len: u64) {
         let mut done = 0;
         while done < len {

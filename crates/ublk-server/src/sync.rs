@@ -1,4 +1,4 @@
-//! Locks of std whose holder never panics while it changes something: a poisoned one is as good as any.
+//! std locks without poisoning: no holder panics while it changes the data.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

@@ -1,4 +1,5 @@
-//! Our own servers. They use the shared file as it is (USER_COPY): no data is copied but to where it stays.
+//! A server on threads. It uses the shared file in place (USER_COPY), so data is copied only
+//! between slot and backing store.
 
 use crate::backing::BackingStore;
 use crate::errno::errno;
@@ -13,20 +14,20 @@ use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
 use uringlet_ublkd::client::CharDevice;
 
-/// The task that serves all tags: a name for the driver's sake.
+/// The driver's name for the task that serves all tags.
 const TASK: u64 = 1;
-/// Requests that a thread takes at once, while they are quick.
+/// Most requests that a thread takes at once while they are fast.
 const BATCH: usize = 16;
-/// From here on a request was not quick: another thread could have been woken for the next one, ns.
+/// Threshold of a slow request, ns: by then another thread could have been woken for the next one.
 const SLOW_NS: u64 = 30_000;
-/// What a server can say then.
+/// The error of a server whose broker has ended.
 const BROKER_GONE: &str = "the broker has ended, and the device with it: add it again";
 
-/// Serves an open char device until it is stopped. `on_armed` runs on a thread of its own when all tags are
-/// on their way to be fetched: it is the one to start the device.
+/// Serves an open char device until it is stopped. `on_armed` runs on a thread of its own once all
+/// FETCH commands are submitted, and starts the device.
 ///
 /// # Errors
-/// The broker is gone, or talks nonsense.
+/// The broker is gone, or its rings are corrupt.
 pub fn serve(device: CharDevice, target: BackingStore, threads: u16, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let all: Vec<_> = (0..device.queues).flat_map(|queue| (0..device.depth).map(move |tag| (queue, tag))).collect();
     let fetch = |&(q_id, tag): &(u16, u16)| Submission {
@@ -43,19 +44,20 @@ pub fn serve(device: CharDevice, target: BackingStore, threads: u16, on_armed: i
             .collect::<Result<_, _>>()
             .inspect_err(|_| device.hang_up())?;
         let ends = helpers.into_iter().map(|helper| helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        // One that was told that no more will come has told the others.
+        // A thread that saw the regular end has disconnected the others: one success is success.
         std::iter::once(worker(device, target)).chain(ends).reduce(Result::or).unwrap_or(Ok(()))
     })
 }
 
-/// One of the threads that serve. Its end is that of the others.
+/// One of the serving threads. When it ends, the others end too.
 fn worker(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()> {
     let result = worker_loop(device, target);
     device.hang_up();
     result
 }
 
-/// The thread that has the watch does what is quick at once: to wake another one would take longer. Before what may take long it lets the watch go.
+/// The thread that receives events executes fast requests itself, as waking another thread takes
+/// longer. Before a request that may be slow it lets another thread receive.
 fn worker_loop(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()> {
     let (mut spin, mut events, mut commits, mut is_slow) = (AdaptiveSpin::new(), Vec::new(), Vec::new(), false);
     loop {
@@ -64,7 +66,8 @@ fn worker_loop(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()>
             receiver.wait_events(if is_slow { 1 } else { BATCH }, &mut spin, &mut events)?;
             ensure!(!events.is_empty(), BROKER_GONE);
             if events.iter().any(|event| event.completion.res == io::RES_ABORT) {
-                // No more will come. What is with the other threads is of no interest to anybody: the driver has ended it.
+                // The device was stopped. The driver has completed the requests of the other
+                // threads.
                 return Ok(());
             }
             if is_slow || events.iter().any(|event| target.is_slow_for(&event.iod)) {
@@ -77,7 +80,7 @@ fn worker_loop(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()>
     }
 }
 
-/// Does what has arrived. Whether it took long.
+/// Executes and commits requests. True: they were slow.
 fn commit(device: &CharDevice, target: &BackingStore, events: &[IoEvent], commits: &mut Vec<Submission>) -> anyhow::Result<bool> {
     let begun = monotonic_ns();
     commits.clear();
@@ -87,7 +90,7 @@ fn commit(device: &CharDevice, target: &BackingStore, events: &[IoEvent], commit
     Ok(is_slow)
 }
 
-/// One request: its commit.
+/// Executes one request; returns its commit.
 fn handle(device: &CharDevice, target: &BackingStore, event: &IoEvent) -> Submission {
     let (queue, tag) = (event.completion.queue, event.completion.tag);
     let result = run(device, target, &event.iod, io::slot(queue, tag)).unwrap_or_else(|errno| -errno.into_raw());
@@ -95,7 +98,7 @@ fn handle(device: &CharDevice, target: &BackingStore, event: &IoEvent) -> Submis
 }
 
 fn run(device: &CharDevice, target: &BackingStore, iod: &IoDesc, slot: u64) -> Result<i32, Errno> {
-    // Of a flush there is no position: the descriptor says -1.
+    // A flush has no position: the descriptor says -1.
     let (at, len) = (iod.start_sector.saturating_mul(SECTOR), u64::from(iod.nr_sectors) * SECTOR);
     match iod.op_flags & 0xff {
         iod::READ => {
@@ -112,7 +115,7 @@ fn run(device: &CharDevice, target: &BackingStore, iod: &IoDesc, slot: u64) -> R
             Ok(got as i32)
         }
         iod::FLUSH => target.flush().map(|()| 0),
-        // A hint.
+        // Only a hint.
         iod::DISCARD => match target.zero(at, len, true) {
             Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(0),
             Err(errno) => Err(errno),

@@ -1,4 +1,4 @@
-//! What a store keeps: one volume.
+//! A volume: a backing store with an identity.
 
 use crate::backing::BackingStore;
 use std::fs::File;
@@ -6,75 +6,75 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use uringlet_sys::Errno;
 
-/// Bytes by position. Ranges are checked before.
+/// Bytes by position. Callers check ranges.
 pub trait Volume: Send + Sync + 'static {
-    /// What it is.
+    /// Its properties.
     fn info(&self) -> VolumeInfo;
-    /// Whether operations never sleep.
+    /// Whether its operations never block.
     fn is_nonblocking(&self) -> bool;
     /// Fills `bytes`.
     ///
     /// # Errors
     /// Its own; the client gets the errno.
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno>;
-    /// Writes; durably, if told so.
+    /// Writes; with `is_fua` durably.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     fn write(&self, at: u64, bytes: &[u8], is_fua: bool) -> Result<(), Errno>;
-    /// Makes all durable that was written.
+    /// Makes completed writes durable.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     fn flush(&self) -> Result<(), Errno>;
-    /// A hint that the range is not needed any more.
+    /// A hint that the range's content is not needed any more.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     fn discard(&self, at: u64, len: u64) -> Result<(), Errno>;
-    /// Makes it zeroes.
+    /// Makes the range read as zeroes.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno>;
 }
 
-/// What a client should know of a volume.
+/// What a client learns about a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeInfo {
-    /// Which one it is: another one has another name.
+    /// Its identity: other content has another name.
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Nothing can be written.
+    /// Writes are refused.
     pub is_read_only: bool,
     /// Writes are durable only after a flush.
     pub has_cache: bool,
 }
 
-/// A volume on what our local servers serve, too: memory, a file, or nothing.
+/// A volume in a backing store.
 #[derive(Debug)]
 pub struct BackingVolume {
     target: BackingStore,
     info: VolumeInfo,
 }
 
-/// A number that nobody has drawn before.
+/// A random number, unique for all practical purposes.
 #[must_use]
 pub fn random_id() -> u64 {
-    // Each state is seeded by the system.
+    // The system seeds each `RandomState`.
     RandomState::new().build_hasher().finish()
 }
 
 impl BackingVolume {
-    /// Of `size` bytes.
+    /// A volume of `size` bytes.
     ///
     /// # Errors
     /// Those of fstat(2).
     pub fn new(target: BackingStore, size: u64, is_read_only: bool) -> std::io::Result<Self> {
         let name = match &target {
             BackingStore::Null => "null".to_owned(),
-            // Another process has other memory.
+            // The memory of another process has another name.
             BackingStore::Ram(_) => format!("ram:{:016x}", random_id()),
             BackingStore::File(file) => name_of(file)?,
         };
@@ -82,7 +82,7 @@ impl BackingVolume {
         Ok(Self { target, info: VolumeInfo { name, size, is_read_only, has_cache } })
     }
 
-    /// What it keeps its bytes in.
+    /// Its backing store.
     #[must_use]
     pub fn target(&self) -> &BackingStore {
         &self.target
@@ -114,7 +114,7 @@ impl Volume for BackingVolume {
 
     fn flush(&self) -> Result<(), Errno> {
         match self.target.flush() {
-            // A file of a kind that has nothing to make durable.
+            // A file of a kind that cannot be flushed, such as /dev/full.
             Err(Errno::EINVAL) => Ok(()),
             done => done,
         }

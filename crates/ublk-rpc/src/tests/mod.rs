@@ -1,4 +1,4 @@
-//! The wire, as others speak it.
+//! The wire, against independent implementations.
 
 mod proto;
 mod wire;

@@ -1,4 +1,4 @@
-//! `proto/blockstore.proto` against the messages that were written by hand; a compiler that nobody here wrote reads it.
+//! `proto/blockstore.proto` against the hand-written messages, read by an independent compiler.
 
 use crate::messages::{DATA, Done, FlushRequest, OpenReply, OpenRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ fn pool() -> DescriptorPool {
     DescriptorPool::from_file_descriptor_set(protox::compile(["blockstore.proto"], [folder]).unwrap()).unwrap()
 }
 
-/// `message` has a value in each field: as the description reads it, there is no other field, and none is missing.
+/// `message` has a value in each field: decoded by the description, no field is unknown or missing.
 fn same<M: Message + Default + PartialEq + std::fmt::Debug>(pool: &DescriptorPool, name: &str, message: M) {
     let descriptor = pool.get_message_by_name(&format!("uringlet.blockstore.v1.{name}")).unwrap();
     let read = DynamicMessage::decode(descriptor.clone(), &message.encode_to_vec()[..]).unwrap();

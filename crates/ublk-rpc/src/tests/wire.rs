@@ -1,4 +1,4 @@
-//! Requests that no client of ours makes, and answers that no store of ours gives.
+//! Requests that this client never makes, and replies that this store never gives.
 
 use crate::call::{call, open_session};
 use crate::codec::GrpcBody;
@@ -98,7 +98,7 @@ fn malformed_requests_are_refused() {
         assert_eq!(refused(path::FLUSH, &unknown, Bytes::new()).await, Code::Aborted);
         let earlier = FlushRequest { session: session - 1 };
         assert_eq!(refused(path::FLUSH, &earlier, Bytes::new()).await, Code::FailedPrecondition);
-        // A wire type that the field has not.
+        // A wire type that the field does not have.
         let odd = OpenRequest { owner: Bytes::from_static(b"what"), ..OpenRequest::default() };
         let error = raw.ask(path::FLUSH, &odd, Bytes::new()).await.unwrap_err();
         assert_eq!(error.code(), Code::InvalidArgument);
@@ -106,7 +106,7 @@ fn malformed_requests_are_refused() {
     });
 }
 
-/// Says one size and has another.
+/// Announces a larger size than it has, and returns invalid errnos.
 struct MisreportingVolume(BackingVolume);
 
 impl Volume for MisreportingVolume {

@@ -1,4 +1,5 @@
-//! A broker, a store on a port of its own, and a device between them; all in this process, all over the real wires.
+//! A broker, a store on a port of its own, and a device between them: in one process, over real
+//! sockets.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use uringlet_ublk_server::volume::Volume;
 use uringlet_ublkd::broker::{Broker, BrokerHandle};
 use uringlet_ublkd::client::BrokerClient;
 
-/// Longer than anything takes that works, on any machine.
+/// A time-out beyond any healthy run.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 pub(crate) const SIZE: u64 = 16 << 20;
 
@@ -29,12 +30,12 @@ pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A port that nobody uses.
+/// A free port.
 pub(crate) fn port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// A store that listens; dropped, it is killed: its connections end, wherever its requests are.
+/// A listening store. Dropping it kills it: its connections end, whatever its requests do.
 pub(crate) struct ServedStore(Option<Runtime>);
 
 impl ServedStore {
@@ -85,7 +86,7 @@ impl RpcFixture {
         Self { client: BrokerClient::new(&dir), dir, devices, handle, thread }
     }
 
-    /// A device whose store is there; live when this returns.
+    /// A device on the store at `place`, live when this returns.
     pub(crate) fn device(&self, place: &str, buffers: BufferMode, patience: Duration) -> ServedDevice {
         let place = StoreEndpoint::parse(place).unwrap();
         self.serve(buffers, move || async move { RemoteBackend::open(place, false, patience).await.unwrap() })

@@ -1,4 +1,4 @@
-//! Stores that go away.
+//! Stores that go away and come back.
 
 use crate::fixture::{LONG, RpcFixture, SIZE, ServedStore, pattern, port, until};
 use crate::ram;
@@ -42,7 +42,7 @@ fn a_restarted_store_is_reconnected_without_data_loss() {
                 let before = count.load(SeqCst);
                 until("they go on", || count.load(SeqCst) > before + 8);
                 drop(store.take());
-                // A port is free when the last of the store's tasks has noticed.
+                // The port is free when the last of the store's tasks has ended.
                 until("its port is free", || TcpListener::bind(&place).is_ok());
                 store = Some(ServedStore::new(&place, again(&path, SIZE)));
             }
@@ -83,7 +83,7 @@ fn a_silent_store_counts_as_absent() {
     let store = ServedStore::new(&place, volume);
     let device = fixture.device(&place, BufferMode::OnDemand, SHORT);
     let local = fixture.local(&device, 0);
-    // Its disk hangs; so does what would open another session.
+    // A hanging disk also delays the next session.
     faults.stick(true);
     let begun = Instant::now();
     for _ in 0..3 {
@@ -97,7 +97,7 @@ fn a_silent_store_counts_as_absent() {
     local.read(0, &mut back).unwrap();
     assert_eq!(back, pattern(4096, 2));
     drop(store);
-    // Whoever has its port now accepts and is silent.
+    // A server that accepts and never answers.
     until("its port is free", || TcpListener::bind(&place).is_ok());
     let _listener = TcpListener::bind(&place).unwrap();
     assert_eq!(local.write(0, &pattern(4096, 1), 0), Err(Errno::EIO));
@@ -113,7 +113,7 @@ fn a_store_with_another_volume_is_rejected() {
     local.write(0, &pattern(4096, 7), 0).unwrap();
     drop(store);
     until("its port is free", || TcpListener::bind(&place).is_ok());
-    // Memory does not survive its process: zeroes would be wrong, and so would any write.
+    // Another process has other memory: zeroes would be wrong, and so would any write.
     let _store = ServedStore::new(&place, ram());
     assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
     assert_eq!(local.write(0, &pattern(4096, 7), 0), Err(Errno::EIO));

@@ -1,4 +1,5 @@
-//! Devices whose blocks are in a store: their data, in each mode of buffers; stores that fail, go and come back.
+//! Devices whose blocks are in a store: data in each buffer mode; stores that fail, go and come
+//! back.
 #![forbid(unsafe_code)]
 
 mod fixture;
@@ -33,7 +34,7 @@ fn random(seed: &mut u64) -> u64 {
     *seed >> 11
 }
 
-/// Random operations on one part of the device, beside a model in memory.
+/// Random operations on one part of the device, compared with a model in memory.
 fn exercise(local: &BlockingClient, first: u64, sectors: u64, rounds: u64) {
     let mut model = vec![0; sectors as usize * 512];
     let mut seed = 0x1234_5678 ^ (first + 1) << 20;
@@ -54,7 +55,7 @@ fn exercise(local: &BlockingClient, first: u64, sectors: u64, rounds: u64) {
             }
             5 => {
                 local.run_without_data(IoOp::Discard, 0, first + at, len).unwrap();
-                // Undefined: so it is written.
+                // The content is undefined until it is written again.
                 local.write(first + at, &model[from..to], 0).unwrap();
             }
             6 => local.run_without_data(IoOp::Flush, 0, 0, 0).unwrap(),
@@ -151,7 +152,7 @@ fn store_errors_become_device_errors() {
             assert_eq!(local.run_without_data(IoOp::Discard, 0, 0, 8), Err(errno));
             assert_eq!(local.run_without_data(IoOp::WriteZeroes, 0, 0, 8), Err(errno));
         }
-        // What the block layer has no word for.
+        // The block layer has no status for it.
         faults.set(Some(Errno::EACCES));
         assert_eq!(local.read(0, &mut [0; 512]), Err(Errno::EIO));
         faults.set(None);
@@ -170,7 +171,7 @@ fn requests_run_concurrently() {
     let _store = ServedStore::new(&place, volume);
     let device = fixture.device(&place, BufferMode::OnDemand, LONG);
     faults.stick(true);
-    // As many as there are tags where one CPU allows only one queue.
+    // At least as many as one queue's tags.
     std::thread::scope(|scope| {
         for number in 0..8_u16 {
             let local = fixture.local(&device, number);
@@ -196,7 +197,7 @@ fn random_bytes_on_the_port_do_not_disturb_a_store() {
     for round in 0..100 {
         let mut socket = std::net::TcpStream::connect(&place).unwrap();
         if round % 2 == 0 {
-            // HTTP/2, so far; SETTINGS without any.
+            // The HTTP/2 preface and an empty SETTINGS frame.
             let _ = socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
         }
         let bytes: Vec<u8> = (0..random(&mut seed) % 300).map(|_| random(&mut seed) as u8).collect();

@@ -1,4 +1,4 @@
-//! Volumes for tests: a file of one's own, and one that fails as it is told.
+//! Volumes for tests: a file, and memory with injected faults.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -24,16 +24,16 @@ pub(crate) fn again(path: &PathBuf, size: u64) -> BackingVolume {
     BackingVolume::new(BackingStore::File(file), size, false).unwrap()
 }
 
-/// Says how a [`Failing`] fails.
+/// The faults of a [`Failing`].
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     errno: AtomicI32,
     fuas: AtomicU32,
     flushes: AtomicU32,
-    /// Operations that begin now do not end until it is false.
+    /// Operations that begin now wait until it is false.
     is_stuck: Mutex<bool>,
     moved: Condvar,
-    /// Operations that have begun.
+    /// Operations begun.
     begun: AtomicU32,
 }
 
@@ -69,7 +69,7 @@ impl Faults {
     }
 }
 
-/// Memory that fails.
+/// Memory with injected faults.
 #[derive(Debug)]
 pub(crate) struct Failing {
     volume: BackingVolume,
