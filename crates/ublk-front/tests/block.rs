@@ -1,5 +1,5 @@
-//! `/dev/ublkbN` as programs see it. Only root with FUSE and loop devices can run these; others are
-//! told so.
+//! `/dev/ublkbN` as programs see it. The tests need root, FUSE and loop devices, and are skipped
+//! otherwise.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -15,14 +15,14 @@ use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
 const SIZE: u64 = 64 << 20;
 
-/// A front end, a device, and its number; nothing where block devices are not to be had.
+/// A front end, a device, and its number; `None` where block devices are not available.
 fn started(number: u32, spec: RamDeviceSpec) -> Option<(BlockFrontEnd, Arc<RamDevice>, u32)> {
     let front = BlockFrontEnd::new(Path::new("/dev"));
     if let Some(missing) = front.missing().first() {
         println!("skipped: {missing}");
         return None;
     }
-    // Numbers that no other run of these tests uses at the same time.
+    // Numbers that no concurrent run of these tests uses.
     let id = 1_000_000 + std::process::id() % 1_000_000 * 10 + number;
     let device = Arc::new(RamDevice::new(id, spec));
     front.start(Arc::clone(&device) as Arc<dyn BlockDevice>).unwrap();
@@ -39,7 +39,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 
 #[test]
 fn data_survives_a_round_trip_through_the_kernel() {
-    // One slot alone: requests wait for it and none is forgotten.
+    // With a single slot every request waits for it, and none is forgotten.
     for (number, depth) in [(0, 64), (1, 1)] {
         let spec = RamDeviceSpec { depth, queues: 1, ..RamDeviceSpec::with_size(SIZE) };
         let Some((front, device, id)) = started(number, spec) else { return };
@@ -53,7 +53,7 @@ fn data_survives_a_round_trip_through_the_kernel() {
         device.memory().read(12_345, &mut kept);
         assert!(kept == data, "what the device has differs");
         drop(file);
-        // A second look past the page cache.
+        // Read again, past the page cache.
         let file = open(&front, id);
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let mut back = vec![0; data.len()];
@@ -141,7 +141,7 @@ fn stale_nodes_are_removed() {
         return;
     }
     std::fs::create_dir(&dir).unwrap();
-    // A loop device that nobody has: the last that there can be.
+    // The last possible loop device, which does not exist.
     let gone = makedev(7, (1 << 20) - 1);
     for name in ["ublkb5", "ublkb6.123", "ublkbX"] {
         mknodat(CWD, dir.join(name), FileType::BlockDevice, Mode::from_raw_mode(0o600), gone).unwrap();

@@ -1,4 +1,4 @@
-//! The broker, its clients and our servers in one process: the wire between them is the real one.
+//! The broker, its clients and the servers in one process, over the real wire.
 #![forbid(unsafe_code)]
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -19,7 +19,7 @@ use uringlet_ublkd::broker::{Broker, BrokerHandle};
 use uringlet_ublkd::client::{BrokerClient, CharDevice, CommandRefused};
 use uringlet_ublkd::runtime_dir;
 
-/// Longer than anything takes that works, on any machine.
+/// A time-out beyond any healthy run.
 const LONG: Duration = Duration::from_secs(120);
 const SIZE: u64 = 16 << 20;
 
@@ -41,7 +41,7 @@ impl BrokerFixture {
         Self { client: BrokerClient::new(&dir), dir, devices, handle, thread }
     }
 
-    /// A device with a server on a thread of its own; live when this returns.
+    /// A device with a server on a thread, live when this returns.
     fn serve(&self, spec: DeviceSpec, target: BackingStore, threads: u16) -> (u32, JoinHandle<()>) {
         let (id, device) = add(&self.client, &spec, &target).unwrap();
         let client = self.client.clone();
@@ -151,7 +151,7 @@ fn a_lost_server_leaves_the_state_its_flags_ask_for() {
         let target = BackingStore::Null;
         let (id, device) = add(&fixture.client, &DeviceSpec { flags, ..spec(u32::MAX) }, &target).unwrap();
         let starting = fixture.client.clone();
-        // The server takes its tags, and dies with a request in its hands.
+        // The server fetches its tags, and dies with a request in flight.
         let device = arm(device, move || starting.start(id).unwrap());
         until("it is live", || fixture.device(id).is_some());
         let local = fixture.local(id);
@@ -218,13 +218,13 @@ fn random_packets_end_only_their_connection() {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         connect(&socket, &SocketAddrUnix::new(runtime_dir::socket(&fixture.dir)).unwrap()).unwrap();
         if round % 4 > 0 {
-            // Also a second device, so that open succeeds now and then.
+            // Also of a second number, so that some opens succeed.
             rustix::io::write(&socket, &hello((round % 4) as u8, (random() % 3) as u8)).unwrap();
         }
         for _ in 0..random() % 6 {
             let len = [0, 1, 16, 32, 40, 44, 64, 104, 4096][(random() % 9) as usize];
             let mut bytes: Vec<u8> = (0..len).map(|_| if random() % 2 == 0 { 0 } else { random() as u8 }).collect();
-            // Not the commands that do what they say.
+            // No command that would change a device.
             if bytes.len() > 8 {
                 bytes[8] = 200;
             }
@@ -240,7 +240,7 @@ fn random_packets_end_only_their_connection() {
     server.join().unwrap();
 }
 
-/// A control command on a connection of its own, whose answer nobody waits for yet.
+/// Sends a control command on a connection of its own, without reading the reply.
 fn send_command(fixture: &BrokerFixture, nr: u8, id: u32, data: u64) -> rustix::fd::OwnedFd {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     connect(&socket, &SocketAddrUnix::new(runtime_dir::socket(&fixture.dir)).unwrap()).unwrap();
@@ -258,10 +258,10 @@ fn a_waiting_command_ends_when_its_client_hangs_up() {
     until("all are there", || fixture.handle.connections() == 5);
     drop(waiting);
     until("their threads end", || fixture.handle.connections() == 1);
-    // Nobody is left who would start it.
+    // No client is left that would start it.
     let device = arm(device, || ());
     assert_eq!(fixture.client.info(id).unwrap().state, state::DEAD);
-    // A deletion goes on without who asked for it; the number is free with the last close.
+    // A deletion goes on without its client; the number is free with the last close.
     let delete = send_command(&fixture, ctrl::DEL_DEV, id, 0);
     assert!(device.completions().unwrap().iter().all(|completion| completion.res == -Errno::ENODEV.into_raw()));
     drop(delete);
@@ -271,7 +271,7 @@ fn a_waiting_command_ends_when_its_client_hangs_up() {
     until("its number is free", || fixture.client.list().unwrap().is_empty());
 }
 
-/// What becomes of these commands, in whatever order.
+/// The results of these commands, in any order.
 fn results(device: &CharDevice, submissions: &[Submission]) -> Vec<(u16, u16, i32)> {
     device.submit(submissions).unwrap();
     let mut all = Vec::new();
@@ -317,11 +317,11 @@ fn invalid_io_commands_are_refused_and_the_device_goes_on() {
         let expected = (submission.cmd.q_id, submission.cmd.tag, -errno.into_raw());
         assert_eq!(results(&device, &[submission]), [expected], "{what}");
     }
-    // More than was asked for is what was asked for.
+    // A larger result than requested is cut.
     let boastful = Submission { cmd: IoCmd { result: i32::MAX, ..command(commit, 1, 0, tag).cmd }, ..command(commit, 1, 0, tag) };
     device.submit(&[boastful]).unwrap();
     assert_eq!(request.join().unwrap(), Ok(()));
-    // The end of rings that are not there is nobody's loss.
+    // Cancellations of commands that do not exist are ignored.
     let nowhere = |q_id, tag| Submission { cmd_op: None, ..command(0, 1, q_id, tag) };
     device.submit(&[nowhere(1, 0), nowhere(0, u16::MAX)]).unwrap();
     assert_eq!(results(&device, &[command(fetch, 1, 7, 7)]), [(7, 7, -Errno::EINVAL.into_raw())]);
@@ -339,7 +339,7 @@ fn an_unreachable_broker_ends() {
     let client = BrokerClient::new(&dir);
     let (id, device) = add(&client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
-    // Its server could not be told of an end otherwise than by it.
+    // The broker cannot report its end to the server, so it must not end while there is one.
     std::thread::sleep(Duration::from_secs(2));
     assert!(!thread.is_finished(), "device {id} has a server");
     drop(device);
@@ -353,7 +353,7 @@ fn a_server_that_never_reads_its_ring_is_disconnected() {
     let (_, other) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let wrong = command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0);
     until("the broker has enough", || {
-        // Its ring is full now and then.
+        // Fails while the ring is full.
         let _ = device.submit(&[wrong; 4]);
         fixture.client.open(id).is_ok()
     });

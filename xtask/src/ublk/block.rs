@@ -1,4 +1,4 @@
-//! The block device: filesystems, fio, a server that is killed.
+//! The block device: filesystems, fio, a killed server.
 
 use super::server::{self, BlockProcess};
 use crate::programs::program_cases::ProgramCases;
@@ -7,12 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Far from numbers that somebody uses.
+/// A device number that nothing else uses.
 const NUMBER: u32 = 4_000_000;
-/// No healthy machine takes longer to clean up.
+/// Longest cleanup on a healthy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes, fills, checks, trims and checks again; `$1` the node, `$2` a folder, `$3` the kind.
+/// Makes a filesystem, fills, checks, trims and checks it again; `$1` the node, `$2` a directory,
+/// `$3` the type.
 const FILESYSTEM: &str = r#"
 mkfs.$3 $(test $3 = ext4 && echo -q || echo "-q -f") "$1"
 mkdir -p "$2"
@@ -94,7 +95,7 @@ fn killed_under_mount(cases: &ProgramCases, program: &Path) -> anyhow::Result<()
     let bound = format!("/sys/block/loop{number}/loop");
     ensure!(Path::new(&bound).exists(), "there is no {bound}");
     block_process.end("KILL")?;
-    // What was not written yet cannot be any more; and nothing waits for it.
+    // Dirty data is lost, and no write waits for the device.
     let after = r#"! dd if=/dev/zero of=mnt/more bs=1M count=8 conv=fsync status=none; umount mnt"#;
     cases.run_outside(&["sh", "-uc", after])?.ok()?;
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The broker, its servers and what stands on their devices: all of them are killed.
+//! The broker, its servers and filesystems on their devices, while processes are killed.
 
 use super::{block, nbd};
 use crate::programs::program_cases::ProgramCases;
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Far from numbers that somebody uses; there are 1,048,576.
+/// A device number that nothing else uses; there are 1,048,576.
 pub(super) const NUMBER: u32 = 1_047_000;
-/// mkfs.xfs wants 300 MiB.
+/// mkfs.xfs needs 300 MiB.
 const SIZE: &str = "400M";
-/// No healthy machine takes longer for a step.
+/// Longest step on a healthy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How often a server is killed under one filesystem.
+/// Kills of a server under one filesystem.
 const KILLS: u32 = 3;
-/// The `fsx` crate: random file operations, by somebody else.
+/// The `fsx` crate: random file operations.
 const FSX: &str = "0.3.2";
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
@@ -44,13 +44,13 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let test_broker = TestBroker::start(&uringlet, &home, &[])?;
     cases.case("the broker is killed while a device is written back", |cases| broker_killed_during_write_back(cases, test_broker));
     if is_mounted(cases)? {
-        // A case has failed: what it leaves is in nobody's way.
+        // A failed case must not leave a mount behind.
         cases.run_outside(&["umount", "-l", "mnt"])?.ok()?;
     }
     Ok(())
 }
 
-/// A process that is killed when this goes.
+/// A child process, killed when dropped.
 #[derive(Debug)]
 struct ChildGuard(Child);
 
@@ -64,12 +64,12 @@ impl ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Errors mean that it is gone already.
+        // An error means that it has ended already.
         let _ = self.kill();
     }
 }
 
-/// A broker and the folder where it is met.
+/// A broker and its runtime directory.
 #[derive(Debug)]
 pub(super) struct TestBroker {
     uringlet: PathBuf,
@@ -81,7 +81,7 @@ impl TestBroker {
     pub(super) fn start(uringlet: &Path, dir: &Path, options: &[&str]) -> anyhow::Result<Self> {
         let broker = Command::new(uringlet).args(["ublkd", "--dir"]).arg(dir).args(options).spawn().context("starting the broker")?;
         let test_broker = Self { uringlet: uringlet.to_owned(), dir: dir.to_owned(), broker: ChildGuard(broker) };
-        // Not by a command of ours: that would start a broker.
+        // Not through `uringlet ublk`, which would start a broker.
         wait_until("the broker answers", || Ok(UnixStream::connect(test_broker.dir.join("nbd.sock")).is_ok()))?;
         Ok(test_broker)
     }
@@ -100,7 +100,7 @@ impl TestBroker {
         Ok(String::from_utf8(self.ublk(&["list", "--json", &number.to_string()])?.stdout)?)
     }
 
-    /// A server, when its device is live.
+    /// Starts a server; returns when its device is live.
     fn serve(&self, args: &[&str]) -> anyhow::Result<ChildGuard> {
         let mut server = ChildGuard(self.command(args).stdout(Stdio::piped()).spawn().context("starting a server")?);
         let mut line = String::new();
@@ -114,10 +114,10 @@ impl TestBroker {
         self.serve(&["add", "-n", &number, "--type", "file", "--file", file, "--recovery", "reissue", "--json"])
     }
 
-    /// Kills the server, and has another one take over, again and again, wait_until `is_done`.
+    /// Kills the server and starts the next one, until `is_done`.
     fn kill_repeatedly(&self, number: u32, file: &str, mut server: ChildGuard, is_done: impl Fn() -> bool) -> anyhow::Result<ChildGuard> {
         for _ in 0..KILLS {
-            // Some way into what it is used for.
+            // Some way into the workload.
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_millis(300) && !is_done() {
                 std::thread::sleep(Duration::from_millis(5));
@@ -173,14 +173,14 @@ fn nbd_survives_server_kills(cases: &ProgramCases, test_broker: &TestBroker) -> 
     let server = test_broker.add(NUMBER, &file)?;
     let uri = format!("--uri=nbd+unix:///ublkb{NUMBER}?socket={}", test_broker.dir.join("nbd.sock").display());
     let job = ["fio", "--name=verify", "--ioengine=nbd", &uri, "--rw=randrw", "--bsrange=512-256k", "--iodepth=16", "--size=64M"];
-    // At least as long as the killing takes, whatever the machine: written anew and verified again.
+    // Long enough for all kills on any machine: rewritten and verified repeatedly.
     let verify = ["--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--loops=20"];
     let argv = [&job[..], &verify].concat();
     let server = while_servers_are_killed(test_broker, NUMBER, &file, server, || cases.run_outside(&argv)?.ok().map(drop))?;
     test_broker.delete(NUMBER, server)
 }
 
-/// Builds the crate's program, once.
+/// Installs the crate's program, once.
 fn fsx() -> anyhow::Result<String> {
     let root = paths::cache().join(format!("fsx-{FSX}"));
     let root_arg = root.to_str().context("the cache's path is not UTF-8")?;
@@ -222,7 +222,7 @@ fn filesystem(cases: &ProgramCases, test_broker: &TestBroker, kind: &str, fsx: &
     let played = while_servers_are_killed(test_broker, number, &file, server, || {
         cases.run_outside(&["bash", "-euc", &play, "bash", fsx])?.ok().map(drop)
     });
-    // However it went: nothing stays mounted.
+    // Unmounted even after a failure.
     let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     let server = played?;
     unmounted?;
@@ -230,7 +230,7 @@ fn filesystem(cases: &ProgramCases, test_broker: &TestBroker, kind: &str, fsx: &
     test_broker.delete(number, server)
 }
 
-/// What the kernel keeps of a filesystem reaches the server before its device goes.
+/// Data cached in the kernel reaches the server before its device is deleted.
 fn deleted_under_mount(cases: &ProgramCases, test_broker: &TestBroker, kind: &str) -> anyhow::Result<()> {
     let number = NUMBER + 2;
     let (server, file, node) = mounted_device(cases, test_broker, kind, number)?;
@@ -256,8 +256,8 @@ fn broker_killed(cases: &ProgramCases, mut test_broker: TestBroker, uringlet: &P
     let end = server.0.wait()?;
     ensure!(end.code() == Some(1), "the server ended with {end}");
     wait_until("the node is gone", || Ok(!Path::new(&node).exists()))?;
-    ensure!(is_mounted(cases)?, "nobody has unmounted it yet");
-    // The one who is in there goes on with errors; all others see the folder as it was.
+    ensure!(is_mounted(cases)?, "it is unmounted already");
+    // Users of the mount get errors; others see the directory beneath.
     let test_broker = TestBroker::start(uringlet, &test_broker.dir, &[])?;
     ensure!(!is_mounted(cases)?, "the next broker has left it mounted");
     wait_until("the loop device is free", || Ok(!Path::new(&bound).exists()))?;
@@ -269,7 +269,7 @@ fn broker_killed(cases: &ProgramCases, mut test_broker: TestBroker, uringlet: &P
     test_broker.delete(number, server)
 }
 
-/// Who waits for the device then waits for a server that does not answer; nobody waits for ever.
+/// The deletion waits for a stopped server; when the broker dies, nothing waits any more.
 fn broker_killed_during_write_back(cases: &ProgramCases, mut test_broker: TestBroker) -> anyhow::Result<()> {
     let number = NUMBER + 4;
     let (mut server, _, node) = mounted_device(cases, &test_broker, "ext4", number)?;

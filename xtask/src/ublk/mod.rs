@@ -1,4 +1,4 @@
-//! `xtask ublk`: clients that nobody here wrote, on the front ends of ublk devices.
+//! `xtask ublk`: independent clients and servers on ublk devices.
 
 mod block;
 mod broker;
@@ -20,21 +20,21 @@ Runs nbdinfo, nbdcopy, nbdsh, qemu-img, qemu-io and fio on the NBD server, and f
 with FUSE and loop devices), kills servers and the broker under them; or, which takes
 long to build, runs rublk, its tests and those of libublk on the broker. Installs what is missing by package name (as root).";
 
-/// Takes long.
+/// Slow.
 const SLOW: &str = "rublk";
 
-/// A front end: its name, what to install, and its checks.
+/// A front end: its name, its packages, and its checks.
 type FrontEndTests = (&'static str, &'static [&'static str], fn(&mut ProgramCases) -> anyhow::Result<()>);
 
 const FRONT_ENDS: &[FrontEndTests] = &[
     ("nbd", &["libnbd-bin", "python3-libnbd", "qemu-utils", "fio"], nbd::check),
     ("block", &["e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], block::check),
     ("broker", &["libnbd-bin", "python3-libnbd", "qemu-utils", "e2fsprogs", "xfsprogs", "fio", "util-linux", "mount"], broker::check),
-    // Only if asked for. Its build asks libclang what the kernel's headers say.
+    // Only on request. Its build needs libclang.
     ("rublk", &["libclang-dev", "e2fsprogs", "util-linux", "mount"], rublk::check),
 ];
 
-/// Runs all and counts.
+/// Runs the selected checks.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
     let mut names = Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
                 println!("{name} with {}", apt::versions(packages)?.join(", "));
                 check(&mut cases)?;
             }
-            // An ordinary user can install nothing.
+            // Only root can install packages.
             Err(error) if !rustix::process::geteuid().is_root() => cases.skip("all of it", &format!("{error:#}")),
             Err(error) => return Err(error),
         }

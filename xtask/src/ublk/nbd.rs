@@ -4,12 +4,12 @@ use super::server::{self, NbdProcess};
 use crate::programs::program_cases::ProgramCases;
 use anyhow::ensure;
 
-/// The device's size, bytes; the server is started with it.
+/// The device's size, bytes, as the server is started.
 const SIZE: usize = 64 << 20;
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let program = server::build("nbd_ram")?;
-    // Requests end on the connection's own thread, or on others.
+    // Requests complete on the connection's own thread, or on others.
     for threads in ["0", "2"] {
         let mut server = NbdProcess::start(&program, cases.dir(), threads)?;
         for (transport, uri) in ["unix", "tcp"].iter().zip(server.uris.clone()) {
@@ -23,7 +23,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All clients, on a device 0 of [`SIZE`] bytes full of zeroes, the only one of its server.
+/// All clients on device 0: [`SIZE`] bytes of zeroes, its server's only device.
 pub(super) fn clients(cases: &mut ProgramCases, transport: &str, uri: &str) {
     let name = |what: &str| format!("{what}, {transport}");
     cases.case(&name("nbdinfo"), |cases| info(cases, uri));
@@ -62,7 +62,7 @@ fn info(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// There and back, over several connections.
+/// A copy to the device and back, over several connections.
 fn copy(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
     let bytes: Vec<u8> = (0..SIZE).map(|i| if i >> 20 & 3 == 3 { 0 } else { (i / 5 + i / 4096) as u8 }).collect();
     std::fs::write(cases.dir().join("there"), &bytes)?;
@@ -75,7 +75,7 @@ fn copy(cases: &ProgramCases, uri: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `nbdsh` is this, with the first Python on the path, which need not be the one that has libnbd.
+/// What `nbdsh` runs, with the system's Python, which has libnbd.
 const NBDSH: [&str; 3] = ["/usr/bin/python3", "-m", "nbd"];
 
 const SCRIPT: &str = r#"

@@ -1,5 +1,5 @@
-//! Servers that nobody here wrote, as they are: rublk, and the tests of rublk and of the library it is mounted_device with, each of them a process of its own that
-//! reaches the broker through `uringlet run`.
+//! Independent servers, unmodified: rublk, and the tests of rublk and of its library, each of them
+//! a process that reaches the broker through `uringlet run`.
 
 use super::block;
 use super::broker::{FSCK, MAKE_FILESYSTEM, TestBroker, wait_until};
@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const RUBLK: (&str, &str) = ("rublk", "0.2.15");
-/// What rublk stands on.
+/// The library that rublk uses.
 const LIBUBLK: (&str, &str) = ("libublk", "0.4.8");
-/// Names the broker's folder.
+/// Environment variable with the broker's runtime directory.
 const FOLDER: &str = "URINGLET_UBLK_DIR";
-/// What is known of the tests of both: a line for each, `name pass` or `name skip REASON`.
+/// Expected results of the tests: a line each, `name pass` or `name skip REASON`.
 const LISTS: &str = "conformance";
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let uringlet = build::uringlet()?;
     let program = installed()?;
     if let Some(why) = block::missing() {
-        // Its tests and its users look for the block device.
+        // Its tests and servers need the block device.
         cases.skip("all of it", &why);
         return Ok(());
     }
@@ -44,7 +44,7 @@ struct Rublk {
 
 impl Rublk {
     fn run(&self, cases: &ProgramCases, words: &[&str]) -> anyhow::Result<String> {
-        // Its servers outlive it: nothing that ends with its parent.
+        // Its servers outlive this process: nothing that ends with its parent.
         let mut command = Command::new(&self.uringlet);
         command.args(["run", "--", &self.program]).args(words).current_dir(cases.dir()).env(FOLDER, cases.dir().join("test_broker"));
         let output = command.output().context("starting rublk")?;
@@ -56,7 +56,8 @@ impl Rublk {
 }
 
 impl Rublk {
-    /// It stops the device, upon which the server deletes it, and then deletes it once more: that fails if the server was quicker.
+    /// rublk stops the device, whose server then deletes it, and deletes it again; the second
+    /// deletion may fail.
     fn delete(&self, cases: &ProgramCases, number: &str) -> anyhow::Result<()> {
         let deleted = self.run(cases, &["del", "-n", number]);
         let left = cases.run_outside(&[&self.uringlet, "ublk", "list", "--json"])?.ok()?;
@@ -65,7 +66,7 @@ impl Rublk {
     }
 }
 
-/// Builds the crate's program, once.
+/// Installs the crate's program, once.
 fn installed() -> anyhow::Result<PathBuf> {
     let (name, version) = RUBLK;
     let root = paths::cache().join(format!("{name}-{version}"));
@@ -112,7 +113,7 @@ fn recover_after_kill(cases: &ProgramCases, rublk: &Rublk, test_broker: &TestBro
     rublk.delete(cases, &number)
 }
 
-/// The tests that come with a crate, one after the other: they look at all devices there are.
+/// The tests of a crate, one at a time, as they examine all devices.
 fn own_tests(cases: &mut ProgramCases, rublk: &Rublk, name: &str, version: &str) -> anyhow::Result<()> {
     let program = test_program(name, version)?;
     let known = ExpectedResults::read(name, version)?;
@@ -130,13 +131,13 @@ fn own_tests(cases: &mut ProgramCases, rublk: &Rublk, name: &str, version: &str)
                 ensure!(ran.contains("1 passed"), "it did not run:\n{ran}");
                 Ok(())
             }),
-            None => cases.case(&title, |_| bail!("nothing is known of it: add a line to {}", known.path.display())),
+            None => cases.case(&title, |_| bail!("no expected result: add a line to {}", known.path.display())),
         }
     }
     Ok(())
 }
 
-/// A package that needs the crate has it fetched.
+/// Fetches a crate by making a package depend on it.
 const FETCH: &str = r#"
 mkdir -p "$3/fetch/src"
 : >"$3/fetch/src/lib.rs"
@@ -147,7 +148,7 @@ printf '\n[workspace]\n' >>"$3/new/Cargo.toml"
 mv "$3/new" "$3/sources"
 "#;
 
-/// Builds the crate's tests, in a copy of what was fetched.
+/// Builds the crate's tests in a copy of its sources.
 fn test_program(name: &str, version: &str) -> anyhow::Result<PathBuf> {
     let home = paths::cache().join(format!("{name}-{version}-tests"));
     let sources = home.join("sources");
@@ -155,7 +156,7 @@ fn test_program(name: &str, version: &str) -> anyhow::Result<PathBuf> {
         let home = home.to_str().context("the cache's path is not UTF-8")?;
         crate::stream::sh("sh", &["-euc", FETCH, "sh", name, version, home])?;
     }
-    // Tests start them as servers.
+    // Tests start the examples as servers.
     build(&sources, name, &["build", "--examples"])?;
     let output = build(&sources, name, &["test", "--no-run", "--test", "basic", "--message-format=json"])?;
     let messages = String::from_utf8_lossy(&output);
@@ -165,11 +166,11 @@ fn test_program(name: &str, version: &str) -> anyhow::Result<PathBuf> {
     Ok(program.into())
 }
 
-/// A command of cargo's in a crate's folder: what it says.
+/// Runs cargo in a crate's directory; returns its output.
 fn build(sources: &Path, name: &str, words: &[&str]) -> anyhow::Result<Vec<u8>> {
     let mut cargo = Command::new("cargo");
     cargo.args(words).arg("--locked").current_dir(sources).env("CARGO_TARGET_DIR", sources.with_file_name("target"));
-    // Of no use to the tests, and more to install.
+    // Default features are not needed and would need more packages.
     if name == RUBLK.0 {
         cargo.arg("--no-default-features");
     }
@@ -178,7 +179,7 @@ fn build(sources: &Path, name: &str, words: &[&str]) -> anyhow::Result<Vec<u8>> 
     Ok(output.stdout)
 }
 
-/// A list of what is known.
+/// The expected results of a crate's tests.
 struct ExpectedResults {
     path: PathBuf,
     lines: Vec<(String, Option<String>)>,
@@ -200,7 +201,7 @@ impl ExpectedResults {
         Ok(Self { lines: lines.collect::<anyhow::Result<_>>()?, path: path.clone() })
     }
 
-    /// Nothing, or why it is skipped if it is.
+    /// `None`: unknown. Otherwise the reason to skip it, if any.
     fn of(&self, test: &str) -> Option<Option<&str>> {
         self.lines.iter().find(|(name, _)| name == test).map(|(_, why)| why.as_deref())
     }

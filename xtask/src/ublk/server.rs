@@ -1,4 +1,4 @@
-//! A server to be tested, as a process.
+//! A server under test, as a process.
 
 use crate::paths;
 use anyhow::{Context, ensure};
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Builds one of the front ends' examples: devices in memory.
+/// Builds one of the front ends' examples, a device in memory.
 pub(super) fn build(example: &str) -> anyhow::Result<PathBuf> {
     crate::stream::sh("cargo", &["build", "--release", "-p", "uringlet-ublk-front", "--example", example])?;
     Ok(paths::target().join("release/examples").join(example))
 }
 
-/// A running server; it is killed when this goes.
+/// A running NBD server, killed when dropped.
 #[derive(Debug)]
 pub(super) struct NbdProcess {
     child: Child,
-    /// Where it is reached: one URI a socket.
+    /// One URI for each socket.
     pub(super) uris: Vec<String>,
 }
 
 impl NbdProcess {
-    /// Starts it in `dir`, on a unix socket and a TCP port, and waits wait_until it listens.
+    /// Starts it in `dir` on a unix socket and a TCP port; returns when it listens.
     pub(super) fn start(program: &Path, dir: &Path, threads: &str) -> anyhow::Result<Self> {
         let socket = dir.join(format!("nbd-{threads}.sock"));
         let child = Command::new(program).arg(&socket).args(["64", threads, "0"]).stdout(Stdio::piped()).spawn();
@@ -34,7 +34,7 @@ impl NbdProcess {
         Ok(server)
     }
 
-    /// Whether it is still there.
+    /// Whether it runs.
     pub(super) fn is_alive(&mut self) -> anyhow::Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
@@ -42,13 +42,13 @@ impl NbdProcess {
 
 impl Drop for NbdProcess {
     fn drop(&mut self) {
-        // Errors mean that it is gone already.
+        // An error means that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A process that has a block device; it is killed when this goes.
+/// A process with a block device, killed when dropped.
 #[derive(Debug)]
 pub(super) struct BlockProcess {
     child: std::cell::RefCell<Child>,
@@ -56,7 +56,7 @@ pub(super) struct BlockProcess {
 }
 
 impl BlockProcess {
-    /// Starts it, and waits wait_until its node is there. 600 MiB: mkfs.xfs wants 300.
+    /// Starts it with 600 MiB (mkfs.xfs needs 300); returns when its node exists.
     pub(super) fn start(program: &Path, number: u32) -> anyhow::Result<Self> {
         let child = Command::new(program).args([&number.to_string(), "600"]).stdout(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("starting {}", program.display()))?;
@@ -68,7 +68,7 @@ impl BlockProcess {
         Ok(block_process)
     }
 
-    /// Ends it by a signal, and waits wait_until its node is gone.
+    /// Ends it by a signal; returns when its node is gone.
     pub(super) fn end(&self, signal: &str) -> anyhow::Result<()> {
         let mut child = self.child.borrow_mut();
         crate::stream::sh("kill", &[&format!("-{signal}"), &child.id().to_string()])?;
@@ -85,7 +85,7 @@ impl BlockProcess {
 impl Drop for BlockProcess {
     fn drop(&mut self) {
         let child = self.child.get_mut();
-        // Errors mean that it is gone already.
+        // An error means that it has ended already.
         let _ = child.kill();
         let _ = child.wait();
     }

@@ -30,7 +30,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Run the broker of ublk devices in the foreground; `uringlet ublk` starts it on demand
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Its runtime directory [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR; /run/uringlet for root]
+    /// Its runtime directory [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR;
+    /// /run/uringlet for root]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! `uringlet ublk` and `uringlet ublkd`: block devices whose servers are programs.
+//! `uringlet ublk` and `uringlet ublkd`: block devices in user space.
 
 mod daemon;
 mod interrupt;
@@ -24,17 +24,18 @@ Examples:
   uringlet ublk list --json
   uringlet ublk del --all";
 
-/// Block devices served by programs: over NBD, and as root also as /dev/ublkbN
+/// Block devices served by programs: over NBD, and for root also as /dev/ublkbN
 ///
-/// A broker (`uringlet ublkd`, started when it is needed) has the devices; servers come and go. One whose server dies is dead, or, with
-/// --recovery, waits for the next one.
+/// A broker (`uringlet ublkd`, started on demand) owns the devices; servers come and go. When its
+/// server dies a device dies too, or, with --recovery, waits for the next server.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: UblkCommand,
 
-    /// The broker's folder [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR; /run/uringlet for root]
+    /// The broker's runtime directory [default: $URINGLET_UBLK_DIR, or uringlet in
+    /// $XDG_RUNTIME_DIR; /run/uringlet for root]
     #[arg(long, global = true, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
@@ -49,7 +50,7 @@ enum UblkCommand {
     Features(show::FeaturesArgs),
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub(crate) fn ublk(args: &Args) -> Status {
     let client = BrokerClient::new(&args.dir.clone().unwrap_or_else(runtime_dir::default_dir));
     let result = match &args.command {

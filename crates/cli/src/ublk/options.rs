@@ -1,4 +1,4 @@
-//! What `uringlet ublk add` and `recover` are told.
+//! Options of `uringlet ublk add` and `recover`.
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
@@ -11,13 +11,13 @@ use uringlet_ublk_server::backing::BackingStore;
 use uringlet_ublk_server::buffers::BufferMode;
 
 pub(super) const SECTOR: u64 = 512;
-/// A restart fits; and no longer, for somebody waits.
+/// Longer than a restart, s; not much longer, since a program waits.
 const DEFAULT_TIMEOUT_S: u64 = 30;
 
-/// What our servers can serve.
+/// What a server serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum TargetKind {
-    /// Reads zeroes, forgets writes
+    /// Reads return zeroes, writes are dropped
     Null,
     /// Memory, lost with the server
     Ram,
@@ -27,14 +27,14 @@ pub(super) enum TargetKind {
     Rpc,
 }
 
-/// What becomes of the device when its server dies.
+/// The fate of a device whose server dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Recovery {
-    /// It dies too
+    /// The device dies
     None,
-    /// It waits for the next server; requests in flight fail
+    /// The device waits for the next server; requests in flight fail
     Wait,
-    /// It waits for the next server, which gets the requests in flight again
+    /// The device waits for the next server, which gets the requests in flight again
     Reissue,
     /// Requests fail until the next server comes
     Fail,
@@ -54,18 +54,19 @@ impl Recovery {
 /// Where a request's data lies in the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BufferModeArg {
-    /// Memory of its own for each WRITE, allocated when it is there (UBLK_F_NEED_GET_DATA)
+    /// Memory for each WRITE, allocated when it arrives (UBLK_F_NEED_GET_DATA)
     OnDemand,
-    /// A buffer for each tag, from which WRITEs are copied once more
+    /// A buffer for each tag, and one more copy of each WRITE
     Preallocated,
     /// The server copies from and to the device itself (UBLK_F_USER_COPY)
     UserCopy,
 }
 
-/// How data comes to the server
+/// How data reaches the server
 #[derive(Debug, clap::Args)]
 pub(super) struct DataPathArgs {
-    /// Where a request's data lies in the server [default: on-demand for --type rpc, user-copy otherwise]
+    /// Where a request's data lies in the server [default: on-demand for --type rpc, user-copy
+    /// otherwise]
     #[arg(long, value_enum, value_name = "MODE")]
     buffers: Option<BufferModeArg>,
 
@@ -94,26 +95,28 @@ impl DataPathArgs {
 /// What to serve
 #[derive(Debug, clap::Args)]
 pub(super) struct TargetArgs {
-    /// What stands behind the device
+    /// What backs the device
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     pub(super) kind: TargetKind,
 
-    /// The file of --type file; of --type rpc without --server: what its store keeps its blocks in [default: memory]
+    /// The file of --type file; for --type rpc without --server: the file of its store [default:
+    /// memory]
     #[arg(long, value_name = "PATH", required_if_eq("kind", "file"))]
     file: Option<PathBuf>,
 
-    /// --type rpc: where the store is, HOST:PORT or unix:PATH [default: a store in this process]
+    /// --type rpc: the store's address, HOST:PORT or unix:PATH [default: a store in this process]
     #[arg(long, value_name = "PLACE", conflicts_with = "file")]
     pub(super) server: Option<String>,
 
-    /// --type rpc: how long a request waits for a store that is away before it fails with EIO [default: 30]
+    /// --type rpc: how long a request waits for an absent store before it fails with EIO [default:
+    /// 30]
     ///
-    /// A store that was only restarted is found again, and what it had not answered is sent once more. One that was away as long
-    /// fails requests at once, until it is back.
+    /// After a restart of the store unanswered requests are sent again. While a store has been away
+    /// longer than this, requests fail at once.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: Option<u64>,
 
-    /// Threads that serve
+    /// Serving threads
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) threads: u16,
 
@@ -122,7 +125,7 @@ pub(super) struct TargetArgs {
     pub(super) json: bool,
 }
 
-/// A file's own size in whole sectors; of a block device, too.
+/// Opens a file or block device; also returns its size in whole sectors.
 pub(super) fn open(path: &Path, is_read_only: bool) -> anyhow::Result<(File, u64)> {
     let file = File::options().read(true).write(!is_read_only).open(path);
     let mut file = file.with_context(|| format!("opening {}", path.display()))?;
@@ -135,7 +138,7 @@ impl TargetArgs {
         Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT_S))
     }
 
-    /// What is kept here, and its size if it has one of its own.
+    /// The backing store, and its size if it has one of its own.
     pub(super) fn target(&self, is_read_only: bool) -> anyhow::Result<(BackingStore, Option<u64>)> {
         ensure!(
             self.kind == TargetKind::Rpc || self.server.is_none() && self.timeout.is_none(),
@@ -153,7 +156,7 @@ impl TargetArgs {
     }
 }
 
-/// A number of bytes: digits, and K, M, G or T.
+/// A number of bytes: digits with an optional suffix K, M, G or T.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
@@ -167,7 +170,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     if bytes >= 4096 && bytes.is_multiple_of(4096) { Ok(bytes) } else { Err("a multiple of 4096 bytes, please".to_owned()) }
 }
 
-/// A block's size, as its power of two.
+/// A block size as its power of two.
 pub(super) fn block_shift(text: &str) -> Result<u8, String> {
     match text {
         "512" => Ok(9),

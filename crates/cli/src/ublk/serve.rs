@@ -1,4 +1,4 @@
-//! `uringlet ublk add` and `recover`: our own servers.
+//! `uringlet ublk add` and `recover`: run a server.
 
 use super::options::{DataPathArgs, Recovery, SECTOR, TargetArgs, TargetKind, block_shift, size};
 use super::{daemon, interrupt, show, store};
@@ -17,10 +17,10 @@ use uringlet_ublk_server::sync_server;
 use uringlet_ublk_server::volume::BackingVolume;
 use uringlet_ublkd::client::{BrokerClient, CharDevice};
 
-/// Of a device whose size nobody says, bytes.
+/// Size of a device without one, bytes.
 const SIZE: u64 = 1 << 30;
 
-/// Add a device and serve it until it is deleted or this is interrupted
+/// Add a device and serve it until it is deleted or this command is interrupted
 #[derive(Debug, clap::Args)]
 pub(super) struct AddArgs {
     #[command(flatten)]
@@ -29,66 +29,67 @@ pub(super) struct AddArgs {
     #[command(flatten)]
     data: DataPathArgs,
 
-    /// Its number [default: the lowest that is free]
+    /// Device number [default: the lowest free one]
     #[arg(short = 'n', long, value_name = "N")]
     number: Option<u32>,
 
-    /// Its size, such as 512M or 10G [default: the file's or the store's; 1G otherwise]
+    /// Size, such as 512M or 10G [default: the file's or the store's; 1G otherwise]
     #[arg(long, value_parser = size)]
     size: Option<u64>,
 
-    /// Its logical block, bytes: 512, 1024, 2048 or 4096
+    /// Logical block size, bytes: 512, 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", default_value = "512", value_parser = block_shift)]
     block_size: u8,
 
-    /// Queues
+    /// Number of queues
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     queues: u16,
 
-    /// Requests of a queue that may be under way
+    /// Requests in flight per queue
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     depth: u16,
 
-    /// Nothing can be written
+    /// Refuse writes
     #[arg(long)]
     read_only: bool,
 
-    /// When the server dies
+    /// What happens when the server dies
     #[arg(long, value_enum, default_value = "none")]
     recovery: Recovery,
 }
 
 /// Serve a device whose server has died
 ///
-/// The new server is told anew what to serve; where its data lies is the device's own.
+/// The options say anew what to serve; the buffer mode is the device's.
 #[derive(Debug, clap::Args)]
 pub(super) struct RecoverArgs {
     #[command(flatten)]
     target_args: TargetArgs,
 
-    /// Its number
+    /// Device number
     number: u32,
 }
 
-/// A server that is ready, but for a device.
+/// A server that only lacks a device.
 enum PreparedServer {
-    /// With USER_COPY, on so many threads.
+    /// USER_COPY, with this many threads.
     Plain(BackingStore, u16),
-    /// Tasks, with buffers of any kind.
+    /// tokio tasks, with any buffer mode.
     Local(Runtime, BackingVolume, BufferMode),
     Remote(Runtime, Box<RemoteBackend>, BufferMode),
 }
 
-/// A server, and what the device must be like.
+/// A server, and the device properties that follow from it.
 struct ServerSetup {
     server: PreparedServer,
-    /// Its own, if it has one.
+    /// The size, if the backing store has one.
     size: Option<u64>,
     is_read_only: bool,
     has_cache: bool,
 }
 
-/// Makes what is to be served ready, `wanted` bytes of it if it has no size of its own. `takeover`: from a server that has died.
+/// Prepares a server. `wanted`: the size of a backing store without one. `takeover`: the server
+/// replaces one that has died.
 fn prepare(target_args: &TargetArgs, buffers: BufferMode, wanted: u64, is_read_only: bool, takeover: bool) -> anyhow::Result<ServerSetup> {
     let (target, size) = target_args.target(is_read_only)?;
     let has_cache = matches!(target, BackingStore::File(_));
@@ -112,7 +113,7 @@ fn prepare(target_args: &TargetArgs, buffers: BufferMode, wanted: u64, is_read_o
     };
     let remote = runtime.block_on(opening)?;
     let info = remote.info().clone();
-    ensure!(is_read_only || !info.is_read_only || takeover, "the store is read-only: say --read-only");
+    ensure!(is_read_only || !info.is_read_only || takeover, "the store is read-only: add --read-only");
     let server = PreparedServer::Remote(runtime, Box::new(remote), buffers);
     Ok(ServerSetup { server, size: Some(info.size), is_read_only: is_read_only || info.is_read_only, has_cache: info.has_cache })
 }
@@ -153,7 +154,9 @@ pub(super) fn recover(client: &BrokerClient, args: &RecoverArgs) -> anyhow::Resu
     let prepared = prepare(&args.target_args, buffers, size, is_read_only, true)?;
     let what = if args.target_args.kind == TargetKind::Rpc { "store" } else { "file" };
     ensure!(prepared.size.is_none_or(|found| found >= size), "the {what} is smaller than the device, which has {size} bytes");
-    client.start_recovery(id).with_context(|| format!("device {id} is not to be recovered (it is, or it was added without --recovery)"))?;
+    client
+        .start_recovery(id)
+        .with_context(|| format!("device {id} cannot be recovered (its server runs, or it was added without --recovery)"))?;
     let device = client.open(id)?;
     let (ending, is_json) = (client.clone(), args.target_args.json);
     let on_armed = move || report_start(&ending, id, is_json, ending.end_recovery(id));
@@ -180,12 +183,12 @@ fn serve(
             runtime.shutdown_background();
         }
     }
-    // Its number is free, unless somebody else deletes it already.
+    // An error means that it was deleted already.
     let _ = client.delete_async(id);
     Ok(())
 }
 
-/// The device is live, or never will be.
+/// Reports that the device is live, or deletes one that does not start.
 fn report_start(client: &BrokerClient, id: u32, is_json: bool, started: anyhow::Result<()>) {
     match started.and_then(|()| show::show(client, id, is_json)) {
         Ok(()) => {}

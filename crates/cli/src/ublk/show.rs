@@ -10,24 +10,24 @@ use uringlet_ublk_front::nbd::NbdAddress;
 use uringlet_ublkd::client::BrokerClient;
 use uringlet_ublkd::runtime_dir;
 
-/// Longer than this nobody waits without a word.
+/// Waits longer than this are explained to the user.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
-/// Show devices
+/// List devices
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 
-    /// Only this one
+    /// Only this device
     number: Option<u32>,
 }
 
-/// Delete devices: their servers end
+/// Delete devices; their servers end
 #[derive(Debug, clap::Args)]
 pub(super) struct DelArgs {
-    /// All of them
+    /// All devices
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
 
@@ -35,7 +35,7 @@ pub(super) struct DelArgs {
     numbers: Vec<u32>,
 }
 
-/// Show what the driver can do
+/// Show the driver's features
 #[derive(Debug, clap::Args)]
 pub(super) struct FeaturesArgs {
     /// Print JSON
@@ -88,12 +88,12 @@ fn describe(client: &BrokerClient, id: u32) -> anyhow::Result<Value> {
 
 fn print(device: &Value) {
     let word = |key: &str| device[key].as_str().unwrap_or("-").to_owned();
-    // A JSON value knows no width.
+    // A JSON value ignores a width.
     let number = |key: &str| device[key].to_string();
     println!("{:<6} {:<9} {:>8} {:>14}  {}  {}", number("id"), word("state"), number("server"), number("size"), word("block"), word("nbd"));
 }
 
-/// Tells of one device.
+/// Prints one device.
 pub(super) fn show(client: &BrokerClient, id: u32, is_json: bool) -> anyhow::Result<()> {
     let device = describe(client, id)?;
     if is_json {
@@ -107,11 +107,11 @@ pub(super) fn show(client: &BrokerClient, id: u32, is_json: bool) -> anyhow::Res
 pub(super) fn list(client: &BrokerClient, args: &ListArgs) -> anyhow::Result<()> {
     let ids = match args.number {
         Some(number) => vec![number],
-        // Without a broker there are none.
+        // Without a broker there are no devices.
         None if !client.is_running() => Vec::new(),
         None => client.list()?,
     };
-    // One that was deleted meanwhile is none, unless it was asked for.
+    // A device deleted meanwhile is left out, unless it was asked for.
     let found = ids.iter().map(|id| describe(client, *id)).filter(|found| found.is_ok() || args.number.is_some());
     let devices = found.collect::<anyhow::Result<Vec<_>>>()?;
     if args.json {
@@ -128,7 +128,7 @@ pub(super) fn del(client: &BrokerClient, args: &DelArgs) -> anyhow::Result<()> {
     numbers.iter().try_for_each(|id| delete(client, *id).with_context(|| format!("deleting device {id}")))
 }
 
-/// Deletes a device; says what it waits for, if that takes its time.
+/// Deletes a device; says what it waits for if that takes long.
 fn delete(client: &BrokerClient, id: u32) -> anyhow::Result<()> {
     let (done, is_done) = channel();
     let (at_work, server) = (client.clone(), client.info(id)?.ublksrv_pid);
@@ -136,7 +136,7 @@ fn delete(client: &BrokerClient, id: u32) -> anyhow::Result<()> {
     if let Ok(result) = is_done.recv_timeout(QUIET_PERIOD) {
         return result;
     }
-    eprintln!("uringlet ublk: waiting for the requests of device {id} that its server (process {server}) has");
+    eprintln!("uringlet ublk: waiting for the requests of device {id} that its server (process {server}) executes");
     is_done.recv()?
 }
 

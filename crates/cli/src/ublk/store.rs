@@ -1,4 +1,4 @@
-//! `uringlet ublk store`: the other end of `--type rpc`.
+//! `uringlet ublk store`: the store of `--type rpc`.
 
 use super::interrupt;
 use super::options::{open, size};
@@ -12,28 +12,29 @@ use uringlet_ublk_rpc::store::BlockStore;
 use uringlet_ublk_server::backing::BackingStore;
 use uringlet_ublk_server::volume::{BackingVolume, Volume};
 
-/// Run a store of blocks for devices of --type rpc, until it is interrupted
+/// Run a block store for devices of --type rpc, until interrupted
 ///
-/// It serves one device at a time. There is neither encryption nor authentication: whoever reaches it can read and write it.
+/// A store serves one device at a time. There is neither encryption nor authentication: every
+/// program that can connect can read and write the blocks.
 #[derive(Debug, clap::Args)]
 pub(super) struct StoreArgs {
-    /// Where to listen: HOST:PORT (port 0: any), or unix:PATH, for this user alone
+    /// Address to listen on: HOST:PORT (port 0: any), or unix:PATH, for this user alone
     #[arg(long, value_name = "PLACE", default_value = "127.0.0.1:7411")]
     listen: String,
 
-    /// Its size, such as 512M or 10G [default: the file's]
+    /// Size, such as 512M or 10G [default: the file's]
     #[arg(long, value_parser = size, required_unless_present = "file")]
     size: Option<u64>,
 
-    /// Keep the blocks in a file or block device, which is made with --size if it is not there [default: memory]
+    /// Keep the blocks in a file or block device; --size creates a missing file [default: memory]
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
 
-    /// Nothing can be written
+    /// Refuse writes
     #[arg(long)]
     read_only: bool,
 
-    /// Threads that serve
+    /// Serving threads
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
 
@@ -42,7 +43,7 @@ pub(super) struct StoreArgs {
     json: bool,
 }
 
-/// A runtime for a server's requests.
+/// The tokio runtime of a server's requests.
 pub(super) fn runtime(threads: u16) -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(threads.into()).thread_name("ublk-io").enable_all().build().context("starting threads")
@@ -50,15 +51,15 @@ pub(super) fn runtime(threads: u16) -> anyhow::Result<Runtime> {
 
 fn file_volume(path: &Path, args: &StoreArgs) -> anyhow::Result<(File, u64)> {
     if let Some(size) = args.size.filter(|_| !path.exists()) {
-        let file = File::create_new(path).with_context(|| format!("making {}", path.display()))?;
+        let file = File::create_new(path).with_context(|| format!("creating {}", path.display()))?;
         file.set_len(size).with_context(|| format!("{} with {size} bytes", path.display()))?;
     }
     let (file, found) = open(path, args.read_only)?;
-    // Devices without a size of their own (/dev/full, say) have the one that they are given.
+    // Devices without a size (such as /dev/full) get --size.
     let size = if found == 0 { args.size.unwrap_or(0) } else { found };
     ensure!(size >= 4096, "{} has {size} bytes: give it a --size", path.display());
     match args.size {
-        Some(asked) if asked != size => bail!("{} has {size} bytes already, not {asked}", path.display()),
+        Some(asked) if asked != size => bail!("{} has {size} bytes, not {asked}", path.display()),
         _ => Ok((file, size)),
     }
 }
@@ -79,7 +80,7 @@ pub(super) fn run(args: &StoreArgs) -> anyhow::Result<()> {
     let runtime = runtime(args.threads)?;
     let listener = runtime.block_on(async { StoreListener::bind(&args.listen) })?;
     if !listener.is_local() {
-        eprintln!("uringlet ublk: everybody who reaches {} can read and write the blocks", listener.address());
+        eprintln!("uringlet ublk: every program that can connect to {} can read and write the blocks", listener.address());
     }
     if args.json {
         println!("{}", json!({ "listen": listener.address(), "size": info.size, "volume": info.name, "read_only": info.is_read_only }));
@@ -96,7 +97,7 @@ pub(super) fn run(args: &StoreArgs) -> anyhow::Result<()> {
         return runtime.block_on(serving)?.context("serving");
     }
     let flushed = runtime.block_on(store.close());
-    // Connections end here; the socket's name goes with them.
+    // Ends the connections and removes the socket's file.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    flushed.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw())).context("making the blocks durable")
+    flushed.map_err(|errno| std::io::Error::from_raw_os_error(errno.into_raw())).context("flushing the blocks")
 }

@@ -136,12 +136,12 @@ fn a_read_only_export_rejects_writes() {
 fn a_client_that_does_not_read_holds_no_slot() {
     let spec = RamDeviceSpec { depth: 2, queues: 1, ..RamDeviceSpec::with_size(SIZE) };
     let (server, device) = served(spec);
-    let mut greedy = Client::new(&server, true);
+    let mut slow = Client::new(&server, true);
     let mut half = Client::new(&server, true);
-    // Far more than the socket and the budget take.
-    let mut greedy_socket = greedy.socket.try_clone().unwrap();
-    let asking = std::thread::spawn(move || (0..300).try_for_each(|i| greedy_socket.write_all(&request(READ, 0, i, 0, 1 << 20))));
-    // Half of a write, and no more.
+    // Far more than the socket and READ_BYTES_MAX admit.
+    let mut slow_socket = slow.socket.try_clone().unwrap();
+    let asking = std::thread::spawn(move || (0..300).try_for_each(|i| slow_socket.write_all(&request(READ, 0, i, 0, 1 << 20))));
+    // A part of a write, and no more.
     half.send(WRITE, 0, 1, 0, 1 << 20);
     half.socket.write_all(&[1; 4096]).unwrap();
     let mut other = Client::new(&server, true);
@@ -149,16 +149,16 @@ fn a_client_that_does_not_read_holds_no_slot() {
         assert_eq!(other.write(0, 0, &pattern(8192, i)), 0);
         assert_eq!(other.read(0, 0, 8192), Ok(pattern(8192, i)));
     }
-    // The greedy one gets all when it reads at last.
+    // The first client gets all its data once it reads.
     for _ in 0..300 {
         let mut bytes = 0;
         while bytes < 1 << 20 {
-            bytes += greedy.reply(0).data.len() - 8;
+            bytes += slow.reply(0).data.len() - 8;
         }
         assert_eq!(bytes, 1 << 20);
     }
     asking.join().unwrap().unwrap();
-    drop((greedy, half));
+    drop((slow, half));
     until("slots are free again", || device.free_slots() == 2);
 }
 
@@ -199,8 +199,7 @@ fn a_freed_slot_skips_disconnected_clients() {
         client.send(READ, 0, 1, 0, 4096);
         until("the slot is taken", || device.requests().len() == 1);
     }
-    // All but the first wait for its slot, in this order or another; two of them do not live to see
-    // it.
+    // All but the first wait for its slot, in any order; two of them disconnect before they get it.
     let mut last = clients.pop().unwrap();
     let first = clients.swap_remove(0);
     drop(clients);
@@ -282,8 +281,7 @@ fn concurrent_writes_within_one_block_are_not_lost() {
     let mut spec = RamDeviceSpec { depth: 4, ..RamDeviceSpec::with_size(SIZE) };
     spec.limits.logical_block = 4096;
     let (server, _device) = served(spec);
-    // Eight clients, each with a part of the same block of its own, of which one also is at whole
-    // blocks nearby.
+    // Eight clients, each with its own part of the same block and an aligned block nearby.
     std::thread::scope(|scope| {
         for id in 0..8_u8 {
             let server = &server;

@@ -1,4 +1,4 @@
-//! An NBD client that can be told to misbehave.
+//! An NBD client for tests, which can misbehave.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk_front::nbd::NbdServer;
 use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
-/// Longer than anything takes that works, on any machine.
+/// A time-out beyond any healthy run.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) const READ: u16 = 0;
@@ -28,7 +28,7 @@ pub(crate) fn served(spec: RamDeviceSpec) -> (NbdServer, Arc<RamDevice>) {
     (server, device)
 }
 
-/// A connected socket before any word.
+/// A connected socket before negotiation.
 pub(crate) fn connect(server: &NbdServer) -> UnixStream {
     let (client, peer) = UnixStream::pair().unwrap();
     client.set_read_timeout(Some(LONG)).unwrap();
@@ -41,7 +41,7 @@ pub(crate) fn connect(server: &NbdServer) -> UnixStream {
 pub(crate) struct Reply {
     pub(crate) cookie: u64,
     pub(crate) error: u32,
-    /// Chunk's type; `None` for a simple reply.
+    /// The chunk's type; `None` for a simple reply.
     pub(crate) kind: Option<u16>,
     pub(crate) is_done: bool,
     pub(crate) data: Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Haggles for the default export.
+    /// Negotiates the default export.
     pub(crate) fn new(server: &NbdServer, is_structured: bool) -> Self {
         let mut socket = connect(server);
         let mut hello = [0; 18];
@@ -75,7 +75,7 @@ impl Client {
         client
     }
 
-    /// Sends an option; its replies by kind and data.
+    /// Sends an option; returns its replies by type and data.
     pub(crate) fn option(&mut self, number: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let head = [&b"IHAVEOPT"[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes(), data].concat();
         self.socket.write_all(&head).unwrap();
@@ -97,7 +97,7 @@ impl Client {
         self.socket.write_all(&request(command, flags, cookie, offset, len)).unwrap();
     }
 
-    /// The next reply; `len` bytes follow a simple one without an error.
+    /// The next reply; `len` bytes follow a simple reply without an error.
     pub(crate) fn reply(&mut self, len: usize) -> Reply {
         let head = self.take(16);
         match u32::from_be_bytes(head[..4].try_into().unwrap()) {
@@ -119,7 +119,7 @@ impl Client {
         }
     }
 
-    /// A command without data; its error.
+    /// Runs a command without data; returns its error.
     pub(crate) fn ask(&mut self, command: u16, flags: u16, offset: u64, len: u32) -> u32 {
         self.send(command, flags, 77, offset, len);
         let reply = self.reply(0);
@@ -133,7 +133,7 @@ impl Client {
         self.reply(0).error
     }
 
-    /// Reads with whatever replies there are.
+    /// Reads, with any kind of reply.
     pub(crate) fn read(&mut self, flags: u16, offset: u64, len: usize) -> Result<Vec<u8>, u32> {
         self.send(READ, flags, 79, offset, len as u32);
         let mut data = vec![0xee; len];
@@ -166,7 +166,7 @@ pub(crate) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u
     [&head[..], &cookie.to_be_bytes(), &offset.to_be_bytes(), &len.to_be_bytes()].concat()
 }
 
-/// Whether the server hangs up, without another byte or after any.
+/// Whether the server closes the connection, after any number of bytes.
 pub(crate) fn is_closed(socket: &mut UnixStream) -> bool {
     let mut bytes = [0; 4096];
     loop {
@@ -179,7 +179,7 @@ pub(crate) fn is_closed(socket: &mut UnixStream) -> bool {
     }
 }
 
-/// Waits for what must come.
+/// Waits until the condition holds.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !holds() {

@@ -1,5 +1,4 @@
-//! The NBD server and clients that talk nonsense: it closes, or answers, and others are served all
-//! the same.
+//! The NBD server and random input: it closes the connection or replies, and serves other clients.
 
 use crate::client::{Client, connect, is_closed, pattern, request, served, until};
 use std::io::Write;
@@ -9,7 +8,7 @@ use uringlet_ublk_server::ram_device::RamDeviceSpec;
 
 const SIZE: u64 = 1 << 20;
 
-/// Numbers that look random and are the same each time.
+/// A deterministic random sequence.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +27,7 @@ impl Random {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// Numbers where mistakes live.
+    /// Numbers at or near limits.
     fn edge(&mut self) -> u64 {
         let near = [0, 1, 511, 512, 4096, SIZE - 512, SIZE, SIZE + 512, 1 << 25, 1 << 31, u64::from(u32::MAX), u64::MAX - 511];
         let edge = near[self.below(near.len() as u64) as usize];
@@ -36,9 +35,9 @@ impl Random {
     }
 }
 
-/// Sends what it can, as the server may hang up at any byte.
+/// Sends the bytes until the server closes the connection.
 fn pour(socket: &mut UnixStream, bytes: &[u8]) {
-    // Who does not read never gets the server to read on either.
+    // Reads too, since the server stops reading when its replies are not read.
     let mut drain = socket.try_clone().unwrap();
     let reader = std::thread::spawn(move || is_closed(&mut drain));
     let _ = socket.write_all(bytes);
@@ -49,7 +48,7 @@ fn pour(socket: &mut UnixStream, bytes: &[u8]) {
 fn option(random: &mut Random, number: u32) -> Vec<u8> {
     let len = random.below(40);
     let mut data = random.bytes(len);
-    // Half of them begin with a small length, as a name does.
+    // Half of them begin with a small length, as an export name does.
     if random.below(2) == 0 && data.len() >= 4 {
         data[..4].copy_from_slice(&(random.below(8) as u32).to_be_bytes());
     }
@@ -85,7 +84,7 @@ fn random_bytes_during_negotiation_do_not_break_the_server() {
 fn random_commands_do_not_break_the_server() {
     let (server, device) = served(RamDeviceSpec { depth: 2, ..RamDeviceSpec::with_size(SIZE) });
     let mut random = Random(0x1234_5678_9abc_def1);
-    // The first sector is nobody's but ours.
+    // Random commands spare the first sector.
     let kept = pattern(512, 9);
     let mut good = Client::new(&server, true);
     for round in 0..300 {
@@ -116,7 +115,7 @@ fn half_open_clients_do_not_block_others() {
     let (server, _device) = served(RamDeviceSpec::with_size(SIZE));
     let silent: Vec<_> = (0..100).map(|_| connect(&server)).collect();
     assert_eq!(Client::new(&server, true).read(0, 0, 512), Ok(vec![0; 512]));
-    // Too many are told at once.
+    // Connections beyond the maximum are refused.
     let more: Vec<_> = (0..60).map(|_| UnixStream::pair().unwrap()).map(|(client, peer)| (client, server.serve(peer.into()))).collect();
     assert!(more.iter().any(|(_, served)| served.is_err()));
     drop((silent, more));
@@ -124,7 +123,7 @@ fn half_open_clients_do_not_block_others() {
         let (_client, peer) = UnixStream::pair().unwrap();
         server.serve(peer.into()).is_ok()
     });
-    // Ends with connections open: it waits for none of them.
+    // Dropping the server does not wait for this connection.
     let _open = connect(&server);
     drop(server);
 }

@@ -1,4 +1,4 @@
-//! The NBD server as its clients see it: well-behaved ones, rude ones, and noise.
+//! The NBD server as its clients see it: regular, misbehaving and random ones.
 #![forbid(unsafe_code)]
 
 mod behaviour;
