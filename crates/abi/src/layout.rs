@@ -1,4 +1,5 @@
-//! Where things sit in the ring's shared memory (Linux 6.18) and at which file offsets it is mapped. All in bytes.
+//! Layout of the ring's shared memory, and the file offsets to map it at (Linux 6.18). All in
+//! bytes.
 
 /// `IORING_OFF_SQ_RING`: mmap offset of the SQ ring (and, with `FEAT_SINGLE_MMAP`, the CQ ring).
 pub const OFF_SQ_RING: u64 = 0;
@@ -6,7 +7,8 @@ pub const OFF_SQ_RING: u64 = 0;
 pub const OFF_CQ_RING: u64 = 0x0800_0000;
 /// `IORING_OFF_SQES`.
 pub const OFF_SQES: u64 = 0x1000_0000;
-/// `IORING_OFF_PBUF_RING`: kernel-allocated provided-buffer rings, group id shifted by [`OFF_PBUF_SHIFT`].
+/// `IORING_OFF_PBUF_RING`: kernel-allocated provided-buffer rings, group id shifted by
+/// [`OFF_PBUF_SHIFT`].
 pub const OFF_PBUF_RING: u64 = 0x8000_0000;
 /// `IORING_OFF_PBUF_SHIFT`.
 pub const OFF_PBUF_SHIFT: u32 = 16;
@@ -29,18 +31,18 @@ pub const CQ_RING_MASK: u32 = 20;
 pub const SQ_RING_ENTRIES: u32 = 24;
 /// CQ entries.
 pub const CQ_RING_ENTRIES: u32 = 28;
-/// SQEs dropped for a bad index in the SQ array.
+/// SQEs dropped because of a bad index in the SQ array.
 pub const SQ_DROPPED: u32 = 32;
 /// SQ flags, `IORING_SQ_*`: written by the engine.
 pub const SQ_FLAGS: u32 = 36;
 /// CQ flags, `IORING_CQ_*`: written by the program.
 pub const CQ_FLAGS: u32 = 40;
-/// CQEs lost for want of memory.
+/// CQEs lost because memory ran out.
 pub const CQ_OVERFLOW: u32 = 44;
 /// The first CQE.
 pub const CQES: u32 = 64;
 
-/// Most SQ entries a ring can have.
+/// Most SQ entries of a ring.
 pub const MAX_ENTRIES: u32 = 32768;
-/// Most CQ entries a ring can have.
+/// Most CQ entries of a ring.
 pub const MAX_CQ_ENTRIES: u32 = 2 * MAX_ENTRIES;

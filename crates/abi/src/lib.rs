@@ -1,7 +1,8 @@
-//! The io_uring ABI as data: structures, opcodes and flag bits of `<linux/io_uring.h>` (Linux 6.18). No logic, no unsafe.
+//! The io_uring ABI as data: structures, opcodes and flag bits of `<linux/io_uring.h>` (Linux
+//! 6.18). No logic, no unsafe.
 //!
-//! Each constant carries the C name as a search alias of its module: `IORING_SETUP_SQPOLL` is [`setup::SQPOLL`],
-//! `IOSQE_IO_LINK` is [`sqe::IO_LINK`], `IORING_CQE_F_MORE` is [`cqe::MORE`].
+//! Constants are named after the C ones, with a module for the prefix: `IORING_SETUP_SQPOLL` is
+//! [`setup::SQPOLL`], `IOSQE_IO_LINK` is [`sqe::IO_LINK`], `IORING_CQE_F_MORE` is [`cqe::MORE`].
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,8 +36,8 @@ pub mod setup {
     pub const REGISTERED_FD_ONLY: u32 = 1 << 15;
     pub const NO_SQARRAY: u32 = 1 << 16;
     pub const HYBRID_IOPOLL: u32 = 1 << 17;
-    /// Not the kernel's: what the file cache may not take at once is issued by the ring's own workers, which hand over to the
-    /// next when they block. The kernel answers `EINVAL`.
+    /// Not the kernel's, which answers `EINVAL`: the ring's own workers issue the requests that may
+    /// block, and hand over to the next worker when they block.
     pub const URINGLET: u32 = 1 << 31;
 }
 

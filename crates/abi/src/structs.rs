@@ -2,7 +2,8 @@
 
 /// One submission queue entry, 64 bytes (`struct io_uring_sqe`).
 ///
-/// The C structure's unions are named by their commonest member; the accessors below give the others their names.
+/// Fields that are unions in C have the name of their most common member; accessors below have the
+/// names of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Sqe {
@@ -22,7 +23,7 @@ pub struct Sqe {
     pub len: u32,
     /// `rw_flags` and every other opcode's flag word.
     pub op_flags: u32,
-    /// Handed back in the CQE.
+    /// Returned in the CQE.
     pub user_data: u64,
     /// Index of a registered buffer, or the buffer group.
     pub buf_index: u16,
@@ -36,6 +37,12 @@ pub struct Sqe {
     pub pad2: u64,
 }
 
+/// The upper half of a word.
+#[inline]
+const fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
 impl Sqe {
     /// An SQE from the eight words it occupies in the ring.
     #[inline]
@@ -45,15 +52,15 @@ impl Sqe {
             opcode: w[0] as u8,
             flags: (w[0] >> 8) as u8,
             ioprio: (w[0] >> 16) as u16,
-            fd: (w[0] >> 32) as i32,
+            fd: high(w[0]).cast_signed(),
             off: w[1],
             addr: w[2],
             len: w[3] as u32,
-            op_flags: (w[3] >> 32) as u32,
+            op_flags: high(w[3]),
             user_data: w[4],
             buf_index: w[5] as u16,
             personality: (w[5] >> 16) as u16,
-            splice_fd_in: (w[5] >> 32) as i32,
+            splice_fd_in: high(w[5]).cast_signed(),
             addr3: w[6],
             pad2: w[7],
         }
@@ -63,29 +70,30 @@ impl Sqe {
     #[must_use]
     pub const fn to_words(&self) -> [u64; 8] {
         [
-            self.opcode as u64 | (self.flags as u64) << 8 | (self.ioprio as u64) << 16 | (self.fd as u32 as u64) << 32,
+            self.opcode as u64 | (self.flags as u64) << 8 | (self.ioprio as u64) << 16 | (self.fd.cast_unsigned() as u64) << 32,
             self.off,
             self.addr,
             self.len as u64 | (self.op_flags as u64) << 32,
             self.user_data,
-            self.buf_index as u64 | (self.personality as u64) << 16 | (self.splice_fd_in as u32 as u64) << 32,
+            self.buf_index as u64 | (self.personality as u64) << 16 | (self.splice_fd_in.cast_unsigned() as u64) << 32,
             self.addr3,
             self.pad2,
         ]
     }
 
-    /// `addr2`, the second address where [`off`](Self::off) is none.
+    /// `addr2`: the second address, of opcodes without an offset.
     #[inline]
     #[must_use]
     pub const fn addr2(&self) -> u64 {
         self.off
     }
 
-    /// `file_index`: slot + 1 of a registered file to install into, 0 for none, [`FILE_INDEX_ALLOC`](crate::FILE_INDEX_ALLOC).
+    /// `file_index`: slot + 1 of a registered file to install into, 0 for none,
+    /// [`FILE_INDEX_ALLOC`](crate::FILE_INDEX_ALLOC).
     #[inline]
     #[must_use]
     pub const fn file_index(&self) -> u32 {
-        self.splice_fd_in as u32
+        self.splice_fd_in.cast_unsigned()
     }
 
     /// `buf_group`: the group to select a provided buffer from.
@@ -96,19 +104,21 @@ impl Sqe {
     }
 }
 
-/// One completion queue entry, 16 bytes (`struct io_uring_cqe`); with `IORING_SETUP_CQE32` two words more follow it.
+/// One completion queue entry, 16 bytes (`struct io_uring_cqe`); with `IORING_SETUP_CQE32` two
+/// words more follow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Cqe {
     /// From the SQE.
     pub user_data: u64,
-    /// The result: what the system call would have returned, or a negative errno.
+    /// The result: the return value of the system call, or a negative errno.
     pub res: i32,
     /// `IORING_CQE_F_*`.
     pub flags: u32,
 }
 
-/// `struct io_sqring_offsets`: where the program finds the SQ ring's words, in bytes from the mapping's start.
+/// `struct io_sqring_offsets`: where the program finds the SQ ring's words, in bytes from the
+/// mapping's start.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -124,7 +134,8 @@ pub struct SqOffsets {
     pub user_addr: u64,
 }
 
-/// `struct io_cqring_offsets`: where the program finds the CQ ring's words, in bytes from the mapping's start.
+/// `struct io_cqring_offsets`: where the program finds the CQ ring's words, in bytes from the
+/// mapping's start.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -174,7 +185,7 @@ pub struct GeteventsArg {
     pub sigmask: u64,
     /// Size of that mask, bytes (8).
     pub sigmask_sz: u32,
-    /// After this many microseconds any CQE is enough.
+    /// Time after which a single CQE ends the wait, µs.
     pub min_wait_usec: u32,
     /// Address of a [`Timespec`], 0 for none.
     pub ts: u64,
@@ -192,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sqe_survives_the_way_through_words() {
+    fn an_sqe_keeps_its_fields_through_words() {
         let sqe = Sqe {
             opcode: 23,
             flags: 0x81,

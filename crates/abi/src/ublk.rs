@@ -1,9 +1,11 @@
-//! The ublk ABI as data: commands, flags and structures of `<linux/ublk_cmd.h>`. No logic but the byte layouts.
+//! The ublk ABI as data: commands, flags and structures of `<linux/ublk_cmd.h>`. No logic but the
+//! byte layouts.
 //!
-//! `UBLK_U_CMD_ADD_DEV` is [`ctrl::ADD_DEV`] inside [`ioctl_nr`]'s encoding, `UBLK_F_USER_COPY` is [`feature::USER_COPY`],
-//! `UBLK_IO_RES_NEED_GET_DATA` is [`io::RES_NEED_GET_DATA`].
+//! `UBLK_U_CMD_ADD_DEV` is [`ctrl::ADD_DEV`] inside [`ioctl_nr`]'s encoding, `UBLK_F_USER_COPY` is
+//! [`feature::USER_COPY`], `UBLK_IO_RES_NEED_GET_DATA` is [`io::RES_NEED_GET_DATA`].
 
-/// Numbers of control commands (on `/dev/ublk-control`): the low byte of an ioctl-encoded command, or a legacy opcode.
+/// Numbers of control commands (on `/dev/ublk-control`): the low byte of an ioctl-encoded command,
+/// or a legacy opcode.
 #[allow(missing_docs)]
 pub mod ctrl {
     pub const GET_QUEUE_AFFINITY: u8 = 0x01;
@@ -23,7 +25,7 @@ pub mod ctrl {
     pub const QUIESCE_DEV: u8 = 0x16;
 }
 
-/// I/O commands (on `/dev/ublkcN`), what their CQEs say, and where things lie in the char device.
+/// I/O commands (on `/dev/ublkcN`), the results in their CQEs, and the layout of the char device.
 #[allow(missing_docs)]
 pub mod io {
     pub const FETCH_REQ: u8 = 0x20;
@@ -35,32 +37,33 @@ pub mod io {
     /// `-ENODEV`
     pub const RES_ABORT: i32 = -19;
 
-    /// Where the request data begins, bytes: `UBLKSRV_IO_BUF_OFFSET`.
+    /// Offset of the request data, bytes: `UBLKSRV_IO_BUF_OFFSET`.
     pub const BUF_OFFSET: u64 = 0x8000_0000;
-    /// log2 of the room of one tag, bytes.
+    /// log2 of the bytes reserved for a tag.
     pub const TAG_SHIFT: u32 = 25;
-    /// log2 of the room of one queue, bytes.
+    /// log2 of the bytes reserved for a queue.
     pub const QUEUE_SHIFT: u32 = 41;
     pub const MAX_DEPTH: u16 = 4096;
     pub const MAX_QUEUES: u16 = 4096;
     /// Bytes between the descriptors of two queues.
     pub const DESC_STRIDE: u64 = MAX_DEPTH as u64 * super::IoDesc::SIZE as u64;
 
-    /// Where a tag's data begins in the char device, bytes.
+    /// Offset of a tag's data in the char device, bytes.
     #[must_use]
     pub const fn slot(queue: u16, tag: u16) -> u64 {
         BUF_OFFSET + ((queue as u64) << QUEUE_SHIFT | (tag as u64) << TAG_SHIFT)
     }
 
-    /// Where a tag's descriptor is in the char device, bytes.
+    /// Offset of a tag's descriptor in the char device, bytes.
     #[must_use]
     pub const fn descriptor(queue: u16, tag: u16) -> u64 {
         queue as u64 * DESC_STRIDE + tag as u64 * super::IoDesc::SIZE as u64
     }
 }
 
-/// Commands of the in-process front end (on `/dev/uringlet/ublkbN`): ours, not the kernel's. The number is [`client::BASE`] plus the
-/// operation of [`iod`]; `sqe->addr` is the program's buffer, the CQE says the bytes done, or -errno.
+/// Commands of the in-process front end (on `/dev/uringlet/ublkbN`), which the kernel does not
+/// have. The number is [`client::BASE`] plus the operation of [`iod`]; `sqe->addr` is the program's
+/// buffer; the result is the bytes done, or -errno.
 #[allow(missing_docs)]
 pub mod client {
     pub const BASE: u8 = 0x80;
@@ -130,7 +133,8 @@ pub mod param {
 /// The type byte of ioctl-encoded commands: `'u'`.
 pub const IOCTL_TYPE: u8 = b'u';
 
-/// The number of a command and whether its encoding is one: ioctl-encoded with type `'u'`, or a legacy opcode (type 0).
+/// The number of a command: ioctl-encoded with type `'u'`, or a legacy opcode (type 0). `None`:
+/// neither.
 #[must_use]
 pub const fn ioctl_nr(cmd_op: u32) -> Option<u8> {
     match (cmd_op >> 8) as u8 {
@@ -139,7 +143,8 @@ pub const fn ioctl_nr(cmd_op: u32) -> Option<u8> {
     }
 }
 
-/// `_IOR('u', GET_FEATURES, struct ublksrv_ctrl_cmd)`: the one command that is known by its whole encoding only.
+/// `_IOR('u', GET_FEATURES, struct ublksrv_ctrl_cmd)`: the only command that must have its whole
+/// encoding.
 pub const U_CMD_GET_FEATURES: u32 = 2 << 30 | (CtrlCmd::SIZE as u32) << 16 | (IOCTL_TYPE as u32) << 8 | ctrl::GET_FEATURES as u32;
 
 macro_rules! le_struct {
@@ -152,13 +157,13 @@ macro_rules! le_struct {
             /// Size in bytes.
             pub const SIZE: usize = $size;
 
-            /// From its bytes in memory.
+            /// Decodes its bytes in memory.
             #[must_use]
             pub fn from_bytes(bytes: &[u8; $size]) -> Self {
                 Self { $($field: $t::from_le_bytes(core::array::from_fn(|i| bytes[$at + i])),)* }
             }
 
-            /// Its bytes in memory.
+            /// Encodes it as in memory.
             #[must_use]
             pub fn to_bytes(&self) -> [u8; $size] {
                 let mut bytes = [0; $size];
@@ -170,7 +175,7 @@ macro_rules! le_struct {
 }
 
 le_struct! {
-    /// `struct ublksrv_ctrl_cmd`: what a control command's SQE carries.
+    /// `struct ublksrv_ctrl_cmd`: payload of a control command's SQE.
     CtrlCmd, 32 {
         /// The device, `u32::MAX` for any or none.
         dev_id: u32 @ 0,
@@ -178,7 +183,7 @@ le_struct! {
         queue_id: u16 @ 4,
         /// Bytes at `addr`.
         len: u16 @ 6,
-        /// Where the payload is.
+        /// Address of the payload.
         addr: u64 @ 8,
         /// Inline argument.
         data: u64 @ 16,
@@ -204,21 +209,21 @@ le_struct! {
         ublksrv_pid: i32 @ 16,
         /// `UBLK_F_*`.
         flags: u64 @ 24,
-        /// The server's own.
+        /// Private to the server.
         ublksrv_flags: u64 @ 32,
-        /// Who added it.
+        /// User that added it.
         owner_uid: u32 @ 40,
-        /// Who added it.
+        /// Group of that user.
         owner_gid: u32 @ 44,
-        /// Kept for the server.
+        /// Reserved.
         reserved1: u64 @ 48,
-        /// Kept for the server.
+        /// Reserved.
         reserved2: u64 @ 56,
     }
 }
 
 le_struct! {
-    /// `struct ublksrv_io_cmd`: what an I/O command's SQE carries.
+    /// `struct ublksrv_io_cmd`: payload of an I/O command's SQE.
     IoCmd, 16 {
         /// Queue.
         q_id: u16 @ 0,
@@ -232,7 +237,7 @@ le_struct! {
 }
 
 le_struct! {
-    /// What a command of the in-process front end carries.
+    /// Payload of a command of the in-process front end.
     ClientCmd, 16 {
         /// First sector.
         sector: u64 @ 0,
@@ -244,7 +249,7 @@ le_struct! {
 }
 
 le_struct! {
-    /// `struct ublksrv_io_desc`: a request as the server sees it.
+    /// `struct ublksrv_io_desc`: a request for the server.
     IoDesc, 24 {
         /// Operation and `UBLK_IO_F_*`.
         op_flags: u32 @ 0,
@@ -266,13 +271,13 @@ le_struct! {
         logical_bs_shift: u8 @ 4,
         /// log2 of the physical block, bytes.
         physical_bs_shift: u8 @ 5,
-        /// log2 of the best request, bytes.
+        /// log2 of the optimal request, bytes.
         io_opt_shift: u8 @ 6,
-        /// log2 of the least request, bytes.
+        /// log2 of the minimum request, bytes.
         io_min_shift: u8 @ 7,
         /// Largest request, sectors.
         max_sectors: u32 @ 8,
-        /// Requests do not cross its multiples, sectors; 0 for none.
+        /// Requests do not cross multiples of it, sectors; 0 for none.
         chunk_sectors: u32 @ 12,
         /// Size, sectors.
         dev_sectors: u64 @ 16,
@@ -302,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_keep_their_bytes() {
+    fn structures_keep_their_bytes_through_decoding() {
         let bytes = core::array::from_fn(|i| i as u8 + 1);
         let cmd = CtrlCmd::from_bytes(&bytes);
         assert_eq!((cmd.dev_id, cmd.queue_id, cmd.len, cmd.dev_path_len), (0x0403_0201, 0x0605, 0x0807, 0x1a19));
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_known_by_either_encoding() {
+    fn both_encodings_give_the_commands_number() {
         assert_eq!(ioctl_nr(0x20), Some(io::FETCH_REQ));
         assert_eq!(ioctl_nr(0xc010_7520), Some(io::FETCH_REQ));
         assert_eq!(ioctl_nr(0xc010_7620), None);

@@ -1,4 +1,7 @@
-//! Linux AIO: depth without threads for files opened with O_DIRECT.
+//! Linux AIO: queue depth without threads for files opened with O_DIRECT.
+//!
+//! The structures of `<linux/aio_abi.h>` are written out here: linux-raw-sys does not have that
+//! header.
 
 use crate::user::UserPtr;
 use core::sync::atomic::AtomicU32;
@@ -37,14 +40,14 @@ struct Iocb {
     resfd: u32,
 }
 
-/// A request to be submitted.
+/// A request to submit.
 #[derive(Clone, Copy, Debug)]
 pub struct AioRequest {
-    /// What to do.
+    /// Operation.
     pub op: AioOp,
     /// File.
     pub fd: i32,
-    /// Buffer, or iovecs of ours that live until the completion.
+    /// Buffer, or iovecs of the engine's that live until the completion.
     pub buf: UserPtr,
     /// Bytes, or number of iovecs.
     pub len: u64,
@@ -52,11 +55,11 @@ pub struct AioRequest {
     pub off: i64,
     /// `RWF_*`.
     pub rw_flags: u32,
-    /// Handed back.
+    /// Returned with the completion.
     pub data: u64,
 }
 
-/// What came back.
+/// A completion.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct AioEvent {
@@ -112,7 +115,7 @@ impl Aio {
         unsafe { syscall!(Sysno::io_submit, self.ctx, 1, list.as_ptr()) }.map(drop)
     }
 
-    /// Completions that are there, without waiting; how many.
+    /// Stores the completions that are there, without waiting. Returns how many.
     pub fn reap(&self, events: &mut [AioEvent]) -> usize {
         if let Some(n) = self.reap_mapped(events) {
             return n;
@@ -123,12 +126,14 @@ impl Aio {
         if (r as isize) < 0 { 0 } else { r }
     }
 
-    /// The context's id is the address of its completion ring, mapped into the process: read it without a call.
-    /// `None` where it does not look as Linux lays it out (gVisor).
+    /// Reads completions without a system call: the context's id is the address of its completion
+    /// ring, which is mapped into the process. `None` where the ring does not have Linux's layout
+    /// (gVisor).
     fn reap_mapped(&self, events: &mut [AioEvent]) -> Option<usize> {
         let word = |i: usize| {
-            // SAFETY: Linux maps at least a page there for as long as the context lives, of which the first eight words
-            // are id, nr, head, tail, magic, compat, incompat, header_length. Read and written as atomics.
+            // SAFETY: Linux maps at least a page there for as long as the context lives, of which
+            // the first eight words are id, nr, head, tail, magic, compat, incompat, header_length.
+            // Read and written as atomics.
             unsafe { &*((self.ctx + i * 4) as *const AtomicU32) }
         };
         if word(4).load(Acquire) != COMPLETION_RING_MAGIC || word(6).load(Acquire) != 0 {
@@ -142,8 +147,8 @@ impl Aio {
         let mut found = 0;
         while head != tail && found < events.len() {
             let at = (self.ctx + header + head as usize * size_of::<AioEvent>()) as *const AioEvent;
-            // SAFETY: entries from head to tail are complete and stay so until the head moves; only we move it, under
-            // the ring's lock.
+            // SAFETY: entries from head to tail are complete and stay so until the head moves; only
+            // we move it, under the ring's lock.
             events[found] = unsafe { at.read_volatile() };
             found += 1;
             head = (head + 1) % nr;

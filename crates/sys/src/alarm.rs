@@ -1,9 +1,9 @@
 //! An interrupt that repeats until it is dropped.
 //!
-//! A signal that arrives just before its thread enters a blocking call interrupts nothing. So a timer of the thread
-//! (timer_create(2), `SIGEV_THREAD_ID`) sends the signal again at each tick. No tick is sent once the alarm is dropped. If
-//! the thread itself drops it, a pending signal arrives before the drop ends: signals are delivered at the end of a system
-//! call.
+//! A signal that arrives just before its thread enters a blocking call interrupts nothing. So a
+//! timer of the thread (timer_create(2), `SIGEV_THREAD_ID`) sends the signal again at each tick. No
+//! tick is sent once the alarm is dropped. If the thread itself drops it, a pending signal arrives
+//! before the drop ends: signals are delivered at the end of a system call.
 
 use crate::clock::timespec;
 use crate::linux::general::{__kernel_itimerspec, CLOCK_MONOTONIC, SIGEV_THREAD_ID, sigevent};

@@ -1,8 +1,9 @@
-//! A lock between processes that share a ring. It costs next to nothing while only one process uses the ring. Beside it, a
-//! counter of events to sleep on.
+//! A lock between processes that share a ring. It costs next to nothing while only one process uses
+//! the ring. Beside it, a counter of events to sleep on.
 //!
-//! After fork(2) a ring's queues have two owners; most of the time only one of them uses the ring. So the lock is biased to
-//! the ring's maker, which only marks that it holds the lock, by plain stores, until another process revokes the bias:
+//! After fork(2) a ring's queues have two owners; most of the time only one of them uses the ring.
+//! So the lock is biased to the ring's maker, which only marks that it holds the lock, by plain
+//! stores, until another process revokes the bias:
 //!
 //! ```text
 //!   maker                                   another process, at its first use
@@ -11,11 +12,13 @@
 //!       else busy = 0, and lock `owner`       users = SHARED; lock `owner`
 //! ```
 //!
-//! Either the barrier makes the maker's `busy` visible, and the other process waits; or the maker loads `users` after the
-//! barrier, and sees REVOKING. This is Dekker's algorithm with the fence on one side only (membarrier(2)).
+//! Either the barrier makes the maker's `busy` visible, and the other process waits; or the maker
+//! loads `users` after the barrier, and sees REVOKING. This is Dekker's algorithm with the fence on
+//! one side only (membarrier(2)).
 //!
-//! `owner` holds a process id. Waiters detect an owner that died (killed while it held the lock), and one of them takes the
-//! lock over: what the owner was writing is at worst one CQE that is never published.
+//! `owner` holds a process id. Waiters detect an owner that died (killed while it held the lock),
+//! and one of them takes the lock over: what the owner was writing is at worst one CQE that is
+//! never published.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -63,7 +66,8 @@ impl BiasedLock {
     #[inline]
     pub fn acquire(&self) -> Held {
         self.busy.store(process::pid(), Relaxed);
-        // The processor may execute the load before the store; `fence_heavy` in `revoke_bias` prevents it.
+        // The processor may execute the load before the store; `fence_heavy` in `revoke_bias`
+        // prevents it.
         fence_light();
         if self.users.load(Acquire) == BIASED { Held::Biased } else { self.acquire_slow() }
     }
@@ -144,19 +148,22 @@ impl BiasedLock {
         self.users.load(Relaxed) != BIASED
     }
 
-    /// Counts an event. The caller holds the lock, and wakes the waiters by the result once it has released it.
+    /// Counts an event. The caller holds the lock, and wakes the waiters by the result once it has
+    /// released it.
     pub fn notify(&self) -> EventSeq {
         EventSeq { address: address(&self.event_seq), seen: self.event_seq.fetch_add(1, AcqRel).wrapping_add(1) }
     }
 
-    /// The number of events so far. The caller holds the lock, and waits for the next event once it has released it.
+    /// The number of events so far. The caller holds the lock, and waits for the next event once it
+    /// has released it.
     #[must_use]
     pub fn event_seq(&self) -> EventSeq {
         EventSeq { address: address(&self.event_seq), seen: self.event_seq.load(Acquire) }
     }
 }
 
-/// Number of events when a process last held the lock. It may outlive the ring: only the kernel uses the address.
+/// Number of events when a process last held the lock. It may outlive the ring: only the kernel
+/// uses the address.
 #[derive(Clone, Copy, Debug)]
 pub struct EventSeq {
     address: usize,
@@ -172,7 +179,7 @@ impl EventSeq {
         shared_wait(self.address, self.seen, deadline_ns)
     }
 
-    /// Wakes all waiters.
+    /// Unblocks all waiters.
     pub fn wake(self) {
         shared_wake(self.address, u32::MAX >> 1);
     }

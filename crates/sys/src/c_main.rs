@@ -1,8 +1,9 @@
-//! A program's entry without std's.
+//! A program entry that bypasses std's.
 
-/// Makes `$main` the program's entry: the C runtime calls it, and nothing of std runs before.
+/// Makes `$main` the program's entry. The C runtime calls it; no code of std runs before.
 ///
-/// std's own entry ignores SIGPIPE and opens descriptors 0 to 2 if they are closed. A program that hands its process on by execve(2) must not.
+/// std's own entry ignores SIGPIPE and opens descriptors 0 to 2 if they are closed. A program that
+/// replaces itself by execve(2) must do neither.
 #[macro_export]
 macro_rules! c_main {
     ($main:path) => {

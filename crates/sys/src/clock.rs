@@ -21,7 +21,8 @@ pub const fn timespec(ns: u64) -> __kernel_timespec {
     __kernel_timespec { tv_sec: (ns / SECOND_NS).cast_signed(), tv_nsec: (ns % SECOND_NS).cast_signed() }
 }
 
-/// A moment, in ticks of a counter that runs at the same rate on every CPU. Reading it makes no system call.
+/// A moment, in ticks of a counter that runs at the same rate on every CPU. Reading it makes no
+/// system call.
 ///
 /// See `arch::ticks` for its rate and cost. In a model: nanoseconds.
 #[inline(always)]
@@ -34,15 +35,16 @@ pub fn ticks() -> u64 {
     now
 }
 
-/// Voluntary context switches of this thread: it waited for a disk or a lock, and did not merely lose the CPU to another
-/// thread. The call takes about 0.4 µs.
+/// Voluntary context switches of this thread: it waited for a disk or a lock, and did not merely
+/// lose the CPU to another thread. The call takes about 0.4 µs.
 ///
 /// Source: getrusage(2), `ru_nvcsw` of `RUSAGE_THREAD`.
 #[cfg(not(loom))]
 #[must_use]
 pub fn voluntary_switches() -> u64 {
     let mut usage = MaybeUninit::<rusage>::zeroed();
-    // SAFETY: the kernel writes a `struct rusage`, of integers only, to memory of its size that is zero before.
+    // SAFETY: the kernel writes a `struct rusage`, of integers only, to memory of its size that is
+    // zero before.
     let usage = unsafe {
         raw_syscall!(Sysno::getrusage, RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()

@@ -32,8 +32,8 @@ pub struct FileVersion {
 /// Those of stat(2).
 pub fn file_version(path: &CStr) -> Result<FileVersion, Errno> {
     let mut st = MaybeUninit::<stat>::zeroed();
-    // SAFETY: a string that ends in NUL; the kernel writes a `struct stat`, of integers only, to memory of
-    // its size.
+    // SAFETY: a string that ends in NUL; the kernel writes a `struct stat`, of integers only, to
+    // memory of its size.
     let st = unsafe {
         syscall!(Sysno::newfstatat, AT_FDCWD, path.as_ptr(), st.as_mut_ptr(), 0)?;
         st.assume_init()

@@ -1,8 +1,10 @@
-//! The engine's facts about each descriptor number of this process: two words a number, read without a lock. One holds the
-//! number's owner and the kind of its file; the other is for the write path, which keeps a history of each file.
+//! The engine's facts about each descriptor number of this process: two words a number, read
+//! without a lock. One holds the number's owner and the kind of its file; the other is for the
+//! write path, which keeps a history of each file.
 //!
-//! The table is one lazily touched mapping; numbers beyond it are never rings and never cached. All facts here are hints:
-//! they are stale once the program closes a number by a call that is not intercepted. Users check before it matters.
+//! The table is one lazily touched mapping; numbers beyond it are never rings and never cached. All
+//! facts here are hints: they are stale once the program closes a number by a call that is not
+//! intercepted. Users check before it matters.
 
 use crate::linux::general::MAP_NORESERVE;
 use crate::mm;
@@ -104,7 +106,8 @@ pub fn set_ring_index(fd: i32, index: Option<u32>) {
     update(fd, u64::MAX, index.map_or(0, |i| u64::from(i) + 1));
 }
 
-/// Whether the number is a virtual file's: a file of the engine, behind a descriptor that the kernel knows as another file.
+/// Whether the number is a virtual file's: a file of the engine, behind a descriptor that the
+/// kernel knows as another file.
 #[inline]
 #[must_use]
 pub fn is_virtual(fd: i32) -> bool {
@@ -156,7 +159,8 @@ pub fn has_users(fd: i32) -> bool {
     word(fd).is_some_and(|w| w.load(Acquire) >> USERS_SHIFT != 0)
 }
 
-/// Whether there are no facts about the number: no ring, not the engine's, no requests, no cached kind. One load.
+/// Whether there are no facts about the number: no ring, not the engine's, no requests, no cached
+/// kind. One load.
 #[inline]
 #[must_use]
 pub fn is_unused(fd: i32) -> bool {
@@ -171,7 +175,8 @@ pub fn forget_kind(fd: i32) {
     }
 }
 
-/// History of the writes to the number's file: the caller's own code, 0 for none (or a number beyond the table).
+/// History of the writes to the number's file: the caller's own code, 0 for none (or a number
+/// beyond the table).
 #[inline]
 #[must_use]
 pub fn history(fd: i32) -> u64 {

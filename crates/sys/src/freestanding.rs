@@ -1,8 +1,9 @@
-//! What a shared object without libc must supply itself: `memcpy` and its kin, the allocator, the panic handler.
+//! What a shared object without libc must supply itself: `memcpy` and its kin, the allocator, the
+//! panic handler.
 //!
-//! One macro, [`freestanding!`](macro@crate::freestanding), expanded once in each final object. It is a macro and no
-//! cargo feature because features unify over a workspace: a feature would put a second panic handler into every std test
-//! binary. The memory routines are in `arch`.
+//! One macro, [`freestanding!`](macro@crate::freestanding), expanded once in each final object. It
+//! is a macro and no cargo feature because features unify over a workspace: a feature would put a
+//! second panic handler into every std test binary. The memory routines are in `arch`.
 
 use crate::linux::general::{SIG_UNBLOCK, SIGABRT, STDERR_FILENO};
 use crate::process::{pid_now, tid};
@@ -30,11 +31,11 @@ impl Write for PanicMessage {
     }
 }
 
-/// What the panic handler of [`freestanding!`](macro@crate::freestanding) does: one message on standard error, then death
-/// by SIGABRT.
+/// What the panic handler of [`freestanding!`](macro@crate::freestanding) does: one message on
+/// standard error, then death by SIGABRT.
 ///
-/// The process ends even when SIGABRT is blocked, ignored or caught: an engine in an unknown state must not go on moving
-/// the program's data.
+/// The process ends even when SIGABRT is blocked, ignored or caught: an engine in an unknown state
+/// must not go on moving the program's data.
 pub fn panicked(object: &str, info: &PanicInfo<'_>) -> ! {
     let mut message = PanicMessage { bytes: [0; 512], len: 0 };
     let _ = writeln!(message, "{object}: internal error, aborting: {info}");
@@ -55,9 +56,11 @@ fn abort() -> ! {
     }
 }
 
-/// Makes the crate it is expanded in a complete object without libc. `$object` is the name that panic messages carry.
+/// Makes the crate it is expanded in a complete object without libc. `$object` is the name that
+/// panic messages carry.
 ///
-/// The heap is the static `FREESTANDING_HEAP`: fork handlers call its `lock_for_fork` and `unlock_after_fork`.
+/// The heap is the static `FREESTANDING_HEAP`: fork handlers call its `lock_for_fork` and
+/// `unlock_after_fork`.
 #[macro_export]
 macro_rules! freestanding {
     ($object:literal) => {

@@ -8,11 +8,12 @@ use syscalls::{Errno, Sysno, raw_syscall};
 /// The kernel's count of waiters is signed: -1 would wake a single one.
 const MOST: u32 = i32::MAX as u32;
 
-/// Sleeps while `*word == expected`, at most until `deadline_ns` (`CLOCK_MONOTONIC`; `u64::MAX`: without limit).
+/// Sleeps while `*word == expected`, at most until `deadline_ns` (`CLOCK_MONOTONIC`; `u64::MAX`:
+/// without limit).
 ///
 /// # Errors
-/// `EAGAIN` the word differs, `ETIMEDOUT`, `EINTR` a signal handler ran: also one with `SA_RESTART`, since a wait with a
-/// time-out is never restarted.
+/// `EAGAIN` the word differs, `ETIMEDOUT`, `EINTR` a signal handler ran: also one with
+/// `SA_RESTART`, since a wait with a time-out is never restarted.
 pub fn futex_wait(word: &AtomicU32, expected: u32, deadline_ns: u64) -> Result<(), Errno> {
     let ts = timespec(deadline_ns);
     // SAFETY: the kernel reads 4 bytes of a live atomic and a live timespec.
@@ -20,20 +21,22 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, deadline_ns: u64) -> Result<(
     Errno::from_ret(r).map(drop)
 }
 
-/// Wakes up to `n` waiters of `word`.
+/// Unblocks up to `n` waiters of `word`.
 pub fn futex_wake(word: &AtomicU32, n: u32) {
     let n = n.min(MOST);
     // SAFETY: the kernel uses the address as a key only.
     unsafe { raw_syscall!(Sysno::futex, word.as_ptr(), FUTEX_WAKE_PRIVATE, n) };
 }
 
-/// As [`futex_wait`], on a word that processes share, by its address. The word may be unmapped: then `EFAULT`.
+/// As [`futex_wait`], on a word that processes share, by its address. The word may be unmapped:
+/// then `EFAULT`.
 ///
 /// # Errors
 /// Those of [`futex_wait`], and `EFAULT`.
 pub(crate) fn shared_wait(addr: usize, expected: u32, deadline_ns: u64) -> Result<(), Errno> {
     let ts = timespec(deadline_ns);
-    // SAFETY: the kernel checks the address, and answers EFAULT if nothing is mapped there; it reads a live timespec.
+    // SAFETY: the kernel checks the address, and answers EFAULT if nothing is mapped there; it
+    // reads a live timespec.
     let r = unsafe { raw_syscall!(Sysno::futex, addr, FUTEX_WAIT_BITSET, expected, &raw const ts, 0, u32::MAX) };
     Errno::from_ret(r).map(drop)
 }

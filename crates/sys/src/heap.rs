@@ -1,4 +1,5 @@
-//! The engine's heap: dlmalloc on mappings of the engine's own, so that libc's allocator, TLS and brk stay unused.
+//! The engine's heap: dlmalloc on mappings of the engine's own, so that libc's allocator, TLS and
+//! brk stay unused.
 
 use crate::arch::PAGE_SIZE;
 use crate::linux::general::MREMAP_MAYMOVE;
@@ -81,7 +82,8 @@ impl core::fmt::Debug for Heap {
     }
 }
 
-// SAFETY: dlmalloc returns blocks of the size and alignment asked for, each to one owner; the lock serialises it.
+// SAFETY: dlmalloc returns blocks of the size and alignment asked for, each to one owner; the lock
+// serialises it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the layout's size is not zero by GlobalAlloc's contract.

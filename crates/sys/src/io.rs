@@ -1,5 +1,5 @@
-//! System calls on behalf of the program, one thin function each. The program's addresses go through untouched; the kernel
-//! checks them. All return what the call returned, or the errno.
+//! System calls on behalf of the program, one thin function each. The program's addresses go
+//! through untouched; the kernel checks them. All return what the call returned, or the errno.
 
 use crate::arch;
 use crate::linux;
@@ -23,7 +23,8 @@ pub use linux::net::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SO_ACCEPTCONN, SO_
 /// `O_SYNC` without the bit that it shares with `O_DSYNC`.
 pub const O_SYNC: u32 = linux::general::__O_SYNC;
 
-/// `struct msghdr` of the 64-bit ABI, with its padding as fields and addresses as numbers: it is read from the program.
+/// `struct msghdr` of the 64-bit ABI, with its padding as fields and addresses as numbers: it is
+/// read from the program.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Msghdr {
@@ -78,8 +79,9 @@ macro_rules! calls {
             /// Those of the system call.
             #[inline(always)]
             pub fn $name($($arg: $t),*) -> Res {
-                // SAFETY: addresses are the program's and checked by the kernel; that they are buffers it may use is what
-                // `AppPromise` stands for. Nothing of ours is passed.
+                // SAFETY: addresses are the program's and checked by the kernel; that they are
+                // buffers it may use is what `AppPromise` stands for. No address of the engine's is
+                // passed.
                 unsafe { syscall!(Sysno::$nr $(, $e)*) }
             }
         )*
@@ -213,7 +215,8 @@ pub fn is_eventfd(fd: i32) -> bool {
     n.map_or(true, |n| link[..n].starts_with(b"anon_inode:[eventfd"))
 }
 
-/// poll(2) of one file without waiting: the events that hold now out of `mask` (and `POLLERR`, `POLLHUP`, `POLLNVAL`).
+/// poll(2) of one file without waiting: the events that hold now out of `mask` (and `POLLERR`,
+/// `POLLHUP`, `POLLNVAL`).
 ///
 /// # Errors
 /// Those of poll(2).
@@ -240,10 +243,11 @@ pub fn socket_error(fd: i32) -> Result<i32, Errno> {
     socket_option(fd, SO_ERROR)
 }
 
-/// The address of the engine's own memory, for calls that take a pointer to an argument block that the engine keeps
-/// (iovecs, paths, message headers copied from the program).
+/// The address of the engine's own memory, for calls that take a pointer to an argument block that
+/// the engine keeps (iovecs, paths, message headers copied from the program).
 ///
-/// The kernel only reads it, or writes what the caller reads back; the borrow keeps it alive for the caller's scope.
+/// The kernel reads it, or writes to it for the caller. The borrow keeps it alive only while the
+/// caller does.
 #[inline]
 pub fn ptr_of<T>(value: &T) -> UserPtr {
     UserPtr::new(core::ptr::from_ref(value) as usize)
@@ -321,8 +325,8 @@ pub fn dup_cloexec(fd: i32) -> Res {
     unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }
 }
 
-/// fcntl(F_SETLK): acquires, or releases, this process' record lock on the first byte of a file. On a socket it locks
-/// nothing but this byte among the processes that share the socket.
+/// fcntl(F_SETLK): acquires, or releases, this process' record lock on the first byte of a file. On
+/// a socket it locks nothing but this byte among the processes that share the socket.
 ///
 /// # Errors
 /// `EAGAIN` another process has it; others where the file cannot be locked.

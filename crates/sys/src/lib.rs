@@ -1,7 +1,8 @@
 //! The fence: all unsafe code of the engine.
 //!
-//! Raw system calls on the program's addresses, the memory a ring shares with its program, locks on futexes, threads
-//! without libc, descriptors. What is exported is safe to call under one promise, [`AppPromise`], asked for once a ring.
+//! Raw system calls on the program's addresses, the memory a ring shares with its program, locks on
+//! futexes, threads without libc, descriptors. The exports are safe to call under one promise,
+//! [`AppPromise`], made once a ring.
 #![no_std]
 
 extern crate alloc;

@@ -20,7 +20,8 @@ pub struct LoopConfig<'a> {
     pub name: &'a str,
 }
 
-/// The number of a loop device that is free now; another process may bind it first. `control`: `/dev/loop-control`.
+/// The number of a loop device that is free now; another process may bind it first. `control`:
+/// `/dev/loop-control`.
 ///
 /// # Errors
 /// Those of ioctl(2).
@@ -29,7 +30,8 @@ pub fn free_number(control: i32) -> Result<u32, Errno> {
     unsafe { syscall!(Sysno::ioctl, control, LOOP_CTL_GET_FREE) }.map(|number| number as u32)
 }
 
-/// Binds a loop device to a file, with direct I/O. The kernel unbinds it when its last user closes it.
+/// Binds a loop device to a file, with direct I/O. The kernel unbinds it when its last user closes
+/// it.
 ///
 /// # Errors
 /// `EBUSY` it is bound; `EINVAL` block size; those of ioctl(2).

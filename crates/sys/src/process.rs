@@ -1,13 +1,19 @@
-//! Who we are: process and thread ids, time, limits.
+//! The process and its threads: ids, time, limits, capabilities.
 
 use crate::arch;
+use crate::clock::{SECOND_NS, timespec};
+use crate::linux::general::{
+    __user_cap_data_struct, __user_cap_header_struct, _LINUX_CAPABILITY_VERSION_3, CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, POLLIN,
+    RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, SIGABRT, STDERR_FILENO, pollfd, rlimit64,
+};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use syscalls::{Sysno, raw_syscall};
+use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
 /// The process id, cached; [`forget_pid`] empties the cache in a forked child.
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// This process' id. A child of a raw vfork or clone sees its parent's until [`forget_pid`]; ask [`pid_now`] where that matters.
+/// This process' id, cached. A child of a raw vfork or clone sees its parent's until
+/// [`forget_pid`]; use [`pid_now`] where that matters.
 #[must_use]
 pub fn pid() -> u32 {
     match PID.load(Relaxed) {
@@ -20,14 +26,14 @@ pub fn pid() -> u32 {
     }
 }
 
-/// This process' id, asked anew.
+/// This process' id, by a system call.
 #[must_use]
 pub fn pid_now() -> u32 {
     // SAFETY: getpid has no arguments and no effects.
     unsafe { raw_syscall!(Sysno::getpid) as u32 }
 }
 
-/// In a forked child: the pid is another one now.
+/// Empties the cache of [`pid`]: in a forked child.
 pub fn forget_pid() {
     PID.store(0, Relaxed);
 }
@@ -44,20 +50,20 @@ pub fn tid() -> u32 {
 #[repr(u32)]
 pub enum ClockId {
     /// `CLOCK_REALTIME`
-    Realtime = 0,
+    Realtime = CLOCK_REALTIME,
     /// `CLOCK_MONOTONIC`
-    Monotonic = 1,
+    Monotonic = CLOCK_MONOTONIC,
     /// `CLOCK_BOOTTIME`
-    Boottime = 7,
+    Boottime = CLOCK_BOOTTIME,
 }
 
 /// The time of a clock, nanoseconds.
 #[must_use]
 pub fn now_ns(clock: ClockId) -> u64 {
-    let mut ts = [0_i64; 2];
-    // SAFETY: the kernel writes 16 bytes to `ts`.
-    unsafe { raw_syscall!(Sysno::clock_gettime, clock as u32, ts.as_mut_ptr()) };
-    (ts[0] as u64).saturating_mul(1_000_000_000).saturating_add(ts[1] as u64)
+    let mut ts = timespec(0);
+    // SAFETY: the kernel writes to a live timespec.
+    unsafe { raw_syscall!(Sysno::clock_gettime, clock as u32, &raw mut ts) };
+    ts.tv_sec.cast_unsigned().saturating_mul(SECOND_NS).saturating_add(ts.tv_nsec.cast_unsigned())
 }
 
 /// `CLOCK_MONOTONIC`, nanoseconds.
@@ -97,19 +103,21 @@ pub fn cpu_count() -> u32 {
 /// `RLIMIT_NPROC` (soft).
 #[must_use]
 pub fn rlimit_nproc() -> u64 {
-    let mut lim = [0_u64; 2];
-    // SAFETY: the kernel writes 16 bytes to `lim`.
-    unsafe { raw_syscall!(Sysno::prlimit64, 0, 6, 0, lim.as_mut_ptr()) };
-    lim[0]
+    soft_limit(RLIMIT_NPROC).unwrap_or(0)
 }
 
 /// `RLIMIT_NOFILE` (soft).
 #[must_use]
 pub fn rlimit_nofile() -> u64 {
-    let mut lim = [0_u64; 2];
-    // SAFETY: the kernel writes 16 bytes to `lim`.
-    unsafe { raw_syscall!(Sysno::prlimit64, 0, 7, 0, lim.as_mut_ptr()) };
-    lim[0]
+    soft_limit(RLIMIT_NOFILE).unwrap_or(0)
+}
+
+/// A soft limit of this process; `u64::MAX`: unlimited.
+fn soft_limit(resource: u32) -> Result<u64, Errno> {
+    let mut limit = rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes to a live structure.
+    unsafe { syscall!(Sysno::prlimit64, 0, resource, 0, &raw mut limit) }?;
+    Ok(limit.rlim_cur)
 }
 
 /// Raises the soft limit on open files by `more` if it is below `more`.
@@ -138,16 +146,16 @@ pub struct Siginfo {
 }
 
 impl Siginfo {
-    /// Where the child's part stands, bytes.
+    /// Offset of the child's part, bytes.
     pub const CHILD: usize = 16;
 
-    /// Whether nobody's state is told.
+    /// Whether it reports no process.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.head[0] == 0
     }
 
-    /// What is told: the signal's part, and the child's.
+    /// The signal's part, and the child's.
     #[must_use]
     pub const fn parts(&self) -> (&[u32; 3], &[u32; 3]) {
         (&self.head, &self.child)
@@ -158,95 +166,88 @@ impl Siginfo {
 ///
 /// # Errors
 /// `ECHILD`, `EINVAL`, `EBADF`, `EINTR`.
-pub fn waitid(which: u32, id: i32, options: u32, info: &mut Siginfo) -> Result<(), syscalls::Errno> {
+pub fn waitid(which: u32, id: i32, options: u32, info: &mut Siginfo) -> Result<(), Errno> {
     // SAFETY: the kernel writes at most the 128 bytes of a live siginfo_t.
     let r = unsafe { raw_syscall!(Sysno::waitid, which, id, core::ptr::from_mut(info), options, 0) };
-    syscalls::Errno::from_ret(r).map(drop)
+    Errno::from_ret(r).map(drop)
 }
 
-/// Whether a process runs: one that has ended and waits to be reaped does not.
+/// Whether a process runs. A zombie does not.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
-    const POLLIN: u64 = 1;
-    // SAFETY: signal 0 only asks.
-    if unsafe { raw_syscall!(Sysno::kill, pid, 0) } as isize == -(syscalls::Errno::ESRCH.into_raw() as isize) {
+    // SAFETY: signal 0 only checks.
+    if unsafe { syscall!(Sysno::kill, pid, 0) } == Err(Errno::ESRCH) {
         return false;
     }
     // SAFETY: no addresses.
-    let fd = unsafe { raw_syscall!(Sysno::pidfd_open, pid, 0) };
-    if (fd as isize) < 0 {
-        return true;
-    }
-    // struct pollfd, POLLIN asked for. A pidfd is readable when its process has ended.
-    let mut pollfd = fd as u64 | POLLIN << 32;
-    // SAFETY: one live pollfd and no waiting; the descriptor is ours.
-    unsafe {
-        raw_syscall!(Sysno::poll, &raw mut pollfd, 1, 0);
-        raw_syscall!(Sysno::close, fd);
-    }
-    pollfd >> 48 & POLLIN == 0
+    let Ok(fd) = (unsafe { syscall!(Sysno::pidfd_open, pid, 0) }) else { return true };
+    // A pidfd is readable when its process has ended.
+    let mut file = pollfd { fd: fd as i32, events: POLLIN as i16, revents: 0 };
+    let _ = arch::poll(&mut file, 0);
+    // SAFETY: the descriptor is ours.
+    unsafe { raw_syscall!(Sysno::close, fd) };
+    file.revents & POLLIN as i16 == 0
 }
 
-/// Whether files may only grow so far (`RLIMIT_FSIZE`): as last asked.
+/// Whether the size of files is limited (`RLIMIT_FSIZE`), as of the last
+/// [`refresh_file_size_limit`].
 static IS_FILE_SIZE_LIMITED: AtomicBool = AtomicBool::new(false);
 
-/// Asks whether files may only grow so far.
+/// Reads `RLIMIT_FSIZE`, for [`is_file_size_limited`].
 pub fn refresh_file_size_limit() {
-    let mut lim = [0_u64; 2];
-    // SAFETY: the kernel writes 16 bytes to `lim`.
-    let r = unsafe { raw_syscall!(Sysno::prlimit64, 0, 1, 0, lim.as_mut_ptr()) };
-    IS_FILE_SIZE_LIMITED.store(r == 0 && lim[0] != u64::MAX, Relaxed);
+    let is_limited = soft_limit(RLIMIT_FSIZE).is_ok_and(|limit| limit != u64::MAX);
+    IS_FILE_SIZE_LIMITED.store(is_limited, Relaxed);
 }
 
-/// Whether files may only grow so far: then what makes them grow raises `SIGXFSZ`, and must be done by a thread that
-/// blocks it.
+/// Whether the size of files is limited. Then a write beyond the limit raises `SIGXFSZ`, so a
+/// thread that blocks the signal must execute it.
 #[inline]
 #[must_use]
 pub fn is_file_size_limited() -> bool {
     IS_FILE_SIZE_LIMITED.load(Relaxed)
 }
 
-/// Sleeps, at most this long.
+/// Sleeps `ns` nanoseconds, less if a signal comes.
 #[cfg(not(loom))]
 pub fn sleep_ns(ns: u64) {
-    let ts = [(ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64];
-    // SAFETY: the kernel reads 16 bytes of `ts`.
-    unsafe { raw_syscall!(Sysno::nanosleep, ts.as_ptr(), 0) };
+    let ts = timespec(ns);
+    // SAFETY: the kernel reads a live timespec.
+    unsafe { raw_syscall!(Sysno::nanosleep, &raw const ts, 0) };
 }
 
-/// Offers the CPU to others that want it.
+/// Yields the CPU (sched_yield(2)).
 #[cfg(not(loom))]
 pub fn yield_now() {
     // SAFETY: no addresses.
     unsafe { raw_syscall!(Sysno::sched_yield) };
 }
 
-/// Whether this thread has `CAP_SYS_ADMIN` or another capability, by its number.
+/// Whether this thread has a capability in effect: `cap` is its number, `CAP_*`.
 #[must_use]
 pub fn has_capability(cap: u32) -> bool {
-    let header = [0x2008_0522_u32, 0];
-    let mut data = [0_u32; 6];
-    // SAFETY: version 3 writes two sets of three words.
-    let r = unsafe { raw_syscall!(Sysno::capget, header.as_ptr(), data.as_mut_ptr()) };
-    let effective = u64::from(data[0]) | u64::from(data[3]) << 32;
+    let header = __user_cap_header_struct { version: _LINUX_CAPABILITY_VERSION_3, pid: 0 };
+    let mut data = [__user_cap_data_struct { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: version 3 writes two structures.
+    let r = unsafe { raw_syscall!(Sysno::capget, &raw const header, data.as_mut_ptr()) };
+    let effective = u64::from(data[0].effective) | u64::from(data[1].effective) << 32;
     r == 0 && effective >> cap & 1 == 1
 }
 
-/// Ends the process with a message on stderr: for broken invariants of our own only.
+/// Ends the process with a message on stderr. Only for broken invariants of the engine.
 pub fn die(message: &[u8]) -> ! {
     // SAFETY: writes a live buffer, then kills the process by SIGABRT.
     unsafe {
-        raw_syscall!(Sysno::write, 2, message.as_ptr(), message.len());
-        raw_syscall!(Sysno::tgkill, pid_now(), tid(), 6);
-        raw_syscall!(Sysno::exit_group, 134);
+        raw_syscall!(Sysno::write, STDERR_FILENO, message.as_ptr(), message.len());
+        raw_syscall!(Sysno::tgkill, pid_now(), tid(), SIGABRT);
+        raw_syscall!(Sysno::exit_group, 128 + SIGABRT);
     }
     loop {
         core::hint::spin_loop();
     }
 }
 
-/// A number that differs between the living threads of the process: its TLS register's self pointer, read without a
-/// system call.
+/// A number that differs between the living threads of the process: its TLS register's self
+/// pointer, read without a system call.
 #[inline]
 #[must_use]
 pub fn thread_key() -> u64 {

@@ -1,14 +1,14 @@
-//! The word behind a lock.
+//! A lock in one futex word.
 //!
 //! ```text
 //!   UNLOCKED   free
-//!   LOCKED     taken, nobody sleeps
-//!   CONTENDED  taken, somebody may sleep on the word
+//!   LOCKED     held, no waiters
+//!   CONTENDED  held, threads may sleep on the word
 //! ```
 //!
-//! Who has to sleep leaves CONTENDED behind, also when it then gets the lock: others may still sleep, and its unlock
-//! wakes one of them. The kernel looks at the word before it puts anybody to sleep, so an unlock between the two is not
-//! missed.
+//! A thread that has to sleep stores CONTENDED, and keeps that value when it gets the lock: others
+//! may still sleep, and its unlock wakes one of them. The kernel compares the word before it puts a
+//! thread to sleep, so an unlock in between is not missed.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -21,11 +21,12 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Looks at a taken lock before sleeping: most are held for less than a sleep costs.
+/// Polls of a held lock before sleeping: most locks are held for less time than a sleep takes.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
 
 /// See the module.
 #[derive(Debug)]
+#[cfg_attr(loom, allow(unreachable_pub))]
 pub struct RawLock(AtomicU32);
 
 impl RawLock {

@@ -1,7 +1,8 @@
-//! The memory a ring shares with its program: the two rings' words, the CQEs, the SQ array, the SQEs.
+//! The memory a ring shares with its program: the two rings' words, the CQEs, the SQ array, the
+//! SQEs.
 //!
-//! No reference to shared bytes is ever made, except to atomics. The sizes are kept here, privately: masks and entries
-//! in the shared words are for the program to read, and it may scribble over them.
+//! The engine makes no references to shared bytes, except to atomics. It keeps the sizes privately:
+//! masks and entries in the shared words are for the program to read, and it may overwrite them.
 
 use crate::biased_lock::BiasedLock;
 use crate::shm_mapping::{PAGE, ShmMapping};
@@ -41,7 +42,7 @@ pub enum RingField {
     CqOverflow = layout::CQ_OVERFLOW,
 }
 
-/// How large a ring is: all that determines its memory.
+/// Size of a ring: all that determines its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// SQ entries, a power of two.
@@ -52,7 +53,7 @@ pub struct Geometry {
     pub sqe_shift: u32,
     /// log2 of a CQE's size: 4 or 5.
     pub cqe_shift: u32,
-    /// Whether SQEs are named by an index array.
+    /// Whether an array of indexes selects the SQEs.
     pub has_sq_array: bool,
 }
 
@@ -82,8 +83,8 @@ impl Geometry {
 pub struct RingMemory {
     rings: ShmMapping,
     sqes: ShmMapping,
-    /// A page that is shared with forked processes, but not with the program.
-    shared_lock: ShmMapping,
+    /// A page that forked processes share. The program does not see it.
+    lock_page: ShmMapping,
     geometry: Geometry,
 }
 
@@ -96,14 +97,14 @@ impl RingMemory {
         let memory = Self {
             rings: ShmMapping::map(geometry.rings_len())?,
             sqes: ShmMapping::map(geometry.sqes_len())?,
-            shared_lock: ShmMapping::map(PAGE)?,
+            lock_page: ShmMapping::map(PAGE)?,
             geometry,
         };
         memory.init();
         Ok(memory)
     }
 
-    /// Memory that the program brought along.
+    /// Memory that the program supplies (`IORING_SETUP_NO_MMAP`).
     ///
     /// # Errors
     /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
@@ -111,7 +112,7 @@ impl RingMemory {
         let memory = Self {
             rings: ShmMapping::from_user(rings, geometry.rings_len())?,
             sqes: ShmMapping::from_user(sqes, geometry.sqes_len())?,
-            shared_lock: ShmMapping::map(PAGE)?,
+            lock_page: ShmMapping::map(PAGE)?,
             geometry,
         };
         for word in [
@@ -130,11 +131,11 @@ impl RingMemory {
         Ok(memory)
     }
 
-    /// The memory of no ring: to be replaced, never used.
+    /// A placeholder without memory. It must not be accessed.
     #[must_use]
     pub fn none() -> Self {
         let geometry = Geometry { sq_entries: 1, cq_entries: 1, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
-        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), shared_lock: ShmMapping::none(), geometry }
+        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), lock_page: ShmMapping::none(), geometry }
     }
 
     fn init(&self) {
@@ -145,26 +146,27 @@ impl RingMemory {
         self.word(RingField::CqEntries).store(g.cq_entries, Relaxed);
     }
 
-    /// How large the ring is.
+    /// The ring's size.
     #[inline]
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// What the processes that share the ring tell each other.
+    /// The lock between the processes that share the ring.
     #[inline]
     #[must_use]
     pub fn biased_lock(&self) -> &BiasedLock {
-        // SAFETY: a page of ours, and nothing else is in it.
-        unsafe { self.shared_lock.biased_lock() }
+        // SAFETY: a page of the engine's with no other use.
+        unsafe { self.lock_page.biased_lock() }
     }
 
     /// A shared word.
     #[inline]
     #[must_use]
     pub fn word(&self, word: RingField) -> &AtomicU32 {
-        // SAFETY: every RingField lies below layout::CQES, which every ring's mapping exceeds; it is aligned.
+        // SAFETY: every RingField lies below layout::CQES, which every ring's mapping exceeds; it
+        // is aligned.
         unsafe { self.rings.u32(word as usize) }
     }
 
@@ -177,7 +179,7 @@ impl RingMemory {
         unsafe { self.rings.u32(self.geometry.array_offset() + index as usize * 4) }.load(Relaxed)
     }
 
-    /// SQE `index`, copied once: what the program changes later is not seen.
+    /// SQE `index`, copied once: later changes by the program have no effect.
     #[inline(always)]
     #[must_use]
     pub fn sqe(&self, index: u32) -> Sqe {
@@ -187,7 +189,7 @@ impl RingMemory {
         Sqe::from_words(core::array::from_fn(|i| unsafe { self.sqes.u64(at + i * 8) }.load(Relaxed)))
     }
 
-    /// The second half of SQE `index`, copied once; nothing where SQEs have 64 bytes.
+    /// The second half of SQE `index`, copied once. Empty where SQEs have 64 bytes.
     pub fn sqe_second_half(&self, index: u32) -> impl Iterator<Item = u64> {
         let index = index & (self.geometry.sq_entries - 1);
         let at = ((index as usize) << self.geometry.sqe_shift) + 64;
@@ -196,7 +198,8 @@ impl RingMemory {
         (0..words).map(move |i| unsafe { self.sqes.u64(at + i * 8) }.load(Relaxed))
     }
 
-    /// Stores a CQE in slot `index`. The second half of a 32-byte one is zero: no opcode here has more to say.
+    /// Stores a CQE in slot `index`. The second half of a 32-byte CQE is zero: no supported opcode
+    /// uses it.
     #[inline(always)]
     pub fn store_cqe(&self, index: u32, cqe: Cqe) {
         let index = index & (self.geometry.cq_entries - 1);
@@ -225,16 +228,16 @@ impl RingMemory {
     }
 }
 
-/// What a program does with its mapping of the same memory, for models.
+/// The program's accesses to its mapping of the same memory, for models.
 #[cfg(loom)]
 impl RingMemory {
     pub(crate) fn mapped_again(&self) -> Self {
-        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), shared_lock: ShmMapping::none(), geometry: self.geometry }
+        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), lock_page: ShmMapping::none(), geometry: self.geometry }
     }
 
     pub(crate) fn write_sqe(&self, at: u32, index: u32, sqe: &Sqe) {
         for (i, word) in sqe.to_words().into_iter().enumerate() {
-            // SAFETY: none is asked in a model.
+            // SAFETY: no requirement in a model.
             unsafe { self.sqes.u64(((index as usize) << self.geometry.sqe_shift) + i * 8) }.store(word, Relaxed);
         }
         if self.geometry.has_sq_array {
@@ -253,10 +256,11 @@ impl RingMemory {
     }
 }
 
-/// A shared area for provided-buffer rings that the engine allocates (`IOU_PBUF_RING_MMAP`), or one of the program's.
+/// Memory of a ring of provided buffers: allocated by the engine (`IOU_PBUF_RING_MMAP`), or
+/// supplied by the program.
 #[derive(Debug)]
 pub struct BufRingMemory {
-    area: ShmMapping,
+    mapping: ShmMapping,
     entries: u32,
 }
 
@@ -274,20 +278,20 @@ pub struct ProvidedBuf {
 impl BufRingMemory {
     const ENTRY: usize = 16;
 
-    /// Memory of the engine's, to be mapped by the program.
+    /// Memory of the engine's, which the program maps.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub fn new(entries: u32) -> Result<Self, Errno> {
-        Ok(Self { area: ShmMapping::map(entries as usize * Self::ENTRY)?, entries })
+        Ok(Self { mapping: ShmMapping::map(entries as usize * Self::ENTRY)?, entries })
     }
 
-    /// Memory of the program's.
+    /// Memory that the program supplies.
     ///
     /// # Errors
     /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
     pub fn from_user(addr: UserPtr, entries: u32) -> Result<Self, Errno> {
-        Ok(Self { area: ShmMapping::from_user(addr, entries as usize * Self::ENTRY)?, entries })
+        Ok(Self { mapping: ShmMapping::from_user(addr, entries as usize * Self::ENTRY)?, entries })
     }
 
     /// Number of entries, a power of two.
@@ -296,11 +300,12 @@ impl BufRingMemory {
         self.entries
     }
 
-    /// The producer's index: 16 bits that live in the unused bytes of the first entry.
+    /// The producer's index: 16 bits in the otherwise unused bytes of the first entry.
     #[must_use]
     pub fn tail(&self) -> u16 {
-        // SAFETY: bytes 12..16 of the first entry hold its buffer id and, above it, the tail; aligned.
-        let word = unsafe { self.area.u32(12) }.load(Acquire);
+        // SAFETY: bytes 12..16 of the first entry hold its buffer id and, above it, the tail;
+        // aligned.
+        let word = unsafe { self.mapping.u32(12) }.load(Acquire);
         (word >> 16) as u16
     }
 
@@ -309,17 +314,17 @@ impl BufRingMemory {
     pub fn entry(&self, index: u16) -> ProvidedBuf {
         let at = (u32::from(index) & (self.entries - 1)) as usize * Self::ENTRY;
         // SAFETY: masked to the number of entries, 16 bytes each, 8-aligned.
-        let (addr, rest) = unsafe { (self.area.u64(at).load(Relaxed), self.area.u64(at + 8).load(Relaxed)) };
+        let (addr, rest) = unsafe { (self.mapping.u64(at).load(Relaxed), self.mapping.u64(at + 8).load(Relaxed)) };
         ProvidedBuf { addr, len: rest as u32, bid: (rest >> 32) as u16 }
     }
 
-    /// Changes what is left of entry `index` (incremental consumption): its address and length.
+    /// Changes address and length of entry `index` to what is left of it (incremental consumption).
     pub fn set_entry(&self, index: u16, addr: u64, len: u32) {
         let at = (u32::from(index) & (self.entries - 1)) as usize * Self::ENTRY;
         // SAFETY: as in `entry`; the length is the low half of the second word.
         unsafe {
-            self.area.u64(at).store(addr, Relaxed);
-            self.area.u32(at + 8).store(len, Relaxed);
+            self.mapping.u64(at).store(addr, Relaxed);
+            self.mapping.u32(at + 8).store(len, Relaxed);
         }
     }
 
@@ -328,6 +333,6 @@ impl BufRingMemory {
     /// # Errors
     /// `ENOMEM` for memory of the program's own; `EINVAL` for no length.
     pub fn map_for_program(&self, len: usize) -> Result<usize, Errno> {
-        self.area.map_again(len)
+        self.mapping.map_again(len)
     }
 }

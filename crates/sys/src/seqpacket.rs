@@ -1,45 +1,22 @@
-//! Packets over a unix socket (SOCK_SEQPACKET), and descriptors with them: how the engine talks to a process of its own.
+//! Packets over a unix socket (SOCK_SEQPACKET), and descriptors with them: the engine's connection
+//! to the ublk broker.
 
 use crate::fd::EngineFd;
+use crate::linux::general::{O_CLOEXEC, O_RDWR, iovec};
+use crate::linux::net::{
+    AF_UNIX, MSG_CMSG_CLOEXEC, MSG_DONTWAIT, MSG_NOSIGNAL, SCM_RIGHTS, SHUT_RDWR, SOCK_SEQPACKET, SOL_SOCKET, cmsghdr, msghdr, sockaddr_un,
+};
 use syscalls::{Errno, Sysno, syscall};
 
-const AF_UNIX: u16 = 1;
-const SOCK_SEQPACKET: usize = 5;
-const SOCK_CLOEXEC: usize = 0o2_000_000;
-const MSG_DONTWAIT: usize = 0x40;
-const MSG_NOSIGNAL: usize = 0x4000;
-const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
-const SOL_SOCKET: i32 = 1;
-const SCM_RIGHTS: i32 = 1;
-const SHUT_RDWR: usize = 2;
-/// Descriptors that a packet may carry.
+/// `SOCK_CLOEXEC` is `O_CLOEXEC` by definition; linux-raw-sys does not have it.
+const SOCK_CLOEXEC: u32 = O_CLOEXEC;
+/// Most descriptors that a packet may carry.
 pub const FDS_MAX: usize = 2;
-
-/// `struct sockaddr_un`
-#[repr(C)]
-struct Address {
-    family: u16,
-    path: [u8; 108],
-}
-
-/// `struct msghdr`
-#[repr(C)]
-struct MessageHeader {
-    name: usize,
-    name_len: u32,
-    iov: *const [usize; 2],
-    iov_len: usize,
-    control: *mut ControlMessage,
-    control_len: usize,
-    flags: i32,
-}
 
 /// `struct cmsghdr` with room for descriptors.
 #[repr(C)]
-struct ControlMessage {
-    len: usize,
-    level: i32,
-    kind: i32,
+struct FdsMessage {
+    header: cmsghdr,
     fds: [i32; FDS_MAX],
 }
 
@@ -51,22 +28,25 @@ impl Seqpacket {
     /// Connects to the socket at a path, which is at most 107 bytes long.
     ///
     /// # Errors
-    /// `ENAMETOOLONG`; those of socket(2) and connect(2): `ENOENT` and `ECONNREFUSED` if nobody listens.
+    /// `ENAMETOOLONG`; those of socket(2) and connect(2): `ENOENT` and `ECONNREFUSED` if nobody
+    /// listens.
     pub fn connect(path: &[u8]) -> Result<Self, Errno> {
-        let mut address = Address { family: AF_UNIX, path: [0; 108] };
-        if path.len() >= address.path.len() {
+        let mut address = sockaddr_un { sun_family: AF_UNIX as u16, sun_path: [0; 108] };
+        if path.len() >= address.sun_path.len() {
             return Err(Errno::ENAMETOOLONG);
         }
-        address.path[..path.len()].copy_from_slice(path);
+        for (to, from) in address.sun_path.iter_mut().zip(path) {
+            *to = from.cast_signed();
+        }
         // SAFETY: no addresses.
-        let fd = unsafe { syscall!(Sysno::socket, usize::from(AF_UNIX), SOCK_SEQPACKET | SOCK_CLOEXEC, 0) }?;
+        let fd = unsafe { syscall!(Sysno::socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) }?;
         let socket = Self(EngineFd::adopt(fd as i32));
         // SAFETY: the kernel reads the live address.
-        unsafe { syscall!(Sysno::connect, socket.0.number(), &raw const address, size_of::<Address>()) }?;
+        unsafe { syscall!(Sysno::connect, socket.0.number(), &raw const address, size_of::<sockaddr_un>()) }?;
         Ok(socket)
     }
 
-    /// Sends a packet, sleeping where there is no room.
+    /// Sends a packet, waiting for room.
     ///
     /// # Errors
     /// Those of sendto(2): `EPIPE`, `ECONNRESET` the other side is gone.
@@ -74,13 +54,14 @@ impl Seqpacket {
         self.send_with(bytes, 0)
     }
 
-    /// Wakes a thread of the other side: a packet whose bytes mean nothing.
+    /// Unblocks a thread of the other side, by a packet without meaning.
     pub fn ring_doorbell(&self) {
-        // Full means that enough of them are on their way; an error, that nobody is left to be woken.
+        // A full socket has enough wake-ups under way; after any other error there is no thread to
+        // wake.
         let _ = self.send_with(&[0], MSG_DONTWAIT);
     }
 
-    fn send_with(&self, bytes: &[u8], flags: usize) -> Result<(), Errno> {
+    fn send_with(&self, bytes: &[u8], flags: u32) -> Result<(), Errno> {
         loop {
             // SAFETY: the kernel reads a live slice.
             match unsafe { syscall!(Sysno::sendto, self.0.number(), bytes.as_ptr(), bytes.len(), flags | MSG_NOSIGNAL, 0, 0) } {
@@ -90,56 +71,60 @@ impl Seqpacket {
         }
     }
 
-    /// Receives a packet, sleeping until there is one: its length, 0 if the other side is gone, and the descriptors that came with it.
+    /// Waits for a packet. Returns its length in bytes (0: the other side is gone) and the
+    /// descriptors that came with it.
     ///
     /// # Errors
     /// Those of recvmsg(2).
     pub fn receive(&self, bytes: &mut [u8]) -> Result<(usize, [Option<EngineFd>; FDS_MAX]), Errno> {
-        let mut control = ControlMessage { len: 0, level: 0, kind: 0, fds: [-1; FDS_MAX] };
-        let iov = [bytes.as_mut_ptr() as usize, bytes.len()];
-        let mut header = MessageHeader {
-            name: 0,
-            name_len: 0,
-            iov: &raw const iov,
-            iov_len: 1,
-            control: &raw mut control,
-            control_len: size_of::<ControlMessage>(),
-            flags: 0,
+        let mut control = FdsMessage { header: cmsghdr { cmsg_len: 0, cmsg_level: 0, cmsg_type: 0 }, fds: [-1; FDS_MAX] };
+        let mut iov = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() as u64 };
+        let mut header = msghdr {
+            msg_name: core::ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: (&raw mut iov).cast(),
+            msg_iovlen: 1,
+            msg_control: (&raw mut control).cast(),
+            msg_controllen: size_of::<FdsMessage>(),
+            msg_flags: 0,
         };
         let len = loop {
-            // SAFETY: the kernel writes to the live slice and the control message, as far as their lengths say.
+            // SAFETY: the kernel writes to the live slice and the control message, as far as their
+            // lengths say.
             match unsafe { syscall!(Sysno::recvmsg, self.0.number(), &raw mut header, MSG_CMSG_CLOEXEC) } {
                 Err(Errno::EINTR) => {}
                 Err(Errno::ECONNRESET) => break 0,
                 result => break result?,
             }
         };
-        let has_fds = header.control_len > 0 && control.level == SOL_SOCKET && control.kind == SCM_RIGHTS;
+        let kind = (control.header.cmsg_level, control.header.cmsg_type);
+        let has_fds = header.msg_controllen > 0 && kind == (SOL_SOCKET.cast_signed(), SCM_RIGHTS.cast_signed());
         let fds = control.fds.map(|fd| (has_fds && fd >= 0).then(|| EngineFd::adopt(fd)));
         Ok((len, fds))
     }
 
-    /// Sleeps until a packet comes. False: the other side is gone.
+    /// Waits until a packet comes. Returns false if the other side is gone.
     #[must_use]
     pub fn wait_doorbell(&self) -> bool {
         matches!(self.receive(&mut [0; 1]), Ok((1.., _)))
     }
 
-    /// In a forked child, whose copy would keep the connection from ending with its parent: the number stands for nothing from now on.
+    /// In a forked child: replaces the descriptor by `/dev/null`. Otherwise the connection would
+    /// not end with the parent.
     pub fn detach(&self) {
-        const O_RDWR: usize = 2;
-        // SAFETY: a NUL-terminated path; the number is ours, and who uses it gets errors.
+        // SAFETY: a NUL-terminated path; the number is the engine's, and its users get errors from
+        // now on.
         unsafe {
-            if let Ok(nothing) = syscall!(Sysno::open, c"/dev/null".as_ptr(), O_RDWR | SOCK_CLOEXEC, 0) {
-                let _ = syscall!(Sysno::dup3, nothing, self.0.number(), SOCK_CLOEXEC);
+            if let Ok(nothing) = syscall!(Sysno::open, c"/dev/null".as_ptr(), O_RDWR | O_CLOEXEC, 0) {
+                let _ = syscall!(Sysno::dup3, nothing, self.0.number(), O_CLOEXEC);
                 let _ = syscall!(Sysno::close, nothing);
             }
         }
     }
 
-    /// Ends the connection, for whoever waits on it too.
+    /// Ends the connection. Threads that wait on it return.
     pub fn shutdown(&self) {
-        // SAFETY: no addresses. Gone already is as good.
+        // SAFETY: no addresses. An error means that the connection has ended already.
         let _ = unsafe { syscall!(Sysno::shutdown, self.0.number(), SHUT_RDWR) };
     }
 }
@@ -149,16 +134,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_listens_where_nothing_is() {
+    fn connecting_without_a_listener_fails() {
         assert_eq!(Seqpacket::connect(b"/nowhere/at/all").map(drop), Err(Errno::ENOENT));
         assert_eq!(Seqpacket::connect(&[b'a'; 108]).map(drop), Err(Errno::ENAMETOOLONG));
     }
 
     #[test]
-    fn packets_and_the_end() {
+    fn packets_arrive_until_the_peer_is_gone() {
         let mut fds = [0_i32; 2];
         // SAFETY: the kernel writes two numbers.
-        unsafe { syscall!(Sysno::socketpair, usize::from(AF_UNIX), SOCK_SEQPACKET, 0, fds.as_mut_ptr()) }.unwrap();
+        unsafe { syscall!(Sysno::socketpair, AF_UNIX, SOCK_SEQPACKET, 0, fds.as_mut_ptr()) }.unwrap();
         let [here, there] = fds.map(|fd| Seqpacket(EngineFd::adopt(fd)));
         here.send(b"five!").unwrap();
         let mut bytes = [0; 8];

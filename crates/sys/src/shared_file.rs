@@ -18,7 +18,8 @@ pub struct SharedFile {
 }
 
 impl SharedFile {
-    /// A file of `len` bytes, all zero, with the first `head_len` mapped. `name` is what /proc shows, with its NUL.
+    /// A file of `len` bytes, all zero, with the first `head_len` mapped. `name` is what /proc
+    /// shows, with its NUL.
     ///
     /// # Errors
     /// `ENOMEM`, `EMFILE`, `EFBIG`.
@@ -53,7 +54,8 @@ impl SharedFile {
         io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), flags & KEPT, 0).map(|fd| fd as i32)
     }
 
-    /// Stores a word in the mapped part. Does nothing beyond that part, or when `offset` is no multiple of 8.
+    /// Stores a word in the mapped part. Does nothing beyond that part, or when `offset` is no
+    /// multiple of 8.
     pub fn store(&self, offset: usize, value: u64) {
         if offset.is_multiple_of(8) && offset.checked_add(8).is_some_and(|end| end <= self.head_len) {
             // SAFETY: it lies in the mapping, aligned.

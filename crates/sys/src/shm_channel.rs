@@ -1,66 +1,75 @@
-//! Two rings of messages, one each direction, in memory that two processes share, neither of which believes the other.
+//! Two rings of messages, one each direction, in memory that two processes share. Neither process
+//! trusts the other.
 //!
-//! Each ring has one who sends and one who receives (a process may let several threads take turns, under a lock of its own). Both keep their own
-//! position; what they share is only for the other one to see, and is checked: at worst the other one is not understood.
+//! Each ring has one sender and one receiver (threads of a process may share an end, under a lock
+//! of its own). Each end keeps its own position privately. The shared positions are only for the
+//! other end, which checks them: a corrupt peer gets [`CorruptPeer`], and can do no more harm than
+//! that.
 //!
-//! Nobody enters the kernel while the other side is awake. Who receives tells how many of it sleep, and who sends rings a doorbell (whatever the two have
-//! for that) for one of them. A sleeper is counted off by who rings for it, so that no doorbell is rung twice:
+//! No end enters the kernel while the other one is awake. A receiver counts how many of its threads
+//! wait. A sender rings a doorbell (any means of wake-up that the two have) for one of them, and
+//! uncounts that waiter, so that each waiter gets one doorbell at most:
 //!
 //! ```text
 //!   sender                                        receiver
 //!     message; tail                                 waiters += 1
 //!     fence                                         fence
-//!     waiters > 0? waiters -= 1, and ring the doorbell    tail unchanged? sleep until the doorbell rings
-//!                                                     else waiters -= 1, unless it is 0: then a doorbell is or will be rung for nothing
+//!     waiters > 0? waiters -= 1, ring doorbell      tail unchanged? wait for the doorbell
+//!                                                     else waiters -= 1; if it is 0 already, a doorbell is
+//!                                                     or will be rung in vain
 //! ```
-//! A message may be shown, by its tail alone, before the sender goes through the rest: then others may come with it, for one fence and at most one doorbell.
-//! Somebody else may receive in a sleeper's stead: counts it off, as a sender would, and goes through the receiver's half for it in the end.
+//! A sender may publish its tail before it does the rest: further messages then share the fence and
+//! at most one doorbell. Another thread may receive in a waiter's stead: it uncounts the waiter, as
+//! a sender would, and ends with the receiver's half on the waiter's behalf.
 //!
-//! Of the two that come first to their fence, the other one sees what it has stored: a message is not there unseen while a receiver sleeps unrung.
+//! Whichever side fences second sees the other's store, so a receiver cannot sleep past a message.
 
 use crate::shm_mapping::ShmMapping;
 use crate::sync::AtomicU32;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
+#[cfg(not(loom))]
+use crate::linux::general::{F_GET_SEALS, F_SEAL_SHRINK};
 #[cfg(loom)]
 use crate::model::checker::sync::atomic::fence;
 #[cfg(not(loom))]
 use core::sync::atomic::fence;
 
-/// What goes over it.
+/// A message: five words.
 pub type ShmMessage = [u64; 5];
 
-/// Words that different sides write are apart. Loom has no cache.
+/// Bytes between words that different sides write: two cache lines. Loom has no cache.
 #[cfg(not(loom))]
 const LINE: usize = 128;
 #[cfg(loom)]
 const LINE: usize = 8;
-/// tail, head, waiters
+/// Shared words of a ring: tail, head, waiters.
 const WORDS: usize = 3;
+/// Bytes of a message.
 const MESSAGE: usize = size_of::<ShmMessage>();
 
-/// Which ring.
+/// Which of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelDirection {
-    /// To who made it.
+    /// To the process that created the memory.
     ToCreator = 0,
-    /// From who made it.
+    /// From the process that created the memory.
     FromCreator = 1,
 }
 
-/// The other side has written what cannot be.
+/// The other side has written an impossible position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorruptPeer;
 
-/// There is no room for one more message.
+/// The ring has no room for another message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The memory. See the module.
+/// The shared memory. See the module.
 #[derive(Debug)]
 pub struct ShmChannel {
-    area: ShmMapping,
+    mapping: ShmMapping,
     capacity: u32,
 }
 
@@ -69,28 +78,30 @@ impl ShmChannel {
         2 * (WORDS * LINE + capacity as usize * MESSAGE)
     }
 
-    /// Bytes of the file for rings of so many messages, a power of two.
+    /// Bytes of the file for two rings of `capacity` messages each, a power of two.
     #[must_use]
     pub const fn file_len(capacity: u32) -> u64 {
         Self::len(capacity) as u64
     }
 
-    /// The first bytes of a file that has them, all zero at the start, and that nobody can shorten.
+    /// Maps the beginning of a file that is all zero at first and that no process can shorten
+    /// (`F_SEAL_SHRINK`).
     ///
     /// # Errors
-    /// `EINVAL` the file is shorter, can be shortened, or `capacity` is no power of two; those of mmap(2).
+    /// `EINVAL` the file is shorter, can be shortened, or `capacity` is no power of two; those of
+    /// mmap(2).
     #[cfg(not(loom))]
     pub fn of_file(fd: i32, capacity: u32) -> Result<Self, syscalls::Errno> {
         const MEBI: u32 = 1 << 20;
         let len = Self::len(capacity);
-        let is_fit = capacity.is_power_of_two() && capacity <= MEBI && is_sealed(fd)? && crate::io::fstat(fd)?.size >= len as u64;
-        if is_fit { Ok(Self { area: ShmMapping::map_file(fd, len)?, capacity }) } else { Err(syscalls::Errno::EINVAL) }
+        let is_valid = capacity.is_power_of_two() && capacity <= MEBI && is_sealed(fd)? && crate::io::fstat(fd)?.size >= len as u64;
+        if is_valid { Ok(Self { mapping: ShmMapping::map_file(fd, len)?, capacity }) } else { Err(syscalls::Errno::EINVAL) }
     }
 
-    /// The same memory for both sides of a model.
+    /// Memory for both sides of a model.
     #[cfg(loom)]
     pub fn of_model(capacity: u32) -> Self {
-        Self { area: ShmMapping::map(Self::len(capacity)).expect("memory"), capacity }
+        Self { mapping: ShmMapping::map(Self::len(capacity)).expect("memory"), capacity }
     }
 
     const fn begin(&self, direction: ChannelDirection) -> usize {
@@ -98,8 +109,8 @@ impl ShmChannel {
     }
 
     fn word(&self, direction: ChannelDirection, nth: usize) -> &AtomicU32 {
-        // SAFETY: in the area, whose size was checked; a multiple of 4.
-        unsafe { self.area.u32(self.begin(direction) + nth * LINE) }
+        // SAFETY: in the mapping, whose size was checked; a multiple of 4.
+        unsafe { self.mapping.u32(self.begin(direction) + nth * LINE) }
     }
 
     fn tail(&self, direction: ChannelDirection) -> &AtomicU32 {
@@ -120,35 +131,34 @@ impl ShmChannel {
 
     fn load(&self, direction: ChannelDirection, position: u32) -> ShmMessage {
         let at = self.at(direction, position);
-        // SAFETY: masked to the ring; the area and the ring begin at multiples of 8, and so does each message.
-        core::array::from_fn(|i| unsafe { self.area.u64(at + i * 8) }.load(Relaxed))
+        // SAFETY: masked to the ring; the mapping and the ring begin at multiples of 8, and so does
+        // each message.
+        core::array::from_fn(|i| unsafe { self.mapping.u64(at + i * 8) }.load(Relaxed))
     }
 
     fn store(&self, direction: ChannelDirection, position: u32, message: &ShmMessage) {
         let at = self.at(direction, position);
         for (i, &word) in message.iter().enumerate() {
             // SAFETY: as above.
-            unsafe { self.area.u64(at + i * 8) }.store(word, Relaxed);
+            unsafe { self.mapping.u64(at + i * 8) }.store(word, Relaxed);
         }
     }
 
-    /// Counts a sleeper off: it is to be rung for, or need not sleep. False: none is counted.
+    /// Uncounts a waiter, which gets a doorbell or need not wait. Returns false if none is counted.
     fn uncount_waiter(&self, direction: ChannelDirection) -> bool {
         self.waiters(direction).fetch_update(AcqRel, Relaxed, |waiters| waiters.checked_sub(1)).is_ok()
     }
 }
 
-/// Whether nobody can shorten a file: its mapping then has all its pages, always.
+/// Whether no process can shorten a file. Then accesses to its mapping never raise SIGBUS.
 #[cfg(not(loom))]
 fn is_sealed(fd: i32) -> Result<bool, syscalls::Errno> {
-    const F_GET_SEALS: usize = 1034;
-    const F_SEAL_SHRINK: usize = 2;
     // SAFETY: no addresses.
     let seals = unsafe { syscalls::syscall!(syscalls::Sysno::fcntl, fd, F_GET_SEALS) }?;
-    Ok(seals & F_SEAL_SHRINK != 0)
+    Ok(seals & F_SEAL_SHRINK as usize != 0)
 }
 
-/// Who sends one direction.
+/// The sending end of one direction.
 #[derive(Debug)]
 pub struct Sender {
     channel: Arc<ShmChannel>,
@@ -163,12 +173,12 @@ impl Sender {
         Self { channel, direction, next: 0 }
     }
 
-    /// Stores a message, which nobody sees before [`publish`](Self::publish).
+    /// Stores a message. The receiver sees it after [`publish`](Self::publish).
     ///
     /// # Errors
     /// [`Full`]
     pub fn put(&mut self, message: &ShmMessage) -> Result<(), Full> {
-        // Acquire: the receiver has read what was there before.
+        // Acquire: the receiver has read the slot's previous message.
         let head = self.channel.head(self.direction).load(Acquire);
         if self.next.wrapping_sub(head) >= self.channel.capacity {
             return Err(Full);
@@ -178,13 +188,14 @@ impl Sender {
         Ok(())
     }
 
-    /// Shows what was put to those who are awake. [`publish`](Self::publish) must follow.
+    /// Makes the stored messages visible to receivers that are awake. [`publish`](Self::publish)
+    /// must follow.
     pub fn publish_tail(&self) {
         // Pairs with `Receiver::take`.
         self.channel.tail(self.direction).store(self.next, Release);
     }
 
-    /// Shows what was put. True: the doorbell must be rung once.
+    /// Makes the stored messages visible. True: the caller must ring the doorbell once.
     #[must_use]
     pub fn publish(&self) -> bool {
         self.publish_tail();
@@ -193,7 +204,7 @@ impl Sender {
     }
 }
 
-/// Who receives one direction.
+/// The receiving end of one direction.
 #[derive(Debug)]
 pub struct Receiver {
     channel: Arc<ShmChannel>,
@@ -201,14 +212,14 @@ pub struct Receiver {
     next: u32,
 }
 
-/// Whether a receiver may sleep.
+/// What a receiver has to do after [`Receiver::prepare_wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitDecision {
-    /// Until the doorbell rings.
+    /// Wait until the doorbell rings.
     Block,
-    /// There are messages.
+    /// Take the messages that are there.
     Ready,
-    /// There are messages, and a doorbell is, or will be, rung for who wanted to sleep.
+    /// Take the messages that are there; a doorbell is, or will be, rung for this waiter as well.
     ReadyAndSignalled,
 }
 
@@ -219,7 +230,7 @@ impl Receiver {
         Self { channel, direction, next: 0 }
     }
 
-    /// The next message, if there is one.
+    /// Takes the next message, if there is one.
     ///
     /// # Errors
     /// [`CorruptPeer`]
@@ -239,13 +250,13 @@ impl Receiver {
         }
     }
 
-    /// Whether there is nothing to take.
+    /// Whether there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.channel.tail(self.direction).load(Relaxed) == self.next
     }
 
-    /// One of those who receive would like to sleep.
+    /// Counts the calling thread as a waiter, unless there are messages. Returns what it has to do.
     #[must_use]
     pub fn prepare_wait(&self) -> WaitDecision {
         self.channel.waiters(self.direction).fetch_add(1, AcqRel);
@@ -259,7 +270,9 @@ impl Receiver {
         }
     }
 
-    /// Somebody else receives instead of one who sleeps: no doorbell is rung for that one until it [`rests`](Self::prepare_wait) in its stead. False: none sleeps.
+    /// Uncounts a waiter in order to receive in its stead. It gets no doorbell until the caller
+    /// counts it again by [`prepare_wait`](Self::prepare_wait). Returns false if there is no
+    /// waiter.
     #[must_use]
     pub fn claim_waiter(&self) -> bool {
         self.channel.uncount_waiter(self.direction)
@@ -271,11 +284,10 @@ mod tests {
     use super::*;
     use crate::fd::EngineFd;
     use crate::io;
+    use crate::linux::general::{F_ADD_SEALS, MFD_ALLOW_SEALING};
     use syscalls::{Sysno, syscall};
 
     fn file_of(len: u64, seals: u32) -> EngineFd {
-        const MFD_ALLOW_SEALING: usize = 2;
-        const F_ADD_SEALS: usize = 1033;
         // SAFETY: a NUL-terminated name.
         let fd = unsafe { syscall!(Sysno::memfd_create, c"test".as_ptr(), MFD_ALLOW_SEALING) }.unwrap();
         let file = EngineFd::adopt(fd as i32);
@@ -285,17 +297,15 @@ mod tests {
         file
     }
 
-    const SHRINK: u32 = 2;
-
     fn pair(capacity: u32) -> (Sender, Receiver, Arc<ShmChannel>) {
-        let file = file_of(ShmChannel::file_len(capacity), SHRINK);
+        let file = file_of(ShmChannel::file_len(capacity), F_SEAL_SHRINK);
         let here = Arc::new(ShmChannel::of_file(file.number(), capacity).unwrap());
         let there = Arc::new(ShmChannel::of_file(file.number(), capacity).unwrap());
         (Sender::new(Arc::clone(&here), ChannelDirection::FromCreator), Receiver::new(there, ChannelDirection::FromCreator), here)
     }
 
     #[test]
-    fn messages_arrive_in_order_and_no_more_than_there_is_room_for() {
+    fn messages_arrive_in_order_up_to_the_capacity() {
         let (mut sender, mut receiver, _) = pair(4);
         for round in 0..10 {
             for i in 0..4 {
@@ -312,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_is_rung_once_for_each_sleeper() {
+    fn each_waiter_gets_one_doorbell() {
         let (mut sender, mut receiver, _) = pair(4);
         assert_eq!(receiver.prepare_wait(), WaitDecision::Block);
         sender.put(&[1; 5]).unwrap();
@@ -330,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_scribbles_is_not_understood() {
+    fn impossible_positions_are_refused() {
         let (mut sender, mut receiver, channel) = pair(4);
         channel.tail(ChannelDirection::FromCreator).store(5, Relaxed);
         assert_eq!(receiver.take(), Err(CorruptPeer));
@@ -339,11 +349,12 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_that_stays_as_long_as_it_is() {
+    fn a_file_that_can_shrink_is_refused() {
         let len = ShmChannel::file_len(4);
         let of = |file: EngineFd, capacity| ShmChannel::of_file(file.number(), capacity).map(drop);
-        assert_eq!(of(file_of(len, SHRINK), 4), Ok(()));
-        for (file, capacity) in [(file_of(len, SHRINK), 8), (file_of(len, SHRINK), 3), (file_of(len, 0), 4), (file_of(len - 1, SHRINK), 4)]
+        assert_eq!(of(file_of(len, F_SEAL_SHRINK), 4), Ok(()));
+        for (file, capacity) in
+            [(file_of(len, F_SEAL_SHRINK), 8), (file_of(len, F_SEAL_SHRINK), 3), (file_of(len, 0), 4), (file_of(len - 1, F_SEAL_SHRINK), 4)]
         {
             assert_eq!(of(file, capacity), Err(syscalls::Errno::EINVAL));
         }
@@ -357,7 +368,7 @@ mod model {
     use crate::model;
     use crate::model::checker::thread;
 
-    /// A doorbell that remembers how often it was rung.
+    /// A doorbell that counts its rings.
     #[derive(Debug)]
     struct Doorbell(AtomicU32);
 
@@ -374,9 +385,10 @@ mod model {
         }
     }
 
-    /// Messages are sent while their receiver falls waiters: none is left behind, which loom reports as a deadlock.
+    /// Messages are sent while their receiver starts to wait. Loom reports a message that is left
+    /// behind as a deadlock.
     #[test]
-    fn no_message_meets_a_sleeper_that_nobody_wakes() {
+    fn a_message_wakes_a_receiver_that_starts_to_wait() {
         model::check(3, || {
             let channel = Arc::new(ShmChannel::of_model(2));
             let doorbell = Arc::new(Doorbell(AtomicU32::new(0)));
@@ -410,9 +422,9 @@ mod model {
         });
     }
 
-    /// The same, while a third thread receives in the sleeper's stead for a while.
+    /// The same, while a third thread receives in the waiter's stead for a while.
     #[test]
-    fn no_message_is_left_by_who_stood_in() {
+    fn a_thread_that_claimed_a_waiter_leaves_no_message() {
         model::check(2, || {
             let channel = Arc::new(ShmChannel::of_model(2));
             let (doorbell, taken) = (Arc::new(Doorbell(AtomicU32::new(0))), Arc::new(AtomicU32::new(0)));

@@ -1,5 +1,5 @@
-//! Memory that the engine shares with the program, or with other processes. The engine makes no references to its bytes,
-//! except to atomics.
+//! Memory that the engine shares with the program, or with other processes. The engine makes no
+//! references to its bytes, except to atomics.
 
 use crate::arch::PAGE_SIZE;
 use crate::biased_lock::BiasedLock;
@@ -53,8 +53,8 @@ impl ShmMapping {
         if !self.is_ours {
             return Err(Errno::ENOMEM);
         }
-        // SAFETY: an old size of 0 on a shared mapping makes a second mapping and leaves the first alone. Accesses beyond
-        // its end raise SIGBUS, as with any file.
+        // SAFETY: an old size of 0 on a shared mapping makes a second mapping and leaves the first
+        // alone. Accesses beyond its end raise SIGBUS, as with any file.
         unsafe { syscall!(Sysno::mremap, self.base, 0, len, MREMAP_MAYMOVE) }
     }
 
@@ -64,7 +64,8 @@ impl ShmMapping {
     /// They lie in the mapping, 4-aligned.
     #[inline]
     pub(crate) unsafe fn u32(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: the caller's; both sides use them as atomics, and the mapping lives as long as `self`.
+        // SAFETY: the caller's; both sides use them as atomics, and the mapping lives as long as
+        // `self`.
         unsafe { &*((self.base + offset) as *const AtomicU32) }
     }
 

@@ -1,5 +1,5 @@
-//! Running a helper program without the served program noticing: no child that it could wait for, no signal at its end, none of
-//! its descriptors.
+//! Running a helper program without the served program noticing: no child that it could wait for,
+//! no signal at its end, none of its descriptors.
 
 use crate::linux::general::{__WALL, O_RDWR, SIG_SETMASK, SIGCHLD};
 use crate::process::die;
@@ -12,7 +12,8 @@ const CLOSE_RANGE_CLOEXEC: u32 = 4;
 /// Exit status of shells for a program that cannot be run.
 const CANNOT_RUN: i32 = 127;
 
-/// Runs a program to its end. Returns its exit status. `argv` and `envp` have at most 7 entries, `None` as the last.
+/// Runs a program to its end. Returns its exit status. `argv` and `envp` have at most 7 entries,
+/// `None` as the last.
 ///
 /// # Errors
 /// Those of fork(2); `ENOEXEC` it cannot be run, or was killed.
@@ -20,7 +21,8 @@ pub fn run(program: &CStr, argv: &[Option<&CStr>], envp: &[Option<&CStr>]) -> Re
     let argv = pointers(argv)?;
     let envp = pointers(envp)?;
     // A child without an exit signal: the program's wait(2) does not see it, only __WALL does.
-    // SAFETY: a copy of this process with this thread alone, which makes system calls and nothing else until it ends.
+    // SAFETY: a copy of this process with this thread alone, which makes system calls and nothing
+    // else until it ends.
     let child = unsafe { syscall!(Sysno::clone, 0, 0, 0, 0, 0) }?;
     if child == 0 {
         exit(intermediate(program, &argv, &envp));

@@ -1,4 +1,4 @@
-//! An append-only table of things that live as long as the process, read without a lock.
+//! An append-only table of values that live as long as the process. Reads take no lock.
 
 use alloc::boxed::Box;
 use core::ptr;
@@ -14,7 +14,7 @@ pub struct StaticTable<T: 'static> {
 }
 
 impl<T: Sync> StaticTable<T> {
-    /// Entries it can hold.
+    /// Most entries.
     pub const CAPACITY: usize = CHUNK * CHUNKS;
 
     /// An empty table.
@@ -32,7 +32,8 @@ impl<T: Sync> StaticTable<T> {
         unsafe { chunk.as_ref().and_then(|chunk| chunk[index % CHUNK].load(Acquire).as_ref()) }
     }
 
-    /// Sets entry `index`; the caller sets each once, and serialises the setting.
+    /// Sets entry `index`. `None` if it is beyond the capacity. The caller sets each entry once,
+    /// one thread at a time.
     pub fn set(&'static self, index: u32, value: Box<T>) -> Option<&'static T> {
         let index = index as usize;
         let slot = self.chunks.get(index / CHUNK)?;

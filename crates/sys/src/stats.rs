@@ -1,14 +1,18 @@
-//! Counters of the engine, for `uringlet stat`: a block of memory that another process reads, at no cost for this one.
+//! Counters of the engine, for `uringlet stat`: a block of memory that another process reads, at no
+//! cost for this one.
 //!
-//! The tool finds the block by an ELF note (`.note.uringlet`: version of the layout, and the block's distance) in the
-//! object of a process that has the engine, and reads it by process_vm_readv(2). The block describes itself: its
-//! [`StatsHeader`] says where counters, their names and events are, so that tool and engine need to agree on the header only.
+//! The tool finds the block by an ELF note (`.note.uringlet`: version of the layout, and the
+//! block's distance) in the object of a process that has the engine, and reads it by
+//! process_vm_readv(2). The block describes itself: its [`StatsHeader`] says where counters, their
+//! names and events are, so that tool and engine need to agree on the header only.
 //!
-//! Writers: only the holder of a ring's lock changes that ring's counters, by a load and a store. All rings whose index is
-//! [`SHARED`] or above share the last block, with atomic additions. Readers see each counter whole, but no two of the same
-//! moment.
+//! Writers: only the holder of a ring's lock changes that ring's counters, by a load and a store.
+//!          All rings whose index is
+//! [`SHARED`] or above share the last block, with atomic additions. Readers see each counter whole,
+//! but no two of the same moment.
 //!
-//! Counters are never reset: they belong to a ring's index, which is reused, and a forked child continues its parent's.
+//! Counters are never reset: they belong to a ring's index, which is reused, and a forked child
+//! continues its parent's.
 
 #[cfg(not(loom))]
 mod block;
@@ -71,7 +75,8 @@ mod block {
     pub(super) fn short_write(_fields: [u64; 4]) {}
 }
 
-/// Records that a write of `wanted` bytes at `offset` wrote `got` bytes at first. A worker writes the rest.
+/// Records that a write of `wanted` bytes at `offset` wrote `got` bytes at first. A worker writes
+/// the rest.
 #[cold]
 pub fn short_write(ring: u32, offset: u64, wanted: u64, got: u64) {
     bump(ring, Counter::ShortWrites);

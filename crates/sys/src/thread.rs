@@ -1,7 +1,7 @@
 //! Engine threads: raw clones on stacks of their own, all signals blocked, no libc behind them.
 //!
-//! A raw clone shares its creator's TLS register. So nothing that runs here may use thread-local storage, a libc's
-//! allocator included: the engine needs the heap of `freestanding!`.
+//! A raw clone shares its creator's TLS register. So nothing that runs here may use thread-local
+//! storage, a libc's allocator included: the engine needs the heap of `freestanding!`.
 
 use crate::arch::{self, PAGE_SIZE};
 use crate::linux::general::{
@@ -41,7 +41,8 @@ pub fn spawn(name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), Err
 fn start(main: Main) -> Result<(), Errno> {
     const FLAGS: u32 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     let stack = mm::map_anonymous(STACK + GUARD, MAP_NORESERVE | MAP_STACK)?;
-    // SAFETY: the lowest page of our own mapping becomes the guard. Without it the thread runs all the same.
+    // SAFETY: the lowest page of our own mapping becomes the guard. Without it the thread runs all
+    // the same.
     let _ = unsafe { mm::protect(stack, GUARD, PROT_NONE) };
     let main = Box::into_raw(Box::new(main));
     // A new thread inherits its creator's mask: all signals blocked.
@@ -81,12 +82,13 @@ pub fn accept_interrupts() {
 
 /// Gives the interrupt signal a handler that does nothing, unless the program has one of its own.
 ///
-/// The program's handler would run on our thread's small stack. The last real-time signal was chosen because programs do
-/// not use it.
+/// The program's handler would run on our thread's small stack. The last real-time signal was
+/// chosen because programs do not use it.
 pub fn install_interrupt_handler() {
     let is_free = signal::action(INTERRUPT_SIGNAL).map_or(true, |old| old.handler == 0);
     if is_free {
-        // SAFETY: the handler returns at once to a restorer that is rt_sigreturn(2); both are code of this object.
+        // SAFETY: the handler returns at once to a restorer that is rt_sigreturn(2); both are code
+        // of this object.
         let _ = unsafe { signal::set_action(INTERRUPT_SIGNAL, &arch::noop_sigaction(u64::MAX)) };
     }
 }

@@ -1,10 +1,11 @@
 //! Copies within the program's memory that survive a bad address.
 //!
-//! process_vm_readv(2) pins every page that it reads: 1.36 µs for 4 KiB, of which moving the bytes takes 0.07. So
-//! `arch::copy_user` copies, whose loads and stores may fault, where faults are handled. The attach library installs a
-//! handler of SIGSEGV and SIGBUS that asks [`fixup_address`] where a faulting instruction resumes. It passes
-//! [`set_fault_check`] a function that tells whether that handler is in force on the calling thread at this moment.
-//! Without a check, or when it says no, the kernel copies.
+//! process_vm_readv(2) pins every page that it reads: 1.36 µs for 4 KiB, of which moving the bytes
+//! takes 0.07. So `arch::copy_user` copies, whose loads and stores may fault, where faults are
+//! handled. The attach library installs a handler of SIGSEGV and SIGBUS that asks [`fixup_address`]
+//! where a faulting instruction resumes. It passes [`set_fault_check`] a function that tells
+//! whether that handler is in force on the calling thread at this moment. Without a check, or when
+//! it says no, the kernel copies.
 //!
 //! `docs/decisions/0015` has the measurements and the rejected alternatives.
 
@@ -35,20 +36,23 @@ fn are_faults_handled() -> bool {
     check()
 }
 
-/// Where a thread resumes whose instruction at `fault` has faulted. `None`: the fault is not a copy's.
+/// Where a thread resumes whose instruction at `fault` has faulted. `None`: the fault is not a
+/// copy's.
 #[must_use]
 pub fn fixup_address(fault: usize) -> Option<usize> {
     arch::copy_fixup(fault)
 }
 
-/// Copies `len` bytes within the program's memory. Returns the bytes copied: fewer where an address is bad.
+/// Copies `len` bytes within the program's memory. Returns the bytes copied: fewer where an address
+/// is bad.
 #[must_use]
 pub fn copy_in_user(to: UserPtr, from: UserPtr, len: usize) -> usize {
     if !are_faults_handled() {
         return copy_by_kernel(to, from, len);
     }
-    // SAFETY: both addresses are the program's. That they are buffers is what `AppPromise` stands for; where nothing is
-    // mapped the handler behind the check ends the copy. No reference to source or destination exists.
+    // SAFETY: both addresses are the program's. That they are buffers is what `AppPromise` stands
+    // for; where nothing is mapped the handler behind the check ends the copy. No reference to
+    // source or destination exists.
     len - unsafe { arch::copy_user(to.addr(), from.addr(), len) }
 }
 
@@ -56,8 +60,8 @@ pub fn copy_in_user(to: UserPtr, from: UserPtr, len: usize) -> usize {
 fn copy_by_kernel(to: UserPtr, from: UserPtr, len: usize) -> usize {
     let local = [to.addr(), len];
     let remote = [from.addr(), len];
-    // SAFETY: both addresses are the program's, and checked by the kernel; that the first is a buffer it may write to is
-    // what `AppPromise` stands for. The pid is our own.
+    // SAFETY: both addresses are the program's, and checked by the kernel; that the first is a
+    // buffer it may write to is what `AppPromise` stands for. The pid is our own.
     unsafe { raw_syscall!(Sysno::process_vm_readv, crate::process::pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
         .cast_signed()
         .max(0)

@@ -1,11 +1,14 @@
 //! The program's memory: addresses that only the kernel dereferences, and checked copies.
 
+use crate::arch::PAGE_SIZE;
+use crate::linux::general::MADV_POPULATE_WRITE;
 use syscalls::{Errno, Sysno, syscall};
 use uringlet_abi as abi;
 
 /// An address in the program's memory.
 ///
-/// It is never dereferenced. It is handed to a system call, and the kernel answers `EFAULT` for a bad one.
+/// The engine does not dereference it but passes it to system calls; the kernel answers `EFAULT`
+/// for a bad one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct UserPtr(usize);
 
@@ -41,7 +44,7 @@ impl UserPtr {
         self.0 == 0
     }
 
-    /// `bytes` further on (wrapping: the kernel judges the result).
+    /// The address `bytes` further on (wrapping: the kernel checks the result).
     #[inline]
     #[must_use]
     pub const fn add(self, bytes: usize) -> Self {
@@ -49,26 +52,26 @@ impl UserPtr {
     }
 }
 
-/// Evidence that somebody vouched for the program whose rings the engine serves.
+/// Evidence of the promise that the program whose rings the engine serves keeps io_uring's rules.
 ///
-/// After it [`UserPtr`]s may flow through safe code: the kernel checks that an address is mapped, but only the program
-/// can promise that what it named as a buffer is one.
+/// After it [`UserPtr`]s may flow through safe code: the kernel checks that an address is mapped,
+/// but only the program can promise that what it named as a buffer is one.
 #[derive(Clone, Copy, Debug)]
 pub struct AppPromise(());
 
 impl AppPromise {
-    /// Vouches for the program.
+    /// Makes the promise.
     ///
     /// # Safety
-    /// Whoever writes SQEs to the rings set up with this promise keeps every buffer valid, and unused by others, until
-    /// its CQE: what io_uring itself asks.
+    /// All code that writes SQEs to the rings set up with this promise keeps every buffer valid,
+    /// and unused by others, until its CQE. io_uring itself requires this.
     #[must_use]
     pub const unsafe fn given() -> Self {
         Self(())
     }
 }
 
-/// Plain data: any bytes are a value, and there is no padding.
+/// Plain data: any bytes are a valid value, and there is no padding.
 ///
 /// # Safety
 /// The type has no padding, references or invalid bit patterns.
@@ -76,7 +79,8 @@ pub unsafe trait Pod: Copy {}
 
 macro_rules! pod {
     ($($t:ty),* $(,)?) => {
-        // SAFETY: integers, and repr(C) structures of integers without padding (their sizes are asserted in abi).
+        // SAFETY: integers, and repr(C) structures of integers without padding (their sizes are
+        // asserted in abi).
         $(unsafe impl Pod for $t {})*
     };
 }
@@ -115,14 +119,15 @@ pub fn read<T: Pod>(src: UserPtr) -> Result<T, Errno> {
     Ok(value)
 }
 
-/// Reads a value where the kernel has read successfully a moment ago, without a call.
+/// Reads a value without a system call, from bytes that the kernel has just read successfully.
 ///
-/// Only for bytes that a system call on behalf of the same request just took: the program promised ([`AppPromise`]) to
-/// leave them alone until the CQE.
+/// Only for bytes that a system call of the same request has read: the program promised
+/// ([`AppPromise`]) to leave them alone until the CQE.
 #[inline]
 #[must_use]
 pub fn read_mapped<T: Pod>(src: UserPtr) -> T {
-    // SAFETY: the kernel read these bytes just now, so they are mapped, and the promise keeps them so.
+    // SAFETY: the kernel read these bytes just now, so they are mapped, and the promise keeps them
+    // so.
     unsafe { core::ptr::read_unaligned(src.addr() as *const T) }
 }
 
@@ -138,8 +143,8 @@ pub fn read_slice<T: Pod>(dst: &mut [T], src: UserPtr) -> Result<(), Errno> {
 
 /// Reads bytes up to the first that cannot be read; their number.
 ///
-/// Works in a child that shares or has just copied its parent's memory: the cached process id may be
-/// the parent's there, so the kernel is asked.
+/// Works in a child that shares or has just copied its parent's memory: the cached process id may
+/// be the parent's there, so the kernel is asked.
 #[must_use]
 pub fn read_prefix(dst: &mut [u8], src: UserPtr) -> usize {
     let (local, remote) = ([dst.as_mut_ptr().addr(), dst.len()], [src.addr(), dst.len()]);
@@ -174,12 +179,12 @@ pub fn write_slice<T: Pod>(dst: UserPtr, src: &[T]) -> Result<(), Errno> {
 /// # Errors
 /// `EFAULT` if it is not readable, `ENAMETOOLONG` if it does not fit.
 pub fn read_cstr(dst: &mut [u8], src: UserPtr) -> Result<usize, Errno> {
-    const PAGE: usize = 4096;
     let mut done = 0;
     while done < dst.len() {
         let from = src.add(done);
-        // Never beyond the page the string may end in.
-        let n = (PAGE - from.addr() % PAGE).min(dst.len() - done);
+        // Not beyond a page boundary: the string may end before it, and the next page may be
+        // unmapped.
+        let n = (PAGE_SIZE - from.addr() % PAGE_SIZE).min(dst.len() - done);
         read_slice(&mut dst[done..done + n], from)?;
         if let Some(end) = dst[done..done + n].iter().position(|&b| b == 0) {
             return Ok(done + end + 1);
@@ -192,7 +197,6 @@ pub fn read_cstr(dst: &mut [u8], src: UserPtr) -> Result<usize, Errno> {
 /// Whether all of `len` bytes can be read and written.
 #[must_use]
 pub fn is_writable(addr: UserPtr, len: usize) -> bool {
-    const PAGE: usize = 4096;
     let mut at = 0;
     while at < len {
         let probe = addr.add(at);
@@ -200,22 +204,20 @@ pub fn is_writable(addr: UserPtr, len: usize) -> bool {
         if write(probe, &byte).is_err() {
             return false;
         }
-        at += PAGE - probe.addr() % PAGE;
+        at += PAGE_SIZE - probe.addr() % PAGE_SIZE;
     }
     true
 }
 
-/// Makes all of `len` bytes present and writable, as pinning them would; whether they are.
+/// Makes all of `len` bytes present and writable, as pinning would. Returns whether they are.
 #[must_use]
 pub fn populate(addr: UserPtr, len: usize) -> bool {
-    const PAGE: usize = 4096;
-    const MADV_POPULATE_WRITE: usize = 23;
-    let first = addr.addr() & !(PAGE - 1);
+    let first = addr.addr() & !(PAGE_SIZE - 1);
     let Some(end) = addr.addr().checked_add(len) else { return false };
     // SAFETY: faults pages in as a write that changes nothing would; the kernel checks the range.
     match unsafe { syscall!(Sysno::madvise, first, end - first, MADV_POPULATE_WRITE) } {
         Ok(_) => true,
-        // Before Linux 5.14, or not writable: a look at each page tells.
+        // Before Linux 5.14, or not writable: probe each page.
         Err(Errno::EINVAL) => is_writable(addr, len),
         Err(_) => false,
     }
@@ -227,7 +229,7 @@ fn copy(nr: Sysno, ours: usize, theirs: UserPtr, len: usize) -> Result<usize, Er
     }
     let local = [ours, len];
     let remote = [theirs.addr(), len];
-    // SAFETY: `ours` is a live buffer of `len` bytes (callers pass slices of Pod); the other side is checked by the
-    // kernel. The pid is our own, so no permission is needed.
+    // SAFETY: `ours` is a live buffer of `len` bytes (callers pass slices of Pod); the other side
+    // is checked by the kernel. The pid is our own, so no permission is needed.
     unsafe { syscall!(nr, crate::process::pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
 }

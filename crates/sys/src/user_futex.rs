@@ -50,7 +50,8 @@ impl Futex {
         calls::value(self.addr)
     }
 
-    /// Wakes up to `n` waiters that share a bit with `mask`. Returns how many. A negative `n` wakes one, as in the kernel.
+    /// Unblocks up to `n` waiters that share a bit with `mask`. Returns how many. A negative `n` wakes
+    /// one, as in the kernel.
     ///
     /// # Errors
     /// `EINVAL` no mask, not aligned; `EFAULT`.
@@ -81,8 +82,8 @@ impl Futex {
     }
 }
 
-/// A private futex of the engine, from which a waiter is requeued to a futex of the program's (FUTEX_CMP_REQUEUE). Its value
-/// is always 0.
+/// A private futex of the engine, from which a waiter is requeued to a futex of the program's
+/// (FUTEX_CMP_REQUEUE). Its value is always 0.
 #[derive(Debug, Default)]
 pub struct RequeueWord(AtomicU32);
 
@@ -114,7 +115,8 @@ impl RequeueWord {
     }
 }
 
-/// futex_waitv(2): sleeps while all futexes hold their values, until one is woken. Returns its index; the last one's if several are.
+/// futex_waitv(2): sleeps while all futexes hold their values, until one is woken. Returns its
+/// index; the last one's if several are.
 ///
 /// # Errors
 /// `EAGAIN` one futex holds another value; `EINTR`, `EFAULT`; `ENOSYS` before Linux 5.16.

@@ -1,9 +1,10 @@
 //! Dirty pages and their limits: from /proc/vmstat, and from the memory cgroup where it has limits.
 //!
 //! Source:  proc_vmstat(5); the cgroup v2 documentation ("Memory Interface Files", "Writeback").
-//! Cost:    9 µs for /proc/vmstat (measured, 2 CPUs: its first 2 KiB hold all that is needed); per cgroup level with a
-//!          limit one more small file, and memory.stat.
-//! Differs: the kernel does not publish its memory reserves, so the cgroup's limits come out a little low.
+//! Cost:    9 µs for /proc/vmstat (measured, 2 CPUs: its first 2 KiB hold all that is needed); per
+//!          cgroup level with a limit one more small file, and memory.stat.
+//! Differs: the kernel does not publish its memory reserves, so the cgroup's limits come out a
+//!          little low.
 
 mod cgroup;
 mod text;
@@ -41,7 +42,8 @@ pub struct Readings {
     pub written_bytes: u64,
 }
 
-/// The source of readings: a descriptor that stays open, and a cached view of the cgroup. Both survive fork(2).
+/// The source of readings: a descriptor that stays open, and a cached view of the cgroup. Both
+/// survive fork(2).
 #[derive(Debug)]
 pub struct DirtyPages {
     vmstat: Option<EngineFd>,
@@ -81,7 +83,8 @@ impl DirtyPages {
                         return Some(vmstat);
                     }
                 }
-                // The program closed the descriptor by a call that is not intercepted: reopen it the next time.
+                // The program closed the descriptor by a call that is not intercepted: reopen it
+                // the next time.
                 Err(_) => {
                     self.vmstat = None;
                     return None;

@@ -1,6 +1,8 @@
-//! All that depends on the processor. Nothing outside this folder has assembly or names an architecture.
+//! All that depends on the processor. Nothing outside this folder has assembly or names an
+//! architecture.
 //!
-//! A port is a folder beside `x86_64` with these items (the registers and instructions are its own business):
+//! A port is a folder beside `x86_64` with these items (the registers and instructions are its own
+//! business):
 //!
 //! | item | what it is |
 //! |---|---|
@@ -14,9 +16,9 @@
 //! | `stats_note!` | the ELF note that leads to the counters |
 //! | `freestanding_memory!` | `memcpy`, `memmove`, `memset`, `memcmp`, `bcmp` and `strlen` of an object without libc |
 //!
-//! System call numbers, the system call instruction and errno come from the `syscalls` crate, constants and C structures
-//! from `linux-raw-sys`; both have several architectures. `spawn` uses open(2) and dup2(2), `io` uses readlink(2), which
-//! newer architectures lack.
+//! System call numbers, the system call instruction and errno come from the `syscalls` crate,
+//! constants and C structures from `linux-raw-sys`; both have several architectures. `spawn` uses
+//! open(2) and dup2(2), `io` uses readlink(2), which newer architectures lack.
 #![cfg_attr(loom, allow(dead_code, unused_imports, unused_macros))]
 
 #[cfg(target_arch = "x86_64")]

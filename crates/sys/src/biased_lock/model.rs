@@ -1,5 +1,5 @@
-//! Two processes, as threads, use a ring: only one holds the lock, the next holder sees what the last one stored, and a
-//! waiter for events sees each.
+//! Two processes, as threads, use a ring: only one holds the lock, the next holder sees what the
+//! last one stored, and a waiter for events sees each.
 
 use super::{BiasedLock, Held};
 use crate::model;

@@ -5,10 +5,12 @@ use crate::io;
 use crate::linux::general::F_DUPFD_CLOEXEC;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
-/// Internal numbers start here if the limits allow: programs expect the lowest free numbers for their own descriptors.
+/// Internal numbers start here if the limits allow: programs expect the lowest free numbers for
+/// their own descriptors.
 const FIRST_INTERNAL: i32 = 900;
 
-/// Grows the kernel's table of this process' descriptors for internal numbers, while there is one thread.
+/// Grows the kernel's table of this process' descriptors for internal numbers, while there is one
+/// thread.
 ///
 /// With several threads growing it takes an RCU grace period, some ten milliseconds.
 pub fn grow_fd_table() {
@@ -62,7 +64,8 @@ impl EngineFd {
     /// A descriptor of a process: readable once that has ended.
     ///
     /// # Errors
-    /// `ESRCH` there is none; `EINVAL`, `ENOENT` a thread that leads no process; `EMFILE`, `ENOSYS`.
+    /// `ESRCH` there is none; `EINVAL`, `ENOENT` a thread that leads no process; `EMFILE`,
+    /// `ENOSYS`.
     pub fn pidfd(pid: i32) -> Result<Self, Errno> {
         // SAFETY: no addresses.
         unsafe { syscall!(Sysno::pidfd_open, pid, 0) }.map(|fd| Self::adopt(fd as i32))

@@ -1,4 +1,5 @@
-//! Descriptors that wake a thread which waits for events: eventfds, timers and epoll sets of the engine's own.
+//! Descriptors that wake a thread which waits for events: eventfds, timers and epoll sets of the
+//! engine's own.
 
 use super::engine_fd::EngineFd;
 use super::epoll_event::{EpollEvent, EpollOp};
@@ -105,8 +106,8 @@ impl Epoll {
         unsafe { syscall!(Sysno::epoll_ctl, self.0.number(), op as u32, fd, &raw const event) }.map(drop)
     }
 
-    /// Waits until `deadline_ns` (`CLOCK_MONOTONIC`; 0: not at all; `u64::MAX`: without limit) with the signal mask at
-    /// `sigmask` (null: the thread's). Returns how many events were stored.
+    /// Waits until `deadline_ns` (`CLOCK_MONOTONIC`; 0: not at all; `u64::MAX`: without limit) with
+    /// the signal mask at `sigmask` (null: the thread's). Returns how many events were stored.
     ///
     /// # Errors
     /// `EINTR`; `EFAULT` for a bad `sigmask`.
@@ -120,10 +121,12 @@ impl Epoll {
         let left = deadline_ns.saturating_sub(monotonic_ns());
         let ts = timespec(left);
         let (fd, n) = (self.0.number(), events.len());
-        // SAFETY: the kernel writes at most `n` events and reads a live timespec; the mask is the program's and checked.
+        // SAFETY: the kernel writes at most `n` events and reads a live timespec; the mask is the
+        // program's and checked.
         let r = unsafe { syscall!(Sysno::epoll_pwait2, fd, events.as_mut_ptr(), n, &raw const ts, sigmask.addr(), SIGSET_BYTES) };
         match r {
-            // Before Linux 5.11, and under system call filters that do not know it: milliseconds, rounded up.
+            // Before Linux 5.11, and under system call filters that do not know it: milliseconds,
+            // rounded up.
             Err(Errno::ENOSYS | Errno::EPERM) => {
                 let ms = i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX);
                 self.wait_ms(events, ms, sigmask)

@@ -1,4 +1,5 @@
-//! The engine's own file descriptors: few, with high numbers, close-on-exec, and marked in `fd_table`.
+//! The engine's own file descriptors: few, with high numbers, close-on-exec, and marked in
+//! `fd_table`.
 
 mod engine_fd;
 mod epoll_event;

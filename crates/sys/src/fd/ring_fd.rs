@@ -7,15 +7,17 @@ use crate::linux::general::AT_FDCWD;
 use crate::proc_path::ProcPath;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
-/// A ring's descriptor, as the program polls, dups and closes it: a FIFO. The program has the end to read from, the
-/// engine the end to write to.
+/// A ring's descriptor, as the program polls, dups and closes it: a FIFO. The program has the end
+/// to read from, the engine the end to write to.
 ///
-/// A byte in the FIFO makes the program's end readable. When the program's last number for it is closed, in any process,
-/// the FIFO has no reader any more, and poll reports an error at the writing end, at once or later.
+/// A byte in the FIFO makes the program's end readable. When the program's last number for it is
+/// closed, in any process, the FIFO has no reader any more, and poll reports an error at the
+/// writing end, at once or later.
 #[derive(Debug)]
 pub struct RingFd {
     writer: EngineFd,
-    /// A duplicate of the program's end, to drain the FIFO with. Only while the ring is polled, since it is a reader too.
+    /// A duplicate of the program's end, to drain the FIFO with. Only while the ring is polled,
+    /// since it is a reader too.
     reader: Option<EngineFd>,
 }
 
@@ -34,8 +36,8 @@ impl RingFd {
         Ok((app, Self { writer, reader: None }))
     }
 
-    /// A ring polls as writable, too. That takes a FIFO opened for both, which only /proc can give; without it the
-    /// program's end polls as readable only.
+    /// A ring polls as writable, too. That takes a FIFO opened for both, which only /proc can give;
+    /// without it the program's end polls as readable only.
     fn make_writable(app: i32) {
         let path = ProcPath::of(app);
         let flags = io::O_RDWR | io::O_NONBLOCK | io::O_CLOEXEC;
@@ -84,7 +86,8 @@ impl RingFd {
         self.reader = None;
     }
 
-    /// Makes the program's descriptor readable. Writing when it already is gives edge-triggered pollers their edge.
+    /// Makes the program's descriptor readable. Writing when it already is gives edge-triggered
+    /// pollers their edge.
     pub fn set_readable(&self) {
         // Without a reader a write raises SIGPIPE.
         if self.reader.is_some() {

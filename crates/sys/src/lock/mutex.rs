@@ -53,13 +53,15 @@ impl<T: ?Sized, R: RawMutex> Mutex<T, R> {
         self.raw.try_lock().then(|| MutexGuard { lock: self })
     }
 
-    /// Acquires the lock without a guard: before fork(2), so that no other thread holds it at that moment.
+    /// Acquires the lock without a guard: before fork(2), so that no other thread holds it at that
+    /// moment.
     pub fn lock_for_fork(&self) {
         self.raw.lock();
         self.is_locked_for_fork.store(true, Relaxed);
     }
 
-    /// Gives back what [`hold`](Self::lock_for_fork) took: by the same thread, or its copy in a forked child.
+    /// Gives back what [`hold`](Self::lock_for_fork) took: by the same thread, or its copy in a
+    /// forked child.
     pub fn unlock_after_fork(&self) {
         if !self.is_locked_for_fork.swap(false, Relaxed) {
             crate::process::die(b"uringlet: unlock_after_fork without lock_for_fork\n");
@@ -102,7 +104,8 @@ impl<'g, T: ?Sized, R: RawMutex> UnlockedMutex<'g, T, R> {
         let lock = self.lock;
         core::mem::forget(self);
         lock.raw.lock();
-        // SAFETY: the lock is held again, on behalf of the guard that is borrowed for 'g: this is the only reference.
+        // SAFETY: the lock is held again, on behalf of the guard that is borrowed for 'g: this is
+        // the only reference.
         unsafe { &mut *lock.value.get() }
     }
 }
@@ -124,7 +127,8 @@ impl<T: ?Sized, R: RawMutex> Deref for MutexGuard<'_, T, R> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists only while this thread holds the lock; an `UnlockedMutex` borrows it mutably.
+        // SAFETY: the guard exists only while this thread holds the lock; an `UnlockedMutex`
+        // borrows it mutably.
         unsafe { &*self.lock.value.get() }
     }
 }

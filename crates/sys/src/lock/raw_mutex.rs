@@ -8,8 +8,8 @@ pub use crate::raw_lock::RawLock;
 /// The lock inside a [`Mutex`](super::Mutex), without the value.
 ///
 /// # Safety
-/// After a `lock`, or a `try_lock` that returned `true`, no other `lock` returns and no `try_lock` returns `true` until
-/// `unlock`; and that `unlock` happens before the next successful one of them.
+/// After a `lock`, or a `try_lock` that returned `true`, no other `lock` returns and no `try_lock`
+/// returns `true` until `unlock`; and that `unlock` happens before the next successful one of them.
 pub unsafe trait RawMutex: Send + Sync + 'static {
     /// Unlocked.
     const NEW: Self;

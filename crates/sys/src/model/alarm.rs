@@ -1,5 +1,5 @@
-//! Replaces `alarm` with `--cfg loom`: counts running alarms, and interrupts waits on the program's futexes. Signals have
-//! no other model.
+//! Replaces `alarm` with `--cfg loom`: counts running alarms, and interrupts waits on the program's
+//! futexes. Signals have no other model.
 
 use crate::model;
 use syscalls::Errno;

@@ -1,5 +1,5 @@
-//! Replaces `fd::event` with `--cfg loom`: the same functions on the model's kernel. Nothing is closed: the kernel ends with
-//! the model.
+//! Replaces `fd::event` with `--cfg loom`: the same functions on the model's kernel. Nothing is
+//! closed: the kernel ends with the model.
 
 use crate::fd::{EpollEvent, EpollOp};
 use crate::io::Res;
@@ -25,7 +25,7 @@ impl EventFd {
         Ok(Self(model::with(|kernel| kernel.events.new_eventfd())))
     }
 
-    /// Wakes.
+    /// Makes it readable.
     pub fn signal(&self) {
         signal_eventfd(self.0);
     }
@@ -88,8 +88,8 @@ impl Epoll {
         model::with(|kernel| kernel.ctl(self.0, op, fd, events, data))
     }
 
-    /// Waits until `deadline_ns` (0: not at all; `u64::MAX`: without limit). Returns how many events were stored. A thread
-    /// that would wait when the model is over ends here.
+    /// Waits until `deadline_ns` (0: not at all; `u64::MAX`: without limit). Returns how many
+    /// events were stored. A thread that would wait when the model is over ends here.
     ///
     /// # Errors
     /// None in a model.

@@ -5,7 +5,8 @@ use crate::sync::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
 use syscalls::Errno;
 
-/// Sleeps while `*word == expected`, at most until `deadline_ns` of the model's time (`u64::MAX`: without limit).
+/// Sleeps while `*word == expected`, at most until `deadline_ns` of the model's time (`u64::MAX`:
+/// without limit).
 ///
 /// # Errors
 /// `EAGAIN` the word differs, `ETIMEDOUT`.
@@ -18,7 +19,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, deadline_ns: u64) -> Result<(
     }
 }
 
-/// Wakes up to `n` sleepers on `word`.
+/// Unblocks up to `n` sleepers on `word`.
 pub fn futex_wake(word: &AtomicU32, n: u32) {
     model::with(|kernel| kernel.wake(On::Futex(address(word)), n));
 }
@@ -27,7 +28,8 @@ fn address(word: &AtomicU32) -> usize {
     core::ptr::from_ref(word).addr()
 }
 
-/// As [`futex_wait`]: processes are threads in a model, and the word at the address lives as long as it.
+/// As [`futex_wait`]: processes are threads in a model, and the word at the address lives as long
+/// as it.
 ///
 /// # Errors
 /// Those of [`futex_wait`].

@@ -1,19 +1,21 @@
-//! The kernel's side of a model: futexes, eventfds, epoll sets, threads and the clock, in terms that loom can check.
+//! The kernel's side of a model: futexes, eventfds, epoll sets, threads and the clock, in terms
+//! that loom can check.
 //!
-//! Only with `--cfg loom`. The files beside this one replace the modules of the same names one folder up; the rest of the
-//! crate, and the engine on it, is the code that users run.
+//! Only with `--cfg loom`. The files beside this one replace the modules of the same names one
+//! folder up; the rest of the crate, and the engine on it, is the code that users run.
 //!
-//! Time stands still until the model advances it ([`advance_to`]), which ends every wait whose deadline is reached. When a
-//! model is done, every wait with a deadline ends, and threads that wait for events end. Loom reports a thread that sleeps
-//! on a futex without a deadline and is never woken, as a deadlock.
+//! Time stands still until the model advances it ([`advance_to`]), which ends every wait whose
+//! deadline is reached. When a model is done, every wait with a deadline ends, and threads that
+//! wait for events end. Loom reports a thread that sleeps on a futex without a deadline and is
+//! never woken, as a deadlock.
 
 pub(crate) mod event_table;
 mod program;
 mod raw_lock;
 mod sleep;
 
-/// The model checker, which picks the orders of the threads' steps: loom (all orders within bounds), or shuttle (with
-/// `--cfg shuttle` as well).
+/// The model checker, which picks the orders of the threads' steps: loom (all orders within
+/// bounds), or shuttle (with `--cfg shuttle` as well).
 #[cfg(not(shuttle))]
 pub use loom as checker;
 #[cfg(shuttle)]
@@ -32,8 +34,8 @@ checker::lazy_static! {
     static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
 }
 
-/// Runs a model with orders of its threads' steps that shuttle picks at random and can repeat from their seed: for models
-/// with too many orders for [`check`].
+/// Runs a model with orders of its threads' steps that shuttle picks at random and can repeat from
+/// their seed: for models with too many orders for [`check`].
 #[cfg(shuttle)]
 pub fn check_at_random(iterations: usize, model: impl Fn() + Sync + Send + 'static) {
     shuttle::check_random(move || finish(&model), iterations);
@@ -45,7 +47,8 @@ pub fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     check_at_random(10_000, model);
 }
 
-/// Runs a model with every order of its threads' steps in which at most `preemptions` of them are preempted.
+/// Runs a model with every order of its threads' steps in which at most `preemptions` of them are
+/// preempted.
 ///
 /// `LOOM_MAX_PREEMPTIONS` overrides the number.
 #[cfg(not(shuttle))]
@@ -128,7 +131,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Wakes up to `n` sleepers of `on`, the oldest first.
+    /// Unblocks up to `n` sleepers of `on`, the oldest first.
     pub(crate) fn wake(&mut self, on: On, n: u32) {
         self.wake_masked(on, n, u32::MAX);
     }
@@ -162,7 +165,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Kernel) -> R) -> R {
     f(&mut KERNEL.lock().unwrap())
 }
 
-/// Sleeps, unless `check` returns a value. The model's kernel is locked from the check to the sleep.
+/// Sleeps, unless `check` returns a value. The model's kernel is locked from the check to the
+/// sleep.
 pub(crate) fn sleep_unless<R>(on: On, deadline_ns: u64, mut check: impl FnMut(&mut Kernel) -> Option<R>) -> Result<R, Awake> {
     let mut kernel = KERNEL.lock().unwrap();
     if let Some(answer) = check(&mut kernel) {

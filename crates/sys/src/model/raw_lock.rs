@@ -1,4 +1,5 @@
-//! The raw lock with `--cfg loom`: one of loom's own, so that models of other protocols do not explore ours.
+//! The raw lock with `--cfg loom`: one of loom's own, so that models of other protocols do not
+//! explore ours.
 
 use super::checker::sync::{Mutex, MutexGuard};
 use std::boxed::Box;

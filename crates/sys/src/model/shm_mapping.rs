@@ -1,5 +1,5 @@
-//! Replaces `shm_mapping` with `--cfg loom`: memory made of loom's words. Its clone is the program's mapping of the same
-//! pages.
+//! Replaces `shm_mapping` with `--cfg loom`: memory made of loom's words. Its clone is the
+//! program's mapping of the same pages.
 
 use crate::biased_lock::BiasedLock;
 use crate::sync::AtomicU32;
@@ -13,7 +13,8 @@ use syscalls::Errno;
 /// A page for the biased lock needs no words here.
 pub(crate) const PAGE: usize = 0;
 
-/// Accesses of 4 bytes and of 8 bytes go to different memory at the same offsets: no offset is used with both sizes.
+/// Accesses of 4 bytes and of 8 bytes go to different memory at the same offsets: no offset is used
+/// with both sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct ShmMapping {
     halves: Arc<Vec<AtomicU32>>,
@@ -21,12 +22,14 @@ pub(crate) struct ShmMapping {
     shared_lock: Arc<BiasedLock>,
 }
 
-/// A word of SQEs and CQEs. Outside models these are atomics only because a program may overwrite them at any time. A
-/// program that keeps to the protocol never makes two threads use one at once; loom reports it if two do.
+/// A word of SQEs and CQEs. Outside models these are atomics only because a program may overwrite
+/// them at any time. A program that keeps to the protocol never makes two threads use one at once;
+/// loom reports it if two do.
 #[derive(Debug, Default)]
 pub(crate) struct ModelWord(UnsafeCell<u64>);
 
-// SAFETY: loom runs all threads of a model on one system thread, and reports two accesses that are not ordered.
+// SAFETY: loom runs all threads of a model on one system thread, and reports two accesses that are
+// not ordered.
 unsafe impl Sync for ModelWord {}
 
 impl ModelWord {

@@ -38,8 +38,8 @@ impl Sleep {
         }
     }
 
-    /// Leaves all queues: no later wake finds the thread. Returns at which of them it was woken before, whether or not an
-    /// alarm came as well.
+    /// Leaves all queues: no later wake finds the thread. Returns at which of them it was woken
+    /// before, whether or not an alarm came as well.
     pub(crate) fn dequeue(self) -> Option<usize> {
         with(|kernel| kernel.sleepers.retain(|sleeper| !Arc::ptr_eq(&sleeper.parker, &self.parker)));
         self.parker.end().map(|(_, nth)| nth)
@@ -47,7 +47,8 @@ impl Sleep {
 }
 
 impl Kernel {
-    /// Moves the oldest sleeper to the end of another queue without waking it. Returns whether there was one.
+    /// Moves the oldest sleeper to the end of another queue without waking it. Returns whether
+    /// there was one.
     pub(crate) fn move_one(&mut self, from: On, to: On) -> bool {
         let Some(oldest) = self.sleepers.iter().position(|sleeper| sleeper.on == from) else { return false };
         let sleeper = self.sleepers.remove(oldest);

@@ -1,5 +1,5 @@
-//! Replaces `user_futex::calls` with `--cfg loom`: the same functions on the model's kernel. A waiter is interrupted while
-//! there is an alarm.
+//! Replaces `user_futex::calls` with `--cfg loom`: the same functions on the model's kernel. A
+//! waiter is interrupted while there is an alarm.
 
 use super::waitv::FutexWaitv;
 use crate::model::{self, On};
@@ -10,7 +10,8 @@ use syscalls::Errno;
 
 /// Relaxed: the lock of the model's kernel around it orders the load.
 fn load(at: usize) -> u32 {
-    // SAFETY: a model's futexes and requeue_words are the model checker's atomics, and outlive all that refers to them.
+    // SAFETY: a model's futexes and requeue_words are the model checker's atomics, and outlive all
+    // that refers to them.
     unsafe { &*(at as *const AtomicU32) }.load(Relaxed)
 }
 
@@ -30,7 +31,8 @@ pub(super) fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
     sleep_on(waiters, u32::MAX)
 }
 
-/// Checks each word and enqueues on it, one after the other: wakes and requeues can come in between.
+/// Checks each word and enqueues on it, one after the other: wakes and requeues can come in
+/// between.
 fn sleep_on(waiters: &[FutexWaitv], mask: u32) -> Result<usize, Errno> {
     let mut sleep = model::Sleep::default();
     for waiter in waiters {

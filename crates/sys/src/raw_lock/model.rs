@@ -1,4 +1,5 @@
-//! Threads want a lock: one at a time has it, each gets it, and what one wrote under it the next one sees.
+//! Threads want a lock: one at a time has it, each gets it, and what one wrote under it the next
+//! one sees.
 
 use super::RawLock;
 use crate::model;

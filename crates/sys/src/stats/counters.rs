@@ -5,8 +5,9 @@ pub(super) const BLOCKS: usize = 64;
 /// Rings with this index or a higher one share a block.
 pub const SHARED: u32 = BLOCKS as u32 - 1;
 
-/// Declares the counters: `kind Name "name" "doc"`. The kind tells how to combine several rings' values: `+` counts events
-/// (sum), `=` is a current level (sum), `^` is the highest value ever (maximum).
+/// Declares the counters: `kind Name "name" "doc"`. The kind tells how to combine several rings'
+/// values: `+` counts events (sum), `=` is a current level (sum), `^` is the highest value ever
+/// (maximum).
 macro_rules! counters {
     ($($kind:literal $name:ident $text:literal $doc:literal;)*) => {
         /// A counter.

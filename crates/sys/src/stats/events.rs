@@ -1,7 +1,7 @@
 //! The last events, for a reader in another process.
 //!
-//! Each event has a ticket, and the ticket selects a slot of the ring. Several writers at once, no lock; the reader never
-//! writes:
+//! Each event has a ticket, and the ticket selects a slot of the ring. Several writers at once, no
+//! lock; the reader never writes:
 //!
 //! ```text
 //!   writer of ticket t                               reader
@@ -11,13 +11,15 @@
 //!                                                    a == b, even, not 0: fields of event a/2 - 1
 //! ```
 //!
-//! *Torn*: fields written while they are read. The writer stores its odd number before its first field (release fence), the
-//! reader loads `b` after its last (acquire fence): a reader that has seen a new field sees another number.
-//! *Lapped*: a writer is delayed while the ring wraps. The next writer of the slot finds an odd number and drops its
-//! event; a late writer finds a newer number and drops its event, too. Dropped events count, but are not shown.
+//! *Torn*: fields written while they are read. The writer stores its odd number before its first
+//! field (release fence), the reader loads `b` after its last (acquire fence): a reader that has
+//! seen a new field sees another number. *Lapped*: a writer is delayed while the ring wraps. The
+//! next writer of the slot finds an odd number and drops its event; a late writer finds a newer
+//! number and drops its event, too. Dropped events count, but are not shown.
 //!
-//! The reader in another process has no fences: it reads all slots three times by system calls, and takes the numbers from
-//! the first and third, the fields from the second reading. Checked by `model`.
+//! The reader in another process has no fences: it reads all slots three times by system calls, and
+//! takes the numbers from the first and third, the fields from the second reading. Checked by
+//! `model`.
 
 #[cfg(all(test, loom))]
 mod model;

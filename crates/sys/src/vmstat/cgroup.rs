@@ -4,7 +4,8 @@ use super::text::{number, pick, read_file};
 
 /// Where cgroup v2 is mounted: by systemd's convention, and inside containers.
 const ROOT: &[u8] = b"/sys/fs/cgroup";
-/// Age at which cgroup and limits are looked up again, ns: a process may move to another cgroup, and limits may change.
+/// Age at which cgroup and limits are looked up again, ns: a process may move to another cgroup,
+/// and limits may change.
 const STALE_NS: u64 = 5_000_000_000;
 const LEVELS: usize = 8;
 
@@ -25,7 +26,8 @@ pub(super) struct Cgroup {
     path: CgroupPath,
     /// Bytes of the path that are the mount's.
     root_len: usize,
-    /// Bit n: the n-th level, counted upwards from the process' own, has a limit. 0: nothing to read.
+    /// Bit n: the n-th level, counted upwards from the process' own, has a limit. 0: nothing to
+    /// read.
     limited: u8,
     /// Time of the last look-up.
     seen_ns: Option<u64>,
@@ -85,7 +87,8 @@ impl Cgroup {
     }
 }
 
-/// The process' path in /proc/self/cgroup. A path outside the root of its namespace cannot be reached.
+/// The process' path in /proc/self/cgroup. A path outside the root of its namespace cannot be
+/// reached.
 fn v2_path(text: &[u8]) -> Option<&[u8]> {
     let path = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::"))?;
     match path {

@@ -5,7 +5,8 @@ use crate::io;
 use crate::linux::general::AT_FDCWD;
 use syscalls::Errno;
 
-/// Finds the values of lines `NAME VALUE`. A last line without a newline may be truncated and is ignored.
+/// Finds the values of lines `NAME VALUE`. A last line without a newline may be truncated and is
+/// ignored.
 pub(super) fn pick(text: &[u8], wanted: &mut [(&[u8], &mut u64)]) {
     for line in text.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n")) {
         let Some(space) = line.iter().position(|&byte| byte == b' ') else { continue };

@@ -1,10 +1,12 @@
 //! `memcpy` and its kin for an object without libc.
 //!
-//! They are assembly for two reasons. The compiler turns a copy loop written in Rust back into a call to `memcpy`.
-//! `.hidden` keeps them inside the object: an exported `memcpy` would replace libc's in the whole program, an imported one
-//! would be libc's AVX variant, which destroys the upper halves of vector registers that a system call preserves.
+//! They are assembly for two reasons. The compiler turns a copy loop written in Rust back into a
+//! call to `memcpy`. `.hidden` keeps them inside the object: an exported `memcpy` would replace
+//! libc's in the whole program, an imported one would be libc's AVX variant, which destroys the
+//! upper halves of vector registers that a system call preserves.
 
-/// The memory routines of [`freestanding!`](macro@crate::freestanding) alone. A test gives them names of their own by `$prefix`.
+/// The memory routines of [`freestanding!`](macro@crate::freestanding) alone. A test gives them
+/// names of their own by `$prefix`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! freestanding_memory {
@@ -16,7 +18,8 @@ macro_rules! freestanding_memory {
             concat!(".hidden ", $prefix, "\\name"),
             concat!(".type ", $prefix, "\\name, @function"),
             ".endr",
-            // The precompiled `alloc` names them in its unwind tables and landing pads; with panic = "abort" they never run.
+            // The precompiled `alloc` names them in its unwind tables and landing pads; with panic
+            // = "abort" they never run.
             ".irp name, rust_eh_personality, _Unwind_Resume",
             concat!(".weak ", $prefix, "\\name"),
             concat!(".hidden ", $prefix, "\\name"),

@@ -1,9 +1,10 @@
 //! The ELF note that leads a reader to the counters.
 
-/// Emits the section `.note.uringlet`: name `uringlet`, type 1, and as descriptor the layout's version and the distance
-/// of the block of counters from that very word.
+/// Emits the section `.note.uringlet`: name `uringlet`, type 1, and as descriptor the layout's
+/// version and the distance of the block of counters from that very word.
 ///
-/// A note and no exported symbol: it is found in a stripped object too, and in a program that has the engine built in.
+/// A note and no exported symbol: it is found in a stripped object too, and in a program that has
+/// the engine built in.
 macro_rules! stats_note {
     ($version:path, $stats:path) => {
         ::core::arch::global_asm!(

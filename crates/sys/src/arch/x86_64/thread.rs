@@ -7,17 +7,19 @@ use syscalls::{Errno, Sysno};
 /// What a thread runs: its two arguments are those of [`start_thread`].
 pub(crate) type ThreadEntry = unsafe extern "C" fn(usize, usize) -> !;
 
-/// clone(2): a thread with `flags` (`CLONE_*`) that calls `entry` on the stack that ends at `stack_top`.
+/// clone(2): a thread with `flags` (`CLONE_*`) that calls `entry` on the stack that ends at
+/// `stack_top`.
 ///
 /// # Errors
 /// Those of clone(2).
 ///
 /// # Safety
-/// `stack_top` is the end of a fresh stack, a multiple of 16, and `entry` may run there with these arguments.
+/// `stack_top` is the end of a fresh stack, a multiple of 16, and `entry` may run there with these
+/// arguments.
 pub(crate) unsafe fn start_thread(flags: u32, stack_top: usize, entry: ThreadEntry, arguments: [usize; 2]) -> Result<(), Errno> {
     let ret: isize;
-    // SAFETY: the parent's path changes only the clobbered registers. The child starts with a zero frame pointer on its
-    // own stack, 16-byte aligned at the call, and never returns.
+    // SAFETY: the parent's path changes only the clobbered registers. The child starts with a zero
+    // frame pointer on its own stack, 16-byte aligned at the call, and never returns.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -50,8 +52,8 @@ pub(crate) unsafe fn start_thread(flags: u32, stack_top: usize, entry: ThreadEnt
 /// # Safety
 /// Nothing else uses the `len` bytes at `stack`.
 pub(crate) unsafe fn unmap_and_exit(stack: usize, len: usize) -> ! {
-    // SAFETY: nothing touches the stack between its unmapping and the thread's end: both calls are made in one piece of
-    // assembly that uses registers only.
+    // SAFETY: nothing touches the stack between its unmapping and the thread's end: both calls are
+    // made in one piece of assembly that uses registers only.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -87,7 +89,8 @@ unsafe extern "C" {
     fn uringlet_interrupt_restorer();
 }
 
-/// A handler that does nothing: its signal only interrupts a system call. `mask`: blocked while it runs.
+/// A handler that does nothing: its signal only interrupts a system call. `mask`: blocked while it
+/// runs.
 pub(crate) fn noop_sigaction(mask: u64) -> KernelSigaction {
     KernelSigaction {
         handler: uringlet_interrupt_handler as *const () as usize,

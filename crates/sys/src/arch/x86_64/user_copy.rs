@@ -9,8 +9,8 @@ core::arch::global_asm!(
     ".hidden uringlet_copy_bytes",
     ".hidden uringlet_copy_words_fault",
     ".hidden uringlet_copy_bytes_fault",
-    // rdi destination, rsi source, rdx length; returns in rax the bytes that are not copied. Both string instructions
-    // count rcx down as they go, also when they fault.
+    // rdi destination, rsi source, rdx length; returns in rax the bytes that are not copied. Both
+    // string instructions count rcx down as they go, also when they fault.
     "uringlet_copy:",
     "mov %rdx, %rcx",
     "shr $3, %rcx",
@@ -48,15 +48,16 @@ fn address(label: unsafe extern "C" fn()) -> usize {
 /// Copies `len` bytes. Returns how many are not copied: a fault ends the copy.
 ///
 /// # Safety
-/// The ranges may be read and written by this process as far as they are mapped. Where they may not be mapped, the
-/// handler of SIGSEGV and SIGBUS resumes at [`copy_fixup`].
+/// The ranges may be read and written by this process as far as they are mapped. Where they may not
+/// be mapped, the handler of SIGSEGV and SIGBUS resumes at [`copy_fixup`].
 #[inline]
 pub(crate) unsafe fn copy_user(to: usize, from: usize, len: usize) -> usize {
     // SAFETY: the caller's.
     unsafe { uringlet_copy(to, from, len) }
 }
 
-/// The exception table: where a thread resumes whose instruction at `fault` has faulted. `None`: not one of the copy's.
+/// The exception table: where a thread resumes whose instruction at `fault` has faulted. `None`:
+/// not one of the copy's.
 pub(crate) fn copy_fixup(fault: usize) -> Option<usize> {
     if fault == address(uringlet_copy_words) {
         Some(address(uringlet_copy_words_fault))
