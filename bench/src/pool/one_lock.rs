@@ -70,7 +70,7 @@ fn worker_main(pool: &Arc<Mutex<SingleLockState, TimedLock>>, account: Account) 
         if let Some((item, lease)) = all.lists[class].next(slot, std::mem::take(&mut done)) {
             done = lease;
             if std::mem::take(&mut is_searching) {
-                all.counts[class].found_work();
+                all.counts[class].stop_searching();
                 if all.lists[class].ready() > 0 {
                     wake_if_ready(pool, account, all);
                 } else {
@@ -82,7 +82,7 @@ fn worker_main(pool: &Arc<Mutex<SingleLockState, TimedLock>>, account: Account) 
             item.run(me.interrupts());
         } else {
             if std::mem::take(&mut is_searching) {
-                all.counts[class].found_work();
+                all.counts[class].stop_searching();
             }
             me.prepare_park();
             all.counts[class].park(Arc::clone(&me));

@@ -122,7 +122,7 @@ impl Watcher {
         }
         let Some(tools) = shared.tools.clone() else { return };
         if !self.is_started.swap(true, Acquire) {
-            let name = crate::io_wq::name("iou-watch-", process::pid());
+            let name = crate::io_wq::thread_name("iou-watch-", process::pid());
             let run = tools.clone();
             if thread::spawn(&name, move || self.run(&run)).is_err() {
                 self.is_started.store(false, Release);

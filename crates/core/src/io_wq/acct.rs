@@ -1,4 +1,4 @@
-//! A class: its work list, the state of its hash keys, and what its workers are at. All of it under one lock.
+//! A class: its work list, its hash keys, and the items that its workers run. All under one lock.
 
 use super::hash::{Chains, HashKey};
 use super::worker::Worker;
@@ -21,14 +21,14 @@ impl Account {
     pub const BOTH: [Self; 2] = [Self::Bound, Self::Unbound];
 }
 
-/// What became of a cancelled piece of work.
+/// The outcome of a cancel.
 #[derive(Debug)]
 pub enum Cancelled<W> {
-    /// It had not begun: here it is.
+    /// The work had not begun: here it is.
     Queued(W),
-    /// A worker is at it, and has been told.
+    /// A worker runs it, and was interrupted.
     Running,
-    /// It is not here (any more).
+    /// It is not (or no longer) in this pool.
     Unknown,
 }
 
@@ -39,31 +39,31 @@ struct WorkItem<W> {
     work: W,
 }
 
-/// A worker's right to the key of the item that it is at; to be given back when it is done.
+/// A worker's ownership of the key of its item; it gives it back when the item is done.
 #[derive(Debug, Default)]
 pub enum KeyLease {
-    /// It has no key.
+    /// The item has no key.
     #[default]
     None,
-    /// It has, and the worker may go on with so many more items of it before others get their turn.
+    /// The item has this key. The worker may run this many more items of it before other items.
     Held(HashKey, usize),
 }
 
-/// A worker's place in its class.
+/// A worker's slot in its class.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerSlot(usize);
 
 #[derive(Debug)]
 struct RunningWorker {
-    /// What it is at; 0: nothing.
+    /// The number of its item; 0: none.
     number: u64,
     worker: Arc<Worker>,
 }
 
-/// What a class' lock guards.
+/// What the class lock guards.
 #[derive(Debug)]
 pub struct WorkList<W> {
-    /// What may run at once, in order.
+    /// Items that may run now, in order.
     ready: VecDeque<WorkItem<W>>,
     chains: Chains<WorkItem<W>>,
     running: Slab<RunningWorker>,
@@ -76,7 +76,7 @@ impl<W> Default for WorkList<W> {
 }
 
 impl<W> WorkList<W> {
-    /// How many items could be begun now.
+    /// How many items may run now.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.ready.len()
@@ -94,17 +94,18 @@ impl<W> WorkList<W> {
         may_run
     }
 
-    /// A worker comes.
+    /// A worker's thread begins.
     pub fn attach_worker(&mut self, worker: Arc<Worker>) -> WorkerSlot {
         WorkerSlot(self.running.insert(RunningWorker { number: 0, worker }))
     }
 
-    /// A worker goes.
+    /// A worker's thread ends.
     pub fn detach(&mut self, slot: WorkerSlot) {
         self.running.remove(slot.0);
     }
 
-    /// The worker is done with its item, and takes the next one: of the same key if it may, else the first in the list.
+    /// The worker is done with its item and takes the next one: of the same key if its lease allows,
+    /// else the first of the list.
     pub fn next(&mut self, slot: WorkerSlot, done: KeyLease) -> Option<(W, KeyLease)> {
         self.running[slot.0].number = 0;
         if let KeyLease::Held(key, left) = done
@@ -116,7 +117,7 @@ impl<W> WorkList<W> {
             self.ready.push_back(item);
         }
         let item = self.ready.pop_front()?;
-        // Those that wait for the key now; more that come meanwhile queue behind everybody else.
+        // The lease covers the items that wait for the key now. Items that come later go to the end.
         let lease = item.key.map_or(KeyLease::None, |key| KeyLease::Held(key, self.chains.waiting(key)));
         Some(self.begin(slot, item, lease))
     }
@@ -128,7 +129,7 @@ impl<W> WorkList<W> {
         (item.work, lease)
     }
 
-    /// The worker is done with its item, and takes no other.
+    /// The worker is done with its item and takes no other.
     pub fn finish(&mut self, slot: WorkerSlot, done: KeyLease) {
         self.running[slot.0].number = 0;
         if let KeyLease::Held(key, _) = done {
@@ -136,12 +137,12 @@ impl<W> WorkList<W> {
         }
     }
 
-    /// The key's owner is gone: its next item may run.
+    /// The key's owner has ended: its next item may run.
     fn release_key(&mut self, key: HashKey) {
         self.ready.extend(self.chains.release(key));
     }
 
-    /// Takes an item back that nobody has begun; or interrupts who is at it.
+    /// Takes an item back that no worker has begun, or interrupts the worker that runs it.
     pub fn cancel(&mut self, number: u64) -> Cancelled<W> {
         if let Some(at) = self.ready.iter().position(|item| item.number == number)
             && let Some(item) = self.ready.remove(at)
@@ -156,7 +157,7 @@ impl<W> WorkList<W> {
         }
         match self.running.iter().find(|(_, running)| running.number == number) {
             Some((_, running)) => {
-                // Under the lock, so the worker is at this item until it has the lock itself.
+                // Under the lock: the worker cannot go on to another item.
                 running.worker.cancel();
                 Cancelled::Running
             }
@@ -164,13 +165,13 @@ impl<W> WorkList<W> {
         }
     }
 
-    /// Takes an item without a key back that nobody has begun.
+    /// Takes an item without a key back that no worker has begun.
     pub fn withdraw(&mut self, number: u64) -> Option<W> {
         let at = self.ready.iter().position(|item| item.number == number && item.key.is_none())?;
         self.ready.remove(at).map(|item| item.work)
     }
 
-    /// Everything that no worker has begun, in an order that suits: there will be no worker.
+    /// Takes all items that no worker has begun, in an order to run them: there will be no worker.
     pub fn drain_unrunnable(&mut self) -> Vec<W> {
         let ready = core::mem::take(&mut self.ready);
         ready.into_iter().chain(self.chains.drain()).map(|item| item.work).collect()
@@ -181,7 +182,7 @@ impl<W> WorkList<W> {
 mod tests {
     use super::*;
 
-    /// A list, and so many workers.
+    /// A list with `N` workers.
     fn with_workers<const N: usize>() -> (WorkList<u32>, [WorkerSlot; N]) {
         let mut list = WorkList::default();
         let seats = core::array::from_fn(|_| list.attach_worker(Worker::new()));
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_its_hash_is_overtaken_and_calls_nobody() {
+    fn item_that_waits_for_its_key_is_overtaken_and_not_ready() {
         let (mut list, [a, b]) = with_workers();
         push(&mut list, Some(7), &[1, 2]);
         push(&mut list, Some(8), &[3]);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_goes_on_with_its_key_but_not_for_ever() {
+    fn worker_keeps_its_key_for_a_bounded_number_of_items() {
         let (mut list, [a]) = with_workers();
         push(&mut list, Some(7), &[1, 2]);
         push(&mut list, None, &[9]);
@@ -234,7 +235,7 @@ mod tests {
         push(&mut list, Some(7), &[3]);
         let (second, lease) = list.next(a, lease).unwrap();
         assert_eq!(second, 2);
-        // The third came too late for this turn.
+        // The third came too late for this lease.
         let (other, lease) = list.next(a, lease).unwrap();
         assert_eq!(other, 9);
         let (third, lease) = list.next(a, lease).unwrap();
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_owner_passes_its_key_on() {
+    fn cancelled_owner_releases_its_key() {
         let (mut list, [a]) = with_workers();
         push(&mut list, Some(7), &[1, 2, 3]);
         assert!(matches!(list.cancel(2), Cancelled::Queued(2)));
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_no_key_is_taken_back() {
+    fn only_items_without_a_key_are_withdrawn() {
         let (mut list, []) = with_workers();
         push(&mut list, Some(7), &[1]);
         push(&mut list, None, &[2]);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_behind_where_no_worker_comes() {
+    fn drain_takes_queued_and_waiting_items() {
         let (mut list, []) = with_workers();
         push(&mut list, Some(7), &[1, 2]);
         push(&mut list, None, &[3]);

@@ -1,24 +1,25 @@
-//! When a worker may be interrupted: only in the blocking part of the work that is meant.
+//! When a worker may be interrupted: only in the blocking part of the cancelled item.
 //!
 //! ```text
-//!                     cancelled                cancelled
-//!   begin()  HIDDEN ------------> never exposed        while exposed: a signal now, and an alarm that repeats it
-//!      |                                                     |
-//!      v                                                     v
-//!   run()  EXPOSED: the blocking call ----> HIDDEN again: the alarm is off, nothing strikes any more
+//!                  cancelled                  cancelled
+//!   begin()  HIDDEN ---------> never run()      while in run(): a signal now, and an alarm that
+//!      |                                        repeats it
+//!      v                                              |
+//!   run()    INTERRUPTIBLE: the blocking call ----> HIDDEN again: the alarm is off, no signal arrives
 //! ```
 //!
-//! Who cancels looks and acts under the worker's class lock, so that the item is the one that is meant, and under the
-//! interrupts's, so that the worker cannot get out of its blocking part meanwhile. What was cancelled before its blocking
-//! part is not begun. What was cancelled between that look and the system call is reached by the alarm, which rings until
-//! the worker is out. It calls the alarm off itself, by a system call, at whose end a signal that is still pending
-//! strikes: in no item but this one, and in none of what follows the blocking part (completing, the links behind it).
+//! A cancel acts under the worker's class lock, so that the worker runs the item that is meant, and
+//! under the guard's own, so that the worker cannot leave its blocking part meanwhile. An item that was
+//! cancelled before its blocking part does not begin it. If the cancel comes between that check and the
+//! system call, the alarm reaches the worker: it repeats until the worker is out. The worker stops it
+//! itself, by a system call, at whose end a signal that is still pending arrives: in no item but this
+//! one, and in nothing that follows the blocking part (completion, the next links of its chain).
 
 use uringlet_sys::alarm::Alarm;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::{process, thread};
 
-/// Whether the thread that works on an item may be interrupted.
+/// Guards the blocking part of the item that a thread runs.
 #[derive(Debug)]
 pub struct InterruptGuard(Mutex<InterruptState>);
 
@@ -32,14 +33,14 @@ struct InterruptState {
 }
 
 impl InterruptGuard {
-    /// Of a thread that nobody knows, or that has no item yet.
+    /// For a thread that has no item yet, or that no cancel knows.
     #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(InterruptState { is_interruptible: false, is_cancelled: false, was_interrupted: false, alarm: None }))
     }
 
-    /// Runs the part of a piece of work that may block: a cancel interrupts it, again and again. `None`: it was cancelled
-    /// before, and is not begun.
+    /// Runs the part of an item that may block: a cancel interrupts it, repeatedly. `None`: the item was
+    /// cancelled before, and `block` did not run.
     pub fn run<R>(&self, block: impl FnOnce() -> R) -> Option<R> {
         {
             let mut state = self.0.lock();
@@ -54,18 +55,18 @@ impl InterruptGuard {
         if state.was_interrupted {
             state.was_interrupted = false;
             state.alarm = None;
-            // Where there is no alarm, another system call: a signal strikes at its end.
+            // If no alarm could be had, this is the system call at whose end the signal arrives.
             let _ = process::tid();
         }
         Some(result)
     }
 
-    /// Another item begins.
+    /// The thread's next item begins.
     pub(super) fn begin(&self) {
         self.0.lock().is_cancelled = false;
     }
 
-    /// The item is cancelled, at which this thread works.
+    /// The item that this thread runs is cancelled.
     pub(crate) fn cancel(&self, tid: u32) {
         let mut state = self.0.lock();
         state.is_cancelled = true;

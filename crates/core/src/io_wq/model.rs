@@ -1,15 +1,16 @@
-//! Work is handed over while workers start, fall asleep, time out, are told to go: every piece runs exactly once, or
-//! comes back from a cancel. A lost wake-up is a thread that sleeps for ever, which loom reports as a deadlock.
+//! Work is handed over while workers start, park, time out, are made to exit: every piece runs exactly
+//! once, or comes back from a cancel. A lost wake-up is a thread that sleeps for ever, which loom
+//! reports as a deadlock.
 
-use super::worker::IDLE_NS;
+use super::worker_loop::IDLE_NS;
 use super::*;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use uringlet_sys::lock::{futex_wait, futex_wake};
 use uringlet_sys::model;
 use uringlet_sys::model::checker::thread;
-use uringlet_sys::sync::AtomicBool;
+use uringlet_sys::sync::{AtomicBool, AtomicU32};
 
-/// Counts pieces of work that were dealt with.
+/// Counts pieces of work that have ended.
 #[derive(Debug)]
 struct DoneCount {
     done: AtomicU32,
@@ -25,7 +26,7 @@ impl DoneCount {
         futex_wake(&self.done, u32::MAX);
     }
 
-    /// Waits until `n` pieces are dealt with.
+    /// Waits until `n` pieces have ended.
     fn wait_for(&self, n: u32) {
         loop {
             let seen = self.done.load(Acquire);
@@ -41,7 +42,7 @@ impl DoneCount {
     }
 }
 
-/// A piece of work: is dealt with when `after` others are. It counts also when it begins, if it `announces` that.
+/// A piece of work: ends when `after` others have. It also counts its beginning if it `announces` that.
 struct ModelWork {
     done_count: Arc<DoneCount>,
     after: u32,
@@ -49,7 +50,7 @@ struct ModelWork {
     key_order: Option<(Arc<KeyOrder>, u32)>,
 }
 
-/// Where pieces of one key are, one at a time and in order.
+/// Asserts that pieces of one key run one at a time and in order.
 #[derive(Debug)]
 struct KeyOrder {
     next: AtomicU32,
@@ -92,7 +93,7 @@ fn enqueue(pool: &Arc<IoWq<ModelWork>>, piece: ModelWork) -> u64 {
 }
 
 #[test]
-fn work_wakes_a_worker_that_is_about_to_sleep() {
+fn work_wakes_a_worker_that_is_about_to_park() {
     model::check(3, || {
         let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
@@ -134,7 +135,7 @@ fn work_that_waits_for_other_work_gets_a_worker_of_its_own() {
 }
 
 #[test]
-fn an_idle_worker_is_promised_to_one_piece_only() {
+fn idle_worker_is_promised_to_one_piece_only() {
     model::check(2, || {
         let (pool, done_count) = (IoWq::with_limits([2, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
@@ -158,7 +159,7 @@ fn work_comes_while_the_last_worker_times_out() {
 }
 
 #[test]
-fn a_pool_that_is_shut_down_runs_what_it_has() {
+fn pool_that_is_shut_down_runs_its_queued_work() {
     model::check(3, || {
         let (pool, done_count) = (IoWq::with_limits([2, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
@@ -187,10 +188,10 @@ fn cancelled_work_comes_back_or_runs() {
 }
 
 #[test]
-fn new_credentials_strand_no_work() {
+fn new_credentials_leave_no_work_behind() {
     model::check(1, || {
         let (pool, done_count) = (IoWq::with_limits([2, 1]), DoneCount::new());
-        // One worker is at work that waits for the last piece; the other one is free, with the old credentials.
+        // One worker runs a piece that waits for the last one; the other is free, with old credentials.
         enqueue(&pool, ModelWork { done_count: Arc::clone(&done_count), after: 3, announces: true, key_order: None });
         hand_over(&pool, &done_count, 0);
         done_count.wait_for(2);
@@ -213,7 +214,7 @@ fn pieces_of_one_key_run_one_at_a_time_and_in_order() {
 }
 
 #[test]
-fn what_waits_for_its_key_is_overtaken_and_gets_no_worker() {
+fn piece_that_waits_for_its_key_is_overtaken_and_gets_no_worker() {
     model::check(2, || {
         let (pool, done_count, key_order) = (IoWq::with_limits([8, 1]), DoneCount::new(), KeyOrder::new());
         let number = pool.number();
@@ -229,7 +230,7 @@ fn what_waits_for_its_key_is_overtaken_and_gets_no_worker() {
 }
 
 #[test]
-fn a_cancelled_piece_passes_its_key_on() {
+fn cancelled_piece_releases_its_key() {
     model::check(2, || {
         let (pool, done_count, key_order) = (IoWq::with_limits([1, 1]), DoneCount::new(), KeyOrder::new());
         hand_over_hashed(&pool, &done_count, &key_order, 0);
@@ -244,7 +245,7 @@ fn a_cancelled_piece_passes_its_key_on() {
 }
 
 #[test]
-fn a_class_that_is_full_does_not_hold_up_the_other() {
+fn full_class_does_not_hold_up_the_other() {
     model::check(2, || {
         let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 1);
@@ -256,7 +257,7 @@ fn a_class_that_is_full_does_not_hold_up_the_other() {
 }
 
 #[test]
-fn a_higher_limit_is_used_at_once() {
+fn higher_limit_takes_effect_at_once() {
     model::check(2, || {
         let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 1);
@@ -267,7 +268,7 @@ fn a_higher_limit_is_used_at_once() {
 }
 
 #[test]
-fn a_lower_limit_is_kept() {
+fn lower_limit_is_kept() {
     model::check(2, || {
         let (pool, done_count) = (IoWq::with_limits([2, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
@@ -279,9 +280,9 @@ fn a_lower_limit_is_kept() {
     });
 }
 
-/// Waits, exposed, until it is dealt with or interrupted, as a blocking call does.
+/// The piece blocks until it is interrupted, as a blocking call does.
 #[test]
-fn who_is_cancelled_is_not_begun_or_interrupted_until_it_is_over() {
+fn cancelled_piece_does_not_begin_or_is_interrupted_until_it_ends() {
     model::check(4, || {
         let interrupts = Arc::new(InterruptGuard::new());
         let worker = thread::spawn({
@@ -297,7 +298,7 @@ fn who_is_cancelled_is_not_begun_or_interrupted_until_it_is_over() {
             }
         });
         interrupts.cancel(1);
-        // Asked again, also after the end: nobody else is hit.
+        // Cancelled again, also after its end: no other piece is interrupted.
         interrupts.cancel(1);
         worker.join().unwrap();
         assert_eq!(model::alarms(), 0);

@@ -1,13 +1,13 @@
-//! Whole pools: two submitters, both classes, keys, cancels, limits that change and credentials that do, hundreds of
-//! steps. Every piece runs once or comes back from a cancel; those of a key run one at a time and in order, but for what
-//! was cancelled; no class has more workers than it may. Who is never woken is a deadlock, which shuttle reports with the
-//! seed that repeats it.
+//! Whole pools: two submitters, both classes, keys, cancels, limits and credentials that change,
+//! hundreds of steps. Every piece runs once or comes back from a cancel; pieces of a key that are not
+//! cancelled run one at a time and in order; no class has more workers than its limit. A thread that is
+//! never woken is a deadlock, which shuttle reports with the seed that repeats it.
 
 use super::*;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use uringlet_sys::lock::{futex_wait, futex_wake};
 use uringlet_sys::model::{self, checker::rand::Rng, checker::thread};
-use uringlet_sys::sync::AtomicBool;
+use uringlet_sys::sync::{AtomicBool, AtomicU32};
 
 const KEYS: usize = 3;
 const PIECES: u32 = 24;
@@ -53,7 +53,7 @@ impl Totals {
 struct RandomWork {
     totals: Arc<Totals>,
     account: Account,
-    /// Which key, and the how-manieth of this key from this submitter.
+    /// The key, and the piece's position among the submitter's pieces.
     key: Option<(usize, u32)>,
     pauses: u32,
 }
@@ -84,7 +84,7 @@ impl RandomWork {
     }
 }
 
-/// One submitter's part, which cancels some of its own pieces. Keys are its own, and so is the order in them.
+/// One submitter, which cancels some of its own pieces. No other submitter uses its keys.
 fn submit(pool: &Arc<IoWq<RandomWork>>, totals: &Arc<Totals>, keys: core::ops::Range<usize>) {
     let mut rng = model::checker::rand::thread_rng();
     for nth in 1..=PIECES {
@@ -117,7 +117,7 @@ fn every_piece_ends_once() {
         submit(&pool, &totals, 0..2);
         other.join().unwrap();
         totals.wait_for(2 * PIECES);
-        model::advance_to(2 * worker::IDLE_NS);
+        model::advance_to(2 * worker_loop::IDLE_NS);
         pool.shut_down();
         model::join_threads();
         assert_eq!(totals.ended.load(Acquire), 2 * PIECES);
@@ -125,7 +125,7 @@ fn every_piece_ends_once() {
 }
 
 #[test]
-fn limits_and_credentials_change_meanwhile() {
+fn every_piece_ends_once_while_limits_and_credentials_change() {
     model::check_at_random(2_000, || {
         let (pool, totals) = (IoWq::with_limits([MOST; 2]), Totals::new());
         let other = thread::spawn({
@@ -139,7 +139,7 @@ fn limits_and_credentials_change_meanwhile() {
             } else {
                 pool.renew_credentials();
             }
-            model::advance_to(step * worker::IDLE_NS);
+            model::advance_to(step * worker_loop::IDLE_NS);
             thread::yield_now();
         }
         other.join().unwrap();

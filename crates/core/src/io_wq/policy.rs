@@ -1,70 +1,80 @@
-//! When a worker is called, started, and let go: a class' counts of what the pool lock guards. No thread, no clock, no work.
+//! When a worker is woken, started and let go: a class' part of what the pool lock guards. Pure.
 
-use super::worker::ExitReason;
 use alloc::vec::Vec;
 
-/// After a start that failed, none is tried for so long while other workers are there, ns.
+/// After a failed start no other is tried for this long while there are other workers, ns.
 const RETRY_NS: u64 = 10_000_000;
 
-/// A bit of [`WorkerCounts::signal`]: ready work without somebody on the way to it is worth a look at the pool.
+/// A bit of [`WorkerCounts::signal`]: a worker could come for ready work, and none is on its way.
 pub const CAN_WAKE: u32 = 1;
-/// A bit of [`WorkerCounts::signal`]: there are more workers than there may be.
+/// A bit of [`WorkerCounts::signal`]: there are more workers than the limit.
 pub const OVER_LIMIT: u32 = 2;
 
-/// Who comes for ready work.
+/// How a worker comes for ready work.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WakeAction<T> {
-    /// Somebody is on the way; or all are busy, and there may be no more.
+    /// A worker is on its way; or all are busy, and the limit is reached.
     Nothing,
-    /// This idle worker, which is idle no longer.
+    /// Wake this idle worker, which is idle no longer.
     Wake(T),
-    /// A new worker: [`WorkerCounts::started`] or [`WorkerCounts::start_failed`] is next.
+    /// Start a worker: [`WorkerCounts::started`] or [`WorkerCounts::start_failed`] is next.
     Start,
+}
+
+/// Why a worker exits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitReason {
+    /// The process has other credentials by now.
+    Stale,
+    /// There are more workers than the limit.
+    OverLimit,
+    /// There was no work for long, or the pool is shut down.
+    Idle,
 }
 
 /// Workers of a class.
 #[derive(Debug)]
 pub struct WorkerCounts<T> {
-    /// All there are: idle, busy, on their way.
+    /// All: idle, busy, on their way.
     pub workers: u32,
     /// The limit; 0: the pool is shut down.
     pub max_workers: u32,
-    /// Those that were called or started and have not found work yet.
+    /// Workers that were woken or started and have not found work yet.
     searching: u32,
-    /// The idle ones: the last one in is the first one out, so that in quiet times the others can end.
+    /// The idle workers. The last one in is the first one out, so that in quiet times the others exit.
     free: Vec<T>,
-    /// A start failed: none before this time.
+    /// A start failed: none is tried before this time.
     retry_at_ns: Option<u64>,
 }
 
 impl<T> WorkerCounts<T> {
-    /// Nobody yet.
+    /// No workers yet.
     #[must_use]
     pub const fn new(max_workers: u32) -> Self {
         Self { workers: 0, max_workers, searching: 0, free: Vec::new(), retry_at_ns: None }
     }
 
-    /// Even a pool that is shut down does what it has.
+    /// Even a pool that is shut down runs the work it has.
     fn limit(&self) -> u32 {
         self.max_workers.max(1)
     }
 
-    /// What others may know without the pool lock.
+    /// The bits that are read without the pool lock.
     #[must_use]
     pub fn signal(&self) -> u32 {
         let has_capacity = !self.free.is_empty() || self.workers < self.limit();
-        let look = if self.searching == 0 && has_capacity { CAN_WAKE } else { 0 };
-        let excess = if self.workers > self.limit() { OVER_LIMIT } else { 0 };
-        look | excess
+        let can_wake = if self.searching == 0 && has_capacity { CAN_WAKE } else { 0 };
+        let over_limit = if self.workers > self.limit() { OVER_LIMIT } else { 0 };
+        can_wake | over_limit
     }
 
-    /// How many could find work without anybody being done with theirs.
+    /// How many workers could find work while the busy ones stay busy.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.searching + self.free.len() as u32 + self.limit().saturating_sub(self.workers)
     }
 
-    /// There is ready work: who comes for it.
+    /// There is ready work: how a worker comes for it.
     pub fn wake_action(&mut self, now_ns: impl Fn() -> u64) -> WakeAction<T> {
         if self.searching > 0 {
             return WakeAction::Nothing;
@@ -77,24 +87,24 @@ impl<T> WorkerCounts<T> {
         if self.workers >= self.limit() || is_too_soon { WakeAction::Nothing } else { WakeAction::Start }
     }
 
-    /// A thread was started.
+    /// A worker was started.
     pub const fn started(&mut self) {
         self.workers += 1;
         self.searching += 1;
         self.retry_at_ns = None;
     }
 
-    /// None could be started.
+    /// No worker could be started.
     pub const fn start_failed(&mut self, now_ns: u64) {
         self.retry_at_ns = Some(now_ns + RETRY_NS);
     }
 
-    /// A worker that was called has found work.
-    pub const fn found_work(&mut self) {
+    /// A worker that was woken or started has found work, or that there is none.
+    pub const fn stop_searching(&mut self) {
         self.searching -= 1;
     }
 
-    /// A worker has found nothing, and would like to sleep. `false`: it is not wanted any more.
+    /// A worker without work joins the idle ones. `false`: it must exit instead.
     pub fn park(&mut self, worker: T) -> bool {
         let is_wanted = self.max_workers > 0 && self.workers <= self.max_workers;
         if is_wanted {
@@ -103,29 +113,29 @@ impl<T> WorkerCounts<T> {
         is_wanted
     }
 
-    /// Whether a worker was idle until now; it is not any more.
+    /// Takes a worker out of the idle ones. `false`: it was woken already.
     pub fn unpark(&mut self, is_it: impl Fn(&T) -> bool) -> bool {
         let at = self.free.iter().position(is_it);
         at.map(|at| self.free.remove(at)).is_some()
     }
 
-    /// A worker would like to go: whether it may.
-    pub fn try_exit(&mut self, why: ExitReason) -> bool {
-        let goes = why != ExitReason::Excess || self.workers > self.limit();
-        self.workers -= u32::from(goes);
-        goes
+    /// Whether a worker may exit; it does.
+    pub fn try_exit(&mut self, reason: ExitReason) -> bool {
+        let exits = reason != ExitReason::OverLimit || self.workers > self.limit();
+        self.workers -= u32::from(exits);
+        exits
     }
 
-    /// A worker that went comes back, if there is nobody else.
+    /// Whether a worker that exits must stay, since it is the last one.
     pub const fn rejoin(&mut self) -> bool {
-        let is_alone = self.workers == 0;
-        if is_alone {
+        let is_last = self.workers == 0;
+        if is_last {
             self.workers = 1;
         }
-        is_alone
+        is_last
     }
 
-    /// Sets the limit, unless it is 0; the old one.
+    /// Sets the limit, unless `new` is 0; returns the old one.
     pub fn set_limit(&mut self, new: u32) -> u32 {
         let old = self.max_workers;
         if new > 0 {
@@ -134,12 +144,12 @@ impl<T> WorkerCounts<T> {
         old
     }
 
-    /// Nobody stays who has nothing to do.
+    /// From now on no worker parks.
     pub const fn shut_down(&mut self) {
         self.max_workers = 0;
     }
 
-    /// Everybody who is idle, no longer so: each is to be called.
+    /// Takes all idle workers: the caller wakes each.
     pub fn wake_all(&mut self) -> Vec<T> {
         self.searching += self.free.len() as u32;
         core::mem::take(&mut self.free)
@@ -152,7 +162,7 @@ mod tests {
 
     const EARLY: fn() -> u64 = || 0;
 
-    fn side_of(max_workers: u32) -> WorkerCounts<&'static str> {
+    fn counts_of(max_workers: u32) -> WorkerCounts<&'static str> {
         WorkerCounts::new(max_workers)
     }
 
@@ -162,16 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_is_on_its_way() {
-        let mut counts = side_of(2);
+    fn one_worker_at_a_time_is_on_its_way() {
+        let mut counts = counts_of(2);
         assert_eq!(counts.signal(), CAN_WAKE);
         start(&mut counts);
         assert_eq!(counts.signal(), 0);
         assert_eq!(counts.wake_action(EARLY), WakeAction::Nothing);
         assert_eq!(counts.capacity(), 2);
-        counts.found_work();
+        counts.stop_searching();
         start(&mut counts);
-        counts.found_work();
+        counts.stop_searching();
         assert_eq!(counts.wake_action(EARLY), WakeAction::Nothing);
         assert_eq!(counts.signal(), 0);
         assert_eq!(counts.capacity(), 0);
@@ -180,56 +190,56 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_rest_is_called_first() {
-        let mut counts = side_of(3);
+    fn last_parked_worker_is_woken_first() {
+        let mut counts = counts_of(3);
         for _ in 0..2 {
             start(&mut counts);
-            counts.found_work();
+            counts.stop_searching();
         }
         assert!(counts.park("a"));
         assert!(counts.park("b"));
         // Idle workers come before new ones.
         for worker in ["b", "a"] {
             assert_eq!(counts.wake_action(EARLY), WakeAction::Wake(worker));
-            counts.found_work();
+            counts.stop_searching();
         }
         assert!(!counts.unpark(|&worker| worker == "a"));
         assert_eq!(counts.wake_action(EARLY), WakeAction::Start);
     }
 
     #[test]
-    fn a_failed_start_is_not_repeated_at_once_unless_there_is_nobody() {
-        let mut counts = side_of(4);
+    fn failed_start_is_retried_later_unless_there_is_no_worker() {
+        let mut counts = counts_of(4);
         counts.start_failed(0);
         start(&mut counts);
-        counts.found_work();
+        counts.stop_searching();
         counts.start_failed(100);
         assert_eq!(counts.wake_action(|| 100 + RETRY_NS - 1), WakeAction::Nothing);
         assert_eq!(counts.wake_action(|| 100 + RETRY_NS), WakeAction::Start);
     }
 
     #[test]
-    fn a_lower_limit_sends_workers_away() {
-        let mut counts = side_of(2);
+    fn lower_limit_makes_workers_exit() {
+        let mut counts = counts_of(2);
         for _ in 0..2 {
             start(&mut counts);
-            counts.found_work();
+            counts.stop_searching();
         }
         counts.max_workers = 1;
         assert_eq!(counts.signal(), OVER_LIMIT);
         assert!(!counts.park("a"));
-        assert!(counts.try_exit(ExitReason::Excess));
-        assert!(!counts.try_exit(ExitReason::Excess));
+        assert!(counts.try_exit(ExitReason::OverLimit));
+        assert!(!counts.try_exit(ExitReason::OverLimit));
         assert_eq!(counts.signal(), 0);
         assert!(counts.park("b"));
     }
 
     #[test]
-    fn a_pool_that_is_shut_down_keeps_nobody_but_still_works() {
-        let mut counts = side_of(1);
+    fn pool_that_is_shut_down_still_works_but_parks_no_worker() {
+        let mut counts = counts_of(1);
         counts.max_workers = 0;
         start(&mut counts);
-        counts.found_work();
+        counts.stop_searching();
         assert_eq!(counts.signal(), 0);
         assert!(!counts.park("a"));
     }

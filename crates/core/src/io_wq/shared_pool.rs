@@ -1,9 +1,9 @@
 //! A pool as rings share it.
 
-use super::{IoWq, Work};
+use super::pool::{IoWq, Work};
 use alloc::sync::Arc;
 
-/// A ring's share in a pool: the pool ends with the last one.
+/// A ring's share in a pool: the pool ends with the last share.
 #[derive(Debug)]
 pub(crate) struct SharedPool<W: Work>(Arc<PoolShare<W>>);
 

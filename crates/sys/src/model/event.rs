@@ -37,27 +37,30 @@ impl EventFd {
     }
 }
 
-/// A timer, which a model does not have.
+/// A timer that is readable once the model's time has come to its expiry.
 #[derive(Debug)]
-pub struct TimerFd(());
+pub struct TimerFd(i32);
 
 impl TimerFd {
+    /// A new one, not running.
+    ///
     /// # Errors
-    /// `EPERM`.
+    /// None in a model.
     pub fn new() -> Result<Self, Errno> {
-        Err(Errno::EPERM)
+        Ok(Self(model::with(|kernel| kernel.events.new_eventfd())))
     }
 
-    /// Never runs.
+    /// Lets it expire once, `ns` from now. Whether it runs.
     #[must_use]
-    pub fn start(&self, _ns: u64) -> bool {
-        false
+    pub fn start(&self, ns: u64) -> bool {
+        model::with(|kernel| kernel.start_timer(self.0, ns));
+        true
     }
 
-    /// No number.
+    /// The number.
     #[must_use]
     pub fn number(&self) -> i32 {
-        -1
+        self.0
     }
 }
 

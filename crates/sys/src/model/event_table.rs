@@ -1,4 +1,4 @@
-//! Eventfds and epoll sets: as much of epoll(7) as the engine uses on its own numbers.
+//! Eventfds, timers and epoll sets: as much of epoll(7) as the engine uses on its own numbers.
 
 use super::{Kernel, On};
 use crate::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, EpollEvent, EpollOp};
@@ -12,8 +12,10 @@ const FIRST_NUMBER: i32 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct EventTable {
     next: i32,
-    /// Whether an eventfd was ever signalled: the engine does not read them.
-    eventfds: BTreeMap<i32, bool>,
+    /// Signals of each eventfd that were not read, and expiries of each timer.
+    eventfds: BTreeMap<i32, u64>,
+    /// When each running timer expires.
+    timers: BTreeMap<i32, u64>,
     sets: BTreeMap<i32, BTreeMap<i32, Member>>,
 }
 
@@ -36,7 +38,7 @@ impl EventTable {
 
     pub(crate) fn new_eventfd(&mut self) -> i32 {
         let number = self.number();
-        self.eventfds.insert(number, false);
+        self.eventfds.insert(number, 0);
         number
     }
 
@@ -46,29 +48,55 @@ impl EventTable {
         number
     }
 
-    pub(crate) fn eventfd(&self, number: i32) -> Option<bool> {
-        self.eventfds.get(&number).copied()
+    /// Whether an eventfd is readable; `None` for any other number.
+    pub(crate) fn is_readable(&self, number: i32) -> Option<bool> {
+        self.eventfds.get(&number).map(|&signals| signals > 0)
+    }
+
+    /// Reads one signal, as `EFD_SEMAPHORE` has it. `false`: there is none (`EAGAIN`).
+    pub(crate) fn read_eventfd(&mut self, number: i32) -> bool {
+        let signals = self.eventfds.entry(number).or_default();
+        let has_one = *signals > 0;
+        *signals -= u64::from(has_one);
+        has_one
+    }
+
+    pub(crate) fn start_timer(&mut self, number: i32, expires_ns: u64) {
+        self.timers.insert(number, expires_ns);
+    }
+
+    /// Takes the timers that have expired.
+    pub(crate) fn take_expired(&mut self, now_ns: u64) -> Vec<i32> {
+        let expired: Vec<i32> = self.timers.iter().filter(|&(_, &at_ns)| at_ns <= now_ns).map(|(&number, _)| number).collect();
+        self.timers.retain(|_, at_ns| *at_ns > now_ns);
+        expired
     }
 
     fn is_ready(&self, number: i32) -> bool {
         match self.sets.get(&number) {
             Some(members) => members.iter().any(|(&file, member)| self.has_event(file, member)),
-            None => self.eventfd(number) == Some(true),
+            None => self.is_readable(number) == Some(true),
         }
     }
 
     fn has_event(&self, file: i32, member: &Member) -> bool {
-        if member.events & EPOLLET != 0 { member.has_edge } else { !member.is_spent && self.is_ready(file) }
+        // An edge whose file was read meanwhile is dropped, as epoll_wait(2) does.
+        let is_due = if member.events & EPOLLET != 0 { member.has_edge } else { !member.is_spent };
+        is_due && self.is_ready(file)
     }
 
     /// Stores events as epoll_wait(2) does. Returns how many.
     pub(crate) fn take(&mut self, set: i32, events: &mut [EpollEvent]) -> usize {
         let Some(members) = self.sets.get(&set) else { return 0 };
         let ready: Vec<i32> = members.iter().filter(|(file, member)| self.has_event(**file, member)).map(|(&file, _)| file).collect();
-        let members = self.sets.get_mut(&set).into_iter().flatten().filter(|(file, _)| ready.contains(file));
+        let not_ready: Vec<i32> = members.keys().copied().filter(|&file| !self.is_ready(file)).collect();
         let mut n = 0;
-        for (slot, (_, member)) in events.iter_mut().zip(members) {
-            *slot = EpollEvent { events: EPOLLIN, data: member.data };
+        for (file, member) in self.sets.get_mut(&set).into_iter().flatten() {
+            member.has_edge &= !not_ready.contains(file);
+            if !ready.contains(file) || n == events.len() {
+                continue;
+            }
+            events[n] = EpollEvent { events: EPOLLIN, data: member.data };
             member.has_edge = false;
             member.is_spent = member.events & EPOLLONESHOT != 0;
             n += 1;
@@ -78,9 +106,13 @@ impl EventTable {
 }
 
 impl Kernel {
+    pub(crate) fn start_timer(&mut self, number: i32, ns: u64) {
+        self.events.start_timer(number, self.now_ns.saturating_add(ns));
+    }
+
     pub(crate) fn signal(&mut self, eventfd: i32) {
-        let Some(is_signalled) = self.events.eventfds.get_mut(&eventfd) else { return };
-        *is_signalled = true;
+        let Some(signals) = self.events.eventfds.get_mut(&eventfd) else { return };
+        *signals += 1;
         for members in self.events.sets.values_mut() {
             if let Some(member) = members.get_mut(&eventfd) {
                 member.has_edge = true;

@@ -194,7 +194,13 @@ pub(crate) fn adopt(thread: checker::thread::JoinHandle<()>) {
 
 /// Whether an eventfd of the model's is readable; `None` for any other number.
 pub(crate) fn poll(number: i32) -> Option<bool> {
-    with(|kernel| kernel.events.eventfd(number))
+    with(|kernel| kernel.events.is_readable(number))
+}
+
+/// Reads one signal of an eventfd of the model's, as `EFD_SEMAPHORE` has it. `false`: there is none.
+#[must_use]
+pub fn read_eventfd(number: i32) -> bool {
+    with(|kernel| kernel.events.read_eventfd(number))
 }
 
 /// Payload of the panic that ends a thread when its model is over.
@@ -220,6 +226,9 @@ pub fn sleep_ns(_ns: u64) {
 pub fn advance_to(now_ns: u64) {
     with(|kernel| {
         kernel.now_ns = now_ns;
+        for timer in kernel.events.take_expired(now_ns) {
+            kernel.signal(timer);
+        }
         kernel.end_sleeps(Awake::TimedOut, |sleeper| sleeper.deadline_ns <= now_ns);
     });
 }

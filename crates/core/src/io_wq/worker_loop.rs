@@ -1,0 +1,132 @@
+//! What a worker's thread does: take items, run them, park, exit.
+
+use super::acct::{Account, KeyLease, WorkerSlot};
+use super::policy::{ExitReason, WorkerCounts};
+use super::pool::{IoWq, Work};
+use super::worker::Worker;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+use uringlet_sys::lock::RawMutex;
+use uringlet_sys::{process, thread};
+
+/// An idle worker exits after this long.
+pub(super) const IDLE_NS: u64 = 5_000_000_000;
+/// Between two attempts to start a worker in place of one that may not do the work.
+const RETRY_NS: u64 = 10_000_000;
+
+/// A worker at work.
+struct WorkerLoop<W, R> {
+    pool: Arc<IoWq<W, R>>,
+    account: Account,
+    me: Arc<Worker>,
+    /// The generation of the credentials it was started with.
+    credentials: u32,
+    /// It was woken or started, and has not found work yet.
+    is_searching: bool,
+}
+
+/// The worker's thread.
+pub(super) fn worker_main<W: Work, R: RawMutex>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>, credentials: u32) {
+    thread::accept_interrupts();
+    pool.add(&me);
+    let slot = pool.acct(account).with(|list| list.attach_worker(Arc::clone(&me)));
+    WorkerLoop { pool, account, me, credentials, is_searching: true }.work(slot);
+}
+
+impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
+    fn work(mut self, slot: WorkerSlot) {
+        let mut done = KeyLease::None;
+        loop {
+            let lease = core::mem::take(&mut done);
+            // Checked under the lock: a thread that changes the credentials later queues its work later.
+            let next = self.pool.acct(self.account).with(|list| match self.exit_reason() {
+                Some(reason) => {
+                    list.finish(slot, lease);
+                    Err(reason)
+                }
+                None => Ok(list.next(slot, lease)),
+            });
+            let exit = match next {
+                Ok(Some((work, lease))) => {
+                    self.found_work();
+                    work.run(self.me.interrupts());
+                    done = lease;
+                    None
+                }
+                Ok(None) => self.park(),
+                Err(reason) => Some(reason),
+            };
+            if exit.is_some_and(|reason| self.try_exit(reason)) {
+                break;
+            }
+        }
+        self.pool.acct(self.account).with(|list| list.detach(slot));
+        self.pool.remove(&self.me);
+    }
+
+    /// Why it may take no more work, if so.
+    fn exit_reason(&self) -> Option<ExitReason> {
+        if self.is_stale() {
+            return Some(ExitReason::Stale);
+        }
+        self.pool.acct(self.account).is_over_limit().then_some(ExitReason::OverLimit)
+    }
+
+    fn is_stale(&self) -> bool {
+        self.pool.credentials.load(Relaxed) != self.credentials
+    }
+
+    /// It has work. A worker that was not woken because this one was on its way is woken now.
+    fn found_work(&mut self) {
+        if core::mem::take(&mut self.is_searching) {
+            self.pool.update_counts(self.account, WorkerCounts::stop_searching);
+            // No error: there is a worker, this one.
+            let _ = self.pool.wake_if_ready(self.account);
+        }
+    }
+
+    /// No work: park until woken. Returns the reason to exit, if any.
+    fn park(&mut self) -> Option<ExitReason> {
+        let is_searching = core::mem::take(&mut self.is_searching);
+        self.me.prepare_park();
+        let may_park = self.pool.update_counts(self.account, |counts| {
+            if is_searching {
+                counts.stop_searching();
+            }
+            counts.park(Arc::clone(&self.me))
+        });
+        if !may_park {
+            return Some(ExitReason::Idle);
+        }
+        // For work that came before this worker was known to be idle. It may be the one that is woken.
+        let _ = self.pool.wake_if_ready(self.account);
+        let is_woken = self.me.park(process::monotonic_ns() + IDLE_NS)
+            || !self.pool.update_counts(self.account, |counts| counts.unpark(|other| Arc::ptr_eq(other, &self.me)));
+        self.is_searching = is_woken;
+        if is_woken { None } else { Some(ExitReason::Idle) }
+    }
+
+    /// `false`: it stays, since there is work and no other worker, or it is within the limit again.
+    fn try_exit(&mut self, reason: ExitReason) -> bool {
+        let is_searching = self.is_searching;
+        let exits = self.pool.update_counts(self.account, |counts| {
+            let exits = counts.try_exit(reason);
+            if exits && is_searching {
+                counts.stop_searching();
+            }
+            exits
+        });
+        if !exits {
+            return false;
+        }
+        self.is_searching = false;
+        while self.pool.wake_if_ready(self.account).is_err() {
+            if reason != ExitReason::Stale && self.pool.update_counts(self.account, WorkerCounts::rejoin) {
+                return false;
+            }
+            // Its credentials are old: it may wait for another worker, but not do the work.
+            process::sleep_ns(RETRY_NS);
+        }
+        true
+    }
+}
