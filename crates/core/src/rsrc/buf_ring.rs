@@ -1,321 +1,34 @@
 //! Provided buffers: groups from which a read or a receive takes its buffer when the data is there.
 //!
-//! A group is a list fed by PROVIDE_BUFFERS, or a ring in memory shared with the program (`IORING_REGISTER_PBUF_RING`):
-//! the program moves the ring's tail, we move its head, which no memory shows.
+//! A group is a list fed by PROVIDE_BUFFERS, or a ring in memory shared with the program
+//! (`IORING_REGISTER_PBUF_RING`): the program moves the ring's tail, the engine its head, which is in
+//! no shared memory.
 //!
-//! Who may use a buffer, and when the group gives it up:
+//! Who owns a buffer, and when it leaves the group:
 //!
 //! ```text
-//!   select --> peeked: still the group's; only valid while the ring's lock is held
-//!                |-- used(n), then settle: given to the program; the head moves (incremental: by n bytes)
-//!                |-- settle unused: nothing has happened (the try failed, or waits for poll)
-//!                +-- keep: the request's alone; the head moves now, since the lock is about to be let go
-//!                      |-- used(n): given to the program; of a bundle, buffers that hold nothing go back if nothing was selected after them
-//!                      +-- settle unused: taken back if nothing was selected after it, else given to the program unused
+//!   select --> peeked: the group's; only valid under this holding of the ring's lock
+//!                |-- mark_used(n), then put: the program's; the head moves (incremental: by n bytes)
+//!                |-- put unused: no effect (the try failed, or waits for poll)
+//!                +-- commit: the request's alone; the head moves now, since the lock is released next
+//!                      |-- mark_used(n): the program's. Buffers of a bundle that hold nothing are
+//!                      |   recycled if nothing was selected after them
+//!                      +-- put unused: recycled if nothing was selected after it; else the program's,
+//!                          without data
 //! ```
 //!
-//! A list's buffer leaves the list when it is selected and returns to its front when it is unused.
+//! A list's buffer leaves the list when it is selected, and returns to its front when it is unused.
 //!
-//! A bundle is several buffers of a ring that stand behind each other, selected together and named by the first (`bundle`).
+//! A bundle is several consecutive buffers of a ring, selected together and named by the first
+//! (`bundle`).
 
 mod bundle;
+mod groups;
+mod ring;
+mod selected;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::{BTreeMap, VecDeque};
-use bundle::Bundle;
 pub(crate) use bundle::BundleLimit;
-use uringlet_abi::register::{self, BufReg};
-use uringlet_abi::{cqe, layout};
-use uringlet_sys::ring_memory::{BufRingMemory, ProvidedBuf};
-use uringlet_sys::{Errno, UserPtr};
-
-/// Most buffers in a list.
-const MAX_LISTED: usize = u16::MAX as usize;
-/// What one transfer moves at most (MAX_RW_COUNT).
-const MAX_LEN: u32 = 0x7fff_f000;
-
-/// A ring of buffers.
-#[derive(Debug)]
-struct BufRing {
-    memory: BufRingMemory,
-    head: u16,
-    is_incremental: bool,
-    is_mmap: bool,
-    /// Tells this ring from an earlier one of the same group.
-    registration: u32,
-}
-
-impl BufRing {
-    /// `n` bytes of the buffer at the head are gone; it stays at the head while something is left of it.
-    fn consume(&mut self, n: u32) {
-        if self.is_incremental {
-            let entry = self.memory.entry(self.head);
-            let left = entry.len.saturating_sub(n);
-            if left > 0 {
-                self.memory.set_entry(self.head, entry.addr.wrapping_add(u64::from(n)), left);
-                return;
-            }
-            self.memory.set_entry(self.head, entry.addr, 0);
-        }
-        self.head = self.head.wrapping_add(1);
-    }
-}
-
-#[derive(Debug)]
-enum BufGroup {
-    List(VecDeque<ProvidedBuf>),
-    Ring(BufRing),
-}
-
-/// Where a selected buffer came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    List(ProvidedBuf),
-    Ring { registration: u32, head: u16, is_incremental: bool, entry_len: u32 },
-}
-
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BufStage {
-    Peeked,
-    Committed,
-    Used(u32),
-    CommittedAndUsed(u32),
-}
-
-/// A buffer chosen for a request.
-#[derive(Debug)]
-pub(crate) struct SelectedBuf {
-    pub(crate) addr: u64,
-    pub(crate) len: u32,
-    pub(crate) bid: u16,
-    pub(crate) group: u16,
-    origin: Origin,
-    stage: BufStage,
-    /// The group holds no buffer behind it.
-    is_last: bool,
-    /// More buffers behind it.
-    bundle: Option<Bundle>,
-}
-
-impl SelectedBuf {
-    /// `n` bytes were moved: the CQE's flags that give the buffer to the program.
-    pub(crate) fn mark_used(&mut self, n: u32) -> u32 {
-        self.stage = match self.stage {
-            BufStage::Peeked | BufStage::Used(_) => BufStage::Used(n),
-            BufStage::Committed | BufStage::CommittedAndUsed(_) => BufStage::CommittedAndUsed(n),
-        };
-        self.flags()
-    }
-
-    /// What a kept incremental buffer lost is all that was asked for, however much was moved.
-    fn flags(&self) -> u32 {
-        let taken = if let BufStage::Used(n) = self.stage { n } else { self.len };
-        let more = match (self.origin, &self.bundle) {
-            (Origin::Ring { is_incremental: true, .. }, Some(bundle)) if bundle.ends_inside(taken) => cqe::BUF_MORE,
-            (Origin::Ring { is_incremental: true, entry_len, .. }, None) if entry_len > taken => cqe::BUF_MORE,
-            _ => 0,
-        };
-        cqe::BUFFER | more | u32::from(self.bid) << cqe::BUFFER_SHIFT
-    }
-}
-
-/// The ring's buffer groups.
-#[derive(Debug, Default)]
-pub(crate) struct BufGroups {
-    groups: BTreeMap<u16, BufGroup>,
-    registrations: u32,
-}
-
-impl BufGroups {
-    /// The next buffer of a group, at most `wanted` bytes of it (0: all of it).
-    ///
-    /// # Errors
-    /// `ENOBUFS` if there is none.
-    pub(crate) fn select(&mut self, group: u16, wanted: u32) -> Result<SelectedBuf, Errno> {
-        let (buf, origin, is_last) = match self.groups.get_mut(&group) {
-            Some(BufGroup::List(list)) => {
-                let buf = list.pop_front().ok_or(Errno::ENOBUFS)?;
-                (buf, Origin::List(buf), list.is_empty())
-            }
-            Some(BufGroup::Ring(ring)) if ring.memory.tail() != ring.head => {
-                let BufRing { registration, head, is_incremental, .. } = *ring;
-                let buf = ring.memory.entry(head);
-                let is_last = ring.memory.tail() == head.wrapping_add(1);
-                (buf, Origin::Ring { registration, head, is_incremental, entry_len: buf.len }, is_last)
-            }
-            _ => return Err(Errno::ENOBUFS),
-        };
-        let len = if wanted == 0 { buf.len } else { wanted.min(buf.len) };
-        Ok(SelectedBuf { addr: buf.addr, len, bid: buf.bid, group, origin, stage: BufStage::Peeked, is_last, bundle: None })
-    }
-
-    /// Whether there is such a group, if only an empty one.
-    pub(crate) fn exists(&self, group: u16) -> bool {
-        self.groups.contains_key(&group)
-    }
-
-    /// The buffer stays with its request while the ring's lock is let go, or because it is partly filled.
-    pub(crate) fn commit(&mut self, selected: &mut SelectedBuf) {
-        selected.stage = match selected.stage {
-            BufStage::Peeked => BufStage::Committed,
-            BufStage::Used(n) => BufStage::CommittedAndUsed(n),
-            BufStage::Committed | BufStage::CommittedAndUsed(_) => return,
-        };
-        if let Some(ring) = self.ring_of(selected) {
-            ring.consume_selected(selected, selected.len);
-        }
-    }
-
-    /// The request is done with the buffer. One that was used is the program's; one that was not goes back to its group.
-    /// Returns the CQE flags to be said of a buffer that does not go back.
-    pub(crate) fn put(&mut self, selected: SelectedBuf) -> u32 {
-        match selected.stage {
-            BufStage::Used(n) => {
-                if let Some(ring) = self.ring_of(&selected) {
-                    ring.consume_selected(&selected, n);
-                }
-                selected.flags()
-            }
-            BufStage::CommittedAndUsed(n) => self.recycle_unused(&selected, n) | selected.flags(),
-            BufStage::Peeked | BufStage::Committed => self.recycle(&selected),
-        }
-    }
-
-    fn recycle(&mut self, selected: &SelectedBuf) -> u32 {
-        if let Origin::List(buf) = selected.origin {
-            if let Some(BufGroup::List(list)) = self.groups.get_mut(&selected.group) {
-                list.push_front(buf);
-                return 0;
-            }
-            return selected.flags();
-        }
-        if selected.stage == BufStage::Peeked {
-            return 0;
-        }
-        match (self.ring_of(selected), selected.origin) {
-            (Some(ring), Origin::Ring { head, is_incremental: false, .. }) if ring.head == head.wrapping_add(selected.count()) => {
-                ring.head = head;
-                0
-            }
-            _ => selected.flags(),
-        }
-    }
-
-    /// The ring that a buffer came from, if it is still registered.
-    fn ring_of(&mut self, selected: &SelectedBuf) -> Option<&mut BufRing> {
-        let Origin::Ring { registration, .. } = selected.origin else { return None };
-        match self.groups.get_mut(&selected.group)? {
-            BufGroup::Ring(ring) if ring.registration == registration => Some(ring),
-            _ => None,
-        }
-    }
-
-    /// PROVIDE_BUFFERS: `n` buffers of `len` bytes from `addr` on, with ids from `bid` on.
-    ///
-    /// # Errors
-    /// `EINVAL` the group is a ring, `EOVERFLOW` the list is full.
-    pub(crate) fn provide(&mut self, group: u16, addr: u64, len: u32, n: u32, bid: u16) -> Result<(), Errno> {
-        let BufGroup::List(list) = self.groups.entry(group).or_insert_with(|| BufGroup::List(VecDeque::new())) else {
-            return Err(Errno::EINVAL);
-        };
-        let room = MAX_LISTED - list.len();
-        if room == 0 {
-            return Err(Errno::EOVERFLOW);
-        }
-        list.extend((0..n).take(room).map(|i| ProvidedBuf {
-            addr: addr.wrapping_add(u64::from(i) * u64::from(len)),
-            len: len.min(MAX_LEN),
-            bid: bid.wrapping_add(i as u16),
-        }));
-        Ok(())
-    }
-
-    /// REMOVE_BUFFERS: how many of at most `n` were there.
-    ///
-    /// # Errors
-    /// `ENOENT` no such group, `EINVAL` it is a ring.
-    pub(crate) fn remove(&mut self, group: u16, n: u32) -> Result<u32, Errno> {
-        match self.groups.get_mut(&group).ok_or(Errno::ENOENT)? {
-            BufGroup::Ring(_) => Err(Errno::EINVAL),
-            BufGroup::List(list) => {
-                let n = list.len().min(n as usize);
-                list.drain(..n);
-                Ok(n as u32)
-            }
-        }
-    }
-
-    /// `IORING_REGISTER_PBUF_RING`.
-    ///
-    /// # Errors
-    /// `EINVAL` reserved bits or an odd size, `EEXIST` the group is in use, `EFAULT` no memory at the address.
-    pub(crate) fn register_ring(&mut self, reg: &BufReg) -> Result<(), Errno> {
-        if reg.resv != [0; 3] || reg.flags & !(register::PBUF_RING_MMAP | register::PBUF_RING_INC) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if !reg.ring_entries.is_power_of_two() || reg.ring_entries > 1 << 15 {
-            return Err(Errno::EINVAL);
-        }
-        match self.groups.get(&reg.bgid) {
-            Some(BufGroup::Ring(_)) => return Err(Errno::EEXIST),
-            Some(BufGroup::List(list)) if !list.is_empty() => return Err(Errno::EEXIST),
-            _ => {}
-        }
-        let is_mmap = reg.flags & register::PBUF_RING_MMAP != 0;
-        let memory = if is_mmap {
-            BufRingMemory::new(reg.ring_entries)?
-        } else if reg.ring_addr == 0 {
-            return Err(Errno::EFAULT);
-        } else {
-            BufRingMemory::from_user(UserPtr::at(reg.ring_addr), reg.ring_entries)?
-        };
-        self.registrations = self.registrations.wrapping_add(1);
-        let is_incremental = reg.flags & register::PBUF_RING_INC != 0;
-        let ring = BufRing { memory, head: 0, is_incremental, is_mmap, registration: self.registrations };
-        self.groups.insert(reg.bgid, BufGroup::Ring(ring));
-        Ok(())
-    }
-
-    /// `IORING_UNREGISTER_PBUF_RING`.
-    ///
-    /// # Errors
-    /// `EINVAL` reserved bits, or the group is a list; `ENOENT` no such group.
-    pub(crate) fn unregister_ring(&mut self, reg: &BufReg) -> Result<(), Errno> {
-        if reg.resv != [0; 3] || reg.flags != 0 {
-            return Err(Errno::EINVAL);
-        }
-        self.ring(u32::from(reg.bgid))?;
-        self.groups.remove(&reg.bgid);
-        Ok(())
-    }
-
-    /// `IORING_REGISTER_PBUF_STATUS`: the ring's head.
-    ///
-    /// # Errors
-    /// `ENOENT` no such group, `EINVAL` it is a list.
-    pub(crate) fn status(&self, group: u32) -> Result<u32, Errno> {
-        self.ring(group).map(|ring| u32::from(ring.head))
-    }
-
-    fn ring(&self, group: u32) -> Result<&BufRing, Errno> {
-        let group = u16::try_from(group).map_err(|_| Errno::ENOENT)?;
-        match self.groups.get(&group).ok_or(Errno::ENOENT)? {
-            BufGroup::Ring(ring) => Ok(ring),
-            BufGroup::List(_) => Err(Errno::EINVAL),
-        }
-    }
-
-    /// mmap(2) of the ring's descriptor at [`layout::OFF_PBUF_RING`]: maps the buffer ring whose group the offset names.
-    ///
-    /// # Errors
-    /// `ENOMEM` (as the kernel has it) for a group that is none, or lies in the program's own memory.
-    pub(crate) fn map_for_program(&self, offset: u64, len: usize) -> Result<usize, Errno> {
-        let group = ((offset & !layout::OFF_MMAP_MASK) >> layout::OFF_PBUF_SHIFT) as u32;
-        match self.ring(group) {
-            Ok(ring) if ring.is_mmap => ring.memory.map_for_program(len),
-            _ => Err(Errno::ENOMEM),
-        }
-    }
-}
+pub(crate) use groups::BufGroups;
+pub(crate) use selected::SelectedBuf;

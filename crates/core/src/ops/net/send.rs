@@ -160,7 +160,7 @@ impl Send {
         } else {
             cx.ring.buf_groups.select(cx.buf_group, self.cap)?
         };
-        chosen.give_up_whole();
+        chosen.keep_unused();
         self.iovecs = chosen.iovecs();
         self.addr = chosen.addr;
         self.len = chosen.len;

@@ -1,7 +1,9 @@
 //! Lists, rings and bundles, without a program.
 
 use super::*;
-use uringlet_sys::user;
+use uringlet_abi::register::{self, BufReg};
+use uringlet_abi::{cqe, layout};
+use uringlet_sys::{Errno, UserPtr, user};
 
 const LIST: u16 = 3;
 const RING: u16 = 5;
@@ -29,7 +31,7 @@ fn ringed(flags: u16, bufs: &[(u64, u32, u16)]) -> BufGroups {
 }
 
 #[test]
-fn a_listed_buffer_that_was_not_used_is_first_again() {
+fn unused_listed_buffer_returns_to_the_front() {
     let mut groups = listed();
     let first = groups.select(LIST, 0).unwrap();
     assert_eq!((first.addr, first.len, first.bid), (0x1000, 100, 7));
@@ -41,7 +43,7 @@ fn a_listed_buffer_that_was_not_used_is_first_again() {
 }
 
 #[test]
-fn a_used_listed_buffer_is_gone() {
+fn used_listed_buffer_leaves_the_list() {
     let mut groups = listed();
     for bid in 7..10 {
         let mut selected = groups.select(LIST, 0).unwrap();
@@ -54,7 +56,7 @@ fn a_used_listed_buffer_is_gone() {
 }
 
 #[test]
-fn a_list_holds_as_many_as_there_are_ids() {
+fn list_holds_as_many_buffers_as_there_are_ids() {
     let mut groups = BufGroups::default();
     groups.provide(LIST, 0, 1, 65536, 0).unwrap();
     assert_eq!(groups.provide(LIST, 0, 1, 1, 0), Err(Errno::EOVERFLOW));
@@ -62,7 +64,7 @@ fn a_list_holds_as_many_as_there_are_ids() {
 }
 
 #[test]
-fn a_bundle_takes_whole_buffers_and_gives_back_what_it_did_not_touch() {
+fn bundle_takes_whole_buffers_and_returns_untouched_ones() {
     let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2), (0x3000, 10, 3)]);
     let cut = groups.select_bundle(RING, BundleLimit::All(25)).unwrap();
     assert_eq!((cut.len, cut.is_cut(), cut.is_last()), (20, true, false));
@@ -80,7 +82,7 @@ fn a_bundle_takes_whole_buffers_and_gives_back_what_it_did_not_touch() {
 }
 
 #[test]
-fn an_incremental_bundle_ends_inside_a_buffer() {
+fn incremental_bundle_ends_inside_a_buffer() {
     let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1), (0x2000, 10, 2), (0x3000, 10, 3)]);
     let mut some = groups.select_bundle(RING, BundleLimit::All(15)).unwrap();
     assert_eq!((some.len, some.is_cut()), (15, false));
@@ -94,37 +96,37 @@ fn an_incremental_bundle_ends_inside_a_buffer() {
 }
 
 #[test]
-fn a_kept_bundle_gives_back_what_holds_nothing() {
+fn committed_bundle_returns_empty_buffers() {
     let bufs = [(0x1000, 10, 1), (0x2000, 10, 2), (0x3000, 10, 3)];
     let mut groups = ringed(0, &bufs);
-    let mut kept = groups.select_bundle(RING, BundleLimit::All(20)).unwrap();
-    kept.mark_used(5);
-    groups.commit(&mut kept);
-    kept.mark_used(8);
-    assert_eq!(groups.put(kept), cqe::BUFFER | 1 << 16);
+    let mut committed = groups.select_bundle(RING, BundleLimit::All(20)).unwrap();
+    committed.mark_used(5);
+    groups.commit(&mut committed);
+    committed.mark_used(8);
+    assert_eq!(groups.put(committed), cqe::BUFFER | 1 << 16);
     assert_eq!(groups.status(u32::from(RING)), Ok(1));
     // Not behind another's back.
-    let mut kept = groups.select_bundle(RING, BundleLimit::All(10)).unwrap();
-    kept.mark_used(0);
-    groups.commit(&mut kept);
+    let mut committed = groups.select_bundle(RING, BundleLimit::All(10)).unwrap();
+    committed.mark_used(0);
+    groups.commit(&mut committed);
     let mut other = groups.select(RING, 0).unwrap();
     groups.commit(&mut other);
-    groups.put(kept);
+    groups.put(committed);
     assert_eq!(groups.status(u32::from(RING)), Ok(3));
 
     let mut groups = ringed(register::PBUF_RING_INC, &bufs);
-    let mut kept = groups.select_bundle(RING, BundleLimit::All(25)).unwrap();
-    kept.mark_used(5);
-    groups.commit(&mut kept);
+    let mut committed = groups.select_bundle(RING, BundleLimit::All(25)).unwrap();
+    committed.mark_used(5);
+    groups.commit(&mut committed);
     assert_eq!(groups.select_bundle(RING, BundleLimit::First).unwrap().addr, 0x3005);
-    kept.mark_used(12);
-    assert_eq!(groups.put(kept), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
+    committed.mark_used(12);
+    assert_eq!(groups.put(committed), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
     let rest = groups.select_bundle(RING, BundleLimit::All(0)).unwrap();
     assert_eq!((rest.addr, rest.len, rest.bid), (0x2002, 18, 2));
 }
 
 #[test]
-fn a_rings_head_moves_only_for_used_buffers() {
+fn head_of_a_ring_moves_only_for_used_buffers() {
     let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
     let selected = groups.select(RING, 5).unwrap();
     assert_eq!((selected.addr, selected.len, selected.bid), (0x1000, 5, 1));
@@ -137,7 +139,7 @@ fn a_rings_head_moves_only_for_used_buffers() {
 }
 
 #[test]
-fn a_kept_buffer_belongs_to_one_request() {
+fn committed_buffer_belongs_to_one_request() {
     let mut groups = ringed(0, &[(0x1000, 10, 1), (0x2000, 10, 2)]);
     let mut first = groups.select(RING, 0).unwrap();
     groups.commit(&mut first);
@@ -152,7 +154,7 @@ fn a_kept_buffer_belongs_to_one_request() {
 }
 
 #[test]
-fn a_partly_filled_buffer_never_goes_back() {
+fn partly_filled_buffer_never_returns() {
     let mut groups = ringed(0, &[(0x1000, 10, 1)]);
     let mut selected = groups.select(RING, 0).unwrap();
     selected.mark_used(4);
@@ -162,7 +164,7 @@ fn a_partly_filled_buffer_never_goes_back() {
 }
 
 #[test]
-fn an_incremental_buffer_is_eaten_from_its_front() {
+fn incremental_buffer_is_consumed_from_its_front() {
     let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
     let mut selected = groups.select(RING, 8).unwrap();
     assert_eq!(selected.mark_used(4), cqe::BUFFER | cqe::BUF_MORE | 1 << 16);
@@ -175,7 +177,7 @@ fn an_incremental_buffer_is_eaten_from_its_front() {
 }
 
 #[test]
-fn a_kept_incremental_buffer_loses_what_was_asked_for() {
+fn committed_incremental_buffer_loses_the_bytes_asked_for() {
     let mut groups = ringed(register::PBUF_RING_INC, &[(0x1000, 10, 1)]);
     let mut selected = groups.select(RING, 4).unwrap();
     groups.commit(&mut selected);
@@ -185,7 +187,7 @@ fn a_kept_incremental_buffer_loses_what_was_asked_for() {
 }
 
 #[test]
-fn a_buffer_of_a_ring_that_is_gone_touches_no_other() {
+fn buffer_of_an_unregistered_ring_changes_no_other_ring() {
     let mut groups = ringed(0, &[(0x1000, 10, 1)]);
     let mut selected = groups.select(RING, 0).unwrap();
     let reg = BufReg { ring_entries: 4, bgid: RING, ..BufReg::default() };
@@ -197,7 +199,7 @@ fn a_buffer_of_a_ring_that_is_gone_touches_no_other() {
 }
 
 #[test]
-fn a_group_is_a_list_or_a_ring() {
+fn group_is_a_list_or_a_ring() {
     let mut groups = listed();
     let reg = BufReg { ring_entries: 4, bgid: LIST, flags: register::PBUF_RING_MMAP, ..BufReg::default() };
     assert_eq!(groups.register_ring(&reg), Err(Errno::EEXIST));
