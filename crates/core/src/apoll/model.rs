@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use loom::thread;
 use uringlet_sys::UserPtr;
-use uringlet_sys::fd::{EPOLLIN, EpollEvent, EpollOp, EventFd};
+use uringlet_sys::fd::{EPOLLIN, EpollEvent, EpollOp, EventFd, NO_EVENT};
 use uringlet_sys::lock::{Mutex, MutexGuard};
 use uringlet_sys::model;
 
@@ -125,7 +125,7 @@ impl PollRing {
                     return;
                 }
             }
-            let mut events = [EpollEvent::default(); 4];
+            let mut events = [NO_EVENT; 4];
             let n = epoll.wait(&mut events, u64::MAX, UserPtr::NULL).unwrap();
             self.lock().handle(self.fd(), &events[..n]);
         }
@@ -134,7 +134,7 @@ impl PollRing {
     /// Another thread that reaps, without waiting: under the lock, as the watcher does.
     fn reap(&self) {
         let mut part = self.lock();
-        let mut events = [EpollEvent::default(); 4];
+        let mut events = [NO_EVENT; 4];
         let n = part.poller.epoll.wait(&mut events, 0, UserPtr::NULL).unwrap();
         part.handle(self.fd(), &events[..n]);
         drop(part);
