@@ -135,7 +135,7 @@ pub(crate) fn loom() -> anyhow::Result<TestCounts> {
 
 /// Runs the models of pools, and whole pools, in random schedules.
 pub(crate) fn shuttle() -> anyhow::Result<TestCounts> {
-    models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet", "--", "io_wq::model", "driver::uringlet::model"])
+    models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet", "--", "io_wq::model", "uringlet::model"])
 }
 
 fn models(folder: &str, flags: &str, args: &[&str]) -> anyhow::Result<TestCounts> {

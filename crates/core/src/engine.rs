@@ -175,8 +175,8 @@ impl Engine {
         for ring in RINGS.all() {
             if let Some(guard) = ring.lock(LockOwner::Worker) {
                 guard.io_wq.renew_credentials();
-                if let Some(attendants) = &guard.attendants {
-                    attendants.pool().renew_credentials();
+                if let Some(workers) = &guard.uringlet_workers {
+                    workers.pool().renew_credentials();
                 }
             }
         }

@@ -40,6 +40,7 @@ mod state;
 mod submit;
 mod throttle;
 mod timer;
+mod uringlet;
 mod virtual_file;
 mod write;
 

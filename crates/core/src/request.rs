@@ -49,9 +49,9 @@ pub(crate) enum Stage {
     /// A write that was put off, with the timers.
     Throttled { throttled: Throttled, seq: u64, since_ns: u64 },
     /// In line for the ring's attendants.
-    InLine,
+    Queued,
     /// With an attendant: this thread, 0 for one of the program's.
-    Attended { tid: u32 },
+    Running { tid: u32 },
     /// With io-wq, under this work number.
     Worker { work: u64 },
     /// With the kernel's AIO.

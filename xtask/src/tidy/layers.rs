@@ -5,17 +5,18 @@ use super::findings::Findings;
 use super::ratchet::UPWARD;
 use super::source::RustSource;
 
-/// From bottom to top; modules of one row may name each other.
+/// From bottom to top; modules of one row may name each other. `a/b` is a submodule whose layer is
+/// not that of `a`.
 const LAYERS: &[&[&str]] = &[
     &["ring", "rsrc", "file", "slab", "req_id", "virtual_file", "throttle", "write"],
-    &["io_wq", "apoll", "timer"],
+    &["io_wq", "apoll", "timer", "uringlet/run_queue", "uringlet/workers"],
     &["route"],
     &["ring_resources"],
     &["ops"],
     &["request"],
     &["state"],
     &["submit"],
-    &["driver", "register"],
+    &["driver", "register", "uringlet"],
     &["engine", "lib"],
 ];
 
@@ -30,7 +31,7 @@ pub(super) fn measure(sources: &[RustSource], found: &mut Findings) {
     for source in sources {
         let Some(inner) = source.path.strip_prefix(CORE) else { continue };
         let module = inner.split(['/', '.']).next().unwrap_or_default();
-        match layer(module) {
+        match layer(inner.trim_end_matches(".rs").split('/')) {
             Some(own) => measure_one(source, module, own, found),
             None => found.add(UPWARD, &source.path, format!("{}: module {module} has no layer in xtask/src/tidy/layers.rs", source.path)),
         }
@@ -42,15 +43,17 @@ fn measure_one(source: &RustSource, module: &str, own: usize, found: &mut Findin
     for (named, line) in &source.crate_paths {
         // A name that is no module is an item at the crate's root.
         let first = named.split("::").next().unwrap_or(named);
-        let is_above = layer(first).is_some_and(|layer| layer > own);
+        let is_above = layer(named.split("::")).is_some_and(|layer| layer > own);
         if is_above || barred.contains(&first) {
             found.add(UPWARD, &source.path, format!("{}:{line}: {module} names crate::{named}, a module above it", source.path));
         }
     }
 }
 
-fn layer(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&module))
+fn layer<'a>(mut path: impl Iterator<Item = &'a str>) -> Option<usize> {
+    let module = path.next()?;
+    let row = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
+    path.next().and_then(|submodule| row(&format!("{module}/{submodule}"))).or_else(|| row(module))
 }
 
 #[cfg(test)]
@@ -72,8 +75,15 @@ mod tests {
     }
 
     #[test]
+    fn a_submodule_may_have_a_layer_of_its_own() {
+        assert_eq!(offences("crates/core/src/state/ring.rs", "use crate::uringlet::run_queue::RunQueue;"), 0);
+        assert_eq!(offences("crates/core/src/state/ring.rs", "use crate::uringlet::wake;"), 1);
+        assert_eq!(offences("crates/core/src/uringlet/run_queue.rs", "use crate::state::Ring;"), 1);
+    }
+
+    #[test]
     fn an_op_names_neither_workers_nor_requests() {
-        assert_eq!(offences("crates/core/src/ops/rw.rs", "use crate::{io_wq, kit};"), 1);
+        assert_eq!(offences("crates/core/src/ops/rw.rs", "use crate::{io_wq, ring_resources};"), 1);
         assert_eq!(offences("crates/core/src/ops/rw.rs", "use crate::request::Request;"), 1);
     }
 

@@ -72,7 +72,7 @@ fn interrupt_workers(guard: &mut UringGuard) {
         guard.io_wq.cancel(work);
     }
     for (_, parked) in guard.parked.iter() {
-        if let Stage::Attended { tid: tid @ 1.. } = parked.stage {
+        if let Stage::Running { tid: tid @ 1.. } = parked.stage {
             thread::interrupt(tid);
         }
     }

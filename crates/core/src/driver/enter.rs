@@ -5,13 +5,13 @@
 
 use super::events::{bring_on, drive, poll_pending};
 use super::leave::{ExitAction, exit_action, perform};
-use super::uringlet;
 use super::watcher::{WatcherNotify, hand_over};
 use crate::io_wq::{InterruptGuard, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
 use crate::state::{LockOwner, Ring, UringGuard};
 use crate::submit::submit;
+use crate::uringlet;
 use core::sync::atomic::Ordering::Acquire;
 use uringlet_abi::{GeteventsArg, enter as flag, setup};
 use uringlet_sys::lock::futex_wait;
@@ -231,9 +231,9 @@ fn help(guard: &mut UringGuard, wait: &Wait, missing: u32) -> bool {
     if wait.deadline_ns != NEVER || wait.any_after_ns != NEVER || !wait.sigmask.is_null() {
         return false;
     }
-    if !guard.line.is_empty() {
+    if !guard.run_queue.is_empty() {
         // Whatever it does itself it would have to wait for.
-        return missing >= guard.in_flight && !guard.needs_watch() && !is_file_size_limited() && uringlet::help(guard);
+        return missing >= guard.in_flight && !guard.needs_watch() && !is_file_size_limited() && uringlet::run_queued(guard);
     }
     if guard.in_flight != 1 {
         return false;
@@ -267,7 +267,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
         // A child that begins to use the ring cannot wake a driver.
         until = until.min(monotonic_ns().saturating_add(LOOK_NS));
     }
-    uringlet::call(guard);
+    uringlet::wake(guard);
     guard.waiters.sleeping += 1;
     let result = if guard.is_shared() {
         sleep_among_others(guard, until)

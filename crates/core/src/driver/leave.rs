@@ -1,8 +1,9 @@
 //! Leaving a ring: what is armed must not be left without a thread that looks after it.
 
+use super::closing;
 use super::watcher::{WatcherNotify, hand_over};
-use super::{closing, uringlet};
 use crate::state::UringGuard;
+use crate::uringlet;
 use uringlet_abi::{setup, sq_flags};
 
 /// What a thread does when it leaves a ring.
@@ -35,7 +36,7 @@ pub(crate) fn exit_action(guard: &mut UringGuard) -> ExitAction {
     if guard.is_closing {
         return ExitAction::Close;
     }
-    uringlet::call(guard);
+    uringlet::wake(guard);
     if guard.res.setup & setup::TASKRUN_FLAG != 0 {
         // The kernel sets the flag when an event comes. No event reaches the engine here, so the flag is set while something
         // is armed: the program finds out by entering.

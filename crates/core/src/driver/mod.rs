@@ -19,6 +19,5 @@ pub(crate) mod leave;
 #[cfg(all(test, loom))]
 mod model;
 mod sleeper;
-pub(crate) mod uringlet;
 pub(crate) mod watcher;
 mod worker;

@@ -27,9 +27,9 @@
 
 use super::closing;
 use super::events::{drive, fire_timers};
-use super::uringlet;
 use crate::state::{Busy, LockOwner, RINGS, Ring, UringGuard};
 use crate::submit::{Depth, run_ready};
+use crate::uringlet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -263,7 +263,7 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
     }
     fire_timers(guard);
     run_ready(guard, Depth::Deep);
-    uringlet::call(guard);
+    uringlet::wake(guard);
     look.until_ns = look.until_ns.min(guard.res.timers.next_deadline().unwrap_or(u64::MAX));
     true
 }
@@ -279,7 +279,7 @@ fn ring_fired(index: u32) {
     if !guard.waiters.has_driver {
         // A new event may come while these are dealt with: armed again first, by the next look, it fires at once.
         let _ = drive(&mut guard, 0, UserPtr::NULL);
-        uringlet::call(&mut guard);
+        uringlet::wake(&mut guard);
     }
 }
 

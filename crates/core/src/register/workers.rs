@@ -27,8 +27,8 @@ pub(super) fn clear_affinity(guard: &mut UringGuard) -> usize {
 
 fn set(guard: &mut UringGuard, mask: Option<CpuMask>) {
     guard.io_wq.set_affinity(mask);
-    if let Some(attendants) = &guard.attendants {
-        attendants.pool().set_affinity(mask);
+    if let Some(workers) = &guard.uringlet_workers {
+        workers.pool().set_affinity(mask);
     }
 }
 
@@ -43,8 +43,8 @@ pub(super) fn set_max(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<us
         return Err(Errno::EINVAL);
     }
     let old = guard.io_wq.set_max_workers(limits);
-    if let Some(attendants) = &guard.attendants {
-        attendants.pool().set_max_workers([limits[0], 0]);
+    if let Some(workers) = &guard.uringlet_workers {
+        workers.pool().set_max_workers([limits[0], 0]);
     }
     user::write_slice(arg, &old)?;
     Ok(0)

@@ -12,8 +12,8 @@
 
 pub(crate) mod drain;
 mod guard;
-pub(crate) mod line;
 mod parked;
+mod punted;
 mod readiness;
 mod registered;
 mod ring;
@@ -21,12 +21,11 @@ mod ring_table;
 pub(crate) mod sharing;
 mod wakeups;
 mod watched;
-mod workers;
 
 pub(crate) use crate::ring_resources::LockOwner;
 pub(crate) use guard::UringGuard;
+pub(crate) use punted::{Punted, WorkerPool};
 pub(crate) use readiness::ANY_READABLE;
 pub(crate) use registered::{KERNEL_SLOTS, forget_ring, is_registered, register_ring, registered_ring, unregister_ring};
 pub(crate) use ring::{Busy, RegisteredEventfd, Ring, RingState};
 pub(crate) use ring_table::RINGS;
-pub(crate) use workers::{Attendance, Attendants, Punted, Role, WorkerPool};

@@ -1,13 +1,14 @@
 //! The ring: all that is behind its lock.
 
 use super::drain::DrainQueue;
-use super::line::Line;
+use super::punted::WorkerPool;
 use super::watched::Watched;
-use super::workers::{Attendants, WorkerPool};
 use crate::request::{Parked, ReqId, Request};
 use crate::ring::SubmitBaton;
 use crate::ring_resources::RingResources;
 use crate::slab::Slab;
+use crate::uringlet::run_queue::RunQueue;
+use crate::uringlet::workers::UringletWorkers;
 use crate::virtual_file::CompleteCommand;
 use alloc::collections::VecDeque;
 use core::num::NonZeroU32;
@@ -83,9 +84,9 @@ pub(crate) struct RingState {
     pub(crate) aio_in_flight: u32,
     pub(crate) eventfd: Option<RegisteredEventfd>,
     pub(crate) waiters: Waiters,
-    /// In uringlet mode: what attendants have to issue.
-    pub(crate) line: Line<ReqId>,
-    pub(crate) attendants: Option<Attendants>,
+    /// In uringlet mode: what the ring's own workers have to run.
+    pub(crate) run_queue: RunQueue<ReqId>,
+    pub(crate) uringlet_workers: Option<UringletWorkers>,
     pub(crate) io_wq: WorkerPool,
     /// Completes commands (`driver::command`).
     pub(crate) complete_command: CompleteCommand,
@@ -172,8 +173,8 @@ impl RingState {
             aio_in_flight: 0,
             eventfd: None,
             waiters: Waiters::default(),
-            line: Line::default(),
-            attendants: None,
+            run_queue: RunQueue::default(),
+            uringlet_workers: None,
             io_wq,
             complete_command: |_, _| {},
             fd,
@@ -207,10 +208,10 @@ impl RingState {
         self.waiters = Waiters::default();
         self.io_wq.forget();
         self.io_wq = WorkerPool::new(self.res.memory.geometry().sq_entries);
-        if let Some(attendants) = self.attendants.take() {
-            attendants.forget();
+        if let Some(workers) = self.uringlet_workers.take() {
+            workers.forget();
         }
-        self.line = Line::default();
+        self.run_queue = RunQueue::default();
         self.watched = Watched::default();
         self.has_claimed = false;
         self.baton.get_or_insert_with(SubmitBaton::new);

@@ -4,9 +4,9 @@
 //! that are known to be its own.
 
 use super::guard::UringGuard;
+use super::punted::Punted;
 use super::readiness::ANY_READABLE;
 use super::ring::Ring;
-use super::workers::Punted;
 use crate::ring_resources::LockOwner;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -86,14 +86,14 @@ pub(crate) fn cancel_everything(guard: &mut UringGuard) {
 pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno> {
     let parked = guard.parked(id).ok_or(Errno::ENOENT)?;
     let req = match parked.stage {
-        Stage::Attended { tid } => {
+        Stage::Running { tid } => {
             punt::interrupt(guard, id, tid);
             return Err(Errno::EALREADY);
         }
         Stage::Worker { work } if table::of(parked.req.opcode).is_wait => wait::take_back(guard, id, work).ok_or(Errno::ENOENT)?,
         Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
-        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::InLine => guard.disarm(id).ok_or(Errno::ENOENT)?,
+        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::Queued => guard.disarm(id).ok_or(Errno::ENOENT)?,
     };
     complete(guard, req, Outcome::err(Errno::ECANCELED));
     Ok(())

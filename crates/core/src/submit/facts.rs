@@ -37,7 +37,7 @@ pub(super) fn blocked_route(guard: &UringGuard, req: &Request, file: OpFile, dep
     let write = req.queued_on.map(|fd| QueuedWrite {
         waits_for_disk: req.op.waits_for_disk(kind),
         is_fast: write::history_of(fd).is_fast(),
-        is_held_back: guard.line.is_blocked(fd),
+        is_held_back: guard.run_queue.is_blocked(fd),
     });
     let facts = BlockedFacts { request: of_request(req), is_shallow: depth == Depth::Shallow, write };
     route(kind, guard.res.mode, Step::Blocked(facts))

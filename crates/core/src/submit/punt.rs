@@ -36,9 +36,9 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
 
 /// Puts a request into the run queue. A worker is woken before the ring's lock is released (`uringlet`).
 fn enqueue(guard: &mut UringGuard, req: Request) {
-    let id = guard.park(req, Stage::InLine);
+    let id = guard.park(req, Stage::Queued);
     link_timeout::start(guard, id);
-    guard.line.push(id);
+    guard.run_queue.enqueue(id);
 }
 
 /// Buffered writes to an inode run one at a time, in this order: more threads would only wait for its lock.

@@ -1,0 +1,53 @@
+//! A ring's own workers in uringlet mode, and the tasks they get.
+
+use crate::io_wq::IoWq;
+use alloc::sync::Arc;
+use uringlet_sys::process;
+
+/// A ring's own workers.
+#[derive(Debug)]
+pub(crate) struct UringletWorkers {
+    pool: Arc<IoWq<WorkerTask>>,
+    pub(crate) may_spin: bool,
+}
+
+impl UringletWorkers {
+    /// At most `max_workers`. None is started before there is work.
+    pub(crate) fn new(max_workers: u32) -> Self {
+        Self { pool: IoWq::named("iou-let-", [max_workers, 1]), may_spin: process::cpu_count() > 1 }
+    }
+
+    /// In a forked child: the threads are the parent's, and may have held the locks.
+    pub(crate) fn forget(self) {
+        core::mem::forget(self);
+    }
+
+    /// The pool, for work and for its settings.
+    pub(crate) fn pool(&self) -> &Arc<IoWq<WorkerTask>> {
+        &self.pool
+    }
+}
+
+impl Drop for UringletWorkers {
+    fn drop(&mut self) {
+        self.pool.shut_down();
+    }
+}
+
+/// What a worker is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkerRole {
+    /// To run what is queued.
+    Runner,
+    /// To watch the holder of the baton.
+    Monitor,
+}
+
+/// A worker's task for a ring.
+#[derive(Debug)]
+pub(crate) struct WorkerTask {
+    pub(crate) ring_index: u32,
+    pub(crate) generation: u64,
+    pub(crate) role: WorkerRole,
+    pub(crate) may_spin: bool,
+}
