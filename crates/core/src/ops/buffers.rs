@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_takes_a_count_and_nothing_else() {
+    fn removal_takes_only_a_count() {
         let good = Sqe { fd: 65536, ..Sqe::default() };
         assert_eq!(errno(prep_remove, &good), None);
         for sqe in [
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_that_fails_later_says_how_far_it_came() {
+    fn updates_that_fail_later_return_the_count_before() {
         let upto = |limit| move |i| if i < limit { Ok(()) } else { Err(Errno::EBADF) };
         assert_eq!(as_many_as_went_well(3, upto(3)), Ok(3));
         assert_eq!(as_many_as_went_well(3, upto(2)), Ok(2));

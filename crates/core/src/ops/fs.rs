@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_without_buffers_slots_and_registered_files() {
+    fn name_operations_refuse_buffers_slots_and_registered_files() {
         for (prep, takes_addr2) in ALL {
             let sqe = good(takes_addr2);
             assert!(prep(&sqe, &CX).is_ok());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_operation_knows_its_own_fields() {
+    fn name_operations_check_their_own_fields() {
         let takes = |change: fn(&mut Sqe)| {
             ALL.map(|(prep, takes_addr2)| {
                 let mut sqe = good(takes_addr2);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoll_event_is_copied_when_it_is_submitted() {
+    fn epoll_events_are_copied_by_prep() {
         let mut event: RawEpollEvent = [1, 2, 3];
         let sqe = Sqe { addr: io::ptr_of_slice(&event).addr() as u64, len: 1, fd: 5, off: 6, ..Sqe::default() };
         let op = prep_epoll_ctl(&sqe, &FIXED).unwrap();

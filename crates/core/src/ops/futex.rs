@@ -94,7 +94,7 @@ mod tests {
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
     #[test]
-    fn fields_of_one() {
+    fn futex_wait_and_wake_check_their_fields() {
         let good = Sqe { fd: 130, addr: 8, off: 1, addr3: 1, pad2: 1, ..Sqe::default() };
         let all: [Prep<FutexOp>; 2] = [prep_wait, prep_wake];
         for prep in all {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_many() {
+    fn futex_waitv_checks_its_fields() {
         let vector = |waiter: [u64; 3], change: fn(&mut Sqe)| {
             let waiters = [waiter; 128];
             let mut sqe = Sqe { addr: waiters.as_ptr() as u64, len: 128, pad2: 1, ..Sqe::default() };

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_message_does_not_use_is_zero() {
+    fn unused_fields_of_messages_must_be_zero() {
         let file = Sqe { addr: MSG_SEND_FD.into(), ..Sqe::default() };
         for good in [Sqe { len: 5, ..Sqe::default() }, Sqe { op_flags: FLAGS_PASS, splice_fd_in: 5, ..Sqe::default() }, file] {
             assert!(message(&good).is_ok(), "{good:?}");

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_those_of_splice_and_the_fixed_input() {
+    fn splice_flags_are_checked() {
         for prep in [prep_splice as Prep<Splice>, prep_tee] {
             assert_eq!(errno(prep, &Sqe { op_flags: SPLICE_F_ALL | SPLICE_F_FD_IN_FIXED, ..Sqe::default() }), None);
             assert_eq!(errno(prep, &Sqe { op_flags: 0x10, ..Sqe::default() }), Some(Errno::EINVAL));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_must_exist_even_for_no_bytes() {
+    fn splice_input_must_exist_even_for_no_bytes() {
         let splice = |fd| Splice { kind: SpliceKind::Tee, input: Input::Fd(fd), len: 0, flags: 0 };
         assert_eq!(splice(0).run(0), Outcome::ok(0));
         assert_eq!(splice(-1).run(0), Outcome::err(Errno::EBADF));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_an_operation_does_not_know_must_be_zero() {
+    fn unused_fields_of_sync_operations_must_be_zero() {
         let all: [Prep<SyncOp>; 6] = [prep_fsync, prep_sync_file_range, prep_fallocate, prep_fadvise, prep_madvise, prep_ftruncate];
         for prep in all {
             assert_eq!(errno(prep, &Sqe::default()), None);
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn fsync_knows_one_flag_and_no_negative_offset() {
+    fn fsync_takes_one_flag_and_no_negative_offset() {
         assert!(matches!(prep_fsync(&Sqe { op_flags: 1, ..Sqe::default() }, &CX), Ok(SyncOp::Fsync { is_datasync: true })));
         assert_eq!(errno(prep_fsync, &Sqe { off: u64::MAX, ..Sqe::default() }), Some(Errno::EINVAL));
         assert_eq!(errno(prep_fsync, &Sqe { off: i64::MAX as u64, len: 1, ..Sqe::default() }), None);
     }
 
     #[test]
-    fn a_long_length_of_advice_goes_before_the_short_one() {
+    fn advice_prefers_the_64_bit_length() {
         let sqe = Sqe { addr: 1 << 40, off: 1 << 41, len: 7, ..Sqe::default() };
         assert!(matches!(prep_fadvise(&sqe, &CX), Ok(SyncOp::Fadvise { len, .. }) if len == 1 << 40));
         assert!(matches!(prep_madvise(&sqe, &CX), Ok(SyncOp::Madvise { len, .. }) if len == 1 << 41));

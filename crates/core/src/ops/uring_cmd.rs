@@ -79,7 +79,7 @@ mod tests {
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
     #[test]
-    fn the_command_is_in_the_lower_half_and_the_sqes_end() {
+    fn commands_have_their_number_and_data() {
         let sqe = Sqe { off: 0xc010_7520, addr: 7, len: 3, addr3: 0x0807_0605_0403_0201, pad2: 9, ..Sqe::default() };
         let Ok(op) = prep(&sqe, &CX) else { panic!("refused") };
         let cmd = op.cmd();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn commands_refuse_unknown_fields() {
         for sqe in [Sqe { off: 1 << 32, ..Sqe::default() }, Sqe { op_flags: 1, ..Sqe::default() }, Sqe { op_flags: 2, ..Sqe::default() }] {
             assert_eq!(prep(&sqe, &CX).err(), Some(Errno::EINVAL));
         }

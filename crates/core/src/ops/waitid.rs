@@ -113,7 +113,7 @@ mod tests {
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
     #[test]
-    fn fields() {
+    fn waitid_checks_its_fields() {
         let good = Sqe { fd: 5, len: 1, off: 7, splice_fd_in: 4, pad2: 1, ..Sqe::default() };
         assert!(matches!(prep(&good, &CX), Ok(Waitid { which: 1, id: 5, options: 4, .. })));
         for bad in [Sqe { addr: 1, ..good }, Sqe { buf_index: 1, ..good }, Sqe { addr3: 1, ..good }, Sqe { op_flags: 1, ..good }] {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_where_there_is_no_child() {
+    fn waitid_without_a_child_does_not_wait() {
         let nobody = Waitid { which: P_PID, id: 1, options: 4, info: UserPtr::NULL };
         assert_eq!(nobody.try_wait(-1), Some(Outcome::err(Errno::ECHILD)));
         assert_eq!(Waitid { which: 9, ..nobody }.try_wait(-1), Some(Outcome::err(Errno::EINVAL)));

@@ -1,18 +1,18 @@
 //! What `IOSQE_ASYNC` means for a transfer that may wait for others: which thread tries it first.
 //!
 //! The flag asks to keep the submitter from what would block, or take long. A small transfer on a
-//! socket does neither: it is tried without sleeping, and up to [`LIGHT`] bytes it costs little more
-//! than any system call on that socket. Handing it over costs more than that: a worker's wake-up,
-//! the ring's lock twice more, often a second wake-up for the completion. So the submitter tries
-//! what is light, as if the flag were not set, and poll is armed where the try finds nothing.
+//! socket does neither: it is tried without sleeping, and up to [`LIGHT`] bytes it costs little
+//! more than any system call on that socket. Handing it over costs more than that: a worker's
+//! wake-up, the ring's lock twice more, often a second wake-up for the completion. So the submitter
+//! tries what is light, as if the flag were not set, and poll is armed where the try finds nothing.
 //!
-//! `docs/decisions/0018-light-transfers-are-their-submitters.md` has the figures, and what it costs.
+//! `docs/decisions/0018-light-transfers-are-their-submitters.md` has the figures and the costs.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Bytes that are sent or received at about the price of one: on a TCP connection within the machine
-/// (Linux 6.18, AMD EPYC) send(2) takes 3.4 µs of 12 bytes, 4.1 of 32 KiB, 7.4 of 64 KiB.
+/// Bytes that are sent or received at about the price of one: on a TCP connection within the
+/// machine (Linux 6.18, AMD EPYC) send(2) takes 3.4 µs of 12 bytes, 4.1 of 32 KiB, 7.4 of 64 KiB.
 pub(super) const LIGHT: usize = 32 << 10;
 
 /// What becomes of `IOSQE_ASYNC` on an op that poll can wait for.

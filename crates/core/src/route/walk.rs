@@ -1,5 +1,5 @@
-//! Walks all inputs of [`route`], and merges them into the fewest rows: for `docs/routing.md` and the
-//! table test.
+//! Walks all inputs of [`route`], and merges them into the fewest rows, for `docs/routing.md` and
+//! the table test.
 
 use super::hint::{AsyncHint, LIGHT};
 use super::{

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn openat_drops_what_open_drops() {
+    fn openat_ignores_what_open_ignores() {
         let how = openat_how(0x4000_0002, 0o644);
         assert_eq!((how.flags, how.mode), (2, 0));
         let how = openat_how(O_CREAT | 1, 0o177_777);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_how_is_as_long_as_its_version_or_says_nothing_new() {
+    fn longer_open_hows_must_end_in_zeroes() {
         let mut how = [0_u64; 700];
         assert_eq!(prep_openat2(&how_at(&how, 23), &CX).err(), Some(Errno::EINVAL));
         assert!(prep_openat2(&how_at(&how, 24), &CX).is_ok());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn open_fields() {
+    fn open_checks_its_fields() {
         let good = Sqe { addr: path(), fd: -100, ..Sqe::default() };
         assert!(prep_openat(&good, &CX).is_ok());
         assert_eq!(prep_openat(&Sqe { buf_index: 1, ..good }, &CX).err(), Some(Errno::EINVAL));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn close_fields() {
+    fn close_checks_its_fields() {
         assert!(matches!(prep_close(&Sqe { fd: 7, ..Sqe::default() }, &CX), Ok(Close::Fd(7))));
         assert!(matches!(prep_close(&Sqe { splice_fd_in: 3, ..Sqe::default() }, &CX), Ok(Close::Slot(2))));
         for bad in [
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_openat_can_do_falls_back_to_it() {
+    fn only_plain_opens_fall_back_to_openat() {
         let plain = |flags, mode, resolve| prep_openat2(&how_at(&[flags, mode, resolve], 24), &CX).unwrap().is_plain();
         assert!(plain(2, 0, 0));
         assert!(plain(O_CREAT, 0o600, 0));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_opens_as_asked() {
+    fn open_run_uses_the_flags_of_the_program() {
         let sqe = Sqe { addr: path(), fd: -100, splice_fd_in: 1, ..Sqe::default() };
         let mut open = prep_openat(&sqe, &CX).unwrap();
         let fd = open.run().res;

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_path_is_another_copy() {
+    fn imported_paths_are_copies() {
         let mut name = Vec::from(*b"abc\0");
         let mut path = UserPath::prep(addr(&name), 0, &cx(0, false)).unwrap();
         assert_eq!(path.ptr(), io::ptr_of_slice(&name));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_outlives_its_submission_is_read_at_once() {
+    fn paths_that_outlive_their_submission_are_copied_by_prep() {
         for cx in [cx(sqe::IO_LINK, false), cx(sqe::IO_HARDLINK, false), cx(sqe::IO_DRAIN, false), cx(sqe::ASYNC, false), cx(0, true)] {
             assert!(UserPath::prep(addr(b"f\0"), 0, &cx).unwrap().copy.is_some());
             assert_eq!(UserPath::prep(addr(b"\0"), 0, &cx).err(), Some(Errno::ENOENT));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_as_long_as_the_system_calls_take_it() {
+    fn paths_have_at_most_4095_bytes() {
         for len in [SHORT - 1, SHORT, MAX - 1] {
             let mut name = vec![b'a'; len];
             name.push(0);

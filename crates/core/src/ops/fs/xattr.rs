@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_kernels_order() {
+    fn xattr_errors_have_the_kernels_order() {
         let errno = |sqe: Sqe| prep_setxattr(&sqe, &LINKED).err();
         assert_eq!(errno(good()), None);
         assert_eq!(errno(Sqe { op_flags: 4, addr: 0, ..good() }), Some(Errno::EINVAL));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_as_long_as_the_system_calls_take_it() {
+    fn xattr_names_have_at_most_255_bytes() {
         let mut name = vec![b'a'; NAME_MAX];
         assert_eq!(read_name(io::ptr_of_slice(&name)).err(), Some(Errno::ERANGE));
         name[NAME_MAX - 1] = 0;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_not_read_again() {
+    fn xattr_values_are_copied_by_prep() {
         let mut value = *b"value";
         let sqe = Sqe { off: address(&value), ..good() };
         let Ok(op) = prep_fsetxattr(&sqe, &CX) else { panic!("refused") };

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_and_fields_are_checked_as_the_kernel_does() {
+    fn accept_flags_and_fields_are_checked() {
         let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
         let multishot = Sqe { ioprio: ACCEPT_MULTISHOT, ..Sqe::default() };
         for good in [

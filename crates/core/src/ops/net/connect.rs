@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_possible_length() {
+    fn address_lengths_are_checked() {
         let bytes = [7_u8; ADDR_MAX];
         let at = io::ptr_of_slice(&bytes).addr() as u64;
         assert_eq!(SockAddr::read(at, -1).err(), Some(Errno::EINVAL));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_does_not_see_later_changes() {
+    fn imported_headers_do_not_see_later_changes() {
         let mut iovecs = [Iovec { base: 1, len: 10 }, Iovec { base: 2, len: 20 }];
         let mut header = header_of(&iovecs);
         let mut copied = message(&header);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_not_sent_again() {
+    fn bytes_done_are_not_sent_again() {
         let iovecs = [Iovec { base: 1, len: 10 }, Iovec { base: 2, len: 20 }];
         let header = Msghdr { control: 8, controllen: 16, ..header_of(&iovecs) };
         let mut message = message(&header);

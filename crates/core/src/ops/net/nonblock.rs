@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_taken_by_one_at_a_time_and_survive_a_fork() {
+    fn nonblock_guard_has_one_holder_and_survives_a_fork() {
         let fd = io::socket(2, 1, 0).unwrap() as i32;
         let guard = NonblockGuard::take(fd).unwrap();
         assert_eq!(NonblockGuard::take(fd).err(), Some(Errno::EAGAIN));

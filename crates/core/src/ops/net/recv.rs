@@ -269,7 +269,7 @@ mod tests {
     const PLAIN: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
     #[test]
-    fn multishot_needs_provided_buffers_and_takes_what_comes() {
+    fn multishot_receives_need_provided_buffers_and_no_waitall() {
         let multishot = Sqe { ioprio: RECV_MULTISHOT, ..Sqe::default() };
         assert!(prep(&multishot, &SELECTING).is_ok());
         assert!(prep(&Sqe { len: 3, splice_fd_in: 5, ..multishot }, &SELECTING).is_ok());

@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_divided_only_into_parts_that_have_a_size() {
+    fn recvmsg_buffers_are_divided_only_without_overflow() {
         let header = |namelen, controllen| Msghdr { namelen, controllen, ..Msghdr::default() };
         assert_eq!(Parts::of(&header(16, 80)).map(Parts::before_payload), Ok(112));
         assert_eq!(Parts::of(&header(u32::MAX, 0)), Err(Errno::EOVERFLOW));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provided_buffer_takes_the_place_of_one_iovec_at_most() {
+    fn provided_buffers_replace_at_most_one_iovec() {
         let cx = PrepCx { setup: 0, sqe_flags: sqe::BUFFER_SELECT, is_after_link: false };
         let iovecs = [Iovec { base: 0, len: 9 }; 2];
         let try_with = |iovlen| {

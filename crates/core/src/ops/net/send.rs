@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_flags_and_bits_beside_the_address_length_are_refused() {
+    fn send_refuses_unknown_flags_and_high_bits_of_the_address_length() {
         let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
         assert!(prep(&Sqe { splice_fd_in: 0xffff, ioprio: 1, ..Sqe::default() }, &cx).is_ok());
         for bad in [

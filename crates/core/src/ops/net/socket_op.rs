@@ -92,7 +92,7 @@ mod tests {
     const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
 
     #[test]
-    fn a_socket_that_gets_no_number_cannot_close_on_exec() {
+    fn registered_sockets_cannot_close_on_exec() {
         let socket =
             |kind: u32, file_index| prep_socket(&Sqe { fd: 2, off: kind.into(), splice_fd_in: file_index, ..Sqe::default() }, &CX).err();
         assert_eq!(socket(1 | SOCK_CLOEXEC, 0), None);

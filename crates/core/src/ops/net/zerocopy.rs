@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_at_first_sight_brings_no_notification() {
+    fn sqes_refused_at_first_sight_have_no_notification() {
         let good = Sqe { ioprio: SEND_ZC_REPORT_USAGE, ..Sqe::default() };
         assert_eq!(notification(&good).map(|n| n.res), Some(i32::MIN));
         let unknown = Sqe { ioprio: SEND_ZC_REPORT_USAGE | 1 << 6, ..good };
