@@ -16,6 +16,22 @@ const NO_NOWAIT_WRITE: u16 = 1 << 6;
 const BAD: u16 = 1 << 7;
 const SYNCHRONOUS: u16 = 1 << 8;
 
+/// The direction of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IoDirection {
+    Read,
+    Write,
+}
+
+impl IoDirection {
+    const fn no_nowait(self) -> u16 {
+        match self {
+            Self::Read => NO_NOWAIT_READ,
+            Self::Write => NO_NOWAIT_WRITE,
+        }
+    }
+}
+
 /// The kind of a file, as bits that fit into the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind(u16);
@@ -100,14 +116,14 @@ impl FileKind {
         self.0 & BAD != 0
     }
 
-    /// Whether reads (writes) may be tried with `RWF_NOWAIT`.
-    pub(crate) fn supports_nowait(self, is_write: bool) -> bool {
-        self.0 & if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ } == 0
+    /// Whether transfers in this direction may be tried with `RWF_NOWAIT`.
+    pub(crate) fn supports_nowait(self, direction: IoDirection) -> bool {
+        self.0 & direction.no_nowait() == 0
     }
 
     /// Remembers that the file refused `RWF_NOWAIT` (EOPNOTSUPP).
-    pub(crate) fn note_nowait_unsupported(self, fd: i32, is_write: bool) {
-        fd_table::set_kind(fd, self.0 | if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ });
+    pub(crate) fn note_nowait_unsupported(self, fd: i32, direction: IoDirection) {
+        fd_table::set_kind(fd, self.0 | direction.no_nowait());
     }
 }
 
@@ -119,7 +135,7 @@ impl FileKind {
     pub(crate) const STREAM: Self = Self(KNOWN);
 
     /// The same file, which refuses `RWF_NOWAIT`.
-    pub(crate) const fn without_nowait(self, is_write: bool) -> Self {
-        Self(self.0 | if is_write { NO_NOWAIT_WRITE } else { NO_NOWAIT_READ })
+    pub(crate) const fn without_nowait(self, direction: IoDirection) -> Self {
+        Self(self.0 | direction.no_nowait())
     }
 }

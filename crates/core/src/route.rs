@@ -11,7 +11,7 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod walk;
 
-use crate::file::FileKind;
+use crate::file::{FileKind, IoDirection};
 pub(crate) use crate::io_wq::Account;
 use crate::write::WriteMode;
 use crate::write::history::History;
@@ -358,7 +358,7 @@ fn transfer(file: FileKind, mode: WriteMode, facts: TransferFacts) -> Route {
         Route::Aio
     } else if facts.is_write {
         buffered_write(file, mode, facts)
-    } else if facts.tried == Tried::No && file.supports_nowait(false) {
+    } else if facts.tried == Tried::No && file.supports_nowait(IoDirection::Read) {
         Route::Try
     } else {
         Route::Offload
@@ -368,7 +368,7 @@ fn transfer(file: FileKind, mode: WriteMode, facts: TransferFacts) -> Route {
 #[inline]
 fn buffered_write(file: FileKind, mode: WriteMode, facts: TransferFacts) -> Route {
     let WriteFacts { has_budget, speed, has_queued, waits_for_disk, is_submitter, is_large } = facts.write;
-    let may_try = facts.tried == Tried::No && file.supports_nowait(true);
+    let may_try = facts.tried == Tried::No && file.supports_nowait(IoDirection::Write);
     if !has_budget && mode != WriteMode::Workers {
         return Route::Throttle;
     }

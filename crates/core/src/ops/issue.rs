@@ -3,7 +3,7 @@
 //! An op only *answers*: it never names io-wq, the poller or the submitter.
 
 use super::outcome::Outcome;
-use crate::file::FileKind;
+use crate::file::{FileKind, IoDirection};
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::SelectedBuf;
 use crate::throttle::Throttled;
@@ -107,13 +107,6 @@ pub(crate) enum FastProgress {
     Bytes(usize),
     /// A try without waiting found nothing.
     WouldBlock,
-}
-
-/// The direction of a READ or a WRITE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IoDirection {
-    Read,
-    Write,
 }
 
 /// A family of opcodes. Each default is what most families want.

@@ -17,9 +17,9 @@ mod write;
 
 use super::buffers::commit_or_recycle;
 use super::iovecs::{self, is_beyond_memory};
-use super::issue::{FastProgress, IoDirection, Issue, IssueCx, OpFamily, PrepCx};
+use super::issue::{FastProgress, Issue, IssueCx, OpFamily, PrepCx};
 use super::outcome::Outcome;
-use crate::file::FileKind;
+use crate::file::{FileKind, IoDirection};
 use crate::route::{Route, Step, TransferFacts, Tried, WriteFacts, route};
 use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
@@ -75,8 +75,20 @@ struct Selection {
     selected: Option<SelectedBuf>,
 }
 
+/// How the SQE names its buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BufferArg {
+    Single,
+    Vector,
+    Registered,
+    RegisteredVector,
+}
+
 #[inline]
-fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: bool) -> Result<Rw, Errno> {
+fn prep(sqe: &Sqe, cx: &PrepCx, direction: IoDirection, buffers: BufferArg) -> Result<Rw, Errno> {
+    let is_write = direction == IoDirection::Write;
+    let is_vectored = matches!(buffers, BufferArg::Vector | BufferArg::RegisteredVector);
+    let is_fixed = matches!(buffers, BufferArg::Registered | BufferArg::RegisteredVector);
     if cx.setup & setup::IOPOLL != 0 && sqe.op_flags & !io::RWF_HIPRI != 0 && cx.sqe_flags & sqe::BUFFER_SELECT != 0 {
         return Err(Errno::EINVAL);
     }
@@ -112,22 +124,22 @@ fn prep(sqe: &Sqe, cx: &PrepCx, is_write: bool, is_vectored: bool, is_fixed: boo
 }
 
 macro_rules! preps {
-    ($($name:ident: $write:literal, $vectored:literal, $fixed:literal;)*) => {
+    ($($name:ident: $direction:ident, $buffers:ident;)*) => {
         $(#[inline] pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<Rw, Errno> {
-            prep(sqe, cx, $write, $vectored, $fixed)
+            prep(sqe, cx, IoDirection::$direction, BufferArg::$buffers)
         })*
     };
 }
 
 preps! {
-    prep_read: false, false, false;
-    prep_readv: false, true, false;
-    prep_read_fixed: false, false, true;
-    prep_readv_fixed: false, true, true;
-    prep_write: true, false, false;
-    prep_writev: true, true, false;
-    prep_write_fixed: true, false, true;
-    prep_writev_fixed: true, true, true;
+    prep_read: Read, Single;
+    prep_readv: Read, Vector;
+    prep_read_fixed: Read, Registered;
+    prep_readv_fixed: Read, RegisteredVector;
+    prep_write: Write, Single;
+    prep_writev: Write, Vector;
+    prep_write_fixed: Write, Registered;
+    prep_writev_fixed: Write, RegisteredVector;
 }
 
 impl OpFamily for Rw {
@@ -182,7 +194,7 @@ impl OpFamily for Rw {
     }
 
     fn direction(&self) -> Option<IoDirection> {
-        Some(if self.is_write { IoDirection::Write } else { IoDirection::Read })
+        Some(self.io_direction())
     }
 
     #[inline]
@@ -197,6 +209,10 @@ impl OpFamily for Rw {
 }
 
 impl Rw {
+    fn io_direction(&self) -> IoDirection {
+        if self.is_write { IoDirection::Write } else { IoDirection::Read }
+    }
+
     #[inline]
     fn try_once(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         if let Some(issue) = self.try_known_socket(cx) {
@@ -330,7 +346,7 @@ impl Rw {
                 }
                 Err(Errno::EAGAIN) => return Issue::Blocks,
                 Err(Errno::EOPNOTSUPP) => {
-                    kind.note_nowait_unsupported(fd, false);
+                    kind.note_nowait_unsupported(fd, IoDirection::Read);
                     return Issue::Blocks;
                 }
                 Err(errno) => return self.finish_transfer(Err(errno)),

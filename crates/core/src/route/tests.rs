@@ -7,7 +7,7 @@ use super::{
     Account, BlockedFacts, FastPathRule, Inline, OpRouting, PollDirection, QueuedWrite, RequestFacts, Route, RunQueueRule, SqeFacts, Step,
     TransferFacts, Tried, WorkerClass, WriteFacts, WriteSpeed, route,
 };
-use crate::file::FileKind;
+use crate::file::{FileKind, IoDirection};
 use crate::write::WriteMode;
 use alloc::vec::Vec;
 
@@ -51,7 +51,7 @@ fn sqe_routes() {
             (on(FileKind::SYNCHRONOUS, reads), Route::FastPath),
             (cached(plain_not(reads)), Route::Request),
             (cached(with_async(reads, AsyncHint::Weighed, None)), Route::Request),
-            (on(FileKind::CACHED.without_nowait(false), reads), Route::Request),
+            (on(FileKind::CACHED.without_nowait(IoDirection::Read), reads), Route::Request),
             (on(FileKind::DIRECT, reads), Route::Request),
             (on(FileKind::STREAM, reads), Route::Request),
             (on(FileKind::UNKNOWN, reads), Route::Request),
@@ -125,7 +125,7 @@ fn requests_without_async_are_tried_whatever_their_facts() {
 fn transfer_routes() {
     let write = TransferFacts { is_write: true, tried: Tried::No, is_whole: true, may_raise_signal: false, write: WriteFacts::NONE };
     let read = TransferFacts { is_write: false, ..write };
-    let no_nowait = FileKind::CACHED.without_nowait(true);
+    let no_nowait = FileKind::CACHED.without_nowait(IoDirection::Write);
     let (recovering, slow) = (WriteSpeed::Recovering, WriteSpeed::Slow);
     let tried = |facts, tried| TransferFacts { tried, ..facts };
     let at = |file, mode, facts| (file, mode, Step::Transfer(facts));
@@ -147,7 +147,7 @@ fn transfer_routes() {
         &TRANSFER,
         &[
             (file(read), Route::Try),
-            (at(FileKind::CACHED.without_nowait(false), ADAPTIVE, read), Route::Offload),
+            (at(FileKind::CACHED.without_nowait(IoDirection::Read), ADAPTIVE, read), Route::Offload),
             (file(tried(read, Tried::WouldBlock)), Route::Offload),
             (direct(read), Route::Aio),
             (direct(TransferFacts { may_raise_signal: true, ..read }), Route::Aio),

@@ -6,7 +6,7 @@ use super::{
     BlockedFacts, FastPathRule, Inline, OpRouting, PollDirection, QueuedWrite, RequestFacts, Route, RunQueueRule, SqeFacts, Step,
     TransferFacts, Tried, WorkerClass, WriteFacts, WriteSpeed, route,
 };
-use crate::file::FileKind;
+use crate::file::{FileKind, IoDirection};
 use crate::write::WriteMode;
 use alloc::vec::Vec;
 use alloc::{format, string::String};
@@ -129,7 +129,7 @@ pub(crate) const SQE: Walk = Walk {
         let fast_path = [FastPathRule::Never, FastPathRule::Always, FastPathRule::CachedReads, FastPathRule::CachedWrites][v[0]];
         let files = [
             FileKind::CACHED,
-            FileKind::CACHED.without_nowait(false),
+            FileKind::CACHED.without_nowait(IoDirection::Read),
             FileKind::DIRECT,
             FileKind::SYNCHRONOUS,
             FileKind::STREAM,
@@ -225,7 +225,7 @@ pub(crate) const TRANSFER: Walk = Walk {
             write,
         };
         let file = if v[1] == 0 { FileKind::CACHED } else { FileKind::DIRECT };
-        let file = if v[9] == 1 { file } else { file.without_nowait(facts.is_write) };
+        let file = if v[9] == 1 { file } else { file.without_nowait(if facts.is_write { IoDirection::Write } else { IoDirection::Read }) };
         (file, mode(v[2]), Step::Transfer(facts))
     },
 };

@@ -73,7 +73,7 @@ impl Rw {
             Err(Errno::EPIPE)
         } else if kind.is_socket() && self.rw_flags == 0 {
             self.socket_transfer(fd, cx.sqe_flags)
-        } else if kind.supports_nowait(self.is_write) {
+        } else if kind.supports_nowait(self.io_direction()) {
             self.transfer(fd, self.rw_flags | RWF_NOWAIT)
         } else {
             Err(Errno::EOPNOTSUPP)
@@ -81,7 +81,7 @@ impl Rw {
         match res {
             Err(Errno::EAGAIN) => Issue::WouldBlock(mask),
             Err(Errno::EOPNOTSUPP) => {
-                kind.note_nowait_unsupported(fd, self.is_write);
+                kind.note_nowait_unsupported(fd, self.io_direction());
                 match io::poll_now(fd, mask) {
                     Ok(0) => Issue::WouldBlock(mask),
                     _ => Issue::Blocks,

@@ -1,7 +1,7 @@
 //! Buffered writes to files with positions.
 
 use super::{MAX_LEN, Rw};
-use crate::file::FileKind;
+use crate::file::{FileKind, IoDirection};
 use crate::ops::issue::{Issue, IssueCx, OpFamily};
 use crate::ring_resources::LockOwner;
 use crate::route::{Route, Step, TransferFacts, Tried, WriteFacts, WriteSpeed, is_large, route};
@@ -80,7 +80,7 @@ impl Rw {
             }
             Err(Errno::EAGAIN) => Err(Tried::WouldBlock),
             Err(Errno::EOPNOTSUPP) => {
-                kind.note_nowait_unsupported(fd, true);
+                kind.note_nowait_unsupported(fd, IoDirection::Write);
                 Err(Tried::WouldBlock)
             }
             Err(errno) => Ok(self.finish_transfer(Err(errno))),
