@@ -1,4 +1,4 @@
-//! Control commands: the real driver's checks, one by one.
+//! Control commands: each check of ublk_drv.
 
 use super::*;
 use crate::control::FEATURES;
@@ -37,7 +37,7 @@ fn add_dev_returns_the_granted_features() {
     assert_eq!(got.flags, want);
     assert_eq!((got.nr_hw_queues, got.max_io_buf_bytes, got.state, got.ublksrv_pid), (4, 65_536, 0, -1));
     assert_eq!((got.owner_uid, got.owner_gid, got.ublksrv_flags), (0, 0, 7));
-    // Any number: the lowest that is free.
+    // Number -1: the lowest free one.
     let any = DevInfo { dev_id: u32::MAX, ..INFO };
     let got = add(&harness, &ROOT, any, CtrlCmd { dev_id: u32::MAX, ..header() }).unwrap();
     assert_eq!((got.dev_id, got.flags), (1, feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK | feature::PER_IO_DAEMON));
@@ -186,7 +186,7 @@ fn parameters_are_fixed_once_the_device_is_started() {
     assert_eq!(get(8, 8), Err(Errno::EINVAL), "room for more than the header");
     harness.command(ctrl::STOP_DEV, 0).unwrap();
     assert_eq!(device.info().state, 0);
-    // What is bad leaves no kind set: it cannot be started.
+    // Invalid parameters leave no type set: the device cannot start.
     assert_eq!(harness.set_params(&ParamBasic { max_sectors: 0, ..BASIC }), Err(Errno::EINVAL));
     assert_eq!(harness.command(ctrl::START_DEV, 1), Err(Errno::EINVAL));
 }

@@ -1,4 +1,4 @@
-//! Requests and commands: data arrives, errors come through, short transfers go on.
+//! Requests and commands: data is copied, errors are mapped, short transfers continue.
 
 use super::*;
 use uringlet_abi::ublk::iod;
@@ -30,7 +30,7 @@ fn read_data_is_copied_at_the_commit() {
     harness.submit(IoOp::Read, 0, 4, 6);
     assert_eq!(harness.results(), [0]);
     let data = pattern(2048);
-    // The commit's address counts, as in the kernel.
+    // The address of the commit counts, as in the kernel.
     harness.server.lock().unwrap()[4096..6144].copy_from_slice(&data);
     assert_eq!(harness.io(COMMIT, 0, 2048, 4096), None);
     assert_eq!(harness.finished(2048), [(6, Ok(()), data)]);
@@ -51,10 +51,10 @@ fn need_get_data_copies_only_after_the_second_command() {
     assert_eq!(harness.descriptor(0).addr, 8192);
     assert_eq!(harness.server.lock().unwrap()[8192..12288], data);
     assert_eq!(harness.io(GET, 0, 0, 8192), Some(-22), "asked for once");
-    // No buffer until the next write asks for one.
+    // No buffer until the next write needs one.
     assert_eq!(harness.io(COMMIT, 0, 4096, 0), None);
     assert_eq!(harness.outcomes(), [(7, Ok(()))]);
-    // Reads are as ever: the buffer comes with the commit.
+    // Reads are unchanged: the buffer comes with the commit.
     harness.submit(IoOp::Read, 0, 1, 8);
     assert_eq!(harness.results(), [ublk_io::RES_OK]);
     assert_eq!(harness.io(COMMIT, 0, 512, 0), Some(-22));
@@ -153,10 +153,10 @@ fn a_faulting_buffer_fails_the_request() {
     harness.live(feature::NEED_GET_DATA, 1);
     harness.submit(IoOp::Write, 0, 2, 1);
     assert_eq!(harness.results(), [1]);
-    // Nothing could be copied: the command waits for the next request.
+    // Nothing was copied: the command waits for the next request.
     assert_eq!(harness.io(GET, 0, 0, SERVER as u64), None);
     assert_eq!(harness.outcomes(), [(1, Err(Errno::EIO))]);
-    // A part could: the server sees a shorter request, and the rest comes again.
+    // A part was copied: the server gets a shorter request, and the rest follows.
     harness.submit(IoOp::Write, 0, 2, 2);
     assert_eq!(harness.results(), [1]);
     assert_eq!(harness.io(GET, 0, 0, SERVER as u64 - 512), Some(0));
@@ -200,14 +200,14 @@ fn requests_are_validated_as_by_the_block_layer() {
     harness.submit(IoOp::Write, 0, 8, 1);
     harness.submit_after(IoOp::Read, 4, 8, Err(Errno::EINVAL));
     harness.submit_after(IoOp::Read, 0, 4, Err(Errno::EINVAL));
-    // No cache: nothing to flush.
+    // Without a cache a flush has no effect.
     harness.submit_after(IoOp::Flush, 0, 0, Ok(()));
     assert_eq!(harness.results(), []);
     harness.command(ctrl::STOP_DEV, 0).unwrap();
 }
 
 impl Harness {
-    /// Takes what has ended before, and checks what is answered at once.
+    /// Submits a request that is refused at once, and checks its errno.
     fn submit_after(&self, op: IoOp, sector: u64, sectors: u32, want: Result<(), Errno>) {
         self.outcomes();
         self.submit(op, sector, sectors, 9);

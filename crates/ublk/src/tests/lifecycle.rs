@@ -8,14 +8,14 @@ use uringlet_sys::sync::AtomicBool;
 const COMMIT: u8 = ublk_io::COMMIT_AND_FETCH_REQ;
 const RECOVERY: u64 = feature::USER_RECOVERY;
 
-/// `control` on a thread of its own: commands that wait.
+/// Runs a control command that waits on a thread of its own.
 fn later(harness: &Harness, nr: u8, data: u64) -> std::thread::JoinHandle<Result<(), Errno>> {
     let driver = Arc::clone(&harness.driver);
     let header = CtrlCmd { data, queue_id: u16::MAX, ..CtrlCmd::default() };
     std::thread::spawn(move || driver.control(&ROOT, 0x7500 | u32::from(nr), header, &mut Vec::new()))
 }
 
-/// Waits for something that another thread brings about.
+/// Waits for a condition that another thread establishes.
 fn until(mut is_so: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !is_so() {
@@ -60,7 +60,7 @@ fn stop_dev_waits_for_dispatched_requests() {
     harness.submit(IoOp::Write, 0, 1, 1);
     assert_eq!(harness.results(), [0]);
     let stop = later(&harness, ctrl::STOP_DEV, 0);
-    // New requests fail from some time on.
+    // From some moment on new requests fail.
     until(|| {
         harness.submit(IoOp::Flush, 0, 0, 2);
         if harness.results() == [0] {
@@ -126,7 +126,7 @@ fn the_next_server_gets_the_waiting_requests() {
     assert_eq!(harness.command(ctrl::START_USER_RECOVERY, 0), Err(Errno::EINVAL), "once");
     device.open().unwrap();
     let end = later(&harness, ctrl::END_USER_RECOVERY, 88);
-    // Another thread than the first server's.
+    // Another task than the first server's.
     for tag in 0..2 {
         assert_eq!(harness.io_by(2, ublk_io::FETCH_REQ, IoCmd { tag, addr: buffer(tag), ..IoCmd::default() }), None);
     }
@@ -180,7 +180,7 @@ fn quiesce_dev_cancels_the_servers_commands() {
     assert_eq!(harness.outcomes(), [(2, Err(Errno::EIO))]);
     assert_eq!(harness.command(ctrl::QUIESCE_DEV, 1), Err(Errno::ENODEV));
 
-    // Nothing idle to tell it by: in time, or not at all.
+    // No idle command: EBUSY at the deadline.
     let mut harness = Harness::new();
     let device = harness.live(flags, 1);
     harness.submit(IoOp::Write, 0, 1, 1);
@@ -210,7 +210,7 @@ fn a_deleted_number_is_free_once_the_char_device_is_closed() {
     delete.join().unwrap().unwrap();
     assert_eq!(device.open(), Err(Errno::ENOENT));
     assert_eq!(harness.command(ctrl::DEL_DEV, 0), Err(Errno::ENODEV));
-    // A device that nobody opened goes at once.
+    // A device that is not open is removed at once.
     harness.add(0, 1);
     harness.command(ctrl::DEL_DEV, 0).unwrap();
     assert_eq!(harness.driver.ids(), []);
@@ -309,7 +309,7 @@ fn no_command_stays_armed_after_a_cancel() {
     harness.command(ctrl::STOP_DEV, 0).unwrap();
 }
 
-/// A request on a thread of its own, as a front end's write of what it kept: how it ended.
+/// A flush on a thread of its own, as a front end writes back its cache. Returns its result.
 fn flush_by(device: &Arc<UblkDevice<TestPlatform>>) -> Result<(), Errno> {
     crate::blocking::BlockingClient::new(Arc::clone(device) as Arc<dyn BlockDevice>, 0).run_without_data(IoOp::Flush, 0, 0, 0)
 }
@@ -325,7 +325,7 @@ fn front_ends_flush_before_a_stop() {
     until(|| !harness.log.lock().unwrap().is_empty());
     assert_eq!(device.info().state, state::LIVE);
     assert_eq!(harness.results(), [0], "the server gets it");
-    // The stop may end the command before this returns.
+    // The stop may complete the command before this returns.
     harness.commit(0, 0, buffer(0));
     assert_eq!(flushed.recv(), Ok(Ok(())));
     stop.join().unwrap().unwrap();
@@ -367,7 +367,7 @@ fn stop_dev_ends_a_waiting_quiesce_dev() {
     assert_eq!(harness.outcomes(), [(1, Ok(()))]);
     until(|| !harness.log.lock().unwrap().is_empty());
     assert_eq!(harness.results(), [0]);
-    // The stop may end the command before this returns.
+    // The stop may complete the command before this returns.
     harness.commit(0, 0, buffer(0));
     assert_eq!(flushed.recv(), Ok(Ok(())));
     stop.join().unwrap().unwrap();

@@ -1,4 +1,5 @@
-//! The driver on a bench: plain memory, commands that note their results, a server that is called by the test.
+//! A harness for the driver: plain memory, commands that log their results, a server that the test
+//! plays.
 
 mod control;
 mod io;
@@ -20,9 +21,9 @@ use std::sync::Mutex;
 use uringlet_abi::ublk::{CtrlCmd, DevInfo, IoCmd, IoDesc, ParamBasic, ParamDiscard, ctrl, feature, io as ublk_io, param};
 use uringlet_sys::Errno;
 
-/// Size of the server's memory: what lies beyond faults.
+/// Size of the server's memory: addresses beyond it fault.
 const SERVER: usize = 1 << 20;
-/// Room of a slot.
+/// Size of a slot.
 const SLOT: usize = 64 << 10;
 
 /// Results by command number, in order.
@@ -55,11 +56,11 @@ struct TestBuffers {
     server: Arc<Mutex<Vec<u8>>>,
     slots: Mutex<BTreeMap<(u16, u16), Vec<u8>>>,
     descriptors: Mutex<BTreeMap<(u16, u16), IoDesc>>,
-    /// Done in the middle of the next copy to the server.
+    /// Called once, in the middle of the next copy to the server.
     during_copy: OneShotHook,
 }
 
-/// Something to be done once.
+/// A closure that is called once.
 #[derive(Default)]
 struct OneShotHook(Mutex<Option<std::boxed::Box<dyn FnOnce() + Send>>>);
 
@@ -160,10 +161,10 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// Cookie, slot and result of a request that is over.
+/// Cookie, slot and result of a finished request.
 type FinishedRequest = (u64, IoSlot, Result<(), Errno>);
 
-/// Remembers what happened to its requests.
+/// Records the results of its requests.
 #[derive(Debug, Default)]
 struct RecordingClient {
     finished: Mutex<Vec<FinishedRequest>>,
@@ -180,12 +181,12 @@ impl BlockClient for RecordingClient {
     }
 }
 
-/// What front ends were freed_slots.
+/// Records the calls of the driver.
 #[derive(Debug, Default)]
 struct RecordingFrontEnd {
     calls: Mutex<Vec<&'static str>>,
     refuses: Mutex<bool>,
-    /// Done while it is freed_slots that a device leaves.
+    /// Called once, by `before_stop`.
     on_before_stop: OneShotHook,
 }
 
@@ -260,7 +261,7 @@ impl Harness {
         self.control(nr, CtrlCmd { data, queue_id: u16::MAX, ..CtrlCmd::default() }, &mut Vec::new())
     }
 
-    /// A device 0 of one queue, with parameters.
+    /// Adds device 0 with one queue and parameters.
     fn add(&self, flags: u64, depth: u16) -> Arc<UblkDevice<TestPlatform>> {
         let info = DevInfo { nr_hw_queues: 1, queue_depth: depth, max_io_buf_bytes: 1 << 16, flags, ..DevInfo::default() };
         let header = CtrlCmd { queue_id: u16::MAX, len: 64, addr: 1, ..CtrlCmd::default() };
@@ -274,7 +275,8 @@ impl Harness {
         self.control(ctrl::SET_PARAMS, CtrlCmd { len: 112, addr: 1, ..CtrlCmd::default() }, &mut bytes)
     }
 
-    /// A live device of one queue; tag t's buffer is at (t + 1) * SLOT, where buffers are given in advance.
+    /// A live device of one queue. Tag t's buffer is at (t + 1) * SLOT, unless the flags forbid
+    /// buffers.
     fn live(&mut self, flags: u64, depth: u16) -> Arc<UblkDevice<TestPlatform>> {
         let device = self.add(flags, depth);
         device.open().unwrap();
@@ -291,7 +293,7 @@ impl Harness {
         }
     }
 
-    /// An I/O command on queue 0 by task 1: its result, if it is over at once.
+    /// Sends an I/O command on queue 0 as task 1. Returns its result if it is complete already.
     fn io(&mut self, nr: u8, tag: u16, result: i32, addr: u64) -> Option<i32> {
         self.io_by(1, nr, IoCmd { q_id: 0, tag, result, addr })
     }
@@ -307,14 +309,14 @@ impl Harness {
         Some(log.remove(at).1)
     }
 
-    /// A commit on queue 0 by task 1; what it brings is left for `results`.
+    /// Commits on queue 0 as task 1. A result goes to `results`.
     fn commit(&mut self, tag: u16, result: i32, addr: u64) {
         if let Some(res) = self.io(ublk_io::COMMIT_AND_FETCH_REQ, tag, result, addr) {
             self.log.lock().unwrap().push((u64::MAX, res));
         }
     }
 
-    /// Results of commands that waited, in the order of their ends.
+    /// Results of completed commands, in order.
     fn results(&self) -> Vec<i32> {
         self.log.lock().unwrap().drain(..).map(|(_, res)| res).collect()
     }
@@ -327,7 +329,7 @@ impl Harness {
         self.driver.device(0).unwrap().alloc_slot(0, &self.client())
     }
 
-    /// Submits in a slot of its own.
+    /// Submits a request in a new slot.
     fn submit(&self, op: IoOp, sector: u64, sectors: u32, cookie: u64) {
         self.submit_with(op, 0, sector, sectors, cookie, &[]);
     }
@@ -339,7 +341,7 @@ impl Harness {
         device.submit(slot, BlockRequest { op, flags, sector, sectors, data: DataLocation::Slot }, &self.client(), cookie);
     }
 
-    /// What has ended, with the first `len` bytes of its slot; the slots are released.
+    /// The finished requests with the first `len` bytes of their slots, which are freed.
     fn finished(&self, len: usize) -> Vec<(u64, Result<(), Errno>, Vec<u8>)> {
         let device = self.driver.device(0).unwrap();
         let finished: Vec<_> = self.client.finished.lock().unwrap().drain(..).collect();

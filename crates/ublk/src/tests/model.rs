@@ -1,5 +1,6 @@
-//! The driver's protocol in every order of steps: waiters on the device's futex are woken, every command and every request ends
-//! exactly once. A lost wake-up is a thread that sleeps for ever, which loom reports as a deadlock.
+//! The driver's protocol in every order of steps: waiters on the device's futex are woken, every
+//! command and every request ends exactly once. A lost wake-up is a thread that sleeps for ever,
+//! which loom reports as a deadlock.
 
 use super::*;
 use crate::blocking::BlockingClient;
@@ -92,7 +93,7 @@ impl ModelDevice {
         self.log.lock().unwrap().iter().map(|&(_, res)| res).collect()
     }
 
-    /// How the one request ended, if it did.
+    /// The result of the one request, if it has ended.
     fn outcome(&self) -> Option<Result<(), Errno>> {
         let finished = self.client.finished.lock().unwrap();
         assert!(finished.len() <= 1, "it ended twice");
@@ -296,7 +297,8 @@ struct QueueingClient {
     device: Arc<UblkDevice<TestPlatform>>,
     waiting: SlotQueue<u64>,
     finished: Mutex<Vec<u64>>,
-    /// The same client, as the driver takes it; taken out at the end, as it is a cycle.
+    /// The same object, as the driver takes it. The test takes it out at the end, to break the
+    /// cycle.
     client: Mutex<Option<Arc<dyn BlockClient>>>,
 }
 

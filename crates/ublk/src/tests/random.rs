@@ -1,9 +1,10 @@
-//! Random commands, requests and ends: nothing is lost, nothing ends twice, data is right, and all comes to an end.
+//! Random commands, requests and teardowns: nothing is lost or ends twice, data is right, and
+//! everything ends.
 
 use super::*;
 use uringlet_abi::ublk::state;
 
-/// A small generator: the same seeds, the same worlds.
+/// A small generator: a seed names one run.
 struct Dice(u64);
 
 impl Dice {
@@ -15,7 +16,7 @@ impl Dice {
     }
 }
 
-/// What the test knows of a tag.
+/// What the test knows about a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RandomServer {
     Nothing,
@@ -56,7 +57,7 @@ impl Game {
         self.flags & feature::USER_COPY != 0
     }
 
-    /// Whatever has ended, on both sides.
+    /// Collects what has ended on both sides.
     fn look(&mut self) {
         let log: Vec<_> = self.harness.log.lock().unwrap().drain(..).collect();
         for (id, res) in log {
@@ -68,7 +69,7 @@ impl Game {
         for (cookie, result, bytes) in finished {
             self.in_flight -= 1;
             self.finished += 1;
-            // Reads are answered with their number.
+            // The server answers reads with their number.
             if result.is_ok() && cookie % 2 == 0 {
                 assert_eq!(bytes, [cookie as u8; 1024], "the data of request {cookie}");
             }
@@ -83,7 +84,7 @@ impl Game {
         let cookie = self.submitted;
         self.submitted += 1;
         let op = if cookie.is_multiple_of(2) { IoOp::Read } else { IoOp::Write };
-        // The position tells the server which request it is.
+        // The sector tells the server which request this is.
         self.harness.submit_with(op, 0, cookie % 1000 * 2, 2, cookie, &[cookie as u8; 1024]);
     }
 
@@ -95,7 +96,7 @@ impl Game {
     fn send(&mut self, tag: u16, nr: u8, result: i32, addr: u64) {
         let id = self.harness.next;
         let before = self.tags[tag as usize];
-        // Before it is sent: it may end at once.
+        // Recorded before it is sent: the command may complete at once.
         match self.harness.io(nr, tag, result, addr) {
             None => self.tags[tag as usize] = RandomServer::Waits(id),
             Some(-19) => self.tags[tag as usize] = RandomServer::Nothing,
@@ -107,7 +108,7 @@ impl Game {
         }
     }
 
-    /// The server answers: rightly, in part, or with an error.
+    /// The server commits: everything, a part, or an error.
     fn serve(&mut self, tag: u16, dice: &mut Dice) {
         let iod = self.harness.descriptor(tag);
         let addr = if self.uses_copy() { 0 } else { buffer(tag) };
@@ -129,7 +130,7 @@ impl Game {
     }
 
     fn answer_read(&self, tag: u16, iod: &IoDesc, addr: u64) {
-        // Which of the requests at this position it is, the client's side knows: all in flight differ in it.
+        // Requests in flight differ in their sector, so the sector identifies the request.
         let at = iod.start_sector / 2;
         let cookie = (self.submitted.saturating_sub(1000)..self.submitted).rev().find(|n| n % 1000 == at).unwrap_or(0);
         let len = iod.nr_sectors as usize * 512;
@@ -143,7 +144,7 @@ impl Game {
 
     fn check_write(&self, tag: u16, iod: &IoDesc, addr: u64) {
         if self.flags & feature::NEED_GET_DATA != 0 {
-            // Perhaps it was not asked for yet: then the commit is refused.
+            // NEED_GET_DATA may not have been sent yet: then the commit is refused.
             return;
         }
         let at = iod.start_sector / 2;
@@ -199,7 +200,7 @@ impl Game {
         self.look();
     }
 
-    /// Everything ends.
+    /// Stops and deletes the device; everything has to end.
     fn finish(mut self) -> (u64, u16) {
         self.die();
         self.harness.command(ctrl::DEL_DEV, 0).unwrap();

@@ -1,4 +1,5 @@
-//! Clients, a server that dies now and then, and its successors, at the same time: every request ends once, with its own data.
+//! Clients, a server that is killed repeatedly, and its successors, on threads: every request ends
+//! once, with its own data.
 
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +9,7 @@ const DEPTH: u16 = 8;
 const REQUESTS: u64 = 20_000;
 const FLAGS: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
 
-/// Writes its number to a place of its own, again and again, by requests that end on other threads.
+/// Writes its numbers to sectors of their own, by requests that end on other threads.
 #[derive(Debug)]
 struct LoadClient {
     device: Arc<UblkDevice<TestPlatform>>,
@@ -33,7 +34,7 @@ impl LoadClient {
         self.me.get().unwrap().upgrade().unwrap()
     }
 
-    /// The next request, if there is a slot and one is left.
+    /// Starts the next request, if there is a slot and one is left.
     fn start_next(&self) -> bool {
         let Some(slot) = self.device.alloc_slot(0, &self.client()) else { return false };
         let number = self.begun.fetch_add(1, Ordering::SeqCst);
@@ -56,9 +57,10 @@ impl BlockClient for LoadClient {
     }
 }
 
-/// A server: fetches, checks and commits until it is told to die or its device ends. Whether it was told to.
+/// A server: fetches, checks and commits until it is told to die or its device ends. Returns
+/// whether it was told to.
 fn serve(device: &UblkDevice<TestPlatform>, server: &Mutex<Vec<u8>>, task: u64, dies: &AtomicBool) -> bool {
-    // Of its own: what an earlier one's last command says may come late.
+    // A log of its own: completions for an earlier server may come late.
     let log = Log::default();
     let send = |nr, tag: u16, result| {
         let command = LoggedCommand { id: u64::from(tag), log: Arc::clone(&log), is_done: false };
@@ -102,7 +104,7 @@ fn requests_survive_server_replacement_under_load() {
         let goal = (writer.finished.load(Ordering::SeqCst) + REQUESTS / 20).min(REQUESTS);
         wait_for(|| writer.finished.load(Ordering::SeqCst) >= goal);
         dies.store(true, Ordering::SeqCst);
-        // The ring's end and the server's last steps are at the same time.
+        // The end of the ring races with the server's last steps.
         (0..DEPTH).for_each(|tag| device.cancel_io_command(&IoCmd { tag, ..IoCmd::default() }));
         server.join().unwrap();
         device.close();
