@@ -200,7 +200,7 @@ impl Game {
         self.look();
     }
 
-    /// Stops and deletes the device; everything has to end.
+    /// The server dies and the device is deleted: everything has to end.
     fn finish(mut self) -> (u64, u16) {
         self.die();
         self.harness.command(ctrl::DEL_DEV, 0).unwrap();
