@@ -1,4 +1,5 @@
-// File work whose results are known, through node's promises: with UV_USE_IO_URING=1 libuv sends it to a ring.
+// File operations with known results, through node's promises: with UV_USE_IO_URING=1 libuv submits
+// them to a ring.
 import fs from 'node:fs/promises';
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -41,7 +42,7 @@ await assert.rejects(fs.open(dir, 'w'), { code: 'EISDIR' });
 await assert.rejects(fs.stat(path.join(dir, 'f0.moved', 'x')), { code: 'ENOTDIR' });
 await fs.rm(dir, { recursive: true });
 
-// Had libuv found no ring, its own threads would have done all this: a ring has threads of its own.
+// Without a ring libuv's own threads would have done all this. A ring has threads of its own.
 const tasks = await fs.readdir('/proc/self/task');
 const names = await Promise.all(tasks.map((task) => fs.readFile(`/proc/self/task/${task}/comm`, 'utf8')));
 assert.ok(names.some((name) => name.startsWith('iou-')), `no thread of a ring among: ${names.join(' ')}`);

@@ -1,4 +1,6 @@
-/* Preloaded: tells whether a program that can do without a ring got the one it asked liburing.so.2 for. */
+/*
+ * Preloaded: reports whether a program that can work without a ring got one from liburing.so.2.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-//! A scenario by its name: the seed, and what is left out of it.
+//! A scenario by its parameters: the seed, and the parts left out.
 
 use crate::generate;
 use crate::scenario::{Scenario, ScenarioOp, ScenarioStep};
@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use uringlet_abi::sqe;
 
-/// A scenario's name.
+/// The parameters that name a scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) ops: u64,
-    /// Mostly what servers ask for.
+    /// Mostly requests of network servers.
     pub(crate) is_net: bool,
     pub(crate) dropped: Dropped,
 }
@@ -27,7 +27,7 @@ impl Case {
     }
 }
 
-/// What is left out: steps by index, requests by user_data.
+/// The parts left out: steps by index, requests by user_data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dropped {
     pub(crate) steps: BTreeSet<usize>,
@@ -79,7 +79,8 @@ impl Dropped {
 }
 
 impl Dropped {
-    /// Leaves requests out; where the last of a chain goes, the one before it ends the chain.
+    /// Removes requests. If the last one of a chain is removed, the one before it becomes the end
+    /// of the chain.
     fn leave_out(&self, ops: &mut Vec<ScenarioOp>) {
         for at in 0..ops.len() {
             let ends_chain = ops.get(at + 1).is_none_or(|next| next.chain != ops[at].chain);

@@ -1,4 +1,4 @@
-//! One scenario on two sides.
+//! Plays one scenario on both runners and compares.
 
 use crate::case::Case;
 use anyhow::Context;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 pub(crate) enum Comparison {
     Same,
     Differs,
-    /// Differs, but not always, or the kernel differs from itself.
+    /// The difference is not reproducible, or the kernel differs from itself.
     Unsteady,
 }
 
-/// Where a scenario is played.
+/// A command line on which scenarios are played.
 #[derive(Debug)]
 pub(crate) struct ScenarioRunner {
-    /// What stands before the worker's command line.
+    /// Prefix of the worker's command line.
     before: Vec<OsString>,
     name: &'static str,
 }
@@ -33,27 +33,27 @@ pub(crate) struct RunnerPair {
     pub(crate) ours: ScenarioRunner,
 }
 
-/// A worker that takes so long hangs.
+/// A worker that takes longer hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
-/// Quiet times, ms: first quick, then sure.
+/// Idle times in ms, from quick to reliable.
 const QUIET_SHORT_MS: u64 = 3;
 pub(crate) const QUIET_MS: u64 = 20;
 const QUIET_LONG_MS: u64 = 80;
-/// On a machine with more to do than this.
+/// For a machine under heavy load.
 const QUIET_BUSY_MS: u64 = 400;
 
 impl RunnerPair {
-    /// The kernel's side alone.
+    /// The kernel's runner alone.
     pub(crate) fn native() -> ScenarioRunner {
         ScenarioRunner { before: Vec::new(), name: "kernel" }
     }
 
-    /// With what stands before the worker's command line on each side.
+    /// The prefixes of the worker's command line for each runner.
     pub(crate) fn new(kernel: Vec<OsString>, ours: Vec<OsString>) -> Self {
         Self { kernel: ScenarioRunner { before: kernel, name: "kernel" }, ours: ScenarioRunner { before: ours, name: "ours" } }
     }
 
-    /// Plays until the sides agree, or do not for good.
+    /// Plays until the transcripts agree, or all attempts are used.
     pub(crate) fn compare(&self, case: &Case) -> anyhow::Result<Comparison> {
         let (mut kernels, mut ours) = (Vec::new(), Vec::new());
         for quiet_ms in [QUIET_SHORT_MS, QUIET_MS, QUIET_LONG_MS, QUIET_BUSY_MS] {
@@ -68,13 +68,13 @@ impl RunnerPair {
         Ok(if agree || !is_steady { Comparison::Unsteady } else { Comparison::Differs })
     }
 
-    /// Whether the sides differ, as far as one attempt tells.
+    /// Whether the transcripts differ in one attempt.
     pub(crate) fn differ(&self, case: &Case) -> anyhow::Result<bool> {
         let kernel = self.kernel.play(case, QUIET_MS)?;
         Ok(kernel != self.ours.play(case, QUIET_MS)? && kernel == self.kernel.play(case, QUIET_MS)?)
     }
 
-    /// The scenario, and where the transcripts part.
+    /// The scenario and a diff of the transcripts.
     pub(crate) fn report(&self, case: &Case) -> anyhow::Result<String> {
         let kernel = self.kernel.play(case, QUIET_LONG_MS)?;
         let ours = self.ours.play(case, QUIET_LONG_MS)?;
@@ -88,14 +88,14 @@ impl RunnerPair {
     }
 }
 
-/// The lines of both, `-` only the kernel's, `+` only ours.
+/// A diff: `-` lines only of the kernel's, `+` only of ours.
 fn difference(kernel: &str, ours: &str) -> Vec<String> {
     let (kernel, ours): (Vec<_>, Vec<_>) = (kernel.lines().collect(), ours.lines().collect());
     let mut lines = Vec::new();
     let (mut k, mut o) = (0, 0);
     while k < kernel.len() || o < ours.len() {
         if k < kernel.len() && o < ours.len() && kernel[k] == ours[o] {
-            // Of what is the same, only the course of events helps.
+            // Of equal lines only those about the course of events help.
             if !kernel[k].contains("memory of") && !kernel[k].contains("left in") && !kernel[k].starts_with("  ./") {
                 lines.push(format!("  {}", kernel[k]));
             }
@@ -117,7 +117,7 @@ fn difference(kernel: &str, ours: &str) -> Vec<String> {
 }
 
 impl ScenarioRunner {
-    /// The transcript of one run in a fresh folder.
+    /// The transcript of one run in a fresh directory.
     pub(crate) fn play(&self, case: &Case, quiet_ms: u64) -> anyhow::Result<String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl ScenarioRunner {
     }
 }
 
-/// This program, also after it was built anew meanwhile.
+/// This program's path, fixed at the first call: it may be rebuilt meanwhile.
 fn own_path() -> anyhow::Result<PathBuf> {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     if PATH.get().is_none() {
@@ -157,7 +157,7 @@ fn wait(mut child: Child) -> anyhow::Result<String> {
             return Ok(describe_exit(status));
         }
         if started.elapsed() > HANG_TIMEOUT {
-            // SAFETY: the group that was made for this child, which has not been reaped.
+            // SAFETY: the process group created for this child, which has not been reaped.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait()?;
             return Ok("ended: HANG".to_owned());

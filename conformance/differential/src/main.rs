@@ -1,8 +1,9 @@
 //! Random io_uring programs on the kernel's ring and on the engine: the completions, the files and the memory must be the same.
 //!
-//! The program generates a scenario from a seed and plays it in two child processes: one on the kernel's io_uring, one under `uringlet run` inside
-//! `xtask sandbox --kill`, where a real io_uring call is death. It compares what they print. On a difference it plays both again, more slowly; what
-//! still differs is shrunk to the steps that matter, and printed.
+//! The program generates a scenario from a seed and plays it in two child processes: one on the
+//! kernel's io_uring, one under `uringlet run` inside `xtask sandbox --kill`, where a real io_uring
+//! call kills the process. It compares their transcripts. On a difference it plays both again, more
+//! slowly. A scenario that still differs is shrunk to the steps that matter, and printed.
 
 mod case;
 mod compare;
@@ -42,7 +43,7 @@ struct Args {
     jobs: u64,
     is_unshrunk: bool,
     is_net: bool,
-    /// Of `uringlet run`.
+    /// Options of `uringlet run`.
     options: Vec<OsString>,
     uringlet: Option<PathBuf>,
     xtask: Option<PathBuf>,
@@ -129,7 +130,7 @@ fn runners(args: &Args) -> anyhow::Result<RunnerPair> {
     Ok(RunnerPair::new(kernel, ours))
 }
 
-/// Plays all seeds. `false` if the engine differs from the kernel anywhere.
+/// Plays all seeds. `false` if the engine differs from the kernel in any of them.
 fn search(args: &Args) -> anyhow::Result<bool> {
     if let Some(errno) = product::no_kernel_ring() {
         println!("skipped: this kernel gives no ring to compare with ({errno})");

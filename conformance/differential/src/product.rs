@@ -1,4 +1,4 @@
-//! What is compared: the built product, and whether the kernel has a ring.
+//! The built product, and whether the kernel provides a ring.
 
 use anyhow::{Context, ensure};
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use uringlet_abi::UringParams;
 
-/// Why the kernel gives no ring, if it gives none.
+/// The error of io_uring_setup(2), if the kernel provides no ring.
 pub(crate) fn no_kernel_ring() -> Option<io::Error> {
     const SYS_IO_URING_SETUP: libc::c_long = 425;
     let mut params = UringParams::default();
@@ -21,7 +21,7 @@ pub(crate) fn no_kernel_ring() -> Option<io::Error> {
     None
 }
 
-/// Builds the release; `uringlet` and `xtask`.
+/// Builds the release. Returns the paths of `uringlet` and `xtask`.
 pub(crate) fn build() -> anyhow::Result<(PathBuf, PathBuf)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let packages = ["-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "xtask"];

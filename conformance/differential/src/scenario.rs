@@ -1,14 +1,14 @@
-//! A scenario: a ring and a list of steps, all numbers and addresses fixed.
+//! A scenario: a ring and a list of steps with fixed numbers and addresses.
 
 use std::fmt;
 use uringlet_abi::{Opcode, Sqe, sqe};
 
-/// How the program waits until nothing happens any more.
+/// How the worker waits until the ring is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitMethod {
     /// In io_uring_enter(2), with a timeout.
     Enter,
-    /// Looking at the CQ's memory only.
+    /// Polling the CQ's memory only.
     Memory,
     /// In poll(2) on the ring's descriptor.
     Poll,
@@ -21,7 +21,7 @@ pub(crate) struct Scenario {
     /// 0: twice the entries.
     pub(crate) cq_entries: u32,
     pub(crate) waiting: WaitMethod,
-    /// At the end everything is cancelled; otherwise the ring is closed with what is in it.
+    /// At the end all requests are cancelled; otherwise the ring is closed with requests in it.
     pub(crate) cancels_at_end: bool,
     pub(crate) steps: Vec<ScenarioStep>,
 }
@@ -29,14 +29,14 @@ pub(crate) struct Scenario {
 #[derive(Clone, Debug)]
 pub(crate) enum ScenarioStep {
     Submit(Vec<ScenarioOp>),
-    /// write(2), read(2), shutdown(2) of both directions, close(2), past the ring.
+    /// write(2), read(2), shutdown(2) of both directions, close(2): system calls, not SQEs.
     Write(i32, usize),
     Read(i32, usize),
     Shutdown(i32),
     Close(i32),
-    /// So many buffers more in the buffer ring of this group.
+    /// Adds this many buffers to the buffer ring of this group.
     Refill(u16, u16),
-    /// io_uring_register(2) with this memory at an address; what it answers is compared.
+    /// io_uring_register(2) with this memory at the address. The result is compared.
     Register {
         opcode: u32,
         arg: u64,
@@ -53,15 +53,15 @@ pub(crate) enum ScenarioStep {
     },
 }
 
-/// What a request's result means.
+/// How to interpret a request's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultKind {
     Number,
-    /// A descriptor, to be moved to this number.
+    /// A descriptor, which is moved to this number.
     Descriptor(i32),
-    /// Two descriptors at this address, to be moved to this number and the next.
+    /// Two descriptors at this address, which are moved to this number and the next.
     Pipe(u64, i32),
-    /// A `struct statx` at this address, of which only some fields are compared.
+    /// A `struct statx` at this address. Only some fields are compared.
     Statx(u64),
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct ScenarioOp {
     /// Written before the SQE is submitted.
     pub(crate) memory: Vec<(u64, Vec<u8>)>,
     pub(crate) result: ResultKind,
-    /// May wait for something that does not come by itself.
+    /// May wait for an event that does not come by itself.
     pub(crate) may_pend: bool,
-    /// Ops of one number are one chain.
+    /// Requests with the same number form a chain.
     pub(crate) chain: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Leaving out steps and requests while the sides still differ.
+//! Leaves out steps and requests while the transcripts still differ.
 
 use crate::case::{Case, Dropped};
 use crate::compare::RunnerPair;
 use crate::scenario::ScenarioStep;
 use std::time::{Duration, Instant};
 
-/// So long at most for one finding.
+/// Time limit for one finding.
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// The smallest case found that still differs.

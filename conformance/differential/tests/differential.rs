@@ -1,4 +1,4 @@
-//! A fixed number of scenarios, the same ones each time: `cargo run -p differential -- --help` for more.
+//! A fixed set of scenarios: `cargo run -p differential -- --help` for more.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ fn engine_matches_the_kernel() {
     assert!(status.expect("the program that was just built starts").success());
 }
 
-/// Mostly what servers ask for.
+/// Mostly requests of network servers.
 const SERVES: [&str; 7] = ["--net", "--seed", "1", "--count", "100", "--ops", "12"];
 
 #[test]
@@ -17,7 +17,7 @@ fn engine_matches_the_kernel_on_server_requests() {
     assert!(status.expect("the program that was just built starts").success());
 }
 
-/// With a worker's try of whatever has IOSQE_ASYNC, as in the kernel.
+/// Requests with IOSQE_ASYNC are tried by a worker, as in the kernel.
 #[test]
 fn engine_workers_match_the_kernel() {
     let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(SERVES).arg("--with=--iosqe-async=worker").status();

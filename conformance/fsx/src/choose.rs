@@ -1,23 +1,23 @@
-//! The next operation, at random.
+//! Chooses the next operation at random.
 
 use crate::model::FileModel;
 use crate::op::{AppendBy, BLOCK, BufferKind, FileOp, MAX_LEN, MAX_SIZE};
 use conformance_rng::Rng;
 
-/// What the filesystem has.
+/// What the filesystem and the ring support.
 #[derive(Clone, Debug)]
 pub(crate) struct Abilities {
     pub(crate) is_direct: bool,
     /// IORING_OP_FTRUNCATE.
     pub(crate) ring_truncates: bool,
-    /// fallocate(2)'s modes.
+    /// Supported modes of fallocate(2).
     pub(crate) modes: Vec<i32>,
 }
 
 type Maker = fn(&mut Rng, &FileModel, &Abilities) -> Option<FileOp>;
 
-/// How often of ten thousand, and what. One that has nothing to work on answers `None`. What waits for the disk is rare: one of it takes as long as a
-/// thousand others.
+/// Frequency of each operation, of ten thousand. `None`: the operation is not possible now.
+/// Operations that wait for the disk are rare: one takes as long as a thousand others.
 const WEIGHTS: &[(u64, Maker)] = &[
     (3200, |rng, model, _| Some(reads(rng, model))),
     (3200, |rng, _, _| Some(writes(rng))),
@@ -40,7 +40,7 @@ const WEIGHTS: &[(u64, Maker)] = &[
     (15, |rng, _, _| Some(FileOp::Reopen { truncates: rng.percent(20) })),
 ];
 
-/// An operation that the file can take now.
+/// An operation that is possible on the file now.
 pub(crate) fn choose(rng: &mut Rng, model: &FileModel, can: &Abilities) -> FileOp {
     let total: u64 = WEIGHTS.iter().map(|(weight, _)| weight).sum();
     loop {
@@ -76,7 +76,7 @@ fn buffer(rng: &mut Rng) -> BufferKind {
     rng.pick(&[BufferKind::Plain, BufferKind::Plain, BufferKind::Vectored, BufferKind::Fixed])
 }
 
-/// Mostly where there is something.
+/// Mostly inside the file.
 fn reads(rng: &mut Rng, model: &FileModel) -> FileOp {
     let len = length(rng);
     let off = if model.size > len && rng.percent(90) { rng.below(model.size - len) } else { offset(rng, len) };
@@ -99,7 +99,8 @@ fn direct_write(rng: &mut Rng) -> FileOp {
     FileOp::DirectWrite { off: rng.below((MAX_SIZE - len) / BLOCK + 1) * BLOCK, len }
 }
 
-/// Up to the end of the last block at most: xfs answers EIO for blocks that it holds ready behind it.
+/// At most up to the end of the last block: xfs returns EIO for blocks that it has preallocated
+/// behind it.
 fn direct_read(rng: &mut Rng, model: &FileModel, can: &Abilities) -> Option<FileOp> {
     let blocks = model.size.div_ceil(BLOCK);
     if !can.is_direct || blocks == 0 {
@@ -115,13 +116,13 @@ fn ranged(rng: &mut Rng, make: fn(u64, u64) -> FileOp) -> FileOp {
     make(offset(rng, len), len)
 }
 
-/// Below the file's end: behind it is SIGBUS.
+/// Below the end of the file: an access behind it is SIGBUS.
 fn mapped(rng: &mut Rng, model: &FileModel, make: fn(u64, u64) -> FileOp) -> Option<FileOp> {
     let len = length(rng).min(model.size);
     (len > 0).then(|| make(rng.below(model.size - len + 1), len))
 }
 
-/// Moves what is behind it.
+/// Modes that move the bytes behind the range.
 const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
 
 fn allocates(rng: &mut Rng, _: &FileModel, can: &Abilities) -> Option<FileOp> {

@@ -5,7 +5,8 @@ use crate::op::FileOp;
 
 const END: u64 = u64::MAX;
 
-/// The bytes of a file that an operation reads or changes. What claims overlap must not be in flight together: the order would be anybody's.
+/// The bytes of a file that an operation reads or changes. Operations whose claims conflict must
+/// not be in flight together: their order is undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RangeClaim {
     from: u64,
@@ -29,7 +30,8 @@ impl RangeClaim {
         Self { has_position: true, ..self }
     }
 
-    /// What it claims of a file that is in this state. Whoever sees or moves the file's end claims everything behind it.
+    /// The claim of an operation on a file in this state. An operation that sees or moves the end
+    /// of the file claims everything behind it.
     pub(crate) fn of(op: &FileOp, model: &FileModel) -> Self {
         let size = model.size;
         let reading = |off, len| Self::shared(off, if off + len > size { END } else { off + len });
@@ -40,7 +42,7 @@ impl RangeClaim {
             FileOp::ReadAtPosition { len } => reading(model.position, len).with_position(),
             FileOp::WriteAtPosition { len } => writing(model.position, len).with_position(),
             FileOp::Append { .. } => Self::exclusive(size, END),
-            // Past the page cache: beside nothing else.
+            // Bypasses the page cache: nothing else at the same time.
             FileOp::DirectRead { .. } | FileOp::DirectWrite { .. } => Self::exclusive(0, END),
             FileOp::Truncate { size: new } | FileOp::TruncateDirectly { size: new } => Self::exclusive(size.min(new), END),
             FileOp::Allocate { off, len, mode } => allocation(off, len, mode, size),
@@ -68,7 +70,7 @@ fn allocation(off: u64, len: u64, mode: i32, size: u64) -> RangeClaim {
     match (keeps_size || off + len <= size, changes) {
         (true, true) => RangeClaim::exclusive(off, off + len),
         (true, false) if keeps_size => RangeClaim::NOTHING,
-        // It would make the file longer if somebody else made it shorter.
+        // Extends the file if another operation shortens it first.
         (true, false) => RangeClaim::shared(off, off + len),
         (false, _) => RangeClaim::exclusive(off.min(size), END),
     }

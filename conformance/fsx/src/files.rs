@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Which descriptor of a file.
+/// The kinds of descriptors of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleKind {
     Plain,
@@ -16,7 +16,7 @@ pub(crate) enum HandleKind {
     Direct,
 }
 
-/// Descriptors a file has; so many slots of the ring's table it takes.
+/// Descriptors per file: its slots in the ring's file table.
 pub(crate) const HANDLES: usize = 3;
 
 /// An open file.
@@ -46,25 +46,26 @@ impl FileHandles {
         }
     }
 
-    /// As they stand in the ring's table.
+    /// In the order of the ring's file table.
     pub(crate) fn fds(&self) -> [RawFd; HANDLES] {
         [self.fd(HandleKind::Plain), self.fd(HandleKind::Append), self.fd(HandleKind::Direct)]
     }
 
-    /// Bytes of the file through its mapping; they must lie below its end.
+    /// Reads bytes through the mapping; they must lie below the end of the file.
     pub(crate) fn read_mapped(&self, off: u64, into: &mut [u8]) {
-        // SAFETY: inside the mapping; the claims keep everybody else from changing these bytes and the file from shrinking.
+        // SAFETY: inside the mapping; the claims keep other operations from changing these bytes
+        // and the file from shrinking.
         unsafe { std::ptr::copy_nonoverlapping(self.map.at(off), into.as_mut_ptr(), into.len()) };
     }
 
-    /// The same for writing.
+    /// Writes bytes through the mapping; they must lie below the end of the file.
     pub(crate) fn write_mapped(&self, off: u64, data: &[u8]) {
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.map.at(off), data.len()) };
     }
 }
 
-/// A shared mapping of as much as the file may ever have.
+/// A shared mapping of the largest possible file.
 #[derive(Debug)]
 struct SharedMapping(*mut u8);
 
@@ -86,19 +87,19 @@ impl SharedMapping {
 
 impl Drop for SharedMapping {
     fn drop(&mut self) {
-        // SAFETY: ours, and nothing of it is borrowed.
+        // SAFETY: our mapping, and nothing borrows from it.
         unsafe { libc::munmap(self.0.cast(), MAX_SIZE as usize) };
     }
 }
 
-/// fallocate(2); whether this filesystem has the mode.
+/// fallocate(2). An error may mean that the filesystem lacks the mode.
 pub(crate) fn fallocate(file: &File, mode: i32, off: u64, len: u64) -> io::Result<()> {
     // SAFETY: numbers only.
     let r = unsafe { libc::fallocate(file.as_raw_fd(), mode, off as i64, len as i64) };
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Writes everything back and lets it leave the page cache.
+/// Writes the file back and drops it from the page cache.
 pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     file.sync_data()?;
     // SAFETY: numbers only.
@@ -108,7 +109,7 @@ pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     }
 }
 
-/// A folder that goes when it is dropped.
+/// A directory that is removed on drop.
 #[derive(Debug)]
 pub(crate) struct ScratchDir(pub(crate) PathBuf);
 

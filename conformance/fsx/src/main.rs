@@ -1,6 +1,7 @@
 //! Random file operations through io_uring, each byte compared with a model in memory.
 //!
-//! A plain io_uring program: as it is it checks the kernel's ring, under `uringlet run` it checks the engine. `cargo xtask fsx` does both, in every mode.
+//! A plain io_uring program: run directly it checks the kernel's ring, under `uringlet run` it
+//! checks the engine. `cargo xtask fsx` does both, in every mode.
 
 mod choose;
 mod claim;
@@ -30,10 +31,10 @@ operations are in flight (else it changes, 1 to 32).
 
 Exit status: 0 all as expected, 1 not, 77 no io_uring to be had, 130 interrupted.";
 
-/// "No ring to be had."
+/// Exit status without io_uring.
 const NO_RING: u8 = 77;
 const INTERRUPTED: u8 = 130;
-/// No operation takes so long, on whatever machine.
+/// No operation takes this long on any machine.
 const HANG_TIMEOUT: Duration = Duration::from_secs(180);
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -130,7 +131,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(print_summary(args, started, (done.into_inner(), sequence.into_inner()), &failures))
 }
 
-/// Tells how far it is, until all is done; ends the process if nothing happens any more.
+/// Reports the progress until all is done. Ends the process if nothing completes any more.
 fn watch(args: &Args, started: Instant, done: &AtomicU64, is_over: impl Fn() -> bool) {
     let (mut told, mut moved, mut last) = (started, started, 0);
     while !is_over() {
@@ -150,13 +151,13 @@ fn watch(args: &Args, started: Instant, done: &AtomicU64, is_over: impl Fn() -> 
         }
         if now - told > REPORT_INTERVAL {
             told = now;
-            // Who listened may be gone.
+            // The reader may be gone.
             let _ = writeln!(io::stderr(), "fsx: {count} of {} operations, {:.0} k/s", args.ops, rate(count, started));
         }
     }
 }
 
-/// Thousands a second.
+/// Thousands per second.
 fn rate(count: u64, started: Instant) -> f64 {
     count as f64 / started.elapsed().as_secs_f64() / 1000.0
 }
@@ -166,7 +167,8 @@ fn print_summary(args: &Args, started: Instant, (done, sequence): (u64, u64), fa
         let ops = args.round.min(args.ops);
         let _ = writeln!(io::stdout(), "fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {ops}");
     }
-    // The same for the same seed, whatever the ring: else a failure could not be played again.
+    // The sequence is the same for the same seed on every ring: otherwise a failure could not be
+    // reproduced.
     let seeds = format!("seeds from {}, sequence {sequence:016x}", args.seed);
     let how = if failures.is_empty() { "all as expected" } else { "NOT as expected" };
     let took = started.elapsed().as_secs_f64();

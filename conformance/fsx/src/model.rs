@@ -1,13 +1,14 @@
-//! What a file must hold, byte by byte.
+//! The expected content of a file, byte by byte.
 
 use crate::op::{FileOp, MAX_SIZE};
 
-/// A file as it should be once everything submitted is done. Bytes behind its end are zero, so that growing needs no care.
+/// A file as it must be once every submitted operation is done. Bytes behind its end are zero, so
+/// that growing needs no extra step.
 #[derive(Debug)]
 pub(crate) struct FileModel {
     bytes: Box<[u8]>,
     pub(crate) size: u64,
-    /// Of the descriptor that reads and writes.
+    /// The position of the plain descriptor.
     pub(crate) position: u64,
 }
 
@@ -20,7 +21,7 @@ impl FileModel {
         &self.bytes[..self.size as usize]
     }
 
-    /// What a read of these bytes must find.
+    /// The bytes that a read must return.
     pub(crate) fn expected(&self, off: u64, len: u64) -> &[u8] {
         let from = off.min(self.size);
         &self.bytes[from as usize..(off + len).min(self.size) as usize]
@@ -60,7 +61,7 @@ impl FileModel {
         }
     }
 
-    /// Where an operation writes, if it writes.
+    /// The range that an operation writes, if it writes.
     pub(crate) fn write_range(&self, op: &FileOp) -> Option<(u64, u64)> {
         match *op {
             FileOp::Write { off, len, .. } | FileOp::DirectWrite { off, len } | FileOp::MapWrite { off, len } => Some((off, len)),
@@ -70,7 +71,7 @@ impl FileModel {
         }
     }
 
-    /// Where an operation reads, if it reads.
+    /// The range that an operation reads, if it reads.
     pub(crate) fn read_range(&self, op: &FileOp) -> Option<(u64, u64)> {
         match *op {
             FileOp::Read { off, len, .. } | FileOp::DirectRead { off, len } | FileOp::MapRead { off, len } => Some((off, len)),

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// No file grows beyond it.
+/// Largest size of a file.
 pub(crate) const MAX_SIZE: u64 = 256 << 10;
-/// The longest transfer.
+/// Longest transfer.
 pub(crate) const MAX_LEN: u64 = 64 << 10;
-/// What O_DIRECT, collapse and insert are aligned to.
+/// Alignment for O_DIRECT, collapse and insert.
 pub(crate) const BLOCK: u64 = 4096;
 
-/// How a buffer is named in the SQE.
+/// How the SQE names its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferKind {
     Plain,
@@ -19,7 +19,7 @@ pub(crate) enum BufferKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AppendBy {
-    /// A descriptor with O_APPEND; the SQE's offset is to be ignored.
+    /// A descriptor with O_APPEND; the SQE's offset is ignored.
     Descriptor,
     /// RWF_APPEND.
     Flag,
@@ -72,12 +72,12 @@ pub(crate) enum FileOp {
         off: u64,
         len: u64,
     },
-    /// POSIX_FADV_DONTNEED: what is clean leaves the page cache.
+    /// POSIX_FADV_DONTNEED: drops clean pages from the page cache.
     DropCache {
         off: u64,
         len: u64,
     },
-    /// From here on: done by the thread itself, past the ring.
+    /// From here on: system calls of this thread, not SQEs.
     TruncateDirectly {
         size: u64,
     },
@@ -99,13 +99,13 @@ pub(crate) enum FileOp {
 }
 
 impl FileOp {
-    /// Whether the thread does it itself.
+    /// Whether the operation is a system call of this thread.
     pub(crate) fn is_direct_call(&self) -> bool {
         use FileOp::{CheckSize, MapRead, MapWrite, Reopen, Seek, TruncateDirectly};
         matches!(self, TruncateDirectly { .. } | MapRead { .. } | MapWrite { .. } | Seek { .. } | CheckSize | Reopen { .. })
     }
 
-    /// Whether it may have to do with these bytes, or with the file's size.
+    /// Whether the operation may affect these bytes or the file's size.
     pub(crate) fn concerns(&self, from: u64, to: u64) -> bool {
         match *self {
             Self::Read { off, len, .. } | Self::Write { off, len, .. } | Self::MapRead { off, len } | Self::MapWrite { off, len } => {

@@ -1,4 +1,4 @@
-//! The ring: SQEs from operations.
+//! Builds rings, and SQEs from operations.
 
 use crate::files::{FileHandles, HANDLES, HandleKind};
 use crate::op::{AppendBy, BufferKind, FileOp};
@@ -10,7 +10,7 @@ use std::io;
 const ENTRIES: u32 = 64;
 const RWF_APPEND: i32 = 0x10;
 
-/// How a ring is set up.
+/// The setup flags of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingKind {
     Plain,
@@ -32,7 +32,7 @@ pub(crate) fn new(kind: RingKind) -> io::Result<IoUring> {
     builder.build(ENTRIES)
 }
 
-/// Registers every buffer and every descriptor.
+/// Registers all buffers and descriptors.
 pub(crate) fn register(ring: &IoUring, slots: &BufferSlots, files: &[FileHandles]) -> io::Result<()> {
     // SAFETY: the memory of the slots outlives the ring.
     unsafe { ring.submitter().register_buffers(&slots.registration())? };
@@ -46,16 +46,16 @@ pub(crate) fn truncates(ring: &IoUring) -> bool {
     ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Ftruncate::CODE)
 }
 
-/// What an operation works on.
+/// The file of an operation.
 pub(crate) struct FileTarget<'a> {
     pub(crate) index: usize,
     pub(crate) handles: &'a FileHandles,
-    /// Through the ring's table.
+    /// By its slot in the ring's file table.
     pub(crate) is_registered: bool,
 }
 
 impl FileTarget<'_> {
-    /// The number of the SQE: a descriptor, or a slot of the table that the flag FIXED_FILE then speaks of.
+    /// The SQE's descriptor: a number, or with FIXED_FILE a slot of the table.
     fn fd(&self, kind: HandleKind) -> types::Fd {
         let slot = self.index * HANDLES + kind as usize;
         types::Fd(if self.is_registered { slot as i32 } else { self.handles.fd(kind) })
@@ -66,7 +66,7 @@ impl FileTarget<'_> {
     }
 }
 
-/// A transfer as its SQE says it.
+/// A transfer, as in its SQE.
 struct Transfer {
     fd: types::Fd,
     is_write: bool,
@@ -76,7 +76,7 @@ struct Transfer {
     rw_flags: i32,
 }
 
-/// The SQE of an operation whose buffer is this slot's. `cuts` say how iovecs are cut.
+/// The SQE of an operation that uses this slot's buffer. `cuts` are the borders of its iovecs.
 pub(crate) fn entry(op: &FileOp, target: &FileTarget<'_>, slots: &mut BufferSlots, slot: usize, cuts: [u64; 3]) -> Entry {
     let at =
         |kind, is_write, buffer, off, len: u64| Transfer { fd: target.fd(kind), is_write, buffer, off, len: len as usize, rw_flags: 0 };

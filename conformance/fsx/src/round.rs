@@ -1,8 +1,10 @@
-//! A round: fresh files, a ring, so many operations, all following from one seed.
+//! A round: fresh files, a ring, and a number of operations that all follow from one seed.
 //!
-//! Operations are in flight together as far as their claims allow, and the model is brought up to date as they are made: what each must answer is known
-//! before it is submitted. Nothing that is decided depends on when a completion comes: an operation counts as in flight until all before it are over. So a
-//! seed names one sequence of operations on every machine, and only the order of their execution is the ring's.
+//! Operations are in flight together as far as their claims allow, and the model is updated when
+//! they are chosen: the result of each is known before it is submitted. No decision depends on when
+//! a completion arrives: an operation counts as in flight until all operations before it are over.
+//! So a seed names one sequence of operations on every machine; only their execution order is the
+//! ring's.
 
 use crate::choose::{Abilities, choose};
 use crate::claim::RangeClaim;
@@ -21,27 +23,27 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Of this program.
+/// The salt of this program's random numbers.
 const RNG_SALT: u64 = 0x2545_f491_4f6c_dd1d;
 const FILES: usize = 4;
 const DEPTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Operations between two changes of depth.
+/// Operations between two changes of the depth.
 const DEPTH_INTERVAL: u64 = 500;
-/// Operations between two looks at all bytes of all files.
+/// Operations between two comparisons of all bytes of all files.
 const CHECK_INTERVAL: u64 = 5000;
 const LOG_LEN: usize = 4096;
 
-/// What is played, and how it is going.
+/// The parameters and the progress of a run.
 #[derive(Debug)]
 pub(crate) struct RoundPlan<'a> {
     pub(crate) can: &'a Abilities,
-    /// 0: it changes.
+    /// 0: the depth changes.
     pub(crate) depth: usize,
     pub(crate) done: &'a AtomicU64,
     pub(crate) stop: &'a AtomicBool,
 }
 
-/// What went wrong, and with which bytes.
+/// A failed check, and the bytes that it concerns.
 #[derive(Debug)]
 struct RoundFailure {
     text: String,
@@ -89,9 +91,9 @@ struct LoggedOp {
 struct Round<'a> {
     plan: &'a RoundPlan<'a>,
     rng: Rng,
-    /// For what depends on when completions come, and may not change the operations.
+    /// For decisions that depend on the time of completions, and so must not change the operations.
     timing_rng: Rng,
-    // Before the memory that it knows.
+    // Dropped before the memory that the ring has registered.
     ring: IoUring,
     slots: BufferSlots,
     files: Vec<FileHandles>,
@@ -99,23 +101,24 @@ struct Round<'a> {
     folder: &'a Path,
     window: VecDeque<InFlightOp>,
     depth: usize,
-    /// SQEs to be pushed together.
+    /// SQEs that are pushed together.
     entries: Vec<Entry>,
-    /// SQEs to submit at once.
+    /// Number of SQEs to submit at once.
     batch: usize,
     unsubmitted: usize,
     number: u64,
     log: VecDeque<LoggedOp>,
 }
 
-/// Plays a round of this many operations. A number that names their sequence, or the report of what went wrong.
+/// Plays a round of this many operations. Returns a number that identifies the sequence, or a
+/// report of the failure.
 pub(crate) fn play(plan: &RoundPlan<'_>, folder: &ScratchDir, seed: u64, ops: u64) -> Result<u64, String> {
     let mut round = Round::new(plan, &folder.0, seed).map_err(|failure| failure.text)?;
     match round.play(ops) {
         Ok(()) => Ok(round.rng.next_u64()),
         Err(failure) => {
             let report = round.report(&failure);
-            // Requests may still be in flight: their memory has to stay.
+            // Requests may still be in flight, so their memory is leaked.
             std::mem::forget(round);
             Err(report)
         }
@@ -188,7 +191,7 @@ impl<'a> Round<'a> {
         self.submit_chain(file, op, length)
     }
 
-    /// Submits an operation, or a chain of them that begins with it.
+    /// Submits an operation, or a chain that begins with it.
     fn submit_chain(&mut self, file: usize, first: FileOp, length: usize) -> Result<(), RoundFailure> {
         let begin = self.number;
         let link = self.rng.pick(&[Flags::IO_LINK, Flags::IO_LINK, Flags::IO_HARDLINK]);
@@ -220,7 +223,7 @@ impl<'a> Round<'a> {
         self.reap()
     }
 
-    /// Mostly the same file.
+    /// The next operation of a chain, mostly on the same file.
     fn next_of_chain(&mut self, file: usize) -> (usize, FileOp) {
         let file = if self.rng.percent(25) { self.rng.below(FILES as u64) as usize } else { file };
         loop {
@@ -239,7 +242,7 @@ impl<'a> Round<'a> {
         flags
     }
 
-    /// Gives an operation its slot, and does it to the model.
+    /// Assigns a slot to an operation, and applies it to the model.
     fn prepare(&mut self, file: usize, op: FileOp, is_cancelled: bool, flags: Flags) -> Result<usize, RoundFailure> {
         let slot = self.slots.free().ok_or_else(|| RoundFailure::of_file(file, "no slot is free".into()))?;
         let model = &mut self.models[file];
@@ -281,7 +284,8 @@ impl<'a> Round<'a> {
         ring::entry(&op, &target, &mut self.slots, slot, cuts).flags(flags).user_data(number << 8 | slot as u64)
     }
 
-    /// A whole chain at once: a thread that polls the SQ takes a chain's end for where it finds the queue's.
+    /// Pushes a whole chain at once: an SQPOLL thread ends a chain where it finds the end of the
+    /// queue.
     fn push(&mut self) -> Result<(), RoundFailure> {
         // SAFETY: descriptors, buffers and iovecs are kept until the CQE comes.
         while unsafe { self.ring.submission().push_multiple(&self.entries) }.is_err() {
@@ -299,14 +303,14 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Waits until nothing in flight has to do with this claim.
+    /// Waits until no operation in flight conflicts with this claim.
     fn retire_conflicts(&mut self, before: u64, file: usize, claim: &RangeClaim) -> Result<(), RoundFailure> {
         let conflicts = |flight: &InFlightOp| flight.number < before && flight.file == file && flight.claim.conflicts(claim);
         let count = self.window.iter().rposition(conflicts).map_or(0, |last| last + 1);
         (0..count).try_for_each(|_| self.retire())
     }
 
-    /// Waits for the oldest.
+    /// Waits for the oldest operation.
     fn retire(&mut self) -> Result<(), RoundFailure> {
         let Some(oldest) = self.window.pop_front() else { return Ok(()) };
         self.reap()?;
@@ -349,7 +353,7 @@ impl<'a> Round<'a> {
         Err(RoundFailure { text, file: Some(file), from: off + found.at as u64, to: off + found.at as u64 + 1 })
     }
 
-    /// What the thread does itself.
+    /// Executes an operation by system calls of this thread.
     fn call_directly(&mut self, file: usize, op: FileOp) -> Result<(), RoundFailure> {
         let claim = RangeClaim::of(&op, &self.models[file]);
         if matches!(op, FileOp::Reopen { .. }) {
@@ -392,7 +396,7 @@ impl<'a> Round<'a> {
     }
 
     fn reopen(&mut self, file: usize, truncates: bool) -> Result<(), RoundFailure> {
-        // The new ones first: the table must never name a number that was closed.
+        // Register the new descriptors first: the table must never contain a closed one.
         let handles = FileHandles::new(&name(self.folder, file), truncates)?;
         self.ring.submitter().register_files_update((file * HANDLES) as u32, &handles.fds())?;
         self.files[file] = handles;
@@ -418,7 +422,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Compares every byte of every file, by plain reads.
+    /// Compares every byte of every file with the model, by plain reads.
     fn check_all_files(&mut self) -> Result<(), RoundFailure> {
         self.drain()?;
         for file in 0..FILES {
@@ -442,7 +446,7 @@ impl<'a> Round<'a> {
         self.log.push_back(line);
     }
 
-    /// What went wrong, and the operations that may have to do with it.
+    /// The failure, and the operations that may have caused it.
     fn report(&self, failure: &RoundFailure) -> String {
         let mut text = format!("after {} operations, depth {}: {}\n", self.number, self.depth, failure.text);
         let concerns = |line: &&LoggedOp| failure.file.is_none_or(|file| line.file == file) && line.op.concerns(failure.from, failure.to);
@@ -462,7 +466,7 @@ fn is_read(op: &FileOp) -> bool {
     matches!(op, FileOp::Read { .. } | FileOp::ReadAtPosition { .. } | FileOp::DirectRead { .. })
 }
 
-/// What this place and this ring can do.
+/// Detects what this filesystem and this ring support.
 pub(crate) fn abilities(folder: &Path) -> anyhow::Result<Abilities> {
     let path = folder.join("abilities");
     let handles = FileHandles::new(&path, true)?;

@@ -1,26 +1,26 @@
-//! The memory of requests in flight: a buffer each, with a guard behind it, registered with the ring.
+//! The memory of requests in flight: one registered buffer each, with a guard behind it.
 
 use crate::op::{FileOp, MAX_LEN};
 use std::io;
 
-/// Requests that can be in flight.
+/// Limit of requests in flight.
 pub(crate) const SLOTS: usize = 64;
-/// Bytes behind a buffer that nobody may touch.
+/// Bytes behind a buffer that no request may touch.
 const GUARD: usize = 256;
 const STRIDE: usize = MAX_LEN as usize + 4096;
 const POISON: u8 = 0xa5;
 
-/// A request in flight, and what must come of it.
+/// A request in flight, and its expected outcome.
 #[derive(Debug)]
 pub(crate) struct BufferSlot {
     pub(crate) number: u64,
     pub(crate) file: usize,
     pub(crate) op: FileOp,
-    /// The CQE's result.
+    /// The expected result of the CQE.
     pub(crate) expected: i32,
-    /// What a read must find.
+    /// The bytes that a read must return.
     pub(crate) content: Vec<u8>,
-    /// Its buffer's bytes that are the request's.
+    /// Bytes of the buffer that the request uses.
     pub(crate) len: usize,
     pub(crate) iovecs: [libc::iovec; 4],
     pub(crate) state: SlotState,
@@ -30,13 +30,13 @@ pub(crate) struct BufferSlot {
 pub(crate) enum SlotState {
     Free,
     InFlight,
-    /// Its CQE came and was as expected.
+    /// The CQE came with the expected result.
     Done,
 }
 
 const NO_IOVEC: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
 
-/// All of them, and their memory.
+/// All slots and their memory.
 #[derive(Debug)]
 pub(crate) struct BufferSlots {
     memory: *mut u8,
@@ -72,18 +72,19 @@ impl BufferSlots {
         self.memory.wrapping_add(slot * STRIDE)
     }
 
-    /// As the ring registers them.
+    /// The buffers as the ring registers them.
     pub(crate) fn registration(&self) -> Vec<libc::iovec> {
         (0..SLOTS).map(|slot| libc::iovec { iov_base: self.address(slot).cast(), iov_len: MAX_LEN as usize }).collect()
     }
 
-    /// The buffer with its guard. Only while no request has it.
+    /// The buffer with its guard. Only valid while no request uses it.
     fn bytes(&mut self, slot: usize) -> &mut [u8] {
-        // SAFETY: inside the mapping; the borrow of `self` is the only one, and the caller says that no request has it.
+        // SAFETY: inside the mapping; the borrow of `self` is the only one, and the caller
+        // guarantees that no request uses the slot.
         unsafe { std::slice::from_raw_parts_mut(self.address(slot), MAX_LEN as usize + GUARD) }
     }
 
-    /// Bytes of a write: told apart by the number of the operation.
+    /// Fills a buffer with bytes for a write that identify the operation.
     pub(crate) fn fill(&mut self, slot: usize, len: usize, number: u64) -> &[u8] {
         self.all[slot].len = len;
         let bytes = self.bytes(slot);
@@ -93,13 +94,13 @@ impl BufferSlots {
         &bytes[..len]
     }
 
-    /// A buffer for a read.
+    /// Prepares a buffer for a read.
     pub(crate) fn poison(&mut self, slot: usize, len: usize) {
         self.all[slot].len = len;
         self.bytes(slot)[..len + GUARD].fill(POISON);
     }
 
-    /// Where a read differs from what it must be.
+    /// Compares the result of a read with the expected bytes, and checks the guard.
     pub(crate) fn difference(&mut self, slot: usize) -> Option<Mismatch> {
         let content = std::mem::take(&mut self.all[slot].content);
         let len = self.all[slot].len;
@@ -113,12 +114,12 @@ impl BufferSlots {
         }
     }
 
-    /// Bytes of a buffer that is nobody's, as scratch space.
+    /// A free slot's buffer as scratch space.
     pub(crate) fn scratch(&mut self, slot: usize, len: usize) -> &mut [u8] {
         &mut self.bytes(slot)[..len]
     }
 
-    /// Splits a buffer into up to four iovecs, cut at the given cuts of 256.
+    /// Splits a buffer into four iovecs. `cuts` are the borders, in 256ths of the length.
     pub(crate) fn split(&mut self, slot: usize, len: usize, cuts: [u64; 3]) -> (*const libc::iovec, u32) {
         let base = self.address(slot);
         let mut cuts = cuts.map(|share| len * (share % 257) as usize / 256);
@@ -135,19 +136,19 @@ impl BufferSlots {
 
 impl Drop for BufferSlots {
     fn drop(&mut self) {
-        // SAFETY: ours; rings that know it are gone by now.
+        // SAFETY: our mapping; the rings that registered it are gone.
         unsafe { libc::munmap(self.memory.cast(), SLOTS * STRIDE) };
     }
 }
 
-/// The first byte that differs.
+/// The first difference.
 #[derive(Debug)]
 pub(crate) struct Mismatch {
     pub(crate) at: usize,
     pub(crate) text: String,
 }
 
-/// Compares; shows both sides where they begin to differ.
+/// Compares, and shows both sides from the first difference on.
 pub(crate) fn difference(found: &[u8], expected: &[u8]) -> Option<Mismatch> {
     if found == expected {
         return None;

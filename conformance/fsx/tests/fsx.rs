@@ -1,10 +1,11 @@
-//! On the kernel's ring, where there is one: nothing differs, and a seed names one sequence of operations however they are executed.
+//! On the kernel's ring, if there is one: no check fails, and a seed names one sequence of
+//! operations however they are executed.
 
 use std::process::Command;
 
 const NO_RING: i32 = 77;
 
-/// The last line of a run, without its times. `None`: no ring.
+/// The sequence number that a run prints. `None`: no ring.
 fn sequence(options: &[&str]) -> Option<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsx"));
     let output =

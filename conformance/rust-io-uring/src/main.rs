@@ -1,4 +1,4 @@
-//! Files, sockets, timeouts and links through the `io-uring` crate; prints `all well` if every answer was right.
+//! Files, sockets, timeouts and links through the `io-uring` crate; prints `all well` if every result is right.
 
 use io_uring::{IoUring, opcode, squeue, types};
 use std::fs::OpenOptions;
@@ -6,19 +6,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-type Answers = Vec<(u64, i32)>;
+type Results = Vec<(u64, i32)>;
 
 const ECANCELED: i32 = 125;
 const ETIME: i32 = 62;
 
 /// Submits all entries in one call, waits for as many completions; sorted by user data.
-fn run(ring: &mut IoUring, entries: &[squeue::Entry]) -> Answers {
+fn run(ring: &mut IoUring, entries: &[squeue::Entry]) -> Results {
     // SAFETY: the callers' buffers outlive this call, which returns when all requests are complete.
     unsafe { ring.submission().push_multiple(entries) }.expect("the queue is large enough");
     ring.submit_and_wait(entries.len()).expect("enter");
-    let mut answers: Answers = ring.completion().map(|cqe| (cqe.user_data(), cqe.result())).collect();
-    answers.sort_unstable();
-    answers
+    let mut results: Results = ring.completion().map(|cqe| (cqe.user_data(), cqe.result())).collect();
+    results.sort_unstable();
+    results
 }
 
 fn files(ring: &mut IoUring) {
@@ -31,7 +31,7 @@ fn files(ring: &mut IoUring) {
             opcode::Write::new(fd, block.as_ptr(), 4096).offset(i * 4096).build().user_data(i)
         })
         .collect();
-    assert_eq!(run(ring, &writes), (0..16).map(|i| (i, 4096)).collect::<Answers>());
+    assert_eq!(run(ring, &writes), (0..16).map(|i| (i, 4096)).collect::<Results>());
     let synced = run(ring, &[opcode::Fsync::new(fd).build().user_data(1)]);
     assert_eq!(synced, [(1, 0)]);
     assert_eq!(std::fs::read("rust-data").expect("read"), blocks.concat());
@@ -41,27 +41,27 @@ fn files(ring: &mut IoUring) {
         .zip(0u64..)
         .map(|(block, i)| opcode::Read::new(fd, block.as_mut_ptr(), 4096).offset(i * 4096).build().user_data(i))
         .collect();
-    assert_eq!(run(ring, &reads), (0..16).map(|i| (i, 4096)).collect::<Answers>());
+    assert_eq!(run(ring, &reads), (0..16).map(|i| (i, 4096)).collect::<Results>());
     assert_eq!(back, blocks);
     std::fs::remove_file("rust-data").expect("remove");
 }
 
 fn sockets(ring: &mut IoUring) {
     let (left, right) = UnixStream::pair().expect("socketpair");
-    let mut heard = [0u8; 5];
+    let mut received = [0u8; 5];
     let entries = [
-        opcode::Recv::new(types::Fd(right.as_raw_fd()), heard.as_mut_ptr(), 5).build().user_data(1),
+        opcode::Recv::new(types::Fd(right.as_raw_fd()), received.as_mut_ptr(), 5).build().user_data(1),
         opcode::Send::new(types::Fd(left.as_raw_fd()), b"hello".as_ptr(), 5).build().user_data(2),
     ];
     assert_eq!(run(ring, &entries), [(1, 5), (2, 5)]);
-    assert_eq!(&heard, b"hello");
+    assert_eq!(&received, b"hello");
 }
 
 fn timeouts(ring: &mut IoUring) {
     let short = types::Timespec::new().nsec(20_000_000);
     let started = Instant::now();
-    let answers = run(ring, &[opcode::Timeout::new(&short).build().user_data(7)]);
-    assert_eq!(answers, [(7, -ETIME)]);
+    let results = run(ring, &[opcode::Timeout::new(&short).build().user_data(7)]);
+    assert_eq!(results, [(7, -ETIME)]);
     assert!(started.elapsed() >= Duration::from_millis(20));
 }
 

@@ -1,10 +1,10 @@
-//! A request in the making, and what it touches.
+//! A request under construction, and the resources that it accesses.
 
 use crate::fixture;
 use crate::scenario::ScenarioOp;
 use uringlet_abi::Timespec;
 
-/// What a request touches.
+/// The access of a request to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(super) resource: Resource,
@@ -37,16 +37,16 @@ pub(super) fn conflict(a: &[Access], b: &[Access]) -> bool {
     a.iter().any(|x| b.iter().any(|y| x.resource == y.resource && (x.is_write || y.is_write)))
 }
 
-/// A request in the making.
+/// A request under construction.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) op: ScenarioOp,
     pub(super) touches: Vec<Access>,
-    /// Goes on after its first completion.
+    /// Continues after its first completion.
     pub(super) is_multishot: bool,
 }
 
-/// The request's own chunk.
+/// Address of the request's own chunk.
 pub(super) fn chunk(op: &ScenarioOp) -> u64 {
     fixture::ARENA + (op.user_data() - 1) * fixture::CHUNK
 }
@@ -60,13 +60,13 @@ pub(super) fn timespec(ns: i64) -> Vec<u8> {
     [ts.tv_sec.to_ne_bytes(), ts.tv_nsec.to_ne_bytes()].concat()
 }
 
-/// The file that a descriptor belongs to: both ends of a pipe or a pair are one thing.
+/// The resource of a descriptor: both ends of a pipe or a socket pair are one resource.
 pub(super) fn resource_of(fd: i32) -> Resource {
     let is_pair = (110..130).contains(&fd) || (fixture::UDP..fixture::UDP + 2).contains(&fd);
     Resource::File(if is_pair { fd & !1 } else { fd })
 }
 
-/// Iovecs over the request's chunk, in its second part; the sum of their lengths.
+/// Adds iovecs at the request's AUX, over memory from `base` on.
 pub(super) fn iovecs(op: &mut ScenarioOp, base: u64, lens: &[u64]) {
     let mut at = base;
     let mut bytes = Vec::new();

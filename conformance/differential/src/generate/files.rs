@@ -19,7 +19,7 @@ fn file(g: &mut ScenarioGenerator) -> i32 {
     g.rng.pick(&fixture::FILES)
 }
 
-/// Reads and writes of all kinds.
+/// Reads and writes.
 fn transfer(g: &mut ScenarioGenerator) -> Draft {
     let opcode = g.rng.pick(&[
         Opcode::Read,
@@ -43,7 +43,7 @@ fn transfer(g: &mut ScenarioGenerator) -> Draft {
     op.sqe.off = off;
     let is_write = matches!(opcode, Opcode::Write | Opcode::Writev | Opcode::WriteFixed);
     let mut touches = vec![Access { resource: Resource::File(fd), is_write }];
-    // Not on the direct file: the kernel forgets to move the position there.
+    // Not on the direct file: the kernel does not advance the position there.
     if g.rng.percent(20) && !is_direct {
         op.sqe.off = u64::MAX;
         touches = vec![writes(Resource::File(fd))];
@@ -64,7 +64,7 @@ fn transfer(g: &mut ScenarioGenerator) -> Draft {
         }
     }
     if g.rng.percent(8) {
-        // Some RWF_*: DSYNC, SYNC, APPEND, HIPRI, NOAPPEND, one that nobody knows.
+        // Some RWF_*: DSYNC, SYNC, APPEND, HIPRI, NOAPPEND, an unknown one.
         op.sqe.op_flags = g.rng.pick(&[2, 4, 0x10, 1, 0x20, 0x4000_0000]);
     }
     simple(op, touches)
@@ -98,7 +98,7 @@ fn select(g: &mut ScenarioGenerator) -> Draft {
     simple(op, vec![writes(Resource::File(fd)), writes(Resource::Group(group))])
 }
 
-/// What concerns a file as a whole.
+/// Operations on a file as a whole.
 fn whole(g: &mut ScenarioGenerator) -> Draft {
     let fd = file(g);
     let opcode = g.rng.pick(&[

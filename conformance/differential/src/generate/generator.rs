@@ -1,4 +1,4 @@
-//! The state from which requests are generated.
+//! The state of the generator.
 
 use super::draft::{Access, Draft, Resource, reads, writes};
 use crate::fixture;
@@ -16,15 +16,15 @@ pub(super) struct Pending {
 
 pub(super) struct ScenarioGenerator {
     pub(super) rng: Rng,
-    /// Mostly what servers ask for.
+    /// Mostly requests of network servers.
     pub(super) is_net: bool,
     pub(super) next_id: u64,
     pub(super) pending: Vec<Pending>,
-    /// What the current batch touches.
+    /// Accesses of the current batch.
     pub(super) touched: Vec<Access>,
-    /// A drained request may hold back everything behind it.
+    /// A drained request may block everything behind it.
     pub(super) is_drain_blocked: bool,
-    /// A request has drained: the kernel hands the later ones to workers.
+    /// A request has drained: the kernel punts the later ones to workers.
     pub(super) has_drained: bool,
     pub(super) next_adopted: i32,
     /// Opcode and user_data of requests that may be pending.
@@ -32,7 +32,7 @@ pub(super) struct ScenarioGenerator {
 }
 
 impl ScenarioGenerator {
-    /// A new request; its user_data says which chunk of the arena is its own.
+    /// A new request. Its user_data determines its chunk of the arena.
     pub(super) fn op(&mut self, opcode: Opcode) -> ScenarioOp {
         self.next_id += 1;
         ScenarioOp {
@@ -44,7 +44,8 @@ impl ScenarioGenerator {
         }
     }
 
-    /// The user_data of some request that may be pending, best of one of this opcode; or of nobody.
+    /// The user_data of a request that may be pending, preferably of this opcode; sometimes of
+    /// none.
     pub(super) fn target(&mut self, opcode: Option<Opcode>) -> u64 {
         let fitting: Vec<u64> =
             self.may_pend.iter().filter(|(code, _)| opcode.is_some_and(|o| o as u8 == *code)).map(|(_, id)| *id).collect();
@@ -60,7 +61,7 @@ impl ScenarioGenerator {
         entity.user_data[which]
     }
 
-    /// What touching a request means: touching what it touches.
+    /// The accesses of a request that changes another one: those of its target.
     pub(super) fn touches_of(&self, user_data: u64) -> Vec<Access> {
         let found = self.pending.iter().find(|p| p.user_data.contains(&user_data));
         let mut touches = vec![writes(Resource::Request(user_data))];
@@ -69,7 +70,7 @@ impl ScenarioGenerator {
     }
 }
 
-/// Uses a registered file instead of the number, where there is one.
+/// Replaces the descriptor by its registered file, in some cases.
 pub(super) fn maybe_fixed(g: &mut ScenarioGenerator, draft: &mut Draft) {
     let index = fixture::TABLE.iter().position(|fd| *fd == draft.op.sqe.fd);
     if let Some(index) = index

@@ -1,12 +1,12 @@
-//! One field of a good SQE, made wrong.
+//! Corrupts one field of a valid SQE.
 
 use super::draft::Draft;
 use crate::fixture;
 use conformance_rng::Rng;
 use uringlet_abi::Opcode;
 
-/// Opcodes whose second structure (iovecs, header, path) the engine leaves to the system call: a bad address is told by the same errno, but does not end
-/// a submission, nor keeps a chain from starting.
+/// Opcodes whose second structure (iovecs, header, path) the engine leaves to the system call: a
+/// bad address gives the same errno, but neither ends a submission nor keeps a chain from starting.
 fn is_read_late(opcode: u8) -> bool {
     use Opcode as O;
     let late = [
@@ -27,7 +27,7 @@ fn is_read_late(opcode: u8) -> bool {
     late.iter().any(|o| *o as u8 == opcode)
 }
 
-/// Only into what touches nothing new.
+/// Only changes that access no other resource.
 pub(super) fn corrupt_field(rng: &mut Rng, draft: &mut Draft) {
     let s = &mut draft.op.sqe;
     match rng.below(13) {
@@ -37,7 +37,8 @@ pub(super) fn corrupt_field(rng: &mut Rng, draft: &mut Draft) {
         3 if !is_read_late(s.opcode) => {
             s.addr = rng.pick(&[0, fixture::UNMAPPED, fixture::READ_ONLY, 0xdead_0000_0000_0000]);
             if s.opcode == Opcode::Fallocate as u8 {
-                // No address but a length: one for which there would be room is taken from the machine.
+                // A length here, not an address: a length that fits would allocate the machine's
+                // disk space.
                 s.addr |= 1 << 63;
             }
         }

@@ -22,12 +22,12 @@ pub(super) fn poll(g: &mut ScenarioGenerator) -> Draft {
     op.sqe.op_flags = g.rng.pick(&[POLLIN, POLLIN, POLLIN, POLLOUT, POLLIN | POLLOUT, POLLRDHUP, 0]);
     let is_multishot = g.rng.percent(25);
     if is_multishot {
-        // Asked for both, the kernel tells the one that has just come, and epoll all that holds.
+        // Polled for both, the kernel reports only the new event, and epoll all current ones.
         op.sqe.op_flags = g.rng.pick(&[POLLIN, POLLOUT]);
         op.sqe.len = op_flags::POLL_ADD_MULTI;
     }
     op.may_pend = true;
-    // A multishot one hears of everything; a single one only looks.
+    // A multishot poll reports every change; a single one only reads the state.
     let touch = resource_of(op.sqe.fd);
     let mut draft = Draft { op, touches: vec![if is_multishot { writes(touch) } else { reads(touch) }], is_multishot };
     maybe_fixed(g, &mut draft);
@@ -127,7 +127,7 @@ fn words32(words: &[u32]) -> Vec<u8> {
 
 /// A call of io_uring_register(2), or an io_uring_enter(2) without submission.
 pub(super) fn register(g: &mut ScenarioGenerator) -> ScenarioStep {
-    // Far behind all chunks.
+    // Behind all chunks.
     let arg = fixture::ARENA + (3 << 20);
     let call = |opcode, memory: Vec<u8>, nr_args| ScenarioStep::Register { opcode, arg, memory, nr_args };
     let update = |off: u32, fds: u64| [words32(&[off, 0]), fds.to_ne_bytes().to_vec()].concat();
@@ -142,7 +142,7 @@ pub(super) fn register(g: &mut ScenarioGenerator) -> ScenarioStep {
         7 => call(reg::EVENTFD, words32(&[g.rng.pick(&[fixture::NOTIFIED as u32, 100, 199])]), 1),
         8 => call(reg::IOWQ_MAX_WORKERS, words32(&[0, 0]), g.rng.pick(&[2, 3])),
         9 => {
-            // SYNC_CANCEL of nobody.
+            // SYNC_CANCEL of a request that does not exist.
             let words = [words32(&[7777, 0, u32::MAX, 0]), vec![0xff; 16], vec![0; 32]].concat();
             call(reg::SYNC_CANCEL, words, 1)
         }

@@ -1,7 +1,8 @@
-//! Scenarios from seeds.
+//! Generates scenarios from seeds.
 //!
-//! A scenario's outcome must not depend on timing, only the order of completions may. So requests of one batch that touch the same thing stand in one
-//! chain, and what may still wait from an earlier batch is woken by one request at a time.
+//! The outcome of a scenario must not depend on timing, apart from the order of completions. So
+//! requests of one batch that access the same resource are in one chain, and a request that waits
+//! from an earlier batch is woken by only one request at a time.
 
 mod draft;
 mod files;
@@ -20,10 +21,11 @@ use draft::{Access, Draft, Resource, conflict, writes};
 use generator::{Pending, ScenarioGenerator};
 use uringlet_abi::{Opcode, setup, sqe};
 
-/// Of this program.
+/// The salt of this program's random numbers.
 const RNG_SALT: u64 = 0x5bf0_3635_d1c2_a94b;
 
-/// The scenario of a seed, of about so many requests; of all kinds, or mostly of those that servers ask for.
+/// The scenario of a seed, of about this many requests: of all kinds, or mostly those of network
+/// servers.
 pub(crate) fn scenario(seed: u64, ops: u64, is_net: bool) -> Scenario {
     let mut g = ScenarioGenerator {
         rng: Rng::new(seed, RNG_SALT),
@@ -139,7 +141,7 @@ impl ScenarioGenerator {
 
     fn link(&mut self, drafts: &mut [Draft]) {
         if self.rng.percent(25) {
-            // A time limit on the last but one: a generous one, or a short one on what has to wait.
+            // A timeout for the last request but one: generous, or short if that one has to wait.
             let guarded = drafts.len() - 2;
             let limit = self.link_timeout(drafts[guarded].op.may_pend && drafts[guarded].touches.len() == 1);
             drafts[guarded + 1] = limit;
@@ -148,14 +150,15 @@ impl ScenarioGenerator {
         for draft in &mut drafts[..last] {
             draft.op.sqe.flags |= if self.rng.percent(25) { sqe::IO_HARDLINK } else { sqe::IO_LINK };
         }
-        // A link that nothing follows: the kernel hands such a chain to a worker.
+        // A link without a successor: the kernel punts such a chain to a worker.
         if self.rng.percent(4) && drafts.iter().all(|draft| !draft.op.may_pend) {
             drafts[last].op.sqe.flags |= sqe::IO_LINK;
         }
     }
 
-    /// What follows a worker's request in a chain is run by that worker in the kernel, and sleeps there instead of being polled: a cancel is told
-    /// otherwise then, and O_NONBLOCK heeded. That is an accident of the kernel, and not ours.
+    /// In the kernel a worker also runs the successors of its request in a chain. They block in the
+    /// worker instead of being polled: a cancel is reported differently, and O_NONBLOCK is
+    /// honoured. The engine does not imitate that.
     fn blocks_in_worker(&self, drafts: &[Draft]) -> bool {
         let mut is_with_worker = self.has_drained;
         // A cancel that a worker runs finds itself.
@@ -168,7 +171,7 @@ impl ScenarioGenerator {
             let sleeps = is_with_worker && index > 0 && draft.op.may_pend;
             let is_async = is_moved(draft);
             is_with_worker |= is_async || !draft.op.may_pend && draft.op.sqe.opcode != Opcode::Nop as u8;
-            // Provided buffers are taken early by workers.
+            // Workers take provided buffers early.
             sleeps || is_async && draft.op.may_pend && (draft.is_multishot || draft.op.sqe.flags & sqe::BUFFER_SELECT != 0)
         })
     }
@@ -180,13 +183,14 @@ impl ScenarioGenerator {
             let s = &mut draft.op.sqe;
             if self.rng.percent(if self.is_net { 20 } else { 6 }) {
                 s.flags |= sqe::ASYNC;
-                // When it is there to be found is not certain.
+                // Another request may or may not find it.
                 draft.touches.push(writes(Resource::Request(s.user_data)));
             }
             if self.rng.percent(6) && !draft.is_multishot {
                 s.flags |= sqe::CQE_SKIP_SUCCESS;
             }
-            // Behind a drained request the kernel has workers begin, and what is malformed or notifies counts as being before all else.
+            // Behind a drained request the kernel starts requests in workers, and orders malformed
+            // requests and notifications before all others.
             if self.rng.percent(2) && s.flags & sqe::CQE_SKIP_SUCCESS == 0 && !self.is_net {
                 s.flags |= sqe::IO_DRAIN;
                 drains = true;
@@ -205,7 +209,8 @@ impl ScenarioGenerator {
             return None;
         }
         let woken: Vec<&Pending> = self.pending.iter().filter(|p| conflict(&p.touches, &touches)).collect();
-        // Chains are woken one at a time: what they do next must not meet what another does.
+        // Only one chain may be woken at a time: the successors of two chains could access the same
+        // resource.
         if woken.len() > 1 {
             return None;
         }
@@ -218,7 +223,7 @@ impl ScenarioGenerator {
         Some(())
     }
 
-    /// A call past the ring that something may wait for.
+    /// A system call that may wake a waiting request.
     fn direct_step(&mut self) -> Option<ScenarioStep> {
         if self.rng.percent(15) {
             let group = if self.is_net { self.rng.pick(&[fixture::RING_GROUP, fixture::INC_GROUP]) } else { fixture::RING_GROUP };
@@ -233,8 +238,8 @@ impl ScenarioGenerator {
         let is_pipe = fixture::PIPES.contains(&base);
         let len = self.rng.pick(&[1, 100, 700, 2000]);
         Some(match self.rng.below(12) {
-            // Of a stream's end that the program made itself we say that there is more; the kernel does so of its peer's only.
-            // Of datagrams it has a worker wait.
+            // For a stream's end that the program itself shut down the engine reports more data to
+            // come; the kernel only for the peer's. For datagrams the kernel lets a worker wait.
             0 if !(is_pipe || self.is_net && [fixture::TCP, 126, fixture::UDP].contains(&base)) => ScenarioStep::Shutdown(base),
             1 if is_pipe => ScenarioStep::Close(base + self.rng.below(2) as i32),
             2 | 3 if self.pending.iter().all(|p| !conflict(&p.touches, &touches)) => ScenarioStep::Read(base, len),

@@ -1,4 +1,4 @@
-//! Requests on names. All names are one thing: whoever touches one stands in one chain.
+//! Requests on names. All names are one resource, so such requests are in one chain.
 
 use super::draft::{Draft, Resource, chunk, simple, writes};
 use super::generator::ScenarioGenerator;
@@ -54,14 +54,16 @@ pub(super) fn draft(g: &mut ScenarioGenerator) -> Draft {
             touches.push(writes(Resource::Table));
         }
         Opcode::Statx => {
-            // An empty path is refused a little later by us, which shows where it ends a submission.
+            // The engine rejects an empty path a little later, which would show where it ends a
+            // submission.
             let is_empty = g.rng.percent(15);
             op.sqe.addr = put_path(&mut op, fixture::AUX, if is_empty { "" } else { name });
             op.sqe.off = chunk(&op) + fixture::AUX2;
             op.sqe.len = 0x7ff;
             op.sqe.op_flags = if is_empty { 0x1000 } else { g.rng.pick(&[0, 0, 0x100, 0x8000_0000]) };
             op.result = ResultKind::Statx(op.sqe.off);
-            // With numbers of its own, so that a seed's other requests stay what they were before there were attributes.
+            // A generator of its own, so that the other requests of a seed are the same as before
+            // attributes were added.
             attribute(&mut g.rng.clone(), &mut op);
         }
         Opcode::Unlinkat => {
@@ -94,7 +96,7 @@ fn two_names(g: &mut ScenarioGenerator, op: &mut ScenarioOp, opcode: Opcode, old
     }
 }
 
-/// Makes about half of the requests other ones: for an attribute of a name, or of a regular file.
+/// Turns about half of the requests into others: for an attribute of a name, or of a regular file.
 fn attribute(rng: &mut Rng, op: &mut ScenarioOp) {
     let opcode = match rng.below(8) {
         0 => Opcode::Setxattr,
@@ -122,7 +124,7 @@ fn attribute(rng: &mut Rng, op: &mut ScenarioOp) {
     }
 }
 
-/// A descriptor at a number of its own, or a registered file.
+/// Creates a descriptor with a number of its own, or a registered file.
 fn open(g: &mut ScenarioGenerator, op: &mut ScenarioOp, name: &str) {
     op.sqe.addr = put_path(op, fixture::AUX, name);
     let flags = g.rng.pick(&[

@@ -1,4 +1,5 @@
-//! What servers ask of a ring: bundles, buffers that are used up bit by bit, requests that go on, notifications, messages between rings.
+//! Requests of network servers: bundles, incremental buffers, multishot, notifications, messages
+//! between rings.
 
 use super::draft::{Access, Draft, Resource, chunk, iovecs, reads, resource_of, simple, writes};
 use super::generator::{ScenarioGenerator, maybe_fixed};
@@ -6,7 +7,7 @@ use crate::fixture;
 use crate::scenario::ResultKind;
 use uringlet_abi::{FILE_INDEX_ALLOC, Opcode, op_flags, sqe};
 
-/// One end of each sort of pair: streams, datagrams, TCP, UDP.
+/// One end of each kind of pair: streams, datagrams, TCP, UDP.
 pub(super) const PAIRS: [i32; 5] = [120, 126, fixture::TCP, fixture::TCP, fixture::UDP];
 const GROUPS: [u16; 4] = [fixture::RING_GROUP, fixture::INC_GROUP, fixture::LEGACY_GROUP, fixture::NO_GROUP];
 const PEEK: u32 = 2;
@@ -58,16 +59,17 @@ fn receive(g: &mut ScenarioGenerator) -> Draft {
         select(&mut draft, group);
     }
     let s = &mut draft.op.sqe;
-    // How many buffers a datagram may fill that nobody limits depends on what requests before it left in the kernel's caches.
+    // The number of buffers that an unlimited datagram fills depends on what earlier requests left
+    // in the kernel's caches.
     if g.rng.percent(60) && (s.len > 0 || base != fixture::UDP && base != 126) {
         s.ioprio |= op_flags::RECVSEND_BUNDLE;
     }
     if g.rng.percent(25) {
         s.ioprio |= op_flags::RECVSEND_POLL_FIRST;
     }
-    // The kernel forgets what later parts of a bundle that waits for all are in.
+    // With WAITALL the kernel loses the buffers of the later parts of a bundle.
     let waits = if s.ioprio & op_flags::RECVSEND_BUNDLE == 0 { WAITALL } else { NOSIGNAL };
-    // Nor does it know what was thrown away from what was used up.
+    // With TRUNC the kernel counts discarded bytes as consumed.
     let truncates = if s.buf_index == fixture::INC_GROUP { PEEK } else { TRUNC };
     if g.rng.percent(30) {
         s.op_flags = g.rng.pick(&[PEEK, truncates, DONTWAIT, waits, NOSIGNAL]);
@@ -75,7 +77,7 @@ fn receive(g: &mut ScenarioGenerator) -> Draft {
     draft
 }
 
-/// A receive that goes on.
+/// A multishot receive.
 fn receive_on(g: &mut ScenarioGenerator) -> Draft {
     let base = g.rng.pick(&PAIRS);
     let mut op = g.op(Opcode::Recv);
@@ -99,7 +101,7 @@ fn send(g: &mut ScenarioGenerator) -> Draft {
     op.may_pend = true;
     let is_stream = base != fixture::UDP && base != 126;
     let mut draft = simple(op, vec![writes(Resource::File(base))]);
-    // Of a list the kernel sends more than it is asked for.
+    // From a list of buffers the kernel sends more than the length asks for.
     if g.rng.percent(50) {
         let group = g.rng.pick(&[fixture::RING_GROUP, fixture::INC_GROUP]);
         select(&mut draft, group);
@@ -123,7 +125,7 @@ fn send(g: &mut ScenarioGenerator) -> Draft {
     draft
 }
 
-/// Sends with a notification.
+/// Zero-copy sends with a notification.
 fn zero_copy(g: &mut ScenarioGenerator) -> Draft {
     let base = g.rng.pick(&PAIRS);
     let is_message = g.rng.percent(40);
@@ -163,7 +165,7 @@ fn zero_copy(g: &mut ScenarioGenerator) -> Draft {
     Draft { op, touches, is_multishot: true }
 }
 
-/// RECVMSG that goes on: each buffer begins with what a header would say.
+/// Multishot RECVMSG: each buffer begins with the header's results.
 fn receive_messages(g: &mut ScenarioGenerator) -> Draft {
     let base = g.rng.pick(&PAIRS);
     let mut op = g.op(Opcode::Recvmsg);
@@ -198,7 +200,7 @@ fn read_on(g: &mut ScenarioGenerator) -> Draft {
     draft
 }
 
-/// A CQE or a file for this ring or the other one.
+/// A message with a CQE or a file, to this ring or the other one.
 fn message(g: &mut ScenarioGenerator) -> Draft {
     let mut op = g.op(Opcode::MsgRing);
     op.sqe.fd = g.rng.pick(&[fixture::OWN_RING, fixture::OTHER_RING, fixture::OTHER_RING, 100]);
@@ -270,12 +272,12 @@ fn epoll_wait(g: &mut ScenarioGenerator) -> Draft {
     op.sqe.len = g.rng.pick(&[1, 4, 4, 0]);
     op.may_pend = true;
     let mut touches = vec![writes(Resource::File(fixture::EPOLL))];
-    // Whatever may be in it.
+    // Files that may be in the epoll set.
     touches.extend([110, 112, 120, 122, 130].map(|fd| reads(Resource::File(fd))));
     simple(op, touches)
 }
 
-/// The far end of a pair, to be written to.
+/// One pair, for writes to its far end.
 pub(super) fn pair(g: &mut ScenarioGenerator) -> i32 {
     g.rng.pick(&PAIRS)
 }

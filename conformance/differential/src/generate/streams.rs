@@ -115,7 +115,7 @@ fn messages(g: &mut ScenarioGenerator) -> Draft {
     simple(op, vec![writes(Resource::File(base))])
 }
 
-/// Between a pipe and something else.
+/// Splice or tee between a pipe and another file.
 fn splice(g: &mut ScenarioGenerator) -> Draft {
     let is_tee = g.rng.percent(25);
     let mut op = g.op(if is_tee { Opcode::Tee } else { Opcode::Splice });
@@ -133,7 +133,7 @@ fn splice(g: &mut ScenarioGenerator) -> Draft {
         op.sqe.off = if to == 100 { file_offset } else { u64::MAX };
     }
     op.sqe.len = g.rng.pick(&[0, 10, 500, 3000]);
-    // Always by a worker in the kernel: it may sleep there, so not without SPLICE_F_NONBLOCK.
+    // A worker runs these in the kernel, and may block there: so only with SPLICE_F_NONBLOCK.
     op.sqe.op_flags = g.rng.pick(&[2, 2, 2, 2, 3, 0x40]);
     simple(op, vec![writes(resource_of(from)), writes(resource_of(to))])
 }
@@ -192,12 +192,12 @@ fn connections(g: &mut ScenarioGenerator) -> Draft {
             op.sqe.len = 16;
         }
     }
-    // Names, since bind makes one.
+    // Names: bind creates one.
     let touches = vec![writes(Resource::File(fixture::LISTENER)), writes(Resource::Names)];
     simple(op, touches)
 }
 
-/// recv that goes on, into buffers of a group.
+/// A multishot receive into buffers of a group.
 fn multishot(g: &mut ScenarioGenerator) -> Draft {
     let base = g.rng.pick(&fixture::SOCKETS);
     let mut op = g.op(Opcode::Recv);

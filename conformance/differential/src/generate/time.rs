@@ -1,4 +1,4 @@
-//! Timeouts that are over at once or never, and cancels.
+//! Timeouts that expire at once or never, and cancels.
 
 use super::draft::{Access, Draft, Resource, chunk, resource_of, simple, timespec, writes};
 use super::generator::ScenarioGenerator;
@@ -31,18 +31,18 @@ fn timeout(g: &mut ScenarioGenerator) -> Draft {
         _ => 0,
     };
     op.may_pend = true;
-    // A short one may be over before the next request looks for it.
+    // A short timeout may expire before the next request looks for it.
     let touches = if ns <= 1000 { vec![writes(Resource::Request(op.user_data()))] } else { vec![] };
     let is_multishot = op.sqe.op_flags & op_flags::TIMEOUT_MULTISHOT != 0;
     Draft { op, touches, is_multishot }
 }
 
-/// Removes or updates one.
+/// Removes or updates a timeout.
 fn change(g: &mut ScenarioGenerator) -> Draft {
     let mut op = g.op(Opcode::TimeoutRemove);
     let target = g.target(Some(Opcode::Timeout));
     op.sqe.addr = target;
-    // How often a multishot one fires is a matter of time.
+    // The number of expirations of a multishot timeout depends on timing.
     let is_multishot = g.pending.iter().any(|p| p.is_multishot && p.user_data.contains(&target));
     if g.rng.percent(50) && !is_multishot {
         op.sqe.op_flags = op_flags::TIMEOUT_UPDATE;
@@ -59,7 +59,7 @@ fn change(g: &mut ScenarioGenerator) -> Draft {
 }
 
 impl ScenarioGenerator {
-    /// A time limit for the request before it: a short one only if that one is sure to wait.
+    /// A timeout for the previous request: short only if that one is sure to wait.
     pub(super) fn link_timeout(&mut self, may_be_short: bool) -> Draft {
         let mut op = self.op(Opcode::LinkTimeout);
         let ns = if may_be_short && self.rng.percent(40) { 1_000_000_000_000 } else { FOREVER };
@@ -70,7 +70,7 @@ impl ScenarioGenerator {
     }
 }
 
-/// Touches what the target touches, and the set of what is pending.
+/// The accesses of the target, and the set of pending requests.
 fn cancels(g: &ScenarioGenerator, target: u64) -> Vec<Access> {
     let mut touches = g.touches_of(target);
     touches.push(writes(Resource::Pending));
@@ -94,7 +94,7 @@ pub(super) fn cancel(g: &mut ScenarioGenerator) -> Draft {
             touches.push(writes(resource_of(fd)));
         }
         8 => {
-            // By opcode, of which there may be none.
+            // By opcode; there may be no such request.
             op.sqe.op_flags = op_flags::CANCEL_OP | op_flags::CANCEL_ALL;
             op.sqe.len = Opcode::Accept as u32;
             touches.push(writes(Resource::File(fixture::LISTENER)));

@@ -1,4 +1,4 @@
-//! Plays one scenario, on whatever io_uring this process finds, and prints what happened.
+//! Plays one scenario on the io_uring that this process finds, and prints a transcript.
 
 mod ring;
 mod setup_fixture;
@@ -17,17 +17,17 @@ const FIRST_BUFFERS: u64 = 9998;
 
 struct Player {
     ring: RawRing,
-    /// Gets messages.
+    /// Receives messages.
     other: RawRing,
     waiting: WaitMethod,
-    /// Nothing happened for so long: nothing will.
+    /// The ring is idle after this time without a completion.
     idle_time: Duration,
     ops: BTreeMap<u64, ScenarioOp>,
-    /// Submitted requests that end by themselves.
+    /// Submitted requests that complete by themselves.
     awaited: HashSet<u64>,
 }
 
-/// Plays in the current folder, which is empty.
+/// Plays in the current directory, which is empty.
 pub(crate) fn play(scenario: &Scenario, idle_time: Duration) -> anyhow::Result<()> {
     setup_fixture::build()?;
     let ring = match RawRing::new(scenario.entries, scenario.cq_entries, scenario.setup_flags) {
@@ -96,7 +96,7 @@ impl Player {
         self.submit_pushed();
     }
 
-    /// With the rings' descriptors.
+    /// Replaces the placeholders by the rings' descriptors.
     fn with_ring_fd(&self, sqe: Sqe) -> Sqe {
         let fd = match sqe.fd {
             fixture::OWN_RING => self.ring.fd,
@@ -106,7 +106,7 @@ impl Player {
         Sqe { fd, ..sqe }
     }
 
-    /// A malformed SQE ends a submission: again, until all are taken.
+    /// A malformed SQE ends a submission: repeat until all are consumed.
     fn submit_pushed(&mut self) {
         let mut answers = Vec::new();
         for _ in 0..ops_limit(&self.ring) {
@@ -123,7 +123,7 @@ impl Player {
         println!("  submitted: {answers:?}");
     }
 
-    /// The first buffers of the group that is no ring.
+    /// Provides the first buffers of the legacy group.
     fn provide(&mut self) {
         let sqe = Sqe {
             opcode: Opcode::ProvideBuffers as u8,
@@ -150,7 +150,7 @@ impl Player {
         self.submit_pushed();
     }
 
-    /// Waits until nothing happens any more; prints the completions in the order of their requests.
+    /// Waits until the ring is idle. Prints the completions ordered by request.
     fn wait_until_idle(&mut self) {
         let mut seen = Vec::new();
         let mut last = Instant::now();
@@ -208,7 +208,8 @@ impl Player {
         self.print_order(seen);
     }
 
-    /// A chain's completions come in the chain's order; when a notification comes is not promised.
+    /// Completions of a chain come in the chain's order. The position of a notification is
+    /// undefined.
     fn print_order(&self, seen: &[Cqe]) {
         let mut chains: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for cqe in seen.iter().filter(|cqe| cqe.flags & cqe::NOTIF == 0) {

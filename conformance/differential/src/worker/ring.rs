@@ -1,4 +1,4 @@
-//! A ring by hand: the raw ABI, nothing of the product and no library between.
+//! A ring on the raw ABI, independent of the product and of any library.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ pub(super) struct RawRing {
     sqes: *mut u8,
     sqe_size: usize,
     cqe_size: usize,
-    /// Filled, not yet consumed.
+    /// The SQ's tail, counting pushed SQEs that are not consumed yet.
     tail: u32,
 }
 
@@ -38,7 +38,7 @@ fn map(fd: i32, len: usize, offset: u64) -> Option<*mut u8> {
 }
 
 impl RawRing {
-    /// The ring, or what io_uring_setup(2) answered.
+    /// A new ring, or the error of io_uring_setup(2).
     pub(super) fn new(entries: u32, cq_entries: u32, flags: u32) -> Result<Self, i64> {
         let mut params = UringParams { flags, cq_entries, ..UringParams::default() };
         let fd = setup_ring(entries, &mut params);
@@ -74,7 +74,7 @@ impl RawRing {
         self.params.flags & setup::SQPOLL != 0
     }
 
-    /// SQEs that were pushed and not consumed.
+    /// Number of pushed SQEs that are not consumed.
     pub(super) fn pending(&self) -> u32 {
         self.tail.wrapping_sub(self.word(self.params.sq_off.head).load(Ordering::Acquire))
     }
@@ -93,7 +93,7 @@ impl RawRing {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Makes what was pushed visible and submits it; what the call answers.
+    /// Publishes and submits the pushed SQEs. Returns the call's result.
     pub(super) fn submit(&self) -> i64 {
         self.word(self.params.sq_off.tail).store(self.tail, Ordering::SeqCst);
         let mut flags = 0;
@@ -103,7 +103,7 @@ impl RawRing {
         self.enter(self.pending(), 0, flags, 0, 0)
     }
 
-    /// With SQPOLL: until the thread has taken everything.
+    /// With SQPOLL: waits until the thread has consumed everything.
     pub(super) fn wait_until_taken(&self) {
         for _ in 0..5000 {
             if !self.is_polled_by_thread() || self.pending() == 0 {
@@ -126,7 +126,7 @@ impl RawRing {
         answer(unsafe { libc::syscall(SYS_IO_URING_REGISTER, self.fd, opcode, arg, nr_args) })
     }
 
-    /// Waits inside the call for one CQE, so long at most.
+    /// Waits in the call for one CQE, at most this long.
     pub(super) fn wait(&self, timeout_ms: u64) -> i64 {
         let ts = Timespec { tv_sec: (timeout_ms / 1000) as i64, tv_nsec: (timeout_ms % 1000 * 1_000_000) as i64 };
         let arg = GeteventsArg { ts: std::ptr::from_ref(&ts) as u64, ..GeteventsArg::default() };

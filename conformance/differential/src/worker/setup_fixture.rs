@@ -1,4 +1,5 @@
-//! What a scenario finds when it starts: files, pipes, sockets, each at its number, and the arena.
+//! Creates the environment of a scenario: files, pipes and sockets with fixed numbers, and the
+//! arena.
 
 use crate::fixture;
 use anyhow::{Context, ensure};
@@ -29,7 +30,7 @@ fn open(path: &str, flags: i32, number: i32) -> anyhow::Result<()> {
     move_to(fd, number)
 }
 
-/// The byte of a file or buffer: a different one at each place.
+/// Content of a file or buffer: different for each seed.
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| ((i * 7 + (i >> 8) * 13 + seed * 31) % 251) as u8).collect()
 }
@@ -45,7 +46,7 @@ pub(super) fn write_arena(address: u64, bytes: &[u8]) {
 /// Copies out of the arena.
 pub(super) fn read_arena(address: u64, len: usize) -> Vec<u8> {
     assert!(address >= fixture::ARENA && address + len as u64 <= fixture::ARENA + fixture::ARENA_LEN, "inside the arena");
-    // SAFETY: inside the arena; requests that are still at work may change it meanwhile, byte for byte.
+    // SAFETY: inside the arena; running requests may change it meanwhile, byte by byte.
     unsafe { std::slice::from_raw_parts(address as *const u8, len).to_vec() }
 }
 
@@ -54,7 +55,7 @@ fn map_arena() -> anyhow::Result<()> {
     for (at, len, protection) in
         [(fixture::ARENA, fixture::ARENA_LEN, libc::PROT_READ | libc::PROT_WRITE), (fixture::READ_ONLY, 4096, libc::PROT_READ)]
     {
-        // SAFETY: NOREPLACE: nothing of ours lies there.
+        // SAFETY: NOREPLACE: no mapping of ours is at this address.
         let p = unsafe { libc::mmap(at as *mut libc::c_void, len as usize, protection, flags, -1, 0) };
         ensure!(p as u64 == at, "mapping the arena: {}", io::Error::last_os_error());
     }
@@ -132,7 +133,7 @@ fn loopback() -> anyhow::Result<()> {
     move_to(far.into_raw_fd(), fixture::UDP + 1)
 }
 
-/// A ring that only gets messages.
+/// A ring that only receives messages.
 pub(super) fn other_ring() -> anyhow::Result<RawRing> {
     let ring = RawRing::new(64, 0, 0).map_err(|errno| anyhow::anyhow!("another ring: {errno}"))?;
     let none = [-1_i32; 8];
@@ -141,13 +142,13 @@ pub(super) fn other_ring() -> anyhow::Result<RawRing> {
     Ok(ring)
 }
 
-/// A unix socket's address.
+/// Creates the listening unix socket.
 fn listener() -> anyhow::Result<()> {
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
     for (to, from) in address.sun_path.iter_mut().zip(b"listener") {
         *to = *from as libc::c_char;
     }
-    // SAFETY: plain calls on fresh descriptors; the address is as long as is said.
+    // SAFETY: plain calls on fresh descriptors; the length of the address is correct.
     unsafe {
         let fd = ok(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0), "socket")?;
         let len = size_of::<libc::sockaddr_un>() as u32;
@@ -165,7 +166,7 @@ fn listener() -> anyhow::Result<()> {
     }
 }
 
-/// Everything but the ring.
+/// Creates everything but the ring.
 pub(super) fn build() -> anyhow::Result<()> {
     map_arena()?;
     files().context("files")?;
@@ -173,7 +174,7 @@ pub(super) fn build() -> anyhow::Result<()> {
     listener()
 }
 
-/// What is registered with every ring; the answers.
+/// Registers the fixture with a ring. Returns the results.
 pub(super) fn register_all(ring: &RawRing) -> Vec<i64> {
     let buffers: Vec<Iovec> = (0..fixture::N_FIXED_BUFFERS)
         .map(|i| Iovec { base: fixture::FIXED_BUFFERS + i * fixture::FIXED_BUFFER_LEN, len: fixture::FIXED_BUFFER_LEN })
@@ -196,7 +197,7 @@ pub(super) fn register_all(ring: &RawRing) -> Vec<i64> {
     answers
 }
 
-/// Adds buffers to a ring of buffers: the next numbers.
+/// Adds the next buffers to a buffer ring.
 pub(super) fn refill(group: u16, n: u16) {
     use std::sync::atomic::{AtomicU16, Ordering};
     let ring = if group == fixture::INC_GROUP { fixture::INC_RING } else { fixture::BUF_RING };
@@ -207,7 +208,7 @@ pub(super) fn refill(group: u16, n: u16) {
         let bid = at % fixture::BUF_RING_ENTRIES;
         let entry = ring + u64::from(bid) * 16;
         let address = fixture::provided(group, bid);
-        // Not the last two bytes: those of entry 0 are the tail.
+        // Without the last two bytes: in entry 0 they are the ring's tail.
         write_arena(entry, &[&address.to_ne_bytes()[..], &(fixture::PROVIDED_LEN as u32).to_ne_bytes(), &bid.to_ne_bytes()].concat());
         at = at.wrapping_add(1);
     }

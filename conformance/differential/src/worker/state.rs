@@ -1,4 +1,4 @@
-//! What a scenario leaves behind: files, names, what is in pipes and sockets, memory.
+//! Prints the final state of a scenario: files, names, data in pipes and sockets, memory.
 
 use super::setup_fixture::{read_arena, write_arena};
 use crate::fixture;
@@ -23,13 +23,13 @@ fn is_ready(fd: i32, events: i16) -> bool {
     unsafe { libc::poll(&mut poll, 1, 0) > 0 }
 }
 
-/// A step past the ring, in words.
+/// Executes a step that is a system call. Returns its line of the transcript.
 pub(super) fn direct_call(step: &ScenarioStep) -> String {
     let mut buffer = [0x5a_u8; 16384];
     // SAFETY: descriptors of the scenario, a buffer that is long enough.
     unsafe {
         match step {
-            // Neither side's scenario is to sleep here.
+            // Must not block on either side.
             ScenarioStep::Write(fd, _) if !is_ready(*fd, libc::POLLOUT) => "write: not now".to_owned(),
             ScenarioStep::Read(fd, _) if !is_ready(*fd, libc::POLLIN) => "read: not now".to_owned(),
             ScenarioStep::Write(fd, len) => format!("write: {}", answer(libc::write(*fd, buffer.as_ptr().cast(), *len))),
@@ -44,7 +44,7 @@ pub(super) fn direct_call(step: &ScenarioStep) -> String {
     }
 }
 
-/// A descriptor that a request made moves to its number.
+/// Moves a descriptor that a request created to its number.
 pub(super) fn adopt(fd: i32, number: i32) {
     // SAFETY: a descriptor that was just made for this program.
     unsafe {
@@ -53,7 +53,7 @@ pub(super) fn adopt(fd: i32, number: i32) {
     }
 }
 
-/// Two descriptors at an address.
+/// Moves two descriptors, stored at an address.
 pub(super) fn adopt_pipe(address: u64, number: i32) {
     let bytes = read_arena(address, 8);
     let end = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -62,7 +62,7 @@ pub(super) fn adopt_pipe(address: u64, number: i32) {
     write_arena(address, &[0; 8]);
 }
 
-/// What is the same everywhere in a `struct statx`; the rest is wiped.
+/// The reproducible fields of a `struct statx`. Clears the structure.
 pub(super) fn statx(address: u64) -> String {
     let bytes = read_arena(address, 256);
     let number = |at: usize, len: usize| bytes[at..at + len].iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
@@ -71,13 +71,14 @@ pub(super) fn statx(address: u64) -> String {
     if mode & 0o170_000 == 0o040_000 { format!("directory {mode:o}") } else { format!("nlink {nlink} mode {mode:o} size {size}") }
 }
 
-/// Everything that can be seen afterwards.
+/// Prints all observable state.
 pub(super) fn print(ops: &BTreeMap<u64, ScenarioOp>) {
     println!("state:");
     print_folder(Path::new("."));
     print_positions();
     print_streams();
-    // Times, inode numbers and descriptors, where a skipped completion kept them from being wiped.
+    // Clears times, inode numbers and descriptors that were not cleared because the completion was
+    // skipped.
     for op in ops.values() {
         match op.result {
             ResultKind::Statx(address) => write_arena(address, &[0; 256]),
@@ -122,10 +123,10 @@ fn print_folder(folder: &Path) {
 }
 
 fn print_positions() {
-    // SAFETY: asks only.
+    // SAFETY: a query.
     let positions = fixture::FILES.map(|fd| answer(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } as isize));
     println!("  positions: {positions:?}");
-    // SAFETY: asks only.
+    // SAFETY: a query.
     let open: Vec<i32> = (100..160).chain(200..240).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0).collect();
     println!("  open: {open:?}");
 }
@@ -140,7 +141,7 @@ fn print_streams() {
 
 fn left_in(fd: i32) -> String {
     let mut buffer = vec![0_u8; 1 << 18];
-    // SAFETY: the buffer is as long as is said; the flag is this process's own.
+    // SAFETY: the length is the buffer's; the flag belongs to this process.
     let n = unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
