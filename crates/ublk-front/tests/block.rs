@@ -61,10 +61,10 @@ fn data_survives_a_round_trip_through_the_kernel() {
         assert!(back == data, "what comes back differs");
         assert!(device.requests().iter().any(|request| request.op == IoOp::Read));
         drop(file);
-        let begun = Instant::now();
+        let start = Instant::now();
         front.stop(id);
         assert!(!front.node(id).exists());
-        assert!(begun.elapsed() < Duration::from_secs(5), "the kernel did not let go of it");
+        assert!(start.elapsed() < Duration::from_secs(5), "the kernel did not let go of it");
     }
 }
 
@@ -142,9 +142,9 @@ fn stale_nodes_are_removed() {
     }
     std::fs::create_dir(&dir).unwrap();
     // The last possible loop device, which does not exist.
-    let gone = makedev(7, (1 << 20) - 1);
+    let rdev = makedev(7, (1 << 20) - 1);
     for name in ["ublkb5", "ublkb6.123", "ublkbX"] {
-        mknodat(CWD, dir.join(name), FileType::BlockDevice, Mode::from_raw_mode(0o600), gone).unwrap();
+        mknodat(CWD, dir.join(name), FileType::BlockDevice, Mode::from_raw_mode(0o600), rdev).unwrap();
     }
     mknodat(CWD, dir.join("ublkb7"), FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 3)).unwrap();
     std::fs::write(dir.join("ublkb8"), "mine").unwrap();

@@ -36,7 +36,7 @@ impl StoreEndpoint {
         }
         let path = text.strip_prefix("unix:");
         let uri = if path.is_some() || text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-        let what = || format!("`{text}` is no endpoint of a store: say HOST:PORT or unix:PATH");
+        let what = || format!("`{text}` is not the address of a store: use HOST:PORT or unix:PATH");
         let endpoint = Endpoint::from_shared(uri).with_context(what)?;
         let uri = endpoint.uri();
         let has_port = uri.port_u16().is_some() && uri.host().is_some_and(|host| !host.is_empty());

@@ -82,10 +82,10 @@ fn worker_loop(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()>
 
 /// Executes and commits requests. True: they were slow.
 fn commit(device: &CharDevice, target: &BackingStore, events: &[IoEvent], commits: &mut Vec<Submission>) -> anyhow::Result<bool> {
-    let begun = monotonic_ns();
+    let start = monotonic_ns();
     commits.clear();
     commits.extend(events.iter().map(|event| handle(device, target, event)));
-    let is_slow = matches!(target, BackingStore::File(_)) && monotonic_ns() - begun > SLOW_NS * events.len() as u64;
+    let is_slow = matches!(target, BackingStore::File(_)) && monotonic_ns() - start > SLOW_NS * events.len() as u64;
     device.submit(commits)?;
     Ok(is_slow)
 }

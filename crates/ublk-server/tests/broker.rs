@@ -20,7 +20,7 @@ use uringlet_ublkd::client::{BrokerClient, CharDevice, CommandRefused};
 use uringlet_ublkd::runtime_dir;
 
 /// A time-out beyond any healthy run.
-const LONG: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const SIZE: u64 = 16 << 20;
 
 struct BrokerFixture {
@@ -46,7 +46,7 @@ impl BrokerFixture {
         let (id, device) = add(&self.client, &spec, &target).unwrap();
         let client = self.client.clone();
         let server = std::thread::spawn(move || serve(device, target, threads, move || client.start(id).unwrap()).unwrap());
-        until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.device(id).is_some());
+        wait_until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.device(id).is_some());
         (id, server)
     }
 
@@ -71,10 +71,10 @@ fn spec(id: u32) -> DeviceSpec {
     DeviceSpec { id, size: SIZE, queues: 1, depth: 8, flags: 0, is_read_only: false, block_shift: 9 }
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
+        assert!(Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -153,12 +153,12 @@ fn a_lost_server_leaves_the_state_its_flags_ask_for() {
         let starting = fixture.client.clone();
         // The server fetches its tags, and dies with a request in flight.
         let device = arm(device, move || starting.start(id).unwrap());
-        until("it is live", || fixture.device(id).is_some());
+        wait_until("it is live", || fixture.device(id).is_some());
         let local = fixture.local(id);
         let request = std::thread::spawn(move || local.read(0, &mut [0; 512]));
         assert_eq!(device.completions().unwrap().len(), 1);
         drop(device);
-        until("the state is told", || fixture.client.info(id).unwrap().state == expected);
+        wait_until("the state is reported", || fixture.client.info(id).unwrap().state == expected);
         if flags & feature::USER_RECOVERY_REISSUE == 0 {
             assert_eq!(request.join().unwrap(), Err(Errno::EIO));
         } else {
@@ -197,7 +197,7 @@ fn driver_errors_reach_the_client() {
     assert_eq!(code(add(client, &spec(7), &BackingStore::Null).map(drop)), Errno::EEXIST);
     drop(device);
     client.delete(7).unwrap();
-    assert!(Broker::new(&fixture.dir, Vec::new()).is_err(), "two brokers in one folder");
+    assert!(Broker::new(&fixture.dir, Vec::new()).is_err(), "two brokers in one directory");
 }
 
 #[test]
@@ -255,9 +255,9 @@ fn a_waiting_command_ends_when_its_client_hangs_up() {
     let fixture = BrokerFixture::new("gone");
     let (id, device) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let waiting: Vec<_> = (0..4).map(|_| send_command(&fixture, ctrl::START_DEV, id, 1)).collect();
-    until("all are there", || fixture.handle.connections() == 5);
+    wait_until("all are there", || fixture.handle.connections() == 5);
     drop(waiting);
-    until("their threads end", || fixture.handle.connections() == 1);
+    wait_until("their threads end", || fixture.handle.connections() == 1);
     // No client is left that would start it.
     let device = arm(device, || ());
     assert_eq!(fixture.client.info(id).unwrap().state, state::DEAD);
@@ -265,10 +265,10 @@ fn a_waiting_command_ends_when_its_client_hangs_up() {
     let delete = send_command(&fixture, ctrl::DEL_DEV, id, 0);
     assert!(device.completions().unwrap().iter().all(|completion| completion.res == -Errno::ENODEV.into_raw()));
     drop(delete);
-    until("its thread ends", || fixture.handle.connections() == 1);
+    wait_until("its thread ends", || fixture.handle.connections() == 1);
     assert_eq!(fixture.client.list().unwrap(), [id]);
     drop(device);
-    until("its number is free", || fixture.client.list().unwrap().is_empty());
+    wait_until("its number is free", || fixture.client.list().unwrap().is_empty());
 }
 
 /// The results of these commands, in any order.
@@ -293,7 +293,7 @@ fn invalid_io_commands_are_refused_and_the_device_goes_on() {
     let client = fixture.client.clone();
     let (id, device) = add(&client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let device = arm(device, move || client.start(id).unwrap());
-    until("it is live", || fixture.device(id).is_some());
+    wait_until("it is live", || fixture.device(id).is_some());
     let local = fixture.local(id);
     let request = std::thread::spawn(move || local.read(0, &mut [0; 512]));
     let served = device.completions().unwrap();
@@ -309,7 +309,7 @@ fn invalid_io_commands_are_refused_and_the_device_goes_on() {
         ("a second fetch", command(fetch, 1, 0, idle), Errno::EBUSY),
         ("a fetch of what is served", command(fetch, 1, 0, tag), Errno::EBUSY),
         ("a commit of what waits", command(commit, 1, 0, idle), Errno::EBUSY),
-        ("somebody else's tag", command(commit, 2, 0, tag), Errno::EINVAL),
+        ("a tag of another task", command(commit, 2, 0, tag), Errno::EINVAL),
         ("data that nobody asks for", command(get, 1, 0, tag), Errno::EINVAL),
         ("no such command", command(0x30, 1, 0, tag), Errno::EINVAL),
         ("a buffer on a device that has none", with_address, Errno::EINVAL),
@@ -327,7 +327,7 @@ fn invalid_io_commands_are_refused_and_the_device_goes_on() {
     assert_eq!(results(&device, &[command(fetch, 1, 7, 7)]), [(7, 7, -Errno::EINVAL.into_raw())]);
     assert_eq!(fixture.client.info(id).unwrap().state, state::LIVE);
     drop(device);
-    until("it dies", || fixture.client.info(id).unwrap().state == state::DEAD);
+    wait_until("it dies", || fixture.client.info(id).unwrap().state == state::DEAD);
     fixture.client.delete(id).unwrap();
 }
 
@@ -335,7 +335,7 @@ fn invalid_io_commands_are_refused_and_the_device_goes_on() {
 fn an_unreachable_broker_ends() {
     let dir = std::env::temp_dir().join(format!("ublkd-lonely-{}", std::process::id()));
     let broker = Broker::new(&dir, Vec::new()).unwrap();
-    let thread = std::thread::spawn(move || broker.run(Some(1000 * LONG)).unwrap());
+    let thread = std::thread::spawn(move || broker.run(Some(1000 * TIMEOUT)).unwrap());
     let client = BrokerClient::new(&dir);
     let (id, device) = add(&client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
@@ -352,7 +352,7 @@ fn a_server_that_never_reads_its_ring_is_disconnected() {
     let (id, device) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let (_, other) = add(&fixture.client, &spec(u32::MAX), &BackingStore::Null).unwrap();
     let wrong = command(io::COMMIT_AND_FETCH_REQ, 1, 7, 0);
-    until("the broker has enough", || {
+    wait_until("the broker has enough", || {
         // Fails while the ring is full.
         let _ = device.submit(&[wrong; 4]);
         fixture.client.open(id).is_ok()

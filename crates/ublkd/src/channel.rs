@@ -32,7 +32,7 @@ use uringlet_ublk::{IoCommand, UblkDevice};
 const BATCH: usize = 64;
 
 #[derive(Debug)]
-struct CompletionQueue {
+struct PendingCompletions {
     sender: Sender,
     /// Completions that the ring has no room for. A server with a backlog longer than its number of
     /// tags does not read its ring.
@@ -46,7 +46,7 @@ pub(crate) struct ServerChannel {
     socket: OwnedFd,
     device: Arc<UblkDevice<BrokerPlatform>>,
     commands: Mutex<Receiver>,
-    completions: Mutex<CompletionQueue>,
+    completions: Mutex<PendingCompletions>,
 }
 
 /// Creates the sealed file of a device's rings, and maps the rings.
@@ -64,7 +64,12 @@ impl ServerChannel {
     pub(crate) fn new(socket: OwnedFd, device: Arc<UblkDevice<BrokerPlatform>>, shm: Arc<ShmChannel>) -> Self {
         let commands = Mutex::new(Receiver::new(Arc::clone(&shm), ChannelDirection::ToCreator));
         let sender = Sender::new(shm, ChannelDirection::FromCreator);
-        Self { socket, device, commands, completions: Mutex::new(CompletionQueue { sender, backlog: VecDeque::new(), is_closed: false }) }
+        Self {
+            socket,
+            device,
+            commands,
+            completions: Mutex::new(PendingCompletions { sender, backlog: VecDeque::new(), is_closed: false }),
+        }
     }
 
     /// Serves the server until it disconnects or sends what is no command.
@@ -130,7 +135,7 @@ impl ServerChannel {
         if completions.backlog.is_empty() {
             return Ok(());
         }
-        let CompletionQueue { sender, backlog, .. } = &mut *completions;
+        let PendingCompletions { sender, backlog, .. } = &mut *completions;
         while let Some(event) = backlog.front()
             && sender.put(&event.to_message()).is_ok()
         {
@@ -160,7 +165,7 @@ impl ServerChannel {
     fn poll_as_waiter(self: &Arc<Self>, mut commands: MutexGuard<'_, Receiver>, enough: &mut dyn FnMut() -> bool) {
         loop {
             if self.drain(&mut commands).is_err() {
-                // Wakes the connection's own thread, which sees the same corruption.
+                // The connection's own thread wakes up and sees the same corruption.
                 let _ = shutdown(&self.socket, Shutdown::Both);
                 return;
             }

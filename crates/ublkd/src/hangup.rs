@@ -118,7 +118,7 @@ mod tests {
         drop(third.1);
         assert!(monitor.poll_hangups());
         assert_eq!(hangup_flags(), [false, false, true]);
-        assert!(!monitor.poll_hangups(), "told once");
+        assert!(!monitor.poll_hangups(), "reported once");
         drop(first.1);
         drop(commands);
         assert!(!monitor.poll_hangups());

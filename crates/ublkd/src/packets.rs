@@ -45,7 +45,7 @@ pub(crate) fn send_with(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>],
     }
 }
 
-/// Wakes a thread of the peer with a packet whose bytes mean nothing.
+/// Sends a packet whose bytes mean nothing, which wakes a thread of the peer.
 pub(crate) fn ring_doorbell(socket: impl AsFd) {
     // EAGAIN: enough doorbells are on their way. Other errors: the peer is gone.
     let _ = send_with(socket, &[0], &[], SendFlags::DONTWAIT);

@@ -98,9 +98,9 @@ fn killed_under_mount(cases: &ProgramCases, program: &Path) -> anyhow::Result<()
     // Dirty data is lost, and no write waits for the device.
     let after = r#"! dd if=/dev/zero of=mnt/more bs=1M count=8 conv=fsync status=none; umount mnt"#;
     cases.run_outside(&["sh", "-uc", after])?.ok()?;
-    let begun = Instant::now();
+    let start = Instant::now();
     while Path::new(&bound).exists() {
-        ensure!(begun.elapsed() < TIMEOUT, "the loop device is still bound");
+        ensure!(start.elapsed() < TIMEOUT, "the loop device is still bound");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

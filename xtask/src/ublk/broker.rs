@@ -118,8 +118,8 @@ impl TestBroker {
     fn kill_repeatedly(&self, number: u32, file: &str, mut server: ChildGuard, is_done: impl Fn() -> bool) -> anyhow::Result<ChildGuard> {
         for _ in 0..KILLS {
             // Some way into the workload.
-            let begun = Instant::now();
-            while begun.elapsed() < Duration::from_millis(300) && !is_done() {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(300) && !is_done() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             server.kill()?;
@@ -139,9 +139,9 @@ impl TestBroker {
 }
 
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    let begun = Instant::now();
+    let start = Instant::now();
     while !is_so()? {
-        ensure!(begun.elapsed() < TIMEOUT, "never: {what}");
+        ensure!(start.elapsed() < TIMEOUT, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
@@ -165,7 +165,7 @@ fn while_servers_are_killed(
 
 fn image(cases: &ProgramCases, name: &str) -> anyhow::Result<String> {
     cases.run_outside(&["truncate", "-s", SIZE, name])?.ok()?;
-    cases.dir().join(name).to_str().map(str::to_owned).context("the folder's path is not UTF-8")
+    cases.dir().join(name).to_str().map(str::to_owned).context("the directory's path is not UTF-8")
 }
 
 fn nbd_survives_server_kills(cases: &ProgramCases, test_broker: &TestBroker) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ const RUBLK: (&str, &str) = ("rublk", "0.2.15");
 /// The library that rublk uses.
 const LIBUBLK: (&str, &str) = ("libublk", "0.4.8");
 /// Environment variable with the broker's runtime directory.
-const FOLDER: &str = "URINGLET_UBLK_DIR";
+const DIR_VARIABLE: &str = "URINGLET_UBLK_DIR";
 /// Expected results of the tests: a line each, `name pass` or `name skip REASON`.
 const LISTS: &str = "conformance";
 
@@ -27,7 +27,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     }
     let dir = cases.dir().join("test_broker");
     let test_broker = TestBroker::start(&uringlet, &dir, &[])?;
-    cases.set_env(FOLDER, dir.to_str().context("the folder's path is not UTF-8")?);
+    cases.set_env(DIR_VARIABLE, dir.to_str().context("the directory's path is not UTF-8")?);
     let rublk = Rublk { uringlet: uringlet.display().to_string(), program: program.display().to_string() };
     cases.case("added, listed, deleted, each time by another process", |cases| add_list_delete(cases, &rublk));
     cases.case("ext4 on a file, the server killed, the next one goes on, fsck", |cases| recover_after_kill(cases, &rublk, &test_broker));
@@ -46,12 +46,12 @@ impl Rublk {
     fn run(&self, cases: &ProgramCases, words: &[&str]) -> anyhow::Result<String> {
         // Its servers outlive this process: nothing that ends with its parent.
         let mut command = Command::new(&self.uringlet);
-        command.args(["run", "--", &self.program]).args(words).current_dir(cases.dir()).env(FOLDER, cases.dir().join("test_broker"));
+        command.args(["run", "--", &self.program]).args(words).current_dir(cases.dir()).env(DIR_VARIABLE, cases.dir().join("test_broker"));
         let output = command.output().context("starting rublk")?;
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        ensure!(output.status.success(), "rublk {words:?} ended with {}:\n{said}", output.status);
-        Ok(said)
+        let output_text = [output.stdout, output.stderr].concat();
+        let output_text = String::from_utf8_lossy(&output_text).into_owned();
+        ensure!(output.status.success(), "rublk {words:?} ended with {}:\n{output_text}", output.status);
+        Ok(output_text)
     }
 }
 

@@ -73,9 +73,9 @@ impl BlockProcess {
         let mut child = self.child.borrow_mut();
         crate::stream::sh("kill", &[&format!("-{signal}"), &child.id().to_string()])?;
         child.wait()?;
-        let begun = Instant::now();
+        let start = Instant::now();
         while Path::new(&self.node).exists() {
-            ensure!(begun.elapsed() < Duration::from_secs(60), "{} is still there", self.node);
+            ensure!(start.elapsed() < Duration::from_secs(60), "{} is still there", self.node);
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())

@@ -43,7 +43,7 @@ pub(super) fn delete_device(client: &BrokerClient, id: u32, abort: impl FnOnce()
     let abort_later = move || {
         std::thread::sleep(GRACE_PERIOD);
         // An error of the write does not matter.
-        let _ = writeln!(std::io::stderr(), "uringlet ublk: requests of device {id} that wait for somebody else fail now");
+        let _ = writeln!(std::io::stderr(), "uringlet ublk: requests of device {id} that wait for their backend fail now");
         abort();
     };
     std::thread::Builder::new().name("ublk-signals".into()).spawn(move || {

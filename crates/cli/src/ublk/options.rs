@@ -51,7 +51,7 @@ impl Recovery {
     }
 }
 
-/// Where a request's data lies in the server.
+/// Where a request's data is in the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BufferModeArg {
     /// Memory for each WRITE, allocated when it arrives (UBLK_F_NEED_GET_DATA)
@@ -65,7 +65,7 @@ enum BufferModeArg {
 /// How data reaches the server
 #[derive(Debug, clap::Args)]
 pub(super) struct DataPathArgs {
-    /// Where a request's data lies in the server [default: on-demand for --type rpc, user-copy
+    /// Where a request's data is in the server [default: on-demand for --type rpc, user-copy
     /// otherwise]
     #[arg(long, value_enum, value_name = "MODE")]
     buffers: Option<BufferModeArg>,

@@ -59,7 +59,7 @@ fn file_volume(path: &Path, args: &StoreArgs) -> anyhow::Result<(File, u64)> {
     let size = if found == 0 { args.size.unwrap_or(0) } else { found };
     ensure!(size >= 4096, "{} has {size} bytes: give it a --size", path.display());
     match args.size {
-        Some(asked) if asked != size => bail!("{} has {size} bytes, not {asked}", path.display()),
+        Some(asked) if asked != size => bail!("{} has {size} bytes already, not {asked}", path.display()),
         _ => Ok((file, size)),
     }
 }

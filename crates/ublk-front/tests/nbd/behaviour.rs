@@ -1,7 +1,8 @@
 //! The NBD server as a client sees it.
 
 use crate::client::{
-    BLOCK_STATUS, CACHE, Client, DISCONNECT, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, connect, is_closed, pattern, request, served, until,
+    BLOCK_STATUS, CACHE, Client, DISCONNECT, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, connect, is_closed, pattern, request, served,
+    wait_until,
 };
 use std::io::Write;
 use uringlet_sys::Errno;
@@ -33,7 +34,7 @@ fn data_survives_in_each_reply_format() {
                 assert_eq!(client.read(flags, offset, len), Ok(data), "{len} bytes at {offset}");
             }
             assert_eq!(client.read(flags, SIZE - 512, 512).map(|data| data.len()), Ok(512));
-            until("slots are free again", || device.free_slots() == usize::from(spec.depth * spec.queues));
+            wait_until("slots are free again", || device.free_slots() == usize::from(spec.depth * spec.queues));
         }
     }
 }
@@ -159,7 +160,7 @@ fn a_client_that_does_not_read_holds_no_slot() {
     }
     asking.join().unwrap().unwrap();
     drop((slow, half));
-    until("slots are free again", || device.free_slots() == 2);
+    wait_until("slots are free again", || device.free_slots() == 2);
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn disconnect_waits_for_requests_in_flight() {
     device.pause();
     client.send(READ, 0, 4, 0, 4096);
     client.send(DISCONNECT, 0, 0, 0, 0);
-    until("the read is there", || device.requests().len() == 1);
+    wait_until("the read is there", || device.requests().len() == 1);
     device.resume();
     assert_eq!(client.reply(0).data.len(), 4104);
     assert!(is_closed(&mut client.socket));
@@ -183,10 +184,10 @@ fn a_vanished_client_releases_its_slots() {
     for i in 0..100 {
         client.send(READ, 0, i, 0, 4096);
     }
-    until("all slots of its queue are taken", || device.requests().len() == 32);
+    wait_until("all slots of its queue are taken", || device.requests().len() == 32);
     drop(client);
     device.resume();
-    until("slots are free again", || device.free_slots() == 64);
+    wait_until("slots are free again", || device.free_slots() == 64);
     assert_eq!(Client::new(&server, true).read(0, 0, 512), Ok(vec![0; 512]));
 }
 
@@ -197,7 +198,7 @@ fn a_freed_slot_skips_disconnected_clients() {
     let mut clients: Vec<_> = (0..4).map(|_| Client::new(&server, true)).collect();
     for client in &mut clients {
         client.send(READ, 0, 1, 0, 4096);
-        until("the slot is taken", || device.requests().len() == 1);
+        wait_until("the slot is taken", || device.requests().len() == 1);
     }
     // All but the first wait for its slot, in any order; two of them disconnect before they get it.
     let mut last = clients.pop().unwrap();
@@ -206,7 +207,7 @@ fn a_freed_slot_skips_disconnected_clients() {
     device.resume();
     assert_eq!(last.reply(0).data.len(), 4104);
     drop(first);
-    until("slots are free again", || device.free_slots() == 1);
+    wait_until("slots are free again", || device.free_slots() == 1);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn a_stopped_device_closes_connections_after_their_replies() {
     let mut idle = Client::new(&server, false);
     device.pause();
     client.send(READ, 0, 4, 0, 4096);
-    until("the read is there", || device.requests().len() == 1);
+    wait_until("the read is there", || device.requests().len() == 1);
     server.stop(0);
     assert!(is_closed(&mut idle.socket));
     device.resume();
@@ -272,7 +273,7 @@ fn unaligned_commands_are_exact_to_the_byte() {
             assert_eq!(client.write(0, SIZE - 3, &[1; 4]), 28);
             assert_eq!(client.write(0, SIZE - 3, &[1; 3]), 0);
         }
-        until("slots are free again", || device.free_slots() == 2);
+        wait_until("slots are free again", || device.free_slots() == 2);
     }
 }
 

@@ -9,7 +9,7 @@ use uringlet_ublk_front::nbd::NbdServer;
 use uringlet_ublk_server::ram_device::{RamDevice, RamDeviceSpec};
 
 /// A time-out beyond any healthy run.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
@@ -31,8 +31,8 @@ pub(crate) fn served(spec: RamDeviceSpec) -> (NbdServer, Arc<RamDevice>) {
 /// A connected socket before negotiation.
 pub(crate) fn connect(server: &NbdServer) -> UnixStream {
     let (client, peer) = UnixStream::pair().unwrap();
-    client.set_read_timeout(Some(LONG)).unwrap();
-    client.set_write_timeout(Some(LONG)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    client.set_write_timeout(Some(TIMEOUT)).unwrap();
     server.serve(peer.into()).unwrap();
     client
 }
@@ -180,10 +180,10 @@ pub(crate) fn is_closed(socket: &mut UnixStream) -> bool {
 }
 
 /// Waits until the condition holds.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
+        assert!(Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,6 +1,6 @@
 //! The NBD server and random input: it closes the connection or replies, and serves other clients.
 
-use crate::client::{Client, connect, is_closed, pattern, request, served, until};
+use crate::client::{Client, connect, is_closed, pattern, request, served, wait_until};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -52,8 +52,8 @@ fn option(random: &mut Random, number: u32) -> Vec<u8> {
     if random.below(2) == 0 && data.len() >= 4 {
         data[..4].copy_from_slice(&(random.below(8) as u32).to_be_bytes());
     }
-    let said = if random.below(8) == 0 { random.edge() as u32 } else { data.len() as u32 };
-    [&b"IHAVEOPT"[..], &number.to_be_bytes(), &said.to_be_bytes(), &data].concat()
+    let announced = if random.below(8) == 0 { random.edge() as u32 } else { data.len() as u32 };
+    [&b"IHAVEOPT"[..], &number.to_be_bytes(), &announced.to_be_bytes(), &data].concat()
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn random_bytes_during_negotiation_do_not_break_the_server() {
         pour(&mut socket, &bytes);
     }
     assert_eq!(Client::new(&server, true).read(0, 0, 512), Ok(vec![0; 512]));
-    until("slots are free again", || device.free_slots() == 64);
+    wait_until("slots are free again", || device.free_slots() == 64);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn random_commands_do_not_break_the_server() {
         assert_eq!(good.read(0, 512, 512).map(|data| data.len()), Ok(512));
     }
     assert_eq!(good.read(0, 0, 512), Ok(kept));
-    until("slots are free again", || device.free_slots() == 4);
+    wait_until("slots are free again", || device.free_slots() == 4);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn half_open_clients_do_not_block_others() {
     let more: Vec<_> = (0..60).map(|_| UnixStream::pair().unwrap()).map(|(client, peer)| (client, server.serve(peer.into()))).collect();
     assert!(more.iter().any(|(_, served)| served.is_err()));
     drop((silent, more));
-    until("there is room again", || {
+    wait_until("there is room again", || {
         let (_client, peer) = UnixStream::pair().unwrap();
         server.serve(peer.into()).is_ok()
     });

@@ -7,8 +7,8 @@ use prost_reflect::{DescriptorPool, DynamicMessage};
 use std::path::Path;
 
 fn pool() -> DescriptorPool {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
-    DescriptorPool::from_file_descriptor_set(protox::compile(["blockstore.proto"], [folder]).unwrap()).unwrap()
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    DescriptorPool::from_file_descriptor_set(protox::compile(["blockstore.proto"], [dir]).unwrap()).unwrap()
 }
 
 /// `message` has a value in each field: decoded by the description, no field is unknown or missing.

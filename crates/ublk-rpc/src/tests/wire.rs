@@ -33,8 +33,8 @@ struct RawClient {
 }
 
 impl RawClient {
-    async fn new(place: &StoreEndpoint) -> Self {
-        let channel = place.connect().await.unwrap();
+    async fn new(endpoint: &StoreEndpoint) -> Self {
+        let channel = endpoint.connect().await.unwrap();
         let request = OpenRequest { owner: Bytes::from_static(b"raw"), takeover: true, resume: false };
         let (info, lease) = open_session(channel.clone(), GrpcBody::request(&request, Bytes::new())).await.unwrap();
         Self { channel, session: info.session, _lease: lease }
@@ -143,8 +143,8 @@ impl Volume for MisreportingVolume {
 fn invalid_errnos_become_eio() {
     run(async {
         let volume = BackingVolume::new(BackingStore::Null, SIZE, false).unwrap();
-        let place = StoreEndpoint::embedded(BlockStore::new(MisreportingVolume(volume)));
-        let remote = RemoteBackend::open(place, false, Duration::from_secs(120)).await.unwrap();
+        let endpoint = StoreEndpoint::embedded(BlockStore::new(MisreportingVolume(volume)));
+        let remote = RemoteBackend::open(endpoint, false, Duration::from_secs(120)).await.unwrap();
         assert_eq!(remote.read(0, 512).await, Err(Errno::new(4095)));
         for result in [remote.write(0, Bytes::from_static(b"x"), false).await, remote.flush().await, remote.discard(0, 1).await] {
             assert_eq!(result, Err(Errno::EIO));

@@ -23,7 +23,7 @@ use uringlet_ublkd::broker::{Broker, BrokerHandle};
 use uringlet_ublkd::client::BrokerClient;
 
 /// A time-out beyond any healthy run.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) const SIZE: u64 = 16 << 20;
 
 pub(crate) fn runtime() -> Runtime {
@@ -39,10 +39,10 @@ pub(crate) fn port() -> String {
 pub(crate) struct ServedStore(Option<Runtime>);
 
 impl ServedStore {
-    pub(crate) fn new(place: &str, volume: impl Volume) -> Self {
+    pub(crate) fn new(address: &str, volume: impl Volume) -> Self {
         let runtime = runtime();
         let store = BlockStore::new(volume);
-        let listener = runtime.block_on(async { StoreListener::bind(place).unwrap() });
+        let listener = runtime.block_on(async { StoreListener::bind(address).unwrap() });
         runtime.spawn(async move { listener.serve(&store).await });
         Self(Some(runtime))
     }
@@ -86,10 +86,10 @@ impl RpcFixture {
         Self { client: BrokerClient::new(&dir), dir, devices, handle, thread }
     }
 
-    /// A device on the store at `place`, live when this returns.
-    pub(crate) fn device(&self, place: &str, buffers: BufferMode, patience: Duration) -> ServedDevice {
-        let place = StoreEndpoint::parse(place).unwrap();
-        self.serve(buffers, move || async move { RemoteBackend::open(place, false, patience).await.unwrap() })
+    /// A device on the store at `address`, live when this returns.
+    pub(crate) fn device(&self, address: &str, buffers: BufferMode, timeout: Duration) -> ServedDevice {
+        let endpoint = StoreEndpoint::parse(address).unwrap();
+        self.serve(buffers, move || async move { RemoteBackend::open(endpoint, false, timeout).await.unwrap() })
     }
 
     pub(crate) fn serve<F: Future<Output = RemoteBackend>>(&self, buffers: BufferMode, open: impl FnOnce() -> F) -> ServedDevice {
@@ -106,7 +106,7 @@ impl RpcFixture {
             serve(device, remote, buffers, how, move || client.start(id).unwrap()).unwrap();
             runtime.shutdown_background();
         });
-        until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.block(id).is_some());
+        wait_until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.block(id).is_some());
         ServedDevice { id, client: self.client.clone(), server: Some(server) }
     }
 
@@ -127,10 +127,10 @@ impl Drop for RpcFixture {
     }
 }
 
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + TIMEOUT;
     while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
+        assert!(Instant::now() < end, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -6,7 +6,7 @@ mod fixture;
 mod loss;
 mod volumes;
 
-use fixture::{LONG, RpcFixture, SIZE, ServedStore, pattern, port};
+use fixture::{RpcFixture, SIZE, ServedStore, TIMEOUT, pattern, port};
 use std::io::{Read, Write};
 use uringlet_abi::ublk::{feature, iod, param};
 use uringlet_sys::Errno;
@@ -75,10 +75,10 @@ fn exercise(local: &BlockingClient, first: u64, sectors: u64, rounds: u64) {
 fn data_survives_in_each_buffer_mode() {
     for buffers in MODES {
         let fixture = RpcFixture::new(&format!("data-{buffers:?}"));
-        let place = port();
+        let address = port();
         let (path, volume) = file("data", SIZE);
-        let _store = ServedStore::new(&place, volume);
-        let device = fixture.device(&place, buffers, LONG);
+        let _store = ServedStore::new(&address, volume);
+        let device = fixture.device(&address, buffers, TIMEOUT);
         assert_eq!(BufferMode::from_flags(fixture.client.info(device.id).unwrap().flags), buffers);
         // Four parts of the device, and requests longer than the longest message.
         std::thread::scope(|scope| {
@@ -95,27 +95,27 @@ fn data_survives_in_each_buffer_mode() {
 fn a_store_can_be_embedded_or_behind_a_unix_socket() {
     let fixture = RpcFixture::new("embedded");
     let device = fixture.serve(BufferMode::OnDemand, || async {
-        let place = StoreEndpoint::embedded(BlockStore::new(ram()));
-        RemoteBackend::open(place, false, LONG).await.unwrap()
+        let endpoint = StoreEndpoint::embedded(BlockStore::new(ram()));
+        RemoteBackend::open(endpoint, false, TIMEOUT).await.unwrap()
     });
     exercise(&fixture.local(&device, 0), 0, 4096, 40);
     let socket = std::env::temp_dir().join(format!("ublk-rpc-socket-{}", std::process::id()));
-    let place = format!("unix:{}", socket.display());
-    let store = ServedStore::new(&place, ram());
-    let other = fixture.device(&place, BufferMode::Preallocated, LONG);
+    let address = format!("unix:{}", socket.display());
+    let store = ServedStore::new(&address, ram());
+    let other = fixture.device(&address, BufferMode::Preallocated, TIMEOUT);
     exercise(&fixture.local(&other, 1), 0, 4096, 40);
     drop((other, store));
-    fixture::until("the socket's name is gone", || !socket.exists());
+    fixture::wait_until("the socket's name is gone", || !socket.exists());
 }
 
 #[test]
 fn fua_and_flush_reach_the_store() {
     let fixture = RpcFixture::new("fua");
-    let place = port();
+    let address = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
-    let _store = ServedStore::new(&place, volume);
-    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
+    let _store = ServedStore::new(&address, volume);
+    let device = fixture.device(&address, BufferMode::OnDemand, TIMEOUT);
     let attrs = fixture.client.params(device.id).unwrap().basic.attrs;
     assert_eq!(attrs & (param::ATTR_FUA | param::ATTR_VOLATILE_CACHE), param::ATTR_FUA | param::ATTR_VOLATILE_CACHE);
     assert_eq!(fixture.client.info(device.id).unwrap().flags & feature::USER_COPY, 0);
@@ -137,11 +137,11 @@ fn fua_and_flush_reach_the_store() {
 fn store_errors_become_device_errors() {
     for buffers in MODES {
         let fixture = RpcFixture::new(&format!("errors-{buffers:?}"));
-        let place = port();
+        let address = port();
         let volume = Failing::new(SIZE);
         let faults = volume.faults();
-        let _store = ServedStore::new(&place, volume);
-        let device = fixture.device(&place, buffers, LONG);
+        let _store = ServedStore::new(&address, volume);
+        let device = fixture.device(&address, buffers, TIMEOUT);
         let local = fixture.local(&device, 0);
         local.write(0, &pattern(4096, 1), 0).unwrap();
         for errno in [Errno::ENOSPC, Errno::EIO, Errno::ENODATA, Errno::ETIMEDOUT] {
@@ -165,11 +165,11 @@ fn store_errors_become_device_errors() {
 #[test]
 fn requests_run_concurrently() {
     let fixture = RpcFixture::new("together");
-    let place = port();
+    let address = port();
     let volume = Failing::new(SIZE);
     let faults = volume.faults();
-    let _store = ServedStore::new(&place, volume);
-    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
+    let _store = ServedStore::new(&address, volume);
+    let device = fixture.device(&address, BufferMode::OnDemand, TIMEOUT);
     faults.stick(true);
     // At least as many as one queue's tags.
     std::thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn requests_run_concurrently() {
             let local = fixture.local(&device, number);
             scope.spawn(move || local.write(u64::from(number) * 8, &pattern(4096, number.into()), 0).unwrap());
         }
-        fixture::until("all have begun, and none has ended", || faults.begun() == 8);
+        fixture::wait_until("all have begun, and none has ended", || faults.started() == 8);
         faults.stick(false);
     });
     let mut back = vec![0; 8 * 4096];
@@ -188,14 +188,14 @@ fn requests_run_concurrently() {
 #[test]
 fn random_bytes_on_the_port_do_not_disturb_a_store() {
     let fixture = RpcFixture::new("noise");
-    let place = port();
-    let _store = ServedStore::new(&place, ram());
-    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
+    let address = port();
+    let _store = ServedStore::new(&address, ram());
+    let device = fixture.device(&address, BufferMode::OnDemand, TIMEOUT);
     let local = fixture.local(&device, 0);
     local.write(0, &pattern(4096, 3), 0).unwrap();
     let mut seed = 0x9e37_79b9;
     for round in 0..100 {
-        let mut socket = std::net::TcpStream::connect(&place).unwrap();
+        let mut socket = std::net::TcpStream::connect(&address).unwrap();
         if round % 2 == 0 {
             // The HTTP/2 preface and an empty SETTINGS frame.
             let _ = socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
@@ -210,14 +210,14 @@ fn random_bytes_on_the_port_do_not_disturb_a_store() {
 
 #[test]
 fn a_store_serves_one_device() {
-    let place = port();
-    let _store = ServedStore::new(&place, ram());
+    let address = port();
+    let _store = ServedStore::new(&address, ram());
     let open = |takeover| {
-        let place = StoreEndpoint::parse(&place).unwrap();
-        fixture::runtime().block_on(RemoteBackend::open(place, takeover, LONG)).map(drop)
+        let endpoint = StoreEndpoint::parse(&address).unwrap();
+        fixture::runtime().block_on(RemoteBackend::open(endpoint, takeover, TIMEOUT)).map(drop)
     };
     let fixture = RpcFixture::new("one");
-    let device = fixture.device(&place, BufferMode::OnDemand, LONG);
+    let device = fixture.device(&address, BufferMode::OnDemand, TIMEOUT);
     let refusal = open(false).unwrap_err().to_string();
     assert!(refusal.contains("another device uses"), "{refusal}");
     let local = fixture.local(&device, 0);
@@ -225,27 +225,27 @@ fn a_store_serves_one_device() {
     open(true).unwrap();
     assert_eq!(local.write(0, &[1; 512], 0), Err(Errno::EIO), "it was taken away");
     drop(device);
-    fixture::until("the store is free", || open(false).is_ok());
+    fixture::wait_until("the store is free", || open(false).is_ok());
 }
 
 #[test]
 fn a_peer_that_is_not_a_store_is_reported() {
-    let nobody = port();
+    let unused = port();
     let open = |text: &str| {
-        let place = StoreEndpoint::parse(text).unwrap();
-        let opened = fixture::runtime().block_on(RemoteBackend::open(place, false, std::time::Duration::from_millis(500)));
+        let endpoint = StoreEndpoint::parse(text).unwrap();
+        let opened = fixture::runtime().block_on(RemoteBackend::open(endpoint, false, std::time::Duration::from_millis(500)));
         opened.unwrap_err().to_string()
     };
-    let error = open(&nobody);
+    let error = open(&unused);
     assert!(error.contains("uringlet ublk store") && error.contains("refused"), "{error}");
     let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = web.local_addr().unwrap().to_string();
+    let address = web.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {
         let (mut socket, _) = web.accept().unwrap();
         let _ = socket.read(&mut [0; 1024]);
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").unwrap();
     });
-    let error = open(&place);
-    assert!(error.contains(&place), "{error}");
+    let error = open(&address);
+    assert!(error.contains(&address), "{error}");
     server.join().unwrap();
 }

@@ -33,8 +33,8 @@ pub(crate) struct Faults {
     /// Operations that begin now wait until it is false.
     is_stuck: Mutex<bool>,
     moved: Condvar,
-    /// Operations begun.
-    begun: AtomicU32,
+    /// Operations start.
+    started: AtomicU32,
 }
 
 impl Faults {
@@ -50,8 +50,8 @@ impl Faults {
         self.flushes.load(SeqCst)
     }
 
-    pub(crate) fn begun(&self) -> u32 {
-        self.begun.load(SeqCst)
+    pub(crate) fn started(&self) -> u32 {
+        self.started.load(SeqCst)
     }
 
     pub(crate) fn stick(&self, is_stuck: bool) {
@@ -60,7 +60,7 @@ impl Faults {
     }
 
     fn now(&self) -> Result<(), Errno> {
-        self.begun.fetch_add(1, SeqCst);
+        self.started.fetch_add(1, SeqCst);
         drop(self.moved.wait_while(self.is_stuck.lock().unwrap(), |is_stuck| *is_stuck).unwrap());
         match self.errno.load(SeqCst) {
             0 => Ok(()),
