@@ -1,4 +1,5 @@
-//! The engine of a process: what becomes of its rings when the program closes, duplicates, polls, forks.
+//! The engine of a process: what happens to its rings when the program closes, duplicates, polls,
+//! forks.
 
 mod fork;
 
@@ -21,7 +22,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The program closes a number. `None`: nothing depends on it, do the plain call. One table load.
+    /// The program closes a number. `None`: the engine does not use it, make the plain call. One
+    /// table load.
     #[inline]
     pub fn close(&'static self, fd: i32) -> Option<isize> {
         if fd_table::is_unused(fd) { None } else { self.close_known(fd) }
@@ -56,7 +58,8 @@ impl Engine {
         process::pid_now() != process::pid()
     }
 
-    /// Before a number is closed or replaced: requests that use it keep its file; what was known of it is forgotten.
+    /// Before a number is closed or replaced: requests that use it keep its file, and cached facts
+    /// about it are dropped.
     pub fn before_replace(&'static self, fd: i32) {
         if fd_table::is_unused(fd) || fd_table::is_internal(fd) || self.is_foreign_process() {
             return;
@@ -89,7 +92,8 @@ impl Engine {
         }
     }
 
-    /// close_range(2), sparing the engine's own numbers. `None`: there are none in the range, do the plain call.
+    /// close_range(2), except for the engine's own numbers. `None`: there are none in the range,
+    /// make the plain call.
     pub fn close_range(&'static self, first: u32, last: u32, flags: u32) -> Option<isize> {
         const CLOSE_RANGE_UNSHARE: u32 = 2;
         if self.is_foreign_process() || flags & CLOSE_RANGE_UNSHARE != 0 || first > last {
@@ -136,7 +140,7 @@ impl Engine {
         ANY_READABLE.load(Relaxed)
     }
 
-    /// Before poll, select or epoll_wait: takes back the readiness of rings whose CQ is empty again.
+    /// Before poll, select or epoll_wait: clears the readiness of rings whose CQ is empty again.
     pub fn settle_readiness(&'static self) {
         if self.is_foreign_process() {
             return;
@@ -144,23 +148,25 @@ impl Engine {
         RINGS.settle_readiness();
     }
 
-    /// A number was handed to poll, select or epoll_ctl: a ring's readiness is kept from now on. One table load if it is none.
+    /// A number was passed to poll, select or epoll_ctl: if it is a ring, its readiness is kept up
+    /// to date from now on. One table load if it is none.
     #[inline]
     pub fn note_polled(&'static self, fd: i32) {
         RINGS.note_polled(fd);
     }
 
-    /// Once, before the program's own code: what is cheap now and dear when there are threads.
+    /// Called once before the program's own code: work that is expensive once there are threads.
     pub fn prepare(&'static self) {
         uringlet_sys::fd::grow_fd_table();
     }
 
-    /// What becomes of `IOSQE_ASYNC` from now on, in all rings.
+    /// Sets the meaning of `IOSQE_ASYNC` from now on, in all rings.
     pub fn set_async_hint(&'static self, hint: AsyncHint) {
         hint.set();
     }
 
-    /// How rings made from now on execute buffered writes, unless they ask for a way themselves (`IORING_SETUP_URINGLET`).
+    /// How rings made from now on execute buffered writes, unless they choose a mode themselves
+    /// (`IORING_SETUP_URINGLET`).
     pub fn set_mode(&'static self, mode: WriteMode) {
         write::set_mode(mode);
     }

@@ -1,14 +1,15 @@
 //! The uringlet engine: io_uring in user space.
 //!
-//! Three doors, as the kernel's: [`Engine::setup`], [`Engine::enter`], [`Engine::register`]; and beside them what a
-//! program's other calls on a ring's descriptor need: mmap, close, dup, poll, fork. Whoever catches those calls (the
-//! attach library, the drop-in liburing) hands them to the one [`ENGINE`].
+//! Three entry points, as the kernel's: [`Engine::setup`], [`Engine::enter`], [`Engine::register`],
+//! and those for a program's other calls on a ring's descriptor: mmap, close, dup, poll, fork. The
+//! attach library and the drop-in liburing pass these calls to the one [`ENGINE`].
 //!
 //! Layers, a lower one never uses a higher one (`ARCHITECTURE.md` has the two exceptions, and why):
 //!
 //! ```text
-//!   engine, lib              the doors; descriptors, fork
-//!   driver, register         who brings a ring on: enter(), the watcher; its end; setup and registration
+//!   engine, lib              the entry points; descriptors, fork
+//!   driver, register         the threads that drive a ring: enter(), workers, the watcher; setup and registration
+//!   uringlet                 the ring's own workers in uringlet mode
 //!   submit                   fast path, links, cancel; dispatch decides complete / poll / run / punt
 //!   state                    a ring: its resources, its requests, the lock over both; the rings of the process
 //!   request                  an op with its flags, its file and the rest of its chain
@@ -49,7 +50,7 @@ pub use route::hint::AsyncHint;
 pub use virtual_file::{OpenedFile, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
 pub use write::WriteMode;
 
-use driver::enter::{Args, check_flags, enter};
+use driver::enter::{EnterArgs, check_flags, enter};
 use uringlet_abi::{enter as enter_flag, layout, register as reg};
 use uringlet_sys::{AppPromise, Errno, UserPtr};
 
@@ -76,7 +77,7 @@ impl Engine {
     pub fn enter(&'static self, fd: u32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> isize {
         let result = check_flags(flags)
             .and_then(|()| register::ring_of(fd, flags & enter_flag::REGISTERED_RING != 0))
-            .and_then(|ring| enter(ring, Args { to_submit, min_complete, flags, arg, arg_len }));
+            .and_then(|ring| enter(ring, EnterArgs { to_submit, min_complete, flags, arg, arg_len }));
         to_isize(result)
     }
 
@@ -84,7 +85,7 @@ impl Engine {
     pub fn register(&'static self, fd: u32, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
         let is_registered = opcode & reg::USE_REGISTERED_RING != 0;
         let opcode = opcode & !reg::USE_REGISTERED_RING;
-        // Without a ring only what asks about the engine as a whole could be answered; nothing here does.
+        // An operation without a ring would be about the engine as a whole; none is supported.
         if opcode > reg::LAST || (fd == u32::MAX && !is_registered) {
             return to_isize(Err(Errno::EINVAL));
         }
@@ -92,7 +93,8 @@ impl Engine {
         to_isize(result)
     }
 
-    /// open(2) of a path that the kernel answered with `errno`: a descriptor, or -errno; `None` when it stays with that.
+    /// open(2) of a path that the kernel answered with `errno`: a descriptor, or -errno; `None` if
+    /// that error stands.
     pub fn open(&'static self, path: UserPtr, flags: u32, errno: Errno) -> Option<isize> {
         if self.is_foreign_process() {
             return None;
@@ -107,13 +109,13 @@ impl Engine {
         })))
     }
 
-    /// From now on, paths that the kernel does not open are asked of `opener`.
+    /// From now on, paths that the kernel does not open are passed to `opener`.
     pub fn set_opener(&'static self, opener: &'static dyn VirtualFiles) {
         virtual_file::set_opener(opener);
     }
 
-    /// mmap(2) of a ring's fd: the address, or -errno; `None` when `fd` is no ring (then do the plain call). One table
-    /// load when it is none.
+    /// mmap(2) of a ring's fd: the address, or -errno; `None` if `fd` is no ring: then make the
+    /// plain call. One table load in that case.
     pub fn mmap(&'static self, addr: usize, len: usize, prot: u32, _flags: u32, fd: i32, offset: u64) -> Option<isize> {
         if uringlet_sys::fd_table::is_virtual(fd) {
             let refused = virtual_file::get(fd)?.check_mmap(prot, offset, len).err()?;
@@ -122,7 +124,7 @@ impl Engine {
         let index = uringlet_sys::fd_table::ring_index(fd)?;
         let guard = state::RINGS.get(index)?.lock(state::LockOwner::Worker)?;
         let result = if addr != 0 || !offset.is_multiple_of(PAGE) {
-            // Where a ring is mapped is not for the program to say: the kernel takes no address, not even as a hint.
+            // As the kernel, which takes no address for a ring, not even as a hint.
             Err(Errno::EINVAL)
         } else if offset & layout::OFF_MMAP_MASK == layout::OFF_PBUF_RING {
             guard.res.buf_groups.map_for_program(offset, len)

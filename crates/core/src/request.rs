@@ -6,13 +6,19 @@
 //!   SQE --prep--> Request --issue--> complete (most never leave the submitter's stack)
 //!                    |
 //!                    +-- parked in the ring's table, in one Stage at a time:
-//!                          Armed   apoll or POLL_ADD: the poller holds it      -> ready: issued again
-//!                          Timer   the timers hold it                          -> expired: completed
-//!                          Worker  io-wq holds its op                          -> done: completed
-//!                          Aio     the kernel's AIO context holds it           -> done: completed
+//!                          Armed      a poll of its file, or POLL_ADD          -> ready: issued again, or completed
+//!                          Timer      a TIMEOUT                                -> expired, or CQEs counted: completed
+//!                          LinkTimer  a LINK_TIMEOUT behind its request        -> expired: cancels the request
+//!                          Throttled  a delayed write                          -> expired: goes to a worker
+//!                          Queued     in the run queue of uringlet mode        -> taken: Running
+//!                          Running    a uringlet worker or a waiter runs it    -> done: completed
+//!                          Worker     queued for io-wq, or on its worker       -> done: completed, or Armed
+//!                          Aio        submitted to the kernel's AIO            -> done: completed
+//!                          Command    a virtual file has the command           -> done: completed
 //! ```
 //!
-//! Whoever removes a request from the table owns it and completes it: that is why each gets its CQE exactly once.
+//! The thread that removes a request from the table owns it and completes it, so each gets its CQE
+//! exactly once.
 
 use crate::ops::Op;
 pub(crate) use crate::ops::{Notification, Outcome};
@@ -26,10 +32,10 @@ use core::num::NonZeroU32;
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::{Errno, fd_table};
 
-/// Which file a request works on.
+/// The file of a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
-    /// None, or the op names its own.
+pub(crate) enum FileTarget {
+    /// None, or the op has its own.
     None,
     /// A descriptor number of the program.
     Fd(i32),
@@ -39,30 +45,30 @@ pub(crate) enum Target {
     Held(Arc<FileNode>),
 }
 
-/// Where a parked request is.
+/// What a parked request waits for. `state::disarm` and `submit::cancel` match on all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// With the poller, on this descriptor.
+    /// Armed in the poller, on this descriptor.
     Armed { fd: i32 },
-    /// With the timers.
+    /// A TIMEOUT.
     Timer { deadline_ns: u64, seq: u64 },
-    /// A write that was put off, with the timers.
+    /// A delayed write.
     Throttled { throttled: Throttled, seq: u64, since_ns: u64 },
-    /// In line for the ring's attendants.
+    /// In the run queue of the ring's own workers.
     Queued,
-    /// With an attendant: this thread, 0 for one of the program's.
+    /// A uringlet worker runs it: this thread, 0 for a thread of the program.
     Running { tid: u32 },
-    /// With io-wq, under this work number.
+    /// In io-wq, under this work number.
     Worker { work: u64 },
-    /// With the kernel's AIO.
+    /// Submitted to the kernel's AIO.
     Aio,
-    /// With a virtual file.
+    /// A virtual file has the command.
     Command,
-    /// A LINK_TIMEOUT, with the timers; it belongs to the request before it.
+    /// A LINK_TIMEOUT; it guards the request before it.
     LinkTimer { deadline_ns: u64, seq: u64, guards: ReqId },
 }
 
-/// A request and what follows it.
+/// A request and the rest of its chain.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) op: Op,
@@ -71,17 +77,17 @@ pub(crate) struct Request {
     pub(crate) flags: u8,
     /// The provided-buffer group to select from.
     pub(crate) buf_group: u16,
-    pub(crate) target: Target,
+    pub(crate) target: FileTarget,
     pub(crate) user_data: u64,
     /// An earlier failure in the chain, of a request with `CQE_SKIP_SUCCESS`, silences this one.
     pub(crate) is_silent: bool,
     /// A poll for it has fired already: a worker may be the next step.
     pub(crate) poll_fired: bool,
-    /// A worker has had its try at it: what `IOSQE_ASYNC` asks for is done.
+    /// A worker has tried it: what `IOSQE_ASYNC` asks for is done.
     pub(crate) hybrid_done: bool,
-    /// Cancelled while running: its result is said as it is, its multishot goes no further.
+    /// Cancelled while running: it reports its result as it is, and a multishot ends.
     pub(crate) is_cancelled: bool,
-    /// What follows its CQE.
+    /// The notification that follows its CQE.
     pub(crate) notification: Option<Notification>,
     /// The rest of the link chain.
     pub(crate) next: Option<Box<Request>>,
@@ -100,7 +106,7 @@ impl Request {
             opcode: Opcode::Nop,
             flags: sqe.flags,
             buf_group: sqe.buf_index,
-            target: Target::None,
+            target: FileTarget::None,
             user_data: sqe.user_data,
             is_silent: false,
             poll_fired: false,
@@ -113,12 +119,12 @@ impl Request {
         }
     }
 
-    /// The request, leaving nothing of it behind.
+    /// Takes the request and leaves an empty one.
     pub(crate) fn take(&mut self) -> Self {
         core::mem::replace(self, Self::new(&Sqe::default()))
     }
 
-    /// The chain behind the request, which stands alone from now on; under a placeholder as its head.
+    /// Takes the chain behind the request, under a placeholder as its head.
     pub(crate) fn take_rest(&mut self) -> Self {
         Self { next: self.next.take(), ..Self::new(&Sqe::default()) }
     }
@@ -127,7 +133,7 @@ impl Request {
         self.flags & flag != 0
     }
 
-    /// What `prep` had against its SQE.
+    /// The errno with which `prep` refused its SQE.
     pub(crate) fn prep_error(&self) -> Option<Errno> {
         if let Op::Malformed(errno) = self.op { Some(errno) } else { None }
     }
@@ -135,15 +141,15 @@ impl Request {
     /// The registered file that it holds.
     pub(crate) fn node(&self) -> Option<&Arc<FileNode>> {
         match &self.target {
-            Target::Held(node) => Some(node),
+            FileTarget::Held(node) => Some(node),
             _ => None,
         }
     }
 
-    /// The number by which cancel-by-fd finds it.
+    /// The descriptor number that a cancel by fd matches.
     pub(crate) fn fd(&self) -> Option<i32> {
         match &self.target {
-            Target::Fd(fd) => Some(*fd),
+            FileTarget::Fd(fd) => Some(*fd),
             _ => None,
         }
     }
@@ -158,9 +164,9 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// It is being parked, in the ring of this place: the descriptor table shows it, and what is put off is counted.
+    /// The request is parked: updates the descriptor table, the write history and the statistics.
     pub(crate) fn mark(&self, ring_index: u32) {
-        if let Target::Fd(fd) = self.req.target {
+        if let FileTarget::Fd(fd) = self.req.target {
             fd_table::add_user(fd);
         }
         if let Some(fd) = self.req.queued_on {
@@ -171,9 +177,9 @@ impl Parked {
         }
     }
 
-    /// It is parked no longer.
+    /// The request is parked no longer: undoes [`mark`](Self::mark).
     pub(crate) fn unmark(&self, ring_index: u32) {
-        if let Target::Fd(fd) = self.req.target {
+        if let FileTarget::Fd(fd) = self.req.target {
             fd_table::drop_user(fd);
         }
         if let Some(fd) = self.req.queued_on {
@@ -184,7 +190,7 @@ impl Parked {
         }
     }
 
-    /// A write to this number's file that was put off.
+    /// The file number of a delayed write, and its delay.
     pub(crate) fn throttled(&self) -> Option<(i32, Throttled)> {
         match self.stage {
             Stage::Throttled { throttled, .. } => self.req.queued_on.map(|fd| (fd, throttled)),

@@ -1,5 +1,6 @@
-//! What of a ring a request may use while it is issued: the CQ, registered files and buffers, what is known of files, what
-//! may be written. It knows no request; those stand beside it in the ring's state (`state`), behind the same lock.
+//! Ring resources available to an op during issue: the CQ, registered files and buffers, readiness,
+//! the write budget. The requests are beside them in the ring's state (`state`), behind the same
+//! lock.
 
 use crate::apoll::Poller;
 use crate::ring::cq::Cq;
@@ -25,9 +26,9 @@ pub(crate) enum LockOwner {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct RingResources {
-    /// The ring's place in the engine's table: under which it is counted.
+    /// The ring's index in the ring table, and in the statistics.
     pub(crate) ring_index: u32,
-    /// Set by whoever holds the lock for the time of the holding.
+    /// The kind of thread that holds the lock.
     pub(crate) lock_owner: LockOwner,
     pub(crate) memory: RingMemory,
     /// `IORING_SETUP_*`.
@@ -35,8 +36,8 @@ pub(crate) struct RingResources {
     pub(crate) cq: Cq,
     /// CQEs that wait for the submitter's next GETEVENTS (`DEFER_TASKRUN`).
     pub(crate) deferred: VecDeque<Cqe>,
-    /// `DEFER_TASKRUN`: the program was told that its files have events, and nobody has looked since.
-    pub(crate) is_told: bool,
+    /// `DEFER_TASKRUN`: the program was notified of events of its files, and has not entered since.
+    pub(crate) event_pending: bool,
     pub(crate) poller: Option<Poller>,
     pub(crate) timers: Timers,
     pub(crate) files: FileTable,
@@ -49,7 +50,7 @@ pub(crate) struct RingResources {
 }
 
 impl RingResources {
-    /// Of a new ring.
+    /// The resources of a new ring.
     pub(crate) fn new(memory: RingMemory, setup: u32) -> Self {
         Self {
             ring_index: 0,
@@ -58,7 +59,7 @@ impl RingResources {
             setup,
             cq: Cq::default(),
             deferred: VecDeque::new(),
-            is_told: false,
+            event_pending: false,
             poller: None,
             timers: Timers::default(),
             files: FileTable::default(),
@@ -69,8 +70,8 @@ impl RingResources {
         }
     }
 
-    /// In a forked child: what waits and what is armed is the parent's.
-    pub(crate) fn forget_parents_requests(&mut self) {
+    /// In a forked child: drops what is deferred and armed, which is the parent's.
+    pub(crate) fn reset_in_child(&mut self) {
         self.timers = Timers::default();
         self.poller = None;
         self.deferred.clear();
@@ -90,7 +91,7 @@ impl RingResources {
         }
     }
 
-    /// There is something for the submitter's next GETEVENTS.
+    /// Notes that there is something for the submitter's next GETEVENTS.
     pub(crate) fn note_deferred(&mut self) {
         self.set_sq_flag(sq_flags::TASKRUN, self.setup & setup::TASKRUN_FLAG != 0);
         self.cq.note_deferred();
@@ -102,7 +103,7 @@ impl RingResources {
             self.deferred.push_back(cqe);
             return self.note_deferred();
         }
-        // A request's last CQE (it may be cancelled just now) must not overtake those that it had before.
+        // A request's last CQE, for example of a cancel, must not overtake its earlier ones.
         if !self.deferred.is_empty() {
             self.run_deferred();
         }
@@ -114,25 +115,27 @@ impl RingResources {
         self.post(Cqe { user_data: tag, res: 0, flags: 0 });
     }
 
-    /// Whether one more CQE finds room. Where it does not, a multishot request ends: it must not pile up what nobody reads.
+    /// Whether there is room for one more CQE. If not, a multishot request ends, so that unread
+    /// CQEs do not pile up.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         let waiting = self.cq.ready(&self.memory) as usize + self.deferred.len();
         waiting < self.memory.geometry().cq_entries as usize && !self.cq.has_overflow()
     }
 
-    /// Whether the program has nothing to come for: neither in the CQ nor by entering for events.
+    /// Whether there is nothing for the program, neither in the CQ nor by entering for events.
     pub(crate) fn is_drained(&self) -> bool {
-        self.cq.ready(&self.memory) == 0 && !self.cq.has_overflow() && self.deferred.is_empty() && !self.is_told
+        self.cq.ready(&self.memory) == 0 && !self.cq.has_overflow() && self.deferred.is_empty() && !self.event_pending
     }
 
-    /// Whether the CQ tail, with what is deferred, has come to `tail`.
+    /// Whether the CQ tail, deferred CQEs included, has reached `tail`.
     pub(crate) fn reaches(&self, tail: u32) -> bool {
         let now = self.cq.tail().wrapping_add(self.deferred.len() as u32);
         now.wrapping_sub(tail) as i32 >= 0
     }
 
-    /// On the submitter's side: what was deferred goes into the CQ, and what overflowed, as far as there is room.
+    /// On the submitter's side: moves deferred CQEs into the CQ, and overflowed ones as far as
+    /// there is room.
     pub(crate) fn run_deferred(&mut self) {
         while let Some(cqe) = self.deferred.pop_front() {
             self.cq.post(&self.memory, cqe);
@@ -190,7 +193,7 @@ mod tests {
     use uringlet_sys::ring_memory::Geometry;
 
     #[test]
-    fn what_was_deferred_is_not_overtaken() {
+    fn deferred_cqes_are_not_overtaken() {
         let geometry = Geometry { sq_entries: 2, cq_entries: 4, sqe_shift: 6, cqe_shift: 4, has_sq_array: true };
         let mut res = RingResources::new(RingMemory::new(geometry).unwrap(), setup::DEFER_TASKRUN);
         res.post(Cqe::default());

@@ -1,4 +1,4 @@
-//! The end of a ring: when nothing names it any more, and nobody is inside.
+//! The end of a ring: when no number refers to it any more, and no thread is inside.
 
 use super::events::poll_before_close;
 use crate::request::Stage;
@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::fd::RingFd;
 use uringlet_sys::thread;
 
-/// The last known number of a ring is gone: ends the ring, unless a child or an unknown duplicate holds it. Then returns the
-/// descriptor that reports its end.
+/// The last known number of a ring is gone: ends the ring, unless a child or an unknown duplicate
+/// holds it. Then returns the descriptor that reports its end.
 pub(super) fn end_if_closed(ring: &'static Ring, generation: u64) -> Option<i32> {
     let mut guard = ring.lock(LockOwner::Worker).filter(|guard| guard.generation == generation)?;
     let fd = guard.fd.as_mut()?;
@@ -18,41 +18,42 @@ pub(super) fn end_if_closed(ring: &'static Ring, generation: u64) -> Option<i32>
     let is_orphaned = fd.is_orphaned();
     let writer = fd.writer();
     ring.is_polled.store(false, Relaxed);
-    if is_orphaned || guard.is_idle_heir() {
+    if is_orphaned || guard.is_unused_by_child() {
         end_unless_registered(guard);
         return None;
     }
     Some(writer)
 }
 
-/// A registered number was given up: a ring that has no other name ends.
+/// A registered number was freed: ends the ring if it has no other number.
 pub(crate) fn end_if_unnamed(ring: &'static Ring) {
     let Some(guard) = ring.lock(LockOwner::Worker) else { return };
     let is_orphaned = guard.fd.as_ref().is_none_or(RingFd::is_orphaned);
-    if guard.known_fds == 0 && (is_orphaned || guard.is_idle_heir()) {
+    if guard.known_fds == 0 && (is_orphaned || guard.is_unused_by_child()) {
         end_unless_registered(guard);
     }
 }
 
-/// The watcher has seen that nobody has a descriptor of this ring any more: or of an earlier one in its place.
+/// The watcher has seen that no descriptor of this ring is left, or of an earlier ring in its slot.
 pub(super) fn orphaned(ring_index: u32) {
     if let Some(ring) = RINGS.get(ring_index) {
         end_if_unnamed(ring);
     }
 }
 
-/// Without a descriptor a ring lives on if it has a registered number; else its time is over: at once, or when the last
-/// thread inside leaves.
+/// A ring without a descriptor lives on if it has a registered number. Otherwise it ends: at once,
+/// or when the last thread inside leaves.
 fn end_unless_registered(mut guard: UringGuard) {
     if !is_registered(guard.ring.index) {
-        // What came before this close is posted: the program may read its CQ mapping without any further call.
+        // Posts what was ready before this close: the program may read its CQ mapping without a
+        // further call.
         poll_before_close(&mut guard);
         guard.is_closing = true;
         finish(guard);
     }
 }
 
-/// Ends a closing ring if nobody is inside.
+/// Ends a closing ring if no thread is inside.
 pub(super) fn finish(mut guard: UringGuard) {
     if guard.waiters.inside > 0 || guard.baton.is_none() {
         return;
@@ -64,7 +65,7 @@ pub(super) fn finish(mut guard: UringGuard) {
     RINGS.give(ring);
 }
 
-/// What workers are doing for the ring is interrupted.
+/// Interrupts the workers that run requests of the ring.
 fn interrupt_workers(guard: &mut UringGuard) {
     let works: Vec<u64> =
         guard.parked.iter().filter_map(|(_, p)| if let Stage::Worker { work } = p.stage { Some(work) } else { None }).collect();
@@ -78,7 +79,7 @@ fn interrupt_workers(guard: &mut UringGuard) {
     }
 }
 
-/// Frees a ring's state. Files close, AIO in flight is waited for: with no lock held.
+/// Frees a ring's state: closes files and waits for AIO in flight. No lock is held.
 fn dispose(state: RingState) {
     command::cancel_all(&state);
     for (_, parked) in state.parked.iter() {

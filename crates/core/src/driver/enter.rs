@@ -1,7 +1,8 @@
-//! io_uring_enter(2): submits, brings the ring on, waits.
+//! io_uring_enter(2): submits, drives the ring, waits.
 //!
-//! An SQPOLL ring has no thread here. Its flag NEED_WAKEUP is always set, so the program always enters to wake "the
-//! thread", and the entering thread does what that thread would: consume the whole SQ. Nothing spins.
+//! An SQPOLL ring has no thread here. Its flag NEED_WAKEUP is always set, so the program always
+//! enters to wake the thread, and the entering thread does that thread's work: it consumes the
+//! whole SQ. Nothing spins.
 
 use super::events::{bring_on, drive, poll_pending};
 use super::leave::{ExitAction, exit_action, perform};
@@ -22,22 +23,22 @@ use uringlet_sys::{Errno, UserPtr, user};
 const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
 const SIGSET_LEN: usize = 8;
 const NEVER: u64 = u64::MAX;
-/// How often the driver of a ring that a child may use looks up.
+/// How often the driver of a ring that a child may use wakes to check for that.
 const LOOK_NS: u64 = 50_000_000;
 
-/// How to wait.
+/// The parameters of a wait for CQEs.
 #[derive(Clone, Copy, Debug)]
-struct Wait {
+struct CqeWait {
     sigmask: UserPtr,
     sigmask_len: usize,
     deadline_ns: u64,
-    /// From here on any CQE is enough.
+    /// From this time on any CQE ends the wait.
     any_after_ns: u64,
 }
 
 /// The arguments of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Args {
+pub(crate) struct EnterArgs {
     pub(crate) to_submit: u32,
     pub(crate) min_complete: u32,
     pub(crate) flags: u32,
@@ -56,8 +57,8 @@ pub(crate) fn check_flags(flags: u32) -> Result<(), Errno> {
 /// # Errors
 /// Those of io_uring_enter(2).
 #[inline]
-pub(crate) fn enter(ring: &'static Ring, args: Args) -> Result<usize, Errno> {
-    // Used where it is: a guard is slow to move.
+pub(crate) fn enter(ring: &'static Ring, args: EnterArgs) -> Result<usize, Errno> {
+    // Used in place: a guard is slow to move.
     let mut locked = ring.lock(LockOwner::Submitter);
     let guard = locked.as_mut().ok_or(Errno::EBADF)?;
     if guard.is_disabled {
@@ -90,7 +91,7 @@ pub(crate) fn enter(ring: &'static Ring, args: Args) -> Result<usize, Errno> {
     }
 }
 
-/// `SINGLE_ISSUER`: the first thread that submits is the only one that may.
+/// `SINGLE_ISSUER`: only the first thread that submitted may submit.
 #[inline]
 fn check_issuer(guard: &mut UringGuard) -> Result<(), Errno> {
     if guard.res.setup & setup::SINGLE_ISSUER == 0 {
@@ -107,7 +108,7 @@ fn check_issuer(guard: &mut UringGuard) -> Result<(), Errno> {
     }
 }
 
-/// What can be brought on is complete when enter() returns, also for a caller that reads the CQ by itself.
+/// Completes what is ready before enter() returns, also for a caller that polls the CQ itself.
 #[inline]
 fn leave_without_waiting(guard: &mut UringGuard) {
     if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
@@ -115,20 +116,21 @@ fn leave_without_waiting(guard: &mut UringGuard) {
     }
 }
 
-fn get_events(guard: &mut UringGuard, args: Args, submitted: u32) -> Result<(), Errno> {
+fn get_events(guard: &mut UringGuard, args: EnterArgs, submitted: u32) -> Result<(), Errno> {
     if guard.res.setup & setup::DEFER_TASKRUN != 0 {
         check_issuer(guard)?;
     }
     if submitted != args.to_submit {
-        // An SQE was bad: the program should see what there is, not wait for what it did not get submitted.
+        // An SQE was malformed: the program should see that, and not wait for what was not
+        // submitted.
         return Ok(());
     }
     let wait = read_wait(args)?;
     wait_cqes(guard, args.min_complete, wait)
 }
 
-fn read_wait(args: Args) -> Result<Wait, Errno> {
-    let mut wait = Wait { sigmask: args.arg, sigmask_len: args.arg_len, deadline_ns: NEVER, any_after_ns: NEVER };
+fn read_wait(args: EnterArgs) -> Result<CqeWait, Errno> {
+    let mut wait = CqeWait { sigmask: args.arg, sigmask_len: args.arg_len, deadline_ns: NEVER, any_after_ns: NEVER };
     if args.flags & flag::EXT_ARG == 0 {
         return Ok(wait);
     }
@@ -145,25 +147,25 @@ fn read_wait(args: Args) -> Result<Wait, Errno> {
         let ns = nanoseconds(user::read(UserPtr::at(ext.ts))?)?;
         wait.deadline_ns = if args.flags & flag::ABS_TIMER != 0 { ns } else { monotonic_ns().saturating_add(ns) };
     }
-    // A minimal wait that nothing longer follows is the whole wait.
+    // A minimal wait without a longer time-out is the whole wait.
     if ext.min_wait_usec != 0 && (ext.ts == 0 || wait.any_after_ns >= wait.deadline_ns) {
         wait.deadline_ns = wait.any_after_ns;
     }
     Ok(wait)
 }
 
-fn wait_cqes(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), Errno> {
+fn wait_cqes(guard: &mut UringGuard, min: u32, wait: CqeWait) -> Result<(), Errno> {
     let result = wait_until_ready(guard, min, wait);
     if guard.waiters.sleeping > 0 && !guard.waiters.has_driver {
-        // One of them must drive from now on. Who only goes back to sleep wakes nobody: two that cannot be satisfied yet
-        // would wake each other for ever.
+        // One of the sleepers must drive from now on. A thread that goes back to sleep sends no
+        // wake-up: two waiters that cannot be satisfied yet would wake each other for ever.
         guard.res.cq.note_must_wake();
     }
     result
 }
 
-/// Whether the mask of a wait can be used.
-fn check_mask(wait: &Wait) -> Result<(), Errno> {
+/// Checks the signal mask of a wait.
+fn check_mask(wait: &CqeWait) -> Result<(), Errno> {
     if wait.sigmask.is_null() {
         return Ok(());
     }
@@ -173,9 +175,9 @@ fn check_mask(wait: &Wait) -> Result<(), Errno> {
     user::read::<u64>(wait.sigmask).map(drop)
 }
 
-/// Waits until `min` CQEs are there, a TIMEOUT fires, a signal comes or the time is over.
-fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), Errno> {
-    // The kernel counts with a sign: beyond it the mask is looked at, and then there is nothing to wait for.
+/// Waits until `min` CQEs are there, a TIMEOUT fires, a signal comes or the time-out is over.
+fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: CqeWait) -> Result<(), Errno> {
+    // The kernel's count is signed: for a negative one it checks the mask and does not wait.
     let min = match i32::try_from(min) {
         Ok(_) => min.min(guard.res.memory.geometry().cq_entries),
         Err(_) => {
@@ -186,14 +188,14 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
     let timeouts_before = guard.timeouts_fired;
     let target = guard.res.memory.word(RingField::CqHead).load(Acquire).wrapping_add(min);
     let mut has_looked = false;
-    // It looks now.
-    guard.res.is_told = false;
+    // The program has entered for its events.
+    guard.res.event_pending = false;
     loop {
         guard.res.run_deferred();
         let now = if wait.deadline_ns & wait.any_after_ns == NEVER { 0 } else { monotonic_ns() };
         if guard.res.cq.ready(&guard.res.memory) < min.max(1) || guard.needs_watch() {
             bring_on(guard);
-            // The driver's sleep is a look at the epoll set: it needs none before or after.
+            // The driver's sleep reads the epoll set, which makes a separate look unnecessary.
             let will_sleep = guard.res.cq.ready(&guard.res.memory) < min && now < wait.deadline_ns && may_drive(guard);
             if !has_looked && !will_sleep {
                 poll_pending(guard);
@@ -207,7 +209,7 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
             return Ok(());
         }
         let result = match () {
-            // A mask is looked at by those who have to wait.
+            // The mask is checked only by a call that has to wait.
             () if !wait.sigmask.is_null() && wait.sigmask_len != SIGSET_LEN => Err(Errno::EINVAL),
             () if now >= wait.deadline_ns => Err(Errno::ETIME),
             () if help(guard, &wait, min - ready) => Ok(()),
@@ -218,21 +220,21 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: Wait) -> Result<(), 
         };
         if let Err(errno) = result {
             guard.res.run_deferred();
-            // CQEs, however few, are better event_seq than the error.
+            // If there are CQEs, they are returned instead of the error.
             return if guard.res.cq.ready(&guard.res.memory) > 0 { Ok(()) } else { Err(errno) };
         }
     }
 }
 
-/// The one request in flight waits for a worker, and this thread waits for it, without a limit: it does it itself, sooner
-/// than a worker would wake up. Only reads of files: they end by themselves, and raise no signal that a worker would have
-/// swallowed.
-fn help(guard: &mut UringGuard, wait: &Wait, missing: u32) -> bool {
+/// The only request in flight is queued for a worker, and this thread waits for it without a
+/// time-out: it runs the request itself, sooner than a worker would wake up. Only reads of files:
+/// they end by themselves, and raise no signal that a worker would not have delivered.
+fn help(guard: &mut UringGuard, wait: &CqeWait, missing: u32) -> bool {
     if wait.deadline_ns != NEVER || wait.any_after_ns != NEVER || !wait.sigmask.is_null() {
         return false;
     }
     if !guard.run_queue.is_empty() {
-        // Whatever it does itself it would have to wait for.
+        // This thread has to wait for all of it anyway.
         return missing >= guard.in_flight && !guard.needs_watch() && !is_file_size_limited() && uringlet::run_queued(guard);
     }
     if guard.in_flight != 1 {
@@ -251,12 +253,12 @@ fn may_drive(guard: &mut UringGuard) -> bool {
 }
 
 /// Sleeps until there may be something new: as the ring's driver, or behind it.
-fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<(), Errno> {
+fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: CqeWait) -> Result<(), Errno> {
     let mut until = wait.deadline_ns.min(guard.res.timers.next_deadline().unwrap_or(NEVER));
     if now < wait.any_after_ns {
         until = until.min(wait.any_after_ns);
     }
-    // With a minimal wait over, any CQE is event_seq.
+    // After the minimal wait any CQE ends the wait.
     let target = if wait.any_after_ns <= now { guard.res.cq.tail().wrapping_add(1) } else { target };
     let is_alone = guard.waiters.sleeping == 0;
     let is_sooner = target.wrapping_sub(guard.waiters.wake_tail) as i32 <= 0;
@@ -264,7 +266,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
         guard.waiters.wake_tail = target;
     }
     if guard.was_forked && !guard.is_shared() {
-        // A child that begins to use the ring cannot wake a driver.
+        // A child that begins to use the ring cannot wake this process' driver.
         until = until.min(monotonic_ns().saturating_add(LOOK_NS));
     }
     uringlet::wake(guard);
@@ -280,8 +282,8 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: Wait) -> Result<()
     result
 }
 
-/// Where processes share a ring nobody drives: the next CQE may come from any of them. What is armed here is the
-/// watcher's.
+/// A ring that processes share has no driver: the next CQE may come from any of them. The watcher
+/// looks after what is armed here.
 fn sleep_among_others(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
     let event_seq = guard.res.memory.biased_lock().event_seq();
     let notify = if guard.needs_watch() { hand_over(guard) } else { WatcherNotify::Nothing };

@@ -11,7 +11,7 @@ use uringlet_sys::{Errno, UserPtr, process};
 
 const EVENTS: usize = 128;
 
-/// Brings on whatever can be brought on without waiting.
+/// Completes what can be completed without waiting.
 pub(super) fn poll_pending(guard: &mut UringGuard) {
     bring_on(guard);
     if guard.res.poller.as_ref().is_some_and(|p| p.is_armed()) && !guard.waiters.has_driver {
@@ -19,7 +19,7 @@ pub(super) fn poll_pending(guard: &mut UringGuard) {
     }
 }
 
-/// Of that, what needs no look at the epoll set.
+/// Of that, what does not need the epoll set.
 pub(super) fn bring_on(guard: &mut UringGuard) {
     if guard.aio_in_flight > 0 {
         reap_aio(guard);
@@ -28,7 +28,8 @@ pub(super) fn bring_on(guard: &mut UringGuard) {
     run_ready(guard, Depth::Deep);
 }
 
-/// Brings on what is ready when a ring's last descriptor goes. `DEFER_TASKRUN` rings complete nothing outside enter().
+/// Completes what is ready when a ring's last descriptor is closed. `DEFER_TASKRUN` rings complete
+/// nothing outside enter().
 pub(super) fn poll_before_close(guard: &mut UringGuard) {
     if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
         poll_pending(guard);
@@ -41,10 +42,11 @@ pub(super) fn fire_timers(guard: &mut UringGuard) {
     }
 }
 
-/// Runs the ring's event loop once: waits until `deadline_ns` (0: not at all), then deals with what came.
+/// Runs the ring's event loop once: waits until `deadline_ns` (0: not at all), then handles the
+/// events.
 ///
 /// # Errors
-/// `EINTR`; `EFAULT` for a bad `sigmask`; what making the poller answers.
+/// `EINTR`; `EFAULT` for a bad `sigmask`; the error of making the poller.
 pub(super) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
     let epoll = Arc::clone(&guard.res.poller()?.epoll);
     let mut events = [NO_EVENT; EVENTS];
@@ -52,10 +54,10 @@ pub(super) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) 
         epoll.wait(&mut events, 0, UserPtr::NULL)
     } else {
         guard.waiters.has_driver = true;
-        guard.waiters.is_called = false;
+        guard.waiters.driver_notified = false;
         let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
         guard.waiters.has_driver = false;
-        // What workers completed meanwhile comes before what they made possible, and is completed below.
+        // CQEs that workers posted meanwhile come before those of the events below.
         if !guard.res.deferred.is_empty() {
             guard.res.run_deferred();
         }

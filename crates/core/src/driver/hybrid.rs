@@ -1,5 +1,5 @@
-//! The hybrid step of `IOSQE_ASYNC`: a request that may have to wait does not occupy a worker while it waits. Its submitter
-//! tries light transfers itself, which do not come here (`route::hint`).
+//! The hybrid step of `IOSQE_ASYNC`: a request that may have to wait does not occupy a worker while
+//! it waits. Its submitter tries light transfers itself, which do not come here (`route::hint`).
 //!
 //! ```text
 //!   submitter          worker                                                     driver
@@ -12,13 +12,15 @@
 //!                        neither try nor poll will do -> blocks here
 //! ```
 //!
-//! Arming takes a fresh look at the file's readiness, so an event between the try and the arming is not missed. If the op
-//! needs nothing of the ring, the try is made without the ring's lock. The request stays parked as the worker's meanwhile;
-//! a cancel in that time is found when the lock is taken again.
+//! Arming takes a fresh look at the file's readiness, so an event between the try and the arming is
+//! not missed. If the op needs nothing of the ring, the try is made without the ring's lock. The
+//! request stays parked as the worker's meanwhile; a cancel in that time is found when the lock is
+//! taken again.
 //!
 //! A receive from a stream that is known to be empty is armed at once: its try would find nothing.
 //!
-//! An op without a poll direction keeps the flag's plain meaning: a worker runs it, sleeping as needed.
+//! An op without a poll direction keeps the flag's plain meaning: a worker runs it, sleeping as
+//! needed.
 
 use super::leave::release_ring_of_worker;
 use crate::apoll::Rearm;

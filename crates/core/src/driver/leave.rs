@@ -29,8 +29,8 @@ pub(crate) fn release_ring_of_worker(guard: UringGuard) {
     }
 }
 
-/// As [`release_ring`], for a caller that releases the lock itself if there is nothing to do: moving a guard costs more than
-/// that.
+/// As [`release_ring`], for a caller that releases the lock itself if there is nothing to do:
+/// moving a guard costs more than that.
 #[inline]
 pub(crate) fn exit_action(guard: &mut UringGuard) -> ExitAction {
     if guard.is_closing {
@@ -38,8 +38,8 @@ pub(crate) fn exit_action(guard: &mut UringGuard) -> ExitAction {
     }
     uringlet::wake(guard);
     if guard.res.setup & setup::TASKRUN_FLAG != 0 {
-        // The kernel sets the flag when an event comes. No event reaches the engine here, so the flag is set while something
-        // is armed: the program finds out by entering.
+        // The kernel sets the flag when an event comes. No event reaches the engine here, so the
+        // flag is set while something is armed: the program finds out by entering.
         let may_have_work = guard.needs_watch() || !guard.res.deferred.is_empty();
         guard.res.set_sq_flag(sq_flags::TASKRUN, may_have_work);
     }

@@ -1,5 +1,5 @@
-//! The threads that make a ring progress: those of the program inside enter(), io-wq's workers, and the watcher when no thread
-//! is inside enter().
+//! The threads that make a ring progress: those of the program inside enter(), io-wq's workers, and
+//! the watcher when no thread is inside enter().
 //!
 //! ```text
 //!   enter                             io_uring_enter(2)

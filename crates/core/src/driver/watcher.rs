@@ -1,29 +1,34 @@
-//! The watcher: one thread a process, started when first needed, that brings rings on while nobody is inside enter().
+//! The watcher: one thread per process, started when first needed. It drives rings while no thread
+//! of the program is inside enter().
 //!
-//! Rule: while something of a ring is armed (a poll, a timer, AIO), either a thread of the program drives the ring, or
-//! the watcher does. To tell the watcher at each return from enter() would cost two system calls a request, so:
+//! Rule: while something of a ring is armed (a poll, a timer, AIO), either a thread of the program
+//! drives the ring or the watcher does. Notifying the watcher at each return from enter() would
+//! cost two system calls a request. Instead:
 //!
 //! ```text
 //!   thread leaving enter(), ring locked          watcher
-//!   seq += 1                                     TICKING: look at each listed ring every millisecond
-//!   not listed: list the ring, ring the bell       seq moved: active, look again next tick
-//!   else watcher ASLEEP and the ring not           seq still, nobody drives: arm the ring's epoll set in ours
-//!     covered by it: ring the bell               no ring moved for TICKS ticks: ASLEEP, then look once more
+//!   seq += 1                                     TICKING: scans each listed ring every millisecond
+//!   ring not listed: list it, wake the watcher     seq moved: active, scan again next tick
+//!   else watcher ASLEEP and the ring not           seq still, no driver: arm the ring's epoll set in ours
+//!     covered by it: wake the watcher            no ring moved for TICKS ticks: ASLEEP, then scan once more
 //! ```
 //!
-//! Lost wake-up? The watcher becomes ASLEEP and then looks at every ring under its lock. A thread that left before that
-//! look is seen by it; one that leaves after it sees ASLEEP, by the same lock.
+//! No wake-up is lost: the watcher becomes ASLEEP and then scans every ring under its lock. It sees
+//! a thread that left before that scan; a thread that leaves after it sees ASLEEP, by the same
+//! lock.
 //!
-//! Covered is an armed epoll set, and no timer sooner than what the watcher sleeps for (`until_ns`). That is known only
-//! after the last look; while it lasts no timer is covered, since the one the watcher had in mind may just be removed.
-//! Checked by `driver::model`.
+//! A ring is covered by an armed epoll set, and by no timer sooner than the end of the watcher's
+//! sleep (`until_ns`). That time is known only after the last scan. During that scan no timer is
+//! covered, since the earliest timer so far may just be removed. Checked by `driver::model`.
 //!
-//! A `DEFER_TASKRUN` ring is not brought on by the watcher: its program is told that there is something, once, and finds it when it enters for events.
-//! Whoever takes buffers meanwhile that are filled bit by bit relies on it: their CQEs come in the order in which they were filled.
+//! The watcher does not drive a `DEFER_TASKRUN` ring. It notifies the program once, and the program
+//! handles the events when it enters for them. Receives into incrementally filled buffers rely on
+//! that: their CQEs come in the order of the filling.
 //!
-//! A ring's epoll set is armed in ours one-shot. If it fires while a thread drives the ring, the wake-up was for
-//! nothing: the ring stays disarmed until it is found still again. If it fires while nobody does, the program reads the
-//! CQ without calls, and the ring is armed again at once.
+//! A ring's epoll set is armed in ours one-shot. If it fires while a thread drives the ring, the
+//! wake-up was for nothing: the ring stays disarmed until the next scan finds its seq unchanged. If
+//! it fires without a driver, the program polls the CQ without system calls, and the ring is armed
+//! again at once.
 
 use super::closing;
 use super::events::{drive, fire_timers};
@@ -43,8 +48,8 @@ use uringlet_sys::{Errno, UserPtr, process, thread};
 pub(super) const TICK_NS: u64 = 1_000_000;
 /// Quiet ticks before the watcher sleeps.
 const TICKS: u32 = if cfg!(loom) { 1 } else { 16 };
-const BELL: u64 = u64::MAX;
-/// With a ring's index: its descriptor has no holder any more.
+const WAKE_EVENT: u64 = u64::MAX;
+/// With a ring's index: no process holds the ring's descriptor any more.
 const ORPHANED: u64 = 1 << 32;
 
 const TICKING: u32 = 0;
@@ -67,30 +72,30 @@ pub(crate) struct Watcher {
     /// While ASLEEP: when it wakes by itself, ns.
     until_ns: AtomicU64,
     is_started: AtomicBool,
-    shared: Mutex<Shared>,
+    state: Mutex<WatcherState>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    tools: Option<Tools>,
-    /// Rings to be looked at from now on.
+struct WatcherState {
+    fds: Option<WatcherFds>,
+    /// Rings to scan from now on.
     new: Vec<&'static Ring>,
 }
 
 #[derive(Clone, Debug)]
-struct Tools {
+struct WatcherFds {
     epoll: Arc<Epoll>,
-    bell: Arc<EventFd>,
+    wake_eventfd: Arc<EventFd>,
 }
 
-/// What a look at the rings found.
+/// The result of a scan of the rings.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct ScanResult {
     is_active: bool,
     until_ns: u64,
 }
 
-impl Default for Look {
+impl Default for ScanResult {
     fn default() -> Self {
         Self { is_active: false, until_ns: u64::MAX }
     }
@@ -103,62 +108,62 @@ impl Watcher {
                 mode: AtomicU32::new(TICKING),
                 until_ns: AtomicU64::new(0),
                 is_started: AtomicBool::new(false),
-                shared: Mutex::new(Shared { tools: None, new: Vec::new() }),
+                state: Mutex::new(WatcherState { fds: None, new: Vec::new() }),
             }
         }
     }
 
-    /// Looks at `ring` from now on.
+    /// Scans `ring` from now on.
     fn list(&'static self, ring: &'static Ring) {
-        self.shared.lock().new.push(ring);
+        self.state.lock().new.push(ring);
         self.wake();
     }
 
     /// Wakes the watcher, starting it if need be.
     pub(crate) fn wake(&'static self) {
-        let mut shared = self.shared.lock();
-        if shared.tools.is_none() {
-            shared.tools = Tools::new().ok();
+        let mut state = self.state.lock();
+        if state.fds.is_none() {
+            state.fds = WatcherFds::new().ok();
         }
-        let Some(tools) = shared.tools.clone() else { return };
+        let Some(fds) = state.fds.clone() else { return };
         if !self.is_started.swap(true, Acquire) {
             let name = crate::io_wq::thread_name("iou-watch-", process::pid());
-            let run = tools.clone();
+            let run = fds.clone();
             if thread::spawn(&name, move || self.run(&run)).is_err() {
                 self.is_started.store(false, Release);
             }
         }
-        tools.bell.signal();
+        fds.wake_eventfd.signal();
     }
 
-    /// The thread's life. A change of the process' credentials does not concern it: what it issues are transfers on open
-    /// files; what opens goes to io-wq.
-    fn run(&'static self, tools: &Tools) {
+    /// The thread. A change of the process' credentials does not affect it: it issues transfers on
+    /// open files only, and opens go to io-wq.
+    fn run(&'static self, fds: &WatcherFds) {
         let mut rings: Vec<&'static Ring> = Vec::new();
         let mut quiet = 0;
         loop {
-            rings.append(&mut self.shared.lock().new);
-            let mut look = glance_at(&mut rings, tools);
-            quiet = if look.is_active { 0 } else { quiet + 1 };
+            rings.append(&mut self.state.lock().new);
+            let mut result = try_scan(&mut rings, fds);
+            quiet = if result.is_active { 0 } else { quiet + 1 };
             if quiet >= TICKS {
-                // What the first look saw may be taken back meanwhile: no timer counts on it.
+                // A timer that the first scan saw may be removed meanwhile, so it covers no ring.
                 self.until_ns.store(u64::MAX, Release);
                 self.mode.store(ASLEEP, Release);
-                look = look_at(&mut rings, tools);
-                self.until_ns.store(look.until_ns, Release);
+                result = scan(&mut rings, fds);
+                self.until_ns.store(result.until_ns, Release);
             }
-            let is_asleep = quiet >= TICKS && !look.is_active;
-            let until = if is_asleep { look.until_ns } else { look.until_ns.min(monotonic_ns() + TICK_NS) };
+            let is_asleep = quiet >= TICKS && !result.is_active;
+            let until = if is_asleep { result.until_ns } else { result.until_ns.min(monotonic_ns() + TICK_NS) };
             if !is_asleep {
                 self.mode.store(TICKING, Release);
             }
             let mut events = [NO_EVENT; 64];
-            let n = tools.epoll.wait(&mut events, until.max(1), UserPtr::NULL).unwrap_or(0);
+            let n = fds.epoll.wait(&mut events, until.max(1), UserPtr::NULL).unwrap_or(0);
             self.mode.store(TICKING, Release);
             for event in &events[..n.min(64)] {
                 let data = event.data;
                 match data {
-                    BELL => quiet = 0,
+                    WAKE_EVENT => quiet = 0,
                     _ if data & ORPHANED != 0 => closing::orphaned(data as u32),
                     _ => ring_fired(data as u32),
                 }
@@ -166,20 +171,20 @@ impl Watcher {
         }
     }
 
-    /// fork(2): nobody is in the watcher's lists while it is held.
+    /// For fork(2): keeps all other threads out of the watcher's lists.
     pub(crate) fn lock_for_fork(&self) {
-        self.shared.lock_for_fork();
+        self.state.lock_for_fork();
     }
 
     pub(crate) fn unlock_after_fork(&self) {
-        self.shared.unlock_after_fork();
+        self.state.unlock_after_fork();
     }
 
     /// In a forked child, whose watcher does not exist: a new one is started when needed.
     pub(crate) fn forget(&self) {
-        let mut shared = self.shared.lock();
-        shared.tools = None;
-        shared.new.clear();
+        let mut state = self.state.lock();
+        state.fds = None;
+        state.new.clear();
         self.is_started.store(false, Release);
         self.mode.store(TICKING, Release);
     }
@@ -187,24 +192,25 @@ impl Watcher {
     /// Watches for the end of a ring whose remaining descriptors are not known to this process.
     fn watch_close(&'static self, writer: i32, ring_index: u32) {
         {
-            let mut shared = self.shared.lock();
-            if shared.tools.is_none() {
-                shared.tools = Tools::new().ok();
+            let mut state = self.state.lock();
+            if state.fds.is_none() {
+                state.fds = WatcherFds::new().ok();
             }
-            if let Some(tools) = &shared.tools {
-                // Errors are reported without being asked for. Already there: from an earlier time without numbers.
-                let _ = tools.epoll.ctl(EpollOp::Add, writer, EPOLLET, ORPHANED | u64::from(ring_index));
+            if let Some(fds) = &state.fds {
+                // Errors are reported without being asked for. Already there: from an earlier time
+                // without numbers.
+                let _ = fds.epoll.ctl(EpollOp::Add, writer, EPOLLET, ORPHANED | u64::from(ring_index));
             }
         }
         self.wake();
     }
 }
 
-impl Tools {
+impl WatcherFds {
     fn new() -> Result<Self, Errno> {
-        let tools = Self { epoll: Arc::new(Epoll::new()?), bell: Arc::new(EventFd::new()?) };
-        tools.epoll.ctl(EpollOp::Add, tools.bell.number(), EPOLLIN | EPOLLET, BELL)?;
-        Ok(tools)
+        let fds = Self { epoll: Arc::new(Epoll::new()?), wake_eventfd: Arc::new(EventFd::new()?) };
+        fds.epoll.ctl(EpollOp::Add, fds.wake_eventfd.number(), EPOLLIN | EPOLLET, WAKE_EVENT)?;
+        Ok(fds)
     }
 
     fn arm(&self, guard: &mut UringGuard) -> Result<(), Errno> {
@@ -222,29 +228,30 @@ impl Tools {
     }
 }
 
-/// Looks at each ring that nobody is busy with: who is will leave it, and the next tick sees that. To wait for its lock would cost its holder a
-/// wake-up, up to a thousand times a second.
-fn glance_at(rings: &mut Vec<&'static Ring>, tools: &Tools) -> Look {
-    let mut look = Look::default();
+/// Scans each ring whose lock is free. The holder of a lock leaves the ring later, and the next
+/// tick sees that. Waiting for the lock would cost its holder a wake-up, up to a thousand times a
+/// second.
+fn try_scan(rings: &mut Vec<&'static Ring>, fds: &WatcherFds) -> ScanResult {
+    let mut result = ScanResult::default();
     rings.retain(|ring| match ring.try_lock(LockOwner::Worker) {
-        Ok(Some(mut guard)) => look_at_one(&mut guard, tools, &mut look),
+        Ok(Some(mut guard)) => scan_one(&mut guard, fds, &mut result),
         Ok(None) => false,
         Err(Busy) => {
-            look.is_active = true;
+            result.is_active = true;
             true
         }
     });
-    look
+    result
 }
 
-/// Looks at each ring; those with nothing armed leave the list.
-fn look_at(rings: &mut Vec<&'static Ring>, tools: &Tools) -> Look {
-    let mut look = Look::default();
-    rings.retain(|ring| ring.lock(LockOwner::Worker).is_some_and(|mut guard| look_at_one(&mut guard, tools, &mut look)));
-    look
+/// Scans each ring. Rings with nothing armed leave the list.
+fn scan(rings: &mut Vec<&'static Ring>, fds: &WatcherFds) -> ScanResult {
+    let mut result = ScanResult::default();
+    rings.retain(|ring| ring.lock(LockOwner::Worker).is_some_and(|mut guard| scan_one(&mut guard, fds, &mut result)));
+    result
 }
 
-fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
+fn scan_one(guard: &mut UringGuard, fds: &WatcherFds, result: &mut ScanResult) -> bool {
     if !guard.watched.is_listed {
         return false;
     }
@@ -254,39 +261,39 @@ fn look_at_one(guard: &mut UringGuard, tools: &Tools, look: &mut Look) -> bool {
     }
     let has_moved = guard.watched.seq != guard.watched.seen_seq;
     guard.watched.seen_seq = guard.watched.seq;
-    look.is_active |= has_moved;
+    result.is_active |= has_moved;
     if guard.waiters.has_driver {
         return true;
     }
-    if !guard.watched.is_armed && !guard.res.is_told && (!has_moved || guard.watched.is_useful) {
-        look.is_active |= tools.arm(guard).is_err();
+    if !guard.watched.is_armed && !guard.res.event_pending && (!has_moved || guard.watched.polls_cq) {
+        result.is_active |= fds.arm(guard).is_err();
     }
     fire_timers(guard);
     run_ready(guard, Depth::Deep);
     uringlet::wake(guard);
-    look.until_ns = look.until_ns.min(guard.res.timers.next_deadline().unwrap_or(u64::MAX));
+    result.until_ns = result.until_ns.min(guard.res.timers.next_deadline().unwrap_or(u64::MAX));
     true
 }
 
-/// A ring's epoll set has something.
+/// A ring's epoll set has an event.
 fn ring_fired(index: u32) {
     let Some(mut guard) = RINGS.get(index).and_then(|ring| ring.lock(LockOwner::Worker)) else { return };
     guard.watched.is_armed = false;
     if guard.res.setup & setup::DEFER_TASKRUN != 0 {
-        return tell(&mut guard);
+        return notify_program(&mut guard);
     }
-    guard.watched.is_useful = !guard.waiters.has_driver;
+    guard.watched.polls_cq = !guard.waiters.has_driver;
     if !guard.waiters.has_driver {
-        // A new event may come while these are dealt with: armed again first, by the next look, it fires at once.
+        // An event that comes during this call fires at once when the next scan arms the set again.
         let _ = drive(&mut guard, 0, UserPtr::NULL);
         uringlet::wake(&mut guard);
     }
 }
 
-/// Its program has to come for it.
-fn tell(guard: &mut UringGuard) {
+/// Notifies the program, which has to enter for the events.
+fn notify_program(guard: &mut UringGuard) {
     if !guard.waiters.has_driver {
-        guard.res.is_told = true;
+        guard.res.event_pending = true;
         guard.res.note_deferred();
     }
 }
@@ -298,7 +305,7 @@ pub(crate) fn end_or_watch(ring: &'static Ring, generation: u64) {
     }
 }
 
-/// What the watcher must be told, once the ring's lock is released.
+/// What to tell the watcher once the ring's lock is released.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WatcherNotify {
     Nothing,
@@ -306,7 +313,7 @@ pub(crate) enum WatcherNotify {
     List(&'static Ring),
 }
 
-/// What is armed is the watcher's business from now on.
+/// The watcher looks after what is armed from now on.
 pub(crate) fn hand_over(guard: &mut UringGuard) -> WatcherNotify {
     let watcher = &WATCHER;
     if !guard.watched.is_listed {

@@ -1,4 +1,5 @@
-//! io-wq's side of a request: a worker takes the op, runs it without the ring's lock and completes the request.
+//! io-wq's side of a request: a worker takes the op, runs it without the ring's lock and completes
+//! the request.
 
 use super::leave::release_ring_of_worker;
 use super::{hybrid, sleeper};

@@ -1,4 +1,4 @@
-//! fork and exec: no thread is inside the engine while the process is copied.
+//! fork and exec: all locks of the engine are held while the process is copied.
 
 use super::Engine;
 use crate::driver::watcher::WATCHER;
@@ -9,13 +9,14 @@ use crate::virtual_file;
 use uringlet_sys::process;
 
 impl Engine {
-    /// Whether this process uses rings that another one made. Never in a vfork child.
+    /// Whether this process uses rings of its parent. Never in a vfork child.
     #[must_use]
     pub fn shares_rings(&'static self) -> bool {
-        sharing::is_heir() && !self.is_foreign_process()
+        sharing::is_forked_child() && !self.is_foreign_process()
     }
 
-    /// Before execve(2): what this process has in flight on rings of others ends, and they are told.
+    /// Before execve(2): cancels what this process has in flight on rings that it shares with
+    /// others.
     pub fn before_exec(&'static self) {
         for ring in RINGS.all() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker)
@@ -26,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// fork(2): no thread is inside the engine until the other end of this.
+    /// Before fork(2): keeps all other threads out of the engine until one of the functions below.
     pub fn before_fork(&'static self) {
         RINGS.lock_for_fork();
         WATCHER.lock_for_fork();
@@ -36,12 +37,12 @@ impl Engine {
             }
             ring.lock_for_fork();
         }
-        // Asked under a ring's lock.
+        // Locked after the rings: these locks are taken under a ring's lock.
         THROTTLE.lock_for_fork();
         virtual_file::lock_for_fork();
     }
 
-    /// fork(2) is done: in the parent.
+    /// After fork(2), in the parent.
     pub fn after_fork_in_parent(&'static self) {
         virtual_file::unlock_after_fork();
         THROTTLE.unlock_after_fork();
@@ -52,17 +53,17 @@ impl Engine {
         RINGS.unlock_after_fork();
     }
 
-    /// fork(2) is done: in the child, which has none of the engine's threads.
+    /// After fork(2), in the child, which has none of the engine's threads.
     pub fn after_fork_in_child(&'static self) {
         process::forget_pid();
-        // The copy of the table is as narrow as the child's descriptors allow.
+        // The child's copy of the descriptor table is as small as its descriptors allow.
         self.prepare();
-        sharing::forget_heritage();
+        sharing::reset_forked_child();
         self.after_fork_in_parent();
         WATCHER.forget();
         for ring in RINGS.all() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker) {
-                guard.forget_parents_requests();
+                guard.reset_in_child();
             }
         }
     }

@@ -16,9 +16,9 @@ const MAX_FILES: u32 = 1 << 20;
 const EMPTY: i32 = -1;
 const PAGE: u64 = 4096;
 
-/// Which table.
+/// The table to register in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ResourceKind {
     Files,
     Buffers,
 }
@@ -56,7 +56,7 @@ fn file_slot(fd: i32, tag: u64) -> Result<Option<Arc<FileNode>>, Errno> {
     Ok(Some(Arc::new(FileNode { fd: registered_duplicate(fd)?, tag })))
 }
 
-/// `n` tags; zeros where there are none.
+/// `n` tags; all zero if the caller passed none.
 fn read_tags(tags: UserPtr, n: u32) -> Result<Vec<u64>, Errno> {
     let mut list = vec![0_u64; n as usize];
     if !tags.is_null() {
@@ -119,7 +119,7 @@ pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, 
     Ok(0)
 }
 
-/// A buffer must be there to be written, as the kernel finds out by pinning it.
+/// Faults the buffer in for writing, which fails where the kernel's pinning would.
 fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<RegisteredBuffer>, Errno> {
     if iovec.base == 0 {
         return if iovec.len == 0 && tag == 0 {
@@ -151,7 +151,7 @@ pub(super) fn unregister_buffers(guard: &mut UringGuard) -> Result<usize, Errno>
 }
 
 /// `IORING_REGISTER_FILES2`, `IORING_REGISTER_BUFFERS2`: with tags, or empty.
-pub(super) fn register_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, kind: Kind) -> Result<usize, Errno> {
+pub(super) fn register_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, kind: ResourceKind) -> Result<usize, Errno> {
     if size as usize != size_of::<RsrcRegister>() {
         return Err(Errno::EINVAL);
     }
@@ -162,13 +162,13 @@ pub(super) fn register_resources(guard: &mut UringGuard, arg: UserPtr, size: u32
     }
     let (data, tags) = (UserPtr::at(spec.data), UserPtr::at(spec.tags));
     match kind {
-        Kind::Files => register_files(guard, data, spec.nr, tags),
-        Kind::Buffers => register_buffers(guard, data, spec.nr, tags),
+        ResourceKind::Files => register_files(guard, data, spec.nr, tags),
+        ResourceKind::Buffers => register_buffers(guard, data, spec.nr, tags),
     }
 }
 
 /// `IORING_REGISTER_FILES_UPDATE2`, `IORING_REGISTER_BUFFERS_UPDATE`; how many slots were updated.
-pub(super) fn update_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, kind: Kind) -> Result<usize, Errno> {
+pub(super) fn update_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, kind: ResourceKind) -> Result<usize, Errno> {
     if size as usize != size_of::<RsrcUpdate2>() {
         return Err(Errno::EINVAL);
     }
@@ -178,9 +178,9 @@ pub(super) fn update_resources(guard: &mut UringGuard, arg: UserPtr, size: u32, 
     }
     let (data, tags) = (UserPtr::at(update.data), UserPtr::at(update.tags));
     match kind {
-        Kind::Files if !guard.res.files.is_registered => Err(Errno::ENXIO),
-        Kind::Files => op::update_files(&mut guard.res, update.offset, data, tags, update.nr),
-        Kind::Buffers => update_buffers(guard, update.offset, data, tags, update.nr),
+        ResourceKind::Files if !guard.res.files.is_registered => Err(Errno::ENXIO),
+        ResourceKind::Files => op::update_files(&mut guard.res, update.offset, data, tags, update.nr),
+        ResourceKind::Buffers => update_buffers(guard, update.offset, data, tags, update.nr),
     }
 }
 

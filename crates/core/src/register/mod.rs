@@ -23,7 +23,7 @@ use uringlet_sys::{Errno, UserPtr, process, user};
 /// Those of io_uring_register(2).
 pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -> Result<usize, Errno> {
     if matches!(opcode, reg::RING_FDS | reg::UNREGISTER_RING_FDS) {
-        // Looks up other rings: not under this one's lock.
+        // These look up other rings, so they must not run under this one's lock.
         return if opcode == reg::RING_FDS { ring_fds::register(arg, n) } else { ring_fds::unregister(arg, n) };
     }
     let mut guard = ring.lock(LockOwner::Submitter).ok_or(Errno::EBADF)?;
@@ -39,13 +39,13 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
     match opcode {
         reg::BUFFERS => some(arg).and_then(|()| files::register_buffers(guard, arg, n, UserPtr::NULL)),
         reg::UNREGISTER_BUFFERS => none(arg, n).and_then(|()| files::unregister_buffers(guard)),
-        reg::BUFFERS2 => files::register_resources(guard, arg, n, files::Kind::Buffers),
-        reg::BUFFERS_UPDATE => files::update_resources(guard, arg, n, files::Kind::Buffers),
+        reg::BUFFERS2 => files::register_resources(guard, arg, n, files::ResourceKind::Buffers),
+        reg::BUFFERS_UPDATE => files::update_resources(guard, arg, n, files::ResourceKind::Buffers),
         reg::FILES => some(arg).and_then(|()| files::register_files(guard, arg, n, UserPtr::NULL)),
         reg::UNREGISTER_FILES => none(arg, n).and_then(|()| files::unregister_files(guard)),
-        reg::FILES2 => files::register_resources(guard, arg, n, files::Kind::Files),
+        reg::FILES2 => files::register_resources(guard, arg, n, files::ResourceKind::Files),
         reg::FILES_UPDATE => files::update_files(guard, arg, n),
-        reg::FILES_UPDATE2 => files::update_resources(guard, arg, n, files::Kind::Files),
+        reg::FILES_UPDATE2 => files::update_resources(guard, arg, n, files::ResourceKind::Files),
         reg::FILE_ALLOC_RANGE => files::set_alloc_range(guard, arg, n),
         reg::EVENTFD => eventfd::register(guard, arg, n, false),
         reg::EVENTFD_ASYNC => eventfd::register(guard, arg, n, true),
@@ -75,7 +75,7 @@ fn one(arg: UserPtr, n: u32) -> Result<(), Errno> {
     if arg.is_null() || n != 1 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// `IORING_REGISTER_PROBE`: which opcodes there are, from the table that serves them.
+/// `IORING_REGISTER_PROBE`: the supported opcodes, from the dispatch table.
 fn probe(arg: UserPtr, n: u32) -> Result<usize, Errno> {
     const HEADER: usize = 16;
     const ROW: usize = 8;
@@ -130,7 +130,7 @@ fn buf_ring_status(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno>
     user::write(arg, &status).map(|()| 0)
 }
 
-/// `IORING_REGISTER_SYNC_CANCEL`: cancels, and waits until what was cancelled is over.
+/// `IORING_REGISTER_SYNC_CANCEL`: cancels, and waits until the cancelled requests are complete.
 fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
     const RETRY_NS: u64 = 1_000_000;
     let spec: SyncCancelReg = user::read(arg)?;
@@ -146,7 +146,7 @@ fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
     let result = loop {
         match cancel::cancel(guard, &op) {
             Err(Errno::EALREADY) if monotonic_ns() >= deadline => break Err(Errno::ETIME),
-            // A worker was interrupted: its request ends soon, and then nothing matches.
+            // A worker was interrupted: its request completes soon, and then nothing matches.
             Err(Errno::EALREADY) => {
                 guard.unlocked(|| process::sleep_ns(RETRY_NS));
             }

@@ -9,7 +9,8 @@ use uringlet_sys::{Errno, UserPtr, user};
 const MAX_PER_CALL: u32 = KERNEL_SLOTS;
 const ANY: u32 = u32::MAX;
 
-/// A ring that is only ever named by its registered number (`REGISTERED_FD_ONLY`): its descriptor closes, it lives on.
+/// A ring that is only ever named by its registered number (`REGISTERED_FD_ONLY`): its descriptor
+/// closes, it lives on.
 pub(super) fn register_only(ring: &'static Ring, app_fd: i32) -> Result<usize, Errno> {
     let number = register_ring(ring, None)?;
     if let Some(mut guard) = ring.lock(LockOwner::Worker) {

@@ -29,7 +29,7 @@ const KNOWN: u32 = setup::IOPOLL
     | setup::NO_SQARRAY
     | setup::URINGLET;
 
-/// What this engine does. Not yet: `RW_ATTR`, `NO_IOWAIT`.
+/// The supported features. Not supported: `RW_ATTR`, `NO_IOWAIT`.
 const FEATURES: u32 = feat::SINGLE_MMAP
     | feat::NODROP
     | feat::SUBMIT_STABLE
@@ -47,7 +47,7 @@ const FEATURES: u32 = feat::SINGLE_MMAP
     | feat::RECVSEND_BUNDLE
     | feat::MIN_TIMEOUT;
 
-/// Makes a ring; its descriptor (or, with `REGISTERED_FD_ONLY`, its registered number).
+/// Makes a ring. Returns its descriptor, or its registered number with `REGISTERED_FD_ONLY`.
 ///
 /// # Errors
 /// Those of io_uring_setup(2).
@@ -67,7 +67,7 @@ pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
     open(memory, io_wq, &params)
 }
 
-/// Combinations that make no sense.
+/// Refuses invalid combinations of flags.
 fn check_flags(params: &UringParams) -> Result<(), Errno> {
     let has = |flag| params.flags & flag != 0;
     let task_run = setup::COOP_TASKRUN | setup::TASKRUN_FLAG | setup::DEFER_TASKRUN;
@@ -115,7 +115,7 @@ fn memory(geometry: Geometry, params: &UringParams) -> Result<RingMemory, Errno>
     RingMemory::from_user(geometry, UserPtr::at(params.cq_off.user_addr), UserPtr::at(params.sq_off.user_addr))
 }
 
-/// Tells the program where things are.
+/// Fills in sizes, features and offsets for the program.
 fn describe(params: &mut UringParams, geometry: &Geometry) {
     let is_program_memory = params.flags & setup::NO_MMAP != 0;
     let keep = |addr| if is_program_memory { addr } else { 0 };
@@ -146,7 +146,8 @@ fn describe(params: &mut UringParams, geometry: &Geometry) {
     };
 }
 
-/// The pool of the ring to attach to, or one of its own. The parameters do not hold the entries yet.
+/// The pool of the ring to attach to, or one of its own. The parameters do not hold the entries
+/// yet.
 fn pool(params: &UringParams, sq_entries: u32) -> Result<WorkerPool, Errno> {
     if params.flags & setup::ATTACH_WQ == 0 {
         return Ok(WorkerPool::new(sq_entries));
@@ -159,7 +160,7 @@ fn pool(params: &UringParams, sq_entries: u32) -> Result<WorkerPool, Errno> {
     Ok(guard.io_wq.clone())
 }
 
-/// The CPU of a poll thread: only for one, and one that is there.
+/// A CPU may be given for a poll thread only, and must exist.
 fn check_affinity(params: &UringParams) -> Result<(), Errno> {
     let has = |flag| params.flags & flag != 0;
     let is_senseless = has(setup::SQ_AFF) && (!has(setup::SQPOLL) || params.sq_thread_cpu >= process::cpu_count());

@@ -32,7 +32,7 @@ fn set(guard: &mut UringGuard, mask: Option<CpuMask>) {
     }
 }
 
-/// Sets the limits of bounded and unbounded workers (0: leave alone) and hands back the old ones.
+/// Sets the limits of bounded and unbounded workers (0: unchanged) and returns the old ones.
 pub(super) fn set_max(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<usize, Errno> {
     if arg.is_null() || n != 2 {
         return Err(Errno::EINVAL);

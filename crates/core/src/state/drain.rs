@@ -1,8 +1,11 @@
-//! `IOSQE_IO_DRAIN`: a chain that waits until everything before it is complete, and everything behind it waits for it.
+//! `IOSQE_IO_DRAIN`: a chain that waits until everything before it is complete, while everything
+//! behind it waits for it.
 //!
-//! From a draining request on, every chain goes through the queue, until one comes to an idle ring; the queue is looked at when a submission ends. What stands first in the queue waits until nothing is
-//! in flight, draining or not: what drains has to be complete before the next begins. A chain that drains in its middle drains as a whole, and the one
-//! behind it drains too. Once a ring has seen `IOSQE_CQE_SKIP_SUCCESS`, nothing drains any more.
+//! From a draining request on, every chain goes through the queue, until one finds the ring idle.
+//! The queue is checked at the end of each submission. Its first chain, draining or not, waits
+//! until nothing is in flight: a draining chain has to be complete before the next begins. A chain
+//! with a draining request in its middle drains as a whole, and so does the chain behind it. Once a
+//! ring has seen `IOSQE_CQE_SKIP_SUCCESS`, nothing drains any more.
 
 use crate::request::Request;
 use alloc::collections::VecDeque;
@@ -13,7 +16,7 @@ pub(crate) struct DrainQueue {
     chains: VecDeque<(Request, bool)>,
     /// Requests in these chains.
     requests: u32,
-    /// Chains have to go through here.
+    /// Chains go through the queue.
     is_active: bool,
     /// The next chain drains, too.
     is_next: bool,
@@ -21,7 +24,7 @@ pub(crate) struct DrainQueue {
     is_barred: bool,
 }
 
-/// What one run over the queue has let pass.
+/// What one pass over the queue has released.
 #[derive(Debug, Default)]
 pub(crate) struct DrainPass {
     has_passed: bool,
@@ -38,7 +41,7 @@ impl DrainQueue {
         self.chains.is_empty()
     }
 
-    /// Nothing has to pass through here.
+    /// Whether chains need not go through the queue.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_active && !self.is_next
@@ -49,7 +52,7 @@ impl DrainQueue {
         self.is_barred
     }
 
-    /// An SQE with `CQE_SKIP_SUCCESS`: completions can no longer be counted by who drains.
+    /// An SQE with `CQE_SKIP_SUCCESS`: a drain can no longer count completions.
     pub(crate) fn bar(&mut self) {
         self.is_barred = true;
     }
@@ -66,7 +69,7 @@ impl DrainQueue {
         core::mem::take(&mut self.is_next)
     }
 
-    /// Requests that wait here.
+    /// Requests in the queue.
     pub(crate) fn requests(&self) -> u32 {
         self.requests
     }
@@ -77,14 +80,15 @@ impl DrainQueue {
         self.chains.push_back((head, drains));
     }
 
-    /// A chain that does not drain: it need not queue, and nobody after it, if it is all there is on the ring.
+    /// A chain that does not drain: if nothing else is on the ring, neither it nor later chains
+    /// have to queue.
     pub(crate) fn ends_with(&mut self, head: &Request, in_flight: u32) -> bool {
         let is_alone = self.chains.is_empty() && in_flight == length(head);
         self.is_active &= !is_alone;
         is_alone
     }
 
-    /// The next chain whose turn has come, when `busy` requests outside the queue are not complete.
+    /// The next chain that may start while `busy` requests outside the queue are not complete.
     pub(crate) fn pop(&mut self, busy: u32, pass: &mut DrainPass) -> Option<Request> {
         let &(_, drains) = self.chains.front()?;
         pass.has_drained |= drains;

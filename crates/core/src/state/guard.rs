@@ -1,4 +1,4 @@
-//! Holding a ring's lock: the guard, and what its release brings on.
+//! The guard of a ring's lock.
 
 use super::ring::{Busy, Ring, RingState};
 use super::wakeups::DeferredWakeups;
@@ -6,7 +6,7 @@ use crate::ring_resources::LockOwner;
 use core::ops::{Deref, DerefMut};
 use uringlet_sys::lock::{MutexGuard, UnlockedMutex};
 
-/// The right to use a ring's state. Its drop publishes what was posted and wakeups whom it concerns.
+/// The right to use a ring's state. Its drop publishes what was posted and sends the wake-ups.
 #[derive(Debug)]
 pub(crate) struct UringGuard {
     pub(crate) ring: &'static Ring,
@@ -21,24 +21,24 @@ impl UringGuard {
         if !inner.is_open {
             return None;
         }
-        inner.go_in(lock_owner);
+        inner.acquire(lock_owner);
         Some(Self { ring, inner, wakeups: DeferredWakeups::none(ring) })
     }
 
-    /// Lets the lock go until [`Unlocked::relock`]. The ring does not end meanwhile.
+    /// Releases the lock until [`Unlocked::relock`]. The ring does not end meanwhile.
     #[inline(always)]
     pub(crate) fn unlock(&mut self) -> Unlocked<'_> {
         let mut wakeups = DeferredWakeups::none(self.ring);
         self.inner.commit(self.ring, &mut wakeups);
         let lock_owner = self.res.lock_owner;
         self.waiters.inside += 1;
-        self.inner.go_out();
+        self.inner.release_shared();
         let inner = MutexGuard::unlock(&mut self.inner);
         drop(wakeups);
         Unlocked { inner, lock_owner }
     }
 
-    /// Lets the lock go while `f` runs.
+    /// Releases the lock while `f` runs.
     #[inline]
     pub(crate) fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
         let unlocked = self.unlock();
@@ -47,11 +47,11 @@ impl UringGuard {
         result
     }
 
-    /// Ends the ring: takes its state out.
+    /// Ends the ring: takes its state out of the slot.
     pub(crate) fn end(mut self) -> RingState {
-        // A thread that was inside to the last reads its CQEs from mappings that outlive the ring.
+        // A thread that was inside until now reads its CQEs from mappings that outlive the ring.
         self.inner.commit(self.ring, &mut self.wakeups);
-        self.inner.go_out();
+        self.inner.release_shared();
         core::mem::replace(&mut self.inner, RingState::vacant())
     }
 }
@@ -69,7 +69,7 @@ impl Unlocked<'_> {
     #[inline(always)]
     pub(crate) fn relock(self) {
         let state = self.inner.relock();
-        state.go_in(self.lock_owner);
+        state.acquire(self.lock_owner);
         state.waiters.inside -= 1;
     }
 }
@@ -94,19 +94,19 @@ impl Drop for UringGuard {
     fn drop(&mut self) {
         if self.inner.is_open {
             self.inner.commit(self.ring, &mut self.wakeups);
-            self.inner.go_out();
+            self.inner.release_shared();
         }
     }
 }
 
 impl Ring {
-    /// The ring, locked; `None` when it has been closed.
+    /// Locks the ring; `None` if it has been closed.
     #[inline]
     pub(crate) fn lock(&'static self, lock_owner: LockOwner) -> Option<UringGuard> {
         UringGuard::new(self, self.state.lock(), lock_owner)
     }
 
-    /// As [`lock`](Self::lock), if nobody holds it.
+    /// As [`lock`](Self::lock), if no other thread holds it.
     pub(crate) fn try_lock(&'static self, lock_owner: LockOwner) -> Result<Option<UringGuard>, Busy> {
         self.state.try_lock().map(|state| UringGuard::new(self, state, lock_owner)).ok_or(Busy)
     }

@@ -1,14 +1,15 @@
-//! A ring: its resources, the requests in flight, who waits and who works for it, and the lock over it all.
+//! A ring: its resources, its requests in flight, its waiters and workers, behind one lock.
 //!
-//! What is here is held here; what is done with it is `submit`'s and `driver`'s. An op that is issued gets the [`RingResources`] and
-//! sees nothing else.
+//! `state` owns the data; `submit` and `driver` implement its behaviour. An op that is issued gets
+//! the `RingResources` and sees nothing else.
 //!
-//! One lock a ring, held for short: never over a system call that may sleep. Submission itself is serialised by the
-//! [`SubmitBaton`], a value that whoever submits has taken out of the state: it may let the lock go (to run a write,
-//! say) and nobody else can submit meanwhile, but everybody can post and cancel.
+//! A ring has one lock. It is held briefly, never over a system call that may sleep. Submission is
+//! serialised by the `SubmitBaton`, a value that the submitter takes out of the state. The
+//! submitter may release the lock, for example to run a write: no other thread can submit
+//! meanwhile, but all can post and cancel.
 //!
-//! What was posted under the lock becomes visible when the lock is released ([`UringGuard`]'s drop): CQ tail first, then
-//! the wake-ups, each at most once.
+//! CQEs that were posted under the lock become visible when it is released ([`UringGuard`]'s drop):
+//! the CQ tail first, then the wake-ups, each at most once.
 
 pub(crate) mod drain;
 mod guard;

@@ -2,7 +2,7 @@
 
 use super::ring::RingState;
 use crate::ops::OpFile;
-use crate::request::{Outcome, Parked, ReqId, Request, Stage, Target};
+use crate::request::{FileTarget, Outcome, Parked, ReqId, Request, Stage};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -10,7 +10,7 @@ use uringlet_abi::{Cqe, cqe, sqe};
 use uringlet_sys::Errno;
 
 impl RingState {
-    /// Posts what a request's end says, unless it asked for silence.
+    /// Posts the CQE of an outcome, unless the request suppresses it.
     pub(crate) fn post_outcome(&mut self, req: &Request, outcome: Outcome) {
         if req.is_silent || (req.has(sqe::CQE_SKIP_SUCCESS) && !outcome.is_failure && outcome.flags & cqe::MORE == 0) {
             return;
@@ -36,7 +36,7 @@ impl RingState {
         self.parked.get_mut(id.key as usize).filter(|p| p.generation == id.generation)
     }
 
-    /// Takes a parked request: the taker completes it.
+    /// Takes a parked request out of the table: the caller completes it.
     pub(crate) fn unpark(&mut self, id: ReqId) -> Option<Parked> {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
@@ -79,18 +79,19 @@ impl RingState {
         ids
     }
 
-    /// The file of a request. A registered one is held from now on, so that its slot may change meanwhile.
+    /// The file of a request. A registered one is held from now on, so that its slot may change
+    /// meanwhile.
     #[inline]
     pub(crate) fn resolve(&self, req: &mut Request) -> Result<OpFile, Errno> {
         match &req.target {
-            Target::None => Ok(OpFile { fd: -1, is_fixed: false }),
-            Target::Fd(fd) if *fd < 0 => Err(Errno::EBADF),
-            Target::Fd(fd) => Ok(OpFile { fd: *fd, is_fixed: false }),
-            Target::Held(node) => Ok(OpFile { fd: node.fd.number(), is_fixed: true }),
-            Target::Fixed(index) => {
+            FileTarget::None => Ok(OpFile { fd: -1, is_fixed: false }),
+            FileTarget::Fd(fd) if *fd < 0 => Err(Errno::EBADF),
+            FileTarget::Fd(fd) => Ok(OpFile { fd: *fd, is_fixed: false }),
+            FileTarget::Held(node) => Ok(OpFile { fd: node.fd.number(), is_fixed: true }),
+            FileTarget::Fixed(index) => {
                 let node = self.res.files.get(*index).ok_or(Errno::EBADF)?;
                 let fd = node.fd.number();
-                req.target = Target::Held(Arc::clone(node));
+                req.target = FileTarget::Held(Arc::clone(node));
                 Ok(OpFile { fd, is_fixed: true })
             }
         }

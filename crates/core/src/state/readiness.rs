@@ -8,25 +8,26 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 pub(crate) static ANY_READABLE: AtomicBool = AtomicBool::new(false);
 
 impl RingState {
-    /// Pollers of the ring's descriptor see it readable.
+    /// Makes the ring's descriptor readable for its pollers.
     pub(crate) fn flag_readable(&self, ring: &Ring) {
         if ring.is_polled.load(Relaxed)
             && let Some(fd) = &self.fd
         {
-            // Noted first: the poller that the byte wakes settles it if it was for nothing, and must not spin until we are
-            // scheduled again.
+            // Flagged first: a poller that wakes for nothing clears the readiness, and must not
+            // spin until this thread runs again.
             ring.is_flagged.store(true, Relaxed);
             ANY_READABLE.store(true, Release);
             fd.set_readable();
         }
     }
 
-    /// Takes the readiness back if the CQ is empty (again).
+    /// Clears the readiness if the CQ is empty (again).
     pub(crate) fn settle_readable(&self, ring: &Ring) {
         let Some(fd) = &self.fd else { return };
         if self.res.is_drained() && ring.is_flagged.swap(false, AcqRel) {
             fd.clear_readable();
-            // A CQE posted since is posted under this lock, and flags anew. One the program has not taken is still there.
+            // A CQE posted later is posted under this lock and flags the ring again. This is for
+            // one that the program has not reaped.
             if self.res.cq.ready(&self.res.memory) > 0 {
                 fd.set_readable();
                 ring.is_flagged.store(true, Relaxed);

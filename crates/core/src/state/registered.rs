@@ -1,7 +1,7 @@
 //! Rings by registered number (`IORING_REGISTER_RING_FDS`).
 //!
-//! The kernel keeps sixteen a thread. Here the numbers are the process': a thread may use one that another registered,
-//! which the kernel would refuse; no program can rely on that refusal.
+//! The kernel keeps sixteen a thread. Here the numbers are the process': a thread may use one that
+//! another registered, which the kernel would refuse; no program can rely on that refusal.
 
 use super::ring::Ring;
 use super::ring_table::RINGS;

@@ -22,19 +22,19 @@ use uringlet_sys::process;
 use uringlet_sys::ring_memory::RingMemory;
 use uringlet_sys::sync::AtomicU32;
 
-/// A place for a ring; it outlives the ring, and is used again.
+/// A slot of the ring table. It outlives the ring in it, and is used again.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Its place in the engine's table.
+    /// Its index in the ring table.
     pub(crate) index: u32,
     pub(super) state: Mutex<RingState>,
-    /// Counts wake-ups; waiters that do not drive sleep on it.
+    /// Counts wake-ups. Waiters that are not the driver sleep on it.
     pub(crate) cq_wait_seq: AtomicU32,
     /// The FIFO holds a byte for pollers.
     pub(crate) is_flagged: AtomicBool,
-    /// Somebody polls the descriptor: its readiness is kept.
+    /// The program polls the descriptor, so its readiness is kept up to date.
     pub(crate) is_polled: AtomicBool,
-    /// Changes when something is put in line while an attendant looks for it without the lock.
+    /// Changes when something is queued while a uringlet worker spins without the lock.
     pub(crate) event_seq: AtomicU32,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Ring {
 #[derive(Debug)]
 pub(crate) struct RegisteredEventfd {
     pub(crate) fd: EngineFd,
-    /// Only for what did not complete inline.
+    /// Only for completions that are not inline.
     pub(crate) async_only: bool,
 }
 
@@ -51,33 +51,33 @@ pub(crate) struct RegisteredEventfd {
 pub(crate) struct Waiters {
     /// How many sleep, the driver included.
     pub(crate) sleeping: u32,
-    /// A CQ tail that satisfies one of them.
+    /// The nearest CQ tail that satisfies one of them.
     pub(crate) wake_tail: u32,
-    /// Somebody runs this ring's event loop.
+    /// A thread of the program runs this ring's event loop.
     pub(crate) has_driver: bool,
-    /// The driver's cq_wait_seq is being rung, or was, since it went to sleep.
-    pub(crate) is_called: bool,
+    /// The driver was notified since it went to sleep.
+    pub(crate) driver_notified: bool,
     /// Threads that wait to submit.
     pub(crate) for_baton: u32,
-    /// Threads inside enter() that have let the lock go.
+    /// Threads inside enter() that have released the lock for a while.
     pub(crate) inside: u32,
 }
 
-/// All that a ring is.
+/// All of a ring.
 #[derive(Debug)]
 pub(crate) struct RingState {
-    /// Somebody has moved in and not yet out.
+    /// The slot holds a ring.
     pub(super) is_open: bool,
     /// What an op may use while it is issued.
     pub(crate) res: RingResources,
-    /// Tells this ring from earlier and later ones in the same place.
+    /// Distinguishes this ring from earlier and later ones in the same slot.
     pub(crate) generation: u64,
     pub(crate) baton: Option<SubmitBaton>,
     pub(crate) parked: Slab<Parked>,
     pub(super) next_generation: NonZeroU32,
     /// Requests submitted and not completed, the queued ones included.
     pub(crate) in_flight: u32,
-    /// Chains whose turn has come: whoever holds the lock issues them.
+    /// Chains to be issued by the holder of the lock.
     pub(crate) ready: VecDeque<Request>,
     pub(crate) drain: DrainQueue,
     pub(crate) aio: Option<Aio>,
@@ -90,7 +90,7 @@ pub(crate) struct RingState {
     pub(crate) io_wq: WorkerPool,
     /// Completes commands (`driver::command`).
     pub(crate) complete_command: CompleteCommand,
-    /// The program's descriptor as the engine sees it; none with `REGISTERED_FD_ONLY`.
+    /// The engine's end of the program's descriptor; none with `REGISTERED_FD_ONLY`.
     pub(crate) fd: Option<RingFd>,
     /// Numbers of this process that are known to be the ring's.
     pub(crate) known_fds: u32,
@@ -98,21 +98,21 @@ pub(crate) struct RingState {
     pub(crate) is_closing: bool,
     /// The one thread that may submit (`SINGLE_ISSUER`), once known.
     pub(crate) issuer: Option<u64>,
-    /// Completions of TIMEOUTs: each ends a wait.
+    /// Expired TIMEOUTs: each ends a wait.
     pub(crate) timeouts_fired: u32,
-    /// How the watcher sees this ring.
+    /// The watcher's notes on this ring.
     pub(crate) watched: Watched,
     /// The process that made the ring.
     pub(super) maker: u32,
-    /// This process, not the maker, uses the ring too.
-    pub(super) has_claimed: bool,
-    /// The ring existed at a fork: a child may use it some day.
+    /// A forked child has begun to use the ring: its lock is no longer biased to the maker.
+    pub(super) has_revoked_bias: bool,
+    /// The ring existed at a fork: a child may begin to use it at any time.
     pub(crate) was_forked: bool,
-    /// Among the processes that share the ring: how whoever holds the lock got in.
-    pub(super) inside: Held,
+    /// How the holder of the ring's lock acquired the lock between processes.
+    pub(super) held: Held,
 }
 
-/// Somebody holds the ring's lock.
+/// Another thread holds the ring's lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Busy;
 
@@ -128,7 +128,7 @@ impl Ring {
         }
     }
 
-    /// Moves a new ring in.
+    /// Puts a new ring into the slot.
     pub(crate) fn open(&self, mut state: RingState) {
         state.res.ring_index = self.index;
         self.is_flagged.store(false, Relaxed);
@@ -136,7 +136,7 @@ impl Ring {
         *self.state.lock() = state;
     }
 
-    /// Nobody is in this ring while the result lives: for fork(2).
+    /// For fork(2): keeps all other threads out of the ring.
     pub(crate) fn lock_for_fork(&'static self) {
         self.state.lock_for_fork();
     }
@@ -153,7 +153,7 @@ impl RingState {
         Self { is_open: true, ..Self::with(generation, memory, setup, io_wq, Some(fd)) }
     }
 
-    /// Nobody.
+    /// No ring.
     pub(super) fn vacant() -> Self {
         Self::with(0, RingMemory::none(), 0, WorkerPool::with_limits([0, 0]), None)
     }
@@ -185,24 +185,25 @@ impl RingState {
             timeouts_fired: 0,
             watched: Watched::default(),
             maker: process::pid(),
-            has_claimed: false,
+            has_revoked_bias: false,
             was_forked: false,
-            inside: Held::No,
+            held: Held::No,
         }
     }
 
-    /// In a forked child: what is in flight is the parent's, and so are its workers, its epoll set and its AIO.
-    pub(crate) fn forget_parents_requests(&mut self) {
+    /// In a forked child: drops what is the parent's, that is, requests in flight, workers, epoll
+    /// set and AIO.
+    pub(crate) fn reset_in_child(&mut self) {
         self.parked.iter().for_each(|(_, parked)| parked.unmark(self.res.ring_index));
         self.parked.clear();
         if self.issuer.is_some() {
-            // A thread of the parent: none of this process, whatever its key.
+            // The issuer was a thread of the parent: no thread of this process matches.
             self.issuer = Some(u64::MAX);
         }
         self.ready.clear();
         self.drain = DrainQueue::default();
         self.in_flight = 0;
-        self.res.forget_parents_requests();
+        self.res.reset_in_child();
         self.aio = None;
         self.aio_in_flight = 0;
         self.waiters = Waiters::default();
@@ -213,11 +214,11 @@ impl RingState {
         }
         self.run_queue = RunQueue::default();
         self.watched = Watched::default();
-        self.has_claimed = false;
+        self.has_revoked_bias = false;
         self.baton.get_or_insert_with(SubmitBaton::new);
     }
 
-    /// Whether something pends that only the ring's event loop can bring on.
+    /// Whether something is pending that only the ring's event loop can complete.
     pub(crate) fn needs_watch(&self) -> bool {
         self.aio_in_flight > 0 || self.res.timers.next_deadline().is_some() || self.res.poller.as_ref().is_some_and(|p| p.is_armed())
     }

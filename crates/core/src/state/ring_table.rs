@@ -1,7 +1,7 @@
-//! The rings of this process, by place and by descriptor.
+//! The rings of this process, by index and by descriptor.
 //!
-//! A place outlives the ring in it and is used again. Which numbers are rings stands in `fd_table`; a ring counts those
-//! that are known to be its own.
+//! A slot outlives the ring in it and is used again. `fd_table` knows which descriptor numbers are
+//! rings; a ring counts those that are known to be its own.
 
 use super::guard::UringGuard;
 use super::punted::Punted;
@@ -15,13 +15,13 @@ use uringlet_sys::lock::Mutex;
 use uringlet_sys::static_table::StaticTable;
 use uringlet_sys::{Errno, fd_table, io};
 
-/// The places of this process.
+/// The rings of this process.
 #[cfg(not(loom))]
 pub(crate) static RINGS: RingTable = RingTable::new();
 
 #[cfg(loom)]
 loom::lazy_static! {
-    /// The places of a model's run.
+    /// The rings of a model's run.
     pub(crate) static ref RINGS: RingTable = RingTable::new();
 }
 
@@ -29,11 +29,11 @@ loom::lazy_static! {
 #[derive(Debug)]
 pub(crate) struct RingTable {
     rings: StaticTable<Ring>,
-    taken: Mutex<Taken>,
+    slots: Mutex<Slots>,
 }
 
 #[derive(Debug)]
-struct Taken {
+struct Slots {
     used: u32,
     free: Vec<u32>,
     next_generation: u64,
@@ -42,57 +42,58 @@ struct Taken {
 impl RingTable {
     uringlet_sys::const_unless_loom! {
         fn new() -> Self {
-            Self { rings: StaticTable::new(), taken: Mutex::new(Taken { used: 0, free: Vec::new(), next_generation: 1 }) }
+            Self { rings: StaticTable::new(), slots: Mutex::new(Slots { used: 0, free: Vec::new(), next_generation: 1 }) }
         }
     }
 
-    /// The place with this index.
+    /// The slot with this index.
     #[inline]
     pub(crate) fn get(&'static self, index: u32) -> Option<&'static Ring> {
         self.rings.get(index)
     }
 
-    /// Every place, used or not.
+    /// Every slot, used or not.
     pub(crate) fn all(&'static self) -> impl Iterator<Item = &'static Ring> {
-        let used = self.taken.lock().used;
+        let used = self.slots.lock().used;
         (0..used).filter_map(|index| self.rings.get(index))
     }
 
-    /// As [`all`](Self::all), while the places are held.
+    /// As [`all`](Self::all), while the table is locked for a fork.
     pub(crate) fn all_held(&'static self) -> impl Iterator<Item = &'static Ring> {
         (0..).map_while(|index| self.rings.get(index))
     }
 
-    /// fork(2): nobody is in here while this lasts.
+    /// For fork(2): keeps all other threads out of the table.
     pub(crate) fn lock_for_fork(&'static self) {
-        self.taken.lock_for_fork();
+        self.slots.lock_for_fork();
     }
 
     /// After fork(2), in parent and child: undoes [`lock_for_fork`](Self::lock_for_fork).
     pub(crate) fn unlock_after_fork(&'static self) {
-        self.taken.unlock_after_fork();
+        self.slots.unlock_after_fork();
     }
 
-    /// A free place, and a generation for the ring that moves in.
+    /// A free slot, and a generation for the ring that it gets.
     pub(crate) fn take(&'static self) -> Result<(&'static Ring, u64), Errno> {
-        let mut taken = self.taken.lock();
-        taken.next_generation += 1;
-        let generation = taken.next_generation;
-        if let Some(index) = taken.free.pop() {
+        let mut slots = self.slots.lock();
+        slots.next_generation += 1;
+        let generation = slots.next_generation;
+        if let Some(index) = slots.free.pop() {
             return self.rings.get(index).map(|ring| (ring, generation)).ok_or(Errno::ENFILE);
         }
-        let index = taken.used;
+        let index = slots.used;
         let ring = self.rings.set(index, Box::new(Ring::new(index))).ok_or(Errno::ENFILE)?;
-        taken.used += 1;
+        slots.used += 1;
         Ok((ring, generation))
     }
 
-    /// A ring has ended: its place is free.
+    /// A ring has ended: its slot is free.
     pub(crate) fn give(&'static self, ring: &'static Ring) {
-        self.taken.lock().free.push(ring.index);
+        self.slots.lock().free.push(ring.index);
     }
 
-    /// The ring behind a descriptor: by the table, or, for a number that came by ways unseen, by the file's identity.
+    /// The ring behind a descriptor: by the table, or by the file's identity if the engine did not
+    /// see how the program got the number.
     #[inline]
     pub(crate) fn find(&'static self, fd: i32) -> Result<&'static Ring, Errno> {
         match fd_table::ring_index(fd) {
@@ -118,7 +119,7 @@ impl RingTable {
         Ok(ring)
     }
 
-    /// A number is known to be the ring's.
+    /// Notes that a number is the ring's.
     pub(crate) fn name(&'static self, ring: &'static Ring, fd: i32) {
         fd_table::set_ring_index(fd, Some(ring.index));
         if let Some(mut guard) = ring.lock(LockOwner::Worker) {
@@ -126,7 +127,7 @@ impl RingTable {
         }
     }
 
-    /// A number is about to be a ring's no longer. Whose last known one it was, if it was.
+    /// A number stops being a ring's. Returns the ring if this was its last known number.
     pub(crate) fn lose_number(&'static self, fd: i32) -> Option<(&'static Ring, u64)> {
         let ring = self.rings.get(fd_table::ring_index(fd)?)?;
         fd_table::set_ring_index(fd, None);
@@ -135,7 +136,8 @@ impl RingTable {
         (guard.known_fds == 0).then_some((ring, guard.generation))
     }
 
-    /// A number was handed to poll, select or epoll_ctl: a ring's readiness is kept from now on. One table load if it is none.
+    /// A number was passed to poll, select or epoll_ctl: if it is a ring, its readiness is kept up
+    /// to date from now on. One table load if it is none.
     #[inline]
     pub(crate) fn note_polled(&'static self, fd: i32) {
         if let Some(index) = fd_table::ring_index(fd) {
@@ -158,10 +160,11 @@ impl RingTable {
         }
     }
 
-    /// Takes back the readiness of rings whose CQ is empty again.
+    /// Clears the readiness of rings whose CQ is empty again.
     pub(crate) fn settle_readiness(&'static self) {
-        // A read-modify-write: whoever flags a ring stores its flag, then this one. Either we read that, and see the ring's
-        // flag below, or it comes after us and stays.
+        // A read-modify-write: a thread that flags a ring stores the ring's flag, then this one.
+        // Either the swap reads that store, and the ring's flag is seen below, or the store comes
+        // later and stays.
         ANY_READABLE.swap(false, AcqRel);
         for ring in self.all() {
             if ring.is_flagged.load(Acquire)

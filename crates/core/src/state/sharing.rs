@@ -1,8 +1,8 @@
-//! A ring after fork(2): its memory is the parent's and the child's, the rest of it is copied.
+//! A ring after fork(2): parent and child share its memory; the rest of it is copied.
 //!
-//! Whoever uses such a ring takes its heads and tails from the shared memory, under the lock of its
-//! [`BiasedLock`](uringlet_sys::biased_lock::BiasedLock). Requests, registered files and buffers are each process' own: a child
-//! can reap what its parent submitted, but not cancel it.
+//! A user of such a ring takes heads and tails from the shared memory, under the ring's
+//! [`BiasedLock`](uringlet_sys::biased_lock::BiasedLock). Each process has its own requests,
+//! registered files and buffers: a child can reap what its parent submitted, but not cancel it.
 
 use super::ring::RingState;
 use crate::ring_resources::LockOwner;
@@ -11,64 +11,65 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::biased_lock::Held;
 use uringlet_sys::process;
 
-/// This process uses a ring that another one made.
-static IS_HEIR: AtomicBool = AtomicBool::new(false);
+/// This process uses a ring of its parent.
+static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process uses a ring that another one made.
-pub(crate) fn is_heir() -> bool {
-    IS_HEIR.load(Acquire)
+/// Whether this process uses a ring of its parent.
+pub(crate) fn is_forked_child() -> bool {
+    IS_FORKED_CHILD.load(Acquire)
 }
 
-/// In a forked child, which has used none yet.
-pub(crate) fn forget_heritage() {
-    IS_HEIR.store(false, Release);
+/// In a forked child, which has not used a ring of its parent yet.
+pub(crate) fn reset_forked_child() {
+    IS_FORKED_CHILD.store(false, Release);
 }
 
 impl RingState {
-    /// Enters among the processes that share the ring: only its maker, most of the time.
+    /// Acquires the lock between processes. Mostly the maker is the only one to use the ring.
     #[inline]
-    pub(super) fn go_in(&mut self, lock_owner: LockOwner) {
+    pub(super) fn acquire(&mut self, lock_owner: LockOwner) {
         self.res.lock_owner = lock_owner;
         if self.maker == process::pid() {
-            self.inside = self.res.memory.biased_lock().acquire();
-            if self.inside == Held::Shared {
+            self.held = self.res.memory.biased_lock().acquire();
+            if self.held == Held::Shared {
                 self.res.cq.resync_tail(&self.res.memory);
             }
         } else {
-            self.go_in_as_heir();
+            self.acquire_as_forked_child();
         }
     }
 
-    /// In a forked child: the ring is left alone until a thread of the program uses it.
+    /// In a forked child: the engine does not touch the ring until a thread of the program uses it.
     #[cold]
-    fn go_in_as_heir(&mut self) {
-        if !self.has_claimed && self.res.lock_owner == LockOwner::Worker {
+    fn acquire_as_forked_child(&mut self) {
+        if !self.has_revoked_bias && self.res.lock_owner == LockOwner::Worker {
             return;
         }
-        if !self.has_claimed {
+        if !self.has_revoked_bias {
             self.res.memory.biased_lock().revoke_bias();
-            self.has_claimed = true;
-            IS_HEIR.store(true, Release);
+            self.has_revoked_bias = true;
+            IS_FORKED_CHILD.store(true, Release);
         }
         self.res.memory.biased_lock().acquire_shared();
-        self.inside = Held::Shared;
+        self.held = Held::Shared;
         self.res.cq.resync_tail(&self.res.memory);
     }
 
     #[inline]
-    pub(super) fn go_out(&mut self) {
-        let inside = core::mem::replace(&mut self.inside, Held::No);
-        self.res.memory.biased_lock().release(inside);
+    pub(super) fn release_shared(&mut self) {
+        let held = core::mem::replace(&mut self.held, Held::No);
+        self.res.memory.biased_lock().release(held);
     }
 
-    /// A forked child's copy of a ring that it does not use: its end is of no consequence to others.
-    pub(crate) fn is_idle_heir(&self) -> bool {
+    /// Whether this is a forked child's copy of a ring that the child does not use: its end affects
+    /// no other process.
+    pub(crate) fn is_unused_by_child(&self) -> bool {
         self.maker != process::pid() && self.in_flight == 0
     }
 
-    /// Whether another process posts and submits here, too.
+    /// Whether another process posts and submits on this ring, too.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
-        self.inside == Held::Shared
+        self.held == Held::Shared
     }
 }

@@ -10,17 +10,17 @@ use uringlet_sys::fd;
 use uringlet_sys::lock::futex_wake;
 use uringlet_sys::ring_memory::RingField;
 
-/// Who must be told, once the lock is released: its drop tells them.
+/// The wake-ups to send once the lock is released. Its drop sends them.
 #[derive(Debug)]
 pub(super) struct DeferredWakeups {
     ring: &'static Ring,
-    /// Sleepers behind the driver.
+    /// Waiters other than the driver.
     pub(super) waiters: bool,
-    /// The driver's cq_wait_seq.
+    /// The driver's eventfd.
     pub(super) driver: Option<i32>,
     /// The program's eventfd.
     pub(super) eventfd: Option<i32>,
-    /// Sleepers of other processes.
+    /// Waiters of other processes.
     pub(super) others: Option<EventSeq>,
 }
 
@@ -51,7 +51,7 @@ impl Drop for DeferredWakeups {
 }
 
 impl RingState {
-    /// Makes what was posted visible, and says whom to wake.
+    /// Makes what was posted visible, and collects the wake-ups for it.
     #[inline]
     pub(super) fn commit(&mut self, ring: &Ring, wakeups: &mut DeferredWakeups) {
         let posted = self.res.cq.publish(&self.res.memory);
@@ -66,8 +66,8 @@ impl RingState {
         }
         if self.waiters.sleeping > 0 && (posted.must_wake || self.res.reaches(self.waiters.wake_tail)) {
             wakeups.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);
-            // Once a sleep: whoever called it before is on the way to the cq_wait_seq.
-            if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.is_called, true) {
+            // One notification per sleep is enough.
+            if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.driver_notified, true) {
                 wakeups.driver = self.res.poller.as_ref().map(|p| p.wake_eventfd.number());
             }
         }

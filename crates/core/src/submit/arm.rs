@@ -17,7 +17,8 @@ pub(crate) fn arm(guard: &mut UringGuard, mut req: Request, file: OpFile, mask: 
         return complete(guard, req, Outcome::err(errno));
     }
     req.poll_fired = true;
-    // Only a socket that answers EAGAIN is sure not to be ready; other files may be ready all the same.
+    // Only a socket that answers EAGAIN is sure not to be ready; other files may be ready all the
+    // same.
     let rearm = if table::of(req.opcode).is_socket || file.kind().is_socket() { rearm } else { Rearm::Recheck };
     let node = req.node().cloned();
     let id = guard.park(req, Stage::Armed { fd: file.fd });

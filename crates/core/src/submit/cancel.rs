@@ -4,14 +4,14 @@ use super::complete::complete;
 use super::{punt, wait};
 use crate::ops::cancel::CancelOp;
 use crate::ops::table;
-use crate::request::{Outcome, Parked, ReqId, Stage, Target};
+use crate::request::{FileTarget, Outcome, Parked, ReqId, Stage};
 use crate::state::{RingState, UringGuard};
 use alloc::sync::Arc;
 use uringlet_abi::op_flags;
 use uringlet_sys::{Errno, io};
 
-/// Cancels the requests that `op` matches. Returns their number for "all", else 0; also 1 for a cancelled wait, as the kernel
-/// does.
+/// Cancels the requests that `op` matches. Returns their number for "all", else 0; also 1 for a
+/// cancelled wait, as the kernel does.
 ///
 /// # Errors
 /// `ENOENT` nothing matches; `EALREADY` the match was running and was interrupted; `EBADF`.
@@ -67,7 +67,7 @@ fn is_on_file(state: &RingState, parked: &Parked, op: &CancelOp) -> bool {
         return parked.req.fd() == Some(op.fd);
     }
     match (&parked.req.target, state.res.files.get(op.fd as u32)) {
-        (Target::Held(held), Some(node)) => Arc::ptr_eq(held, node),
+        (FileTarget::Held(held), Some(node)) => Arc::ptr_eq(held, node),
         _ => false,
     }
 }

@@ -1,7 +1,8 @@
 //! `IORING_OP_URING_CMD` between the ring and its file.
 //!
-//! A command is parked before its file gets it, and the file is called without the ring's lock: it may complete the command
-//! at once, on this thread or another. Its id then finds the parked request, or nothing if the ring has ended.
+//! A command is parked before its file gets it, and the file is called without the ring's lock: it
+//! may complete the command at once, on this thread or another. Its id then finds the parked
+//! request, or nothing if the ring has ended.
 
 use super::attempt::{Attempt, Next};
 use super::link_timeout;
@@ -32,7 +33,8 @@ pub(super) fn start(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> 
     Attempt::Parked
 }
 
-/// A ring has ended: tells files to drop its commands, which nothing waits for any more. No lock is held.
+/// A ring has ended: tells files to drop its commands, which nothing waits for any more. No lock is
+/// held.
 pub(crate) fn cancel_all(state: &RingState) {
     for (_, parked) in state.parked.iter() {
         if let (Stage::Command, Op::Cmd(op)) = (parked.stage, &parked.req.op)

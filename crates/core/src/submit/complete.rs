@@ -1,7 +1,9 @@
-//! The end of a request: its CQE, and what the completion releases. Link timers end, the next link becomes ready or the chain
-//! is cancelled, drained chains become ready, timeouts that count completions fire.
+//! The end of a request: its CQE, and what the completion releases. Link timers end, the next link
+//! becomes ready or the chain is cancelled, drained chains become ready, timeouts that count
+//! completions fire.
 //!
-//! Nothing is issued here. What becomes ready is pushed to the ring's `ready` queue, and `dispatch::run_ready` issues it.
+//! Nothing is issued here. What becomes ready is pushed to the ring's `ready` queue, and
+//! `dispatch::run_ready` issues it.
 
 use crate::request::{Notification, Outcome, ReqId, Request};
 use crate::state::{LockOwner, UringGuard, drain::DrainPass};
@@ -17,7 +19,8 @@ pub(crate) fn complete(guard: &mut UringGuard, mut req: Request, outcome: Outcom
 /// As [`complete`], without moving the request.
 #[inline]
 pub(super) fn complete_in_place(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
-    // EVENTFD_ASYNC: a completion counts as asynchronous if IOSQE_ASYNC asked for it, whichever thread ran the request.
+    // EVENTFD_ASYNC: a completion counts as asynchronous if IOSQE_ASYNC asked for it, whichever
+    // thread ran the request.
     if guard.res.lock_owner == LockOwner::Worker || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
         guard.res.cq.note_async();
     }
@@ -44,7 +47,8 @@ fn post_with_notification(guard: &mut UringGuard, req: &Request, outcome: Outcom
     guard.res.post(Cqe { user_data: req.user_data, res: notification.res, flags: cqe::NOTIF });
 }
 
-/// What waited for a completed request: its link timer, its next link, drained chains, counting timeouts.
+/// What waited for a completed request: its link timer, its next link, drained chains, counting
+/// timeouts.
 #[inline]
 fn release_dependents(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
     guard.in_flight -= 1;
@@ -83,7 +87,8 @@ fn run_next_link(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
     guard.ready.push_back(*next);
 }
 
-/// A LINK_TIMEOUT whose request never had to wait ends before it starts: cancelled, which is no failure.
+/// A LINK_TIMEOUT whose request never had to wait ends before it starts: cancelled, which is no
+/// failure.
 fn end_unstarted_timer(guard: &mut UringGuard, req: &mut Request) {
     if !req.next.as_ref().is_some_and(|next| next.opcode == Opcode::LinkTimeout && next.prep_error().is_none()) {
         return;

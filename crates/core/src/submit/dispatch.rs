@@ -1,4 +1,5 @@
-//! The only place that decides how a request goes on: it completes, waits for poll, runs here, or goes to a worker.
+//! The only place that decides how a request goes on: it completes, waits for poll, runs here, or
+//! goes to a worker.
 
 use super::aio::submit_aio;
 use super::arm::arm;

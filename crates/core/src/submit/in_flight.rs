@@ -1,10 +1,11 @@
-//! Ops that run without the ring's lock: taken out of their parked requests, and completed afterwards.
+//! Ops that run without the ring's lock: taken out of their parked requests, and completed
+//! afterwards.
 
 use super::attempt::Depth;
 use super::complete::complete;
 use super::dispatch::run_ready;
 use crate::ops::{Op, futex::FutexOp};
-use crate::request::{Outcome, ReqId, Target};
+use crate::request::{FileTarget, Outcome, ReqId};
 use crate::state::UringGuard;
 use crate::write::{self, history::Latency};
 use alloc::sync::Arc;
@@ -13,9 +14,9 @@ use alloc::sync::Arc;
 pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<(Op, i32)> {
     let parked = guard.parked(id)?;
     let fd = match &parked.req.target {
-        Target::Fd(fd) => *fd,
-        Target::Held(node) => node.fd.number(),
-        Target::None | Target::Fixed(_) => -1,
+        FileTarget::Fd(fd) => *fd,
+        FileTarget::Held(node) => node.fd.number(),
+        FileTarget::None | FileTarget::Fixed(_) => -1,
     };
     if let Op::Futex(FutexOp::Wait(wait)) = &parked.req.op {
         // A cancel needs the sleeper, so the request keeps a reference.

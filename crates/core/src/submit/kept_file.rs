@@ -5,7 +5,7 @@ use super::attempt::Depth;
 use super::complete::fail;
 use super::dispatch::run_ready;
 use crate::apoll::PollTarget;
-use crate::request::{ReqId, Stage, Target};
+use crate::request::{FileTarget, ReqId, Stage};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use alloc::sync::Arc;
@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::fd_table;
 
-/// The program is about to close a descriptor number that requests use: they go on with a duplicate.
+/// The program is about to close a descriptor number that requests use: they go on with a
+/// duplicate.
 pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
     let waiting = guard.res.poller.as_mut().map(|p| p.remove_file(fd)).unwrap_or_default();
     if !fd_table::has_users(fd) {
@@ -22,7 +23,7 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
     let users: Vec<ReqId> = guard
         .parked
         .iter()
-        .filter(|(_, p)| matches!(p.req.target, Target::Fd(n) if n == fd))
+        .filter(|(_, p)| matches!(p.req.target, FileTarget::Fd(n) if n == fd))
         .map(|(key, p)| ReqId { key: key as u32, generation: p.generation })
         .collect();
     if users.is_empty() {
@@ -30,7 +31,8 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
     }
     let kept = match EngineFd::dup_of(fd) {
         Ok(kept) => kept,
-        // No event will come for the waiting ones any more: they fail. The others get EBADF when issued.
+        // No event will come for the waiting ones any more: they fail. The others get EBADF when
+        // issued.
         Err(errno) => {
             waiting.iter().for_each(|w| fail(guard, w.id, errno));
             return run_ready(guard, Depth::Deep);
@@ -39,7 +41,7 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
     let node = Arc::new(FileNode { fd: kept, tag: 0 });
     for id in users {
         let Some(parked) = guard.parked(id) else { continue };
-        parked.req.target = Target::Held(Arc::clone(&node));
+        parked.req.target = FileTarget::Held(Arc::clone(&node));
         fd_table::drop_user(fd);
         if let Stage::Armed { fd: armed } = &mut parked.stage {
             *armed = node.fd.number();

@@ -74,7 +74,8 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
     let mut chain = Chain::default();
     let mut submitted = 0;
     for _ in 0..n {
-        // If processes share the ring, another one may take the next SQE as soon as the lock is released.
+        // If processes share the ring, another one may take the next SQE as soon as the lock is
+        // released.
         let is_shared = guard.is_shared();
         if is_shared && !baton.resync_head(&guard.res.memory) {
             break;

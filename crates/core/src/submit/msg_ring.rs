@@ -1,5 +1,5 @@
-//! Messages from ring to ring. The sender's lock is released before the other ring's is taken: two rings that send to each
-//! other at once would deadlock otherwise.
+//! Messages from ring to ring. The sender's lock is released before the other ring's is taken: two
+//! rings that send to each other at once would deadlock otherwise.
 
 use crate::ops::OpFile;
 use crate::ops::fs::install_file;

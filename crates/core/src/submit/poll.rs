@@ -73,7 +73,8 @@ pub(super) fn change(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno>
     Ok(0)
 }
 
-/// An event of a file, for one of the requests that waited for it. Returns the request if it has to be issued again.
+/// An event of a file, for one of the requests that waited for it. Returns the request if it has to
+/// be issued again.
 pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) -> Option<Request> {
     let parked = guard.parked(waiting.id)?;
     let stage = parked.stage;

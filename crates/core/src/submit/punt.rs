@@ -1,5 +1,5 @@
-//! Requests that need a thread that may sleep: queued for a worker, and taken back by a cancel. The worker's part is
-//! `driver::worker`.
+//! Requests that need a thread that may sleep: queued for a worker, and taken back by a cancel. The
+//! worker's part is `driver::worker`.
 
 use super::attempt::Depth;
 use super::complete::complete;
@@ -34,14 +34,16 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     }
 }
 
-/// Puts a request into the run queue. A worker is woken before the ring's lock is released (`uringlet`).
+/// Puts a request into the run queue. A worker is woken before the ring's lock is released
+/// (`uringlet`).
 fn enqueue(guard: &mut UringGuard, req: Request) {
     let id = guard.park(req, Stage::Queued);
     link_timeout::start(guard, id);
     guard.run_queue.enqueue(id);
 }
 
-/// Buffered writes to an inode run one at a time, in this order: more threads would only wait for its lock.
+/// Buffered writes to an inode run one at a time, in this order: more threads would only wait for
+/// its lock.
 fn hash_key(req: &Request) -> Option<HashKey> {
     let stat = io::fstat(req.queued_on?).ok()?;
     Some(HashKey::of_inode(stat.dev, stat.ino))
@@ -82,7 +84,8 @@ pub(crate) fn interrupt(guard: &mut UringGuard, id: ReqId, tid: u32) {
         parked.req.is_cancelled = true;
     }
     if tid != 0 {
-        // Under the ring's lock: the worker has not returned, so it runs the request or is about to.
+        // Under the ring's lock: the worker has not returned, so it runs the request or is about
+        // to.
         thread::interrupt(tid);
     }
 }

@@ -1,4 +1,5 @@
-//! Operations on the ring itself or on other requests: poll, timeouts, cancel, buffers, messages, commands, sleeps.
+//! Operations on the ring itself or on other requests: poll, timeouts, cancel, buffers, messages,
+//! commands, sleeps.
 
 use super::attempt::Attempt;
 use super::{cancel, command, msg_ring, poll, timeout, wait};

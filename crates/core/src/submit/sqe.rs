@@ -7,7 +7,7 @@ use super::dispatch::{attempt, continue_as, run_ready};
 use super::fast_path::{FastPath, fast_path};
 use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx};
-use crate::request::{Outcome, Request, Target};
+use crate::request::{FileTarget, Outcome, Request};
 use crate::state::{UringGuard, drain::DrainQueue};
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
 use uringlet_sys::Errno;
@@ -55,7 +55,8 @@ pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &
         submit_alone(guard, &mut req, depth);
         return result;
     }
-    // The request may wait for others, and the program may reuse what its SQE points to once that is consumed.
+    // The request may wait for others, and the program may reuse what its SQE points to once that
+    // is consumed.
     if req.prep_error().is_none()
         && let Err(errno) = req.op.import_args()
     {
@@ -107,7 +108,7 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
             let def = table::of(opcode);
             req.opcode = opcode;
             if def.needs_file {
-                req.target = if sqe.flags & sqe::FIXED_FILE != 0 { Target::Fixed(sqe.fd as u32) } else { Target::Fd(sqe.fd) };
+                req.target = if sqe.flags & sqe::FIXED_FILE != 0 { FileTarget::Fixed(sqe.fd as u32) } else { FileTarget::Fd(sqe.fd) };
             }
             check(sqe, def, cx, &mut guard.drain).and_then(|()| {
                 req.notification = def.notification.and_then(|notification| notification(sqe));

@@ -1,7 +1,7 @@
 //! Requests that may wait for ever, and only in a sleeping thread: WAITID, FUTEX_WAIT, FUTEX_WAITV.
 //!
-//! Such a request sleeps on a worker of the unbounded class but stays in the ring's table. The thread that takes it out of
-//! there completes it:
+//! Such a request sleeps on a worker of the unbounded class but stays in the ring's table. The
+//! thread that takes it out of there completes it:
 //!
 //! ```text
 //!   worker                                       cancel, link timeout, close
@@ -12,9 +12,10 @@
 //!     it is there: completes it
 //! ```
 //!
-//! So a sleeping worker may take nothing that it could not give back: WAITID sleeps without reaping, and reaps under the
-//! ring's lock; a cancelled FUTEX_WAIT that was woken wakes another waiter instead. The worker's part is
-//! `driver::sleeper`, checked by its `model` (loom) together with `ops/futex/sleep.rs`.
+//! So a sleeping worker may take nothing that it could not give back: WAITID sleeps without
+//! reaping, and reaps under the ring's lock; a cancelled FUTEX_WAIT that was woken wakes another
+//! waiter instead. The worker's part is `driver::sleeper`, checked by its `model` (loom) together
+//! with `ops/futex/sleep.rs`.
 
 use super::attempt::{Attempt, Depth, Next};
 use super::complete::complete;
@@ -25,7 +26,7 @@ use crate::io_wq::Account;
 use crate::ops::futex::{FutexOp, FutexWait};
 use crate::ops::waitid::Waitid;
 use crate::ops::{Op, OpFile};
-use crate::request::{Outcome, ReqId, Request, Stage, Target};
+use crate::request::{FileTarget, Outcome, ReqId, Request, Stage};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use alloc::sync::Arc;
@@ -40,13 +41,14 @@ pub(super) fn start_waitid(guard: &mut UringGuard, req: &mut Request, op: Waitid
     if op.is_bound_to_its_thread() {
         return Attempt::Done(Outcome::err(Errno::EINVAL));
     }
-    if matches!(req.target, Target::None)
+    if matches!(req.target, FileTarget::None)
         && let Some(fd) = op.open_pidfd()
     {
         file = OpFile { fd: fd.number(), is_fixed: true };
-        req.target = Target::Held(Arc::new(FileNode { fd, tag: 0 }));
+        req.target = FileTarget::Held(Arc::new(FileNode { fd, tag: 0 }));
     }
-    // A pidfd that was ready without a result stays ready: a tracer has the child. So it is polled once only.
+    // A pidfd that was ready without a result stays ready: a tracer has the child. So it is polled
+    // once only.
     if file.fd >= 0 && op.is_pollable() && !req.poll_fired {
         return Attempt::Continue(file, Next::Arm(EPOLLIN, Rearm::Recheck));
     }

@@ -1,5 +1,6 @@
-//! Uringlet submission: the thread that holds the ring's baton runs what is queued, sleeping if need be. When it blocks, the
-//! baton passes to another thread. `README.md` has the protocol, its states and its races.
+//! Uringlet submission: the thread that holds the ring's baton runs what is queued, sleeping if
+//! need be. When it blocks, the baton passes to another thread. `README.md` has the protocol, its
+//! states and its races.
 //!
 //! ```text
 //!   worker          a worker of a ring              model     both for a model (loom, shuttle)
@@ -9,7 +10,8 @@
 //!   run_queue       the queue and the baton         workers   the pool and its tasks
 //! ```
 //!
-//! `state` holds a `RunQueue` and `UringletWorkers`; the rest is above `submit`, and `worker` above `driver::leave`.
+//! `state` holds a `RunQueue` and `UringletWorkers`; the rest is above `submit`, and `worker` above
+//! `driver::leave`.
 
 #[cfg(all(test, loom))]
 mod model;

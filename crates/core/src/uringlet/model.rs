@@ -1,8 +1,9 @@
-//! The loop of the workers with a modelled ring, submitters and a canceller: each item is done exactly once, whichever worker
-//! blocks. A lost hand-off leaves an item undone for ever, which loom reports as a deadlock.
+//! The loop of the workers with a modelled ring, submitters and a canceller: each item is done
+//! exactly once, whichever worker blocks. A lost hand-off leaves an item undone for ever, which
+//! loom reports as a deadlock.
 //!
-//! The loop, the steps and the queue are the engine's own. The model has the ring: its lock, its table of requests, its
-//! generation and its worker pool.
+//! The loop, the steps and the queue are the engine's own. The model has the ring: its lock, its
+//! table of requests, its generation and its worker pool.
 
 use super::run_queue::{OFFER_TIMEOUT_TICKS, RunEnd, RunQueue};
 use super::step::{Host, run_queued, wake};
@@ -303,7 +304,8 @@ fn finish(ring: &ModelRing, workers: Vec<thread::JoinHandle<()>>) {
     assert!(state.table.iter().all(|state| matches!(state, ItemState::Done | ItemState::Cancelled)));
 }
 
-/// The first item blocks in the middle of a submission. Another worker does the rest, and the blocked one finds its token void.
+/// The first item blocks in the middle of a submission. Another worker does the rest, and the
+/// blocked one finds its token void.
 #[test]
 fn a_blocked_worker_loses_the_baton() {
     model::check(2, || {
@@ -391,7 +393,8 @@ fn a_ring_may_end_during_a_hand_off() {
     });
 }
 
-/// Many items, several of which block at the same time, submitted by several threads while others are cancelled.
+/// Many items, several of which block at the same time, submitted by several threads while others
+/// are cancelled.
 #[cfg(shuttle)]
 #[test]
 fn whole_pools_in_random_orders() {

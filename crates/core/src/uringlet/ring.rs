@@ -98,7 +98,8 @@ pub(crate) fn wake(guard: &mut UringGuard) {
     step::wake::<RingHost>(guard);
 }
 
-/// Runs what is queued on this thread. `false`: nothing is queued, or another thread holds the baton.
+/// Runs what is queued on this thread. `false`: nothing is queued, or another thread holds the
+/// baton.
 pub(crate) fn run_queued(guard: &mut UringGuard) -> bool {
     step::run_queued::<RingHost>(guard)
 }

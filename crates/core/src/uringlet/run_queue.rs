@@ -1,5 +1,5 @@
-//! The run queue of uringlet mode, and where the right to run it is. Pure state, under the ring's lock; it knows no ring, so
-//! that a model can have it all. `README.md` has the protocol.
+//! The run queue of uringlet mode, and where the right to run it is. Pure state, under the ring's
+//! lock; it knows no ring, so that a model can have it all. `README.md` has the protocol.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 /// The age in ticks at which a monitor takes an offered baton: 50 to 250 µs.
 pub(crate) const OFFER_TIMEOUT_TICKS: u64 = 250_000;
 
-/// The right to run what is queued: one value per ring, moved to the thread that runs. It cannot be cloned, so the compiler
-/// refuses a second runner.
+/// The right to run what is queued: one value per ring, moved to the thread that runs. It cannot be
+/// cloned, so the compiler refuses a second runner.
 #[derive(Debug)]
 pub(crate) struct Baton {
     /// Requests of this run so far.
@@ -140,8 +140,8 @@ impl<T: Copy> RunQueue<T> {
         }
     }
 
-    /// Takes the baton if it is free, or if something is queued and the offer has timed out. Then also returns the item that
-    /// the old holder is blocked in.
+    /// Takes the baton if it is free, or if something is queued and the offer has timed out. Then
+    /// also returns the item that the old holder is blocked in.
     pub(crate) fn steal(&mut self, now_ticks: u64) -> Option<(Baton, Option<T>)> {
         if let Some(baton) = self.take_baton() {
             return Some((baton, None));
@@ -166,7 +166,8 @@ impl<T: Copy> RunQueue<T> {
         Some(item)
     }
 
-    /// The holder is about to run an item, which may block: once the offer has timed out, another thread may take the baton.
+    /// The holder is about to run an item, which may block: once the offer has timed out, another
+    /// thread may take the baton.
     pub(crate) fn offer(&mut self, baton: Baton, item: T, now_ticks: u64) -> HandoffToken {
         self.offers += 1;
         let token = HandoffToken(self.offers);

@@ -1,5 +1,5 @@
-//! One step of the holder of the baton: an item is taken, run without the lock and completed. Generic over what holds the
-//! queue: a ring, or a model of one.
+//! One step of the holder of the baton: an item is taken, run without the lock and completed.
+//! Generic over what holds the queue: a ring, or a model of one.
 
 use super::run_queue::{Baton, HandoffToken, RunQueue, WakeTarget};
 use super::workers::WorkerRole;
@@ -39,15 +39,16 @@ pub(crate) trait Host: Debug {
     /// Runs an op without the lock.
     fn run_unlocked(guard: &mut Self::Guard, op: &mut Self::Op) -> Self::Outcome;
 
-    /// Completes a request. `written`: its file and the ticks it took, unless the baton was stolen meanwhile.
+    /// Completes a request. `written`: its file and the ticks it took, unless the baton was stolen
+    /// meanwhile.
     fn complete(guard: &mut Self::Guard, id: Self::Id, op: Self::Op, outcome: Self::Outcome, written: Option<(i32, u64)>);
 
     /// Notes that a write to this file blocked.
     fn note_blocked(guard: &mut Self::Guard, file: i32);
 }
 
-/// If something is queued that no thread will look at, wakes or starts one. A thread does this before it releases the lock
-/// for good, or goes to sleep.
+/// If something is queued that no thread will look at, wakes or starts one. A thread does this
+/// before it releases the lock for good, or goes to sleep.
 #[inline]
 pub(crate) fn wake<H: Host>(guard: &mut H::Guard) {
     if !H::queue(guard).is_empty() {
@@ -127,8 +128,8 @@ impl<H: Host> Step<H> {
     }
 }
 
-/// Runs what is queued on the caller's thread: it has to wait for all that is in flight anyway. `false`: nothing is queued, or
-/// another thread holds the baton.
+/// Runs what is queued on the caller's thread: it has to wait for all that is in flight anyway.
+/// `false`: nothing is queued, or another thread holds the baton.
 pub(crate) fn run_queued<H: Host>(guard: &mut H::Guard) -> bool {
     let Some(mut baton) = H::queue(guard).take_baton() else { return false };
     // Not what others queue meanwhile: the caller need not wait for that.

@@ -1,5 +1,6 @@
-//! The threads of a ring's own workers. A runner takes the baton, runs what is queued and looks for more for a while. A monitor
-//! watches the holder of the baton and takes over when it is blocked. Generic, so that the model runs them too.
+//! The threads of a ring's own workers. A runner takes the baton, runs what is queued and looks for
+//! more for a while. A monitor watches the holder of the baton and takes over when it is blocked.
+//! Generic, so that the model runs them too.
 
 use super::run_queue::{Baton, RunEnd};
 use super::step::{Host, Step, wake};
@@ -143,7 +144,8 @@ fn look_for_more<W: Worker>(worker: &W, mut guard: GuardOf<W>, baton: Baton) -> 
     }
 }
 
-/// Watches the holder while more is queued than it is running, and a little longer. Takes over from a blocked one.
+/// Watches the holder while more is queued than it is running, and a little longer. Takes over from
+/// a blocked one.
 fn monitor<W: Worker>(worker: &W) -> Option<Takeover<W>> {
     let mut quiet = 0;
     while quiet < QUIET_LOOKS {

@@ -1,12 +1,12 @@
-//! Threads wait in enter(), others post, time goes on, and the watcher watches: nobody sleeps for ever with its
-//! condition true, and whatever is armed is brought on by somebody.
+//! Threads wait in enter(), others post, time goes on, and the watcher scans: no thread sleeps for
+//! ever although its condition is true, and a thread drives all that is armed.
 //!
 //! These run the engine as it is, on the kernel of `uringlet_sys::model`.
 
 mod waiters;
 mod watcher;
 
-use super::enter::{Args, enter};
+use super::enter::{EnterArgs, enter};
 use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
 use crate::state::{LockOwner, RINGS, Ring, RingState};
@@ -17,12 +17,12 @@ use uringlet_sys::ring_memory::{Geometry, RingMemory};
 use uringlet_sys::{UserPtr, io};
 
 /// A ring with its program.
-struct Scene {
+struct EngineModel {
     ring: &'static Ring,
     program: ModelProgram,
 }
 
-impl Scene {
+impl EngineModel {
     fn new() -> Self {
         let memory = RingMemory::new(Geometry { sq_entries: 2, cq_entries: 4, sqe_shift: 6, cqe_shift: 4, has_sq_array: false }).unwrap();
         let program = ModelProgram::new(&memory);
@@ -38,11 +38,11 @@ impl Scene {
     /// io_uring_enter(2) with one new SQE.
     fn submit(&mut self, sqe: &Sqe) {
         assert!(self.program.push(sqe));
-        assert_eq!(enter(self.ring, Args { to_submit: 1, min_complete: 0, flags: 0, arg: UserPtr::NULL, arg_len: 8 }), Ok(1));
+        assert_eq!(enter(self.ring, EnterArgs { to_submit: 1, min_complete: 0, flags: 0, arg: UserPtr::NULL, arg_len: 8 }), Ok(1));
     }
 }
 
-impl Drop for Scene {
+impl Drop for EngineModel {
     fn drop(&mut self) {
         // Rings are for ever, and what is in them holds descriptors.
         drop(self.ring.lock(LockOwner::Worker).map(|guard| guard.end()));
@@ -51,14 +51,14 @@ impl Drop for Scene {
 
 /// io_uring_enter(2): waits for `min` CQEs.
 fn wait(ring: &'static Ring, min: u32) {
-    enter(ring, Args { to_submit: 0, min_complete: min, flags: flag::GETEVENTS, arg: UserPtr::NULL, arg_len: 8 }).unwrap();
+    enter(ring, EnterArgs { to_submit: 0, min_complete: min, flags: flag::GETEVENTS, arg: UserPtr::NULL, arg_len: 8 }).unwrap();
 }
 
 /// As [`wait`], in the long form; it may end without CQEs.
 fn wait_with(ring: &'static Ring, min: u32, ext: &GeteventsArg) {
     let flags = flag::GETEVENTS | flag::EXT_ARG;
     let arg = UserPtr::new(core::ptr::from_ref(ext).addr());
-    let _ = enter(ring, Args { to_submit: 0, min_complete: min, flags, arg, arg_len: size_of::<GeteventsArg>() });
+    let _ = enter(ring, EnterArgs { to_submit: 0, min_complete: min, flags, arg, arg_len: size_of::<GeteventsArg>() });
 }
 
 /// A worker's completion.

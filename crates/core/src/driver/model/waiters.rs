@@ -1,6 +1,6 @@
 //! Waiting in enter(): one thread drives, the others sleep behind it.
 
-use super::{Scene, at, post, timeout, wait, wait_with};
+use super::{EngineModel, at, post, timeout, wait, wait_with};
 use crate::state::LockOwner;
 use loom::thread;
 use uringlet_abi::GeteventsArg;
@@ -8,7 +8,7 @@ use uringlet_sys::model;
 
 /// Threads that wait for so many CQEs each, while so many are posted.
 fn waiters_and_posts<const N: usize>(minimums: [u32; N], posts: u64) {
-    let scene = Scene::new();
+    let scene = EngineModel::new();
     let ring = scene.ring;
     let waiters = minimums.map(|min| thread::spawn(move || wait(ring, min)));
     (1..=posts).for_each(|n| post(ring, n));
@@ -23,19 +23,19 @@ fn a_post_wakes_a_waiter_that_is_about_to_sleep() {
 }
 
 #[test]
-fn the_driver_leaves_and_another_sleeper_goes_on() {
+fn another_waiter_drives_after_the_driver_leaves() {
     model::check(2, || waiters_and_posts([1, 2], 2));
 }
 
 #[test]
-fn those_who_are_left_sleep_and_do_not_spin() {
+fn remaining_waiters_sleep_and_do_not_spin() {
     model::check(1, || waiters_and_posts([1, 2, 2], 2));
 }
 
 #[test]
-fn after_a_minimal_wait_any_post_is_enough() {
+fn any_post_ends_a_wait_after_its_minimum() {
     model::check(2, || {
-        let scene = Scene::new();
+        let scene = EngineModel::new();
         let ring = scene.ring;
         let patient = thread::spawn(move || wait(ring, 2));
         let hasty = thread::spawn(move || {
@@ -54,9 +54,9 @@ fn after_a_minimal_wait_any_post_is_enough() {
 }
 
 #[test]
-fn a_driver_whose_time_is_over_leaves_the_timers_to_the_next() {
+fn the_next_driver_takes_over_the_timers_of_one_that_timed_out() {
     model::check(1, || {
-        let mut scene = Scene::new();
+        let mut scene = EngineModel::new();
         let ring = scene.ring;
         let hasty = thread::spawn(move || {
             let ten = at(10);

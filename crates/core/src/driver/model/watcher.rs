@@ -1,6 +1,6 @@
 //! The watcher: rings whose programs only look at the CQ.
 
-use super::{Scene, at, poll, timeout, wait};
+use super::{EngineModel, at, poll, timeout, wait};
 use crate::driver::watcher::TICK_NS;
 use alloc::vec::Vec;
 use loom::thread;
@@ -11,8 +11,9 @@ use uringlet_sys::model;
 /// Ticks after which the watcher is about to fall asleep.
 const QUIET: u64 = 1;
 
-impl Scene {
-    /// Looks at the CQ, without calls, until there is a CQE; time goes on meanwhile, but not beyond `until_ns`.
+impl EngineModel {
+    /// Looks at the CQ, without calls, until there is a CQE; time goes on meanwhile, but not beyond
+    /// `until_ns`.
     fn look_for(&mut self, user_data: u64, until_ns: u64) {
         let mut now = model::monotonic_ns();
         while self.program.reap().is_none_or(|cqe| cqe.user_data != user_data) {
@@ -23,7 +24,8 @@ impl Scene {
     }
 }
 
-/// Lets the watcher find everything quiet; the model explores how far it then gets in falling asleep.
+/// Lets the watcher find everything quiet; the model explores how far it then gets in falling
+/// asleep.
 fn quiet_ticks() {
     let now = model::monotonic_ns();
     for tick in 1..=QUIET {
@@ -35,7 +37,7 @@ fn quiet_ticks() {
 #[test]
 fn a_timer_fires_for_a_program_that_never_enters_again() {
     model::check(3, || {
-        let mut scene = Scene::new();
+        let mut scene = EngineModel::new();
         scene.submit(&timeout(1, &at(10 * TICK_NS)));
         scene.look_for(1, 10 * TICK_NS);
     });
@@ -44,7 +46,7 @@ fn a_timer_fires_for_a_program_that_never_enters_again() {
 #[test]
 fn an_event_comes_while_the_watcher_falls_asleep() {
     model::check(3, || {
-        let mut scene = Scene::new();
+        let mut scene = EngineModel::new();
         let file = EventFd::new().unwrap();
         scene.submit(&poll(1, &file));
         quiet_ticks();
@@ -56,7 +58,7 @@ fn an_event_comes_while_the_watcher_falls_asleep() {
 #[test]
 fn a_second_request_comes_while_the_watcher_falls_asleep() {
     model::check(3, || {
-        let mut scene = Scene::new();
+        let mut scene = EngineModel::new();
         let files = [1, 2].map(|_| EventFd::new().unwrap());
         scene.submit(&poll(1, &files[0]));
         quiet_ticks();
@@ -69,7 +71,7 @@ fn a_second_request_comes_while_the_watcher_falls_asleep() {
 #[test]
 fn a_sooner_timer_comes_while_the_watcher_sleeps_for_a_later_one() {
     model::check(3, || {
-        let mut scene = Scene::new();
+        let mut scene = EngineModel::new();
         scene.submit(&timeout(1, &at(100 * TICK_NS)));
         quiet_ticks();
         scene.submit(&timeout(2, &at(20 * TICK_NS)));
@@ -78,9 +80,9 @@ fn a_sooner_timer_comes_while_the_watcher_sleeps_for_a_later_one() {
 }
 
 #[test]
-fn the_soonest_timer_is_taken_back_while_the_watcher_falls_asleep() {
+fn the_soonest_timer_is_removed_while_the_watcher_falls_asleep() {
     model::check(3, || {
-        let mut scenes = [Scene::new(), Scene::new()];
+        let mut scenes = [EngineModel::new(), EngineModel::new()];
         scenes[0].submit(&timeout(1, &at(10 * TICK_NS)));
         scenes[1].submit(&timeout(2, &at(100 * TICK_NS)));
         quiet_ticks();
@@ -91,9 +93,9 @@ fn the_soonest_timer_is_taken_back_while_the_watcher_falls_asleep() {
 }
 
 #[test]
-fn an_event_is_for_the_waiter_or_the_watcher() {
+fn an_event_reaches_the_waiter_or_the_watcher() {
     model::check(2, || {
-        let mut scene = Scene::new();
+        let mut scene = EngineModel::new();
         let files: Vec<EventFd> = (0..2).map(|_| EventFd::new().unwrap()).collect();
         scene.submit(&poll(1, &files[0]));
         scene.submit(&poll(2, &files[1]));

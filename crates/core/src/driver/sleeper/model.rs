@@ -1,7 +1,9 @@
-//! A worker falls asleep for a request while its futexes change, are woken, and the request ends: no wake is lost. One that is,
-//! is a thread that sleeps for ever, which loom reports as a deadlock.
+//! A worker falls asleep for a request while its futexes change, are woken, and the request ends:
+//! no wake is lost. One that is, is a thread that sleeps for ever, which loom reports as a
+//! deadlock.
 //!
-//! `Scene` stands in for the ring: for its table with this one request, and io-wq, as `super` and `submit::wait` use them.
+//! `SleeperModel` stands in for the ring: for its table with this one request, and io-wq, as
+//! `super` and `submit::wait` use them.
 
 use super::{FutexOp, FutexWait, InterruptGuard};
 use crate::ops::{PrepCx, futex};
@@ -18,8 +20,8 @@ use uringlet_sys::{Errno, model};
 
 type Words = Box<[AtomicU32]>;
 
-/// A request that waits until words are no longer 0, or somebody is woken.
-struct Scene {
+/// A request that waits until words are no longer 0, or a wake comes.
+struct SleeperModel {
     words: Words,
     wait: Arc<FutexWait>,
     interrupts: InterruptGuard,
@@ -47,7 +49,7 @@ fn wait_for(words: &Words) -> Arc<FutexWait> {
     wait
 }
 
-impl Scene {
+impl SleeperModel {
     fn new(words: usize) -> Arc<Self> {
         let words: Words = (0..words).map(|_| AtomicU32::new(0)).collect();
         let wait = wait_for(&words);
@@ -125,7 +127,7 @@ impl Scene {
 #[test]
 fn a_wake_after_the_submission_finds_the_sleeper() {
     model::check(5, || {
-        let scene = Scene::new(1);
+        let scene = SleeperModel::new(1);
         let worker = scene.spawn_worker();
         scene.submit(true);
         assert_eq!(scene.wake(0), 1);
@@ -136,7 +138,7 @@ fn a_wake_after_the_submission_finds_the_sleeper() {
 
 /// Ends with EAGAIN or a wake, however far it got.
 fn is_changed_while_submitted(words: usize, changed: usize, is_expected: bool) {
-    let scene = Scene::new(words);
+    let scene = SleeperModel::new(words);
     let worker = scene.spawn_worker();
     let waker = scene.spawn(move |scene| {
         scene.change_and_wake(changed);
@@ -166,7 +168,7 @@ fn a_value_of_two_changes_during_the_submission() {
 fn a_wake_after_the_submission_of_two_finds_the_sleeper_on_either() {
     for nth in [0, 1] {
         model::check(4, move || {
-            let scene = Scene::new(2);
+            let scene = SleeperModel::new(2);
             let worker = scene.spawn_worker();
             scene.submit(true);
             assert_eq!(scene.wake(nth), 1);
@@ -177,9 +179,9 @@ fn a_wake_after_the_submission_of_two_finds_the_sleeper_on_either() {
 }
 
 #[test]
-fn a_worker_comes_when_its_submitter_runs_out_of_patience() {
+fn a_worker_comes_after_its_submitter_timed_out() {
     model::check(4, || {
-        let scene = Scene::new(1);
+        let scene = SleeperModel::new(1);
         let worker = scene.spawn_worker();
         let clock = thread::spawn(|| model::advance_to(u64::MAX / 2));
         scene.submit(true);
@@ -192,10 +194,10 @@ fn a_worker_comes_when_its_submitter_runs_out_of_patience() {
 
 /// Whether a worker lay down in time or is on its own.
 #[test]
-fn no_wake_finds_what_was_cancelled() {
+fn a_cancelled_wait_consumes_no_wake() {
     for (words, is_expected) in [(1, true), (1, false), (2, true), (2, false)] {
         model::check(4, move || {
-            let scene = Scene::new(words);
+            let scene = SleeperModel::new(words);
             let worker = scene.spawn_worker();
             scene.submit(is_expected);
             scene.end(Errno::ECANCELED);
@@ -206,12 +208,13 @@ fn no_wake_finds_what_was_cancelled() {
     }
 }
 
-/// One wake, of a request that is cancelled at the same time: it is the request's, or the other thread's.
+/// One wake, of a request that is cancelled at the same time: it is the request's, or the other
+/// thread's.
 fn is_cancelled_while_woken(words: usize, is_expected: bool) {
-    let scene = Scene::new(words);
+    let scene = SleeperModel::new(words);
     let worker = scene.spawn_worker();
     scene.submit(is_expected);
-    let other = scene.spawn(Scene::wait_as_a_thread);
+    let other = scene.spawn(SleeperModel::wait_as_a_thread);
     let canceller = scene.spawn(|scene| scene.end(Errno::ECANCELED));
     scene.change_and_wake(0);
     canceller.join().unwrap();
@@ -240,7 +243,7 @@ fn the_wake_of_a_cancelled_late_worker_is_passed_on() {
 #[test]
 fn a_wait_is_cancelled_while_it_is_submitted() {
     model::check(3, || {
-        let scene = Scene::new(1);
+        let scene = SleeperModel::new(1);
         let worker = scene.spawn_worker();
         let canceller = scene.spawn(|scene| scene.end(Errno::ECANCELED));
         scene.submit(true);
@@ -253,9 +256,9 @@ fn a_wait_is_cancelled_while_it_is_submitted() {
 
 /// It is cancelled in io-wq's queue.
 #[test]
-fn nobody_waits_for_a_worker_of_a_cancelled_wait() {
+fn a_cancelled_wait_does_not_wait_for_its_worker() {
     model::check(4, || {
-        let scene = Scene::new(1);
+        let scene = SleeperModel::new(1);
         let canceller = scene.spawn(|scene| scene.end(Errno::ECANCELED));
         scene.submit(true);
         canceller.join().unwrap();
