@@ -57,7 +57,7 @@ impl RingWord {
 #[allow(missing_docs)]
 #[derive(Debug)]
 #[repr(C)]
-pub struct SubmissionQueue {
+pub struct IoUringSq {
     pub khead: Cell<RingWord>,
     pub ktail: Cell<RingWord>,
     pub kring_mask: Cell<RingWord>,
@@ -80,7 +80,7 @@ pub struct SubmissionQueue {
 #[allow(missing_docs)]
 #[derive(Debug)]
 #[repr(C)]
-pub struct CompletionQueue {
+pub struct IoUringCq {
     pub khead: Cell<RingWord>,
     pub ktail: Cell<RingWord>,
     pub kring_mask: Cell<RingWord>,
@@ -100,8 +100,8 @@ pub struct CompletionQueue {
 #[derive(Debug)]
 #[repr(C)]
 pub struct IoUring {
-    pub sq: SubmissionQueue,
-    pub cq: CompletionQueue,
+    pub sq: IoUringSq,
+    pub cq: IoUringCq,
     /// `IORING_SETUP_*`
     pub flags: Cell<u32>,
     pub ring_fd: Cell<i32>,
@@ -218,7 +218,7 @@ impl IoUring {
 
 // The sizes of liburing's header: a mistake here shows before the test that runs a C compiler.
 const _: () = {
-    assert!(size_of::<SubmissionQueue>() == 104);
-    assert!(size_of::<CompletionQueue>() == 88);
+    assert!(size_of::<IoUringSq>() == 104);
+    assert!(size_of::<IoUringCq>() == 88);
     assert!(size_of::<IoUring>() == 216);
 };

@@ -36,7 +36,7 @@ static EXAMINED: Mutex<Vec<ExaminedObject>> = Mutex::new(Vec::new());
 
 /// Sums over all objects of one [`examine`].
 #[derive(Debug, Default)]
-struct Totals {
+struct ScanTotals {
     objects: u32,
     cached: u32,
     sites: u32,
@@ -59,7 +59,7 @@ pub(crate) fn examine(objects: &[LoadedObject]) {
         }
         stays
     });
-    let mut totals = Totals::default();
+    let mut totals = ScanTotals::default();
     let mut cache = None;
     for object in objects {
         if examined.iter().any(|e| e.is(object)) {
@@ -86,7 +86,7 @@ fn is_exempt(object: &LoadedObject) -> bool {
     EXEMPT.contains(&file) || residents.iter().any(|&address| address != 0 && object.contains(address))
 }
 
-fn examine_object(object: &LoadedObject, cache: &mut Option<Cache>, totals: &mut Totals) -> Option<Region> {
+fn examine_object(object: &LoadedObject, cache: &mut Option<Cache>, totals: &mut ScanTotals) -> Option<Region> {
     let start = monotonic_ns();
     let (findings, source) = cache::find_or_scan(cache, object, cache::key(object), || scan::scan(object));
     let (region, done) = match install(object, &findings.plans, site_entry as *const () as usize) {
