@@ -1,9 +1,8 @@
 //! What the engine does with an intercepted system call: by number, whichever entry it came by.
 
-use syscalls::Sysno;
 use uringlet::ENGINE;
 use uringlet_sys::passthrough::pass_through;
-use uringlet_sys::{AppPromise, UserPtr};
+use uringlet_sys::{AppPromise, Sysno, UserPtr};
 
 use crate::arch::CallFrame;
 use crate::convert::{int, low_i32, low_u32};

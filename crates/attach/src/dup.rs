@@ -1,7 +1,7 @@
 //! What the engine has to know about dup(2) and fcntl(2).
 
-use syscalls::Sysno;
 use uringlet::ENGINE;
+use uringlet_sys::Sysno;
 use uringlet_sys::linux::general::{F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD};
 use uringlet_sys::passthrough::pass_through;
 

@@ -1,6 +1,6 @@
 //! Which system calls the engine looks at.
 
-use syscalls::Sysno;
+use uringlet_sys::Sysno;
 
 /// The numbers of the intercepted calls.
 const NUMBERS: [Sysno; 28] = [

@@ -6,36 +6,14 @@ use core::ops::Range;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
+use uringlet_sys::linux::elf_uapi::{
+    DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRTAB, DT_SYMTAB, PT_DYNAMIC, PT_GNU_RELRO, PT_LOAD, elf64_phdr, elf64_rela, elf64_sym,
+};
 use uringlet_sys::linux::general::{PROT_READ, PROT_WRITE};
 use uringlet_sys::mm;
 
 use crate::arch::{PAGE, is_got_relocation};
 use crate::weak;
-
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_GNU_RELRO: u32 = 0x6474_e552;
-
-const DT_PLTRELSZ: usize = 2;
-const DT_STRTAB: usize = 5;
-const DT_SYMTAB: usize = 6;
-const DT_RELA: usize = 7;
-const DT_RELASZ: usize = 8;
-const DT_JMPREL: usize = 23;
-
-/// `Elf64_Phdr`
-#[derive(Debug)]
-#[repr(C)]
-struct Segment {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: usize,
-    physical: usize,
-    file_len: usize,
-    len: usize,
-    align: usize,
-}
 
 /// `Elf64_Dyn`
 #[derive(Debug)]
@@ -45,49 +23,32 @@ struct Dynamic {
     value: usize,
 }
 
-/// `Elf64_Rela`
-#[derive(Debug)]
-#[repr(C)]
-struct Rela {
-    offset: usize,
-    kind: u32,
-    symbol: u32,
-    addend: usize,
-}
-
-/// `Elf64_Sym`
-#[derive(Debug)]
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    kind: u8,
-    visibility: u8,
-    section: u16,
-    value: usize,
-    len: usize,
-}
-
 /// `struct dl_phdr_info`: an object, as dl_iterate_phdr(3) passes it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct DlPhdrInfo {
     base: usize,
     name: *const u8,
-    segments: *const Segment,
+    segments: *const elf64_phdr,
     segment_count: u16,
     /// Objects loaded so far in the life of the process.
     pub(crate) loads: u64,
 }
 
 impl DlPhdrInfo {
-    fn segments(&self) -> &[Segment] {
+    fn segments(&self) -> &[elf64_phdr] {
         // SAFETY: the dynamic linker keeps the program headers of a loaded object in memory.
         unsafe { core::slice::from_raw_parts(self.segments, usize::from(self.segment_count)) }
     }
 
+    /// The addresses of a segment.
+    fn span(&self, segment: &elf64_phdr) -> Range<usize> {
+        let start = self.base + word(segment.p_vaddr);
+        start..start + word(segment.p_memsz)
+    }
+
     fn segment(&self, kind: u32) -> Option<Range<usize>> {
-        let found = self.segments().iter().find(|segment| segment.kind == kind)?;
-        Some(self.base + found.address..self.base + found.address + found.len)
+        self.segments().iter().find(|segment| segment.p_type == kind).map(|segment| self.span(segment))
     }
 
     /// The whole pages that the dynamic linker has write-protected after relocation.
@@ -96,22 +57,21 @@ impl DlPhdrInfo {
     }
 
     pub(crate) fn contains(&self, address: usize) -> bool {
-        let inside = |s: &Segment| s.kind == PT_LOAD && (self.base + s.address..self.base + s.address + s.len).contains(&address);
-        self.segments().iter().any(inside)
+        self.segments().iter().any(|segment| segment.p_type == PT_LOAD && self.span(segment).contains(&address))
     }
 
     /// The value of an entry of the dynamic section; 0 if there is none.
-    fn dynamic(&self, tag: usize) -> usize {
+    fn dynamic(&self, tag: u32) -> usize {
         let Some(section) = self.segment(PT_DYNAMIC) else { return 0 };
         let entries = section.len() / size_of::<Dynamic>();
         // SAFETY: a segment of that kind is an array of these, mapped as long as the object is.
         let entries = unsafe { core::slice::from_raw_parts(section.start as *const Dynamic, entries) };
-        entries.iter().take_while(|entry| entry.tag != 0).find(|entry| entry.tag == tag).map_or(0, |entry| entry.value)
+        entries.iter().take_while(|entry| entry.tag != 0).find(|entry| entry.tag == tag as usize).map_or(0, |entry| entry.value)
     }
 
     /// A dynamic entry that is an address. glibc has added the base to it; musl has not, and in the
     /// vDSO it is not added.
-    fn address(&self, tag: usize) -> Option<usize> {
+    fn address(&self, tag: u32) -> Option<usize> {
         match self.dynamic(tag) {
             0 => None,
             value if value < self.base => Some(self.base + value),
@@ -119,10 +79,10 @@ impl DlPhdrInfo {
         }
     }
 
-    fn relocations(&self, table: usize, len: usize) -> &[Rela] {
+    fn relocations(&self, table: u32, len: u32) -> &[elf64_rela] {
         let Some(start) = self.address(table) else { return &[] };
         // SAFETY: address and length are those of the dynamic section.
-        unsafe { core::slice::from_raw_parts(start as *const Rela, self.dynamic(len) / size_of::<Rela>()) }
+        unsafe { core::slice::from_raw_parts(start as *const elf64_rela, self.dynamic(len) / size_of::<elf64_rela>()) }
     }
 
     /// Calls `f` for each slot that holds the address of a function from elsewhere, with the
@@ -131,15 +91,31 @@ impl DlPhdrInfo {
         let (Some(symbols), Some(names)) = (self.address(DT_SYMTAB), self.address(DT_STRTAB)) else { return };
         let tables = [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)];
         let all = tables.into_iter().flat_map(|(table, len)| self.relocations(table, len));
-        for relocation in all.filter(|relocation| is_got_relocation(relocation.kind)) {
+        for relocation in all.filter(|relocation| is_got_relocation(relocation_type(relocation))) {
             // SAFETY: a relocation has the index of a symbol, which has the offset of its name.
             let name = unsafe {
-                let symbol = &*(symbols as *const Symbol).add(relocation.symbol as usize);
-                CStr::from_ptr((names as *const core::ffi::c_char).add(symbol.name as usize))
+                let symbol = &*(symbols as *const elf64_sym).add(symbol_index(relocation));
+                CStr::from_ptr((names as *const core::ffi::c_char).add(symbol.st_name as usize))
             };
-            f(name, GotSlot { at: self.base + relocation.offset, read_only: self.read_only() });
+            f(name, GotSlot { at: self.base + word(relocation.r_offset), read_only: self.read_only() });
         }
     }
+}
+
+/// A 64-bit word as a pointer-sized number: the structures are those of 64-bit objects.
+fn word(value: u64) -> usize {
+    const { assert!(size_of::<usize>() == size_of::<u64>()) };
+    value as usize
+}
+
+/// `ELF64_R_TYPE`: the low half.
+fn relocation_type(relocation: &elf64_rela) -> u32 {
+    (relocation.r_info & u64::from(u32::MAX)) as u32
+}
+
+/// `ELF64_R_SYM`: the high half.
+fn symbol_index(relocation: &elf64_rela) -> usize {
+    word(relocation.r_info >> 32)
 }
 
 fn page_of(address: usize) -> usize {

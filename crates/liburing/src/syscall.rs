@@ -4,11 +4,10 @@
 //! as well (`uringlet run`), ring calls go through libc's `syscall`, which attach has replaced;
 //! otherwise they go straight to this object's engine.
 
-use syscalls::{Errno, Sysno};
 use uringlet::ENGINE;
 use uringlet_abi::UringParams;
 use uringlet_sys::linux::general::{MADV_DONTFORK, MAP_POPULATE, MAP_SHARED, PROT_READ, PROT_WRITE};
-use uringlet_sys::{AppPromise, UserPtr, io, mm, process};
+use uringlet_sys::{AppPromise, Errno, Sysno, UserPtr, io, mm, process};
 
 use crate::c_types::Void;
 use crate::weak::{ErrnoLocation, Syscall, attached_syscall};

@@ -3,6 +3,8 @@
 
 use alloc::vec::Vec;
 
+use uringlet_sys::linux::elf_uapi::DT_DEBUG;
+
 use super::cache::{self, Cache};
 use super::install::install;
 use super::object::LoadedObject;
@@ -25,8 +27,7 @@ fn containing(objects: &[LoadedObject], address: usize) -> Option<&LoadedObject>
 
 /// The address of the dynamic linker's `r_debug`, from the program's dynamic section.
 pub(crate) fn r_debug_address(objects: &[LoadedObject]) -> Option<usize> {
-    const DT_DEBUG: u64 = 21;
-    let named = address(objects.first()?.dynamic_entry(DT_DEBUG).unwrap_or(0));
+    let named = address(objects.first()?.dynamic_entry(u64::from(DT_DEBUG)).unwrap_or(0));
     let found = if named != 0 { named } else { weak_address!("_r_debug") };
     (found != 0).then_some(found)
 }

@@ -4,34 +4,17 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 
+use uringlet_sys::linux::elf_uapi::{PF_R, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, elf64_phdr};
+
 use crate::arch::weak_address;
 use crate::convert::address;
-
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
-const PT_NOTE: u32 = 4;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const PF_X: u32 = 1;
-const PF_R: u32 = 4;
-
-#[repr(C)]
-struct Phdr {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    vaddr: u64,
-    paddr: u64,
-    filesz: u64,
-    memsz: u64,
-    align: u64,
-}
 
 /// The beginning of libc's `struct dl_phdr_info`, which all versions share.
 #[repr(C)]
 struct PhdrInfo {
     base: u64,
     name: *const c_char,
-    headers: *const Phdr,
+    headers: *const elf64_phdr,
     count: u16,
 }
 
@@ -116,11 +99,11 @@ impl LoadedObject {
         for header in headers {
             object.add_header(header);
         }
-        let notes = headers.iter().filter(|h| h.kind == PT_NOTE);
+        let notes = headers.iter().filter(|h| h.p_type == PT_NOTE);
         for note in notes {
-            let start = object.base.wrapping_add(note.vaddr);
+            let start = object.base.wrapping_add(note.p_vaddr);
             if object.build_id.is_empty()
-                && let Some(id) = object.bytes(start..start + note.memsz).and_then(build_id)
+                && let Some(id) = object.bytes(start..start + note.p_memsz).and_then(build_id)
             {
                 object.build_id = id.to_vec();
             }
@@ -128,15 +111,15 @@ impl LoadedObject {
         object
     }
 
-    fn add_header(&mut self, header: &Phdr) {
-        let start = self.base.wrapping_add(header.vaddr);
-        match header.kind {
+    fn add_header(&mut self, header: &elf64_phdr) {
+        let start = self.base.wrapping_add(header.p_vaddr);
+        match header.p_type {
             PT_LOAD => {
                 // Up to the file's end: zeros lie behind.
-                let range = start..start + header.filesz.min(header.memsz);
-                if header.flags & PF_R != 0 {
+                let range = start..start + header.p_filesz.min(header.p_memsz);
+                if header.p_flags & PF_R != 0 {
                     self.readable.push(range.clone());
-                    if header.flags & PF_X != 0 {
+                    if header.p_flags & PF_X != 0 {
                         self.executable.push(range);
                     }
                 }

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use syscalls::Sysno;
+use uringlet_sys::Sysno;
 
 /// The number comes from a register: looked up at each call.
 pub(crate) const ANY_NUMBER: u32 = u32::MAX;

@@ -96,10 +96,9 @@ mod tests {
     use super::*;
     use crate::entry::on_engine_stack;
     use crate::signals::intercept;
-    use syscalls::{Sysno, raw};
-    use uringlet_sys::UserPtr;
     use uringlet_sys::signal::{KernelSigaction, set_action};
     use uringlet_sys::uaccess::copy_in_user;
+    use uringlet_sys::{Sysno, UserPtr, raw};
 
     const PAGE: usize = 4096;
 

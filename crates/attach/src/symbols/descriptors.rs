@@ -2,8 +2,8 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use syscalls::Sysno;
 use uringlet::ENGINE;
+use uringlet_sys::Sysno;
 use uringlet_sys::passthrough::pass_through;
 
 use super::errno::to_libc_result;

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use syscalls::Sysno;
+use uringlet_sys::Sysno;
 use uringlet_sys::passthrough::pass_through;
 
 use super::errno::{self, to_libc_result};

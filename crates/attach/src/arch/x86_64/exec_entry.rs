@@ -2,7 +2,7 @@
 
 use core::arch::naked_asm;
 
-use syscalls::Sysno;
+use uringlet_sys::Sysno;
 
 use crate::exec_env::{EnvEdit, build_env, measure_env};
 
