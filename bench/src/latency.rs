@@ -169,7 +169,7 @@ impl EventLoop {
         let stream = &mut self.stream;
         self.ring.for_each_cqe(|user_data, res| {
             let expected = if user_data == OTHER { OTHER_BLOCK } else { stream.block.len() };
-            if res != expected as i32 {
+            if usize::try_from(res) != Ok(expected) {
                 unexpected = Some(res);
             }
             if user_data == OTHER {

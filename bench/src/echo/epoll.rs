@@ -14,7 +14,7 @@ const LISTENER: u64 = u64::MAX;
 
 /// A number of bytes, or a negated errno.
 fn result_or_errno(result: rustix::io::Result<usize>) -> i32 {
-    result.map_or_else(|errno| -errno.raw_os_error(), |n| n as i32)
+    result.map_or_else(|errno| -errno.raw_os_error(), |n| i32::try_from(n).unwrap_or(i32::MAX))
 }
 
 /// recv(2) without blocking.

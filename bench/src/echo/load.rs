@@ -81,7 +81,7 @@ fn pattern() -> Box<[u8]> {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        (state >> 32) as u8
+        state.to_le_bytes()[4]
     };
     (0..PATTERN).map(|_| next()).collect()
 }

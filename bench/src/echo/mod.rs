@@ -85,7 +85,7 @@ pub(crate) fn serve() -> anyhow::Result<Metrics> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     // All clients may connect at once, and one that finds the backlog full retries only after a
     // second. The kernel cuts the backlog to its limit.
-    rustix::net::listen(&listener, *CONNECTIONS.end() as i32)?;
+    rustix::net::listen(&listener, i32::try_from(*CONNECTIONS.end())?)?;
     let port = listener.local_addr()?.port();
     let limits = connection::ServerLimits { connections: args.connections, size: args.size };
     let on_ready = || {

@@ -111,7 +111,7 @@ impl CompletionCount {
     /// Sleeps until `n` items are complete.
     pub(crate) fn wait_for(&self, n: u32) {
         self.wanted.store(n, SeqCst);
-        wait_until(&self.done, |done| done.wrapping_sub(n) as i32 >= 0);
+        wait_until(&self.done, |done| done.wrapping_sub(n).cast_signed() >= 0);
     }
 
     fn add(&self) {

@@ -23,8 +23,9 @@ static HEAP: Heap = Heap::new();
 const USAGE: &str = "\
 usage: uringlet-bench-pool --locks one|split --classes bound|unbound|both [--workers N] [--work-ns N]
 
-Two threads insert, N workers a class consume. Prints millions of items a second, and how long an item waited for locks, ns:
-inserted while no worker takes any, consumed while nobody inserts, and both at once (value).";
+Two threads insert, N workers per class consume. Prints million items per second, and the time that
+an item waits for locks, ns: inserting with blocked workers, consuming without submitters, and both
+at once (flow).";
 
 #[derive(Debug)]
 struct PoolArgs {

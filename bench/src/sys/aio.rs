@@ -74,7 +74,7 @@ impl BatchWriter for LinuxAio {
             )
         };
         ensure!(checked(done, "io_getevents")? == depth, "io_getevents gave {done} of {depth}");
-        let unexpected = self.events.iter().find(|event| event.res != self.block.len() as i64);
+        let unexpected = self.events.iter().find(|event| usize::try_from(event.res) != Ok(self.block.len()));
         ensure!(unexpected.is_none(), "a completion has result {}", unexpected.map_or(0, |event| event.res));
         Ok(())
     }
@@ -116,7 +116,7 @@ impl PosixAio {
             (libc::aio_error(request), libc::aio_return(request))
         };
         ensure!(error == 0, "aio_write: {}", io::Error::from_raw_os_error(error));
-        ensure!(written == self.block.len() as isize, "a write of {written} bytes");
+        ensure!(written == self.block.len().cast_signed(), "a write of {written} bytes");
         Ok(())
     }
 }
@@ -126,7 +126,7 @@ impl BatchWriter for PosixAio {
         let mut queued = 0;
         let mut submit_error = None;
         for request in &mut self.requests {
-            request.aio_offset = next_offset() as i64;
+            request.aio_offset = next_offset().cast_signed();
             // SAFETY: the block and the request live as long as `self`; all queued requests are
             // waited for below.
             if unsafe { libc::aio_write(std::ptr::from_mut(request)) } != 0 {

@@ -201,7 +201,7 @@ impl LibRing {
     #[inline]
     pub(crate) fn submit_all(&mut self, n: u32, expected: i32) -> anyhow::Result<()> {
         let submitted = self.submit_and_wait(n);
-        ensure!(submitted == n as i32, "submitted {submitted} of {n}");
+        ensure!(submitted == n.cast_signed(), "submitted {submitted} of {n}");
         let mut lowest = i32::MAX;
         let mut reaped = self.for_each_cqe(|_, res| lowest = lowest.min(res));
         while reaped < n {
@@ -222,7 +222,7 @@ impl LibRing {
         // SAFETY: the signature of the function of this name; a ring that was set up.
         let ret = unsafe {
             let register = std::mem::transmute::<*mut c_void, RegisterFiles>(register);
-            register(&raw mut *self.raw, fds.as_ptr(), fds.len() as c_uint)
+            register(&raw mut *self.raw, fds.as_ptr(), c_uint::try_from(fds.len())?)
         };
         check_ret("io_uring_register_files", ret)
     }
@@ -253,7 +253,7 @@ impl LibRing {
     /// The library's `io_uring_enter()`, called with nothing to do.
     pub(crate) fn enter(&self) -> anyhow::Result<impl Fn() -> i64 + use<>> {
         let enter = self.enter.context("this liburing.so.2 does not export io_uring_enter (2.3 and later do)")?;
-        let fd = self.raw.fd as u32;
+        let fd = self.raw.fd.cast_unsigned();
         // SAFETY: no address.
         Ok(move || i64::from(unsafe { enter(fd, 0, 0, 0, std::ptr::null_mut()) }))
     }

@@ -55,7 +55,7 @@ pub(super) struct BenchJob {
 impl fmt::Debug for BenchJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BenchJob")
-            .field("place", &self.cell)
+            .field("cell", &self.cell)
             .field("samples", &self.samples)
             .field("failure", &self.failure)
             .finish_non_exhaustive()

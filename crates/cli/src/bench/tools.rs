@@ -29,18 +29,18 @@ pub(super) enum Attachment {
     DropIn,
 }
 
-const WORKERS: [&str; 2] = ["uringlet-bench-worker", "../lib/uringlet/uringlet-bench-worker"];
-const DROP_INS: [&str; 2] = ["liburing/liburing.so.2", "../lib/uringlet/liburing/liburing.so.2"];
+const WORKER_PATHS: [&str; 2] = ["uringlet-bench-worker", "../lib/uringlet/uringlet-bench-worker"];
+const DROP_IN_PATHS: [&str; 2] = ["liburing/liburing.so.2", "../lib/uringlet/liburing/liburing.so.2"];
 
 impl BenchTools {
     pub(super) fn find() -> Result<Self, String> {
         let uringlet = std::env::current_exe().map_err(|error| format!("cannot determine where uringlet is installed: {error}"))?;
         let directory = uringlet.parent().unwrap_or(Path::new("/")).to_path_buf();
-        let first = |places: [&str; 2]| places.iter().map(|cell| directory.join(cell)).find(|path| path.is_file());
-        let worker = first(WORKERS).ok_or_else(|| {
+        let first = |paths: [&str; 2]| paths.iter().map(|path| directory.join(path)).find(|path| path.is_file());
+        let worker = first(WORKER_PATHS).ok_or_else(|| {
             format!("uringlet-bench-worker is neither in {0} nor in {0}/../lib/uringlet; build it with `cargo build --release -p uringlet-bench`", directory.display())
         })?;
-        let drop_in = first(DROP_INS).and_then(|path| path.parent().map(Path::to_path_buf));
+        let drop_in = first(DROP_IN_PATHS).and_then(|path| path.parent().map(Path::to_path_buf));
         let probe = Launch::new([worker.as_os_str(), "probe".as_ref()]).output(&StopFlag::default());
         let no_kernel = probe.and_then(|text| json::sample(&text)).err();
         Ok(Self { uringlet, worker, drop_in, no_kernel })

@@ -224,8 +224,8 @@ impl BlockHeader {
             return None;
         }
         let mut words = [0; EVENT_WORDS];
-        for (word, place) in words.iter_mut().enumerate() {
-            *place = u64_at(bytes, at + 8 * word)?;
+        for (n, word) in words.iter_mut().enumerate() {
+            *word = u64_at(bytes, at + 8 * n)?;
         }
         let [_, time_ns, kind, ring, offset, wanted, got] = words;
         let kind = usize::try_from(kind).ok().and_then(|kind| kinds.get(kind)).map_or_else(|| format!("event {kind}"), Clone::clone);

@@ -17,6 +17,7 @@ use crate::status::Status;
 use block::{Snapshot, StatsBlock};
 use error::StatError;
 use process::RemoteProcess;
+use show::EventList;
 use uringlet_sys::stats::COUNTER_DOCS;
 
 /// Show the counters of the engine in a running process
@@ -42,6 +43,12 @@ pub(crate) struct StatArgs {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: i32,
+}
+
+impl StatArgs {
+    fn event_list(&self) -> EventList {
+        if self.events { EventList::Include } else { EventList::Omit }
+    }
 }
 
 /// The help text that explains each counter.
@@ -73,7 +80,8 @@ fn once(args: &StatArgs) -> Result<(), StatError> {
     let process = RemoteProcess::find(args.pid)?;
     let engine = StatsBlock::find(&process)?;
     let snapshot = engine.snapshot(&process)?;
-    let text = if args.json { show::json(&process, &snapshot, args.events) } else { show::table(&process, &snapshot, args.events) };
+    let text =
+        if args.json { show::json(&process, &snapshot, args.event_list()) } else { show::table(&process, &snapshot, args.event_list()) };
     print(&text)
 }
 
@@ -92,7 +100,7 @@ fn watch(args: &StatArgs, interval: Duration) -> Result<(), StatError> {
             other => (Instant::now(), other?),
         };
         let rates = show::Rates::between(&before.1, &now.1, now.0 - before.0);
-        print(&if args.json { rates.json(args.events) } else { rates.line(args.events) })?;
+        print(&if args.json { rates.json(args.event_list()) } else { rates.line(args.event_list()) })?;
         before = now;
     }
 }

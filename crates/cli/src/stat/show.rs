@@ -9,11 +9,18 @@ use uringlet_sys::process::monotonic_ns;
 use super::block::{CounterDesc, CounterKind, RingCounters, Snapshot, StatEvent};
 use super::process::RemoteProcess;
 
+/// Whether the output contains events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventList {
+    Omit,
+    Include,
+}
+
 /// Number of rings that get a column.
 const COLUMNS: usize = 6;
 
 /// One object: the process, the totals, each ring with counters that are not 0.
-pub(super) fn json(process: &RemoteProcess, seen: &Snapshot, with_events: bool) -> String {
+pub(super) fn json(process: &RemoteProcess, seen: &Snapshot, events: EventList) -> String {
     let named = |values: &[u64]| seen.counters.iter().zip(values).map(|(c, v)| (c.name.clone(), json!(v))).collect::<Map<_, _>>();
     let ring = |ring: &RingCounters| {
         let mut object = named(&ring.values);
@@ -30,7 +37,7 @@ pub(super) fn json(process: &RemoteProcess, seen: &Snapshot, with_events: bool) 
         "rings": seen.rings.iter().map(ring).collect::<Vec<_>>(),
         "events_ever": seen.events_total,
     });
-    if with_events {
+    if events == EventList::Include {
         document["events"] = seen.events.iter().map(event_json).collect();
     }
     format!("{document:#}\n")
@@ -49,7 +56,7 @@ fn is_shared(seen: &Snapshot, ring: &RingCounters) -> bool {
 }
 
 /// One row per counter; one column for all rings and one for each of the first few.
-pub(super) fn table(process: &RemoteProcess, seen: &Snapshot, with_events: bool) -> String {
+pub(super) fn table(process: &RemoteProcess, seen: &Snapshot, events: EventList) -> String {
     let mut text = format!("process {} ({}), engine {} in {}\n\n", process.pid, process.name, seen.version, seen.object);
     let rings = &seen.rings[..seen.rings.len().min(COLUMNS)];
     let heading =
@@ -62,7 +69,7 @@ pub(super) fn table(process: &RemoteProcess, seen: &Snapshot, with_events: bool)
     if seen.rings.len() > COLUMNS {
         let _ = writeln!(text, "\n{} more rings: --json shows them", seen.rings.len() - COLUMNS);
     }
-    if with_events {
+    if events == EventList::Include {
         events_table(&mut text, seen);
     }
     text
@@ -128,11 +135,11 @@ impl Rates {
     }
 
     /// One line with everything that changes, and one per event.
-    pub(super) fn line(&self, with_events: bool) -> String {
+    pub(super) fn line(&self, events: EventList) -> String {
         let moving = self.counters.iter().zip(&self.values).filter(|(counter, value)| **value > 0.0 && counter.kind != CounterKind::Max);
         let words: Vec<String> = moving.map(|(counter, value)| Self::word(counter, *value)).collect();
         let mut text = if words.is_empty() { "nothing\n".to_owned() } else { words.join("  ") + "\n" };
-        if with_events {
+        if events == EventList::Include {
             text.extend(self.events.iter().map(|event| format!("  {}\n", in_words(event))));
         }
         text
@@ -147,7 +154,7 @@ impl Rates {
     }
 
     /// The same as one line of JSON.
-    pub(super) fn json(&self, with_events: bool) -> String {
+    pub(super) fn json(&self, events: EventList) -> String {
         let of = |is_wanted: fn(CounterKind) -> bool| {
             let wanted = self.counters.iter().zip(&self.values).filter(|(counter, _)| is_wanted(counter.kind));
             wanted.map(|(counter, value)| (counter.name.clone(), json!(value))).collect::<Map<_, _>>()
@@ -157,7 +164,7 @@ impl Rates {
             "per_second": of(|kind| kind == CounterKind::Count),
             "now": of(|kind| kind != CounterKind::Count),
         });
-        if with_events {
+        if events == EventList::Include {
             document["events"] = self.events.iter().map(event_json).collect();
         }
         format!("{document}\n")
@@ -193,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_table_has_totals_and_rings() {
-        let text = table(&process(), &snapshot([10, 1_500_000_000, 2, 3], 1), true);
+        let text = table(&process(), &snapshot([10, 1_500_000_000, 2, 3], 1), EventList::Include);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0][..3], ["process", "7", "(fio),"]);
         assert_eq!(rows[2], ["total", "ring", "2", "rings", "63-"]);
@@ -205,7 +212,7 @@ mod tests {
 
     #[test]
     fn json_has_totals_rings_and_events() {
-        let document: Value = serde_json::from_str(&json(&process(), &snapshot([10, 0, 2, 3], 2), true)).unwrap();
+        let document: Value = serde_json::from_str(&json(&process(), &snapshot([10, 0, 2, 3], 2), EventList::Include)).unwrap();
         assert_eq!(document["total"]["writes_inline"], 11);
         assert_eq!(document["total"]["throttled_max"], 9);
         assert_eq!(document["rings"][1]["is_shared"], true);
@@ -217,10 +224,10 @@ mod tests {
         let (before, now) = (snapshot([10, 0, 5, 6], 1), snapshot([60, 4_000_000_000, 2, 6], 2));
         let rates = Rates::between(&before, &now, Duration::from_secs(2));
         assert_eq!(
-            rates.line(true),
+            rates.line(EventList::Include),
             "writes_inline 25/s  throttled_time 2.000 s/s  throttled_now 3\n  io_uring_short_write ring 2 offset 0 wanted 9 got 4\n"
         );
-        let document: Value = serde_json::from_str(&rates.json(false)).unwrap();
+        let document: Value = serde_json::from_str(&rates.json(EventList::Omit)).unwrap();
         assert_eq!((&document["per_second"]["writes_inline"], &document["now"]["throttled_max"]), (&json!(25.0), &json!(9.0)));
         assert_eq!(document.get("events"), None);
     }
@@ -229,6 +236,6 @@ mod tests {
     fn an_idle_engine_prints_nothing() {
         let mut still = snapshot([10, 0, 0, 0], 0);
         still.rings.truncate(1);
-        assert_eq!(Rates::between(&still, &still, Duration::from_secs(1)).line(true), "nothing\n");
+        assert_eq!(Rates::between(&still, &still, Duration::from_secs(1)).line(EventList::Include), "nothing\n");
     }
 }

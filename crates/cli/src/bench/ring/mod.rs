@@ -11,6 +11,7 @@ use super::outcome::BenchOutcome;
 use super::output::{print, remove_if_there, write_file};
 use super::stop::StopFlag;
 use super::tools::BenchTools;
+use plan::FioUse;
 
 /// Cost of a call through each call path, NOP rates and small buffered writes, beside the kernel's
 /// ring
@@ -42,7 +43,7 @@ pub(super) fn run(args: &BenchRingArgs) -> Result<BenchOutcome, String> {
     let stop = StopFlag::on_signals()?;
     let host = Host::detect(&args.directory);
     let file = args.directory.join(format!("uringlet-bench-{}", std::process::id()));
-    let mut plan = plan::plan(&tools, &file, !args.no_fio);
+    let mut plan = plan::plan(&tools, &file, if args.no_fio { FioUse::Off } else { FioUse::IfInstalled });
     print(&format!("{host}\n"));
     let background = BackgroundLoad::begin();
     // fio creates a file of its own size.

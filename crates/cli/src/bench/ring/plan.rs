@@ -58,6 +58,13 @@ const RUN: Attachment = Attachment::Attached(&[]);
 const WORKER_TIME: Duration = Duration::from_millis(420);
 const FIO_TIME: Duration = Duration::from_secs(1);
 
+/// Whether fio is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FioUse {
+    Off,
+    IfInstalled,
+}
+
 #[derive(Debug)]
 pub(super) struct RingPlan {
     pub(super) jobs: Jobs,
@@ -65,45 +72,54 @@ pub(super) struct RingPlan {
     pub(super) notes: Vec<String>,
 }
 
+/// What makes the io_uring calls of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    Program,
+    /// The library, which the drop-in library can replace.
+    Liburing,
+}
+
 struct RingPlanBuilder<'a> {
     tools: &'a BenchTools,
     plan: RingPlan,
 }
 
-pub(super) fn plan(tools: &BenchTools, file: &Path, with_fio: bool) -> RingPlan {
-    let mut plan_builder = RingPlanBuilder { tools, plan: RingPlan { jobs: Jobs::default(), notes: Vec::new() } };
+pub(super) fn plan(tools: &BenchTools, file: &Path, fio_use: FioUse) -> RingPlan {
+    let mut builder = RingPlanBuilder { tools, plan: RingPlan { jobs: Jobs::default(), notes: Vec::new() } };
     if let Some(why) = &tools.no_kernel {
-        plan_builder.plan.notes.push(format!("{KERNEL}: not measured, io_uring is not available from the kernel here ({why})"));
+        builder.plan.notes.push(format!("{KERNEL}: not measured, io_uring is not available from the kernel here ({why})"));
     }
     if tools.drop_in.is_none() {
-        plan_builder.plan.notes.push(format!("{DROP_IN}: not measured, liburing/liburing.so.2 is not beside uringlet (`make` builds it)"));
+        builder.plan.notes.push(format!("{DROP_IN}: not measured, liburing/liburing.so.2 is not beside uringlet (`make` builds it)"));
     }
-    plan_builder.add_enter();
-    plan_builder.add_nop();
-    plan_builder.add_writes(file);
-    match (with_fio, fio::missing()) {
-        (false, _) => {}
-        (true, None) => plan_builder.fio(file),
-        (true, Some(why)) => plan_builder.plan.notes.push(format!("fio: not measured ({why})")),
+    builder.add_enter();
+    builder.add_nop();
+    builder.add_writes(file);
+    match (fio_use, fio::missing()) {
+        (FioUse::Off, _) => {}
+        (FioUse::IfInstalled, None) => builder.add_fio_depths(file),
+        (FioUse::IfInstalled, Some(why)) => builder.plan.notes.push(format!("fio: not measured ({why})")),
     }
-    plan_builder.plan
+    builder.plan
 }
 
 impl RingPlanBuilder<'_> {
     fn add_enter(&mut self) {
-        for (road, row) in [
+        for (path, row) in [
             ("symbol", "libc's syscall(): symbol"),
             ("const", "inline, constant number: rewritten"),
             ("generic", "inline, number in a register: rewritten"),
             ("liburing", "liburing's io_uring_enter()"),
         ] {
-            self.add_rings(ResultTable::Enter, row, &["enter", "--via", road], road == "liburing");
+            let caller = if path == "liburing" { Caller::Liburing } else { Caller::Program };
+            self.add_rings(ResultTable::Enter, row, &["enter", "--via", path], caller);
         }
     }
 
     fn add_nop(&mut self) {
         for batch in ["1", "8", "32", "128"] {
-            self.add_rings(ResultTable::Nop, &format!("batch {batch}"), &["nop", "--batch", batch], true);
+            self.add_rings(ResultTable::Nop, &format!("batch {batch}"), &["nop", "--batch", batch], Caller::Liburing);
         }
     }
 
@@ -112,27 +128,27 @@ impl RingPlanBuilder<'_> {
         for depth in ["1", "8", "32"] {
             let row = format!("depth {depth}");
             self.add_cell(ResultTable::Write, &row, PWRITE, Attachment::Plain, &["write", "--via", "pwrite", "--file", &file]);
-            self.add_rings(ResultTable::Write, &row, &["write", "--via", "ring", "--depth", depth, "--file", &file], true);
+            self.add_rings(ResultTable::Write, &row, &["write", "--via", "ring", "--depth", depth, "--file", &file], Caller::Liburing);
         }
     }
 
     /// Adds one job for each available ring implementation.
-    fn add_rings(&mut self, table_kind: ResultTable, row: &str, args: &[&str], uses_liburing: bool) {
+    fn add_rings(&mut self, table: ResultTable, row: &str, args: &[&str], caller: Caller) {
         if self.tools.no_kernel.is_none() {
-            self.add_cell(table_kind, row, KERNEL, Attachment::Plain, args);
+            self.add_cell(table, row, KERNEL, Attachment::Plain, args);
         }
-        self.add_cell(table_kind, row, ATTACHED, RUN, args);
-        if uses_liburing && self.tools.drop_in.is_some() {
-            self.add_cell(table_kind, row, DROP_IN, Attachment::DropIn, args);
+        self.add_cell(table, row, ATTACHED, RUN, args);
+        if caller == Caller::Liburing && self.tools.drop_in.is_some() {
+            self.add_cell(table, row, DROP_IN, Attachment::DropIn, args);
         }
     }
 
-    fn add_cell(&mut self, table_kind: ResultTable, row: &str, column: &'static str, attachment: Attachment, args: &[&str]) {
-        let cell = TableCell::new(table_kind.title(), row, column);
+    fn add_cell(&mut self, table: ResultTable, row: &str, column: &'static str, attachment: Attachment, args: &[&str]) {
+        let cell = TableCell::new(table.title(), row, column);
         self.plan.jobs.push(BenchJob::program(cell, WORKER_TIME, self.tools.worker(attachment, args), json::sample));
     }
 
-    fn fio(&mut self, file: &Path) {
+    fn add_fio_depths(&mut self, file: &Path) {
         for depth in [1, 8, 32] {
             self.add_fio("psync", depth, PSYNC, Attachment::Plain, file);
             if self.tools.no_kernel.is_none() {
@@ -143,9 +159,9 @@ impl RingPlanBuilder<'_> {
     }
 
     fn add_fio(&mut self, engine: &str, depth: u32, column: &'static str, attachment: Attachment, file: &Path) {
-        let add_writes = fio::Writes { engine, pattern: "randwrite", block: "1k", size: "10m", depth, time: FIO_TIME, file };
+        let writes = fio::Writes { engine, pattern: "randwrite", block: "1k", size: "10m", depth, time: FIO_TIME, file };
         let cell = TableCell::new(ResultTable::Fio.title(), format!("depth {depth}"), column);
-        let launch = self.tools.launch(attachment, add_writes.argv());
+        let launch = self.tools.launch(attachment, writes.argv());
         self.plan.jobs.push(BenchJob::program(cell, FIO_TIME + fio::OVERHEAD, launch, fio::sample));
     }
 }

@@ -7,8 +7,8 @@ use crate::bench::plot::{Panel, Plot};
 use crate::bench::table::TextTable;
 
 /// The column that the last column of a table is divided by.
-fn ratio_of(table_kind: ResultTable) -> Option<&'static str> {
-    match table_kind {
+fn ratio_of(results: ResultTable) -> Option<&'static str> {
+    match results {
         ResultTable::Enter => None,
         ResultTable::Nop => Some(KERNEL),
         ResultTable::Write => Some(PWRITE),
@@ -18,28 +18,26 @@ fn ratio_of(table_kind: ResultTable) -> Option<&'static str> {
 
 /// All tables with medians and extremes, the goals, the notes and the failures.
 pub(super) fn text(plan: &RingPlan, goals: &[Goal]) -> String {
-    let mut text: String = ResultTable::ALL.into_iter().filter_map(|table_kind| table(&plan.jobs, table_kind)).collect();
+    let mut text: String = ResultTable::ALL.into_iter().filter_map(|table| table_text(&plan.jobs, table)).collect();
     text.push('\n');
     text.extend(goals.iter().map(Goal::text));
     text.extend(plan.notes.iter().map(|note| format!("{note}\n")));
     text + &plan.jobs.failures()
 }
 
-fn table(jobs: &Jobs, table_kind: ResultTable) -> Option<String> {
-    let rows = jobs.rows(table_kind.title());
-    let base = ratio_of(table_kind);
-    let header = std::iter::once(String::new()).chain(table_kind.columns().iter().map(ToString::to_string));
-    let mut table = TextTable::new(
-        format!("{}: median (min - max)", table_kind.title()),
-        header.chain(base.map(|base| format!("{ATTACHED} / {base}"))),
-    );
+fn table_text(jobs: &Jobs, results: ResultTable) -> Option<String> {
+    let rows = jobs.rows(results.title());
+    let base = ratio_of(results);
+    let header = std::iter::once(String::new()).chain(results.columns().iter().map(ToString::to_string));
+    let mut table =
+        TextTable::new(format!("{}: median (min - max)", results.title()), header.chain(base.map(|base| format!("{ATTACHED} / {base}"))));
     for row in &rows {
         let cell = |column: &&str| {
-            let summary = jobs.summary(table_kind.title(), row, column, VALUE);
-            summary.map_or_else(|| "-".to_owned(), |s| s.divided(table_kind.unit()).wide())
+            let summary = jobs.summary(results.title(), row, column, VALUE);
+            summary.map_or_else(|| "-".to_owned(), |s| s.divided(results.unit()).wide())
         };
-        let ratio = base.and_then(|base| jobs.ratio(table_kind.title(), row, ATTACHED, base));
-        let cells = std::iter::once((*row).to_owned()).chain(table_kind.columns().iter().map(cell));
+        let ratio = base.and_then(|base| jobs.ratio(results.title(), row, ATTACHED, base));
+        let cells = std::iter::once((*row).to_owned()).chain(results.columns().iter().map(cell));
         table.row(cells.chain(ratio.map(|ratio| format!("{ratio:.2}"))));
     }
     (!rows.is_empty()).then(|| table.text())
@@ -47,7 +45,7 @@ fn table(jobs: &Jobs, table_kind: ResultTable) -> Option<String> {
 
 pub(super) fn goals(jobs: &Jobs) -> Vec<Goal> {
     let rewritten = jobs.summary(ResultTable::Enter.title(), "inline, constant number: rewritten", ATTACHED, VALUE);
-    let ratio = |table_kind: ResultTable, row, base| jobs.ratio(table_kind.title(), row, ATTACHED, base);
+    let ratio = |results: ResultTable, row, base| jobs.ratio(results.title(), row, ATTACHED, base);
     let goals = [
         Goal::new("ns for a rewritten call", Bound::AtMost, 30.0, rewritten.map(|s| s.median)),
         Goal::new("NOP batch 32, relative to the kernel's ring", Bound::AtLeast, 2.0, ratio(ResultTable::Nop, "batch 32", KERNEL)),
@@ -59,16 +57,16 @@ pub(super) fn goals(jobs: &Jobs) -> Vec<Goal> {
 
 /// Rates by batch or depth, the number at the end of each row's name.
 pub(super) fn plot(jobs: &Jobs) -> Plot {
-    let line = |table_kind: ResultTable, column: &str| {
-        let rows = jobs.rows(table_kind.title());
-        let point = |row: &&str| Some((row.rsplit(' ').next()?.parse().ok()?, jobs.summary(table_kind.title(), row, column, VALUE)?));
+    let line = |results: ResultTable, column: &str| {
+        let rows = jobs.rows(results.title());
+        let point = |row: &&str| Some((row.rsplit(' ').next()?.parse().ok()?, jobs.summary(results.title(), row, column, VALUE)?));
         (column.to_owned(), rows.iter().filter_map(point).collect())
     };
-    let panel = |table_kind: ResultTable| Panel {
-        title: table_kind.title().split(',').next().unwrap_or_default().to_owned(),
-        lines: table_kind.columns().iter().map(|column| line(table_kind, column)).collect(),
+    let panel = |results: ResultTable| Panel {
+        title: results.title().split(',').next().unwrap_or_default().to_owned(),
+        lines: results.columns().iter().map(|column| line(results, column)).collect(),
     };
     let panels =
-        [ResultTable::Nop, ResultTable::Write, ResultTable::Fio].into_iter().filter(|table_kind| !jobs.rows(table_kind.title()).is_empty());
+        [ResultTable::Nop, ResultTable::Write, ResultTable::Fio].into_iter().filter(|results| !jobs.rows(results.title()).is_empty());
     Plot { x_label: "batch, depth".to_owned(), y_label: "per second".to_owned(), panels: panels.map(panel).collect() }
 }

@@ -64,53 +64,53 @@ fn words(args: &[&str]) -> Vec<String> {
 
 pub(super) fn plan(args: &BenchUblkArgs, tools: &BenchTools, servers: &NullServers) -> UblkPlan {
     let plan = UblkPlan { jobs: Jobs::default(), sizes: args.sizes(), paths: Vec::new(), notes: Vec::new() };
-    let mut plan_builder = UblkPlanBuilder { tools, time: args.time(), plan };
+    let mut builder = UblkPlanBuilder { tools, time: args.time(), plan };
     if args.has(UblkPart::GetData) {
-        get_data(&mut plan_builder);
+        get_data(&mut builder);
     }
     if args.has(UblkPart::Copies) {
-        copies(&mut plan_builder);
+        copies(&mut builder);
     }
     if args.has(UblkPart::Paths) {
-        paths(&mut plan_builder, servers);
+        paths(&mut builder, servers);
     }
-    plan_builder.plan
+    builder.plan
 }
 
-fn get_data(plan_builder: &mut UblkPlanBuilder<'_>) {
+fn get_data(builder: &mut UblkPlanBuilder<'_>) {
     for (depth, options) in [("depth 1", ["--depth=1", "--batch=1"]), (DEEP, ["--depth=64", "--batch=16"])] {
         for pattern in ["write", "randwrite"] {
             for (column, via) in [(OFF, "--via=plain"), (ON, "--via=get-data")] {
                 let mut options = words(&options);
                 options.push(via.to_owned());
                 options.extend((pattern == "write").then(|| "--sequential".to_owned()));
-                plan_builder.in_process(TableCell::new(GET_DATA, format!("{pattern}, {depth}"), column), &options);
+                builder.in_process(TableCell::new(GET_DATA, format!("{pattern}, {depth}"), column), &options);
             }
         }
     }
 }
 
-fn copies(plan_builder: &mut UblkPlanBuilder<'_>) {
-    for kib in plan_builder.plan.sizes.clone() {
+fn copies(builder: &mut UblkPlanBuilder<'_>) {
+    for kib in builder.plan.sizes.clone() {
         for (column, via) in [(COPY, "--via=copy"), (ON, "--via=get-data")] {
             let options = [format!("--block={}", u64::from(kib) << 10), via.to_owned()];
-            plan_builder.in_process(TableCell::new(COPIES, format!("{kib} KiB"), column), &options);
+            builder.in_process(TableCell::new(COPIES, format!("{kib} KiB"), column), &options);
         }
     }
 }
 
-fn paths(plan_builder: &mut UblkPlanBuilder<'_>, servers: &NullServers) {
-    plan_builder.plan.paths = std::iter::once(IN_PROCESS).chain(servers.endpoints().map(|endpoint| endpoint.column)).collect();
-    if let (Some(why), true) = (&plan_builder.tools.no_kernel, servers.endpoints().any(|endpoint| endpoint.needs_kernel())) {
-        plan_builder.plan.notes.push(format!("block device: not measured, io_uring is not available from the kernel here ({why})"));
+fn paths(builder: &mut UblkPlanBuilder<'_>, servers: &NullServers) {
+    builder.plan.paths = std::iter::once(IN_PROCESS).chain(servers.endpoints().map(|endpoint| endpoint.column)).collect();
+    if let (Some(why), true) = (&builder.tools.no_kernel, servers.endpoints().any(|endpoint| endpoint.needs_kernel())) {
+        builder.plan.notes.push(format!("block device: not measured, io_uring is not available from the kernel here ({why})"));
     }
     for op in OPS {
         for depth in DEPTHS {
             let options = [format!("--op={op}"), format!("--depth={depth}")];
-            plan_builder.in_process(TableCell::new(PATHS, row(op, depth), IN_PROCESS), &options);
-            for endpoint in servers.endpoints().filter(|endpoint| !endpoint.needs_kernel() || plan_builder.tools.no_kernel.is_none()) {
+            builder.in_process(TableCell::new(PATHS, row(op, depth), IN_PROCESS), &options);
+            for endpoint in servers.endpoints().filter(|endpoint| !endpoint.needs_kernel() || builder.tools.no_kernel.is_none()) {
                 let args = endpoint.worker_args().into_iter().chain(options.iter().map(Into::into)).collect();
-                plan_builder.add(TableCell::new(PATHS, row(op, depth), endpoint.column), Attachment::Plain, args);
+                builder.add(TableCell::new(PATHS, row(op, depth), endpoint.column), Attachment::Plain, args);
             }
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct BenchWorkersArgs {
     json: Option<PathBuf>,
 }
 
-const PLACES: [&str; 2] = ["uringlet-bench-pool", "../lib/uringlet/uringlet-bench-pool"];
+const POOL_PATHS: [&str; 2] = ["uringlet-bench-pool", "../lib/uringlet/uringlet-bench-pool"];
 
 pub(super) fn run(args: &BenchWorkersArgs) -> Result<BenchOutcome, String> {
     let pool = find()?;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &BenchWorkersArgs) -> Result<BenchOutcome, String> {
 fn find() -> Result<PathBuf, String> {
     let uringlet = std::env::current_exe().map_err(|error| format!("cannot determine where uringlet is installed: {error}"))?;
     let directory = uringlet.parent().unwrap_or(Path::new("/"));
-    PLACES.iter().map(|place| directory.join(place)).find(|path| path.is_file()).ok_or_else(|| {
+    POOL_PATHS.iter().map(|path| directory.join(path)).find(|path| path.is_file()).ok_or_else(|| {
         format!(
             "uringlet-bench-pool is neither in {0} nor in {0}/../lib/uringlet; build it with `cargo build --release -p uringlet-bench`",
             directory.display()

@@ -17,7 +17,7 @@ const RECORD: &str = "/run/uringlet-bench-sysctl";
 /// The limits are low until this is dropped.
 #[derive(Debug)]
 pub(super) struct LowLimits {
-    places: SysctlPaths,
+    paths: SysctlPaths,
     _record: File,
 }
 
@@ -43,17 +43,17 @@ pub(super) fn recover() -> Result<bool, String> {
     recover_at(&SysctlPaths::system())
 }
 
-fn lower_at(places: SysctlPaths, dirty: u64, background: u64) -> Result<LowLimits, String> {
-    recover_at(&places)?;
-    let original = original(&places.knobs)?;
-    let wrong = |error: std::io::Error| format!("cannot record the old limits in {}: {error}", places.record.display());
-    let mut record = OpenOptions::new().write(true).create_new(true).open(&places.record).map_err(wrong)?;
+fn lower_at(paths: SysctlPaths, dirty: u64, background: u64) -> Result<LowLimits, String> {
+    recover_at(&paths)?;
+    let original = original(&paths.knobs)?;
+    let wrong = |error: std::io::Error| format!("cannot record the old limits in {}: {error}", paths.record.display());
+    let mut record = OpenOptions::new().write(true).create_new(true).open(&paths.record).map_err(wrong)?;
     flock(&record, FlockOperation::NonBlockingLockExclusive).map_err(|error| wrong(error.into()))?;
     record.write_all(original.as_bytes()).and_then(|()| record.sync_all()).map_err(wrong)?;
-    let low = LowLimits { places, _record: record };
+    let low = LowLimits { paths, _record: record };
     // The background limit first: it must stay below the other.
-    set(&low.places.knobs, KNOBS[1][0], background)?;
-    set(&low.places.knobs, KNOBS[0][0], dirty)?;
+    set(&low.paths.knobs, KNOBS[1][0], background)?;
+    set(&low.paths.knobs, KNOBS[0][0], dirty)?;
     Ok(low)
 }
 
@@ -81,32 +81,32 @@ fn set(knobs: &Path, knob: &str, value: u64) -> Result<(), String> {
 
 impl Drop for LowLimits {
     fn drop(&mut self) {
-        if let Err(why) = restore(&self.places) {
-            eprintln!("uringlet bench: {why}; the old limits are in {}", self.places.record.display());
+        if let Err(why) = restore(&self.paths) {
+            eprintln!("uringlet bench: {why}; the old limits are in {}", self.paths.record.display());
         }
     }
 }
 
-fn restore(places: &SysctlPaths) -> Result<(), String> {
-    let lines = fs::read_to_string(&places.record).map_err(|error| format!("cannot read {}: {error}", places.record.display()))?;
+fn restore(paths: &SysctlPaths) -> Result<(), String> {
+    let lines = fs::read_to_string(&paths.record).map_err(|error| format!("cannot read {}: {error}", paths.record.display()))?;
     for line in lines.lines() {
         let knob = KNOBS.iter().flatten().find(|knob| line.split(' ').next() == Some(**knob));
         let value = line.split(' ').nth(1).and_then(|value| value.parse().ok());
         let (Some(knob), Some(value)) = (knob, value) else { continue };
-        set(&places.knobs, knob, value)?;
+        set(&paths.knobs, knob, value)?;
     }
-    fs::remove_file(&places.record).map_err(|error| format!("cannot remove {}: {error}", places.record.display()))
+    fs::remove_file(&paths.record).map_err(|error| format!("cannot remove {}: {error}", paths.record.display()))
 }
 
-fn recover_at(places: &SysctlPaths) -> Result<bool, String> {
-    let Ok(mut record) = File::open(&places.record) else { return Ok(false) };
+fn recover_at(paths: &SysctlPaths) -> Result<bool, String> {
+    let Ok(mut record) = File::open(&paths.record) else { return Ok(false) };
     if flock(&record, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(format!("another run has the dirty limits lowered ({} is locked); wait for its end", places.record.display()));
+        return Err(format!("another run has the dirty limits lowered ({} is locked); wait for its end", paths.record.display()));
     }
     let mut text = String::new();
     // The record is empty if the run was killed before it changed anything.
-    record.read_to_string(&mut text).map_err(|error| format!("cannot read {}: {error}", places.record.display()))?;
-    restore(places)?;
+    record.read_to_string(&mut text).map_err(|error| format!("cannot read {}: {error}", paths.record.display()))?;
+    restore(paths)?;
     Ok(!text.is_empty())
 }
 
@@ -125,26 +125,26 @@ mod tests {
 
     #[test]
     fn limits_are_restored_on_drop() {
-        let places = machine("back");
-        let low = lower_at(places.clone(), 1000, 500).unwrap();
-        assert_eq!((get(&places.knobs, "dirty_bytes"), get(&places.knobs, "dirty_background_bytes")), (Ok(1000), Ok(500)));
-        assert!(lower_at(places.clone(), 1, 1).unwrap_err().contains("another run"));
+        let paths = machine("back");
+        let low = lower_at(paths.clone(), 1000, 500).unwrap();
+        assert_eq!((get(&paths.knobs, "dirty_bytes"), get(&paths.knobs, "dirty_background_bytes")), (Ok(1000), Ok(500)));
+        assert!(lower_at(paths.clone(), 1, 1).unwrap_err().contains("another run"));
         // As the kernel does: setting one sysctl of a pair zeroes the other.
-        set(&places.knobs, "dirty_ratio", 0).unwrap();
+        set(&paths.knobs, "dirty_ratio", 0).unwrap();
         drop(low);
-        assert_eq!((get(&places.knobs, "dirty_ratio"), get(&places.knobs, "dirty_background_bytes")), (Ok(20), Ok(7)));
-        assert!(!places.record.exists());
-        fs::remove_dir_all(&places.knobs).unwrap();
+        assert_eq!((get(&paths.knobs, "dirty_ratio"), get(&paths.knobs, "dirty_background_bytes")), (Ok(20), Ok(7)));
+        assert!(!paths.record.exists());
+        fs::remove_dir_all(&paths.knobs).unwrap();
     }
 
     #[test]
     fn limits_of_a_killed_run_are_restored() {
-        let places = machine("killed");
-        assert_eq!(recover_at(&places), Ok(false));
-        fs::write(&places.record, "dirty_ratio 30\nsomething 4\n").unwrap();
-        assert_eq!(recover_at(&places), Ok(true));
-        assert_eq!(get(&places.knobs, "dirty_ratio"), Ok(30));
-        assert!(!places.record.exists());
-        fs::remove_dir_all(&places.knobs).unwrap();
+        let paths = machine("killed");
+        assert_eq!(recover_at(&paths), Ok(false));
+        fs::write(&paths.record, "dirty_ratio 30\nsomething 4\n").unwrap();
+        assert_eq!(recover_at(&paths), Ok(true));
+        assert_eq!(get(&paths.knobs, "dirty_ratio"), Ok(30));
+        assert!(!paths.record.exists());
+        fs::remove_dir_all(&paths.knobs).unwrap();
     }
 }

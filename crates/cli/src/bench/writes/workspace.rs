@@ -132,19 +132,19 @@ mod tests {
 
     #[test]
     fn only_directories_of_dead_runs_are_removed() {
-        let place = std::env::temp_dir().join(format!("uringlet-bench-test-{}", std::process::id()));
-        fs::create_dir_all(place.join("uringlet-bench-1")).unwrap();
-        fs::create_dir_all(place.join("uringlet-bench-2")).unwrap();
-        fs::create_dir_all(place.join("other")).unwrap();
-        File::create(place.join("uringlet-bench-1/lock")).unwrap();
-        let living = locked(&place.join("uringlet-bench-2")).unwrap();
-        assert_eq!(remove_leftovers(&place), [place.join("uringlet-bench-1")]);
-        let workspace = Workspace::new(&place).unwrap();
+        let parent = std::env::temp_dir().join(format!("uringlet-bench-test-{}", std::process::id()));
+        fs::create_dir_all(parent.join("uringlet-bench-1")).unwrap();
+        fs::create_dir_all(parent.join("uringlet-bench-2")).unwrap();
+        fs::create_dir_all(parent.join("other")).unwrap();
+        File::create(parent.join("uringlet-bench-1/lock")).unwrap();
+        let living = locked(&parent.join("uringlet-bench-2")).unwrap();
+        assert_eq!(remove_leftovers(&parent), [parent.join("uringlet-bench-1")]);
+        let workspace = Workspace::new(&parent).unwrap();
         let path = workspace.path().to_path_buf();
-        assert!(path.join("lock").is_file() && place.join("uringlet-bench-2").is_dir());
+        assert!(path.join("lock").is_file() && parent.join("uringlet-bench-2").is_dir());
         drop(workspace);
-        assert!(!path.exists() && place.join("other").is_dir());
+        assert!(!path.exists() && parent.join("other").is_dir());
         drop(living);
-        fs::remove_dir_all(&place).unwrap();
+        fs::remove_dir_all(&parent).unwrap();
     }
 }
