@@ -28,24 +28,24 @@
 //! was not tried so (or whose "would block" may have another reason) arms with
 //! [`Rearm::Recheck`]: EPOLL_CTL_MOD reports as a new edge what already holds.
 //!
-//! Cancel: `disarm` takes the waiter out. An event in a thread's hands then finds another waiter, or
-//! none. Whoever takes the waiter out of the entry owns the request, so each request ends once.
+//! Cancel: `disarm` takes the waiter out. An event in a thread's hands then finds another waiter,
+//! or none. Whoever takes the waiter out of the entry owns the request, so each request ends once.
 //!
-//! An event that no request waits for is *unclaimed*. The first one may precede its request. After the
-//! second one in a row the registration ends: the program uses the file in another way.
+//! An event that no request waits for is *unclaimed*. The first one may precede its request. After
+//! the second one in a row the registration ends: the program uses the file in another way.
 //!
 //! # What is trusted is checked
-//! A number that was closed unseen and used again is registered no longer: no edge comes. So a request
-//! that waits on trust for longer than `recheck::RECHECK_NS` has its file registered again, once, by
-//! one timer a ring, which runs only while there is something to check ([`recheck`]). On a busy server
-//! nothing waits that long; an idle one pays one call a request. A registered file is told from a
-//! later one of the same number by its node, which lives as long as it is trusted.
+//! A number that was closed unseen and used again is registered no longer: no edge comes. So a
+//! request that waits on trust for longer than `recheck::RECHECK_NS` has its file registered again,
+//! once, by one timer a ring, which runs only while there is something to check ([`recheck`]). On a
+//! busy server nothing waits that long; an idle one pays one call a request. A registered file is
+//! told from a later one of the same number by its node, which lives as long as it is trusted.
 //!
-//! A registration uses its number ([`uringlet_sys::fd_table::add_user`]), so that a close that is seen
-//! takes it out.
+//! A registration uses its number ([`uringlet_sys::fd_table::add_user`]), so that a close that is
+//! seen takes it out.
 //!
-//! While a multishot poll is on a file, its registration is not touched after an event: one event, one
-//! CQE, as the kernel's wait queue gives it.
+//! While a multishot poll is on a file, its registration is not touched after an event: one event,
+//! one CQE, as the kernel's wait queue gives it.
 //!
 //! Checked by `model`.
 

@@ -1,8 +1,9 @@
-//! Names of requests in flight. Who holds a request elsewhere (the poller, the timers, a worker) knows no more of it.
+//! Names of requests in flight. The poller, the timers and the workers know a request only by its
+//! name.
 
 use core::num::NonZeroU32;
 
-/// Names a parked request. The generation tells it from a later one in the same place.
+/// Names a parked request. The generation tells it from a later request of the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ReqId {
     pub(crate) key: u32,

@@ -1,5 +1,5 @@
-//! Values by number: small numbers, used again. As the crate of that name; but a program that is built beside the engine may ask for that crate's `std`,
-//! and cargo then gives it to both.
+//! Values by number: small numbers, used again. As the crate `slab`; but a program that is built
+//! beside the engine may enable that crate's feature `std`, and cargo then enables it for both.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -24,7 +24,7 @@ impl<T> Slab<T> {
         Self { entries: Vec::new(), next: 0 }
     }
 
-    /// Keeps a value: its number.
+    /// Keeps a value; returns its number.
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> usize {
         let key = self.next;

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 pub(crate) struct Timers {
     by_deadline: BTreeMap<(u64, u64), ReqId>,
     next_seq: u64,
-    /// TIMEOUTs that complete after so many CQEs more.
+    /// TIMEOUTs that complete when `posted` has come to this number.
     counting: Vec<(u64, ReqId)>,
-    /// CQEs posted while somebody counts.
+    /// CQEs posted while a TIMEOUT counts them.
     posted: u64,
     /// The next CQE is not counted.
     skips_next: bool,
@@ -45,7 +45,7 @@ impl Timers {
         if entry.key().0 > now_ns { None } else { Some(entry.remove()) }
     }
 
-    /// `id` completes after `count` CQEs more.
+    /// `id` completes after `count` more CQEs.
     pub(crate) fn count(&mut self, count: u32, id: ReqId) {
         self.counting.push((self.posted + u64::from(count), id));
         self.counting.sort_by_key(|&(at, _)| at);
@@ -65,7 +65,7 @@ impl Timers {
         self.posted += u64::from(!core::mem::take(&mut self.skips_next));
     }
 
-    /// Whether the next CQE is a TIMEOUT's own: what it counts is the work of others.
+    /// Whether the next CQE is a TIMEOUT's own, which is not counted.
     pub(crate) fn skip_next(&mut self, skips: bool) {
         self.skips_next = skips;
     }

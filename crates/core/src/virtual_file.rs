@@ -1,10 +1,13 @@
-//! Files that nobody but the engine knows: opened by a path that the kernel has nothing behind, used by `IORING_OP_URING_CMD`.
+//! Virtual files: the engine's own, opened by a path that the kernel does not have, and used by
+//! `IORING_OP_URING_CMD`.
 //!
-//! A program gets an ordinary descriptor, whose number is remembered here with what stands behind it. dup, close and
-//! registration of the number are followed; the file is released (dropped) with its last number, registered slot and
-//! command. It may be dropped with a ring's lock held: a file that has much to do then, does it on another thread.
+//! The program gets an ordinary descriptor. This table keeps its number with the file behind it.
+//! dup, close and registration of the number are followed. The file is dropped with its last
+//! number, registered slot and command. It may be dropped with a ring's lock held: a file whose
+//! drop takes long does it on another thread.
 //!
-//! `Differs:` known to the process that opened it, and its forked children; not where the number is sent to others.
+//! `Differs:` known to the process that opened it, and its forked children; not to a process that
+//! the descriptor is sent to.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
@@ -15,7 +18,7 @@ use uringlet_sys::fd::EngineFd;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::{Errno, fd_table};
 
-/// What an `IORING_OP_URING_CMD` carries.
+/// The arguments of an `IORING_OP_URING_CMD`.
 #[derive(Clone, Copy, Debug)]
 pub struct UringCmd {
     /// `cmd_op`.
@@ -24,11 +27,11 @@ pub struct UringCmd {
     pub addr: u64,
     /// `sqe->len`.
     pub len: u32,
-    /// `sqe->cmd`: 16 bytes, 80 of a 128-byte SQE; zeroes behind it.
+    /// `sqe->cmd`: 16 bytes, or 80 of a 128-byte SQE; then zeroes.
     pub data: [u8; 80],
     /// The SQE has 128 bytes.
     pub is_big: bool,
-    /// The thread that asks for it to be started: as a rule, who submits it.
+    /// The thread on whose behalf it is started: as a rule the submitter.
     pub task: u64,
 }
 
@@ -37,40 +40,43 @@ pub trait VirtualFile: Send + Sync + Debug {
     /// Whether this command may sleep: then a worker calls [`run`](Self::run).
     fn may_sleep(&self, cmd: &UringCmd) -> bool;
 
-    /// A command that never sleeps. Its CQE comes from `pending`, now or later, from whatever thread. No lock is held.
+    /// Starts a command that never sleeps. `pending` posts its CQE, now or later, on any thread. No
+    /// lock is held.
     fn start(&self, cmd: &UringCmd, pending: PendingCmd);
 
-    /// A command that may sleep, to its end: the CQE's result.
+    /// Runs a command that may sleep. Returns the CQE's result.
     fn run(&self, cmd: &UringCmd) -> i32;
 
-    /// The ring of a command that pends ends with this call. Nobody waits for its CQE any more.
+    /// The ring of a pending command ends with this call: its CQE is no longer needed.
     fn cancel(&self, cmd: &UringCmd);
 
     /// mmap(2): whether the descriptor behind the file may be mapped so (`PROT_*`, bytes).
     ///
     /// # Errors
-    /// What mmap answers.
+    /// The errno of mmap.
     fn check_mmap(&self, prot: u32, offset: u64, len: usize) -> Result<(), Errno>;
 }
 
 /// Opens virtual files.
 pub trait VirtualFiles: Sync + Debug {
-    /// open(2) of a path (without its NUL). `None`: not one of these. Else a new descriptor of the program's, and the file.
+    /// open(2) of a path (without its NUL): a new descriptor of the program's, and the file.
+    /// `None`: not a path of these files.
     fn open(&self, path: &[u8], flags: u32) -> Option<Result<OpenedFile, Errno>>;
 
-    /// fork(2): nobody holds a lock of the files' until [`after_fork`](Self::after_fork).
+    /// Before fork(2): takes the files' locks until [`after_fork`](Self::after_fork).
     fn before_fork(&self);
 
-    /// In the parent, and in the child, which has none of the other threads.
+    /// After fork(2), in the parent and in the child, which has none of the other threads.
     fn after_fork(&self);
 
-    /// Whether an errno of the kernel's open leaves the path to this: it has no such file, or denies it.
+    /// Whether the path may be one of these after this errno of the kernel's open: there is no such
+    /// file, or it is denied.
     fn is_left_to_us(&self, errno: Errno) -> bool {
         matches!(errno, Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::EACCES | Errno::EPERM | Errno::ENOTDIR)
     }
 }
 
-/// A descriptor of the program's, and what stands behind it.
+/// A descriptor of the program's, and the file behind it.
 pub type OpenedFile = (i32, Arc<dyn VirtualFile>);
 
 /// Posts the CQE of a command. The function is part of a layer above this one, and its ring has it.
@@ -80,7 +86,7 @@ pub(crate) type CompleteCommand = fn(&PendingCmd, i32);
 #[derive(Debug)]
 #[must_use]
 pub struct PendingCmd {
-    /// The ring's place.
+    /// The ring's index in the table of rings.
     pub(crate) ring_index: u32,
     pub(crate) ring_generation: u64,
     /// The parked request.
@@ -96,7 +102,7 @@ impl PendingCmd {
     }
 }
 
-/// Files by number, and who opens more.
+/// Files by number, and the opener of more.
 #[derive(Debug)]
 struct VirtualFileTable {
     files: BTreeMap<i32, Arc<dyn VirtualFile>>,
@@ -111,7 +117,7 @@ loom::lazy_static! {
     static ref TABLE: Mutex<VirtualFileTable> = Mutex::new(VirtualFileTable { files: BTreeMap::new(), opener: None });
 }
 
-/// From now on, paths that the kernel does not know are `opener`'s.
+/// From now on, `opener` opens paths that the kernel does not have.
 pub(crate) fn set_opener(opener: &'static dyn VirtualFiles) {
     TABLE.lock().opener = Some(opener);
 }
@@ -128,7 +134,7 @@ pub(crate) fn get(fd: i32) -> Option<Arc<dyn VirtualFile>> {
     TABLE.lock().files.get(&fd).cloned()
 }
 
-/// Counts changes of the table: who remembers a file asks whether it is still the one.
+/// Counts changes of the table: validates a remembered file.
 static VERSION: AtomicU64 = AtomicU64::new(0);
 
 /// The file that a ring's commands went to last.
@@ -138,9 +144,9 @@ pub(crate) struct LastLookup {
 }
 
 impl LastLookup {
-    /// As [`get`], which it mostly need not ask.
+    /// As [`get`], mostly without a lookup.
     pub(crate) fn get(&mut self, fd: i32) -> Option<Arc<dyn VirtualFile>> {
-        // Acquire: before the look into the table that is remembered with it.
+        // Acquire: before the lookup whose result is remembered with it.
         let version = VERSION.load(Acquire);
         match &self.seen {
             Some((number, seen, file)) if *number == fd && *seen == version => file.upgrade(),
@@ -153,7 +159,7 @@ impl LastLookup {
     }
 }
 
-/// A number stands for a file from now on.
+/// From now on the number stands for the file.
 pub(crate) fn register(fd: i32, file: Arc<dyn VirtualFile>) {
     fd_table::init();
     let old = TABLE.lock().files.insert(fd, file);
@@ -175,7 +181,7 @@ pub(crate) fn duped(old: i32, new: i32) {
 /// The engine's own duplicate of a number of the program's: for a registered eventfd or file.
 ///
 /// # Errors
-/// `EBADF` none of the program's; `EMFILE`.
+/// `EBADF` not a number of the program's; `EMFILE`.
 pub(crate) fn registered_duplicate(fd: i32) -> Result<EngineFd, Errno> {
     if fd_table::is_internal(fd) { Err(Errno::EBADF) } else { own_duplicate(fd) }
 }
@@ -198,7 +204,7 @@ pub(crate) fn forget(fd: i32) {
     }
 }
 
-/// Nobody is in here while this lasts: for fork(2).
+/// Before fork(2): keeps all threads out of the table and the files.
 pub(crate) fn lock_for_fork() {
     if let Some(opener) = opener() {
         opener.before_fork();
@@ -206,7 +212,7 @@ pub(crate) fn lock_for_fork() {
     TABLE.lock_for_fork();
 }
 
-/// Undoes [`hold`], in the parent and in the child.
+/// Undoes [`lock_for_fork`], in the parent and in the child.
 pub(crate) fn unlock_after_fork() {
     TABLE.unlock_after_fork();
     if let Some(opener) = opener() {

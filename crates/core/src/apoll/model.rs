@@ -1,10 +1,10 @@
-//! Requests are tried and armed, armed requests fire and are cancelled, while another thread has the
-//! events in its hands: each request ends once, and none waits for an edge that has gone by.
+//! Requests are tried and armed, armed requests fire and are cancelled, while another thread has
+//! the events in its hands: each request ends once, and none waits for an edge that has gone by.
 //!
 //! The poller is the engine's. Around it stands as much of a ring as the protocol needs: a lock, a
 //! thread that waits for events without it, and a file that is an eventfd, each of whose signals is
-//! read by one request. A request that misses its edge leaves the waiting thread asleep for ever, which
-//! loom reports as a deadlock.
+//! read by one request. A request that misses its edge leaves the waiting thread asleep for ever,
+//! which loom reports as a deadlock.
 
 use super::recheck::RECHECK_NS;
 use super::*;
@@ -109,7 +109,7 @@ impl PollRing {
         self.wake();
     }
 
-    /// Wakes the waiting thread: what it waits for may hold.
+    /// Signals the waiting thread: its condition may be true.
     fn wake(&self) {
         let wake_eventfd = self.lock().poller.wake_eventfd.number();
         uringlet_sys::fd::signal_eventfd(wake_eventfd);

@@ -15,7 +15,7 @@ use uringlet_sys::{Errno, fd_table};
 #[derive(Debug)]
 pub(crate) struct Poller {
     pub(crate) epoll: Arc<Epoll>,
-    /// Wakes the thread that waits: CQEs posted by other threads, AIO completions.
+    /// Signalled to wake the thread that waits: CQEs posted by other threads, AIO completions.
     pub(crate) wake_eventfd: EventFd,
     pub(super) files: BTreeMap<i32, PolledFile>,
     armed: u32,
@@ -149,9 +149,9 @@ impl Poller {
         entry.waiting
     }
 
-    /// A registered file has left its slot, and only requests hold it still: its number will be closed
-    /// unseen, while the file may live on elsewhere. From now on its registrations are one-shot, so
-    /// that none is left behind in the epoll set.
+    /// A registered file has left its slot, and only requests hold it still: its number will be
+    /// closed unseen, while the file may live on elsewhere. From now on its registrations are
+    /// one-shot, so that none is left behind in the epoll set.
     pub(crate) fn make_oneshot(&mut self, fd: i32) {
         if let Some(entry) = self.files.get_mut(&fd) {
             entry.is_oneshot = true;

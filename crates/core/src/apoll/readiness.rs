@@ -1,9 +1,9 @@
 //! The readiness cache of a TCP socket: what its edges say about whether a receive would find data.
 //!
 //! A receive that got less than it asked for has emptied the stream, and data that comes then is an
-//! edge. So the next receive need not be tried before that edge. This does not hold for a stream that
-//! has ended or holds urgent data, which cut a receive short as well, nor for a socket that holds back
-//! small amounts (`SO_RCVLOWAT`).
+//! edge. So the next receive need not be tried before that edge. This does not hold for a stream
+//! that has ended or holds urgent data, which cut a receive short as well, nor for a socket that
+//! holds back small amounts (`SO_RCVLOWAT`).
 
 use super::events::{EPOLLPRI, EPOLLRDHUP};
 use uringlet_sys::fd::{EPOLLERR, EPOLLHUP, EPOLLIN};

@@ -1,8 +1,8 @@
-//! The re-check of trusted edges: a file that something waits for on trust is registered again, once,
-//! a while later.
+//! The re-check of trusted edges: a file that something waits for on trust is registered again,
+//! once, a while later.
 //!
-//! Time is divided into rounds, each ended by one expiry of the timer. A file that was armed on trust
-//! in a round is re-checked at the end of the next round, if something still waits for it.
+//! Time is divided into rounds, each ended by one expiry of the timer. A file that was armed on
+//! trust in a round is re-checked at the end of the next round, if something still waits for it.
 
 use super::events::RECHECK_EVENT;
 use alloc::vec::Vec;
@@ -36,7 +36,8 @@ pub(super) struct RecheckTimer {
 }
 
 impl RecheckTimer {
-    /// Something waits for a file on trust. `false`: it cannot be re-checked, and must not be trusted.
+    /// Something waits for a file on trust. `false`: it cannot be re-checked, and must not be
+    /// trusted.
     pub(super) fn schedule(&mut self, epoll: &Epoll, fd: i32, state: &mut RecheckState) -> bool {
         state.round = self.round;
         if state.is_listed {

@@ -104,8 +104,8 @@ impl<W> WorkList<W> {
         self.running.remove(slot.0);
     }
 
-    /// The worker is done with its item and takes the next one: of the same key if its lease allows,
-    /// else the first of the list.
+    /// The worker is done with its item and takes the next one: of the same key if its lease
+    /// allows, else the first of the list.
     pub fn next(&mut self, slot: WorkerSlot, done: KeyLease) -> Option<(W, KeyLease)> {
         self.running[slot.0].number = 0;
         if let KeyLease::Held(key, left) = done
@@ -117,7 +117,8 @@ impl<W> WorkList<W> {
             self.ready.push_back(item);
         }
         let item = self.ready.pop_front()?;
-        // The lease covers the items that wait for the key now. Items that come later go to the end.
+        // The lease covers the items that wait for the key now. Items that come later go to the
+        // end.
         let lease = item.key.map_or(KeyLease::None, |key| KeyLease::Held(key, self.chains.waiting(key)));
         Some(self.begin(slot, item, lease))
     }

@@ -1,9 +1,9 @@
 //! Hashed work: items of one key run one at a time, in order of insertion.
 //!
 //! A key has an owner from the moment its first item may run until its last one is done: an item in
-//! the ready list or with a worker. Items that come meanwhile wait in the key's chain, not in the work
-//! list: no worker is woken for them, and the items behind them in the list are not held up. The end
-//! of the owner makes the chain's first item the next owner.
+//! the ready list or with a worker. Items that come meanwhile wait in the key's chain, not in the
+//! work list: no worker is woken for them, and the items behind them in the list are not held up.
+//! The end of the owner makes the chain's first item the next owner.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -18,8 +18,8 @@ impl HashKey {
         Self(number)
     }
 
-    /// The key of an inode, as stat(2) names it. Two inodes of one key by accident only wait for each
-    /// other.
+    /// The key of an inode, as stat(2) names it. Two inodes of one key by accident only wait for
+    /// each other.
     #[must_use]
     pub const fn of_inode(device: u64, inode: u64) -> Self {
         Self(device.rotate_left(40) ^ inode)

@@ -9,11 +9,12 @@
 //! ```
 //!
 //! A cancel acts under the worker's class lock, so that the worker runs the item that is meant, and
-//! under the guard's own, so that the worker cannot leave its blocking part meanwhile. An item that was
-//! cancelled before its blocking part does not begin it. If the cancel comes between that check and the
-//! system call, the alarm reaches the worker: it repeats until the worker is out. The worker stops it
-//! itself, by a system call, at whose end a signal that is still pending arrives: in no item but this
-//! one, and in nothing that follows the blocking part (completion, the next links of its chain).
+//! under the guard's own, so that the worker cannot leave its blocking part meanwhile. An item that
+//! was cancelled before its blocking part does not begin it. If the cancel comes between that check
+//! and the system call, the alarm reaches the worker: it repeats until the worker is out. The
+//! worker stops it itself, by a system call, at whose end a signal that is still pending arrives:
+//! in no item but this one, and in nothing that follows the blocking part (completion, the next
+//! links of its chain).
 
 use uringlet_sys::alarm::Alarm;
 use uringlet_sys::lock::Mutex;
@@ -39,8 +40,8 @@ impl InterruptGuard {
         Self(Mutex::new(InterruptState { is_interruptible: false, is_cancelled: false, was_interrupted: false, alarm: None }))
     }
 
-    /// Runs the part of an item that may block: a cancel interrupts it, repeatedly. `None`: the item was
-    /// cancelled before, and `block` did not run.
+    /// Runs the part of an item that may block: a cancel interrupts it, repeatedly. `None`: the
+    /// item was cancelled before, and `block` did not run.
     pub fn run<R>(&self, block: impl FnOnce() -> R) -> Option<R> {
         {
             let mut state = self.0.lock();

@@ -14,9 +14,9 @@
 //! ```
 //!
 //! No thread takes one of these locks while it holds another. Between them stands a word of each
-//! class, `signal`: written under the pool lock, read without it. Its bit CAN_WAKE says that a worker
-//! could come for ready work, and that none is on its way. Ready work and a free worker do not miss
-//! each other:
+//! class, `signal`: written under the pool lock, read without it. Its bit CAN_WAKE says that a
+//! worker could come for ready work, and that none is on its way. Ready work and a free worker do
+//! not miss each other:
 //!
 //! ```text
 //!   adds ready work                        sets CAN_WAKE (parks, exits, has found work, raises the limit)
@@ -28,20 +28,20 @@
 //!                there is no need
 //! ```
 //!
-//! One of the two is second under the class lock. If it is the left one, it sees the CAN_WAKE that was
-//! set before the right one took the lock. If it is the right one, it sees the work. Each thread that
-//! changes one side finishes its column.
+//! One of the two is second under the class lock. If it is the left one, it sees the CAN_WAKE that
+//! was set before the right one took the lock. If it is the right one, it sees the work. Each
+//! thread that changes one side finishes its column.
 //!
-//! One worker at a time is on its way: woken or started, and not yet at work. Meanwhile no other one
-//! is woken: the worker sets CAN_WAKE again when it has its item, and checks for more work
-//! (`found_work`). So a submitter pays for at most one wake-up, also for a hundred items. Items that
-//! wait for each other each get a worker while the limit lasts. Items that take less time than a
-//! wake-up are done by the worker that is there.
+//! One worker at a time is on its way: woken or started, and not yet at work. Meanwhile no other
+//! one is woken: the worker sets CAN_WAKE again when it has its item, and checks for more work
+//! (`found_work`). So a submitter pays for at most one wake-up, also for a hundred items. Items
+//! that wait for each other each get a worker while the limit lasts. Items that take less time than
+//! a wake-up are done by the worker that is there.
 //!
 //! A worker exits that is idle for 5 s, is beyond the limit, or has old credentials. It calls
-//! `wake_if_ready` afterwards. If no thread can be started then and no worker is left, it rejoins, or,
-//! if it must not do the work itself, waits. If there is no worker to begin with and no thread can be
-//! started, the submitter gets its items back.
+//! `wake_if_ready` afterwards. If no thread can be started then and no worker is left, it rejoins,
+//! or, if it must not do the work itself, waits. If there is no worker to begin with and no thread
+//! can be started, the submitter gets its items back.
 //!
 //! A cancel takes an item out of the list, or interrupts the worker that runs it, in that item only
 //! (`interrupt`).
@@ -97,8 +97,8 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
         Self::named("iou-wrk-", max_workers)
     }
 
-    /// As [`with_limits`](Self::with_limits). `name` stands before the process' number in the names of
-    /// its threads.
+    /// As [`with_limits`](Self::with_limits). `name` stands before the process' number in the names
+    /// of its threads.
     pub fn named(name: &'static str, max_workers: [u32; 2]) -> Arc<Self> {
         Self::with_thread(name, max_workers, worker_loop::worker_main)
     }

@@ -1,6 +1,6 @@
-//! Work is handed over while workers start, park, time out, are made to exit: every piece runs exactly
-//! once, or comes back from a cancel. A lost wake-up is a thread that sleeps for ever, which loom
-//! reports as a deadlock.
+//! Work is handed over while workers start, park, time out, are made to exit: every piece runs
+//! exactly once, or comes back from a cancel. A lost wake-up is a thread that sleeps for ever,
+//! which loom reports as a deadlock.
 
 use super::worker_loop::IDLE_NS;
 use super::*;
@@ -42,7 +42,8 @@ impl DoneCount {
     }
 }
 
-/// A piece of work: ends when `after` others have. It also counts its beginning if it `announces` that.
+/// A piece of work: ends when `after` others have. It also counts its beginning if it `announces`
+/// that.
 struct ModelWork {
     done_count: Arc<DoneCount>,
     after: u32,
@@ -191,7 +192,8 @@ fn cancelled_work_comes_back_or_runs() {
 fn new_credentials_leave_no_work_behind() {
     model::check(1, || {
         let (pool, done_count) = (IoWq::with_limits([2, 1]), DoneCount::new());
-        // One worker runs a piece that waits for the last one; the other is free, with old credentials.
+        // One worker runs a piece that waits for the last one; the other is free, with old
+        // credentials.
         enqueue(&pool, ModelWork { done_count: Arc::clone(&done_count), after: 3, announces: true, key_order: None });
         hand_over(&pool, &done_count, 0);
         done_count.wait_for(2);

@@ -1,7 +1,7 @@
 //! Whole pools: two submitters, both classes, keys, cancels, limits and credentials that change,
-//! hundreds of steps. Every piece runs once or comes back from a cancel; pieces of a key that are not
-//! cancelled run one at a time and in order; no class has more workers than its limit. A thread that is
-//! never woken is a deadlock, which shuttle reports with the seed that repeats it.
+//! hundreds of steps. Every piece runs once or comes back from a cancel; pieces of a key that are
+//! not cancelled run one at a time and in order; no class has more workers than its limit. A thread
+//! that is never woken is a deadlock, which shuttle reports with the seed that repeats it.
 
 use super::*;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};

@@ -41,7 +41,8 @@ pub struct WorkerCounts<T> {
     pub max_workers: u32,
     /// Workers that were woken or started and have not found work yet.
     searching: u32,
-    /// The idle workers. The last one in is the first one out, so that in quiet times the others exit.
+    /// The idle workers. The last one in is the first one out, so that in quiet times the others
+    /// exit.
     free: Vec<T>,
     /// A start failed: none is tried before this time.
     retry_at_ns: Option<u64>,

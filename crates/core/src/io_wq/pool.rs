@@ -1,5 +1,5 @@
-//! The pool: both classes' work lists and worker counts under their locks. The protocol is at the top
-//! of [`super`].
+//! The pool: both classes' work lists and worker counts under their locks. The protocol is at the
+//! top of [`super`].
 
 use super::acct::{Account, Cancelled, WorkList};
 use super::hash::HashKey;
@@ -19,8 +19,8 @@ pub type CpuMask = [u64; 16];
 
 /// Something to be run on a thread that may sleep.
 pub trait Work: Send + 'static {
-    /// Runs it, to the end. It finds out itself whether it is still wanted. A part that may block for
-    /// long runs inside [`InterruptGuard::run`], where a cancel interrupts it.
+    /// Runs it, to the end. It finds out itself whether it is still wanted. A part that may block
+    /// for long runs inside [`InterruptGuard::run`], where a cancel interrupts it.
     fn run(self, interrupts: &InterruptGuard);
 }
 
@@ -120,8 +120,8 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
     /// Hands over a piece of work. Pieces with the same key run one at a time, in this order.
     ///
     /// # Errors
-    /// No worker exists and none can be started: the work that will not run, in the order to run it.
-    /// This piece is among it, and maybe others that waited for its key.
+    /// No worker exists and none can be started: the work that will not run, in the order to run
+    /// it. This piece is among it, and maybe others that waited for its key.
     pub fn enqueue(self: &Arc<Self>, account: Account, key: Option<HashKey>, number: u64, work: W) -> Result<(), Vec<W>> {
         let acct = self.acct(account);
         let needs_worker = acct.with(|list| list.push(number, key, work) && acct.can_wake());
@@ -133,8 +133,8 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
         if unrunnable.is_empty() { Ok(()) } else { Err(unrunnable) }
     }
 
-    /// Wakes or starts a worker if there is ready work and CAN_WAKE: for a thread that may have set
-    /// CAN_WAKE. See the module.
+    /// If there is ready work and CAN_WAKE, wakes or starts a worker: for a thread that may have
+    /// set CAN_WAKE. See the module.
     ///
     /// # Errors
     /// There is no worker, and none could be started.
@@ -143,8 +143,8 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
         if acct.can_wake() && acct.with(|list| list.ready() > 0) { self.wake_or_start(account) } else { Ok(()) }
     }
 
-    /// There is ready work: wakes an idle worker or starts one, unless one is on its way or the limit
-    /// is reached.
+    /// There is ready work: wakes an idle worker or starts one, unless one is on its way or the
+    /// limit is reached.
     ///
     /// # Errors
     /// There is no worker, and none could be started.
@@ -191,8 +191,8 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
         Ok(())
     }
 
-    /// Changes a class' worker counts, under the pool lock. [`wake_if_ready`](Self::wake_if_ready) must
-    /// follow if that may have set CAN_WAKE.
+    /// Changes a class' worker counts, under the pool lock. [`wake_if_ready`](Self::wake_if_ready)
+    /// must follow if that may have set CAN_WAKE.
     pub(super) fn update_counts<T>(&self, account: Account, f: impl FnOnce(&mut WorkerCounts<Arc<Worker>>) -> T) -> T {
         let mut state = self.state.lock();
         let counts = &mut state.counts[account as usize];
@@ -230,8 +230,8 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
             match acct.with(|list| list.cancel(number)) {
                 Cancelled::Unknown => {}
                 Cancelled::Queued(work) => {
-                    // The next item of its key may be ready now. No error: where items wait, there is
-                    // a worker.
+                    // The next item of its key may be ready now. No error: where items wait, there
+                    // is a worker.
                     let _ = self.wake_if_ready(account);
                     return Cancelled::Queued(work);
                 }

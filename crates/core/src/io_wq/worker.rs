@@ -46,7 +46,7 @@ impl Worker {
         self.is_woken.store(1, Release);
     }
 
-    /// Wakes it if it sleeps.
+    /// If it sleeps, wakes it.
     pub fn wake(&self) {
         futex_wake(&self.is_woken, 1);
     }

@@ -38,7 +38,8 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
         let mut done = KeyLease::None;
         loop {
             let lease = core::mem::take(&mut done);
-            // Checked under the lock: a thread that changes the credentials later queues its work later.
+            // Checked under the lock: a thread that changes the credentials later queues its work
+            // later.
             let next = self.pool.acct(self.account).with(|list| match self.exit_reason() {
                 Some(reason) => {
                     list.finish(slot, lease);
@@ -98,7 +99,8 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
         if !may_park {
             return Some(ExitReason::Idle);
         }
-        // For work that came before this worker was known to be idle. It may be the one that is woken.
+        // For work that came before this worker was known to be idle. It may be the one that is
+        // woken.
         let _ = self.pool.wake_if_ready(self.account);
         let is_woken = self.me.park(process::monotonic_ns() + IDLE_NS)
             || !self.pool.update_counts(self.account, |counts| counts.unpark(|other| Arc::ptr_eq(other, &self.me)));

@@ -1,10 +1,12 @@
 //! The completion queue, from the producer's side.
 //!
-//! Memory model: we store CQEs, then release the tail; the program acquires the tail, reads CQEs, then releases the
-//! head, which we acquire before we write into a slot again. The tail is ours alone; the head is the program's, and
-//! may hold anything: it is only ever used as "how much room is there", clamped to the ring's size.
+//! Memory model: the engine stores CQEs, then releases the tail; the program acquires the tail,
+//! reads CQEs, then releases the head, which the engine acquires before it writes into a slot
+//! again. Only the engine writes the tail. The program writes the head, which may hold anything: it
+//! is only used to compute the free slots, clamped to the ring's size.
 //!
-//! A full ring loses nothing: CQEs wait in `overflow`, in order, and `IORING_SQ_CQ_OVERFLOW` says so.
+//! A full ring loses nothing: CQEs wait in `overflow`, in order, and `IORING_SQ_CQ_OVERFLOW` is
+//! set.
 //!
 //! Checked by `model`.
 
@@ -16,21 +18,21 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use uringlet_abi::{Cqe, sq_flags};
 use uringlet_sys::ring_memory::{RingField, RingMemory};
 
-/// What a commit found.
+/// The notifications due when the ring's lock is released.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CqNotify {
-    /// CQEs were posted since the last one.
+    /// CQEs were posted.
     pub(crate) any: bool,
     /// CQEs were deferred for the submitter.
     pub(crate) deferred: bool,
-    /// Waiters must look, however many CQEs they wait for.
+    /// Waiters must check again, however many CQEs they wait for.
     pub(crate) must_wake: bool,
-    /// One of them did not complete inline.
+    /// A posted CQE did not complete inline.
     pub(crate) is_async: bool,
 }
 
 impl CqNotify {
-    /// Nobody needs to be told anything.
+    /// Whether no notification is due.
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
         !(self.any | self.deferred | self.must_wake)
@@ -47,13 +49,13 @@ pub(crate) struct Cq {
 }
 
 impl Cq {
-    /// The tail, the CQEs not yet published included.
+    /// The tail, with the CQEs that are not yet published.
     #[inline]
     pub(crate) fn tail(&self) -> u32 {
         self.tail
     }
 
-    /// CQEs that the program has not consumed, as far as its head can be believed.
+    /// CQEs that the program has not consumed, by its head.
     #[inline]
     pub(crate) fn ready(&self, memory: &RingMemory) -> u32 {
         // Acquire: pairs with the program's release of the head after it read the CQEs.
@@ -102,7 +104,8 @@ impl Cq {
     /// Makes the stored CQEs visible.
     #[inline]
     pub(crate) fn publish(&mut self, memory: &RingMemory) -> CqNotify {
-        // Also when only the overflow grew: a program that has scribbled over the tail gets the true one back.
+        // Also when only the overflow grew: a program that has overwritten the tail gets the true
+        // one.
         if self.pending_notify.any || self.tail != self.published {
             self.publish_tail(memory);
         }
@@ -116,23 +119,23 @@ impl Cq {
         self.published = self.tail;
     }
 
-    /// Another process may have posted: goes on behind that.
+    /// Another process may have posted: continues at its tail.
     pub(crate) fn resync_tail(&mut self, memory: &RingMemory) {
         self.tail = memory.word(RingField::CqTail).load(Acquire);
         self.published = self.tail;
     }
 
-    /// Something was deferred for the submitter.
+    /// A CQE was deferred for the submitter.
     pub(crate) fn note_deferred(&mut self) {
         self.pending_notify.deferred = true;
     }
 
-    /// The next commit wakes every waiter.
+    /// The next publication wakes every waiter.
     pub(crate) fn note_must_wake(&mut self) {
         self.pending_notify.must_wake = true;
     }
 
-    /// What was posted did not complete inline.
+    /// A posted CQE did not complete inline.
     pub(crate) fn note_async(&mut self) {
         self.pending_notify.is_async = true;
     }
@@ -163,7 +166,7 @@ mod tests {
         assert_eq!(m.word(RingField::CqTail).load(Relaxed), 4);
         assert!(m.word(RingField::SqFlags).load(Relaxed) & sq_flags::CQ_OVERFLOW != 0);
         m.word(RingField::CqHead).store(2, Release);
-        // Room is there again, but the overflowed come first.
+        // There is room again, but the overflowed CQEs come first.
         cq.post(&m, cqe(7));
         cq.flush_overflow(&m);
         assert_eq!(cq.tail(), 6);

@@ -1,4 +1,4 @@
-//! What a ring shares with its program: the queues in its memory. They know no request.
+//! The queues that a ring shares with its program. They know no request.
 
 pub(crate) mod cq;
 pub(crate) mod sq;

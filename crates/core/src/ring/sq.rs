@@ -1,8 +1,9 @@
 //! The submission queue, from the consumer's side.
 //!
-//! Memory model: the program writes SQEs, then releases the tail; we acquire the tail, copy each SQE once, then release
-//! the head, after which the program may use the slot again. The head is ours alone: what the program scribbles over
-//! it is overwritten. Where processes share the ring, it is what the last of them left there.
+//! Memory model: the program writes SQEs, then releases the tail; the engine acquires the tail,
+//! copies each SQE once, then releases the head, after which the program may use the slot again.
+//! Only the engine writes the head; a value that the program stores there is overwritten. If
+//! processes share the ring, the head is the value that the last of them left.
 //!
 //! Checked by `model`.
 
@@ -12,9 +13,10 @@ mod model;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use uringlet_sys::ring_memory::{RingField, RingMemory};
 
-/// The right to consume SQEs of a ring: one value a ring, moved to whoever submits, back when done.
+/// The right to consume SQEs of a ring: one value a ring, moved to the thread that submits, and
+/// back.
 ///
-/// It cannot be cloned, so two submitters cannot be written.
+/// It cannot be cloned, so there is one submitter at a time.
 #[derive(Debug)]
 pub(crate) struct SubmitBaton {
     head: u32,
@@ -26,7 +28,7 @@ impl SubmitBaton {
         Self { head: 0 }
     }
 
-    /// SQEs that the program has published and nobody has consumed.
+    /// SQEs that the program has published and the engine has not consumed.
     #[inline]
     pub(crate) fn pending(&self, memory: &RingMemory) -> u32 {
         // Acquire: pairs with the program's release of the tail after it wrote the SQEs.
@@ -34,8 +36,9 @@ impl SubmitBaton {
         tail.wrapping_sub(self.head).min(memory.geometry().sq_entries)
     }
 
-    /// The index of the next SQE, which the caller copies at once (into its place: what was stored a moment ago is slow to
-    /// copy again); `None` when its place in the SQ array names none: it is dropped, and counted.
+    /// The index of the next SQE, which the caller copies at once and only once (data that was just
+    /// stored is slow to load). `None`: its entry in the SQ array is invalid; it is dropped and
+    /// counted.
     #[inline(always)]
     pub(crate) fn next(&mut self, memory: &RingMemory) -> Option<u32> {
         let geometry = memory.geometry();
@@ -49,7 +52,7 @@ impl SubmitBaton {
         Some(index)
     }
 
-    /// Another process may have submitted: goes on behind that. Whether there is anything.
+    /// Another process may have submitted: continues at its head. Whether SQEs are pending.
     #[cold]
     pub(crate) fn resync_head(&mut self, memory: &RingMemory) -> bool {
         self.head = memory.word(RingField::SqHead).load(Acquire);

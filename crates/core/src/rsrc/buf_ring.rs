@@ -1,10 +1,10 @@
 //! Provided buffers: groups from which a read or a receive takes its buffer when the data is there.
 //!
 //! A group is a list fed by PROVIDE_BUFFERS, or a ring in memory shared with the program
-//! (`IORING_REGISTER_PBUF_RING`): the program moves the ring's tail, the engine its head, which is in
-//! no shared memory.
+//! (`IORING_REGISTER_PBUF_RING`): the program moves the ring's tail, the engine its head, which is
+//! in no shared memory.
 //!
-//! Who owns a buffer, and when it leaves the group:
+//! Ownership of a buffer, and when it leaves the group:
 //!
 //! ```text
 //!   select --> peeked: the group's; only valid under this holding of the ring's lock

@@ -1,11 +1,12 @@
 //! Registered buffers: ranges of the program's memory that fixed reads and writes name by index.
 //!
-//! The kernel pins their pages. Here they are bounds to check: an address outside its buffer gets `EFAULT`.
+//! The kernel pins their pages. Here they are only bounds: an address outside its buffer gets
+//! `EFAULT`.
 
 use alloc::vec::Vec;
 use uringlet_sys::Errno;
 
-/// Most buffers a ring can have.
+/// Most registered buffers of a ring.
 pub(crate) const MAX: u32 = 1 << 14;
 /// Largest registered buffer, bytes (1 GiB).
 pub(crate) const MAX_LEN: u64 = 1 << 30;
@@ -15,7 +16,7 @@ pub(crate) const MAX_LEN: u64 = 1 << 30;
 pub(crate) struct RegisteredBuffer {
     pub(crate) base: u64,
     pub(crate) len: u64,
-    /// Posted as a CQE's user_data when the slot is given up; 0 for none.
+    /// Posted as a CQE's user_data when the slot is released; 0 for none.
     pub(crate) tag: u64,
 }
 
@@ -50,13 +51,13 @@ impl BufferTable {
         self.is_registered = true;
     }
 
-    /// Empties the table; the tags to be posted.
+    /// Empties the table; returns the tags to be posted.
     pub(crate) fn remove_all(&mut self) -> Vec<u64> {
         self.is_registered = false;
         core::mem::take(&mut self.slots).into_iter().flatten().map(|b| b.tag).filter(|&tag| tag != 0).collect()
     }
 
-    /// Puts `buffer` into a slot; the tag of the one that was there.
+    /// Puts `buffer` into a slot; returns the tag of the previous one.
     pub(crate) fn replace(&mut self, index: u32, buffer: Option<RegisteredBuffer>) -> Option<u64> {
         let slot = self.slots.get_mut(index as usize)?;
         core::mem::replace(slot, buffer).map(|b| b.tag).filter(|&tag| tag != 0)

@@ -1,4 +1,5 @@
-//! Registered files: descriptors of the engine's own, so that a file lives on when the program closes its number.
+//! Registered files: descriptors of the engine's own, so that a file lives on when the program
+//! closes its number.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -6,11 +7,12 @@ use uringlet_abi::FILE_INDEX_ALLOC;
 use uringlet_sys::Errno;
 use uringlet_sys::fd::EngineFd;
 
-/// A registered file. Requests in flight hold it beyond its slot; its descriptor closes with the last holder.
+/// A registered file. Requests in flight hold it beyond its slot; its descriptor closes with the
+/// last reference.
 #[derive(Debug)]
 pub(crate) struct FileNode {
     pub(crate) fd: EngineFd,
-    /// Posted as a CQE's user_data when the slot is given up; 0 for none.
+    /// Posted as a CQE's user_data when the slot is released; 0 for none.
     pub(crate) tag: u64,
 }
 
@@ -27,9 +29,10 @@ pub(crate) struct FileTable {
     pub(crate) is_registered: bool,
     /// Slots that "any free slot" may choose from.
     alloc_range: core::ops::Range<u32>,
-    /// Where the search for a free slot begins: behind the slot last filled, or at the one last emptied.
+    /// Where the search for a free slot begins: behind the slot last filled, or at the one last
+    /// emptied.
     alloc_hint: u32,
-    /// Where commands went last.
+    /// The virtual file of the last command.
     last_virtual: crate::virtual_file::LastLookup,
 }
 
@@ -54,14 +57,14 @@ impl FileTable {
         self.is_registered = true;
     }
 
-    /// Empties the table; the tags to be posted.
+    /// Empties the table; returns the tags to be posted.
     pub(crate) fn remove_all(&mut self) -> Vec<u64> {
         self.is_registered = false;
         self.alloc_range = 0..0;
         core::mem::take(&mut self.slots).into_iter().flatten().map(|f| f.tag).filter(|&tag| tag != 0).collect()
     }
 
-    /// Puts `file` into a slot; the node that was there.
+    /// Puts `file` into a slot; returns the previous node.
     pub(crate) fn replace(&mut self, index: u32, file: Option<Arc<FileNode>>) -> Result<Option<Arc<FileNode>>, Errno> {
         let slot = self.slots.get_mut(index as usize).ok_or(Errno::EINVAL)?;
         let fills = file.is_some();
@@ -80,8 +83,9 @@ impl FileTable {
         self.alloc_range = range;
     }
 
-    /// Installs a fresh descriptor of the program's as a registered file, and closes the number: what the
-    /// `file_index` of openat, accept and socket asks for. `file_index` is the slot + 1, or [`FILE_INDEX_ALLOC`].
+    /// Installs a new descriptor of the program's as a registered file, and closes the number: for
+    /// the `file_index` of openat, accept and socket. `file_index` is the slot + 1, or
+    /// [`FILE_INDEX_ALLOC`].
     ///
     /// Returns 0, or the slot if it was chosen here.
     pub(crate) fn install_fd(&mut self, fd: i32, file_index: u32) -> Result<(u32, Option<Arc<FileNode>>), Errno> {

@@ -1,6 +1,7 @@
-//! How fast dirty pages may be made: a pure calculation on readings and times.
+//! How fast this process may make dirty pages: a pure calculation on readings and times.
 //!
-//! Source: Linux 6.18's documented behaviour of dirty throttling (balance_dirty_pages), not its code.
+//! Source: Linux 6.18's documented behaviour of dirty throttling (balance_dirty_pages), not its
+//! code.
 //!
 //! ```text
 //!        background        ceiling              setpoint              edge   limit
@@ -10,35 +11,39 @@
 //!              background
 //! ```
 //!
-//! The rate between ceiling and edge is `fair * (1 + x^3)`, x running from 1 to -1: flat in the middle, steep at the
-//! ends. The edge stands an eighth below the limit: at any number of dirty pages we are slower than the kernel would
-//! make us, so what is issued in time does not sleep there.
+//! The rate between ceiling and edge is `fair * (1 + x^3)`, x running from 1 to -1: flat in the
+//! middle, steep at the ends. The edge is an eighth below the limit: at any number of dirty pages
+//! this process is slower than the kernel would make it, so a write that is issued in time does not
+//! sleep there.
 //!
-//! `fair` is this process' part of what the disks take. Their bandwidth is measured (pages written out while they had
-//! work); if more is dirtied than that, all writers are slowed by the same factor.
+//! `fair` is this process' part of the disks' bandwidth. The bandwidth is measured (pages written
+//! out while the disks had work). If more is dirtied than written, all writers are slowed by the
+//! same factor.
 
 use uringlet_sys::vmstat::{Domain, Readings};
 
-/// A reading serves at least so long.
+/// A reading is used for at least this long.
 pub(super) const READING_NS: u64 = 50_000_000;
-/// No fewer bytes a second, however near the limits: 256 KiB in the kernel's longest pause of 200 ms. Who gets past
-/// them sleeps in the kernel.
+/// The least rate, bytes a second, however near the limits: 256 KiB in the kernel's longest pause
+/// of 200 ms. A writer that passes the limits nevertheless sleeps in the kernel.
 pub(super) const RATE_MIN: u64 = 5 * (256 << 10);
 
 /// The largest budget.
 const BUDGET_MAX: u64 = 64 << 20;
-/// A budget is this part of the room.
+/// A budget is the room divided by this.
 const BUDGET_PART: u64 = 8;
-/// The longest time that a budget is good for, and how long without readings one tries no more.
+/// The longest time that a budget is valid; and the time between two attempts to read without
+/// success.
 const FREE_NS: u64 = 1_000_000_000;
 const BLIND_NS: u64 = 60_000_000_000;
-/// What others may dirty in a second; so is known how long a room lasts.
+/// Bytes a second that other processes may dirty: gives the time that the room lasts.
 const OTHERS_RATE: u64 = 2 << 30;
-/// Shorter pauses are saved up: they cost more than they are worth.
+/// Shorter pauses are accumulated: a timer costs more than they are worth.
 const SLACK_NS: u64 = 2_000_000;
-/// Before anything is measured.
+/// The bandwidth before anything is measured.
 const BANDWIDTH_START: u64 = 100 << 20;
-/// Over so long the bandwidth is measured, and over so long a new one replaces the old.
+/// The time of one measurement of the bandwidth, and the time in which a new value replaces the
+/// old.
 const SAMPLE_NS: u64 = 200_000_000;
 const SETTLE_NS: u64 = 1_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -72,16 +77,16 @@ pub(super) enum BudgetReply {
 #[derive(Debug)]
 pub(super) struct DirtyRate {
     seen: LastReading,
-    /// Given away since the reading, and so dirty soon.
+    /// Granted since the reading, and so dirty soon.
     granted_bytes: u64,
-    /// Where the measuring of rates began.
+    /// Where the measurement of rates began.
     since: Option<RateSample>,
     is_measured: bool,
-    /// What the disks take, bytes a second.
+    /// The disks' bandwidth, bytes a second.
     bandwidth: u64,
-    /// Of which this process should have so much.
+    /// This process' part of it.
     fair: u64,
-    /// When all that was asked for so far is paid.
+    /// When all requests so far are paid.
     paid_at_ns: u64,
 }
 
@@ -89,7 +94,7 @@ pub(super) struct DirtyRate {
 enum LastReading {
     /// Nothing yet.
     Never,
-    /// There was nothing to be read.
+    /// There was nothing to read.
     Blind { at_ns: u64 },
     /// A reading.
     At { at_ns: u64, readings: Readings },
@@ -115,7 +120,7 @@ impl DirtyRate {
         }
     }
 
-    /// Whether the last reading is too old to go by.
+    /// Whether the last reading is too old.
     pub(super) fn wants_reading(&self, now_ns: u64) -> bool {
         match self.seen {
             LastReading::Never => true,
@@ -135,7 +140,7 @@ impl DirtyRate {
         self.seen = LastReading::At { at_ns: now_ns, readings };
     }
 
-    /// What the disks take, while they have work without end; and how that compares with what is dirtied.
+    /// Measures the bandwidth while the disks are busy, and compares it with the rate of dirtying.
     fn measure(&mut self, now_ns: u64, readings: Readings) {
         let mark = RateSample { at_ns: now_ns, dirtied_bytes: readings.dirtied_bytes, written_bytes: readings.written_bytes };
         let Some(since) = self.since.filter(|_| has_work(&readings)) else {
@@ -186,7 +191,7 @@ impl DirtyRate {
         let budget = (room / BUDGET_PART).min(BUDGET_MAX).max(bytes);
         self.granted_bytes += budget;
         let lasts_ns = (u128::from(room) * u128::from(SECOND_NS) / u128::from(OTHERS_RATE)) as u64;
-        // With a reading that is old, because another thread makes the next, this request only.
+        // The reading is old if another thread makes the next one now: then for this request only.
         let until_ns = at_ns.saturating_add(lasts_ns.clamp(READING_NS, FREE_NS)).max(now_ns);
         BudgetReply::Free { bytes: budget, until_ns }
     }
@@ -204,7 +209,7 @@ impl DirtyRate {
         }
     }
 
-    /// Something throttled is not written after all.
+    /// A throttled write was cancelled.
     pub(super) fn refund(&mut self, cost_ns: u64) {
         self.paid_at_ns = self.paid_at_ns.saturating_sub(cost_ns);
     }
@@ -216,7 +221,7 @@ impl DirtyRate {
         u64::try_from(owed).unwrap_or(u64::MAX)
     }
 
-    /// What this process may write, bytes a second.
+    /// The rate of this process, bytes a second.
     fn rate(&self, readings: &Readings) -> u64 {
         let ratio = domains(readings).map(ratio).min().unwrap_or(ONE);
         let rate = u128::from(self.fair) * ratio as u128 / ONE as u128;
@@ -228,12 +233,12 @@ fn domains(readings: &Readings) -> impl Iterator<Item = Domain> {
     core::iter::once(readings.machine).chain(readings.cgroup)
 }
 
-/// Whether some domain is written out in the background: then the disks are as busy as they can be.
+/// Whether some domain is written out in the background: then the disks are fully busy.
 fn has_work(readings: &Readings) -> bool {
     domains(readings).any(|domain| domain.dirty_bytes > domain.background_bytes)
 }
 
-/// Until the nearest ceiling.
+/// Bytes until the nearest ceiling.
 fn room(readings: &Readings, granted_bytes: u64) -> u64 {
     domains(readings).map(|domain| ceiling(domain).saturating_sub(domain.dirty_bytes)).min().unwrap_or(0).saturating_sub(granted_bytes)
 }
@@ -242,7 +247,8 @@ fn ceiling(domain: Domain) -> u64 {
     domain.background_bytes.midpoint(domain.limit_bytes)
 }
 
-/// By how much the fair rate is changed to keep dirty pages near the setpoint: 2 at the ceiling, 0 from the edge on.
+/// The factor on the fair rate that keeps dirty pages near the setpoint: 2 at the ceiling, 0 from
+/// the edge on.
 pub(super) fn ratio(domain: Domain) -> i64 {
     let ceiling = ceiling(domain);
     let edge = ceiling + domain.limit_bytes.saturating_sub(ceiling) / 8 * 7;

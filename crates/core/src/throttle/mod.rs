@@ -1,10 +1,10 @@
-//! Dirty throttling: when a buffered write may be issued, so that no thread of the ring sleeps for it
-//! in balance_dirty_pages.
+//! Dirty throttling: when a buffered write may be issued, so that no thread of the ring sleeps for
+//! it in balance_dirty_pages.
 //!
 //! The kernel lets writers run free up to a ceiling, half-way between the background threshold and
-//! the limit of dirty pages. Above it each writer sleeps after a number of pages, so that all writers
-//! together dirty as much as the disks take. Here a write that would have to sleep is not issued: the
-//! ring keeps it until a deadline, and its submitter goes on.
+//! the limit of dirty pages. Above it each writer sleeps after a number of pages, so that all
+//! writers together dirty as much as the disks take. Here a write that would have to sleep is not
+//! issued: the ring keeps it until a deadline, and its submitter goes on.
 //!
 //! ```text
 //!   ring: budget covers the write -----------------------------------> issue (no call, no lock)
@@ -19,7 +19,7 @@
 //! | file | what |
 //! |---|---|
 //! | `dirty_rate` | the calculation: pure |
-//! | `process` | the account of the process, and who reads /proc |
+//! | `process` | the account of the process, and the reader of /proc |
 //! | `ring` | a ring's budget, and its throttled writes by file |
 //!
 //! What a ring does with the answer ([`RingThrottle::request`]):
@@ -33,17 +33,17 @@
 //! ```
 //!
 //! Invariants:
-//! - One thread at a time reads /proc, without the lock; the others go by the last reading. The next
-//!   reading is made when the last one is at least [`dirty_rate::READING_NS`] old; far from the
-//!   limits, once a budget.
+//! - One thread at a time reads /proc, without the lock; the others go by the last reading. The
+//!   next reading is made when the last one is at least [`dirty_rate::READING_NS`] old; far from
+//!   the limits, once a budget.
 //! - The thread that reads has taken the source out of the state. A forked child may have a state
 //!   whose source was taken by a thread that the child does not have: after
 //!   [`process::SOURCE_LOST_NS`] there is a new source.
 //! - Deadlines of one process come in the order of the requests, each as much later as the bytes
-//!   requested before it take at the rate of the time. A queue of any length is thus spaced; its last
-//!   member waits at most for the bytes before it, at no less than [`dirty_rate::RATE_MIN`]. A write
-//!   that is cancelled before its deadline is paid back: writes requested later do not wait for it
-//!   (writes requested earlier keep their deadlines).
+//!   requested before it take at the rate of the time. A queue of any length is thus spaced; its
+//!   last member waits at most for the bytes before it, at no less than [`dirty_rate::RATE_MIN`]. A
+//!   write that is cancelled before its deadline is paid back: writes requested later do not wait
+//!   for it (writes requested earlier keep their deadlines).
 //!
 //! `docs/throttle.md` has the figures, and what the kernel does better.
 

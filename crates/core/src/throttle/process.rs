@@ -1,4 +1,5 @@
-//! The account of the process: its share of the machine's dirty pages, and which thread reads /proc.
+//! The account of the process: its share of the machine's dirty pages, and which thread reads
+//! /proc.
 
 use super::dirty_rate::{BudgetReply, DirtyRate};
 use uringlet_sys::lock::Mutex;
@@ -7,7 +8,7 @@ use uringlet_sys::vmstat::DirtyPages;
 /// No reading takes as long: the thread that took the source does not exist any more.
 pub(super) const SOURCE_LOST_NS: u64 = 1_000_000_000;
 
-/// See the module. One a process.
+/// See the module. One per process.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     state: Mutex<ThrottleState>,
@@ -16,7 +17,7 @@ pub(crate) struct Throttle {
 #[derive(Debug)]
 struct ThrottleState {
     dirty_rate: DirtyRate,
-    /// Taken out by whoever reads.
+    /// The thread that reads takes it out.
     source: Option<DirtyPages>,
     source_taken_at_ns: u64,
 }
@@ -42,12 +43,12 @@ impl Throttle {
         state.dirty_rate.request(now_ns, bytes)
     }
 
-    /// What was throttled is not written after all, and this is what it would have cost.
+    /// A throttled write was cancelled; `cost_ns` is the delay it would have added to later ones.
     pub(super) fn refund(&self, cost_ns: u64) {
         self.state.lock().dirty_rate.refund(cost_ns);
     }
 
-    /// fork(2): nobody is in here until [`unlock_after_fork`](Self::unlock_after_fork).
+    /// Before fork(2): keeps all threads out until [`unlock_after_fork`](Self::unlock_after_fork).
     pub(crate) fn lock_for_fork(&self) {
         self.state.lock_for_fork();
     }
@@ -59,7 +60,7 @@ impl Throttle {
 }
 
 impl ThrottleState {
-    /// The source, if it is time to read and nobody does.
+    /// The source, if a reading is due and no thread makes one.
     fn take_source(&mut self, now_ns: u64) -> Option<DirtyPages> {
         if !self.dirty_rate.wants_reading(now_ns) {
             return None;

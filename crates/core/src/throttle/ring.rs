@@ -99,7 +99,8 @@ impl RingThrottle {
         self.budget.request(bytes)
     }
 
-    /// The reply to a request for this number's file: a write must not overtake throttled writes of the same file.
+    /// The reply to a request for this number's file: a write must not overtake throttled writes of
+    /// the same file.
     ///
     /// # Errors
     /// Wait until the deadline.
@@ -136,8 +137,8 @@ pub(crate) fn note_throttled(ring_index: u32) {
     stats::raise(ring_index, Counter::ThrottledMax, stats::value(ring_index, Counter::ThrottledNow));
 }
 
-/// The write is parked no longer. One that ends before its deadline was cancelled: later writes need
-/// not wait for its bytes.
+/// The write is parked no longer. One that ends before its deadline was cancelled: later writes
+/// need not wait for its bytes.
 pub(crate) fn note_unthrottled(ring_index: u32, throttled: Throttled, since_ns: u64) {
     let now_ns = process::monotonic_ns();
     stats::sub(ring_index, Counter::ThrottledNow, 1);

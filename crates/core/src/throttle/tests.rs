@@ -1,4 +1,4 @@
-//! The dirty_rate by tables, and against a disk that is only a number.
+//! The dirty rate by tables, and against a simulated disk.
 
 use super::dirty_rate::{BudgetReply, DirtyRate, RATE_MIN, READING_NS, Throttled, ratio};
 use alloc::format;
@@ -133,8 +133,8 @@ fn a_reading_serves_for_a_while() {
     assert!(dirty_rate.wants_reading(READING_NS));
 }
 
-/// Half-way between ceiling and edge, for 5 s, the disks write and all programs dirty so much (MiB/s): what is then
-/// allowed to this one, MiB/s.
+/// The rate of this process, MiB/s, after the disks wrote and all processes dirtied these rates
+/// (MiB/s) for 5 s, half-way between ceiling and edge.
 fn allowed_after(mut dirty_rate: DirtyRate, from_ns: u64, written: u64, dirtied: u64) -> (DirtyRate, u64) {
     let mut seen = readings(domain(775, 200, 1000));
     for step in 0..25 {
@@ -163,7 +163,7 @@ fn all_slow_down_when_more_is_dirtied_than_written() {
     assert!(alone >= 95 && together < 20, "{alone} {together}");
 }
 
-/// A machine: a disk, its limits, and a neighbour who dirties on his own.
+/// A machine: a disk, its limits, and another process that dirties pages unthrottled.
 struct Machine {
     now: u64,
     seen: Readings,
@@ -177,7 +177,7 @@ impl Machine {
         Self { now: SECOND, seen: readings(domain(0, background, limit)), disk_rate, neighbour_rate, most_dirty: 0 }
     }
 
-    /// In steps of at most 5 ms: that often the disk looks whether it has work.
+    /// In steps of at most 5 ms, each of which the disk begins with or without work.
     fn pass(&mut self, ns: u64) {
         let end = self.now + ns;
         while self.now < end {
@@ -208,7 +208,7 @@ impl Machine {
     }
 }
 
-/// What a writer of depth 1 got in the second half, bytes a second, and its longest pause.
+/// The rate of a writer of depth 1 in the second half, bytes a second, and its longest pause.
 fn write_for(machine: &mut Machine, seconds: u64, writer_rate: u64, bytes: u64) -> (u64, u64) {
     let mut dirty_rate = DirtyRate::new();
     let (begin, mut written, mut longest) = (machine.now, 0, 0);
@@ -303,7 +303,7 @@ fn what_is_cancelled_is_paid_back() {
     assert_eq!(small.deadline_ns, large.deadline_ns + large.cost_ns);
     dirty_rate.refund(large.cost_ns);
     assert_eq!(deadline(dirty_rate.request(0, 4096), 0), large.deadline_ns + small.cost_ns);
-    // More than is owed: nothing is owed.
+    // A refund of more than the debt leaves no debt.
     dirty_rate.refund(u64::MAX);
     assert!(matches!(dirty_rate.request(0, 4096), BudgetReply::Free { .. }));
 }

@@ -1,28 +1,30 @@
-//! How writes to a file went so far: enough to guess how the next one will go. Pure: no clock, no system call.
+//! The latency of a file's writes so far: enough to guess the latency of the next one. Pure: no
+//! clock, no system call.
 //!
 //! ```text
-//!            a write by the caller took long                    64 quick ones
-//!   clean ------------------------------------> down(level) --------------------> down(level - 1) ... clean
-//!                                                  |     ^
-//!                                    owed > 0:     v     |  long again: level + 1, owed = 4^level
-//!                                    workers write, each quick one takes one off what is owed;
-//!                                    owed = 0: the caller writes again
+//!          a slow write by the caller                    64 fast ones
+//!   clean ---------------------------> down(level) --------------------> down(level - 1) ... clean
+//!                                         |     ^
+//!                    worker_quota > 0:    v     |  slow again: level + 1, worker_quota = 4^level
+//!                    workers write, and each fast write takes one off worker_quota;
+//!                    worker_quota = 0: the caller writes again
 //! ```
 //!
-//! Time that a worker slept is known exactly; the caller's is only measured, and it may merely have lost the CPU. So the
-//! first miss costs one trip to a worker, which tells; a file that goes on blocking is tried again ever more rarely.
+//! The time that a worker slept is known exactly. The caller's is only measured, and the caller may
+//! merely have lost the CPU. So the first slow write costs one write by a worker, which gives
+//! certainty; a file that goes on blocking is tried again at growing distances.
 
-/// Quick writes by the caller that make up for one level.
+/// Fast writes by the caller that reduce the level by one.
 const STREAK: u16 = 64;
-/// From the deepest level a file comes back after 4^(LEVELS - 1) = 1024 quick writes by workers.
+/// From the deepest level a file comes back after 4^(LEVELS - 1) = 1024 fast writes by workers.
 const LEVELS: u8 = 6;
 
-/// Beyond this an inline write has taken too long: 120 to 600 µs, and more for large ones.
+/// An inline write that takes longer is slow: 120 to 600 µs, and more for large ones.
 const BUDGET_TICKS: u64 = 600_000;
-/// A page cache takes a byte in less, allocation included.
+/// The page cache takes a byte in less, allocation included.
 const BUDGET_TICKS_PER_BYTE: u64 = 8;
 
-/// How a write went.
+/// The latency class of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Latency {
     /// As a page cache takes it.
@@ -32,7 +34,7 @@ pub(crate) enum Latency {
 }
 
 impl Latency {
-    /// By the time that `bytes` took.
+    /// The class of a write of `bytes` that took `ticks`.
     #[inline(always)]
     pub(crate) fn of(ticks: u64, bytes: u64) -> Self {
         if ticks > BUDGET_TICKS + BUDGET_TICKS_PER_BYTE * bytes { Self::Slow } else { Self::Fast }
@@ -42,9 +44,9 @@ impl Latency {
 /// What is remembered of a file; all zero for a file that never blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
-    /// How often it has disappointed lately: 0 to [`LEVELS`].
+    /// Rises with each slow write, falls with fast ones: 0 to [`LEVELS`].
     level: u8,
-    /// Quick writes since then: by workers while any are owed, then by the caller.
+    /// Fast writes since then: by workers while `worker_quota` lasts, then by the caller.
     streak: u16,
     /// Quick writes by others before the caller may write again.
     owed: u16,
@@ -64,23 +66,23 @@ impl History {
         u64::from(self.level) | u64::from(self.streak) << 16 | u64::from(self.owed) << 32 | u64::from(self.queued) << 48
     }
 
-    /// Whether the caller may be expected to write without blocking.
+    /// Whether a write by the caller is expected not to block.
     pub(crate) fn is_fast(self) -> bool {
         self.owed == 0
     }
 
-    /// Whether a try without waiting is worth it: somebody could write since it blocked. (It is not quite without waiting:
-    /// a frozen filesystem holds up `RWF_NOWAIT`, too.)
+    /// Whether a try with `RWF_NOWAIT` is worthwhile: there was a fast write since the slow one.
+    /// (Even `RWF_NOWAIT` waits on a frozen filesystem.)
     pub(crate) fn may_try(self) -> bool {
         self.is_fast() || self.streak > 0
     }
 
-    /// Whether it blocked lately.
+    /// Whether it blocked recently.
     pub(crate) fn is_down(self) -> bool {
         self.level > 0
     }
 
-    /// Whether writes are on their way: later ones go behind them.
+    /// Whether writes are queued: later ones go behind them.
     pub(crate) fn has_queued(self) -> bool {
         self.queued > 0
     }
@@ -96,7 +98,7 @@ impl History {
         }
     }
 
-    /// Somebody else wrote: a worker, or the caller without waiting.
+    /// A worker wrote, or the caller with `RWF_NOWAIT`.
     #[must_use]
     pub(crate) fn after_worker(self, took: Latency) -> Self {
         match took {
@@ -112,13 +114,13 @@ impl History {
         Self { level, streak: 0, owed: 1 << (2 * (level - 1)), ..self }
     }
 
-    /// One more is on its way.
+    /// One more write is queued.
     #[must_use]
     pub(crate) fn queue(self) -> Self {
         Self { queued: self.queued.saturating_add(1), ..self }
     }
 
-    /// One is over.
+    /// A queued write has ended.
     #[must_use]
     pub(crate) fn unqueue(self) -> Self {
         Self { queued: self.queued.saturating_sub(1), ..self }
@@ -174,7 +176,8 @@ mod tests {
         assert_eq!(history, History::default());
     }
 
-    /// A file that behaves as `blocks` says at its n-th write, under the policy: (misses by the caller, writes by workers).
+    /// Writes to a file whose n-th write is slow if `blocks(n)`: (slow writes by the caller, writes
+    /// by workers).
     fn simulate(writes: u32, blocks: impl Fn(u32) -> bool) -> (u32, u32) {
         let (mut history, mut misses, mut elsewhere) = (History::default(), 0, 0);
         for n in 0..writes {
@@ -206,9 +209,9 @@ mod tests {
     fn rare_misses_cost_little_and_frequent_ones_move_the_file_away() {
         // Every 3000th, as a preempted caller sees it.
         let (misses, elsewhere) = simulate(300_000, |n| n % 3_000 == 2_999);
-        // The last one is nobody's turn any more.
+        // The last slow write has no successor.
         assert_eq!((misses, elsewhere), (100, 99));
-        // Every tenth: a caller that always wrote itself would have missed 10,000.
+        // Every tenth: a caller that always wrote itself would have had 10,000 slow writes.
         let (misses, elsewhere) = simulate(100_000, |n| n % 10 == 9);
         assert!(misses < 100, "{misses}");
         assert!(elsewhere > 95_000, "{elsewhere}");

@@ -1,9 +1,10 @@
-//! Buffered writes: who executes them, and when.
+//! Buffered writes: which thread executes them, and when.
 //!
-//! The page cache takes most of them in about a microsecond, and then nothing is faster than the caller's own pwrite. The
-//! rest must not hold the caller up: a file whose writes were seen to block goes down a gear (`crate::route`) until they no
-//! longer do ([`history`]), and when the whole machine has too many dirty pages, writes are put off by deadlines instead
-//! of sleeping ([`crate::throttle`]).
+//! The page cache takes most of them in about a microsecond, and then nothing is faster than the
+//! caller's own pwrite. The others must not hold the caller up: a file whose writes were seen to
+//! block goes down a gear (`crate::route`) until they no longer do ([`history`]), and when the
+//! whole machine has too many dirty pages, writes wait for deadlines instead of sleeping
+//! ([`crate::throttle`]).
 
 pub(crate) mod history;
 
@@ -21,14 +22,14 @@ pub enum WriteMode {
     /// By the caller, while that is expected not to block.
     #[default]
     Adaptive = 0,
-    /// By whoever holds the ring's baton: see `driver::uringlet`.
+    /// By the holder of the ring's baton: see `driver::uringlet`.
     Uringlet = 1,
     /// By io-wq's workers.
     Workers = 2,
 }
 
 impl WriteMode {
-    /// By its name, as `uringlet run --mode` and the variable `URINGLET_MODE` give it.
+    /// The mode of this name, as `uringlet run --mode` and the variable `URINGLET_MODE` give it.
     #[must_use]
     pub fn named(name: &[u8]) -> Option<Self> {
         match name {
@@ -40,10 +41,10 @@ impl WriteMode {
     }
 }
 
-/// Of rings made from now on.
+/// The mode of rings made from now on.
 static MODE: AtomicU32 = AtomicU32::new(WriteMode::Adaptive as u32);
 
-/// How rings made from now on execute buffered writes, unless they ask for a way themselves.
+/// How rings made from now on execute buffered writes, unless their flags say so.
 pub(crate) fn set_mode(mode: WriteMode) {
     MODE.store(mode as u32, Relaxed);
 }
@@ -58,19 +59,19 @@ pub(crate) fn mode_for(flags: u32) -> WriteMode {
     }
 }
 
-/// How writes to the number's file went so far.
+/// The history of writes to the number's file.
 #[inline]
 pub(crate) fn history_of(fd: i32) -> History {
     History::of(fd_table::history(fd))
 }
 
-/// An inline write took longer than it may: the file goes down a gear.
+/// An inline write was slow: the file goes down a gear.
 #[cold]
 pub(crate) fn note_inline_miss(ring_index: u32, fd: i32) {
     after_inline(ring_index, fd, Latency::Slow);
 }
 
-/// The caller, or who holds the baton, wrote to a file; of the ring in this place.
+/// The submitter, or the holder of the baton, wrote to a file; for the ring of this index.
 pub(crate) fn after_inline(ring_index: u32, fd: i32, took: Latency) {
     if took == Latency::Slow {
         stats::bump(ring_index, Counter::SlowInlineWrites);
@@ -80,7 +81,7 @@ pub(crate) fn after_inline(ring_index: u32, fd: i32, took: Latency) {
     }
 }
 
-/// A worker wrote, or the caller without waiting.
+/// A worker wrote, or the submitter with `RWF_NOWAIT`.
 pub(crate) fn after_worker(ring_index: u32, fd: i32, took: Latency) {
     change_gear(ring_index, fd, |history| history.after_worker(took));
 }
@@ -95,7 +96,7 @@ fn change_gear(ring_index: u32, fd: i32, change: impl Fn(History) -> History) {
     }
 }
 
-/// Remembers something of a number's file.
+/// Changes the history of writes to the number's file.
 pub(crate) fn note(fd: i32, change: impl Fn(History) -> History) -> History {
     History::of(fd_table::change_history(fd, |word| change(History::of(word)).word()))
 }

@@ -1,5 +1,6 @@
-//! Completions are posted by one thread and reaped by another, more of them than the ring holds: none is lost or torn,
-//! their order is kept, and the program is told to enter exactly while some of them wait for room.
+//! Completions are posted by one thread and reaped by another, more of them than the ring holds:
+//! none is lost or torn, their order is kept, and the overflow flag is set exactly while CQEs wait
+//! for room.
 
 use super::Cq;
 use alloc::sync::Arc;
@@ -10,7 +11,7 @@ use uringlet_sys::lock::Mutex;
 use uringlet_sys::model::{self, ModelProgram};
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
 
-/// A ring as far as completions go: as in `RingState`, memory and queue are used under one lock.
+/// The completion side of a ring: as in `RingState`, memory and queue are used under one lock.
 struct Completions {
     memory: RingMemory,
     cq: Cq,
@@ -30,13 +31,13 @@ impl Completions {
         self.commit();
     }
 
-    /// The program enters, for what had no room.
+    /// The program enters for the overflowed CQEs.
     fn flush(&mut self) {
         self.cq.flush_overflow(&self.memory);
         self.commit();
     }
 
-    /// The end of each holding of the lock.
+    /// Done at each release of the lock.
     fn commit(&mut self) {
         self.cq.publish(&self.memory);
         let program = ModelProgram::new(&self.memory);

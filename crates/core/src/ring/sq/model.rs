@@ -1,4 +1,5 @@
-//! The program publishes SQEs, the engine takes them, slots are used again: none is lost, torn or taken twice.
+//! The program publishes SQEs, the engine consumes them, slots are used again: none is lost, torn
+//! or consumed twice.
 
 use super::SubmitBaton;
 use alloc::vec::Vec;
@@ -9,7 +10,7 @@ use uringlet_sys::ring_memory::{Geometry, RingMemory};
 
 const SQES: u64 = 3;
 
-/// Words at both ends of the SQE say who it is.
+/// Words at both ends of the SQE identify it.
 fn sqe(n: u64) -> Sqe {
     Sqe { fd: n as i32, off: n, user_data: n, pad2: n, ..Sqe::default() }
 }

@@ -107,8 +107,8 @@ impl Bundle {
         touched.count() as u16
     }
 
-    /// Whether a ring, whose head stood at `head`, is where consuming all of the bundle has left it:
-    /// nothing was selected after it.
+    /// Whether a ring, whose head stood at `head`, is where consuming all of the bundle has left
+    /// it: nothing was selected after it.
     pub(super) fn is_last_taken_from(&self, ring: &BufRing, head: u16) -> bool {
         let Some(last) = self.parts.last() else { return false };
         let behind = head.wrapping_add(self.count());
@@ -134,7 +134,8 @@ impl Bundle {
         }
     }
 
-    /// Puts the bundle back at `head` as if it had never been consumed, then consumes `n` bytes of it.
+    /// Puts the bundle back at `head` as if it had never been consumed, then consumes `n` bytes of
+    /// it.
     pub(super) fn consume_again(&self, ring: &mut BufRing, head: u16, n: u32) {
         if ring.is_incremental {
             for (i, BundleBuf { buf, .. }) in self.parts.iter().enumerate() {

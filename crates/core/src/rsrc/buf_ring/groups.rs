@@ -90,8 +90,8 @@ impl BufGroups {
         }
     }
 
-    /// The request is done with the buffer. A used one is the program's; an unused one returns to its
-    /// group. Returns the CQE's flags of a buffer that does not return.
+    /// The request is done with the buffer. A used one is the program's; an unused one returns to
+    /// its group. Returns the CQE's flags of a buffer that does not return.
     pub(crate) fn put(&mut self, selected: SelectedBuf) -> u32 {
         match selected.stage {
             BufStage::Used(n) => {
@@ -125,8 +125,8 @@ impl BufGroups {
         }
     }
 
-    /// The request of a committed bundle has ended with `n` bytes in it. Returns the CQE's flags of a
-    /// buffer that is back in the ring and not full.
+    /// The request of a committed bundle has ended with `n` bytes in it. Returns the CQE's flags of
+    /// a buffer that is back in the ring and not full.
     fn recycle_unused(&mut self, selected: &SelectedBuf, n: u32) -> u32 {
         let (Some(bundle), Origin::Ring { head, .. }) = (&selected.bundle, selected.origin) else { return 0 };
         let Some(ring) = self.ring_of(selected).filter(|ring| !bundle.keeps_unused && bundle.is_last_taken_from(ring, head)) else {
@@ -183,7 +183,8 @@ impl BufGroups {
     /// `IORING_REGISTER_PBUF_RING`.
     ///
     /// # Errors
-    /// `EINVAL` reserved bits or an odd size, `EEXIST` the group is in use, `EFAULT` no memory at the address.
+    /// `EINVAL` reserved bits or an odd size, `EEXIST` the group is in use, `EFAULT` no memory at
+    /// the address.
     pub(crate) fn register_ring(&mut self, reg: &BufReg) -> Result<(), Errno> {
         if reg.resv != [0; 3] || reg.flags & !(register::PBUF_RING_MMAP | register::PBUF_RING_INC) != 0 {
             return Err(Errno::EINVAL);
@@ -240,11 +241,12 @@ impl BufGroups {
         }
     }
 
-    /// mmap(2) of the ring's descriptor at [`layout::OFF_PBUF_RING`]: maps the buffer ring whose group the
-    /// offset names.
+    /// mmap(2) of the ring's descriptor at [`layout::OFF_PBUF_RING`]: maps the buffer ring whose
+    /// group the offset names.
     ///
     /// # Errors
-    /// `ENOMEM` (as the kernel) if there is no such group, or its ring lies in the program's memory.
+    /// `ENOMEM` (as the kernel) if there is no such group, or its ring lies in the program's
+    /// memory.
     pub(crate) fn map_for_program(&self, offset: u64, len: usize) -> Result<usize, Errno> {
         let group = ((offset & !layout::OFF_MMAP_MASK) >> layout::OFF_PBUF_SHIFT) as u32;
         match self.ring(group) {

@@ -14,7 +14,8 @@ pub(super) struct BufRing {
 }
 
 impl BufRing {
-    /// `n` bytes of the buffer at the head are used. It stays at the head while bytes of it are left.
+    /// `n` bytes of the buffer at the head are used. It stays at the head while bytes of it are
+    /// left.
     pub(super) fn consume(&mut self, n: u32) {
         if self.is_incremental {
             let entry = self.memory.entry(self.head);

@@ -14,7 +14,7 @@ pub(super) enum Origin {
     Ring { registration: u32, head: u16, is_incremental: bool, entry_len: u32 },
 }
 
-/// Who owns a selected buffer: see [`super`].
+/// Ownership of a selected buffer: see [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BufStage {
     Peeked,
@@ -48,7 +48,8 @@ impl SelectedBuf {
         self.flags()
     }
 
-    /// A committed incremental buffer loses all the bytes that were asked for, however many were moved.
+    /// A committed incremental buffer loses all the bytes that were asked for, however many were
+    /// moved.
     pub(super) fn flags(&self) -> u32 {
         let taken = if let BufStage::Used(n) = self.stage { n } else { self.len };
         let more = match (self.origin, &self.bundle) {
@@ -74,7 +75,8 @@ impl SelectedBuf {
         self.bundle.as_ref().is_some_and(|bundle| bundle.is_cut)
     }
 
-    /// Once it is committed, all of it is the program's when its request ends, however much was moved.
+    /// Once it is committed, all of it is the program's when its request ends, however much was
+    /// moved.
     pub(crate) fn keep_unused(&mut self) {
         if let Some(bundle) = &mut self.bundle {
             bundle.keeps_unused = true;
