@@ -119,7 +119,7 @@ impl Watcher {
         self.wake();
     }
 
-    /// Wakes the watcher, starting it if need be.
+    /// Starts the watcher if need be, and wakes it.
     pub(crate) fn wake(&'static self) {
         let mut state = self.state.lock();
         if state.fds.is_none() {
