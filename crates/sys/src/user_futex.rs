@@ -50,8 +50,8 @@ impl Futex {
         calls::value(self.addr)
     }
 
-    /// Unblocks up to `n` waiters that share a bit with `mask`. Returns how many. A negative `n` wakes
-    /// one, as in the kernel.
+    /// Unblocks up to `n` waiters that share a bit with `mask`. Returns how many. A negative `n`
+    /// wakes one, as in the kernel.
     ///
     /// # Errors
     /// `EINVAL` no mask, not aligned; `EFAULT`.
