@@ -40,7 +40,7 @@ impl BenchPool for SingleLock {
     }
 }
 
-/// Wakes or starts a worker for ready work, unless one is already on its way.
+/// Lets a parked or new worker run for ready work, unless one is already on its way.
 fn wake_if_ready(pool: &Arc<Mutex<SingleLockState, TimedLock>>, account: Account, mut all: Guard<'_>) {
     match all.counts[account as usize].wake_action(process::monotonic_ns) {
         WakeAction::Nothing => {}

@@ -9,14 +9,14 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct HostInfo {
     pub(super) kernel: String,
     pub(super) filesystem: String,
     pub(super) cpu: String,
     pub(super) cpus: usize,
 }
 
-impl Host {
+impl HostInfo {
     /// Describes this machine; `directory` is where test files are written.
     pub(super) fn detect(directory: &Path) -> Self {
         let uname = rustix::system::uname();
@@ -34,7 +34,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for HostInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; files on {}; {} CPUs, {}", self.kernel, self.filesystem, self.cpus, self.cpu)
     }

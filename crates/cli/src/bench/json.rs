@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::goal::Goal;
-use super::host::Host;
+use super::host::HostInfo;
 use super::job::{Jobs, Sample};
 
 /// One object: the machine, the notes, the series, the goals.
-pub(super) fn document(host: &Host, rounds: u32, notes: &[String], jobs: &Jobs, goals: &[Goal]) -> String {
+pub(super) fn document(host: &HostInfo, rounds: u32, notes: &[String], jobs: &Jobs, goals: &[Goal]) -> String {
     let document = json!({
         "uringlet": env!("CARGO_PKG_VERSION"),
         "kernel": host.kernel,

@@ -87,7 +87,7 @@ static void heavy(void)
 }
 
 /* The eventfd is signalled after the CQE is there. */
-static int is_told(int eventfd, int ms)
+static int event_pending(int eventfd, int ms)
 {
 	struct pollfd file = { .fd = eventfd, .events = POLLIN };
 	uint64_t count;
@@ -106,15 +106,15 @@ static void told(void)
 	unix_pair(ends);
 	check("registered", reg(REGISTER_EVENTFD_ASYNC, &event, 1), 0);
 	does("send", SQE(SEND, 0, 0, ends[1], .addr = ADDR(out), .len = 10), 10, 0);
-	check("of what was done at once", is_told(event, 0), 0);
+	check("of what was done at once", event_pending(event, 0), 0);
 	does("send", SQE(SEND, FORCE_ASYNC, 0, ends[1], .addr = ADDR(out), .len = 10), 10, 0);
-	check("of a send", is_told(event, 10000), 1);
+	check("of a send", event_pending(event, 10000), 1);
 	does("receive", SQE(RECV, FORCE_ASYNC, 0, ends[0], .addr = ADDR(in), .len = 20), 20, 0);
-	check("of a receive", is_told(event, 10000), 1);
+	check("of a receive", event_pending(event, 10000), 1);
 	does("nothing", SQE(NOP, FORCE_ASYNC), 0, 0);
-	check("of nothing", is_told(event, 10000), 1);
+	check("of nothing", event_pending(event, 10000), 1);
 	does("malformed", SQE(SEND, FORCE_ASYNC, 1 << 9, ends[1]), -EINVAL, 0);
-	check("of what is malformed", is_told(event, 0), 0);
+	check("of what is malformed", event_pending(event, 0), 0);
 	close(event);
 	close(ends[0]);
 	close(ends[1]);

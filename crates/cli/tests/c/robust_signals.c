@@ -214,7 +214,7 @@ static void a_storm(void)
 {
 	section = "a storm of signals";
 	pthread_t thread;
-	uint64_t end = now_us() + 1000000, patience = end + 60000000, done = 0;
+	uint64_t end = now_us() + 1000000, deadline = end + 60000000, done = 0;
 	int p[2];
 
 	pipe(p);
@@ -225,7 +225,7 @@ static void a_storm(void)
 	handled = 0;
 	stop = 0;
 	pthread_create(&thread, 0, storm, 0);
-	while (now_us() < end || (handled <= 100 && now_us() < patience)) {
+	while (now_us() < end || (handled <= 100 && now_us() < deadline)) {
 		uint64_t ts[2] = { 0, 20000 };
 
 		for (int i = 0; i < 4; i++)

@@ -201,7 +201,7 @@ static void heirs(void)
 	struct shared *s = new_shared();
 	int res = 0;
 
-	section = "an heir";
+	section = "a forked child";
 	pid_t child = fork();
 
 	if (!child) {

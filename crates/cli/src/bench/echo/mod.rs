@@ -8,7 +8,7 @@ use std::path::Path;
 
 use indicatif::HumanDuration;
 
-use super::host::{BackgroundLoad, Host};
+use super::host::{BackgroundLoad, HostInfo};
 use super::json;
 use super::outcome::BenchOutcome;
 use super::output::{print, write_file};
@@ -19,7 +19,7 @@ pub(super) use args::BenchEchoArgs;
 pub(super) fn run(args: &BenchEchoArgs) -> Result<BenchOutcome, String> {
     let tools = BenchTools::find()?;
     let stop = StopFlag::on_signals()?;
-    let host = Host::detect(Path::new("."));
+    let host = HostInfo::detect(Path::new("."));
     let mut plan = plan::plan(args, &tools);
     let rounds = args.rounds();
     let length = HumanDuration(plan.jobs.expected_time() * rounds);

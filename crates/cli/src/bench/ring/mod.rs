@@ -5,7 +5,7 @@ mod report;
 
 use std::path::PathBuf;
 
-use super::host::{BackgroundLoad, Host};
+use super::host::{BackgroundLoad, HostInfo};
 use super::json;
 use super::outcome::BenchOutcome;
 use super::output::{print, remove_if_there, write_file};
@@ -41,7 +41,7 @@ pub(super) struct BenchRingArgs {
 pub(super) fn run(args: &BenchRingArgs) -> Result<BenchOutcome, String> {
     let tools = BenchTools::find()?;
     let stop = StopFlag::on_signals()?;
-    let host = Host::detect(&args.directory);
+    let host = HostInfo::detect(&args.directory);
     let file = args.directory.join(format!("uringlet-bench-{}", std::process::id()));
     let mut plan = plan::plan(&tools, &file, if args.no_fio { FioUse::Off } else { FioUse::IfInstalled });
     print(&format!("{host}\n"));

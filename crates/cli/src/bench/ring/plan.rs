@@ -74,7 +74,7 @@ pub(super) struct RingPlan {
 
 /// What makes the io_uring calls of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Caller {
+enum CallOrigin {
     Program,
     /// The library, which the drop-in library can replace.
     Liburing,
@@ -112,14 +112,14 @@ impl RingPlanBuilder<'_> {
             ("generic", "inline, number in a register: rewritten"),
             ("liburing", "liburing's io_uring_enter()"),
         ] {
-            let caller = if path == "liburing" { Caller::Liburing } else { Caller::Program };
+            let caller = if path == "liburing" { CallOrigin::Liburing } else { CallOrigin::Program };
             self.add_rings(ResultTable::Enter, row, &["enter", "--via", path], caller);
         }
     }
 
     fn add_nop(&mut self) {
         for batch in ["1", "8", "32", "128"] {
-            self.add_rings(ResultTable::Nop, &format!("batch {batch}"), &["nop", "--batch", batch], Caller::Liburing);
+            self.add_rings(ResultTable::Nop, &format!("batch {batch}"), &["nop", "--batch", batch], CallOrigin::Liburing);
         }
     }
 
@@ -128,17 +128,17 @@ impl RingPlanBuilder<'_> {
         for depth in ["1", "8", "32"] {
             let row = format!("depth {depth}");
             self.add_cell(ResultTable::Write, &row, PWRITE, Attachment::Plain, &["write", "--via", "pwrite", "--file", &file]);
-            self.add_rings(ResultTable::Write, &row, &["write", "--via", "ring", "--depth", depth, "--file", &file], Caller::Liburing);
+            self.add_rings(ResultTable::Write, &row, &["write", "--via", "ring", "--depth", depth, "--file", &file], CallOrigin::Liburing);
         }
     }
 
     /// Adds one job for each available ring implementation.
-    fn add_rings(&mut self, table: ResultTable, row: &str, args: &[&str], caller: Caller) {
+    fn add_rings(&mut self, table: ResultTable, row: &str, args: &[&str], caller: CallOrigin) {
         if self.tools.no_kernel.is_none() {
             self.add_cell(table, row, KERNEL, Attachment::Plain, args);
         }
         self.add_cell(table, row, ATTACHED, RUN, args);
-        if caller == Caller::Liburing && self.tools.drop_in.is_some() {
+        if caller == CallOrigin::Liburing && self.tools.drop_in.is_some() {
             self.add_cell(table, row, DROP_IN, Attachment::DropIn, args);
         }
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use indicatif::HumanDuration;
 
-use super::host::{BackgroundLoad, Host};
+use super::host::{BackgroundLoad, HostInfo};
 use super::json;
 use super::outcome::BenchOutcome;
 use super::output::{print, write_file};
@@ -21,7 +21,7 @@ use servers::NullServers;
 pub(super) fn run(args: &BenchUblkArgs) -> Result<BenchOutcome, String> {
     let tools = BenchTools::find()?;
     let stop = StopFlag::on_signals()?;
-    let host = Host::detect(Path::new("."));
+    let host = HostInfo::detect(Path::new("."));
     let mut notes = Vec::new();
     let servers = if args.has(args::UblkPart::Paths) { NullServers::start(&tools, &stop, &mut notes)? } else { NullServers::none() };
     let mut plan = plan::plan(args, &tools, &servers);

@@ -5,7 +5,7 @@ mod report;
 
 use std::path::{Path, PathBuf};
 
-use super::host::Host;
+use super::host::HostInfo;
 use super::json;
 use super::outcome::BenchOutcome;
 use super::output::{print, write_file};
@@ -32,7 +32,7 @@ const POOL_PATHS: [&str; 2] = ["uringlet-bench-pool", "../lib/uringlet/uringlet-
 pub(super) fn run(args: &BenchWorkersArgs) -> Result<BenchOutcome, String> {
     let pool = find()?;
     let stop = StopFlag::on_signals()?;
-    let host = Host::detect(Path::new("."));
+    let host = HostInfo::detect(Path::new("."));
     let mut jobs = plan::plan(&pool, host.cpus, args.work_ns);
     print(&format!("{host}\n"));
     let outcome = jobs.run_rounds(args.rounds, &stop, || Ok(()))?;

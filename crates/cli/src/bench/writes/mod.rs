@@ -10,7 +10,7 @@ mod workspace;
 
 use indicatif::HumanDuration;
 
-use super::host::{BackgroundLoad, Host};
+use super::host::{BackgroundLoad, HostInfo};
 use super::json;
 use super::outcome::BenchOutcome;
 use super::output::{print, write_file};
@@ -26,7 +26,7 @@ pub(super) fn run(args: &BenchWritesArgs) -> Result<BenchOutcome, String> {
     let tools = BenchTools::find()?;
     let stop = StopFlag::on_signals()?;
     let mut workspace = Workspace::new(&args.directory)?;
-    let host = Host::detect(workspace.path());
+    let host = HostInfo::detect(workspace.path());
     let mut plan = plan::plan(args, &tools, &mut workspace, &stop);
     let rounds = args.rounds();
     let length = HumanDuration(plan.jobs.expected_time() * rounds);

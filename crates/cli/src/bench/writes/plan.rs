@@ -9,7 +9,7 @@ use super::slow_fs::SlowFs;
 use super::sysctl;
 use super::workspace::Workspace;
 use crate::bench::fio;
-use crate::bench::host::Host;
+use crate::bench::host::HostInfo;
 use crate::bench::job::{BenchJob, Jobs, ParseOutput, TableCell};
 use crate::bench::json;
 use crate::bench::launch::Launch;
@@ -109,7 +109,7 @@ impl WritesPlan {
     fn find_volumes(&mut self, args: &BenchWritesArgs, workspace: &mut Workspace, stop: &StopFlag) {
         for fs in args.filesystems() {
             let Some(kind) = fs.made() else {
-                let kind = Host::detect(workspace.path()).filesystem;
+                let kind = HostInfo::detect(workspace.path()).filesystem;
                 self.volumes.push(TestVolume {
                     label: format!("{kind} (this machine's)"),
                     kind,
