@@ -30,9 +30,10 @@ usage: differential [--seed N] [--count N] [--ops N] [--net] [--jobs N] [--no-sh
        differential native --seed N [--ops N] [--net]    play it on the kernel's ring
        differential ours --seed N [--ops N] [--net] [--with OPTION]...   play it on the engine
 
-Plays --count scenarios (200) of about --ops requests (24) from seed --seed (1) on. With --net
-most of them are what servers ask for: bundles, multishot requests, notifications, messages. --with
-gives an option to `uringlet run`. Without --uringlet and --xtask their release is built first.";
+Plays --count scenarios (200) of about --ops requests (24), starting with seed --seed (1). With
+--net most of them are requests of network servers: bundles, multishot, notifications, messages.
+--with passes an option to `uringlet run`. Without --uringlet and --xtask their release is built
+first.";
 
 #[derive(Clone, Debug, Default)]
 struct Args {

@@ -25,11 +25,12 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "\
 usage: fsx [--seed N] [--ops N] [--round N] [--jobs N] [--depth N] [--dir DIR]
 
-Plays --ops operations (1,000,000) on files in DIR (the current folder), in rounds of --round operations (50,000), --jobs of them at a time (two for each
-CPU: some wait for the disk), each on files and a ring of its own. The first round has seed --seed (1), the next one the next seed. --depth fixes how many
-operations are in flight (else it changes, 1 to 32).
+Plays --ops operations (1,000,000) on files in DIR (the current directory), in rounds of --round
+operations (50,000), --jobs of them at a time (two per CPU, as some wait for the disk), each on
+files and a ring of its own. The first round has seed --seed (1), the next one the next seed.
+--depth fixes the number of operations in flight (default: it changes, 1 to 32).
 
-Exit status: 0 all as expected, 1 not, 77 no io_uring to be had, 130 interrupted.";
+Exit status: 0 all as expected, 1 not, 77 io_uring is not available, 130 interrupted.";
 
 /// Exit status without io_uring.
 const NO_RING: u8 = 77;
