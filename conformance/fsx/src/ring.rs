@@ -47,14 +47,14 @@ pub(crate) fn truncates(ring: &IoUring) -> bool {
 }
 
 /// The file of an operation.
-pub(crate) struct FileTarget<'a> {
+pub(crate) struct OpTarget<'a> {
     pub(crate) index: usize,
     pub(crate) handles: &'a FileHandles,
     /// By its slot in the ring's file table.
     pub(crate) is_registered: bool,
 }
 
-impl FileTarget<'_> {
+impl OpTarget<'_> {
     /// The SQE's descriptor: a number, or with FIXED_FILE a slot of the table.
     fn fd(&self, kind: HandleKind) -> types::Fd {
         let slot = self.index * HANDLES + kind as usize;
@@ -77,7 +77,7 @@ struct Transfer {
 }
 
 /// The SQE of an operation that uses this slot's buffer. `cuts` are the borders of its iovecs.
-pub(crate) fn entry(op: &FileOp, target: &FileTarget<'_>, slots: &mut BufferSlots, slot: usize, cuts: [u64; 3]) -> Entry {
+pub(crate) fn entry(op: &FileOp, target: &OpTarget<'_>, slots: &mut BufferSlots, slot: usize, cuts: [u64; 3]) -> Entry {
     let at =
         |kind, is_write, buffer, off, len: u64| Transfer { fd: target.fd(kind), is_write, buffer, off, len: len as usize, rw_flags: 0 };
     let here = u64::MAX;

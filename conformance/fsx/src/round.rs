@@ -11,7 +11,7 @@ use crate::claim::RangeClaim;
 use crate::files::{FileHandles, HANDLES, ScratchDir, drop_cache};
 use crate::model::FileModel;
 use crate::op::FileOp;
-use crate::ring::{self, FileTarget, KINDS, RingKind};
+use crate::ring::{self, OpTarget, KINDS, RingKind};
 use crate::slots::{BufferSlots, SlotState, difference};
 use conformance_rng::Rng;
 use io_uring::IoUring;
@@ -279,7 +279,7 @@ impl<'a> Round<'a> {
 
     fn entry(&mut self, slot: usize, flags: Flags) -> Entry {
         let (op, file, number) = (self.slots.all[slot].op, self.slots.all[slot].file, self.slots.all[slot].number);
-        let target = FileTarget { index: file, handles: &self.files[file], is_registered: flags.contains(Flags::FIXED_FILE) };
+        let target = OpTarget { index: file, handles: &self.files[file], is_registered: flags.contains(Flags::FIXED_FILE) };
         let cuts = [self.rng.next_u64(), self.rng.next_u64(), self.rng.next_u64()];
         ring::entry(&op, &target, &mut self.slots, slot, cuts).flags(flags).user_data(number << 8 | slot as u64)
     }

@@ -198,7 +198,7 @@ mod tests {
         let cases = vec![
             ("fetch", fresh(), PLAIN, fetch, 9, 1, false, Ok(io::FETCH_REQ)),
             ("fetch without a buffer", fresh(), PLAIN, fetch, 0, 1, false, bad),
-            ("fetch of who is asked later", fresh(), ASKS, fetch, 0, 1, false, Ok(io::FETCH_REQ)),
+            ("fetch without a buffer, NEED_GET_DATA", fresh(), ASKS, fetch, 0, 1, false, Ok(io::FETCH_REQ)),
             ("fetch with a buffer, user copy", fresh(), USER_COPY, fetch, 9, 1, false, bad),
             ("fetch, user copy", fresh(), USER_COPY, fetch, 0, 1, false, Ok(io::FETCH_REQ)),
             ("commit before fetch", fresh(), PLAIN, commit, 9, 1, false, bad),
