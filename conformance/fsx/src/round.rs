@@ -11,7 +11,7 @@ use crate::claim::RangeClaim;
 use crate::files::{FileHandles, HANDLES, ScratchDir, drop_cache};
 use crate::model::FileModel;
 use crate::op::FileOp;
-use crate::ring::{self, OpTarget, KINDS, RingKind};
+use crate::ring::{self, KINDS, OpTarget, RingKind};
 use crate::slots::{BufferSlots, SlotState, difference};
 use conformance_rng::Rng;
 use io_uring::IoUring;
