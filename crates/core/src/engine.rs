@@ -4,6 +4,7 @@
 mod fork;
 
 use crate::driver::watcher::end_or_watch;
+use crate::intercepted::{self, InterceptedCalls};
 use crate::route::hint::AsyncHint;
 use crate::state::{ANY_READABLE, LockOwner, RINGS};
 use crate::submit::keep_file;
@@ -15,6 +16,18 @@ use uringlet_sys::{Errno, fd_table, io, process};
 /// The one engine of this process.
 pub static ENGINE: Engine = Engine { _one: () };
 
+/// The entry points that ops use.
+static INTERCEPTED: InterceptedCalls = InterceptedCalls { close: |fd| ENGINE.close(fd), note_polled: |fd| ENGINE.note_polled(fd) };
+
+/// A system call's return value: its result, or -errno.
+#[inline]
+pub(crate) fn to_isize(result: Result<usize, Errno>) -> isize {
+    match result {
+        Ok(n) => n as isize,
+        Err(errno) => -(errno.into_raw() as isize),
+    }
+}
+
 /// See the module. All methods, those of `lib.rs` too, work on the one [`ENGINE`].
 #[derive(Debug)]
 pub struct Engine {
@@ -22,6 +35,12 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Before the first ring.
+    pub(crate) fn init(&'static self) {
+        fd_table::init();
+        intercepted::register(&INTERCEPTED);
+    }
+
     /// The program closes a number. `None`: the engine does not use it, make the plain call. One
     /// table load.
     #[inline]
@@ -50,7 +69,7 @@ impl Engine {
         if let Some((ring, generation)) = last_of {
             end_or_watch(ring, generation);
         }
-        crate::to_isize(result)
+        to_isize(result)
     }
 
     /// A vfork child shares this memory, but closes descriptors of its own.

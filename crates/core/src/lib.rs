@@ -27,6 +27,7 @@ mod apoll;
 mod driver;
 mod engine;
 mod file;
+mod intercepted;
 pub mod io_wq;
 mod ops;
 mod register;
@@ -51,24 +52,16 @@ pub use virtual_file::{OpenedFile, PendingCmd, UringCmd, VirtualFile, VirtualFil
 pub use write::WriteMode;
 
 use driver::enter::{EnterArgs, check_flags, enter};
+use engine::to_isize;
 use uringlet_abi::{enter as enter_flag, layout, register as reg};
 use uringlet_sys::{AppPromise, Errno, UserPtr};
-
-/// A system call's return value: what it returns, or -errno.
-#[inline]
-pub(crate) fn to_isize(result: Result<usize, Errno>) -> isize {
-    match result {
-        Ok(n) => n as isize,
-        Err(errno) => -(errno.into_raw() as isize),
-    }
-}
 
 const PAGE: u64 = 4096;
 
 impl Engine {
     /// io_uring_setup(2): a new ring's fd, or -errno.
     pub fn setup(&'static self, _promise: AppPromise, entries: u32, params: UserPtr) -> isize {
-        uringlet_sys::fd_table::init();
+        self.init();
         to_isize(register::setup::setup(entries, params))
     }
 

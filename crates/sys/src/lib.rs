@@ -46,6 +46,7 @@ mod shm_mapping;
 pub mod signal;
 #[cfg(not(loom))]
 pub mod spawn;
+pub mod static_ref;
 pub mod static_table;
 pub mod stats;
 pub mod sync;

@@ -13,15 +13,14 @@
 //! Tests:   liburing openat2.t, open-close.t, statx.t, unlink.t, rename.t, mkdir.t, symlink.t,
 //!          hardlink.t; ours cli/tests/fs_ops.rs.
 
-mod intercepted;
 mod open;
 mod path;
 mod xattr;
 
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
 use super::outcome::Outcome;
+use crate::intercepted::{self, RawEpollEvent};
 use crate::ring_resources::RingResources;
-use intercepted::RawEpollEvent;
 pub(crate) use open::install_file;
 use path::{UserPath, refuse_fixed};
 use uringlet_abi::Sqe;

@@ -1,7 +1,7 @@
 //! `IORING_OP_OPENAT, OPENAT2, CLOSE`.
 
-use super::intercepted;
 use super::path::{UserPath, refuse_fixed};
+use crate::intercepted;
 use crate::ops::issue::{Issue, PrepCx, unused};
 use crate::ops::outcome::Outcome;
 use crate::ring_resources::RingResources;
