@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "there is no value 0")]
-    fn what_is_not_there_is_not_removed() {
+    fn removing_a_vacant_number_panics() {
         let mut slab = Slab::new();
         slab.insert(());
         slab.remove(0);

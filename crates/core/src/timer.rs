@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_timeouts_wait_for_their_number() {
+    fn counting_timeouts_complete_after_their_number_of_cqes() {
         let mut t = Timers::default();
         t.count(2, id(1));
         t.count(1, id(2));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_timeout_is_not_counted() {
+    fn cqe_of_a_timeout_is_not_counted() {
         let mut t = Timers::default();
         t.count(1, id(1));
         t.skip_next(true);

@@ -100,9 +100,9 @@ impl PollRing {
     /// Cancels a request, if it has not ended.
     fn cancel(&self, key: u32) {
         let mut part = self.lock();
-        let was_armed = part.poller.is_armed();
+        let had_waiter = part.poller.is_armed();
         part.poller.disarm(self.fd(), id(key));
-        if was_armed && !part.poller.is_armed() {
+        if had_waiter && !part.poller.is_armed() {
             part.cancelled.push(key);
         }
         drop(part);

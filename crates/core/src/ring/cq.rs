@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scribbled_head_is_no_more_than_a_full_ring() {
+    fn overwritten_head_counts_as_a_full_ring() {
         let m = memory();
         let mut cq = Cq::default();
         m.word(RingField::CqHead).store(0xdead_beef, Release);

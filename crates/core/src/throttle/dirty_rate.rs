@@ -166,9 +166,10 @@ impl DirtyRate {
         self.bandwidth = mix(self.bandwidth, written, weight).max(RATE_MIN);
     }
 
-    /// We were allowed so much, and everybody together dirtied so much: what is left for us of the bandwidth.
-    fn share(&mut self, allowed: u64, dirtied: u64, is_paced: bool) {
-        if !is_paced || dirtied == 0 {
+    /// This process was allowed `allowed`, and all processes dirtied `dirtied`: its part of the
+    /// bandwidth.
+    fn share(&mut self, allowed: u64, dirtied: u64, is_throttled: bool) {
+        if !is_throttled || dirtied == 0 {
             self.fair = self.bandwidth;
             return;
         }
@@ -184,7 +185,7 @@ impl DirtyRate {
             LastReading::Blind { at_ns } => return BudgetReply::Free { bytes: u64::MAX, until_ns: at_ns.saturating_add(BLIND_NS) },
             LastReading::At { at_ns, readings } => (at_ns, readings),
         };
-        let room = room(&readings, self.granted_bytes.max(self.owed_bytes(now_ns, &readings)));
+        let room = room(&readings, self.granted_bytes.max(self.debt_bytes(now_ns, &readings)));
         if bytes >= room {
             return self.schedule(now_ns, bytes, &readings);
         }
@@ -214,11 +215,11 @@ impl DirtyRate {
         self.paid_at_ns = self.paid_at_ns.saturating_sub(cost_ns);
     }
 
-    /// What waits for its deadline: as good as dirty, for those who come after.
-    fn owed_bytes(&self, now_ns: u64, readings: &Readings) -> u64 {
+    /// Bytes that wait for their deadlines: they count as dirty for later requests.
+    fn debt_bytes(&self, now_ns: u64, readings: &Readings) -> u64 {
         let ahead_ns = self.paid_at_ns.saturating_sub(now_ns);
-        let owed = u128::from(ahead_ns) * u128::from(self.rate(readings)) / u128::from(SECOND_NS);
-        u64::try_from(owed).unwrap_or(u64::MAX)
+        let debt = u128::from(ahead_ns) * u128::from(self.rate(readings)) / u128::from(SECOND_NS);
+        u64::try_from(debt).unwrap_or(u64::MAX)
     }
 
     /// The rate of this process, bytes a second.

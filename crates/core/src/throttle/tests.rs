@@ -30,7 +30,7 @@ fn deadline(reply: BudgetReply, now: u64) -> u64 {
 }
 
 #[test]
-fn the_ratio_falls_from_two_to_nothing_before_the_limit() {
+fn ratio_falls_from_two_to_zero_before_the_limit() {
     // Ceiling 600, edge 950, so the setpoint is 775.
     let table = [(0, 2048), (600, 2048), (775, 1024), (950, 0), (1000, 0), (5000, 0)];
     for (dirty, expected) in table {
@@ -44,7 +44,7 @@ fn the_ratio_falls_from_two_to_nothing_before_the_limit() {
 }
 
 #[test]
-fn far_from_the_limits_there_are_allowances() {
+fn far_from_the_limits_there_are_budgets() {
     // MiB dirty -> MiB of the budget, for so long (ms).
     let table = [(0, 64, 292), (200, 50, 195), (520, 10, 50), (599, 0, 50)];
     for (dirty, budget, ms) in table {
@@ -55,7 +55,7 @@ fn far_from_the_limits_there_are_allowances() {
 }
 
 #[test]
-fn allowances_together_are_less_than_the_room() {
+fn budgets_together_are_less_than_the_room() {
     let mut dirty_rate = dirty_rate(readings(domain(500, 200, 1000)));
     let mut given = 0;
     while let BudgetReply::Free { bytes, until_ns } = dirty_rate.request(1, 4096) {
@@ -68,7 +68,7 @@ fn allowances_together_are_less_than_the_room() {
 }
 
 #[test]
-fn a_large_write_is_allowed_whole_or_paid_for() {
+fn large_write_is_granted_whole_or_paid_for() {
     let mut free = dirty_rate(readings(domain(0, 200, 1000)));
     assert!(matches!(free.request(0, 500 * MIB), BudgetReply::Free { bytes, .. } if bytes == 500 * MIB));
     let mut late = dirty_rate(readings(domain(0, 200, 1000)));
@@ -78,7 +78,7 @@ fn a_large_write_is_allowed_whole_or_paid_for() {
 }
 
 #[test]
-fn a_burst_is_spaced_and_a_late_comer_is_not_in_debt() {
+fn burst_is_spaced_and_a_later_request_owes_nothing() {
     let mut dirty_rate = dirty_rate(readings(domain(775, 200, 1000)));
     let deadlines: Vec<_> = (0..101).map(|_| deadline(dirty_rate.request(0, MIB), 0)).collect();
     assert_eq!(deadlines[0], 0);
@@ -89,7 +89,7 @@ fn a_burst_is_spaced_and_a_late_comer_is_not_in_debt() {
 }
 
 #[test]
-fn short_pauses_are_saved_up() {
+fn short_pauses_are_accumulated() {
     let mut dirty_rate = dirty_rate(readings(domain(775, 200, 1000)));
     // 4 KiB at 100 MiB/s: 39 us each, so that 52 fit in 2 ms.
     let free = (0..1000).take_while(|_| matches!(dirty_rate.request(0, 4096), BudgetReply::Free { .. })).count();
@@ -97,14 +97,14 @@ fn short_pauses_are_saved_up() {
 }
 
 #[test]
-fn at_the_limit_there_is_a_least_rate() {
+fn at_the_limit_the_least_rate_holds() {
     let mut dirty_rate = dirty_rate(readings(domain(2000, 200, 1000)));
     let last = (0..=64).map(|_| deadline(dirty_rate.request(0, RATE_MIN / 64), 0)).last();
     assert_eq!(last, Some(SECOND));
 }
 
 #[test]
-fn the_tighter_domain_decides() {
+fn stricter_domain_decides() {
     let machine = domain(0, 2000, 4000);
     let cgroup = Some(domain(80, 20, 100));
     let mut full = dirty_rate(Readings { cgroup, ..readings(machine) });
@@ -127,7 +127,7 @@ fn without_readings_nothing_is_throttled() {
 }
 
 #[test]
-fn a_reading_serves_for_a_while() {
+fn reading_is_used_for_a_while() {
     let dirty_rate = dirty_rate(readings(domain(0, 200, 1000)));
     assert!(!dirty_rate.wants_reading(READING_NS - 1));
     assert!(dirty_rate.wants_reading(READING_NS));
@@ -149,7 +149,7 @@ fn allowed_after(mut dirty_rate: DirtyRate, from_ns: u64, written: u64, dirtied:
 }
 
 #[test]
-fn the_bandwidth_is_measured_and_measured_again() {
+fn bandwidth_is_measured_repeatedly() {
     let (dirty_rate, fast) = allowed_after(DirtyRate::new(), 0, 400, 1);
     assert!((380..=400).contains(&fast), "{fast}");
     let (_, slow) = allowed_after(dirty_rate, 200 * SECOND, 40, 1);
@@ -157,7 +157,7 @@ fn the_bandwidth_is_measured_and_measured_again() {
 }
 
 #[test]
-fn all_slow_down_when_more_is_dirtied_than_written() {
+fn rate_falls_when_more_is_dirtied_than_written() {
     let (_, alone) = allowed_after(DirtyRate::new(), 0, 100, 100);
     let (_, together) = allowed_after(DirtyRate::new(), 0, 100, 200);
     assert!(alone >= 95 && together < 20, "{alone} {together}");
@@ -235,7 +235,7 @@ fn write_for(machine: &mut Machine, seconds: u64, writer_rate: u64, bytes: u64) 
 }
 
 #[test]
-fn a_writer_gets_what_the_disk_takes_and_stays_below_the_limit() {
+fn writer_gets_the_disks_bandwidth_and_stays_below_the_limit() {
     // Disk, writer (MiB/s), background, limit (MiB), size of a write (KiB).
     let table = [
         (100, 2000, 500, 1000, 64),
@@ -260,7 +260,7 @@ fn a_writer_gets_what_the_disk_takes_and_stays_below_the_limit() {
 }
 
 #[test]
-fn a_slow_writer_is_never_paced() {
+fn slow_writer_is_never_throttled() {
     let mut machine = Machine::new(500 * MIB, 0, 500, 1000);
     let (rate, pause) = write_for(&mut machine, 20, 300 * MIB, 65536);
     assert_eq!(pause, 0);
@@ -268,7 +268,7 @@ fn a_slow_writer_is_never_paced() {
 }
 
 #[test]
-fn a_neighbour_leaves_what_he_does_not_take() {
+fn writer_gets_the_bandwidth_an_unthrottled_process_leaves() {
     let mut machine = Machine::new(100 * MIB, 60 * MIB, 500, 1000);
     let (rate, pause) = write_for(&mut machine, 60, 2000 * MIB, 65536);
     assert!(machine.most_dirty < 1000 * MIB, "{}", machine.most_dirty);
@@ -277,7 +277,7 @@ fn a_neighbour_leaves_what_he_does_not_take() {
 }
 
 #[test]
-fn a_disk_that_becomes_slow_is_followed() {
+fn rate_follows_a_disk_that_becomes_slow() {
     let mut machine = Machine::new(400 * MIB, 0, 500, 1000);
     let mut dirty_rate = DirtyRate::new();
     for _ in 0..600_000 {
@@ -295,7 +295,7 @@ fn a_disk_that_becomes_slow_is_followed() {
 }
 
 #[test]
-fn what_is_cancelled_is_paid_back() {
+fn cancelled_write_is_paid_back() {
     let mut dirty_rate = dirty_rate(readings(domain(1000, 200, 1000)));
     assert!(matches!(dirty_rate.request(0, MIB), BudgetReply::Free { .. }));
     let BudgetReply::Throttled(large) = dirty_rate.request(0, 100 * MIB) else { panic!("it waits for the first") };

@@ -48,9 +48,9 @@ pub(crate) struct History {
     level: u8,
     /// Fast writes since then: by workers while `worker_quota` lasts, then by the caller.
     streak: u16,
-    /// Quick writes by others before the caller may write again.
-    owed: u16,
-    /// Writes that are with workers, or put off.
+    /// Fast writes by workers before the caller may write again.
+    worker_quota: u16,
+    /// Writes that are with workers, or throttled.
     queued: u16,
 }
 
@@ -58,17 +58,17 @@ impl History {
     /// From the word that the descriptor table keeps.
     #[inline]
     pub(crate) fn of(word: u64) -> Self {
-        Self { level: word as u8, streak: (word >> 16) as u16, owed: (word >> 32) as u16, queued: (word >> 48) as u16 }
+        Self { level: word as u8, streak: (word >> 16) as u16, worker_quota: (word >> 32) as u16, queued: (word >> 48) as u16 }
     }
 
     /// For the descriptor table.
     pub(crate) fn word(self) -> u64 {
-        u64::from(self.level) | u64::from(self.streak) << 16 | u64::from(self.owed) << 32 | u64::from(self.queued) << 48
+        u64::from(self.level) | u64::from(self.streak) << 16 | u64::from(self.worker_quota) << 32 | u64::from(self.queued) << 48
     }
 
     /// Whether a write by the caller is expected not to block.
     pub(crate) fn is_fast(self) -> bool {
-        self.owed == 0
+        self.worker_quota == 0
     }
 
     /// Whether a try with `RWF_NOWAIT` is worthwhile: there was a fast write since the slow one.
@@ -103,15 +103,15 @@ impl History {
     pub(crate) fn after_worker(self, took: Latency) -> Self {
         match took {
             Latency::Slow => self.worse(),
-            Latency::Fast if self.owed == 0 => self,
-            Latency::Fast if self.owed == 1 => Self { owed: 0, streak: 0, ..self },
-            Latency::Fast => Self { owed: self.owed - 1, streak: self.streak.saturating_add(1), ..self },
+            Latency::Fast if self.worker_quota == 0 => self,
+            Latency::Fast if self.worker_quota == 1 => Self { worker_quota: 0, streak: 0, ..self },
+            Latency::Fast => Self { worker_quota: self.worker_quota - 1, streak: self.streak.saturating_add(1), ..self },
         }
     }
 
     fn worse(self) -> Self {
         let level = (self.level + 1).min(LEVELS);
-        Self { level, streak: 0, owed: 1 << (2 * (level - 1)), ..self }
+        Self { level, streak: 0, worker_quota: 1 << (2 * (level - 1)), ..self }
     }
 
     /// One more write is queued.
@@ -132,14 +132,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_holds_all_of_it() {
-        let history = History { level: 5, streak: 63, owed: 1024, queued: u16::MAX };
+    fn word_holds_the_whole_history() {
+        let history = History { level: 5, streak: 63, worker_quota: 1024, queued: u16::MAX };
         assert_eq!(History::of(history.word()), history);
         assert_eq!(History::default().word(), 0);
     }
 
     #[test]
-    fn a_clean_file_stays_clean_and_needs_no_note() {
+    fn clean_file_stays_clean_after_fast_writes() {
         let clean = History::default();
         assert_eq!(clean.after_inline(Latency::Fast), clean);
         assert_eq!(clean.after_worker(Latency::Fast), clean);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_false_alarm_costs_one_write_by_a_worker() {
+    fn single_slow_write_costs_one_write_by_a_worker() {
         let missed = History::default().after_inline(Latency::Slow);
         assert!(!missed.is_fast() && missed.is_down());
         let mut back = missed.after_worker(Latency::Fast);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_miss_a_worker_goes_first() {
+    fn after_a_slow_write_a_worker_writes_first() {
         let twice = History::default().after_inline(Latency::Slow).after_worker(Latency::Slow);
         assert!(!twice.may_try());
         let quick_since = twice.after_worker(Latency::Fast);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn queued_writes_are_counted_and_never_below_zero() {
+    fn queued_writes_never_count_below_zero() {
         let mut history = History::default().queue().queue();
         assert!(history.has_queued());
         for _ in 0..3 {
@@ -194,20 +194,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_always_blocks_costs_the_caller_one_call() {
+    fn file_that_always_blocks_costs_the_caller_one_write() {
         assert_eq!(simulate(10_000, |_| true), (1, 9_999));
     }
 
     #[test]
-    fn a_file_that_recovers_comes_back_by_itself() {
+    fn file_that_recovers_comes_back() {
         let (misses, elsewhere) = simulate(20_000, |n| n < 1_000);
         assert_eq!(misses, 1);
         assert!(elsewhere < 2_100, "{elsewhere} writes went to workers");
     }
 
     #[test]
-    fn rare_misses_cost_little_and_frequent_ones_move_the_file_away() {
-        // Every 3000th, as a preempted caller sees it.
+    fn rare_slow_writes_cost_little_and_frequent_ones_move_the_file_to_workers() {
+        // Every 3000th write is slow, as for a caller that is preempted.
         let (misses, elsewhere) = simulate(300_000, |n| n % 3_000 == 2_999);
         // The last slow write has no successor.
         assert_eq!((misses, elsewhere), (100, 99));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn large_writes_may_take_longer() {
+    fn large_writes_are_slow_later() {
         assert_eq!(Latency::of(BUDGET_TICKS + 1, 0), Latency::Slow);
         assert_eq!(Latency::of(BUDGET_TICKS + 1, 4096), Latency::Fast);
     }

@@ -50,7 +50,7 @@ fn cqe(n: u64) -> Cqe {
 }
 
 #[test]
-fn an_overflowing_ring_loses_nothing_and_keeps_the_order() {
+fn overflowing_ring_loses_nothing_and_keeps_the_order() {
     const CQES: u64 = 4;
     model::check(3, || {
         let (ring, mut program) = Completions::new();
@@ -74,7 +74,7 @@ fn an_overflowing_ring_loses_nothing_and_keeps_the_order() {
 }
 
 #[test]
-fn two_posters_and_a_reader_that_never_enters_while_there_is_room() {
+fn two_posters_without_overflow_need_no_enter() {
     model::check(2, || {
         let (ring, mut program) = Completions::new();
         let posters = [1, 2].map(|n| {

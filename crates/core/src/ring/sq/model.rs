@@ -49,6 +49,6 @@ fn sqes_arrive_whole_once_and_in_order() {
 }
 
 #[test]
-fn so_do_sqes_behind_an_index_array() {
+fn sqes_behind_an_index_array_arrive_whole_once_and_in_order() {
     model::check(2, || publication(true));
 }
