@@ -303,7 +303,7 @@ impl Harness {
         self.next += 1;
         let command = LoggedCommand { id, log: Arc::clone(&self.log), is_done: false };
         let device = self.driver.device(0).unwrap();
-        device.io_commands([IoCommand { task, cmd_op: 0xc010_7500 | u32::from(nr), cmd, command: command }]);
+        device.io_commands([IoCommand { task, cmd_op: 0xc010_7500 | u32::from(nr), cmd, command }]);
         let mut log = self.log.lock().unwrap();
         let at = log.iter().position(|&(other, _)| other == id)?;
         Some(log.remove(at).1)

@@ -65,7 +65,7 @@ fn serve(device: &UblkDevice<TestPlatform>, server: &Mutex<Vec<u8>>, task: u64, 
     let send = |nr, tag: u16, result| {
         let command = LoggedCommand { id: u64::from(tag), log: Arc::clone(&log), is_done: false };
         let cmd = IoCmd { q_id: 0, tag, result, addr: buffer(tag) };
-        device.io_commands([IoCommand { task, cmd_op: u32::from(nr), cmd, command: command }]);
+        device.io_commands([IoCommand { task, cmd_op: u32::from(nr), cmd, command }]);
     };
     (0..DEPTH).for_each(|tag| send(ublk_io::FETCH_REQ, tag, 0));
     let mut armed = DEPTH;
