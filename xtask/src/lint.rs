@@ -3,7 +3,7 @@
 
 use crate::paths;
 use crate::test_counts::{Failure, TestCounts};
-use crate::tidy::findings::Findings;
+use crate::tidy::findings::TidyFindings;
 use crate::tidy::ratchet::{CASTS, Ratchet, Update};
 use crate::tidy::ratchet_path;
 use anyhow::{Context, bail};
@@ -104,8 +104,8 @@ fn read_message(line: &str, report: &mut ClippyReport) {
     }
 }
 
-fn count(report: &ClippyReport) -> Findings {
-    let mut found = Findings::default();
+fn count(report: &ClippyReport) -> TidyFindings {
+    let mut found = TidyFindings::default();
     for (file, line, text) in &report.casts {
         let depth = if file.starts_with("crates/") || file.starts_with("conformance/") { 2 } else { 1 };
         let package = file.split('/').take(depth).collect::<Vec<_>>().join("/");

@@ -3,7 +3,8 @@
 
 /// The arena: all memory that SQEs point to.
 pub(crate) const ARENA: u64 = 0x10_0000_0000;
-/// A request's own part of the arena: data, then [`AUX`] for iovecs, paths and times, then [`AUX2`].
+/// A request's own part of the arena: data, then [`AUX`] for iovecs, paths and times, then
+/// [`AUX2`].
 pub(crate) const CHUNK: u64 = 16 << 10;
 pub(crate) const AUX: u64 = 8 << 10;
 pub(crate) const AUX2: u64 = 12 << 10;

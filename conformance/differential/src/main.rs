@@ -1,4 +1,5 @@
-//! Random io_uring programs on the kernel's ring and on the engine: the completions, the files and the memory must be the same.
+//! Random io_uring programs on the kernel's ring and on the engine: the completions, the files and
+//! the memory must be the same.
 //!
 //! The program generates a scenario from a seed and plays it in two child processes: one on the
 //! kernel's io_uring, one under `uringlet run` inside `xtask sandbox --kill`, where a real io_uring
@@ -36,7 +37,7 @@ Plays --count scenarios (200) of about --ops requests (24), starting with seed -
 first.";
 
 #[derive(Clone, Debug, Default)]
-struct Args {
+struct DifferentialArgs {
     command: Option<String>,
     seed: u64,
     count: u64,
@@ -64,10 +65,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse() -> anyhow::Result<Option<Args>> {
+fn parse() -> anyhow::Result<Option<DifferentialArgs>> {
     use lexopt::prelude::*;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let mut args = Args { seed: 1, count: 200, ops: 24, jobs, quiet_ms: 20, ..Args::default() };
+    let mut args = DifferentialArgs { seed: 1, count: 200, ops: 24, jobs, quiet_ms: 20, ..DifferentialArgs::default() };
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -93,7 +94,7 @@ fn parse() -> anyhow::Result<Option<Args>> {
     Ok(Some(args))
 }
 
-fn run(args: &Args) -> anyhow::Result<bool> {
+fn run(args: &DifferentialArgs) -> anyhow::Result<bool> {
     let case = Case { seed: args.seed, ops: args.ops, is_net: args.is_net, dropped: args.dropped.clone() };
     match args.command.as_deref() {
         None => search(args),
@@ -114,7 +115,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
     }
 }
 
-fn runners(args: &Args) -> anyhow::Result<RunnerPair> {
+fn runners(args: &DifferentialArgs) -> anyhow::Result<RunnerPair> {
     let (uringlet, xtask) = match (&args.uringlet, &args.xtask) {
         (Some(uringlet), Some(xtask)) => (uringlet.clone(), xtask.clone()),
         _ => product::build().context("building what is compared")?,
@@ -132,7 +133,7 @@ fn runners(args: &Args) -> anyhow::Result<RunnerPair> {
 }
 
 /// Plays all seeds. `false` if the engine differs from the kernel in any of them.
-fn search(args: &Args) -> anyhow::Result<bool> {
+fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
     if let Some(errno) = product::no_kernel_ring() {
         println!("skipped: this kernel gives no ring to compare with ({errno})");
         return Ok(true);

@@ -42,7 +42,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 static STOP: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
-struct Args {
+struct FsxArgs {
     seed: u64,
     ops: u64,
     round: u64,
@@ -61,10 +61,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse() -> anyhow::Result<Option<Args>> {
+fn parse() -> anyhow::Result<Option<FsxArgs>> {
     use lexopt::prelude::*;
     let jobs = 2 * std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let mut args = Args { seed: 1, ops: 1_000_000, round: 50_000, jobs, depth: 0, dir: PathBuf::from(".") };
+    let mut args = FsxArgs { seed: 1, ops: 1_000_000, round: 50_000, jobs, depth: 0, dir: PathBuf::from(".") };
     let mut parser = lexopt::Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
@@ -89,7 +89,7 @@ extern "C" fn stop(_signal: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-fn run(args: &Args) -> anyhow::Result<ExitCode> {
+fn run(args: &FsxArgs) -> anyhow::Result<ExitCode> {
     if let Err(error) = ring::new(ring::RingKind::Plain) {
         eprintln!("fsx: no io_uring here: {error}");
         return Ok(ExitCode::from(NO_RING));
@@ -133,7 +133,7 @@ fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Reports the progress until all is done. Ends the process if nothing completes any more.
-fn watch(args: &Args, started: Instant, done: &AtomicU64, is_over: impl Fn() -> bool) {
+fn watch(args: &FsxArgs, started: Instant, done: &AtomicU64, is_over: impl Fn() -> bool) {
     let (mut told, mut moved, mut last) = (started, started, 0);
     while !is_over() {
         std::thread::sleep(Duration::from_millis(20));
@@ -163,7 +163,7 @@ fn rate(count: u64, started: Instant) -> f64 {
     count as f64 / started.elapsed().as_secs_f64() / 1000.0
 }
 
-fn print_summary(args: &Args, started: Instant, (done, sequence): (u64, u64), failures: &[(u64, String)]) -> ExitCode {
+fn print_summary(args: &FsxArgs, started: Instant, (done, sequence): (u64, u64), failures: &[(u64, String)]) -> ExitCode {
     for (seed, report) in failures {
         let ops = args.round.min(args.ops);
         let _ = writeln!(io::stdout(), "fsx: FAILED: seed {seed}, {report}again: fsx --jobs 1 --seed {seed} --ops {ops}");

@@ -1,4 +1,5 @@
-//! Files, sockets, timeouts and links through the `io-uring` crate; prints `all well` if every result is right.
+//! Files, sockets, timeouts and links through the `io-uring` crate; prints `all well` if every
+//! result is right.
 
 use io_uring::{IoUring, opcode, squeue, types};
 use std::fs::OpenOptions;

@@ -25,7 +25,7 @@ enum Command {
     Run(run::RunArgs),
     Bench(bench::BenchArgs),
     Stat(stat::StatArgs),
-    Ublk(ublk::Args),
+    Ublk(ublk::UblkArgs),
     Ublkd(ublk::DaemonArgs),
     Man(documents::ManArgs),
     Completions(documents::CompletionsArgs),

@@ -1,4 +1,5 @@
-//! `uringlet bench` as a command: it measures, reports and removes its files. No test checks a speed.
+//! `uringlet bench` as a command: it measures, reports and removes its files. No test checks a
+//! speed.
 
 mod common;
 

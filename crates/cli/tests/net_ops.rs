@@ -1,5 +1,5 @@
-//! Sockets, provided buffers, registered files, futexes, child processes and extended attributes, as
-//! C programs see them through a ring: each program on the engine and on the kernel's ring.
+//! Sockets, provided buffers, registered files, futexes, child processes and extended attributes,
+//! as C programs see them through a ring: each program on the engine and on the kernel's ring.
 
 mod common;
 

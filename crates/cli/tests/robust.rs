@@ -1,5 +1,5 @@
-//! Programs that misbehave, are interrupted, fork and die, under `uringlet run`: none of them crashes,
-//! hangs or loses a completion, and the answers are the kernel's.
+//! Programs that misbehave, are interrupted, fork and die, under `uringlet run`: none of them
+//! crashes, hangs or loses a completion, and the answers are the kernel's.
 //!
 //! Each program runs on the engine, where a real io_uring call kills it, and on the kernel's own
 //! ring, which checks the expectations.

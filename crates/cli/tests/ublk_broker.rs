@@ -1,4 +1,5 @@
-//! `uringlet ublk`: a server that is killed, its device, and the next server, each in its own process.
+//! `uringlet ublk`: a server that is killed, its device, and the next server, each in its own
+//! process.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;

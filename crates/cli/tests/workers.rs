@@ -1,6 +1,6 @@
 //! io-wq as programs see it: how many workers there are, their names and CPUs, what a cancel finds,
-//! and what happens where no thread can be started. Where Linux promises the same, the kernel's ring
-//! is asked too.
+//! and what happens where no thread can be started. Where Linux promises the same, the kernel's
+//! ring is asked too.
 
 mod common;
 

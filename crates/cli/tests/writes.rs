@@ -105,7 +105,8 @@ fn is_ext4() -> bool {
 
 #[test]
 fn blocked_writes_delay_no_other_request() {
-    // The kernel's ring is not asked: a file may wait there for another one of the same hash bucket (64).
+    // The kernel's ring is not asked: a file may wait there for another one of the same hash bucket
+    // (64).
     behaves("write_frozen", EXT4, false);
 }
 

@@ -1,8 +1,8 @@
 //! System calls that the engine intercepts when the program makes them. An op makes them through
 //! the same entry points, since they concern every ring. No ring's lock is held.
 //!
-//! The entry points lie in the highest layer and ops in a low one, so the engine registers them here
-//! before its first ring.
+//! The entry points lie in the highest layer and ops in a low one, so the engine registers them
+//! here before its first ring.
 
 use uringlet_sys::static_ref::StaticRef;
 use uringlet_sys::{Errno, fd_table, io};

@@ -69,7 +69,7 @@ fn peek(ring: &IoUring) -> (*mut Cqe, u32) {
 }
 
 /// One call of io_uring_enter(2), or several: what to submit and what to wait for.
-struct CqeWait {
+struct SubmitWaitArgs {
     submit: u32,
     wait_nr: u32,
     /// Flags of enter, beyond GETEVENTS.
@@ -80,7 +80,7 @@ struct CqeWait {
     is_timed: bool,
 }
 
-impl CqeWait {
+impl SubmitWaitArgs {
     fn with_mask(submit: u32, wait_nr: u32, mask: *mut SigSet) -> Self {
         Self { submit, wait_nr, flags: 0, arg: user(mask), arg_len: SIGSET_BYTES as usize, is_timed: false }
     }
@@ -131,7 +131,7 @@ impl CqeWait {
     }
 }
 
-fn get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, wait: CqeWait) -> i32 {
+fn get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, wait: SubmitWaitArgs) -> i32 {
     let (cqe, result) = wait.run(ring);
     cqe_ptr.write(cqe);
     if cqe.is_null() {
@@ -154,10 +154,10 @@ fn submit_and_wait_timed(
 ) -> i32 {
     let submit = flush_sq(ring);
     if ts.is_null() {
-        return get_cqe(ring, cqe_ptr, CqeWait::with_mask(submit, wait_nr, mask));
+        return get_cqe(ring, cqe_ptr, SubmitWaitArgs::with_mask(submit, wait_nr, mask));
     }
     let arg = getevents_arg(ts, min_wait_usec, mask);
-    get_cqe(ring, cqe_ptr, CqeWait::with_arg(submit, wait_nr, &arg))
+    get_cqe(ring, cqe_ptr, SubmitWaitArgs::with_arg(submit, wait_nr, &arg))
 }
 
 /// Publishes and submits; `getevents` is that flag of enter, or 0.
@@ -194,16 +194,16 @@ fn peek_batch(ring: &IoUring, cqes: *mut *mut Cqe, count: u32) -> u32 {
 /// call it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_get_cqe(ring: &IoUring, cqe_ptr: &mut CqeOut, submit: u32, wait_nr: u32, sigmask: *mut SigSet) -> i32 {
-    get_cqe(ring, cqe_ptr, CqeWait::with_mask(submit, wait_nr, sigmask))
+    get_cqe(ring, cqe_ptr, SubmitWaitArgs::with_mask(submit, wait_nr, sigmask))
 }
 
 /// Waits for `wait_nr` CQEs, at most for the time `ts`.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_wait_cqes(ring: &IoUring, cqe_ptr: &mut CqeOut, wait_nr: u32, ts: *mut Timespec, sigmask: *mut SigSet) -> i32 {
     if ts.is_null() {
-        return get_cqe(ring, cqe_ptr, CqeWait::with_mask(0, wait_nr, sigmask));
+        return get_cqe(ring, cqe_ptr, SubmitWaitArgs::with_mask(0, wait_nr, sigmask));
     }
-    get_cqe(ring, cqe_ptr, CqeWait::with_arg(0, wait_nr, &getevents_arg(ts, 0, sigmask)))
+    get_cqe(ring, cqe_ptr, SubmitWaitArgs::with_arg(0, wait_nr, &getevents_arg(ts, 0, sigmask)))
 }
 
 /// As [`io_uring_wait_cqes`], but after `min_wait_usec` any CQE is enough.
@@ -217,7 +217,7 @@ pub extern "C" fn io_uring_wait_cqes_min_timeout(
     sigmask: *mut SigSet,
 ) -> i32 {
     let min_wait_usec = if ring.has_feature(feat::MIN_TIMEOUT) { min_wait_usec } else { 0 };
-    get_cqe(ring, cqe_ptr, CqeWait::with_arg(0, wait_nr, &getevents_arg(ts, min_wait_usec, sigmask)))
+    get_cqe(ring, cqe_ptr, SubmitWaitArgs::with_arg(0, wait_nr, &getevents_arg(ts, min_wait_usec, sigmask)))
 }
 
 /// Waits for one CQE, at most `ts` long.
@@ -277,7 +277,7 @@ pub extern "C" fn io_uring_submit_and_wait_min_timeout(
 pub extern "C" fn io_uring_submit_and_wait_reg(ring: &IoUring, cqe_ptr: &mut CqeOut, wait_nr: u32, reg_index: i32) -> i32 {
     let arg = UserPtr::new((reg_index as usize).wrapping_mul(REG_WAIT_BYTES));
     let flags = enter::EXT_ARG | enter::EXT_ARG_REG;
-    get_cqe(ring, cqe_ptr, CqeWait { submit: flush_sq(ring), wait_nr, flags, arg, arg_len: REG_WAIT_BYTES, is_timed: true })
+    get_cqe(ring, cqe_ptr, SubmitWaitArgs { submit: flush_sq(ring), wait_nr, flags, arg, arg_len: REG_WAIT_BYTES, is_timed: true })
 }
 
 /// Fetches all completions.

@@ -31,7 +31,7 @@ pub fn ticks() -> u64 {
     #[cfg(not(loom))]
     let now = arch::ticks();
     #[cfg(loom)]
-    let now = crate::process::monotonic_ns();
+    let now = crate::model::monotonic_ns();
     now
 }
 

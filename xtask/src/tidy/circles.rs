@@ -1,12 +1,12 @@
 //! Import circles: files of one crate that import each other, directly or by way of others.
 
-use super::findings::Findings;
+use super::findings::TidyFindings;
 use super::ratchet::CIRCLES;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Records every import that is part of a circle. An import is importer, exporter, and what it
 /// names.
-pub(super) fn measure(package: &str, imports: &BTreeSet<(String, String, String)>, found: &mut Findings) {
+pub(super) fn measure(package: &str, imports: &BTreeSet<(String, String, String)>, found: &mut TidyFindings) {
     let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (from, to, _) in imports {
         next.entry(from).or_default().insert(to);
@@ -40,7 +40,7 @@ mod tests {
 
     fn offences(pairs: &[(&str, &str)]) -> usize {
         let imports = pairs.iter().map(|(from, to)| (from.to_string(), to.to_string(), String::new())).collect();
-        let mut found = Findings::default();
+        let mut found = TidyFindings::default();
         measure("crates/a", &imports, &mut found);
         found.all_texts("").count()
     }

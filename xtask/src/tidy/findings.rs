@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 /// What is counted, and where: a kind of offence, and a crate, file or function.
-pub(crate) type Key = (&'static str, String);
+pub(crate) type FindingKey = (&'static str, String);
 
 /// Numbers by key, and one line of text for every single offence.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
-    pub(crate) numbers: BTreeMap<Key, usize>,
-    texts: BTreeMap<Key, Vec<String>>,
+pub(crate) struct TidyFindings {
+    pub(crate) numbers: BTreeMap<FindingKey, usize>,
+    texts: BTreeMap<FindingKey, Vec<String>>,
 }
 
-impl Findings {
+impl TidyFindings {
     /// Counts one more offence of this key; `text` names the place and what to do.
     pub(crate) fn add(&mut self, kind: &'static str, name: &str, text: String) {
         let key = (kind, name.to_owned());
@@ -26,7 +26,7 @@ impl Findings {
     }
 
     /// The single offences of a key.
-    pub(crate) fn texts(&self, key: &Key) -> &[String] {
+    pub(crate) fn texts(&self, key: &FindingKey) -> &[String] {
         self.texts.get(key).map_or(&[], Vec::as_slice)
     }
 

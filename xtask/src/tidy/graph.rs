@@ -309,7 +309,8 @@ mod tests {
         }
         let graph = Graph::read(&top, Path::new("lib.rs")).unwrap();
         std::fs::remove_dir_all(&top).unwrap();
-        graph.imports().into_iter().map(|(from, to, _)| (from, to)).collect()
+        let pairs: BTreeSet<_> = graph.imports().into_iter().map(|(from, to, _)| (from, to)).collect();
+        pairs.into_iter().collect()
     }
 
     fn pair(from: &str, to: &str) -> (String, String) {

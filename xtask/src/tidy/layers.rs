@@ -1,7 +1,7 @@
 //! The layers of the engine: a module of `crates/core` names no module of a higher layer.
 //! Rust's privacy does not check that.
 
-use super::findings::Findings;
+use super::findings::TidyFindings;
 use super::ratchet::UPWARD;
 use super::source::RustSource;
 
@@ -27,7 +27,7 @@ const BARRED: &[(&str, &[&str])] = &[("ops", &["io_wq", "apoll", "timer"])];
 const CORE: &str = "crates/core/src/";
 
 /// Records every upward or barred `crate::` path, and every module that has no layer.
-pub(super) fn measure(sources: &[RustSource], found: &mut Findings) {
+pub(super) fn measure(sources: &[RustSource], found: &mut TidyFindings) {
     for source in sources {
         let Some(inner) = source.path.strip_prefix(CORE) else { continue };
         let module = inner.split(['/', '.']).next().unwrap_or_default();
@@ -38,7 +38,7 @@ pub(super) fn measure(sources: &[RustSource], found: &mut Findings) {
     }
 }
 
-fn measure_one(source: &RustSource, module: &str, own: usize, found: &mut Findings) {
+fn measure_one(source: &RustSource, module: &str, own: usize, found: &mut TidyFindings) {
     let barred = BARRED.iter().find(|(name, _)| *name == module).map_or(&[][..], |(_, barred)| *barred);
     for (named, line) in &source.crate_paths {
         // A name that is no module is an item at the crate's root.
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn offences(path: &str, text: &str) -> usize {
-        let mut found = Findings::default();
+        let mut found = TidyFindings::default();
         measure(&[RustSource::parse(path, text).unwrap()], &mut found);
         found.all_texts("").count()
     }

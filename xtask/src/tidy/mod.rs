@@ -16,7 +16,7 @@ mod workspace;
 use crate::paths;
 use crate::test_counts::{Failure, TestCounts};
 use anyhow::{Context, bail, ensure};
-use findings::Findings;
+use findings::TidyFindings;
 use ratchet::{CASTS, Ratchet, Update};
 use same_names::Exceptions;
 use source::RustSource;
@@ -77,7 +77,7 @@ fn check(root: &Path, update: Update, list: Option<String>) -> anyhow::Result<Ve
     let exceptions = Exceptions::parse(&read("xtask/same-names.txt")?).context("xtask/same-names.txt")?;
     let paths = tracked_files(root)?;
     let mut offences = Vec::new();
-    let mut found = Findings::default();
+    let mut found = TidyFindings::default();
     let mut sources = Vec::new();
     for path in &paths {
         // A deleted file that git still tracks, or one that is no text.

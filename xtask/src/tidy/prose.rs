@@ -1,6 +1,6 @@
 //! Comments and documents: their width, and openers that are not plain technical English.
 
-use super::findings::Findings;
+use super::findings::TidyFindings;
 use super::ratchet::{OPENERS, WIDE};
 
 /// Columns of a line of prose.
@@ -44,7 +44,7 @@ fn language(path: &str) -> Option<Language> {
 }
 
 /// Records what is wrong with the prose of one text.
-pub(super) fn measure(path: &str, text: &str, found: &mut Findings) {
+pub(super) fn measure(path: &str, text: &str, found: &mut TidyFindings) {
     let Some(language) = language(path) else { return };
     let mut is_fenced = false;
     for (index, line) in text.lines().enumerate() {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn offences(path: &str, text: &str) -> usize {
-        let mut found = Findings::default();
+        let mut found = TidyFindings::default();
         measure(path, text, &mut found);
         found.all_texts("").count()
     }

@@ -4,14 +4,14 @@
 //! `xtask/ratchet.txt`, one number a line: `KIND NAME NUMBER`. A number that differs from the one
 //! found is an offence in both directions, so that a gain is written down and kept.
 
-use super::findings::{Findings, Key};
+use super::findings::{FindingKey, TidyFindings};
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A kind of number that the ratchet knows.
 #[derive(Debug)]
-pub(crate) struct Kind {
+pub(crate) struct NumberKind {
     pub(crate) name: &'static str,
     /// What to do about a number that has risen.
     advice: &'static str,
@@ -31,17 +31,17 @@ pub(crate) const SAME_NAMES: &str = "same-type-names";
 /// Measured by clippy: `cargo xtask lint`.
 pub(crate) const CASTS: &str = "casts";
 
-const KINDS: &[Kind] = &[
-    Kind { name: UNSAFE, advice: "if it must be: `cargo xtask tidy --update`", may_rise: true },
-    Kind { name: FILE, advice: "at most 500 lines: split it", may_rise: false },
-    Kind { name: FUNCTION, advice: "at most 70 lines: split it", may_rise: false },
-    Kind { name: UPWARD, advice: "make the dependency point down", may_rise: false },
-    Kind { name: CIRCLES, advice: "move the shared definitions into a module below both", may_rise: false },
-    Kind { name: WIDE, advice: "prose has at most 100 columns", may_rise: false },
-    Kind { name: OPENERS, advice: "plain technical English: subject, verb, object", may_rise: false },
-    Kind { name: RETIRED, advice: "docs/glossary.md has the field's word", may_rise: false },
-    Kind { name: SAME_NAMES, advice: "rename one, or give the reason in xtask/same-names.txt", may_rise: false },
-    Kind { name: CASTS, advice: "use From, TryFrom, cast_signed() or cast_unsigned()", may_rise: false },
+const KINDS: &[NumberKind] = &[
+    NumberKind { name: UNSAFE, advice: "if it must be: `cargo xtask tidy --update`", may_rise: true },
+    NumberKind { name: FILE, advice: "at most 500 lines: split it", may_rise: false },
+    NumberKind { name: FUNCTION, advice: "at most 70 lines: split it", may_rise: false },
+    NumberKind { name: UPWARD, advice: "make the dependency point down", may_rise: false },
+    NumberKind { name: CIRCLES, advice: "move the shared definitions into a module below both", may_rise: false },
+    NumberKind { name: WIDE, advice: "prose has at most 100 columns", may_rise: false },
+    NumberKind { name: OPENERS, advice: "plain technical English: subject, verb, object", may_rise: false },
+    NumberKind { name: RETIRED, advice: "docs/glossary.md has the field's word", may_rise: false },
+    NumberKind { name: SAME_NAMES, advice: "rename one, or give the reason in xtask/same-names.txt", may_rise: false },
+    NumberKind { name: CASTS, advice: "use From, TryFrom, cast_signed() or cast_unsigned()", may_rise: false },
 ];
 
 const HEADING: &str = "# Numbers that only fall; `cargo xtask tidy --update` (casts: `cargo xtask lint --update`) writes them.\n";
@@ -59,7 +59,7 @@ pub(crate) enum Update {
 #[derive(Debug)]
 pub(crate) struct Ratchet {
     path: PathBuf,
-    listed: BTreeMap<Key, usize>,
+    listed: BTreeMap<FindingKey, usize>,
     /// The kinds that this run measures; others are kept as they are.
     kinds: fn(&str) -> bool,
 }
@@ -77,13 +77,13 @@ impl Ratchet {
     }
 
     /// What differs from the list; a number that has risen is followed by its single offences.
-    pub(crate) fn check(&self, found: &Findings) -> Vec<String> {
+    pub(crate) fn check(&self, found: &TidyFindings) -> Vec<String> {
         let listed = self.listed.keys().filter(|key| (self.kinds)(key.0));
         let keys = listed.chain(found.numbers.keys().filter(|key| !self.listed.contains_key(*key)));
         keys.flat_map(|key| self.compare(key, found)).collect()
     }
 
-    fn compare(&self, key: &Key, found: &Findings) -> Vec<String> {
+    fn compare(&self, key: &FindingKey, found: &TidyFindings) -> Vec<String> {
         let was = self.listed.get(key).copied().unwrap_or(0);
         let is = found.numbers.get(key).copied().unwrap_or(0);
         let (kind, name) = key;
@@ -98,7 +98,7 @@ impl Ratchet {
     }
 
     /// Writes the numbers that may be written.
-    pub(crate) fn update(&mut self, found: &Findings, update: Update) -> anyhow::Result<()> {
+    pub(crate) fn update(&mut self, found: &TidyFindings, update: Update) -> anyhow::Result<()> {
         let mut updated: BTreeMap<_, _> = self.listed.clone().into_iter().filter(|(key, _)| !(self.kinds)(key.0)).collect();
         for (key, &number) in &found.numbers {
             let is_free = update == Update::AsFound || KINDS.iter().any(|kind| kind.name == key.0 && kind.may_rise);
@@ -119,7 +119,7 @@ fn advice(kind: &str) -> &'static str {
     KINDS.iter().find(|known| known.name == kind).map_or("", |known| known.advice)
 }
 
-fn parse(text: &str) -> anyhow::Result<BTreeMap<Key, usize>> {
+fn parse(text: &str) -> anyhow::Result<BTreeMap<FindingKey, usize>> {
     let mut numbers = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let words: Vec<_> = line.split_ascii_whitespace().collect();
@@ -139,8 +139,8 @@ mod tests {
         Ratchet { path: PathBuf::new(), listed: parse(text).unwrap(), kinds: |kind| kind != CASTS }
     }
 
-    fn two_unsafe_blocks() -> Findings {
-        let mut found = Findings::default();
+    fn two_unsafe_blocks() -> TidyFindings {
+        let mut found = TidyFindings::default();
         found.increase(UNSAFE, "crates/sys", 2);
         found
     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_new_offence_is_shown_with_its_line() {
-        let mut found = Findings::default();
+        let mut found = TidyFindings::default();
         found.add(UPWARD, "a.rs", "a.rs:1: names b".to_owned());
         let offences = ratchet("").check(&found);
         assert_eq!(offences.len(), 2);

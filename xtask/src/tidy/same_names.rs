@@ -2,7 +2,7 @@
 //!
 //! `xtask/same-names.txt` lists the exceptions, one a line: `NAME: reason`.
 
-use super::findings::Findings;
+use super::findings::TidyFindings;
 use super::ratchet::SAME_NAMES;
 use anyhow::{Context, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ impl Exceptions {
     }
 
     /// Records each name with more than one definition, and exceptions that are none.
-    pub(super) fn measure(&self, types: &BTreeSet<(String, String)>, found: &mut Findings) {
+    pub(super) fn measure(&self, types: &BTreeSet<(String, String)>, found: &mut TidyFindings) {
         let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, place) in types {
             places.entry(name).or_default().push(place);
@@ -44,7 +44,7 @@ mod tests {
 
     fn offences(exceptions: &str, types: &[(&str, &str)]) -> usize {
         let types = types.iter().map(|(name, place)| (name.to_string(), place.to_string())).collect();
-        let mut found = Findings::default();
+        let mut found = TidyFindings::default();
         Exceptions::parse(exceptions).unwrap().measure(&types, &mut found);
         found.all_texts("").count()
     }

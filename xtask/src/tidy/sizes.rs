@@ -1,6 +1,6 @@
 //! Lengths of files and functions, and unsafe blocks.
 
-use super::findings::Findings;
+use super::findings::TidyFindings;
 use super::ratchet::{FILE, FUNCTION, UNSAFE};
 use super::source::RustSource;
 
@@ -8,7 +8,7 @@ const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Records unsafe blocks of each crate that has some, and the lengths that exceed their bounds.
-pub(super) fn measure(sources: &[RustSource], found: &mut Findings) {
+pub(super) fn measure(sources: &[RustSource], found: &mut TidyFindings) {
     for source in sources {
         if source.unsafe_blocks > 0 {
             found.increase(UNSAFE, source.package(), source.unsafe_blocks);
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     fn offences(text: &str) -> usize {
-        let mut found = Findings::default();
+        let mut found = TidyFindings::default();
         measure(&[RustSource::parse("crates/sys/src/a.rs", text).unwrap()], &mut found);
         found.numbers.len()
     }

@@ -1,6 +1,6 @@
 //! Retired words: names that the field's own have replaced. `xtask/retired-words.txt` lists them.
 
-use super::findings::Findings;
+use super::findings::TidyFindings;
 use super::ratchet::RETIRED;
 use anyhow::{Context, ensure};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ impl Vocabulary {
     }
 
     /// Records every retired word in the code, comments and prose of one text.
-    pub(super) fn measure(&self, path: &str, text: &str, found: &mut Findings) {
+    pub(super) fn measure(&self, path: &str, text: &str, found: &mut TidyFindings) {
         let is_checked = [".rs", ".c", ".h", ".md", ".sh", ".toml"].iter().any(|end| path.ends_with(end));
         if !is_checked || EXEMPT.contains(&path) {
             return;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn offences(path: &str, text: &str) -> usize {
-        let mut found = Findings::default();
+        let mut found = TidyFindings::default();
         Vocabulary::parse("# comment\nold_one -> new_one\n").unwrap().measure(path, text, &mut found);
         found.all_texts("").count()
     }

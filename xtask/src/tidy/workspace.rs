@@ -1,7 +1,7 @@
 //! The workspace as cargo knows it, and as ARCHITECTURE.md draws it.
 
 use super::circles;
-use super::findings::Findings;
+use super::findings::TidyFindings;
 use super::graph::Graph;
 use super::same_names::Exceptions;
 use anyhow::{Context, ensure};
@@ -62,7 +62,7 @@ fn read_one(top: &Path, package: &Value, names: &BTreeSet<&str>) -> anyhow::Resu
 }
 
 /// Records import circles, and types of one name.
-pub(super) fn measure(top: &Path, packages: &[Package], exceptions: &Exceptions, found: &mut Findings) -> anyhow::Result<()> {
+pub(super) fn measure(top: &Path, packages: &[Package], exceptions: &Exceptions, found: &mut TidyFindings) -> anyhow::Result<()> {
     let mut types = BTreeSet::new();
     for package in packages {
         for root in &package.roots {

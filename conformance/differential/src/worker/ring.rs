@@ -66,7 +66,8 @@ impl RawRing {
     }
 
     fn word(&self, offset: u32) -> &AtomicU32 {
-        // SAFETY: inside the mapping by the offsets that came with it; aligned; shared with the other side as atomics only.
+        // SAFETY: inside the mapping by the offsets that came with it; aligned; shared with the
+        // other side as atomics only.
         unsafe { AtomicU32::from_ptr(self.rings.add(offset as usize).cast()) }
     }
 
@@ -84,7 +85,8 @@ impl RawRing {
         assert!(self.pending() < self.params.sq_entries, "the scenario's batches fit the ring");
         let index = self.tail & (self.params.sq_entries - 1);
         let words = sqe.to_words();
-        // SAFETY: an entry inside the mapping; the other side reads it only after the tail has moved.
+        // SAFETY: an entry inside the mapping; the other side reads it only after the tail has
+        // moved.
         unsafe {
             let entry = self.sqes.add(index as usize * self.sqe_size);
             std::ptr::write_bytes(entry, 0, self.sqe_size);

@@ -29,7 +29,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Run the broker of ublk devices in the foreground; `uringlet ublk` starts it on demand
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DaemonArgs {
     /// Its runtime directory [default: $URINGLET_UBLK_DIR, or uringlet in $XDG_RUNTIME_DIR;
     /// /run/uringlet for root]
     #[arg(long, value_name = "DIR")]
@@ -56,7 +56,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the broker until a signal ends it.
-pub(crate) fn ublkd(args: &Args) -> Status {
+pub(crate) fn ublkd(args: &DaemonArgs) -> Status {
     match run(args) {
         Ok(()) => 0,
         Err(error) => {
@@ -101,7 +101,7 @@ fn init_log(filter: &str) -> anyhow::Result<()> {
     log.try_init().map_err(|error| anyhow::anyhow!("{error}")).context("starting the log")
 }
 
-fn run(args: &Args) -> anyhow::Result<()> {
+fn run(args: &DaemonArgs) -> anyhow::Result<()> {
     init_log(&args.log)?;
     let dir = args.dir.clone().unwrap_or_else(runtime_dir::default_dir);
     let nbd = Arc::new(NbdServer::new()?);

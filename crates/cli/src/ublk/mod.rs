@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use uringlet_ublkd::client::BrokerClient;
 use uringlet_ublkd::runtime_dir;
 
-pub(crate) use daemon::{Args as DaemonArgs, ublkd};
+pub(crate) use daemon::{DaemonArgs, ublkd};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +30,7 @@ Examples:
 /// server dies a device dies too, or, with --recovery, waits for the next server.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-pub(crate) struct Args {
+pub(crate) struct UblkArgs {
     #[command(subcommand)]
     command: UblkCommand,
 
@@ -51,7 +51,7 @@ enum UblkCommand {
 }
 
 /// Runs a subcommand.
-pub(crate) fn ublk(args: &Args) -> Status {
+pub(crate) fn ublk(args: &UblkArgs) -> Status {
     let client = BrokerClient::new(&args.dir.clone().unwrap_or_else(runtime_dir::default_dir));
     let result = match &args.command {
         UblkCommand::Add(args) => serve::add(&client, args),

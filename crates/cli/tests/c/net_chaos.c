@@ -60,7 +60,7 @@ static char byte_of(uint32_t name, uint32_t at)
 	return x ^ x >> 15 ^ x >> 7;
 }
 
-/* The server ------------------------------------------------------------------------------------------------------------------------------------------ */
+/* The server -------------------------------------------------------------------------------- */
 
 struct peer {
 	int fd, receives, sends, cancels, shuts, notifications, is_ended, uses;

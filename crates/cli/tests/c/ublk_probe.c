@@ -128,7 +128,7 @@ static void probe_control(void)
 	tell(control(DEL_DEV, 0, 0, 0));
 }
 
-/* A server, step by step --------------------------------------------------------------------------------------------- */
+/* A server, step by step -------------------------------------------------------------------- */
 
 static struct ring queue;
 static int device;

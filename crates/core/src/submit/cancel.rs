@@ -90,7 +90,7 @@ pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno>
             punt::interrupt(guard, id, tid);
             return Err(Errno::EALREADY);
         }
-        Stage::Worker { work } if table::of(parked.req.opcode).is_wait => wait::take_back(guard, id, work).ok_or(Errno::ENOENT)?,
+        Stage::Worker { work } if table::of(parked.req.opcode).is_wait => wait::withdraw(guard, id, work).ok_or(Errno::ENOENT)?,
         Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
         Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::Queued => guard.disarm(id).ok_or(Errno::ENOENT)?,

@@ -73,7 +73,7 @@ pub(crate) fn fail(guard: &mut UringGuard, id: ReqId, errno: Errno) {
     }
 }
 
-// Chains -------------------------------------------------------------------------------------------------------------
+// Chains ----------------------------------------------------------------------------------------
 
 /// Makes the next link of a completed request ready, or cancels the rest of its chain.
 #[inline(never)]
@@ -137,7 +137,7 @@ pub(super) fn release_drained(guard: &mut UringGuard) {
     }
 }
 
-// Timeouts -----------------------------------------------------------------------------------------------------------
+// Timeouts --------------------------------------------------------------------------------------
 
 /// The guarded request ended before its LINK_TIMEOUT expired.
 #[inline(never)]

@@ -75,7 +75,7 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: &mut Request, wait: &Fute
     };
     let stage = guard.parked(id).map(|parked| parked.stage);
     if let (Some(errno), Some(Stage::Worker { work })) = (errno, stage)
-        && let Some(req) = take_back(guard, id, work)
+        && let Some(req) = withdraw(guard, id, work)
     {
         complete(guard, req, Outcome::err(errno));
     }
@@ -83,7 +83,7 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: &mut Request, wait: &Fute
 }
 
 /// Takes back a request that is on a worker, or queued for one. No wake finds it any more.
-pub(super) fn take_back(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
+pub(super) fn withdraw(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
     let _ = guard.io_wq.cancel(work);
     let req = guard.unpark(id)?.req;
     if let Op::Futex(FutexOp::Wait(wait)) = &req.op {

@@ -7,7 +7,7 @@
 
 use super::run_queue::{OFFER_TIMEOUT_TICKS, RunEnd, RunQueue};
 use super::step::{Host, run_queued, wake};
-use super::worker_loop::{Worker, work};
+use super::worker_loop::{RunQueueWorker, work};
 use super::workers::WorkerRole;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -141,7 +141,7 @@ impl<'r> Host for ModelHost<'r> {
     fn note_blocked(_: &mut Locked<'r>, _: i32) {}
 }
 
-impl<'r> Worker for ModelWorker<'r> {
+impl<'r> RunQueueWorker for ModelWorker<'r> {
     type Host = ModelHost<'r>;
     type Exit = ();
 

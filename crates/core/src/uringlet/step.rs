@@ -85,7 +85,7 @@ fn cancel_start<H: Host>(guard: &mut H::Guard) {
 
 /// An item that the holder of the baton runs.
 #[derive(Debug)]
-pub(super) struct Step<H: Host> {
+pub(super) struct IssueStep<H: Host> {
     id: H::Id,
     pub(super) op: H::Op,
     file: Option<i32>,
@@ -93,7 +93,7 @@ pub(super) struct Step<H: Host> {
     start_ticks: u64,
 }
 
-impl<H: Host> Step<H> {
+impl<H: Host> IssueStep<H> {
     /// Takes the next item and offers the baton to others. `Err`: nothing is queued.
     pub(super) fn begin(guard: &mut H::Guard, mut baton: Baton, tid: u32) -> Result<Self, Baton> {
         while let Some(id) = H::queue(guard).pop(&mut baton) {
@@ -134,7 +134,7 @@ pub(crate) fn run_queued<H: Host>(guard: &mut H::Guard) -> bool {
     let Some(mut baton) = H::queue(guard).take_baton() else { return false };
     // Not what others queue meanwhile: the caller need not wait for that.
     for nth in 0..H::queue(guard).len() {
-        let mut step = match Step::<H>::begin(guard, baton, 0) {
+        let mut step = match IssueStep::<H>::begin(guard, baton, 0) {
             Ok(step) => step,
             Err(left) => {
                 let _ = H::queue(guard).release(left);

@@ -2,7 +2,7 @@
 
 use super::ring::{RingHost, RunningOp};
 use super::run_queue::RunEnd;
-use super::worker_loop::{Worker, work};
+use super::worker_loop::{RunQueueWorker, work};
 use super::workers::WorkerTask;
 use crate::driver::leave::{ExitAction, exit_action, perform, release_ring_of_worker};
 use crate::io_wq::{InterruptGuard, Work};
@@ -33,7 +33,7 @@ struct UringletWorker {
     may_spin: bool,
 }
 
-impl Worker for UringletWorker {
+impl RunQueueWorker for UringletWorker {
     type Host = RingHost;
     type Exit = ExitAction;
 

@@ -3,14 +3,14 @@
 //! Generic, so that the model runs them too.
 
 use super::run_queue::{Baton, RunEnd};
-use super::step::{Host, Step, wake};
+use super::step::{Host, IssueStep, wake};
 use super::workers::WorkerRole;
 
 /// Looks of a monitor with nothing queued before it ends.
 const QUIET_LOOKS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// A worker's view of the host.
-pub(super) trait Worker {
+pub(super) trait RunQueueWorker {
     type Host: Host;
     /// What is to be done when the lock is released.
     type Exit;
@@ -48,20 +48,20 @@ pub(super) trait Worker {
     fn pause(&self);
 }
 
-pub(super) type GuardOf<W> = <<W as Worker>::Host as Host>::Guard;
-type IdOf<W> = <<W as Worker>::Host as Host>::Id;
-type OpOf<W> = <<W as Worker>::Host as Host>::Op;
-type OutcomeOf<W> = <<W as Worker>::Host as Host>::Outcome;
+pub(super) type GuardOf<W> = <<W as RunQueueWorker>::Host as Host>::Guard;
+type IdOf<W> = <<W as RunQueueWorker>::Host as Host>::Id;
+type OpOf<W> = <<W as RunQueueWorker>::Host as Host>::Op;
+type OutcomeOf<W> = <<W as RunQueueWorker>::Host as Host>::Outcome;
 
 /// What a worker takes over: the baton, and the item that its old holder is blocked in.
-struct Takeover<W: Worker + ?Sized> {
+struct Takeover<W: RunQueueWorker + ?Sized> {
     guard: GuardOf<W>,
     baton: Baton,
     blocked: Option<IdOf<W>>,
 }
 
 /// A worker's task.
-pub(super) fn work<W: Worker>(worker: &W, role: WorkerRole) {
+pub(super) fn work<W: RunQueueWorker>(worker: &W, role: WorkerRole) {
     let takeover = match role {
         WorkerRole::Runner => start(worker),
         WorkerRole::Monitor => monitor(worker),
@@ -71,7 +71,7 @@ pub(super) fn work<W: Worker>(worker: &W, role: WorkerRole) {
     }
 }
 
-fn start<W: Worker>(worker: &W) -> Option<Takeover<W>> {
+fn start<W: RunQueueWorker>(worker: &W) -> Option<Takeover<W>> {
     let mut guard = worker.lock()?;
     W::Host::queue(&mut guard).worker_started();
     let now = W::Host::now_ticks(&guard);
@@ -85,7 +85,7 @@ fn start<W: Worker>(worker: &W) -> Option<Takeover<W>> {
 }
 
 /// Runs one item after the other, until the baton is stolen or no more come.
-fn run<W: Worker>(worker: &W, takeover: Takeover<W>) {
+fn run<W: RunQueueWorker>(worker: &W, takeover: Takeover<W>) {
     let Takeover { mut guard, mut baton, blocked } = takeover;
     if let Some(file) = blocked.and_then(|id| W::Host::file_of(&mut guard, id)).flatten() {
         // Writes to this file wait for the blocked one, and later ones go to io-wq for a while.
@@ -94,7 +94,7 @@ fn run<W: Worker>(worker: &W, takeover: Takeover<W>) {
     }
     let tid = worker.tid();
     loop {
-        let mut step = match Step::<W::Host>::begin(&mut guard, baton, tid) {
+        let mut step = match IssueStep::<W::Host>::begin(&mut guard, baton, tid) {
             Ok(step) => step,
             Err(left) => match look_for_more(worker, guard, left) {
                 Some(more) => {
@@ -119,7 +119,7 @@ fn run<W: Worker>(worker: &W, takeover: Takeover<W>) {
 }
 
 /// Releases the baton, and spins for more.
-fn look_for_more<W: Worker>(worker: &W, mut guard: GuardOf<W>, baton: Baton) -> Option<(GuardOf<W>, Baton)> {
+fn look_for_more<W: RunQueueWorker>(worker: &W, mut guard: GuardOf<W>, baton: Baton) -> Option<(GuardOf<W>, Baton)> {
     worker.note_run(W::Host::queue(&mut guard).release(baton));
     let exit = W::exit_action(&mut guard);
     if !worker.may_spin(&exit) {
@@ -146,7 +146,7 @@ fn look_for_more<W: Worker>(worker: &W, mut guard: GuardOf<W>, baton: Baton) -> 
 
 /// Watches the holder while more is queued than it is running, and a little longer. Takes over from
 /// a blocked one.
-fn monitor<W: Worker>(worker: &W) -> Option<Takeover<W>> {
+fn monitor<W: RunQueueWorker>(worker: &W) -> Option<Takeover<W>> {
     let mut quiet = 0;
     while quiet < QUIET_LOOKS {
         worker.pause();

@@ -197,7 +197,8 @@ pub(crate) fn poll(number: i32) -> Option<bool> {
     with(|kernel| kernel.events.is_readable(number))
 }
 
-/// Reads one signal of an eventfd of the model's, as `EFD_SEMAPHORE` has it. `false`: there is none.
+/// Reads one signal of an eventfd of the model's, as `EFD_SEMAPHORE` has it. `false`: there is
+/// none.
 #[must_use]
 pub fn read_eventfd(number: i32) -> bool {
     with(|kernel| kernel.events.read_eventfd(number))

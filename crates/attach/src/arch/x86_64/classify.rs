@@ -1,7 +1,7 @@
 //! Deciding how one `syscall` instruction is rewritten. Pure: bytes in, plan out.
 //!
 //! | kind            | overwritten                             | needs                              |
-//! |-----------------|-----------------------------------------|------------------------------------|
+//! |-----------------|-----------------------------------------|---------------------------------
 //! | `NumberLoad`    | the instruction that loads the number   | a constant in five bytes or more   |
 //! | `BeforeSyscall` | whole instructions before the `syscall` | five bytes, no jump between them   |
 //! | `OverSyscall`   | instructions before, and the `syscall`  | the same, no jump to the `syscall` |

@@ -1,5 +1,5 @@
-//! `IORING_OP_RECVMSG`, also into a provided buffer, and multishot: then address, ancillary data and payload go into the
-//! provided buffer, behind a `struct io_uring_recvmsg_out`.
+//! `IORING_OP_RECVMSG`, also into a provided buffer, and multishot: then address, ancillary data
+//! and payload go into the provided buffer, behind a `struct io_uring_recvmsg_out`.
 
 use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_first, stay_armed};
 use super::message::{MsgDirection, UserMsghdr};
@@ -73,7 +73,8 @@ pub(crate) struct Recvmsg {
     multishot: Option<Parts>,
     /// Multishot: what the socket can tell, once known.
     backlog: Option<Backlog>,
-    /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a try.
+    /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a
+    /// try.
     wait_first: bool,
     /// The last receive has emptied a stream whose readiness edges are all seen.
     drained_stream: bool,

@@ -1,4 +1,5 @@
-//! `IORING_OP_SEND`, also as sendto, from iovecs (`IORING_SEND_VECTORIZED`) or from a provided buffer.
+//! `IORING_OP_SEND`, also as sendto, from iovecs (`IORING_SEND_VECTORIZED`) or from a provided
+//! buffer.
 
 use super::attempt::{SpuriousWakeups, TryCtx, blocking_call, no_buffer, poll_first};
 use super::connect::SockAddr;
