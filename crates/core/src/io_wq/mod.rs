@@ -84,7 +84,7 @@ use alloc::sync::Arc;
 use uringlet_sys::lock::RawMutex;
 use uringlet_sys::process;
 
-/// Constructors: a pool's threads run the [worker loop](worker_loop).
+/// Constructors: a pool's threads run the worker loop.
 impl<W: Work, R: RawMutex> IoWq<W, R> {
     /// A pool for a ring of `sq_entries`. No thread is started before there is work.
     pub fn new(sq_entries: u32) -> Arc<Self> {

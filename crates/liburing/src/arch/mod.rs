@@ -5,9 +5,9 @@
 //!
 //! | name | what it is |
 //! |---|---|
-//! | [`address_of_weak`] | the address of a symbol that may be missing, without a libc |
-//! | [`is_got_relocation`] | whether a relocation fills a slot of a global offset table |
-//! | [`PAGE`] | bytes of a page |
+//! | `address_of_weak` | the address of a symbol that may be missing, without a libc |
+//! | `is_got_relocation` | whether a relocation fills a slot of a global offset table |
+//! | `PAGE` | bytes of a page |
 //!
 //! The C calling convention is assumed to pass integers and pointers in the same registers whether
 //! the function is variadic or not; so it does on every Linux architecture of 64 bits.
