@@ -2,6 +2,7 @@
 //! forks.
 
 mod fork;
+mod identity;
 
 use crate::driver::watcher::end_or_watch;
 use crate::intercepted::{self, InterceptedCalls};
@@ -193,17 +194,5 @@ impl Engine {
     /// After setrlimit(2).
     pub fn limits_changed(&'static self) {
         process::refresh_file_size_limit();
-    }
-
-    /// After setuid(2) and its kin: workers with the old credentials end.
-    pub fn credentials_changed(&'static self) {
-        for ring in RINGS.all() {
-            if let Some(guard) = ring.lock(LockOwner::Worker) {
-                guard.io_wq.renew_credentials();
-                if let Some(workers) = &guard.uringlet_workers {
-                    workers.pool().renew_credentials();
-                }
-            }
-        }
     }
 }

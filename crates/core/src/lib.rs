@@ -27,6 +27,7 @@ mod apoll;
 mod driver;
 mod engine;
 mod file;
+mod identity;
 mod intercepted;
 pub mod io_wq;
 mod ops;
@@ -47,6 +48,7 @@ mod virtual_file;
 mod write;
 
 pub use engine::{ENGINE, Engine};
+pub use identity::IdentityScope;
 pub use route::hint::AsyncHint;
 pub use virtual_file::{OpenedFile, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
 pub use write::WriteMode;
