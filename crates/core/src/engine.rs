@@ -12,6 +12,7 @@ use crate::submit::keep_file;
 use crate::virtual_file;
 use crate::write::{self, WriteMode};
 use core::sync::atomic::Ordering::Relaxed;
+use uringlet_sys::fd::before_programs_close;
 use uringlet_sys::{Errno, fd_table, io, process};
 
 /// The one engine of this process.
@@ -46,6 +47,7 @@ impl Engine {
     /// table load.
     #[inline]
     pub fn close(&'static self, fd: i32) -> Option<isize> {
+        before_programs_close(fd);
         if fd_table::is_unused(fd) { None } else { self.close_known(fd) }
     }
 
@@ -81,6 +83,7 @@ impl Engine {
     /// Before a number is closed or replaced: requests that use it keep its file, and cached facts
     /// about it are dropped.
     pub fn before_replace(&'static self, fd: i32) {
+        before_programs_close(fd);
         if fd_table::is_unused(fd) || fd_table::is_internal(fd) || self.is_foreign_process() {
             return;
         }

@@ -9,7 +9,7 @@
 use crate::linux::general::MAP_NORESERVE;
 use crate::mm;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
 
 /// Numbers covered: as many as the default `fs.nr_open`.
 pub const NUMBERS: usize = 1 << 20;
@@ -18,6 +18,7 @@ pub const NUMBERS: usize = 1 << 20;
 const RING_MASK: u64 = 0x00ff_ffff;
 const INTERNAL: u64 = 1 << 24;
 const VIRTUAL: u64 = 1 << 25;
+const LINGERING: u64 = 1 << 26;
 const KIND_SHIFT: u32 = 32;
 const KIND_MASK: u64 = 0xffff << KIND_SHIFT;
 const USERS_SHIFT: u32 = 48;
@@ -117,6 +118,32 @@ pub fn is_virtual(fd: i32) -> bool {
 /// Records whether the number is a virtual file's.
 pub fn set_virtual(fd: i32, on: bool) {
     update(fd, VIRTUAL, if on { VIRTUAL } else { 0 });
+}
+
+/// The highest number that lingers or has.
+static LAST_LINGERING: AtomicI32 = AtomicI32::new(-1);
+
+/// The number is the engine's, and is to be closed later (`fd::close_keeping_locks`). False: the
+/// table does not cover it.
+#[must_use]
+pub fn set_lingering(fd: i32) -> bool {
+    set_owner(fd, FdOwner::Engine);
+    LAST_LINGERING.fetch_max(fd, Relaxed);
+    update(fd, LINGERING, LINGERING);
+    word(fd).is_some()
+}
+
+/// The caller is to close a lingering number: true for one caller.
+#[must_use]
+pub fn take_lingering(fd: i32) -> bool {
+    word(fd).is_some_and(|word| word.fetch_and(!LINGERING, AcqRel) & LINGERING != 0)
+}
+
+/// The next number at or above `from` that lingers.
+#[must_use]
+pub fn next_lingering(from: i32) -> Option<i32> {
+    let lingers = |fd: i32| word(fd).is_some_and(|word| word.load(Relaxed) & LINGERING != 0);
+    (from..=LAST_LINGERING.load(Relaxed)).find(|&fd| lingers(fd))
 }
 
 /// Whether the number is a ring's or a virtual file's. One load.

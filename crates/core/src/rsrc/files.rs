@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::FILE_INDEX_ALLOC;
 use uringlet_sys::Errno;
-use uringlet_sys::fd::EngineFd;
+use uringlet_sys::fd::{EngineFd, close_keeping_locks};
 
 /// A registered file. Requests in flight hold it beyond its slot; its descriptor closes with the
 /// last reference.
@@ -90,7 +90,7 @@ impl FileTable {
     /// Returns 0, or the slot if it was chosen here.
     pub(crate) fn install_fd(&mut self, fd: i32, file_index: u32) -> Result<(u32, Option<Arc<FileNode>>), Errno> {
         let moved = EngineFd::dup_of(fd);
-        let _ = uringlet_sys::io::close(fd);
+        close_keeping_locks(fd);
         if !self.is_registered {
             return Err(Errno::ENXIO);
         }

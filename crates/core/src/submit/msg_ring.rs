@@ -6,6 +6,7 @@ use crate::ops::fs::install_file;
 use crate::ops::msg_ring::{MsgRing, RingMessage};
 use crate::state::{LockOwner, RINGS, Ring, UringGuard};
 use uringlet_abi::Cqe;
+use uringlet_sys::fd::close_keeping_locks;
 use uringlet_sys::{Errno, io};
 
 /// Sends a message.
@@ -46,9 +47,7 @@ fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Resu
     let node = guard.unlocked(|| lock(target).map(drop)).and_then(|()| guard.res.files.get(from).cloned().ok_or(Errno::EBADF))?;
     guard.unlocked(|| {
         let number = io::dup_cloexec(node.fd.number())?;
-        let mut other = lock(target).inspect_err(|_| {
-            let _ = io::close(number as i32);
-        })?;
+        let mut other = lock(target).inspect_err(|_| close_keeping_locks(number as i32))?;
         let slot = install_file(&mut other.res, number as i32, to)?;
         if !is_silent {
             other.res.cq.note_async();

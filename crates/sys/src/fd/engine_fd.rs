@@ -1,5 +1,6 @@
 //! Descriptors that belong to the engine.
 
+use super::record_locks::close_keeping_locks;
 use crate::fd_table::{self, FdOwner};
 use crate::io;
 use crate::linux::general::F_DUPFD_CLOEXEC;
@@ -25,7 +26,18 @@ pub fn grow_fd_table() {
 
 /// A descriptor that belongs to the engine. Closed on drop.
 #[derive(Debug, PartialEq, Eq)]
-pub struct EngineFd(i32);
+pub struct EngineFd {
+    number: i32,
+    file: FileOwner,
+}
+
+/// Whose file is behind a descriptor of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileOwner {
+    Engine,
+    /// The program may have record locks on it.
+    Program,
+}
 
 impl EngineFd {
     /// Takes over a fresh descriptor and moves it to a high number.
@@ -41,7 +53,7 @@ impl EngineFd {
             Err(_) => low,
         };
         fd_table::set_owner(fd, FdOwner::Engine);
-        Self(fd)
+        Self { number: fd, file: FileOwner::Engine }
     }
 
     /// A duplicate of a descriptor of the program.
@@ -58,7 +70,7 @@ impl EngineFd {
             other => other?,
         } as i32;
         fd_table::set_owner(fd, FdOwner::Engine);
-        Ok(Self(fd))
+        Ok(Self { number: fd, file: FileOwner::Program })
     }
 
     /// A descriptor of a process: readable once that has ended.
@@ -75,14 +87,17 @@ impl EngineFd {
     #[inline]
     #[must_use]
     pub fn number(&self) -> i32 {
-        self.0
+        self.number
     }
 }
 
 impl Drop for EngineFd {
     fn drop(&mut self) {
-        fd_table::set_owner(self.0, FdOwner::Program);
+        if self.file == FileOwner::Program {
+            return close_keeping_locks(self.number);
+        }
+        fd_table::set_owner(self.number, FdOwner::Program);
         // SAFETY: the descriptor is ours alone.
-        unsafe { raw_syscall!(Sysno::close, self.0) };
+        unsafe { raw_syscall!(Sysno::close, self.number) };
     }
 }

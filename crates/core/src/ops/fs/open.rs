@@ -6,6 +6,7 @@ use crate::ops::issue::{Issue, PrepCx, unused};
 use crate::ops::outcome::Outcome;
 use crate::ring_resources::RingResources;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe};
+use uringlet_sys::fd::close_keeping_locks;
 use uringlet_sys::io::{self, O_CLOEXEC, O_NONBLOCK, OpenHow};
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
@@ -111,7 +112,7 @@ impl Open {
         match io::openat2(self.dir, self.path.ptr(), io::ptr_of(&how), HOW_SIZE) {
             Ok(fd) => {
                 if must_restore && let Err(errno) = io::set_file_flags(fd as i32, self.how.flags as u32) {
-                    let _ = io::close(fd as i32);
+                    close_keeping_locks(fd as i32);
                     return errno.into();
                 }
                 Issue::Complete(self.finish(ring, Outcome::ok(fd as i32)))
@@ -184,7 +185,7 @@ struct UninstalledFd(i32);
 
 impl Drop for UninstalledFd {
     fn drop(&mut self) {
-        let _ = io::close(self.0);
+        close_keeping_locks(self.0);
     }
 }
 
@@ -192,7 +193,7 @@ impl Drop for UninstalledFd {
 /// closes the number. Returns 0, or the slot if it was chosen here.
 pub(crate) fn install_file(ring: &mut RingResources, fd: i32, file_index: u32) -> Result<usize, Errno> {
     if file_index == FILE_INDEX_ALLOC && !ring.files.is_registered {
-        let _ = io::close(fd);
+        close_keeping_locks(fd);
         return Err(Errno::ENFILE);
     }
     let (slot, old) = ring.files.install_fd(fd, file_index)?;
