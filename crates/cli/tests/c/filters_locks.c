@@ -92,7 +92,7 @@ static void slots(void)
 	is_true("unlocked by close", !is_locked(path));
 }
 
-/* Nobody keeps a file open for a lock that is gone. */
+/* No file stays open for a lock that is gone. */
 static void leftovers(void)
 {
 	struct ring r = new_ring(8);

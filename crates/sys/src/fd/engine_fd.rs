@@ -31,7 +31,7 @@ pub struct EngineFd {
     file: FileOwner,
 }
 
-/// Whose file is behind a descriptor of the engine.
+/// The owner of the file behind a descriptor of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileOwner {
     Engine,
@@ -97,7 +97,6 @@ impl Drop for EngineFd {
             return close_keeping_locks(self.number);
         }
         fd_table::set_owner(self.number, FdOwner::Program);
-        // SAFETY: the descriptor is ours alone.
-        unsafe { raw_syscall!(Sysno::close, self.number) };
+        let _ = io::close(self.number);
     }
 }

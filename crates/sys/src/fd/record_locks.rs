@@ -20,7 +20,7 @@ use crate::linux::general::{AT_FDCWD, F_OFD_GETLK, F_UNLCK, F_WRLCK, SEEK_SET, f
 use crate::process;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use syscalls::{Sysno, raw_syscall, syscall};
+use syscalls::{Sysno, syscall};
 
 /// Whether a number may linger.
 static ANY_LINGERS: AtomicBool = AtomicBool::new(false);
@@ -80,8 +80,7 @@ fn close_lingering(may_close: impl Fn(i32) -> bool) {
 
 fn close(fd: i32) {
     fd_table::set_owner(fd, FdOwner::Program);
-    // SAFETY: the number is the engine's, and not used any more.
-    unsafe { raw_syscall!(Sysno::close, fd) };
+    let _ = io::close(fd);
 }
 
 /// Whether this process has a record lock on the file. False where the file cannot have any.
