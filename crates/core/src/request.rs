@@ -29,6 +29,7 @@ use crate::write::{self, history::History};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
+use core::ops::{Deref, DerefMut};
 use uringlet_abi::{Opcode, Sqe};
 use uringlet_sys::{Errno, fd_table};
 
@@ -68,6 +69,37 @@ pub(crate) enum Stage {
     LinkTimer { deadline_ns: u64, seq: u64, guards: ReqId },
 }
 
+/// The rest of a link chain.
+///
+/// A chain is as long as the SQ, and a drop of nested boxes takes a stack frame a link: this one
+/// is a loop.
+#[derive(Debug)]
+pub(crate) struct NextLink(Option<Box<Request>>);
+
+impl Deref for NextLink {
+    type Target = Option<Box<Request>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for NextLink {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl Drop for NextLink {
+    #[inline]
+    fn drop(&mut self) {
+        let mut next = self.0.take();
+        while let Some(mut req) = next {
+            next = req.next.take();
+        }
+    }
+}
+
 /// A request and the rest of its chain.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -90,7 +122,7 @@ pub(crate) struct Request {
     /// The notification that follows its CQE.
     pub(crate) notification: Option<Notification>,
     /// The rest of the link chain.
-    pub(crate) next: Option<Box<Request>>,
+    pub(crate) next: NextLink,
     /// The armed LINK_TIMEOUT that guards this request.
     pub(crate) link_timer: Option<ReqId>,
     /// A buffered write of this number's file: while it is parked, later ones go behind it.
@@ -113,7 +145,7 @@ impl Request {
             hybrid_done: false,
             is_cancelled: false,
             notification: None,
-            next: None,
+            next: NextLink(None),
             link_timer: None,
             queued_on: None,
         }
@@ -126,7 +158,7 @@ impl Request {
 
     /// Takes the chain behind the request, under a placeholder as its head.
     pub(crate) fn take_rest(&mut self) -> Self {
-        Self { next: self.next.take(), ..Self::new(&Sqe::default()) }
+        Self { next: NextLink(self.next.take()), ..Self::new(&Sqe::default()) }
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {

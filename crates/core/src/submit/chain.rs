@@ -59,7 +59,7 @@ impl Chain {
         };
         let mut head: Option<Box<Request>> = None;
         while let Some(mut req) = self.members.pop() {
-            req.next = head;
+            *req.next = head;
             head = Some(Box::new(req));
         }
         if let Some(head) = head {

@@ -94,7 +94,7 @@ fn end_unstarted_timer(guard: &mut UringGuard, req: &mut Request) {
         return;
     }
     let Some(mut timer) = req.next.take() else { return };
-    req.next = timer.next.take();
+    *req.next = timer.next.take();
     complete(guard, *timer, Outcome::errno_ok(Errno::ECANCELED));
 }
 

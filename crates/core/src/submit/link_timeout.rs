@@ -19,7 +19,7 @@ pub(crate) fn start(guard: &mut UringGuard, id: ReqId) {
         return;
     }
     let Some(mut timeout) = parked.req.next.take() else { return };
-    parked.req.next = timeout.next.take();
+    *parked.req.next = timeout.next.take();
     let Op::Timeout(TimeoutOp::Link { when }) = timeout.op else { return };
     let deadline_ns = when.deadline_ns();
     let seq = guard.res.timers.next_seq();
