@@ -15,7 +15,7 @@ use crate::{dup, polled_fds, signals};
 pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
     use Disposition::{Handled, Passthrough};
     let Some(nr) = Sysno::new(call.nr) else { return Passthrough };
-    let [a1, a2, a3, a4, a5, a6] = call.args();
+    let args @ [a1, a2, a3, a4, a5, a6] = call.args();
     match nr {
         Sysno::io_uring_enter => Handled(ENGINE.enter(low_u32(a1), low_u32(a2), low_u32(a3), low_u32(a4), UserPtr::new(a5), a6)),
         Sysno::io_uring_setup => Handled(setup(low_u32(a1), UserPtr::new(a2))),
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
         Sysno::mmap => Disposition::of(ENGINE.mmap(a1, a2, low_u32(a3), low_u32(a4), low_i32(a5), a6 as u64)),
         Sysno::close => Disposition::of(ENGINE.close(low_i32(a1))),
         Sysno::close_range => Disposition::of(ENGINE.close_range(low_u32(a1), low_u32(a2), low_u32(a3))),
-        Sysno::dup | Sysno::dup2 | Sysno::dup3 | Sysno::fcntl => duplicate(nr, [a1, a2, a3]),
+        Sysno::dup | Sysno::dup2 | Sysno::dup3 | Sysno::fcntl => duplicate(nr, args),
         Sysno::epoll_ctl => {
             polled_fds::before_epoll_ctl(low_i32(a2), low_i32(a3));
             Passthrough
@@ -40,7 +40,8 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
             polled_fds::before_select(a1, [a2, a3, a4]);
             Passthrough
         }
-        _ => set_credentials(nr, [a1, a2, a3]),
+        Sysno::rt_sigaction => set_signal_action(args),
+        _ => set_credentials(nr, args),
     }
 }
 
@@ -54,13 +55,13 @@ fn setup(entries: u32, params: UserPtr) -> isize {
 }
 
 /// Issues the call as the program asked for it.
-fn issue(nr: Sysno, [a1, a2, a3]: [usize; 3]) -> isize {
+fn issue(nr: Sysno, args: [usize; 6]) -> isize {
     // SAFETY: the program's own call with the program's own arguments.
-    unsafe { pass_through(nr, [a1, a2, a3, 0, 0, 0]) }
+    unsafe { pass_through(nr, args) }
 }
 
-fn duplicate(nr: Sysno, args: [usize; 3]) -> Disposition {
-    let [old, new, _] = args;
+fn duplicate(nr: Sysno, args: [usize; 6]) -> Disposition {
+    let [old, new, ..] = args;
     match nr {
         Sysno::fcntl if !dup::is_dup_command(low_i32(new)) => return Disposition::Passthrough,
         Sysno::dup2 | Sysno::dup3 => dup::before_replace(low_i32(old), low_i32(new)),
@@ -73,13 +74,29 @@ fn duplicate(nr: Sysno, args: [usize; 3]) -> Disposition {
     Disposition::Handled(result)
 }
 
-fn set_credentials(nr: Sysno, args: [usize; 3]) -> Disposition {
+fn set_credentials(nr: Sysno, args: [usize; 6]) -> Disposition {
     if !is_intercepted(nr as u32) {
         return Disposition::Passthrough;
     }
     let result = issue(nr, args);
     if result >= 0 {
         ENGINE.credentials_changed();
+    }
+    Disposition::Handled(result)
+}
+
+/// rt_sigaction(2) without libc.
+fn set_signal_action(args: [usize; 6]) -> Disposition {
+    let [signal, new, old, ..] = args;
+    let Some(before) = signals::intercepted_handler(low_u32(signal)) else { return Disposition::Passthrough };
+    let result = issue(Sysno::rt_sigaction, args);
+    if result == 0 {
+        if old != 0 {
+            signals::show_own_action(UserPtr::new(old), before);
+        }
+        if new != 0 {
+            signals::action_changed(low_u32(signal));
+        }
     }
     Disposition::Handled(result)
 }

@@ -3,7 +3,7 @@
 use uringlet_sys::Sysno;
 
 /// The numbers of the intercepted calls.
-const NUMBERS: [Sysno; 28] = [
+const NUMBERS: [Sysno; 29] = [
     Sysno::io_uring_setup,
     Sysno::io_uring_enter,
     Sysno::io_uring_register,
@@ -32,6 +32,7 @@ const NUMBERS: [Sysno; 28] = [
     Sysno::setfsuid,
     Sysno::setfsgid,
     Sysno::capset,
+    Sysno::rt_sigaction,
 ];
 
 /// 1 at each intercepted number. Indexed by the low 16 bits of the number's register, so that a

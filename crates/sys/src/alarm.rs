@@ -7,7 +7,7 @@
 
 use crate::clock::timespec;
 use crate::linux::general::{__kernel_itimerspec, CLOCK_MONOTONIC, SIGEV_THREAD_ID, sigevent};
-use crate::thread::INTERRUPT_SIGNAL;
+use crate::thread::{INTERRUPT_MARK, INTERRUPT_SIGNAL};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
 /// Time to the first tick, ns: by then nearly every thread is in its call.
@@ -36,7 +36,7 @@ impl Alarm {
     /// `EAGAIN` (`RLIMIT_SIGPENDING`), `EINVAL` there is no such thread.
     pub fn start(tid: u32) -> Result<Self, Errno> {
         let event =
-            ThreadSigevent { value: 0, signal: INTERRUPT_SIGNAL.cast_signed(), notify: SIGEV_THREAD_ID.cast_signed(), tid, rest: [0; 11] };
+            ThreadSigevent { value: INTERRUPT_MARK, signal: INTERRUPT_SIGNAL.cast_signed(), notify: SIGEV_THREAD_ID.cast_signed(), tid, rest: [0; 11] };
         let mut id = 0_i32;
         // SAFETY: the kernel reads a live structure of its own size and writes 4 bytes.
         unsafe { syscall!(Sysno::timer_create, CLOCK_MONOTONIC, &raw const event, &raw mut id) }?;

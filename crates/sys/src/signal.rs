@@ -92,14 +92,15 @@ pub unsafe fn queue_to_thread(tid: u32, signal: u32, info: usize) -> Result<(), 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerId(pub u32);
 
-/// Starts a timer that sends `signal` to this thread every `period_ns`, which is below one second.
+/// Starts a timer that sends `signal` with a value to this thread every `period_ns`, which is below
+/// one second.
 ///
 /// # Errors
 /// Those of timer_create(2).
-pub fn start_timer(signal: u32, period_ns: u64) -> Result<TimerId, Errno> {
-    // struct sigevent: the value (two words), the signal, how, the thread.
-    let mut event = [0_u32; 16];
-    (event[2], event[3], event[4]) = (signal, SIGEV_THREAD_ID, crate::process::tid());
+pub fn start_timer(signal: u32, value: u64, period_ns: u64) -> Result<TimerId, Errno> {
+    // struct sigevent: the value, the signal and how, the thread.
+    let mut event = [0_u64; 8];
+    (event[0], event[1], event[2]) = (value, u64::from(SIGEV_THREAD_ID) << 32 | u64::from(signal), crate::process::tid().into());
     let mut id = 0_u32;
     let period = [0, period_ns, 0, period_ns];
     // SAFETY: live memory of the kernel's layouts: sigevent, timer_t, itimerspec.

@@ -5,20 +5,38 @@
 
 use crate::arch::{self, PAGE_SIZE};
 use crate::linux::general::{
-    CLONE_FILES, CLONE_FS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM, MAP_NORESERVE, MAP_STACK, PROT_NONE,
+    CLONE_FILES, CLONE_FS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM, MAP_NORESERVE, MAP_STACK, PROT_NONE, SIGKILL, SIGSTOP,
 };
 use crate::linux::prctl::PR_SET_NAME;
 use crate::{mm, process, signal};
+use crate::signal::KernelSigaction;
 use alloc::boxed::Box;
+use core::sync::atomic::{AtomicPtr, Ordering::{Acquire, Release}};
 use syscalls::{Errno, Sysno, raw_syscall};
 
-/// The signal that interrupts an engine thread's blocking call: the last real-time one.
+/// The signal that interrupts an engine thread's blocking call: the last real-time one, because
+/// programs do not use it.
 pub const INTERRUPT_SIGNAL: u32 = 64;
+/// What an interrupt of the engine's carries as its value. The program's own signals have others.
+pub const INTERRUPT_MARK: u64 = u64::from_be_bytes(*b"uringlet");
+
+/// What [`install_interrupt_handler`] calls; null: the signal gets a handler that does nothing.
+static INTERRUPT_HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Bytes of a thread's stack: the deepest path of a worker fits. Pages are touched lazily.
 const STACK: usize = 256 << 10;
 /// Bytes without access below the stack.
 const GUARD: usize = PAGE_SIZE;
+
+/// Blocked on an engine thread: all signals but the interrupt.
+const ENGINE_THREAD_MASK: u64 = !signal::bit(INTERRUPT_SIGNAL);
+
+/// Whether a thread with this mask of blocked signals, as the kernel reports it, is one of the
+/// engine's.
+#[must_use]
+pub const fn is_engine_mask(mask: u64) -> bool {
+    mask | signal::bit(SIGKILL) | signal::bit(SIGSTOP) == ENGINE_THREAD_MASK
+}
 
 /// What a thread runs.
 type Main = Box<dyn FnOnce() + Send>;
@@ -71,26 +89,46 @@ unsafe extern "C" fn run(main: usize, stack: usize) -> ! {
 
 /// Interrupts a blocking system call of an engine thread.
 pub fn interrupt(tid: u32) {
-    // SAFETY: the signal has a handler that does nothing (`install_interrupt_handler`).
-    unsafe { raw_syscall!(Sysno::tgkill, process::pid(), tid, INTERRUPT_SIGNAL) };
+    // A program that resets every signal would die of this one.
+    install_interrupt_handler();
+    // A siginfo_t: signal, errno, code (`SI_USER`: the only one that needs no memory to queue),
+    // sender, user, value.
+    let mut info = [0_u64; 16];
+    (info[0], info[2], info[3]) = (INTERRUPT_SIGNAL.into(), process::pid().into(), INTERRUPT_MARK);
+    // SAFETY: a live siginfo_t; the signal has a handler.
+    let _ = unsafe { signal::queue_to_thread(tid, INTERRUPT_SIGNAL, info.as_ptr().addr()) };
 }
 
 /// On an engine thread: unblocks the interrupt signal, and no other.
 pub fn accept_interrupts() {
-    signal::set_mask(!(1_u64 << (INTERRUPT_SIGNAL - 1)));
+    signal::set_mask(ENGINE_THREAD_MASK);
 }
 
-/// Gives the interrupt signal a handler that does nothing, unless the program has one of its own.
-///
-/// The program's handler would run on our thread's small stack. The last real-time signal was
-/// chosen because programs do not use it.
+/// Sees to it that the interrupt signal neither kills nor is ignored.
 pub fn install_interrupt_handler() {
-    let is_free = signal::action(INTERRUPT_SIGNAL).map_or(true, |old| old.handler == 0);
+    const SIG_IGN: usize = 1;
+    let hook = INTERRUPT_HOOK.load(Acquire);
+    if !hook.is_null() {
+        // SAFETY: only `set_interrupt_hook` stores here.
+        return unsafe { core::mem::transmute::<*mut (), fn()>(hook) }();
+    }
+    let is_free = signal::action(INTERRUPT_SIGNAL).map_or(true, |old| old.handler <= SIG_IGN);
     if is_free {
         // SAFETY: the handler returns at once to a restorer that is rt_sigreturn(2); both are code
         // of this object.
-        let _ = unsafe { signal::set_action(INTERRUPT_SIGNAL, &arch::noop_sigaction(u64::MAX)) };
+        let _ = unsafe { signal::set_action(INTERRUPT_SIGNAL, &noop_interrupt_action()) };
     }
+}
+
+/// An action of the interrupt signal that does nothing.
+#[must_use]
+pub fn noop_interrupt_action() -> KernelSigaction {
+    arch::noop_sigaction(u64::MAX)
+}
+
+/// From now on `hook` gives the interrupt signal its handler.
+pub fn set_interrupt_hook(hook: fn()) {
+    INTERRUPT_HOOK.store(hook as *mut (), Release);
 }
 
 /// Binds a thread of this process (0: this one) to the CPUs of a mask.

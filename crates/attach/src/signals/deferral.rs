@@ -1,11 +1,13 @@
 //! A signal put off until the thread leaves the engine.
+//!
+//! Differs: the interrupt signal itself, sent by the program, is put off like another, but no timer
+//! can follow it: if it comes right before a wait, its handler runs when the wait ends.
 
 use uringlet_sys::linux::general::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 use uringlet_sys::process::tid;
 use uringlet_sys::signal::{self, TimerId, bit};
-use uringlet_sys::thread::INTERRUPT_SIGNAL;
+use uringlet_sys::thread::{INTERRUPT_MARK, INTERRUPT_SIGNAL, install_interrupt_handler};
 
-use super::handlers::SIG_IGN;
 use super::siginfo::SignalInfo;
 use crate::arch::SignalContext;
 use crate::stack::DEFERRED;
@@ -13,7 +15,8 @@ use crate::stack::DEFERRED;
 /// Signals of faults: blocked, they would kill.
 pub(super) const FAULTS: u64 = bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV) | bit(SIGSYS);
 
-/// What is blocked in the engine once a signal has been deferred.
+/// What is blocked in the engine once a signal has been deferred: not the interrupt, unless it is
+/// the program's own that was deferred.
 const BLOCKED: u64 = !(FAULTS | bit(INTERRUPT_SIGNAL));
 
 /// The timer word of a thread that has deferred a signal without a timer. Else it is the timer's id
@@ -24,7 +27,7 @@ const NO_TIMER: u64 = u64::MAX;
 /// cannot queue another signal.
 pub(super) fn defer(signal: u32, info: SignalInfo, context: SignalContext, base: usize) -> bool {
     // Also where the program wants its handler interrupted by the same signal.
-    signal::block(BLOCKED);
+    signal::block(BLOCKED | bit(signal));
     // SAFETY: the signal's own siginfo_t.
     if unsafe { signal::queue_to_thread(tid(), signal, info.addr()) }.is_err() {
         return false;
@@ -32,9 +35,12 @@ pub(super) fn defer(signal: u32, info: SignalInfo, context: SignalContext, base:
     // SAFETY: this thread runs on the stack with this base, so nothing else uses its top.
     unsafe {
         let deferred = (base + DEFERRED) as *mut u64;
-        // Several signals at once: the frame that returns last holds the thread's mask.
-        deferred.add(1).write(context.mask());
         let is_first = deferred.read() == 0;
+        // Several signals at once: the frame that returns last holds the thread's mask. The
+        // program's own interrupt signal may also come when the others are blocked.
+        if is_first || signal != INTERRUPT_SIGNAL {
+            deferred.add(1).write(context.mask());
+        }
         let earlier = if is_first { 0 } else { deferred.add(2).read() };
         deferred.add(2).write(bit(signal) | earlier);
         if is_first {
@@ -42,18 +48,15 @@ pub(super) fn defer(signal: u32, info: SignalInfo, context: SignalContext, base:
         }
     }
     // What the kernel restores when this handler returns.
-    context.set_mask(context.mask() | BLOCKED);
+    context.set_mask(context.mask() & !bit(INTERRUPT_SIGNAL) | BLOCKED | bit(signal));
     true
 }
 
 /// Starts the timer that ends a wait; the timer word.
 fn start_timer() -> u64 {
     const MILLISECOND: u64 = 1_000_000;
-    // Without a handler the signal would kill.
-    if signal::action(INTERRUPT_SIGNAL).map_or(true, |action| action.handler <= SIG_IGN) {
-        return NO_TIMER;
-    }
-    signal::start_timer(INTERRUPT_SIGNAL, MILLISECOND).map_or(NO_TIMER, |TimerId(id)| u64::from(id) + 1)
+    install_interrupt_handler();
+    signal::start_timer(INTERRUPT_SIGNAL, INTERRUPT_MARK, MILLISECOND).map_or(NO_TIMER, |TimerId(id)| u64::from(id) + 1)
 }
 
 /// The thread has left the engine. `timer`, `mask` and the set of signals `came` are what [`defer`]

@@ -13,7 +13,8 @@
 //!                               io_uring_enter(2) is in force in the kernel's wait only
 //!   sigaction() of a thread     `action_changed` puts ours before the new handler, and counts: a
 //!                               cached result of another count is not used
-//!   rt_sigaction(2), raw        is not seen. The next enter finds it: the kernel copies then
+//!   rt_sigaction(2), raw        as sigaction(), at a rewritten site. Elsewhere it is not seen: the
+//!                               next enter finds it, and the kernel copies then
 //! ```
 //! So a bad buffer meets a handler that is not ours only if another thread called rt_sigaction(2)
 //! directly since this one entered. The program then gets the signal, as from a copy of its own.
@@ -83,8 +84,7 @@ fn has_our_handler(signal: u32) -> bool {
     match signal::action(signal) {
         Ok(action) if action.handler == our_handler() => true,
         Ok(action) if action.handler == SIG_DFL => {
-            let Some(stand_in) = file_size::default_stand_in(our_handler()) else { return false };
-            replace(signal, &action, &stand_in);
+            replace(signal, &action, &file_size::default_stand_in(our_handler()));
             true
         }
         _ => false,

@@ -16,17 +16,16 @@ use uringlet::ENGINE;
 use uringlet_sys::linux::general::{SA_ONSTACK, SA_RESTART};
 use uringlet_sys::process::{pid_now, tid};
 use uringlet_sys::signal::{self, KernelSigaction};
-use uringlet_sys::thread::INTERRUPT_SIGNAL;
+use uringlet_sys::thread::noop_interrupt_action;
 
-use super::handlers::{RESTORER, SIGINFO, reset};
+use super::handlers::{SIGINFO, reset};
 use super::siginfo::{SI_USER, SignalInfo};
 
 /// The action that replaces the default.
-pub(super) fn default_stand_in(handler: usize) -> Option<KernelSigaction> {
-    // The interrupt signal has a handler by now, with a restorer.
-    let interrupt = signal::action(INTERRUPT_SIGNAL).ok().filter(|action| action.flags & RESTORER != 0)?;
-    let flags = SIGINFO | RESTORER | u64::from(SA_ONSTACK | SA_RESTART);
-    Some(KernelSigaction { handler, flags, restorer: interrupt.restorer, mask: 0 })
+pub(super) fn default_stand_in(handler: usize) -> KernelSigaction {
+    let noop = noop_interrupt_action();
+    let flags = noop.flags | SIGINFO | u64::from(SA_ONSTACK | SA_RESTART);
+    KernelSigaction { handler, flags, mask: 0, ..noop }
 }
 
 /// The signal came while the thread was in the engine. Whether a write of the engine's raised it:

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use uringlet_sys::linux::general::{SA_RESETHAND, SA_RESTORER, SA_SIGINFO};
+use uringlet_sys::linux::general::{SA_RESETHAND, SA_RESTART, SA_RESTORER, SA_SIGINFO};
 use uringlet_sys::signal::{self, KernelSigaction};
 
 /// The highest signal.
@@ -29,7 +29,7 @@ pub(crate) struct Handler {
 }
 
 /// The flags that a handler called by ours differs in from what the kernel knows.
-pub(crate) const HANDLER_FLAGS: u64 = SIGINFO | RESETHAND;
+pub(crate) const HANDLER_FLAGS: u64 = SIGINFO | RESETHAND | SA_RESTART as u64;
 /// `SA_SIGINFO`
 pub(super) const SIGINFO: u64 = SA_SIGINFO as u64;
 /// `SA_RESETHAND`
@@ -51,6 +51,11 @@ pub(super) fn replace(signal: u32, program: &KernelSigaction, ours: &KernelSigac
     // SAFETY: callers pass the program's own action with our handler in it, or the stand-in of the
     // default.
     let _ = unsafe { signal::set_action(signal, ours) };
+}
+
+/// The program's action is the default from now on, the kernel's stays ours.
+pub(super) fn forget(signal: u32) {
+    HANDLERS[signal as usize].address.store(SIG_DFL, Ordering::Release);
 }
 
 /// Restores the default action.

@@ -2,11 +2,12 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uringlet_sys::linux::general::SIGXFSZ;
+use uringlet_sys::linux::general::{SA_ONSTACK, SIGXFSZ};
 use uringlet_sys::signal::{self, KernelSigaction};
-use uringlet_sys::thread::{INTERRUPT_SIGNAL, install_interrupt_handler};
+use uringlet_sys::thread::{self, INTERRUPT_SIGNAL};
+use uringlet_sys::{UserPtr, user};
 
-use super::handlers::{RESETHAND, RESTORER, SIG_DFL, SIG_IGN, SIGINFO, SIGNALS, replace};
+use super::handlers::{HANDLER_FLAGS, Handler, RESETHAND, RESTORER, SIG_DFL, SIG_IGN, SIGINFO, SIGNALS, program_handler, replace};
 use super::on_signal::our_handler;
 use super::{fault_check, file_size};
 
@@ -20,8 +21,7 @@ pub(crate) fn intercept() {
     if IS_INTERCEPTING.swap(true, Ordering::AcqRel) {
         return;
     }
-    // The timer that ends a wait needs it, also while the engine has no thread.
-    install_interrupt_handler();
+    thread::set_interrupt_hook(|| intercept_signal(INTERRUPT_SIGNAL));
     for signal in 1..=SIGNALS {
         intercept_signal(signal);
     }
@@ -36,20 +36,48 @@ pub(crate) fn action_changed(signal: u32) {
     }
 }
 
-/// Puts our handler in the place of the program's, if it has one. libc's own signals and the
-/// engine's stay as they are.
+/// The program's handler for a signal; `None` before the first ring.
+pub(crate) fn intercepted_handler(signal: u32) -> Option<Handler> {
+    program_handler(signal).filter(|_| IS_INTERCEPTING.load(Ordering::Acquire))
+}
+
+/// The kernel has told the program an action in its own layout: if that is ours, it is replaced by
+/// the program's.
+pub(crate) fn show_own_action(at: UserPtr, program: Handler) {
+    let Ok([handler, flags]) = user::read::<[u64; 2]>(at) else { return };
+    if handler == our_handler() as u64 {
+        let flags = if program.address == SIG_DFL { program.flags } else { flags & !HANDLER_FLAGS | program.flags & HANDLER_FLAGS };
+        // If the program has unmapped it meanwhile, nobody reads it.
+        let _ = user::write(at, &[program.address as u64, flags]);
+    }
+}
+
+/// Puts our handler in the place of the program's, if it has one. libc's own signals stay as they
+/// are.
 fn intercept_signal(signal: u32) {
-    if !(1..=SIGNALS).contains(&signal) || signal == INTERRUPT_SIGNAL || LIBC_SIGNALS.contains(&signal) {
+    if !(1..=SIGNALS).contains(&signal) || LIBC_SIGNALS.contains(&signal) {
         return;
     }
     let Ok(action) = signal::action(signal) else { return };
+    if signal == INTERRUPT_SIGNAL {
+        return intercept_interrupts(&action);
+    }
     if signal == SIGXFSZ && action.handler == SIG_DFL {
-        let Some(ours) = file_size::default_stand_in(our_handler()) else { return };
-        return replace(signal, &action, &ours);
+        return replace(signal, &action, &file_size::default_stand_in(our_handler()));
     }
     if action.handler <= SIG_IGN || action.handler == our_handler() || action.flags & RESTORER == 0 {
         return;
     }
     let flags = (action.flags | SIGINFO) & !RESETHAND;
     replace(signal, &action, &KernelSigaction { handler: our_handler(), flags, ..action });
+}
+
+/// The engine interrupts its threads, and the waits of the program's, by this signal: our handler is
+/// the kernel's also where the program has the default or ignores it. No call is restarted.
+fn intercept_interrupts(program: &KernelSigaction) {
+    if program.handler != our_handler() {
+        let noop = thread::noop_interrupt_action();
+        let flags = noop.flags | SIGINFO | program.flags & u64::from(SA_ONSTACK);
+        replace(INTERRUPT_SIGNAL, program, &KernelSigaction { handler: our_handler(), flags, mask: program.mask, ..noop });
+    }
 }

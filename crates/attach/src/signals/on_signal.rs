@@ -3,12 +3,13 @@
 use core::ffi::{c_int, c_void};
 
 use uringlet_sys::linux::general::SIGXFSZ;
-use uringlet_sys::signal::bit;
-use uringlet_sys::uaccess;
+use uringlet_sys::signal::{self, bit};
+use uringlet_sys::thread::{INTERRUPT_MARK, INTERRUPT_SIGNAL, is_engine_mask};
+use uringlet_sys::{process, uaccess};
 
 use super::deferral::{FAULTS, defer};
 use super::file_size;
-use super::handlers::{RESETHAND, SIG_DFL, SIG_IGN, program_handler, reset};
+use super::handlers::{RESETHAND, SIG_DFL, SIG_IGN, forget, program_handler, reset};
 use super::siginfo::SignalInfo;
 use crate::arch::SignalContext;
 use crate::stack;
@@ -24,6 +25,9 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut c_void, context: *mut c
     let (info, context) = unsafe { (SignalInfo::new(info), SignalContext::new(context)) };
     let is_fault = FAULTS & bit(number) != 0 && info.code() > 0;
     if is_fault && end_faulted_copy(context) {
+        return;
+    }
+    if number == INTERRUPT_SIGNAL && !is_for_this_thread(info, context) {
         return;
     }
     let engine_stack = stack::containing(context.stack_pointer());
@@ -42,6 +46,22 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut c_void, context: *mut c
     call_program_handler(signal, info, context);
 }
 
+/// Whether the interrupt signal was sent by somebody else than the engine, to a thread of the
+/// program. Only engine threads may have it unblocked: what the kernel delivers there is passed on
+/// to the main thread.
+fn is_for_this_thread(info: SignalInfo, context: SignalContext) -> bool {
+    if info.value() == INTERRUPT_MARK {
+        return false;
+    }
+    let is_engine_thread = is_engine_mask(context.mask());
+    // Without a sender: an interrupt of the engine's for which the kernel had no memory.
+    if is_engine_thread && info.sender() != 0 {
+        // SAFETY: the signal's own siginfo_t.
+        let _ = unsafe { signal::queue_to_thread(process::pid_now(), INTERRUPT_SIGNAL, info.addr()) };
+    }
+    !is_engine_thread
+}
+
 /// If the fault is one of the engine's copies: the copy ends where the thread continues.
 fn end_faulted_copy(context: SignalContext) -> bool {
     let Some(fix_up) = uaccess::fixup_address(context.program_counter()) else { return false };
@@ -55,7 +75,7 @@ fn call_program_handler(signal: c_int, info: SignalInfo, context: SignalContext)
     let number = signal.cast_unsigned();
     let Some(handler) = program_handler(number).filter(|h| h.address > SIG_IGN) else { return };
     if handler.flags & RESETHAND != 0 {
-        reset(number);
+        if number == INTERRUPT_SIGNAL { forget(number) } else { reset(number) }
     }
     // SAFETY: the address that the program gave for this signal. A handler that takes the number
     // alone finds it in the same register.

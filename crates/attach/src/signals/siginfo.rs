@@ -4,6 +4,7 @@ use core::ffi::c_void;
 
 const CODE: usize = 8;
 const PID: usize = 16;
+const VALUE: usize = 24;
 
 /// `si_code` of a signal that a system call raises: as if the process had sent it.
 pub(super) const SI_USER: i32 = 0;
@@ -35,6 +36,12 @@ impl SignalInfo {
     /// `si_code`: positive for a signal that the kernel raised.
     pub(super) fn code(self) -> i32 {
         self.int(CODE)
+    }
+
+    /// `si_value`, where the signal has one.
+    pub(super) fn value(self) -> u64 {
+        // SAFETY: as above; the value is 8 bytes.
+        unsafe { self.0.add(VALUE).cast::<u64>().read() }
     }
 
     /// `si_pid`, valid where the code is [`SI_USER`].
