@@ -35,8 +35,13 @@ impl Alarm {
     /// # Errors
     /// `EAGAIN` (`RLIMIT_SIGPENDING`), `EINVAL` there is no such thread.
     pub fn start(tid: u32) -> Result<Self, Errno> {
-        let event =
-            ThreadSigevent { value: INTERRUPT_MARK, signal: INTERRUPT_SIGNAL.cast_signed(), notify: SIGEV_THREAD_ID.cast_signed(), tid, rest: [0; 11] };
+        let event = ThreadSigevent {
+            value: INTERRUPT_MARK,
+            signal: INTERRUPT_SIGNAL.cast_signed(),
+            notify: SIGEV_THREAD_ID.cast_signed(),
+            tid,
+            rest: [0; 11],
+        };
         let mut id = 0_i32;
         // SAFETY: the kernel reads a live structure of its own size and writes 4 bytes.
         unsafe { syscall!(Sysno::timer_create, CLOCK_MONOTONIC, &raw const event, &raw mut id) }?;

@@ -8,10 +8,10 @@ use crate::linux::general::{
     CLONE_FILES, CLONE_FS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM, MAP_NORESERVE, MAP_STACK, PROT_NONE, SIGKILL, SIGSTOP,
 };
 use crate::linux::prctl::PR_SET_NAME;
-use crate::{mm, process, signal};
 use crate::signal::KernelSigaction;
+use crate::static_ref::StaticRef;
+use crate::{mm, process, signal};
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicPtr, Ordering::{Acquire, Release}};
 use syscalls::{Errno, Sysno, raw_syscall};
 
 /// The signal that interrupts an engine thread's blocking call: the last real-time one, because
@@ -20,8 +20,8 @@ pub const INTERRUPT_SIGNAL: u32 = 64;
 /// What an interrupt of the engine's carries as its value. The program's own signals have others.
 pub const INTERRUPT_MARK: u64 = u64::from_be_bytes(*b"uringlet");
 
-/// What [`install_interrupt_handler`] calls; null: the signal gets a handler that does nothing.
-static INTERRUPT_HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+/// What [`install_interrupt_handler`] calls; none: the signal gets a handler that does nothing.
+static INTERRUPT_HOOK: StaticRef<fn()> = StaticRef::new();
 
 /// Bytes of a thread's stack: the deepest path of a worker fits. Pages are touched lazily.
 const STACK: usize = 256 << 10;
@@ -107,10 +107,8 @@ pub fn accept_interrupts() {
 /// Sees to it that the interrupt signal neither kills nor is ignored.
 pub fn install_interrupt_handler() {
     const SIG_IGN: usize = 1;
-    let hook = INTERRUPT_HOOK.load(Acquire);
-    if !hook.is_null() {
-        // SAFETY: only `set_interrupt_hook` stores here.
-        return unsafe { core::mem::transmute::<*mut (), fn()>(hook) }();
+    if let Some(hook) = INTERRUPT_HOOK.get() {
+        return hook();
     }
     let is_free = signal::action(INTERRUPT_SIGNAL).map_or(true, |old| old.handler <= SIG_IGN);
     if is_free {
@@ -127,8 +125,8 @@ pub fn noop_interrupt_action() -> KernelSigaction {
 }
 
 /// From now on `hook` gives the interrupt signal its handler.
-pub fn set_interrupt_hook(hook: fn()) {
-    INTERRUPT_HOOK.store(hook as *mut (), Release);
+pub fn set_interrupt_hook(hook: &'static fn()) {
+    INTERRUPT_HOOK.set(hook);
 }
 
 /// Binds a thread of this process (0: this one) to the CPUs of a mask.

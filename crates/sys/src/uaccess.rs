@@ -10,30 +10,22 @@
 //! `docs/decisions/0015` has the measurements and the rejected alternatives.
 
 use crate::arch;
+use crate::static_ref::StaticRef;
 use crate::user::UserPtr;
-use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{Acquire, Release};
 use syscalls::{Sysno, raw_syscall};
 
 /// Whether a fault of a copy on the calling thread is handled.
 pub type FaultCheck = fn() -> bool;
 
-/// A [`FaultCheck`], or null.
-static FAULT_CHECK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static FAULT_CHECK: StaticRef<FaultCheck> = StaticRef::new();
 
 /// From now on `check` is called before a copy.
-pub fn set_fault_check(check: FaultCheck) {
-    FAULT_CHECK.store(check as *mut (), Release);
+pub fn set_fault_check(check: &'static FaultCheck) {
+    FAULT_CHECK.set(check);
 }
 
 fn are_faults_handled() -> bool {
-    let check = FAULT_CHECK.load(Acquire);
-    if check.is_null() {
-        return false;
-    }
-    // SAFETY: only `set_fault_check` stores here.
-    let check = unsafe { core::mem::transmute::<*mut (), FaultCheck>(check) };
-    check()
+    FAULT_CHECK.get().is_some_and(|check| check())
 }
 
 /// Where a thread resumes whose instruction at `fault` has faulted. `None`: the fault is not a

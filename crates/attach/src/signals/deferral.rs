@@ -28,8 +28,7 @@ const NO_TIMER: u64 = u64::MAX;
 pub(super) fn defer(signal: u32, info: SignalInfo, context: SignalContext, base: usize) -> bool {
     // Also where the program wants its handler interrupted by the same signal.
     signal::block(BLOCKED | bit(signal));
-    // SAFETY: the signal's own siginfo_t.
-    if unsafe { signal::queue_to_thread(tid(), signal, info.addr()) }.is_err() {
+    if info.send_to(tid(), signal).is_err() {
         return false;
     }
     // SAFETY: this thread runs on the stack with this base, so nothing else uses its top.

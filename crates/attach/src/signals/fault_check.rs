@@ -45,7 +45,8 @@ static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
 /// Copies may fault from now on, where [`is_copy_guarded`] says so.
 pub(super) fn enable() {
-    uaccess::set_fault_check(is_copy_guarded);
+    const CHECK: uaccess::FaultCheck = is_copy_guarded;
+    uaccess::set_fault_check(&CHECK);
 }
 
 /// After the program has set an action.

@@ -15,7 +15,7 @@
 use uringlet::ENGINE;
 use uringlet_sys::linux::general::{SA_ONSTACK, SA_RESTART};
 use uringlet_sys::process::{pid_now, tid};
-use uringlet_sys::signal::{self, KernelSigaction};
+use uringlet_sys::signal::KernelSigaction;
 use uringlet_sys::thread::noop_interrupt_action;
 
 use super::handlers::{SIGINFO, reset};
@@ -41,7 +41,6 @@ pub(super) fn is_from_engine(info: SignalInfo) -> bool {
 /// Does what the default does: the signal comes again when this handler returns, without a handler.
 pub(super) fn die(signal: u32, info: SignalInfo) {
     reset(signal);
-    // SAFETY: the signal's own siginfo_t. If it cannot be queued, the faulting instruction or the
-    // next write raises it again.
-    let _ = unsafe { signal::queue_to_thread(tid(), signal, info.addr()) };
+    // If it cannot be queued, the faulting instruction or the next write raises it again.
+    let _ = info.send_to(tid(), signal);
 }

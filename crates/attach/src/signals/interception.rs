@@ -21,7 +21,8 @@ pub(crate) fn intercept() {
     if IS_INTERCEPTING.swap(true, Ordering::AcqRel) {
         return;
     }
-    thread::set_interrupt_hook(|| intercept_signal(INTERRUPT_SIGNAL));
+    const HOOK: fn() = || intercept_signal(INTERRUPT_SIGNAL);
+    thread::set_interrupt_hook(&HOOK);
     for signal in 1..=SIGNALS {
         intercept_signal(signal);
     }
@@ -72,8 +73,8 @@ fn intercept_signal(signal: u32) {
     replace(signal, &action, &KernelSigaction { handler: our_handler(), flags, ..action });
 }
 
-/// The engine interrupts its threads, and the waits of the program's, by this signal: our handler is
-/// the kernel's also where the program has the default or ignores it. No call is restarted.
+/// The engine interrupts its threads, and the waits of the program's, by this signal: our handler
+/// is the kernel's also where the program has the default or ignores it. No call is restarted.
 fn intercept_interrupts(program: &KernelSigaction) {
     if program.handler != our_handler() {
         let noop = thread::noop_interrupt_action();

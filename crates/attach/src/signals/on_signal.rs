@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use uringlet_sys::linux::general::SIGXFSZ;
-use uringlet_sys::signal::{self, bit};
+use uringlet_sys::signal::bit;
 use uringlet_sys::thread::{INTERRUPT_MARK, INTERRUPT_SIGNAL, is_engine_mask};
 use uringlet_sys::{process, uaccess};
 
@@ -56,8 +56,7 @@ fn is_for_this_thread(info: SignalInfo, context: SignalContext) -> bool {
     let is_engine_thread = is_engine_mask(context.mask());
     // Without a sender: an interrupt of the engine's for which the kernel had no memory.
     if is_engine_thread && info.sender() != 0 {
-        // SAFETY: the signal's own siginfo_t.
-        let _ = unsafe { signal::queue_to_thread(process::pid_now(), INTERRUPT_SIGNAL, info.addr()) };
+        let _ = info.send_to(process::pid_now(), INTERRUPT_SIGNAL);
     }
     !is_engine_thread
 }

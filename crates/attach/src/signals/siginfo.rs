@@ -2,6 +2,8 @@
 
 use core::ffi::c_void;
 
+use uringlet_sys::{Errno, signal};
+
 const CODE: usize = 8;
 const PID: usize = 16;
 const VALUE: usize = 24;
@@ -24,8 +26,10 @@ impl SignalInfo {
         self.0.cast()
     }
 
-    pub(super) fn addr(self) -> usize {
-        self.0.addr()
+    /// Sends the signal again, to a thread of this process.
+    pub(super) fn send_to(self, tid: u32, signal: u32) -> Result<(), Errno> {
+        // SAFETY: `new` promised a live siginfo_t.
+        unsafe { signal::queue_to_thread(tid, signal, self.0.addr()) }
     }
 
     fn int(self, offset: usize) -> i32 {
@@ -40,8 +44,8 @@ impl SignalInfo {
 
     /// `si_value`, where the signal has one.
     pub(super) fn value(self) -> u64 {
-        // SAFETY: as above; the value is 8 bytes.
-        unsafe { self.0.add(VALUE).cast::<u64>().read() }
+        let half = |offset| u64::from(self.int(offset).cast_unsigned());
+        half(VALUE) | half(VALUE + 4) << 32
     }
 
     /// `si_pid`, valid where the code is [`SI_USER`].

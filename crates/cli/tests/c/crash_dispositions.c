@@ -1,6 +1,7 @@
 /*
  * A program that changes what its signals do, the last real-time one above all: a request that a
- * worker runs can be cancelled all the same, the program lives, and its own use of the signal works.
+ * worker runs can be cancelled all the same, the program lives, and its own use of the signal
+ * works.
  */
 #include "robust_ring.h"
 
