@@ -1,13 +1,12 @@
 //! What the engine does with an intercepted system call: by number, whichever entry it came by.
 
-use uringlet::ENGINE;
+use uringlet::{ENGINE, IdentityChange};
 use uringlet_sys::passthrough::pass_through;
 use uringlet_sys::{AppPromise, Sysno, UserPtr};
 
 use crate::arch::CallFrame;
 use crate::convert::{int, low_i32, low_u32};
 use crate::disposition::Disposition;
-use crate::intercepted::is_intercepted;
 use crate::{dup, polled_fds, signals};
 
 /// Handles a call. The program's thread is on an engine stack here, its own registers are in
@@ -22,7 +21,10 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
         Sysno::io_uring_register => Handled(ENGINE.register(low_u32(a1), low_u32(a2), UserPtr::new(a3), low_u32(a4))),
         Sysno::mmap => Disposition::of(ENGINE.mmap(a1, a2, low_u32(a3), low_u32(a4), low_i32(a5), a6 as u64)),
         Sysno::close => Disposition::of(ENGINE.close(low_i32(a1))),
-        Sysno::close_range => Disposition::of(ENGINE.close_range(low_u32(a1), low_u32(a2), low_u32(a3))),
+        Sysno::close_range => match ENGINE.close_range(low_u32(a1), low_u32(a2), low_u32(a3)) {
+            Some(result) => Handled(result),
+            None => change_identity(nr, args),
+        },
         Sysno::dup | Sysno::dup2 | Sysno::dup3 | Sysno::fcntl => duplicate(nr, args),
         Sysno::epoll_ctl => {
             polled_fds::before_epoll_ctl(low_i32(a2), low_i32(a3));
@@ -41,7 +43,7 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
             Passthrough
         }
         Sysno::rt_sigaction => set_signal_action(args),
-        _ => set_credentials(nr, args),
+        _ => change_identity(nr, args),
     }
 }
 
@@ -74,14 +76,11 @@ fn duplicate(nr: Sysno, args: [usize; 6]) -> Disposition {
     Disposition::Handled(result)
 }
 
-fn set_credentials(nr: Sysno, args: [usize; 6]) -> Disposition {
-    if !is_intercepted(nr as u32) {
-        return Disposition::Passthrough;
-    }
+fn change_identity(nr: Sysno, args: [usize; 6]) -> Disposition {
+    let Some(change) = IdentityChange::of(nr, [args[0], args[1], args[2]]) else { return Disposition::Passthrough };
+    ENGINE.before_identity_call(change);
     let result = issue(nr, args);
-    if result >= 0 {
-        ENGINE.credentials_changed();
-    }
+    ENGINE.after_identity_call(change, result);
     Disposition::Handled(result)
 }
 

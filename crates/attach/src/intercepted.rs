@@ -1,9 +1,11 @@
 //! Which system calls the engine looks at.
 
+use uringlet::IdentityChange;
 use uringlet_sys::Sysno;
 
-/// The numbers of the intercepted calls.
-const NUMBERS: [Sysno; 29] = [
+/// The numbers of the intercepted calls that may concern a ring or its files. With
+/// [`IdentityChange::NUMBERS`] they are all.
+const NUMBERS: [Sysno; 19] = [
     Sysno::io_uring_setup,
     Sysno::io_uring_enter,
     Sysno::io_uring_register,
@@ -22,16 +24,6 @@ const NUMBERS: [Sysno; 29] = [
     Sysno::ppoll,
     Sysno::select,
     Sysno::pselect6,
-    Sysno::setuid,
-    Sysno::setgid,
-    Sysno::setreuid,
-    Sysno::setregid,
-    Sysno::setresuid,
-    Sysno::setresgid,
-    Sysno::setgroups,
-    Sysno::setfsuid,
-    Sysno::setfsgid,
-    Sysno::capset,
     Sysno::rt_sigaction,
 ];
 
@@ -39,10 +31,15 @@ const NUMBERS: [Sysno; 29] = [
 /// lookup needs no comparison (and leaves the flags alone); `dispatch` checks the whole number.
 pub(crate) static INTERCEPTED: [u8; 1 << 16] = {
     let mut table = [0; 1 << 16];
-    let mut i = 0;
-    while i < NUMBERS.len() {
-        table[NUMBERS[i] as usize] = 1;
-        i += 1;
+    let lists: [&[Sysno]; 2] = [&NUMBERS, &IdentityChange::NUMBERS];
+    let mut list = 0;
+    while list < lists.len() {
+        let mut i = 0;
+        while i < lists[list].len() {
+            table[lists[list][i] as usize] = 1;
+            i += 1;
+        }
+        list += 1;
     }
     table
 };
@@ -50,4 +47,9 @@ pub(crate) static INTERCEPTED: [u8; 1 << 16] = {
 /// Whether a call with this number is intercepted.
 pub(crate) fn is_intercepted(nr: u32) -> bool {
     INTERCEPTED.get(nr as usize) == Some(&1)
+}
+
+/// Whether a call with this number may change an identity.
+pub(crate) fn may_change_identity(nr: u32) -> bool {
+    IdentityChange::NUMBERS.iter().any(|&number| number as u32 == nr)
 }

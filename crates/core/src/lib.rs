@@ -28,6 +28,7 @@ mod driver;
 mod engine;
 mod file;
 mod identity;
+mod identity_call;
 mod intercepted;
 pub mod io_wq;
 mod ops;
@@ -49,6 +50,7 @@ mod write;
 
 pub use engine::{ENGINE, Engine};
 pub use identity::IdentityScope;
+pub use identity_call::IdentityChange;
 pub use route::hint::AsyncHint;
 pub use virtual_file::{OpenedFile, PendingCmd, UringCmd, VirtualFile, VirtualFiles};
 pub use write::WriteMode;

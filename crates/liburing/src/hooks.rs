@@ -1,5 +1,8 @@
-//! Waiting for a ring's fd: when a program waits in poll, select or epoll, the fd of a ring whose
-//! CQ is empty again must not be readable any more.
+//! Functions of ours that precede libc's: those that wait for descriptors, and those of
+//! [`identity`].
+//!
+//! When a program waits in poll, select or epoll, the fd of a ring whose CQ is empty again must not
+//! be readable any more.
 //!
 //! A program may have emptied the CQ by inlined code alone, without a call to the engine. So our
 //! functions precede the waiting functions of libc: they are put into the slots through which
@@ -12,8 +15,9 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::address_of_weak;
-use crate::elf;
 use crate::readiness::settle_readiness;
+use crate::weak::Arg;
+use crate::{elf, identity};
 
 /// The loader's count of loads when the slots were last filled. musl counts from 0, glibc from the
 /// number of objects at start.
@@ -42,9 +46,6 @@ macro_rules! waits {
     };
 }
 
-/// A pointer, a size or a number: one register.
-type Arg = usize;
-
 waits! {
     poll = "poll"(fds: Arg, count: Arg, timeout_ms: i32);
     poll_chk = "__poll_chk"(fds: Arg, count: Arg, timeout_ms: i32, room: Arg);
@@ -57,23 +58,23 @@ waits! {
     epoll_pwait2 = "epoll_pwait2"(epfd: i32, events: Arg, max: i32, timeout: Arg, mask: Arg);
 }
 
-/// Precedes the waiting functions in every object loaded by now, except this one.
+/// Precedes libc's functions in every object loaded by now, except this one.
 pub(crate) fn install() {
     let before = LOADS_SEEN.load(Relaxed);
     let mut loads = before;
     elf::for_each_object(|object| {
         loads = object.loads;
         if loads != before && !object.contains(install as *const () as usize) {
-            hook_waits(object);
+            precede(object);
         }
         loads != before
     });
     LOADS_SEEN.store(loads, Relaxed);
 }
 
-fn hook_waits(object: &elf::DlPhdrInfo) {
+fn precede(object: &elf::DlPhdrInfo) {
     object.for_each_import(|name, slot| {
-        if let Some(function) = preceding(name) {
+        if let Some(function) = preceding(name).or_else(|| identity::preceding(name)) {
             slot.point_to(function);
         }
     });

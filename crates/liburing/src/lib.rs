@@ -16,7 +16,8 @@
 //! | [`register`], [`ring_fd`], [`buf_ring`] | `io_uring_register_*` |
 //! | [`probe`], [`raw`], [`version`] | supported opcodes; raw system calls; version |
 //! | [`weak`], [`fork`] | symbols of libc that may be missing; fork(2) |
-//! | [`hooks`], [`elf`], [`readiness`] | poll(2) and the like; the slots they are called through |
+//! | [`hooks`], [`elf`] | functions of ours that precede libc's; the slots they are called through |
+//! | [`readiness`], [`identity`] | poll(2) and the like; setuid(2) and the like |
 //! | [`arch`] | what depends on the processor |
 //!
 //! Exports are safe functions over types that carry the C caller's promise: a `&IoUring` is a ring
@@ -33,6 +34,7 @@ pub mod c_types;
 pub mod elf;
 pub mod fork;
 pub mod hooks;
+pub mod identity;
 pub mod mapping;
 pub mod probe;
 pub mod queue;

@@ -18,7 +18,7 @@ const PROT_READ_WRITE: u32 = PROT_READ | PROT_WRITE;
 const ERRNO_START: usize = usize::MAX - 4094;
 
 /// A result as the int that C sees. Results and error numbers fit.
-fn int(result: isize) -> i32 {
+pub(crate) fn int(result: isize) -> i32 {
     result as i32
 }
 

@@ -3,6 +3,8 @@
 
 use crate::arch::address_of_weak;
 
+/// A pointer, a size or a number: one register.
+pub(crate) type Arg = usize;
 /// The callback of dl_iterate_phdr(3)
 pub(crate) type ShowObject = extern "C" fn(object: *const u8, len: usize, data: *mut u8) -> i32;
 /// dl_iterate_phdr(3)
@@ -13,6 +15,10 @@ pub(crate) type Calloc = extern "C" fn(count: usize, size: usize) -> *mut u8;
 pub(crate) type Free = extern "C" fn(block: *mut u8);
 /// syscall(2)
 pub(crate) type Syscall = unsafe extern "C" fn(number: isize, ...) -> isize;
+/// syscall(2), with all of its arguments
+pub(crate) type PlainSyscall = extern "C" fn(Arg, Arg, Arg, Arg, Arg, Arg, Arg) -> isize;
+/// A function of up to five integers or pointers
+pub(crate) type IntFunction = extern "C" fn(Arg, Arg, Arg, Arg, Arg) -> i32;
 /// `__errno_location`
 pub(crate) type ErrnoLocation = extern "C" fn() -> *mut i32;
 /// A handler of pthread_atfork(3)
@@ -28,6 +34,17 @@ fn function<T: Copy>(address: usize) -> Option<T> {
     // SAFETY: an `Option` of a function pointer is its address or 0, and each caller below names
     // the symbol's true type.
     unsafe { core::mem::transmute_copy(&address) }
+}
+
+/// Calls the function at this address: one of libc that takes up to five integers or pointers and
+/// returns an `int`. 0, a missing one, answers -1.
+pub(crate) fn call_int(address: usize, [a, b, c, d, e]: [Arg; 5]) -> i32 {
+    function::<IntFunction>(address).map_or(-1, |call| call(a, b, c, d, e))
+}
+
+/// Calls libc's `syscall`.
+pub(crate) fn call_syscall([nr, a, b, c, d, e, f]: [Arg; 7]) -> isize {
+    function::<PlainSyscall>(address_of_weak!("syscall")).map_or(-1, |call| call(nr, a, b, c, d, e, f))
 }
 
 pub(crate) fn calloc() -> Option<Calloc> {

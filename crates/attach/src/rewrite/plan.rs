@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use uringlet_sys::Sysno;
 
+use crate::intercepted::may_change_identity;
+
 /// The number comes from a register: looked up at each call.
 pub(crate) const ANY_NUMBER: u32 = u32::MAX;
 
@@ -15,6 +17,12 @@ const RING_NUMBERS: core::ops::RangeInclusive<u32> = 425..=427;
 pub(super) fn is_exec(nr: u32) -> bool {
     const EXEC_NUMBERS: [u32; 2] = [Sysno::execve as u32, Sysno::execveat as u32];
     EXEC_NUMBERS.contains(&nr)
+}
+
+/// Whether a site with this number is rewritten in every object: io_uring's, and those that change
+/// what the engine's threads act as, wherever they are.
+pub(super) fn matters_everywhere(nr: u32) -> bool {
+    RING_NUMBERS.contains(&nr) || may_change_identity(nr)
 }
 
 /// Which bytes the jump to the trampoline overwrites. The order is that of the cache's records.

@@ -5,9 +5,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::object::LoadedObject;
-use super::plan::{Findings, PatchKind, PatchPlan, SiteClass};
+use super::plan::{Findings, PatchKind, PatchPlan, SiteClass, matters_everywhere};
 use super::unwind::Functions;
-use crate::arch::{DecodedFunction, SYSCALL_INSN, classify, find_ring_number_load, for_each_far_target, for_each_syscall};
+use crate::arch::{DecodedFunction, SYSCALL_INSN, classify, find_number_load, for_each_far_target, for_each_syscall};
 use crate::convert::count;
 
 /// Searches all of an object's code.
@@ -19,8 +19,8 @@ pub(super) fn scan(object: &LoadedObject) -> Findings {
         }
     }
     let mut findings = classify_all(object, &candidates);
-    drop_jump_targets(object, &mut findings);
     keep_relevant(&mut findings);
+    drop_jump_targets(object, &mut findings);
     findings.plans.sort_by_key(|plan| plan.start);
     drop_overlapping(&mut findings);
     findings
@@ -54,19 +54,19 @@ fn classify_all(object: &LoadedObject, candidates: &[u64]) -> Findings {
     findings
 }
 
-/// A site in no function that the unwind tables list: rewritten only if an io_uring number is
-/// loaded right before it, so that it cannot be data.
+/// A site in no function that the unwind tables list: rewritten only if a number that matters in
+/// every object is loaded right before it, so that it cannot be data.
 fn plan_without_function(object: &LoadedObject, candidate: u64) -> Option<PatchPlan> {
     const LOOK_BACK: u64 = 40;
     let segment = object.executable.iter().find(|s| s.contains(&candidate))?;
     let from = candidate.saturating_sub(LOOK_BACK).max(segment.start);
     let code = object.bytes(from..(candidate + SYSCALL_INSN.len() as u64).min(segment.end))?;
-    let at = find_ring_number_load(code)?;
+    let at = find_number_load(code, matters_everywhere)?;
     let start = (from + at as u64).wrapping_sub(object.base);
     let code = &code[at..];
     let function = DecodedFunction::decode(code, start);
     match classify(&function, code, start, candidate.wrapping_sub(object.base))? {
-        SiteClass::Rewrite(plan) if plan.kind == PatchKind::NumberLoad && plan.is_ring() => Some(plan),
+        SiteClass::Rewrite(plan) if plan.kind == PatchKind::NumberLoad && matters_everywhere(plan.nr) => Some(plan),
         _ => None,
     }
 }
@@ -91,11 +91,11 @@ fn drop_jump_targets(object: &LoadedObject, findings: &mut Findings) {
     findings.unpatchable += count(before - findings.plans.len());
 }
 
-/// Drops all plans of an object that issues no io_uring call: its own mmap, close and poll do not
-/// concern a ring.
+/// Of an object that issues no io_uring call, only the sites that may change an identity stay: its
+/// own mmap, close and poll do not concern a ring, but its setuid concerns the workers.
 fn keep_relevant(findings: &mut Findings) {
     if !findings.plans.iter().any(|plan| plan.is_ring() || plan.has_any_number()) {
-        findings.plans.clear();
+        findings.plans.retain(|plan| matters_everywhere(plan.nr));
     }
 }
 

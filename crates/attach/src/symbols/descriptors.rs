@@ -7,6 +7,7 @@ use uringlet_sys::Sysno;
 use uringlet_sys::passthrough::pass_through;
 
 use super::errno::to_libc_result;
+use super::identity::call_in_own_thread;
 use super::next::{CLOSE, CLOSE_RANGE, CLOSEFROM, DUP, DUP2, DUP3, FCNTL, MMAP};
 use crate::convert::{Register, int};
 use crate::dup::{before_replace, is_dup_command};
@@ -44,7 +45,7 @@ unsafe extern "C" fn close(fd: c_int) -> c_int {
 unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     match on_engine_stack(|| ENGINE.close_range(first, last, flags.cast_unsigned())) {
         Some(result) => int(to_libc_result(result)),
-        None => CLOSE_RANGE.call_int([first.reg(), last.reg(), flags.reg(), 0, 0, 0]),
+        None => call_in_own_thread(&CLOSE_RANGE, Sysno::close_range, [first.reg(), last.reg(), flags.reg(), 0, 0, 0]),
     }
 }
 

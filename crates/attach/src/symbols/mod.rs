@@ -3,9 +3,9 @@
 //! Where libc's function is a cancellation point or does more than the system call, libc's is
 //! called, found by `dlsym(RTLD_NEXT)`.
 
-mod credentials;
 mod descriptors;
 mod errno;
+mod identity;
 mod limits;
 mod next;
 mod open;

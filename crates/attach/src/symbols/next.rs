@@ -117,6 +117,9 @@ next_functions! {
     SETFSGID = c"setfsgid";
     INITGROUPS = c"initgroups";
     CAPSET = c"capset" capset;
+    UNSHARE = c"unshare" unshare;
+    SETNS = c"setns" setns;
+    PRCTL = c"prctl" prctl;
     OPEN = c"open" open;
     OPEN64 = c"open64" open;
     OPEN_2 = c"__open_2";

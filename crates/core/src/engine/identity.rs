@@ -24,11 +24,6 @@ impl Engine {
     pub fn files_unshared(&'static self) {
         renew_workers();
     }
-
-    /// After setuid(2) and its kin: workers with the old credentials end.
-    pub fn credentials_changed(&'static self) {
-        self.identity_changed(Some(IdentityScope::Process));
-    }
 }
 
 fn renew_workers() {

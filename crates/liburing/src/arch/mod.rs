@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `address_of_weak` | the address of a symbol that may be missing, without a libc |
 //! | `is_got_relocation` | whether a relocation fills a slot of a global offset table |
+//! | `syscall_entry` | what precedes libc's `syscall`: leaves no frame on the stack |
 //! | `PAGE` | bytes of a page |
 //!
 //! The C calling convention is assumed to pass integers and pointers in the same registers whether
@@ -16,10 +17,10 @@
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use x86_64::{PAGE, address_of_weak, is_got_relocation};
+pub(crate) use x86_64::{PAGE, address_of_weak, is_got_relocation, syscall_entry};
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!(
     "uringlet-liburing supports x86-64 only. A port supplies a folder beside src/arch/x86_64 with the names that src/arch/mod.rs lists: \
-     weak symbols, relocation types, page size."
+     weak symbols, relocation types, the jump before `syscall`, page size."
 );

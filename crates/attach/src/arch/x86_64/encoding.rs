@@ -62,9 +62,12 @@ pub(crate) fn for_each_far_target(bytes: &[u8], start: u64, wanted: Range<u64>, 
     }
 }
 
-/// The offset of the last instruction in `code` that loads an io_uring number into `eax`.
-pub(crate) fn find_ring_number_load(code: &[u8]) -> Option<usize> {
-    let is_load = |window: &[u8]| window[0] == 0xb8 && matches!(window[1], 0xa9..=0xab) && window[2..] == [1, 0, 0];
+/// The offset of the last instruction in `code` that loads a number into `eax` which is wanted.
+pub(crate) fn find_number_load(code: &[u8], wanted: impl Fn(u32) -> bool) -> Option<usize> {
+    let is_load = |window: &[u8]| match *window {
+        [0xb8, a, b, c, d] => wanted(u32::from_le_bytes([a, b, c, d])),
+        _ => false,
+    };
     code.windows(5).rposition(is_load)
 }
 

@@ -30,8 +30,7 @@ pub(crate) use call_frame::CallFrame;
 pub(crate) use classify::{classify, plan_constant};
 pub(crate) use disasm::DecodedFunction;
 pub(crate) use encoding::{
-    BRANCH_REACH, PATCH_BYTES, SYSCALL_INSN, find_ring_number_load, for_each_far_target, for_each_syscall, is_empty_function,
-    is_relocatable,
+    BRANCH_REACH, PATCH_BYTES, SYSCALL_INSN, find_number_load, for_each_far_target, for_each_syscall, is_empty_function, is_relocatable,
 };
 pub(crate) use entry::site_entry;
 pub(crate) use exec_entry::exec_entry;

@@ -1,0 +1,112 @@
+//! What a request acts as: the user, groups, capabilities, sandbox and folder of the thread that
+//! submitted it, whichever thread executes it. The kernel's ring is asked too.
+//!
+//! The programs run as root and give something up; elsewhere they are skipped.
+
+mod common;
+
+use common::oracle::{NO_RING, is_kernel_new_enough, must_succeed};
+use common::{compile, directory, finish, stdout, uringlet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A program and, if it uses one, the library whose system calls are its own instructions.
+fn build(directory: &Path, name: &str, has_library: bool) -> PathBuf {
+    let mut options = vec!["-ldl".to_owned()];
+    if has_library {
+        let library = compile("cc", directory, "libidentity_raw.so", &["identity_raw.c"], &["-shared", "-fPIC"]);
+        options.extend([library.display().to_string(), format!("-Wl,-rpath,{}", directory.display())]);
+    }
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    compile("cc", directory, name, &[&format!("{name}.c")], &options)
+}
+
+fn must_succeed_unless_skipped(output: &Output, what: &str) {
+    if output.status.code() == Some(NO_RING) {
+        return eprintln!("{what}: {}", stdout(output));
+    }
+    must_succeed(output, what);
+}
+
+fn on_engine(name: &str, section: &str) {
+    on_engine_with(name, &[section]);
+}
+
+fn on_engine_with(name: &str, arguments: &[&str]) {
+    let section = arguments.concat();
+    let directory = directory(&format!("{name}-engine-{section}"));
+    let program = build(&directory, name, name == "identity_roads");
+    let mut command = uringlet(&directory.join("cache"));
+    let output = finish(command.arg("--").arg(program).args(arguments).env("BLOCK_IO_URING", "1").current_dir(&directory));
+    must_succeed_unless_skipped(&output, &format!("{name} {section} on the engine"));
+}
+
+fn on_kernel(name: &str, section: &str) {
+    if !is_kernel_new_enough() {
+        return eprintln!("skipped: this kernel is older than the expectations");
+    }
+    let directory = directory(&format!("{name}-kernel-{section}"));
+    let program = build(&directory, name, name == "identity_roads");
+    let output = finish(Command::new(program).arg(section).current_dir(&directory));
+    must_succeed_unless_skipped(&output, &format!("{name} {section} on the kernel's ring"));
+}
+
+macro_rules! on_both_rings {
+    ($program:literal: $($name:ident = $section:literal;)*) => {
+        $(mod $name {
+            #[test]
+            fn engine() {
+                super::on_engine($program, $section);
+            }
+
+            #[test]
+            fn kernel() {
+                super::on_kernel($program, $section);
+            }
+        })*
+    };
+}
+
+/// Requests made afterwards; the engine does not yet follow those that wait meanwhile.
+fn afterwards_on_engine(road: &str) {
+    on_engine_with("identity_roads", &[road, "afterwards"]);
+}
+
+#[test]
+fn a_user_given_up_by_libc_is_not_that_of_a_worker() {
+    afterwards_on_engine("libc");
+}
+
+#[test]
+fn a_user_given_up_by_a_raw_call_is_not_that_of_a_worker() {
+    afterwards_on_engine("syscall");
+}
+
+#[test]
+fn a_user_given_up_in_an_object_without_rings_is_not_that_of_a_worker() {
+    afterwards_on_engine("instruction");
+}
+
+#[test]
+fn a_capability_given_up_is_not_one_of_a_worker() {
+    afterwards_on_engine("capset");
+}
+
+#[test]
+fn a_landlock_domain_is_that_of_the_workers_too() {
+    afterwards_on_engine("landlock");
+}
+
+#[test]
+fn the_kernels_ring_answers_as_expected() {
+    for road in ["libc", "syscall", "instruction", "handle", "setfsuid", "capset", "landlock", "seteuid", "setgroups"] {
+        on_kernel("identity_roads", road);
+    }
+}
+
+on_both_rings! {
+    "identity_threads":
+    two_users_on_rings_of_their_own = "own-rings";
+    two_threads_in_two_folders = "own-folder";
+    a_folder_that_workers_share = "shared-folder";
+}
