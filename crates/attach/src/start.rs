@@ -19,6 +19,7 @@ static CONSTRUCTOR: extern "C" fn() = start;
 /// Takes no arguments: glibc passes argc, argv and envp to constructors, musl does not.
 extern "C" fn start() {
     resolve_all();
+    HEAP.register();
     register_fork_handlers();
     ENGINE.prepare();
     choose_devices();

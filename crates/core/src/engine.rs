@@ -38,10 +38,22 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Before the first ring.
-    pub(crate) fn init(&'static self) {
+    /// Before a ring is made.
+    ///
+    /// # Errors
+    /// `EPERM` in a vfork child: the ring would be in the memory of its parent, its descriptors
+    /// would not. `ENOMEM`: see [`own`](Self::own).
+    pub(crate) fn init(&'static self) -> Result<(), Errno> {
+        if !process::is_claimed() {
+            process::claim();
+        }
+        self.own()?;
+        if process::is_foreign() {
+            return Err(Errno::EPERM);
+        }
         fd_table::init();
         intercepted::register(&INTERCEPTED);
+        Ok(())
     }
 
     /// The program closes a number. `None`: the engine does not use it, make the plain call. One
@@ -78,7 +90,7 @@ impl Engine {
 
     /// A vfork child shares this memory, but closes descriptors of its own.
     pub(crate) fn is_foreign_process(&'static self) -> bool {
-        process::pid_now() != process::pid()
+        self.own().is_err() || process::is_foreign()
     }
 
     /// Before a number is closed or replaced: requests that use it keep its file, and cached facts
@@ -181,6 +193,7 @@ impl Engine {
 
     /// Called once before the program's own code: work that is expensive once there are threads.
     pub fn prepare(&'static self) {
+        process::claim();
         uringlet_sys::fd::grow_fd_table();
     }
 

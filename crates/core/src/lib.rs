@@ -65,14 +65,15 @@ const PAGE: u64 = 4096;
 impl Engine {
     /// io_uring_setup(2): a new ring's fd, or -errno.
     pub fn setup(&'static self, _promise: AppPromise, entries: u32, params: UserPtr) -> isize {
-        self.init();
-        to_isize(register::setup::setup(entries, params))
+        to_isize(self.init().and_then(|()| register::setup::setup(entries, params)))
     }
 
     /// io_uring_enter(2) in its six-argument form: SQEs consumed, or -errno.
     #[inline]
     pub fn enter(&'static self, fd: u32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> isize {
-        let result = check_flags(flags)
+        let result = self
+            .own()
+            .and_then(|()| check_flags(flags))
             .and_then(|()| register::ring_of(fd, flags & enter_flag::REGISTERED_RING != 0))
             .and_then(|ring| enter(ring, EnterArgs { to_submit, min_complete, flags, arg, arg_len }));
         to_isize(result)
@@ -86,7 +87,12 @@ impl Engine {
         if opcode > reg::LAST || (fd == u32::MAX && !is_registered) {
             return to_isize(Err(Errno::EINVAL));
         }
-        let result = register::ring_of(fd, is_registered).and_then(|ring| register::register(ring, opcode, arg, nr_args));
+        let result = if self.is_foreign_process() {
+            // What it registers would be its own descriptors, and the ring its parent's.
+            Err(Errno::EPERM)
+        } else {
+            register::ring_of(fd, is_registered).and_then(|ring| register::register(ring, opcode, arg, nr_args))
+        };
         to_isize(result)
     }
 
@@ -119,6 +125,9 @@ impl Engine {
             return Some(to_isize(Err(refused)));
         }
         let index = uringlet_sys::fd_table::ring_index(fd)?;
+        if let Err(errno) = self.own() {
+            return Some(to_isize(Err(errno)));
+        }
         let guard = state::RINGS.get(index)?.lock(state::LockOwner::Worker)?;
         let result = if addr != 0 || !offset.is_multiple_of(PAGE) {
             // As the kernel, which takes no address for a ring, not even as a hint.

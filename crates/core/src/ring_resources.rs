@@ -9,10 +9,12 @@ use crate::throttle::RingThrottle;
 use crate::timer::Timers;
 use crate::write::WriteMode;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::{Cqe, setup, sq_flags};
-use uringlet_sys::Errno;
+use uringlet_sys::fd::EventFd;
 use uringlet_sys::ring_memory::{RingField, RingMemory};
+use uringlet_sys::{Errno, process};
 
 /// Which kind of thread holds a ring's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,11 @@ pub(crate) struct RingResources {
     /// `DEFER_TASKRUN`: the program was notified of events of its files, and has not entered since.
     pub(crate) event_pending: bool,
     pub(crate) poller: Option<Poller>,
+    /// The poller's eventfd, made before the poller: a child that is forked before the first wait
+    /// has it as well.
+    pub(crate) wake_eventfd: Option<Arc<EventFd>>,
+    /// In a forked child that has not used the ring: wakes the maker's driver.
+    pub(crate) maker_wake: Option<Arc<EventFd>>,
     pub(crate) timers: Timers,
     pub(crate) files: FileTable,
     pub(crate) buffers: BufferTable,
@@ -61,6 +68,8 @@ impl RingResources {
             deferred: VecDeque::new(),
             event_pending: false,
             poller: None,
+            wake_eventfd: None,
+            maker_wake: None,
             timers: Timers::default(),
             files: FileTable::default(),
             buffers: BufferTable::default(),
@@ -74,6 +83,8 @@ impl RingResources {
     pub(crate) fn reset_in_child(&mut self) {
         self.timers = Timers::default();
         self.poller = None;
+        let wake_eventfd = self.wake_eventfd.take();
+        self.maker_wake = self.maker_wake.take().or(wake_eventfd);
         self.deferred.clear();
         self.throttle.forget_writes();
     }
@@ -155,9 +166,19 @@ impl RingResources {
     }
 
     /// The poller, made on first use.
+    ///
+    /// # Errors
+    /// Those of [`Poller::new`]; `EAGAIN` in a vfork child, whose descriptors are not the ring's.
     pub(crate) fn poller(&mut self) -> Result<&mut Poller, Errno> {
         if self.poller.is_none() {
-            self.poller = Some(Poller::new()?);
+            if process::is_foreign() {
+                return Err(Errno::EAGAIN);
+            }
+            let wake_eventfd = match &self.wake_eventfd {
+                Some(made) => Arc::clone(made),
+                None => Arc::new(EventFd::new()?),
+            };
+            self.poller = Some(Poller::new(wake_eventfd)?);
         }
         self.poller.as_mut().ok_or(Errno::ENOMEM)
     }

@@ -204,6 +204,15 @@ pub(crate) fn forget(fd: i32) {
     }
 }
 
+/// In a copy of a process: a table that a thread was changing that the copy does not have is empty.
+pub(crate) fn recover_in_copy() {
+    TABLE.recover_in_copy(|torn| {
+        let opener = torn.opener;
+        core::mem::forget(torn);
+        VirtualFileTable { files: BTreeMap::new(), opener }
+    });
+}
+
 /// Before fork(2): keeps all threads out of the table and the files.
 pub(crate) fn lock_for_fork() {
     if let Some(opener) = opener() {

@@ -31,6 +31,7 @@ pub(crate) fn register_handlers() {
     if REGISTERED.swap(true, AcqRel) {
         return;
     }
+    HEAP.register();
     if let Some(register) = weak::register_atfork() {
         register(before, in_parent, in_child, core::ptr::null());
     } else if let Some(register) = weak::pthread_atfork() {

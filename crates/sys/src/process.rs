@@ -3,39 +3,112 @@
 use crate::arch;
 use crate::clock::{SECOND_NS, timespec};
 use crate::linux::general::{
-    __user_cap_data_struct, __user_cap_header_struct, _LINUX_CAPABILITY_VERSION_3, CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME, POLLIN,
-    RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, SIGABRT, STDERR_FILENO, pollfd, rlimit64,
+    __user_cap_data_struct, __user_cap_header_struct, _LINUX_CAPABILITY_VERSION_3, CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME,
+    MADV_WIPEONFORK, POLLIN, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, SIGABRT, STDERR_FILENO, pollfd, rlimit64,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
-/// The process id, cached; [`forget_pid`] empties the cache in a forked child.
-static PID: AtomicU32 = AtomicU32::new(0);
+/// The id of the process that this memory is of, alone on a page that every forked child finds
+/// zeroed (`MADV_WIPEONFORK`), whichever call made the child. 0: not known, or in such a child.
+///
+/// Stored by [`claim`] only. A child that shares its parent's memory (vfork, `CLONE_VM`) stores
+/// nothing here, so the parent never sees the child's id.
+#[repr(C, align(4096))]
+struct OwnerPage {
+    pid: AtomicU32,
+    /// A thread of a forked child is about to [`claim`].
+    is_claiming: AtomicBool,
+}
 
-/// This process' id, cached. A child of a raw vfork or clone sees its parent's until
-/// [`forget_pid`]; use [`pid_now`] where that matters.
+static OWNER: OwnerPage = OwnerPage { pid: AtomicU32::new(0), is_claiming: AtomicBool::new(false) };
+
+/// [`claim`] was called, in this process or in one that it was copied from.
+static IS_CLAIMED: AtomicBool = AtomicBool::new(false);
+
+/// This process' id, cached after [`claim`]. A child that shares its parent's memory sees its
+/// parent's; use [`pid_now`] where that matters.
+#[inline]
 #[must_use]
 pub fn pid() -> u32 {
-    match PID.load(Relaxed) {
-        0 => {
-            let pid = pid_now();
-            PID.store(pid, Relaxed);
-            pid
-        }
+    match OWNER.pid.load(Relaxed) {
+        0 => pid_now(),
         pid => pid,
     }
 }
 
 /// This process' id, by a system call.
+#[cold]
 #[must_use]
 pub fn pid_now() -> u32 {
     // SAFETY: getpid has no arguments and no effects.
     unsafe { raw_syscall!(Sysno::getpid) as u32 }
 }
 
-/// Empties the cache of [`pid`]: in a forked child.
-pub fn forget_pid() {
-    PID.store(0, Relaxed);
+/// The calling process is the one that this memory is of: at its start, and in a forked child.
+/// Never in a vfork child.
+pub fn claim() {
+    // SAFETY: a page of this object's zeroed data, which is private anonymous memory and used by
+    // nothing else. Before Linux 4.14 the call fails: a child of a raw fork then counts as a vfork
+    // child.
+    let _ = unsafe { crate::mm::advise((&raw const OWNER).addr(), size_of::<OwnerPage>(), MADV_WIPEONFORK) };
+    OWNER.pid.store(pid_now(), Release);
+    IS_CLAIMED.store(true, Relaxed);
+}
+
+/// Whether [`claim`] was called, in this process or in one that it was copied from.
+#[must_use]
+pub fn is_claimed() -> bool {
+    IS_CLAIMED.load(Relaxed)
+}
+
+/// Whether the calling process is another one than this memory is of: a vfork child.
+#[must_use]
+pub fn is_foreign() -> bool {
+    pid_now() != pid()
+}
+
+/// In an [unclaimed copy](is_unclaimed_copy): true in the one thread that shall prepare it and then
+/// [`claim`] it. In the others false, once that thread has done so or given up.
+#[must_use]
+pub fn begin_claim() -> bool {
+    if !OWNER.is_claiming.swap(true, Acquire) {
+        return true;
+    }
+    while is_unclaimed_copy() && OWNER.is_claiming.load(Acquire) {
+        yield_now();
+    }
+    false
+}
+
+/// The thread of [`begin_claim`] cannot claim the copy.
+pub fn give_up_claim() {
+    OWNER.is_claiming.store(false, Release);
+}
+
+/// Whether this process is a copy of one that has called [`claim`], and has not done so itself: a
+/// forked child in which no fork handler has run (`_Fork`, clone(2), fork(2) by a raw call).
+#[inline]
+#[must_use]
+pub fn is_unclaimed_copy() -> bool {
+    OWNER.pid.load(Relaxed) == 0 && IS_CLAIMED.load(Relaxed)
+}
+
+/// Calls process_vm_readv(2) or process_vm_writev(2) with an id of this process' memory.
+///
+/// Mostly that is the process' id. But that id stands for its first thread, which has no memory any
+/// more once it has ended (`pthread_exit` in `main`): then it is the calling thread's.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn with_memory_id(copy: impl Fn(u32) -> Result<usize, Errno>) -> Result<usize, Errno> {
+    match copy(pid()) {
+        Err(Errno::ESRCH) => copy(tid()),
+        result => result,
+    }
 }
 
 /// This thread's id.

@@ -44,8 +44,12 @@ type Main = Box<dyn FnOnce() + Send>;
 /// Starts a thread with `name` (at most 15 bytes, as ps shows it).
 ///
 /// # Errors
-/// `EAGAIN` (`RLIMIT_NPROC`, pids cgroup), `ENOMEM`.
+/// `EAGAIN` (`RLIMIT_NPROC`, pids cgroup; in a vfork child, whose thread would end with it),
+/// `ENOMEM`.
 pub fn spawn(name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), Errno> {
+    if process::is_foreign() {
+        return Err(Errno::EAGAIN);
+    }
     let mut comm = [0_u8; 16];
     let n = name.len().min(15);
     comm[..n].copy_from_slice(&name.as_bytes()[..n]);

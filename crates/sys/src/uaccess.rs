@@ -11,8 +11,7 @@
 
 use crate::arch;
 use crate::static_ref::StaticRef;
-use crate::user::UserPtr;
-use syscalls::{Sysno, raw_syscall};
+use crate::user::{self, UserPtr};
 
 /// Whether a fault of a copy on the calling thread is handled.
 pub type FaultCheck = fn() -> bool;
@@ -40,24 +39,12 @@ pub fn fixup_address(fault: usize) -> Option<usize> {
 #[must_use]
 pub fn copy_in_user(to: UserPtr, from: UserPtr, len: usize) -> usize {
     if !are_faults_handled() {
-        return copy_by_kernel(to, from, len);
+        return user::copy_by_kernel(to, from, len);
     }
     // SAFETY: both addresses are the program's. That they are buffers is what `AppPromise` stands
     // for; where nothing is mapped the handler behind the check ends the copy. No reference to
     // source or destination exists.
     len - unsafe { arch::copy_user(to.addr(), from.addr(), len) }
-}
-
-/// The same by process_vm_readv(2).
-fn copy_by_kernel(to: UserPtr, from: UserPtr, len: usize) -> usize {
-    let local = [to.addr(), len];
-    let remote = [from.addr(), len];
-    // SAFETY: both addresses are the program's, and checked by the kernel; that the first is a
-    // buffer it may write to is what `AppPromise` stands for. The pid is our own.
-    unsafe { raw_syscall!(Sysno::process_vm_readv, crate::process::pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
-        .cast_signed()
-        .max(0)
-        .cast_unsigned()
 }
 
 #[cfg(test)]

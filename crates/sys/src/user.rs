@@ -2,6 +2,7 @@
 
 use crate::arch::PAGE_SIZE;
 use crate::linux::general::MADV_POPULATE_WRITE;
+use crate::process::with_memory_id;
 use syscalls::{Errno, Sysno, syscall};
 use uringlet_abi as abi;
 
@@ -143,17 +144,9 @@ pub fn read_slice<T: Pod>(dst: &mut [T], src: UserPtr) -> Result<(), Errno> {
 
 /// Reads bytes up to the first that cannot be read; their number.
 ///
-/// Works in a child that shares or has just copied its parent's memory: the cached process id may
-/// be the parent's there, so the kernel is asked.
 #[must_use]
 pub fn read_prefix(dst: &mut [u8], src: UserPtr) -> usize {
-    let (local, remote) = ([dst.as_mut_ptr().addr(), dst.len()], [src.addr(), dst.len()]);
-    // SAFETY: the local side is a live buffer; the kernel checks the other.
-    let done = unsafe {
-        let pid = crate::process::pid_now();
-        syscall!(Sysno::process_vm_readv, pid, local.as_ptr(), 1, remote.as_ptr(), 1, 0)
-    };
-    done.unwrap_or(0)
+    copy(Sysno::process_vm_readv, dst.as_mut_ptr().addr(), src, dst.len()).unwrap_or(0)
 }
 
 /// Writes one value.
@@ -223,13 +216,19 @@ pub fn populate(addr: UserPtr, len: usize) -> bool {
     }
 }
 
+/// Copies within the program's memory by process_vm_readv(2). Returns the bytes copied.
+pub(crate) fn copy_by_kernel(to: UserPtr, from: UserPtr, len: usize) -> usize {
+    copy(Sysno::process_vm_readv, to.addr(), from, len).unwrap_or(0)
+}
+
 fn copy(nr: Sysno, ours: usize, theirs: UserPtr, len: usize) -> Result<usize, Errno> {
     if len == 0 {
         return Ok(0);
     }
     let local = [ours, len];
     let remote = [theirs.addr(), len];
-    // SAFETY: `ours` is a live buffer of `len` bytes (callers pass slices of Pod); the other side
-    // is checked by the kernel. The pid is our own, so no permission is needed.
-    unsafe { syscall!(nr, crate::process::pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0) }
+    // SAFETY: `ours` is a live buffer of `len` bytes (callers pass slices of Pod), or the program's
+    // as `AppPromise` says; the kernel checks both sides. The memory is our own, so no permission
+    // is needed.
+    with_memory_id(|id| unsafe { syscall!(nr, id, local.as_ptr(), 1, remote.as_ptr(), 1, 0) })
 }

@@ -80,7 +80,7 @@ impl PollRing {
     }
 
     fn unregistered() -> Arc<Self> {
-        let part = RingPart { poller: Poller::new().unwrap(), done: Vec::new(), cancelled: Vec::new() };
+        let part = RingPart { poller: Poller::new(Arc::new(EventFd::new().unwrap())).unwrap(), done: Vec::new(), cancelled: Vec::new() };
         Arc::new(Self { part: Mutex::of(part), file: EventFd::new().unwrap() })
     }
 

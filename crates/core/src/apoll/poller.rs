@@ -16,7 +16,7 @@ use uringlet_sys::{Errno, fd_table};
 pub(crate) struct Poller {
     pub(crate) epoll: Arc<Epoll>,
     /// Signalled to wake the thread that waits: CQEs posted by other threads, AIO completions.
-    pub(crate) wake_eventfd: EventFd,
+    pub(crate) wake_eventfd: Arc<EventFd>,
     pub(super) files: BTreeMap<i32, PolledFile>,
     armed: u32,
     next_serial: u32,
@@ -26,9 +26,8 @@ pub(crate) struct Poller {
 impl Poller {
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
-    pub(crate) fn new() -> Result<Self, Errno> {
+    pub(crate) fn new(wake_eventfd: Arc<EventFd>) -> Result<Self, Errno> {
         let epoll = Arc::new(Epoll::new()?);
-        let wake_eventfd = EventFd::new()?;
         // Edge-triggered: each signal is an event, which needs no read to be cleared.
         epoll.ctl(EpollOp::Add, wake_eventfd.number(), EPOLLIN | EPOLLET, WAKE_EVENT)?;
         Ok(Self { epoll, wake_eventfd, files: BTreeMap::new(), armed: 0, next_serial: 0, recheck_timer: RecheckTimer::default() })

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::req_id::ReqId;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use uringlet_sys::fd::{EPOLLIN, NO_EVENT};
@@ -17,7 +18,7 @@ impl PipeFixture {
     fn new() -> Self {
         fd_table::init();
         let [reader, writer] = io::pipe(io::O_NONBLOCK).unwrap();
-        Self { poller: Poller::new().unwrap(), reader, writer }
+        Self { poller: Poller::new(Arc::new(uringlet_sys::fd::EventFd::new().unwrap())).unwrap(), reader, writer }
     }
 
     fn arm(&mut self, key: u32, rearm: Rearm) {

@@ -23,8 +23,6 @@ use uringlet_sys::{Errno, UserPtr, user};
 const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
 const SIGSET_LEN: usize = 8;
 const NEVER: u64 = u64::MAX;
-/// How often the driver of a ring that a child may use wakes to check for that.
-const LOOK_NS: u64 = 50_000_000;
 
 /// The parameters of a wait for CQEs.
 #[derive(Clone, Copy, Debug)]
@@ -264,10 +262,6 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: CqeWait) -> Result
     let is_sooner = target.wrapping_sub(guard.waiters.wake_tail) as i32 <= 0;
     if is_alone || is_sooner {
         guard.waiters.wake_tail = target;
-    }
-    if guard.was_forked && !guard.is_shared() {
-        // A child that begins to use the ring cannot wake this process' driver.
-        until = until.min(monotonic_ns().saturating_add(LOOK_NS));
     }
     uringlet::wake(guard);
     guard.waiters.sleeping += 1;

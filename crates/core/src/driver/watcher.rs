@@ -180,6 +180,15 @@ impl Watcher {
         self.state.unlock_after_fork();
     }
 
+    /// In a copy of a process: a list that a thread was changing that the copy does not have begins
+    /// anew.
+    pub(crate) fn recover_in_copy(&self) {
+        self.state.recover_in_copy(|torn| {
+            core::mem::forget(torn);
+            WatcherState { fds: None, new: Vec::new() }
+        });
+    }
+
     /// In a forked child, whose watcher does not exist: a new one is started when needed.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();

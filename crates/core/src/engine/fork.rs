@@ -2,11 +2,16 @@
 
 use super::Engine;
 use crate::driver::watcher::WATCHER;
-use crate::state::{LockOwner, RINGS, sharing};
+use crate::state::{LockOwner, RINGS, Ring, sharing};
 use crate::submit::cancel;
 use crate::throttle::THROTTLE;
 use crate::virtual_file;
-use uringlet_sys::process;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use uringlet_sys::{Errno, heap, process};
+
+/// This process, or one that it is a copy of, has no heap: see [`Engine::own`].
+static HAS_NO_HEAP: AtomicBool = AtomicBool::new(false);
 
 impl Engine {
     /// Whether this process uses rings of its parent. Never in a vfork child.
@@ -27,8 +32,42 @@ impl Engine {
         }
     }
 
+    /// Makes the process the owner of its copy of the engine. Does something in a forked child in
+    /// which no handler of fork(2) has run only: `_Fork`, clone(2), a raw call.
+    ///
+    /// # Errors
+    /// `ENOMEM`: another thread of the parent was in the heap at that moment, and there is no room
+    /// for another heap.
+    #[inline]
+    pub(crate) fn own(&'static self) -> Result<(), Errno> {
+        if process::is_unclaimed_copy() { self.own_copy() } else { Ok(()) }
+    }
+
+    /// At the fork no lock was taken. What another thread was changing is rebuilt, or leaked.
+    #[cold]
+    fn own_copy(&'static self) -> Result<(), Errno> {
+        if process::begin_claim() {
+            if HAS_NO_HEAP.load(Relaxed) || heap::recover_in_copy().is_err() {
+                HAS_NO_HEAP.store(true, Relaxed);
+                process::give_up_claim();
+                return Err(Errno::ENOMEM);
+            }
+            RINGS.all_held().for_each(Ring::recover_in_copy);
+            RINGS.recover_in_copy();
+            WATCHER.recover_in_copy();
+            THROTTLE.recover_in_copy();
+            virtual_file::recover_in_copy();
+            self.reset_copy();
+            self.prepare();
+        }
+        if process::is_unclaimed_copy() { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
     /// Before fork(2): keeps all other threads out of the engine until one of the functions below.
     pub fn before_fork(&'static self) {
+        if self.own().is_err() {
+            return;
+        }
         RINGS.lock_for_fork();
         WATCHER.lock_for_fork();
         for ring in RINGS.all_held() {
@@ -44,6 +83,9 @@ impl Engine {
 
     /// After fork(2), in the parent.
     pub fn after_fork_in_parent(&'static self) {
+        if HAS_NO_HEAP.load(Relaxed) {
+            return;
+        }
         virtual_file::unlock_after_fork();
         THROTTLE.unlock_after_fork();
         for ring in RINGS.all_held() {
@@ -55,11 +97,18 @@ impl Engine {
 
     /// After fork(2), in the child, which has none of the engine's threads.
     pub fn after_fork_in_child(&'static self) {
-        process::forget_pid();
+        if HAS_NO_HEAP.load(Relaxed) {
+            return;
+        }
         // The child's copy of the descriptor table is as small as its descriptors allow.
         self.prepare();
-        sharing::reset_forked_child();
         self.after_fork_in_parent();
+        self.reset_copy();
+    }
+
+    /// Drops what is the parent's.
+    fn reset_copy(&'static self) {
+        sharing::reset_forked_child();
         WATCHER.forget();
         for ring in RINGS.all() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker) {

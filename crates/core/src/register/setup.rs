@@ -5,8 +5,9 @@ use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
 use crate::state::{LockOwner, RINGS, RingState};
 use crate::write;
+use alloc::sync::Arc;
 use uringlet_abi::{CqOffsets, SqOffsets, UringParams, feat, layout, setup, sq_flags};
-use uringlet_sys::fd::RingFd;
+use uringlet_sys::fd::{EventFd, RingFd};
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
 use uringlet_sys::{Errno, UserPtr, process, user};
 
@@ -168,6 +169,7 @@ fn check_affinity(params: &UringParams) -> Result<(), Errno> {
 }
 
 fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<usize, Errno> {
+    let wake_eventfd = Arc::new(EventFd::new()?);
     let (app_fd, fd) = RingFd::open()?;
     let (ring, generation) = match RINGS.take() {
         Ok(place) => place,
@@ -179,6 +181,7 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<u
     let mut state = RingState::new(generation, memory, params.flags, io_wq, fd);
     state.baton = Some(SubmitBaton::new());
     state.complete_command = complete_command;
+    state.res.wake_eventfd = Some(wake_eventfd);
     state.res.mode = write::mode_for(params.flags);
     state.is_disabled = params.flags & setup::R_DISABLED != 0;
     if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {

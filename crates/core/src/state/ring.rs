@@ -145,6 +145,12 @@ impl Ring {
     pub(crate) fn unlock_after_fork(&'static self) {
         self.state.unlock_after_fork();
     }
+
+    /// In a copy of a process: a ring that another thread was changing keeps its memory and its
+    /// descriptor, and loses its registered resources.
+    pub(crate) fn recover_in_copy(&'static self) {
+        self.state.recover_in_copy(RingState::rebuilt);
+    }
 }
 
 impl RingState {
@@ -189,6 +195,25 @@ impl RingState {
             was_forked: false,
             held: Held::No,
         }
+    }
+
+    /// What does not change while a ring is open; the rest, which may be half changed, is leaked.
+    fn rebuilt(mut torn: Self) -> Self {
+        let memory = core::mem::replace(&mut torn.res.memory, RingMemory::none());
+        let io_wq = WorkerPool::new(memory.geometry().sq_entries);
+        let mut rebuilt = Self::with(torn.generation, memory, torn.res.setup, io_wq, torn.fd.take());
+        rebuilt.is_open = torn.is_open;
+        rebuilt.res.ring_index = torn.res.ring_index;
+        rebuilt.res.mode = torn.res.mode;
+        rebuilt.res.maker_wake = torn.res.maker_wake.take();
+        rebuilt.res.wake_eventfd = torn.res.wake_eventfd.take();
+        rebuilt.complete_command = torn.complete_command;
+        rebuilt.known_fds = torn.known_fds;
+        rebuilt.is_disabled = torn.is_disabled;
+        rebuilt.is_closing = torn.is_closing;
+        rebuilt.maker = torn.maker;
+        core::mem::forget(torn);
+        rebuilt
     }
 
     /// In a forked child: drops what is the parent's, that is, requests in flight, workers, epoll

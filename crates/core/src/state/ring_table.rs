@@ -73,6 +73,18 @@ impl RingTable {
         self.slots.unlock_after_fork();
     }
 
+    /// In a copy of a process, whose rings have been recovered: rebuilds what a thread that the
+    /// copy does not have was changing.
+    pub(crate) fn recover_in_copy(&'static self) {
+        self.slots.recover_in_copy(|torn| {
+            let used = self.all_held().count() as u32;
+            let free = self.all_held().filter(|ring| ring.lock(LockOwner::Worker).is_none()).map(|ring| ring.index).collect();
+            let next_generation = torn.next_generation + 1;
+            core::mem::forget(torn);
+            Slots { used, free, next_generation }
+        });
+    }
+
     /// A free slot, and a generation for the ring that it gets.
     pub(crate) fn take(&'static self) -> Result<(&'static Ring, u64), Errno> {
         let mut slots = self.slots.lock();

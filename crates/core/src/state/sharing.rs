@@ -49,6 +49,10 @@ impl RingState {
             self.res.memory.biased_lock().revoke_bias();
             self.has_revoked_bias = true;
             IS_FORKED_CHILD.store(true, Release);
+            if let Some(wake) = self.res.maker_wake.take() {
+                // A driver of the maker's sleeps in its epoll set, where this process cannot post.
+                wake.signal();
+            }
         }
         self.res.memory.biased_lock().acquire_shared();
         self.held = Held::Shared;

@@ -27,7 +27,7 @@ pub(crate) static THROTTLE: Throttle = Throttle::new();
 
 impl Throttle {
     const fn new() -> Self {
-        Self { state: Mutex::new(ThrottleState { dirty_rate: DirtyRate::new(), source: Some(DirtyPages::new()), source_taken_at_ns: 0 }) }
+        Self { state: Mutex::new(ThrottleState::new()) }
     }
 
     /// `bytes` are about to be written through the page cache.
@@ -53,6 +53,14 @@ impl Throttle {
         self.state.lock_for_fork();
     }
 
+    /// In a copy of a process: what a thread that the copy does not have was changing begins anew.
+    pub(crate) fn recover_in_copy(&self) {
+        self.state.recover_in_copy(|torn| {
+            core::mem::forget(torn);
+            ThrottleState::new()
+        });
+    }
+
     /// After fork(2), in parent and child.
     pub(crate) fn unlock_after_fork(&self) {
         self.state.unlock_after_fork();
@@ -60,6 +68,10 @@ impl Throttle {
 }
 
 impl ThrottleState {
+    const fn new() -> Self {
+        Self { dirty_rate: DirtyRate::new(), source: Some(DirtyPages::new()), source_taken_at_ns: 0 }
+    }
+
     /// The source, if a reading is due and no thread makes one.
     fn take_source(&mut self, now_ns: u64) -> Option<DirtyPages> {
         if !self.dirty_rate.wants_reading(now_ns) {

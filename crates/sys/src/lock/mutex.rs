@@ -1,6 +1,7 @@
 //! A lock around a value.
 
 use super::raw_mutex::{RawLock, RawMutex};
+use crate::process;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -64,9 +65,29 @@ impl<T: ?Sized, R: RawMutex> Mutex<T, R> {
     /// forked child.
     pub fn unlock_after_fork(&self) {
         if !self.is_locked_for_fork.swap(false, Relaxed) {
-            crate::process::die(b"uringlet: unlock_after_fork without lock_for_fork\n");
+            process::die(b"uringlet: unlock_after_fork without lock_for_fork\n");
         }
         self.raw.unlock();
+    }
+}
+
+impl<T, R: RawMutex> Mutex<T, R> {
+    /// In a copy of a process that nobody has claimed yet ([`process::begin_claim`]): a thread that
+    /// the copy does not have holds the lock if it is held. It is released, and `rebuild` replaces
+    /// the value, which that thread may have left half changed.
+    pub fn recover_in_copy(&self, rebuild: impl FnOnce(T) -> T) {
+        if !process::is_unclaimed_copy() {
+            process::die(b"uringlet: recover_in_copy in a claimed process\n");
+        }
+        self.is_locked_for_fork.store(false, Relaxed);
+        if self.try_lock().is_none() {
+            // SAFETY: the one thread that prepares the copy is the only one in the engine.
+            unsafe {
+                let value = self.value.get();
+                value.write(rebuild(value.read()));
+            }
+            self.raw.unlock();
+        }
     }
 }
 

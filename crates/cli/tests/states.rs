@@ -1,0 +1,13 @@
+//! Programs in unusual states, on the engine and on the kernel's ring: children that share memory
+//! or that no fork handler has seen, a first thread that has ended, no threads to be had.
+
+mod common;
+
+common::oracle::compare! {
+    /// `clone()`, `_Fork()`, fork by a raw call.
+    states_fork,
+    /// vfork, `posix_spawn`, `clone()` with `CLONE_VM`.
+    states_vfork,
+    /// `pthread_exit` in `main`.
+    states_main_gone,
+}
