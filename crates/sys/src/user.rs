@@ -217,6 +217,7 @@ pub fn populate(addr: UserPtr, len: usize) -> bool {
 }
 
 /// Copies within the program's memory by process_vm_readv(2). Returns the bytes copied.
+#[cfg(not(loom))]
 pub(crate) fn copy_by_kernel(to: UserPtr, from: UserPtr, len: usize) -> usize {
     copy(Sysno::process_vm_readv, to.addr(), from, len).unwrap_or(0)
 }
