@@ -23,6 +23,7 @@
 use crate::ops::Op;
 pub(crate) use crate::ops::{Notification, Outcome};
 pub(crate) use crate::req_id::ReqId;
+use crate::rsrc::buffers::BufferNode;
 use crate::rsrc::files::FileNode;
 use crate::throttle::{self, Throttled};
 use crate::write::{self, history::History};
@@ -44,6 +45,9 @@ pub(crate) enum FileTarget {
     Fixed(u32),
     /// A registered file, held: it outlives its slot.
     Held(Arc<FileNode>),
+    /// A duplicate of a number of the program that is still open. A close of the number does not
+    /// touch the request.
+    Duplicate(i32, Arc<FileNode>),
 }
 
 /// What a parked request waits for. `state::disarm` and `submit::cancel` match on all of it.
@@ -110,6 +114,8 @@ pub(crate) struct Request {
     /// The provided-buffer group to select from.
     pub(crate) buf_group: u16,
     pub(crate) target: FileTarget,
+    /// The registered buffer, once the request outlives its first try.
+    pub(crate) buffer: Option<Arc<BufferNode>>,
     pub(crate) user_data: u64,
     /// An earlier failure in the chain, of a request with `CQE_SKIP_SUCCESS`, silences this one.
     pub(crate) is_silent: bool,
@@ -139,6 +145,7 @@ impl Request {
             flags: sqe.flags,
             buf_group: sqe.buf_index,
             target: FileTarget::None,
+            buffer: None,
             user_data: sqe.user_data,
             is_silent: false,
             poll_fired: false,
@@ -170,18 +177,18 @@ impl Request {
         if let Op::Malformed(errno) = self.op { Some(errno) } else { None }
     }
 
-    /// The registered file that it holds.
+    /// The engine's file that it holds.
     pub(crate) fn node(&self) -> Option<&Arc<FileNode>> {
         match &self.target {
-            FileTarget::Held(node) => Some(node),
-            _ => None,
+            FileTarget::Held(node) | FileTarget::Duplicate(_, node) => Some(node),
+            FileTarget::None | FileTarget::Fd(_) | FileTarget::Fixed(_) => None,
         }
     }
 
     /// The descriptor number that a cancel by fd matches.
     pub(crate) fn fd(&self) -> Option<i32> {
         match &self.target {
-            FileTarget::Fd(fd) => Some(*fd),
+            FileTarget::Fd(fd) | FileTarget::Duplicate(fd, _) => Some(*fd),
             _ => None,
         }
     }
@@ -198,7 +205,7 @@ pub(crate) struct Parked {
 impl Parked {
     /// The request is parked: updates the descriptor table, the write history and the statistics.
     pub(crate) fn mark(&self, ring_index: u32) {
-        if let FileTarget::Fd(fd) = self.req.target {
+        if let Some(fd) = self.req.fd() {
             fd_table::add_user(fd);
         }
         if let Some(fd) = self.req.queued_on {
@@ -211,7 +218,7 @@ impl Parked {
 
     /// The request is parked no longer: undoes [`mark`](Self::mark).
     pub(crate) fn unmark(&self, ring_index: u32) {
-        if let FileTarget::Fd(fd) = self.req.target {
+        if let Some(fd) = self.req.fd() {
             fd_table::drop_user(fd);
         }
         if let Some(fd) = self.req.queued_on {

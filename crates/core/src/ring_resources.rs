@@ -4,7 +4,9 @@
 
 use crate::apoll::Poller;
 use crate::ring::cq::Cq;
-use crate::rsrc::{buf_ring::BufGroups, buffers::BufferTable, files::FileTable};
+use crate::rsrc::buf_ring::BufGroups;
+use crate::rsrc::buffers::{BufferNode, BufferTable};
+use crate::rsrc::files::{FileNode, FileTable};
 use crate::throttle::RingThrottle;
 use crate::timer::Timers;
 use crate::write::WriteMode;
@@ -50,6 +52,8 @@ pub(crate) struct RingResources {
     pub(crate) files: FileTable,
     pub(crate) buffers: BufferTable,
     pub(crate) buf_groups: BufGroups,
+    /// Requests may hold files or buffers that have to be released when they complete.
+    pub(crate) has_nodes: bool,
     /// How buffered writes are executed.
     pub(crate) mode: WriteMode,
     /// What may be written without a look at the machine's dirty pages.
@@ -74,6 +78,7 @@ impl RingResources {
             files: FileTable::default(),
             buffers: BufferTable::default(),
             buf_groups: BufGroups::default(),
+            has_nodes: false,
             mode: WriteMode::default(),
             throttle: RingThrottle::default(),
         }
@@ -121,9 +126,28 @@ impl RingResources {
         self.cq.post(&self.memory, cqe);
     }
 
-    /// Posts the CQE of a released registered resource.
-    pub(crate) fn post_tag(&mut self, tag: u64) {
-        self.post(Cqe { user_data: tag, res: 0, flags: 0 });
+    /// A slot or a request gives up a file. The last one closes its descriptor and posts its tag.
+    pub(crate) fn release_file(&mut self, node: Arc<FileNode>) {
+        let Some(node) = Arc::into_inner(node) else { return };
+        // The program may have the file open elsewhere: then closing the engine's number would not
+        // remove it from the epoll set.
+        if let Some(poller) = &mut self.poller {
+            poller.remove_file(node.fd.number());
+        }
+        self.post_tag(node.tag);
+    }
+
+    /// A slot or a request gives up a buffer. The last one posts its tag.
+    pub(crate) fn release_buffer(&mut self, node: Arc<BufferNode>) {
+        if let Some(node) = Arc::into_inner(node) {
+            self.post_tag(node.tag);
+        }
+    }
+
+    fn post_tag(&mut self, tag: u64) {
+        if tag != 0 {
+            self.post(Cqe { user_data: tag, res: 0, flags: 0 });
+        }
     }
 
     /// Whether there is room for one more CQE. If not, a multishot request ends, so that unread

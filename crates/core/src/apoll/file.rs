@@ -5,10 +5,10 @@ use super::readiness::Readiness;
 use super::recheck::RecheckState;
 use crate::req_id::ReqId;
 use crate::rsrc::files::FileNode;
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Weak;
 use alloc::vec::Vec;
 use uringlet_sys::Errno;
-use uringlet_sys::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, Epoll, EpollOp};
+use uringlet_sys::fd::{EPOLLET, EPOLLIN, Epoll, EpollOp};
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +35,11 @@ pub(crate) enum Rearm {
 }
 
 /// The file that a request waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PollTarget<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct PollTarget {
     pub(crate) fd: i32,
-    /// The registered file; `None` for a number of the program's.
-    pub(crate) node: Option<&'a Arc<FileNode>>,
+    /// The engine's file; `None` for a number of the program's.
+    pub(crate) node: Option<Weak<FileNode>>,
 }
 
 /// A file in the epoll set, or about to be.
@@ -52,8 +52,6 @@ pub(super) struct PolledFile {
     pub(super) serial: u32,
     /// The registered file behind the number.
     node: Option<Weak<FileNode>>,
-    /// The number may be closed unseen: nothing may be left behind in the epoll set.
-    pub(super) is_oneshot: bool,
     /// Events in a row that no request waited for.
     pub(super) unclaimed: u8,
     pub(super) readiness: Readiness,
@@ -61,16 +59,16 @@ pub(super) struct PolledFile {
 }
 
 impl PolledFile {
-    pub(super) fn new(serial: u32, node: Option<&Arc<FileNode>>, waiting: Vec<PollWaiter>) -> Self {
+    pub(super) fn new(serial: u32, node: Option<Weak<FileNode>>, waiting: Vec<PollWaiter>) -> Self {
         let (readiness, recheck) = Default::default();
-        Self { waiting, registered: 0, serial, node: node.map(Arc::downgrade), is_oneshot: false, unclaimed: 0, readiness, recheck }
+        Self { waiting, registered: 0, serial, node, unclaimed: 0, readiness, recheck }
     }
 
     /// Whether it is the file that `node` (or else the number) names.
-    pub(super) fn is_of(&self, node: Option<&Arc<FileNode>>) -> bool {
+    pub(super) fn is_of(&self, node: Option<&Weak<FileNode>>) -> bool {
         match (&self.node, node) {
             (None, None) => true,
-            (Some(own), Some(node)) => core::ptr::eq(own.as_ptr(), Arc::as_ptr(node)),
+            (Some(own), Some(node)) => own.ptr_eq(node),
             _ => false,
         }
     }
@@ -89,7 +87,7 @@ impl PolledFile {
         let mask = self.waiting.iter().fold(0, |mask, w| mask | w.mask);
         // A stream's end and urgent data say that a short read has not emptied it.
         let mask = if mask & EPOLLIN != 0 { mask | EPOLLRDHUP | EPOLLPRI } else { mask };
-        let events = mask | if self.is_oneshot { EPOLLONESHOT } else { EPOLLET };
+        let events = mask | EPOLLET;
         let data = fd as u32 as u64 | u64::from(self.serial) << 32;
         let result = match epoll.ctl(EpollOp::Mod, fd, events, data) {
             Err(Errno::ENOENT) => {

@@ -43,7 +43,7 @@ impl Poller {
     ///
     /// # Errors
     /// `EPERM` the file cannot be polled; `EBADF`, `ENOMEM`, `ENOSPC`.
-    pub(crate) fn arm(&mut self, target: PollTarget<'_>, waiting: PollWaiter, rearm: Rearm) -> Result<(), Errno> {
+    pub(crate) fn arm(&mut self, target: PollTarget, waiting: PollWaiter, rearm: Rearm) -> Result<(), Errno> {
         let fd = target.fd;
         let entry = self.entry(target);
         entry.waiting.push(waiting);
@@ -70,8 +70,8 @@ impl Poller {
     }
 
     /// The entry of a file. An entry of an earlier file of the same number is replaced.
-    fn entry(&mut self, target: PollTarget<'_>) -> &mut PolledFile {
-        let is_stale = self.files.get(&target.fd).is_some_and(|entry| !entry.is_of(target.node));
+    fn entry(&mut self, target: PollTarget) -> &mut PolledFile {
+        let is_stale = self.files.get(&target.fd).is_some_and(|entry| !entry.is_of(target.node.as_ref()));
         let earlier = if is_stale { self.remove_entry(target.fd) } else { None };
         let next_serial = &mut self.next_serial;
         self.files.entry(target.fd).or_insert_with(|| {
@@ -98,9 +98,6 @@ impl Poller {
         let (fd, serial) = (data as u32 as i32, (data >> 32) as u32);
         let Some(entry) = self.files.get_mut(&fd).filter(|entry| entry.serial == serial) else { return };
         entry.readiness.note(events);
-        if entry.is_oneshot {
-            entry.registered = 0;
-        }
         let before = entry.waiting.len();
         let is_claimed = entry.waiting.iter().any(|w| w.matches(events));
         entry.waiting.retain(|w| {
@@ -111,9 +108,6 @@ impl Poller {
             !fires || w.is_multishot
         });
         self.armed -= (before - entry.waiting.len()) as u32;
-        if entry.is_oneshot && !entry.waiting.is_empty() {
-            let _ = entry.register(&self.epoll, fd);
-        }
         if is_claimed {
             entry.unclaimed = 0;
         } else {
@@ -146,18 +140,6 @@ impl Poller {
         let Some(entry) = self.remove_entry(fd) else { return Vec::new() };
         self.armed -= entry.waiting.len() as u32;
         entry.waiting
-    }
-
-    /// A registered file has left its slot, and only requests hold it still: its number will be
-    /// closed unseen, while the file may live on elsewhere. From now on its registrations are
-    /// one-shot, so that none is left behind in the epoll set.
-    pub(crate) fn make_oneshot(&mut self, fd: i32) {
-        if let Some(entry) = self.files.get_mut(&fd) {
-            entry.is_oneshot = true;
-            if entry.registered != 0 {
-                let _ = entry.register(&self.epoll, fd);
-            }
-        }
     }
 
     /// The number was given to a new file: an earlier one was closed unseen.

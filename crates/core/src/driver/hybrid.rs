@@ -24,37 +24,40 @@
 
 use super::leave::release_ring_of_worker;
 use crate::apoll::Rearm;
-use crate::ops::{Issue, Op, OpFile};
+use crate::ops::Issue;
 use crate::request::Outcome;
 use crate::state::Punted;
-use crate::submit::{Depth, arm, complete, issue, run_ready, take_op};
+use crate::submit::{Depth, TakenOp, arm, complete, issue, run_ready, take_op};
 use uringlet_sys::Errno;
 
 /// A worker's try. Returns the op if it has to be run to the end.
-pub(super) fn try_first(punted: &Punted) -> Option<(Op, i32)> {
-    let (mut op, fd) = punted.lock().and_then(|mut guard| take_op(&mut guard, punted.id))?;
-    match op.try_unlocked(fd) {
-        Some(Issue::Blocks) => Some((op, fd)),
+pub(super) fn try_first(punted: &Punted) -> Option<TakenOp> {
+    let mut taken = punted.lock().and_then(|mut guard| take_op(&mut guard, punted.id))?;
+    match taken.op.try_unlocked(taken.fd) {
+        Some(Issue::Blocks) => Some(taken),
         tried => {
-            continue_after(punted, op, fd, tried);
+            continue_after(punted, taken, tried);
             None
         }
     }
 }
 
 /// Continues after the try, or makes the try if it needs the ring's lock.
-fn continue_after(punted: &Punted, op: Op, fd: i32, tried: Option<Issue>) {
+fn continue_after(punted: &Punted, taken: TakenOp, tried: Option<Issue>) {
     let Some(mut guard) = punted.lock() else { return };
     let Some(parked) = guard.unpark(punted.id) else { return };
     let mut req = parked.req;
-    req.op = op;
+    req.op = taken.into_op();
     req.hybrid_done = true;
-    let file = OpFile { fd, is_fixed: req.fd().is_none() };
     match tried {
         Some(Issue::Complete(outcome)) => complete(&mut guard, req, outcome),
         // Cancelled during the try, when there was nothing to interrupt.
         _ if req.is_cancelled => complete(&mut guard, req, Outcome::err(Errno::ECANCELED)),
-        Some(Issue::WouldBlock(mask) | Issue::PollFirst(mask)) => arm(&mut guard, req, file, mask, Rearm::Recheck),
+        // The number may have been closed meanwhile: then the request holds the file otherwise.
+        Some(Issue::WouldBlock(mask) | Issue::PollFirst(mask)) => match guard.resolve(&mut req) {
+            Ok(file) => arm(&mut guard, req, file, mask, Rearm::Recheck),
+            Err(errno) => complete(&mut guard, req, Outcome::err(errno)),
+        },
         _ => issue(&mut guard, req, Depth::Deep),
     }
     run_ready(&mut guard, Depth::Shallow);

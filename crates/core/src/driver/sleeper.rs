@@ -9,45 +9,46 @@ use crate::ops::Op;
 use crate::ops::futex::{FutexOp, FutexWait};
 use crate::ops::waitid::Waitid;
 use crate::state::Punted;
-use crate::submit::complete_op;
+use crate::submit::{TakenOp, complete_op};
 use alloc::sync::Arc;
 use uringlet_sys::Errno;
 
 /// Sleeps for a request and completes it.
-pub(super) fn run(punted: &Punted, op: Op, fd: i32, interrupts: &InterruptGuard) {
-    match &op {
+pub(super) fn run(punted: &Punted, taken: TakenOp, interrupts: &InterruptGuard) {
+    match &taken.op {
         Op::Waitid(wait) => {
             let wait = *wait;
-            wait_for_child(punted, op, wait, fd, interrupts);
+            wait_for_child(punted, taken, wait, interrupts);
         }
         Op::Futex(FutexOp::Wait(wait)) => {
             let wait = Arc::clone(wait);
-            sleep_on_futexes(punted, op, &wait, interrupts);
+            sleep_on_futexes(punted, taken, &wait, interrupts);
         }
         _ => {}
     }
 }
 
-fn wait_for_child(punted: &Punted, op: Op, wait: Waitid, fd: i32, interrupts: &InterruptGuard) {
+fn wait_for_child(punted: &Punted, taken: TakenOp, wait: Waitid, interrupts: &InterruptGuard) {
+    let fd = taken.fd;
     while interrupts.run(|| wait.sleep(fd)).is_some() {
         let Some(mut guard) = punted.lock() else { return };
         if guard.parked(punted.id).is_none() {
             return;
         }
         if let Some(outcome) = wait.try_wait(fd) {
-            complete_op(&mut guard, punted.id, op, outcome, None);
+            complete_op(&mut guard, punted.id, taken, outcome, None);
             return release_ring_of_worker(guard);
         }
     }
 }
 
-fn sleep_on_futexes(punted: &Punted, op: Op, wait: &FutexWait, interrupts: &InterruptGuard) {
+fn sleep_on_futexes(punted: &Punted, taken: TakenOp, wait: &FutexWait, interrupts: &InterruptGuard) {
     while let Some(woken) = interrupts.run(|| wait.sleep()) {
         let guard = punted.lock().and_then(|mut guard| guard.parked(punted.id).is_some().then_some(guard));
         match (guard, woken) {
             (Some(_), Err(Errno::EINTR)) => {}
             (Some(mut guard), woken) => {
-                complete_op(&mut guard, punted.id, op, woken.into(), None);
+                complete_op(&mut guard, punted.id, taken, woken.into(), None);
                 return release_ring_of_worker(guard);
             }
             (None, Ok(which)) => return wait.forward_wake(which),

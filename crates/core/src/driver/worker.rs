@@ -7,7 +7,7 @@ use crate::io_wq::{InterruptGuard, Work};
 use crate::ops::Op;
 use crate::request::Outcome;
 use crate::state::Punted;
-use crate::submit::{complete_op, take_op};
+use crate::submit::{TakenOp, complete_op, take_op};
 use crate::write::history::Latency;
 use uringlet_sys::Errno;
 use uringlet_sys::clock::{ticks, voluntary_switches};
@@ -16,21 +16,21 @@ impl Work for Punted {
     fn run(self, interrupts: &InterruptGuard) {
         let taken = if self.is_hybrid { hybrid::try_first(&self) } else { self.lock().and_then(|mut guard| take_op(&mut guard, self.id)) };
         match taken {
-            Some((op @ (Op::Waitid(_) | Op::Futex(_)), fd)) => sleeper::run(&self, op, fd, interrupts),
-            Some((op, fd)) => run_to_the_end(&self, op, fd, interrupts),
+            Some(taken) if matches!(taken.op, Op::Waitid(_) | Op::Futex(_)) => sleeper::run(&self, taken, interrupts),
+            Some(taken) => run_to_the_end(&self, taken, interrupts),
             None => {}
         }
     }
 }
 
 /// Runs the op, which may sleep, and completes the request.
-fn run_to_the_end(punted: &Punted, mut op: Op, fd: i32, interrupts: &InterruptGuard) {
-    let timer = op.is_write().then(WriteTimer::start);
+fn run_to_the_end(punted: &Punted, mut taken: TakenOp, interrupts: &InterruptGuard) {
+    let timer = taken.op.is_write().then(WriteTimer::start);
     // `None`: cancelled before it began.
-    let outcome = interrupts.run(|| op.run(fd)).unwrap_or_else(|| Outcome::err(Errno::ECANCELED));
+    let outcome = interrupts.run(|| taken.op.run(taken.fd)).unwrap_or_else(|| Outcome::err(Errno::ECANCELED));
     let latency = timer.map(|timer| timer.read(outcome));
     let Some(mut guard) = punted.lock() else { return };
-    if complete_op(&mut guard, punted.id, op, outcome, latency) {
+    if complete_op(&mut guard, punted.id, taken, outcome, latency) {
         release_ring_of_worker(guard);
     }
 }

@@ -183,20 +183,10 @@ fn as_many_as_went_well(n: u32, mut one: impl FnMut(usize) -> Result<(), Errno>)
     Ok(n as usize)
 }
 
-/// Ends the registration of a file: posts its tag. Its descriptor closes with the last request on
-/// it.
+/// Ends the registration of a file.
 pub(crate) fn release(ring: &mut RingResources, node: Option<Arc<FileNode>>) {
-    let Some(node) = node else { return };
-    if node.tag != 0 {
-        ring.post_tag(node.tag);
-    }
-    // The program may have the file open elsewhere: then closing the engine's number would not
-    // remove it from the epoll set.
-    let Some(poller) = &mut ring.poller else { return };
-    let fd = node.fd.number();
-    match Arc::into_inner(node) {
-        Some(_node) => drop(poller.remove_file(fd)),
-        None => poller.make_oneshot(fd),
+    if let Some(node) = node {
+        ring.release_file(node);
     }
 }
 

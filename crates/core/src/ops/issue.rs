@@ -6,7 +6,10 @@ use super::outcome::Outcome;
 use crate::file::{FileKind, IoDirection};
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::SelectedBuf;
+use crate::rsrc::buffers::BufferNode;
+use crate::rsrc::files::FileNode;
 use crate::throttle::Throttled;
+use alloc::sync::Arc;
 #[cfg(test)]
 use uringlet_abi::Sqe;
 use uringlet_sys::Errno;
@@ -76,6 +79,19 @@ pub(crate) struct IssueCx<'a> {
     pub(crate) buf_group: u16,
     /// A poll for this request has fired: the file was ready a moment ago.
     pub(crate) poll_fired: bool,
+    /// The registered buffer that the request holds since an earlier try.
+    pub(crate) held_buffer: Option<&'a BufferNode>,
+}
+
+impl IssueCx<'_> {
+    /// The registered buffer of this index, or what the request holds: the slot may have changed
+    /// since its first try.
+    ///
+    /// # Errors
+    /// `EFAULT` there is none.
+    pub(crate) fn buffer(&self, index: u16) -> Result<&BufferNode, Errno> {
+        self.held_buffer.or_else(|| self.ring.buffers.get(index).map(|node| &**node)).ok_or(Errno::EFAULT)
+    }
 }
 
 /// What `prep` may know of the ring.
@@ -153,6 +169,16 @@ pub(crate) trait OpFamily {
 
     /// Bytes that one try moves at most, where that is known beforehand.
     fn max_transfer(&self) -> Option<usize> {
+        None
+    }
+
+    /// The index of the registered buffer that it uses.
+    fn registered_buffer(&self) -> Option<u16> {
+        None
+    }
+
+    /// Takes the registered file that it holds beside the request's own.
+    fn take_file(&mut self) -> Option<Arc<FileNode>> {
         None
     }
 

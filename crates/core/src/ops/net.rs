@@ -120,6 +120,14 @@ impl OpFamily for NetOp {
     }
 
     /// Whether it uses no buffer of the ring and ends with its first transfer.
+    fn registered_buffer(&self) -> Option<u16> {
+        match self {
+            Self::Send(op) => op.registered_buffer(),
+            Self::Sendmsg(op) => op.registered_buffer(),
+            _ => None,
+        }
+    }
+
     fn is_lockless(&self) -> bool {
         match self {
             Self::Send(op) => op.is_lockless(),

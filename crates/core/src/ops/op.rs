@@ -26,7 +26,9 @@ use super::waitid::Waitid;
 use crate::file::{FileKind, IoDirection};
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::SelectedBuf;
+use crate::rsrc::files::FileNode;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::RingMemory;
 
@@ -130,6 +132,14 @@ impl Op {
 
     pub(crate) fn max_transfer(&self) -> Option<usize> {
         family!(self, op => op.max_transfer(), none => None)
+    }
+
+    pub(crate) fn registered_buffer(&self) -> Option<u16> {
+        family!(self, op => op.registered_buffer(), none => None)
+    }
+
+    pub(crate) fn take_file(&mut self) -> Option<Arc<FileNode>> {
+        family!(self, op => op.take_file(), none => None)
     }
 
     pub(crate) fn is_lockless(&self) -> bool {

@@ -183,6 +183,10 @@ impl OpFamily for Rw {
         self.selection.as_mut().and_then(|selection| selection.selected.take())
     }
 
+    fn registered_buffer(&self) -> Option<u16> {
+        self.is_fixed.then_some(self.buf_index)
+    }
+
     /// The poll events that a plain read waits for.
     fn receive_events(&self) -> Option<u32> {
         (!self.is_write && self.is_plain() && self.len > 0).then_some(POLLIN)
@@ -275,11 +279,15 @@ impl Rw {
     }
 
     fn check_registered(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
-        let buffer = cx.ring.buffers.get(self.buf_index).ok_or(Errno::EFAULT)?;
+        let buffer = cx.buffer(self.buf_index)?;
         if self.is_vectored {
+            let check = |iovecs: &[Iovec]| iovecs.iter().try_for_each(|v| buffer.check(v.base, v.len));
+            if let Some(iovecs) = &self.iovecs {
+                return check(iovecs);
+            }
             let mut iovecs = vec![Iovec::default(); self.len as usize];
             user::read_slice(&mut iovecs, UserPtr::at(self.addr))?;
-            return iovecs.iter().try_for_each(|v| buffer.check(v.base, v.len));
+            return check(&iovecs);
         }
         buffer.check(self.addr, u64::from(self.len))
     }

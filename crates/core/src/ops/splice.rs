@@ -72,6 +72,13 @@ impl OpFamily for Splice {
         Issue::Blocks
     }
 
+    fn take_file(&mut self) -> Option<Arc<FileNode>> {
+        match core::mem::replace(&mut self.input, Input::Fd(-1)) {
+            Input::Held(node) => Some(node),
+            Input::Fd(_) | Input::Fixed(_) => None,
+        }
+    }
+
     fn run(&mut self, fd: i32) -> Outcome {
         match self.transfer(fd) {
             Ok(n) => Outcome::transfer(n, self.len as usize),

@@ -1,7 +1,7 @@
 //! Registered files and buffers, with and without tags, and their updates.
 
 use crate::ops::buffers as op;
-use crate::rsrc::buffers::{self, RegisteredBuffer};
+use crate::rsrc::buffers::{self, BufferNode};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use crate::virtual_file::registered_duplicate;
@@ -39,6 +39,7 @@ pub(super) fn register_files(guard: &mut UringGuard, fds: UserPtr, n: u32, tags:
         slots.push(file_slot(fd, tag)?);
     }
     guard.res.files.install(slots);
+    guard.res.has_nodes = true;
     Ok(0)
 }
 
@@ -69,8 +70,8 @@ pub(super) fn unregister_files(guard: &mut UringGuard) -> Result<usize, Errno> {
     if !guard.res.files.is_registered {
         return Err(Errno::ENXIO);
     }
-    for tag in guard.res.files.remove_all() {
-        guard.res.post_tag(tag);
+    for node in guard.res.files.remove_all().into_iter().flatten() {
+        guard.res.release_file(node);
     }
     Ok(0)
 }
@@ -116,11 +117,12 @@ pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, 
     let tags = read_tags(tags, n)?;
     let slots = list.iter().zip(tags).map(|(&iovec, tag)| buffer_slot(iovec, tag)).collect::<Result<_, _>>()?;
     guard.res.buffers.install(slots);
+    guard.res.has_nodes = true;
     Ok(0)
 }
 
 /// Faults the buffer in for writing, which fails where the kernel's pinning would.
-fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<RegisteredBuffer>, Errno> {
+fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<Arc<BufferNode>>, Errno> {
     if iovec.base == 0 {
         return if iovec.len == 0 && tag == 0 {
             Ok(None)
@@ -137,15 +139,15 @@ fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<RegisteredBuffer>, Errno
     if !user::populate(UserPtr::at(iovec.base), iovec.len as usize) {
         return Err(Errno::EFAULT);
     }
-    Ok(Some(RegisteredBuffer { base: iovec.base, len: iovec.len, tag }))
+    Ok(Some(Arc::new(BufferNode { base: iovec.base, len: iovec.len, tag })))
 }
 
 pub(super) fn unregister_buffers(guard: &mut UringGuard) -> Result<usize, Errno> {
     if !guard.res.buffers.is_registered {
         return Err(Errno::ENXIO);
     }
-    for tag in guard.res.buffers.remove_all() {
-        guard.res.post_tag(tag);
+    for node in guard.res.buffers.remove_all().into_iter().flatten() {
+        guard.res.release_buffer(node);
     }
     Ok(0)
 }
@@ -208,7 +210,7 @@ fn update_buffer(guard: &mut UringGuard, slot: u32, data: UserPtr, tags: UserPtr
     let tag: u64 = if tags.is_null() { 0 } else { user::read(tags.add(i * 8))? };
     let buffer = buffer_slot(iovec, tag)?;
     if let Some(old) = guard.res.buffers.replace(slot, buffer) {
-        guard.res.post_tag(old);
+        guard.res.release_buffer(old);
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use uringlet_sys::fd::{EngineFd, close_keeping_locks};
 #[derive(Debug)]
 pub(crate) struct FileNode {
     pub(crate) fd: EngineFd,
-    /// Posted as a CQE's user_data when the slot is released; 0 for none.
+    /// Posted as a CQE's user_data once it is in no slot and no request holds it; 0 for none.
     pub(crate) tag: u64,
 }
 
@@ -57,11 +57,11 @@ impl FileTable {
         self.is_registered = true;
     }
 
-    /// Empties the table; returns the tags to be posted.
-    pub(crate) fn remove_all(&mut self) -> Vec<u64> {
+    /// Empties the table; returns what was in it.
+    pub(crate) fn remove_all(&mut self) -> Vec<Option<Arc<FileNode>>> {
         self.is_registered = false;
         self.alloc_range = 0..0;
-        core::mem::take(&mut self.slots).into_iter().flatten().map(|f| f.tag).filter(|&tag| tag != 0).collect()
+        core::mem::take(&mut self.slots)
     }
 
     /// Puts `file` into a slot; returns the previous node.

@@ -87,13 +87,21 @@ impl RingState {
             FileTarget::None => Ok(OpFile { fd: -1, is_fixed: false }),
             FileTarget::Fd(fd) if *fd < 0 => Err(Errno::EBADF),
             FileTarget::Fd(fd) => Ok(OpFile { fd: *fd, is_fixed: false }),
-            FileTarget::Held(node) => Ok(OpFile { fd: node.fd.number(), is_fixed: true }),
+            FileTarget::Held(node) | FileTarget::Duplicate(_, node) => Ok(OpFile { fd: node.fd.number(), is_fixed: true }),
             FileTarget::Fixed(index) => {
                 let node = self.res.files.get(*index).ok_or(Errno::EBADF)?;
                 let fd = node.fd.number();
                 req.target = FileTarget::Held(Arc::clone(node));
                 Ok(OpFile { fd, is_fixed: true })
             }
+        }
+    }
+    /// The request outlives its try: it holds its registered buffer from now on.
+    #[inline]
+    pub(crate) fn hold_buffer(&self, req: &mut Request) {
+        if self.res.buffers.is_registered && req.buffer.is_none() {
+            let index = req.op.registered_buffer();
+            req.buffer = index.and_then(|index| self.res.buffers.get(index).cloned());
         }
     }
 }

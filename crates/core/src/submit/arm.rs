@@ -7,6 +7,7 @@ use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::ops::{OpFile, table};
 use crate::request::{Outcome, Request, Stage};
 use crate::state::UringGuard;
+use alloc::sync::Arc;
 use uringlet_sys::Errno;
 
 /// Parks a request until its file has one of the events of `mask`.
@@ -20,9 +21,9 @@ pub(crate) fn arm(guard: &mut UringGuard, mut req: Request, file: OpFile, mask: 
     // Only a socket that answers EAGAIN is sure not to be ready; other files may be ready all the
     // same.
     let rearm = if table::of(req.opcode).is_socket || file.kind().is_socket() { rearm } else { Rearm::Recheck };
-    let node = req.node().cloned();
+    let node = req.node().map(Arc::downgrade);
     let id = guard.park(req, Stage::Armed { fd: file.fd });
-    let place = PollTarget { fd: file.fd, node: node.as_ref() };
+    let place = PollTarget { fd: file.fd, node };
     let armed = guard.res.poller().and_then(|p| p.arm(place, PollWaiter { id, mask, is_multishot: false }, rearm));
     match armed {
         Ok(()) => link_timeout::start(guard, id),
@@ -38,7 +39,7 @@ pub(crate) fn arm(guard: &mut UringGuard, mut req: Request, file: OpFile, mask: 
 }
 
 /// Arms a parked request again; fails it if that is refused.
-pub(super) fn rearm(guard: &mut UringGuard, waiting: PollWaiter, place: PollTarget<'_>) {
+pub(super) fn rearm(guard: &mut UringGuard, waiting: PollWaiter, place: PollTarget) {
     if let Err(errno) = guard.res.poller().and_then(|p| p.arm(place, waiting, Rearm::Recheck)) {
         fail(guard, waiting.id, errno);
     }

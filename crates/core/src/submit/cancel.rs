@@ -4,7 +4,7 @@ use super::complete::complete;
 use super::{punt, wait};
 use crate::ops::cancel::CancelOp;
 use crate::ops::table;
-use crate::request::{FileTarget, Outcome, Parked, ReqId, Stage};
+use crate::request::{Outcome, Parked, ReqId, Stage};
 use crate::state::{RingState, UringGuard};
 use alloc::sync::Arc;
 use uringlet_abi::op_flags;
@@ -66,10 +66,8 @@ fn is_on_file(state: &RingState, parked: &Parked, op: &CancelOp) -> bool {
     if op.flags & op_flags::CANCEL_FD_FIXED == 0 {
         return parked.req.fd() == Some(op.fd);
     }
-    match (&parked.req.target, state.res.files.get(op.fd as u32)) {
-        (FileTarget::Held(held), Some(node)) => Arc::ptr_eq(held, node),
-        _ => false,
-    }
+    let slot = state.res.files.get(op.fd as u32);
+    parked.req.node().zip(slot).is_some_and(|(held, node)| Arc::ptr_eq(held, node))
 }
 
 /// Cancels every request that can be cancelled.

@@ -5,7 +5,7 @@
 //! Nothing is issued here. What becomes ready is pushed to the ring's `ready` queue, and
 //! `dispatch::run_ready` issues it.
 
-use crate::request::{Notification, Outcome, ReqId, Request};
+use crate::request::{FileTarget, Notification, Outcome, ReqId, Request};
 use crate::state::{LockOwner, UringGuard, drain::DrainPass};
 use uringlet_abi::{Cqe, Opcode, cqe, sqe};
 use uringlet_sys::Errno;
@@ -37,6 +37,23 @@ pub(super) fn complete_in_place(guard: &mut UringGuard, req: &mut Request, mut o
         guard.post_outcome(req, outcome);
     }
     release_dependents(guard, req, outcome.is_failure);
+    if guard.res.has_nodes {
+        release_nodes(guard, req);
+    }
+}
+
+/// Gives up the files and the buffer of a completed request.
+#[cold]
+fn release_nodes(guard: &mut UringGuard, req: &mut Request) {
+    if let FileTarget::Held(node) | FileTarget::Duplicate(_, node) = core::mem::replace(&mut req.target, FileTarget::None) {
+        guard.res.release_file(node);
+    }
+    if let Some(node) = req.op.take_file() {
+        guard.res.release_file(node);
+    }
+    if let Some(node) = req.buffer.take() {
+        guard.res.release_buffer(node);
+    }
 }
 
 /// A CQE and the notification behind it: the data was copied, so the buffer is free at once.

@@ -10,7 +10,7 @@ use super::timeout::throttle;
 use super::{facts, ring_op};
 use crate::apoll::Rearm;
 use crate::file::FileKind;
-use crate::ops::{Issue, IssueCx, OpFile};
+use crate::ops::{Issue, IssueCx, Op, OpFile};
 use crate::request::{Outcome, Request};
 use crate::route::{RequestFacts, Route, Step, route};
 use crate::state::UringGuard;
@@ -34,7 +34,8 @@ pub(crate) fn issue(guard: &mut UringGuard, mut req: Request, depth: Depth) {
 
 /// Takes a request to where it goes on.
 #[inline(never)]
-pub(super) fn continue_as(guard: &mut UringGuard, req: Request, file: OpFile, next: Next) {
+pub(super) fn continue_as(guard: &mut UringGuard, mut req: Request, file: OpFile, next: Next) {
+    guard.hold_buffer(&mut req);
     match next {
         Next::Arm(mask, rearm) => arm(guard, req, file, mask, rearm),
         Next::Punt => punt(guard, req, file),
@@ -67,8 +68,8 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
         return attempt;
     }
     loop {
-        let mut cx = IssueCx { ring: &mut guard.res, file, sqe_flags: req.flags, buf_group: req.buf_group, poll_fired: req.poll_fired };
-        match req.op.try_issue(&mut cx) {
+        let (op, mut cx) = issue_cx(guard, req, file);
+        match op.try_issue(&mut cx) {
             Issue::Complete(outcome) => return Attempt::Done(outcome),
             Issue::More(outcome) if req.is_cancelled || !guard.res.has_room() => return Attempt::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
@@ -81,6 +82,14 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
             Issue::RingOp => return ring_op::issue(guard, req, file),
         }
     }
+}
+
+/// A request's op, and what it may use.
+#[inline(always)]
+fn issue_cx<'a>(guard: &'a mut UringGuard, req: &'a mut Request, file: OpFile) -> (&'a mut Op, IssueCx<'a>) {
+    let held_buffer = req.buffer.as_deref();
+    let (sqe_flags, buf_group, poll_fired) = (req.flags, req.buf_group, req.poll_fired);
+    (&mut req.op, IssueCx { ring: &mut guard.res, file, sqe_flags, buf_group, poll_fired, held_buffer })
 }
 
 /// Honours `IOSQE_ASYNC`. `None`: the submitter tries the request.
@@ -103,8 +112,8 @@ fn attempt_async(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Opt
 }
 
 fn prepare_for_worker(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Attempt {
-    let mut cx = IssueCx { ring: &mut guard.res, file, sqe_flags: req.flags, buf_group: req.buf_group, poll_fired: req.poll_fired };
-    match req.op.prepare_for_worker(&mut cx) {
+    let (op, mut cx) = issue_cx(guard, req, file);
+    match op.prepare_for_worker(&mut cx) {
         Ok(()) => Attempt::Continue(file, Next::Punt),
         Err(errno) => Attempt::Done(Outcome::err(errno)),
     }
@@ -122,6 +131,7 @@ fn attempt_blocking(guard: &mut UringGuard, req: &mut Request, file: OpFile, dep
 /// Runs an op on this thread without the lock: it is expected not to sleep for long.
 #[inline]
 fn run_inline(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Attempt {
+    guard.hold_buffer(req);
     let op = &mut req.op;
     let outcome = guard.unlocked(|| op.run(file.fd));
     let outcome = req.op.finish(&mut guard.res, outcome);

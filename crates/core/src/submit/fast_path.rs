@@ -67,14 +67,14 @@ pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
         return FastPath::Fallback;
     }
     // A reference is held: the slot may be cleared while the ring is unlocked.
-    let (fd, _held) = match sqe.flags & sqe::FIXED_FILE {
+    let (fd, held) = match sqe.flags & sqe::FIXED_FILE {
         0 => (sqe.fd, None),
         _ => match guard.res.files.get(sqe.fd as u32) {
             Some(node) => (node.fd.number(), Some(Arc::clone(node))),
             None => return FastPath::Fallback,
         },
     };
-    match Opcode::from_u8(sqe.opcode) {
+    let tried = match Opcode::from_u8(sqe.opcode) {
         Some(Opcode::Nop) => nop(sqe),
         Some(Opcode::Write) => write_one(guard, sqe, fd),
         Some(Opcode::Writev) => write_vector(guard, sqe, fd),
@@ -82,7 +82,11 @@ pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
         Some(Opcode::Readv) => readv(sqe, fd),
         Some(Opcode::Send) => send(sqe, fd),
         _ => FastPath::Fallback,
+    };
+    if let Some(node) = held {
+        guard.res.release_file(node);
     }
+    tried
 }
 
 /// Whether the submitter takes an SQE with `IOSQE_ASYNC`. Of the opcodes here only SEND may wait

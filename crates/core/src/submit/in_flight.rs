@@ -6,27 +6,48 @@ use super::complete::complete;
 use super::dispatch::run_ready;
 use crate::ops::{Op, futex::FutexOp};
 use crate::request::{FileTarget, Outcome, ReqId};
+use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use crate::write::{self, history::Latency};
 use alloc::sync::Arc;
 
-/// Takes the op out of a parked request, and the number of its file. `None`: the request is gone.
-pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<(Op, i32)> {
+/// An op that runs without the ring's lock. Its ring may end meanwhile, its file does not.
+#[derive(Debug)]
+pub(crate) struct TakenOp {
+    pub(crate) op: Op,
+    pub(crate) fd: i32,
+    /// The engine's file behind the number.
+    _node: Option<Arc<FileNode>>,
+}
+
+impl TakenOp {
+    /// Gives up the file: the request has it still.
+    pub(crate) fn into_op(self) -> Op {
+        self.op
+    }
+}
+
+/// Takes the op out of a parked request. `None`: the request is gone.
+pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<TakenOp> {
     let parked = guard.parked(id)?;
+    let node = parked.req.node().cloned();
     let fd = match &parked.req.target {
         FileTarget::Fd(fd) => *fd,
-        FileTarget::Held(node) => node.fd.number(),
+        FileTarget::Held(node) | FileTarget::Duplicate(_, node) => node.fd.number(),
         FileTarget::None | FileTarget::Fixed(_) => -1,
     };
-    if let Op::Futex(FutexOp::Wait(wait)) = &parked.req.op {
+    let op = match &parked.req.op {
         // A cancel needs the sleeper, so the request keeps a reference.
-        return Some((Op::Futex(FutexOp::Wait(Arc::clone(wait))), fd));
-    }
-    Some((core::mem::replace(&mut parked.req.op, Op::InFlight), fd))
+        Op::Futex(FutexOp::Wait(wait)) => Op::Futex(FutexOp::Wait(Arc::clone(wait))),
+        _ => core::mem::replace(&mut parked.req.op, Op::InFlight),
+    };
+    Some(TakenOp { op, fd, _node: node })
 }
 
 /// A parked request's op was run: completes it. `false` if the request is gone.
-pub(crate) fn complete_op(guard: &mut UringGuard, id: ReqId, mut op: Op, outcome: Outcome, latency: Option<Latency>) -> bool {
+pub(crate) fn complete_op(guard: &mut UringGuard, id: ReqId, taken: TakenOp, outcome: Outcome, latency: Option<Latency>) -> bool {
+    // The request itself is the last to give up its file.
+    let mut op = taken.into_op();
     let outcome = op.finish(&mut guard.res, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
     if let Some(fd) = parked.req.queued_on.take() {

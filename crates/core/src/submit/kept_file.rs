@@ -5,11 +5,10 @@ use super::attempt::Depth;
 use super::complete::fail;
 use super::dispatch::run_ready;
 use crate::apoll::PollTarget;
-use crate::request::{FileTarget, ReqId, Stage};
+use crate::request::{FileTarget, Stage};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::fd_table;
 
@@ -20,12 +19,8 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
     if !fd_table::has_users(fd) {
         return;
     }
-    let users: Vec<ReqId> = guard
-        .parked
-        .iter()
-        .filter(|(_, p)| matches!(p.req.target, FileTarget::Fd(n) if n == fd))
-        .map(|(key, p)| ReqId { key: key as u32, generation: p.generation })
-        .collect();
+    end_duplicates(guard, fd);
+    let users = guard.matching(|_, p| matches!(p.req.target, FileTarget::Fd(n) if n == fd));
     if users.is_empty() {
         return;
     }
@@ -39,6 +34,7 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
         }
     };
     let node = Arc::new(FileNode { fd: kept, tag: 0 });
+    guard.res.has_nodes = true;
     for id in users {
         let Some(parked) = guard.parked(id) else { continue };
         parked.req.target = FileTarget::Held(Arc::clone(&node));
@@ -48,7 +44,19 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
         }
     }
     for w in waiting {
-        rearm(guard, w, PollTarget { fd: node.fd.number(), node: Some(&node) });
+        rearm(guard, w, PollTarget { fd: node.fd.number(), node: Some(Arc::downgrade(&node)) });
     }
+    guard.res.release_file(node);
     run_ready(guard, Depth::Deep);
+}
+
+/// Requests that have a duplicate of the file already: the number is not theirs any more.
+fn end_duplicates(guard: &mut UringGuard, fd: i32) {
+    for id in guard.matching(|_, p| matches!(p.req.target, FileTarget::Duplicate(n, _) if n == fd)) {
+        let Some(parked) = guard.parked(id) else { continue };
+        if let FileTarget::Duplicate(_, node) = core::mem::replace(&mut parked.req.target, FileTarget::None) {
+            parked.req.target = FileTarget::Held(node);
+            fd_table::drop_user(fd);
+        }
+    }
 }

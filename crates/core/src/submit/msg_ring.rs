@@ -45,7 +45,7 @@ fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Resu
         return Err(Errno::EINVAL);
     }
     let node = guard.unlocked(|| lock(target).map(drop)).and_then(|()| guard.res.files.get(from).cloned().ok_or(Errno::EBADF))?;
-    guard.unlocked(|| {
+    let sent = guard.unlocked(|| {
         let number = io::dup_cloexec(node.fd.number())?;
         let mut other = lock(target).inspect_err(|_| close_keeping_locks(number as i32))?;
         let slot = install_file(&mut other.res, number as i32, to)?;
@@ -54,5 +54,7 @@ fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Resu
             other.res.post(Cqe { user_data: op.user_data, res: slot as i32, flags: 0 });
         }
         Ok(slot)
-    })
+    });
+    guard.res.release_file(node);
+    sent
 }

@@ -7,9 +7,12 @@ use super::complete::complete;
 use super::link_timeout;
 use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::ops::{Op, OpFile, poll::PollOp};
-use crate::request::{Outcome, Request, Stage};
+use crate::request::{FileTarget, Outcome, Request, Stage};
+use crate::rsrc::files::FileNode;
 use crate::state::{RINGS, UringGuard};
+use alloc::sync::Arc;
 use uringlet_abi::{Cqe, Opcode, cqe};
+use uringlet_sys::fd::EngineFd;
 use uringlet_sys::{Errno, fd_table, io};
 
 const POLLNVAL: u32 = 32;
@@ -31,10 +34,11 @@ pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> At
     if fd_table::ring_index(file.fd).is_some() {
         guard.unlocked(|| RINGS.note_polled(file.fd));
     }
-    let node = req.node().cloned();
+    let file = if is_multishot { duplicated(guard, req, file) } else { file };
+    let node = req.node().map(Arc::downgrade);
     let id = guard.park(req.take(), Stage::Armed { fd: file.fd });
     let waiting = PollWaiter { id, mask, is_multishot: is_multishot && !is_level };
-    let place = PollTarget { fd: file.fd, node: node.as_ref() };
+    let place = PollTarget { fd: file.fd, node };
     // A single-shot poll was tried just now.
     let rearm = if is_multishot { Rearm::Recheck } else { Rearm::TrustEdge };
     match guard.res.poller().and_then(|p| p.arm(place, waiting, rearm)) {
@@ -51,6 +55,20 @@ pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> At
         }
     }
     Attempt::Parked
+}
+
+/// A multishot poll is armed on a duplicate of its own: arming it again when its number is closed
+/// would report once more what it has reported before.
+fn duplicated(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> OpFile {
+    // Not of a ring: the duplicate would keep it open.
+    if file.is_fixed || fd_table::is_ours(file.fd) {
+        return file;
+    }
+    let Ok(own) = EngineFd::dup_of(file.fd) else { return file };
+    let number = own.number();
+    req.target = FileTarget::Duplicate(file.fd, Arc::new(FileNode { fd: own, tag: 0 }));
+    guard.res.has_nodes = true;
+    OpFile { fd: number, is_fixed: true }
 }
 
 /// POLL_REMOVE: removes a poll, or changes its events or user data.
@@ -89,8 +107,8 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
             }
             guard.res.post(Cqe { user_data, res, flags: cqe::MORE });
             if is_level && let Stage::Armed { fd } = stage {
-                let node = guard.parked(waiting.id).and_then(|parked| parked.req.node().cloned());
-                rearm(guard, waiting, PollTarget { fd, node: node.as_ref() });
+                let node = guard.parked(waiting.id).and_then(|parked| parked.req.node().map(Arc::downgrade));
+                rearm(guard, waiting, PollTarget { fd, node });
             }
             None
         }

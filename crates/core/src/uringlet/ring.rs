@@ -4,10 +4,9 @@ use super::run_queue::RunQueue;
 use super::step::{self, Host};
 use super::workers::{UringletWorkers, WorkerRole, WorkerTask};
 use crate::io_wq::Account;
-use crate::ops::Op;
 use crate::request::{Outcome, ReqId, Stage};
 use crate::state::UringGuard;
-use crate::submit::{complete_op, take_op};
+use crate::submit::{TakenOp, complete_op, take_op};
 use crate::write::{self, history::Latency};
 use core::sync::atomic::Ordering::Release;
 use uringlet_sys::Errno;
@@ -20,15 +19,12 @@ pub(super) struct RingHost;
 
 /// An op on its way to a file.
 #[derive(Debug)]
-pub(super) struct RunningOp {
-    op: Op,
-    fd: i32,
-}
+pub(super) struct RunningOp(TakenOp);
 
 impl RunningOp {
     #[inline(always)]
     pub(super) fn run(&mut self) -> Outcome {
-        self.op.run_in_place(self.fd)
+        self.0.op.run_in_place(self.0.fd)
     }
 }
 
@@ -67,11 +63,11 @@ impl Host for RingHost {
     }
 
     fn take_op(guard: &mut UringGuard, id: ReqId, tid: u32) -> Option<RunningOp> {
-        let (op, fd) = take_op(guard, id)?;
+        let taken = take_op(guard, id)?;
         if let Some(parked) = guard.parked(id) {
             parked.stage = Stage::Running { tid };
         }
-        Some(RunningOp { op, fd })
+        Some(RunningOp(taken))
     }
 
     fn run_unlocked(guard: &mut UringGuard, op: &mut RunningOp) -> Outcome {
@@ -84,7 +80,7 @@ impl Host for RingHost {
         if let Some((file, ticks)) = written {
             write::after_inline(guard.res.ring_index, file, Latency::of(ticks, outcome.res.max(0) as u64));
         }
-        complete_op(guard, id, op.op, outcome, None);
+        complete_op(guard, id, op.0, outcome, None);
     }
 
     fn note_blocked(guard: &mut UringGuard, file: i32) {

@@ -2,6 +2,7 @@
 
 use super::path::{UserPath, refuse_fixed};
 use crate::intercepted;
+use crate::ops::buffers::release;
 use crate::ops::issue::{Issue, PrepCx, unused};
 use crate::ops::outcome::Outcome;
 use crate::ring_resources::RingResources;
@@ -197,11 +198,7 @@ pub(crate) fn install_file(ring: &mut RingResources, fd: i32, file_index: u32) -
         return Err(Errno::ENFILE);
     }
     let (slot, old) = ring.files.install_fd(fd, file_index)?;
-    if let Some(old) = old
-        && old.tag != 0
-    {
-        ring.post_tag(old.tag);
-    }
+    release(ring, old);
     Ok(slot as usize)
 }
 
@@ -257,9 +254,7 @@ fn empty_slot(ring: &mut RingResources, slot: u32) -> Result<usize, Errno> {
         return Err(Errno::ENXIO);
     }
     let old = ring.files.replace(slot, None)?.ok_or(Errno::EBADF)?;
-    if old.tag != 0 {
-        ring.post_tag(old.tag);
-    }
+    ring.release_file(old);
     Ok(0)
 }
 

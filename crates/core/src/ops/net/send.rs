@@ -144,6 +144,10 @@ impl Send {
         issue
     }
 
+    pub(super) fn registered_buffer(&self) -> Option<u16> {
+        self.zero_copy.and_then(ZeroCopy::buffer)
+    }
+
     /// Checks before the first try that the data lies in its registered buffer, if it names one.
     fn check_buffer(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
         let Some(zero_copy) = self.zero_copy.filter(|_| !cx.poll_fired || self.is_poll_first) else { return Ok(()) };

@@ -68,6 +68,10 @@ impl Sendmsg {
         self.try_send(TryCtx::of(cx))
     }
 
+    pub(super) fn registered_buffer(&self) -> Option<u16> {
+        self.zero_copy.and_then(ZeroCopy::buffer)
+    }
+
     /// Whether it uses none of the ring's tables.
     pub(super) fn is_lockless(&self) -> bool {
         self.zero_copy.is_none_or(ZeroCopy::is_lockless)

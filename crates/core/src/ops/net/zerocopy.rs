@@ -71,8 +71,13 @@ impl ZeroCopy {
     /// `EFAULT`.
     pub(super) fn check_buffer(self, cx: &IssueCx<'_>, data: &[Iovec]) -> Result<(), Errno> {
         let Some(index) = self.buffer else { return Ok(()) };
-        let buffer = cx.ring.buffers.get(index).ok_or(Errno::EFAULT)?;
+        let buffer = cx.buffer(index)?;
         data.iter().try_for_each(|part| buffer.check(part.base, part.len))
+    }
+
+    /// The index of the registered buffer that holds the data.
+    pub(super) fn buffer(self) -> Option<u16> {
+        self.buffer
     }
 
     /// Whether the data is in a registered buffer.

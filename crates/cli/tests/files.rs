@@ -1,0 +1,12 @@
+//! Nothing reaches another file: requests go on with the file and the buffer that they were issued
+//! with, whatever becomes of a number or a slot. Each program runs on the engine and on the
+//! kernel's ring.
+
+mod common;
+
+common::oracle::compare! {
+    /// Requests hold registered files and buffers beyond their slots.
+    files_held,
+    /// A closed number does not disturb what is armed on its file.
+    files_closed,
+}
