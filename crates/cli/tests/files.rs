@@ -9,4 +9,6 @@ common::oracle::compare! {
     files_held,
     /// A closed number does not disturb what is armed on its file.
     files_closed,
+    /// Workers of a closed ring write to the files of that ring.
+    files_ring_end,
 }
