@@ -1,6 +1,7 @@
 /*
  * A number that is closed or replaced under armed requests: the requests go on with their file,
- * post what they would have posted, and neither they nor later requests touch the file of the other.
+ * post what they would have posted, and neither they nor later requests touch the file of the
+ * other.
  */
 #include "robust_ring.h"
 #include <sys/eventfd.h>
