@@ -19,6 +19,7 @@ mod sandbox;
 mod stream;
 mod test_counts;
 mod tidy;
+mod torture;
 mod ublk;
 
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ const TASKS: &[Task] = &[
     ("conformance", "liburing's own tests on the engine, compared with the manifest", conformance::main),
     ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),
+    ("torture", "threads of changing identities on one pool of files, each access and byte checked", torture::main),
     ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),
     ("oracle", "ublk_drv in a virtual machine: does it still answer as our driver is tested to?", oracle::main),
     ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
