@@ -4,7 +4,7 @@
 //! enters to wake the thread, and the entering thread does that thread's work: it consumes the
 //! whole SQ. Nothing spins.
 
-use super::events::{bring_on, drive, poll_pending};
+use super::events::{bring_on, drive, poll_pending, run_requeued};
 use super::leave::{ExitAction, exit_action, perform};
 use super::watcher::{WatcherNotify, hand_over};
 use crate::io_wq::{InterruptGuard, Work};
@@ -111,6 +111,7 @@ fn check_issuer(guard: &mut UringGuard) -> Result<(), Errno> {
 fn leave_without_waiting(guard: &mut UringGuard) {
     if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
         poll_pending(guard);
+        run_requeued(guard);
     }
 }
 
@@ -154,6 +155,7 @@ fn read_wait(args: EnterArgs) -> Result<CqeWait, Errno> {
 
 fn wait_cqes(guard: &mut UringGuard, min: u32, wait: CqeWait) -> Result<(), Errno> {
     let result = wait_until_ready(guard, min, wait);
+    run_requeued(guard);
     if guard.waiters.sleeping > 0 && !guard.waiters.has_driver {
         // One of the sleepers must drive from now on. A thread that goes back to sleep sends no
         // wake-up: two waiters that cannot be satisfied yet would wake each other for ever.

@@ -19,6 +19,16 @@ pub(super) fn poll_pending(guard: &mut UringGuard) {
     }
 }
 
+/// Gives the multishot requests that have ended their turn further ones, until each has found
+/// nothing: the kernel completes all that before it returns to the program. With `DEFER_TASKRUN` it
+/// does so when the program enters again.
+#[inline]
+pub(super) fn run_requeued(guard: &mut UringGuard) {
+    while guard.has_requeued && guard.res.setup & setup::DEFER_TASKRUN == 0 && !guard.waiters.has_driver {
+        let _ = drive(guard, 0, UserPtr::NULL);
+    }
+}
+
 /// Of that, what does not need the epoll set.
 pub(super) fn bring_on(guard: &mut UringGuard) {
     if guard.aio_in_flight > 0 {
@@ -48,6 +58,7 @@ pub(super) fn fire_timers(guard: &mut UringGuard) {
 /// # Errors
 /// `EINTR`; `EFAULT` for a bad `sigmask`; the error of making the poller.
 pub(super) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
+    guard.has_requeued = false;
     let epoll = Arc::clone(&guard.res.poller()?.epoll);
     let mut events = [NO_EVENT; EVENTS];
     let waited = if deadline_ns == 0 {

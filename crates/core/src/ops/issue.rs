@@ -27,6 +27,9 @@ pub(crate) enum Issue {
     /// As `WouldBlock`, but the file may be ready already: its readiness is checked when poll is
     /// armed.
     PollFirst(u32),
+    /// Multishot: the file has more, but other requests have their turn first. Issue the op again
+    /// when poll reports one of these events, behind those of other files.
+    EndTurn(u32),
     /// Needs a thread that may sleep in [`OpFamily::run`].
     Blocks,
     /// Is expected not to sleep in [`OpFamily::run`]: a write to the page cache.

@@ -21,6 +21,7 @@ pub(crate) mod stream;
 pub(crate) mod sync;
 pub(crate) mod table;
 pub(crate) mod timeout;
+mod turn;
 pub(crate) mod uring_cmd;
 pub(crate) mod waitid;
 

@@ -2,16 +2,18 @@
 //! readiness and no positions.
 //! Source:  io_uring_prep_read_multishot(3), io_uring_prep_epoll_wait(3); behaviour of Linux 6.18
 //!          io_uring/rw.c, epoll.c (not their code).
-//! Issue:   tried without sleeping, then poll and a new try. A multishot read is tried only after
-//!          poll fired.
+//! Issue:   tried without sleeping, then poll and a new try. A multishot read of another file than
+//!          a socket is tried only after poll fired.
 //! Errors:  EINVAL bad fields, no epoll set; EBADFD a file without readiness; EBADF; ENOBUFS; else
 //!          those of the system calls.
-//! Differs: an I/O priority of a multishot read is refused.
+//! Differs: an I/O priority of a multishot read is refused; a multishot read lets others have their
+//!          turn after 33 reads, the kernel's after it has emptied its file.
 //! Tests:   ours cli/tests/net_ops.rs (more_ops).
 
 use super::buffers::commit_or_recycle;
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
 use super::outcome::Outcome;
+use super::turn::Turn;
 use crate::file::FileKind;
 use crate::rsrc::buf_ring::SelectedBuf;
 use uringlet_abi::register::Iovec;
@@ -36,8 +38,7 @@ pub(crate) enum StreamOp {
 #[derive(Debug)]
 pub(crate) struct MultishotRead {
     rw_flags: u32,
-    /// Poll must fire before the next read.
-    needs_poll: bool,
+    turn: Turn,
     selected: Option<SelectedBuf>,
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn prep_read(sqe: &Sqe, cx: &PrepCx) -> Result<StreamOp, Errno> {
     if cx.sqe_flags & sqe::BUFFER_SELECT == 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(StreamOp::Read(MultishotRead { rw_flags: sqe.op_flags, needs_poll: true, selected: None }))
+    Ok(StreamOp::Read(MultishotRead { rw_flags: sqe.op_flags, turn: Turn::default(), selected: None }))
 }
 
 pub(crate) fn prep_epoll_wait(sqe: &Sqe, _: &PrepCx) -> Result<StreamOp, Errno> {
@@ -96,25 +97,28 @@ impl OpFamily for StreamOp {
 
 impl MultishotRead {
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        if !cx.poll_fired
-            && let Err(errno) = self.check(cx)
-        {
-            return errno.into();
+        if let Some(issue) = self.turn.answer(POLLIN) {
+            return issue;
         }
-        if core::mem::take(&mut self.needs_poll) {
-            return Issue::PollFirst(POLLIN);
+        if !cx.poll_fired {
+            match self.check(cx) {
+                Err(errno) => return errno.into(),
+                Ok(kind) if kind.is_socket() => {}
+                // Only poll tells whether the file has readiness at all.
+                Ok(_) => return Issue::PollFirst(POLLIN),
+            }
         }
         match cx.ring.buf_groups.select(cx.buf_group, 0) {
             Ok(selected) => self.selected = Some(selected),
             Err(errno) => return errno.into(),
         }
-        let mut issue = self.read(cx.file.fd);
+        let mut issue = self.read(cx.file.fd, cx.poll_fired);
         commit_or_recycle(&mut cx.ring.buf_groups, &mut self.selected, &mut issue, false);
         issue
     }
 
     /// Errors are reported at once, not when there is something to read.
-    fn check(&self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
+    fn check(&self, cx: &mut IssueCx<'_>) -> Result<FileKind, Errno> {
         let fd = cx.file.fd;
         let kind = FileKind::refresh(fd);
         if kind.is_bad() {
@@ -131,15 +135,21 @@ impl MultishotRead {
         if self.rw_flags & !RWF_NOWAIT != 0 {
             return Err(Errno::EOPNOTSUPP);
         }
-        Ok(())
+        Ok(kind)
     }
 
-    fn read(&mut self, fd: i32) -> Issue {
+    fn read(&mut self, fd: i32, poll_fired: bool) -> Issue {
         let Some(selected) = &mut self.selected else { return Errno::ENOBUFS.into() };
         match read_now(fd, selected.addr, selected.len) {
             Err(Errno::EAGAIN) => Issue::WouldBlock(POLLIN),
             Ok(n) if n > 0 => {
-                self.needs_poll = true;
+                // Less than the buffer's size is most probably all there is.
+                if n == selected.len as usize && io::poll_now(fd, POLLIN).is_ok_and(|events| events & POLLIN != 0) {
+                    // The submitter reads once, so that the next SQE has its turn.
+                    if poll_fired { self.turn.go_on() } else { self.turn.end() }
+                } else {
+                    self.turn.wait_for_poll();
+                }
                 Issue::More(Outcome::ok(n as i32).with_flags(selected.mark_used(n as u32)))
             }
             other => other.into(),

@@ -75,6 +75,9 @@ pub(crate) struct RingState {
     pub(crate) baton: Option<SubmitBaton>,
     pub(crate) parked: Slab<Parked>,
     pub(super) next_generation: NonZeroU32,
+    /// A multishot request has ended its turn: the epoll set has an event for it, behind those of
+    /// other files.
+    pub(crate) has_requeued: bool,
     /// Requests submitted and not completed, the queued ones included.
     pub(crate) in_flight: u32,
     /// Chains to be issued by the holder of the lock.
@@ -172,6 +175,7 @@ impl RingState {
             baton: None,
             parked: Slab::new(),
             next_generation: NonZeroU32::MIN,
+            has_requeued: false,
             in_flight: 0,
             ready: VecDeque::new(),
             drain: DrainQueue::default(),

@@ -78,6 +78,10 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
             Issue::Throttled(throttled) => return Attempt::Continue(file, Next::Throttle(throttled)),
             Issue::WouldBlock(mask) => return Attempt::Continue(file, Next::Arm(mask, Rearm::TrustEdge)),
             Issue::PollFirst(mask) => return Attempt::Continue(file, Next::Arm(mask, Rearm::Recheck)),
+            Issue::EndTurn(mask) => {
+                guard.has_requeued = true;
+                return Attempt::Continue(file, Next::Arm(mask, Rearm::Recheck));
+            }
             Issue::Aio => return Attempt::Continue(file, Next::Aio),
             Issue::RingOp => return ring_op::issue(guard, req, file),
         }

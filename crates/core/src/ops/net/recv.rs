@@ -8,6 +8,7 @@ use crate::ops::buffers::commit_or_recycle;
 use crate::ops::iovecs::{self, is_beyond_memory};
 use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
 use crate::ops::outcome::Outcome;
+use crate::ops::turn::Turn;
 use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
@@ -38,9 +39,8 @@ pub(crate) struct Recv {
     pub(super) selects: bool,
     /// Multishot: what the socket can tell, once known.
     backlog: Option<Backlog>,
-    /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a
-    /// try.
-    wait_first: bool,
+    /// Multishot: when it is tried again.
+    turn: Turn,
     /// The last receive has emptied a stream whose readiness edges are all seen.
     drained_stream: bool,
     /// Bytes that earlier tries have received.
@@ -75,7 +75,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recv, Errno> {
         is_bundle: selects && sqe.ioprio & RECVSEND_BUNDLE != 0,
         selects,
         backlog: None,
-        wait_first: false,
+        turn: Turn::default(),
         drained_stream: false,
         done: 0,
         selected: None,
@@ -89,9 +89,8 @@ impl Recv {
         if let Some(issue) = self.poll_first(&try_cx) {
             return issue;
         }
-        if core::mem::take(&mut self.wait_first) {
-            let mask = receive_mask(self.msg_flags);
-            return if try_cx.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
+        if let Some(issue) = self.turn.answer(receive_mask(self.msg_flags)) {
+            return issue;
         }
         if self.selects
             && self.selected.is_none()
@@ -211,8 +210,13 @@ impl Recv {
         if n == 0 || self.reaches_limit(n) {
             return Issue::Complete(outcome);
         }
-        self.wait_first = !is_nonempty && backlog != Backlog::Unknown;
-        self.drained_stream = self.wait_first && cx.short_read_drains;
+        if is_nonempty || backlog == Backlog::Unknown {
+            let is_full_bundle = self.is_bundle && self.cap != 0 && n >= self.cap as usize;
+            if is_full_bundle { self.turn.end() } else { self.turn.go_on() }
+        } else {
+            self.drained_stream = cx.short_read_drains;
+            if self.drained_stream { self.turn.wait_for_edge() } else { self.turn.wait_for_poll() }
+        }
         Issue::More(outcome)
     }
 

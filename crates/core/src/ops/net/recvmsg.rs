@@ -7,6 +7,7 @@ use super::socket::{MSG_CTRUNC, MSG_TRUNC, is_resumable, may_wait, nonblocking, 
 use crate::ops::buffers::commit_or_recycle;
 use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
 use crate::ops::outcome::Outcome;
+use crate::ops::turn::Turn;
 use crate::rsrc::buf_ring::SelectedBuf;
 use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
@@ -73,9 +74,8 @@ pub(crate) struct Recvmsg {
     multishot: Option<Parts>,
     /// Multishot: what the socket can tell, once known.
     backlog: Option<Backlog>,
-    /// Multishot: the last receive has emptied the stream, so the next one waits for poll without a
-    /// try.
-    wait_first: bool,
+    /// Multishot: when it is tried again.
+    turn: Turn,
     /// The last receive has emptied a stream whose readiness edges are all seen.
     drained_stream: bool,
     /// Bytes that earlier tries have received.
@@ -99,7 +99,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recvmsg, Errno> {
         cap: 0,
         multishot: None,
         backlog: None,
-        wait_first: false,
+        turn: Turn::default(),
         drained_stream: false,
         done: 0,
         selected: None,
@@ -132,9 +132,8 @@ impl Recvmsg {
         if let Some(issue) = self.poll_first(&try_cx) {
             return issue;
         }
-        if core::mem::take(&mut self.wait_first) {
-            let mask = receive_mask(self.msg_flags);
-            return if try_cx.short_read_drains { Issue::WouldBlock(mask) } else { Issue::PollFirst(mask) };
+        if let Some(issue) = self.turn.answer(receive_mask(self.msg_flags)) {
+            return issue;
         }
         if let Err(errno) = self.prepare() {
             return errno.into();
@@ -226,8 +225,12 @@ impl Recvmsg {
         if n == 0 {
             return Issue::Complete(outcome);
         }
-        self.wait_first = !is_nonempty && backlog != Backlog::Unknown;
-        self.drained_stream = self.wait_first && cx.short_read_drains;
+        if is_nonempty || backlog == Backlog::Unknown {
+            self.turn.go_on();
+        } else {
+            self.drained_stream = cx.short_read_drains;
+            if self.drained_stream { self.turn.wait_for_edge() } else { self.turn.wait_for_poll() }
+        }
         Issue::More(outcome)
     }
 

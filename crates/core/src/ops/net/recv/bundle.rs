@@ -9,6 +9,7 @@ use crate::ops::issue::{Issue, IssueCx};
 use crate::ops::net::attempt::Backlog;
 use crate::ops::net::socket::{MSG_TRUNC, nonblocking};
 use crate::ops::outcome::Outcome;
+use crate::ops::turn::Turn;
 use crate::rsrc::buf_ring::{BundleLimit, SelectedBuf};
 use uringlet_abi::cqe;
 use uringlet_sys::io;
@@ -36,7 +37,7 @@ impl Recv {
         }
         if is_last && let Issue::More(outcome) = issue {
             *issue = Issue::Complete(*outcome);
-            self.wait_first = false;
+            self.turn = Turn::default();
         }
     }
 
