@@ -54,3 +54,13 @@ mod a_flooding_peer_delays_a_quiet_one_by_a_bounded_number_of_cqes {
         oracle::kernel("order_flood", &[]);
     }
 }
+
+#[test]
+fn cqes_of_cancels_and_of_what_they_cancel_come_in_the_kernels_order() {
+    prints_the_same("order_cancel");
+}
+
+#[test]
+fn links_come_after_the_other_requests_of_their_submission() {
+    prints_the_same("order_links");
+}

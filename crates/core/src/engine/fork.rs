@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::driver::watcher::WATCHER;
 use crate::state::{LockOwner, RINGS, Ring, sharing};
-use crate::submit::cancel;
+use crate::submit::{Depth, cancel, run_ready};
 use crate::throttle::THROTTLE;
 use crate::virtual_file;
 use core::sync::atomic::AtomicBool;
@@ -28,6 +28,7 @@ impl Engine {
                 && guard.is_shared()
             {
                 cancel::cancel_everything(&mut guard);
+                run_ready(&mut guard, Depth::Deep);
             }
         }
     }

@@ -2,8 +2,9 @@
 
 use super::drain::DrainQueue;
 use super::punted::WorkerPool;
+use super::ready::Ready;
 use super::watched::Watched;
-use crate::request::{Parked, ReqId, Request};
+use crate::request::{Parked, ReqId};
 use crate::ring::SubmitBaton;
 use crate::ring_resources::RingResources;
 use crate::slab::Slab;
@@ -80,8 +81,8 @@ pub(crate) struct RingState {
     pub(crate) has_requeued: bool,
     /// Requests submitted and not completed, the queued ones included.
     pub(crate) in_flight: u32,
-    /// Chains to be issued by the holder of the lock.
-    pub(crate) ready: VecDeque<Request>,
+    /// To be done by the holder of the lock.
+    pub(crate) ready: VecDeque<Ready>,
     pub(crate) drain: DrainQueue,
     pub(crate) aio: Option<Aio>,
     pub(crate) aio_in_flight: u32,

@@ -1,13 +1,13 @@
 //! Finds requests and cancels them, wherever they are parked.
 
-use super::complete::complete;
 use super::{punt, wait};
 use crate::ops::cancel::CancelOp;
 use crate::ops::table;
 use crate::request::{Outcome, Parked, ReqId, Stage};
-use crate::state::{RingState, UringGuard};
+use crate::state::{Ready, RingState, UringGuard};
 use alloc::sync::Arc;
-use uringlet_abi::op_flags;
+use alloc::vec::Vec;
+use uringlet_abi::{Opcode, op_flags};
 use uringlet_sys::{Errno, io};
 
 /// Cancels the requests that `op` matches. Returns their number for "all", else 0; also 1 for a
@@ -17,13 +17,32 @@ use uringlet_sys::{Errno, io};
 /// `ENOENT` nothing matches; `EALREADY` the match was running and was interrupted; `EBADF`.
 pub(crate) fn cancel(guard: &mut UringGuard, op: &CancelOp) -> Result<usize, Errno> {
     check_file(guard, op)?;
+    let mut cancelled = Vec::new();
+    let result = cancel_matches(guard, op, &mut cancelled);
+    // Only now: to cancel a wait, the lock is released for a moment, and no other thread may
+    // complete what comes after the cancel.
+    guard.ready.extend(cancelled);
+    result
+}
+
+fn cancel_matches(guard: &mut UringGuard, op: &CancelOp, cancelled: &mut Vec<Ready>) -> Result<usize, Errno> {
     let mut count = 0;
     let mut last = Err(Errno::ENOENT);
-    for id in guard.matching(|state, p| matches(state, p, op)) {
-        let is_wait = guard.parked(id).is_some_and(|parked| table::of(parked.req.opcode).is_wait);
-        match cancel_one(guard, id) {
-            Ok(()) if !op.is_all() => return Ok(usize::from(is_wait)),
-            Ok(()) => count += 1,
+    let mut counted = None;
+    for id in find(guard, |state, p| matches(state, p, op)) {
+        let wait = guard.parked(id).map(|parked| parked.req.opcode).filter(|&opcode| table::of(opcode).is_wait);
+        match end(guard, id) {
+            Ok(ready) => {
+                cancelled.push(ready);
+                if !op.is_all() {
+                    return Ok(usize::from(wait.is_some()));
+                }
+                // With the flag itself the kernel cancels all waits of a kind at once, and counts
+                // them as one.
+                let is_counted = op.flags & op_flags::CANCEL_ALL != 0 && wait.is_some() && counted == wait;
+                count += usize::from(!is_counted);
+                counted = wait;
+            }
             Err(Errno::ENOENT) => {}
             Err(errno) => {
                 // An interrupted request counts among "all": it completes soon.
@@ -36,6 +55,32 @@ pub(crate) fn cancel(guard: &mut UringGuard, op: &CancelOp) -> Result<usize, Err
         }
     }
     if op.is_all() { Ok(count) } else { last }
+}
+
+/// The requests of which `wanted` is true, in the order in which the kernel finds them: those on
+/// workers; armed ones, which it keeps in a hash table by user_data; waits; timeouts. In the table
+/// and among waits it finds the latest first.
+pub(super) fn find(guard: &mut UringGuard, wanted: impl Fn(&RingState, &Parked) -> bool) -> Vec<ReqId> {
+    let mut ids = guard.matching(wanted);
+    if ids.len() > 1 {
+        let bits = (guard.res.memory.geometry().cq_entries.ilog2().saturating_sub(5)).clamp(1, 8);
+        ids.sort_by_cached_key(|&id| guard.parked(id).map(|parked| search_key(parked, bits)));
+    }
+    ids
+}
+
+/// Kind, bucket, and place in the bucket. `bits`: the size of the hash table.
+fn search_key(parked: &Parked, bits: u32) -> (u8, u64, u32) {
+    /// The fraction of the golden ratio, as multiplicative hashing has it.
+    const GOLDEN: u64 = 0x61c8_8646_80b5_83eb;
+    let age = parked.generation.get();
+    match (parked.stage, parked.req.opcode) {
+        (_, Opcode::Waitid) => (2, 0, !age),
+        (_, Opcode::FutexWait | Opcode::FutexWaitv) => (3, 0, !age),
+        (Stage::Armed { .. }, _) => (1, parked.req.user_data.wrapping_mul(GOLDEN) >> (64 - bits), !age),
+        (Stage::Timer { .. }, _) => (4, 0, age),
+        _ => (0, 0, age),
+    }
 }
 
 fn check_file(guard: &UringGuard, op: &CancelOp) -> Result<(), Errno> {
@@ -70,18 +115,28 @@ fn is_on_file(state: &RingState, parked: &Parked, op: &CancelOp) -> bool {
     parked.req.node().zip(slot).is_some_and(|(held, node)| Arc::ptr_eq(held, node))
 }
 
-/// Cancels every request that can be cancelled.
+/// Cancels every request that can be cancelled: `run_ready` completes them.
 pub(crate) fn cancel_everything(guard: &mut UringGuard) {
     for id in guard.matching(|_, _| true) {
         let _ = cancel_one(guard, id);
     }
 }
 
-/// Completes one parked request with ECANCELED.
+/// Cancels one parked request: `run_ready` completes it, after its canceller.
 ///
 /// # Errors
 /// `ENOENT` it cannot be cancelled by a match; `EALREADY` a worker runs it, and was interrupted.
 pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno> {
+    let ready = end(guard, id)?;
+    guard.ready.push_back(ready);
+    Ok(())
+}
+
+/// Ends one parked request with ECANCELED. The caller queues its completion.
+///
+/// # Errors
+/// `ENOENT` it cannot be cancelled by a match; `EALREADY` a worker runs it, and was interrupted.
+fn end(guard: &mut UringGuard, id: ReqId) -> Result<Ready, Errno> {
     let parked = guard.parked(id).ok_or(Errno::ENOENT)?;
     let req = match parked.stage {
         Stage::Running { tid } => {
@@ -93,6 +148,7 @@ pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno>
         Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
         Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::Queued => guard.disarm(id).ok_or(Errno::ENOENT)?,
     };
-    complete(guard, req, Outcome::err(Errno::ECANCELED));
-    Ok(())
+    // A futex wait is cancelled without a failure: its links go on.
+    let is_failure = req.opcode != Opcode::FutexWait && req.opcode != Opcode::FutexWaitv;
+    Ok(Ready::Complete(req, Outcome { is_failure, ..Outcome::err(Errno::ECANCELED) }))
 }

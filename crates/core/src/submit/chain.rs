@@ -2,7 +2,7 @@
 
 use super::attempt::Depth;
 use super::complete::fail_chain;
-use super::dispatch::{issue, run_ready};
+use super::dispatch::issue;
 use crate::ops::Op;
 use crate::request::Request;
 use crate::state::UringGuard;
@@ -23,7 +23,7 @@ pub(super) struct Chain {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     Plain,
-    /// TimeoutSpec everything before it is complete (`IOSQE_IO_DRAIN`).
+    /// When everything before it is complete (`IOSQE_IO_DRAIN`).
     Drained,
     /// Never: a member is malformed.
     Failed,
@@ -79,7 +79,6 @@ fn enter_chain(guard: &mut UringGuard, head: Request, start: Start, depth: Depth
     } else {
         issue(guard, head, depth);
     }
-    run_ready(guard, depth);
 }
 
 fn ends_draining(guard: &mut UringGuard, head: &Request) -> bool {

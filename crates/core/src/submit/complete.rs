@@ -1,12 +1,12 @@
-//! The end of a request: its CQE, and what the completion releases. Link timers end, the next link
-//! becomes ready or the chain is cancelled, drained chains become ready, timeouts that count
-//! completions fire.
+//! The end of a request: its CQE, and what the completion releases. Timeouts that count completions
+//! fire, drained chains become ready, link timers end, the next link becomes ready or the chain is
+//! cancelled: the kernel's order.
 //!
-//! Nothing is issued here. What becomes ready is pushed to the ring's `ready` queue, and
-//! `dispatch::run_ready` issues it.
+//! Nothing else is issued or completed here. What becomes ready is pushed to the ring's `ready`
+//! queue, and `dispatch::run_ready` does it.
 
 use crate::request::{FileTarget, Notification, Outcome, ReqId, Request};
-use crate::state::{LockOwner, UringGuard, drain::DrainPass};
+use crate::state::{LockOwner, Ready, UringGuard, drain::DrainPass};
 use uringlet_abi::{Cqe, Opcode, cqe, sqe};
 use uringlet_sys::Errno;
 
@@ -64,22 +64,22 @@ fn post_with_notification(guard: &mut UringGuard, req: &Request, outcome: Outcom
     guard.res.post(Cqe { user_data: req.user_data, res: notification.res, flags: cqe::NOTIF });
 }
 
-/// What waited for a completed request: its link timer, its next link, drained chains, counting
-/// timeouts.
+/// What waited for a completed request: counting timeouts, drained chains, its link timer, its next
+/// link.
 #[inline]
 fn release_dependents(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
     guard.in_flight -= 1;
+    if guard.res.timers.counts_completions() {
+        fire_counted(guard);
+    }
+    if !guard.drain.is_empty() {
+        release_drained(guard);
+    }
     if let Some(timer) = req.link_timer.take() {
         end_link_timer(guard, timer);
     }
     if req.next.is_some() {
         run_next_link(guard, req, is_failure);
-    }
-    if !guard.drain.is_empty() {
-        release_drained(guard);
-    }
-    if guard.res.timers.counts_completions() {
-        fire_counted(guard);
     }
 }
 
@@ -101,7 +101,7 @@ fn run_next_link(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
         let is_silent = req.has(sqe::CQE_SKIP_SUCCESS);
         return cancel_chain(guard, *next, is_silent);
     }
-    guard.ready.push_back(*next);
+    guard.ready.push_back(Ready::Issue(*next));
 }
 
 /// A LINK_TIMEOUT whose request never had to wait ends before it starts: cancelled, which is no
@@ -112,7 +112,7 @@ fn end_unstarted_timer(guard: &mut UringGuard, req: &mut Request) {
     }
     let Some(mut timer) = req.next.take() else { return };
     *req.next = timer.next.take();
-    complete(guard, *timer, Outcome::errno_ok(Errno::ECANCELED));
+    guard.ready.push_back(Ready::Complete(*timer, Outcome::errno_ok(Errno::ECANCELED)));
 }
 
 /// Every request of a broken chain: ECANCELED.
@@ -126,7 +126,7 @@ fn cancel_chain(guard: &mut UringGuard, head: Request, is_silent: bool) {
         // Its notification is not announced: no F_MORE.
         req.notification = req.notification.map(|notification| Notification { is_announced: false, ..notification });
         let errno = req.prep_error().unwrap_or(Errno::ECANCELED);
-        complete(guard, req, Outcome::err(errno));
+        guard.ready.push_back(Ready::Complete(req, Outcome::err(errno)));
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) fn release_drained(guard: &mut UringGuard) {
     loop {
         let busy = guard.in_flight - guard.drain.requests();
         let Some(head) = guard.drain.pop(busy, &mut pass) else { return };
-        guard.ready.push_back(head);
+        guard.ready.push_back(Ready::Issue(head));
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) fn release_drained(guard: &mut UringGuard) {
 #[inline(never)]
 fn end_link_timer(guard: &mut UringGuard, timer: ReqId) {
     if let Some(req) = guard.disarm(timer) {
-        complete(guard, req, Outcome::errno_ok(Errno::ECANCELED));
+        guard.ready.push_back(Ready::Complete(req, Outcome::errno_ok(Errno::ECANCELED)));
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn fire_counted(guard: &mut UringGuard) {
     while let Some(id) = guard.res.timers.pop_counted() {
         if let Some(req) = guard.disarm(id) {
             note_timeout(guard);
-            complete_timeout(guard, req, Outcome::ok(0));
+            guard.ready.push_back(Ready::Expire(req));
         }
     }
 }

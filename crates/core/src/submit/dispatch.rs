@@ -4,7 +4,7 @@
 use super::aio::submit_aio;
 use super::arm::arm;
 use super::attempt::{Attempt, Depth, Next};
-use super::complete::complete;
+use super::complete::{complete, complete_timeout};
 use super::punt::punt;
 use super::timeout::throttle;
 use super::{facts, ring_op};
@@ -13,7 +13,7 @@ use crate::file::FileKind;
 use crate::ops::{Issue, IssueCx, Op, OpFile};
 use crate::request::{Outcome, Request};
 use crate::route::{RequestFacts, Route, Step, route};
-use crate::state::UringGuard;
+use crate::state::{Ready, UringGuard};
 use crate::write::{self, history::Latency};
 use uringlet_abi::{cqe, sqe};
 use uringlet_sys::Errno;
@@ -45,11 +45,15 @@ pub(super) fn continue_as(guard: &mut UringGuard, mut req: Request, file: OpFile
     }
 }
 
-/// Issues what has become ready.
+/// Issues and completes what has become ready, and what becomes ready by that.
 #[inline]
 pub(crate) fn run_ready(guard: &mut UringGuard, depth: Depth) {
-    while let Some(req) = guard.ready.pop_front() {
-        issue(guard, req, depth);
+    while let Some(ready) = guard.ready.pop_front() {
+        match ready {
+            Ready::Issue(req) => issue(guard, req, depth),
+            Ready::Complete(req, outcome) => complete(guard, req, outcome),
+            Ready::Expire(req) => complete_timeout(guard, req, Outcome::ok(0)),
+        }
     }
 }
 

@@ -93,6 +93,10 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
         }
     }
     chain.finish(guard, depth);
+    // As in the kernel, the links of what is complete come after all SQEs of the submission.
+    if !guard.ready.is_empty() {
+        run_ready(guard, depth);
+    }
     if !guard.drain.is_empty() {
         release_drained(guard);
         run_ready(guard, depth);

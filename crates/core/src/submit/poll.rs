@@ -9,7 +9,7 @@ use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::ops::{Op, OpFile, poll::PollOp};
 use crate::request::{FileTarget, Outcome, Request, Stage};
 use crate::rsrc::files::FileNode;
-use crate::state::{RINGS, UringGuard};
+use crate::state::{RINGS, Ready, UringGuard};
 use alloc::sync::Arc;
 use uringlet_abi::{Cqe, Opcode, cqe};
 use uringlet_sys::fd::EngineFd;
@@ -74,7 +74,7 @@ fn duplicated(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> OpFile
 /// POLL_REMOVE: removes a poll, or changes its events or user data.
 pub(super) fn change(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno> {
     let PollOp::Remove { target, mask, user_data } = op else { return Err(Errno::EINVAL) };
-    let found = guard.matching(|_, p| p.req.opcode == Opcode::PollAdd && p.req.user_data == target);
+    let found = cancel::find(guard, |_, p| p.req.opcode == Opcode::PollAdd && p.req.user_data == target);
     let &id = found.first().ok_or(Errno::ENOENT)?;
     if mask.is_none() && user_data.is_none() {
         return cancel::cancel_one(guard, id).map(|()| 0);
@@ -87,7 +87,7 @@ pub(super) fn change(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno>
         *mask = new;
     }
     // `run_ready` arms it again, after a fresh look at the file's readiness.
-    guard.ready.push_back(req);
+    guard.ready.push_back(Ready::Issue(req));
     Ok(0)
 }
 

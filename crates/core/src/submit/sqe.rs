@@ -3,7 +3,7 @@
 use super::attempt::{Attempt, Depth};
 use super::chain::Chain;
 use super::complete::{complete_in_place, fire_counted};
-use super::dispatch::{attempt, continue_as, run_ready};
+use super::dispatch::{attempt, continue_as};
 use super::fast_path::{FastPath, fast_path};
 use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx};
@@ -94,9 +94,6 @@ fn submit_alone(guard: &mut UringGuard, req: &mut Request, depth: Depth) {
         Attempt::Done(outcome) => complete_in_place(guard, req, outcome),
         Attempt::Continue(file, next) => continue_as(guard, req.take(), file, next),
         Attempt::Parked => {}
-    }
-    if !guard.ready.is_empty() {
-        run_ready(guard, depth);
     }
 }
 
