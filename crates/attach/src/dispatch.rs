@@ -7,7 +7,7 @@ use uringlet_sys::{AppPromise, Sysno, UserPtr};
 use crate::arch::CallFrame;
 use crate::convert::{int, low_i32, low_u32};
 use crate::disposition::Disposition;
-use crate::{dup, polled_fds, signals};
+use crate::{dup, in_use, polled_fds, signals};
 
 /// Handles a call. The program's thread is on an engine stack here, its own registers are in
 /// `call`.
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
 }
 
 fn setup(entries: u32, params: UserPtr) -> isize {
-    polled_fds::note_ring_setup();
+    in_use::begin();
     signals::intercept();
     // SAFETY: the program made this very call to the kernel's io_uring, whose rules the promise
     // states.

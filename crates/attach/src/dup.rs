@@ -16,7 +16,7 @@ pub(crate) fn is_dup_command(command: i32) -> bool {
 pub(crate) fn before_replace(old: i32, new: i32) {
     // SAFETY: asks for the descriptor's flags; no addresses.
     let is_open = |fd: i32| unsafe { pass_through(Sysno::fcntl, [fd.reg(), F_GETFD.reg(), 0, 0, 0, 0]) } >= 0;
-    if old != new && is_open(old) {
+    if old != new && !ENGINE.is_unused(new) && is_open(old) {
         ENGINE.before_replace(new);
     }
 }

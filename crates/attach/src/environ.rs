@@ -5,16 +5,23 @@ use core::ffi::{CStr, c_char};
 
 use crate::arch::weak_address;
 
+/// The word in a variable of libc's: 0 if libc has none of that name.
+pub(crate) fn variable_at(address: usize) -> usize {
+    // SAFETY: callers pass the address of a pointer or 0.
+    if address == 0 { 0 } else { unsafe { (address as *const usize).read() } }
+}
+
+/// The value of libc's `environ`: 0 before libc has set it.
+pub(crate) fn libc_environ() -> usize {
+    variable_at(weak_address!("environ"))
+}
+
 /// The array of variables, which ends in null.
 fn environment() -> *const *const c_char {
     // musl has set it by now. glibc has not: its dynamic linker left the stack's end instead.
-    let environ = weak_address!("environ");
+    let environ = libc_environ();
     if environ != 0 {
-        // SAFETY: libc's variable of this type.
-        let at = unsafe { (environ as *const *const *const c_char).read() };
-        if !at.is_null() {
-            return at;
-        }
+        return environ as *const *const c_char;
     }
     match initial_stack() {
         // SAFETY: the kernel lays out argc, that many pointers, a null, and the environment.
@@ -25,12 +32,7 @@ fn environment() -> *const *const c_char {
 
 /// The address where the kernel put argc.
 fn initial_stack() -> Option<*const usize> {
-    let end = weak_address!("__libc_stack_end");
-    if end == 0 {
-        return None;
-    }
-    // SAFETY: glibc's variable of this type; it points at argc.
-    let stack = unsafe { (end as *const *const usize).read() };
+    let stack = variable_at(weak_address!("__libc_stack_end")) as *const usize;
     (!stack.is_null()).then_some(stack)
 }
 

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use uringlet::ENGINE;
 
 use crate::entry::on_engine_stack;
-use crate::safe_read;
+use crate::safe_read::EnvReader;
 
 const NAME: &[u8] = b"LD_PRELOAD=";
 /// Longer environments stay as they are: glibc's posix_spawn leaves its child 32 KiB of stack,
@@ -51,9 +51,10 @@ fn preload_path() -> Option<&'static [u8]> {
 pub(crate) unsafe extern "C" fn measure_env(given: usize, edit: &mut EnvEdit) -> usize {
     end_shared_requests();
     let Some(path) = preload_path() else { return 0 };
-    let Some(found) = find_preload(given) else { return 0 };
+    let mut reader = EnvReader::new(given);
+    let Some(found) = find_preload(&mut reader, given) else { return 0 };
     let mut value = [0_u8; MAX_VALUE];
-    let len = if found.value == 0 { 0 } else { safe_read::string(found.value, &mut value) };
+    let len = if found.value == 0 { 0 } else { reader.string(found.value, &mut value) };
     if len == MAX_VALUE || contains_path(&value[..len], path) {
         return 0;
     }
@@ -73,20 +74,19 @@ fn end_shared_requests() {
 
 /// Counts the variables and finds LD_PRELOAD. `None`: the environment cannot be read or is too
 /// long.
-fn find_preload(given: usize) -> Option<EnvEdit> {
+fn find_preload(reader: &mut EnvReader, given: usize) -> Option<EnvEdit> {
     let mut edit = EnvEdit::default();
     let mut preload = None;
     loop {
         // To the kernel a null environment is an empty one.
-        let variable = if given == 0 { 0 } else { safe_read::word(given + 8 * edit.count)? };
+        let variable = if given == 0 { 0 } else { reader.word(given.checked_add(8 * edit.count)?)? };
         if variable == 0 {
             break;
         }
         if edit.count == MAX_VARIABLES {
             return None;
         }
-        let mut head = [0_u8; NAME.len()];
-        if safe_read::string(variable, &mut head) == head.len() && head == NAME {
+        if reader.begins_with(variable, NAME) {
             preload = Some((edit.count, variable + NAME.len()));
         }
         edit.count += 1;
@@ -100,11 +100,12 @@ fn find_preload(given: usize) -> Option<EnvEdit> {
 pub(crate) unsafe extern "C" fn build_env(given: usize, edit: &EnvEdit, buffer: *mut usize) -> usize {
     let path = preload_path().unwrap_or_default();
     let end = edit.count.max(edit.index + 1);
+    let mut reader = EnvReader::new(given);
     // SAFETY: the buffer has room for `count` + 2 pointers and the string's bytes; all of it is
     // written before the kernel reads it.
     unsafe {
         for i in 0..edit.count {
-            buffer.add(i).write(safe_read::word(given + 8 * i).unwrap_or(0));
+            buffer.add(i).write(reader.word(given + 8 * i).unwrap_or(0));
         }
         let text = buffer.add(edit.count + 2).cast::<u8>();
         buffer.add(edit.index).write(text as usize);
@@ -115,7 +116,7 @@ pub(crate) unsafe extern "C" fn build_env(given: usize, edit: &EnvEdit, buffer: 
             at += part.len();
         }
         let mut value = [0_u8; MAX_VALUE];
-        let len = if edit.value == 0 { 0 } else { safe_read::string(edit.value, &mut value[..edit.len]) };
+        let len = if edit.value == 0 { 0 } else { reader.string(edit.value, &mut value[..edit.len]) };
         if len > 0 {
             text.add(at).write(b':');
             core::ptr::copy_nonoverlapping(value.as_ptr(), text.add(at + 1), len);

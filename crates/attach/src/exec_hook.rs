@@ -7,9 +7,12 @@
 //! A child that cannot be attached (static, set-uid) loses nothing: its dynamic linker ignores the
 //! variable, or there is none.
 
-use crate::arch::{exec_entry, weak_address};
+use crate::arch::exec_entry;
+use crate::convert::address;
 use crate::exec_env::set_preload_path;
+use crate::libc_symbols;
 use crate::rewrite::{self, LoadedObject};
+use crate::safe_read;
 
 /// Puts the hook into libc. False: children that lose LD_PRELOAD will not be attached.
 pub(crate) fn install(objects: &[LoadedObject]) -> bool {
@@ -17,6 +20,9 @@ pub(crate) fn install(objects: &[LoadedObject]) -> bool {
     let Some(path) = rewrite::own_path(objects).filter(|path| path.starts_with(b"/")) else { return false };
     // Kept for the life of the process.
     set_preload_path(path.leak());
-    let functions = [weak_address!("execve"), weak_address!("execveat"), weak_address!("fexecve")];
+    if let Some(program) = objects.first() {
+        safe_read::set_program_start(address(program.span().start));
+    }
+    let functions = [c"execve", c"execveat", c"fexecve"].map(libc_symbols::address_of);
     rewrite::hook_exec_calls(objects, &functions, exec_entry as *const () as usize)
 }

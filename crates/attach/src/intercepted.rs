@@ -1,14 +1,16 @@
 //! Which system calls the engine looks at.
 
+use core::sync::atomic::{AtomicU8, Ordering};
+
 use uringlet::IdentityChange;
 use uringlet_sys::Sysno;
 
-/// The numbers of the intercepted calls that may concern a ring or its files. With
-/// [`IdentityChange::NUMBERS`] they are all.
-const NUMBERS: [Sysno; 19] = [
-    Sysno::io_uring_setup,
-    Sysno::io_uring_enter,
-    Sysno::io_uring_register,
+/// Calls that are intercepted from the start. So are [`IdentityChange::NUMBERS`].
+const RING_CALLS: [Sysno; 3] = [Sysno::io_uring_setup, Sysno::io_uring_enter, Sysno::io_uring_register];
+
+/// Calls that concern nothing but the engine's files and handlers: they are intercepted once the
+/// program uses the engine.
+const WITH_RINGS: [Sysno; 16] = [
     Sysno::mmap,
     Sysno::close,
     Sysno::close_range,
@@ -29,14 +31,14 @@ const NUMBERS: [Sysno; 19] = [
 
 /// 1 at each intercepted number. Indexed by the low 16 bits of the number's register, so that a
 /// lookup needs no comparison (and leaves the flags alone); `dispatch` checks the whole number.
-pub(crate) static INTERCEPTED: [u8; 1 << 16] = {
-    let mut table = [0; 1 << 16];
-    let lists: [&[Sysno]; 2] = [&NUMBERS, &IdentityChange::NUMBERS];
+pub(crate) static INTERCEPTED: [AtomicU8; 1 << 16] = {
+    let mut table = [const { AtomicU8::new(0) }; 1 << 16];
+    let lists: [&[Sysno]; 2] = [&RING_CALLS, &IdentityChange::NUMBERS];
     let mut list = 0;
     while list < lists.len() {
         let mut i = 0;
         while i < lists[list].len() {
-            table[lists[list][i] as usize] = 1;
+            table[lists[list][i] as usize] = AtomicU8::new(1);
             i += 1;
         }
         list += 1;
@@ -44,9 +46,16 @@ pub(crate) static INTERCEPTED: [u8; 1 << 16] = {
     table
 };
 
-/// Whether a call with this number is intercepted.
+/// From now on all calls are intercepted that may be.
+pub(crate) fn intercept_all() {
+    for nr in WITH_RINGS {
+        INTERCEPTED[nr as usize].store(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a call with this number may be intercepted.
 pub(crate) fn is_intercepted(nr: u32) -> bool {
-    INTERCEPTED.get(nr as usize) == Some(&1)
+    RING_CALLS.iter().chain(&WITH_RINGS).chain(&IdentityChange::NUMBERS).any(|&number| number as u32 == nr)
 }
 
 /// Whether a call with this number may change an identity.

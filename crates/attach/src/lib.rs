@@ -23,7 +23,10 @@ mod environ;
 mod exec_env;
 mod exec_hook;
 mod explain;
+mod fork;
+mod in_use;
 mod intercepted;
+mod libc_symbols;
 mod link_map;
 mod polled_fds;
 mod rewrite;
@@ -31,6 +34,7 @@ mod safe_read;
 mod signals;
 mod stack;
 mod start;
+mod symbol_table;
 mod symbols;
 
 #[cfg(not(test))]

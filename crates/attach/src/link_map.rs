@@ -3,17 +3,8 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::entry::on_engine_stack;
+use crate::libc_symbols::RDebug;
 use crate::rewrite;
-
-/// The beginning of the dynamic linker's `struct r_debug`.
-#[repr(C)]
-struct RDebug {
-    version: i32,
-    map: usize,
-    breakpoint: usize,
-    /// 0: the list is consistent. Otherwise an object is being added or removed.
-    state: i32,
-}
 
 static R_DEBUG: AtomicUsize = AtomicUsize::new(0);
 

@@ -4,8 +4,6 @@
 //! A program that reaps completions without a call leaves the ring's descriptor readable. The next
 //! wait would return at once, again and again, so the wait itself clears stale readiness first.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-
 use uringlet::ENGINE;
 use uringlet_sys::linux::general::EPOLL_CTL_DEL;
 
@@ -14,19 +12,6 @@ use crate::safe_read;
 
 /// FD_SETSIZE does not bound select(2) on Linux; the largest descriptor does.
 const MAX_FDS: usize = 1 << 20;
-
-/// Whether the program ever asked for a ring: before that, the engine need not know what it polls.
-static HAS_RING: AtomicBool = AtomicBool::new(false);
-
-/// The program asks for a ring.
-pub(crate) fn note_ring_setup() {
-    HAS_RING.store(true, Ordering::Relaxed);
-}
-
-/// Whether the program ever asked for a ring.
-pub(crate) fn any_ring() -> bool {
-    HAS_RING.load(Ordering::Relaxed)
-}
 
 /// Before any wait.
 pub(crate) fn settle() {

@@ -1,9 +1,12 @@
-//! Reading the program's memory through the kernel, so that a bad address is not a fault.
+//! Reading the program's memory so that a bad address is not a fault.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uringlet_sys::UserPtr;
 use uringlet_sys::user;
 
-use crate::arch::PAGE;
+use crate::arch::{PAGE, weak_address};
+use crate::environ;
 
 /// Calls `each` with index and value of `count` words at `addr`, up to the first that cannot be
 /// read.
@@ -24,50 +27,124 @@ pub(crate) fn for_each_word(addr: usize, count: usize, mut each: impl FnMut(usiz
     }
 }
 
-/// One word; `None` if it cannot be read.
-pub(crate) fn word(addr: usize) -> Option<usize> {
-    let mut bytes = [0; 8];
-    (user::read_prefix(&mut bytes, UserPtr::new(addr)) == 8).then(|| usize::from_ne_bytes(bytes))
+/// Reads the environment that a program passes to execve(2), with the program's own loads. The
+/// program may be confined to its own system calls. So only pages that are not known to be readable
+/// are checked, each once, by a call that every libc makes.
+#[derive(Debug)]
+pub(crate) struct EnvReader {
+    /// All of it is libc's own environment, which libc reads in the same way.
+    is_libc_environ: bool,
+    /// The page that was checked last; at first an address that is none.
+    page: usize,
+    /// An address in the caller's stack frame.
+    stack: usize,
 }
 
-/// Reads a string without its NUL into `into`, as far as it fits and can be read. Returns its
-/// length.
-pub(crate) fn string(addr: usize, into: &mut [u8]) -> usize {
-    let mut done = 0;
-    while done < into.len() {
-        let from = addr + done;
-        // Not beyond the page that the string may end in.
-        let end = into.len().min(done + PAGE - from % PAGE);
-        let got = user::read_prefix(&mut into[done..end], UserPtr::new(from));
-        if let Some(nul) = into[done..done + got].iter().position(|&b| b == 0) {
-            into[done + nul..].fill(0);
-            return done + nul;
-        }
-        done += got;
-        if done < end {
-            break;
-        }
+impl EnvReader {
+    /// For the array at `given`.
+    pub(crate) fn new(given: usize) -> Self {
+        let local = 0_u8;
+        let is_libc_environ = given != 0 && environ::libc_environ() == given;
+        Self { is_libc_environ, page: usize::MAX, stack: (&raw const local).addr() }
     }
-    done
+
+    /// Whether the byte at `addr` can be read.
+    fn can_read(&mut self, addr: usize) -> bool {
+        let page = addr & !(PAGE - 1);
+        if self.is_libc_environ || page == self.page {
+            return true;
+        }
+        let is_readable = self.is_known(addr) || (page != 0 && user::is_word_readable(UserPtr::new(page)) != Some(false));
+        if !is_readable {
+            return false;
+        }
+        self.page = page;
+        true
+    }
+
+    /// Whether the address lies in the program, its heap, or the stack above this frame.
+    fn is_known(&self, addr: usize) -> bool {
+        const FRAMES: usize = 64 << 10;
+        let heap_end = environ::variable_at(weak_address!("__curbrk"));
+        let program = PROGRAM_START.load(Ordering::Relaxed);
+        (program != 0 && (program..heap_end).contains(&addr)) || addr.wrapping_sub(self.stack) < FRAMES
+    }
+
+    /// One word; `None` if it cannot be read.
+    pub(crate) fn word(&mut self, addr: usize) -> Option<usize> {
+        let is_readable = self.can_read(addr) && self.can_read(addr.checked_add(7)?);
+        // SAFETY: the pages are readable: see `can_read`.
+        is_readable.then(|| unsafe { (addr as *const usize).read_unaligned() })
+    }
+
+    fn byte(&mut self, addr: usize) -> Option<u8> {
+        // SAFETY: the page is readable: see `can_read`.
+        self.can_read(addr).then(|| unsafe { (addr as *const u8).read() })
+    }
+
+    /// Whether the string at `addr` begins so.
+    pub(crate) fn begins_with(&mut self, addr: usize, prefix: &[u8]) -> bool {
+        prefix.iter().enumerate().all(|(at, &wanted)| self.byte(addr.wrapping_add(at)) == Some(wanted))
+    }
+
+    /// Reads a string without its NUL into `into`, as far as it fits and can be read. Returns its
+    /// length.
+    pub(crate) fn string(&mut self, addr: usize, into: &mut [u8]) -> usize {
+        for (done, slot) in into.iter_mut().enumerate() {
+            match self.byte(addr.wrapping_add(done)) {
+                None | Some(0) => return done,
+                Some(byte) => *slot = byte,
+            }
+        }
+        into.len()
+    }
+}
+
+/// Where the program begins; its data and its heap follow.
+static PROGRAM_START: AtomicUsize = AtomicUsize::new(0);
+
+/// Stores where the program begins.
+pub(crate) fn set_program_start(start: usize) {
+    PROGRAM_START.store(start, Ordering::Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn reader() -> EnvReader {
+        EnvReader::new(0)
+    }
+
     #[test]
     fn string_is_read_up_to_its_end() {
         let mut buffer = [9; 16];
-        assert_eq!(string(c"uringlet".as_ptr() as usize, &mut buffer), 8);
-        assert_eq!(&buffer[..9], b"uringlet\0");
-        assert_eq!(string(c"uringlet".as_ptr() as usize, &mut buffer[..4]), 4);
+        assert_eq!(reader().string(c"uringlet".as_ptr() as usize, &mut buffer), 8);
+        assert_eq!(&buffer[..9], b"uringlet\x09");
+        assert_eq!(reader().string(c"uringlet".as_ptr() as usize, &mut buffer[..4]), 4);
     }
 
     #[test]
     fn bad_address_reads_nothing() {
-        assert_eq!(string(8, &mut [0; 16]), 0);
-        assert_eq!(word(8), None);
+        assert_eq!(reader().string(8, &mut [0; 16]), 0);
+        assert!(!reader().begins_with(8, b"x"));
+        assert_eq!(reader().word(8), None);
+        assert_eq!(reader().word(usize::MAX - 3), None);
         let readable = 7_usize;
-        assert_eq!(word((&raw const readable).addr()), Some(7));
+        assert_eq!(reader().word((&raw const readable).addr()), Some(7));
+    }
+
+    #[test]
+    fn string_that_leads_into_an_unreadable_page_ends_there() {
+        use uringlet_sys::{mm, raw};
+        let at = mm::map_anonymous(2 * PAGE, 0).unwrap();
+        // SAFETY: a page of the new mapping.
+        unsafe {
+            raw::syscall3(uringlet_sys::Sysno::mprotect as usize, at + PAGE, PAGE, 0);
+            ((at + PAGE - 3) as *mut [u8; 3]).write(*b"abc");
+        }
+        let mut buffer = [9; 16];
+        assert_eq!(reader().string(at + PAGE - 3, &mut buffer), 3);
+        assert_eq!(reader().word(at + PAGE - 4), None);
     }
 }

@@ -1,15 +1,12 @@
 //! The constructor: runs before the program's own code and before its libraries' constructors.
 
-use core::ffi::{c_int, c_void};
-
 use uringlet::{AsyncHint, ENGINE, WriteMode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
-use crate::arch::weak_address;
 use crate::entry::on_engine_stack;
 use crate::symbols::resolve_all;
-use crate::{dl_hook, environ, exec_hook, explain, rewrite};
+use crate::{dl_hook, environ, exec_hook, explain, fork, rewrite};
 
 #[cfg(not(test))]
 #[used]
@@ -19,8 +16,8 @@ static CONSTRUCTOR: extern "C" fn() = start;
 /// Takes no arguments: glibc passes argc, argv and envp to constructors, musl does not.
 extern "C" fn start() {
     resolve_all();
-    HEAP.register();
-    register_fork_handlers();
+    fork::HEAP.register();
+    fork::register_handlers();
     ENGINE.prepare();
     choose_devices();
     if environ::variable("URINGLET_EXPLAIN").is_some() {
@@ -57,51 +54,5 @@ fn attach() {
         explain::line(|| {
             "libraries that the program loads later will not be rewritten: the dynamic linker is unfamiliar or being debugged".into()
         });
-    }
-}
-
-#[cfg(not(test))]
-use crate::FREESTANDING_HEAP as HEAP;
-#[cfg(test)]
-static HEAP: uringlet_sys::heap::Heap = uringlet_sys::heap::Heap::new();
-
-// The heap's lock is the innermost: taken last, released first.
-extern "C" fn before_fork() {
-    on_engine_stack(|| ENGINE.before_fork());
-    HEAP.lock_for_fork();
-}
-
-extern "C" fn after_fork_in_parent() {
-    HEAP.unlock_after_fork();
-    on_engine_stack(|| ENGINE.after_fork_in_parent());
-}
-
-extern "C" fn after_fork_in_child() {
-    HEAP.unlock_after_fork();
-    on_engine_stack(|| ENGINE.after_fork_in_child());
-}
-
-type ForkHandler = extern "C" fn();
-
-/// Registers the fork handlers by the function that this libc has.
-fn register_fork_handlers() {
-    let registered = weak_address!("__register_atfork");
-    if registered != 0 {
-        // SAFETY: glibc's signature; a null handle means the program itself, which is never
-        // unloaded.
-        unsafe {
-            let register: unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *mut c_void) -> c_int =
-                core::mem::transmute(registered);
-            register(before_fork, after_fork_in_parent, after_fork_in_child, core::ptr::null_mut());
-        }
-        return;
-    }
-    let registered = weak_address!("pthread_atfork");
-    if registered != 0 {
-        // SAFETY: POSIX's signature.
-        unsafe {
-            let register: unsafe extern "C" fn(ForkHandler, ForkHandler, ForkHandler) -> c_int = core::mem::transmute(registered);
-            register(before_fork, after_fork_in_parent, after_fork_in_child);
-        }
     }
 }

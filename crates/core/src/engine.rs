@@ -56,6 +56,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the engine has no facts about a number: closing and replacing it concerns nothing of
+    /// the engine's. One table load.
+    #[inline]
+    #[must_use]
+    pub fn is_unused(&'static self, fd: i32) -> bool {
+        fd_table::is_unused(fd)
+    }
+
     /// The program closes a number. `None`: the engine does not use it, make the plain call. One
     /// table load.
     #[inline]

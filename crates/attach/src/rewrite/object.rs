@@ -6,8 +6,8 @@ use core::ops::Range;
 
 use uringlet_sys::linux::elf_uapi::{PF_R, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, elf64_phdr};
 
-use crate::arch::weak_address;
 use crate::convert::address;
+use crate::libc_symbols;
 
 /// The beginning of libc's `struct dl_phdr_info`, which all versions share.
 #[repr(C)]
@@ -157,7 +157,7 @@ unsafe extern "C" fn collect(info: *mut PhdrInfo, _size: usize, data: *mut c_voi
 /// All objects in the process, in search order.
 pub(crate) fn loaded() -> Vec<LoadedObject> {
     let mut objects: Vec<LoadedObject> = Vec::new();
-    let iterate = weak_address!("dl_iterate_phdr");
+    let iterate = libc_symbols::address_of(c"dl_iterate_phdr");
     if iterate != 0 {
         // SAFETY: the signature it has in glibc and musl; `collect` gets back the vector it
         // expects.

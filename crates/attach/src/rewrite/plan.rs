@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use uringlet_sys::Sysno;
 
-use crate::intercepted::may_change_identity;
+use crate::intercepted::{is_intercepted, may_change_identity};
 
 /// The number comes from a register: looked up at each call.
 pub(crate) const ANY_NUMBER: u32 = u32::MAX;
@@ -103,6 +103,11 @@ impl PatchPlan {
 
     pub(crate) fn has_any_number(&self) -> bool {
         self.nr == ANY_NUMBER
+    }
+
+    /// Whether the site looks up at each call if the number is intercepted now.
+    pub(crate) fn is_looked_up(&self) -> bool {
+        self.has_any_number() || (is_intercepted(self.nr) && !self.is_ring())
     }
 
     /// A jump from elsewhere to an address strictly between these two would break the plan.

@@ -12,6 +12,7 @@ use super::next::{CLOSE, CLOSE_RANGE, CLOSEFROM, DUP, DUP2, DUP3, FCNTL, MMAP};
 use crate::convert::{Register, int};
 use crate::dup::{before_replace, is_dup_command};
 use crate::entry::on_engine_stack;
+use crate::in_use::is_in_use;
 
 fn map(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
     if ENGINE.is_ours(fd)
@@ -35,24 +36,28 @@ unsafe extern "C" fn mmap64(addr: usize, len: usize, prot: c_int, flags: c_int, 
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn close(fd: c_int) -> c_int {
-    match on_engine_stack(|| ENGINE.close(fd)) {
-        Some(result) => int(to_libc_result(result)),
-        None => CLOSE.call_int([fd.reg(), 0, 0, 0, 0, 0]),
+    if !ENGINE.is_unused(fd)
+        && let Some(result) = on_engine_stack(|| ENGINE.close(fd))
+    {
+        return int(to_libc_result(result));
     }
+    CLOSE.call_int([fd.reg(), 0, 0, 0, 0, 0])
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    match on_engine_stack(|| ENGINE.close_range(first, last, flags.cast_unsigned())) {
-        Some(result) => int(to_libc_result(result)),
-        None => call_in_own_thread(&CLOSE_RANGE, Sysno::close_range, [first.reg(), last.reg(), flags.reg(), 0, 0, 0]),
+    if is_in_use()
+        && let Some(result) = on_engine_stack(|| ENGINE.close_range(first, last, flags.cast_unsigned()))
+    {
+        return int(to_libc_result(result));
     }
+    call_in_own_thread(&CLOSE_RANGE, Sysno::close_range, [first.reg(), last.reg(), flags.reg(), 0, 0, 0])
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn closefrom(low: c_int) {
     let first = low.max(0).cast_unsigned();
-    if on_engine_stack(|| ENGINE.close_range(first, u32::MAX, 0)).is_some_and(|result| result >= 0) {
+    if is_in_use() && on_engine_stack(|| ENGINE.close_range(first, u32::MAX, 0)).is_some_and(|result| result >= 0) {
         return;
     }
     match CLOSEFROM.function() {
@@ -69,10 +74,17 @@ unsafe extern "C" fn closefrom(low: c_int) {
 
 /// Tells the engine that `new` is another number of the open file `old`.
 fn note_dup(old: c_int, new: c_int) -> c_int {
-    if new >= 0 && new != old {
+    if new >= 0 && new != old && ENGINE.is_ours(old) {
         on_engine_stack(|| ENGINE.duped(old, new));
     }
     new
+}
+
+/// Tells the engine that dup2(2) may close `new`.
+fn note_replace(old: c_int, new: c_int) {
+    if !ENGINE.is_unused(new) {
+        on_engine_stack(|| before_replace(old, new));
+    }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -82,13 +94,13 @@ unsafe extern "C" fn dup(old: c_int) -> c_int {
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    on_engine_stack(|| before_replace(old, new));
+    note_replace(old, new);
     note_dup(old, DUP2.call_int([old.reg(), new.reg(), 0, 0, 0, 0]))
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    on_engine_stack(|| before_replace(old, new));
+    note_replace(old, new);
     note_dup(old, DUP3.call_int([old.reg(), new.reg(), flags.reg(), 0, 0, 0]))
 }
 

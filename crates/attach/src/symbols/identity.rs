@@ -12,10 +12,18 @@ use super::next::{
 };
 use crate::convert::Register;
 use crate::entry::on_engine_stack;
+use crate::in_use::is_in_use;
 
 /// Calls libc's function, which changes this.
 fn call_around(next: &NextFunction, args: [usize; 6], change: Option<IdentityChange>) -> c_int {
     let Some(change) = change else { return next.call_int(args) };
+    if !is_in_use() {
+        // Nothing but a note is taken, which needs no stack of the engine's.
+        ENGINE.before_identity_call(change);
+        let result = next.call_int(args);
+        ENGINE.after_identity_call(change, result as isize);
+        return result;
+    }
     on_engine_stack(|| ENGINE.before_identity_call(change));
     let result = next.call_int(args);
     on_engine_stack(|| ENGINE.after_identity_call(change, result as isize));

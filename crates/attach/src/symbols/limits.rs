@@ -7,10 +7,11 @@ use uringlet::ENGINE;
 use super::next::{NextFunction, PRLIMIT, SETRLIMIT};
 use crate::convert::Register;
 use crate::entry::on_engine_stack;
+use crate::in_use::is_in_use;
 
 fn set_limit(next: &NextFunction, args: [usize; 6]) -> c_int {
     let result = next.call_int(args);
-    if result == 0 {
+    if result == 0 && is_in_use() {
         on_engine_stack(|| ENGINE.limits_changed());
     }
     result

@@ -1,7 +1,7 @@
 //! The functions of libc that the program finds here first.
 //!
 //! Where libc's function is a cancellation point or does more than the system call, libc's is
-//! called, found by `dlsym(RTLD_NEXT)`.
+//! called: the one that comes next in the search order, as `dlsym(RTLD_NEXT)` finds it.
 
 mod descriptors;
 mod errno;

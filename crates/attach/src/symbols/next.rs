@@ -1,14 +1,15 @@
 //! libc's functions, which come after ours in the search order.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uringlet_sys::Sysno;
 use uringlet_sys::passthrough::pass_through;
 
 use super::errno::{self, to_libc_result};
-use crate::arch::weak_address;
 use crate::convert::int;
+use crate::libc_symbols::behind_ours;
+use crate::symbol_table::SymbolTable;
 
 /// A function of libc that one of ours precedes.
 #[derive(Debug)]
@@ -16,37 +17,46 @@ pub(super) struct NextFunction {
     name: &'static CStr,
     /// The system call with the same arguments and the same meaning, if there is one.
     nr: Option<Sysno>,
+    /// Or [`UNKNOWN`], [`MISSING`].
     address: AtomicUsize,
 }
+
+/// Not looked up yet.
+const UNKNOWN: usize = 0;
+/// No object behind ours has it.
+const MISSING: usize = 1;
 
 type SixArgFunction = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
 impl NextFunction {
     const fn new(name: &'static CStr, nr: Option<Sysno>) -> Self {
-        Self { name, nr, address: AtomicUsize::new(0) }
+        Self { name, nr, address: AtomicUsize::new(UNKNOWN) }
     }
 
-    fn resolve(&self) -> usize {
-        const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
-        let dlsym = weak_address!("dlsym");
-        if dlsym == 0 {
-            return 0;
+    /// Takes the function of this object, unless one before it had it.
+    fn look_up_in(&self, symbols: &SymbolTable) {
+        if self.address.load(Ordering::Relaxed) <= MISSING
+            && let Some(address) = symbols.function(self.name)
+        {
+            self.address.store(address, Ordering::Relaxed);
         }
-        // SAFETY: dlsym has this signature in every libc.
-        let dlsym: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void = unsafe { core::mem::transmute(dlsym) };
-        // SAFETY: a name that ends in NUL.
-        let address = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) } as usize;
-        self.address.store(address, Ordering::Relaxed);
-        address
+    }
+
+    /// For calls before the constructor.
+    #[cold]
+    fn look_up(&self) {
+        behind_ours().for_each(|symbols| self.look_up_in(&symbols));
     }
 
     /// The function, if this libc has it.
+    #[inline]
     pub(super) fn function(&self) -> Option<SixArgFunction> {
         let mut address = self.address.load(Ordering::Relaxed);
-        if address == 0 {
-            address = self.resolve();
+        if address == UNKNOWN {
+            self.look_up();
+            address = self.address.load(Ordering::Relaxed);
         }
-        if address == 0 {
+        if address <= MISSING {
             return None;
         }
         // SAFETY: a C function that takes up to six integer or pointer arguments, variadic or not,
@@ -156,11 +166,13 @@ next_functions! {
     SIGSET = c"sigset";
 }
 
-/// Looks all functions up in the constructor: dlsym takes locks, and our functions are called from
-/// signal handlers and vfork children.
+/// Looks all functions up in the constructor: later the dynamic linker's list may change meanwhile.
 pub(crate) fn resolve_all() {
     errno::resolve();
+    for symbols in behind_ours() {
+        ALL.iter().for_each(|next| next.look_up_in(&symbols));
+    }
     for next in ALL {
-        next.resolve();
+        let _ = next.address.compare_exchange(UNKNOWN, MISSING, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

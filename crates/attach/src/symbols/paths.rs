@@ -14,6 +14,7 @@ use super::next::{
 use super::open::begins_with;
 use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
+use crate::in_use;
 
 /// Paths with a stand-in begin with one of these.
 const PREFIXES: [&[u8]; 3] = [b"/dev/ublk", b"/sys/class/ublk-char", b"/sys/module/ublk_drv"];
@@ -30,6 +31,7 @@ fn call_or_stand_in(next: &NextFunction, at: usize, failure: isize, mut args: [u
     if last_errno() != Some(Errno::ENOENT) || !begins_with(path, &PREFIXES) {
         return result;
     }
+    in_use::begin();
     // SAFETY: the kernel has read the path to its NUL.
     let path = unsafe { CStr::from_ptr(path) };
     let Some(stand_in) = on_engine_stack(|| BROKER_FILES.remap_path(path.to_bytes())) else { return result };

@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses a part of it")]
 
 pub(crate) mod oracle;
+pub(crate) mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -3,7 +3,7 @@
 //! ```text
 //!         moved instructions before the call
 //!         mov rcx, [table]; movzx r11d, ax; movzx ecx, byte ptr [rcx + r11]; jrcxz plain
-//!                                        (only if the number is not constant)
+//!                                        (not for numbers that are always intercepted)
 //!         lea r11, [plain]
 //!         jmp [entry]
 //! plain:  syscall                        or, where it stayed in place: jmp back
@@ -92,7 +92,7 @@ pub(crate) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<
         code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, insn.relocation)?;
         offset = end;
     }
-    if plan.has_any_number() {
+    if plan.is_looked_up() {
         code.put_relative(&[0x48, 0x8b, 0x0d], header + HEADER_TABLE)?;
         code.put(&[0x44, 0x0f, 0xb7, 0xd8, 0x42, 0x0f, 0xb6, 0x0c, 0x19]);
         // Over the `lea` (7) and the `jmp` (6).

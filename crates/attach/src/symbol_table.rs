@@ -1,0 +1,123 @@
+//! The symbols that a loaded object defines, read from its dynamic section: without the dynamic
+//! linker's functions, which the program may have replaced by its own.
+
+use core::ffi::CStr;
+
+use uringlet_sys::linux::elf_uapi::{DT_GNU_HASH, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_VERSYM, elf64_sym};
+
+/// Set in a version number: not the symbol's default version.
+const VERSION_HIDDEN: u16 = 0x8000;
+/// Version numbers below this one name no version.
+const FIRST_VERSION: u16 = 2;
+const STT_NOTYPE: u8 = 0;
+const STT_FUNC: u8 = 2;
+
+/// `Elf64_Dyn`
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct DynamicEntry {
+    tag: usize,
+    value: usize,
+}
+
+/// Addresses of the tables of one object; 0: it has none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SymbolTable {
+    base: usize,
+    symbols: usize,
+    names: usize,
+    versions: usize,
+    gnu_hash: usize,
+    sysv_hash: usize,
+}
+
+/// A value in the tables of a loaded object.
+fn load<T: Copy>(table: usize, index: usize) -> T {
+    // SAFETY: `SymbolTable::new` was promised a loaded object, and its tables say where and how
+    // long they are. `T` consists of integers.
+    unsafe { (table as *const T).add(index).read() }
+}
+
+impl SymbolTable {
+    /// # Safety
+    /// `dynamic` is the address of the dynamic section of an object that is loaded at `base` and
+    /// stays loaded as long as the result is used.
+    pub(crate) unsafe fn new(base: usize, dynamic: usize) -> Self {
+        let mut table = Self { base, ..Self::default() };
+        for entry in (0..).map(|index| load::<DynamicEntry>(dynamic, index)).take_while(|entry| entry.tag != 0) {
+            // glibc has added the base; musl has not, and in the vDSO it is not added.
+            let address = if entry.value < base { base + entry.value } else { entry.value };
+            match u32::try_from(entry.tag) {
+                Ok(DT_SYMTAB) => table.symbols = address,
+                Ok(DT_STRTAB) => table.names = address,
+                Ok(DT_VERSYM) => table.versions = address,
+                Ok(DT_GNU_HASH) => table.gnu_hash = address,
+                Ok(DT_HASH) => table.sysv_hash = address,
+                _ => {}
+            }
+        }
+        table
+    }
+
+    /// The address of the function `name` in its default version, as dlsym(3) finds it.
+    pub(crate) fn function(&self, name: &CStr) -> Option<usize> {
+        let index = if self.gnu_hash != 0 { self.find_by_gnu_hash(name) } else { self.find_by_sysv_hash(name) };
+        let symbol: elf64_sym = load(self.symbols, index?);
+        Some(self.base.wrapping_add(crate::convert::address(symbol.st_value)))
+    }
+
+    /// Whether the symbol at `index` is the function wanted.
+    fn is(&self, index: usize, name: &CStr) -> bool {
+        let symbol: elf64_sym = load(self.symbols, index);
+        let is_function = matches!(symbol.st_info & 0xf, STT_FUNC | STT_NOTYPE);
+        if symbol.st_shndx == 0 || symbol.st_value == 0 || !is_function {
+            return false;
+        }
+        let version = if self.versions == 0 { 0 } else { load::<u16>(self.versions, index) };
+        let is_default = version & VERSION_HIDDEN == 0 || version & !VERSION_HIDDEN < FIRST_VERSION;
+        let has_name =
+            || name.to_bytes_with_nul().iter().enumerate().all(|(at, &byte)| load::<u8>(self.names + symbol.st_name as usize, at) == byte);
+        is_default && has_name()
+    }
+
+    fn find_by_gnu_hash(&self, name: &CStr) -> Option<usize> {
+        let hash = name.to_bytes().iter().fold(5381_u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)));
+        let [buckets, first, words, shift] = load::<[u32; 4]>(self.gnu_hash, 0);
+        let bloom = self.gnu_hash + 16;
+        let word: u64 = load(bloom, (hash / u64::BITS % words) as usize);
+        if word >> (hash % u64::BITS) & word >> ((hash >> shift) % u64::BITS) & 1 == 0 {
+            return None;
+        }
+        let bucket_table = bloom + 8 * words as usize;
+        let chain = bucket_table + 4 * buckets as usize;
+        let mut index = load::<u32>(bucket_table, (hash % buckets) as usize);
+        while index >= first {
+            let entry: u32 = load(chain, (index - first) as usize);
+            if entry | 1 == hash | 1 && self.is(index as usize, name) {
+                return Some(index as usize);
+            }
+            if entry & 1 == 1 {
+                return None;
+            }
+            index += 1;
+        }
+        None
+    }
+
+    fn find_by_sysv_hash(&self, name: &CStr) -> Option<usize> {
+        if self.sysv_hash == 0 {
+            return None;
+        }
+        let hash = name.to_bytes().iter().fold(0_u32, |hash, &byte| {
+            let hash = (hash << 4).wrapping_add(u32::from(byte));
+            (hash ^ (hash >> 24 & 0xf0)) & 0x0fff_ffff
+        });
+        let [buckets, _] = load::<[u32; 2]>(self.sysv_hash, 0);
+        let (bucket_table, chain) = (self.sysv_hash + 8, self.sysv_hash + 8 + 4 * buckets as usize);
+        let mut index = load::<u32>(bucket_table, (hash % buckets) as usize);
+        while index != 0 && !self.is(index as usize, name) {
+            index = load(chain, index as usize);
+        }
+        (index != 0).then_some(index as usize)
+    }
+}
