@@ -14,7 +14,7 @@
 //! | [`SignalContext`] | program counter, stack pointer and signal mask of a `ucontext` |
 //! | [`weak_address`] | the address of a symbol that may be missing, without a libc |
 //! | [`DecodedFunction`], [`classify`], [`plan_constant`] | decides how a site is rewritten |
-//! | [`trampoline`] | the code bytes of a trampoline and of the jumps to it |
+//! | [`trampoline`], [`frame_table`] | the code bytes of a trampoline and of the jumps to it; their unwind tables |
 //! | [`for_each_syscall`], [`for_each_far_target`], [`find_number_load`] | search in code |
 //! | [`is_empty_function`], [`is_relocatable`] | checks of code bytes |
 //! | [`SYSCALL_INSN`], [`PATCH_BYTES`], [`BRANCH_REACH`], [`PAGE`] | encodings and sizes |
@@ -32,8 +32,8 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
     BRANCH_REACH, CallFrame, DecodedFunction, PAGE, PATCH_BYTES, SYSCALL_INSN, SignalContext, call_on_stack, classify, exec_entry,
-    find_number_load, for_each_far_target, for_each_syscall, is_empty_function, is_relocatable, plan_constant, r_brk_entry, site_entry,
-    trampoline, weak_address,
+    find_number_load, for_each_far_target, for_each_syscall, frame_table, is_empty_function, is_relocatable, plan_constant, r_brk_entry,
+    site_entry, trampoline, weak_address,
 };
 
 #[cfg(not(target_arch = "x86_64"))]

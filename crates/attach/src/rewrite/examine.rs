@@ -16,12 +16,17 @@ use super::scan;
 use crate::arch::{site_entry, weak_address};
 use crate::{convert, explain};
 
-/// An object that was examined, as long as it stays loaded.
+/// An object that was examined.
+///
+/// One that is gone is kept if it has trampolines: a thread may wait in the engine that came by
+/// one. If the object is back at its place by then, the thread returns as it would have from the
+/// kernel. So trampolines are never unmapped, and used again.
 #[derive(Debug)]
 struct ExaminedObject {
     name: Vec<u8>,
     build_id: Vec<u8>,
     span: Range<u64>,
+    is_loaded: bool,
     /// Its trampolines.
     region: Option<Region>,
 }
@@ -47,26 +52,26 @@ pub(crate) fn examine_loaded() {
     examine(&loaded());
 }
 
-/// Rewrites the objects that were not there before, and unmaps the trampolines of those that are
-/// gone.
+/// Rewrites the objects that were not there before.
 pub(crate) fn examine(objects: &[LoadedObject]) {
     let start = monotonic_ns();
     let mut examined = EXAMINED.lock();
-    examined.retain(|e| {
-        let stays = objects.iter().any(|o| e.is(o));
-        if let (false, Some(region)) = (stays, &e.region) {
-            region.unmap();
-        }
-        stays
+    examined.retain_mut(|e| {
+        e.is_loaded &= objects.iter().any(|o| e.is(o));
+        e.is_loaded || e.region.is_some()
     });
     let mut totals = ScanTotals::default();
     let mut cache = None;
     for object in objects {
-        if examined.iter().any(|e| e.is(object)) {
+        let known = examined.iter().position(|e| e.is(object));
+        if known.is_some_and(|at| examined[at].is_loaded) {
             continue;
         }
-        let region = if is_exempt(object) { None } else { examine_object(object, cache.get_or_insert_with(Cache::open), &mut totals) };
-        examined.push(ExaminedObject { name: object.name.clone(), build_id: object.build_id.clone(), span: object.span(), region });
+        let earlier = known.and_then(|at| examined.swap_remove(at).region);
+        let rewrite = || examine_object(object, earlier, cache.get_or_insert_with(Cache::open), &mut totals);
+        let region = if is_exempt(object) { None } else { rewrite() };
+        let (name, build_id) = (object.name.clone(), object.build_id.clone());
+        examined.push(ExaminedObject { name, build_id, span: object.span(), is_loaded: true, region });
     }
     if totals.objects > 0 {
         explain::totals(totals.objects, totals.cached, totals.sites, microseconds_since(start));
@@ -86,10 +91,10 @@ fn is_exempt(object: &LoadedObject) -> bool {
     EXEMPT.contains(&file) || residents.iter().any(|&address| address != 0 && object.contains(address))
 }
 
-fn examine_object(object: &LoadedObject, cache: &mut Option<Cache>, totals: &mut ScanTotals) -> Option<Region> {
+fn examine_object(object: &LoadedObject, earlier: Option<Region>, cache: &mut Option<Cache>, totals: &mut ScanTotals) -> Option<Region> {
     let start = monotonic_ns();
     let (findings, source) = cache::find_or_scan(cache, object, cache::key(object), || scan::scan(object));
-    let (region, done) = match install(object, &findings.plans, site_entry as *const () as usize) {
+    let (region, done) = match install(object, &findings.plans, earlier, site_entry as *const () as usize) {
         Some((region, done)) => (Some(region), done),
         None => (None, Vec::new()),
     };

@@ -45,7 +45,7 @@ pub(crate) fn hook_exec_calls(objects: &[LoadedObject], functions: &[usize], ent
     // Recorded under a key of its own: a scan of libc would find other sites.
     let key = cache::key(libc).map(|key| Key { identity: [&key.identity[..], b"exec"].concat(), ..key });
     let findings = cache::find_or_scan(&mut Cache::open(), libc, key, scan).0;
-    install(libc, &findings.plans, entry).is_some()
+    install(libc, &findings.plans, None, entry).is_some()
 }
 
 /// Plans for the exec calls of the function at `address` whose number is a constant loaded there.

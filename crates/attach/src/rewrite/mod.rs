@@ -30,5 +30,5 @@ pub(crate) use object::{LoadedObject, loaded};
 pub(crate) use plan::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Relocation, SiteClass};
 #[cfg(test)]
 pub(crate) use region::HEADER_BYTES;
-pub(crate) use region::{HEADER_ENTRY, HEADER_TABLE};
+pub(crate) use region::{HEADER_ENTRY, HEADER_TABLE, trampolines_at};
 pub(crate) use report::{FindingsSource, ObjectReport};

@@ -1,9 +1,11 @@
 //! Memory for trampolines, within reach of the object they serve.
 
+use alloc::boxed::Box;
 use core::ops::Range;
 
 use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE};
 use uringlet_sys::mm;
+use uringlet_sys::static_ref::StaticRef;
 
 use crate::arch::{BRANCH_REACH, PAGE};
 use crate::convert::address;
@@ -18,6 +20,23 @@ pub(crate) const HEADER_TABLE: u64 = 0;
 pub(crate) const HEADER_ENTRY: u64 = 8;
 
 const PAGE_BYTES: u64 = PAGE as u64;
+
+/// A region as unwinders find it, without a lock: they run in signal handlers.
+#[derive(Debug)]
+pub(crate) struct CodeRange {
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+    /// Address of its `.eh_frame_hdr`.
+    pub(crate) tables: usize,
+    next: Option<&'static CodeRange>,
+}
+
+static NEWEST: StaticRef<CodeRange> = StaticRef::new();
+
+/// The trampolines that an address lies in.
+pub(crate) fn trampolines_at(address: usize) -> Option<&'static CodeRange> {
+    core::iter::successors(NEWEST.get(), |code| code.next).find(|code| address.wrapping_sub(code.start) < code.len)
+}
 
 /// A mapping that starts with the header and is filled once.
 #[derive(Debug)]
@@ -66,6 +85,22 @@ impl Region {
         assert!(at >= self.start && at + bytes.len() as u64 <= self.start + self.len, "a trampoline leaves its region");
         // SAFETY: inside our own writable mapping, which nothing else uses yet.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+    }
+
+    /// Whether it holds these bytes behind its header.
+    pub(super) fn holds(&self, bytes: &[u8]) -> bool {
+        let room = address(self.len - HEADER_BYTES);
+        // SAFETY: our own mapping, readable and complete.
+        let held = unsafe { core::slice::from_raw_parts(self.first_trampoline() as *const u8, room) };
+        held.starts_with(bytes)
+    }
+
+    /// Makes it known to unwinders, with the address of its unwind tables. It stays for good.
+    pub(super) fn publish(&self, tables: u64) {
+        let code = CodeRange { start: address(self.start), len: address(self.len), tables: address(tables), next: NEWEST.get() };
+        // The caller is the only one that publishes: it holds the lock of the examined objects, or
+        // is the constructor.
+        NEWEST.set(Box::leak(Box::new(code)));
     }
 
     /// Makes it code. False: the system forbids it.

@@ -12,6 +12,7 @@ mod open;
 mod paths;
 mod polling;
 mod signals;
+mod unwind;
 
 pub(crate) use errno::set_errno;
 pub(crate) use next::resolve_all;

@@ -164,6 +164,7 @@ next_functions! {
     UNDERSCORE_SYSV_SIGNAL = c"__sysv_signal";
     SSIGNAL = c"ssignal";
     SIGSET = c"sigset";
+    DL_FIND_OBJECT = c"_dl_find_object";
 }
 
 /// Looks all functions up in the constructor: later the dynamic linker's list may change meanwhile.

@@ -1,5 +1,8 @@
 //! Pieces of assembly that the entries share.
 //!
+//! Unwind information goes with all of it: an exception or a thread's cancellation may leave a
+//! signal handler that runs on the way out of the engine, and debuggers show who waits.
+//!
 //! Operands of the templates: `{pool}` = `stack::POOL`, `{mask}` = [`BASE_MASK`], `{tag}` =
 //! [`TAG_MASK`], `{top}` = `stack::STACK_TOP`, `{deliver_pending}` = the function of that name.
 
@@ -74,18 +77,83 @@ macro_rules! vector_registers {
     (@load $($n:literal)*) => { concat!($("movaps xmm", $n, ", [rsp + 16 * ", $n, "]\n",)*) };
 }
 
-/// Pushes what [`CallFrame`](super::CallFrame) holds below the number; leaves its address in `rbx`.
+/// Pushes registers, for frames that are found by the stack pointer.
+macro_rules! push {
+    ($($register:literal)*) => { concat!($("push ", $register, "\n.cfi_adjust_cfa_offset 8\n",)*) };
+}
+
+/// Pops registers that the unwinder need not restore.
+macro_rules! pop {
+    ($($register:literal)*) => { concat!($("pop ", $register, "\n.cfi_adjust_cfa_offset -8\n",)*) };
+}
+
+/// Pushes what [`CallFrame`](super::CallFrame) holds below the number; leaves its address in `rbx`,
+/// by which the frame is found from there on: the stack pointer may leave the program's stack.
 macro_rules! push_call {
     () => {
-        "push rax; push r9; push r8; push r10; push rdx; push rsi; push rdi; push rbx; mov rbx, rsp"
+        concat!(
+            $crate::arch::x86_64::asm::push!("rax" "r9" "r8" "r10" "rdx" "rsi" "rdi" "rbx"),
+            ".cfi_rel_offset rbx, 0\n",
+            "mov rbx, rsp\n",
+            ".cfi_def_cfa_register rbx\n",
+        )
     };
 }
 
 /// Pops what [`push_call`] pushed: the flags end up in `rax`.
 macro_rules! pop_call {
     () => {
-        "pop rbx; pop rdi; pop rsi; pop rdx; pop r10; pop r8; pop r9; pop rax"
+        concat!(
+            ".cfi_def_cfa_register rsp\n",
+            $crate::arch::x86_64::asm::pop!("rbx"),
+            ".cfi_restore rbx\n",
+            $crate::arch::x86_64::asm::pop!("rdi" "rsi" "rdx" "r10" "r8" "r9" "rax"),
+        )
     };
 }
 
-pub(super) use {give_stack, pop_call, push_call, take_stack, vector_registers};
+/// The beginning of an entry that trampolines jump to: `r11`, where to continue, is saved below the
+/// red zone. The trampoline is where a thread is interrupted, not where it called. `lea` leaves the
+/// flags alone.
+macro_rules! begin_site {
+    () => {
+        concat!(
+            ".cfi_startproc\n",
+            ".cfi_signal_frame\n",
+            ".cfi_def_cfa rsp, 0\n",
+            ".cfi_register rip, r11\n",
+            "lea rsp, [rsp - 128]\n",
+            ".cfi_adjust_cfa_offset 128\n",
+            $crate::arch::x86_64::asm::push!("r11"),
+            ".cfi_rel_offset rip, 0\n",
+        )
+    };
+}
+
+/// Undoes [`begin_site`].
+macro_rules! end_site {
+    () => {
+        concat!(
+            $crate::arch::x86_64::asm::pop!("r11"),
+            ".cfi_register rip, r11\n",
+            "lea rsp, [rsp + 128]\n",
+            ".cfi_adjust_cfa_offset -128\n",
+        )
+    };
+}
+
+/// Back from `dispatch` to the program's stack: `rsi` = the tag of the result, `rdi` its value.
+macro_rules! leave_engine {
+    () => {
+        concat!(
+            "mov r8, rsp\n",
+            "and r8, {mask}\n",
+            "mov rsp, rbx\n",
+            "mov rdi, rdx\n",
+            "mov rsi, rax\n",
+            $crate::arch::x86_64::asm::give_stack!(),
+        )
+    };
+}
+
+pub(super) use {begin_site, end_site, give_stack, leave_engine, pop, pop_call, push, push_call, take_stack, vector_registers};

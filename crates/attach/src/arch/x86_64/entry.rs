@@ -11,7 +11,7 @@
 
 use core::arch::naked_asm;
 
-use super::asm::{BASE_MASK, TAG_MASK, give_stack, pop_call, push_call, take_stack, vector_registers};
+use super::asm::{BASE_MASK, TAG_MASK, begin_site, end_site, leave_engine, pop, pop_call, push, push_call, take_stack, vector_registers};
 use super::call_frame::CallFrame;
 use super::stack_switch::deliver_pending;
 use crate::dispatch::dispatch;
@@ -30,10 +30,8 @@ const ENOMEM: isize = -12;
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn site_entry() {
     naked_asm!(
-        // Below the red zone. `lea` leaves the flags alone.
-        "lea rsp, [rsp - 128]",
-        "push r11",
-        "push rax",
+        begin_site!(),
+        push!("rax"),
         "lahf",
         "seto al",
         push_call!(),
@@ -46,12 +44,7 @@ pub(crate) unsafe extern "C" fn site_entry() {
         "mov rdi, rbx",
         "call {dispatch}",
         vector_registers!("restore"),
-        "mov r8, rsp",
-        "and r8, {mask}",
-        "mov rsp, rbx",
-        "mov rdi, rdx",
-        "mov rsi, rax",
-        give_stack!(),
+        leave_engine!(),
         // Passthrough: the number stays in its slot. Handled: the result replaces it, and the
         // trampoline continues two bytes further on.
         "test rsi, rsi",
@@ -59,13 +52,14 @@ pub(crate) unsafe extern "C" fn site_entry() {
         "mov [rbx + {nr}], rdi",
         "add qword ptr [rbx + {resume}], 2",
         "33:",
+        ".cfi_remember_state",
         pop_call!(),
         "add al, 127",
         "sahf",
-        "pop rax",
-        "pop r11",
-        "lea rsp, [rsp + 128]",
+        pop!("rax"),
+        end_site!(),
         "jmp r11",
+        ".cfi_restore_state",
         // No stack in the list: `grow` is compiled code and may use vector registers.
         "30: sub rsp, 256",
         "and rsp, -16",
@@ -81,6 +75,7 @@ pub(crate) unsafe extern "C" fn site_entry() {
         "mov [rbx + {nr}], rdi",
         "add qword ptr [rbx + {resume}], 2",
         "jmp 33b",
+        ".cfi_endproc",
         pool = sym POOL,
         mask = const BASE_MASK,
         tag = const TAG_MASK,
@@ -100,6 +95,7 @@ pub(crate) unsafe extern "C" fn site_entry() {
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn syscall() {
     naked_asm!(
+        ".cfi_startproc",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -118,8 +114,8 @@ pub(crate) unsafe extern "C" fn syscall() {
         "43: mov rdi, rax",
         "jmp {set_errno}",
         "40: sub rsp, 8",
-        "push rax",
-        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        push!("rax" "rax"),
         push_call!(),
         take_stack!(),
         "test rdx, rdx",
@@ -127,29 +123,33 @@ pub(crate) unsafe extern "C" fn syscall() {
         "51: lea rsp, [rdx + {top}]",
         "mov rdi, rbx",
         "call {dispatch}",
-        "mov r8, rsp",
-        "and r8, {mask}",
-        "mov rsp, rbx",
-        "mov rdi, rdx",
-        "mov rsi, rax",
-        give_stack!(),
+        leave_engine!(),
         "test rsi, rsi",
         "jnz 44f",
         "mov rax, rdi",
         "52: mov rbx, [rsp]",
+        ".cfi_remember_state",
+        ".cfi_def_cfa_register rsp",
+        ".cfi_restore rbx",
         "add rsp, {frame}",
+        ".cfi_adjust_cfa_offset -{frame}",
         "jmp 42b",
+        ".cfi_restore_state",
         "44:",
+        ".cfi_remember_state",
         pop_call!(),
-        "pop rax",
+        pop!("rax"),
         "add rsp, 16",
+        ".cfi_adjust_cfa_offset -16",
         "jmp 41b",
+        ".cfi_restore_state",
         "50: call {grow}",
         "mov rdx, rax",
         "test rdx, rdx",
         "jnz 51b",
         "mov rax, {enomem}",
         "jmp 52b",
+        ".cfi_endproc",
         intercepted = sym INTERCEPTED,
         set_errno = sym set_errno,
         pool = sym POOL,

@@ -4,6 +4,8 @@ use core::arch::naked_asm;
 
 use uringlet_sys::Sysno;
 
+use super::asm::{begin_site, end_site, pop, push};
+
 use crate::exec_env::{EnvEdit, build_env, measure_env};
 
 /// Where the trampolines in libc's exec functions jump: makes the system call here, with the
@@ -14,17 +16,11 @@ use crate::exec_env::{EnvEdit, build_env, measure_env};
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn exec_entry() {
     naked_asm!(
-        "lea rsp, [rsp - 128]",
-        "push r11",
-        "push r9",
-        "push r8",
-        "push r10",
-        "push rdx",
-        "push rsi",
-        "push rdi",
-        "push rax",
-        "push rbx",
+        begin_site!(),
+        push!("r9" "r8" "r10" "rdx" "rsi" "rdi" "rax" "rbx"),
+        ".cfi_rel_offset rbx, 0",
         "mov rbx, rsp",
+        ".cfi_def_cfa_register rbx",
         // Room for the structure, two callee-saved registers below it.
         "sub rsp, {edit} + 8",
         "and rsp, -16",
@@ -61,18 +57,14 @@ pub(crate) unsafe extern "C" fn exec_entry() {
         "cmovne rdx, rcx",
         "syscall",
         "mov rsp, rbx",
-        "pop rbx",
-        "pop rdi",
-        "pop rdi",
-        "pop rsi",
-        "pop rdx",
-        "pop r10",
-        "pop r8",
-        "pop r9",
-        "pop r11",
-        "lea rsp, [rsp + 128]",
+        ".cfi_def_cfa_register rsp",
+        pop!("rbx"),
+        ".cfi_restore rbx",
+        pop!("rdi" "rdi" "rsi" "rdx" "r10" "r8" "r9"),
+        end_site!(),
         "add r11, 2",
         "jmp r11",
+        ".cfi_endproc",
         edit = const size_of::<EnvEdit>(),
         execveat = const Sysno::execveat as i32,
         measure_env = sym measure_env,

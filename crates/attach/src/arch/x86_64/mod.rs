@@ -11,6 +11,7 @@
 //! | `encoding` | instruction bytes: sizes, targets, searches |
 //! | `disasm`, `classify` | decoding a function; how a site in it is rewritten |
 //! | `trampoline` | the code that a rewritten site jumps to |
+//! | `frame_table` | unwind tables of that code |
 //! | `weak` | weak symbols |
 
 mod asm;
@@ -20,6 +21,7 @@ mod disasm;
 mod encoding;
 mod entry;
 mod exec_entry;
+pub(crate) mod frame_table;
 mod r_brk_entry;
 mod signal_context;
 mod stack_switch;

@@ -2,7 +2,7 @@
 
 use core::arch::naked_asm;
 
-use super::asm::vector_registers;
+use super::asm::{push, vector_registers};
 use crate::link_map::on_list_change;
 
 /// Called in place of the empty function that was there. Saves all registers: the linker's code
@@ -10,8 +10,11 @@ use crate::link_map::on_list_change;
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn r_brk_entry() {
     naked_asm!(
-        "push rbp",
+        ".cfi_startproc",
+        push!("rbp"),
+        ".cfi_rel_offset rbp, 0",
         "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
         "sub rsp, 256",
         "and rsp, -16",
         vector_registers!("save"),
@@ -34,7 +37,10 @@ pub(crate) unsafe extern "C" fn r_brk_entry() {
         "pop rax",
         vector_registers!("restore"),
         "leave",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
         "ret",
+        ".cfi_endproc",
         on_list_change = sym on_list_change,
     )
 }

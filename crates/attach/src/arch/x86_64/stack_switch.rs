@@ -2,7 +2,7 @@
 
 use core::arch::naked_asm;
 
-use super::asm::{BASE_MASK, TAG_MASK, give_stack, take_stack, vector_registers};
+use super::asm::{BASE_MASK, TAG_MASK, give_stack, pop, push, take_stack, vector_registers};
 use crate::signals::deliver_deferred;
 use crate::stack::{self, POOL, STACK_TOP};
 
@@ -12,8 +12,11 @@ use crate::stack::{self, POOL, STACK_TOP};
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn deliver_pending() {
     naked_asm!(
-        "push rbp",
+        ".cfi_startproc",
+        push!("rbp"),
+        ".cfi_rel_offset rbp, 0",
         "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
         "push rdi",
         "push rsi",
         "sub rsp, 256",
@@ -27,7 +30,10 @@ pub(super) unsafe extern "C" fn deliver_pending() {
         "mov rdi, [rbp - 8]",
         "mov rsi, [rbp - 16]",
         "leave",
+        ".cfi_def_cfa rsp, 8",
+        ".cfi_restore rbp",
         "ret",
+        ".cfi_endproc",
         deliver_deferred = sym deliver_deferred,
     )
 }
@@ -36,10 +42,12 @@ pub(super) unsafe extern "C" fn deliver_pending() {
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn call_on_stack(run: unsafe extern "C" fn(*mut u8), data: *mut u8) {
     naked_asm!(
-        "push rbx",
-        "push rdi",
-        "push rsi",
+        ".cfi_startproc",
+        push!("rbx"),
+        ".cfi_rel_offset rbx, 0",
+        push!("rdi" "rsi"),
         "mov rbx, rsp",
+        ".cfi_def_cfa_register rbx",
         take_stack!(),
         "test rdx, rdx",
         "jz 60f",
@@ -51,8 +59,12 @@ pub(crate) unsafe extern "C" fn call_on_stack(run: unsafe extern "C" fn(*mut u8)
         "mov rsp, rbx",
         give_stack!(),
         "62: add rsp, 16",
-        "pop rbx",
+        ".cfi_remember_state",
+        ".cfi_def_cfa rsp, 16",
+        pop!("rbx"),
+        ".cfi_restore rbx",
         "ret",
+        ".cfi_restore_state",
         "60: call {grow}",
         "mov rdx, rax",
         "test rdx, rdx",
@@ -60,6 +72,7 @@ pub(crate) unsafe extern "C" fn call_on_stack(run: unsafe extern "C" fn(*mut u8)
         "mov rdi, [rbx]",
         "call [rbx + 8]",
         "jmp 62b",
+        ".cfi_endproc",
         pool = sym POOL,
         mask = const BASE_MASK,
         tag = const TAG_MASK,

@@ -17,6 +17,7 @@
 use alloc::vec::Vec;
 
 use super::encoding::{JUMP_BYTES, PATCH_BYTES, SYSCALL_INSN, jump_target};
+use super::frame_table::Row;
 use crate::rewrite::{HEADER_ENTRY, HEADER_TABLE, PatchPlan, Relocation};
 
 /// Where one trampoline ends and the next starts.
@@ -32,11 +33,18 @@ pub(crate) fn max_bytes(plan: &PatchPlan) -> u64 {
 struct Code {
     at: u64,
     bytes: Vec<u8>,
+    rows: Vec<Row>,
 }
 
 impl Code {
     fn here(&self) -> u64 {
         self.at + self.bytes.len() as u64
+    }
+
+    /// What follows stands for an address of the program.
+    fn stands_for(&mut self, address: u64) -> Option<()> {
+        self.rows.push(Row { offset: u8::try_from(self.bytes.len()).ok()?, stands_for: address });
+        Some(())
     }
 
     fn put(&mut self, bytes: &[u8]) {
@@ -53,6 +61,7 @@ impl Code {
 
     /// An instruction that was at `ip`.
     fn put_moved(&mut self, bytes: &[u8], ip: u64, relocation: Relocation) -> Option<()> {
+        self.stands_for(ip)?;
         match relocation {
             Relocation::None => self.put(bytes),
             Relocation::Displacement(offset) => {
@@ -78,10 +87,10 @@ impl Code {
     }
 }
 
-/// The trampoline of `plan` for an object loaded at `base`, to be placed at `at`; `header` is its
-/// region's start. `None`: something is out of reach.
-pub(crate) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<Vec<u8>> {
-    let mut code = Code { at, bytes: Vec::with_capacity(96) };
+/// The trampoline of `plan` for an object loaded at `base`, to be placed at `at`, and what its
+/// instructions stand for; `header` is its region's start. `None`: something is out of reach.
+pub(crate) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<(Vec<u8>, Vec<Row>)> {
+    let mut code = Code { at, bytes: Vec::with_capacity(96), rows: Vec::new() };
     let start = base + plan.start;
     let syscall = usize::from(plan.syscall);
     let mut offset = 0;
@@ -92,6 +101,8 @@ pub(crate) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<
         code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, insn.relocation)?;
         offset = end;
     }
+    let call = start + u64::from(plan.syscall);
+    code.stands_for(call)?;
     if plan.is_looked_up() {
         code.put_relative(&[0x48, 0x8b, 0x0d], header + HEADER_TABLE)?;
         code.put(&[0x44, 0x0f, 0xb7, 0xd8, 0x42, 0x0f, 0xb6, 0x0c, 0x19]);
@@ -99,7 +110,9 @@ pub(crate) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<
         code.put(&[0xe3, 13]);
     }
     let plain = code.here() + 13;
+    // From the jump on: inside the call, behind the instruction.
     code.put_relative(&[0x4c, 0x8d, 0x1d], plain)?;
+    code.stands_for(call + SYSCALL_INSN.len() as u64)?;
     code.put_relative(&[0xff, 0x25], header + HEADER_ENTRY)?;
     if plan.kind.keeps_syscall() {
         code.put(&[0xeb, PATCH_BYTES as u8]);
@@ -112,17 +125,19 @@ pub(crate) fn emit(plan: &PatchPlan, base: u64, header: u64, at: u64) -> Option<
         code.put_moved(plan.bytes.get(offset..end)?, start + offset as u64, insn.relocation)?;
         offset = end;
     }
+    code.stands_for(base + plan.end())?;
     code.put_relative(&[0xe9], base + plan.end())?;
     if plan.kind.keeps_syscall() {
-        code.put_relative(&[0xe9], start + u64::from(plan.syscall))?;
+        code.stands_for(call)?;
+        code.put_relative(&[0xe9], call)?;
     }
-    Some(code.bytes)
+    Some((code.bytes, code.rows))
 }
 
 /// The jump from the entry of an empty function, for a region that starts at `header`: placed at
 /// `at`, it leads to the region's entry.
 pub(crate) fn emit_entry_jump(header: u64, at: u64) -> Option<Vec<u8>> {
-    let mut code = Code { at, bytes: Vec::new() };
+    let mut code = Code { at, bytes: Vec::new(), rows: Vec::new() };
     code.put_relative(&[0xff, 0x25], header + HEADER_ENTRY)?;
     Some(code.bytes)
 }
@@ -149,7 +164,7 @@ mod tests {
     fn emit_at(code: &[u8], syscall: u64) -> Vec<u8> {
         match classify(&DecodedFunction::decode(code, START), code, START, START + syscall) {
             Some(SiteClass::Rewrite(plan)) => {
-                let bytes = emit(&plan, BASE, HEADER, AT).expect("in reach");
+                let (bytes, _) = emit(&plan, BASE, HEADER, AT).expect("in reach");
                 assert!(bytes.len() as u64 <= max_bytes(&plan));
                 bytes
             }
