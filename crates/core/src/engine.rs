@@ -52,6 +52,7 @@ impl Engine {
             return Err(Errno::EPERM);
         }
         fd_table::init();
+        crate::identity::note_ring();
         intercepted::register(&INTERCEPTED);
         Ok(())
     }

@@ -20,8 +20,10 @@
 //! The thread that removes a request from the table owns it and completes it, so each gets its CQE
 //! exactly once.
 
-use crate::ops::Op;
+use crate::identity::{self, Identity};
+use crate::io_wq::Hold;
 pub(crate) use crate::ops::{Notification, Outcome};
+use crate::ops::{Op, table};
 pub(crate) use crate::req_id::ReqId;
 use crate::rsrc::buffers::BufferNode;
 use crate::rsrc::files::FileNode;
@@ -104,6 +106,34 @@ impl Drop for NextLink {
     }
 }
 
+/// An identity that a request keeps although its submitter may change. A worker stays for it.
+#[derive(Debug)]
+pub(crate) struct CapturedIdentity {
+    pub(crate) identity: Identity,
+    pub(crate) _hold: Hold,
+}
+
+/// What decides with which identity a request acts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Submitter {
+    pub(crate) opcode: Opcode,
+    /// The key of the thread.
+    pub(crate) thread: u64,
+    pub(crate) captured: Option<Identity>,
+}
+
+impl Submitter {
+    /// Whether the request depends on it.
+    pub(crate) fn matters(self) -> bool {
+        table::of(self.opcode).acts_as_submitter
+    }
+
+    /// The identity to act with.
+    pub(crate) fn identity(self) -> Identity {
+        self.captured.unwrap_or_else(|| identity::of_thread(self.thread))
+    }
+}
+
 /// A request and the rest of its chain.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -127,6 +157,10 @@ pub(crate) struct Request {
     pub(crate) is_cancelled: bool,
     /// The notification that follows its CQE.
     pub(crate) notification: Option<Notification>,
+    /// The key of the thread that submitted it: `crate::identity` says who that is.
+    pub(crate) thread: u64,
+    /// The identity that it had when the request was queued, where that is the one to act with.
+    pub(crate) captured: Option<CapturedIdentity>,
     /// The rest of the link chain.
     pub(crate) next: NextLink,
     /// The armed LINK_TIMEOUT that guards this request.
@@ -152,6 +186,8 @@ impl Request {
             hybrid_done: false,
             is_cancelled: false,
             notification: None,
+            thread: 0,
+            captured: None,
             next: NextLink(None),
             link_timer: None,
             queued_on: None,
@@ -166,6 +202,11 @@ impl Request {
     /// Takes the chain behind the request, under a placeholder as its head.
     pub(crate) fn take_rest(&mut self) -> Self {
         Self { next: NextLink(self.next.take()), ..Self::new(&Sqe::default()) }
+    }
+
+    pub(crate) fn submitter(&self) -> Submitter {
+        let captured = self.captured.as_ref().map(|captured| captured.identity);
+        Submitter { opcode: self.opcode, thread: self.thread, captured }
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {

@@ -3,6 +3,7 @@
 //! lock.
 
 use crate::apoll::Poller;
+use crate::identity::{self, Identity};
 use crate::ring::cq::Cq;
 use crate::rsrc::buf_ring::BufGroups;
 use crate::rsrc::buffers::{BufferNode, BufferTable};
@@ -23,8 +24,29 @@ use uringlet_sys::{Errno, process};
 pub(crate) enum LockOwner {
     /// A thread of the program inside enter() or register().
     Submitter,
-    /// Any other thread: a worker, the watcher, a close.
+    /// A worker that was started with this identity.
+    WorkerOf(Identity),
+    /// The watcher. Its identity, if known: with that it may start workers, and do nothing else.
+    Watcher(Option<Identity>),
+    /// Any other thread: a close, the completion of a command.
     Worker,
+}
+
+impl LockOwner {
+    #[inline]
+    pub(crate) fn is_submitter(self) -> bool {
+        self == Self::Submitter
+    }
+
+    /// The identity of the thread, if known.
+    pub(crate) fn identity(self) -> Option<Identity> {
+        match self {
+            Self::Submitter => Some(identity::of_this_thread()),
+            Self::WorkerOf(identity) => Some(identity),
+            Self::Watcher(identity) => identity,
+            Self::Worker => None,
+        }
+    }
 }
 
 /// See the module.
@@ -115,7 +137,7 @@ impl RingResources {
 
     #[inline(never)]
     fn post_or_defer(&mut self, cqe: Cqe) {
-        if self.lock_owner == LockOwner::Worker {
+        if !self.lock_owner.is_submitter() {
             self.deferred.push_back(cqe);
             return self.note_deferred();
         }

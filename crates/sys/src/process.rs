@@ -159,8 +159,14 @@ pub fn user_and_group() -> (u32, u32) {
 /// The effective user of the calling thread.
 #[must_use]
 pub fn effective_user() -> u32 {
+    effective_user_and_group().0
+}
+
+/// The effective user and group of the calling thread.
+#[must_use]
+pub fn effective_user_and_group() -> (u32, u32) {
     // SAFETY: no addresses.
-    unsafe { raw_syscall!(Sysno::geteuid) as u32 }
+    unsafe { (raw_syscall!(Sysno::geteuid) as u32, raw_syscall!(Sysno::getegid) as u32) }
 }
 
 /// Number of CPUs this process may run on (at least 1).

@@ -5,13 +5,15 @@
 
 use crate::arch::{self, PAGE_SIZE};
 use crate::linux::general::{
-    CLONE_FILES, CLONE_FS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM, MAP_NORESERVE, MAP_STACK, PROT_NONE, SIGKILL, SIGSTOP,
+    AT_FDCWD, CLONE_FILES, CLONE_FS, CLONE_SIGHAND, CLONE_SYSVSEM, CLONE_THREAD, CLONE_VM, MAP_NORESERVE, MAP_STACK, PROT_NONE, SIGKILL,
+    SIGSTOP, STATX_NLINK, statx,
 };
 use crate::linux::prctl::PR_SET_NAME;
 use crate::signal::KernelSigaction;
 use crate::static_ref::StaticRef;
-use crate::{mm, process, signal};
+use crate::{io, mm, process, signal};
 use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use syscalls::{Errno, Sysno, raw_syscall};
 
 /// The signal that interrupts an engine thread's blocking call: the last real-time one, because
@@ -27,6 +29,10 @@ static INTERRUPT_HOOK: StaticRef<fn()> = StaticRef::new();
 const STACK: usize = 256 << 10;
 /// Bytes without access below the stack.
 const GUARD: usize = PAGE_SIZE;
+
+/// The engine's threads that run. Counted after a thread's start and before its end, so that it is
+/// never more than there are.
+static RUNNING: AtomicU32 = AtomicU32::new(0);
 
 /// Blocked on an engine thread: all signals but the interrupt.
 const ENGINE_THREAD_MASK: u64 = !signal::bit(INTERRUPT_SIGNAL);
@@ -72,7 +78,9 @@ fn start(main: Main) -> Result<(), Errno> {
     // SAFETY: the stack is fresh, `main` goes to the new thread alone.
     let started = unsafe { arch::start_thread(FLAGS, stack + STACK + GUARD, run, [main as usize, stack]) };
     signal::set_mask(mask);
-    if started.is_err() {
+    if started.is_ok() {
+        RUNNING.fetch_add(1, Relaxed);
+    } else {
         // SAFETY: no thread was made: both are still ours.
         unsafe {
             drop(Box::from_raw(main));
@@ -87,20 +95,57 @@ unsafe extern "C" fn run(main: usize, stack: usize) -> ! {
     // SAFETY: `start` passed a leaked box to this thread alone.
     let main = unsafe { Box::from_raw(main as *mut Main) };
     main();
+    RUNNING.fetch_sub(1, Relaxed);
     // SAFETY: the stack is this thread's own.
     unsafe { arch::unmap_and_exit(stack, STACK + GUARD) }
+}
+
+/// How many threads of the process are the program's; `None` where that is not known. At most as
+/// many as there are, and one too many while an engine thread starts or ends.
+#[must_use]
+pub fn count_of_program() -> Option<u32> {
+    // Read first: a thread that starts meanwhile is counted as the program's.
+    let engine = RUNNING.load(Relaxed);
+    thread_count().map(|all| all.wrapping_sub(engine))
+}
+
+/// Number of threads of this process; `None` where /proc is not mounted.
+fn thread_count() -> Option<u32> {
+    let mut stat = [0_u32; size_of::<statx>() / size_of::<u32>()];
+    let path = io::ptr_of_slice(c"/proc/self/task".to_bytes_with_nul());
+    io::statx(AT_FDCWD, path, 0, STATX_NLINK, io::ptr_of_mut(&mut stat)).ok()?;
+    // A folder has two links, and one for each folder in it.
+    let links = stat[core::mem::offset_of!(statx, stx_nlink) / size_of::<u32>()];
+    links.checked_sub(2).filter(|&threads| threads > 0)
+}
+
+/// In a forked child, which has none of the engine's threads.
+pub fn forget_all() {
+    RUNNING.store(0, Relaxed);
+}
+
+/// Whether a thread of this process runs.
+#[must_use]
+pub fn is_alive(tid: u32) -> bool {
+    // Signal 0 only checks.
+    queue_signal(tid, 0) != Err(Errno::ESRCH)
 }
 
 /// Interrupts a blocking system call of an engine thread.
 pub fn interrupt(tid: u32) {
     // A program that resets every signal would die of this one.
     install_interrupt_handler();
+    let _ = queue_signal(tid, INTERRUPT_SIGNAL);
+}
+
+/// The interrupt signal, or 0.
+fn queue_signal(tid: u32, signal: u32) -> Result<(), Errno> {
     // A siginfo_t: signal, errno, code (`SI_USER`: the only one that needs no memory to queue),
     // sender, user, value.
     let mut info = [0_u64; 16];
-    (info[0], info[2], info[3]) = (INTERRUPT_SIGNAL.into(), process::pid().into(), INTERRUPT_MARK);
+    (info[0], info[2], info[3]) = (signal.into(), process::pid().into(), INTERRUPT_MARK);
     // SAFETY: a live siginfo_t; the signal has a handler.
-    let _ = unsafe { signal::queue_to_thread(tid, INTERRUPT_SIGNAL, info.as_ptr().addr()) };
+    unsafe { signal::queue_to_thread(tid, signal, info.as_ptr().addr()) }
 }
 
 /// On an engine thread: unblocks the interrupt signal, and no other.

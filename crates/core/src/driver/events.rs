@@ -2,6 +2,7 @@
 
 use crate::apoll::{PollWaiter, RECHECK_EVENT, WAKE_EVENT};
 use crate::state::UringGuard;
+use crate::submit::identity::start_missing_workers;
 use crate::submit::{Depth, fire_expired, issue, poll_fired, reap_aio, run_ready};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -31,6 +32,9 @@ pub(super) fn run_requeued(guard: &mut UringGuard) {
 
 /// Of that, what does not need the epoll set.
 pub(super) fn bring_on(guard: &mut UringGuard) {
+    if guard.lacks_worker {
+        start_missing_workers(guard);
+    }
     if guard.aio_in_flight > 0 {
         reap_aio(guard);
     }

@@ -2,7 +2,9 @@
 
 use super::closing;
 use super::watcher::{WatcherNotify, hand_over};
+use crate::identity::is_diverged;
 use crate::state::UringGuard;
+use crate::submit::identity::leave_worker;
 use crate::uringlet;
 use uringlet_abi::{setup, sq_flags};
 
@@ -42,6 +44,9 @@ pub(crate) fn exit_action(guard: &mut UringGuard) -> ExitAction {
         // flag is set while something is armed: the program finds out by entering.
         let may_have_work = guard.needs_watch() || !guard.res.deferred.is_empty();
         guard.res.set_sq_flag(sq_flags::TASKRUN, may_have_work);
+    }
+    if is_diverged() {
+        leave_worker(guard);
     }
     if guard.needs_watch() { leave_to_watcher(guard) } else { ExitAction::None }
 }

@@ -32,15 +32,17 @@
 
 use super::closing;
 use super::events::{drive, fire_timers};
+use crate::identity::{self, Identity};
 use crate::state::{Busy, LockOwner, RINGS, Ring, UringGuard};
+use crate::submit::identity::start_missing_workers;
 use crate::submit::{Depth, run_ready};
 use crate::uringlet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use uringlet_abi::setup;
 use uringlet_sys::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, Epoll, EpollOp, EventFd, NO_EVENT};
-use uringlet_sys::lock::Mutex;
+use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::sync::{AtomicBool, AtomicU32, AtomicU64};
 use uringlet_sys::{Errno, UserPtr, process, thread};
@@ -72,6 +74,10 @@ pub(crate) struct Watcher {
     /// While ASLEEP: when it wakes by itself, ns.
     until_ns: AtomicU64,
     is_started: AtomicBool,
+    /// The number of the thread that is the watcher, or is about to be.
+    term: AtomicU32,
+    /// The last one that has ended: a futex on which its successor waits.
+    ended: AtomicU32,
     state: Mutex<WatcherState>,
 }
 
@@ -80,6 +86,8 @@ struct WatcherState {
     fds: Option<WatcherFds>,
     /// Rings to scan from now on.
     new: Vec<&'static Ring>,
+    /// The identity of its thread.
+    identity: Option<Identity>,
 }
 
 #[derive(Clone, Debug)]
@@ -108,48 +116,89 @@ impl Watcher {
                 mode: AtomicU32::new(TICKING),
                 until_ns: AtomicU64::new(0),
                 is_started: AtomicBool::new(false),
-                state: Mutex::new(WatcherState { fds: None, new: Vec::new() }),
+                term: AtomicU32::new(0),
+                ended: AtomicU32::new(0),
+                state: Mutex::new(WatcherState { fds: None, new: Vec::new(), identity: None }),
             }
         }
     }
 
     /// Scans `ring` from now on.
-    fn list(&'static self, ring: &'static Ring) {
+    fn list(&'static self, ring: &'static Ring, starter: Option<Identity>) {
         self.state.lock().new.push(ring);
-        self.wake();
+        self.wake(starter);
     }
 
-    /// Starts the watcher if need be, and wakes it.
-    pub(crate) fn wake(&'static self) {
+    /// Starts the watcher if need be, and wakes it. The calling thread has the identity `starter`,
+    /// if that is known. It replaces a watcher of an identity that the process had before.
+    pub(crate) fn wake(&'static self, starter: Option<Identity>) {
         let mut state = self.state.lock();
         if state.fds.is_none() {
             state.fds = WatcherFds::new().ok();
         }
         let Some(fds) = state.fds.clone() else { return };
-        if !self.is_started.swap(true, Acquire) {
-            let name = crate::io_wq::thread_name("iou-watch-", process::pid());
-            let run = fds.clone();
-            if thread::spawn(&name, move || self.run(&run)).is_err() {
-                self.is_started.store(false, Release);
-            }
+        let is_old = starter.is_some() && state.identity != starter && !identity::is_diverged();
+        if !self.is_started.load(Acquire) || is_old {
+            self.start(&mut state, &fds, starter);
         }
         fds.wake_eventfd.signal();
     }
 
-    /// The thread. A change of the process' credentials does not affect it: it issues transfers on
-    /// open files only, and opens go to io-wq.
-    fn run(&'static self, fds: &WatcherFds) {
+    /// The calling thread has a new identity: so has the watcher, if there is one.
+    pub(crate) fn renew(&'static self, identity: Identity) {
+        let mut state = self.state.lock();
+        if let Some(fds) = state.fds.clone()
+            && self.is_started.load(Acquire)
+        {
+            self.start(&mut state, &fds, Some(identity));
+            fds.wake_eventfd.signal();
+        }
+    }
+
+    /// Starts a thread that becomes the watcher when the present one, which has to be woken, has
+    /// ended. If no thread can be started, the present one stays.
+    fn start(&'static self, state: &mut WatcherState, fds: &WatcherFds, identity: Option<Identity>) {
+        let name = crate::io_wq::thread_name("iou-watch-", process::pid());
+        let (fds, term) = (fds.clone(), self.term.load(Relaxed).wrapping_add(1));
+        let owner = LockOwner::Watcher(identity);
+        if thread::spawn(&name, move || self.run(&fds, term, owner)).is_ok() {
+            state.identity = identity;
+            self.is_started.store(true, Release);
+            self.term.store(term, Release);
+        }
+    }
+
+    fn wait_for_predecessor(&self, term: u32) {
+        let predecessor = term.wrapping_sub(1);
+        let mut ended = self.ended.load(Acquire);
+        while ended != predecessor {
+            let _ = futex_wait(&self.ended, ended, u64::MAX);
+            ended = self.ended.load(Acquire);
+        }
+    }
+
+    /// The thread ends: its successor takes over.
+    fn hand_on(&self, rings: &mut Vec<&'static Ring>, term: u32) {
+        self.state.lock().new.append(rings);
+        self.ended.store(term, Release);
+        futex_wake(&self.ended, u32::MAX);
+    }
+
+    /// The thread. What depends on an identity it leaves to workers, so that nothing is under way
+    /// with the old identity while the program changes its own.
+    fn run(&'static self, fds: &WatcherFds, term: u32, owner: LockOwner) {
         let mut rings: Vec<&'static Ring> = Vec::new();
         let mut quiet = 0;
-        loop {
+        self.wait_for_predecessor(term);
+        while self.is_current(term) {
             rings.append(&mut self.state.lock().new);
-            let mut result = try_scan(&mut rings, fds);
+            let mut result = try_scan(&mut rings, fds, owner);
             quiet = if result.is_active { 0 } else { quiet + 1 };
             if quiet >= TICKS {
                 // A timer that the first scan saw may be removed meanwhile, so it covers no ring.
                 self.until_ns.store(u64::MAX, Release);
                 self.mode.store(ASLEEP, Release);
-                result = scan(&mut rings, fds);
+                result = scan(&mut rings, fds, owner);
                 self.until_ns.store(result.until_ns, Release);
             }
             let is_asleep = quiet >= TICKS && !result.is_active;
@@ -165,10 +214,17 @@ impl Watcher {
                 match data {
                     WAKE_EVENT => quiet = 0,
                     _ if data & ORPHANED != 0 => closing::orphaned(data as u32),
-                    _ => ring_fired(data as u32),
+                    _ => ring_fired(data as u32, owner),
                 }
             }
         }
+        self.hand_on(&mut rings, term);
+    }
+
+    /// Whether this thread is the watcher still. A new thread's number is stored after its start.
+    fn is_current(&self, term: u32) -> bool {
+        let current = self.term.load(Acquire);
+        current == term || current.wrapping_add(1) == term
     }
 
     /// For fork(2): keeps all other threads out of the watcher's lists.
@@ -185,7 +241,7 @@ impl Watcher {
     pub(crate) fn recover_in_copy(&self) {
         self.state.recover_in_copy(|torn| {
             core::mem::forget(torn);
-            WatcherState { fds: None, new: Vec::new() }
+            WatcherState { fds: None, new: Vec::new(), identity: None }
         });
     }
 
@@ -194,6 +250,8 @@ impl Watcher {
         let mut state = self.state.lock();
         state.fds = None;
         state.new.clear();
+        state.identity = None;
+        self.ended.store(self.term.load(Relaxed), Relaxed);
         self.is_started.store(false, Release);
         self.mode.store(TICKING, Release);
     }
@@ -211,7 +269,7 @@ impl Watcher {
                 let _ = fds.epoll.ctl(EpollOp::Add, writer, EPOLLET, ORPHANED | u64::from(ring_index));
             }
         }
-        self.wake();
+        self.wake(Some(identity::of_this_thread()));
     }
 }
 
@@ -240,9 +298,9 @@ impl WatcherFds {
 /// Scans each ring whose lock is free. The holder of a lock leaves the ring later, and the next
 /// tick sees that. Waiting for the lock would cost its holder a wake-up, up to a thousand times a
 /// second.
-fn try_scan(rings: &mut Vec<&'static Ring>, fds: &WatcherFds) -> ScanResult {
+fn try_scan(rings: &mut Vec<&'static Ring>, fds: &WatcherFds, owner: LockOwner) -> ScanResult {
     let mut result = ScanResult::default();
-    rings.retain(|ring| match ring.try_lock(LockOwner::Worker) {
+    rings.retain(|ring| match ring.try_lock(owner) {
         Ok(Some(mut guard)) => scan_one(&mut guard, fds, &mut result),
         Ok(None) => false,
         Err(Busy) => {
@@ -254,9 +312,9 @@ fn try_scan(rings: &mut Vec<&'static Ring>, fds: &WatcherFds) -> ScanResult {
 }
 
 /// Scans each ring. Rings with nothing armed leave the list.
-fn scan(rings: &mut Vec<&'static Ring>, fds: &WatcherFds) -> ScanResult {
+fn scan(rings: &mut Vec<&'static Ring>, fds: &WatcherFds, owner: LockOwner) -> ScanResult {
     let mut result = ScanResult::default();
-    rings.retain(|ring| ring.lock(LockOwner::Worker).is_some_and(|mut guard| scan_one(&mut guard, fds, &mut result)));
+    rings.retain(|ring| ring.lock(owner).is_some_and(|mut guard| scan_one(&mut guard, fds, &mut result)));
     result
 }
 
@@ -277,6 +335,9 @@ fn scan_one(guard: &mut UringGuard, fds: &WatcherFds, result: &mut ScanResult) -
     if !guard.watched.is_armed && !guard.res.event_pending && (!has_moved || guard.watched.polls_cq) {
         result.is_active |= fds.arm(guard).is_err();
     }
+    if guard.lacks_worker {
+        start_missing_workers(guard);
+    }
     fire_timers(guard);
     run_ready(guard, Depth::Deep);
     uringlet::wake(guard);
@@ -285,8 +346,8 @@ fn scan_one(guard: &mut UringGuard, fds: &WatcherFds, result: &mut ScanResult) -
 }
 
 /// A ring's epoll set has an event.
-fn ring_fired(index: u32) {
-    let Some(mut guard) = RINGS.get(index).and_then(|ring| ring.lock(LockOwner::Worker)) else { return };
+fn ring_fired(index: u32, owner: LockOwner) {
+    let Some(mut guard) = RINGS.get(index).and_then(|ring| ring.lock(owner)) else { return };
     guard.watched.is_armed = false;
     if guard.res.setup & setup::DEFER_TASKRUN != 0 {
         return notify_program(&mut guard);
@@ -314,12 +375,13 @@ pub(crate) fn end_or_watch(ring: &'static Ring, generation: u64) {
     }
 }
 
-/// What to tell the watcher once the ring's lock is released.
+/// What to tell the watcher once the ring's lock is released, and the identity of the thread that
+/// does, if known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WatcherNotify {
     Nothing,
-    Wake,
-    List(&'static Ring),
+    Wake(Option<Identity>),
+    List(&'static Ring, Option<Identity>),
 }
 
 /// The watcher looks after what is armed from now on.
@@ -327,19 +389,19 @@ pub(crate) fn hand_over(guard: &mut UringGuard) -> WatcherNotify {
     let watcher = &WATCHER;
     if !guard.watched.is_listed {
         guard.watched.is_listed = true;
-        return WatcherNotify::List(guard.ring);
+        return WatcherNotify::List(guard.ring, guard.res.lock_owner.identity());
     }
     let is_covered = watcher.mode.load(Acquire) == TICKING
         || (guard.watched.is_armed && guard.res.timers.next_deadline().is_none_or(|at| at >= watcher.until_ns.load(Acquire)));
-    if is_covered { WatcherNotify::Nothing } else { WatcherNotify::Wake }
+    if is_covered { WatcherNotify::Nothing } else { WatcherNotify::Wake(guard.res.lock_owner.identity()) }
 }
 
 impl WatcherNotify {
     pub(crate) fn deliver(self) {
         match self {
             Self::Nothing => {}
-            Self::Wake => WATCHER.wake(),
-            Self::List(ring) => WATCHER.list(ring),
+            Self::Wake(starter) => WATCHER.wake(starter),
+            Self::List(ring, starter) => WATCHER.list(ring, starter),
         }
     }
 }

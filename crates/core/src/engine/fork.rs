@@ -2,13 +2,14 @@
 
 use super::Engine;
 use crate::driver::watcher::WATCHER;
+use crate::identity;
 use crate::state::{LockOwner, RINGS, Ring, sharing};
 use crate::submit::{Depth, cancel, run_ready};
 use crate::throttle::THROTTLE;
 use crate::virtual_file;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet_sys::{Errno, heap, process};
+use uringlet_sys::{Errno, heap, process, thread};
 
 /// This process, or one that it is a copy of, has no heap: see [`Engine::own`].
 static HAS_NO_HEAP: AtomicBool = AtomicBool::new(false);
@@ -57,6 +58,7 @@ impl Engine {
             RINGS.recover_in_copy();
             WATCHER.recover_in_copy();
             THROTTLE.recover_in_copy();
+            identity::recover_in_copy();
             virtual_file::recover_in_copy();
             self.reset_copy();
             self.prepare();
@@ -79,6 +81,7 @@ impl Engine {
         }
         // Locked after the rings: these locks are taken under a ring's lock.
         THROTTLE.lock_for_fork();
+        identity::lock_for_fork();
         virtual_file::lock_for_fork();
     }
 
@@ -88,6 +91,7 @@ impl Engine {
             return;
         }
         virtual_file::unlock_after_fork();
+        identity::unlock_after_fork();
         THROTTLE.unlock_after_fork();
         for ring in RINGS.all_held() {
             ring.unlock_after_fork();
@@ -110,6 +114,8 @@ impl Engine {
     /// Drops what is the parent's.
     fn reset_copy(&'static self) {
         sharing::reset_forked_child();
+        thread::forget_all();
+        identity::reset_in_child();
         WATCHER.forget();
         for ring in RINGS.all() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker) {

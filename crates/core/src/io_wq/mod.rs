@@ -38,10 +38,15 @@
 //! that wait for each other each get a worker while the limit lasts. Items that take less time than
 //! a wake-up are done by the worker that is there.
 //!
-//! A worker exits that is idle for 5 s, is beyond the limit, or has old credentials. It calls
-//! `wake_if_ready` afterwards. If no thread can be started then and no worker is left, it rejoins,
-//! or, if it must not do the work itself, waits. If there is no worker to begin with and no thread
-//! can be started, the submitter gets its items back.
+//! A worker exits that is idle for 5 s, or is beyond the limit. It calls `wake_if_ready`
+//! afterwards. If no thread can be started then and no worker is left, it rejoins. If there is no
+//! worker to begin with and no thread can be started, the submitter gets its items back.
+//!
+//! All workers of a pool have one identity (`crate::identity`): a worker is started by another one,
+//! or by a thread that has this identity. A thread of another identity only adds its item
+//! (`enqueue_only`). Where that needs a worker, one of the right identity has to call
+//! `start_missing`. If such items may come while no such thread is there, it leaves a worker behind
+//! that does not exit (`keep_worker`).
 //!
 //! A cancel takes an item out of the list, or interrupts the worker that runs it, in that item only
 //! (`interrupt`).
@@ -53,7 +58,6 @@
 //! | `worker`, `interrupt` | what other threads know of a worker: park, wake, interrupt |
 //! | `pool` | the two locks together: enqueue, cancel, wake |
 //! | `worker_loop` | what a worker's thread does |
-//! | `shared_pool` | a pool as rings share it |
 //!
 //! Checked by `model` (loom, and shuttle) and, whole pools with hundreds of items, by
 //! `model_at_random` (shuttle).
@@ -67,7 +71,6 @@ mod model;
 mod model_at_random;
 mod policy;
 mod pool;
-mod shared_pool;
 mod worker;
 mod worker_loop;
 
@@ -76,8 +79,7 @@ pub use hash::HashKey;
 pub use interrupt::InterruptGuard;
 pub use policy::{CAN_WAKE, ExitReason, OVER_LIMIT, WakeAction, WorkerCounts};
 pub(crate) use pool::thread_name;
-pub use pool::{CpuMask, IoWq, Work};
-pub(crate) use shared_pool::SharedPool;
+pub use pool::{CpuMask, Hold, IoWq, Work};
 pub use worker::Worker;
 
 use alloc::sync::Arc;
@@ -86,13 +88,8 @@ use uringlet_sys::process;
 
 /// Constructors: a pool's threads run the worker loop.
 impl<W: Work, R: RawMutex> IoWq<W, R> {
-    /// A pool for a ring of `sq_entries`. No thread is started before there is work.
-    pub fn new(sq_entries: u32) -> Arc<Self> {
-        let bound = sq_entries.min(4 * process::cpu_count()).max(1);
-        Self::with_limits([bound, most_workers()])
-    }
-
-    /// A pool with these limits of bounded and unbounded workers.
+    /// A pool with these limits of bounded and unbounded workers. No thread is started before there
+    /// is work.
     pub fn with_limits(max_workers: [u32; 2]) -> Arc<Self> {
         Self::named("iou-wrk-", max_workers)
     }
@@ -104,8 +101,10 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
     }
 }
 
-/// The most workers that a class may have.
-fn most_workers() -> u32 {
+/// The limits of bounded and unbounded workers for a ring of `sq_entries`.
+pub(crate) fn default_limits(sq_entries: u32) -> [u32; 2] {
+    let bound = sq_entries.min(4 * process::cpu_count()).max(1);
     // Never 0: no worker would be left for the work.
-    process::rlimit_nproc().clamp(1, u64::from(u32::MAX >> 1)) as u32
+    let unbound = process::rlimit_nproc().clamp(1, u64::from(u32::MAX >> 1)) as u32;
+    [bound, unbound]
 }

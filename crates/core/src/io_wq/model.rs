@@ -188,18 +188,55 @@ fn cancelled_work_comes_back_or_runs() {
     });
 }
 
+/// By a thread that may not start a worker. Whether one comes for it.
+fn hand_over_only(pool: &Arc<IoWq<ModelWork>>, done_count: &Arc<DoneCount>) -> bool {
+    let piece = ModelWork { done_count: Arc::clone(done_count), after: 0, announces: false, key_order: None };
+    pool.enqueue_only(Account::Bound, None, pool.number(), piece)
+}
+
 #[test]
-fn new_credentials_leave_no_work_behind() {
-    model::check(1, || {
-        let (pool, done_count) = (IoWq::with_limits([2, 1]), DoneCount::new());
-        // One worker runs a piece that waits for the last one; the other is free, with old
-        // credentials.
-        enqueue(&pool, ModelWork { done_count: Arc::clone(&done_count), after: 3, announces: true, key_order: None });
+fn work_of_a_thread_that_may_not_start_a_worker_finds_one_or_says_so() {
+    model::check(2, || {
+        let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
+        let clock = thread::spawn(|| model::advance_to(IDLE_NS));
+        if !hand_over_only(&pool, &done_count) {
+            assert!(pool.start_missing().is_ok());
+        }
         done_count.wait_for(2);
+        clock.join().unwrap();
+    });
+}
+
+#[test]
+fn a_kept_worker_is_there_for_work_of_other_threads() {
+    model::check(2, || {
+        let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
+        let hold = pool.hold();
+        pool.keep_worker(Account::Bound);
+        let clock = thread::spawn(|| model::advance_to(IDLE_NS));
+        assert!(hand_over_only(&pool, &done_count));
+        drop(hold);
+        done_count.wait_for(1);
+        clock.join().unwrap();
+    });
+}
+
+#[test]
+fn work_that_comes_during_a_shutdown_is_run_or_abandoned() {
+    model::check(2, || {
+        let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
-        pool.renew_credentials();
-        done_count.wait_for(4);
+        let other = thread::spawn({
+            let (pool, done_count) = (Arc::clone(&pool), Arc::clone(&done_count));
+            move || hand_over_only(&pool, &done_count)
+        });
+        pool.shut_down();
+        other.join().unwrap();
+        model::join_threads();
+        pool.take_abandoned().iter().for_each(|_| done_count.add());
+        done_count.assert(2);
+        assert!(pool.is_over());
     });
 }
 

@@ -1,7 +1,8 @@
-//! Whole pools: two submitters, both classes, keys, cancels, limits and credentials that change,
-//! hundreds of steps. Every piece runs once or comes back from a cancel; pieces of a key that are
-//! not cancelled run one at a time and in order; no class has more workers than its limit. A thread
-//! that is never woken is a deadlock, which shuttle reports with the seed that repeats it.
+//! Whole pools: two submitters, which may also be threads that start no worker, both classes, keys,
+//! cancels, limits that change, hundreds of steps. Every piece runs once or comes back from a
+//! cancel; pieces of a key that are not cancelled run one at a time and in order; no class has more
+//! workers than its limit. A thread that is never woken is a deadlock, which shuttle reports with
+//! the seed that repeats it.
 
 use super::*;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -97,7 +98,11 @@ fn submit(pool: &Arc<IoWq<RandomWork>>, totals: &Arc<Totals>, keys: core::ops::R
         let number = pool.number();
         let piece = RandomWork { totals: Arc::clone(totals), account, key, pauses: rng.gen_range(0..3) };
         let key = key.map(|(key, _)| HashKey::new(key as u64));
-        assert!(pool.enqueue(account, key, number, piece).is_ok());
+        if rng.gen_bool(0.8) {
+            assert!(pool.enqueue(account, key, number, piece).is_ok());
+        } else if !pool.enqueue_only(account, key, number, piece) {
+            assert!(pool.start_missing().is_ok());
+        }
         if rng.gen_bool(0.2)
             && let Cancelled::Queued(piece) = pool.cancel(number)
         {
@@ -125,7 +130,7 @@ fn every_piece_ends_once() {
 }
 
 #[test]
-fn every_piece_ends_once_while_limits_and_credentials_change() {
+fn every_piece_ends_once_while_limits_change_and_workers_are_kept() {
     model::check_at_random(2_000, || {
         let (pool, totals) = (IoWq::with_limits([MOST; 2]), Totals::new());
         let other = thread::spawn({
@@ -137,7 +142,7 @@ fn every_piece_ends_once_while_limits_and_credentials_change() {
             if rng.gen_bool(0.5) {
                 pool.set_max_workers([rng.gen_range(0..=MOST), rng.gen_range(0..=MOST)]);
             } else {
-                pool.renew_credentials();
+                pool.keep_worker(Account::BOTH[rng.gen_range(0..2)]);
             }
             model::advance_to(step * worker_loop::IDLE_NS);
             thread::yield_now();

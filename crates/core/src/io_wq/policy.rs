@@ -24,8 +24,6 @@ pub enum WakeAction<T> {
 /// Why a worker exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// The process has other credentials by now.
-    Stale,
     /// There are more workers than the limit.
     OverLimit,
     /// There was no work for long, or the pool is shut down.
@@ -120,9 +118,12 @@ impl<T> WorkerCounts<T> {
         at.map(|at| self.free.remove(at)).is_some()
     }
 
-    /// Whether a worker may exit; it does.
-    pub fn try_exit(&mut self, reason: ExitReason) -> bool {
-        let exits = reason != ExitReason::OverLimit || self.workers > self.limit();
+    /// Whether a worker may exit; it does. So many idle ones stay, unless the pool is shut down.
+    pub fn try_exit(&mut self, reason: ExitReason, kept: u32) -> bool {
+        let exits = match reason {
+            ExitReason::OverLimit => self.workers > self.limit(),
+            ExitReason::Idle => self.workers > kept || self.max_workers == 0,
+        };
         self.workers -= u32::from(exits);
         exits
     }
@@ -229,10 +230,23 @@ mod tests {
         counts.max_workers = 1;
         assert_eq!(counts.signal(), OVER_LIMIT);
         assert!(!counts.park("a"));
-        assert!(counts.try_exit(ExitReason::OverLimit));
-        assert!(!counts.try_exit(ExitReason::OverLimit));
+        assert!(counts.try_exit(ExitReason::OverLimit, 0));
+        assert!(!counts.try_exit(ExitReason::OverLimit, 0));
         assert_eq!(counts.signal(), 0);
         assert!(counts.park("b"));
+    }
+
+    #[test]
+    fn a_kept_worker_stays_until_its_pool_is_shut_down() {
+        let mut counts = counts_of(2);
+        for _ in 0..2 {
+            start(&mut counts);
+            counts.stop_searching();
+        }
+        assert!(counts.try_exit(ExitReason::Idle, 1));
+        assert!(!counts.try_exit(ExitReason::Idle, 1));
+        counts.shut_down();
+        assert!(counts.try_exit(ExitReason::Idle, 1));
     }
 
     #[test]

@@ -24,8 +24,21 @@ pub trait Work: Send + 'static {
     fn run(self, interrupts: &InterruptGuard);
 }
 
-/// What a worker's thread runs: with the credentials' generation it was started in.
-pub(super) type WorkerMain<W, R> = fn(Arc<IoWq<W, R>>, Account, Arc<Worker>, u32);
+/// What a worker's thread runs.
+pub(super) type WorkerMain<W, R> = fn(Arc<IoWq<W, R>>, Account, Arc<Worker>);
+
+/// Whether the calling thread may start workers, which have its identity from then on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MayStart {
+    /// It has the identity of the pool's workers.
+    Yes,
+    /// It has another one.
+    No,
+}
+
+/// Work may come that only workers of a certain pool can do: one of them stays meanwhile.
+#[derive(Clone, Debug)]
+pub struct Hold(Arc<()>);
 
 /// A class. Data that is written for each item is apart from data that is mostly read.
 #[derive(Debug)]
@@ -83,8 +96,10 @@ pub struct IoWq<W, R = RawLock> {
     accts: [Acct<W, R>; 2],
     pub(super) state: Mutex<PoolState, R>,
     next_work: AtomicU64,
-    /// Changes when the process' credentials do: workers of an older generation exit.
-    pub(super) credentials: AtomicU32,
+    /// A thread of the program, for which one worker stays although it is idle; 0 for none.
+    keeper: AtomicU32,
+    /// One worker stays while there are more of it than this one.
+    hold: Hold,
     /// The names of its threads, before the process' number.
     name: &'static str,
     worker_main: WorkerMain<W, R>,
@@ -102,7 +117,8 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
             accts,
             state: Mutex::of(PoolState { counts, workers: Vec::new(), affinity: None }),
             next_work: AtomicU64::new(1),
-            credentials: AtomicU32::new(0),
+            keeper: AtomicU32::new(0),
+            hold: Hold(Arc::new(())),
             name,
             worker_main,
         })
@@ -125,12 +141,96 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
     pub fn enqueue(self: &Arc<Self>, account: Account, key: Option<HashKey>, number: u64, work: W) -> Result<(), Vec<W>> {
         let acct = self.acct(account);
         let needs_worker = acct.with(|list| list.push(number, key, work) && acct.can_wake());
-        if !needs_worker || self.wake_or_start(account).is_ok() {
+        if !needs_worker || self.wake_or_start(account, MayStart::Yes).is_ok() {
             return Ok(());
         }
-        let unrunnable = acct.with(WorkList::drain_unrunnable);
-        // Empty: another thread that failed as well has it, or a worker that was started since.
+        self.drain_unrunnable(account)
+    }
+
+    /// As [`enqueue`](Self::enqueue), from a thread that may not start a worker, since that would
+    /// have its identity. `false`: no worker comes for it before a thread that may has called
+    /// [`start_missing`](Self::start_missing).
+    pub fn enqueue_only(self: &Arc<Self>, account: Account, key: Option<HashKey>, number: u64, work: W) -> bool {
+        let acct = self.acct(account);
+        let needs_worker = acct.with(|list| list.push(number, key, work) && acct.can_wake());
+        !needs_worker || self.wake_or_start(account, MayStart::No).is_ok()
+    }
+
+    /// Starts the workers for which [`enqueue_only`](Self::enqueue_only) has asked.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub fn start_missing(self: &Arc<Self>) -> Result<(), Vec<W>> {
+        let mut unrunnable = Vec::new();
+        for account in Account::BOTH {
+            if self.wake_if_ready(account).is_err() {
+                unrunnable.extend(self.drain_unrunnable(account).err().unwrap_or_default());
+            }
+        }
         if unrunnable.is_empty() { Ok(()) } else { Err(unrunnable) }
+    }
+
+    /// Whether [`start_missing`](Self::start_missing) would start one.
+    pub fn lacks_worker(&self) -> bool {
+        Account::BOTH.iter().any(|&account| self.acct(account).can_wake() && self.acct(account).queue.ready.load(Relaxed) > 0)
+    }
+
+    /// Takes the work that no worker will run: none exists, and none can be started.
+    ///
+    /// # Errors
+    /// The work. `Ok`: another thread that failed as well has it, or a worker that was started
+    /// since.
+    fn drain_unrunnable(&self, account: Account) -> Result<(), Vec<W>> {
+        let unrunnable = self.acct(account).with(WorkList::drain_unrunnable);
+        if unrunnable.is_empty() { Ok(()) } else { Err(unrunnable) }
+    }
+
+    /// Makes sure that there is a worker, for work that will come from threads that may not start
+    /// one. It stays as [`stay_for`](Self::stay_for) and [`hold`](Self::hold) say.
+    pub fn keep_worker(self: &Arc<Self>, account: Account) {
+        let mut state = self.state.lock();
+        let counts = &mut state.counts[account as usize];
+        if counts.workers == 0 {
+            // Without one, the work waits until a thread enters that may start one.
+            let _ = self.start(account, counts);
+            self.acct(account).signal.0.store(counts.signal(), Relaxed);
+        }
+    }
+
+    /// The last worker stays while this thread lives; 0: no longer.
+    pub fn stay_for(&self, keeper: u32) {
+        self.keeper.store(keeper, Relaxed);
+    }
+
+    /// The last worker stays while this lives.
+    pub fn hold(&self) -> Hold {
+        self.hold.clone()
+    }
+
+    /// Whether there is a [`hold`](Self::hold).
+    pub fn is_held(&self) -> bool {
+        Arc::strong_count(&self.hold.0) > 1
+    }
+
+    /// Whether a worker stays although it is idle, if it is the last one.
+    pub(super) fn is_kept(&self) -> bool {
+        let keeper = self.keeper.load(Relaxed);
+        self.is_held() || (keeper != 0 && thread::is_alive(keeper))
+    }
+
+    /// Takes the work of a class that has no worker left, of a pool that gets none any more.
+    pub fn take_abandoned(&self) -> Vec<W> {
+        let has_worker = self.state.lock().counts.each_ref().map(|counts| counts.workers > 0);
+        let abandoned = Account::BOTH.into_iter().filter(|&account| !has_worker[account as usize]);
+        abandoned.flat_map(|account| self.drain_unrunnable(account).err().unwrap_or_default()).collect()
+    }
+
+    /// Whether it has neither workers nor work.
+    pub fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        Account::BOTH
+            .iter()
+            .all(|&account| state.counts[account as usize].workers == 0 && self.acct(account).queue.ready.load(Relaxed) == 0)
     }
 
     /// If there is ready work and CAN_WAKE, wakes or starts a worker: for a thread that may have
@@ -140,15 +240,16 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
     /// There is no worker, and none could be started.
     pub(super) fn wake_if_ready(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
         let acct = self.acct(account);
-        if acct.can_wake() && acct.with(|list| list.ready() > 0) { self.wake_or_start(account) } else { Ok(()) }
+        if acct.can_wake() && acct.with(|list| list.ready() > 0) { self.wake_or_start(account, MayStart::Yes) } else { Ok(()) }
     }
 
     /// There is ready work: wakes an idle worker or starts one, unless one is on its way or the
     /// limit is reached.
     ///
     /// # Errors
-    /// There is no worker, and none could be started.
-    fn wake_or_start(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
+    /// There is no worker, and none could be started. `EPERM`: one is to be started, by another
+    /// thread.
+    fn wake_or_start(self: &Arc<Self>, account: Account, may_start: MayStart) -> Result<(), Errno> {
         let mut state = self.state.lock();
         // A worker may have taken it meanwhile. What was seen under the class lock, or something
         // later, is seen here.
@@ -162,6 +263,7 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
                 worker.mark_woken();
                 (Ok(()), Some(worker))
             }
+            WakeAction::Start if may_start == MayStart::No => (Err(Errno::EPERM), None),
             WakeAction::Start => (self.start(account, counts), None),
         };
         self.acct(account).signal.0.store(counts.signal(), Relaxed);
@@ -176,10 +278,10 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
     /// started.
     fn start(self: &Arc<Self>, account: Account, counts: &mut WorkerCounts<Arc<Worker>>) -> Result<(), Errno> {
         let (pool, worker) = (Arc::clone(self), Worker::new());
-        let (credentials, worker_main) = (self.credentials.load(Relaxed), self.worker_main);
+        let worker_main = self.worker_main;
         thread::install_interrupt_handler();
         let name = thread_name(self.name, process::pid());
-        match thread::spawn(&name, move || worker_main(pool, account, worker, credentials)) {
+        match thread::spawn(&name, move || worker_main(pool, account, worker)) {
             Ok(()) => counts.started(),
             Err(errno) => {
                 counts.start_failed(process::monotonic_ns());
@@ -274,15 +376,10 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
         }
     }
 
-    /// Lets workers exit once they have nothing to do: the pool's ring is gone.
+    /// Lets workers exit once they have nothing to do: the pool's ring is gone, or the identity of
+    /// its workers.
     pub fn shut_down(&self) {
         self.wake_all_idle(WorkerCounts::shut_down);
-    }
-
-    /// The process' credentials changed: workers with the old ones exit when they are done.
-    pub fn renew_credentials(&self) {
-        self.credentials.fetch_add(1, Relaxed);
-        self.wake_all_idle(|_| ());
     }
 
     fn wake_all_idle(&self, change: impl Fn(&mut WorkerCounts<Arc<Worker>>)) {

@@ -5,32 +5,27 @@ use super::policy::{ExitReason, WorkerCounts};
 use super::pool::{IoWq, Work};
 use super::worker::Worker;
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::lock::RawMutex;
 use uringlet_sys::{process, thread};
 
 /// An idle worker exits after this long.
 pub(super) const IDLE_NS: u64 = 5_000_000_000;
-/// Between two attempts to start a worker in place of one that may not do the work.
-const RETRY_NS: u64 = 10_000_000;
 
 /// A worker at work.
 struct WorkerLoop<W, R> {
     pool: Arc<IoWq<W, R>>,
     account: Account,
     me: Arc<Worker>,
-    /// The generation of the credentials it was started with.
-    credentials: u32,
     /// It was woken or started, and has not found work yet.
     is_searching: bool,
 }
 
 /// The worker's thread.
-pub(super) fn worker_main<W: Work, R: RawMutex>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>, credentials: u32) {
+pub(super) fn worker_main<W: Work, R: RawMutex>(pool: Arc<IoWq<W, R>>, account: Account, me: Arc<Worker>) {
     thread::accept_interrupts();
     pool.add(&me);
     let slot = pool.acct(account).with(|list| list.attach_worker(Arc::clone(&me)));
-    WorkerLoop { pool, account, me, credentials, is_searching: true }.work(slot);
+    WorkerLoop { pool, account, me, is_searching: true }.work(slot);
 }
 
 impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
@@ -38,8 +33,6 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
         let mut done = KeyLease::None;
         loop {
             let lease = core::mem::take(&mut done);
-            // Checked under the lock: a thread that changes the credentials later queues its work
-            // later.
             let next = self.pool.acct(self.account).with(|list| match self.exit_reason() {
                 Some(reason) => {
                     list.finish(slot, lease);
@@ -67,14 +60,7 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
 
     /// Why it may take no more work, if so.
     fn exit_reason(&self) -> Option<ExitReason> {
-        if self.is_stale() {
-            return Some(ExitReason::Stale);
-        }
         self.pool.acct(self.account).is_over_limit().then_some(ExitReason::OverLimit)
-    }
-
-    fn is_stale(&self) -> bool {
-        self.pool.credentials.load(Relaxed) != self.credentials
     }
 
     /// It has work. A worker that was not woken because this one was on its way is woken now.
@@ -108,11 +94,13 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
         if is_woken { None } else { Some(ExitReason::Idle) }
     }
 
-    /// `false`: it stays, since there is work and no other worker, or it is within the limit again.
+    /// `false`: it stays, since there is work and no other worker, or it is within the limit again,
+    /// or it is kept.
     fn try_exit(&mut self, reason: ExitReason) -> bool {
         let is_searching = self.is_searching;
+        let kept = u32::from(reason == ExitReason::Idle && self.pool.is_kept());
         let exits = self.pool.update_counts(self.account, |counts| {
-            let exits = counts.try_exit(reason);
+            let exits = counts.try_exit(reason, kept);
             if exits && is_searching {
                 counts.stop_searching();
             }
@@ -123,11 +111,9 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
         }
         self.is_searching = false;
         while self.pool.wake_if_ready(self.account).is_err() {
-            if reason != ExitReason::Stale && self.pool.update_counts(self.account, WorkerCounts::rejoin) {
+            if self.pool.update_counts(self.account, WorkerCounts::rejoin) {
                 return false;
             }
-            // Its credentials are old: it may wait for another worker, but not do the work.
-            process::sleep_ns(RETRY_NS);
         }
         true
     }

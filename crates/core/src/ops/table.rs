@@ -32,6 +32,9 @@ pub(crate) struct OpDef {
     pub(crate) is_socket: bool,
     /// It waits for a child or a futex: a cancel ends it at once, although a worker has it.
     pub(crate) is_wait: bool,
+    /// What it does depends on the identity of the thread that does it (`crate::identity`): it
+    /// resolves a path, or meets a check of credentials, or tells them to others.
+    pub(crate) acts_as_submitter: bool,
     /// The notification that follows the CQE of such an SQE: its buffer may be reused.
     pub(crate) notification: Option<fn(&Sqe) -> Option<Notification>>,
     /// What decides its route.
@@ -92,6 +95,7 @@ const fn row(prep: PrepInPlace, routing: OpRouting) -> OpDef {
         supported: true,
         is_socket: false,
         is_wait: false,
+        acts_as_submitter: false,
         notification: None,
         routing,
     }
@@ -137,6 +141,15 @@ const fn shallow(prep: PrepInPlace) -> OpDef {
     inline(Inline::Shallow, row(prep, FS))
 }
 
+const fn as_submitter(def: OpDef) -> OpDef {
+    OpDef { acts_as_submitter: true, ..def }
+}
+
+/// An operation on names.
+const fn path(prep: PrepInPlace) -> OpDef {
+    as_submitter(shallow(prep))
+}
+
 fn prep_unsupported(_: &Sqe, _: &PrepCx, _: &mut Op) -> Result<(), Errno> {
     Err(Errno::EINVAL)
 }
@@ -163,29 +176,29 @@ const fn def(opcode: Opcode) -> OpDef {
         // On a worker, where SIGXFSZ is blocked.
         O::Ftruncate => file(prep!(sync::prep_ftruncate), BOUNDED),
         // try_issue opens what needs no I/O; the rest may sleep on a FIFO or a device.
-        O::Openat => row(prep!(fs::prep_openat), FS),
-        O::Openat2 => row(prep!(fs::prep_openat2), FS),
+        O::Openat => as_submitter(row(prep!(fs::prep_openat), FS)),
+        O::Openat2 => as_submitter(row(prep!(fs::prep_openat2), FS)),
         O::Close => shallow(prep!(fs::prep_close)),
-        O::Statx => shallow(prep!(fs::prep_statx)),
-        O::Unlinkat => shallow(prep!(fs::prep_unlinkat)),
-        O::Renameat => shallow(prep!(fs::prep_renameat)),
-        O::Mkdirat => shallow(prep!(fs::prep_mkdirat)),
-        O::Symlinkat => shallow(prep!(fs::prep_symlinkat)),
-        O::Linkat => shallow(prep!(fs::prep_linkat)),
-        O::Setxattr => shallow(prep!(fs::prep_setxattr)),
-        O::Getxattr => shallow(prep!(fs::prep_getxattr)),
-        O::Fsetxattr => inline(Inline::Shallow, file(prep!(fs::prep_fsetxattr), FS)),
-        O::Fgetxattr => inline(Inline::Shallow, file(prep!(fs::prep_fgetxattr), FS)),
+        O::Statx => path(prep!(fs::prep_statx)),
+        O::Unlinkat => path(prep!(fs::prep_unlinkat)),
+        O::Renameat => path(prep!(fs::prep_renameat)),
+        O::Mkdirat => path(prep!(fs::prep_mkdirat)),
+        O::Symlinkat => path(prep!(fs::prep_symlinkat)),
+        O::Linkat => path(prep!(fs::prep_linkat)),
+        O::Setxattr => path(prep!(fs::prep_setxattr)),
+        O::Getxattr => path(prep!(fs::prep_getxattr)),
+        O::Fsetxattr => as_submitter(inline(Inline::Shallow, file(prep!(fs::prep_fsetxattr), FS))),
+        O::Fgetxattr => as_submitter(inline(Inline::Shallow, file(prep!(fs::prep_fgetxattr), FS))),
         O::EpollCtl => inline(Inline::Always, row(prep!(fs::prep_epoll_ctl), FS)),
         // try_issue looks up the registered input; a worker does the rest.
         O::Splice => file(prep!(splice::prep_splice), UNBOUNDED_RING),
         O::Tee => file(prep!(splice::prep_tee), UNBOUNDED_RING),
         O::Accept => socket(prep!(net::prep_accept)),
-        O::Connect => OpDef { ioprio: false, ..socket(prep!(net::prep_connect)) },
+        O::Connect => as_submitter(OpDef { ioprio: false, ..socket(prep!(net::prep_connect)) }),
         O::Send => on_fast_path(selecting(socket(prep!(net::prep_send)))),
         O::SendZc => zero_copy(prep!(net::prep_send_zc)),
-        O::SendmsgZc => zero_copy(prep!(net::prep_sendmsg_zc)),
-        O::Sendmsg => socket(prep!(net::prep_sendmsg)),
+        O::SendmsgZc => as_submitter(zero_copy(prep!(net::prep_sendmsg_zc))),
+        O::Sendmsg => as_submitter(socket(prep!(net::prep_sendmsg))),
         O::Recv => selecting(socket(prep!(net::prep_recv))),
         O::Recvmsg => selecting(socket(prep!(net::prep_recvmsg))),
         O::MsgRing => OpDef { iopoll: true, ..file(prep!(msg_ring::prep), RING) },
@@ -193,9 +206,9 @@ const fn def(opcode: Opcode) -> OpDef {
         O::EpollWait => file(prep!(stream::prep_epoll_wait), POLLED),
         O::FixedFdInstall => file(prep!(fds::prep_install), RING),
         O::Pipe => row(prep!(fds::prep_pipe), RING),
-        O::Socket => inline(Inline::Shallow, OpDef { is_socket: true, ..row(prep!(net::prep_socket), SOCKET_CALL) }),
+        O::Socket => as_submitter(inline(Inline::Shallow, OpDef { is_socket: true, ..row(prep!(net::prep_socket), SOCKET_CALL) })),
         O::Shutdown => socket_call(prep!(net::prep_shutdown)),
-        O::Bind => socket_call(prep!(net::prep_bind)),
+        O::Bind => as_submitter(socket_call(prep!(net::prep_bind))),
         O::Listen => socket_call(prep!(net::prep_listen)),
         O::PollAdd => file(prep!(poll::prep_add), RING),
         O::PollRemove => row(prep!(poll::prep_remove), RING),

@@ -1,9 +1,9 @@
 //! The ring: all that is behind its lock.
 
 use super::drain::DrainQueue;
-use super::punted::WorkerPool;
 use super::ready::Ready;
 use super::watched::Watched;
+use super::worker_pool::WorkerPool;
 use crate::request::{Parked, ReqId};
 use crate::ring::SubmitBaton;
 use crate::ring_resources::RingResources;
@@ -92,6 +92,11 @@ pub(crate) struct RingState {
     pub(crate) run_queue: RunQueue<ReqId>,
     pub(crate) uringlet_workers: Option<UringletWorkers>,
     pub(crate) io_wq: WorkerPool,
+    /// A request waits for a worker that the thread which queued it was not allowed to start.
+    pub(crate) lacks_worker: bool,
+    /// A request that depends on its submitter's identity was left behind at some time, to be
+    /// issued by whichever thread.
+    pub(crate) leaves_dependent: bool,
     /// Completes commands (`driver::command`).
     pub(crate) complete_command: CompleteCommand,
     /// The engine's end of the program's descriptor; none with `REGISTERED_FD_ONLY`.
@@ -187,6 +192,8 @@ impl RingState {
             run_queue: RunQueue::default(),
             uringlet_workers: None,
             io_wq,
+            lacks_worker: false,
+            leaves_dependent: false,
             complete_command: |_, _| {},
             fd,
             known_fds: 0,
@@ -242,6 +249,7 @@ impl RingState {
         if let Some(workers) = self.uringlet_workers.take() {
             workers.forget();
         }
+        self.lacks_worker = false;
         self.run_queue = RunQueue::default();
         self.watched = Watched::default();
         self.has_revoked_bias = false;
@@ -250,6 +258,9 @@ impl RingState {
 
     /// Whether something is pending that only the ring's event loop can complete.
     pub(crate) fn needs_watch(&self) -> bool {
-        self.aio_in_flight > 0 || self.res.timers.next_deadline().is_some() || self.res.poller.as_ref().is_some_and(|p| p.is_armed())
+        self.aio_in_flight > 0
+            || self.lacks_worker
+            || self.res.timers.next_deadline().is_some()
+            || self.res.poller.as_ref().is_some_and(|p| p.is_armed())
     }
 }

@@ -195,6 +195,6 @@ impl Punted {
     /// Locks the request's ring, if it is still there.
     pub(crate) fn lock(&self) -> Option<UringGuard> {
         let ring = RINGS.get(self.ring_index)?;
-        ring.lock(LockOwner::Worker).filter(|guard| guard.generation == self.ring_generation)
+        ring.lock(LockOwner::WorkerOf(self.identity)).filter(|guard| guard.generation == self.ring_generation)
     }
 }

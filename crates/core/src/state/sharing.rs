@@ -42,7 +42,7 @@ impl RingState {
     /// In a forked child: the engine does not touch the ring until a thread of the program uses it.
     #[cold]
     fn acquire_as_forked_child(&mut self) {
-        if !self.has_revoked_bias && self.res.lock_owner == LockOwner::Worker {
+        if !self.has_revoked_bias && !self.res.lock_owner.is_submitter() {
             return;
         }
         if !self.has_revoked_bias {

@@ -2,7 +2,6 @@
 
 use super::ring::{Ring, RingState};
 use crate::ring::cq::CqNotify;
-use crate::ring_resources::LockOwner;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::cq_flags;
 use uringlet_sys::biased_lock::EventSeq;
@@ -77,7 +76,7 @@ impl RingState {
         let wants_event = self.res.memory.word(RingField::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
         if let Some(eventfd) = &self.eventfd
             && wants_event
-            && (!eventfd.async_only || self.res.lock_owner == LockOwner::Worker || posted.is_async)
+            && (!eventfd.async_only || !self.res.lock_owner.is_submitter() || posted.is_async)
         {
             wakeups.eventfd = Some(eventfd.fd.number());
         }

@@ -22,6 +22,7 @@ pub(crate) fn arm(guard: &mut UringGuard, mut req: Request, file: OpFile, mask: 
     // same.
     let rearm = if table::of(req.opcode).is_socket || file.kind().is_socket() { rearm } else { Rearm::Recheck };
     let node = req.node().map(Arc::downgrade);
+    guard.leaves_dependent |= table::of(req.opcode).acts_as_submitter;
     let id = guard.park(req, Stage::Armed { fd: file.fd });
     let place = PollTarget { fd: file.fd, node };
     let armed = guard.res.poller().and_then(|p| p.arm(place, PollWaiter { id, mask, is_multishot: false }, rearm));

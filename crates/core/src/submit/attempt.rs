@@ -23,6 +23,8 @@ pub(crate) enum Next {
     Arm(u32, Rearm),
     /// On a worker.
     Punt,
+    /// On a worker that has its submitter's identity: this thread has another one.
+    PuntToSubmitter,
     /// A write delayed by a timer: too many pages are dirty.
     Throttle(Throttled),
     /// As kernel AIO.

@@ -3,7 +3,8 @@
 use super::attempt::Depth;
 use super::complete::fail_chain;
 use super::dispatch::issue;
-use crate::ops::Op;
+use super::identity::capture;
+use crate::ops::{Op, table};
 use crate::request::Request;
 use crate::state::UringGuard;
 use alloc::boxed::Box;
@@ -46,6 +47,7 @@ impl Chain {
     pub(super) fn push(&mut self, guard: &mut UringGuard, req: Request) {
         self.has_failed |= req.prep_error().is_some();
         self.drains |= req.has(sqe::IO_DRAIN);
+        guard.leaves_dependent |= table::of(req.opcode).acts_as_submitter;
         self.drains |= self.members.is_empty() && guard.drain.take_next();
         self.members.push(req);
     }
@@ -70,11 +72,13 @@ impl Chain {
 
 /// Runs a complete chain, queues it behind a drain, or fails it.
 #[inline(never)]
-fn enter_chain(guard: &mut UringGuard, head: Request, start: Start, depth: Depth) {
+fn enter_chain(guard: &mut UringGuard, mut head: Request, start: Start, depth: Depth) {
     let drains = start == Start::Drained;
     if start == Start::Failed {
         fail_chain(guard, head);
     } else if !guard.drain.is_idle() && (drains || !ends_draining(guard, &head)) {
+        // As in the kernel, where such a chain waits as work for io-wq.
+        capture(guard, &mut head);
         guard.drain.push(head, drains);
     } else {
         issue(guard, head, depth);

@@ -6,7 +6,7 @@
 //! queue, and `dispatch::run_ready` does it.
 
 use crate::request::{FileTarget, Notification, Outcome, ReqId, Request};
-use crate::state::{LockOwner, Ready, UringGuard, drain::DrainPass};
+use crate::state::{Ready, UringGuard, drain::DrainPass};
 use uringlet_abi::{Cqe, Opcode, cqe, sqe};
 use uringlet_sys::Errno;
 
@@ -21,7 +21,7 @@ pub(crate) fn complete(guard: &mut UringGuard, mut req: Request, outcome: Outcom
 pub(super) fn complete_in_place(guard: &mut UringGuard, req: &mut Request, mut outcome: Outcome) {
     // EVENTFD_ASYNC: a completion counts as asynchronous if IOSQE_ASYNC asked for it, whichever
     // thread ran the request.
-    if guard.res.lock_owner == LockOwner::Worker || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
+    if !guard.res.lock_owner.is_submitter() || (req.has(sqe::ASYNC) && req.prep_error().is_none()) {
         guard.res.cq.note_async();
     }
     if outcome.res == -Errno::ECANCELED.into_raw() {

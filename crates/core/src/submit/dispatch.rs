@@ -5,7 +5,8 @@ use super::aio::submit_aio;
 use super::arm::arm;
 use super::attempt::{Attempt, Depth, Next};
 use super::complete::{complete, complete_timeout};
-use super::punt::punt;
+use super::identity::{capture_rest, must_not_issue};
+use super::punt::{punt, punt_to_submitter};
 use super::timeout::throttle;
 use super::{facts, ring_op};
 use crate::apoll::Rearm;
@@ -39,6 +40,7 @@ pub(super) fn continue_as(guard: &mut UringGuard, mut req: Request, file: OpFile
     match next {
         Next::Arm(mask, rearm) => arm(guard, req, file, mask, rearm),
         Next::Punt => punt(guard, req, file),
+        Next::PuntToSubmitter => punt_to_submitter(guard, req, file),
         Next::Throttle(throttled) => throttle(guard, req, file, throttled),
         Next::Aio => submit_aio(guard, req, file),
         Next::Restart => issue(guard, req, Depth::Deep),
@@ -65,6 +67,12 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Attempt::Done(Outcome::err(req.op.import_args().err().unwrap_or(errno))),
     };
+    if must_not_issue(guard, req.submitter()) {
+        return Attempt::Continue(file, Next::PuntToSubmitter);
+    }
+    if req.has(sqe::ASYNC) {
+        capture_rest(guard, req);
+    }
     // Without the flag every request is tried, so the facts are not even gathered.
     if req.has(sqe::ASYNC)
         && let Some(attempt) = attempt_async(guard, req, file)

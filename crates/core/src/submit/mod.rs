@@ -9,6 +9,7 @@
 //!   ring_op: poll, timeout, cancel, msg_ring, command, wait
 //!                                       ops on the ring itself: they return an `Attempt`
 //!   arm, aio, punt, hybrid              the ways to park a request
+//!   identity                            whose worker runs a request
 //!   complete, link_timeout, attempt     the end of a request, and the chain behind it
 //! ```
 
@@ -22,6 +23,7 @@ mod complete;
 mod dispatch;
 mod facts;
 mod fast_path;
+pub(crate) mod identity;
 mod in_flight;
 mod kept_file;
 mod link_timeout;
@@ -41,6 +43,7 @@ pub(crate) use dispatch::{issue, run_ready};
 pub(crate) use in_flight::{TakenOp, complete_op, take_op};
 pub(crate) use kept_file::keep_file;
 pub(crate) use poll::fired as poll_fired;
+pub(crate) use punt::leave_to_submitter;
 pub(crate) use timeout::fire_expired;
 
 use crate::state::UringGuard;

@@ -3,11 +3,12 @@
 
 use super::attempt::Depth;
 use super::complete::complete;
-use super::{facts, link_timeout};
-use crate::io_wq::{Cancelled, HashKey, InterruptGuard, Work};
-use crate::ops::OpFile;
+use super::identity::WorkerIdentity;
+use super::{facts, identity, link_timeout};
+use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
+use crate::ops::{OpFile, table};
 use crate::request::{Outcome, ReqId, Request, Stage};
-use crate::route::Route;
+use crate::route::{PollDirection, Route};
 use crate::state::{Punted, UringGuard};
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{io, thread};
@@ -34,6 +35,34 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     }
 }
 
+/// Gives a request to a worker of its submitter's identity, because this thread has another one. A
+/// bounded worker, of which there is one: these ops do not wait for others, but for readiness.
+#[cold]
+pub(super) fn punt_to_submitter(guard: &mut UringGuard, mut req: Request, file: OpFile) {
+    if let Err(errno) = req.op.import_args() {
+        return complete(guard, req, Outcome::err(errno));
+    }
+    let has_poll_direction = table::of(req.opcode).routing.poll != PollDirection::Never;
+    let route = if has_poll_direction { Route::IoWqTry(Account::Bound) } else { Route::IoWq(Account::Bound) };
+    hand_to_io_wq(guard, req, file, route);
+}
+
+/// If this thread must not issue a queued request, hands it to a worker of its submitter's
+/// identity.
+pub(crate) fn leave_to_submitter(guard: &mut UringGuard, id: ReqId) -> bool {
+    let Some(parked) = guard.parked(id) else { return false };
+    let submitter = parked.req.submitter();
+    if !identity::must_not_issue(guard, submitter) {
+        return false;
+    }
+    let Some(mut req) = guard.disarm(id) else { return true };
+    match guard.resolve(&mut req) {
+        Ok(file) => punt_to_submitter(guard, req, file),
+        Err(errno) => complete(guard, req, Outcome::err(errno)),
+    }
+    true
+}
+
 /// Puts a request into the run queue. A worker is woken before the ring's lock is released
 /// (`uringlet`).
 fn enqueue(guard: &mut UringGuard, req: Request) {
@@ -56,14 +85,22 @@ pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: OpFile, 
         Route::IoWq(account) | Route::UringletPunt(account) => (account, false),
         _ => unreachable!("{route:?} is no route to io-wq"),
     };
-    let key = hash_key(&req);
+    let (key, submitter) = (hash_key(&req), req.thread);
+    let WorkerIdentity { identity, is_own } = identity::of_worker(guard, req.submitter());
     let io_wq = guard.io_wq.clone();
     let work = io_wq.number();
     let id = guard.park(req, Stage::Worker { work });
     link_timeout::start(guard, id);
-    let punted = Punted { ring_index: guard.res.ring_index, ring_generation: guard.generation, id, is_hybrid };
+    let (ring_index, ring_generation) = (guard.res.ring_index, guard.generation);
+    let punted = Punted { ring_index, ring_generation, id, work, account, is_hybrid, identity, submitter };
+    if !is_own {
+        if !io_wq.enqueue_only(key, punted) {
+            identity::note_missing_worker(guard);
+        }
+        return id;
+    }
     // No worker could be started: this thread runs them, however long that takes.
-    for stranded in io_wq.enqueue(account, key, work, punted).err().unwrap_or_default() {
+    for stranded in io_wq.enqueue(key, punted).err().unwrap_or_default() {
         if stranded.id != id || stranded.ring_index != guard.res.ring_index {
             // Another request with the same key, or one of another ring that shares the pool.
             guard.unlocked(|| stranded.run(&InterruptGuard::new()));

@@ -10,7 +10,7 @@ use crate::ops::{Op, PrepCx};
 use crate::request::{FileTarget, Outcome, Request};
 use crate::state::{UringGuard, drain::DrainQueue};
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
-use uringlet_sys::Errno;
+use uringlet_sys::{Errno, process};
 
 const SQE_FLAGS: u8 =
     sqe::FIXED_FILE | sqe::IO_DRAIN | sqe::IO_LINK | sqe::IO_HARDLINK | sqe::ASYNC | sqe::BUFFER_SELECT | sqe::CQE_SKIP_SUCCESS;
@@ -43,6 +43,7 @@ pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &
         }
     }
     let mut req = Request::new(sqe);
+    req.thread = process::thread_key();
     prep(guard, sqe, &PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link }, &mut req);
     req.op.resume(tried.progress());
     req.op.read_big_sqe(&guard.res.memory, index);

@@ -22,6 +22,7 @@ use super::complete::complete;
 use super::facts;
 use super::punt::hand_to_io_wq;
 use crate::apoll::Rearm;
+use crate::identity::of_thread;
 use crate::io_wq::Account;
 use crate::ops::futex::{FutexOp, FutexWait};
 use crate::ops::waitid::Waitid;
@@ -63,11 +64,13 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: &mut Request, wait: &Fute
         return Attempt::Done(Outcome::err(errno));
     }
     let route = facts::blocked_route(guard, req, file, Depth::Deep);
+    let submitter = req.thread;
     let id = hand_to_io_wq(guard, req.take(), file, route);
     if guard.parked(id).is_none() {
         return Attempt::Parked;
     }
-    let is_expected = guard.io_wq.has_capacity(Account::Unbound);
+    let identity = of_thread(submitter);
+    let is_expected = guard.io_wq.has_capacity(identity, Account::Unbound);
     let errno = match guard.unlocked(|| wait.requeue_sleeper(is_expected)) {
         Ok(true) => wait.compare().err(),
         Ok(false) => None,

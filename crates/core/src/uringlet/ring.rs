@@ -6,7 +6,7 @@ use super::workers::{UringletWorkers, WorkerRole, WorkerTask};
 use crate::io_wq::Account;
 use crate::request::{Outcome, ReqId, Stage};
 use crate::state::UringGuard;
-use crate::submit::{TakenOp, complete_op, take_op};
+use crate::submit::{TakenOp, complete_op, leave_to_submitter, take_op};
 use crate::write::{self, history::Latency};
 use core::sync::atomic::Ordering::Release;
 use uringlet_sys::Errno;
@@ -48,14 +48,20 @@ impl Host for RingHost {
     }
 
     fn start(guard: &mut UringGuard, role: WorkerRole) -> Result<(), Errno> {
+        let own = guard.res.lock_owner.identity();
         if guard.uringlet_workers.is_none() {
             // (0 changes no limit.)
             let [bound, _] = guard.io_wq.set_max_workers([0, 0]);
-            guard.uringlet_workers = Some(UringletWorkers::new(bound));
+            guard.uringlet_workers = Some(UringletWorkers::new(bound, own));
         }
         let Some(workers) = &guard.uringlet_workers else { return Err(Errno::ENOMEM) };
-        let task = WorkerTask { ring_index: guard.res.ring_index, generation: guard.generation, role, may_spin: workers.may_spin };
-        workers.pool().enqueue(Account::Bound, None, workers.pool().number(), task).map_err(|_| Errno::EAGAIN)
+        let UringletWorkers { identity, may_spin, .. } = *workers;
+        let task = WorkerTask { ring_index: guard.res.ring_index, generation: guard.generation, role, identity, may_spin };
+        let (pool, number) = (workers.pool(), workers.pool().number());
+        if own == identity {
+            return pool.enqueue(Account::Bound, None, number, task).map_err(|_| Errno::EAGAIN);
+        }
+        if pool.enqueue_only(Account::Bound, None, number, task) || pool.withdraw(number).is_none() { Ok(()) } else { Err(Errno::EAGAIN) }
     }
 
     fn file_of(guard: &mut UringGuard, id: ReqId) -> Option<Option<i32>> {
@@ -63,6 +69,9 @@ impl Host for RingHost {
     }
 
     fn take_op(guard: &mut UringGuard, id: ReqId, tid: u32) -> Option<RunningOp> {
+        if leave_to_submitter(guard, id) {
+            return None;
+        }
         let taken = take_op(guard, id)?;
         if let Some(parked) = guard.parked(id) {
             parked.stage = Stage::Running { tid };

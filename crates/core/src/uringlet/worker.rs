@@ -21,7 +21,8 @@ const LOOK_NS: u64 = 200_000;
 impl Work for WorkerTask {
     fn run(self, _: &InterruptGuard) {
         if let Some(ring) = RINGS.get(self.ring_index) {
-            work(&UringletWorker { ring, generation: self.generation, may_spin: self.may_spin }, self.role);
+            let owner = self.identity.map_or(LockOwner::Worker, LockOwner::WorkerOf);
+            work(&UringletWorker { ring, generation: self.generation, owner, may_spin: self.may_spin }, self.role);
         }
     }
 }
@@ -30,6 +31,7 @@ impl Work for WorkerTask {
 struct UringletWorker {
     ring: &'static Ring,
     generation: u64,
+    owner: LockOwner,
     may_spin: bool,
 }
 
@@ -38,7 +40,7 @@ impl RunQueueWorker for UringletWorker {
     type Exit = ExitAction;
 
     fn lock(&self) -> Option<UringGuard> {
-        self.ring.lock(LockOwner::Worker).filter(|guard| guard.generation == self.generation)
+        self.ring.lock(self.owner).filter(|guard| guard.generation == self.generation)
     }
 
     fn tid(&self) -> u32 {

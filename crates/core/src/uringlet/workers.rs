@@ -1,5 +1,6 @@
 //! A ring's own workers in uringlet mode, and the tasks they get.
 
+use crate::identity::Identity;
 use crate::io_wq::IoWq;
 use alloc::sync::Arc;
 use uringlet_sys::process;
@@ -8,13 +9,16 @@ use uringlet_sys::process;
 #[derive(Debug)]
 pub(crate) struct UringletWorkers {
     pool: Arc<IoWq<WorkerTask>>,
+    /// The identity of the threads, if known.
+    pub(crate) identity: Option<Identity>,
     pub(crate) may_spin: bool,
 }
 
 impl UringletWorkers {
-    /// At most `max_workers`. None is started before there is work.
-    pub(crate) fn new(max_workers: u32) -> Self {
-        Self { pool: IoWq::named("iou-let-", [max_workers, 1]), may_spin: process::cpu_count() > 1 }
+    /// At most `max_workers`, started by threads of this identity. None is started before there is
+    /// work.
+    pub(crate) fn new(max_workers: u32, identity: Option<Identity>) -> Self {
+        Self { identity, pool: IoWq::named("iou-let-", [max_workers, 1]), may_spin: process::cpu_count() > 1 }
     }
 
     /// In a forked child: the threads are the parent's, and may have held the locks.
@@ -49,5 +53,6 @@ pub(crate) struct WorkerTask {
     pub(crate) ring_index: u32,
     pub(crate) generation: u64,
     pub(crate) role: WorkerRole,
+    pub(crate) identity: Option<Identity>,
     pub(crate) may_spin: bool,
 }

@@ -28,3 +28,18 @@ pub fn install_interrupt_handler() {}
 
 /// A model has no CPUs.
 pub fn set_affinity(_tid: u32, _mask: &[u64; 16]) {}
+
+/// A model's threads have one identity.
+#[must_use]
+pub fn count_of_program() -> Option<u32> {
+    Some(1)
+}
+
+/// A model does not fork.
+pub fn forget_all() {}
+
+/// Threads of a model are no threads of the kernel.
+#[must_use]
+pub fn is_alive(_tid: u32) -> bool {
+    true
+}
