@@ -35,6 +35,7 @@ mod proc_path;
 pub mod process;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
+pub mod required_calls;
 pub mod ring_memory;
 #[cfg(not(loom))]
 pub mod seqpacket;
@@ -56,6 +57,7 @@ pub mod thread;
 pub mod uaccess;
 pub mod user;
 pub mod user_futex;
+mod user_ptr;
 pub mod vmstat;
 
 /// Linux's constants and C structures, generated from the headers of the kernel.

@@ -182,13 +182,13 @@ pub fn cpu_count() -> u32 {
 /// `RLIMIT_NPROC` (soft).
 #[must_use]
 pub fn rlimit_nproc() -> u64 {
-    soft_limit(RLIMIT_NPROC).unwrap_or(0)
+    soft_limit(RLIMIT_NPROC).unwrap_or(u64::MAX)
 }
 
 /// `RLIMIT_NOFILE` (soft).
 #[must_use]
 pub fn rlimit_nofile() -> u64 {
-    soft_limit(RLIMIT_NOFILE).unwrap_or(0)
+    soft_limit(RLIMIT_NOFILE).unwrap_or(u64::MAX)
 }
 
 /// A soft limit of this process; `u64::MAX`: unlimited.

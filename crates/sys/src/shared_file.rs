@@ -24,8 +24,7 @@ impl SharedFile {
     /// # Errors
     /// `ENOMEM`, `EMFILE`, `EFBIG`.
     pub fn new(name: &core::ffi::CStr, len: u64, head_len: usize) -> Result<Self, Errno> {
-        // SAFETY: a NUL-terminated name.
-        let fd = unsafe { syscall!(Sysno::memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
+        let fd = io::memfd_create(io::ptr_of_slice(name.to_bytes_with_nul()), MFD_CLOEXEC)?;
         let fd = EngineFd::adopt(fd as i32);
         io::ftruncate(fd.number(), len as i64)?;
         let head = ShmMapping::map_file(fd.number(), head_len)?;

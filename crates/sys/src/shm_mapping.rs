@@ -3,8 +3,11 @@
 
 use crate::arch::PAGE_SIZE;
 use crate::biased_lock::BiasedLock;
-use crate::linux::general::MREMAP_MAYMOVE;
+use crate::fd::EngineFd;
+use crate::io;
+use crate::linux::general::{MFD_CLOEXEC, MREMAP_MAYMOVE};
 use crate::mm;
+use crate::required_calls::is_mremap_denied;
 use crate::user::{self, UserPtr};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use syscalls::{Errno, Sysno, syscall};
@@ -17,25 +20,38 @@ pub(crate) struct ShmMapping {
     base: usize,
     len: usize,
     is_ours: bool,
+    /// Where a filter denies mremap(2): the file that the program maps instead.
+    file: Option<EngineFd>,
 }
 
 impl ShmMapping {
     /// A placeholder without memory. It must not be accessed.
     pub(crate) const fn none() -> Self {
-        Self { base: 0, len: 0, is_ours: false }
+        Self { base: 0, len: 0, is_ours: false, file: None }
     }
 
     pub(crate) fn map(len: usize) -> Result<Self, Errno> {
         let len = len.next_multiple_of(PAGE);
+        if is_mremap_denied() {
+            return Self::map_memfd(len);
+        }
         let base = mm::map_anonymous_shared(len)?;
-        Ok(Self { base, len, is_ours: true })
+        Ok(Self { base, len, is_ours: true, file: None })
+    }
+
+    #[cold]
+    fn map_memfd(len: usize) -> Result<Self, Errno> {
+        let file = EngineFd::adopt(io::memfd_create(io::ptr_of_slice(b"uringlet\0"), MFD_CLOEXEC)? as i32);
+        io::ftruncate(file.number(), len as i64)?;
+        let base = mm::map_file(file.number(), len, 0, 0)?;
+        Ok(Self { base, len, is_ours: true, file: Some(file) })
     }
 
     /// Maps the first `len` bytes of a file that never shrinks.
     pub(crate) fn map_file(fd: i32, len: usize) -> Result<Self, Errno> {
         let len = len.next_multiple_of(PAGE);
         let base = mm::map_file(fd, len, 0, 0)?;
-        Ok(Self { base, len, is_ours: true })
+        Ok(Self { base, len, is_ours: true, file: None })
     }
 
     pub(crate) fn from_user(base: UserPtr, len: usize) -> Result<Self, Errno> {
@@ -45,13 +61,16 @@ impl ShmMapping {
         if base.is_null() || !user::is_writable(base, len) {
             return Err(Errno::EFAULT);
         }
-        Ok(Self { base: base.addr(), len, is_ours: false })
+        Ok(Self { base: base.addr(), len, is_ours: false, file: None })
     }
 
     /// Maps the same pages once more for the program.
     pub(crate) fn map_again(&self, len: usize) -> Result<usize, Errno> {
         if !self.is_ours {
             return Err(Errno::ENOMEM);
+        }
+        if let Some(file) = &self.file {
+            return mm::map_file(file.number(), len, 0, 0);
         }
         // SAFETY: an old size of 0 on a shared mapping makes a second mapping and leaves the first
         // alone. Accesses beyond its end raise SIGBUS, as with any file.

@@ -1,57 +1,15 @@
-//! The program's memory: addresses that only the kernel dereferences, and checked copies.
+//! Checked copies between the engine and the program's memory.
 
 use crate::arch::PAGE_SIZE;
 use crate::linux::general::MADV_POPULATE_WRITE;
 use crate::process::with_memory_id;
+use crate::required_calls::is_denial;
+#[cfg(not(loom))]
+use crate::uaccess;
 use syscalls::{Errno, Sysno, syscall};
 use uringlet_abi as abi;
 
-/// An address in the program's memory.
-///
-/// The engine does not dereference it but passes it to system calls; the kernel answers `EFAULT`
-/// for a bad one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct UserPtr(usize);
-
-impl UserPtr {
-    /// The null address.
-    pub const NULL: Self = Self(0);
-
-    /// An address as a register carries it.
-    #[inline]
-    #[must_use]
-    pub const fn new(addr: usize) -> Self {
-        Self(addr)
-    }
-
-    /// An address as the ABI's structures carry it.
-    #[inline]
-    #[must_use]
-    pub const fn at(addr: u64) -> Self {
-        Self(addr as usize)
-    }
-
-    /// The number.
-    #[inline]
-    #[must_use]
-    pub const fn addr(self) -> usize {
-        self.0
-    }
-
-    /// Whether this is address 0.
-    #[inline]
-    #[must_use]
-    pub const fn is_null(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The address `bytes` further on (wrapping: the kernel checks the result).
-    #[inline]
-    #[must_use]
-    pub const fn add(self, bytes: usize) -> Self {
-        Self(self.0.wrapping_add(bytes))
-    }
-}
+pub use crate::user_ptr::{Pod, UserPtr};
 
 /// Evidence of the promise that the program whose rings the engine serves keeps io_uring's rules.
 ///
@@ -71,12 +29,6 @@ impl AppPromise {
         Self(())
     }
 }
-
-/// Plain data: any bytes are a valid value, and there is no padding.
-///
-/// # Safety
-/// The type has no padding, references or invalid bit patterns.
-pub unsafe trait Pod: Copy {}
 
 macro_rules! pod {
     ($($t:ty),* $(,)?) => {
@@ -218,16 +170,18 @@ pub fn populate(addr: UserPtr, len: usize) -> bool {
     // SAFETY: faults pages in as a write that changes nothing would; the kernel checks the range.
     match unsafe { syscall!(Sysno::madvise, first, end - first, MADV_POPULATE_WRITE) } {
         Ok(_) => true,
-        // Before Linux 5.14, or not writable: probe each page.
-        Err(Errno::EINVAL) => is_writable(addr, len),
+        // Before Linux 5.14, denied by a filter, or not writable: probe each page.
+        Err(errno) if errno == Errno::EINVAL || is_denial(errno) => is_writable(addr, len),
         Err(_) => false,
     }
 }
 
-/// Copies within the program's memory by process_vm_readv(2). Returns the bytes copied.
+/// Copies `len` bytes within the program's memory. Returns the bytes copied: fewer where an address
+/// is bad.
 #[cfg(not(loom))]
-pub(crate) fn copy_by_kernel(to: UserPtr, from: UserPtr, len: usize) -> usize {
-    copy(Sysno::process_vm_readv, to.addr(), from, len).unwrap_or(0)
+#[must_use]
+pub fn copy_in_user(to: UserPtr, from: UserPtr, len: usize) -> usize {
+    uaccess::copy_if_guarded(to, from, len).unwrap_or_else(|| copy(Sysno::process_vm_readv, to.addr(), from, len).unwrap_or(0))
 }
 
 fn copy(nr: Sysno, ours: usize, theirs: UserPtr, len: usize) -> Result<usize, Errno> {
@@ -239,5 +193,31 @@ fn copy(nr: Sysno, ours: usize, theirs: UserPtr, len: usize) -> Result<usize, Er
     // SAFETY: `ours` is a live buffer of `len` bytes (callers pass slices of Pod), or the program's
     // as `AppPromise` says; the kernel checks both sides. The memory is our own, so no permission
     // is needed.
-    with_memory_id(|id| unsafe { syscall!(nr, id, local.as_ptr(), 1, remote.as_ptr(), 1, 0) })
+    let done = with_memory_id(|id| unsafe { syscall!(nr, id, local.as_ptr(), 1, remote.as_ptr(), 1, 0) });
+    #[cfg(not(loom))]
+    if let Err(errno) = done
+        && is_denial(errno)
+    {
+        let ours = UserPtr::new(ours);
+        let (to, from) = if nr == Sysno::process_vm_readv { (ours, theirs) } else { (theirs, ours) };
+        return uaccess::copy_if_denied(to, from, len);
+    }
+    done
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::io;
+
+    #[test]
+    fn copies_stop_at_a_bad_address() {
+        let from = *b"some bytes";
+        let mut to = [0_u8; 10];
+        let (a, b) = (io::ptr_of_mut(&mut to), io::ptr_of(&from));
+        assert_eq!(copy_in_user(a, b, 10), 10);
+        assert_eq!(to, from);
+        assert_eq!(copy_in_user(UserPtr::NULL, b, 10), 0);
+        assert_eq!(copy_in_user(a, UserPtr::new(8), 10), 0);
+    }
 }

@@ -98,7 +98,7 @@ mod tests {
     use crate::entry::on_engine_stack;
     use crate::signals::intercept;
     use uringlet_sys::signal::{KernelSigaction, set_action};
-    use uringlet_sys::uaccess::copy_in_user;
+    use uringlet_sys::user::copy_in_user;
     use uringlet_sys::{Sysno, UserPtr, raw};
 
     const PAGE: usize = 4096;

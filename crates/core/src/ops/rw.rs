@@ -15,6 +15,8 @@ mod checks;
 mod stream;
 mod write;
 
+pub(super) use checks::refuses_nowait;
+
 use super::buffers::commit_or_recycle;
 use super::iovecs::{self, is_beyond_memory};
 use super::issue::{FastProgress, Issue, IssueCx, OpFamily, PrepCx};
@@ -353,7 +355,7 @@ impl Rw {
                     }
                 }
                 Err(Errno::EAGAIN) => return Issue::Blocks,
-                Err(Errno::EOPNOTSUPP) => {
+                Err(errno) if refuses_nowait(errno) => {
                     kind.note_nowait_unsupported(fd, IoDirection::Read);
                     return Issue::Blocks;
                 }
@@ -387,8 +389,14 @@ impl Rw {
     }
 
     fn vectored(&self, fd: i32, iov: UserPtr, n: usize, off: i64, flags: u32) -> Result<usize, Errno> {
-        let call = if self.is_write { io::pwritev2 } else { io::preadv2 };
-        call(fd, iov, n, off, 0, flags)
+        match (flags, off, self.is_write) {
+            (0, -1, true) => io::writev(fd, iov, n),
+            (0, -1, false) => io::readv(fd, iov, n),
+            (0, _, true) => io::pwritev(fd, iov, n, off, 0),
+            (0, _, false) => io::preadv(fd, iov, n, off, 0),
+            (_, _, true) => io::pwritev2(fd, iov, n, off, 0, flags),
+            (_, _, false) => io::preadv2(fd, iov, n, off, 0, flags),
+        }
     }
 
     /// Bytes requested. Call it only after a successful transfer: it reads the program's iovecs, as

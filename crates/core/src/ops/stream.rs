@@ -13,6 +13,7 @@
 use super::buffers::commit_or_recycle;
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
 use super::outcome::Outcome;
+use super::rw::refuses_nowait;
 use super::turn::Turn;
 use crate::file::FileKind;
 use crate::rsrc::buf_ring::SelectedBuf;
@@ -165,8 +166,8 @@ fn read_now(fd: i32, addr: u64, len: u32) -> Res {
     let iovec = [Iovec { base: addr, len: len.into() }];
     match io::preadv2(fd, io::ptr_of_slice(&iovec), 1, -1, 0, RWF_NOWAIT) {
         // A terminal, for example: a read does not sleep while it is readable.
-        Err(Errno::EOPNOTSUPP) if io::poll_now(fd, POLLIN)? != 0 => io::read(fd, UserPtr::at(addr), len as usize),
-        Err(Errno::EOPNOTSUPP) => Err(Errno::EAGAIN),
+        Err(errno) if refuses_nowait(errno) && io::poll_now(fd, POLLIN)? != 0 => io::read(fd, UserPtr::at(addr), len as usize),
+        Err(errno) if refuses_nowait(errno) => Err(Errno::EAGAIN),
         other => other,
     }
 }

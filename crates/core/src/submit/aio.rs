@@ -8,6 +8,7 @@ use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::UringGuard;
 use uringlet_sys::Errno;
 use uringlet_sys::aio::{Aio, AioEvent};
+use uringlet_sys::required_calls::is_denial;
 
 /// The most requests that one ring has with the kernel's AIO.
 const DEPTH: u32 = 1024;
@@ -29,7 +30,8 @@ pub(super) fn submit_aio(guard: &mut UringGuard, req: Request, file: OpFile) {
         Err(errno) => {
             let Some(parked) = guard.unpark(id) else { return };
             match errno {
-                Errno::EAGAIN | Errno::ENOSYS | Errno::EOPNOTSUPP => punt(guard, parked.req, file),
+                Errno::EAGAIN | Errno::EOPNOTSUPP => punt(guard, parked.req, file),
+                errno if is_denial(errno) => punt(guard, parked.req, file),
                 errno => complete(guard, parked.req, Outcome::err(errno)),
             }
         }

@@ -174,7 +174,7 @@ fn write_vector(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
     }
     let iov = UserPtr::at(sqe.addr);
     let unlocked = guard.unlock();
-    let res = io::pwritev2(fd, iov, 1, sqe.off as i64, 0, 0);
+    let res = io::pwritev(fd, iov, 1, sqe.off as i64, 0);
     unlocked.relock();
     // The length is known only now: an excess is charged to the next write.
     account(guard, fd, start, &res);

@@ -8,7 +8,7 @@ use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
 /// Internal numbers start here if the limits allow: programs expect the lowest free numbers for
 /// their own descriptors.
-const FIRST_INTERNAL: i32 = 900;
+const FIRST_INTERNAL: u32 = 900;
 
 /// Grows the kernel's table of this process' descriptors for internal numbers, while there is one
 /// thread.
@@ -42,12 +42,10 @@ enum FileOwner {
 impl EngineFd {
     /// Takes over a fresh descriptor and moves it to a high number.
     pub(crate) fn adopt(low: i32) -> Self {
-        // SAFETY: no addresses; the fd is ours.
-        let high = unsafe { syscall!(Sysno::fcntl, low, F_DUPFD_CLOEXEC, FIRST_INTERNAL) };
+        let high = io::fcntl(low, F_DUPFD_CLOEXEC, FIRST_INTERNAL);
         let fd = match high {
             Ok(fd) => {
-                // SAFETY: `low` was ours alone and is not used again.
-                unsafe { raw_syscall!(Sysno::close, low) };
+                let _ = io::close(low);
                 fd as i32
             }
             Err(_) => low,
@@ -61,12 +59,10 @@ impl EngineFd {
     /// # Errors
     /// `EBADF`, `EMFILE`.
     pub fn dup_of(fd: i32) -> Result<Self, Errno> {
-        // SAFETY: no addresses.
-        let high = unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL) };
+        let high = io::fcntl(fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL);
         let fd = match high {
             // The limit is below FIRST_INTERNAL: take any number.
-            // SAFETY: no addresses.
-            Err(Errno::EINVAL) => unsafe { syscall!(Sysno::fcntl, fd, F_DUPFD_CLOEXEC, 0) }?,
+            Err(Errno::EINVAL) => io::dup_cloexec(fd)?,
             other => other?,
         } as i32;
         fd_table::set_owner(fd, FdOwner::Engine);

@@ -5,7 +5,7 @@ use super::epoll_event::EPOLLERR;
 use crate::io;
 use crate::linux::general::AT_FDCWD;
 use crate::proc_path::ProcPath;
-use syscalls::{Errno, Sysno, raw_syscall, syscall};
+use syscalls::{Errno, Sysno, raw_syscall};
 
 /// A ring's descriptor, as the program polls, dups and closes it: a FIFO. The program has the end
 /// to read from, the engine the end to write to.
@@ -27,10 +27,7 @@ impl RingFd {
     /// # Errors
     /// `EMFILE`, `ENFILE`.
     pub fn open() -> Result<(i32, Self), Errno> {
-        let mut pair = [0_i32; 2];
-        // SAFETY: the kernel writes 8 bytes to `pair`.
-        unsafe { syscall!(Sysno::pipe2, pair.as_mut_ptr(), io::O_CLOEXEC | io::O_NONBLOCK) }?;
-        let [app, writer] = pair;
+        let [app, writer] = io::pipe(io::O_CLOEXEC | io::O_NONBLOCK)?;
         let writer = EngineFd::adopt(writer);
         Self::make_writable(app);
         Ok((app, Self { writer, reader: None }))

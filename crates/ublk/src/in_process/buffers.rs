@@ -4,7 +4,7 @@ use crate::frontend::{DataLocation, SlotExtent};
 use crate::platform::{IoBuffers, SlotRange};
 use uringlet_abi::ublk::{IoDesc, io};
 use uringlet_sys::shared_file::SharedFile;
-use uringlet_sys::uaccess::copy_in_user;
+use uringlet_sys::user::copy_in_user;
 use uringlet_sys::{Errno, UserPtr};
 
 /// See the module.

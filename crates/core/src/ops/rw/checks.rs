@@ -1,5 +1,6 @@
 //! Checks of a transfer that do not need its file.
 
+use uringlet_sys::required_calls::is_denial;
 use uringlet_sys::{Errno, process};
 
 /// All `RWF_*` up to `RWF_NOSIGNAL`.
@@ -13,4 +14,10 @@ pub(super) fn priority(ioprio: u16) -> Result<(), Errno> {
         1..=3 => Ok(()),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Whether a transfer failed because it was not to wait: the file knows no `RWF_NOWAIT`, or a
+/// filter denies preadv2(2). An error of the file itself comes again from the transfer that waits.
+pub(in crate::ops) const fn refuses_nowait(errno: Errno) -> bool {
+    matches!(errno, Errno::EOPNOTSUPP) || is_denial(errno)
 }

@@ -1,6 +1,6 @@
 //! Transfers on files without positions: tried without waiting, then by readiness.
 
-use super::{POLLERR, POLLIN, POLLOUT, Rw};
+use super::{POLLERR, POLLIN, POLLOUT, Rw, refuses_nowait};
 use crate::file::FileKind;
 use crate::ops::issue::{Issue, IssueCx};
 use uringlet_abi::{setup, sqe};
@@ -80,7 +80,7 @@ impl Rw {
         };
         match res {
             Err(Errno::EAGAIN) => Issue::WouldBlock(mask),
-            Err(Errno::EOPNOTSUPP) => {
+            Err(errno) if refuses_nowait(errno) => {
                 kind.note_nowait_unsupported(fd, self.io_direction());
                 match io::poll_now(fd, mask) {
                     Ok(0) => Issue::WouldBlock(mask),

@@ -1,6 +1,6 @@
 //! Buffered writes to files with positions.
 
-use super::{MAX_LEN, Rw};
+use super::{MAX_LEN, Rw, refuses_nowait};
 use crate::file::{FileKind, IoDirection};
 use crate::ops::issue::{Issue, IssueCx, OpFamily};
 use crate::ring_resources::LockOwner;
@@ -79,7 +79,7 @@ impl Rw {
                 Ok(self.finish_transfer(Ok(n)))
             }
             Err(Errno::EAGAIN) => Err(Tried::WouldBlock),
-            Err(Errno::EOPNOTSUPP) => {
+            Err(errno) if refuses_nowait(errno) => {
                 kind.note_nowait_unsupported(fd, IoDirection::Write);
                 Err(Tried::WouldBlock)
             }
