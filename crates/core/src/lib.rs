@@ -58,14 +58,15 @@ pub use write::WriteMode;
 use driver::enter::{EnterArgs, check_flags, enter};
 use engine::to_isize;
 use uringlet_abi::{enter as enter_flag, layout, register as reg};
-use uringlet_sys::{AppPromise, Errno, UserPtr};
+use uringlet_sys::{AppPromise, Errno, UserPtr, required_calls};
 
 const PAGE: u64 = 4096;
 
 impl Engine {
-    /// io_uring_setup(2): a new ring's fd, or -errno.
+    /// io_uring_setup(2): a new ring's fd, or -errno. EPERM: also if a filter denies a system call
+    /// that the engine needs.
     pub fn setup(&'static self, _promise: AppPromise, entries: u32, params: UserPtr) -> isize {
-        to_isize(self.init().and_then(|()| register::setup::setup(entries, params)))
+        to_isize(required_calls::check().and_then(|()| self.init()).and_then(|()| register::setup::setup(entries, params)))
     }
 
     /// io_uring_enter(2) in its six-argument form: SQEs consumed, or -errno.

@@ -12,7 +12,7 @@
 //!
 //! `docs/decisions/0015` has the measurements and the rejected alternatives.
 
-use crate::arch;
+use crate::arch::{self, PAGE_SIZE};
 use crate::io;
 use crate::static_ref::StaticRef;
 use crate::user_ptr::UserPtr;
@@ -65,17 +65,18 @@ pub(crate) fn copy_if_denied(to: UserPtr, from: UserPtr, len: usize) -> Result<u
 /// write(2) and read(2) answer EFAULT for a bad address. The pipe is the copy's own: threads,
 /// forked children and threads with a descriptor table of their own cannot meet in it.
 fn copy_through_pipe(to: UserPtr, from: UserPtr, len: usize) -> Result<usize, Errno> {
-    /// What an empty pipe always takes at once.
-    const CHUNK: usize = 4096;
     let [reader, writer] = io::pipe(io::O_CLOEXEC | io::O_NONBLOCK)?;
     let mut done = 0;
     let result = loop {
-        let n = match io::write(writer, from.add(done), CHUNK.min(len - done)) {
+        // An empty pipe takes a page, but nothing of a page of which a part cannot be read.
+        let (from, to) = (from.add(done), to.add(done));
+        let within_pages = PAGE_SIZE - (from.addr() % PAGE_SIZE).max(to.addr() % PAGE_SIZE);
+        let n = match io::write(writer, from, within_pages.min(len - done)) {
             Ok(n) if n > 0 => n,
             Ok(_) => break Ok(done),
             Err(errno) => break Err(errno),
         };
-        match io::read(reader, to.add(done), n) {
+        match io::read(reader, to, n) {
             Ok(moved) if moved == n => done += n,
             Ok(moved) => break Ok(done + moved),
             Err(errno) => break Err(errno),

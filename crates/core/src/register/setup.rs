@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use uringlet_abi::{CqOffsets, SqOffsets, UringParams, feat, layout, setup, sq_flags};
 use uringlet_sys::fd::{EventFd, RingFd};
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
-use uringlet_sys::{Errno, UserPtr, process, required_calls, user};
+use uringlet_sys::{Errno, UserPtr, process, user};
 
 const KNOWN: u32 = setup::IOPOLL
     | setup::SQPOLL
@@ -51,9 +51,8 @@ const FEATURES: u32 = feat::SINGLE_MMAP
 /// Makes a ring. Returns its descriptor, or its registered number with `REGISTERED_FD_ONLY`.
 ///
 /// # Errors
-/// Those of io_uring_setup(2); `EPERM` a system call is denied that the engine needs.
+/// Those of io_uring_setup(2).
 pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
-    required_calls::check()?;
     let mut params: UringParams = user::read(arg)?;
     if params.resv != [0; 3] || params.flags & !KNOWN != 0 {
         return Err(Errno::EINVAL);
