@@ -10,4 +10,11 @@ common::oracle::compare! {
     states_vfork,
     /// `pthread_exit` in `main`.
     states_main_gone,
+    /// Neither workers nor the watcher can be started.
+    states_no_threads,
+}
+
+#[test]
+fn uringlet_mode_needs_no_thread() {
+    common::oracle::engine_with(&["--mode", "uringlet"], "states_no_threads", &[]);
 }

@@ -391,8 +391,10 @@ pub(crate) fn hand_over(guard: &mut UringGuard) -> WatcherNotify {
         guard.watched.is_listed = true;
         return WatcherNotify::List(guard.ring, guard.res.lock_owner.identity());
     }
-    let is_covered = watcher.mode.load(Acquire) == TICKING
-        || (guard.watched.is_armed && guard.res.timers.next_deadline().is_none_or(|at| at >= watcher.until_ns.load(Acquire)));
+    // Where no thread was to be had, each thread that leaves tries to start the watcher again.
+    let is_covered = watcher.is_started.load(Acquire)
+        && (watcher.mode.load(Acquire) == TICKING
+            || (guard.watched.is_armed && guard.res.timers.next_deadline().is_none_or(|at| at >= watcher.until_ns.load(Acquire))));
     if is_covered { WatcherNotify::Nothing } else { WatcherNotify::Wake(guard.res.lock_owner.identity()) }
 }
 

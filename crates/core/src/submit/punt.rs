@@ -6,12 +6,12 @@ use super::complete::complete;
 use super::identity::WorkerIdentity;
 use super::{facts, identity, link_timeout};
 use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
-use crate::ops::{OpFile, table};
+use crate::ops::{Op, OpFile, table};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::route::{PollDirection, Route};
 use crate::state::{Punted, UringGuard};
 use uringlet_sys::stats::{self, Counter};
-use uringlet_sys::{io, thread};
+use uringlet_sys::{Errno, io, thread};
 
 /// Gives a request to a thread that may sleep.
 #[inline(never)]
@@ -78,7 +78,7 @@ fn hash_key(req: &Request) -> Option<HashKey> {
     Some(HashKey::of_inode(stat.dev, stat.ino))
 }
 
-/// Parks a request for a worker. If none exists and none can be started, runs it here.
+/// Parks a request for a worker. If none exists and none can be started, it goes on here.
 pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: OpFile, route: Route) -> ReqId {
     let (account, is_hybrid) = match route {
         Route::IoWqTry(account) => (account, true),
@@ -99,20 +99,34 @@ pub(super) fn hand_to_io_wq(guard: &mut UringGuard, req: Request, file: OpFile, 
         }
         return id;
     }
-    // No worker could be started: this thread runs them, however long that takes.
+    // No worker could be started.
     for stranded in io_wq.enqueue(key, punted).err().unwrap_or_default() {
         if stranded.id != id || stranded.ring_index != guard.res.ring_index {
             // Another request with the same key, or one of another ring that shares the pool.
             guard.unlocked(|| stranded.run(&InterruptGuard::new()));
             continue;
         }
-        let Some(mut parked) = guard.unpark(id) else { continue };
-        let op = &mut parked.req.op;
-        let outcome = guard.unlocked(|| op.run(file.fd));
-        let outcome = parked.req.op.finish(&mut guard.res, outcome);
-        complete(guard, parked.req, outcome);
+        if let Some(parked) = guard.unpark(id) {
+            run_without_worker(guard, parked.req, file);
+        }
     }
     id
+}
+
+/// The submitter does a worker's part. It must not wait for what it may have to do itself later: so
+/// a request is tried first, and armed if its file can be polled; one that only sleeps is refused.
+fn run_without_worker(guard: &mut UringGuard, mut req: Request, file: OpFile) {
+    if matches!(req.op, Op::Waitid(_) | Op::Futex(_)) {
+        return complete(guard, req, Outcome::err(Errno::EAGAIN));
+    }
+    if !req.hybrid_done {
+        req.hybrid_done = true;
+        return guard.ready.push_back(req);
+    }
+    let op = &mut req.op;
+    let outcome = guard.unlocked(|| op.run(file.fd));
+    let outcome = req.op.finish(&mut guard.res, outcome);
+    complete(guard, req, outcome);
 }
 
 /// Interrupts the uringlet worker that runs a request.
