@@ -7,7 +7,7 @@ use uringlet_sys::{AppPromise, Sysno, UserPtr};
 use crate::arch::CallFrame;
 use crate::convert::{int, low_i32, low_u32};
 use crate::disposition::Disposition;
-use crate::{dup, in_use, polled_fds, signals};
+use crate::{dup, in_use, polled_fds, signals, symbols};
 
 /// Handles a call. The program's thread is on an engine stack here, its own registers are in
 /// `call`.
@@ -50,6 +50,7 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
 fn setup(entries: u32, params: UserPtr) -> isize {
     in_use::begin();
     signals::intercept();
+    symbols::before_ring();
     // SAFETY: the program made this very call to the kernel's io_uring, whose rules the promise
     // states.
     let promise = unsafe { AppPromise::given() };

@@ -12,6 +12,8 @@ common::oracle::compare! {
     states_main_gone,
     /// Neither workers nor the watcher can be started.
     states_no_threads,
+    /// `PTHREAD_CANCEL_ASYNCHRONOUS` in a wait.
+    states_cancel,
 }
 
 #[test]

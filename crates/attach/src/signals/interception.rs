@@ -29,6 +29,16 @@ pub(crate) fn intercept() {
     fault_check::enable();
 }
 
+/// Whether the program has made a ring.
+pub(crate) fn is_intercepting() -> bool {
+    IS_INTERCEPTING.load(Ordering::Acquire)
+}
+
+/// Puts our handler before that of libc which cancels threads.
+pub(crate) fn intercept_cancels(signal: u32) {
+    intercept_handler(signal);
+}
+
 /// After the program has set an action.
 pub(crate) fn action_changed(signal: u32) {
     if IS_INTERCEPTING.load(Ordering::Acquire) {
@@ -66,6 +76,11 @@ fn intercept_signal(signal: u32) {
     if signal == SIGXFSZ && action.handler == SIG_DFL {
         return replace(signal, &action, &file_size::default_stand_in(our_handler()));
     }
+    intercept_handler(signal);
+}
+
+fn intercept_handler(signal: u32) {
+    let Ok(action) = signal::action(signal) else { return };
     if action.handler <= SIG_IGN || action.handler == our_handler() || action.flags & RESTORER == 0 {
         return;
     }

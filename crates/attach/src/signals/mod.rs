@@ -37,5 +37,5 @@ mod siginfo;
 
 pub(crate) use deferral::deliver_deferred;
 pub(crate) use handlers::{HANDLER_FLAGS, program_handler};
-pub(crate) use interception::{action_changed, intercept, intercepted_handler, show_own_action};
+pub(crate) use interception::{action_changed, intercept, intercept_cancels, intercepted_handler, is_intercepting, show_own_action};
 pub(crate) use on_signal::our_handler;

@@ -3,6 +3,7 @@
 //! Where libc's function is a cancellation point or does more than the system call, libc's is
 //! called: the one that comes next in the search order, as `dlsym(RTLD_NEXT)` finds it.
 
+mod cancellation;
 mod descriptors;
 mod errno;
 mod identity;
@@ -14,5 +15,6 @@ mod polling;
 mod signals;
 mod unwind;
 
+pub(crate) use cancellation::before_ring;
 pub(crate) use errno::set_errno;
 pub(crate) use next::resolve_all;

@@ -157,6 +157,10 @@ next_functions! {
     OPENDIR = c"opendir";
     SETRLIMIT = c"setrlimit" setrlimit;
     PRLIMIT = c"prlimit" prlimit64;
+    PTHREAD_SETCANCELTYPE = c"pthread_setcanceltype";
+    PTHREAD_CREATE = c"pthread_create";
+    PTHREAD_CANCEL = c"pthread_cancel";
+    PTHREAD_JOIN = c"pthread_join";
     SIGACTION = c"sigaction";
     SIGNAL = c"signal";
     BSD_SIGNAL = c"bsd_signal";
