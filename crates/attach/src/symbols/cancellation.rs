@@ -1,7 +1,7 @@
 //! `pthread_setcanceltype`: threads that may be cancelled at any instruction.
 //!
-//! libc cancels such a thread by a signal whose handler ends the thread. In the engine the thread may
-//! hold a lock, or be the one that the others rely on to drive the ring. So from the first
+//! libc cancels such a thread by a signal whose handler ends the thread. In the engine the thread
+//! may hold a lock, or be the one that the others rely on to drive the ring. So from the first
 //! `PTHREAD_CANCEL_ASYNCHRONOUS` on that signal is deferred, as the program's own are (`signals`).
 //! libc installs its handler in the first `pthread_cancel`, which sends the signal as well: the
 //! handler has to be there before.

@@ -1,7 +1,7 @@
 /*
- * No thread is to be had, as beyond RLIMIT_NPROC or a cgroup's pids.max: the engine's workers and its
- * watcher cannot start, at first or at all. A filter answers the program's clone() with EAGAIN; the
- * kernel's workers do not pass it.
+ * No thread is to be had, as beyond RLIMIT_NPROC or a cgroup's pids.max: the engine's workers and
+ * its watcher cannot start, at first or at all. A filter answers the program's clone() with EAGAIN;
+ * the kernel's workers do not pass it.
  */
 #include "robust_ring.h"
 #include <linux/sched.h>
