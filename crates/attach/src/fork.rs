@@ -19,6 +19,10 @@ static HAS_LOCKED_ENGINE: AtomicBool = AtomicBool::new(false);
 
 // The heap's lock is the innermost: taken last, released first.
 extern "C" fn before_fork() {
+    if is_in_use() {
+        // In a copy that no handler has seen, a thread of the parent may have locked the heap.
+        let _ = on_engine_stack(|| ENGINE.own());
+    }
     HEAP.lock_for_fork();
     let is_in_use = is_in_use();
     if is_in_use {

@@ -41,7 +41,7 @@ impl Engine {
     /// `ENOMEM`: another thread of the parent was in the heap at that moment, and there is no room
     /// for another heap.
     #[inline]
-    pub(crate) fn own(&'static self) -> Result<(), Errno> {
+    pub fn own(&'static self) -> Result<(), Errno> {
         if process::is_unclaimed_copy() { self.own_copy() } else { Ok(()) }
     }
 
