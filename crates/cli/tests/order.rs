@@ -64,3 +64,22 @@ fn cqes_of_cancels_and_of_what_they_cancel_come_in_the_kernels_order() {
 fn links_come_after_the_other_requests_of_their_submission() {
     prints_the_same("order_links");
 }
+
+#[test]
+fn iopoll_rings_accept_what_the_kernels_accept() {
+    prints_the_same("order_iopoll");
+}
+
+mod a_waiter_in_a_minimal_wait_is_not_woken_for_each_cqe {
+    use super::oracle;
+
+    #[test]
+    fn engine() {
+        oracle::engine("order_minwait", &[]);
+    }
+
+    #[test]
+    fn kernel() {
+        oracle::kernel("order_minwait", &[]);
+    }
+}

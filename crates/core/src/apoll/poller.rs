@@ -17,6 +17,8 @@ pub(crate) struct Poller {
     pub(crate) epoll: Arc<Epoll>,
     /// Signalled to wake the thread that waits: CQEs posted by other threads, AIO completions.
     pub(crate) wake_eventfd: Arc<EventFd>,
+    /// Has the eventfd alone: for a driver that is not to be woken by files. Made on first use.
+    wakeups: Option<Arc<Epoll>>,
     pub(super) files: BTreeMap<i32, PolledFile>,
     armed: u32,
     next_serial: u32,
@@ -30,7 +32,29 @@ impl Poller {
         let epoll = Arc::new(Epoll::new()?);
         // Edge-triggered: each signal is an event, which needs no read to be cleared.
         epoll.ctl(EpollOp::Add, wake_eventfd.number(), EPOLLIN | EPOLLET, WAKE_EVENT)?;
-        Ok(Self { epoll, wake_eventfd, files: BTreeMap::new(), armed: 0, next_serial: 0, recheck_timer: RecheckTimer::default() })
+        Ok(Self {
+            epoll,
+            wake_eventfd,
+            wakeups: None,
+            files: BTreeMap::new(),
+            armed: 0,
+            next_serial: 0,
+            recheck_timer: RecheckTimer::default(),
+        })
+    }
+
+    /// The epoll set of the wake-ups alone.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`.
+    pub(crate) fn wakeups(&mut self) -> Result<Arc<Epoll>, Errno> {
+        if let Some(epoll) = &self.wakeups {
+            return Ok(Arc::clone(epoll));
+        }
+        let epoll = Arc::new(Epoll::new()?);
+        epoll.ctl(EpollOp::Add, self.wake_eventfd.number(), EPOLLIN | EPOLLET, WAKE_EVENT)?;
+        self.wakeups = Some(Arc::clone(&epoll));
+        Ok(epoll)
     }
 
     /// Whether any request waits.

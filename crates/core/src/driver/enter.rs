@@ -4,7 +4,7 @@
 //! enters to wake the thread, and the entering thread does that thread's work: it consumes the
 //! whole SQ. Nothing spins.
 
-use super::events::{bring_on, drive, poll_pending, run_requeued};
+use super::events::{bring_on, drive, nap, poll_pending, run_requeued};
 use super::leave::{ExitAction, exit_action, perform};
 use super::watcher::{WatcherNotify, hand_over};
 use crate::io_wq::{InterruptGuard, Work};
@@ -23,6 +23,8 @@ use uringlet_sys::{Errno, UserPtr, user};
 const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
 const SIGSET_LEN: usize = 8;
 const NEVER: u64 = u64::MAX;
+/// The shortest nap, ns: about what the two thread switches of a wake-up cost.
+const NAP_NS: u64 = 20_000;
 
 /// The parameters of a wait for CQEs.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,8 @@ struct CqeWait {
     sigmask: UserPtr,
     sigmask_len: usize,
     deadline_ns: u64,
+    /// When the wait began, if it has a minimal length.
+    since_ns: u64,
     /// From this time on any CQE ends the wait.
     any_after_ns: u64,
 }
@@ -129,7 +133,7 @@ fn get_events(guard: &mut UringGuard, args: EnterArgs, submitted: u32) -> Result
 }
 
 fn read_wait(args: EnterArgs) -> Result<CqeWait, Errno> {
-    let mut wait = CqeWait { sigmask: args.arg, sigmask_len: args.arg_len, deadline_ns: NEVER, any_after_ns: NEVER };
+    let mut wait = CqeWait { sigmask: args.arg, sigmask_len: args.arg_len, deadline_ns: NEVER, since_ns: 0, any_after_ns: NEVER };
     if args.flags & flag::EXT_ARG == 0 {
         return Ok(wait);
     }
@@ -140,7 +144,8 @@ fn read_wait(args: EnterArgs) -> Result<CqeWait, Errno> {
     wait.sigmask = UserPtr::at(ext.sigmask);
     wait.sigmask_len = ext.sigmask_sz as usize;
     if ext.min_wait_usec != 0 {
-        wait.any_after_ns = monotonic_ns().saturating_add(u64::from(ext.min_wait_usec) * 1000);
+        wait.since_ns = monotonic_ns();
+        wait.any_after_ns = wait.since_ns.saturating_add(u64::from(ext.min_wait_usec) * 1000);
     }
     if ext.ts != 0 {
         let ns = nanoseconds(user::read(UserPtr::at(ext.ts))?)?;
@@ -271,11 +276,21 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: CqeWait) -> Result
         sleep_among_others(guard, until)
     } else if !may_drive(guard) {
         sleep_behind_driver(guard, until)
+    } else if let Some(end) = nap_end(&wait, now) {
+        nap(guard, end.min(until), wait.sigmask)
     } else {
         drive(guard, until.max(1), wait.sigmask)
     };
     guard.waiters.sleeping -= 1;
     result
+}
+
+/// In a minimal wait, the time until which the driver does not look at its files. Each nap is half
+/// as long as the wait so far, so that the number of wake-ups does not depend on the number of
+/// events, and the CQE that completes the wait early is seen after one and a half of its time.
+fn nap_end(wait: &CqeWait, now: u64) -> Option<u64> {
+    let length = now.saturating_sub(wait.since_ns) / 2;
+    (now < wait.any_after_ns && wait.any_after_ns != NEVER && length >= NAP_NS).then_some(now + length)
 }
 
 /// A ring that processes share has no driver: the next CQE may come from any of them. The watcher

@@ -7,7 +7,7 @@ use crate::submit::{Depth, fire_expired, issue, poll_fired, reap_aio, run_ready}
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::setup;
-use uringlet_sys::fd::{EpollEvent, NO_EVENT};
+use uringlet_sys::fd::{Epoll, EpollEvent, NO_EVENT};
 use uringlet_sys::{Errno, UserPtr, process};
 
 const EVENTS: usize = 128;
@@ -68,19 +68,37 @@ pub(super) fn drive(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) 
     let waited = if deadline_ns == 0 {
         epoll.wait(&mut events, 0, UserPtr::NULL)
     } else {
-        guard.waiters.has_driver = true;
-        guard.waiters.driver_notified = false;
-        let waited = guard.unlocked(|| epoll.wait(&mut events, deadline_ns, sigmask));
-        guard.waiters.has_driver = false;
-        // CQEs that workers posted meanwhile come before those of the events below.
-        if !guard.res.deferred.is_empty() {
-            guard.res.run_deferred();
-        }
-        waited
+        sleep_on(guard, &epoll, &mut events, deadline_ns, sigmask)
     };
     let n = *waited.as_ref().unwrap_or(&0);
     handle_events(guard, &events[..n.min(EVENTS)]);
     waited.map(drop)
+}
+
+/// As [`drive`], but events of files do not end the sleep: they are handled after it.
+///
+/// # Errors
+/// As [`drive`].
+pub(super) fn nap(guard: &mut UringGuard, deadline_ns: u64, sigmask: UserPtr) -> Result<(), Errno> {
+    let wakeups = guard.res.poller()?.wakeups()?;
+    let mut events = [NO_EVENT; 1];
+    // Notifications of earlier sleeps.
+    wakeups.wait(&mut events, 0, UserPtr::NULL)?;
+    sleep_on(guard, &wakeups, &mut events, deadline_ns, sigmask)?;
+    drive(guard, 0, UserPtr::NULL)
+}
+
+/// Sleeps as the ring's driver, without its lock.
+fn sleep_on(guard: &mut UringGuard, epoll: &Epoll, events: &mut [EpollEvent], deadline_ns: u64, sigmask: UserPtr) -> Result<usize, Errno> {
+    guard.waiters.has_driver = true;
+    guard.waiters.driver_notified = false;
+    let waited = guard.unlocked(|| epoll.wait(events, deadline_ns, sigmask));
+    guard.waiters.has_driver = false;
+    // CQEs that workers posted meanwhile come before those of the events.
+    if !guard.res.deferred.is_empty() {
+        guard.res.run_deferred();
+    }
+    waited
 }
 
 fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {

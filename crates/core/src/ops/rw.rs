@@ -7,7 +7,8 @@
 //!          preadv2/pwritev2.
 //! Differs: registered buffers are not pinned: the addresses are used as they are mapped at the
 //!          time of the transfer. After a short write at position -1 the kernel leaves the file
-//!          position where it was; here it advances, as write(2) does.
+//!          position where it was; here it advances, as write(2) does. IOPOLL rings poll nothing,
+//!          and take any O_DIRECT file.
 //! Tests:   liburing read-write.t, short-read.t, iopoll.t, fixed-link.t, pipe-*.t; differential
 //!          `rw`.
 
@@ -264,7 +265,13 @@ impl Rw {
         if self.selects {
             self.select(cx)?;
         }
-        if cx.ring.setup & setup::IOPOLL != 0 || self.rw_flags & !checks::RWF_KNOWN != 0 {
+        if cx.ring.setup & setup::IOPOLL != 0 {
+            if !checks::may_be_polled(cx.file) {
+                return Err(self.refused_flags(cx.file.fd, Errno::EOPNOTSUPP));
+            }
+            self.rw_flags &= !io::RWF_HIPRI;
+        }
+        if self.rw_flags & !checks::RWF_KNOWN != 0 {
             return Err(self.refused_flags(cx.file.fd, Errno::EOPNOTSUPP));
         }
         // Polled transfers need an IOPOLL ring.

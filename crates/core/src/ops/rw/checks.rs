@@ -1,10 +1,21 @@
-//! Checks of a transfer that do not need its file.
+//! Checks of a transfer before it is tried.
 
+use crate::file::FileKind;
+use crate::ops::issue::OpFile;
 use uringlet_sys::required_calls::is_denial;
 use uringlet_sys::{Errno, process};
 
 /// All `RWF_*` up to `RWF_NOSIGNAL`.
 pub(super) const RWF_KNOWN: u32 = 0x1ff;
+
+/// Whether an `IORING_SETUP_IOPOLL` ring takes transfers of this file: those that bypass the page
+/// cache. They are executed as on any other ring.
+#[cold]
+pub(super) fn may_be_polled(file: OpFile) -> bool {
+    let kind = if file.is_fixed { file.kind() } else { FileKind::refresh(file.fd) };
+    kind.is_direct()
+}
+
 /// Checks an I/O priority as ioprio_set(2) does: class in the top three bits, level below.
 pub(super) fn priority(ioprio: u16) -> Result<(), Errno> {
     const CAP_SYS_NICE: u32 = 23;
