@@ -1,7 +1,8 @@
 //! The watcher: rings whose programs only look at the CQ.
 
 use super::{EngineModel, at, poll, timeout, wait};
-use crate::driver::watcher::TICK_NS;
+use crate::driver::watcher::{TICK_NS, WATCHER};
+use crate::identity;
 use alloc::vec::Vec;
 use loom::thread;
 use uringlet_abi::{Opcode, Sqe};
@@ -89,6 +90,17 @@ fn the_soonest_timer_is_removed_while_the_watcher_falls_asleep() {
         scenes[0].submit(&Sqe { opcode: Opcode::TimeoutRemove as u8, fd: -1, addr: 1, user_data: 3, ..Sqe::default() });
         scenes[1].submit(&timeout(4, &at(20 * TICK_NS)));
         scenes[1].look_for(4, 20 * TICK_NS);
+    });
+}
+
+#[test]
+fn a_watcher_that_falls_asleep_is_replaced_and_its_timer_fires() {
+    model::check(2, || {
+        let mut scene = EngineModel::new();
+        scene.submit(&timeout(1, &at(10 * TICK_NS)));
+        quiet_ticks();
+        WATCHER.renew(identity::of_this_thread());
+        scene.look_for(1, 10 * TICK_NS);
     });
 }
 
