@@ -13,7 +13,7 @@ use crate::submit::keep_file;
 use crate::virtual_file;
 use crate::write::{self, WriteMode};
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet_sys::fd::before_programs_close;
+use uringlet_sys::fd::{any_number_lingers, before_programs_close};
 use uringlet_sys::{Errno, fd_table, io, process};
 
 /// The one engine of this process.
@@ -58,11 +58,11 @@ impl Engine {
     }
 
     /// Whether the engine has no facts about a number: closing and replacing it concerns nothing of
-    /// the engine's. One table load.
+    /// the engine's. One table load, and one of a word that is hardly ever set.
     #[inline]
     #[must_use]
     pub fn is_unused(&'static self, fd: i32) -> bool {
-        fd_table::is_unused(fd)
+        fd_table::is_unused(fd) && !any_number_lingers()
     }
 
     /// The program closes a number. `None`: the engine does not use it, make the plain call. One

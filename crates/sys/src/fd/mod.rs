@@ -11,5 +11,5 @@ mod ring_fd;
 pub use engine_fd::{EngineFd, grow_fd_table};
 pub use epoll_event::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EpollEvent, EpollOp, NO_EVENT};
 pub use event::{Epoll, EventFd, TimerFd, signal_eventfd};
-pub use record_locks::{before_programs_close, close_keeping_locks};
+pub use record_locks::{any_number_lingers, before_programs_close, close_keeping_locks};
 pub use ring_fd::RingFd;

@@ -37,6 +37,13 @@ pub fn close_keeping_locks(fd: i32) {
     }
 }
 
+/// Whether the program's closes are of interest here.
+#[inline]
+#[must_use]
+pub fn any_number_lingers() -> bool {
+    ANY_LINGERS.load(Relaxed)
+}
+
 /// The program is about to close a number, which drops the locks on its file. One relaxed load.
 #[inline]
 pub fn before_programs_close(fd: i32) {
