@@ -29,15 +29,10 @@ fn must_succeed_unless_skipped(output: &Output, what: &str) {
 }
 
 fn on_engine(name: &str, section: &str) {
-    on_engine_with(name, &[section]);
-}
-
-fn on_engine_with(name: &str, arguments: &[&str]) {
-    let section = arguments.concat();
     let directory = directory(&format!("{name}-engine-{section}"));
     let program = build(&directory, name, name == "identity_roads");
     let mut command = uringlet(&directory.join("cache"));
-    let output = finish(command.arg("--").arg(program).args(arguments).env("BLOCK_IO_URING", "1").current_dir(&directory));
+    let output = finish(command.arg("--").arg(program).arg(section).env("BLOCK_IO_URING", "1").current_dir(&directory));
     must_succeed_unless_skipped(&output, &format!("{name} {section} on the engine"));
 }
 
@@ -67,46 +62,38 @@ macro_rules! on_both_rings {
     };
 }
 
-/// Requests made afterwards; the engine does not yet follow those that wait meanwhile.
-fn afterwards_on_engine(road: &str) {
-    on_engine_with("identity_roads", &[road, "afterwards"]);
-}
-
-#[test]
-fn a_user_given_up_by_libc_is_not_that_of_a_worker() {
-    afterwards_on_engine("libc");
-}
-
-#[test]
-fn a_user_given_up_by_a_raw_call_is_not_that_of_a_worker() {
-    afterwards_on_engine("syscall");
-}
-
-#[test]
-fn a_user_given_up_in_an_object_without_rings_is_not_that_of_a_worker() {
-    afterwards_on_engine("instruction");
-}
-
-#[test]
-fn a_capability_given_up_is_not_one_of_a_worker() {
-    afterwards_on_engine("capset");
-}
-
-#[test]
-fn a_landlock_domain_is_that_of_the_workers_too() {
-    afterwards_on_engine("landlock");
-}
-
-#[test]
-fn the_kernels_ring_answers_as_expected() {
-    for road in ["libc", "syscall", "instruction", "handle", "setfsuid", "capset", "landlock", "seteuid", "setgroups"] {
-        on_kernel("identity_roads", road);
-    }
+on_both_rings! {
+    "identity_roads":
+    a_user_given_up_by_libc = "libc";
+    a_user_given_up_by_a_raw_call = "syscall";
+    a_user_given_up_by_an_instruction_in_an_object_without_rings = "instruction";
+    a_user_given_up_by_libcs_function_found_by_its_handle = "handle";
+    a_file_system_user_that_comes_back = "setfsuid";
+    a_capability_given_up = "capset";
+    a_landlock_domain_entered = "landlock";
+    an_effective_user_that_comes_back = "seteuid";
+    a_group_that_comes_back = "setgroups";
 }
 
 on_both_rings! {
     "identity_threads":
     two_users_on_rings_of_their_own = "own-rings";
+    two_users_on_one_ring = "one-ring";
+    a_user_given_up_in_all_threads = "libc-changes-all";
     two_threads_in_two_folders = "own-folder";
     a_folder_that_workers_share = "shared-folder";
+    a_vfork_child_that_gives_up_its_user = "vfork-child";
+}
+
+on_both_rings! {
+    "identity_spaces":
+    namespaces_entered_beside_a_ring = "all";
+}
+
+/// The kernel's ring asks no filter, and opens. Ours is refused what its submitter is refused.
+#[test]
+fn a_filter_of_the_submitter_is_asked_by_the_engine_alone() {
+    const EPERM: &str = "-1";
+    on_engine("identity_seccomp", EPERM);
+    on_kernel("identity_seccomp", "0");
 }

@@ -3,7 +3,6 @@
 
 mod fork;
 mod identity;
-mod identity_call;
 
 use crate::driver::watcher::end_or_watch;
 use crate::intercepted::{self, InterceptedCalls};

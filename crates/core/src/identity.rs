@@ -67,11 +67,20 @@ loom::lazy_static! {
 /// Effective user and group.
 type User = (u32, u32);
 
+/// The user of the calling thread, in place of the one that was noted.
+fn user_now(_: Option<User>) -> Option<User> {
+    Some(effective_user_and_group())
+}
+
 /// What is known of identities.
 #[derive(Debug)]
 struct Known {
-    /// The user of the process' identity; `None` while it changes.
+    /// The user of the process' identity.
     user: Option<User>,
+    /// Changes that go on.
+    changing: u32,
+    /// The process had one thread when the last change of one thread began.
+    was_alone: bool,
     /// In a diverged process: the threads that have submitted since.
     threads: Vec<ThreadIdentity>,
 }
@@ -94,7 +103,7 @@ impl Identity {
 
 impl Known {
     const fn new() -> Self {
-        Self { user: None, threads: Vec::new() }
+        Self { user: None, changing: 0, was_alone: false, threads: Vec::new() }
     }
 
     /// The entry of a thread by its key.
@@ -116,8 +125,6 @@ impl Known {
             }
             thread.tid = tid;
         }
-        // From now on workers may be started with it.
-        thread.user.get_or_insert_with(effective_user_and_group);
         thread
     }
 }
@@ -153,7 +160,13 @@ pub(crate) fn of_thread(key: u64) -> Identity {
 /// The identity of the calling thread, which is the program's.
 #[inline]
 pub(crate) fn of_this_thread() -> Identity {
-    of_process().unwrap_or_else(|| KNOWN.lock().of_this_thread().identity)
+    of_process().unwrap_or_else(|| {
+        let mut known = KNOWN.lock();
+        let thread = known.of_this_thread();
+        // From now on workers may be started with it.
+        thread.user.get_or_insert_with(effective_user_and_group);
+        thread.identity
+    })
 }
 
 /// The thread that has this identity alone; 0 if it is not known.
@@ -178,7 +191,7 @@ pub(crate) fn note_ring() {
         return;
     }
     KNOWN.lock().user = Some(effective_user_and_group());
-    if CHANGED_BEFORE.load(Relaxed) && thread::count_of_program() != Some(1) {
+    if CHANGED_BEFORE.load(Relaxed) && !thread::is_program_alone() {
         CURRENT.store(DIVERGED, Release);
     }
 }
@@ -198,36 +211,57 @@ pub(crate) fn has_captured() -> bool {
     HAS_CAPTURED.load(Acquire)
 }
 
-/// A thread has changed alone before the first ring.
-pub(crate) fn note_change_before() {
-    CHANGED_BEFORE.store(true, Relaxed);
+/// A change before the first ring, if it has happened.
+pub(crate) fn note_change_before(scope: Option<IdentityScope>) {
+    if scope == Some(IdentityScope::Thread) {
+        CHANGED_BEFORE.store(true, Relaxed);
+    }
 }
 
 /// A change is about to begin on the calling thread: what is queued from now on is not mixed with
 /// what was queued before.
-pub(crate) fn begin_change() {
-    renew(if is_diverged() { IdentityScope::Thread } else { IdentityScope::Process });
-    KNOWN.lock().user = None;
+///
+/// All that needs a system call is asked now: what begins may be a filter.
+pub(crate) fn begin_change(scope: IdentityScope) {
+    let is_alone = is_first_of_thread(scope) && thread::is_program_alone();
+    renew(if is_diverged() { IdentityScope::Thread } else { IdentityScope::Process }, user_now);
+    let mut known = KNOWN.lock();
+    known.changing += 1;
+    known.was_alone = is_alone;
 }
 
-/// A change has ended on the calling thread.
-pub(crate) fn end_change(scope: IdentityScope) {
-    let is_alone = scope == IdentityScope::Thread && !is_diverged() && thread::count_of_program() == Some(1);
-    renew(if is_alone { IdentityScope::Process } else { scope });
+/// A change has ended on the calling thread; `None`: it has failed. `keeps_user`: it was none of
+/// user or group.
+pub(crate) fn end_change(scope: Option<IdentityScope>, keeps_user: bool) {
+    let was_alone = {
+        let mut known = KNOWN.lock();
+        known.changing = known.changing.saturating_sub(1);
+        known.was_alone
+    };
+    let Some(scope) = scope else { return };
+    let of = if is_first_of_thread(scope) && was_alone { IdentityScope::Process } else { scope };
+    renew(of, |former| if keeps_user { former } else { user_now(former) });
 }
 
-fn renew(scope: IdentityScope) {
+/// Whether a thread changes alone in a process that has not diverged yet.
+fn is_first_of_thread(scope: IdentityScope) -> bool {
+    scope == IdentityScope::Thread && !is_diverged()
+}
+
+fn renew(scope: IdentityScope, user: impl Fn(Option<User>) -> Option<User>) {
     let mut known = KNOWN.lock();
     match scope {
         IdentityScope::Thread => {
+            let of_process = known.user;
             CURRENT.store(DIVERGED, Release);
             let thread = known.of_this_thread();
+            let former = thread.user.or(of_process);
             thread.renew();
-            thread.user = Some(effective_user_and_group());
+            thread.user = user(former);
         }
         IdentityScope::Process if is_diverged() => known.threads.iter_mut().for_each(ThreadIdentity::renew),
         IdentityScope::Process => {
-            known.user = Some(effective_user_and_group());
+            known.user = user(known.user);
             CURRENT.store(Identity::new().0, Release);
         }
     }
@@ -237,21 +271,26 @@ fn renew(scope: IdentityScope) {
 /// differ, there was a change that nobody has told the engine about.
 pub(crate) fn check_this_thread() {
     let user = effective_user_and_group();
-    let mut known = KNOWN.lock();
-    let noted = if is_diverged() { &mut known.of_this_thread().user } else { &mut known.user };
-    // None: while a change goes on.
-    if noted.is_none_or(|noted| noted == user) {
-        return;
+    let noted = {
+        let mut known = KNOWN.lock();
+        match is_diverged() {
+            _ if known.changing > 0 => None,
+            true => known.of_this_thread().user,
+            false => known.user,
+        }
+    };
+    if noted.is_some_and(|noted| noted != user) {
+        let is_alone = !is_diverged() && thread::is_program_alone();
+        renew(if is_alone { IdentityScope::Process } else { IdentityScope::Thread }, |_| Some(user));
     }
-    drop(known);
-    end_change(IdentityScope::Thread);
 }
 
 /// In a forked child, which has one thread.
 pub(crate) fn reset_in_child() {
     let mut known = KNOWN.lock();
-    known.user = None;
     known.threads.clear();
+    known.changing = 0;
+    known.user = has_ring().then(effective_user_and_group);
     CURRENT.store(Identity::new().0, Release);
 }
 

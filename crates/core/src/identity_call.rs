@@ -32,16 +32,16 @@ pub struct IdentityChange {
     pub scope: IdentityScope,
     /// The calling thread gets a descriptor table of its own.
     pub unshares_files: bool,
-    /// The kernel refuses it to a process with other threads, or asks something of each of them.
-    pub concerns_other_threads: bool,
+    /// The kernel refuses it to a process of several threads.
+    pub wants_lone_thread: bool,
+    /// It forbids system calls, and changes neither user nor group.
+    pub is_filter: bool,
     /// Its result is no error, whatever it is.
     never_fails: bool,
 }
 
 const OF_THREAD: IdentityChange =
-    IdentityChange { scope: IdentityScope::Thread, unshares_files: false, concerns_other_threads: false, never_fails: false };
-
-const OF_ALL_THREADS: IdentityChange = IdentityChange { scope: IdentityScope::Process, concerns_other_threads: true, ..OF_THREAD };
+    IdentityChange { scope: IdentityScope::Thread, unshares_files: false, wants_lone_thread: false, is_filter: false, never_fails: false };
 
 /// The `unsigned int` in a register.
 fn low(register: usize) -> u32 {
@@ -80,8 +80,8 @@ impl IdentityChange {
             // An id of -1 only asks.
             Sysno::setfsuid | Sysno::setfsgid => (first != u32::MAX).then_some(Self { never_fails: true, ..OF_THREAD }),
             Sysno::prctl => Self::of_prctl(first, second),
-            Sysno::seccomp if first == SECCOMP_SET_MODE_FILTER => Some(Self::synced(second & SECCOMP_FILTER_FLAG_TSYNC != 0)),
-            Sysno::landlock_restrict_self => Some(Self::synced(second & LANDLOCK_RESTRICT_SELF_TSYNC != 0)),
+            Sysno::seccomp if first == SECCOMP_SET_MODE_FILTER => Some(Self::sandbox(second & SECCOMP_FILTER_FLAG_TSYNC != 0)),
+            Sysno::landlock_restrict_self => Some(Self::sandbox(second & LANDLOCK_RESTRICT_SELF_TSYNC != 0)),
             Sysno::unshare => Self::of_unshare(first),
             Sysno::setns => Some(Self::of_setns(second)),
             Sysno::keyctl => Self::of_keyctl(first),
@@ -102,8 +102,9 @@ impl IdentityChange {
         result >= 0 || self.never_fails
     }
 
-    fn synced(to_all_threads: bool) -> Self {
-        if to_all_threads { OF_ALL_THREADS } else { OF_THREAD }
+    fn sandbox(of_all_threads: bool) -> Self {
+        let scope = if of_all_threads { IdentityScope::Process } else { IdentityScope::Thread };
+        Self { scope, is_filter: true, ..OF_THREAD }
     }
 
     /// Strict mode is left out: nothing may follow it but read, write and exit, so the thread can
@@ -111,7 +112,7 @@ impl IdentityChange {
     fn of_prctl(option: u32, mode: u32) -> Option<Self> {
         match option {
             PR_SET_NO_NEW_PRIVS | PR_CAPBSET_DROP | PR_CAP_AMBIENT | PR_SET_SECUREBITS => Some(OF_THREAD),
-            PR_SET_SECCOMP if mode == SECCOMP_MODE_FILTER => Some(OF_THREAD),
+            PR_SET_SECCOMP if mode == SECCOMP_MODE_FILTER => Some(Self::sandbox(false)),
             _ => None,
         }
     }
@@ -119,14 +120,14 @@ impl IdentityChange {
     fn of_unshare(flags: u32) -> Option<Self> {
         // A new user namespace is for a process of one thread.
         const LONE: u32 = CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
-        let of_flags = Self { unshares_files: flags & CLONE_FILES != 0, concerns_other_threads: flags & LONE != 0, ..OF_THREAD };
+        let of_flags = Self { unshares_files: flags & CLONE_FILES != 0, wants_lone_thread: flags & LONE != 0, ..OF_THREAD };
         (flags != 0).then_some(of_flags)
     }
 
     /// No flag: the descriptor decides which namespaces.
     fn of_setns(flags: u32) -> Self {
         const LONE: u32 = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME;
-        Self { concerns_other_threads: flags == 0 || flags & LONE != 0, ..OF_THREAD }
+        Self { wants_lone_thread: flags == 0 || flags & LONE != 0, ..OF_THREAD }
     }
 
     fn of_keyctl(operation: u32) -> Option<Self> {

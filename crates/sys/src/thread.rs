@@ -100,17 +100,33 @@ unsafe extern "C" fn run(main: usize, stack: usize) -> ! {
     unsafe { arch::unmap_and_exit(stack, STACK + GUARD) }
 }
 
-/// How many threads of the process are the program's; `None` where that is not known. At most as
-/// many as there are, and one too many while an engine thread starts or ends.
+/// Whether the program has one thread. False where that is not known: /proc is not mounted.
+///
+/// An engine thread that is about to end looks like one of the program's: a second look
+/// tells them apart.
 #[must_use]
-pub fn count_of_program() -> Option<u32> {
-    // Read first: a thread that starts meanwhile is counted as the program's.
-    let engine = RUNNING.load(Relaxed);
-    thread_count().map(|all| all.wrapping_sub(engine))
+pub fn is_program_alone() -> bool {
+    const LOOKS: u32 = 20;
+    const STEP_NS: u64 = 100_000;
+    (0..LOOKS).any(|look| {
+        if look > 0 {
+            process::sleep_ns(STEP_NS);
+        }
+        // Read first: a thread that starts meanwhile is counted as the program's.
+        let engine = RUNNING.load(Relaxed);
+        count().is_some_and(|all| all.wrapping_sub(engine) == 1)
+    })
+}
+
+/// How many threads the engine has. One that has just started or is about to end may be missing.
+#[must_use]
+pub fn count_of_engine() -> u32 {
+    RUNNING.load(Relaxed)
 }
 
 /// Number of threads of this process; `None` where /proc is not mounted.
-fn thread_count() -> Option<u32> {
+#[must_use]
+pub fn count() -> Option<u32> {
     let mut stat = [0_u32; size_of::<statx>() / size_of::<u32>()];
     let path = io::ptr_of_slice(c"/proc/self/task".to_bytes_with_nul());
     io::statx(AT_FDCWD, path, 0, STATX_NLINK, io::ptr_of_mut(&mut stat)).ok()?;

@@ -215,6 +215,23 @@ static int shared_folder(void)
 	return 0;
 }
 
+/* It shares the memory of its parent, not its rights. */
+static int vfork_child(void)
+{
+	struct ring r = used_ring();
+	int status = -1;
+	pid_t pid;
+
+	section = "a vfork child";
+	pid = vfork();
+	if (pid == 0)
+		_exit(setresuid(NOBODY, NOBODY, NOBODY) || become_nobody());
+	check("a child", waitpid(pid, &status, 0), pid);
+	check("its status", status, 0);
+	check("root's file", open_both(&r, secret), 0);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -223,6 +240,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{ "own-rings", own_rings }, { "one-ring", one_ring }, { "libc-changes-all", libc_changes_all },
 		{ "own-folder", own_folder }, { "shared-folder", shared_folder },
+		{ "vfork-child", vfork_child },
 	};
 	size_t i;
 

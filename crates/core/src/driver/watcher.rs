@@ -39,7 +39,7 @@ use crate::submit::{Depth, run_ready};
 use crate::uringlet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use uringlet_abi::setup;
 use uringlet_sys::fd::{EPOLLET, EPOLLIN, EPOLLONESHOT, Epoll, EpollOp, EventFd, NO_EVENT};
 use uringlet_sys::lock::{Mutex, futex_wait, futex_wake};
@@ -78,6 +78,8 @@ pub(crate) struct Watcher {
     term: AtomicU32,
     /// The last one that has ended: a futex on which its successor waits.
     ended: AtomicU32,
+    /// One that ends without a successor.
+    paused: AtomicU32,
     state: Mutex<WatcherState>,
 }
 
@@ -118,6 +120,7 @@ impl Watcher {
                 is_started: AtomicBool::new(false),
                 term: AtomicU32::new(0),
                 ended: AtomicU32::new(0),
+                paused: AtomicU32::new(0),
                 state: Mutex::new(WatcherState { fds: None, new: Vec::new(), identity: None }),
             }
         }
@@ -168,6 +171,42 @@ impl Watcher {
         }
     }
 
+    /// Ends the watcher's thread, if there is one, and waits for that until a deadline. Nobody
+    /// looks after the rings until [`resume`](Self::resume), which must follow.
+    pub(crate) fn pause(&'static self, deadline_ns: u64) {
+        let term = {
+            let state = self.state.lock();
+            let Some(fds) = state.fds.as_ref().filter(|_| self.is_started.swap(false, AcqRel)) else { return };
+            let term = self.term.load(Relaxed);
+            self.paused.store(term, Release);
+            fds.wake_eventfd.signal();
+            term
+        };
+        let mut ended = self.ended.load(Acquire);
+        while ended != term && monotonic_ns() < deadline_ns {
+            let _ = futex_wait(&self.ended, ended, deadline_ns);
+            ended = self.ended.load(Acquire);
+        }
+    }
+
+    /// After [`pause`](Self::pause): the calling thread, which has this identity, starts a watcher
+    /// if a ring needs one.
+    pub(crate) fn resume(&'static self, identity: Identity) {
+        if self.is_started.load(Acquire) {
+            return;
+        }
+        self.state.lock().new.clear();
+        for ring in RINGS.all() {
+            let Some(mut guard) = ring.lock(LockOwner::Worker) else { continue };
+            // Listed anew, or when a thread leaves it.
+            guard.watched.is_listed = guard.needs_watch();
+            if guard.watched.is_listed {
+                drop(guard);
+                self.list(ring, Some(identity));
+            }
+        }
+    }
+
     fn wait_for_predecessor(&self, term: u32) {
         let predecessor = term.wrapping_sub(1);
         let mut ended = self.ended.load(Acquire);
@@ -190,7 +229,7 @@ impl Watcher {
         let mut rings: Vec<&'static Ring> = Vec::new();
         let mut quiet = 0;
         self.wait_for_predecessor(term);
-        while self.is_current(term) {
+        while self.is_current(term) && self.paused.load(Acquire) != term {
             rings.append(&mut self.state.lock().new);
             let mut result = try_scan(&mut rings, fds, owner);
             quiet = if result.is_active { 0 } else { quiet + 1 };

@@ -2,14 +2,22 @@
 
 use super::Engine;
 use crate::driver::watcher::WATCHER;
-use crate::identity::{self, IdentityScope};
+use crate::identity;
+use crate::identity_call::IdentityChange;
 use crate::state::{LockOwner, RINGS};
+use uringlet_sys::process::{monotonic_ns, sleep_ns};
+use uringlet_sys::thread;
+
+/// The most that a call waits for the engine's threads to end.
+const END_TIMEOUT_NS: u64 = 50_000_000;
+/// Of that, after the last of them has said that it ends.
+const EXIT_NS: u64 = 2_000_000;
 
 impl Engine {
-    /// Before a call that may change the identity of the calling thread, or of the process: its
-    /// credentials, filters, namespaces, directories. [`identity_changed`](Self::identity_changed)
-    /// must follow. No system call in a process without a ring.
-    pub fn before_identity_change(&'static self) {
+    /// Before the program makes a call that may change the identity of the calling thread, or of
+    /// the process. [`after_identity_call`](Self::after_identity_call) must follow on the same
+    /// thread. No system call in a process without a ring.
+    pub fn before_identity_call(&'static self, change: IdentityChange) {
         if !identity::has_ring() || self.is_foreign_process() {
             return;
         }
@@ -17,34 +25,40 @@ impl Engine {
             let identity = identity::of_this_thread();
             RINGS.all().filter_map(|ring| ring.lock(LockOwner::Worker)).for_each(|guard| guard.io_wq.keep_captured(identity));
         }
-        identity::begin_change();
-    }
-
-    /// After such a call; `None`: it has failed, and nothing has changed. Follows
-    /// [`before_identity_change`](Self::before_identity_change) on the same thread. No system call
-    /// in a process without a ring.
-    pub fn identity_changed(&'static self, scope: Option<IdentityScope>) {
-        let Some(scope) = scope else { return };
-        if !identity::has_ring() {
-            if scope == IdentityScope::Thread {
-                identity::note_change_before();
-            }
-        } else if !self.is_foreign_process() {
-            identity::end_change(scope);
-            end_old_threads();
+        identity::begin_change(change.scope);
+        if change.is_filter || change.wants_lone_thread {
+            WATCHER.pause(monotonic_ns() + END_TIMEOUT_NS);
+        }
+        if change.wants_lone_thread {
+            end_old_workers();
+            wait_until_alone();
         }
     }
 
-    /// The calling thread has a descriptor table of its own now: after unshare(2) with
-    /// `CLONE_FILES`, or close_range(2) with `CLOSE_RANGE_UNSHARE`.
-    pub fn files_unshared(&'static self) {
-        self.identity_changed(Some(IdentityScope::Thread));
+    /// After the call: `result` is negative if it failed, and nothing has changed. No system call
+    /// in a process without a ring.
+    pub fn after_identity_call(&'static self, change: IdentityChange, result: isize) {
+        let scope = change.has_happened(result).then_some(change.scope);
+        if !identity::has_ring() {
+            return identity::note_change_before(scope);
+        }
+        if self.is_foreign_process() {
+            return;
+        }
+        identity::end_change(scope, change.is_filter);
+        if scope.is_some() {
+            end_old_workers();
+            WATCHER.renew(identity::of_this_thread());
+        }
+        if change.is_filter || change.wants_lone_thread {
+            WATCHER.resume(identity::of_this_thread());
+        }
     }
 }
 
-/// Ends the engine's threads of identities that have ended, as soon as they have done what was
-/// queued for them. The calling thread has one of the identities that have begun.
-fn end_old_threads() {
+/// Ends the workers of identities that have ended, as soon as they have done what was queued for
+/// them.
+fn end_old_workers() {
     for ring in RINGS.all() {
         if let Some(mut guard) = ring.lock(LockOwner::Worker) {
             guard.io_wq.end_old();
@@ -53,5 +67,19 @@ fn end_old_threads() {
             guard.uringlet_workers = None;
         }
     }
-    WATCHER.renew(identity::of_this_thread());
+}
+
+/// Waits for the engine's threads to be gone: the call is for a process of one thread. One that is
+/// at work stays, and the kernel refuses the call, as it does while its own ring has a worker.
+fn wait_until_alone() {
+    const STEP_NS: u64 = 50_000;
+    let mut deadline = monotonic_ns() + END_TIMEOUT_NS;
+    let mut has_engine_threads = true;
+    while thread::count() != Some(1) && monotonic_ns() < deadline {
+        if has_engine_threads && thread::count_of_engine() == 0 {
+            has_engine_threads = false;
+            deadline = monotonic_ns() + EXIT_NS;
+        }
+        sleep_ns(STEP_NS);
+    }
 }

@@ -31,8 +31,20 @@ pub fn set_affinity(_tid: u32, _mask: &[u64; 16]) {}
 
 /// A model's threads have one identity.
 #[must_use]
-pub fn count_of_program() -> Option<u32> {
+pub fn is_program_alone() -> bool {
+    true
+}
+
+/// No thread of a model is one of the kernel's that a call could meet.
+#[must_use]
+pub fn count() -> Option<u32> {
     Some(1)
+}
+
+/// As [`count`].
+#[must_use]
+pub fn count_of_engine() -> u32 {
+    0
 }
 
 /// A model does not fork.
