@@ -147,12 +147,17 @@ impl Watcher {
         fds.wake_eventfd.signal();
     }
 
-    /// The calling thread has a new identity: so has the watcher, if there is one.
+    /// The calling thread has a new identity: so has the watcher, if a ring needs one.
     pub(crate) fn renew(&'static self, identity: Identity) {
+        if !self.is_started.load(Acquire) {
+            return;
+        }
+        if !RINGS.all().any(|ring| ring.lock(LockOwner::Worker).is_some_and(|guard| guard.needs_watch())) {
+            self.pause(0);
+            return self.resume(identity);
+        }
         let mut state = self.state.lock();
-        if let Some(fds) = state.fds.clone()
-            && self.is_started.load(Acquire)
-        {
+        if let Some(fds) = state.fds.clone() {
             self.start(&mut state, &fds, Some(identity));
             fds.wake_eventfd.signal();
         }
@@ -207,6 +212,17 @@ impl Watcher {
         }
     }
 
+    /// Adds the rings to be scanned from now on.
+    fn take_new(&self, rings: &mut Vec<&'static Ring>) {
+        let new = core::mem::take(&mut self.state.lock().new);
+        if !new.is_empty() {
+            rings.extend(new);
+            // One may have been listed anew before the former watcher handed it on.
+            rings.sort_unstable_by_key(|ring| ring.index);
+            rings.dedup_by_key(|ring| ring.index);
+        }
+    }
+
     fn wait_for_predecessor(&self, term: u32) {
         let predecessor = term.wrapping_sub(1);
         let mut ended = self.ended.load(Acquire);
@@ -230,7 +246,7 @@ impl Watcher {
         let mut quiet = 0;
         self.wait_for_predecessor(term);
         while self.is_current(term) && self.paused.load(Acquire) != term {
-            rings.append(&mut self.state.lock().new);
+            self.take_new(&mut rings);
             let mut result = try_scan(&mut rings, fds, owner);
             quiet = if result.is_active { 0 } else { quiet + 1 };
             if quiet >= TICKS {
