@@ -112,3 +112,31 @@ fn drop_overlapping(findings: &mut Findings) {
     });
     findings.unpatchable += count(before - findings.plans.len());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::ANY_NUMBER;
+    use super::*;
+    use uringlet_sys::Sysno;
+
+    fn kept(numbers: &[u32]) -> Vec<u32> {
+        let plan = |&nr: &u32| PatchPlan { kind: PatchKind::NumberLoad, nr, start: 0, syscall: 0, bytes: Vec::new(), moved: Vec::new() };
+        let mut findings = Findings { plans: numbers.iter().map(plan).collect(), unpatchable: 0 };
+        keep_relevant(&mut findings);
+        findings.plans.iter().map(|plan| plan.nr).collect()
+    }
+
+    #[test]
+    fn an_object_without_rings_keeps_what_changes_an_identity() {
+        let (close, setuid, unshare) = (Sysno::close as u32, Sysno::setuid as u32, Sysno::unshare as u32);
+        assert_eq!(kept(&[close, setuid, unshare]), [setuid, unshare]);
+        assert!(kept(&[close]).is_empty());
+    }
+
+    #[test]
+    fn an_object_with_rings_keeps_all() {
+        let (close, enter) = (Sysno::close as u32, Sysno::io_uring_enter as u32);
+        assert_eq!(kept(&[close, enter]), [close, enter]);
+        assert_eq!(kept(&[close, ANY_NUMBER]), [close, ANY_NUMBER]);
+    }
+}
