@@ -50,6 +50,11 @@ fn preload_path() -> Option<&'static [u8]> {
 /// read, or is too long.
 pub(crate) unsafe extern "C" fn measure_env(given: usize, edit: &mut EnvEdit) -> usize {
     end_shared_requests();
+    edit_env(given, edit)
+}
+
+/// As [`measure_env`], for an environment that another process gets.
+pub(crate) fn edit_env(given: usize, edit: &mut EnvEdit) -> usize {
     let Some(path) = preload_path() else { return 0 };
     let mut reader = EnvReader::new(given);
     let Some(found) = find_preload(&mut reader, given) else { return 0 };
@@ -66,7 +71,7 @@ pub(crate) unsafe extern "C" fn measure_env(given: usize, edit: &mut EnvEdit) ->
 
 /// Ends the requests of this process on rings that other processes use, too. A vfork child shares
 /// none, so nothing is touched there.
-fn end_shared_requests() {
+pub(crate) fn end_shared_requests() {
     if ENGINE.shares_rings() {
         on_engine_stack(|| ENGINE.before_exec());
     }

@@ -6,7 +6,7 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uringlet_sys::passthrough::write_stderr;
-use uringlet_sys::process::pid_now;
+use uringlet_sys::process::{monotonic_ns, pid_now};
 
 use crate::rewrite::{FindingsSource, ObjectReport};
 
@@ -14,6 +14,11 @@ static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn enable() {
     IS_ENABLED.store(true, Ordering::Relaxed);
+}
+
+/// The time, for a report; without `--explain` nobody asks the kernel.
+pub(crate) fn now_ns() -> u64 {
+    if IS_ENABLED.load(Ordering::Relaxed) { monotonic_ns() } else { 0 }
 }
 
 /// Prints one line, by one write. Without `--explain` the text is not made.

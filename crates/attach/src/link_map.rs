@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::entry::on_engine_stack;
+use crate::in_use::is_in_use;
 use crate::libc_symbols::RDebug;
 use crate::rewrite;
 
@@ -25,6 +26,8 @@ pub(crate) extern "C" fn on_list_change() {
     // SAFETY: stored by `set_r_debug`; the linker's structure is never freed. The linker's lock is
     // held, so no other thread writes it now.
     if unsafe { (*r_debug).state } == 0 {
-        on_engine_stack(rewrite::examine_loaded);
+        // Before the first ring there is no engine stack, and the program's is good enough for
+        // the linker.
+        if is_in_use() { on_engine_stack(rewrite::examine_loaded) } else { rewrite::examine_loaded() }
     }
 }

@@ -4,7 +4,7 @@ use uringlet::{AsyncHint, ENGINE, WriteMode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
-use crate::entry::on_engine_stack;
+use crate::rewrite::CacheUse;
 use crate::symbols::resolve_all;
 use crate::{dl_hook, environ, exec_hook, explain, fork, rewrite};
 
@@ -29,7 +29,7 @@ extern "C" fn start() {
     if let Some(mode) = environ::variable("URINGLET_MODE").and_then(WriteMode::named) {
         ENGINE.set_mode(mode);
     }
-    on_engine_stack(attach);
+    attach();
 }
 
 /// Selects the ublk devices of the program: a broker's, if `uringlet run` names one, else its own.
@@ -37,7 +37,7 @@ fn choose_devices() {
     let broker = environ::variable("URINGLET_UBLK").filter(|&value| value == b"broker");
     match broker.and_then(|_| environ::variable("URINGLET_UBLK_DIR")) {
         Some(dir) => {
-            on_engine_stack(|| BROKER_FILES.set_broker(dir, environ::variable("URINGLET_PROGRAM")));
+            BROKER_FILES.set_broker(dir, environ::variable("URINGLET_PROGRAM"));
             ENGINE.set_opener(&BROKER_FILES);
         }
         None => ENGINE.set_opener(&DEVICE_FILES),
@@ -46,10 +46,8 @@ fn choose_devices() {
 
 fn attach() {
     let objects = rewrite::loaded();
-    rewrite::examine(&objects);
-    if !exec_hook::install(&objects) {
-        explain::line(|| "children whose environment loses LD_PRELOAD will not be attached: libc's execve looks unfamiliar".into());
-    }
+    rewrite::examine(&objects, CacheUse::Allowed);
+    exec_hook::prepare(&objects);
     if !dl_hook::install(&objects) {
         explain::line(|| {
             "libraries that the program loads later will not be rewritten: the dynamic linker is unfamiliar or being debugged".into()

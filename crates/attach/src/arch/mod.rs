@@ -17,6 +17,8 @@
 //! | [`trampoline`], [`frame_table`] | the code bytes of a trampoline and of the jumps to it; their unwind tables |
 //! | [`for_each_syscall`], [`for_each_far_target`], [`find_number_load`] | search in code |
 //! | [`is_empty_function`], [`is_relocatable`] | checks of code bytes |
+//! | [`begins_insn`] | whether bytes are an instruction, without a decoder |
+//! | [`variadic_exec`] | `execl` and its kin: a call before, then a jump to libc's |
 //! | [`SYSCALL_INSN`], [`PATCH_BYTES`], [`BRANCH_REACH`], [`PAGE`] | encodings and sizes |
 //!
 //! A port also meets assumptions that its compiler reports or that hold on every 64-bit Linux:
@@ -31,9 +33,9 @@ mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
-    BRANCH_REACH, CallFrame, DecodedFunction, PAGE, PATCH_BYTES, SYSCALL_INSN, SignalContext, call_on_stack, classify, exec_entry,
-    find_number_load, for_each_far_target, for_each_syscall, frame_table, is_empty_function, is_relocatable, plan_constant, r_brk_entry,
-    site_entry, trampoline, weak_address,
+    BRANCH_REACH, CallFrame, DecodedFunction, PAGE, PATCH_BYTES, SYSCALL_INSN, SignalContext, begins_insn, call_on_stack, classify,
+    exec_entry, find_number_load, for_each_far_target, for_each_syscall, frame_table, is_empty_function, is_relocatable, plan_constant,
+    r_brk_entry, site_entry, trampoline, variadic_exec, weak_address,
 };
 
 #[cfg(not(target_arch = "x86_64"))]

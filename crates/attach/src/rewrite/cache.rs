@@ -16,6 +16,9 @@ use super::record::{self, Key, MAX_BYTES};
 use super::report::FindingsSource;
 use crate::environ;
 
+/// Most records are shorter.
+const USUAL_BYTES: usize = 8 << 10;
+
 /// The directory, open while objects are examined.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -40,8 +43,11 @@ impl Cache {
         let base = environ::variable("XDG_CACHE_HOME").filter(|path| path.starts_with(b"/")).map(<[u8]>::to_vec);
         let home = || environ::variable("HOME").filter(|path| path.starts_with(b"/")).map(|home| [home, b"/.cache"].concat());
         let cache = base.or_else(home).and_then(|base| {
-            directory::make_private(&c_string(&[&base]));
-            Self::open_at(&c_string(&[&base, b"/uringlet"]))
+            let path = c_string(&[&base, b"/uringlet"]);
+            Self::open_existing(&path).or_else(|| {
+                directory::make_private(&c_string(&[&base]));
+                Self::open_at(&path)
+            })
         });
         cache.or_else(|| {
             let mut temporary = String::new();
@@ -50,15 +56,31 @@ impl Cache {
         })
     }
 
-    fn open_at(path: &CString) -> Option<Self> {
-        directory::make_private(path);
+    fn open_existing(path: &CString) -> Option<Self> {
         let directory = Directory::open(path).ok()?;
-        directory.is_private().then(|| Self { directory, buffer: vec![0; MAX_BYTES] })
+        directory.is_private().then(|| Self { directory, buffer: vec![0; USUAL_BYTES] })
+    }
+
+    fn open_at(path: &CString) -> Option<Self> {
+        Self::open_existing(path).or_else(|| {
+            directory::make_private(path);
+            Self::open_existing(path)
+        })
+    }
+
+    /// Reads a record into the buffer, which grows if need be. Returns its length.
+    fn read(&mut self, name: &CString) -> Option<usize> {
+        let mut len = self.directory.read(name, &mut self.buffer).ok()?;
+        if len == self.buffer.len() && len < MAX_BYTES {
+            self.buffer = vec![0; MAX_BYTES];
+            len = self.directory.read(name, &mut self.buffer).ok()?;
+        }
+        (len < MAX_BYTES).then_some(len)
     }
 
     /// What an earlier start found, if the object is still what it was then.
     fn load(&mut self, object: &LoadedObject, key: &Key) -> Option<Findings> {
-        let len = self.directory.read(&file_name(key), &mut self.buffer).ok().filter(|&len| len < MAX_BYTES)?;
+        let len = self.read(&file_name(key))?;
         let findings = record::decode(&self.buffer[..len], key)?;
         let is_in_place = findings.plans.iter().all(|plan| {
             let from = object.base.wrapping_add(plan.start);

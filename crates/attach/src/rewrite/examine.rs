@@ -4,16 +4,18 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use uringlet_sys::lock::Mutex;
-use uringlet_sys::process::monotonic_ns;
 
 use super::cache::{self, Cache};
 use super::install::install;
 use super::object::{LoadedObject, loaded};
-use super::plan::{PatchKind, PatchPlan};
+use super::patch;
+use super::plan::{Findings, PatchKind, PatchPlan};
+use super::prefilter::{is_small, may_have_syscall};
 use super::region::Region;
 use super::report::{FindingsSource, ObjectReport};
 use super::scan;
 use crate::arch::{site_entry, weak_address};
+use crate::in_use::is_in_use;
 use crate::{convert, explain};
 
 /// An object that was examined.
@@ -47,14 +49,22 @@ struct ScanTotals {
     sites: u32,
 }
 
+/// Whether findings may be looked up and recorded, which takes system calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CacheUse {
+    Allowed,
+    /// Only for an object that has a system call of its own.
+    Avoided,
+}
+
 /// Examines the objects that are loaded now. The caller holds the dynamic linker's lock.
 pub(crate) fn examine_loaded() {
-    examine(&loaded());
+    examine(&loaded(), if is_in_use() { CacheUse::Allowed } else { CacheUse::Avoided });
 }
 
 /// Rewrites the objects that were not there before.
-pub(crate) fn examine(objects: &[LoadedObject]) {
-    let start = monotonic_ns();
+pub(crate) fn examine(objects: &[LoadedObject], cache_use: CacheUse) {
+    let start = explain::now_ns();
     let mut examined = EXAMINED.lock();
     examined.retain_mut(|e| {
         e.is_loaded &= objects.iter().any(|o| e.is(o));
@@ -68,8 +78,8 @@ pub(crate) fn examine(objects: &[LoadedObject]) {
             continue;
         }
         let earlier = known.and_then(|at| examined.swap_remove(at).region);
-        let rewrite = || examine_object(object, earlier, cache.get_or_insert_with(Cache::open), &mut totals);
-        let region = if is_exempt(object) { None } else { rewrite() };
+        let find = || find(object, cache_use, &mut cache);
+        let region = if is_exempt(object) { None } else { examine_object(object, earlier, find, &mut totals) };
         let (name, build_id) = (object.name.clone(), object.build_id.clone());
         examined.push(ExaminedObject { name, build_id, span: object.span(), is_loaded: true, region });
     }
@@ -79,7 +89,7 @@ pub(crate) fn examine(objects: &[LoadedObject]) {
 }
 
 fn microseconds_since(start: u64) -> u64 {
-    (monotonic_ns() - start) / 1000
+    (explain::now_ns() - start) / 1000
 }
 
 /// libc and the dynamic linker stay as they are: their own calls never concern a ring, and thread
@@ -91,10 +101,24 @@ fn is_exempt(object: &LoadedObject) -> bool {
     EXEMPT.contains(&file) || residents.iter().any(|&address| address != 0 && object.contains(address))
 }
 
-fn examine_object(object: &LoadedObject, earlier: Option<Region>, cache: &mut Option<Cache>, totals: &mut ScanTotals) -> Option<Region> {
-    let start = monotonic_ns();
-    let (findings, source) = cache::find_or_scan(cache, object, cache::key(object), || scan::scan(object));
-    let (region, done) = match install(object, &findings.plans, earlier, site_entry as *const () as usize) {
+/// The findings of an object. The cache is opened when it is needed.
+fn find(object: &LoadedObject, cache_use: CacheUse, cache: &mut Option<Option<Cache>>) -> (Findings, FindingsSource) {
+    if (is_small(object) || cache_use == CacheUse::Avoided) && !may_have_syscall(object) {
+        return (Findings::default(), FindingsSource::Scan);
+    }
+    let scan = || if may_have_syscall(object) { scan::scan(object) } else { Findings::default() };
+    cache::find_or_scan(cache.get_or_insert_with(Cache::open), object, cache::key(object), scan)
+}
+
+fn examine_object(
+    object: &LoadedObject,
+    earlier: Option<Region>,
+    find: impl FnOnce() -> (Findings, FindingsSource),
+    totals: &mut ScanTotals,
+) -> Option<Region> {
+    let start = explain::now_ns();
+    let (findings, source) = find();
+    let (region, done) = match install(object, &findings.plans, earlier, site_entry as *const () as usize, patch::apply) {
         Some((region, done)) => (Some(region), done),
         None => (None, Vec::new()),
     };

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::object::LoadedObject;
-use super::patch::{self, Patch};
+use super::patch::Patch;
 use super::plan::PatchPlan;
 use super::region::Region;
 use crate::arch::frame_table::{self, TrampolineFrame};
@@ -21,12 +21,14 @@ struct Content<'a> {
 /// Writes trampolines that lead to `entry`, and jumps to them. Returns the plans that were carried
 /// out; `None` if there is nothing to do or the system forbids it.
 ///
-/// The `earlier` region of the same object, which was gone in between, is used again.
+/// The `earlier` region of the same object, which was gone in between, is used again. `apply` writes
+/// the jumps.
 pub(super) fn install<'a>(
     object: &LoadedObject,
     plans: &'a [PatchPlan],
     earlier: Option<Region>,
     entry: usize,
+    apply: fn(&[Patch]) -> bool,
 ) -> Option<(Region, Vec<&'a PatchPlan>)> {
     if plans.is_empty() {
         return None;
@@ -35,14 +37,14 @@ pub(super) fn install<'a>(
         && let Some(content) = assemble(object, plans, &region)
         && region.holds(&content.bytes)
     {
-        return patch::apply(&content.patches).then_some((region, content.done));
+        return apply(&content.patches).then_some((region, content.done));
     }
     let bytes = plans.iter().map(trampoline::max_bytes).sum::<u64>() + frame_table::max_bytes(plans);
     let region = Region::near(&object.span(), bytes, entry)?;
     if let Some(content) = assemble(object, plans, &region) {
         region.write(region.first_trampoline(), &content.bytes);
         // Before a thread can be there.
-        if region.seal() && patch::apply(&content.patches) {
+        if region.seal() && apply(&content.patches) {
             region.publish(content.tables);
             return Some((region, content.done));
         }

@@ -21,6 +21,11 @@ pub(crate) fn own_path(objects: &[LoadedObject]) -> Option<Vec<u8>> {
     containing(objects, own_path as *const () as usize).map(|object| object.name.clone())
 }
 
+/// libc.
+pub(crate) fn libc_of(objects: &[LoadedObject]) -> Option<&LoadedObject> {
+    containing(objects, weak_address!("__errno_location"))
+}
+
 fn containing(objects: &[LoadedObject], address: usize) -> Option<&LoadedObject> {
     objects.iter().find(|o| o.contains(address))
 }
@@ -34,8 +39,8 @@ pub(crate) fn r_debug_address(objects: &[LoadedObject]) -> Option<usize> {
 
 /// Sends the exec system calls in these functions of libc through `entry`. False: no such call can
 /// be rewritten, or the system forbids it.
-pub(crate) fn hook_exec_calls(objects: &[LoadedObject], functions: &[usize], entry: usize) -> bool {
-    let Some(libc) = containing(objects, weak_address!("__errno_location")) else { return false };
+/// Other threads may be executing there.
+pub(crate) fn hook_exec_calls(libc: &LoadedObject, functions: &[usize], entry: usize) -> bool {
     let scan = || {
         let mut plans: Vec<PatchPlan> = functions.iter().filter(|&&f| f != 0).flat_map(|&f| exec_plans(libc, f as u64)).collect();
         plans.sort_by_key(|plan| plan.start);
@@ -45,7 +50,7 @@ pub(crate) fn hook_exec_calls(objects: &[LoadedObject], functions: &[usize], ent
     // Recorded under a key of its own: a scan of libc would find other sites.
     let key = cache::key(libc).map(|key| Key { identity: [&key.identity[..], b"exec"].concat(), ..key });
     let findings = cache::find_or_scan(&mut Cache::open(), libc, key, scan).0;
-    install(libc, &findings.plans, None, entry).is_some()
+    install(libc, &findings.plans, None, entry, patch::apply_to_running).is_some()
 }
 
 /// Plans for the exec calls of the function at `address` whose number is a constant loaded there.
@@ -60,13 +65,17 @@ fn exec_plans(libc: &LoadedObject, address: u64) -> Vec<PatchPlan> {
     plans
 }
 
-/// Puts a jump to `entry` over an empty function: one that consists of a return and padding.
+/// Puts a jump to `entry` over an empty function: one that consists of a return and padding. The
+/// jump leads through a region where `entry` is out of reach.
 pub(crate) fn hook_empty_function(objects: &[LoadedObject], address: usize, entry: usize) -> bool {
     let Some(linker) = containing(objects, address) else { return false };
     let from = address as u64;
     let Some(code) = linker.field(from) else { return false };
     if !is_empty_function(code, from) {
         return false;
+    }
+    if let Some(bytes) = trampoline::jump(from, entry as u64) {
+        return patch::apply(&[Patch { at: from, bytes }]);
     }
     let Some(region) = Region::near(&linker.span(), 16, entry) else { return false };
     let is_done = redirect(&region, from);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `examine` | which objects are rewritten, and when |
 //! | `object`, `unwind` | loaded objects; their functions |
-//! | `scan` | finding the sites of an object |
+//! | `prefilter`, `scan` | whether an object may have a site; finding its sites |
 //! | `plan` | how a site is rewritten, as data; `arch` decides it |
 //! | `install`, `region`, `patch` | writing trampolines and the jumps to them |
 //! | `cache`, `record` | findings kept between starts |
@@ -18,14 +18,15 @@ mod libc_sites;
 mod object;
 mod patch;
 mod plan;
+mod prefilter;
 mod record;
 mod region;
 mod report;
 mod scan;
 mod unwind;
 
-pub(crate) use examine::{examine, examine_loaded};
-pub(crate) use libc_sites::{hook_empty_function, hook_exec_calls, own_path, r_debug_address};
+pub(crate) use examine::{CacheUse, examine, examine_loaded};
+pub(crate) use libc_sites::{hook_empty_function, hook_exec_calls, libc_of, own_path, r_debug_address};
 pub(crate) use object::{LoadedObject, loaded};
 pub(crate) use plan::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Relocation, SiteClass};
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Writing into a program's code. Only while no thread can be executing there: in the constructor,
-//! and for an object that has just been mapped.
+//! Writing into a program's code. As a rule while no thread can be executing there: in the
+//! constructor, and for an object that has just been mapped.
 
 use alloc::vec::Vec;
 
@@ -23,18 +23,42 @@ pub(super) struct Patch {
 /// Applies all patches of one object. `patches` is sorted. False: the system forbids it, nothing is
 /// changed.
 pub(super) fn apply(patches: &[Patch]) -> bool {
+    apply_with(patches, WRITABLE)
+}
+
+/// The same while other threads may be executing there: the code stays executable, and each patch
+/// is one store.
+pub(super) fn apply_to_running(patches: &[Patch]) -> bool {
+    apply_with(patches, WRITABLE | PROT_EXEC)
+}
+
+/// Applies the patches with the pages' protection as given meanwhile.
+fn apply_with(patches: &[Patch], protection: u32) -> bool {
     let pages = pages(patches);
-    if pages.iter().all(|&(start, len)| protect(start, len, WRITABLE)) {
-        for patch in patches {
-            // SAFETY: the plan's bytes were compared with what is here, and the pages are writable.
-            unsafe { core::ptr::copy_nonoverlapping(patch.bytes.as_ptr(), patch.at as *mut u8, patch.bytes.len()) };
-        }
+    if pages.iter().all(|&(start, len)| protect(start, len, protection)) {
+        patches.iter().for_each(write);
         return pages.iter().all(|&(start, len)| protect(start, len, EXECUTABLE));
     }
     for &(start, len) in &pages {
         protect(start, len, EXECUTABLE);
     }
     write_by_kernel(patches)
+}
+
+/// Writes a patch with one store, if it lies in a cache line that also holds what is stored again.
+fn write(patch: &Patch) {
+    const CACHE_LINE: u64 = 64;
+    let is_one_store = patch.at % CACHE_LINE + size_of::<u64>() as u64 <= CACHE_LINE;
+    // SAFETY: the plan's bytes were compared with what is here, and the pages are writable.
+    unsafe {
+        if is_one_store {
+            let mut bytes = (patch.at as *const [u8; size_of::<u64>()]).read();
+            bytes[..PATCH_BYTES].copy_from_slice(&patch.bytes);
+            (patch.at as *mut u64).write_unaligned(u64::from_ne_bytes(bytes));
+        } else {
+            core::ptr::copy_nonoverlapping(patch.bytes.as_ptr(), patch.at as *mut u8, patch.bytes.len());
+        }
+    }
 }
 
 /// The pages to be written as (start, length), adjacent ones merged: this takes fewer calls, and a

@@ -6,6 +6,7 @@
 mod cancellation;
 mod descriptors;
 mod errno;
+mod exec;
 mod identity;
 mod limits;
 mod next;

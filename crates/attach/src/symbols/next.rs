@@ -64,6 +64,11 @@ impl NextFunction {
         Some(unsafe { core::mem::transmute::<usize, SixArgFunction>(address) })
     }
 
+    /// The function's address, for a jump.
+    pub(super) fn address(&self) -> usize {
+        self.function().map_or(0, |function| function as *const () as usize)
+    }
+
     /// Calls libc's function; where this libc lacks it, the system call with the same arguments.
     pub(super) fn call(&self, args: [usize; 6]) -> isize {
         match self.function() {
@@ -130,6 +135,19 @@ next_functions! {
     UNSHARE = c"unshare" unshare;
     SETNS = c"setns" setns;
     PRCTL = c"prctl" prctl;
+    EXECVE = c"execve" execve;
+    EXECVEAT = c"execveat" execveat;
+    FEXECVE = c"fexecve";
+    EXECV = c"execv";
+    EXECVP = c"execvp";
+    EXECVPE = c"execvpe";
+    EXECL = c"execl";
+    EXECLP = c"execlp";
+    EXECLE = c"execle";
+    POSIX_SPAWN = c"posix_spawn";
+    POSIX_SPAWNP = c"posix_spawnp";
+    SYSTEM = c"system";
+    POPEN = c"popen";
     OPEN = c"open" open;
     OPEN64 = c"open64" open;
     OPEN_2 = c"__open_2";

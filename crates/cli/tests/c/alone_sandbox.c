@@ -296,6 +296,7 @@ static const struct { const char *name; void (*run)(void); } programs[] = {
 	PROGRAM(handlers),
 	PROGRAM(fork_and_exec),
 	PROGRAM(spawn),
+	PROGRAM(load_a_library),
 };
 
 int main(int count, char **arguments)

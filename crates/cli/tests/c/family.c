@@ -28,6 +28,15 @@ static void say(const char *road)
 	fflush(stdout);
 }
 
+#define fork_and(road, exec) do { \
+	say(road); \
+	if (fork() == 0) { \
+		exec; \
+		_exit(9); \
+	} \
+	ended(road); \
+} while (0)
+
 int main(int argc, char **argv)
 {
 	char command[5000];
@@ -73,8 +82,22 @@ int main(int argc, char **argv)
 	}
 	ended("fork");
 	clearenv();
-	say("system");
+	/* Before anything has hooked the calls inside libc. */
+	fork_and("execv", execv(self, child_argv));
+	fork_and("execvp", execvp(self, child_argv));
+	fork_and("execvpe", execvpe(self, child_argv, empty));
+	fork_and("execl", execl(self, self, "child", NULL));
+	fork_and("execlp", execlp(self, self, "child", NULL));
+	fork_and("execle", execle(self, self, "child", NULL, other));
+	say("posix_spawnp");
+	if (posix_spawnp(&pid, self, NULL, NULL, child_argv, environ ? environ : empty))
+		return 1;
+	ended("posix_spawnp");
+	say("popen");
 	snprintf(command, sizeof(command), "%s child", self);
+	if (pclose(popen(command, "w")))
+		return 1;
+	say("system");
 	if (system(command))
 		return 1;
 	errno = 0;

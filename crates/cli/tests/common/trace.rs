@@ -52,8 +52,15 @@ fn run(directory: &Path, command: &str, preload: Option<&Path>) -> Processes {
 /// The programs of one process: a successful execve begins the next.
 fn images(trace: &str) -> Vec<Image> {
     let mut images = vec![Image::new()];
+    let mut reads_maps = false;
     for line in trace.lines() {
         let Some(call) = normal_form(line) else { continue };
+        // How often a program reads its own map depends on the map's length.
+        if reads_maps {
+            reads_maps = !call.starts_with("close ");
+            continue;
+        }
+        reads_maps = call == "openat /proc/self/maps ok";
         if call.starts_with("execve ") && call.ends_with(" ok") {
             images.push(Image::new());
         }
@@ -62,13 +69,14 @@ fn images(trace: &str) -> Vec<Image> {
     images
 }
 
-/// A call's name, its first string, and `ok` or its error. `None`: no call, one that starts again,
-/// or the one by which the exec hook looks at memory that it does not know.
+/// A call's name, its first string, and `ok` or its error. `None`: no call, one that depends on when
+/// a child ends, or the one by which the exec hook looks at memory that it does not know.
 fn normal_form(line: &str) -> Option<String> {
+    const BY_TIME: [&str; 4] = ["rt_sigreturn", "wait4", "waitid", "restart_syscall"];
     let (name, rest) = line.split_once('(')?;
     let (arguments, result) = rest.rsplit_once(" = ").unwrap_or((rest, "?"));
     let is_check_of_exec_hook = name == "rt_sigprocmask" && result.contains("EINVAL");
-    if result.contains("ERESTART") || is_check_of_exec_hook || name.contains(' ') {
+    if result.contains("ERESTART") || BY_TIME.contains(&name) || is_check_of_exec_hook || name.contains(' ') {
         return None;
     }
     let takes_path = name.contains("open") || name.contains("exec") || name.contains("stat") || name.contains("access");
@@ -79,12 +87,14 @@ fn normal_form(line: &str) -> Option<String> {
     Some(format!("{name} {path} {outcome}"))
 }
 
-/// The calls after the dynamic linker has started a program: it gives up its cache last. All calls
-/// if there is no dynamic linker.
+/// The calls after the dynamic linker or libc has started a program: last it asks for the limit of
+/// the stack, and gives up the linker's cache. All calls if there is no libc.
 fn body(image: &[String]) -> &[String] {
-    let linker_ends = image.iter().position(|call| call.starts_with("munmap "));
-    let is_dynamic = image.iter().any(|call| call.contains("/etc/ld.so.cache"));
-    linker_ends.filter(|_| is_dynamic).map_or(image, |at| &image[at + 1..])
+    let is_last = |call: &String| call.starts_with("prlimit64 ") || call.starts_with("munmap ");
+    let Some(has_thread) = image.iter().position(|call| call.starts_with("set_robust_list ")) else { return image };
+    let Some(last) = image[has_thread..].iter().position(is_last) else { return image };
+    let calls = &image[has_thread + last..];
+    &calls[calls.iter().take_while(|call| is_last(call)).count()..]
 }
 
 /// How the calls under `object` differ from those without; none if they do not.
@@ -113,14 +123,18 @@ fn difference(plain: &[String], attached: &[String]) -> Option<String> {
     Some(format!("alone: {:?}, attached: {:?}, then {:?}", plain[at], attached[start + at], plain.get(at + 1)))
 }
 
-/// For a program whose calls differ from run to run: only which calls there are.
+/// For a program whose calls differ from run to run: only which calls there are, but for those that
+/// the object itself makes at its start.
 fn compare_names(plain: &Processes, attached: &Processes) -> Vec<String> {
+    const AT_START: [&str; 16] = [
+        "madvise", "getpid", "eventfd2", "fcntl", "close", "mmap", "munmap", "mprotect", "mkdirat", "openat", "fstat", "geteuid", "read",
+        "gettid", "write", "renameat",
+    ];
     let names = |processes: &Processes| -> BTreeSet<String> {
         let calls = processes.iter().flatten().flat_map(|image| body(image));
         calls.map(|call| call.split(' ').next().unwrap_or_default().to_owned()).collect()
     };
-    let start: BTreeSet<String> =
-        attached.first().and_then(|images| images.get(1)).map_or_else(BTreeSet::new, |image| names(&vec![vec![image.clone()]]));
     let known = names(plain);
-    names(attached).into_iter().filter(|name| !known.contains(name) && !start.contains(name)).map(|name| format!("{name} is new")).collect()
+    let new = names(attached).into_iter().filter(|name| !known.contains(name) && !AT_START.contains(&name.as_str()));
+    new.map(|name| format!("{name} is new")).collect()
 }

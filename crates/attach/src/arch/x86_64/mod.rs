@@ -12,6 +12,8 @@
 //! | `disasm`, `classify` | decoding a function; how a site in it is rewritten |
 //! | `trampoline` | the code that a rewritten site jumps to |
 //! | `frame_table` | unwind tables of that code |
+//! | `insn_len` | whether bytes are an instruction, without the decoder |
+//! | `variadic_exec` | `execl` and its kin |
 //! | `weak` | weak symbols |
 
 mod asm;
@@ -22,10 +24,12 @@ mod encoding;
 mod entry;
 mod exec_entry;
 pub(crate) mod frame_table;
+mod insn_len;
 mod r_brk_entry;
 mod signal_context;
 mod stack_switch;
 pub(crate) mod trampoline;
+mod variadic_exec;
 mod weak;
 
 pub(crate) use call_frame::CallFrame;
@@ -36,9 +40,11 @@ pub(crate) use encoding::{
 };
 pub(crate) use entry::site_entry;
 pub(crate) use exec_entry::exec_entry;
+pub(crate) use insn_len::begins_insn;
 pub(crate) use r_brk_entry::r_brk_entry;
 pub(crate) use signal_context::SignalContext;
 pub(crate) use stack_switch::call_on_stack;
+pub(crate) use variadic_exec::variadic_exec;
 pub(crate) use weak::weak_address;
 
 /// Bytes of a page.
