@@ -69,8 +69,8 @@ fn images(trace: &str) -> Vec<Image> {
     images
 }
 
-/// A call's name, its first string, and `ok` or its error. `None`: no call, one that depends on when
-/// a child ends, or the one by which the exec hook looks at memory that it does not know.
+/// A call's name, its first string, and `ok` or its error. `None`: no call, one that depends on
+/// when a child ends, or the one by which the exec hook looks at memory that it does not know.
 fn normal_form(line: &str) -> Option<String> {
     const BY_TIME: [&str; 4] = ["rt_sigreturn", "wait4", "waitid", "restart_syscall"];
     let (name, rest) = line.split_once('(')?;
