@@ -23,3 +23,11 @@ fn engine_workers_match_the_kernel() {
     let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(SERVES).arg("--with=--iosqe-async=worker").status();
     assert!(status.expect("the program that was just built starts").success());
 }
+
+/// Requests with IOSQE_ASYNC sleep in a worker, where the kernel arms poll: only who waits differs.
+#[test]
+fn sleeping_workers_match_the_kernel() {
+    let options = ["--net", "--seed", "1", "--count", "60", "--ops", "12", "--with=--iosqe-async=block"];
+    let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(options).status();
+    assert!(status.expect("the program that was just built starts").success());
+}

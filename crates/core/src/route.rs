@@ -128,7 +128,8 @@ impl OpRouting {
         }
     }
 
-    fn has_poll_direction(self, file: FileKind) -> bool {
+    /// Whether it waits for the readiness of such a file.
+    pub(crate) fn has_poll_direction(self, file: FileKind) -> bool {
         match self.poll {
             PollDirection::Never => false,
             PollDirection::Always => true,

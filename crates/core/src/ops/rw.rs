@@ -158,6 +158,12 @@ impl OpFamily for Rw {
     /// Without the ring's lock other requests select too: this one owns its buffer from now on.
     fn prepare_for_worker(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         self.take_resources(cx)?;
+        if !cx.file.kind().is_seekable() {
+            let kind = FileKind::refresh(cx.file.fd);
+            if !kind.is_bad() && !kind.is_seekable() {
+                self.drop_position(kind)?;
+            }
+        }
         let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
         selected.into_iter().for_each(|selected| cx.ring.buf_groups.commit(selected));
         Ok(())
@@ -384,6 +390,7 @@ impl Rw {
     fn run_on(&mut self, fd: i32, res: Result<usize, Errno>) -> Outcome {
         match res {
             Ok(n) if n > 0 && self.off >= 0 && self.done + n < self.wanted() => self.run_rest(fd, n),
+            Err(Errno::EAGAIN) if self.off < 0 && self.rw_flags & RWF_NOWAIT == 0 => self.run_polled(fd),
             // EINTR of a cancelled worker is reported as it is.
             other => self.outcome(other),
         }

@@ -67,14 +67,11 @@ const RING: OpRouting = OpRouting { honours_async: false, ..BOUNDED };
 /// Operates on the ring, then waits for other processes on a worker.
 const UNBOUNDED_RING: OpRouting = OpRouting { worker: WorkerClass::Unbounded, ..RING };
 
-/// Waits for readiness.
-const POLLED: OpRouting = OpRouting { poll: PollDirection::Always, ..BOUNDED };
-
 /// A system call on a socket that does not wait.
 const SOCKET_CALL: OpRouting = OpRouting { worker: WorkerClass::Unbounded, ..BOUNDED };
 
-/// Waits for the readiness of a socket.
-const SOCKET: OpRouting = OpRouting { poll: PollDirection::Always, ..SOCKET_CALL };
+/// Waits for readiness, perhaps for ever.
+const POLLED: OpRouting = OpRouting { poll: PollDirection::Always, ..SOCKET_CALL };
 
 /// A read or a write.
 const TRANSFER: OpRouting =
@@ -122,7 +119,7 @@ const fn on_fast_path(def: OpDef) -> OpDef {
 }
 
 const fn socket(prep: PrepInPlace) -> OpDef {
-    OpDef { ioprio: true, is_socket: true, ..file(prep, SOCKET) }
+    OpDef { ioprio: true, is_socket: true, ..file(prep, POLLED) }
 }
 
 const fn socket_call(prep: PrepInPlace) -> OpDef {

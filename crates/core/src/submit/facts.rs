@@ -15,6 +15,11 @@ pub(super) fn file_kind(req: &Request, file: OpFile) -> FileKind {
     if table::of(req.opcode).routing.depends_on_file() { file.kind() } else { FileKind::UNKNOWN }
 }
 
+/// Whether the kernel arms such a request, rather than let a worker sleep in it.
+pub(super) fn is_polled(req: &Request, fd: i32) -> bool {
+    table::of(req.opcode).routing.has_poll_direction(FileKind::of(fd))
+}
+
 /// The facts of a request.
 pub(super) fn of_request(req: &Request) -> RequestFacts {
     let is_async = req.has(sqe::ASYNC);

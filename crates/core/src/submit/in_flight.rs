@@ -4,12 +4,14 @@
 use super::attempt::Depth;
 use super::complete::complete;
 use super::dispatch::run_ready;
+use super::facts;
 use crate::ops::{Op, futex::FutexOp};
 use crate::request::{FileTarget, Outcome, ReqId};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use crate::write::{self, history::Latency};
 use alloc::sync::Arc;
+use uringlet_sys::Errno;
 
 /// An op that runs without the ring's lock. Its ring may end meanwhile, its file does not.
 #[derive(Debug)]
@@ -47,9 +49,14 @@ pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<TakenOp> {
 /// A parked request's op was run: completes it. `false` if the request is gone.
 pub(crate) fn complete_op(guard: &mut UringGuard, id: ReqId, taken: TakenOp, outcome: Outcome, latency: Option<Latency>) -> bool {
     // The request itself is the last to give up its file.
+    let fd = taken.fd;
     let mut op = taken.into_op();
-    let outcome = op.finish(&mut guard.res, outcome);
+    let mut outcome = op.finish(&mut guard.res, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
+    if parked.req.is_cancelled && outcome.res == -Errno::EINTR.into_raw() && facts::is_polled(&parked.req, fd) {
+        // In the kernel it would have been armed.
+        outcome.res = -Errno::ECANCELED.into_raw();
+    }
     if let Some(fd) = parked.req.queued_on.take() {
         guard.res.throttle.charge(outcome.res.max(0) as u64);
         if let Some(latency) = latency {

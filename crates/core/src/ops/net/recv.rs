@@ -259,6 +259,9 @@ impl Recv {
             });
             match res {
                 Ok(n) if self.is_resumed_after(fd, n) => {}
+                Ok(n) if is_nonempty(fd, n, self.left(), self.msg_flags) => {
+                    return self.outcome(Ok((n, flags))).with_flags(cqe::SOCK_NONEMPTY);
+                }
                 res => return self.outcome(res.map(|n| (n, flags))),
             }
         }

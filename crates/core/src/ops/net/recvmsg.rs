@@ -292,6 +292,9 @@ impl Recvmsg {
             });
             match res {
                 Ok(n) if self.is_resumed_after(fd, n) => {}
+                Ok(n) if is_nonempty(fd, n, self.message.left(), self.msg_flags) => {
+                    return self.outcome(Ok((n, flags))).with_flags(cqe::SOCK_NONEMPTY);
+                }
                 res => return self.outcome(res.map(|n| (n, flags))),
             }
         }

@@ -3,6 +3,7 @@
 use super::{POLLERR, POLLIN, POLLOUT, Rw, refuses_nowait};
 use crate::file::FileKind;
 use crate::ops::issue::{Issue, IssueCx};
+use crate::ops::outcome::Outcome;
 use uringlet_abi::{setup, sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::{Errno, UserPtr};
@@ -64,10 +65,8 @@ impl Rw {
                 return self.try_seekable(cx, now);
             }
         }
-        match self.off {
-            ..-1 => return self.refused(Errno::EINVAL).into(),
-            1.. if kind.is_socket() => return self.refused(Errno::ESPIPE).into(),
-            _ => self.off = -1,
+        if let Err(errno) = self.drop_position(kind) {
+            return errno.into();
         }
         let res = if self.must_not_raise_sigpipe(cx, kind) && io::poll_now(fd, mask).is_ok_and(|events| events & POLLERR != 0) {
             Err(Errno::EPIPE)
@@ -88,6 +87,31 @@ impl Rw {
                 }
             }
             other => self.finish_transfer(other),
+        }
+    }
+
+    /// A stream has no positions: most are ignored.
+    pub(super) fn drop_position(&mut self, kind: FileKind) -> Result<(), Errno> {
+        match self.off {
+            ..-1 => return Err(self.refused(Errno::EINVAL)),
+            1.. if kind.is_socket() => return Err(self.refused(Errno::ESPIPE)),
+            _ => self.off = -1,
+        }
+        Ok(())
+    }
+
+    /// A stream that its program made non-blocking: sleeps until it is ready.
+    #[cold]
+    pub(super) fn run_polled(&mut self, fd: i32) -> Outcome {
+        let mask = if self.is_write { POLLOUT } else { POLLIN };
+        loop {
+            if let Err(errno) = io::poll_wait(fd, mask) {
+                return self.outcome(Err(errno));
+            }
+            match self.transfer(fd, self.rw_flags) {
+                Err(Errno::EAGAIN) => {}
+                other => return self.outcome(other),
+            }
         }
     }
 
