@@ -66,6 +66,11 @@ fn links_come_after_the_other_requests_of_their_submission() {
 }
 
 #[test]
+fn polls_tell_of_files_and_of_other_rings_what_the_kernels_tell() {
+    prints_the_same("order_ready");
+}
+
+#[test]
 fn iopoll_rings_accept_what_the_kernels_accept() {
     prints_the_same("order_iopoll");
 }

@@ -91,6 +91,12 @@ pub(super) fn change(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno>
     Ok(0)
 }
 
+/// A multishot poll of another ring ends with its first event: rings that poll each other would
+/// otherwise wake each other for ever.
+fn is_on_ring(stage: Stage) -> bool {
+    matches!(stage, Stage::Armed { fd } if fd_table::ring_index(fd).is_some())
+}
+
 /// An event of a file, for one of the requests that waited for it. Returns the request if it has to
 /// be issued again.
 pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) -> Option<Request> {
@@ -100,7 +106,7 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
         Op::Poll(PollOp::Add { mask, is_multishot: true, is_level }) => {
             let res = (events & mask) as i32;
             let user_data = parked.req.user_data;
-            if !guard.res.has_room() {
+            if !guard.res.has_room() || is_on_ring(stage) {
                 let req = guard.disarm(waiting.id)?;
                 complete(guard, req, Outcome::ok(res));
                 return None;

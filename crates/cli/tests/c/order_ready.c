@@ -1,0 +1,152 @@
+/*
+ * What polls tell of a readiness that comes while the program is elsewhere, on each kind of ring,
+ * of files and of other rings. Everything is done by one thread. Not here: a readiness that has
+ * gone when the program enters, which the engine cannot see.
+ */
+#include "order_ring.h"
+#include <sys/epoll.h>
+
+enum { POLL_LEVEL = 2, REMOVE = 7 };
+#define EDGE (1u << 31)
+
+static char bytes[4096];
+
+struct file {
+	const char *name;
+	int in, out;
+};
+
+static struct file open_file(char kind)
+{
+	struct file f = { "?" };
+	int fds[2];
+
+	switch (kind) {
+	case 'e':
+		f.name = "eventfd";
+		f.in = f.out = eventfd(0, EFD_NONBLOCK);
+		break;
+	case 's':
+		f.name = "semaphore";
+		f.in = f.out = eventfd(0, EFD_NONBLOCK | EFD_SEMAPHORE);
+		break;
+	case 'p':
+		f.name = "pipe";
+		pipe2(fds, O_NONBLOCK);
+		f.in = fds[0], f.out = fds[1];
+		break;
+	case 'u':
+		f.name = "socket";
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds);
+		f.in = fds[0], f.out = fds[1];
+		break;
+	}
+	return f;
+}
+
+static void put(struct file f)
+{
+	uint64_t one = 1;
+
+	write(f.out, &one, 8);
+}
+
+static void get(struct file f)
+{
+	read(f.in, bytes, sizeof(bytes));
+}
+
+/* What is done after arming: w writes, r reads back, E enters for events, N submits a NOP. */
+static const char *const programs[] = { "", "w", "ww", "wE", "wEr", "wErwE", "wEwE", "wErwErwE", "Nw", "NwE", "NwEr", "wEN" };
+
+static const struct { const char *name; unsigned len, events; } modes[] = {
+	{ "once", 0, POLLIN }, { "edge", 0, POLLIN | EDGE }, { "multishot", POLL_MULTISHOT, POLLIN }, { "multishot edge", POLL_MULTISHOT, POLLIN | EDGE },
+};
+
+static void does(int which, char kind, int mode, const char *program)
+{
+	struct ring r;
+	struct file f;
+
+	/* The kernel's ring has two events, unless they come before its task work runs. */
+	if (modes[mode].len && !strcmp(program, "ww"))
+		return;
+	r = new_ring_with(8, ring_kinds[which].setup, 0);
+	f = open_file(kind);
+	printf("%s, %s, %s, %s:", ring_kinds[which].name, f.name, modes[mode].name, program);
+	push(&r, SQE(.opcode = POLL_ADD, .fd = f.in, .op_flags = modes[mode].events, .len = modes[mode].len, .user_data = 'P'));
+	enter_call(r.fd, 1, 0, 0, 0, 0);
+	for (const char *c = program; *c; c++)
+		switch (*c) {
+		case 'w':
+			put(f);
+			break;
+		case 'r':
+			get(f);
+			break;
+		case 'E':
+			enter_call(r.fd, 0, 0, GETEVENTS, 0, 0);
+			break;
+		case 'N':
+			push(&r, SQE(.opcode = NOP, .user_data = 'N'));
+			enter_call(r.fd, 1, 0, 0, 0, 0);
+			break;
+		}
+	print_cqes(&r);
+	end_ring(&r);
+	close(f.in);
+	if (f.out != f.in)
+		close(f.out);
+}
+
+/* A ring that polls another one. */
+static void polls_ring(int a, int b, int mode, const char *program)
+{
+	struct ring polled, r;
+
+	/* Of these the kernel goes on after an event. */
+	if (ring_kinds[a].setup == DEFER && ring_kinds[b].setup == DEFER && modes[mode].len)
+		return;
+	printf("%s polls %s, %s, %s:", ring_kinds[b].name, ring_kinds[a].name, modes[mode].name, program);
+	polled = new_ring_with(8, ring_kinds[a].setup, 0);
+	r = new_ring_with(8, ring_kinds[b].setup, 0);
+	push(&r, SQE(.opcode = POLL_ADD, .fd = polled.fd, .op_flags = modes[mode].events, .len = modes[mode].len, .user_data = 'P'));
+	enter_call(r.fd, 1, 0, 0, 0, 0);
+	for (const char *c = program; *c; c++)
+		switch (*c) {
+		case 'w':
+			push(&polled, SQE(.opcode = NOP, .user_data = 'n'));
+			enter_call(polled.fd, 1, 0, 0, 0, 0);
+			break;
+		case 'r':
+			while (waiting(&polled))
+				take(&polled);
+			break;
+		case 'E':
+			enter_call(r.fd, 0, 0, GETEVENTS, 0, 0);
+			break;
+		case 'N':
+			push(&r, SQE(.opcode = NOP, .user_data = 'N'));
+			enter_call(r.fd, 1, 0, 0, 0, 0);
+			break;
+		}
+	print_cqes(&r);
+	end_ring(&r);
+	end_ring(&polled);
+}
+
+int main(int argc, char **argv)
+{
+	block_if_asked();
+	for (int which = 0; which < RING_KINDS; which++)
+		for (const char *kind = "espu"; *kind; kind++)
+			for (int mode = 0; mode < sizeof(modes) / sizeof(modes[0]); mode++)
+				for (int i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+					does(which, *kind, mode, programs[i]);
+	for (int a = 0; a < RING_KINDS; a++)
+		for (int b = 0; b < RING_KINDS; b++)
+			for (int mode = 0; mode < sizeof(modes) / sizeof(modes[0]); mode++)
+				for (int i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+					polls_ring(a, b, mode, programs[i]);
+	return failures > 0;
+}
