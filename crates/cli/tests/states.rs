@@ -14,6 +14,8 @@ common::oracle::compare! {
     states_no_threads,
     /// `PTHREAD_CANCEL_ASYNCHRONOUS` in a wait.
     states_cancel,
+    /// System call numbers that are composed, or joined from two paths.
+    states_numbers,
 }
 
 #[test]

@@ -122,6 +122,15 @@ impl SitePlanner<'_> {
     }
 
     fn any_number(&self) -> Option<PatchPlan> {
+        let ip = self.syscall().ip;
+        // A jump to the `syscall` passes by what is patched before it: two numbers that are loaded
+        // on two paths, for one.
+        let is_target = self.function.is_target_inside(ip - 1, ip + 1);
+        let behind = if is_target { self.after_syscall() } else { None };
+        behind.or_else(|| self.around_syscall())
+    }
+
+    fn around_syscall(&self) -> Option<PatchPlan> {
         self.before_syscall(PatchKind::BeforeSyscall, JUMP_BYTES)
             .or_else(|| self.before_syscall(PatchKind::OverSyscall, JUMP_BYTES - SYSCALL_BYTES))
             .or_else(|| self.after_syscall())

@@ -91,8 +91,11 @@ fn jump_between_earlier_instructions_selects_another_kind() {
     let code = [0x75, 2, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, RET];
     // Three bytes before and the syscall itself: no jump leads to the syscall.
     assert_eq!(outline(&code), (PatchKind::OverSyscall, ANY_NUMBER, 4, 5));
-    // The same with a jump to the syscall alone: it stays in place for that jump.
+    // The same with a jump to the syscall alone: what lies before it would be passed by.
     let code = [0x75, 5, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, RET];
+    assert_eq!(outline(&code), (PatchKind::AfterSyscall, ANY_NUMBER, 7, 5));
+    // Nothing behind it can be moved: the other path at least.
+    let code = [0x75, 5, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, RET];
     assert_eq!(outline(&code), (PatchKind::BeforeSyscall, ANY_NUMBER, 2, 7));
     // Both jumps: only the instructions behind are left.
     let code = [0x75, 7, 0x75, 2, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, RET];
