@@ -16,6 +16,8 @@ common::oracle::compare! {
     states_cancel,
     /// System call numbers that are composed, or joined from two paths.
     states_numbers,
+    /// read(2), write(2) and `SCM_RIGHTS` of a ring's descriptor.
+    states_refused,
 }
 
 #[test]

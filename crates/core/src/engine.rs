@@ -3,6 +3,7 @@
 
 mod fork;
 mod identity;
+mod ring_fd;
 
 use crate::driver::watcher::end_or_watch;
 use crate::intercepted::{self, InterceptedCalls};

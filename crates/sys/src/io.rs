@@ -324,6 +324,13 @@ pub fn socket_option(fd: i32, option: u32) -> Result<i32, Errno> {
     Ok(value)
 }
 
+/// Whether a descriptor is a socket of the address family `AF_UNIX`.
+#[must_use]
+pub fn is_unix_socket(fd: i32) -> bool {
+    const AF_UNIX: i32 = 1;
+    socket_option(fd, SO_DOMAIN) == Ok(AF_UNIX)
+}
+
 /// ioctl(FIONREAD): bytes that can be read now.
 ///
 /// # Errors

@@ -14,6 +14,7 @@ mod open;
 mod paths;
 mod polling;
 mod signals;
+mod transfers;
 mod unwind;
 
 pub(crate) use cancellation::before_ring;

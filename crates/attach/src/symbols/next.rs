@@ -51,17 +51,18 @@ impl NextFunction {
     /// The function, if this libc has it.
     #[inline]
     pub(super) fn function(&self) -> Option<SixArgFunction> {
-        let mut address = self.address.load(Ordering::Relaxed);
-        if address == UNKNOWN {
+        if self.address.load(Ordering::Relaxed) == UNKNOWN {
             self.look_up();
-            address = self.address.load(Ordering::Relaxed);
         }
-        if address <= MISSING {
-            return None;
-        }
+        self.known()
+    }
+
+    #[inline]
+    fn known(&self) -> Option<SixArgFunction> {
+        let address = self.address.load(Ordering::Relaxed);
         // SAFETY: a C function that takes up to six integer or pointer arguments, variadic or not,
         // finds them in the same registers (see `arch`).
-        Some(unsafe { core::mem::transmute::<usize, SixArgFunction>(address) })
+        (address > MISSING).then(|| unsafe { core::mem::transmute::<usize, SixArgFunction>(address) })
     }
 
     /// The function's address, for a jump.
@@ -70,15 +71,26 @@ impl NextFunction {
     }
 
     /// Calls libc's function; where this libc lacks it, the system call with the same arguments.
+    /// Nothing is left to do after the call, so it can be a jump: no frame of ours is in the way
+    /// when the thread is cancelled there.
+    #[inline]
     pub(super) fn call(&self, args: [usize; 6]) -> isize {
+        let [a1, a2, a3, a4, a5, a6] = args;
+        match self.known() {
+            // SAFETY: the program's own call, passed on.
+            Some(function) => unsafe { function(a1, a2, a3, a4, a5, a6) },
+            None => self.call_unknown(a1, a2, a3, a4, a5, a6),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn call_unknown(&self, a1: usize, a2: usize, a3: usize, a4: usize, a5: usize, a6: usize) -> isize {
         match self.function() {
             // SAFETY: the program's own call, passed on.
-            Some(function) => unsafe {
-                let [a1, a2, a3, a4, a5, a6] = args;
-                function(a1, a2, a3, a4, a5, a6)
-            },
+            Some(function) => unsafe { function(a1, a2, a3, a4, a5, a6) },
             // SAFETY: as above.
-            None => to_libc_result(self.nr.map_or(-ENOSYS, |nr| unsafe { pass_through(nr, args) })),
+            None => to_libc_result(self.nr.map_or(-ENOSYS, |nr| unsafe { pass_through(nr, [a1, a2, a3, a4, a5, a6]) })),
         }
     }
 
@@ -175,6 +187,12 @@ next_functions! {
     OPENDIR = c"opendir";
     SETRLIMIT = c"setrlimit" setrlimit;
     PRLIMIT = c"prlimit" prlimit64;
+    READ = c"read" read;
+    WRITE = c"write" write;
+    READV = c"readv" readv;
+    WRITEV = c"writev" writev;
+    SENDMSG = c"sendmsg" sendmsg;
+    SENDMMSG = c"sendmmsg" sendmmsg;
     PTHREAD_SETCANCELTYPE = c"pthread_setcanceltype";
     PTHREAD_CREATE = c"pthread_create";
     PTHREAD_CANCEL = c"pthread_cancel";
