@@ -86,12 +86,12 @@ impl NextFunction {
     #[cold]
     #[inline(never)]
     fn call_unknown(&self, a1: usize, a2: usize, a3: usize, a4: usize, a5: usize, a6: usize) -> isize {
-        match self.function() {
-            // SAFETY: the program's own call, passed on.
-            Some(function) => unsafe { function(a1, a2, a3, a4, a5, a6) },
-            // SAFETY: as above.
-            None => to_libc_result(self.nr.map_or(-ENOSYS, |nr| unsafe { pass_through(nr, [a1, a2, a3, a4, a5, a6]) })),
+        let args = [a1, a2, a3, a4, a5, a6];
+        if self.function().is_some() {
+            return self.call(args);
         }
+        // SAFETY: the program's own call, passed on.
+        to_libc_result(self.nr.map_or(-ENOSYS, |nr| unsafe { pass_through(nr, args) }))
     }
 
     /// As [`call`](Self::call), for functions that return `int`.
