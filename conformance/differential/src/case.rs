@@ -1,7 +1,7 @@
 //! A scenario by its parameters: the seed, and the parts left out.
 
 use crate::generate;
-use crate::scenario::{Scenario, ScenarioOp, ScenarioStep};
+use crate::scenario::{Scenario, ScenarioKind, ScenarioOp, ScenarioStep};
 use anyhow::Context;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,18 +12,13 @@ use uringlet_abi::sqe;
 pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) ops: u64,
-    /// Mostly requests of network servers.
-    pub(crate) is_net: bool,
+    pub(crate) kind: ScenarioKind,
     pub(crate) dropped: Dropped,
 }
 
 impl Case {
-    pub(crate) fn kind_option(&self) -> &'static str {
-        if self.is_net { " --net" } else { "" }
-    }
-
     pub(crate) fn scenario(&self) -> Scenario {
-        self.dropped.without(generate::scenario(self.seed, self.ops, self.is_net))
+        self.dropped.without(generate::scenario(self.seed, self.ops, self.kind))
     }
 }
 

@@ -78,8 +78,14 @@ impl RunnerPair {
     pub(crate) fn report(&self, case: &Case) -> anyhow::Result<String> {
         let kernel = self.kernel.play(case, QUIET_LONG_MS)?;
         let ours = self.ours.play(case, QUIET_LONG_MS)?;
-        let mut text =
-            format!("---- seed {} ops {}{}{}\n{}", case.seed, case.ops, case.kind_option(), case.dropped.option(), case.scenario());
+        let mut text = format!(
+            "---- seed {} ops {} {}{}\n{}",
+            case.seed,
+            case.ops,
+            case.kind.option().unwrap_or_default(),
+            case.dropped.option(),
+            case.scenario()
+        );
         for line in difference(&kernel, &ours) {
             text += &line;
             text.push('\n');
@@ -128,7 +134,7 @@ impl ScenarioRunner {
         let mut line = self.before.clone();
         line.push(own_path()?.into());
         line.extend(["worker", "--seed", &case.seed.to_string(), "--ops", &case.ops.to_string()].map(Into::into));
-        line.extend(case.is_net.then(|| "--net".into()));
+        line.extend(case.kind.option().map(Into::into));
         line.extend(["--quiet-ms", &quiet_ms.to_string(), "--drop", &case.dropped.to_string()].map(Into::into));
         let out = File::create(&log)?;
         let mut command = Command::new(&line[0]);

@@ -18,6 +18,7 @@ mod worker;
 use anyhow::{Context, bail};
 use case::{Case, Dropped};
 use compare::{Comparison, RunnerPair};
+use scenario::ScenarioKind;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,7 +45,7 @@ struct DifferentialArgs {
     ops: u64,
     jobs: u64,
     is_unshrunk: bool,
-    is_net: bool,
+    kind: ScenarioKind,
     /// Options of `uringlet run`.
     options: Vec<OsString>,
     uringlet: Option<PathBuf>,
@@ -80,7 +81,7 @@ fn parse() -> anyhow::Result<Option<DifferentialArgs>> {
             Long("count") => args.count = parser.value()?.parse()?,
             Long("ops") => args.ops = parser.value()?.parse()?,
             Long("jobs") => args.jobs = parser.value()?.parse::<u64>()?.max(1),
-            Long("net") => args.is_net = true,
+            Long("net") => args.kind = ScenarioKind::Net,
             Long("with") => args.options.push(parser.value()?),
             Long("no-shrink") => args.is_unshrunk = true,
             Long("quiet-ms") => args.quiet_ms = parser.value()?.parse()?,
@@ -95,7 +96,7 @@ fn parse() -> anyhow::Result<Option<DifferentialArgs>> {
 }
 
 fn run(args: &DifferentialArgs) -> anyhow::Result<bool> {
-    let case = Case { seed: args.seed, ops: args.ops, is_net: args.is_net, dropped: args.dropped.clone() };
+    let case = Case { seed: args.seed, ops: args.ops, kind: args.kind, dropped: args.dropped.clone() };
     match args.command.as_deref() {
         None => search(args),
         Some("worker") => worker::play(&case.scenario(), Duration::from_millis(args.quiet_ms)).map(|()| true),
@@ -149,7 +150,7 @@ fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
             if index >= args.count {
                 return Ok(());
             }
-            let case = Case { seed: args.seed + index, ops: args.ops, is_net: args.is_net, dropped: Dropped::default() };
+            let case = Case { seed: args.seed + index, ops: args.ops, kind: args.kind, dropped: Dropped::default() };
             match runners.compare(&case)? {
                 Comparison::Same => same.fetch_add(1, Ordering::Relaxed),
                 Comparison::Unsteady => {

@@ -3,6 +3,23 @@
 use std::fmt;
 use uringlet_abi::{Opcode, Sqe, sqe};
 
+/// What most requests of a scenario are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ScenarioKind {
+    /// Files of all kinds.
+    #[default]
+    Files,
+    /// Requests of network servers.
+    Net,
+}
+
+impl ScenarioKind {
+    /// The option that asks for it.
+    pub(crate) fn option(self) -> Option<&'static str> {
+        (self == Self::Net).then_some("--net")
+    }
+}
+
 /// How the worker waits until the ring is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitMethod {

@@ -8,7 +8,7 @@ use crate::deferred::{CommitCopy, DeferredAction, DeferredActions};
 use crate::frontend::{BlockClient, BlockLimits, BlockRequest, DataLocation, IoOp, IoSlot, SECTOR};
 use crate::platform::{IoBuffers, ServerCommand, SlotRange};
 use crate::status::client_errno;
-use crate::tag::{Tag, TagFeatures, TagIo, TagState};
+use crate::tag::{QueueSetup, Tag, TagFeatures, TagIo, TagState};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -235,13 +235,13 @@ impl<C: ServerCommand> QueueInner<C> {
         (command, task): (C, u64),
         actions: &mut DeferredActions<C>,
     ) -> bool {
-        let all_fetched = self.is_fetched();
+        let setup = if self.is_fetched() { QueueSetup::Done } else { QueueSetup::Fetching };
         let epoch = self.epoch;
         let Some(tag) = self.tags.get_mut(cmd.tag as usize) else {
             actions.push(DeferredAction::Complete(command, -Errno::EINVAL.into_raw()));
             return false;
         };
-        let nr = match tag.check(ctx.features, nr, cmd.addr, task, all_fetched) {
+        let nr = match tag.check(ctx.features, nr, cmd.addr, task, setup) {
             Ok(nr) => nr,
             Err(errno) => {
                 actions.push(DeferredAction::Complete(command, -errno.into_raw()));
@@ -266,7 +266,7 @@ impl<C: ServerCommand> QueueInner<C> {
             _ => self.commit(ctx, cmd.tag, cmd.result, actions),
         }
         self.cancel_if_closing(cmd.tag, actions);
-        !all_fetched && self.is_fetched()
+        setup == QueueSetup::Fetching && self.is_fetched()
     }
 
     fn dispatch_if_open<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, actions: &mut DeferredActions<C>) {

@@ -7,6 +7,13 @@ use alloc::vec::Vec;
 use uringlet_abi::ublk::{IoDesc, feature, io};
 use uringlet_sys::Errno;
 
+/// Whether the server has fetched every tag of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueSetup {
+    Fetching,
+    Done,
+}
+
 /// The features of a device that matter to its tags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TagFeatures {
@@ -130,13 +137,13 @@ impl<C> Tag<C> {
         matches!(self.state, TagState::NeedData | TagState::Dispatched) && self.command.is_none()
     }
 
-    /// Checks an I/O command as ublk_drv does. `all_fetched`: the whole queue was fetched.
+    /// Checks an I/O command as ublk_drv does.
     ///
     /// # Errors
     /// `EINVAL` another task's tag, a command that does not fit the state, an address missing or
     /// unexpected; `EBUSY` the tag has a command already, or the queue is set up; `EOPNOTSUPP`
     /// unknown encoding.
-    pub(crate) fn check(&self, features: TagFeatures, nr: Option<u8>, addr: u64, task: u64, all_fetched: bool) -> Result<u8, Errno> {
+    pub(crate) fn check(&self, features: TagFeatures, nr: Option<u8>, addr: u64, task: u64, setup: QueueSetup) -> Result<u8, Errno> {
         if self.task.is_some_and(|owner| owner != task) {
             return Err(Errno::EINVAL);
         }
@@ -150,7 +157,7 @@ impl<C> Tag<C> {
         }
         let nr = nr.ok_or(Errno::EOPNOTSUPP)?;
         let has_buffer = match nr {
-            io::FETCH_REQ if all_fetched => return Err(Errno::EBUSY),
+            io::FETCH_REQ if setup == QueueSetup::Done => return Err(Errno::EBUSY),
             io::FETCH_REQ if self.task.is_some() => return Err(Errno::EINVAL),
             io::FETCH_REQ => !features.need_get_data,
             io::COMMIT_AND_FETCH_REQ if self.is_with_server() => !features.need_get_data || self.op() == Some(IoOp::Read),
@@ -186,6 +193,7 @@ mod tests {
 
     #[test]
     fn wrong_commands_get_the_drivers_errno() {
+        use QueueSetup::{Done, Fetching};
         use TagState::{Completing, Dispatched, Free, NeedData};
         let fetch = Some(io::FETCH_REQ);
         let commit = Some(io::COMMIT_AND_FETCH_REQ);
@@ -196,34 +204,34 @@ mod tests {
         let wants = || tag(NeedData, IoOp::Write, Some(1), None);
         let (busy, bad, unknown) = (Err(Errno::EBUSY), Err(Errno::EINVAL), Err(Errno::EOPNOTSUPP));
         let cases = vec![
-            ("fetch", fresh(), PLAIN, fetch, 9, 1, false, Ok(io::FETCH_REQ)),
-            ("fetch without a buffer", fresh(), PLAIN, fetch, 0, 1, false, bad),
-            ("fetch without a buffer, NEED_GET_DATA", fresh(), ASKS, fetch, 0, 1, false, Ok(io::FETCH_REQ)),
-            ("fetch with a buffer, user copy", fresh(), USER_COPY, fetch, 9, 1, false, bad),
-            ("fetch, user copy", fresh(), USER_COPY, fetch, 0, 1, false, Ok(io::FETCH_REQ)),
-            ("commit before fetch", fresh(), PLAIN, commit, 9, 1, false, bad),
-            ("data before fetch", fresh(), ASKS, get, 9, 1, false, bad),
-            ("fetch twice", armed(), PLAIN, fetch, 9, 1, false, busy),
-            ("commit while armed", armed(), PLAIN, commit, 9, 1, true, busy),
-            ("another task", armed(), PLAIN, fetch, 9, 2, true, bad),
-            ("another task's commit", served(IoOp::Read), PLAIN, commit, 9, 2, true, bad),
-            ("fetch of a queue in use", served(IoOp::Read), PLAIN, fetch, 9, 1, true, busy),
-            ("fetch of a tag in use", served(IoOp::Read), PLAIN, fetch, 9, 1, false, bad),
-            ("commit", served(IoOp::Read), PLAIN, commit, 9, 1, true, Ok(io::COMMIT_AND_FETCH_REQ)),
-            ("commit without a buffer", served(IoOp::Write), PLAIN, commit, 0, 1, true, bad),
-            ("read's commit without a buffer", served(IoOp::Read), ASKS, commit, 0, 1, true, bad),
-            ("write's commit needs none", served(IoOp::Write), ASKS, commit, 0, 1, true, Ok(io::COMMIT_AND_FETCH_REQ)),
-            ("commit with a buffer, user copy", served(IoOp::Write), USER_COPY, commit, 9, 1, true, bad),
-            ("data not asked for", served(IoOp::Write), ASKS, get, 9, 1, true, bad),
-            ("data", wants(), ASKS, get, 9, 1, true, Ok(io::NEED_GET_DATA)),
-            ("commit instead of data", wants(), ASKS, commit, 9, 1, true, bad),
-            ("fetch instead of data", wants(), ASKS, fetch, 9, 1, true, bad),
-            ("while copy", tag(Completing, IoOp::Read, Some(1), Some(())), PLAIN, commit, 9, 1, true, busy),
-            ("no encoding", fresh(), PLAIN, None, 9, 1, false, unknown),
-            ("no command", fresh(), PLAIN, Some(0x30), 9, 1, false, bad),
+            ("fetch", fresh(), PLAIN, fetch, 9, 1, Fetching, Ok(io::FETCH_REQ)),
+            ("fetch without a buffer", fresh(), PLAIN, fetch, 0, 1, Fetching, bad),
+            ("fetch without a buffer, NEED_GET_DATA", fresh(), ASKS, fetch, 0, 1, Fetching, Ok(io::FETCH_REQ)),
+            ("fetch with a buffer, user copy", fresh(), USER_COPY, fetch, 9, 1, Fetching, bad),
+            ("fetch, user copy", fresh(), USER_COPY, fetch, 0, 1, Fetching, Ok(io::FETCH_REQ)),
+            ("commit before fetch", fresh(), PLAIN, commit, 9, 1, Fetching, bad),
+            ("data before fetch", fresh(), ASKS, get, 9, 1, Fetching, bad),
+            ("fetch twice", armed(), PLAIN, fetch, 9, 1, Fetching, busy),
+            ("commit while armed", armed(), PLAIN, commit, 9, 1, Done, busy),
+            ("another task", armed(), PLAIN, fetch, 9, 2, Done, bad),
+            ("another task's commit", served(IoOp::Read), PLAIN, commit, 9, 2, Done, bad),
+            ("fetch of a queue in use", served(IoOp::Read), PLAIN, fetch, 9, 1, Done, busy),
+            ("fetch of a tag in use", served(IoOp::Read), PLAIN, fetch, 9, 1, Fetching, bad),
+            ("commit", served(IoOp::Read), PLAIN, commit, 9, 1, Done, Ok(io::COMMIT_AND_FETCH_REQ)),
+            ("commit without a buffer", served(IoOp::Write), PLAIN, commit, 0, 1, Done, bad),
+            ("read's commit without a buffer", served(IoOp::Read), ASKS, commit, 0, 1, Done, bad),
+            ("write's commit needs none", served(IoOp::Write), ASKS, commit, 0, 1, Done, Ok(io::COMMIT_AND_FETCH_REQ)),
+            ("commit with a buffer, user copy", served(IoOp::Write), USER_COPY, commit, 9, 1, Done, bad),
+            ("data not asked for", served(IoOp::Write), ASKS, get, 9, 1, Done, bad),
+            ("data", wants(), ASKS, get, 9, 1, Done, Ok(io::NEED_GET_DATA)),
+            ("commit instead of data", wants(), ASKS, commit, 9, 1, Done, bad),
+            ("fetch instead of data", wants(), ASKS, fetch, 9, 1, Done, bad),
+            ("while copy", tag(Completing, IoOp::Read, Some(1), Some(())), PLAIN, commit, 9, 1, Done, busy),
+            ("no encoding", fresh(), PLAIN, None, 9, 1, Fetching, unknown),
+            ("no command", fresh(), PLAIN, Some(0x30), 9, 1, Fetching, bad),
         ];
-        for (what, tag, features, nr, addr, task, all_fetched, want) in cases {
-            assert_eq!(tag.check(features, nr, addr, task, all_fetched), want, "{what}");
+        for (what, tag, features, nr, addr, task, setup, want) in cases {
+            assert_eq!(tag.check(features, nr, addr, task, setup), want, "{what}");
         }
     }
 

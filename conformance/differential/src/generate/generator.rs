@@ -2,7 +2,7 @@
 
 use super::draft::{Access, Draft, Resource, reads, writes};
 use crate::fixture;
-use crate::scenario::{ResultKind, ScenarioOp};
+use crate::scenario::{ResultKind, ScenarioKind, ScenarioOp};
 use conformance_rng::Rng;
 use uringlet_abi::{Opcode, Sqe, sqe};
 
@@ -16,8 +16,7 @@ pub(super) struct Pending {
 
 pub(super) struct ScenarioGenerator {
     pub(super) rng: Rng,
-    /// Mostly requests of network servers.
-    pub(super) is_net: bool,
+    pub(super) kind: ScenarioKind,
     pub(super) next_id: u64,
     pub(super) pending: Vec<Pending>,
     /// Accesses of the current batch.
@@ -32,6 +31,11 @@ pub(super) struct ScenarioGenerator {
 }
 
 impl ScenarioGenerator {
+    /// Whether most requests are those of network servers.
+    pub(super) fn is_net(&self) -> bool {
+        self.kind == ScenarioKind::Net
+    }
+
     /// A new request. Its user_data determines its chunk of the arena.
     pub(super) fn op(&mut self, opcode: Opcode) -> ScenarioOp {
         self.next_id += 1;

@@ -15,7 +15,7 @@ mod streams;
 mod time;
 
 use crate::fixture;
-use crate::scenario::{Scenario, ScenarioOp, ScenarioStep, WaitMethod};
+use crate::scenario::{Scenario, ScenarioKind, ScenarioOp, ScenarioStep, WaitMethod};
 use conformance_rng::Rng;
 use draft::{Access, Draft, Resource, conflict, writes};
 use generator::{Pending, ScenarioGenerator};
@@ -26,10 +26,10 @@ const RNG_SALT: u64 = 0x5bf0_3635_d1c2_a94b;
 
 /// The scenario of a seed, of about this many requests: of all kinds, or mostly those of network
 /// servers.
-pub(crate) fn scenario(seed: u64, ops: u64, is_net: bool) -> Scenario {
+pub(crate) fn scenario(seed: u64, ops: u64, kind: ScenarioKind) -> Scenario {
     let mut g = ScenarioGenerator {
         rng: Rng::new(seed, RNG_SALT),
-        is_net,
+        kind,
         next_id: 0,
         pending: Vec::new(),
         touched: Vec::new(),
@@ -181,7 +181,7 @@ impl ScenarioGenerator {
         let mut drains = false;
         for draft in drafts.iter_mut() {
             let s = &mut draft.op.sqe;
-            if self.rng.percent(if self.is_net { 20 } else { 6 }) {
+            if self.rng.percent(if self.is_net() { 20 } else { 6 }) {
                 s.flags |= sqe::ASYNC;
                 // Another request may or may not find it.
                 draft.touches.push(writes(Resource::Request(s.user_data)));
@@ -191,7 +191,7 @@ impl ScenarioGenerator {
             }
             // Behind a drained request the kernel starts requests in workers, and orders malformed
             // requests and notifications before all others.
-            if self.rng.percent(2) && s.flags & sqe::CQE_SKIP_SUCCESS == 0 && !self.is_net {
+            if self.rng.percent(2) && s.flags & sqe::CQE_SKIP_SUCCESS == 0 && !self.is_net() {
                 s.flags |= sqe::IO_DRAIN;
                 drains = true;
             }
@@ -216,7 +216,7 @@ impl ScenarioGenerator {
         }
         let Some(woken) = woken.first() else { return Some(()) };
         let wakers = drafts.iter().filter(|draft| conflict(&draft.touches, &woken.touches)).count();
-        if (woken.is_multishot || self.is_net) && wakers > 1 || conflict(&woken.touches, &self.touched) {
+        if (woken.is_multishot || self.is_net()) && wakers > 1 || conflict(&woken.touches, &self.touched) {
             return None;
         }
         self.touched.extend(&woken.touches);
@@ -226,11 +226,11 @@ impl ScenarioGenerator {
     /// A system call that may wake a waiting request.
     fn direct_step(&mut self) -> Option<ScenarioStep> {
         if self.rng.percent(15) {
-            let group = if self.is_net { self.rng.pick(&[fixture::RING_GROUP, fixture::INC_GROUP]) } else { fixture::RING_GROUP };
+            let group = if self.is_net() { self.rng.pick(&[fixture::RING_GROUP, fixture::INC_GROUP]) } else { fixture::RING_GROUP };
             return Some(ScenarioStep::Refill(group, 1 + self.rng.below(3) as u16));
         }
         let base = if self.rng.percent(50) { self.rng.pick(&fixture::PIPES) } else { self.rng.pick(&fixture::SOCKETS) };
-        let base = if self.is_net && self.rng.percent(60) { network::pair(self) } else { base };
+        let base = if self.is_net() && self.rng.percent(60) { network::pair(self) } else { base };
         let touches = [writes(Resource::File(base))];
         if self.pending.iter().filter(|p| conflict(&p.touches, &touches)).count() > 1 || self.is_drain_blocked {
             return None;
@@ -240,7 +240,7 @@ impl ScenarioGenerator {
         Some(match self.rng.below(12) {
             // For a stream's end that the program itself shut down the engine reports more data to
             // come; the kernel only for the peer's. For datagrams the kernel lets a worker wait.
-            0 if !(is_pipe || self.is_net && [fixture::TCP, 126, fixture::UDP].contains(&base)) => ScenarioStep::Shutdown(base),
+            0 if !(is_pipe || self.is_net() && [fixture::TCP, 126, fixture::UDP].contains(&base)) => ScenarioStep::Shutdown(base),
             1 if is_pipe => ScenarioStep::Close(base + self.rng.below(2) as i32),
             2 | 3 if self.pending.iter().all(|p| !conflict(&p.touches, &touches)) => ScenarioStep::Read(base, len),
             _ => ScenarioStep::Write(base + 1, len),
@@ -248,7 +248,7 @@ impl ScenarioGenerator {
     }
 
     fn draft(&mut self) -> Draft {
-        if self.is_net && self.rng.percent(75) {
+        if self.is_net() && self.rng.percent(75) {
             return network::draft(self);
         }
         match self.rng.below(100) {

@@ -1,10 +1,10 @@
 //! `IORING_REGISTER_EVENTFD`: a program's eventfd that counts batches of CQEs.
 
-use crate::state::{RegisteredEventfd, UringGuard};
+use crate::state::{EventfdCounts, RegisteredEventfd, UringGuard};
 use crate::virtual_file::registered_duplicate;
 use uringlet_sys::{Errno, UserPtr, io, user};
 
-pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, async_only: bool) -> Result<usize, Errno> {
+pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, counts: EventfdCounts) -> Result<usize, Errno> {
     if n != 1 {
         return Err(Errno::EINVAL);
     }
@@ -16,7 +16,7 @@ pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, async_only:
     if !io::is_eventfd(kept.number()) {
         return Err(Errno::EINVAL);
     }
-    guard.eventfd = Some(RegisteredEventfd { fd: kept, async_only });
+    guard.eventfd = Some(RegisteredEventfd { fd: kept, counts });
     Ok(0)
 }
 

@@ -9,7 +9,7 @@ mod workers;
 use crate::driver::leave::release_ring;
 use crate::ops::cancel::CancelOp;
 use crate::ops::{OPCODES, timeout};
-use crate::state::{LockOwner, RINGS, Ring, UringGuard, registered_ring};
+use crate::state::{EventfdCounts, LockOwner, RINGS, Ring, UringGuard, registered_ring};
 use crate::submit::{Depth, cancel, run_ready};
 use alloc::vec;
 use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
@@ -47,8 +47,8 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::FILES_UPDATE => files::update_files(guard, arg, n),
         reg::FILES_UPDATE2 => files::update_resources(guard, arg, n, files::ResourceKind::Files),
         reg::FILE_ALLOC_RANGE => files::set_alloc_range(guard, arg, n),
-        reg::EVENTFD => eventfd::register(guard, arg, n, false),
-        reg::EVENTFD_ASYNC => eventfd::register(guard, arg, n, true),
+        reg::EVENTFD => eventfd::register(guard, arg, n, EventfdCounts::All),
+        reg::EVENTFD_ASYNC => eventfd::register(guard, arg, n, EventfdCounts::Async),
         reg::UNREGISTER_EVENTFD => none(arg, n).and_then(|()| eventfd::unregister(guard)),
         reg::PROBE => probe(arg, n),
         reg::ENABLE_RINGS => none(arg, n).and_then(|()| enable_rings(guard)),

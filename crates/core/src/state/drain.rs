@@ -10,10 +10,17 @@
 use crate::request::Request;
 use alloc::collections::VecDeque;
 
+/// Whether a chain waits for all before it (`IOSQE_IO_DRAIN`), or only for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrainRule {
+    Drains,
+    Follows,
+}
+
 /// Chains that wait their turn, in order of submission.
 #[derive(Debug, Default)]
 pub(crate) struct DrainQueue {
-    chains: VecDeque<(Request, bool)>,
+    chains: VecDeque<(Request, DrainRule)>,
     /// Requests in these chains.
     requests: u32,
     /// Chains go through the queue.
@@ -74,10 +81,10 @@ impl DrainQueue {
         self.requests
     }
 
-    /// Puts a chain at the end; `drains` if it must wait for all before it.
-    pub(crate) fn push(&mut self, head: Request, drains: bool) {
+    /// Puts a chain at the end.
+    pub(crate) fn push(&mut self, head: Request, rule: DrainRule) {
         self.requests += length(&head);
-        self.chains.push_back((head, drains));
+        self.chains.push_back((head, rule));
     }
 
     /// A chain that does not drain: if nothing else is on the ring, neither it nor later chains
@@ -90,8 +97,8 @@ impl DrainQueue {
 
     /// The next chain that may start while `busy` requests outside the queue are not complete.
     pub(crate) fn pop(&mut self, busy: u32, pass: &mut DrainPass) -> Option<Request> {
-        let &(_, drains) = self.chains.front()?;
-        pass.has_drained |= drains;
+        let &(_, rule) = self.chains.front()?;
+        pass.has_drained |= rule == DrainRule::Drains;
         if (pass.has_drained || !pass.has_passed) && busy > 0 {
             return None;
         }

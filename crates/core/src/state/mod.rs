@@ -31,6 +31,6 @@ pub(crate) use punted::Punted;
 pub(crate) use readiness::ANY_READABLE;
 pub(crate) use ready::Ready;
 pub(crate) use registered::{KERNEL_SLOTS, forget_ring, is_registered, register_ring, registered_ring, unregister_ring};
-pub(crate) use ring::{Busy, RegisteredEventfd, Ring, RingState};
+pub(crate) use ring::{Busy, EventfdCounts, RegisteredEventfd, Ring, RingState};
 pub(crate) use ring_table::RINGS;
 pub(crate) use worker_pool::WorkerPool;

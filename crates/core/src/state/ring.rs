@@ -39,12 +39,19 @@ pub(crate) struct Ring {
     pub(crate) event_seq: AtomicU32,
 }
 
+/// The completions that a program's eventfd counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventfdCounts {
+    All,
+    /// Those that are not inline (`IORING_REGISTER_EVENTFD_ASYNC`).
+    Async,
+}
+
 /// The eventfd that a program registered.
 #[derive(Debug)]
 pub(crate) struct RegisteredEventfd {
     pub(crate) fd: EngineFd,
-    /// Only for completions that are not inline.
-    pub(crate) async_only: bool,
+    pub(crate) counts: EventfdCounts,
 }
 
 /// Threads that wait for CQEs.

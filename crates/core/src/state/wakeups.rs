@@ -1,6 +1,6 @@
 //! Wake-ups that wait until the ring's lock is released.
 
-use super::ring::{Ring, RingState};
+use super::ring::{EventfdCounts, Ring, RingState};
 use crate::ring::cq::CqNotify;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::cq_flags;
@@ -76,7 +76,7 @@ impl RingState {
         let wants_event = self.res.memory.word(RingField::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
         if let Some(eventfd) = &self.eventfd
             && wants_event
-            && (!eventfd.async_only || !self.res.lock_owner.is_submitter() || posted.is_async)
+            && (eventfd.counts == EventfdCounts::All || !self.res.lock_owner.is_submitter() || posted.is_async)
         {
             wakeups.eventfd = Some(eventfd.fd.number());
         }

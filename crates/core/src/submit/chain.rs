@@ -6,7 +6,7 @@ use super::dispatch::issue;
 use super::identity::capture;
 use crate::ops::{Op, table};
 use crate::request::Request;
-use crate::state::UringGuard;
+use crate::state::{UringGuard, drain::DrainRule};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use uringlet_abi::{Opcode, sqe};
@@ -73,13 +73,13 @@ impl Chain {
 /// Runs a complete chain, queues it behind a drain, or fails it.
 #[inline(never)]
 fn enter_chain(guard: &mut UringGuard, mut head: Request, start: Start, depth: Depth) {
-    let drains = start == Start::Drained;
+    let rule = if start == Start::Drained { DrainRule::Drains } else { DrainRule::Follows };
     if start == Start::Failed {
         fail_chain(guard, head);
-    } else if !guard.drain.is_idle() && (drains || !ends_draining(guard, &head)) {
+    } else if !guard.drain.is_idle() && (rule == DrainRule::Drains || !ends_draining(guard, &head)) {
         // As in the kernel, where such a chain waits as work for io-wq.
         capture(guard, &mut head);
-        guard.drain.push(head, drains);
+        guard.drain.push(head, rule);
     } else {
         issue(guard, head, depth);
     }
