@@ -67,7 +67,11 @@ fn duplicate(nr: Sysno, args: [usize; 6]) -> Disposition {
     let [old, new, ..] = args;
     match nr {
         Sysno::fcntl if !dup::is_dup_command(low_i32(new)) => return Disposition::Passthrough,
-        Sysno::dup2 | Sysno::dup3 => dup::before_replace(low_i32(old), low_i32(new)),
+        Sysno::dup2 | Sysno::dup3 => {
+            if let Err(errno) = ENGINE.before_dup(low_i32(old), low_i32(new)) {
+                return Disposition::Handled(-(errno.into_raw() as isize));
+            }
+        }
         _ => {}
     }
     let result = issue(nr, args);

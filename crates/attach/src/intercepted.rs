@@ -58,6 +58,11 @@ pub(crate) fn is_intercepted(nr: u32) -> bool {
     RING_CALLS.iter().chain(&WITH_RINGS).chain(&IdentityChange::NUMBERS).any(|&number| number as u32 == nr)
 }
 
+/// Whether a call with this number may close a descriptor number, or give it to another file.
+pub(crate) fn may_replace_a_number(nr: u32) -> bool {
+    [Sysno::close, Sysno::close_range, Sysno::dup2, Sysno::dup3].iter().any(|&number| number as u32 == nr)
+}
+
 /// Whether a call with this number may change an identity.
 pub(crate) fn may_change_identity(nr: u32) -> bool {
     IdentityChange::NUMBERS.iter().any(|&number| number as u32 == nr)

@@ -11,4 +11,8 @@ common::oracle::compare! {
     files_closed,
     /// Workers of a closed ring write to the files of that ring.
     files_ring_end,
+    /// Numbers that libc closes: the request goes on with its file, the next file is served.
+    files_libc,
+    /// Numbers that the program takes from the engine.
+    files_numbers,
 }

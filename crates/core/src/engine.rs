@@ -3,6 +3,7 @@
 
 mod fork;
 mod identity;
+mod numbers;
 mod ring_fd;
 
 use crate::driver::watcher::end_or_watch;

@@ -1,5 +1,5 @@
 //! Functions of ours that precede libc's: those that wait for descriptors, and those of
-//! [`identity`].
+//! [`closers`] and [`identity`].
 //!
 //! When a program waits in poll, select or epoll, the fd of a ring whose CQ is empty again must not
 //! be readable any more.
@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::arch::address_of_weak;
 use crate::readiness::settle_readiness;
 use crate::weak::Arg;
-use crate::{elf, identity};
+use crate::{closers, elf, identity};
 
 /// The loader's count of loads when the slots were last filled. musl counts from 0, glibc from the
 /// number of objects at start.
@@ -74,7 +74,7 @@ pub(crate) fn install() {
 
 fn precede(object: &elf::DlPhdrInfo) {
     object.for_each_import(|name, slot| {
-        if let Some(function) = preceding(name).or_else(|| identity::preceding(name)) {
+        if let Some(function) = preceding(name).or_else(|| closers::preceding(name)).or_else(|| identity::preceding(name)) {
             slot.point_to(function);
         }
     });

@@ -49,7 +49,7 @@ fn in_all_threads(nr: Sysno, args: [Arg; 3]) -> Option<IdentityChange> {
 macro_rules! identity_functions {
     ($($name:ident = $symbol:literal: $nr:ident $threads:ident;)*) => {
         // Five registers, whatever the function takes.
-        $(extern "C" fn $name(a: Arg, b: Arg, c: Arg, d: Arg, e: Arg) -> i32 {
+        $(pub(crate) extern "C" fn $name(a: Arg, b: Arg, c: Arg, d: Arg, e: Arg) -> i32 {
             int(around($threads(Sysno::$nr, [a, b, c]), || weak::call_int(address_of_weak!($symbol), [a, b, c, d, e]) as isize))
         })*
 

@@ -16,6 +16,7 @@
 //! | [`register`], [`ring_fd`], [`buf_ring`] | `io_uring_register_*` |
 //! | [`probe`], [`raw`], [`version`] | supported opcodes; raw system calls; version |
 //! | [`weak`], [`fork`] | symbols of libc that may be missing; fork(2) |
+//! | [`closers`] | close(2), dup2(2), fclose(3) and the like |
 //! | [`hooks`], [`elf`] | functions of ours that precede libc's; the slots they are called through |
 //! | [`readiness`], [`identity`] | poll(2) and the like; setuid(2) and the like |
 //! | [`arch`] | what depends on the processor |
@@ -31,6 +32,7 @@ compile_error!("liburing.so.2 must not unwind into C: build it with panic = \"ab
 pub mod arch;
 pub mod buf_ring;
 pub mod c_types;
+pub mod closers;
 pub mod elf;
 pub mod fork;
 pub mod hooks;

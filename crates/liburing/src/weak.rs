@@ -1,6 +1,8 @@
 //! Symbols that may be missing when the library is loaded: this object needs no other library, not
 //! even libc, but uses functions of the program's libc.
 
+use core::sync::atomic::AtomicI32;
+
 use crate::arch::address_of_weak;
 
 /// A pointer, a size or a number: one register.
@@ -19,6 +21,8 @@ pub(crate) type Syscall = unsafe extern "C" fn(number: isize, ...) -> isize;
 pub(crate) type PlainSyscall = extern "C" fn(Arg, Arg, Arg, Arg, Arg, Arg, Arg) -> isize;
 /// A function of up to five integers or pointers
 pub(crate) type IntFunction = extern "C" fn(Arg, Arg, Arg, Arg, Arg) -> i32;
+/// A function of three integers or pointers that returns a pointer
+pub(crate) type PointerFunction = extern "C" fn(Arg, Arg, Arg) -> Arg;
 /// `__errno_location`
 pub(crate) type ErrnoLocation = extern "C" fn() -> *mut i32;
 /// A handler of pthread_atfork(3)
@@ -40,6 +44,18 @@ fn function<T: Copy>(address: usize) -> Option<T> {
 /// returns an `int`. 0, a missing one, answers -1.
 pub(crate) fn call_int(address: usize, [a, b, c, d, e]: [Arg; 5]) -> i32 {
     function::<IntFunction>(address).map_or(-1, |call| call(a, b, c, d, e))
+}
+
+/// As [`call_int`], for a function that takes three and returns a pointer. 0 for a missing one.
+pub(crate) fn call_pointer(address: usize, [a, b, c]: [Arg; 3]) -> Arg {
+    function::<PointerFunction>(address).map_or(0, |call| call(a, b, c))
+}
+
+/// The calling thread's errno, for use in that thread.
+pub(crate) fn errno() -> Option<&'static AtomicI32> {
+    let location: ErrnoLocation = function(address_of_weak!("__errno_location"))?;
+    // SAFETY: libc returns the address of an int that lives as long as the thread.
+    Some(unsafe { AtomicI32::from_ptr(location()) })
 }
 
 /// Calls libc's `syscall`.

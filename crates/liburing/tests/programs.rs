@@ -142,7 +142,7 @@ macro_rules! programs {
     };
 }
 
-programs!(basics, files, waits, rings, buffers, polls, inline_reap, forks, identity);
+programs!(basics, files, waits, rings, buffers, polls, inline_reap, forks, identity, closed_numbers);
 
 /// Programs that use functions which the distribution's library may lack: they have no reference.
 macro_rules! newer_programs {

@@ -73,11 +73,10 @@ pub struct AioEvent {
 
 const COMPLETION_RING_MAGIC: u32 = 0xa10a_10a1;
 
-/// An AIO context whose completions signal an eventfd.
+/// An AIO context.
 #[derive(Debug)]
 pub struct Aio {
     ctx: usize,
-    resfd: i32,
 }
 
 impl Aio {
@@ -85,18 +84,18 @@ impl Aio {
     ///
     /// # Errors
     /// `EAGAIN` (`fs.aio-max-nr`), `ENOSYS`, `ENOMEM`.
-    pub fn new(depth: u32, resfd: i32) -> Result<Self, Errno> {
+    pub fn new(depth: u32) -> Result<Self, Errno> {
         let mut ctx = 0_usize;
         // SAFETY: the kernel writes 8 bytes to `ctx`.
         unsafe { syscall!(Sysno::io_setup, depth, &raw mut ctx) }?;
-        Ok(Self { ctx, resfd })
+        Ok(Self { ctx })
     }
 
-    /// Hands one request to the kernel.
+    /// Hands one request to the kernel. Its completion signals `eventfd`.
     ///
     /// # Errors
     /// `EAGAIN` the context is full; `EINVAL`, `EBADF`, `EFAULT` as the file answers.
-    pub fn submit(&self, request: &AioRequest) -> Result<(), Errno> {
+    pub fn submit(&self, request: &AioRequest, eventfd: i32) -> Result<(), Errno> {
         const IOCB_FLAG_RESFD: u32 = 1;
         let iocb = Iocb {
             data: request.data,
@@ -107,7 +106,7 @@ impl Aio {
             nbytes: request.len,
             offset: request.off,
             flags: IOCB_FLAG_RESFD,
-            resfd: self.resfd as u32,
+            resfd: eventfd as u32,
             ..Iocb::default()
         };
         let list = [&raw const iocb];

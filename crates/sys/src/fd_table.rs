@@ -133,6 +133,12 @@ pub fn set_lingering(fd: i32) -> bool {
     word(fd).is_some()
 }
 
+/// Whether the number lingers.
+#[must_use]
+pub fn is_lingering(fd: i32) -> bool {
+    word(fd).is_some_and(|word| word.load(Relaxed) & LINGERING != 0)
+}
+
 /// The caller is to close a lingering number: true for one caller.
 #[must_use]
 pub fn take_lingering(fd: i32) -> bool {

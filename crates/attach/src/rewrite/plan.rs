@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use uringlet_sys::Sysno;
 
-use crate::intercepted::{is_intercepted, may_change_identity};
+use crate::intercepted::{is_intercepted, may_change_identity, may_replace_a_number};
 
 /// The number comes from a register: looked up at each call.
 pub(crate) const ANY_NUMBER: u32 = u32::MAX;
@@ -19,10 +19,10 @@ pub(super) fn is_exec(nr: u32) -> bool {
     EXEC_NUMBERS.contains(&nr)
 }
 
-/// Whether a site with this number is rewritten in every object: io_uring's, and those that change
-/// what the engine's threads act as, wherever they are.
+/// Whether a site with this number is rewritten in every object: io_uring's, those that change what
+/// the engine's threads act as, and those that may take a number which requests or the engine use.
 pub(super) fn matters_everywhere(nr: u32) -> bool {
-    RING_NUMBERS.contains(&nr) || may_change_identity(nr)
+    RING_NUMBERS.contains(&nr) || may_change_identity(nr) || may_replace_a_number(nr)
 }
 
 /// Which bytes the jump to the trampoline overwrites. The order is that of the cache's records.

@@ -91,8 +91,9 @@ fn drop_jump_targets(object: &LoadedObject, findings: &mut Findings) {
     findings.unpatchable += count(before - findings.plans.len());
 }
 
-/// Of an object that issues no io_uring call, only the sites that may change an identity stay: its
-/// own mmap, close and poll do not concern a ring, but its setuid concerns the workers.
+/// Of an object that issues no io_uring call, only the sites that matter everywhere stay: its own
+/// mmap and poll do not concern a ring, but its setuid concerns the workers, and its close a number
+/// that requests use.
 fn keep_relevant(findings: &mut Findings) {
     if !findings.plans.iter().any(|plan| plan.is_ring() || plan.has_any_number()) {
         findings.plans.retain(|plan| matters_everywhere(plan.nr));

@@ -10,7 +10,7 @@ use super::errno::to_libc_result;
 use super::identity::call_in_own_thread;
 use super::next::{CLOSE, CLOSE_RANGE, CLOSEFROM, DUP, DUP2, DUP3, FCNTL, MMAP};
 use crate::convert::{Register, int};
-use crate::dup::{before_replace, is_dup_command};
+use crate::dup::is_dup_command;
 use crate::entry::on_engine_stack;
 use crate::in_use::is_in_use;
 
@@ -80,28 +80,29 @@ fn note_dup(old: c_int, new: c_int) -> c_int {
     new
 }
 
-/// Tells the engine that dup2(2) may close `new`.
-fn note_replace(old: c_int, new: c_int) {
-    if !ENGINE.is_unused(new) {
-        on_engine_stack(|| before_replace(old, new));
-    }
-}
-
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup(old: c_int) -> c_int {
     note_dup(old, DUP.call_int([old.reg(), 0, 0, 0, 0, 0]))
 }
 
+/// dup2(2) and dup3(2)
+fn replace(old: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    if is_in_use()
+        && let Err(errno) = on_engine_stack(|| ENGINE.before_dup(old, new))
+    {
+        return int(to_libc_result(-(errno.into_raw() as isize)));
+    }
+    note_dup(old, call())
+}
+
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    note_replace(old, new);
-    note_dup(old, DUP2.call_int([old.reg(), new.reg(), 0, 0, 0, 0]))
+    replace(old, new, || DUP2.call_int([old.reg(), new.reg(), 0, 0, 0, 0]))
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    note_replace(old, new);
-    note_dup(old, DUP3.call_int([old.reg(), new.reg(), flags.reg(), 0, 0, 0]))
+    replace(old, new, || DUP3.call_int([old.reg(), new.reg(), flags.reg(), 0, 0, 0]))
 }
 
 fn fcntl_and_note(fd: c_int, command: c_int, argument: usize) -> c_int {

@@ -4,6 +4,7 @@
 //! called: the one that comes next in the search order, as `dlsym(RTLD_NEXT)` finds it.
 
 mod cancellation;
+mod closers;
 mod descriptors;
 mod errno;
 mod exec;

@@ -116,6 +116,15 @@ next_functions! {
     CLOSE = c"close" close;
     CLOSE_RANGE = c"close_range" close_range;
     CLOSEFROM = c"closefrom";
+    FCLOSE = c"fclose";
+    FREOPEN = c"freopen";
+    FREOPEN64 = c"freopen64";
+    PCLOSE = c"pclose";
+    ENDMNTENT = c"endmntent";
+    CLOSEDIR = c"closedir";
+    MQ_CLOSE = c"mq_close" close;
+    FILENO = c"fileno";
+    DIRFD = c"dirfd";
     DUP = c"dup" dup;
     DUP2 = c"dup2" dup2;
     DUP3 = c"dup3" dup3;

@@ -2,6 +2,7 @@
 
 use crate::state::{EventfdCounts, RegisteredEventfd, UringGuard};
 use crate::virtual_file::registered_duplicate;
+use alloc::sync::Arc;
 use uringlet_sys::{Errno, UserPtr, io, user};
 
 pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, counts: EventfdCounts) -> Result<usize, Errno> {
@@ -16,7 +17,7 @@ pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, counts: Eve
     if !io::is_eventfd(kept.number()) {
         return Err(Errno::EINVAL);
     }
-    guard.eventfd = Some(RegisteredEventfd { fd: kept, counts });
+    guard.eventfd = Some(RegisteredEventfd { fd: Arc::new(kept), counts });
     Ok(0)
 }
 

@@ -12,6 +12,7 @@ use crate::uringlet::run_queue::RunQueue;
 use crate::uringlet::workers::UringletWorkers;
 use crate::virtual_file::CompleteCommand;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::num::NonZeroU32;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -50,7 +51,7 @@ pub(crate) enum EventfdCounts {
 /// The eventfd that a program registered.
 #[derive(Debug)]
 pub(crate) struct RegisteredEventfd {
-    pub(crate) fd: EngineFd,
+    pub(crate) fd: Arc<EngineFd>,
     pub(crate) counts: EventfdCounts,
 }
 

@@ -2,10 +2,11 @@
 
 use super::ring::{EventfdCounts, Ring, RingState};
 use crate::ring::cq::CqNotify;
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::cq_flags;
 use uringlet_sys::biased_lock::EventSeq;
-use uringlet_sys::fd;
+use uringlet_sys::fd::{EngineFd, EventFd};
 use uringlet_sys::lock::futex_wake;
 use uringlet_sys::ring_memory::RingField;
 
@@ -16,9 +17,9 @@ pub(super) struct DeferredWakeups {
     /// Waiters other than the driver.
     pub(super) waiters: bool,
     /// The driver's eventfd.
-    pub(super) driver: Option<i32>,
+    pub(super) driver: Option<Arc<EventFd>>,
     /// The program's eventfd.
-    pub(super) eventfd: Option<i32>,
+    pub(super) eventfd: Option<Arc<EngineFd>>,
     /// Waiters of other processes.
     pub(super) others: Option<EventSeq>,
 }
@@ -37,11 +38,11 @@ impl Drop for DeferredWakeups {
             self.ring.cq_wait_seq.fetch_add(1, AcqRel);
             futex_wake(&self.ring.cq_wait_seq, u32::MAX);
         }
-        if let Some(fd) = self.driver {
-            fd::signal_eventfd(fd);
+        if let Some(eventfd) = &self.driver {
+            eventfd.signal();
         }
-        if let Some(fd) = self.eventfd {
-            fd::signal_eventfd(fd);
+        if let Some(eventfd) = &self.eventfd {
+            eventfd.signal();
         }
         if let Some(seq) = self.others {
             seq.wake();
@@ -67,7 +68,7 @@ impl RingState {
             wakeups.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);
             // One notification per sleep is enough.
             if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.driver_notified, true) {
-                wakeups.driver = self.res.poller.as_ref().map(|p| p.wake_eventfd.number());
+                wakeups.driver = self.res.poller.as_ref().map(|p| Arc::clone(&p.wake_eventfd));
             }
         }
         if !posted.any && !posted.deferred {
@@ -78,7 +79,7 @@ impl RingState {
             && wants_event
             && (eventfd.counts == EventfdCounts::All || !self.res.lock_owner.is_submitter() || posted.is_async)
         {
-            wakeups.eventfd = Some(eventfd.fd.number());
+            wakeups.eventfd = Some(Arc::clone(&eventfd.fd));
         }
         self.flag_readable(ring);
     }

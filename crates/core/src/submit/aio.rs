@@ -43,13 +43,13 @@ fn hand_over(guard: &mut UringGuard, id: ReqId, file: OpFile) -> Result<(), Errn
         Some(Op::Rw(op)) => op.aio_request(file.fd, id.to_u64()),
         _ => return Err(Errno::EINVAL),
     };
-    guard.aio.as_ref().ok_or(Errno::ENOSYS)?.submit(&request)
+    let eventfd = guard.res.poller()?.wake_eventfd.number();
+    guard.aio.as_ref().ok_or(Errno::ENOSYS)?.submit(&request, eventfd)
 }
 
 fn make_context(guard: &mut UringGuard) -> Result<(), Errno> {
-    let eventfd = guard.res.poller()?.wake_eventfd.number();
     let depth = guard.res.memory.geometry().cq_entries.clamp(16, DEPTH);
-    guard.aio = Some(Aio::new(depth, eventfd)?);
+    guard.aio = Some(Aio::new(depth)?);
     Ok(())
 }
 

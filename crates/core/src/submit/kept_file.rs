@@ -50,6 +50,21 @@ pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
     run_ready(guard, Depth::Deep);
 }
 
+/// The engine's descriptor of a file has another number, and the old one is about to be the
+/// program's.
+pub(crate) fn move_file(guard: &mut UringGuard, old: i32, new: i32) {
+    let waiting = guard.res.poller.as_mut().map(|p| p.remove_file(old)).unwrap_or_default();
+    for w in waiting {
+        let Some(parked) = guard.parked(w.id) else { continue };
+        if let Stage::Armed { fd } = &mut parked.stage {
+            *fd = new;
+        }
+        let node = parked.req.node().map(Arc::downgrade);
+        rearm(guard, w, PollTarget { fd: new, node });
+    }
+    run_ready(guard, Depth::Deep);
+}
+
 /// Requests that have a duplicate of the file already: the number is not theirs any more.
 fn end_duplicates(guard: &mut UringGuard, fd: i32) {
     for id in guard.matching(|_, p| matches!(p.req.target, FileTarget::Duplicate(n, _) if n == fd)) {

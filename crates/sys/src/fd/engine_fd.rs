@@ -1,14 +1,11 @@
 //! Descriptors that belong to the engine.
 
+use super::moved::{self, FIRST_INTERNAL, duplicate};
 use super::record_locks::close_keeping_locks;
 use crate::fd_table::{self, FdOwner};
 use crate::io;
 use crate::linux::general::F_DUPFD_CLOEXEC;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
-
-/// Internal numbers start here if the limits allow: programs expect the lowest free numbers for
-/// their own descriptors.
-const FIRST_INTERNAL: u32 = 900;
 
 /// Grows the kernel's table of this process' descriptors for internal numbers, while there is one
 /// thread.
@@ -27,7 +24,8 @@ pub fn grow_fd_table() {
 /// A descriptor that belongs to the engine. Closed on drop.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EngineFd {
-    number: i32,
+    /// Its number, or the first one if it has [moved](super::move_away).
+    first: i32,
     file: FileOwner,
 }
 
@@ -50,8 +48,7 @@ impl EngineFd {
             }
             Err(_) => low,
         };
-        fd_table::set_owner(fd, FdOwner::Engine);
-        Self { number: fd, file: FileOwner::Engine }
+        Self::owning(fd, FileOwner::Engine)
     }
 
     /// A duplicate of a descriptor of the program.
@@ -59,14 +56,23 @@ impl EngineFd {
     /// # Errors
     /// `EBADF`, `EMFILE`.
     pub fn dup_of(fd: i32) -> Result<Self, Errno> {
-        let high = io::fcntl(fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL);
-        let fd = match high {
-            // The limit is below FIRST_INTERNAL: take any number.
-            Err(Errno::EINVAL) => io::dup_cloexec(fd)?,
-            other => other?,
-        } as i32;
-        fd_table::set_owner(fd, FdOwner::Engine);
-        Ok(Self { number: fd, file: FileOwner::Program })
+        duplicate(fd).map(|own| Self::owning(own, FileOwner::Program))
+    }
+
+    fn owning(number: i32, file: FileOwner) -> Self {
+        let mut first = number;
+        if moved::is_taken(number)
+            && let Ok(other) = duplicate(number)
+        {
+            first = Self::owning(other, file).into_first();
+            let _ = io::close(number);
+        }
+        fd_table::set_owner(first, FdOwner::Engine);
+        Self { first, file }
+    }
+
+    fn into_first(self) -> i32 {
+        core::mem::ManuallyDrop::new(self).first
     }
 
     /// A descriptor of a process: readable once that has ended.
@@ -83,16 +89,36 @@ impl EngineFd {
     #[inline]
     #[must_use]
     pub fn number(&self) -> i32 {
-        self.number
+        moved::current(self.first)
     }
+
+    /// Calls `use_it` with the number, which stays the descriptor's meanwhile: for a use without a
+    /// lock that the thread which moves it takes as well.
+    #[inline]
+    pub fn with_number<R>(&self, use_it: impl FnOnce(i32) -> R) -> R {
+        let _use = moved::NumberInUse::begin();
+        use_it(self.number())
+    }
+
+    /// Writes 1 to the eventfd, or whatever the program registered as one.
+    pub fn signal(&self) {
+        self.with_number(write_one);
+    }
+}
+
+fn write_one(fd: i32) {
+    let one = 1_u64;
+    // SAFETY: a live 8-byte value.
+    unsafe { raw_syscall!(Sysno::write, fd, &raw const one, 8) };
 }
 
 impl Drop for EngineFd {
     fn drop(&mut self) {
+        let number = moved::forget(self.first);
         if self.file == FileOwner::Program {
-            return close_keeping_locks(self.number);
+            return close_keeping_locks(number);
         }
-        fd_table::set_owner(self.number, FdOwner::Program);
-        let _ = io::close(self.number);
+        fd_table::set_owner(number, FdOwner::Program);
+        let _ = io::close(number);
     }
 }

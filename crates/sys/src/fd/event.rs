@@ -9,14 +9,7 @@ use crate::linux::general::{__kernel_itimerspec, CLOCK_MONOTONIC, EFD_CLOEXEC, E
 use crate::process::monotonic_ns;
 use crate::signal::SIGSET_BYTES;
 use crate::user::UserPtr;
-use syscalls::{Errno, Sysno, raw_syscall, syscall};
-
-/// Writes 1 to an eventfd of the program's (or any other file that it registered as one).
-pub fn signal_eventfd(fd: i32) {
-    let one = 1_u64;
-    // SAFETY: a live 8-byte value.
-    unsafe { raw_syscall!(Sysno::write, fd, &raw const one, 8) };
-}
+use syscalls::{Errno, Sysno, syscall};
 
 /// An eventfd that wakes the threads that poll it.
 #[derive(Debug)]
@@ -35,7 +28,7 @@ impl EventFd {
 
     /// Makes it readable.
     pub fn signal(&self) {
-        signal_eventfd(self.0.number());
+        self.0.signal();
     }
 
     /// The number.

@@ -5,11 +5,15 @@ mod engine_fd;
 mod epoll_event;
 #[cfg_attr(loom, path = "../model/event.rs")]
 mod event;
+mod moved;
 mod record_locks;
 mod ring_fd;
 
 pub use engine_fd::{EngineFd, grow_fd_table};
 pub use epoll_event::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EpollEvent, EpollOp, NO_EVENT};
-pub use event::{Epoll, EventFd, TimerFd, signal_eventfd};
+#[cfg(loom)]
+pub use event::signal_eventfd;
+pub use event::{Epoll, EventFd, TimerFd};
+pub use moved::move_away;
 pub use record_locks::{any_number_lingers, before_programs_close, close_keeping_locks};
 pub use ring_fd::RingFd;

@@ -1,0 +1,152 @@
+//! Descriptors of the engine that have moved to another number, because the program took theirs.
+//!
+//! A holder knows its descriptor by the first number that it had. As long as nothing has moved,
+//! that is the number, at the cost of one load.
+//!
+//! ```text
+//!   wake-up, without a lock            the program takes a number
+//!   IN_USE += 1                        the new number is published
+//!   reads the number                   (fence)
+//!   writes to it                       waits while IN_USE > 0
+//!   IN_USE -= 1                        dup2: the old number is the program's
+//! ```
+//!
+//! Either the wake-up reads the new number, or it is counted and waited for. Other uses are under a
+//! lock of a ring or of the watcher, which the program's thread takes after the publication.
+
+use crate::fd_table::{self, FdOwner};
+use crate::io;
+use crate::linux::general::F_DUPFD_CLOEXEC;
+use crate::lock::Mutex;
+use crate::process::sleep_ns;
+use alloc::collections::BTreeMap;
+use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, fence};
+use syscalls::Errno;
+
+/// Internal numbers start here if the limits allow: programs expect the lowest free numbers for
+/// their own descriptors.
+pub(super) const FIRST_INTERNAL: u32 = 900;
+
+/// A duplicate with a number for the engine, or with any if the limit is too low for those.
+pub(super) fn duplicate(fd: i32) -> Result<i32, Errno> {
+    let own = match io::fcntl(fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL) {
+        Err(Errno::EINVAL) => io::dup_cloexec(fd),
+        other => other,
+    };
+    own.map(|own| own as i32)
+}
+
+static ANY_MOVED: AtomicBool = AtomicBool::new(false);
+
+/// Numbers in use without a lock.
+static IN_USE: AtomicU32 = AtomicU32::new(0);
+
+/// A use of a number, for its life.
+#[derive(Debug)]
+pub(super) struct NumberInUse(());
+
+impl NumberInUse {
+    #[inline]
+    pub(super) fn begin() -> Self {
+        IN_USE.fetch_add(1, SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for NumberInUse {
+    #[inline]
+    fn drop(&mut self) {
+        IN_USE.fetch_sub(1, Release);
+    }
+}
+
+/// Waits for uses that may have begun with an old number. None sleeps for long.
+fn wait_for_uses() {
+    const PAUSE_NS: u64 = 20_000;
+    const PAUSES: u32 = 500;
+    fence(SeqCst);
+    for _ in 0..PAUSES {
+        if IN_USE.load(Acquire) == 0 {
+            return;
+        }
+        sleep_ns(PAUSE_NS);
+    }
+}
+
+/// The present number of each descriptor that has moved, by its first one.
+#[cfg(not(loom))]
+static MOVED: Mutex<BTreeMap<i32, i32>> = Mutex::new(BTreeMap::new());
+
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref MOVED: Mutex<BTreeMap<i32, i32>> = Mutex::new(BTreeMap::new());
+}
+
+/// The present number of the descriptor that first had this one.
+#[inline]
+pub(super) fn current(first: i32) -> i32 {
+    if ANY_MOVED.load(Acquire) { look_up(first) } else { first }
+}
+
+#[cold]
+fn look_up(first: i32) -> i32 {
+    MOVED.lock().get(&first).copied().unwrap_or(first)
+}
+
+/// Whether a descriptor that has moved is known by this number.
+pub(super) fn is_taken(number: i32) -> bool {
+    ANY_MOVED.load(Acquire) && MOVED.lock().contains_key(&number)
+}
+
+/// The descriptor that first had this number is closed. Returns its last one.
+pub(super) fn forget(first: i32) -> i32 {
+    if ANY_MOVED.load(Acquire) { MOVED.lock().remove(&first).unwrap_or(first) } else { first }
+}
+
+/// The program is about to take a number of the engine's: its descriptor moves to another one,
+/// which is returned. Until the program takes it, the old number is good as well.
+///
+/// Differs: a transfer on a registered file whose thread has read the old number and not entered
+/// the kernel yet finds the program's file.
+///
+/// # Errors
+/// `EMFILE`.
+pub fn move_away(number: i32) -> Result<i32, Errno> {
+    let mut moved = MOVED.lock();
+    let first = moved.iter().find(|&(_, &now)| now == number).map_or(number, |(&first, _)| first);
+    let new = duplicate(number)?;
+    fd_table::set_owner(new, FdOwner::Engine);
+    moved.insert(first, new);
+    ANY_MOVED.store(true, Release);
+    drop(moved);
+    wait_for_uses();
+    fd_table::set_owner(number, FdOwner::Program);
+    Ok(new)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::event::EventFd;
+    use super::*;
+
+    #[test]
+    fn a_descriptor_that_moved_is_found_and_its_old_number_used_again() {
+        let event = EventFd::new().unwrap();
+        let first = event.number();
+        let second = move_away(first).unwrap();
+        assert_eq!(event.number(), second);
+        assert!(!fd_table::is_internal(first) && is_taken(first));
+        io::close(first).unwrap();
+        assert!(io::is_eventfd(event.number()));
+        // One that gets the number moves on, since another is known by it.
+        let other = EventFd::new().unwrap();
+        assert_ne!(other.number(), first);
+        let third = move_away(second).unwrap();
+        io::close(second).unwrap();
+        assert_eq!(event.number(), third);
+        drop(event);
+        assert!(io::file_flags(third).is_err());
+        assert!(!is_taken(first));
+    }
+}
