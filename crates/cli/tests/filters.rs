@@ -13,6 +13,8 @@ use uringlet_sys::Sysno;
 compare! {
     /// The program's record locks stay when a ring lets go of a file.
     filters_locks,
+    /// Watchers are told of reads and writes, O_DIRECT ones too.
+    filters_notify,
 }
 
 /// What the engine finds another road for, in the sets that are denied together.

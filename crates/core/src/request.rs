@@ -226,6 +226,15 @@ impl Request {
         }
     }
 
+    /// The descriptor number by which its file is used.
+    pub(crate) fn open_number(&self) -> Option<i32> {
+        match &self.target {
+            FileTarget::Fd(fd) => Some(*fd),
+            FileTarget::Held(node) | FileTarget::Duplicate(_, node) => Some(node.fd.number()),
+            FileTarget::None | FileTarget::Fixed(_) => None,
+        }
+    }
+
     /// The descriptor number that a cancel by fd matches.
     pub(crate) fn fd(&self) -> Option<i32> {
         match &self.target {

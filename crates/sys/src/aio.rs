@@ -1,8 +1,13 @@
 //! Linux AIO: queue depth without threads for files opened with O_DIRECT.
 //!
+//! The kernel reports read(2) and write(2) to those who watch a file (inotify, fanotify), but no
+//! transfer by AIO: [`report_read`] and [`report_write`] do.
+//!
 //! The structures of `<linux/aio_abi.h>` are written out here: linux-raw-sys does not have that
 //! header.
 
+use crate::io;
+use crate::linux::general::{__kernel_timespec, UTIME_NOW, UTIME_OMIT};
 use crate::user::UserPtr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -20,6 +25,23 @@ pub enum AioOp {
     Preadv = 7,
     /// `IOCB_CMD_PWRITEV`
     Pwritev = 8,
+}
+
+/// Reports a read to those who watch the file: a read of nothing does.
+pub fn report_read(fd: i32) {
+    let _ = io::preadv(fd, UserPtr::NULL, 0, 0, 0);
+}
+
+/// Reports a write to those who watch the file: a change of its modification time alone does, which
+/// the write has changed as well.
+///
+/// Differs: only the file's owner may do that, and a fanotify group that gets descriptors is not
+/// told. The other call that reports a change and makes none, fallocate(2), waits for all transfers
+/// in flight.
+pub fn report_write(fd: i32) {
+    const OMIT: __kernel_timespec = __kernel_timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as i64 };
+    const NOW: __kernel_timespec = __kernel_timespec { tv_sec: 0, tv_nsec: UTIME_NOW as i64 };
+    let _ = io::utimensat(fd, UserPtr::NULL, io::ptr_of(&[OMIT, NOW]), 0);
 }
 
 /// `struct iocb`.

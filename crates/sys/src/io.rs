@@ -181,6 +181,8 @@ calls! {
     readv = readv(fd: i32 => fd, iov: UserPtr => iov.addr(), n: usize => n);
     /// writev(2), at the file position.
     writev = writev(fd: i32 => fd, iov: UserPtr => iov.addr(), n: usize => n);
+    /// utimensat(2).
+    utimensat = utimensat(dir: i32 => dir, path: UserPtr => path.addr(), times: UserPtr => times.addr(), flags: u32 => flags);
     /// memfd_create(2).
     memfd_create = memfd_create(name: UserPtr => name.addr(), flags: u32 => flags);
     /// pipe2(2).

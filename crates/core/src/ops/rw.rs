@@ -222,7 +222,7 @@ impl OpFamily for Rw {
 }
 
 impl Rw {
-    fn io_direction(&self) -> IoDirection {
+    pub(crate) fn io_direction(&self) -> IoDirection {
         if self.is_write { IoDirection::Write } else { IoDirection::Read }
     }
 

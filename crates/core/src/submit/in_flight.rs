@@ -6,7 +6,7 @@ use super::complete::complete;
 use super::dispatch::run_ready;
 use super::facts;
 use crate::ops::{Op, futex::FutexOp};
-use crate::request::{FileTarget, Outcome, ReqId};
+use crate::request::{Outcome, ReqId};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use crate::write::{self, history::Latency};
@@ -33,11 +33,7 @@ impl TakenOp {
 pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<TakenOp> {
     let parked = guard.parked(id)?;
     let node = parked.req.node().cloned();
-    let fd = match &parked.req.target {
-        FileTarget::Fd(fd) => *fd,
-        FileTarget::Held(node) | FileTarget::Duplicate(_, node) => node.fd.number(),
-        FileTarget::None | FileTarget::Fixed(_) => -1,
-    };
+    let fd = parked.req.open_number().unwrap_or(-1);
     let op = match &parked.req.op {
         // A cancel needs the sleeper, so the request keeps a reference.
         Op::Futex(FutexOp::Wait(wait)) => Op::Futex(FutexOp::Wait(Arc::clone(wait))),
