@@ -14,6 +14,9 @@ oracle::compare! {
     /// Every signal reset, ignored or blocked, and a handler of the program's for the signal that
     /// interrupts the engine's threads: cancels work, nobody dies, the program's own signals come.
     crash_dispositions,
+    /// Each call for address space fails once, and from it on; then RLIMIT_AS in steps: requests
+    /// get their CQEs, what is new is refused.
+    crash_memory,
 }
 
 /// Compiles to a program in a folder of its own.

@@ -52,7 +52,7 @@ impl Engine {
         if process::is_foreign() {
             return Err(Errno::EPERM);
         }
-        fd_table::init();
+        fd_table::init()?;
         crate::identity::note_ring();
         intercepted::register(&INTERCEPTED);
         Ok(())

@@ -161,7 +161,8 @@ impl LastLookup {
 
 /// From now on the number stands for the file.
 pub(crate) fn register(fd: i32, file: Arc<dyn VirtualFile>) {
-    fd_table::init();
+    // Without a table the number stays what it is for the kernel.
+    let _ = fd_table::init();
     let old = TABLE.lock().files.insert(fd, file);
     VERSION.fetch_add(1, Release);
     fd_table::set_virtual(fd, true);

@@ -10,6 +10,7 @@ use crate::linux::general::MAP_NORESERVE;
 use crate::mm;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize};
+use syscalls::Errno;
 
 /// Numbers covered: as many as the default `fs.nr_open`.
 pub const NUMBERS: usize = 1 << 20;
@@ -58,16 +59,20 @@ fn word(fd: i32) -> Option<&'static AtomicU64> {
 }
 
 /// Makes the table if there is none yet.
-pub fn init() {
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn init() -> Result<(), Errno> {
     if TABLE.load(Acquire) != 0 {
-        return;
+        return Ok(());
     }
     const LEN: usize = NUMBERS * size_of::<FdEntry>();
-    let Ok(base) = mm::map_anonymous(LEN, MAP_NORESERVE) else { return };
+    let base = mm::map_anonymous(LEN, MAP_NORESERVE)?;
     if TABLE.compare_exchange(0, base, AcqRel, Acquire).is_err() {
         // SAFETY: another thread was first; this mapping was never published.
         let _ = unsafe { mm::unmap(base, LEN) };
     }
+    Ok(())
 }
 
 fn update(fd: i32, mask: u64, value: u64) {

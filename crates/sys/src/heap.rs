@@ -1,10 +1,11 @@
 //! The engine's heap: dlmalloc on mappings of the engine's own, so that libc's allocator, TLS and
-//! brk stay unused.
+//! brk stay unused. Where no mapping can be had, it goes on with the [`reserve`].
 
 use crate::arch::PAGE_SIZE;
 use crate::linux::general::{MAP_NORESERVE, MREMAP_MAYMOVE};
 use crate::lock::Mutex;
 use crate::mm;
+use crate::reserve;
 use crate::static_ref::StaticRef;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
@@ -21,7 +22,7 @@ struct Pages;
 unsafe impl dlmalloc::Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let mapped = if ARENA.is_used() { ARENA.take(size) } else { mm::map_anonymous(size, 0) };
-        mapped.map_or((ptr::null_mut(), 0, 0), |addr| (addr as *mut u8, size, 0))
+        mapped.ok().or_else(|| reserve::take(size)).map_or((ptr::null_mut(), 0, 0), |addr| (addr as *mut u8, size, 0))
     }
 
     fn remap(&self, ptr: *mut u8, oldsize: usize, newsize: usize, can_move: bool) -> *mut u8 {
@@ -163,11 +164,13 @@ impl core::fmt::Debug for Heap {
 // serialises it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        reserve::note_block(layout.size());
         // SAFETY: the layout's size is not zero by GlobalAlloc's contract.
         unsafe { self.0.lock().malloc(layout.size(), layout.align()) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        reserve::note_block(layout.size());
         // SAFETY: as in `alloc`.
         unsafe { self.0.lock().calloc(layout.size(), layout.align()) }
     }
@@ -181,6 +184,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        reserve::note_block(new_size);
         let mut heap = self.0.lock();
         // SAFETY: as in `dealloc`; both blocks are at least as long as what is copied.
         unsafe {

@@ -36,6 +36,7 @@ pub mod process;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod required_calls;
+pub mod reserve;
 pub mod ring_memory;
 #[cfg(not(loom))]
 pub mod seqpacket;

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use uringlet_sys::lock::Mutex;
+use uringlet_sys::reserve;
 
 use super::cache::{self, Cache};
 use super::install::install;
@@ -40,6 +41,9 @@ impl ExaminedObject {
 }
 
 static EXAMINED: Mutex<Vec<ExaminedObject>> = Mutex::new(Vec::new());
+
+/// The largest block that the scan of nearly every object takes.
+const SCAN_BLOCK: usize = 512 << 10;
 
 /// Sums over all objects of one [`examine`].
 #[derive(Debug, Default)]
@@ -79,7 +83,10 @@ pub(crate) fn examine(objects: &[LoadedObject], cache_use: CacheUse) {
         }
         let earlier = known.and_then(|at| examined.swap_remove(at).region);
         let find = || find(object, cache_use, &mut cache);
-        let region = if is_exempt(object) { None } else { examine_object(object, earlier, find, &mut totals) };
+        let rewrite = || examine_object(object, earlier, find, &mut totals);
+        // Better not rewritten than a scan that finds no memory.
+        let has_memory = || reserve::ensure_block(SCAN_BLOCK).is_ok();
+        let region = if !is_exempt(object) && has_memory() { reserve::without_noting(rewrite) } else { None };
         let (name, build_id) = (object.name.clone(), object.build_id.clone());
         examined.push(ExaminedObject { name, build_id, span: object.span(), is_loaded: true, region });
     }

@@ -4,6 +4,7 @@
  */
 #include "robust_ring.h"
 #include <dlfcn.h>
+#include <sys/resource.h>
 
 enum { ROUNDS = 20 };
 
@@ -101,6 +102,29 @@ static int round_trip(int p[2])
 	return 1;
 }
 
+/* A library comes with so little address space, or it does not. */
+static void load_limited(size_t more)
+{
+	int status;
+
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		unsigned long pages = 0;
+		FILE *statm = fopen("/proc/self/statm", "r");
+
+		fscanf(statm, "%lu", &pages);
+		fclose(statm);
+		setrlimit(RLIMIT_AS, &(struct rlimit){ pages * 4096 + more, RLIM_INFINITY });
+		void *handle = dlopen(library, RTLD_NOW);
+		if (handle)
+			dlclose(handle);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	check("a load without memory", status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	int p[2];
@@ -108,6 +132,8 @@ int main(int argc, char **argv)
 	block_if_asked();
 	library = argv[1];
 	section = "a library in use";
+	for (size_t more = 0; more < 2 << 20; more += 32 << 10)
+		load_limited(more);
 	mine = new_ring(8);
 	pipe(p);
 	for (int i = 0; i < ROUNDS; i++)

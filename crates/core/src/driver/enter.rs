@@ -69,11 +69,11 @@ pub(crate) fn enter(ring: &'static Ring, args: EnterArgs) -> Result<usize, Errno
     let mut submitted = 0;
     if guard.res.setup & setup::SQPOLL != 0 {
         let all = guard.res.memory.geometry().sq_entries;
-        submit(guard, all);
+        submit(guard, all)?;
         submitted = args.to_submit;
     } else if args.to_submit > 0 {
         check_issuer(guard)?;
-        submitted = submit(guard, args.to_submit);
+        submitted = submit(guard, args.to_submit)?;
     }
     let result = if args.flags & flag::GETEVENTS != 0 {
         get_events(guard, args, submitted)

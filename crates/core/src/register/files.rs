@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use uringlet_abi::register::{FileIndexRange, FilesUpdate, Iovec, RSRC_SPARSE, RsrcRegister, RsrcUpdate2};
-use uringlet_sys::{Errno, UserPtr, fd_table, io, process, user};
+use uringlet_sys::{Errno, UserPtr, fd_table, io, process, reserve, user};
 
 /// Most files a ring can have.
 const MAX_FILES: u32 = 1 << 20;
@@ -33,6 +33,7 @@ pub(super) fn register_files(guard: &mut UringGuard, fds: UserPtr, n: u32, tags:
     if n > MAX_FILES || u64::from(n) > process::rlimit_nofile() {
         return Err(Errno::EMFILE);
     }
+    reserve::ensure_block(n as usize * size_of::<u64>())?;
     let mut slots = Vec::with_capacity(n as usize);
     for (i, tag) in read_tags(tags, n)?.into_iter().enumerate() {
         let fd = if fds.is_null() { EMPTY } else { user::read(fds.add(i * 4))? };
@@ -110,6 +111,7 @@ pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, 
     if n == 0 || n > buffers::MAX {
         return Err(Errno::EINVAL);
     }
+    reserve::ensure_block(n as usize * size_of::<Iovec>())?;
     let mut list = vec![Iovec::default(); n as usize];
     if !iovecs.is_null() {
         user::read_slice(&mut list, iovecs)?;

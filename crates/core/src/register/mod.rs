@@ -15,7 +15,7 @@ use alloc::vec;
 use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
 use uringlet_abi::{Opcode, setup as setup_flags};
 use uringlet_sys::process::monotonic_ns;
-use uringlet_sys::{Errno, UserPtr, process, user};
+use uringlet_sys::{Errno, UserPtr, process, reserve, user};
 
 /// Runs one operation.
 ///
@@ -30,9 +30,17 @@ pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -
     if guard.issuer.is_some_and(|issuer| issuer != process::thread_key()) {
         return Err(Errno::EEXIST);
     }
-    let result = run(&mut guard, opcode, arg, n);
+    let result = if needs_memory(opcode) { reserve::ensure() } else { Ok(()) }.and_then(|()| run(&mut guard, opcode, arg, n));
     release_ring(guard);
     result
+}
+
+/// Operations that make something. The others must work without memory.
+fn needs_memory(opcode: u32) -> bool {
+    matches!(
+        opcode,
+        reg::BUFFERS | reg::BUFFERS2 | reg::FILES | reg::FILES2 | reg::EVENTFD | reg::EVENTFD_ASYNC | reg::PROBE | reg::PBUF_RING
+    )
 }
 
 fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usize, Errno> {

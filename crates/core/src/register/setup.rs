@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use uringlet_abi::{CqOffsets, SqOffsets, UringParams, feat, layout, setup, sq_flags};
 use uringlet_sys::fd::{EventFd, RingFd};
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
-use uringlet_sys::{Errno, UserPtr, process, user};
+use uringlet_sys::{Errno, UserPtr, process, reserve, user};
 
 const KNOWN: u32 = setup::IOPOLL
     | setup::SQPOLL
@@ -58,6 +58,7 @@ pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
         return Err(Errno::EINVAL);
     }
     check_flags(&params)?;
+    reserve::ensure()?;
     process::refresh_file_size_limit();
     let geometry = geometry(entries, &params)?;
     let memory = memory(geometry, &params)?;

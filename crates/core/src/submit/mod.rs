@@ -55,12 +55,16 @@ use uringlet_abi::setup;
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::stats::{self, Counter};
+use uringlet_sys::{Errno, reserve};
 
 /// Consumes up to `to_submit` SQEs. Returns how many.
+///
+/// # Errors
+/// `EAGAIN`: no memory for a request. As the kernel, which then leaves the SQE where it is.
 #[inline(always)]
-pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
+pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> Result<u32, Errno> {
     if to_submit == 0 {
-        return 0;
+        return Ok(0);
     }
     let mut baton = loop {
         match guard.baton.take() {
@@ -81,6 +85,9 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
         // released.
         let is_shared = guard.is_shared();
         if is_shared && !baton.resync_head(&guard.res.memory) {
+            break;
+        }
+        if reserve::ensure().is_err() {
             break;
         }
         let Some(index) = baton.next(&guard.res.memory) else { break };
@@ -112,7 +119,7 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> u32 {
         guard.res.cq.note_must_wake();
     }
     stats::add(guard.res.ring_index, Counter::Submitted, u64::from(submitted));
-    submitted
+    if submitted == 0 && n > 0 && reserve::is_low() { Err(Errno::EAGAIN) } else { Ok(submitted) }
 }
 
 #[cold]

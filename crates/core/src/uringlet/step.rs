@@ -131,6 +131,9 @@ impl<H: Host> IssueStep<H> {
 /// Runs what is queued on the caller's thread: it has to wait for all that is in flight anyway.
 /// `false`: nothing is queued, or another thread holds the baton.
 pub(crate) fn run_queued<H: Host>(guard: &mut H::Guard) -> bool {
+    if H::queue(guard).is_empty() {
+        return false;
+    }
     let Some(mut baton) = H::queue(guard).take_baton() else { return false };
     // Not what others queue meanwhile: the caller need not wait for that.
     for nth in 0..H::queue(guard).len() {
