@@ -1,7 +1,7 @@
 //! Chooses the next operation at random.
 
 use crate::model::FileModel;
-use crate::op::{AppendBy, BLOCK, BufferKind, FileOp, MAX_LEN, MAX_SIZE};
+use crate::op::{AppendBy, BLOCK, BufferKind, Contents, FileOp, MAX_LEN, MAX_SIZE};
 use conformance_rng::Rng;
 
 /// What the filesystem and the ring support.
@@ -37,7 +37,7 @@ const WEIGHTS: &[(u64, Maker)] = &[
     (600, |rng, model, _| mapped(rng, model, |off, len| FileOp::MapWrite { off, len })),
     (200, |rng, _, _| Some(FileOp::Seek { to: rng.below(MAX_SIZE) })),
     (300, |_, _, _| Some(FileOp::CheckSize)),
-    (15, |rng, _, _| Some(FileOp::Reopen { truncates: rng.percent(20) })),
+    (15, |rng, _, _| Some(FileOp::Reopen { contents: if rng.percent(20) { Contents::Truncated } else { Contents::Kept } })),
 ];
 
 /// An operation that is possible on the file now.

@@ -1,6 +1,6 @@
 //! A file's descriptors and its mapping.
 
-use crate::op::MAX_SIZE;
+use crate::op::{Contents, MAX_SIZE};
 use anyhow::Context;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,8 +29,8 @@ pub(crate) struct FileHandles {
 }
 
 impl FileHandles {
-    pub(crate) fn new(path: &Path, truncates: bool) -> anyhow::Result<Self> {
-        let plain = OpenOptions::new().read(true).write(true).create(true).truncate(truncates).open(path);
+    pub(crate) fn new(path: &Path, contents: Contents) -> anyhow::Result<Self> {
+        let plain = OpenOptions::new().read(true).write(true).create(true).truncate(contents == Contents::Truncated).open(path);
         let plain = plain.with_context(|| format!("opening {}", path.display()))?;
         let append = OpenOptions::new().read(true).append(true).open(path)?;
         let direct = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).ok();

@@ -94,8 +94,42 @@ pub(crate) enum FileOp {
     },
     CheckSize,
     Reopen {
-        truncates: bool,
+        contents: Contents,
     },
+}
+
+/// The place of an operation in its link chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChainPlace {
+    Alone,
+    Inside,
+    Last,
+}
+
+impl ChainPlace {
+    /// The place of operation `nth` of `length`.
+    pub(crate) fn of(nth: usize, length: usize) -> Self {
+        match length {
+            1 => Self::Alone,
+            _ if nth + 1 < length => Self::Inside,
+            _ => Self::Last,
+        }
+    }
+}
+
+/// What becomes of a file's contents when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    Kept,
+    Truncated,
+}
+
+/// What becomes of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Runs,
+    /// An earlier one of its chain fails.
+    IsCancelled,
 }
 
 impl FileOp {

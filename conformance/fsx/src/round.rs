@@ -10,7 +10,7 @@ use crate::choose::{Abilities, choose};
 use crate::claim::RangeClaim;
 use crate::files::{FileHandles, HANDLES, ScratchDir, drop_cache};
 use crate::model::FileModel;
-use crate::op::FileOp;
+use crate::op::{ChainPlace, Contents, Fate, FileOp};
 use crate::ring::{self, KINDS, OpTarget, RingKind};
 use crate::slots::{BufferSlots, SlotState, difference};
 use conformance_rng::Rng;
@@ -134,7 +134,7 @@ impl<'a> Round<'a> {
         let mut rng = Rng::new(seed, RNG_SALT);
         let slots = BufferSlots::new()?;
         let ring = ring::new(rng.pick(&KINDS))?;
-        let files = (0..FILES).map(|file| FileHandles::new(&name(folder, file), true)).collect::<Result<Vec<_>, _>>()?;
+        let files = (0..FILES).map(|file| FileHandles::new(&name(folder, file), Contents::Truncated)).collect::<Result<Vec<_>, _>>()?;
         ring::register(&ring, &slots, &files)?;
         let models = std::iter::repeat_with(FileModel::new).take(FILES).collect();
         let (window, entries, log) = (VecDeque::new(), Vec::new(), VecDeque::new());
@@ -195,7 +195,7 @@ impl<'a> Round<'a> {
     fn submit_chain(&mut self, file: usize, first: FileOp, length: usize) -> Result<(), RoundFailure> {
         let begin = self.number;
         let link = self.rng.pick(&[Flags::IO_LINK, Flags::IO_LINK, Flags::IO_HARDLINK]);
-        let (mut file, mut op, mut is_broken) = (file, first, false);
+        let (mut file, mut op, mut fate) = (file, first, Fate::Runs);
         self.entries.clear();
         for i in 0..length {
             if i > 0 {
@@ -206,12 +206,14 @@ impl<'a> Round<'a> {
             while self.window.len() >= self.depth {
                 self.retire()?;
             }
-            let flags = self.flags(link, i + 1 < length, length > 1);
-            let slot = self.prepare(file, op, is_broken, flags)?;
+            let flags = self.flags(link, ChainPlace::of(i, length));
+            let slot = self.prepare(file, op, fate, flags)?;
             let entry = self.entry(slot, flags);
             self.entries.push(entry);
             self.window.push_back(InFlightOp { number: self.number, file, claim, slot });
-            is_broken |= link == Flags::IO_LINK && self.slots.all[slot].content.len() < self.slots.all[slot].len && is_read(&op);
+            if link == Flags::IO_LINK && self.slots.all[slot].content.len() < self.slots.all[slot].len && is_read(&op) {
+                fate = Fate::IsCancelled;
+            }
             self.number += 1;
         }
         self.push()?;
@@ -234,16 +236,16 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn flags(&mut self, link: Flags, is_linked: bool, is_chain: bool) -> Flags {
-        let mut flags = if is_linked { link } else { Flags::empty() };
+    fn flags(&mut self, link: Flags, place: ChainPlace) -> Flags {
+        let mut flags = if place == ChainPlace::Inside { link } else { Flags::empty() };
         flags.set(Flags::ASYNC, self.rng.percent(4));
         flags.set(Flags::FIXED_FILE, self.rng.percent(30));
-        flags.set(Flags::IO_DRAIN, !is_chain && self.rng.below(500) == 0);
+        flags.set(Flags::IO_DRAIN, place == ChainPlace::Alone && self.rng.below(500) == 0);
         flags
     }
 
     /// Assigns a slot to an operation, and applies it to the model.
-    fn prepare(&mut self, file: usize, op: FileOp, is_cancelled: bool, flags: Flags) -> Result<usize, RoundFailure> {
+    fn prepare(&mut self, file: usize, op: FileOp, fate: Fate, flags: Flags) -> Result<usize, RoundFailure> {
         let slot = self.slots.free().ok_or_else(|| RoundFailure::of_file(file, "no slot is free".into()))?;
         let model = &mut self.models[file];
         let mut content = std::mem::take(&mut self.slots.all[slot].content);
@@ -253,18 +255,18 @@ impl<'a> Round<'a> {
         if let Some((off, len)) = model.write_range(&op) {
             let data = self.slots.fill(slot, len as usize, self.number);
             expected = len as i32;
-            if !is_cancelled {
+            if fate == Fate::Runs {
                 model.write(off, data);
             }
         } else if let Some((off, len)) = model.read_range(&op) {
             self.slots.poison(slot, len as usize);
-            if !is_cancelled {
+            if fate == Fate::Runs {
                 content.extend_from_slice(model.expected(off, len));
                 expected = content.len() as i32;
             }
         }
         match op {
-            _ if is_cancelled => expected = -libc::ECANCELED,
+            _ if fate == Fate::IsCancelled => expected = -libc::ECANCELED,
             FileOp::ReadAtPosition { .. } | FileOp::WriteAtPosition { .. } => model.position += expected as u64,
             FileOp::Truncate { size } => model.truncate(size),
             FileOp::Allocate { off, len, mode } => model.allocate(off, len, mode),
@@ -379,7 +381,7 @@ impl<'a> Round<'a> {
                 self.files[file].plain.seek(SeekFrom::Start(to))?;
                 self.models[file].position = to;
             }
-            FileOp::Reopen { truncates } => self.reopen(file, truncates)?,
+            FileOp::Reopen { contents } => self.reopen(file, contents)?,
             _ => return self.check_size(file),
         }
         Ok(())
@@ -395,13 +397,13 @@ impl<'a> Round<'a> {
         Err(RoundFailure { text, file: Some(file), from: at, to: at + 1 })
     }
 
-    fn reopen(&mut self, file: usize, truncates: bool) -> Result<(), RoundFailure> {
+    fn reopen(&mut self, file: usize, contents: Contents) -> Result<(), RoundFailure> {
         // Register the new descriptors first: the table must never contain a closed one.
-        let handles = FileHandles::new(&name(self.folder, file), truncates)?;
+        let handles = FileHandles::new(&name(self.folder, file), contents)?;
         self.ring.submitter().register_files_update((file * HANDLES) as u32, &handles.fds())?;
         self.files[file] = handles;
         self.models[file].position = 0;
-        if truncates {
+        if contents == Contents::Truncated {
             self.models[file].truncate(0);
         }
         Ok(())
@@ -469,7 +471,7 @@ fn is_read(op: &FileOp) -> bool {
 /// Detects what this filesystem and this ring support.
 pub(crate) fn abilities(folder: &Path) -> anyhow::Result<Abilities> {
     let path = folder.join("abilities");
-    let handles = FileHandles::new(&path, true)?;
+    let handles = FileHandles::new(&path, Contents::Truncated)?;
     let keep = libc::FALLOC_FL_KEEP_SIZE;
     let modes = [
         0,

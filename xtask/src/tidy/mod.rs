@@ -52,9 +52,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
                 println!("{USAGE}");
                 return Ok(TestCounts::default());
             }
-            Long("update") if update == Update::No => update = Update::Shrink,
-            Long("update") => {}
-            Long("allow-worse") => update = Update::AsFound,
+            Long(name) if update.take_option(name) => {}
             Long("list") => list = Some(String::new()),
             Value(prefix) if list.is_some() => list = Some(prefix.string()?),
             other => bail!("{}\n{USAGE}", other.unexpected()),

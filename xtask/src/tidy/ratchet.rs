@@ -56,6 +56,19 @@ pub(crate) enum Update {
     AsFound,
 }
 
+impl Update {
+    /// Takes `--update` and `--allow-worse`; `false`: it is another option.
+    pub(crate) fn take_option(&mut self, name: &str) -> bool {
+        *self = match (name, *self) {
+            ("update", Self::No) => Self::Shrink,
+            ("update", other) => other,
+            ("allow-worse", _) => Self::AsFound,
+            _ => return false,
+        };
+        true
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Ratchet {
     path: PathBuf,
