@@ -101,7 +101,7 @@ pub(crate) enum FileOp {
 /// The place of an operation in its link chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChainPlace {
-    Alone,
+    Single,
     Inside,
     Last,
 }
@@ -110,7 +110,7 @@ impl ChainPlace {
     /// The place of operation `nth` of `length`.
     pub(crate) fn of(nth: usize, length: usize) -> Self {
         match length {
-            1 => Self::Alone,
+            1 => Self::Single,
             _ if nth + 1 < length => Self::Inside,
             _ => Self::Last,
         }

@@ -240,7 +240,7 @@ impl<'a> Round<'a> {
         let mut flags = if place == ChainPlace::Inside { link } else { Flags::empty() };
         flags.set(Flags::ASYNC, self.rng.percent(4));
         flags.set(Flags::FIXED_FILE, self.rng.percent(30));
-        flags.set(Flags::IO_DRAIN, place == ChainPlace::Alone && self.rng.below(500) == 0);
+        flags.set(Flags::IO_DRAIN, place == ChainPlace::Single && self.rng.below(500) == 0);
         flags
     }
 

@@ -4,7 +4,7 @@
 //! and those for a program's other calls on a ring's descriptor: mmap, close, dup, poll, fork. The
 //! attach library and the drop-in liburing pass these calls to the one [`ENGINE`].
 //!
-//! Layers, a lower one never uses a higher one (`ARCHITECTURE.md` has the two exceptions, and why):
+//! Layers: a lower one never uses a higher one (`ARCHITECTURE.md`, checked by `cargo xtask tidy`):
 //!
 //! ```text
 //!   engine, lib              the entry points; descriptors, fork
@@ -13,8 +13,8 @@
 //!   submit                   fast path, links, cancel; dispatch decides complete / poll / run / punt
 //!   state                    a ring: its resources, its requests, the lock over both; the rings of the process
 //!   request                  an op with its flags, its file and the rest of its chain
-//!   ops                      what each opcode does, with what the ring's resources offers
-//!   resources                      what of a ring an op may use
+//!   ops                      what each opcode does, with what the ring's resources offer
+//!   ring_resources           what of a ring an op may use
 //!   io_wq, apoll, timer      workers, readiness, deadlines
 //!   ring, rsrc, file, write  shared queues, resources, how buffered writes went
 //! ```

@@ -3,8 +3,8 @@
 //! Issue:   operates on other requests: submit/cancel.rs.
 //! Errors:  EINVAL bad fields or flags; ENOENT nothing matches; EALREADY it is running and was only
 //!          interrupted.
-//! Differs: nothing known.
-//! Tests:   liburing io-cancel.t, cancel-*.t.
+//! Differs: a request that was cancelled is not found by a second cancel of the same submission.
+//! Tests:   liburing io-cancel.t, cancel-*.t; ours cli/tests/order.rs.
 
 use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Opcode, Sqe, op_flags, sqe};

@@ -1,7 +1,7 @@
-//! `IORING_OP_FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAITV`: the program's futexes. Source:
-//! io_uring_prep_futex_wait(3) and the others, futex(2); behaviour of Linux 6.18 io_uring/futex.c
-//! (not its code). Issue:   wakes inline; waits compare inline, then sleep on a worker of the
-//! unbounded class
+//! `IORING_OP_FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAITV`: the program's futexes.
+//! Source:  io_uring_prep_futex_wait(3) and the others, futex(2); behaviour of Linux 6.18
+//!          io_uring/futex.c (not its code).
+//! Issue:   wakes inline; waits compare inline, then sleep on a worker of the unbounded class
 //!          (futex/sleep.rs, submit/wait.rs).
 //! Errors:  EINVAL bad fields, flags or masks, not aligned; EFAULT; EAGAIN another value, or no
 //!          worker could be started.

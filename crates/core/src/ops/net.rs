@@ -1,6 +1,6 @@
 //! `IORING_OP_ACCEPT, CONNECT, SEND, RECV, SENDMSG, RECVMSG, SEND_ZC, SENDMSG_ZC, SOCKET, SHUTDOWN,
-//! BIND, LISTEN`: sockets. Source:  io_uring_enter(2) and the pages of the system calls; behaviour
-//! of Linux 6.18
+//! BIND, LISTEN`: sockets.
+//! Source:  io_uring_enter(2) and the pages of the system calls; behaviour of Linux 6.18
 //!          io_uring/net.c (not its code).
 //! Issue:   tried without sleeping, then poll and a new try; SOCKET, SHUTDOWN, BIND, LISTEN inline
 //!          or on a worker.

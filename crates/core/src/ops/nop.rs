@@ -1,6 +1,9 @@
-//! `IORING_OP_NOP`: completes at once. Source:  io_uring_enter(2); behaviour of Linux 6.18
-//! (`IORING_NOP_*` flags). Issue:   completes inline. Errors:  EINVAL unknown flag; EBADF
-//! `NOP_FILE` without a file; EFAULT `NOP_FIXED_BUFFER` without a buffer. Differs: nothing known.
+//! `IORING_OP_NOP`: completes at once.
+//! Source:  io_uring_enter(2); behaviour of Linux 6.18 (`IORING_NOP_*` flags).
+//! Issue:   completes inline.
+//! Errors:  EINVAL unknown flag; EBADF `NOP_FILE` without a file; EFAULT `NOP_FIXED_BUFFER` without
+//!          a buffer.
+//! Differs: nothing known.
 //! Tests:   liburing nop.t, nop-all-sizes.t.
 
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx};

@@ -1,10 +1,11 @@
-//! `IORING_OP_POLL_ADD, POLL_REMOVE`: waits for a file's readiness, once or repeatedly. Source:
-//! io_uring_prep_poll_add(3), poll(2); behaviour of Linux 6.18 io_uring/poll.c (not its code).
-//! Issue:   armed in the ring's epoll set; operates on other requests: submit/poll.rs. Errors:
-//! EINVAL bad fields or flags; EBADF; for POLL_REMOVE also ENOENT, EALREADY. Differs: with two
-//! requests on one file, one of them multishot, existing readiness may be
-//!          reported twice.
-//! Tests:   liburing poll*.t.
+//! `IORING_OP_POLL_ADD, POLL_REMOVE`: waits for a file's readiness, once or repeatedly.
+//! Source:  io_uring_prep_poll_add(3), poll(2); behaviour of Linux 6.18 io_uring/poll.c (not its
+//!          code).
+//! Issue:   armed in the ring's epoll set; operates on other requests: submit/poll.rs.
+//! Errors:  EINVAL bad fields or flags; EBADF; for POLL_REMOVE also ENOENT, EALREADY.
+//! Differs: with two requests on one file, one of them multishot, existing readiness may be
+//!          reported twice; a readiness that has gone when the program enters is not told.
+//! Tests:   liburing poll*.t; ours cli/tests/order.rs.
 
 use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Sqe, op_flags};

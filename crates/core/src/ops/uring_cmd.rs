@@ -1,10 +1,10 @@
 //! `IORING_OP_URING_CMD`: a command to a file's own implementation.
 //! Source:  io_uring_enter(2), behaviour of Linux 6.18; `virtual_file` says which files take
 //!          commands.
-//! Issue:   the file decides: it completes the command now or later, or a worker runs it. Errors:
-//! EINVAL the upper half of `cmd_op`'s field, unknown flags; EBADF; EOPNOTSUPP a file that takes no
-//! commands. Differs: `IORING_URING_CMD_FIXED` and multishot are EINVAL; sockets and block devices
-//! of the
+//! Issue:   the file decides: it completes the command now or later, or a worker runs it.
+//! Errors:  EINVAL the upper half of `cmd_op`'s field, unknown flags; EBADF; EOPNOTSUPP a file that
+//!          takes no commands.
+//! Differs: `IORING_URING_CMD_FIXED` and multishot are EINVAL; sockets and block devices of the
 //!          kernel take no commands here.
 //! Tests:   ours cli/tests/ublk.rs.
 

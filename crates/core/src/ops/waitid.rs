@@ -1,6 +1,7 @@
-//! `IORING_OP_WAITID`: waits for a change of a child's state. Source:  io_uring_prep_waitid(3),
-//! waitid(2); behaviour of Linux 6.18 io_uring/waitid.c (not its code). Issue:   tried without
-//! sleeping; then poll waits for the exit of one process, and a worker of
+//! `IORING_OP_WAITID`: waits for a change of a child's state.
+//! Source:  io_uring_prep_waitid(3), waitid(2); behaviour of Linux 6.18 io_uring/waitid.c (not its
+//!          code).
+//! Issue:   tried without sleeping; then poll waits for the exit of one process, and a worker of
 //!          the unbounded class for everything else (submit/wait.rs). Units: options are
 //!          waitid(2)'s, in file_index; addr2 is the siginfo_t, or null.
 //! Errors:  EINVAL bad fields, which, id or options; EBADF no pidfd; ECHILD; EFAULT the child is

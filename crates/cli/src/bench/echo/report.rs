@@ -18,6 +18,14 @@ fn plain(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.to_owned(), number)
 }
 
+/// The modes that a panel of the plot shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PanelModes {
+    Plain,
+    /// With IOSQE_ASYNC.
+    Async,
+}
+
 impl EchoPlan {
     /// All tables, the goals, the notes and the failures.
     pub(super) fn text(&self, goals: &[Goal]) -> String {
@@ -140,14 +148,14 @@ impl EchoPlan {
     pub(super) fn plot(&self) -> Plot {
         let mut sizes: Vec<u32> = self.workloads.iter().filter(|workload| workload.pause_ms == 0).map(|workload| workload.size).collect();
         sizes.dedup();
-        let panels = sizes.iter().flat_map(|&size| [false, true].map(|is_async| self.panel(size, is_async)));
+        let panels = sizes.iter().flat_map(|&size| [PanelModes::Plain, PanelModes::Async].map(|modes| self.panel(size, modes)));
         let panels = panels.filter(|panel| !panel.lines.is_empty()).collect();
         Plot { x_label: "connections".to_owned(), y_label: "requests/s".to_owned(), panels }
     }
 
-    fn panel(&self, size: u32, is_async: bool) -> Panel {
+    fn panel(&self, size: u32, modes: PanelModes) -> Panel {
         let mut lines = Vec::new();
-        for &mode in self.modes.iter().filter(|mode| mode.is_async() == is_async) {
+        for &mode in self.modes.iter().filter(|mode| mode.is_async() == (modes == PanelModes::Async)) {
             for &backend in backends_of(mode) {
                 let workloads = self.workloads.iter().filter(|workload| workload.size == size && workload.pause_ms == 0);
                 let point =
@@ -155,7 +163,7 @@ impl EchoPlan {
                 lines.push((line(mode, backend), workloads.filter_map(point).collect()));
             }
         }
-        Panel { title: format!("{size} bytes{}", if is_async { ", IOSQE_ASYNC" } else { "" }), lines }
+        Panel { title: format!("{size} bytes{}", if modes == PanelModes::Async { ", IOSQE_ASYNC" } else { "" }), lines }
     }
 }
 
