@@ -1,6 +1,7 @@
 //! The engine of a process: what happens to its rings when the program closes, duplicates, polls,
 //! forks.
 
+mod files;
 mod fork;
 mod identity;
 mod numbers;
@@ -9,6 +10,7 @@ mod ring_fd;
 use crate::driver::watcher::end_or_watch;
 use crate::intercepted::{self, InterceptedCalls};
 use crate::route::hint::AsyncHint;
+use crate::state::home_table::has_other_table;
 use crate::state::{ANY_READABLE, LockOwner, RINGS};
 use crate::submit::keep_file;
 use crate::virtual_file;
@@ -49,7 +51,7 @@ impl Engine {
             process::claim();
         }
         self.own()?;
-        if process::is_foreign() {
+        if process::is_foreign() || has_other_table() {
             return Err(Errno::EPERM);
         }
         fd_table::init()?;
@@ -98,9 +100,10 @@ impl Engine {
         to_isize(result)
     }
 
-    /// A vfork child shares this memory, but closes descriptors of its own.
+    /// A vfork child shares this memory, but closes descriptors of its own. So does a thread that
+    /// has left the descriptor table of the rings.
     pub(crate) fn is_foreign_process(&'static self) -> bool {
-        self.own().is_err() || process::is_foreign()
+        self.own().is_err() || process::is_foreign() || has_other_table()
     }
 
     /// Before a number is closed or replaced: requests that use it keep its file, and cached facts
@@ -142,9 +145,14 @@ impl Engine {
     /// make the plain call.
     pub fn close_range(&'static self, first: u32, last: u32, flags: u32) -> Option<isize> {
         const CLOSE_RANGE_UNSHARE: u32 = 2;
-        if self.is_foreign_process() || flags & CLOSE_RANGE_UNSHARE != 0 || first > last {
+        if self.is_foreign_process() || first > last {
             return None;
         }
+        // A table of its own, without the engine's descriptors, is of no use to the only thread.
+        if flags & CLOSE_RANGE_UNSHARE != 0 && !self.unshare_files() {
+            return None;
+        }
+        let flags = flags & !CLOSE_RANGE_UNSHARE;
         for fd in first..=last.min(fd_table::NUMBERS as u32 - 1) {
             if !fd_table::is_unused(fd as i32) && !fd_table::is_internal(fd as i32) {
                 self.close_or_keep(fd as i32, flags);

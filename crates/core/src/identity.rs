@@ -52,6 +52,14 @@ static LAST: AtomicU32 = AtomicU32::new(1);
 static HAS_RING: AtomicBool = AtomicBool::new(false);
 /// A thread has changed alone before the first ring.
 static CHANGED_BEFORE: AtomicBool = AtomicBool::new(false);
+/// That was its descriptor table.
+static UNSHARED_BEFORE: AtomicBool = AtomicBool::new(false);
+
+/// A thread has left the descriptor table of the others: see `engine::files`.
+static HAS_SPLIT_FILES: AtomicBool = AtomicBool::new(false);
+/// The only thread of the program has another descriptor table than threads of the engine that
+/// were started before.
+static HAS_CHANGED_FILES: AtomicBool = AtomicBool::new(false);
 
 /// Requests have captured identities, at some time.
 static HAS_CAPTURED: AtomicBool = AtomicBool::new(false);
@@ -191,8 +199,10 @@ pub(crate) fn note_ring() {
         return;
     }
     KNOWN.lock().user = Some(effective_user_and_group());
-    if CHANGED_BEFORE.load(Relaxed) && !thread::is_program_alone() {
+    let (has_changed, has_unshared) = (CHANGED_BEFORE.load(Relaxed), UNSHARED_BEFORE.load(Relaxed));
+    if (has_changed || has_unshared) && !thread::is_program_alone() {
         CURRENT.store(DIVERGED, Release);
+        HAS_SPLIT_FILES.store(has_unshared, Release);
     }
 }
 
@@ -209,6 +219,32 @@ pub(crate) fn note_captured() {
 /// Whether there may be such requests.
 pub(crate) fn has_captured() -> bool {
     HAS_CAPTURED.load(Acquire)
+}
+
+/// Whether threads of the program have different descriptor tables. One relaxed load.
+#[inline]
+pub(crate) fn has_split_files() -> bool {
+    HAS_SPLIT_FILES.load(Relaxed)
+}
+
+/// A thread has a descriptor table of its own.
+pub(crate) fn note_split_files() {
+    HAS_SPLIT_FILES.store(true, Release);
+}
+
+/// Whether threads of the engine may have another descriptor table than the program's only thread.
+pub(crate) fn has_changed_files() -> bool {
+    HAS_CHANGED_FILES.load(Acquire)
+}
+
+/// See [`has_changed_files`].
+pub(crate) fn note_changed_files() {
+    HAS_CHANGED_FILES.store(true, Release);
+}
+
+/// A thread had a descriptor table of its own before the first ring.
+pub(crate) fn note_unshared_before() {
+    UNSHARED_BEFORE.store(true, Relaxed);
 }
 
 /// A change before the first ring, if it has happened.

@@ -57,6 +57,7 @@ pub use write::WriteMode;
 
 use driver::enter::{EnterArgs, check_flags, enter};
 use engine::to_isize;
+use state::home_table::check_table;
 use uringlet_abi::{enter as enter_flag, layout, register as reg};
 use uringlet_sys::{AppPromise, Errno, UserPtr, required_calls};
 
@@ -76,6 +77,7 @@ impl Engine {
             .own()
             .and_then(|()| check_flags(flags))
             .and_then(|()| register::ring_of(fd, flags & enter_flag::REGISTERED_RING != 0))
+            .and_then(|ring| check_table(ring).map(|()| ring))
             .and_then(|ring| enter(ring, EnterArgs { to_submit, min_complete, flags, arg, arg_len }));
         to_isize(result)
     }

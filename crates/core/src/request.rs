@@ -125,6 +125,11 @@ pub(crate) struct Submitter {
 impl Submitter {
     /// Whether the request depends on it.
     pub(crate) fn matters(self) -> bool {
+        self.acts_as_submitter() || (identity::has_changed_files() && table::of(self.opcode).routing.honours_async)
+    }
+
+    /// Whether it does so not only because descriptor numbers mean something else elsewhere.
+    pub(crate) fn acts_as_submitter(self) -> bool {
         table::of(self.opcode).acts_as_submitter
     }
 

@@ -127,6 +127,8 @@ calls! {
     close = close(fd: i32 => fd);
     /// close_range(2).
     close_range = close_range(first: u32 => first, last: u32 => last, flags: u32 => flags);
+    /// unshare(2).
+    unshare = unshare(flags: u32 => flags);
     /// statx(2).
     statx = statx(dir: i32 => dir, path: UserPtr => path.addr(), flags: u32 => flags, mask: u32 => mask, buf: UserPtr => buf.addr());
     /// unlinkat(2).

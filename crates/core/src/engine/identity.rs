@@ -1,6 +1,7 @@
 //! The program changes the identity of its threads.
 
 use super::Engine;
+use super::files::leave_table;
 use crate::driver::watcher::WATCHER;
 use crate::identity;
 use crate::identity_call::IdentityChange;
@@ -26,7 +27,7 @@ impl Engine {
             RINGS.all().filter_map(|ring| ring.lock(LockOwner::Worker)).for_each(|guard| guard.io_wq.keep_captured(identity));
         }
         identity::begin_change(change.scope);
-        if change.is_filter || change.wants_lone_thread {
+        if pauses_watcher(change) {
             WATCHER.pause(monotonic_ns() + END_TIMEOUT_NS);
         }
         if change.wants_lone_thread {
@@ -39,21 +40,38 @@ impl Engine {
     /// in a process without a ring.
     pub fn after_identity_call(&'static self, change: IdentityChange, result: isize) {
         let scope = change.has_happened(result).then_some(change.scope);
+        let has_unshared = scope.is_some() && change.unshares_files;
         if !identity::has_ring() {
+            if has_unshared {
+                identity::note_unshared_before();
+            }
             return identity::note_change_before(scope);
         }
         if self.is_foreign_process() {
             return;
+        }
+        if has_unshared {
+            if !thread::is_program_alone() {
+                identity::end_change(None, true);
+                return leave_table();
+            }
+            identity::note_changed_files();
         }
         identity::end_change(scope, change.is_filter);
         if scope.is_some() {
             end_old_workers();
             WATCHER.renew(identity::of_this_thread());
         }
-        if change.is_filter || change.wants_lone_thread {
+        if pauses_watcher(change) {
             WATCHER.resume(identity::of_this_thread());
         }
     }
+}
+
+/// Whether the watcher's thread has to be gone when the call is made. With a descriptor table of
+/// its own, the only thread must not find one that works on the old table.
+fn pauses_watcher(change: IdentityChange) -> bool {
+    change.is_filter || change.wants_lone_thread || (change.unshares_files && thread::is_program_alone())
 }
 
 /// Ends the workers of identities that have ended, as soon as they have done what was queued for

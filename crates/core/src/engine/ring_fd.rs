@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::state::{LockOwner, RINGS};
+use uringlet_sys::fd::RingFd;
 use uringlet_sys::{UserPtr, fd_table, io, user};
 
 impl Engine {
@@ -11,7 +12,7 @@ impl Engine {
     pub fn is_ring(&'static self, fd: i32) -> bool {
         let ring = fd_table::ring_index(fd).filter(|_| !self.is_foreign_process()).and_then(|index| RINGS.get(index));
         ring.and_then(|ring| ring.lock(LockOwner::Worker)).is_some_and(|guard| {
-            let own = guard.fd.as_ref().and_then(|fd| fd.ino().ok());
+            let own = guard.fd.as_ref().map(RingFd::ino);
             own.is_some() && own == io::fstat(fd).ok().map(|stat| stat.ino)
         })
     }

@@ -13,6 +13,7 @@
 
 pub(crate) mod drain;
 mod guard;
+pub(crate) mod home_table;
 mod parked;
 mod punted;
 mod readiness;

@@ -122,7 +122,7 @@ impl RingTable {
         let ino = io::fstat(fd)?.ino;
         let found = self
             .all()
-            .find(|ring| ring.lock(LockOwner::Worker).is_some_and(|guard| guard.fd.as_ref().is_some_and(|ours| ours.ino() == Ok(ino))));
+            .find(|ring| ring.lock(LockOwner::Worker).is_some_and(|guard| guard.fd.as_ref().is_some_and(|ours| ours.ino() == ino)));
         let Some(ring) = found else {
             let is_path_only = io::file_flags(fd)? & io::O_PATH != 0;
             return Err(if is_path_only { Errno::EBADF } else { Errno::EOPNOTSUPP });

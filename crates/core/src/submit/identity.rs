@@ -33,7 +33,9 @@ fn is_for_other_identity(guard: &UringGuard, submitter: Submitter) -> bool {
     match guard.res.lock_owner {
         // The watcher starts workers and does nothing else with its identity: it may be the one
         // that runs while the program changes.
-        LockOwner::Watcher(_) | LockOwner::Worker => true,
+        LockOwner::Watcher(_) if submitter.acts_as_submitter() => true,
+        LockOwner::Worker => true,
+        LockOwner::Watcher(identity) => identity != Some(submitter.identity()),
         LockOwner::WorkerOf(identity) => identity != submitter.identity(),
         LockOwner::Submitter => {
             identity::check_this_thread();

@@ -19,6 +19,8 @@ pub struct RingFd {
     /// A duplicate of the program's end, to drain the FIFO with. Only while the ring is polled,
     /// since it is a reader too.
     reader: Option<EngineFd>,
+    /// `st_ino` on pipefs: how a duplicate is recognised.
+    ino: u64,
 }
 
 impl RingFd {
@@ -30,7 +32,8 @@ impl RingFd {
         let [app, writer] = io::pipe(io::O_CLOEXEC | io::O_NONBLOCK)?;
         let writer = EngineFd::adopt(writer);
         Self::make_writable(app);
-        Ok((app, Self { writer, reader: None }))
+        let ino = io::fstat(app)?.ino;
+        Ok((app, Self { writer, reader: None, ino }))
     }
 
     /// A ring polls as writable, too. That takes a FIFO opened for both, which only /proc can give;
@@ -54,11 +57,15 @@ impl RingFd {
     }
 
     /// `st_ino` on pipefs: how a duplicate is recognised.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    pub fn ino(&self) -> Result<u64, Errno> {
-        io::fstat(self.writer.number()).map(|stat| stat.ino)
+    #[must_use]
+    pub fn ino(&self) -> u64 {
+        self.ino
+    }
+
+    /// Whether the engine's end is in the calling thread's descriptor table.
+    #[must_use]
+    pub fn is_in_table(&self) -> bool {
+        io::fstat(self.writer.number()).is_ok_and(|stat| stat.ino == self.ino)
     }
 
     /// Whether the program's last number is closed, in all processes.
