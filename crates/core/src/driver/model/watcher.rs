@@ -105,6 +105,31 @@ fn a_watcher_that_falls_asleep_is_replaced_and_its_timer_fires() {
 }
 
 #[test]
+fn a_timer_fires_that_waited_while_there_was_no_watcher() {
+    model::check(2, || {
+        let mut scene = EngineModel::new();
+        scene.submit(&timeout(1, &at(10 * TICK_NS)));
+        quiet_ticks();
+        WATCHER.pause(u64::MAX);
+        WATCHER.resume(identity::of_this_thread());
+        scene.look_for(1, 10 * TICK_NS);
+    });
+}
+
+#[test]
+fn a_timer_fires_that_comes_while_an_idle_watcher_is_given_up() {
+    model::check(1, || {
+        let mut scene = EngineModel::new();
+        scene.submit(&timeout(1, &at(TICK_NS)));
+        scene.look_for(1, TICK_NS);
+        let changer = thread::spawn(|| WATCHER.renew(identity::of_this_thread()));
+        scene.submit(&timeout(2, &at(10 * TICK_NS)));
+        changer.join().unwrap();
+        scene.look_for(2, 10 * TICK_NS);
+    });
+}
+
+#[test]
 fn an_event_reaches_the_waiter_or_the_watcher() {
     model::check(2, || {
         let mut scene = EngineModel::new();
