@@ -13,12 +13,16 @@ use crate::symbol_table::SymbolTable;
 /// The beginning of the dynamic linker's `struct r_debug`.
 #[repr(C)]
 pub(crate) struct RDebug {
+    /// From 2 on there is `next`.
     version: i32,
     first: *const LinkMap,
     /// The function that the linker calls at each change of the list.
     pub(crate) breakpoint: usize,
     /// 0: the list is consistent. Otherwise an object is being added or removed.
     pub(crate) state: i32,
+    linker_base: usize,
+    /// That of the next namespace (dlmopen(3)).
+    next: *const Self,
 }
 
 /// The beginning of the dynamic linker's `struct link_map`: an object.
@@ -30,16 +34,55 @@ pub(crate) struct LinkMap {
     next: *const Self,
 }
 
-/// The dynamic linker's list of objects: the program first, the others in search order.
-fn list() -> *const LinkMap {
+/// The dynamic linker's structure for the program's namespace.
+fn r_debug() -> *const RDebug {
     // glibc has the structure, musl a pointer to it.
     let (structure, pointer) = (weak_address!("_r_debug"), weak_address!("_dl_debug_addr"));
-    // SAFETY: the dynamic linker's variables of these types; one of them is there. The list is
-    // complete before the first constructor runs.
-    unsafe {
-        let debug = if structure == 0 && pointer != 0 { *(pointer as *const usize) } else { structure };
-        if debug == 0 { core::ptr::null() } else { (*(debug as *const RDebug)).first }
+    if structure != 0 || pointer == 0 {
+        return structure as *const RDebug;
     }
+    // SAFETY: the dynamic linker's variable of this type.
+    unsafe { *(pointer as *const *const RDebug) }
+}
+
+/// What the dynamic linker has at an address that it gave; `None` for a null one. It frees an
+/// object's entry only under its lock, and the others never.
+fn linkers<T>(at: *const T) -> Option<&'static T> {
+    // SAFETY: all callers are the constructor, or hold the lock.
+    unsafe { at.as_ref() }
+}
+
+/// The dynamic linker's list of objects: the program first, the others in search order.
+fn list() -> *const LinkMap {
+    linkers(r_debug()).map_or(core::ptr::null(), |debug| debug.first)
+}
+
+/// The structures of the other namespaces (dlmopen(3)).
+fn other_namespaces() -> impl Iterator<Item = &'static RDebug> {
+    let mut at = r_debug();
+    core::iter::from_fn(move || {
+        let before = linkers(at)?;
+        at = if before.version >= 2 { before.next } else { core::ptr::null() };
+        linkers(at)
+    })
+}
+
+/// Whether no other namespace's list is being changed.
+pub(crate) fn are_others_consistent() -> bool {
+    other_namespaces().all(|namespace| namespace.state == 0)
+}
+
+/// Base and name of each object in other namespaces than the program's, which dl_iterate_phdr(3)
+/// leaves out.
+pub(crate) fn objects_elsewhere() -> impl Iterator<Item = (usize, usize)> {
+    other_namespaces().flat_map(|namespace| {
+        let mut at = namespace.first;
+        core::iter::from_fn(move || {
+            let object = linkers(at)?;
+            at = object.next;
+            Some((object.base, object.name))
+        })
+    })
 }
 
 /// All objects in search order, the program first: (dynamic section, symbol table).

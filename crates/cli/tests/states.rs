@@ -3,6 +3,10 @@
 
 mod common;
 
+use common::oracle::{has_ring, is_kernel_new_enough, must_succeed};
+use common::{compile, directory, finish, uringlet};
+use std::process::Command;
+
 common::oracle::compare! {
     /// `clone()`, `_Fork()`, fork by a raw call.
     states_fork,
@@ -23,4 +27,17 @@ common::oracle::compare! {
 #[test]
 fn uringlet_mode_needs_no_thread() {
     common::oracle::engine_with(&["--mode", "uringlet"], "states_no_threads", &[]);
+}
+
+#[test]
+fn a_library_with_a_libc_of_its_own_uses_rings() {
+    let directory = directory("states_namespace");
+    let library = compile("cc", &directory, "libspace.so", &["libspace.c"], &["-shared", "-fPIC"]);
+    let program = compile("cc", &directory, "states_namespace", &["states_namespace.c"], &["-ldl"]);
+    let mut command = uringlet(&directory.join("cache"));
+    must_succeed(&finish(command.arg("--").args([&program, &library]).env("BLOCK_IO_URING", "1")), "on the engine");
+    let output = finish(Command::new(&program).arg(&library));
+    if is_kernel_new_enough() && has_ring(&output) {
+        must_succeed(&output, "on the kernel's ring");
+    }
 }

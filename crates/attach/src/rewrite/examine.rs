@@ -1,6 +1,7 @@
 //! Which objects are rewritten: each once, when it is loaded.
 
 use alloc::vec::Vec;
+use core::ffi::CStr;
 use core::ops::Range;
 
 use uringlet_sys::lock::Mutex;
@@ -12,6 +13,7 @@ use super::object::{LoadedObject, loaded};
 use super::patch;
 use super::plan::{Findings, PatchKind, PatchPlan};
 use super::prefilter::{is_small, may_have_syscall};
+use super::record::Key;
 use super::region::Region;
 use super::report::{FindingsSource, ObjectReport};
 use super::scan;
@@ -113,8 +115,22 @@ fn find(object: &LoadedObject, cache_use: CacheUse, cache: &mut Option<Option<Ca
     if (is_small(object) || cache_use == CacheUse::Avoided) && !may_have_syscall(object) {
         return (Findings::default(), FindingsSource::Scan);
     }
+    let cache = cache.get_or_insert_with(Cache::open);
+    if is_libc(object) {
+        // Under a key of its own, as the hooks in libc.
+        let key = cache::key(object).map(|key| Key { identity: [&key.identity[..], b"elsewhere"].concat(), ..key });
+        return cache::find_or_scan(cache, object, key, || scan::scan_functions(object, &LIBC_FUNCTIONS));
+    }
     let scan = || if may_have_syscall(object) { scan::scan(object) } else { Findings::default() };
-    cache::find_or_scan(cache.get_or_insert_with(Cache::open), object, cache::key(object), scan)
+    cache::find_or_scan(cache, object, cache::key(object), scan)
+}
+
+/// The functions of another namespace's libc that concern rings. Nothing precedes them there.
+const LIBC_FUNCTIONS: [&CStr; 9] = [c"syscall", c"mmap", c"mmap64", c"close", c"dup", c"dup2", c"dup3", c"epoll_ctl", c"close_range"];
+
+/// Whether this is the libc of another namespace: the program's is exempt.
+fn is_libc(object: &LoadedObject) -> bool {
+    object.name.ends_with(b"/libc.so.6")
 }
 
 fn examine_object(

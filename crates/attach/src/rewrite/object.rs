@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 
-use uringlet_sys::linux::elf_uapi::{PF_R, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, elf64_phdr};
+use uringlet_sys::linux::elf_uapi::{PF_R, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, elf64_hdr, elf64_phdr};
 
 use crate::convert::address;
 use crate::libc_symbols;
@@ -76,6 +76,22 @@ impl LoadedObject {
                 t if t == tag => return self.u64_at(at + 8),
                 _ => at += 16,
             }
+        }
+    }
+
+    /// The library that the dynamic linker has loaded at `base`. Every static linker puts the
+    /// headers into the first segment, and that to the beginning.
+    fn at(base: usize, name: usize) -> Option<Self> {
+        const MAGIC: u32 = 0x464c_457f;
+        if base == 0 {
+            return None;
+        }
+        // SAFETY: see above; the name is the linker's own.
+        unsafe {
+            let header = &*(base as *const elf64_hdr);
+            let headers = (base + address(header.e_phoff)) as *const elf64_phdr;
+            let info = PhdrInfo { base: base as u64, name: name as *const c_char, headers, count: header.e_phnum };
+            ((base as *const u32).read() == MAGIC).then(|| Self::from_info(&info))
         }
     }
 
@@ -164,6 +180,12 @@ pub(crate) fn loaded() -> Vec<LoadedObject> {
         unsafe {
             let iterate: unsafe extern "C" fn(Callback, *mut c_void) -> c_int = core::mem::transmute(iterate);
             iterate(collect, (&raw mut objects).cast());
+        }
+    }
+    for (base, name) in libc_symbols::objects_elsewhere() {
+        // The dynamic linker is in every namespace.
+        if objects.iter().all(|object| object.base != base as u64) {
+            objects.extend(LoadedObject::at(base, name));
         }
     }
     objects

@@ -3,19 +3,26 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ffi::CStr;
+use core::ops::Range;
 
 use super::object::LoadedObject;
 use super::plan::{Findings, PatchKind, PatchPlan, SiteClass, matters_everywhere};
 use super::unwind::Functions;
 use crate::arch::{DecodedFunction, SYSCALL_INSN, classify, find_number_load, for_each_far_target, for_each_syscall};
-use crate::convert::count;
+use crate::convert::{address, count};
+use crate::symbol_table::SymbolTable;
 
 /// Searches all of an object's code.
 pub(super) fn scan(object: &LoadedObject) -> Findings {
+    scan_ranges(object, &object.executable)
+}
+
+fn scan_ranges(object: &LoadedObject, code: &[Range<u64>]) -> Findings {
     let mut candidates = Vec::new();
-    for segment in &object.executable {
-        if let Some(bytes) = object.bytes(segment.clone()) {
-            for_each_syscall(bytes, |offset| candidates.push(segment.start + offset as u64));
+    for range in code {
+        if let Some(bytes) = object.bytes(range.clone()) {
+            for_each_syscall(bytes, |offset| candidates.push(range.start + offset as u64));
         }
     }
     let mut findings = classify_all(object, &candidates);
@@ -24,6 +31,18 @@ pub(super) fn scan(object: &LoadedObject) -> Findings {
     findings.plans.sort_by_key(|plan| plan.start);
     drop_overlapping(&mut findings);
     findings
+}
+
+/// Searches these functions alone.
+pub(super) fn scan_functions(object: &LoadedObject, names: &[&CStr]) -> Findings {
+    let (Some(functions), Some(dynamic)) = (Functions::of(object), object.dynamic) else { return Findings::default() };
+    // SAFETY: the object's own tables; it stays loaded meanwhile.
+    let symbols = unsafe { SymbolTable::new(address(object.base), address(dynamic)) };
+    let mut ranges: Vec<Range<u64>> = names.iter().filter_map(|name| functions.containing(symbols.function(name)? as u64)).collect();
+    // Two names may be one function.
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup();
+    scan_ranges(object, &ranges)
 }
 
 fn classify_all(object: &LoadedObject, candidates: &[u64]) -> Findings {
