@@ -8,6 +8,7 @@ mod latency;
 mod latency_histogram;
 mod loops;
 mod slow_fs;
+mod start;
 mod sys;
 mod timing;
 mod ublk;
@@ -49,6 +50,8 @@ usage: uringlet-bench-worker enter --via symbol|const|generic|liburing
            NBD server of a null ublk device in this process, until killed
        uringlet-bench-worker block --device F ...
            the same for a block device, whose content is lost
+       uringlet-bench-worker start [--variables N] -- PROGRAM ARGS...
+           fork, exec and end of a program with N more variables in its environment, us
        uringlet-bench-worker probe
            exits with 0 if io_uring_setup(2) succeeds";
 
@@ -132,6 +135,7 @@ fn measure() -> anyhow::Result<Metrics> {
         Some("nbd-server") => return ublk::serve_nbd(),
         Some("nbd") => return ublk::run_nbd_client(),
         Some("block") => return ublk::run_block_client(),
+        Some("start") => return start::measure(),
         _ => {}
     }
     let args = parse()?;

@@ -3,8 +3,9 @@
 //!
 //! The proof: without uringlet the same command fails in the sandbox, so it needs io_uring. With
 //! uringlet its results are right there, so the ring was ours. Programs that fall back to plain
-//! calls are also checked for having got their ring.
+//! calls are also checked for having got their ring. Browsers use none: they are left alone.
 
+mod browsers;
 mod fio_jobs;
 mod node;
 mod plocate;
@@ -22,24 +23,40 @@ use std::ffi::OsString;
 const USAGE: &str = "\
 usage: cargo xtask programs [--native] [NAME...]
 
-Runs all programs, or the named ones; installs what is missing by package name (as root).
+Runs all programs but the browsers, or the named ones; installs what is missing by package name
+(as root).
   --native   on the kernel's own ring, without sandbox and uringlet: do the checks themselves hold?";
 
 /// A program: its name, what to install, and its checks.
 struct Program {
     name: &'static str,
     packages: &'static [&'static str],
+    when: When,
     check: fn(&mut ProgramCases) -> anyhow::Result<()>,
 }
 
+/// When a program is run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Always,
+    /// Too large to be installed for a test of each change.
+    Named,
+}
+
 const PROGRAMS: &[Program] = &[
-    Program { name: "fio", packages: &["fio", "liburing2"], check: fio_jobs::check },
-    Program { name: "qemu", packages: &["qemu-utils"], check: qemu::check },
-    Program { name: "plocate", packages: &["plocate"], check: plocate::check },
-    Program { name: "stress-ng", packages: &["stress-ng"], check: stress_ng::check },
-    Program { name: "rust", packages: &[], check: rust_crate::check },
-    Program { name: "node", packages: &[], check: node::check },
+    Program { name: "fio", packages: &["fio", "liburing2"], when: When::Always, check: fio_jobs::check },
+    Program { name: "qemu", packages: &["qemu-utils"], when: When::Always, check: qemu::check },
+    Program { name: "plocate", packages: &["plocate"], when: When::Always, check: plocate::check },
+    Program { name: "stress-ng", packages: &["stress-ng"], when: When::Always, check: stress_ng::check },
+    Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
+    Program { name: "node", packages: &[], when: When::Always, check: node::check },
+    Program { name: "chromium", packages: &["chromium"], when: When::Named, check: browsers::check_chromium },
+    Program { name: "firefox", packages: &["firefox-esr"], when: When::Named, check: browsers::check_firefox },
 ];
+
+fn is_wanted(program: &Program, names: &[String]) -> bool {
+    (names.is_empty() && program.when == When::Always) || names.iter().any(|name| name == program.name)
+}
 
 /// Runs the wanted programs and counts.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
@@ -64,7 +81,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     }
     let uringlet = if native { None } else { Some(build::uringlet()?) };
     let mut counts = TestCounts::default();
-    for program in PROGRAMS.iter().filter(|program| names.is_empty() || names.iter().any(|name| name == program.name)) {
+    for program in PROGRAMS.iter().filter(|program| is_wanted(program, &names)) {
         apt::ensure_installed(program.packages)?;
         let mut cases = ProgramCases::new(program.name, uringlet.as_deref())?;
         (program.check)(&mut cases)?;

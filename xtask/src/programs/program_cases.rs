@@ -129,6 +129,15 @@ impl ProgramCases {
         self.launch(&[isolation.option()], &[uringlet, "run", &format!("--mode={mode}"), "--"], argv)
     }
 
+    /// Runs under uringlet, not isolated.
+    pub(crate) fn run_open<S: AsRef<str>>(&self, argv: &[S]) -> anyhow::Result<ProgramRun> {
+        let Some(uringlet) = &self.uringlet else {
+            return self.run_outside(argv);
+        };
+        let uringlet = uringlet.to_str().context("the path of uringlet is not UTF-8")?;
+        self.launch(&[], &[uringlet, "run", "--"], argv)
+    }
+
     /// Runs without uringlet, isolated.
     pub(crate) fn run_bare<S: AsRef<str>>(&self, isolation: Isolation, argv: &[S]) -> anyhow::Result<ProgramRun> {
         self.launch(&[isolation.option()], &[], argv)

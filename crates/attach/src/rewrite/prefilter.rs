@@ -7,7 +7,7 @@ use crate::arch::{begins_insn, find_number_load, for_each_syscall};
 
 /// Objects with more code are looked up among the findings of earlier starts first: reading all
 /// their code takes longer.
-const MAX_CODE_BYTES: u64 = 512 << 10;
+const MAX_CODE_BYTES: u64 = 64 << 10;
 
 /// Whether the object is so small that its code is read at each start.
 pub(super) fn is_small(object: &LoadedObject) -> bool {

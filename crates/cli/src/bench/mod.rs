@@ -21,6 +21,7 @@ mod output;
 mod plot;
 mod progress;
 mod ring;
+mod start;
 mod stop;
 mod summary;
 mod table;
@@ -47,6 +48,7 @@ enum Benchmark {
     Workers(workers::BenchWorkersArgs),
     Echo(echo::BenchEchoArgs),
     Ublk(ublk::BenchUblkArgs),
+    Start(start::BenchStartArgs),
 }
 
 /// The status of a program that SIGINT killed, as shells report it.
@@ -59,6 +61,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Status {
         Benchmark::Workers(args) => workers::run(args),
         Benchmark::Echo(args) => echo::run(args),
         Benchmark::Ublk(args) => ublk::run(args),
+        Benchmark::Start(args) => start::run(args),
     };
     match ended {
         Ok(BenchOutcome::Complete) => 0,
