@@ -49,8 +49,8 @@ fn the_object_exports_interposed_symbols_and_imports_none() {
                     dup dup2 dup3 endmntent epoll_ctl epoll_pwait epoll_pwait2 epoll_wait euidaccess execl execle execlp execv \
                     execve execveat execvp execvpe faccessat fclose fcntl fcntl64 fexecve freopen freopen64 fstatat fstatat64 \
                     initgroups lstat lstat64 mmap mmap64 mq_close open open64 openat openat64 opendir pclose poll popen \
-                    posix_spawn posix_spawnp ppoll prctl prlimit prlimit64 pselect pthread_setcanceltype select setegid seteuid \
+                    posix_spawn posix_spawnp ppoll prctl prlimit prlimit64 pselect pthread_setcanceltype read readv select sendmmsg sendmsg setegid seteuid \
                     setfsgid setfsuid setgid setgroups setns setregid setresgid setresuid setreuid setrlimit setrlimit64 setuid \
-                    sigaction signal sigset ssignal stat stat64 statx syscall system sysv_signal unshare uringlet_attached";
+                    sigaction signal sigset ssignal stat stat64 statx syscall system sysv_signal unshare uringlet_attached write writev";
     assert_eq!(exported.join(" "), expected);
 }
