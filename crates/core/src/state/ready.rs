@@ -3,14 +3,15 @@
 //! request it cancelled, and the rest of a chain after the other requests of its submission.
 
 use crate::request::{Outcome, Request};
+use alloc::boxed::Box;
 
-/// See the module.
+/// See the module. (A link is in a box already: queueing it moves no request.)
 #[derive(Debug)]
 pub(crate) enum Ready {
     /// A chain whose turn has come.
-    Issue(Request),
+    Issue(Box<Request>),
     /// A request that was cancelled, or whose chain is broken.
-    Complete(Request, Outcome),
+    Complete(Box<Request>, Outcome),
     /// A TIMEOUT that has seen its number of CQEs.
-    Expire(Request),
+    Expire(Box<Request>),
 }

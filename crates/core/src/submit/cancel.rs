@@ -5,6 +5,7 @@ use crate::ops::cancel::CancelOp;
 use crate::ops::table;
 use crate::request::{Outcome, Parked, ReqId, Stage};
 use crate::state::{Ready, RingState, UringGuard};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::{Opcode, op_flags};
@@ -150,5 +151,5 @@ fn end(guard: &mut UringGuard, id: ReqId) -> Result<Ready, Errno> {
     };
     // A futex wait is cancelled without a failure: its links go on.
     let is_failure = req.opcode != Opcode::FutexWait && req.opcode != Opcode::FutexWaitv;
-    Ok(Ready::Complete(req, Outcome { is_failure, ..Outcome::err(Errno::ECANCELED) }))
+    Ok(Ready::Complete(Box::new(req), Outcome { is_failure, ..Outcome::err(Errno::ECANCELED) }))
 }

@@ -7,6 +7,7 @@
 
 use crate::request::{FileTarget, Notification, Outcome, ReqId, Request};
 use crate::state::{Ready, UringGuard, drain::DrainPass};
+use alloc::boxed::Box;
 use uringlet_abi::{Cqe, Opcode, cqe, sqe};
 use uringlet_sys::Errno;
 
@@ -99,9 +100,9 @@ fn run_next_link(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
     let Some(next) = req.next.take() else { return };
     if is_failure && !req.has(sqe::IO_HARDLINK) {
         let is_silent = req.has(sqe::CQE_SKIP_SUCCESS);
-        return cancel_chain(guard, *next, is_silent);
+        return cancel_chain(guard, next, is_silent);
     }
-    guard.ready.push_back(Ready::Issue(*next));
+    guard.ready.push_back(Ready::Issue(next));
 }
 
 /// A LINK_TIMEOUT whose request never had to wait ends before it starts: cancelled, which is no
@@ -112,15 +113,15 @@ fn end_unstarted_timer(guard: &mut UringGuard, req: &mut Request) {
     }
     let Some(mut timer) = req.next.take() else { return };
     *req.next = timer.next.take();
-    guard.ready.push_back(Ready::Complete(*timer, Outcome::errno_ok(Errno::ECANCELED)));
+    guard.ready.push_back(Ready::Complete(timer, Outcome::errno_ok(Errno::ECANCELED)));
 }
 
 /// Every request of a broken chain: ECANCELED.
 #[inline(never)]
-fn cancel_chain(guard: &mut UringGuard, head: Request, is_silent: bool) {
+fn cancel_chain(guard: &mut UringGuard, head: Box<Request>, is_silent: bool) {
     let mut next = Some(head);
     while let Some(mut req) = next {
-        next = req.next.take().map(|boxed| *boxed);
+        next = req.next.take();
         req.flags &= !sqe::CQE_SKIP_SUCCESS;
         req.is_silent = is_silent;
         // Its notification is not announced: no F_MORE.
@@ -139,7 +140,7 @@ pub(super) fn fail_chain(guard: &mut UringGuard, mut head: Request) {
     complete(guard, head, Outcome::err(errno));
     end_unstarted_timer(guard, &mut rest);
     if let Some(next) = rest.next.take() {
-        cancel_chain(guard, *next, is_silent);
+        cancel_chain(guard, next, is_silent);
     }
 }
 
@@ -150,7 +151,7 @@ pub(super) fn release_drained(guard: &mut UringGuard) {
     loop {
         let busy = guard.in_flight - guard.drain.requests();
         let Some(head) = guard.drain.pop(busy, &mut pass) else { return };
-        guard.ready.push_back(Ready::Issue(head));
+        guard.ready.push_back(Ready::Issue(Box::new(head)));
     }
 }
 
@@ -160,7 +161,7 @@ pub(super) fn release_drained(guard: &mut UringGuard) {
 #[inline(never)]
 fn end_link_timer(guard: &mut UringGuard, timer: ReqId) {
     if let Some(req) = guard.disarm(timer) {
-        guard.ready.push_back(Ready::Complete(req, Outcome::errno_ok(Errno::ECANCELED)));
+        guard.ready.push_back(Ready::Complete(Box::new(req), Outcome::errno_ok(Errno::ECANCELED)));
     }
 }
 
@@ -170,7 +171,7 @@ pub(super) fn fire_counted(guard: &mut UringGuard) {
     while let Some(id) = guard.res.timers.pop_counted() {
         if let Some(req) = guard.disarm(id) {
             note_timeout(guard);
-            guard.ready.push_back(Ready::Expire(req));
+            guard.ready.push_back(Ready::Expire(Box::new(req)));
         }
     }
 }

@@ -52,9 +52,9 @@ pub(super) fn continue_as(guard: &mut UringGuard, mut req: Request, file: OpFile
 pub(crate) fn run_ready(guard: &mut UringGuard, depth: Depth) {
     while let Some(ready) = guard.ready.pop_front() {
         match ready {
-            Ready::Issue(req) => issue(guard, req, depth),
-            Ready::Complete(req, outcome) => complete(guard, req, outcome),
-            Ready::Expire(req) => complete_timeout(guard, req, Outcome::ok(0)),
+            Ready::Issue(req) => issue(guard, *req, depth),
+            Ready::Complete(req, outcome) => complete(guard, *req, outcome),
+            Ready::Expire(req) => complete_timeout(guard, *req, Outcome::ok(0)),
         }
     }
 }

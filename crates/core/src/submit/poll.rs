@@ -10,6 +10,7 @@ use crate::ops::{Op, OpFile, poll::PollOp};
 use crate::request::{FileTarget, Outcome, Request, Stage};
 use crate::rsrc::files::FileNode;
 use crate::state::{RINGS, Ready, UringGuard};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use uringlet_abi::{Cqe, Opcode, cqe};
 use uringlet_sys::fd::EngineFd;
@@ -87,7 +88,7 @@ pub(super) fn change(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno>
         *mask = new;
     }
     // `run_ready` arms it again, after a fresh look at the file's readiness.
-    guard.ready.push_back(Ready::Issue(req));
+    guard.ready.push_back(Ready::Issue(Box::new(req)));
     Ok(0)
 }
 

@@ -10,6 +10,7 @@ use crate::ops::{Op, OpFile, table};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::route::{PollDirection, Route};
 use crate::state::{Punted, Ready, UringGuard};
+use alloc::boxed::Box;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{Errno, io, thread};
 
@@ -121,7 +122,7 @@ fn run_without_worker(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     }
     if !req.hybrid_done {
         req.hybrid_done = true;
-        return guard.ready.push_back(Ready::Issue(req));
+        return guard.ready.push_back(Ready::Issue(Box::new(req)));
     }
     let op = &mut req.op;
     let outcome = guard.unlocked(|| op.run(file.fd));
