@@ -17,6 +17,10 @@ oracle::compare! {
     /// Each call for address space fails once, and from it on; then RLIMIT_AS in steps: requests
     /// get their CQEs, what is new is refused.
     crash_memory,
+    /// `ulimit -s 32`, threads of the least size, calls with signals at the edge of a stack.
+    crash_stacks,
+    /// A signal at every instruction of a call.
+    crash_steps,
 }
 
 /// Compiles to a program in a folder of its own.
