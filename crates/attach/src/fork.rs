@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uringlet::ENGINE;
+use uringlet_sys::process;
 
 use crate::entry::on_engine_stack;
 use crate::in_use::is_in_use;
@@ -47,6 +48,7 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
+    process::disown();
     if unlock_heap() {
         on_engine_stack(|| ENGINE.after_fork_in_child());
     }

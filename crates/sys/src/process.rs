@@ -59,6 +59,14 @@ pub fn claim() {
     IS_CLAIMED.store(true, Relaxed);
 }
 
+/// In a child of fork(2), by its handler: the child is an [unclaimed copy](is_unclaimed_copy) also
+/// where the page was not wiped.
+pub fn disown() {
+    if OWNER.pid.load(Relaxed) != 0 {
+        OWNER.pid.store(0, Relaxed);
+    }
+}
+
 /// Whether [`claim`] was called, in this process or in one that it was copied from.
 #[must_use]
 pub fn is_claimed() -> bool {
