@@ -28,6 +28,14 @@ pub(crate) fn line(text: impl FnOnce() -> String) {
     }
 }
 
+/// The system forbids to redirect the io_uring calls of an object. Printed in any case: they are
+/// the kernel's.
+pub(crate) fn refusal(name: &[u8]) {
+    let name = if name.is_empty() { "the program".into() } else { String::from_utf8_lossy(name) };
+    let text = "its io_uring calls stay the kernel's: mprotect(2) and mmap(2) may not make code here";
+    write_stderr(format!("uringlet: {name}: {text} (docs/system-calls.md)\n").as_bytes());
+}
+
 /// What was done to one object.
 pub(crate) fn object(report: &ObjectReport<'_>) {
     line(|| {

@@ -44,8 +44,17 @@ fn only_constant_sites_are_found_without_unwind_tables() {
 
 #[test]
 fn text_that_mprotect_refuses_is_written_through_proc_mem() {
-    let directory = directory("deny");
-    let deny = compile("cc", &directory, "deny", &["deny.c"], &[]);
+    sites_are_redirected_where_mprotect_denies("PROT_WRITE");
+}
+
+#[test]
+fn trampolines_are_mapped_from_a_file_where_mprotect_makes_no_code() {
+    sites_are_redirected_where_mprotect_denies("PROT_EXEC");
+}
+
+fn sites_are_redirected_where_mprotect_denies(protection: &str) {
+    let directory = directory(protection);
+    let deny = compile("cc", &directory, "deny", &["deny.c"], &[&format!("-DDENIED={protection}")]);
     let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &[]);
     let run = uringlet(&directory.join("cache"));
     let mut command = std::process::Command::new(deny);

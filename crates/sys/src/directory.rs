@@ -5,9 +5,10 @@ use core::mem::MaybeUninit;
 
 use syscalls::{Errno, Sysno, syscall};
 
-use crate::io::fstat;
+use crate::io::{self, fstat};
 use crate::linux::general::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_WRONLY, stat};
 use crate::process::effective_user;
+use crate::user_ptr::UserPtr;
 
 const MODE_OTHERS: u32 = 0o077;
 
@@ -44,8 +45,7 @@ pub fn file_version(path: &CStr) -> Result<FileVersion, Errno> {
 
 /// Makes a directory that only its owner may enter. It may be there already.
 pub fn make_private(path: &CStr) {
-    // SAFETY: a string that ends in NUL.
-    let _ = unsafe { syscall!(Sysno::mkdirat, AT_FDCWD, path.as_ptr(), 0o700) };
+    let _ = io::mkdirat(AT_FDCWD, name_of(path), 0o700);
 }
 
 /// An open directory.
@@ -102,11 +102,13 @@ impl Drop for Directory {
 }
 
 fn open_at(directory: i32, path: &CStr, flags: u32, mode: u32) -> Result<i32, Errno> {
-    // SAFETY: a string that ends in NUL.
-    unsafe { syscall!(Sysno::openat, directory, path.as_ptr(), flags, mode) }.map(|fd| fd as i32)
+    io::openat(directory, name_of(path), flags, mode).map(|fd| fd as i32)
 }
 
 fn close(fd: i32) {
-    // SAFETY: a descriptor that this module opened and gives up.
-    let _ = unsafe { syscall!(Sysno::close, fd) };
+    let _ = io::close(fd);
+}
+
+fn name_of(path: &CStr) -> UserPtr {
+    io::ptr_of_slice(path.to_bytes_with_nul())
 }

@@ -16,6 +16,7 @@ mod arch;
 pub mod biased_lock;
 mod c_main;
 pub mod clock;
+pub mod code_memory;
 pub mod directory;
 pub mod fd;
 pub mod fd_table;

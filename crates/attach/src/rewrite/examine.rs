@@ -159,6 +159,9 @@ fn examine_object(
         source,
         microseconds: microseconds_since(start),
     };
+    if done.is_empty() && findings.plans.iter().any(PatchPlan::is_ring) {
+        explain::refusal(&object.name);
+    }
     if report.unpatched > 0 || !done.is_empty() {
         explain::object(&report);
     }

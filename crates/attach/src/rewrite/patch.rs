@@ -35,7 +35,9 @@ pub(super) fn apply_to_running(patches: &[Patch]) -> bool {
 /// Applies the patches with the pages' protection as given meanwhile.
 fn apply_with(patches: &[Patch], protection: u32) -> bool {
     let pages = pages(patches);
-    if pages.iter().all(|&(start, len)| protect(start, len, protection)) {
+    // Code that is made writable may not become code again: a filter can deny just that.
+    let stays_code = pages.iter().all(|&(start, len)| protect(start, len, EXECUTABLE));
+    if stays_code && pages.iter().all(|&(start, len)| protect(start, len, protection)) {
         patches.iter().for_each(write);
         return pages.iter().all(|&(start, len)| protect(start, len, EXECUTABLE));
     }

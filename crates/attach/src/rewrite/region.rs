@@ -3,9 +3,9 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
-use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE};
-use uringlet_sys::mm;
+use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use uringlet_sys::static_ref::StaticRef;
+use uringlet_sys::{code_memory, mm};
 
 use crate::arch::{BRANCH_REACH, PAGE};
 use crate::convert::address;
@@ -106,7 +106,7 @@ impl Region {
     /// Makes it code. False: the system forbids it.
     pub(super) fn seal(&self) -> bool {
         // SAFETY: our own mapping, complete by now.
-        unsafe { mm::protect(address(self.start), address(self.len), PROT_READ | PROT_EXEC) }.is_ok()
+        unsafe { code_memory::make_code(address(self.start), address(self.len)) }.is_ok()
     }
 
     pub(super) fn unmap(&self) {
