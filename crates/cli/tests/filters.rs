@@ -79,6 +79,9 @@ const REQUIRED: [&[&str]; 12] = [
     &["eventfd2"],
 ];
 
+/// Exit status of `filters_trace` if there were calls that are not listed.
+const UNLISTED: i32 = 100;
+
 const EPERM: &str = "1";
 const ENOSYS: &str = "38";
 
@@ -242,7 +245,8 @@ fn the_engine_makes_no_call_that_is_not_listed() {
                 eprintln!("skipped: nothing can be traced here");
                 return;
             }
-            must_succeed(&output, &format!("{name} {options:?} under a filter of the listed calls"));
+            // Whether it succeeds is for its own test: some depend on time.
+            assert_ne!(output.status.code(), Some(UNLISTED), "{name} {options:?}: {}", stderr(&output));
         }
     }
     // The test can fail: without `epoll_ctl` in the list it is reported.
