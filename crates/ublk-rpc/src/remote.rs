@@ -8,7 +8,8 @@ use bytes::Bytes;
 use std::time::Duration;
 use uringlet_sys::Errno;
 use uringlet_ublk_server::backend::Backend;
-use uringlet_ublk_server::volume::VolumeInfo;
+use uringlet_ublk_server::backing::Unmap;
+use uringlet_ublk_server::volume::{Durability, VolumeInfo};
 
 /// A store in use. Requests wait for an absent store for at most its time-out.
 #[derive(Debug)]
@@ -31,7 +32,8 @@ impl RemoteBackend {
         self.connection.info()
     }
 
-    async fn range(&self, path: &'static str, offset: u64, length: u64, may_unmap: bool) -> Result<(), Errno> {
+    async fn range(&self, path: &'static str, offset: u64, length: u64, unmap: Unmap) -> Result<(), Errno> {
+        let may_unmap = unmap == Unmap::Allowed;
         let request = |session| GrpcBody::request(&RangeRequest { session, offset, length, may_unmap }, Bytes::new());
         self.connection.call_with_retry::<Done>(path, request).await.map(drop)
     }
@@ -45,7 +47,8 @@ impl Backend for RemoteBackend {
         if reply.data.len() == length as usize { Ok(reply.data) } else { Err(Errno::EIO) }
     }
 
-    async fn write(&self, offset: u64, data: Bytes, fua: bool) -> Result<(), Errno> {
+    async fn write(&self, offset: u64, data: Bytes, durability: Durability) -> Result<(), Errno> {
+        let fua = durability == Durability::Durable;
         // A repeated request uses the same memory.
         let request = |session| GrpcBody::request(&WriteRequest { session, offset, fua, data: Bytes::new() }, data.clone());
         self.connection.call_with_retry::<Done>(path::WRITE, request).await.map(drop)
@@ -57,10 +60,10 @@ impl Backend for RemoteBackend {
     }
 
     async fn discard(&self, at: u64, len: u64) -> Result<(), Errno> {
-        self.range(path::DISCARD, at, len, true).await
+        self.range(path::DISCARD, at, len, Unmap::Allowed).await
     }
 
-    async fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
-        self.range(path::WRITE_ZEROES, at, len, may_unmap).await
+    async fn write_zeroes(&self, at: u64, len: u64, unmap: Unmap) -> Result<(), Errno> {
+        self.range(path::WRITE_ZEROES, at, len, unmap).await
     }
 }

@@ -20,7 +20,8 @@ use tonic::transport::Server;
 use tonic::transport::server::Connected;
 use tonic::{Status, Streaming};
 use uringlet_sys::Errno;
-use uringlet_ublk_server::volume::{Volume, VolumeInfo};
+use uringlet_ublk_server::backing::Unmap;
+use uringlet_ublk_server::volume::{Durability, Volume, VolumeInfo};
 
 /// Longest request: a head and the longest data, bytes.
 const MESSAGE_MAX: usize = IO_MAX as usize + 4096;
@@ -94,7 +95,8 @@ impl BlockStore {
             }
             path::WRITE_ZEROES => {
                 let RangeRequest { session, offset, length, may_unmap } = self.range(decode(body).await?)?;
-                let zero = move |volume: &dyn Volume| volume.write_zeroes(offset, length, may_unmap);
+                let unmap = if may_unmap { Unmap::Allowed } else { Unmap::Refused };
+                let zero = move |volume: &dyn Volume| volume.write_zeroes(offset, length, unmap);
                 self.run(session, "writing zeroes", zero).await.map(|()| done())
             }
             other => Err(Status::unimplemented(format!("there is no {other}"))),
@@ -128,7 +130,8 @@ impl BlockStore {
         let WriteRequest { session, offset, fua, data } = request;
         self.check(offset, data.len() as u64, IO_MAX.into(), "writing")?;
         self.check_writable()?;
-        self.run(session, "writing", move |volume| volume.write(offset, &data, fua)).await.map(|()| done())
+        let durability = if fua { Durability::Durable } else { Durability::Cached };
+        self.run(session, "writing", move |volume| volume.write(offset, &data, durability)).await.map(|()| done())
     }
 
     fn range(&self, request: RangeRequest) -> Result<RangeRequest, Status> {

@@ -1,9 +1,10 @@
 //! A server with a backend. One thread receives requests; those that have to wait are tokio tasks.
 
 use crate::backend::Backend;
-use crate::backing::BackingStore;
+use crate::backing::{BackingStore, Unmap};
 use crate::buffers::{BufferMode, SharedSlot, TagBuffer};
 use crate::device::{DeviceSpec, IO_BYTES_MAX, create};
+use crate::volume::Durability;
 use anyhow::{bail, ensure};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -164,7 +165,7 @@ impl<B: Backend> AsyncServer<B> {
             }
             iod::WRITE => {
                 let data = buffer.take(&slot, len as usize)?;
-                self.backend.write(at, data, iod.op_flags & iod::F_FUA != 0).await.map(|()| (len as u32, None))
+                self.backend.write(at, data, Durability::of(iod.op_flags)).await.map(|()| (len as u32, None))
             }
             _ => self.execute_without_data(iod, at, len).await.map(|()| (0, None)),
         }
@@ -174,7 +175,7 @@ impl<B: Backend> AsyncServer<B> {
         match iod.op_flags & 0xff {
             iod::FLUSH => return self.backend.flush().await,
             iod::DISCARD => self.backend.discard(at, len).await?,
-            iod::WRITE_ZEROES => self.backend.write_zeroes(at, len, iod.op_flags & iod::F_NOUNMAP == 0).await?,
+            iod::WRITE_ZEROES => self.backend.write_zeroes(at, len, Unmap::of(iod.op_flags)).await?,
             _ => return Err(Errno::EOPNOTSUPP),
         }
         // Stores support FUA for writes only, the driver for every change: flush instead.

@@ -1,6 +1,7 @@
 //! What executes an async server's requests.
 
-use crate::volume::{BackingVolume, Volume};
+use crate::backing::Unmap;
+use crate::volume::{BackingVolume, Durability, Volume};
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
@@ -10,14 +11,14 @@ use uringlet_sys::Errno;
 pub trait Backend: Send + Sync + 'static {
     /// Bytes from position `at` on: exactly `len`.
     fn read(&self, at: u64, len: u32) -> impl Future<Output = Result<Bytes, Errno>> + Send;
-    /// Writes at position `at`; with `is_fua` durably.
-    fn write(&self, at: u64, data: Bytes, is_fua: bool) -> impl Future<Output = Result<(), Errno>> + Send;
+    /// Writes at position `at`.
+    fn write(&self, at: u64, data: Bytes, durability: Durability) -> impl Future<Output = Result<(), Errno>> + Send;
     /// Makes completed writes durable.
     fn flush(&self) -> impl Future<Output = Result<(), Errno>> + Send;
     /// A hint that a range is not needed any more.
     fn discard(&self, at: u64, len: u64) -> impl Future<Output = Result<(), Errno>> + Send;
     /// Makes a range zeroes.
-    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> impl Future<Output = Result<(), Errno>> + Send;
+    fn write_zeroes(&self, at: u64, len: u64, unmap: Unmap) -> impl Future<Output = Result<(), Errno>> + Send;
 }
 
 /// A volume in this process: what a device costs without RPC.
@@ -52,8 +53,8 @@ impl Backend for VolumeBackend {
         self.run(read).await
     }
 
-    async fn write(&self, at: u64, data: Bytes, is_fua: bool) -> Result<(), Errno> {
-        self.run(move |volume| volume.write(at, &data, is_fua)).await
+    async fn write(&self, at: u64, data: Bytes, durability: Durability) -> Result<(), Errno> {
+        self.run(move |volume| volume.write(at, &data, durability)).await
     }
 
     async fn flush(&self) -> Result<(), Errno> {
@@ -64,7 +65,7 @@ impl Backend for VolumeBackend {
         self.run(move |volume| volume.discard(at, len)).await
     }
 
-    async fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
-        self.run(move |volume| volume.write_zeroes(at, len, may_unmap)).await
+    async fn write_zeroes(&self, at: u64, len: u64, unmap: Unmap) -> Result<(), Errno> {
+        self.run(move |volume| volume.write_zeroes(at, len, unmap)).await
     }
 }

@@ -8,6 +8,23 @@ use std::fs::File;
 use uringlet_abi::ublk::{IoDesc, iod};
 use uringlet_sys::Errno;
 
+/// Whether a range that becomes zeroes may lose its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmap {
+    /// The range may become a hole.
+    Allowed,
+    /// A later write must find its space allocated (`UBLK_IO_F_NOUNMAP`).
+    Refused,
+}
+
+impl Unmap {
+    /// What the flags of a request say.
+    #[must_use]
+    pub fn of(op_flags: u32) -> Self {
+        if op_flags & iod::F_NOUNMAP == 0 { Self::Allowed } else { Self::Refused }
+    }
+}
+
 /// A backing store.
 #[derive(Debug)]
 pub enum BackingStore {
@@ -90,7 +107,7 @@ impl BackingStore {
     ///
     /// # Errors
     /// Those of fallocate(2); `EOPNOTSUPP`: the file does not support it.
-    pub fn zero(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+    pub fn zero(&self, at: u64, len: u64, unmap: Unmap) -> Result<(), Errno> {
         match self {
             Self::Null => Ok(()),
             Self::Ram(memory) => {
@@ -98,7 +115,7 @@ impl BackingStore {
                 Ok(())
             }
             Self::File(file) => {
-                let how = if may_unmap { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
+                let how = if unmap == Unmap::Allowed { FallocateFlags::PUNCH_HOLE } else { FallocateFlags::ZERO_RANGE };
                 fallocate(file, how | FallocateFlags::KEEP_SIZE, at, len).map_err(errno)
             }
         }

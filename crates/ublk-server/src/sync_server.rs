@@ -1,7 +1,7 @@
 //! A server on threads. It uses the shared file in place (USER_COPY), so data is copied only
 //! between slot and backing store.
 
-use crate::backing::BackingStore;
+use crate::backing::{BackingStore, Unmap};
 use crate::errno::errno;
 use anyhow::ensure;
 use rustix::io::{pread, pwrite};
@@ -116,11 +116,11 @@ fn run(device: &CharDevice, target: &BackingStore, iod: &IoDesc, slot: u64) -> R
         }
         iod::FLUSH => target.flush().map(|()| 0),
         // Only a hint.
-        iod::DISCARD => match target.zero(at, len, true) {
+        iod::DISCARD => match target.zero(at, len, Unmap::Allowed) {
             Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(0),
             Err(errno) => Err(errno),
         },
-        iod::WRITE_ZEROES => match target.zero(at, len, iod.op_flags & iod::F_NOUNMAP == 0) {
+        iod::WRITE_ZEROES => match target.zero(at, len, Unmap::of(iod.op_flags)) {
             Ok(()) => Ok(0),
             Err(Errno::EOPNOTSUPP) => target.write_zeroes(at, len).map(|()| 0),
             Err(errno) => Err(errno),

@@ -1,10 +1,28 @@
 //! A volume: a backing store with an identity.
 
-use crate::backing::BackingStore;
+use crate::backing::{BackingStore, Unmap};
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
+use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
+
+/// When a write is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// When the volume's cache has it.
+    Cached,
+    /// When it survives a loss of power (`FUA`).
+    Durable,
+}
+
+impl Durability {
+    /// What the flags of a request say.
+    #[must_use]
+    pub fn of(op_flags: u32) -> Self {
+        if op_flags & iod::F_FUA == 0 { Self::Cached } else { Self::Durable }
+    }
+}
 
 /// Bytes by position. Callers check ranges.
 pub trait Volume: Send + Sync + 'static {
@@ -17,11 +35,11 @@ pub trait Volume: Send + Sync + 'static {
     /// # Errors
     /// Its own; the client gets the errno.
     fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Errno>;
-    /// Writes; with `is_fua` durably.
+    /// Writes.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    fn write(&self, at: u64, bytes: &[u8], is_fua: bool) -> Result<(), Errno>;
+    fn write(&self, at: u64, bytes: &[u8], durability: Durability) -> Result<(), Errno>;
     /// Makes completed writes durable.
     ///
     /// # Errors
@@ -36,7 +54,7 @@ pub trait Volume: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno>;
+    fn write_zeroes(&self, at: u64, len: u64, unmap: Unmap) -> Result<(), Errno>;
 }
 
 /// What a client learns about a volume.
@@ -107,9 +125,9 @@ impl Volume for BackingVolume {
         self.target.read(at, bytes)
     }
 
-    fn write(&self, at: u64, bytes: &[u8], is_fua: bool) -> Result<(), Errno> {
+    fn write(&self, at: u64, bytes: &[u8], durability: Durability) -> Result<(), Errno> {
         self.target.write(at, bytes)?;
-        if is_fua { self.flush() } else { Ok(()) }
+        if durability == Durability::Durable { self.flush() } else { Ok(()) }
     }
 
     fn flush(&self) -> Result<(), Errno> {
@@ -121,14 +139,14 @@ impl Volume for BackingVolume {
     }
 
     fn discard(&self, at: u64, len: u64) -> Result<(), Errno> {
-        match self.target.zero(at, len, true) {
+        match self.target.zero(at, len, Unmap::Allowed) {
             Err(Errno::EOPNOTSUPP) => Ok(()),
             done => done,
         }
     }
 
-    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
-        match self.target.zero(at, len, may_unmap) {
+    fn write_zeroes(&self, at: u64, len: u64, unmap: Unmap) -> Result<(), Errno> {
+        match self.target.zero(at, len, unmap) {
             Err(Errno::EOPNOTSUPP) => self.target.write_zeroes(at, len),
             done => done,
         }

@@ -13,8 +13,8 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use uringlet_sys::Errno;
 use uringlet_ublk_server::backend::Backend;
-use uringlet_ublk_server::backing::BackingStore;
-use uringlet_ublk_server::volume::{BackingVolume, Volume, VolumeInfo};
+use uringlet_ublk_server::backing::{BackingStore, Unmap};
+use uringlet_ublk_server::volume::{BackingVolume, Durability, Volume, VolumeInfo};
 
 const SIZE: u64 = 4 << 20;
 
@@ -122,7 +122,7 @@ impl Volume for MisreportingVolume {
         Err(Errno::new(4095))
     }
 
-    fn write(&self, _: u64, _: &[u8], _: bool) -> Result<(), Errno> {
+    fn write(&self, _: u64, _: &[u8], _: Durability) -> Result<(), Errno> {
         Err(Errno::new(0))
     }
 
@@ -134,8 +134,8 @@ impl Volume for MisreportingVolume {
         Err(Errno::new(100_000))
     }
 
-    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
-        self.0.write_zeroes(at, len, may_unmap)
+    fn write_zeroes(&self, at: u64, len: u64, unmap: Unmap) -> Result<(), Errno> {
+        self.0.write_zeroes(at, len, unmap)
     }
 }
 
@@ -146,9 +146,11 @@ fn invalid_errnos_become_eio() {
         let endpoint = StoreEndpoint::embedded(BlockStore::new(MisreportingVolume(volume)));
         let remote = RemoteBackend::open(endpoint, false, Duration::from_secs(120)).await.unwrap();
         assert_eq!(remote.read(0, 512).await, Err(Errno::new(4095)));
-        for result in [remote.write(0, Bytes::from_static(b"x"), false).await, remote.flush().await, remote.discard(0, 1).await] {
+        for result in
+            [remote.write(0, Bytes::from_static(b"x"), Durability::Cached).await, remote.flush().await, remote.discard(0, 1).await]
+        {
             assert_eq!(result, Err(Errno::EIO));
         }
-        assert_eq!(remote.write_zeroes(0, 512, true).await, Ok(()));
+        assert_eq!(remote.write_zeroes(0, 512, Unmap::Allowed).await, Ok(()));
     });
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use uringlet_sys::Errno;
-use uringlet_ublk_server::backing::BackingStore;
-use uringlet_ublk_server::volume::{BackingVolume, Volume, VolumeInfo};
+use uringlet_ublk_server::backing::{BackingStore, Unmap};
+use uringlet_ublk_server::volume::{BackingVolume, Durability, Volume, VolumeInfo};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
@@ -101,10 +101,10 @@ impl Volume for Failing {
         self.volume.read(at, bytes)
     }
 
-    fn write(&self, at: u64, bytes: &[u8], is_fua: bool) -> Result<(), Errno> {
+    fn write(&self, at: u64, bytes: &[u8], durability: Durability) -> Result<(), Errno> {
         self.faults.now()?;
-        self.faults.fuas.fetch_add(is_fua.into(), SeqCst);
-        self.volume.write(at, bytes, false)
+        self.faults.fuas.fetch_add(u32::from(durability == Durability::Durable), SeqCst);
+        self.volume.write(at, bytes, Durability::Cached)
     }
 
     fn flush(&self) -> Result<(), Errno> {
@@ -118,8 +118,8 @@ impl Volume for Failing {
         self.volume.discard(at, len)
     }
 
-    fn write_zeroes(&self, at: u64, len: u64, may_unmap: bool) -> Result<(), Errno> {
+    fn write_zeroes(&self, at: u64, len: u64, unmap: Unmap) -> Result<(), Errno> {
         self.faults.now()?;
-        self.volume.write_zeroes(at, len, may_unmap)
+        self.volume.write_zeroes(at, len, unmap)
     }
 }
