@@ -9,7 +9,7 @@ use super::json;
 use super::outcome::BenchOutcome;
 use super::output::{print, write_file};
 use super::stop::StopFlag;
-use super::summary::number;
+use super::summary::{Summary, number};
 use super::table::TextTable;
 use super::tools::{Attachment, BenchTools};
 
@@ -65,12 +65,21 @@ fn plan(tools: &BenchTools) -> Jobs {
 }
 
 fn table(jobs: &Jobs) -> String {
-    let mut table = TextTable::new("fork, exec and end: \u{b5}s, median (min - max)", ["", "alone", "attached", "more"]);
+    let title = "fork, exec and end: \u{b5}s, median (min - max); the fastest run of all";
+    let mut table = TextTable::new(title, ["", "alone", "attached", "more", "fastest alone", "attached", "more"]);
     for row in jobs.rows(TABLE) {
-        let [alone, attached] = COLUMNS.map(|(column, _)| jobs.summary(TABLE, row, column, VALUE));
-        let wide = |summary: Option<super::summary::Summary>| summary.map_or_else(|| "-".to_owned(), super::summary::Summary::wide);
-        let more = alone.zip(attached).map_or_else(|| "-".to_owned(), |(alone, attached)| number(attached.median - alone.median));
-        table.row([row.to_owned(), wide(alone), wide(attached), more]);
+        let of = |field| COLUMNS.map(|(column, _)| jobs.summary(TABLE, row, column, field));
+        let medians = of(VALUE);
+        let [alone, attached] = medians.map(|summary| summary.map_or_else(|| "-".to_owned(), Summary::wide));
+        let fastest = of("min").map(|summary| summary.map(|summary| summary.min));
+        let [fast_alone, fast_attached] = fastest.map(or_dash);
+        let more = |[alone, attached]: [Option<f64>; 2]| or_dash(alone.zip(attached).map(|(alone, attached)| attached - alone));
+        let medians = medians.map(|summary| summary.map(|summary| summary.median));
+        table.row([row.to_owned(), alone, attached, more(medians), fast_alone, fast_attached, more(fastest)]);
     }
     table.text()
+}
+
+fn or_dash(microseconds: Option<f64>) -> String {
+    microseconds.map_or_else(|| "-".to_owned(), number)
 }
