@@ -11,6 +11,8 @@ use std::process::Command;
 oracle::compare! {
     /// A link chain as long as the SQ ends in every way that a chain can end.
     crash_chain,
+    /// Asynchronous cancellation while a thread submits and waits: the ring goes on for the others.
+    crash_cancel,
     /// Every signal reset, ignored or blocked, and a handler of the program's for the signal that
     /// interrupts the engine's threads: cancels work, nobody dies, the program's own signals come.
     crash_dispositions,
