@@ -305,7 +305,9 @@ fn renew(scope: IdentityScope, user: impl Fn(Option<User>) -> Option<User>) {
 
 /// Compares the calling thread's user and group with those that its identity began with. If they
 /// differ, there was a change that nobody has told the engine about.
-pub(crate) fn check_this_thread() {
+///
+/// Returns whether there was one.
+pub(crate) fn check_this_thread() -> bool {
     let user = effective_user_and_group();
     let noted = {
         let mut known = KNOWN.lock();
@@ -315,10 +317,12 @@ pub(crate) fn check_this_thread() {
             false => known.user,
         }
     };
-    if noted.is_some_and(|noted| noted != user) {
+    let has_changed = noted.is_some_and(|noted| noted != user);
+    if has_changed {
         let is_alone = !is_diverged() && thread::is_program_alone();
         renew(if is_alone { IdentityScope::Process } else { IdentityScope::Thread }, |_| Some(user));
     }
+    has_changed
 }
 
 /// In a forked child, which has one thread.

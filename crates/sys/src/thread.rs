@@ -13,7 +13,7 @@ use crate::signal::KernelSigaction;
 use crate::static_ref::StaticRef;
 use crate::{io, mm, process, signal};
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use syscalls::{Errno, Sysno, raw_syscall};
 
 /// The signal that interrupts an engine thread's blocking call: the last real-time one, because
@@ -33,6 +33,9 @@ const GUARD: usize = PAGE_SIZE;
 /// The engine's threads that run. Counted after a thread's start and before its end, so that it is
 /// never more than there are.
 static RUNNING: AtomicU32 = AtomicU32::new(0);
+/// When one of them ended last, and how long it may be among the process' threads afterwards.
+static LAST_END_NS: AtomicU64 = AtomicU64::new(0);
+const ENDING_NS: u64 = 2_000_000;
 
 /// Blocked on an engine thread: all signals but the interrupt.
 const ENGINE_THREAD_MASK: u64 = !signal::bit(INTERRUPT_SIGNAL);
@@ -95,6 +98,7 @@ unsafe extern "C" fn run(main: usize, stack: usize) -> ! {
     // SAFETY: `start` passed a leaked box to this thread alone.
     let main = unsafe { Box::from_raw(main as *mut Main) };
     main();
+    LAST_END_NS.store(process::monotonic_ns(), Relaxed);
     RUNNING.fetch_sub(1, Relaxed);
     // SAFETY: the stack is this thread's own.
     unsafe { arch::unmap_and_exit(stack, STACK + GUARD) }
@@ -102,20 +106,22 @@ unsafe extern "C" fn run(main: usize, stack: usize) -> ! {
 
 /// Whether the program has one thread. False where that is not known: /proc is not mounted.
 ///
-/// An engine thread that is about to end looks like one of the program's: a second look
-/// tells them apart.
+/// An engine thread that is about to end looks like one of the program's: a second look tells
+/// them apart. None is needed if no thread has ended lately.
 #[must_use]
 pub fn is_program_alone() -> bool {
-    const LOOKS: u32 = 20;
-    const STEP_NS: u64 = 100_000;
-    (0..LOOKS).any(|look| {
-        if look > 0 {
-            process::sleep_ns(STEP_NS);
-        }
+    const STEP_NS: u64 = 50_000;
+    loop {
         // Read first: a thread that starts meanwhile is counted as the program's.
         let engine = RUNNING.load(Relaxed);
-        count().is_some_and(|all| all.wrapping_sub(engine) == 1)
-    })
+        if count().is_some_and(|all| all.wrapping_sub(engine) == 1) {
+            return true;
+        }
+        if process::monotonic_ns() >= LAST_END_NS.load(Relaxed) + ENDING_NS {
+            return false;
+        }
+        process::sleep_ns(STEP_NS);
+    }
 }
 
 /// How many threads the engine has. One that has just started or is about to end may be missing.

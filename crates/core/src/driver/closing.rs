@@ -70,7 +70,7 @@ fn interrupt_workers(guard: &mut UringGuard) {
     let works: Vec<u64> =
         guard.parked.iter().filter_map(|(_, p)| if let Stage::Worker { work } = p.stage { Some(work) } else { None }).collect();
     for work in works {
-        guard.io_wq.cancel(work);
+        guard.io_wq.cancel(None, work);
     }
     for (_, parked) in guard.parked.iter() {
         if let Stage::Running { tid: tid @ 1.. } = parked.stage {

@@ -148,17 +148,19 @@ impl Watcher {
     }
 
     /// The calling thread has a new identity: so has the watcher, if a ring needs one.
-    pub(crate) fn renew(&'static self, identity: Identity) {
-        if !self.is_started.load(Acquire) {
+    pub(crate) fn renew(&'static self, own: Identity) {
+        let former = self.state.lock().identity;
+        let is_of_other = identity::is_diverged() && former.is_some_and(|former| !identity::has_ended(former));
+        if !self.is_started.load(Acquire) || is_of_other {
             return;
         }
         if !RINGS.all().any(|ring| ring.lock(LockOwner::Worker).is_some_and(|guard| guard.needs_watch())) {
             self.pause(0);
-            return self.resume(identity);
+            return self.resume(own);
         }
         let mut state = self.state.lock();
         if let Some(fds) = state.fds.clone() {
-            self.start(&mut state, &fds, Some(identity));
+            self.start(&mut state, &fds, Some(own));
             fds.wake_eventfd.signal();
         }
     }

@@ -3,10 +3,11 @@
 use super::Engine;
 use super::files::leave_table;
 use crate::driver::watcher::WATCHER;
-use crate::identity;
+use crate::identity::{self, Identity};
 use crate::identity_call::IdentityChange;
-use crate::state::{LockOwner, RINGS};
-use uringlet_sys::process::{monotonic_ns, sleep_ns};
+use crate::state::{LockOwner, RINGS, UringGuard};
+use crate::submit::identity::{end_old_workers as end_workers_of_ring, start_missing_workers};
+use uringlet_sys::process::{monotonic_ns, sleep_ns, thread_key};
 use uringlet_sys::thread;
 
 /// The most that a call waits for the engine's threads to end.
@@ -74,16 +75,29 @@ fn pauses_watcher(change: IdentityChange) -> bool {
     change.is_filter || change.wants_lone_thread || (change.unshares_files && thread::is_program_alone())
 }
 
-/// Ends the workers of identities that have ended, as soon as they have done what was queued for
-/// them.
+/// As [`end_workers_of_ring`], in all rings. The calling thread starts those that lack and have its
+/// identity.
 fn end_old_workers() {
+    let identity = identity::of_this_thread();
+    let own = LockOwner::WorkerOf(identity);
     for ring in RINGS.all() {
-        if let Some(mut guard) = ring.lock(LockOwner::Worker) {
-            guard.io_wq.end_old();
-            guard.lacks_worker |= guard.io_wq.lacks_worker();
+        if let Some(mut guard) = ring.lock(own) {
+            leave_new_worker(&guard, identity);
+            end_workers_of_ring(&mut guard);
             // A new one is made when there is work.
             guard.uringlet_workers = None;
+            if guard.lacks_worker {
+                start_missing_workers(&mut guard);
+            }
         }
+    }
+}
+
+/// Requests of the calling thread are in flight that may come to another thread, which needs a
+/// worker with the new identity for them.
+fn leave_new_worker(guard: &UringGuard, identity: Identity) {
+    if identity::is_diverged() && guard.leaves_dependent && guard.has_requests_of(thread_key()) {
+        guard.io_wq.keep_worker(identity);
     }
 }
 

@@ -79,7 +79,7 @@ pub use hash::HashKey;
 pub use interrupt::InterruptGuard;
 pub use policy::{CAN_WAKE, ExitReason, OVER_LIMIT, WakeAction, WorkerCounts};
 pub(crate) use pool::thread_name;
-pub use pool::{CpuMask, Hold, IoWq, Work};
+pub use pool::{CpuMask, Hold, IoWq, MayStart, Work};
 pub use worker::Worker;
 
 use alloc::sync::Arc;

@@ -178,12 +178,12 @@ fn cancelled_work_comes_back_or_runs() {
         let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
         let second = hand_over(&pool, &done_count, 0);
-        if let Cancelled::Queued(piece) = pool.cancel(second) {
+        if let Cancelled::Queued(piece) = pool.cancel(second, MayStart::Yes) {
             drop(piece);
             done_count.add();
         }
         done_count.wait_for(2);
-        assert!(matches!(pool.cancel(second), Cancelled::Running | Cancelled::Unknown));
+        assert!(matches!(pool.cancel(second, MayStart::Yes), Cancelled::Running | Cancelled::Unknown));
         done_count.assert(2);
     });
 }
@@ -275,7 +275,7 @@ fn cancelled_piece_releases_its_key() {
         hand_over_hashed(&pool, &done_count, &key_order, 0);
         let second = hand_over_hashed(&pool, &done_count, &KeyOrder::new(), 0);
         hand_over_hashed(&pool, &done_count, &KeyOrder::new(), 0);
-        if let Cancelled::Queued(piece) = pool.cancel(second) {
+        if let Cancelled::Queued(piece) = pool.cancel(second, MayStart::Yes) {
             drop(piece);
             done_count.add();
         }
@@ -301,7 +301,7 @@ fn higher_limit_takes_effect_at_once() {
         let (pool, done_count) = (IoWq::with_limits([1, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 1);
         hand_over(&pool, &done_count, 0);
-        assert_eq!(pool.set_max_workers([2, 0]), [1, 1]);
+        assert_eq!(pool.set_max_workers([2, 0], MayStart::Yes), [1, 1]);
         done_count.wait_for(2);
     });
 }
@@ -312,7 +312,7 @@ fn lower_limit_is_kept() {
         let (pool, done_count) = (IoWq::with_limits([2, 1]), DoneCount::new());
         hand_over(&pool, &done_count, 0);
         hand_over(&pool, &done_count, 0);
-        pool.set_max_workers([1, 0]);
+        pool.set_max_workers([1, 0], MayStart::Yes);
         done_count.wait_for(2);
         hand_over(&pool, &done_count, 0);
         done_count.wait_for(3);

@@ -104,7 +104,7 @@ fn submit(pool: &Arc<IoWq<RandomWork>>, totals: &Arc<Totals>, keys: core::ops::R
             assert!(pool.start_missing().is_ok());
         }
         if rng.gen_bool(0.2)
-            && let Cancelled::Queued(piece) = pool.cancel(number)
+            && let Cancelled::Queued(piece) = pool.cancel(number, MayStart::Yes)
         {
             piece.totals.end_one();
         }
@@ -140,7 +140,7 @@ fn every_piece_ends_once_while_limits_change_and_workers_are_kept() {
         let mut rng = model::checker::rand::thread_rng();
         for step in 1..=6 {
             if rng.gen_bool(0.5) {
-                pool.set_max_workers([rng.gen_range(0..=MOST), rng.gen_range(0..=MOST)]);
+                pool.set_max_workers([rng.gen_range(0..=MOST), rng.gen_range(0..=MOST)], MayStart::Yes);
             } else {
                 pool.keep_worker(Account::BOTH[rng.gen_range(0..2)]);
             }

@@ -29,7 +29,7 @@ pub(super) type WorkerMain<W, R> = fn(Arc<IoWq<W, R>>, Account, Arc<Worker>);
 
 /// Whether the calling thread may start workers, which have its identity from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MayStart {
+pub enum MayStart {
     /// It has the identity of the pool's workers.
     Yes,
     /// It has another one.
@@ -163,7 +163,7 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
     pub fn start_missing(self: &Arc<Self>) -> Result<(), Vec<W>> {
         let mut unrunnable = Vec::new();
         for account in Account::BOTH {
-            if self.wake_if_ready(account).is_err() {
+            if self.wake_if_ready(account, MayStart::Yes).is_err() {
                 unrunnable.extend(self.drain_unrunnable(account).err().unwrap_or_default());
             }
         }
@@ -238,9 +238,9 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
     ///
     /// # Errors
     /// There is no worker, and none could be started.
-    pub(super) fn wake_if_ready(self: &Arc<Self>, account: Account) -> Result<(), Errno> {
+    pub(super) fn wake_if_ready(self: &Arc<Self>, account: Account, may_start: MayStart) -> Result<(), Errno> {
         let acct = self.acct(account);
-        if acct.can_wake() && acct.with(|list| list.ready() > 0) { self.wake_or_start(account, MayStart::Yes) } else { Ok(()) }
+        if acct.can_wake() && acct.with(|list| list.ready() > 0) { self.wake_or_start(account, may_start) } else { Ok(()) }
     }
 
     /// There is ready work: wakes an idle worker or starts one, unless one is on its way or the
@@ -326,7 +326,7 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
 
     /// Takes a piece of work back, or interrupts it. Not before its [`enqueue`](Self::enqueue) has
     /// returned.
-    pub fn cancel(self: &Arc<Self>, number: u64) -> Cancelled<W> {
+    pub fn cancel(self: &Arc<Self>, number: u64, may_start: MayStart) -> Cancelled<W> {
         for account in Account::BOTH {
             let acct = self.acct(account);
             match acct.with(|list| list.cancel(number)) {
@@ -334,7 +334,7 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
                 Cancelled::Queued(work) => {
                     // The next item of its key may be ready now. No error: where items wait, there
                     // is a worker.
-                    let _ = self.wake_if_ready(account);
+                    let _ = self.wake_if_ready(account, may_start);
                     return Cancelled::Queued(work);
                 }
                 Cancelled::Running => return Cancelled::Running,
@@ -350,7 +350,7 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
 
     /// `IORING_REGISTER_IOWQ_MAX_WORKERS`: sets limits, up to `RLIMIT_NPROC` (0 leaves one
     /// unchanged), and returns the old ones.
-    pub fn set_max_workers(self: &Arc<Self>, new: [u32; 2]) -> [u32; 2] {
+    pub fn set_max_workers(self: &Arc<Self>, new: [u32; 2], may_start: MayStart) -> [u32; 2] {
         let most = process::rlimit_nproc().min(u64::from(u32::MAX)) as u32;
         Account::BOTH.map(|account| {
             let new = new[account as usize].min(most);
@@ -362,7 +362,7 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
             });
             idle.iter().for_each(|worker| worker.wake());
             // No error: the submitter of the work has ensured that there is a worker.
-            let _ = self.wake_if_ready(account);
+            let _ = self.wake_if_ready(account, may_start);
             old
         })
     }

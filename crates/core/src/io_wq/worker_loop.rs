@@ -2,7 +2,7 @@
 
 use super::acct::{Account, KeyLease, WorkerSlot};
 use super::policy::{ExitReason, WorkerCounts};
-use super::pool::{IoWq, Work};
+use super::pool::{IoWq, MayStart, Work};
 use super::worker::Worker;
 use alloc::sync::Arc;
 use uringlet_sys::lock::RawMutex;
@@ -68,7 +68,7 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
         if core::mem::take(&mut self.is_searching) {
             self.pool.update_counts(self.account, WorkerCounts::stop_searching);
             // No error: there is a worker, this one.
-            let _ = self.pool.wake_if_ready(self.account);
+            let _ = self.pool.wake_if_ready(self.account, MayStart::Yes);
         }
     }
 
@@ -87,7 +87,7 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
         }
         // For work that came before this worker was known to be idle. It may be the one that is
         // woken.
-        let _ = self.pool.wake_if_ready(self.account);
+        let _ = self.pool.wake_if_ready(self.account, MayStart::Yes);
         let is_woken = self.me.park(process::monotonic_ns() + IDLE_NS)
             || !self.pool.update_counts(self.account, |counts| counts.unpark(|other| Arc::ptr_eq(other, &self.me)));
         self.is_searching = is_woken;
@@ -110,7 +110,7 @@ impl<W: Work, R: RawMutex> WorkerLoop<W, R> {
             return false;
         }
         self.is_searching = false;
-        while self.pool.wake_if_ready(self.account).is_err() {
+        while self.pool.wake_if_ready(self.account, MayStart::Yes).is_err() {
             if self.pool.update_counts(self.account, WorkerCounts::rejoin) {
                 return false;
             }

@@ -42,9 +42,10 @@ pub(super) fn set_max(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<us
     if limits.iter().any(|&limit| limit > i32::MAX as u32) {
         return Err(Errno::EINVAL);
     }
-    let old = guard.io_wq.set_max_workers(limits);
+    let own = guard.res.lock_owner.identity();
+    let old = guard.io_wq.set_max_workers(own, limits);
     if let Some(workers) = &guard.uringlet_workers {
-        workers.pool().set_max_workers([limits[0], 0]);
+        workers.set_max(own, limits[0]);
     }
     user::write_slice(arg, &old)?;
     Ok(0)

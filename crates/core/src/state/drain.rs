@@ -76,6 +76,11 @@ impl DrainQueue {
         core::mem::take(&mut self.is_next)
     }
 
+    /// Whether a chain was submitted by the thread with this key.
+    pub(crate) fn has_of(&self, thread: u64) -> bool {
+        self.chains.iter().any(|(head, _)| head.thread == thread)
+    }
+
     /// Requests in the queue.
     pub(crate) fn requests(&self) -> u32 {
         self.requests

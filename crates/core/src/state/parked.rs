@@ -67,6 +67,11 @@ impl RingState {
         Some(parked.req)
     }
 
+    /// Whether requests are in flight that the thread with this key has submitted.
+    pub(crate) fn has_requests_of(&self, thread: u64) -> bool {
+        self.drain.has_of(thread) || self.parked.iter().any(|(_, parked)| parked.req.thread == thread)
+    }
+
     /// The parked requests of which `wanted` is true, in order of submission.
     pub(crate) fn matching(&self, wanted: impl Fn(&Self, &Parked) -> bool) -> Vec<ReqId> {
         let mut ids: Vec<ReqId> = self

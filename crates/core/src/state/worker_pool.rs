@@ -7,7 +7,7 @@
 
 use super::punted::Punted;
 use crate::identity::{self, Identity};
-use crate::io_wq::{Account, Cancelled, CpuMask, HashKey, IoWq, default_limits};
+use crate::io_wq::{Account, Cancelled, CpuMask, HashKey, IoWq, MayStart, default_limits};
 use crate::request::CapturedIdentity;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -65,11 +65,7 @@ impl WorkerPool {
 
     /// The pool of an identity.
     fn of(&self, identity: Identity) -> Arc<IoWq<Punted>> {
-        let known = self.0.pools.lock().find(identity);
-        known.unwrap_or_else(|| {
-            self.end_old();
-            self.0.pools.lock().make(identity)
-        })
+        self.0.pools.lock().of(identity)
     }
 
     /// Hands a request to a worker of its identity, which is the calling thread's.
@@ -123,12 +119,12 @@ impl WorkerPool {
         }
     }
 
-    /// Ends the workers of identities that have ended.
+    /// Ends the workers of identities that have ended. [`lacks_worker`](Self::lacks_worker) must be
+    /// asked then.
     pub(crate) fn end_old(&self) {
         let abandoned = self.0.pools.lock().end_old();
         for punted in abandoned {
             let identity = identity::of_thread(punted.submitter);
-            // No worker yet: `lacks_worker` tells.
             self.enqueue_only(None, Punted { identity, ..punted });
         }
     }
@@ -138,9 +134,9 @@ impl WorkerPool {
         self.of(identity).has_capacity(account)
     }
 
-    /// See [`IoWq::cancel`].
-    pub(crate) fn cancel(&self, work: u64) -> Cancelled<Punted> {
-        self.find(|io_wq| match io_wq.cancel(work) {
+    /// See [`IoWq::cancel`]. The calling thread has the identity `own`, if that is known.
+    pub(crate) fn cancel(&self, own: Option<Identity>, work: u64) -> Cancelled<Punted> {
+        self.find(|pool| match pool.io_wq.cancel(work, pool.may_start(own)) {
             Cancelled::Unknown => None,
             cancelled => Some(cancelled),
         })
@@ -149,16 +145,17 @@ impl WorkerPool {
 
     /// See [`IoWq::withdraw`].
     pub(crate) fn withdraw(&self, work: u64) -> Option<Punted> {
-        self.find(|io_wq| io_wq.withdraw(work))
+        self.find(|pool| pool.io_wq.withdraw(work))
     }
 
-    fn find<T>(&self, ask: impl Fn(&Arc<IoWq<Punted>>) -> Option<T>) -> Option<T> {
-        self.0.pools.lock().by_identity.iter().find_map(|pool| ask(&pool.io_wq))
+    fn find<T>(&self, ask: impl Fn(&IdentityPool) -> Option<T>) -> Option<T> {
+        self.0.pools.lock().by_identity.iter().find_map(ask)
     }
 
     /// `IORING_REGISTER_IOWQ_MAX_WORKERS`: sets limits, up to `RLIMIT_NPROC` (0 leaves one
-    /// unchanged), and returns the old ones.
-    pub(crate) fn set_max_workers(&self, new: [u32; 2]) -> [u32; 2] {
+    /// unchanged), and returns the old ones. The calling thread has the identity `own`, if that is
+    /// known.
+    pub(crate) fn set_max_workers(&self, own: Option<Identity>, new: [u32; 2]) -> [u32; 2] {
         let most = process::rlimit_nproc().min(u64::from(u32::MAX)) as u32;
         let mut pools = self.0.pools.lock();
         let old = pools.max_workers;
@@ -166,7 +163,7 @@ impl WorkerPool {
             *limit = if new > 0 { new.min(most) } else { *limit };
         }
         for pool in pools.by_identity.iter().filter(|pool| !pool.has_ended) {
-            pool.io_wq.set_max_workers(new);
+            pool.io_wq.set_max_workers(new, pool.may_start(own));
         }
         old
     }
@@ -179,14 +176,21 @@ impl WorkerPool {
     }
 }
 
+impl IdentityPool {
+    /// Whether a thread of this identity may start workers.
+    fn may_start(&self, own: Option<Identity>) -> MayStart {
+        if own == Some(self.identity) { MayStart::Yes } else { MayStart::No }
+    }
+}
+
 impl Pools {
     fn find(&self, identity: Identity) -> Option<Arc<IoWq<Punted>>> {
         self.by_identity.iter().find(|pool| pool.identity == identity).map(|pool| Arc::clone(&pool.io_wq))
     }
 
-    fn make(&mut self, identity: Identity) -> Arc<IoWq<Punted>> {
-        if let Some(made) = self.find(identity) {
-            return made;
+    fn of(&mut self, identity: Identity) -> Arc<IoWq<Punted>> {
+        if let Some(known) = self.find(identity) {
+            return known;
         }
         let io_wq = IoWq::with_limits(self.max_workers);
         io_wq.set_affinity(self.affinity);

@@ -20,13 +20,13 @@ pub(super) struct WorkerIdentity {
 
 /// Whether this thread must leave a request to a thread of another identity.
 #[inline]
-pub(super) fn must_not_issue(guard: &UringGuard, submitter: Submitter) -> bool {
+pub(super) fn must_not_issue(guard: &mut UringGuard, submitter: Submitter) -> bool {
     let may_differ = !guard.res.lock_owner.is_submitter() || identity::is_diverged() || submitter.captured.is_some();
     may_differ && is_for_other_identity(guard, submitter)
 }
 
 #[cold]
-fn is_for_other_identity(guard: &UringGuard, submitter: Submitter) -> bool {
+fn is_for_other_identity(guard: &mut UringGuard, submitter: Submitter) -> bool {
     if !submitter.matters() {
         return false;
     }
@@ -38,7 +38,7 @@ fn is_for_other_identity(guard: &UringGuard, submitter: Submitter) -> bool {
         LockOwner::Watcher(identity) => identity != Some(submitter.identity()),
         LockOwner::WorkerOf(identity) => identity != submitter.identity(),
         LockOwner::Submitter => {
-            identity::check_this_thread();
+            check_this_thread(guard);
             identity::of_this_thread() != submitter.identity()
         }
     }
@@ -46,9 +46,9 @@ fn is_for_other_identity(guard: &UringGuard, submitter: Submitter) -> bool {
 
 /// The identity of the worker for a request. An op that depends on no identity goes to this
 /// thread's, which may start a worker.
-pub(super) fn of_worker(guard: &UringGuard, submitter: Submitter) -> WorkerIdentity {
+pub(super) fn of_worker(guard: &mut UringGuard, submitter: Submitter) -> WorkerIdentity {
     if submitter.matters() && guard.res.lock_owner.is_submitter() {
-        identity::check_this_thread();
+        check_this_thread(guard);
     }
     let own = guard.res.lock_owner.identity();
     let identity = own.filter(|_| !submitter.matters()).unwrap_or_else(|| submitter.identity());
@@ -75,6 +75,22 @@ pub(super) fn capture(guard: &UringGuard, head: &mut Request) {
             identity::note_captured();
         }
         next = req.next.as_deref_mut();
+    }
+}
+
+/// The calling thread may have another identity than the engine knows of.
+fn check_this_thread(guard: &mut UringGuard) {
+    if identity::check_this_thread() {
+        end_old_workers(guard);
+    }
+}
+
+/// Ends the workers of identities that have ended, as soon as they have done what was queued for
+/// them. What waits for others may lack one.
+pub(crate) fn end_old_workers(guard: &mut UringGuard) {
+    guard.io_wq.end_old();
+    if guard.io_wq.lacks_worker() {
+        note_missing_worker(guard);
     }
 }
 

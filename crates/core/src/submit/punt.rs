@@ -144,7 +144,8 @@ pub(crate) fn interrupt(guard: &mut UringGuard, id: ReqId, tid: u32) {
 
 /// Takes a request back from io-wq, or interrupts its worker: then `None`.
 pub(crate) fn unpunt(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
-    match guard.io_wq.cancel(work) {
+    let own = guard.res.lock_owner.identity();
+    match guard.io_wq.cancel(own, work) {
         Cancelled::Queued(punted) => guard.unpark(punted.id).map(|parked| parked.req),
         Cancelled::Running | Cancelled::Unknown => {
             if let Some(parked) = guard.parked(id) {

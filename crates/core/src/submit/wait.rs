@@ -87,7 +87,8 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: &mut Request, wait: &Fute
 
 /// Takes back a request that is on a worker, or queued for one. No wake finds it any more.
 pub(super) fn withdraw(guard: &mut UringGuard, id: ReqId, work: u64) -> Option<Request> {
-    let _ = guard.io_wq.cancel(work);
+    let own = guard.res.lock_owner.identity();
+    let _ = guard.io_wq.cancel(own, work);
     let req = guard.unpark(id)?.req;
     if let Op::Futex(FutexOp::Wait(wait)) = &req.op {
         guard.unlocked(|| wait.wait_until_awake());

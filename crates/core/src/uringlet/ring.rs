@@ -51,7 +51,7 @@ impl Host for RingHost {
         let own = guard.res.lock_owner.identity();
         if guard.uringlet_workers.is_none() {
             // (0 changes no limit.)
-            let [bound, _] = guard.io_wq.set_max_workers([0, 0]);
+            let [bound, _] = guard.io_wq.set_max_workers(None, [0, 0]);
             guard.uringlet_workers = Some(UringletWorkers::new(bound, own));
         }
         let Some(workers) = &guard.uringlet_workers else { return Err(Errno::ENOMEM) };

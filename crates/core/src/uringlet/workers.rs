@@ -1,7 +1,7 @@
 //! A ring's own workers in uringlet mode, and the tasks they get.
 
 use crate::identity::Identity;
-use crate::io_wq::IoWq;
+use crate::io_wq::{IoWq, MayStart};
 use alloc::sync::Arc;
 use uringlet_sys::process;
 
@@ -24,6 +24,13 @@ impl UringletWorkers {
     /// In a forked child: the threads are the parent's, and may have held the locks.
     pub(crate) fn forget(self) {
         core::mem::forget(self);
+    }
+
+    /// Sets the limit; 0 leaves it unchanged. The calling thread has the identity `own`, if that is
+    /// known.
+    pub(crate) fn set_max(&self, own: Option<Identity>, max_workers: u32) {
+        let may_start = if own == self.identity { MayStart::Yes } else { MayStart::No };
+        self.pool.set_max_workers([max_workers, 0], may_start);
     }
 
     /// The pool, for work and for its settings.
