@@ -31,7 +31,7 @@
 //! again at once.
 
 use super::closing;
-use super::events::{drive, fire_timers};
+use super::events::{drive, fire_timers, run_requeued};
 use crate::identity::{self, Identity};
 use crate::state::{Busy, LockOwner, RINGS, Ring, UringGuard};
 use crate::submit::identity::start_missing_workers;
@@ -413,6 +413,7 @@ fn ring_fired(index: u32, owner: LockOwner) {
     if !guard.waiters.has_driver {
         // An event that comes during this call fires at once when the next scan arms the set again.
         let _ = drive(&mut guard, 0, UserPtr::NULL);
+        run_requeued(&mut guard);
         uringlet::wake(&mut guard);
     }
 }
