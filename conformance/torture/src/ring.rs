@@ -124,7 +124,13 @@ impl AccountedRing {
             }
             let what = self.in_flight.get(&id).copied();
             let Some(what) = what else { bail!("request {} is unknown", id.0) };
-            ensure!(started.elapsed() < LOST_AFTER, "LOST: no CQE for {what} ({}) in {} s", id.0, LOST_AFTER.as_secs());
+            ensure!(
+                started.elapsed() < LOST_AFTER,
+                "LOST: no CQE for {what} ({}) in {} s; in flight: {:?}",
+                id.0,
+                LOST_AFTER.as_secs(),
+                self.in_flight
+            );
             self.enter()?;
         }
     }

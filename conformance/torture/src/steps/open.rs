@@ -2,13 +2,15 @@
 //! request can take, and with a change of identity between submission and execution.
 
 use anyhow::ensure;
-use io_uring::squeue::Flags;
+use io_uring::squeue::{Entry, Flags};
 use io_uring::types::Timespec;
 use io_uring::{opcode, types};
-use std::ffi::CString;
+use std::ffi::CStr;
+use std::sync::atomic::AtomicU8;
 
 use crate::actor::{Actor, Whose};
 use crate::identity::OpenAnswer;
+use crate::numbers::{Fd, pipe};
 use crate::ring::RequestId;
 
 /// How an open is executed.
@@ -18,7 +20,8 @@ enum Way {
     Async,
     AfterNop,
     AfterTimeout,
-    AsyncAfterTimeout,
+    AfterRead,
+    AsyncAfterRead,
     Drained,
 }
 
@@ -32,14 +35,27 @@ enum Rights {
 }
 
 impl Way {
-    const ALL: [Self; 6] = [Self::Single, Self::Async, Self::AfterNop, Self::AfterTimeout, Self::AsyncAfterTimeout, Self::Drained];
+    const ALL: [Self; 7] =
+        [Self::Single, Self::Async, Self::AfterNop, Self::AfterTimeout, Self::AfterRead, Self::AsyncAfterRead, Self::Drained];
+
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Single => "an OPENAT",
+            Self::Async => "an OPENAT with ASYNC",
+            Self::AfterNop => "an OPENAT behind a NOP",
+            Self::AfterTimeout => "an OPENAT behind a TIMEOUT",
+            Self::AfterRead => "an OPENAT behind a READ",
+            Self::AsyncAfterRead => "an OPENAT with ASYNC behind a READ",
+            Self::Drained => "an OPENAT with IO_DRAIN",
+        }
+    }
 
     fn rights(self) -> Rights {
         match self {
             // A drained request keeps the credentials of its submission.
             Self::Single | Self::Async | Self::Drained => Rights::AtSubmission,
             Self::AfterNop => Rights::Either,
-            Self::AfterTimeout | Self::AsyncAfterTimeout => Rights::AtExecution,
+            Self::AfterTimeout | Self::AfterRead | Self::AsyncAfterRead => Rights::AtExecution,
         }
     }
 }
@@ -54,14 +70,16 @@ pub(crate) fn step(actor: &mut Actor) -> anyhow::Result<()> {
     // A ring that several threads use is driven by another thread, which is what a ring of the
     // thread's own cannot show; there the thread itself executes its requests.
     let whose = actor.any_ring();
-    let changes = actor.rng.percent(30);
+    // A timer may come in the middle of a change.
+    let changes = actor.rng.percent(30) && !matches!(way, Way::AfterTimeout);
     let before = actor.expected(&path, flags);
-    let delay = Timespec::new().nsec(if changes { 3_000_000 } else { 300_000 });
-    let id = submit(actor, whose, way, &path, flags, &delay)?;
+    let gate = Gate::new()?;
+    let id = submit(actor, whose, way, &path, flags, &gate)?;
     if changes {
         // Not the directory: the kernel keeps only the credentials of a submission.
         actor.change_user()?;
     }
+    gate.open()?;
     let answer = actor.wait(whose, id)?;
     let got = OpenAnswer::of_result(answer);
     let after = actor.expected(&path, flags);
@@ -86,35 +104,55 @@ pub(crate) fn step(actor: &mut Actor) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn submit(actor: &mut Actor, whose: Whose, way: Way, path: &CString, flags: i32, delay: &Timespec) -> anyhow::Result<RequestId> {
+/// What an open waits for: a pipe that the thread writes to when it is ready, or a short time.
+struct Gate {
+    reader: Fd,
+    writer: Fd,
+    /// Outlives the step.
+    byte: *mut u8,
+    delay: Timespec,
+}
+
+impl Gate {
+    fn new() -> anyhow::Result<Self> {
+        static BYTE: AtomicU8 = AtomicU8::new(0);
+        let (reader, writer) = pipe()?;
+        Ok(Self { reader, writer, byte: BYTE.as_ptr(), delay: Timespec::new().nsec(300_000) })
+    }
+
+    fn open(&self) -> anyhow::Result<()> {
+        // SAFETY: a live byte.
+        let n = unsafe { libc::write(self.writer.number(), c"x".as_ptr().cast(), 1) };
+        ensure!(n == 1, "writing to a pipe: {n}");
+        Ok(())
+    }
+
+    /// The requests before the open, and the flags of the open.
+    fn entries(&self, way: Way) -> (Option<(Entry, &'static str)>, Flags) {
+        let read = || opcode::Read::new(types::Fd(self.reader.number()), self.byte, 1).build();
+        let timeout = || opcode::Timeout::new(&self.delay).flags(types::TimeoutFlags::ETIME_SUCCESS).build();
+        let linked = |entry: Entry, what| Some((entry.flags(Flags::IO_LINK), what));
+        match way {
+            Way::Single => (None, Flags::empty()),
+            Way::Async => (None, Flags::ASYNC),
+            Way::AfterNop => (linked(opcode::Nop::new().build(), "a NOP"), Flags::empty()),
+            Way::AfterTimeout => (linked(timeout(), "a TIMEOUT"), Flags::empty()),
+            Way::AfterRead => (linked(read(), "a READ of a gate"), Flags::empty()),
+            Way::AsyncAfterRead => (linked(read(), "a READ of a gate"), Flags::ASYNC),
+            Way::Drained => (Some((read(), "a READ of a gate")), Flags::IO_DRAIN),
+        }
+    }
+}
+
+fn submit(actor: &mut Actor, whose: Whose, way: Way, path: &CStr, flags: i32, gate: &Gate) -> anyhow::Result<RequestId> {
     let open = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr()).flags(flags).build();
-    let timeout = || opcode::Timeout::new(delay).flags(types::TimeoutFlags::ETIME_SUCCESS).build().flags(Flags::IO_LINK);
+    let (before, sqe_flags) = gate.entries(way);
     actor.with(whose, |ring| {
-        let open = match way {
-            Way::Single => open,
-            Way::Async => open.flags(Flags::ASYNC),
-            Way::AfterNop => {
-                let first = ring.push(opcode::Nop::new().build().flags(Flags::IO_LINK), "a NOP")?;
-                ring.ignore(first);
-                open
-            }
-            Way::AfterTimeout => {
-                let first = ring.push(timeout(), "a TIMEOUT")?;
-                ring.ignore(first);
-                open
-            }
-            Way::AsyncAfterTimeout => {
-                let first = ring.push(timeout(), "a TIMEOUT")?;
-                ring.ignore(first);
-                open.flags(Flags::ASYNC)
-            }
-            Way::Drained => {
-                let first = ring.push(opcode::Timeout::new(delay).build(), "a TIMEOUT")?;
-                ring.ignore(first);
-                open.flags(Flags::IO_DRAIN)
-            }
-        };
-        let id = ring.push(open, "an OPENAT")?;
+        if let Some((entry, what)) = before {
+            let first = ring.push(entry, what)?;
+            ring.ignore(first);
+        }
+        let id = ring.push(open.flags(sqe_flags), way.describe())?;
         ring.submit()?;
         Ok(id)
     })
