@@ -11,10 +11,11 @@ use crate::driver::watcher::end_or_watch;
 use crate::intercepted::{self, InterceptedCalls};
 use crate::route::hint::AsyncHint;
 use crate::state::home_table::has_other_table;
-use crate::state::{ANY_READABLE, LockOwner, RINGS};
+use crate::state::{ANY_READABLE, LockOwner, RINGS, Ring};
 use crate::submit::keep_file;
 use crate::virtual_file;
 use crate::write::{self, WriteMode};
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::fd::{any_number_lingers, before_programs_close};
 use uringlet_sys::{Errno, fd_table, io, process};
@@ -24,6 +25,10 @@ pub static ENGINE: Engine = Engine { _one: () };
 
 /// The entry points that ops use.
 static INTERCEPTED: InterceptedCalls = InterceptedCalls { close: |fd| ENGINE.close(fd), note_polled: |fd| ENGINE.note_polled(fd) };
+
+/// Flags of close_range(2).
+const CLOSE_RANGE_UNSHARE: u32 = 2;
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
 /// A system call's return value: its result, or -errno.
 #[inline]
@@ -113,6 +118,13 @@ impl Engine {
         if fd_table::is_unused(fd) || fd_table::is_internal(fd) || self.is_foreign_process() {
             return;
         }
+        if let Some((ring, generation)) = self.lose_number(fd) {
+            end_or_watch(ring, generation);
+        }
+    }
+
+    /// What [`before_replace`](Self::before_replace) does. Returns the ring whose last number it is.
+    fn lose_number(&'static self, fd: i32) -> Option<(&'static Ring, u64)> {
         if fd_table::has_users(fd) {
             for ring in RINGS.all() {
                 if let Some(mut guard) = ring.lock(LockOwner::Worker) {
@@ -122,9 +134,7 @@ impl Engine {
         }
         fd_table::forget_kind(fd);
         virtual_file::forget(fd);
-        if let Some((ring, generation)) = RINGS.lose_number(fd) {
-            end_or_watch(ring, generation);
-        }
+        RINGS.lose_number(fd)
     }
 
     /// After a successful dup, dup2, dup3 or fcntl(F_DUPFD) of a number.
@@ -144,7 +154,6 @@ impl Engine {
     /// close_range(2), except for the engine's own numbers. `None`: there are none in the range,
     /// make the plain call.
     pub fn close_range(&'static self, first: u32, last: u32, flags: u32) -> Option<isize> {
-        const CLOSE_RANGE_UNSHARE: u32 = 2;
         if self.is_foreign_process() || first > last {
             return None;
         }
@@ -153,32 +162,20 @@ impl Engine {
             return None;
         }
         let flags = flags & !CLOSE_RANGE_UNSHARE;
-        for fd in first..=last.min(fd_table::NUMBERS as u32 - 1) {
-            if !fd_table::is_unused(fd as i32) && !fd_table::is_internal(fd as i32) {
-                self.close_or_keep(fd as i32, flags);
-            }
+        let closed_rings = if flags & CLOSE_RANGE_CLOEXEC == 0 { self.before_close_of(first, last) } else { Vec::new() };
+        let result = close_others(first, last, flags);
+        for (ring, generation) in closed_rings {
+            end_or_watch(ring, generation);
         }
-        let mut from = first;
-        loop {
-            let next = fd_table::next_internal(from).filter(|&fd| fd <= last);
-            let until = next.map_or(last, |fd| fd.wrapping_sub(1));
-            if next != Some(from)
-                && let Err(errno) = io::close_range(from, until, flags)
-            {
-                return Some(-(errno.into_raw() as isize));
-            }
-            match next {
-                Some(fd) if fd < last => from = fd + 1,
-                _ => return Some(0),
-            }
-        }
+        Some(to_isize(result.map(|()| 0)))
     }
 
-    fn close_or_keep(&'static self, fd: i32, flags: u32) {
-        const CLOSE_RANGE_CLOEXEC: u32 = 4;
-        if flags & CLOSE_RANGE_CLOEXEC == 0 && self.close_known(fd).is_none() {
-            let _ = io::close(fd);
-        }
+    /// Before all numbers of a range are closed, by one call: a number that is closed alone may be
+    /// another thread's by the time of that call. Returns the rings that lose their last number.
+    fn before_close_of(&'static self, first: u32, last: u32) -> Vec<(&'static Ring, u64)> {
+        let numbers = (first..=last.min(fd_table::NUMBERS as u32 - 1)).map(u32::cast_signed);
+        let tracked = numbers.filter(|&fd| !fd_table::is_unused(fd) && !fd_table::is_internal(fd));
+        tracked.filter_map(|fd| self.lose_number(fd)).collect()
     }
 
     /// Whether a number is the engine's own.
@@ -229,5 +226,21 @@ impl Engine {
     /// After setrlimit(2).
     pub fn limits_changed(&'static self) {
         process::refresh_file_size_limit();
+    }
+}
+
+/// close_range(2) of all numbers of a range but the engine's own.
+fn close_others(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
+    let mut from = first;
+    loop {
+        let next = fd_table::next_internal(from).filter(|&fd| fd <= last);
+        let until = next.map_or(last, |fd| fd.wrapping_sub(1));
+        if next != Some(from) {
+            io::close_range(from, until, flags)?;
+        }
+        match next {
+            Some(fd) if fd < last => from = fd + 1,
+            _ => return Ok(()),
+        }
     }
 }

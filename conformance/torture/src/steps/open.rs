@@ -123,7 +123,7 @@ impl Gate {
     fn open(&self) -> anyhow::Result<()> {
         // SAFETY: a live byte.
         let n = unsafe { libc::write(self.writer.number(), c"x".as_ptr().cast(), 1) };
-        ensure!(n == 1, "writing to a pipe: {n}");
+        ensure!(n == 1, "writing to a pipe: {n} ({})", std::io::Error::last_os_error());
         Ok(())
     }
 
