@@ -123,7 +123,8 @@ impl Engine {
         }
     }
 
-    /// What [`before_replace`](Self::before_replace) does. Returns the ring whose last number it is.
+    /// What [`before_replace`](Self::before_replace) does. Returns the ring that loses its last
+    /// number.
     fn lose_number(&'static self, fd: i32) -> Option<(&'static Ring, u64)> {
         if fd_table::has_users(fd) {
             for ring in RINGS.all() {
