@@ -16,7 +16,6 @@ use crate::route::hint::AsyncHint;
 use crate::route::{Route, SqeFacts, Step, route};
 use crate::state::UringGuard;
 use crate::write::{self, WriteMode, history::Latency};
-use alloc::sync::Arc;
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Opcode, Sqe, sqe};
 use uringlet_sys::clock::ticks;
@@ -66,15 +65,25 @@ pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
     if sqe.flags & !FLAGS != 0 || (sqe.flags & sqe::ASYNC != 0 && !is_for_submitter(sqe)) {
         return FastPath::Fallback;
     }
+    if sqe.flags & sqe::FIXED_FILE != 0 {
+        return on_registered_file(guard, sqe);
+    }
+    try_on(guard, sqe, sqe.fd)
+}
+
+/// Apart from [`try_on`], so that a plain number does not pay for the reference.
+#[inline(never)]
+fn on_registered_file(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
     // A reference is held: the slot may be cleared while the ring is unlocked.
-    let (fd, held) = match sqe.flags & sqe::FIXED_FILE {
-        0 => (sqe.fd, None),
-        _ => match guard.res.files.get(sqe.fd as u32) {
-            Some(node) => (node.fd.number(), Some(Arc::clone(node))),
-            None => return FastPath::Fallback,
-        },
-    };
-    let tried = match Opcode::from_u8(sqe.opcode) {
+    let Some(node) = guard.res.files.get(sqe.fd as u32).cloned() else { return FastPath::Fallback };
+    let tried = try_on(guard, sqe, node.fd.number());
+    guard.res.release_file(node);
+    tried
+}
+
+#[inline(always)]
+fn try_on(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
+    match Opcode::from_u8(sqe.opcode) {
         Some(Opcode::Nop) => nop(sqe),
         Some(Opcode::Write) => write_one(guard, sqe, fd),
         Some(Opcode::Writev) => write_vector(guard, sqe, fd),
@@ -82,11 +91,7 @@ pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
         Some(Opcode::Readv) => readv(sqe, fd),
         Some(Opcode::Send) => send(sqe, fd),
         _ => FastPath::Fallback,
-    };
-    if let Some(node) = held {
-        guard.res.release_file(node);
     }
-    tried
 }
 
 /// Whether the submitter takes an SQE with `IOSQE_ASYNC`. Of the opcodes here only SEND may wait
