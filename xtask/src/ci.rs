@@ -4,7 +4,7 @@
 use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
-use crate::{apt, build, conformance, fsx, lint, oracle, paths, programs, stream, tidy, ublk};
+use crate::{apt, build, conformance, fsx, lint, oracle, paths, programs, stream, tidy, torture, ublk};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -52,6 +52,12 @@ const STAGES: &[CiStage] = &[
         about: "random file operations, ten million",
         is_slow: true,
         run: || fsx::main(vec!["--seed=1001".into()]),
+    },
+    CiStage {
+        name: "torture",
+        about: "threads of changing identities, ten minutes",
+        is_slow: true,
+        run: || torture::main(vec!["--minutes=10".into()]),
     },
     CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
     CiStage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },

@@ -129,7 +129,9 @@ impl Engine {
         if fd_table::has_users(fd) {
             for ring in RINGS.all() {
                 if let Some(mut guard) = ring.lock(LockOwner::Worker) {
-                    keep_file(&mut guard, fd);
+                    let uses = keep_file(&mut guard, fd);
+                    drop(guard);
+                    uses.into_iter().for_each(|number_use| number_use.wait(ring));
                 }
             }
         }

@@ -255,6 +255,9 @@ pub(crate) struct Parked {
     pub(crate) req: Request,
     pub(crate) stage: Stage,
     pub(crate) generation: NonZeroU32,
+    /// While its op is [taken](Op::InFlight): the thread of the engine that executes it, 0 for one
+    /// of the program.
+    pub(crate) executor: u32,
 }
 
 impl Parked {

@@ -9,6 +9,7 @@ use crate::linux::general::{
     SIGSTOP, STATX_NLINK, statx,
 };
 use crate::linux::prctl::PR_SET_NAME;
+use crate::proc_path::ProcPath;
 use crate::signal::KernelSigaction;
 use crate::static_ref::StaticRef;
 use crate::{io, mm, process, signal};
@@ -155,6 +156,18 @@ pub fn forget_all() {
 pub fn is_alive(tid: u32) -> bool {
     // Signal 0 only checks.
     queue_signal(tid, 0) != Err(Errno::ESRCH)
+}
+
+/// Whether a thread of this process sleeps in a system call. False where /proc does not tell.
+#[must_use]
+pub fn is_in_system_call(tid: u32) -> bool {
+    let path = ProcPath::of_task(tid);
+    let Ok(file) = io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), io::O_RDONLY | io::O_CLOEXEC, 0) else { return false };
+    let mut first = 0_u8;
+    let n = io::read(file as i32, io::ptr_of_mut(&mut first), 1);
+    let _ = io::close(file as i32);
+    // "running", "-1 ..." in a page fault, or the number of the call.
+    n == Ok(1) && first.is_ascii_digit()
 }
 
 /// Interrupts a blocking system call of an engine thread.

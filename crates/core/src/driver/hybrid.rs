@@ -28,11 +28,11 @@ use crate::ops::Issue;
 use crate::request::Outcome;
 use crate::state::Punted;
 use crate::submit::{Depth, TakenOp, arm, complete, issue, run_ready, take_op};
-use uringlet_sys::Errno;
+use uringlet_sys::{Errno, process};
 
 /// A worker's try. Returns the op if it has to be run to the end.
 pub(super) fn try_first(punted: &Punted) -> Option<TakenOp> {
-    let mut taken = punted.lock().and_then(|mut guard| take_op(&mut guard, punted.id))?;
+    let mut taken = punted.lock().and_then(|mut guard| take_op(&mut guard, punted.id, process::tid()))?;
     match taken.op.try_unlocked(taken.fd) {
         Some(Issue::Blocks) => Some(taken),
         tried => {

@@ -9,12 +9,16 @@ use crate::request::Outcome;
 use crate::state::Punted;
 use crate::submit::{TakenOp, complete_op, take_op};
 use crate::write::history::Latency;
-use uringlet_sys::Errno;
 use uringlet_sys::clock::{ticks, voluntary_switches};
+use uringlet_sys::{Errno, process};
 
 impl Work for Punted {
     fn run(self, interrupts: &InterruptGuard) {
-        let taken = if self.is_hybrid { hybrid::try_first(&self) } else { self.lock().and_then(|mut guard| take_op(&mut guard, self.id)) };
+        let taken = if self.is_hybrid {
+            hybrid::try_first(&self)
+        } else {
+            self.lock().and_then(|mut guard| take_op(&mut guard, self.id, process::tid()))
+        };
         match taken {
             Some(taken) if matches!(taken.op, Op::Waitid(_) | Op::Futex(_)) => sleeper::run(&self, taken, interrupts),
             Some(taken) => run_to_the_end(&self, taken, interrupts),

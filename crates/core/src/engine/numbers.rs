@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::state::{LockOwner, RINGS};
-use crate::submit::move_file;
+use crate::submit::{move_file, uses_of};
 use crate::virtual_file;
 use uringlet_sys::fd::{any_number_lingers, move_away};
 use uringlet_sys::{Errno, fd_table, io};
@@ -42,6 +42,9 @@ impl Engine {
         for ring in RINGS.all() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker) {
                 move_file(&mut guard, number, moved);
+                let uses = uses_of(&mut guard, moved);
+                drop(guard);
+                uses.into_iter().for_each(|number_use| number_use.wait(ring));
             }
         }
         Ok(())

@@ -22,7 +22,7 @@ impl RingState {
     pub(crate) fn park(&mut self, req: Request, stage: Stage) -> ReqId {
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        let parked = Parked { req, stage, generation };
+        let parked = Parked { req, stage, generation, executor: 0 };
         parked.mark(self.res.ring_index);
         if let Some((fd, throttled)) = parked.throttled() {
             self.res.throttle.add(fd, throttled);

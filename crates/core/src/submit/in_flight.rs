@@ -29,9 +29,11 @@ impl TakenOp {
     }
 }
 
-/// Takes the op out of a parked request. `None`: the request is gone.
-pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId) -> Option<TakenOp> {
+/// Takes the op out of a parked request, to be executed by the thread `executor` of the engine; 0
+/// for one of the program. `None`: the request is gone.
+pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId, executor: u32) -> Option<TakenOp> {
     let parked = guard.parked(id)?;
+    parked.executor = executor;
     let node = parked.req.node().cloned();
     let fd = parked.req.open_number().unwrap_or(-1);
     let op = match &parked.req.op {

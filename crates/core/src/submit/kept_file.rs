@@ -1,20 +1,83 @@
 //! A file whose number the program closes while requests use it.
+//!
+//! A thread that executes an op on the number has it in a register, and may not have entered the
+//! kernel yet:
+//!
+//! ```text
+//!   executes an op                     closes or replaces the number
+//!   takes the op: number, tid          finds the op taken: notes the thread
+//!   (lock released)                    (lock released)
+//!   system call on the number          waits until the thread is in a system call, or done
+//!                                      close(2), dup2(2)
+//! ```
+//!
+//! From its system call on the kernel holds the file. Whether a thread is in one is in
+//! `/proc/self/task/N/syscall`. So a close does not wait for an op that sleeps.
+//!
+//! Differs: an op that needs a second system call looks the number up again.
 
 use super::arm::rearm;
 use super::attempt::Depth;
 use super::complete::fail;
 use super::dispatch::run_ready;
 use crate::apoll::PollTarget;
-use crate::request::{FileTarget, Stage};
+use crate::ops::Op;
+use crate::request::{FileTarget, Parked, ReqId, Stage};
+use crate::ring_resources::LockOwner;
 use crate::rsrc::files::FileNode;
-use crate::state::UringGuard;
+use crate::state::{Ring, UringGuard};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use uringlet_sys::fd::EngineFd;
-use uringlet_sys::fd_table;
+use uringlet_sys::{fd_table, process, thread};
+
+/// A thread executes an op on a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NumberUse {
+    id: ReqId,
+    generation: u64,
+    executor: u32,
+}
+
+impl NumberUse {
+    /// Waits until the thread has passed the number to the kernel. No lock is held.
+    pub(crate) fn wait(self, ring: &'static Ring) {
+        const PAUSE_NS: u64 = 20_000;
+        /// A second in all: an op that a thread of the program executes may sleep.
+        const PAUSES: u32 = 50_000;
+        for _ in 0..PAUSES {
+            let has_entered = self.executor != 0 && thread::is_in_system_call(self.executor);
+            if has_entered || !self.goes_on(ring) {
+                return;
+            }
+            process::sleep_ns(PAUSE_NS);
+        }
+    }
+
+    fn goes_on(self, ring: &'static Ring) -> bool {
+        let Some(mut guard) = ring.lock(LockOwner::Worker).filter(|guard| guard.generation == self.generation) else { return false };
+        guard.parked(self.id).is_some_and(|parked| matches!(parked.req.op, Op::InFlight))
+    }
+}
 
 /// The program is about to close a descriptor number that requests use: they go on with a
-/// duplicate.
-pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) {
+/// duplicate. Returns the uses to wait for.
+pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) -> Vec<NumberUse> {
+    let uses = uses_of(guard, fd);
+    hold_file(guard, fd);
+    uses
+}
+
+/// The ops that threads execute on a number now.
+pub(crate) fn uses_of(guard: &mut UringGuard, fd: i32) -> Vec<NumberUse> {
+    let me = process::tid();
+    let is_use = |p: &Parked| matches!(p.req.op, Op::InFlight) && p.req.open_number() == Some(fd) && p.executor != me;
+    let generation = guard.generation;
+    let ids = guard.matching(|_, p| is_use(p));
+    ids.into_iter().filter_map(|id| guard.parked(id).map(|p| NumberUse { id, generation, executor: p.executor })).collect()
+}
+
+fn hold_file(guard: &mut UringGuard, fd: i32) {
     let waiting = guard.res.poller.as_mut().map(|p| p.remove_file(fd)).unwrap_or_default();
     if !fd_table::has_users(fd) {
         return;

@@ -41,7 +41,7 @@ pub(crate) use attempt::Depth;
 pub(crate) use complete::complete;
 pub(crate) use dispatch::{issue, run_ready};
 pub(crate) use in_flight::{TakenOp, complete_op, take_op};
-pub(crate) use kept_file::{keep_file, move_file};
+pub(crate) use kept_file::{keep_file, move_file, uses_of};
 pub(crate) use poll::fired as poll_fired;
 pub(crate) use punt::leave_to_submitter;
 pub(crate) use timeout::fire_expired;

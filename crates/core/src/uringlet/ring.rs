@@ -72,7 +72,7 @@ impl Host for RingHost {
         if leave_to_submitter(guard, id) {
             return None;
         }
-        let taken = take_op(guard, id)?;
+        let taken = take_op(guard, id, tid)?;
         if let Some(parked) = guard.parked(id) {
             parked.stage = Stage::Running { tid };
         }

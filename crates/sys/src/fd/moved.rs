@@ -105,10 +105,8 @@ pub(super) fn forget(first: i32) -> i32 {
 }
 
 /// The program is about to take a number of the engine's: its descriptor moves to another one,
-/// which is returned. Until the program takes it, the old number is good as well.
-///
-/// Differs: a transfer on a registered file whose thread has read the old number and not entered
-/// the kernel yet finds the program's file.
+/// which is returned. Until the program takes it, the old number is good as well. Transfers on a
+/// registered file that have begun with the old one are for the caller to wait for.
 ///
 /// # Errors
 /// `EMFILE`.
