@@ -16,7 +16,7 @@ struct PipeFixture {
 
 impl PipeFixture {
     fn new() -> Self {
-        fd_table::init();
+        let _ = fd_table::init();
         let [reader, writer] = io::pipe(io::O_NONBLOCK).unwrap();
         Self { poller: Poller::new(Arc::new(uringlet_sys::fd::EventFd::new().unwrap())).unwrap(), reader, writer }
     }
