@@ -10,7 +10,7 @@
 
 use crate::call::{call, open_session};
 use crate::codec::GrpcBody;
-use crate::endpoint::StoreEndpoint;
+use crate::endpoint::{StoreClaim, StoreEndpoint};
 use crate::messages::{OpenReply, OpenRequest};
 use crate::status::{self, ErrorClass};
 use anyhow::bail;
@@ -92,9 +92,9 @@ fn causes(error: &dyn std::error::Error) -> String {
 
 impl StoreConnection {
     /// Connects for the first time.
-    pub(crate) async fn new(endpoint: StoreEndpoint, takeover: bool, timeout: Duration) -> anyhow::Result<Self> {
+    pub(crate) async fn new(endpoint: StoreEndpoint, claim: StoreClaim, timeout: Duration) -> anyhow::Result<Self> {
         let owner = Bytes::copy_from_slice(&[random_id().to_le_bytes(), random_id().to_le_bytes()].concat());
-        let request = OpenRequest { owner: owner.clone(), takeover, resume: false };
+        let request = OpenRequest { owner: owner.clone(), takeover: claim == StoreClaim::TakeOver, resume: false };
         let attempt = timeout_at(Instant::now() + timeout.max(ATTEMPT_TIMEOUT), open(&endpoint, request));
         let (session, info) = match attempt.await {
             Ok(Ok(done)) => done,

@@ -16,6 +16,15 @@ use tonic::transport::{Channel, Endpoint};
 /// Buffer of a connection to a store in the same process, bytes.
 const PIPE_BYTES: usize = 512 * 1024;
 
+/// What a client does to a store that another client uses. A store serves one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreClaim {
+    /// It leaves the store to the other one.
+    IfUnused,
+    /// It replaces the other one, whose server has died.
+    TakeOver,
+}
+
 /// A store's address.
 #[derive(Clone, Debug)]
 pub struct StoreEndpoint {

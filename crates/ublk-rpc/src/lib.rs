@@ -30,5 +30,5 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::StoreEndpoint;
+pub use endpoint::{StoreClaim, StoreEndpoint};
 pub use messages::IO_MAX;

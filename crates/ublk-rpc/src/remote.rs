@@ -2,7 +2,7 @@
 
 use crate::codec::GrpcBody;
 use crate::connection::StoreConnection;
-use crate::endpoint::StoreEndpoint;
+use crate::endpoint::{StoreClaim, StoreEndpoint};
 use crate::messages::{Done, FlushRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
 use bytes::Bytes;
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub struct RemoteBackend {
 }
 
 impl RemoteBackend {
-    /// Opens a session; with `takeover` even if another client uses the store.
+    /// Opens a session.
     ///
     /// # Errors
     /// There is no store, or it is in use; with advice.
-    pub async fn open(endpoint: StoreEndpoint, takeover: bool, timeout: Duration) -> anyhow::Result<Self> {
-        Ok(Self { connection: StoreConnection::new(endpoint, takeover, timeout).await? })
+    pub async fn open(endpoint: StoreEndpoint, claim: StoreClaim, timeout: Duration) -> anyhow::Result<Self> {
+        Ok(Self { connection: StoreConnection::new(endpoint, claim, timeout).await? })
     }
 
     /// The volume's properties.

@@ -5,9 +5,9 @@ use super::{daemon, interrupt, show, store};
 use anyhow::{Context, ensure};
 use tokio::runtime::Runtime;
 use uringlet_abi::ublk::param;
-use uringlet_ublk_rpc::StoreEndpoint;
 use uringlet_ublk_rpc::remote::RemoteBackend;
 use uringlet_ublk_rpc::store::BlockStore;
+use uringlet_ublk_rpc::{StoreClaim, StoreEndpoint};
 use uringlet_ublk_server::async_server::{self, AbortSignal};
 use uringlet_ublk_server::backend::VolumeBackend;
 use uringlet_ublk_server::backing::BackingStore;
@@ -88,9 +88,14 @@ struct ServerSetup {
     has_cache: bool,
 }
 
-/// Prepares a server. `wanted`: the size of a backing store without one. `takeover`: the server
-/// replaces one that has died.
-fn prepare(target_args: &TargetArgs, buffers: BufferMode, wanted: u64, is_read_only: bool, takeover: bool) -> anyhow::Result<ServerSetup> {
+/// Prepares a server. `wanted`: the size of a backing store without one.
+fn prepare(
+    target_args: &TargetArgs,
+    buffers: BufferMode,
+    wanted: u64,
+    is_read_only: bool,
+    claim: StoreClaim,
+) -> anyhow::Result<ServerSetup> {
     let (target, size) = target_args.target(is_read_only)?;
     let has_cache = matches!(target, BackingStore::File(_));
     if target_args.kind != TargetKind::Rpc {
@@ -109,18 +114,18 @@ fn prepare(target_args: &TargetArgs, buffers: BufferMode, wanted: u64, is_read_o
             Some(text) => StoreEndpoint::parse(text)?,
             None => StoreEndpoint::embedded(BlockStore::new(BackingVolume::new(target, size.unwrap_or(wanted), is_read_only)?)),
         };
-        RemoteBackend::open(endpoint, takeover, target_args.request_timeout()).await
+        RemoteBackend::open(endpoint, claim, target_args.request_timeout()).await
     };
     let remote = runtime.block_on(opening)?;
     let info = remote.info().clone();
-    ensure!(is_read_only || !info.is_read_only || takeover, "the store is read-only: add --read-only");
+    ensure!(is_read_only || !info.is_read_only || claim == StoreClaim::TakeOver, "the store is read-only: add --read-only");
     let server = PreparedServer::Remote(runtime, Box::new(remote), buffers);
     Ok(ServerSetup { server, size: Some(info.size), is_read_only: is_read_only || info.is_read_only, has_cache: info.has_cache })
 }
 
 pub(super) fn add(client: &BrokerClient, args: &AddArgs) -> anyhow::Result<()> {
     let buffers = args.data.buffers(args.target_args.kind);
-    let prepared = prepare(&args.target_args, buffers, args.size.unwrap_or(SIZE), args.read_only, false)?;
+    let prepared = prepare(&args.target_args, buffers, args.size.unwrap_or(SIZE), args.read_only, StoreClaim::IfUnused)?;
     let size = args.size.or(prepared.size).unwrap_or(SIZE) >> args.block_size << args.block_size;
     ensure!(size >= 4096, "the device would have {size} bytes: give it a --size");
     let is_rpc = args.target_args.kind == TargetKind::Rpc;
@@ -151,7 +156,7 @@ pub(super) fn recover(client: &BrokerClient, args: &RecoverArgs) -> anyhow::Resu
     let buffers = BufferMode::from_flags(client.info(id)?.flags);
     let is_read_only = params.basic.attrs & param::ATTR_READ_ONLY != 0;
     let size = params.basic.dev_sectors * SECTOR;
-    let prepared = prepare(&args.target_args, buffers, size, is_read_only, true)?;
+    let prepared = prepare(&args.target_args, buffers, size, is_read_only, StoreClaim::TakeOver)?;
     let what = if args.target_args.kind == TargetKind::Rpc { "store" } else { "file" };
     ensure!(prepared.size.is_none_or(|found| found >= size), "the {what} is smaller than the device, which has {size} bytes");
     client

@@ -2,7 +2,7 @@
 
 use crate::call::{call, open_session};
 use crate::codec::GrpcBody;
-use crate::endpoint::StoreEndpoint;
+use crate::endpoint::{StoreClaim, StoreEndpoint};
 use crate::messages::{Done, FlushRequest, IO_MAX, OpenRequest, RangeRequest, ReadReply, ReadRequest, WriteRequest, path};
 use crate::remote::RemoteBackend;
 use crate::status::{ErrorClass, classify};
@@ -144,7 +144,7 @@ fn invalid_errnos_become_eio() {
     run(async {
         let volume = BackingVolume::new(BackingStore::Null, SIZE, false).unwrap();
         let endpoint = StoreEndpoint::embedded(BlockStore::new(MisreportingVolume(volume)));
-        let remote = RemoteBackend::open(endpoint, false, Duration::from_secs(120)).await.unwrap();
+        let remote = RemoteBackend::open(endpoint, StoreClaim::IfUnused, Duration::from_secs(120)).await.unwrap();
         assert_eq!(remote.read(0, 512).await, Err(Errno::new(4095)));
         for result in
             [remote.write(0, Bytes::from_static(b"x"), Durability::Cached).await, remote.flush().await, remote.discard(0, 1).await]

@@ -10,10 +10,10 @@ use tokio::runtime::Runtime;
 use uringlet_abi::ublk::{feature, state};
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
-use uringlet_ublk_rpc::StoreEndpoint;
 use uringlet_ublk_rpc::listen::StoreListener;
 use uringlet_ublk_rpc::remote::RemoteBackend;
 use uringlet_ublk_rpc::store::BlockStore;
+use uringlet_ublk_rpc::{StoreClaim, StoreEndpoint};
 use uringlet_ublk_server::async_server::{AbortSignal, add, serve};
 use uringlet_ublk_server::buffers::BufferMode;
 use uringlet_ublk_server::device::DeviceSpec;
@@ -89,7 +89,7 @@ impl RpcFixture {
     /// A device on the store at `address`, live when this returns.
     pub(crate) fn device(&self, address: &str, buffers: BufferMode, timeout: Duration) -> ServedDevice {
         let endpoint = StoreEndpoint::parse(address).unwrap();
-        self.serve(buffers, move || async move { RemoteBackend::open(endpoint, false, timeout).await.unwrap() })
+        self.serve(buffers, move || async move { RemoteBackend::open(endpoint, StoreClaim::IfUnused, timeout).await.unwrap() })
     }
 
     pub(crate) fn serve<F: Future<Output = RemoteBackend>>(&self, buffers: BufferMode, open: impl FnOnce() -> F) -> ServedDevice {

@@ -12,9 +12,9 @@ use uringlet_abi::ublk::{feature, iod, param};
 use uringlet_sys::Errno;
 use uringlet_ublk::blocking::BlockingClient;
 use uringlet_ublk::frontend::IoOp;
-use uringlet_ublk_rpc::StoreEndpoint;
 use uringlet_ublk_rpc::remote::RemoteBackend;
 use uringlet_ublk_rpc::store::BlockStore;
+use uringlet_ublk_rpc::{StoreClaim, StoreEndpoint};
 use uringlet_ublk_server::backing::BackingStore;
 use uringlet_ublk_server::buffers::BufferMode;
 use uringlet_ublk_server::volume::BackingVolume;
@@ -96,7 +96,7 @@ fn a_store_can_be_embedded_or_behind_a_unix_socket() {
     let fixture = RpcFixture::new("embedded");
     let device = fixture.serve(BufferMode::OnDemand, || async {
         let endpoint = StoreEndpoint::embedded(BlockStore::new(ram()));
-        RemoteBackend::open(endpoint, false, TIMEOUT).await.unwrap()
+        RemoteBackend::open(endpoint, StoreClaim::IfUnused, TIMEOUT).await.unwrap()
     });
     exercise(&fixture.local(&device, 0), 0, 4096, 40);
     let socket = std::env::temp_dir().join(format!("ublk-rpc-socket-{}", std::process::id()));
@@ -212,20 +212,20 @@ fn random_bytes_on_the_port_do_not_disturb_a_store() {
 fn a_store_serves_one_device() {
     let address = port();
     let _store = ServedStore::new(&address, ram());
-    let open = |takeover| {
+    let open = |claim| {
         let endpoint = StoreEndpoint::parse(&address).unwrap();
-        fixture::runtime().block_on(RemoteBackend::open(endpoint, takeover, TIMEOUT)).map(drop)
+        fixture::runtime().block_on(RemoteBackend::open(endpoint, claim, TIMEOUT)).map(drop)
     };
     let fixture = RpcFixture::new("one");
     let device = fixture.device(&address, BufferMode::OnDemand, TIMEOUT);
-    let refusal = open(false).unwrap_err().to_string();
+    let refusal = open(StoreClaim::IfUnused).unwrap_err().to_string();
     assert!(refusal.contains("another device uses"), "{refusal}");
     let local = fixture.local(&device, 0);
     local.write(0, &[1; 512], 0).unwrap();
-    open(true).unwrap();
+    open(StoreClaim::TakeOver).unwrap();
     assert_eq!(local.write(0, &[1; 512], 0), Err(Errno::EIO), "it was taken away");
     drop(device);
-    fixture::wait_until("the store is free", || open(false).is_ok());
+    fixture::wait_until("the store is free", || open(StoreClaim::IfUnused).is_ok());
 }
 
 #[test]
@@ -233,7 +233,8 @@ fn a_peer_that_is_not_a_store_is_reported() {
     let unused = port();
     let open = |text: &str| {
         let endpoint = StoreEndpoint::parse(text).unwrap();
-        let opened = fixture::runtime().block_on(RemoteBackend::open(endpoint, false, std::time::Duration::from_millis(500)));
+        let opened =
+            fixture::runtime().block_on(RemoteBackend::open(endpoint, StoreClaim::IfUnused, std::time::Duration::from_millis(500)));
         opened.unwrap_err().to_string()
     };
     let error = open(&unused);
