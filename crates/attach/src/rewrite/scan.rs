@@ -147,16 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_rings_keeps_what_changes_an_identity() {
-        let (close, setuid, unshare) = (Sysno::close as u32, Sysno::setuid as u32, Sysno::unshare as u32);
-        assert_eq!(kept(&[close, setuid, unshare]), [setuid, unshare]);
-        assert!(kept(&[close]).is_empty());
+    fn an_object_without_rings_keeps_what_changes_an_identity_or_a_number() {
+        let (mmap, setuid, close) = (Sysno::mmap as u32, Sysno::setuid as u32, Sysno::close as u32);
+        assert_eq!(kept(&[mmap, setuid, close]), [setuid, close]);
+        assert!(kept(&[mmap]).is_empty());
     }
 
     #[test]
     fn an_object_with_rings_keeps_all() {
-        let (close, enter) = (Sysno::close as u32, Sysno::io_uring_enter as u32);
-        assert_eq!(kept(&[close, enter]), [close, enter]);
-        assert_eq!(kept(&[close, ANY_NUMBER]), [close, ANY_NUMBER]);
+        let (mmap, enter) = (Sysno::mmap as u32, Sysno::io_uring_enter as u32);
+        assert_eq!(kept(&[mmap, enter]), [mmap, enter]);
+        assert_eq!(kept(&[mmap, ANY_NUMBER]), [mmap, ANY_NUMBER]);
     }
 }
