@@ -11,6 +11,7 @@ impl ProcPath {
     }
 
     /// `/proc/self/task/N/syscall`, NUL-terminated.
+    #[cfg(not(loom))]
     pub(crate) fn of_task(tid: u32) -> Self {
         Self::with(b"/proc/self/task/", tid, b"/syscall")
     }

@@ -48,6 +48,7 @@ fn is_denied(&Probe(nr, [a1, a2, a3, a4]): &Probe) -> bool {
 }
 
 /// Whether mremap(2) is denied.
+#[cfg(any(test, not(loom)))]
 pub(crate) fn is_mremap_denied() -> bool {
     is_denied(&Probe(Sysno::mremap, [0, 0, 0, BAD_FLAGS]))
 }
