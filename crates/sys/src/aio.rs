@@ -128,7 +128,7 @@ impl Aio {
             nbytes: request.len,
             offset: request.off,
             flags: IOCB_FLAG_RESFD,
-            resfd: eventfd as u32,
+            resfd: eventfd.cast_unsigned(),
             ..Iocb::default()
         };
         let list = [&raw const iocb];

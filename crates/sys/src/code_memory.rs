@@ -21,7 +21,7 @@ pub unsafe fn make_code(addr: usize, len: usize) -> Result<(), Errno> {
     if unsafe { mm::protect(addr, len, CODE) }.is_ok() {
         return Ok(());
     }
-    let file = EngineFd::adopt(io::memfd_create(io::ptr_of_slice(b"uringlet\0"), MFD_CLOEXEC)? as i32);
+    let file = EngineFd::adopt(io::number_of(io::memfd_create(io::ptr_of_slice(b"uringlet\0"), MFD_CLOEXEC)?));
     if io::write(file.number(), UserPtr::new(addr), len)? != len {
         return Err(Errno::ENOSPC);
     }

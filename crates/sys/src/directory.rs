@@ -102,7 +102,7 @@ impl Drop for Directory {
 }
 
 fn open_at(directory: i32, path: &CStr, flags: u32, mode: u32) -> Result<i32, Errno> {
-    io::openat(directory, name_of(path), flags, mode).map(|fd| fd as i32)
+    io::openat(directory, name_of(path), flags, mode).map(io::number_of)
 }
 
 fn close(fd: i32) {

@@ -18,6 +18,13 @@ use syscalls::{Errno, Sysno, syscall};
 /// Result of a system call: its return value, or the errno.
 pub type Res = Result<usize, Errno>;
 
+/// The descriptor that a call returned.
+#[inline]
+#[must_use]
+pub fn number_of(result: usize) -> i32 {
+    i32::try_from(result).unwrap_or(-1)
+}
+
 pub use linux::general::{
     O_ACCMODE, O_CLOEXEC, O_DIRECT, O_DSYNC, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOWAIT,
     RWF_SYNC,

@@ -44,7 +44,7 @@ impl PageRange {
     }
 
     fn start(self) -> usize {
-        self.first as usize * PAGE_SIZE
+        usize::try_from(self.first).map_or(0, |first| first * PAGE_SIZE)
     }
 }
 
@@ -89,7 +89,7 @@ fn refill() -> Result<(), Errno> {
     let rest = PageRange::unpack(RESERVE.swap(fresh.pack(), AcqRel));
     if rest.count > 0 {
         // SAFETY: what is left of our own mapping; nobody can take from it any more.
-        let _ = unsafe { mm::unmap(rest.start(), rest.count as usize * PAGE_SIZE) };
+        let _ = unsafe { mm::unmap(rest.start(), usize::try_from(rest.count).map_or(0, |count| count * PAGE_SIZE)) };
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ impl ShmMapping {
 
     #[cold]
     fn map_memfd(len: usize) -> Result<Self, Errno> {
-        let file = EngineFd::adopt(io::memfd_create(io::ptr_of_slice(b"uringlet\0"), MFD_CLOEXEC)? as i32);
+        let file = EngineFd::adopt(io::number_of(io::memfd_create(io::ptr_of_slice(b"uringlet\0"), MFD_CLOEXEC)?));
         io::ftruncate(file.number(), len as i64)?;
         let base = mm::map_file(file.number(), len, 0, 0)?;
         Ok(Self { base, len, is_ours: true, file: Some(file) })

@@ -163,9 +163,10 @@ pub fn is_alive(tid: u32) -> bool {
 pub fn is_in_system_call(tid: u32) -> bool {
     let path = ProcPath::of_task(tid);
     let Ok(file) = io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), io::O_RDONLY | io::O_CLOEXEC, 0) else { return false };
+    let file = io::number_of(file);
     let mut first = 0_u8;
-    let n = io::read(file as i32, io::ptr_of_mut(&mut first), 1);
-    let _ = io::close(file as i32);
+    let n = io::read(file, io::ptr_of_mut(&mut first), 1);
+    let _ = io::close(file);
     // "running", "-1 ..." in a page fault, or the number of the call.
     n == Ok(1) && first.is_ascii_digit()
 }

@@ -22,8 +22,8 @@ fn with_child_env(given: usize, call: impl FnOnce(usize) -> isize) -> isize {
     let mut edit = EnvEdit::default();
     match edit_env(given, &mut edit).div_ceil(8) {
         0 => call(given),
-        ..=SMALL => in_buffer::<SMALL>(given, &edit, call),
-        ..=LARGE => in_buffer::<LARGE>(given, &edit, call),
+        1..=SMALL => in_buffer::<SMALL>(given, &edit, call),
+        words if words <= LARGE => in_buffer::<LARGE>(given, &edit, call),
         _ => call(given),
     }
 }

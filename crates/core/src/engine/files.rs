@@ -42,7 +42,7 @@ pub(super) fn leave_table() {
     identity::note_split_files();
     let mut from = 0;
     while let Some(fd) = fd_table::next_internal(from) {
-        let _ = io::close(fd as i32);
+        let _ = io::close(fd.cast_signed());
         from = fd + 1;
     }
 }

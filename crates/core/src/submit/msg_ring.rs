@@ -47,7 +47,7 @@ fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Resu
     let node = guard.unlocked(|| lock(target).map(drop)).and_then(|()| guard.res.files.get(from).cloned().ok_or(Errno::EBADF))?;
     let sent = guard.unlocked(|| {
         let number = io::dup_cloexec(node.fd.number())?;
-        let mut other = lock(target).inspect_err(|_| close_keeping_locks(number as i32))?;
+        let mut other = lock(target).inspect_err(|_| close_keeping_locks(io::number_of(number)))?;
         let slot = install_file(&mut other.res, number as i32, to)?;
         if !is_silent {
             other.res.cq.note_async();

@@ -34,7 +34,7 @@ pub(super) fn duplicate(fd: i32) -> Result<i32, Errno> {
         Err(Errno::EINVAL) => io::dup_cloexec(fd),
         other => other,
     };
-    own.map(|own| own as i32)
+    own.map(io::number_of)
 }
 
 static ANY_MOVED: AtomicBool = AtomicBool::new(false);

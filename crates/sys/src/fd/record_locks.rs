@@ -106,11 +106,12 @@ fn has_lock(fd: i32) -> bool {
 fn is_listed(pid: u32, ino: u64) -> bool {
     let path = b"/proc/locks\0";
     let Ok(list) = io::openat(AT_FDCWD, io::ptr_of_slice(path), io::O_RDONLY | io::O_CLOEXEC, 0) else { return true };
+    let list = io::number_of(list);
     let mut text = [0_u8; 4096];
     let mut kept = 0;
     let found = loop {
         let room = &mut text[kept..];
-        let n = match io::read(list as i32, io::ptr_of_mut(&mut room[0]), room.len()) {
+        let n = match io::read(list, io::ptr_of_mut(&mut room[0]), room.len()) {
             Ok(0) => break false,
             Ok(n) => n,
             Err(_) => break true,
@@ -126,7 +127,7 @@ fn is_listed(pid: u32, ino: u64) -> bool {
             break true;
         }
     };
-    close(list as i32);
+    close(list);
     found
 }
 

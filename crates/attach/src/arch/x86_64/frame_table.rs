@@ -131,10 +131,10 @@ mod tests {
         let shared = usize::try_from(4 + int(&table, 4)).unwrap();
         assert_eq!(&table[shared..shared + SHARED.len()], &SHARED);
         for (i, frame) in frames.iter().enumerate() {
-            assert_eq!(int(&table, 12 + 8 * i), -0x1000 + 64 * i as i64);
+            assert_eq!(int(&table, 12 + 8 * i), -0x1000 + 64 * i64::try_from(i).unwrap());
             let at = usize::try_from(int(&table, 16 + 8 * i)).unwrap();
             assert_eq!(at + 4 - usize::try_from(int(&table, at + 4)).unwrap(), shared);
-            assert_eq!(int(&table, at + 8), frame.start as i64 - (AT as i64 + at as i64 + 8));
+            assert_eq!(int(&table, at + 8), frame.start.cast_signed() - (AT.cast_signed() + i64::try_from(at).unwrap() + 8));
             assert_eq!(int(&table, at + 12), 40);
             assert_eq!(table[at + 17..at + 29], [0x16, 16, 9, 3, 8, 0, 0, 0, 0, 0, 0, 0]);
             assert_eq!(table[at + 29..at + 35], [2, 5, 0x16, 16, 9, 3]);

@@ -113,7 +113,7 @@ impl Open {
         match io::openat2(self.dir, self.path.ptr(), io::ptr_of(&how), HOW_SIZE) {
             Ok(fd) => {
                 if must_restore && let Err(errno) = io::set_file_flags(fd as i32, self.how.flags as u32) {
-                    close_keeping_locks(fd as i32);
+                    close_keeping_locks(io::number_of(fd));
                     return errno.into();
                 }
                 Issue::Complete(self.finish(ring, Outcome::ok(fd as i32)))
