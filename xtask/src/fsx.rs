@@ -5,7 +5,7 @@
 //! io_uring call.
 
 use crate::test_counts::TestCounts;
-use crate::{apt, build, paths, stream};
+use crate::{apt, build, modes, paths, stream};
 use anyhow::{Context, bail, ensure};
 use std::ffi::OsString;
 use std::fs;
@@ -86,11 +86,7 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<FsxOptions>> {
         match arg {
             Long("help") | Short('h') => return Ok(None),
             Long("ops") => parsed.ops = parser.value()?.parse()?,
-            Long("mode") => {
-                let name = parser.value()?.string()?;
-                let known = MODES.iter().find(|(mode, _)| *mode == name);
-                parsed.modes.push(known.with_context(|| format!("there is no mode `{name}`\n{USAGE}"))?.0);
-            }
+            Long("mode") => parsed.modes.push(modes::named(MODES, &parser.value()?.string()?, USAGE)?),
             Long("native") => parsed.is_native = true,
             Long("dir") => parsed.dir = parser.value()?.into(),
             Long("seed") => parsed.rest.extend(["--seed".into(), parser.value()?]),

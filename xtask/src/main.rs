@@ -11,6 +11,7 @@ mod fsx;
 mod job;
 mod libtest;
 mod lint;
+mod modes;
 mod oracle;
 mod paths;
 mod programs;

@@ -63,8 +63,8 @@ pub(crate) enum Stage {
     Throttled { throttled: Throttled, seq: u64, since_ns: u64 },
     /// In the run queue of the ring's own workers.
     Queued,
-    /// A uringlet worker runs it: this thread, 0 for a thread of the program.
-    Running { tid: u32 },
+    /// A uringlet worker runs it, or a thread of the program ([`Parked::executor`]).
+    Running,
     /// In io-wq, under this work number.
     Worker { work: u64 },
     /// Submitted to the kernel's AIO.

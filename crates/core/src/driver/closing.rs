@@ -73,8 +73,8 @@ fn interrupt_workers(guard: &mut UringGuard) {
         guard.io_wq.cancel(None, work);
     }
     for (_, parked) in guard.parked.iter() {
-        if let Stage::Running { tid: tid @ 1.. } = parked.stage {
-            thread::interrupt(tid);
+        if parked.stage == Stage::Running && parked.executor != 0 {
+            thread::interrupt(parked.executor);
         }
     }
 }

@@ -66,20 +66,23 @@ pub(crate) fn enter(ring: &'static Ring, args: EnterArgs) -> Result<usize, Errno
     if guard.is_disabled {
         return Err(Errno::EBADFD);
     }
-    let mut submitted = 0;
+    let mut submission = Ok(0);
     if guard.res.setup & setup::SQPOLL != 0 {
         let all = guard.res.memory.geometry().sq_entries;
-        submit(guard, all)?;
-        submitted = args.to_submit;
+        submission = submit(guard, all).map(|_| args.to_submit);
     } else if args.to_submit > 0 {
         check_issuer(guard)?;
-        submitted = submit(guard, args.to_submit)?;
+        submission = submit(guard, args.to_submit);
     }
-    let result = if args.flags & flag::GETEVENTS != 0 {
-        get_events(guard, args, submitted)
-    } else {
-        leave_without_waiting(guard);
-        Ok(())
+    // A failed submission leaves as any other: the ring may have been closed meanwhile.
+    let submitted = submission.unwrap_or(0);
+    let result = match submission {
+        Err(errno) => Err(errno),
+        Ok(_) if args.flags & flag::GETEVENTS != 0 => get_events(guard, args, submitted),
+        Ok(_) => {
+            leave_without_waiting(guard);
+            Ok(())
+        }
     };
     let action = exit_action(guard);
     if !matches!(action, ExitAction::None)

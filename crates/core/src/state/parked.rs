@@ -62,7 +62,7 @@ impl RingState {
                 self.res.timers.stop_counting(id);
             }
             // The run queue skips ids that are not parked any more.
-            Stage::Queued | Stage::Running { .. } | Stage::Worker { .. } | Stage::Aio | Stage::Command => {}
+            Stage::Queued | Stage::Running | Stage::Worker { .. } | Stage::Aio | Stage::Command => {}
         }
         Some(parked.req)
     }

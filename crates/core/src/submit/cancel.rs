@@ -140,8 +140,9 @@ pub(crate) fn cancel_one(guard: &mut UringGuard, id: ReqId) -> Result<(), Errno>
 fn end(guard: &mut UringGuard, id: ReqId) -> Result<Ready, Errno> {
     let parked = guard.parked(id).ok_or(Errno::ENOENT)?;
     let req = match parked.stage {
-        Stage::Running { tid } => {
-            punt::interrupt(guard, id, tid);
+        Stage::Running => {
+            let executor = parked.executor;
+            punt::interrupt(guard, id, executor);
             return Err(Errno::EALREADY);
         }
         Stage::Worker { work } if table::of(parked.req.opcode).is_wait => wait::withdraw(guard, id, work).ok_or(Errno::ENOENT)?,

@@ -74,7 +74,7 @@ impl Host for RingHost {
         }
         let taken = take_op(guard, id, tid)?;
         if let Some(parked) = guard.parked(id) {
-            parked.stage = Stage::Running { tid };
+            parked.stage = Stage::Running;
         }
         Some(RunningOp(taken))
     }
