@@ -1,6 +1,6 @@
 //! Loops of calls that do nothing, each for a fixed time.
 
-use crate::sys::enter::{enter_via_immediate, enter_via_libc, enter_via_register, setup};
+use crate::sys::enter::{enter_via_immediate, enter_via_libc, enter_via_register, made_enter, setup};
 use crate::sys::liburing::LibRing;
 use crate::timing::{DEFAULT_TIME, throughput};
 use anyhow::{bail, ensure};
@@ -17,6 +17,10 @@ pub(crate) fn enter(via: &str) -> anyhow::Result<f64> {
         "symbol" => ns_per_call(|| enter_via_libc(fd)),
         "const" => ns_per_call(|| enter_via_immediate(fd)),
         "generic" => ns_per_call(|| enter_via_register(fd)),
+        "made" => {
+            let enter = made_enter()?;
+            ns_per_call(|| enter(fd))
+        }
         _ => bail!("there is no call path `{via}`"),
     }
 }

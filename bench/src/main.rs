@@ -22,7 +22,7 @@ use timing::Metrics;
 use writes::Pattern;
 
 const USAGE: &str = "\
-usage: uringlet-bench-worker enter --via symbol|const|generic|liburing
+usage: uringlet-bench-worker enter --via symbol|const|generic|made|liburing
            duration of an io_uring_enter(2) that does nothing, ns
        uringlet-bench-worker nop --batch N
            NOPs per second, through liburing

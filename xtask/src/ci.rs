@@ -4,7 +4,7 @@
 use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
-use crate::{apt, build, conformance, fsx, lint, oracle, paths, programs, stream, tidy, torture, ublk};
+use crate::{apt, build, conformance, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -45,6 +45,12 @@ const STAGES: &[CiStage] = &[
     CiStage { name: "shuttle", about: "whole pools, in orders picked at random", is_slow: false, run: shuttle },
     CiStage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
     CiStage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
+    CiStage {
+        name: "harmless",
+        about: "programs do what they do without uringlet, a few",
+        is_slow: false,
+        run: || harmless::main(vec!["--short".into()]),
+    },
     CiStage { name: "ublk", about: "other people's clients on ublk devices", is_slow: false, run: || ublk::main(vec![]) },
     CiStage { name: "fsx", about: "random file operations, two million", is_slow: false, run: || fsx::main(vec!["--ops=2000000".into()]) },
     CiStage {
@@ -53,11 +59,18 @@ const STAGES: &[CiStage] = &[
         is_slow: true,
         run: || fsx::main(vec!["--seed=1001".into()]),
     },
+    CiStage { name: "torture", about: "threads of changing identities, a minute", is_slow: false, run: || torture::main(vec![]) },
     CiStage {
-        name: "torture",
-        about: "threads of changing identities, ten minutes",
+        name: "torture-long",
+        about: "threads of changing identities, an hour",
         is_slow: true,
-        run: || torture::main(vec!["--minutes=10".into()]),
+        run: || torture::main(vec!["--minutes=60".into(), "--seed=1000001".into()]),
+    },
+    CiStage {
+        name: "harmless-all",
+        about: "programs do what they do without uringlet, all",
+        is_slow: true,
+        run: || harmless::main(vec![]),
     },
     CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
     CiStage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
@@ -124,7 +137,8 @@ fn doc() -> anyhow::Result<TestCounts> {
 }
 
 /// Packages that tests compare with, compile with and run.
-const TEST_PACKAGES: &[&str] = &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils", "xfsprogs", "btrfs-progs"];
+const TEST_PACKAGES: &[&str] =
+    &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils", "xfsprogs", "btrfs-progs", "clang", "gdb", "valgrind"];
 
 /// Runs all tests.
 fn test() -> anyhow::Result<TestCounts> {

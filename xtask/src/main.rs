@@ -8,6 +8,7 @@ mod conformance;
 mod demo;
 mod fio;
 mod fsx;
+mod harmless;
 mod job;
 mod libtest;
 mod lint;
@@ -40,6 +41,7 @@ const TASKS: &[Task] = &[
     ("shuttle", "whole pools, in orders picked at random", |_| ci::shuttle()),
     ("conformance", "liburing's own tests on the engine, compared with the manifest", conformance::main),
     ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
+    ("harmless", "programs under `uringlet run` do what they do without it", harmless::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),
     ("torture", "threads of changing identities on one pool of files, each access and byte checked", torture::main),
     ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),

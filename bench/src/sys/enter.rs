@@ -64,6 +64,29 @@ pub(crate) fn enter_via_register(fd: i32) -> i64 {
     syscall_by_register(std::hint::black_box(libc::SYS_io_uring_enter), i64::from(fd))
 }
 
+/// A function of the signature of [`enter_via_immediate`] in code that is made at run time: `mov
+/// $426, %eax; zeroes for the other arguments; syscall; ret`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn made_enter() -> anyhow::Result<extern "C" fn(i32) -> i64> {
+    const CODE: [u8; 22] =
+        [0xb8, 0xaa, 1, 0, 0, 0x31, 0xf6, 0x31, 0xd2, 0x4d, 0x31, 0xd2, 0x4d, 0x31, 0xc0, 0x4d, 0x31, 0xc9, 0x0f, 0x05, 0xc3, 0xcc];
+    // SAFETY: a new mapping, which holds the code before it is executable, and stays.
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        ensure!(page != libc::MAP_FAILED, "mmap: {}", io::Error::last_os_error());
+        page.cast::<[u8; CODE.len()]>().write(CODE);
+        let made = libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC);
+        ensure!(made == 0, "mprotect: {}", io::Error::last_os_error());
+        Ok(std::mem::transmute::<*mut libc::c_void, extern "C" fn(i32) -> i64>(page))
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn made_enter() -> anyhow::Result<extern "C" fn(i32) -> i64> {
+    anyhow::bail!("code is made for x86-64 only")
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn enter_via_immediate(_: i32) -> i64 {
     -i64::from(libc::ENOSYS)

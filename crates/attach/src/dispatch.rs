@@ -1,13 +1,15 @@
 //! What the engine does with an intercepted system call: by number, whichever entry it came by.
 
 use uringlet::{ENGINE, IdentityChange};
-use uringlet_sys::passthrough::pass_through;
+use uringlet_sys::linux::general::PROT_EXEC;
 use uringlet_sys::{AppPromise, Sysno, UserPtr};
 
 use crate::arch::CallFrame;
-use crate::convert::{int, low_i32, low_u32};
+use crate::convert::{Register, int, low_i32, low_u32};
 use crate::disposition::Disposition;
-use crate::{dup, in_use, polled_fds, signals, symbols};
+use crate::kernel_call::issue;
+use crate::ring_fd::{self, EINVAL};
+use crate::{dup, exec, fork, in_use, path_calls, polled_fds, signals, symbols, trap};
 
 /// Handles a call. The program's thread is on an engine stack here, its own registers are in
 /// `call`.
@@ -19,7 +21,12 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
         Sysno::io_uring_enter => Handled(ENGINE.enter(low_u32(a1), low_u32(a2), low_u32(a3), low_u32(a4), UserPtr::new(a5), a6)),
         Sysno::io_uring_setup => Handled(setup(low_u32(a1), UserPtr::new(a2))),
         Sysno::io_uring_register => Handled(ENGINE.register(low_u32(a1), low_u32(a2), UserPtr::new(a3), low_u32(a4))),
-        Sysno::mmap => Disposition::of(ENGINE.mmap(a1, a2, low_u32(a3), low_u32(a4), low_i32(a5), a6 as u64)),
+        Sysno::mmap => match ENGINE.mmap(a1, a2, low_u32(a3), low_u32(a4), low_i32(a5), a6 as u64) {
+            Some(result) => Handled(result),
+            None => protect(nr, args),
+        },
+        Sysno::mprotect | Sysno::pkey_mprotect => protect(nr, args),
+        Sysno::rt_sigprocmask if trap::is_on() => Handled(symbols::change_raw_mask(args)),
         Sysno::close => Disposition::of(ENGINE.close(low_i32(a1))),
         Sysno::close_range => match ENGINE.close_range(low_u32(a1), low_u32(a2), low_u32(a3)) {
             Some(result) => Handled(result),
@@ -43,11 +50,16 @@ pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
             Passthrough
         }
         Sysno::rt_sigaction => set_signal_action(args),
-        _ => change_identity(nr, args),
+        Sysno::fork | Sysno::clone | Sysno::clone3 => Disposition::of(fork::call(nr, args)),
+        Sysno::read | Sysno::write | Sysno::readv | Sysno::writev => refuse(ring_fd::refuses_transfers(low_i32(a1))),
+        Sysno::sendmsg => refuse(ENGINE.passes_a_ring(low_i32(a1), UserPtr::new(a2))),
+        Sysno::sendmmsg => send_messages(args),
+        Sysno::setrlimit | Sysno::prlimit64 => set_limit(nr, args),
+        _ => path_calls::call(nr, args, call).unwrap_or_else(|| change_identity(nr, args)),
     }
 }
 
-fn setup(entries: u32, params: UserPtr) -> isize {
+pub(crate) fn setup(entries: u32, params: UserPtr) -> isize {
     in_use::begin();
     signals::intercept();
     symbols::before_ring();
@@ -55,12 +67,6 @@ fn setup(entries: u32, params: UserPtr) -> isize {
     // states.
     let promise = unsafe { AppPromise::given() };
     ENGINE.setup(promise, entries, params)
-}
-
-/// Issues the call as the program asked for it.
-fn issue(nr: Sysno, args: [usize; 6]) -> isize {
-    // SAFETY: the program's own call with the program's own arguments.
-    unsafe { pass_through(nr, args) }
 }
 
 fn duplicate(nr: Sysno, args: [usize; 6]) -> Disposition {
@@ -81,20 +87,67 @@ fn duplicate(nr: Sysno, args: [usize; 6]) -> Disposition {
     Disposition::Handled(result)
 }
 
+fn refuse(is_refused: bool) -> Disposition {
+    if is_refused { Disposition::Handled(EINVAL) } else { Disposition::Passthrough }
+}
+
+/// sendmmsg(2) without libc.
+fn send_messages(mut args: [usize; 6]) -> Disposition {
+    let [fd, messages, count, ..] = args;
+    let refused = ring_fd::first_refused(messages, low_u32(count), |message| ENGINE.passes_a_ring(low_i32(fd), UserPtr::new(message)));
+    match refused {
+        None => Disposition::Passthrough,
+        Some(0) => Disposition::Handled(EINVAL),
+        Some(sent) => {
+            args[2] = sent.reg();
+            Disposition::Handled(issue(Sysno::sendmmsg, args))
+        }
+    }
+}
+
+/// setrlimit(2) and prlimit(2) without libc.
+fn set_limit(nr: Sysno, args: [usize; 6]) -> Disposition {
+    let result = issue(nr, args);
+    if result >= 0 {
+        ENGINE.limits_changed();
+    }
+    Disposition::Handled(result)
+}
+
 fn change_identity(nr: Sysno, args: [usize; 6]) -> Disposition {
     let Some(change) = IdentityChange::of(nr, [args[0], args[1], args[2]]) else { return Disposition::Passthrough };
     ENGINE.before_identity_call(change);
     let result = issue(nr, args);
     ENGINE.after_identity_call(change, result);
+    exec::note_filter(nr, [args[0], args[1], args[2]], result);
+    if change.is_filter && result >= 0 {
+        trap::note_filter();
+    }
+    Disposition::Handled(result)
+}
+
+/// mmap(2) and mprotect(2): what becomes code may have to be trapped.
+fn protect(nr: Sysno, args: [usize; 6]) -> Disposition {
+    let [start, len, protection, ..] = args;
+    if low_u32(protection) & PROT_EXEC == 0 || !trap::covers_new_code() {
+        return Disposition::Passthrough;
+    }
+    let result = issue(nr, args);
+    if result >= 0 {
+        trap::note_code(if nr == Sysno::mmap { result.cast_unsigned() } else { start }, len);
+    }
     Disposition::Handled(result)
 }
 
 /// rt_sigaction(2) without libc.
 fn set_signal_action(args: [usize; 6]) -> Disposition {
     let [signal, new, old, ..] = args;
-    let Some(before) = signals::intercepted_handler(low_u32(signal)) else { return Disposition::Passthrough };
-    let result = issue(Sysno::rt_sigaction, args);
-    if result == 0 {
+    let before = signals::intercepted_handler(low_u32(signal));
+    if before.is_none() && !trap::is_on() {
+        return Disposition::Passthrough;
+    }
+    let result = if trap::is_on() { signals::set_raw_action(args) } else { issue(Sysno::rt_sigaction, args) };
+    if let Some(before) = before.filter(|_| result == 0 && !trap::is_trap_signal(low_u32(signal))) {
         if old != 0 {
             signals::show_own_action(UserPtr::new(old), before);
         }

@@ -1,8 +1,10 @@
 //! Rust code onto an engine stack: for code that was entered through one of the exported symbols.
 
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU32;
 
-use crate::arch::call_on_stack;
+use crate::arch::{call_on_exec_stack, call_on_stack};
+use crate::exec::OwnStack;
 
 /// A closure that runs on another stack, and its result.
 struct ClosureSlot<F, R> {
@@ -27,6 +29,24 @@ pub(crate) fn on_engine_stack<R, F: FnOnce() -> R>(f: F) -> R {
         call_on_stack(run::<R, F>, (&raw mut slot).cast());
         slot.result.assume_init()
     }
+}
+
+/// Runs `f` on a stack of `exec::stack`. `None`: none becomes free.
+pub(crate) fn on_exec_stack<R>(f: impl FnOnce(OwnStack) -> R) -> Option<R> {
+    unsafe extern "C" fn run<R, F: FnOnce(OwnStack) -> R>(data: *mut u8, word: *const u32) {
+        // SAFETY: `data` is the pair below, and `word` that of a stack taken for this call.
+        unsafe {
+            let (f, result) = &mut *data.cast::<(Option<F>, Option<R>)>();
+            *result = f.take().map(|f| f(OwnStack::of(AtomicU32::from_ptr(word.cast_mut()))));
+        }
+    }
+    fn call<R, F: FnOnce(OwnStack) -> R>(f: F) -> Option<R> {
+        let mut slot = (Some(f), None);
+        // SAFETY: `run` is given the pair that it expects, which outlives the call.
+        unsafe { call_on_exec_stack(run::<R, F>, (&raw mut slot).cast()) };
+        slot.1
+    }
+    call(f)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! constructor runs before libc's own.
 
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::arch::weak_address;
 
@@ -30,10 +31,21 @@ fn environment() -> *const *const c_char {
     }
 }
 
+/// The same in a process without a dynamic linker.
+static INITIAL_STACK: AtomicUsize = AtomicUsize::new(0);
+
+/// Stores where the kernel put argc, in a process without a dynamic linker.
+pub(crate) fn set_initial_stack(stack: *const usize) {
+    INITIAL_STACK.store(stack.expose_provenance(), Ordering::Relaxed);
+}
+
 /// The address where the kernel put argc.
 fn initial_stack() -> Option<*const usize> {
-    let stack = variable_at(weak_address!("__libc_stack_end")) as *const usize;
-    (!stack.is_null()).then_some(stack)
+    let stack = match INITIAL_STACK.load(Ordering::Relaxed) {
+        0 => variable_at(weak_address!("__libc_stack_end")),
+        stack => stack,
+    };
+    (stack != 0).then_some(stack as *const usize)
 }
 
 /// All variables.
@@ -51,6 +63,19 @@ pub(crate) fn variables() -> impl Iterator<Item = &'static CStr> {
             (!text.is_null()).then(|| CStr::from_ptr(text))
         }
     })
+}
+
+/// Replaces the value of a variable by one that is not longer, for the program and its children.
+/// Its place stays: a program may look for what the kernel has put behind the environment.
+pub(crate) fn replace(name: &str, value: &[u8]) {
+    let Some(old) = variable(name).filter(|old| old.len() >= value.len()) else { return };
+    let to = old.as_ptr().cast_mut();
+    // SAFETY: the strings of the environment are the program's to write, and it does not run yet.
+    // They end in NUL, so there is room for one more byte than the old value has.
+    unsafe {
+        to.copy_from_nonoverlapping(value.as_ptr(), value.len());
+        to.add(value.len()).write(0);
+    }
 }
 
 /// The value of one variable.

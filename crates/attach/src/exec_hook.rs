@@ -1,22 +1,17 @@
-//! Children are attached as well: a child whose environment has lost LD_PRELOAD gets it back at its
-//! execve(2). Mostly the interposed functions do that (`symbols::exec`).
+//! The hook inside libc: the system calls of its exec functions are rewritten sites then.
 //!
-//! Where libc starts a program with its own environment (`system`, `popen`, `execl`) and that has
-//! lost the variable, the hook is at the system call inside libc's `execve`, which these functions
-//! reach by calls that no exported symbol intercepts. It is put there when it is needed first: this
-//! takes longer than the rest of a program's start.
-//!
-//! A child that cannot be attached (static, set-uid) loses nothing: its dynamic linker ignores the
-//! variable, or there is none.
+//! The interposed functions prepare most calls themselves. Where libc starts a program on its own
+//! (`posix_spawn`, `system`, `popen`, `execl`) no symbol intercepts that. The hook is put there
+//! when such a call has to be changed: this takes longer than the rest of a program's start.
 
 use alloc::boxed::Box;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::arch::exec_entry;
+use crate::arch::site_entry;
 use crate::convert::address;
 use crate::entry::on_engine_stack;
-use crate::exec_env::set_preload_path;
+use crate::exec::set_library_path;
 use crate::rewrite::{self, LoadedObject};
 use crate::{explain, libc_symbols, safe_read};
 
@@ -25,10 +20,8 @@ static LIBC: AtomicPtr<LoadedObject> = AtomicPtr::new(null_mut());
 
 /// Keeps what a child's environment and the hook need.
 pub(crate) fn prepare(objects: &[LoadedObject]) {
-    // A relative path means something else in the child.
-    let Some(path) = rewrite::own_path(objects).filter(|path| path.starts_with(b"/")) else { return };
-    // Kept for the life of the process.
-    set_preload_path(path.leak());
+    let Some(path) = rewrite::own_path(objects) else { return };
+    set_library_path(&path);
     if let Some(program) = objects.first() {
         safe_read::set_program_start(address(program.span().start));
     }
@@ -47,8 +40,8 @@ pub(crate) fn install() {
         let functions = [c"execve", c"execveat", c"fexecve"].map(libc_symbols::address_of);
         // SAFETY: `prepare` made it, and no other thread has got it.
         let libc = unsafe { Box::from_raw(libc) };
-        if !rewrite::hook_exec_calls(&libc, &functions, exec_entry as *const () as usize) {
-            explain::line(|| "children whose environment loses LD_PRELOAD will not be attached: libc's execve looks unfamiliar".into());
+        if !rewrite::hook_exec_calls(&libc, &functions, site_entry as *const () as usize) {
+            explain::line(|| "programs that libc starts by itself will not be attached: its execve looks unfamiliar".into());
         }
     });
 }

@@ -1,13 +1,20 @@
 //! fork(2): no thread may be inside the engine while the process is copied.
+//!
+//! libc's fork runs the handlers. A fork by the system call alone goes through [`call`] once the
+//! program uses the engine.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use uringlet::ENGINE;
-use uringlet_sys::process;
+use uringlet_sys::linux::general::{CLONE_FILES, CLONE_VFORK, CLONE_VM};
+use uringlet_sys::{Sysno, UserPtr, process, user};
 
+use crate::convert::address;
 use crate::entry::on_engine_stack;
+use crate::exec;
 use crate::in_use::is_in_use;
+use crate::kernel_call::issue;
 use crate::libc_symbols;
 
 #[cfg(not(test))]
@@ -49,9 +56,55 @@ extern "C" fn after_fork_in_parent() {
 
 extern "C" fn after_fork_in_child() {
     process::disown();
+    exec::free_all();
     if unlock_heap() {
         on_engine_stack(|| ENGINE.after_fork_in_child());
     }
+}
+
+/// fork(2), clone(2) or clone3(2) without libc: its result. `None`: the program makes the call
+/// where it is.
+pub(crate) fn call(nr: Sysno, args: [usize; 6]) -> Option<isize> {
+    if !is_plain_fork(nr, args) {
+        return None;
+    }
+    before_fork();
+    let result = issue(nr, args);
+    if result == 0 {
+        after_fork_in_child()
+    } else {
+        after_fork_in_parent()
+    }
+    Some(result)
+}
+
+/// Whether the child gets a copy of the memory and of the descriptors, and returns on the stack
+/// that its parent is on. A parent that waits for its child (`CLONE_VFORK`) would wait with all
+/// locks held.
+fn is_plain_fork(nr: Sysno, args: [usize; 6]) -> bool {
+    const SHARED: usize = (CLONE_VM | CLONE_VFORK | CLONE_FILES) as usize;
+    let (flags, stack) = match nr {
+        Sysno::clone => (args[0], args[1]),
+        Sysno::clone3 => match clone3_flags_and_stack(args) {
+            Some(pair) => pair,
+            None => return false,
+        },
+        _ => (0, 0),
+    };
+    flags & SHARED == 0 && stack == 0
+}
+
+/// Of the `struct clone_args` at the first argument, whose size is the second.
+fn clone3_flags_and_stack([at, size, ..]: [usize; 6]) -> Option<(usize, usize)> {
+    /// The first version of the structure: flags come first, the stack is the sixth word.
+    const WORDS: usize = 8;
+    const STACK: usize = 5;
+    let mut words = [0_u64; WORDS];
+    if size < size_of_val(&words) {
+        return None;
+    }
+    user::read_slice(&mut words, UserPtr::new(at)).ok()?;
+    Some((address(words[0]), address(words[STACK])))
 }
 
 type ForkHandler = extern "C" fn();

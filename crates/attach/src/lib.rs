@@ -13,29 +13,41 @@
 extern crate alloc;
 
 mod arch;
+mod bindings;
 mod convert;
+mod diagnose;
 mod dispatch;
 mod disposition;
 mod dl_hook;
+mod doctor;
 mod dup;
 mod entry;
 mod environ;
-mod exec_env;
+mod exec;
 mod exec_hook;
 mod explain;
 mod fork;
 mod in_use;
 mod intercepted;
+mod kernel_call;
 mod libc_symbols;
 mod link_map;
+mod notice;
+mod path_call_table;
+mod path_calls;
 mod polled_fds;
 mod rewrite;
+mod ring_fd;
 mod safe_read;
 mod signals;
 mod stack;
 mod start;
+mod static_file;
+mod static_program;
 mod symbol_table;
 mod symbols;
+mod trap;
+mod virtual_paths;
 
 #[cfg(not(test))]
 uringlet_sys::freestanding!("liburinglet.so");

@@ -1,8 +1,12 @@
 //! Reading the program's memory so that a bad address is not a fault.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uringlet_sys::UserPtr;
+use uringlet_sys::static_ref::StaticRef;
 use uringlet_sys::user;
 
 use crate::arch::{PAGE, weak_address};
@@ -27,39 +31,44 @@ pub(crate) fn for_each_word(addr: usize, count: usize, mut each: impl FnMut(usiz
     }
 }
 
-/// Reads the environment that a program passes to execve(2), with the program's own loads. The
-/// program may be confined to its own system calls. So only pages that are not known to be readable
-/// are checked, each once, by a call that every libc makes.
+/// Reads what a program passes to execve(2), or a path, with the program's own loads. The program
+/// may be confined to its own system calls. So only pages that are not known to be readable are
+/// checked, by a call that every libc makes; pages that alternate are checked once.
 #[derive(Debug)]
-pub(crate) struct EnvReader {
-    /// All of it is libc's own environment, which libc reads in the same way.
+pub(crate) struct ProgramReader {
+    /// All that is read is libc's own environment, which libc reads in the same way.
     is_libc_environ: bool,
-    /// The page that was checked last; at first an address that is none.
-    page: usize,
+    /// Pages that were checked, each at the index of its number's low bits; 0: none.
+    pages: [usize; 64],
     /// An address in the caller's stack frame.
     stack: usize,
 }
 
-impl EnvReader {
-    /// For the array at `given`.
-    pub(crate) fn new(given: usize) -> Self {
-        let local = 0_u8;
+impl ProgramReader {
+    /// For the environment at `given`; 0: for anything else. `stack` is where the program's frames
+    /// begin; 0: not known.
+    pub(crate) fn new(given: usize, stack: usize) -> Self {
         let is_libc_environ = given != 0 && environ::libc_environ() == given;
-        Self { is_libc_environ, page: usize::MAX, stack: (&raw const local).addr() }
+        Self { is_libc_environ, pages: [0; 64], stack }
+    }
+
+    /// For a string of a thread whose stack pointer is at `stack`.
+    pub(crate) fn with_stack(stack: usize) -> Self {
+        Self::new(0, stack)
     }
 
     /// Whether the byte at `addr` can be read.
     fn can_read(&mut self, addr: usize) -> bool {
         let page = addr & !(PAGE - 1);
-        if self.is_libc_environ || page == self.page {
+        let slot = addr / PAGE % self.pages.len();
+        if self.is_libc_environ || (page != 0 && self.pages[slot] == page) {
             return true;
         }
         let is_readable = self.is_known(addr) || (page != 0 && user::is_word_readable(UserPtr::new(page)) != Some(false));
-        if !is_readable {
-            return false;
+        if is_readable {
+            self.pages[slot] = page;
         }
-        self.page = page;
-        true
+        is_readable
     }
 
     /// Whether the address lies in the program, its heap, or the stack above this frame.
@@ -67,7 +76,9 @@ impl EnvReader {
         const FRAMES: usize = 64 << 10;
         let heap_end = environ::variable_at(weak_address!("__curbrk"));
         let program = PROGRAM_START.load(Ordering::Relaxed);
-        (program != 0 && (program..heap_end).contains(&addr)) || addr.wrapping_sub(self.stack) < FRAMES
+        let is_in_segment = || SEGMENTS.get().is_some_and(|segments| segments.iter().any(|segment| segment.contains(&(addr as u64))));
+        let is_in_frames = self.stack != 0 && addr.wrapping_sub(self.stack) < FRAMES;
+        (program != 0 && (program..heap_end).contains(&addr)) || is_in_segment() || is_in_frames
     }
 
     /// One word; `None` if it cannot be read.
@@ -77,7 +88,8 @@ impl EnvReader {
         is_readable.then(|| unsafe { (addr as *const usize).read_unaligned() })
     }
 
-    fn byte(&mut self, addr: usize) -> Option<u8> {
+    /// One byte; `None` if it cannot be read.
+    pub(crate) fn byte(&mut self, addr: usize) -> Option<u8> {
         // SAFETY: the page is readable: see `can_read`.
         self.can_read(addr).then(|| unsafe { (addr as *const u8).read() })
     }
@@ -103,17 +115,25 @@ impl EnvReader {
 /// Where the program begins; its data and its heap follow.
 static PROGRAM_START: AtomicUsize = AtomicUsize::new(0);
 
+/// The segments of a static program that can be read.
+static SEGMENTS: StaticRef<Vec<Range<u64>>> = StaticRef::new();
+
 /// Stores where the program begins.
 pub(crate) fn set_program_start(start: usize) {
     PROGRAM_START.store(start, Ordering::Relaxed);
+}
+
+/// Stores the readable segments of a static program.
+pub(crate) fn set_segments(segments: Vec<Range<u64>>) {
+    SEGMENTS.set(Box::leak(Box::new(segments)));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reader() -> EnvReader {
-        EnvReader::new(0)
+    fn reader() -> ProgramReader {
+        ProgramReader::new(0, 0)
     }
 
     #[test]

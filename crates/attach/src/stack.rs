@@ -13,12 +13,17 @@
 //! back and taken again in between does not compare equal. Reading a stale `next` at all is safe
 //! because stacks are never unmapped.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_STACK, PROT_NONE, PROT_READ, PROT_WRITE};
-use uringlet_sys::mm;
+use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_STACK, PROT_NONE, PROT_READ, PROT_WRITE};
+use uringlet_sys::{mm, valgrind};
 
 use crate::arch::PAGE;
+use crate::convert::address;
+
+/// Flags of the mappings.
+const FLAGS: u32 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+const NO_FD: i32 = -1;
 
 /// Bytes of one stack, guard page included; also its alignment.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
@@ -41,12 +46,61 @@ pub(crate) struct Shard {
 /// All lists. `arch` selects one by a hash of the stack pointer.
 pub(crate) static POOL: [Shard; SHARDS] = [const { Shard { head: AtomicU64::new(0) } }; SHARDS];
 
+/// Stacks for threads whose list is empty: see `site_entry`.
+pub(crate) static RESERVE: Shard = Shard { head: AtomicU64::new(0) };
+/// How many there are. Further threads yield meanwhile.
+const RESERVED: usize = 2;
+
+/// Fills the reserve, before a call site is rewritten. Without memory it stays empty.
+pub(crate) fn prepare_reserve() {
+    static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+    if IS_PREPARED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    for _ in 0..RESERVED {
+        reserve_another();
+    }
+}
+
+/// The stack with this base came from the reserve, and the calling thread is on it. From now on it
+/// belongs to the list at `shard`, if another one can be made for the reserve.
+pub(crate) extern "C" fn adopt(base: usize, shard: usize) {
+    if reserve_another() {
+        set_top_word(base, 8, shard);
+    }
+}
+
+/// Sets a word at the top of a stack that no other thread uses.
+fn set_top_word(base: usize, offset: usize, value: usize) {
+    // SAFETY: a word of a stack that `grow` has made, and that only the calling thread knows.
+    unsafe { ((base + STACK_TOP + offset) as *mut usize).write(value) };
+}
+
+fn reserve_another() -> bool {
+    let base = grow((&raw const RESERVE).expose_provenance());
+    if base == 0 {
+        return false;
+    }
+    let push = |head: u64| {
+        let counter = (head + 1) % STACK_BYTES as u64;
+        set_top_word(base, 0, address(head - head % STACK_BYTES as u64));
+        Some(base as u64 | counter)
+    };
+    let _ = RESERVE.head.fetch_update(Ordering::AcqRel, Ordering::Acquire, push);
+    true
+}
+
 /// Stacks come from arenas of 64, so that an address can be recognised as one of theirs. Each word:
 /// an arena's base and, in the bits that its alignment leaves free, how many of its stacks are in
 /// use. Filled from the front.
 static ARENAS: [AtomicUsize; 256] = [const { AtomicUsize::new(0) }; 256];
 const ARENA_STACKS: usize = 64;
 const ARENA_BYTES: usize = ARENA_STACKS * STACK_BYTES;
+/// 2 MiB at both ends of an arena stay unused. valgrind takes a change of the stack pointer by less
+/// (`--max-stackframe`) for growth of one stack, unless it knows both stacks; a coroutine's it does
+/// not know.
+const MARGIN_STACKS: usize = (2 << 20) / STACK_BYTES;
+const USED_STACKS: usize = ARENA_STACKS - 2 * MARGIN_STACKS;
 
 /// The base of the engine stack that `address` lies in.
 pub(crate) fn containing(address: usize) -> Option<usize> {
@@ -58,14 +112,14 @@ pub(crate) fn containing(address: usize) -> Option<usize> {
 pub(crate) extern "C" fn grow(shard: usize) -> usize {
     for arena in &ARENAS {
         if let Some(base) = next_of(arena) {
+            // Mapped anew: a filter may deny mprotect(2).
             // SAFETY: no thread uses this stack of the arena yet. Its lowest page stays as the
             // guard.
-            unsafe {
-                if mm::protect(base + PAGE, STACK_BYTES - PAGE, PROT_READ | PROT_WRITE).is_err() {
-                    return 0;
-                }
-                ((base + STACK_TOP + 8) as *mut usize).write(shard);
+            if unsafe { mm::map(base + PAGE, STACK_BYTES - PAGE, PROT_READ | PROT_WRITE, FLAGS | MAP_FIXED, NO_FD, 0) }.is_err() {
+                return 0;
             }
+            set_top_word(base, 8, shard);
+            valgrind::register_stack(base + PAGE..base + STACK_BYTES);
             return base;
         }
     }
@@ -86,18 +140,16 @@ fn next_of(arena: &AtomicUsize) -> Option<usize> {
             }
         }
     }
-    let take = |now: usize| (now % ARENA_BYTES < ARENA_STACKS).then_some(now + 1);
+    let take = |now: usize| (now % ARENA_BYTES < USED_STACKS).then_some(now + 1);
     let before = match arena.compare_exchange(now, take(now)?, Ordering::AcqRel, Ordering::Acquire) {
         Ok(before) => before,
         Err(_) => arena.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok()?,
     };
-    Some((before & !(ARENA_BYTES - 1)) + before % ARENA_BYTES * STACK_BYTES)
+    Some((before & !(ARENA_BYTES - 1)) + (MARGIN_STACKS + before % ARENA_BYTES) * STACK_BYTES)
 }
 
 /// Address space for an arena, aligned to its size.
 fn map_arena() -> Option<usize> {
-    const FLAGS: u32 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
-    const NO_FD: i32 = -1;
     // SAFETY: a new mapping, at an address of the kernel's choice.
     let at = unsafe { mm::map(0, 2 * ARENA_BYTES, PROT_NONE, FLAGS, NO_FD, 0) }.ok()?;
     let base = at.next_multiple_of(ARENA_BYTES);

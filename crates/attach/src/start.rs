@@ -4,9 +4,9 @@ use uringlet::{AsyncHint, ENGINE, WriteMode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
-use crate::rewrite::CacheUse;
+use crate::rewrite::{CacheUse, LoadedObject, ScanTotals};
 use crate::symbols::resolve_all;
-use crate::{dl_hook, environ, exec_hook, explain, fork, rewrite};
+use crate::{diagnose, dl_hook, doctor, environ, exec, exec_hook, explain, fork, intercepted, notice, rewrite, safe_read, trap};
 
 #[cfg(not(test))]
 #[used]
@@ -16,8 +16,15 @@ static CONSTRUCTOR: extern "C" fn() = start;
 /// Takes no arguments: glibc passes argc, argv and envp to constructors, musl does not.
 extern "C" fn start() {
     resolve_all();
-    fork::HEAP.register();
+    prepare();
     fork::register_handlers();
+    attach();
+    trap::note_start();
+}
+
+/// What a process needs, however it was started.
+fn prepare() {
+    fork::HEAP.register();
     ENGINE.prepare();
     choose_devices();
     if environ::variable("URINGLET_EXPLAIN").is_some() {
@@ -29,7 +36,9 @@ extern "C" fn start() {
     if let Some(mode) = environ::variable("URINGLET_MODE").and_then(WriteMode::named) {
         ENGINE.set_mode(mode);
     }
-    attach();
+    notice::prepare();
+    doctor::prepare();
+    trap::start();
 }
 
 /// Selects the ublk devices of the program: a broker's, if `uringlet run` names one, else its own.
@@ -46,11 +55,31 @@ fn choose_devices() {
 
 fn attach() {
     let objects = rewrite::loaded();
-    rewrite::examine(&objects, CacheUse::Allowed);
+    let totals = rewrite::examine(&objects, CacheUse::Allowed);
     exec_hook::prepare(&objects);
-    if !dl_hook::install(&objects) {
-        explain::line(|| {
-            "libraries that the program loads later will not be rewritten: the dynamic linker is unfamiliar or being debugged".into()
-        });
+    let hears_dlopen = dl_hook::install(&objects);
+    if !hears_dlopen {
+        explain::line(|| "libraries that the program loads later will not be rewritten: the dynamic linker is unfamiliar".into());
     }
+    tell(&objects, &totals, hears_dlopen);
+}
+
+/// Tells the user what was attached, or that nothing was.
+fn tell(objects: &[LoadedObject], totals: &ScanTotals, hears_dlopen: bool) {
+    explain::bindings(objects);
+    diagnose::finish(objects, hears_dlopen);
+    notice::at_start(objects, totals.has_ring_sites());
+    notice::program_starts();
+}
+
+/// Attaches to a static program, which is mapped. `own_path` is that of this object.
+pub(crate) fn attach_static(program: &LoadedObject, own_path: &[u8]) {
+    prepare();
+    safe_read::set_segments(program.readable.clone());
+    intercepted::intercept_static();
+    let objects = core::slice::from_ref(program);
+    let totals = rewrite::examine(objects, CacheUse::Allowed);
+    exec::set_library_path(own_path);
+    tell(objects, &totals, false);
+    trap::note_start();
 }

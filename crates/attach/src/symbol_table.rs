@@ -1,9 +1,11 @@
 //! The symbols that a loaded object defines, read from its dynamic section: without the dynamic
 //! linker's functions, which the program may have replaced by its own.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char};
 
-use uringlet_sys::linux::elf_uapi::{DT_GNU_HASH, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_VERSYM, elf64_sym};
+use uringlet_sys::linux::elf_uapi::{
+    DT_GNU_HASH, DT_HASH, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRTAB, DT_SYMTAB, DT_VERSYM, elf64_rela, elf64_sym,
+};
 
 /// Set in a version number: not the symbol's default version.
 const VERSION_HIDDEN: u16 = 0x8000;
@@ -29,6 +31,8 @@ pub(crate) struct SymbolTable {
     versions: usize,
     gnu_hash: usize,
     sysv_hash: usize,
+    /// Address and length (bytes) of the relocations of data, and of those of calls.
+    relocations: [(usize, usize); 2],
 }
 
 /// A value in the tables of a loaded object.
@@ -53,6 +57,10 @@ impl SymbolTable {
                 Ok(DT_VERSYM) => table.versions = address,
                 Ok(DT_GNU_HASH) => table.gnu_hash = address,
                 Ok(DT_HASH) => table.sysv_hash = address,
+                Ok(DT_RELA) => table.relocations[0].0 = address,
+                Ok(DT_RELASZ) => table.relocations[0].1 = entry.value,
+                Ok(DT_JMPREL) => table.relocations[1].0 = address,
+                Ok(DT_PLTRELSZ) => table.relocations[1].1 = entry.value,
                 _ => {}
             }
         }
@@ -64,6 +72,54 @@ impl SymbolTable {
         let index = if self.gnu_hash != 0 { self.find_by_gnu_hash(name) } else { self.find_by_sysv_hash(name) };
         let symbol: elf64_sym = load(self.symbols, index?);
         Some(self.base.wrapping_add(crate::convert::address(symbol.st_value)))
+    }
+
+    /// The names that the object binds: undefined symbols that its relocations refer to.
+    pub(crate) fn bound(self) -> impl Iterator<Item = &'static CStr> {
+        let tables = self.relocations.into_iter().filter(|(address, _)| *address != 0);
+        let entries = tables.flat_map(|(address, bytes)| {
+            let count = bytes / size_of::<elf64_rela>();
+            (0..count).map(move |index| load::<elf64_rela>(address, index))
+        });
+        entries.filter_map(move |entry| {
+            let index = crate::convert::address(entry.r_info >> 32);
+            let symbol: elf64_sym = if index == 0 { return None } else { load(self.symbols, index) };
+            (symbol.st_shndx == 0).then(|| self.name(&symbol))
+        })
+    }
+
+    /// The function that an address lies in, and how far behind its beginning, bytes.
+    pub(crate) fn containing(&self, address: usize) -> Option<(&'static CStr, usize)> {
+        let offset = address.wrapping_sub(self.base) as u64;
+        (0..self.count()).find_map(|index| {
+            let symbol: elf64_sym = load(self.symbols, index);
+            let inside = offset.wrapping_sub(symbol.st_value);
+            let is_it = symbol.st_shndx != 0 && symbol.st_info & 0xf == STT_FUNC && inside < symbol.st_size;
+            is_it.then(|| (self.name(&symbol), crate::convert::address(inside)))
+        })
+    }
+
+    /// The number of symbols.
+    fn count(&self) -> usize {
+        if self.gnu_hash == 0 {
+            return if self.sysv_hash == 0 { 0 } else { load::<[u32; 2]>(self.sysv_hash, 0)[1] as usize };
+        }
+        let [buckets, first, words, _] = load::<[u32; 4]>(self.gnu_hash, 0);
+        let bucket_table = self.gnu_hash + 16 + 8 * words as usize;
+        let chain = bucket_table + 4 * buckets as usize;
+        let last = (0..buckets as usize).map(|bucket| load::<u32>(bucket_table, bucket)).max().unwrap_or(0);
+        if last < first {
+            return first as usize;
+        }
+        // The last chain ends at an entry whose lowest bit is set.
+        let rest = (0..).take_while(|at| load::<u32>(chain, (last - first) as usize + at) & 1 == 0).count();
+        last as usize + rest + 1
+    }
+
+    /// A symbol's name.
+    fn name(&self, symbol: &elf64_sym) -> &'static CStr {
+        // SAFETY: the table of names is loaded as long as the object, and each name ends in NUL.
+        unsafe { CStr::from_ptr((self.names + symbol.st_name as usize) as *const c_char) }
     }
 
     /// Whether the symbol at `index` is the function wanted.

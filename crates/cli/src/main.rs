@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod doctor;
 mod documents;
 mod run;
 mod stat;
@@ -23,6 +24,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::RunArgs),
+    Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),
     Stat(stat::StatArgs),
     Ublk(ublk::UblkArgs),
@@ -39,6 +41,7 @@ uringlet_sys::c_main!(start);
 fn start() -> Status {
     match Cli::parse().command {
         Command::Run(args) => run::run(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Stat(args) => stat::stat(&args),
         Command::Ublk(args) => ublk::ublk(&args),

@@ -23,6 +23,8 @@ oracle::compare! {
     crash_stacks,
     /// A signal at every instruction of a call.
     crash_steps,
+    /// Calls with 256 bytes of stack left, signals deferred.
+    stack_budget,
 }
 
 /// Compiles to a program in a folder of its own.

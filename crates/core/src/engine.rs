@@ -4,6 +4,8 @@
 mod files;
 mod fork;
 mod identity;
+#[cfg(all(test, loom, not(shuttle)))]
+mod model;
 mod numbers;
 mod ring_fd;
 
@@ -17,8 +19,8 @@ use crate::virtual_file;
 use crate::write::{self, WriteMode};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet_sys::fd::{any_number_lingers, before_programs_close};
-use uringlet_sys::{Errno, fd_table, io, process};
+use uringlet_sys::fd::{any_number_lingers, before_programs_close, wait_until_left};
+use uringlet_sys::{Errno, fd_table, io, process, refusal};
 
 /// The one engine of this process.
 pub static ENGINE: Engine = Engine { _one: () };
@@ -50,13 +52,19 @@ impl Engine {
     ///
     /// # Errors
     /// `EPERM` in a vfork child: the ring would be in the memory of its parent, its descriptors
-    /// would not. `ENOMEM`: see [`own`](Self::own).
+    /// would not; in a thread that has left the descriptor table of the rings. `ENOMEM`: see
+    /// [`own`](Self::own).
     pub(crate) fn init(&'static self) -> Result<(), Errno> {
         if !process::is_claimed() {
             process::claim();
         }
         self.own()?;
-        if process::is_foreign() || has_other_table() {
+        if process::is_foreign() {
+            refusal::tell(&["this process has the memory of its parent (docs/decisions/0025)"]);
+            return Err(Errno::EPERM);
+        }
+        if has_other_table() {
+            refusal::tell(&["this thread has left the descriptor table of the process' rings (docs/decisions/0021)"]);
             return Err(Errno::EPERM);
         }
         fd_table::init()?;
@@ -83,6 +91,7 @@ impl Engine {
 
     #[cold]
     fn close_known(&'static self, fd: i32) -> Option<isize> {
+        wait_until_left(fd);
         if fd_table::is_internal(fd) {
             return (!self.is_foreign_process()).then_some(-(Errno::EBADF.into_raw() as isize));
         }
@@ -115,6 +124,7 @@ impl Engine {
     /// about it are dropped.
     pub fn before_replace(&'static self, fd: i32) {
         before_programs_close(fd);
+        wait_until_left(fd);
         if fd_table::is_unused(fd) || fd_table::is_internal(fd) || self.is_foreign_process() {
             return;
         }
@@ -177,7 +187,8 @@ impl Engine {
     /// another thread's by the time of that call. Returns the rings that lose their last number.
     fn before_close_of(&'static self, first: u32, last: u32) -> Vec<(&'static Ring, u64)> {
         let numbers = (first..=last.min(fd_table::NUMBERS as u32 - 1)).map(u32::cast_signed);
-        let tracked = numbers.filter(|&fd| !fd_table::is_unused(fd) && !fd_table::is_internal(fd));
+        let tracked =
+            numbers.filter(|&fd| !fd_table::is_unused(fd)).inspect(|&fd| wait_until_left(fd)).filter(|&fd| !fd_table::is_internal(fd));
         tracked.filter_map(|fd| self.lose_number(fd)).collect()
     }
 

@@ -139,6 +139,19 @@ impl Submitter {
     }
 }
 
+/// What few requests have.
+#[derive(Debug, Default)]
+pub(crate) struct RareParts {
+    /// The registered buffer, once the request outlives its first try.
+    pub(crate) buffer: Option<Arc<BufferNode>>,
+    /// The identity that its submitter had when it was queued, where that is the one to act with.
+    pub(crate) captured: Option<CapturedIdentity>,
+    /// The notification that follows its CQE.
+    pub(crate) notification: Option<Notification>,
+    /// The armed LINK_TIMEOUT that guards the request.
+    pub(crate) link_timer: Option<ReqId>,
+}
+
 /// A request and the rest of its chain.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -149,8 +162,6 @@ pub(crate) struct Request {
     /// The provided-buffer group to select from.
     pub(crate) buf_group: u16,
     pub(crate) target: FileTarget,
-    /// The registered buffer, once the request outlives its first try.
-    pub(crate) buffer: Option<Arc<BufferNode>>,
     pub(crate) user_data: u64,
     /// An earlier failure in the chain, of a request with `CQE_SKIP_SUCCESS`, silences this one.
     pub(crate) is_silent: bool,
@@ -160,16 +171,11 @@ pub(crate) struct Request {
     pub(crate) hybrid_done: bool,
     /// Cancelled while running: it reports its result as it is, and a multishot ends.
     pub(crate) is_cancelled: bool,
-    /// The notification that follows its CQE.
-    pub(crate) notification: Option<Notification>,
     /// The key of the thread that submitted it: `crate::identity` says who that is.
     pub(crate) thread: u64,
-    /// The identity that it had when the request was queued, where that is the one to act with.
-    pub(crate) captured: Option<CapturedIdentity>,
     /// The rest of the link chain.
     pub(crate) next: NextLink,
-    /// The armed LINK_TIMEOUT that guards this request.
-    pub(crate) link_timer: Option<ReqId>,
+    rare: Option<Box<RareParts>>,
     /// A buffered write of this number's file: while it is parked, later ones go behind it.
     pub(crate) queued_on: Option<i32>,
 }
@@ -184,17 +190,14 @@ impl Request {
             flags: sqe.flags,
             buf_group: sqe.buf_index,
             target: FileTarget::None,
-            buffer: None,
             user_data: sqe.user_data,
             is_silent: false,
             poll_fired: false,
             hybrid_done: false,
             is_cancelled: false,
-            notification: None,
             thread: 0,
-            captured: None,
             next: NextLink(None),
-            link_timer: None,
+            rare: None,
             queued_on: None,
         }
     }
@@ -210,8 +213,31 @@ impl Request {
     }
 
     pub(crate) fn submitter(&self) -> Submitter {
-        let captured = self.captured.as_ref().map(|captured| captured.identity);
+        let captured = self.rare().and_then(|rare| rare.captured.as_ref()).map(|captured| captured.identity);
         Submitter { opcode: self.opcode, thread: self.thread, captured }
+    }
+
+    /// What it has of that.
+    #[inline]
+    pub(crate) fn rare(&self) -> Option<&RareParts> {
+        self.rare.as_deref()
+    }
+
+    /// The op, and the registered buffer that the request holds.
+    #[inline]
+    pub(crate) fn op_and_buffer(&mut self) -> (&mut Op, Option<&BufferNode>) {
+        (&mut self.op, self.rare.as_deref().and_then(|rare| rare.buffer.as_deref()))
+    }
+
+    /// To give it a part.
+    pub(crate) fn rare_mut(&mut self) -> &mut RareParts {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Takes a part away, if it is there.
+    #[inline]
+    pub(crate) fn take_rare<T>(&mut self, part: impl FnOnce(&mut RareParts) -> &mut Option<T>) -> Option<T> {
+        self.rare.as_deref_mut().and_then(|rare| part(rare).take())
     }
 
     pub(crate) fn has(&self, flag: u8) -> bool {
@@ -248,6 +274,10 @@ impl Request {
         }
     }
 }
+
+// It moves with every step: two cache lines.
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Request>() <= 128);
 
 /// A parked request.
 #[derive(Debug)]

@@ -20,21 +20,13 @@ const RING_MASK: u64 = 0x00ff_ffff;
 const INTERNAL: u64 = 1 << 24;
 const VIRTUAL: u64 = 1 << 25;
 const LINGERING: u64 = 1 << 26;
+const LEAVING: u64 = 1 << 27;
 const KIND_SHIFT: u32 = 32;
 const KIND_MASK: u64 = 0xffff << KIND_SHIFT;
 const USERS_SHIFT: u32 = 48;
 const ONE_USER: u64 = 1 << USERS_SHIFT;
 
 static TABLE: AtomicUsize = AtomicUsize::new(0);
-
-/// The owner of a descriptor number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FdOwner {
-    /// The program's, or free.
-    Program,
-    /// The engine's.
-    Engine,
-}
 
 /// The facts about a number. Both words are in one cache line: they are often read together.
 #[repr(C, align(16))]
@@ -81,9 +73,9 @@ fn update(fd: i32, mask: u64, value: u64) {
     }
 }
 
-/// Sets a number's owner, and forgets all else about it.
-pub fn set_owner(fd: i32, owner: FdOwner) {
-    update(fd, u64::MAX, if owner == FdOwner::Engine { INTERNAL } else { 0 });
+/// The number is the engine's. All else about it is forgotten.
+pub(crate) fn set_internal(fd: i32) {
+    update(fd, u64::MAX, INTERNAL);
 }
 
 /// Whether the number is the engine's.
@@ -93,10 +85,34 @@ pub fn is_internal(fd: i32) -> bool {
     word(fd).is_some_and(|w| w.load(Relaxed) & INTERNAL != 0)
 }
 
-/// The next number at or above `from` that is the engine's.
+/// The next number at or above `from` that is the engine's, or that the engine is leaving.
 #[must_use]
 pub fn next_internal(from: u32) -> Option<u32> {
-    (from..NUMBERS as u32).take_while(|_| TABLE.load(Relaxed) != 0).find(|&fd| is_internal(fd as i32))
+    let is_kept = |fd: u32| word(fd as i32).is_some_and(|w| w.load(Relaxed) & (INTERNAL | LEAVING) != 0);
+    (from..NUMBERS as u32).take_while(|_| TABLE.load(Relaxed) != 0).find(|&fd| is_kept(fd))
+}
+
+/// The engine is leaving the number (`fd::LeavingNumber`). All else about it is forgotten.
+pub(crate) fn begin_leaving(fd: i32) {
+    LAST_LEAVING.fetch_max(fd, Relaxed);
+    update(fd, u64::MAX, LEAVING);
+}
+
+/// The engine has left the number. What others know about it by now stays.
+pub(crate) fn end_leaving(fd: i32) {
+    update(fd, LEAVING, 0);
+}
+
+/// Whether the engine is leaving the number. One load.
+#[inline]
+#[must_use]
+pub fn is_leaving(fd: i32) -> bool {
+    word(fd).is_some_and(|w| w.load(Acquire) & LEAVING != 0)
+}
+
+/// In a forked child: the threads that were leaving numbers are not there.
+pub(crate) fn end_all_leaving() {
+    (0..=LAST_LEAVING.load(Relaxed)).filter(|&fd| is_leaving(fd)).for_each(end_leaving);
 }
 
 /// The index of the ring behind this number.
@@ -109,7 +125,8 @@ pub fn ring_index(fd: i32) -> Option<u32> {
 
 /// Records the ring behind a number; `None`: it is a ring's no longer.
 pub fn set_ring_index(fd: i32, index: Option<u32>) {
-    update(fd, u64::MAX, index.map_or(0, |i| u64::from(i) + 1));
+    // The thread that is leaving the number ends that itself.
+    update(fd, !LEAVING, index.map_or(0, |i| u64::from(i) + 1));
 }
 
 /// Whether the number is a virtual file's: a file of the engine, behind a descriptor that the
@@ -128,13 +145,15 @@ pub fn set_virtual(fd: i32, on: bool) {
 /// The highest number that lingers or has.
 static LAST_LINGERING: AtomicI32 = AtomicI32::new(-1);
 
+/// The highest number that the engine has left.
+static LAST_LEAVING: AtomicI32 = AtomicI32::new(-1);
+
 /// The number is the engine's, and is to be closed later (`fd::close_keeping_locks`). False: the
 /// table does not cover it.
 #[must_use]
-pub fn set_lingering(fd: i32) -> bool {
-    set_owner(fd, FdOwner::Engine);
+pub(crate) fn set_lingering(fd: i32) -> bool {
     LAST_LINGERING.fetch_max(fd, Relaxed);
-    update(fd, LINGERING, LINGERING);
+    update(fd, u64::MAX, INTERNAL | LINGERING);
     word(fd).is_some()
 }
 
@@ -144,10 +163,12 @@ pub fn is_lingering(fd: i32) -> bool {
     word(fd).is_some_and(|word| word.load(Relaxed) & LINGERING != 0)
 }
 
-/// The caller is to close a lingering number: true for one caller.
+/// The caller is [leaving](begin_leaving) a lingering number: true for one caller.
 #[must_use]
-pub fn take_lingering(fd: i32) -> bool {
-    word(fd).is_some_and(|word| word.fetch_and(!LINGERING, AcqRel) & LINGERING != 0)
+pub(crate) fn leave_lingering(fd: i32) -> bool {
+    let leave = |old: u64| (old & LINGERING != 0).then_some(LEAVING);
+    LAST_LEAVING.fetch_max(fd, Relaxed);
+    word(fd).is_some_and(|word| word.fetch_update(AcqRel, Relaxed, leave).is_ok())
 }
 
 /// The next number at or above `from` that lingers.

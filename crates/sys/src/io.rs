@@ -100,6 +100,8 @@ macro_rules! calls {
 }
 
 calls! {
+    /// dup3(2): `new` means the file of `old`, and is not the engine's.
+    dup3 = dup3(old: i32 => old, new: i32 => new, flags: u32 => flags);
     /// read(2), at the file position.
     read = read(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len);
     /// write(2), at the file position.
@@ -242,13 +244,21 @@ pub fn fstat(fd: i32) -> Result<FileStat, Errno> {
     Ok(FileStat { mode: st.st_mode, dev: st.st_dev, ino: st.st_ino, size: st.st_size.cast_unsigned(), uid: st.st_uid })
 }
 
+/// The path of an open file, by readlink(2) of `/proc/self/fd/N`: its length, at most the buffer's.
+///
+/// # Errors
+/// Those of readlink(2): `ENOENT` where /proc is not mounted.
+pub fn path_of(fd: i32, into: &mut [u8]) -> Result<usize, Errno> {
+    let path = ProcPath::of(fd);
+    // SAFETY: a NUL-terminated path of ours; the kernel writes at most as much as there is room.
+    unsafe { syscall!(Sysno::readlink, path.bytes().as_ptr(), into.as_mut_ptr(), into.len()) }
+}
+
 /// Whether a descriptor is an eventfd. True also where /proc is not mounted.
 #[must_use]
 pub fn is_eventfd(fd: i32) -> bool {
     let mut link = [0_u8; 32];
-    let path = ProcPath::of(fd);
-    // SAFETY: a NUL-terminated path of ours; the kernel writes at most 32 bytes to `link`.
-    let n = unsafe { syscall!(Sysno::readlink, path.bytes().as_ptr(), link.as_mut_ptr(), link.len()) };
+    let n = path_of(fd, &mut link);
     n.map_or(true, |n| link[..n].starts_with(b"anon_inode:[eventfd"))
 }
 

@@ -18,6 +18,7 @@ mod c_main;
 pub mod clock;
 pub mod code_memory;
 pub mod directory;
+pub mod exec_file;
 pub mod fd;
 pub mod fd_table;
 pub mod freestanding;
@@ -34,11 +35,14 @@ pub mod passthrough;
 pub mod proc_mem;
 mod proc_path;
 pub mod process;
+pub mod process_image;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
+pub mod refusal;
 pub mod required_calls;
 pub mod reserve;
 pub mod ring_memory;
+pub mod seccomp;
 #[cfg(not(loom))]
 pub mod seqpacket;
 #[cfg(not(loom))]
@@ -60,6 +64,7 @@ pub mod uaccess;
 pub mod user;
 pub mod user_futex;
 mod user_ptr;
+pub mod valgrind;
 pub mod vmstat;
 
 /// Linux's constants and C structures, generated from the headers of the kernel.

@@ -1,5 +1,6 @@
 //! System calls that the program has asked for and the engine leaves to the kernel.
 
+use crate::linux::general::{STDERR_FILENO, STDOUT_FILENO};
 use syscalls::{Sysno, raw};
 
 /// Issues the call as the program asked for it: the result, or `-errno`.
@@ -15,7 +16,15 @@ pub unsafe fn pass_through(nr: Sysno, args: [usize; 6]) -> isize {
 
 /// Writes a line to standard error, at once.
 pub fn write_stderr(line: &[u8]) {
-    const STDERR: usize = 2;
+    write(STDERR_FILENO, line);
+}
+
+/// Writes a line to standard output, at once.
+pub fn write_stdout(line: &[u8]) {
+    write(STDOUT_FILENO, line);
+}
+
+fn write(fd: u32, line: &[u8]) {
     // SAFETY: write reads a live buffer.
-    unsafe { raw::syscall3(Sysno::write as usize, STDERR, line.as_ptr().addr(), line.len()) };
+    unsafe { raw::syscall3(Sysno::write as usize, fd as usize, line.as_ptr().addr(), line.len()) };
 }

@@ -320,6 +320,13 @@ pub fn has_capability(cap: u32) -> bool {
     r == 0 && effective >> cap & 1 == 1
 }
 
+/// Ends the process, without handlers of libc's.
+pub fn exit(status: i32) -> ! {
+    // SAFETY: no addresses.
+    unsafe { raw_syscall!(Sysno::exit_group, status) };
+    die(b"uringlet: a process that does not end\n")
+}
+
 /// Ends the process with a message on stderr. Only for broken invariants of the engine.
 pub fn die(message: &[u8]) -> ! {
     // SAFETY: writes a live buffer, then kills the process by SIGABRT.
@@ -331,6 +338,12 @@ pub fn die(message: &[u8]) -> ! {
     loop {
         core::hint::spin_loop();
     }
+}
+
+/// Of a program that may keep its threads' data otherwise than the C libraries do, before it
+/// starts: [`thread_key`] asks for nothing in its memory. `features`: the word of `AT_HWCAP2`.
+pub fn prepare_thread_keys(features: usize) {
+    arch::read_thread_register(features);
 }
 
 /// A number that differs between the living threads of the process: its TLS register's self

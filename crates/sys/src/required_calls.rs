@@ -5,10 +5,10 @@
 //! calls and all others that the engine makes. Each call here is made with arguments that the
 //! kernel refuses, so it has no effect: 12 calls, 2.7 µs.
 
-use crate::linux::general::{EPOLL_CTL_DEL, F_GETFL, FUTEX_WAKE_PRIVATE};
-use crate::passthrough::write_stderr;
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
+use crate::arch::PAGE_SIZE;
+use crate::linux::general::{EPOLL_CTL_DEL, F_GETFL, FUTEX_WAKE_PRIVATE, MREMAP_MAYMOVE};
+use crate::refusal;
+use crate::valgrind::ErrorsOff;
 use syscalls::{Errno, Sysno, raw};
 
 /// A call, with arguments that change nothing.
@@ -40,17 +40,32 @@ pub const fn is_denial(errno: Errno) -> bool {
     matches!(errno, Errno::EPERM | Errno::ENOSYS | Errno::EACCES)
 }
 
-/// Whether a call is denied to this thread.
-fn is_denied(&Probe(nr, [a1, a2, a3, a4]): &Probe) -> bool {
-    // SAFETY: the addresses are null, the descriptors and flags invalid: the kernel writes nothing.
-    let result = unsafe { raw::syscall6(nr as usize, a1, a2, a3, a4, 0, 0) };
-    Errno::from_ret(result).is_err_and(is_denial)
+/// What the call answers to this thread.
+fn answer(&Probe(nr, [a1, a2, a3, a4]): &Probe) -> Result<usize, Errno> {
+    // SAFETY: the addresses are null or the kernel's, the descriptors and flags invalid: the kernel
+    // writes nothing.
+    Errno::from_ret(unsafe { raw::syscall6(nr as usize, a1, a2, a3, a4, 0, 0) })
 }
 
-/// Whether mremap(2) is denied.
+/// Whether a call is denied to this thread.
+fn is_denied(probe: &Probe) -> bool {
+    answer(probe).is_err_and(is_denial)
+}
+
+/// Whether mremap(2) makes no second mapping of the same pages: a filter denies it, or valgrind
+/// answers, which takes an old size of 0 for an error. The kernel says that nothing is mapped
+/// there.
 #[cfg(any(test, not(loom)))]
 pub(crate) fn is_mremap_denied() -> bool {
-    is_denied(&Probe(Sysno::mremap, [0, 0, 0, BAD_FLAGS]))
+    const NEVER_MAPPED: usize = PAGE_SIZE.wrapping_neg();
+    answer(&Probe(Sysno::mremap, [NEVER_MAPPED, 0, PAGE_SIZE, MREMAP_MAYMOVE as usize])) != Err(Errno::EFAULT)
+}
+
+/// The name of a required call that is denied.
+#[must_use]
+pub fn denied() -> Option<&'static str> {
+    let _bad_addresses = ErrorsOff::new();
+    REQUIRED.iter().find(|alternatives| alternatives.iter().all(is_denied)).map(|alternatives| alternatives[0].0.name())
 }
 
 /// Checks that a ring can work.
@@ -58,23 +73,9 @@ pub(crate) fn is_mremap_denied() -> bool {
 /// # Errors
 /// `EPERM` a required call is denied; standard error has its name, once a process.
 pub fn check() -> Result<(), Errno> {
-    let Some(denied) = REQUIRED.iter().find(|alternatives| alternatives.iter().all(is_denied)) else { return Ok(()) };
-    report(denied[0].0.name());
+    let Some(name) = denied() else { return Ok(()) };
+    refusal::tell(&["the system call ", name, " is denied (docs/system-calls.md)"]);
     Err(Errno::EPERM)
-}
-
-fn report(name: &str) {
-    static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    if IS_TOLD.swap(true, Relaxed) {
-        return;
-    }
-    let mut line = [0_u8; 128];
-    let mut len = 0;
-    for part in ["uringlet: no ring can be made: the system call ", name, " is denied (docs/system-calls.md)\n"] {
-        line[len..len + part.len()].copy_from_slice(part.as_bytes());
-        len += part.len();
-    }
-    write_stderr(&line[..len]);
 }
 
 #[cfg(test)]

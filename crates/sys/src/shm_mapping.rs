@@ -20,7 +20,7 @@ pub(crate) struct ShmMapping {
     base: usize,
     len: usize,
     is_ours: bool,
-    /// Where a filter denies mremap(2): the file that the program maps instead.
+    /// Where mremap(2) makes no second mapping: the file that the program maps instead.
     file: Option<EngineFd>,
 }
 

@@ -61,8 +61,9 @@ pub fn set_mask(mask: u64) -> u64 {
     change_mask(SIG_SETMASK, mask)
 }
 
+/// rt_sigprocmask(2): `how` is `SIG_*`. Returns the mask before.
 #[inline]
-fn change_mask(how: u32, mask: u64) -> u64 {
+pub fn change_mask(how: u32, mask: u64) -> u64 {
     let mut old = 0_u64;
     // SAFETY: two live masks of 8 bytes.
     unsafe { raw_syscall!(Sysno::rt_sigprocmask, how, &raw const mask, &raw mut old, SIGSET_BYTES) };
@@ -77,6 +78,7 @@ pub fn mask() -> u64 {
 }
 
 /// rt_tgsigqueueinfo(2): sends `signal` to a thread of this process with the siginfo at an address.
+/// A siginfo that only the kernel or the thread itself may send goes without: tgkill(2).
 ///
 /// # Safety
 /// A siginfo_t of 128 bytes is at `info`.
@@ -84,8 +86,15 @@ pub fn mask() -> u64 {
 /// # Errors
 /// `EAGAIN` (`RLIMIT_SIGPENDING`), `EINVAL`, `EPERM`, `ESRCH`.
 pub unsafe fn queue_to_thread(tid: u32, signal: u32, info: usize) -> Result<(), Errno> {
-    // SAFETY: the caller's.
-    unsafe { syscall!(Sysno::rt_tgsigqueueinfo, crate::process::pid_now(), tid, signal, info) }.map(drop)
+    let pid = crate::process::pid_now();
+    // SAFETY: the caller's; tgkill has no addresses.
+    let sent = unsafe {
+        match syscall!(Sysno::rt_tgsigqueueinfo, pid, tid, signal, info) {
+            Err(Errno::EPERM) => syscall!(Sysno::tgkill, pid, tid, signal),
+            other => other,
+        }
+    };
+    sent.map(drop)
 }
 
 /// A POSIX timer of this process.
@@ -93,7 +102,7 @@ pub unsafe fn queue_to_thread(tid: u32, signal: u32, info: usize) -> Result<(), 
 pub struct TimerId(pub u32);
 
 /// Starts a timer that sends `signal` with a value to this thread every `period_ns`, which is below
-/// one second.
+/// one second, until timer_delete(2).
 ///
 /// # Errors
 /// Those of timer_create(2).
@@ -109,10 +118,4 @@ pub fn start_timer(signal: u32, value: u64, period_ns: u64) -> Result<TimerId, E
         raw_syscall!(Sysno::timer_settime, id, 0, period.as_ptr(), 0);
     }
     Ok(TimerId(id))
-}
-
-/// Deletes a timer of [`start_timer`].
-pub fn delete_timer(timer: TimerId) {
-    // SAFETY: takes a number; an unknown one is an error without effect.
-    unsafe { raw_syscall!(Sysno::timer_delete, timer.0) };
 }

@@ -2,7 +2,9 @@
 //! no signal at its end, none of its descriptors.
 
 use crate::linux::general::{__WALL, O_RDWR, SIG_SETMASK, SIGCHLD};
+#[cfg(test)]
 use crate::process::die;
+use crate::process::exit;
 use crate::signal::SIGSET_BYTES;
 use core::ffi::CStr;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
@@ -20,17 +22,35 @@ const CANNOT_RUN: i32 = 127;
 pub fn run(program: &CStr, argv: &[Option<&CStr>], envp: &[Option<&CStr>]) -> Result<i32, Errno> {
     let argv = pointers(argv)?;
     let envp = pointers(envp)?;
-    // A child without an exit signal: the program's wait(2) does not see it, only __WALL does.
-    // SAFETY: a copy of this process with this thread alone, which makes system calls and nothing
-    // else until it ends.
+    match in_copy(|| intermediate(program, &argv, &envp))? {
+        CopyEnd::Exit(CANNOT_RUN) | CopyEnd::Signal(_) => Err(Errno::ENOEXEC),
+        CopyEnd::Exit(status) => Ok(status),
+    }
+}
+
+/// How a copy of this process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyEnd {
+    /// With this exit status.
+    Exit(i32),
+    /// Killed by this signal.
+    Signal(i32),
+}
+
+/// Runs `act` in a copy of this process, which has the calling thread alone and ends with the
+/// result (its lowest 8 bits) as its exit status. The program's wait(2) does not see it. `act` must
+/// not wait for another thread of this process: there is none.
+///
+/// # Errors
+/// Those of fork(2).
+pub fn in_copy(act: impl FnOnce() -> i32) -> Result<CopyEnd, Errno> {
+    // Without an exit signal only __WALL sees it.
+    // SAFETY: a copy of this process that never returns from here.
     let child = unsafe { syscall!(Sysno::clone, 0, 0, 0, 0, 0) }?;
     if child == 0 {
-        exit(intermediate(program, &argv, &envp));
+        exit(act());
     }
-    match wait(child)? {
-        CANNOT_RUN => Err(Errno::ENOEXEC),
-        status => Ok(status),
-    }
+    wait(child)
 }
 
 type Pointers = [*const core::ffi::c_char; 8];
@@ -51,7 +71,10 @@ fn intermediate(program: &CStr, argv: &Pointers, envp: &Pointers) -> i32 {
     // SAFETY: as above.
     match unsafe { syscall!(Sysno::clone, SIGCHLD, 0, 0, 0, 0) } {
         Ok(0) => exec(program, argv, envp),
-        Ok(child) => wait(child).unwrap_or(CANNOT_RUN),
+        Ok(child) => match wait(child) {
+            Ok(CopyEnd::Exit(status)) => status,
+            _ => CANNOT_RUN,
+        },
         Err(_) => CANNOT_RUN,
     }
 }
@@ -73,28 +96,38 @@ fn exec(program: &CStr, argv: &Pointers, envp: &Pointers) -> ! {
     exit(CANNOT_RUN)
 }
 
-fn wait(child: usize) -> Result<i32, Errno> {
+fn wait(child: usize) -> Result<CopyEnd, Errno> {
     let mut status = 0_i32;
     loop {
         // SAFETY: the kernel writes 4 bytes to a live word.
         match unsafe { syscall!(Sysno::wait4, child, &raw mut status, __WALL, 0) } {
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno),
-            Ok(_) if status & 0x7f != 0 => return Err(Errno::EIO),
-            Ok(_) => return Ok(status >> 8 & 0xff),
+            Ok(_) if status & 0x7f != 0 => return Ok(CopyEnd::Signal(status & 0x7f)),
+            Ok(_) => return Ok(CopyEnd::Exit(status >> 8 & 0xff)),
         }
     }
 }
 
-fn exit(status: i32) -> ! {
-    // SAFETY: this child is a process of its own.
-    unsafe { raw_syscall!(Sysno::exit_group, status) };
-    die(b"uringlet: a process that does not end\n")
+/// Asks the kernel for a ring by a call that it refuses, in a copy of this process, because a
+/// filter may kill for it. The errno is `EFAULT` where the call is allowed.
+///
+/// # Errors
+/// Those of fork(2).
+pub fn ask_kernel_for_ring() -> Result<CopyEnd, Errno> {
+    // SAFETY: the address of the parameters is null, so nothing is made or written.
+    in_copy(|| unsafe { syscall!(Sysno::io_uring_setup, 1, 0) }.map_or_else(Errno::into_raw, |_| 0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_copy_is_its_status_or_its_signal() {
+        assert_eq!(in_copy(|| 7), Ok(CopyEnd::Exit(7)));
+        assert!(matches!(in_copy(|| die(b"a copy that dies\n")), Ok(CopyEnd::Signal(6))));
+    }
 
     #[test]
     fn run_returns_the_programs_exit_status() {

@@ -38,6 +38,17 @@ pub(crate) fn fence_heavy() {
     crate::model::checker::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
+/// A model may run another thread here: for facts in atomics that are not the model checker's.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn switch_point() {}
+
+/// As above.
+#[cfg(loom)]
+pub(crate) fn switch_point() {
+    crate::model::switch_point();
+}
+
 /// Declares a constructor that is `const`, except under loom, which registers its atomics when a
 /// model runs.
 #[macro_export]

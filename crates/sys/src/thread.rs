@@ -17,9 +17,9 @@ use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use syscalls::{Errno, Sysno, raw_syscall};
 
-/// The signal that interrupts an engine thread's blocking call: the last real-time one, because
-/// programs do not use it.
-pub const INTERRUPT_SIGNAL: u32 = 64;
+/// The signal that interrupts an engine thread's blocking call: the last real-time one but one,
+/// because programs do not use it. The last is valgrind's own.
+pub const INTERRUPT_SIGNAL: u32 = 63;
 /// What an interrupt of the engine's carries as its value. The program's own signals have others.
 pub const INTERRUPT_MARK: u64 = u64::from_be_bytes(*b"uringlet");
 
@@ -28,6 +28,8 @@ static INTERRUPT_HOOK: StaticRef<fn()> = StaticRef::new();
 
 /// Bytes of a thread's stack: the deepest path of a worker fits. Pages are touched lazily.
 const STACK: usize = 256 << 10;
+/// Of the stack pointer, bytes.
+const STACK_ALIGN: usize = 16;
 /// Bytes without access below the stack.
 const GUARD: usize = PAGE_SIZE;
 
@@ -80,8 +82,10 @@ fn start(main: Main) -> Result<(), Errno> {
     let main = Box::into_raw(Box::new(main));
     // A new thread inherits its creator's mask: all signals blocked.
     let mask = signal::block(u64::MAX);
+    // The first stack pointer lies in the mapping: valgrind finds the stack by it.
+    let top = stack + STACK + GUARD - STACK_ALIGN;
     // SAFETY: the stack is fresh, `main` goes to the new thread alone.
-    let started = unsafe { arch::start_thread(FLAGS, stack + STACK + GUARD, run, [main as usize, stack]) };
+    let started = unsafe { arch::start_thread(FLAGS, top, run, [main as usize, stack]) };
     signal::set_mask(mask);
     if started.is_ok() {
         RUNNING.fetch_add(1, Relaxed);
@@ -158,17 +162,23 @@ pub fn is_alive(tid: u32) -> bool {
     queue_signal(tid, 0) != Err(Errno::ESRCH)
 }
 
-/// Whether a thread of this process sleeps in a system call. False where /proc does not tell.
+/// Whether a thread of this process sleeps in a system call other than futex(2), which locks make.
+/// False where /proc does not tell.
 #[must_use]
 pub fn is_in_system_call(tid: u32) -> bool {
     let path = ProcPath::of_task(tid);
     let Ok(file) = io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), io::O_RDONLY | io::O_CLOEXEC, 0) else { return false };
     let file = io::number_of(file);
-    let mut first = 0_u8;
-    let n = io::read(file, io::ptr_of_mut(&mut first), 1);
+    let mut text = [0_u8; 8];
+    let n = io::read(file, io::ptr_of_mut(&mut text), text.len());
     let _ = io::close(file);
-    // "running", "-1 ..." in a page fault, or the number of the call.
-    n == Ok(1) && first.is_ascii_digit()
+    n.is_ok_and(|n| system_call(&text[..n]).is_some_and(|call| call != Sysno::futex as usize))
+}
+
+/// The number of a system call at the start of a line of `/proc/self/task/N/syscall`. `None`:
+/// "running", or "-1 ..." in a page fault.
+fn system_call(line: &[u8]) -> Option<usize> {
+    core::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Interrupts a blocking system call of an engine thread.
@@ -180,10 +190,13 @@ pub fn interrupt(tid: u32) {
 
 /// The interrupt signal, or 0.
 fn queue_signal(tid: u32, signal: u32) -> Result<(), Errno> {
-    // A siginfo_t: signal, errno, code (`SI_USER`: the only one that needs no memory to queue),
-    // sender, user, value.
+    // A siginfo_t: signal, errno, code, sender, user, value. Of other codes than negative ones the
+    // kernel lets a thread send itself only.
+    const SI_QUEUE: i32 = -1;
     let mut info = [0_u64; 16];
-    (info[0], info[2], info[3]) = (signal.into(), process::pid().into(), INTERRUPT_MARK);
+    info[0] = signal.into();
+    info[1] = SI_QUEUE.cast_unsigned().into();
+    (info[2], info[3]) = (process::pid().into(), INTERRUPT_MARK);
     // SAFETY: a live siginfo_t; the signal has a handler.
     unsafe { signal::queue_to_thread(tid, signal, info.as_ptr().addr()) }
 }
@@ -222,4 +235,62 @@ pub fn set_interrupt_hook(hook: &'static fn()) {
 pub fn set_affinity(tid: u32, mask: &[u64; 16]) {
     // SAFETY: a live mask of 128 bytes.
     unsafe { raw_syscall!(Sysno::sched_setaffinity, tid, size_of_val(mask), mask.as_ptr()) };
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_alive_until_it_ends() {
+        static TID: AtomicU32 = AtomicU32::new(0);
+        static MAY_END: AtomicU32 = AtomicU32::new(0);
+        spawn("short", || {
+            TID.store(process::tid(), Relaxed);
+            while MAY_END.load(Relaxed) == 0 {
+                process::sleep_ns(1_000_000);
+            }
+        })
+        .unwrap();
+        let pause_while = |is_so: &dyn Fn() -> bool| (0..5_000).take_while(|_| is_so()).for_each(|_| process::sleep_ns(1_000_000));
+        pause_while(&|| TID.load(Relaxed) == 0);
+        let tid = TID.load(Relaxed);
+        assert!(tid != 0 && is_alive(tid));
+        MAY_END.store(1, Relaxed);
+        pause_while(&|| is_alive(tid));
+        assert!(!is_alive(tid));
+    }
+
+    #[test]
+    fn an_interrupt_reaches_the_thread_that_it_is_for() {
+        install_interrupt_handler();
+        static TID: AtomicU32 = AtomicU32::new(0);
+        static WAS_CUT_SHORT: AtomicU32 = AtomicU32::new(0);
+        spawn("sleeper", || {
+            accept_interrupts();
+            TID.store(process::tid(), Relaxed);
+            let began = process::monotonic_ns();
+            process::sleep_ns(60_000_000_000);
+            WAS_CUT_SHORT.store(u32::from(process::monotonic_ns() - began < 60_000_000_000), Relaxed);
+        })
+        .unwrap();
+        for _ in 0..5_000 {
+            if WAS_CUT_SHORT.load(Relaxed) != 0 {
+                return;
+            }
+            if TID.load(Relaxed) != 0 {
+                interrupt(TID.load(Relaxed));
+            }
+            process::sleep_ns(1_000_000);
+        }
+        panic!("no interrupt has come");
+    }
+
+    #[test]
+    fn a_line_of_proc_names_the_call() {
+        assert_eq!(system_call(b"0 0x3 0x"), Some(0));
+        assert_eq!(system_call(b"202 0x7"), Some(Sysno::futex as usize));
+        assert_eq!(system_call(b"running\n"), None);
+        assert_eq!(system_call(b"-1 0x7ff"), None);
+    }
 }

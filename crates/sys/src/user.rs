@@ -59,6 +59,7 @@ pod!(
     abi::register::SyncCancelReg,
     abi::register::FileIndexRange,
     abi::register::Iovec,
+    crate::signal::KernelSigaction,
 );
 
 /// Reads one value.

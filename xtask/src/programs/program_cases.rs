@@ -37,8 +37,13 @@ pub(crate) struct ProgramRun {
 impl ProgramRun {
     /// The output, if the program exited with 0.
     pub(crate) fn ok(self) -> anyhow::Result<String> {
-        ensure!(self.ending == Ending::Exited(0), "ended with {:?}:\n{}", self.ending, tail(&self.output));
+        ensure!(self.ending == Ending::Exited(0), "ended with {:?}:\n{}", self.ending, self.tail());
         Ok(self.output)
+    }
+
+    /// The end of the output.
+    pub(crate) fn tail(&self) -> String {
+        tail(&self.output)
     }
 }
 
@@ -60,13 +65,15 @@ pub(crate) struct ProgramCases {
     env: Vec<(String, String)>,
     /// The user that programs run as, if another one than ours.
     uid: Option<u32>,
+    /// A run that takes longer hangs.
+    timeout: Duration,
     counts: TestCounts,
 }
 
 /// The user `nobody`.
 const ORDINARY_UID: u32 = 65534;
 
-/// A program that takes longer hangs: the slowest takes 5 s on an idle machine.
+/// The slowest takes 5 s on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 impl ProgramCases {
@@ -74,7 +81,7 @@ impl ProgramCases {
         let dir = paths::cache().join("work").join(format!("program-{name}"));
         paths::fresh_dir(&dir)?;
         let uringlet = uringlet.map(Path::to_path_buf);
-        Ok(Self { name, uringlet, dir, env: Vec::new(), uid: None, counts: TestCounts::default() })
+        Ok(Self { name, uringlet, dir, env: Vec::new(), uid: None, timeout: TIMEOUT, counts: TestCounts::default() })
     }
 
     /// The same as an ordinary user, in that user's folder: the checkout may be readable by root
@@ -94,7 +101,7 @@ impl ProgramCases {
             uringlet = Some(bin.join("uringlet"));
         }
         let uid = Some(ORDINARY_UID);
-        Ok(Self { name: self.name, uringlet, dir, env: self.env.clone(), uid, counts: TestCounts::default() })
+        Ok(Self { name: self.name, uringlet, dir, env: self.env.clone(), uid, timeout: self.timeout, counts: TestCounts::default() })
     }
 
     /// The folder that programs run in: on the checkout's filesystem, empty at first.
@@ -104,6 +111,10 @@ impl ProgramCases {
 
     pub(crate) fn set_env(&mut self, key: &str, value: &str) {
         self.env.push((key.to_owned(), value.to_owned()));
+    }
+
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     pub(crate) fn is_native(&self) -> bool {
@@ -154,7 +165,7 @@ impl ProgramCases {
         let words = words.chain(["--"]).chain(launcher.iter().copied()).chain(argv.iter().map(AsRef::as_ref));
         let words = words.map(OsString::from).collect();
         let log = self.dir.with_extension("log");
-        let job = Job { argv: words, env: self.env.clone(), cwd: self.dir.clone(), log: log.clone(), timeout: TIMEOUT };
+        let job = Job { argv: words, env: self.env.clone(), cwd: self.dir.clone(), log: log.clone(), timeout: self.timeout };
         let outcome = job::run(&job)?;
         let output = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
         Ok(ProgramRun { ending: outcome.ending, output })
@@ -176,6 +187,12 @@ impl ProgramCases {
         }
     }
 
+    /// A case that passed, but not at the first attempt.
+    pub(crate) fn note_repeated(&mut self, what: &str) {
+        println!("{:<10} {what}", self.name);
+        self.counts.repeated.push(format!("{} {what}", self.name));
+    }
+
     /// Adds the counts of finished cases.
     pub(crate) fn include(&mut self, other: Self) -> anyhow::Result<()> {
         self.counts.add(other.finish()?);
@@ -195,7 +212,7 @@ impl ProgramCases {
         }
         self.case(&format!("{} without uringlet: fails", isolation.option()), |cases| {
             let ran = cases.run_bare(isolation, argv)?;
-            ensure!(ran.ending != Ending::Exited(0), "it got along without io_uring:\n{}", tail(&ran.output));
+            ensure!(ran.ending != Ending::Exited(0), "it got along without io_uring:\n{}", ran.tail());
             ensure!(ran.ending != Ending::Hung, "it hung");
             Ok(())
         });

@@ -14,14 +14,15 @@ use super::object::LoadedObject;
 use super::plan::Findings;
 use super::record::{self, Key, MAX_BYTES};
 use super::report::FindingsSource;
-use crate::environ;
+use crate::{doctor, environ};
 
 /// Most records are shorter.
 const USUAL_BYTES: usize = 8 << 10;
 
 /// The directory, open while objects are examined.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
+    path: CString,
     directory: Directory,
     buffer: Vec<u8>,
 }
@@ -36,7 +37,7 @@ fn c_string(parts: &[&[u8]]) -> CString {
 impl Cache {
     /// `None`: the user disabled the cache, or there is no directory that only the user can write
     /// to.
-    pub(super) fn open() -> Option<Self> {
+    pub(crate) fn open() -> Option<Self> {
         if let Some(path) = environ::variable("URINGLET_CACHE") {
             return if path == b"off" { None } else { Self::open_at(&c_string(&[path])) };
         }
@@ -58,7 +59,7 @@ impl Cache {
 
     fn open_existing(path: &CString) -> Option<Self> {
         let directory = Directory::open(path).ok()?;
-        directory.is_private().then(|| Self { directory, buffer: vec![0; USUAL_BYTES] })
+        directory.is_private().then(|| Self { path: path.clone(), directory, buffer: vec![0; USUAL_BYTES] })
     }
 
     fn open_at(path: &CString) -> Option<Self> {
@@ -66,6 +67,11 @@ impl Cache {
             directory::make_private(path);
             Self::open_existing(path)
         })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &[u8] {
+        self.path.as_bytes()
     }
 
     /// Reads a record into the buffer, which grows if need be. Returns its length.
@@ -115,7 +121,9 @@ pub(super) fn find_or_scan(
         return (findings, FindingsSource::Cache);
     }
     let findings = scan();
-    cache.store(&key, &findings);
+    if !doctor::is_asked() {
+        cache.store(&key, &findings);
+    }
     (findings, FindingsSource::Scan)
 }
 

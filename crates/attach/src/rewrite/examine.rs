@@ -11,15 +11,16 @@ use super::cache::{self, Cache};
 use super::install::install;
 use super::object::{LoadedObject, loaded};
 use super::patch;
-use super::plan::{Findings, PatchKind, PatchPlan};
+use super::plan::{Findings, LeftAlone, PatchKind, PatchPlan, Reason};
 use super::prefilter::{is_small, may_have_syscall};
 use super::record::Key;
 use super::region::Region;
 use super::report::{FindingsSource, ObjectReport};
 use super::scan;
-use crate::arch::{site_entry, weak_address};
+use crate::arch::site_entry;
 use crate::in_use::is_in_use;
-use crate::{convert, explain};
+use crate::trap::{self, LeftSites};
+use crate::{convert, doctor, explain, notice};
 
 /// An object that was examined.
 ///
@@ -49,10 +50,19 @@ const SCAN_BLOCK: usize = 512 << 10;
 
 /// Sums over all objects of one [`examine`].
 #[derive(Debug, Default)]
-struct ScanTotals {
+pub(crate) struct ScanTotals {
     objects: u32,
     cached: u32,
     sites: u32,
+    /// Rewritten sites whose number is io_uring's, or may be.
+    for_rings: u32,
+}
+
+impl ScanTotals {
+    /// Whether a rewritten site can make an io_uring call.
+    pub(crate) fn has_ring_sites(&self) -> bool {
+        self.for_rings > 0
+    }
 }
 
 /// Whether findings may be looked up and recorded, which takes system calls.
@@ -65,12 +75,13 @@ pub(crate) enum CacheUse {
 
 /// Examines the objects that are loaded now. The caller holds the dynamic linker's lock.
 pub(crate) fn examine_loaded() {
-    examine(&loaded(), if is_in_use() { CacheUse::Allowed } else { CacheUse::Avoided });
+    let _ = examine(&loaded(), if is_in_use() { CacheUse::Allowed } else { CacheUse::Avoided });
 }
 
 /// Rewrites the objects that were not there before.
-pub(crate) fn examine(objects: &[LoadedObject], cache_use: CacheUse) {
+pub(crate) fn examine(objects: &[LoadedObject], cache_use: CacheUse) -> ScanTotals {
     let start = explain::now_ns();
+    trap::note_objects(objects);
     let mut examined = EXAMINED.lock();
     examined.retain_mut(|e| {
         e.is_loaded &= objects.iter().any(|o| e.is(o));
@@ -88,26 +99,18 @@ pub(crate) fn examine(objects: &[LoadedObject], cache_use: CacheUse) {
         let rewrite = || examine_object(object, earlier, find, &mut totals);
         // Better not rewritten than a scan that finds no memory.
         let has_memory = || reserve::ensure_block(SCAN_BLOCK).is_ok();
-        let region = if !is_exempt(object) && has_memory() { reserve::without_noting(rewrite) } else { None };
+        let region = if !object.is_exempt() && has_memory() { reserve::without_noting(rewrite) } else { None };
         let (name, build_id) = (object.name.clone(), object.build_id.clone());
         examined.push(ExaminedObject { name, build_id, span: object.span(), is_loaded: true, region });
     }
     if totals.objects > 0 {
         explain::totals(totals.objects, totals.cached, totals.sites, microseconds_since(start));
     }
+    totals
 }
 
 fn microseconds_since(start: u64) -> u64 {
     (explain::now_ns() - start) / 1000
-}
-
-/// libc and the dynamic linker stay as they are: their own calls never concern a ring, and thread
-/// cancellation relies on every byte of them. So do the vDSO and this object.
-fn is_exempt(object: &LoadedObject) -> bool {
-    const EXEMPT: [&[u8]; 4] = [b"linux-vdso.so.1", b"linux-gate.so.1", b"libpthread.so.0", b"ld-linux-x86-64.so.2"];
-    let file = object.name.rsplit(|&b| b == b'/').next().unwrap_or_default();
-    let residents = [examine as *const () as usize, weak_address!("__errno_location"), weak_address!("_r_debug")];
-    EXEMPT.contains(&file) || residents.iter().any(|&address| address != 0 && object.contains(address))
 }
 
 /// The findings of an object. The cache is opened when it is needed.
@@ -152,18 +155,43 @@ fn examine_object(
     let report = ObjectReport {
         name: &object.name,
         build_id: &object.build_id,
+        base: object.base,
+        symbols: object.symbols(),
+        sites: &done,
         kinds: PatchKind::ALL.map(|kind| (kind, count(&|plan| plan.kind == kind))),
         ring: count(&PatchPlan::is_ring),
         any_number: count(&PatchPlan::has_any_number),
-        unpatched: findings.unpatchable + convert::count(findings.plans.len() - done.len()),
+        left: &left_alone(&findings, &done),
         source,
         microseconds: microseconds_since(start),
     };
-    if done.is_empty() && findings.plans.iter().any(PatchPlan::is_ring) {
-        explain::refusal(&object.name);
+    totals.for_rings += report.ring + report.any_number;
+    let left = if report.left.is_empty() {
+        LeftSites::None
+    } else if done.is_empty() && findings.plans.iter().any(PatchPlan::is_ring) {
+        LeftSites::All
+    } else {
+        LeftSites::Some
+    };
+    if trap::cover_object(object, left) {
+        totals.for_rings += 1;
+    } else if left == LeftSites::All {
+        notice::not_rewritten(&object.name);
     }
-    if report.unpatched > 0 || !done.is_empty() {
+    if !report.left.is_empty() || !done.is_empty() {
         explain::object(&report);
     }
+    doctor::object(&report);
     region
+}
+
+/// The sites that stay as they are, by address: those of the findings, and of plans that were not
+/// carried out.
+fn left_alone(findings: &Findings, done: &[&PatchPlan]) -> Vec<LeftAlone> {
+    let is_done = |plan: &&PatchPlan| done.binary_search_by_key(&plan.start, |plan| plan.start).is_ok();
+    let not_written = findings.plans.iter().filter(|plan| !is_done(plan));
+    let not_written = not_written.map(|plan| LeftAlone { at: plan.syscall_address(), reason: Reason::NotWritten });
+    let mut left: Vec<LeftAlone> = findings.left.iter().copied().chain(not_written).collect();
+    left.sort_by_key(|site| site.at);
+    left
 }

@@ -8,6 +8,7 @@ use super::plan::PatchPlan;
 use super::region::Region;
 use crate::arch::frame_table::{self, TrampolineFrame};
 use crate::arch::trampoline;
+use crate::stack;
 
 /// What an object's region holds behind its header, and the jumps to it.
 struct Content<'a> {
@@ -33,6 +34,7 @@ pub(super) fn install<'a>(
     if plans.is_empty() {
         return None;
     }
+    stack::prepare_reserve();
     if let Some(region) = earlier
         && let Some(content) = assemble(object, plans, &region)
         && region.holds(&content.bytes)

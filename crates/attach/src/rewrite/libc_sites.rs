@@ -9,12 +9,13 @@ use super::cache::{self, Cache};
 use super::install::install;
 use super::object::LoadedObject;
 use super::patch::{self, Patch};
-use super::plan::{Findings, PatchPlan, is_exec};
+use super::plan::{Findings, PatchPlan};
 use super::record::Key;
 use super::region::Region;
 use super::unwind::Functions;
-use crate::arch::{DecodedFunction, for_each_syscall, is_empty_function, plan_constant, trampoline, weak_address};
+use crate::arch::{DecodedFunction, call, calls_of, for_each_syscall, is_empty_function, plan_constant, trampoline, weak_address};
 use crate::convert::address;
+use crate::intercepted::may_start_a_program;
 
 /// This object's path as it was loaded.
 pub(crate) fn own_path(objects: &[LoadedObject]) -> Option<Vec<u8>> {
@@ -45,7 +46,7 @@ pub(crate) fn hook_exec_calls(libc: &LoadedObject, functions: &[usize], entry: u
         let mut plans: Vec<PatchPlan> = functions.iter().filter(|&&f| f != 0).flat_map(|&f| exec_plans(libc, f as u64)).collect();
         plans.sort_by_key(|plan| plan.start);
         plans.dedup();
-        Findings { plans, unpatchable: 0 }
+        Findings { plans, left: Vec::new() }
     };
     // Recorded under a key of its own: a scan of libc would find other sites.
     let key = cache::key(libc).map(|key| Key { identity: [&key.identity[..], b"exec"].concat(), ..key });
@@ -61,7 +62,7 @@ fn exec_plans(libc: &LoadedObject, address: u64) -> Vec<PatchPlan> {
     let start = range.start.wrapping_sub(libc.base);
     let function = DecodedFunction::decode(code, start);
     let mut plans = Vec::new();
-    for_each_syscall(code, |offset| plans.extend(plan_constant(&function, code, start, start + offset as u64, is_exec)));
+    for_each_syscall(code, |offset| plans.extend(plan_constant(&function, code, start, start + offset as u64, may_start_a_program)));
     plans
 }
 
@@ -83,6 +84,34 @@ pub(crate) fn hook_empty_function(objects: &[LoadedObject], address: usize, entr
         region.unmap();
     }
     is_done
+}
+
+/// Sends every call of a function in its own object through `entry` first. The function itself may
+/// have a debugger's breakpoint, whose byte the debugger takes away and puts back as it likes.
+pub(crate) fn hook_calls(objects: &[LoadedObject], function: usize, entry: usize) -> bool {
+    let Some(linker) = containing(objects, function) else { return false };
+    let function = function as u64;
+    let code = linker.executable.iter().filter_map(|range| Some((linker.bytes(range.clone())?, range.start)));
+    let sites: Vec<u64> = code.flat_map(|(bytes, start)| calls_of(function, bytes, start)).collect();
+    if sites.is_empty() {
+        return false;
+    }
+    let Some(region) = Region::near(&linker.span(), 16, entry) else { return false };
+    let is_done = detour(&region, function, &sites);
+    if !is_done {
+        region.unmap();
+    }
+    is_done
+}
+
+/// Makes the calls at `sites` calls of code in the region, which calls its entry and then
+/// `function`.
+fn detour(region: &Region, function: u64, sites: &[u64]) -> bool {
+    let at = region.first_trampoline();
+    let Some(code) = trampoline::emit_call_before(region.start, at, function) else { return false };
+    region.write(at, &code);
+    let patches: Option<Vec<Patch>> = sites.iter().map(|&site| Some(Patch { at: site, bytes: call(site, at)? })).collect();
+    patches.is_some_and(|patches| region.seal() && patch::apply(&patches))
 }
 
 /// Puts a jump at `from` that leads through the region to its entry.

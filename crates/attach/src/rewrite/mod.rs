@@ -3,7 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | `examine` | which objects are rewritten, and when |
-//! | `object`, `unwind` | loaded objects; their functions |
+//! | `object` | loaded objects |
+//! | `unwind`, `go_table`, `call_targets` | their functions: by unwind tables, Go's table, or calls |
 //! | `prefilter`, `scan` | whether an object may have a site; finding its sites |
 //! | `plan` | how a site is rewritten, as data; `arch` decides it |
 //! | `install`, `region`, `patch` | writing trampolines and the jumps to them |
@@ -12,23 +13,28 @@
 //! | `report` | what `--explain` prints about an object |
 
 mod cache;
+mod call_targets;
 mod examine;
+mod go_table;
 mod install;
 mod libc_sites;
 mod object;
 mod patch;
 mod plan;
 mod prefilter;
+#[cfg(test)]
+mod real_programs;
 mod record;
 mod region;
 mod report;
 mod scan;
 mod unwind;
 
-pub(crate) use examine::{CacheUse, examine, examine_loaded};
-pub(crate) use libc_sites::{hook_empty_function, hook_exec_calls, libc_of, own_path, r_debug_address};
+pub(crate) use cache::Cache;
+pub(crate) use examine::{CacheUse, ScanTotals, examine, examine_loaded};
+pub(crate) use libc_sites::{hook_calls, hook_empty_function, hook_exec_calls, libc_of, own_path, r_debug_address};
 pub(crate) use object::{LoadedObject, loaded};
-pub(crate) use plan::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Relocation, SiteClass};
+pub(crate) use plan::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Reason, Relocation, SiteClass};
 #[cfg(test)]
 pub(crate) use region::HEADER_BYTES;
 pub(crate) use region::{HEADER_ENTRY, HEADER_TABLE, trampolines_at};

@@ -6,8 +6,10 @@ use core::ops::Range;
 
 use uringlet_sys::linux::elf_uapi::{PF_R, PF_X, PT_DYNAMIC, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, elf64_hdr, elf64_phdr};
 
+use crate::arch::weak_address;
 use crate::convert::address;
 use crate::libc_symbols;
+use crate::symbol_table::SymbolTable;
 
 /// The beginning of libc's `struct dl_phdr_info`, which all versions share.
 #[repr(C)]
@@ -29,6 +31,9 @@ pub(crate) struct LoadedObject {
     pub(crate) build_id: Vec<u8>,
     pub(crate) eh_frame_hdr: Option<u64>,
     pub(crate) dynamic: Option<u64>,
+    /// A program without a dynamic linker: its libc and runtime are part of it, so every call that
+    /// concerns the engine is made in its own code.
+    pub(crate) is_static: bool,
 }
 
 impl LoadedObject {
@@ -54,6 +59,18 @@ impl LoadedObject {
         })
     }
 
+    /// The aligned words of its data, with their addresses.
+    pub(crate) fn data_words(&self) -> impl Iterator<Item = (u64, u64)> {
+        const WORD: usize = size_of::<u64>();
+        let data = self.readable.iter().filter(|segment| !self.executable.contains(segment));
+        data.flat_map(|segment| {
+            let start = segment.start.next_multiple_of(WORD as u64);
+            let bytes = self.bytes(start..segment.end).unwrap_or_default();
+            let words = bytes.chunks_exact(WORD).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+            (start..).step_by(WORD).zip(words)
+        })
+    }
+
     /// The array at `at`, if it is readable.
     pub(crate) fn field<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         self.bytes(at..at.checked_add(N as u64)?)?.try_into().ok()
@@ -65,6 +82,21 @@ impl LoadedObject {
 
     pub(crate) fn u64_at(&self, at: u64) -> Option<u64> {
         self.field(at).map(u64::from_le_bytes)
+    }
+
+    /// libc and the dynamic linker stay as they are: their own calls never concern a ring, and
+    /// thread cancellation relies on every byte of them. So do the vDSO and this object.
+    pub(crate) fn is_exempt(&self) -> bool {
+        const EXEMPT: [&[u8]; 4] = [b"linux-vdso.so.1", b"linux-gate.so.1", b"libpthread.so.0", b"ld-linux-x86-64.so.2"];
+        let file = self.name.rsplit(|&b| b == b'/').next().unwrap_or_default();
+        let residents = [loaded as *const () as usize, weak_address!("__errno_location"), weak_address!("_r_debug")];
+        EXEMPT.contains(&file) || residents.iter().any(|&address| address != 0 && self.contains(address))
+    }
+
+    /// Its dynamic symbols.
+    pub(crate) fn symbols(&self) -> Option<SymbolTable> {
+        // SAFETY: the object's own tables; it stays loaded meanwhile.
+        self.dynamic.map(|dynamic| unsafe { SymbolTable::new(address(self.base), address(dynamic)) })
     }
 
     /// The value of an entry of the dynamic section.
@@ -95,6 +127,15 @@ impl LoadedObject {
         }
     }
 
+    /// The static program that is mapped from the file `name`, with its table of headers at
+    /// `headers`; 0: that is not mapped, so nothing of the program is known.
+    pub(crate) fn of_static(name: &[u8], base: u64, headers: u64, count: u16) -> Self {
+        let info = PhdrInfo { base, name: core::ptr::null(), headers: headers as *const elf64_phdr, count };
+        // SAFETY: the loader has checked and mapped the table.
+        let object = unsafe { Self::from_info(&info) };
+        Self { name: name.to_vec(), is_static: true, ..object }
+    }
+
     /// # Safety
     /// `info` is what dl_iterate_phdr passes.
     unsafe fn from_info(info: &PhdrInfo) -> Self {
@@ -111,6 +152,7 @@ impl LoadedObject {
             build_id: Vec::new(),
             eh_frame_hdr: None,
             dynamic: None,
+            is_static: false,
         };
         for header in headers {
             object.add_header(header);
@@ -147,15 +189,24 @@ impl LoadedObject {
     }
 }
 
-/// The build-id that the linker wrote, among the notes of a segment.
-fn build_id(mut notes: &[u8]) -> Option<&[u8]> {
+/// The build-id that the linker wrote, among the notes of a segment: GNU's, or else Go's. Go's is
+/// a digest of what the program was built from; one that the builder chose says nothing.
+fn build_id(notes: &[u8]) -> Option<&[u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
+    const NT_GO_BUILD_ID: u32 = 4;
+    let gnu = || find_note(notes, b"GNU\0", NT_GNU_BUILD_ID).filter(|id| (4..=64).contains(&id.len()));
+    let go = || find_note(notes, b"Go\0\0", NT_GO_BUILD_ID).filter(|id| (40..=120).contains(&id.len()) && id.contains(&b'/'));
+    gnu().or_else(go)
+}
+
+/// The content of the note with this name, padded to four bytes.
+fn find_note<'a>(mut notes: &'a [u8], name: &[u8; 4], kind: u32) -> Option<&'a [u8]> {
     loop {
         let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-        let (name_len, len, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let (name_len, len, kind_here) = (word(0)? as usize, word(4)? as usize, word(8)?);
         let at = 12 + name_len.next_multiple_of(4);
         let content = notes.get(at..at.checked_add(len)?)?;
-        if kind == NT_GNU_BUILD_ID && notes.get(12..16) == Some(b"GNU\0") && name_len == 4 && (4..=64).contains(&len) {
+        if kind_here == kind && notes.get(12..16) == Some(name) && name_len == 4 {
             return Some(content);
         }
         notes = notes.get(at + len.next_multiple_of(4)..)?;
@@ -200,7 +251,7 @@ mod tests {
         let mut notes = Vec::new();
         for (kind, name, content) in [(1_u32, &b"GNU\0"[..], &[9; 16][..]), (3, b"Go\0\0", &[8; 20]), (3, b"GNU\0", &[7; 20])] {
             notes.extend_from_slice(&4_u32.to_le_bytes());
-            notes.extend_from_slice(&(content.len() as u32).to_le_bytes());
+            notes.extend_from_slice(&crate::convert::count(content.len()).to_le_bytes());
             notes.extend_from_slice(&kind.to_le_bytes());
             notes.extend_from_slice(name);
             notes.extend_from_slice(content);
@@ -208,6 +259,19 @@ mod tests {
         assert_eq!(build_id(&notes), Some(&[7; 20][..]));
         assert_eq!(build_id(&notes[..40]), None);
         assert_eq!(build_id(&[0xff; 64]), None);
+    }
+
+    #[test]
+    fn go_build_id_serves_where_the_linker_wrote_none() {
+        let note = |id: &[u8]| {
+            let words = [4, crate::convert::count(id.len()), 4].map(u32::to_le_bytes).concat();
+            [&words[..], b"Go\0\0", id, &[0; 4][..id.len().next_multiple_of(4) - id.len()]].concat()
+        };
+        let id = [&[b'a'; 20][..], b"/", &[b'b'; 62]].concat();
+        assert_eq!(build_id(&note(&id)), Some(&id[..]));
+        assert_eq!(build_id(&note(b"redacted")), None);
+        let both = [note(&id), [4_u32, 20, 3].map(u32::to_le_bytes).concat(), b"GNU\0".to_vec(), vec![7; 20]].concat();
+        assert_eq!(build_id(&both), Some(&[7; 20][..]));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use alloc::vec::Vec;
 
 use uringlet_sys::linux::general::{PROT_EXEC, PROT_READ, PROT_WRITE};
-use uringlet_sys::mm;
 use uringlet_sys::proc_mem::ProcMem;
+use uringlet_sys::{mm, valgrind};
 
 use crate::arch::{PAGE, PATCH_BYTES};
 use crate::convert::address;
@@ -39,6 +39,7 @@ fn apply_with(patches: &[Patch], protection: u32) -> bool {
     let stays_code = pages.iter().all(|&(start, len)| protect(start, len, EXECUTABLE));
     if stays_code && pages.iter().all(|&(start, len)| protect(start, len, protection)) {
         patches.iter().for_each(write);
+        forget_translations(patches);
         return pages.iter().all(|&(start, len)| protect(start, len, EXECUTABLE));
     }
     for &(start, len) in &pages {
@@ -88,5 +89,15 @@ fn protect(start: u64, len: u64, protection: u32) -> bool {
 fn write_by_kernel(patches: &[Patch]) -> bool {
     let Ok(memory) = ProcMem::open() else { return false };
     // SAFETY: as in `apply`.
-    patches.iter().all(|patch| unsafe { memory.write(address(patch.at), &patch.bytes) })
+    let is_done = patches.iter().all(|patch| unsafe { memory.write(address(patch.at), &patch.bytes) });
+    forget_translations(patches);
+    is_done
+}
+
+/// Tells valgrind, which may have translated what was there before.
+fn forget_translations(patches: &[Patch]) {
+    for patch in patches {
+        let at = address(patch.at);
+        valgrind::discard_translations(at..at + patch.bytes.len());
+    }
 }

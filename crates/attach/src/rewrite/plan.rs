@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use uringlet_sys::Sysno;
 
-use crate::intercepted::{is_intercepted, may_change_identity, may_replace_a_number};
+use crate::intercepted::{is_intercepted, may_change_identity, may_replace_a_number, may_start_a_program};
 
 /// The number comes from a register: looked up at each call.
 pub(crate) const ANY_NUMBER: u32 = u32::MAX;
@@ -13,16 +13,11 @@ pub(crate) const ANY_NUMBER: u32 = u32::MAX;
 /// io_uring_setup, io_uring_enter, io_uring_register: the same numbers on every architecture.
 const RING_NUMBERS: core::ops::RangeInclusive<u32> = 425..=427;
 
-/// Whether this is an exec system call: not intercepted, but rewritten in libc.
-pub(super) fn is_exec(nr: u32) -> bool {
-    const EXEC_NUMBERS: [u32; 2] = [Sysno::execve as u32, Sysno::execveat as u32];
-    EXEC_NUMBERS.contains(&nr)
-}
-
 /// Whether a site with this number is rewritten in every object: io_uring's, those that change what
-/// the engine's threads act as, and those that may take a number which requests or the engine use.
+/// the engine's threads act as, those that may take a number which requests or the engine use, and
+/// those that start a program.
 pub(super) fn matters_everywhere(nr: u32) -> bool {
-    RING_NUMBERS.contains(&nr) || may_change_identity(nr) || may_replace_a_number(nr)
+    RING_NUMBERS.contains(&nr) || may_change_identity(nr) || may_replace_a_number(nr) || may_start_a_program(nr)
 }
 
 /// Which bytes the jump to the trampoline overwrites. The order is that of the cache's records.
@@ -97,6 +92,16 @@ impl PatchPlan {
         self.start + self.bytes.len() as u64
     }
 
+    /// Address of the system call instruction.
+    pub(crate) fn syscall_address(&self) -> u64 {
+        self.start + u64::from(self.syscall)
+    }
+
+    /// What `--explain` calls the system call.
+    pub(crate) fn call_name(&self) -> &'static str {
+        Sysno::new(self.nr as usize).map_or("any call", |nr| nr.name())
+    }
+
     pub(crate) fn is_ring(&self) -> bool {
         RING_NUMBERS.contains(&self.nr)
     }
@@ -112,10 +117,9 @@ impl PatchPlan {
 
     /// A jump from elsewhere to an address strictly between these two would break the plan.
     pub(crate) fn window(&self) -> Option<(u64, u64)> {
-        let from_syscall = self.start + u64::from(self.syscall);
         match self.kind {
             PatchKind::NumberLoad => None,
-            PatchKind::BeforeSyscall => Some((self.start, from_syscall)),
+            PatchKind::BeforeSyscall => Some((self.start, self.syscall_address())),
             PatchKind::OverSyscall | PatchKind::AfterSyscall => Some((self.start, self.end())),
         }
     }
@@ -128,7 +132,44 @@ pub(crate) enum SiteClass {
     /// Its number is constant and not intercepted.
     NotIntercepted,
     /// It may be an intercepted call and cannot be rewritten.
-    Unpatchable,
+    LeftAlone(Reason),
+}
+
+/// Why a site that may be an intercepted call stays as it is. The order is that of the cache's
+/// records; of several reasons the last one is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    NoRoom,
+    ComputedJumps,
+    JumpTarget,
+    Overlap,
+    MaybeData,
+    NotWritten,
+}
+
+impl Reason {
+    pub(super) const ALL: [Self; 6] =
+        [Self::NoRoom, Self::ComputedJumps, Self::JumpTarget, Self::Overlap, Self::MaybeData, Self::NotWritten];
+
+    /// What `--explain` says.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::NoRoom => "there are not enough bytes around it that can be moved",
+            Self::ComputedJumps => "its function jumps to computed addresses, perhaps between the instructions to be overwritten",
+            Self::JumpTarget => "a jump leads between the instructions to be overwritten",
+            Self::Overlap => "another site needs the same bytes",
+            Self::MaybeData => "it may be data: no path of known code leads to it",
+            Self::NotWritten => "it is out of reach, has been changed, or the system forbids to write there",
+        }
+    }
+}
+
+/// A site that stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftAlone {
+    /// The system call instruction's address, relative to the object's load address.
+    pub(crate) at: u64,
+    pub(crate) reason: Reason,
 }
 
 /// What was found in an object.
@@ -136,6 +177,20 @@ pub(crate) enum SiteClass {
 pub(crate) struct Findings {
     /// The sites to rewrite, by address.
     pub(crate) plans: Vec<PatchPlan>,
-    /// The number of sites that may be intercepted calls and cannot be rewritten.
-    pub(crate) unpatchable: u32,
+    /// The sites that may be intercepted calls and cannot be rewritten.
+    pub(crate) left: Vec<LeftAlone>,
+}
+
+impl Findings {
+    /// Keeps the plans that are `wanted`. The sites of the others are left alone.
+    pub(super) fn retain(&mut self, reason: Reason, mut wanted: impl FnMut(&PatchPlan) -> bool) {
+        let left = &mut self.left;
+        self.plans.retain(|plan| {
+            let is_wanted = wanted(plan);
+            if !is_wanted {
+                left.push(LeftAlone { at: plan.syscall_address(), reason });
+            }
+            is_wanted
+        });
+    }
 }

@@ -26,14 +26,14 @@ pub(super) fn may_have_syscall(object: &LoadedObject) -> bool {
 }
 
 fn may_be_syscall(object: &LoadedObject, functions: Option<&Functions<'_>>, address: u64) -> bool {
-    let Some(range) = functions.and_then(|functions| functions.containing(address)) else {
-        return follows_number_load(object, address);
-    };
+    // Without tables it is up to the scan.
+    let Some(functions) = functions.filter(|_| !object.is_static) else { return true };
+    let Some(range) = functions.containing(address) else { return follows_number_load(object, address) };
     let at = crate::convert::address(address - range.start);
     object.bytes(range).is_none_or(|code| begins_insn(code, at) != Some(false))
 }
 
-/// A pair in no known function counts only behind the load of a number.
+/// A pair in no function that the object's tables list counts only behind the load of a number.
 fn follows_number_load(object: &LoadedObject, address: u64) -> bool {
     const LOOK_BACK: u64 = 40;
     const NUMBERS: u32 = 1024;

@@ -1,18 +1,19 @@
 //! Findings as bytes on disk and back. Pure.
 //!
-//! Little-endian: magic, format, the object's key, the size of its code, the number of unpatchable
-//! sites, the plans, and a checksum of all that. Decoding trusts nothing: a record that differs in
+//! Little-endian: magic, format, the object's key, the size of its code, the plans, the sites left
+//! alone, and a checksum of all that. Decoding trusts nothing: a record that differs in
 //! any way from what encoding produces is rejected.
 
 use alloc::vec::Vec;
 
-use super::plan::{ANY_NUMBER, Findings, MovedInsn, PatchKind, PatchPlan, Relocation, is_exec};
+use super::plan::{ANY_NUMBER, Findings, LeftAlone, MovedInsn, PatchKind, PatchPlan, Reason, Relocation};
 use crate::arch::{PATCH_BYTES, SYSCALL_INSN, is_relocatable};
+use crate::convert::count;
 use crate::intercepted::is_intercepted;
 
 const MAGIC: &[u8; 8] = b"uringlet";
 /// Incremented with every change of what a scan finds or of how it is encoded.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// A larger record is not kept.
 pub(super) const MAX_BYTES: usize = 256 << 10;
 
@@ -28,11 +29,10 @@ pub(super) fn encode(key: &Key, findings: &Findings) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&FORMAT.to_le_bytes());
-    out.extend_from_slice(&(key.identity.len() as u32).to_le_bytes());
+    out.extend_from_slice(&count(key.identity.len()).to_le_bytes());
     out.extend_from_slice(&key.identity);
     out.extend_from_slice(&key.code_bytes.to_le_bytes());
-    out.extend_from_slice(&findings.unpatchable.to_le_bytes());
-    out.extend_from_slice(&(findings.plans.len() as u32).to_le_bytes());
+    out.extend_from_slice(&count(findings.plans.len()).to_le_bytes());
     for plan in &findings.plans {
         out.extend_from_slice(&plan.start.to_le_bytes());
         out.extend_from_slice(&plan.nr.to_le_bytes());
@@ -41,6 +41,11 @@ pub(super) fn encode(key: &Key, findings: &Findings) -> Vec<u8> {
             out.extend_from_slice(&[insn.len, encode_relocation(insn.relocation)]);
         }
         out.extend_from_slice(&plan.bytes);
+    }
+    out.extend_from_slice(&count(findings.left.len()).to_le_bytes());
+    for site in &findings.left {
+        out.extend_from_slice(&site.at.to_le_bytes());
+        out.push(site.reason as u8);
     }
     let sum = checksum(&out);
     out.extend_from_slice(&sum.to_le_bytes());
@@ -62,15 +67,21 @@ pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Findings> {
     if !is_about {
         return None;
     }
-    let unpatchable = from.u32()?;
-    let count = from.u32()?;
+    let plan_count = from.u32()?;
     let mut plans: Vec<PatchPlan> = Vec::new();
-    for _ in 0..count {
+    for _ in 0..plan_count {
         let plan = decode_plan(&mut from)?;
         let is_behind = plans.last().is_none_or(|last| last.end() <= plan.start);
         plans.push(Some(plan).filter(|p| is_behind && is_consistent(p))?);
     }
-    from.0.is_empty().then_some(Findings { plans, unpatchable })
+    let left = (0..from.u32()?).map(|_| decode_left(&mut from)).collect::<Option<_>>()?;
+    from.0.is_empty().then_some(Findings { plans, left })
+}
+
+fn decode_left(from: &mut RecordReader<'_>) -> Option<LeftAlone> {
+    let at = from.u64()?;
+    let &[reason] = from.take(1)? else { return None };
+    Some(LeftAlone { at, reason: Reason::ALL.into_iter().find(|r| *r as u8 == reason)? })
 }
 
 fn decode_plan(from: &mut RecordReader<'_>) -> Option<PatchPlan> {
@@ -104,7 +115,7 @@ fn is_consistent(plan: &PatchPlan) -> bool {
         }
         at = end;
     }
-    let is_number = plan.nr == ANY_NUMBER || is_intercepted(plan.nr) || is_exec(plan.nr);
+    let is_number = plan.nr == ANY_NUMBER || is_intercepted(plan.nr);
     has_syscall && at == plan.bytes.len() && at >= PATCH_BYTES && is_number && plan.start.checked_add(at as u64).is_some()
 }
 
@@ -178,7 +189,7 @@ mod tests {
             bytes: vec![0x0f, 0x05, 0x48, 0x8b, 0x05, 1, 2, 3, 4, 0x74, 0x05],
             moved: vec![MovedInsn { len: 7, relocation: Relocation::Displacement(3) }, MovedInsn { len: 2, relocation: Relocation::Jump }],
         };
-        Findings { plans: vec![constant, generic], unpatchable: 2 }
+        Findings { plans: vec![constant, generic], left: vec![LeftAlone { at: 0x3000, reason: Reason::JumpTarget }] }
     }
 
     #[test]

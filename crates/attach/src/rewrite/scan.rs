@@ -1,17 +1,17 @@
 //! Finding the system call instructions of an object: first the byte pair, then whether it is an
 //! instruction, then how it is rewritten.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::ops::Range;
 
+use super::call_targets::CallTargets;
+use super::go_table::GoTable;
 use super::object::LoadedObject;
-use super::plan::{Findings, PatchKind, PatchPlan, SiteClass, matters_everywhere};
+use super::plan::{Findings, LeftAlone, PatchPlan, Reason, SiteClass, matters_everywhere};
 use super::unwind::Functions;
-use crate::arch::{DecodedFunction, SYSCALL_INSN, classify, find_number_load, for_each_far_target, for_each_syscall};
-use crate::convert::{address, count};
-use crate::symbol_table::SymbolTable;
+use crate::arch::{DecodedFunction, classify, for_each_far_target, for_each_syscall};
 
 /// Searches all of an object's code.
 pub(super) fn scan(object: &LoadedObject) -> Findings {
@@ -26,18 +26,19 @@ fn scan_ranges(object: &LoadedObject, code: &[Range<u64>]) -> Findings {
         }
     }
     let mut findings = classify_all(object, &candidates);
-    keep_relevant(&mut findings);
-    drop_jump_targets(object, &mut findings);
+    if !object.is_static {
+        keep_relevant(&mut findings);
+    }
     findings.plans.sort_by_key(|plan| plan.start);
     drop_overlapping(&mut findings);
+    drop_jump_targets(object, &mut findings);
+    findings.left.sort_by_key(|site| site.at);
     findings
 }
 
 /// Searches these functions alone.
 pub(super) fn scan_functions(object: &LoadedObject, names: &[&CStr]) -> Findings {
-    let (Some(functions), Some(dynamic)) = (Functions::of(object), object.dynamic) else { return Findings::default() };
-    // SAFETY: the object's own tables; it stays loaded meanwhile.
-    let symbols = unsafe { SymbolTable::new(address(object.base), address(dynamic)) };
+    let (Some(functions), Some(symbols)) = (Functions::of(object), object.symbols()) else { return Findings::default() };
     let mut ranges: Vec<Range<u64>> = names.iter().filter_map(|name| functions.containing(symbols.function(name)? as u64)).collect();
     // Two names may be one function.
     ranges.sort_by_key(|range| range.start);
@@ -46,14 +47,36 @@ pub(super) fn scan_functions(object: &LoadedObject, names: &[&CStr]) -> Findings
 }
 
 fn classify_all(object: &LoadedObject, candidates: &[u64]) -> Findings {
-    let functions = Functions::of(object);
     let mut findings = Findings::default();
+    let unwind = Functions::of(object);
+    let rest = classify_listed(object, candidates, |at| unwind.as_ref()?.containing(at), &mut findings);
+    if rest.is_empty() {
+        return findings;
+    }
+    let go = GoTable::of(object);
+    let rest = classify_listed(object, &rest, |at| go.as_ref()?.containing(at), &mut findings);
+    if !rest.is_empty() {
+        let functions = CallTargets::around(object, &rest);
+        for candidate in rest {
+            add(object, functions.classify(candidate), candidate, &mut findings);
+        }
+    }
+    findings
+}
+
+/// Classifies the candidates that lie in a function of a table. Returns the others.
+fn classify_listed(
+    object: &LoadedObject,
+    candidates: &[u64],
+    function: impl Fn(u64) -> Option<Range<u64>>,
+    findings: &mut Findings,
+) -> Vec<u64> {
     let mut by_function: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
-    let mut unlisted = Vec::new();
+    let mut rest = Vec::new();
     for &candidate in candidates {
-        match functions.as_ref().and_then(|f| f.containing(candidate)) {
+        match function(candidate) {
             Some(range) => by_function.entry(range.start).or_insert((range.end, Vec::new())).1.push(candidate),
-            None => unlisted.push(candidate),
+            None => rest.push(candidate),
         }
     }
     for (start, (end, candidates)) in by_function {
@@ -62,52 +85,38 @@ fn classify_all(object: &LoadedObject, candidates: &[u64]) -> Findings {
         let start = start.wrapping_sub(object.base);
         let function = DecodedFunction::decode(code, start);
         for candidate in candidates {
-            match classify(&function, code, start, candidate.wrapping_sub(object.base)) {
-                Some(SiteClass::Rewrite(plan)) => findings.plans.push(plan),
-                Some(SiteClass::Unpatchable) => findings.unpatchable += 1,
-                Some(SiteClass::NotIntercepted) | None => {}
-            }
+            add(object, classify(&function, code, start, candidate.wrapping_sub(object.base)), candidate, findings);
         }
     }
-    findings.plans.extend(unlisted.into_iter().filter_map(|candidate| plan_without_function(object, candidate)));
-    findings
+    rest
 }
 
-/// A site in no function that the unwind tables list: rewritten only if a number that matters in
-/// every object is loaded right before it, so that it cannot be data.
-fn plan_without_function(object: &LoadedObject, candidate: u64) -> Option<PatchPlan> {
-    const LOOK_BACK: u64 = 40;
-    let segment = object.executable.iter().find(|s| s.contains(&candidate))?;
-    let from = candidate.saturating_sub(LOOK_BACK).max(segment.start);
-    let code = object.bytes(from..(candidate + SYSCALL_INSN.len() as u64).min(segment.end))?;
-    let at = find_number_load(code, matters_everywhere)?;
-    let start = (from + at as u64).wrapping_sub(object.base);
-    let code = &code[at..];
-    let function = DecodedFunction::decode(code, start);
-    match classify(&function, code, start, candidate.wrapping_sub(object.base))? {
-        SiteClass::Rewrite(plan) if plan.kind == PatchKind::NumberLoad && matters_everywhere(plan.nr) => Some(plan),
-        _ => None,
+fn add(object: &LoadedObject, class: Option<SiteClass>, candidate: u64, findings: &mut Findings) {
+    match class {
+        Some(SiteClass::Rewrite(plan)) => findings.plans.push(plan),
+        Some(SiteClass::LeftAlone(reason)) => findings.left.push(LeftAlone { at: candidate.wrapping_sub(object.base), reason }),
+        Some(SiteClass::NotIntercepted) | None => {}
     }
 }
 
-/// Drops the sites that code elsewhere jumps into.
+/// Drops the sites that code elsewhere jumps into. The plans are sorted and do not overlap.
 ///
 /// Other functions (above all the unlikely halves that compilers split off) may jump into a
 /// function. Every direct jump or call in the object, at whatever alignment, counts. Bytes that
 /// only look like a jump to one of these few places cost at most a site.
 fn drop_jump_targets(object: &LoadedObject, findings: &mut Findings) {
     let windows: Vec<(u64, u64)> = findings.plans.iter().filter_map(PatchPlan::window).collect();
-    let (Some(low), Some(high)) = (windows.iter().map(|w| w.0).min(), windows.iter().map(|w| w.1).max()) else { return };
-    let mut targets = Vec::new();
+    let (Some(&(low, _)), Some(&(_, high))) = (windows.first(), windows.last()) else { return };
+    let mut hit = BTreeSet::new();
     for segment in &object.executable {
         let Some(bytes) = object.bytes(segment.clone()) else { continue };
         let start = segment.start.wrapping_sub(object.base);
-        for_each_far_target(bytes, start, low..high, |target| targets.push(target));
+        for_each_far_target(bytes, start, low..high, |target, _| {
+            let before = windows.partition_point(|&(from, _)| from < target);
+            hit.extend(before.checked_sub(1).map(|at| windows[at]).filter(|&(_, to)| target < to));
+        });
     }
-    let is_target = |plan: &PatchPlan| plan.window().is_some_and(|(from, to)| targets.iter().any(|&target| from < target && target < to));
-    let before = findings.plans.len();
-    findings.plans.retain(|plan| !is_target(plan));
-    findings.unpatchable += count(before - findings.plans.len());
+    findings.retain(Reason::JumpTarget, |plan| plan.window().is_none_or(|window| !hit.contains(&window)));
 }
 
 /// Of an object that issues no io_uring call, only the sites that matter everywhere stay: its own
@@ -122,26 +131,24 @@ fn keep_relevant(findings: &mut Findings) {
 /// Two sites close together may need the same bytes: the first one gets them.
 fn drop_overlapping(findings: &mut Findings) {
     let mut free_from = 0;
-    let before = findings.plans.len();
-    findings.plans.retain(|plan| {
+    findings.retain(Reason::Overlap, |plan| {
         let is_free = plan.start >= free_from;
         if is_free {
             free_from = plan.end();
         }
         is_free
     });
-    findings.unpatchable += count(before - findings.plans.len());
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::ANY_NUMBER;
+    use super::super::plan::{ANY_NUMBER, PatchKind};
     use super::*;
     use uringlet_sys::Sysno;
 
     fn kept(numbers: &[u32]) -> Vec<u32> {
         let plan = |&nr: &u32| PatchPlan { kind: PatchKind::NumberLoad, nr, start: 0, syscall: 0, bytes: Vec::new(), moved: Vec::new() };
-        let mut findings = Findings { plans: numbers.iter().map(plan).collect(), unpatchable: 0 };
+        let mut findings = Findings { plans: numbers.iter().map(plan).collect(), left: Vec::new() };
         keep_relevant(&mut findings);
         findings.plans.iter().map(|plan| plan.nr).collect()
     }

@@ -65,12 +65,16 @@ impl<'a> Functions<'a> {
         }
     }
 
-    /// The pointer encoding that a CIE's augmentation "zR" names.
+    /// The pointer encoding that a CIE's augmentation "zR" names. `None`: no usual function.
     fn encoding(&self, cie: u64) -> Option<u8> {
         let byte = |at: u64| self.object.field::<1>(at).map(|[b]| b);
         let augmentation = cie + 9;
         let mut at = augmentation;
         while byte(at)? != 0 {
+            // A signal's return, which the tables let start a byte before its first instruction.
+            if byte(at)? == b'S' {
+                return None;
+            }
             at += 1;
         }
         if byte(augmentation)? != b'z' {
@@ -88,7 +92,7 @@ impl<'a> Functions<'a> {
             match byte(letter)? {
                 b'R' => return byte(at),
                 b'L' => at += 1,
-                b'S' | b'B' => {}
+                b'B' => {}
                 b'P' => {
                     let size = match byte(at)? & 0x0f {
                         0x03 | 0x0b => 4,

@@ -1,4 +1,5 @@
-//! A signal put off until the thread leaves the engine.
+//! A signal put off until the thread leaves the engine: then `arch` ends the timer and restores the
+//! mask.
 //!
 //! Differs: the interrupt signal itself, sent by the program, is put off like another, but no timer
 //! can follow it: if it comes right before a wait, its handler runs when the wait ends.
@@ -21,7 +22,7 @@ const BLOCKED: u64 = !(FAULTS | bit(INTERRUPT_SIGNAL));
 
 /// The timer word of a thread that has deferred a signal without a timer. Else it is the timer's id
 /// plus one; 0: nothing is deferred.
-const NO_TIMER: u64 = u64::MAX;
+pub(crate) const NO_TIMER: u64 = u64::MAX;
 
 /// Defers the signal of a thread that runs on the engine stack with this base. False: the kernel
 /// cannot queue another signal.
@@ -56,17 +57,4 @@ fn start_timer() -> u64 {
     const MILLISECOND: u64 = 1_000_000;
     install_interrupt_handler();
     signal::start_timer(INTERRUPT_SIGNAL, INTERRUPT_MARK, MILLISECOND).map_or(NO_TIMER, |TimerId(id)| u64::from(id) + 1)
-}
-
-/// The thread has left the engine. `timer`, `mask` and the set of signals `came` are what [`defer`]
-/// stored.
-pub(crate) extern "C" fn deliver_deferred(timer: u64, mask: u64, came: u64) {
-    if timer != NO_TIMER {
-        signal::delete_timer(TimerId((timer - 1) as u32));
-    }
-    let open = mask & !came;
-    signal::set_mask(open);
-    if open != mask {
-        signal::set_mask(mask);
-    }
 }

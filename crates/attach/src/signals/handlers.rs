@@ -43,11 +43,16 @@ pub(crate) fn program_handler(signal: u32) -> Option<Handler> {
     Some(Handler { address: cell.address.load(Ordering::Acquire), flags: cell.flags.load(Ordering::Relaxed) })
 }
 
-/// Keeps the program's action and gives ours to the kernel.
-pub(super) fn replace(signal: u32, program: &KernelSigaction, ours: &KernelSigaction) {
+/// Keeps the program's action.
+pub(super) fn keep(signal: u32, program: &KernelSigaction) {
     let cell = &HANDLERS[signal as usize];
     cell.flags.store(program.flags, Ordering::Relaxed);
     cell.address.store(program.handler, Ordering::Release);
+}
+
+/// Keeps the program's action and gives ours to the kernel.
+pub(super) fn replace(signal: u32, program: &KernelSigaction, ours: &KernelSigaction) {
+    keep(signal, program);
     // SAFETY: callers pass the program's own action with our handler in it, or the stand-in of the
     // default.
     let _ = unsafe { signal::set_action(signal, ours) };

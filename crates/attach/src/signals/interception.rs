@@ -5,13 +5,18 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use uringlet_sys::linux::general::{SA_ONSTACK, SIGXFSZ};
 use uringlet_sys::signal::{self, KernelSigaction};
 use uringlet_sys::thread::{self, INTERRUPT_SIGNAL};
-use uringlet_sys::{UserPtr, user};
+use uringlet_sys::{UserPtr, process, user};
 
 use super::handlers::{HANDLER_FLAGS, Handler, RESETHAND, RESTORER, SIG_DFL, SIG_IGN, SIGINFO, SIGNALS, program_handler, replace};
 use super::on_signal::our_handler;
 use super::{fault_check, file_size};
+use crate::static_file::is_static;
 
-/// The signals that glibc and musl use themselves.
+/// The signals that glibc and musl use themselves: to cancel threads, and to change the user of all
+/// of them.
+///
+/// In a static program these handlers make their calls through rewritten sites, and would enter the
+/// engine where they have interrupted it. So there they are deferred as the program's own.
 const LIBC_SIGNALS: core::ops::RangeInclusive<u32> = 32..=33;
 
 static IS_INTERCEPTING: AtomicBool = AtomicBool::new(false);
@@ -39,9 +44,10 @@ pub(crate) fn intercept_cancels(signal: u32) {
     intercept_handler(signal);
 }
 
-/// After the program has set an action.
+/// After the program has set an action. What a vfork child sets is its own, and ends with its
+/// execve(2): the handlers kept here are its parent's.
 pub(crate) fn action_changed(signal: u32) {
-    if IS_INTERCEPTING.load(Ordering::Acquire) {
+    if IS_INTERCEPTING.load(Ordering::Acquire) && !process::is_foreign() {
         intercept_signal(signal);
         fault_check::action_changed(signal);
     }
@@ -64,9 +70,9 @@ pub(crate) fn show_own_action(at: UserPtr, program: Handler) {
 }
 
 /// Puts our handler in the place of the program's, if it has one. libc's own signals stay as they
-/// are.
+/// are, where libc is not part of the program.
 fn intercept_signal(signal: u32) {
-    if !(1..=SIGNALS).contains(&signal) || LIBC_SIGNALS.contains(&signal) {
+    if !(1..=SIGNALS).contains(&signal) || (LIBC_SIGNALS.contains(&signal) && !is_static()) {
         return;
     }
     let Ok(action) = signal::action(signal) else { return };

@@ -26,6 +26,7 @@
 //! | `deferral` | a signal put off until the thread leaves the engine |
 //! | `fault_check` | whether a fault of the engine's copies ends only the copy |
 //! | `file_size` | SIGXFSZ |
+//! | `sigsys` | SIGSYS while calls are trapped |
 
 mod deferral;
 mod fault_check;
@@ -34,8 +35,11 @@ mod handlers;
 mod interception;
 mod on_signal;
 mod siginfo;
+mod sigsys;
 
-pub(crate) use deferral::deliver_deferred;
+pub(crate) use deferral::NO_TIMER;
 pub(crate) use handlers::{HANDLER_FLAGS, program_handler};
 pub(crate) use interception::{action_changed, intercept, intercept_cancels, intercepted_handler, is_intercepting, show_own_action};
 pub(crate) use on_signal::our_handler;
+pub(crate) use siginfo::SignalInfo;
+pub(crate) use sigsys::{ProgramAction, action_for_kernel, note_action, set_raw_action, take_sigsys};

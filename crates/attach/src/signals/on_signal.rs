@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use uringlet_sys::linux::general::SIGXFSZ;
+use uringlet_sys::linux::general::{SIGSYS, SIGXFSZ};
 use uringlet_sys::signal::bit;
 use uringlet_sys::thread::{INTERRUPT_MARK, INTERRUPT_SIGNAL, is_engine_mask};
 use uringlet_sys::{process, uaccess};
@@ -12,7 +12,7 @@ use super::file_size;
 use super::handlers::{RESETHAND, SIG_DFL, SIG_IGN, forget, program_handler, reset};
 use super::siginfo::SignalInfo;
 use crate::arch::SignalContext;
-use crate::stack;
+use crate::{stack, trap};
 
 /// The address that the kernel has instead of the program's handler.
 pub(crate) fn our_handler() -> usize {
@@ -23,6 +23,9 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut c_void, context: *mut c
     let number = signal.cast_unsigned();
     // SAFETY: the kernel passes a siginfo_t and a ucontext.
     let (info, context) = unsafe { (SignalInfo::new(info), SignalContext::new(context)) };
+    if number == SIGSYS && trap::on_trap(info, context) {
+        return;
+    }
     let is_fault = FAULTS & bit(number) != 0 && info.code() > 0;
     if is_fault && end_faulted_copy(context) {
         return;
@@ -34,7 +37,9 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut c_void, context: *mut c
     if number == SIGXFSZ && engine_stack.is_some() && file_size::is_from_engine(info) {
         return;
     }
-    if program_handler(number).is_none_or(|handler| handler.address == SIG_DFL) {
+    // The kernel's own SIGSYS cannot be ignored.
+    let is_deadly = |address| address == SIG_DFL || (address == SIG_IGN && is_fault);
+    if program_handler(number).is_none_or(|handler| is_deadly(handler.address)) {
         return file_size::die(number, info);
     }
     if !is_fault
@@ -74,7 +79,7 @@ fn call_program_handler(signal: c_int, info: SignalInfo, context: SignalContext)
     let number = signal.cast_unsigned();
     let Some(handler) = program_handler(number).filter(|h| h.address > SIG_IGN) else { return };
     if handler.flags & RESETHAND != 0 {
-        if number == INTERRUPT_SIGNAL { forget(number) } else { reset(number) }
+        if number == INTERRUPT_SIGNAL || trap::is_trap_signal(number) { forget(number) } else { reset(number) }
     }
     // SAFETY: the address that the program gave for this signal. A handler that takes the number
     // alone finds it in the same register.

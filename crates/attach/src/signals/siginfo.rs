@@ -2,8 +2,10 @@
 
 use core::ffi::c_void;
 
+use uringlet_sys::seccomp::SYS_SECCOMP;
 use uringlet_sys::{Errno, signal};
 
+const ERRNO: usize = 4;
 const CODE: usize = 8;
 const PID: usize = 16;
 const VALUE: usize = 24;
@@ -13,7 +15,7 @@ pub(super) const SI_USER: i32 = 0;
 
 /// What a signal handler was given as its second argument.
 #[derive(Clone, Copy)]
-pub(super) struct SignalInfo(*mut u8);
+pub(crate) struct SignalInfo(*mut u8);
 
 impl SignalInfo {
     /// # Safety
@@ -40,6 +42,11 @@ impl SignalInfo {
     /// `si_code`: positive for a signal that the kernel raised.
     pub(super) fn code(self) -> i32 {
         self.int(CODE)
+    }
+
+    /// What a filter's trap carries, if this SIGSYS is one.
+    pub(crate) fn trap_data(self) -> Option<u16> {
+        (self.code() == SYS_SECCOMP).then_some((self.int(ERRNO).cast_unsigned() & 0xffff) as u16)
     }
 
     /// `si_value`, where the signal has one.

@@ -8,11 +8,14 @@ use uringlet_sys::passthrough::pass_through;
 
 use super::errno::to_libc_result;
 use super::identity::call_in_own_thread;
+use super::memory::note_code;
 use super::next::{CLOSE, CLOSE_RANGE, CLOSEFROM, DUP, DUP2, DUP3, FCNTL, MMAP};
 use crate::convert::{Register, int};
 use crate::dup::is_dup_command;
 use crate::entry::on_engine_stack;
 use crate::in_use::is_in_use;
+
+const MAP_FAILED: isize = -1;
 
 fn map(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
     if ENGINE.is_ours(fd)
@@ -21,7 +24,11 @@ fn map(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int, offset: i6
     {
         return to_libc_result(result) as *mut c_void;
     }
-    MMAP.call([addr, len, prot.reg(), flags.reg(), fd.reg(), offset.reg()]) as *mut c_void
+    let mapped = MMAP.call([addr, len, prot.reg(), flags.reg(), fd.reg(), offset.reg()]);
+    if mapped != MAP_FAILED {
+        note_code(mapped.cast_unsigned(), len, prot);
+    }
+    mapped as *mut c_void
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]

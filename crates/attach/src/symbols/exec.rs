@@ -1,90 +1,86 @@
-//! The functions that execute or spawn a program: a child whose environment has lost LD_PRELOAD
-//! gets it back. Where the caller passes the environment, libc's function gets another one. Where
-//! libc takes its own (`system`, `popen`, `execl`), the system call inside libc is hooked first,
-//! if that environment has lost the variable (`exec_hook`).
+//! The functions that execute or spawn a program (`exec`). Those that replace this process are
+//! prepared here. Where libc starts a program by itself (`posix_spawn`, `system`, `popen`,
+//! `execl`), or another object precedes libc's function, the system call inside libc is hooked
+//! first if the call has to be changed.
 
 use core::ffi::{c_char, c_int, c_void};
-use core::mem::MaybeUninit;
+
+use uringlet_sys::UserPtr;
+use uringlet_sys::exec_file::ExecPath;
+use uringlet_sys::linux::general::{AT_EMPTY_PATH, AT_FDCWD};
 
 use super::next::{
     EXECL, EXECLE, EXECLP, EXECV, EXECVE, EXECVEAT, EXECVP, EXECVPE, FEXECVE, NextFunction, POPEN, POSIX_SPAWN, POSIX_SPAWNP, SYSTEM,
 };
 use crate::arch::variadic_exec;
-use crate::convert::{Register, int};
-use crate::exec_env::{EnvEdit, build_env, edit_env, end_shared_requests};
+use crate::convert::{Register, low_u32};
+use crate::exec::{self, ExecCall};
 use crate::{environ, exec_hook};
 
-/// Calls `call` with the environment that a child shall have instead of the one at `given`. It may
-/// run in a vfork child, so it lies on the stack and takes no more room than about what it needs.
-fn with_child_env(given: usize, call: impl FnOnce(usize) -> isize) -> isize {
-    const SMALL: usize = 128;
-    const LARGE: usize = 1408;
-    let mut edit = EnvEdit::default();
-    match edit_env(given, &mut edit).div_ceil(8) {
-        0 => call(given),
-        1..=SMALL => in_buffer::<SMALL>(given, &edit, call),
-        words if words <= LARGE => in_buffer::<LARGE>(given, &edit, call),
-        _ => call(given),
+const SHELL: *const c_char = c"/bin/sh".as_ptr();
+
+/// A request for the file at `path`.
+fn request(path: usize, arguments: usize, environment: usize) -> ExecCall {
+    request_at(AT_FDCWD, path, 0, arguments, environment)
+}
+
+fn request_at(dir: c_int, path: usize, flags: u32, arguments: usize, environment: usize) -> ExecCall {
+    let local = 0_u8;
+    let file = ExecPath { dir, path: UserPtr::new(path), flags };
+    ExecCall { file, is_searched: false, arguments, environment, stack: (&raw const local).addr() }
+}
+
+/// As [`request`], for a file that is looked up in PATH.
+fn search(file: usize, arguments: usize, environment: usize) -> ExecCall {
+    ExecCall { is_searched: true, ..request(file, arguments, environment) }
+}
+
+/// For the functions that replace this process.
+fn execute(next: &NextFunction, args: [usize; 6], request: ExecCall) -> c_int {
+    if next.is_libcs() {
+        exec::execute(request);
+    } else {
+        hook_if_changed(request);
     }
+    next.call_int(args)
 }
 
-#[inline(never)]
-fn in_buffer<const WORDS: usize>(given: usize, edit: &EnvEdit, call: impl FnOnce(usize) -> isize) -> isize {
-    let mut buffer = [MaybeUninit::<usize>::uninit(); WORDS];
-    // SAFETY: the buffer is as long as `edit_env` said.
-    call(unsafe { build_env(given, edit, buffer.as_mut_ptr().cast()) })
-}
-
-/// For the functions that replace this process: argument `at` is the environment.
-fn execute(next: &NextFunction, at: usize, mut args: [usize; 6]) -> c_int {
-    end_shared_requests();
-    int(with_child_env(args[at], |environment| {
-        args[at] = environment;
-        next.call(args)
-    }))
-}
-
-/// For those that take libc's environment, with the function that takes one as its third argument.
-fn execute_in_environ(next: &NextFunction, with_env: &NextFunction, path: *const c_char, arguments: *const c_void) -> c_int {
-    end_shared_requests();
-    let given = environ::libc_environ();
-    int(with_child_env(given, |environment| {
-        if environment == given {
-            next.call([path.reg(), arguments.reg(), 0, 0, 0, 0])
-        } else {
-            with_env.call([path.reg(), arguments.reg(), environment, 0, 0, 0])
-        }
-    }))
-}
-
-/// For those that start another process.
-fn spawn(next: &NextFunction, mut args: [usize; 6]) -> c_int {
-    int(with_child_env(args[5], |environment| {
-        args[5] = environment;
-        next.call(args)
-    }))
-}
-
-/// Before libc starts a program with its own environment.
-fn hook_if_needed() {
-    if edit_env(environ::libc_environ(), &mut EnvEdit::default()) != 0 {
+/// Before libc starts a program by itself.
+fn hook_if_changed(request: ExecCall) {
+    if exec::is_changed(request) {
         exec_hook::install();
     }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn execve(path: *const c_char, arguments: *const c_void, environment: *const c_void) -> c_int {
-    execute(&EXECVE, 2, [path.reg(), arguments.reg(), environment.reg(), 0, 0, 0])
+    let (path, arguments, environment) = (path.reg(), arguments.reg(), environment.reg());
+    execute(&EXECVE, [path, arguments, environment, 0, 0, 0], request(path, arguments, environment))
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn execv(path: *const c_char, arguments: *const c_void) -> c_int {
+    let (path, arguments) = (path.reg(), arguments.reg());
+    execute(&EXECV, [path, arguments, 0, 0, 0, 0], request(path, arguments, environ::libc_environ()))
+}
+
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn execvp(file: *const c_char, arguments: *const c_void) -> c_int {
+    let (file, arguments) = (file.reg(), arguments.reg());
+    execute(&EXECVP, [file, arguments, 0, 0, 0, 0], search(file, arguments, environ::libc_environ()))
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn execvpe(file: *const c_char, arguments: *const c_void, environment: *const c_void) -> c_int {
-    execute(&EXECVPE, 2, [file.reg(), arguments.reg(), environment.reg(), 0, 0, 0])
+    let (file, arguments, environment) = (file.reg(), arguments.reg(), environment.reg());
+    execute(&EXECVPE, [file, arguments, environment, 0, 0, 0], search(file, arguments, environment))
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn fexecve(fd: c_int, arguments: *const c_void, environment: *const c_void) -> c_int {
-    execute(&FEXECVE, 2, [fd.reg(), arguments.reg(), environment.reg(), 0, 0, 0])
+    let (arguments, environment) = (arguments.reg(), environment.reg());
+    let of_file = request_at(fd, c"".as_ptr().reg(), AT_EMPTY_PATH, arguments, environment);
+    execute(&FEXECVE, [fd.reg(), arguments, environment, 0, 0, 0], of_file)
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -95,62 +91,57 @@ unsafe extern "C" fn execveat(
     environment: *const c_void,
     flags: c_int,
 ) -> c_int {
-    execute(&EXECVEAT, 3, [dir.reg(), path.reg(), arguments.reg(), environment.reg(), flags.reg(), 0])
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execv(path: *const c_char, arguments: *const c_void) -> c_int {
-    execute_in_environ(&EXECV, &EXECVE, path, arguments)
-}
-
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn execvp(file: *const c_char, arguments: *const c_void) -> c_int {
-    execute_in_environ(&EXECVP, &EXECVPE, file, arguments)
+    let (path, arguments, environment) = (path.reg(), arguments.reg(), environment.reg());
+    let of_file = request_at(dir, path, low_u32(flags.reg()), arguments, environment);
+    execute(&EXECVEAT, [dir.reg(), path, arguments, environment, flags.reg(), 0], of_file)
 }
 
 macro_rules! spawn_functions {
-    ($($name:ident = $next:ident;)*) => {
+    ($($name:ident = $next:ident by $request:ident;)*) => {
         $(#[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C" fn $name(pid: usize, path: usize, actions: usize, attributes: usize, arguments: usize, environment: usize) -> c_int {
-            spawn(&$next, [pid, path, actions, attributes, arguments, environment])
+            hook_if_changed($request(path, arguments, environment));
+            $next.call_int([pid, path, actions, attributes, arguments, environment])
         })*
     };
 }
 
 spawn_functions! {
-    posix_spawn = POSIX_SPAWN;
-    posix_spawnp = POSIX_SPAWNP;
+    posix_spawn = POSIX_SPAWN by request;
+    posix_spawnp = POSIX_SPAWNP by search;
+}
+
+/// Before the shell is started with libc's own environment.
+fn before_shell() {
+    hook_if_changed(request(SHELL.reg(), 0, environ::libc_environ()));
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn system(command: *const c_char) -> c_int {
-    hook_if_needed();
+    before_shell();
     SYSTEM.call_int([command.reg(), 0, 0, 0, 0, 0])
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
-    hook_if_needed();
+    before_shell();
     POPEN.call([command.reg(), mode.reg(), 0, 0, 0, 0]) as *mut c_void
 }
 
 // Variadic in C: the arguments stay where they are, and libc's function is jumped to.
 
-extern "C" fn before_execl() -> usize {
-    end_shared_requests();
-    hook_if_needed();
+extern "C" fn before_execl(path: usize) -> usize {
+    hook_if_changed(request(path, 0, environ::libc_environ()));
     EXECL.address()
 }
 
-extern "C" fn before_execlp() -> usize {
-    end_shared_requests();
-    hook_if_needed();
+extern "C" fn before_execlp(file: usize) -> usize {
+    hook_if_changed(search(file, 0, environ::libc_environ()));
     EXECLP.address()
 }
 
 /// Its environment is its last argument.
 extern "C" fn before_execle() -> usize {
-    end_shared_requests();
     exec_hook::install();
     EXECLE.address()
 }

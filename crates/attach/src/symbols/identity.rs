@@ -12,7 +12,9 @@ use super::next::{
 };
 use crate::convert::Register;
 use crate::entry::on_engine_stack;
+use crate::exec;
 use crate::in_use::is_in_use;
+use crate::trap;
 
 /// Calls libc's function, which changes this.
 fn call_around(next: &NextFunction, args: [usize; 6], change: Option<IdentityChange>) -> c_int {
@@ -22,18 +24,28 @@ fn call_around(next: &NextFunction, args: [usize; 6], change: Option<IdentityCha
         ENGINE.before_identity_call(change);
         let result = next.call_int(args);
         ENGINE.after_identity_call(change, result as isize);
+        note_filter(change, result);
         return result;
     }
     on_engine_stack(|| ENGINE.before_identity_call(change));
     let result = next.call_int(args);
     on_engine_stack(|| ENGINE.after_identity_call(change, result as isize));
+    note_filter(change, result);
     result
+}
+
+fn note_filter(change: IdentityChange, result: c_int) {
+    if change.is_filter && result >= 0 {
+        trap::note_filter();
+    }
 }
 
 /// Calls libc's function, which is the system call `of`.
 pub(super) fn call_in_own_thread(next: &NextFunction, of: Sysno, args: [usize; 6]) -> c_int {
     let [first, second, third, ..] = args;
-    call_around(next, args, IdentityChange::of(of, [first, second, third]))
+    let result = call_around(next, args, IdentityChange::of(of, [first, second, third]));
+    exec::note_filter(of, [first, second, third], result as isize);
+    result
 }
 
 /// Calls libc's function, which does in all of libc's threads what `of` does in one.

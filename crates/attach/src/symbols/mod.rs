@@ -10,14 +10,18 @@ mod errno;
 mod exec;
 mod identity;
 mod limits;
+mod masks;
+mod memory;
 mod next;
 mod open;
 mod paths;
 mod polling;
+mod sanitizer;
 mod signals;
 mod transfers;
 mod unwind;
 
 pub(crate) use cancellation::before_ring;
 pub(crate) use errno::set_errno;
+pub(crate) use masks::change_raw_mask;
 pub(crate) use next::resolve_all;

@@ -8,7 +8,7 @@ use uringlet_sys::passthrough::pass_through;
 
 use super::errno::{self, to_libc_result};
 use crate::convert::int;
-use crate::libc_symbols::behind_ours;
+use crate::libc_symbols::{self, behind_ours};
 use crate::symbol_table::SymbolTable;
 
 /// A function of libc that one of ours precedes.
@@ -63,6 +63,11 @@ impl NextFunction {
         // SAFETY: a C function that takes up to six integer or pointer arguments, variadic or not,
         // finds them in the same registers (see `arch`).
         (address > MISSING).then(|| unsafe { core::mem::transmute::<usize, SixArgFunction>(address) })
+    }
+
+    /// Whether it is libc's own, and no other object's that calls libc's.
+    pub(super) fn is_libcs(&self) -> bool {
+        self.address() == libc_symbols::address_of(self.name)
     }
 
     /// The function's address, for a jump.
@@ -206,6 +211,14 @@ next_functions! {
     PTHREAD_CREATE = c"pthread_create";
     PTHREAD_CANCEL = c"pthread_cancel";
     PTHREAD_JOIN = c"pthread_join";
+    PTHREAD_KEY_CREATE = c"pthread_key_create";
+    PTHREAD_KEY_DELETE = c"pthread_key_delete";
+    PTHREAD_GETSPECIFIC = c"pthread_getspecific";
+    PTHREAD_SETSPECIFIC = c"pthread_setspecific";
+    MPROTECT = c"mprotect" mprotect;
+    PKEY_MPROTECT = c"pkey_mprotect" pkey_mprotect;
+    SIGPROCMASK = c"sigprocmask";
+    PTHREAD_SIGMASK = c"pthread_sigmask";
     SIGACTION = c"sigaction";
     SIGNAL = c"signal";
     BSD_SIGNAL = c"bsd_signal";

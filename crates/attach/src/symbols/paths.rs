@@ -1,23 +1,15 @@
-//! Lookups of paths that exist only in a kernel with ublk_drv: `/dev/ublk-control`, `/dev/ublkcN`,
-//! `/sys/class/ublk-char`. If the kernel does not find one, the call is repeated for what stands in
-//! for it: `/dev/null`, and a folder of the broker's.
+//! Lookups of paths that have a stand-in (`virtual_paths`).
 
-use core::ffi::{CStr, c_char, c_int};
-use uringlet_sys::Errno;
-use uringlet_ublk::remote::BROKER_FILES;
+use core::ffi::{c_char, c_int};
 
 use super::errno::last_errno;
 use super::next::{
     ACCESS, EUIDACCESS, FACCESSAT, FSTATAT, FSTATAT64, FXSTATAT, FXSTATAT64, LSTAT, LSTAT64, LXSTAT, LXSTAT64, NextFunction, OPENDIR, STAT,
     STAT64, STATX, XSTAT, XSTAT64,
 };
-use super::open::begins_with;
 use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
-use crate::in_use;
-
-/// Paths with a stand-in begin with one of these.
-const PREFIXES: [&[u8]; 3] = [b"/dev/ublk", b"/sys/class/ublk-char", b"/sys/module/ublk_drv"];
+use crate::virtual_paths;
 
 /// libc's result, or that for the stand-in. `at`: the argument that is the path. `failure`: the
 /// result that comes with an errno.
@@ -27,14 +19,11 @@ fn call_or_stand_in(next: &NextFunction, at: usize, failure: isize, mut args: [u
     if !has_failed {
         return result;
     }
-    let path = args[at] as *const c_char;
-    if last_errno() != Some(Errno::ENOENT) || !begins_with(path, &PREFIXES) {
+    let path = args[at];
+    if !last_errno().is_some_and(|errno| virtual_paths::may_have_stand_in(path, errno)) {
         return result;
     }
-    in_use::begin();
-    // SAFETY: the kernel has read the path to its NUL.
-    let path = unsafe { CStr::from_ptr(path) };
-    let Some(stand_in) = on_engine_stack(|| BROKER_FILES.remap_path(path.to_bytes())) else { return result };
+    let Some(stand_in) = on_engine_stack(|| virtual_paths::stand_in(path)) else { return result };
     args[at] = stand_in.as_ptr().reg();
     next.call(args)
 }

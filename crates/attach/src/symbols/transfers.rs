@@ -1,5 +1,4 @@
-//! What a ring's descriptor refuses: read(2) and write(2), and to be sent through a socket. A FIFO
-//! would do all of it.
+//! read(2), write(2) and sendmsg(2), which a ring's descriptor refuses (`ring_fd`).
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -11,14 +10,13 @@ use super::next::{NextFunction, READ, READV, SENDMMSG, SENDMSG, WRITE, WRITEV};
 use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
 use crate::in_use::is_in_use;
-
-const EINVAL: isize = -22;
+use crate::ring_fd::{EINVAL, first_refused, refuses_transfers};
 
 /// For a number that is known as a ring's, or as that of a virtual file.
 #[cold]
 #[inline(never)]
 fn transfer(next: &NextFunction, fd: c_int, data: *mut c_void, count: usize) -> isize {
-    if on_engine_stack(|| ENGINE.is_ring(fd)) {
+    if on_engine_stack(|| refuses_transfers(fd)) {
         return to_libc_result(EINVAL);
     }
     next.call([fd.reg(), data.reg(), count, 0, 0, 0])
@@ -57,12 +55,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const c_void, flags: c_int) ->
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut c_void, count: c_uint, flags: c_int) -> c_int {
-    /// Bytes of a `struct mmsghdr`.
-    const STRIDE: usize = 64;
-    /// The kernel sends no more in one call.
-    const MOST: c_uint = 1024;
-    // The kernel sends those before the message that it refuses.
-    match (0..count.min(MOST)).find(|&nth| passes_a_ring(fd, messages.reg().wrapping_add(nth as usize * STRIDE))) {
+    match first_refused(messages.reg(), count, |message| passes_a_ring(fd, message)) {
         Some(0) => int(to_libc_result(EINVAL)),
         refused => SENDMMSG.call_int([fd.reg(), messages.reg(), refused.unwrap_or(count).reg(), flags.reg(), 0, 0]),
     }

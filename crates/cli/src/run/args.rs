@@ -10,18 +10,33 @@ use super::exec::Environment;
 /// Run a program with io_uring in user space
 ///
 /// The program's io_uring calls are answered in its own process through ordinary system calls; the
-/// kernel's io_uring is not used. Children of the program are attached too. The exit status is the
-/// program's; 127 if it was not found, 126 if it cannot be run or attached.
+/// kernel's io_uring is not used. Children of the program are attached too. A program that cannot
+/// be attached runs as without uringlet, and one line on standard error says why. The exit status
+/// is the program's; 127 if it was not found, 126 if it cannot be run, 125 if --require refuses it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// Print to standard error what was found and rewritten in the program and its libraries
     #[arg(long)]
     pub(super) explain: bool,
 
+    /// Do not say when nothing could be attached
+    #[arg(long, conflicts_with = "require")]
+    pub(super) quiet: bool,
+
+    /// Run nothing and exit with 125 if the program cannot be attached
+    #[arg(long)]
+    pub(super) require: bool,
+
     /// Scan for system calls again instead of using the cached result of an earlier start, and
     /// cache nothing
     #[arg(long)]
     pub(super) no_cache: bool,
+
+    /// Answer io_uring calls of code that is made at run time (JIT) or may not be changed, too: a
+    /// seccomp filter traps them, at about 2 µs a call. Where there is such code the program and
+    /// its children can gain no privileges any more (no_new_privs): sudo and ping fail
+    #[arg(long)]
+    pub(super) trap: bool,
 
     /// Which thread executes requests that may block
     #[arg(long, value_enum, value_name = "MODE", default_value_t = RunMode::Adaptive)]
@@ -38,6 +53,18 @@ pub(crate) struct RunArgs {
     /// The program, looked up in PATH, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
     pub(super) command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// What the attached library shall do if the program cannot make an io_uring call through it.
+    pub(super) fn export_notice(&self, environment: &mut Environment) {
+        let notice = match (self.quiet, self.require) {
+            (true, _) => "quiet",
+            (_, true) => "require",
+            _ => "print",
+        };
+        environment.set("URINGLET_NOTICE", OsStr::new(notice));
+    }
 }
 
 /// How rings are driven, unless the program selects a mode when it sets one up.

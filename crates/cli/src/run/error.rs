@@ -8,7 +8,7 @@ use crate::status::Status;
 #[derive(Debug)]
 pub(crate) struct RunError {
     pub(super) status: Status,
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 impl RunError {
@@ -17,7 +17,12 @@ impl RunError {
         Self { status: 127, message: message.to_string() }
     }
 
-    /// The program exists but cannot be run or attached: 126.
+    /// The program could run, but `--require` asks that it is attached: 125.
+    pub(super) fn not_attached(reason: impl fmt::Display) -> Self {
+        Self { status: 125, message: format!("{reason}. --require: nothing is run") }
+    }
+
+    /// The program exists but cannot be run: 126.
     pub(super) fn not_runnable(message: impl fmt::Display) -> Self {
         Self { status: 126, message: message.to_string() }
     }

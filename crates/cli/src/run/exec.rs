@@ -23,6 +23,12 @@ impl Environment {
         self.0.push((name.into(), value.into()));
     }
 
+    /// As [`set`](Self::set), before all others.
+    pub(super) fn set_first(&mut self, name: &str, value: &OsStr) {
+        self.remove(name);
+        self.0.insert(0, (name.into(), value.into()));
+    }
+
     pub(super) fn remove(&mut self, name: &str) {
         self.0.retain(|(n, _)| n != name);
     }

@@ -1,5 +1,6 @@
-//! Checks before the start that a program can be attached: otherwise it would run without io_uring.
+//! Checks before the start whether a program can be run, and whether it can be attached.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -22,20 +23,54 @@ const GROUP_EXECUTE: u32 = 0o0010;
 /// The kernel follows this many interpreters in a row.
 const MAX_INTERPRETERS: usize = 5;
 
+/// What is executed for a program.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The program, or the last interpreter of a script.
+    pub(crate) file: PathBuf,
+    /// There is no dynamic linker that would preload: `liburinglet.so` loads it.
+    pub(super) is_static: bool,
+    /// What execve(2) puts before the arguments of a script: each interpreter with its argument,
+    /// and the script's path.
+    pub(super) interpreters: Vec<OsString>,
+    /// Why it runs without being attached, if so, and what to do.
+    pub(crate) why_not: Option<String>,
+}
+
+/// What one file is.
+enum Kind {
+    /// Its interpreter, and the argument for that.
+    Script(PathBuf, Option<OsString>),
+    Dynamic,
+    Static,
+    /// It gains privileges: why nothing may be put into it, and what to do.
+    Privileged(&'static str),
+}
+
 /// Checks `program` and, for a script, its interpreter.
-pub(super) fn check(program: &Path) -> Result<(), RunError> {
-    let mut file = program.to_path_buf();
+pub(super) fn check(program: &Path) -> Result<Target, RunError> {
+    let mut target = Target { file: program.to_path_buf(), is_static: false, interpreters: Vec::new(), why_not: None };
     for _ in 0..MAX_INTERPRETERS {
-        match check_file(&file)? {
-            Some(interpreter) => file = interpreter,
-            None => return Ok(()),
+        match check_file(&target.file)? {
+            Kind::Script(interpreter, argument) => {
+                let before = [interpreter.clone().into_os_string()].into_iter().chain(argument);
+                // The script's path takes the place of its own name.
+                let script = target.interpreters.is_empty().then(|| program.as_os_str().to_owned());
+                target.interpreters.splice(0..0, before.chain(script));
+                target.file = interpreter;
+            }
+            Kind::Privileged(reason) => {
+                let why_not = Some(format!("{} {reason}", target.file.display()));
+                return Ok(Target { why_not, ..target });
+            }
+            kind => return Ok(Target { is_static: matches!(kind, Kind::Static), ..target }),
         }
     }
     Err(RunError::not_runnable(format_args!("{}: too many levels of script interpreters", program.display())))
 }
 
-/// Checks one file. Returns the interpreter of a script, which is to be checked next.
-fn check_file(path: &Path) -> Result<Option<PathBuf>, RunError> {
+/// Checks one file.
+fn check_file(path: &Path) -> Result<Kind, RunError> {
     let refuse = |what: &str| RunError::not_runnable(format_args!("{}: {what}", path.display()));
     let metadata = match path.metadata() {
         Ok(metadata) => metadata,
@@ -51,53 +86,49 @@ fn check_file(path: &Path) -> Result<Option<PathBuf>, RunError> {
         return Err(refuse("is not executable; if it is a program, run chmod +x on it"));
     }
     // A program that can be executed but not read is left to the kernel's checks.
-    let Ok(mut file) = File::open(path) else { return Ok(None) };
+    let Ok(mut file) = File::open(path) else { return Ok(Kind::Dynamic) };
     let mut head = Vec::new();
     if (&mut file).take(256).read_to_end(&mut head).is_err() {
-        return Ok(None);
+        return Ok(Kind::Dynamic);
     }
     if head.starts_with(b"#!") {
-        return Ok(interpreter(&head));
+        return Ok(interpreter(&head).map_or(Kind::Dynamic, |(interpreter, argument)| Kind::Script(interpreter, argument)));
     }
-    if head.starts_with(b"\x7fELF") {
-        check_elf(path, file, &head).map_err(refuse)?;
-        check_privileges(path, &metadata).map_err(refuse)?;
+    if !head.starts_with(b"\x7fELF") {
+        return Ok(Kind::Dynamic);
     }
-    Ok(None)
+    let kind = elf_kind(path, file, &head).map_err(refuse)?;
+    Ok(gained_privileges(path, &metadata).map_or(kind, Kind::Privileged))
 }
 
-/// The interpreter of a script, from its first line.
-fn interpreter(head: &[u8]) -> Option<PathBuf> {
-    let line = head[2..].split(|&b| b == b'\n').next()?;
-    let name = line.trim_ascii().split(|b| b" \t".contains(b)).next()?;
-    (!name.is_empty()).then(|| PathBuf::from(std::ffi::OsStr::from_bytes(name)))
+/// The interpreter of a script and its one argument, from the first line.
+fn interpreter(head: &[u8]) -> Option<(PathBuf, Option<OsString>)> {
+    let line = head[2..].split(|&b| b == b'\n').next()?.trim_ascii();
+    let end = line.iter().position(|b| b" \t".contains(b)).unwrap_or(line.len());
+    let (name, argument) = (&line[..end], line[end..].trim_ascii());
+    let argument = (!argument.is_empty()).then(|| OsStr::from_bytes(argument).to_owned());
+    (!name.is_empty()).then(|| (PathBuf::from(OsStr::from_bytes(name)), argument))
 }
 
-/// The dynamic linker preloads nothing into a program that gains privileges.
-fn check_privileges(path: &Path, metadata: &Metadata) -> Result<(), &'static str> {
+/// Why nothing is put into a program that gains privileges when it is executed.
+fn gained_privileges(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     let mode = metadata.mode();
     if mode & SET_USER != 0 && metadata.uid() != geteuid().as_raw() {
-        return Err(
-            "is set-uid: the dynamic linker preloads nothing into it. Run it without uringlet, or run uringlet as the user that owns it",
-        );
+        return Some("is set-uid: the dynamic linker preloads nothing into it. Run uringlet as the user that owns it");
     }
     let set_group = mode & SET_GROUP != 0 && mode & GROUP_EXECUTE != 0;
     if set_group && metadata.gid() != getegid().as_raw() {
-        return Err(
-            "is set-gid: the dynamic linker preloads nothing into it. Run it without uringlet, or run a copy without the set-gid bit",
-        );
+        return Some("is set-gid: the dynamic linker preloads nothing into it. Run a copy without the set-gid bit");
     }
     let has_capabilities = || getxattr(path, "security.capability", &mut [0_u8; 64]).is_ok();
     if !getuid().is_root() && has_capabilities() {
-        return Err(
-            "has file capabilities: the dynamic linker preloads nothing into it. Run it without uringlet, or run a copy (cp does not copy them)",
-        );
+        return Some("has file capabilities: the dynamic linker preloads nothing into it. Run a copy (cp does not copy them)");
     }
-    Ok(())
+    None
 }
 
-/// Only a dynamically linked x86-64 program has a dynamic linker that preloads.
-fn check_elf(path: &Path, file: File, head: &[u8]) -> Result<(), &'static str> {
+/// Whether an ELF file has a dynamic linker that preloads.
+fn elf_kind(path: &Path, file: File, head: &[u8]) -> Result<Kind, &'static str> {
     const TRUNCATED: &str = "is a truncated ELF file; install it again";
     const FOREIGN: &str = "is built for another architecture; uringlet attaches to 64-bit x86 programs";
     if head.len() < size_of::<FileHeader64<LittleEndian>>() {
@@ -109,12 +140,8 @@ fn check_elf(path: &Path, file: File, head: &[u8]) -> Result<(), &'static str> {
         return Err(FOREIGN);
     }
     let segments = header.program_headers(LittleEndian, &data).map_err(|_| TRUNCATED)?;
-    let is_dynamic = segments.iter().any(|segment| segment.p_type(LittleEndian) == PT_INTERP);
-    if is_dynamic || is_dynamic_linker(path) {
-        Ok(())
-    } else {
-        Err("is statically linked: there is no dynamic linker to preload into it. Use a dynamically linked build of it")
-    }
+    let is_dynamic = segments.iter().any(|segment| segment.p_type(LittleEndian) == PT_INTERP) || is_dynamic_linker(path);
+    Ok(if is_dynamic { Kind::Dynamic } else { Kind::Static })
 }
 
 /// The dynamic linker itself preloads when it is run as a program.
@@ -130,10 +157,11 @@ mod tests {
 
     #[test]
     fn interpreters_are_read_from_the_first_line() {
-        let read = |text: &str| interpreter(text.as_bytes()).map(|p| p.display().to_string());
-        assert_eq!(read("#!/bin/sh\nexit"), Some("/bin/sh".into()));
-        assert_eq!(read("#! /usr/bin/env -S x\n"), Some("/usr/bin/env".into()));
-        assert_eq!(read("#!\t/bin/sh"), Some("/bin/sh".into()));
+        let read = |text: &str| interpreter(text.as_bytes());
+        let plain = |path: &str| Some((PathBuf::from(path), None));
+        assert_eq!(read("#!/bin/sh\nexit"), plain("/bin/sh"));
+        assert_eq!(read("#! /usr/bin/env  -S x \n"), Some(("/usr/bin/env".into(), Some("-S x".into()))));
+        assert_eq!(read("#!\t/bin/sh"), plain("/bin/sh"));
         assert_eq!(read("#!\n/bin/sh"), None);
     }
 }

@@ -9,13 +9,16 @@ mod exec;
 mod executable;
 mod lookup;
 mod preload;
+mod static_program;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use crate::status::Status;
 pub(crate) use args::RunArgs;
-use error::RunError;
+pub(crate) use error::RunError;
+pub(crate) use executable::Target;
 
 pub(crate) fn run(args: &RunArgs) -> Status {
     let error = match start(args) {
@@ -26,23 +29,70 @@ pub(crate) fn run(args: &RunArgs) -> Status {
     error.status
 }
 
-fn start(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
-    let program = lookup::find(&args.command[0])?;
-    executable::check(&program)?;
+/// What `uringlet run` starts, and `uringlet doctor` asks about.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// The file that was named.
+    pub(crate) program: PathBuf,
+    pub(crate) target: Target,
+    /// `liburinglet.so`
+    pub(crate) library: PathBuf,
+}
+
+/// Looks the program and the library up.
+pub(crate) fn resolve(program: &OsStr) -> Result<Resolved, RunError> {
+    let program = lookup::find(program)?;
+    let mut target = executable::check(&program)?;
     let library = preload::find()?;
+    let obstacle = || preload::obstacle(&library).or_else(|| static_program::obstacle(&target, &library));
+    if target.why_not.is_none() {
+        target.why_not = obstacle();
+    }
+    Ok(Resolved { program, target, library })
+}
+
+/// LD_PRELOAD for the program.
+pub(crate) fn preload_list(library: &Path) -> OsString {
+    prepended(library.as_os_str(), std::env::var_os("LD_PRELOAD").as_deref())
+}
+
+fn start(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
+    let Resolved { program, target, library } = resolve(&args.command[0])?;
     let mut environment = exec::Environment::inherited();
-    let before = std::env::var_os("LD_PRELOAD");
-    environment.set("LD_PRELOAD", &prepended(library.as_os_str(), before.as_deref()));
+    if let Some(reason) = &target.why_not {
+        return Err(start_plain(args, &program, reason, &environment));
+    }
+    environment.set("LD_PRELOAD", &preload_list(&library));
     if args.explain {
         environment.set("URINGLET_EXPLAIN", OsStr::new("1"));
     }
     if args.no_cache {
         environment.set("URINGLET_CACHE", OsStr::new("off"));
     }
+    args.export_notice(&mut environment);
+    if args.trap {
+        environment.set("URINGLET_TRAP", OsStr::new("1"));
+    } else {
+        environment.remove("URINGLET_TRAP");
+    }
     args.mode.export(&mut environment);
     args.iosqe_async.export(&mut environment);
     args.ublk.export(&mut environment);
+    if target.is_static {
+        return Err(static_program::exec(&target, &args.command, &library, environment));
+    }
     Err(exec::exec_program(&program, &args.command, &environment))
+}
+
+/// Runs a program that cannot be attached as without uringlet; returns only if that failed.
+fn start_plain(args: &RunArgs, program: &Path, reason: &str, environment: &exec::Environment) -> RunError {
+    if args.require {
+        return RunError::not_attached(reason);
+    }
+    if !args.quiet {
+        eprintln!("uringlet run: not attached: {reason}");
+    }
+    exec::exec_program(program, &args.command, environment)
 }
 
 /// LD_PRELOAD with `library` first, followed by the entries of `before`, without duplicates.

@@ -3,6 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+
 use super::error::RunError;
 
 /// Paths relative to the directory of this executable: as cargo builds it, and as installed.
@@ -24,6 +26,18 @@ pub(super) fn find() -> Result<PathBuf, RunError> {
             directory.display()
         ))),
     }
+}
+
+/// Why the dynamic linker would not load the library, if so.
+pub(super) fn obstacle(library: &Path) -> Option<String> {
+    let what = if access(library, Access::READ_OK).is_err() {
+        "cannot be read by this user. Make it readable (chmod a+r)"
+    } else if statvfs(library).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
+        "is on a filesystem that is mounted noexec, so its code cannot be mapped. Install it elsewhere or set URINGLET_LIB"
+    } else {
+        return None;
+    };
+    Some(format!("{} {what}", library.display()))
 }
 
 /// The absolute path of a file that exists, fit for LD_PRELOAD.

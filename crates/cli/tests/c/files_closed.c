@@ -3,11 +3,9 @@
  * post what they would have posted, and neither they nor later requests touch the file of the
  * other.
  */
-#include "robust_ring.h"
+#include "files_cqe.h"
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-
-#define no_cqe(r) check("no CQE", comes(r, 20), 0)
 
 static void poll_multishot(struct ring *r, int fd, int events, uint64_t data)
 {

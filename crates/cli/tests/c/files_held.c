@@ -3,7 +3,7 @@
  * that changes under it neither moves it nor stops it, and the tag of what left the slot is posted
  * after the last request that uses it.
  */
-#include "robust_ring.h"
+#include "files_cqe.h"
 
 enum { UNREGISTER_BUFFERS = 1, UNREGISTER_FILES = 3, FILES2 = 13, FILES_UPDATE2 = 14, BUFFERS2 = 15, BUFFERS_UPDATE = 16 };
 enum { CLOSE = 19, FILES_UPDATE = 20, WRITE_FIXED = 5, SPLICE = 30 };
@@ -32,17 +32,6 @@ static int update_slot(struct ring *r, unsigned op, unsigned slot, void *data, u
 	struct update update = { .offset = slot, .data = ADDR(data), .tags = ADDR(&tag), .n = 1 };
 
 	return register_call(r->fd, op, &update, sizeof(update));
-}
-
-#define no_cqe(r) check("no CQE", comes(r, 20), 0)
-#define a_cqe(r, data, result) cqe_at(__LINE__, r, data, result)
-
-static void cqe_at(int line, struct ring *r, uint64_t data, int result)
-{
-	struct cqe cqe = next_cqe(r);
-
-	check_at(line, "user_data", cqe.user_data, data);
-	check_at(line, "result", cqe.res, result);
 }
 
 static struct ring ring_with_files(int *fds, unsigned n)

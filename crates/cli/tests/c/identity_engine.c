@@ -2,7 +2,7 @@
  * What the engine's threads do with an identity: which of them runs what, and which of them stay.
  * Argument: the section.
  */
-#include "identity.h"
+#include "identity_two.h"
 #include <linux/filter.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -10,18 +10,6 @@
 
 enum { CONNECT = 16 };
 enum { FLIPS = 100, QUEUED = 20 };
-
-static pthread_barrier_t both_ready;
-
-static void meet(void)
-{
-	pthread_barrier_wait(&both_ready);
-}
-
-static int become_nobody(void)
-{
-	return syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY);
-}
 
 /* Refuses to open files, in the calling thread only. */
 static void refuse_opens(void)
@@ -71,15 +59,14 @@ static int filter_of_one_thread(void)
 	pthread_t thread;
 
 	section = "a filter of one thread";
-	pthread_barrier_init(&both_ready, 0, 2);
-	check("a thread", pthread_create(&thread, 0, with_filter, &r), 0);
+	start(&thread, with_filter, &r);
 	meet();
 	check("opened behind a timeout, with the filter", result_unattended(&r), -EPERM);
 	check("opened without the filter", open_both(&r, open_to_all), 0);
 	queue_behind_timeout(&r, open_to_all, 1, 0);
 	check("opened behind a timeout, without the filter", result_unattended(&r), 0);
 	meet();
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	return 0;
 }
 
@@ -104,8 +91,7 @@ static int unattended_chains(void)
 	pthread_t thread;
 
 	section = "chains of two users, unattended";
-	pthread_barrier_init(&both_ready, 0, 2);
-	check("a thread", pthread_create(&thread, 0, unattended_nobody, 0), 0);
+	start(&thread, unattended_nobody, 0);
 	meet();
 	queue_behind_timeout(&r, secret, 1, 0);
 	check("as root", result_unattended(&r), 0);
@@ -114,7 +100,7 @@ static int unattended_chains(void)
 	queue_behind_timeout(&r, secret, 1, FORCE_ASYNC);
 	check("as root, by a worker", result_unattended(&r), 0);
 	meet();
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	return 0;
 }
 
@@ -218,21 +204,15 @@ static int connects(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		int (*run)(void);
-	} cases[] = {
+	static const struct identity_case cases[] = {
 		{ "filter", filter_of_the_only_thread }, { "filter-of-one", filter_of_one_thread }, { "unattended", unattended_chains },
 		{ "busy", busy_worker }, { "stay", threads_that_stay }, { "connect", connects },
 	};
 	char left[80];
-	size_t i;
 
 	block_if_asked();
 	make_files();
-	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		if (argc < 2 || !strcmp(argv[1], cases[i].name))
-			failures += in_child(cases[i].run, 5) != 0;
+	run_cases(cases, sizeof(cases) / sizeof(*cases), argc, argv);
 	snprintf(left, sizeof(left), "%s/socket", folder);
 	unlink(left);
 	snprintf(left, sizeof(left), "%s/fifo", folder);

@@ -2,7 +2,7 @@
  * Threads with a descriptor table of their own: no request takes the number of one table for that
  * of another. Argument: the section.
  */
-#include "identity.h"
+#include "identity_two.h"
 #include <linux/close_range.h>
 #include <sched.h>
 
@@ -109,13 +109,7 @@ static int before_rings(void)
 	return 0;
 }
 
-static pthread_barrier_t both_ready;
 static int shared_number;
-
-static void meet(void)
-{
-	pthread_barrier_wait(&both_ready);
-}
 
 static void *leaves_the_table(void *shared)
 {
@@ -148,9 +142,8 @@ static int one_of_several(void)
 	int fds[2], i;
 
 	section = "one of several threads";
-	pthread_barrier_init(&both_ready, 0, 2);
 	check("a pipe", pipe(fds), 0);
-	check("a thread", pthread_create(&thread, 0, leaves_the_table, &r), 0);
+	start(&thread, leaves_the_table, &r);
 	meet();
 	for (i = 0; i < 50; i++) {
 		check("by the submitter", read_now(&r, shared_number, 0), 's');
@@ -158,7 +151,7 @@ static int one_of_several(void)
 	}
 	read_late(&r, fds[0], fds[1], 0);
 	meet();
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	read_late(&r, fds[0], fds[1], FORCE_ASYNC);
 	queue_behind_timeout(&r, tiny, 1, 0);
 	check("opened by a chain", result_unattended(&r), 0);
@@ -167,22 +160,16 @@ static int one_of_several(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		int (*run)(void);
-	} cases[] = {
+	static const struct identity_case cases[] = {
 		{ "unshare", by_unshare }, { "close-range", by_close_range }, { "before", before_rings }, { "one-of-several", one_of_several },
 	};
-	size_t i;
 
 	block_if_asked();
 	make_files();
 	snprintf(tiny, sizeof(tiny), "%s/tiny", folder);
 	write_file(secret, 's');
 	write_file(tiny, 't');
-	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		if (argc < 2 || !strcmp(argv[1], cases[i].name))
-			failures += in_child(cases[i].run, 5) != 0;
+	run_cases(cases, sizeof(cases) / sizeof(*cases), argc, argv);
 	unlink(tiny);
 	remove_files();
 	return finish();

@@ -4,7 +4,7 @@
  * submitter's filter refuses, whoever executes it. Argument: what opens are answered with, 0 or
  * -EPERM.
  */
-#include "identity.h"
+#include "identity_two.h"
 
 static int refused;
 
@@ -46,16 +46,14 @@ static int one_thread(void)
 	return 0;
 }
 
-static pthread_barrier_t both_ready;
-
 static void *filtered(void *arg)
 {
 	struct ring r = used_ring();
 
 	check("installed", install(0), 0);
-	pthread_barrier_wait(&both_ready);
+	meet();
 	opens(&r, refused);
-	pthread_barrier_wait(&both_ready);
+	meet();
 	return arg;
 }
 
@@ -65,12 +63,11 @@ static int one_of_two(void)
 	pthread_t thread;
 
 	section = "one thread of two";
-	pthread_barrier_init(&both_ready, 0, 2);
-	check("a thread", pthread_create(&thread, 0, filtered, 0), 0);
-	pthread_barrier_wait(&both_ready);
+	start(&thread, filtered, 0);
+	meet();
 	opens(&r, 0);
-	pthread_barrier_wait(&both_ready);
-	check("joined", pthread_join(thread, 0), 0);
+	meet();
+	join(thread);
 	return 0;
 }
 
@@ -79,7 +76,7 @@ static void *synchronizes(void *arg)
 	struct ring r = used_ring();
 
 	check("installed for all", install(SECCOMP_FILTER_FLAG_TSYNC), 0);
-	pthread_barrier_wait(&both_ready);
+	meet();
 	opens(&r, refused);
 	return arg;
 }
@@ -90,11 +87,10 @@ static int all_threads(void)
 	pthread_t thread;
 
 	section = "all threads";
-	pthread_barrier_init(&both_ready, 0, 2);
-	check("a thread", pthread_create(&thread, 0, synchronizes, 0), 0);
-	pthread_barrier_wait(&both_ready);
+	start(&thread, synchronizes, 0);
+	meet();
 	opens(&r, refused);
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	return 0;
 }
 

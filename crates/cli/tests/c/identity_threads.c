@@ -2,28 +2,10 @@
  * Threads of one process that act as different users, or stand in different folders: each request
  * is its submitter's, whoever started the workers. Argument: the section.
  */
-#include "identity.h"
+#include "identity_two.h"
 #include <sched.h>
 
 enum { ROUNDS = 200 };
-
-static pthread_barrier_t both_ready;
-
-static void meet(void)
-{
-	pthread_barrier_wait(&both_ready);
-}
-
-static void start(pthread_t *thread, void *(*main_of)(void *), void *arg)
-{
-	pthread_barrier_init(&both_ready, 0, 2);
-	check("a thread", pthread_create(thread, 0, main_of, arg), 0);
-}
-
-static int become_nobody(void)
-{
-	return syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY);
-}
 
 /* Each on a ring of its own. */
 static void *of_nobody_thread(void *arg)
@@ -56,7 +38,7 @@ static int own_rings(void)
 	queue_behind_timeout(&r, secret, 1, 0);
 	check("root's file behind a timeout, as root", result_behind_timeout(&r), 0);
 	meet();
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	return 0;
 }
 
@@ -97,7 +79,7 @@ static int one_ring(void)
 	/* Root waits for it: it is nobody's all the same. */
 	check("root's file behind nobody's timeout", result_behind_timeout(&r), -EACCES);
 	meet();
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	return 0;
 }
 
@@ -125,7 +107,7 @@ static int libc_changes_all(void)
 	check("nobody", setresuid(NOBODY, NOBODY, NOBODY), 0);
 	meet();
 	check("root's file", open_both(&r, secret), -EACCES);
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	return 0;
 }
 
@@ -198,7 +180,7 @@ static int own_folder(void)
 	opens_in(&r, 0);
 	meet();
 	opens_in(&r, 0);
-	check("joined", pthread_join(thread, 0), 0);
+	join(thread);
 	return 0;
 }
 
@@ -234,22 +216,16 @@ static int vfork_child(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		int (*run)(void);
-	} cases[] = {
+	static const struct identity_case cases[] = {
 		{ "own-rings", own_rings }, { "one-ring", one_ring }, { "libc-changes-all", libc_changes_all },
 		{ "own-folder", own_folder }, { "shared-folder", shared_folder },
 		{ "vfork-child", vfork_child },
 	};
-	size_t i;
 
 	block_if_asked();
 	make_files();
 	make_folders();
-	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		if (argc < 2 || !strcmp(argv[1], cases[i].name))
-			failures += in_child(cases[i].run, 5) != 0;
+	run_cases(cases, sizeof(cases) / sizeof(*cases), argc, argv);
 	remove_folders();
 	remove_files();
 	return finish();

@@ -11,6 +11,12 @@ enum { POLL_LEVEL = 2, REMOVE = 7 };
 
 static char bytes[4096];
 
+static void run_nop(struct ring *r, char data)
+{
+	push(r, SQE(.opcode = NOP, .user_data = data));
+	enter_call(r->fd, 1, 0, 0, 0, 0);
+}
+
 struct file {
 	const char *name;
 	int in, out;
@@ -44,16 +50,30 @@ static struct file open_file(char kind)
 	return f;
 }
 
-static void put(struct file f)
+static void put(void *polled)
 {
+	const struct file *f = polled;
 	uint64_t one = 1;
 
-	write(f.out, &one, 8);
+	write(f->out, &one, 8);
 }
 
-static void get(struct file f)
+static void get(void *polled)
 {
-	read(f.in, bytes, sizeof(bytes));
+	const struct file *f = polled;
+
+	read(f->in, bytes, sizeof(bytes));
+}
+
+static void post(void *polled)
+{
+	run_nop(polled, 'n');
+}
+
+static void reap(void *polled)
+{
+	while (waiting(polled))
+		take(polled);
 }
 
 /* What is done after arming: w writes, r reads back, E enters for events, N submits a NOP. */
@@ -62,6 +82,29 @@ static const char *const programs[] = { "", "w", "ww", "wE", "wEr", "wErwE", "wE
 static const struct { const char *name; unsigned len, events; } modes[] = {
 	{ "once", 0, POLLIN }, { "edge", 0, POLLIN | EDGE }, { "multishot", POLL_MULTISHOT, POLLIN }, { "multishot edge", POLL_MULTISHOT, POLLIN | EDGE },
 };
+
+/* Arms a poll of `fd`, runs the program on what is polled, and prints the CQEs. */
+static void play(struct ring *r, int fd, int mode, const char *program, void *polled, void make_ready(void *), void make_empty(void *))
+{
+	push(r, SQE(.opcode = POLL_ADD, .fd = fd, .op_flags = modes[mode].events, .len = modes[mode].len, .user_data = 'P'));
+	enter_call(r->fd, 1, 0, 0, 0, 0);
+	for (const char *c = program; *c; c++)
+		switch (*c) {
+		case 'w':
+			make_ready(polled);
+			break;
+		case 'r':
+			make_empty(polled);
+			break;
+		case 'E':
+			enter_call(r->fd, 0, 0, GETEVENTS, 0, 0);
+			break;
+		case 'N':
+			run_nop(r, 'N');
+			break;
+		}
+	print_cqes(r);
+}
 
 static void does(int which, char kind, int mode, const char *program)
 {
@@ -74,25 +117,7 @@ static void does(int which, char kind, int mode, const char *program)
 	r = new_ring_with(8, ring_kinds[which].setup, 0);
 	f = open_file(kind);
 	printf("%s, %s, %s, %s:", ring_kinds[which].name, f.name, modes[mode].name, program);
-	push(&r, SQE(.opcode = POLL_ADD, .fd = f.in, .op_flags = modes[mode].events, .len = modes[mode].len, .user_data = 'P'));
-	enter_call(r.fd, 1, 0, 0, 0, 0);
-	for (const char *c = program; *c; c++)
-		switch (*c) {
-		case 'w':
-			put(f);
-			break;
-		case 'r':
-			get(f);
-			break;
-		case 'E':
-			enter_call(r.fd, 0, 0, GETEVENTS, 0, 0);
-			break;
-		case 'N':
-			push(&r, SQE(.opcode = NOP, .user_data = 'N'));
-			enter_call(r.fd, 1, 0, 0, 0, 0);
-			break;
-		}
-	print_cqes(&r);
+	play(&r, f.in, mode, program, &f, put, get);
 	end_ring(&r);
 	close(f.in);
 	if (f.out != f.in)
@@ -110,27 +135,7 @@ static void polls_ring(int a, int b, int mode, const char *program)
 	printf("%s polls %s, %s, %s:", ring_kinds[b].name, ring_kinds[a].name, modes[mode].name, program);
 	polled = new_ring_with(8, ring_kinds[a].setup, 0);
 	r = new_ring_with(8, ring_kinds[b].setup, 0);
-	push(&r, SQE(.opcode = POLL_ADD, .fd = polled.fd, .op_flags = modes[mode].events, .len = modes[mode].len, .user_data = 'P'));
-	enter_call(r.fd, 1, 0, 0, 0, 0);
-	for (const char *c = program; *c; c++)
-		switch (*c) {
-		case 'w':
-			push(&polled, SQE(.opcode = NOP, .user_data = 'n'));
-			enter_call(polled.fd, 1, 0, 0, 0, 0);
-			break;
-		case 'r':
-			while (waiting(&polled))
-				take(&polled);
-			break;
-		case 'E':
-			enter_call(r.fd, 0, 0, GETEVENTS, 0, 0);
-			break;
-		case 'N':
-			push(&r, SQE(.opcode = NOP, .user_data = 'N'));
-			enter_call(r.fd, 1, 0, 0, 0, 0);
-			break;
-		}
-	print_cqes(&r);
+	play(&r, polled.fd, mode, program, &polled, post, reap);
 	end_ring(&r);
 	end_ring(&polled);
 }

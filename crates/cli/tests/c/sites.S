@@ -159,4 +159,18 @@ nothing:
 	ret
 	.cfi_endproc
 
+/* Not code: the program copies the first and the third to memory that it makes executable. */
+	.section .rodata
+enter copied_setup
+	mov $425, %eax
+	syscall
+	leave_site
+enter copied_long
+	.byte 0x48, 0xc7, 0xc0
+	.long 425
+	syscall
+	leave_site
+	.globl copied_end
+copied_end:
+
 	.section .note.GNU-stack, "", @progbits

@@ -51,10 +51,19 @@ fn run(directory: &Path, command: &str, preload: Option<&Path>) -> Processes {
 
 /// The programs of one process: a successful execve begins the next.
 fn images(trace: &str) -> Vec<Image> {
+    /// What the exec hook asks for before an execve(2), after the object's own file.
+    const OF_EXEC_HOOK: [&str; 7] = ["newfstatat ", "openat ", "pread64 ", "close ", "prctl ", "getpid ", "set_tid_address "];
     let mut images = vec![Image::new()];
     let mut reads_maps = false;
+    let mut is_exec_hook = false;
     for line in trace.lines() {
         let Some(call) = normal_form(line) else { continue };
+        let begins_hook = call.starts_with("newfstatat ") && call.contains("liburinglet_attach.so");
+        is_exec_hook = begins_hook || is_exec_hook && OF_EXEC_HOOK.iter().any(|name| call.starts_with(name));
+        // A search in PATH may be made by the hook.
+        if is_exec_hook || call.starts_with("execve ") && call.ends_with(" ENOENT") {
+            continue;
+        }
         // How often a program reads its own map depends on the map's length.
         if reads_maps {
             reads_maps = !call.starts_with("close ");

@@ -17,7 +17,7 @@ mod events;
 mod hybrid;
 pub(crate) mod leave;
 #[cfg(all(test, loom))]
-mod model;
+pub(crate) mod model;
 mod sleeper;
 pub(crate) mod watcher;
 mod worker;

@@ -9,7 +9,7 @@ use crate::throttle::THROTTLE;
 use crate::virtual_file;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet_sys::{Errno, heap, process, thread};
+use uringlet_sys::{Errno, fd, heap, process, thread};
 
 /// This process, or one that it is a copy of, has no heap: see [`Engine::own`].
 static HAS_NO_HEAP: AtomicBool = AtomicBool::new(false);
@@ -54,6 +54,8 @@ impl Engine {
                 process::give_up_claim();
                 return Err(Errno::ENOMEM);
             }
+            // First: what is rebuilt closes descriptors.
+            fd::recover_in_copy();
             RINGS.all_held().for_each(Ring::recover_in_copy);
             RINGS.recover_in_copy();
             WATCHER.recover_in_copy();
@@ -83,6 +85,7 @@ impl Engine {
         THROTTLE.lock_for_fork();
         identity::lock_for_fork();
         virtual_file::lock_for_fork();
+        fd::lock_for_fork();
     }
 
     /// After fork(2), in the parent.
@@ -90,6 +93,7 @@ impl Engine {
         if HAS_NO_HEAP.load(Relaxed) {
             return;
         }
+        fd::unlock_after_fork();
         virtual_file::unlock_after_fork();
         identity::unlock_after_fork();
         THROTTLE.unlock_after_fork();
@@ -113,6 +117,7 @@ impl Engine {
 
     /// Drops what is the parent's.
     fn reset_copy(&'static self) {
+        fd::reset_in_child();
         sharing::reset_forked_child();
         thread::forget_all();
         identity::reset_in_child();

@@ -45,13 +45,14 @@ pub(crate) struct TimeoutSpec {
 
 impl TimeoutSpec {
     fn read(addr: u64, flags: u32) -> Result<Self, Errno> {
-        let ts: Timespec = user::read(UserPtr::at(addr))?;
+        // Before the time is read, as in the kernel: EINVAL goes before EFAULT.
         let clock = match flags & op_flags::TIMEOUT_CLOCK_MASK {
             0 => ClockId::Monotonic,
             op_flags::TIMEOUT_BOOTTIME => ClockId::Boottime,
             op_flags::TIMEOUT_REALTIME => ClockId::Realtime,
             _ => return Err(Errno::EINVAL),
         };
+        let ts: Timespec = user::read(UserPtr::at(addr))?;
         Ok(Self { ns: nanoseconds(ts)?, is_absolute: flags & op_flags::TIMEOUT_ABS != 0, clock })
     }
 

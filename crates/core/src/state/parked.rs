@@ -104,9 +104,11 @@ impl RingState {
     /// The request outlives its try: it holds its registered buffer from now on.
     #[inline]
     pub(crate) fn hold_buffer(&self, req: &mut Request) {
-        if self.res.buffers.is_registered && req.buffer.is_none() {
+        if self.res.buffers.is_registered && req.rare().is_none_or(|rare| rare.buffer.is_none()) {
             let index = req.op.registered_buffer();
-            req.buffer = index.and_then(|index| self.res.buffers.get(index).cloned());
+            if let Some(node) = index.and_then(|index| self.res.buffers.get(index)) {
+                req.rare_mut().buffer = Some(Arc::clone(node));
+            }
         }
     }
 }

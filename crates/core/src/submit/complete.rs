@@ -32,7 +32,7 @@ pub(super) fn complete_in_place(guard: &mut UringGuard, req: &mut Request, mut o
     if let Some(selected) = req.op.take_selected() {
         outcome.flags |= guard.res.buf_groups.put(selected);
     }
-    if let Some(notification) = req.notification.take() {
+    if let Some(notification) = req.take_rare(|rare| &mut rare.notification) {
         post_with_notification(guard, req, outcome, notification);
     } else {
         guard.post_outcome(req, outcome);
@@ -52,7 +52,7 @@ fn release_nodes(guard: &mut UringGuard, req: &mut Request) {
     if let Some(node) = req.op.take_file() {
         guard.res.release_file(node);
     }
-    if let Some(node) = req.buffer.take() {
+    if let Some(node) = req.take_rare(|rare| &mut rare.buffer) {
         guard.res.release_buffer(node);
     }
 }
@@ -76,7 +76,7 @@ fn release_dependents(guard: &mut UringGuard, req: &mut Request, is_failure: boo
     if !guard.drain.is_empty() {
         release_drained(guard);
     }
-    if let Some(timer) = req.link_timer.take() {
+    if let Some(timer) = req.take_rare(|rare| &mut rare.link_timer) {
         end_link_timer(guard, timer);
     }
     if req.next.is_some() {
@@ -125,7 +125,9 @@ fn cancel_chain(guard: &mut UringGuard, head: Box<Request>, is_silent: bool) {
         req.flags &= !sqe::CQE_SKIP_SUCCESS;
         req.is_silent = is_silent;
         // Its notification is not announced: no F_MORE.
-        req.notification = req.notification.map(|notification| Notification { is_announced: false, ..notification });
+        if let Some(notification) = req.take_rare(|rare| &mut rare.notification) {
+            req.rare_mut().notification = Some(Notification { is_announced: false, ..notification });
+        }
         let errno = req.prep_error().unwrap_or(Errno::ECANCELED);
         guard.ready.push_back(Ready::Complete(req, Outcome::err(errno)));
     }

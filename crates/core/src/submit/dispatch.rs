@@ -103,9 +103,9 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
 /// A request's op, and what it may use.
 #[inline(always)]
 fn issue_cx<'a>(guard: &'a mut UringGuard, req: &'a mut Request, file: OpFile) -> (&'a mut Op, IssueCx<'a>) {
-    let held_buffer = req.buffer.as_deref();
     let (sqe_flags, buf_group, poll_fired) = (req.flags, req.buf_group, req.poll_fired);
-    (&mut req.op, IssueCx { ring: &mut guard.res, file, sqe_flags, buf_group, poll_fired, held_buffer })
+    let (op, held_buffer) = req.op_and_buffer();
+    (op, IssueCx { ring: &mut guard.res, file, sqe_flags, buf_group, poll_fired, held_buffer })
 }
 
 /// Honours `IOSQE_ASYNC`. `None`: the submitter tries the request.

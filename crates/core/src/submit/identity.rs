@@ -71,7 +71,7 @@ pub(super) fn capture(guard: &UringGuard, head: &mut Request) {
     while let Some(req) = next {
         let submitter = req.submitter();
         if submitter.matters() && submitter.captured.is_none() {
-            req.captured = Some(guard.io_wq.capture(submitter.identity()));
+            req.rare_mut().captured = Some(guard.io_wq.capture(submitter.identity()));
             identity::note_captured();
         }
         next = req.next.as_deref_mut();

@@ -6,12 +6,13 @@ use super::complete::complete;
 use super::dispatch::run_ready;
 use super::facts;
 use crate::ops::{Op, futex::FutexOp};
-use crate::request::{Outcome, ReqId};
+use crate::request::{Outcome, ReqId, Request};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
 use crate::write::{self, history::Latency};
 use alloc::sync::Arc;
-use uringlet_sys::Errno;
+use uringlet_abi::Opcode;
+use uringlet_sys::{Errno, io};
 
 /// An op that runs without the ring's lock. Its ring may end meanwhile, its file does not.
 #[derive(Debug)]
@@ -44,6 +45,15 @@ pub(crate) fn take_op(guard: &mut UringGuard, id: ReqId, executor: u32) -> Optio
     Some(TakenOp { op, fd, _node: node })
 }
 
+/// Whether the op of a cancelled request has come back without having done anything.
+fn was_interrupted(req: &Request, op: &Op, fd: i32, outcome: Outcome) -> bool {
+    const SOCK_STREAM: i32 = 1;
+    // A receive of no bytes from a TCP socket answers an interrupt with 0.
+    let receives = matches!(req.opcode, Opcode::Recv | Opcode::Recvmsg);
+    let is_empty = || outcome.res == 0 && receives && op.max_transfer() == Some(0) && io::socket_option(fd, io::SO_TYPE) == Ok(SOCK_STREAM);
+    outcome.res == -Errno::EINTR.into_raw() || is_empty()
+}
+
 /// A parked request's op was run: completes it. `false` if the request is gone.
 pub(crate) fn complete_op(guard: &mut UringGuard, id: ReqId, taken: TakenOp, outcome: Outcome, latency: Option<Latency>) -> bool {
     // The request itself is the last to give up its file.
@@ -51,9 +61,10 @@ pub(crate) fn complete_op(guard: &mut UringGuard, id: ReqId, taken: TakenOp, out
     let mut op = taken.into_op();
     let mut outcome = op.finish(&mut guard.res, outcome);
     let Some(mut parked) = guard.unpark(id) else { return false };
-    if parked.req.is_cancelled && outcome.res == -Errno::EINTR.into_raw() && facts::is_polled(&parked.req, fd) {
+    if parked.req.is_cancelled && was_interrupted(&parked.req, &op, fd, outcome) && facts::is_polled(&parked.req, fd) {
         // In the kernel it would have been armed.
         outcome.res = -Errno::ECANCELED.into_raw();
+        outcome.is_failure = true;
     }
     if let Some(fd) = parked.req.queued_on.take() {
         guard.res.throttle.charge(outcome.res.max(0) as u64);

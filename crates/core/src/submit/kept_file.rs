@@ -12,7 +12,8 @@
 //! ```
 //!
 //! From its system call on the kernel holds the file. Whether a thread is in one is in
-//! `/proc/self/task/N/syscall`. So a close does not wait for an op that sleeps.
+//! `/proc/self/task/N/syscall`. So a close does not wait for an op that sleeps. The lock's own call
+//! (futex), by which the thread may have released it, does not count.
 //!
 //! Differs: an op that needs a second system call looks the number up again.
 
@@ -20,9 +21,9 @@ use super::arm::rearm;
 use super::attempt::Depth;
 use super::complete::fail;
 use super::dispatch::run_ready;
-use crate::apoll::PollTarget;
+use crate::apoll::{PollTarget, PollWaiter};
 use crate::ops::Op;
-use crate::request::{FileTarget, Parked, ReqId, Stage};
+use crate::request::{FileTarget, ReqId, Stage};
 use crate::ring_resources::LockOwner;
 use crate::rsrc::files::FileNode;
 use crate::state::{Ring, UringGuard};
@@ -63,30 +64,43 @@ impl NumberUse {
 /// The program is about to close a descriptor number that requests use: they go on with a
 /// duplicate. Returns the uses to wait for.
 pub(crate) fn keep_file(guard: &mut UringGuard, fd: i32) -> Vec<NumberUse> {
-    let uses = uses_of(guard, fd);
-    hold_file(guard, fd);
+    let waiting = guard.res.poller.as_mut().map(|p| p.remove_file(fd)).unwrap_or_default();
+    // Of several rings, the others may have had all of them.
+    if !fd_table::has_users(fd) {
+        return Vec::new();
+    }
+    let mut users = guard.matching(|_, p| p.req.fd() == Some(fd));
+    users.retain(|&id| !end_duplicate(guard, id, fd));
+    let uses = uses_among(guard, &users);
+    if !users.is_empty() {
+        hold_file(guard, fd, users, waiting);
+    }
     uses
 }
 
-/// The ops that threads execute on a number now.
+/// The ops that threads execute on a number of the engine's now.
 pub(crate) fn uses_of(guard: &mut UringGuard, fd: i32) -> Vec<NumberUse> {
-    let me = process::tid();
-    let is_use = |p: &Parked| matches!(p.req.op, Op::InFlight) && p.req.open_number() == Some(fd) && p.executor != me;
-    let generation = guard.generation;
-    let ids = guard.matching(|_, p| is_use(p));
-    ids.into_iter().filter_map(|id| guard.parked(id).map(|p| NumberUse { id, generation, executor: p.executor })).collect()
+    let users = guard.matching(|_, p| matches!(p.req.op, Op::InFlight) && p.req.open_number() == Some(fd));
+    uses_among(guard, &users)
 }
 
-fn hold_file(guard: &mut UringGuard, fd: i32) {
-    let waiting = guard.res.poller.as_mut().map(|p| p.remove_file(fd)).unwrap_or_default();
-    if !fd_table::has_users(fd) {
-        return;
+/// What other threads execute of these requests.
+fn uses_among(guard: &mut UringGuard, users: &[ReqId]) -> Vec<NumberUse> {
+    let generation = guard.generation;
+    let use_of = |&id: &ReqId| {
+        let parked = guard.parked(id).filter(|p| matches!(p.req.op, Op::InFlight))?;
+        Some(NumberUse { id, generation, executor: parked.executor })
+    };
+    let mut uses: Vec<NumberUse> = users.iter().filter_map(use_of).collect();
+    if !uses.is_empty() {
+        let me = process::tid();
+        uses.retain(|number_use| number_use.executor != me);
     }
-    end_duplicates(guard, fd);
-    let users = guard.matching(|_, p| matches!(p.req.target, FileTarget::Fd(n) if n == fd));
-    if users.is_empty() {
-        return;
-    }
+    uses
+}
+
+/// Lets requests on a number go on with a duplicate; `waiting` are those that were in the poller.
+fn hold_file(guard: &mut UringGuard, fd: i32, users: Vec<ReqId>, waiting: Vec<PollWaiter>) {
     let kept = match EngineFd::dup_of(fd) {
         Ok(kept) => kept,
         // No event will come for the waiting ones any more: they fail. The others get EBADF when
@@ -113,6 +127,20 @@ fn hold_file(guard: &mut UringGuard, fd: i32) {
     run_ready(guard, Depth::Deep);
 }
 
+/// A request that has a duplicate of the file already: the number is not its any more. Returns
+/// whether it is one.
+fn end_duplicate(guard: &mut UringGuard, id: ReqId, fd: i32) -> bool {
+    let Some(parked) = guard.parked(id) else { return false };
+    if !matches!(parked.req.target, FileTarget::Duplicate(..)) {
+        return false;
+    }
+    if let FileTarget::Duplicate(_, node) = core::mem::replace(&mut parked.req.target, FileTarget::None) {
+        parked.req.target = FileTarget::Held(node);
+        fd_table::drop_user(fd);
+    }
+    true
+}
+
 /// The engine's descriptor of a file has another number, and the old one is about to be the
 /// program's.
 pub(crate) fn move_file(guard: &mut UringGuard, old: i32, new: i32) {
@@ -126,15 +154,4 @@ pub(crate) fn move_file(guard: &mut UringGuard, old: i32, new: i32) {
         rearm(guard, w, PollTarget { fd: new, node });
     }
     run_ready(guard, Depth::Deep);
-}
-
-/// Requests that have a duplicate of the file already: the number is not theirs any more.
-fn end_duplicates(guard: &mut UringGuard, fd: i32) {
-    for id in guard.matching(|_, p| matches!(p.req.target, FileTarget::Duplicate(n, _) if n == fd)) {
-        let Some(parked) = guard.parked(id) else { continue };
-        if let FileTarget::Duplicate(_, node) = core::mem::replace(&mut parked.req.target, FileTarget::None) {
-            parked.req.target = FileTarget::Held(node);
-            fd_table::drop_user(fd);
-        }
-    }
 }

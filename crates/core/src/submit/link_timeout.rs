@@ -8,7 +8,7 @@ use uringlet_abi::Opcode;
 /// Starts the LINK_TIMEOUT behind a request that was just parked, if there is one.
 pub(crate) fn start(guard: &mut UringGuard, id: ReqId) {
     let Some(parked) = guard.parked(id) else { return };
-    if let Some(timer) = parked.req.link_timer {
+    if let Some(timer) = parked.req.rare().and_then(|rare| rare.link_timer) {
         // The request was parked again after a try: the timer guards its new id.
         if let Some(Stage::LinkTimer { guards, .. }) = guard.parked(timer).map(|p| &mut p.stage) {
             *guards = id;
@@ -26,7 +26,7 @@ pub(crate) fn start(guard: &mut UringGuard, id: ReqId) {
     let timer = guard.park(*timeout, Stage::LinkTimer { deadline_ns, seq, guards: id });
     guard.res.timers.arm(deadline_ns, seq, timer);
     if let Some(parked) = guard.parked(id) {
-        parked.req.link_timer = Some(timer);
+        parked.req.rare_mut().link_timer = Some(timer);
     }
     if guard.waiters.sleeping > 0 {
         guard.res.cq.note_must_wake();

@@ -109,7 +109,9 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
                 req.target = if sqe.flags & sqe::FIXED_FILE != 0 { FileTarget::Fixed(sqe.fd as u32) } else { FileTarget::Fd(sqe.fd) };
             }
             check(sqe, def, cx, &mut guard.drain).and_then(|()| {
-                req.notification = def.notification.and_then(|notification| notification(sqe));
+                if let Some(notification) = def.notification.and_then(|notification| notification(sqe)) {
+                    req.rare_mut().notification = Some(notification);
+                }
                 (def.prep)(sqe, cx, &mut req.op)
             })
         }

@@ -131,7 +131,7 @@ fn fire_link_timer(guard: &mut UringGuard, timer: ReqId, guards: ReqId) {
     let Some(parked) = guard.unpark(timer) else { return };
     let mut is_wait = false;
     if let Some(guarded) = guard.parked(guards) {
-        guarded.req.link_timer = None;
+        guarded.req.take_rare(|rare| &mut rare.link_timer);
         is_wait = table::of(guarded.req.opcode).is_wait;
     }
     let outcome = match cancel::cancel_one(guard, guards) {

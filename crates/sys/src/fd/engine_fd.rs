@@ -1,8 +1,9 @@
 //! Descriptors that belong to the engine.
 
+use super::leaving::wait_until_left;
 use super::moved::{self, FIRST_INTERNAL, duplicate};
-use super::record_locks::close_keeping_locks;
-use crate::fd_table::{self, FdOwner};
+use super::record_locks::close_or_linger;
+use crate::fd_table;
 use crate::io;
 use crate::linux::general::F_DUPFD_CLOEXEC;
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
@@ -67,7 +68,9 @@ impl EngineFd {
             first = Self::owning(other, file).into_first();
             let _ = io::close(number);
         }
-        fd_table::set_owner(first, FdOwner::Engine);
+        // The thread that has just closed it may not have said so.
+        wait_until_left(first);
+        fd_table::set_internal(first);
         Self { first, file }
     }
 
@@ -114,11 +117,10 @@ fn write_one(fd: i32) {
 
 impl Drop for EngineFd {
     fn drop(&mut self) {
-        let number = moved::forget(self.first);
-        if self.file == FileOwner::Program {
-            return close_keeping_locks(number);
+        let leaving = moved::leave(self.first);
+        match self.file {
+            FileOwner::Program => close_or_linger(leaving),
+            FileOwner::Engine => leaving.close(),
         }
-        fd_table::set_owner(number, FdOwner::Program);
-        let _ = io::close(number);
     }
 }

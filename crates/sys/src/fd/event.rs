@@ -9,6 +9,7 @@ use crate::linux::general::{__kernel_itimerspec, CLOCK_MONOTONIC, EFD_CLOEXEC, E
 use crate::process::monotonic_ns;
 use crate::signal::SIGSET_BYTES;
 use crate::user::UserPtr;
+use crate::valgrind;
 use syscalls::{Errno, Sysno, syscall};
 
 /// An eventfd that wakes the threads that poll it.
@@ -112,6 +113,11 @@ impl Epoll {
             return self.wait_ms(events, -1, sigmask);
         }
         let left = deadline_ns.saturating_sub(monotonic_ns());
+        let ms = i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX);
+        // A valgrind that does not know the call says so on standard error.
+        if valgrind::is_running() {
+            return self.wait_ms(events, ms, sigmask);
+        }
         let ts = timespec(left);
         let (fd, n) = (self.0.number(), events.len());
         // SAFETY: the kernel writes at most `n` events and reads a live timespec; the mask is the
@@ -120,10 +126,7 @@ impl Epoll {
         match r {
             // Before Linux 5.11, and under system call filters that do not know it: milliseconds,
             // rounded up.
-            Err(Errno::ENOSYS | Errno::EPERM) => {
-                let ms = i32::try_from(left.div_ceil(1_000_000)).unwrap_or(i32::MAX);
-                self.wait_ms(events, ms, sigmask)
-            }
+            Err(Errno::ENOSYS | Errno::EPERM) => self.wait_ms(events, ms, sigmask),
             other => other,
         }
     }

@@ -5,6 +5,7 @@ mod engine_fd;
 mod epoll_event;
 #[cfg_attr(loom, path = "../model/event.rs")]
 mod event;
+mod leaving;
 mod moved;
 mod record_locks;
 mod ring_fd;
@@ -14,6 +15,7 @@ pub use epoll_event::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EpollE
 #[cfg(loom)]
 pub use event::signal_eventfd;
 pub use event::{Epoll, EventFd, TimerFd};
-pub use moved::move_away;
+pub use leaving::{LeavingNumber, wait_until_left};
+pub use moved::{MovedNumber, lock_for_fork, move_away, recover_in_copy, reset_in_child, unlock_after_fork};
 pub use record_locks::{any_number_lingers, before_programs_close, close_keeping_locks};
 pub use ring_fd::RingFd;

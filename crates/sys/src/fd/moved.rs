@@ -14,7 +14,8 @@
 //! Either the wake-up reads the new number, or it is counted and waited for. Other uses are under a
 //! lock of a ring or of the watcher, which the program's thread takes after the publication.
 
-use crate::fd_table::{self, FdOwner};
+use super::leaving::{LeavingNumber, wait_until_left};
+use crate::fd_table;
 use crate::io;
 use crate::linux::general::F_DUPFD_CLOEXEC;
 use crate::lock::Mutex;
@@ -37,6 +38,7 @@ pub(super) fn duplicate(fd: i32) -> Result<i32, Errno> {
     own.map(io::number_of)
 }
 
+#[cfg(not(loom))]
 static ANY_MOVED: AtomicBool = AtomicBool::new(false);
 
 /// Numbers in use without a lock.
@@ -80,6 +82,7 @@ static MOVED: Mutex<BTreeMap<i32, i32>> = Mutex::new(BTreeMap::new());
 
 #[cfg(loom)]
 loom::lazy_static! {
+    static ref ANY_MOVED: AtomicBool = AtomicBool::new(false);
     static ref MOVED: Mutex<BTreeMap<i32, i32>> = Mutex::new(BTreeMap::new());
 }
 
@@ -99,28 +102,71 @@ pub(super) fn is_taken(number: i32) -> bool {
     ANY_MOVED.load(Acquire) && MOVED.lock().contains_key(&number)
 }
 
-/// The descriptor that first had this number is closed. Returns its last one.
-pub(super) fn forget(first: i32) -> i32 {
-    if ANY_MOVED.load(Acquire) { MOVED.lock().remove(&first).unwrap_or(first) } else { first }
+/// The descriptor that first had this number is about to be closed. Returns its last one.
+pub(super) fn leave(first: i32) -> LeavingNumber {
+    // A number is left under the lock: it is closed or moves, not both.
+    let mut moved = MOVED.lock();
+    LeavingNumber::begin(moved.remove(&first).unwrap_or(first))
 }
 
-/// The program is about to take a number of the engine's: its descriptor moves to another one,
-/// which is returned. Until the program takes it, the old number is good as well. Transfers on a
-/// registered file that have begun with the old one are for the caller to wait for.
+/// A descriptor that has another number now.
+#[derive(Debug)]
+#[must_use]
+pub struct MovedNumber {
+    /// The other number.
+    pub new: i32,
+    /// The old number is the program's when this is dropped.
+    pub old: LeavingNumber,
+}
+
+/// The program is about to take a number of the engine's: its descriptor moves to another one.
+/// `None`: the number is not the engine's any more. Until the program takes it, the old number is
+/// good as well. Transfers on a registered file that have begun with the old one are for the caller
+/// to wait for.
 ///
 /// # Errors
 /// `EMFILE`.
-pub fn move_away(number: i32) -> Result<i32, Errno> {
+pub fn move_away(number: i32) -> Result<Option<MovedNumber>, Errno> {
     let mut moved = MOVED.lock();
+    if !fd_table::is_internal(number) {
+        return Ok(None);
+    }
     let first = moved.iter().find(|&(_, &now)| now == number).map_or(number, |(&first, _)| first);
     let new = duplicate(number)?;
-    fd_table::set_owner(new, FdOwner::Engine);
+    wait_until_left(new);
+    fd_table::set_internal(new);
     moved.insert(first, new);
     ANY_MOVED.store(true, Release);
+    let old = LeavingNumber::begin(number);
     drop(moved);
     wait_for_uses();
-    fd_table::set_owner(number, FdOwner::Program);
-    Ok(new)
+    Ok(Some(MovedNumber { new, old }))
+}
+
+/// Before fork(2): no descriptor moves, and none is about to be closed but by a thread that has
+/// begun.
+pub fn lock_for_fork() {
+    MOVED.lock_for_fork();
+}
+
+/// Undoes [`lock_for_fork`], in the parent and in the child.
+pub fn unlock_after_fork() {
+    MOVED.unlock_after_fork();
+}
+
+/// In a forked child: the threads that used numbers or were leaving them are not there.
+pub fn reset_in_child() {
+    IN_USE.store(0, SeqCst);
+    fd_table::end_all_leaving();
+}
+
+/// In a copy of a process: if a thread that the copy does not have was moving a descriptor, all are
+/// known by their first numbers again.
+pub fn recover_in_copy() {
+    MOVED.recover_in_copy(|torn| {
+        core::mem::forget(torn);
+        BTreeMap::new()
+    });
 }
 
 #[cfg(all(test, not(loom)))]
@@ -128,19 +174,28 @@ mod tests {
     use super::super::event::EventFd;
     use super::*;
 
+    fn moved_away(number: i32) -> (i32, LeavingNumber) {
+        let MovedNumber { new, old } = move_away(number).unwrap().unwrap();
+        (new, old)
+    }
+
     #[test]
     fn a_descriptor_that_moved_is_found_and_its_old_number_used_again() {
+        fd_table::init().unwrap();
         let event = EventFd::new().unwrap();
         let first = event.number();
-        let second = move_away(first).unwrap();
+        let (second, old) = moved_away(first);
         assert_eq!(event.number(), second);
-        assert!(!fd_table::is_internal(first) && is_taken(first));
+        assert!(!fd_table::is_internal(first) && fd_table::is_leaving(first) && is_taken(first));
+        drop(old);
+        assert!(fd_table::is_unused(first));
+        assert!(move_away(first).unwrap().is_none());
         io::close(first).unwrap();
         assert!(io::is_eventfd(event.number()));
         // One that gets the number moves on, since another is known by it.
         let other = EventFd::new().unwrap();
         assert_ne!(other.number(), first);
-        let third = move_away(second).unwrap();
+        let (third, _) = moved_away(second);
         io::close(second).unwrap();
         assert_eq!(event.number(), third);
         drop(event);

@@ -14,7 +14,8 @@
 //!
 //! Differs: a lock that another thread takes between the question and the close is lost.
 
-use crate::fd_table::{self, FdOwner};
+use super::leaving::LeavingNumber;
+use crate::fd_table;
 use crate::io;
 use crate::linux::general::{AT_FDCWD, F_OFD_GETLK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
 use crate::process;
@@ -27,11 +28,18 @@ static ANY_LINGERS: AtomicBool = AtomicBool::new(false);
 
 /// Closes a number that the engine has of a file of the program's, now or when no lock is lost.
 pub fn close_keeping_locks(fd: i32) {
-    if has_lock(fd) && fd_table::set_lingering(fd) {
-        ANY_LINGERS.store(true, SeqCst);
-        return;
+    close_or_linger(LeavingNumber::begin(fd));
+}
+
+/// As [`close_keeping_locks`].
+pub(super) fn close_or_linger(mut leaving: LeavingNumber) {
+    if has_lock(leaving.number()) {
+        match leaving.linger() {
+            Ok(()) => return ANY_LINGERS.store(true, SeqCst),
+            Err(not_covered) => leaving = not_covered,
+        }
     }
-    close(fd);
+    leaving.close();
     if ANY_LINGERS.load(Relaxed) {
         close_unlocked();
     }
@@ -73,8 +81,10 @@ fn close_lingering(may_close: impl Fn(i32) -> bool) {
     let mut next = fd_table::next_lingering(0);
     while let Some(fd) = next {
         // Of two threads here one closes it.
-        if may_close(fd) && fd_table::take_lingering(fd) {
-            close(fd);
+        if may_close(fd)
+            && let Some(leaving) = LeavingNumber::of_lingering(fd)
+        {
+            leaving.close();
         }
         next = fd_table::next_lingering(fd + 1);
     }
@@ -83,11 +93,6 @@ fn close_lingering(may_close: impl Fn(i32) -> bool) {
     if fd_table::next_lingering(0).is_some() {
         ANY_LINGERS.store(true, SeqCst);
     }
-}
-
-fn close(fd: i32) {
-    fd_table::set_owner(fd, FdOwner::Program);
-    let _ = io::close(fd);
 }
 
 /// Whether this process has a record lock on the file. False where the file cannot have any.
@@ -127,7 +132,7 @@ fn is_listed(pid: u32, ino: u64) -> bool {
             break true;
         }
     };
-    close(list);
+    let _ = io::close(list);
     found
 }
 

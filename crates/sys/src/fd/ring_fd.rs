@@ -42,11 +42,9 @@ impl RingFd {
         let path = ProcPath::of(app);
         let flags = io::O_RDWR | io::O_NONBLOCK | io::O_CLOEXEC;
         if let Ok(both) = io::openat(AT_FDCWD, io::ptr_of_slice(path.bytes()), flags, 0) {
-            // SAFETY: no addresses; both numbers are ours until the ring's setup returns.
-            unsafe {
-                raw_syscall!(Sysno::dup3, both, app, io::O_CLOEXEC);
-                raw_syscall!(Sysno::close, both);
-            }
+            let both = io::number_of(both);
+            let _ = io::dup3(both, app, io::O_CLOEXEC);
+            let _ = io::close(both);
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) use sleep::Sleep;
 
 use checker::sync::{Condvar, Mutex};
 use event_table::EventTable;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -128,6 +129,8 @@ pub(crate) struct Kernel {
     /// Threads with a running interrupt timer.
     pub(crate) alarms: u32,
     pub(crate) events: EventTable,
+    /// Threads that sleep in a system call, by the numbers that the engine knows them by.
+    pub(crate) calls: BTreeSet<u32>,
 }
 
 impl Kernel {
@@ -216,6 +219,11 @@ pub fn monotonic_ns() -> u64 {
 /// Lets other threads run.
 pub fn yield_now() {
     checker::thread::yield_now();
+}
+
+/// The checker may run another thread here.
+pub fn switch_point() {
+    drop(KERNEL.lock().unwrap());
 }
 
 /// A thread that retries later: lets other threads run.

@@ -56,8 +56,13 @@ pub fn is_alive(_tid: u32) -> bool {
     true
 }
 
-/// A thread of a model passes numbers to no kernel.
+/// Whether a thread sleeps in a system call that the model has made.
 #[must_use]
-pub fn is_in_system_call(_tid: u32) -> bool {
-    true
+pub fn is_in_system_call(tid: u32) -> bool {
+    model::with(|kernel| kernel.calls.contains(&tid))
+}
+
+/// A thread sleeps in a system call from now on, or no longer.
+pub fn set_in_system_call(tid: u32, is_in: bool) {
+    model::with(|kernel| if is_in { kernel.calls.insert(tid) } else { kernel.calls.remove(&tid) });
 }

@@ -13,9 +13,8 @@ pub(super) const BASE_MASK: i32 = -(STACK_BYTES as i32);
 /// The counter bits of a list head.
 pub(super) const TAG_MASK: u32 = (STACK_BYTES - 1) as u32;
 
-/// Pops an engine stack from the list that a hash of the stack pointer selects. `rdx` = its base,
-/// or 0 if the list (at `rdi`) is empty. Clobbers `rax`, `rcx`, `rdi`.
-macro_rules! take_stack {
+/// `rdi` = the list that a hash of the stack pointer selects. Clobbers `rcx`.
+macro_rules! select_list {
     () => {
         concat!(
             "mov ecx, esp\n",
@@ -25,6 +24,15 @@ macro_rules! take_stack {
             "shl ecx, 6\n",
             "lea rdi, [rip + {pool}]\n",
             "add rdi, rcx\n",
+        )
+    };
+}
+
+/// Pops an engine stack from the list at `rdi`. `rdx` = its base, or 0 if the list is empty.
+/// Clobbers `rax`, `rcx`.
+macro_rules! take_from_list {
+    () => {
+        concat!(
             "mov rax, [rdi]\n",
             "22: mov rdx, rax\n",
             "and rdx, {mask}\n",
@@ -36,6 +44,40 @@ macro_rules! take_stack {
             "jne 22b\n",
             "23:\n",
         )
+    };
+}
+
+/// Both.
+macro_rules! take_stack {
+    () => {
+        concat!($crate::arch::x86_64::asm::select_list!(), $crate::arch::x86_64::asm::take_from_list!())
+    };
+}
+
+/// Pops an engine stack from the reserve: `rdx` = its base, or 0 if none comes. While other threads
+/// have all of them, this one yields. Keeps `r8`. Clobbers `rax`, `rcx`, `rdi`, `r9`, `r11`.
+macro_rules! take_reserved {
+    () => {
+        concat!(
+            "mov r9d, {yields}\n",
+            "26: lea rdi, [rip + {reserve}]\n",
+            $crate::arch::x86_64::asm::take_from_list!(),
+            "test rdx, rdx\n",
+            "jnz 27f\n",
+            "mov eax, {sched_yield}\n",
+            "syscall\n",
+            "dec r9d\n",
+            "jnz 26b\n",
+            "27:\n",
+        )
+    };
+}
+
+/// Onto the empty engine stack with base `rdx`. Clobbers `rdi`. The load is for valgrind: what a
+/// stack has grown by is memory to it, and it looks at the stack pointer only at such an access.
+macro_rules! onto_stack {
+    () => {
+        concat!("lea rsp, [rdx + {top}]\n", "mov rdi, [rsp]\n")
     };
 }
 
@@ -62,9 +104,61 @@ macro_rules! give_stack {
             "jne 24b\n",
             "test r10, r10\n",
             "jz 25f\n",
-            "mov r9, [rsp]\n",
             "call {deliver_pending}\n",
             "25: add rsp, 8\n",
+        )
+    };
+}
+
+/// Moves the arguments of libc's syscall(2) to where the kernel takes them: the number to `rax`.
+macro_rules! arguments_of_syscall {
+    () => {
+        concat!(
+            "mov rax, rdi\n",
+            "mov rdi, rsi\n",
+            "mov rsi, rdx\n",
+            "mov rdx, rcx\n",
+            "mov r10, r8\n",
+            "mov r8, r9\n",
+            "mov r9, [rsp + 8]\n",
+        )
+    };
+}
+
+/// Jumps to the label if the number in this register is that of a call that starts a program: these
+/// are prepared on a stack that the kernel gives back. Operands: `{execve}`, `{execveat}`.
+macro_rules! jump_if_exec {
+    ($register:literal, $label:literal) => {
+        concat!("cmp ", $register, ", {execve}\nje ", $label, "\ncmp ", $register, ", {execveat}\nje ", $label, "\n")
+    };
+}
+
+/// Takes a stack of `exec::stack`: `rdx` = its top, `rdi` = the address of its word. Waits for one,
+/// but not for ever: then `rdx` is 0. Clobbers `rax`, `rcx`, `rsi`, `r10`, `r11`.
+///
+/// Operands: `{exec_words}`, `{exec_stacks}`, `{exec_count}`, `{exec_bytes}`, `{sched_yield}`.
+macro_rules! take_exec_stack {
+    () => {
+        concat!(
+            "mov r10d, 1 << 14\n",
+            "26: lea rdi, [rip + {exec_words}]\n",
+            "lea rdx, [rip + {exec_stacks}]\n",
+            "mov ecx, {exec_count}\n",
+            "mov esi, 1\n",
+            "27: add rdx, {exec_bytes}\n",
+            "xor eax, eax\n",
+            "lock cmpxchg [rdi], esi\n",
+            "je 29f\n",
+            "add rdi, 4\n",
+            "dec ecx\n",
+            "jnz 27b\n",
+            "dec r10d\n",
+            "jz 28f\n",
+            "mov eax, {sched_yield}\n",
+            "syscall\n",
+            "jmp 26b\n",
+            "28: xor edx, edx\n",
+            "29:\n",
         )
     };
 }
@@ -156,4 +250,24 @@ macro_rules! leave_engine {
     };
 }
 
-pub(super) use {begin_site, end_site, give_stack, leave_engine, pop, pop_call, push, push_call, take_stack, vector_registers};
+/// Makes an engine stack for the list at `r8`, on the program's stack. `rdx` = its base, or 0
+/// without memory. `grow` is compiled code and may use vector registers.
+macro_rules! grow_here {
+    () => {
+        concat!(
+            "mov rdi, r8\n",
+            "sub rsp, 256\n",
+            "and rsp, -16\n",
+            $crate::arch::x86_64::asm::vector_registers!("save"),
+            "call {grow}\n",
+            $crate::arch::x86_64::asm::vector_registers!("restore"),
+            "mov rsp, rbx\n",
+            "mov rdx, rax\n",
+        )
+    };
+}
+
+pub(super) use {
+    arguments_of_syscall, begin_site, end_site, give_stack, grow_here, jump_if_exec, leave_engine, onto_stack, pop, pop_call, push,
+    push_call, select_list, take_exec_stack, take_from_list, take_reserved, take_stack, vector_registers,
+};

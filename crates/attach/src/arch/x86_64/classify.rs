@@ -16,7 +16,7 @@ use super::disasm::{DecodedFunction, EaxEffect, Insn};
 use super::encoding::{JUMP_BYTES, SYSCALL_BYTES, jump_target};
 use crate::convert::address;
 use crate::intercepted::is_intercepted;
-use crate::rewrite::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Relocation, SiteClass};
+use crate::rewrite::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Reason, Relocation, SiteClass};
 
 /// The longest gap between number and `syscall` that is worth moving.
 const MAX_GAP: u64 = 96;
@@ -48,12 +48,12 @@ pub(crate) fn classify(function: &DecodedFunction, code: &[u8], start: u64, ip: 
         // A path that joins brings another number: all of them go through the lookup, unless only
         // the constant one can be rewritten.
         EaxEffect::Constant(nr) => {
-            let constant = || is_intercepted(nr).then(|| planner.constant(nr, number.loaded_at)).flatten();
+            let constant = |reason| if is_intercepted(nr) { planner.constant(nr, number.loaded_at) } else { Err(reason) };
             planner.any_number().or_else(constant)
         }
         EaxEffect::Untouched | EaxEffect::Unknown => planner.any_number(),
     };
-    Some(plan.map_or(SiteClass::Unpatchable, SiteClass::Rewrite))
+    Some(plan.map_or_else(SiteClass::LeftAlone, SiteClass::Rewrite))
 }
 
 /// A plan for the `syscall` at `ip` if its number is a constant that `wanted` accepts on every path
@@ -68,7 +68,7 @@ pub(crate) fn plan_constant(
     let planner = SitePlanner { function, code, start, index: function.syscall_at(ip)? };
     let number = planner.number();
     match number.eax {
-        EaxEffect::Constant(nr) if wanted(nr) && !number.is_joined => planner.constant(nr, number.loaded_at),
+        EaxEffect::Constant(nr) if wanted(nr) && !number.is_joined => planner.constant(nr, number.loaded_at).ok(),
         _ => None,
     }
 }
@@ -91,7 +91,8 @@ impl SitePlanner<'_> {
         let ip = self.syscall().ip;
         for i in (0..self.index).rev() {
             let insn = &insns[i];
-            let is_joined = self.function.is_target_inside(insn.ip, ip + 1);
+            // A `pop` loads what the path that led to it has pushed.
+            let is_joined = self.function.is_target_inside(insn.ip - u64::from(insn.is_pop), ip + 1);
             if insn.ends || ip - insn.ip > MAX_GAP {
                 break;
             }
@@ -102,7 +103,7 @@ impl SitePlanner<'_> {
         SiteNumber { eax: EaxEffect::Unknown, loaded_at: self.index, is_joined: false }
     }
 
-    fn constant(&self, nr: u32, loaded_at: usize) -> Option<PatchPlan> {
+    fn constant(&self, nr: u32, loaded_at: usize) -> Result<PatchPlan, Reason> {
         let loader = &self.function.insns[loaded_at];
         let gap = &self.function.insns[loaded_at + 1..self.index];
         let is_movable = |i: &Insn| i.relocation != Relocation::Never && !i.is_syscall;
@@ -111,7 +112,7 @@ impl SitePlanner<'_> {
         if !fits {
             return self.any_number().map(|plan| PatchPlan { nr, ..plan });
         }
-        Some(self.plan(PatchKind::NumberLoad, nr, loaded_at, self.index))
+        Ok(self.plan(PatchKind::NumberLoad, nr, loaded_at, self.index))
     }
 
     /// Whether a jump leads to an address strictly between `from` and `to`: the program must not
@@ -121,64 +122,67 @@ impl SitePlanner<'_> {
         jump_target(bytes, insn.ip).is_none_or(|target| target > from && target < to)
     }
 
-    fn any_number(&self) -> Option<PatchPlan> {
+    fn any_number(&self) -> Result<PatchPlan, Reason> {
         let ip = self.syscall().ip;
         // A jump to the `syscall` passes by what is patched before it: two numbers that are loaded
         // on two paths, for one.
-        let is_target = self.function.is_target_inside(ip - 1, ip + 1);
-        let behind = if is_target { self.after_syscall() } else { None };
-        behind.or_else(|| self.around_syscall())
+        if self.function.is_target_inside(ip - 1, ip + 1) {
+            return self.after_syscall().or_else(|reason| self.around_syscall(reason));
+        }
+        self.around_syscall(Reason::NoRoom)
     }
 
-    fn around_syscall(&self) -> Option<PatchPlan> {
+    /// `BeforeSyscall`, `OverSyscall` or `AfterSyscall`. `so_far`: why there is no other plan.
+    fn around_syscall(&self, so_far: Reason) -> Result<PatchPlan, Reason> {
         self.before_syscall(PatchKind::BeforeSyscall, JUMP_BYTES)
-            .or_else(|| self.before_syscall(PatchKind::OverSyscall, JUMP_BYTES - SYSCALL_BYTES))
-            .or_else(|| self.after_syscall())
+            .or_else(|reason| self.before_syscall(PatchKind::OverSyscall, JUMP_BYTES - SYSCALL_BYTES).map_err(|other| other.max(reason)))
+            .or_else(|reason| self.after_syscall().map_err(|other| other.max(reason)))
+            .map_err(|reason| reason.max(so_far))
     }
 
     /// `BeforeSyscall` and `OverSyscall`: at least `wanted` bytes of instructions before the
     /// `syscall`.
-    fn before_syscall(&self, kind: PatchKind, wanted: u64) -> Option<PatchPlan> {
+    fn before_syscall(&self, kind: PatchKind, wanted: u64) -> Result<PatchPlan, Reason> {
         let ip = self.syscall().ip;
         let mut first = self.index;
         while ip - self.function.insns[first].ip < wanted {
-            first = first.checked_sub(1)?;
+            first = first.checked_sub(1).ok_or(Reason::NoRoom)?;
             let insn = &self.function.insns[first];
             if insn.ends || insn.is_syscall || !matches!(insn.relocation, Relocation::None | Relocation::Displacement(_)) {
-                return None;
+                return Err(Reason::NoRoom);
             }
         }
         let plan = self.plan(kind, ANY_NUMBER, first, self.index);
         let is_one_insn = self.index - first == 1 && kind == PatchKind::BeforeSyscall;
-        let boundaries = if is_one_insn { Boundaries::Outside } else { Boundaries::Within };
-        self.has_no_inner_target(&plan, boundaries).then_some(plan)
+        self.without_inner_target(plan, if is_one_insn { Boundaries::Outside } else { Boundaries::Within })
     }
 
     /// `AfterSyscall`: the `syscall` and the instructions that follow.
-    fn after_syscall(&self) -> Option<PatchPlan> {
+    fn after_syscall(&self) -> Result<PatchPlan, Reason> {
         let start = self.syscall().ip;
         let mut last = self.index;
         while self.function.insns[last].end() - start < JUMP_BYTES {
             // Behind a return or jump lies padding or another function.
             if self.function.insns[last].ends {
-                return None;
+                return Err(Reason::NoRoom);
             }
             last += 1;
-            let insn = self.function.insns.get(last)?;
+            let insn = self.function.insns.get(last).ok_or(Reason::NoRoom)?;
             if insn.relocation == Relocation::Never || insn.is_syscall {
-                return None;
+                return Err(Reason::NoRoom);
             }
         }
-        let plan = self.plan(PatchKind::AfterSyscall, ANY_NUMBER, self.index, last);
-        self.has_no_inner_target(&plan, Boundaries::Within).then_some(plan)
+        self.without_inner_target(self.plan(PatchKind::AfterSyscall, ANY_NUMBER, self.index, last), Boundaries::Within)
     }
 
-    /// No jump of this function is known to land between the overwritten instructions. Where jumps
-    /// are computed, nothing is known.
-    fn has_no_inner_target(&self, plan: &PatchPlan, boundaries: Boundaries) -> bool {
-        let Some((from, to)) = plan.window() else { return true };
-        let is_unknown = boundaries == Boundaries::Within && self.function.has_computed_jumps;
-        !is_unknown && !self.function.is_target_inside(from, to)
+    /// The plan, if no jump of this function is known to land between the overwritten instructions.
+    /// Where jumps are computed, nothing is known.
+    fn without_inner_target(&self, plan: PatchPlan, boundaries: Boundaries) -> Result<PatchPlan, Reason> {
+        match plan.window() {
+            Some(_) if boundaries == Boundaries::Within && self.function.has_computed_jumps => Err(Reason::ComputedJumps),
+            Some((from, to)) if self.function.is_target_inside(from, to) => Err(Reason::JumpTarget),
+            _ => Ok(plan),
+        }
     }
 
     fn plan(&self, kind: PatchKind, nr: u32, first: usize, last: usize) -> PatchPlan {

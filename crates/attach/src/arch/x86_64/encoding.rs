@@ -16,6 +16,8 @@ pub(crate) const PATCH_BYTES: usize = 5;
 pub(super) const JUMP_BYTES: u64 = PATCH_BYTES as u64;
 /// How far a four-byte displacement reaches, less a mebibyte for the trampolines themselves.
 pub(crate) const BRANCH_REACH: u64 = (1 << 31) - (1 << 20);
+/// How far a jump with a one-byte displacement leads, its own bytes included, and rounded up.
+pub(crate) const SHORT_JUMP_REACH: u64 = 160;
 /// Functions start at multiples of this.
 const FUNCTION_ALIGN: u64 = 16;
 
@@ -45,9 +47,16 @@ pub(crate) fn for_each_syscall(bytes: &[u8], mut found: impl FnMut(usize)) {
     }
 }
 
+/// What leads to a far target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FarTarget {
+    Call,
+    Jump,
+}
+
 /// Calls `found` with the target, if `wanted` contains it, of everything in `bytes` (which lie at
 /// `start`) that looks like a direct jump or call with a four-byte displacement, at any alignment.
-pub(crate) fn for_each_far_target(bytes: &[u8], start: u64, wanted: Range<u64>, mut found: impl FnMut(u64)) {
+pub(crate) fn for_each_far_target(bytes: &[u8], start: u64, wanted: Range<u64>, mut found: impl FnMut(u64, FarTarget)) {
     for (at, window) in bytes.windows(5).enumerate() {
         // The last byte of the opcode, then the displacement.
         let is_jump = matches!(window[0], 0xe8 | 0xe9) || window[0] & 0xf0 == 0x80 && at > 0 && bytes[at - 1] == 0x0f;
@@ -57,9 +66,39 @@ pub(crate) fn for_each_far_target(bytes: &[u8], start: u64, wanted: Range<u64>, 
         let displacement = i32::from_le_bytes([window[1], window[2], window[3], window[4]]);
         let target = (start + at as u64 + 5).wrapping_add_signed(i64::from(displacement));
         if wanted.contains(&target) {
-            found(target);
+            found(target, if window[0] == 0xe8 { FarTarget::Call } else { FarTarget::Jump });
         }
     }
+}
+
+/// Calls `found` with the address, if `wanted` contains it, that anything in `bytes` (which lie at
+/// `start`) seems to load: `lea` from the program counter, `mov` of a constant.
+pub(crate) fn for_each_function_pointer(bytes: &[u8], start: u64, wanted: Range<u64>, mut found: impl FnMut(u64)) {
+    for (at, window) in bytes.windows(7).enumerate() {
+        let word = |from: usize| i32::from_le_bytes([window[from], window[from + 1], window[from + 2], window[from + 3]]);
+        let pointer = match *window {
+            // REX.W lea, with a displacement from the next instruction.
+            [0x48 | 0x4c, 0x8d, modrm, ..] if modrm & 0xc7 == 5 => (start + at as u64 + 7).wrapping_add_signed(i64::from(word(3))),
+            [0xb8..=0xbf, ..] => u64::from(word(1).cast_unsigned()),
+            _ => continue,
+        };
+        if wanted.contains(&pointer) {
+            found(pointer);
+        }
+    }
+}
+
+/// The addresses of all direct calls of `function` in `bytes`, which lie at `start`.
+pub(crate) fn calls_of(function: u64, bytes: &[u8], start: u64) -> impl Iterator<Item = u64> {
+    let ips = bytes.windows(5).zip(start..);
+    ips.filter(move |&(window, ip)| call(ip, function).is_some_and(|bytes| bytes == *window)).map(|(_, ip)| ip)
+}
+
+/// The bytes that call `to` from `from`. `None`: too far.
+pub(crate) fn call(from: u64, to: u64) -> Option<[u8; PATCH_BYTES]> {
+    let displacement = i32::try_from(to.wrapping_sub(from + JUMP_BYTES).cast_signed()).ok()?;
+    let [a, b, c, d] = displacement.to_le_bytes();
+    Some([0xe8, a, b, c, d])
 }
 
 /// The offset of the last instruction in `code` that loads a number into `eax` which is wanted.
@@ -122,17 +161,26 @@ mod tests {
     #[test]
     fn far_jumps_and_calls_are_seen_at_any_alignment() {
         // call, jmp and jne, each to 0x1020.
-        for opcode in [&[0xe8][..], &[0xe9], &[0x0f, 0x85]] {
+        for (opcode, kind) in [(&[0xe8][..], FarTarget::Call), (&[0xe9], FarTarget::Jump), (&[0x0f, 0x85], FarTarget::Jump)] {
             for pad in 0..4 {
                 let mut bytes = vec![0x90; pad];
                 bytes.extend_from_slice(opcode);
                 let end = 0x1000 + bytes.len() as i32 + 4;
                 bytes.extend_from_slice(&(0x1020 - end).to_le_bytes());
                 let mut found = Vec::new();
-                for_each_far_target(&bytes, 0x1000, 0x1010..0x1030, |target| found.push(target));
-                assert_eq!(found, [0x1020], "{opcode:x?} behind {pad}");
+                for_each_far_target(&bytes, 0x1000, 0x1010..0x1030, |target, kind| found.push((target, kind)));
+                assert_eq!(found, [(0x1020, kind)], "{opcode:x?} behind {pad}");
             }
         }
+    }
+
+    #[test]
+    fn calls_are_found_at_every_alignment() {
+        let call = call(0x1003, 0x2060).expect("in reach");
+        let code = [&[0x90; 3][..], &call, &call, &[0xe8, 0, 0, 0]].concat();
+        assert_eq!(calls_of(0x2060, &code, 0x1000).collect::<Vec<_>>(), [0x1003]);
+        assert_eq!(calls_of(0x2065, &code, 0x1000).collect::<Vec<_>>(), [0x1008]);
+        assert_eq!(calls_of(0x2060, &code[..7], 0x1000).count(), 0);
     }
 
     #[test]

@@ -11,17 +11,32 @@
 
 use core::arch::naked_asm;
 
-use super::asm::{BASE_MASK, TAG_MASK, begin_site, end_site, leave_engine, pop, pop_call, push, push_call, take_stack, vector_registers};
+use uringlet_sys::Sysno;
+
+use super::asm::{
+    BASE_MASK, TAG_MASK, arguments_of_syscall, begin_site, end_site, grow_here, jump_if_exec, leave_engine, onto_stack, pop, pop_call,
+    push, push_call, take_reserved, take_stack, vector_registers,
+};
+use super::before_exec::before_exec;
 use super::call_frame::CallFrame;
 use super::stack_switch::deliver_pending;
 use crate::dispatch::dispatch;
 use crate::intercepted::INTERCEPTED;
-use crate::stack::{self, POOL, STACK_TOP};
+use crate::stack::{self, POOL, RESERVE, STACK_TOP};
 use crate::symbols::set_errno;
 
 const ENOMEM: isize = -12;
 
+/// How often a thread yields before it makes a stack on its own.
+const YIELDS: u32 = 1000;
+
 /// Where trampolines jump, with `r11` = where to continue.
+///
+/// Of the program's stack it takes 216 bytes, the red zone included, and 248 where signals were
+/// deferred: a goroutine may have a few hundred left. So if there is no stack in the list, the call
+/// is handled on one of the reserve, where another is made. If there is none either, other threads
+/// are doing that just now. Should none come back (they were lost in a fork), `grow` runs on the
+/// program's stack.
 ///
 /// At `r11` lies the two-byte instruction that performs (or jumps to) the plain system call; behind
 /// it the trampoline continues as if the call had returned. `rcx` is free (the system call
@@ -36,12 +51,14 @@ pub(crate) unsafe extern "C" fn site_entry() {
         "seto al",
         push_call!(),
         "cld",
+        jump_if_exec!("dword ptr [rbx + {nr}]", "34f"),
         take_stack!(),
         "test rdx, rdx",
         "jz 30f",
-        "31: lea rsp, [rdx + {top} - 256]",
+        concat!("31: ", onto_stack!()),
+        "sub rsp, 256",
         vector_registers!("save"),
-        "mov rdi, rbx",
+        "32: mov rdi, rbx",
         "call {dispatch}",
         vector_registers!("restore"),
         leave_engine!(),
@@ -60,14 +77,19 @@ pub(crate) unsafe extern "C" fn site_entry() {
         end_site!(),
         "jmp r11",
         ".cfi_restore_state",
-        // No stack in the list: `grow` is compiled code and may use vector registers.
-        "30: sub rsp, 256",
-        "and rsp, -16",
+        // Compiled code may use vector registers: they are saved before.
+        "30: mov r8, rdi",
+        take_reserved!(),
+        "test rdx, rdx",
+        "jz 35f",
+        onto_stack!(),
+        "sub rsp, 256",
         vector_registers!("save"),
-        "call {grow}",
-        vector_registers!("restore"),
-        "mov rsp, rbx",
-        "mov rdx, rax",
+        "mov rdi, rdx",
+        "mov rsi, r8",
+        "call {adopt}",
+        "jmp 32b",
+        concat!("35: ", grow_here!()),
         "test rdx, rdx",
         "jnz 31b",
         "mov rdi, {enomem}",
@@ -75,6 +97,7 @@ pub(crate) unsafe extern "C" fn site_entry() {
         "mov [rbx + {nr}], rdi",
         "add qword ptr [rbx + {resume}], 2",
         "jmp 33b",
+        "34: call {before_exec}\njmp 33b",
         ".cfi_endproc",
         pool = sym POOL,
         mask = const BASE_MASK,
@@ -82,10 +105,17 @@ pub(crate) unsafe extern "C" fn site_entry() {
         top = const STACK_TOP,
         dispatch = sym dispatch,
         grow = sym stack::grow,
+        adopt = sym stack::adopt,
+        reserve = sym RESERVE,
+        yields = const YIELDS,
+        sched_yield = const Sysno::sched_yield as i32,
         deliver_pending = sym deliver_pending,
         nr = const core::mem::offset_of!(CallFrame, nr),
         resume = const core::mem::offset_of!(CallFrame, resume),
         enomem = const ENOMEM,
+        execve = const Sysno::execve as i32,
+        execveat = const Sysno::execveat as i32,
+        before_exec = sym before_exec,
     )
 }
 
@@ -96,13 +126,7 @@ pub(crate) unsafe extern "C" fn site_entry() {
 pub(crate) unsafe extern "C" fn syscall() {
     naked_asm!(
         ".cfi_startproc",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
+        arguments_of_syscall!(),
         "movzx ecx, ax",
         "lea r11, [rip + {intercepted}]",
         "cmp byte ptr [r11 + rcx], 0",
@@ -117,10 +141,11 @@ pub(crate) unsafe extern "C" fn syscall() {
         ".cfi_adjust_cfa_offset 8",
         push!("rax" "rax"),
         push_call!(),
+        jump_if_exec!("eax", "45f"),
         take_stack!(),
         "test rdx, rdx",
         "jz 50f",
-        "51: lea rsp, [rdx + {top}]",
+        concat!("51: ", onto_stack!()),
         "mov rdi, rbx",
         "call {dispatch}",
         leave_engine!(),
@@ -143,6 +168,7 @@ pub(crate) unsafe extern "C" fn syscall() {
         ".cfi_adjust_cfa_offset -16",
         "jmp 41b",
         ".cfi_restore_state",
+        "45: call {before_exec}\njmp 44b",
         "50: call {grow}",
         "mov rdx, rax",
         "test rdx, rdx",
@@ -161,5 +187,8 @@ pub(crate) unsafe extern "C" fn syscall() {
         deliver_pending = sym deliver_pending,
         frame = const size_of::<CallFrame>() + 8,
         enomem = const ENOMEM,
+        execve = const Sysno::execve as i32,
+        execveat = const Sysno::execveat as i32,
+        before_exec = sym before_exec,
     )
 }

@@ -1,73 +1,45 @@
-//! The hook in libc's exec functions.
+//! C code onto a stack of `exec::stack` and back.
 
 use core::arch::naked_asm;
 
 use uringlet_sys::Sysno;
 
-use super::asm::{begin_site, end_site, pop, push};
+use super::asm::{pop, push, take_exec_stack};
+use crate::exec;
 
-use crate::exec_env::{EnvEdit, build_env, measure_env};
-
-/// Where the trampolines in libc's exec functions jump: makes the system call here, with the
-/// environment that the child shall have. If the call fails, the trampoline continues behind it.
-///
-/// The new environment lies between the stack pointer's old value and its present one until the
-/// kernel has read it. It takes no more room than it needs.
+/// Calls `run(data, word)` on such a stack, whose word is passed. Returns 0 if none becomes free.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn exec_entry() {
+pub(crate) unsafe extern "C" fn call_on_exec_stack(run: unsafe extern "C" fn(*mut u8, *const u32), data: *mut u8) -> usize {
     naked_asm!(
-        begin_site!(),
-        push!("r9" "r8" "r10" "rdx" "rsi" "rdi" "rax" "rbx"),
+        ".cfi_startproc",
+        push!("rbx"),
         ".cfi_rel_offset rbx, 0",
+        push!("rdi" "rsi"),
         "mov rbx, rsp",
         ".cfi_def_cfa_register rbx",
-        // Room for the structure, two callee-saved registers below it.
-        "sub rsp, {edit} + 8",
-        "and rsp, -16",
-        "push r12",
-        "push r13",
-        "mov r12, rdx",
-        "cmp eax, {execveat}",
-        "cmove r12, r10",
-        "lea r13, [rsp + 16]",
-        "mov rdi, r12",
-        "mov rsi, r13",
-        "call {measure_env}",
-        "mov rcx, r12",
-        "test rax, rax",
-        "jz 70f",
-        "mov rdi, r12",
-        "mov rsi, r13",
-        "sub rsp, rax",
-        "and rsp, -16",
-        "mov rdx, rsp",
-        "call {build_env}",
-        "mov rcx, rax",
-        "70: mov r12, [r13 - 8]",
-        "mov r13, [r13 - 16]",
-        "mov rax, [rbx + 8]",
-        "mov rdi, [rbx + 16]",
-        "mov rsi, [rbx + 24]",
-        "mov rdx, [rbx + 32]",
-        "mov r10, [rbx + 40]",
-        "mov r8, [rbx + 48]",
-        "mov r9, [rbx + 56]",
-        "cmp eax, {execveat}",
-        "cmove r10, rcx",
-        "cmovne rdx, rcx",
-        "syscall",
+        take_exec_stack!(),
+        "xor eax, eax",
+        "test rdx, rdx",
+        "jz 60f",
+        "lea rsp, [rdx - 16]",
+        "mov [rsp], rdi",
+        "mov rsi, rdi",
+        "mov rdi, [rbx]",
+        "call [rbx + 8]",
+        "mov rcx, [rsp]",
         "mov rsp, rbx",
-        ".cfi_def_cfa_register rsp",
+        "mov dword ptr [rcx], 0",
+        "mov eax, 1",
+        "60: add rsp, 16",
+        ".cfi_def_cfa rsp, 16",
         pop!("rbx"),
         ".cfi_restore rbx",
-        pop!("rdi" "rdi" "rsi" "rdx" "r10" "r8" "r9"),
-        end_site!(),
-        "add r11, 2",
-        "jmp r11",
+        "ret",
         ".cfi_endproc",
-        edit = const size_of::<EnvEdit>(),
-        execveat = const Sysno::execveat as i32,
-        measure_env = sym measure_env,
-        build_env = sym build_env,
+        sched_yield = const Sysno::sched_yield as i32,
+        exec_words = sym exec::WORDS,
+        exec_stacks = sym exec::STACKS,
+        exec_count = const exec::EXEC_STACKS,
+        exec_bytes = const exec::EXEC_STACK_BYTES,
     )
 }

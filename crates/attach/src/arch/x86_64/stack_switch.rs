@@ -2,39 +2,54 @@
 
 use core::arch::naked_asm;
 
-use super::asm::{BASE_MASK, TAG_MASK, give_stack, pop, push, take_stack, vector_registers};
-use crate::signals::deliver_deferred;
+use uringlet_sys::Sysno;
+use uringlet_sys::linux::general::SIG_SETMASK;
+
+use super::asm::{BASE_MASK, TAG_MASK, give_stack, onto_stack, pop, push, take_stack};
+use crate::signals::NO_TIMER;
 use crate::stack::{self, POOL, STACK_TOP};
 
-/// Delivers the signals that were deferred while the thread was in the engine. `r10`, `r11` and
-/// `r9` are what `signals` stored at the top of the engine stack. The handlers run here, on the
-/// program's stack, after the thread has left the engine.
+/// Delivers the signals that were deferred while the thread was in the engine. `r10`, `r11` and the
+/// word above the return address are what `signals` stored at the top of the engine stack: timer,
+/// mask, signals. The handlers run here, on the program's stack, after the thread has left the
+/// engine.
+///
+/// The signals that came are unblocked once although the thread's own mask blocks them (see
+/// `signals`). Compiled code would use more of the stack. Keeps `rdi`, `rsi` and the vector
+/// registers.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn deliver_pending() {
     naked_asm!(
         ".cfi_startproc",
-        push!("rbp"),
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "push rdi",
-        "push rsi",
-        "sub rsp, 256",
-        "and rsp, -16",
-        vector_registers!("save"),
-        "mov rdi, r10",
-        "mov rsi, r11",
-        "mov rdx, r9",
-        "call {deliver_deferred}",
-        vector_registers!("restore"),
-        "mov rdi, [rbp - 8]",
-        "mov rsi, [rbp - 16]",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        ".cfi_restore rbp",
+        push!("rdi" "rsi"),
+        "mov r9, r11",
+        "cmp r10, {no_timer}",
+        "je 70f",
+        "lea rdi, [r10 - 1]",
+        "mov eax, {timer_delete}",
+        "syscall",
+        "70: mov rax, [rsp + 24]",
+        "not rax",
+        "and rax, r9",
+        push!("rax"),
+        "71: mov edi, {set_mask}",
+        "mov rsi, rsp",
+        "xor edx, edx",
+        "mov r10d, 8",
+        "mov eax, {rt_sigprocmask}",
+        "syscall",
+        "cmp [rsp], r9",
+        "je 72f",
+        "mov [rsp], r9",
+        "jmp 71b",
+        "72:",
+        pop!("rax" "rsi" "rdi"),
         "ret",
         ".cfi_endproc",
-        deliver_deferred = sym deliver_deferred,
+        no_timer = const NO_TIMER.cast_signed(),
+        timer_delete = const Sysno::timer_delete as i32,
+        set_mask = const SIG_SETMASK,
+        rt_sigprocmask = const Sysno::rt_sigprocmask as i32,
     )
 }
 
@@ -51,7 +66,7 @@ pub(crate) unsafe extern "C" fn call_on_stack(run: unsafe extern "C" fn(*mut u8)
         take_stack!(),
         "test rdx, rdx",
         "jz 60f",
-        "61: lea rsp, [rdx + {top}]",
+        concat!("61: ", onto_stack!()),
         "mov rdi, [rbx]",
         "call [rbx + 8]",
         "mov r8, rsp",

@@ -142,6 +142,15 @@ pub(crate) fn emit_entry_jump(header: u64, at: u64) -> Option<Vec<u8>> {
     Some(code.bytes)
 }
 
+/// Code that calls the region's entry and goes on to `function`: it takes the place of `function`
+/// where that is called.
+pub(crate) fn emit_call_before(header: u64, at: u64, function: u64) -> Option<Vec<u8>> {
+    let mut code = Code { at, bytes: Vec::new(), rows: Vec::new() };
+    code.put_relative(&[0xff, 0x15], header + HEADER_ENTRY)?;
+    code.put_relative(&[0xe9], function)?;
+    Some(code.bytes)
+}
+
 /// The bytes that lead from `from` to `to`.
 pub(crate) fn jump(from: u64, to: u64) -> Option<[u8; PATCH_BYTES]> {
     let displacement = i32::try_from(to.wrapping_sub(from + JUMP_BYTES).cast_signed()).ok()?;

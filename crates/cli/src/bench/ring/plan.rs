@@ -54,6 +54,7 @@ pub(super) const PWRITE: &str = "pwrite";
 pub(super) const PSYNC: &str = "psync";
 
 const RUN: Attachment = Attachment::Attached(&[]);
+const TRAPPED: Attachment = Attachment::Attached(&["--trap"]);
 /// Expected duration of the worker: starting, warming up, measuring.
 const WORKER_TIME: Duration = Duration::from_millis(420);
 const FIO_TIME: Duration = Duration::from_secs(1);
@@ -115,6 +116,7 @@ impl RingPlanBuilder<'_> {
             let caller = if path == "liburing" { CallOrigin::Liburing } else { CallOrigin::Program };
             self.add_rings(ResultTable::Enter, row, &["enter", "--via", path], caller);
         }
+        self.add_attached(TRAPPED, ResultTable::Enter, "code made at run time: trapped (--trap)", &["enter", "--via", "made"]);
     }
 
     fn add_nop(&mut self) {
@@ -134,13 +136,18 @@ impl RingPlanBuilder<'_> {
 
     /// Adds one job for each available ring implementation.
     fn add_rings(&mut self, table: ResultTable, row: &str, args: &[&str], caller: CallOrigin) {
-        if self.tools.no_kernel.is_none() {
-            self.add_cell(table, row, KERNEL, Attachment::Plain, args);
-        }
-        self.add_cell(table, row, ATTACHED, RUN, args);
+        self.add_attached(RUN, table, row, args);
         if caller == CallOrigin::Liburing && self.tools.drop_in.is_some() {
             self.add_cell(table, row, DROP_IN, Attachment::DropIn, args);
         }
+    }
+
+    /// Adds a job for the kernel's ring, if there is one, and one for `uringlet run`.
+    fn add_attached(&mut self, attached: Attachment, table: ResultTable, row: &str, args: &[&str]) {
+        if self.tools.no_kernel.is_none() {
+            self.add_cell(table, row, KERNEL, Attachment::Plain, args);
+        }
+        self.add_cell(table, row, ATTACHED, attached, args);
     }
 
     fn add_cell(&mut self, table: ResultTable, row: &str, column: &'static str, attachment: Attachment, args: &[&str]) {

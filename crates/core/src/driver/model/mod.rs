@@ -17,13 +17,13 @@ use uringlet_sys::ring_memory::{Geometry, RingMemory};
 use uringlet_sys::{UserPtr, io};
 
 /// A ring with its program.
-struct EngineModel {
-    ring: &'static Ring,
+pub(crate) struct EngineModel {
+    pub(crate) ring: &'static Ring,
     program: ModelProgram,
 }
 
 impl EngineModel {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let memory = RingMemory::new(Geometry { sq_entries: 2, cq_entries: 4, sqe_shift: 6, cqe_shift: 4, has_sq_array: false }).unwrap();
         let program = ModelProgram::new(&memory);
         let (number, fd) = RingFd::open().unwrap();

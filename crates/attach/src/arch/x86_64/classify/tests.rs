@@ -61,6 +61,17 @@ fn numbers_not_intercepted_are_left_alone() {
 }
 
 #[test]
+fn pushed_number_is_a_constant() {
+    // push $39; pop %rax; syscall
+    assert_eq!(classified(&[0x6a, 39, 0x58, 0x0f, 5, RET]), Some(SiteClass::NotIntercepted));
+    // push $3; pop %rax; mov %r14, %rdi; syscall
+    assert_eq!(outline(&[0x6a, 3, 0x58, 0x4c, 0x89, 0xf7, 0x0f, 5, RET]), (PatchKind::BeforeSyscall, 3, 0, 8));
+    // je +2 (to the pop); push $39; pop %rax; mov %r14, %rdi; mov %rax, %rsi; syscall
+    let joined = [0x74, 2, 0x6a, 39, 0x58, 0x4c, 0x89, 0xf7, 0x48, 0x89, 0xc6, 0x0f, 5, RET];
+    assert_eq!(outline(&joined), (PatchKind::BeforeSyscall, ANY_NUMBER, 5, 8));
+}
+
+#[test]
 fn bytes_inside_another_instruction_are_not_a_site() {
     // mov $0x050f, %eax
     assert_eq!(classified(&[0xb8, 0x0f, 5, 0, 0, RET]), None);
@@ -105,16 +116,16 @@ fn jump_between_earlier_instructions_selects_another_kind() {
 #[test]
 fn site_without_room_is_unpatchable() {
     // Two bytes before, a call behind.
-    assert_eq!(classified(&[0x89, 0xf8, 0x0f, 5, 0xe8, 0, 0, 0, 0, RET]), Some(SiteClass::Unpatchable));
+    assert_eq!(classified(&[0x89, 0xf8, 0x0f, 5, 0xe8, 0, 0, 0, 0, RET]), Some(SiteClass::LeftAlone(Reason::NoRoom)));
     // A return right behind: the bytes after it are not this function's.
-    assert_eq!(classified(&[0x0f, 5, RET, NOP, NOP, NOP]), Some(SiteClass::Unpatchable));
+    assert_eq!(classified(&[0x0f, 5, RET, NOP, NOP, NOP]), Some(SiteClass::LeftAlone(Reason::NoRoom)));
 }
 
 #[test]
 fn computed_jumps_forbid_windows_with_boundaries() {
     // mov %edi, %eax; mov %rsi, %rdi; syscall; mov %rax, %rdx; jmp *%rdx
     let code = [0x89, 0xf8, 0x48, 0x89, 0xf7, 0x0f, 5, 0x48, 0x89, 0xc2, 0xff, 0xe2];
-    assert_eq!(classified(&code), Some(SiteClass::Unpatchable));
+    assert_eq!(classified(&code), Some(SiteClass::LeftAlone(Reason::ComputedJumps)));
     // movabs (ten bytes, alone in the window); syscall; jmp *%rdx
     let code = [0x89, 0xf8, 0x48, 0xbf, 1, 2, 3, 4, 5, 6, 7, 8, 0x0f, 5, 0xff, 0xe2];
     assert_eq!(outline(&code), (PatchKind::BeforeSyscall, ANY_NUMBER, 2, 12));

@@ -1,0 +1,85 @@
+//! What the facts mean.
+
+use std::path::PathBuf;
+
+use super::elf::ProgramFile;
+use super::facts::{Facts, RingTrial};
+use super::kernel::KernelAnswer;
+use crate::status::Status;
+
+/// How far a start would come.
+#[derive(Debug)]
+pub(super) enum StartOutcome {
+    /// Why.
+    CannotRun(String),
+    /// It runs as without uringlet: why, and what to do.
+    NotAttached(String),
+    /// The library was loaded and has examined it.
+    Started(Facts),
+}
+
+/// Everything that is known.
+#[derive(Debug)]
+pub(super) struct Diagnosis {
+    /// The program; the file that is executed, which for a script is its last interpreter; and what
+    /// that is.
+    pub(super) program: Option<(PathBuf, PathBuf, ProgramFile)>,
+    pub(super) kernel: KernelAnswer,
+    pub(super) outcome: StartOutcome,
+}
+
+impl Diagnosis {
+    pub(super) fn new(kernel: KernelAnswer, outcome: StartOutcome) -> Self {
+        Self { program: None, kernel, outcome }
+    }
+
+    /// The facts of a program that was loaded.
+    pub(super) fn facts(&self) -> Option<&Facts> {
+        if let StartOutcome::Started(facts) = &self.outcome { Some(facts) } else { None }
+    }
+
+    /// 0: attached; 1: it would run, but not attached; 2: it cannot run.
+    pub(super) fn status(&self) -> Status {
+        match &self.outcome {
+            StartOutcome::CannotRun(_) => 2,
+            StartOutcome::NotAttached(_) => 1,
+            StartOutcome::Started(facts) => Status::from(obstacle(facts).is_some()),
+        }
+    }
+
+    /// The last line: what would happen, and why.
+    pub(super) fn verdict(&self) -> String {
+        match &self.outcome {
+            StartOutcome::CannotRun(reason) => format!("cannot run: {reason}"),
+            StartOutcome::NotAttached(reason) => format!("would run, but not attached: {reason}"),
+            StartOutcome::Started(facts) => match obstacle(facts) {
+                Some(reason) => format!("would run, but not attached: {reason}"),
+                None if facts.objects.iter().any(|object| object.for_rings > 0) => "would be attached".into(),
+                None => "would be attached; no io_uring call of its own was found so far".into(),
+            },
+        }
+    }
+}
+
+/// Why io_uring calls of a program that was loaded would not reach the engine.
+fn obstacle(facts: &Facts) -> Option<String> {
+    const CALLS: &str = "docs/system-calls.md lists the calls that a seccomp filter must allow";
+    if !facts.reaches_engine() {
+        return Some("neither it nor its libraries can make an io_uring call, load a library or start a program".into());
+    }
+    if !facts.refused.is_empty() {
+        return Some(format!(
+            "the code of {} may not be changed: mprotect(2) and mmap(2) make no code here; {CALLS}",
+            facts.refused.join(", ")
+        ));
+    }
+    if let Some(name) = &facts.denied {
+        return Some(format!("no ring can be made: the system call {name} is denied; {CALLS}"));
+    }
+    match facts.ring {
+        RingTrial::Made => None,
+        RingTrial::Unknown => Some("whether a ring can be made is not known: no process can be made to try".into()),
+        RingTrial::Errno(errno) => Some(format!("no ring can be made: {}; {CALLS}", std::io::Error::from_raw_os_error(errno))),
+        RingTrial::Signal(signal) => Some(format!("the process is killed when it makes a ring (signal {signal}); {CALLS}")),
+    }
+}

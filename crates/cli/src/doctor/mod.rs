@@ -1,0 +1,107 @@
+//! `uringlet doctor`: what `uringlet run` would do with a program, without running it.
+//!
+//! The program is started as always: its dynamic linker or our loader maps it, and
+//! `liburinglet.so` examines and rewrites it. But then that writes what it has found to standard
+//! output, and ends the process before the program's code runs (`crates/attach/src/doctor.rs`). So
+//! the answer is that of the real thing.
+
+mod diagnosis;
+mod elf;
+mod facts;
+mod kernel;
+mod show;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::run::{self, Resolved};
+use crate::status::Status;
+use diagnosis::{Diagnosis, StartOutcome};
+use facts::Facts;
+
+/// Say what `uringlet run` would do with a program, without running it
+///
+/// Shows what the program is, its libraries, the io_uring calls in them and how they would reach
+/// the engine, what the kernel says to io_uring, and whether a ring can be made here. The program's
+/// dynamic linker runs, the program does not. Which libraries it loads later (dlopen) cannot be
+/// known. The exit status is 0 if the program would be attached, 1 if it would run without being
+/// attached, 2 if it cannot run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// The program, looked up in PATH. Its arguments are ignored
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn doctor(args: &DoctorArgs) -> Status {
+    let diagnosis = diagnose(args);
+    let text = if args.json { show::json(&diagnosis) } else { show::text(&diagnosis) };
+    // A reader that has gone away wants no more.
+    let _ = io::stdout().write_all(text.as_bytes());
+    diagnosis.status()
+}
+
+fn diagnose(args: &DoctorArgs) -> Diagnosis {
+    let kernel = kernel::ask();
+    let resolved = match run::resolve(&args.command[0]) {
+        Ok(resolved) => resolved,
+        Err(error) => return Diagnosis::new(kernel, StartOutcome::CannotRun(error.message)),
+    };
+    let executed = elf::inspect(&resolved.target.file);
+    let outcome = match (&resolved.target.why_not, &executed.linker) {
+        (Some(reason), _) => StartOutcome::NotAttached(reason.clone()),
+        (None, None) => start(&resolved),
+        (None, Some(linker)) => list(linker, &resolved).err().unwrap_or_else(|| start(&resolved)),
+    };
+    Diagnosis { program: Some((resolved.program, resolved.target.file, executed)), ..Diagnosis::new(kernel, outcome) }
+}
+
+/// Starts the program as always; the library examines it and ends it.
+fn start(resolved: &Resolved) -> StartOutcome {
+    let started = std::env::current_exe().and_then(|uringlet| {
+        let mut run = Command::new(uringlet);
+        run.args(["run", "--quiet", "--"]).arg(&resolved.program).env("URINGLET_DOCTOR", "1").env_remove("URINGLET_EXPLAIN");
+        run.stdin(Stdio::null()).output()
+    });
+    let name = resolved.program.display();
+    match started {
+        Ok(output) => match Facts::parse(&output.stdout) {
+            Some(facts) => StartOutcome::Started(facts),
+            None if matches!(output.status.code(), Some(126 | 127)) => StartOutcome::CannotRun(end_of(&output)),
+            None => StartOutcome::NotAttached(format!("{name}: the start ended early: {}", end_of(&output))),
+        },
+        Err(error) => StartOutcome::CannotRun(format!("{name}: {error}")),
+    }
+}
+
+/// Asks the dynamic linker what it would load; it runs no code then. The program is started only if
+/// the library is among it, and ends it before its own code.
+fn list(linker: &Path, resolved: &Resolved) -> Result<(), StartOutcome> {
+    let file = resolved.target.file.display();
+    let mut command = Command::new(linker);
+    command.arg("--list").arg(&resolved.target.file).env("LD_PRELOAD", run::preload_list(&resolved.library));
+    let listed = command.stdin(Stdio::null()).output();
+    let listed = listed.map_err(|error| StartOutcome::CannotRun(format!("{}: {error}", linker.display())))?;
+    let text = String::from_utf8_lossy(&listed.stdout);
+    if let Some(line) = text.lines().find(|line| line.contains("not found")) {
+        return Err(StartOutcome::CannotRun(format!("{file}: a library is missing: {}", line.trim())));
+    }
+    if !listed.status.success() {
+        return Err(StartOutcome::CannotRun(format!("{file}: {}", end_of(&listed))));
+    }
+    let is_loaded = text.contains(&*resolved.library.to_string_lossy());
+    if is_loaded { Ok(()) } else { Err(StartOutcome::NotAttached(format!("{}: {}", linker.display(), end_of(&listed)))) }
+}
+
+/// How a process has ended, and the first line that it has written to standard error.
+fn end_of(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let first = text.lines().next().unwrap_or("no message");
+    format!("{first} ({})", output.status)
+}

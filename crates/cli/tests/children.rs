@@ -1,0 +1,187 @@
+//! Children of an attached program are attached, however they are started and linked, and every
+//! error of execve(2) is the kernel's. The oracle is the same program without the engine.
+
+mod common;
+
+use common::{compile, directory, finish, object, stderr, stdout, success, uringlet};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How a program is compiled: a name, the compiler, its options.
+type Build = (&'static str, &'static str, &'static [&'static str]);
+
+const LINUX_HEADERS: [&str; 4] = ["-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"];
+const GLIBC: Build = ("glibc", "cc", &[]);
+const MUSL: Build = ("musl", "musl-gcc", &LINUX_HEADERS);
+const STATIC_GLIBC: Build = ("static-glibc", "cc", &["-static"]);
+const STATIC_PIE: Build = ("static-pie", "cc", &["-static-pie"]);
+const STATIC_MUSL: Build =
+    ("static-musl", "musl-gcc", &["-static", LINUX_HEADERS[0], LINUX_HEADERS[1], LINUX_HEADERS[2], LINUX_HEADERS[3]]);
+
+fn build(directory: &Path, (name, compiler, options): Build) -> PathBuf {
+    compile(compiler, directory, name, &["children.c"], options)
+}
+
+fn script(directory: &Path, name: &str, line: &str, mode: u32) -> PathBuf {
+    let path = directory.join(name);
+    fs::write(&path, line).expect("a script");
+    fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+    path
+}
+
+/// The program's answers without the engine, and under `uringlet run`.
+fn answers(parent: &Path, arguments: &[&Path], cache: &Path) -> [String; 2] {
+    let plain = success(Command::new(parent).args(arguments).env_remove("LD_PRELOAD"));
+    [plain, success(uringlet(cache).arg("--").arg(parent).args(arguments))]
+}
+
+/// Runs every road from `parent` to all kinds of children.
+fn all_roads(test: &str, parent: Build) {
+    let directory = directory(test);
+    let parent = compile(parent.1, &directory, &format!("parent-{}", parent.0), &["children.c"], parent.2);
+    let mut targets: Vec<PathBuf> = [GLIBC, MUSL, STATIC_GLIBC, STATIC_PIE, STATIC_MUSL].map(|kind| build(&directory, kind)).into();
+    for interpreter in ["glibc", "static-musl"] {
+        let line = format!("#! {} child\n", directory.join(interpreter).display());
+        targets.push(script(&directory, &format!("script-{interpreter}"), &line, 0o755));
+    }
+    let nested = format!("#!{} child\n", directory.join("script-static-musl").display());
+    targets.push(script(&directory, "nested", &nested, 0o755));
+    for target in &targets {
+        let [plain, attached] = answers(&parent, &[Path::new("roads"), target], &directory.join("cache"));
+        assert!(plain.lines().count() == 20 && plain.lines().all(|line| line.contains(": kernel ")), "{plain}");
+        assert_eq!(attached, plain.replace(": kernel ", ": engine "), "{} starts {}", parent.display(), target.display());
+    }
+}
+
+#[test]
+fn a_dynamic_program_starts_all_kinds() {
+    all_roads("children-of-glibc", GLIBC);
+}
+
+#[test]
+fn a_dynamic_musl_program_starts_all_kinds() {
+    all_roads("children-of-musl", MUSL);
+}
+
+#[test]
+fn a_static_program_starts_all_kinds() {
+    all_roads("children-of-static", STATIC_GLIBC);
+}
+
+#[test]
+fn a_static_musl_program_starts_all_kinds() {
+    all_roads("children-of-static-musl", STATIC_MUSL);
+}
+
+/// A vfork child runs in its parent's memory and never comes back: nothing may be lost by that.
+#[test]
+fn many_vfork_children_lose_nothing() {
+    let directory = directory("children-many");
+    for kind in [GLIBC, STATIC_GLIBC] {
+        let program = build(&directory, kind);
+        let output = finish(uringlet(&directory.join("cache")).arg(&program).arg("many").arg(&program).arg("200"));
+        assert_eq!(stderr(&output), "0 lost\n", "{kind:?}: {}", stdout(&output));
+    }
+}
+
+#[test]
+fn errors_are_the_kernels() {
+    let directory = directory("children-errors");
+    let program = build(&directory, GLIBC);
+    let fixed = build(&directory, STATIC_GLIBC);
+    let content = fs::read(&fixed).expect("the program");
+    let file = |name: &str, content: &[u8], mode: u32| {
+        let path = directory.join(name);
+        fs::write(&path, content).expect("a file");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+        path
+    };
+    let mut foreign = content.clone();
+    foreign[18] = 183;
+    let line = |interpreter: &Path| format!("#!{} child\n", interpreter.display());
+    let refused = file("refused", &content, 0o644);
+    // Copies: the file of a running program cannot be opened for writing.
+    let mut files = vec![
+        file("static", &content, 0o755),
+        file("dynamic", &fs::read(&program).expect("the program"), 0o755),
+        directory.join("missing"),
+        fixed.join("below"),
+        directory.clone(),
+        refused.clone(),
+        file("truncated", &content[..40], 0o755),
+        file("half", &content[..content.len() / 2], 0o755),
+        file("foreign", &foreign, 0o755),
+        file("text", b"hello\n", 0o755),
+        file("empty", b"", 0o755),
+        file("no-interpreter", b"#!/nowhere/sh\n", 0o755),
+        file("refused-interpreter", line(&refused).as_bytes(), 0o755),
+        file("refused-script", line(&fixed).as_bytes(), 0o644),
+        file("script", line(&fixed).as_bytes(), 0o755),
+        file("odd-script", b"#!\n", 0o755),
+    ];
+    // Six scripts in a row are one too many.
+    for depth in 1..=6 {
+        let before = if depth == 1 { fixed.clone() } else { directory.join(format!("depth{}", depth - 1)) };
+        files.push(file(&format!("depth{depth}"), line(&before).as_bytes(), 0o755));
+    }
+    let arguments: Vec<&Path> = [Path::new("errors")].into_iter().chain(files.iter().map(PathBuf::as_path)).collect();
+    for child in [&program, &fixed] {
+        // A copy: nobody may open a running program's own file for writing, which the loader cannot
+        // prevent.
+        let parent = &child.with_extension("parent");
+        std::fs::copy(child, parent).expect("a copy");
+        let [plain, attached] = answers(parent, &arguments, &directory.join("cache"));
+        assert_eq!(attached.replace("engine ", "kernel "), plain, "{}", parent.display());
+    }
+}
+
+/// A program that gains rights is executed as it is.
+#[test]
+fn programs_that_gain_rights_are_left_alone() {
+    let directory = directory("children-rights");
+    let program = build(&directory, GLIBC);
+    let fixed = build(&directory, STATIC_GLIBC);
+    for (name, mode) in [("set-uid", 0o4755), ("set-gid", 0o2755)] {
+        let copy = directory.join(name);
+        fs::copy(&fixed, &copy).expect("a copy");
+        fs::set_permissions(&copy, Permissions::from_mode(mode)).expect("chmod");
+        let [plain, attached] = answers(&program, &[Path::new("roads"), &copy], &directory.join("cache"));
+        assert_eq!(attached, plain, "{name}");
+    }
+}
+
+/// Where the library is not there, the dynamic linker does not complain about it, and a static
+/// program starts without it.
+#[test]
+fn a_root_without_the_library_is_quiet() {
+    let directory = directory("children-root");
+    let mut bwrap = Command::new("bwrap");
+    bwrap.args([
+        "--ro-bind",
+        "/usr",
+        "/usr",
+        "--symlink",
+        "usr/lib",
+        "/lib",
+        "--symlink",
+        "usr/lib64",
+        "/lib64",
+        "--symlink",
+        "usr/bin",
+        "/bin",
+    ]);
+    let fixed = build(&directory, STATIC_GLIBC);
+    bwrap.arg("--ro-bind").arg(&fixed).arg("/fixed");
+    let sandbox: Vec<_> = bwrap.get_args().map(ToOwned::to_owned).collect();
+    if !bwrap.arg("/bin/true").output().is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: bwrap does not make a root here");
+    }
+    assert!(!object().starts_with("/usr"), "the object would be in that root");
+    let run = |command: &[&str]| finish(uringlet(&directory.join("cache")).args(["--", "bwrap"]).args(&sandbox).args(command));
+    let output = run(&["/bin/sh", "-c", "/bin/echo $LD_PRELOAD; /bin/true"]);
+    assert_eq!((stdout(&output), stderr(&output)), ("\n".into(), String::new()));
+    // It has a ring of the kernel's, or none: but it runs.
+    assert!(stdout(&run(&["/fixed", "child"])).contains(" fixed: /fixed child"));
+}

@@ -1,0 +1,152 @@
+//! Static programs under `uringlet run`: what they see of themselves is what they see without it,
+//! and their rings work where the kernel's are blocked.
+
+mod common;
+
+use common::{compile, directory, finish, oracle, stderr, stdout, uringlet};
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Compilers and options that make static programs.
+const BUILDS: [(&str, &str, &[&str]); 3] = [
+    ("glibc", "cc", &["-static"]),
+    ("pie", "cc", &["-static-pie"]),
+    ("musl", "musl-gcc", &["-static", "-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"]),
+];
+
+fn build(directory: &Path, program: &str, (name, compiler, options): (&str, &str, &[&str])) -> PathBuf {
+    compile(compiler, directory, &format!("{program}-{name}"), &[&format!("{program}.c")], options)
+}
+
+/// The same command, plain and attached.
+fn both(directory: &Path, program: &Path, prepare: impl Fn(&mut Command)) -> [Output; 2] {
+    let mut plain = Command::new(program);
+    let mut attached = uringlet(directory);
+    attached.args(["--quiet", "--"]).arg(program);
+    [&mut plain, &mut attached].map(|command| {
+        prepare(command);
+        finish(command.current_dir(directory))
+    })
+}
+
+fn assert_equal([plain, attached]: [Output; 2], what: &str) {
+    assert_eq!(stdout(&attached), stdout(&plain), "{what}: {}", stderr(&attached));
+    assert_eq!(stderr(&attached), stderr(&plain), "{what}");
+    assert_eq!(attached.status, plain.status, "{what}");
+}
+
+#[test]
+fn a_program_sees_what_it_would_see_without_us() {
+    let directory = directory("static-facts");
+    for kind in BUILDS {
+        let program = build(&directory, "static_facts", kind);
+        let outputs = both(&directory, &program, |command| {
+            command.args(["one", "", "three words"]).env_clear().env("FIRST", "1").env("SECOND", "two=2");
+            command.env("URINGLET_LIB", common::object()).env("URINGLET_CACHE", &directory);
+        });
+        assert!(stdout(&outputs[0]).contains("the heap grows: 1"), "{}", stdout(&outputs[0]));
+        assert_equal(outputs, kind.0);
+    }
+}
+
+#[test]
+fn a_script_is_run_by_its_static_interpreter() {
+    let directory = directory("static-script");
+    let program = build(&directory, "static_facts", BUILDS[0]);
+    let script = directory.join("a script");
+    std::fs::write(&script, format!("#!{} with one  argument \nrest\n", program.display())).expect("a script");
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("its mode");
+    let outputs = both(&directory, &script, |command| {
+        command.arg("more");
+    });
+    assert!(stdout(&outputs[0]).contains("argument 1: with one  argument"), "{}", stdout(&outputs[0]));
+    assert_equal(outputs, "script");
+}
+
+/// Programs of other tests, linked statically: rings on the engine where the kernel's are blocked.
+#[test]
+fn rings_work_in_static_programs() {
+    const PROGRAMS: [&str; 10] = [
+        "order_links",
+        "order_cancel",
+        "fs_ops",
+        "net_ops",
+        "more_ops",
+        "futex_ops",
+        "waitid_ops",
+        "net_buffers",
+        "files_held",
+        "robust_load",
+    ];
+    /// With musl's headers the first lacks a structure, the second fails on the kernel's ring, too.
+    const NEED_GLIBC: [&str; 2] = ["fs_ops", "net_ops"];
+    let directory = directory("static-rings");
+    for program in PROGRAMS {
+        for kind in BUILDS.into_iter().filter(|kind| kind.0 != "musl" || !NEED_GLIBC.contains(&program)) {
+            let executable = build(&directory, program, kind);
+            let mut command = uringlet(&directory);
+            command.arg("--").arg(executable).env("BLOCK_IO_URING", "1").current_dir(&directory);
+            oracle::must_succeed(&finish(&mut command), &format!("{program}, {}", kind.0));
+        }
+    }
+}
+
+/// What is done to a file, and what is said of it then.
+type Damage<'a> = (&'a str, &'a dyn Fn(&mut Vec<u8>));
+
+/// What is no static program of this machine ends in one line and status 126.
+#[test]
+fn damaged_files_are_refused() {
+    let directory = directory("static-damaged");
+    let whole = std::fs::read(build(&directory, "static_facts", BUILDS[0])).expect("a program");
+    let damage: [Damage<'_>; 6] = [
+        ("truncated ELF", &|bytes| bytes.truncate(40)),
+        ("truncated ELF", &|bytes| bytes.truncate(bytes.len() / 2)),
+        ("another architecture", &|bytes| bytes[18] = 0xb7),
+        ("truncated ELF", &|bytes| bytes[54] = 1),
+        ("damaged ELF", &|bytes| bytes[24..32].fill(0x11)),
+        ("damaged ELF", &|bytes| bytes[0x48..0x50].fill(0x7f)),
+    ];
+    for (at, (expected, change)) in damage.iter().enumerate() {
+        let mut bytes = whole.clone();
+        change(&mut bytes);
+        let file = directory.join(format!("damaged-{at}"));
+        std::fs::write(&file, bytes).expect("a file");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("its mode");
+        let output = finish(uringlet(&directory).arg(&file));
+        assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(126), 1), "{at}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{at}: {}", stderr(&output));
+    }
+}
+
+/// Random bytes in the headers: the program runs, is refused, or dies of its own code; the loader
+/// never panics.
+#[test]
+fn headers_at_random_never_harm_the_loader() {
+    const SEEDS: u64 = 300;
+    let directory = directory("static-fuzz");
+    let whole = std::fs::read(build(&directory, "static_facts", BUILDS[1])).expect("a program");
+    let file = directory.join("fuzzed");
+    for seed in 1..=SEEDS {
+        let mut bytes = whole.clone();
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..1 + next() % 4 {
+            // Behind the magic; the table of program headers follows the header.
+            let at = 4 + (next() % 600) as usize;
+            bytes[at] = next().to_le_bytes()[0];
+        }
+        std::fs::write(&file, &bytes).expect("a file");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("its mode");
+        let mut command = uringlet(&directory);
+        let output = finish(command.arg("--no-cache").arg(&file).arg(OsStr::new("x")));
+        assert!(!stderr(&output).contains("internal error"), "seed {seed}: {}", stderr(&output));
+    }
+}

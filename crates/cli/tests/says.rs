@@ -1,0 +1,204 @@
+//! What is said when a program's io_uring calls cannot reach the engine: one line, `--quiet`,
+//! `--require`; `--explain`; `uringlet doctor`.
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{compile, directory, finish, object, stderr, stdout, uringlet};
+use uringlet_sys::Sysno;
+
+/// Exit status of `--require`.
+const REFUSED: i32 = 125;
+
+fn run(options: &[&str], program: &Path) -> Output {
+    finish(uringlet(Path::new("off")).args(options).arg(program))
+}
+
+/// Runs a program that cannot be attached: it runs and one line says `why`; `--quiet` says nothing,
+/// `--require` runs nothing.
+fn is_said(program: &Path, why: &str, ran: &str) {
+    let output = run(&[], program);
+    assert!(stdout(&output).contains(ran), "{}{}", stdout(&output), stderr(&output));
+    let line = stderr(&output);
+    assert!(line.starts_with("uringlet") && line.contains(why) && line.lines().count() == 1, "{line}");
+    let output = run(&["--quiet"], program);
+    assert_eq!((stdout(&output).contains(ran), stderr(&output)), (true, String::new()));
+    let output = run(&["--require"], program);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(REFUSED), String::new()), "{}", stderr(&output));
+    let line = stderr(&output);
+    assert!(line.contains(why) && line.contains("nothing is run") && line.lines().count() == 1, "{line}");
+}
+
+fn doctor(options: &[&str], program: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
+    command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", "off").env_remove("LD_PRELOAD");
+    finish(command.arg("doctor").args(options).arg(program))
+}
+
+/// `uringlet doctor` ends with this status and a verdict that contains `why`.
+fn is_diagnosed(program: &Path, status: i32, why: &str) -> String {
+    let output = doctor(&[], program);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(status), "{text}{}", stderr(&output));
+    let verdict = text.lines().last().expect("a verdict");
+    assert!(verdict.starts_with("verdict: ") && verdict.contains(why), "{text}");
+    text
+}
+
+#[test]
+fn a_program_without_any_road_to_the_engine_is_named() {
+    let directory = directory("says-plain");
+    let plain = compile("cc", &directory, "plain", &["says_plain.c"], &[]);
+    is_said(&plain, "neither it nor its libraries", "URINGLET_CACHE=off");
+    is_diagnosed(&plain, 1, "neither it nor its libraries");
+    let musl = compile("musl-gcc", &directory, "plain-musl", &["says_plain.c"], &[]);
+    is_said(&musl, "neither it nor its libraries", "URINGLET_CACHE=off");
+    is_diagnosed(&musl, 1, "neither it nor its libraries");
+}
+
+#[test]
+fn children_say_it_only_if_explain_asks() {
+    let directory = directory("says-children");
+    let plain = compile("cc", &directory, "plain", &["says_plain.c"], &[]);
+    let script = format!("{}; true", plain.display());
+    let output = finish(uringlet(Path::new("off")).args(["--require", "sh", "-c", &script]));
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let output = finish(uringlet(Path::new("off")).args(["--explain", "sh", "-c", &script]));
+    assert!(stderr(&output).contains("neither it nor its libraries"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_gains_privileges_runs_plainly() {
+    let directory = directory("says-privileged");
+    let program = compile("cc", &directory, "plain", &["says_plain.c"], &[]);
+    // Only root can make such a file for another user.
+    if chown(&program, Some(65534), Some(65534)).is_err() {
+        return eprintln!("skipped: only root can make a set-uid program of another user");
+    }
+    for (mode, why) in [(0o4755, "is set-uid"), (0o2755, "is set-gid")] {
+        fs::set_permissions(&program, Permissions::from_mode(mode)).expect("chmod");
+        is_said(&program, why, "URINGLET_CACHE=off");
+        is_diagnosed(&program, 1, why);
+    }
+}
+
+#[test]
+fn a_static_program_is_attached_if_the_library_may_be_executed() {
+    let directory = directory("says-static");
+    let library = directory.join("liburinglet.so");
+    fs::copy(object(), &library).expect("a copy");
+    fs::set_permissions(&library, Permissions::from_mode(0o644)).expect("chmod");
+    for (name, option) in [("fixed", "-static"), ("fixed-pie", "-static-pie")] {
+        let program = compile("cc", &directory, name, &["says_site.c"], &[option]);
+        assert!(is_diagnosed(&program, 0, "would be attached").contains("kind: static"));
+        let output = finish(uringlet(Path::new("off")).arg(&program).env("URINGLET_LIB", &library));
+        assert!(stdout(&output).starts_with("it ran: ") && stderr(&output).contains("chmod +x"), "{}", stderr(&output));
+        let output = finish(uringlet(Path::new("off")).arg("--require").arg(&program).env("URINGLET_LIB", &library));
+        assert_eq!((output.status.code(), stdout(&output)), (Some(REFUSED), String::new()));
+    }
+}
+
+#[test]
+fn a_library_that_cannot_be_mapped_is_named() {
+    let directory = directory("says-library");
+    let plain = compile("cc", &directory, "plain", &["says_plain.c"], &[]);
+    let library = PathBuf::from(format!("/dev/shm/uringlet-says-{}.so", std::process::id()));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let is_noexec = |line: &str| line.split(' ').nth(1) == Some("/dev/shm") && line.contains("noexec");
+    if !mounts.lines().any(is_noexec) || fs::copy(object(), &library).is_err() {
+        return eprintln!("skipped: /dev/shm is not mounted noexec here");
+    }
+    let output = finish(uringlet(Path::new("off")).arg(&plain).env("URINGLET_LIB", &library));
+    let refused = finish(uringlet(Path::new("off")).arg("--require").arg(&plain).env("URINGLET_LIB", &library));
+    let _ = fs::remove_file(&library);
+    assert!(stdout(&output).contains("URINGLET_LIB=") && stderr(&output).contains("noexec"), "{}", stderr(&output));
+    assert!(!stdout(&output).contains("LD_PRELOAD="), "it runs as without uringlet");
+    assert_eq!((refused.status.code(), stdout(&refused)), (Some(REFUSED), String::new()));
+}
+
+#[test]
+fn a_required_call_that_a_filter_denies_is_named() {
+    let directory = directory("says-denied");
+    let deny = compile("cc", &directory, "deny", &["says_deny.c"], &[]);
+    let program = compile("cc", &directory, "calls", &["calls.c"], &[]);
+    let number = (Sysno::epoll_create1 as u32).to_string();
+    let under_filter = |arguments: &[&str]| {
+        let mut command = Command::new(&deny);
+        command.arg(&number).arg(env!("CARGO_BIN_EXE_uringlet")).args(arguments).arg(&program);
+        finish(command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", "off").env_remove("LD_PRELOAD"))
+    };
+    let message = "the system call epoll_create1 is denied";
+    let output = under_filter(&["run"]);
+    assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    assert!(!stderr(&under_filter(&["run", "--quiet"])).contains("uringlet"));
+    let output = under_filter(&["run", "--require"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(REFUSED), String::new()));
+    assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    let output = under_filter(&["doctor"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains(message), "{}", stdout(&output));
+}
+
+#[test]
+fn explain_lists_interposed_symbols_and_sites_with_their_functions() {
+    let directory = directory("says-explain");
+    let program = compile("cc", &directory, "site", &["says_site.c"], &["-rdynamic"]);
+    let explained = stderr(&run(&["--explain"], &program));
+    let site = explained.lines().find(|line| line.contains("the program: 0x")).unwrap_or_else(|| panic!("{explained}"));
+    assert!(site.contains(" in make_ring+0x") && site.ends_with(": io_uring_setup rewritten at the number"), "{site}");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &[]);
+    let explained = stderr(&run(&["--explain"], &program));
+    let interposed = explained.lines().find(|line| line.contains("the program: interposed: ")).unwrap_or_else(|| panic!("{explained}"));
+    assert!(interposed.contains("prctl") && !interposed.contains("printf"), "{interposed}");
+    assert_eq!(explained.matches(": any call rewritten").count(), 5, "{explained}");
+}
+
+#[test]
+fn doctor_reports_what_run_would_do_and_runs_nothing() {
+    let directory = directory("says-doctor");
+    let program = compile("cc", &directory, "site", &["says_site.c"], &[]);
+    let text = is_diagnosed(&program, 0, "would be attached");
+    assert!(!text.contains("it ran"), "{text}");
+    // The names are those of the file's symbol table.
+    for line in ["in make_ring: io_uring_setup at the number", "kind: dynamic, started by /", "the kernel's io_uring: "] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&stdout(&doctor(&["--json"], &program))).expect("JSON");
+    assert_eq!(json["status"], 0);
+    assert_eq!(json["objects"][0]["sites"][0]["function"], "make_ring");
+    assert_eq!(json["objects"][0]["road"], "rewritten");
+    let script = directory.join("script");
+    fs::write(&script, format!("#!{}\n", program.display())).expect("a script");
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("chmod");
+    assert!(is_diagnosed(&script, 0, "would be attached").contains(&format!("interpreter: {}", program.display())));
+}
+
+#[test]
+fn doctor_names_what_keeps_a_program_from_running() {
+    let directory = directory("says-unfit");
+    is_diagnosed(Path::new("no-such-program"), 2, "not found in PATH");
+    let library = compile("cc", &directory, "libgone.so", &["liblater.c"], &["-shared", "-fPIC", "-Wl,-soname,libgone.so"]);
+    let option = library.display().to_string();
+    let program = compile("cc", &directory, "plain", &["says_plain.c"], &["-Wl,--no-as-needed", &option]);
+    fs::remove_file(&library).expect("the library");
+    is_diagnosed(&program, 2, "libgone.so");
+}
+
+#[test]
+fn doctor_uses_the_cache_and_leaves_it_as_it_is() {
+    let directory = directory("says-cache");
+    let program = compile("cc", &directory, "sites", &["sites.c", "sites.S"], &[]);
+    let cache = directory.join("cache");
+    let known = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
+        command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", &cache).env_remove("LD_PRELOAD");
+        stdout(&finish(command.arg("doctor").arg(&program))).contains("the program: interposed and rewritten, known from an earlier start")
+    };
+    assert!(!known() && !known());
+    finish(uringlet(&cache).arg(&program));
+    assert!(known());
+}

@@ -1,0 +1,84 @@
+//! Debian testing in a folder: a libc newer than this machine's. Made once by mmdebstrap, as root.
+
+use super::compare::{Place, scripts};
+use crate::{paths, stream};
+use anyhow::{Context, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Installed in the root.
+const PACKAGES: &str = "gcc,libc6-dev";
+/// The folder of ours inside the root.
+const INSIDE: &str = "harmless";
+/// Becomes a program in the root, in a mount namespace of its own: the mounts end with it.
+const ENTER: &str = "mount --rbind /proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" \"$@\"";
+
+/// The place of a script inside the root, with the scripts and this build of uringlet.
+pub(super) fn place(script: &str, uringlet: &Path) -> anyhow::Result<Place> {
+    ensure!(rustix::process::geteuid().is_root(), "a root of Debian testing can be made by root only");
+    let root = made()?;
+    let ours = root.join(INSIDE);
+    paths::fresh_dir(&ours)?;
+    copy_files(&scripts(), &ours)?;
+    let sources = ours.join("c");
+    fs::create_dir(&sources)?;
+    copy_files(&paths::root().join("crates/cli/tests/c"), &sources)?;
+    for file in [uringlet.to_path_buf(), uringlet.with_file_name("liburinglet_attach.so")] {
+        fs::copy(&file, ours.join(file.file_name().context("a program without a name")?))?;
+    }
+    let inside = Path::new("/").join(INSIDE);
+    let root = root.to_str().context("the cache's path is not UTF-8")?;
+    let enter = ["unshare", "--mount", "sh", "-c", ENTER, root].map(str::to_owned).to_vec();
+    Ok(Place {
+        script: inside.join(format!("{script}.sh")),
+        dir: ours.join("run"),
+        seen_dir: inside.join("run"),
+        uringlet: inside.join("uringlet"),
+        enter,
+    })
+}
+
+fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The root's folder; it is made if it is not there.
+fn made() -> anyhow::Result<PathBuf> {
+    let root = paths::cache().join("testing-root");
+    if root.join("usr/bin/gcc").exists() {
+        return Ok(root);
+    }
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    fs::create_dir_all(paths::cache())?;
+    let mirror = mirror()?;
+    println!("making a root of Debian testing");
+    let target = root.to_str().context("the cache's path is not UTF-8")?;
+    // A mirror that is a snapshot has a release file of an earlier day.
+    let options = ["--mode=root", "--variant=apt", "--aptopt=Acquire::Check-Valid-Until \"false\""];
+    let include = format!("--include={PACKAGES}");
+    stream::sh("mmdebstrap", &[&options[..], &[&include, "testing", target, &mirror]].concat())?;
+    Ok(root)
+}
+
+/// The mirror that this machine's own packages come from.
+fn mirror() -> anyhow::Result<String> {
+    let mut targets = Command::new("apt-get");
+    targets.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages"]);
+    let out = targets.output().context("starting apt-get (this needs a Debian)")?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    // Updates have a suite of their own: `bookworm-security`.
+    let base = text.lines().filter_map(|line| line.split_once(' ')).find(|(_, suite)| !suite.contains('-'));
+    match base {
+        Some((uri, _)) => Ok(uri.to_owned()),
+        None => bail!("apt names no mirror; run apt-get update"),
+    }
+}
