@@ -4,7 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "robust_ring.h"
-#include <sys/epoll.h>
+#include "epoll_wait.h"
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
@@ -35,7 +35,7 @@ static void uses(struct load *l, int round)
 	check("registered file", next(r), 1);
 	submit(r, SQE(.opcode = READ, .flags = FORCE_ASYNC, .fd = l->pipe[0], .addr = ADDR(byte + 2), .len = 1));
 	write(l->pipe[1], "c", 1);
-	check("ready", epoll_wait(l->epoll, &event, 1, 10000), 1);
+	check("ready", wait_on_epoll(l->epoll, &event, 1, 10000), 1);
 	check("on a worker", next(r), 1);
 	read(l->event, &count, 8);
 	is_true("signalled", count > 0);

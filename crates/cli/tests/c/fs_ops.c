@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
+#include "epoll_wait.h"
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -514,7 +514,7 @@ static void test_epoll(int fd, int pipe_in, int pipe_out)
 
 	GIVES(0, "epoll add", .opcode = EPOLL_CTL, .fd = ep, .off = pipe_in, .addr = event_for(EPOLLIN), .len = EPOLL_CTL_ADD);
 	check("write", write(pipe_out, "x", 1), 1);
-	check("an event", epoll_wait(ep, &seen, 1, 0) == 1 ? (int)seen.data.u64 : -1, 77);
+	check("an event", wait_on_epoll(ep, &seen, 1, 0) == 1 ? (int)seen.data.u64 : -1, 77);
 	check("read", read(pipe_in, &seen, 1), 1);
 	GIVES(-EEXIST, "epoll add again", .opcode = EPOLL_CTL, .fd = ep, .off = pipe_in, .addr = event_for(1), .len = EPOLL_CTL_ADD);
 	GIVES(0, "epoll change", .opcode = EPOLL_CTL, .fd = ep, .off = pipe_in, .addr = event_for(0), .len = EPOLL_CTL_MOD);
@@ -528,12 +528,12 @@ static void test_epoll(int fd, int pipe_in, int pipe_out)
 	REFUSES(-EINVAL, "epoll buf_index", .opcode = EPOLL_CTL, .fd = ep, .off = pipe_in, .len = EPOLL_CTL_DEL, .buf_index = 1);
 	/* A ring in an epoll set reports CQEs. */
 	GIVES(0, "epoll add of the ring", .opcode = EPOLL_CTL, .fd = ep, .off = ring_fd, .addr = event_for(EPOLLIN), .len = EPOLL_CTL_ADD);
-	check("the ring is empty", epoll_wait(ep, &seen, 1, 0), 0);
+	check("the ring is empty", wait_on_epoll(ep, &seen, 1, 0), 0);
 	push((struct sqe){ .opcode = NOP });
 	submit(1);
-	check("the ring is readable", epoll_wait(ep, &seen, 1, 1000), 1);
+	check("the ring is readable", wait_on_epoll(ep, &seen, 1, 1000), 1);
 	reap();
-	check("the ring is empty again", epoll_wait(ep, &seen, 1, 0), 0);
+	check("the ring is empty again", wait_on_epoll(ep, &seen, 1, 0), 0);
 	close(ep);
 }
 

@@ -3,7 +3,7 @@
  * or reused under requests in flight.
  */
 #include "robust_ring.h"
-#include <sys/epoll.h>
+#include "epoll_wait.h"
 #include <sys/eventfd.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -157,7 +157,7 @@ static int waited(int epfd, int ms)
 {
 	struct epoll_event e;
 
-	return epoll_wait(epfd, &e, 1, ms);
+	return wait_on_epoll(epfd, &e, 1, ms);
 }
 
 static void epolling(void)

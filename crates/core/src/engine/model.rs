@@ -74,7 +74,7 @@ fn execute<R>(ring: &'static Ring, id: ReqId, executor: u32, call: impl FnOnce(i
 #[test]
 fn an_op_that_a_thread_executes_reads_the_file_that_its_number_meant() {
     for executor in [0, WORKER] {
-        model::check(3, move || {
+        model::check_alone(3, move || {
             let scene = EngineModel::new();
             let (old, new) = (MarkedPipe::new(b'o'), MarkedPipe::new(b'n'));
             let (ring, number) = (scene.ring, old.reader);
@@ -93,7 +93,7 @@ fn a_close_does_not_wait_for_an_op_that_sleeps_in_its_call() {
     loom::lazy_static! {
         static ref IS_REPLACED: AtomicBool = AtomicBool::new(false);
     }
-    model::check(3, || {
+    model::check_alone(3, || {
         let scene = EngineModel::new();
         let (old, new) = (MarkedPipe::new(b'o'), MarkedPipe::new(b'n'));
         let (ring, number) = (scene.ring, old.reader);
@@ -118,7 +118,7 @@ fn a_close_does_not_wait_for_an_op_that_sleeps_in_its_call() {
 
 #[test]
 fn a_number_that_the_program_takes_is_not_closed_with_the_engines_descriptor() {
-    model::check(3, || {
+    model::check_alone(3, || {
         let (own, new) = (MarkedPipe::new(b'e'), MarkedPipe::new(b'n'));
         let descriptor = EngineFd::dup_of(own.reader).unwrap();
         let number = descriptor.number();
@@ -135,7 +135,7 @@ fn a_number_that_the_program_takes_is_not_closed_with_the_engines_descriptor() {
 
 #[test]
 fn a_number_that_two_threads_take_leaves_the_engine_its_descriptor() {
-    model::check(2, || {
+    model::check_alone(2, || {
         let (own, new) = (MarkedPipe::new(b'e'), MarkedPipe::new(b'n'));
         let descriptor = EngineFd::dup_of(own.reader).unwrap();
         let number = descriptor.number();

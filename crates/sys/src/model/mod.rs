@@ -54,6 +54,23 @@ pub fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 /// `LOOM_MAX_PREEMPTIONS` overrides the number.
 #[cfg(not(shuttle))]
 pub fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let _beside_others = RUNNING.read();
+    check_all(preemptions, model);
+}
+
+/// As [`check`], while no other model of this process runs: for models that depend on which numbers
+/// the kernel gives to descriptors, and on the engine's table of them, both of which models share.
+#[cfg(not(shuttle))]
+pub fn check_alone(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let _alone = RUNNING.write();
+    check_all(preemptions, model);
+}
+
+#[cfg(not(shuttle))]
+static RUNNING: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
+#[cfg(not(shuttle))]
+fn check_all(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = 10_000;
