@@ -164,5 +164,22 @@ pub mod op_flags {
     pub const NOP_TW: u32 = 1 << 4;
 }
 
+/// `IORING_OP_URING_CMD`: its flags, the socket commands (`SOCKET_URING_OP_*`) and that of block
+/// devices (`BLOCK_URING_CMD_DISCARD`).
+#[allow(missing_docs)]
+pub mod uring_cmd {
+    pub const FIXED: u32 = 1 << 0;
+    pub const MULTISHOT: u32 = 1 << 1;
+
+    pub const SIOCINQ: u32 = 0;
+    pub const SIOCOUTQ: u32 = 1;
+    pub const GETSOCKOPT: u32 = 2;
+    pub const SETSOCKOPT: u32 = 3;
+    pub const TX_TIMESTAMP: u32 = 4;
+    pub const GETSOCKNAME: u32 = 5;
+
+    pub const BLOCK_DISCARD: u32 = 0x12 << 8;
+}
+
 /// `IORING_FILE_INDEX_ALLOC`: "any free slot" in [`Sqe::file_index`].
 pub const FILE_INDEX_ALLOC: u32 = u32::MAX;

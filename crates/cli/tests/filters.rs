@@ -227,7 +227,8 @@ fn the_list_of_system_calls_is_that_of_the_source() {
 /// of those comes from the engine's object.
 #[test]
 fn the_engine_makes_no_call_that_is_not_listed() {
-    const PROGRAMS: [&str; 8] = ["filters_ops", "fs_ops", "net_ops", "more_ops", "futex_ops", "xattr_ops", "net_buffers", "robust_fd"];
+    const PROGRAMS: [&str; 9] =
+        ["filters_ops", "fs_ops", "net_ops", "more_ops", "cmd_ops", "futex_ops", "xattr_ops", "net_buffers", "robust_fd"];
     let directory = directory("filters-listed");
     let trace = compile("cc", &directory, "filters_trace", &["filters_trace.c"], &[]);
     let listed = listed_calls();

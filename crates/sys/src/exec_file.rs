@@ -39,7 +39,14 @@ impl ExecPath {
         newfstatat(self.dir, self.path, UserPtr::new(st.as_mut_ptr().addr()), self.flags)?;
         // SAFETY: integers only; the kernel has written them.
         let st = unsafe { st.assume_init() };
-        Ok(FileStat { mode: st.st_mode, dev: st.st_dev, ino: st.st_ino, size: st.st_size.cast_unsigned(), uid: st.st_uid })
+        Ok(FileStat {
+            mode: st.st_mode,
+            dev: st.st_dev,
+            ino: st.st_ino,
+            size: st.st_size.cast_unsigned(),
+            uid: st.st_uid,
+            rdev: st.st_rdev,
+        })
     }
 
     /// Opens the file, which is a regular one, to read it. `is_empty`: the path is, so the

@@ -7,8 +7,8 @@ use crate::linux;
 use crate::linux::general::{
     AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_GETFL, F_SETFD, F_SETFL, F_SETLK, F_UNLCK, F_WRLCK, FD_CLOEXEC, SEEK_SET, flock, pollfd,
 };
-use crate::linux::ioctl::FIONREAD;
-use crate::linux::net::{SO_ERROR, SOL_SOCKET};
+use crate::linux::ioctl::{BLKDISCARD, FIONREAD, TIOCOUTQ};
+use crate::linux::net::SO_ERROR;
 use crate::proc_path::ProcPath;
 use crate::required_calls::is_denial;
 use crate::user_ptr::{Pod, UserPtr};
@@ -29,7 +29,7 @@ pub use linux::general::{
     O_ACCMODE, O_CLOEXEC, O_DIRECT, O_DSYNC, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOWAIT,
     RWF_SYNC,
 };
-pub use linux::net::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_RCVLOWAT, SO_TYPE};
+pub use linux::net::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_RCVLOWAT, SO_TYPE, SOL_SOCKET};
 
 /// `O_SYNC` without the bit that it shares with `O_DSYNC`.
 pub const O_SYNC: u32 = linux::general::__O_SYNC;
@@ -79,6 +79,8 @@ pub struct FileStat {
     pub size: u64,
     /// `st_uid`.
     pub uid: u32,
+    /// `st_rdev`: which device it is, of a device's file.
+    pub rdev: u64,
 }
 
 macro_rules! calls {
@@ -178,6 +180,12 @@ calls! {
     socket = socket(domain: u32 => domain, kind: u32 => kind, protocol: u32 => protocol);
     /// shutdown(2).
     shutdown = shutdown(fd: i32 => fd, how: u32 => how);
+    /// setsockopt(2): `len` in bytes.
+    setsockopt = setsockopt(fd: i32 => fd, level: u32 => level, option: u32 => option, value: UserPtr => value.addr(), len: u32 => len);
+    /// getsockname(2).
+    getsockname = getsockname(fd: i32 => fd, addr: UserPtr => addr.addr(), len: UserPtr => len.addr());
+    /// getpeername(2).
+    getpeername = getpeername(fd: i32 => fd, addr: UserPtr => addr.addr(), len: UserPtr => len.addr());
     /// sendto(2).
     sendto = sendto(fd: i32 => fd, buf: UserPtr => buf.addr(), len: usize => len, flags: u32 => flags, addr: UserPtr => addr.addr(), addrlen: u32 => addrlen);
     /// recvfrom(2).
@@ -208,6 +216,10 @@ calls! {
     raw_fstat = fstat(fd: i32 => fd, stat: UserPtr => stat.addr());
     /// newfstatat(2).
     newfstatat = newfstatat(dir: i32 => dir, path: UserPtr => path.addr(), stat: UserPtr => stat.addr(), flags: u32 => flags);
+    /// ioctl(2), of the operations that take an address.
+    ioctl = ioctl(fd: i32 => fd, op: u32 => op, arg: UserPtr => arg.addr());
+    /// getsockopt(2).
+    raw_getsockopt = getsockopt(fd: i32 => fd, level: u32 => level, option: u32 => option, value: UserPtr => value.addr(), len: UserPtr => len.addr());
     /// recvmsg(2).
     recvmsg = recvmsg(fd: i32 => fd, msg: UserPtr => msg.addr(), flags: u32 => flags);
 }
@@ -241,7 +253,7 @@ pub fn fstat(fd: i32) -> Result<FileStat, Errno> {
     };
     // SAFETY: integers only; the kernel has written them.
     let st = unsafe { st.assume_init() };
-    Ok(FileStat { mode: st.st_mode, dev: st.st_dev, ino: st.st_ino, size: st.st_size.cast_unsigned(), uid: st.st_uid })
+    Ok(FileStat { mode: st.st_mode, dev: st.st_dev, ino: st.st_ino, size: st.st_size.cast_unsigned(), uid: st.st_uid, rdev: st.st_rdev })
 }
 
 /// The path of an open file, by readlink(2) of `/proc/self/fd/N`: its length, at most the buffer's.
@@ -339,9 +351,7 @@ pub fn poll_wait(fd: i32, mask: u32) -> Result<u32, Errno> {
 /// `ENOTSOCK`, `EBADF`.
 pub fn socket_option(fd: i32, option: u32) -> Result<i32, Errno> {
     let mut value = 0_i32;
-    let mut len = 4_u32;
-    // SAFETY: the kernel writes 4 bytes to each of two live variables.
-    unsafe { syscall!(Sysno::getsockopt, fd, SOL_SOCKET, option, &raw mut value, &raw mut len) }?;
+    getsockopt(fd, SOL_SOCKET, option, ptr_of_mut(&mut value), 4)?;
     Ok(value)
 }
 
@@ -352,14 +362,41 @@ pub fn is_unix_socket(fd: i32) -> bool {
     socket_option(fd, SO_DOMAIN) == Ok(AF_UNIX)
 }
 
+/// getsockopt(2) into the program's memory: how long the value is, bytes, of at most `len`.
+///
+/// # Errors
+/// Those of getsockopt(2).
+pub fn getsockopt(fd: i32, level: u32, option: u32, value: UserPtr, mut len: u32) -> Res {
+    raw_getsockopt(fd, level, option, value, ptr_of_mut(&mut len))?;
+    Ok(len as usize)
+}
+
+/// ioctl(BLKDISCARD): `start` and `len` in bytes.
+///
+/// # Errors
+/// `EOPNOTSUPP`, `EBADF` opened for reading, `EPERM` a read-only device, `EINVAL` a bad range, or
+/// one of another file's.
+pub fn discard_blocks(fd: i32, start: u64, len: u64) -> Res {
+    ioctl(fd, BLKDISCARD, ptr_of(&[start, len]))
+}
+
+/// ioctl(TIOCOUTQ): bytes that a socket has not sent yet, or that its peer has not confirmed.
+///
+/// # Errors
+/// `EINVAL`, `ENOTTY`, `EBADF`.
+pub fn bytes_unsent(fd: i32) -> Result<i32, Errno> {
+    let mut value = 0_i32;
+    ioctl(fd, TIOCOUTQ, ptr_of_mut(&mut value))?;
+    Ok(value)
+}
+
 /// ioctl(FIONREAD): bytes that can be read now.
 ///
 /// # Errors
 /// `EINVAL`, `ENOTTY`, `EBADF`.
 pub fn bytes_readable(fd: i32) -> Result<i32, Errno> {
     let mut value = 0_i32;
-    // SAFETY: the kernel writes 4 bytes to a live variable.
-    unsafe { syscall!(Sysno::ioctl, fd, FIONREAD, &raw mut value) }?;
+    ioctl(fd, FIONREAD, ptr_of_mut(&mut value))?;
     Ok(value)
 }
 

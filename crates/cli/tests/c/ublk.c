@@ -220,7 +220,7 @@ static void refuse(void)
 	ring_open(&other_ring, 8, 0);
 	int res_now = io_op(&ring, control_fd, STOP_DEV, 0, 0, 0);
 	check(res_now == 1000 ? ring_wait(&ring).res : res_now, -EINVAL);
-	check(io_op(&ring, 0, STOP_DEV, 0, 0, 0), -EOPNOTSUPP);
+	check(io_op(&ring, 1, STOP_DEV, 0, 0, 0), -EOPNOTSUPP);
 	check(io_op(&ring, 12345, STOP_DEV, 0, 0, 0), -EBADF);
 
 	int device = open_device();

@@ -217,7 +217,7 @@ const fn def(opcode: Opcode) -> OpDef {
         O::RemoveBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_remove), RING) },
         O::FilesUpdate => OpDef { iopoll: true, ..row(prep!(buffers::prep_files_update), RING) },
         O::Waitid => wait(prep!(waitid::prep)),
-        O::UringCmd => file(prep!(uring_cmd::prep), UNBOUNDED_RING),
+        O::UringCmd => as_submitter(selecting(OpDef { iopoll: true, ..file(prep!(uring_cmd::prep), UNBOUNDED_RING) })),
         O::FutexWait => wait(prep!(futex::prep_wait)),
         O::FutexWake => row(prep!(futex::prep_wake), UNBOUNDED_RING),
         O::FutexWaitv => wait(prep!(futex::prep_waitv)),

@@ -13,7 +13,12 @@ use crate::virtual_file::PendingCmd;
 use alloc::sync::Arc;
 use uringlet_sys::{Errno, io};
 
-/// Gives a command to its file.
+/// Whether a request is a command to a virtual file. Such a command is the same on every thread.
+pub(super) fn is_for_virtual_file(guard: &mut UringGuard, req: &Request, file: OpFile) -> bool {
+    matches!(req.op, Op::Cmd(_)) && guard.res.files.virtual_file(file.fd).is_some()
+}
+
+/// Gives a command to its virtual file.
 pub(super) fn start(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Attempt {
     let Some(target) = guard.res.files.virtual_file(file.fd) else {
         let errno = io::file_flags(file.fd).err().unwrap_or(Errno::EOPNOTSUPP);

@@ -4,6 +4,7 @@
 use super::aio::submit_aio;
 use super::arm::arm;
 use super::attempt::{Attempt, Depth, Next};
+use super::command::is_for_virtual_file;
 use super::complete::{complete, complete_timeout};
 use super::identity::{capture_rest, must_not_issue};
 use super::punt::{punt, punt_to_submitter};
@@ -67,7 +68,7 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Attempt::Done(Outcome::err(req.op.import_args().err().unwrap_or(errno))),
     };
-    if must_not_issue(guard, req.submitter()) {
+    if must_not_issue(guard, req.submitter()) && !is_for_virtual_file(guard, req, file) {
         return Attempt::Continue(file, Next::PuntToSubmitter);
     }
     if req.has(sqe::ASYNC) {
