@@ -10,6 +10,8 @@ use std::process::Command;
 common::oracle::compare! {
     /// `clone()`, `_Fork()`, fork by a raw call.
     states_fork,
+    /// A child cancels requests of its parent.
+    states_child_cancels,
     /// vfork, `posix_spawn`, `clone()` with `CLONE_VM`.
     states_vfork,
     /// `pthread_exit` in `main`.

@@ -68,7 +68,7 @@ pub(crate) struct RingResources {
     /// The poller's eventfd, made before the poller: a child that is forked before the first wait
     /// has it as well.
     pub(crate) wake_eventfd: Option<Arc<EventFd>>,
-    /// In a forked child that has not used the ring: wakes the maker's driver.
+    /// In a forked child: wakes the maker's driver.
     pub(crate) maker_wake: Option<Arc<EventFd>>,
     pub(crate) timers: Timers,
     pub(crate) files: FileTable,

@@ -36,9 +36,11 @@ pub mod proc_mem;
 mod proc_path;
 pub mod process;
 pub mod process_image;
+mod process_shared;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod refusal;
+pub mod remote_cancel;
 pub mod required_calls;
 pub mod reserve;
 pub mod ring_memory;

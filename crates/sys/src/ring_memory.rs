@@ -5,6 +5,8 @@
 //! masks and entries in the shared words are for the program to read, and it may overwrite them.
 
 use crate::biased_lock::BiasedLock;
+use crate::process_shared::ProcessShared;
+use crate::remote_cancel::RemoteCancel;
 use crate::shm_mapping::{PAGE, ShmMapping};
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
@@ -83,8 +85,8 @@ impl Geometry {
 pub struct RingMemory {
     rings: ShmMapping,
     sqes: ShmMapping,
-    /// A page that forked processes share. The program does not see it.
-    lock_page: ShmMapping,
+    /// The page of [`ProcessShared`]. The program does not see it.
+    shared_page: ShmMapping,
     geometry: Geometry,
 }
 
@@ -97,7 +99,7 @@ impl RingMemory {
         let memory = Self {
             rings: ShmMapping::map(geometry.rings_len())?,
             sqes: ShmMapping::map(geometry.sqes_len())?,
-            lock_page: ShmMapping::map(PAGE)?,
+            shared_page: ShmMapping::map(PAGE)?,
             geometry,
         };
         memory.init();
@@ -112,7 +114,7 @@ impl RingMemory {
         let memory = Self {
             rings: ShmMapping::from_user(rings, geometry.rings_len())?,
             sqes: ShmMapping::from_user(sqes, geometry.sqes_len())?,
-            lock_page: ShmMapping::map(PAGE)?,
+            shared_page: ShmMapping::map(PAGE)?,
             geometry,
         };
         for word in [
@@ -135,7 +137,7 @@ impl RingMemory {
     #[must_use]
     pub fn none() -> Self {
         let geometry = Geometry { sq_entries: 1, cq_entries: 1, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
-        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), lock_page: ShmMapping::none(), geometry }
+        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), shared_page: ShmMapping::none(), geometry }
     }
 
     fn init(&self) {
@@ -157,8 +159,19 @@ impl RingMemory {
     #[inline]
     #[must_use]
     pub fn biased_lock(&self) -> &BiasedLock {
+        &self.process_shared().lock
+    }
+
+    /// A cancel that a forked child asks of the ring's maker.
+    #[must_use]
+    pub fn remote_cancel(&self) -> &RemoteCancel {
+        &self.process_shared().remote_cancel
+    }
+
+    #[inline]
+    fn process_shared(&self) -> &ProcessShared {
         // SAFETY: a page of the engine's with no other use.
-        unsafe { self.lock_page.biased_lock() }
+        unsafe { self.shared_page.process_shared() }
     }
 
     /// A shared word.
@@ -232,7 +245,7 @@ impl RingMemory {
 #[cfg(loom)]
 impl RingMemory {
     pub(crate) fn mapped_again(&self) -> Self {
-        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), lock_page: ShmMapping::none(), geometry: self.geometry }
+        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), shared_page: ShmMapping::none(), geometry: self.geometry }
     }
 
     pub(crate) fn write_sqe(&self, at: u32, index: u32, sqe: &Sqe) {

@@ -2,11 +2,11 @@
 //! references to its bytes, except to atomics.
 
 use crate::arch::PAGE_SIZE;
-use crate::biased_lock::BiasedLock;
 use crate::fd::EngineFd;
 use crate::io;
 use crate::linux::general::{MFD_CLOEXEC, MREMAP_MAYMOVE};
 use crate::mm;
+use crate::process_shared::ProcessShared;
 use crate::required_calls::is_mremap_denied;
 use crate::user::{self, UserPtr};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -98,14 +98,14 @@ impl ShmMapping {
         unsafe { &*((self.base + offset) as *const AtomicU64) }
     }
 
-    /// The lock between processes at the start of the mapping.
+    /// What processes share, at the start of the mapping.
     ///
     /// # Safety
     /// The mapping is large enough, was zero at first, and has no other use.
     #[inline]
-    pub(crate) unsafe fn biased_lock(&self) -> &BiasedLock {
+    pub(crate) unsafe fn process_shared(&self) -> &ProcessShared {
         // SAFETY: the caller's; page aligned, atomics only.
-        unsafe { &*(self.base as *const BiasedLock) }
+        unsafe { &*(self.base as *const ProcessShared) }
     }
 }
 

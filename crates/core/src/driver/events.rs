@@ -3,7 +3,7 @@
 use crate::apoll::{PollWaiter, RECHECK_EVENT, WAKE_EVENT};
 use crate::state::UringGuard;
 use crate::submit::identity::start_missing_workers;
-use crate::submit::{Depth, fire_expired, issue, poll_fired, reap_aio, run_ready};
+use crate::submit::{Depth, answer_remote_cancel, fire_expired, issue, poll_fired, reap_aio, run_ready};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::setup;
@@ -38,6 +38,7 @@ pub(super) fn bring_on(guard: &mut UringGuard) {
     if guard.aio_in_flight > 0 {
         reap_aio(guard);
     }
+    answer_remote_cancel(guard);
     fire_timers(guard);
     run_ready(guard, Depth::Deep);
 }
@@ -107,6 +108,7 @@ fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
         let (data, mask) = (event.data, event.events);
         if data == WAKE_EVENT {
             reap_aio(guard);
+            answer_remote_cancel(guard);
             continue;
         }
         if let Some(poller) = &mut guard.res.poller {

@@ -78,6 +78,9 @@ impl Engine {
         for ring in RINGS.all_held() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker) {
                 guard.was_forked = true;
+                if guard.needs_watch() {
+                    guard.say_whether_served();
+                }
             }
             ring.lock_for_fork();
         }

@@ -10,7 +10,7 @@ use crate::driver::leave::release_ring;
 use crate::ops::cancel::CancelOp;
 use crate::ops::{OPCODES, timeout};
 use crate::state::{EventfdCounts, LockOwner, RINGS, Ring, UringGuard, registered_ring};
-use crate::submit::{Depth, cancel, run_ready};
+use crate::submit::{Depth, cancel_matching, run_ready};
 use alloc::vec;
 use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
 use uringlet_abi::{Opcode, setup as setup_flags};
@@ -152,7 +152,7 @@ fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
         monotonic_ns().saturating_add(timeout::nanoseconds(spec.timeout)?)
     };
     let result = loop {
-        match cancel::cancel(guard, &op) {
+        match cancel_matching(guard, &op) {
             Err(Errno::EALREADY) if monotonic_ns() >= deadline => break Err(Errno::ETIME),
             // A worker was interrupted: its request completes soon, and then nothing matches.
             Err(Errno::EALREADY) => {

@@ -2,7 +2,8 @@
 //!
 //! A user of such a ring takes heads and tails from the shared memory, under the ring's
 //! [`BiasedLock`](uringlet_sys::biased_lock::BiasedLock). Each process has its own requests,
-//! registered files and buffers: a child can reap what its parent submitted, but not cancel it.
+//! registered files and buffers. A child asks the ring's maker to cancel what the maker submitted
+//! (`submit::remote_cancel`).
 
 use super::ring::RingState;
 use crate::ring_resources::LockOwner;
@@ -49,10 +50,8 @@ impl RingState {
             self.res.memory.biased_lock().revoke_bias();
             self.has_revoked_bias = true;
             IS_FORKED_CHILD.store(true, Release);
-            if let Some(wake) = self.res.maker_wake.take() {
-                // A driver of the maker's sleeps in its epoll set, where this process cannot post.
-                wake.signal();
-            }
+            // A driver of the maker's sleeps in its epoll set, where this process cannot post.
+            self.wake_maker();
         }
         self.res.memory.biased_lock().acquire_shared();
         self.held = Held::Shared;
@@ -62,7 +61,28 @@ impl RingState {
     #[inline]
     pub(super) fn release_shared(&mut self) {
         let held = core::mem::replace(&mut self.held, Held::No);
+        if held == Held::Shared && self.maker == process::pid() {
+            self.say_whether_served();
+        }
         self.res.memory.biased_lock().release(held);
+    }
+
+    /// The maker says whether it would notice a question of another process.
+    #[cold]
+    pub(crate) fn say_whether_served(&self) {
+        self.res.memory.remote_cancel().set_served(self.needs_watch() || self.waiters.sleeping > 0);
+    }
+
+    /// In a forked child: the maker's thread that looks after the ring takes its lock soon.
+    pub(crate) fn wake_maker(&self) {
+        if let Some(wake) = &self.res.maker_wake {
+            wake.signal();
+        }
+    }
+
+    /// The ring's maker, to a forked child that uses the ring.
+    pub(crate) fn other_maker(&self) -> Option<u32> {
+        (self.is_shared() && self.maker != process::pid()).then_some(self.maker)
     }
 
     /// Whether this is a forked child's copy of a ring that the child does not use: its end affects

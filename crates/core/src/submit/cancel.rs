@@ -11,13 +11,12 @@ use alloc::vec::Vec;
 use uringlet_abi::{Opcode, op_flags};
 use uringlet_sys::{Errno, io};
 
-/// Cancels the requests that `op` matches. Returns their number for "all", else 0; also 1 for a
-/// cancelled wait, as the kernel does.
+/// Cancels the requests of this process that `op` matches. Returns their number for "all", else 0;
+/// also 1 for a cancelled wait, as the kernel does.
 ///
 /// # Errors
-/// `ENOENT` nothing matches; `EALREADY` the match was running and was interrupted; `EBADF`.
-pub(crate) fn cancel(guard: &mut UringGuard, op: &CancelOp) -> Result<usize, Errno> {
-    check_file(guard, op)?;
+/// `ENOENT` nothing matches; `EALREADY` the match was running and was interrupted.
+pub(super) fn cancel(guard: &mut UringGuard, op: &CancelOp) -> Result<usize, Errno> {
     let mut cancelled = Vec::new();
     let result = cancel_matches(guard, op, &mut cancelled);
     // Only now: to cancel a wait, the lock is released for a moment, and no other thread may
@@ -84,7 +83,9 @@ fn search_key(parked: &Parked, bits: u32) -> (u8, u64, u32) {
     }
 }
 
-fn check_file(guard: &UringGuard, op: &CancelOp) -> Result<(), Errno> {
+/// # Errors
+/// `EBADF`: there is no such file.
+pub(super) fn check_file(guard: &UringGuard, op: &CancelOp) -> Result<(), Errno> {
     if op.flags & op_flags::CANCEL_FD == 0 {
         return Ok(());
     }

@@ -8,6 +8,7 @@
 //!   dispatch                            decides complete / poll / run / punt
 //!   ring_op: poll, timeout, cancel, msg_ring, command, wait
 //!                                       ops on the ring itself: they return an `Attempt`
+//!   remote_cancel                       requests of the process that made the ring
 //!   arm, aio, punt, hybrid              the ways to park a request
 //!   identity                            whose worker runs a request
 //!   complete, link_timeout, attempt     the end of a request, and the chain behind it
@@ -30,6 +31,7 @@ mod link_timeout;
 mod msg_ring;
 mod poll;
 mod punt;
+mod remote_cancel;
 mod ring_op;
 mod sqe;
 mod timeout;
@@ -44,6 +46,7 @@ pub(crate) use in_flight::{TakenOp, complete_op, take_op};
 pub(crate) use kept_file::{keep_file, move_file, uses_of};
 pub(crate) use poll::fired as poll_fired;
 pub(crate) use punt::leave_to_submitter;
+pub(crate) use remote_cancel::{answer as answer_remote_cancel, cancel_matching};
 pub(crate) use timeout::fire_expired;
 
 use crate::state::UringGuard;

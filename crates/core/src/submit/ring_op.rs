@@ -2,7 +2,7 @@
 //! commands, sleeps.
 
 use super::attempt::Attempt;
-use super::{cancel, command, msg_ring, poll, timeout, wait};
+use super::{command, msg_ring, poll, remote_cancel, timeout, wait};
 use crate::ops::{Op, OpFile, futex::FutexOp, poll::PollOp, timeout::TimeoutOp};
 use crate::request::{Outcome, Request};
 use crate::state::UringGuard;
@@ -24,7 +24,7 @@ pub(super) fn issue(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> 
         Op::Poll(op) => Attempt::Done(poll::change(guard, *op).into()),
         Op::Timeout(op) => Attempt::Done(timeout::change(guard, *op).into()),
         Op::MsgRing(op) => Attempt::Done(msg_ring::send(guard, **op, file).into()),
-        Op::Cancel(op) => Attempt::Done(cancel::cancel(guard, &*op).into()),
+        Op::Cancel(op) => Attempt::Done(remote_cancel::cancel_matching(guard, &*op).into()),
         Op::Waitid(op) => {
             let op = *op;
             wait::start_waitid(guard, req, op, file)

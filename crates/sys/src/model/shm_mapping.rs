@@ -1,7 +1,7 @@
 //! Replaces `shm_mapping` with `--cfg loom`: memory made of loom's words. Its clone is the
 //! program's mapping of the same pages.
 
-use crate::biased_lock::BiasedLock;
+use crate::process_shared::ProcessShared;
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
 use core::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 use syscalls::Errno;
 
-/// A page for the biased lock needs no words here.
+/// What processes share needs no words here.
 pub(crate) const PAGE: usize = 0;
 
 /// Accesses of 4 bytes and of 8 bytes go to different memory at the same offsets: no offset is used
@@ -19,7 +19,7 @@ pub(crate) const PAGE: usize = 0;
 pub(crate) struct ShmMapping {
     halves: Arc<Vec<AtomicU32>>,
     words: Arc<Vec<ModelWord>>,
-    shared_lock: Arc<BiasedLock>,
+    process_shared: Arc<ProcessShared>,
 }
 
 /// A word of SQEs and CQEs. Outside models these are atomics only because a program may overwrite
@@ -46,13 +46,13 @@ impl ModelWord {
 
 impl ShmMapping {
     pub(crate) fn none() -> Self {
-        Self { halves: Arc::default(), words: Arc::default(), shared_lock: Arc::default() }
+        Self { halves: Arc::default(), words: Arc::default(), process_shared: Arc::default() }
     }
 
     pub(crate) fn map(len: usize) -> Result<Self, Errno> {
         let halves = (0..len.div_ceil(4)).map(|_| AtomicU32::new(0)).collect();
         let words = (0..len.div_ceil(8)).map(|_| ModelWord::default()).collect();
-        Ok(Self { halves: Arc::new(halves), words: Arc::new(words), shared_lock: Arc::default() })
+        Ok(Self { halves: Arc::new(halves), words: Arc::new(words), process_shared: Arc::default() })
     }
 
     /// A model's program supplies no memory.
@@ -81,11 +81,11 @@ impl ShmMapping {
         &self.words[offset / 8]
     }
 
-    /// The lock between processes.
+    /// What processes share.
     ///
     /// # Safety
     /// As above.
-    pub(crate) unsafe fn biased_lock(&self) -> &BiasedLock {
-        &self.shared_lock
+    pub(crate) unsafe fn process_shared(&self) -> &ProcessShared {
+        &self.process_shared
     }
 }

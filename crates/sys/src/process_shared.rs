@@ -1,0 +1,12 @@
+//! What the processes that share a ring have in common beside its queues.
+
+use crate::biased_lock::BiasedLock;
+use crate::remote_cancel::RemoteCancel;
+
+/// See the module. All zero for a new ring.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct ProcessShared {
+    pub(crate) lock: BiasedLock,
+    pub(crate) remote_cancel: RemoteCancel,
+}
