@@ -13,6 +13,7 @@ pub(crate) mod program_cases;
 mod qemu;
 mod rust_crate;
 mod stress_ng;
+mod zig;
 
 use crate::test_counts::TestCounts;
 use crate::{apt, build};
@@ -49,6 +50,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "plocate", packages: &["plocate"], when: When::Always, check: plocate::check },
     Program { name: "stress-ng", packages: &["stress-ng"], when: When::Always, check: stress_ng::check },
     Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
+    Program { name: "zig", packages: &[], when: When::Always, check: zig::check },
     Program { name: "node", packages: &[], when: When::Always, check: node::check },
     Program { name: "chromium", packages: &["chromium"], when: When::Named, check: browsers::check_chromium },
     Program { name: "firefox", packages: &["firefox-esr"], when: When::Named, check: browsers::check_firefox },

@@ -1,14 +1,13 @@
 //! Node: libuv with UV_USE_IO_URING=1, a polled ring that its event loop watches with epoll. It
 //! falls back to threads.
 
-use super::program_cases::{Isolation, ProgramCases};
+use super::program_cases::{ALL_WELL, Isolation, ProgramCases};
 use crate::job::Ending;
 use crate::{apt, paths};
 use anyhow::ensure;
 use std::process::Command;
 
 const SIGSYS: i32 = 31;
-const ALL_WELL: &str = "all well";
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     if Command::new("node").arg("--version").output().is_err() {

@@ -70,6 +70,9 @@ pub(crate) struct ProgramCases {
     counts: TestCounts,
 }
 
+/// What programs of this repository print at the end.
+pub(crate) const ALL_WELL: &str = "all well";
+
 /// The user `nobody`.
 const ORDINARY_UID: u32 = 65534;
 
@@ -216,6 +219,31 @@ impl ProgramCases {
             ensure!(ran.ending != Ending::Hung, "it hung");
             Ok(())
         });
+    }
+
+    /// Cases of a program that prints [`ALL_WELL`] if every result of its ring is right, and fails
+    /// without one: as this user and, where that is root, as an ordinary one.
+    pub(crate) fn needs_its_ring(&mut self, what: &str, program: &str) -> anyhow::Result<()> {
+        self.runs_well(what, program);
+        if !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let mut user = self.as_ordinary_user()?;
+        let copy = user.dir().join("program");
+        std::fs::copy(program, &copy).with_context(|| format!("copying {program}"))?;
+        user.runs_well(&format!("{what}as user, "), copy.to_str().context("the folder's path is not UTF-8")?);
+        self.include(user)
+    }
+
+    fn runs_well(&mut self, what: &str, program: &str) {
+        for &isolation in self.isolations() {
+            self.needs_uringlet(isolation, &[program]);
+            self.case(&format!("{} {what}files, timeouts, links", isolation.option()), |cases| {
+                let output = cases.run(isolation, &[program])?.ok()?;
+                ensure!(output.trim().ends_with(ALL_WELL), "{output}");
+                Ok(())
+            });
+        }
     }
 
     pub(crate) fn finish(self) -> anyhow::Result<TestCounts> {

@@ -18,14 +18,15 @@
 //! | [`DecodedFunction`], [`classify`], [`plan_constant`] | decides how a site is rewritten |
 //! | [`trampoline`], [`frame_table`] | the code bytes of a trampoline and of the jumps to it; their unwind tables |
 //! | [`for_each_syscall`], [`for_each_far_target`], [`FarTarget`], [`find_number_load`], [`calls_of`] | search in code |
-//! | [`for_each_function_pointer`], [`copies_a_number`] | addresses in code; evidence that bytes are code |
+//! | [`for_each_function_pointer`], [`for_each_constant`], [`for_each_called_word`] | addresses in code |
+//! | [`copies_a_number`], [`offset_tables`] | evidence that bytes are code; what computed jumps go by |
 //! | [`call`] | the bytes of a direct call |
 //! | [`is_empty_function`], [`is_relocatable`] | checks of code bytes |
 //! | [`begins_insn`] | whether bytes are an instruction, without a decoder |
 //! | [`variadic_exec`] | `execl` and its kin: a call before, then a jump to libc's |
 //! | `program_entry` | where the kernel starts this object when it is executed as a program |
 //! | [`SYSCALL_INSN`], [`PATCH_BYTES`], [`BRANCH_REACH`], [`SHORT_JUMP_REACH`], [`PAGE`] | encodings and sizes |
-//! | [`ELF_MACHINE`], [`AUDIT_ARCH`] | the architecture's names |
+//! | [`ELF_MACHINE`], [`AUDIT_ARCH`], [`RELATIVE_RELOCATION`] | the architecture's names and numbers |
 //!
 //! A port also meets assumptions that its compiler reports or that hold on every 64-bit Linux:
 //! numbers of old system calls that newer architectures lack (`Sysno::open`, `dup2`, `poll`,
@@ -39,10 +40,11 @@ mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{
-    AUDIT_ARCH, BRANCH_REACH, CallFrame, DecodedFunction, ELF_MACHINE, FarTarget, PAGE, PATCH_BYTES, SHORT_JUMP_REACH, SYSCALL_INSN,
-    SignalContext, begins_insn, call, call_on_exec_stack, call_on_stack, calls_of, classify, copies_a_number, find_number_load,
-    for_each_far_target, for_each_function_pointer, for_each_syscall, frame_table, is_empty_function, is_relocatable, own_span,
-    plan_constant, r_brk_entry, site_entry, trampoline, trap_entry, variadic_exec, weak_address,
+    AUDIT_ARCH, BRANCH_REACH, CallFrame, DecodedFunction, ELF_MACHINE, FarTarget, PAGE, PATCH_BYTES, RELATIVE_RELOCATION, SHORT_JUMP_REACH,
+    SYSCALL_INSN, SignalContext, begins_insn, call, call_on_exec_stack, call_on_stack, calls_of, classify, copies_a_number,
+    find_number_load, for_each_called_word, for_each_constant, for_each_far_target, for_each_function_pointer, for_each_syscall,
+    frame_table, is_empty_function, is_relocatable, offset_tables, own_span, plan_constant, r_brk_entry, site_entry, trampoline,
+    trap_entry, variadic_exec, weak_address,
 };
 
 #[cfg(not(target_arch = "x86_64"))]

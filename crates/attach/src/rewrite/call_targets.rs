@@ -8,10 +8,12 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::computed_targets::ComputedTargets;
 use super::object::LoadedObject;
 use super::plan::{PatchKind, Reason, SiteClass};
 use crate::arch::{
-    DecodedFunction, FarTarget, SHORT_JUMP_REACH, SYSCALL_INSN, classify, copies_a_number, for_each_far_target, for_each_function_pointer,
+    DecodedFunction, FarTarget, SHORT_JUMP_REACH, SYSCALL_INSN, classify, copies_a_number, for_each_called_word, for_each_far_target,
+    for_each_function_pointer,
 };
 
 /// A site further behind the next call's target is not looked at.
@@ -28,11 +30,12 @@ pub(super) struct CallTargets<'a> {
     jumps: Vec<u64>,
     /// Addresses of code that the program loads or has stored: mostly of functions, too.
     pointers: Vec<u64>,
+    computed: &'a ComputedTargets<'a>,
 }
 
 impl<'a> CallTargets<'a> {
     /// Those around the candidates, which are sorted.
-    pub(super) fn around(object: &'a LoadedObject, candidates: &[u64]) -> Self {
+    pub(super) fn around(object: &'a LoadedObject, candidates: &[u64], computed: &'a ComputedTargets<'a>) -> Self {
         let mut starts: Vec<u64> = object.executable.iter().flat_map(|segment| [segment.start, segment.end]).collect();
         let (mut jumps, mut pointers) = (Vec::new(), Vec::new());
         let (first, last) = (candidates.first().copied().unwrap_or_default(), candidates.last().copied().unwrap_or_default());
@@ -43,6 +46,15 @@ impl<'a> CallTargets<'a> {
                 FarTarget::Call => starts.push(target),
                 FarTarget::Jump => jumps.push(target),
             });
+            for_each_called_word(bytes, segment.start, |word, kind| {
+                // A word of code would be an instruction.
+                let target = if object.is_executable(word) { None } else { object.u64_at(word) };
+                match (target.filter(|target| wanted.contains(target)), kind) {
+                    (Some(target), FarTarget::Call) => starts.push(target),
+                    (Some(target), FarTarget::Jump) => jumps.push(target),
+                    (None, _) => {}
+                }
+            });
             for_each_function_pointer(bytes, segment.start, wanted.clone(), |pointer| pointers.push(pointer));
         }
         pointers.extend(object.data_words().map(|(_, word)| word).filter(|word| wanted.contains(word)));
@@ -50,7 +62,7 @@ impl<'a> CallTargets<'a> {
             list.sort_unstable();
             list.dedup();
         }
-        Self { object, starts, jumps, pointers }
+        Self { object, starts, jumps, pointers, computed }
     }
 
     /// Classifies what may be a `syscall` instruction at this address.
@@ -99,7 +111,9 @@ impl<'a> CallTargets<'a> {
             return None;
         }
         let base = self.object.base;
-        let mut function = DecodedFunction::decode(self.object.bytes(range.clone())?, range.start.wrapping_sub(base));
+        let (code, start) = (self.object.bytes(range.clone())?, range.start.wrapping_sub(base));
+        let mut function = DecodedFunction::decode(code, start);
+        self.computed.resolve(&mut function, code, start);
         for neighbour in self.neighbours(range) {
             if let Some(code) = self.object.bytes(neighbour.clone()) {
                 function.add_jumps_of(code, neighbour.start.wrapping_sub(base));

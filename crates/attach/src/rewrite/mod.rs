@@ -3,8 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | `examine` | which objects are rewritten, and when |
-//! | `object` | loaded objects |
+//! | `object`, `relocations` | loaded objects; addresses that a static program is yet to store |
 //! | `unwind`, `go_table`, `call_targets` | their functions: by unwind tables, Go's table, or calls |
+//! | `computed_targets` | where their computed jumps lead |
 //! | `prefilter`, `scan` | whether an object may have a site; finding its sites |
 //! | `plan` | how a site is rewritten, as data; `arch` decides it |
 //! | `install`, `region`, `patch` | writing trampolines and the jumps to them |
@@ -14,6 +15,7 @@
 
 mod cache;
 mod call_targets;
+mod computed_targets;
 mod examine;
 mod go_table;
 mod install;
@@ -26,6 +28,7 @@ mod prefilter;
 mod real_programs;
 mod record;
 mod region;
+mod relocations;
 mod report;
 mod scan;
 mod unwind;

@@ -34,6 +34,9 @@ pub(crate) struct LoadedObject {
     /// A program without a dynamic linker: its libc and runtime are part of it, so every call that
     /// concerns the engine is made in its own code.
     pub(crate) is_static: bool,
+    /// The words that a static program will store before its first call, by address. The data holds
+    /// zeros there so far.
+    relocated: Vec<(u64, u64)>,
 }
 
 impl LoadedObject {
@@ -59,16 +62,34 @@ impl LoadedObject {
         })
     }
 
+    /// The object as if it had stored these words already; they are sorted.
+    pub(super) fn with_relocated(&self, relocated: Vec<(u64, u64)>) -> Self {
+        Self { relocated, ..self.clone() }
+    }
+
     /// The aligned words of its data, with their addresses.
     pub(crate) fn data_words(&self) -> impl Iterator<Item = (u64, u64)> {
-        const WORD: usize = size_of::<u64>();
         let data = self.readable.iter().filter(|segment| !self.executable.contains(segment));
-        data.flat_map(|segment| {
-            let start = segment.start.next_multiple_of(WORD as u64);
-            let bytes = self.bytes(start..segment.end).unwrap_or_default();
-            let words = bytes.chunks_exact(WORD).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
-            (start..).step_by(WORD).zip(words)
-        })
+        data.flat_map(|segment| self.words_in(segment)).chain(self.relocated.iter().copied())
+    }
+
+    /// The aligned words of all of it. A linker may have put constants among the code.
+    pub(super) fn stored_words(&self) -> impl Iterator<Item = u64> {
+        let words = self.readable.iter().flat_map(|segment| self.words_in(segment));
+        words.chain(self.relocated.iter().copied()).map(|(_, word)| word)
+    }
+
+    fn words_in(&self, segment: &Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        const WORD: usize = size_of::<u64>();
+        let start = segment.start.next_multiple_of(WORD as u64);
+        let bytes = self.bytes(start..segment.end).unwrap_or_default();
+        let words = bytes.chunks_exact(WORD).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        (start..).step_by(WORD).zip(words)
+    }
+
+    /// Whether code may be there.
+    pub(super) fn is_executable(&self, address: u64) -> bool {
+        self.executable.iter().any(|segment| segment.contains(&address))
     }
 
     /// The array at `at`, if it is readable.
@@ -81,7 +102,8 @@ impl LoadedObject {
     }
 
     pub(crate) fn u64_at(&self, at: u64) -> Option<u64> {
-        self.field(at).map(u64::from_le_bytes)
+        let relocated = self.relocated.binary_search_by_key(&at, |&(place, _)| place);
+        relocated.ok().map(|index| self.relocated[index].1).or_else(|| self.field(at).map(u64::from_le_bytes))
     }
 
     /// libc and the dynamic linker stay as they are: their own calls never concern a ring, and
@@ -153,6 +175,7 @@ impl LoadedObject {
             eh_frame_hdr: None,
             dynamic: None,
             is_static: false,
+            relocated: Vec::new(),
         };
         for header in headers {
             object.add_header(header);

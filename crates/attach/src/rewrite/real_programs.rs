@@ -11,7 +11,7 @@ use uringlet_sys::linux::general::{MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_PRIVA
 use uringlet_sys::mm;
 
 use super::object::LoadedObject;
-use super::plan::{Findings, PatchKind, PatchPlan};
+use super::plan::{Findings, PatchKind, PatchPlan, Reason};
 use super::region::HEADER_BYTES;
 use super::scan::scan;
 use crate::arch::trampoline;
@@ -60,7 +60,9 @@ impl Mapped {
         let mut object =
             LoadedObject::of_static(b"", base, base + first.p_vaddr + offset, u16::try_from(headers.len()).expect("few headers"));
         object.is_static = headers.iter().all(|h| h.p_type != 3);
-        relocate(&object, base, &headers);
+        if !object.is_static {
+            relocate(&object, base, &headers);
+        }
         Self { object, start, len, _alone: alone }
     }
 }
@@ -72,7 +74,8 @@ impl Drop for Mapped {
     }
 }
 
-/// Fills in the addresses that depend on where the program lies.
+/// Fills in the addresses that depend on where the program lies, as its dynamic linker does before
+/// it is scanned.
 fn relocate(object: &LoadedObject, base: u64, headers: &[elf64_phdr]) {
     const DT_RELA: u64 = 7;
     const DT_RELASZ: u64 = 8;
@@ -303,6 +306,109 @@ fn rust_with_musl_has_its_sites_rewritten() {
     let Some(program) = build("rust", "rustc", source, &target) else { return };
     let functions = rewritten(&program.1, &check(&program.1));
     assert!(functions.contains_key("__syscall_cp_c") && functions.contains_key("__mmap"), "{functions:?}");
+}
+
+/// Functions of libc that are called through words which the program has yet to store.
+#[test]
+fn rust_with_musl_has_its_own_calls_rewritten() {
+    let source = (
+        "main.rs",
+        "extern \"C\" { fn syscall(number: i64, ...) -> i64; }\nfn main() { println!(\"{}\", unsafe { syscall(425, 8, 0) }); }",
+    );
+    let target = ["-O", "--target", "x86_64-unknown-linux-musl"];
+    let Some(program) = build("rust-calls", "rustc", source, &target) else { return };
+    let findings = check(&program.1);
+    let functions = rewritten(&program.1, &findings);
+    assert!(functions.contains_key("syscall") && functions.contains_key("__stdio_write"), "{functions:?}");
+    assert_eq!(findings.left, []);
+}
+
+/// Sites behind computed jumps. A jump leads to the `outer` label of each function. In the second
+/// of each kind another one leads to `inner`, between the instructions to be overwritten.
+const COMPUTED: (&str, &str) = (
+    "computed.S",
+    r#"
+    .macro function name
+        .text
+        .globl \name
+        .type \name, @function
+    \name:
+        .cfi_startproc
+    .endm
+    .macro offsets name, second
+        function \name
+        lea table\@(%rip), %rcx
+        movslq (%rcx,%rdi,4), %rax
+        add %rcx, %rax
+        jmp *%rax
+        .set outer, .
+        xor %edi, %edi
+        xor %edx, %edx
+        .set inner, .
+        mov %esi, %eax
+        syscall
+        ret
+        .cfi_endproc
+        .section .rodata
+        .balign 8
+    table\@: .long outer - table\@, \second - table\@
+        .long 0x7fffffff
+    .endm
+    .macro stored name, second
+        function \name
+    #ifdef PIE
+        lea table\@(%rip), %rcx
+        mov (%rcx,%rdi,8), %rcx
+        jmp *%rcx
+    #else
+        jmp *table\@(,%rdi,8)
+    #endif
+        .set outer, .
+        xor %edi, %edi
+        xor %edx, %edx
+        .set inner, .
+        mov %esi, %eax
+        syscall
+        ret
+        .cfi_endproc
+        .section .data.rel.ro, "aw"
+        .balign 8
+    table\@: .quad outer, \second
+    .endm
+    offsets offsets_outside, outer
+    offsets offsets_inside, inner
+    stored stored_outside, outer
+    stored stored_inside, inner
+    function arithmetic
+        lea 1f(%rip), %rcx
+        shl $1, %rdi
+        add %rdi, %rcx
+        jmp *%rcx
+    1:  xor %edi, %edi
+        xor %edx, %edx
+        mov %esi, %eax
+        syscall
+        ret
+        .cfi_endproc
+    function _start
+        mov $60, %eax
+        syscall
+        .cfi_endproc
+    "#,
+);
+
+#[test]
+fn sites_behind_computed_jumps_are_rewritten_where_no_jump_leads_between() {
+    let fixed = ["-static", "-no-pie"];
+    for (name, options) in [("computed", &fixed[..]), ("computed-pie", &["-static-pie", "-fPIE", "-DPIE"])] {
+        let options = [options, &["-nostdlib", "-Wl,--eh-frame-hdr"]].concat();
+        let Some(program) = build(name, "gcc", COMPUTED, &options) else { return };
+        let findings = check(&program.1);
+        let functions: Vec<String> = rewritten(&program.1, &findings).into_keys().filter(|name| name.contains("side")).collect();
+        assert_eq!(functions, ["offsets_outside", "stored_outside"], "{name}: {findings:?}");
+        let reasons: Vec<Reason> = findings.left.iter().map(|site| site.reason).collect();
+        assert_eq!(reasons, [Reason::JumpTarget, Reason::JumpTarget, Reason::ComputedJumps], "{name}");
+    }
 }
 
 /// A program of one's own: `URINGLET_SITES_OF=FILE cargo test -p uringlet-attach named_program`.

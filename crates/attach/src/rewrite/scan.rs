@@ -7,15 +7,17 @@ use core::ffi::CStr;
 use core::ops::Range;
 
 use super::call_targets::CallTargets;
+use super::computed_targets::ComputedTargets;
 use super::go_table::GoTable;
 use super::object::LoadedObject;
 use super::plan::{Findings, LeftAlone, PatchPlan, Reason, SiteClass, matters_everywhere};
+use super::relocations;
 use super::unwind::Functions;
 use crate::arch::{DecodedFunction, classify, for_each_far_target, for_each_syscall};
 
 /// Searches all of an object's code.
 pub(super) fn scan(object: &LoadedObject) -> Findings {
-    scan_ranges(object, &object.executable)
+    scan_ranges(&object.with_relocated(relocations::relative(object)), &object.executable)
 }
 
 fn scan_ranges(object: &LoadedObject, code: &[Range<u64>]) -> Findings {
@@ -49,14 +51,15 @@ pub(super) fn scan_functions(object: &LoadedObject, names: &[&CStr]) -> Findings
 fn classify_all(object: &LoadedObject, candidates: &[u64]) -> Findings {
     let mut findings = Findings::default();
     let unwind = Functions::of(object);
-    let rest = classify_listed(object, candidates, |at| unwind.as_ref()?.containing(at), &mut findings);
+    let computed = ComputedTargets::of(object);
+    let rest = classify_listed(object, candidates, |at| unwind.as_ref()?.containing(at), &computed, &mut findings);
     if rest.is_empty() {
         return findings;
     }
     let go = GoTable::of(object);
-    let rest = classify_listed(object, &rest, |at| go.as_ref()?.containing(at), &mut findings);
+    let rest = classify_listed(object, &rest, |at| go.as_ref()?.containing(at), &computed, &mut findings);
     if !rest.is_empty() {
-        let functions = CallTargets::around(object, &rest);
+        let functions = CallTargets::around(object, &rest, &computed);
         for candidate in rest {
             add(object, functions.classify(candidate), candidate, &mut findings);
         }
@@ -69,6 +72,7 @@ fn classify_listed(
     object: &LoadedObject,
     candidates: &[u64],
     function: impl Fn(u64) -> Option<Range<u64>>,
+    computed: &ComputedTargets<'_>,
     findings: &mut Findings,
 ) -> Vec<u64> {
     let mut by_function: BTreeMap<u64, (u64, Vec<u64>)> = BTreeMap::new();
@@ -83,7 +87,8 @@ fn classify_listed(
         let Some(code) = object.bytes(start..end) else { continue };
         // Addresses in plans count from the object's base.
         let start = start.wrapping_sub(object.base);
-        let function = DecodedFunction::decode(code, start);
+        let mut function = DecodedFunction::decode(code, start);
+        computed.resolve(&mut function, code, start);
         for candidate in candidates {
             add(object, classify(&function, code, start, candidate.wrapping_sub(object.base)), candidate, findings);
         }

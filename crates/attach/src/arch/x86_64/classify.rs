@@ -176,10 +176,10 @@ impl SitePlanner<'_> {
     }
 
     /// The plan, if no jump of this function is known to land between the overwritten instructions.
-    /// Where jumps are computed, nothing is known.
+    /// Where the targets of computed jumps are not listed, nothing is known.
     fn without_inner_target(&self, plan: PatchPlan, boundaries: Boundaries) -> Result<PatchPlan, Reason> {
         match plan.window() {
-            Some(_) if boundaries == Boundaries::Within && self.function.has_computed_jumps => Err(Reason::ComputedJumps),
+            Some(_) if boundaries == Boundaries::Within && self.function.has_computed_jumps() => Err(Reason::ComputedJumps),
             Some((from, to)) if self.function.is_target_inside(from, to) => Err(Reason::JumpTarget),
             _ => Ok(plan),
         }

@@ -41,8 +41,8 @@ pub(crate) struct DecodedFunction {
     pub(super) insns: Vec<Insn>,
     /// The targets of its own jumps, and of those of the code around it, sorted.
     targets: Vec<u64>,
-    /// It jumps to computed addresses: any of its instructions may be a target.
-    pub(super) has_computed_jumps: bool,
+    /// It jumps to computed addresses that are not listed: any of its instructions may be a target.
+    has_computed_jumps: bool,
     /// The number that the last instruction has pushed, while decoding.
     pushed: Option<u32>,
 }
@@ -62,6 +62,23 @@ impl DecodedFunction {
     pub(crate) fn add_jumps_of(&mut self, bytes: &[u8], ip: u64) {
         for_each_insn(bytes, ip, |_, instruction| self.targets.extend(target(instruction)));
         self.targets.sort_unstable();
+    }
+
+    /// Whether any of its instructions may be the target of a computed jump.
+    pub(crate) fn has_computed_jumps(&self) -> bool {
+        self.has_computed_jumps
+    }
+
+    /// Whether a known jump leads there.
+    pub(crate) fn is_target(&self, ip: u64) -> bool {
+        self.targets.binary_search(&ip).is_ok()
+    }
+
+    /// All targets of its computed jumps are among these.
+    pub(crate) fn set_computed_targets(&mut self, targets: impl Iterator<Item = u64>) {
+        self.targets.extend(targets);
+        self.targets.sort_unstable();
+        self.has_computed_jumps = false;
     }
 
     /// Whether control gets from one of `roots` to the instruction at `ip`, by direct jumps alone.

@@ -71,6 +71,20 @@ pub(crate) fn for_each_far_target(bytes: &[u8], start: u64, wanted: Range<u64>, 
     }
 }
 
+/// Calls `found` with the address of every word in memory that something in `bytes` (which lie at
+/// `start`) seems to call or jump through: `call *word(%rip)`, `jmp *word(%rip)`.
+pub(crate) fn for_each_called_word(bytes: &[u8], start: u64, mut found: impl FnMut(u64, FarTarget)) {
+    for (at, window) in bytes.windows(6).enumerate() {
+        let kind = match window[..2] {
+            [0xff, 0x15] => FarTarget::Call,
+            [0xff, 0x25] => FarTarget::Jump,
+            _ => continue,
+        };
+        let displacement = i32::from_le_bytes([window[2], window[3], window[4], window[5]]);
+        found((start + at as u64 + 6).wrapping_add_signed(i64::from(displacement)), kind);
+    }
+}
+
 /// Calls `found` with the address, if `wanted` contains it, that anything in `bytes` (which lie at
 /// `start`) seems to load: `lea` from the program counter, `mov` of a constant.
 pub(crate) fn for_each_function_pointer(bytes: &[u8], start: u64, wanted: Range<u64>, mut found: impl FnMut(u64)) {
@@ -84,6 +98,20 @@ pub(crate) fn for_each_function_pointer(bytes: &[u8], start: u64, wanted: Range<
         };
         if wanted.contains(&pointer) {
             found(pointer);
+        }
+    }
+}
+
+/// Calls `found` with every four bytes of code, as a number, that `wanted` contains: where programs
+/// are not position independent, code holds addresses in this form.
+pub(crate) fn for_each_constant(bytes: &[u8], wanted: Range<u64>, mut found: impl FnMut(u64)) {
+    if wanted.start > u64::from(u32::MAX) {
+        return;
+    }
+    for window in bytes.windows(4) {
+        let constant = u64::from(u32::from_le_bytes([window[0], window[1], window[2], window[3]]));
+        if wanted.contains(&constant) {
+            found(constant);
         }
     }
 }
@@ -172,6 +200,14 @@ mod tests {
                 assert_eq!(found, [(0x1020, kind)], "{opcode:x?} behind {pad}");
             }
         }
+    }
+
+    #[test]
+    fn words_that_calls_and_jumps_go_through_are_seen() {
+        let code = [0x90, 0xff, 0x15, 0x10, 0, 0, 0, 0xff, 0x25, 0xf0, 0xff, 0xff, 0xff, 0xff, 0x35, 1, 0, 0, 0];
+        let mut found = Vec::new();
+        for_each_called_word(&code, 0x1000, |word, kind| found.push((word, kind)));
+        assert_eq!(found, [(0x1017, FarTarget::Call), (0xffd, FarTarget::Jump)]);
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! | `own_object` | where this object is |
 //! | `encoding` | instruction bytes: sizes, targets, searches |
 //! | `disasm`, `classify` | decoding a function; how a site in it is rewritten |
+//! | `computed_jumps` | where computed jumps take their targets from |
 //! | `number_source` | evidence that bytes are code: where a number comes from |
 //! | `trampoline` | the code that a rewritten site jumps to |
 //! | `frame_table` | unwind tables of that code |
@@ -25,6 +26,7 @@ mod asm;
 mod before_exec;
 mod call_frame;
 mod classify;
+mod computed_jumps;
 mod disasm;
 mod encoding;
 mod entry;
@@ -44,10 +46,11 @@ mod weak;
 
 pub(crate) use call_frame::CallFrame;
 pub(crate) use classify::{classify, plan_constant};
+pub(crate) use computed_jumps::offset_tables;
 pub(crate) use disasm::DecodedFunction;
 pub(crate) use encoding::{
-    BRANCH_REACH, FarTarget, PATCH_BYTES, SHORT_JUMP_REACH, SYSCALL_INSN, call, calls_of, find_number_load, for_each_far_target,
-    for_each_function_pointer, for_each_syscall, is_empty_function, is_relocatable,
+    BRANCH_REACH, FarTarget, PATCH_BYTES, SHORT_JUMP_REACH, SYSCALL_INSN, call, calls_of, find_number_load, for_each_called_word,
+    for_each_constant, for_each_far_target, for_each_function_pointer, for_each_syscall, is_empty_function, is_relocatable,
 };
 pub(crate) use entry::site_entry;
 pub(crate) use exec_entry::call_on_exec_stack;
@@ -63,6 +66,8 @@ pub(crate) use weak::weak_address;
 
 /// `e_machine` of its programs.
 pub(crate) const ELF_MACHINE: u16 = 62;
+/// The relocation that stores the load address plus the addend (`R_X86_64_RELATIVE`).
+pub(crate) const RELATIVE_RELOCATION: u64 = 8;
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
 /// The architecture as seccomp filters see it (`AUDIT_ARCH_*`).
