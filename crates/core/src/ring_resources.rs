@@ -193,7 +193,15 @@ impl RingResources {
 
     /// On the submitter's side: moves deferred CQEs into the CQ, and overflowed ones as far as
     /// there is room.
+    #[inline]
     pub(crate) fn run_deferred(&mut self) {
+        if self.setup & (setup::DEFER_TASKRUN | setup::TASKRUN_FLAG) != 0 || self.cq.has_overflow() {
+            self.flush_deferred();
+        }
+    }
+
+    #[inline(never)]
+    fn flush_deferred(&mut self) {
         while let Some(cqe) = self.deferred.pop_front() {
             self.cq.post(&self.memory, cqe);
         }

@@ -62,10 +62,10 @@ pub enum Held {
 }
 
 impl BiasedLock {
-    /// Acquires the lock in the ring's maker.
+    /// Acquires the lock in the ring's maker, whose process id is `me`.
     #[inline]
-    pub fn acquire(&self) -> Held {
-        self.busy.store(process::pid(), Relaxed);
+    pub fn acquire(&self, me: u32) -> Held {
+        self.busy.store(me, Relaxed);
         // The processor may execute the load before the store; `fence_heavy` in `revoke_bias`
         // prevents it.
         fence_light();
@@ -196,11 +196,11 @@ mod tests {
     #[test]
     fn the_lock_is_biased_until_the_bias_is_revoked() {
         let lock = BiasedLock::default();
-        assert_eq!(lock.acquire(), Held::Biased);
+        assert_eq!(lock.acquire(process::pid()), Held::Biased);
         lock.release(Held::Biased);
         lock.revoke_bias();
         assert!(lock.is_shared());
-        assert_eq!(lock.acquire(), Held::Shared);
+        assert_eq!(lock.acquire(process::pid()), Held::Shared);
         lock.release(Held::Shared);
         assert_eq!(lock.owner.load(Relaxed), 0);
     }

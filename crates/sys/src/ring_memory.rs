@@ -88,6 +88,8 @@ pub struct RingMemory {
     /// The page of [`ProcessShared`]. The program does not see it.
     shared_page: ShmMapping,
     geometry: Geometry,
+    /// [`Geometry::array_offset`], which each SQE needs.
+    array_offset: usize,
 }
 
 impl RingMemory {
@@ -101,6 +103,7 @@ impl RingMemory {
             sqes: ShmMapping::map(geometry.sqes_len())?,
             shared_page: ShmMapping::map(PAGE)?,
             geometry,
+            array_offset: geometry.array_offset(),
         };
         memory.init();
         Ok(memory)
@@ -116,6 +119,7 @@ impl RingMemory {
             sqes: ShmMapping::from_user(sqes, geometry.sqes_len())?,
             shared_page: ShmMapping::map(PAGE)?,
             geometry,
+            array_offset: geometry.array_offset(),
         };
         for word in [
             RingField::SqHead,
@@ -137,7 +141,7 @@ impl RingMemory {
     #[must_use]
     pub fn none() -> Self {
         let geometry = Geometry { sq_entries: 1, cq_entries: 1, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
-        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), shared_page: ShmMapping::none(), geometry }
+        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), shared_page: ShmMapping::none(), geometry, array_offset: 0 }
     }
 
     fn init(&self) {
@@ -189,7 +193,7 @@ impl RingMemory {
     pub fn sq_array(&self, index: u32) -> u32 {
         let index = index & (self.geometry.sq_entries - 1);
         // SAFETY: masked to the array's size; aligned.
-        unsafe { self.rings.u32(self.geometry.array_offset() + index as usize * 4) }.load(Relaxed)
+        unsafe { self.rings.u32(self.array_offset + index as usize * 4) }.load(Relaxed)
     }
 
     /// SQE `index`, copied once: later changes by the program have no effect.
@@ -245,7 +249,13 @@ impl RingMemory {
 #[cfg(loom)]
 impl RingMemory {
     pub(crate) fn mapped_again(&self) -> Self {
-        Self { rings: self.rings.clone(), sqes: self.sqes.clone(), shared_page: ShmMapping::none(), geometry: self.geometry }
+        Self {
+            rings: self.rings.clone(),
+            sqes: self.sqes.clone(),
+            shared_page: ShmMapping::none(),
+            geometry: self.geometry,
+            array_offset: self.array_offset,
+        }
     }
 
     pub(crate) fn write_sqe(&self, at: u32, index: u32, sqe: &Sqe) {

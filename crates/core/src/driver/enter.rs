@@ -131,8 +131,25 @@ fn get_events(guard: &mut UringGuard, args: EnterArgs, submitted: u32) -> Result
         // submitted.
         return Ok(());
     }
+    if is_satisfied(guard, args) {
+        return Ok(());
+    }
     let wait = read_wait(args)?;
     wait_cqes(guard, args.min_complete, wait)
+}
+
+/// Whether a wait without an extended argument ends before it begins, with nothing else to be done.
+#[inline]
+fn is_satisfied(guard: &mut UringGuard, args: EnterArgs) -> bool {
+    // A negative number of CQEs has the mask checked.
+    if args.flags & flag::EXT_ARG != 0 || args.min_complete.cast_signed().is_negative() || guard.waiters.sleeping > 0 || guard.has_requeued
+    {
+        return false;
+    }
+    guard.res.event_pending = false;
+    guard.res.run_deferred();
+    let wanted = args.min_complete.min(guard.res.memory.geometry().cq_entries).max(1);
+    guard.res.cq.ready(&guard.res.memory) >= wanted && !guard.needs_watch()
 }
 
 fn read_wait(args: EnterArgs) -> Result<CqeWait, Errno> {

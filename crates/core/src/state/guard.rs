@@ -12,7 +12,7 @@ pub(crate) struct UringGuard {
     pub(crate) ring: &'static Ring,
     // Fields drop in this order: the lock is released, then the wake-ups go out.
     inner: MutexGuard<'static, RingState>,
-    wakeups: DeferredWakeups,
+    wakeups: Option<DeferredWakeups>,
 }
 
 impl UringGuard {
@@ -22,14 +22,13 @@ impl UringGuard {
             return None;
         }
         inner.acquire(lock_owner);
-        Some(Self { ring, inner, wakeups: DeferredWakeups::none(ring) })
+        Some(Self { ring, inner, wakeups: None })
     }
 
     /// Releases the lock until [`Unlocked::relock`]. The ring does not end meanwhile.
     #[inline(always)]
     pub(crate) fn unlock(&mut self) -> Unlocked<'_> {
-        let mut wakeups = DeferredWakeups::none(self.ring);
-        self.inner.commit(self.ring, &mut wakeups);
+        let wakeups = self.inner.commit(self.ring);
         let lock_owner = self.res.lock_owner;
         self.waiters.inside += 1;
         self.inner.release_shared();
@@ -50,7 +49,7 @@ impl UringGuard {
     /// Ends the ring: takes its state out of the slot.
     pub(crate) fn end(mut self) -> RingState {
         // A thread that was inside until now reads its CQEs from mappings that outlive the ring.
-        self.inner.commit(self.ring, &mut self.wakeups);
+        self.wakeups = self.inner.commit(self.ring);
         self.inner.release_shared();
         core::mem::replace(&mut self.inner, RingState::vacant())
     }
@@ -93,7 +92,7 @@ impl Drop for UringGuard {
     #[inline]
     fn drop(&mut self) {
         if self.inner.is_open {
-            self.inner.commit(self.ring, &mut self.wakeups);
+            self.wakeups = self.inner.commit(self.ring);
             self.inner.release_shared();
         }
     }

@@ -31,7 +31,7 @@ impl RingState {
     pub(super) fn acquire(&mut self, lock_owner: LockOwner) {
         self.res.lock_owner = lock_owner;
         if self.maker == process::pid() {
-            self.held = self.res.memory.biased_lock().acquire();
+            self.held = self.res.memory.biased_lock().acquire(self.maker);
             if self.held == Held::Shared {
                 self.res.cq.resync_tail(&self.res.memory);
             }

@@ -15,20 +15,13 @@ use uringlet_sys::ring_memory::RingField;
 pub(super) struct DeferredWakeups {
     ring: &'static Ring,
     /// Waiters other than the driver.
-    pub(super) waiters: bool,
+    waiters: bool,
     /// The driver's eventfd.
-    pub(super) driver: Option<Arc<EventFd>>,
+    driver: Option<Arc<EventFd>>,
     /// The program's eventfd.
-    pub(super) eventfd: Option<Arc<EngineFd>>,
+    eventfd: Option<Arc<EngineFd>>,
     /// Waiters of other processes.
-    pub(super) others: Option<EventSeq>,
-}
-
-impl DeferredWakeups {
-    #[inline]
-    pub(super) fn none(ring: &'static Ring) -> Self {
-        Self { ring, waiters: false, driver: None, eventfd: None, others: None }
-    }
+    others: Option<EventSeq>,
 }
 
 impl Drop for DeferredWakeups {
@@ -51,16 +44,23 @@ impl Drop for DeferredWakeups {
 }
 
 impl RingState {
-    /// Makes what was posted visible, and collects the wake-ups for it.
+    /// Makes what was posted visible, and collects the wake-ups for it. Mostly there is no thread
+    /// to wake: then there is nothing to drop, either.
     #[inline]
-    pub(super) fn commit(&mut self, ring: &Ring, wakeups: &mut DeferredWakeups) {
+    pub(super) fn commit(&mut self, ring: &'static Ring) -> Option<DeferredWakeups> {
         let posted = self.res.cq.publish(&self.res.memory);
-        if !posted.is_empty() {
-            self.tell(ring, posted, wakeups);
-        }
+        if !posted.is_empty() && self.has_listeners(ring) { Some(self.notify(ring, posted)) } else { None }
     }
 
-    fn tell(&mut self, ring: &Ring, posted: CqNotify, wakeups: &mut DeferredWakeups) {
+    /// Whether a thread may wait for what is posted, in whichever way.
+    #[inline]
+    fn has_listeners(&self, ring: &Ring) -> bool {
+        self.waiters.sleeping > 0 || self.eventfd.is_some() || ring.is_polled.load(Relaxed) || self.is_shared()
+    }
+
+    #[inline(never)]
+    fn notify(&mut self, ring: &'static Ring, posted: CqNotify) -> DeferredWakeups {
+        let mut wakeups = DeferredWakeups { ring, waiters: false, driver: None, eventfd: None, others: None };
         if self.is_shared() {
             wakeups.others = Some(self.res.memory.biased_lock().notify());
         }
@@ -72,7 +72,7 @@ impl RingState {
             }
         }
         if !posted.any && !posted.deferred {
-            return;
+            return wakeups;
         }
         let wants_event = self.res.memory.word(RingField::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
         if let Some(eventfd) = &self.eventfd
@@ -82,5 +82,6 @@ impl RingState {
             wakeups.eventfd = Some(Arc::clone(&eventfd.fd));
         }
         self.flag_readable(ring);
+        wakeups
     }
 }

@@ -8,14 +8,14 @@ use crate::ops::{Op, table};
 use crate::request::Request;
 use crate::state::{UringGuard, drain::DrainRule};
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use uringlet_abi::{Opcode, sqe};
 use uringlet_sys::Errno;
 
-/// The link chain that is being put together.
+/// The link chain that is being put together: its newest request, which has the one before it as
+/// its next. Most SQEs have no link, so an empty chain owns nothing.
 #[derive(Default)]
 pub(super) struct Chain {
-    members: Vec<Request>,
+    newest: Option<Box<Request>>,
     has_failed: bool,
     drains: bool,
 }
@@ -32,42 +32,57 @@ enum Start {
 
 impl Chain {
     /// The next SQE starts a chain or stands alone.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.newest.is_none()
     }
 
     /// A LINK_TIMEOUT guards the request right before it, which must not be another LINK_TIMEOUT.
     pub(super) fn refuse_second_timeout(&self, req: &mut Request) {
-        if req.opcode == Opcode::LinkTimeout && self.members.last().is_some_and(|last| last.opcode == Opcode::LinkTimeout) {
+        if req.opcode == Opcode::LinkTimeout && self.newest.as_ref().is_some_and(|newest| newest.opcode == Opcode::LinkTimeout) {
             req.op = Op::Malformed(Errno::EINVAL);
         }
     }
 
     /// Adds a request.
-    pub(super) fn push(&mut self, guard: &mut UringGuard, req: Request) {
+    pub(super) fn push(&mut self, guard: &mut UringGuard, mut req: Request) {
         self.has_failed |= req.prep_error().is_some();
         self.drains |= req.has(sqe::IO_DRAIN);
         guard.leaves_dependent |= table::of(req.opcode).acts_as_submitter;
-        self.drains |= self.members.is_empty() && guard.drain.take_next();
-        self.members.push(req);
+        self.drains |= self.is_empty() && guard.drain.take_next();
+        *req.next = self.newest.take();
+        self.newest = Some(Box::new(req));
     }
 
     /// Issues what was collected, as one chain.
+    #[inline]
     pub(super) fn finish(&mut self, guard: &mut UringGuard, depth: Depth) {
-        let start = match (core::mem::take(&mut self.has_failed), core::mem::take(&mut self.drains)) {
+        if let Some(newest) = self.newest.take() {
+            core::mem::take(self).enter(guard, newest, depth);
+        }
+    }
+
+    #[inline(never)]
+    fn enter(self, guard: &mut UringGuard, newest: Box<Request>, depth: Depth) {
+        let start = match (self.has_failed, self.drains) {
             (true, _) => Start::Failed,
             (false, true) => Start::Drained,
             (false, false) => Start::Plain,
         };
-        let mut head: Option<Box<Request>> = None;
-        while let Some(mut req) = self.members.pop() {
-            *req.next = head;
-            head = Some(Box::new(req));
-        }
-        if let Some(head) = head {
-            enter_chain(guard, *head, start, depth);
-        }
+        enter_chain(guard, *in_order(newest), start, depth);
     }
+}
+
+/// Turns a chain around, whose newest request comes first. Returns its head.
+fn in_order(newest: Box<Request>) -> Box<Request> {
+    let mut head = newest;
+    let mut before = head.next.take();
+    while let Some(mut req) = before {
+        before = req.next.take();
+        *req.next = Some(head);
+        head = req;
+    }
+    head
 }
 
 /// Runs a complete chain, queues it behind a drain, or fails it.

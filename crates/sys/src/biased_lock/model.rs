@@ -2,7 +2,7 @@
 //! last one stored, and a waiter for events sees each.
 
 use super::{BiasedLock, Held};
-use crate::model;
+use crate::{model, process};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl SharedQueue {
     }
 
     fn maker_posts(&self) {
-        let held = self.lock.acquire();
+        let held = self.lock.acquire(process::pid());
         self.post();
         let event_seq = (held == Held::Shared).then(|| self.lock.notify());
         self.lock.release(held);
