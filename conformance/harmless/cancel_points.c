@@ -87,7 +87,7 @@ static void do_cond_wait(void) { pthread_mutex_lock(&mutex); pthread_cond_wait(&
 static void do_cond_timedwait(void) { struct timespec t = later(); pthread_mutex_lock(&mutex); pthread_cond_timedwait(&condition, &mutex, &t); }
 static void do_open(void) { open("fifo", O_RDONLY); }
 static void do_openat(void) { openat(AT_FDCWD, "fifo", O_WRONLY); }
-static void do_setlkw(void) { struct flock l = { .l_type = F_WRLCK }; int f = open("locked", O_RDWR); fcntl(f, F_OFD_SETLKW, &l); }
+static void do_setlkw(void) { struct flock l = { .l_type = F_WRLCK }; int f = open("locked", O_RDWR | O_CLOEXEC); fcntl(f, F_OFD_SETLKW, &l); }
 static void do_msgrcv(void) { struct { long type; char text[8]; } m; msgrcv(queue, &m, 8, 0, 0); }
 static void do_system(void) { system("exec sleep 1000"); }
 static void do_testcancel(void) { for (;;) { pthread_testcancel(); sched_yield(); } }
@@ -171,7 +171,8 @@ static void prepare(void)
 	epoll_ctl(epoll_fd, EPOLL_CTL_ADD, empty[0], &event);
 	queue = msgget(IPC_PRIVATE, 0600);
 	mkfifo("fifo", 0600);
-	locked = open("locked", O_RDWR | O_CREAT, 0600);
+	/* A child of system(3) whose thread is cancelled early goes on: it must not keep the lock. */
+	locked = open("locked", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	fcntl(locked, F_OFD_SETLKW, &(struct flock){ .l_type = F_WRLCK });
 	sem_init(&semaphore, 0, 0);
 	pthread_create(&sleeper, 0, sleeps, 0);
@@ -214,6 +215,7 @@ int main(int argc, char **argv)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &signals, 0);
+	alarm(60);
 	prepare();
 	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
 		for (enum how how = WAITS; how <= ASYNCHRONOUS; how++)

@@ -72,6 +72,7 @@ const STAGES: &[CiStage] = &[
         is_slow: true,
         run: || harmless::main(vec![]),
     },
+    CiStage { name: "gvisor", about: "programs inside gVisor", is_slow: true, run: || programs::main(vec!["gvisor".into()]) },
     CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
     CiStage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
     CiStage {

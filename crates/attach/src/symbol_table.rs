@@ -42,6 +42,19 @@ fn load<T: Copy>(table: usize, index: usize) -> T {
     unsafe { (table as *const T).add(index).read() }
 }
 
+/// The address in an entry of the section at `dynamic`. glibc has added the base; musl has not, and
+/// in the vDSO it is not added. The tables lie beside the section. A vDSO may be linked at a high
+/// address (gVisor).
+fn entry_address(value: usize, base: usize, dynamic: usize) -> usize {
+    let is_relative = distance(value, dynamic.wrapping_sub(base)) < distance(value, dynamic);
+    if is_relative { base.wrapping_add(value) } else { value }
+}
+
+/// How far two addresses are apart, bytes.
+fn distance(a: usize, b: usize) -> usize {
+    a.wrapping_sub(b).min(b.wrapping_sub(a))
+}
+
 impl SymbolTable {
     /// # Safety
     /// `dynamic` is the address of the dynamic section of an object that is loaded at `base` and
@@ -49,8 +62,7 @@ impl SymbolTable {
     pub(crate) unsafe fn new(base: usize, dynamic: usize) -> Self {
         let mut table = Self { base, ..Self::default() };
         for entry in (0..).map(|index| load::<DynamicEntry>(dynamic, index)).take_while(|entry| entry.tag != 0) {
-            // glibc has added the base; musl has not, and in the vDSO it is not added.
-            let address = if entry.value < base { base + entry.value } else { entry.value };
+            let address = entry_address(entry.value, base, dynamic);
             match u32::try_from(entry.tag) {
                 Ok(DT_SYMTAB) => table.symbols = address,
                 Ok(DT_STRTAB) => table.names = address,
@@ -175,5 +187,23 @@ impl SymbolTable {
             index = load(chain, index as usize);
         }
         (index != 0).then_some(index as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_whether_the_base_was_added_or_not() {
+        let dynamic = 0x7eab_1260_03a8_usize;
+        // Linked at 0, at a low address, and where gVisor links its vDSO.
+        for linked_at in [0x1_4b0e8, 0x40_0000, 0xffff_ffff_ff70_03a8] {
+            let base = dynamic.wrapping_sub(linked_at);
+            let table = dynamic - 0x200;
+            assert_eq!(entry_address(table, base, dynamic), table, "linked at {linked_at:#x}, added");
+            assert_eq!(entry_address(table.wrapping_sub(base), base, dynamic), table, "linked at {linked_at:#x}, not added");
+        }
+        assert_eq!(entry_address(0x40_0200, 0, 0x40_0000), 0x40_0200);
     }
 }

@@ -43,7 +43,8 @@ impl DlPhdrInfo {
 
     /// The addresses of a segment.
     fn span(&self, segment: &elf64_phdr) -> Range<usize> {
-        let start = self.base + word(segment.p_vaddr);
+        // gVisor's vDSO is linked at a high address: the sum wraps around.
+        let start = self.base.wrapping_add(word(segment.p_vaddr));
         start..start + word(segment.p_memsz)
     }
 
@@ -70,13 +71,13 @@ impl DlPhdrInfo {
     }
 
     /// A dynamic entry that is an address. glibc has added the base to it; musl has not, and in the
-    /// vDSO it is not added.
+    /// vDSO it is not added. What it names lies beside the dynamic section.
     fn address(&self, tag: u32) -> Option<usize> {
-        match self.dynamic(tag) {
-            0 => None,
-            value if value < self.base => Some(self.base + value),
-            value => Some(value),
-        }
+        let value = self.dynamic(tag);
+        let section = self.segment(PT_DYNAMIC)?.start;
+        let is_relative = distance(value, section.wrapping_sub(self.base)) < distance(value, section);
+        let address = if is_relative { self.base.wrapping_add(value) } else { value };
+        (value != 0).then_some(address)
     }
 
     fn relocations(&self, table: u32, len: u32) -> &[elf64_rela] {
@@ -97,7 +98,7 @@ impl DlPhdrInfo {
                 let symbol = &*(symbols as *const elf64_sym).add(symbol_index(relocation));
                 CStr::from_ptr((names as *const core::ffi::c_char).add(symbol.st_name as usize))
             };
-            f(name, GotSlot { at: self.base + word(relocation.r_offset), read_only: self.read_only() });
+            f(name, GotSlot { at: self.base.wrapping_add(word(relocation.r_offset)), read_only: self.read_only() });
         }
     }
 }
@@ -116,6 +117,11 @@ fn relocation_type(relocation: &elf64_rela) -> u32 {
 /// `ELF64_R_SYM`: the high half.
 fn symbol_index(relocation: &elf64_rela) -> usize {
     word(relocation.r_info >> 32)
+}
+
+/// How far two addresses are apart, bytes.
+fn distance(a: usize, b: usize) -> usize {
+    a.wrapping_sub(b).min(b.wrapping_sub(a))
 }
 
 fn page_of(address: usize) -> usize {

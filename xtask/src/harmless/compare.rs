@@ -101,19 +101,20 @@ pub(super) fn check(cases: &mut ProgramCases, place: &Place, word: &str) {
     }
     for (way, name) in [(RunWay::Attached, "attached"), (RunWay::Blocked, "attached, blocked")] {
         let name = format!("{word} {name}");
-        let mut attempts = 0;
+        let mut repeated = None;
         cases.case(&name, |cases| {
-            attempts = same(cases, place, way, word, &mut plain)?;
+            repeated = same(cases, place, way, word, &mut plain)?;
             Ok(())
         });
-        if attempts > 1 {
-            cases.note_repeated(&format!("{name}: as plain at attempt {attempts}"));
+        if let Some(why) = repeated {
+            cases.note_repeated(&format!("{name}: {why}"));
         }
     }
 }
 
-/// Runs until an outcome is one that a plain run had. Returns how often it ran.
-fn same(cases: &ProgramCases, place: &Place, way: RunWay, word: &str, plain: &mut Vec<ScriptOutcome>) -> anyhow::Result<usize> {
+/// Runs until an outcome is one that a plain run had. `Some`: the first run's was none, and how it
+/// differed.
+fn same(cases: &ProgramCases, place: &Place, way: RunWay, word: &str, plain: &mut Vec<ScriptOutcome>) -> anyhow::Result<Option<String>> {
     let mut seen = Vec::new();
     for attempt in 1..=ATTEMPTS {
         if attempt > 1 {
@@ -122,7 +123,9 @@ fn same(cases: &ProgramCases, place: &Place, way: RunWay, word: &str, plain: &mu
         let run = place.run(cases, way, word)?;
         seen.push((ScriptOutcome::of(&run), run));
         if seen.iter().any(|(outcome, _)| plain.contains(outcome)) {
-            return Ok(attempt);
+            let first = plain.first().context("no plain run")?;
+            let why = || format!("as plain at attempt {attempt}; before that\n{}", difference(first, &seen[0].0));
+            return Ok((attempt > 1).then(why));
         }
     }
     let (outcome, run) = seen.swap_remove(0);

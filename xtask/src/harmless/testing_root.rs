@@ -14,10 +14,16 @@ const INSIDE: &str = "harmless";
 /// Becomes a program in the root, in a mount namespace of its own: the mounts end with it.
 const ENTER: &str = "mount --rbind /proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" \"$@\"";
 
+/// The first libc whose cancellation points are one function (`__syscall_cancel_arch`): 2.41.
+/// Testing has a newer one.
+const NEWER_LIBC: (u32, u32) = (2, 42);
+
 /// The place of a script inside the root, with the scripts and this build of uringlet.
 pub(super) fn place(script: &str, uringlet: &Path) -> anyhow::Result<Place> {
     ensure!(rustix::process::geteuid().is_root(), "a root of Debian testing can be made by root only");
     let root = made()?;
+    let (version, newer) = (libc_version(&root)?, NEWER_LIBC);
+    ensure!(version >= newer, "Debian testing has glibc {}.{}; {}.{} is wanted", version.0, version.1, newer.0, newer.1);
     let ours = root.join(INSIDE);
     paths::fresh_dir(&ours)?;
     copy_files(&scripts(), &ours)?;
@@ -37,6 +43,16 @@ pub(super) fn place(script: &str, uringlet: &Path) -> anyhow::Result<Place> {
         uringlet: inside.join("uringlet"),
         enter,
     })
+}
+
+/// The version of the libc in the root.
+fn libc_version(root: &Path) -> anyhow::Result<(u32, u32)> {
+    let out = Command::new("chroot").arg(root).args(["getconf", "GNU_LIBC_VERSION"]).output().context("starting chroot")?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let number = |word: &str| word.parse().ok();
+    let version = text.trim().strip_prefix("glibc ").and_then(|version| version.split_once('.'));
+    let version = version.and_then(|(major, minor)| Some((number(major)?, number(minor)?)));
+    version.with_context(|| format!("getconf in the root says `{}`", text.trim()))
 }
 
 fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {

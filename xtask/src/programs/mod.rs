@@ -7,6 +7,7 @@
 
 mod browsers;
 mod fio_jobs;
+mod gvisor;
 mod node;
 mod plocate;
 pub(crate) mod program_cases;
@@ -24,7 +25,7 @@ use std::ffi::OsString;
 const USAGE: &str = "\
 usage: cargo xtask programs [--native] [NAME...]
 
-Runs all programs but the browsers, or the named ones; installs what is missing by package name
+Runs all programs but gVisor and the browsers, or the named ones; installs what is missing by package name
 (as root).
   --native   on the kernel's own ring, without sandbox and uringlet: do the checks themselves hold?";
 
@@ -40,7 +41,7 @@ struct Program {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     Always,
-    /// Too large to be installed for a test of each change.
+    /// Takes too long to be installed or built for a test of each change.
     Named,
 }
 
@@ -52,6 +53,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
     Program { name: "zig", packages: &[], when: When::Always, check: zig::check },
     Program { name: "node", packages: &[], when: When::Always, check: node::check },
+    Program { name: "gvisor", packages: &["fio", "liburing-dev", "gcc", "libc6-dev"], when: When::Named, check: gvisor::check },
     Program { name: "chromium", packages: &["chromium"], when: When::Named, check: browsers::check_chromium },
     Program { name: "firefox", packages: &["firefox-esr"], when: When::Named, check: browsers::check_firefox },
 ];

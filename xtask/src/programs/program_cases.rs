@@ -63,6 +63,8 @@ pub(crate) struct ProgramCases {
     uringlet: Option<PathBuf>,
     dir: PathBuf,
     env: Vec<(String, String)>,
+    /// Whether the folder lies outside of the checkout.
+    is_public: bool,
     /// The user that programs run as, if another one than ours.
     uid: Option<u32>,
     /// A run that takes longer hangs.
@@ -84,12 +86,18 @@ impl ProgramCases {
         let dir = paths::cache().join("work").join(format!("program-{name}"));
         paths::fresh_dir(&dir)?;
         let uringlet = uringlet.map(Path::to_path_buf);
-        Ok(Self { name, uringlet, dir, env: Vec::new(), uid: None, timeout: TIMEOUT, counts: TestCounts::default() })
+        let counts = TestCounts::default();
+        Ok(Self { name, uringlet, dir, is_public: false, env: Vec::new(), uid: None, timeout: TIMEOUT, counts })
     }
 
-    /// The same as an ordinary user, in that user's folder: the checkout may be readable by root
-    /// only.
+    /// The same as an ordinary user, in that user's folder.
     pub(crate) fn as_ordinary_user(&self) -> anyhow::Result<Self> {
+        Ok(Self { uid: Some(ORDINARY_UID), ..self.in_public_folder()? })
+    }
+
+    /// The same in a folder of an ordinary user, with a copy of uringlet: the checkout may be
+    /// readable by root only.
+    pub(crate) fn in_public_folder(&self) -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("xtask-{}-{}", std::process::id(), self.name));
         paths::fresh_dir(&dir)?;
         std::os::unix::fs::chown(&dir, Some(ORDINARY_UID), Some(ORDINARY_UID))?;
@@ -103,8 +111,14 @@ impl ProgramCases {
             }
             uringlet = Some(bin.join("uringlet"));
         }
-        let uid = Some(ORDINARY_UID);
-        Ok(Self { name: self.name, uringlet, dir, env: self.env.clone(), uid, timeout: self.timeout, counts: TestCounts::default() })
+        let (env, timeout) = (self.env.clone(), self.timeout);
+        let counts = TestCounts::default();
+        Ok(Self { name: self.name, uringlet, dir, is_public: true, env, uid: self.uid, timeout, counts })
+    }
+
+    /// The launcher; `None` on the kernel's own ring.
+    pub(crate) fn uringlet(&self) -> Option<&Path> {
+        self.uringlet.as_deref()
     }
 
     /// The folder that programs run in: on the checkout's filesystem, empty at first.
@@ -248,7 +262,7 @@ impl ProgramCases {
 
     pub(crate) fn finish(self) -> anyhow::Result<TestCounts> {
         std::fs::remove_dir_all(&self.dir)?;
-        if self.uid.is_some() {
+        if self.is_public {
             // Logs stay in the checkout's cache, but not in the folder for temporary files.
             std::fs::remove_file(self.dir.with_extension("log"))?;
         }
