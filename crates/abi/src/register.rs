@@ -53,6 +53,26 @@ pub const PBUF_RING_MMAP: u16 = 1;
 /// `IOU_PBUF_RING_INC`.
 pub const PBUF_RING_INC: u16 = 2;
 
+/// `IORING_RESTRICTION_REGISTER_OP`: allows a register operation.
+pub const RESTRICTION_REGISTER_OP: u16 = 0;
+/// `IORING_RESTRICTION_SQE_OP`: allows an opcode.
+pub const RESTRICTION_SQE_OP: u16 = 1;
+/// `IORING_RESTRICTION_SQE_FLAGS_ALLOWED`.
+pub const RESTRICTION_SQE_FLAGS_ALLOWED: u16 = 2;
+/// `IORING_RESTRICTION_SQE_FLAGS_REQUIRED`.
+pub const RESTRICTION_SQE_FLAGS_REQUIRED: u16 = 3;
+
+/// `struct io_uring_restriction`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Restriction {
+    pub opcode: u16,
+    /// A register operation, an opcode, or `IOSQE_*`.
+    pub value: u8,
+    pub resv: u8,
+    pub resv2: [u32; 3],
+}
+
 /// `struct io_uring_files_update`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -325,13 +325,15 @@ pub(crate) fn check_this_thread() -> bool {
     has_changed
 }
 
-/// In a forked child, which has one thread.
-pub(crate) fn reset_in_child() {
+/// In a forked child, which has one thread. Returns the identity that the thread had in its parent.
+pub(crate) fn reset_in_child() -> Identity {
+    let former = of_thread(thread_key());
     let mut known = KNOWN.lock();
     known.threads.clear();
     known.changing = 0;
     known.user = has_ring().then(effective_user_and_group);
     CURRENT.store(Identity::new().0, Release);
+    former
 }
 
 /// For fork(2): keeps all other threads out of the table.

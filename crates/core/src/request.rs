@@ -107,7 +107,7 @@ impl Drop for NextLink {
 }
 
 /// An identity that a request keeps although its submitter may change. A worker stays for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CapturedIdentity {
     pub(crate) identity: Identity,
     pub(crate) _hold: Hold,

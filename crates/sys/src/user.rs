@@ -56,6 +56,7 @@ pod!(
     abi::register::RsrcUpdate2,
     abi::register::BufReg,
     abi::register::BufStatus,
+    abi::register::Restriction,
     abi::register::SyncCancelReg,
     abi::register::FileIndexRange,
     abi::register::Iovec,

@@ -123,11 +123,11 @@ impl Engine {
         fd::reset_in_child();
         sharing::reset_forked_child();
         thread::forget_all();
-        identity::reset_in_child();
+        let former = identity::reset_in_child();
         WATCHER.forget();
         for ring in RINGS.all() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker) {
-                guard.reset_in_child();
+                guard.reset_in_child(former);
             }
         }
     }

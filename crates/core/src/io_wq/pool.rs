@@ -197,6 +197,11 @@ impl<W: Work, R: RawMutex> IoWq<W, R> {
         }
     }
 
+    /// Whether a worker exists, or is being started.
+    pub fn has_worker(&self, account: Account) -> bool {
+        self.state.lock().counts[account as usize].workers > 0
+    }
+
     /// The last worker stays while this thread lives; 0: no longer.
     pub fn stay_for(&self, keeper: u32) {
         self.keeper.store(keeper, Relaxed);

@@ -2,6 +2,7 @@
 
 mod eventfd;
 mod files;
+mod policy;
 mod ring_fds;
 pub(crate) mod setup;
 mod workers;
@@ -22,11 +23,13 @@ use uringlet_sys::{Errno, UserPtr, process, reserve, user};
 /// # Errors
 /// Those of io_uring_register(2).
 pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    let mut guard = ring.lock(LockOwner::Submitter).ok_or(Errno::EBADF)?;
+    policy::check(&guard, opcode)?;
     if matches!(opcode, reg::RING_FDS | reg::UNREGISTER_RING_FDS) {
         // These look up other rings, so they must not run under this one's lock.
+        drop(guard);
         return if opcode == reg::RING_FDS { ring_fds::register(arg, n) } else { ring_fds::unregister(arg, n) };
     }
-    let mut guard = ring.lock(LockOwner::Submitter).ok_or(Errno::EBADF)?;
     if guard.issuer.is_some_and(|issuer| issuer != process::thread_key()) {
         return Err(Errno::EEXIST);
     }
@@ -39,7 +42,16 @@ pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -
 fn needs_memory(opcode: u32) -> bool {
     matches!(
         opcode,
-        reg::BUFFERS | reg::BUFFERS2 | reg::FILES | reg::FILES2 | reg::EVENTFD | reg::EVENTFD_ASYNC | reg::PROBE | reg::PBUF_RING
+        reg::BUFFERS
+            | reg::BUFFERS2
+            | reg::FILES
+            | reg::FILES2
+            | reg::EVENTFD
+            | reg::EVENTFD_ASYNC
+            | reg::PROBE
+            | reg::PERSONALITY
+            | reg::RESTRICTIONS
+            | reg::PBUF_RING
     )
 }
 
@@ -59,6 +71,9 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::EVENTFD_ASYNC => eventfd::register(guard, arg, n, EventfdCounts::Async),
         reg::UNREGISTER_EVENTFD => none(arg, n).and_then(|()| eventfd::unregister(guard)),
         reg::PROBE => probe(arg, n),
+        reg::PERSONALITY => none(arg, n).and_then(|()| policy::register_personality(guard)),
+        reg::UNREGISTER_PERSONALITY => none(arg, 0).and_then(|()| guard.personalities.unregister(n)).map(|()| 0),
+        reg::RESTRICTIONS => policy::restrict(guard, arg, n),
         reg::ENABLE_RINGS => none(arg, n).and_then(|()| enable_rings(guard)),
         reg::IOWQ_AFF => workers::set_affinity(guard, arg, n),
         reg::UNREGISTER_IOWQ_AFF => none(arg, n).map(|()| workers::clear_affinity(guard)),
@@ -116,6 +131,7 @@ fn enable_rings(guard: &mut UringGuard) -> Result<usize, Errno> {
         guard.issuer = Some(process::thread_key());
     }
     guard.is_disabled = false;
+    guard.has_no_fast_path |= guard.restrictions.is_some();
     Ok(0)
 }
 

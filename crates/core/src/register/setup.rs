@@ -185,6 +185,7 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<u
     state.res.wake_eventfd = Some(wake_eventfd);
     state.res.mode = write::mode_for(params.flags);
     state.is_disabled = params.flags & setup::R_DISABLED != 0;
+    state.has_no_fast_path = params.flags & setup::IOPOLL != 0;
     if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {
         state.issuer = Some(process::thread_key());
     }

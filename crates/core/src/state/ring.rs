@@ -1,9 +1,12 @@
 //! The ring: all that is behind its lock.
 
 use super::drain::DrainQueue;
+use super::personalities::Personalities;
 use super::ready::Ready;
+use super::restrictions::Restrictions;
 use super::watched::Watched;
 use super::worker_pool::WorkerPool;
+use crate::identity::{self, Identity};
 use crate::request::{Parked, ReqId};
 use crate::ring::SubmitBaton;
 use crate::ring_resources::RingResources;
@@ -11,6 +14,7 @@ use crate::slab::Slab;
 use crate::uringlet::run_queue::RunQueue;
 use crate::uringlet::workers::UringletWorkers;
 use crate::virtual_file::CompleteCommand;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
@@ -112,6 +116,12 @@ pub(crate) struct RingState {
     /// Numbers of this process that are known to be the ring's.
     pub(crate) known_fds: u32,
     pub(crate) is_disabled: bool,
+    /// What it may be used for, if that is restricted.
+    pub(crate) restrictions: Option<Box<Restrictions>>,
+    /// Identities that requests may act with.
+    pub(crate) personalities: Personalities,
+    /// Each SQE has to be checked, or is polled: none is executed directly.
+    pub(crate) has_no_fast_path: bool,
     pub(crate) is_closing: bool,
     /// The one thread that may submit (`SINGLE_ISSUER`), once known.
     pub(crate) issuer: Option<u64>,
@@ -206,6 +216,9 @@ impl RingState {
             fd,
             known_fds: 0,
             is_disabled: false,
+            restrictions: None,
+            personalities: Personalities::default(),
+            has_no_fast_path: false,
             is_closing: false,
             issuer: None,
             timeouts_fired: 0,
@@ -230,6 +243,8 @@ impl RingState {
         rebuilt.complete_command = torn.complete_command;
         rebuilt.known_fds = torn.known_fds;
         rebuilt.is_disabled = torn.is_disabled;
+        rebuilt.restrictions = torn.restrictions.take();
+        rebuilt.has_no_fast_path = torn.has_no_fast_path;
         rebuilt.is_closing = torn.is_closing;
         rebuilt.maker = torn.maker;
         core::mem::forget(torn);
@@ -237,8 +252,8 @@ impl RingState {
     }
 
     /// In a forked child: drops what is the parent's, that is, requests in flight, workers, epoll
-    /// set and AIO.
-    pub(crate) fn reset_in_child(&mut self) {
+    /// set and AIO. The only thread had the identity `former` there.
+    pub(crate) fn reset_in_child(&mut self, former: Identity) {
         self.parked.iter().for_each(|(_, parked)| parked.unmark(self.res.ring_index));
         self.parked.clear();
         if self.issuer.is_some() {
@@ -254,6 +269,9 @@ impl RingState {
         self.waiters = Waiters::default();
         self.io_wq.forget();
         self.io_wq = WorkerPool::new(self.res.memory.geometry().sq_entries);
+        if !self.personalities.is_empty() {
+            self.personalities.reset_in_child(former, &self.io_wq.capture(identity::of_this_thread()));
+        }
         if let Some(workers) = self.uringlet_workers.take() {
             workers.forget();
         }

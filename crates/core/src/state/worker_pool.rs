@@ -119,6 +119,14 @@ impl WorkerPool {
         }
     }
 
+    /// Leaves a bounded worker behind for what has captured this identity, which is the calling
+    /// thread's. Returns whether there is one.
+    pub(crate) fn keep_worker_of_captured(&self, identity: Identity) -> bool {
+        let io_wq = self.of(identity);
+        io_wq.keep_worker(Account::Bound);
+        io_wq.has_worker(Account::Bound)
+    }
+
     /// Ends the workers of identities that have ended. [`lacks_worker`](Self::lacks_worker) must be
     /// asked then.
     pub(crate) fn end_old(&self) {

@@ -8,7 +8,7 @@ use super::fast_path::{FastPath, fast_path};
 use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx};
 use crate::request::{FileTarget, Outcome, Request};
-use crate::state::{UringGuard, drain::DrainQueue};
+use crate::state::UringGuard;
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
 use uringlet_sys::{Errno, process};
 
@@ -35,7 +35,7 @@ impl SqeResult {
 pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, depth: Depth) -> SqeResult {
     let is_after_link = !chain.is_empty();
     let mut tried = FastPath::Fallback;
-    if !is_after_link && guard.drain.is_idle() && guard.res.setup & setup::IOPOLL == 0 {
+    if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path {
         tried = fast_path(guard, sqe);
         if let FastPath::Done(outcome) = tried {
             post_fast_path(guard, sqe, outcome);
@@ -108,7 +108,10 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
             if def.needs_file {
                 req.target = if sqe.flags & sqe::FIXED_FILE != 0 { FileTarget::Fixed(sqe.fd as u32) } else { FileTarget::Fd(sqe.fd) };
             }
-            check(sqe, def, cx, &mut guard.drain).and_then(|()| {
+            check(sqe, def, cx, guard).and_then(|()| {
+                if sqe.personality != 0 {
+                    adopt_personality(guard, sqe.personality, req)?;
+                }
                 if let Some(notification) = def.notification.and_then(|notification| notification(sqe)) {
                     req.rare_mut().notification = Some(notification);
                 }
@@ -124,7 +127,7 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
 
 /// The checks that all opcodes share.
 #[inline]
-fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, drain: &mut DrainQueue) -> Result<(), Errno> {
+fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, guard: &mut UringGuard) -> Result<(), Errno> {
     if sqe.flags & !SQE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }
@@ -135,13 +138,16 @@ fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, drain: &mut DrainQueue) -> Result<
         return Err(Errno::EOPNOTSUPP);
     }
     if sqe.flags & sqe::CQE_SKIP_SUCCESS != 0 {
-        drain.bar();
+        guard.drain.bar();
     }
     if sqe.flags & sqe::IO_DRAIN != 0 {
-        if drain.is_barred() {
+        if guard.drain.is_barred() {
             return Err(Errno::EOPNOTSUPP);
         }
-        drain.begin(cx.is_after_link);
+        guard.drain.begin(cx.is_after_link);
+    }
+    if guard.restrictions.as_ref().is_some_and(|restrictions| !restrictions.allow_sqe(sqe.opcode, sqe.flags)) {
+        return Err(Errno::EACCES);
     }
     if !def.ioprio && sqe.ioprio != 0 {
         return Err(Errno::EINVAL);
@@ -149,9 +155,15 @@ fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, drain: &mut DrainQueue) -> Result<
     if cx.setup & setup::IOPOLL != 0 && !def.iopoll {
         return Err(Errno::EINVAL);
     }
-    // No personality is ever registered: IORING_REGISTER_PERSONALITY answers EINVAL.
-    if sqe.personality != 0 {
-        return Err(Errno::EINVAL);
-    }
+    Ok(())
+}
+
+/// The request acts with a registered identity.
+///
+/// # Errors
+/// `EINVAL`: it is not registered.
+#[cold]
+fn adopt_personality(guard: &UringGuard, id: u16, req: &mut Request) -> Result<(), Errno> {
+    req.rare_mut().captured = Some(guard.personalities.find(id).ok_or(Errno::EINVAL)?);
     Ok(())
 }

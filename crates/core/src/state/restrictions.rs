@@ -1,0 +1,90 @@
+//! What a ring may be used for (`IORING_REGISTER_RESTRICTIONS`): opcodes, SQE flags, register
+//! operations. All else is refused once the ring is enabled.
+
+use uringlet_abi::Opcode;
+use uringlet_abi::register::{self as reg, Restriction};
+use uringlet_sys::Errno;
+
+/// See the module. The default allows nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Restrictions {
+    register_ops: u64,
+    opcodes: u128,
+    /// `IOSQE_*` that an SQE may have.
+    allowed: u8,
+    /// `IOSQE_*` that it must have.
+    required: u8,
+}
+
+// A bit for each.
+const _: () = assert!(reg::LAST < u64::BITS && (Opcode::LAST as u32) <= u128::BITS);
+
+impl Restrictions {
+    /// Adds one entry of the program's list.
+    ///
+    /// # Errors
+    /// `EINVAL`: of no kind that is known, or an opcode or operation that is none.
+    pub(crate) fn add(&mut self, entry: &Restriction) -> Result<(), Errno> {
+        match entry.opcode {
+            reg::RESTRICTION_REGISTER_OP if u32::from(entry.value) <= reg::LAST => self.register_ops |= 1 << entry.value,
+            reg::RESTRICTION_SQE_OP if entry.value < Opcode::LAST => self.opcodes |= 1 << entry.value,
+            reg::RESTRICTION_SQE_FLAGS_ALLOWED => self.allowed = entry.value,
+            reg::RESTRICTION_SQE_FLAGS_REQUIRED => self.required = entry.value,
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(())
+    }
+
+    /// Whether an SQE with this opcode and these `IOSQE_*` may be submitted.
+    pub(crate) fn allow_sqe(&self, opcode: u8, flags: u8) -> bool {
+        let is_listed = opcode < Opcode::LAST && self.opcodes >> opcode & 1 != 0;
+        is_listed && flags & self.required == self.required && flags & !(self.allowed | self.required) == 0
+    }
+
+    /// Whether this `IORING_REGISTER_*` may be called.
+    pub(crate) fn allow_register(&self, opcode: u32) -> bool {
+        opcode <= reg::LAST && self.register_ops >> opcode & 1 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uringlet_abi::sqe;
+
+    fn of(entries: &[(u16, u8)]) -> Restrictions {
+        let mut restrictions = Restrictions::default();
+        for &(opcode, value) in entries {
+            restrictions.add(&Restriction { opcode, value, ..Restriction::default() }).unwrap();
+        }
+        restrictions
+    }
+
+    #[test]
+    fn an_empty_list_allows_nothing() {
+        let none = Restrictions::default();
+        assert!(!none.allow_sqe(Opcode::Nop as u8, 0) && !none.allow_register(reg::PROBE));
+    }
+
+    #[test]
+    fn required_flags_are_allowed_and_the_last_list_of_flags_counts() {
+        let nop = Opcode::Nop as u8;
+        let both = of(&[
+            (reg::RESTRICTION_SQE_OP, nop),
+            (reg::RESTRICTION_SQE_FLAGS_ALLOWED, sqe::IO_LINK),
+            (reg::RESTRICTION_SQE_FLAGS_ALLOWED, sqe::ASYNC),
+            (reg::RESTRICTION_SQE_FLAGS_REQUIRED, sqe::FIXED_FILE),
+        ]);
+        assert!(both.allow_sqe(nop, sqe::FIXED_FILE) && both.allow_sqe(nop, sqe::FIXED_FILE | sqe::ASYNC));
+        assert!(!both.allow_sqe(nop, 0) && !both.allow_sqe(nop, sqe::FIXED_FILE | sqe::IO_LINK));
+        assert!(!both.allow_sqe(Opcode::Readv as u8, sqe::FIXED_FILE));
+    }
+
+    #[test]
+    fn an_unknown_entry_is_refused() {
+        for (opcode, value) in [(4, 0), (reg::RESTRICTION_SQE_OP, Opcode::LAST), (reg::RESTRICTION_REGISTER_OP, 200)] {
+            let entry = Restriction { opcode, value, ..Restriction::default() };
+            assert_eq!(Restrictions::default().add(&entry), Err(Errno::EINVAL));
+        }
+    }
+}
