@@ -4,7 +4,7 @@
 use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
-use crate::{apt, build, conformance, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
+use crate::{apt, build, conformance, count, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -40,6 +40,7 @@ const STAGES: &[CiStage] = &[
     },
     CiStage { name: "doc", about: "documentation without warnings", is_slow: false, run: doc },
     CiStage { name: "build", about: "the release", is_slow: false, run: || build::main(vec![]) },
+    CiStage { name: "count", about: "instructions of the hottest calls", is_slow: false, run: || count::main(vec![]) },
     CiStage { name: "test", about: "unit and integration tests", is_slow: false, run: test },
     CiStage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },
     CiStage { name: "shuttle", about: "whole pools, in orders picked at random", is_slow: false, run: shuttle },

@@ -5,6 +5,7 @@ mod apt;
 mod build;
 mod ci;
 mod conformance;
+mod count;
 mod demo;
 mod fio;
 mod fsx;
@@ -44,6 +45,7 @@ const TASKS: &[Task] = &[
     ("harmless", "programs under `uringlet run` do what they do without it", harmless::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),
     ("torture", "threads of changing identities on one pool of files, each access and byte checked", torture::main),
+    ("count", "instructions of the hottest calls, compared with those recorded", count::main),
     ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),
     ("oracle", "ublk_drv in a virtual machine: does it still answer as our driver is tested to?", oracle::main),
     ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
