@@ -36,6 +36,9 @@ pub mod setup {
     pub const REGISTERED_FD_ONLY: u32 = 1 << 15;
     pub const NO_SQARRAY: u32 = 1 << 16;
     pub const HYBRID_IOPOLL: u32 = 1 << 17;
+    pub const CQE_MIXED: u32 = 1 << 18;
+    pub const SQE_MIXED: u32 = 1 << 19;
+    pub const SQ_REWIND: u32 = 1 << 20;
     /// Not the kernel's, which answers `EINVAL`: the ring's own workers issue the requests that may
     /// block, and hand over to the next worker when they block.
     pub const URINGLET: u32 = 1 << 31;
@@ -111,6 +114,9 @@ pub mod cqe {
     pub const SOCK_NONEMPTY: u32 = 1 << 2;
     pub const NOTIF: u32 = 1 << 3;
     pub const BUF_MORE: u32 = 1 << 4;
+    pub const SKIP: u32 = 1 << 5;
+    /// The CQE has 32 bytes, on a ring of both sizes.
+    pub const BIG: u32 = 1 << 15;
     /// The buffer id of a provided buffer sits above this bit.
     pub const BUFFER_SHIFT: u32 = 16;
 }
@@ -162,6 +168,7 @@ pub mod op_flags {
     pub const NOP_FIXED_FILE: u32 = 1 << 2;
     pub const NOP_FIXED_BUFFER: u32 = 1 << 3;
     pub const NOP_TW: u32 = 1 << 4;
+    pub const NOP_CQE32: u32 = 1 << 5;
 }
 
 /// `IORING_OP_URING_CMD`: its flags, the socket commands (`SOCKET_URING_OP_*`) and that of block

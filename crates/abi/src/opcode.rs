@@ -97,9 +97,11 @@ opcodes! {
     ReadvFixed = 60, "READV_FIXED";
     WritevFixed = 61, "WRITEV_FIXED";
     Pipe = 62, "PIPE";
+    Nop128 = 63, "NOP128";
+    UringCmd128 = 64, "URING_CMD128";
 }
 
 impl Opcode {
-    /// One past the last opcode (`IORING_OP_LAST` of Linux 6.18).
-    pub const LAST: u8 = 63;
+    /// One past the last opcode (`IORING_OP_LAST` of Linux 6.19).
+    pub const LAST: u8 = 65;
 }

@@ -40,6 +40,27 @@ pub const QUERY: u32 = 35;
 /// The highest operation that Linux 6.18 has.
 pub const LAST: u32 = QUERY;
 
+/// `IO_URING_QUERY_*`: what `IORING_REGISTER_QUERY` can be asked.
+pub mod query {
+    pub const OPCODES: u32 = 0;
+    pub const ZCRX: u32 = 1;
+    pub const SCQ: u32 = 2;
+    /// One past the last.
+    pub const NR: u32 = 3;
+}
+
+/// `struct io_uring_query_hdr`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct QueryHdr {
+    pub next_entry: u64,
+    pub query_data: u64,
+    pub query_op: u32,
+    pub size: u32,
+    pub result: i32,
+    pub resv: [u32; 3],
+}
+
 /// `IORING_REGISTER_USE_REGISTERED_RING`: the fd is an index of a registered ring.
 pub const USE_REGISTERED_RING: u32 = 1 << 31;
 /// `IORING_REGISTER_FILES_SKIP`.
@@ -167,6 +188,7 @@ pub struct Iovec {
 const _: () = {
     assert!(size_of::<RsrcRegister>() == 32);
     assert!(size_of::<RsrcUpdate2>() == 32);
+    assert!(size_of::<QueryHdr>() == 40);
     assert!(size_of::<BufReg>() == 40);
     assert!(size_of::<SyncCancelReg>() == 64);
 };

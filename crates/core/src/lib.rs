@@ -86,9 +86,11 @@ impl Engine {
     pub fn register(&'static self, fd: u32, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
         let is_registered = opcode & reg::USE_REGISTERED_RING != 0;
         let opcode = opcode & !reg::USE_REGISTERED_RING;
-        // An operation without a ring would be about the engine as a whole; none is supported.
-        if opcode > reg::LAST || (fd == u32::MAX && !is_registered) {
+        if opcode > reg::LAST {
             return to_isize(Err(Errno::EINVAL));
+        }
+        if fd == u32::MAX && !is_registered {
+            return to_isize(register::without_ring(opcode, arg, nr_args));
         }
         let result = if self.is_foreign_process() {
             // What it registers would be its own descriptors, and the ring its parent's.

@@ -4,7 +4,7 @@
 
 use crate::apoll::Poller;
 use crate::identity::{self, Identity};
-use crate::ring::cq::Cq;
+use crate::ring::cq::{Cq, CqeExtra, WaitingCqe};
 use crate::rsrc::buf_ring::BufGroups;
 use crate::rsrc::buffers::{BufferNode, BufferTable};
 use crate::rsrc::files::{FileNode, FileTable};
@@ -61,7 +61,7 @@ pub(crate) struct RingResources {
     pub(crate) setup: u32,
     pub(crate) cq: Cq,
     /// CQEs that wait for the submitter's next GETEVENTS (`DEFER_TASKRUN`).
-    pub(crate) deferred: VecDeque<Cqe>,
+    pub(crate) deferred: VecDeque<WaitingCqe>,
     /// `DEFER_TASKRUN`: the program was notified of events of its files, and has not entered since.
     pub(crate) event_pending: bool,
     pub(crate) poller: Option<Poller>,
@@ -138,14 +138,34 @@ impl RingResources {
     #[inline(never)]
     fn post_or_defer(&mut self, cqe: Cqe) {
         if !self.lock_owner.is_submitter() {
-            self.deferred.push_back(cqe);
-            return self.note_deferred();
+            return self.defer(WaitingCqe { cqe, extra: None });
         }
         // A request's last CQE, for example of a cancel, must not overtake its earlier ones.
         if !self.deferred.is_empty() {
             self.run_deferred();
         }
         self.cq.post(&self.memory, cqe);
+    }
+
+    fn defer(&mut self, waiting: WaitingCqe) {
+        self.deferred.push_back(waiting);
+        self.note_deferred();
+    }
+
+    /// As [`post`](Self::post), for a CQE with a second half, on a ring that has such CQEs.
+    #[cold]
+    pub(crate) fn post_big(&mut self, cqe: Cqe, extra: CqeExtra) {
+        if self.setup & setup::DEFER_TASKRUN != 0 && !self.lock_owner.is_submitter() {
+            self.defer(WaitingCqe { cqe, extra: Some(extra) });
+        } else {
+            if !self.deferred.is_empty() {
+                self.run_deferred();
+            }
+            self.cq.post_big(&self.memory, cqe, extra);
+        }
+        if self.timers.counts_completions() {
+            self.timers.note_posted();
+        }
     }
 
     /// A slot or a request gives up a file. The last one closes its descriptor and posts its tag.
@@ -202,8 +222,11 @@ impl RingResources {
 
     #[inline(never)]
     fn flush_deferred(&mut self) {
-        while let Some(cqe) = self.deferred.pop_front() {
-            self.cq.post(&self.memory, cqe);
+        while let Some(WaitingCqe { cqe, extra }) = self.deferred.pop_front() {
+            match extra {
+                Some(extra) => self.cq.post_big(&self.memory, cqe, extra),
+                None => self.cq.post(&self.memory, cqe),
+            }
         }
         self.set_sq_flag(sq_flags::TASKRUN, false);
         self.cq.flush_overflow(&self.memory);

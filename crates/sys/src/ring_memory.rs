@@ -202,21 +202,26 @@ impl RingMemory {
     pub fn sqe(&self, index: u32) -> Sqe {
         let index = index & (self.geometry.sq_entries - 1);
         let at = (index as usize) << self.geometry.sqe_shift;
-        // SAFETY: masked to the number of SQEs, each at least 64 bytes and 8-aligned.
-        Sqe::from_words(core::array::from_fn(|i| unsafe { self.sqes.u64(at + i * 8) }.load(Relaxed)))
+        Sqe::from_words(core::array::from_fn(|i| self.sqe_word(at + i * 8)))
     }
 
-    /// The second half of SQE `index`, copied once. Empty where SQEs have 64 bytes.
+    /// A word of an SQE, by its offset: a multiple of 8 below the SQEs' end.
+    #[inline(always)]
+    fn sqe_word(&self, at: usize) -> u64 {
+        // SAFETY: the two callers pass words of an SQE whose index is masked to their number.
+        unsafe { self.sqes.u64(at) }.load(Relaxed)
+    }
+
+    /// The 64 bytes behind the first half of SQE `index`, copied once: its second half, or the next
+    /// entry where SQEs have 64 bytes. Empty if there is none.
     pub fn sqe_second_half(&self, index: u32) -> impl Iterator<Item = u64> {
         let index = index & (self.geometry.sq_entries - 1);
         let at = ((index as usize) << self.geometry.sqe_shift) + 64;
-        let words = if self.geometry.sqe_shift == 7 { 8 } else { 0 };
-        // SAFETY: masked to the number of SQEs, and these have 128 bytes; 8-aligned.
-        (0..words).map(move |i| unsafe { self.sqes.u64(at + i * 8) }.load(Relaxed))
+        let words = if at < self.geometry.sqes_len() { 8 } else { 0 };
+        (0..words).map(move |i| self.sqe_word(at + i * 8))
     }
 
-    /// Stores a CQE in slot `index`. The second half of a 32-byte CQE is zero: no supported opcode
-    /// uses it.
+    /// Stores a CQE in slot `index`. The second half of a 32-byte CQE is zero.
     #[inline(always)]
     pub fn store_cqe(&self, index: u32, cqe: Cqe) {
         let index = index & (self.geometry.cq_entries - 1);
@@ -229,6 +234,19 @@ impl RingMemory {
                 self.rings.u64(at + 16).store(0, Relaxed);
                 self.rings.u64(at + 24).store(0, Relaxed);
             }
+        }
+    }
+
+    /// Stores the second half of the CQE in slot `index`: where CQEs have 16 bytes, in the slot
+    /// behind it, which must not be beyond the last one.
+    #[cold]
+    pub fn store_cqe_extra(&self, index: u32, extra: [u64; 2]) {
+        let last = (self.geometry.cq_entries << (self.geometry.cqe_shift - 4)) - 1;
+        let half = ((index & (self.geometry.cq_entries - 1)) << (self.geometry.cqe_shift - 4)) + 1;
+        let at = layout::CQES as usize + (half.min(last) as usize) * 16;
+        for (i, word) in extra.into_iter().enumerate() {
+            // SAFETY: at most the last 16 bytes of the CQEs; 8-aligned.
+            unsafe { self.rings.u64(at + i * 8) }.store(word, Relaxed);
         }
     }
 

@@ -51,6 +51,7 @@ pod!(
     abi::Timespec,
     abi::GeteventsArg,
     abi::register::FilesUpdate,
+    abi::register::QueryHdr,
     abi::register::RsrcRegister,
     abi::register::RsrcUpdate,
     abi::register::RsrcUpdate2,

@@ -48,7 +48,7 @@ pub(super) fn corrupt_field(rng: &mut Rng, draft: &mut Draft) {
         7 => s.splice_fd_in ^= 1 << (8 + rng.below(24)),
         8 => s.addr3 = 5,
         9 => s.pad2 = 5,
-        10 => s.opcode = rng.pick(&[63, 64, 200, 255]),
+        10 => s.opcode = rng.pick(&[98, 99, 200, 255]),
         11 => s.flags ^= 1 << 5,
         _ => s.flags |= 1,
     }

@@ -20,7 +20,7 @@ use uringlet_sys::process::{self, is_file_size_limited, monotonic_ns};
 use uringlet_sys::ring_memory::RingField;
 use uringlet_sys::{Errno, UserPtr, user};
 
-const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
+pub(crate) const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
 const SIGSET_LEN: usize = 8;
 const NEVER: u64 = u64::MAX;
 /// The shortest nap, ns: about what the two thread switches of a wake-up cost.

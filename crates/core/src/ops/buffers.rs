@@ -194,7 +194,7 @@ pub(crate) fn release(ring: &mut RingResources, node: Option<Arc<FileNode>>) {
 mod tests {
     use super::*;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     fn errno(prep: fn(&Sqe, &PrepCx) -> Result<BuffersOp, Errno>, sqe: &Sqe) -> Option<Errno> {
         prep(sqe, &CX).err()

@@ -177,7 +177,7 @@ mod tests {
     use crate::ops::issue::Prep;
     use uringlet_abi::sqe;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
     const FIXED: PrepCx = PrepCx { sqe_flags: sqe::FIXED_FILE, ..CX };
 
     fn named() -> Sqe {

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::ops::issue::Prep;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     #[test]
     fn futex_wait_and_wake_check_their_fields() {

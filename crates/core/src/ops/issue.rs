@@ -4,6 +4,7 @@
 
 use super::outcome::Outcome;
 use crate::file::{FileKind, IoDirection};
+use crate::ring::cq::CqeExtra;
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::SelectedBuf;
 use crate::rsrc::buffers::BufferNode;
@@ -106,6 +107,8 @@ pub(crate) struct PrepCx {
     pub(crate) sqe_flags: u8,
     /// Whether this request follows another one in its chain (LINK_TIMEOUT needs one).
     pub(crate) is_after_link: bool,
+    /// The SQE takes two entries of 64 bytes.
+    pub(crate) is_wide: bool,
 }
 
 /// A family's `prep`, as unit tests list them.
@@ -177,6 +180,11 @@ pub(crate) trait OpFamily {
 
     /// The index of the registered buffer that it uses.
     fn registered_buffer(&self) -> Option<u16> {
+        None
+    }
+
+    /// The second half of the CQE with this outcome, on a ring that has CQEs of 32 bytes.
+    fn cqe_extra(&self, _outcome: Outcome) -> Option<CqeExtra> {
         None
     }
 

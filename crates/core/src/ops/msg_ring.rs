@@ -85,7 +85,7 @@ mod tests {
         ] {
             assert_eq!(message(&bad).err(), Some(Errno::EINVAL), "{bad:?}");
         }
-        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
         for refused in [Sqe { op_flags: 4, ..Sqe::default() }, Sqe { buf_index: 1, ..Sqe::default() }] {
             assert_eq!(prep(&refused, &cx).err(), Some(Errno::EINVAL), "{refused:?}");
         }

@@ -24,6 +24,7 @@ use super::timeout::TimeoutOp;
 use super::uring_cmd::CmdOp;
 use super::waitid::Waitid;
 use crate::file::{FileKind, IoDirection};
+use crate::ring::cq::CqeExtra;
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::SelectedBuf;
 use crate::rsrc::files::FileNode;
@@ -136,6 +137,10 @@ impl Op {
 
     pub(crate) fn registered_buffer(&self) -> Option<u16> {
         family!(self, op => op.registered_buffer(), none => None)
+    }
+
+    pub(crate) fn cqe_extra(&self, outcome: Outcome) -> Option<CqeExtra> {
+        family!(self, op => op.cqe_extra(outcome), none => None)
     }
 
     pub(crate) fn take_file(&mut self) -> Option<Arc<FileNode>> {

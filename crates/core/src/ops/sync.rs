@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::ops::issue::Prep;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     fn errno(prep: Prep<SyncOp>, sqe: &Sqe) -> Option<Errno> {
         prep(sqe, &CX).err()

@@ -28,6 +28,8 @@ pub(crate) struct OpDef {
     pub(crate) iopoll: bool,
     /// Advertised by the probe.
     pub(crate) supported: bool,
+    /// Its SQE has 128 bytes.
+    pub(crate) is_wide: bool,
     /// Its file is a socket: after EAGAIN it becomes ready only with an edge.
     pub(crate) is_socket: bool,
     /// It waits for a child or a futex: a cancel ends it at once, although a worker has it.
@@ -90,6 +92,7 @@ const fn row(prep: PrepInPlace, routing: OpRouting) -> OpDef {
         ioprio: false,
         iopoll: false,
         supported: true,
+        is_wide: false,
         is_socket: false,
         is_wait: false,
         acts_as_submitter: false,
@@ -142,6 +145,15 @@ const fn as_submitter(def: OpDef) -> OpDef {
     OpDef { acts_as_submitter: true, ..def }
 }
 
+const fn wide(def: OpDef) -> OpDef {
+    OpDef { is_wide: true, ..def }
+}
+
+/// A command to a file, which decides what that depends on.
+const fn command() -> OpDef {
+    as_submitter(selecting(OpDef { iopoll: true, ..file(prep!(uring_cmd::prep), UNBOUNDED_RING) }))
+}
+
 /// An operation on names.
 const fn path(prep: PrepInPlace) -> OpDef {
     as_submitter(shallow(prep))
@@ -170,8 +182,7 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Fallocate => file(prep!(sync::prep_fallocate), BOUNDED),
         O::Fadvise => file(prep!(sync::prep_fadvise), BOUNDED),
         O::Madvise => row(prep!(sync::prep_madvise), BOUNDED),
-        // On a worker, where SIGXFSZ is blocked.
-        O::Ftruncate => file(prep!(sync::prep_ftruncate), BOUNDED),
+        O::Ftruncate => file(prep!(sync::prep_ftruncate), BOUNDED), // On a worker, where SIGXFSZ is blocked.
         // try_issue opens what needs no I/O; the rest may sleep on a FIFO or a device.
         O::Openat => as_submitter(row(prep!(fs::prep_openat), FS)),
         O::Openat2 => as_submitter(row(prep!(fs::prep_openat2), FS)),
@@ -187,8 +198,7 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Fsetxattr => as_submitter(inline(Inline::Shallow, file(prep!(fs::prep_fsetxattr), FS))),
         O::Fgetxattr => as_submitter(inline(Inline::Shallow, file(prep!(fs::prep_fgetxattr), FS))),
         O::EpollCtl => inline(Inline::Always, row(prep!(fs::prep_epoll_ctl), FS)),
-        // try_issue looks up the registered input; a worker does the rest.
-        O::Splice => file(prep!(splice::prep_splice), UNBOUNDED_RING),
+        O::Splice => file(prep!(splice::prep_splice), UNBOUNDED_RING), // try_issue looks up the registered input.
         O::Tee => file(prep!(splice::prep_tee), UNBOUNDED_RING),
         O::Accept => socket(prep!(net::prep_accept)),
         O::Connect => as_submitter(OpDef { ioprio: false, ..socket(prep!(net::prep_connect)) }),
@@ -217,7 +227,9 @@ const fn def(opcode: Opcode) -> OpDef {
         O::RemoveBuffers => OpDef { iopoll: true, ..row(prep!(buffers::prep_remove), RING) },
         O::FilesUpdate => OpDef { iopoll: true, ..row(prep!(buffers::prep_files_update), RING) },
         O::Waitid => wait(prep!(waitid::prep)),
-        O::UringCmd => as_submitter(selecting(OpDef { iopoll: true, ..file(prep!(uring_cmd::prep), UNBOUNDED_RING) })),
+        O::Nop128 => wide(OpDef { iopoll: true, ..row(prep!(nop::prep), RING) }),
+        O::UringCmd128 => wide(command()),
+        O::UringCmd => command(),
         O::FutexWait => wait(prep!(futex::prep_wait)),
         O::FutexWake => row(prep!(futex::prep_wake), UNBOUNDED_RING),
         O::FutexWaitv => wait(prep!(futex::prep_waitv)),

@@ -1,4 +1,4 @@
-//! `IORING_OP_URING_CMD`: a command to a file's own implementation.
+//! `IORING_OP_URING_CMD, URING_CMD128`: a command to a file's own implementation.
 //! Source:  io_uring_enter(2), behaviour of Linux 6.18, and of 6.19 for GETSOCKNAME; `virtual_file`
 //!          says which files of the engine take commands.
 //! Issue:   a virtual file decides: it completes the command now or later, or a worker runs it.
@@ -99,8 +99,10 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<CmdOp, Errno> {
     data[..8].copy_from_slice(&sqe.addr3.to_le_bytes());
     data[8..].copy_from_slice(&sqe.pad2.to_le_bytes());
     let is_refused = has(cmd::MULTISHOT) || cx.setup & setup::IOPOLL != 0;
-    let is_plain = sqe.file_index() == 0 && sqe.op_flags == 0 && !is_refused;
-    let rare = (!is_plain).then(|| Box::new(RareFields { optlen: sqe.file_index(), flags: sqe.op_flags, is_refused, sqe_tail: None }));
+    // On a ring of both sizes the first half says whether there is a second one.
+    let sqe_tail = (cx.is_wide || cx.setup & setup::SQE128 != 0).then_some([0; 64]);
+    let is_plain = sqe.file_index() == 0 && sqe.op_flags == 0 && !is_refused && sqe_tail.is_none();
+    let rare = (!is_plain).then(|| Box::new(RareFields { optlen: sqe.file_index(), flags: sqe.op_flags, is_refused, sqe_tail }));
     Ok(CmdOp { op: sqe.off as u32, len: sqe.len, addr: sqe.addr, data, rare, file: None })
 }
 
@@ -119,15 +121,10 @@ impl OpFamily for CmdOp {
 
     /// Reads the second half of SQE `index`, where it has one.
     fn read_big_sqe(&mut self, memory: &RingMemory, index: u32) {
-        let mut words = memory.sqe_second_half(index).peekable();
-        if words.peek().is_none() {
-            return;
-        }
-        let mut sqe_tail = [0; 64];
-        for (bytes, word) in sqe_tail.chunks_exact_mut(8).zip(words) {
+        let Some(sqe_tail) = self.rare.as_mut().and_then(|rare| rare.sqe_tail.as_mut()) else { return };
+        for (bytes, word) in sqe_tail.chunks_exact_mut(8).zip(memory.sqe_second_half(index)) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        self.rare.get_or_insert_default().sqe_tail = Some(sqe_tail);
     }
 
     /// Runs the command on a worker.
@@ -200,7 +197,7 @@ impl CmdOp {
 mod tests {
     use super::*;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     #[test]
     fn commands_have_their_number_and_data() {

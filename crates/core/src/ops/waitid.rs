@@ -111,7 +111,7 @@ impl Waitid {
 mod tests {
     use super::*;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     #[test]
     fn waitid_checks_its_fields() {

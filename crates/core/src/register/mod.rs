@@ -3,6 +3,7 @@
 mod eventfd;
 mod files;
 mod policy;
+pub(crate) mod query;
 mod ring_fds;
 pub(crate) mod setup;
 mod workers;
@@ -36,6 +37,17 @@ pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -
     let result = if needs_memory(opcode) { reserve::ensure() } else { Ok(()) }.and_then(|()| run(&mut guard, opcode, arg, n));
     release_ring(guard);
     result
+}
+
+/// Runs an operation that needs no ring.
+///
+/// # Errors
+/// Those of io_uring_register(2); `EINVAL` the operation needs a ring.
+pub(crate) fn without_ring(opcode: u32, arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    match opcode {
+        reg::QUERY => query::query(arg, n),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Operations that make something. The others must work without memory.
@@ -81,6 +93,7 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::PBUF_RING => one(arg, n).and_then(|()| register_buf_ring(guard, arg)),
         reg::UNREGISTER_PBUF_RING => one(arg, n).and_then(|()| unregister_buf_ring(guard, arg)),
         reg::PBUF_STATUS => one(arg, n).and_then(|()| buf_ring_status(guard, arg)),
+        reg::QUERY => query::query(arg, n),
         reg::SYNC_CANCEL => one(arg, n).and_then(|()| sync_cancel(guard, arg)),
         _ => Err(Errno::EINVAL),
     }

@@ -28,10 +28,16 @@ const KNOWN: u32 = setup::IOPOLL
     | setup::NO_MMAP
     | setup::REGISTERED_FD_ONLY
     | setup::NO_SQARRAY
+    | setup::CQE_MIXED
+    | setup::SQE_MIXED
+    | setup::SQ_REWIND
     | setup::URINGLET;
 
+/// The flags that are the kernel's, too.
+pub(super) const PUBLIC: u32 = KNOWN & !setup::URINGLET;
+
 /// The supported features. Not supported: `RW_ATTR`, `NO_IOWAIT`.
-const FEATURES: u32 = feat::SINGLE_MMAP
+pub(super) const FEATURES: u32 = feat::SINGLE_MMAP
     | feat::NODROP
     | feat::SUBMIT_STABLE
     | feat::RW_CUR_POS
@@ -76,7 +82,10 @@ fn check_flags(params: &UringParams) -> Result<(), Errno> {
     let is_senseless = (has(setup::SQPOLL) && has(task_run))
         || (has(setup::TASKRUN_FLAG) && !has(setup::COOP_TASKRUN | setup::DEFER_TASKRUN))
         || (has(setup::DEFER_TASKRUN) && !has(setup::SINGLE_ISSUER))
-        || (has(setup::REGISTERED_FD_ONLY) && !has(setup::NO_MMAP));
+        || (has(setup::REGISTERED_FD_ONLY) && !has(setup::NO_MMAP))
+        || (has(setup::CQE_MIXED) && has(setup::CQE32))
+        || (has(setup::SQE_MIXED) && has(setup::SQE128))
+        || (has(setup::SQ_REWIND) && (!has(setup::NO_SQARRAY) || has(setup::SQPOLL)));
     if is_senseless { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
@@ -92,6 +101,9 @@ fn geometry(entries: u32, params: &UringParams) -> Result<Geometry, Errno> {
     } else {
         2 * sq_entries
     };
+    if (has(setup::CQE_MIXED) && cq_entries < 2) || (has(setup::SQE_MIXED) && sq_entries < 2) {
+        return Err(Errno::EOVERFLOW);
+    }
     Ok(Geometry {
         sq_entries,
         cq_entries,
@@ -180,7 +192,7 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<u
         }
     };
     let mut state = RingState::new(generation, memory, params.flags, io_wq, fd);
-    state.baton = Some(SubmitBaton::new());
+    state.baton = Some(SubmitBaton::new(params.flags));
     state.complete_command = complete_command;
     state.res.wake_eventfd = Some(wake_eventfd);
     state.res.mode = write::mode_for(params.flags);

@@ -5,6 +5,9 @@
 //! again. Only the engine writes the tail. The program writes the head, which may hold anything: it
 //! is only used to compute the free slots, clamped to the ring's size.
 //!
+//! On a ring of both sizes (`IORING_SETUP_CQE_MIXED`) a CQE of 32 bytes takes two slots, one behind
+//! the other. If only the last slot is left before the queue wraps, a filler (`F_SKIP`) goes there.
+//!
 //! A full ring loses nothing: CQEs wait in `overflow`, in order, and `IORING_SQ_CQ_OVERFLOW` is
 //! set.
 //!
@@ -15,7 +18,7 @@ mod model;
 
 use alloc::collections::VecDeque;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use uringlet_abi::{Cqe, sq_flags};
+use uringlet_abi::{Cqe, cqe, sq_flags};
 use uringlet_sys::ring_memory::{RingField, RingMemory};
 
 /// The notifications due when the ring's lock is released.
@@ -39,12 +42,23 @@ impl CqNotify {
     }
 }
 
+/// The second half of a 32-byte CQE.
+pub(crate) type CqeExtra = [u64; 2];
+
+/// A CQE that is not in the ring yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitingCqe {
+    pub(crate) cqe: Cqe,
+    /// None: it has 16 bytes, or the second half is zero because all have 32.
+    pub(crate) extra: Option<CqeExtra>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Cq {
     tail: u32,
     published: u32,
-    overflow: VecDeque<Cqe>,
+    overflow: VecDeque<WaitingCqe>,
     pending_notify: CqNotify,
 }
 
@@ -72,11 +86,46 @@ impl Cq {
     pub(crate) fn post(&mut self, memory: &RingMemory, cqe: Cqe) {
         self.pending_notify.any = true;
         if !self.overflow.is_empty() || self.ready(memory) == memory.geometry().cq_entries {
-            self.overflow.push_back(cqe);
-            memory.word(RingField::SqFlags).fetch_or(sq_flags::CQ_OVERFLOW, AcqRel);
-            return;
+            return self.wait_for_room(memory, WaitingCqe { cqe, extra: None });
         }
         self.store(memory, cqe);
+    }
+
+    /// As [`post`](Self::post), for a CQE with a second half: the ring has CQEs of 32 bytes, or of
+    /// both sizes.
+    #[cold]
+    pub(crate) fn post_big(&mut self, memory: &RingMemory, mut cqe: Cqe, extra: CqeExtra) {
+        self.pending_notify.any = true;
+        if memory.geometry().cqe_shift == 4 {
+            cqe.flags |= cqe::BIG;
+        }
+        if !self.overflow.is_empty() || !self.store_big(memory, cqe, extra) {
+            self.wait_for_room(memory, WaitingCqe { cqe, extra: Some(extra) });
+        }
+    }
+
+    #[cold]
+    fn wait_for_room(&mut self, memory: &RingMemory, waiting: WaitingCqe) {
+        self.overflow.push_back(waiting);
+        memory.word(RingField::SqFlags).fetch_or(sq_flags::CQ_OVERFLOW, AcqRel);
+    }
+
+    /// Whether there was room.
+    fn store_big(&mut self, memory: &RingMemory, cqe: Cqe, extra: CqeExtra) -> bool {
+        let entries = memory.geometry().cq_entries;
+        let slots = if memory.geometry().cqe_shift == 4 { 2 } else { 1 };
+        let wraps = slots == 2 && self.tail & (entries - 1) == entries - 1;
+        if wraps && self.ready(memory) < entries {
+            self.store(memory, Cqe { user_data: 0, res: 0, flags: cqe::SKIP });
+        }
+        if self.ready(memory) + slots > entries || slots == 2 && self.tail & (entries - 1) == entries - 1 {
+            return false;
+        }
+        let first = self.tail;
+        self.store(memory, cqe);
+        memory.store_cqe_extra(first, extra);
+        self.tail = first.wrapping_add(slots);
+        true
     }
 
     #[inline(always)]
@@ -90,15 +139,29 @@ impl Cq {
         if self.overflow.is_empty() {
             return;
         }
-        while self.ready(memory) < memory.geometry().cq_entries {
-            let Some(cqe) = self.overflow.pop_front() else { break };
-            self.store(memory, cqe);
+        while let Some(&WaitingCqe { cqe, extra }) = self.overflow.front() {
+            if !self.store_waiting(memory, cqe, extra) {
+                break;
+            }
+            self.overflow.pop_front();
             self.pending_notify.any = true;
         }
         if self.overflow.is_empty() {
             memory.word(RingField::SqFlags).fetch_and(!sq_flags::CQ_OVERFLOW, AcqRel);
         }
         self.publish_tail(memory);
+    }
+
+    /// Whether there was room.
+    fn store_waiting(&mut self, memory: &RingMemory, cqe: Cqe, extra: Option<CqeExtra>) -> bool {
+        if let Some(extra) = extra {
+            return self.store_big(memory, cqe, extra);
+        }
+        let has_room = self.ready(memory) < memory.geometry().cq_entries;
+        if has_room {
+            self.store(memory, cqe);
+        }
+        has_room
     }
 
     /// Makes the stored CQEs visible.
@@ -177,12 +240,31 @@ mod tests {
     }
 
     #[test]
+    fn big_cqes_do_not_wrap_and_keep_their_place() {
+        let m = memory();
+        let mut cq = Cq::default();
+        let sent = |cq: &mut Cq, n| cq.post_big(&m, cqe(n), [n, n]);
+        (0..3).for_each(|n| cq.post(&m, cqe(n)));
+        m.word(RingField::CqHead).store(3, Release);
+        sent(&mut cq, 3);
+        // The filler and two slots.
+        assert_eq!((cq.tail(), cq.has_overflow()), (6, false));
+        sent(&mut cq, 6);
+        cq.post(&m, cqe(7));
+        assert_eq!((cq.tail(), cq.has_overflow()), (6, true));
+        m.word(RingField::CqHead).store(6, Release);
+        cq.flush_overflow(&m);
+        assert_eq!((cq.tail(), cq.has_overflow()), (9, false));
+    }
+
+    #[test]
     fn overwritten_head_counts_as_a_full_ring() {
         let m = memory();
         let mut cq = Cq::default();
         m.word(RingField::CqHead).store(0xdead_beef, Release);
         for n in 0..10 {
             cq.post(&m, cqe(n));
+            cq.post_big(&m, cqe(n), [0, 0]);
         }
         assert_eq!(cq.tail(), 0);
         m.word(RingField::CqHead).store(0, Release);

@@ -11,6 +11,7 @@
 mod model;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use uringlet_abi::setup;
 use uringlet_sys::ring_memory::{RingField, RingMemory};
 
 /// The right to consume SQEs of a ring: one value a ring, moved to the thread that submits, and
@@ -20,12 +21,25 @@ use uringlet_sys::ring_memory::{RingField, RingMemory};
 #[derive(Debug)]
 pub(crate) struct SubmitBaton {
     head: u32,
+    /// `IORING_SETUP_SQ_REWIND`: each submission begins with the first SQE, and head and tail of
+    /// the shared memory are not used.
+    rewinds: bool,
 }
 
 impl SubmitBaton {
-    /// The baton of a new ring.
-    pub(crate) fn new() -> Self {
-        Self { head: 0 }
+    /// The baton of a new ring with these `IORING_SETUP_*`.
+    pub(crate) fn new(flags: u32) -> Self {
+        Self { head: 0, rewinds: flags & setup::SQ_REWIND != 0 }
+    }
+
+    /// A submission begins: the SQEs that it may consume.
+    #[inline]
+    pub(crate) fn start(&mut self, memory: &RingMemory) -> u32 {
+        if self.rewinds {
+            self.head = 0;
+            return memory.geometry().sq_entries;
+        }
+        self.pending(memory)
     }
 
     /// SQEs that the program has published and the engine has not consumed.
@@ -52,9 +66,18 @@ impl SubmitBaton {
         Some(index)
     }
 
+    /// The SQE that was just taken has a second half in the next entry.
+    #[cold]
+    pub(crate) fn skip(&mut self) {
+        self.head = self.head.wrapping_add(1);
+    }
+
     /// Another process may have submitted: continues at its head. Whether SQEs are pending.
     #[cold]
     pub(crate) fn resync_head(&mut self, memory: &RingMemory) -> bool {
+        if self.rewinds {
+            return true;
+        }
         self.head = memory.word(RingField::SqHead).load(Acquire);
         self.pending(memory) > 0
     }
@@ -62,6 +85,9 @@ impl SubmitBaton {
     /// The program may use the consumed slots again.
     #[inline]
     pub(crate) fn publish(&self, memory: &RingMemory) {
+        if self.rewinds {
+            return;
+        }
         // Release: pairs with the program's acquire of the head before it writes into a slot.
         memory.word(RingField::SqHead).store(self.head, Release);
     }

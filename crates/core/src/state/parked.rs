@@ -6,7 +6,7 @@ use crate::request::{FileTarget, Outcome, Parked, ReqId, Request, Stage};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
-use uringlet_abi::{Cqe, cqe, sqe};
+use uringlet_abi::{Cqe, cqe, setup, sqe};
 use uringlet_sys::Errno;
 
 impl RingState {
@@ -15,7 +15,13 @@ impl RingState {
         if req.is_silent || (req.has(sqe::CQE_SKIP_SUCCESS) && !outcome.is_failure && outcome.flags & cqe::MORE == 0) {
             return;
         }
-        self.res.post(Cqe { user_data: req.user_data, res: outcome.res, flags: outcome.flags });
+        let cqe = Cqe { user_data: req.user_data, res: outcome.res, flags: outcome.flags };
+        if self.res.setup & (setup::CQE32 | setup::CQE_MIXED) != 0
+            && let Some(extra) = req.op.cqe_extra(outcome)
+        {
+            return self.res.post_big(cqe, extra);
+        }
+        self.res.post(cqe);
     }
 
     /// Keeps a request until its stage ends.

@@ -279,7 +279,8 @@ impl RingState {
         self.run_queue = RunQueue::default();
         self.watched = Watched::default();
         self.has_revoked_bias = false;
-        self.baton.get_or_insert_with(SubmitBaton::new);
+        let flags = self.res.setup;
+        self.baton.get_or_insert_with(|| SubmitBaton::new(flags));
     }
 
     /// Whether something is pending that only the ring's event loop can complete.

@@ -47,13 +47,14 @@ pub(crate) use kept_file::{keep_file, move_file, uses_of};
 pub(crate) use poll::fired as poll_fired;
 pub(crate) use punt::leave_to_submitter;
 pub(crate) use remote_cancel::{answer as answer_remote_cancel, cancel_matching};
+pub(crate) use sqe::SQE_FLAGS;
 pub(crate) use timeout::fire_expired;
 
 use crate::state::UringGuard;
 use chain::Chain;
 use complete::release_drained;
 use core::sync::atomic::Ordering::Acquire;
-use sqe::{SqeResult, submit_sqe};
+use sqe::{SqeSlot, submit_sqe};
 use uringlet_abi::setup;
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::monotonic_ns;
@@ -79,11 +80,11 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> Result<u32, Errn
     if guard.is_shared() {
         baton.resync_head(&guard.res.memory);
     }
-    let n = baton.pending(&guard.res.memory).min(to_submit);
+    let n = baton.start(&guard.res.memory).min(to_submit);
     let depth = Depth::of(n);
     let mut chain = Chain::default();
     let mut submitted = 0;
-    for _ in 0..n {
+    while submitted < n {
         // If processes share the ring, another one may take the next SQE as soon as the lock is
         // released.
         let is_shared = guard.is_shared();
@@ -100,8 +101,13 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> Result<u32, Errn
             baton.publish(&guard.res.memory);
         }
         submitted += 1;
-        let result = submit_sqe(guard, &sqe, index, &mut chain, depth);
-        if result == SqeResult::Malformed && guard.res.setup & setup::SUBMIT_ALL == 0 {
+        let slot = SqeSlot { index, is_last: submitted == n };
+        let result = submit_sqe(guard, &sqe, slot, &mut chain, depth);
+        if result.is_wide {
+            baton.skip();
+            submitted += 1;
+        }
+        if result.is_malformed && guard.res.setup & setup::SUBMIT_ALL == 0 {
             break;
         }
     }

@@ -12,47 +12,69 @@ use crate::state::UringGuard;
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
 use uringlet_sys::{Errno, process};
 
-const SQE_FLAGS: u8 =
+/// `IOSQE_*` that an SQE may have.
+pub(crate) const SQE_FLAGS: u8 =
     sqe::FIXED_FILE | sqe::IO_DRAIN | sqe::IO_LINK | sqe::IO_HARDLINK | sqe::ASYNC | sqe::BUFFER_SELECT | sqe::CQE_SKIP_SUCCESS;
 const LINKS: u8 = sqe::IO_LINK | sqe::IO_HARDLINK;
 
-/// Whether a submission goes on behind an SQE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SqeResult {
-    Submitted,
+/// Where an SQE is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SqeSlot {
+    pub(super) index: u32,
+    /// No other SQE follows in this submission.
+    pub(super) is_last: bool,
+}
+
+/// How a submission goes on behind an SQE.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SqeResult {
     /// Refused by `prep`. Without `SETUP_SUBMIT_ALL` the submission ends here.
-    Malformed,
+    pub(super) is_malformed: bool,
+    /// The next entry is its second half (`SETUP_SQE_MIXED`).
+    pub(super) is_wide: bool,
 }
 
 impl SqeResult {
-    fn of(req: &Request) -> Self {
-        if req.prep_error().is_none() { Self::Submitted } else { Self::Malformed }
+    const SUBMITTED: Self = Self { is_malformed: false, is_wide: false };
+
+    fn of(req: &Request, is_wide: bool) -> Self {
+        Self { is_malformed: req.prep_error().is_some(), is_wide }
     }
+}
+
+/// Whether an SQE takes two entries: the next one has its second half.
+#[inline]
+fn is_wide(guard: &UringGuard, sqe: &Sqe, slot: SqeSlot) -> bool {
+    guard.res.setup & setup::SQE_MIXED != 0
+        && Opcode::from_u8(sqe.opcode).is_some_and(|opcode| table::of(opcode).is_wide)
+        && !slot.is_last
+        && slot.index + 1 < guard.res.memory.geometry().sq_entries
 }
 
 /// One SQE: a single one is issued at once, a linked one when its chain is complete.
 #[inline(always)]
-pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &mut Chain, depth: Depth) -> SqeResult {
+pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
     let is_after_link = !chain.is_empty();
     let mut tried = FastPath::Fallback;
     if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path {
         tried = fast_path(guard, sqe);
         if let FastPath::Done(outcome) = tried {
             post_fast_path(guard, sqe, outcome);
-            return SqeResult::Submitted;
+            return SqeResult::SUBMITTED;
         }
     }
+    let is_wide = is_wide(guard, sqe, slot);
     let mut req = Request::new(sqe);
     req.thread = process::thread_key();
-    prep(guard, sqe, &PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link }, &mut req);
+    prep(guard, sqe, &PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link, is_wide }, &mut req);
     req.op.resume(tried.progress());
-    req.op.read_big_sqe(&guard.res.memory, index);
+    req.op.read_big_sqe(&guard.res.memory, slot.index);
     if is_after_link {
         chain.refuse_second_timeout(&mut req);
     }
     guard.in_flight += 1;
     if !is_after_link && sqe.flags & LINKS == 0 && guard.drain.is_idle() {
-        let result = SqeResult::of(&req);
+        let result = SqeResult::of(&req, is_wide);
         submit_alone(guard, &mut req, depth);
         return result;
     }
@@ -63,11 +85,11 @@ pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, index: u32, chain: &
     {
         req.op = Op::Malformed(errno);
     }
-    let result = SqeResult::of(&req);
+    let result = SqeResult::of(&req, is_wide);
     chain.push(guard, req);
     if sqe.flags & LINKS != 0 {
         // A malformed request inside a chain breaks the chain, not the submission.
-        return SqeResult::Submitted;
+        return SqeResult { is_malformed: false, is_wide };
     }
     chain.finish(guard, depth);
     result
@@ -128,6 +150,9 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
 /// The checks that all opcodes share.
 #[inline]
 fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, guard: &mut UringGuard) -> Result<(), Errno> {
+    if def.is_wide && cx.setup & setup::SQE128 == 0 && !cx.is_wide {
+        return Err(Errno::EINVAL);
+    }
     if sqe.flags & !SQE_FLAGS != 0 {
         return Err(Errno::EINVAL);
     }

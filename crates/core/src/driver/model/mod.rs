@@ -30,7 +30,7 @@ impl EngineModel {
         io::close(number).unwrap();
         let (ring, generation) = RINGS.take().unwrap();
         let mut state = RingState::new(generation, memory, 0, WorkerPool::with_limits([0, 0]), fd);
-        state.baton = Some(SubmitBaton::new());
+        state.baton = Some(SubmitBaton::new(0));
         ring.open(state);
         Self { ring, program }
     }

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use uringlet_abi::sqe;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     fn path() -> u64 {
         io::ptr_of_slice(b"/proc/self/maps\0").addr() as u64

@@ -86,7 +86,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn cx(sqe_flags: u8, is_after_link: bool) -> PrepCx {
-        PrepCx { setup: 0, sqe_flags, is_after_link }
+        PrepCx { setup: 0, sqe_flags, is_after_link, is_wide: false }
     }
 
     fn addr(bytes: &[u8]) -> u64 {

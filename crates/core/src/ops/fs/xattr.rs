@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use uringlet_abi::sqe;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
     const LINKED: PrepCx = PrepCx { sqe_flags: sqe::IO_LINK, ..CX };
 
     fn address(bytes: &[u8]) -> u64 {

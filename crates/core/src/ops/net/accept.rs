@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn accept_flags_and_fields_are_checked() {
-        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
         let multishot = Sqe { ioprio: ACCEPT_MULTISHOT, ..Sqe::default() };
         for good in [
             Sqe { ioprio: 7, op_flags: SOCK_CLOEXEC | SOCK_NONBLOCK, ..Sqe::default() },

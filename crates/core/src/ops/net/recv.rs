@@ -272,8 +272,8 @@ impl Recv {
 mod tests {
     use super::*;
 
-    const SELECTING: PrepCx = PrepCx { setup: 0, sqe_flags: sqe::BUFFER_SELECT, is_after_link: false };
-    const PLAIN: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const SELECTING: PrepCx = PrepCx { setup: 0, sqe_flags: sqe::BUFFER_SELECT, is_after_link: false, is_wide: false };
+    const PLAIN: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     #[test]
     fn multishot_receives_need_provided_buffers_and_no_waitall() {

@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn provided_buffers_replace_at_most_one_iovec() {
-        let cx = PrepCx { setup: 0, sqe_flags: sqe::BUFFER_SELECT, is_after_link: false };
+        let cx = PrepCx { setup: 0, sqe_flags: sqe::BUFFER_SELECT, is_after_link: false, is_wide: false };
         let iovecs = [Iovec { base: 0, len: 9 }; 2];
         let try_with = |iovlen| {
             let header = Msghdr { iov: io::ptr_of_slice(&iovecs).addr() as u64, iovlen, ..Msghdr::default() };

@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn send_refuses_unknown_flags_and_high_bits_of_the_address_length() {
-        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+        let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
         assert!(prep(&Sqe { splice_fd_in: 0xffff, ioprio: 1, ..Sqe::default() }, &cx).is_ok());
         for bad in [
             Sqe { splice_fd_in: 0x1_0000, ..Sqe::default() },

@@ -89,7 +89,7 @@ fn shutdown(fd: i32, how: u32) -> Outcome {
 mod tests {
     use super::*;
 
-    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    const CX: PrepCx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
 
     #[test]
     fn registered_sockets_cannot_close_on_exec() {

@@ -25,7 +25,7 @@ fn publication(has_sq_array: bool) {
             }
         }
     });
-    let mut baton = SubmitBaton::new();
+    let mut baton = SubmitBaton::new(0);
     let mut taken = Vec::new();
     while (taken.len() as u64) < SQES {
         let pending = baton.pending(&memory);
