@@ -5,7 +5,8 @@ mod common;
 
 use common::{compile, directory, finish, object, stderr, stdout, success, uringlet};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -75,15 +76,58 @@ fn a_static_musl_program_starts_all_kinds() {
     all_roads("children-of-static-musl", STATIC_MUSL);
 }
 
-/// A vfork child runs in its parent's memory and never comes back: nothing may be lost by that.
+/// A vfork child runs in its parent's memory and never comes back: nothing may be lost by that,
+/// and nothing left, here or in files.
 #[test]
 fn many_vfork_children_lose_nothing() {
     let directory = directory("children-many");
+    let cache = directory.join("cache");
     for kind in [GLIBC, STATIC_GLIBC] {
         let program = build(&directory, kind);
-        let output = finish(uringlet(&directory.join("cache")).arg(&program).arg("many").arg(&program).arg("200"));
-        assert_eq!(stderr(&output), "0 lost\n", "{kind:?}: {}", stdout(&output));
+        let many = |count: &str| finish(uringlet(&cache).arg(&program).arg("many").arg(&program).arg(count));
+        many("1");
+        let files = || fs::read_dir(&cache).expect("the cache").count();
+        let before = files();
+        let output = many("200");
+        let nothing = "0 lost, more: 0 descriptors, 0 mappings, 0 threads, 0 kB\n";
+        assert_eq!(stderr(&output), nothing, "{kind:?}: {}", stdout(&output));
+        assert_eq!(files(), before, "{kind:?}: files in the cache");
     }
+}
+
+/// A user who may not write, or read, what root has.
+const ORDINARY: u32 = 65534;
+
+/// The checkout may be readable by root only: everything is copied to where an ordinary user can
+/// read it.
+#[test]
+fn an_ordinary_user_starts_all_kinds() {
+    let built = directory("children-ordinary");
+    let public = std::env::temp_dir().join(format!("uringlet-children-{}", std::process::id()));
+    fs::create_dir(&public).expect("a directory");
+    if chown(&public, Some(ORDINARY), Some(ORDINARY)).is_err() {
+        fs::remove_dir(&public).expect("it is empty");
+        return eprintln!("skipped: the other tests have run as an ordinary user");
+    }
+    let copy = |from: &Path, name: &str| {
+        let to = public.join(name);
+        fs::copy(from, &to).expect("a copy");
+        to
+    };
+    let library = copy(object(), "liburinglet.so");
+    let launcher = copy(Path::new(env!("CARGO_BIN_EXE_uringlet")), "uringlet");
+    let [dynamic, fixed] = [GLIBC, STATIC_PIE].map(|kind| copy(&build(&built, kind), kind.0));
+    let script = script(&public, "script", &format!("#!{} child\n", fixed.display()), 0o755);
+    let answer = |command: &mut Command| success(command.uid(ORDINARY).gid(ORDINARY).env_remove("LD_PRELOAD"));
+    for (parent, target) in [(&dynamic, &dynamic), (&dynamic, &fixed), (&fixed, &dynamic), (&fixed, &script)] {
+        let plain = answer(Command::new(parent).arg("roads").arg(target));
+        let mut attached = Command::new(&launcher);
+        attached.env("URINGLET_LIB", &library).env("URINGLET_CACHE", public.join("cache"));
+        let attached = answer(attached.args(["run", "--require", "--"]).arg(parent).arg("roads").arg(target));
+        assert!(plain.lines().count() == 20, "{plain}");
+        assert_eq!(attached, plain.replace(": kernel ", ": engine "), "{} starts {}", parent.display(), target.display());
+    }
+    fs::remove_dir_all(&public).expect("the copies are removed");
 }
 
 #[test]

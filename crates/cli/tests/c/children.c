@@ -4,10 +4,12 @@
  * answers its io_uring_setup.
  *
  * children roads TARGET        every road
- * children many TARGET COUNT   that many by vfork and a call of its own; prints how many were lost
+ * children many TARGET COUNT   that many by vfork and a call of its own; prints how many were lost,
+ *                              and how much more the process has at the end
  * children errors FILE...      what execve answers for each, and for bad arguments
  */
 #include "blocked.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/limits.h>
 #include <spawn.h>
@@ -141,23 +143,57 @@ static int roads(void)
 	return 0;
 }
 
+/* What a process may lose. Memory is address space, kB: resident pages depend on the machine. */
+struct holdings { int descriptors, mappings, threads; long memory; };
+
+static int entries(const char *folder)
+{
+	int count = 0;
+	DIR *open = opendir(folder);
+
+	while (readdir(open))
+		count++;
+	closedir(open);
+	return count;
+}
+
+static struct holdings holdings(void)
+{
+	struct holdings now = { entries("/proc/self/fd"), 0, entries("/proc/self/task"), 0 };
+	char line[512];
+	FILE *maps = fopen("/proc/self/maps", "r"), *status = fopen("/proc/self/status", "r");
+
+	while (fgets(line, sizeof(line), maps))
+		now.mappings++;
+	while (fgets(line, sizeof(line), status))
+		sscanf(line, "VmSize: %ld", &now.memory);
+	fclose(maps);
+	fclose(status);
+	return now;
+}
+
 /* Only descriptors and words are shared with a vfork child: it prints into a pipe. */
 static int many(int count)
 {
 	int lost = 0, out[2];
 	char answer[4096];
+	struct holdings before, after;
 
 	if (pipe(out))
 		return 1;
 	dup2(out[1], 1);
 	for (int i = 0; i < count; i++) {
+		if (i == 1)
+			before = holdings();
 		pid_t pid = own_vfork_and_execve(target, child_argv, empty);
 
 		wait_for("vfork", pid);
 		ssize_t len = read(out[0], answer, sizeof(answer));
 		lost += len < 6 || memcmp(answer, "engine", 6);
 	}
-	fprintf(stderr, "%d lost\n", lost);
+	after = holdings();
+	fprintf(stderr, "%d lost, more: %d descriptors, %d mappings, %d threads, %ld kB\n", lost, after.descriptors - before.descriptors,
+		after.mappings - before.mappings, after.threads - before.threads, after.memory - before.memory);
 	return 0;
 }
 
