@@ -15,7 +15,7 @@ use crate::entry::on_engine_stack;
 use crate::exec;
 use crate::in_use::is_in_use;
 use crate::kernel_call::issue;
-use crate::libc_symbols;
+use crate::{libc_symbols, stack};
 
 #[cfg(not(test))]
 pub(crate) use crate::FREESTANDING_HEAP as HEAP;
@@ -57,6 +57,7 @@ extern "C" fn after_fork_in_parent() {
 extern "C" fn after_fork_in_child() {
     process::disown();
     exec::free_all();
+    stack::refill_reserve();
     if unlock_heap() {
         on_engine_stack(|| ENGINE.after_fork_in_child());
     }

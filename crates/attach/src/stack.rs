@@ -48,16 +48,27 @@ pub(crate) static POOL: [Shard; SHARDS] = [const { Shard { head: AtomicU64::new(
 
 /// Stacks for threads whose list is empty: see `site_entry`.
 pub(crate) static RESERVE: Shard = Shard { head: AtomicU64::new(0) };
-/// How many there are. Further threads yield meanwhile.
+/// How many there are. Further threads wait meanwhile.
 const RESERVED: usize = 2;
+/// How long a thread sleeps that waits for one, as a `struct timespec`: a millisecond.
+pub(crate) static PAUSE: [i64; 2] = [0, 1_000_000];
 
-/// Fills the reserve, before a call site is rewritten. Without memory it stays empty.
+static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// Fills the reserve, before a call is rewritten or trapped. Without memory it stays empty.
 pub(crate) fn prepare_reserve() {
-    static IS_PREPARED: AtomicBool = AtomicBool::new(false);
     if IS_PREPARED.swap(true, Ordering::AcqRel) {
         return;
     }
     for _ in 0..RESERVED {
+        reserve_another();
+    }
+}
+
+/// In a forked child: threads that are not there may have had all of the reserve.
+pub(crate) fn refill_reserve() {
+    let is_empty = RESERVE.head.load(Ordering::Acquire) < STACK_BYTES as u64;
+    if is_empty && IS_PREPARED.load(Ordering::Acquire) {
         reserve_another();
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use on_trap::on_trap;
 pub(crate) use state::{covers_new_code, is_on, is_trap_signal, note_filter, note_start};
 
 use crate::rewrite::LoadedObject;
-use crate::{environ, explain, intercepted, signals};
+use crate::{environ, explain, intercepted, signals, stack};
 
 /// In the constructor. An attached child may have inherited filters: its handler is there before
 /// anything can be trapped.
@@ -42,6 +42,7 @@ pub(crate) fn start() {
 
 fn switch_on() {
     if state::begin() {
+        stack::prepare_reserve();
         signals::take_sigsys();
         intercepted::intercept_for_traps();
     }

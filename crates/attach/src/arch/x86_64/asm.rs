@@ -54,25 +54,6 @@ macro_rules! take_stack {
     };
 }
 
-/// Pops an engine stack from the reserve: `rdx` = its base, or 0 if none comes. While other threads
-/// have all of them, this one yields. Keeps `r8`. Clobbers `rax`, `rcx`, `rdi`, `r9`, `r11`.
-macro_rules! take_reserved {
-    () => {
-        concat!(
-            "mov r9d, {yields}\n",
-            "26: lea rdi, [rip + {reserve}]\n",
-            $crate::arch::x86_64::asm::take_from_list!(),
-            "test rdx, rdx\n",
-            "jnz 27f\n",
-            "mov eax, {sched_yield}\n",
-            "syscall\n",
-            "dec r9d\n",
-            "jnz 26b\n",
-            "27:\n",
-        )
-    };
-}
-
 /// Onto the empty engine stack with base `rdx`. Clobbers `rdi`. The load is for valgrind: what a
 /// stack has grown by is memory to it, and it looks at the stack pointer only at such an access.
 macro_rules! onto_stack {
@@ -269,5 +250,5 @@ macro_rules! grow_here {
 
 pub(super) use {
     arguments_of_syscall, begin_site, end_site, give_stack, grow_here, jump_if_exec, leave_engine, onto_stack, pop, pop_call, push,
-    push_call, select_list, take_exec_stack, take_from_list, take_reserved, take_stack, vector_registers,
+    push_call, select_list, take_exec_stack, take_from_list, take_stack, vector_registers,
 };

@@ -15,28 +15,27 @@ use uringlet_sys::Sysno;
 
 use super::asm::{
     BASE_MASK, TAG_MASK, arguments_of_syscall, begin_site, end_site, grow_here, jump_if_exec, leave_engine, onto_stack, pop, pop_call,
-    push, push_call, take_reserved, take_stack, vector_registers,
+    push, push_call, take_stack, vector_registers,
 };
 use super::before_exec::before_exec;
 use super::call_frame::CallFrame;
+use super::reserved_stack::take_reserved;
 use super::stack_switch::deliver_pending;
 use crate::dispatch::dispatch;
 use crate::intercepted::INTERCEPTED;
-use crate::stack::{self, POOL, RESERVE, STACK_TOP};
+use crate::stack::{self, POOL, STACK_TOP};
 use crate::symbols::set_errno;
 
 const ENOMEM: isize = -12;
-
-/// How often a thread yields before it makes a stack on its own.
-const YIELDS: u32 = 1000;
 
 /// Where trampolines jump, with `r11` = where to continue.
 ///
 /// Of the program's stack it takes 216 bytes, the red zone included, and 248 where signals were
 /// deferred: a goroutine may have a few hundred left. So if there is no stack in the list, the call
 /// is handled on one of the reserve, where another is made. If there is none either, other threads
-/// are doing that just now. Should none come back (they were lost in a fork), `grow` runs on the
-/// program's stack.
+/// are doing that just now, and may be preempted while they do. Should none come back for seconds
+/// (a debugger has stopped those threads, or there is no memory), `grow` runs on the program's
+/// stack.
 ///
 /// At `r11` lies the two-byte instruction that performs (or jumps to) the plain system call; behind
 /// it the trampoline continues as if the call had returned. `rcx` is free (the system call
@@ -79,7 +78,7 @@ pub(crate) unsafe extern "C" fn site_entry() {
         ".cfi_restore_state",
         // Compiled code may use vector registers: they are saved before.
         "30: mov r8, rdi",
-        take_reserved!(),
+        "call {take_reserved}",
         "test rdx, rdx",
         "jz 35f",
         onto_stack!(),
@@ -106,9 +105,7 @@ pub(crate) unsafe extern "C" fn site_entry() {
         dispatch = sym dispatch,
         grow = sym stack::grow,
         adopt = sym stack::adopt,
-        reserve = sym RESERVE,
-        yields = const YIELDS,
-        sched_yield = const Sysno::sched_yield as i32,
+        take_reserved = sym take_reserved,
         deliver_pending = sym deliver_pending,
         nr = const core::mem::offset_of!(CallFrame, nr),
         resume = const core::mem::offset_of!(CallFrame, resume),

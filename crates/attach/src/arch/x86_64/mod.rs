@@ -5,6 +5,7 @@
 //! | `asm` | pieces of assembly that several entries share |
 //! | `call_frame` | the registers of an intercepted call |
 //! | `entry` | rewritten sites and `syscall(2)` into the engine |
+//! | `reserved_stack` | a stack where the thread's list has none |
 //! | `stack_switch` | Rust code onto an engine stack and back; deferred signals |
 //! | `before_exec`, `exec_entry` | calls that start a program, and C code, onto a stack of `exec` |
 //! | `r_brk_entry` | the hook in the dynamic linker |
@@ -37,6 +38,7 @@ mod number_source;
 mod own_object;
 mod program_entry;
 mod r_brk_entry;
+mod reserved_stack;
 mod signal_context;
 mod stack_switch;
 pub(crate) mod trampoline;

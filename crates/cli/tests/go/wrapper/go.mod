@@ -1,0 +1,3 @@
+module wrapper
+
+go 1.21
