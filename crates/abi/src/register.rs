@@ -37,8 +37,10 @@ pub const ZCRX_IFQ: u32 = 32;
 pub const RESIZE_RINGS: u32 = 33;
 pub const MEM_REGION: u32 = 34;
 pub const QUERY: u32 = 35;
-/// The highest operation that Linux 6.18 has.
-pub const LAST: u32 = QUERY;
+pub const ZCRX_CTRL: u32 = 36;
+pub const BPF_FILTER: u32 = 37;
+/// The highest operation that Linux 7.0 has.
+pub const LAST: u32 = BPF_FILTER;
 
 /// `IO_URING_QUERY_*`: what `IORING_REGISTER_QUERY` can be asked.
 pub mod query {
@@ -92,6 +94,40 @@ pub struct Restriction {
     pub value: u8,
     pub resv: u8,
     pub resv2: [u32; 3],
+}
+
+/// `struct io_uring_task_restriction`, without the list that follows it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct TaskRestriction {
+    pub flags: u16,
+    pub nr_res: u16,
+    pub resv: [u32; 3],
+}
+
+/// `IO_URING_BPF_CMD_FILTER`.
+pub const BPF_CMD_FILTER: u16 = 1;
+/// `IO_URING_BPF_FILTER_DENY_REST`: deny opcodes that have no filter.
+pub const BPF_FILTER_DENY_REST: u32 = 1 << 0;
+/// `IO_URING_BPF_FILTER_SZ_STRICT`: refuse another size of the opcode's data.
+pub const BPF_FILTER_SZ_STRICT: u32 = 1 << 1;
+
+/// `struct io_uring_bpf` with a `struct io_uring_bpf_filter` in it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct BpfFilterReg {
+    pub cmd_type: u16,
+    pub cmd_flags: u16,
+    pub resv: u32,
+    pub opcode: u32,
+    pub flags: u32,
+    /// Instructions.
+    pub filter_len: u32,
+    /// Bytes of what the filter sees beside what all opcodes have.
+    pub pdu_size: u8,
+    pub filter_resv: [u8; 3],
+    pub filter_ptr: u64,
+    pub resv2: [u64; 5],
 }
 
 /// `struct io_uring_files_update`.

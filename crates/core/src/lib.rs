@@ -24,6 +24,7 @@
 extern crate alloc;
 
 mod apoll;
+mod cbpf;
 mod driver;
 mod engine;
 mod file;

@@ -3,8 +3,9 @@
 use super::Engine;
 use crate::driver::watcher::WATCHER;
 use crate::identity;
-use crate::state::{LockOwner, RINGS, Ring, sharing};
+use crate::state::{LockOwner, RINGS, Ring, sharing, task_policy};
 use crate::submit::{Depth, cancel, run_ready};
+
 use crate::throttle::THROTTLE;
 use crate::virtual_file;
 use core::sync::atomic::AtomicBool;
@@ -61,6 +62,7 @@ impl Engine {
             WATCHER.recover_in_copy();
             THROTTLE.recover_in_copy();
             identity::recover_in_copy();
+            task_policy::recover_in_copy();
             virtual_file::recover_in_copy();
             self.reset_copy();
             self.prepare();
@@ -87,6 +89,7 @@ impl Engine {
         // Locked after the rings: these locks are taken under a ring's lock.
         THROTTLE.lock_for_fork();
         identity::lock_for_fork();
+        task_policy::lock_for_fork();
         virtual_file::lock_for_fork();
         fd::lock_for_fork();
     }
@@ -98,6 +101,7 @@ impl Engine {
         }
         fd::unlock_after_fork();
         virtual_file::unlock_after_fork();
+        task_policy::unlock_after_fork();
         identity::unlock_after_fork();
         THROTTLE.unlock_after_fork();
         for ring in RINGS.all_held() {

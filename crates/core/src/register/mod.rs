@@ -1,5 +1,6 @@
 //! io_uring_register(2): one table of operations, one file a group.
 
+mod bpf_filter;
 mod eventfd;
 mod files;
 mod policy;
@@ -44,8 +45,13 @@ pub(crate) fn register(ring: &'static Ring, opcode: u32, arg: UserPtr, n: u32) -
 /// # Errors
 /// Those of io_uring_register(2); `EINVAL` the operation needs a ring.
 pub(crate) fn without_ring(opcode: u32, arg: UserPtr, n: u32) -> Result<usize, Errno> {
+    if needs_memory(opcode) {
+        reserve::ensure()?;
+    }
     match opcode {
         reg::QUERY => query::query(arg, n),
+        reg::RESTRICTIONS => policy::restrict_task(arg, n),
+        reg::BPF_FILTER => policy::filter_task(arg, n),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -63,6 +69,7 @@ fn needs_memory(opcode: u32) -> bool {
             | reg::PROBE
             | reg::PERSONALITY
             | reg::RESTRICTIONS
+            | reg::BPF_FILTER
             | reg::PBUF_RING
     )
 }
@@ -86,6 +93,7 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::PERSONALITY => none(arg, n).and_then(|()| policy::register_personality(guard)),
         reg::UNREGISTER_PERSONALITY => none(arg, 0).and_then(|()| guard.personalities.unregister(n)).map(|()| 0),
         reg::RESTRICTIONS => policy::restrict(guard, arg, n),
+        reg::BPF_FILTER => policy::filter(guard, arg, n),
         reg::ENABLE_RINGS => none(arg, n).and_then(|()| enable_rings(guard)),
         reg::IOWQ_AFF => workers::set_affinity(guard, arg, n),
         reg::UNREGISTER_IOWQ_AFF => none(arg, n).map(|()| workers::clear_affinity(guard)),

@@ -1,5 +1,6 @@
 //! io_uring_setup(2).
 
+use super::policy;
 use crate::driver::command::complete_command;
 use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
@@ -198,6 +199,7 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<u
     state.res.mode = write::mode_for(params.flags);
     state.is_disabled = params.flags & setup::R_DISABLED != 0;
     state.has_no_fast_path = params.flags & setup::IOPOLL != 0;
+    policy::apply_task_policy(&mut state);
     if params.flags & setup::SINGLE_ISSUER != 0 && !state.is_disabled {
         state.issuer = Some(process::thread_key());
     }

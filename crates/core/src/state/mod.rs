@@ -12,6 +12,7 @@
 //! the CQ tail first, then the wake-ups, each at most once.
 
 pub(crate) mod drain;
+mod filters;
 mod guard;
 pub(crate) mod home_table;
 mod parked;
@@ -24,11 +25,13 @@ mod restrictions;
 mod ring;
 mod ring_table;
 pub(crate) mod sharing;
+pub(crate) mod task_policy;
 mod wakeups;
 mod watched;
 mod worker_pool;
 
 pub(crate) use crate::ring_resources::LockOwner;
+pub(crate) use filters::{Filter, FilterContext, Filters};
 pub(crate) use guard::UringGuard;
 pub(crate) use punted::Punted;
 pub(crate) use readiness::ANY_READABLE;

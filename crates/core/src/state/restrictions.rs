@@ -14,6 +14,9 @@ pub(crate) struct Restrictions {
     allowed: u8,
     /// `IOSQE_*` that it must have.
     required: u8,
+    /// It says something of opcodes or flags; of register operations.
+    names_sqes: bool,
+    names_register_ops: bool,
 }
 
 // A bit for each.
@@ -32,7 +35,21 @@ impl Restrictions {
             reg::RESTRICTION_SQE_FLAGS_REQUIRED => self.required = entry.value,
             _ => return Err(Errno::EINVAL),
         }
+        let is_of_register = entry.opcode == reg::RESTRICTION_REGISTER_OP;
+        self.names_register_ops |= is_of_register;
+        self.names_sqes |= !is_of_register;
         Ok(())
+    }
+
+    /// Of requests and register operations, what the list says nothing of is unrestricted. An empty
+    /// list forbids both.
+    pub(crate) fn only_what_is_named(mut self) -> Self {
+        if self.names_sqes && !self.names_register_ops {
+            self.register_ops = u64::MAX;
+        } else if self.names_register_ops && !self.names_sqes {
+            (self.opcodes, self.allowed) = (u128::MAX, u8::MAX);
+        }
+        self
     }
 
     /// Whether an SQE with this opcode and these `IOSQE_*` may be submitted.

@@ -1,6 +1,7 @@
 //! The ring: all that is behind its lock.
 
 use super::drain::DrainQueue;
+use super::filters::Filters;
 use super::personalities::Personalities;
 use super::ready::Ready;
 use super::restrictions::Restrictions;
@@ -118,6 +119,8 @@ pub(crate) struct RingState {
     pub(crate) is_disabled: bool,
     /// What it may be used for, if that is restricted.
     pub(crate) restrictions: Option<Box<Restrictions>>,
+    /// Which requests are denied, if any are.
+    pub(crate) filters: Option<Box<Filters>>,
     /// Identities that requests may act with.
     pub(crate) personalities: Personalities,
     /// Each SQE has to be checked, or is polled: none is executed directly.
@@ -217,6 +220,7 @@ impl RingState {
             known_fds: 0,
             is_disabled: false,
             restrictions: None,
+            filters: None,
             personalities: Personalities::default(),
             has_no_fast_path: false,
             is_closing: false,
@@ -244,6 +248,7 @@ impl RingState {
         rebuilt.known_fds = torn.known_fds;
         rebuilt.is_disabled = torn.is_disabled;
         rebuilt.restrictions = torn.restrictions.take();
+        rebuilt.filters = torn.filters.take();
         rebuilt.has_no_fast_path = torn.has_no_fast_path;
         rebuilt.is_closing = torn.is_closing;
         rebuilt.maker = torn.maker;

@@ -6,9 +6,9 @@ use super::complete::{complete_in_place, fire_counted};
 use super::dispatch::{attempt, continue_as};
 use super::fast_path::{FastPath, fast_path};
 use crate::ops::table::{self, OpDef};
-use crate::ops::{Op, PrepCx};
+use crate::ops::{Op, PrepCx, filter_details, filter_details_size};
 use crate::request::{FileTarget, Outcome, Request};
-use crate::state::UringGuard;
+use crate::state::{FilterContext, UringGuard};
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
 use uringlet_sys::{Errno, process};
 
@@ -137,7 +137,11 @@ fn prep(guard: &mut UringGuard, sqe: &Sqe, cx: &PrepCx, req: &mut Request) {
                 if let Some(notification) = def.notification.and_then(|notification| notification(sqe)) {
                     req.rare_mut().notification = Some(notification);
                 }
-                (def.prep)(sqe, cx, &mut req.op)
+                (def.prep)(sqe, cx, &mut req.op)?;
+                if guard.filters.is_some() {
+                    ask_filters(guard, sqe, &req.op)?;
+                }
+                Ok(())
             })
         }
         None => Err(Errno::EINVAL),
@@ -181,6 +185,23 @@ fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, guard: &mut UringGuard) -> Result<
         return Err(Errno::EINVAL);
     }
     Ok(())
+}
+
+/// The ring's filters see the request.
+///
+/// # Errors
+/// `EACCES`: one denies it.
+#[cold]
+fn ask_filters(guard: &UringGuard, sqe: &Sqe, op: &Op) -> Result<(), Errno> {
+    let context = || FilterContext {
+        user_data: sqe.user_data,
+        opcode: sqe.opcode,
+        sqe_flags: sqe.flags,
+        details: filter_details(op),
+        details_size: filter_details_size(sqe.opcode),
+    };
+    let is_allowed = guard.filters.as_ref().is_none_or(|filters| filters.allow(sqe.opcode, context));
+    if is_allowed { Ok(()) } else { Err(Errno::EACCES) }
 }
 
 /// The request acts with a registered identity.

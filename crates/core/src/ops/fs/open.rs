@@ -68,6 +68,15 @@ fn prep(sqe: &Sqe, cx: &PrepCx, call: OpenCall, how: OpenHow) -> Result<Open, Er
     Ok(Open { call, dir: sqe.fd, path, how, file_index, uninstalled: None })
 }
 
+impl Open {
+    /// Flags, mode and resolve as a filter of requests sees them: as a 64-bit kernel prepares them.
+    pub(crate) fn filter_details(&self) -> [u64; 3] {
+        const O_LARGEFILE: u64 = 0o100_000;
+        let large = if self.how.flags & O_PATH == 0 { O_LARGEFILE } else { 0 };
+        [self.how.flags | large, self.how.mode, self.how.resolve]
+    }
+}
+
 /// The arguments as open(2) interprets them: it never refuses a flag.
 fn openat_how(flags: u64, mode: u64) -> OpenHow {
     let flags = flags & if flags & O_PATH != 0 { PATH_FLAGS } else { KNOWN_FLAGS };

@@ -19,6 +19,16 @@ pub(crate) enum SocketOp {
     Listen { backlog: u32 },
 }
 
+impl SocketOp {
+    /// Family, type with its flags, and protocol, as a filter of requests sees them.
+    pub(crate) fn filter_details(&self) -> [u32; 3] {
+        match *self {
+            Self::Socket { domain, kind, protocol, .. } => [domain, kind, protocol],
+            _ => [0; 3],
+        }
+    }
+}
+
 pub(crate) fn prep_socket(sqe: &Sqe, _: &PrepCx) -> Result<SocketOp, Errno> {
     const SOCK_TYPE_MASK: u32 = 0xf;
     unused(&[sqe.addr, sqe.op_flags.into(), sqe.buf_index.into()])?;
