@@ -203,6 +203,7 @@ fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
 }
 
 /// The ring that an fd argument means, with or without the "registered" bit.
+#[inline]
 pub(crate) fn ring_of(fd: u32, is_registered: bool) -> Result<&'static Ring, Errno> {
     if is_registered { registered_ring(fd) } else { RINGS.find(fd as i32) }
 }

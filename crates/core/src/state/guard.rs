@@ -12,7 +12,7 @@ pub(crate) struct UringGuard {
     pub(crate) ring: &'static Ring,
     // Fields drop in this order: the lock is released, then the wake-ups go out.
     inner: MutexGuard<'static, RingState>,
-    wakeups: Option<DeferredWakeups>,
+    wakeups: DeferredWakeups,
 }
 
 impl UringGuard {
@@ -22,7 +22,7 @@ impl UringGuard {
             return None;
         }
         inner.acquire(lock_owner);
-        Some(Self { ring, inner, wakeups: None })
+        Some(Self { ring, inner, wakeups: DeferredWakeups::default() })
     }
 
     /// Releases the lock until [`Unlocked::relock`]. The ring does not end meanwhile.

@@ -27,7 +27,7 @@ pub(crate) fn reset_forked_child() {
 
 impl RingState {
     /// Acquires the lock between processes. Mostly the maker is the only one to use the ring.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acquire(&mut self, lock_owner: LockOwner) {
         self.res.lock_owner = lock_owner;
         if self.maker == process::pid() {
@@ -58,13 +58,20 @@ impl RingState {
         self.res.cq.resync_tail(&self.res.memory);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn release_shared(&mut self) {
         let held = core::mem::replace(&mut self.held, Held::No);
-        if held == Held::Shared && self.maker == process::pid() {
-            self.say_whether_served();
+        if held == Held::Shared {
+            self.before_release_shared();
         }
         self.res.memory.biased_lock().release(held);
+    }
+
+    #[cold]
+    fn before_release_shared(&self) {
+        if self.maker == process::pid() {
+            self.say_whether_served();
+        }
     }
 
     /// The maker says whether it would notice a question of another process.

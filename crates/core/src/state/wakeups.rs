@@ -10,9 +10,14 @@ use uringlet_sys::fd::{EngineFd, EventFd};
 use uringlet_sys::lock::futex_wake;
 use uringlet_sys::ring_memory::RingField;
 
-/// The wake-ups to send once the lock is released. Its drop sends them.
+/// The wake-ups to send once the lock is released. Its drop sends them; mostly there are none, and
+/// it is one comparison.
+#[derive(Debug, Default)]
+pub(super) struct DeferredWakeups(Option<WakeTargets>);
+
+/// The threads to wake.
 #[derive(Debug)]
-pub(super) struct DeferredWakeups {
+struct WakeTargets {
     ring: &'static Ring,
     /// Waiters other than the driver.
     waiters: bool,
@@ -25,8 +30,17 @@ pub(super) struct DeferredWakeups {
 }
 
 impl Drop for DeferredWakeups {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
+        if let Some(targets) = self.0.take() {
+            targets.wake();
+        }
+    }
+}
+
+impl WakeTargets {
+    #[inline(never)]
+    fn wake(self) {
         if self.waiters {
             self.ring.cq_wait_seq.fetch_add(1, AcqRel);
             futex_wake(&self.ring.cq_wait_seq, u32::MAX);
@@ -44,12 +58,11 @@ impl Drop for DeferredWakeups {
 }
 
 impl RingState {
-    /// Makes what was posted visible, and collects the wake-ups for it. Mostly there is no thread
-    /// to wake: then there is nothing to drop, either.
-    #[inline]
-    pub(super) fn commit(&mut self, ring: &'static Ring) -> Option<DeferredWakeups> {
+    /// Makes what was posted visible, and collects the wake-ups for it.
+    #[inline(always)]
+    pub(super) fn commit(&mut self, ring: &'static Ring) -> DeferredWakeups {
         let posted = self.res.cq.publish(&self.res.memory);
-        if !posted.is_empty() && self.has_listeners(ring) { Some(self.notify(ring, posted)) } else { None }
+        DeferredWakeups((!posted.is_empty() && self.has_listeners(ring)).then(|| self.notify(ring, posted)))
     }
 
     /// Whether a thread may wait for what is posted, in whichever way.
@@ -59,8 +72,8 @@ impl RingState {
     }
 
     #[inline(never)]
-    fn notify(&mut self, ring: &'static Ring, posted: CqNotify) -> DeferredWakeups {
-        let mut wakeups = DeferredWakeups { ring, waiters: false, driver: None, eventfd: None, others: None };
+    fn notify(&mut self, ring: &'static Ring, posted: CqNotify) -> WakeTargets {
+        let mut wakeups = WakeTargets { ring, waiters: false, driver: None, eventfd: None, others: None };
         if self.is_shared() {
             wakeups.others = Some(self.res.memory.biased_lock().notify());
         }
