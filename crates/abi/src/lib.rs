@@ -133,6 +133,7 @@ pub mod op_flags {
     pub const LINK_TIMEOUT_UPDATE: u32 = 1 << 4;
     pub const TIMEOUT_ETIME_SUCCESS: u32 = 1 << 5;
     pub const TIMEOUT_MULTISHOT: u32 = 1 << 6;
+    pub const TIMEOUT_IMMEDIATE_ARG: u32 = 1 << 7;
     pub const TIMEOUT_CLOCK_MASK: u32 = TIMEOUT_BOOTTIME | TIMEOUT_REALTIME;
     pub const TIMEOUT_UPDATE_MASK: u32 = TIMEOUT_UPDATE | LINK_TIMEOUT_UPDATE;
 

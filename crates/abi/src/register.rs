@@ -130,6 +130,23 @@ pub struct BpfFilterReg {
     pub resv2: [u64; 5],
 }
 
+/// `IORING_REGISTER_SRC_REGISTERED`.
+pub const CLONE_SRC_REGISTERED: u32 = 1 << 0;
+/// `IORING_REGISTER_DST_REPLACE`.
+pub const CLONE_DST_REPLACE: u32 = 1 << 1;
+
+/// `struct io_uring_clone_buffers`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CloneBuffers {
+    pub src_fd: u32,
+    pub flags: u32,
+    pub src_off: u32,
+    pub dst_off: u32,
+    pub nr: u32,
+    pub pad: [u32; 3],
+}
+
 /// `struct io_uring_files_update`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -179,7 +196,8 @@ pub struct BufReg {
     pub ring_entries: u32,
     pub bgid: u16,
     pub flags: u16,
-    pub resv: [u64; 3],
+    pub min_left: u32,
+    pub resv: [u32; 5],
 }
 
 /// `struct io_uring_buf_status`.
@@ -225,6 +243,7 @@ const _: () = {
     assert!(size_of::<RsrcRegister>() == 32);
     assert!(size_of::<RsrcUpdate2>() == 32);
     assert!(size_of::<QueryHdr>() == 40);
+    assert!(size_of::<CloneBuffers>() == 32);
     assert!(size_of::<BufReg>() == 40);
     assert!(size_of::<SyncCancelReg>() == 64);
 };

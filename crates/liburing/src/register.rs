@@ -1,6 +1,8 @@
 //! `io_uring_register_*`: packs the arguments for io_uring_register(2).
 
-use uringlet_abi::register::{self, BufReg, BufStatus, FileIndexRange, FilesUpdate, Iovec, RsrcRegister, RsrcUpdate2, SyncCancelReg};
+use uringlet_abi::register::{
+    self, BufReg, BufStatus, CloneBuffers, FileIndexRange, FilesUpdate, Iovec, RsrcRegister, RsrcUpdate2, SyncCancelReg,
+};
 use uringlet_abi::{Sqe, UringParams, feat, setup};
 
 use crate::c_types::{Bpf, ClockRegister, CpuSet, MemRegionReg, Napi, Probe, QueryHdr, RegWait, Restriction, ZcrxCtrl, ZcrxIfqReg, err};
@@ -13,22 +15,8 @@ use crate::syscall::{self, user};
 const ZCRX_CTRL: u32 = 36;
 /// `IORING_REGISTER_BPF_FILTER`
 const BPF_FILTER: u32 = 37;
-/// `IORING_REGISTER_SRC_REGISTERED`: the source ring of a clone is a registered one.
-const SRC_REGISTERED: u32 = 1 << 0;
 /// The fd of register calls without a ring.
 const NO_RING: i32 = -1;
-
-/// `struct io_uring_clone_buffers`
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct CloneBuffers {
-    src_fd: u32,
-    flags: u32,
-    src_off: u32,
-    dst_off: u32,
-    nr: u32,
-    pad: [u32; 3],
-}
 
 /// io_uring_register(2) of this ring, by its fd or by its registered index.
 pub(crate) fn register<T>(ring: &IoUring, opcode: u32, arg: *const T, nr_args: u32) -> i32 {
@@ -313,9 +301,9 @@ pub extern "C" fn io_uring_register_wait_reg(_ring: &IoUring, _reg: *mut RegWait
 /// fd or its registered index.
 #[unsafe(no_mangle)]
 pub extern "C" fn __io_uring_clone_buffers_offset(dst: &IoUring, src: &IoUring, dst_off: u32, src_off: u32, nr: u32, flags: u32) -> i32 {
-    let by_index = flags & SRC_REGISTERED != 0 && src.has_int_flag(int_flags::REG_REG_RING);
+    let by_index = flags & register::CLONE_SRC_REGISTERED != 0 && src.has_int_flag(int_flags::REG_REG_RING);
     let src_fd = if by_index { src.enter_ring_fd.get() } else { src.ring_fd.get() };
-    let flags = if by_index { flags } else { flags & !SRC_REGISTERED };
+    let flags = if by_index { flags } else { flags & !register::CLONE_SRC_REGISTERED };
     let clone = CloneBuffers { src_fd: src_fd.cast_unsigned(), flags, src_off, dst_off, nr, pad: [0; 3] };
     register(dst, register::CLONE_BUFFERS, &raw const clone, 1)
 }
@@ -323,13 +311,13 @@ pub extern "C" fn __io_uring_clone_buffers_offset(dst: &IoUring, src: &IoUring, 
 /// [`__io_uring_clone_buffers_offset`], by the registered index if there is one.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_clone_buffers_offset(dst: &IoUring, src: &IoUring, dst_off: u32, src_off: u32, nr: u32, flags: u32) -> i32 {
-    __io_uring_clone_buffers_offset(dst, src, dst_off, src_off, nr, flags | SRC_REGISTERED)
+    __io_uring_clone_buffers_offset(dst, src, dst_off, src_off, nr, flags | register::CLONE_SRC_REGISTERED)
 }
 
 /// Gives `dst` all buffers of `src`.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_clone_buffers(dst: &IoUring, src: &IoUring) -> i32 {
-    __io_uring_clone_buffers_offset(dst, src, 0, 0, 0, SRC_REGISTERED)
+    __io_uring_clone_buffers_offset(dst, src, 0, 0, 0, register::CLONE_SRC_REGISTERED)
 }
 
 /// Gives `dst` all buffers of `src`, with flags.

@@ -52,6 +52,7 @@ pod!(
     abi::GeteventsArg,
     abi::register::FilesUpdate,
     abi::register::QueryHdr,
+    abi::register::CloneBuffers,
     abi::register::RsrcRegister,
     abi::register::RsrcUpdate,
     abi::register::RsrcUpdate2,

@@ -298,7 +298,7 @@ static void zero_copy(void)
 	announces("bundle", SQE(SEND_ZC, 0, BUNDLE, fds[1], .addr = ADDR(buf), .len = 10), -EINVAL, -1, 0);
 	announces("beside the address", SQE(SEND_ZC, .fd = fds[1], .addr = ADDR(buf), .file_index = 1 << 16), -EINVAL, -1, 0);
 	does("skipping", SQE(SEND_ZC, CQE_SKIP, 0, fds[1], .addr = ADDR(buf), .len = 10), -EINVAL, 0);
-	does("unused field", SQE(SEND_ZC, .fd = fds[1], .addr = ADDR(buf), .len = 10, .addr3 = 1), -EINVAL, 0);
+	does("unused field", SQE(SEND_ZC, .fd = fds[1], .addr = ADDR(buf), .len = 10, .pad2 = 1), -EINVAL, 0);
 	does("selecting", SQE(SEND_ZC, BUFFER_SELECT, 0, fds[1], .addr = ADDR(buf), .len = 10), -EOPNOTSUPP, 0);
 	announces("not registered", SQE(SEND_ZC, 0, FIXED_BUF, fds[1], .addr = ADDR(buf), .len = 10), -EFAULT, -1, 0);
 	check("registered", reg(REGISTER_BUFFERS, &registered, 1), 0);

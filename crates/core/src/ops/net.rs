@@ -119,19 +119,20 @@ impl OpFamily for NetOp {
         }
     }
 
-    /// Whether it uses no buffer of the ring and ends with its first transfer.
     fn registered_buffer(&self) -> Option<u16> {
         match self {
             Self::Send(op) => op.registered_buffer(),
+            Self::Recv(op) => op.registered_buffer(),
             Self::Sendmsg(op) => op.registered_buffer(),
             _ => None,
         }
     }
 
+    /// Whether it uses no buffer of the ring and ends with its first transfer.
     fn is_lockless(&self) -> bool {
         match self {
             Self::Send(op) => op.is_lockless(),
-            Self::Recv(op) => !op.selects,
+            Self::Recv(op) => op.is_lockless(),
             Self::Recvmsg(op) => !op.selects,
             Self::Accept(op) => !op.is_multishot(),
             Self::Sendmsg(op) => op.is_lockless(),

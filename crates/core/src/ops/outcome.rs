@@ -54,6 +54,8 @@ impl From<Result<usize, Errno>> for Outcome {
 /// The second CQE of a zero-copy send: its buffer may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notification {
+    /// Its user_data.
+    pub(crate) user_data: u64,
     /// Its result.
     pub(crate) res: i32,
     /// Whether the first CQE announces it (`F_MORE`).

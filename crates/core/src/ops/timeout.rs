@@ -1,17 +1,21 @@
 //! `IORING_OP_TIMEOUT, TIMEOUT_REMOVE, LINK_TIMEOUT`.
-//! Source:  io_uring_prep_timeout(3); behaviour of Linux 6.18 io_uring/timeout.c (not its code).
+//! Source:  io_uring_prep_timeout(3); behaviour of Linux 6.18 io_uring/timeout.c (not its code);
+//!          of 7.1 for `IORING_TIMEOUT_IMMEDIATE_ARG`.
 //! Issue:   armed with the ring's timers; operates on other requests: submit/timeout.rs. Units:
 //!          timespecs; off = CQEs to count.
 //! Errors:  EINVAL bad fields, flags or times; EFAULT; results ETIME, ECANCELED; for REMOVE also
 //!          ENOENT, EALREADY, EBUSY.
 //! Differs: deadlines on CLOCK_REALTIME and CLOCK_BOOTTIME are converted to monotonic ones when
 //!          armed: a later step of the clock does not move them.
-//! Tests:   liburing timeout*.t, link-timeout.t.
+//! Tests:   liburing timeout*.t, link-timeout.t; ours cli/tests/newer_ops.rs.
 
 use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Sqe, Timespec, op_flags};
 use uringlet_sys::process::{ClockId, monotonic_ns, now_ns};
 use uringlet_sys::{Errno, UserPtr, user};
+
+/// The flags that say how a time is given.
+const ANY_TIME: u32 = op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK | op_flags::TIMEOUT_IMMEDIATE_ARG;
 
 /// A validated request of this family.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +48,8 @@ pub(crate) struct TimeoutSpec {
 }
 
 impl TimeoutSpec {
-    fn read(addr: u64, flags: u32) -> Result<Self, Errno> {
+    /// `arg`: the address of a timespec, or nanoseconds (`TIMEOUT_IMMEDIATE_ARG`).
+    fn read(arg: u64, flags: u32) -> Result<Self, Errno> {
         // Before the time is read, as in the kernel: EINVAL goes before EFAULT.
         let clock = match flags & op_flags::TIMEOUT_CLOCK_MASK {
             0 => ClockId::Monotonic,
@@ -52,8 +57,14 @@ impl TimeoutSpec {
             op_flags::TIMEOUT_REALTIME => ClockId::Realtime,
             _ => return Err(Errno::EINVAL),
         };
-        let ts: Timespec = user::read(UserPtr::at(addr))?;
-        Ok(Self { ns: nanoseconds(ts)?, is_absolute: flags & op_flags::TIMEOUT_ABS != 0, clock })
+        let ns = if flags & op_flags::TIMEOUT_IMMEDIATE_ARG == 0 {
+            nanoseconds(user::read(UserPtr::at(arg))?)?
+        } else if arg <= i64::MAX as u64 {
+            arg
+        } else {
+            return Err(Errno::EINVAL);
+        };
+        Ok(Self { ns, is_absolute: flags & op_flags::TIMEOUT_ABS != 0, clock })
     }
 
     /// The deadline on `CLOCK_MONOTONIC`, ns, for a timer that is armed now.
@@ -81,7 +92,7 @@ pub(crate) fn nanoseconds(ts: Timespec) -> Result<u64, Errno> {
 }
 
 pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<TimeoutOp, Errno> {
-    const KNOWN: u32 = op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK | op_flags::TIMEOUT_ETIME_SUCCESS | op_flags::TIMEOUT_MULTISHOT;
+    const KNOWN: u32 = ANY_TIME | op_flags::TIMEOUT_ETIME_SUCCESS | op_flags::TIMEOUT_MULTISHOT;
     let flags = sqe.op_flags;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.addr3, sqe.pad2])?;
     if sqe.len != 1 || flags & !KNOWN != 0 {
@@ -100,7 +111,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<TimeoutOp, Errno> {
 }
 
 pub(crate) fn prep_link(sqe: &Sqe, cx: &PrepCx) -> Result<TimeoutOp, Errno> {
-    const KNOWN: u32 = op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK | op_flags::TIMEOUT_ETIME_SUCCESS;
+    const KNOWN: u32 = ANY_TIME | op_flags::TIMEOUT_ETIME_SUCCESS;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.off, sqe.addr3, sqe.pad2])?;
     if sqe.len != 1 || sqe.op_flags & !KNOWN != 0 {
         return Err(Errno::EINVAL);
@@ -113,7 +124,7 @@ pub(crate) fn prep_link(sqe: &Sqe, cx: &PrepCx) -> Result<TimeoutOp, Errno> {
 }
 
 pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<TimeoutOp, Errno> {
-    const UPDATES: u32 = op_flags::TIMEOUT_UPDATE_MASK | op_flags::TIMEOUT_ABS | op_flags::TIMEOUT_CLOCK_MASK;
+    const UPDATES: u32 = op_flags::TIMEOUT_UPDATE_MASK | ANY_TIME;
     let flags = sqe.op_flags;
     unused(&[u64::from(sqe.buf_index), u64::from(sqe.splice_fd_in as u32), sqe.addr3, sqe.pad2])?;
     if sqe.len != 0 || sqe.flags & (uringlet_abi::sqe::FIXED_FILE | uringlet_abi::sqe::BUFFER_SELECT) != 0 {

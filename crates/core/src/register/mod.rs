@@ -1,6 +1,7 @@
 //! io_uring_register(2): one table of operations, one file a group.
 
 mod bpf_filter;
+mod clone_buffers;
 mod eventfd;
 mod files;
 mod policy;
@@ -71,6 +72,7 @@ fn needs_memory(opcode: u32) -> bool {
             | reg::RESTRICTIONS
             | reg::BPF_FILTER
             | reg::PBUF_RING
+            | reg::CLONE_BUFFERS
     )
 }
 
@@ -102,6 +104,7 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::UNREGISTER_PBUF_RING => one(arg, n).and_then(|()| unregister_buf_ring(guard, arg)),
         reg::PBUF_STATUS => one(arg, n).and_then(|()| buf_ring_status(guard, arg)),
         reg::QUERY => query::query(arg, n),
+        reg::CLONE_BUFFERS => one(arg, n).and_then(|()| clone_buffers::clone(guard, arg, ring_of)),
         reg::SYNC_CANCEL => one(arg, n).and_then(|()| sync_cancel(guard, arg)),
         _ => Err(Errno::EINVAL),
     }

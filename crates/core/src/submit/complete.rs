@@ -62,7 +62,7 @@ fn release_nodes(guard: &mut UringGuard, req: &mut Request) {
 fn post_with_notification(guard: &mut UringGuard, req: &Request, outcome: Outcome, notification: Notification) {
     let more = if notification.is_announced { cqe::MORE } else { 0 };
     guard.post_outcome(req, outcome.with_flags(more));
-    guard.res.post(Cqe { user_data: req.user_data, res: notification.res, flags: cqe::NOTIF });
+    guard.res.post(Cqe { user_data: notification.user_data, res: notification.res, flags: cqe::NOTIF });
 }
 
 /// What waited for a completed request: counting timeouts, drained chains, its link timer, its next

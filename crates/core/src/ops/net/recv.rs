@@ -4,6 +4,7 @@ mod bundle;
 
 use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_first, stay_armed};
 use super::socket::{MSG_CTRUNC, MSG_TRUNC, POLLIN, is_resumable, may_wait, nonblocking, receive_mask};
+use super::zerocopy::check_data;
 use crate::ops::buffers::commit_or_recycle;
 use crate::ops::iovecs::{self, is_beyond_memory};
 use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
@@ -11,7 +12,7 @@ use crate::ops::outcome::Outcome;
 use crate::ops::turn::Turn;
 use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
-use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_BUNDLE, RECVSEND_POLL_FIRST};
+use uringlet_abi::op_flags::{RECV_MULTISHOT, RECVSEND_BUNDLE, RECVSEND_FIXED_BUF, RECVSEND_POLL_FIRST};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, cqe, sqe};
 use uringlet_sys::io::{self, MSG_WAITALL, Res};
@@ -26,6 +27,8 @@ pub(crate) struct Recv {
     len: u32,
     /// Most bytes to take from a provided buffer; 0: its size.
     cap: u32,
+    /// The registered buffer that the data goes to.
+    buffer: Option<u16>,
     /// The rest of a bundle, instead of the buffer.
     iovecs: Option<Box<[Iovec]>>,
     /// Multishot: bytes after which the request ends, if there is such a limit.
@@ -49,8 +52,11 @@ pub(crate) struct Recv {
     spurious: SpuriousWakeups,
 }
 
+/// The flags of RECV.
+const KNOWN: u16 = RECVSEND_POLL_FIRST | RECVSEND_FIXED_BUF | RECV_MULTISHOT | RECVSEND_BUNDLE;
+
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recv, Errno> {
-    if (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECV_MULTISHOT | RECVSEND_BUNDLE) != 0 {
+    if (sqe.len as i32) < 0 || sqe.ioprio & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
     let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
@@ -60,13 +66,18 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recv, Errno> {
     if is_multishot && (!selects || sqe.op_flags & MSG_WAITALL != 0) {
         return Err(Errno::EINVAL);
     }
-    if !selects && is_beyond_memory(sqe.addr, sqe.len.into()) {
+    let buffer = (sqe.ioprio & RECVSEND_FIXED_BUF != 0).then_some(sqe.buf_index);
+    if buffer.is_some() && (selects || sqe.ioprio & RECVSEND_BUNDLE != 0) {
+        return Err(Errno::EINVAL);
+    }
+    if !selects && buffer.is_none() && is_beyond_memory(sqe.addr, sqe.len.into()) {
         return Err(Errno::EFAULT);
     }
     Ok(Recv {
         addr: sqe.addr,
         len: sqe.len,
         cap: sqe.len,
+        buffer,
         iovecs: None,
         left_in_all: (is_multishot && limit != 0).then_some(limit),
         msg_flags: sqe.op_flags,
@@ -91,6 +102,11 @@ impl Recv {
         }
         if let Some(issue) = self.turn.answer(receive_mask(self.msg_flags)) {
             return issue;
+        }
+        if let Some(index) = self.buffer.filter(|_| !cx.poll_fired || self.is_poll_first)
+            && let Err(errno) = check_data(cx, index, &[Iovec { base: self.addr, len: self.len.into() }])
+        {
+            return errno.into();
         }
         if self.selects
             && self.selected.is_none()
@@ -122,6 +138,15 @@ impl Recv {
         self.take_buffers(&chosen);
         self.selected = Some(chosen);
         Ok(())
+    }
+
+    pub(super) fn registered_buffer(&self) -> Option<u16> {
+        self.buffer
+    }
+
+    /// Whether it uses no buffer of the ring.
+    pub(super) fn is_lockless(&self) -> bool {
+        !self.selects && self.buffer.is_none()
     }
 
     /// Whether it waits for nothing but bytes.

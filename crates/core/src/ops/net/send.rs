@@ -4,14 +4,14 @@
 use super::attempt::{SpuriousWakeups, TryCtx, blocking_call, no_buffer, poll_first};
 use super::connect::SockAddr;
 use super::socket::{MAX_IOVECS, POLLOUT, is_resumable, may_wait, nonblocking};
-use super::zerocopy::ZeroCopy;
+use super::zerocopy::{ZeroCopy, check_data};
 use crate::ops::buffers::commit_or_recycle;
 use crate::ops::iovecs::{self, is_beyond_memory};
 use crate::ops::issue::{Issue, IssueCx, PrepCx};
 use crate::ops::outcome::Outcome;
 use crate::rsrc::buf_ring::{BundleLimit, SelectedBuf};
 use alloc::boxed::Box;
-use uringlet_abi::op_flags::{RECVSEND_BUNDLE, RECVSEND_POLL_FIRST, SEND_VECTORIZED};
+use uringlet_abi::op_flags::{RECVSEND_BUNDLE, RECVSEND_FIXED_BUF, RECVSEND_POLL_FIRST, SEND_VECTORIZED};
 use uringlet_abi::register::Iovec;
 use uringlet_abi::{Sqe, sqe};
 use uringlet_sys::io::{self, MSG_NOSIGNAL, MSG_WAITALL, Res};
@@ -28,7 +28,10 @@ enum Destination {
 /// A request to send.
 #[derive(Debug)]
 pub(crate) struct Send {
-    zero_copy: Option<ZeroCopy>,
+    /// It is a SEND_ZC.
+    is_zero_copy: bool,
+    /// The registered buffer that holds the data.
+    buffer: Option<u16>,
     /// The program's buffer, or the provided one.
     addr: u64,
     /// Its size, bytes.
@@ -50,21 +53,29 @@ pub(crate) struct Send {
     spurious: SpuriousWakeups,
 }
 
+/// The flags of SEND.
+const KNOWN: u16 = RECVSEND_POLL_FIRST | RECVSEND_FIXED_BUF | RECVSEND_BUNDLE | SEND_VECTORIZED;
+
 pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Send, Errno> {
     let beside_addr_len = sqe.splice_fd_in as u32 >> 16;
-    if beside_addr_len != 0 || (sqe.len as i32) < 0 || sqe.ioprio & !(RECVSEND_POLL_FIRST | RECVSEND_BUNDLE | SEND_VECTORIZED) != 0 {
+    if beside_addr_len != 0 || (sqe.len as i32) < 0 || sqe.ioprio & !KNOWN != 0 {
         return Err(Errno::EINVAL);
     }
     let selects = cx.sqe_flags & sqe::BUFFER_SELECT != 0;
     let is_bundle = sqe.ioprio & RECVSEND_BUNDLE != 0;
+    let buffer = (sqe.ioprio & RECVSEND_FIXED_BUF != 0).then_some(sqe.buf_index);
+    if buffer.is_some() && (selects || is_bundle || sqe.ioprio & SEND_VECTORIZED != 0) {
+        return Err(Errno::EINVAL);
+    }
     let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 && !selects {
         true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
         true => Some(iovecs::read(sqe.addr, sqe.len as usize)?),
-        false if !selects && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
+        false if !selects && buffer.is_none() && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
         false => None,
     };
     Ok(Send {
-        zero_copy: None,
+        is_zero_copy: false,
+        buffer,
         addr: sqe.addr,
         len: sqe.len,
         cap: sqe.len,
@@ -82,19 +93,20 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Send, Errno> {
 
 /// `IORING_OP_SEND_ZC`.
 pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Send, Errno> {
-    let zero_copy = ZeroCopy::prep(sqe)?;
+    let buffer = ZeroCopy::prep(sqe)?.buffer();
     if sqe.splice_fd_in as u32 >> 16 != 0 {
         return Err(Errno::EINVAL);
     }
     let iovecs = match sqe.ioprio & SEND_VECTORIZED != 0 {
-        true if zero_copy.has_buffer() => return Err(Errno::EINVAL),
+        true if buffer.is_some() => return Err(Errno::EINVAL),
         true if u64::from(sqe.len) > MAX_IOVECS => return Err(Errno::EINVAL),
         true => Some(iovecs::read(sqe.addr, sqe.len as usize)?),
-        false if !zero_copy.has_buffer() && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
+        false if buffer.is_none() && is_beyond_memory(sqe.addr, sqe.len.into()) => return Err(Errno::EFAULT),
         false => None,
     };
     Ok(Send {
-        zero_copy: Some(zero_copy),
+        is_zero_copy: true,
+        buffer,
         addr: sqe.addr,
         len: sqe.len,
         cap: 0,
@@ -112,7 +124,7 @@ pub(crate) fn prep_zc(sqe: &Sqe, _: &PrepCx) -> Result<Send, Errno> {
 
 impl Send {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
-        if self.zero_copy.is_some()
+        if self.is_zero_copy
             && !cx.poll_fired
             && let Err(errno) = ZeroCopy::check_socket(cx.file.fd)
         {
@@ -145,14 +157,14 @@ impl Send {
     }
 
     pub(super) fn registered_buffer(&self) -> Option<u16> {
-        self.zero_copy.and_then(ZeroCopy::buffer)
+        self.buffer
     }
 
     /// Checks before the first try that the data lies in its registered buffer, if it names one.
     fn check_buffer(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
-        let Some(zero_copy) = self.zero_copy.filter(|_| !cx.poll_fired || self.is_poll_first) else { return Ok(()) };
+        let Some(index) = self.buffer.filter(|_| !cx.poll_fired || self.is_poll_first) else { return Ok(()) };
         let whole = [Iovec { base: self.addr, len: self.len.into() }];
-        zero_copy.check_buffer(cx, self.iovecs.as_deref().unwrap_or(&whole))
+        check_data(cx, index, self.iovecs.as_deref().unwrap_or(&whole))
     }
 
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
@@ -193,7 +205,7 @@ impl Send {
 
     /// Whether it uses no buffer of the ring and ends with its first transfer.
     pub(super) fn is_lockless(&self) -> bool {
-        !self.selects && !self.is_bundle && self.zero_copy.is_none_or(ZeroCopy::is_lockless)
+        !self.selects && !self.is_bundle && self.buffer.is_none()
     }
 
     fn poll_first(&self, cx: &TryCtx) -> Option<Issue> {
@@ -202,7 +214,7 @@ impl Send {
 
     /// A try from the program's own buffer.
     pub(super) fn try_send(&mut self, cx: TryCtx) -> Issue {
-        if self.zero_copy.is_some()
+        if self.is_zero_copy
             && let Err(errno) = ZeroCopy::check_socket(cx.fd)
         {
             return errno.into();

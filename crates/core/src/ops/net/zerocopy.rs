@@ -1,6 +1,7 @@
 //! `IORING_OP_SEND_ZC, SENDMSG_ZC`: sends that report when their buffer may be reused.
 //! Source:  io_uring_prep_send_zc(3), io_uring_prep_sendmsg_zc(3); behaviour of Linux 6.18
-//!          io_uring/net.c, notif.c (not their code).
+//!          io_uring/net.c, notif.c (not their code); a notification has its own user_data, in
+//!          `addr3`, as in Linux 7.1.
 //! Issue:   as SEND and SENDMSG. The data is copied to the socket before the call returns, so the
 //!          notification follows at once.
 //! Errors:  EINVAL bad fields; EOPNOTSUPP a socket that is neither TCP nor UDP; EFAULT outside of
@@ -36,12 +37,13 @@ pub(crate) fn notification(sqe: &Sqe) -> Option<Notification> {
     }
     // Unknown flags are refused before this one counts.
     let reports = sqe.ioprio & SEND_ZC_REPORT_USAGE != 0 && sqe.ioprio & !KNOWN == 0;
-    Some(Notification { res: if reports { NOTIF_USAGE_ZC_COPIED as i32 } else { 0 }, is_announced: true })
+    let user_data = if sqe.addr3 == 0 { sqe.user_data } else { sqe.addr3 };
+    Some(Notification { user_data, res: if reports { NOTIF_USAGE_ZC_COPIED as i32 } else { 0 }, is_announced: true })
 }
 
 /// Whether it is refused before there is a notification.
 fn is_refused(sqe: &Sqe) -> bool {
-    sqe.addr3 != 0 || sqe.pad2 != 0 || sqe.flags & sqe::CQE_SKIP_SUCCESS != 0
+    sqe.pad2 != 0 || sqe.flags & sqe::CQE_SKIP_SUCCESS != 0
 }
 
 impl ZeroCopy {
@@ -70,9 +72,7 @@ impl ZeroCopy {
     /// # Errors
     /// `EFAULT`.
     pub(super) fn check_buffer(self, cx: &IssueCx<'_>, data: &[Iovec]) -> Result<(), Errno> {
-        let Some(index) = self.buffer else { return Ok(()) };
-        let buffer = cx.buffer(index)?;
-        data.iter().try_for_each(|part| buffer.check(part.base, part.len))
+        self.buffer.map_or(Ok(()), |index| check_data(cx, index, data))
     }
 
     /// The index of the registered buffer that holds the data.
@@ -80,15 +80,19 @@ impl ZeroCopy {
         self.buffer
     }
 
-    /// Whether the data is in a registered buffer.
-    pub(super) fn has_buffer(self) -> bool {
-        self.buffer.is_some()
-    }
-
     /// Whether it uses none of the ring's tables.
     pub(super) fn is_lockless(self) -> bool {
-        !self.has_buffer()
+        self.buffer.is_none()
     }
+}
+
+/// Checks that the data of a transfer lies in the registered buffer that the transfer names.
+///
+/// # Errors
+/// `EFAULT`.
+pub(super) fn check_data(cx: &IssueCx<'_>, index: u16, data: &[Iovec]) -> Result<(), Errno> {
+    let buffer = cx.buffer(index)?;
+    data.iter().try_for_each(|part| buffer.check(part.base, part.len))
 }
 
 #[cfg(test)]
@@ -101,7 +105,9 @@ mod tests {
         assert_eq!(notification(&good).map(|n| n.res), Some(i32::MIN));
         let unknown = Sqe { ioprio: SEND_ZC_REPORT_USAGE | 1 << 6, ..good };
         assert_eq!(notification(&unknown).map(|n| n.res), Some(0));
-        for bad in [Sqe { addr3: 1, ..good }, Sqe { pad2: 1, ..good }, Sqe { flags: sqe::CQE_SKIP_SUCCESS, ..good }] {
+        let own = Sqe { addr3: 7, user_data: 3, ..good };
+        assert_eq!([own, Sqe { addr3: 0, ..own }].map(|sqe| notification(&sqe).map(|n| n.user_data)), [Some(7), Some(3)]);
+        for bad in [Sqe { pad2: 1, ..good }, Sqe { flags: sqe::CQE_SKIP_SUCCESS, ..good }] {
             assert!(notification(&bad).is_none());
             assert_eq!(ZeroCopy::prep(&bad).err(), Some(Errno::EINVAL), "{bad:?}");
         }

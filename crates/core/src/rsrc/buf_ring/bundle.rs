@@ -38,6 +38,8 @@ pub(super) struct Bundle {
     pub(super) is_filled: bool,
     /// When a committed bundle ends, its buffers that hold nothing are not recycled.
     pub(super) keeps_unused: bool,
+    /// [`BufRing::min_left`].
+    min_left: u32,
 }
 
 impl Bundle {
@@ -45,7 +47,7 @@ impl Bundle {
     /// taken whole, unless it is the first.
     pub(super) fn of(ring: &BufRing, wanted: u32, most: u16) -> Self {
         let available = ring.memory.tail().wrapping_sub(ring.head);
-        let mut bundle = Self { parts: Vec::new(), is_cut: false, is_filled: false, keeps_unused: false };
+        let mut bundle = Self { parts: Vec::new(), is_cut: false, is_filled: false, keeps_unused: false, min_left: ring.min_left };
         let mut left = if wanted == 0 { UNLIMITED } else { wanted };
         for i in 0..available.min(most) {
             let buf = ring.memory.entry(ring.head.wrapping_add(i));
@@ -84,12 +86,12 @@ impl Bundle {
         (self.parts.len() > 1).then(|| self.parts.iter().map(|part| Iovec { base: part.buf.addr, len: part.len.into() }).collect())
     }
 
-    /// Whether `n` bytes end inside a buffer, with bytes of it left.
+    /// Whether `n` bytes end inside a buffer, with enough bytes of it left.
     pub(super) fn ends_inside(&self, n: u32) -> bool {
         let mut left = n;
         for part in &self.parts {
             if left <= part.len {
-                return left < part.buf.len;
+                return part.buf.len - left >= self.min_left;
             }
             left -= part.len;
         }
@@ -112,7 +114,7 @@ impl Bundle {
     pub(super) fn is_last_taken_from(&self, ring: &BufRing, head: u16) -> bool {
         let Some(last) = self.parts.last() else { return false };
         let behind = head.wrapping_add(self.count());
-        if !ring.is_incremental || last.len == last.buf.len {
+        if !ring.is_incremental || last.buf.len - last.len < self.min_left {
             return ring.head == behind;
         }
         ring.head == behind.wrapping_sub(1) && ring.memory.entry(ring.head).addr == last.buf.addr.wrapping_add(last.len.into())

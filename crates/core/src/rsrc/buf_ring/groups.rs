@@ -39,10 +39,10 @@ impl BufGroups {
                 (buf, Origin::List(buf), list.is_empty())
             }
             Some(BufGroup::Ring(ring)) if ring.memory.tail() != ring.head => {
-                let BufRing { registration, head, is_incremental, .. } = *ring;
+                let BufRing { registration, head, is_incremental, min_left, .. } = *ring;
                 let buf = ring.memory.entry(head);
                 let is_last = ring.memory.tail() == head.wrapping_add(1);
-                (buf, Origin::Ring { registration, head, is_incremental, entry_len: buf.len }, is_last)
+                (buf, Origin::Ring { registration, head, is_incremental, min_left, entry_len: buf.len }, is_last)
             }
             _ => return Err(Errno::ENOBUFS),
         };
@@ -65,8 +65,8 @@ impl BufGroups {
         };
         let bundle = Bundle::of(ring, wanted, most);
         let first = bundle.first().ok_or(Errno::ENOBUFS)?;
-        let BufRing { registration, head, is_incremental, .. } = *ring;
-        let origin = Origin::Ring { registration, head, is_incremental, entry_len: first.len };
+        let BufRing { registration, head, is_incremental, min_left, .. } = *ring;
+        let origin = Origin::Ring { registration, head, is_incremental, min_left, entry_len: first.len };
         let (addr, bid, len) = (first.addr, first.bid, bundle.len());
         let is_last = !bundle.is_filled && ring.memory.tail() == head.wrapping_add(bundle.count());
         Ok(SelectedBuf { addr, len, bid, group, origin, stage: BufStage::Peeked, is_last, bundle: Some(bundle) })
@@ -186,7 +186,11 @@ impl BufGroups {
     /// `EINVAL` reserved bits or an odd size, `EEXIST` the group is in use, `EFAULT` no memory at
     /// the address.
     pub(crate) fn register_ring(&mut self, reg: &BufReg) -> Result<(), Errno> {
-        if reg.resv != [0; 3] || reg.flags & !(register::PBUF_RING_MMAP | register::PBUF_RING_INC) != 0 {
+        let is_incremental = reg.flags & register::PBUF_RING_INC != 0;
+        if reg.resv != [0; 5] || reg.flags & !(register::PBUF_RING_MMAP | register::PBUF_RING_INC) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if reg.min_left != 0 && !is_incremental {
             return Err(Errno::EINVAL);
         }
         if !reg.ring_entries.is_power_of_two() || reg.ring_entries > 1 << 15 {
@@ -206,8 +210,7 @@ impl BufGroups {
             BufRingMemory::from_user(UserPtr::at(reg.ring_addr), reg.ring_entries)?
         };
         self.registrations = self.registrations.wrapping_add(1);
-        let is_incremental = reg.flags & register::PBUF_RING_INC != 0;
-        let ring = BufRing { memory, head: 0, is_incremental, is_mmap, registration: self.registrations };
+        let ring = BufRing { memory, head: 0, is_incremental, min_left: reg.min_left.max(1), is_mmap, registration: self.registrations };
         self.groups.insert(reg.bgid, BufGroup::Ring(ring));
         Ok(())
     }
@@ -217,7 +220,7 @@ impl BufGroups {
     /// # Errors
     /// `EINVAL` reserved bits, or the group is a list; `ENOENT` no such group.
     pub(crate) fn unregister_ring(&mut self, reg: &BufReg) -> Result<(), Errno> {
-        if reg.resv != [0; 3] || reg.flags != 0 {
+        if reg.resv != [0; 5] || reg.flags != 0 {
             return Err(Errno::EINVAL);
         }
         self.ring(u32::from(reg.bgid))?;

@@ -11,7 +11,7 @@ use uringlet_sys::ring_memory::ProvidedBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     List(ProvidedBuf),
-    Ring { registration: u32, head: u16, is_incremental: bool, entry_len: u32 },
+    Ring { registration: u32, head: u16, is_incremental: bool, min_left: u32, entry_len: u32 },
 }
 
 /// Ownership of a selected buffer: see [`super`].
@@ -54,7 +54,9 @@ impl SelectedBuf {
         let taken = if let BufStage::Used(n) = self.stage { n } else { self.len };
         let more = match (self.origin, &self.bundle) {
             (Origin::Ring { is_incremental: true, .. }, Some(bundle)) if bundle.ends_inside(taken) => cqe::BUF_MORE,
-            (Origin::Ring { is_incremental: true, entry_len, .. }, None) if entry_len > taken => cqe::BUF_MORE,
+            (Origin::Ring { is_incremental: true, min_left, entry_len, .. }, None) if entry_len.saturating_sub(taken) >= min_left => {
+                cqe::BUF_MORE
+            }
             _ => 0,
         };
         cqe::BUFFER | more | u32::from(self.bid) << cqe::BUFFER_SHIFT

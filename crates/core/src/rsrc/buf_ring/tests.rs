@@ -222,7 +222,8 @@ fn malformed_registrations_are_refused() {
         BufReg { ring_entries: 3, ..good },
         BufReg { ring_entries: 65536, ..good },
         BufReg { flags: 4, ..good },
-        BufReg { resv: [0, 0, 1], ..good },
+        BufReg { min_left: 1, ..good },
+        BufReg { resv: [0, 0, 0, 0, 1], ..good },
         BufReg { flags: 0, ring_addr: 8, ..good },
     ] {
         assert_eq!(groups.register_ring(&bad), Err(Errno::EINVAL), "{bad:?}");
