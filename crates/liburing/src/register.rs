@@ -11,10 +11,6 @@ use crate::ring::{IoUring, int_flags};
 use crate::sizes;
 use crate::syscall::{self, user};
 
-/// `IORING_REGISTER_ZCRX_CTRL`
-const ZCRX_CTRL: u32 = 36;
-/// `IORING_REGISTER_BPF_FILTER`
-const BPF_FILTER: u32 = 37;
 /// The fd of register calls without a ring.
 const NO_RING: i32 = -1;
 
@@ -264,19 +260,19 @@ pub extern "C" fn io_uring_register_ifq(ring: &IoUring, reg: *mut ZcrxIfqReg) ->
 /// Controls zero-copy receive.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_zcrx_ctrl(ring: &IoUring, ctrl: *mut ZcrxCtrl) -> i32 {
-    register(ring, ZCRX_CTRL, ctrl, 0)
+    register(ring, register::ZCRX_CTRL, ctrl, 0)
 }
 
 /// Registers a BPF filter for the ring.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_bpf_filter(ring: &IoUring, bpf: *mut Bpf) -> i32 {
-    register(ring, BPF_FILTER, bpf, 1)
+    register(ring, register::BPF_FILTER, bpf, 1)
 }
 
 /// Registers a BPF filter for the task.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_uring_register_bpf_filter_task(bpf: *mut Bpf) -> i32 {
-    syscall::register(NO_RING, BPF_FILTER, user(bpf), 1)
+    syscall::register(NO_RING, register::BPF_FILTER, user(bpf), 1)
 }
 
 /// Queries what io_uring supports; needs no ring.
