@@ -10,6 +10,7 @@ pub mod layout;
 pub mod opcode;
 pub mod register;
 mod structs;
+pub mod support;
 pub mod ublk;
 
 pub use opcode::Opcode;

@@ -5,6 +5,7 @@
 mod bench;
 mod doctor;
 mod documents;
+mod ops;
 mod run;
 mod stat;
 mod status;
@@ -26,6 +27,7 @@ enum Command {
     Run(run::RunArgs),
     Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),
+    Ops(ops::OpsArgs),
     Stat(stat::StatArgs),
     Ublk(ublk::UblkArgs),
     Ublkd(ublk::DaemonArgs),
@@ -43,6 +45,7 @@ fn start() -> Status {
         Command::Run(args) => run::run(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Ops(args) => ops::ops(&args),
         Command::Stat(args) => stat::stat(&args),
         Command::Ublk(args) => ublk::ublk(&args),
         Command::Ublkd(args) => ublk::ublkd(&args),

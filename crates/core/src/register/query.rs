@@ -83,3 +83,24 @@ fn clear(mut at: UserPtr, mut len: usize) -> Result<(), Errno> {
     }
     Ok(())
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ops::OPCODES;
+    use uringlet_abi::support;
+
+    #[test]
+    fn the_table_of_what_is_supported_is_right() {
+        assert_eq!(support::OPCODES.entries.len(), OPCODES.len());
+        for ((number, entry), def) in (0_u8..).zip(support::OPCODES.entries).zip(OPCODES.iter()) {
+            assert_eq!((entry.number, entry.is_supported()), (u32::from(number), def.supported), "{}", entry.name);
+            assert_eq!(Opcode::from_u8(number).map(Opcode::name), Some(entry.name));
+        }
+        assert!(support::REGISTER.entries.iter().map(|entry| entry.number).eq(0..=reg::LAST));
+        assert_eq!(support::SETUP.supported_bits(), setup::PUBLIC);
+        assert_eq!(support::FEATURES.supported_bits(), setup::FEATURES);
+        assert_eq!(support::ENTER.supported_bits(), enter::KNOWN);
+        assert_eq!(support::SQE.supported_bits(), u32::from(SQE_FLAGS));
+    }
+}

@@ -1,0 +1,46 @@
+//! `uringlet ops`, and the file that is made of it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn ops(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_uringlet")).arg("ops").args(args).output().unwrap()
+}
+
+fn stdout(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_document_is_what_is_printed() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/support.md");
+    let printed = stdout(ops(&["--markdown"]));
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(printed == written, "docs/support.md is old: `uringlet ops --markdown > docs/support.md`");
+}
+
+#[test]
+fn a_name_selects() {
+    let text = stdout(ops(&["msg_ring"]));
+    assert!(text.contains("  MSG_RING ") && text.contains("SEND_MSG_RING") && !text.contains("NOP"), "{text}");
+    assert!(stdout(ops(&["IORING_SETUP_SQPOLL"])).contains("partial"));
+}
+
+#[test]
+fn an_unknown_name_is_an_error() {
+    let output = ops(&["no_such_thing"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no_such_thing"));
+}
+
+#[test]
+fn json_has_every_row() {
+    let rows: serde_json::Value = serde_json::from_str(&stdout(ops(&["--json"]))).unwrap();
+    let names: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    for name in
+        ["IORING_OP_NOP", "IORING_REGISTER_PERSONALITY", "IORING_SETUP_IOPOLL", "IORING_FEAT_NODROP", "IOSQE_ASYNC", "IORING_CQE_F_MORE"]
+    {
+        assert!(names.contains(&name), "{name}");
+    }
+}
