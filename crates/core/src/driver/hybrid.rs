@@ -24,15 +24,16 @@
 
 use super::leave::release_ring_of_worker;
 use crate::apoll::Rearm;
+use crate::io_wq::InterruptGuard;
 use crate::ops::Issue;
 use crate::request::Outcome;
 use crate::state::Punted;
 use crate::submit::{Depth, TakenOp, arm, complete, issue, run_ready, take_op};
-use uringlet_sys::{Errno, process};
+use uringlet_sys::Errno;
 
 /// A worker's try. Returns the op if it has to be run to the end.
-pub(super) fn try_first(punted: &Punted) -> Option<TakenOp> {
-    let mut taken = punted.lock().and_then(|mut guard| take_op(&mut guard, punted.id, process::tid()))?;
+pub(super) fn try_first(punted: &Punted, interrupts: &InterruptGuard) -> Option<TakenOp> {
+    let mut taken = punted.lock().and_then(|mut guard| take_op(&mut guard, punted.id, interrupts.calling_thread()))?;
     match taken.op.try_unlocked(taken.fd) {
         Some(Issue::Blocks) => Some(taken),
         tried => {

@@ -9,15 +9,15 @@ use crate::request::Outcome;
 use crate::state::Punted;
 use crate::submit::{TakenOp, complete_op, take_op};
 use crate::write::history::Latency;
+use uringlet_sys::Errno;
 use uringlet_sys::clock::{ticks, voluntary_switches};
-use uringlet_sys::{Errno, process};
 
 impl Work for Punted {
     fn run(self, interrupts: &InterruptGuard) {
         let taken = if self.is_hybrid {
-            hybrid::try_first(&self)
+            hybrid::try_first(&self, interrupts)
         } else {
-            self.lock().and_then(|mut guard| take_op(&mut guard, self.id, process::tid()))
+            self.lock().and_then(|mut guard| take_op(&mut guard, self.id, interrupts.calling_thread()))
         };
         match taken {
             Some(taken) if matches!(taken.op, Op::Waitid(_) | Op::Futex(_)) => sleeper::run(&self, taken, interrupts),

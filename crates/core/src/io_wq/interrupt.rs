@@ -16,13 +16,19 @@
 //! in no item but this one, and in nothing that follows the blocking part (completion, the next
 //! links of its chain).
 
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use uringlet_sys::alarm::Alarm;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::{process, thread};
 
 /// Guards the blocking part of the item that a thread runs.
 #[derive(Debug)]
-pub struct InterruptGuard(Mutex<InterruptState>);
+pub struct InterruptGuard {
+    /// The worker's thread; 0 if none is bound.
+    tid: AtomicU32,
+    state: Mutex<InterruptState>,
+}
 
 #[derive(Debug)]
 struct InterruptState {
@@ -37,21 +43,43 @@ impl InterruptGuard {
     /// For a thread that has no item yet, or that no cancel knows.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Mutex::new(InterruptState { is_interruptible: false, is_cancelled: false, was_interrupted: false, alarm: None }))
+        Self {
+            tid: AtomicU32::new(0),
+            state: Mutex::new(InterruptState { is_interruptible: false, is_cancelled: false, was_interrupted: false, alarm: None }),
+        }
+    }
+
+    /// The calling thread, a worker's, is the only one that uses the guard for its items.
+    pub(super) fn bind_thread(&self) {
+        self.tid.store(process::tid(), Relaxed);
+    }
+
+    /// The worker's thread; 0 if none is bound.
+    pub(super) fn bound_thread(&self) -> u32 {
+        self.tid.load(Relaxed)
+    }
+
+    /// The id of the calling thread, whose items these are. In a worker without a system call.
+    #[must_use]
+    pub fn calling_thread(&self) -> u32 {
+        match self.bound_thread() {
+            0 => process::tid(),
+            tid => tid,
+        }
     }
 
     /// Runs the part of an item that may block: a cancel interrupts it, repeatedly. `None`: the
     /// item was cancelled before, and `block` did not run.
     pub fn run<R>(&self, block: impl FnOnce() -> R) -> Option<R> {
         {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             if state.is_cancelled {
                 return None;
             }
             state.is_interruptible = true;
         }
         let result = block();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.is_interruptible = false;
         if state.was_interrupted {
             state.was_interrupted = false;
@@ -64,12 +92,12 @@ impl InterruptGuard {
 
     /// The thread's next item begins.
     pub(super) fn begin(&self) {
-        self.0.lock().is_cancelled = false;
+        self.state.lock().is_cancelled = false;
     }
 
     /// The item that this thread runs is cancelled.
     pub(crate) fn cancel(&self, tid: u32) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         state.is_cancelled = true;
         if state.is_interruptible && state.alarm.is_none() {
             state.was_interrupted = true;

@@ -3,15 +3,13 @@
 use super::interrupt::InterruptGuard;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use uringlet_sys::Errno;
 use uringlet_sys::lock::{futex_wait, futex_wake};
 use uringlet_sys::sync::AtomicU32;
-use uringlet_sys::{Errno, process};
 
 /// See the module.
 #[derive(Debug)]
 pub struct Worker {
-    /// Its thread; 0 before that runs.
-    tid: AtomicU32,
     /// The futex it parks on: 1 once it is woken.
     is_woken: AtomicU32,
     interrupts: InterruptGuard,
@@ -21,18 +19,18 @@ impl Worker {
     /// A worker without a thread.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { tid: AtomicU32::new(0), is_woken: AtomicU32::new(0), interrupts: InterruptGuard::new() })
+        Arc::new(Self { is_woken: AtomicU32::new(0), interrupts: InterruptGuard::new() })
     }
 
     /// The calling thread is the worker's.
     pub fn bind_thread(&self) {
-        self.tid.store(process::tid(), Relaxed);
+        self.interrupts.bind_thread();
     }
 
     /// Its thread; 0 before that runs.
     #[must_use]
     pub fn tid(&self) -> u32 {
-        self.tid.load(Relaxed)
+        self.interrupts.bound_thread()
     }
 
     /// Before it joins the idle workers: it is not woken yet.

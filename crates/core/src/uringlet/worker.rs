@@ -19,10 +19,11 @@ const SPIN_TICKS: u64 = 60_000;
 const LOOK_NS: u64 = 200_000;
 
 impl Work for WorkerTask {
-    fn run(self, _: &InterruptGuard) {
+    fn run(self, interrupts: &InterruptGuard) {
         if let Some(ring) = RINGS.get(self.ring_index) {
             let owner = self.identity.map_or(LockOwner::Worker, LockOwner::WorkerOf);
-            work(&UringletWorker { ring, generation: self.generation, owner, may_spin: self.may_spin }, self.role);
+            let tid = interrupts.calling_thread();
+            work(&UringletWorker { ring, generation: self.generation, owner, tid, may_spin: self.may_spin }, self.role);
         }
     }
 }
@@ -32,6 +33,7 @@ struct UringletWorker {
     ring: &'static Ring,
     generation: u64,
     owner: LockOwner,
+    tid: u32,
     may_spin: bool,
 }
 
@@ -44,7 +46,7 @@ impl RunQueueWorker for UringletWorker {
     }
 
     fn tid(&self) -> u32 {
-        process::tid()
+        self.tid
     }
 
     #[inline]
