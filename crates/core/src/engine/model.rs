@@ -57,7 +57,7 @@ fn replace(number: i32, with: i32) {
 /// A request on a number, as a thread finds it that is to execute it.
 fn park(ring: &'static Ring, number: i32) -> ReqId {
     let mut req = Request::new(&Sqe::default());
-    req.op = nop::prep(&Sqe::default(), &PrepCx { setup: 0, sqe_flags: 0, is_after_link: false }).unwrap().into();
+    req.op = nop::prep(&Sqe::default(), &PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false }).unwrap().into();
     req.target = FileTarget::Fd(number);
     ring.lock(LockOwner::Worker).unwrap().park(req, Stage::Running)
 }

@@ -38,7 +38,7 @@ fn address(word: &AtomicU32) -> u64 {
 
 /// The request's own part, of a FUTEX_WAIT for one word and a FUTEX_WAITV for several.
 fn wait_for(words: &Words) -> Arc<FutexWait> {
-    let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false };
+    let cx = PrepCx { setup: 0, sqe_flags: 0, is_after_link: false, is_wide: false };
     let op = if let [word] = &**words {
         futex::prep_wait(&Sqe { fd: FLAGS as i32, addr: address(word), addr3: 1, ..Sqe::default() }, &cx)
     } else {
