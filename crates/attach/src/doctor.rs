@@ -55,6 +55,13 @@ pub(crate) fn object(report: &ObjectReport<'_>) {
     }
 }
 
+/// The sites of an object that were left as they are go by traps.
+pub(crate) fn trapped(name: &[u8]) {
+    if is_asked() {
+        fact(&[&"trapped", &explain::name_of(name)]);
+    }
+}
+
 /// The system forbids to redirect the io_uring calls of an object.
 pub(crate) fn not_rewritten(name: &str) {
     if is_asked() {

@@ -40,7 +40,7 @@ pub(crate) fn prepare() {
 }
 
 /// After the objects of the program have been examined. `has_ring_sites`: a rewritten site can make
-/// an io_uring call.
+/// an io_uring call, or it was said why none was rewritten.
 pub(crate) fn at_start(objects: &[LoadedObject], has_ring_sites: bool) {
     let policy = POLICY.load(Ordering::Relaxed);
     if policy == SILENT && !explain::is_enabled() {
@@ -58,13 +58,24 @@ pub(crate) fn at_start(objects: &[LoadedObject], has_ring_sites: bool) {
     }
 }
 
+/// What the user can do where code may not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Trap the calls, or change the filter that forbids it.
+    Trap,
+    /// Only the latter: the program takes the signal of traps, by calls that are not seen.
+    Filter,
+}
+
 /// The system forbids to redirect the io_uring calls of an object.
-pub(crate) fn not_rewritten(name: &[u8]) {
+pub(crate) fn not_rewritten(name: &[u8], remedy: Remedy) {
     let name = explain::name_of(name);
     doctor::not_rewritten(&name);
-    give(&format!(
-        "{name}: its io_uring calls stay the kernel's: mprotect(2) and mmap(2) may not make code here. Use uringlet run --trap, or allow them (docs/system-calls.md)"
-    ));
+    let remedy = match remedy {
+        Remedy::Trap => "Use uringlet run --trap, or allow them (docs/system-calls.md)",
+        Remedy::Filter => "Allow them (docs/system-calls.md): --trap does not help, Go's runtime handles SIGSYS itself",
+    };
+    give(&format!("{name}: its io_uring calls stay the kernel's: mprotect(2) and mmap(2) may not make code here. {remedy}"));
 }
 
 /// Says it, and ends the process if the user does not want it to run so.

@@ -68,12 +68,13 @@ fn attach() {
 fn tell(objects: &[LoadedObject], totals: &ScanTotals, hears_dlopen: bool) {
     explain::bindings(objects);
     diagnose::finish(objects, hears_dlopen);
-    notice::at_start(objects, totals.has_ring_sites());
+    notice::at_start(objects, totals.has_ring_sites() || totals.has_refused());
     notice::program_starts();
 }
 
-/// Attaches to a static program, which is mapped. `own_path` is that of this object.
-pub(crate) fn attach_static(program: &LoadedObject, own_path: &[u8]) {
+/// Attaches to a static program, which is mapped. `own_path` is that of this object. False: the
+/// system forbids it.
+pub(crate) fn attach_static(program: &LoadedObject, own_path: &[u8]) -> bool {
     prepare();
     safe_read::set_segments(program.readable.clone());
     intercepted::intercept_static();
@@ -82,4 +83,5 @@ pub(crate) fn attach_static(program: &LoadedObject, own_path: &[u8]) {
     exec::set_library_path(own_path);
     tell(objects, &totals, false);
     trap::note_start();
+    !totals.has_refused()
 }

@@ -19,8 +19,12 @@ struct Trap {
 
 impl Trap {
     fn new(name: &str) -> Self {
+        Self::linked(name, &[])
+    }
+
+    fn linked(name: &str, options: &[&str]) -> Self {
         let directory = directory(&format!("trap-{name}"));
-        let program = compile("cc", &directory, "trap", &["trap.c"], &[]);
+        let program = compile("cc", &directory, "trap", &["trap.c"], options);
         let block = compile("cc", &directory, "block", &["trap_block.c"], &[]);
         Self { directory, program, block }
     }
@@ -104,6 +108,60 @@ fn code_that_may_not_be_changed_is_trapped_where_nothing_is_lost() {
     assert!(!stderr(&changed).contains("go by traps"), "{}", stderr(&changed));
 }
 
+/// Its sites are rewritten, so the program sees its masks and actions there; only what is made
+/// later, and the few sites that stay, are trapped.
+#[test]
+fn static_programs_are_trapped_as_dynamic_ones() {
+    for (kind, option) in [("fixed", "-static"), ("pie", "-static-pie")] {
+        let trap = Trap::linked(&format!("static-{kind}"), &[option]);
+        let other = compile("cc", &trap.directory, "other", &["trap_static.c"], &["-static"]);
+        for mode in ["rings", "pieces", "threads", "masks", "actions", "children"] {
+            let output = trap.in_filter(&[], &["--trap"], &trap.program, &[mode, &other.to_string_lossy()]);
+            must_succeed(&output, &format!("{kind}, {mode}"));
+        }
+    }
+}
+
+/// Without `--trap` it runs as without uringlet: as a trapped one it would not find its own file.
+#[test]
+fn a_static_program_that_may_not_be_changed_is_trapped_if_asked() {
+    let trap = Trap::linked("static-text", &["-static"]);
+    must_succeed(&trap.in_filter(&["text"], &["--trap"], &trap.program, &["text"]), "trapped");
+    let plain = trap.in_filter(&["text"], &[], &trap.program, &["text"]);
+    assert_eq!(plain.status.code(), Some(NO_RING), "{}{}", stdout(&plain), stderr(&plain));
+    assert!(stderr(&plain).lines().count() == 1 && stderr(&plain).contains("Use uringlet run --trap"), "{}", stderr(&plain));
+    let asked = |options: &[&str]| {
+        let mut doctor = Command::new(&trap.block);
+        doctor.args(["text", env!("CARGO_BIN_EXE_uringlet"), "doctor"]).args(options).arg(&trap.program);
+        stdout(&finish(doctor.env("URINGLET_LIB", common::object()).env("URINGLET_CACHE", "off").env_remove("LD_PRELOAD")))
+    };
+    assert!(asked(&[]).ends_with("docs/system-calls.md lists the calls that a seccomp filter must allow\n"), "{}", asked(&[]));
+    let trapped = asked(&["--trap"]);
+    assert!(trapped.contains("trapped (seccomp)") && trapped.ends_with("verdict: would be attached\n"), "{trapped}");
+}
+
+/// Its runtime takes SIGSYS by calls that would have to be rewritten. It runs as without uringlet,
+/// and finds its own file.
+#[test]
+fn a_static_go_program_that_may_not_be_changed_is_left_alone() {
+    let trap = Trap::new("static-go");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/rings.go");
+    let program = trap.directory.join("rings");
+    let Some(go) = go() else { return };
+    let mut build = Command::new(go);
+    must_succeed(&finish(build.args(["build", "-o"]).arg(&program).arg(source).env("CGO_ENABLED", "0")), "go build");
+    let own = program.to_string_lossy();
+    for options in [&[][..], &["--trap"]] {
+        let output = trap.in_filter(&["text"], options, &program, &[&own]);
+        assert_eq!((output.status.code(), &*stdout(&output)), (Some(NO_RING), "no ring: operation not permitted\n"), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.lines().count() == 1 && said.contains("--trap does not help, Go's runtime handles SIGSYS itself"), "{said}");
+    }
+    const REFUSED: i32 = 125;
+    let required = trap.in_filter(&["text"], &["--trap", "--require"], &program, &[&own]);
+    assert_eq!(required.status.code(), Some(REFUSED), "{}", stderr(&required));
+}
+
 #[test]
 fn a_trapped_call_changes_no_register() {
     let trap = Trap::new("registers");
@@ -116,6 +174,15 @@ fn a_trapped_call_changes_no_register() {
     assert_eq!(stdout(&plain).matches("kernel").count(), 2, "{}", stdout(&plain));
 }
 
+/// Go's tool, if it is here.
+fn go() -> Option<&'static str> {
+    let found = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| Command::new(go).arg("version").output().is_ok());
+    if found.is_none() {
+        eprintln!("skipped: there is no Go compiler");
+    }
+    found
+}
+
 /// Go's runtime blocks all signals and resets all handlers before a child's execve, and makes its
 /// own system calls meanwhile.
 #[test]
@@ -123,8 +190,7 @@ fn a_go_program_starts_children() {
     let trap = Trap::new("go");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go/children.go");
     let program = trap.directory.join("children");
-    let go = ["go", "/usr/local/go/bin/go"].into_iter().find(|go| Command::new(go).arg("version").output().is_ok());
-    let Some(go) = go else { return eprintln!("skipped: there is no Go compiler") };
+    let Some(go) = go() else { return };
     let mut build = Command::new(go);
     build.args(["build", "-o"]).arg(&program).arg(source).env("CGO_ENABLED", "1");
     must_succeed(&finish(&mut build), "go build");

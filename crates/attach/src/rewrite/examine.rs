@@ -8,6 +8,7 @@ use uringlet_sys::lock::Mutex;
 use uringlet_sys::reserve;
 
 use super::cache::{self, Cache};
+use super::go_table::is_static_go;
 use super::install::install;
 use super::object::{LoadedObject, loaded};
 use super::patch;
@@ -19,8 +20,9 @@ use super::report::{FindingsSource, ObjectReport};
 use super::scan;
 use crate::arch::site_entry;
 use crate::in_use::is_in_use;
+use crate::notice::{self, Remedy};
 use crate::trap::{self, LeftSites};
-use crate::{convert, doctor, explain, notice};
+use crate::{convert, doctor, explain};
 
 /// An object that was examined.
 ///
@@ -56,12 +58,19 @@ pub(crate) struct ScanTotals {
     sites: u32,
     /// Rewritten sites whose number is io_uring's, or may be.
     for_rings: u32,
+    /// Objects whose io_uring calls stay the kernel's, which was said.
+    refused: u32,
 }
 
 impl ScanTotals {
     /// Whether a rewritten site can make an io_uring call.
     pub(crate) fn has_ring_sites(&self) -> bool {
         self.for_rings > 0
+    }
+
+    /// Whether the system forbids to redirect the io_uring calls of an object.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused > 0
     }
 }
 
@@ -166,23 +175,31 @@ fn examine_object(
         microseconds: microseconds_since(start),
     };
     totals.for_rings += report.ring + report.any_number;
-    let left = if report.left.is_empty() {
-        LeftSites::None
-    } else if done.is_empty() && findings.plans.iter().any(PatchPlan::is_ring) {
-        LeftSites::All
-    } else {
-        LeftSites::Some
-    };
-    if trap::cover_object(object, left) {
+    let left = left_sites(object, &findings, &report);
+    if trap::cover_object(object, left, report.left) {
         totals.for_rings += 1;
     } else if left == LeftSites::All {
-        notice::not_rewritten(&object.name);
+        totals.refused += 1;
+        notice::not_rewritten(&object.name, if is_static_go(object) { Remedy::Filter } else { Remedy::Trap });
     }
     if !report.left.is_empty() || !done.is_empty() {
         explain::object(&report);
     }
     doctor::object(&report);
     region
+}
+
+/// What is left of an object's sites. A static program has no libc beside it that makes io_uring
+/// calls: its sites with the number in a register do.
+fn left_sites(object: &LoadedObject, findings: &Findings, report: &ObjectReport<'_>) -> LeftSites {
+    let makes_rings = |plan: &PatchPlan| plan.is_ring() || object.is_static && plan.has_any_number();
+    if report.left.is_empty() {
+        LeftSites::None
+    } else if report.sites.is_empty() && findings.plans.iter().any(makes_rings) {
+        LeftSites::All
+    } else {
+        LeftSites::Some
+    }
 }
 
 /// The sites that stay as they are, by address: those of the findings, and of plans that were not

@@ -22,6 +22,11 @@ const MODULE_TEXT: u64 = 176;
 /// No program has more functions.
 const MAX_FUNCTIONS: u64 = 1 << 26;
 
+/// Whether this is a Go program that makes all its system calls itself, those of its signals too.
+pub(crate) fn is_static_go(object: &LoadedObject) -> bool {
+    object.is_static && GoTable::of(object).is_some()
+}
+
 /// The table: an entry of eight bytes a function (the offsets of its code and of what is known of
 /// it), in the order of their code, and the end of the last one.
 pub(super) struct GoTable<'a> {

@@ -35,9 +35,10 @@ mod unwind;
 
 pub(crate) use cache::Cache;
 pub(crate) use examine::{CacheUse, ScanTotals, examine, examine_loaded};
+pub(crate) use go_table::is_static_go;
 pub(crate) use libc_sites::{hook_calls, hook_empty_function, hook_exec_calls, libc_of, own_path, r_debug_address};
 pub(crate) use object::{LoadedObject, loaded};
-pub(crate) use plan::{ANY_NUMBER, MovedInsn, PatchKind, PatchPlan, Reason, Relocation, SiteClass};
+pub(crate) use plan::{ANY_NUMBER, LeftAlone, MovedInsn, PatchKind, PatchPlan, Reason, Relocation, SiteClass};
 #[cfg(test)]
 pub(crate) use region::HEADER_BYTES;
 pub(crate) use region::{HEADER_ENTRY, HEADER_TABLE, trampolines_at};

@@ -60,6 +60,11 @@ impl<'a> InitialStack<'a> {
         &self.words[self.variables..self.auxiliary - 1]
     }
 
+    /// Where the two lists are, which end in null.
+    pub(super) fn arrays(&self) -> [usize; 2] {
+        [&self.words[1..], &self.words[self.variables..]].map(|list| list.as_ptr().expose_provenance())
+    }
+
     /// Takes the first variable out of the environment. The stack pointer stays: it is aligned.
     pub(super) fn remove_first_variable(&mut self) {
         let end = self.words.len();

@@ -27,9 +27,9 @@ use core::ffi::CStr;
 
 use uringlet_sys::linux::auxvec::{AT_BASE, AT_ENTRY, AT_EXECFN, AT_HWCAP2, AT_PHDR, AT_PHNUM};
 use uringlet_sys::linux::general::{AT_FDCWD, O_CLOEXEC};
-use uringlet_sys::passthrough::write_stderr;
+use uringlet_sys::passthrough::{pass_through, write_stderr};
 use uringlet_sys::process_image::{self, ProgramParts};
-use uringlet_sys::{Errno, UserPtr, io, process};
+use uringlet_sys::{Errno, Sysno, UserPtr, io, process};
 
 use crate::convert::address;
 use crate::environ;
@@ -98,7 +98,9 @@ pub(crate) unsafe extern "C" fn start_program(stack: *mut usize) -> ProgramStart
     // SAFETY: as above.
     let own_path = own_path.map(|at| unsafe { text(at) }.to_bytes()).unwrap_or_default();
     process::prepare_thread_keys(initial.auxiliary(AT_HWCAP2).unwrap_or(0));
-    start::attach_static(&object_of(&loaded), own_path);
+    if !start::attach_static(&object_of(&loaded), own_path) {
+        execute_plainly(request.path, &initial);
+    }
     let script = if request.script == 0 { None } else { initial.arguments().get(request.script).copied() };
     let file_name = script.unwrap_or(request.path.as_ptr().addr());
     describe(&loaded, &mut initial, file_name, first, stack);
@@ -106,6 +108,14 @@ pub(crate) unsafe extern "C" fn start_program(stack: *mut usize) -> ProgramStart
         map::make_stack_executable(stack.addr());
     }
     ProgramStart { entry: address(loaded.at(loaded.image.entry)), stack: stack.addr() }
+}
+
+/// Executes the program without us, so that it finds itself as it would. Returns if that fails:
+/// then it runs as it was loaded.
+fn execute_plainly(path: &CStr, initial: &InitialStack<'_>) {
+    let [arguments, variables] = initial.arrays();
+    // SAFETY: a path and two arrays of strings, all of the initial stack.
+    let _ = unsafe { pass_through(Sysno::execve, [path.as_ptr().addr(), arguments, variables, 0, 0, 0]) };
 }
 
 /// Reads, checks and maps the file.
@@ -156,8 +166,9 @@ fn describe(loaded: &Loaded, initial: &mut InitialStack<'_>, file_name: usize, f
     initial.set_auxiliary(AT_ENTRY, address(loaded.at(image.entry)));
     initial.set_auxiliary(AT_BASE, 0);
     initial.set_auxiliary(AT_EXECFN, file_name);
-    // SAFETY: addresses of the initial stack.
-    let end_of = |at: usize| (at + unsafe { text(at) }.to_bytes_with_nul().len()) as u64;
+    // SAFETY: addresses of the initial stack, and the request's path.
+    let text_at = |at: usize| unsafe { text(at) };
+    let end_of = |at: usize| (at + text_at(at).to_bytes_with_nul().len()) as u64;
     let after_first = end_of(first_variable);
     let (code, data) = image.code_and_data();
     let parts = ProgramParts {
@@ -169,8 +180,7 @@ fn describe(loaded: &Loaded, initial: &mut InitialStack<'_>, file_name: usize, f
     };
     // Where it fails, debuggers see this object as the program; nothing else differs.
     let _ = process_image::describe_program(&parts, &mut initial.auxiliary_vector());
-    // SAFETY: the request's path or an argument.
-    let name = unsafe { text(file_name) }.to_bytes();
+    let name = text_at(file_name).to_bytes();
     process_image::set_name(name.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
 }
 

@@ -16,7 +16,9 @@ use uringlet_sys::{Sysno, UserPtr, user};
 use super::next::{
     NextFunction, PTHREAD_GETSPECIFIC, PTHREAD_KEY_CREATE, PTHREAD_KEY_DELETE, PTHREAD_SETSPECIFIC, PTHREAD_SIGMASK, SIGPROCMASK,
 };
+use super::sigsys_threads;
 use crate::convert::{Register, low_u32};
+use crate::static_file::is_static;
 use crate::trap;
 
 /// libc's `sigset_t`, glibc's and musl's. The kernel's is the first word.
@@ -28,15 +30,20 @@ static KEY: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether this thread has asked to block SIGSYS.
 fn has_blocked() -> bool {
+    if is_static() {
+        return sigsys_threads::has_blocked();
+    }
     match KEY.load(Ordering::Acquire) {
         0 => false,
         key => PTHREAD_GETSPECIFIC.call([key - 1, 0, 0, 0, 0, 0]) != 0,
     }
 }
 
-/// Keeps what this thread has asked for. A static program has no libc to keep it.
+/// Keeps what this thread has asked for.
 fn keep_blocked(is_blocked: bool) {
-    if (is_blocked || KEY.load(Ordering::Acquire) != 0)
+    if is_static() {
+        sigsys_threads::keep_blocked(is_blocked);
+    } else if (is_blocked || KEY.load(Ordering::Acquire) != 0)
         && let Some(key) = key()
     {
         PTHREAD_SETSPECIFIC.call([key, is_blocked.into(), 0, 0, 0, 0]);

@@ -18,6 +18,7 @@ mod paths;
 mod polling;
 mod sanitizer;
 mod signals;
+mod sigsys_threads;
 mod transfers;
 mod unwind;
 

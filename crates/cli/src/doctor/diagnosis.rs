@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::elf::ProgramFile;
-use super::facts::{Facts, RingTrial};
+use super::facts::{Facts, ObjectFacts, RingTrial};
 use super::kernel::KernelAnswer;
 use crate::status::Status;
 
@@ -54,7 +54,7 @@ impl Diagnosis {
             StartOutcome::NotAttached(reason) => format!("would run, but not attached: {reason}"),
             StartOutcome::Started(facts) => match obstacle(facts) {
                 Some(reason) => format!("would run, but not attached: {reason}"),
-                None if facts.objects.iter().any(|object| object.for_rings > 0) => "would be attached".into(),
+                None if facts.objects.iter().any(ObjectFacts::reaches_engine) => "would be attached".into(),
                 None => "would be attached; no io_uring call of its own was found so far".into(),
             },
         }
@@ -64,14 +64,14 @@ impl Diagnosis {
 /// Why io_uring calls of a program that was loaded would not reach the engine.
 fn obstacle(facts: &Facts) -> Option<String> {
     const CALLS: &str = "docs/system-calls.md lists the calls that a seccomp filter must allow";
-    if !facts.reaches_engine() {
-        return Some("neither it nor its libraries can make an io_uring call, load a library or start a program".into());
-    }
     if !facts.refused.is_empty() {
         return Some(format!(
             "the code of {} may not be changed: mprotect(2) and mmap(2) make no code here; {CALLS}",
             facts.refused.join(", ")
         ));
+    }
+    if !facts.reaches_engine() {
+        return Some("neither it nor its libraries can make an io_uring call, load a library or start a program".into());
     }
     if let Some(name) = &facts.denied {
         return Some(format!("no ring can be made: the system call {name} is denied; {CALLS}"));

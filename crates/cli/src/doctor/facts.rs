@@ -10,6 +10,8 @@ pub(super) struct ObjectFacts {
     pub(super) name: String,
     /// Rewritten sites with io_uring's numbers, and those whose number is looked up.
     pub(super) for_rings: u32,
+    /// The sites left as they are go by traps.
+    pub(super) is_trapped: bool,
     /// Sites left as they are: each address, relative to the object's load address, and why.
     pub(super) left: Vec<(u64, String)>,
     /// Known from an earlier start.
@@ -18,6 +20,13 @@ pub(super) struct ObjectFacts {
     pub(super) sites: Vec<SiteFacts>,
     /// The functions that it binds.
     pub(super) binds: Vec<String>,
+}
+
+impl ObjectFacts {
+    /// Whether an io_uring call of its own may be the engine's.
+    pub(super) fn reaches_engine(&self) -> bool {
+        self.for_rings > 0 || self.is_trapped
+    }
 }
 
 /// A rewritten call site.
@@ -82,6 +91,7 @@ impl Facts {
             }
             ["left", name, address, reason] => self.object(name).left.push((address.parse().ok()?, reason.into())),
             ["binds", name, names] => self.object(name).binds = names.split(' ').map(String::from).collect(),
+            ["trapped", name] => self.object(name).is_trapped = true,
             ["refused", name] => self.refused.push(name.into()),
             ["reaches", value] => self.may_reach = value == "true",
             ["dlopen", value] => self.hears_dlopen = value == "true",
@@ -106,7 +116,7 @@ impl Facts {
     }
 
     pub(super) fn reaches_engine(&self) -> bool {
-        self.may_reach || self.objects.iter().any(|object| object.for_rings > 0)
+        self.may_reach || self.objects.iter().any(ObjectFacts::reaches_engine)
     }
 }
 
@@ -117,11 +127,11 @@ mod tests {
     #[test]
     fn facts_are_complete_or_nothing() {
         let text = "object\t/lib/x\t2\t1\t0\tcache\nleft\t/lib/x\t8\tno room\nsite\t/lib/x\t4096\tio_uring_enter\tat the number\n\
-            binds\t/lib/x\tclose mmap\nreaches\tfalse\ndlopen\ttrue\nring\terrno\t0\n";
+            binds\t/lib/x\tclose mmap\nreaches\tfalse\ntrapped\t/lib/x\ndlopen\ttrue\nring\terrno\t0\n";
         assert!(Facts::parse(text.as_bytes()).is_none());
         let facts = Facts::parse(format!("{text}end\n").as_bytes()).expect("facts");
         let [object] = &facts.objects[..] else { panic!("{facts:?}") };
-        assert_eq!((object.for_rings, object.is_cached, object.sites[0].address), (1, true, 4096));
+        assert_eq!((object.for_rings, object.is_cached, object.is_trapped, object.sites[0].address), (1, true, true, 4096));
         assert_eq!(object.left, [(8, "no room".to_owned())]);
         assert_eq!(object.binds, ["close", "mmap"]);
         assert!(facts.reaches_engine() && matches!(facts.ring, RingTrial::Made));

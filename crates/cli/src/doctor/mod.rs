@@ -34,6 +34,10 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     json: bool,
 
+    /// As uringlet run --trap would start it
+    #[arg(long)]
+    trap: bool,
+
     /// The program, looked up in PATH. Its arguments are ignored
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<OsString>,
@@ -56,17 +60,22 @@ fn diagnose(args: &DoctorArgs) -> Diagnosis {
     let executed = elf::inspect(&resolved.target.file);
     let outcome = match (&resolved.target.why_not, &executed.linker) {
         (Some(reason), _) => StartOutcome::NotAttached(reason.clone()),
-        (None, None) => start(&resolved),
-        (None, Some(linker)) => list(linker, &resolved).err().unwrap_or_else(|| start(&resolved)),
+        (None, None) => start(args, &resolved),
+        (None, Some(linker)) => list(linker, &resolved).err().unwrap_or_else(|| start(args, &resolved)),
     };
     Diagnosis { program: Some((resolved.program, resolved.target.file, executed)), ..Diagnosis::new(kernel, outcome) }
 }
 
 /// Starts the program as always; the library examines it and ends it.
-fn start(resolved: &Resolved) -> StartOutcome {
+fn start(args: &DoctorArgs, resolved: &Resolved) -> StartOutcome {
     let started = std::env::current_exe().and_then(|uringlet| {
         let mut run = Command::new(uringlet);
-        run.args(["run", "--quiet", "--"]).arg(&resolved.program).env("URINGLET_DOCTOR", "1").env_remove("URINGLET_EXPLAIN");
+        run.args(["run", "--quiet"])
+            .args(args.trap.then_some("--trap"))
+            .arg("--")
+            .arg(&resolved.program)
+            .env("URINGLET_DOCTOR", "1")
+            .env_remove("URINGLET_EXPLAIN");
         run.stdin(Stdio::null()).output()
     });
     let name = resolved.program.display();

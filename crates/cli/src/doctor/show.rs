@@ -43,7 +43,8 @@ fn add_facts(text: &mut String, facts: &Facts, program: &Path) {
             let _ = writeln!(text, "  0x{:x}{}: {} {}", site.address, within(&functions, site.address), site.call, site.kind);
         }
         for (address, reason) in &object.left {
-            let _ = writeln!(text, "  0x{address:x}{}: left as it is: {reason}", within(&functions, *address));
+            let road = if object.is_trapped { "trapped (seccomp)" } else { "left as it is" };
+            let _ = writeln!(text, "  0x{address:x}{}: {road}: {reason}", within(&functions, *address));
         }
         if !object.binds.is_empty() {
             let _ = writeln!(text, "  interposed: {}", object.binds.join(", "));
@@ -58,6 +59,7 @@ fn add_facts(text: &mut String, facts: &Facts, program: &Path) {
 /// How calls of an object reach the engine.
 fn roads(object: &ObjectFacts) -> &'static str {
     match (object.binds.is_empty(), object.sites.is_empty()) {
+        (true, true) if object.is_trapped => "trapped",
         (true, true) => "nothing to attach",
         (false, true) => "interposed",
         (true, false) => "rewritten",
@@ -109,6 +111,7 @@ fn object_json(object: &ObjectFacts, program: &Path) -> Value {
         "name": object.name,
         "road": roads(object),
         "cached": object.is_cached,
+        "trapped": object.is_trapped,
         "sites": object.sites.iter().map(site).collect::<Vec<_>>(),
         "left": object.left.iter().map(left).collect::<Vec<_>>(),
         "interposed": object.binds,
