@@ -10,9 +10,9 @@
 //! paths are the kernel's, and so are bad addresses: the call is made where the program makes it.
 //!
 //! Differs: another process that looks at `/proc/PID/exe` sees the loader. A program whose file has
-//! been removed does not find it. Calls that change the file (chmod, utimensat) are not redirected.
+//! been removed does not find it.
 
-use uringlet_sys::linux::general::{AT_SYMLINK_NOFOLLOW, O_ACCMODE, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_TRUNC, RESOLVE_CACHED, open_how};
+use uringlet_sys::linux::general::{O_ACCMODE, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_TRUNC, RESOLVE_CACHED, open_how};
 use uringlet_sys::process::pid_now;
 use uringlet_sys::{Errno, Sysno, UserPtr, user};
 
@@ -88,8 +88,7 @@ impl PathCall {
             PathUse::OpenHow => self
                 .how(args)
                 .is_some_and(|how| how.resolve & !u64::from(RESOLVE_CACHED) == 0 && reads_through_link(low_u32(address(how.flags)))),
-            PathUse::Follow => true,
-            PathUse::FollowUnless(flags) => low_u32(args[flags]) & AT_SYMLINK_NOFOLLOW == 0,
+            PathUse::Ask(follow) | PathUse::Change(follow) => follow.is_followed(args),
             PathUse::Look => false,
         };
         if !is_redirected {
@@ -101,6 +100,9 @@ impl PathCall {
 
     /// The call for a path that the kernel may not have.
     fn on_virtual(&self, mut args: [usize; 6]) -> Disposition {
+        if matches!(self.path_use, PathUse::Change(_)) {
+            return Disposition::Passthrough;
+        }
         let path = args[self.at];
         let result = issue(self.nr, args);
         let Some(errno) = failure(result) else { return Disposition::Handled(result) };

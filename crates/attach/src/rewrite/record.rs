@@ -13,7 +13,7 @@ use crate::intercepted::is_intercepted;
 
 const MAGIC: &[u8; 8] = b"uringlet";
 /// Incremented with every change of what a scan finds or of how it is encoded.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// A larger record is not kept.
 pub(super) const MAX_BYTES: usize = 256 << 10;
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -24,6 +25,9 @@ enum { RESOLVE_NO_XDEV = 1, RESOLVE_NO_MAGICLINKS = 2, RESOLVE_NO_SYMLINKS = 4, 
 #endif
 #ifndef SYS_statx
 #define SYS_statx 332
+#endif
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
 #endif
 #ifndef SYS_faccessat2
 #define SYS_faccessat2 439
@@ -133,6 +137,43 @@ static void looks(const char *path, const char *shown)
 	open_how(path, shown, O_RDONLY, RESOLVE_NO_XDEV);
 }
 
+static void show_change(const char *what, const char *shown, long result, const char *own)
+{
+	struct stat st = { 0 };
+
+	stat(own, &st);
+	printf("%s %s: %ld, then %o, %ld, %ld links\n", what, shown, result, st.st_mode, (long)st.st_mtime, (long)st.st_nlink);
+}
+
+/* Calls that change the file. The old ones by their numbers: libc makes others. */
+static void changes(const char *path, const char *shown, const char *own)
+{
+	struct timespec times[2] = { { 1000, 0 }, { 2000, 0 } };
+	struct timeval old[2] = { { 3000, 0 }, { 4000, 0 } };
+	long oldest[2] = { 5000, 6000 };
+	char link[64];
+
+	snprintf(link, sizeof(link), "link-%d", getpid());
+	show_change("chmod", shown, negative(syscall(SYS_chmod, path, 0750)), own);
+	show_change("fchmodat", shown, negative(syscall(SYS_fchmodat, AT_FDCWD, path, 0755)), own);
+	show_change("fchmodat2", shown, negative(syscall(SYS_fchmodat2, AT_FDCWD, path, 0700, 0)), own);
+	say("fchmodat2 of the link", shown, negative(syscall(SYS_fchmodat2, AT_FDCWD, path, 0700, AT_SYMLINK_NOFOLLOW)) < 0);
+	show_change("utimensat", shown, negative(syscall(SYS_utimensat, AT_FDCWD, path, times, 0)), own);
+	show_change("utimes", shown, negative(syscall(SYS_utimes, path, old)), own);
+	show_change("utime", shown, negative(syscall(SYS_utime, path, oldest)), own);
+	show_change("futimesat", shown, negative(syscall(SYS_futimesat, AT_FDCWD, path, old)), own);
+	show_change("chown", shown, negative(syscall(SYS_chown, path, getuid(), getgid())), own);
+	show_change("fchownat", shown, negative(syscall(SYS_fchownat, AT_FDCWD, path, -1, getgid(), 0)), own);
+	show_change("setxattr", shown, negative(setxattr(path, "user.one", "1", 1, 0)), own);
+	say("getxattr", shown, negative(getxattr(own, "user.one", link + 32, 8)));
+	show_change("removexattr", shown, negative(removexattr(path, "user.one")), own);
+	show_change("truncate", shown, negative(truncate(path, 0)), own);
+	show_change("linkat", shown, negative(linkat(AT_FDCWD, path, AT_FDCWD, link, AT_SYMLINK_FOLLOW)), own);
+	unlink(link);
+	say("linkat of the link", shown, negative(linkat(AT_FDCWD, path, AT_FDCWD, link, 0)));
+	show_change("chmod", shown, negative(chmod(path, 0755)), own);
+}
+
 static void bad_addresses(void)
 {
 	char *pages = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -157,11 +198,15 @@ int main(int argc, char **argv)
 	char own[64];
 
 	snprintf(own, sizeof(own), "/proc/%d/exe", getpid());
+	/* As it is in the end. */
+	chmod(argv[0], 0755);
+	utimes(argv[0], (struct timeval[2]){ { 3000, 0 }, { 4000, 0 } });
 	const char *paths[][2] = { { "/proc/self/exe", "/proc/self/exe" }, { "/proc/thread-self/exe", "/proc/thread-self/exe" }, { own, "/proc/PID/exe" } };
 
 	for (int i = 0; i < 3; i++) {
 		link_of(paths[i][0], paths[i][1]);
 		looks(paths[i][0], paths[i][1]);
+		changes(paths[i][0], paths[i][1], argv[0]);
 	}
 	link_of("/proc/self/exe2", "another");
 	link_of("/dev/stdin/", "not a link");
