@@ -26,6 +26,7 @@ mod ring;
 mod ring_table;
 pub(crate) mod sharing;
 pub(crate) mod task_policy;
+mod user_data_index;
 mod wakeups;
 mod watched;
 mod worker_pool;

@@ -1,6 +1,7 @@
 //! The table of parked requests.
 
 use super::ring::RingState;
+use super::user_data_index::UserDataIndex;
 use crate::ops::OpFile;
 use crate::request::{FileTarget, Outcome, Parked, ReqId, Request, Stage};
 use alloc::sync::Arc;
@@ -33,7 +34,11 @@ impl RingState {
         if let Some((fd, throttled)) = parked.throttled() {
             self.res.throttle.add(fd, throttled);
         }
+        let user_data = parked.req.user_data;
         let key = self.parked.insert(parked) as u32;
+        if let Some(index) = &mut self.by_user_data {
+            index.insert(key, user_data);
+        }
         ReqId { key, generation }
     }
 
@@ -46,6 +51,9 @@ impl RingState {
     pub(crate) fn unpark(&mut self, id: ReqId) -> Option<Parked> {
         self.parked(id)?;
         let parked = self.parked.remove(id.key as usize);
+        if let Some(index) = &mut self.by_user_data {
+            index.remove(id.key);
+        }
         parked.unmark(self.res.ring_index);
         if let Some((fd, throttled)) = parked.throttled() {
             self.res.throttle.remove(fd, throttled);
@@ -85,6 +93,27 @@ impl RingState {
             .iter()
             .filter(|(_, p)| wanted(self, p))
             .map(|(key, p)| ReqId { key: key as u32, generation: p.generation })
+            .collect();
+        ids.sort_by_key(|id| id.generation);
+        ids
+    }
+
+    /// As [`matching`](Self::matching), of the requests with this user_data.
+    pub(crate) fn matching_user_data(&mut self, user_data: u64, wanted: impl Fn(&Self, &Parked) -> bool) -> Vec<ReqId> {
+        /// So few requests are looked at one by one.
+        const FEW: u32 = 32;
+        if self.by_user_data.is_none() {
+            if self.in_flight <= FEW {
+                return self.matching(|state, p| p.req.user_data == user_data && wanted(state, p));
+            }
+            self.by_user_data =
+                Some(UserDataIndex::new(self.parked.iter().filter_map(|(key, p)| Some((u32::try_from(key).ok()?, p.req.user_data)))));
+        }
+        let keys = self.by_user_data.iter().flat_map(|index| index.find(user_data));
+        let mut ids: Vec<ReqId> = keys
+            .filter_map(|key| self.parked.get(key as usize).map(|p| (key, p)))
+            .filter(|(_, p)| wanted(self, p))
+            .map(|(key, p)| ReqId { key, generation: p.generation })
             .collect();
         ids.sort_by_key(|id| id.generation);
         ids

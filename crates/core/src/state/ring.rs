@@ -5,6 +5,7 @@ use super::filters::Filters;
 use super::personalities::Personalities;
 use super::ready::Ready;
 use super::restrictions::Restrictions;
+use super::user_data_index::UserDataIndex;
 use super::watched::Watched;
 use super::worker_pool::WorkerPool;
 use crate::identity::{self, Identity};
@@ -88,6 +89,8 @@ pub(crate) struct RingState {
     pub(crate) generation: u64,
     pub(crate) baton: Option<SubmitBaton>,
     pub(crate) parked: Slab<Parked>,
+    /// Of those, which have a certain user_data.
+    pub(super) by_user_data: Option<UserDataIndex>,
     pub(super) next_generation: NonZeroU32,
     /// A multishot request has ended its turn: the epoll set has an event for it, behind those of
     /// other files.
@@ -201,6 +204,7 @@ impl RingState {
             generation,
             baton: None,
             parked: Slab::new(),
+            by_user_data: None,
             next_generation: NonZeroU32::MIN,
             has_requeued: false,
             in_flight: 0,
@@ -261,6 +265,7 @@ impl RingState {
     pub(crate) fn reset_in_child(&mut self, former: Identity) {
         self.parked.iter().for_each(|(_, parked)| parked.unmark(self.res.ring_index));
         self.parked.clear();
+        self.by_user_data = None;
         if self.issuer.is_some() {
             // The issuer was a thread of the parent: no thread of this process matches.
             self.issuer = Some(u64::MAX);

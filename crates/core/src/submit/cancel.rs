@@ -29,7 +29,9 @@ fn cancel_matches(guard: &mut UringGuard, op: &CancelOp, cancelled: &mut Vec<Rea
     let mut count = 0;
     let mut last = Err(Errno::ENOENT);
     let mut counted = None;
-    for id in find(guard, |state, p| matches(state, p, op)) {
+    let is_any = op.flags & op_flags::CANCEL_ANY != 0;
+    let user_data = (op.by_user_data() && !is_any).then_some(op.user_data);
+    for id in find(guard, user_data, |state, p| matches(state, p, op)) {
         let wait = guard.parked(id).map(|parked| parked.req.opcode).filter(|&opcode| table::of(opcode).is_wait);
         match end(guard, id) {
             Ok(ready) => {
@@ -57,11 +59,14 @@ fn cancel_matches(guard: &mut UringGuard, op: &CancelOp, cancelled: &mut Vec<Rea
     if op.is_all() { Ok(count) } else { last }
 }
 
-/// The requests of which `wanted` is true, in the order in which the kernel finds them: those on
-/// workers; armed ones, which it keeps in a hash table by user_data; waits; timeouts. In the table
-/// and among waits it finds the latest first.
-pub(super) fn find(guard: &mut UringGuard, wanted: impl Fn(&RingState, &Parked) -> bool) -> Vec<ReqId> {
-    let mut ids = guard.matching(wanted);
+/// The requests of which `wanted` is true, with a certain user_data if one is given, in the order
+/// in which the kernel finds them: those on workers; armed ones, which it keeps in a hash table by
+/// user_data; waits; timeouts. In the table and among waits it finds the latest first.
+pub(super) fn find(guard: &mut UringGuard, user_data: Option<u64>, wanted: impl Fn(&RingState, &Parked) -> bool) -> Vec<ReqId> {
+    let mut ids = match user_data {
+        Some(user_data) => guard.matching_user_data(user_data, wanted),
+        None => guard.matching(wanted),
+    };
     if ids.len() > 1 {
         let bits = (guard.res.memory.geometry().cq_entries.ilog2().saturating_sub(5)).clamp(1, 8);
         ids.sort_by_cached_key(|&id| guard.parked(id).map(|parked| search_key(parked, bits)));

@@ -75,7 +75,7 @@ fn duplicated(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> OpFile
 /// POLL_REMOVE: removes a poll, or changes its events or user data.
 pub(super) fn change(guard: &mut UringGuard, op: PollOp) -> Result<usize, Errno> {
     let PollOp::Remove { target, mask, user_data } = op else { return Err(Errno::EINVAL) };
-    let found = cancel::find(guard, |_, p| p.req.opcode == Opcode::PollAdd && p.req.user_data == target);
+    let found = cancel::find(guard, Some(target), |_, p| p.req.opcode == Opcode::PollAdd);
     let &id = found.first().ok_or(Errno::ENOENT)?;
     if mask.is_none() && user_data.is_none() {
         return cancel::cancel_one(guard, id).map(|()| 0);

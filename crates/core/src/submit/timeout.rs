@@ -42,7 +42,7 @@ pub(super) fn change(guard: &mut UringGuard, op: TimeoutOp) -> Result<usize, Err
         TimeoutOp::Add { .. } | TimeoutOp::Link { .. } => return Err(Errno::EINVAL),
     };
     let opcode = if is_link { Opcode::LinkTimeout } else { Opcode::Timeout };
-    let found = cancel::find(guard, |_, p| p.req.opcode == opcode && p.req.user_data == target);
+    let found = cancel::find(guard, Some(target), |_, p| p.req.opcode == opcode);
     let &id = found.first().ok_or(Errno::ENOENT)?;
     match op {
         TimeoutOp::Update { when, .. } => move_timer(guard, id, when).map(|()| 0),
