@@ -6,12 +6,12 @@ use core::ffi::CStr;
 
 use crate::rewrite::LoadedObject;
 
-/// Functions by which io_uring calls can reach the engine: `syscall` itself, those that load
-/// libraries (which are rewritten then), and those that start programs (which are attached).
-const REACH_ENGINE: [&CStr; 16] = [
-    c"syscall",
-    c"dlopen",
-    c"dlmopen",
+/// Functions by which a process comes to rings of its own: `syscall` itself, and those that load
+/// libraries, which are rewritten then.
+const MAKE_RINGS: [&CStr; 3] = [c"syscall", c"dlopen", c"dlmopen"];
+
+/// Functions that start programs, which are attached.
+const START_PROGRAMS: [&CStr; 13] = [
     c"execve",
     c"execveat",
     c"fexecve",
@@ -32,9 +32,19 @@ fn bound(object: &LoadedObject) -> impl Iterator<Item = &'static CStr> {
     object.symbols().into_iter().flat_map(|symbols| symbols.bound())
 }
 
+/// Whether an object binds one of these functions.
+fn binds_any(objects: &[LoadedObject], names: &[&CStr]) -> bool {
+    objects.iter().filter(|object| !object.is_exempt()).any(|object| bound(object).any(|name| names.contains(&name)))
+}
+
+/// Whether an object binds a function by which the process can make rings.
+pub(crate) fn may_make_rings(objects: &[LoadedObject]) -> bool {
+    binds_any(objects, &MAKE_RINGS)
+}
+
 /// Whether an object binds a function by which io_uring calls can reach the engine.
 pub(crate) fn may_reach_engine(objects: &[LoadedObject]) -> bool {
-    objects.iter().filter(|object| !object.is_exempt()).any(|object| bound(object).any(|name| REACH_ENGINE.contains(&name)))
+    may_make_rings(objects) || binds_any(objects, &START_PROGRAMS)
 }
 
 /// The functions of this object that each other object binds, by name. Objects that bind none are

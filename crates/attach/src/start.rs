@@ -5,8 +5,8 @@ use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
 use crate::rewrite::{CacheUse, LoadedObject, ScanTotals};
-use crate::symbols::resolve_all;
-use crate::{diagnose, dl_hook, doctor, environ, exec, exec_hook, explain, fork, intercepted, notice, rewrite, safe_read, trap};
+use crate::symbols::note_objects;
+use crate::{bindings, diagnose, dl_hook, doctor, environ, exec, exec_hook, explain, fork, intercepted, notice, rewrite, safe_read, trap};
 
 #[cfg(not(test))]
 #[used]
@@ -15,7 +15,7 @@ static CONSTRUCTOR: extern "C" fn() = start;
 
 /// Takes no arguments: glibc passes argc, argv and envp to constructors, musl does not.
 extern "C" fn start() {
-    resolve_all();
+    note_objects();
     prepare();
     fork::register_handlers();
     attach();
@@ -25,7 +25,7 @@ extern "C" fn start() {
 /// What a process needs, however it was started.
 fn prepare() {
     fork::HEAP.register();
-    ENGINE.prepare();
+    ENGINE.claim_process();
     choose_devices();
     if environ::variable("URINGLET_EXPLAIN").is_some() {
         explain::enable();
@@ -56,6 +56,9 @@ fn choose_devices() {
 fn attach() {
     let objects = rewrite::loaded();
     let totals = rewrite::examine(&objects, CacheUse::Allowed);
+    if totals.has_ring_sites() || bindings::may_make_rings(&objects) {
+        ENGINE.expect_rings();
+    }
     exec_hook::prepare(&objects);
     let hears_dlopen = dl_hook::install(&objects);
     if !hears_dlopen {
@@ -76,6 +79,7 @@ fn tell(objects: &[LoadedObject], totals: &ScanTotals, hears_dlopen: bool) {
 /// system forbids it.
 pub(crate) fn attach_static(program: &LoadedObject, own_path: &[u8]) -> bool {
     prepare();
+    ENGINE.expect_rings();
     safe_read::set_segments(program.readable.clone());
     intercepted::intercept_static();
     let objects = core::slice::from_ref(program);

@@ -4,7 +4,7 @@
 use core::ffi::{CStr, c_char};
 
 use uringlet_sys::linux::elf_uapi::{
-    DT_GNU_HASH, DT_HASH, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRTAB, DT_SYMTAB, DT_VERSYM, elf64_rela, elf64_sym,
+    DT_GNU_HASH, DT_HASH, DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELACOUNT, DT_RELASZ, DT_STRTAB, DT_SYMTAB, DT_VERSYM, elf64_rela, elf64_sym,
 };
 
 /// Set in a version number: not the symbol's default version.
@@ -31,7 +31,8 @@ pub(crate) struct SymbolTable {
     versions: usize,
     gnu_hash: usize,
     sysv_hash: usize,
-    /// Address and length (bytes) of the relocations of data, and of those of calls.
+    /// Address and length (bytes) of the relocations of data behind the relative ones, and of those
+    /// of calls.
     relocations: [(usize, usize); 2],
 }
 
@@ -61,6 +62,7 @@ impl SymbolTable {
     /// stays loaded as long as the result is used.
     pub(crate) unsafe fn new(base: usize, dynamic: usize) -> Self {
         let mut table = Self { base, ..Self::default() };
+        let mut relative = 0;
         for entry in (0..).map(|index| load::<DynamicEntry>(dynamic, index)).take_while(|entry| entry.tag != 0) {
             let address = entry_address(entry.value, base, dynamic);
             match u32::try_from(entry.tag) {
@@ -71,11 +73,16 @@ impl SymbolTable {
                 Ok(DT_HASH) => table.sysv_hash = address,
                 Ok(DT_RELA) => table.relocations[0].0 = address,
                 Ok(DT_RELASZ) => table.relocations[0].1 = entry.value,
+                Ok(DT_RELACOUNT) => relative = entry.value.saturating_mul(size_of::<elf64_rela>()),
                 Ok(DT_JMPREL) => table.relocations[1].0 = address,
                 Ok(DT_PLTRELSZ) => table.relocations[1].1 = entry.value,
                 _ => {}
             }
         }
+        // Linkers put those that name no symbol first; often they are most.
+        let (data, bytes) = &mut table.relocations[0];
+        relative = relative.min(*bytes);
+        (*data, *bytes) = (data.wrapping_add(relative), *bytes - relative);
         table
     }
 

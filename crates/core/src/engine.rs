@@ -220,10 +220,21 @@ impl Engine {
         RINGS.note_polled(fd);
     }
 
-    /// Called once before the program's own code: work that is expensive once there are threads.
-    pub fn prepare(&'static self) {
+    /// Called once, before the program's own code.
+    pub fn claim_process(&'static self) {
         process::claim();
+    }
+
+    /// Called after that if the program may make rings: work that is expensive once there are
+    /// threads.
+    pub fn expect_rings(&'static self) {
         uringlet_sys::fd::grow_fd_table();
+    }
+
+    /// A child that has its parent's rings.
+    fn prepare_child(&'static self) {
+        self.claim_process();
+        self.expect_rings();
     }
 
     /// Sets the meaning of `IOSQE_ASYNC` from now on, in all rings.

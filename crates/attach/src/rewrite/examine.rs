@@ -104,11 +104,17 @@ pub(crate) fn examine(objects: &[LoadedObject], cache_use: CacheUse) -> ScanTota
             continue;
         }
         let earlier = known.and_then(|at| examined.swap_remove(at).region);
-        let find = || find(object, cache_use, &mut cache);
-        let rewrite = || examine_object(object, earlier, find, &mut totals);
-        // Better not rewritten than a scan that finds no memory.
-        let has_memory = || reserve::ensure_block(SCAN_BLOCK).is_ok();
-        let region = if !object.is_exempt() && has_memory() { reserve::without_noting(rewrite) } else { None };
+        let region = if object.is_exempt() {
+            None
+        } else if has_no_call(object, cache_use) {
+            examine_object(object, earlier, || (Findings::default(), FindingsSource::Scan), &mut totals)
+        } else if reserve::ensure_block(SCAN_BLOCK).is_ok() {
+            let find = || find(object, &mut cache);
+            reserve::without_noting(|| examine_object(object, earlier, find, &mut totals))
+        } else {
+            // Better not rewritten than a scan that finds no memory.
+            None
+        };
         let (name, build_id) = (object.name.clone(), object.build_id.clone());
         examined.push(ExaminedObject { name, build_id, span: object.span(), is_loaded: true, region });
     }
@@ -122,11 +128,14 @@ fn microseconds_since(start: u64) -> u64 {
     (explain::now_ns() - start) / 1000
 }
 
+/// Whether the object is known to have no call of its own, without a look into the cache. Most
+/// small programs are such: neither memory nor a system call is taken for them.
+fn has_no_call(object: &LoadedObject, cache_use: CacheUse) -> bool {
+    (is_small(object) || cache_use == CacheUse::Avoided) && !may_have_syscall(object)
+}
+
 /// The findings of an object. The cache is opened when it is needed.
-fn find(object: &LoadedObject, cache_use: CacheUse, cache: &mut Option<Option<Cache>>) -> (Findings, FindingsSource) {
-    if (is_small(object) || cache_use == CacheUse::Avoided) && !may_have_syscall(object) {
-        return (Findings::default(), FindingsSource::Scan);
-    }
+fn find(object: &LoadedObject, cache: &mut Option<Option<Cache>>) -> (Findings, FindingsSource) {
     let cache = cache.get_or_insert_with(Cache::open);
     if is_libc(object) {
         // Under a key of its own, as the hooks in libc.

@@ -25,4 +25,4 @@ mod unwind;
 pub(crate) use cancellation::before_ring;
 pub(crate) use errno::set_errno;
 pub(crate) use masks::change_raw_mask;
-pub(crate) use next::resolve_all;
+pub(crate) use next::note_objects;

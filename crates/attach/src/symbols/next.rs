@@ -1,10 +1,13 @@
 //! libc's functions, which come after ours in the search order.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use uringlet_sys::Sysno;
 use uringlet_sys::passthrough::pass_through;
+use uringlet_sys::static_ref::StaticRef;
 
 use super::errno::{self, to_libc_result};
 use crate::convert::int;
@@ -42,10 +45,15 @@ impl NextFunction {
         }
     }
 
-    /// For calls before the constructor.
+    /// At the first call.
     #[cold]
     fn look_up(&self) {
-        behind_ours().for_each(|symbols| self.look_up_in(&symbols));
+        let Some(objects) = BEHIND_OURS.get() else {
+            // Before the constructor there is one thread, and objects are being added.
+            return behind_ours().for_each(|symbols| self.look_up_in(&symbols));
+        };
+        objects.iter().for_each(|symbols| self.look_up_in(symbols));
+        let _ = self.address.compare_exchange(UNKNOWN, MISSING, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The function, if this libc has it.
@@ -110,7 +118,6 @@ const ENOSYS: isize = 38;
 macro_rules! next_functions {
     ($($constant:ident = $name:literal $($nr:ident)?;)*) => {
         $(pub(super) static $constant: NextFunction = NextFunction::new($name, next_functions!(@nr $($nr)?));)*
-        static ALL: &[&NextFunction] = &[$(&$constant),*];
     };
     (@nr) => { None };
     (@nr $nr:ident) => { Some(Sysno::$nr) };
@@ -229,13 +236,12 @@ next_functions! {
     DL_FIND_OBJECT = c"_dl_find_object";
 }
 
-/// Looks all functions up in the constructor: later the dynamic linker's list may change meanwhile.
-pub(crate) fn resolve_all() {
+/// The objects behind ours when the program starts; they are never unloaded.
+static BEHIND_OURS: StaticRef<Vec<SymbolTable>> = StaticRef::new();
+
+/// Notes the objects in the constructor: later the dynamic linker's list may change meanwhile. Most
+/// processes call few of the functions, so each is looked up at its first call.
+pub(crate) fn note_objects() {
     errno::resolve();
-    for symbols in behind_ours() {
-        ALL.iter().for_each(|next| next.look_up_in(&symbols));
-    }
-    for next in ALL {
-        let _ = next.address.compare_exchange(UNKNOWN, MISSING, Ordering::Relaxed, Ordering::Relaxed);
-    }
+    BEHIND_OURS.set(Box::leak(Box::new(behind_ours().collect())));
 }

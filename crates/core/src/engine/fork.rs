@@ -65,7 +65,7 @@ impl Engine {
             task_policy::recover_in_copy();
             virtual_file::recover_in_copy();
             self.reset_copy();
-            self.prepare();
+            self.prepare_child();
         }
         if process::is_unclaimed_copy() { Err(Errno::ENOMEM) } else { Ok(()) }
     }
@@ -117,7 +117,7 @@ impl Engine {
             return;
         }
         // The child's copy of the descriptor table is as small as its descriptors allow.
-        self.prepare();
+        self.prepare_child();
         self.after_fork_in_parent();
         self.reset_copy();
     }
