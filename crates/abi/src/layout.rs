@@ -7,6 +7,8 @@ pub const OFF_SQ_RING: u64 = 0;
 pub const OFF_CQ_RING: u64 = 0x0800_0000;
 /// `IORING_OFF_SQES`.
 pub const OFF_SQES: u64 = 0x1000_0000;
+/// `IORING_MAP_OFF_PARAM_REGION`: the memory of `IORING_REGISTER_MEM_REGION`.
+pub const OFF_PARAM_REGION: u64 = 0x2000_0000;
 /// `IORING_OFF_PBUF_RING`: kernel-allocated provided-buffer rings, group id shifted by
 /// [`OFF_PBUF_SHIFT`].
 pub const OFF_PBUF_RING: u64 = 0x8000_0000;

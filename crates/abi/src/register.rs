@@ -130,6 +130,55 @@ pub struct BpfFilterReg {
     pub resv2: [u64; 5],
 }
 
+/// `struct io_uring_clock_register`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ClockReg {
+    pub clockid: u32,
+    pub resv: [u32; 3],
+}
+
+/// `IORING_MEM_REGION_REG_WAIT_ARG`.
+pub const MEM_REGION_WAIT_ARG: u64 = 1 << 0;
+/// `IORING_MEM_REGION_TYPE_USER`.
+pub const MEM_REGION_TYPE_USER: u32 = 1 << 0;
+/// `IORING_REG_WAIT_TS`.
+pub const REG_WAIT_TS: u32 = 1 << 0;
+
+/// `struct io_uring_mem_region_reg`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct MemRegion {
+    pub region_uptr: u64,
+    pub flags: u64,
+    pub resv: [u64; 2],
+}
+
+/// `struct io_uring_region_desc`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RegionDesc {
+    pub user_addr: u64,
+    pub size: u64,
+    pub flags: u32,
+    pub id: u32,
+    pub mmap_offset: u64,
+    pub resv: [u64; 4],
+}
+
+/// `struct io_uring_reg_wait`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct RegisteredWait {
+    pub ts: crate::Timespec,
+    pub min_wait_usec: u32,
+    pub flags: u32,
+    pub sigmask: u64,
+    pub sigmask_sz: u32,
+    pub pad: [u32; 3],
+    pub pad2: [u64; 2],
+}
+
 /// `IORING_REGISTER_SRC_REGISTERED`.
 pub const CLONE_SRC_REGISTERED: u32 = 1 << 0;
 /// `IORING_REGISTER_DST_REPLACE`.
@@ -244,6 +293,10 @@ const _: () = {
     assert!(size_of::<RsrcUpdate2>() == 32);
     assert!(size_of::<QueryHdr>() == 40);
     assert!(size_of::<CloneBuffers>() == 32);
+    assert!(size_of::<ClockReg>() == 16);
+    assert!(size_of::<MemRegion>() == 32);
+    assert!(size_of::<RegionDesc>() == 64);
+    assert!(size_of::<RegisteredWait>() == 64);
     assert!(size_of::<BufReg>() == 40);
     assert!(size_of::<SyncCancelReg>() == 64);
 };

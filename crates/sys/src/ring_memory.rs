@@ -297,6 +297,45 @@ impl RingMemory {
     }
 }
 
+/// Memory for arguments that a program registers: of the engine's, which the program maps, or
+/// supplied by the program.
+#[derive(Debug)]
+pub struct RegionMemory {
+    mapping: ShmMapping,
+}
+
+impl RegionMemory {
+    /// Memory of the engine's.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn new(len: usize) -> Result<Self, Errno> {
+        Ok(Self { mapping: ShmMapping::map(len)? })
+    }
+
+    /// Memory that the program supplies.
+    ///
+    /// # Errors
+    /// `EINVAL` not page aligned, `EFAULT` not mapped writable.
+    pub fn from_user(addr: UserPtr, len: usize) -> Result<Self, Errno> {
+        Ok(Self { mapping: ShmMapping::from_user(addr, len)? })
+    }
+
+    /// The address of its first byte. The program may have unmapped memory that it supplied.
+    #[must_use]
+    pub fn address(&self) -> UserPtr {
+        UserPtr::new(self.mapping.base())
+    }
+
+    /// mmap(2) of this memory.
+    ///
+    /// # Errors
+    /// `ENOMEM` for memory of the program's own; `EINVAL` for no length.
+    pub fn map_for_program(&self, len: usize) -> Result<usize, Errno> {
+        self.mapping.map_again(len)
+    }
+}
+
 /// Memory of a ring of provided buffers: allocated by the engine (`IOU_PBUF_RING_MMAP`), or
 /// supplied by the program.
 #[derive(Debug)]

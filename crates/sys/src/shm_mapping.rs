@@ -64,6 +64,11 @@ impl ShmMapping {
         Ok(Self { base: base.addr(), len, is_ours: false, file: None })
     }
 
+    /// The address of the first byte.
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
     /// Maps the same pages once more for the program.
     pub(crate) fn map_again(&self, len: usize) -> Result<usize, Errno> {
         if !self.is_ours {

@@ -10,17 +10,25 @@ use super::watcher::{WatcherNotify, hand_over};
 use crate::io_wq::{InterruptGuard, Work};
 use crate::ops::timeout::nanoseconds;
 use crate::request::Stage;
-use crate::state::{LockOwner, Ring, UringGuard};
+use crate::state::{LockOwner, Ring, UringGuard, WaitArgs};
 use crate::submit::submit;
 use crate::uringlet;
 use core::sync::atomic::Ordering::Acquire;
-use uringlet_abi::{GeteventsArg, enter as flag, setup};
+use uringlet_abi::register::{REG_WAIT_TS, RegisteredWait};
+use uringlet_abi::{GeteventsArg, Timespec, enter as flag, setup};
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::{self, is_file_size_limited, monotonic_ns};
 use uringlet_sys::ring_memory::RingField;
 use uringlet_sys::{Errno, UserPtr, user};
 
-pub(crate) const KNOWN: u32 = flag::GETEVENTS | flag::SQ_WAKEUP | flag::SQ_WAIT | flag::EXT_ARG | flag::REGISTERED_RING | flag::ABS_TIMER;
+pub(crate) const KNOWN: u32 = flag::GETEVENTS
+    | flag::SQ_WAKEUP
+    | flag::SQ_WAIT
+    | flag::EXT_ARG
+    | flag::REGISTERED_RING
+    | flag::ABS_TIMER
+    | flag::EXT_ARG_REG
+    | flag::NO_IOWAIT;
 const SIGSET_LEN: usize = 8;
 const NEVER: u64 = u64::MAX;
 /// The shortest nap, ns: about what the two thread switches of a wake-up cost.
@@ -134,7 +142,7 @@ fn get_events(guard: &mut UringGuard, args: EnterArgs, submitted: u32) -> Result
     if is_satisfied(guard, args) {
         return Ok(());
     }
-    let wait = read_wait(args)?;
+    let wait = read_wait(&guard.wait_args, args)?;
     wait_cqes(guard, args.min_complete, wait)
 }
 
@@ -152,30 +160,52 @@ fn is_satisfied(guard: &mut UringGuard, args: EnterArgs) -> bool {
     guard.res.cq.ready(&guard.res.memory) >= wanted && !guard.needs_watch()
 }
 
-fn read_wait(args: EnterArgs) -> Result<CqeWait, Errno> {
+fn read_wait(wait_args: &WaitArgs, args: EnterArgs) -> Result<CqeWait, Errno> {
     let mut wait = CqeWait { sigmask: args.arg, sigmask_len: args.arg_len, deadline_ns: NEVER, since_ns: 0, any_after_ns: NEVER };
     if args.flags & flag::EXT_ARG == 0 {
         return Ok(wait);
     }
-    if args.arg_len != size_of::<GeteventsArg>() {
-        return Err(Errno::EINVAL);
-    }
-    let ext: GeteventsArg = user::read(args.arg)?;
+    let (ext, timeout) = if args.flags & flag::EXT_ARG_REG != 0 { read_registered(wait_args, args)? } else { read_extended(args)? };
     wait.sigmask = UserPtr::at(ext.sigmask);
     wait.sigmask_len = ext.sigmask_sz as usize;
     if ext.min_wait_usec != 0 {
         wait.since_ns = monotonic_ns();
         wait.any_after_ns = wait.since_ns.saturating_add(u64::from(ext.min_wait_usec) * 1000);
     }
-    if ext.ts != 0 {
-        let ns = nanoseconds(user::read(UserPtr::at(ext.ts))?)?;
-        wait.deadline_ns = if args.flags & flag::ABS_TIMER != 0 { ns } else { monotonic_ns().saturating_add(ns) };
+    if let Some(timeout) = timeout {
+        let ns = nanoseconds(timeout)?;
+        let is_absolute = args.flags & flag::ABS_TIMER != 0;
+        wait.deadline_ns = if is_absolute { wait_args.deadline_ns(ns) } else { monotonic_ns().saturating_add(ns) };
     }
     // A minimal wait without a longer time-out is the whole wait.
-    if ext.min_wait_usec != 0 && (ext.ts == 0 || wait.any_after_ns >= wait.deadline_ns) {
+    if ext.min_wait_usec != 0 && (timeout.is_none() || wait.any_after_ns >= wait.deadline_ns) {
         wait.deadline_ns = wait.any_after_ns;
     }
     Ok(wait)
+}
+
+/// The arguments of a wait, and its time-out (`IORING_ENTER_EXT_ARG`).
+fn read_extended(args: EnterArgs) -> Result<(GeteventsArg, Option<Timespec>), Errno> {
+    if args.arg_len != size_of::<GeteventsArg>() {
+        return Err(Errno::EINVAL);
+    }
+    let ext: GeteventsArg = user::read(args.arg)?;
+    let timeout = if ext.ts == 0 { None } else { Some(user::read(UserPtr::at(ext.ts))?) };
+    Ok((ext, timeout))
+}
+
+/// The same from registered memory: `arg` is an offset in it (`IORING_ENTER_EXT_ARG_REG`).
+fn read_registered(wait_args: &WaitArgs, args: EnterArgs) -> Result<(GeteventsArg, Option<Timespec>), Errno> {
+    if args.arg_len != size_of::<RegisteredWait>() {
+        return Err(Errno::EINVAL);
+    }
+    let wait = wait_args.read(args.arg)?;
+    if wait.flags & !REG_WAIT_TS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let timeout = (wait.flags & REG_WAIT_TS != 0).then_some(wait.ts);
+    let ext = GeteventsArg { sigmask: wait.sigmask, sigmask_sz: wait.sigmask_sz, min_wait_usec: wait.min_wait_usec, ts: 0 };
+    Ok((ext, timeout))
 }
 
 fn wait_cqes(guard: &mut UringGuard, min: u32, wait: CqeWait) -> Result<(), Errno> {

@@ -99,7 +99,7 @@ impl IssueCx<'_> {
 }
 
 /// What `prep` may know of the ring.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PrepCx {
     /// `IORING_SETUP_*`.
     pub(crate) setup: u32,

@@ -8,16 +8,17 @@ mod policy;
 pub(crate) mod query;
 mod ring_fds;
 pub(crate) mod setup;
+mod wait_args;
 mod workers;
 
 use crate::driver::leave::release_ring;
 use crate::ops::cancel::CancelOp;
-use crate::ops::{OPCODES, timeout};
+use crate::ops::{OPCODES, PrepCx, msg_ring, timeout};
 use crate::state::{EventfdCounts, LockOwner, RINGS, Ring, UringGuard, registered_ring};
-use crate::submit::{Depth, cancel_matching, run_ready};
+use crate::submit::{Depth, cancel_matching, run_ready, send_msg_ring};
 use alloc::vec;
 use uringlet_abi::register::{self as reg, BufReg, BufStatus, SyncCancelReg};
-use uringlet_abi::{Opcode, setup as setup_flags};
+use uringlet_abi::{Opcode, Sqe, setup as setup_flags};
 use uringlet_sys::process::monotonic_ns;
 use uringlet_sys::{Errno, UserPtr, process, reserve, user};
 
@@ -51,10 +52,23 @@ pub(crate) fn without_ring(opcode: u32, arg: UserPtr, n: u32) -> Result<usize, E
     }
     match opcode {
         reg::QUERY => query::query(arg, n),
+        reg::SEND_MSG_RING => one(arg, n).and_then(|()| send_message(arg)),
         reg::RESTRICTIONS => policy::restrict_task(arg, n),
         reg::BPF_FILTER => policy::filter_task(arg, n),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// `IORING_REGISTER_SEND_MSG_RING`: a CQE for a ring, from a thread that needs none of its own.
+fn send_message(arg: UserPtr) -> Result<usize, Errno> {
+    let sqe: Sqe = user::read(arg)?;
+    if sqe.flags != 0 || sqe.opcode != Opcode::MsgRing as u8 || sqe.personality != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if process::is_foreign() {
+        return Err(Errno::EPERM);
+    }
+    send_msg_ring(&msg_ring::prep(&sqe, &PrepCx::default())?, sqe.fd)
 }
 
 /// Operations that make something. The others must work without memory.
@@ -73,6 +87,7 @@ fn needs_memory(opcode: u32) -> bool {
             | reg::BPF_FILTER
             | reg::PBUF_RING
             | reg::CLONE_BUFFERS
+            | reg::MEM_REGION
     )
 }
 
@@ -104,6 +119,8 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::UNREGISTER_PBUF_RING => one(arg, n).and_then(|()| unregister_buf_ring(guard, arg)),
         reg::PBUF_STATUS => one(arg, n).and_then(|()| buf_ring_status(guard, arg)),
         reg::QUERY => query::query(arg, n),
+        reg::CLOCK => wait_args::register_clock(guard, arg, n),
+        reg::MEM_REGION => one(arg, n).and_then(|()| wait_args::register_region(guard, arg)),
         reg::CLONE_BUFFERS => one(arg, n).and_then(|()| clone_buffers::clone(guard, arg, ring_of)),
         reg::SYNC_CANCEL => one(arg, n).and_then(|()| sync_cancel(guard, arg)),
         _ => Err(Errno::EINVAL),

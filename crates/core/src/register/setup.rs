@@ -37,7 +37,8 @@ const KNOWN: u32 = setup::IOPOLL
 /// The flags that are the kernel's, too.
 pub(super) const PUBLIC: u32 = KNOWN & !setup::URINGLET;
 
-/// The supported features. Not supported: `RW_ATTR`, `NO_IOWAIT`.
+/// The supported features. Not supported: `RW_ATTR`. `NO_IOWAIT`: a thread that waits
+/// never counts as one that waits for I/O.
 pub(super) const FEATURES: u32 = feat::SINGLE_MMAP
     | feat::NODROP
     | feat::SUBMIT_STABLE
@@ -53,7 +54,8 @@ pub(super) const FEATURES: u32 = feat::SINGLE_MMAP
     | feat::LINKED_FILE
     | feat::REG_REG_RING
     | feat::RECVSEND_BUNDLE
-    | feat::MIN_TIMEOUT;
+    | feat::MIN_TIMEOUT
+    | feat::NO_IOWAIT;
 
 /// Makes a ring. Returns its descriptor, or its registered number with `REGISTERED_FD_ONLY`.
 ///

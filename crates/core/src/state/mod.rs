@@ -27,6 +27,7 @@ mod ring_table;
 pub(crate) mod sharing;
 pub(crate) mod task_policy;
 mod user_data_index;
+mod wait_args;
 mod wakeups;
 mod watched;
 mod worker_pool;
@@ -41,4 +42,5 @@ pub(crate) use registered::{KERNEL_SLOTS, forget_ring, is_registered, register_r
 pub(crate) use restrictions::Restrictions;
 pub(crate) use ring::{Busy, EventfdCounts, RegisteredEventfd, Ring, RingState};
 pub(crate) use ring_table::RINGS;
+pub(crate) use wait_args::WaitArgs;
 pub(crate) use worker_pool::WorkerPool;

@@ -6,6 +6,7 @@ use super::personalities::Personalities;
 use super::ready::Ready;
 use super::restrictions::Restrictions;
 use super::user_data_index::UserDataIndex;
+use super::wait_args::WaitArgs;
 use super::watched::Watched;
 use super::worker_pool::WorkerPool;
 use crate::identity::{self, Identity};
@@ -104,6 +105,7 @@ pub(crate) struct RingState {
     pub(crate) aio_in_flight: u32,
     pub(crate) eventfd: Option<RegisteredEventfd>,
     pub(crate) waiters: Waiters,
+    pub(crate) wait_args: WaitArgs,
     /// In uringlet mode: what the ring's own workers have to run.
     pub(crate) run_queue: RunQueue<ReqId>,
     pub(crate) uringlet_workers: Option<UringletWorkers>,
@@ -214,6 +216,7 @@ impl RingState {
             aio_in_flight: 0,
             eventfd: None,
             waiters: Waiters::default(),
+            wait_args: WaitArgs::default(),
             run_queue: RunQueue::default(),
             uringlet_workers: None,
             io_wq,

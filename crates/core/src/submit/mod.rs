@@ -44,6 +44,7 @@ pub(crate) use complete::complete;
 pub(crate) use dispatch::{issue, run_ready};
 pub(crate) use in_flight::{TakenOp, complete_op, take_op};
 pub(crate) use kept_file::{keep_file, move_file, uses_of};
+pub(crate) use msg_ring::send_without_ring as send_msg_ring;
 pub(crate) use poll::fired as poll_fired;
 pub(crate) use punt::leave_to_submitter;
 pub(crate) use remote_cancel::{answer as answer_remote_cancel, cancel_matching};

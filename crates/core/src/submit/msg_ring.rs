@@ -19,6 +19,16 @@ pub(super) fn send(guard: &mut UringGuard, op: MsgRing, file: OpFile) -> Result<
     }
 }
 
+/// Sends a CQE to the ring of a descriptor, from no ring.
+///
+/// # Errors
+/// `EINVAL` not a CQE; `EBADF`; `EBADFD` no ring, or a disabled one.
+pub(crate) fn send_without_ring(op: &MsgRing, fd: i32) -> Result<usize, Errno> {
+    let RingMessage::Cqe { res, flags } = op.message else { return Err(Errno::EINVAL) };
+    let target = ring_of(OpFile { fd, is_fixed: false })?;
+    post(target, Cqe { user_data: op.user_data, res, flags }).map(|()| 0)
+}
+
 fn ring_of(file: OpFile) -> Result<&'static Ring, Errno> {
     if file.is_fixed {
         // A ring is never registered.
