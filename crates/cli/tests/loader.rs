@@ -121,6 +121,55 @@ fn damaged_files_are_refused() {
     }
 }
 
+/// What execve(2) of a whole program would refuse, for reasons that do not lie in its headers.
+#[test]
+fn programs_that_cannot_be_executed_here_are_refused_in_one_line() {
+    let directory = directory("static-refused");
+    let is_refused = |output: &Output, why: &str| {
+        assert_eq!((output.status.code(), stderr(output).lines().count()), (Some(126), 1), "{}", stderr(output));
+        assert!(stderr(output).contains(why), "{}", stderr(output));
+    };
+    let missing = "-Wl,--dynamic-linker=/no/such/linker.so";
+    let program = compile("cc", &directory, "no-linker", &["static_facts.c"], &[missing]);
+    is_refused(&finish(uringlet(&directory).arg(program)), "needs the dynamic linker /no/such/linker.so");
+    let program = build(&directory, "static_facts", BUILDS[0]);
+    let mount = directory.join("mounted");
+    std::fs::create_dir(&mount).expect("a folder");
+    let script = "mount -t tmpfs -o noexec none \"$1\" && cp \"$2\" \"$1/program\" && shift 2 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--map-root-user", "sh", "-c", script, "sh"]).arg(&mount).arg(program);
+    let run = uringlet(&directory);
+    command.arg(run.get_program()).args(run.get_args()).arg(mount.join("program"));
+    command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("LD_PRELOAD");
+    let output = finish(&mut command);
+    if stderr(&output).contains("unshare") || stderr(&output).contains("mount:") {
+        return eprintln!("skipped: nothing can be mounted here: {}", stderr(&output));
+    }
+    is_refused(&output, "mounted with noexec");
+}
+
+/// Segments that lie upon each other: the kernel maps the one over the other.
+#[test]
+fn overlapping_segments_are_refused() {
+    const TABLE: usize = 64;
+    const HEADER: usize = 56;
+    const ADDRESS: usize = 16;
+    let directory = directory("static-overlap");
+    for kind in &BUILDS[..2] {
+        let mut bytes = std::fs::read(build(&directory, "static_facts", *kind)).expect("a program");
+        let kind_at = |at: usize, bytes: &[u8]| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let loads: Vec<usize> = (0..6).map(|index| TABLE + HEADER * index).filter(|&at| kind_at(at, &bytes) == 1).collect();
+        let first = bytes[loads[0] + ADDRESS..][..8].to_vec();
+        bytes[loads[1] + ADDRESS..][..8].copy_from_slice(&first);
+        let file = directory.join("overlapping");
+        std::fs::write(&file, &bytes).expect("a file");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("its mode");
+        let output = finish(uringlet(&directory).arg(&file));
+        assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(126), 1), "{}", stderr(&output));
+        assert!(stderr(&output).contains("contradict each other"), "{}", stderr(&output));
+    }
+}
+
 /// Random bytes in the headers: the program runs, is refused, or dies of its own code; the loader
 /// never panics.
 #[test]

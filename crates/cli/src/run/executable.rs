@@ -1,5 +1,6 @@
 //! Checks before the start whether a program can be run, and whether it can be attached.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
@@ -11,7 +12,7 @@ use object::LittleEndian;
 use object::elf::{EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
-use rustix::fs::getxattr;
+use rustix::fs::{StatVfsMountFlags, getxattr, statvfs};
 use rustix::process::{getegid, geteuid, getuid};
 
 use super::error::RunError;
@@ -20,6 +21,7 @@ use super::lookup::is_executable;
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o0010;
+const ANY_EXECUTE: u32 = 0o0111;
 /// The kernel follows this many interpreters in a row.
 const MAX_INTERPRETERS: usize = 5;
 
@@ -83,7 +85,7 @@ fn check_file(path: &Path) -> Result<Kind, RunError> {
         return Err(refuse("is a directory"));
     }
     if !metadata.is_file() || !is_executable(path) {
-        return Err(refuse("is not executable; if it is a program, run chmod +x on it"));
+        return Err(refuse(why_not_executable(path, &metadata)));
     }
     // A program that can be executed but not read is left to the kernel's checks.
     let Ok(mut file) = File::open(path) else { return Ok(Kind::Dynamic) };
@@ -97,8 +99,17 @@ fn check_file(path: &Path) -> Result<Kind, RunError> {
     if !head.starts_with(b"\x7fELF") {
         return Ok(Kind::Dynamic);
     }
-    let kind = elf_kind(path, file, &head).map_err(refuse)?;
+    let kind = elf_kind(path, file, &head).map_err(|why| refuse(&why))?;
     Ok(gained_privileges(path, &metadata).map_or(kind, Kind::Privileged))
+}
+
+/// Why the kernel would not execute a file that is there.
+fn why_not_executable(path: &Path, metadata: &Metadata) -> &'static str {
+    let is_mounted_noexec = || statvfs(path).is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    if metadata.is_file() && metadata.mode() & ANY_EXECUTE != 0 && is_mounted_noexec() {
+        return "lies on a file system that is mounted with noexec; copy it to another one";
+    }
+    "is not executable; if it is a program, run chmod +x on it"
 }
 
 /// The interpreter of a script and its one argument, from the first line.
@@ -128,19 +139,24 @@ fn gained_privileges(path: &Path, metadata: &Metadata) -> Option<&'static str> {
 }
 
 /// Whether an ELF file has a dynamic linker that preloads.
-fn elf_kind(path: &Path, file: File, head: &[u8]) -> Result<Kind, &'static str> {
+fn elf_kind(path: &Path, file: File, head: &[u8]) -> Result<Kind, Cow<'static, str>> {
     const TRUNCATED: &str = "is a truncated ELF file; install it again";
     const FOREIGN: &str = "is built for another architecture; uringlet attaches to 64-bit x86 programs";
     if head.len() < size_of::<FileHeader64<LittleEndian>>() {
-        return Err(TRUNCATED);
+        return Err(TRUNCATED.into());
     }
     let data = ReadCache::new(file);
     let header = FileHeader64::<LittleEndian>::parse(&data).map_err(|_| FOREIGN)?;
     if header.e_machine(LittleEndian) != EM_X86_64 {
-        return Err(FOREIGN);
+        return Err(FOREIGN.into());
     }
     let segments = header.program_headers(LittleEndian, &data).map_err(|_| TRUNCATED)?;
-    let is_dynamic = segments.iter().any(|segment| segment.p_type(LittleEndian) == PT_INTERP) || is_dynamic_linker(path);
+    let interp = segments.iter().find(|segment| segment.p_type(LittleEndian) == PT_INTERP);
+    let linker = interp.and_then(|segment| segment.interpreter(LittleEndian, &data).ok().flatten());
+    if let Some(linker) = linker.map(|name| Path::new(OsStr::from_bytes(name))).filter(|linker| !linker.exists()) {
+        return Err(format!("needs the dynamic linker {}, which does not exist here; install its libc", linker.display()).into());
+    }
+    let is_dynamic = interp.is_some() || is_dynamic_linker(path);
     Ok(if is_dynamic { Kind::Dynamic } else { Kind::Static })
 }
 
