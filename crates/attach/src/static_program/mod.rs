@@ -77,7 +77,7 @@ impl Loaded {
 /// Loads the program that the environment names. `stack` is as the kernel has left it.
 ///
 /// # Safety
-/// Called once, by the object's entry point, after [`relocate`].
+/// Called once, by the object's entry point, after [`relocate()`].
 pub(crate) unsafe extern "C" fn start_program(stack: *mut usize) -> ProgramStart {
     // SAFETY: the caller's.
     let mut initial = unsafe { InitialStack::at(stack) };

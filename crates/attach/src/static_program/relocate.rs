@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn relocate(base: usize, dynamic: *const [usize; 2]
 }
 
 /// # Safety
-/// As [`relocate`].
+/// As [`relocate()`].
 #[inline(always)]
 unsafe fn apply(base: usize, entry: &elf64_rela, symbols: *const elf64_sym) {
     let place = base.wrapping_add(crate::convert::address(entry.r_offset)) as *mut usize;

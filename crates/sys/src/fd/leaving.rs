@@ -32,7 +32,7 @@ impl LeavingNumber {
         Self(number)
     }
 
-    /// As [`begin`](Self::begin), for one that lingers. `None`: it does not, or another thread
+    /// As `begin`, for one that lingers. `None`: it does not, or another thread
     /// leaves it.
     #[must_use]
     pub fn of_lingering(number: i32) -> Option<Self> {
