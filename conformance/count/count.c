@@ -5,8 +5,8 @@
  *	count LIBRARY DIRECTORY [LISTING]
  *
  * LIBRARY is preloaded into the child, whose file is made in DIRECTORY. Prints a line for each
- * path: its name, and instructions an iteration, the caller's own included. LISTING gets the
- * address of each instruction, for whoever wants to know where they are: the name, the address in
+ * path: its name, and the instructions of its shortest round, the caller's own included. LISTING
+ * gets the address of each instruction, to find out where they are: the name, the address in
  * LIBRARY, in hexadecimal (0 if it is elsewhere).
  *
  * The child's time stamp counter is the parent's to say: stepped through, each write would look
@@ -28,10 +28,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ENTRIES = 64, LEN = 1024, WARM = 50, ROUNDS = 2, PHASE_FD = 9 };
+enum { ENTRIES = 64, LEN = 1024, WARM = 50, ROUNDS = 4, PHASE_FD = 9 };
 
-/* The path that the child is in, counted from 1; 0: none. Shared by both processes. */
-static volatile int *phase;
+/* The path that the child is in, from 1 (0: none), and the round. Shared by both processes. */
+static volatile int *phase, *round_number;
 
 /* The child ------------------------------------------------------------------------------------ */
 
@@ -141,7 +141,7 @@ static int run_paths(const char *directory)
 			paths[i].once();
 		*phase = i + 1;
 		__asm__ volatile("int3");
-		for (int n = 0; n < ROUNDS; n++)
+		for (*round_number = 0; *round_number < ROUNDS; ++*round_number)
 			paths[i].once();
 		*phase = 0;
 	}
@@ -191,20 +191,20 @@ static int read_counter(pid_t child, struct user_regs_struct *regs)
 
 static void count(pid_t child, const char *path, FILE *listing)
 {
-	long counts[PATHS] = { 0 };
+	long counts[PATHS][ROUNDS] = { 0 };
 	struct user_regs_struct regs;
 	int status, is_stepping = 0;
 
 	while (waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {
 		int signal = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
-		int now = *phase;
+		int now = *phase, round = *round_number;
 
-		if (!signal && now && is_stepping) {
+		if (!signal && now && is_stepping && round < ROUNDS) {
 			ptrace(PTRACE_GETREGS, child, 0, &regs);
 			do {
 				int is_inside = regs.rip >= library && regs.rip < library_end;
 
-				counts[now - 1]++;
+				counts[now - 1][round]++;
 				if (listing)
 					fprintf(listing, "%s %llx\n", paths[now - 1].name, is_inside ? regs.rip - library : 0);
 			} while (read_counter(child, &regs));
@@ -217,8 +217,13 @@ static void count(pid_t child, const char *path, FILE *listing)
 	}
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		errx(1, "the child ended with status %#x", status);
-	for (int i = 0; i < PATHS; i++)
-		printf("%s %ld\n", paths[i].name, counts[i] / ROUNDS);
+	for (int i = 0; i < PATHS; i++) {
+		long least = counts[i][0];
+
+		for (int n = 1; n < ROUNDS; n++)
+			least = counts[i][n] < least ? counts[i][n] : least;
+		printf("%s %ld\n", paths[i].name, least);
+	}
 }
 
 int main(int argc, char **argv)
@@ -228,6 +233,7 @@ int main(int argc, char **argv)
 
 	if (argc == 2) {
 		phase = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, PHASE_FD, 0);
+		round_number = phase + 1;
 		return run_paths(argv[1]);
 	}
 	if (argc < 3)
@@ -236,6 +242,7 @@ int main(int argc, char **argv)
 	if (ftruncate(shared, 4096) || dup2(shared, PHASE_FD) < 0)
 		err(1, "shared memory");
 	phase = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
+	round_number = phase + 1;
 	child = fork();
 	if (!child) {
 		setenv("LD_PRELOAD", argv[1], 1);
