@@ -181,12 +181,12 @@ pub const REGISTER: SupportGroup = SupportGroup {
         row("PBUF_STATUS", 26, "6.8", "io_uring_buf_ring_head", Full),
         row("NAPI", 27, "6.9", "io_uring_register_napi", Refused("nothing here polls a network device")),
         row("UNREGISTER_NAPI", 28, "6.9", "io_uring_unregister_napi", Refused("as NAPI")),
-        row("CLOCK", 29, "6.12", "io_uring_register_clock", Refused("not there yet")),
+        row("CLOCK", 29, "6.12", "io_uring_register_clock", Full),
         row("CLONE_BUFFERS", 30, "6.12", "io_uring_clone_buffers", Full),
-        row("SEND_MSG_RING", 31, "6.13", "io_uring_register_sync_msg", Refused("not there yet")),
+        row("SEND_MSG_RING", 31, "6.13", "io_uring_register_sync_msg", Full),
         row("ZCRX_IFQ", 32, "6.15", "io_uring_register_ifq", Refused("not there yet")),
         row("RESIZE_RINGS", 33, "6.13", "io_uring_resize_rings", Refused("not there yet")),
-        row("MEM_REGION", 34, "6.13", "io_uring_register_region", Refused("not there yet")),
+        row("MEM_REGION", 34, "6.13", "io_uring_register_region", Partial("memory of the program's is not pinned")),
         row("QUERY", 35, "6.18", "io_uring_register_query", Full),
         row("ZCRX_CTRL", 36, "7.1", "io_uring_register_zcrx_ctrl", Refused("not there yet")),
         row("BPF_FILTER", 37, "7.0", "io_uring_register_bpf_filter", Full),
@@ -244,7 +244,7 @@ pub const FEATURES: SupportGroup = SupportGroup {
         row("RECVSEND_BUNDLE", 1 << 14, "6.10", "", Full),
         row("MIN_TIMEOUT", 1 << 15, "6.12", "", Full),
         row("RW_ATTR", 1 << 16, "6.13", "", Refused("no file here has integrity data")),
-        row("NO_IOWAIT", 1 << 17, "6.15", "", Refused("a wait here never counts as a wait for a disk")),
+        row("NO_IOWAIT", 1 << 17, "6.15", "", Full),
     ],
 };
 
@@ -259,8 +259,8 @@ pub const ENTER: SupportGroup = SupportGroup {
         row("EXT_ARG", 1 << 3, "5.11", "", Full),
         row("REGISTERED_RING", 1 << 4, "5.18", "", Full),
         row("ABS_TIMER", 1 << 5, "6.12", "", Full),
-        row("EXT_ARG_REG", 1 << 6, "6.13", "", Refused("not there yet")),
-        row("NO_IOWAIT", 1 << 7, "6.15", "", Refused("a wait here never counts as a wait for a disk")),
+        row("EXT_ARG_REG", 1 << 6, "6.13", "", Full),
+        row("NO_IOWAIT", 1 << 7, "6.15", "", Partial("no effect: a wait here never counts as a wait for a disk")),
     ],
 };
 
