@@ -14,6 +14,8 @@ oracle::compare! {
     net_zc,
     /// Sockets: connect, accept, send, receive, shutdown.
     net_ops,
+    /// Receives on sockets that are shut down.
+    net_shutdown,
     /// Provided buffers and registered files.
     net_buffers,
     /// An echo server with clients in another process.

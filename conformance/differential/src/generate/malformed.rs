@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use crate::fixture;
 use conformance_rng::Rng;
-use uringlet_abi::Opcode;
+use uringlet_abi::{Opcode, Sqe, op_flags};
 
 /// Opcodes whose second structure (iovecs, header, path) the engine leaves to the system call: a
 /// bad address gives the same errno, but neither ends a submission nor keeps a chain from starting.
@@ -25,6 +25,15 @@ fn is_read_late(opcode: u8) -> bool {
         O::Linkat,
     ];
     late.iter().any(|o| *o as u8 == opcode)
+}
+
+/// What Linux 6.18, the oracle, refuses, and later kernels and the engine take: a registered buffer
+/// of a plain transfer, the user_data of a notification.
+fn is_newer_than_oracle(s: &Sqe) -> bool {
+    use Opcode as O;
+    let is_one_of = |opcodes: [O; 2]| opcodes.iter().any(|opcode| *opcode as u8 == s.opcode);
+    let has_fixed_buffer = is_one_of([O::Send, O::Recv]) && s.ioprio & op_flags::RECVSEND_FIXED_BUF != 0;
+    has_fixed_buffer || (is_one_of([O::SendZc, O::SendmsgZc]) && s.addr3 != 0)
 }
 
 /// Only changes that access no other resource.
@@ -51,5 +60,8 @@ pub(super) fn corrupt_field(rng: &mut Rng, draft: &mut Draft) {
         10 => s.opcode = rng.pick(&[98, 99, 200, 255]),
         11 => s.flags ^= 1 << 5,
         _ => s.flags |= 1,
+    }
+    if is_newer_than_oracle(s) {
+        s.flags |= 0x80;
     }
 }

@@ -8,6 +8,16 @@ use uringlet_abi::{setup, sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
 use uringlet_sys::{Errno, UserPtr};
 
+/// Consecutive tries of a worker that find nothing although poll says "ready".
+const SPURIOUS: u32 = 1000;
+
+/// A try has found nothing. Poll says when to try again; but of a datagram socket that was shut
+/// down it says "ready" once, and only a call that may sleep finds the end: a worker makes it.
+fn after_eagain(cx: &IssueCx<'_>, mask: u32) -> Issue {
+    let is_ready = cx.poll_fired && io::poll_now(cx.file.fd, mask).is_ok_and(|events| events != 0);
+    if is_ready { Issue::Blocks } else { Issue::WouldBlock(mask) }
+}
+
 impl Rw {
     /// A plain transfer on a file that was a socket when its kind was cached: the call itself fails
     /// if it is none any more. `None`: nothing was tried.
@@ -34,7 +44,7 @@ impl Rw {
     fn answer_of_socket(&mut self, cx: &mut IssueCx<'_>, mask: u32) -> Option<Issue> {
         let fd = cx.file.fd;
         match self.socket_transfer(fd, cx.sqe_flags) {
-            Err(Errno::EAGAIN) => Some(Issue::WouldBlock(mask)),
+            Err(Errno::EAGAIN) => Some(after_eagain(cx, mask)),
             Err(Errno::ENOTSOCK | Errno::EBADF) => {
                 FileKind::refresh(fd);
                 None
@@ -78,7 +88,7 @@ impl Rw {
             Err(Errno::EOPNOTSUPP)
         };
         match res {
-            Err(Errno::EAGAIN) => Issue::WouldBlock(mask),
+            Err(Errno::EAGAIN) => after_eagain(cx, mask),
             Err(errno) if refuses_nowait(errno) => {
                 kind.note_nowait_unsupported(fd, self.io_direction());
                 match io::poll_now(fd, mask) {
@@ -101,10 +111,11 @@ impl Rw {
     }
 
     /// A stream that its program made non-blocking: sleeps until it is ready.
+    /// `EAGAIN` if it keeps being ready and the transfer keeps finding nothing.
     #[cold]
     pub(super) fn run_polled(&mut self, fd: i32) -> Outcome {
         let mask = if self.is_write { POLLOUT } else { POLLIN };
-        loop {
+        for _ in 0..SPURIOUS {
             if let Err(errno) = io::poll_wait(fd, mask) {
                 return self.outcome(Err(errno));
             }
@@ -113,6 +124,7 @@ impl Rw {
                 other => return self.outcome(other),
             }
         }
+        self.outcome(Err(Errno::EAGAIN))
     }
 
     fn socket_transfer(&self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
