@@ -250,3 +250,33 @@ fn a_library_that_is_loaded_under_gdb_is_rewritten() {
     let Some(shown) = gdb(&["run"], &program, &[library.to_str().expect("UTF-8")]) else { return };
     contains_all(&shown, &["engine\n", "exited normally"]);
 }
+
+/// The program and its core are all that gdb needs: the core says where a static PIE was.
+#[test]
+fn the_core_of_a_static_program_has_its_frames() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.trim() != "core" {
+        eprintln!("skipped: cores go elsewhere than into the folder: {pattern}");
+        return;
+    }
+    for options in [["-static", "-g", "-O0"], ["-static-pie", "-g", "-O0"]] {
+        let directory = directory(&format!("tools-core{}", options[0]));
+        let program = compile("cc", &directory, "tools_core", &["tools_core.c"], &options);
+        let cache = directory.join("cache");
+        let output = finish(uringlet(&cache).arg("--").arg(&program).current_dir(&directory));
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "{}", stderr(&output));
+        let core = std::fs::read_dir(&directory).expect("the folder").flatten().map(|entry| entry.path());
+        let core = core.into_iter().find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core")));
+        let Some(core) = core else {
+            eprintln!("skipped: a limit allows no core here");
+            return;
+        };
+        let frames = Command::new("gdb").args(BASE).args(["-ex", "bt"]).arg(&program).arg(core).output();
+        let Ok(frames) = frames else {
+            eprintln!("skipped: there is no gdb (a package of that name)");
+            return;
+        };
+        let frames = stdout(&frames);
+        assert!(frames.contains("fails (depth=3)") && frames.contains("main () at"), "{frames}");
+    }
+}
