@@ -96,7 +96,8 @@ fn scratch(options: &TortureOptions) -> anyhow::Result<PathBuf> {
 /// Runs one share, in a mode of the engine or on the kernel's ring.
 fn play(options: &TortureOptions, program: &Path, on: Option<(&Path, &str)>, share: f64) -> anyhow::Result<TestCounts> {
     let dir = scratch(options)?;
-    let mut command = Command::new(std::env::current_exe()?);
+    // By its link: a stage before may have built the program anew, so that its name is of another.
+    let mut command = Command::new("/proc/self/exe");
     command.arg("sandbox");
     if let Some((uringlet, mode)) = on {
         command.args(["--kill", "--"]).arg(uringlet).args(["run", &format!("--mode={mode}")]);

@@ -22,6 +22,16 @@ extern "C" fn start() {
     trap::note_start();
 }
 
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = end;
+
+/// exit(3). A forked child ends its requests on its parent's rings, which nobody would complete.
+extern "C" fn end() {
+    exec::end_shared_requests();
+}
+
 /// What a process needs, however it was started.
 fn prepare() {
     fork::HEAP.register();

@@ -87,7 +87,7 @@ pub(crate) unsafe extern "C" fn execute_at_site(call: &CallFrame, word: &'static
 
 /// Ends the requests of this process on rings that other processes use, too. A vfork child shares
 /// none, so nothing is touched there.
-fn end_shared_requests() {
+pub(crate) fn end_shared_requests() {
     if ENGINE.shares_rings() {
         on_engine_stack(|| ENGINE.before_exec());
     }

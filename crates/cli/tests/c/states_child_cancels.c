@@ -131,9 +131,29 @@ static void tried(const struct way *way, int asleep)
 	close(pipes[1]);
 }
 
+/* A child ends by exit(3) with a poll of the ring in flight: nobody else would end that. */
+static void exits(void)
+{
+	struct ring r = new_ring(8);
+	int status = -1;
+
+	section = "exit";
+	pid_t child = fork();
+	if (!child) {
+		failures = 0;
+		submit(&r, SQE(.opcode = POLL_ADD, .fd = r.fd, .op_flags = POLLIN, .user_data = 1));
+		exit(failures != 0);
+	}
+	waitpid(child, &status, 0);
+	check("the child", status, 0);
+	check("its poll", next(&r), -ECANCELED);
+	end_ring(&r);
+}
+
 int main(void)
 {
 	block_if_asked();
+	exits();
 	for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
 		for (int asleep = 0; asleep < 2; asleep++)
 			tried(&ways[i], asleep);

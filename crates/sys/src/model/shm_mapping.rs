@@ -60,6 +60,11 @@ impl ShmMapping {
         Err(Errno::EFAULT)
     }
 
+    /// The address of the first byte. A model accesses nothing by it.
+    pub(crate) fn base(&self) -> usize {
+        self.words.as_ptr().addr()
+    }
+
     /// As [`from_user`](Self::from_user): the program has a clone instead.
     pub(crate) fn map_again(&self, _len: usize) -> Result<usize, Errno> {
         Err(Errno::EINVAL)
