@@ -47,10 +47,6 @@ pub(crate) struct Filters {
 }
 
 impl Filters {
-    pub(crate) const fn new() -> Self {
-        Self { by_opcode: BTreeMap::new(), denied: 0 }
-    }
-
     /// Adds a filter. `denies_rest`: opcodes that have none are denied from now on.
     pub(crate) fn add(&mut self, opcode: u8, filter: Filter, denies_rest: bool) {
         self.by_opcode.entry(opcode).or_default().push(Arc::new(filter));
