@@ -97,6 +97,18 @@ fn rings_work_in_static_programs() {
 type Damage<'a> = (&'a str, &'a dyn Fn(&mut Vec<u8>));
 
 /// What is no static program of this machine ends in one line and status 126.
+/// Code in a gap would be taken for the engine's.
+#[test]
+fn nothing_is_mapped_between_the_engines_segments() {
+    let directory = directory("static-gaps");
+    for kind in BUILDS {
+        let program = build(&directory, "static_gaps", kind);
+        let library = common::object().file_name().expect("a file");
+        let output = finish(uringlet(&directory).args(["--quiet", "--"]).arg(&program).arg(library));
+        assert_eq!(stdout(&output), "loaded, 0 gaps\n", "{}: {}", kind.0, stderr(&output));
+    }
+}
+
 #[test]
 fn damaged_files_are_refused() {
     let directory = directory("static-damaged");

@@ -77,6 +77,19 @@ fn map_segment(segment: &Segment, base: u64, fd: i32) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Keeps mappings of the program out of the pages between the segments of this object, which the
+/// kernel has loaded at `base` and leaves gaps in: `own_span` has none.
+pub(super) fn close_gaps(image: &Image, base: u64) {
+    for pair in image.segments.windows(2) {
+        let [start, end] =
+            [pair[0].end.next_multiple_of(PAGE as u64), page_start(pair[1].file.start)].map(|at| address(base.wrapping_add(at)));
+        if start < end {
+            // SAFETY: nothing is replaced. It fails where something of ours is there already.
+            let _ = unsafe { mm::map(start, end - start, PROT_NONE, RESERVE | MAP_FIXED_NOREPLACE, NO_FD, 0) };
+        }
+    }
+}
+
 /// Makes the stack that `address` lies in executable, all of it and as it grows.
 pub(super) fn make_stack_executable(stack: usize) {
     const CODE: u32 = PROT_READ | PROT_WRITE | PROT_EXEC;

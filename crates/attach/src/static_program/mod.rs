@@ -31,6 +31,7 @@ use uringlet_sys::passthrough::{pass_through, write_stderr};
 use uringlet_sys::process_image::{self, ProgramParts};
 use uringlet_sys::{Errno, Sysno, UserPtr, io, process};
 
+use crate::arch::own_span;
 use crate::convert::address;
 use crate::environ;
 use crate::rewrite::LoadedObject;
@@ -89,6 +90,7 @@ pub(crate) unsafe extern "C" fn start_program(stack: *mut usize) -> ProgramStart
     let first = initial.variables()[0];
     initial.remove_first_variable();
     environ::set_initial_stack(stack);
+    close_own_gaps();
     let loaded = load(request.path).unwrap_or_else(|failure| match failure {
         LoadError::Image(error) => fail(request.path.to_bytes(), error.text()),
         LoadError::System(what, errno) => fail(request.path.to_bytes(), &format!("cannot be {what}: {errno}")),
@@ -108,6 +110,16 @@ pub(crate) unsafe extern "C" fn start_program(stack: *mut usize) -> ProgramStart
         map::make_stack_executable(stack.addr());
     }
     ProgramStart { entry: address(loaded.at(loaded.image.entry)), stack: stack.addr() }
+}
+
+fn close_own_gaps() {
+    let base = own_span().start;
+    // SAFETY: the first segment starts with the header of the file, and holds the table.
+    let mapped = |at: u64, len: usize| unsafe { core::slice::from_raw_parts(address(base + at) as *const u8, len) };
+    let Ok(header) = Header::parse(mapped(0, HEADER_BYTES)) else { return };
+    if let Ok(image) = Image::parse(&header, mapped(header.table(), header.table_bytes()), u64::MAX) {
+        map::close_gaps(&image, base);
+    }
 }
 
 /// Executes the program without us, so that it finds itself as it would. Returns if that fails:
