@@ -55,6 +55,12 @@ mod a_flooding_peer_delays_a_quiet_one_by_a_bounded_number_of_cqes {
     }
 }
 
+/// Linux 6.10 was the first that can be asked whether two numbers are of one file.
+#[test]
+fn a_cancel_by_descriptor_finds_requests_on_the_same_file() {
+    prints_the_same("order_same_file");
+}
+
 #[test]
 fn cqes_of_cancels_and_of_what_they_cancel_come_in_the_kernels_order() {
     prints_the_same("order_cancel");

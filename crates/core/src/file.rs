@@ -15,6 +15,8 @@ const NO_NOWAIT_READ: u16 = 1 << 5;
 const NO_NOWAIT_WRITE: u16 = 1 << 6;
 const BAD: u16 = 1 << 7;
 const SYNCHRONOUS: u16 = 1 << 8;
+/// Seven bits of a hash of the inode.
+const INODE: u16 = 0x7f << 9;
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,13 @@ impl IoDirection {
 /// The kind of a file, as bits that fit into the descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileKind(u16);
+
+fn hash_of_inode(dev: u64, ino: u64) -> u16 {
+    /// The fraction of the golden ratio, as multiplicative hashing has it.
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let [_, _, _, _, _, _, low, high] = (ino ^ dev.rotate_left(32)).wrapping_mul(GOLDEN).to_le_bytes();
+    u16::from_le_bytes([low, high]) & INODE
+}
 
 impl FileKind {
     /// The kind of a number whose file is unknown.
@@ -89,7 +98,12 @@ impl FileKind {
         }
         let direct = if flags & io::O_DIRECT != 0 { DIRECT } else { 0 };
         let synchronous = if flags & (io::O_DSYNC | io::O_SYNC) != 0 { SYNCHRONOUS } else { 0 };
-        Ok(KNOWN | sort | direct | synchronous)
+        Ok(KNOWN | sort | direct | synchronous | hash_of_inode(stat.dev, stat.ino))
+    }
+
+    /// Whether two numbers of these kinds can be of one open file.
+    pub(crate) fn may_be_same(self, other: Self) -> bool {
+        (self.0 ^ other.0) & (INODE | SEEKABLE | SOCKET) == 0
     }
 
     /// Regular file or block device: has positions, is always "ready".

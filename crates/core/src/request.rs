@@ -266,7 +266,7 @@ impl Request {
         }
     }
 
-    /// The descriptor number that a cancel by fd matches.
+    /// The descriptor number that the program has used.
     pub(crate) fn fd(&self) -> Option<i32> {
         match &self.target {
             FileTarget::Fd(fd) | FileTarget::Duplicate(fd, _) => Some(*fd),

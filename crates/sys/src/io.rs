@@ -5,7 +5,8 @@ use crate::arch;
 use crate::clock;
 use crate::linux;
 use crate::linux::general::{
-    AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_GETFL, F_SETFD, F_SETFL, F_SETLK, F_UNLCK, F_WRLCK, FD_CLOEXEC, SEEK_SET, flock, pollfd,
+    AT_EMPTY_PATH, F_DUPFD_CLOEXEC, F_DUPFD_QUERY, F_GETFL, F_SETFD, F_SETFL, F_SETLK, F_UNLCK, F_WRLCK, FD_CLOEXEC, SEEK_SET, flock,
+    pollfd,
 };
 use crate::linux::ioctl::{BLKDISCARD, FIONREAD, TIOCOUTQ};
 use crate::linux::net::SO_ERROR;
@@ -230,6 +231,13 @@ calls! {
 /// `EBADF`.
 pub fn file_flags(fd: i32) -> Result<u32, Errno> {
     fcntl(fd, F_GETFL, 0).map(|flags| flags as u32)
+}
+
+/// Whether two numbers are of one open file: fcntl(F_DUPFD_QUERY). Never before Linux 6.10, which
+/// does not know.
+#[must_use]
+pub fn is_same_file(fd: i32, other: i32) -> bool {
+    fcntl(fd, F_DUPFD_QUERY, other as u32) == Ok(1)
 }
 
 /// fcntl(F_SETFL).

@@ -98,6 +98,14 @@ impl RingState {
         ids
     }
 
+    /// The descriptor numbers that parked requests use and of which `wanted` is true, ascending.
+    pub(crate) fn open_numbers(&self, wanted: impl Fn(i32) -> bool) -> Vec<i32> {
+        let mut numbers: Vec<i32> = self.parked.iter().filter_map(|(_, p)| p.req.open_number()).filter(|&fd| wanted(fd)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
     /// As [`matching`](Self::matching), of the requests with this user_data.
     pub(crate) fn matching_user_data(&mut self, user_data: u64, wanted: impl Fn(&Self, &Parked) -> bool) -> Vec<ReqId> {
         /// So few requests are looked at one by one.

@@ -1,12 +1,12 @@
 //! Finds requests and cancels them, wherever they are parked.
 
 use super::{punt, wait};
+use crate::file::FileKind;
 use crate::ops::cancel::CancelOp;
 use crate::ops::table;
 use crate::request::{Outcome, Parked, ReqId, Stage};
 use crate::state::{Ready, RingState, UringGuard};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::{Opcode, op_flags};
 use uringlet_sys::{Errno, io};
@@ -31,7 +31,8 @@ fn cancel_matches(guard: &mut UringGuard, op: &CancelOp, cancelled: &mut Vec<Rea
     let mut counted = None;
     let is_any = op.flags & op_flags::CANCEL_ANY != 0;
     let user_data = (op.by_user_data() && !is_any).then_some(op.user_data);
-    for id in find(guard, user_data, |state, p| matches(state, p, op)) {
+    let numbers = numbers_of_file(guard, op);
+    for id in find(guard, user_data, |_, p| matches(p, op, &numbers)) {
         let wait = guard.parked(id).map(|parked| parked.req.opcode).filter(|&opcode| table::of(opcode).is_wait);
         match end(guard, id) {
             Ok(ready) => {
@@ -100,26 +101,38 @@ pub(super) fn check_file(guard: &UringGuard, op: &CancelOp) -> Result<(), Errno>
     io::file_flags(op.fd).map(drop)
 }
 
-fn matches(state: &RingState, parked: &Parked, op: &CancelOp) -> bool {
+/// The numbers of the file that a cancel by descriptor names, among those that requests use: its
+/// duplicates, registered ones too. Ascending.
+fn numbers_of_file(guard: &UringGuard, op: &CancelOp) -> Vec<i32> {
+    let named = match op.flags & (op_flags::CANCEL_FD | op_flags::CANCEL_FD_FIXED) {
+        op_flags::CANCEL_FD => op.fd,
+        flags if flags & op_flags::CANCEL_FD != 0 => match guard.res.files.get(op.fd as u32) {
+            Some(node) => node.fd.number(),
+            None => return Vec::new(),
+        },
+        _ => return Vec::new(),
+    };
+    let kind = FileKind::refresh(named);
+    // Few are asked for: a program may wait on thousands of sockets.
+    let mut numbers = guard.open_numbers(|number| FileKind::of(number).may_be_same(kind));
+    numbers.retain(|&number| number == named || io::is_same_file(number, named));
+    numbers
+}
+
+/// `numbers`: those of the file, where it is compared.
+fn matches(parked: &Parked, op: &CancelOp, numbers: &[i32]) -> bool {
     let req = &parked.req;
     if op.flags & op_flags::CANCEL_ANY != 0 {
         return true;
     }
-    if op.flags & op_flags::CANCEL_FD != 0 && !is_on_file(state, parked, op) {
+    let is_on_file = || req.open_number().is_some_and(|number| numbers.binary_search(&number).is_ok());
+    if op.flags & op_flags::CANCEL_FD != 0 && !is_on_file() {
         return false;
     }
     if op.flags & op_flags::CANCEL_OP != 0 && op.opcode != Some(req.opcode) {
         return false;
     }
     !op.by_user_data() || req.user_data == op.user_data
-}
-
-fn is_on_file(state: &RingState, parked: &Parked, op: &CancelOp) -> bool {
-    if op.flags & op_flags::CANCEL_FD_FIXED == 0 {
-        return parked.req.fd() == Some(op.fd);
-    }
-    let slot = state.res.files.get(op.fd as u32);
-    parked.req.node().zip(slot).is_some_and(|(held, node)| Arc::ptr_eq(held, node))
 }
 
 /// Cancels every request that can be cancelled: `run_ready` completes them.
