@@ -37,6 +37,7 @@ fn prepare() {
     fork::HEAP.register();
     ENGINE.claim_process();
     choose_devices();
+    exec::inherit_task_policy();
     if environ::variable("URINGLET_EXPLAIN").is_some() {
         explain::enable();
     }

@@ -78,6 +78,11 @@ impl<const WORDS: usize> BpfProgram<WORDS> {
         if is_accepted { Ok(Self(code)) } else { Err(Errno::EINVAL) }
     }
 
+    /// Its instructions.
+    pub(crate) fn code(&self) -> &[Instruction] {
+        &self.0
+    }
+
     /// The value that the program returns.
     pub(crate) fn run(&self, data: &[u32; WORDS]) -> u32 {
         let (mut a, mut x, mut memory) = (0_u32, 0_u32, [0_u32; MEMORY]);
@@ -112,6 +117,12 @@ impl Instruction {
     pub(crate) fn from_bits(bits: u64) -> Self {
         let [low, high, jt, jf, k @ ..] = bits.to_le_bytes();
         Self { code: u16::from_le_bytes([low, high]), jt, jf, k: u32::from_le_bytes(k) }
+    }
+
+    /// As [`from_bits`](Self::from_bits) has them.
+    pub(crate) fn to_bits(self) -> u64 {
+        let ([low, high], [a, b, c, d]) = (self.code.to_le_bytes(), self.k.to_le_bytes());
+        u64::from_le_bytes([low, high, self.jt, self.jf, a, b, c, d])
     }
 
     /// `behind`: how many instructions follow it.

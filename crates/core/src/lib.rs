@@ -59,6 +59,7 @@ pub use write::WriteMode;
 use driver::enter::{EnterArgs, check_flags, enter};
 use engine::to_isize;
 use state::home_table::check_table;
+use state::task_policy;
 use uringlet_abi::{enter as enter_flag, layout, register as reg};
 use uringlet_sys::{AppPromise, Errno, UserPtr, required_calls};
 
@@ -121,6 +122,18 @@ impl Engine {
     /// From now on, paths that the kernel does not open are passed to `opener`.
     pub fn set_opener(&'static self, opener: &'static dyn VirtualFiles) {
         virtual_file::set_opener(opener);
+    }
+
+    /// `announce` gets the restrictions and filters of the task as text whenever they change, for
+    /// [`inherit_task_policy`](Self::inherit_task_policy) of a program that is executed.
+    pub fn announce_task_policy(&'static self, announce: fn(&str)) {
+        task_policy::announce_changes(announce);
+    }
+
+    /// The restrictions and filters of all rings that are made later, as text. Damaged text allows
+    /// them nothing.
+    pub fn inherit_task_policy(&'static self, text: &[u8]) {
+        task_policy::inherit(text);
     }
 
     /// mmap(2) of a ring's fd: the address, or -errno; `None` if `fd` is no ring: then make the

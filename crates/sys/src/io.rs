@@ -237,7 +237,7 @@ pub fn file_flags(fd: i32) -> Result<u32, Errno> {
 /// does not know.
 #[must_use]
 pub fn is_same_file(fd: i32, other: i32) -> bool {
-    fcntl(fd, F_DUPFD_QUERY, other as u32) == Ok(1)
+    fcntl(fd, F_DUPFD_QUERY, other.cast_unsigned()) == Ok(1)
 }
 
 /// fcntl(F_SETFL).

@@ -13,6 +13,7 @@ use super::room::Room;
 use super::search;
 use super::stack::Lender;
 use super::target::{Examiner, ExecTarget, PATH_MAX, StaticTarget};
+use super::task_policy;
 use crate::convert::Register;
 use crate::safe_read::ProgramReader;
 use crate::static_file::static_program;
@@ -59,7 +60,7 @@ impl<'r> ExecAttempt<'r> {
             ExecTarget::Static(target) if !is_missing => Change::Load(target),
             ExecTarget::Static(_) | ExecTarget::Preloadable => Change::Environment,
         };
-        let environment = ChildEnvironment::read(request.environment, &mut reader)?;
+        let environment = ChildEnvironment::read(request.environment, task_policy::variable(), &mut reader)?;
         let mut attempt = Self { request, library, is_missing, environment, reader, room, change };
         if matches!(attempt.change, Change::Environment) && attempt.environment.is_kept(attempt.library_name(), is_missing) {
             attempt.change = Change::None;

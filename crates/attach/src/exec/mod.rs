@@ -17,6 +17,7 @@
 //! | `library` | where this object lies |
 //! | `target`, `search`, `elf`, `script` | what would be started |
 //! | `environment`, `room`, `decimal` | its strings and arrays |
+//! | `task_policy` | the variable of the restrictions and filters that it inherits |
 //! | `stack` | where this runs: the caller may have next to no stack, or borrow its parent's memory |
 //! | `filter` | whether the program lets itself be killed for our system calls |
 //!
@@ -39,6 +40,7 @@ mod script;
 mod search;
 mod stack;
 mod target;
+mod task_policy;
 
 use core::sync::atomic::AtomicU32;
 
@@ -51,6 +53,7 @@ pub(crate) use call::ExecCall;
 pub(crate) use filter::note_filter;
 pub(crate) use library::set_library_path;
 pub(crate) use stack::{EXEC_STACK_BYTES, EXEC_STACKS, OwnStack, STACKS, WORDS, free_all};
+pub(crate) use task_policy::inherit as inherit_task_policy;
 
 /// Makes a call that starts a program, changed so that the program is attached. Returns if nothing
 /// is to be changed, or if the changed call has failed: the program's own call follows.

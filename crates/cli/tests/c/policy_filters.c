@@ -199,6 +199,37 @@ static int grandchild(void)
 	return 0;
 }
 
+/* Runs this program again, which finds the filters and restrictions of its starter. */
+static int executed(char *const environment[])
+{
+	char *const arguments[] = { "policy_filters", "inherited", NULL };
+	int status;
+
+	if (fork() == 0) {
+		execve("/proc/self/exe", arguments, environment);
+		_exit(99);
+	}
+	wait(&status);
+	return status;
+}
+
+static int inherited(void)
+{
+	struct ring r = new_ring(4);
+
+	section = "inherited";
+	check("UNIX", socket_of(&r, AF_UNIX, SOCK_STREAM), -EACCES);
+	check("TCP", socket_of(&r, AF_INET, SOCK_STREAM), 0);
+	check("a NOP", run(&r, SQE(.opcode = NOP)), 0);
+	check("a timer", run(&r, SQE(.opcode = TIMEOUT)), -EACCES);
+	check("loosened", filter_call(TASK, FILTER(SOCKET, 0, allow)), 0);
+	end_ring(&r);
+	r = new_ring(4);
+	check("in vain", socket_of(&r, AF_UNIX, SOCK_STREAM), -EACCES);
+	end_ring(&r);
+	return finish();
+}
+
 static int of_the_task(void)
 {
 	struct ring before = new_ring(4), after;
@@ -217,6 +248,12 @@ static int of_the_task(void)
 	check("that was the ring's", socket_of(&after, AF_INET, SOCK_STREAM), 0);
 	end_ring(&after);
 	check("a child", in_child(grandchild, 5), 0);
+	struct task_restriction list = { .nr_res = 2, .list = { { SQE_OP, NOP }, { SQE_OP, SOCKET } } };
+	char *const other[] = { "A=b", "URINGLET_TASK_POLICY=d:0", NULL };
+	check("restrictions", register_call(TASK, RESTRICTIONS, &list, 1), 0);
+	check("an executed program", executed(environ), 0);
+	check("one without an environment", executed(other + 2), 0);
+	check("one with another environment", executed(other), 0);
 	end_ring(&before);
 	return 0;
 }
@@ -255,6 +292,8 @@ static int restricted_task(void)
 
 int main(int argc, char **argv)
 {
+	if (argc > 1 && strcmp(argv[1], "inherited") == 0)
+		return inherited();
 	if (argc > 1) {
 		check("without privileges", in_child(without_privileges, 10), 0);
 		return finish();

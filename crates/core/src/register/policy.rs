@@ -2,8 +2,7 @@
 
 use super::bpf_filter::NewFilter;
 use crate::identity;
-use crate::state::task_policy::{self, TaskPolicy};
-use crate::state::{Restrictions, RingState, UringGuard};
+use crate::state::{Restrictions, RingState, TaskPolicy, UringGuard, task_policy};
 use alloc::boxed::Box;
 use uringlet_abi::register::{self as reg, Restriction, TaskRestriction};
 use uringlet_sys::linux::general::CAP_SYS_ADMIN;

@@ -56,6 +56,18 @@ impl Filters {
         }
     }
 
+    /// All filters with their opcodes, and the opcodes that are denied without one.
+    pub(crate) fn parts(&self) -> (impl Iterator<Item = (u8, &Filter)>, u128) {
+        let each = self.by_opcode.iter();
+        let all = each.flat_map(|(&opcode, filters)| filters.iter().map(move |filter| (opcode, &**filter)));
+        (all, self.denied)
+    }
+
+    /// Denies these opcodes, a bit each.
+    pub(crate) fn deny(&mut self, opcodes: u128) {
+        self.denied |= opcodes;
+    }
+
     /// Whether a request is allowed. `context` is asked only if there is a filter for it.
     pub(crate) fn allow(&self, opcode: u8, context: impl FnOnce() -> FilterContext) -> bool {
         if opcode >= Opcode::LAST || self.denied >> opcode & 1 != 0 {

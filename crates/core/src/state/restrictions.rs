@@ -52,6 +52,16 @@ impl Restrictions {
         self
     }
 
+    /// What it allows: register operations and opcodes, a bit each; `IOSQE_*` allowed and required.
+    pub(crate) fn parts(&self) -> (u64, u128, u8, u8) {
+        (self.register_ops, self.opcodes, self.allowed, self.required)
+    }
+
+    /// Of these [`parts`](Self::parts).
+    pub(crate) fn of_parts((register_ops, opcodes, allowed, required): (u64, u128, u8, u8)) -> Self {
+        Self { register_ops, opcodes, allowed, required, names_sqes: true, names_register_ops: true }
+    }
+
     /// Whether an SQE with this opcode and these `IOSQE_*` may be submitted.
     pub(crate) fn allow_sqe(&self, opcode: u8, flags: u8) -> bool {
         let is_listed = opcode < Opcode::LAST && self.opcodes >> opcode & 1 != 0;
