@@ -185,7 +185,7 @@ pub const REGISTER: SupportGroup = SupportGroup {
         row("CLONE_BUFFERS", 30, "6.12", "io_uring_clone_buffers", Full),
         row("SEND_MSG_RING", 31, "6.13", "io_uring_register_sync_msg", Full),
         row("ZCRX_IFQ", 32, "6.15", "io_uring_register_ifq", Refused("not there yet")),
-        row("RESIZE_RINGS", 33, "6.13", "io_uring_resize_rings", Refused("not there yet")),
+        row("RESIZE_RINGS", 33, "6.13", "io_uring_resize_rings", Full),
         row("MEM_REGION", 34, "6.13", "io_uring_register_region", Partial("memory of the program's is not pinned")),
         row("QUERY", 35, "6.18", "io_uring_register_query", Full),
         row("ZCRX_CTRL", 36, "7.1", "io_uring_register_zcrx_ctrl", Refused("not there yet")),

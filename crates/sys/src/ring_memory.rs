@@ -250,6 +250,48 @@ impl RingMemory {
         }
     }
 
+    /// The flags of the CQE in slot `index`. The program may have overwritten them.
+    #[must_use]
+    pub fn cqe_flags(&self, index: u32) -> u32 {
+        // SAFETY: the second word of a CQE whose index is masked to their number.
+        let word = unsafe { self.rings.u64(self.cqe_at(index) + 8) }.load(Relaxed);
+        (word >> 32) as u32
+    }
+
+    fn cqe_at(&self, index: u32) -> usize {
+        let index = index & (self.geometry.cq_entries - 1);
+        layout::CQES as usize + ((index as usize) << self.geometry.cqe_shift)
+    }
+
+    /// Copies the CQE of queue position `at` from other memory, with CQEs of the same size.
+    pub fn copy_cqe(&self, from: &Self, at: u32) {
+        let (source, target) = (from.cqe_at(at), self.cqe_at(at));
+        for offset in (0..1 << self.geometry.cqe_shift.min(from.geometry.cqe_shift)).step_by(8) {
+            // SAFETY: words of two CQEs, each masked to its queue; 8-aligned.
+            let (source, target) = unsafe { (from.rings.u64(source + offset), self.rings.u64(target + offset)) };
+            target.store(source.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Copies the SQE of queue position `at` from other memory, with SQEs of the same size.
+    pub fn copy_sqe(&self, from: &Self, at: u32) {
+        let place = |memory: &Self| ((at & (memory.geometry.sq_entries - 1)) as usize) << memory.geometry.sqe_shift;
+        let (source, target) = (place(from), place(self));
+        for offset in (0..1 << self.geometry.sqe_shift.min(from.geometry.sqe_shift)).step_by(8) {
+            // SAFETY: as above, of two SQEs.
+            let (source, target) = unsafe { (from.sqes.u64(source + offset), self.sqes.u64(target + offset)) };
+            target.store(source.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Takes the queues of `new` in place of its own, and keeps what processes share. The program's
+    /// mappings of the former queues stay.
+    pub fn take_queues(&mut self, new: Self) {
+        let Self { rings, sqes, shared_page: _, geometry, array_offset } = new;
+        (self.rings, self.sqes) = (rings, sqes);
+        (self.geometry, self.array_offset) = (geometry, array_offset);
+    }
+
     /// mmap(2) of the ring's descriptor: maps the rings or the SQEs for the program.
     ///
     /// # Errors

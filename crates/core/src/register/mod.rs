@@ -6,6 +6,7 @@ mod eventfd;
 mod files;
 mod policy;
 pub(crate) mod query;
+mod resize;
 mod ring_fds;
 pub(crate) mod setup;
 mod wait_args;
@@ -88,6 +89,7 @@ fn needs_memory(opcode: u32) -> bool {
             | reg::PBUF_RING
             | reg::CLONE_BUFFERS
             | reg::MEM_REGION
+            | reg::RESIZE_RINGS
     )
 }
 
@@ -119,6 +121,7 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::UNREGISTER_PBUF_RING => one(arg, n).and_then(|()| unregister_buf_ring(guard, arg)),
         reg::PBUF_STATUS => one(arg, n).and_then(|()| buf_ring_status(guard, arg)),
         reg::QUERY => query::query(arg, n),
+        reg::RESIZE_RINGS => one(arg, n).and_then(|()| resize::resize(guard, arg)),
         reg::CLOCK => wait_args::register_clock(guard, arg, n),
         reg::MEM_REGION => one(arg, n).and_then(|()| wait_args::register_region(guard, arg)),
         reg::CLONE_BUFFERS => one(arg, n).and_then(|()| clone_buffers::clone(guard, arg, ring_of)),

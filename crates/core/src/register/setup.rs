@@ -73,6 +73,7 @@ pub(crate) fn setup(entries: u32, arg: UserPtr) -> Result<usize, Errno> {
     let memory = memory(geometry, &params)?;
     let io_wq = pool(&params, geometry.sq_entries)?;
     check_affinity(&params)?;
+    params.features = FEATURES;
     describe(&mut params, &geometry);
     user::write(arg, &params)?;
     open(memory, io_wq, &params)
@@ -92,7 +93,11 @@ fn check_flags(params: &UringParams) -> Result<(), Errno> {
     if is_senseless { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-fn geometry(entries: u32, params: &UringParams) -> Result<Geometry, Errno> {
+/// The size that a program asks for.
+///
+/// # Errors
+/// `EINVAL`, `EOVERFLOW`: a number of entries that no ring has.
+pub(super) fn geometry(entries: u32, params: &UringParams) -> Result<Geometry, Errno> {
     let has = |flag| params.flags & flag != 0;
     let sq_entries = clamp(entries, layout::MAX_ENTRIES, has(setup::CLAMP))?.next_power_of_two();
     let cq_entries = if has(setup::CQSIZE) {
@@ -125,20 +130,23 @@ fn clamp(n: u32, max: u32, may_clamp: bool) -> Result<u32, Errno> {
     }
 }
 
-fn memory(geometry: Geometry, params: &UringParams) -> Result<RingMemory, Errno> {
+/// Memory for the queues of a ring, or what the program supplies for it.
+///
+/// # Errors
+/// Those of [`RingMemory::new`] and [`RingMemory::from_user`].
+pub(super) fn memory(geometry: Geometry, params: &UringParams) -> Result<RingMemory, Errno> {
     if params.flags & setup::NO_MMAP == 0 {
         return RingMemory::new(geometry);
     }
     RingMemory::from_user(geometry, UserPtr::at(params.cq_off.user_addr), UserPtr::at(params.sq_off.user_addr))
 }
 
-/// Fills in sizes, features and offsets for the program.
-fn describe(params: &mut UringParams, geometry: &Geometry) {
+/// Fills in sizes and offsets for the program.
+pub(super) fn describe(params: &mut UringParams, geometry: &Geometry) {
     let is_program_memory = params.flags & setup::NO_MMAP != 0;
     let keep = |addr| if is_program_memory { addr } else { 0 };
     params.sq_entries = geometry.sq_entries;
     params.cq_entries = geometry.cq_entries;
-    params.features = FEATURES;
     params.sq_off = SqOffsets {
         head: layout::SQ_HEAD,
         tail: layout::SQ_TAIL,

@@ -11,14 +11,20 @@
 //! A full ring loses nothing: CQEs wait in `overflow`, in order, and `IORING_SQ_CQ_OVERFLOW` is
 //! set.
 //!
+//! A ring that is resized gets other memory under its lock (`register::resize`): whoever posts
+//! before it has posted into the former memory, from which the CQEs are copied, and whoever posts
+//! after it finds the new one. Positions stay what they are; only the mask changes. The program
+//! must not reap meanwhile, since its head is read once.
+//!
 //! Checked by `model`.
 
 #[cfg(all(test, loom))]
 mod model;
 
 use alloc::collections::VecDeque;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use uringlet_abi::{Cqe, cqe, sq_flags};
+use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::{RingField, RingMemory};
 
 /// The notifications due when the ring's lock is released.
@@ -182,6 +188,32 @@ impl Cq {
         self.published = self.tail;
     }
 
+    /// Copies the CQEs that the program has not consumed to new memory.
+    ///
+    /// # Errors
+    /// `EOVERFLOW`: there is no room for them.
+    pub(crate) fn copy_to(&self, from: &RingMemory, to: &RingMemory) -> Result<(), Errno> {
+        let entries = to.geometry().cq_entries;
+        // Acquire: pairs with the program's release of the head, as in `ready`.
+        let head = from.word(RingField::CqHead).load(Acquire);
+        let waiting = self.tail.wrapping_sub(head);
+        if waiting > entries || waiting > from.geometry().cq_entries {
+            return Err(Errno::EOVERFLOW);
+        }
+        for at in (0..waiting).map(|i| head.wrapping_add(i)) {
+            let is_big = from.geometry().cqe_shift == 4 && from.cqe_flags(at) & cqe::BIG != 0;
+            if is_big && at & (entries - 1) == entries - 1 {
+                // Its two halves would not be one behind the other.
+                return Err(Errno::EOVERFLOW);
+            }
+            to.copy_cqe(from, at);
+        }
+        to.word(RingField::CqHead).store(head, Relaxed);
+        // Release: as in `publish_tail`.
+        to.word(RingField::CqTail).store(self.tail, Release);
+        Ok(())
+    }
+
     /// Another process may have posted: continues at its tail.
     pub(crate) fn resync_tail(&mut self, memory: &RingMemory) {
         self.tail = memory.word(RingField::CqTail).load(Acquire);
@@ -207,7 +239,6 @@ impl Cq {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use core::sync::atomic::Ordering::Relaxed;
     use uringlet_sys::ring_memory::Geometry;
 
     fn memory() -> RingMemory {
@@ -255,6 +286,47 @@ mod tests {
         m.word(RingField::CqHead).store(6, Release);
         cq.flush_overflow(&m);
         assert_eq!((cq.tail(), cq.has_overflow()), (9, false));
+    }
+
+    fn memory_of(cq_entries: u32, cqe_shift: u32) -> RingMemory {
+        RingMemory::new(Geometry { sq_entries: 2, cq_entries, sqe_shift: 6, cqe_shift, has_sq_array: true }).unwrap()
+    }
+
+    #[test]
+    fn resized_cqes_keep_their_positions_where_the_counters_wrap() {
+        for (before, after, shift) in [(4, 8, 4), (8, 4, 4), (4, 16, 5), (16, 4, 5)] {
+            let (old, new) = (memory_of(before, shift), memory_of(after, shift));
+            let mut cq = Cq { tail: u32::MAX - 1, ..Cq::default() };
+            old.word(RingField::CqHead).store(u32::MAX - 1, Release);
+            (0..4_u32).for_each(|n| cq.post(&old, Cqe { user_data: n.into(), res: 0, flags: n + 7 }));
+            cq.copy_to(&old, &new).unwrap();
+            assert_eq!([0, 1, 2, 3].map(|n| new.cqe_flags((u32::MAX - 1).wrapping_add(n))), [7, 8, 9, 10]);
+            assert_eq!(new.word(RingField::CqHead).load(Relaxed), u32::MAX - 1);
+            assert_eq!(new.word(RingField::CqTail).load(Relaxed), 2);
+        }
+    }
+
+    #[test]
+    fn a_queue_without_room_takes_no_cqes() {
+        let (old, new) = (memory_of(8, 4), memory_of(2, 4));
+        let mut cq = Cq::default();
+        (0..3).for_each(|n| cq.post(&old, cqe(n)));
+        assert_eq!(cq.copy_to(&old, &new), Err(Errno::EOVERFLOW));
+        old.word(RingField::CqHead).store(1, Release);
+        assert_eq!(cq.copy_to(&old, &new), Ok(()));
+        old.word(RingField::CqHead).store(0xdead_beef, Release);
+        assert_eq!(cq.copy_to(&old, &memory_of(16, 4)), Err(Errno::EOVERFLOW));
+    }
+
+    #[test]
+    fn a_big_cqe_is_not_torn_by_a_smaller_queue() {
+        let (old, new) = (memory_of(8, 4), memory_of(2, 4));
+        let mut cq = Cq::default();
+        cq.post(&old, cqe(0));
+        old.word(RingField::CqHead).store(1, Release);
+        cq.post_big(&old, cqe(1), [1, 1]);
+        assert_eq!(cq.copy_to(&old, &new), Err(Errno::EOVERFLOW));
+        assert_eq!(cq.copy_to(&old, &memory_of(4, 4)), Ok(()));
     }
 
     #[test]

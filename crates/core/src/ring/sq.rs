@@ -12,6 +12,7 @@ mod model;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use uringlet_abi::setup;
+use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::{RingField, RingMemory};
 
 /// The right to consume SQEs of a ring: one value a ring, moved to the thread that submits, and
@@ -70,6 +71,27 @@ impl SubmitBaton {
     #[cold]
     pub(crate) fn skip(&mut self) {
         self.head = self.head.wrapping_add(1);
+    }
+
+    /// Copies the SQEs that are not consumed to new memory, by their positions: the SQ array there
+    /// is for the program to fill.
+    ///
+    /// # Errors
+    /// `EOVERFLOW`: there is no room for them.
+    pub(crate) fn copy_to(&self, from: &RingMemory, to: &RingMemory) -> Result<(), Errno> {
+        // Acquire: as in `pending`.
+        let tail = from.word(RingField::SqTail).load(Acquire);
+        if self.rewinds {
+            return Ok(());
+        }
+        let pending = tail.wrapping_sub(self.head);
+        if pending > to.geometry().sq_entries {
+            return Err(Errno::EOVERFLOW);
+        }
+        (0..pending).for_each(|i| to.copy_sqe(from, self.head.wrapping_add(i)));
+        to.word(RingField::SqTail).store(tail, Relaxed);
+        self.publish(to);
+        Ok(())
     }
 
     /// Another process may have submitted: continues at its head. Whether SQEs are pending.

@@ -51,6 +51,7 @@ pub(crate) use remote_cancel::{answer as answer_remote_cancel, cancel_matching};
 pub(crate) use sqe::SQE_FLAGS;
 pub(crate) use timeout::fire_expired;
 
+use crate::ring::SubmitBaton;
 use crate::state::UringGuard;
 use chain::Chain;
 use complete::release_drained;
@@ -71,13 +72,7 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> Result<u32, Errn
     if to_submit == 0 {
         return Ok(0);
     }
-    let mut baton = loop {
-        match guard.baton.take() {
-            Some(baton) => break baton,
-            // Another thread submits.
-            None => wait_for_baton(guard),
-        }
-    };
+    let mut baton = take_baton(guard);
     if guard.is_shared() {
         baton.resync_head(&guard.res.memory);
     }
@@ -124,12 +119,30 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> Result<u32, Errn
     if !guard.is_shared() {
         baton.publish(&guard.res.memory);
     }
+    give_baton_back(guard, baton);
+    stats::add(guard.res.ring_index, Counter::Submitted, u64::from(submitted));
+    if submitted == 0 && n > 0 && reserve::is_low() { Err(Errno::EAGAIN) } else { Ok(submitted) }
+}
+
+/// The baton of a ring, which no other thread has until it is given back.
+#[inline(always)]
+pub(crate) fn take_baton(guard: &mut UringGuard) -> SubmitBaton {
+    loop {
+        match guard.baton.take() {
+            Some(baton) => return baton,
+            // Another thread submits.
+            None => wait_for_baton(guard),
+        }
+    }
+}
+
+/// The end of what [`take_baton`] began.
+#[inline(always)]
+pub(crate) fn give_baton_back(guard: &mut UringGuard, baton: SubmitBaton) {
     guard.baton = Some(baton);
     if guard.waiters.for_baton > 0 {
         guard.res.cq.note_must_wake();
     }
-    stats::add(guard.res.ring_index, Counter::Submitted, u64::from(submitted));
-    if submitted == 0 && n > 0 && reserve::is_low() { Err(Errno::EAGAIN) } else { Ok(submitted) }
 }
 
 #[cold]

@@ -19,6 +19,11 @@ impl ModelProgram {
         Self { memory: memory.mapped_again(), sq_tail: 0, cq_head: 0 }
     }
 
+    /// Maps the memory of a ring that was resized.
+    pub fn map_again(&mut self, memory: &RingMemory) {
+        self.memory = memory.mapped_again();
+    }
+
     /// Publishes an SQE; `false` if the SQ is full.
     pub fn push(&mut self, sqe: &Sqe) -> bool {
         let entries = self.memory.geometry().sq_entries;

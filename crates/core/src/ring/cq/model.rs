@@ -2,6 +2,7 @@
 //! none is lost or torn, their order is kept, and the overflow flag is set exactly while CQEs wait
 //! for room.
 
+use super::super::{SubmitBaton, resize};
 use super::Cq;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,6 +36,14 @@ impl Completions {
     fn flush(&mut self) {
         self.cq.flush_overflow(&self.memory);
         self.commit();
+    }
+
+    /// The program has the queue resized. Whether its CQEs had room.
+    fn resize(&mut self, cq_entries: u32) -> bool {
+        let new = RingMemory::new(Geometry { cq_entries, ..*self.memory.geometry() }).unwrap();
+        let has_room = resize::move_queues(&mut self.memory, &self.cq, &SubmitBaton::new(0), new).is_ok();
+        self.commit();
+        has_room
     }
 
     /// Done at each release of the lock.
@@ -71,6 +80,38 @@ fn overflowing_ring_loses_nothing_and_keeps_the_order() {
         assert_eq!(program.reap(), None);
         assert!(!program.sees_overflow());
     });
+}
+
+/// A worker posts while the program, which reaps, has the queue resized: the CQEs before it are
+/// copied, the others are posted into the new memory.
+#[test]
+fn resized_ring_loses_nothing_and_keeps_the_order() {
+    const CQES: u64 = 3;
+    for entries in [1, 4] {
+        model::check(3, move || {
+            let (ring, mut program) = Completions::new();
+            let poster = thread::spawn({
+                let ring = Arc::clone(&ring);
+                move || (1..=CQES).for_each(|n| ring.lock().post(n))
+            });
+            let mut reaped = Vec::new();
+            let mut is_resized = false;
+            while (reaped.len() as u64) < CQES {
+                match program.reap() {
+                    Some(cqe) => reaped.push(cqe),
+                    None if program.sees_overflow() => ring.lock().flush(),
+                    None => thread::yield_now(),
+                }
+                if !is_resized && ring.lock().resize(entries) {
+                    program.map_again(&ring.lock().memory);
+                    is_resized = true;
+                }
+            }
+            poster.join().unwrap();
+            assert_eq!(reaped, (1..=CQES).map(cqe).collect::<Vec<_>>());
+            assert!(is_resized && program.reap().is_none() && !program.sees_overflow());
+        });
+    }
 }
 
 #[test]
