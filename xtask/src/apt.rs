@@ -20,7 +20,7 @@ pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
         bail!("these packages are needed: {list}; as root: apt-get install {list}");
     }
     println!("installing {list}");
-    let lists = PackageLists::prepare()?;
+    let lists = PackageLists::prepare(Repository::Installed)?;
     let install = || {
         let mut command = lists.apt_get();
         command.args(["install", "-y", "--no-install-recommends"]).args(&missing);
@@ -35,11 +35,34 @@ pub(crate) fn ensure_installed(packages: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where packages come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repository {
+    /// Those of the system.
+    Installed,
+    /// Debian testing, on the system's mirror.
+    Testing,
+}
+
+/// The mirror that this machine's own packages come from.
+pub(crate) fn mirror() -> anyhow::Result<String> {
+    let mut targets = Command::new("apt-get");
+    targets.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages"]);
+    let out = targets.output().context("starting apt-get (this needs a Debian)")?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    // Updates have a suite of their own: `bookworm-security`.
+    let base = text.lines().filter_map(|line| line.split_once(' ')).find(|(_, suite)| !suite.contains('-'));
+    match base {
+        Some((uri, _)) => Ok(uri.to_owned()),
+        None => bail!("apt names no mirror; run apt-get update"),
+    }
+}
+
 /// Unpacks the source package's newest version into `dir`. Returns the folder that apt made.
-pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn fetch_source(package: &str, repository: Repository, dir: &Path) -> anyhow::Result<PathBuf> {
     ensure_installed(&["dpkg-dev"])?;
     paths::fresh_dir(dir)?;
-    let lists = PackageLists::prepare()?;
+    let lists = PackageLists::prepare(repository)?;
     lists.update()?;
     let mut command = lists.apt_get();
     command.args(["source", package]).current_dir(dir);
@@ -54,7 +77,7 @@ pub(crate) fn fetch_source(package: &str, dir: &Path) -> anyhow::Result<PathBuf>
 /// `dir`, without installing it.
 pub(crate) fn unpack_newest(pattern: &str, dir: &Path) -> anyhow::Result<()> {
     paths::fresh_dir(dir)?;
-    let lists = PackageLists::prepare()?;
+    let lists = PackageLists::prepare(Repository::Installed)?;
     lists.update()?;
     let mut search = lists.tool("apt-cache");
     search.args(["search", "--names-only", pattern]);
@@ -108,25 +131,19 @@ struct PackageLists {
 }
 
 impl PackageLists {
-    fn prepare() -> anyhow::Result<Self> {
-        let dir = paths::cache().join("apt");
-        let sources = dir.join("sources.list.d");
+    fn prepare(repository: Repository) -> anyhow::Result<Self> {
+        let name = if repository == Repository::Testing { "apt-testing" } else { "apt" };
+        let lists = Self { dir: paths::cache().join(name) };
+        let sources = lists.dir.join("sources.list.d");
         paths::fresh_dir(&sources)?;
         for sub in ["lists/partial", "cache/archives/partial"] {
-            fs::create_dir_all(dir.join(sub))?;
+            fs::create_dir_all(lists.dir.join(sub))?;
         }
-        let system = Path::new("/etc/apt");
-        let listed = fs::read_dir(system.join("sources.list.d")).into_iter().flatten().flatten().map(|entry| entry.path());
-        let mut copied = 0;
-        for file in listed.chain([system.join("sources.list")]) {
-            let Some(text) = with_sources(&file) else {
-                continue;
-            };
-            fs::write(sources.join(file.file_name().context("a list without a name")?), text)?;
-            copied += 1;
+        match repository {
+            Repository::Installed => copy_sources(&sources)?,
+            Repository::Testing => fs::write(sources.join("testing.list"), format!("deb-src {} testing main\n", mirror()?))?,
         }
-        ensure!(copied > 0, "/etc/apt names no mirror (looked at sources.list and sources.list.d/)");
-        Ok(Self { dir })
+        Ok(lists)
     }
 
     fn update(&self) -> anyhow::Result<()> {
@@ -156,11 +173,29 @@ impl PackageLists {
             format!("Dir::Cache={dir}/cache"),
             // apt's download user may not be allowed to read the checkout.
             "APT::Sandbox::User=root".to_owned(),
+            // A mirror that is a snapshot has a release file of an earlier day.
+            "Acquire::Check-Valid-Until=false".to_owned(),
         ] {
             command.arg("-o").arg(option);
         }
         command
     }
+}
+
+/// Copies the system's lists of mirrors, with sources.
+fn copy_sources(sources: &Path) -> anyhow::Result<()> {
+    let system = Path::new("/etc/apt");
+    let listed = fs::read_dir(system.join("sources.list.d")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut copied = 0;
+    for file in listed.chain([system.join("sources.list")]) {
+        let Some(text) = with_sources(&file) else {
+            continue;
+        };
+        fs::write(sources.join(file.file_name().context("a list without a name")?), text)?;
+        copied += 1;
+    }
+    ensure!(copied > 0, "/etc/apt names no mirror (looked at sources.list and sources.list.d/)");
+    Ok(())
 }
 
 /// A list of mirrors with `deb-src` beside each `deb`; `None` when the file is no such list.

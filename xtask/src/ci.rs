@@ -77,10 +77,22 @@ const STAGES: &[CiStage] = &[
     CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
     CiStage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
     CiStage {
+        name: "conformance-new",
+        about: "the tests of Debian testing's liburing",
+        is_slow: true,
+        run: || conformance::main(vec!["--liburing=2.15".into()]),
+    },
+    CiStage {
         name: "baseline",
         about: "liburing's tests on the kernel's ring",
         is_slow: true,
         run: || conformance::main(vec!["--native".into()]),
+    },
+    CiStage {
+        name: "baseline-new",
+        about: "the tests of Debian testing's liburing on the kernel's ring",
+        is_slow: true,
+        run: || conformance::main(vec!["--liburing=2.15".into(), "--native".into()]),
     },
 ];
 

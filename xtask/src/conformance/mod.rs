@@ -12,16 +12,19 @@ mod suite;
 
 use crate::test_counts::{Failure, TestCounts};
 use crate::{build, paths};
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use manifest::{Manifest, ManifestDifference, TestVerdict};
+use source::Release;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 use suite::{Suite, TestEnd};
 
 const USAGE: &str = "\
-usage: cargo xtask conformance [--native] [--filter PAT] [--jobs N] [--timeout S] [--update [--allow-regress]]
+usage: cargo xtask conformance [--liburing V] [--native] [--filter PAT] [--jobs N] [--timeout S]
+                               [--update [--allow-regress]]
 
+  --liburing V     the tests of this version: 2.3 (Debian 12; the default) or 2.15 (Debian testing)
   --native         on the kernel's own ring instead of ours
   --filter PAT     only tests whose name contains PAT
   --jobs N         so many at a time (default 2)
@@ -34,6 +37,7 @@ Exit status 0 only if every test did what the manifest in conformance/ lists.";
 
 #[derive(Debug)]
 struct ConformanceOptions {
+    release: Release,
     native: bool,
     filter: String,
     jobs: usize,
@@ -49,18 +53,18 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
         println!("{USAGE}");
         return Ok(TestCounts::default());
     };
-    let mut tests = source::tests()?;
+    let mut tests = source::tests(options.release)?;
     tests.retain(|test| test.name.contains(&options.filter));
     ensure!(!tests.is_empty(), "no test's name contains `{}`", options.filter);
     if options.list {
         tests.iter().for_each(|test| println!("{}", test.name));
         return Ok(TestCounts::default());
     }
-    let manifest = Manifest::read(&manifest_path(options.native))?;
+    let manifest = Manifest::read(&manifest_path(&options, options.native))?;
     let left_out = needs::leave_out(&mut tests)?;
     let suite = Suite {
         launcher: launcher(options.native)?,
-        kind: if options.native { "native" } else { "uringlet" },
+        kind: format!("{}-{}", if options.native { "native" } else { "uringlet" }, options.release.version),
         jobs: options.jobs,
         timeout: options.timeout,
         manifest: &manifest,
@@ -108,12 +112,12 @@ fn conclude(options: &ConformanceOptions, manifest: &Manifest, results: &BTreeMa
         manifest.write(results)?;
     } else {
         if !unlisted.is_empty() {
-            println!("not as the manifest lists: run `cargo xtask conformance --update` and commit it");
+            println!("not as the manifest lists: run it with --update and commit the manifest");
         }
         surprises.extend(worse.into_iter().chain(unlisted).map(|(name, how)| Failure::new(name, how, "")));
     }
     if !options.native {
-        let kernel = Manifest::read(&manifest_path(true))?.count_pass();
+        let kernel = Manifest::read(&manifest_path(options, true))?.count_pass();
         println!("the kernel's own ring passes {kernel} of all of them");
     }
     let (passed, failed, skipped) = (count("pass"), count("fail"), count("skip"));
@@ -124,9 +128,9 @@ fn conclude(options: &ConformanceOptions, manifest: &Manifest, results: &BTreeMa
     Ok(TestCounts { passed, failed: unlisted, skipped, known, failures: surprises, ..TestCounts::default() })
 }
 
-fn manifest_path(native: bool) -> std::path::PathBuf {
+fn manifest_path(options: &ConformanceOptions, native: bool) -> std::path::PathBuf {
     let suffix = if native { ".kernel" } else { "" };
-    paths::root().join(format!("conformance/liburing-{}{suffix}.txt", source::VERSION))
+    paths::root().join(format!("conformance/liburing-{}{suffix}.txt", options.release.version))
 }
 
 fn launcher(native: bool) -> anyhow::Result<Vec<OsString>> {
@@ -144,6 +148,7 @@ fn launcher(native: bool) -> anyhow::Result<Vec<OsString>> {
 fn parse(args: Vec<OsString>) -> anyhow::Result<Option<ConformanceOptions>> {
     use lexopt::prelude::*;
     let mut options = ConformanceOptions {
+        release: source::OLDER,
         native: false,
         filter: String::new(),
         jobs: 2,
@@ -156,6 +161,10 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<ConformanceOptions>> {
     while let Some(arg) = parser.next()? {
         match arg {
             Long("help") | Short('h') => return Ok(None),
+            Long("liburing") => {
+                let version = parser.value()?.string()?;
+                options.release = source::release(&version).with_context(|| format!("there are no manifests for liburing {version}"))?;
+            }
             Long("native") => options.native = true,
             Long("filter") => options.filter = parser.value()?.string()?,
             Long("jobs") => options.jobs = parser.value()?.parse()?,

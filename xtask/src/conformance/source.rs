@@ -1,13 +1,28 @@
-//! The suite: liburing's own tests, from Debian's source package, built once.
+//! The suite: liburing's own tests, from Debian's source packages, built once.
 
-use crate::{apt, paths};
+use crate::apt::{self, Repository};
+use crate::paths;
 use anyhow::{Context, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The version that the manifests speak of.
-pub(super) const VERSION: &str = "2.3";
+/// A release of liburing that there are manifests for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Release {
+    pub(super) version: &'static str,
+    repository: Repository,
+}
+
+/// Debian 12's.
+pub(super) const OLDER: Release = Release { version: "2.3", repository: Repository::Installed };
+/// Debian testing's, built here on Debian 12.
+pub(super) const NEWER: Release = Release { version: "2.15", repository: Repository::Testing };
+
+/// The release of a version.
+pub(super) fn release(version: &str) -> Option<Release> {
+    [OLDER, NEWER].into_iter().find(|release| release.version == version)
+}
 
 /// A test program.
 #[derive(Debug, Clone)]
@@ -17,25 +32,26 @@ pub(super) struct Test {
 }
 
 /// All tests of the suite, fetched and built unless that was done before.
-pub(super) fn tests() -> anyhow::Result<Vec<Test>> {
-    let dir = paths::cache().join(format!("liburing-{VERSION}"));
+pub(super) fn tests(release: Release) -> anyhow::Result<Vec<Test>> {
+    let folder = format!("liburing-{}", release.version);
+    let dir = paths::cache().join(&folder);
     let built = dir.join("built");
     if !built.exists() {
-        let source = fetch(&dir)?;
+        let source = fetch(release, &dir)?;
         build(&source)?;
         fs::write(&built, "")?;
     }
-    let tests = find(&dir.join(format!("liburing-{VERSION}/test")))?;
+    let tests = find(&dir.join(folder).join("test"))?;
     ensure!(!tests.is_empty(), "no test was built; see {}", dir.display());
     Ok(tests)
 }
 
-fn fetch(dir: &Path) -> anyhow::Result<PathBuf> {
+fn fetch(release: Release, dir: &Path) -> anyhow::Result<PathBuf> {
     println!("fetching the source package liburing");
-    let source = apt::fetch_source("liburing", dir)?;
-    let wanted = format!("liburing-{VERSION}");
+    let source = apt::fetch_source("liburing", release.repository, dir)?;
+    let wanted = format!("liburing-{}", release.version);
     if !source.ends_with(&wanted) {
-        bail!("this Debian offers {}, the manifests are for {wanted} (Debian 12)", source.display());
+        bail!("this mirror offers {}, the manifests are for {wanted}", source.display());
     }
     Ok(source)
 }

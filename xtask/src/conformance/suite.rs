@@ -20,7 +20,7 @@ pub(super) struct Suite<'m> {
     /// What stands before each test's path.
     pub(super) launcher: Vec<OsString>,
     /// Names the folder of this kind of run's logs.
-    pub(super) kind: &'static str,
+    pub(super) kind: String,
     pub(super) jobs: usize,
     pub(super) timeout: Duration,
     pub(super) manifest: &'m Manifest,
@@ -102,7 +102,7 @@ impl Suite<'_> {
     }
 
     pub(super) fn logs(&self) -> PathBuf {
-        paths::cache().join("logs").join(self.kind)
+        paths::cache().join("logs").join(&self.kind)
     }
 
     fn run_side_by_side(&self, tests: &[Test]) -> anyhow::Result<BTreeMap<String, TestVerdict>> {

@@ -1,8 +1,8 @@
 //! Debian testing in a folder: a libc newer than this machine's. Made once by mmdebstrap, as root.
 
 use super::compare::{Place, scripts};
-use crate::{paths, stream};
-use anyhow::{Context, bail, ensure};
+use crate::{apt, paths, stream};
+use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -75,7 +75,7 @@ fn made() -> anyhow::Result<PathBuf> {
         fs::remove_dir_all(&root)?;
     }
     fs::create_dir_all(paths::cache())?;
-    let mirror = mirror()?;
+    let mirror = apt::mirror()?;
     println!("making a root of Debian testing");
     let target = root.to_str().context("the cache's path is not UTF-8")?;
     // A mirror that is a snapshot has a release file of an earlier day.
@@ -83,18 +83,4 @@ fn made() -> anyhow::Result<PathBuf> {
     let include = format!("--include={PACKAGES}");
     stream::sh("mmdebstrap", &[&options[..], &[&include, "testing", target, &mirror]].concat())?;
     Ok(root)
-}
-
-/// The mirror that this machine's own packages come from.
-fn mirror() -> anyhow::Result<String> {
-    let mut targets = Command::new("apt-get");
-    targets.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages"]);
-    let out = targets.output().context("starting apt-get (this needs a Debian)")?;
-    let text = String::from_utf8_lossy(&out.stdout);
-    // Updates have a suite of their own: `bookworm-security`.
-    let base = text.lines().filter_map(|line| line.split_once(' ')).find(|(_, suite)| !suite.contains('-'));
-    match base {
-        Some((uri, _)) => Ok(uri.to_owned()),
-        None => bail!("apt names no mirror; run apt-get update"),
-    }
 }

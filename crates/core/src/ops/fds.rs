@@ -2,10 +2,10 @@
 //! Source:  io_uring_prep_pipe(3), io_uring_prep_fixed_fd_install(3); behaviour of Linux 6.18
 //!          io_uring/openclose.c (not its code).
 //! Issue:   completes inline.
-//! Errors:  EINVAL bad fields; EBADF no registered file; EMFILE, ENFILE; EFAULT; ENXIO no file
-//!          table.
+//! Errors:  EINVAL bad fields; EBADF no registered file; EPERM an installation with a personality;
+//!          EMFILE, ENFILE; EFAULT; ENXIO no file table.
 //! Differs: nothing known.
-//! Tests:   ours cli/tests/net_ops.rs (more_ops).
+//! Tests:   liburing fd-install; ours cli/tests/net_ops.rs (more_ops).
 
 use super::buffers::release;
 use super::fs::install_file;
@@ -44,6 +44,9 @@ pub(crate) fn prep_install(sqe: &Sqe, cx: &PrepCx) -> Result<FdsOp, Errno> {
     unused(&[sqe.off, sqe.addr, sqe.len.into(), sqe.buf_index.into(), sqe.splice_fd_in as u64, sqe.addr3])?;
     if cx.sqe_flags & sqe::FIXED_FILE == 0 {
         return Err(Errno::EBADF);
+    }
+    if sqe.personality != 0 {
+        return Err(Errno::EPERM);
     }
     if sqe.op_flags & !NO_CLOEXEC != 0 {
         return Err(Errno::EINVAL);
