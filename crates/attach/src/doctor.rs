@@ -17,7 +17,7 @@ use crate::{environ, explain};
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn prepare() {
-    IS_ASKED.store(environ::variable("URINGLET_DOCTOR").is_some(), Ordering::Relaxed);
+    IS_ASKED.store(environ::is_on("URINGLET_DOCTOR"), Ordering::Relaxed);
 }
 
 pub(crate) fn is_asked() -> bool {

@@ -78,7 +78,12 @@ pub(crate) fn replace(name: &str, value: &[u8]) {
     }
 }
 
-/// The value of one variable.
+/// The value of one variable. An empty value counts as none.
 pub(crate) fn variable(name: &str) -> Option<&'static [u8]> {
-    variables().find_map(|text| text.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    variables().find_map(|text| text.to_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b"=")).filter(|value| !value.is_empty())
+}
+
+/// Whether a variable that is 1 or 0 is 1.
+pub(crate) fn is_on(name: &str) -> bool {
+    variable(name) == Some(b"1")
 }

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fork::HEAP;
-use crate::intercepted;
+use crate::{intercepted, mistakes};
 
 static IS_IN_USE: AtomicBool = AtomicBool::new(false);
 
@@ -27,4 +27,5 @@ pub(crate) fn begin() {
     intercepted::intercept_all();
     IS_IN_USE.store(true, Ordering::Release);
     HEAP.unlock_after_fork();
+    mistakes::report();
 }

@@ -13,6 +13,7 @@
 extern crate alloc;
 
 mod arch;
+mod backend;
 mod bindings;
 mod convert;
 mod diagnose;
@@ -32,6 +33,7 @@ mod intercepted;
 mod kernel_call;
 mod libc_symbols;
 mod link_map;
+mod mistakes;
 mod notice;
 mod path_call_table;
 mod path_calls;

@@ -6,7 +6,10 @@ use uringlet_ublk::remote::BROKER_FILES;
 
 use crate::rewrite::{CacheUse, LoadedObject, ScanTotals};
 use crate::symbols::note_objects;
-use crate::{bindings, diagnose, dl_hook, doctor, environ, exec, exec_hook, explain, fork, intercepted, notice, rewrite, safe_read, trap};
+use crate::{
+    backend, bindings, diagnose, dl_hook, doctor, environ, exec, exec_hook, explain, fork, intercepted, mistakes, notice, rewrite,
+    safe_read, trap,
+};
 
 #[cfg(not(test))]
 #[used]
@@ -16,6 +19,9 @@ static CONSTRUCTOR: extern "C" fn() = start;
 /// Takes no arguments: glibc passes argc, argv and envp to constructors, musl does not.
 extern "C" fn start() {
     note_objects();
+    if backend::choose() {
+        return;
+    }
     prepare();
     fork::register_handlers();
     attach();
@@ -38,7 +44,7 @@ fn prepare() {
     ENGINE.claim_process();
     choose_devices();
     exec::inherit_task_policy();
-    if environ::variable("URINGLET_EXPLAIN").is_some() {
+    if environ::is_on("URINGLET_EXPLAIN") {
         explain::enable();
     }
     if let Some(hint) = environ::variable("URINGLET_IOSQE_ASYNC").and_then(AsyncHint::named) {
@@ -48,6 +54,7 @@ fn prepare() {
         ENGINE.set_mode(mode);
     }
     notice::prepare();
+    mistakes::check();
     doctor::prepare();
     trap::start();
 }
@@ -87,8 +94,11 @@ fn tell(objects: &[LoadedObject], totals: &ScanTotals, hears_dlopen: bool) {
 }
 
 /// Attaches to a static program, which is mapped. `own_path` is that of this object. False: the
-/// system forbids it.
+/// system forbids it, or the program is left to the kernel.
 pub(crate) fn attach_static(program: &LoadedObject, own_path: &[u8]) -> bool {
+    if backend::is_kernel_wanted() {
+        return false;
+    }
     prepare();
     ENGINE.expect_rings();
     safe_read::set_segments(program.readable.clone());

@@ -11,7 +11,7 @@ use uringlet::ENGINE;
 use uringlet_sys::{Errno, UserPtr};
 use uringlet_ublk::remote::BROKER_FILES;
 
-use crate::in_use;
+use crate::{backend, in_use};
 
 /// Where a program's strings may be: above the page that no program maps, below the kernel.
 const USER_ADDRESSES: core::ops::Range<usize> = 0x1_0000..1 << 47;
@@ -37,7 +37,7 @@ fn begins_with(path: usize, prefixes: &[&[u8]]) -> bool {
 /// Whether the path of a failed open may be the engine's.
 pub(crate) fn may_be_opened(path: usize, errno: Errno) -> bool {
     let is_missing = matches!(errno, Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM);
-    is_missing && begins_with(path, &OPENED)
+    is_missing && !backend::is_kernel() && begins_with(path, &OPENED)
 }
 
 /// Opens the path that [`may_be_opened`]: a descriptor or -errno; `None`: the kernel's error
@@ -49,7 +49,7 @@ pub(crate) fn open(path: usize, flags: u32, errno: Errno) -> Option<isize> {
 
 /// Whether the path of a failed lookup may have a stand-in.
 pub(crate) fn may_have_stand_in(path: usize, errno: Errno) -> bool {
-    errno == Errno::ENOENT && begins_with(path, &LOOKED_UP)
+    errno == Errno::ENOENT && !backend::is_kernel() && begins_with(path, &LOOKED_UP)
 }
 
 /// What stands in for a path that [`may_have_stand_in`].

@@ -110,12 +110,12 @@ fn is_error(answer: &str) -> bool {
 /// Random setups, registrations, enters and SQEs: no crash, no hang, the ring works afterwards, and
 /// the answers are those of the kernel's ring.
 ///
-/// `URINGLET_FUZZ_FIRST` and `URINGLET_FUZZ_COUNT` choose other cases.
+/// `FUZZ_FIRST` and `FUZZ_COUNT` choose other cases.
 #[test]
 fn random_calls_get_the_answers_of_the_kernel() {
     let number =
         |name: &str, default: u64| std::env::var(name).map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{name}: not a number")));
-    let (first, count) = (number("URINGLET_FUZZ_FIRST", 1), number("URINGLET_FUZZ_COUNT", 1000));
+    let (first, count) = (number("FUZZ_FIRST", 1), number("FUZZ_COUNT", 1000));
     let both = BothRings::new("robust_fuzz");
     // In batches: each has the time limit of a program.
     for from in (first..first + count).step_by(500) {

@@ -168,7 +168,7 @@ fn writes_near_the_dirty_limits_are_throttled() {
             Err(why) => return println!("skipped: {why}"),
         };
         let mut command = in_mode(mode, &folder.join("cache"), &program);
-        command.env("VMSTAT", &vmstat).env("URINGLET_BIN", env!("CARGO_BIN_EXE_uringlet"));
+        command.env("VMSTAT", &vmstat).env("UNDER_TEST", env!("CARGO_BIN_EXE_uringlet"));
         must_succeed(&finish(launched(&launcher, command).current_dir(&folder)), &format!("mode {mode}"));
     }
     let _ = fs::remove_dir_all(folder);

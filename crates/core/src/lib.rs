@@ -46,6 +46,7 @@ mod submit;
 mod throttle;
 mod timer;
 mod uringlet;
+pub mod variables;
 mod virtual_file;
 mod write;
 

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`ring`] | `struct io_uring` and the words it points to |
 //! | [`syscall`] | calls of the engine, or system calls if the program is attached as well |
+//! | [`backend`] | whether the engine answers, or the kernel |
 //! | [`setup`], [`mapping`], [`sizes`] | making and unmaking rings; their memory and how much it is |
 //! | [`queue`] | submit, wait, peek |
 //! | [`register`], [`ring_fd`], [`buf_ring`] | `io_uring_register_*` |
@@ -30,6 +31,7 @@
 compile_error!("liburing.so.2 must not unwind into C: build it with panic = \"abort\"");
 
 pub mod arch;
+pub mod backend;
 pub mod buf_ring;
 pub mod c_types;
 pub mod closers;

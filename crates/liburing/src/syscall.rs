@@ -1,4 +1,4 @@
-//! The system calls of this library, by the engine or the kernel.
+//! The system calls of this library, by the engine or the kernel (`backend`).
 //!
 //! Two engines in one process would not know each other's rings. So where the program is attached
 //! as well (`uringlet run`), ring calls go through libc's `syscall`, which attach has replaced;
@@ -7,11 +7,12 @@
 use uringlet::ENGINE;
 use uringlet_abi::UringParams;
 use uringlet_sys::linux::general::{MADV_DONTFORK, MAP_POPULATE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use uringlet_sys::passthrough::pass_through;
 use uringlet_sys::{AppPromise, Errno, Sysno, UserPtr, io, mm, process};
 
 use crate::c_types::Void;
 use crate::weak::{ErrnoLocation, Syscall, attached_syscall};
-use crate::{fork, hooks};
+use crate::{backend, fork, hooks};
 
 const PROT_READ_WRITE: u32 = PROT_READ | PROT_WRITE;
 /// System calls return addresses below this, and -errno from here on.
@@ -65,11 +66,20 @@ fn via_attach() -> Option<Attach> {
     attached_syscall().map(|(syscall, errno_location)| Attach(syscall, errno_location))
 }
 
+/// A call on a ring of the kernel's: its result, or -errno.
+fn kernel_call(nr: Sysno, args: [usize; 6]) -> isize {
+    // SAFETY: the program has asked liburing for this very call.
+    unsafe { pass_through(nr, args) }
+}
+
 /// io_uring_setup(2)
 pub(crate) fn setup(entries: u32, params: *mut UringParams) -> i32 {
     let params = user(params);
     if let Some(attach) = via_attach() {
         return int(attach.call(Sysno::io_uring_setup, [entries as usize, params.addr(), 0, 0, 0, 0]));
+    }
+    if backend::is_kernel() {
+        return int(kernel_call(Sysno::io_uring_setup, [entries as usize, params.addr(), 0, 0, 0, 0]));
     }
     fork::register_handlers();
     hooks::install();
@@ -86,18 +96,24 @@ pub(crate) fn setup(entries: u32, params: *mut UringParams) -> i32 {
 
 /// io_uring_enter(2)
 pub(crate) fn enter(fd: i32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> i32 {
+    let args = [fd as usize, to_submit as usize, min_complete as usize, flags as usize, arg.addr(), arg_len];
     if let Some(attach) = via_attach() {
-        let args = [fd as usize, to_submit as usize, min_complete as usize, flags as usize, arg.addr(), arg_len];
         return int(attach.call(Sysno::io_uring_enter, args));
+    }
+    if backend::is_kernel() {
+        return int(kernel_call(Sysno::io_uring_enter, args));
     }
     int(ENGINE.enter(fd.cast_unsigned(), to_submit, min_complete, flags, arg, arg_len))
 }
 
 /// io_uring_register(2)
 pub(crate) fn register(fd: i32, opcode: u32, arg: UserPtr, nr_args: u32) -> i32 {
+    let args = [fd as usize, opcode as usize, arg.addr(), nr_args as usize, 0, 0];
     if let Some(attach) = via_attach() {
-        let args = [fd as usize, opcode as usize, arg.addr(), nr_args as usize, 0, 0];
         return int(attach.call(Sysno::io_uring_register, args));
+    }
+    if backend::is_kernel() {
+        return int(kernel_call(Sysno::io_uring_register, args));
     }
     int(ENGINE.register(fd.cast_unsigned(), opcode, arg, nr_args))
 }

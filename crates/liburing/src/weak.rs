@@ -1,6 +1,7 @@
 //! Symbols that may be missing when the library is loaded: this object needs no other library, not
 //! even libc, but uses functions of the program's libc.
 
+use core::ffi::{CStr, c_char};
 use core::sync::atomic::AtomicI32;
 
 use crate::arch::address_of_weak;
@@ -25,6 +26,8 @@ pub(crate) type IntFunction = extern "C" fn(Arg, Arg, Arg, Arg, Arg) -> i32;
 pub(crate) type PointerFunction = extern "C" fn(Arg, Arg, Arg) -> Arg;
 /// `__errno_location`
 pub(crate) type ErrnoLocation = extern "C" fn() -> *mut i32;
+/// secure_getenv(3)
+pub(crate) type SecureGetenv = extern "C" fn(name: *const c_char) -> *const c_char;
 /// A handler of pthread_atfork(3)
 pub(crate) type ForkHandler = extern "C" fn();
 /// glibc's `__register_atfork`
@@ -56,6 +59,15 @@ pub(crate) fn errno() -> Option<&'static AtomicI32> {
     let location: ErrnoLocation = function(address_of_weak!("__errno_location"))?;
     // SAFETY: libc returns the address of an int that lives as long as the thread.
     Some(unsafe { AtomicI32::from_ptr(location()) })
+}
+
+/// The value of a variable of the environment, unless the program has gained privileges by its
+/// execve(2).
+pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
+    let secure_getenv: SecureGetenv = function(address_of_weak!("secure_getenv"))?;
+    let text = secure_getenv(name.as_ptr());
+    // SAFETY: libc returns null or a string of the environment. It is read at once.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes()).filter(|text| !text.is_empty())
 }
 
 /// Calls libc's `syscall`.

@@ -180,6 +180,41 @@ const ENGINE_GAPS: &[(&str, &str)] = &[];
 
 newer_programs!(newer_functions, closed_ring_fd);
 
+/// `URINGLET=kernel`: the library makes the kernel's calls; transcripts are the reference's.
+#[test]
+fn kernel_is_used_if_it_is_chosen() {
+    for name in ["basics", "files", "waits", "rings", "buffers", "polls", "forks"] {
+        let program = Compiled::new(name, &["-luring", "-lpthread"]);
+        if let Some(reference) = reference(&program) {
+            assert_eq!(transcript(with_our_library(&program).env("URINGLET", "kernel")), reference, "{name}");
+        }
+    }
+    let output = finish(over_the_engine_command(&Compiled::new("basics", &["-luring"])).env("URINGLET", "kernel"));
+    assert_eq!(output.status.signal(), Some(SIGSYS), "{}", describe(&output));
+}
+
+/// `URINGLET=when-blocked`: the kernel's ring where it works, else the engine, a filter that kills
+/// included.
+#[test]
+fn kernel_is_used_where_it_works() {
+    let (program, filter) = (Compiled::new("whose_ring", &["-luring"]), Compiled::new("forbid_io_uring", &[]));
+    let when_blocked = |command: &mut Command| transcript(command.env("URINGLET", "when-blocked"));
+    let free = if kernel_has_rings() { "kernel\n" } else { "engine\n" };
+    assert_eq!(when_blocked(&mut with_our_library(&program)), free);
+    let mut blocked = Command::new(&filter.0);
+    blocked.arg(&program.0).env("LD_LIBRARY_PATH", common::our_library());
+    assert_eq!(when_blocked(&mut blocked), "engine\n");
+    assert_eq!(transcript(&mut with_our_library(&program)), "engine\n");
+}
+
+#[test]
+fn a_wrong_backend_is_ignored_in_one_line() {
+    let output = finish(with_our_library(&Compiled::new("whose_ring", &["-luring"])).env("URINGLET", "none"));
+    assert_eq!(output.stdout, b"engine\n");
+    let line = "uringlet: ignored: URINGLET=none (not kernel, engine, when-blocked); see docs/environment.md\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), line);
+}
+
 /// If attach is present, the library's own engine is not used: forbidden system calls are fatal
 /// then.
 #[test]

@@ -8,7 +8,21 @@ use super::source::RustSource;
 /// From bottom to top; modules of one row may name each other. `a/b` is a submodule whose layer is
 /// not that of `a`.
 const LAYERS: &[&[&str]] = &[
-    &["ring", "rsrc", "file", "identity", "identity_call", "intercepted", "slab", "cbpf", "req_id", "virtual_file", "throttle", "write"],
+    &[
+        "ring",
+        "rsrc",
+        "file",
+        "identity",
+        "identity_call",
+        "intercepted",
+        "slab",
+        "cbpf",
+        "req_id",
+        "virtual_file",
+        "throttle",
+        "write",
+        "variables",
+    ],
     &["io_wq", "apoll", "timer", "uringlet/run_queue", "uringlet/workers"],
     &["route"],
     &["ring_resources"],

@@ -47,6 +47,7 @@ use core::sync::atomic::AtomicU32;
 use uringlet::ENGINE;
 
 use crate::arch::CallFrame;
+use crate::backend;
 use crate::entry::{on_engine_stack, on_exec_stack};
 use attempt::ExecAttempt;
 pub(crate) use call::ExecCall;
@@ -58,6 +59,9 @@ pub(crate) use task_policy::inherit as inherit_task_policy;
 /// Makes a call that starts a program, changed so that the program is attached. Returns if nothing
 /// is to be changed, or if the changed call has failed: the program's own call follows.
 pub(crate) fn execute(request: ExecCall) {
+    if backend::is_kernel() {
+        return;
+    }
     end_shared_requests();
     if !filter::is_confined() {
         let _ = on_exec_stack(|stack| attempt(request, stack));
@@ -66,6 +70,9 @@ pub(crate) fn execute(request: ExecCall) {
 
 /// Whether [`execute`] would change the call.
 pub(crate) fn is_changed(request: ExecCall) -> bool {
+    if backend::is_kernel() {
+        return false;
+    }
     end_shared_requests();
     let is_change = |stack: OwnStack| ExecAttempt::new(request, stack.room).is_some_and(|attempt| attempt.is_change());
     !filter::is_confined() && on_exec_stack(is_change) == Some(true)

@@ -411,10 +411,10 @@ fn sites_behind_computed_jumps_are_rewritten_where_no_jump_leads_between() {
     }
 }
 
-/// A program of one's own: `URINGLET_SITES_OF=FILE cargo test -p uringlet-attach named_program`.
+/// A program of one's own: `SITES_OF=FILE cargo test -p uringlet-attach named_program`.
 #[test]
 fn named_program_has_each_site_rewritten_or_left_alone_with_a_reason() {
-    for file in std::env::var("URINGLET_SITES_OF").unwrap_or_default().split_whitespace() {
+    for file in std::env::var("SITES_OF").unwrap_or_default().split_whitespace() {
         check(Path::new(file));
     }
 }

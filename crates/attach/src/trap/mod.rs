@@ -38,7 +38,7 @@ use crate::{doctor, environ, explain, intercepted, signals, stack};
 /// In the constructor. An attached child may have inherited filters: its handler is there before
 /// anything can be trapped.
 pub(crate) fn start() {
-    if environ::variable("URINGLET_TRAP").is_some() {
+    if environ::is_on("URINGLET_TRAP") {
         state::cover_new_code();
         switch_on();
     }

@@ -74,6 +74,7 @@ fn start(args: &DoctorArgs, resolved: &Resolved) -> StartOutcome {
             .args(args.trap.then_some("--trap"))
             .arg("--")
             .arg(&resolved.program)
+            .env("URINGLET", "engine")
             .env("URINGLET_DOCTOR", "1")
             .env_remove("URINGLET_EXPLAIN");
         run.stdin(Stdio::null()).output()

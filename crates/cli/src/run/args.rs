@@ -12,9 +12,16 @@ use super::exec::Environment;
 /// The program's io_uring calls are answered in its own process through ordinary system calls; the
 /// kernel's io_uring is not used. Children of the program are attached too. A program that cannot
 /// be attached runs as without uringlet, and one line on standard error says why. The exit status
-/// is the program's; 127 if it was not found, 126 if it cannot be run, 125 if --require refuses it.
+/// is the program's; 127 if it was not found, 126 if it cannot be run, 125 if --require refuses it
+/// or the variable URINGLET has a wrong value.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
+    /// Use the kernel's io_uring if it works here: then the program is executed as without
+    /// uringlet. Otherwise attach. URINGLET=when-blocked means the same, URINGLET=kernel never
+    /// attaches, and URINGLET=engine always does, which is the default
+    #[arg(long)]
+    pub(super) when_blocked: bool,
+
     /// Print to standard error what was found and rewritten in the program and its libraries
     #[arg(long)]
     pub(super) explain: bool,

@@ -22,6 +22,11 @@ impl RunError {
         Self { status: 125, message: format!("{reason}. --require: nothing is run") }
     }
 
+    /// A variable has a wrong value: 125.
+    pub(super) fn wrong_variable(message: impl fmt::Display) -> Self {
+        Self { status: 125, message: message.to_string() }
+    }
+
     /// The program exists but cannot be run: 126.
     pub(super) fn not_runnable(message: impl fmt::Display) -> Self {
         Self { status: 126, message: message.to_string() }

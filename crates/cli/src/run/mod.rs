@@ -4,6 +4,7 @@
 //! descriptors and terminal.
 
 mod args;
+mod backend;
 mod error;
 mod exec;
 mod executable;
@@ -57,12 +58,16 @@ pub(crate) fn preload_list(library: &Path) -> OsString {
 }
 
 fn start(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
-    let Resolved { program, target, library } = resolve(&args.command[0])?;
     let mut environment = exec::Environment::inherited();
+    if backend::is_kernel(args.when_blocked)? {
+        return Err(exec::exec_program(&lookup::find(&args.command[0])?, &args.command, &environment));
+    }
+    let Resolved { program, target, library } = resolve(&args.command[0])?;
     if let Some(reason) = &target.why_not {
         return Err(start_plain(args, &program, reason, &environment));
     }
     environment.set("LD_PRELOAD", &preload_list(&library));
+    environment.remove(backend::VARIABLE);
     if args.explain {
         environment.set("URINGLET_EXPLAIN", OsStr::new("1"));
     }

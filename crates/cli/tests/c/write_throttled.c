@@ -32,7 +32,7 @@ static long counter(const char *name)
 {
 	char command[512], key[64], said[65536];
 
-	snprintf(command, sizeof(command), "env -u LD_PRELOAD \"$URINGLET_BIN\" stat --json %d", getpid());
+	snprintf(command, sizeof(command), "env -u LD_PRELOAD \"$UNDER_TEST\" stat --json %d", getpid());
 	snprintf(key, sizeof(key), "\"%s\":", name);
 	FILE *out = popen(command, "r");
 	said[out ? fread(said, 1, sizeof(said) - 1, out) : 0] = 0;

@@ -1,0 +1,112 @@
+//! The `URINGLET_*` variables of a program's environment: their names and values.
+//! `docs/environment.md` describes them.
+
+/// What answers the io_uring calls of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingBackend {
+    /// The kernel's io_uring: the process is as without uringlet.
+    Kernel,
+    /// The engine.
+    #[default]
+    Engine,
+    /// The kernel's io_uring where it works for this process, else the engine.
+    WhenBlocked,
+}
+
+impl RingBackend {
+    /// The variable that chooses.
+    pub const VARIABLE: &str = "URINGLET";
+
+    /// The backend of this name.
+    #[must_use]
+    pub fn named(name: &[u8]) -> Option<Self> {
+        match name {
+            b"kernel" => Some(Self::Kernel),
+            b"engine" => Some(Self::Engine),
+            b"when-blocked" => Some(Self::WhenBlocked),
+            _ => None,
+        }
+    }
+}
+
+/// What is wrong with a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// There is none of this name.
+    Unknown,
+    /// Its value is not one of these.
+    Value(&'static [&'static str]),
+}
+
+/// The values that a variable may have. No list: any.
+type Values = Option<&'static [&'static str]>;
+
+const SWITCH: Values = Some(&["1", "0"]);
+
+/// All variables.
+const VARIABLES: [(&str, Values); 14] = [
+    (RingBackend::VARIABLE, Some(&["kernel", "engine", "when-blocked"])),
+    ("URINGLET_MODE", Some(&["adaptive", "uringlet", "workers"])),
+    ("URINGLET_IOSQE_ASYNC", Some(&["weighed", "worker", "block"])),
+    ("URINGLET_UBLK", Some(&["broker", "in-process"])),
+    ("URINGLET_UBLK_DIR", None),
+    ("URINGLET_EXPLAIN", SWITCH),
+    ("URINGLET_TRAP", SWITCH),
+    ("URINGLET_CACHE", None),
+    ("URINGLET_NOTICE", Some(&["print", "require", "quiet", "child"])),
+    ("URINGLET_LIB", None),
+    ("URINGLET_LOG", None),
+    // What `uringlet` itself tells the library.
+    ("URINGLET_PROGRAM", None),
+    ("URINGLET_DOCTOR", SWITCH),
+    ("URINGLET_EXEC", None),
+];
+
+/// What is wrong with `NAME=value`. `None`: nothing, or it is no variable of ours. An empty value
+/// counts as none.
+#[must_use]
+pub fn mistake(name: &[u8], value: &[u8]) -> Option<Mistake> {
+    if !name.starts_with(b"URINGLET_") && name != RingBackend::VARIABLE.as_bytes() {
+        return None;
+    }
+    let Some((_, values)) = VARIABLES.iter().find(|(known, _)| known.as_bytes() == name) else { return Some(Mistake::Unknown) };
+    let is_right = |values: &&[&str]| value.is_empty() || values.iter().any(|known| known.as_bytes() == value);
+    values.filter(|values| !is_right(values)).map(Mistake::Value)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::{AsyncHint, WriteMode};
+
+    #[test]
+    fn unknown_names_and_wrong_values_are_mistakes() {
+        assert_eq!(mistake(b"HOME", b"x"), None);
+        assert_eq!(mistake(b"URINGLETS", b"x"), None);
+        assert_eq!(mistake(b"URINGLET_MOD", b"x"), Some(Mistake::Unknown));
+        assert_eq!(mistake(b"URINGLET", b"when-blocked"), None);
+        assert_eq!(mistake(b"URINGLET_MODE", b""), None);
+        assert_eq!(mistake(b"URINGLET_EXPLAIN", b"yes"), Some(Mistake::Value(&["1", "0"])));
+        assert_eq!(mistake(b"URINGLET_CACHE", b"/any"), None);
+    }
+
+    #[test]
+    fn every_listed_value_has_a_meaning() {
+        let values = |name: &str| VARIABLES.iter().find(|(known, _)| *known == name).and_then(|(_, values)| *values).unwrap();
+        assert!(values("URINGLET").iter().all(|value| RingBackend::named(value.as_bytes()).is_some()));
+        assert!(values("URINGLET_MODE").iter().all(|value| WriteMode::named(value.as_bytes()).is_some()));
+        assert!(values("URINGLET_IOSQE_ASYNC").iter().all(|value| AsyncHint::named(value.as_bytes()).is_some()));
+    }
+
+    #[test]
+    fn every_variable_and_value_is_documented() {
+        let text = include_str!("../../../docs/environment.md");
+        for (name, values) in VARIABLES {
+            let row = text.lines().find(|line| line.starts_with(&std::format!("| `{name}`"))).unwrap_or_else(|| panic!("{name}"));
+            for value in values.unwrap_or_default() {
+                assert!(row.contains(&std::format!("`{value}`")), "{name}: {value}");
+            }
+        }
+    }
+}
