@@ -44,7 +44,7 @@ type Values = Option<&'static [&'static str]>;
 const SWITCH: Values = Some(&["1", "0"]);
 
 /// All variables.
-const VARIABLES: [(&str, Values); 14] = [
+const VARIABLES: [(&str, Values); 15] = [
     (RingBackend::VARIABLE, Some(&["kernel", "engine", "when-blocked"])),
     ("URINGLET_MODE", Some(&["adaptive", "uringlet", "workers"])),
     ("URINGLET_IOSQE_ASYNC", Some(&["weighed", "worker", "block"])),
@@ -60,6 +60,7 @@ const VARIABLES: [(&str, Values); 14] = [
     ("URINGLET_PROGRAM", None),
     ("URINGLET_DOCTOR", SWITCH),
     ("URINGLET_EXEC", None),
+    ("URINGLET_TASK_POLICY", None),
 ];
 
 /// What is wrong with `NAME=value`. `None`: nothing, or it is no variable of ours. An empty value
