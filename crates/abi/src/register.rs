@@ -96,6 +96,34 @@ pub struct Restriction {
     pub resv2: [u32; 3],
 }
 
+/// `struct io_uring_napi`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct NapiReg {
+    pub busy_poll_to: u32,
+    pub prefer_busy_poll: u8,
+    /// `IO_URING_NAPI_*`.
+    pub opcode: u8,
+    pub pad: [u8; 2],
+    /// How devices are tracked, or the id of one.
+    pub op_param: u32,
+    pub resv: u32,
+}
+const _: () = assert!(size_of::<NapiReg>() == 16);
+
+/// `IO_URING_NAPI_REGISTER_OP`.
+pub const NAPI_REGISTER_OP: u8 = 0;
+/// `IO_URING_NAPI_STATIC_ADD_ID`.
+pub const NAPI_STATIC_ADD_ID: u8 = 1;
+/// `IO_URING_NAPI_STATIC_DEL_ID`.
+pub const NAPI_STATIC_DEL_ID: u8 = 2;
+/// `IO_URING_NAPI_TRACKING_DYNAMIC`.
+pub const NAPI_TRACKING_DYNAMIC: u32 = 0;
+/// `IO_URING_NAPI_TRACKING_STATIC`.
+pub const NAPI_TRACKING_STATIC: u32 = 1;
+/// `IO_URING_NAPI_TRACKING_INACTIVE`.
+pub const NAPI_TRACKING_INACTIVE: u32 = 255;
+
 /// `struct io_uring_task_restriction`, without the list that follows it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -54,6 +54,7 @@ pod!(
     abi::register::FilesUpdate,
     abi::register::QueryHdr,
     abi::register::ClockReg,
+    abi::register::NapiReg,
     abi::register::MemRegion,
     abi::register::RegionDesc,
     abi::register::RegisteredWait,

@@ -4,6 +4,7 @@ mod bpf_filter;
 mod clone_buffers;
 mod eventfd;
 mod files;
+mod napi;
 mod policy;
 pub(crate) mod query;
 mod resize;
@@ -90,6 +91,7 @@ fn needs_memory(opcode: u32) -> bool {
             | reg::CLONE_BUFFERS
             | reg::MEM_REGION
             | reg::RESIZE_RINGS
+            | reg::NAPI
     )
 }
 
@@ -120,6 +122,8 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::PBUF_RING => one(arg, n).and_then(|()| register_buf_ring(guard, arg)),
         reg::UNREGISTER_PBUF_RING => one(arg, n).and_then(|()| unregister_buf_ring(guard, arg)),
         reg::PBUF_STATUS => one(arg, n).and_then(|()| buf_ring_status(guard, arg)),
+        reg::NAPI => one(arg, n).and_then(|()| napi::register(guard, arg)),
+        reg::UNREGISTER_NAPI if n == 1 => napi::unregister(guard, arg),
         reg::QUERY => query::query(arg, n),
         reg::RESIZE_RINGS => one(arg, n).and_then(|()| resize::resize(guard, arg)),
         reg::CLOCK => wait_args::register_clock(guard, arg, n),

@@ -29,6 +29,7 @@ const KNOWN: u32 = setup::IOPOLL
     | setup::NO_MMAP
     | setup::REGISTERED_FD_ONLY
     | setup::NO_SQARRAY
+    | setup::HYBRID_IOPOLL
     | setup::CQE_MIXED
     | setup::SQE_MIXED
     | setup::SQ_REWIND
@@ -86,6 +87,7 @@ fn check_flags(params: &UringParams) -> Result<(), Errno> {
     let is_senseless = (has(setup::SQPOLL) && has(task_run))
         || (has(setup::TASKRUN_FLAG) && !has(setup::COOP_TASKRUN | setup::DEFER_TASKRUN))
         || (has(setup::DEFER_TASKRUN) && !has(setup::SINGLE_ISSUER))
+        || (has(setup::HYBRID_IOPOLL) && !has(setup::IOPOLL))
         || (has(setup::REGISTERED_FD_ONLY) && !has(setup::NO_MMAP))
         || (has(setup::CQE_MIXED) && has(setup::CQE32))
         || (has(setup::SQE_MIXED) && has(setup::SQE128))

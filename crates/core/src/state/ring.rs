@@ -2,6 +2,7 @@
 
 use super::drain::DrainQueue;
 use super::filters::Filters;
+use super::napi::Napi;
 use super::personalities::Personalities;
 use super::ready::Ready;
 use super::restrictions::Restrictions;
@@ -106,6 +107,7 @@ pub(crate) struct RingState {
     pub(crate) eventfd: Option<RegisteredEventfd>,
     pub(crate) waiters: Waiters,
     pub(crate) wait_args: WaitArgs,
+    pub(crate) napi: Napi,
     /// In uringlet mode: what the ring's own workers have to run.
     pub(crate) run_queue: RunQueue<ReqId>,
     pub(crate) uringlet_workers: Option<UringletWorkers>,
@@ -217,6 +219,7 @@ impl RingState {
             eventfd: None,
             waiters: Waiters::default(),
             wait_args: WaitArgs::default(),
+            napi: Napi::default(),
             run_queue: RunQueue::default(),
             uringlet_workers: None,
             io_wq,
