@@ -15,4 +15,6 @@ common::oracle::compare! {
     files_libc,
     /// Numbers that the program takes from the engine.
     files_numbers,
+    /// Registered files take what a hard limit of 1,024 descriptors leaves.
+    files_limit,
 }

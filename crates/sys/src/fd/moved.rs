@@ -29,12 +29,13 @@ use syscalls::Errno;
 /// their own descriptors.
 pub(super) const FIRST_INTERNAL: u32 = 900;
 
+/// The next choice if those are used up: few programs have so many descriptors.
+const NEXT_INTERNAL: u32 = 128;
+
 /// A duplicate with a number for the engine, or with any if the limit is too low for those.
 pub(super) fn duplicate(fd: i32) -> Result<i32, Errno> {
-    let own = match io::fcntl(fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL) {
-        Err(Errno::EINVAL) => io::dup_cloexec(fd),
-        other => other,
-    };
+    let own = io::fcntl(fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL);
+    let own = own.or_else(|_| io::fcntl(fd, F_DUPFD_CLOEXEC, NEXT_INTERNAL)).or_else(|_| io::dup_cloexec(fd));
     own.map(io::number_of)
 }
 
