@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD = target/release
 
-.PHONY: all demo test install clean toolchain
+.PHONY: all deb demo test install clean toolchain
 
 # Rust needs a C linker; everything else is installed by the chores themselves.
 toolchain:
@@ -15,6 +15,10 @@ toolchain:
 
 all: toolchain
 	cargo xtask build
+
+# target/deb/uringlet_VERSION_amd64.deb, and a tarball beside it.
+deb: toolchain
+	cargo xtask deb
 
 demo: toolchain
 	cargo xtask demo

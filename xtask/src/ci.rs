@@ -4,7 +4,7 @@
 use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
-use crate::{apt, build, conformance, count, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
+use crate::{apt, build, conformance, count, deb, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -40,6 +40,7 @@ const STAGES: &[CiStage] = &[
     },
     CiStage { name: "doc", about: "documentation without warnings", is_slow: false, run: doc },
     CiStage { name: "build", about: "the release", is_slow: false, run: || build::main(vec![]) },
+    CiStage { name: "deb", about: "the Debian package: contents, lintian", is_slow: false, run: || deb::main(vec![]) },
     CiStage { name: "count", about: "instructions of the hottest calls", is_slow: false, run: || count::main(vec![]) },
     CiStage { name: "test", about: "unit and integration tests", is_slow: false, run: test },
     CiStage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },
@@ -72,6 +73,12 @@ const STAGES: &[CiStage] = &[
         about: "programs do what they do without uringlet, all",
         is_slow: true,
         run: || harmless::main(vec![]),
+    },
+    CiStage {
+        name: "deb-roots",
+        about: "the Debian package in fresh roots of Debian 12 and testing",
+        is_slow: true,
+        run: || deb::main(vec!["--only-roots".into()]),
     },
     CiStage { name: "gvisor", about: "programs inside gVisor", is_slow: true, run: || programs::main(vec!["gvisor".into()]) },
     CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },

@@ -6,6 +6,7 @@ mod build;
 mod ci;
 mod conformance;
 mod count;
+mod deb;
 mod demo;
 mod fio;
 mod fsx;
@@ -35,6 +36,7 @@ type Task = (&'static str, &'static str, fn(Vec<OsString>) -> anyhow::Result<Tes
 const TASKS: &[Task] = &[
     ("ci", "everything that must hold before a change lands", ci::main),
     ("build", "the release, as `make install` takes it", build::main),
+    ("deb", "the Debian package and a tarball, tried in fresh roots", deb::main),
     ("tidy", "style as a test: lengths, unsafe, layers, circles, names, prose", tidy::main),
     ("lint", "clippy without a warning, and no more casts than listed", lint::main),
     ("sandbox", "run a program where io_uring is blocked", sandbox::main),
