@@ -22,6 +22,8 @@ pub(crate) const BUF_RING_ENTRIES: u16 = 16;
 pub(crate) const FIXED_BUFFERS: u64 = ARENA + (6 << 20);
 pub(crate) const FIXED_BUFFER_LEN: u64 = 16 << 10;
 pub(crate) const N_FIXED_BUFFERS: u64 = 3;
+/// Words for futexes, which stay 0.
+pub(crate) const FUTEXES: u64 = ARENA + (7 << 20);
 pub(crate) const ARENA_LEN: u64 = 8 << 20;
 /// A read-only page.
 pub(crate) const READ_ONLY: u64 = ARENA + ARENA_LEN;

@@ -27,13 +27,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: differential [--seed N] [--count N] [--ops N] [--net] [--jobs N] [--no-shrink] [--with OPTION]... [--uringlet PATH --xtask PATH]
-       differential show --seed N [--ops N] [--net]      print a scenario
-       differential native --seed N [--ops N] [--net]    play it on the kernel's ring
-       differential ours --seed N [--ops N] [--net] [--with OPTION]...   play it on the engine
+usage: differential [--seed N] [--count N] [--ops N] [--net|--recent] [--jobs N] [--no-shrink] [--with OPTION]... [--uringlet PATH --xtask PATH]
+       differential show --seed N [--ops N] [--net|--recent]      print a scenario
+       differential native --seed N [--ops N] [--net|--recent]    play it on the kernel's ring
+       differential ours --seed N [--ops N] [--net|--recent] [--with OPTION]...   play it on the engine
 
 Plays --count scenarios (200) of about --ops requests (24), starting with seed --seed (1). With
---net most of them are requests of network servers: bundles, multishot, notifications, messages.
+--net most of them are requests of network servers: bundles, multishot, notifications, messages;
+with --recent what Linux 6.7 to 6.18 brought: CQEs of both sizes, commands, futexes, registered waits.
 --with passes an option to `uringlet run`. Without --uringlet and --xtask their release is built
 first.";
 
@@ -82,6 +83,7 @@ fn parse() -> anyhow::Result<Option<DifferentialArgs>> {
             Long("ops") => args.ops = parser.value()?.parse()?,
             Long("jobs") => args.jobs = parser.value()?.parse::<u64>()?.max(1),
             Long("net") => args.kind = ScenarioKind::Net,
+            Long("recent") => args.kind = ScenarioKind::Recent,
             Long("with") => args.options.push(parser.value()?),
             Long("no-shrink") => args.is_unshrunk = true,
             Long("quiet-ms") => args.quiet_ms = parser.value()?.parse()?,

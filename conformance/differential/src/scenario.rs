@@ -11,12 +11,18 @@ pub(crate) enum ScenarioKind {
     Files,
     /// Requests of network servers.
     Net,
+    /// What Linux 6.7 to 6.18 brought.
+    Recent,
 }
 
 impl ScenarioKind {
     /// The option that asks for it.
     pub(crate) fn option(self) -> Option<&'static str> {
-        (self == Self::Net).then_some("--net")
+        match self {
+            Self::Files => None,
+            Self::Net => Some("--net"),
+            Self::Recent => Some("--recent"),
+        }
     }
 }
 
@@ -40,6 +46,8 @@ pub(crate) struct Scenario {
     pub(crate) waiting: WaitMethod,
     /// At the end all requests are cancelled; otherwise the ring is closed with requests in it.
     pub(crate) cancels_at_end: bool,
+    /// Calls before the ring is enabled, or before the first step.
+    pub(crate) early: Vec<ScenarioStep>,
     pub(crate) steps: Vec<ScenarioStep>,
 }
 
@@ -68,6 +76,26 @@ pub(crate) enum ScenarioStep {
         memory: Vec<u8>,
         arg_len: usize,
     },
+}
+
+/// The beginning of a structure, in hexadecimal.
+fn hex(memory: &[u8]) -> String {
+    let text = memory.iter().take(64).map(|byte| format!("{byte:02x}")).collect::<String>();
+    if memory.len() > 64 { text + "..." } else { text }
+}
+
+impl ScenarioStep {
+    fn shown(&self) -> String {
+        match self {
+            Self::Register { opcode, arg, memory, nr_args } => {
+                format!("Register {opcode} arg={arg:#x} nr_args={nr_args:#x} memory={}", hex(memory))
+            }
+            Self::Enter { min_complete, flags, arg, memory, arg_len } => {
+                format!("Enter min_complete={min_complete} flags={flags:#x} arg={arg:#x} arg_len={arg_len} memory={}", hex(memory))
+            }
+            other => format!("{other:x?}"),
+        }
+    }
 }
 
 /// How to interpret a request's result.
@@ -150,13 +178,14 @@ impl fmt::Display for Scenario {
             self.waiting,
             if self.cancels_at_end { "; cancels at the end" } else { "" }
         )?;
+        self.early.iter().try_for_each(|step| writeln!(f, "early: {}", step.shown()))?;
         for (index, step) in self.steps.iter().enumerate() {
             match step {
                 ScenarioStep::Submit(ops) => {
                     writeln!(f, "step {index}: submit")?;
                     ops.iter().try_for_each(|op| writeln!(f, "    {op}"))?;
                 }
-                other => writeln!(f, "step {index}: {other:x?}")?,
+                other => writeln!(f, "step {index}: {}", other.shown())?,
             }
         }
         Ok(())

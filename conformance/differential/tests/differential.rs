@@ -17,6 +17,14 @@ fn engine_matches_the_kernel_on_server_requests() {
     assert!(status.expect("the program that was just built starts").success());
 }
 
+/// What Linux 6.7 to 6.18 brought.
+#[test]
+fn engine_matches_the_kernel_on_recent_requests() {
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_differential")).args(["--recent", "--seed", "1", "--count", "80", "--ops", "12"]).status();
+    assert!(status.expect("the program that was just built starts").success());
+}
+
 /// Requests with IOSQE_ASYNC are tried by a worker, as in the kernel.
 #[test]
 fn engine_workers_match_the_kernel() {

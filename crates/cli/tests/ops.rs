@@ -44,3 +44,17 @@ fn json_has_every_row() {
         assert!(names.contains(&name), "{name}");
     }
 }
+
+/// Operations newer than the kernel that the fuzzer's answers are compared with.
+const NEWER: [&str; 1] = ["BPF_FILTER"];
+
+#[test]
+fn each_register_operation_is_fuzzed() {
+    let source = include_str!("c/robust_fuzz.c");
+    let list = source.split_once("static const uint8_t ops[] = {").and_then(|(_, rest)| rest.split_once('}')).expect("a list").0;
+    let fuzzed: Vec<u32> = list.split(',').map(|number| number.trim().parse().expect("a number")).collect();
+    for entry in uringlet_abi::support::REGISTER.entries {
+        let should_be = entry.is_supported() && !NEWER.contains(&entry.name);
+        assert_eq!(fuzzed.contains(&entry.number), should_be, "{}", entry.name);
+    }
+}

@@ -180,11 +180,25 @@ pub fn effective_user_and_group() -> (u32, u32) {
 /// Number of CPUs this process may run on (at least 1).
 #[must_use]
 pub fn cpu_count() -> u32 {
+    let (mask, bytes) = affinity();
+    mask[..bytes / 8].iter().map(|w| w.count_ones()).sum::<u32>().max(1)
+}
+
+/// Bytes of a set of CPUs in this kernel; as many as may be if it does not say.
+#[must_use]
+pub fn cpu_set_len() -> usize {
+    match affinity().1 {
+        0 => 128,
+        bytes => bytes,
+    }
+}
+
+/// The CPUs that this process may run on, and how many bytes of it the kernel has.
+fn affinity() -> ([u64; 16], usize) {
     let mut mask = [0_u64; 16];
     // SAFETY: the kernel writes at most 128 bytes to `mask`.
     let n = unsafe { raw_syscall!(Sysno::sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
-    let bytes = (n as isize).clamp(0, 128) as usize;
-    mask[..bytes / 8].iter().map(|w| w.count_ones()).sum::<u32>().max(1)
+    (mask, (n as isize).clamp(0, 128) as usize)
 }
 
 /// `RLIMIT_NPROC` (soft).

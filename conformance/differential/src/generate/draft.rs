@@ -19,6 +19,7 @@ pub(crate) enum Resource {
     Table,
     Group(u16),
     FixedBuffer(u16),
+    Futex(u64),
     /// By its user_data.
     Request(u64),
     /// Everything that may be pending.

@@ -26,14 +26,19 @@ pub(super) struct ScenarioGenerator {
     /// A request has drained: the kernel punts the later ones to workers.
     pub(super) has_drained: bool,
     pub(super) next_adopted: i32,
+    pub(super) has_futex_wait: bool,
     /// Opcode and user_data of requests that may be pending.
     pub(super) may_pend: Vec<(u8, u64)>,
 }
 
 impl ScenarioGenerator {
-    /// Whether most requests are those of network servers.
+    /// Whether most requests that are not of the kind's own are those of network servers.
     pub(super) fn is_net(&self) -> bool {
-        self.kind == ScenarioKind::Net
+        self.kind != ScenarioKind::Files
+    }
+
+    pub(super) fn is_recent(&self) -> bool {
+        self.kind == ScenarioKind::Recent
     }
 
     /// A new request. Its user_data determines its chunk of the arena.

@@ -4,6 +4,8 @@
 //! requests of one batch that access the same resource are in one chain, and a request that waits
 //! from an earlier batch is woken by only one request at a time.
 
+#[cfg(test)]
+mod coverage;
 mod draft;
 mod files;
 mod generator;
@@ -11,6 +13,8 @@ mod malformed;
 mod misc;
 mod names;
 mod network;
+mod recent;
+mod registering;
 mod streams;
 mod time;
 
@@ -24,8 +28,7 @@ use uringlet_abi::{Opcode, setup, sqe};
 /// The salt of this program's random numbers.
 const RNG_SALT: u64 = 0x5bf0_3635_d1c2_a94b;
 
-/// The scenario of a seed, of about this many requests: of all kinds, or mostly those of network
-/// servers.
+/// The scenario of a seed, of about this many requests.
 pub(crate) fn scenario(seed: u64, ops: u64, kind: ScenarioKind) -> Scenario {
     let mut g = ScenarioGenerator {
         rng: Rng::new(seed, RNG_SALT),
@@ -36,6 +39,7 @@ pub(crate) fn scenario(seed: u64, ops: u64, kind: ScenarioKind) -> Scenario {
         is_drain_blocked: false,
         has_drained: false,
         next_adopted: fixture::ADOPTED,
+        has_futex_wait: false,
         may_pend: Vec::new(),
     };
     let mut scenario = g.ring();
@@ -75,7 +79,22 @@ impl ScenarioGenerator {
         if setup_flags & setup::DEFER_TASKRUN != 0 {
             waiting = WaitMethod::Enter;
         }
-        Scenario { setup_flags, entries, cq_entries, waiting, cancels_at_end: rng.percent(70), steps: Vec::new() }
+        let cancels_at_end = rng.percent(70);
+        let mut scenario = Scenario { setup_flags, entries, cq_entries, waiting, cancels_at_end, early: Vec::new(), steps: Vec::new() };
+        if self.is_recent() {
+            self.ring_of_recent(&mut scenario);
+        }
+        scenario
+    }
+
+    fn ring_of_recent(&mut self, scenario: &mut Scenario) {
+        scenario.setup_flags = recent::setup_flags(self, scenario.setup_flags);
+        scenario.early = registering::before_enabling(self);
+        // A ring of both sizes must not overflow: Linux 6.18 loses the order there.
+        if scenario.setup_flags & setup::CQE_MIXED != 0 {
+            (scenario.entries, scenario.cq_entries) = (64, 0);
+            scenario.setup_flags &= !setup::CQSIZE;
+        }
     }
 
     fn step(&mut self, room: usize) -> ScenarioStep {
@@ -86,6 +105,9 @@ impl ScenarioGenerator {
             && let Some(step) = self.direct_step()
         {
             return step;
+        }
+        if self.is_recent() && self.rng.percent(20) {
+            return registering::step(self);
         }
         if self.rng.percent(6) {
             return misc::register(self);
@@ -248,6 +270,9 @@ impl ScenarioGenerator {
     }
 
     fn draft(&mut self) -> Draft {
+        if self.is_recent() && self.rng.percent(60) {
+            return recent::draft(self);
+        }
         if self.is_net() && self.rng.percent(75) {
             return network::draft(self);
         }

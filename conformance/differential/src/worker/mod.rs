@@ -6,7 +6,7 @@ mod state;
 
 use crate::fixture;
 use crate::scenario::{ResultKind, Scenario, ScenarioOp, ScenarioStep, WaitMethod};
-use ring::RawRing;
+use ring::{PoppedCqe, RawRing};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use uringlet_abi::{Cqe, Opcode, Sqe, cqe, enter, op_flags, register as reg, setup};
@@ -39,10 +39,6 @@ pub(crate) fn play(scenario: &Scenario, idle_time: Duration) -> anyhow::Result<(
     };
     println!("setup: {:?}", ring.entries());
     println!("registered: {:?}", setup_fixture::register_all(&ring));
-    if scenario.setup_flags & setup::R_DISABLED != 0 {
-        println!("before enabling: {}", ring.enter(0, 0, enter::GETEVENTS, 0, 0));
-        println!("enable: {}", ring.register(reg::ENABLE_RINGS, 0, 0));
-    }
     let mut player = Player {
         ring,
         other: setup_fixture::other_ring()?,
@@ -51,6 +47,11 @@ pub(crate) fn play(scenario: &Scenario, idle_time: Duration) -> anyhow::Result<(
         ops: BTreeMap::new(),
         awaited: HashSet::new(),
     };
+    scenario.early.iter().for_each(|step| player.step(step));
+    if scenario.setup_flags & setup::R_DISABLED != 0 {
+        println!("before enabling: {}", player.ring.enter(0, 0, enter::GETEVENTS, 0, 0));
+        println!("enable: {}", player.ring.register(reg::ENABLE_RINGS, 0, 0));
+    }
     player.provide();
     player.wait_until_idle();
     for (index, step) in scenario.steps.iter().enumerate() {
@@ -74,11 +75,16 @@ impl Player {
             ScenarioStep::Refill(group, n) => setup_fixture::refill(*group, *n),
             ScenarioStep::Register { opcode, arg, memory, nr_args } => {
                 setup_fixture::write_arena(if memory.is_empty() { fixture::ARENA } else { *arg }, memory);
-                println!("  register {opcode}: {}", self.ring.register(*opcode, *arg, *nr_args));
+                println!("  register {opcode}: {}", self.register(*opcode, *arg, *nr_args));
             }
             ScenarioStep::Enter { min_complete, flags, arg, memory, arg_len } => {
                 setup_fixture::write_arena(if memory.is_empty() { fixture::ARENA } else { *arg }, memory);
-                println!("  enter: {}", self.ring.enter(0, *min_complete, *flags, *arg, *arg_len));
+                let answer = if flags & enter::REGISTERED_RING != 0 {
+                    RawRing::enter_registered(0, *min_complete, *flags, *arg, *arg_len)
+                } else {
+                    self.ring.enter(0, *min_complete, *flags, *arg, *arg_len)
+                };
+                println!("  enter: {answer}");
             }
             other => println!("  {}", state::direct_call(other)),
         }
@@ -96,14 +102,42 @@ impl Player {
         self.submit_pushed();
     }
 
+    /// The call's result, with what it wrote for some operations.
+    fn register(&self, opcode: u32, arg: u64, nr_args: u32) -> String {
+        let fd_at = match opcode {
+            reg::CLONE_BUFFERS => Some(0),
+            reg::SEND_MSG_RING => Some(4),
+            reg::RING_FDS => Some(8),
+            _ => None,
+        };
+        if let Some(at) = fd_at {
+            let bytes = setup_fixture::read_arena(arg + at, 4);
+            let fd = i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            setup_fixture::write_arena(arg + at, &self.ring_fd(fd).to_ne_bytes());
+        }
+        if opcode == reg::SEND_MSG_RING {
+            return RawRing::register_without_ring(opcode, arg, nr_args).to_string();
+        }
+        let answer = self.ring.register(opcode, arg, nr_args);
+        let written = match opcode {
+            reg::RING_FDS | reg::PBUF_STATUS => 8,
+            reg::QUERY => 64,
+            _ => return answer.to_string(),
+        };
+        format!("{answer} {:x?}", setup_fixture::read_arena(arg, written))
+    }
+
     /// Replaces the placeholders by the rings' descriptors.
-    fn with_ring_fd(&self, sqe: Sqe) -> Sqe {
-        let fd = match sqe.fd {
+    fn ring_fd(&self, fd: i32) -> i32 {
+        match fd {
             fixture::OWN_RING => self.ring.fd,
             fixture::OTHER_RING => self.other.fd,
             fd => fd,
-        };
-        Sqe { fd, ..sqe }
+        }
+    }
+
+    fn with_ring_fd(&self, sqe: Sqe) -> Sqe {
+        Sqe { fd: self.ring_fd(sqe.fd), ..sqe }
     }
 
     /// A malformed SQE ends a submission: repeat until all are consumed.
@@ -155,14 +189,14 @@ impl Player {
         let mut seen = Vec::new();
         let mut last = Instant::now();
         loop {
-            while let Some(cqe) = self.ring.pop() {
-                if cqe.flags & cqe::MORE == 0 {
-                    self.awaited.remove(&cqe.user_data);
+            while let Some(popped) = self.ring.pop() {
+                if popped.cqe.flags & cqe::MORE == 0 {
+                    self.awaited.remove(&popped.cqe.user_data);
                 }
                 last = Instant::now();
-                seen.push(cqe);
+                seen.push(popped);
                 if seen.len() > 5000 {
-                    println!("  a flood of completions: {cqe:?}");
+                    println!("  a flood of completions: {popped:?}");
                     std::process::exit(3);
                 }
             }
@@ -174,9 +208,9 @@ impl Player {
         }
         self.awaited.clear();
         self.print(&seen);
-        let mut others: Vec<Cqe> = std::iter::from_fn(|| self.other.pop()).collect();
-        others.sort_by_key(|cqe| cqe.user_data);
-        for cqe in others {
+        let mut others: Vec<PoppedCqe> = std::iter::from_fn(|| self.other.pop()).collect();
+        others.sort_by_key(|popped| popped.cqe.user_data);
+        for PoppedCqe { cqe, .. } in others {
             println!("  the other ring: #{} {} flags={:#x}", cqe.user_data, cqe.res, cqe.flags);
         }
     }
@@ -196,23 +230,34 @@ impl Player {
         unsafe { libc::poll(&mut poll, 1, quiet_ms as i32) };
     }
 
-    fn print(&self, seen: &[Cqe]) {
-        let mut by_request: BTreeMap<u64, Vec<&Cqe>> = BTreeMap::new();
-        seen.iter().for_each(|cqe| by_request.entry(cqe.user_data).or_default().push(cqe));
+    fn print(&self, seen: &[PoppedCqe]) {
+        let mut by_request: BTreeMap<u64, Vec<&PoppedCqe>> = BTreeMap::new();
+        seen.iter().for_each(|popped| by_request.entry(popped.cqe.user_data).or_default().push(popped));
         for (user_data, cqes) in &by_request {
             let meaning = self.ops.get(user_data).map_or(ResultKind::Number, |op| op.result);
-            for cqe in cqes {
-                println!("  #{user_data} {} flags={:#x}", result(cqe.res, meaning), cqe.flags);
+            for PoppedCqe { cqe, extra } in cqes {
+                let extra = if self.has_extra(cqe) { format!(" extra={extra:x?}") } else { String::new() };
+                println!("  #{user_data} {} flags={:#x}{extra}", result(cqe.res, meaning), cqe.flags);
             }
         }
         self.print_order(seen);
     }
 
+    /// Whether the second half of a big CQE is defined: of a NOP that was issued. Linux 6.18 leaves
+    /// there what the request's memory had before.
+    fn has_extra(&self, cqe: &Cqe) -> bool {
+        const NOT_ISSUED: [i32; 2] = [-libc::EINVAL, -libc::ECANCELED];
+        self.ops.get(&cqe.user_data).is_some_and(|op| {
+            let is_nop = op.sqe.opcode == Opcode::Nop as u8 && op.sqe.op_flags & op_flags::NOP_CQE32 != 0;
+            is_nop && !NOT_ISSUED.contains(&cqe.res)
+        })
+    }
+
     /// Completions of a chain come in the chain's order. The position of a notification is
     /// undefined.
-    fn print_order(&self, seen: &[Cqe]) {
+    fn print_order(&self, seen: &[PoppedCqe]) {
         let mut chains: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for cqe in seen.iter().filter(|cqe| cqe.flags & cqe::NOTIF == 0) {
+        for cqe in seen.iter().map(|popped| popped.cqe).filter(|cqe| cqe.flags & cqe::NOTIF == 0) {
             if let Some(op) = self.ops.get(&cqe.user_data) {
                 chains.entry(op.chain).or_default().push(cqe.user_data);
             }

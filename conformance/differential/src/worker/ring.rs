@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
-use uringlet_abi::{Cqe, GeteventsArg, Sqe, Timespec, UringParams, enter, layout, setup, sq_flags};
+use uringlet_abi::{Cqe, GeteventsArg, Sqe, Timespec, UringParams, cqe, enter, layout, setup, sq_flags};
 
 #[derive(Debug)]
 pub(super) struct RawRing {
@@ -14,6 +14,13 @@ pub(super) struct RawRing {
     cqe_size: usize,
     /// The SQ's tail, counting pushed SQEs that are not consumed yet.
     tail: u32,
+}
+
+/// A CQE, and what a big one has more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoppedCqe {
+    pub(super) cqe: Cqe,
+    pub(super) extra: [u64; 2],
 }
 
 const SYS_IO_URING_SETUP: libc::c_long = 425;
@@ -123,6 +130,18 @@ impl RawRing {
         answer(unsafe { libc::syscall(SYS_IO_URING_ENTER, self.fd, to_submit, min_complete, flags, arg, arg_len) })
     }
 
+    /// io_uring_enter(2) with an index of a registered ring.
+    pub(super) fn enter_registered(index: i32, min_complete: u32, flags: u32, arg: u64, arg_len: usize) -> i64 {
+        // SAFETY: the kernel checks what it is given.
+        answer(unsafe { libc::syscall(SYS_IO_URING_ENTER, index, 0, min_complete, flags, arg, arg_len) })
+    }
+
+    /// io_uring_register(2) without a ring.
+    pub(super) fn register_without_ring(opcode: u32, arg: u64, nr_args: u32) -> i64 {
+        // SAFETY: the kernel checks what it is given.
+        answer(unsafe { libc::syscall(SYS_IO_URING_REGISTER, -1, opcode, arg, nr_args) })
+    }
+
     pub(super) fn register(&self, opcode: u32, arg: u64, nr_args: u32) -> i64 {
         // SAFETY: the kernel checks what it is given; registered memory is the arena, which stays.
         answer(unsafe { libc::syscall(SYS_IO_URING_REGISTER, self.fd, opcode, arg, nr_args) })
@@ -135,18 +154,34 @@ impl RawRing {
         self.enter(0, 1, enter::GETEVENTS | enter::EXT_ARG, std::ptr::from_ref(&arg) as u64, size_of::<GeteventsArg>())
     }
 
-    /// The oldest CQE.
-    pub(super) fn pop(&self) -> Option<Cqe> {
+    /// The oldest CQE, without fillers.
+    pub(super) fn pop(&self) -> Option<PoppedCqe> {
+        loop {
+            let popped = self.pop_slot()?;
+            if popped.cqe.flags & cqe::SKIP == 0 {
+                return Some(popped);
+            }
+        }
+    }
+
+    fn pop_slot(&self) -> Option<PoppedCqe> {
         let head = self.word(self.params.cq_off.head);
         let at = head.load(Ordering::Relaxed);
         if at == self.word(self.params.cq_off.tail).load(Ordering::Acquire) {
             return None;
         }
         let index = (at & (self.params.cq_entries - 1)) as usize;
-        // SAFETY: an entry inside the mapping, published by the tail.
-        let cqe = unsafe { self.rings.add(self.params.cq_off.cqes as usize + index * self.cqe_size).cast::<Cqe>().read() };
-        head.store(at.wrapping_add(1), Ordering::Release);
-        Some(cqe)
+        // SAFETY: an entry inside the mapping, published by the tail; a big one never begins in the last
+        // slot.
+        let (cqe, is_big, extra) = unsafe {
+            let slot = self.rings.add(self.params.cq_off.cqes as usize + index * self.cqe_size).cast::<Cqe>();
+            let cqe = slot.read();
+            let is_big = self.cqe_size == 32 || cqe.flags & cqe::BIG != 0;
+            (cqe, is_big, if is_big { slot.add(1).cast::<[u64; 2]>().read() } else { [0; 2] })
+        };
+        let slots = if is_big && self.cqe_size == 16 { 2 } else { 1 };
+        head.store(at.wrapping_add(slots), Ordering::Release);
+        Some(PoppedCqe { cqe, extra })
     }
 
     pub(super) fn has_overflow(&self) -> bool {

@@ -139,6 +139,11 @@ pub(super) fn other_ring() -> anyhow::Result<RawRing> {
     let none = [-1_i32; 8];
     let answer = ring.register(reg::FILES, none.as_ptr() as u64, none.len() as u32);
     ensure!(answer == 0, "files of another ring: {answer}");
+    // To be cloned: the last slot is empty.
+    let mut buffers = fixed_buffers();
+    buffers.push(Iovec::default());
+    let answer = ring.register(reg::BUFFERS, buffers.as_ptr() as u64, buffers.len() as u32);
+    ensure!(answer == 0, "buffers of another ring: {answer}");
     Ok(ring)
 }
 
@@ -174,11 +179,15 @@ pub(super) fn build() -> anyhow::Result<()> {
     listener()
 }
 
+fn fixed_buffers() -> Vec<Iovec> {
+    (0..fixture::N_FIXED_BUFFERS)
+        .map(|i| Iovec { base: fixture::FIXED_BUFFERS + i * fixture::FIXED_BUFFER_LEN, len: fixture::FIXED_BUFFER_LEN })
+        .collect()
+}
+
 /// Registers the fixture with a ring. Returns the results.
 pub(super) fn register_all(ring: &RawRing) -> Vec<i64> {
-    let buffers: Vec<Iovec> = (0..fixture::N_FIXED_BUFFERS)
-        .map(|i| Iovec { base: fixture::FIXED_BUFFERS + i * fixture::FIXED_BUFFER_LEN, len: fixture::FIXED_BUFFER_LEN })
-        .collect();
+    let buffers = fixed_buffers();
     let group = BufReg {
         ring_addr: fixture::BUF_RING,
         ring_entries: u32::from(fixture::BUF_RING_ENTRIES),

@@ -6,7 +6,7 @@
 #include "order_ring.h"
 #include <sys/epoll.h>
 
-enum { POLL_LEVEL = 2, REMOVE = 7 };
+enum { REMOVE = 7 };
 #define EDGE (1u << 31)
 
 static char bytes[4096];

@@ -176,9 +176,9 @@ static void fuzz_setup(void)
 	int fd;
 
 	for (int i = rnd() % 4; i > 0; i--)
-		p.flags |= 1u << rnd() % 17;
+		p.flags |= once_in(10) ? SETUP_CQE_MIXED : 1u << rnd() % 17;
 	if (once_in(10))
-		p.flags |= 1u << 20 + rnd() % 12;
+		p.flags |= 1u << 21 + rnd() % 10;
 	p.cq_entries = once_in(2) ? rnd() >> (32 + rnd() % 32) : ONE_OF(0, 1, 4, 16, 65536, 65537, ~0u);
 	p.sq_thread_cpu = once_in(2) ? 0 : rnd();
 	say("setup %x flags=%x cq=%x cpu=%x", entries, p.flags, p.cq_entries, p.sq_thread_cpu);
@@ -200,18 +200,15 @@ static void fuzz_setup(void)
 
 static void fuzz_register(void)
 {
-	/*
-	 * Without personalities, restrictions, and operations newer than Linux 6.0, except the
-	 * status of provided buffers.
-	 */
-	static const uint8_t ops[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26 };
+	/* Each operation of Linux 6.18 that the engine has (ops.rs compares). */
+	static const uint8_t ops[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 29, 30, 31, 33, 34, 35 };
 	unsigned op = once_in(20) ? rnd() | 64 : ops[rnd() % sizeof(ops)], n = once_in(2) ? 1 : ONE_OF(0, 2, 3, 4, 16, 17, 24, 32, 64, 128, 256, 257, 1u << 15, 1u << 20, ~0u);
 	uint64_t arg;
 	int with_garbage = once_in(3), fd;
 
 	say("register %u n=%u", op, n);
-	fd = once_in(10) ? some_fd() : r.fd;
-	arg = address();
+	fd = once_in(10) ? some_fd() : op == 31 ? -1 : r.fd;
+	arg = op == 30 && once_in(2) ? ADDR(thing(FDS)) : address();
 	/* Addresses and sizes that decide first: most structures hold garbage. */
 	if (with_garbage)
 		for (int i = 0; i < 16; i++)
@@ -236,7 +233,7 @@ static void fuzz_enter(void)
 	int fd;
 
 	for (int i = rnd() % 4; i > 0; i--)
-		flags |= 1u << rnd() % 6;
+		flags |= 1u << rnd() % 8;
 	if (once_in(12))
 		flags |= 256u << rnd() % 24;
 	say("enter submit=%u min=%u flags=%x size=%zd", submit, min, flags, size);
@@ -270,8 +267,14 @@ static void tame(struct sqe *sqe)
 	case 1: case 2: case 4: case 5: case 22: case 23: /* transfers: no write streams, no protection information */
 		sqe->file_index = sqe->addr3 = sqe->pad2 = 0;
 		break;
-	case 9: case 10: case 26: case 27: /* messages: neither bundles nor vectors */
-		sqe->ioprio &= ~0x30;
+	case 9: case 10: case 26: case 27: /* messages: no registered buffers, which came with Linux 7.2 */
+		sqe->ioprio &= ~4;
+		break;
+	case 46: /* URING_CMD: commands to sockets, and one that is none */
+		sqe->off = ONE_OF(0, 1, 2, 3, 77);
+		sqe->addr = ONE_OF(1, 6, 99) | ONE_OF(2, 3, 4, 9, 30, 38, 999) << 32;
+		sqe->addr3 = once_in(2) ? ADDR(thing(GARBAGE)) : address();
+		sqe->file_index = ONE_OF(0, 2, 4, 8, ~0u);
 		break;
 	case 17: /* FALLOCATE: length */
 		sqe->addr &= 0xffff;

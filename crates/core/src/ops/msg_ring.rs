@@ -39,6 +39,11 @@ pub(crate) struct MsgRing {
 
 impl OpFamily for MsgRing {}
 
+/// Whether a thread without a ring may send it: a CQE, no file.
+pub(crate) fn is_cqe(sqe: &Sqe) -> bool {
+    sqe.addr as u32 == MSG_DATA
+}
+
 pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<MsgRing, Errno> {
     unused(&[sqe.buf_index.into()])?;
     let flags = sqe.op_flags;

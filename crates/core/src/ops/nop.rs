@@ -19,7 +19,7 @@ pub(crate) struct Nop {
     fd: i32,
     buf_index: u16,
     extra: CqeExtra,
-    /// The checks were passed: only then the CQE has a second half.
+    /// Only then the CQE has a second half, also if the checks fail.
     is_issued: bool,
 }
 
@@ -42,12 +42,12 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Nop, Errno> {
 impl OpFamily for Nop {
     #[inline]
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
+        self.is_issued = true;
         if self.flags & (op_flags::NOP_FILE | op_flags::NOP_FIXED_BUFFER) != 0
             && let Err(errno) = self.check(cx)
         {
             return errno.into();
         }
-        self.is_issued = true;
         let is_failure = self.result < 0;
         Issue::Complete(Outcome { is_failure, ..Outcome::ok(self.result) })
     }

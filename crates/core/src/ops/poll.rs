@@ -27,7 +27,6 @@ pub(crate) enum PollOp {
         /// `POLL*`, with ERR, HUP and RDHUP.
         mask: u32,
         is_multishot: bool,
-        is_level: bool,
     },
     /// Cancels or changes another request.
     Remove {
@@ -48,14 +47,15 @@ fn mask_of(sqe: &Sqe) -> u32 {
 
 pub(crate) fn prep_add(sqe: &Sqe, _: &PrepCx) -> Result<PollOp, Errno> {
     unused(&[u64::from(sqe.buf_index), sqe.off, sqe.addr])?;
-    if sqe.len & !(op_flags::POLL_ADD_MULTI | op_flags::POLL_ADD_LEVEL) != 0 {
+    // POLL_ADD_LEVEL is an error, as in Linux 6.18.
+    if sqe.len & !op_flags::POLL_ADD_MULTI != 0 {
         return Err(Errno::EINVAL);
     }
     let is_multishot = sqe.len & op_flags::POLL_ADD_MULTI != 0;
     if is_multishot && sqe.flags & uringlet_abi::sqe::CQE_SKIP_SUCCESS != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(PollOp::Add { mask: mask_of(sqe), is_multishot, is_level: sqe.len & op_flags::POLL_ADD_LEVEL != 0 })
+    Ok(PollOp::Add { mask: mask_of(sqe), is_multishot })
 }
 
 pub(crate) fn prep_remove(sqe: &Sqe, _: &PrepCx) -> Result<PollOp, Errno> {

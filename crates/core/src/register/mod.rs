@@ -70,7 +70,8 @@ fn send_message(arg: UserPtr) -> Result<usize, Errno> {
     if process::is_foreign() {
         return Err(Errno::EPERM);
     }
-    send_msg_ring(&msg_ring::prep(&sqe, &PrepCx::default())?, sqe.fd)
+    let message = msg_ring::prep(&sqe, &PrepCx::default())?;
+    if msg_ring::is_cqe(&sqe) { send_msg_ring(&message, sqe.fd) } else { Err(Errno::EINVAL) }
 }
 
 /// Operations that make something. The others must work without memory.

@@ -2,14 +2,14 @@
 
 use crate::io_wq::CpuMask;
 use crate::state::UringGuard;
-use uringlet_sys::{Errno, UserPtr, user};
+use uringlet_sys::{Errno, UserPtr, process, user};
 
 pub(super) fn set_affinity(guard: &mut UringGuard, arg: UserPtr, len: u32) -> Result<usize, Errno> {
     if arg.is_null() || len == 0 {
         return Err(Errno::EINVAL);
     }
     let mut bytes = [0_u8; 128];
-    let n = (len as usize).min(bytes.len());
+    let n = (len as usize).min(process::cpu_set_len());
     user::read_slice(&mut bytes[..n], arg)?;
     let mask: [u64; 16] = core::array::from_fn(|i| {
         let mut word = [0; 8];

@@ -38,7 +38,8 @@ pub(crate) fn register_ring(ring: &'static Ring, number: Option<u32>) -> Result<
 /// Frees a number. Returns the ring that it was.
 pub(crate) fn unregister_ring(number: u32) -> Result<Option<&'static Ring>, Errno> {
     let slot = REGISTERED.get(number as usize).ok_or(Errno::EINVAL)?;
-    Ok(slot.swap(0, AcqRel).checked_sub(1).and_then(|ring_index| RINGS.get(ring_index)))
+    let ring = slot.swap(0, AcqRel).checked_sub(1).and_then(|ring_index| RINGS.get(ring_index));
+    if ring.is_none() && number >= KERNEL_SLOTS { Err(Errno::EINVAL) } else { Ok(ring) }
 }
 
 /// Whether the ring has a registered number.

@@ -39,7 +39,10 @@ impl Chain {
 
     /// A LINK_TIMEOUT guards the request right before it, which must not be another LINK_TIMEOUT.
     pub(super) fn refuse_second_timeout(&self, req: &mut Request) {
-        if req.opcode == Opcode::LinkTimeout && self.newest.as_ref().is_some_and(|newest| newest.opcode == Opcode::LinkTimeout) {
+        if req.opcode == Opcode::LinkTimeout
+            && req.prep_error().is_none()
+            && self.newest.as_ref().is_some_and(|newest| newest.opcode == Opcode::LinkTimeout)
+        {
             req.op = Op::Malformed(Errno::EINVAL);
         }
     }

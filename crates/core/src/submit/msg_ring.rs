@@ -24,8 +24,9 @@ pub(super) fn send(guard: &mut UringGuard, op: MsgRing, file: OpFile) -> Result<
 /// # Errors
 /// `EINVAL` not a CQE; `EBADF`; `EBADFD` no ring, or a disabled one.
 pub(crate) fn send_without_ring(op: &MsgRing, fd: i32) -> Result<usize, Errno> {
-    let RingMessage::Cqe { res, flags } = op.message else { return Err(Errno::EINVAL) };
+    // The ring is checked before the fields of the message.
     let target = ring_of(OpFile { fd, is_fixed: false })?;
+    let RingMessage::Cqe { res, flags } = op.message else { return Err(Errno::EINVAL) };
     post(target, Cqe { user_data: op.user_data, res, flags }).map(|()| 0)
 }
 

@@ -1,6 +1,5 @@
 //! POLL_ADD, POLL_REMOVE, and what a poll event does.
 
-use super::arm::rearm;
 use super::attempt::Attempt;
 use super::cancel;
 use super::complete::complete;
@@ -22,7 +21,7 @@ const ALWAYS_READY: u32 = 0x145;
 
 /// POLL_ADD.
 pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Attempt {
-    let Op::Poll(PollOp::Add { mask, is_multishot, is_level }) = req.op else { return Attempt::Parked };
+    let Op::Poll(PollOp::Add { mask, is_multishot }) = req.op else { return Attempt::Parked };
     let ready = match io::poll_now(file.fd, mask) {
         Ok(events) if events & POLLNVAL != 0 => return Attempt::Done(Outcome::err(Errno::EBADF)),
         Ok(events) => events,
@@ -38,7 +37,7 @@ pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> At
     let file = if is_multishot { duplicated(guard, req, file) } else { file };
     let node = req.node().map(Arc::downgrade);
     let id = guard.park(req.take(), Stage::Armed { fd: file.fd });
-    let waiting = PollWaiter { id, mask, is_multishot: is_multishot && !is_level };
+    let waiting = PollWaiter { id, mask, is_multishot };
     let place = PollTarget { fd: file.fd, node };
     // A single-shot poll was tried just now.
     let rearm = if is_multishot { Rearm::Recheck } else { Rearm::TrustEdge };
@@ -104,7 +103,7 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
     let parked = guard.parked(waiting.id)?;
     let stage = parked.stage;
     match parked.req.op {
-        Op::Poll(PollOp::Add { mask, is_multishot: true, is_level }) => {
+        Op::Poll(PollOp::Add { mask, is_multishot: true }) => {
             let res = (events & mask) as i32;
             let user_data = parked.req.user_data;
             if !guard.res.has_room() || is_on_ring(stage) {
@@ -113,10 +112,6 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
                 return None;
             }
             guard.res.post(Cqe { user_data, res, flags: cqe::MORE });
-            if is_level && let Stage::Armed { fd } = stage {
-                let node = guard.parked(waiting.id).and_then(|parked| parked.req.node().map(Arc::downgrade));
-                rearm(guard, waiting, PollTarget { fd, node });
-            }
             None
         }
         Op::Poll(PollOp::Add { mask, .. }) => {

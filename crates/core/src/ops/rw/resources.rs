@@ -59,7 +59,14 @@ impl Rw {
     fn check_registered(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
         let buffer = cx.buffer(self.buf_index)?;
         if self.is_vectored {
-            let check = |iovecs: &[Iovec]| iovecs.iter().try_for_each(|v| buffer.check(v.base, v.len));
+            // An empty part is an error, unless it is what an earlier attempt left.
+            let is_first = self.done == 0;
+            let check = |iovecs: &[Iovec]| {
+                if is_first && iovecs.iter().any(|v| v.len == 0) {
+                    return Err(Errno::EFAULT);
+                }
+                iovecs.iter().try_for_each(|v| buffer.check(v.base, v.len))
+            };
             if let Some(iovecs) = &self.iovecs {
                 return check(iovecs);
             }
