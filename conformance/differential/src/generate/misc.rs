@@ -62,7 +62,7 @@ fn nop(g: &mut ScenarioGenerator) -> Draft {
     match g.rng.below(8) {
         0 | 1 => {
             op.sqe.op_flags = op_flags::NOP_INJECT_RESULT;
-            op.sqe.len = g.rng.pick(&[5, -5_i32 as u32, -125_i32 as u32]);
+            op.sqe.len = g.rng.pick(&[5, u32::MAX - 4, u32::MAX - 124]);
         }
         2 => {
             op.sqe.op_flags = op_flags::NOP_FILE | op_flags::NOP_FIXED_FILE;

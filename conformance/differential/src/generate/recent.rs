@@ -10,7 +10,7 @@ use uringlet_abi::{Opcode, op_flags, setup, uring_cmd};
 const SOL_SOCKET: u64 = 1;
 const SOL_TCP: u64 = 6;
 /// FUTEX2_SIZE_U32.
-const FUTEX_32: i32 = 2;
+const FUTEX_32: u16 = 2;
 /// FUTEX_BITSET_MATCH_ANY.
 const ANY_BITS: u64 = 0xffff_ffff;
 
@@ -104,7 +104,7 @@ fn nop(g: &mut ScenarioGenerator) -> Draft {
             op.sqe.op_flags |= flag;
         }
     }
-    op.sqe.len = g.rng.pick(&[0, 5, -5_i32 as u32, -125_i32 as u32, 1 << 30]);
+    op.sqe.len = g.rng.pick(&[0, 5, u32::MAX - 4, u32::MAX - 124, 1 << 30]);
     op.sqe.buf_index = g.rng.pick(&[0, 0, 2, 3, 77]);
     op.sqe.off = g.rng.next_u64();
     op.sqe.addr = g.rng.next_u64();
@@ -128,9 +128,9 @@ fn transfer(g: &mut ScenarioGenerator) -> Draft {
     let is_stream = base >= 110;
     op.may_pend = is_stream;
     op.sqe.off = if is_stream { u64::MAX } else { g.rng.pick(&[0, 100, 512, 4096, 8192]) };
-    let index = g.rng.below(fixture::N_FIXED_BUFFERS);
-    op.sqe.buf_index = g.rng.pick(&[index, index, index, index, index, index, 3, 77]) as u16;
-    let start = fixture::FIXED_BUFFERS + index * fixture::FIXED_BUFFER_LEN;
+    let index = g.rng.pick(&[0_u16, 1, 2]);
+    op.sqe.buf_index = g.rng.pick(&[index, index, index, index, index, index, 3, 77]);
+    let start = fixture::FIXED_BUFFERS + u64::from(index) * fixture::FIXED_BUFFER_LEN;
     let (unit, end) = (if base == fixture::DIRECT_FILE { 512 } else { 100 }, fixture::FIXED_BUFFER_LEN);
     // In order, empty, touching the end, beyond it, none.
     let vectors: &[(u64, u64)] = match g.rng.below(7) {
@@ -148,9 +148,9 @@ fn transfer(g: &mut ScenarioGenerator) -> Draft {
     }
     op.sqe.addr = chunk(&op) + fixture::AUX;
     op.memory.push((op.sqe.addr, bytes));
-    op.sqe.len = vectors.len() as u32;
+    op.sqe.len = u32::try_from(vectors.len()).expect("a few");
     // The same memory may be registered under several numbers.
-    let buffers = (0..fixture::N_FIXED_BUFFERS as u16).map(|n| writes(Resource::FixedBuffer(n)));
+    let buffers = [0_u16, 1, 2].into_iter().map(|n| writes(Resource::FixedBuffer(n)));
     let touches = buffers.chain([writes(resource_of(op.sqe.fd))]).collect();
     simple(op, touches)
 }
@@ -170,13 +170,13 @@ fn futex(g: &mut ScenarioGenerator) -> Draft {
     let value = g.rng.pick(&[0, 0, 0, 0, 7]);
     op.sqe.addr = g.rng.pick(&[address, address, address, address, address, address, address + 1, fixture::UNMAPPED]);
     op.sqe.off = value;
-    op.sqe.fd = flags;
+    op.sqe.fd = i32::from(flags);
     op.sqe.addr3 = g.rng.pick(&[ANY_BITS, ANY_BITS, ANY_BITS, 1, 0]);
     match opcode {
         Opcode::FutexWake => op.sqe.off = g.rng.pick(&[1, 1, 1, 5, 0]),
         Opcode::FutexWait => op.may_pend = true,
         _ => {
-            let vector = [value, op.sqe.addr, u64::from(flags as u32)];
+            let vector = [value, op.sqe.addr, u64::from(flags)];
             (op.sqe.fd, op.sqe.off, op.sqe.addr3) = (0, 0, 0);
             op.sqe.addr = chunk(&op) + fixture::AUX;
             op.memory.push((op.sqe.addr, vector.iter().flat_map(|word| word.to_ne_bytes()).collect()));

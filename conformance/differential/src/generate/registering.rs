@@ -73,9 +73,9 @@ fn restrictions(g: &mut ScenarioGenerator) -> ScenarioStep {
     }
     memory.extend(entry(reg::RESTRICTION_SQE_FLAGS_ALLOWED, g.rng.pick(&[0x7f, 0x3f, 0x2f])));
     for opcode in [reg::ENABLE_RINGS, reg::CLOCK, reg::BUFFERS_UPDATE, reg::PBUF_STATUS] {
-        memory.extend(entry(reg::RESTRICTION_REGISTER_OP, opcode as u8));
+        memory.extend(entry(reg::RESTRICTION_REGISTER_OP, u8::try_from(opcode).expect("a small number")));
     }
-    let n = memory.len() as u32 / 16;
+    let n = u32::try_from(memory.len() / 16).expect("a short list");
     call(reg::RESTRICTIONS, memory, n)
 }
 
@@ -104,7 +104,7 @@ fn clone_buffers(g: &mut ScenarioGenerator) -> ScenarioStep {
     let (from_at, to_at, n) =
         g.rng.pick(&[(0, 0, 0), (0, 0, 0), (1, 0, 2), (0, 2, 2), (0, 1, 1), (3, 0, 1), (0, 0, 9), (u32::MAX, 0, 2), (4, 0, 0)]);
     let padding = u32::from(g.rng.percent(5));
-    call(reg::CLONE_BUFFERS, words32(&[from as u32, flags, from_at, to_at, n, padding, 0, 0]), 1)
+    call(reg::CLONE_BUFFERS, words32(&[from.cast_unsigned(), flags, from_at, to_at, n, padding, 0, 0]), 1)
 }
 
 /// Replaces a registered buffer or file that has a tag.
@@ -146,10 +146,10 @@ fn message(g: &mut ScenarioGenerator) -> ScenarioStep {
     let opcode = g.rng.pick(&[Opcode::MsgRing, Opcode::MsgRing, Opcode::MsgRing, Opcode::Nop]) as u32;
     let flags = g.rng.pick(&[0, 0, 0, 1]) << 8;
     let target = g.rng.pick(&[fixture::OTHER_RING, fixture::OTHER_RING, fixture::OTHER_RING, 100]);
-    let mut memory = words32(&[opcode | flags, target as u32]);
+    let mut memory = words32(&[opcode | flags, target.cast_unsigned()]);
     // The user_data, the kind of message, the result, its flags.
     memory.extend(words64(&[5500 + g.next_id, g.rng.pick(&[0, 0, 0, 1, 9])]));
-    memory.extend(words32(&[g.rng.pick(&[0, 5, -5_i32 as u32]), g.rng.pick(&[0, 0, 1])]));
+    memory.extend(words32(&[g.rng.pick(&[0, 5, u32::MAX - 4]), g.rng.pick(&[0, 0, 1])]));
     memory.resize(64, 0);
     call(reg::SEND_MSG_RING, memory, g.rng.pick(&[1, 1, 1, 2]))
 }
@@ -160,7 +160,7 @@ fn ring_descriptor(g: &mut ScenarioGenerator) -> ScenarioStep {
         return call(reg::UNREGISTER_RING_FDS, [words32(&[index, 0]), words64(&[0])].concat(), 1);
     }
     let fd = g.rng.pick(&[fixture::OWN_RING, fixture::OWN_RING, fixture::OWN_RING, 100, fixture::CLOSED]);
-    call(reg::RING_FDS, [words32(&[index, 0]), words64(&[fd as u64])].concat(), g.rng.pick(&[1, 1, 1, 0, 17]))
+    call(reg::RING_FDS, [words32(&[index, 0]), words64(&[u64::from(fd.cast_unsigned())])].concat(), g.rng.pick(&[1, 1, 1, 0, 17]))
 }
 
 /// Whole sets of buffers and files.
@@ -179,7 +179,8 @@ fn sets_of_resources(g: &mut ScenarioGenerator) -> ScenarioStep {
 }
 
 fn of_the_ring(g: &mut ScenarioGenerator) -> ScenarioStep {
-    match g.rng.below(8) {
+    match g.rng.below(9) {
+        7 => poll_of_devices(g),
         6 => resize(g),
         0 => call(reg::CLOCK, words32(&[g.rng.pick(&[1, 7, 0, 99]), 0, 0, 0]), 0),
         1 => call_without_argument(reg::ENABLE_RINGS, 0),
@@ -197,6 +198,12 @@ fn resize(g: &mut ScenarioGenerator) -> ScenarioStep {
     let mut memory = words32(&[entries, 64, flags]);
     memory.resize(120, 0);
     call(reg::RESIZE_RINGS, memory, g.rng.pick(&[1, 1, 1, 0, 2]))
+}
+
+/// NAPI, with arguments that are refused: busy polling changes when completions come.
+fn poll_of_devices(g: &mut ScenarioGenerator) -> ScenarioStep {
+    let memory = words32(&[50, 1 << 16, 0, 0]);
+    call(g.rng.pick(&[reg::NAPI, reg::UNREGISTER_NAPI]), memory, g.rng.pick(&[0, 2]))
 }
 
 /// A cancel by a call, of a request that is not there or only one of which waits.

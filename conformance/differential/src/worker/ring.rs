@@ -126,25 +126,31 @@ impl RawRing {
     }
 
     pub(super) fn enter(&self, to_submit: u32, min_complete: u32, flags: u32, arg: u64, arg_len: usize) -> i64 {
-        // SAFETY: the kernel checks what it is given.
-        answer(unsafe { libc::syscall(SYS_IO_URING_ENTER, self.fd, to_submit, min_complete, flags, arg, arg_len) })
+        Self::enter_by(self.fd, to_submit, [min_complete, flags], arg, arg_len)
     }
 
     /// io_uring_enter(2) with an index of a registered ring.
     pub(super) fn enter_registered(index: i32, min_complete: u32, flags: u32, arg: u64, arg_len: usize) -> i64 {
+        Self::enter_by(index, 0, [min_complete, flags], arg, arg_len)
+    }
+
+    fn enter_by(fd: i32, to_submit: u32, [min_complete, flags]: [u32; 2], arg: u64, arg_len: usize) -> i64 {
         // SAFETY: the kernel checks what it is given.
-        answer(unsafe { libc::syscall(SYS_IO_URING_ENTER, index, 0, min_complete, flags, arg, arg_len) })
+        answer(unsafe { libc::syscall(SYS_IO_URING_ENTER, fd, to_submit, min_complete, flags, arg, arg_len) })
     }
 
     /// io_uring_register(2) without a ring.
     pub(super) fn register_without_ring(opcode: u32, arg: u64, nr_args: u32) -> i64 {
-        // SAFETY: the kernel checks what it is given.
-        answer(unsafe { libc::syscall(SYS_IO_URING_REGISTER, -1, opcode, arg, nr_args) })
+        Self::register_by(-1, opcode, arg, nr_args)
+    }
+
+    fn register_by(fd: i32, opcode: u32, arg: u64, nr_args: u32) -> i64 {
+        // SAFETY: the kernel checks what it is given; registered memory is the arena, which stays.
+        answer(unsafe { libc::syscall(SYS_IO_URING_REGISTER, fd, opcode, arg, nr_args) })
     }
 
     pub(super) fn register(&self, opcode: u32, arg: u64, nr_args: u32) -> i64 {
-        // SAFETY: the kernel checks what it is given; registered memory is the arena, which stays.
-        answer(unsafe { libc::syscall(SYS_IO_URING_REGISTER, self.fd, opcode, arg, nr_args) })
+        Self::register_by(self.fd, opcode, arg, nr_args)
     }
 
     /// Waits in the call for one CQE, at most this long.
@@ -171,8 +177,8 @@ impl RawRing {
             return None;
         }
         let index = (at & (self.params.cq_entries - 1)) as usize;
-        // SAFETY: an entry inside the mapping, published by the tail; a big one never begins in the last
-        // slot.
+        // SAFETY: an entry inside the mapping, published by the tail. A big one never begins in the
+        // last slot.
         let (cqe, is_big, extra) = unsafe {
             let slot = self.rings.add(self.params.cq_off.cqes as usize + index * self.cqe_size).cast::<Cqe>();
             let cqe = slot.read();

@@ -41,7 +41,12 @@ impl OpFamily for MsgRing {}
 
 /// Whether a thread without a ring may send it: a CQE, no file.
 pub(crate) fn is_cqe(sqe: &Sqe) -> bool {
-    sqe.addr as u32 == MSG_DATA
+    kind(sqe) == MSG_DATA
+}
+
+/// The kind of message: the upper half is ignored.
+fn kind(sqe: &Sqe) -> u32 {
+    sqe.addr as u32
 }
 
 pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<MsgRing, Errno> {
@@ -56,8 +61,7 @@ pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<MsgRing, Errno> {
 
 fn message(sqe: &Sqe) -> Result<RingMessage, Errno> {
     let flags = sqe.op_flags;
-    // The upper half is ignored.
-    match sqe.addr as u32 {
+    match kind(sqe) {
         MSG_DATA => {
             let passes = flags & FLAGS_PASS != 0;
             unused(&[sqe.addr3, (flags & CQE_SKIP).into(), if passes { 0 } else { sqe.splice_fd_in as u64 }])?;
