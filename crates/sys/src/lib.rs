@@ -26,6 +26,7 @@ pub mod freestanding;
 mod futex;
 pub mod heap;
 pub mod io;
+#[cfg(not(loom))]
 pub mod kernel_ring;
 pub mod lock;
 pub mod loop_device;
