@@ -5,12 +5,11 @@
 //! compared with what it was at the start.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::String;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use uringlet::variables::{Mistake, mistake};
+use uringlet::variables::complaint;
 use uringlet_sys::io;
 use uringlet_sys::linux::general::STDERR_FILENO;
 use uringlet_sys::passthrough::write_stderr;
@@ -29,15 +28,10 @@ fn stderr_file() -> Option<(u64, u64)> {
     io::fstat(STDERR_FILENO.cast_signed()).ok().map(|stat| (stat.dev, stat.ino))
 }
 
-/// `NAME=value` and what is wrong with it.
-fn describe(variable: &[u8]) -> Option<String> {
+/// Name and value.
+fn parts(variable: &[u8]) -> Option<(&[u8], &[u8])> {
     let equals = variable.iter().position(|&byte| byte == b'=')?;
-    let what = mistake(&variable[..equals], &variable[equals + 1..])?;
-    let text = String::from_utf8_lossy(variable);
-    Some(match what {
-        Mistake::Unknown => format!("{} (no such variable)", String::from_utf8_lossy(&variable[..equals])),
-        Mistake::Value(values) => format!("{text} (not {})", values.join(", ")),
-    })
+    Some((&variable[..equals], &variable[equals + 1..]))
 }
 
 /// At the start.
@@ -45,15 +39,7 @@ pub(crate) fn check() {
     if environ::variable("URINGLET_NOTICE") == Some(b"quiet") {
         return;
     }
-    let mut list = String::new();
-    for text in environ::variables().filter_map(|variable| describe(variable.to_bytes())) {
-        list.push_str(if list.is_empty() { "" } else { "; " });
-        list.push_str(&text);
-    }
-    if list.is_empty() {
-        return;
-    }
-    let line = format!("uringlet: ignored: {list}; see docs/environment.md\n");
+    let Some(line) = complaint(environ::variables().filter_map(|variable| parts(variable.to_bytes()))) else { return };
     REPORT.store(Box::into_raw(Box::new(MistakeReport { line, stderr: stderr_file() })), Ordering::Release);
     if explain::is_enabled() {
         report();

@@ -4,6 +4,7 @@
 //! knowledge. So it only decides *how* a request is tried; code that would do harm on another kind
 //! of file checks first.
 
+use crate::hash::multiplicative_hash;
 use uringlet_sys::{Errno, fd_table, io};
 
 const S_IFMT: u32 = 0o170_000;
@@ -39,9 +40,7 @@ impl IoDirection {
 pub(crate) struct FileKind(u16);
 
 fn hash_of_inode(dev: u64, ino: u64) -> u16 {
-    /// The fraction of the golden ratio, as multiplicative hashing has it.
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let [_, _, _, _, _, _, low, high] = (ino ^ dev.rotate_left(32)).wrapping_mul(GOLDEN).to_le_bytes();
+    let [_, _, _, _, _, _, low, high] = multiplicative_hash(ino ^ dev.rotate_left(32)).to_le_bytes();
     u16::from_le_bytes([low, high]) & INODE
 }
 

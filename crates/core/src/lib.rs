@@ -28,6 +28,7 @@ mod cbpf;
 mod driver;
 mod engine;
 mod file;
+mod hash;
 mod identity;
 mod identity_call;
 mod intercepted;

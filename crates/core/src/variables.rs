@@ -1,6 +1,10 @@
 //! The `URINGLET_*` variables of a program's environment: their names and values.
 //! `docs/environment.md` describes them.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 /// What answers the io_uring calls of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RingBackend {
@@ -31,7 +35,7 @@ impl RingBackend {
 
 /// What is wrong with a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+enum Mistake {
     /// There is none of this name.
     Unknown,
     /// Its value is not one of these.
@@ -65,14 +69,27 @@ const VARIABLES: [(&str, Values); 15] = [
 
 /// What is wrong with `NAME=value`. `None`: nothing, or it is no variable of ours. An empty value
 /// counts as none.
-#[must_use]
-pub fn mistake(name: &[u8], value: &[u8]) -> Option<Mistake> {
+fn mistake(name: &[u8], value: &[u8]) -> Option<Mistake> {
     if !name.starts_with(b"URINGLET_") && name != RingBackend::VARIABLE.as_bytes() {
         return None;
     }
     let Some((_, values)) = VARIABLES.iter().find(|(known, _)| known.as_bytes() == name) else { return Some(Mistake::Unknown) };
     let is_right = |values: &&[&str]| value.is_empty() || values.iter().any(|known| known.as_bytes() == value);
     values.filter(|values| !is_right(values)).map(Mistake::Value)
+}
+
+/// The line that says what is wrong with these variables, names and values. `None`: nothing.
+pub fn complaint<'v>(variables: impl Iterator<Item = (&'v [u8], &'v [u8])>) -> Option<String> {
+    let describe = |(name, value): (&[u8], &[u8])| {
+        let what = mistake(name, value)?;
+        let [name, value] = [name, value].map(String::from_utf8_lossy);
+        Some(match what {
+            Mistake::Unknown => format!("{name} (no such variable)"),
+            Mistake::Value(values) => format!("{name}={value} (not {})", values.join(", ")),
+        })
+    };
+    let list: Vec<String> = variables.filter_map(describe).collect();
+    (!list.is_empty()).then(|| format!("uringlet: ignored: {}; see docs/environment.md\n", list.join("; ")))
 }
 
 #[cfg(test)]
@@ -90,6 +107,14 @@ mod tests {
         assert_eq!(mistake(b"URINGLET_MODE", b""), None);
         assert_eq!(mistake(b"URINGLET_EXPLAIN", b"yes"), Some(Mistake::Value(&["1", "0"])));
         assert_eq!(mistake(b"URINGLET_CACHE", b"/any"), None);
+    }
+
+    #[test]
+    fn complaint_names_what_is_wrong() {
+        let of = |variables: &[(&'static str, &'static str)]| complaint(variables.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes())));
+        assert_eq!(of(&[("URINGLET", "engine"), ("HOME", "")]), None);
+        let line = "uringlet: ignored: URINGLET_X (no such variable); URINGLET_TRAP=y (not 1, 0); see docs/environment.md\n";
+        assert_eq!(of(&[("URINGLET_X", "1"), ("URINGLET_TRAP", "y")]).as_deref(), Some(line));
     }
 
     #[test]

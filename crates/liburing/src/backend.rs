@@ -7,7 +7,7 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use uringlet::variables::{Mistake, RingBackend, mistake};
+use uringlet::variables::{RingBackend, complaint};
 use uringlet::{AsyncHint, ENGINE, WriteMode};
 use uringlet_sys::kernel_ring::{self, AskIn};
 use uringlet_sys::passthrough::write_stderr;
@@ -48,30 +48,8 @@ fn choose() -> bool {
 /// What a variable says. A program that has gained privileges has no variables.
 fn value<T>(name: &CStr, named: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
     let text = weak::variable(name)?;
-    if let Some(Mistake::Value(values)) = mistake(name.to_bytes(), text) {
-        tell(name.to_bytes(), text, values);
+    if let Some(line) = complaint(core::iter::once((name.to_bytes(), text))) {
+        write_stderr(line.as_bytes());
     }
     named(text)
-}
-
-const LINE: usize = 256;
-
-/// Says that a variable has none of its values.
-fn tell(name: &[u8], text: &[u8], values: &[&str]) {
-    let mut line = [0_u8; LINE];
-    let mut len = 0;
-    let mut put = |part: &[u8]| {
-        // What does not fit is cut off.
-        let part = &part[..part.len().min(LINE - 1 - len)];
-        line[len..len + part.len()].copy_from_slice(part);
-        len += part.len();
-    };
-    [&b"uringlet: ignored: "[..], name, b"=", text, b" (not"].into_iter().for_each(&mut put);
-    for (at, value) in values.iter().enumerate() {
-        put(if at == 0 { b" " } else { b", " });
-        put(value.as_bytes());
-    }
-    put(b"); see docs/environment.md");
-    line[len] = b'\n';
-    write_stderr(&line[..=len]);
 }

@@ -8,10 +8,7 @@ use crate::linux::prctl::{PR_GET_SECCOMP, PR_SET_DUMPABLE};
 use crate::signal::block;
 use crate::spawn::{CopyEnd, in_copy};
 use syscalls::{Errno, Sysno, syscall};
-use uringlet_abi::UringParams;
-
-/// `IORING_UNREGISTER_EVENTFD`: changes nothing in a ring that has no eventfd.
-const UNREGISTER_EVENTFD: u32 = 5;
+use uringlet_abi::{UringParams, register};
 
 /// Where a ring is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +54,8 @@ fn make_and_close() -> bool {
     unsafe {
         let Ok(ring) = syscall!(Sysno::io_uring_setup, 1, &raw mut params) else { return false };
         let entered = syscall!(Sysno::io_uring_enter, ring, 0, 0, 0, 0, 0);
-        let registered = syscall!(Sysno::io_uring_register, ring, UNREGISTER_EVENTFD, 0, 0);
+        // Changes nothing: there is no eventfd.
+        let registered = syscall!(Sysno::io_uring_register, ring, register::UNREGISTER_EVENTFD, 0, 0);
         let _ = syscall!(Sysno::close, ring);
         entered.is_ok() && !matches!(registered, Err(Errno::EPERM | Errno::EACCES | Errno::ENOSYS))
     }

@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
         "identity_call",
         "intercepted",
         "slab",
+        "hash",
         "cbpf",
         "req_id",
         "virtual_file",

@@ -41,7 +41,7 @@ impl PolicyVariable {
     /// Looks at a variable.
     fn note(&mut self, at: usize, variable: usize, reader: &mut ProgramReader) {
         let Some(wanted) = self.wanted else { return };
-        if reader.begins_with(variable, task_policy::PREFIX) {
+        if reader.begins_with(variable, task_policy::PREFIX.as_bytes()) {
             self.index = Some(at);
             self.is_kept = reader.begins_with(variable, wanted.to_bytes_with_nul());
         }

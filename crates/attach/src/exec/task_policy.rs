@@ -10,8 +10,8 @@ use uringlet::ENGINE;
 
 use crate::environ;
 
-const NAME: &str = "URINGLET_TASK_POLICY";
-pub(super) const PREFIX: &[u8] = b"URINGLET_TASK_POLICY=";
+/// Its name, and what stands between that and the value.
+pub(super) const PREFIX: &str = "URINGLET_TASK_POLICY=";
 
 /// The variable, which lives as long as the process; null: there is no policy.
 static VARIABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -19,14 +19,14 @@ static VARIABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Takes over the starter's policy.
 pub(crate) fn inherit() {
     ENGINE.announce_task_policy(set);
-    if let Some(text) = environ::variable(NAME) {
+    if let Some(text) = environ::variable(PREFIX.trim_end_matches('=')) {
         ENGINE.inherit_task_policy(text);
     }
 }
 
 /// The former one stays as well: another thread may be executing a program with it.
 fn set(text: &str) {
-    let variable: Vec<u8> = format!("{NAME}={text}\0").into_bytes();
+    let variable: Vec<u8> = format!("{PREFIX}{text}\0").into_bytes();
     VARIABLE.store(variable.leak().as_mut_ptr(), Ordering::Release);
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Nop {
     fd: i32,
     buf_index: u16,
     extra: CqeExtra,
-    /// Only then the CQE has a second half, also if the checks fail.
+    /// Its CQE has a second half then, also if it fails. A NOP that is cancelled has none.
     is_issued: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Parked requests by their user_data, for cancels: made when a program cancels for the first time
 //! while many are parked, and kept up from then on. Programs that never do pay one test a request.
 
+use crate::hash::multiplicative_hash;
 use alloc::vec::Vec;
 
 const NONE: u32 = u32::MAX;
@@ -34,9 +35,7 @@ impl UserDataIndex {
     }
 
     fn bucket(&self, user_data: u64) -> usize {
-        /// The fraction of the golden ratio.
-        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-        (user_data.wrapping_mul(GOLDEN) >> 32) as usize & (self.heads.len() - 1)
+        (multiplicative_hash(user_data) >> 32) as usize & (self.heads.len() - 1)
     }
 
     /// A request is parked.

@@ -104,14 +104,11 @@ pub(super) fn check_file(guard: &UringGuard, op: &CancelOp) -> Result<(), Errno>
 /// The numbers of the file that a cancel by descriptor names, among those that requests use: its
 /// duplicates, registered ones too. Ascending.
 fn numbers_of_file(guard: &UringGuard, op: &CancelOp) -> Vec<i32> {
-    let named = match op.flags & (op_flags::CANCEL_FD | op_flags::CANCEL_FD_FIXED) {
-        op_flags::CANCEL_FD => op.fd,
-        flags if flags & op_flags::CANCEL_FD != 0 => match guard.res.files.get(op.fd as u32) {
-            Some(node) => node.fd.number(),
-            None => return Vec::new(),
-        },
-        _ => return Vec::new(),
-    };
+    if op.flags & op_flags::CANCEL_FD == 0 {
+        return Vec::new();
+    }
+    let slot = guard.res.files.get(op.fd as u32).map(|node| node.fd.number());
+    let Some(named) = (if op.flags & op_flags::CANCEL_FD_FIXED == 0 { Some(op.fd) } else { slot }) else { return Vec::new() };
     let kind = FileKind::refresh(named);
     // Few are asked for: a program may wait on thousands of sockets.
     let mut numbers = guard.open_numbers(|number| FileKind::of(number).may_be_same(kind));
