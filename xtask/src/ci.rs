@@ -171,12 +171,12 @@ fn test() -> anyhow::Result<TestCounts> {
 
 /// Runs the models. They are built for a modelled kernel, in a build directory of their own.
 pub(crate) fn loom() -> anyhow::Result<TestCounts> {
-    models("loom", "--cfg loom", &["-p", "uringlet-sys", "-p", "uringlet", "-p", "uringlet-ublk", "model::"])
+    models("loom", "--cfg loom", &["-p", "uringlet-sys", "-p", "uringlet-core", "-p", "uringlet-ublk", "model::"])
 }
 
 /// Runs the models of pools, and whole pools, in random schedules.
 pub(crate) fn shuttle() -> anyhow::Result<TestCounts> {
-    models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet", "--", "io_wq::model", "uringlet::model"])
+    models("shuttle", "--cfg loom --cfg shuttle", &["-p", "uringlet-core", "--", "io_wq::model", "uringlet::model"])
 }
 
 fn models(folder: &str, flags: &str, args: &[&str]) -> anyhow::Result<TestCounts> {

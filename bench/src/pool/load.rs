@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use uringlet::io_wq::{Account, InterruptGuard, Work};
+use uringlet_core::io_wq::{Account, InterruptGuard, Work};
 use uringlet_sys::clock::ticks;
 use uringlet_sys::lock::{futex_wait, futex_wake};
 

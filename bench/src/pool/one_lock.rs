@@ -5,7 +5,7 @@
 use crate::load::BenchItem;
 use crate::phases::BenchPool;
 use std::sync::Arc;
-use uringlet::io_wq::{Account, KeyLease, WakeAction, Work, WorkList, Worker, WorkerCounts};
+use uringlet_core::io_wq::{Account, KeyLease, WakeAction, Work, WorkList, Worker, WorkerCounts};
 use uringlet_sys::lock::{LockWaits, Mutex, MutexGuard, TimedLock};
 use uringlet_sys::{process, thread};
 

@@ -5,7 +5,7 @@ use crate::load::{BenchItem, PoolLoad, SUBMITTERS, next_number};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
-use uringlet::io_wq::{Account, IoWq};
+use uringlet_core::io_wq::{Account, IoWq};
 use uringlet_sys::lock::{LockWaits, TimedLock};
 
 /// The interface of a measured pool.

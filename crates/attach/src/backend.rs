@@ -7,7 +7,7 @@
 use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uringlet::variables::RingBackend;
+use uringlet_core::variables::RingBackend;
 use uringlet_sys::kernel_ring::{self, AskIn};
 use uringlet_sys::linux::auxvec::AT_SECURE;
 

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 use uringlet_sys::spawn::{CopyEnd, in_copy};
 use uringlet_sys::{UserPtr, process, refusal, required_calls};
 

@@ -1,6 +1,6 @@
 //! What the engine does with an intercepted system call: by number, whichever entry it came by.
 
-use uringlet::{ENGINE, IdentityChange};
+use uringlet_core::{ENGINE, IdentityChange};
 use uringlet_sys::linux::general::PROT_EXEC;
 use uringlet_sys::{AppPromise, Sysno, UserPtr};
 

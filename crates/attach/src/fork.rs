@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 use uringlet_sys::linux::general::{CLONE_FILES, CLONE_VFORK, CLONE_VM};
 use uringlet_sys::{Sysno, UserPtr, process, user};
 

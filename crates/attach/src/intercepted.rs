@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-use uringlet::IdentityChange;
+use uringlet_core::IdentityChange;
 use uringlet_sys::Sysno;
 
 use crate::path_call_table::PATH_CALLS;

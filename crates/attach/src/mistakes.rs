@@ -9,7 +9,7 @@ use alloc::string::String;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use uringlet::variables::complaint;
+use uringlet_core::variables::complaint;
 use uringlet_sys::io;
 use uringlet_sys::linux::general::STDERR_FILENO;
 use uringlet_sys::passthrough::write_stderr;

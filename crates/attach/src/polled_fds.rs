@@ -4,7 +4,7 @@
 //! A program that reaps completions without a call leaves the ring's descriptor readable. The next
 //! wait would return at once, again and again, so the wait itself clears stale readiness first.
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 use uringlet_sys::linux::general::EPOLL_CTL_DEL;
 
 use crate::convert::{Register, address, low_i32};

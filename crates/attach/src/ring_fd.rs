@@ -1,7 +1,7 @@
 //! What a ring's descriptor refuses: read(2) and write(2), and to be sent through a socket. A FIFO
 //! would do all of it.
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 
 use crate::convert::Register;
 

@@ -1,6 +1,6 @@
 //! The constructor: runs before the program's own code and before its libraries' constructors.
 
-use uringlet::{AsyncHint, ENGINE, WriteMode};
+use uringlet_core::{AsyncHint, ENGINE, WriteMode};
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 

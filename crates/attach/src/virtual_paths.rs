@@ -7,7 +7,7 @@
 use alloc::ffi::CString;
 use core::ffi::{CStr, c_char};
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 use uringlet_sys::{Errno, UserPtr};
 use uringlet_ublk::remote::BROKER_FILES;
 

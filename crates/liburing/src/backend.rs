@@ -7,8 +7,8 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use uringlet::variables::{RingBackend, complaint};
-use uringlet::{AsyncHint, ENGINE, WriteMode};
+use uringlet_core::variables::{RingBackend, complaint};
+use uringlet_core::{AsyncHint, ENGINE, WriteMode};
 use uringlet_sys::kernel_ring::{self, AskIn};
 use uringlet_sys::passthrough::write_stderr;
 

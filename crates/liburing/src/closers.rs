@@ -7,7 +7,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 use uringlet_sys::fd_table;
 
 use crate::arch::address_of_weak;

@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::AcqRel;
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 
 use crate::{FREESTANDING_HEAP as HEAP, weak};
 

@@ -7,7 +7,7 @@
 
 use core::ffi::CStr;
 
-use uringlet::{ENGINE, IdentityChange};
+use uringlet_core::{ENGINE, IdentityChange};
 use uringlet_sys::Sysno;
 
 use crate::arch::{address_of_weak, syscall_entry};

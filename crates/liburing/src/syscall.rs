@@ -4,8 +4,8 @@
 //! as well (`uringlet run`), ring calls go through libc's `syscall`, which attach has replaced;
 //! otherwise they go straight to this object's engine.
 
-use uringlet::ENGINE;
 use uringlet_abi::UringParams;
+use uringlet_core::ENGINE;
 use uringlet_sys::linux::general::{MADV_DONTFORK, MAP_POPULATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use uringlet_sys::passthrough::pass_through;
 use uringlet_sys::{AppPromise, Errno, Sysno, UserPtr, io, mm, process};

@@ -20,7 +20,7 @@ use client::ClientFile;
 use files::{DriverCharFile, DriverControlFile};
 pub(crate) use files::{check_mmap, command_bytes};
 pub use platform::InProcessPlatform;
-use uringlet::{OpenedFile, VirtualFiles};
+use uringlet_core::{OpenedFile, VirtualFiles};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::shared_file::placeholder_fd;

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use char_file::{BrokerCharFile, CharFileShared};
 use control::BrokerControlFile;
 use endpoint::BrokerEndpoint;
-use uringlet::{OpenedFile, VirtualFiles};
+use uringlet_core::{OpenedFile, VirtualFiles};
 use uringlet_sys::Errno;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::shared_file::placeholder_fd;

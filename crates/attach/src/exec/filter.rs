@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uringlet::IdentityChange;
+use uringlet_core::IdentityChange;
 use uringlet_sys::user::read_mapped;
 use uringlet_sys::{Sysno, UserPtr};
 

@@ -44,7 +44,7 @@ mod task_policy;
 
 use core::sync::atomic::AtomicU32;
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 
 use crate::arch::CallFrame;
 use crate::backend;

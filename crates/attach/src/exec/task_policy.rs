@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 
 use crate::environ;
 

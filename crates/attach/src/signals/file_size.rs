@@ -12,7 +12,7 @@
 //! Differs: a SIGXFSZ that the program sends to itself while its thread is in the engine is lost.
 //! Where the thread's mask blocks the signal it stays pending.
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 use uringlet_sys::linux::general::{SA_ONSTACK, SA_RESTART};
 use uringlet_sys::process::{pid_now, tid};
 use uringlet_sys::signal::KernelSigaction;

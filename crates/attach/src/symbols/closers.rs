@@ -2,7 +2,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 
 use super::errno::{last_errno, set_errno};
 use super::next::{CLOSEDIR, DIRFD, ENDMNTENT, FCLOSE, FILENO, FREOPEN, FREOPEN64, MQ_CLOSE, NextFunction, PCLOSE};

@@ -3,7 +3,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use uringlet::{ENGINE, IdentityChange};
+use uringlet_core::{ENGINE, IdentityChange};
 use uringlet_sys::Sysno;
 
 use super::next::{

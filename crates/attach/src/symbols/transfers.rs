@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use uringlet::ENGINE;
+use uringlet_core::ENGINE;
 use uringlet_sys::UserPtr;
 
 use super::errno::to_libc_result;

@@ -11,8 +11,8 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU16;
 use core::sync::atomic::Ordering::Relaxed;
-use uringlet::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_abi::ublk::{ClientCmd, client, feature, io, ioctl_nr, iod};
+use uringlet_core::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::{Errno, UserPtr, io as calls};
 

@@ -6,8 +6,8 @@ use crate::device::{IoCommand, UblkDevice};
 use crate::frontend::BlockDevice;
 use crate::platform::Payload;
 use alloc::sync::Arc;
-use uringlet::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_abi::ublk::{CtrlCmd, IoCmd, IoDesc, io};
+use uringlet_core::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_sys::{Errno, UserPtr, thread, user};
 
 /// The first bytes of a command.

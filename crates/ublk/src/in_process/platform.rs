@@ -2,7 +2,7 @@
 
 use super::buffers::MemfdBuffers;
 use crate::platform::{Caller, DirectTransport, Platform, ServerCommand};
-use uringlet::PendingCmd;
+use uringlet_core::PendingCmd;
 use uringlet_sys::{Errno, process};
 
 /// An attached program as the driver's platform.

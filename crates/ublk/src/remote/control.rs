@@ -5,8 +5,8 @@ use crate::in_process::command_bytes;
 use crate::wire::{ControlCall, ControlReply, MESSAGE_MAX, Purpose};
 use alloc::sync::Arc;
 use alloc::vec;
-use uringlet::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_abi::ublk::CtrlCmd;
+use uringlet_core::{PendingCmd, UringCmd, VirtualFile};
 use uringlet_sys::{Errno, UserPtr, user};
 
 /// See the module.
