@@ -4,7 +4,7 @@
 use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
-use crate::{apt, build, conformance, count, deb, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
+use crate::{apt, build, conformance, containers, count, deb, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -47,6 +47,13 @@ const STAGES: &[CiStage] = &[
     CiStage { name: "shuttle", about: "whole pools, in orders picked at random", is_slow: false, run: shuttle },
     CiStage { name: "conformance", about: "liburing's own tests", is_slow: false, run: || conformance::main(vec![]) },
     CiStage { name: "programs", about: "other people's programs", is_slow: false, run: || programs::main(vec![]) },
+    CiStage { name: "containers", about: "programs in OCI containers", is_slow: false, run: || containers::main(vec![]) },
+    CiStage {
+        name: "containers-all",
+        about: "programs in OCI containers, each way in with each combination of rights",
+        is_slow: true,
+        run: || containers::main(vec!["--whole".into()]),
+    },
     CiStage {
         name: "harmless",
         about: "programs do what they do without uringlet, a few",
@@ -134,7 +141,7 @@ fn parse(args: Vec<OsString>) -> anyhow::Result<Option<Vec<&'static CiStage>>> {
         match arg {
             Long("help") | Short('h') | Long("list") => {
                 println!("{USAGE}\n");
-                STAGES.iter().for_each(|s| println!("  {:<12} {}{}", s.name, s.about, if s.is_slow { " (--full)" } else { "" }));
+                STAGES.iter().for_each(|s| println!("  {:<14} {}{}", s.name, s.about, if s.is_slow { " (--full)" } else { "" }));
                 return Ok(None);
             }
             Long("full") => is_full = true,

@@ -5,6 +5,7 @@ mod apt;
 mod build;
 mod ci;
 mod conformance;
+mod containers;
 mod count;
 mod deb;
 mod demo;
@@ -44,6 +45,7 @@ const TASKS: &[Task] = &[
     ("shuttle", "whole pools, in orders picked at random", |_| ci::shuttle()),
     ("conformance", "liburing's own tests on the engine, compared with the manifest", conformance::main),
     ("programs", "fio, QEMU and others on the engine, inside the sandbox", programs::main),
+    ("containers", "programs on the engine in OCI containers, with the filters of Docker and podman", containers::main),
     ("harmless", "programs under `uringlet run` do what they do without it", harmless::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),
     ("torture", "threads of changing identities on one pool of files, each access and byte checked", torture::main),

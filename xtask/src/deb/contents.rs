@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 /// Files that users look for.
-const FILES: [&str; 15] = [
+const FILES: [&str; 16] = [
     "usr/bin/uringlet",
     "usr/lib/uringlet/liburinglet.so",
     "usr/lib/uringlet/liburing/liburing.so.2",
@@ -22,6 +22,7 @@ const FILES: [&str; 15] = [
     "usr/share/doc/uringlet/changelog.gz",
     "usr/share/doc/uringlet/docs/environment.md",
     "usr/share/doc/uringlet/examples/when-blocked.conf",
+    "usr/share/doc/uringlet/examples/container/Dockerfile",
 ];
 
 pub(super) fn check(package: &BuiltPackage) -> anyhow::Result<()> {

@@ -51,6 +51,16 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     Ok(counts)
 }
 
+/// The tarball's path. It is built, or must be there.
+pub(crate) fn tarball(is_built_anew: bool) -> anyhow::Result<PathBuf> {
+    let package = BuiltPackage::named();
+    if is_built_anew {
+        make(&package)?;
+    }
+    ensure!(package.tarball.exists(), "{} is not there: run cargo xtask deb", package.tarball.display());
+    Ok(package.tarball)
+}
+
 /// A check as one case.
 fn case(name: &str, result: anyhow::Result<()>) -> TestCounts {
     match result {

@@ -61,6 +61,9 @@ fn documents(tree: &Path) -> anyhow::Result<()> {
         let mode = if file.extension().is_some_and(|end| end == "sh") { 0o755 } else { 0o644 };
         install(&file, &doc.join("examples").join(file.file_name().context("a file")?), mode)?;
     }
+    for file in files(&packaging.join("container"))? {
+        install(&file, &doc.join("examples/container").join(file.file_name().context("a file")?), 0o644)?;
+    }
     output(Command::new("gzip").arg("-9n").arg(doc.join("changelog"))).map(drop)
 }
 

@@ -1,0 +1,62 @@
+//! The seccomp filters of containers, made as Docker makes them: by its own Go module.
+
+use crate::paths;
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where Go's own packages put it.
+const GO: [&str; 2] = ["go", "/usr/local/go/bin/go"];
+/// Of the package golang-github-containers-common.
+const PODMAN: &str = "/usr/share/containers/seccomp.json";
+
+/// The engine whose default profile filters the container's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProfileOf {
+    /// io_uring answers EPERM.
+    Docker,
+    /// io_uring answers ENOSYS.
+    Podman,
+}
+
+/// The program that makes them.
+#[derive(Debug)]
+pub(super) struct Profiles {
+    program: PathBuf,
+}
+
+impl Profiles {
+    /// Builds it.
+    pub(super) fn build(folder: &Path) -> anyhow::Result<Self> {
+        println!("building the program that makes the profiles of Docker and podman");
+        let works = |go: &&&str| Command::new(go).arg("version").output().is_ok_and(|out| out.status.success());
+        let go = GO.iter().find(works).context("there is no Go compiler, which makes Docker's profile")?;
+        let program = folder.join("profile");
+        let mut build = Command::new(go);
+        build.args(["build", "-mod=readonly", "-o"]).arg(&program).arg(".");
+        output(build.current_dir(paths::root().join("conformance/containers/profile")))?;
+        Ok(Self { program })
+    }
+
+    /// The filter of a container with this config.json.
+    pub(super) fn filter(&self, config: &Path, whose: ProfileOf) -> anyhow::Result<Value> {
+        let (profile, errno) = match whose {
+            ProfileOf::Docker => (None, 1),
+            ProfileOf::Podman => (Some(PODMAN), 38),
+        };
+        let text = output(Command::new(&self.program).arg(config).args(profile))?;
+        let filter: Value = serde_json::from_slice(&text).context("the profile is no JSON")?;
+        ensure!(filter["defaultErrnoRet"] == errno, "another default answer than {errno}: {}", filter["defaultErrnoRet"]);
+        let has_rule = text.windows(8).any(|name| name == b"io_uring");
+        ensure!(!has_rule, "the profile of {whose:?} has a rule for io_uring: the test shows nothing");
+        Ok(filter)
+    }
+}
+
+fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let out = command.output().with_context(|| format!("starting {}", command.get_program().display()))?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{} ended with {}: {said}", command.get_program().display(), out.status);
+    Ok(out.stdout)
+}
