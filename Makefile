@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD = target/release
 
-.PHONY: all deb demo test install clean toolchain
+.PHONY: all deb docs demo test install clean toolchain
 
 # Rust needs a C linker; everything else is installed by the chores themselves.
 toolchain:
@@ -19,6 +19,10 @@ all: toolchain
 # target/deb/uringlet_VERSION_amd64.deb, and a tarball beside it.
 deb: toolchain
 	cargo xtask deb
+
+# target/book: the documents, their links checked, their commands run.
+docs: toolchain
+	cargo xtask docs
 
 demo: toolchain
 	cargo xtask demo

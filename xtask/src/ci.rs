@@ -4,7 +4,9 @@
 use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
-use crate::{apt, build, conformance, containers, count, deb, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk};
+use crate::{
+    apt, build, conformance, containers, count, deb, docs, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk,
+};
 use anyhow::bail;
 use std::ffi::OsString;
 use std::process::Command;
@@ -41,6 +43,7 @@ const STAGES: &[CiStage] = &[
     CiStage { name: "doc", about: "documentation without warnings", is_slow: false, run: doc },
     CiStage { name: "build", about: "the release", is_slow: false, run: || build::main(vec![]) },
     CiStage { name: "deb", about: "the Debian package: contents, lintian", is_slow: false, run: || deb::main(vec![]) },
+    CiStage { name: "docs", about: "links and commands of the documents", is_slow: false, run: || docs::main(vec!["--run".into()]) },
     CiStage { name: "count", about: "instructions of the hottest calls", is_slow: false, run: || count::main(vec![]) },
     CiStage { name: "test", about: "unit and integration tests", is_slow: false, run: test },
     CiStage { name: "loom", about: "the engine's protocols, model-checked", is_slow: false, run: loom },

@@ -9,6 +9,7 @@ mod containers;
 mod count;
 mod deb;
 mod demo;
+mod docs;
 mod fio;
 mod fsx;
 mod harmless;
@@ -52,6 +53,7 @@ const TASKS: &[Task] = &[
     ("count", "instructions of the hottest calls, compared with those recorded", count::main),
     ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),
     ("oracle", "ublk_drv in a virtual machine: does it still answer as our driver is tested to?", oracle::main),
+    ("docs", "the documents as a book, its links and commands checked", docs::main),
     ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
 ];
 

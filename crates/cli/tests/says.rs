@@ -178,6 +178,21 @@ fn doctor_reports_what_run_would_do_and_runs_nothing() {
 }
 
 #[test]
+fn doctor_without_a_program_tells_of_the_place() {
+    let ask = |option: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
+        command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", "off").env_remove("LD_PRELOAD");
+        finish(command.arg("doctor").args(option))
+    };
+    let output = ask(&[]);
+    let text = stdout(&output);
+    assert_eq!((output.status.code(), text.lines().count()), (Some(0), 2), "{text}{}", stderr(&output));
+    assert!(text.starts_with("the kernel's io_uring: ") && text.ends_with("verdict: programs can be attached here\n"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&stdout(&ask(&["--json"]))).expect("JSON");
+    assert_eq!((&json["program"], &json["objects"], &json["status"]), (&serde_json::Value::Null, &serde_json::Value::Null, &0.into()));
+}
+
+#[test]
 fn doctor_names_what_keeps_a_program_from_running() {
     let directory = directory("says-unfit");
     is_diagnosed(Path::new("no-such-program"), 2, "not found in PATH");

@@ -26,16 +26,26 @@ pub(super) struct Diagnosis {
     pub(super) program: Option<(PathBuf, PathBuf, ProgramFile)>,
     pub(super) kernel: KernelAnswer,
     pub(super) outcome: StartOutcome,
+    /// No program was asked about: the outcome is that of any program here.
+    pub(super) is_of_place: bool,
 }
 
 impl Diagnosis {
     pub(super) fn new(kernel: KernelAnswer, outcome: StartOutcome) -> Self {
-        Self { program: None, kernel, outcome }
+        Self { program: None, kernel, outcome, is_of_place: false }
     }
 
-    /// The facts of a program that was loaded.
+    /// Of one program that can be attached anywhere, the answer for any.
+    pub(super) fn of_place(self) -> Self {
+        Self { program: None, is_of_place: true, ..self }
+    }
+
+    /// The facts of the program, if it was loaded.
     pub(super) fn facts(&self) -> Option<&Facts> {
-        if let StartOutcome::Started(facts) = &self.outcome { Some(facts) } else { None }
+        match &self.outcome {
+            StartOutcome::Started(facts) if !self.is_of_place => Some(facts),
+            _ => None,
+        }
     }
 
     /// 0: attached; 1: it would run, but not attached; 2: it cannot run.
@@ -49,11 +59,16 @@ impl Diagnosis {
 
     /// The last line: what would happen, and why.
     pub(super) fn verdict(&self) -> String {
+        let not_attached = |reason: &str| {
+            let subject = if self.is_of_place { "programs would run" } else { "would run" };
+            format!("{subject}, but not attached: {reason}")
+        };
         match &self.outcome {
             StartOutcome::CannotRun(reason) => format!("cannot run: {reason}"),
-            StartOutcome::NotAttached(reason) => format!("would run, but not attached: {reason}"),
+            StartOutcome::NotAttached(reason) => not_attached(reason),
             StartOutcome::Started(facts) => match obstacle(facts) {
-                Some(reason) => format!("would run, but not attached: {reason}"),
+                Some(reason) => not_attached(&reason),
+                None if self.is_of_place => "programs can be attached here".into(),
                 None if facts.objects.iter().any(ObjectFacts::reaches_engine) => "would be attached".into(),
                 None => "would be attached; no io_uring call of its own was found so far".into(),
             },

@@ -11,9 +11,9 @@ mod facts;
 mod kernel;
 mod show;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::run::{self, Resolved};
@@ -26,8 +26,9 @@ use facts::Facts;
 /// Shows what the program is, its libraries, the io_uring calls in them and how they would reach
 /// the engine, what the kernel says to io_uring, and whether a ring can be made here. The program's
 /// dynamic linker runs, the program does not. Which libraries it loads later (dlopen) cannot be
-/// known. The exit status is 0 if the program would be attached, 1 if it would run without being
-/// attached, 2 if it cannot run.
+/// known. Without a program it says what the kernel says to io_uring here, and whether programs can
+/// be attached. The exit status is 0 if the program would be attached, 1 if it would run without
+/// being attached, 2 if it cannot run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// Print JSON
@@ -39,7 +40,7 @@ pub(crate) struct DoctorArgs {
     trap: bool,
 
     /// The program, looked up in PATH. Its arguments are ignored
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<OsString>,
 }
 
@@ -52,8 +53,20 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Status {
 }
 
 fn diagnose(args: &DoctorArgs) -> Diagnosis {
+    match args.command.first() {
+        Some(program) => diagnose_program(args, program),
+        None => diagnose_program(args, &own_program()).of_place(),
+    }
+}
+
+/// This program: it has io_uring calls, so it is attached wherever programs can be.
+fn own_program() -> OsString {
+    std::env::current_exe().map_or_else(|_| "uringlet".into(), PathBuf::into_os_string)
+}
+
+fn diagnose_program(args: &DoctorArgs, program: &OsStr) -> Diagnosis {
     let kernel = kernel::ask();
-    let resolved = match run::resolve(&args.command[0]) {
+    let resolved = match run::resolve(program) {
         Ok(resolved) => resolved,
         Err(error) => return Diagnosis::new(kernel, StartOutcome::CannotRun(error.message)),
     };

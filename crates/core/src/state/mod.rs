@@ -28,6 +28,7 @@ mod ring;
 mod ring_table;
 pub(crate) mod sharing;
 pub(crate) mod task_policy;
+mod transfer_reports;
 mod user_data_index;
 mod wait_args;
 mod wakeups;

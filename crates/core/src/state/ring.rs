@@ -6,6 +6,7 @@ use super::napi::Napi;
 use super::personalities::Personalities;
 use super::ready::Ready;
 use super::restrictions::Restrictions;
+use super::transfer_reports::TransferReports;
 use super::user_data_index::UserDataIndex;
 use super::wait_args::WaitArgs;
 use super::watched::Watched;
@@ -104,6 +105,7 @@ pub(crate) struct RingState {
     pub(crate) drain: DrainQueue,
     pub(crate) aio: Option<Aio>,
     pub(crate) aio_in_flight: u32,
+    pub(crate) transfer_reports: TransferReports,
     pub(crate) eventfd: Option<RegisteredEventfd>,
     pub(crate) waiters: Waiters,
     pub(crate) wait_args: WaitArgs,
@@ -216,6 +218,7 @@ impl RingState {
             drain: DrainQueue::default(),
             aio: None,
             aio_in_flight: 0,
+            transfer_reports: TransferReports::default(),
             eventfd: None,
             waiters: Waiters::default(),
             wait_args: WaitArgs::default(),
@@ -282,6 +285,7 @@ impl RingState {
         self.res.reset_in_child();
         self.aio = None;
         self.aio_in_flight = 0;
+        self.transfer_reports = TransferReports::default();
         self.waiters = Waiters::default();
         self.io_wq.forget();
         self.io_wq = WorkerPool::new(self.res.memory.geometry().sq_entries);

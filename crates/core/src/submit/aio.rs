@@ -3,12 +3,11 @@
 use super::complete::complete;
 use super::link_timeout;
 use super::punt::punt;
-use crate::file::{FileKind, IoDirection};
 use crate::ops::{Op, OpFile};
 use crate::request::{Outcome, ReqId, Request, Stage};
 use crate::state::UringGuard;
 use uringlet_sys::Errno;
-use uringlet_sys::aio::{Aio, AioEvent, report_read, report_write};
+use uringlet_sys::aio::{Aio, AioEvent};
 use uringlet_sys::required_calls::is_denial;
 
 /// The most requests that one ring has with the kernel's AIO.
@@ -54,47 +53,27 @@ fn make_context(guard: &mut UringGuard) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The files of which transfers were reported to their watchers in one reap. Like events are merged
-/// until the watcher reads them, so one of each kind tells as much as many.
-#[derive(Default)]
-struct Reported {
-    last_read: Option<i32>,
-    last_written: Option<i32>,
-}
-
-impl Reported {
-    /// Reports a transfer, unless it is known to be like the last one. To be called before its CQE
-    /// can be seen.
-    fn report(&mut self, number: Option<i32>, direction: IoDirection) {
-        // The number may have been closed unseen, and be another file's.
-        let Some(fd) = number.filter(|&fd| FileKind::of(fd).is_direct()) else { return };
-        match direction {
-            IoDirection::Read if self.last_read.replace(fd) != Some(fd) => report_read(fd),
-            IoDirection::Write if self.last_written.replace(fd) != Some(fd) => report_write(fd),
-            _ => {}
-        }
-    }
-}
-
 /// Completes the transfers that the kernel's AIO has finished.
 pub(crate) fn reap(guard: &mut UringGuard) {
     let mut events = [AioEvent::default(); EVENTS];
     while let Some(aio) = &guard.aio {
         let n = aio.reap(&mut events);
-        let mut reported = Reported::default();
         for event in &events[..n] {
             guard.aio_in_flight -= 1;
             let Some(mut parked) = ReqId::from_u64(event.data).and_then(|id| guard.unpark(id)) else { continue };
             let number = parked.req.open_number();
             let Op::Rw(op) = &mut parked.req.op else { continue };
-            if event.res >= 0 {
-                reported.report(number, op.io_direction());
+            if let Some(fd) = number.filter(|_| event.res >= 0) {
+                guard.transfer_reports.note(fd, op.io_direction());
             }
             let outcome = op.aio_outcome(event.res);
             complete(guard, parked.req, outcome);
         }
         if n < EVENTS {
-            return;
+            break;
         }
+    }
+    if guard.aio_in_flight == 0 {
+        guard.transfer_reports.flush();
     }
 }
