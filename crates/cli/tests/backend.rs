@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::executable::copy_executable;
 use common::{compile, directory, finish, object, stderr, stdout, success, uringlet};
 
 /// The filters, and whether the kernel's ring works under them.
@@ -126,8 +127,8 @@ fn sysctl_blocks_an_ordinary_user() {
     let place = PathBuf::from(format!("/tmp/uringlet-backend-{}", std::process::id()));
     fs::create_dir_all(&place).expect("a folder that everybody reads");
     let library = place.join("liburinglet.so");
-    fs::copy(object(), &library).expect("a copy");
-    fs::copy(&programs.dynamic, place.join("program")).expect("a copy");
+    copy_executable(object(), &library, 0o755);
+    copy_executable(&programs.dynamic, &place.join("program"), 0o755);
     let told = || {
         let mut command = Command::new("setpriv");
         command.args([NOBODY, "--clear-groups"]).arg(place.join("program"));
@@ -180,14 +181,13 @@ fn a_program_that_gains_privileges_is_left_alone() {
     let programs = Programs::new("backend-secure");
     let place = PathBuf::from(format!("/var/tmp/uringlet-secure-{}", std::process::id()));
     fs::create_dir_all(place.join("etc")).expect("a folder that everybody reads");
-    fs::copy(object(), place.join("liburinglet.so")).expect("a copy");
+    copy_executable(object(), &place.join("liburinglet.so"), 0o755);
     for file in ["passwd", "group", "ld.so.cache"] {
         let _ = fs::copy(Path::new("/etc").join(file), place.join("etc").join(file));
     }
     fs::write(place.join("etc/ld.so.preload"), format!("{}\n", place.join("liburinglet.so").display())).expect("a file");
     for (name, mode) in [("plain", 0o755), ("secure", 0o4755)] {
-        fs::copy(&programs.dynamic, place.join(name)).expect("a copy");
-        fs::set_permissions(place.join(name), Permissions::from_mode(mode)).expect("chmod");
+        copy_executable(&programs.dynamic, &place.join(name), mode);
     }
     let told = |name: &str| {
         let script = format!("mount --bind {0}/etc /etc && exec setpriv {NOBODY} --clear-groups {0}/{name}", place.display());

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::executable::{copy_executable, write_executable};
 use common::{compile, directory, finish, object, stderr, stdout, success, uringlet};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -27,8 +28,7 @@ fn build(directory: &Path, (name, compiler, options): Build) -> PathBuf {
 
 fn script(directory: &Path, name: &str, line: &str, mode: u32) -> PathBuf {
     let path = directory.join(name);
-    fs::write(&path, line).expect("a script");
-    fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+    write_executable(&path, line, mode);
     path
 }
 
@@ -111,7 +111,7 @@ fn an_ordinary_user_starts_all_kinds() {
     }
     let copy = |from: &Path, name: &str| {
         let to = public.join(name);
-        fs::copy(from, &to).expect("a copy");
+        copy_executable(from, &to, 0o755);
         to
     };
     let library = copy(object(), "liburinglet.so");
@@ -138,8 +138,7 @@ fn errors_are_the_kernels() {
     let content = fs::read(&fixed).expect("the program");
     let file = |name: &str, content: &[u8], mode: u32| {
         let path = directory.join(name);
-        fs::write(&path, content).expect("a file");
-        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+        write_executable(&path, content, mode);
         path
     };
     let mut foreign = content.clone();
@@ -175,7 +174,7 @@ fn errors_are_the_kernels() {
         // A copy: nobody may open a running program's own file for writing, which the loader cannot
         // prevent.
         let parent = &child.with_extension("parent");
-        std::fs::copy(child, parent).expect("a copy");
+        copy_executable(child, parent, 0o755);
         let [plain, attached] = answers(parent, &arguments, &directory.join("cache"));
         assert_eq!(attached.replace("engine ", "kernel "), plain, "{}", parent.display());
     }
@@ -189,8 +188,7 @@ fn programs_that_gain_rights_are_left_alone() {
     let fixed = build(&directory, STATIC_GLIBC);
     for (name, mode) in [("set-uid", 0o4755), ("set-gid", 0o2755)] {
         let copy = directory.join(name);
-        fs::copy(&fixed, &copy).expect("a copy");
-        fs::set_permissions(&copy, Permissions::from_mode(mode)).expect("chmod");
+        copy_executable(&fixed, &copy, mode);
         let [plain, attached] = answers(&program, &[Path::new("roads"), &copy], &directory.join("cache"));
         assert_eq!(attached, plain, "{name}");
     }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::executable::write_executable;
 use common::{compile, directory, finish, oracle, stderr, stdout, uringlet};
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -56,8 +57,7 @@ fn a_script_is_run_by_its_static_interpreter() {
     let directory = directory("static-script");
     let program = build(&directory, "static_facts", BUILDS[0]);
     let script = directory.join("a script");
-    std::fs::write(&script, format!("#!{} with one  argument \nrest\n", program.display())).expect("a script");
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("its mode");
+    write_executable(&script, format!("#!{} with one  argument \nrest\n", program.display()), 0o755);
     let outputs = both(&directory, &script, |command| {
         command.arg("more");
     });
@@ -125,8 +125,7 @@ fn damaged_files_are_refused() {
         let mut bytes = whole.clone();
         change(&mut bytes);
         let file = directory.join(format!("damaged-{at}"));
-        std::fs::write(&file, bytes).expect("a file");
-        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("its mode");
+        write_executable(&file, bytes, 0o755);
         let output = finish(uringlet(&directory).arg(&file));
         assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(126), 1), "{at}: {}", stderr(&output));
         assert!(stderr(&output).contains(expected), "{at}: {}", stderr(&output));
@@ -174,8 +173,7 @@ fn overlapping_segments_are_refused() {
         let first = bytes[loads[0] + ADDRESS..][..8].to_vec();
         bytes[loads[1] + ADDRESS..][..8].copy_from_slice(&first);
         let file = directory.join("overlapping");
-        std::fs::write(&file, &bytes).expect("a file");
-        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("its mode");
+        write_executable(&file, &bytes, 0o755);
         let output = finish(uringlet(&directory).arg(&file));
         assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(126), 1), "{}", stderr(&output));
         assert!(stderr(&output).contains("contradict each other"), "{}", stderr(&output));
@@ -204,8 +202,7 @@ fn headers_at_random_never_harm_the_loader() {
             let at = 4 + (next() % 600) as usize;
             bytes[at] = next().to_le_bytes()[0];
         }
-        std::fs::write(&file, &bytes).expect("a file");
-        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).expect("its mode");
+        write_executable(&file, &bytes, 0o755);
         let mut command = uringlet(&directory);
         let output = finish(command.arg("--no-cache").arg(&file).arg(OsStr::new("x")));
         assert!(!stderr(&output).contains("internal error"), "seed {seed}: {}", stderr(&output));

@@ -9,6 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use common::executable::{copy_executable, write_executable};
 use common::{directory, finish, finish_child, stderr, stdout, success, uringlet};
 
 /// The message of `uringlet run` about a program that it refuses.
@@ -33,8 +34,7 @@ fn a_missing_program_is_127() {
     assert!(refusal(&mut run(""), 127).contains("empty"));
     let directory = directory("interpreter");
     let script = directory.join("script");
-    fs::write(&script, "#!/nowhere/interpreter\n").expect("a script");
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("chmod");
+    write_executable(&script, "#!/nowhere/interpreter\n", 0o755);
     assert!(refusal(&mut run(&script), 127).contains("/nowhere/interpreter"));
 }
 
@@ -43,7 +43,7 @@ fn a_program_that_cannot_run_is_126() {
     let directory = directory("unfit");
     assert!(refusal(&mut run(&directory), 126).contains("is a directory"));
     let file = directory.join("file");
-    fs::write(&file, "no program").expect("a file");
+    write_executable(&file, "no program", 0o644);
     assert!(refusal(&mut run(&file), 126).contains("chmod +x"));
     assert!(refusal(run("file").env("PATH", &directory), 126).contains("chmod +x"));
     fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("chmod");
@@ -56,8 +56,7 @@ fn a_program_for_another_processor_is_126() {
     let foreign = directory.join("foreign");
     let mut content = fs::read("/proc/self/exe").expect("this program");
     content[18] = 183;
-    fs::write(&foreign, content).expect("a program for another machine");
-    fs::set_permissions(&foreign, Permissions::from_mode(0o755)).expect("chmod");
+    write_executable(&foreign, content, 0o755);
     assert!(refusal(&mut run(&foreign), 126).contains("another architecture"));
 }
 
@@ -66,7 +65,7 @@ fn a_missing_object_is_126_and_the_message_names_the_searched_paths() {
     let directory = directory("object");
     assert!(refusal(run("true").env("URINGLET_LIB", directory.join("none.so")), 126).contains("URINGLET_LIB"));
     let copy = directory.join("uringlet");
-    fs::copy(env!("CARGO_BIN_EXE_uringlet"), &copy).expect("a copy");
+    copy_executable(Path::new(env!("CARGO_BIN_EXE_uringlet")), &copy, 0o755);
     assert!(refusal(Command::new(&copy).args(["run", "true"]), 126).contains("../lib/uringlet"));
     symlink(common::object(), directory.join("liburinglet.so")).expect("a link");
     success(Command::new(&copy).args(["run", "true"]));

@@ -8,6 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::executable::{copy_executable, write_executable};
 use common::{compile, directory, finish, object, stderr, stdout, uringlet};
 use uringlet_sys::Sysno;
 
@@ -90,8 +91,7 @@ fn a_program_that_gains_privileges_runs_plainly() {
 fn a_static_program_is_attached_if_the_library_may_be_executed() {
     let directory = directory("says-static");
     let library = directory.join("liburinglet.so");
-    fs::copy(object(), &library).expect("a copy");
-    fs::set_permissions(&library, Permissions::from_mode(0o644)).expect("chmod");
+    copy_executable(object(), &library, 0o644);
     for (name, option) in [("fixed", "-static"), ("fixed-pie", "-static-pie")] {
         let program = compile("cc", &directory, name, &["says_site.c"], &[option]);
         assert!(is_diagnosed(&program, 0, "would be attached").contains("kind: static"));
@@ -172,8 +172,7 @@ fn doctor_reports_what_run_would_do_and_runs_nothing() {
     assert_eq!(json["objects"][0]["sites"][0]["function"], "make_ring");
     assert_eq!(json["objects"][0]["road"], "rewritten");
     let script = directory.join("script");
-    fs::write(&script, format!("#!{}\n", program.display())).expect("a script");
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("chmod");
+    write_executable(&script, format!("#!{}\n", program.display()), 0o755);
     assert!(is_diagnosed(&script, 0, "would be attached").contains(&format!("interpreter: {}", program.display())));
 }
 

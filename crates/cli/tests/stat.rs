@@ -171,7 +171,7 @@ fn a_process_of_another_user_is_reported() {
     std::fs::create_dir_all(&home).expect("a folder for everybody");
     std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o755)).expect("its rights");
     let program = home.join("uringlet");
-    std::fs::copy(env!("CARGO_BIN_EXE_uringlet"), &program).expect("a copy");
+    copy_executable(Path::new(env!("CARGO_BIN_EXE_uringlet")), &program, 0o755);
     let output = look_as_stranger(&program, is_root);
     std::fs::remove_dir_all(&home).expect("it goes");
     let said = refusal(&output);

@@ -1,6 +1,7 @@
 //! Shared by the tests of `uringlet run`: the object, C programs, and runs with a time limit.
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test file uses a part of it")]
 
+pub(crate) mod executable;
 pub(crate) mod oracle;
 pub(crate) mod trace;
 
