@@ -5,8 +5,8 @@ mod common;
 
 use common::executable::{copy_executable, write_executable};
 use common::{compile, directory, finish, object, stderr, stdout, success, uringlet};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::fs;
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;

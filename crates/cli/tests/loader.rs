@@ -6,7 +6,6 @@ mod common;
 use common::executable::write_executable;
 use common::{compile, directory, finish, oracle, stderr, stdout, uringlet};
 use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use common::executable::copy_executable;
 use serde_json::Value;
 
 /// Writes of the program for each byte that it reads.

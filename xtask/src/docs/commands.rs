@@ -72,7 +72,8 @@ pub(super) fn check(chapters: &[Chapter]) -> anyhow::Result<Vec<String>> {
     Ok(offences)
 }
 
-/// Runs the commands of all chapters where io_uring is blocked: each chapter in a folder of its own.
+/// Runs the commands of all chapters where io_uring is blocked, each chapter's in a folder of its
+/// own.
 pub(super) fn run_all(chapters: &[Chapter], uringlet: &Path) -> anyhow::Result<TestCounts> {
     let mut counts = TestCounts::default();
     for chapter in chapters {
