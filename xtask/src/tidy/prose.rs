@@ -57,7 +57,7 @@ pub(super) fn measure(path: &str, text: &str, found: &mut TidyFindings) {
             is_fenced = !is_fenced;
         }
         // A list's entry that is a link cannot be broken.
-        let is_link = prose.trim_start().starts_with("- [") && prose.ends_with(".md)");
+        let is_link = prose.contains("](") && prose.ends_with(".md)");
         if is_fenced || is_link || prose.starts_with('|') || prose.contains("://") {
             continue;
         }
