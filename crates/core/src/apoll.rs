@@ -59,6 +59,6 @@ mod recheck;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use events::{RECHECK_EVENT, WAKE_EVENT};
+pub(crate) use events::{CLOCK_EVENT, RECHECK_EVENT, WAKE_EVENT};
 pub(crate) use file::{PollTarget, PollWaiter, Rearm};
 pub(crate) use poller::Poller;

@@ -144,6 +144,8 @@ impl Submitter {
 pub(crate) struct RareParts {
     /// The registered buffer, once the request outlives its first try.
     pub(crate) buffer: Option<Arc<BufferNode>>,
+    /// The registered file of which it uses a duplicate of its own.
+    pub(crate) registered_file: Option<Arc<FileNode>>,
     /// The identity that its submitter had when it was queued, where that is the one to act with.
     pub(crate) captured: Option<CapturedIdentity>,
     /// The notification that follows its CQE.

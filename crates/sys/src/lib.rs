@@ -34,6 +34,7 @@ pub mod mm;
 #[cfg(loom)]
 pub mod model;
 pub mod passthrough;
+pub mod pinning;
 pub mod proc_mem;
 mod proc_path;
 pub mod process;

@@ -56,13 +56,17 @@ impl Futex {
     /// # Errors
     /// `EINVAL` no mask, not aligned; `EFAULT`.
     pub fn wake(self, n: i32, mask: u32) -> Result<usize, Errno> {
+        // Before the address is looked at, as in the kernel.
+        if mask == 0 {
+            return Err(Errno::EINVAL);
+        }
         if n == 0 {
             // futex(2) would wake one.
             self.check()?;
             if !self.is_private {
                 self.value()?;
             }
-            return if mask == 0 { Err(Errno::EINVAL) } else { Ok(0) };
+            return Ok(0);
         }
         calls::wake(self.addr.addr(), self.is_private, n, mask)
     }

@@ -1,6 +1,6 @@
 //! The poller of a ring: arms, fires and disarms. The protocol is at the top of [`super`].
 
-use super::events::WAKE_EVENT;
+use super::events::{CLOCK_EVENT, WAKE_EVENT};
 use super::file::{PollTarget, PollWaiter, PolledFile, Rearm};
 use super::readiness::Readiness;
 use super::recheck::RecheckTimer;
@@ -8,7 +8,7 @@ use crate::req_id::ReqId;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use uringlet_sys::fd::{EPOLLET, EPOLLIN, Epoll, EpollOp, EventFd};
+use uringlet_sys::fd::{ClockStep, EPOLLET, EPOLLIN, Epoll, EpollOp, EventFd};
 use uringlet_sys::{Errno, fd_table};
 
 /// See the module.
@@ -23,6 +23,8 @@ pub(crate) struct Poller {
     armed: u32,
     next_serial: u32,
     recheck_timer: RecheckTimer,
+    /// Made with the first deadline on a clock that may step.
+    clock_step: Option<ClockStep>,
 }
 
 impl Poller {
@@ -40,6 +42,7 @@ impl Poller {
             armed: 0,
             next_serial: 0,
             recheck_timer: RecheckTimer::default(),
+            clock_step: None,
         })
     }
 
@@ -55,6 +58,20 @@ impl Poller {
         epoll.ctl(EpollOp::Add, self.wake_eventfd.number(), EPOLLIN | EPOLLET, WAKE_EVENT)?;
         self.wakeups = Some(Arc::clone(&epoll));
         Ok(epoll)
+    }
+
+    /// From now on a step of the wall clock, or the end of a suspend, is an event.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`; `EPERM`, `EINVAL` where there is no such timer.
+    pub(crate) fn watch_clock(&mut self) -> Result<(), Errno> {
+        if self.clock_step.is_none() {
+            let step = ClockStep::new()?;
+            // Each step is an edge, which needs no read to be cleared.
+            self.epoll.ctl(EpollOp::Add, step.number(), EPOLLIN | EPOLLET, CLOCK_EVENT)?;
+            self.clock_step = Some(step);
+        }
+        Ok(())
     }
 
     /// Whether any request waits.

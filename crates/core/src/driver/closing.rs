@@ -1,6 +1,6 @@
 //! The end of a ring: when no number refers to it any more, and no thread is inside.
 
-use super::events::poll_before_close;
+use super::events::poll_unless_deferred;
 use crate::request::Stage;
 use crate::state::{LockOwner, RINGS, Ring, RingState, UringGuard, forget_ring, is_registered};
 use crate::submit::command;
@@ -47,7 +47,7 @@ fn end_unless_registered(mut guard: UringGuard) {
     if !is_registered(guard.ring.index) {
         // Posts what was ready before this close: the program may read its CQ mapping without a
         // further call.
-        poll_before_close(&mut guard);
+        poll_unless_deferred(&mut guard);
         guard.is_closing = true;
         finish(guard);
     }

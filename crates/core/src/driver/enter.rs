@@ -4,8 +4,8 @@
 //! enters to wake the thread, and the entering thread does that thread's work: it consumes the
 //! whole SQ. Nothing spins.
 
-use super::events::{bring_on, drive, nap, poll_pending, run_requeued};
-use super::leave::{ExitAction, exit_action, perform};
+use super::events::{bring_on, drive, nap, poll_pending, poll_unless_deferred, run_requeued};
+use super::leave::{ExitAction, exit_action, perform, poll_other_rings};
 use super::watcher::{WatcherNotify, hand_over};
 use crate::io_wq::{InterruptGuard, Work};
 use crate::ops::timeout::nanoseconds;
@@ -13,9 +13,11 @@ use crate::request::Stage;
 use crate::state::{LockOwner, Ring, UringGuard, WaitArgs};
 use crate::submit::submit;
 use crate::uringlet;
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Acquire;
 use uringlet_abi::register::{REG_WAIT_TS, RegisteredWait};
 use uringlet_abi::{GeteventsArg, Timespec, enter as flag, setup};
+use uringlet_sys::fd::{EPOLLIN, Epoll, EpollOp, EventFd, NO_EVENT};
 use uringlet_sys::lock::futex_wait;
 use uringlet_sys::process::{self, is_file_size_limited, monotonic_ns};
 use uringlet_sys::ring_memory::RingField;
@@ -88,7 +90,8 @@ pub(crate) fn enter(ring: &'static Ring, args: EnterArgs) -> Result<usize, Errno
         Err(errno) => Err(errno),
         Ok(_) if args.flags & flag::GETEVENTS != 0 => get_events(guard, args, submitted),
         Ok(_) => {
-            leave_without_waiting(guard);
+            // Also for a caller that polls the CQ itself.
+            poll_unless_deferred(guard);
             Ok(())
         }
     };
@@ -97,6 +100,10 @@ pub(crate) fn enter(ring: &'static Ring, args: EnterArgs) -> Result<usize, Errno
         && let Some(guard) = locked.take()
     {
         perform(guard, action);
+    }
+    drop(locked);
+    if ring.take_event_for_rings() {
+        poll_other_rings(ring);
     }
     match result {
         Err(errno) if submitted == 0 => Err(errno),
@@ -118,15 +125,6 @@ fn check_issuer(guard: &mut UringGuard) -> Result<(), Errno> {
             guard.issuer = Some(me);
             Ok(())
         }
-    }
-}
-
-/// Completes what is ready before enter() returns, also for a caller that polls the CQ itself.
-#[inline]
-fn leave_without_waiting(guard: &mut UringGuard) {
-    if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
-        poll_pending(guard);
-        run_requeued(guard);
     }
 }
 
@@ -325,7 +323,7 @@ fn sleep(guard: &mut UringGuard, target: u32, now: u64, wait: CqeWait) -> Result
     let result = if guard.is_shared() {
         sleep_among_others(guard, until)
     } else if !may_drive(guard) {
-        sleep_behind_driver(guard, until)
+        sleep_behind_driver(guard, until, wait.sigmask)
     } else if let Some(end) = nap_end(&wait, now) {
         nap(guard, end.min(until), wait.sigmask)
     } else {
@@ -355,11 +353,26 @@ fn sleep_among_others(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
     if slept == Err(Errno::EINTR) { slept } else { Ok(()) }
 }
 
-fn sleep_behind_driver(guard: &mut UringGuard, until: u64) -> Result<(), Errno> {
+/// Another thread drives the ring.
+fn sleep_behind_driver(guard: &mut UringGuard, until: u64, sigmask: UserPtr) -> Result<(), Errno> {
+    if !sigmask.is_null() {
+        return sleep_masked(guard, until, sigmask);
+    }
     let ring = guard.ring;
     let seen = ring.cq_wait_seq.load(Acquire);
     match guard.unlocked(|| futex_wait(&ring.cq_wait_seq, seen, until)) {
         Err(Errno::EINTR) => Err(Errno::EINTR),
         _ => Ok(()),
     }
+}
+
+/// The same with a signal mask: only a wait for a descriptor changes the mask and sleeps in one
+/// step.
+fn sleep_masked(guard: &mut UringGuard, until: u64, sigmask: UserPtr) -> Result<(), Errno> {
+    let (wakeup, epoll) = (Arc::new(EventFd::new()?), Epoll::new()?);
+    epoll.ctl(EpollOp::Add, wakeup.number(), EPOLLIN, 0)?;
+    guard.waiters.masked.push(Arc::clone(&wakeup));
+    let slept = guard.unlocked(|| epoll.wait(&mut [NO_EVENT], until.max(1), sigmask));
+    guard.waiters.masked.retain(|other| !Arc::ptr_eq(other, &wakeup));
+    slept.map(drop)
 }

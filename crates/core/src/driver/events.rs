@@ -1,9 +1,9 @@
 //! A ring's event loop: what its files, its timers and the kernel's AIO have ready.
 
-use crate::apoll::{PollWaiter, RECHECK_EVENT, WAKE_EVENT};
+use crate::apoll::{CLOCK_EVENT, PollWaiter, RECHECK_EVENT, WAKE_EVENT};
 use crate::state::UringGuard;
 use crate::submit::identity::start_missing_workers;
-use crate::submit::{Depth, answer_remote_cancel, fire_expired, issue, poll_fired, reap_aio, run_ready};
+use crate::submit::{Depth, answer_remote_cancel, fire_expired, follow_clocks, issue, poll_fired, reap_aio, run_ready};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::setup;
@@ -43,11 +43,13 @@ pub(super) fn bring_on(guard: &mut UringGuard) {
     run_ready(guard, Depth::Deep);
 }
 
-/// Completes what is ready when a ring's last descriptor is closed. `DEFER_TASKRUN` rings complete
+/// Completes what is ready for a thread that does not wait for it. `DEFER_TASKRUN` rings complete
 /// nothing outside enter().
-pub(super) fn poll_before_close(guard: &mut UringGuard) {
+#[inline]
+pub(super) fn poll_unless_deferred(guard: &mut UringGuard) {
     if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
         poll_pending(guard);
+        run_requeued(guard);
     }
 }
 
@@ -109,6 +111,10 @@ fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
         if data == WAKE_EVENT {
             reap_aio(guard);
             answer_remote_cancel(guard);
+            continue;
+        }
+        if data == CLOCK_EVENT {
+            follow_clocks(guard);
             continue;
         }
         if let Some(poller) = &mut guard.res.poller {

@@ -22,6 +22,7 @@
 //! An op without a poll direction keeps the flag's plain meaning: a worker runs it, sleeping as
 //! needed.
 
+use super::events::poll_unless_deferred;
 use super::leave::release_ring_of_worker;
 use crate::apoll::Rearm;
 use crate::io_wq::InterruptGuard;
@@ -59,7 +60,12 @@ fn continue_after(punted: &Punted, taken: TakenOp, tried: Option<Issue>) {
             Ok(file) => arm(&mut guard, req, file, mask, Rearm::Recheck),
             Err(errno) => complete(&mut guard, req, Outcome::err(errno)),
         },
-        _ => issue(&mut guard, req, Depth::Deep),
+        _ => {
+            issue(&mut guard, req, Depth::Deep);
+            run_ready(&mut guard, Depth::Shallow);
+            // What was armed without a try may be ready, and the program may not enter for it.
+            poll_unless_deferred(&mut guard);
+        }
     }
     run_ready(&mut guard, Depth::Shallow);
     release_ring_of_worker(guard);

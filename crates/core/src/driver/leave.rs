@@ -1,9 +1,10 @@
 //! Leaving a ring: what is armed must not be left without a thread that looks after it.
 
 use super::closing;
+use super::events::poll_unless_deferred;
 use super::watcher::{WatcherNotify, hand_over};
 use crate::identity::is_diverged;
-use crate::state::UringGuard;
+use crate::state::{LockOwner, RINGS, Ring, UringGuard};
 use crate::submit::identity::leave_worker;
 use crate::uringlet;
 use uringlet_abi::{setup, sq_flags};
@@ -54,6 +55,18 @@ pub(crate) fn exit_action(guard: &mut UringGuard) -> ExitAction {
 fn leave_to_watcher(guard: &mut UringGuard) -> ExitAction {
     guard.watched.seq = guard.watched.seq.wrapping_add(1);
     if guard.waiters.has_driver { ExitAction::None } else { ExitAction::Notify(hand_over(guard)) }
+}
+
+/// A thread leaves a ring that others poll, and that has become readable: what they wait for is
+/// complete when it returns to the program.
+#[cold]
+pub(super) fn poll_other_rings(ring: &'static Ring) {
+    for other in RINGS.all().filter(|other| other.index != ring.index) {
+        if let Some(mut guard) = other.lock(LockOwner::Worker) {
+            poll_unless_deferred(&mut guard);
+            release_ring(guard);
+        }
+    }
 }
 
 /// Performs an exit action, and releases the lock.

@@ -5,8 +5,6 @@
 //!          timespecs; off = CQEs to count.
 //! Errors:  EINVAL bad fields, flags or times; EFAULT; results ETIME, ECANCELED; for REMOVE also
 //!          ENOENT, EALREADY, EBUSY.
-//! Differs: deadlines on CLOCK_REALTIME and CLOCK_BOOTTIME are converted to monotonic ones when
-//!          armed: a later step of the clock does not move them.
 //! Tests:   liburing timeout*.t, link-timeout.t; ours cli/tests/newer_ops.rs.
 
 use super::issue::{OpFamily, PrepCx, unused};
@@ -38,6 +36,16 @@ pub(crate) enum TimeoutOp {
 }
 
 impl OpFamily for TimeoutOp {}
+
+impl TimeoutOp {
+    /// The time of a timer.
+    pub(crate) fn when(&mut self) -> Option<&mut TimeoutSpec> {
+        match self {
+            Self::Add { when, .. } | Self::Link { when } => Some(when),
+            Self::Remove { .. } | Self::Update { .. } => None,
+        }
+    }
+}
 
 /// A time as the program gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +83,18 @@ impl TimeoutSpec {
             (true, ClockId::Monotonic) => self.ns,
             (true, clock) => now.saturating_add(self.ns.saturating_sub(now_ns(clock))),
         }
+    }
+
+    /// Whether a timer that is started and stopped at once has expired in between.
+    pub(crate) fn expires_at_once(self) -> bool {
+        /// What passes in between.
+        const STEP_NS: u64 = 1_000;
+        if self.is_absolute { self.deadline_ns() <= monotonic_ns() } else { self.ns < STEP_NS }
+    }
+
+    /// Whether a step of its clock moves the deadline.
+    pub(crate) fn follows_clock(self) -> bool {
+        self.is_absolute && self.clock != ClockId::Monotonic
     }
 
     /// The length of one period, ns.

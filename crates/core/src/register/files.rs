@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use uringlet_abi::register::{FileIndexRange, FilesUpdate, Iovec, RSRC_SPARSE, RsrcRegister, RsrcUpdate2};
+use uringlet_sys::pinning::PinnableMemory;
 use uringlet_sys::{Errno, UserPtr, fd_table, io, process, reserve, user};
 
 /// Most files a ring can have.
@@ -117,14 +118,15 @@ pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, 
         user::read_slice(&mut list, iovecs)?;
     }
     let tags = read_tags(tags, n)?;
-    let slots = list.iter().zip(tags).map(|(&iovec, tag)| buffer_slot(iovec, tag)).collect::<Result<_, _>>()?;
+    let mut memory = PinnableMemory::open();
+    let slots = list.iter().zip(tags).map(|(&iovec, tag)| buffer_slot(&mut memory, iovec, tag)).collect::<Result<_, _>>()?;
     guard.res.buffers.install(slots);
     guard.res.has_nodes = true;
     Ok(0)
 }
 
 /// Faults the buffer in for writing, which fails where the kernel's pinning would.
-fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<Arc<BufferNode>>, Errno> {
+fn buffer_slot(memory: &mut PinnableMemory, iovec: Iovec, tag: u64) -> Result<Option<Arc<BufferNode>>, Errno> {
     if iovec.base == 0 {
         return if iovec.len == 0 && tag == 0 {
             Ok(None)
@@ -138,7 +140,7 @@ fn buffer_slot(iovec: Iovec, tag: u64) -> Result<Option<Arc<BufferNode>>, Errno>
         return Err(Errno::EFAULT);
     }
     iovec.base.checked_add(iovec.len + PAGE - 1).ok_or(Errno::EOVERFLOW)?;
-    if !user::populate(UserPtr::at(iovec.base), iovec.len as usize) {
+    if !memory.contains(iovec.base, iovec.len) || !user::populate(UserPtr::at(iovec.base), iovec.len as usize) {
         return Err(Errno::EFAULT);
     }
     Ok(Some(Arc::new(BufferNode { base: iovec.base, len: iovec.len, tag })))
@@ -196,9 +198,10 @@ fn update_buffers(guard: &mut UringGuard, offset: u32, data: UserPtr, tags: User
     if end > guard.res.buffers.len() {
         return Err(Errno::EINVAL);
     }
+    let mut memory = PinnableMemory::open();
     let mut done = 0;
     for slot in offset..end {
-        match update_buffer(guard, slot, data, tags, done) {
+        match update_buffer(guard, &mut memory, slot, (data, tags), done) {
             Ok(()) => done += 1,
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
@@ -207,10 +210,16 @@ fn update_buffers(guard: &mut UringGuard, offset: u32, data: UserPtr, tags: User
     Ok(done)
 }
 
-fn update_buffer(guard: &mut UringGuard, slot: u32, data: UserPtr, tags: UserPtr, i: usize) -> Result<(), Errno> {
+fn update_buffer(
+    guard: &mut UringGuard,
+    memory: &mut PinnableMemory,
+    slot: u32,
+    (data, tags): (UserPtr, UserPtr),
+    i: usize,
+) -> Result<(), Errno> {
     let iovec: Iovec = user::read(data.add(i * size_of::<Iovec>()))?;
     let tag: u64 = if tags.is_null() { 0 } else { user::read(tags.add(i * 8))? };
-    let buffer = buffer_slot(iovec, tag)?;
+    let buffer = buffer_slot(memory, iovec, tag)?;
     if let Some(old) = guard.res.buffers.replace(slot, buffer) {
         guard.res.release_buffer(old);
     }

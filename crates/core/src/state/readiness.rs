@@ -18,6 +18,9 @@ impl RingState {
             ring.is_flagged.store(true, Relaxed);
             ANY_READABLE.store(true, Release);
             fd.set_readable();
+            if ring.is_polled_by_ring.load(Relaxed) {
+                ring.has_event_for_rings.store(true, Release);
+            }
         }
     }
 

@@ -22,12 +22,13 @@ use crate::virtual_file::CompleteCommand;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_sys::aio::Aio;
 use uringlet_sys::biased_lock::Held;
-use uringlet_sys::fd::{EngineFd, RingFd};
+use uringlet_sys::fd::{EngineFd, EventFd, RingFd};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::process;
 use uringlet_sys::ring_memory::RingMemory;
@@ -45,6 +46,10 @@ pub(crate) struct Ring {
     pub(crate) is_flagged: AtomicBool,
     /// The program polls the descriptor, so its readiness is kept up to date.
     pub(crate) is_polled: AtomicBool,
+    /// Another ring of this process polls it.
+    pub(super) is_polled_by_ring: AtomicBool,
+    /// It has become readable since such rings were last looked at.
+    pub(super) has_event_for_rings: AtomicBool,
     /// Changes when something is queued while a uringlet worker spins without the lock.
     pub(crate) event_seq: AtomicU32,
 }
@@ -75,6 +80,8 @@ pub(crate) struct Waiters {
     pub(crate) has_driver: bool,
     /// The driver was notified since it went to sleep.
     pub(crate) driver_notified: bool,
+    /// Those of the others that wait with a signal mask of their own, which a futex cannot take.
+    pub(crate) masked: Vec<Arc<EventFd>>,
     /// Threads that wait to submit.
     pub(crate) for_baton: u32,
     /// Threads inside enter() that have released the lock for a while.
@@ -163,6 +170,8 @@ impl Ring {
             cq_wait_seq: AtomicU32::new(0),
             is_flagged: AtomicBool::new(false),
             is_polled: AtomicBool::new(false),
+            is_polled_by_ring: AtomicBool::new(false),
+            has_event_for_rings: AtomicBool::new(false),
             event_seq: AtomicU32::new(0),
         }
     }
@@ -172,7 +181,14 @@ impl Ring {
         state.res.ring_index = self.index;
         self.is_flagged.store(false, Relaxed);
         self.is_polled.store(false, Relaxed);
+        self.is_polled_by_ring.store(false, Relaxed);
         *self.state.lock() = state;
+    }
+
+    /// Whether rings that poll this one have an event since this was last asked.
+    #[inline]
+    pub(crate) fn take_event_for_rings(&self) -> bool {
+        self.has_event_for_rings.load(Relaxed) && self.has_event_for_rings.swap(false, AcqRel)
     }
 
     /// For fork(2): keeps all other threads out of the ring.

@@ -157,6 +157,15 @@ impl RingTable {
         }
     }
 
+    /// As [`note_polled`](Self::note_polled), for another ring that polls it.
+    pub(crate) fn note_polled_by_ring(&'static self, fd: i32) {
+        let Some(index) = fd_table::ring_index(fd) else { return };
+        if let Some(ring) = self.rings.get(index) {
+            ring.is_polled_by_ring.store(true, Relaxed);
+        }
+        self.start_flagging(index, fd);
+    }
+
     #[cold]
     fn start_flagging(&'static self, index: u32, fd: i32) {
         let Some(ring) = self.rings.get(index) else { return };

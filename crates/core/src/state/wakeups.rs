@@ -3,6 +3,7 @@
 use super::ring::{EventfdCounts, Ring, RingState};
 use crate::ring::cq::CqNotify;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::cq_flags;
 use uringlet_sys::biased_lock::EventSeq;
@@ -21,6 +22,8 @@ struct WakeTargets {
     ring: &'static Ring,
     /// Waiters other than the driver.
     waiters: bool,
+    /// Those of them that do not wait on the futex.
+    masked: Vec<Arc<EventFd>>,
     /// The driver's eventfd.
     driver: Option<Arc<EventFd>>,
     /// The program's eventfd.
@@ -44,6 +47,9 @@ impl WakeTargets {
         if self.waiters {
             self.ring.cq_wait_seq.fetch_add(1, AcqRel);
             futex_wake(&self.ring.cq_wait_seq, u32::MAX);
+        }
+        for waiter in &self.masked {
+            waiter.signal();
         }
         if let Some(eventfd) = &self.driver {
             eventfd.signal();
@@ -73,12 +79,13 @@ impl RingState {
 
     #[inline(never)]
     fn notify(&mut self, ring: &'static Ring, posted: CqNotify) -> WakeTargets {
-        let mut wakeups = WakeTargets { ring, waiters: false, driver: None, eventfd: None, others: None };
+        let mut wakeups = WakeTargets { ring, waiters: false, masked: Vec::new(), driver: None, eventfd: None, others: None };
         if self.is_shared() {
             wakeups.others = Some(self.res.memory.biased_lock().notify());
         }
         if self.waiters.sleeping > 0 && (posted.must_wake || self.res.reaches(self.waiters.wake_tail)) {
             wakeups.waiters = self.waiters.sleeping > u32::from(self.waiters.has_driver);
+            wakeups.masked.clone_from(&self.waiters.masked);
             // One notification per sleep is enough.
             if self.waiters.has_driver && !core::mem::replace(&mut self.waiters.driver_notified, true) {
                 wakeups.driver = self.res.poller.as_ref().map(|p| Arc::clone(&p.wake_eventfd));

@@ -5,11 +5,12 @@
 //! Nothing else is issued or completed here. What becomes ready is pushed to the ring's `ready`
 //! queue, and `dispatch::run_ready` does it.
 
+use crate::ops::{Op, timeout::TimeoutOp};
 use crate::request::{FileTarget, Notification, Outcome, ReqId, Request};
 use crate::state::{Ready, UringGuard, drain::DrainPass};
 use alloc::boxed::Box;
 use uringlet_abi::{Cqe, Opcode, cqe, sqe};
-use uringlet_sys::Errno;
+use uringlet_sys::{Errno, io};
 
 /// Completes a request: posts its CQE and releases what waited for it.
 #[inline(never)]
@@ -50,6 +51,9 @@ fn release_nodes(guard: &mut UringGuard, req: &mut Request) {
         guard.res.release_file(node);
     }
     if let Some(node) = req.op.take_file() {
+        guard.res.release_file(node);
+    }
+    if let Some(node) = req.take_rare(|rare| &mut rare.registered_file) {
         guard.res.release_file(node);
     }
     if let Some(node) = req.take_rare(|rare| &mut rare.buffer) {
@@ -106,14 +110,32 @@ fn run_next_link(guard: &mut UringGuard, req: &mut Request, is_failure: bool) {
 }
 
 /// A LINK_TIMEOUT whose request never had to wait ends before it starts: cancelled, which is no
-/// failure.
+/// failure. As in the kernel, one whose time is over by then found nothing to cancel. A request
+/// without a file does not start it.
 fn end_unstarted_timer(guard: &mut UringGuard, req: &mut Request) {
-    if !req.next.as_ref().is_some_and(|next| next.opcode == Opcode::LinkTimeout && next.prep_error().is_none()) {
-        return;
+    let Some(timer) = take_unstarted_timer(req) else { return };
+    let expires = matches!(&timer.op, Op::Timeout(TimeoutOp::Link { when }) if when.expires_at_once());
+    let errno = if expires && has_file(guard, &req.target) { Errno::ENOENT } else { Errno::ECANCELED };
+    guard.ready.push_back(Ready::Complete(timer, Outcome::errno_ok(errno)));
+}
+
+fn take_unstarted_timer(req: &mut Request) -> Option<Box<Request>> {
+    let is_timer = |next: &Request| next.opcode == Opcode::LinkTimeout && next.prep_error().is_none();
+    if !req.next.as_deref().is_some_and(is_timer) {
+        return None;
     }
-    let Some(mut timer) = req.next.take() else { return };
+    let mut timer = req.next.take()?;
     *req.next = timer.next.take();
-    guard.ready.push_back(Ready::Complete(timer, Outcome::errno_ok(Errno::ECANCELED)));
+    Some(timer)
+}
+
+/// Whether the file is there, if the request has one.
+fn has_file(guard: &UringGuard, target: &FileTarget) -> bool {
+    match target {
+        FileTarget::None | FileTarget::Held(_) | FileTarget::Duplicate(..) => true,
+        FileTarget::Fixed(index) => guard.res.files.get(*index).is_some(),
+        FileTarget::Fd(fd) => io::file_flags(*fd).is_ok(),
+    }
 }
 
 /// Every request of a broken chain: ECANCELED.
@@ -140,7 +162,9 @@ pub(super) fn fail_chain(guard: &mut UringGuard, mut head: Request) {
     let errno = head.prep_error().unwrap_or(Errno::ECANCELED);
     let is_silent = head.has(sqe::CQE_SKIP_SUCCESS);
     complete(guard, head, Outcome::err(errno));
-    end_unstarted_timer(guard, &mut rest);
+    if let Some(timer) = take_unstarted_timer(&mut rest) {
+        guard.ready.push_back(Ready::Complete(timer, Outcome::errno_ok(Errno::ECANCELED)));
+    }
     if let Some(next) = rest.next.take() {
         cancel_chain(guard, next, is_silent);
     }

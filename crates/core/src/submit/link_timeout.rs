@@ -1,5 +1,6 @@
 //! LINK_TIMEOUT: a timer that guards the request before it.
 
+use super::clock::deadline;
 use crate::ops::{Op, timeout::TimeoutOp};
 use crate::request::{ReqId, Stage};
 use crate::state::UringGuard;
@@ -21,7 +22,7 @@ pub(crate) fn start(guard: &mut UringGuard, id: ReqId) {
     let Some(mut timeout) = parked.req.next.take() else { return };
     *parked.req.next = timeout.next.take();
     let Op::Timeout(TimeoutOp::Link { when }) = timeout.op else { return };
-    let deadline_ns = when.deadline_ns();
+    let deadline_ns = deadline(guard, when);
     let seq = guard.res.timers.next_seq();
     let timer = guard.park(*timeout, Stage::LinkTimer { deadline_ns, seq, guards: id });
     guard.res.timers.arm(deadline_ns, seq, timer);

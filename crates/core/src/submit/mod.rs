@@ -12,6 +12,7 @@
 //!   arm, aio, punt, hybrid              the ways to park a request
 //!   identity                            whose worker runs a request
 //!   complete, link_timeout, attempt     the end of a request, and the chain behind it
+//!   clock                               deadlines on clocks that step
 //! ```
 
 mod aio;
@@ -19,6 +20,7 @@ mod arm;
 mod attempt;
 pub(crate) mod cancel;
 mod chain;
+mod clock;
 pub(crate) mod command;
 mod complete;
 mod dispatch;
@@ -49,7 +51,7 @@ pub(crate) use poll::fired as poll_fired;
 pub(crate) use punt::leave_to_submitter;
 pub(crate) use remote_cancel::{answer as answer_remote_cancel, cancel_matching};
 pub(crate) use sqe::SQE_FLAGS;
-pub(crate) use timeout::fire_expired;
+pub(crate) use timeout::{fire_expired, follow_clocks};
 
 use crate::ring::SubmitBaton;
 use crate::state::UringGuard;

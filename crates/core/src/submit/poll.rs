@@ -32,7 +32,7 @@ pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> At
         return Attempt::Done(Outcome::ok(ready as i32));
     }
     if fd_table::ring_index(file.fd).is_some() {
-        guard.unlocked(|| RINGS.note_polled(file.fd));
+        guard.unlocked(|| RINGS.note_polled_by_ring(file.fd));
     }
     let file = if is_multishot { duplicated(guard, req, file) } else { file };
     let node = req.node().map(Arc::downgrade);
@@ -57,16 +57,24 @@ pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> At
     Attempt::Parked
 }
 
-/// A multishot poll is armed on a duplicate of its own: arming it again when its number is closed
-/// would report once more what it has reported before.
+/// A multishot poll is armed on a duplicate of its own. Arming it again when its number is closed,
+/// or another request on the same number, would report once more what it has reported before.
 fn duplicated(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> OpFile {
+    let has_own = matches!(req.target, FileTarget::Duplicate(..)) || req.rare().is_some_and(|rare| rare.registered_file.is_some());
     // Not of a ring: the duplicate would keep it open.
-    if file.is_fixed || fd_table::is_ours(file.fd) {
+    if has_own || fd_table::is_ours(file.fd) {
         return file;
     }
     let Ok(own) = EngineFd::dup_of(file.fd) else { return file };
     let number = own.number();
-    req.target = FileTarget::Duplicate(file.fd, Arc::new(FileNode { fd: own, tag: 0 }));
+    let node = Arc::new(FileNode { fd: own, tag: 0 });
+    match core::mem::replace(&mut req.target, FileTarget::None) {
+        FileTarget::Held(registered) => {
+            req.rare_mut().registered_file = Some(registered);
+            req.target = FileTarget::Held(node);
+        }
+        _ => req.target = FileTarget::Duplicate(file.fd, node),
+    }
     guard.res.has_nodes = true;
     OpFile { fd: number, is_fixed: true }
 }

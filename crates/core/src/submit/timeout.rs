@@ -2,6 +2,7 @@
 
 use super::attempt::Attempt;
 use super::cancel;
+use super::clock::deadline;
 use super::complete::{complete, complete_timeout, note_timeout};
 use super::link_timeout;
 use super::punt::punt;
@@ -14,7 +15,7 @@ use uringlet_sys::{Errno, process};
 
 /// TIMEOUT.
 pub(super) fn add(guard: &mut UringGuard, req: &mut Request, when: TimeoutSpec, count: u32) -> Attempt {
-    let deadline_ns = when.deadline_ns();
+    let deadline_ns = deadline(guard, when);
     let seq = guard.res.timers.next_seq();
     let id = guard.park(req.take(), Stage::Timer { deadline_ns, seq });
     arm_timer(guard, deadline_ns, seq, id);
@@ -23,6 +24,17 @@ pub(super) fn add(guard: &mut UringGuard, req: &mut Request, when: TimeoutSpec, 
     }
     link_timeout::start(guard, id);
     Attempt::Parked
+}
+
+/// A clock has stepped: the deadlines on it move.
+#[cold]
+pub(crate) fn follow_clocks(guard: &mut UringGuard) {
+    for id in guard.matching(|_, parked| matches!(parked.stage, Stage::Timer { .. } | Stage::LinkTimer { .. })) {
+        let Some(Op::Timeout(op)) = guard.parked(id).map(|parked| &mut parked.req.op) else { continue };
+        if let Some(when) = op.when().copied().filter(|when| when.follows_clock()) {
+            let _ = move_timer(guard, id, when);
+        }
+    }
 }
 
 fn arm_timer(guard: &mut UringGuard, deadline_ns: u64, seq: u64, id: ReqId) {
@@ -52,14 +64,16 @@ pub(super) fn change(guard: &mut UringGuard, op: TimeoutOp) -> Result<usize, Err
 
 /// Gives a timer another deadline.
 fn move_timer(guard: &mut UringGuard, id: ReqId, when: TimeoutSpec) -> Result<(), Errno> {
-    let deadline_ns = when.deadline_ns();
+    let deadline_ns = deadline(guard, when);
     let parked = guard.parked(id).ok_or(Errno::ENOENT)?;
     let (Stage::Timer { deadline_ns: at, seq } | Stage::LinkTimer { deadline_ns: at, seq, .. }) = &mut parked.stage else {
         return Err(Errno::EALREADY);
     };
     let (old, seq) = (core::mem::replace(at, deadline_ns), *seq);
-    if let Op::Timeout(TimeoutOp::Add { when: period, .. }) = &mut parked.req.op {
-        *period = when;
+    if let Op::Timeout(op) = &mut parked.req.op
+        && let Some(former) = op.when()
+    {
+        *former = when;
     }
     guard.res.timers.disarm(old, seq);
     guard.res.timers.arm(deadline_ns, seq, id);

@@ -5,12 +5,20 @@ use super::engine_fd::EngineFd;
 use super::epoll_event::{EpollEvent, EpollOp};
 use crate::clock::timespec;
 use crate::io::Res;
-use crate::linux::general::{__kernel_itimerspec, CLOCK_MONOTONIC, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, TFD_CLOEXEC, TFD_NONBLOCK};
+use crate::linux::general::{
+    __kernel_itimerspec, CLOCK_MONOTONIC, CLOCK_REALTIME, EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, TFD_CLOEXEC, TFD_NONBLOCK,
+    TFD_TIMER_ABSTIME, TFD_TIMER_CANCEL_ON_SET,
+};
 use crate::process::monotonic_ns;
 use crate::signal::SIGSET_BYTES;
 use crate::user::UserPtr;
 use crate::valgrind;
 use syscalls::{Errno, Sysno, syscall};
+
+/// A system call's fresh descriptor.
+fn adopt(fd: usize) -> EngineFd {
+    EngineFd::adopt(fd as i32)
+}
 
 /// An eventfd that wakes the threads that poll it.
 #[derive(Debug)]
@@ -24,7 +32,7 @@ impl EventFd {
     pub fn new() -> Result<Self, Errno> {
         // SAFETY: no addresses.
         let fd = unsafe { syscall!(Sysno::eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC) }?;
-        Ok(Self(EngineFd::adopt(fd as i32)))
+        Ok(Self(adopt(fd)))
     }
 
     /// Makes it readable.
@@ -51,7 +59,7 @@ impl TimerFd {
     pub fn new() -> Result<Self, Errno> {
         // SAFETY: no addresses.
         let fd = unsafe { syscall!(Sysno::timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC) }?;
-        Ok(Self(EngineFd::adopt(fd as i32)))
+        Ok(Self(adopt(fd)))
     }
 
     /// Starts it: it expires once, in `ns` nanoseconds. Returns whether it runs.
@@ -60,6 +68,34 @@ impl TimerFd {
         let spec = __kernel_itimerspec { it_interval: timespec(0), it_value: timespec(ns) };
         // SAFETY: the kernel reads a live structure.
         unsafe { syscall!(Sysno::timerfd_settime, self.0.number(), 0, &raw const spec, 0) }.is_ok()
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.0.number()
+    }
+}
+
+/// Becomes readable, once more each time, when the wall clock is set or a suspend ends.
+#[derive(Debug)]
+pub struct ClockStep(EngineFd);
+
+impl ClockStep {
+    /// A timer that a step cancels, and that expires in some centuries.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`; `EPERM` under system call filters that do not know it;
+    /// `EINVAL` before Linux 3.0.
+    pub fn new() -> Result<Self, Errno> {
+        // SAFETY: no addresses.
+        let fd = unsafe { syscall!(Sysno::timerfd_create, CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC) }?;
+        let step = Self(adopt(fd));
+        let spec = __kernel_itimerspec { it_interval: timespec(0), it_value: timespec(u64::MAX) };
+        let flags = TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET;
+        // SAFETY: the kernel reads a live structure.
+        unsafe { syscall!(Sysno::timerfd_settime, step.number(), flags, &raw const spec, 0) }?;
+        Ok(step)
     }
 
     /// The number.
@@ -81,7 +117,7 @@ impl Epoll {
     pub fn new() -> Result<Self, Errno> {
         // SAFETY: no addresses.
         let fd = unsafe { syscall!(Sysno::epoll_create1, EPOLL_CLOEXEC) }?;
-        Ok(Self(EngineFd::adopt(fd as i32)))
+        Ok(Self(adopt(fd)))
     }
 
     /// The number.

@@ -14,7 +14,7 @@ pub use engine_fd::{EngineFd, grow_fd_table};
 pub use epoll_event::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EpollEvent, EpollOp, NO_EVENT};
 #[cfg(loom)]
 pub use event::signal_eventfd;
-pub use event::{Epoll, EventFd, TimerFd};
+pub use event::{ClockStep, Epoll, EventFd, TimerFd};
 pub use leaving::{LeavingNumber, wait_until_left};
 pub use moved::{MovedNumber, lock_for_fork, move_away, recover_in_copy, reset_in_child, unlock_after_fork};
 pub use record_locks::{any_number_lingers, before_programs_close, close_keeping_locks};

@@ -64,6 +64,26 @@ impl TimerFd {
     }
 }
 
+/// Readable when the wall clock is set, which no model does.
+#[derive(Debug)]
+pub struct ClockStep(i32);
+
+impl ClockStep {
+    /// A new one.
+    ///
+    /// # Errors
+    /// None in a model.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self(model::with(|kernel| kernel.events.new_eventfd())))
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.0
+    }
+}
+
 /// An epoll set of the engine.
 #[derive(Debug)]
 pub struct Epoll(i32);

@@ -2,7 +2,7 @@
 
 use crate::ring_memory::{RingField, RingMemory};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use uringlet_abi::{Cqe, Sqe, sq_flags};
+use uringlet_abi::{Cqe, Sqe, cqe, sq_flags};
 
 /// A program with a ring's memory mapped.
 #[derive(Debug)]
@@ -46,10 +46,39 @@ impl ModelProgram {
             return None;
         }
         let cqe = self.memory.read_cqe(self.cq_head);
-        self.cq_head = self.cq_head.wrapping_add(1);
+        self.consume(1);
+        Some(cqe)
+    }
+
+    /// As [`reap`](Self::reap), from a ring with CQEs of both sizes: with the second half of a CQE
+    /// of 32 bytes. Fillers are skipped.
+    pub fn reap_mixed(&mut self) -> Option<(Cqe, Option<[u64; 2]>)> {
+        loop {
+            // As in `reap`.
+            let tail = self.memory.word(RingField::CqTail).load(Acquire);
+            if tail == self.cq_head {
+                return None;
+            }
+            let first = self.memory.read_cqe(self.cq_head);
+            if first.flags & cqe::SKIP != 0 {
+                self.consume(1);
+                continue;
+            }
+            if first.flags & cqe::BIG == 0 {
+                self.consume(1);
+                return Some((first, None));
+            }
+            assert!(tail.wrapping_sub(self.cq_head) >= 2, "both halves are published at once");
+            let second = self.memory.read_cqe(self.cq_head.wrapping_add(1));
+            self.consume(2);
+            return Some((first, Some([second.user_data, u64::from(second.res as u32) | u64::from(second.flags) << 32])));
+        }
+    }
+
+    fn consume(&mut self, slots: u32) {
+        self.cq_head = self.cq_head.wrapping_add(slots);
         // Pairs with the engine's acquire of the head before it stores into the slot again.
         self.memory.word(RingField::CqHead).store(self.cq_head, Release);
-        Some(cqe)
     }
 
     /// Whether the ring asks to be entered for CQEs that had no room.

@@ -36,7 +36,7 @@ pub(crate) struct Send {
     addr: u64,
     /// Its size, bytes.
     len: u32,
-    /// Most bytes to take from a provided buffer; 0: its size.
+    /// Most bytes to take from a ring's provided buffer; 0: its size.
     cap: u32,
     /// `MSG_*`.
     msg_flags: u32,
@@ -170,6 +170,10 @@ impl Send {
     fn select(&mut self, cx: &mut IssueCx<'_>) -> Result<(), Errno> {
         if !cx.ring.buf_groups.exists(cx.buf_group) {
             return Err(Errno::ENOENT);
+        }
+        if cx.ring.buf_groups.is_list(cx.buf_group) {
+            // As in Linux since 6.10: of a list, whole buffers are sent.
+            self.cap = 0;
         }
         let mut chosen = if self.is_bundle {
             // Only the first transfer has a limit.

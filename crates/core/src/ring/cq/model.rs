@@ -7,7 +7,7 @@ use super::Cq;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use loom::thread;
-use uringlet_abi::Cqe;
+use uringlet_abi::{Cqe, cqe as flag};
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::model::{self, ModelProgram};
 use uringlet_sys::ring_memory::{Geometry, RingMemory};
@@ -29,6 +29,12 @@ impl Completions {
     /// A worker's completion.
     fn post(&mut self, n: u64) {
         self.cq.post(&self.memory, cqe(n));
+        self.commit();
+    }
+
+    /// The same with a second half.
+    fn post_big(&mut self, n: u64) {
+        self.cq.post_big(&self.memory, cqe(n), extra(n));
         self.commit();
     }
 
@@ -56,6 +62,42 @@ impl Completions {
 
 fn cqe(n: u64) -> Cqe {
     Cqe { user_data: n, res: n as i32, flags: n as u32 }
+}
+
+fn extra(n: u64) -> [u64; 2] {
+    [n << 32, !n]
+}
+
+/// Sizes alternate, so that of two slots a CQE of two finds none, or only the last: it waits, and a
+/// filler takes that slot.
+#[test]
+fn ring_of_both_sizes_tears_nothing_and_keeps_the_order() {
+    const CQES: u64 = 3;
+    for is_big in [[false, true, false], [true, false, true]] {
+        let is_big = move |n: u64| is_big[n as usize - 1];
+        model::check(3, move || {
+            let (ring, mut program) = Completions::new();
+            let poster = thread::spawn({
+                let ring = Arc::clone(&ring);
+                move || (1..=CQES).for_each(|n| if is_big(n) { ring.lock().post_big(n) } else { ring.lock().post(n) })
+            });
+            let mut reaped = Vec::new();
+            while (reaped.len() as u64) < CQES {
+                match program.reap_mixed() {
+                    Some(cqe) => reaped.push(cqe),
+                    None if program.sees_overflow() => ring.lock().flush(),
+                    None => thread::yield_now(),
+                }
+            }
+            poster.join().unwrap();
+            let posted = (1..=CQES).map(|n| match is_big(n) {
+                true => (Cqe { flags: n as u32 | flag::BIG, ..cqe(n) }, Some(extra(n))),
+                false => (cqe(n), None),
+            });
+            assert_eq!(reaped, posted.collect::<Vec<_>>());
+            assert!(program.reap_mixed().is_none() && !program.sees_overflow());
+        });
+    }
 }
 
 #[test]

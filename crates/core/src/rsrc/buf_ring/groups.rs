@@ -72,6 +72,11 @@ impl BufGroups {
         Ok(SelectedBuf { addr, len, bid, group, origin, stage: BufStage::Peeked, is_last, bundle: Some(bundle) })
     }
 
+    /// Whether the group was filled by PROVIDE_BUFFERS.
+    pub(crate) fn is_list(&self, group: u16) -> bool {
+        matches!(self.groups.get(&group), Some(BufGroup::List(_)))
+    }
+
     /// Whether there is such a group, even an empty one.
     pub(crate) fn exists(&self, group: u16) -> bool {
         self.groups.contains_key(&group)
