@@ -3,9 +3,8 @@
 //!          code).
 //! Issue:   armed in the ring's epoll set; operates on other requests: submit/poll.rs.
 //! Errors:  EINVAL bad fields or flags; EBADF; for POLL_REMOVE also ENOENT, EALREADY.
-//! Differs: with two requests on one file, one of them multishot, existing readiness may be
-//!          reported twice; a readiness that has gone when the program enters is not told.
-//! Tests:   liburing poll*.t; ours cli/tests/order.rs.
+//! Differs: a readiness that has gone when the program enters is not told.
+//! Tests:   liburing poll*.t; ours cli/tests/order.rs, corners.rs.
 
 use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Sqe, op_flags};

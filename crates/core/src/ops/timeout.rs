@@ -5,7 +5,7 @@
 //!          timespecs; off = CQEs to count.
 //! Errors:  EINVAL bad fields, flags or times; EFAULT; results ETIME, ECANCELED; for REMOVE also
 //!          ENOENT, EALREADY, EBUSY.
-//! Tests:   liburing timeout*.t, link-timeout.t; ours cli/tests/newer_ops.rs.
+//! Tests:   liburing timeout*.t, link-timeout.t; ours cli/tests/newer_ops.rs, corners.rs.
 
 use super::issue::{OpFamily, PrepCx, unused};
 use uringlet_abi::{Sqe, Timespec, op_flags};
