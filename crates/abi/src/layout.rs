@@ -9,6 +9,11 @@ pub const OFF_CQ_RING: u64 = 0x0800_0000;
 pub const OFF_SQES: u64 = 0x1000_0000;
 /// `IORING_MAP_OFF_PARAM_REGION`: the memory of `IORING_REGISTER_MEM_REGION`.
 pub const OFF_PARAM_REGION: u64 = 0x2000_0000;
+/// `IORING_MAP_OFF_ZCRX_REGION`: refill rings of zero-copy receive, the instance's id shifted by
+/// [`OFF_ZCRX_SHIFT`].
+pub const OFF_ZCRX_REGION: u64 = 0x3000_0000;
+/// `IORING_OFF_ZCRX_SHIFT`.
+pub const OFF_ZCRX_SHIFT: u32 = 16;
 /// `IORING_OFF_PBUF_RING`: kernel-allocated provided-buffer rings, group id shifted by
 /// [`OFF_PBUF_SHIFT`].
 pub const OFF_PBUF_RING: u64 = 0x8000_0000;
@@ -43,6 +48,17 @@ pub const CQ_FLAGS: u32 = 40;
 pub const CQ_OVERFLOW: u32 = 44;
 /// The first CQE.
 pub const CQES: u32 = 64;
+
+/// Head of a refill ring: written by the engine.
+pub const ZCRX_HEAD: u32 = 0;
+/// Tail of a refill ring: written by the program.
+pub const ZCRX_TAIL: u32 = 4;
+/// The first entry of a refill ring.
+pub const ZCRX_RQES: u32 = 64;
+/// Size of an entry of a refill ring.
+pub const ZCRX_RQE: u32 = 16;
+/// `IORING_ZCRX_AREA_SHIFT`: the area's id is above this bit of an offset.
+pub const ZCRX_AREA_SHIFT: u32 = 48;
 
 /// Most SQ entries of a ring.
 pub const MAX_ENTRIES: u32 = 32768;

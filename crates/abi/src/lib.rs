@@ -187,6 +187,10 @@ pub mod uring_cmd {
     pub const TX_TIMESTAMP: u32 = 4;
     pub const GETSOCKNAME: u32 = 5;
 
+    /// Bits of a time stamp's CQE: it comes from the hardware; above the shift its `SCM_TSTAMP_*`.
+    pub const TSTAMP_HW: u32 = 1 << 16;
+    pub const TIMESTAMP_TYPE_SHIFT: u32 = 17;
+
     pub const BLOCK_DISCARD: u32 = 0x12 << 8;
 }
 

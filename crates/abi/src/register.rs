@@ -124,6 +124,81 @@ pub const NAPI_TRACKING_STATIC: u32 = 1;
 /// `IO_URING_NAPI_TRACKING_INACTIVE`.
 pub const NAPI_TRACKING_INACTIVE: u32 = 255;
 
+/// `struct io_uring_zcrx_ifq_reg`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ZcrxReg {
+    pub if_idx: u32,
+    pub if_rxq: u32,
+    pub rq_entries: u32,
+    /// `ZCRX_REG_*`.
+    pub flags: u32,
+    /// Of a [`ZcrxArea`].
+    pub area_ptr: u64,
+    /// Of a [`RegionDesc`].
+    pub region_ptr: u64,
+    pub offsets: ZcrxOffsets,
+    pub zcrx_id: u32,
+    pub rx_buf_len: u32,
+    pub resv: [u64; 3],
+}
+const _: () = assert!(size_of::<ZcrxReg>() == 96);
+
+/// `struct io_uring_zcrx_offsets`: of a refill ring, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ZcrxOffsets {
+    pub head: u32,
+    pub tail: u32,
+    pub rqes: u32,
+    pub resv2: u32,
+    pub resv: [u64; 2],
+}
+
+/// `struct io_uring_zcrx_area_reg`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ZcrxArea {
+    pub addr: u64,
+    pub len: u64,
+    pub rq_area_token: u64,
+    /// `IORING_ZCRX_AREA_*`.
+    pub flags: u32,
+    pub dmabuf_fd: u32,
+    pub resv: [u64; 2],
+}
+const _: () = assert!(size_of::<ZcrxArea>() == 48);
+
+/// `struct io_uring_zcrx_rqe`: an entry of a refill ring.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ZcrxRefill {
+    pub off: u64,
+    pub len: u32,
+    pub pad: u32,
+}
+const _: () = assert!(size_of::<ZcrxRefill>() == 16);
+
+/// `struct zcrx_ctrl`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ZcrxControl {
+    pub zcrx_id: u32,
+    /// `ZCRX_CTRL_*`.
+    pub op: u32,
+    pub resv: [u64; 2],
+    /// The operation's own.
+    pub args: [u64; 6],
+}
+const _: () = assert!(size_of::<ZcrxControl>() == 72);
+
+/// `ZCRX_REG_NODEV`: an instance without a network device.
+pub const ZCRX_REG_NODEV: u32 = 2;
+/// `IORING_ZCRX_AREA_DMABUF`.
+pub const ZCRX_AREA_DMABUF: u32 = 1;
+/// `ZCRX_CTRL_FLUSH_RQ`: read the refill ring.
+pub const ZCRX_CTRL_FLUSH_RQ: u32 = 0;
+
 /// `struct io_uring_task_restriction`, without the list that follows it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -157,6 +157,8 @@ impl Engine {
             guard.res.buf_groups.map_for_program(offset, len)
         } else if offset & layout::OFF_MMAP_MASK == layout::OFF_PARAM_REGION {
             guard.wait_args.region.as_ref().ok_or(Errno::ENOMEM).and_then(|region| region.map_for_program(len))
+        } else if offset & layout::OFF_MMAP_MASK == layout::OFF_ZCRX_REGION {
+            guard.res.zcrx.map_for_program(offset, len)
         } else {
             guard.res.memory.map_for_program(offset, len)
         };

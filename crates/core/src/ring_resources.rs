@@ -8,6 +8,7 @@ use crate::ring::cq::{Cq, CqeExtra, WaitingCqe};
 use crate::rsrc::buf_ring::BufGroups;
 use crate::rsrc::buffers::{BufferNode, BufferTable};
 use crate::rsrc::files::{FileNode, FileTable};
+use crate::rsrc::zcrx::ZcrxTable;
 use crate::throttle::RingThrottle;
 use crate::timer::Timers;
 use crate::write::WriteMode;
@@ -74,6 +75,7 @@ pub(crate) struct RingResources {
     pub(crate) files: FileTable,
     pub(crate) buffers: BufferTable,
     pub(crate) buf_groups: BufGroups,
+    pub(crate) zcrx: ZcrxTable,
     /// Requests may hold files or buffers that have to be released when they complete.
     pub(crate) has_nodes: bool,
     /// How buffered writes are executed.
@@ -100,6 +102,7 @@ impl RingResources {
             files: FileTable::default(),
             buffers: BufferTable::default(),
             buf_groups: BufGroups::default(),
+            zcrx: ZcrxTable::default(),
             has_nodes: false,
             mode: WriteMode::default(),
             throttle: RingThrottle::default(),
@@ -198,6 +201,11 @@ impl RingResources {
     pub(crate) fn has_room(&self) -> bool {
         let waiting = self.cq.ready(&self.memory) as usize + self.deferred.len();
         waiting < self.memory.geometry().cq_entries as usize && !self.cq.has_overflow()
+    }
+
+    /// For how many CQEs with a second half there is room, at least.
+    pub(crate) fn big_room(&self) -> usize {
+        (self.cq.big_room(&self.memory) as usize).saturating_sub(self.deferred.len())
     }
 
     /// Whether there is nothing for the program, neither in the CQ nor by entering for events.

@@ -358,8 +358,16 @@ pub fn poll_wait(fd: i32, mask: u32) -> Result<u32, Errno> {
 /// # Errors
 /// `ENOTSOCK`, `EBADF`.
 pub fn socket_option(fd: i32, option: u32) -> Result<i32, Errno> {
+    int_option(fd, SOL_SOCKET, option)
+}
+
+/// getsockopt(2) of an option that is an int.
+///
+/// # Errors
+/// `ENOTSOCK`, `EBADF`; `ENOPROTOOPT`, `EOPNOTSUPP` the socket has no such option.
+pub fn int_option(fd: i32, level: u32, option: u32) -> Result<i32, Errno> {
     let mut value = 0_i32;
-    getsockopt(fd, SOL_SOCKET, option, ptr_of_mut(&mut value), 4)?;
+    getsockopt(fd, level, option, ptr_of_mut(&mut value), 4)?;
     Ok(value)
 }
 

@@ -1,42 +1,10 @@
 /* CQEs of 32 bytes: on rings of them (CQE32) and among others (CQE_MIXED); every flag of NOP. */
-#include "net_ring.h"
+#include "big_cqe.h"
 
-enum { CQE32 = 1 << 11, SINGLE_ISSUER = 1 << 12, DEFER_TASKRUN = 1 << 13, CQE_MIXED = 1 << 18, CQSIZE = 1 << 3 };
-enum { F_SKIP = 1 << 5, F_32 = 1 << 15 };
 enum { NOP_INJECT = 1, NOP_FILE = 2, NOP_FIXED_FILE = 4, NOP_FIXED_BUFFER = 8, NOP_TW = 16, NOP_CQE32 = 32 };
 enum { TIMEOUT = 11, SKIP_SUCCESS = 64, REGISTER_BUFFERS = 0 };
 #define BIG(n) SQE(NOP, .op_flags = NOP_CQE32, .off = 1000 + (n), .addr = 2000 + (n), .user_data = n)
 #define SMALL(n) SQE(NOP, .user_data = n)
-
-static unsigned ring_flags, cq_entries;
-
-/* Returns 0, or the errno of setup. */
-static int ring(const char *name, unsigned flags, unsigned entries)
-{
-	uint32_t params[30] = { 0 };
-	int probe;
-
-	params[2] = flags | (entries ? CQSIZE : 0);
-	params[1] = entries;
-	probe = syscall(425, 32, params);
-	if (probe < 0)
-		return -errno;
-	close(probe);
-	if (ring_fd >= 0)
-		close(ring_fd);
-	memset(params, 0, sizeof(params));
-	params[2] = flags | (entries ? CQSIZE : 0);
-	params[1] = entries;
-	open_ring(name, params);
-	ring_flags = flags;
-	cq_entries = params[1];
-	return 0;
-}
-
-static void enter(unsigned n)
-{
-	check("submitted", syscall(426, ring_fd, n, 0, 1, 0, 0), n);
-}
 
 /* The next CQE with its second half. */
 static void big_cqe(const char *what, uint64_t user_data, int res, uint32_t flags, uint64_t extra1, uint64_t extra2)

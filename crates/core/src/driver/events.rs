@@ -3,7 +3,7 @@
 use crate::apoll::{CLOCK_EVENT, PollWaiter, RECHECK_EVENT, WAKE_EVENT};
 use crate::state::UringGuard;
 use crate::submit::identity::start_missing_workers;
-use crate::submit::{Depth, answer_remote_cancel, fire_expired, follow_clocks, issue, poll_fired, reap_aio, run_ready};
+use crate::submit::{Depth, answer_remote_cancel, fire_expired, follow_clocks, issue, poll_fired, reap_aio, revive_starved, run_ready};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::setup;
@@ -39,6 +39,7 @@ pub(super) fn bring_on(guard: &mut UringGuard) {
         reap_aio(guard);
     }
     answer_remote_cancel(guard);
+    revive_starved(guard);
     fire_timers(guard);
     run_ready(guard, Depth::Deep);
 }

@@ -77,6 +77,8 @@ impl OpFile {
 pub(crate) struct IssueCx<'a> {
     pub(crate) ring: &'a mut RingResources,
     pub(crate) file: OpFile,
+    /// For an op that posts several CQEs in one try.
+    pub(crate) user_data: u64,
     /// `IOSQE_*` of the request.
     pub(crate) sqe_flags: u8,
     /// The group to select a buffer from, if `IOSQE_BUFFER_SELECT` is set.

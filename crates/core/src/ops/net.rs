@@ -1,11 +1,11 @@
-//! `IORING_OP_ACCEPT, CONNECT, SEND, RECV, SENDMSG, RECVMSG, SEND_ZC, SENDMSG_ZC, SOCKET, SHUTDOWN,
-//! BIND, LISTEN`: sockets.
+//! `IORING_OP_ACCEPT, CONNECT, SEND, RECV, SENDMSG, RECVMSG, SEND_ZC, SENDMSG_ZC, RECV_ZC, SOCKET,
+//! SHUTDOWN, BIND, LISTEN`: sockets.
 //! Source:  io_uring_enter(2) and the pages of the system calls; behaviour of Linux 6.18
-//!          io_uring/net.c (not its code).
+//!          io_uring/net.c, of 7.1 for RECV_ZC (not its code).
 //! Issue:   tried without sleeping, then poll and a new try; SOCKET, SHUTDOWN, BIND, LISTEN inline
 //!          or on a worker.
-//! Errors:  EINVAL bad fields; ENOTSOCK; ENOBUFS no provided buffer; else those of the system
-//!          calls.
+//! Errors:  EINVAL bad fields; ENOTSOCK; ENOBUFS no provided buffer; of RECV_ZC EPROTONOSUPPORT no
+//!          TCP socket, ENOMEM no buffer, ENOSPC a full CQ; else those of the system calls.
 //! Differs: during an accept a blocking listener is non-blocking for a moment: an accept(2) of
 //!          another thread may return EAGAIN; an unreadable header or address is reported when a
 //!          request outside of a chain is issued; POLL_FIRST on a file that is no socket is
@@ -16,9 +16,10 @@
 //!          requested, and returns those that hold nothing unless others were selected after them
 //!          (Linux 6.18 returns those of its first try only, and lets others receive over the
 //!          rest); a receive that waits on a TCP socket whose SO_RCVLOWAT was raised after its
-//!          first wait is not woken for less.
+//!          first wait is not woken for less; RECV_ZC fills its buffers with what comes, however
+//!          it was sent, and goes on when the program has returned buffers or read CQEs.
 //! Tests:   liburing accept*.t, connect.t, send_recv*.t, recv-multishot.t, socket*.t, shutdown.t;
-//!          ours cli/tests/net_ops.rs.
+//!          ours cli/tests/net_ops.rs, cli/tests/recv_zc.rs.
 
 mod accept;
 mod attempt;
@@ -26,6 +27,7 @@ mod connect;
 mod message;
 mod nonblock;
 mod recv;
+mod recv_zc;
 mod recvmsg;
 mod send;
 mod sendmsg;
@@ -52,6 +54,7 @@ pub(crate) enum NetOp {
     Recv(recv::Recv),
     Sendmsg(sendmsg::Sendmsg),
     Recvmsg(recvmsg::Recvmsg),
+    RecvZc(recv_zc::RecvZc),
     Socket(socket_op::SocketOp),
 }
 
@@ -73,10 +76,18 @@ forward! {
     prep_sendmsg = sendmsg::prep => Sendmsg;
     prep_sendmsg_zc = sendmsg::prep_zc => Sendmsg;
     prep_recvmsg = recvmsg::prep => Recvmsg;
+    prep_recv_zc = recv_zc::prep => RecvZc;
     prep_socket = socket_op::prep_socket => Socket;
     prep_shutdown = socket_op::prep_shutdown => Socket;
     prep_bind = socket_op::prep_bind => Socket;
     prep_listen = socket_op::prep_listen => Socket;
+}
+
+impl NetOp {
+    /// Whether it waits for something that no event of its socket tells.
+    pub(crate) fn is_starved(&self) -> bool {
+        matches!(self, Self::RecvZc(op) if op.is_starved())
+    }
 }
 
 impl OpFamily for NetOp {
@@ -90,6 +101,7 @@ impl OpFamily for NetOp {
             Self::Recv(op) => op.try_issue(cx),
             Self::Sendmsg(op) => op.try_issue(cx),
             Self::Recvmsg(op) => op.try_issue(cx),
+            Self::RecvZc(op) => op.try_issue(cx),
             Self::Socket(_) => Issue::Blocks,
         }
     }
@@ -107,7 +119,7 @@ impl OpFamily for NetOp {
             Self::Sendmsg(op) => Some(op.try_send(cx)),
             Self::Recvmsg(op) => Some(op.try_receive(cx)),
             Self::Connect(op) => Some(op.try_connect(fd)),
-            Self::Accept(_) | Self::Socket(_) => None,
+            Self::Accept(_) | Self::RecvZc(_) | Self::Socket(_) => None,
         }
     }
 
@@ -136,6 +148,7 @@ impl OpFamily for NetOp {
             Self::Recvmsg(op) => !op.selects,
             Self::Accept(op) => !op.is_multishot(),
             Self::Sendmsg(op) => op.is_lockless(),
+            Self::RecvZc(_) => false,
             Self::Connect(_) | Self::Socket(_) => true,
         }
     }
@@ -159,6 +172,8 @@ impl OpFamily for NetOp {
             Self::Recv(op) => op.run(fd),
             Self::Sendmsg(op) => op.run(fd),
             Self::Recvmsg(op) => op.run(fd),
+            // Its file cannot be polled any more.
+            Self::RecvZc(_) => Outcome::err(Errno::EBADFD),
             Self::Socket(op) => op.run(fd),
         }
     }

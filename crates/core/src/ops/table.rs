@@ -75,6 +75,9 @@ const SOCKET_CALL: OpRouting = OpRouting { worker: WorkerClass::Unbounded, ..BOU
 /// Waits for readiness, perhaps for ever.
 const POLLED: OpRouting = OpRouting { poll: PollDirection::Always, ..SOCKET_CALL };
 
+/// The same, never issued by a worker.
+const POLLED_HERE: OpRouting = OpRouting { honours_async: false, ..POLLED };
+
 /// A read or a write.
 const TRANSFER: OpRouting =
     OpRouting { poll: PollDirection::Streams, worker: WorkerClass::ByFile, run_queue: RunQueueRule::BufferedWrites, ..BOUNDED };
@@ -233,7 +236,7 @@ const fn def(opcode: Opcode) -> OpDef {
         O::FutexWait => wait(prep!(futex::prep_wait)),
         O::FutexWake => row(prep!(futex::prep_wake), UNBOUNDED_RING),
         O::FutexWaitv => wait(prep!(futex::prep_waitv)),
-        O::RecvZc => UNSUPPORTED,
+        O::RecvZc => OpDef { routing: POLLED_HERE, ..socket(prep!(net::prep_recv_zc)) },
     }
 }
 

@@ -2,26 +2,31 @@
 //! Source:  io_uring_enter(2), behaviour of Linux 6.18, and of 6.19 for GETSOCKNAME; `virtual_file`
 //!          says which files of the engine take commands.
 //! Issue:   a virtual file decides: it completes the command now or later, or a worker runs it.
-//!          Socket commands run inline, block device commands on a worker.
+//!          Socket commands run inline, block device commands on a worker. TX_TIMESTAMP waits for
+//!          `EPOLLERR`, and is then tried.
 //! Errors:  EINVAL the upper half of `cmd_op`'s field, unknown flags; EBADF; EOPNOTSUPP a file that
 //!          takes no commands, or not this one; else those of the system calls.
 //! Differs: the registered buffer of `IORING_URING_CMD_FIXED` is used by no command; multishot
 //!          commands are EOPNOTSUPP on every file (those to sockets never complete in the kernel);
 //!          device drivers of the kernel other than block devices and /dev/null (NVMe, FUSE) take
 //!          no commands here; a discard of a block device that is opened exclusively elsewhere is
-//!          EBUSY, as with BLKDISCARD.
-//! Tests:   ours cli/tests/ublk.rs, cli/tests/cmd_ops.rs.
+//!          EBUSY, as with BLKDISCARD; TX_TIMESTAMP is EOPNOTSUPP on a socket whose error queue may
+//!          hold other messages.
+//! Tests:   ours cli/tests/ublk.rs, cli/tests/cmd_ops.rs, cli/tests/tx_timestamp.rs.
 
 mod socket;
+mod tx_timestamp;
 
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx};
 use super::outcome::Outcome;
 use crate::file::FileKind;
+use crate::ring::cq::CqeExtra;
 use crate::virtual_file::{UringCmd, VirtualFile};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use socket::SocketCmd;
-use uringlet_abi::{Sqe, setup, sqe, uring_cmd as cmd};
+use tx_timestamp::TxTimestamps;
+use uringlet_abi::{Sqe, cqe, setup, sqe, uring_cmd as cmd};
 use uringlet_sys::ring_memory::RingMemory;
 use uringlet_sys::{Errno, UserPtr, io, process};
 
@@ -49,6 +54,7 @@ struct RareFields {
     is_refused: bool,
     /// The second half of a 128-byte SQE.
     sqe_tail: Option<[u8; 64]>,
+    tx_timestamps: TxTimestamps,
 }
 
 /// The kinds of files that take commands, but for virtual ones.
@@ -102,7 +108,8 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<CmdOp, Errno> {
     // On a ring of both sizes the first half says whether there is a second one.
     let sqe_tail = (cx.is_wide || cx.setup & setup::SQE128 != 0).then_some([0; 64]);
     let is_plain = sqe.file_index() == 0 && sqe.op_flags == 0 && !is_refused && sqe_tail.is_none();
-    let rare = (!is_plain).then(|| Box::new(RareFields { optlen: sqe.file_index(), flags: sqe.op_flags, is_refused, sqe_tail }));
+    let rare = (!is_plain)
+        .then(|| Box::new(RareFields { optlen: sqe.file_index(), flags: sqe.op_flags, is_refused, sqe_tail, ..RareFields::default() }));
     Ok(CmdOp { op: sqe.off as u32, len: sqe.len, addr: sqe.addr, data, rare, file: None })
 }
 
@@ -115,6 +122,7 @@ impl OpFamily for CmdOp {
         }
         match self.target(fd) {
             Ok(CmdTarget::BlockDevice) => Issue::Blocks,
+            Ok(CmdTarget::Socket) if self.op == cmd::TX_TIMESTAMP => self.rare.get_or_insert_default().tx_timestamps.try_issue(cx),
             target => target.and_then(|target| self.run_on(target, fd)).into(),
         }
     }
@@ -125,6 +133,11 @@ impl OpFamily for CmdOp {
         for (bytes, word) in sqe_tail.chunks_exact_mut(8).zip(memory.sqe_second_half(index)) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
+    }
+
+    /// Only time stamps have one. The last CQE, of a cancel, is none of them.
+    fn cqe_extra(&self, outcome: Outcome) -> Option<CqeExtra> {
+        self.rare.as_ref().filter(|_| outcome.flags & cqe::MORE != 0).map(|rare| rare.tx_timestamps.time())
     }
 
     /// Runs the command on a worker.
@@ -138,6 +151,11 @@ impl OpFamily for CmdOp {
 }
 
 impl CmdOp {
+    /// Whether it asks for a socket's time stamps.
+    pub(crate) fn is_tx_timestamp(&self) -> bool {
+        self.op == cmd::TX_TIMESTAMP
+    }
+
     fn flags(&self) -> u32 {
         self.rare.as_ref().map_or(0, |rare| rare.flags)
     }

@@ -12,6 +12,7 @@ mod ring_fds;
 pub(crate) mod setup;
 mod wait_args;
 mod workers;
+mod zcrx;
 
 use crate::driver::leave::release_ring;
 use crate::ops::cancel::CancelOp;
@@ -93,6 +94,7 @@ fn needs_memory(opcode: u32) -> bool {
             | reg::MEM_REGION
             | reg::RESIZE_RINGS
             | reg::NAPI
+            | reg::ZCRX_IFQ
     )
 }
 
@@ -130,6 +132,8 @@ fn run(guard: &mut UringGuard, opcode: u32, arg: UserPtr, n: u32) -> Result<usiz
         reg::CLOCK => wait_args::register_clock(guard, arg, n),
         reg::MEM_REGION => one(arg, n).and_then(|()| wait_args::register_region(guard, arg)),
         reg::CLONE_BUFFERS => one(arg, n).and_then(|()| clone_buffers::clone(guard, arg, ring_of)),
+        reg::ZCRX_IFQ => one(arg, n).and_then(|()| zcrx::register(guard, arg)),
+        reg::ZCRX_CTRL => zcrx::control(guard, arg, n),
         reg::SYNC_CANCEL => one(arg, n).and_then(|()| sync_cancel(guard, arg)),
         _ => Err(Errno::EINVAL),
     }

@@ -59,6 +59,7 @@ fn answer_to(hdr: &QueryHdr, data: UserPtr, room: usize) -> Result<Result<Vec<u8
     user::read_slice(&mut [0_u8; MAX_SIZE][..room.min(MAX_SIZE)], data)?;
     Ok(match hdr.query_op {
         query::OPCODES => Ok(opcodes()),
+        query::ZCRX => Ok(zcrx()),
         query::SCQ => Ok([u64::from(layout::CQES), 64].iter().flat_map(|word| word.to_le_bytes()).collect()),
         _ => Err(Errno::EOPNOTSUPP),
     })
@@ -70,6 +71,14 @@ fn opcodes() -> Vec<u8> {
     let flags = [u64::from(setup::FEATURES), u64::from(setup::PUBLIC), u64::from(enter::KNOWN), u64::from(SQE_FLAGS)].map(u64::to_le_bytes);
     let queries = [query::NR, 0].map(u32::to_le_bytes);
     [counts.as_flattened(), flags.as_flattened(), queries.as_flattened()].concat()
+}
+
+/// `struct io_uring_query_zcrx`: flags of registration and of areas, the number of
+/// `ZCRX_CTRL_*`, features, size and alignment of a refill ring's header.
+fn zcrx() -> Vec<u8> {
+    let flags = [u64::from(reg::ZCRX_REG_NODEV), 0].map(u64::to_le_bytes);
+    let numbers = [reg::ZCRX_CTRL_FLUSH_RQ + 1, 0, layout::ZCRX_TAIL + 4, layout::ZCRX_RQES, 0, 0].map(u32::to_le_bytes);
+    [flags.as_flattened(), numbers.as_flattened()].concat()
 }
 
 /// Zeroes behind an answer that is shorter than its room.

@@ -56,7 +56,11 @@ pub(super) fn register_region(guard: &mut UringGuard, arg: UserPtr) -> Result<us
     Ok(0)
 }
 
-fn region(desc: &RegionDesc) -> Result<RegionMemory, Errno> {
+/// The memory that a program describes.
+///
+/// # Errors
+/// `EINVAL` unknown flags, reserved fields, no pages; `EFAULT`, `EOVERFLOW`, `E2BIG`, `ENOMEM`.
+pub(super) fn region(desc: &RegionDesc) -> Result<RegionMemory, Errno> {
     let is_user = desc.flags & MEM_REGION_TYPE_USER != 0;
     if desc.resv != [0; 4] || desc.flags & !MEM_REGION_TYPE_USER != 0 {
         return Err(Errno::EINVAL);

@@ -110,6 +110,17 @@ impl Cq {
         }
     }
 
+    /// How many CQEs with a second half there is room for.
+    pub(crate) fn big_room(&self, memory: &RingMemory) -> u32 {
+        let entries = memory.geometry().cq_entries;
+        let free = if self.has_overflow() { 0 } else { entries - self.ready(memory) };
+        if memory.geometry().cqe_shift != 4 {
+            return free;
+        }
+        let until_end = (entries - (self.tail & (entries - 1))).min(free);
+        until_end / 2 + (free - until_end) / 2
+    }
+
     #[cold]
     fn wait_for_room(&mut self, memory: &RingMemory, waiting: WaitingCqe) {
         self.overflow.push_back(waiting);
@@ -286,6 +297,26 @@ mod tests {
         m.word(RingField::CqHead).store(6, Release);
         cq.flush_overflow(&m);
         assert_eq!((cq.tail(), cq.has_overflow()), (9, false));
+    }
+
+    #[test]
+    fn room_for_big_cqes_is_what_they_take() {
+        for (shift, posted, consumed) in [(4, 0, 0), (4, 1, 0), (4, 3, 3), (4, 3, 2), (4, 4, 1), (4, 7, 7), (5, 3, 1), (5, 4, 0)] {
+            let m = memory_of(4, shift);
+            let mut cq = Cq::default();
+            for n in 0..posted {
+                m.word(RingField::CqHead).store(consumed.min(n), Release);
+                cq.post(&m, cqe(n.into()));
+            }
+            m.word(RingField::CqHead).store(consumed, Release);
+            let room = cq.big_room(&m);
+            for _ in 0..room {
+                cq.post_big(&m, cqe(0), [0, 0]);
+            }
+            assert!(!cq.has_overflow(), "{shift} {posted} {consumed}");
+            cq.post_big(&m, cqe(0), [0, 0]);
+            assert_eq!((cq.has_overflow(), cq.big_room(&m)), (true, 0), "{shift} {posted} {consumed}");
+        }
     }
 
     fn memory_of(cq_entries: u32, cqe_shift: u32) -> RingMemory {

@@ -3,3 +3,4 @@
 pub(crate) mod buf_ring;
 pub(crate) mod buffers;
 pub(crate) mod files;
+pub(crate) mod zcrx;

@@ -13,9 +13,11 @@ use crate::virtual_file::PendingCmd;
 use alloc::sync::Arc;
 use uringlet_sys::{Errno, io};
 
-/// Whether a request is a command to a virtual file. Such a command is the same on every thread.
-pub(super) fn is_for_virtual_file(guard: &mut UringGuard, req: &Request, file: OpFile) -> bool {
-    matches!(req.op, Op::Cmd(_)) && guard.res.files.virtual_file(file.fd).is_some()
+/// Whether a request is a command that is the same on every thread: one to a virtual file, or for
+/// time stamps that its submitter has waited for.
+pub(super) fn is_for_any_thread(guard: &mut UringGuard, req: &Request, file: OpFile) -> bool {
+    let Op::Cmd(op) = &req.op else { return false };
+    req.poll_fired && op.is_tx_timestamp() || guard.res.files.virtual_file(file.fd).is_some()
 }
 
 /// Gives a command to its virtual file.

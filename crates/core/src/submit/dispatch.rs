@@ -4,7 +4,7 @@
 use super::aio::submit_aio;
 use super::arm::arm;
 use super::attempt::{Attempt, Depth, Next};
-use super::command::is_for_virtual_file;
+use super::command::is_for_any_thread;
 use super::complete::{complete, complete_timeout};
 use super::identity::{capture_rest, must_not_issue};
 use super::punt::{punt, punt_to_submitter};
@@ -68,7 +68,7 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
         // Bad iovecs and headers are found before a bad file.
         Err(errno) => return Attempt::Done(Outcome::err(req.op.import_args().err().unwrap_or(errno))),
     };
-    if must_not_issue(guard, req.submitter()) && !is_for_virtual_file(guard, req, file) {
+    if must_not_issue(guard, req.submitter()) && !is_for_any_thread(guard, req, file) {
         return Attempt::Continue(file, Next::PuntToSubmitter);
     }
     if req.has(sqe::ASYNC) {
@@ -104,9 +104,9 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
 /// A request's op, and what it may use.
 #[inline(always)]
 fn issue_cx<'a>(guard: &'a mut UringGuard, req: &'a mut Request, file: OpFile) -> (&'a mut Op, IssueCx<'a>) {
-    let (sqe_flags, buf_group, poll_fired) = (req.flags, req.buf_group, req.poll_fired);
+    let (user_data, sqe_flags, buf_group, poll_fired) = (req.user_data, req.flags, req.buf_group, req.poll_fired);
     let (op, held_buffer) = req.op_and_buffer();
-    (op, IssueCx { ring: &mut guard.res, file, sqe_flags, buf_group, poll_fired, held_buffer })
+    (op, IssueCx { ring: &mut guard.res, file, user_data, sqe_flags, buf_group, poll_fired, held_buffer })
 }
 
 /// Honours `IOSQE_ASYNC`. `None`: the submitter tries the request.

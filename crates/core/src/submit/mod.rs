@@ -10,6 +10,7 @@
 //!                                       ops on the ring itself: they return an `Attempt`
 //!   remote_cancel                       requests of the process that made the ring
 //!   arm, aio, punt, hybrid              the ways to park a request
+//!   zcrx                                receives that wait for what no poll tells
 //!   identity                            whose worker runs a request
 //!   complete, link_timeout, attempt     the end of a request, and the chain behind it
 //!   clock                               deadlines on clocks that step
@@ -38,6 +39,7 @@ mod ring_op;
 mod sqe;
 mod timeout;
 mod wait;
+mod zcrx;
 
 pub(crate) use aio::reap as reap_aio;
 pub(crate) use arm::arm;
@@ -52,6 +54,7 @@ pub(crate) use punt::leave_to_submitter;
 pub(crate) use remote_cancel::{answer as answer_remote_cancel, cancel_matching};
 pub(crate) use sqe::SQE_FLAGS;
 pub(crate) use timeout::{fire_expired, follow_clocks};
+pub(crate) use zcrx::revive_starved;
 
 use crate::ring::SubmitBaton;
 use crate::state::UringGuard;

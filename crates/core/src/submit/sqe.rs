@@ -184,6 +184,9 @@ fn check(sqe: &Sqe, def: &OpDef, cx: &PrepCx, guard: &mut UringGuard) -> Result<
     if cx.setup & setup::IOPOLL != 0 && !def.iopoll {
         return Err(Errno::EINVAL);
     }
+    if sqe.opcode == Opcode::RecvZc as u8 && !guard.res.zcrx.contains(sqe.file_index()) {
+        return Err(Errno::EINVAL);
+    }
     Ok(())
 }
 

@@ -31,8 +31,6 @@ pub(super) fn run(cmd: SocketCmd, fd: i32) -> Res {
         uring_cmd::GETSOCKOPT => getsockopt(cmd, fd),
         uring_cmd::SETSOCKOPT => io::setsockopt(fd, cmd.level(), cmd.option(), cmd.value, cmd.optlen),
         uring_cmd::GETSOCKNAME => getsockname(cmd, fd),
-        // It needs 32-byte CQEs.
-        uring_cmd::TX_TIMESTAMP => Err(Errno::EINVAL),
         _ => Err(Errno::EOPNOTSUPP),
     };
     result.map_err(|errno| if errno == Errno::ENOTSOCK { Errno::EOPNOTSUPP } else { errno })
