@@ -7,9 +7,9 @@
 use core::mem::transmute;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use uringlet_core::variables::RingBackend;
 use uringlet_sys::kernel_ring::{self, AskIn};
 use uringlet_sys::linux::auxvec::AT_SECURE;
+use uringlet_sys::ring_backend::RingBackend;
 
 use crate::{environ, intercepted, libc_symbols};
 

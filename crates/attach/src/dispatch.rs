@@ -2,6 +2,7 @@
 
 use uringlet_core::{ENGINE, IdentityChange};
 use uringlet_sys::linux::general::PROT_EXEC;
+use uringlet_sys::ring_backend::PR_GET_RING_ENGINE;
 use uringlet_sys::{AppPromise, Sysno, UserPtr};
 
 use crate::arch::CallFrame;
@@ -67,6 +68,7 @@ fn dispatch_other(call: &CallFrame) -> Disposition {
         }
         Sysno::rt_sigaction => set_signal_action(args),
         Sysno::fork | Sysno::clone | Sysno::clone3 => Disposition::of(fork::call(nr, args)),
+        Sysno::prctl if low_u32(a1) == PR_GET_RING_ENGINE => Handled(1),
         Sysno::read | Sysno::write | Sysno::readv | Sysno::writev => refuse(ring_fd::refuses_transfers(low_i32(a1))),
         Sysno::sendmsg => refuse(ENGINE.passes_a_ring(low_i32(a1), UserPtr::new(a2))),
         Sysno::sendmmsg => send_messages(args),
@@ -77,6 +79,7 @@ fn dispatch_other(call: &CallFrame) -> Disposition {
 
 pub(crate) fn setup(entries: u32, params: UserPtr) -> isize {
     in_use::begin();
+    exec::keep_descriptor();
     signals::intercept();
     symbols::before_ring();
     // SAFETY: the program made this very call to the kernel's io_uring, whose rules the promise

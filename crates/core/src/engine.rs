@@ -198,6 +198,13 @@ impl Engine {
         fd_table::is_internal(fd)
     }
 
+    /// The number is the engine's from now on: the program cannot close it.
+    pub fn keep_number(&'static self, fd: i32) {
+        if fd_table::init().is_ok() {
+            fd_table::keep(fd);
+        }
+    }
+
     /// Some polled ring may be flagged readable. One relaxed load.
     #[inline]
     #[must_use]

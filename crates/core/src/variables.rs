@@ -5,33 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What answers the io_uring calls of a process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RingBackend {
-    /// The kernel's io_uring: the process is as without uringlet.
-    Kernel,
-    /// The engine.
-    #[default]
-    Engine,
-    /// The kernel's io_uring where it works for this process, else the engine.
-    WhenBlocked,
-}
-
-impl RingBackend {
-    /// The variable that chooses.
-    pub const VARIABLE: &str = "URINGLET";
-
-    /// The backend of this name.
-    #[must_use]
-    pub fn named(name: &[u8]) -> Option<Self> {
-        match name {
-            b"kernel" => Some(Self::Kernel),
-            b"engine" => Some(Self::Engine),
-            b"when-blocked" => Some(Self::WhenBlocked),
-            _ => None,
-        }
-    }
-}
+use uringlet_sys::ring_backend::RingBackend;
 
 /// What is wrong with a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +22,8 @@ type Values = Option<&'static [&'static str]>;
 const SWITCH: Values = Some(&["1", "0"]);
 
 /// All variables.
-const VARIABLES: [(&str, Values); 15] = [
-    (RingBackend::VARIABLE, Some(&["kernel", "engine", "when-blocked"])),
+const VARIABLES: [(&str, Values); 17] = [
+    (RingBackend::VARIABLE, Some(&RingBackend::NAMES)),
     ("URINGLET_MODE", Some(&["adaptive", "uringlet", "workers"])),
     ("URINGLET_IOSQE_ASYNC", Some(&["weighed", "worker", "block"])),
     ("URINGLET_UBLK", Some(&["broker", "in-process"])),
@@ -59,11 +33,14 @@ const VARIABLES: [(&str, Values); 15] = [
     ("URINGLET_CACHE", None),
     ("URINGLET_NOTICE", Some(&["print", "require", "quiet", "child"])),
     ("URINGLET_LIB", None),
+    ("URINGLET_OBJECT", None),
     ("URINGLET_LOG", None),
     // What `uringlet` itself tells the library.
     ("URINGLET_PROGRAM", None),
     ("URINGLET_DOCTOR", SWITCH),
     ("URINGLET_EXEC", None),
+    // What `uringlet::init` tells the program that it executes again.
+    ("URINGLET_INIT", None),
     ("URINGLET_TASK_POLICY", None),
 ];
 
@@ -120,7 +97,6 @@ mod tests {
     #[test]
     fn every_listed_value_has_a_meaning() {
         let values = |name: &str| VARIABLES.iter().find(|(known, _)| *known == name).and_then(|(_, values)| *values).unwrap();
-        assert!(values("URINGLET").iter().all(|value| RingBackend::named(value.as_bytes()).is_some()));
         assert!(values("URINGLET_MODE").iter().all(|value| WriteMode::named(value.as_bytes()).is_some()));
         assert!(values("URINGLET_IOSQE_ASYNC").iter().all(|value| AsyncHint::named(value.as_bytes()).is_some()));
     }

@@ -7,10 +7,11 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use uringlet_core::variables::{RingBackend, complaint};
+use uringlet_core::variables::complaint;
 use uringlet_core::{AsyncHint, ENGINE, WriteMode};
 use uringlet_sys::kernel_ring::{self, AskIn};
 use uringlet_sys::passthrough::write_stderr;
+use uringlet_sys::ring_backend::RingBackend;
 
 use crate::weak;
 

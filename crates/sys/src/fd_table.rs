@@ -78,6 +78,11 @@ pub(crate) fn set_internal(fd: i32) {
     update(fd, u64::MAX, INTERNAL);
 }
 
+/// The number, which the program was started with, is the engine's. Children inherit it.
+pub fn keep(fd: i32) {
+    set_internal(fd);
+}
+
 /// Whether the number is the engine's.
 #[inline]
 #[must_use]

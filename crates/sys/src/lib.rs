@@ -28,11 +28,13 @@ pub mod heap;
 pub mod io;
 #[cfg(not(loom))]
 pub mod kernel_ring;
+pub mod linkage;
 pub mod lock;
 pub mod loop_device;
 pub mod mm;
 #[cfg(loom)]
 pub mod model;
+pub mod own_program;
 pub mod passthrough;
 pub mod pinning;
 pub mod proc_mem;
@@ -46,7 +48,9 @@ pub mod refusal;
 pub mod remote_cancel;
 pub mod required_calls;
 pub mod reserve;
+pub mod ring_backend;
 pub mod ring_memory;
+pub mod sealed_file;
 pub mod seccomp;
 #[cfg(not(loom))]
 pub mod seqpacket;

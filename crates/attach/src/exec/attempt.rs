@@ -8,7 +8,7 @@ use uringlet_sys::{Sysno, UserPtr};
 use super::call::ExecCall;
 use super::decimal::Decimal;
 use super::environment::ChildEnvironment;
-use super::library::library_path;
+use super::library::{library_file, library_path};
 use super::room::Room;
 use super::search;
 use super::stack::Lender;
@@ -44,7 +44,7 @@ impl<'r> ExecAttempt<'r> {
     /// `None`: the call is left as it is.
     pub(super) fn new(mut request: ExecCall, room: &'r mut [usize]) -> Option<Self> {
         let library = library_path()?;
-        let found = ExecPath::at(UserPtr::new(library.as_ptr().expose_provenance())).stat().ok();
+        let found = library_file(library);
         let mut room = Room::new(room);
         let mut reader = ProgramReader::new(0, request.stack);
         if request.is_searched {

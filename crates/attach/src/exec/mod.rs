@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `call`, `attempt` | the program's call, and the changed one |
 //! | `library` | where this object lies |
-//! | `target`, `search`, `elf`, `script` | what would be started |
+//! | `target`, `search`, `script` | what would be started |
 //! | `environment`, `room`, `decimal` | its strings and arrays |
 //! | `task_policy` | the variable of the restrictions and filters that it inherits |
 //! | `stack` | where this runs: the caller may have next to no stack, or borrow its parent's memory |
@@ -31,7 +31,6 @@
 mod attempt;
 mod call;
 mod decimal;
-mod elf;
 mod environment;
 mod filter;
 mod library;
@@ -52,7 +51,7 @@ use crate::entry::{on_engine_stack, on_exec_stack};
 use attempt::ExecAttempt;
 pub(crate) use call::ExecCall;
 pub(crate) use filter::note_filter;
-pub(crate) use library::set_library_path;
+pub(crate) use library::{keep_descriptor, set_library_path};
 pub(crate) use stack::{EXEC_STACK_BYTES, EXEC_STACKS, OwnStack, STACKS, WORDS, free_all};
 pub(crate) use task_policy::inherit as inherit_task_policy;
 

@@ -5,10 +5,10 @@ use core::ffi::CStr;
 use uringlet_sys::UserPtr;
 use uringlet_sys::exec_file::{self, ExecFile, ExecPath};
 use uringlet_sys::io::FileStat;
+use uringlet_sys::linkage::{Linkage, linkage};
 use uringlet_sys::linux::general::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
 
 use super::decimal::Decimal;
-use super::elf::{self, Linkage};
 use super::room::Room;
 use super::script::{self, HEAD_BYTES};
 use crate::safe_read::ProgramReader;
@@ -109,7 +109,7 @@ impl Examiner<'_, '_> {
         if gains_an_identity(stat.mode) {
             return ExecTarget::Untouched;
         }
-        match elf::linkage(head, stat.size, &|into, offset| open.read(into, offset).unwrap_or(0)) {
+        match linkage(head, stat.size, &|into, offset| open.read(into, offset).unwrap_or(0)) {
             Linkage::Odd => ExecTarget::Untouched,
             Linkage::Dynamic if self.is_library(&stat) => self.examine_own_program(depth),
             Linkage::Dynamic => ExecTarget::Preloadable,

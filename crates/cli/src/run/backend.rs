@@ -1,40 +1,31 @@
 //! Whether the program shall be attached: `--when-blocked` and the variable `URINGLET`.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use clap::ValueEnum;
 use uringlet_sys::kernel_ring::{self, AskIn};
+use uringlet_sys::ring_backend::RingBackend;
 
 use super::error::RunError;
 
 /// The variable. An attached program finds it unset, so that its children are attached, too.
-pub(super) const VARIABLE: &str = "URINGLET";
-
-/// What shall answer the program's io_uring calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum WantedBackend {
-    Kernel,
-    Engine,
-    WhenBlocked,
-}
+pub(super) const VARIABLE: &str = RingBackend::VARIABLE;
 
 /// Whether the program is to be executed as without uringlet.
 pub(super) fn is_kernel(when_blocked: bool) -> Result<bool, RunError> {
     let wanted = match std::env::var_os(VARIABLE) {
-        _ if when_blocked => WantedBackend::WhenBlocked,
+        _ if when_blocked => RingBackend::WhenBlocked,
         Some(name) if !name.is_empty() => named(&name)?,
-        _ => WantedBackend::Engine,
+        _ => RingBackend::Engine,
     };
     Ok(match wanted {
-        WantedBackend::Kernel => true,
-        WantedBackend::Engine => false,
-        WantedBackend::WhenBlocked => kernel_ring::works(AskIn::ThisProcess),
+        RingBackend::Kernel => true,
+        RingBackend::Engine => false,
+        RingBackend::WhenBlocked => kernel_ring::works(AskIn::ThisProcess),
     })
 }
 
-fn named(name: &OsString) -> Result<WantedBackend, RunError> {
-    let text = String::from_utf8_lossy(name.as_bytes());
-    WantedBackend::from_str(&text, false)
-        .map_err(|_| RunError::wrong_variable(format_args!("{VARIABLE}={text} is none of kernel, engine, when-blocked")))
+fn named(name: &OsStr) -> Result<RingBackend, RunError> {
+    let wrong = || format!("{VARIABLE}={} is none of {}", name.display(), RingBackend::NAMES.join(", "));
+    RingBackend::named(name.as_bytes()).ok_or_else(|| RunError::wrong_variable(format_args!("{}", wrong())))
 }

@@ -7,6 +7,7 @@
 //! | item | what it is |
 //! |---|---|
 //! | `AUDIT_ARCH` | what a filter of system calls finds as the architecture |
+//! | `ELF_MACHINE` | the architecture's number in the header of an executable |
 //! | `PAGE_SIZE`, `USER_ADDRESS_BITS` | bytes of a page; bits of a program's addresses |
 //! | `ticks()` | a counter of constant rate, equal on all CPUs, read without a system call |
 //! | `thread_pointer()` | a word that differs between the living threads of a process, read without a system call |
@@ -32,7 +33,7 @@ pub(crate) use x86_64::*;
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!(
-    "uringlet runs on x86-64 only. A port supplies a folder in crates/sys/src/arch: AUDIT_ARCH, PAGE_SIZE, USER_ADDRESS_BITS, ticks, \
+    "uringlet runs on x86-64 only. A port supplies a folder in crates/sys/src/arch: AUDIT_ARCH, ELF_MACHINE, PAGE_SIZE, USER_ADDRESS_BITS, ticks, \
      thread_pointer, read_thread_register, start_thread, unmap_and_exit, noop_sigaction, copy_user, copy_fixup, poll, client_request, \
      stats_note!, freestanding_memory!"
 );

@@ -16,6 +16,7 @@ pub use epoll_event::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EpollE
 pub use event::signal_eventfd;
 pub use event::{ClockStep, Epoll, EventFd, TimerFd};
 pub use leaving::{LeavingNumber, wait_until_left};
+pub(crate) use moved::FIRST_INTERNAL;
 pub use moved::{MovedNumber, lock_for_fork, move_away, recover_in_copy, reset_in_child, unlock_after_fork};
 pub use record_locks::{any_number_lingers, before_programs_close, close_keeping_locks};
 pub use ring_fd::RingFd;

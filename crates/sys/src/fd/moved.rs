@@ -27,7 +27,7 @@ use syscalls::Errno;
 
 /// Internal numbers start here if the limits allow: programs expect the lowest free numbers for
 /// their own descriptors.
-pub(super) const FIRST_INTERNAL: u32 = 900;
+pub(crate) const FIRST_INTERNAL: u32 = 900;
 
 /// The next choice if those are used up: few programs have so many descriptors.
 const NEXT_INTERNAL: u32 = 128;

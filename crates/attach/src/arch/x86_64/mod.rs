@@ -66,8 +66,7 @@ pub(crate) use trap_entry::trap_entry;
 pub(crate) use variadic_exec::variadic_exec;
 pub(crate) use weak::weak_address;
 
-/// `e_machine` of its programs.
-pub(crate) const ELF_MACHINE: u16 = 62;
+pub(crate) use uringlet_sys::linkage::ELF_MACHINE;
 /// The relocation that stores the load address plus the addend (`R_X86_64_RELATIVE`).
 pub(crate) const RELATIVE_RELOCATION: u64 = 8;
 /// Bytes of a page.

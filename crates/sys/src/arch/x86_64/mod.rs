@@ -16,6 +16,8 @@ pub(crate) use crate::linux::ptrace::AUDIT_ARCH_X86_64 as AUDIT_ARCH;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use syscalls::{Errno, Sysno, syscall};
 
+/// `e_machine` of its executables.
+pub(crate) const ELF_MACHINE: u16 = 62;
 /// Bytes of a page.
 pub(crate) const PAGE_SIZE: usize = 4096;
 /// Bits of an address of a program: the kernel has the upper half of the address space.

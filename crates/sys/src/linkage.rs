@@ -1,21 +1,24 @@
 //! Whether an executable has a dynamic linker that preloads. Pure, but for the reading.
 
-use uringlet_sys::linux::elf_uapi::{DT_FLAGS_1, DT_NULL, ET_DYN, ET_EXEC, PT_DYNAMIC, PT_INTERP, PT_LOAD, elf64_hdr, elf64_phdr};
+use crate::arch;
+use crate::linux::elf_uapi::{DT_FLAGS_1, DT_NULL, ET_DYN, ET_EXEC, PT_DYNAMIC, PT_INTERP, PT_LOAD, elf64_hdr, elf64_phdr};
 
-use crate::arch::ELF_MACHINE;
+/// `e_machine` of this processor's executables.
+pub const ELF_MACHINE: u16 = arch::ELF_MACHINE;
 
 /// What an executable is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Linkage {
+pub enum Linkage {
     /// It has a dynamic linker, or is one.
     Dynamic,
+    /// No dynamic linker loads it.
     Static,
     /// Truncated, damaged, or for another processor.
     Odd,
 }
 
 /// Reads into a buffer from an offset of the file on: the number of bytes.
-pub(super) type Reader<'a> = &'a dyn Fn(&mut [u8], u64) -> usize;
+pub type Reader<'a> = &'a dyn Fn(&mut [u8], u64) -> usize;
 
 /// In `DT_FLAGS_1`: an executable, not a library.
 const DF_1_PIE: u64 = 0x0800_0000;
@@ -27,7 +30,8 @@ const MAX_HEADERS: usize = 32;
 const MAX_DYNAMIC: usize = 128;
 
 /// Examines the file that begins with `head`.
-pub(super) fn linkage(head: &[u8], file_bytes: u64, read: Reader<'_>) -> Linkage {
+#[must_use]
+pub fn linkage(head: &[u8], file_bytes: u64, read: Reader<'_>) -> Linkage {
     look(head, file_bytes, read).unwrap_or(Linkage::Odd)
 }
 
