@@ -1,18 +1,19 @@
 //! `xtask build`: the release, as `make install` takes it.
 
-use crate::paths;
 use crate::test_counts::TestCounts;
+use crate::{paths, stream};
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const USAGE: &str = "\
 usage: cargo xtask build
 
-Builds into cargo's release folder: uringlet, liburinglet.so, liburing/liburing.so.2";
+Builds into cargo's release folder: uringlet, liburinglet.so, liburing/liburing.so.2, liburinglet.a";
 
 /// Builds all that users get.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
@@ -22,20 +23,45 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
         return Ok(TestCounts::default());
     }
     let uringlet = uringlet()?;
-    crate::stream::sh("cargo", &["build", "--release", "-p", "uringlet-liburing"])?;
-    let archive = uringlet.with_file_name("liburinglet_liburing.a");
-    let library = uringlet.with_file_name("liburing");
-    let path = |path: &PathBuf| path.to_str().map(str::to_owned).context("the build folder's path is not UTF-8");
+    stream::sh("cargo", &["build", "--release", "-p", "uringlet-liburing"])?;
+    let release = |name: &str| text(&uringlet.with_file_name(name));
     // rustc cannot give versions to a shared object's symbols.
-    crate::stream::sh("crates/liburing/link.sh", &[&path(&archive)?, &path(&library)?])?;
-    println!("built {}, liburinglet.so and liburing/liburing.so.2 beside it", uringlet.display());
+    stream::sh("crates/liburing/link.sh", &[&release("liburinglet_liburing.a")?, &release("liburing")?])?;
+    let mut archive = Command::new("cargo");
+    archive.args(["build", "--release", "-p", "uringlet-capi"]).env(OBJECT, embedded_object(&uringlet)?);
+    let built = stream::run(archive, |_| ())?;
+    ensure!(built.is_good(), "uringlet-capi does not build:\n{}", built.output());
+    stream::sh("crates/capi/link.sh", &[&release("liburinglet_capi.a")?, &release("liburinglet.a")?])?;
+    println!("built {}; liburinglet.so, liburing/liburing.so.2 and liburinglet.a beside it", uringlet.display());
     Ok(TestCounts::PASSED)
+}
+
+/// Names the object that the crate `uringlet-object` embeds.
+pub(crate) const OBJECT: &str = "URINGLET_OBJECT";
+
+/// The release of `liburinglet.so` as programs embed it, without its debugging information.
+pub(crate) fn embedded_object(uringlet: &Path) -> anyhow::Result<PathBuf> {
+    let built = uringlet.with_file_name("liburinglet_attach.so");
+    let stripped = uringlet.with_file_name("embedded.so");
+    let fresh = stripped.with_extension("fresh");
+    stream::sh("strip", &["--strip-unneeded", "-o", &text(&fresh)?, &text(&built)?])?;
+    // Cargo builds what embeds it anew if the file is newer.
+    if fs::read(&stripped).ok() == fs::read(&fresh).ok() {
+        fs::remove_file(&fresh)?;
+    } else {
+        fs::rename(&fresh, &stripped)?;
+    }
+    Ok(stripped)
+}
+
+fn text(path: &Path) -> anyhow::Result<String> {
+    path.to_str().map(str::to_owned).context("the build folder's path is not UTF-8")
 }
 
 /// Builds the launcher and the library that it puts into programs. Returns the path of `uringlet`.
 pub(crate) fn uringlet() -> anyhow::Result<PathBuf> {
     println!("building the release of uringlet");
-    crate::stream::sh("cargo", &["build", "--release", "-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])?;
+    stream::sh("cargo", &["build", "--release", "-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])?;
     let uringlet = paths::target().join("release/uringlet");
     ensure!(uringlet.exists(), "the build left no {}", uringlet.display());
     // A link, not a copy: after a later build by cargo alone both names lead to the new file.

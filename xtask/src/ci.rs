@@ -5,7 +5,8 @@ use crate::libtest::LibtestReader;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
 use crate::{
-    apt, build, conformance, containers, count, deb, docs, fsx, harmless, lint, oracle, paths, programs, stream, tidy, torture, ublk,
+    apt, build, conformance, containers, count, deb, docs, fsx, harmless, lint, oracle, paths, programs, publish, stream, tidy, torture,
+    ublk,
 };
 use anyhow::bail;
 use std::ffi::OsString;
@@ -90,6 +91,13 @@ const STAGES: &[CiStage] = &[
         is_slow: true,
         run: || deb::main(vec!["--only-roots".into()]),
     },
+    CiStage { name: "publish", about: "the crates of programs, as crates.io gets them", is_slow: true, run: || publish::main(vec![]) },
+    CiStage {
+        name: "runtimes",
+        about: "monoio, compio, glommio, rustix with the embedded engine; its own build",
+        is_slow: true,
+        run: || programs::main(vec!["runtimes".into(), "own-build".into()]),
+    },
     CiStage { name: "gvisor", about: "programs inside gVisor", is_slow: true, run: || programs::main(vec!["gvisor".into()]) },
     CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
     CiStage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },
@@ -169,7 +177,7 @@ fn doc() -> anyhow::Result<TestCounts> {
 
 /// Packages that tests compare with, compile with and run.
 const TEST_PACKAGES: &[&str] =
-    &["liburing2", "liburing-dev", "musl-tools", "fio", "qemu-utils", "xfsprogs", "btrfs-progs", "clang", "gdb", "valgrind"];
+    &["liburing2", "liburing-dev", "musl-tools", "pkg-config", "fio", "qemu-utils", "xfsprogs", "btrfs-progs", "clang", "gdb", "valgrind"];
 
 /// Runs all tests.
 fn test() -> anyhow::Result<TestCounts> {

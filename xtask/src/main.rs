@@ -20,6 +20,7 @@ mod modes;
 mod oracle;
 mod paths;
 mod programs;
+mod publish;
 mod report;
 mod sandbox;
 mod stream;
@@ -39,6 +40,7 @@ const TASKS: &[Task] = &[
     ("ci", "everything that must hold before a change lands", ci::main),
     ("build", "the release, as `make install` takes it", build::main),
     ("deb", "the Debian package and a tarball, tried in fresh roots", deb::main),
+    ("publish", "the crates that programs use, verified as crates.io gets them", publish::main),
     ("tidy", "style as a test: lengths, unsafe, layers, circles, names, prose", tidy::main),
     ("lint", "clippy without a warning, and no more casts than listed", lint::main),
     ("sandbox", "run a program where io_uring is blocked", sandbox::main),

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 /// Files that users look for.
-const FILES: [&str; 16] = [
+const FILES: [&str; 19] = [
     "usr/bin/uringlet",
     "usr/lib/uringlet/liburinglet.so",
     "usr/lib/uringlet/liburing/liburing.so.2",
@@ -18,6 +18,9 @@ const FILES: [&str; 16] = [
     "usr/share/bash-completion/completions/uringlet",
     "usr/share/zsh/vendor-completions/_uringlet",
     "usr/share/fish/vendor_completions.d/uringlet.fish",
+    "usr/include/uringlet.h",
+    "usr/lib/x86_64-linux-gnu/liburinglet.a",
+    "usr/lib/x86_64-linux-gnu/pkgconfig/uringlet.pc",
     "usr/share/doc/uringlet/copyright",
     "usr/share/doc/uringlet/changelog.gz",
     "usr/share/doc/uringlet/docs/environment.md",

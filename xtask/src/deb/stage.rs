@@ -22,6 +22,10 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "usr/share/zsh/vendor-completions/_uringlet"),
     ("fish", "usr/share/fish/vendor_completions.d/uringlet.fish"),
 ];
+/// For C programs: from the checkout or the release folder, to the root.
+const HEADER: [&str; 2] = ["crates/capi/uringlet.h", "usr/include/uringlet.h"];
+const ARCHIVE: [&str; 2] = ["liburinglet.a", "usr/lib/x86_64-linux-gnu/liburinglet.a"];
+const PKG_CONFIG: [&str; 2] = ["crates/capi/uringlet.pc.in", "usr/lib/x86_64-linux-gnu/pkgconfig/uringlet.pc"];
 const MAN: &str = "usr/share/man/man1";
 const DOC: &str = "usr/share/doc/uringlet";
 
@@ -41,7 +45,17 @@ pub(super) fn fill(tree: &Path) -> anyhow::Result<()> {
     }
     output(Command::new(&uringlet).arg("man").arg(tree.join(MAN)))?;
     compress_all(&tree.join(MAN))?;
+    for_c_programs(tree)?;
     documents(tree)
+}
+
+fn for_c_programs(tree: &Path) -> anyhow::Result<()> {
+    let root = paths::root();
+    install(&root.join(HEADER[0]), &tree.join(HEADER[1]), 0o644)?;
+    install(&paths::target().join("release").join(ARCHIVE[0]), &tree.join(ARCHIVE[1]), 0o644)?;
+    let text = fs::read_to_string(root.join(PKG_CONFIG[0]))?;
+    let text = text.replace("@PREFIX@", "/usr").replace("@LIBDIR@", "${prefix}/lib/x86_64-linux-gnu").replace("@VERSION@", VERSION);
+    write(&tree.join(PKG_CONFIG[1]), text.as_bytes())
 }
 
 fn documents(tree: &Path) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@
 //! calls are also checked for having got their ring. Browsers use none: they are left alone.
 
 mod browsers;
+mod embedding;
 mod fio_jobs;
 mod gvisor;
 mod node;
@@ -51,6 +52,9 @@ const PROGRAMS: &[Program] = &[
     Program { name: "plocate", packages: &["plocate"], when: When::Always, check: plocate::check },
     Program { name: "stress-ng", packages: &["stress-ng"], when: When::Always, check: stress_ng::check },
     Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
+    Program { name: "embedding", packages: &["bash"], when: When::Always, check: embedding::check },
+    Program { name: "runtimes", packages: &[], when: When::Named, check: embedding::check_runtimes },
+    Program { name: "own-build", packages: &[], when: When::Named, check: embedding::check_own_build },
     Program { name: "zig", packages: &[], when: When::Always, check: zig::check },
     Program { name: "node", packages: &[], when: When::Always, check: node::check },
     Program { name: "gvisor", packages: &["fio", "liburing-dev", "gcc", "libc6-dev"], when: When::Named, check: gvisor::check },

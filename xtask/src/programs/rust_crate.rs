@@ -6,7 +6,7 @@ use crate::{paths, stream};
 use anyhow::Context;
 use std::process::Command;
 
-const MUSL: &str = "x86_64-unknown-linux-musl";
+pub(super) const MUSL: &str = "x86_64-unknown-linux-musl";
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let program = build(&[])?;
@@ -32,7 +32,7 @@ fn build(options: &[&str]) -> anyhow::Result<String> {
 }
 
 /// Installs the standard library for the target, unless it is there.
-fn ensure_target(target: &str) -> anyhow::Result<()> {
+pub(super) fn ensure_target(target: &str) -> anyhow::Result<()> {
     let folder = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output().context("starting rustc")?;
     let folder = String::from_utf8_lossy(&folder.stdout).trim().to_owned();
     if std::fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_some()) {
