@@ -26,6 +26,8 @@ pub(super) struct TxTimestamps {
     turn: Turn,
     /// Seconds and nanoseconds of the last stamp.
     time: CqeExtra,
+    /// What the queue holds, between two stamps that are taken one after the other.
+    contents: Option<QueueContents>,
 }
 
 impl TxTimestamps {
@@ -40,7 +42,7 @@ impl TxTimestamps {
         if cx.ring.setup & (setup::CQE32 | setup::CQE_MIXED) == 0 {
             return Errno::EINVAL.into();
         }
-        let contents = match QueueContents::of(cx.file.fd) {
+        let contents = match self.contents.take().map_or_else(|| QueueContents::of(cx.file.fd), Ok) {
             Err(Errno::ENOTSOCK) => return Errno::EOPNOTSUPP.into(),
             Err(errno) => return errno.into(),
             Ok(QueueContents::Mixed) => return Errno::EOPNOTSUPP.into(),
@@ -58,7 +60,7 @@ impl TxTimestamps {
         match receive(cx.file.fd) {
             Some(stamp) => {
                 self.turn.go_on();
-                self.time = stamp.time;
+                (self.time, self.contents) = (stamp.time, Some(contents));
                 Issue::More(Outcome::ok(stamp.key).with_flags(stamp.flags))
             }
             None => Issue::WouldBlock(POLLERR),
