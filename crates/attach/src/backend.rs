@@ -22,7 +22,7 @@ pub(crate) fn is_kernel() -> bool {
 
 /// Decides at the start. Whether this process is left to the kernel.
 pub(crate) fn choose() -> bool {
-    let is_kernel = is_secure() || is_kernel_wanted();
+    let is_kernel = is_secure() || is_second() || is_kernel_wanted();
     if is_kernel {
         intercepted::intercept_nothing();
         IS_KERNEL.store(true, Ordering::Relaxed);
@@ -43,6 +43,12 @@ pub(crate) fn is_kernel_wanted() -> bool {
             works
         }
     }
+}
+
+/// Whether another copy of this object is attached: one that LD_PRELOAD names before this one, or
+/// names at all while `/etc/ld.so.preload` names this one. Two would take each other for programs.
+fn is_second() -> bool {
+    libc_symbols::is_before_ours(c"uringlet_program_entry")
 }
 
 /// Whether the program has gained privileges by its execve(2): its environment was chosen by a

@@ -112,6 +112,12 @@ pub(crate) fn behind_ours() -> impl Iterator<Item = SymbolTable> {
     objects().skip_while(move |&(dynamic, _)| dynamic != ours).skip(1).map(|(_, symbols)| symbols)
 }
 
+/// Whether an object that comes before ours in the search order has this function.
+pub(crate) fn is_before_ours(name: &CStr) -> bool {
+    let ours = weak_address!("_DYNAMIC");
+    objects().take_while(move |&(dynamic, _)| dynamic != ours).any(|(_, symbols)| symbols.function(name).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

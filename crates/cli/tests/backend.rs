@@ -171,6 +171,39 @@ fn wrong_variables_are_named_once_by_a_program_with_a_ring() {
     assert!(fs::read_to_string(&log).expect("the log").contains("URINGLET_MODE=fast"), "standard error may be a file");
 }
 
+/// An image's library, and one of LD_PRELOAD: the first one is attached, the other does nothing.
+#[test]
+fn two_copies_of_the_library_are_one_engine() {
+    let programs = Programs::new("backend-copies");
+    let copies = ["one", "two"].map(|name| {
+        let folder = programs.dynamic.with_file_name(name);
+        fs::create_dir_all(&folder).expect("a folder");
+        let copy = folder.join("liburinglet.so");
+        fs::copy(object(), &copy).expect("a copy");
+        copy.display().to_string()
+    });
+    let run = |program: &Path, preload: &str| {
+        let mut command = Command::new(program);
+        command.env("LD_PRELOAD", preload).env("URINGLET_CACHE", "off").env("URINGLET_MODE", "fast");
+        finish(command.args(["-c", &format!("exec {}", programs.dynamic.display())]))
+    };
+    let [one, two] = copies;
+    for preload in [format!("{one}:{two}"), format!("{two}:{one}")] {
+        for program in [&programs.dynamic, Path::new("sh")] {
+            let output = run(program, &preload);
+            assert_eq!(stdout(&output), "engine preloaded unset\n", "{}", stderr(&output));
+            assert_eq!(stderr(&output).lines().count(), 1, "one of them reads the variables: {}", stderr(&output));
+        }
+    }
+    let fio = ["--name=copies", "--ioengine=io_uring", "--size=1m", "--rw=randrw", "--verify=crc32c", "--iodepth=16"];
+    let mut command = Command::new("fio");
+    command.args(fio).arg("--directory").arg(programs.dynamic.parent().expect("a folder"));
+    // It leaves a file in its working folder.
+    command.current_dir(programs.dynamic.parent().expect("a folder"));
+    let output = finish(command.env("LD_PRELOAD", format!("{one}:{two}")).env("URINGLET_CACHE", "off"));
+    assert!(output.status.success() && stdout(&output).contains("err= 0"), "{}{}", stdout(&output), stderr(&output));
+}
+
 /// `/etc/ld.so.preload` in a mount namespace of the test's own.
 #[test]
 fn a_program_that_gains_privileges_is_left_alone() {

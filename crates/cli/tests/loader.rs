@@ -115,7 +115,7 @@ fn damaged_files_are_refused() {
     let damage: [Damage<'_>; 6] = [
         ("truncated ELF", &|bytes| bytes.truncate(40)),
         ("truncated ELF", &|bytes| bytes.truncate(bytes.len() / 2)),
-        ("another architecture", &|bytes| bytes[18] = 0xb7),
+        ("damaged ELF", &|bytes| bytes[5] = 9),
         ("truncated ELF", &|bytes| bytes[54] = 1),
         ("damaged ELF", &|bytes| bytes[24..32].fill(0x11)),
         ("damaged ELF", &|bytes| bytes[0x48..0x50].fill(0x7f)),

@@ -50,28 +50,91 @@ fn a_program_that_cannot_run_is_126() {
     assert!(refusal(&mut run(&file), 126).contains("#!/bin/sh"));
 }
 
+/// Whether the kernel can run it is the kernel's to say.
 #[test]
-fn a_program_for_another_processor_is_126() {
+fn a_program_that_no_kernel_here_runs_is_126() {
     let directory = directory("foreign");
     let foreign = directory.join("foreign");
     let mut content = fs::read("/proc/self/exe").expect("this program");
-    content[18] = 183;
+    // Itanium
+    content[18] = 50;
     write_executable(&foreign, content, 0o755);
-    assert!(refusal(&mut run(&foreign), 126).contains("another architecture"));
+    let output = finish(&mut run(&foreign));
+    assert_eq!(output.status.code(), Some(126), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("not attached: ") && said.contains("another architecture") && said.contains("cannot be executed"), "{said}");
 }
 
+/// The program runs as without uringlet, with one line that says why.
 #[test]
-fn a_missing_object_is_126_and_the_message_names_the_searched_paths() {
+fn without_the_library_programs_run_plainly_and_the_line_names_the_searched_paths() {
     let directory = directory("object");
-    assert!(refusal(run("true").env("URINGLET_LIB", directory.join("none.so")), 126).contains("URINGLET_LIB"));
+    assert!(runs_plainly(run("printenv").env("URINGLET_LIB", directory.join("none.so"))).contains("URINGLET_LIB"));
     let copy = directory.join("uringlet");
     copy_executable(Path::new(env!("CARGO_BIN_EXE_uringlet")), &copy, 0o755);
-    assert!(refusal(Command::new(&copy).args(["run", "true"]), 126).contains("../lib/uringlet"));
+    assert!(runs_plainly(Command::new(&copy).args(["run", "printenv"])).contains("../lib/uringlet"));
+    let required = ["run", "--require", "printenv"];
+    assert!(refusal(Command::new(&copy).args(required), 125).contains("nothing is run"));
     symlink(common::object(), directory.join("liburinglet.so")).expect("a link");
     success(Command::new(&copy).args(["run", "true"]));
     let spaced = directory.join("a b.so");
     fs::copy(common::object(), &spaced).expect("a copy");
-    assert!(refusal(run("true").env("URINGLET_LIB", spaced), 126).contains("a space"));
+    assert!(runs_plainly(run("printenv").env("URINGLET_LIB", spaced)).contains("a space"));
+}
+
+#[test]
+fn a_library_of_another_version_is_put_into_no_program() {
+    let directory = directory("version");
+    let own = env!("CARGO_PKG_VERSION");
+    let mut content = fs::read(common::object()).expect("the library");
+    let version = [own.as_bytes(), &[0]].concat();
+    let header = [b"uringlet".as_slice(), &1_u32.to_le_bytes()].concat();
+    let at = content.windows(header.len()).position(|bytes| bytes == header).expect("the counters' header");
+    let at = at + content[at..].windows(version.len()).position(|bytes| bytes == version).expect("the version");
+    content[at..at + 5].copy_from_slice(b"9.9.9");
+    let other = directory.join("liburinglet.so");
+    fs::write(&other, content).expect("another library");
+    let line = runs_plainly(run("printenv").env("URINGLET_LIB", &other));
+    assert!(line.contains("version 9.9.9") && line.contains(own), "{line}");
+    let quiet = finish(uringlet(Path::new("off")).args(["--quiet", "printenv"]).env("URINGLET_LIB", &other));
+    assert_eq!((quiet.status.code(), stderr(&quiet)), (Some(0), String::new()));
+    assert!(refusal(uringlet(Path::new("off")).args(["--require", "true"]).env("URINGLET_LIB", &other), 125).contains("9.9.9"));
+    let libc = fs::read_to_string("/proc/self/maps").expect("the maps");
+    let libc = libc.lines().find_map(|line| line.split_whitespace().last().filter(|name| name.contains("libc.so"))).expect("libc");
+    assert!(runs_plainly(run("printenv").env("URINGLET_LIB", libc)).contains("no liburinglet.so"));
+}
+
+/// The line that says why printenv was not attached.
+fn runs_plainly(command: &mut Command) -> String {
+    let output = finish(command.env("UNTOUCHED", "yes"));
+    let said = stderr(&output);
+    assert!(output.status.success() && said.starts_with("uringlet run: not attached: ") && said.lines().count() == 1, "{said}");
+    let environment = stdout(&output);
+    assert!(environment.contains("UNTOUCHED=yes\n") && !environment.contains("LD_PRELOAD="), "{environment}");
+    said
+}
+
+/// A 32-bit program, which the kernel runs and the library cannot be put into.
+#[test]
+fn programs_of_another_architecture_run_plainly() {
+    let directory = directory("foreign-runs");
+    let foreign = common::compile("cc", &directory, "foreign", &["foreign.S"], &["-m32", "-nostdlib", "-static", "-no-pie"]);
+    let plain = Command::new(&foreign).env("LD_PRELOAD", "").stdin(Stdio::null()).output();
+    let Ok(plain) = plain else { return eprintln!("skipped: this kernel runs no 32-bit programs") };
+    assert_eq!(plain.status.code(), Some(7));
+    let output = finish(&mut run(&foreign));
+    let said = stderr(&output);
+    assert!(said.contains("another architecture") && said.lines().count() == 1, "{said}");
+    assert_eq!((output.status.code(), stdout(&output).contains("LD_PRELOAD")), (Some(7), false), "{}", stdout(&output));
+    // A child, by a shell's execve and by libc's own.
+    for starter in [&["sh", "-c", "\"$0\"; exit $?"][..], &["env"], &["perl", "-e", "exit(system(@ARGV) >> 8)"]] {
+        let mut command = uringlet(Path::new("off"));
+        command.args(starter).arg(&foreign).env("LD_PRELOAD", "/nowhere/other.so");
+        let output = finish(&mut command);
+        let environment = stdout(&output);
+        assert_eq!(output.status.code(), Some(7), "{starter:?}: {}", stderr(&output));
+        assert!(environment.contains("LD_PRELOAD=/nowhere/other.so\n"), "{starter:?}: {environment}");
+    }
 }
 
 #[test]

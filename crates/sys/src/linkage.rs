@@ -13,13 +13,17 @@ pub enum Linkage {
     Dynamic,
     /// No dynamic linker loads it.
     Static,
-    /// Truncated, damaged, or for another processor.
+    /// For another processor, or for another mode of this one. The kernel may have a way to run it.
+    Foreign,
+    /// Truncated or damaged.
     Odd,
 }
 
 /// Reads into a buffer from an offset of the file on: the number of bytes.
 pub type Reader<'a> = &'a dyn Fn(&mut [u8], u64) -> usize;
 
+/// Class and byte order: 64 bits, little-endian.
+const NATIVE: [u8; 2] = [2, 1];
 /// In `DT_FLAGS_1`: an executable, not a library.
 const DF_1_PIE: u64 = 0x0800_0000;
 /// Bytes of a tag and its value.
@@ -32,13 +36,21 @@ const MAX_DYNAMIC: usize = 128;
 /// Examines the file that begins with `head`.
 #[must_use]
 pub fn linkage(head: &[u8], file_bytes: u64, read: Reader<'_>) -> Linkage {
+    if is_foreign(head) {
+        return Linkage::Foreign;
+    }
     look(head, file_bytes, read).unwrap_or(Linkage::Odd)
 }
 
+/// Whether the header is one of another class, byte order or machine.
+fn is_foreign(head: &[u8]) -> bool {
+    let is_known = matches!(head, [0x7f, b'E', b'L', b'F', 1 | 2, 1 | 2, 1, ..]);
+    let machine = half(head, core::mem::offset_of!(elf64_hdr, e_machine));
+    is_known && machine.is_some_and(|machine| machine != ELF_MACHINE || head[4..6] != NATIVE)
+}
+
 fn look(head: &[u8], file_bytes: u64, read: Reader<'_>) -> Option<Linkage> {
-    // `\x7fELF`, 64 bits, little-endian.
-    let is_ours =
-        head.starts_with(&[0x7f, b'E', b'L', b'F', 2, 1]) && half(head, core::mem::offset_of!(elf64_hdr, e_machine))? == ELF_MACHINE;
+    let is_ours = head.get(4..6)? == NATIVE && half(head, core::mem::offset_of!(elf64_hdr, e_machine))? == ELF_MACHINE;
     let kind = u32::from(half(head, core::mem::offset_of!(elf64_hdr, e_type))?);
     let entry_bytes = usize::from(half(head, core::mem::offset_of!(elf64_hdr, e_phentsize))?);
     let count = usize::from(half(head, core::mem::offset_of!(elf64_hdr, e_phnum))?);

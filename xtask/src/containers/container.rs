@@ -83,17 +83,24 @@ impl ContainerSpec {
         }
         // The root of the top layer is the container's root.
         chown(folder.join("upper"), Some(0), Some(0))?;
-        let mut config = self.config(folder);
-        let file = folder.join("config.json");
-        fs::write(&file, config.to_string())?;
-        config["linux"]["seccomp"] = profiles.filter(&file, self.profile)?;
-        fs::write(&file, config.to_string())?;
+        self.configure(profiles, folder)?;
         let lower: Vec<_> = self.layers.iter().rev().map(|layer| layer.folder.to_string_lossy().into_owned()).collect();
         let folder = folder.to_str().context("the cache's path is not UTF-8")?;
         cases.run_outside(&[&SESSION[..], &[START, folder, &lower.join(":")]].concat())
     }
 
-    /// config.json of the OCI's runtime specification, without the filter.
+    /// Writes config.json of the OCI's runtime specification. Returns it.
+    pub(super) fn configure(&self, profiles: &Profiles, folder: &Path) -> anyhow::Result<Value> {
+        let mut config = self.config(folder);
+        let file = folder.join("config.json");
+        fs::write(&file, config.to_string())?;
+        // Which calls are allowed depends on the capabilities.
+        config["linux"]["seccomp"] = profiles.filter(&file, self.profile)?;
+        fs::write(&file, config.to_string())?;
+        Ok(config)
+    }
+
+    /// The same without the filter.
     fn config(&self, folder: &Path) -> Value {
         let capabilities = if self.has_capabilities { &CAPABILITIES[..] } else { &[] };
         // An ordinary user has none until it executes a set-uid program.

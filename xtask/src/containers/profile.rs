@@ -54,6 +54,13 @@ impl Profiles {
     }
 }
 
+/// The calls that a filter allows with some arguments at least.
+pub(super) fn allowed(filter: &Value) -> Vec<&str> {
+    let rules = filter["syscalls"].as_array().into_iter().flatten();
+    let allowing = rules.filter(|rule| rule["action"] == "SCMP_ACT_ALLOW");
+    allowing.filter_map(|rule| rule["names"].as_array()).flatten().filter_map(Value::as_str).collect()
+}
+
 fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let out = command.output().with_context(|| format!("starting {}", command.get_program().display()))?;
     let said = String::from_utf8_lossy(&out.stderr);

@@ -1,9 +1,11 @@
 //! What uringlet says in a container: to its user who asks, and about wrong settings.
 
 use super::container::ContainerSpec;
-use super::images::{Layer, Root, file_layer};
+use super::images::{Layer, Root, copied_layer, file_layer};
+use super::profile;
 use super::ways::{RIGHTS, WayIn, Yard, silent};
 use crate::programs::program_cases::ProgramCases;
+use crate::sandbox::docker;
 use anyhow::ensure;
 
 /// A job of fio in a container, by its options.
@@ -13,6 +15,14 @@ pub(super) fn check(cases: &mut ProgramCases, yard: &mut Yard) -> anyhow::Result
     let root = yard.root(Root::Stable)?;
     let image = std::slice::from_ref(&root);
     let shell = |script: &str| yard.container(image, WayIn::Preload, RIGHTS[0], &["sh", "-c", script].map(str::to_owned));
+    cases.case("the sandbox of other tasks allows what Docker's profile does", |_| {
+        let config = yard.config(&shell("true")?)?;
+        let allowed = profile::allowed(&config["linux"]["seccomp"]);
+        let differences = docker::differences(&allowed)?;
+        ensure!(allowed.len() > 300, "the profile allows {} calls only", allowed.len());
+        ensure!(differences.is_empty(), "{}", differences.join(", "));
+        Ok(())
+    });
     cases.case("doctor names the program's way to the engine", |cases| {
         let container = shell("unset LD_PRELOAD; /opt/uringlet/bin/uringlet doctor fio")?;
         contains(&yard.run(cases, &container)?.ok()?, &["the kernel's io_uring: ", "verdict: would be attached"])
@@ -49,6 +59,13 @@ pub(super) fn check(cases: &mut ProgramCases, yard: &mut Yard) -> anyhow::Result
         let output = yard.run(cases, &container)?.ok()?;
         ensure!(output.lines().last() == Some("0") && output.lines().count() == 2, "{output}");
         contains(&output, &["/opt/missing/liburinglet.so"])
+    });
+    cases.case("an image's library and another copy by LD_PRELOAD: one engine", |cases| {
+        let second = copied_layer("second", &yard.image, "/opt/second")?;
+        let args = FIO.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mut container = yard.container(&[root.clone(), second], WayIn::WholeImage, RIGHTS[0], &args)?;
+        container.set_env("LD_PRELOAD", "/opt/second/lib/uringlet/liburinglet.so");
+        contains(&silent(yard.run(cases, &container)?)?, &["err= 0"])
     });
     privileged(cases, yard, &root)
 }

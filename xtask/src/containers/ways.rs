@@ -6,6 +6,7 @@ use super::profile::{ProfileOf, Profiles};
 use crate::paths;
 use crate::programs::program_cases::{ProgramCases, ProgramRun};
 use anyhow::{Context, ensure};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -142,6 +143,11 @@ impl Yard {
 
     pub(super) fn run(&self, cases: &ProgramCases, container: &ContainerSpec) -> anyhow::Result<ProgramRun> {
         container.run(cases, &self.profiles, &self.folder.join("container"))
+    }
+
+    /// config.json of a container.
+    pub(super) fn config(&self, container: &ContainerSpec) -> anyhow::Result<Value> {
+        container.configure(&self.profiles, &self.folder)
     }
 
     /// Whether this machine can start a container at all.

@@ -126,6 +126,17 @@ pub(super) fn filters() -> anyhow::Result<[BpfProgram; 2]> {
     Ok([allow, no_clone3])
 }
 
+/// What the sandbox allows otherwise than Docker's profile, which allows these calls with some
+/// arguments at least. `clone3` is refused by the second filter.
+pub(crate) fn differences(allowed_there: &[&str]) -> anyhow::Result<Vec<String>> {
+    let ours = allowed()?;
+    let theirs: Vec<i64> = allowed_there.iter().filter_map(|name| number(name)).collect();
+    let missing = allowed_there.iter().filter(|name| number(name).is_some_and(|nr| !ours.contains_key(&nr)));
+    let clone3 = number("clone3");
+    let surplus = ours.keys().filter(|nr| !theirs.contains(nr) && Some(**nr) != clone3);
+    Ok(missing.map(|name| format!("{name} is allowed there")).chain(surplus.map(|nr| format!("call {nr} is not"))).collect())
+}
+
 fn allowed() -> anyhow::Result<CallRules> {
     let names = ALLOWED.iter().flat_map(|(_, names)| names.split_ascii_whitespace());
     let mut rules: CallRules = names.filter_map(number).map(|nr| (nr, vec![])).collect();

@@ -8,7 +8,7 @@
 //! Filters and dropped rights are inherited over fork and exec and cannot be undone, so they hold
 //! for whole process trees.
 
-mod docker;
+pub(crate) mod docker;
 mod filter;
 mod privilege;
 

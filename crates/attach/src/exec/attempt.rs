@@ -32,7 +32,7 @@ pub(super) struct ExecAttempt<'r> {
     request: ExecCall,
     /// This object's path, with a NUL behind.
     library: &'static [u8],
-    /// It is not in the process' root.
+    /// It is not in the process' root, or the program cannot have it.
     is_missing: bool,
     environment: ChildEnvironment,
     reader: ProgramReader,
@@ -54,11 +54,11 @@ impl<'r> ExecAttempt<'r> {
         let own_program = static_program().map(|program| program.path);
         let target = Examiner { reader: &mut reader, room: &mut room, library: found, own_program, arrays }.examine(request.file);
         let mut reader = ProgramReader::new(request.environment, request.stack);
-        let is_missing = found.is_none();
+        let is_missing = found.is_none() || matches!(target, ExecTarget::Foreign);
         let change = match target {
             ExecTarget::Untouched => return None,
             ExecTarget::Static(target) if !is_missing => Change::Load(target),
-            ExecTarget::Static(_) | ExecTarget::Preloadable => Change::Environment,
+            ExecTarget::Static(_) | ExecTarget::Preloadable | ExecTarget::Foreign => Change::Environment,
         };
         let environment = ChildEnvironment::read(request.environment, task_policy::variable(), &mut reader)?;
         let mut attempt = Self { request, library, is_missing, environment, reader, room, change };

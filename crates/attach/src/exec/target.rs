@@ -26,6 +26,8 @@ pub(super) enum ExecTarget {
     Untouched,
     /// A program with a dynamic linker, or one of which nothing is known.
     Preloadable,
+    /// A program that this object cannot be put into: its dynamic linker would complain.
+    Foreign,
     /// A program that only the loader can attach to.
     Static(StaticTarget),
 }
@@ -111,6 +113,7 @@ impl Examiner<'_, '_> {
         }
         match linkage(head, stat.size, &|into, offset| open.read(into, offset).unwrap_or(0)) {
             Linkage::Odd => ExecTarget::Untouched,
+            Linkage::Foreign => ExecTarget::Foreign,
             Linkage::Dynamic if self.is_library(&stat) => self.examine_own_program(depth),
             Linkage::Dynamic => ExecTarget::Preloadable,
             Linkage::Static => self.examine_static(file, is_empty, &open, &stat),

@@ -22,6 +22,8 @@ const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o0010;
 const ANY_EXECUTE: u32 = 0o0111;
+/// Class and byte order of an ELF file: 64 bits, little-endian.
+const NATIVE: [u8; 2] = [2, 1];
 /// The kernel follows this many interpreters in a row.
 const MAX_INTERPRETERS: usize = 5;
 
@@ -45,8 +47,8 @@ enum Kind {
     Script(PathBuf, Option<OsString>),
     Dynamic,
     Static,
-    /// It gains privileges: why nothing may be put into it, and what to do.
-    Privileged(&'static str),
+    /// Nothing can be put into it: why, and what to do.
+    Unattachable(&'static str),
 }
 
 /// Checks `program` and, for a script, its interpreter.
@@ -61,7 +63,7 @@ pub(super) fn check(program: &Path) -> Result<Target, RunError> {
                 target.interpreters.splice(0..0, before.chain(script));
                 target.file = interpreter;
             }
-            Kind::Privileged(reason) => {
+            Kind::Unattachable(reason) => {
                 let why_not = Some(format!("{} {reason}", target.file.display()));
                 return Ok(Target { why_not, ..target });
             }
@@ -100,7 +102,7 @@ fn check_file(path: &Path) -> Result<Kind, RunError> {
         return Ok(Kind::Dynamic);
     }
     let kind = elf_kind(path, file, &head).map_err(|why| refuse(&why))?;
-    Ok(gained_privileges(path, &metadata).map_or(kind, Kind::Privileged))
+    Ok(gained_privileges(path, &metadata).map_or(kind, Kind::Unattachable))
 }
 
 /// Why the kernel would not execute a file that is there.
@@ -141,14 +143,23 @@ fn gained_privileges(path: &Path, metadata: &Metadata) -> Option<&'static str> {
 /// Whether an ELF file has a dynamic linker that preloads.
 fn elf_kind(path: &Path, file: File, head: &[u8]) -> Result<Kind, Cow<'static, str>> {
     const TRUNCATED: &str = "is a truncated ELF file; install it again";
-    const FOREIGN: &str = "is built for another architecture; uringlet attaches to 64-bit x86 programs";
+    const DAMAGED: &str = "is a damaged ELF file; install it again";
+    // The kernel runs 32-bit programs, and others by an interpreter (binfmt_misc).
+    const FOREIGN: Kind = Kind::Unattachable("is built for another architecture; uringlet attaches to 64-bit x86 programs");
     if head.len() < size_of::<FileHeader64<LittleEndian>>() {
         return Err(TRUNCATED.into());
     }
     let data = ReadCache::new(file);
-    let header = FileHeader64::<LittleEndian>::parse(&data).map_err(|_| FOREIGN)?;
+    let identity: [u8; 3] = [head[4], head[5], head[6]];
+    if !matches!(identity, [1 | 2, 1 | 2, 1]) {
+        return Err(DAMAGED.into());
+    }
+    if identity[..2] != NATIVE {
+        return Ok(FOREIGN);
+    }
+    let header = FileHeader64::<LittleEndian>::parse(&data).map_err(|_| DAMAGED)?;
     if header.e_machine(LittleEndian) != EM_X86_64 {
-        return Err(FOREIGN.into());
+        return Ok(FOREIGN);
     }
     let segments = header.program_headers(LittleEndian, &data).map_err(|_| TRUNCATED)?;
     let interp = segments.iter().find(|segment| segment.p_type(LittleEndian) == PT_INTERP);

@@ -36,7 +36,7 @@ pub(crate) struct Resolved {
     /// The file that was named.
     pub(crate) program: PathBuf,
     pub(crate) target: Target,
-    /// `liburinglet.so`
+    /// `liburinglet.so`; empty if there is none, which `target.why_not` says.
     pub(crate) library: PathBuf,
 }
 
@@ -44,11 +44,14 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve(program: &OsStr) -> Result<Resolved, RunError> {
     let program = lookup::find(program)?;
     let mut target = executable::check(&program)?;
-    let library = preload::find()?;
-    let obstacle = || preload::obstacle(&library).or_else(|| static_program::obstacle(&target, &library));
-    if target.why_not.is_none() {
-        target.why_not = obstacle();
-    }
+    let (library, obstacle) = match preload::find() {
+        Ok(library) => {
+            let obstacle = preload::obstacle(&library).or_else(|| static_program::obstacle(&target, &library));
+            (library, obstacle)
+        }
+        Err(reason) => (PathBuf::new(), Some(reason)),
+    };
+    target.why_not = target.why_not.or(obstacle);
     Ok(Resolved { program, target, library })
 }
 

@@ -48,6 +48,22 @@ pub(super) fn note_segments(head: &[u8], start: u64) -> Vec<NoteSegment> {
     segments.iter().filter(|segment| segment.p_type(LittleEndian) == PT_NOTE).map(mapped).collect()
 }
 
+/// The address that the first byte of an object is linked to.
+pub(super) fn link_address(head: &[u8]) -> Option<u64> {
+    let is_first = |segment: &&ElfSegment| segment.p_type(LittleEndian) == PT_LOAD && segment.p_offset(LittleEndian) == 0;
+    program_headers(head).ok()?.iter().find(is_first).map(|first| first.p_vaddr(LittleEndian))
+}
+
+/// Where the byte of this link address is in the object's file.
+pub(super) fn file_offset(head: &[u8], address: u64) -> Option<u64> {
+    let offset = |segment: &ElfSegment| {
+        let within = address.checked_sub(segment.p_vaddr(LittleEndian))?;
+        (segment.p_type(LittleEndian) == PT_LOAD && within < segment.p_filesz(LittleEndian))
+            .then(|| segment.p_offset(LittleEndian) + within)
+    };
+    program_headers(head).ok()?.iter().find_map(offset)
+}
+
 fn program_headers(head: &[u8]) -> object::read::Result<&[ElfSegment]> {
     let header = ElfHeader::parse(head)?;
     if header.is_little_endian() { header.program_headers(LittleEndian, head) } else { Ok(&[]) }

@@ -7,6 +7,7 @@ mod block;
 mod bytes;
 mod elf;
 mod error;
+mod library;
 mod process;
 mod show;
 
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::status::Status;
 use block::{Snapshot, StatsBlock};
 use error::StatError;
+pub(crate) use library::library_version;
 use process::RemoteProcess;
 use show::EventList;
 use uringlet_sys::stats::COUNTER_DOCS;
