@@ -192,12 +192,16 @@ pub struct ZcrxControl {
 }
 const _: () = assert!(size_of::<ZcrxControl>() == 72);
 
+/// `ZCRX_REG_IMPORT`: an instance that another ring has exported.
+pub const ZCRX_REG_IMPORT: u32 = 1;
 /// `ZCRX_REG_NODEV`: an instance without a network device.
 pub const ZCRX_REG_NODEV: u32 = 2;
 /// `IORING_ZCRX_AREA_DMABUF`.
 pub const ZCRX_AREA_DMABUF: u32 = 1;
 /// `ZCRX_CTRL_FLUSH_RQ`: read the refill ring.
 pub const ZCRX_CTRL_FLUSH_RQ: u32 = 0;
+/// `ZCRX_CTRL_EXPORT`: a descriptor by which other rings import the instance.
+pub const ZCRX_CTRL_EXPORT: u32 = 1;
 
 /// `struct io_uring_task_restriction`, without the list that follows it.
 #[derive(Clone, Copy, Debug, Default)]

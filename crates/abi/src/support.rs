@@ -186,11 +186,11 @@ pub const REGISTER: SupportGroup = SupportGroup {
         row("CLOCK", 29, "6.12", "io_uring_register_clock", Full),
         row("CLONE_BUFFERS", 30, "6.12", "io_uring_clone_buffers", Full),
         row("SEND_MSG_RING", 31, "6.13", "io_uring_register_sync_msg", Full),
-        row("ZCRX_IFQ", 32, "6.15", "io_uring_register_ifq", Partial("only ZCRX_REG_NODEV (Linux 7.1): data is copied; no import")),
+        row("ZCRX_IFQ", 32, "6.15", "io_uring_register_ifq", Partial("no devices: ZCRX_REG_NODEV (Linux 7.1), data is copied; import")),
         row("RESIZE_RINGS", 33, "6.13", "io_uring_resize_rings", Full),
         row("MEM_REGION", 34, "6.13", "io_uring_register_region", Partial("memory of the program's is not pinned")),
         row("QUERY", 35, "6.18", "io_uring_register_query", Full),
-        row("ZCRX_CTRL", 36, "7.1", "io_uring_register_zcrx_ctrl", Partial("FLUSH_RQ; EXPORT is refused")),
+        row("ZCRX_CTRL", 36, "7.1", "io_uring_register_zcrx_ctrl", Partial("FLUSH_RQ; EXPORT within a process")),
         row("BPF_FILTER", 37, "7.0", "io_uring_register_bpf_filter", Full),
     ],
 };

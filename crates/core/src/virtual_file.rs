@@ -11,6 +11,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
+use core::any::Any;
 use core::fmt::Debug;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -55,6 +56,11 @@ pub trait VirtualFile: Send + Sync + Debug {
     /// # Errors
     /// The errno of mmap.
     fn check_mmap(&self, prot: u32, offset: u64, len: usize) -> Result<(), Errno>;
+
+    /// The file itself, where the engine knows its type.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// Opens virtual files.

@@ -11,7 +11,7 @@
 #include "tcp_pair.h"
 
 enum { RECV_ZC = 58, LINK_TIMEOUT = 15, ZCRX_IFQ = 32, QUERY = 35, ZCRX_CTRL = 36 };
-enum { NODEV = 2, FLUSH = 0, TYPE_USER = 1, SKIP_SUCCESS = 64, CANCEL_FD = 2, CLAMP = 16, MINE = 100, PAGE = 4096 };
+enum { IMPORT = 1, NODEV = 2, FLUSH = 0, EXPORT = 1, URING_CMD = 46, TYPE_USER = 1, SKIP_SUCCESS = 64, CANCEL_FD = 2, CLAMP = 16, MINE = 100, PAGE = 4096 };
 #define ZCRX_RING (SINGLE_ISSUER | DEFER_TASKRUN)
 #define MAP_OFFSET 0x30000000ull
 #define RECEIVE(file, ...) SQE(RECV_ZC, .fd = file, .ioprio = RECV_MULTISHOT, .user_data = MINE, ##__VA_ARGS__)
@@ -509,10 +509,6 @@ static void control(void)
 	check("no such instance", reg(ZCRX_CTRL, &bad, 0), -ENXIO);
 	bad = good, bad.op = 77;
 	check("unknown operation", reg(ZCRX_CTRL, &bad, 0), -EOPNOTSUPP);
-	if (is_engine) {
-		bad = good, bad.op = 1;
-		check("export", reg(ZCRX_CTRL, &bad, 0), -EOPNOTSUPP);
-	}
 	/* What comes back wrongly is consumed, and returns nothing. */
 	submit(RECEIVE(fds[0]));
 	feed(position, 4 * PAGE);
@@ -649,6 +645,67 @@ static void mapped(void)
 	stop();
 }
 
+/* An instance that two rings have, and that outlives the first one. */
+static void exported(void)
+{
+	struct ctrl *unwritable = pages(1), c = { 0, EXPORT };
+	struct ifq good, bad;
+	uint64_t position = 0;
+	int exporter, box, i;
+
+	start("exported", CQE32, 8, 4);
+	c.args[3] = 1;
+	check("reserved", reg(ZCRX_CTRL, &c, 0), -EINVAL);
+	*unwritable = (struct ctrl){ 0, EXPORT };
+	mprotect(unwritable, PAGE, PROT_READ);
+	check("nowhere to be told", reg(ZCRX_CTRL, unwritable, 0), -EFAULT);
+	c = (struct ctrl){ 0, EXPORT };
+	check("exported", reg(ZCRX_CTRL, &c, 0), 0);
+	box = c.args[0];
+	check("closed by execve", fcntl(box, F_GETFD), FD_CLOEXEC);
+	submit(RECEIVE(fds[0]));
+	feed(position, PAGE + 1);
+	data_until(&position, PAGE + 1);
+	cancel("cancelled");
+	exporter = ring_fd;
+	ring_fd = -1;
+	check("a ring", ring("imported", ZCRX_RING | CQE_MIXED, 0), 0);
+	good = (struct ifq){ .flags = IMPORT, .if_idx = box };
+	bad = good, bad.rq_entries = 8;
+	check("with entries", reg(ZCRX_IFQ, &bad, 1), -EINVAL);
+	bad = good, bad.if_rxq = 1;
+	check("with a queue", reg(ZCRX_IFQ, &bad, 1), -EINVAL);
+	bad = good, bad.area = 8;
+	check("with an area", reg(ZCRX_IFQ, &bad, 1), -EINVAL);
+	bad = good, bad.region = 8;
+	check("with a region", reg(ZCRX_IFQ, &bad, 1), -EINVAL);
+	bad = good, bad.flags = IMPORT | NODEV;
+	check("of both kinds", reg(ZCRX_IFQ, &bad, 1), -EINVAL);
+	bad = good, bad.if_idx = -1;
+	check("no descriptor", reg(ZCRX_IFQ, &bad, 1), -EBADF);
+	bad = good, bad.if_idx = fds[0];
+	check("another file", reg(ZCRX_IFQ, &bad, 1), -EBADF);
+	submit(SQE(URING_CMD, .fd = box, .user_data = 6));
+	last_cqe("it takes no commands", 6, -EOPNOTSUPP);
+	check("imported", reg(ZCRX_IFQ, &good, 1), 0);
+	check("its id", good.id, 0);
+	check("its entries", good.rqes, 64);
+	close(box);
+	bad = (struct ifq){ .flags = IMPORT, .if_idx = box };
+	check("closed", reg(ZCRX_IFQ, &bad, 1), -EBADF);
+	close(exporter);
+	submit(RECEIVE(fds[0]));
+	for (i = 0; i < 20; i++) {
+		uint64_t end = position + 3 * PAGE;
+
+		feed(position, 3 * PAGE);
+		data_until(&position, end);
+		check("flushed", flush(0), 0);
+	}
+	cancel("cancelled");
+	stop();
+}
+
 static void query(void)
 {
 	struct { uint64_t register_flags, area_flags; uint32_t ctrl, features, header, alignment; uint64_t resv; } answer = { 0 };
@@ -660,8 +717,8 @@ static void query(void)
 	check("size", header.size, 40);
 	check("without a device", answer.register_flags & NODEV, NODEV);
 	if (is_engine) {
-		check("operations", answer.ctrl, 1);
-		check("nothing else", answer.register_flags | answer.area_flags | answer.features, NODEV);
+		check("operations", answer.ctrl, 2);
+		check("nothing else", answer.register_flags | answer.area_flags | answer.features, NODEV | IMPORT);
 	}
 	check("header", answer.header, 8);
 	check("alignment", answer.alignment, 64);
@@ -746,8 +803,8 @@ static void random_registrations(void)
 
 		for (j = draw(2); j > 0; j--)
 			((uint32_t *)&c)[draw(18)] = any();
-		c.op = c.op == 1 ? 0 : c.op;
-		reg(ZCRX_CTRL, &c, draw(8) == 0);
+		if (reg(ZCRX_CTRL, &c, draw(8) == 0) == 0 && c.op == EXPORT)
+			close(c.args[0]);
 	}
 	close(ring_fd);
 	ring_fd = -1;
@@ -844,6 +901,7 @@ int main(void)
 	stream("few buffers", CQE32, 4, 3, 0);
 	stream("few buffers, flushed", CQE_MIXED, 2, 4, 1);
 	mapped();
+	exported();
 	query();
 	ends();
 	random_registrations();

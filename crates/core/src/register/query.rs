@@ -76,8 +76,8 @@ fn opcodes() -> Vec<u8> {
 /// `struct io_uring_query_zcrx`: flags of registration and of areas, the number of
 /// `ZCRX_CTRL_*`, features, size and alignment of a refill ring's header.
 fn zcrx() -> Vec<u8> {
-    let flags = [u64::from(reg::ZCRX_REG_NODEV), 0].map(u64::to_le_bytes);
-    let numbers = [reg::ZCRX_CTRL_FLUSH_RQ + 1, 0, layout::ZCRX_TAIL + 4, layout::ZCRX_RQES, 0, 0].map(u32::to_le_bytes);
+    let flags = [u64::from(reg::ZCRX_REG_NODEV | reg::ZCRX_REG_IMPORT), 0].map(u64::to_le_bytes);
+    let numbers = [reg::ZCRX_CTRL_EXPORT + 1, 0, layout::ZCRX_TAIL + 4, layout::ZCRX_RQES, 0, 0].map(u32::to_le_bytes);
     [flags.as_flattened(), numbers.as_flattened()].concat()
 }
 

@@ -4,18 +4,24 @@
 //!          code).
 //! Differs: an instance without a device needs no CAP_NET_ADMIN: it sees no other data than the
 //!          program's own sockets have. Its memory is not pinned. Every network device is missing.
-//!          Instances are neither exported nor imported.
+//!          The descriptor of an exported instance is known to its process and to forked children,
+//!          and can be read and written, as an empty file.
 
 use super::wait_args::region;
-use crate::rsrc::zcrx::{BUFFER, RefillRing, ZcrxInstance};
+use crate::rsrc::zcrx::{BUFFER, RefillRing, SharedZcrx, ZcrxInstance};
 use crate::state::UringGuard;
+use crate::virtual_file::{self, PendingCmd, UringCmd, VirtualFile};
+use alloc::sync::Arc;
+use core::any::Any;
 use uringlet_abi::register::{
-    MEM_REGION_TYPE_USER, RegionDesc, ZCRX_AREA_DMABUF, ZCRX_CTRL_FLUSH_RQ, ZCRX_REG_NODEV, ZcrxArea, ZcrxControl, ZcrxReg,
+    MEM_REGION_TYPE_USER, RegionDesc, ZCRX_AREA_DMABUF, ZCRX_CTRL_EXPORT, ZCRX_CTRL_FLUSH_RQ, ZCRX_REG_IMPORT, ZCRX_REG_NODEV, ZcrxArea,
+    ZcrxControl, ZcrxReg,
 };
 use uringlet_abi::{layout, setup};
-use uringlet_sys::linux::general::CAP_NET_ADMIN;
+use uringlet_sys::linux::general::{CAP_NET_ADMIN, MFD_CLOEXEC};
+use uringlet_sys::lock::Mutex;
 use uringlet_sys::process::has_capability;
-use uringlet_sys::{Errno, UserPtr, user};
+use uringlet_sys::{Errno, UserPtr, io, user};
 
 /// Most entries of a refill ring.
 const MAX_ENTRIES: u32 = 32768;
@@ -26,11 +32,14 @@ const MAX_ENTRIES: u32 = 32768;
 pub(super) fn register(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
     check_ring(guard.res.setup)?;
     let mut reg: ZcrxReg = user::read(arg)?;
-    if reg.flags & ZCRX_REG_NODEV == 0 && !has_capability(CAP_NET_ADMIN) {
+    if reg.flags & (ZCRX_REG_NODEV | ZCRX_REG_IMPORT) == 0 && !has_capability(CAP_NET_ADMIN) {
         return Err(Errno::EPERM);
     }
-    if reg.resv != [0; 3] || reg.zcrx_id != 0 || reg.flags & !ZCRX_REG_NODEV != 0 {
+    if reg.resv != [0; 3] || reg.zcrx_id != 0 || reg.flags & !(ZCRX_REG_NODEV | ZCRX_REG_IMPORT) != 0 {
         return Err(Errno::EINVAL);
+    }
+    if reg.flags & ZCRX_REG_IMPORT != 0 {
+        return import(guard, arg, reg);
     }
     let (region_at, area_at) = (UserPtr::at(reg.region_ptr), UserPtr::at(reg.area_ptr));
     let mut desc: RegionDesc = user::read(region_at)?;
@@ -47,8 +56,30 @@ pub(super) fn register(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Er
     user::write(arg, &reg)?;
     user::write(region_at, &desc)?;
     user::write(area_at, &area)?;
-    guard.res.zcrx.push(instance);
+    guard.res.zcrx.push(Arc::new(Mutex::new(instance)));
     Ok(0)
+}
+
+/// Adds an instance that a ring has exported.
+///
+/// # Errors
+/// `EINVAL` what describes a new one is set; `EBADF` no descriptor of an instance; `EFAULT`.
+fn import(guard: &mut UringGuard, arg: UserPtr, mut reg: ZcrxReg) -> Result<usize, Errno> {
+    let describes_new = reg.if_rxq != 0 || reg.rq_entries != 0 || reg.area_ptr != 0 || reg.region_ptr != 0;
+    if describes_new || reg.flags != ZCRX_REG_IMPORT {
+        return Err(Errno::EINVAL);
+    }
+    let file = virtual_file::get(reg.if_idx.cast_signed()).ok_or(Errno::EBADF)?;
+    let exported = file.as_any().and_then(|file| file.downcast_ref::<ExportedZcrx>()).ok_or(Errno::EBADF)?;
+    reg.zcrx_id = guard.res.zcrx.next_id();
+    set_offsets(&mut reg);
+    user::write(arg, &reg)?;
+    guard.res.zcrx.push(Arc::clone(&exported.shared));
+    Ok(0)
+}
+
+fn set_offsets(reg: &mut ZcrxReg) {
+    (reg.offsets.head, reg.offsets.tail, reg.offsets.rqes) = (layout::ZCRX_HEAD, layout::ZCRX_TAIL, layout::ZCRX_RQES);
 }
 
 fn check_ring(flags: u32) -> Result<(), Errno> {
@@ -68,7 +99,7 @@ fn entries(reg: &ZcrxReg, may_clamp: bool) -> Result<u32, Errno> {
 }
 
 fn refill_ring(reg: &mut ZcrxReg, desc: &mut RegionDesc, id: u32) -> Result<RefillRing, Errno> {
-    (reg.offsets.head, reg.offsets.tail, reg.offsets.rqes) = (layout::ZCRX_HEAD, layout::ZCRX_TAIL, layout::ZCRX_RQES);
+    set_offsets(reg);
     let size = u64::from(layout::ZCRX_RQES) + u64::from(reg.rq_entries) * u64::from(layout::ZCRX_RQE);
     if size > desc.size {
         return Err(Errno::EINVAL);
@@ -120,10 +151,57 @@ pub(super) fn control(guard: &mut UringGuard, arg: UserPtr, n: u32) -> Result<us
     if control.resv != [0; 2] {
         return Err(Errno::EFAULT);
     }
-    let instance = guard.res.zcrx.get(control.zcrx_id).ok_or(Errno::ENXIO)?;
+    let shared = guard.res.zcrx.get(control.zcrx_id).ok_or(Errno::ENXIO)?;
     match control.op {
-        ZCRX_CTRL_FLUSH_RQ if control.args != [0; 6] => Err(Errno::EINVAL),
-        ZCRX_CTRL_FLUSH_RQ => instance.refill().map(|()| 0),
+        ZCRX_CTRL_FLUSH_RQ | ZCRX_CTRL_EXPORT if control.args != [0; 6] => Err(Errno::EINVAL),
+        ZCRX_CTRL_FLUSH_RQ => shared.lock().refill().map(|()| 0),
+        ZCRX_CTRL_EXPORT => export(shared, arg, control),
         _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// Makes a descriptor by which other rings import an instance.
+///
+/// # Errors
+/// `EFAULT`; those of memfd_create(2).
+fn export(shared: SharedZcrx, arg: UserPtr, mut control: ZcrxControl) -> Result<usize, Errno> {
+    let fd = io::number_of(io::memfd_create(io::ptr_of_slice(b"[zcrx]\0"), MFD_CLOEXEC)?);
+    control.args[0] = u64::from(fd.cast_unsigned());
+    if let Err(errno) = user::write(arg, &control) {
+        let _ = io::close(fd);
+        return Err(errno);
+    }
+    virtual_file::register(fd, Arc::new(ExportedZcrx { shared }));
+    Ok(0)
+}
+
+/// The file behind such a descriptor.
+#[derive(Debug)]
+struct ExportedZcrx {
+    shared: SharedZcrx,
+}
+
+impl VirtualFile for ExportedZcrx {
+    fn may_sleep(&self, _: &UringCmd) -> bool {
+        false
+    }
+
+    fn start(&self, cmd: &UringCmd, pending: PendingCmd) {
+        pending.complete(self.run(cmd));
+    }
+
+    /// It takes no commands.
+    fn run(&self, _: &UringCmd) -> i32 {
+        -Errno::EOPNOTSUPP.into_raw()
+    }
+
+    fn cancel(&self, _: &UringCmd) {}
+
+    fn check_mmap(&self, _: u32, _: u64, _: usize) -> Result<(), Errno> {
+        Err(Errno::ENODEV)
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

@@ -13,22 +13,38 @@
 //! The program writes entries, then the tail; the engine reads them, then writes the head. Nothing
 //! in that memory is trusted: an entry returns a buffer only if the program has that buffer. The
 //! ring is read when it is flushed (`ZCRX_CTRL_FLUSH_RQ`), and when no buffer is free.
+//!
+//! An instance may be exported to other rings (`ZCRX_CTRL_EXPORT`). It has a lock of its own, which
+//! is taken under a ring's lock, and under which no other lock is taken.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::fence;
 use uringlet_abi::layout;
 use uringlet_abi::register::ZcrxRefill;
+use uringlet_sys::lock::Mutex;
 use uringlet_sys::ring_memory::RegionMemory;
 use uringlet_sys::{Errno, UserPtr, user};
 
 /// Size of a buffer, bytes.
 pub(crate) const BUFFER: u32 = 4096;
 
-/// The instances of a ring, by id. They end with their ring.
+/// An instance, which ends with the last ring and the last descriptor that has it.
+pub(crate) type SharedZcrx = Arc<Mutex<ZcrxInstance>>;
+
+/// The instances of a ring, by id.
 #[derive(Debug, Default)]
 pub(crate) struct ZcrxTable {
-    instances: Vec<ZcrxInstance>,
+    instances: Vec<RingInstance>,
+}
+
+/// An instance as a ring has it.
+#[derive(Debug)]
+struct RingInstance {
+    shared: SharedZcrx,
+    /// A receive of the ring waits for buffers, or for room in the CQ.
+    has_starved: bool,
 }
 
 /// See the module.
@@ -40,8 +56,6 @@ pub(crate) struct ZcrxInstance {
     /// Of each buffer, whether the program has it.
     is_given: Vec<bool>,
     refill: RefillRing,
-    /// A receive waits for buffers, or for room in the CQ.
-    has_starved: bool,
 }
 
 /// A refill ring: its memory has the words [`layout::ZCRX_HEAD`] and [`layout::ZCRX_TAIL`], and
@@ -60,16 +74,23 @@ impl ZcrxTable {
         u32::try_from(self.instances.len()).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn push(&mut self, instance: ZcrxInstance) {
-        self.instances.push(instance);
+    pub(crate) fn push(&mut self, shared: SharedZcrx) {
+        self.instances.push(RingInstance { shared, has_starved: false });
     }
 
     pub(crate) fn contains(&self, id: u32) -> bool {
         id < self.next_id()
     }
 
-    pub(crate) fn get(&mut self, id: u32) -> Option<&mut ZcrxInstance> {
-        self.instances.get_mut(id as usize)
+    pub(crate) fn get(&self, id: u32) -> Option<SharedZcrx> {
+        self.instances.get(id as usize).map(|instance| Arc::clone(&instance.shared))
+    }
+
+    /// A receive waits for buffers of an instance, or for room in the CQ.
+    pub(crate) fn note_starved(&mut self, id: u32) {
+        if let Some(instance) = self.instances.get_mut(id as usize) {
+            instance.has_starved = true;
+        }
     }
 
     #[inline]
@@ -82,7 +103,7 @@ impl ZcrxTable {
     pub(crate) fn take_revived(&mut self) -> bool {
         let mut any = false;
         for instance in &mut self.instances {
-            if instance.has_starved && instance.has_free() {
+            if instance.has_starved && instance.shared.lock().has_free() {
                 instance.has_starved = false;
                 any = true;
             }
@@ -99,14 +120,14 @@ impl ZcrxTable {
     pub(crate) fn map_for_program(&self, offset: u64, len: usize) -> Result<usize, Errno> {
         let id = usize::try_from((offset & !layout::OFF_MMAP_MASK) >> layout::OFF_ZCRX_SHIFT).map_err(|_| Errno::ENOMEM)?;
         let instance = self.instances.get(id).ok_or(Errno::ENOMEM)?;
-        instance.refill.memory.map_for_program(len)
+        instance.shared.lock().refill.memory.map_for_program(len)
     }
 }
 
 impl ZcrxInstance {
     /// An area of `buffers` buffers, all of them free.
     pub(crate) fn new(area: UserPtr, buffers: u32, refill: RefillRing) -> Self {
-        Self { area, free: (0..buffers).collect(), is_given: alloc::vec![false; buffers as usize], refill, has_starved: false }
+        Self { area, free: (0..buffers).collect(), is_given: alloc::vec![false; buffers as usize], refill }
     }
 
     /// Takes at most `most` free buffers.
@@ -145,11 +166,6 @@ impl ZcrxInstance {
     /// The address of a buffer.
     pub(crate) fn address(&self, buffer: u32) -> UserPtr {
         self.area.add(buffer as usize * BUFFER as usize)
-    }
-
-    /// A receive waits for buffers, or for room in the CQ.
-    pub(crate) fn note_starved(&mut self) {
-        self.has_starved = true;
     }
 
     /// Reads the refill ring: returned buffers are free. A malformed entry ends the pass, and is
@@ -308,14 +324,14 @@ mod tests {
     #[test]
     fn starved_receives_go_on_once_there_are_buffers() {
         let mut table = ZcrxTable::default();
-        table.push(instance(1));
+        table.push(Arc::new(Mutex::new(instance(1))));
         assert!(!table.take_revived());
-        let zcrx = table.get(0).unwrap();
-        zcrx.take(1);
-        zcrx.give(0);
-        zcrx.note_starved();
+        let shared = table.get(0).unwrap();
+        shared.lock().take(1);
+        shared.lock().give(0);
+        table.note_starved(0);
         assert!(!table.take_revived());
-        write(table.get(0).unwrap(), 0, &[(0, 0)]);
+        write(&shared.lock(), 0, &[(0, 0)]);
         assert!(table.take_revived());
         assert!(!table.take_revived());
     }

@@ -116,16 +116,17 @@ impl RecvZc {
     fn step(&mut self, cx: &mut IssueCx<'_>) -> Result<Option<Issue>, Errno> {
         let fd = cx.file.fd;
         let room = cx.ring.big_room();
-        let instance = cx.ring.zcrx.get(self.instance).ok_or(Errno::EINVAL)?;
+        let shared = cx.ring.zcrx.get(self.instance).ok_or(Errno::EINVAL)?;
+        let mut instance = shared.lock();
         let limit = self.left.map_or(usize::MAX, |left| left.get() as usize);
         let most = MOST_BUFFERS.min(room).min(limit.div_ceil(BUFFER as usize));
-        match receive(instance, fd, most, limit)? {
+        match receive(&mut instance, fd, most, limit)? {
             Received::Nothing => Ok(Some(Issue::WouldBlock(POLLIN))),
             // It breaks a chain, as in the kernel.
             Received::End => Ok(Some(Issue::Complete(Outcome { is_failure: true, ..Outcome::ok(0) }))),
             Received::NoBuffer => Err(if room == 0 && instance.has_free() { Errno::ENOSPC } else { Errno::ENOMEM }),
             Received::Data(n, buffers) => {
-                post(cx, self.instance, n, &buffers);
+                post(cx, &mut instance, n, &buffers);
                 self.turn.go_on();
                 Ok(self.reaches_limit(n).then(|| Issue::Complete(Outcome::ok(0))))
             }
@@ -135,9 +136,7 @@ impl RecvZc {
     /// Waits until the program has returned buffers, or read CQEs (`submit::zcrx`).
     fn starve(&mut self, cx: &mut IssueCx<'_>, now: SocketState) -> Issue {
         self.starved = Some(now);
-        if let Some(instance) = cx.ring.zcrx.get(self.instance) {
-            instance.note_starved();
-        }
+        cx.ring.zcrx.note_starved(self.instance);
         Issue::WouldBlock(POLLIN)
     }
 
@@ -198,9 +197,9 @@ fn peek(fd: i32) -> Result<Received, Errno> {
 }
 
 /// A CQE for each buffer: its offset, and the bytes in it.
-fn post(cx: &mut IssueCx<'_>, id: u32, mut bytes: usize, buffers: &[u32]) {
+fn post(cx: &mut IssueCx<'_>, instance: &mut ZcrxInstance, mut bytes: usize, buffers: &[u32]) {
     for &buffer in buffers {
-        let Some(offset) = cx.ring.zcrx.get(id).map(|instance| instance.give(buffer)) else { return };
+        let offset = instance.give(buffer);
         let len = u32::try_from(bytes).map_or(BUFFER, |bytes| bytes.min(BUFFER));
         bytes -= len as usize;
         cx.ring.post_big(Cqe { user_data: cx.user_data, res: len.cast_signed(), flags: cqe::MORE }, [offset, 0]);
