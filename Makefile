@@ -1,5 +1,5 @@
 # uringlet: io_uring in user space. Two commands do everything on a fresh machine (Debian 12 with a Rust toolchain):
-#   make demo    the main job: fio where io_uring is blocked, without uringlet, with it, and how fast
+#   make demo    the main job: fio and PostgreSQL 18 where io_uring is blocked, without uringlet, with it, and how fast
 #   make test    everything CI runs
 # What they need is installed by package name, as root.
 

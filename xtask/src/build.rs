@@ -58,10 +58,20 @@ fn text(path: &Path) -> anyhow::Result<String> {
     path.to_str().map(str::to_owned).context("the build folder's path is not UTF-8")
 }
 
-/// Builds the launcher and the library that it puts into programs. Returns the path of `uringlet`.
+/// Builds the launcher, the library that it puts into programs, and its benchmarks' programs.
+/// Returns the path of `uringlet`.
 pub(crate) fn uringlet() -> anyhow::Result<PathBuf> {
+    packages(&["-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])
+}
+
+/// The same without the benchmarks' programs.
+pub(crate) fn launcher() -> anyhow::Result<PathBuf> {
+    packages(&["-p", "uringlet-cli", "-p", "uringlet-attach"])
+}
+
+fn packages(packages: &[&str]) -> anyhow::Result<PathBuf> {
     println!("building the release of uringlet");
-    stream::sh("cargo", &["build", "--release", "-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])?;
+    stream::sh("cargo", &[&["build", "--release"], packages].concat())?;
     let uringlet = paths::target().join("release/uringlet");
     ensure!(uringlet.exists(), "the build left no {}", uringlet.display());
     // A link, not a copy: after a later build by cargo alone both names lead to the new file.

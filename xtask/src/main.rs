@@ -8,6 +8,7 @@ mod conformance;
 mod containers;
 mod count;
 mod deb;
+mod debian_root;
 mod demo;
 mod docs;
 mod fio;
@@ -19,6 +20,7 @@ mod lint;
 mod modes;
 mod oracle;
 mod paths;
+mod postgres;
 mod programs;
 mod publish;
 mod report;
@@ -56,7 +58,7 @@ const TASKS: &[Task] = &[
     ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),
     ("oracle", "ublk_drv in a virtual machine: does it still answer as our driver is tested to?", oracle::main),
     ("docs", "the documents as a book, its links and commands checked", docs::main),
-    ("demo", "fio where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
+    ("demo", "fio and PostgreSQL where io_uring is blocked: without uringlet, with it, and how fast", demo::main),
 ];
 
 fn main() -> ExitCode {

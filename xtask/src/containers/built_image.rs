@@ -39,7 +39,7 @@ impl BuiltImage {
 
 /// The image of a name that the examples use.
 pub(super) fn image(yard: &mut Yard, name: &str) -> anyhow::Result<BuiltImage> {
-    let stable = Root::Stable;
+    let stable = Root::STABLE;
     Ok(match name {
         "debian:bookworm-slim" | "fio" => BuiltImage { layers: vec![yard.root(stable)?], ..BuiltImage::default() },
         // Any image with cp(1).
@@ -48,7 +48,7 @@ pub(super) fn image(yard: &mut Yard, name: &str) -> anyhow::Result<BuiltImage> {
             BuiltImage { layers: vec![yard.root(stable)?, files], ..BuiltImage::default() }
         }
         "postgres:18" => BuiltImage {
-            layers: vec![yard.root(Root::Testing)?],
+            layers: vec![yard.root(Root::TESTING)?],
             env: vec![("CHECK_FOLDER".to_owned(), POSTGRES_FOLDER.to_owned())],
             entrypoint: vec!["/check/postgres.sh".to_owned()],
             ..BuiltImage::default()

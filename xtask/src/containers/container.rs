@@ -22,21 +22,21 @@ pub(super) struct ContainerMount {
 
 /// What a container engine is told.
 #[derive(Debug, Clone)]
-pub(super) struct ContainerSpec {
+pub(crate) struct ContainerSpec {
     /// The lowest one first.
     pub(super) layers: Vec<Layer>,
     pub(super) volumes: Vec<ContainerMount>,
     /// Folders of their own in memory.
     pub(super) tmpfs: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
-    pub(super) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) args: Vec<String>,
     pub(super) cwd: String,
     pub(super) uid: u32,
     pub(super) no_new_privileges: bool,
     pub(super) is_readonly: bool,
     /// Without any: not even those that a set-uid program would get.
     pub(super) has_capabilities: bool,
-    pub(super) profile: ProfileOf,
+    pub(crate) profile: ProfileOf,
 }
 
 impl ContainerSpec {
@@ -57,7 +57,7 @@ impl ContainerSpec {
         }
     }
 
-    pub(super) fn set_env(&mut self, name: &str, value: &str) {
+    pub(crate) fn set_env(&mut self, name: &str, value: &str) {
         self.env.retain(|(known, _)| known != name);
         self.env.push((name.to_owned(), value.to_owned()));
     }
@@ -95,8 +95,10 @@ impl ContainerSpec {
         let file = folder.join("config.json");
         fs::write(&file, config.to_string())?;
         // Which calls are allowed depends on the capabilities.
-        config["linux"]["seccomp"] = profiles.filter(&file, self.profile)?;
-        fs::write(&file, config.to_string())?;
+        if let Some(filter) = profiles.filter(&file, self.profile)? {
+            config["linux"]["seccomp"] = filter;
+            fs::write(&file, config.to_string())?;
+        }
         Ok(config)
     }
 
@@ -106,13 +108,15 @@ impl ContainerSpec {
         // An ordinary user has none until it executes a set-uid program.
         let held = if self.uid == 0 { capabilities } else { &[] };
         let env: Vec<_> = self.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let sandbox = if self.profile == ProfileOf::Sandbox { &SANDBOX[..] } else { &[] };
+        let args: Vec<_> = sandbox.iter().copied().chain(self.args.iter().map(String::as_str)).collect();
         json!({
             "ociVersion": "1.0.2",
             "root": { "path": folder.join("rootfs"), "readonly": self.is_readonly },
             "hostname": "container",
             "process": {
                 "user": { "uid": self.uid, "gid": self.uid },
-                "args": self.args,
+                "args": args,
                 "env": env,
                 "cwd": self.cwd,
                 "capabilities": { "bounding": capabilities, "effective": held, "permitted": held },
@@ -143,6 +147,9 @@ impl ContainerSpec {
         own.chain(tmpfs).chain(volumes).collect()
     }
 }
+
+/// Sets the filter of [`ProfileOf::Sandbox`] inside the container.
+const SANDBOX: [&str; 4] = ["/check/xtask", "sandbox", "--docker", "--"];
 
 /// The capabilities that Docker leaves to a container by default.
 const CAPABILITIES: [&str; 14] = [

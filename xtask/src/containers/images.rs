@@ -1,6 +1,7 @@
 //! Images as folders: roots of Debian, and layers above them.
 
-use crate::{apt, deb, paths, stream};
+use crate::debian_root::{self, Packages};
+use crate::{deb, paths, stream};
 use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +9,17 @@ use std::process::Command;
 
 /// A layer of an image.
 #[derive(Debug, Clone)]
-pub(super) struct Layer {
+pub(crate) struct Layer {
     pub(super) folder: PathBuf,
 }
 
 /// A root of Debian with programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Root {
-    /// Debian 12: fio, qemu-img.
-    Stable,
-    /// Debian testing: PostgreSQL 18. Debian 12's has no io_uring.
-    Testing,
+pub(crate) struct Root {
+    /// The folder's name in the cache.
+    name: &'static str,
+    suite: &'static str,
+    packages: &'static str,
 }
 
 /// Where the files of uringlet are in images that have them.
@@ -29,40 +30,25 @@ pub(super) const SCRIPTS: &str = "/check";
 const COMMON: &str = "libc6,libgcc-s1,bash,dash,coreutils,util-linux,grep,sed,base-files";
 
 impl Root {
-    /// Debian's name of its suite.
-    pub(super) fn name(self) -> &'static str {
-        self.suite().0
+    /// Debian 12: fio, qemu-img.
+    pub(super) const STABLE: Self = Self { name: "container-bookworm", suite: "bookworm", packages: "fio,qemu-utils,liburing2" };
+    /// Debian testing: PostgreSQL 18. Debian 12's has no io_uring.
+    pub(crate) const TESTING: Self = Self::testing("container-testing", "postgresql-18,liburing2");
+
+    /// A root of Debian testing.
+    pub(crate) const fn testing(name: &'static str, packages: &'static str) -> Self {
+        Self { name, suite: "testing", packages }
     }
 
-    fn suite(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Stable => ("bookworm", "fio,qemu-utils,liburing2"),
-            Self::Testing => ("testing", "postgresql-18,liburing2"),
-        }
+    /// The folder's name in the cache.
+    pub(super) fn name(self) -> &'static str {
+        self.name
     }
 
     /// The root's layer. It is made if it is not there.
-    pub(super) fn layer(self) -> anyhow::Result<Layer> {
-        let (suite, packages) = self.suite();
-        let folder = paths::cache().join(format!("container-{suite}"));
-        let made = folder.with_extension("packages");
-        let include = format!("--include={COMMON},{packages}");
-        if fs::read_to_string(&made).is_ok_and(|text| text == include) && folder.exists() {
-            return Ok(Layer { folder });
-        }
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
-        fs::create_dir_all(paths::cache())?;
-        println!("making a root of Debian {suite} with {packages}");
-        let target = folder.to_str().context("the cache's path is not UTF-8")?;
-        // A mirror that is a snapshot has a release file of an earlier day.
-        let mirror = apt::mirror()?;
-        let options = ["--mode=root", "--variant=extract", "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"];
-        let options = [&options[..], &["--aptopt=Acquire::Check-Valid-Until \"false\"", &include, suite, target, &mirror]].concat();
-        stream::sh("mmdebstrap", &options)?;
-        finish(&folder)?;
-        fs::write(made, include)?;
+    pub(crate) fn layer(self) -> anyhow::Result<Layer> {
+        let packages = format!("{COMMON},{}", self.packages);
+        let folder = debian_root::cached(self.name, self.suite, Packages::Unpacked, &packages, finish)?;
         Ok(Layer { folder })
     }
 }
@@ -80,23 +66,38 @@ fn finish(root: &Path) -> anyhow::Result<()> {
     stream::sh("chmod", &["1777", root.join("tmp").to_str().context("the cache's path is not UTF-8")?])
 }
 
-/// Which tarball is taken.
+/// Where the files of uringlet come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tarball {
+pub(crate) enum Tarball {
     Build,
     /// The one that is there.
     Keep,
+    /// None: the release's program and library.
+    Release,
 }
 
 /// The image of uringlet: the tarball's files, as the Dockerfile of packaging/container puts them.
 pub(super) fn uringlet_image(tarball: Tarball) -> anyhow::Result<PathBuf> {
-    let tarball = deb::tarball(tarball == Tarball::Build)?;
     let image = work().join("image");
     paths::fresh_dir(&image)?;
+    if tarball == Tarball::Release {
+        copy_release(&image)?;
+        return Ok(image);
+    }
+    let tarball = deb::tarball(tarball == Tarball::Build)?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("the cache's path is not UTF-8");
     stream::sh("tar", &["--strip-components=1", "--no-same-owner", "-xzf", &text(&tarball)?, "-C", &text(&image)?])?;
     ensure!(image.join("lib/uringlet/liburinglet.so").exists(), "the tarball lacks the library");
     Ok(image)
+}
+
+fn copy_release(image: &Path) -> anyhow::Result<()> {
+    for (folder, file) in [("bin", "uringlet"), ("lib/uringlet", "liburinglet.so")] {
+        fs::create_dir_all(image.join(folder))?;
+        let built = paths::target().join("release").join(file);
+        fs::copy(&built, image.join(folder).join(file)).with_context(|| format!("copying {}", built.display()))?;
+    }
+    Ok(())
 }
 
 /// A layer with the image's files at [`URINGLET`].

@@ -3,15 +3,15 @@
 
 mod built_image;
 mod compose;
-mod container;
+pub(crate) mod container;
 mod dockerfile;
 mod examples;
-mod images;
+pub(crate) mod images;
 mod kubernetes;
-mod profile;
+pub(crate) mod profile;
 mod subjects;
 mod tools;
-mod ways;
+pub(crate) mod ways;
 
 use crate::apt;
 use crate::programs::program_cases::ProgramCases;
@@ -32,7 +32,7 @@ Needs root; installs what is missing by package name and makes roots of Debian 1
   --whole   each way in with each combination
   --built   take the tarball of `cargo xtask deb` that is there";
 
-const PACKAGES: &[&str] = &["crun", "mmdebstrap", "golang-github-containers-common", "python3-yaml", "util-linux"];
+pub(crate) const PACKAGES: &[&str] = &["crun", "mmdebstrap", "golang-github-containers-common", "python3-yaml", "util-linux"];
 
 /// The files of `packaging/container`.
 const EXAMPLES: &str = "examples";
@@ -71,7 +71,7 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     apt::ensure_installed(PACKAGES)?;
     let mut cases = ProgramCases::new("containers", None)?;
     let mut yard = Yard::prepare(tarball)?;
-    let root = yard.root(Root::Stable)?;
+    let root = yard.root(Root::STABLE)?;
     [ProfileOf::Docker, ProfileOf::Podman].iter().try_for_each(|profile| yard.probe(&cases, &root, *profile))?;
     for subject in SUBJECTS.iter().filter(|subject| is_wanted(subject.name)) {
         subjects::check(&mut cases, &mut yard, subject, coverage)?;

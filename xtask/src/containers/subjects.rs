@@ -31,7 +31,7 @@ pub(super) struct Contained {
 pub(super) const SUBJECTS: [Contained; 4] = [
     Contained {
         name: "fio",
-        root: Root::Stable,
+        root: Root::STABLE,
         layer: None,
         is_slow: false,
         is_linked: false,
@@ -46,7 +46,7 @@ pub(super) const SUBJECTS: [Contained; 4] = [
     },
     Contained {
         name: "qemu-img",
-        root: Root::Stable,
+        root: Root::STABLE,
         layer: None,
         is_slow: false,
         is_linked: true,
@@ -57,7 +57,7 @@ pub(super) const SUBJECTS: [Contained; 4] = [
     },
     Contained {
         name: "node",
-        root: Root::Stable,
+        root: Root::STABLE,
         layer: Some(images::node_layer),
         is_slow: false,
         is_linked: false,
@@ -68,7 +68,7 @@ pub(super) const SUBJECTS: [Contained; 4] = [
     },
     Contained {
         name: "postgres",
-        root: Root::Testing,
+        root: Root::TESTING,
         layer: None,
         is_slow: true,
         is_linked: true,

@@ -12,7 +12,7 @@ use anyhow::ensure;
 const FIO: &str = "fio --name=job --ioengine=io_uring --size=1m --rw=randrw --directory=/data";
 
 pub(super) fn check(cases: &mut ProgramCases, yard: &mut Yard) -> anyhow::Result<()> {
-    let root = yard.root(Root::Stable)?;
+    let root = yard.root(Root::STABLE)?;
     let image = std::slice::from_ref(&root);
     let shell = |script: &str| yard.container(image, WayIn::Preload, RIGHTS[0], &["sh", "-c", script].map(str::to_owned));
     cases.case("the sandbox of other tasks allows what Docker's profile does", |_| {

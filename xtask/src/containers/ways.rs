@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// How the program gets the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WayIn {
+pub(crate) enum WayIn {
     /// It does not.
     None,
     /// LD_PRELOAD.
@@ -28,7 +28,7 @@ pub(super) enum WayIn {
 }
 
 impl WayIn {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "without uringlet",
             Self::Preload => "LD_PRELOAD",
@@ -41,7 +41,7 @@ impl WayIn {
 
 /// The user that a program is in its container, and what it may do.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ContainerRights {
+pub(crate) struct ContainerRights {
     uid: u32,
     no_new_privileges: bool,
     is_readonly: bool,
@@ -52,7 +52,7 @@ const fn rights(uid: u32, no_new_privileges: bool, is_readonly: bool) -> Contain
 }
 
 /// Each pair of two properties is among the first four.
-pub(super) const RIGHTS: [ContainerRights; 8] = [
+pub(crate) const RIGHTS: [ContainerRights; 8] = [
     rights(ORDINARY, true, true),
     rights(0, false, true),
     rights(0, true, false),
@@ -64,8 +64,8 @@ pub(super) const RIGHTS: [ContainerRights; 8] = [
 ];
 
 /// Everything that containers are made of.
-pub(super) struct Yard {
-    pub(super) profiles: Profiles,
+pub(crate) struct Yard {
+    pub(crate) profiles: Profiles,
     /// The files of the image of uringlet.
     pub(super) image: PathBuf,
     pub(super) uringlet: Layer,
@@ -77,19 +77,19 @@ pub(super) struct Yard {
 
 impl Yard {
     /// Makes all but the roots.
-    pub(super) fn prepare(tarball: Tarball) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(tarball: Tarball) -> anyhow::Result<Self> {
         let folder = images::work();
         paths::fresh_dir(&folder)?;
         let image = images::uringlet_image(tarball)?;
         let preload = images::file_layer("preload", "/etc/ld.so.preload", &format!("{URINGLET}/lib/uringlet/liburinglet.so\n"))?;
         let uringlet = images::uringlet_layer(&image)?;
         let profiles = Profiles::build(&folder)?;
-        let scripts = copied_scripts(&folder)?;
+        let scripts = copied_scripts(&folder, &profiles)?;
         Ok(Self { profiles, image, uringlet, preload, roots: HashMap::new(), folder, scripts })
     }
 
     /// The layer of a root.
-    pub(super) fn root(&mut self, root: Root) -> anyhow::Result<Layer> {
+    pub(crate) fn root(&mut self, root: Root) -> anyhow::Result<Layer> {
         if let Some(known) = self.roots.get(root.name()) {
             return Ok(known.clone());
         }
@@ -99,7 +99,7 @@ impl Yard {
     }
 
     /// A container of a program in this image, with its folder /data and the scripts.
-    pub(super) fn container(&self, image: &[Layer], way: WayIn, rights: ContainerRights, args: &[String]) -> anyhow::Result<ContainerSpec> {
+    pub(crate) fn container(&self, image: &[Layer], way: WayIn, rights: ContainerRights, args: &[String]) -> anyhow::Result<ContainerSpec> {
         let mut layers = image.to_vec();
         if way != WayIn::None {
             layers.push(self.uringlet.clone());
@@ -126,7 +126,7 @@ impl Yard {
     }
 
     /// An empty folder at /data that belongs to the container's user, and the scripts.
-    pub(super) fn give_data(&self, container: &mut ContainerSpec) -> anyhow::Result<()> {
+    pub(crate) fn give_data(&self, container: &mut ContainerSpec) -> anyhow::Result<()> {
         let data = self.data();
         paths::fresh_dir(&data)?;
         chown(&data, Some(container.uid), Some(container.uid))?;
@@ -137,11 +137,11 @@ impl Yard {
     }
 
     /// The folder that is /data in the container that runs.
-    pub(super) fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    pub(super) fn run(&self, cases: &ProgramCases, container: &ContainerSpec) -> anyhow::Result<ProgramRun> {
+    pub(crate) fn run(&self, cases: &ProgramCases, container: &ContainerSpec) -> anyhow::Result<ProgramRun> {
         container.run(cases, &self.profiles, &self.folder.join("container"))
     }
 
@@ -151,36 +151,44 @@ impl Yard {
     }
 
     /// Whether this machine can start a container at all.
-    pub(super) fn probe(&self, cases: &ProgramCases, root: &Layer, profile: ProfileOf) -> anyhow::Result<()> {
+    pub(crate) fn probe(&self, cases: &ProgramCases, root: &Layer, profile: ProfileOf) -> anyhow::Result<()> {
         let args = ["/bin/true".to_owned()];
         let mut container = self.container(std::slice::from_ref(root), WayIn::None, RIGHTS[5], &args)?;
         container.profile = profile;
         self.run(cases, &container)?.ok().map(drop).context("a container that runs /bin/true")
     }
 
-    pub(super) fn remove(self) -> anyhow::Result<()> {
+    pub(crate) fn remove(self) -> anyhow::Result<()> {
         fs::remove_dir_all(&self.folder).context("removing the containers' folders")
     }
 }
 
 /// The programs' output, if the container ended well. The library has nothing to say there.
-pub(super) fn silent(run: ProgramRun) -> anyhow::Result<String> {
+pub(crate) fn silent(run: ProgramRun) -> anyhow::Result<String> {
     let output = run.ok()?;
     let said = output.lines().find(|line| line.starts_with("uringlet") || line.contains("ld.so"));
     ensure!(said.is_none(), "it says: {}", said.unwrap_or_default());
     Ok(output)
 }
 
-/// Scripts that any user may read.
-fn copied_scripts(folder: &Path) -> anyhow::Result<PathBuf> {
+/// Scripts that any user may read, and the sandbox.
+fn copied_scripts(folder: &Path, profiles: &Profiles) -> anyhow::Result<PathBuf> {
     let target = folder.join("scripts");
     paths::fresh_dir(&target)?;
-    for file in ["containers/postgres.sh", "containers/postgres.sql", "node-fs.mjs"] {
-        let from = paths::root().join("conformance").join(file);
-        let to = target.join(from.file_name().context("a script has a name")?);
-        fs::copy(&from, &to).with_context(|| format!("copying {}", from.display()))?;
-        fs::set_permissions(&to, Permissions::from_mode(0o755))?;
+    let conformance = paths::root().join("conformance");
+    let scripts = fs::read_dir(conformance.join("containers"))?.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
+    for from in scripts.chain([conformance.join("node-fs.mjs")]) {
+        let name = from.file_name().context("a script has a name")?;
+        copy_executable(&from, &target.join(name))?;
+    }
+    if profiles.docker() == ProfileOf::Sandbox {
+        copy_executable(Path::new(paths::SELF_EXE), &target.join("xtask"))?;
     }
     fs::set_permissions(&target, Permissions::from_mode(0o755))?;
     Ok(target)
+}
+
+fn copy_executable(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::copy(from, to).with_context(|| format!("copying {}", from.display()))?;
+    fs::set_permissions(to, Permissions::from_mode(0o755)).context("making a file executable")
 }

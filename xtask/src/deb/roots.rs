@@ -1,16 +1,15 @@
 //! The package in fresh roots: installed, used by an ordinary user where io_uring kills, removed.
 
+use crate::debian_root::{self, ENTER, Packages};
 use crate::{apt, paths, stream};
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub(super) const SUITES: [&str; 2] = ["bookworm", "testing"];
 
-/// Becomes a program in the root, in a mount namespace of its own: the mounts end with it.
-const ENTER: &str = "mount --rbind /proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" \"$@\"";
 /// What is not the package's: the packager's own records, and the cache of a user without a home.
 const RECORDS: [&str; 5] = ["var/lib/dpkg", "var/log", "var/cache", "etc/ld.so.cache", "tmp/"];
 
@@ -28,7 +27,8 @@ const USED: [(&str, &str); 6] = [
 pub(super) fn check(suite: &str, deb: &Path) -> anyhow::Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "a root can be made by root only");
     apt::ensure_installed(&["mmdebstrap", "util-linux", "gcc", "libc6-dev", "liburing-dev"])?;
-    let root = make(suite)?;
+    let root = paths::cache().join(format!("deb-root-{suite}"));
+    debian_root::make(&root, suite, Packages::Installed, "libgcc-s1")?;
     let before = listing(&root)?;
     fs::copy(deb, root.join("var/cache/uringlet.deb"))?;
     inside(&root, &["dpkg", "-i", "/var/cache/uringlet.deb"])?;
@@ -45,22 +45,6 @@ pub(super) fn check(suite: &str, deb: &Path) -> anyhow::Result<()> {
     let left: Vec<_> = after.symmetric_difference(&before).collect();
     ensure!(left.is_empty(), "the package leaves or takes files: {left:?}");
     fs::remove_dir_all(&root).context("removing the root")
-}
-
-/// A fresh root of the suite.
-fn make(suite: &str) -> anyhow::Result<PathBuf> {
-    let root = paths::cache().join(format!("deb-root-{suite}"));
-    if root.exists() {
-        fs::remove_dir_all(&root)?;
-    }
-    fs::create_dir_all(paths::cache())?;
-    let mirror = apt::mirror()?;
-    println!("making a root of Debian {suite}");
-    let target = root.to_str().context("the cache's path is not UTF-8")?;
-    // A mirror that is a snapshot has a release file of an earlier day.
-    let options = ["--mode=root", "--variant=apt", "--aptopt=Acquire::Check-Valid-Until \"false\"", "--include=libgcc-s1"];
-    stream::sh("mmdebstrap", &[&options[..], &[suite, target, &mirror]].concat())?;
-    Ok(root)
 }
 
 /// All files but [`RECORDS`].

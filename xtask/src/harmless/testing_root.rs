@@ -1,7 +1,8 @@
 //! Debian testing in a folder: a libc newer than this machine's. Made once by mmdebstrap, as root.
 
 use super::compare::{Place, scripts};
-use crate::{apt, paths, stream};
+use crate::debian_root::{self, ENTER, Packages};
+use crate::paths;
 use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,6 @@ use std::process::Command;
 const PACKAGES: &str = "gcc,libc6-dev";
 /// The folder of ours inside the root.
 const INSIDE: &str = "harmless";
-/// Becomes a program in the root, in a mount namespace of its own: the mounts end with it.
-const ENTER: &str = "mount --rbind /proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" \"$@\"";
 
 /// The first libc whose cancellation points are one function (`__syscall_cancel_arch`): 2.41.
 /// Testing has a newer one.
@@ -67,20 +66,5 @@ fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// The root's folder; it is made if it is not there.
 fn made() -> anyhow::Result<PathBuf> {
-    let root = paths::cache().join("testing-root");
-    if root.join("usr/bin/gcc").exists() {
-        return Ok(root);
-    }
-    if root.exists() {
-        fs::remove_dir_all(&root)?;
-    }
-    fs::create_dir_all(paths::cache())?;
-    let mirror = apt::mirror()?;
-    println!("making a root of Debian testing");
-    let target = root.to_str().context("the cache's path is not UTF-8")?;
-    // A mirror that is a snapshot has a release file of an earlier day.
-    let options = ["--mode=root", "--variant=apt", "--aptopt=Acquire::Check-Valid-Until \"false\""];
-    let include = format!("--include={PACKAGES}");
-    stream::sh("mmdebstrap", &[&options[..], &[&include, "testing", target, &mirror]].concat())?;
-    Ok(root)
+    debian_root::cached("testing-root", "testing", Packages::Installed, PACKAGES, |_| Ok(()))
 }

@@ -1,17 +1,19 @@
-//! `xtask demo`: fio's io_uring engine where io_uring is blocked, without and with uringlet, and
-//! its speed.
+//! `xtask demo`: fio's io_uring engine and PostgreSQL 18 where io_uring is blocked, without and
+//! with uringlet, and their speed.
 
+mod postgres;
+
+use crate::containers::images::Root;
 use crate::fio::{self, FioReport};
 use crate::programs::program_cases::{Isolation, ProgramCases, ProgramRun};
 use crate::test_counts::TestCounts;
-use crate::{apt, build};
+use crate::{apt, build, containers};
 use anyhow::{Context, ensure};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-const USAGE: &str =
-    "usage: cargo xtask demo\n\nInstalls fio and liburing2 if missing (as root), builds the release, takes about two minutes.";
+const USAGE: &str = "usage: cargo xtask demo\n\nInstalls what is missing by package name (as root), builds the release, makes a root of Debian testing with\nPostgreSQL 18, takes less than five minutes.";
 
 /// Verified jobs: data is read back and compared.
 const JOBS: &[(&str, &[&str])] = &[
@@ -30,7 +32,7 @@ const RACES: &[(&str, &[&str])] = &[
     ("1k random writes, buffered, depth 32", &["--rw=randwrite", "--bs=1k", "--iodepth=32"]),
 ];
 
-const RACE: &[&str] = &["--name=race", "--size=64m", "--invalidate=0", "--runtime=3", "--time_based"];
+const RACE: &[&str] = &["--name=race", "--size=64m", "--invalidate=0", "--runtime=2", "--time_based"];
 
 /// Runs all parts; fails if one of them does not behave as printed.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
@@ -39,8 +41,14 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
         ensure!(args == ["--help"], "`{}` is not an option", args[0].display());
         return Ok(TestCounts::default());
     }
+    let is_root = rustix::process::geteuid().is_root();
     apt::ensure_installed(&["fio", "liburing2"])?;
-    let uringlet = build::uringlet()?;
+    if is_root {
+        apt::ensure_installed(containers::PACKAGES)?;
+    }
+    // Made while the release is built: its packages come from far away.
+    let root = is_root.then(|| std::thread::spawn(|| Root::TESTING.layer()));
+    let uringlet = build::launcher()?;
     let mut cases = ProgramCases::new("fio", Some(&uringlet))?;
     println!("\n{}", machine(cases.dir())?);
     println!("\n1. fio --ioengine=io_uring behind a filter like Docker's");
@@ -51,7 +59,13 @@ pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     }
     println!("\n3. operations per second, behind the same filter (the kernel's ring: without it)");
     race_all(&mut cases);
-    let counts = cases.finish()?;
+    let mut counts = cases.finish()?;
+    let mut database = ProgramCases::new("postgres", None)?;
+    match root {
+        Some(root) => postgres::show(&mut database, root),
+        None => database.skip("PostgreSQL 18 in a container", "containers are started by root"),
+    }
+    counts.add(database.finish()?);
     println!("\n{counts}");
     Ok(counts)
 }
