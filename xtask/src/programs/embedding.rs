@@ -32,7 +32,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let program = compile(BEFORE_MAIN, &object, &[])?;
     prints(cases, "before main", &[&program], ALL_WELL);
     let program = compile(TOKIO_URING, &object, &[])?;
-    prints(cases, "tokio-uring", &[&program], ALL_WELL);
+    needs_init(cases, "tokio-uring", &program);
     Ok(())
 }
 
@@ -41,7 +41,7 @@ pub(super) fn check_runtimes(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let object = object(cases)?;
     for runtime in OTHER_RUNTIMES {
         let program = compile(runtime, &object, &[])?;
-        prints(cases, runtime.1, &[&program], ALL_WELL);
+        needs_init(cases, runtime.1, &program);
     }
     Ok(())
 }
@@ -71,6 +71,14 @@ fn compile((package, program, features): EmbeddingProgram, object: &Path, option
     let target = options.last().copied().unwrap_or_default();
     let path = folder.join(target).join("release").join(program);
     path.to_str().map(str::to_owned).context("the cache's path is not UTF-8")
+}
+
+/// A program that prints [`ALL_WELL`] with its ring, and fails if it is left to the kernel.
+fn needs_init(cases: &mut ProgramCases, what: &str, program: &str) {
+    for &isolation in cases.isolations() {
+        cases.needs_uringlet(isolation, &["env", "URINGLET=kernel", program]);
+    }
+    prints(cases, what, &[program], ALL_WELL);
 }
 
 /// The output of a program that runs without `uringlet run`.
