@@ -60,7 +60,7 @@ fn pipe(g: &mut ScenarioGenerator) -> Draft {
     }
     let mut draft = simple(op, touches);
     if opcode == Opcode::Read {
-        maybe_select(g, &mut draft, &[fixture::RING_GROUP, fixture::RING_GROUP, fixture::NO_GROUP]);
+        maybe_select(g, &mut draft, &[fixture::LEGACY_GROUP, fixture::RING_GROUP, fixture::NO_GROUP]);
     }
     draft
 }

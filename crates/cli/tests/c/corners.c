@@ -8,7 +8,7 @@
 #include <sys/uio.h>
 
 enum { POLL_ADD = 6, POLL_MULTI = 1, READ_MULTISHOT = 49, REGISTER_BUFFERS = 0, UNREGISTER_BUFFERS = 1 };
-enum { GETEVENTS = 1, EXT_ARG = 8, LINK_TIMEOUT = 15 };
+enum { GETEVENTS = 1, EXT_ARG = 8, LINK_TIMEOUT = 15, WRITE = 23, NOP_FILE = 2 };
 enum { SETUP_R_DISABLED = 64, SETUP_DEFER = 3 << 12, REGISTER_ENABLE_RINGS = 12 };
 
 static char memory[16][256];
@@ -160,6 +160,11 @@ static void cancelled_buffers(void)
 	nothing_comes("of what it waits for");
 	does("its cancel", SQE(ASYNC_CANCEL, .addr = 2), 0, 0);
 	expect("is told with the part", 4, F_BUFFER);
+	does("a list", SQE(PROVIDE_BUFFERS, .fd = 2, .addr = ADDR(memory[8]), .len = 16, .buf_index = 1), 0, 0);
+	submit(SQE(READ, BUFFER_SELECT, .fd = s[0], .off = -1, .len = 16, .buf_index = 1, .user_data = 3));
+	does("the cancel of a read", SQE(ASYNC_CANCEL, .addr = 3), 0, 0);
+	expect("gives its buffer away", -ECANCELED, F_BUFFER);
+	does("one is left", SQE(REMOVE_BUFFERS, .fd = 9, .buf_index = 1), 1, 0);
 	close(s[0]);
 	close(s[1]);
 }
@@ -209,6 +214,36 @@ static void link_timers(void)
 		check(cases[i].name, next(), cases[i].timer);
 	}
 	close(file);
+}
+
+/* What refuses an SQE, and what its request. */
+static void refusals(void)
+{
+	int file = open("corners.file", O_RDWR | O_CREAT, 0600), s[2];
+
+	new_ring("refusals");
+	check("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0);
+	check("files", reg(REGISTER_FILES, &file, 1), 0);
+	for (int opcode = WRITE; opcode <= SEND; opcode += SEND - WRITE) {
+		for (int reach = 0; reach < 2; reach++) {
+			push(SQE(opcode, .fd = opcode == SEND ? s[0] : file, .addr = reach ? 8 : 0xdead000000000000, .len = 10));
+			push(SQE(NOP));
+			check("an address", syscall(426, ring_fd, 2, 0, 0, 0, 0), 1 + reach);
+			/* An address that only the request finds bad may be found by a worker. */
+			if (!reach) {
+				expect("bad", -EFAULT, 0);
+				check("the next one", syscall(426, ring_fd, 1, 0, 0, 0, 0), 1);
+				expect("a NOP", 0, 0);
+			} else {
+				check("one is bad", next() + next(), -EFAULT);
+			}
+		}
+	}
+	does("a registered file", SQE(NOP, FIXED_FILE, .fd = 0, .op_flags = NOP_FILE), 0, 0);
+	does("none", SQE(NOP, FIXED_FILE, .fd = 1, .op_flags = NOP_FILE), -EBADF, 0);
+	close(file);
+	close(s[0]);
+	close(s[1]);
 }
 
 /* A ring that polls another one has its CQE as soon as the other one has. */
@@ -343,6 +378,7 @@ int main(void)
 	cancelled_buffers();
 	lengths_of_sends();
 	link_timers();
+	refusals();
 	polled_ring("a polled ring", 0);
 	polled_ring("a polled ring, deferred", SETUP_DEFER);
 	polled_ring("a polled ring that begins disabled", SETUP_DEFER | SETUP_R_DISABLED);

@@ -9,7 +9,7 @@
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx};
 use super::outcome::Outcome;
 use crate::ring::cq::CqeExtra;
-use uringlet_abi::{Sqe, op_flags, setup};
+use uringlet_abi::{Sqe, op_flags, setup, sqe};
 use uringlet_sys::{Errno, io};
 
 #[derive(Debug)]
@@ -64,7 +64,8 @@ impl Nop {
 
     fn check(&self, cx: &IssueCx<'_>) -> Result<(), Errno> {
         if self.flags & op_flags::NOP_FILE != 0 {
-            if self.flags & op_flags::NOP_FIXED_FILE != 0 {
+            // As in the kernel, the flag of all SQEs says it as well.
+            if self.flags & op_flags::NOP_FIXED_FILE != 0 || cx.sqe_flags & sqe::FIXED_FILE != 0 {
                 cx.ring.files.get(self.fd as u32).ok_or(Errno::EBADF)?;
             } else {
                 io::file_flags(self.fd)?;

@@ -150,7 +150,13 @@ impl OpFamily for Rw {
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let mut issue = self.try_once(cx);
         if let Some(selection) = &mut self.selection {
-            commit_or_recycle(&mut cx.ring.buf_groups, &mut selection.selected, &mut issue, self.done > 0);
+            // As in the kernel, a waiting read keeps the buffer of a list, and gives it to the
+            // program even if it is cancelled.
+            let is_kept = selection.selected.as_ref().is_some_and(SelectedBuf::is_listed);
+            commit_or_recycle(&mut cx.ring.buf_groups, &mut selection.selected, &mut issue, self.done > 0 || is_kept);
+            if let Some(selected) = selection.selected.as_mut().filter(|_| is_kept) {
+                selected.mark_used(self.done as u32);
+            }
         }
         issue
     }

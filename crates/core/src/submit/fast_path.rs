@@ -194,8 +194,9 @@ fn outcome_of(res: Result<usize, Errno>, wanted: usize) -> FastPath {
     match res {
         Ok(n) if n >= wanted => FastPath::Done(Outcome::ok(n as i32)),
         Ok(n) => FastPath::Short(n),
-        // The number has another file by now.
-        Err(Errno::ESPIPE) => FastPath::Fallback,
+        // The number has another file by now; or `prep` knows whether the address ends the
+        // submission.
+        Err(Errno::ESPIPE | Errno::EFAULT) => FastPath::Fallback,
         Err(errno) => FastPath::Done(Outcome::err(errno)),
     }
 }
@@ -212,7 +213,7 @@ fn send(sqe: &Sqe, fd: i32) -> FastPath {
     }
     let flags = io::MSG_DONTWAIT | io::MSG_NOSIGNAL;
     match io::sendto(fd, UserPtr::at(sqe.addr), sqe.len as usize, flags, UserPtr::NULL, 0) {
-        Err(Errno::EAGAIN | Errno::ENOTSOCK | Errno::EBADF) => FastPath::Fallback,
+        Err(Errno::EAGAIN | Errno::ENOTSOCK | Errno::EBADF | Errno::EFAULT) => FastPath::Fallback,
         other => FastPath::Done(other.into()),
     }
 }

@@ -85,6 +85,11 @@ impl SelectedBuf {
         }
     }
 
+    /// Whether it is of a list (PROVIDE_BUFFERS).
+    pub(crate) fn is_listed(&self) -> bool {
+        matches!(self.origin, Origin::List(_))
+    }
+
     /// Whether its group holds no buffer behind it.
     pub(crate) fn is_last(&self) -> bool {
         self.is_last
