@@ -154,8 +154,8 @@ impl OpFamily for Rw {
             // program even if it is cancelled.
             let is_kept = selection.selected.as_ref().is_some_and(SelectedBuf::is_listed);
             commit_or_recycle(&mut cx.ring.buf_groups, &mut selection.selected, &mut issue, self.done > 0 || is_kept);
-            if let Some(selected) = selection.selected.as_mut().filter(|_| is_kept) {
-                selected.mark_used(self.done as u32);
+            if let Some(selected) = selection.selected.as_mut().filter(|_| is_kept && self.done == 0) {
+                selected.mark_used(0);
             }
         }
         issue
