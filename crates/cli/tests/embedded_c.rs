@@ -126,6 +126,16 @@ fn a_named_object_takes_the_place_of_the_embedded_one() {
     }
 }
 
+#[test]
+fn a_child_whose_descriptors_are_closed_runs_without_a_complaint() {
+    let programs = Programs::new("embedded-spawn");
+    let options: Vec<&str> = programs.options.iter().map(String::as_str).collect();
+    let program = compile("cc", &programs.folder, "spawn", &["embedded_spawn.c"], &options);
+    let child = compile("cc", &programs.folder, "child", &["backend.c"], &[]);
+    let told = success(programs.filtered("eperm", &program).arg(child));
+    assert_eq!(told, "blocked plain unset\n");
+}
+
 /// The object is preloaded, and then refuses to be attached: it is not tried for ever.
 #[test]
 fn a_program_that_cannot_be_attached_is_executed_again_once() {

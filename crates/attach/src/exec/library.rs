@@ -52,6 +52,11 @@ pub(crate) fn keep_descriptor() {
     }
 }
 
+/// Whether a child may find the object gone, because the descriptor was closed meanwhile.
+pub(crate) fn is_behind_descriptor() -> bool {
+    NUMBER.load(Ordering::Relaxed) >= 0
+}
+
 /// The path with its NUL.
 pub(super) fn library_path() -> Option<&'static [u8]> {
     let at = PATH[0].load(Ordering::Acquire);

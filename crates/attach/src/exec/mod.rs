@@ -51,7 +51,7 @@ use crate::entry::{on_engine_stack, on_exec_stack};
 use attempt::ExecAttempt;
 pub(crate) use call::ExecCall;
 pub(crate) use filter::note_filter;
-pub(crate) use library::{keep_descriptor, set_library_path};
+pub(crate) use library::{is_behind_descriptor, keep_descriptor, set_library_path};
 pub(crate) use stack::{EXEC_STACK_BYTES, EXEC_STACKS, OwnStack, STACKS, WORDS, free_all};
 pub(crate) use task_policy::inherit as inherit_task_policy;
 

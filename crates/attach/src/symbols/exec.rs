@@ -100,7 +100,12 @@ macro_rules! spawn_functions {
     ($($name:ident = $next:ident by $request:ident;)*) => {
         $(#[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C" fn $name(pid: usize, path: usize, actions: usize, attributes: usize, arguments: usize, environment: usize) -> c_int {
-            hook_if_changed($request(path, arguments, environment));
+            // They may close the descriptor that the object lies behind, after this.
+            if actions != 0 && exec::is_behind_descriptor() {
+                exec_hook::install();
+            } else {
+                hook_if_changed($request(path, arguments, environment));
+            }
             $next.call_int([pid, path, actions, attributes, arguments, environment])
         })*
     };
