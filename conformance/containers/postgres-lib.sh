@@ -9,11 +9,11 @@ fi
 PATH=$PATH:/usr/lib/postgresql/18/bin
 export PGDATA=$folder/cluster PGHOST=$folder PGUSER=app PGDATABASE=postgres LC_ALL=C
 
-# Makes the cluster.
+# Makes the cluster, with these options of initdb.
 # Few rings, because no test needs many. The machine does not crash here: nothing has to wait for
 # its disk.
 make_cluster() {
-    initdb --username=app --auth=trust --no-sync --no-instructions >"$folder/log"
+    initdb "$@" --username=app --auth=trust --no-sync --no-instructions >"$folder/log"
     cat >>"$PGDATA/postgresql.conf" <<CONF
 unix_socket_directories = '$folder'
 listen_addresses = ''

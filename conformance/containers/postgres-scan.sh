@@ -17,7 +17,7 @@ count='SELECT count(*) FROM wide'
 for _ in $(seq "${SCANS:-3}"); do
     psql -X -q -t -A -c '\timing on' -c "$count" | while read -r word time _; do
         if [ "$word" = Time: ]; then
-            echo "scan $time"
+            echo "figure $time"
         fi
     done
 done

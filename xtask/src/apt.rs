@@ -73,10 +73,16 @@ pub(crate) fn fetch_source(package: &str, repository: Repository, dir: &Path) ->
     Ok(unpacked.with_context(|| format!("no folder {prefix}* was unpacked"))?.path())
 }
 
+/// Downloads a package of Debian testing and unpacks it into `dir`, without installing it.
+pub(crate) fn unpack_testing(name: &str, dir: &Path) -> anyhow::Result<()> {
+    let lists = PackageLists::prepare(Repository::Testing)?;
+    lists.update()?;
+    unpack(&lists, name, dir)
+}
+
 /// Downloads the newest package whose name matches the regular expression and unpacks it into
 /// `dir`, without installing it.
 pub(crate) fn unpack_newest(pattern: &str, dir: &Path) -> anyhow::Result<()> {
-    paths::fresh_dir(dir)?;
     let lists = PackageLists::prepare(Repository::Installed)?;
     lists.update()?;
     let mut search = lists.tool("apt-cache");
@@ -84,6 +90,11 @@ pub(crate) fn unpack_newest(pattern: &str, dir: &Path) -> anyhow::Result<()> {
     let found = String::from_utf8_lossy(&finished(search)?.stdout).into_owned();
     let names = found.lines().filter_map(|line| line.split_whitespace().next());
     let name = names.max_by_key(|name| numbers(name)).with_context(|| format!("no package is named like {pattern}"))?;
+    unpack(&lists, name, dir)
+}
+
+fn unpack(lists: &PackageLists, name: &str, dir: &Path) -> anyhow::Result<()> {
+    paths::fresh_dir(dir)?;
     println!("fetching {name}");
     let mut download = lists.apt_get();
     download.args(["download", name]).current_dir(dir);
@@ -141,7 +152,9 @@ impl PackageLists {
         }
         match repository {
             Repository::Installed => copy_sources(&sources)?,
-            Repository::Testing => fs::write(sources.join("testing.list"), format!("deb-src {} testing main\n", mirror()?))?,
+            Repository::Testing => {
+                fs::write(sources.join("testing.list"), format!("deb {0} testing main\ndeb-src {0} testing main\n", mirror()?))?
+            }
         }
         Ok(lists)
     }

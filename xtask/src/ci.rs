@@ -98,6 +98,12 @@ const STAGES: &[CiStage] = &[
         is_slow: true,
         run: || programs::main(vec!["runtimes".into(), "own-build".into()]),
     },
+    CiStage {
+        name: "newest",
+        about: "databases of Debian testing: PostgreSQL 18 with its own tests, MariaDB 11.8",
+        is_slow: true,
+        run: || programs::main(vec!["--newest".into()]),
+    },
     CiStage { name: "gvisor", about: "programs inside gVisor", is_slow: true, run: || programs::main(vec!["gvisor".into()]) },
     CiStage { name: "rublk", about: "other people's ublk servers", is_slow: true, run: || ublk::main(vec!["rublk".into()]) },
     CiStage { name: "oracle", about: "what the real ublk_drv answers", is_slow: true, run: || oracle::main(vec![]) },

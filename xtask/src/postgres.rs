@@ -84,24 +84,24 @@ impl Postgres {
         });
     }
 
-    /// Times of a script's scans with each method, in turns, in milliseconds and sorted. Where the
-    /// kernel has no ring for anybody there is none.
-    pub(crate) fn times(&self, cases: &ProgramCases, script: &str, rounds: u32) -> anyhow::Result<[Vec<f64>; 3]> {
+    /// What a script measures with each method, in turns, sorted. Where the kernel has no ring for
+    /// anybody there is none.
+    pub(crate) fn figures(&self, cases: &ProgramCases, script: &str, rounds: u32) -> anyhow::Result<[Vec<f64>; 3]> {
         let containers = IO_METHODS.map(|method| self.container(script, method));
-        let mut times = [const { Vec::new() }; 3];
+        let mut figures = [const { Vec::new() }; 3];
         for _ in 0..rounds {
-            for ((container, method), times) in containers.iter().zip(IO_METHODS).zip(&mut times) {
+            for ((container, method), figures) in containers.iter().zip(IO_METHODS).zip(&mut figures) {
                 let container = container.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
                 match self.output(cases, container) {
-                    Ok(output) => times.extend(output.lines().filter_map(|line| line.strip_prefix("scan ")?.parse::<f64>().ok())),
+                    Ok(output) => figures.extend(output.lines().filter_map(|line| line.strip_prefix("figure ")?.parse::<f64>().ok())),
                     Err(error) if method == IoMethod::Kernel && format!("{error:#}").contains("could not setup io_uring queue") => {}
                     Err(error) => return Err(error),
                 }
             }
         }
-        times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
-        ensure!(!times[0].is_empty() && !times[1].is_empty(), "the script timed nothing");
-        Ok(times)
+        figures.iter_mut().for_each(|figures| figures.sort_by(f64::total_cmp));
+        ensure!(!figures[0].is_empty() && !figures[1].is_empty(), "the script measured nothing");
+        Ok(figures)
     }
 
     pub(crate) fn remove(self) -> anyhow::Result<()> {
@@ -109,7 +109,7 @@ impl Postgres {
     }
 }
 
-/// The time in the middle.
+/// The figure in the middle.
 pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     sorted.get(sorted.len() / 2).copied()
 }

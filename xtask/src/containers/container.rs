@@ -62,7 +62,7 @@ impl ContainerSpec {
         self.env.push((name.to_owned(), value.to_owned()));
     }
 
-    pub(super) fn mount(&mut self, from: &Path, at: &str, is_readonly: bool) {
+    pub(crate) fn mount(&mut self, from: &Path, at: &str, is_readonly: bool) {
         self.volumes.push(ContainerMount { from: from.to_path_buf(), at: at.to_owned(), is_readonly });
     }
 

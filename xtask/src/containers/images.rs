@@ -33,7 +33,7 @@ impl Root {
     /// Debian 12: fio, qemu-img.
     pub(super) const STABLE: Self = Self { name: "container-bookworm", suite: "bookworm", packages: "fio,qemu-utils,liburing2" };
     /// Debian testing: PostgreSQL 18. Debian 12's has no io_uring.
-    pub(crate) const TESTING: Self = Self::testing("container-testing", "postgresql-18,liburing2");
+    pub(crate) const TESTING: Self = Self::testing("container-testing", "postgresql-18,liburing2,diffutils");
 
     /// A root of Debian testing.
     pub(crate) const fn testing(name: &'static str, packages: &'static str) -> Self {
@@ -60,6 +60,7 @@ fn finish(root: &Path) -> anyhow::Result<()> {
     let group: String = users.iter().map(|(name, id)| format!("{name}:x:{id}:\n")).collect();
     fs::write(root.join("etc/passwd"), passwd)?;
     fs::write(root.join("etc/group"), group)?;
+    std::os::unix::fs::symlink("/usr/share/zoneinfo/Etc/UTC", root.join("etc/localtime"))?;
     for folder in ["data", "check", "tmp", "root", "run", "proc", "sys", "dev", "opt"] {
         fs::create_dir_all(root.join(folder))?;
     }

@@ -24,7 +24,7 @@ pub(super) fn show(cases: &mut ProgramCases, root: JoinHandle<anyhow::Result<Lay
     postgres.is_right(cases);
     println!("\n5. scans of 300,000 rows, 250 MB, from the page cache: the median of {ROUNDS} rounds, in milliseconds");
     cases.case("timed", |cases| {
-        let times = postgres.times(cases, "postgres-scan.sh", ROUNDS)?;
+        let times = postgres.figures(cases, "postgres-scan.sh", ROUNDS)?;
         for (method, times) in IO_METHODS.iter().zip(&times) {
             let median = median(times).map_or_else(|| "refused".to_owned(), |time| format!("{time:.0}"));
             println!("   {:<66} {median:>7}", name(*method));

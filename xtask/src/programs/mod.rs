@@ -9,6 +9,7 @@ mod browsers;
 mod embedding;
 mod fio_jobs;
 mod gvisor;
+mod newest;
 mod node;
 mod plocate;
 pub(crate) mod program_cases;
@@ -25,10 +26,12 @@ use std::ffi::OsString;
 
 const USAGE: &str = "\
 usage: cargo xtask programs [--native] [NAME...]
+       cargo xtask programs --newest [NAME...]
 
 Runs all programs but gVisor and the browsers, or the named ones; installs what is missing by package name
 (as root).
-  --native   on the kernel's own ring, without sandbox and uringlet: do the checks themselves hold?";
+  --native   on the kernel's own ring, without sandbox and uringlet: do the checks themselves hold?
+  --newest   databases of Debian testing, in containers with Docker's profile, checked and timed (long)";
 
 /// A program: its name, what to install, and its checks.
 struct Program {
@@ -69,20 +72,28 @@ fn is_wanted(program: &Program, names: &[String]) -> bool {
 /// Runs the wanted programs and counts.
 pub(crate) fn main(args: Vec<OsString>) -> anyhow::Result<TestCounts> {
     use lexopt::prelude::*;
-    let mut native = false;
+    let (mut native, mut newest) = (false, false);
     let mut names = Vec::new();
     let mut parser = lexopt::Parser::from_args(args);
     while let Some(arg) = parser.next()? {
         match arg {
             Long("help") | Short('h') => {
                 let known: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
-                println!("{USAGE}\n\nprograms: {}", known.join(" "));
+                let new: Vec<_> = newest::names().collect();
+                println!("{USAGE}\n\nprograms: {}\nof Debian testing: {}", known.join(" "), new.join(" "));
                 return Ok(TestCounts::default());
             }
             Long("native") => native = true,
+            Long("newest") => newest = true,
             Value(name) => names.push(name.string()?),
             other => bail!("{}\n{USAGE}", other.unexpected()),
         }
+    }
+    if newest {
+        ensure!(!native, "--native and --newest exclude each other\n{USAGE}");
+        let unknown = names.iter().find(|name| newest::names().all(|known| known != name.as_str()));
+        ensure!(unknown.is_none(), "there is no program `{}` of Debian testing here", unknown.map_or("", String::as_str));
+        return newest::main(&names);
     }
     for name in &names {
         ensure!(PROGRAMS.iter().any(|program| program.name == name), "there is no program `{name}` here");
