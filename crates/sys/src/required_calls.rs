@@ -5,8 +5,7 @@
 //! calls and all others that the engine makes. Each call here is made with arguments that the
 //! kernel refuses, so it has no effect: 12 calls, 2.7 µs.
 
-use crate::arch::PAGE_SIZE;
-use crate::linux::general::{EPOLL_CTL_DEL, F_GETFL, FUTEX_WAKE_PRIVATE, MREMAP_MAYMOVE};
+use crate::linux::general::{EPOLL_CTL_DEL, F_GETFL, FUTEX_WAKE_PRIVATE};
 use crate::refusal;
 use crate::valgrind::ErrorsOff;
 use syscalls::{Errno, Sysno, raw};
@@ -57,6 +56,8 @@ fn is_denied(probe: &Probe) -> bool {
 /// there.
 #[cfg(any(test, not(loom)))]
 pub(crate) fn is_mremap_denied() -> bool {
+    use crate::arch::PAGE_SIZE;
+    use crate::linux::general::MREMAP_MAYMOVE;
     const NEVER_MAPPED: usize = PAGE_SIZE.wrapping_neg();
     answer(&Probe(Sysno::mremap, [NEVER_MAPPED, 0, PAGE_SIZE, MREMAP_MAYMOVE as usize])) != Err(Errno::EFAULT)
 }
