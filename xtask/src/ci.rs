@@ -100,7 +100,7 @@ const STAGES: &[CiStage] = &[
     },
     CiStage {
         name: "newest",
-        about: "databases of Debian testing: PostgreSQL 18 with its own tests, MariaDB 11.8",
+        about: "programs of Debian testing: PostgreSQL 18 with its own tests, MariaDB 11.8, QEMU 11",
         is_slow: true,
         run: || programs::main(vec!["--newest".into()]),
     },

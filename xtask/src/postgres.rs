@@ -6,7 +6,7 @@ use crate::containers::images::{Layer, Root, Tarball};
 use crate::containers::profile::ProfileOf;
 use crate::containers::ways::{RIGHTS, WayIn, Yard, silent};
 use crate::job::Ending;
-use crate::programs::program_cases::{ALL_WELL, ProgramCases};
+use crate::programs::program_cases::{ALL_WELL, ProgramCases, ProgramRun};
 use anyhow::{Context, ensure};
 
 /// A server's way to its files.
@@ -52,6 +52,13 @@ impl Postgres {
         let mut container = self.yard.container(&self.image, way, RIGHTS[USER], &args)?;
         container.profile = if method == IoMethod::Kernel { ProfileOf::Nobody } else { self.yard.profiles.docker() };
         Ok(container)
+    }
+
+    /// Runs another command in the server's place.
+    pub(crate) fn run(&self, cases: &ProgramCases, command: &[&str], method: IoMethod) -> anyhow::Result<ProgramRun> {
+        let mut container = self.container("", method)?;
+        container.args = command.iter().map(|word| (*word).to_owned()).collect();
+        self.yard.run(cases, &container)
     }
 
     /// Runs a container and returns what its programs print, if it ends well.

@@ -31,7 +31,7 @@ usage: cargo xtask programs [--native] [NAME...]
 Runs all programs but gVisor and the browsers, or the named ones; installs what is missing by package name
 (as root).
   --native   on the kernel's own ring, without sandbox and uringlet: do the checks themselves hold?
-  --newest   databases of Debian testing, in containers with Docker's profile, checked and timed (long)";
+  --newest   PostgreSQL, MariaDB and QEMU of Debian testing, in containers with Docker's profile, checked and timed (long)";
 
 /// A program: its name, what to install, and its checks.
 struct Program {

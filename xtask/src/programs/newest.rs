@@ -1,8 +1,10 @@
-//! `xtask programs --newest`: databases of Debian testing in containers with Docker's profile,
+//! `xtask programs --newest`: programs of Debian testing in containers with Docker's profile,
 //! without uringlet, with it, and their speed beside the kernel's ring and their own fallback.
 
 use super::program_cases::{ALL_WELL, ProgramCases};
 use crate::containers::images::{Root, Tarball};
+use crate::containers::ways::silent;
+use crate::job::Ending;
 use crate::postgres::{IO_METHODS, IoMethod, Postgres, median};
 use crate::test_counts::TestCounts;
 use crate::{apt, build, containers, paths};
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 type Check = fn(&mut ProgramCases) -> anyhow::Result<()>;
 
-const PROGRAMS: &[(&str, Check)] = &[("postgres", check_postgres), ("mariadb", check_mariadb)];
+const PROGRAMS: &[(&str, Check)] = &[("postgres", check_postgres), ("mariadb", check_mariadb), ("qemu", check_qemu)];
 
 /// The longest script, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(1200);
@@ -101,20 +103,39 @@ fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// MariaDB has a fallback, so it works without a ring: it says what it uses.
 fn check_mariadb(cases: &mut ProgramCases) -> anyhow::Result<()> {
-    let root = Root::testing("container-mariadb", "mariadb-server,liburing2");
-    let containers = Postgres::prepare(cases, root, Tarball::Release)?;
-    for (name, method, words) in [
-        ("without uringlet: falls back to libaio", IoMethod::Worker, "falling back to libaio"),
-        ("LD_PRELOAD=…/liburinglet.so: rows, kill -9, recovery", IoMethod::Uringlet, "Using io_uring"),
-    ] {
-        cases.case(name, |cases| {
-            let mut container = containers.container("mariadb.sh", method)?;
-            container.args = ["/check/mariadb.sh", "mariadbd"].map(str::to_owned).to_vec();
-            let output = containers.output(cases, &container)?;
-            ensure!(output.contains(words) && output.trim().ends_with(ALL_WELL), "{output}");
-            output.lines().filter(|line| line.contains("uring") || line.contains("libaio")).for_each(|line| println!("    {line}"));
-            Ok(())
-        });
-    }
+    let containers = Postgres::prepare(cases, Root::testing("container-mariadb", "mariadb-server,liburing2"), Tarball::Release)?;
+    let command = ["/check/mariadb.sh", "mariadbd"];
+    cases.case("without uringlet: falls back to libaio", |cases| {
+        let output = silent(containers.run(cases, &command, IoMethod::Worker)?)?;
+        ends_well(&output, "falling back to libaio")
+    });
+    cases.case("LD_PRELOAD=…/liburinglet.so: rows, kill -9, recovery", |cases| {
+        let output = silent(containers.run(cases, &command, IoMethod::Uringlet)?)?;
+        ends_well(&output, "Using io_uring")
+    });
     containers.remove()
+}
+
+fn check_qemu(cases: &mut ProgramCases) -> anyhow::Result<()> {
+    let containers = Postgres::prepare(cases, Root::testing("container-qemu", "qemu-utils,liburing2"), Tarball::Release)?;
+    let command = ["/check/qemu.sh"];
+    cases.case("without uringlet: cannot open the image", |cases| {
+        let run = containers.run(cases, &command, IoMethod::Worker)?;
+        ensure!(matches!(run.ending, Ending::Exited(code) if code != 0), "it ended with {:?}", run.ending);
+        let said = run.output.lines().find(|line| line.contains("aio=io_uring was specified, but is not available"));
+        println!("    {}", said.with_context(|| run.tail())?);
+        Ok(())
+    });
+    cases.case("LD_PRELOAD=…/liburinglet.so: 4,000 blocks written and read", |cases| {
+        let output = silent(containers.run(cases, &command, IoMethod::Uringlet)?)?;
+        ends_well(&output, "Run completed")
+    });
+    containers.remove()
+}
+
+/// All is well, and the program says these words, which are shown.
+fn ends_well(output: &str, words: &str) -> anyhow::Result<()> {
+    ensure!(output.contains(words) && output.trim().ends_with(ALL_WELL), "{output}");
+    output.lines().filter(|line| line.contains(words)).take(1).for_each(|line| println!("    {line}"));
+    Ok(())
 }
