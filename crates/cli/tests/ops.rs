@@ -1,5 +1,6 @@
 //! `uringlet ops`, and the file that is made of it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -57,4 +58,38 @@ fn each_register_operation_is_fuzzed() {
         let should_be = entry.is_supported() && !NEWER.contains(&entry.name);
         assert_eq!(fuzzed.contains(&entry.number), should_be, "{}", entry.name);
     }
+}
+
+/// The identifiers in the C programs, and in the generator of the differential test.
+fn identifiers_of_tests() -> BTreeSet<String> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![here.join("tests/c"), here.join("../../conformance/differential/src")];
+    let mut found = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of tests") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                found.extend(words.filter(|word| !word.is_empty()).map(str::to_ascii_uppercase));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_supported_entry_is_named_by_a_test() {
+    let identifiers = identifiers_of_tests();
+    // The generator has Rust's names of variants, which have no underscores.
+    let plain: BTreeSet<String> = identifiers.iter().map(|word| word.replace('_', "")).collect();
+    let is_named = |name: &str| {
+        let behind_prefix = format!("_{name}");
+        plain.contains(&name.replace('_', "")) || identifiers.iter().any(|word| word.ends_with(&behind_prefix))
+    };
+    assert!(!is_named("NO_SUCH_ENTRY"));
+    let entries = uringlet_abi::support::GROUPS.iter().flat_map(|group| group.entries);
+    let missing: Vec<_> = entries.filter(|entry| entry.is_supported() && !is_named(entry.name)).map(|entry| entry.name).collect();
+    assert!(missing.is_empty(), "no test names {missing:?}");
 }

@@ -73,7 +73,7 @@ static void lists(void)
 	does("provide", provide(3, 100, 0), 0, 0);
 	does("not a socket", receive(pipes[0], 9), -ENOTSOCK, 0);
 	put(fds[1], "hello");
-	does("part", receive(fds[0], 3), 3, BUFFER(0) | F_NONEMPTY);
+	does("part", receive(fds[0], 3), 3, BUFFER(0) | F_SOCK_NONEMPTY);
 	does("as much as fits", receive(fds[0], 0), 2, BUFFER(1));
 	does("not waiting", SQE(RECV, BUFFER_SELECT, .fd = fds[0], .op_flags = MSG_DONTWAIT, .buf_index = GROUP), -EAGAIN, 0);
 	submit(receive(fds[0], 0));
@@ -84,7 +84,7 @@ static void lists(void)
 	does("none left", receive(fds[0], 0), -ENOBUFS, 0);
 	does("provide", provide(4, 100, 1), 0, 0);
 	put(fds[1], "message");
-	does("recvmsg", SQE(RECVMSG, BUFFER_SELECT, .fd = fds[0], .addr = ADDR(&msg), .len = 1, .buf_index = GROUP), 4, BUFFER(1) | F_NONEMPTY);
+	does("recvmsg", SQE(RECVMSG, BUFFER_SELECT, .fd = fds[0], .addr = ADDR(&msg), .len = 1, .buf_index = GROUP), 4, BUFFER(1) | F_SOCK_NONEMPTY);
 	msg.msg_iovlen = 2;
 	does("two places", SQE(RECVMSG, BUFFER_SELECT, .fd = fds[0], .addr = ADDR(&msg), .len = 1, .buf_index = GROUP), -EINVAL, 0);
 	msg.msg_iovlen = 0;
@@ -121,7 +121,7 @@ static void multishot(void)
 	expect("none left", -ENOBUFS, 0);
 	does("provide", provide(3, 2, 2), 0, 0);
 	submit(receive_many(fds[0]));
-	expect("what waited", 2, BUFFER(2) | F_MORE | F_NONEMPTY);
+	expect("what waited", 2, BUFFER(2) | F_MORE | F_SOCK_NONEMPTY);
 	expect("and its rest", 1, BUFFER(3) | F_MORE);
 	shutdown(fds[1], SHUT_WR);
 	expect("end", 0, 0);
@@ -150,8 +150,8 @@ static void limits(void)
 	sqe.len = 3;
 	sqe.file_index = 5;
 	submit(sqe);
-	expect("three at a time", 3, BUFFER(0) | F_MORE | F_NONEMPTY);
-	expect("until there are five", 3, BUFFER(1) | F_NONEMPTY);
+	expect("three at a time", 3, BUFFER(0) | F_MORE | F_SOCK_NONEMPTY);
+	expect("until there are five", 3, BUFFER(1) | F_SOCK_NONEMPTY);
 	nothing_comes("and no more");
 }
 
@@ -261,14 +261,14 @@ static void buffer_ring(const char *name, int flags, void *memory)
 	does("empty", receive(fds[0], 5), -ENOBUFS, 0);
 	add(0, 1, 10);
 	add(1, 2, 10);
-	does("part of a buffer", receive(fds[0], 4), 4, BUFFER(1) | F_NONEMPTY | (flags & 2 ? F_BUF_MORE : 0));
+	does("part of a buffer", receive(fds[0], 4), 4, BUFFER(1) | F_SOCK_NONEMPTY | (flags & 2 ? F_BUF_MORE : 0));
 	check("head", head(), flags & 2 ? 0 : 1);
 	if (flags & 2) {
 		check("what is left of it", br[0].addr == ADDR(buf + 104) && br[0].len == 6, 1);
-		does("its rest", receive(fds[0], 0), 6, BUFFER(1) | F_NONEMPTY);
+		does("its rest", receive(fds[0], 0), 6, BUFFER(1) | F_SOCK_NONEMPTY);
 		check("head moved on", head(), 1);
 	}
-	does("the next one", receive(fds[0], 50), flags & 2 ? 5 : 10, BUFFER(2) | (flags & 2 ? F_BUF_MORE : F_NONEMPTY));
+	does("the next one", receive(fds[0], 50), flags & 2 ? 5 : 10, BUFFER(2) | (flags & 2 ? F_BUF_MORE : F_SOCK_NONEMPTY));
 	check("bytes", memcmp(buf + 100, flags & 2 ? "hellohello" : "hell", flags & 2 ? 10 : 4), 0);
 	add(2, 3, 10);
 	add(3, 4, 10);

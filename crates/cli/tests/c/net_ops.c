@@ -114,7 +114,7 @@ static void streams(void)
 	tcp_pair(fds);
 	put(fds[1], "abcdef");
 	poll(&(struct pollfd){ fds[0], POLLIN }, 1, 1000);
-	does("half", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 3, F_NONEMPTY);
+	does("half", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 3, F_SOCK_NONEMPTY);
 	does("the rest", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 3, 0);
 	does("nothing, not waiting", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3, .op_flags = MSG_DONTWAIT), -EAGAIN, 0);
 	does("poll first, not waiting", SQE(RECV, 0, POLL_FIRST, .fd = fds[0], .addr = ADDR(buf), .len = 3, .op_flags = MSG_DONTWAIT), -EAGAIN, 0);
@@ -127,11 +127,11 @@ static void streams(void)
 	does("received after poll", SQE(RECV, 0, POLL_FIRST, .fd = fds[0], .addr = ADDR(buf), .len = 9), 3, 0);
 	status = fcntl(fds[0], F_GETFL);
 	does("shutdown", SQE(SHUTDOWN, .fd = fds[1], .len = SHUT_WR), 0, 0);
-	does("end", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 0, F_NONEMPTY);
+	does("end", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 0, F_SOCK_NONEMPTY);
 	check("blocking as before", fcntl(fds[0], F_GETFL), status);
 	socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
 	put(fds[1], "abcdef");
-	does("Unix, half", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 3, F_NONEMPTY);
+	does("Unix, half", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 3, F_SOCK_NONEMPTY);
 	does("Unix, the rest", SQE(RECV, .fd = fds[0], .addr = ADDR(buf), .len = 3), 3, 0);
 	does("bad buffer", SQE(SEND, .fd = fds[0], .addr = 8, .len = 3), -EFAULT, 0);
 	put(fds[1], "abc");

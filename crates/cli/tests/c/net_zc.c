@@ -142,11 +142,11 @@ static void receives(void)
 	tcp_pair(fds);
 	give(4);
 	sent(fds[1], 25);
-	does("whole buffers", receive(fds[0], 0, 0), 20, holds(0) | F_NONEMPTY);
+	does("whole buffers", receive(fds[0], 0, 0), 20, holds(0) | F_SOCK_NONEMPTY);
 	check("head", head(), 2);
 	give(3);
 	sent(fds[1], 25);
-	does("of what was asked for", receive(fds[0], 0, 25), 20, holds(2) | F_NONEMPTY);
+	does("of what was asked for", receive(fds[0], 0, 25), 20, holds(2) | F_SOCK_NONEMPTY);
 	does("and the rest", receive(fds[0], 0, 15), 10, holds(4));
 	close(fds[0]);
 	close(fds[1]);
@@ -158,10 +158,10 @@ static void receives(void)
 	sent(fds[1], 5);
 	expect("less than one", 5, holds(0) | F_MORE);
 	sent(fds[1], 25);
-	expect("two", 20, holds(1) | F_MORE | F_NONEMPTY);
+	expect("two", 20, holds(1) | F_MORE | F_SOCK_NONEMPTY);
 	expect("the rest", 5, holds(3) | F_MORE);
 	sent(fds[1], 55);
-	expect("the last ones", 40, holds(4) | F_NONEMPTY);
+	expect("the last ones", 40, holds(4) | F_SOCK_NONEMPTY);
 	nothing_comes("it has ended");
 	close(fds[0]);
 	close(fds[1]);
@@ -171,11 +171,11 @@ static void receives(void)
 	give(8);
 	submit(receive(fds[0], RECV_MULTISHOT, 20));
 	sent(fds[1], 45);
-	expect("so many at a time", 20, holds(0) | F_MORE | F_NONEMPTY);
-	expect("and again", 20, holds(2) | F_MORE | F_NONEMPTY);
+	expect("so many at a time", 20, holds(0) | F_MORE | F_SOCK_NONEMPTY);
+	expect("and again", 20, holds(2) | F_MORE | F_SOCK_NONEMPTY);
 	expect("and the rest", 5, holds(4) | F_MORE);
 	close(fds[1]);
-	expect("the end", 0, F_NONEMPTY);
+	expect("the end", 0, F_SOCK_NONEMPTY);
 	close(fds[0]);
 
 	new_group("incremental", INC);
@@ -239,7 +239,7 @@ static void receives_in_pieces(void)
 		has_begun();
 		give(2);
 		sent(fds[1], 15);
-		expect("those that there were", 20, holds(0) | F_NONEMPTY);
+		expect("those that there were", 20, holds(0) | F_SOCK_NONEMPTY);
 		close(fds[0]);
 		close(fds[1]);
 
