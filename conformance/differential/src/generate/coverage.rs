@@ -18,6 +18,9 @@ const SETUP_LEFT_OUT: [&str; 6] = [
     "REGISTERED_FD_ONLY", // needs NO_MMAP
 ];
 
+/// Linux has instances without a device since 7.1, and this machine no device with them.
+const NEEDS_DEVICE: [&str; 2] = ["RECV_ZC", "ZCRX_IFQ"];
+
 fn is_in_oracle(since: &str) -> bool {
     let (major, minor) = since.split_once('.').expect("a release has two numbers");
     (major.parse().expect("a number"), minor.parse().expect("a number")) <= ORACLE
@@ -48,7 +51,7 @@ fn each_opcode_and_sqe_flag_is_generated() {
             flags |= u32::from(op.sqe.flags);
         }
     }
-    assert_eq!(missing(&support::OPCODES, &[], |opcode| opcodes[opcode as usize]), [""; 0]);
+    assert_eq!(missing(&support::OPCODES, &NEEDS_DEVICE, |opcode| opcodes[opcode as usize]), [""; 0]);
     assert_eq!(missing(&support::SQE, &[], |flag| flags & flag != 0), [""; 0]);
 }
 
@@ -56,7 +59,7 @@ fn each_opcode_and_sqe_flag_is_generated() {
 fn each_register_operation_is_generated() {
     let scenarios = scenarios();
     let made = |opcode| steps(&scenarios).any(|step| matches!(step, ScenarioStep::Register { opcode: made, .. } if *made == opcode));
-    assert_eq!(missing(&support::REGISTER, &[], made), [""; 0]);
+    assert_eq!(missing(&support::REGISTER, &NEEDS_DEVICE, made), [""; 0]);
 }
 
 #[test]
