@@ -268,6 +268,14 @@ impl Request {
         }
     }
 
+    /// Whether the number by which its file is used is closed with it.
+    pub(crate) fn closes_its_number(&self) -> bool {
+        match &self.target {
+            FileTarget::Held(node) | FileTarget::Duplicate(_, node) => Arc::strong_count(node) == 1,
+            FileTarget::None | FileTarget::Fd(_) | FileTarget::Fixed(_) => false,
+        }
+    }
+
     /// The descriptor number that the program has used.
     pub(crate) fn fd(&self) -> Option<i32> {
         match &self.target {

@@ -1,8 +1,9 @@
 //! The steps of `init`.
 
 use uringlet_sys::kernel_ring::{self, AskIn};
-use uringlet_sys::own_program::{OwnProgram, has_one_thread};
+use uringlet_sys::own_program::OwnProgram;
 use uringlet_sys::ring_backend::{self, RingBackend};
+use uringlet_sys::thread;
 
 use crate::environment::ProgramEnvironment;
 use crate::library::Library;
@@ -35,7 +36,7 @@ fn is_left_to_kernel(environment: &ProgramEnvironment) -> Result<bool, InitError
         RingBackend::Kernel => true,
         RingBackend::Engine => false,
         // Another thread may use descriptor numbers meanwhile.
-        RingBackend::WhenBlocked if has_one_thread() => kernel_ring::works(AskIn::ThisProcess),
+        RingBackend::WhenBlocked if thread::count() == Some(1) => kernel_ring::works(AskIn::ThisProcess),
         RingBackend::WhenBlocked => kernel_ring::works(AskIn::Copy),
     })
 }

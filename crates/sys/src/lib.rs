@@ -66,6 +66,7 @@ pub mod static_ref;
 pub mod static_table;
 pub mod stats;
 pub mod sync;
+pub mod text_file;
 #[cfg_attr(loom, path = "model/thread.rs")]
 pub mod thread;
 #[cfg(not(loom))]

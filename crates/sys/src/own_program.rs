@@ -5,8 +5,9 @@ use crate::exec_file::{ExecPath, has_one_identity};
 use crate::io::{self, ptr_of_slice};
 use crate::linkage::{Linkage, linkage};
 use crate::linux::auxvec::{AT_BASE, AT_EXECFN, AT_NULL, AT_SECURE};
-use crate::linux::general::{AT_FDCWD, O_CLOEXEC, O_RDONLY};
-use crate::user_ptr::UserPtr;
+use crate::linux::general::{AT_FDCWD, O_RDONLY};
+use crate::text_file;
+use crate::thread;
 use alloc::borrow::ToOwned;
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -40,14 +41,14 @@ impl OwnProgram {
     /// # Errors
     /// Those of open(2) and read(2): `ENOENT` where /proc is not mounted.
     pub fn read() -> Result<Self, Errno> {
-        let auxiliary = read_file(c"/proc/self/auxv")?;
+        let auxiliary = text_file::read(c"/proc/self/auxv")?;
         let value = |kind| auxiliary_value(&auxiliary, kind);
         Ok(Self {
-            arguments: strings(&read_file(c"/proc/self/cmdline")?),
+            arguments: strings(&text_file::read(c"/proc/self/cmdline")?),
             path: own_path(value(AT_EXECFN)),
             is_secure: value(AT_SECURE).map_or_else(|| !has_one_identity(), |flag| flag != 0),
             is_loaded_alone: value(AT_BASE).unwrap_or(0) == 0,
-            threads: threads()?,
+            threads: thread::count().ok_or(Errno::ENOENT)? as usize,
         })
     }
 
@@ -61,16 +62,6 @@ impl OwnProgram {
         let len = file.read(&mut head, 0)?;
         Ok(linkage(&head[..len], u64::MAX, &|into, offset| file.read(into, offset).unwrap_or(0)))
     }
-}
-
-/// Whether the calling thread is the only one. False where that cannot be found out.
-#[must_use]
-pub fn has_one_thread() -> bool {
-    threads() == Ok(1)
-}
-
-fn threads() -> Result<usize, Errno> {
-    thread_count(&read_file(c"/proc/self/status")?).ok_or(Errno::ENOSYS)
 }
 
 /// A descriptor of the program's file that stays open over execve(2).
@@ -130,24 +121,6 @@ fn link_target() -> Option<CString> {
     CString::new(path).ok()
 }
 
-fn read_file(path: &CStr) -> Result<Vec<u8>, Errno> {
-    const STEP: usize = 4096;
-    let fd = io::openat(AT_FDCWD, ptr_of_slice(path.to_bytes_with_nul()), O_RDONLY | O_CLOEXEC, 0).map(io::number_of)?;
-    let mut bytes = Vec::new();
-    let done = loop {
-        let len = bytes.len();
-        bytes.resize(len + STEP, 0);
-        let into = UserPtr::new(bytes[len..].as_mut_ptr().addr());
-        let result = io::read(fd, into, STEP);
-        bytes.truncate(len + result.unwrap_or(0));
-        if !matches!(result, Ok(1..)) {
-            break result;
-        }
-    };
-    let _ = io::close(fd);
-    done.map(|_| bytes)
-}
-
 /// Strings that each end in NUL.
 fn strings(bytes: &[u8]) -> Vec<CString> {
     bytes.split_inclusive(|&byte| byte == 0).filter_map(|text| CStr::from_bytes_until_nul(text).ok()).map(CStr::to_owned).collect()
@@ -158,11 +131,6 @@ fn auxiliary_value(vector: &[u8], kind: u32) -> Option<usize> {
     let pairs = vector.chunks_exact(2 * size_of::<usize>()).map(|pair| pair.split_at(size_of::<usize>()));
     let mut pairs = pairs.map(|(kind, value)| (word(kind), word(value))).take_while(|&(kind, _)| kind != AT_NULL as usize);
     pairs.find(|&(found, _)| found == kind as usize).map(|(_, value)| value)
-}
-
-fn thread_count(status: &[u8]) -> Option<usize> {
-    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Threads:"))?;
-    core::str::from_utf8(line).ok()?.trim().parse().ok()
 }
 
 #[cfg(all(test, not(loom)))]
@@ -185,12 +153,6 @@ mod tests {
     fn strings_may_be_empty() {
         assert_eq!(strings(b"a\0\0b c\0"), [c"a".to_owned(), c"".to_owned(), c"b c".to_owned()]);
         assert!(strings(b"").is_empty());
-    }
-
-    #[test]
-    fn threads_are_counted() {
-        assert_eq!(thread_count(b"Name:\tx\nThreads:\t12\nSigQ:\t0/1\n"), Some(12));
-        assert_eq!(thread_count(b"Name:\tx\n"), None);
     }
 
     #[test]

@@ -10,9 +10,7 @@
 use crate::fd::EngineFd;
 use crate::io::{self, O_CLOEXEC, O_RDONLY};
 use crate::linux::general::AT_FDCWD;
-use crate::user::UserPtr;
-use alloc::vec;
-use alloc::vec::Vec;
+use crate::text_file;
 use syscalls::{Sysno, syscall};
 
 /// `PROCMAP_QUERY` of linux/fs.h.
@@ -93,7 +91,7 @@ impl PinnableMemory {
         match self.last {
             Some((last, is_memory)) if last == minor => is_memory,
             _ => {
-                let is_memory = read_all(b"/proc/self/mountinfo\0").is_none_or(|mounts| is_memory(&mounts, minor));
+                let is_memory = text_file::read(c"/proc/self/mountinfo").ok().is_none_or(|mounts| is_memory(&mounts, minor));
                 self.last = Some((minor, is_memory));
                 is_memory
             }
@@ -117,19 +115,6 @@ fn is_memory(mounts: &[u8], minor: u32) -> bool {
 fn open(path: &[u8]) -> Option<EngineFd> {
     let fd = io::openat(AT_FDCWD, io::ptr_of_slice(path), O_RDONLY | O_CLOEXEC, 0).ok()?;
     i32::try_from(fd).ok().map(EngineFd::adopt)
-}
-
-fn read_all(path: &[u8]) -> Option<Vec<u8>> {
-    let file = open(path)?;
-    let mut text = Vec::new();
-    let mut part = vec![0_u8; 4096];
-    loop {
-        match io::read(file.number(), UserPtr::new(part.as_mut_ptr().addr()), part.len()) {
-            Ok(0) => return Some(text),
-            Ok(n) => text.extend_from_slice(&part[..n]),
-            Err(_) => return None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::closing;
 use super::events::poll_unless_deferred;
 use super::watcher::{WatcherNotify, hand_over};
 use crate::identity::is_diverged;
+use crate::state::home_table::check_table;
 use crate::state::{LockOwner, RINGS, Ring, UringGuard};
 use crate::submit::identity::leave_worker;
 use crate::uringlet;
@@ -61,7 +62,8 @@ fn leave_to_watcher(guard: &mut UringGuard) -> ExitAction {
 /// complete when it returns to the program.
 #[cold]
 pub(super) fn poll_other_rings(ring: &'static Ring) {
-    for other in RINGS.all().filter(|other| other.index != ring.index) {
+    // Requests of a ring whose descriptor table this thread has not would act on other files.
+    for other in RINGS.all().filter(|other| other.index != ring.index && check_table(other).is_ok()) {
         if let Some(mut guard) = other.lock(LockOwner::Worker) {
             poll_unless_deferred(&mut guard);
             release_ring(guard);

@@ -182,6 +182,7 @@ impl Ring {
         self.is_flagged.store(false, Relaxed);
         self.is_polled.store(false, Relaxed);
         self.is_polled_by_ring.store(false, Relaxed);
+        self.has_event_for_rings.store(false, Relaxed);
         *self.state.lock() = state;
     }
 

@@ -64,7 +64,7 @@ impl TransferReports {
         }
     }
 
-    /// Reports what is left: nothing more is in flight.
+    /// Reports what is left: nothing more is in flight, or a number is about to be closed.
     pub(crate) fn flush(&mut self) {
         for direction in [IoDirection::Read, IoDirection::Write] {
             if let Some(left) = self.of(direction).take() {

@@ -61,10 +61,13 @@ pub(crate) fn reap(guard: &mut UringGuard) {
         for event in &events[..n] {
             guard.aio_in_flight -= 1;
             let Some(mut parked) = ReqId::from_u64(event.data).and_then(|id| guard.unpark(id)) else { continue };
-            let number = parked.req.open_number();
+            let (number, closes_its_number) = (parked.req.open_number(), parked.req.closes_its_number());
             let Op::Rw(op) = &mut parked.req.op else { continue };
             if let Some(fd) = number.filter(|_| event.res >= 0) {
                 guard.transfer_reports.note(fd, op.io_direction());
+            }
+            if closes_its_number {
+                guard.transfer_reports.flush();
             }
             let outcome = op.aio_outcome(event.res);
             complete(guard, parked.req, outcome);
