@@ -8,6 +8,7 @@ use crate::arch;
 use crate::linux::general::{FUTEX2_PRIVATE, FUTEX2_SIZE_U32};
 use crate::sync::AtomicU32;
 use crate::user::UserPtr;
+use core::sync::atomic::Ordering::Relaxed;
 use syscalls::Errno;
 pub use waitv::FutexWaitv;
 
@@ -87,7 +88,7 @@ impl Futex {
 }
 
 /// A private futex of the engine, from which a waiter is requeued to a futex of the program's
-/// (FUTEX_CMP_REQUEUE). Its value is always 0.
+/// (FUTEX_CMP_REQUEUE). Its value is 0 until it is closed.
 #[derive(Debug, Default)]
 pub struct RequeueWord(AtomicU32);
 
@@ -95,7 +96,7 @@ impl RequeueWord {
     /// Sleeps until requeued to `to`, and woken there by a wake that shares a bit with `mask`.
     ///
     /// # Errors
-    /// `EINTR`.
+    /// `EINTR`; `EAGAIN` it is closed.
     pub fn wait(&self, to: Futex, mask: u32) -> Result<(), Errno> {
         calls::wait(self.waitv(to), mask)
     }
@@ -103,21 +104,33 @@ impl RequeueWord {
     /// For [`wait_any`]: a waiter that will be requeued to `to`.
     #[must_use]
     pub fn waitv(&self, to: Futex) -> FutexWaitv {
-        FutexWaitv::new(self.addr(), 0, to.is_private)
+        FutexWaitv::new(self.addr(), OPEN, to.is_private)
+    }
+
+    /// No wait begins here from now on, nor begins again.
+    pub fn close(&self) {
+        // The kernel's lock of the futex orders it: a waiter that has read the old value is found
+        // by the next requeue.
+        self.0.store(CLOSED, Relaxed);
     }
 
     fn addr(&self) -> usize {
         core::ptr::from_ref(&self.0).addr()
     }
 
-    /// Requeues the waiter to `to`. `false`: there is no waiter (yet).
+    /// Requeues the waiter to `to`. `false`: there is no waiter (yet). For the thread that closes
+    /// it.
     ///
     /// # Errors
     /// `EFAULT`, `EINVAL` there is no futex at `to`.
     pub fn requeue_one(&self, to: Futex) -> Result<bool, Errno> {
-        calls::requeue_one(self.addr(), to.addr.addr(), to.is_private)
+        calls::requeue_one(self.addr(), self.0.load(Relaxed), to.addr.addr(), to.is_private)
     }
 }
+
+/// Values of a requeue word.
+const OPEN: u32 = 0;
+const CLOSED: u32 = 1;
 
 /// futex_waitv(2): sleeps while all futexes hold their values, until one is woken. Returns its
 /// index; the last one's if several are.

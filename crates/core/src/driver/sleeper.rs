@@ -43,17 +43,20 @@ fn wait_for_child(punted: &Punted, taken: TakenOp, wait: Waitid, interrupts: &In
 }
 
 fn sleep_on_futexes(punted: &Punted, taken: TakenOp, wait: &FutexWait, interrupts: &InterruptGuard) {
-    while let Some(woken) = interrupts.run(|| wait.sleep()) {
-        let guard = punted.lock().and_then(|mut guard| guard.parked(punted.id).is_some().then_some(guard));
-        match (guard, woken) {
-            (Some(_), Err(Errno::EINTR)) => {}
-            (Some(mut guard), woken) => {
-                complete_op(&mut guard, punted.id, taken, woken.into(), None);
-                return release_ring_of_worker(guard);
-            }
-            (None, Ok(which)) => return wait.forward_wake(which),
-            (None, Err(_)) => return,
+    let Some(woken) = interrupts.run(|| wait.sleep()) else { return wait.decline_sleep() };
+    let guard = punted.lock().and_then(|mut guard| guard.parked(punted.id).is_some().then_some(guard));
+    match (guard, woken) {
+        (Some(mut guard), woken) => {
+            complete_op(&mut guard, punted.id, taken, or_spurious(woken).into(), None);
+            release_ring_of_worker(guard);
         }
+        (None, Ok(which)) => wait.forward_wake(which),
+        (None, Err(_)) => {}
     }
-    wait.decline_sleep();
+}
+
+/// The result of a request whose sleeper woke up.
+fn or_spurious(woken: Result<usize, Errno>) -> Result<usize, Errno> {
+    const SPURIOUS: usize = 0;
+    if woken == Err(Errno::EINTR) { Ok(SPURIOUS) } else { woken }
 }

@@ -7,8 +7,8 @@
 //!          worker could be started.
 //! Differs: FUTEX2_NUMA and FUTEX2_MPOL are EINVAL. Beyond the limit of unbounded workers a wait
 //!          begins when a worker is free: a wake before that finds no waiter, unless the value
-//!          changes with it. A cancelled WAITV may have received wakes of several futexes, and
-//!          forwards one.
+//!          changes with it. A wait may end with 0 without a wake. A cancelled WAITV may have
+//!          received wakes of several futexes, and forwards one.
 //! Tests:   ours cli/tests/net_ops.rs (futex_ops, futex_load).
 
 mod sleep;

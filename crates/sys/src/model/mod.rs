@@ -122,12 +122,18 @@ struct Sleeper {
 struct Parker {
     condvar: Condvar,
     is_interruptible: bool,
+    is_disturbed: std::sync::Mutex<bool>,
     end: std::sync::Mutex<Option<(Awake, usize)>>,
 }
 
 impl Parker {
     fn new(is_interruptible: bool) -> Arc<Self> {
-        Arc::new(Self { condvar: Condvar::new(), is_interruptible, end: std::sync::Mutex::new(None) })
+        Arc::new(Self {
+            condvar: Condvar::new(),
+            is_interruptible,
+            is_disturbed: std::sync::Mutex::new(false),
+            end: std::sync::Mutex::new(None),
+        })
     }
 
     /// How the sleep ended, and at which of its entries.
@@ -257,6 +263,11 @@ pub fn advance_to(now_ns: u64) {
         }
         kernel.end_sleeps(Awake::TimedOut, |sleeper| sleeper.deadline_ns <= now_ns);
     });
+}
+
+/// Wakes the threads that wait for futexes of the program's, for no reason, as the kernel may.
+pub fn wake_spuriously() {
+    with(|kernel| kernel.disturb());
 }
 
 /// Number of threads with a running interrupt timer.

@@ -30,12 +30,17 @@ impl Sleep {
         })
     }
 
-    /// Sleeps until a wake or an alarm, unless one has come already.
-    pub(crate) fn wait(&self) {
+    /// Sleeps until a wake or an alarm, unless one has come already. Returns true if it was woken
+    /// for no reason instead.
+    pub(crate) fn wait(&self) -> bool {
         let mut kernel = KERNEL.lock().unwrap();
         while self.parker.end().is_none() && kernel.alarms == 0 {
+            if core::mem::take(&mut *self.parker.is_disturbed.lock().unwrap()) {
+                return true;
+            }
             kernel = self.parker.condvar.wait(kernel).unwrap();
         }
+        false
     }
 
     /// Leaves all queues: no later wake finds the thread. Returns at which of them it was woken
@@ -54,6 +59,14 @@ impl Kernel {
         let sleeper = self.sleepers.remove(oldest);
         self.sleepers.push(Sleeper { on: to, ..sleeper });
         true
+    }
+
+    /// Wakes all sleepers that can be interrupted, for no reason.
+    pub(super) fn disturb(&self) {
+        for sleeper in self.sleepers.iter().filter(|sleeper| sleeper.parker.is_interruptible) {
+            *sleeper.parker.is_disturbed.lock().unwrap() = true;
+            sleeper.parker.condvar.notify_one();
+        }
     }
 
     /// Interrupts all sleepers that can be interrupted.

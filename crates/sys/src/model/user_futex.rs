@@ -34,17 +34,24 @@ pub(super) fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
 /// Checks each word and enqueues on it, one after the other: wakes and requeues can come in
 /// between.
 fn sleep_on(waiters: &[FutexWaitv], mask: u32) -> Result<usize, Errno> {
-    let mut sleep = model::Sleep::default();
-    for waiter in waiters {
-        let at = waiter.addr();
-        if !sleep.enqueue(On::Futex(at), mask, || u64::from(load(at)) == waiter.value()) {
-            return sleep.dequeue().ok_or(Errno::EAGAIN);
+    loop {
+        let mut sleep = model::Sleep::default();
+        for waiter in waiters {
+            let at = waiter.addr();
+            if !sleep.enqueue(On::Futex(at), mask, || u64::from(load(at)) == waiter.value()) {
+                return sleep.dequeue().ok_or(Errno::EAGAIN);
+            }
+        }
+        let is_spurious = sleep.wait();
+        match sleep.dequeue() {
+            Some(nth) => return Ok(nth),
+            None if is_spurious => {}
+            None => return Err(Errno::EINTR),
         }
     }
-    sleep.wait();
-    sleep.dequeue().ok_or(Errno::EINTR)
 }
 
-pub(super) fn requeue_one(from: usize, to: usize, _is_private: bool) -> Result<bool, Errno> {
+pub(super) fn requeue_one(from: usize, value: u32, to: usize, _is_private: bool) -> Result<bool, Errno> {
+    debug_assert_eq!(load(from), value, "only the caller changes it");
     Ok(model::with(|kernel| kernel.move_one(On::Futex(from), On::Futex(to))))
 }

@@ -33,11 +33,11 @@ pub(super) fn wait_any(waiters: &[FutexWaitv]) -> Result<usize, Errno> {
     unsafe { syscall!(Sysno::futex_waitv, waiters.as_ptr(), waiters.len(), 0, 0, 0) }
 }
 
-/// Requeues one waiter at `from`, whose word holds 0. Returns whether there was one.
-pub(super) fn requeue_one(from: usize, to: usize, is_private: bool) -> Result<bool, Errno> {
+/// Requeues one waiter at `from`, whose word holds `value`. Returns whether there was one.
+pub(super) fn requeue_one(from: usize, value: u32, to: usize, is_private: bool) -> Result<bool, Errno> {
     const WAKE_NONE: u32 = 0;
     const MOVE_ONE: u32 = 1;
     let op = FUTEX_CMP_REQUEUE | flag(is_private);
     // SAFETY: the kernel reads 4 bytes of a live requeue word, and uses the other address as a key.
-    unsafe { syscall!(Sysno::futex, from, op, WAKE_NONE, MOVE_ONE, to, 0) }.map(|moved| moved == 1)
+    unsafe { syscall!(Sysno::futex, from, op, WAKE_NONE, MOVE_ONE, to, value) }.map(|moved| moved == 1)
 }

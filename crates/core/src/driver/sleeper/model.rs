@@ -5,7 +5,7 @@
 //! `SleeperModel` stands in for the ring: for its table with this one request, and io-wq, as
 //! `super` and `submit::wait` use them.
 
-use super::{FutexOp, FutexWait, InterruptGuard};
+use super::{FutexOp, FutexWait, InterruptGuard, or_spurious};
 use crate::ops::{PrepCx, futex};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -63,18 +63,16 @@ impl SleeperModel {
     }
 
     fn work(&self) {
-        while let Some(woken) = self.interrupts.run(|| self.wait.sleep()) {
-            let mut end = self.end.lock();
-            match (*end, woken) {
-                (None, Err(Errno::EINTR)) => {}
-                (None, woken) => return *end = Some(woken),
-                (Some(_), woken) => {
-                    drop(end);
-                    return woken.map_or((), |which| self.wait.forward_wake(which));
-                }
+        let Some(woken) = self.interrupts.run(|| self.wait.sleep()) else { return self.wait.decline_sleep() };
+        let mut end = self.end.lock();
+        if end.is_none() {
+            *end = Some(or_spurious(woken));
+        } else {
+            drop(end);
+            if let Ok(which) = woken {
+                self.wait.forward_wake(which);
             }
         }
-        self.wait.decline_sleep();
     }
 
     /// The submitter's part once it is queued.
@@ -134,6 +132,23 @@ fn a_wake_after_the_submission_finds_the_sleeper() {
         worker.join().unwrap();
         assert_eq!(scene.result(), Some(Ok(0)));
     });
+}
+
+/// The kernel wakes it for no reason at any time: the wake finds it, or it has ended already.
+#[test]
+fn a_wake_after_the_submission_is_not_lost_on_a_disturbed_sleeper() {
+    for words in [1, 2] {
+        model::check(4, move || {
+            let scene = SleeperModel::new(words);
+            let worker = scene.spawn_worker();
+            let disturbance = thread::spawn(model::wake_spuriously);
+            scene.submit(true);
+            scene.wake(words - 1);
+            worker.join().unwrap();
+            disturbance.join().unwrap();
+            assert!(matches!(scene.result(), Some(Ok(_))));
+        });
+    }
 }
 
 /// Ends with EAGAIN or a wake, however far it got.

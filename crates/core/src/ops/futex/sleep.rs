@@ -12,7 +12,9 @@
 //!   waits while STARTING, with a time-out:
 //!     STARTING to DIRECT: requeues nothing      it is DIRECT: compares and sleeps as futex_wait(2) does
 //!   while PARKED: requeues, until one is moved
-//!   compares again: EAGAIN, takes it back       woken, or interrupted: AWAKE
+//!   closes the requeue words
+//!   requeues again: one may have come back
+//!   compares again: EAGAIN, takes it back       woken, interrupted, or refused: AWAKE
 //!
 //!   cancel, link timeout, close
 //!   STARTING, DIRECT to CANCELLED               finds CANCELLED: does not sleep
@@ -20,10 +22,24 @@
 //! ```
 //!
 //! The second comparison has the guarantee of the kernel's only one: a thread that changes a value
-//! and wakes after it finds the sleeper; a change before it is seen. A cancel waits until the
-//! sleeper is awake, so that no later wake finds it. If no worker will sleep any more, the
-//! submitter is woken, which may be waiting for one. A sleeper that was woken although its request
-//! had ended forwards the wake to another waiter.
+//! and wakes after it finds the sleeper; a change before it is seen.
+//!
+//! The kernel may wake a sleeper for no reason (a late wake-up of a lock that it has already got).
+//! A futex wait then begins again where it first slept: on the requeue word, where no wake of the
+//! program's finds it. So the words are closed once the sleeper was moved: their values change, and
+//! a wait that begins again is refused. Between two waits a wake finds nobody, so the request ends
+//! as if it were woken, which futex(2) allows. The same is done after a stray signal.
+//!
+//! ```text
+//!   submitter                          worker
+//!   requeues it to the futex           awake for no reason: leaves the futex
+//!   A: closes the word                 begins again, if it comes before A, on the word
+//!   requeues again: it is moved                      if it comes after A: refused
+//! ```
+//!
+//! A cancel waits until the sleeper is awake, so that no later wake finds it. If no worker will
+//! sleep any more, the submitter is woken, which may be waiting for one. A sleeper that was woken
+//! although its request had ended forwards the wake to another waiter.
 //!
 //! All changes of STARTING and DIRECT are compare-and-swaps: either the submitter moves the
 //! sleeper, or the worker sleeps directly, or it does not sleep. Only the worker ends PARKED, so
@@ -126,13 +142,17 @@ impl FutexWait {
                 }
             }
         }
+        self.requeue_words.iter().for_each(RequeueWord::close);
+        for (requeue_word, a) in self.requeue_words.iter().zip(&self.entries) {
+            requeue_word.requeue_one(a.futex)?;
+        }
         Ok(true)
     }
 
-    /// Worker: sleeps until it is woken. Returns the index of the futex.
+    /// Worker: sleeps until it is woken. Returns the index of the futex. To be called once.
     ///
     /// # Errors
-    /// `EINTR`: it may be called again.
+    /// `EINTR`: it is awake, and no wake has been seen.
     pub(crate) fn sleep(&self) -> Result<usize, Errno> {
         // Pairs with `requeue_sleeper` and `wait_until_awake`.
         let woken = match self.state.fetch_update(AcqRel, Acquire, |state| is_not_asleep(state).then_some(PARKED)) {
@@ -141,9 +161,7 @@ impl FutexWait {
                 self.sleep_on_requeue_words()
             }
             Ok(_) => self.sleep_direct(),
-            Err(CANCELLED) => return Err(Errno::EINTR),
-            // Woken by a signal that was not meant for it.
-            Err(_) => return self.sleep_direct(),
+            Err(_) => return Err(Errno::EINTR),
         };
         self.state.store(AWAKE, Release);
         futex_wake(&self.state, 1);
@@ -151,13 +169,14 @@ impl FutexWait {
     }
 
     fn sleep_on_requeue_words(&self) -> Result<usize, Errno> {
-        match (self.mask, &*self.requeue_words, &*self.entries) {
+        let woken = match (self.mask, &*self.requeue_words, &*self.entries) {
             (Some(mask), [requeue_word], [a]) => requeue_word.wait(a.futex, mask).map(|()| 0),
             (_, requeue_words, entries) => {
                 let waiters: Vec<_> = requeue_words.iter().zip(entries).map(|(requeue_word, a)| requeue_word.waitv(a.futex)).collect();
                 wait_any(&waiters)
             }
-        }
+        };
+        woken.map_err(|errno| if errno == Errno::EAGAIN { Errno::EINTR } else { errno })
     }
 
     /// A change of the value since the submission has been, or will be, followed by a wake.
