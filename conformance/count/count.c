@@ -16,6 +16,7 @@
 #include <err.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,14 +29,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ENTRIES = 64, LEN = 1024, WARM = 50, ROUNDS = 4, PHASE_FD = 9 };
+enum { ENTRIES = 64, LEN = 1024, WARM = 50, ROUNDS = 4, PHASE_FD = 9, CONNECTIONS = 32 };
 
 /* The path that the child is in, from 1 (0: none), and the round. Shared by both processes. */
 static volatile int *phase, *round_number;
 
 /* The child ------------------------------------------------------------------------------------ */
 
-static int ring, file, sockets[2];
+static int ring, file, sockets[2], servers[CONNECTIONS], clients[CONNECTIONS];
 static char buffer[LEN];
 static struct io_uring_sqe *sqes;
 static struct io_uring_cqe *cqes;
@@ -71,19 +72,29 @@ static void push(struct io_uring_sqe sqe)
 	__atomic_store_n(sq_tail, tail + 1, __ATOMIC_RELEASE);
 }
 
-/* Submits `n`, waits for them, and looks at each result. */
-static void enter(unsigned n, int result)
+static void submit_and_wait(unsigned to_submit, unsigned min_complete)
+{
+	if (syscall(SYS_io_uring_enter, ring, to_submit, min_complete, IORING_ENTER_GETEVENTS, 0, 0) != (long)to_submit)
+		err(1, "io_uring_enter");
+}
+
+/* Takes `n` CQEs, all there are, and looks at each result. */
+static void reap(unsigned n, int result)
 {
 	unsigned head = *cq_head;
 
-	if (syscall(SYS_io_uring_enter, ring, n, n, IORING_ENTER_GETEVENTS, 0, 0) != (long)n)
-		err(1, "io_uring_enter");
 	for (unsigned i = 0; i < n; i++)
 		if (cqes[head++ & cq_mask].res != result)
 			errx(1, "path %d: result %d", *phase, cqes[(head - 1) & cq_mask].res);
 	if (head != __atomic_load_n(cq_tail, __ATOMIC_ACQUIRE))
 		errx(1, "path %d: more CQEs than SQEs", *phase);
 	__atomic_store_n(cq_head, head, __ATOMIC_RELEASE);
+}
+
+static void enter(unsigned n, int result)
+{
+	submit_and_wait(n, n);
+	reap(n, result);
 }
 
 static struct io_uring_sqe transfer(int opcode, int fd, unsigned len)
@@ -120,12 +131,47 @@ static void message(void)
 	enter(2, 12);
 }
 
+static void connect_all(void)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (bind(listener, (void *)&address, len) || listen(listener, CONNECTIONS) || getsockname(listener, (void *)&address, &len))
+		err(1, "listen");
+	for (int i = 0; i < CONNECTIONS; i++) {
+		clients[i] = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(clients[i], (void *)&address, len) || (servers[i] = accept(listener, 0, 0)) < 0)
+			err(1, "connect");
+	}
+}
+
+/* A round of an echo server: receives are armed, messages come, each is answered. */
+static void echo(void)
+{
+	for (int i = 0; i < CONNECTIONS; i++)
+		push(transfer(IORING_OP_RECV, servers[i], LEN));
+	submit_and_wait(CONNECTIONS, 0);
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (send(clients[i], buffer, 12, 0) != 12)
+			err(1, "send");
+	submit_and_wait(0, CONNECTIONS);
+	reap(CONNECTIONS, 12);
+	for (int i = 0; i < CONNECTIONS; i++)
+		push(transfer(IORING_OP_SEND, servers[i], 12));
+	enter(CONNECTIONS, 12);
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (recv(clients[i], buffer, 12, 0) != 12)
+			err(1, "recv");
+}
+
 static const struct {
 	const char *name;
 	void (*once)(void);
 } paths[] = {
 	{ "nop", nop_1 },   { "nop-8", nop_8 },     { "linked-nop-8", linked_8 }, { "read", read_1 },
 	{ "read-8", read_8 }, { "write", write_1 }, { "write-8", write_8 },       { "send-recv", message },
+	{ "echo-32", echo },
 };
 enum { PATHS = sizeof(paths) / sizeof(*paths) };
 
@@ -135,6 +181,7 @@ static int run_paths(const char *directory)
 		err(1, "a file in %s", directory);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
 		err(1, "socketpair");
+	connect_all();
 	make_ring();
 	for (int i = 0; i < PATHS; i++) {
 		for (int n = 0; n < WARM; n++)

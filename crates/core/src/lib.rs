@@ -27,6 +27,7 @@ mod apoll;
 mod cbpf;
 mod driver;
 mod engine;
+mod fd_map;
 mod file;
 mod hash;
 mod identity;

@@ -7,8 +7,8 @@ use crate::req_id::ReqId;
 use crate::rsrc::files::FileNode;
 use alloc::sync::Weak;
 use alloc::vec::Vec;
-use uringlet_sys::Errno;
 use uringlet_sys::fd::{EPOLLET, EPOLLIN, Epoll, EpollOp};
+use uringlet_sys::{Errno, fd_table};
 
 /// A request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +59,22 @@ pub(super) struct PolledFile {
 }
 
 impl PolledFile {
-    pub(super) fn new(serial: u32, node: Option<Weak<FileNode>>, waiting: Vec<PollWaiter>) -> Self {
+    /// Not registered yet. Uses the number, if it is one of the program's.
+    pub(super) fn new(target: &PollTarget, next_serial: &mut u32) -> Self {
+        if target.node.is_none() {
+            fd_table::add_user(target.fd);
+        }
+        *next_serial = next_serial.wrapping_add(1);
         let (readiness, recheck) = Default::default();
-        Self { waiting, registered: 0, serial, node, unclaimed: 0, readiness, recheck }
+        Self { waiting: Vec::new(), registered: 0, serial: *next_serial, node: target.node.clone(), unclaimed: 0, readiness, recheck }
+    }
+
+    /// Its number is used no longer. Returns the requests that wait.
+    pub(super) fn end(&mut self, fd: i32) -> Vec<PollWaiter> {
+        if self.node.is_none() {
+            fd_table::drop_user(fd);
+        }
+        core::mem::take(&mut self.waiting)
     }
 
     /// Whether it is the file that `node` (or else the number) names.
@@ -71,11 +84,6 @@ impl PolledFile {
             (Some(own), Some(node)) => own.ptr_eq(node),
             _ => false,
         }
-    }
-
-    /// Whether the registration uses the descriptor number of the program.
-    pub(super) fn uses_number(&self) -> bool {
-        self.node.is_none()
     }
 
     pub(super) fn covers(&self, mask: u32) -> bool {

@@ -4,12 +4,12 @@ use super::events::{CLOCK_EVENT, WAKE_EVENT};
 use super::file::{PollTarget, PollWaiter, PolledFile, Rearm};
 use super::readiness::Readiness;
 use super::recheck::RecheckTimer;
+use crate::fd_map::FdMap;
 use crate::req_id::ReqId;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use uringlet_sys::Errno;
 use uringlet_sys::fd::{ClockStep, EPOLLET, EPOLLIN, Epoll, EpollOp, EventFd};
-use uringlet_sys::{Errno, fd_table};
 
 /// See the module.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Poller {
     pub(crate) wake_eventfd: Arc<EventFd>,
     /// Has the eventfd alone: for a driver that is not to be woken by files. Made on first use.
     wakeups: Option<Arc<Epoll>>,
-    pub(super) files: BTreeMap<i32, PolledFile>,
+    pub(super) files: FdMap<PolledFile>,
     armed: u32,
     next_serial: u32,
     recheck_timer: RecheckTimer,
@@ -38,7 +38,7 @@ impl Poller {
             epoll,
             wake_eventfd,
             wakeups: None,
-            files: BTreeMap::new(),
+            files: FdMap::default(),
             armed: 0,
             next_serial: 0,
             recheck_timer: RecheckTimer::default(),
@@ -86,11 +86,17 @@ impl Poller {
     /// `EPERM` the file cannot be polled; `EBADF`, `ENOMEM`, `ENOSPC`.
     pub(crate) fn arm(&mut self, target: PollTarget, waiting: PollWaiter, rearm: Rearm) -> Result<(), Errno> {
         let fd = target.fd;
-        let entry = self.entry(target);
+        let Self { epoll, files, recheck_timer, next_serial, .. } = self;
+        let entry = files.entry(fd).or_insert_with(|| PolledFile::new(&target, next_serial));
+        if !entry.is_of(target.node.as_ref()) {
+            let waiting = entry.end(fd);
+            *entry = PolledFile::new(&target, next_serial);
+            entry.waiting = waiting;
+        }
         entry.waiting.push(waiting);
         entry.unclaimed = 0;
         let is_trusted = rearm == Rearm::TrustEdge && !waiting.is_multishot && entry.covers(waiting.mask);
-        if is_trusted && self.schedule_recheck(fd) {
+        if is_trusted && recheck_timer.schedule(epoll, fd, &mut entry.recheck) {
             self.armed += 1;
             return Ok(());
         }
@@ -108,20 +114,6 @@ impl Poller {
             }
         }
         result
-    }
-
-    /// The entry of a file. An entry of an earlier file of the same number is replaced.
-    fn entry(&mut self, target: PollTarget) -> &mut PolledFile {
-        let is_stale = self.files.get(&target.fd).is_some_and(|entry| !entry.is_of(target.node.as_ref()));
-        let earlier = if is_stale { self.remove_entry(target.fd) } else { None };
-        let next_serial = &mut self.next_serial;
-        self.files.entry(target.fd).or_insert_with(|| {
-            if target.node.is_none() {
-                fd_table::add_user(target.fd);
-            }
-            *next_serial = next_serial.wrapping_add(1);
-            PolledFile::new(*next_serial, target.node, earlier.map_or_else(Vec::new, |entry| entry.waiting))
-        })
     }
 
     /// Disarms a request. Its file may still report once more.
@@ -178,9 +170,9 @@ impl Poller {
         if self.files.get(&fd).is_some_and(|entry| entry.registered != 0) {
             let _ = self.epoll.ctl(EpollOp::Del, fd, 0, 0);
         }
-        let Some(entry) = self.remove_entry(fd) else { return Vec::new() };
-        self.armed -= entry.waiting.len() as u32;
-        entry.waiting
+        let waiting = self.remove_entry(fd);
+        self.armed -= waiting.len() as u32;
+        waiting
     }
 
     /// The number was given to a new file: an earlier one was closed unseen.
@@ -190,22 +182,13 @@ impl Poller {
         }
     }
 
-    fn remove_entry(&mut self, fd: i32) -> Option<PolledFile> {
-        let entry = self.files.remove(&fd)?;
-        if entry.uses_number() {
-            fd_table::drop_user(fd);
-        }
-        Some(entry)
+    fn remove_entry(&mut self, fd: i32) -> Vec<PollWaiter> {
+        self.files.remove(&fd).map_or_else(Vec::new, |mut entry| entry.end(fd))
     }
 }
 
 /// The re-check of trusted edges ([`super::recheck`]).
 impl Poller {
-    fn schedule_recheck(&mut self, fd: i32) -> bool {
-        let Self { epoll, files, recheck_timer, .. } = self;
-        files.get_mut(&fd).is_some_and(|entry| recheck_timer.schedule(epoll, fd, &mut entry.recheck))
-    }
-
     /// The timer has expired: re-checks what was armed in an earlier round and still waits.
     pub(crate) fn recheck(&mut self) {
         let (round, mut files) = self.recheck_timer.end_round();
@@ -253,6 +236,6 @@ impl Poller {
 
 impl Drop for Poller {
     fn drop(&mut self) {
-        self.files.iter().filter(|(_, entry)| entry.uses_number()).for_each(|(&fd, _)| fd_table::drop_user(fd));
+        self.files.iter_mut().for_each(|(&fd, entry)| drop(entry.end(fd)));
     }
 }

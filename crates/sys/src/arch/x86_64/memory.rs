@@ -77,13 +77,30 @@ macro_rules! freestanding_memory {
             // Upwards. The last 16 bytes are loaded before anything is stored and stored last.
             "movups xmm1, [rsi + rdx - 16]",
             "lea r8, [rdi + rdx - 16]",
+            "lea r9, [r8 - 48]",
+            "cmp rdi, r9",
+            "ja 32f",
             "31: movups xmm0, [rsi]",
+            "movups xmm2, [rsi + 16]",
+            "movups xmm3, [rsi + 32]",
+            "movups xmm4, [rsi + 48]",
+            "movups [rdi], xmm0",
+            "movups [rdi + 16], xmm2",
+            "movups [rdi + 32], xmm3",
+            "movups [rdi + 48], xmm4",
+            "add rsi, 64",
+            "add rdi, 64",
+            "cmp rdi, r9",
+            "jbe 31b",
+            "cmp rdi, r8",
+            "jae 34f",
+            "32: movups xmm0, [rsi]",
             "movups [rdi], xmm0",
             "add rsi, 16",
             "add rdi, 16",
             "cmp rdi, r8",
-            "jb 31b",
-            "movups [r8], xmm1",
+            "jb 32b",
+            "34: movups [r8], xmm1",
             "ret",
             // Downwards. The first 16 bytes are loaded first and stored last.
             "40: movups xmm1, [rsi]",
@@ -198,7 +215,8 @@ mod tests {
         fn probe_strlen(text: *const u8) -> usize;
     }
 
-    const LENGTHS: [usize; 24] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 100, 511, 512, 513, 700];
+    const LENGTHS: [usize; 30] =
+        [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 79, 80, 81, 100, 128, 144, 511, 512, 513, 700];
 
     fn pattern(len: usize) -> Vec<u8> {
         (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
@@ -207,7 +225,7 @@ mod tests {
     #[test]
     fn memmove_copies_whatever_the_overlap() {
         for len in LENGTHS {
-            for shift in [-33_isize, -16, -15, -1, 0, 1, 8, 15, 16, 17, 40, 800] {
+            for shift in [-70_isize, -33, -16, -15, -1, 0, 1, 8, 15, 16, 17, 40, 800] {
                 let mut bytes = pattern(2000);
                 let from = 100;
                 let to = (from as isize + shift) as usize;
