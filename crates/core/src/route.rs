@@ -52,8 +52,8 @@ pub(crate) enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inline {
     Never,
-    /// If the submission is a shallow one: cheap metadata, where the hop costs more than the work.
-    Shallow,
+    /// While it is expected to be quick: metadata, where the hop costs more than the work.
+    WhileQuick,
     /// Always: it does not sleep.
     Always,
 }
@@ -281,8 +281,9 @@ pub(crate) fn is_large(bytes: u64) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockedFacts {
     pub(crate) request: RequestFacts,
-    /// The submission has only a few SQEs.
-    pub(crate) is_shallow: bool,
+    /// Operations of this kind are expected to be quick: the submission has only a few SQEs, or
+    /// they were quick lately.
+    pub(crate) is_quick: bool,
     /// The buffered write that it is.
     pub(crate) write: Option<QueuedWrite>,
 }
@@ -386,10 +387,10 @@ fn buffered_write(file: FileKind, mode: WriteMode, facts: TransferFacts) -> Rout
 }
 
 fn blocked(file: FileKind, mode: WriteMode, facts: BlockedFacts) -> Route {
-    let BlockedFacts { request, is_shallow, write } = facts;
+    let BlockedFacts { request, is_quick, write } = facts;
     let may_be_inline = match request.op.inline {
         Inline::Always => true,
-        Inline::Shallow => is_shallow && mode != WriteMode::Uringlet,
+        Inline::WhileQuick => is_quick && mode != WriteMode::Uringlet,
         Inline::Never => false,
     };
     if may_be_inline && !request.is_async && !request.poll_fired {

@@ -41,7 +41,7 @@ pub(super) fn bring_on(guard: &mut UringGuard) {
     answer_remote_cancel(guard);
     revive_starved(guard);
     fire_timers(guard);
-    run_ready(guard, Depth::Deep);
+    run_ready(guard, Depth::Driving);
 }
 
 /// Completes what is ready for a thread that does not wait for it. `DEFER_TASKRUN` rings complete
@@ -127,10 +127,10 @@ fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
         }
         for waiting in ready.drain(..) {
             if let Some(req) = poll_fired(guard, waiting, mask) {
-                issue(guard, req, Depth::Deep);
+                issue(guard, req, Depth::Driving);
             }
         }
     }
     fire_timers(guard);
-    run_ready(guard, Depth::Deep);
+    run_ready(guard, Depth::Driving);
 }

@@ -61,7 +61,7 @@ fn continue_after(punted: &Punted, taken: TakenOp, tried: Option<Issue>) {
             Err(errno) => complete(&mut guard, req, Outcome::err(errno)),
         },
         _ => {
-            issue(&mut guard, req, Depth::Deep);
+            issue(&mut guard, req, Depth::Driving);
             run_ready(&mut guard, Depth::Shallow);
             // What was armed without a try may be ready, and the program may not enter for it.
             poll_unless_deferred(&mut guard);

@@ -396,7 +396,7 @@ fn scan_one(guard: &mut UringGuard, fds: &WatcherFds, result: &mut ScanResult) -
         start_missing_workers(guard);
     }
     fire_timers(guard);
-    run_ready(guard, Depth::Deep);
+    run_ready(guard, Depth::Driving);
     uringlet::wake(guard);
     result.until_ns = result.until_ns.min(guard.res.timers.next_deadline().unwrap_or(u64::MAX));
     true

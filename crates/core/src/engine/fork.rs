@@ -30,7 +30,7 @@ impl Engine {
                 && guard.is_shared()
             {
                 cancel::cancel_everything(&mut guard);
-                run_ready(&mut guard, Depth::Deep);
+                run_ready(&mut guard, Depth::Driving);
             }
         }
     }

@@ -141,7 +141,7 @@ const fn wait(prep: PrepInPlace) -> OpDef {
 }
 
 const fn shallow(prep: PrepInPlace) -> OpDef {
-    inline(Inline::Shallow, row(prep, FS))
+    inline(Inline::WhileQuick, row(prep, FS))
 }
 
 const fn as_submitter(def: OpDef) -> OpDef {
@@ -198,8 +198,8 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Linkat => path(prep!(fs::prep_linkat)),
         O::Setxattr => path(prep!(fs::prep_setxattr)),
         O::Getxattr => path(prep!(fs::prep_getxattr)),
-        O::Fsetxattr => as_submitter(inline(Inline::Shallow, file(prep!(fs::prep_fsetxattr), FS))),
-        O::Fgetxattr => as_submitter(inline(Inline::Shallow, file(prep!(fs::prep_fgetxattr), FS))),
+        O::Fsetxattr => as_submitter(inline(Inline::WhileQuick, file(prep!(fs::prep_fsetxattr), FS))),
+        O::Fgetxattr => as_submitter(inline(Inline::WhileQuick, file(prep!(fs::prep_fgetxattr), FS))),
         O::EpollCtl => inline(Inline::Always, row(prep!(fs::prep_epoll_ctl), FS)),
         O::Splice => file(prep!(splice::prep_splice), UNBOUNDED_RING), // try_issue looks up the registered input.
         O::Tee => file(prep!(splice::prep_tee), UNBOUNDED_RING),
@@ -216,7 +216,7 @@ const fn def(opcode: Opcode) -> OpDef {
         O::EpollWait => file(prep!(stream::prep_epoll_wait), POLLED),
         O::FixedFdInstall => file(prep!(fds::prep_install), RING),
         O::Pipe => row(prep!(fds::prep_pipe), RING),
-        O::Socket => as_submitter(inline(Inline::Shallow, OpDef { is_socket: true, ..row(prep!(net::prep_socket), SOCKET_CALL) })),
+        O::Socket => as_submitter(inline(Inline::WhileQuick, OpDef { is_socket: true, ..row(prep!(net::prep_socket), SOCKET_CALL) })),
         O::Shutdown => socket_call(prep!(net::prep_shutdown)),
         O::Bind => as_submitter(socket_call(prep!(net::prep_bind))),
         O::Listen => socket_call(prep!(net::prep_listen)),

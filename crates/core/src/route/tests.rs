@@ -187,13 +187,13 @@ fn transfer_routes() {
 
 #[test]
 fn blocked_routes() {
-    let of = |op| BlockedFacts { request: RequestFacts { op, ..PLAIN_REQUEST }, is_shallow: false, write: None };
+    let of = |op| BlockedFacts { request: RequestFacts { op, ..PLAIN_REQUEST }, is_quick: false, write: None };
     let inline = |inline| of(OpRouting { inline, ..NO_OP });
     let queued = |run_queue| of(OpRouting { run_queue, ..NO_OP });
     let fast = QueuedWrite { waits_for_disk: false, is_fast: true, is_held_back: false };
     let slow = QueuedWrite { is_fast: false, ..fast };
     let writing = |write| BlockedFacts { write: Some(write), ..queued(RunQueueRule::BufferedWrites) };
-    let shallow = |facts| BlockedFacts { is_shallow: true, ..facts };
+    let quick = |facts| BlockedFacts { is_quick: true, ..facts };
     let with = |facts: BlockedFacts, change: fn(&mut RequestFacts)| {
         let mut facts = facts;
         change(&mut facts.request);
@@ -210,12 +210,12 @@ fn blocked_routes() {
         &BLOCKED,
         &[
             (adaptive(inline(Inline::Never)), Route::IoWq(BOUNDED)),
-            (adaptive(inline(Inline::Shallow)), Route::IoWq(BOUNDED)),
-            (adaptive(shallow(inline(Inline::Shallow))), Route::Inline),
-            (at(WriteMode::Workers, shallow(inline(Inline::Shallow))), Route::Inline),
+            (adaptive(inline(Inline::WhileQuick)), Route::IoWq(BOUNDED)),
+            (adaptive(quick(inline(Inline::WhileQuick))), Route::Inline),
+            (at(WriteMode::Workers, quick(inline(Inline::WhileQuick))), Route::Inline),
             (adaptive(inline(Inline::Always)), Route::Inline),
             (uringlet(inline(Inline::Always)), Route::Inline),
-            (uringlet(shallow(inline(Inline::Shallow))), Route::IoWq(BOUNDED)),
+            (uringlet(quick(inline(Inline::WhileQuick))), Route::IoWq(BOUNDED)),
             (adaptive(fired(inline(Inline::Always))), Route::IoWq(BOUNDED)),
             (adaptive(with(inline(Inline::Always), |request| request.is_async = true)), Route::IoWq(BOUNDED)),
             (adaptive(writing(slow)), Route::IoWq(BOUNDED)),

@@ -237,7 +237,7 @@ pub(crate) const BLOCKED: Walk = Walk {
         ("`IOSQE_ASYNC`", NO_YES),
         ("before", &["nothing", "poll fired", "tried by a worker"]),
         ("mode", MODES),
-        ("`inline`, submission", &["Never", "Shallow, deep", "Shallow, shallow", "Always"]),
+        ("`inline`", &["Never", "WhileQuick, slow", "WhileQuick, quick", "Always"]),
         (
             "`run_queue`, write",
             &[
@@ -267,7 +267,7 @@ pub(crate) const BLOCKED: Walk = Walk {
             (RunQueueRule::BufferedWrites, Some(QueuedWrite { waits_for_disk: true, ..fast })),
         ][v[4]];
         let op = OpRouting {
-            inline: [Inline::Never, Inline::Shallow, Inline::Shallow, Inline::Always][v[3]],
+            inline: [Inline::Never, Inline::WhileQuick, Inline::WhileQuick, Inline::Always][v[3]],
             run_queue,
             poll: [PollDirection::Never, PollDirection::Always][v[5]],
             ..NO_OP
@@ -281,7 +281,7 @@ pub(crate) const BLOCKED: Walk = Walk {
             is_lockless: v[7] == 1,
             ..PLAIN_REQUEST
         };
-        let facts = BlockedFacts { request, is_shallow: v[3] == 2, write };
+        let facts = BlockedFacts { request, is_quick: v[3] == 2, write };
         (FileKind::CACHED, mode(v[2]), Step::Blocked(facts))
     },
 };

@@ -15,6 +15,7 @@ pub(crate) mod drain;
 mod filters;
 mod guard;
 pub(crate) mod home_table;
+mod metadata_pace;
 mod napi;
 mod parked;
 mod personalities;

@@ -2,6 +2,7 @@
 
 use super::drain::DrainQueue;
 use super::filters::Filters;
+use super::metadata_pace::MetadataPace;
 use super::napi::Napi;
 use super::personalities::Personalities;
 use super::ready::Ready;
@@ -113,6 +114,7 @@ pub(crate) struct RingState {
     pub(crate) aio: Option<Aio>,
     pub(crate) aio_in_flight: u32,
     pub(crate) transfer_reports: TransferReports,
+    pub(crate) metadata_pace: MetadataPace,
     pub(crate) eventfd: Option<RegisteredEventfd>,
     pub(crate) waiters: Waiters,
     pub(crate) wait_args: WaitArgs,
@@ -236,6 +238,7 @@ impl RingState {
             aio: None,
             aio_in_flight: 0,
             transfer_reports: TransferReports::default(),
+            metadata_pace: MetadataPace::default(),
             eventfd: None,
             waiters: Waiters::default(),
             wait_args: WaitArgs::default(),

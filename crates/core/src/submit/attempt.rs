@@ -33,11 +33,14 @@ pub(crate) enum Next {
     Restart,
 }
 
-/// How many SQEs the current submission has. Cheap metadata operations run inline in a shallow one.
+/// How many SQEs the current submission has. Metadata operations run inline in a shallow one, and in
+/// a deep one while they are quick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     Shallow,
     Deep,
+    /// It is none: the thread also drives other requests.
+    Driving,
 }
 
 impl Depth {

@@ -12,9 +12,9 @@ use super::timeout::throttle;
 use super::{facts, ring_op};
 use crate::apoll::Rearm;
 use crate::file::FileKind;
-use crate::ops::{Issue, IssueCx, Op, OpFile};
+use crate::ops::{Issue, IssueCx, Op, OpFile, table};
 use crate::request::{Outcome, Request};
-use crate::route::{RequestFacts, Route, Step, route};
+use crate::route::{Inline, RequestFacts, Route, Step, route};
 use crate::state::{Ready, UringGuard};
 use crate::write::{self, history::Latency};
 use uringlet_abi::{cqe, sqe};
@@ -44,7 +44,7 @@ pub(super) fn continue_as(guard: &mut UringGuard, mut req: Request, file: OpFile
         Next::PuntToSubmitter => punt_to_submitter(guard, req, file),
         Next::Throttle(throttled) => throttle(guard, req, file, throttled),
         Next::Aio => submit_aio(guard, req, file),
-        Next::Restart => issue(guard, req, Depth::Deep),
+        Next::Restart => issue(guard, req, Depth::Driving),
     }
 }
 
@@ -139,10 +139,25 @@ fn prepare_for_worker(guard: &mut UringGuard, req: &mut Request, file: OpFile) -
 /// Runs an op that may sleep on this thread, or leaves it to another one.
 #[inline]
 fn attempt_blocking(guard: &mut UringGuard, req: &mut Request, file: OpFile, depth: Depth) -> Attempt {
+    let is_paced = depth == Depth::Deep && table::of(req.opcode).routing.inline == Inline::WhileQuick;
     match facts::blocked_route(guard, req, file, depth) {
+        Route::Inline if is_paced => run_timed(guard, req, file),
         Route::Inline => run_inline(guard, req, file),
-        _ => Attempt::Continue(file, Next::Punt),
+        _ => {
+            if is_paced {
+                guard.metadata_pace.note_sent_away(req.opcode);
+            }
+            Attempt::Continue(file, Next::Punt)
+        }
     }
+}
+
+/// As [`run_inline`]. Its time says whether the next operations of its kind may run inline.
+fn run_timed(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> Attempt {
+    let start = ticks();
+    let attempt = run_inline(guard, req, file);
+    guard.metadata_pace.note_inline(req.opcode, ticks().wrapping_sub(start));
+    attempt
 }
 
 /// Runs an op on this thread without the lock: it is expected not to sleep for long.

@@ -44,6 +44,11 @@ pub(super) fn blocked_route(guard: &UringGuard, req: &Request, file: OpFile, dep
         is_fast: write::history_of(fd).is_fast(),
         is_held_back: guard.run_queue.is_blocked(fd),
     });
-    let facts = BlockedFacts { request: of_request(req), is_shallow: depth == Depth::Shallow, write };
+    let is_quick = match depth {
+        Depth::Shallow => true,
+        Depth::Deep => guard.metadata_pace.is_quick(req.opcode),
+        Depth::Driving => false,
+    };
+    let facts = BlockedFacts { request: of_request(req), is_quick, write };
     route(kind, guard.res.mode, Step::Blocked(facts))
 }

@@ -107,7 +107,7 @@ fn hold_file(guard: &mut UringGuard, fd: i32, users: Vec<ReqId>, waiting: Vec<Po
         // issued.
         Err(errno) => {
             waiting.iter().for_each(|w| fail(guard, w.id, errno));
-            return run_ready(guard, Depth::Deep);
+            return run_ready(guard, Depth::Driving);
         }
     };
     let node = Arc::new(FileNode { fd: kept, tag: 0 });
@@ -124,7 +124,7 @@ fn hold_file(guard: &mut UringGuard, fd: i32, users: Vec<ReqId>, waiting: Vec<Po
         rearm(guard, w, PollTarget { fd: node.fd.number(), node: Some(Arc::downgrade(&node)) });
     }
     guard.res.release_file(node);
-    run_ready(guard, Depth::Deep);
+    run_ready(guard, Depth::Driving);
 }
 
 /// A request that has a duplicate of the file already: the number is not its any more. Returns
@@ -153,5 +153,5 @@ pub(crate) fn move_file(guard: &mut UringGuard, old: i32, new: i32) {
         let node = parked.req.node().map(Arc::downgrade);
         rearm(guard, w, PollTarget { fd: new, node });
     }
-    run_ready(guard, Depth::Deep);
+    run_ready(guard, Depth::Driving);
 }

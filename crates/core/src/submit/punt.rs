@@ -25,7 +25,7 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
         req.queued_on = Some(file.fd);
         stats::bump(guard.res.ring_index, Counter::WritesWorker);
     }
-    match facts::blocked_route(guard, &req, file, Depth::Deep) {
+    match facts::blocked_route(guard, &req, file, Depth::Driving) {
         Route::UringletWorker => enqueue(guard, req),
         route => {
             if matches!(route, Route::UringletPunt(_)) {

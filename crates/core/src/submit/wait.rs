@@ -53,7 +53,7 @@ pub(super) fn start_waitid(guard: &mut UringGuard, req: &mut Request, op: Waitid
     if file.fd >= 0 && op.is_pollable() && !req.poll_fired {
         return Attempt::Continue(file, Next::Arm(EPOLLIN, Rearm::Recheck));
     }
-    let route = facts::blocked_route(guard, req, file, Depth::Deep);
+    let route = facts::blocked_route(guard, req, file, Depth::Driving);
     hand_to_io_wq(guard, req.take(), file, route);
     Attempt::Parked
 }
@@ -63,7 +63,7 @@ pub(super) fn start_futex(guard: &mut UringGuard, req: &mut Request, wait: &Fute
     if let Err(errno) = wait.compare() {
         return Attempt::Done(Outcome::err(errno));
     }
-    let route = facts::blocked_route(guard, req, file, Depth::Deep);
+    let route = facts::blocked_route(guard, req, file, Depth::Driving);
     let submitter = req.thread;
     let id = hand_to_io_wq(guard, req.take(), file, route);
     if guard.parked(id).is_none() {

@@ -1,0 +1,73 @@
+//! Which metadata operations a deep submission runs itself: those that were quick lately. A cached
+//! lookup takes less than the hop to a worker; one that reads the disk would keep the SQEs behind
+//! it waiting, which workers do at the same time.
+
+use crate::write::history::{History, Latency};
+use uringlet_abi::Opcode;
+
+/// What takes longer has waited for a disk or a lock: 20 to 40 µs.
+const SLOW_TICKS: u64 = 80_000;
+
+/// Of one ring, by opcode.
+#[derive(Debug)]
+pub(crate) struct MetadataPace([History; OPCODES]);
+
+const OPCODES: usize = Opcode::LAST as usize;
+
+impl Default for MetadataPace {
+    fn default() -> Self {
+        Self([History::default(); OPCODES])
+    }
+}
+
+impl MetadataPace {
+    /// Whether the next operation is expected to be quick.
+    pub(crate) fn is_quick(&self, opcode: Opcode) -> bool {
+        self.0[opcode as usize].is_fast()
+    }
+
+    /// The submitter has run one, in so many ticks.
+    pub(crate) fn note_inline(&mut self, opcode: Opcode, ticks: u64) {
+        let took = if ticks > SLOW_TICKS { Latency::Slow } else { Latency::Fast };
+        let history = &mut self.0[opcode as usize];
+        *history = history.after_inline(took);
+    }
+
+    /// One went to a worker. After some of these the submitter tries one again.
+    pub(crate) fn note_sent_away(&mut self, opcode: Opcode) {
+        let history = &mut self.0[opcode as usize];
+        *history = history.after_worker(Latency::Fast);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_operations_send_ever_more_of_their_kind_away() {
+        let mut pace = MetadataPace::default();
+        for sent_away in [1, 4, 16, 64] {
+            assert!(pace.is_quick(Opcode::Statx));
+            pace.note_inline(Opcode::Statx, SLOW_TICKS + 1);
+            for _ in 0..sent_away {
+                assert!(!pace.is_quick(Opcode::Statx) && pace.is_quick(Opcode::Unlinkat));
+                pace.note_sent_away(Opcode::Statx);
+            }
+        }
+        assert!(pace.is_quick(Opcode::Statx));
+    }
+
+    #[test]
+    fn quick_operations_are_forgiven() {
+        let mut pace = MetadataPace::default();
+        for opcode in [Opcode::Close, Opcode::Close] {
+            pace.note_inline(opcode, SLOW_TICKS + 1);
+            pace.note_sent_away(opcode);
+            (0..64).for_each(|_| pace.note_inline(opcode, SLOW_TICKS));
+        }
+        pace.note_inline(Opcode::Close, SLOW_TICKS + 1);
+        pace.note_sent_away(Opcode::Close);
+        assert!(pace.is_quick(Opcode::Close));
+    }
+}
