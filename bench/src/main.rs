@@ -7,6 +7,7 @@ mod echo;
 mod latency;
 mod latency_histogram;
 mod loops;
+mod meta;
 mod slow_fs;
 mod start;
 mod sys;
@@ -32,6 +33,9 @@ usage: uringlet-bench-worker enter --via symbol|const|generic|made|liburing
        uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES]
                [--size BYTES] [--seconds S] [--reads]
            latency of submit() and of files in D while writes to F are slow, us
+       uringlet-bench-worker meta --via calls|ring --op statx|open|unlink|create --directory D
+               [--batch N] [--seconds S]
+           time of an operation on a file in D, N submitted together, ns
        uringlet-bench-worker slow-fs --directory D [--delay-ms N]
            mounts a filesystem with the file D/slow, each write to which takes N ms, until killed
        uringlet-bench-worker echo-server --via ring|epoll [--connections N] [--size BYTES]
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
 struct WorkerArgs {
     command: String,
     via: String,
+    op: String,
     batch: u32,
     depth: u32,
     block: usize,
@@ -89,6 +94,7 @@ impl Default for WorkerArgs {
         Self {
             command: String::new(),
             via: String::new(),
+            op: String::new(),
             batch: 1,
             depth: 1,
             block: 1024,
@@ -110,6 +116,7 @@ fn parse() -> anyhow::Result<WorkerArgs> {
     while let Some(arg) = parser.next()? {
         match arg {
             Long("via") => args.via = parser.value()?.string()?,
+            Long("op") => args.op = parser.value()?.string()?,
             Long("batch") => args.batch = parser.value()?.parse()?,
             Long("depth") => args.depth = parser.value()?.parse()?,
             Long("block") => args.block = parser.value()?.parse()?,
@@ -145,6 +152,10 @@ fn measure() -> anyhow::Result<Metrics> {
         "nop" => loops::nop(args.batch).map(Metrics::value),
         "write" => write(args),
         "latency" => latency(args),
+        "meta" => {
+            let workload = meta::MetaWorkload { directory: args.directory, batch: args.batch, time: args.time };
+            meta::measure(&args.via, &args.op, &workload)
+        }
         "slow-fs" => slow_fs::serve(&args.directory, args.delay).map(|()| Metrics::default()),
         _ => bail!("{USAGE}"),
     }

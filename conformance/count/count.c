@@ -24,6 +24,7 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -124,6 +125,15 @@ static void read_8(void) { files(8, IORING_OP_READ); }
 static void write_1(void) { files(1, IORING_OP_WRITE); }
 static void write_8(void) { files(8, IORING_OP_WRITE); }
 
+static void statx_8(void)
+{
+	static struct statx found[8];
+
+	for (int i = 0; i < 8; i++)
+		push((struct io_uring_sqe){ .opcode = IORING_OP_STATX, .fd = AT_FDCWD, .addr = (uintptr_t)"/", .len = STATX_BASIC_STATS, .off = (uintptr_t)&found[i] });
+	enter(8, 0);
+}
+
 static void message(void)
 {
 	push(transfer(IORING_OP_SEND, sockets[0], 12));
@@ -171,7 +181,7 @@ static const struct {
 } paths[] = {
 	{ "nop", nop_1 },   { "nop-8", nop_8 },     { "linked-nop-8", linked_8 }, { "read", read_1 },
 	{ "read-8", read_8 }, { "write", write_1 }, { "write-8", write_8 },       { "send-recv", message },
-	{ "echo-32", echo },
+	{ "echo-32", echo },   { "statx-8", statx_8 },
 };
 enum { PATHS = sizeof(paths) / sizeof(*paths) };
 

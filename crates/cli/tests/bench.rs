@@ -186,3 +186,21 @@ fn ublk_is_measured_and_reported() {
     let left: Vec<_> = fs::read_dir(&directory).expect("the directory").flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
+
+#[test]
+fn metadata_is_measured_and_reported() {
+    let directory = directory("bench-meta");
+    let json = directory.join("m.json");
+    let mut command = bench();
+    command.args(["meta", "--rounds=1", "--batches=1,64", "--seconds=0.02", "--directory"]).arg(&directory).arg("--json").arg(&json);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let document: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the JSON")).expect("well-formed JSON");
+    for (table, column) in [("batches of 1", "calls"), ("batches of 64", "uringlet run")] {
+        let series = series(&document, table, column);
+        assert_eq!(series["failure"], Value::Null, "{series}");
+        assert!(series["measured"]["value"]["median"].as_f64().expect("a median") > 0.0, "{series}");
+    }
+    fs::remove_file(&json).expect("the JSON");
+    assert_eq!(fs::read_dir(&directory).expect("the directory").count(), 0, "files were left");
+}

@@ -50,6 +50,7 @@
 //! Checked by `model`.
 
 mod events;
+mod fd_map;
 mod file;
 #[cfg(all(test, loom))]
 mod model;

@@ -27,7 +27,6 @@ mod apoll;
 mod cbpf;
 mod driver;
 mod engine;
-mod fd_map;
 mod file;
 mod hash;
 mod identity;

@@ -16,6 +16,7 @@ mod host;
 mod job;
 mod json;
 mod launch;
+mod meta;
 mod outcome;
 mod output;
 mod plot;
@@ -46,6 +47,7 @@ enum Benchmark {
     Ring(ring::BenchRingArgs),
     Writes(writes::BenchWritesArgs),
     Workers(workers::BenchWorkersArgs),
+    Meta(meta::BenchMetaArgs),
     Echo(echo::BenchEchoArgs),
     Ublk(ublk::BenchUblkArgs),
     Start(start::BenchStartArgs),
@@ -59,6 +61,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Status {
         Benchmark::Ring(args) => ring::run(args),
         Benchmark::Writes(args) => writes::run(args),
         Benchmark::Workers(args) => workers::run(args),
+        Benchmark::Meta(args) => meta::run(args),
         Benchmark::Echo(args) => echo::run(args),
         Benchmark::Ublk(args) => ublk::run(args),
         Benchmark::Start(args) => start::run(args),

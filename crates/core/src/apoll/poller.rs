@@ -1,10 +1,10 @@
 //! The poller of a ring: arms, fires and disarms. The protocol is at the top of [`super`].
 
 use super::events::{CLOCK_EVENT, WAKE_EVENT};
+use super::fd_map::FdMap;
 use super::file::{PollTarget, PollWaiter, PolledFile, Rearm};
 use super::readiness::Readiness;
 use super::recheck::RecheckTimer;
-use crate::fd_map::FdMap;
 use crate::req_id::ReqId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;

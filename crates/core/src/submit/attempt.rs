@@ -33,8 +33,8 @@ pub(crate) enum Next {
     Restart,
 }
 
-/// How many SQEs the current submission has. Metadata operations run inline in a shallow one, and in
-/// a deep one while they are quick.
+/// How many SQEs the current submission has. Metadata operations run inline in a shallow one, and
+/// in a deep one while they are quick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     Shallow,

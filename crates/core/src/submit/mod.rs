@@ -83,6 +83,9 @@ pub(crate) fn submit(guard: &mut UringGuard, to_submit: u32) -> Result<u32, Errn
     }
     let n = baton.start(&guard.res.memory).min(to_submit);
     let depth = Depth::of(n);
+    if depth == Depth::Deep {
+        guard.metadata_pace.begin_submission();
+    }
     let mut chain = Chain::default();
     let mut submitted = 0;
     while submitted < n {

@@ -23,6 +23,6 @@ impl Hasher for FdHasher {
 
     #[inline]
     fn write_i32(&mut self, fd: i32) {
-        self.0 = multiplicative_hash(fd as u32 as u64);
+        self.0 = multiplicative_hash(fd.cast_unsigned().into());
     }
 }
