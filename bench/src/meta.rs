@@ -160,8 +160,8 @@ fn of_path(opcode: Opcode, path: &CStr) -> Sqe {
 /// Submits so many SQEs and waits for them all. Returns their results, in order of completion.
 fn complete(ring: &mut LibRing, n: usize) -> anyhow::Result<Vec<i32>> {
     let mut results = Vec::with_capacity(n);
-    let submitted = ring.submit_and_wait(n as u32);
-    ensure!(submitted == n as i32, "submitted {submitted} of {n}");
+    let submitted = ring.submit_and_wait(u32::try_from(n)?);
+    ensure!(usize::try_from(submitted) == Ok(n), "submitted {submitted} of {n}");
     ring.for_each_cqe(|_, res| results.push(res));
     while results.len() < n {
         ensure!(ring.submit_and_wait(1) >= 0, "waiting failed");
