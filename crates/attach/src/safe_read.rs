@@ -15,19 +15,11 @@ use crate::environ;
 /// Calls `each` with index and value of `count` words at `addr`, up to the first that cannot be
 /// read.
 pub(crate) fn for_each_word(addr: usize, count: usize, mut each: impl FnMut(usize, u64)) {
-    const CHUNK: usize = 64;
-    let mut done = 0;
-    while done < count {
-        let mut chunk = [0_u64; CHUNK];
-        let n = CHUNK.min(count - done);
-        let Some(from) = done.checked_mul(8).and_then(|offset| addr.checked_add(offset)) else { return };
-        if user::read_slice(&mut chunk[..n], UserPtr::new(from)).is_err() {
-            return;
-        }
-        for (i, &word) in chunk[..n].iter().enumerate() {
-            each(done + i, word);
-        }
-        done += n;
+    let mut reader = ProgramReader::with_stack(0);
+    for index in 0..count {
+        let word = index.checked_mul(8).and_then(|offset| addr.checked_add(offset)).and_then(|at| reader.word(at));
+        let Some(word) = word else { return };
+        each(index, word as u64);
     }
 }
 

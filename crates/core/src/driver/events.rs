@@ -32,11 +32,16 @@ pub(super) fn run_requeued(guard: &mut UringGuard) {
 
 /// Of that, what does not need the epoll set.
 pub(super) fn bring_on(guard: &mut UringGuard) {
-    if guard.lacks_worker {
-        start_missing_workers(guard);
-    }
     if guard.aio_in_flight > 0 {
         reap_aio(guard);
+    }
+    bring_on_others(guard);
+}
+
+/// Of that, what is no transfer of the kernel's AIO.
+fn bring_on_others(guard: &mut UringGuard) {
+    if guard.lacks_worker {
+        start_missing_workers(guard);
     }
     answer_remote_cancel(guard);
     revive_starved(guard);
@@ -45,10 +50,16 @@ pub(super) fn bring_on(guard: &mut UringGuard) {
 }
 
 /// Completes what is ready for a thread that does not wait for it. `DEFER_TASKRUN` rings complete
-/// nothing outside enter().
+/// nothing outside enter(). The transfers of the kernel's AIO are left to the driver, if there is
+/// one: each of them wakes it, and it takes several at once.
 #[inline]
 pub(super) fn poll_unless_deferred(guard: &mut UringGuard) {
-    if guard.needs_watch() && guard.res.setup & setup::DEFER_TASKRUN == 0 {
+    if !guard.needs_watch() || guard.res.setup & setup::DEFER_TASKRUN != 0 {
+        return;
+    }
+    if guard.waiters.has_driver {
+        bring_on_others(guard);
+    } else {
         poll_pending(guard);
         run_requeued(guard);
     }

@@ -2,27 +2,31 @@
 //! tells them nothing.
 
 use crate::file::{FileKind, IoDirection};
+use alloc::vec::Vec;
 use uringlet_sys::aio::{report_read, report_write};
 
 /// A report of a write costs as much as half a transfer. Like events are merged until the watcher
 /// reads them, so one tells as much as many; but it is not to be late.
 const TRANSFERS_PER_REPORT: u32 = 16;
+/// Files whose transfers are counted at the same time: a database writes to several in turns.
+const FILES: usize = 16;
 
 /// Transfers of one file in one direction that were not reported yet.
 #[derive(Debug)]
 struct Unreported {
     fd: i32,
     kind: FileKind,
+    direction: IoDirection,
     count: u32,
 }
 
 impl Unreported {
-    fn report(&self, direction: IoDirection) {
+    fn report(&self) {
         // The number may have been closed, and be another file's.
         if FileKind::of(self.fd) != self.kind {
             return;
         }
-        match direction {
+        match self.direction {
             IoDirection::Read => report_read(self.fd),
             IoDirection::Write => report_write(self.fd),
         }
@@ -32,44 +36,31 @@ impl Unreported {
 /// Of one ring.
 #[derive(Debug, Default)]
 pub(crate) struct TransferReports {
-    read: Option<Unreported>,
-    written: Option<Unreported>,
+    unreported: Vec<Unreported>,
 }
 
 impl TransferReports {
-    fn of(&mut self, direction: IoDirection) -> &mut Option<Unreported> {
-        match direction {
-            IoDirection::Read => &mut self.read,
-            IoDirection::Write => &mut self.written,
-        }
-    }
-
     /// Notes a successful transfer. To be called before its CQE can be seen.
     pub(crate) fn note(&mut self, fd: i32, direction: IoDirection) {
         let kind = FileKind::of(fd);
         if !kind.is_direct() {
             return;
         }
-        let unreported = self.of(direction);
-        match unreported {
-            Some(same) if (same.fd, same.kind) == (fd, kind) => same.count += 1,
-            _ => {
-                if let Some(other) = unreported.replace(Unreported { fd, kind, count: 1 }) {
-                    other.report(direction);
-                }
+        let known = self.unreported.iter().position(|one| (one.fd, one.kind, one.direction) == (fd, kind, direction));
+        let Some(at) = known else {
+            if self.unreported.len() == FILES {
+                self.flush();
             }
-        }
-        if let Some(due) = unreported.take_if(|now| now.count >= TRANSFERS_PER_REPORT) {
-            due.report(direction);
+            return self.unreported.push(Unreported { fd, kind, direction, count: 1 });
+        };
+        self.unreported[at].count += 1;
+        if self.unreported[at].count == TRANSFERS_PER_REPORT {
+            self.unreported.swap_remove(at).report();
         }
     }
 
     /// Reports what is left: nothing more is in flight, or a number is about to be closed.
     pub(crate) fn flush(&mut self) {
-        for direction in [IoDirection::Read, IoDirection::Write] {
-            if let Some(left) = self.of(direction).take() {
-                left.report(direction);
-            }
-        }
+        self.unreported.drain(..).for_each(|left| left.report());
     }
 }
