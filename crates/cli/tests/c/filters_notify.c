@@ -68,6 +68,37 @@ static void batch(struct ring *r, int fd)
 	check("events of a batch", events(), IN_ACCESS | IN_MODIFY);
 }
 
+/* Several files in turns: each of them is reported. */
+static void in_turns(struct ring *r, int flags)
+{
+	int watch = inotify_init1(IN_NONBLOCK), fds[3], reported = 0;
+	char bytes[4096] __attribute__((aligned(8))), name[16];
+	ssize_t n;
+
+	for (int i = 0; i < 3; i++) {
+		sprintf(name, "turn%d", i);
+		fds[i] = open(name, O_RDWR | O_CREAT | O_TRUNC | flags, 0600);
+		check("filled", write(fds[i], buffer, 1 << 16), 1 << 16);
+		check("watched", inotify_add_watch(watch, name, IN_MODIFY), i + 1);
+	}
+	for (int i = 0; i < 15; i++)
+		push(r, SQE(.opcode = WRITE, .fd = fds[i % 3], .addr = ADDR(buffer + i * 4096), .len = 4096, .off = i * 4096));
+	check("submitted", enter_call(r->fd, 15, 15, GETEVENTS, 0, 0), 15);
+	for (int i = 0; i < 15; i++)
+		check("a write", next(r), 4096);
+	n = read(watch, bytes, sizeof(bytes));
+	for (ssize_t at = 0; at < n;) {
+		struct inotify_event *e = (void *)(bytes + at);
+
+		reported |= 1 << e->wd;
+		at += sizeof(*e) + e->len;
+	}
+	check("files that are reported", reported, 1 << 1 | 1 << 2 | 1 << 3);
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	close(watch);
+}
+
 /* A write sets the times that it always sets, and no other. */
 static void times(struct ring *r, int fd)
 {
@@ -99,6 +130,7 @@ static void on(const char *what, int flags)
 	each_op(&r, 0, FIXED_FILE);
 	each_op(&r, fd, FORCE_ASYNC);
 	batch(&r, fd);
+	in_turns(&r, flags);
 	times(&r, fd);
 	close(fd);
 	end_ring(&r);
