@@ -54,11 +54,16 @@ impl Postgres {
         Ok(container)
     }
 
-    /// Runs another command in the server's place.
-    pub(crate) fn run(&self, cases: &ProgramCases, command: &[&str], method: IoMethod) -> anyhow::Result<ProgramRun> {
+    /// A container with another command in the server's place.
+    pub(crate) fn container_of(&self, command: &[&str], method: IoMethod) -> anyhow::Result<ContainerSpec> {
         let mut container = self.container("", method)?;
         container.args = command.iter().map(|word| (*word).to_owned()).collect();
-        self.yard.run(cases, &container)
+        Ok(container)
+    }
+
+    /// Runs a container.
+    pub(crate) fn run(&self, cases: &ProgramCases, container: &ContainerSpec) -> anyhow::Result<ProgramRun> {
+        self.yard.run(cases, container)
     }
 
     /// Runs a container and returns what its programs print, if it ends well.

@@ -31,7 +31,7 @@ pub(crate) struct ContainerSpec {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) args: Vec<String>,
     pub(super) cwd: String,
-    pub(super) uid: u32,
+    pub(crate) uid: u32,
     pub(super) no_new_privileges: bool,
     pub(super) is_readonly: bool,
     /// Without any: not even those that a set-uid program would get.

@@ -64,7 +64,10 @@ fn finish(root: &Path) -> anyhow::Result<()> {
     for folder in ["data", "check", "tmp", "root", "run", "proc", "sys", "dev", "opt"] {
         fs::create_dir_all(root.join(folder))?;
     }
-    stream::sh("chmod", &["1777", root.join("tmp").to_str().context("the cache's path is not UTF-8")?])
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("the cache's path is not UTF-8");
+    // A library whose file has another name than its users know is found by a link.
+    stream::sh("/sbin/ldconfig", &["-r", &text(root)?])?;
+    stream::sh("chmod", &["1777", &text(&root.join("tmp"))?])
 }
 
 /// Where the files of uringlet come from.

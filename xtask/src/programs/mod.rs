@@ -14,6 +14,7 @@ mod node;
 mod plocate;
 pub(crate) mod program_cases;
 mod qemu;
+mod ring_programs;
 mod rust_crate;
 mod stress_ng;
 mod zig;
@@ -31,7 +32,7 @@ usage: cargo xtask programs [--native] [NAME...]
 Runs all programs but gVisor and the browsers, or the named ones; installs what is missing by package name
 (as root).
   --native   on the kernel's own ring, without sandbox and uringlet: do the checks themselves hold?
-  --newest   PostgreSQL, MariaDB and QEMU of Debian testing, in containers with Docker's profile, checked and timed (long)";
+  --newest   programs of Debian testing, in containers with Docker's profile, checked and timed (long)";
 
 /// A program: its name, what to install, and its checks.
 struct Program {

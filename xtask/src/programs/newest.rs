@@ -2,9 +2,8 @@
 //! without uringlet, with it, and their speed beside the kernel's ring and their own fallback.
 
 use super::program_cases::{ALL_WELL, ProgramCases};
+use super::ring_programs::RING_PROGRAMS;
 use crate::containers::images::{Root, Tarball};
-use crate::containers::ways::silent;
-use crate::job::Ending;
 use crate::postgres::{IO_METHODS, IoMethod, Postgres, median};
 use crate::test_counts::TestCounts;
 use crate::{apt, build, containers, paths};
@@ -13,18 +12,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-type Check = fn(&mut ProgramCases) -> anyhow::Result<()>;
-
-const PROGRAMS: &[(&str, Check)] = &[("postgres", check_postgres), ("mariadb", check_mariadb), ("qemu", check_qemu)];
-
 /// The longest script, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(1200);
 /// Rounds of one server each.
 const ROUNDS: u32 = 3;
 
+const POSTGRES: &str = "postgres";
+
 /// The names of the programs.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    PROGRAMS.iter().map(|(name, _)| *name)
+    [POSTGRES].into_iter().chain(RING_PROGRAMS.iter().map(|program| program.name))
 }
 
 /// Runs the wanted programs, all if none is named.
@@ -33,14 +30,22 @@ pub(super) fn main(names: &[String]) -> anyhow::Result<TestCounts> {
     apt::ensure_installed(containers::PACKAGES)?;
     build::launcher()?;
     let mut counts = TestCounts::default();
-    for (name, check) in PROGRAMS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
-        let mut cases = ProgramCases::new(name, None)?;
-        cases.set_timeout(TIMEOUT);
-        check(&mut cases)?;
-        counts.add(cases.finish()?);
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    if is_wanted(POSTGRES) {
+        counts.add(run(POSTGRES, check_postgres)?);
+    }
+    for program in RING_PROGRAMS.iter().filter(|program| is_wanted(program.name)) {
+        counts.add(run(program.name, |cases| program.check(cases, ROUNDS))?);
     }
     println!("{counts}");
     Ok(counts)
+}
+
+fn run(name: &'static str, check: impl FnOnce(&mut ProgramCases) -> anyhow::Result<()>) -> anyhow::Result<TestCounts> {
+    let mut cases = ProgramCases::new(name, None)?;
+    cases.set_timeout(TIMEOUT);
+    check(&mut cases)?;
+    cases.finish()
 }
 
 fn check_postgres(cases: &mut ProgramCases) -> anyhow::Result<()> {
@@ -98,44 +103,5 @@ fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
             fs::copy(entry.path(), target)?;
         }
     }
-    Ok(())
-}
-
-/// MariaDB has a fallback, so it works without a ring: it says what it uses.
-fn check_mariadb(cases: &mut ProgramCases) -> anyhow::Result<()> {
-    let containers = Postgres::prepare(cases, Root::testing("container-mariadb", "mariadb-server,liburing2"), Tarball::Release)?;
-    let command = ["/check/mariadb.sh", "mariadbd"];
-    cases.case("without uringlet: falls back to libaio", |cases| {
-        let output = silent(containers.run(cases, &command, IoMethod::Worker)?)?;
-        ends_well(&output, "falling back to libaio")
-    });
-    cases.case("LD_PRELOAD=…/liburinglet.so: rows, kill -9, recovery", |cases| {
-        let output = silent(containers.run(cases, &command, IoMethod::Uringlet)?)?;
-        ends_well(&output, "Using io_uring")
-    });
-    containers.remove()
-}
-
-fn check_qemu(cases: &mut ProgramCases) -> anyhow::Result<()> {
-    let containers = Postgres::prepare(cases, Root::testing("container-qemu", "qemu-utils,liburing2"), Tarball::Release)?;
-    let command = ["/check/qemu.sh"];
-    cases.case("without uringlet: cannot open the image", |cases| {
-        let run = containers.run(cases, &command, IoMethod::Worker)?;
-        ensure!(matches!(run.ending, Ending::Exited(code) if code != 0), "it ended with {:?}", run.ending);
-        let said = run.output.lines().find(|line| line.contains("aio=io_uring was specified, but is not available"));
-        println!("    {}", said.with_context(|| run.tail())?);
-        Ok(())
-    });
-    cases.case("LD_PRELOAD=…/liburinglet.so: 4,000 blocks written and read", |cases| {
-        let output = silent(containers.run(cases, &command, IoMethod::Uringlet)?)?;
-        ends_well(&output, "Run completed")
-    });
-    containers.remove()
-}
-
-/// All is well, and the program says these words, which are shown.
-fn ends_well(output: &str, words: &str) -> anyhow::Result<()> {
-    ensure!(output.contains(words) && output.trim().ends_with(ALL_WELL), "{output}");
-    output.lines().filter(|line| line.contains(words)).take(1).for_each(|line| println!("    {line}"));
     Ok(())
 }
