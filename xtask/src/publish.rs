@@ -19,7 +19,7 @@ Stages the crates in target/publish and verifies each as its users get it (cargo
   --really  publishes them (needs a token of crates.io)";
 
 /// What is published.
-const PUBLISHED: [&str; 5] = ["abi", "sys", "reexec", "object", "uringlet"];
+const PUBLISHED: [&str; 6] = ["abi", "sys", "reexec", "object", "ring", "uringlet"];
 /// What `liburinglet.so` is built from.
 const OBJECT: [&str; 5] = ["abi", "sys", "core", "ublk", "attach"];
 /// The folder in `uringlet-object`, and the name of manifests there.

@@ -22,6 +22,7 @@ mod disposition;
 mod dl_hook;
 mod doctor;
 mod dup;
+mod engine_calls;
 mod entry;
 mod environ;
 mod exec;

@@ -43,6 +43,15 @@ fn prepare() {
     fork::HEAP.register();
     ENGINE.claim_process();
     choose_devices();
+    configure();
+    notice::prepare();
+    mistakes::check();
+    doctor::prepare();
+    trap::start();
+}
+
+/// What the environment says about the engine.
+pub(crate) fn configure() {
     exec::inherit_task_policy();
     if environ::is_on("URINGLET_EXPLAIN") {
         explain::enable();
@@ -53,10 +62,6 @@ fn prepare() {
     if let Some(mode) = environ::variable("URINGLET_MODE").and_then(WriteMode::named) {
         ENGINE.set_mode(mode);
     }
-    notice::prepare();
-    mistakes::check();
-    doctor::prepare();
-    trap::start();
 }
 
 /// Selects the ublk devices of the program: a broker's, if `uringlet run` names one, else its own.

@@ -10,6 +10,7 @@ mod numbers;
 mod ring_fd;
 
 use crate::driver::watcher::end_or_watch;
+use crate::file::FileKind;
 use crate::intercepted::{self, InterceptedCalls};
 use crate::route::hint::AsyncHint;
 use crate::state::home_table::has_other_table;
@@ -130,6 +131,22 @@ impl Engine {
         }
         if let Some((ring, generation)) = self.lose_number(fd) {
             end_or_watch(ring, generation);
+        }
+    }
+
+    /// A request on a number is about to be submitted, of a program whose closes are not seen: what
+    /// is known of the number may be another file's. One fstat(2), for a file with positions one
+    /// fcntl(2) more.
+    pub fn recheck(&'static self, fd: i32) {
+        if self.is_foreign_process() || fd_table::is_ours(fd) || !FileKind::has_changed(fd) || !fd_table::has_users(fd) {
+            return;
+        }
+        for ring in RINGS.all() {
+            if let Some(mut guard) = ring.lock(LockOwner::Worker)
+                && let Some(poller) = &mut guard.res.poller
+            {
+                poller.invalidate(fd);
+            }
         }
     }
 

@@ -84,6 +84,19 @@ impl FileKind {
         Self(kind)
     }
 
+    /// Whether the table has another kind than the number's file has. Then that one is cached, and
+    /// what was learned of the earlier file is forgotten.
+    pub(crate) fn has_changed(fd: i32) -> bool {
+        const LEARNED: u16 = NO_NOWAIT_READ | NO_NOWAIT_WRITE;
+        let kind = Self::query(fd).unwrap_or(0);
+        let has_changed = fd_table::kind(fd) & !LEARNED != kind;
+        if has_changed {
+            fd_table::forget_kind(fd);
+            fd_table::set_kind(fd, kind);
+        }
+        has_changed
+    }
+
     fn query(fd: i32) -> Result<u16, Errno> {
         let stat = io::fstat(fd)?;
         let sort = match stat.mode & S_IFMT {

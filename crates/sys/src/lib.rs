@@ -18,6 +18,7 @@ mod c_main;
 pub mod clock;
 pub mod code_memory;
 pub mod directory;
+pub mod engine_calls;
 pub mod exec_file;
 pub mod fd;
 pub mod fd_table;

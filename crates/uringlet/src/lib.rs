@@ -3,7 +3,12 @@
 #[cfg(feature = "before-main")]
 mod before_main;
 
+/// The crate whose SQEs and CQEs a [`Ring`] takes and gives.
+#[cfg(all(feature = "ring", target_os = "linux", target_arch = "x86_64"))]
+pub use io_uring;
 pub use uringlet_reexec::{ActiveBackend, InitError};
+#[cfg(all(feature = "ring", target_os = "linux", target_arch = "x86_64"))]
+pub use uringlet_ring::{Completions, OpProbe, QueueFull, Ring, RingBackend, RingBuilder, RingError};
 
 /// Makes io_uring work in this program. Call it first in `main`.
 ///

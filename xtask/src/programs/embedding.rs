@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What is built: a package, one of its programs, and its features.
-type EmbeddingProgram = (&'static str, &'static str, &'static str);
+pub(super) type EmbeddingProgram = (&'static str, &'static str, &'static str);
 
 const RING: EmbeddingProgram = ("embedding-ring", "embedding-ring", "");
 const BEFORE_MAIN: EmbeddingProgram = ("embedding-before-main", "embedding-before-main", "");
@@ -54,23 +54,32 @@ pub(super) fn check_own_build(cases: &mut ProgramCases) -> anyhow::Result<()> {
 }
 
 /// The object of this release.
-fn object(cases: &ProgramCases) -> anyhow::Result<PathBuf> {
+pub(super) fn object(cases: &ProgramCases) -> anyhow::Result<PathBuf> {
     let release = paths::target().join("release/uringlet");
     build::embedded_object(cases.uringlet().unwrap_or(&release))
 }
 
 /// Builds a program that embeds `object` and returns its path. An empty path: the crate builds it.
-fn compile((package, program, features): EmbeddingProgram, object: &Path, options: &[&str]) -> anyhow::Result<String> {
+pub(super) fn compile((package, program, features): EmbeddingProgram, object: &Path, options: &[&str]) -> anyhow::Result<String> {
+    let built = &[&["--package", package, "--bin", program, "--features", features], options].concat();
+    let target = options.last().copied().unwrap_or_default();
+    build_in_workspace(built, object, &Path::new(target).join("release").join(program))
+}
+
+/// Builds one of the workspace's libraries: `file` is its name. Returns its path.
+pub(super) fn compile_library(package: &str, file: &str, object: &Path) -> anyhow::Result<String> {
+    build_in_workspace(&["--package", package, "--lib"], object, &Path::new("release").join(file))
+}
+
+fn build_in_workspace(options: &[&str], object: &Path, product: &Path) -> anyhow::Result<String> {
     let folder = paths::cache().join("embedding");
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--locked", "--quiet", "--package", package, "--bin", program, "--features", features]);
-    cargo.args(options).arg("--target-dir").arg(&folder).arg("--manifest-path");
+    cargo.args(["build", "--release", "--locked", "--quiet"]).args(options);
+    cargo.arg("--target-dir").arg(&folder).arg("--manifest-path");
     cargo.arg(paths::root().join("conformance/embedding/Cargo.toml")).env(build::OBJECT, object);
     let built = stream::run(cargo, |_| ())?;
-    ensure!(built.is_good(), "{program} does not build:\n{}", built.output());
-    let target = options.last().copied().unwrap_or_default();
-    let path = folder.join(target).join("release").join(program);
-    path.to_str().map(str::to_owned).context("the cache's path is not UTF-8")
+    ensure!(built.is_good(), "{} does not build:\n{}", product.display(), built.output());
+    folder.join(product).to_str().map(str::to_owned).context("the cache's path is not UTF-8")
 }
 
 /// A program that prints [`ALL_WELL`] with its ring, and fails if it is left to the kernel.
@@ -82,7 +91,7 @@ fn needs_init(cases: &mut ProgramCases, what: &str, program: &str) {
 }
 
 /// The output of a program that runs without `uringlet run`.
-fn prints(cases: &mut ProgramCases, what: &str, argv: &[&str], expected: &str) {
+pub(super) fn prints(cases: &mut ProgramCases, what: &str, argv: &[&str], expected: &str) {
     for &isolation in cases.isolations() {
         let expected = if cases.is_native() { expected.replace("Engine: engine", "Kernel: kernel") } else { expected.to_owned() };
         cases.case(&format!("{} {what}", isolation.option()), |cases| {

@@ -6,6 +6,7 @@
 //! calls are also checked for having got their ring. Browsers use none: they are left alone.
 
 mod browsers;
+mod direct_ring;
 mod embedding;
 mod fio_jobs;
 mod gvisor;
@@ -57,6 +58,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "stress-ng", packages: &["stress-ng"], when: When::Always, check: stress_ng::check },
     Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
     Program { name: "embedding", packages: &["bash"], when: When::Always, check: embedding::check },
+    Program { name: "ring", packages: &[], when: When::Always, check: direct_ring::check },
     Program { name: "runtimes", packages: &[], when: When::Named, check: embedding::check_runtimes },
     Program { name: "own-build", packages: &[], when: When::Named, check: embedding::check_own_build },
     Program { name: "zig", packages: &[], when: When::Always, check: zig::check },
