@@ -51,6 +51,6 @@ fn the_object_exports_interposed_symbols_and_imports_none() {
                     initgroups lstat lstat64 mmap mmap64 mprotect mq_close open open64 openat openat64 opendir pclose pkey_mprotect poll popen \
                     posix_spawn posix_spawnp ppoll prctl prlimit prlimit64 pselect pthread_setcanceltype pthread_sigmask read readv select sendmmsg sendmsg setegid seteuid \
                     setfsgid setfsuid setgid setgroups setns setregid setresgid setresuid setreuid setrlimit setrlimit64 setuid \
-                    sigaction signal sigprocmask sigset ssignal stat stat64 statx syscall system sysv_signal unshare uringlet_attached uringlet_program_entry write writev";
+                    sigaction signal sigprocmask sigset ssignal stat stat64 statx syscall system sysv_signal unshare uringlet_attached uringlet_engine_calls uringlet_program_entry write writev";
     assert_eq!(exported.join(" "), expected);
 }
