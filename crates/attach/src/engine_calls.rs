@@ -13,8 +13,8 @@ use crate::fork::HEAP;
 use crate::{mistakes, start};
 
 /// See [`EngineCalls`].
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) static uringlet_engine_calls: EngineCalls = EngineCalls {
+#[cfg_attr(not(test), unsafe(export_name = "uringlet_engine_calls"))]
+pub(crate) static ENGINE_CALLS: EngineCalls = EngineCalls {
     layout: EngineCalls::LAYOUT,
     start: begin,
     setup,

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use uringlet_abi::UringParams;
 use uringlet_reexec::ActiveBackend;
 use uringlet_sys::engine_calls::EngineCalls;
+use uringlet_sys::io::number_of;
 use uringlet_sys::kernel_ring::{self, AskIn};
 use uringlet_sys::linux::general::MAP_POPULATE;
 use uringlet_sys::ring_backend::{RingBackend, is_attached};
@@ -13,9 +14,6 @@ use uringlet_sys::{Errno, Sysno, mm, syscall};
 
 use crate::engine;
 use crate::error::RingError;
-
-/// Results from here on are -errno.
-const ERRNO_START: usize = usize::MAX - 4094;
 
 /// What answers the calls of a ring.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +57,7 @@ impl RingCalls {
             // SAFETY: the caller's promise.
             Self::Engine(engine) => by_engine(unsafe { (engine.setup)(entries, params) }),
         };
-        made.map(|fd| fd as i32)
+        made.map(number_of)
     }
 
     /// io_uring_enter(2): SQEs consumed.
@@ -146,6 +144,10 @@ fn by_system(result: Result<usize, Errno>) -> io::Result<usize> {
 }
 
 fn by_engine(result: isize) -> io::Result<usize> {
-    let word = result.cast_unsigned();
-    if word >= ERRNO_START { Err(io::Error::from_raw_os_error(-(result as i32))) } else { Ok(word) }
+    const MIN: i32 = -4095;
+    // An address is a number beyond.
+    match i32::try_from(result) {
+        Ok(errno @ MIN..0) => Err(io::Error::from_raw_os_error(-errno)),
+        _ => Ok(result.cast_unsigned()),
+    }
 }

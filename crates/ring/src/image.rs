@@ -55,8 +55,7 @@ fn table_of(elf: &Elf<'_>) -> Option<Range<usize>> {
 }
 
 fn address(value: u64) -> usize {
-    const { assert!(usize::BITS == u64::BITS) };
-    value as usize
+    usize::from_ne_bytes(value.to_ne_bytes())
 }
 
 fn loads<'e>(elf: &'e Elf<'_>) -> impl Iterator<Item = &'e Phdr> {

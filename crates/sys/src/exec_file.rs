@@ -2,7 +2,7 @@
 
 use crate::io::{FileStat, Res, newfstatat, ptr_of_mut, ptr_of_slice};
 use crate::linux::general::{
-    AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_FDCWD, F_GETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, X_OK, stat,
+    AT_EMPTY_PATH, AT_EXECVE_CHECK, AT_FDCWD, F_GETFD, F_SETFD, FD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, X_OK, stat,
 };
 use crate::linux::prctl::PR_GET_TID_ADDRESS;
 use crate::proc_path::ProcPath;
@@ -140,6 +140,13 @@ pub fn has_one_identity() -> bool {
 pub fn is_closed_by_exec(fd: i32) -> bool {
     // SAFETY: no addresses.
     unsafe { syscall!(Sysno::fcntl, fd, F_GETFD) }.map_or(true, |flags| flags & FD_CLOEXEC as usize != 0)
+}
+
+/// Whether a number stays open over execve(2): what would close it is taken back.
+#[must_use]
+pub fn stays_open(fd: i32) -> bool {
+    // SAFETY: no addresses.
+    !is_closed_by_exec(fd) || unsafe { syscall!(Sysno::fcntl, fd, F_SETFD, 0) }.is_ok()
 }
 
 /// The word that the kernel clears when the calling thread leaves its memory, by its end or an

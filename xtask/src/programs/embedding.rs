@@ -113,8 +113,18 @@ fn check_ring(cases: &mut ProgramCases, kind: &str, program: &str) {
     run("the program executes itself, all descriptors closed", &["exec"], "Engine: engine");
     run("a child", &["child", program], "Engine: engine\nchild: exit status: 0");
     run("a script's children", &["child", "sh", "-c", "exec \"$0\"", program], "Engine: engine\nchild: exit status: 0");
-    run("a child that inherits no descriptor", &["child-of-closed", "true"], "child: exit status: 0");
-    run("a child whose descriptors are closed by execve", &["child-close-on-exec", "true"], "child: exit status: 0");
+    run("a child that inherits no descriptor", &["child-of-closed", program], "Engine: engine\nchild: exit status: 0");
+    run("a child whose descriptors are closed by execve", &["child-close-on-exec", program], "Engine: engine\nchild: exit status: 0");
+    let python = ["child", "/usr/bin/python3", "-c", "import subprocess, sys; subprocess.run(sys.argv[1:], check=True)", program];
+    run("a child of Python's subprocess, which closes all descriptors", &python, "Engine: engine\nchild: exit status: 0");
+    let twice = format!("import subprocess; [subprocess.run(['{program}'], close_fds=True, check=True) for _ in range(3)]");
+    run("three of them", &["child", "/usr/bin/python3", "-c", &twice], "Engine: engine\nEngine: engine\nchild: exit status: 0");
+    let spawn = "import os, sys; pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_CLOSE, n) for n in range(3, 1024)]); sys.exit(os.waitpid(pid, 0)[1])";
+    run(
+        "a child of posix_spawn that closes them",
+        &["child", "/usr/bin/python3", "-c", spawn, program],
+        "Engine: engine\nchild: exit status: 0",
+    );
     if cases.is_native() {
         return;
     }

@@ -57,7 +57,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "plocate", packages: &["plocate"], when: When::Always, check: plocate::check },
     Program { name: "stress-ng", packages: &["stress-ng"], when: When::Always, check: stress_ng::check },
     Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
-    Program { name: "embedding", packages: &["bash"], when: When::Always, check: embedding::check },
+    Program { name: "embedding", packages: &["bash", "python3"], when: When::Always, check: embedding::check },
     Program { name: "ring", packages: &[], when: When::Always, check: direct_ring::check },
     Program { name: "runtimes", packages: &[], when: When::Named, check: embedding::check_runtimes },
     Program { name: "own-build", packages: &[], when: When::Named, check: embedding::check_own_build },

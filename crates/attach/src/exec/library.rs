@@ -1,14 +1,18 @@
 //! Where this object lies: in a file, or behind a descriptor.
 //!
-//! `uringlet::init` hands the object over as `/proc/self/fd/N`. A child finds it there only while N
-//! is that descriptor and is not closed by execve(2).
+//! `uringlet::init` hands the object over as `/proc/self/fd/N`. A program may close N, or let
+//! execve(2) close it: Python's `subprocess` closes all descriptors of a child. So the file stays
+//! mapped, and where a child would not find it a file with the same content takes its place. Where
+//! N is another file by then it stays that.
 
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use uringlet_core::ENGINE;
 use uringlet_sys::exec_file::{self, ExecPath};
 use uringlet_sys::io::FileStat;
-use uringlet_sys::{UserPtr, io};
+use uringlet_sys::linux::general::{MAP_PRIVATE, PROT_READ};
+use uringlet_sys::sealed_file::{self, SealedContent};
+use uringlet_sys::{UserPtr, io, mm};
 
 const DESCRIPTORS: &[u8] = b"/proc/self/fd/";
 
@@ -21,6 +25,9 @@ static NUMBER: AtomicI32 = AtomicI32::new(-1);
 /// Device and inode of the descriptor's file.
 static FILE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
+/// Address and length of that file's mapping; 0: there is none.
+static CONTENT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
 /// The path that LD_PRELOAD shall contain. A relative one means something else in a child: then
 /// children are not attached.
 pub(crate) fn set_library_path(path: &[u8]) {
@@ -32,12 +39,29 @@ pub(crate) fn set_library_path(path: &[u8]) {
     {
         FILE[0].store(stat.dev, Ordering::Relaxed);
         FILE[1].store(stat.ino, Ordering::Relaxed);
+        keep_content(number, stat.size);
         NUMBER.store(number, Ordering::Relaxed);
     }
     // Kept for the life of the process.
     let path: &[u8] = [path, b"\0"].concat().leak();
     PATH[1].store(path.len(), Ordering::Relaxed);
     PATH[0].store(path.as_ptr() as usize, Ordering::Release);
+}
+
+/// Maps the file. Its pages are in memory anyway, and a mapping alone reads none.
+fn keep_content(number: i32, size: u64) {
+    let Ok(len) = usize::try_from(size) else { return };
+    // SAFETY: a new mapping, at an address of the kernel's choice.
+    let Ok(at) = (unsafe { mm::map(0, len, PROT_READ, MAP_PRIVATE, number, 0) }) else { return };
+    CONTENT[0].store(at, Ordering::Relaxed);
+    CONTENT[1].store(len, Ordering::Relaxed);
+}
+
+/// The content of the descriptor's file.
+fn content() -> Option<SealedContent> {
+    let [at, len] = [0, 1].map(|word: usize| CONTENT[word].load(Ordering::Relaxed));
+    // SAFETY: mapped by `keep_content` and never unmapped; the file is sealed.
+    (at != 0).then(|| unsafe { SealedContent::mapped(at, len) }).flatten()
 }
 
 fn descriptor(path: &[u8]) -> Option<i32> {
@@ -47,7 +71,7 @@ fn descriptor(path: &[u8]) -> Option<i32> {
 /// The program makes a ring: from now on it cannot close the object's descriptor.
 pub(crate) fn keep_descriptor() {
     let number = NUMBER.load(Ordering::Relaxed);
-    if number >= 0 && !ENGINE.is_internal(number) && is_same(io::fstat(number).ok()) {
+    if number >= 0 && !ENGINE.is_internal(number) && io::fstat(number).is_ok_and(|stat| is_object(number, stat)) {
         ENGINE.keep_number(number);
     }
 }
@@ -64,19 +88,31 @@ pub(super) fn library_path() -> Option<&'static [u8]> {
     (at != 0).then(|| unsafe { core::slice::from_raw_parts(at as *const u8, PATH[1].load(Ordering::Relaxed)) })
 }
 
-/// The file at the path that [`library_path`] gave. `None`: a child does not find the object there.
+/// The file at the path that [`library_path`] gave, for a child. `None`: a child does not find the
+/// object there.
+///
+/// A vfork child has its parent's memory and descriptors of its own: nothing is stored here.
 pub(super) fn library_file(path: &'static [u8]) -> Option<FileStat> {
-    let found = ExecPath::at(UserPtr::new(path.as_ptr().expose_provenance())).stat().ok();
     let number = NUMBER.load(Ordering::Relaxed);
-    if number < 0 {
-        return found;
+    if number >= 0 && !is_for_children(number) {
+        return None;
     }
-    found.filter(|_| is_same(found) && !exec_file::is_closed_by_exec(number))
+    ExecPath::at(UserPtr::new(path.as_ptr().expose_provenance())).stat().ok()
 }
 
-/// Whether it is the file that the object was loaded from.
-fn is_same(found: Option<FileStat>) -> bool {
-    found.is_some_and(|stat| [stat.dev, stat.ino] == [0, 1].map(|word: usize| FILE[word].load(Ordering::Relaxed)))
+/// Whether the number is of the object's file and stays open over execve(2), maybe only now.
+fn is_for_children(number: i32) -> bool {
+    let is_there = match io::fstat(number) {
+        Ok(stat) => is_object(number, stat),
+        Err(_) => content().is_some_and(|content| sealed_file::restore(c"liburinglet.so", content, number).is_ok()),
+    };
+    is_there && exec_file::stays_open(number)
+}
+
+/// Whether the number's file is the one that the object was loaded from, or one with its content.
+fn is_object(number: i32, stat: FileStat) -> bool {
+    let is_same = [stat.dev, stat.ino] == [0, 1].map(|word: usize| FILE[word].load(Ordering::Relaxed));
+    is_same || content().is_some_and(|content| content.is_of(number))
 }
 
 #[cfg(test)]
