@@ -59,6 +59,9 @@ pub(crate) fn configure() {
     if let Some(hint) = environ::variable("URINGLET_IOSQE_ASYNC").and_then(AsyncHint::named) {
         ENGINE.set_async_hint(hint);
     }
+    if let Some(path) = environ::variable("URINGLET_TRACE") {
+        ENGINE.trace(path);
+    }
     if let Some(mode) = environ::variable("URINGLET_MODE").and_then(WriteMode::named) {
         ENGINE.set_mode(mode);
     }

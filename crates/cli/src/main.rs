@@ -9,6 +9,7 @@ mod ops;
 mod run;
 mod stat;
 mod status;
+mod trace;
 mod ublk;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -29,6 +30,7 @@ enum Command {
     Bench(bench::BenchArgs),
     Ops(ops::OpsArgs),
     Stat(stat::StatArgs),
+    Trace(trace::TraceArgs),
     Ublk(ublk::UblkArgs),
     Ublkd(ublk::DaemonArgs),
     Man(documents::ManArgs),
@@ -47,6 +49,7 @@ fn start() -> Status {
         Command::Bench(args) => bench::bench(&args),
         Command::Ops(args) => ops::ops(&args),
         Command::Stat(args) => stat::stat(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Ublk(args) => ublk::ublk(&args),
         Command::Ublkd(args) => ublk::ublkd(&args),
         Command::Man(args) => documents::man(&args, Cli::command()),

@@ -46,6 +46,7 @@ mod state;
 mod submit;
 mod throttle;
 mod timer;
+mod trace;
 mod uringlet;
 pub mod variables;
 mod virtual_file;
@@ -77,19 +78,32 @@ impl Engine {
     /// io_uring_enter(2) in its six-argument form: SQEs consumed, or -errno.
     #[inline]
     pub fn enter(&'static self, fd: u32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> isize {
+        let since = if trace::is_on() { trace::entering() } else { 0 };
         let result = self
             .own()
             .and_then(|()| check_flags(flags))
             .and_then(|()| register::ring_of(fd, flags & enter_flag::REGISTERED_RING != 0))
             .and_then(|ring| check_table(ring).map(|()| ring))
             .and_then(|ring| enter(ring, EnterArgs { to_submit, min_complete, flags, arg, arg_len }));
-        to_isize(result)
+        let result = to_isize(result);
+        if since != 0 {
+            trace::entered(fd, to_submit, min_complete, flags, since, result);
+        }
+        result
     }
 
     /// io_uring_register(2): 0 or what the operation returns, or -errno.
     pub fn register(&'static self, fd: u32, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
         let is_registered = opcode & reg::USE_REGISTERED_RING != 0;
         let opcode = opcode & !reg::USE_REGISTERED_RING;
+        let result = self.register_known(fd, is_registered, opcode, arg, nr_args);
+        if trace::is_on() {
+            trace::registered(fd, opcode, arg.addr(), nr_args, result);
+        }
+        result
+    }
+
+    fn register_known(&'static self, fd: u32, is_registered: bool, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
         if opcode > reg::LAST {
             return to_isize(Err(Errno::EINVAL));
         }
@@ -119,6 +133,11 @@ impl Engine {
             virtual_file::register(fd, file);
             fd as usize
         })))
+    }
+
+    /// Records for the tracer whose buffer is at this path (`uringlet trace`).
+    pub fn trace(&'static self, path: &[u8]) {
+        uringlet_sys::trace::request(path);
     }
 
     /// From now on, paths that the kernel does not open are passed to `opener`.

@@ -28,12 +28,14 @@ pub(crate) use crate::req_id::ReqId;
 use crate::rsrc::buffers::BufferNode;
 use crate::rsrc::files::FileNode;
 use crate::throttle::{self, Throttled};
+use crate::trace::TraceTag;
 use crate::write::{self, history::History};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::num::NonZeroU32;
 use core::ops::{Deref, DerefMut};
 use uringlet_abi::{Opcode, Sqe};
+use uringlet_sys::trace::road;
 use uringlet_sys::{Errno, fd_table};
 
 /// The file of a request.
@@ -154,6 +156,27 @@ pub(crate) struct RareParts {
     pub(crate) link_timer: Option<ReqId>,
 }
 
+/// A descriptor number, or none: as small as a number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OptionalFd(i32);
+
+impl OptionalFd {
+    pub(crate) const NONE: Self = Self(-1);
+
+    pub(crate) const fn some(fd: i32) -> Self {
+        Self(fd)
+    }
+
+    #[inline]
+    pub(crate) const fn get(self) -> Option<i32> {
+        if self.0 < 0 { None } else { Some(self.0) }
+    }
+
+    pub(crate) const fn take(&mut self) -> Option<i32> {
+        core::mem::replace(self, Self::NONE).get()
+    }
+}
+
 /// A request and the rest of its chain.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -179,7 +202,9 @@ pub(crate) struct Request {
     pub(crate) next: NextLink,
     rare: Option<Box<RareParts>>,
     /// A buffered write of this number's file: while it is parked, later ones go behind it.
-    pub(crate) queued_on: Option<i32>,
+    pub(crate) queued_on: OptionalFd,
+    /// What a tracer knows it by.
+    pub(crate) trace: TraceTag,
 }
 
 impl Request {
@@ -200,7 +225,8 @@ impl Request {
             thread: 0,
             next: NextLink(None),
             rare: None,
-            queued_on: None,
+            queued_on: OptionalFd::NONE,
+            trace: TraceTag::NONE,
         }
     }
 
@@ -300,13 +326,27 @@ pub(crate) struct Parked {
     pub(crate) executor: u32,
 }
 
+impl Stage {
+    /// What a tracer calls this way.
+    pub(crate) const fn road(self) -> u8 {
+        match self {
+            Self::Armed { .. } => road::POLL,
+            Self::Timer { .. } | Self::LinkTimer { .. } | Self::Throttled { .. } => road::TIMER,
+            Self::Queued | Self::Running => road::URINGLET,
+            Self::Worker { .. } => road::IO_WQ,
+            Self::Aio => road::AIO,
+            Self::Command => road::COMMAND,
+        }
+    }
+}
+
 impl Parked {
     /// The request is parked: updates the descriptor table, the write history and the statistics.
     pub(crate) fn mark(&self, ring_index: u32) {
         if let Some(fd) = self.req.fd() {
             fd_table::add_user(fd);
         }
-        if let Some(fd) = self.req.queued_on {
+        if let Some(fd) = self.req.queued_on.get() {
             write::note(fd, History::queue);
         }
         if let Stage::Throttled { .. } = self.stage {
@@ -319,7 +359,7 @@ impl Parked {
         if let Some(fd) = self.req.fd() {
             fd_table::drop_user(fd);
         }
-        if let Some(fd) = self.req.queued_on {
+        if let Some(fd) = self.req.queued_on.get() {
             write::note(fd, History::unqueue);
         }
         if let Stage::Throttled { throttled, since_ns, .. } = self.stage {
@@ -330,7 +370,7 @@ impl Parked {
     /// The file number of a delayed write, and its delay.
     pub(crate) fn throttled(&self) -> Option<(i32, Throttled)> {
         match self.stage {
-            Stage::Throttled { throttled, .. } => self.req.queued_on.map(|fd| (fd, throttled)),
+            Stage::Throttled { throttled, .. } => self.req.queued_on.get().map(|fd| (fd, throttled)),
             _ => None,
         }
     }

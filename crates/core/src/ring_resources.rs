@@ -60,6 +60,8 @@ pub(crate) struct RingResources {
     pub(crate) memory: RingMemory,
     /// `IORING_SETUP_*`.
     pub(crate) setup: u32,
+    /// The number of the last request that a tracer was told of.
+    pub(crate) traced: u32,
     pub(crate) cq: Cq,
     /// CQEs that wait for the submitter's next GETEVENTS (`DEFER_TASKRUN`).
     pub(crate) deferred: VecDeque<WaitingCqe>,
@@ -92,6 +94,7 @@ impl RingResources {
             lock_owner: LockOwner::Worker,
             memory,
             setup,
+            traced: 0,
             cq: Cq::default(),
             deferred: VecDeque::new(),
             event_pending: false,

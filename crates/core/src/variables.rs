@@ -22,7 +22,7 @@ type Values = Option<&'static [&'static str]>;
 const SWITCH: Values = Some(&["1", "0"]);
 
 /// All variables.
-const VARIABLES: [(&str, Values); 17] = [
+const VARIABLES: [(&str, Values); 18] = [
     (RingBackend::VARIABLE, Some(&RingBackend::NAMES)),
     ("URINGLET_MODE", Some(&["adaptive", "uringlet", "workers"])),
     ("URINGLET_IOSQE_ASYNC", Some(&["weighed", "worker", "block"])),
@@ -35,6 +35,7 @@ const VARIABLES: [(&str, Values); 17] = [
     ("URINGLET_LIB", None),
     ("URINGLET_OBJECT", None),
     ("URINGLET_LOG", None),
+    ("URINGLET_TRACE", None),
     // What `uringlet` itself tells the library.
     ("URINGLET_PROGRAM", None),
     ("URINGLET_DOCTOR", SWITCH),

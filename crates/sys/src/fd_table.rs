@@ -21,6 +21,9 @@ const INTERNAL: u64 = 1 << 24;
 const VIRTUAL: u64 = 1 << 25;
 const LINGERING: u64 = 1 << 26;
 const LEAVING: u64 = 1 << 27;
+/// The trace that has the name of the number's file, counted modulo 7; 0: none.
+const NAMED_SHIFT: u32 = 28;
+const NAMED_MASK: u64 = 7 << NAMED_SHIFT;
 const KIND_SHIFT: u32 = 32;
 const KIND_MASK: u64 = 0xffff << KIND_SHIFT;
 const USERS_SHIFT: u32 = 48;
@@ -231,9 +234,25 @@ pub fn is_unused(fd: i32) -> bool {
     word(fd).is_none_or(|w| w.load(Relaxed) == 0)
 }
 
-/// Forgets the kind and the write history of a number that was closed.
+/// Whether this trace has the name of the number's file; from now on it has. `trace` is not 0.
+#[inline]
+pub fn is_named(fd: i32, trace: u8) -> bool {
+    let name = u64::from(trace) << NAMED_SHIFT & NAMED_MASK;
+    let is_known = word(fd).is_none_or(|w| w.load(Relaxed) & NAMED_MASK == name);
+    if !is_known {
+        update(fd, NAMED_MASK, name);
+    }
+    is_known
+}
+
+/// The file has another name than a trace was told.
+pub fn forget_name(fd: i32) {
+    update(fd, NAMED_MASK, 0);
+}
+
+/// Forgets the kind, the name and the write history of a number that was closed.
 pub fn forget_kind(fd: i32) {
-    update(fd, KIND_MASK, 0);
+    update(fd, KIND_MASK | NAMED_MASK, 0);
     if let Some(entry) = entry(fd) {
         entry.history.store(0, Relaxed);
     }

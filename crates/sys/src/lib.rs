@@ -43,6 +43,7 @@ mod proc_path;
 pub mod process;
 pub mod process_image;
 mod process_shared;
+pub mod program_tid;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod refusal;
@@ -70,6 +71,7 @@ pub mod sync;
 pub mod text_file;
 #[cfg_attr(loom, path = "model/thread.rs")]
 pub mod thread;
+pub mod trace;
 #[cfg(not(loom))]
 pub mod uaccess;
 pub mod user;

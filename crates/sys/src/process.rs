@@ -6,6 +6,7 @@ use crate::linux::general::{
     __user_cap_data_struct, __user_cap_header_struct, _LINUX_CAPABILITY_VERSION_3, CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_REALTIME,
     MADV_WIPEONFORK, POLLIN, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC, SIGABRT, STDERR_FILENO, pollfd, rlimit64,
 };
+use crate::linux::prctl::PR_GET_NAME;
 use core::sync::atomic::{
     AtomicBool, AtomicU32,
     Ordering::{Acquire, Relaxed, Release},
@@ -124,6 +125,15 @@ pub(crate) fn with_memory_id(copy: impl Fn(u32) -> Result<usize, Errno>) -> Resu
 pub fn tid() -> u32 {
     // SAFETY: gettid has no arguments and no effects.
     unsafe { raw_syscall!(Sysno::gettid) as u32 }
+}
+
+/// The calling thread's name, up to 15 bytes, as two words.
+#[must_use]
+pub fn name_words() -> [u64; 2] {
+    let mut words = [0; 2];
+    // SAFETY: the kernel writes 16 bytes to a live array of as many.
+    unsafe { raw_syscall!(Sysno::prctl, PR_GET_NAME, words.as_mut_ptr()) };
+    words
 }
 
 /// A clock of clock_gettime(2).

@@ -22,6 +22,8 @@ mod events;
 
 use block::change;
 #[cfg(not(loom))]
+pub(crate) use block::trace_control;
+#[cfg(not(loom))]
 pub use block::{LAYOUT_VERSION, NOTE_NAME, StatsHeader};
 use core::sync::atomic::Ordering::Relaxed;
 pub use counters::{COUNTER_DOCS, Counter, SHARED};

@@ -28,6 +28,7 @@ const LAYERS: &[&[&str]] = &[
     &["route"],
     &["ring_resources"],
     &["ops"],
+    &["trace"],
     &["request"],
     &["state"],
     &["submit"],

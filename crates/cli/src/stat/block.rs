@@ -8,14 +8,14 @@ use super::error::StatError;
 use super::process::RemoteProcess;
 
 const MAGIC: &[u8] = b"uringlet";
-const HEADER: usize = 80;
+const HEADER: usize = 88;
 /// Larger than the block of any version.
 const BLOCK_MAX: u32 = 16 << 20;
 const EVENT_WORDS: usize = 7;
 
 /// The statistics block of an engine in a process.
 #[derive(Debug)]
-pub(super) struct StatsBlock {
+pub(crate) struct StatsBlock {
     object: String,
     address: u64,
 }
@@ -87,7 +87,7 @@ impl Snapshot {
 impl StatsBlock {
     /// Finds the engine of a process. Of several (the drop-in liburing forwards to an attached
     /// engine) the one with the highest counters.
-    pub(super) fn find(process: &RemoteProcess) -> Result<Self, StatError> {
+    pub(crate) fn find(process: &RemoteProcess) -> Result<Self, StatError> {
         let mut best: Option<(u64, Self)> = None;
         let mut none = StatError::NoEngine;
         for mapped in process.mapped()? {
@@ -112,6 +112,12 @@ impl StatsBlock {
             }
         }
         best.map(|(_, engine)| engine).ok_or(none)
+    }
+
+    /// The address of the engine's `TraceControl`.
+    pub(crate) fn trace_control(&self, process: &RemoteProcess) -> Result<u64, StatError> {
+        let header = BlockHeader::parse(&process.read_vec(self.address, HEADER)?)?;
+        Ok(self.address + u64::from(header.trace_at))
     }
 
     /// Reads counters and events.
@@ -155,6 +161,7 @@ struct BlockHeader {
     event_stride: u32,
     events: u32,
     events_total_at: u32,
+    trace_at: u32,
     version: String,
 }
 
@@ -180,7 +187,8 @@ impl BlockHeader {
             event_stride: word(11)?,
             events: word(12)?,
             events_total_at: word(13)?,
-            version: strings(bytes.get(64..HEADER).unwrap_or_default()).next().unwrap_or_default(),
+            trace_at: word(14)?,
+            version: strings(bytes.get(72..HEADER).unwrap_or_default()).next().unwrap_or_default(),
         })
     }
 

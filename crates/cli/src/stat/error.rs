@@ -18,7 +18,7 @@ pub(crate) enum StatError {
 }
 
 impl StatError {
-    pub(super) fn message(&self, pid: i32) -> String {
+    pub(crate) fn message(&self, pid: i32) -> String {
         match self {
             Self::NoProcess => format!("no process {pid}"),
             Self::PermissionDenied => format!(

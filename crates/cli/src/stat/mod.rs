@@ -15,10 +15,11 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::status::Status;
-use block::{Snapshot, StatsBlock};
-use error::StatError;
+use block::Snapshot;
+pub(crate) use block::StatsBlock;
+pub(crate) use error::StatError;
 pub(crate) use library::library_version;
-use process::RemoteProcess;
+pub(crate) use process::RemoteProcess;
 use show::EventList;
 use uringlet_sys::stats::COUNTER_DOCS;
 

@@ -1,18 +1,18 @@
 //! Another process: its name, its mapped files, its memory.
 
 use std::fs;
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 
 use nix::errno::Errno;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
 use super::error::StatError;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct RemoteProcess {
-    pub(super) pid: i32,
+pub(crate) struct RemoteProcess {
+    pub(crate) pid: i32,
     /// As in `ps`.
     pub(super) name: String,
 }
@@ -25,7 +25,7 @@ pub(super) struct MappedFile {
 }
 
 impl RemoteProcess {
-    pub(super) fn find(pid: i32) -> Result<Self, StatError> {
+    pub(crate) fn find(pid: i32) -> Result<Self, StatError> {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).map_err(stat_error)?;
         Ok(Self { pid, name: name.trim_end().to_owned() })
     }
@@ -38,11 +38,24 @@ impl RemoteProcess {
     }
 
     /// Copies memory of the process.
-    pub(super) fn read(&self, from: u64, into: &mut [u8]) -> Result<(), StatError> {
+    pub(crate) fn read(&self, from: u64, into: &mut [u8]) -> Result<(), StatError> {
         let remote = RemoteIoVec { base: usize::try_from(from).map_err(|_| StatError::Corrupt("address out of bounds"))?, len: into.len() };
         let wanted = into.len();
         match process_vm_readv(Pid::from_raw(self.pid), &mut [IoSliceMut::new(into)], &[remote]) {
             Ok(n) if n == wanted => Ok(()),
+            Ok(_) | Err(Errno::EFAULT) => Err(StatError::Corrupt("truncated memory")),
+            Err(Errno::ESRCH) => Err(StatError::NoProcess),
+            Err(Errno::EPERM) => Err(StatError::PermissionDenied),
+            Err(errno) => Err(StatError::Os(errno.to_string())),
+        }
+    }
+
+    /// Changes memory of the process.
+    pub(crate) fn write(&self, to: u64, bytes: &[u8]) -> Result<(), StatError> {
+        let base = usize::try_from(to).map_err(|_| StatError::Corrupt("address out of bounds"))?;
+        let remote = RemoteIoVec { base, len: bytes.len() };
+        match process_vm_writev(Pid::from_raw(self.pid), &[IoSlice::new(bytes)], &[remote]) {
+            Ok(n) if n == bytes.len() => Ok(()),
             Ok(_) | Err(Errno::EFAULT) => Err(StatError::Corrupt("truncated memory")),
             Err(Errno::ESRCH) => Err(StatError::NoProcess),
             Err(Errno::EPERM) => Err(StatError::PermissionDenied),

@@ -124,6 +124,7 @@ impl Engine {
 
     /// Drops what is the parent's.
     fn reset_copy(&'static self) {
+        uringlet_sys::trace::forget_in_child();
         fd::reset_in_child();
         sharing::reset_forked_child();
         thread::forget_all();

@@ -13,8 +13,8 @@ use crate::throttle::Throttled;
 use alloc::sync::Arc;
 #[cfg(test)]
 use uringlet_abi::Sqe;
-use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::RingMemory;
+use uringlet_sys::{Errno, UserPtr};
 
 /// The answer of one attempt to issue an op.
 #[derive(Debug)]
@@ -182,6 +182,11 @@ pub(crate) trait OpFamily {
 
     /// The index of the registered buffer that it uses.
     fn registered_buffer(&self) -> Option<u16> {
+        None
+    }
+
+    /// Where the bytes begin that it has read or received, if that is one buffer of the program.
+    fn filled(&self) -> Option<UserPtr> {
         None
     }
 

@@ -42,7 +42,7 @@ use crate::rsrc::buf_ring::SelectedBuf;
 use attempt::TryCtx;
 use socket::POLLIN;
 use uringlet_abi::Sqe;
-use uringlet_sys::Errno;
+use uringlet_sys::{Errno, UserPtr};
 pub(crate) use zerocopy::notification;
 
 /// A validated request of this family.
@@ -91,6 +91,10 @@ impl NetOp {
 }
 
 impl OpFamily for NetOp {
+    fn filled(&self) -> Option<UserPtr> {
+        if let Self::Recv(op) = self { op.filled() } else { None }
+    }
+
     /// Tries without sleeping.
     #[inline]
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {

@@ -30,8 +30,8 @@ use crate::rsrc::buf_ring::SelectedBuf;
 use crate::rsrc::files::FileNode;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::RingMemory;
+use uringlet_sys::{Errno, UserPtr};
 
 /// Makes [`Op`] of the families, and `family!`, which calls a method of an op's family.
 macro_rules! op_families {
@@ -137,6 +137,10 @@ impl Op {
 
     pub(crate) fn registered_buffer(&self) -> Option<u16> {
         family!(self, op => op.registered_buffer(), none => None)
+    }
+
+    pub(crate) fn filled(&self) -> Option<UserPtr> {
+        family!(self, op => op.filled(), none => None)
     }
 
     pub(crate) fn cqe_extra(&self, outcome: Outcome) -> Option<CqeExtra> {

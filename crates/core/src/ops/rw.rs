@@ -198,6 +198,10 @@ impl OpFamily for Rw {
         self.selection.as_mut().and_then(|selection| selection.selected.take())
     }
 
+    fn filled(&self) -> Option<UserPtr> {
+        (!self.is_write && !self.is_vectored).then(|| UserPtr::at(self.addr))
+    }
+
     fn registered_buffer(&self) -> Option<u16> {
         self.is_fixed.then_some(self.buf_index)
     }

@@ -5,6 +5,7 @@ use crate::driver::command::complete_command;
 use crate::ring::SubmitBaton;
 use crate::state::WorkerPool;
 use crate::state::{LockOwner, RINGS, RingState};
+use crate::trace;
 use crate::write;
 use alloc::sync::Arc;
 use uringlet_abi::{CqOffsets, SqOffsets, UringParams, feat, layout, setup, sq_flags};
@@ -220,6 +221,9 @@ fn open(memory: RingMemory, io_wq: WorkerPool, params: &UringParams) -> Result<u
     }
     ring.open(state);
     RINGS.name(ring, app_fd);
+    if trace::is_on() {
+        trace::ring_made(ring.index, params, app_fd);
+    }
     if params.flags & setup::REGISTERED_FD_ONLY == 0 {
         return Ok(app_fd as usize);
     }

@@ -4,6 +4,7 @@ use super::ring::RingState;
 use super::user_data_index::UserDataIndex;
 use crate::ops::OpFile;
 use crate::request::{FileTarget, Outcome, Parked, ReqId, Request, Stage};
+use crate::trace;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -13,7 +14,11 @@ use uringlet_sys::Errno;
 impl RingState {
     /// Posts the CQE of an outcome, unless the request suppresses it.
     pub(crate) fn post_outcome(&mut self, req: &Request, outcome: Outcome) {
-        if req.is_silent || (req.has(sqe::CQE_SKIP_SUCCESS) && !outcome.is_failure && outcome.flags & cqe::MORE == 0) {
+        let is_silent = req.is_silent || (req.has(sqe::CQE_SKIP_SUCCESS) && !outcome.is_failure && outcome.flags & cqe::MORE == 0);
+        if trace::is_on() {
+            self.trace_outcome(req, outcome, !is_silent);
+        }
+        if is_silent {
             return;
         }
         let cqe = Cqe { user_data: req.user_data, res: outcome.res, flags: outcome.flags };
@@ -25,8 +30,26 @@ impl RingState {
         self.res.post(cqe);
     }
 
+    /// Tells a tracer of an outcome.
+    #[cold]
+    pub(crate) fn trace_outcome(&self, req: &Request, outcome: Outcome, has_cqe: bool) {
+        let end = trace::TracedOutcome { tag: req.trace, opcode: req.opcode, user_data: req.user_data, has_cqe };
+        trace::completed(&self.res, end, outcome, req.op.filled());
+    }
+
+    /// Posts a CQE of a parked request that goes on.
+    pub(crate) fn post_shot(&mut self, id: ReqId, cqe: Cqe) {
+        if trace::is_on()
+            && let Some(parked) = self.parked.get(id.key as usize)
+        {
+            self.trace_outcome(&parked.req, Outcome { flags: cqe.flags, ..Outcome::ok(cqe.res) }, true);
+        }
+        self.res.post(cqe);
+    }
+
     /// Keeps a request until its stage ends.
-    pub(crate) fn park(&mut self, req: Request, stage: Stage) -> ReqId {
+    pub(crate) fn park(&mut self, mut req: Request, stage: Stage) -> ReqId {
+        req.trace = req.trace.by(stage.road());
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let parked = Parked { req, stage, generation, executor: 0 };

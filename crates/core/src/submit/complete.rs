@@ -8,6 +8,7 @@
 use crate::ops::{Op, timeout::TimeoutOp};
 use crate::request::{FileTarget, Notification, Outcome, ReqId, Request};
 use crate::state::{Ready, UringGuard, drain::DrainPass};
+use crate::trace;
 use alloc::boxed::Box;
 use uringlet_abi::{Cqe, Opcode, cqe, sqe};
 use uringlet_sys::{Errno, io};
@@ -66,7 +67,11 @@ fn release_nodes(guard: &mut UringGuard, req: &mut Request) {
 fn post_with_notification(guard: &mut UringGuard, req: &Request, outcome: Outcome, notification: Notification) {
     let more = if notification.is_announced { cqe::MORE } else { 0 };
     guard.post_outcome(req, outcome.with_flags(more));
-    guard.res.post(Cqe { user_data: notification.user_data, res: notification.res, flags: cqe::NOTIF });
+    let notified = Outcome { flags: cqe::NOTIF, ..Outcome::ok(notification.res) };
+    if trace::is_on() {
+        guard.trace_outcome(req, notified, true);
+    }
+    guard.res.post(Cqe { user_data: notification.user_data, res: notified.res, flags: notified.flags });
 }
 
 /// What waited for a completed request: counting timeouts, drained chains, its link timer, its next

@@ -39,7 +39,7 @@ pub(super) fn of_request(req: &Request) -> RequestFacts {
 /// The route of a request that needs a thread that may sleep.
 pub(super) fn blocked_route(guard: &UringGuard, req: &Request, file: OpFile, depth: Depth) -> Route {
     let kind = file_kind(req, file);
-    let write = req.queued_on.map(|fd| QueuedWrite {
+    let write = req.queued_on.get().map(|fd| QueuedWrite {
         waits_for_disk: req.op.waits_for_disk(kind),
         is_fast: write::history_of(fd).is_fast(),
         is_held_back: guard.run_queue.is_blocked(fd),

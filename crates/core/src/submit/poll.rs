@@ -119,7 +119,7 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
                 complete(guard, req, Outcome::ok(res));
                 return None;
             }
-            guard.res.post(Cqe { user_data, res, flags: cqe::MORE });
+            guard.post_shot(waiting.id, Cqe { user_data, res, flags: cqe::MORE });
             None
         }
         Op::Poll(PollOp::Add { mask, .. }) => {

@@ -7,7 +7,7 @@ use super::identity::WorkerIdentity;
 use super::{facts, identity, link_timeout};
 use crate::io_wq::{Account, Cancelled, HashKey, InterruptGuard, Work};
 use crate::ops::{Op, OpFile, table};
-use crate::request::{Outcome, ReqId, Request, Stage};
+use crate::request::{OptionalFd, Outcome, ReqId, Request, Stage};
 use crate::route::{PollDirection, Route};
 use crate::state::{Punted, Ready, UringGuard};
 use alloc::boxed::Box;
@@ -22,7 +22,7 @@ pub(super) fn punt(guard: &mut UringGuard, mut req: Request, file: OpFile) {
     }
     let kind = facts::file_kind(&req, file);
     if req.op.is_write() && kind.is_seekable() && !kind.is_direct() {
-        req.queued_on = Some(file.fd);
+        req.queued_on = OptionalFd::some(file.fd);
         stats::bump(guard.res.ring_index, Counter::WritesWorker);
     }
     match facts::blocked_route(guard, &req, file, Depth::Driving) {
@@ -75,7 +75,7 @@ fn enqueue(guard: &mut UringGuard, req: Request) {
 /// Buffered writes to an inode run one at a time, in this order: more threads would only wait for
 /// its lock.
 fn hash_key(req: &Request) -> Option<HashKey> {
-    let stat = io::fstat(req.queued_on?).ok()?;
+    let stat = io::fstat(req.queued_on.get()?).ok()?;
     Some(HashKey::of_inode(stat.dev, stat.ino))
 }
 

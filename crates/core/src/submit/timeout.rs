@@ -7,7 +7,7 @@ use super::complete::{complete, complete_timeout, note_timeout};
 use super::link_timeout;
 use super::punt::punt;
 use crate::ops::{Op, OpFile, table, timeout::TimeoutOp, timeout::TimeoutSpec};
-use crate::request::{Outcome, ReqId, Request, Stage};
+use crate::request::{OptionalFd, Outcome, ReqId, Request, Stage};
 use crate::state::UringGuard;
 use crate::throttle::Throttled;
 use uringlet_abi::{Opcode, cqe};
@@ -89,7 +89,7 @@ pub(super) fn throttle(guard: &mut UringGuard, mut req: Request, file: OpFile, t
     if let Err(errno) = req.op.import_args() {
         return complete(guard, req, Outcome::err(errno));
     }
-    req.queued_on = Some(file.fd);
+    req.queued_on = OptionalFd::some(file.fd);
     let seq = guard.res.timers.next_seq();
     let id = guard.park(req, Stage::Throttled { throttled, seq, since_ns: process::monotonic_ns() });
     arm_timer(guard, throttled.deadline_ns, seq, id);

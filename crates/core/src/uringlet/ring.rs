@@ -65,7 +65,7 @@ impl Host for RingHost {
     }
 
     fn file_of(guard: &mut UringGuard, id: ReqId) -> Option<Option<i32>> {
-        guard.parked(id).map(|parked| parked.req.queued_on)
+        guard.parked(id).map(|parked| parked.req.queued_on.get())
     }
 
     fn take_op(guard: &mut UringGuard, id: ReqId, tid: u32) -> Option<RunningOp> {

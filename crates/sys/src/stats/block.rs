@@ -4,12 +4,13 @@ use super::counters::{BLOCKS, COUNTERS, Counter, NAMES, SHARED};
 use super::events::{self, EVENTS_KEPT, EventRing};
 use crate::arch::stats_note;
 use crate::process;
+use crate::trace::TraceControl;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Version of the [`StatsHeader`]'s layout.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 /// Name of the note's owner.
 pub const NOTE_NAME: &str = "uringlet";
 
@@ -52,6 +53,10 @@ pub struct StatsHeader {
     pub events: u32,
     /// Offset of the 64-bit number of all events ever.
     pub events_total_at: u32,
+    /// Offset of the [`TraceControl`].
+    pub trace_at: u32,
+    /// Keeps the version at a multiple of 8.
+    pub reserved: u32,
     /// The engine's version, padded with NULs.
     pub engine: [u8; 16],
 }
@@ -64,6 +69,7 @@ struct Stats {
     kinds: [u8; events::KINDS.len()],
     blocks: [Block; BLOCKS],
     events: EventRing<EVENTS_KEPT>,
+    trace: TraceControl,
 }
 
 static STATS: Stats = Stats {
@@ -83,13 +89,22 @@ static STATS: Stats = Stats {
         event_stride: events::STRIDE as u32,
         events: EVENTS_KEPT as u32,
         events_total_at: (offset_of!(Stats, events) + EventRing::<EVENTS_KEPT>::TOTAL_AT) as u32,
+        trace_at: offset_of!(Stats, trace) as u32,
+        reserved: 0,
         engine: padded(env!("CARGO_PKG_VERSION")),
     },
     names: bytes(NAMES),
     kinds: bytes(events::KINDS),
     blocks: [const { Block([const { AtomicU64::new(0) }; COUNTERS]) }; BLOCKS],
     events: EventRing::new(),
+    trace: TraceControl::new(),
 };
+
+/// Whether and where this process records (`trace`): beside the counters, where a tracer finds it.
+#[inline(always)]
+pub(crate) fn trace_control() -> &'static TraceControl {
+    &STATS.trace
+}
 
 stats_note!(LAYOUT_VERSION, STATS);
 

@@ -140,6 +140,11 @@ impl Recv {
         Ok(())
     }
 
+    /// Where the bytes begin, unless they are in several buffers.
+    pub(super) fn filled(&self) -> Option<UserPtr> {
+        (!self.is_bundle && self.iovecs.is_none()).then(|| UserPtr::at(self.addr))
+    }
+
     pub(super) fn registered_buffer(&self) -> Option<u16> {
         self.buffer
     }

@@ -1,0 +1,73 @@
+//! Bytes of the program's memory for a tracer: copies that survive a bad address.
+
+use uringlet_abi::{Opcode, Sqe, sqe};
+use uringlet_sys::trace::{RecordKind, TraceRecord, TraceWriter, data_chunk_bytes};
+use uringlet_sys::{UserPtr, io, user};
+
+const CHUNK: usize = data_chunk_bytes();
+/// No name of an open file is recorded beyond this.
+const NAME: usize = 512;
+
+/// Bytes that are to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DataPlace {
+    /// `argument`
+    pub(super) argument: u16,
+    pub(super) at: UserPtr,
+    pub(super) len: usize,
+    /// How many there are in all.
+    pub(super) total: usize,
+    /// They end with a NUL, if not before.
+    pub(super) is_text: bool,
+}
+
+/// Records the bytes of a place as far as they can be read, for the request of `about`.
+pub(super) fn record_data(writer: TraceWriter<'_>, about: TraceRecord, place: DataPlace) {
+    let mut done = 0;
+    loop {
+        let mut record = TraceRecord { kind: RecordKind::Data as u8, detail: place.argument, ..about };
+        let mut bytes = [0_u8; CHUNK];
+        let wanted = CHUNK.min(place.len - done);
+        let mut got = user::copy_in_user(io::ptr_of_mut(&mut bytes), place.at.add(done), wanted);
+        let end = if place.is_text { bytes[..got].iter().position(|&byte| byte == 0) } else { None };
+        got = end.unwrap_or(got);
+        fill(&mut record, done, if place.is_text { done + got } else { place.total }, &bytes[..got]);
+        writer.record(&record);
+        done += got;
+        if got < wanted || end.is_some() || done == place.len {
+            return;
+        }
+    }
+}
+
+fn fill(record: &mut TraceRecord, at: usize, total: usize, bytes: &[u8]) {
+    record.len = bytes.len() as u32;
+    record.payload = Default::default();
+    record.payload[0] |= at as u64;
+    record.payload[1] = total as u64;
+    for (word, chunk) in record.payload[2..].iter_mut().zip(bytes.chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_le_bytes(whole);
+    }
+}
+
+/// Records what file a number is.
+pub(super) fn record_file(writer: TraceWriter<'_>, about: TraceRecord, number: i32) {
+    let mut name = [0_u8; NAME];
+    let len = io::path_of(number, &mut name).unwrap_or(0);
+    let mut at = 0;
+    while at == 0 || at < len {
+        let chunk = &name[at..len.min(at + CHUNK)];
+        let mut record = TraceRecord { kind: RecordKind::File as u8, ..about };
+        fill(&mut record, at, len, chunk);
+        record.payload[0] |= u64::from(number.cast_unsigned()) << 32;
+        writer.record(&record);
+        at += CHUNK;
+    }
+}
+
+/// The one buffer that a request fills which is executed without being built.
+pub(super) fn single_buffer(opcode: Opcode, entry: &Sqe) -> Option<UserPtr> {
+    (opcode == Opcode::Read && entry.flags & sqe::BUFFER_SELECT == 0).then(|| UserPtr::at(entry.addr))
+}

@@ -1,0 +1,118 @@
+//! What a tracer is told of requests (`uringlet trace`): their SQEs and what these point to, the
+//! names of their files, their results and the way they went.
+//!
+//! Called under the ring's lock. Without a tracer each call costs a relaxed load
+//! (`uringlet_sys::trace::is_on`).
+
+mod arguments;
+mod calls;
+mod data;
+mod tag;
+
+pub(crate) use calls::{entered, entering, registered, ring_made};
+pub(crate) use tag::TraceTag;
+pub(crate) use uringlet_sys::trace::is_on;
+
+use crate::ops::Outcome;
+use crate::ring_resources::RingResources;
+use data::{DataPlace, record_data, record_file};
+use uringlet_abi::{Opcode, Sqe, cqe, sqe};
+use uringlet_sys::clock::ticks;
+use uringlet_sys::trace::{RecordKind, TraceRecord, argument, road, with_buffer};
+use uringlet_sys::{UserPtr, process, program_tid::program_tid};
+
+/// The calling thread, which has the ring's lock.
+fn thread(res: &RingResources) -> u32 {
+    if res.lock_owner.is_submitter() { program_tid() } else { process::tid() }
+}
+
+/// A record about a request of this ring, at this moment.
+fn record_of(res: &RingResources, kind: RecordKind, request: u32) -> TraceRecord {
+    TraceRecord {
+        kind: kind as u8,
+        ring: res.ring_index,
+        ticks: ticks(),
+        pid: process::pid(),
+        tid: thread(res),
+        request,
+        ..TraceRecord::default()
+    }
+}
+
+/// An SQE is consumed. Returns what its request is to keep.
+#[cold]
+#[inline(never)]
+pub(crate) fn submitted(res: &mut RingResources, entry: &Sqe, is_last: bool) -> TraceTag {
+    let tag = TraceTag::numbered(res.traced.wrapping_add(1));
+    res.traced = tag.number();
+    let mut record = record_of(res, RecordKind::Submission, tag.number());
+    record.detail = if is_last { TraceRecord::LAST } else { 0 };
+    record.payload[..8].copy_from_slice(&entry.to_words());
+    let [mut file, second] = Opcode::from_u8(entry.opcode).map_or([-1; 2], |opcode| arguments::files(opcode, entry));
+    if entry.flags & sqe::FIXED_FILE != 0 && file >= 0 {
+        file = registered_number(res, file);
+    }
+    record.payload[8] = u64::from(file.cast_unsigned());
+    let is_traced = with_buffer(|writer| {
+        for number in [file, second].into_iter().filter(|&number| number >= 0 && !writer.is_named(number)) {
+            record_file(writer, record, number);
+        }
+        writer.record(&record);
+        if let Some(opcode) = Opcode::from_u8(entry.opcode) {
+            let limit = writer.policy().string_limit as usize;
+            arguments::of(opcode, entry, limit, |place| record_data(writer, record, place));
+        }
+    });
+    is_traced.map_or(TraceTag::NONE, |()| tag)
+}
+
+/// The engine's number of a registered file; -1: there is none.
+fn registered_number(res: &RingResources, index: i32) -> i32 {
+    res.files.get(index.cast_unsigned()).map_or(-1, |node| node.fd.number())
+}
+
+/// The result of a request that was executed without being built.
+#[cold]
+#[inline(never)]
+pub(crate) fn completed_at_once(res: &RingResources, entry: &Sqe, tag: TraceTag, outcome: Outcome) {
+    let opcode = Opcode::from_u8(entry.opcode).unwrap_or(Opcode::Nop);
+    let end = TracedOutcome { tag: tag.by(road::FAST_PATH), opcode, user_data: entry.user_data, has_cqe: true };
+    completed(res, end, outcome, data::single_buffer(opcode, entry));
+}
+
+/// What a completion is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TracedOutcome {
+    pub(crate) tag: TraceTag,
+    pub(crate) opcode: Opcode,
+    pub(crate) user_data: u64,
+    /// It is not suppressed.
+    pub(crate) has_cqe: bool,
+}
+
+/// A request has a result; `filled`: where the bytes are that it has read.
+#[cold]
+#[inline(never)]
+pub(crate) fn completed(res: &RingResources, end: TracedOutcome, outcome: Outcome, filled: Option<UserPtr>) {
+    let mut record = record_of(res, RecordKind::Completion, end.tag.number());
+    record.road = end.tag.road();
+    for (is_so, bit) in [
+        (!end.has_cqe, TraceRecord::NO_CQE),
+        (outcome.flags & cqe::MORE != 0, TraceRecord::MORE),
+        (outcome.flags & cqe::NOTIF != 0, TraceRecord::NOTIFICATION),
+    ] {
+        record.detail |= if is_so { bit } else { 0 };
+    }
+    record.payload[0] = end.user_data;
+    record.payload[1] = u64::from(outcome.res.cast_unsigned()) | u64::from(outcome.flags) << 32;
+    record.payload[2] = end.opcode as u64;
+    with_buffer(|writer| {
+        let limit = writer.policy().string_limit as usize;
+        let total = usize::try_from(outcome.res).unwrap_or(0);
+        if let Some(at) = filled.filter(|_| total > 0 && limit > 0) {
+            let data = TraceRecord { kind: RecordKind::Data as u8, ..record };
+            record_data(writer, data, DataPlace { argument: argument::RESULT, at, len: total.min(limit), total, is_text: false });
+        }
+        writer.record(&record);
+    });
+}

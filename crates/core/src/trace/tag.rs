@@ -1,0 +1,55 @@
+//! What a request keeps for a tracer.
+
+/// The request's number in its ring, and the ways it went (`road`): one word, for a request has no
+/// room for more.
+///
+/// Numbers come again after 2^25 requests of a ring. The tracer tells an older request that is
+/// still in flight from a newer one by opcode and user_data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TraceTag(u32);
+
+const ROAD_BITS: u32 = 7;
+
+impl TraceTag {
+    /// Of a request that was submitted without a tracer.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The tag of this number, which is never 0.
+    pub(super) const fn numbered(number: u32) -> Self {
+        let number = number << ROAD_BITS;
+        Self(if number == 0 { 1 << ROAD_BITS } else { number })
+    }
+
+    pub(crate) const fn is_some(self) -> bool {
+        self.number() != 0
+    }
+
+    pub(super) const fn number(self) -> u32 {
+        self.0 >> ROAD_BITS
+    }
+
+    pub(super) const fn road(self) -> u8 {
+        self.0 as u8 & ((1 << ROAD_BITS) - 1)
+    }
+
+    /// The request goes this way, too.
+    #[inline]
+    pub(crate) const fn by(self, road: u8) -> Self {
+        Self(self.0 | road as u32)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use uringlet_sys::trace::road;
+
+    #[test]
+    fn numbers_wrap_around_none() {
+        let last = TraceTag::numbered((1 << 25) - 1);
+        assert!(last.is_some() && !TraceTag::NONE.by(road::COMMAND).is_some());
+        assert_eq!(TraceTag::numbered(last.number() + 1).number(), 1);
+        let both = last.by(road::POLL).by(road::IO_WQ);
+        assert_eq!((both.number(), both.road()), (last.number(), road::POLL | road::IO_WQ));
+    }
+}
