@@ -27,6 +27,7 @@ mod stop;
 mod summary;
 mod table;
 mod tools;
+mod trace;
 mod ublk;
 mod value_parsers;
 mod workers;
@@ -51,6 +52,7 @@ enum Benchmark {
     Echo(echo::BenchEchoArgs),
     Ublk(ublk::BenchUblkArgs),
     Start(start::BenchStartArgs),
+    Trace(trace::BenchTraceArgs),
 }
 
 /// The status of a program that SIGINT killed, as shells report it.
@@ -65,6 +67,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Status {
         Benchmark::Echo(args) => echo::run(args),
         Benchmark::Ublk(args) => ublk::run(args),
         Benchmark::Start(args) => start::run(args),
+        Benchmark::Trace(args) => trace::run(args),
     };
     match ended {
         Ok(BenchOutcome::Complete) => 0,
