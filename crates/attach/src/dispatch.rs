@@ -9,7 +9,7 @@ use crate::arch::CallFrame;
 use crate::convert::{Register, int, low_i32, low_u32};
 use crate::disposition::Disposition;
 use crate::kernel_call::issue;
-use crate::ring_fd::{self, EINVAL};
+use crate::ring_fd::{self, Direction, EINVAL};
 use crate::{dup, exec, fork, in_use, path_calls, polled_fds, signals, symbols, trap};
 
 /// Handles a call. The program's thread is on an engine stack here, its own registers are in
@@ -69,7 +69,8 @@ fn dispatch_other(call: &CallFrame) -> Disposition {
         Sysno::rt_sigaction => set_signal_action(args),
         Sysno::fork | Sysno::clone | Sysno::clone3 => Disposition::of(fork::call(nr, args)),
         Sysno::prctl if low_u32(a1) == PR_GET_RING_ENGINE => Handled(1),
-        Sysno::read | Sysno::write | Sysno::readv | Sysno::writev => refuse(ring_fd::refuses_transfers(low_i32(a1))),
+        Sysno::read | Sysno::readv => refuse(ring_fd::refuses_transfer(low_i32(a1), Direction::Read)),
+        Sysno::write | Sysno::writev => refuse(ring_fd::refuses_transfer(low_i32(a1), Direction::Write)),
         Sysno::sendmsg => refuse(ENGINE.passes_a_ring(low_i32(a1), UserPtr::new(a2))),
         Sysno::sendmmsg => send_messages(args),
         Sysno::setrlimit | Sysno::prlimit64 => set_limit(nr, args),

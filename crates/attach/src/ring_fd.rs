@@ -8,8 +8,18 @@ use crate::convert::Register;
 /// The kernel's answer.
 pub(crate) const EINVAL: isize = -22;
 
-/// Whether read(2) and write(2) of this number are refused.
-pub(crate) fn refuses_transfers(fd: i32) -> bool {
+/// Of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// Whether read(2) or write(2) of this number is refused. Before a read, polls are told.
+pub(crate) fn refuses_transfer(fd: i32, direction: Direction) -> bool {
+    if direction == Direction::Read {
+        ENGINE.before_read(fd);
+    }
     ENGINE.is_ours(fd) && ENGINE.is_ring(fd)
 }
 

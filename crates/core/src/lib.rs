@@ -190,4 +190,12 @@ impl Engine {
     pub fn is_ours(&'static self, fd: i32) -> bool {
         uringlet_sys::fd_table::is_ours(fd)
     }
+
+    /// Whether a read or write of this number concerns the engine, as far as known: it
+    /// [`is_ours`](Self::is_ours), or a ring waits for its readiness. One table load.
+    #[inline]
+    #[must_use]
+    pub fn concerns_transfers(&'static self, fd: i32) -> bool {
+        uringlet_sys::fd_table::concerns_transfers(fd)
+    }
 }

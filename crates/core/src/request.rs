@@ -352,6 +352,9 @@ impl Parked {
         if let Stage::Throttled { .. } = self.stage {
             throttle::note_throttled(ring_index);
         }
+        if let Some(fd) = self.polled() {
+            fd_table::set_polling_ring(fd, ring_index);
+        }
     }
 
     /// The request is parked no longer: undoes [`mark`](Self::mark).
@@ -365,6 +368,14 @@ impl Parked {
         if let Stage::Throttled { throttled, since_ns, .. } = self.stage {
             throttle::note_unthrottled(ring_index, throttled, since_ns);
         }
+        if let Some(fd) = self.polled() {
+            fd_table::clear_polling_ring(fd, ring_index);
+        }
+    }
+
+    /// The program's number that this POLL_ADD waits on.
+    fn polled(&self) -> Option<i32> {
+        if self.req.opcode == Opcode::PollAdd { self.req.fd() } else { None }
     }
 
     /// The file number of a delayed write, and its delay.

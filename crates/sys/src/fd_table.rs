@@ -24,6 +24,8 @@ const LEAVING: u64 = 1 << 27;
 /// The trace that has the name of the number's file, counted modulo 7; 0: none.
 const NAMED_SHIFT: u32 = 28;
 const NAMED_MASK: u64 = 7 << NAMED_SHIFT;
+/// The ring of the mask waits for the file's readiness (POLL_ADD).
+const POLLED: u64 = 1 << 31;
 const KIND_SHIFT: u32 = 32;
 const KIND_MASK: u64 = 0xffff << KIND_SHIFT;
 const USERS_SHIFT: u32 = 48;
@@ -127,8 +129,39 @@ pub(crate) fn end_all_leaving() {
 #[inline]
 #[must_use]
 pub fn ring_index(fd: i32) -> Option<u32> {
-    let index = (word(fd)?.load(Acquire) & RING_MASK) as u32;
-    index.checked_sub(1)
+    let word = word(fd)?.load(Acquire);
+    if word & POLLED != 0 { None } else { index_in(word) }
+}
+
+fn index_in(word: u64) -> Option<u32> {
+    ((word & RING_MASK) as u32).checked_sub(1)
+}
+
+/// A POLL_ADD of the ring with this index waits on the number. Of several rings the last one is
+/// known. Not of numbers of rings and virtual files.
+pub fn set_polling_ring(fd: i32, index: u32) {
+    let set = |old: u64| {
+        let is_free = old & (INTERNAL | VIRTUAL) == 0 && (old & RING_MASK == 0 || old & POLLED != 0);
+        is_free.then_some(old & !RING_MASK | POLLED | (u64::from(index) + 1))
+    };
+    if let Some(word) = word(fd) {
+        let _ = word.fetch_update(AcqRel, Relaxed, set);
+    }
+}
+
+/// A POLL_ADD of the ring with this index waits on the number no longer.
+pub fn clear_polling_ring(fd: i32, index: u32) {
+    let clear = |old: u64| (old & POLLED != 0 && index_in(old) == Some(index)).then_some(old & !(POLLED | RING_MASK));
+    if let Some(word) = word(fd) {
+        let _ = word.fetch_update(AcqRel, Relaxed, clear);
+    }
+}
+
+/// The index of the ring that waits for the readiness of this number's file, as far as known.
+#[must_use]
+pub fn polling_ring(fd: i32) -> Option<u32> {
+    let word = word(fd)?.load(Acquire);
+    if word & POLLED != 0 { index_in(word) } else { None }
 }
 
 /// Records the ring behind a number; `None`: it is a ring's no longer.
@@ -190,6 +223,17 @@ pub fn next_lingering(from: i32) -> Option<i32> {
 #[inline]
 #[must_use]
 pub fn is_ours(fd: i32) -> bool {
+    word(fd).is_some_and(|w| {
+        let word = w.load(Acquire);
+        word & (RING_MASK | VIRTUAL) != 0 && word & POLLED == 0
+    })
+}
+
+/// Whether a transfer by the program concerns the engine: the number is a ring's or a virtual
+/// file's, or a ring waits for its readiness. One load.
+#[inline]
+#[must_use]
+pub fn concerns_transfers(fd: i32) -> bool {
     word(fd).is_some_and(|w| w.load(Acquire) & (RING_MASK | VIRTUAL) != 0)
 }
 
@@ -250,9 +294,11 @@ pub fn forget_name(fd: i32) {
     update(fd, NAMED_MASK, 0);
 }
 
-/// Forgets the kind, the name and the write history of a number that was closed.
+/// Forgets the kind, the name, the ring that waits and the write history of a number that was
+/// closed.
 pub fn forget_kind(fd: i32) {
-    update(fd, KIND_MASK | NAMED_MASK, 0);
+    let polled = if polling_ring(fd).is_some() { POLLED | RING_MASK } else { 0 };
+    update(fd, KIND_MASK | NAMED_MASK | polled, 0);
     if let Some(entry) = entry(fd) {
         entry.history.store(0, Relaxed);
     }

@@ -1,4 +1,5 @@
-//! read(2), write(2) and sendmsg(2), which a ring's descriptor refuses (`ring_fd`).
+//! read(2), write(2) and sendmsg(2), which a ring's descriptor refuses (`ring_fd`). Polls are told
+//! of a readiness before a read takes it back.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -10,24 +11,24 @@ use super::next::{NextFunction, READ, READV, SENDMMSG, SENDMSG, WRITE, WRITEV};
 use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
 use crate::in_use::is_in_use;
-use crate::ring_fd::{EINVAL, first_refused, refuses_transfers};
+use crate::ring_fd::{Direction, EINVAL, first_refused, refuses_transfer};
 
-/// For a number that is known as a ring's, or as that of a virtual file.
+/// For a number that concerns the engine.
 #[cold]
 #[inline(never)]
-fn transfer(next: &NextFunction, fd: c_int, data: *mut c_void, count: usize) -> isize {
-    if on_engine_stack(|| refuses_transfers(fd)) {
+fn transfer(next: &NextFunction, fd: c_int, data: *mut c_void, count: usize, direction: Direction) -> isize {
+    if on_engine_stack(|| refuses_transfer(fd, direction)) {
         return to_libc_result(EINVAL);
     }
     next.call([fd.reg(), data.reg(), count, 0, 0, 0])
 }
 
 macro_rules! transfers {
-    ($($name:ident = $next:ident;)*) => {
+    ($($name:ident = $next:ident $direction:ident;)*) => {
         $(#[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C" fn $name(fd: c_int, data: *mut c_void, count: usize) -> isize {
-            if is_in_use() && ENGINE.is_ours(fd) {
-                return transfer(&$next, fd, data, count);
+            if is_in_use() && ENGINE.concerns_transfers(fd) {
+                return transfer(&$next, fd, data, count, Direction::$direction);
             }
             $next.call([fd.reg(), data.reg(), count, 0, 0, 0])
         })*
@@ -35,10 +36,10 @@ macro_rules! transfers {
 }
 
 transfers! {
-    read = READ;
-    write = WRITE;
-    readv = READV;
-    writev = WRITEV;
+    read = READ Read;
+    write = WRITE Write;
+    readv = READV Read;
+    writev = WRITEV Write;
 }
 
 fn passes_a_ring(fd: c_int, message: usize) -> bool {

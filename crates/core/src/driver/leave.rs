@@ -1,7 +1,7 @@
 //! Leaving a ring: what is armed must not be left without a thread that looks after it.
 
 use super::closing;
-use super::events::poll_unless_deferred;
+use super::events::{drive, poll_unless_deferred, run_requeued};
 use super::watcher::{WatcherNotify, hand_over};
 use crate::identity::is_diverged;
 use crate::state::home_table::check_table;
@@ -9,6 +9,7 @@ use crate::state::{LockOwner, RINGS, Ring, UringGuard};
 use crate::submit::identity::leave_worker;
 use crate::uringlet;
 use uringlet_abi::{setup, sq_flags};
+use uringlet_sys::UserPtr;
 
 /// What a thread does when it leaves a ring.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,21 @@ pub(super) fn poll_other_rings(ring: &'static Ring) {
             poll_unless_deferred(&mut guard);
             release_ring(guard);
         }
+    }
+}
+
+/// Completes what the ring's files have ready now, for a thread that is not inside it. A
+/// `DEFER_TASKRUN` ring looks when its program enters, as in the kernel.
+#[cold]
+pub(crate) fn look_at_files(ring: &'static Ring) {
+    if check_table(ring).is_err() {
+        return;
+    }
+    if let Some(mut guard) = ring.lock(LockOwner::Worker).filter(|guard| guard.res.setup & setup::DEFER_TASKRUN == 0) {
+        // Also beside a driver: what its epoll_wait reports is looked up when it wakes.
+        let _ = drive(&mut guard, 0, UserPtr::NULL);
+        run_requeued(&mut guard);
+        release_ring(guard);
     }
 }
 

@@ -28,7 +28,11 @@
 //! A ring's epoll set is armed in ours one-shot. If it fires while a thread drives the ring, the
 //! wake-up was for nothing: the ring stays disarmed until the next scan finds its seq unchanged. If
 //! it fires without a driver, the program polls the CQ without system calls, and the ring is armed
-//! again at once.
+//! again at once. A new ring counts as one whose program does.
+//!
+//! A thread may change its identity by a call that the engine does not see, right after it has left
+//! a ring. So a ring with links that act as their submitter is neither armed nor driven before a
+//! tick has passed since.
 
 use super::closing;
 use super::events::{drive, fire_timers, run_requeued};
@@ -389,7 +393,8 @@ fn scan_one(guard: &mut UringGuard, fds: &WatcherFds, result: &mut ScanResult) -
     if guard.waiters.has_driver {
         return true;
     }
-    if !guard.watched.is_armed && !guard.res.event_pending && (!has_moved || guard.watched.polls_cq) {
+    let may_be_armed = !has_moved || (guard.watched.polls_cq && !guard.leaves_dependent);
+    if !guard.watched.is_armed && !guard.res.event_pending && may_be_armed {
         result.is_active |= fds.arm(guard).is_err();
     }
     if guard.lacks_worker {
@@ -410,7 +415,9 @@ fn ring_fired(index: u32, owner: LockOwner) {
         return notify_program(&mut guard);
     }
     guard.watched.polls_cq = !guard.waiters.has_driver;
-    if !guard.waiters.has_driver {
+    // The next scan but one arms it again.
+    let was_just_left = guard.leaves_dependent && guard.watched.seq != guard.watched.seen_seq;
+    if !guard.waiters.has_driver && !was_just_left {
         // An event that comes during this call fires at once when the next scan arms the set again.
         let _ = drive(&mut guard, 0, UserPtr::NULL);
         run_requeued(&mut guard);

@@ -1,11 +1,28 @@
-//! What a ring's descriptor is not to be used for.
+//! What a ring's descriptor is not to be used for, and what comes before a read of others.
 
 use super::Engine;
+use crate::driver::leave::look_at_files;
 use crate::state::{LockOwner, RINGS};
 use uringlet_sys::fd::RingFd;
 use uringlet_sys::{UserPtr, fd_table, io, user};
 
 impl Engine {
+    /// Before the program reads from a number by itself: a readiness that the read may take back is
+    /// told to the POLL_ADD that waits for it (`docs/decisions/0030`). One table load if none does.
+    #[inline]
+    pub fn before_read(&'static self, fd: i32) {
+        if let Some(index) = fd_table::polling_ring(fd) {
+            self.tell_polls(index);
+        }
+    }
+
+    #[cold]
+    fn tell_polls(&'static self, index: u32) {
+        if let Some(ring) = RINGS.get(index).filter(|_| !self.is_foreign_process()) {
+            look_at_files(ring);
+        }
+    }
+
     /// Whether a number is a ring's. Where it is known as one, its file is looked at: libc may have
     /// closed it and given it to another file.
     #[must_use]

@@ -6,6 +6,7 @@ use super::complete::complete;
 use super::link_timeout;
 use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::ops::{Op, OpFile, poll::PollOp};
+use crate::req_id::ReqId;
 use crate::request::{FileTarget, Outcome, Request, Stage};
 use crate::rsrc::files::FileNode;
 use crate::state::{RINGS, Ready, UringGuard};
@@ -13,7 +14,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use uringlet_abi::{Cqe, Opcode, cqe};
 use uringlet_sys::fd::EngineFd;
-use uringlet_sys::{Errno, fd_table, io};
+use uringlet_sys::io::{self, is_same_file};
+use uringlet_sys::{Errno, fd_table};
 
 const POLLNVAL: u32 = 32;
 /// The events that poll(2) reports of a file without a poll method: always ready.
@@ -105,6 +107,14 @@ fn is_on_ring(stage: Stage) -> bool {
     matches!(stage, Stage::Armed { fd } if fd_table::ring_index(fd).is_some())
 }
 
+/// A multishot poll of the eventfd that the ring itself signals ends with its second event: its
+/// first CQE has made the file ready.
+fn is_on_own_eventfd(guard: &mut UringGuard, id: ReqId) -> bool {
+    let Some(own) = guard.eventfd.as_ref().map(|eventfd| eventfd.fd.number()) else { return false };
+    let Some(Stage::Armed { fd }) = guard.parked(id).map(|parked| parked.stage) else { return false };
+    is_same_file(fd, own)
+}
+
 /// An event of a file, for one of the requests that waited for it. Returns the request if it has to
 /// be issued again.
 pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) -> Option<Request> {
@@ -119,12 +129,17 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
                 complete(guard, req, Outcome::ok(res));
                 return None;
             }
+            if is_on_own_eventfd(guard, waiting.id)
+                && let Some(parked) = guard.parked(waiting.id)
+            {
+                parked.req.op = Op::Poll(PollOp::Add { mask, is_multishot: false });
+            }
             guard.post_shot(waiting.id, Cqe { user_data, res, flags: cqe::MORE });
             None
         }
         Op::Poll(PollOp::Add { mask, .. }) => {
-            let parked = guard.unpark(waiting.id)?;
-            complete(guard, parked.req, Outcome::ok((events & mask) as i32));
+            let req = guard.disarm(waiting.id)?;
+            complete(guard, req, Outcome::ok((events & mask) as i32));
             None
         }
         _ => guard.unpark(waiting.id).map(|parked| parked.req),
