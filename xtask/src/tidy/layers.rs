@@ -17,6 +17,7 @@ const LAYERS: &[&[&str]] = &[
         "intercepted",
         "slab",
         "hash",
+        "fd_map",
         "cbpf",
         "req_id",
         "virtual_file",
