@@ -17,6 +17,11 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// The seed, with the option of its kind.
+    pub(crate) fn name(&self) -> String {
+        [Some(self.seed.to_string().as_str()), self.kind.option()].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
     pub(crate) fn scenario(&self) -> Scenario {
         self.dropped.without(generate::scenario(self.seed, self.ops, self.kind))
     }

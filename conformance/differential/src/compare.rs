@@ -1,6 +1,7 @@
 //! Plays one scenario on both runners and compares.
 
 use crate::case::Case;
+use crate::listed::is_stuck_in_drain;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Comparison {
     Same,
     Differs,
+    /// They differ in a way that stays ([`crate::listed`]).
+    Listed,
     /// The difference is not reproducible, or the kernel differs from itself.
     Unsteady,
 }
@@ -65,7 +68,13 @@ impl RunnerPair {
         }
         let agree = ours.iter().any(|one| kernels.contains(one));
         let is_steady = kernels[1..].windows(2).all(|two| two[0] == two[1]);
-        Ok(if agree || !is_steady { Comparison::Unsteady } else { Comparison::Differs })
+        let scenario = case.scenario();
+        let is_listed = kernels.iter().zip(&ours).skip(1).all(|(kernel, ours)| is_stuck_in_drain(&scenario, kernel, ours));
+        Ok(match () {
+            () if is_listed => Comparison::Listed,
+            () if agree || !is_steady => Comparison::Unsteady,
+            () => Comparison::Differs,
+        })
     }
 
     /// Whether the transcripts differ in one attempt.

@@ -16,6 +16,8 @@ pub(crate) enum ScenarioKind {
 }
 
 impl ScenarioKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Files, Self::Net, Self::Recent];
+
     /// The option that asks for it.
     pub(crate) fn option(self) -> Option<&'static str> {
         match self {

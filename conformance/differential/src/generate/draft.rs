@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use crate::scenario::ScenarioOp;
-use uringlet_abi::Timespec;
+use uringlet_abi::{Opcode, Timespec, op_flags, sqe};
 
 /// The access of a request to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,15 @@ pub(super) struct Draft {
     pub(super) touches: Vec<Access>,
     /// Continues after its first completion.
     pub(super) is_multishot: bool,
+}
+
+impl Draft {
+    /// Whether it takes provided buffers, or, being corrupted, a bundle of none.
+    pub(super) fn is_provided(&self) -> bool {
+        let s = &self.op.sqe;
+        let is_bundle = s.opcode == Opcode::Send as u8 && s.ioprio & op_flags::RECVSEND_BUNDLE != 0;
+        s.flags & sqe::BUFFER_SELECT != 0 || is_bundle
+    }
 }
 
 /// Address of the request's own chunk.

@@ -52,6 +52,15 @@ pub(crate) fn scenario(seed: u64, ops: u64, kind: ScenarioKind) -> Scenario {
     scenario
 }
 
+/// A link without a successor is the last request of its batch, or it would get one.
+fn end_chains(batch: &mut [ScenarioOp]) {
+    for at in 1..batch.len() {
+        if batch[at - 1].chain != batch[at].chain {
+            batch[at - 1].sqe.flags &= !(sqe::IO_LINK | sqe::IO_HARDLINK);
+        }
+    }
+}
+
 impl ScenarioGenerator {
     fn ring(&mut self) -> Scenario {
         let rng = &mut self.rng;
@@ -124,6 +133,7 @@ impl ScenarioGenerator {
                 None => self.next_id = first_id,
             }
         }
+        end_chains(&mut batch);
         ScenarioStep::Submit(batch)
     }
 
@@ -191,10 +201,10 @@ impl ScenarioGenerator {
         }
         drafts.iter().enumerate().any(|(index, draft)| {
             let sleeps = is_with_worker && index > 0 && draft.op.may_pend;
-            let is_async = is_moved(draft);
+            let is_async = is_moved(draft) || self.has_drained;
             is_with_worker |= is_async || !draft.op.may_pend && draft.op.sqe.opcode != Opcode::Nop as u8;
-            // Workers take provided buffers early.
-            sleeps || is_async && draft.op.may_pend && (draft.is_multishot || draft.op.sqe.flags & sqe::BUFFER_SELECT != 0)
+            // Workers take provided buffers early, and end bundles.
+            sleeps || is_async && draft.op.may_pend && (draft.is_multishot || draft.is_provided())
         })
     }
 

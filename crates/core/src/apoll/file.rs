@@ -96,7 +96,7 @@ impl PolledFile {
         // A stream's end and urgent data say that a short read has not emptied it.
         let mask = if mask & EPOLLIN != 0 { mask | EPOLLRDHUP | EPOLLPRI } else { mask };
         let events = mask | EPOLLET;
-        let data = fd as u32 as u64 | u64::from(self.serial) << 32;
+        let data = u64::from(fd.cast_unsigned()) | u64::from(self.serial) << 32;
         let result = match epoll.ctl(EpollOp::Mod, fd, events, data) {
             Err(Errno::ENOENT) => {
                 // Not the file that was registered.

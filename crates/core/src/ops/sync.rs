@@ -12,6 +12,7 @@
 
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
 use super::outcome::Outcome;
+use crate::file::FileKind;
 use uringlet_abi::{Sqe, op_flags};
 use uringlet_sys::{Errno, UserPtr, io};
 
@@ -91,6 +92,8 @@ impl OpFamily for SyncOp {
             Self::Fallocate { mode, off, len } => io::fallocate(fd, mode, off, len),
             Self::Fadvise { off, len, advice } => return io::fadvise(fd, off, len, advice).into(),
             Self::Madvise { addr, len, advice } => io::madvise(addr, len, advice),
+            // The system call looks at the length before the file.
+            Self::Ftruncate { len: ..0 } if FileKind::refresh(fd).is_bad() => Err(Errno::EBADF),
             Self::Ftruncate { len } => io::ftruncate(fd, len),
         };
         Outcome::result_ok(res)

@@ -46,6 +46,8 @@ pub(crate) struct Recv {
     turn: Turn,
     /// The last receive has emptied a stream whose readiness edges are all seen.
     drained_stream: bool,
+    /// Multishot: the last CQE has told that the socket has more.
+    follows_nonempty: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
     pub(super) selected: Option<SelectedBuf>,
@@ -88,6 +90,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recv, Errno> {
         backlog: None,
         turn: Turn::default(),
         drained_stream: false,
+        follows_nonempty: false,
         done: 0,
         selected: None,
         spurious: SpuriousWakeups::default(),
@@ -121,6 +124,7 @@ impl Recv {
         };
         if self.is_bundle {
             self.append(cx, &mut issue);
+            self.follows_nonempty = matches!(&issue, Issue::More(outcome) if outcome.flags & cqe::SOCK_NONEMPTY != 0);
         }
         if core::mem::take(&mut self.drained_stream) {
             cx.ring.note_empty(try_cx.fd);
