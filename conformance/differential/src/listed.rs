@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_state_is_no_event() {
+    fn lines_behind_the_state_are_no_events() {
         assert_eq!(events("step 0:\n  #1 0 flags=0x0\nstate:\n  open: []"), ["step 0:", "  #1 0 flags=0x0"]);
     }
 }

@@ -144,20 +144,20 @@ fn runners(args: &DifferentialArgs) -> anyhow::Result<RunnerPair> {
 
 /// What the scenarios showed.
 #[derive(Debug, Default)]
-struct Tally {
+struct ScenarioCounts {
     same: u64,
     listed: u64,
     unsteady: Vec<String>,
     differ: Vec<String>,
 }
 
-impl Tally {
+impl ScenarioCounts {
     fn played(&self) -> u64 {
         self.same + self.listed + (self.unsteady.len() + self.differ.len()) as u64
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for ScenarioCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { same, listed, unsteady, differ } = self;
         write!(
@@ -180,7 +180,7 @@ fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
     let scenarios = args.count * kinds.len() as u64;
     let started = Instant::now();
     let next = AtomicU64::new(0);
-    let tally = Mutex::new(Tally::default());
+    let counts = Mutex::new(ScenarioCounts::default());
     let player = || -> anyhow::Result<()> {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -195,15 +195,15 @@ fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
                 let case = if args.is_unshrunk { case.clone() } else { shrink::shrink(&runners, case.clone())? };
                 println!("{}", runners.report(&case)?);
             }
-            let mut tally = tally.lock().expect("no player panics");
+            let mut counts = counts.lock().expect("no player panics");
             match comparison {
-                Comparison::Same => tally.same += 1,
-                Comparison::Listed => tally.listed += 1,
-                Comparison::Unsteady => tally.unsteady.push(case.name()),
-                Comparison::Differs => tally.differ.push(case.name()),
+                Comparison::Same => counts.same += 1,
+                Comparison::Listed => counts.listed += 1,
+                Comparison::Unsteady => counts.unsteady.push(case.name()),
+                Comparison::Differs => counts.differ.push(case.name()),
             }
-            if tally.played().is_multiple_of(100) {
-                println!("{} of {scenarios} scenarios, {} s: {tally}", tally.played(), started.elapsed().as_secs());
+            if counts.played().is_multiple_of(100) {
+                println!("{} of {scenarios} scenarios, {} s: {counts}", counts.played(), started.elapsed().as_secs());
             }
         }
     };
@@ -211,7 +211,7 @@ fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
         let players: Vec<_> = (0..args.jobs).map(|_| scope.spawn(player)).collect();
         players.into_iter().try_for_each(|player| player.join().expect("no player panics"))
     })?;
-    let tally = tally.into_inner().expect("no player panics");
-    println!("seeds {} to {}: {tally}; {} s", args.seed, args.seed + args.count - 1, started.elapsed().as_secs());
-    Ok(tally.differ.is_empty())
+    let counts = counts.into_inner().expect("no player panics");
+    println!("seeds {} to {}: {counts}; {} s", args.seed, args.seed + args.count - 1, started.elapsed().as_secs());
+    Ok(counts.differ.is_empty())
 }

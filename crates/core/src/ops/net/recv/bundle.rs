@@ -3,8 +3,8 @@
 //! Without a length the number of buffers to take is unknown: the first try takes one. If it was
 //! filled and the socket has more, a second receive continues behind it, once, and the same CQE
 //! reports both. A bundle that has taken the ring's last buffer ends its request, unless it was
-//! known that the socket had no more bytes than the bundle: then the kernel takes a buffer for those
-//! bytes, and does not look whether there is another.
+//! known that the socket had no more bytes than the bundle: then the kernel takes a buffer for
+//! those bytes, and does not look whether there is another.
 
 use super::Recv;
 use crate::ops::issue::{Issue, IssueCx};
