@@ -187,7 +187,7 @@ fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
             if index >= scenarios {
                 return Ok(());
             }
-            let (seed, kind) = (args.seed + index / kinds.len() as u64, kinds[index as usize % kinds.len()]);
+            let (seed, kind) = (args.seed + index / kinds.len() as u64, kinds[usize::try_from(index)? % kinds.len()]);
             let case = Case { seed, ops: args.ops, kind, dropped: Dropped::default() };
             let comparison = runners.compare(&case)?;
             if comparison == Comparison::Differs {

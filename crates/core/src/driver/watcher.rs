@@ -32,7 +32,8 @@
 //!
 //! A thread may change its identity by a call that the engine does not see, right after it has left
 //! a ring. So a ring with links that act as their submitter is neither armed nor driven before a
-//! tick has passed since.
+//! tick has passed since. Nor is a `DEFER_TASKRUN` ring armed: its notification could come while the
+//! program is about to enter.
 
 use super::closing;
 use super::events::{drive, fire_timers, run_requeued};
@@ -393,7 +394,8 @@ fn scan_one(guard: &mut UringGuard, fds: &WatcherFds, result: &mut ScanResult) -
     if guard.waiters.has_driver {
         return true;
     }
-    let may_be_armed = !has_moved || (guard.watched.polls_cq && !guard.leaves_dependent);
+    let is_deferred = guard.res.setup & setup::DEFER_TASKRUN != 0;
+    let may_be_armed = !has_moved || (guard.watched.polls_cq && !guard.leaves_dependent && !is_deferred);
     if !guard.watched.is_armed && !guard.res.event_pending && may_be_armed {
         result.is_active |= fds.arm(guard).is_err();
     }

@@ -17,7 +17,7 @@ pub(super) fn register(guard: &mut UringGuard, arg: UserPtr, n: u32, counts: Eve
     if !io::is_eventfd(kept.number()) {
         return Err(Errno::EINVAL);
     }
-    guard.eventfd = Some(RegisteredEventfd { fd: Arc::new(kept), counts });
+    guard.eventfd = Some(RegisteredEventfd { fd: Arc::new(kept), counts, is_signalled: false });
     Ok(0)
 }
 

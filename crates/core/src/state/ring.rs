@@ -68,6 +68,8 @@ pub(crate) enum EventfdCounts {
 pub(crate) struct RegisteredEventfd {
     pub(crate) fd: Arc<EngineFd>,
     pub(crate) counts: EventfdCounts,
+    /// The ring has signalled it since a multishot poll was armed.
+    pub(crate) is_signalled: bool,
 }
 
 /// Threads that wait for CQEs.

@@ -95,10 +95,11 @@ impl RingState {
             return wakeups;
         }
         let wants_event = self.res.memory.word(RingField::CqFlags).load(Relaxed) & cq_flags::EVENTFD_DISABLED == 0;
-        if let Some(eventfd) = &self.eventfd
+        if let Some(eventfd) = &mut self.eventfd
             && wants_event
             && (eventfd.counts == EventfdCounts::All || !self.res.lock_owner.is_submitter() || posted.is_async)
         {
+            eventfd.is_signalled = true;
             wakeups.eventfd = Some(Arc::clone(&eventfd.fd));
         }
         self.flag_readable(ring);

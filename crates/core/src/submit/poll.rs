@@ -6,7 +6,6 @@ use super::complete::complete;
 use super::link_timeout;
 use crate::apoll::{PollTarget, PollWaiter, Rearm};
 use crate::ops::{Op, OpFile, poll::PollOp};
-use crate::req_id::ReqId;
 use crate::request::{FileTarget, Outcome, Request, Stage};
 use crate::rsrc::files::FileNode;
 use crate::state::{RINGS, Ready, UringGuard};
@@ -37,6 +36,9 @@ pub(super) fn add(guard: &mut UringGuard, req: &mut Request, file: OpFile) -> At
         guard.unlocked(|| RINGS.note_polled_by_ring(file.fd));
     }
     let file = if is_multishot { duplicated(guard, req, file) } else { file };
+    if let Some(own) = guard.eventfd.as_mut().filter(|_| is_multishot) {
+        own.is_signalled = false;
+    }
     let node = req.node().map(Arc::downgrade);
     let id = guard.park(req.take(), Stage::Armed { fd: file.fd });
     let waiting = PollWaiter { id, mask, is_multishot };
@@ -107,12 +109,11 @@ fn is_on_ring(stage: Stage) -> bool {
     matches!(stage, Stage::Armed { fd } if fd_table::ring_index(fd).is_some())
 }
 
-/// A multishot poll of the eventfd that the ring itself signals ends with its second event: its
-/// first CQE has made the file ready.
-fn is_on_own_eventfd(guard: &mut UringGuard, id: ReqId) -> bool {
-    let Some(own) = guard.eventfd.as_ref().map(|eventfd| eventfd.fd.number()) else { return false };
-    let Some(Stage::Armed { fd }) = guard.parked(id).map(|parked| parked.stage) else { return false };
-    is_same_file(fd, own)
+/// A multishot poll of the eventfd that the ring itself signals ends with the first event that may
+/// be the ring's own: its CQEs would wake it for ever.
+fn is_on_own_eventfd(guard: &UringGuard, stage: Stage) -> bool {
+    let (Some(own), Stage::Armed { fd }) = (&guard.eventfd, stage) else { return false };
+    own.is_signalled && is_same_file(fd, own.fd.number())
 }
 
 /// An event of a file, for one of the requests that waited for it. Returns the request if it has to
@@ -124,22 +125,17 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
         Op::Poll(PollOp::Add { mask, is_multishot: true }) => {
             let res = (events & mask) as i32;
             let user_data = parked.req.user_data;
-            if !guard.res.has_room() || is_on_ring(stage) {
+            if !guard.res.has_room() || is_on_ring(stage) || is_on_own_eventfd(guard, stage) {
                 let req = guard.disarm(waiting.id)?;
                 complete(guard, req, Outcome::ok(res));
                 return None;
-            }
-            if is_on_own_eventfd(guard, waiting.id)
-                && let Some(parked) = guard.parked(waiting.id)
-            {
-                parked.req.op = Op::Poll(PollOp::Add { mask, is_multishot: false });
             }
             guard.post_shot(waiting.id, Cqe { user_data, res, flags: cqe::MORE });
             None
         }
         Op::Poll(PollOp::Add { mask, .. }) => {
-            let req = guard.disarm(waiting.id)?;
-            complete(guard, req, Outcome::ok((events & mask) as i32));
+            let parked = guard.unpark(waiting.id)?;
+            complete(guard, parked.req, Outcome::ok((events & mask) as i32));
             None
         }
         _ => guard.unpark(waiting.id).map(|parked| parked.req),
