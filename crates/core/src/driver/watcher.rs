@@ -32,8 +32,8 @@
 //!
 //! A thread may change its identity by a call that the engine does not see, right after it has left
 //! a ring. So a ring with links that act as their submitter is neither armed nor driven before a
-//! tick has passed since. Nor is a `DEFER_TASKRUN` ring armed: its notification could come while the
-//! program is about to enter.
+//! tick has passed since. Nor is a `DEFER_TASKRUN` ring armed: its notification could come while
+//! the program is about to enter.
 
 use super::closing;
 use super::events::{drive, fire_timers, run_requeued};
