@@ -26,6 +26,13 @@ pub(crate) enum Resource {
     Pending,
 }
 
+impl Access {
+    /// Whether it is one to a file of these.
+    pub(super) fn is_of(&self, files: &[i32]) -> bool {
+        matches!(self.resource, Resource::File(fd) if files.contains(&fd))
+    }
+}
+
 pub(super) fn writes(resource: Resource) -> Access {
     Access { resource, is_write: true }
 }

@@ -42,6 +42,11 @@ impl Turn {
         *self = Self { retries: 0, next: NextTry::AfterOthers };
     }
 
+    /// Whether the next transfer follows at once.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.next == NextTry::AtOnce
+    }
+
     /// The stream is empty, and what comes from now on is an edge.
     pub(crate) fn wait_for_edge(&mut self) {
         self.next = NextTry::OnEdge;

@@ -46,7 +46,7 @@ pub(crate) struct Recv {
     turn: Turn,
     /// The last receive has emptied a stream whose readiness edges are all seen.
     drained_stream: bool,
-    /// Multishot: the last CQE has told that the socket has more.
+    /// Multishot: the last receive of this turn has told that the socket has more.
     follows_nonempty: bool,
     /// Bytes that earlier tries have received.
     pub(super) done: usize,
@@ -124,7 +124,8 @@ impl Recv {
         };
         if self.is_bundle {
             self.append(cx, &mut issue);
-            self.follows_nonempty = matches!(&issue, Issue::More(outcome) if outcome.flags & cqe::SOCK_NONEMPTY != 0);
+            let says_more = matches!(&issue, Issue::More(outcome) if outcome.flags & cqe::SOCK_NONEMPTY != 0);
+            self.follows_nonempty = says_more && self.turn.goes_on();
         }
         if core::mem::take(&mut self.drained_stream) {
             cx.ring.note_empty(try_cx.fd);
