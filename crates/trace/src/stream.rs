@@ -36,6 +36,8 @@ struct ChainState {
 #[derive(Debug, Default)]
 pub struct Assembler {
     pending: HashMap<RequestKey, Vec<PendingRequest>>,
+    /// Data of requests that come later.
+    early: HashMap<RequestKey, BTreeMap<u16, Data>>,
     files: HashMap<u32, FileNames>,
     /// Names that come in several records.
     partial_names: HashMap<(u32, i32), Vec<u8>>,
@@ -49,6 +51,7 @@ impl Assembler {
             Some(RecordKind::Process) => self.process(record, &mut emit),
             Some(RecordKind::Submission) => self.submission(record),
             Some(RecordKind::Completion) => emit(self.completion(record)),
+            Some(RecordKind::Executed) => emit(self.executed(record)),
             Some(RecordKind::Data) => self.data(record),
             Some(RecordKind::File) => self.file(record),
             Some(RecordKind::Setup) => {
@@ -64,6 +67,7 @@ impl Assembler {
     /// The trace is over, or the process: what has not ended.
     pub fn finish(&mut self, pid: Option<u32>, reason: &'static str, mut emit: impl FnMut(Event)) {
         let mut left: Vec<Rc<SubmittedRequest>> = Vec::new();
+        self.early.retain(|(of, ..), _| pid.is_some_and(|pid| pid != *of));
         self.pending.retain(|(of, ..), requests| {
             let is_meant = pid.is_none_or(|pid| pid == *of);
             if is_meant {
@@ -95,6 +99,20 @@ impl Assembler {
     }
 
     fn submission(&mut self, record: &TraceRecord) {
+        let submission = Rc::new(self.submitted(record, record.ticks));
+        let pending = PendingRequest { submission, has_cqe: false, result: None };
+        self.pending.entry(key(record)).or_default().push(pending);
+    }
+
+    /// A request whose records are this one and data before it.
+    fn executed(&mut self, record: &TraceRecord) -> Event {
+        let mut submission = self.submitted(record, record.payload[10]);
+        submission.data = self.early.remove(&key(record)).unwrap_or_default();
+        let result = submission.data.remove(&argument::RESULT);
+        Event::Completion(Rc::new(submission), CqeShown { result, ..shown(record, record.payload[9]) })
+    }
+
+    fn submitted(&mut self, record: &TraceRecord, ticks: u64) -> SubmittedRequest {
         let mut words = [0; 8];
         words.copy_from_slice(&record.payload[..8]);
         let entry = Sqe::from_words(words);
@@ -103,20 +121,18 @@ impl Assembler {
         let file = low(record.payload[8]).cast_signed();
         let numbers = [file, entry.fd, entry.splice_fd_in, entry.len.cast_signed(), low(entry.off).cast_signed()];
         let paths = numbers.iter().filter_map(|number| Some((*number, Rc::clone(files.get(number)?)))).collect();
-        let submission = SubmittedRequest {
+        SubmittedRequest {
             pid: record.pid,
             tid: record.tid,
             ring: record.ring,
-            ticks: record.ticks,
+            ticks,
             number: record.request,
             sqe: entry,
             paths,
             file,
             chain,
             data: BTreeMap::new(),
-        };
-        let pending = PendingRequest { submission: Rc::new(submission), has_cqe: false, result: None };
-        self.pending.entry(key(record)).or_default().push(pending);
+        }
     }
 
     fn chain_of(&mut self, record: &TraceRecord, entry: &Sqe) -> Option<(u32, u32)> {
@@ -135,13 +151,14 @@ impl Assembler {
     }
 
     fn data(&mut self, record: &TraceRecord) {
-        let Some(pending) = self.pending.get_mut(&key(record)).and_then(|requests| requests.last_mut()) else { return };
         let (at, total) = (record.payload[0] as usize, record.payload[1]);
-        let data = if record.detail == argument::RESULT {
-            pending.result.get_or_insert_default()
-        } else {
-            let Some(submission) = Rc::get_mut(&mut pending.submission) else { return };
-            submission.data.entry(record.detail).or_default()
+        let data = match self.pending.get_mut(&key(record)).and_then(|requests| requests.last_mut()) {
+            Some(pending) if record.detail == argument::RESULT => pending.result.get_or_insert_default(),
+            Some(pending) => {
+                let Some(submission) = Rc::get_mut(&mut pending.submission) else { return };
+                submission.data.entry(record.detail).or_default()
+            }
+            None => self.early.entry(key(record)).or_default().entry(record.detail).or_default(),
         };
         if at == 0 {
             data.bytes.clear();
@@ -173,20 +190,8 @@ impl Assembler {
     }
 
     fn completion(&mut self, record: &TraceRecord) -> Event {
-        let (user_data, res, flags) = (record.payload[0], low(record.payload[1]).cast_signed(), high(record.payload[1]));
-        let is_notification = flags & cqe::NOTIF != 0;
-        let mut shown = CqeShown {
-            ticks: record.ticks,
-            tid: record.tid,
-            res,
-            flags,
-            road: record.road,
-            is_skipped: record.detail & TraceRecord::NO_CQE != 0,
-            has_more: flags & cqe::MORE != 0,
-            is_notification,
-            is_later: false,
-            result: None,
-        };
+        let user_data = record.payload[0];
+        let mut shown = shown(record, record.payload[1]);
         let is_meant = |pending: &PendingRequest| {
             let entry = &pending.submission.sqe;
             entry.user_data == user_data && (u64::from(entry.opcode) == record.payload[2] || Opcode::from_u8(entry.opcode).is_none())
@@ -231,6 +236,23 @@ const fn high(word: u64) -> u32 {
 
 const fn key(record: &TraceRecord) -> RequestKey {
     (record.pid, record.ring, record.request)
+}
+
+/// A result, of this word.
+const fn shown(record: &TraceRecord, result: u64) -> CqeShown {
+    let flags = high(result);
+    CqeShown {
+        ticks: record.ticks,
+        tid: record.tid,
+        res: low(result).cast_signed(),
+        flags,
+        road: record.road,
+        is_skipped: record.kind == RecordKind::Completion as u8 && record.detail & TraceRecord::NO_CQE != 0,
+        has_more: flags & cqe::MORE != 0,
+        is_notification: flags & cqe::NOTIF != 0,
+        is_later: false,
+        result: None,
+    }
 }
 
 fn chunk(record: &TraceRecord) -> Vec<u8> {
@@ -370,7 +392,7 @@ mod tests {
         let clock = TickClock::of_test();
         for _ in 0..20_000 {
             let record = TraceRecord {
-                kind: (random() % 10).try_into().unwrap(),
+                kind: (random() % 11).try_into().unwrap(),
                 detail: (random() % 8).try_into().unwrap(),
                 pid: (random() % 2).try_into().unwrap(),
                 request: (random() % 4).try_into().unwrap(),

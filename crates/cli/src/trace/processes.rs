@@ -13,6 +13,6 @@ pub(super) fn is_alive(pid: u32) -> bool {
 /// Whether two processes see the same numbers of processes.
 pub(super) fn shares_numbers(pid: i32) -> bool {
     let space = |process: &str| fs::read_link(format!("/proc/{process}/ns/pid")).ok();
-    let own = space("self");
-    own.is_none() || own == space(&pid.to_string())
+    // If that cannot be seen, the process may not be traced either.
+    space("self").zip(space(&pid.to_string())).is_none_or(|(own, other)| own == other)
 }

@@ -9,7 +9,7 @@ use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx, filter_details, filter_details_size};
 use crate::request::{FileTarget, Outcome, Request};
 use crate::state::{FilterContext, UringGuard};
-use crate::trace::{self, TraceTag};
+use crate::trace;
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
 use uringlet_sys::{Errno, process};
 
@@ -55,20 +55,25 @@ fn is_wide(guard: &UringGuard, sqe: &Sqe, slot: SqeSlot) -> bool {
 /// One SQE: a single one is issued at once, a linked one when its chain is complete.
 #[inline(always)]
 pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
-    let tag = if trace::is_on() { trace::submitted(&mut guard.res, sqe, slot.is_last) } else { TraceTag::NONE };
+    let since = if trace::is_on() { trace::ticks() } else { 0 };
     let is_after_link = !chain.is_empty();
     let mut tried = FastPath::Fallback;
     if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path {
         tried = fast_path(guard, sqe);
         if let FastPath::Done(outcome) = tried {
-            post_fast_path(guard, sqe, tag, outcome);
+            if since != 0 {
+                trace::executed(&mut guard.res, sqe, slot.is_last, since, outcome);
+            }
+            post_fast_path(guard, sqe, outcome);
             return SqeResult::SUBMITTED;
         }
     }
     let is_wide = is_wide(guard, sqe, slot);
     let mut req = Request::new(sqe);
     req.thread = process::thread_key();
-    req.trace = tag;
+    if since != 0 {
+        req.trace = trace::submitted(&mut guard.res, sqe, slot.is_last, since);
+    }
     prep(guard, sqe, &PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link, is_wide }, &mut req);
     req.op.resume(tried.progress());
     req.op.read_big_sqe(&guard.res.memory, slot.index);
@@ -99,10 +104,7 @@ pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain
 }
 
 #[inline(always)]
-fn post_fast_path(guard: &mut UringGuard, sqe: &Sqe, tag: TraceTag, outcome: Outcome) {
-    if tag.is_some() {
-        trace::completed_at_once(&guard.res, sqe, tag, outcome);
-    }
+fn post_fast_path(guard: &mut UringGuard, sqe: &Sqe, outcome: Outcome) {
     if sqe.flags & sqe::ASYNC != 0 {
         guard.res.cq.note_async();
     }

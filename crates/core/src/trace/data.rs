@@ -1,6 +1,5 @@
 //! Bytes of the program's memory for a tracer: copies that survive a bad address.
 
-use uringlet_abi::{Opcode, Sqe, sqe};
 use uringlet_sys::trace::{RecordKind, TraceRecord, TraceWriter, data_chunk_bytes};
 use uringlet_sys::{UserPtr, io, user};
 
@@ -65,9 +64,4 @@ pub(super) fn record_file(writer: TraceWriter<'_>, about: TraceRecord, number: i
         writer.record(&record);
         at += CHUNK;
     }
-}
-
-/// The one buffer that a request fills which is executed without being built.
-pub(super) fn single_buffer(opcode: Opcode, entry: &Sqe) -> Option<UserPtr> {
-    (opcode == Opcode::Read && entry.flags & sqe::BUFFER_SELECT == 0).then(|| UserPtr::at(entry.addr))
 }

@@ -11,14 +11,14 @@ mod tag;
 
 pub(crate) use calls::{entered, entering, registered, ring_made};
 pub(crate) use tag::TraceTag;
+pub(crate) use uringlet_sys::clock::ticks;
 pub(crate) use uringlet_sys::trace::is_on;
 
 use crate::ops::Outcome;
 use crate::ring_resources::RingResources;
 use data::{DataPlace, record_data, record_file};
 use uringlet_abi::{Opcode, Sqe, cqe, sqe};
-use uringlet_sys::clock::ticks;
-use uringlet_sys::trace::{RecordKind, TraceRecord, argument, road, with_buffer};
+use uringlet_sys::trace::{RecordKind, TraceRecord, TraceWriter, argument, road, with_buffer};
 use uringlet_sys::{UserPtr, process, program_tid::program_tid};
 
 /// The calling thread, which has the ring's lock.
@@ -39,13 +39,44 @@ fn record_of(res: &RingResources, kind: RecordKind, request: u32) -> TraceRecord
     }
 }
 
-/// An SQE is consumed. Returns what its request is to keep.
+/// An SQE has become a request; `since`: ticks when it was consumed. Returns what the request is to
+/// keep.
 #[cold]
 #[inline(never)]
-pub(crate) fn submitted(res: &mut RingResources, entry: &Sqe, is_last: bool) -> TraceTag {
+pub(crate) fn submitted(res: &mut RingResources, entry: &Sqe, is_last: bool, since: u64) -> TraceTag {
+    let (tag, mut record, files) = record_of_sqe(res, RecordKind::Submission, entry, is_last);
+    record.ticks = since;
+    let is_traced = with_buffer(|writer| {
+        record_names(writer, record, files);
+        writer.record(&record);
+        record_arguments(writer, record, entry);
+    });
+    is_traced.map_or(TraceTag::NONE, |()| tag)
+}
+
+/// An SQE was executed without a request being built.
+#[cold]
+#[inline(never)]
+pub(crate) fn executed(res: &mut RingResources, entry: &Sqe, is_last: bool, since: u64, outcome: Outcome) {
+    let (_, mut record, files) = record_of_sqe(res, RecordKind::Executed, entry, is_last);
+    record.road = road::FAST_PATH;
+    record.payload[9] = result_word(outcome);
+    record.payload[10] = since;
+    with_buffer(|writer| {
+        record_names(writer, record, files);
+        record_arguments(writer, record, entry);
+        if entry.opcode == Opcode::Read as u8 {
+            record_filled(writer, record, UserPtr::at(entry.addr), outcome);
+        }
+        writer.record(&record);
+    });
+}
+
+/// The next request's tag, its record, and the descriptor numbers that it uses.
+fn record_of_sqe(res: &mut RingResources, kind: RecordKind, entry: &Sqe, is_last: bool) -> (TraceTag, TraceRecord, [i32; 2]) {
     let tag = TraceTag::numbered(res.traced.wrapping_add(1));
     res.traced = tag.number();
-    let mut record = record_of(res, RecordKind::Submission, tag.number());
+    let mut record = record_of(res, kind, tag.number());
     record.detail = if is_last { TraceRecord::LAST } else { 0 };
     record.payload[..8].copy_from_slice(&entry.to_words());
     let [mut file, second] = Opcode::from_u8(entry.opcode).map_or([-1; 2], |opcode| arguments::files(opcode, entry));
@@ -53,31 +84,39 @@ pub(crate) fn submitted(res: &mut RingResources, entry: &Sqe, is_last: bool) -> 
         file = registered_number(res, file);
     }
     record.payload[8] = u64::from(file.cast_unsigned());
-    let is_traced = with_buffer(|writer| {
-        for number in [file, second].into_iter().filter(|&number| number >= 0 && !writer.is_named(number)) {
-            record_file(writer, record, number);
-        }
-        writer.record(&record);
-        if let Some(opcode) = Opcode::from_u8(entry.opcode) {
-            let limit = writer.policy().string_limit as usize;
-            arguments::of(opcode, entry, limit, |place| record_data(writer, record, place));
-        }
-    });
-    is_traced.map_or(TraceTag::NONE, |()| tag)
+    (tag, record, [file, second])
+}
+
+fn record_names(writer: TraceWriter<'_>, record: TraceRecord, files: [i32; 2]) {
+    for number in files.into_iter().filter(|&number| number >= 0 && !writer.is_named(number)) {
+        record_file(writer, record, number);
+    }
+}
+
+fn record_arguments(writer: TraceWriter<'_>, record: TraceRecord, entry: &Sqe) {
+    if let Some(opcode) = Opcode::from_u8(entry.opcode) {
+        let limit = writer.policy().string_limit as usize;
+        arguments::of(opcode, entry, limit, |place| record_data(writer, record, place));
+    }
+}
+
+/// Records the beginning of what was read.
+fn record_filled(writer: TraceWriter<'_>, record: TraceRecord, at: UserPtr, outcome: Outcome) {
+    let limit = writer.policy().string_limit as usize;
+    let total = usize::try_from(outcome.res).unwrap_or(0);
+    if total > 0 && limit > 0 {
+        let data = TraceRecord { kind: RecordKind::Data as u8, ..record };
+        record_data(writer, data, DataPlace { argument: argument::RESULT, at, len: total.min(limit), total, is_text: false });
+    }
+}
+
+fn result_word(outcome: Outcome) -> u64 {
+    u64::from(outcome.res.cast_unsigned()) | u64::from(outcome.flags) << 32
 }
 
 /// The engine's number of a registered file; -1: there is none.
 fn registered_number(res: &RingResources, index: i32) -> i32 {
     res.files.get(index.cast_unsigned()).map_or(-1, |node| node.fd.number())
-}
-
-/// The result of a request that was executed without being built.
-#[cold]
-#[inline(never)]
-pub(crate) fn completed_at_once(res: &RingResources, entry: &Sqe, tag: TraceTag, outcome: Outcome) {
-    let opcode = Opcode::from_u8(entry.opcode).unwrap_or(Opcode::Nop);
-    let end = TracedOutcome { tag: tag.by(road::FAST_PATH), opcode, user_data: entry.user_data, has_cqe: true };
-    completed(res, end, outcome, data::single_buffer(opcode, entry));
 }
 
 /// What a completion is of.
@@ -104,14 +143,11 @@ pub(crate) fn completed(res: &RingResources, end: TracedOutcome, outcome: Outcom
         record.detail |= if is_so { bit } else { 0 };
     }
     record.payload[0] = end.user_data;
-    record.payload[1] = u64::from(outcome.res.cast_unsigned()) | u64::from(outcome.flags) << 32;
+    record.payload[1] = result_word(outcome);
     record.payload[2] = end.opcode as u64;
     with_buffer(|writer| {
-        let limit = writer.policy().string_limit as usize;
-        let total = usize::try_from(outcome.res).unwrap_or(0);
-        if let Some(at) = filled.filter(|_| total > 0 && limit > 0) {
-            let data = TraceRecord { kind: RecordKind::Data as u8, ..record };
-            record_data(writer, data, DataPlace { argument: argument::RESULT, at, len: total.min(limit), total, is_text: false });
+        if let Some(at) = filled {
+            record_filled(writer, record, at, outcome);
         }
         writer.record(&record);
     });

@@ -49,6 +49,9 @@ pub enum RecordKind {
     Enter = 7,
     /// io_uring_register(2): descriptor, opcode; argument; its number; result.
     Register = 8,
+    /// A request that was executed without being built, its data before it: eight words of its SQE;
+    /// the number of its file; result and CQE flags; ticks at its submission.
+    Executed = 9,
 }
 
 impl RecordKind {
@@ -64,6 +67,7 @@ impl RecordKind {
             6 => Self::Setup,
             7 => Self::Enter,
             8 => Self::Register,
+            9 => Self::Executed,
             _ => return None,
         })
     }
@@ -231,8 +235,8 @@ mod tests {
             payload: core::array::from_fn(|n| n as u64),
         };
         assert_eq!(TraceRecord::from_words(&record.to_words()), record);
-        assert_eq!((1..=8).filter(|&kind| RecordKind::from_u8(kind).is_some_and(|known| known as u8 == kind)).count(), 8);
-        assert_eq!((RecordKind::from_u8(0), RecordKind::from_u8(9)), (None, None));
+        assert_eq!((1..=9).filter(|&kind| RecordKind::from_u8(kind).is_some_and(|known| known as u8 == kind)).count(), 9);
+        assert_eq!((RecordKind::from_u8(0), RecordKind::from_u8(10)), (None, None));
     }
 
     #[test]
