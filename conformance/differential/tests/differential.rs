@@ -39,3 +39,17 @@ fn sleeping_workers_match_the_kernel() {
     let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(options).status();
     assert!(status.expect("the program that was just built starts").success());
 }
+
+/// Each differed once, and was mended: the last buffer of a multishot bundle, with whole and with
+/// incremental buffers; the order of FTRUNCATE's checks; links and hidden CQEs behind a file that
+/// is not there.
+#[test]
+fn scenarios_that_differed_stay_mended() {
+    let scenarios: [&[&str]; 6] =
+        [&["603249", "--net"], &["800057", "--net"], &["710219", "--net"], &["800554"], &["800672", "--net"], &["200207"]];
+    for scenario in scenarios {
+        let status =
+            Command::new(env!("CARGO_BIN_EXE_differential")).args(["--count", "1", "--ops", "16", "--seed"]).args(scenario).status();
+        assert!(status.expect("the program that was just built starts").success(), "seed {scenario:?}");
+    }
+}

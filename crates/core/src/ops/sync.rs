@@ -96,7 +96,12 @@ impl OpFamily for SyncOp {
             Self::Ftruncate { len: ..0 } if FileKind::refresh(fd).is_bad() => Err(Errno::EBADF),
             Self::Ftruncate { len } => io::ftruncate(fd, len),
         };
-        Outcome::result_ok(res)
+        match res {
+            // There is no such file: the kernel finds that before the operation, whose own errors
+            // are results.
+            Err(Errno::EBADF) if !matches!(self, Self::Madvise { .. }) && FileKind::refresh(fd).is_bad() => Outcome::err(Errno::EBADF),
+            res => Outcome::result_ok(res),
+        }
     }
 }
 
