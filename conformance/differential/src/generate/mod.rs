@@ -203,6 +203,9 @@ impl ScenarioGenerator {
             let sleeps = is_with_worker && index > 0 && draft.op.may_pend;
             let is_async = is_moved(draft) || self.has_drained;
             is_with_worker |= is_async || !draft.op.may_pend && draft.op.sqe.opcode != Opcode::Nop as u8;
+            // An event counter takes writes from workers only.
+            is_with_worker |=
+                draft.op.sqe.opcode == Opcode::Write as u8 && draft.touches.iter().any(|access| access.is_of(&fixture::EVENTS));
             // Workers take provided buffers early, and end bundles.
             sleeps || is_async && draft.op.may_pend && (draft.is_multishot || draft.is_provided())
         })
