@@ -45,8 +45,15 @@ fn sleeping_workers_match_the_kernel() {
 /// is not there.
 #[test]
 fn scenarios_that_differed_stay_mended() {
-    let scenarios: [&[&str]; 6] =
-        [&["603249", "--net"], &["800057", "--net"], &["710219", "--net"], &["800554"], &["800672", "--net"], &["200207"]];
+    let scenarios: [&[&str]; 7] = [
+        &["603249", "--net"],
+        &["800057", "--net"],
+        &["802652", "--net"],
+        &["710219", "--net"],
+        &["800554"],
+        &["800672", "--net"],
+        &["200207"],
+    ];
     for scenario in scenarios {
         let status =
             Command::new(env!("CARGO_BIN_EXE_differential")).args(["--count", "1", "--ops", "16", "--seed"]).args(scenario).status();

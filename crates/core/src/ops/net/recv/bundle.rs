@@ -2,9 +2,9 @@
 //!
 //! Without a length the number of buffers to take is unknown: the first try takes one. If it was
 //! filled and the socket has more, a second receive continues behind it, once, and the same CQE
-//! reports both. A bundle that has taken the ring's last buffer ends its request, unless it was
-//! known that the socket had no more bytes than the bundle: then the kernel takes a buffer for
-//! those bytes, and does not look whether there is another.
+//! reports both. A bundle that has taken the ring's last buffer ends its request. Without a length
+//! it does not, if it was known that the socket had no more bytes than the bundle: then the kernel
+//! takes a buffer for those bytes, and does not look whether there is another.
 
 use super::Recv;
 use crate::ops::issue::{Issue, IssueCx};
@@ -33,7 +33,7 @@ impl Recv {
         let is_filled = outcome.res > 0 && outcome.res as u32 == selected.len;
         let is_limited =
             selected.is_cut() || (self.is_multishot && self.cap != 0 && outcome.res as u32 >= self.cap) || self.left_in_all == Some(0);
-        let has_all_known = self.follows_nonempty && outcome.res > 1 && outcome.flags & cqe::SOCK_NONEMPTY == 0;
+        let has_all_known = self.cap == 0 && self.follows_nonempty && outcome.res > 1 && outcome.flags & cqe::SOCK_NONEMPTY == 0;
         let mut is_last = selected.is_last() && !has_all_known;
         if is_filled && !is_limited && !is_last && self.may_append(cx.file.fd) {
             is_last = self.receive_rest(cx, outcome) || self.left_in_all == Some(0);
