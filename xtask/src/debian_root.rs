@@ -32,6 +32,10 @@ pub(crate) fn cached(
     if fs::read_to_string(&made).is_ok_and(|text| text == packages) && root.exists() {
         return Ok(root);
     }
+    // A root that is half made is not taken for the one that was there.
+    if made.exists() {
+        fs::remove_file(&made)?;
+    }
     make(&root, suite, how, packages)?;
     finish(&root)?;
     fs::write(made, packages)?;
