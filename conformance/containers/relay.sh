@@ -19,8 +19,8 @@ start() {
     if [ "$relay" = mgcp ]; then
         osmo-mgw -c mgw.cfg "$@" >log 2>&1 &
     else
-        rtpengine --foreground --log-stderr --table=-1 --interface=127.0.0.1 --listen-ng=127.0.0.1:2223 \
-            --port-min=30000 --port-max=30100 --num-threads=2 --log-level=4 "$@" >log 2>&1 &
+        rtpengine --config-file=none --foreground --log-stderr --table=-1 --interface=127.0.0.1 \
+            --listen-ng=127.0.0.1:2223 --port-min=30000 --port-max=30100 --num-threads=2 --log-level=4 "$@" >log 2>&1 &
     fi
     server=$!
     sleep 2

@@ -58,7 +58,7 @@ const packet = (number) => {
 
 const relayed = new Promise((all, failed) => {
   let sent = 0, got = 0;
-  const timer = setTimeout(() => failed(new Error(`${got} of ${sent} packets came`)), 60000);
+  const timer = setTimeout(() => failed(new Error(`${got} of ${sent} packets came`)), 20000);
   const send = () => {
     while (sent < COUNT && sent < got + IN_FLIGHT) caller.send(packet(sent++), call.port, '127.0.0.1');
   };

@@ -203,7 +203,7 @@ impl RingProgram {
     }
 
     /// Speeds in turns: without a ring, with uringlet's, with the kernel's. The kernel's ring is
-    /// not there on every machine, and does not serve every program well.
+    /// not there on every machine, and a program may fail with it, or without a ring.
     fn measure(&self, cases: &ProgramCases, containers: &Postgres, rounds: u32) -> anyhow::Result<()> {
         let ways = [
             ("without a ring", self.own_way, IoMethod::Worker),
@@ -212,11 +212,11 @@ impl RingProgram {
         ];
         let mut figures = [const { Vec::new() }; 3];
         for _ in 0..rounds {
-            for ((_, command, method), figures) in ways.iter().zip(&mut figures).filter(|((_, command, _), _)| !command.is_empty()) {
+            for ((name, command, method), figures) in ways.iter().zip(&mut figures).filter(|((_, command, _), _)| !command.is_empty()) {
                 match self.output(cases, containers, command, *method) {
                     Ok(output) => figures.extend(output.lines().filter_map(|line| line.strip_prefix("figure ")?.parse::<f64>().ok())),
-                    Err(error) if *method == IoMethod::Kernel => println!("    the kernel's ring: {}", last_line(&format!("{error:#}"))),
-                    Err(error) => return Err(error),
+                    Err(error) if *method == IoMethod::Uringlet => return Err(error),
+                    Err(error) => println!("    {name}: {}", complaint(&format!("{error:#}"))),
                 }
             }
         }
@@ -231,8 +231,10 @@ impl RingProgram {
     }
 }
 
-fn last_line(text: &str) -> &str {
-    text.trim().lines().last().unwrap_or_default()
+/// The line that names an error, or the last one.
+fn complaint(text: &str) -> &str {
+    let lines = || text.trim().lines();
+    lines().find(|line| line.contains("Error:")).or_else(|| lines().last()).unwrap_or_default().trim()
 }
 
 /// All is well, and the program says these words, which are shown.
