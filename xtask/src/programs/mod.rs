@@ -15,6 +15,7 @@ mod node;
 mod plocate;
 pub(crate) mod program_cases;
 mod python;
+mod python_liburing;
 mod qemu;
 mod ring_programs;
 mod rust_crate;
@@ -65,6 +66,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "zig", packages: &[], when: When::Always, check: zig::check },
     Program { name: "node", packages: &[], when: When::Always, check: node::check },
     Program { name: "python", packages: &["python3-venv"], when: When::Named, check: python::check },
+    Program { name: "python-liburing", packages: &["gcc", "make"], when: When::Named, check: python_liburing::check },
     Program { name: "gvisor", packages: &["fio", "liburing-dev", "gcc", "libc6-dev"], when: When::Named, check: gvisor::check },
     Program { name: "chromium", packages: &["chromium"], when: When::Named, check: browsers::check_chromium },
     Program { name: "firefox", packages: &["firefox-esr"], when: When::Named, check: browsers::check_firefox },
