@@ -127,13 +127,13 @@ fn a_named_object_takes_the_place_of_the_embedded_one() {
 }
 
 #[test]
-fn a_child_whose_descriptors_are_closed_runs_without_a_complaint() {
+fn a_child_whose_descriptors_are_closed_is_attached() {
     let programs = Programs::new("embedded-spawn");
     let options: Vec<&str> = programs.options.iter().map(String::as_str).collect();
     let program = compile("cc", &programs.folder, "spawn", &["embedded_spawn.c"], &options);
     let child = compile("cc", &programs.folder, "child", &["backend.c"], &[]);
     let told = success(programs.filtered("eperm", &program).arg(child));
-    assert_eq!(told, "blocked plain unset\n");
+    assert_eq!(told, "engine plain unset\n");
 }
 
 /// The object is preloaded, and then refuses to be attached: it is not tried for ever.

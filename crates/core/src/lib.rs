@@ -78,14 +78,27 @@ impl Engine {
     /// io_uring_enter(2) in its six-argument form: SQEs consumed, or -errno.
     #[inline]
     pub fn enter(&'static self, fd: u32, to_submit: u32, min_complete: u32, flags: u32, arg: UserPtr, arg_len: usize) -> isize {
-        let since = if trace::is_on() { trace::entering() } else { 0 };
+        let args = EnterArgs { to_submit, min_complete, flags, arg, arg_len };
+        if trace::is_on() { self.enter_traced(fd, args) } else { self.enter_untraced(fd, args) }
+    }
+
+    #[inline(always)]
+    fn enter_untraced(&'static self, fd: u32, args: EnterArgs) -> isize {
         let result = self
             .own()
-            .and_then(|()| check_flags(flags))
-            .and_then(|()| register::ring_of(fd, flags & enter_flag::REGISTERED_RING != 0))
+            .and_then(|()| check_flags(args.flags))
+            .and_then(|()| register::ring_of(fd, args.flags & enter_flag::REGISTERED_RING != 0))
             .and_then(|ring| check_table(ring).map(|()| ring))
-            .and_then(|ring| enter(ring, EnterArgs { to_submit, min_complete, flags, arg, arg_len }));
-        let result = to_isize(result);
+            .and_then(|ring| enter(ring, args));
+        to_isize(result)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_traced(&'static self, fd: u32, args: EnterArgs) -> isize {
+        let since = trace::entering();
+        let EnterArgs { to_submit, min_complete, flags, .. } = args;
+        let result = self.enter_untraced(fd, args);
         if since != 0 {
             trace::entered(fd, to_submit, min_complete, flags, since, result);
         }

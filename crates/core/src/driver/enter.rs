@@ -68,7 +68,7 @@ pub(crate) fn check_flags(flags: u32) -> Result<(), Errno> {
 ///
 /// # Errors
 /// Those of io_uring_enter(2).
-#[inline]
+#[inline(always)]
 pub(crate) fn enter(ring: &'static Ring, args: EnterArgs) -> Result<usize, Errno> {
     // Used in place: a guard is slow to move.
     let mut locked = ring.lock(LockOwner::Submitter);

@@ -55,7 +55,21 @@ fn is_wide(guard: &UringGuard, sqe: &Sqe, slot: SqeSlot) -> bool {
 /// One SQE: a single one is issued at once, a linked one when its chain is complete.
 #[inline(always)]
 pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
-    let since = if trace::is_on() { trace::ticks() } else { 0 };
+    if trace::is_on() {
+        return submit_traced(guard, sqe, slot, chain, depth);
+    }
+    submit_since(0, guard, sqe, slot, chain, depth)
+}
+
+#[cold]
+#[inline(never)]
+fn submit_traced(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
+    submit_since(trace::ticks(), guard, sqe, slot, chain, depth)
+}
+
+/// `since`: when it was consumed, in ticks; 0 without a tracer.
+#[inline(always)]
+fn submit_since(since: u64, guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
     let is_after_link = !chain.is_empty();
     let mut tried = FastPath::Fallback;
     if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path {

@@ -2,7 +2,7 @@
 
 use super::layout::{LAYOUT_VERSION, MAGIC, TraceHeader, TracePolicy, TraceRecord, TraceSlot};
 use super::owner::OwnerLock;
-use super::queue::{Popped, Pushed, TraceQueue};
+use super::queue::{Pushed, TraceQueue};
 use crate::arch::PAGE_SIZE;
 use crate::fd::EngineFd;
 use crate::futex::{shared_wait, shared_wake};
@@ -137,19 +137,13 @@ impl TraceBuffer {
 
     /// The next record, for the one reader. `head` is its position, 0 at first.
     pub fn pop(&self, head: &mut u64) -> Option<TraceRecord> {
-        match self.queue().pop(head) {
-            Popped::Record(record) => Some(record),
-            Popped::Nothing | Popped::Unfinished(_) => None,
-        }
+        self.queue().pop(head)
     }
 
     /// The process that keeps the reader from the next record by not finishing it.
     #[must_use]
     pub fn unfinished(&self, head: u64) -> Option<u32> {
-        match self.queue().pop(&mut { head }) {
-            Popped::Unfinished(pid) => Some(pid),
-            Popped::Nothing | Popped::Record(_) => None,
-        }
+        self.queue().writer_of(head)
     }
 
     /// Gives up the unfinished record: its process is gone.

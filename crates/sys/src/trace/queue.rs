@@ -82,15 +82,6 @@ pub(super) enum Pushed {
     NoReader,
 }
 
-/// What the reader finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Popped {
-    Record(TraceRecord),
-    Nothing,
-    /// This process is writing the next record.
-    Unfinished(u32),
-}
-
 /// Both ends of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TraceQueue<'m> {
@@ -198,7 +189,7 @@ impl<'m> TraceQueue<'m> {
     }
 
     /// Takes the record of ticket `head`, if it is there. Then the reader goes on with the next.
-    pub(super) fn pop(self, head: &mut u64) -> Popped {
+    pub(super) fn pop(self, head: &mut u64) -> Option<TraceRecord> {
         loop {
             let slot = self.slot(*head);
             let state = TraceSlotState(slot.state.load(Acquire));
@@ -209,14 +200,19 @@ impl<'m> TraceQueue<'m> {
                     // Release: a writer that finds it free writes after these loads.
                     slot.state.store(free.0, Release);
                     *head = head.wrapping_add(1);
-                    return Popped::Record(TraceRecord::from_words(&words));
+                    return Some(TraceRecord::from_words(&words));
                 }
                 // Not beyond the tail: all slots may be dead.
                 DEAD if self.header.tail.0.load(Acquire) != *head => *head = head.wrapping_add(1),
-                WRITING if state.is_of(*head) => return Popped::Unfinished(state.pid()),
-                _ => return Popped::Nothing,
+                _ => return None,
             }
         }
+    }
+
+    /// The process that has taken the slot of ticket `head` and has not filled it.
+    pub(super) fn writer_of(self, head: u64) -> Option<u32> {
+        let state = TraceSlotState(self.slot(head).state.load(Acquire));
+        (state.phase() == WRITING && state.is_of(head)).then(|| state.pid())
     }
 
     /// Gives up the unfinished record of ticket `head`: its process is gone.

@@ -1,7 +1,7 @@
 //! Writers and a reader on few slots: each record is read once, whole, each writer's in its order,
 //! and no writer sleeps past room.
 
-use super::{Popped, Pushed, TraceQueue};
+use super::{Pushed, TraceQueue};
 use crate::futex::{futex_wait, futex_wake};
 use crate::model;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -40,18 +40,19 @@ impl Memory {
     fn read(&self, wanted: usize) -> Vec<(u32, u64)> {
         let (mut head, mut read) = (0, Vec::new());
         while read.len() < wanted {
-            match self.queue().pop(&mut head) {
-                Popped::Record(record) => {
-                    assert_eq!(record.payload, [record.ticks; PAYLOAD_WORDS]);
-                    read.push((record.pid, record.ticks));
-                    if self.queue().announce_room() {
-                        futex_wake(&self.header.room_seq, u32::MAX);
-                    }
+            if let Some(record) = self.queue().pop(&mut head) {
+                assert_eq!(record.payload, [record.ticks; PAYLOAD_WORDS]);
+                read.push((record.pid, record.ticks));
+                if self.queue().announce_room() {
+                    futex_wake(&self.header.room_seq, u32::MAX);
                 }
-                Popped::Nothing | Popped::Unfinished(_) => thread::yield_now(),
+            } else {
+                // The reader's question who keeps it takes no record.
+                let _ = self.queue().writer_of(head);
+                thread::yield_now();
             }
         }
-        assert_eq!(self.queue().pop(&mut head), Popped::Nothing);
+        assert_eq!(self.queue().pop(&mut head), None);
         read
     }
 }
@@ -109,16 +110,14 @@ fn a_writer_that_was_given_up_harms_no_later_record() {
             move || memory.queue().fill(ticket, 1, &TraceRecord { ticks: 9, payload: [9; PAYLOAD_WORDS], ..TraceRecord::default() })
         });
         let (mut head, mut read) = (0, Vec::new());
-        let mut take = |head: &mut u64| match memory.queue().pop(head) {
-            Popped::Record(record) => {
+        let mut take = |head: &mut u64| {
+            if let Some(record) = memory.queue().pop(head) {
                 assert_eq!(record.payload, [record.ticks; PAYLOAD_WORDS]);
                 read.push(record.ticks);
-            }
-            Popped::Unfinished(pid) => {
+            } else if let Some(pid) = memory.queue().writer_of(*head) {
                 assert_eq!(pid, 1);
                 memory.queue().bury(*head);
             }
-            Popped::Nothing => {}
         };
         take(&mut head);
         for n in 1..=3 {
