@@ -194,10 +194,13 @@ pub fn populate(addr: UserPtr, len: usize) -> bool {
 
 /// Copies `len` bytes within the program's memory. Returns the bytes copied: fewer where an address
 /// is bad.
-#[cfg(not(loom))]
 #[must_use]
 pub fn copy_in_user(to: UserPtr, from: UserPtr, len: usize) -> usize {
-    uaccess::copy_if_guarded(to, from, len).unwrap_or_else(|| copy(Sysno::process_vm_readv, to.addr(), from, len).unwrap_or(0))
+    #[cfg(not(loom))]
+    if let Some(done) = uaccess::copy_if_guarded(to, from, len) {
+        return done;
+    }
+    copy(Sysno::process_vm_readv, to.addr(), from, len).unwrap_or(0)
 }
 
 fn copy(nr: Sysno, ours: usize, theirs: UserPtr, len: usize) -> Result<usize, Errno> {

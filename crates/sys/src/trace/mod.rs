@@ -35,29 +35,34 @@ pub use owner::OwnerLock;
 #[cfg(loom)]
 mod in_model {
     use super::{TracePolicy, TraceRecord};
+    use core::convert::Infallible;
+    use core::marker::PhantomData;
 
     /// A side of no buffer.
     #[derive(Clone, Copy, Debug)]
-    pub enum TraceWriter {}
+    pub struct TraceWriter<'b>(Infallible, PhantomData<&'b ()>);
 
-    impl TraceWriter {
+    impl TraceWriter<'_> {
         /// None.
         #[must_use]
         pub const fn policy(self) -> TracePolicy {
-            match self {}
+            match self.0 {}
         }
 
         /// Yes.
         #[must_use]
         pub const fn is_named(self, _fd: i32) -> bool {
-            match self {}
+            match self.0 {}
         }
 
         /// Nothing.
         pub const fn record(self, _record: &TraceRecord) {
-            match self {}
+            match self.0 {}
         }
     }
+
+    /// Nothing.
+    pub const fn request(_path: &[u8]) {}
 
     /// Never.
     #[must_use]
@@ -66,7 +71,7 @@ mod in_model {
     }
 
     /// Nothing.
-    pub fn with_buffer<R>(_act: impl FnOnce(TraceWriter) -> R) -> Option<R> {
+    pub fn with_buffer<R>(_act: impl FnOnce(TraceWriter<'_>) -> R) -> Option<R> {
         None
     }
 
@@ -74,4 +79,4 @@ mod in_model {
     pub const fn forget_in_child() {}
 }
 #[cfg(loom)]
-pub use in_model::{TraceWriter, forget_in_child, is_on, with_buffer};
+pub use in_model::{TraceWriter, forget_in_child, is_on, request, with_buffer};
