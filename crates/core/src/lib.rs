@@ -109,14 +109,14 @@ impl Engine {
     pub fn register(&'static self, fd: u32, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
         let is_registered = opcode & reg::USE_REGISTERED_RING != 0;
         let opcode = opcode & !reg::USE_REGISTERED_RING;
-        let result = self.register_known(fd, is_registered, opcode, arg, nr_args);
+        let result = self.register_untraced(fd, is_registered, opcode, arg, nr_args);
         if trace::is_on() {
             trace::registered(fd, opcode, arg.addr(), nr_args, result);
         }
         result
     }
 
-    fn register_known(&'static self, fd: u32, is_registered: bool, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
+    fn register_untraced(&'static self, fd: u32, is_registered: bool, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
         if opcode > reg::LAST {
             return to_isize(Err(Errno::EINVAL));
         }

@@ -225,7 +225,8 @@ pub fn next_lingering(from: i32) -> Option<i32> {
 pub fn is_ours(fd: i32) -> bool {
     word(fd).is_some_and(|w| {
         let word = w.load(Acquire);
-        word & (RING_MASK | VIRTUAL) != 0 && word & POLLED == 0
+        let is_ring = word & RING_MASK != 0 && word & POLLED == 0;
+        is_ring || word & VIRTUAL != 0
     })
 }
 
@@ -317,5 +318,27 @@ pub fn change_history(fd: i32, change: impl Fn(u64) -> u64) -> u64 {
     let Some(entry) = entry(fd) else { return 0 };
     match entry.history.fetch_update(Relaxed, Relaxed, |old| Some(change(old))) {
         Ok(old) | Err(old) => change(old),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_polled_is_a_virtual_files_as_well() {
+        const FD: i32 = 1_000_001;
+        init().unwrap();
+        set_polling_ring(FD, 4);
+        assert_eq!((polling_ring(FD), ring_index(FD), is_ours(FD)), (Some(4), None, false));
+        // A close was not seen.
+        set_virtual(FD, true);
+        assert!(is_ours(FD));
+        clear_polling_ring(FD, 5);
+        assert_eq!(polling_ring(FD), Some(4));
+        set_ring_index(FD, Some(7));
+        assert_eq!((polling_ring(FD), ring_index(FD), is_ours(FD)), (None, Some(7), true));
+        set_ring_index(FD, None);
+        assert!(is_unused(FD));
     }
 }

@@ -7,8 +7,7 @@ use hashbrown::HashMap;
 /// See the module.
 pub(crate) type FdMap<T> = HashMap<i32, T, BuildHasherDefault<FdHasher>>;
 
-/// Of one number: no two descriptors of a table that is not much larger than their numbers share a
-/// bucket.
+/// Multiplicative: consecutive numbers fall into different buckets.
 #[derive(Debug, Default)]
 pub(crate) struct FdHasher(u64);
 

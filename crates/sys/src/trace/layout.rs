@@ -6,6 +6,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// Version of the layout and of the records.
 pub const LAYOUT_VERSION: u32 = 1;
 /// `uringtrc`
+#[cfg(not(loom))]
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"uringtrc");
 /// Words of a record behind its state.
 const RECORD_WORDS: usize = 15;

@@ -32,7 +32,10 @@ impl Memory {
 
     fn push(&self, pid: u32, n: u64) -> Pushed {
         let record = TraceRecord { pid, ticks: n, payload: [n; PAYLOAD_WORDS], ..TraceRecord::default() };
-        let wait = |word: &AtomicU32, seen| drop(futex_wait(word, seen, u64::MAX));
+        let wait = |word: &AtomicU32, seen| {
+            // It looks again, whatever has ended the wait.
+            let _ = futex_wait(word, seen, u64::MAX);
+        };
         self.queue().push(pid, &record, wait)
     }
 
