@@ -3,16 +3,21 @@
 //! An ordinary io_uring program: the same code runs on the kernel's rings and on uringlet's.
 #![deny(unsafe_code)]
 
+mod armed;
 mod echo;
 mod latency;
 mod latency_histogram;
 mod loops;
 mod meta;
+mod reads;
+mod rings;
 mod slow_fs;
 mod start;
 mod sys;
 mod timing;
 mod ublk;
+mod wakeups;
+mod workload;
 mod writes;
 
 use anyhow::bail;
@@ -20,7 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use timing::Metrics;
-use writes::Pattern;
+use workload::{FileWorkload, Pattern};
 
 const USAGE: &str = "\
 usage: uringlet-bench-worker enter --via symbol|const|generic|made|liburing
@@ -30,6 +35,16 @@ usage: uringlet-bench-worker enter --via symbol|const|generic|made|liburing
        uringlet-bench-worker write --via ring|pwrite|libaio|posixaio --file F [--depth N]
                [--block BYTES] [--size BYTES] [--sequential] [--seconds S]
            writes per second to F; by default random ones of 1 KiB in 10 MB
+       uringlet-bench-worker read --via ring|pread --op cached|direct|cold --file F [--depth N]
+               [--block BYTES] [--size BYTES] [--seconds S]
+           time of a random read of F, ns
+       uringlet-bench-worker armed --via ring|calls --op insert|remove|cancel|link-timeout
+               [--batch ARMED] [--seconds S]
+           time of a TIMEOUT, its removal, or a cancellation beside so many armed requests, ns
+       uringlet-bench-worker rings --op make --batch ENTRIES | --op rss|mappings|descriptors --batch N
+           time to make and close a ring, ns; or what N rings with a waiting read take
+       uringlet-bench-worker wakeup --via ring|calls --op pipe|message [--seconds S]
+           time in which two threads have woken each other, ns
        uringlet-bench-worker latency --slow F --directory D [--depth N] [--block BYTES]
                [--size BYTES] [--seconds S] [--reads]
            latency of submit() and of files in D while writes to F are slow, us
@@ -109,6 +124,13 @@ impl Default for WorkerArgs {
     }
 }
 
+impl WorkerArgs {
+    fn into_workload(self) -> FileWorkload {
+        let Self { file, block, size, pattern, depth, time, .. } = self;
+        FileWorkload { file, block, size, pattern, depth, time }
+    }
+}
+
 fn parse() -> anyhow::Result<WorkerArgs> {
     use lexopt::prelude::*;
     let mut args = WorkerArgs::default();
@@ -150,7 +172,11 @@ fn measure() -> anyhow::Result<Metrics> {
         "probe" => sys::enter::probe().map(|()| Metrics::value(0.0)),
         "enter" => loops::enter(&args.via).map(Metrics::value),
         "nop" => loops::nop(args.batch).map(Metrics::value),
-        "write" => write(args),
+        "write" => writes::measure(&args.via.clone(), &args.into_workload()).map(timing::Throughput::into_metrics),
+        "read" => reads::measure(&args.via.clone(), &args.op.clone(), &args.into_workload()),
+        "armed" => armed::measure(&args.via, &args.op, args.batch, args.time),
+        "rings" => rings::measure(&args.op, args.batch, args.time),
+        "wakeup" => wakeups::measure(&args.via, &args.op, args.time),
         "latency" => latency(args),
         "meta" => {
             let workload = meta::MetaWorkload { directory: args.directory, batch: args.batch, time: args.time };
@@ -159,12 +185,6 @@ fn measure() -> anyhow::Result<Metrics> {
         "slow-fs" => slow_fs::serve(&args.directory, args.delay).map(|()| Metrics::default()),
         _ => bail!("{USAGE}"),
     }
-}
-
-fn write(args: WorkerArgs) -> anyhow::Result<Metrics> {
-    let WorkerArgs { file, block, size, pattern, depth, time, .. } = args;
-    let workload = writes::WriteWorkload { file, block, size, pattern, depth, time };
-    writes::measure(&args.via, &workload).map(timing::Throughput::into_metrics)
 }
 
 fn latency(args: WorkerArgs) -> anyhow::Result<Metrics> {

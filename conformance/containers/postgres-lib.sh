@@ -40,21 +40,26 @@ await() {
 
 # Starts the server: its command.
 start() {
-    "$@" >>"$folder/log" 2>&1 &
-    server=$!
+    launch "$@"
     await is_ready "$@"
+}
+
+# The processes of an earlier server go on writing to its log, which is another file.
+launch() {
+    rm -f "$folder/log"
+    "$@" >"$folder/log" 2>&1 &
+    server=$!
 }
 
 # A server without its ring has ended by now. The processes of one that was killed end a while after
 # it; until then no other one can be started.
 is_ready() {
     if ! kill -0 "$server" 2>/dev/null; then
-        if ! tail -n 3 "$folder/log" | grep -q 'is still in use'; then
+        if ! grep -q 'is still in use' "$folder/log"; then
             cat "$folder/log"
             exit 1
         fi
-        "$@" >>"$folder/log" 2>&1 &
-        server=$!
+        launch "$@"
     fi
     pg_isready -q
 }

@@ -1,5 +1,6 @@
 //! `xtask build`: the release, as `make install` takes it.
 
+use crate::rust_target::{self, MUSL};
 use crate::test_counts::TestCounts;
 use crate::{paths, stream};
 use anyhow::{Context, ensure};
@@ -58,27 +59,50 @@ fn text(path: &Path) -> anyhow::Result<String> {
     path.to_str().map(str::to_owned).context("the build folder's path is not UTF-8")
 }
 
-/// Builds the launcher, the library that it puts into programs, and its benchmarks' programs.
-/// Returns the path of `uringlet`.
+/// Builds the program, the library that it puts into others, and its benchmarks' programs. Returns
+/// the path of `uringlet`.
 pub(crate) fn uringlet() -> anyhow::Result<PathBuf> {
-    packages(&["-p", "uringlet-cli", "-p", "uringlet-attach", "-p", "uringlet-bench"])
+    packages(&["-p", "uringlet-attach", "-p", "uringlet-bench"])
 }
 
 /// The same without the benchmarks' programs.
 pub(crate) fn launcher() -> anyhow::Result<PathBuf> {
-    packages(&["-p", "uringlet-cli", "-p", "uringlet-attach"])
+    packages(&["-p", "uringlet-attach"])
 }
 
 fn packages(packages: &[&str]) -> anyhow::Result<PathBuf> {
     println!("building the release of uringlet");
     stream::sh("cargo", &[&["build", "--release"], packages].concat())?;
-    let uringlet = paths::target().join("release/uringlet");
-    ensure!(uringlet.exists(), "the build left no {}", uringlet.display());
     // A link, not a copy: after a later build by cargo alone both names lead to the new file.
-    let link = uringlet.with_file_name("liburinglet.so");
-    match fs::remove_file(&link) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).context("replacing liburinglet.so"),
-        _ => symlink("liburinglet_attach.so", &link).context("naming liburinglet.so")?,
+    let link = paths::target().join("release/liburinglet.so");
+    remove(&link)?;
+    symlink("liburinglet_attach.so", &link).context("naming liburinglet.so")?;
+    program()
+}
+
+/// Builds `uringlet`: a static program at a fixed address, which needs no dynamic linker and no
+/// relocation to start (decision 0044).
+fn program() -> anyhow::Result<PathBuf> {
+    const STATIC: [&str; 10] =
+        ["rustc", "--release", "-p", "uringlet-cli", "--bin=uringlet", "--target", MUSL, "--", "-C", "relocation-model=static"];
+    let uringlet = paths::target().join("release/uringlet");
+    if let Err(why) = rust_target::ensure(MUSL) {
+        println!("uringlet is linked with this machine's libc, and starts more slowly: {why:#}");
+        stream::sh("cargo", &["build", "--release", "-p", "uringlet-cli"])?;
+    } else {
+        stream::sh("cargo", &STATIC)?;
+        let built = paths::target().join(MUSL).join("release/uringlet");
+        remove(&uringlet)?;
+        // It looks for its library beside its file, so a symbolic link would not do.
+        fs::hard_link(&built, &uringlet).with_context(|| format!("linking {}", built.display()))?;
     }
+    ensure!(uringlet.exists(), "the build left no {}", uringlet.display());
     Ok(uringlet)
+}
+
+fn remove(file: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(|| format!("replacing {}", file.display())),
+        _ => Ok(()),
+    }
 }

@@ -1,12 +1,12 @@
 //! `xtask ci`: everything that must hold before a change lands, stage by stage, with counts at the
 //! end.
 
-use crate::libtest::LibtestReader;
+use crate::libtest::tally_of;
 use crate::report::{self, StageRow};
 use crate::test_counts::{Failure, TestCounts};
 use crate::{
-    apt, build, conformance, containers, count, deb, docs, fsx, harmless, lint, oracle, paths, programs, publish, stream, tidy, torture,
-    ublk,
+    apt, build, conformance, containers, count, deb, docs, fsx, fuzz, harmless, lint, oracle, paths, programs, publish, stream, tidy,
+    torture, ublk,
 };
 use anyhow::bail;
 use std::ffi::OsString;
@@ -71,6 +71,13 @@ const STAGES: &[CiStage] = &[
         about: "random file operations, ten million",
         is_slow: true,
         run: || fsx::main(vec!["--seed=1001".into()]),
+    },
+    CiStage { name: "fuzz", about: "random SQEs, calls and overwritten rings, a minute each", is_slow: false, run: || fuzz::main(vec![]) },
+    CiStage {
+        name: "fuzz-long",
+        about: "random SQEs, calls and overwritten rings, an hour each",
+        is_slow: true,
+        run: || fuzz::main(vec!["--minutes=60".into()]),
     },
     CiStage { name: "torture", about: "threads of changing identities, a minute", is_slow: false, run: || torture::main(vec![]) },
     CiStage {
@@ -213,16 +220,4 @@ fn models(folder: &str, flags: &str, args: &[&str]) -> anyhow::Result<TestCounts
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
         .env("CARGO_TARGET_DIR", paths::target().join(folder));
     tally_of(command)
-}
-
-/// Runs a test command and adds up what its programs count.
-fn tally_of(command: Command) -> anyhow::Result<TestCounts> {
-    let mut reader = LibtestReader::default();
-    let finished = stream::run(command, |line| reader.line(line))?;
-    let mut counts = reader.finish();
-    if !finished.is_good() && counts.is_good() {
-        // The build failed, or the command hung.
-        counts.add(TestCounts::failure(finished.failure("cargo test")));
-    }
-    Ok(counts)
 }

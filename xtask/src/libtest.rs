@@ -1,8 +1,22 @@
 //! Reads the output of `cargo test`: how many tests passed, and names and output of those that
 //! failed.
 
+use crate::stream;
 use crate::test_counts::{Failure, TestCounts};
 use std::collections::BTreeMap;
+use std::process::Command;
+
+/// Runs a test command and adds up what its programs count.
+pub(crate) fn tally_of(command: Command) -> anyhow::Result<TestCounts> {
+    let mut reader = LibtestReader::default();
+    let finished = stream::run(command, |line| reader.line(line))?;
+    let mut counts = reader.finish();
+    if !finished.is_good() && counts.is_good() {
+        // The build failed, or the command hung.
+        counts.add(TestCounts::failure(finished.failure("cargo test")));
+    }
+    Ok(counts)
+}
 
 /// The part of a test program's report that is being read.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ mod demo;
 mod docs;
 mod fio;
 mod fsx;
+mod fuzz;
 mod harmless;
 mod job;
 mod libtest;
@@ -24,6 +25,7 @@ mod postgres;
 mod programs;
 mod publish;
 mod report;
+mod rust_target;
 mod sandbox;
 mod stream;
 mod test_counts;
@@ -53,6 +55,7 @@ const TASKS: &[Task] = &[
     ("containers", "programs on the engine in OCI containers, with the filters of Docker and podman", containers::main),
     ("harmless", "programs under `uringlet run` do what they do without it", harmless::main),
     ("fsx", "random file operations in each mode, each byte checked", fsx::main),
+    ("fuzz", "random SQEs, calls and overwritten rings, for a time", fuzz::main),
     ("torture", "threads of changing identities on one pool of files, each access and byte checked", torture::main),
     ("count", "instructions of the hottest calls, compared with those recorded", count::main),
     ("ublk", "other people's clients on the front ends of ublk devices", ublk::main),

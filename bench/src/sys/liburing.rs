@@ -2,9 +2,10 @@
 //!
 //! Loaded at run time, so that LD_LIBRARY_PATH selects the library and the build needs none.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use uringlet_abi::{Cqe, Opcode, Sqe, setup};
 
@@ -61,6 +62,7 @@ pub(crate) struct UringCmdSqe<'a> {
 }
 
 type QueueInit = unsafe extern "C" fn(c_uint, *mut RawIoUring, c_uint) -> c_int;
+type QueueExit = unsafe extern "C" fn(*mut RawIoUring);
 type Submit = unsafe extern "C" fn(*mut RawIoUring) -> c_int;
 type SubmitAndWait = unsafe extern "C" fn(*mut RawIoUring, c_uint) -> c_int;
 type RegisterFiles = unsafe extern "C" fn(*mut RawIoUring, *const c_int, c_uint) -> c_int;
@@ -68,22 +70,69 @@ type UpdateFiles = unsafe extern "C" fn(*mut RawIoUring, c_uint, *const c_int, c
 type MaxWorkers = unsafe extern "C" fn(*mut RawIoUring, *mut c_uint) -> c_int;
 type Enter = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint, *mut c_void) -> c_int;
 
-/// A ring that liburing set up.
-pub(crate) struct LibRing {
-    raw: Box<RawIoUring>,
-    library: *mut c_void,
+/// The functions of liburing.so.2, of which old releases lack some.
+#[derive(Clone, Copy)]
+struct Liburing {
+    init: QueueInit,
+    exit: QueueExit,
     submit: Submit,
     submit_and_wait: SubmitAndWait,
+    register_files: Option<RegisterFiles>,
+    update_files: Option<UpdateFiles>,
+    max_workers: Option<MaxWorkers>,
     enter: Option<Enter>,
+}
+
+impl Liburing {
+    /// Loads it, once a process.
+    fn get() -> anyhow::Result<&'static Self> {
+        static LOADED: OnceLock<Result<Liburing, String>> = OnceLock::new();
+        let loaded = LOADED.get_or_init(|| Self::load().map_err(|error| format!("{error:#}")));
+        loaded.as_ref().map_err(|why| anyhow!("{why}"))
+    }
+
+    fn load() -> anyhow::Result<Self> {
+        // SAFETY: liburing has no constructors.
+        let library = unsafe { libc::dlopen(c"liburing.so.2".as_ptr(), libc::RTLD_NOW) };
+        ensure!(!library.is_null(), "liburing.so.2 is not installed (Debian: liburing2)");
+        // SAFETY: the functions of these names have these signatures in every liburing.so.2.
+        unsafe {
+            Ok(Self {
+                init: function(library, c"io_uring_queue_init").context("no io_uring_queue_init in liburing.so.2")?,
+                exit: function(library, c"io_uring_queue_exit").context("no io_uring_queue_exit in liburing.so.2")?,
+                submit: function(library, c"io_uring_submit").context("no io_uring_submit in liburing.so.2")?,
+                submit_and_wait: function(library, c"io_uring_submit_and_wait").context("no io_uring_submit_and_wait in liburing.so.2")?,
+                register_files: function(library, c"io_uring_register_files"),
+                update_files: function(library, c"io_uring_register_files_update"),
+                max_workers: function(library, c"io_uring_register_iowq_max_workers"),
+                enter: function(library, c"io_uring_enter"),
+            })
+        }
+    }
+}
+
+/// A function of an open library.
+///
+/// # Safety
+/// `F` is the type of a pointer to a function, and the function of this name has this type.
+unsafe fn function<F>(library: *mut c_void, name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: an open library and a NUL-terminated name.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    // SAFETY: the caller names the type; the sizes are equal.
+    (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
+}
+
+/// A ring that liburing set up. Its requests are cancelled when it is dropped.
+pub(crate) struct LibRing {
+    raw: Box<RawIoUring>,
+    library: &'static Liburing,
     /// 1 with `IORING_SETUP_SQE128`: an SQE takes two slots of 64 bytes.
     sqe_shift: u32,
 }
 
-fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: an open library and a NUL-terminated name.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
-}
+// SAFETY: the ring's memory belongs to this value alone, and is mapped for the whole process.
+unsafe impl Send for LibRing {}
 
 /// Takes over a descriptor from the result of an accept request.
 pub(crate) fn accepted_fd(res: c_int) -> OwnedFd {
@@ -96,6 +145,13 @@ fn check_ret(what: &str, ret: c_int) -> anyhow::Result<()> {
     Ok(())
 }
 
+impl Drop for LibRing {
+    fn drop(&mut self) {
+        // SAFETY: a ring that was set up, and is not used again.
+        unsafe { (self.library.exit)(&raw mut *self.raw) }
+    }
+}
+
 impl LibRing {
     pub(crate) fn new(entries: u32) -> anyhow::Result<Self> {
         Self::with_flags(entries, 0)
@@ -103,28 +159,18 @@ impl LibRing {
 
     /// With these `IORING_SETUP_*` flags.
     pub(crate) fn with_flags(entries: u32, flags: u32) -> anyhow::Result<Self> {
-        // SAFETY: liburing has no constructors.
-        let library = unsafe { libc::dlopen(c"liburing.so.2".as_ptr(), libc::RTLD_NOW) };
-        ensure!(!library.is_null(), "liburing.so.2 is not installed (Debian: liburing2)");
-        let init = symbol(library, c"io_uring_queue_init").context("no io_uring_queue_init in liburing.so.2")?;
-        let submit = symbol(library, c"io_uring_submit").context("no io_uring_submit in liburing.so.2")?;
-        let submit_and_wait = symbol(library, c"io_uring_submit_and_wait").context("no io_uring_submit_and_wait in liburing.so.2")?;
-        let enter = symbol(library, c"io_uring_enter");
-        // SAFETY: the functions of these names have these signatures in every liburing.so.2. All
-        // zeroes is a `struct io_uring` before its setup.
-        let (init, submit, submit_and_wait, enter, mut raw) = unsafe {
-            (
-                std::mem::transmute::<*mut c_void, QueueInit>(init),
-                std::mem::transmute::<*mut c_void, Submit>(submit),
-                std::mem::transmute::<*mut c_void, SubmitAndWait>(submit_and_wait),
-                enter.map(|enter| std::mem::transmute::<*mut c_void, Enter>(enter)),
-                Box::new(std::mem::zeroed::<RawIoUring>()),
-            )
-        };
+        let library = Liburing::get()?;
+        // SAFETY: all zeroes is a `struct io_uring` before its setup.
+        let mut raw = unsafe { Box::new(std::mem::zeroed::<RawIoUring>()) };
         // SAFETY: `raw` lives as long as the ring, at one address.
-        let ret = unsafe { init(entries, &raw mut *raw, flags) };
+        let ret = unsafe { (library.init)(entries, &raw mut *raw, flags) };
         check_ret("io_uring_queue_init", ret)?;
-        Ok(Self { raw, library, submit, submit_and_wait, enter, sqe_shift: u32::from(flags & setup::SQE128 != 0) })
+        Ok(Self { raw, library, sqe_shift: u32::from(flags & setup::SQE128 != 0) })
+    }
+
+    /// The ring's descriptor.
+    pub(crate) fn fd(&self) -> i32 {
+        self.raw.fd
     }
 
     /// `io_uring_get_sqe()`. The caller submits before it takes more than the ring has entries.
@@ -135,6 +181,15 @@ impl LibRing {
         let sqe = unsafe { &mut *sq.sqes.add(((sq.sqe_tail & *sq.mask) << self.sqe_shift) as usize) };
         sq.sqe_tail = sq.sqe_tail.wrapping_add(1);
         sqe
+    }
+
+    /// The SQE that was taken last, and is not submitted yet.
+    #[inline]
+    pub(crate) fn last_sqe(&mut self) -> &mut Sqe {
+        let sq = &mut self.raw.sq;
+        let last = sq.sqe_tail.wrapping_sub(1);
+        // SAFETY: as above.
+        unsafe { &mut *sq.sqes.add(((last & *sq.mask) << self.sqe_shift) as usize) }
     }
 
     /// `io_uring_prep_read()`. The buffer must stay valid and unused until the completion.
@@ -166,14 +221,14 @@ impl LibRing {
     #[inline]
     pub(crate) fn submit_and_wait(&mut self, n: u32) -> i32 {
         // SAFETY: a ring that was set up.
-        unsafe { (self.submit_and_wait)(&raw mut *self.raw, n) }
+        unsafe { (self.library.submit_and_wait)(&raw mut *self.raw, n) }
     }
 
     /// `io_uring_submit()`.
     #[inline]
     pub(crate) fn submit(&mut self) -> i32 {
         // SAFETY: a ring that was set up.
-        unsafe { (self.submit)(&raw mut *self.raw) }
+        unsafe { (self.library.submit)(&raw mut *self.raw) }
     }
 
     /// Calls `each` with user_data and result of all available CQEs and consumes them. Returns
@@ -212,47 +267,34 @@ impl LibRing {
         Ok(())
     }
 
-    fn lookup(&self, name: &CStr) -> anyhow::Result<*mut c_void> {
-        symbol(self.library, name).with_context(|| format!("no {} in liburing.so.2", name.to_string_lossy()))
-    }
-
     /// `io_uring_register_files()`; -1 leaves a slot empty.
     pub(crate) fn register_files(&mut self, fds: &[i32]) -> anyhow::Result<()> {
-        let register = self.lookup(c"io_uring_register_files")?;
-        // SAFETY: the signature of the function of this name; a ring that was set up.
-        let ret = unsafe {
-            let register = std::mem::transmute::<*mut c_void, RegisterFiles>(register);
-            register(&raw mut *self.raw, fds.as_ptr(), c_uint::try_from(fds.len())?)
-        };
+        let register = self.library.register_files.context("no io_uring_register_files in liburing.so.2")?;
+        // SAFETY: a ring that was set up, and as many numbers.
+        let ret = unsafe { register(&raw mut *self.raw, fds.as_ptr(), c_uint::try_from(fds.len())?) };
         check_ret("io_uring_register_files", ret)
     }
 
     /// `io_uring_register_files_update()` of one slot.
     pub(crate) fn update_file(&mut self, slot: u32, fd: i32) -> anyhow::Result<()> {
-        let update = self.lookup(c"io_uring_register_files_update")?;
+        let update = self.library.update_files.context("no io_uring_register_files_update in liburing.so.2")?;
         // SAFETY: as above.
-        let ret = unsafe {
-            let update = std::mem::transmute::<*mut c_void, UpdateFiles>(update);
-            update(&raw mut *self.raw, slot, &raw const fd, 1)
-        };
+        let ret = unsafe { update(&raw mut *self.raw, slot, &raw const fd, 1) };
         check_ret("io_uring_register_files_update", ret)
     }
 
     /// `io_uring_register_iowq_max_workers()`. The limit of bounded workers stays as it is.
     pub(crate) fn limit_unbounded_workers(&mut self, max: u32) -> anyhow::Result<()> {
-        let limit = self.lookup(c"io_uring_register_iowq_max_workers")?;
+        let limit = self.library.max_workers.context("no io_uring_register_iowq_max_workers in liburing.so.2")?;
         let mut values = [0, max];
         // SAFETY: as above; two values are read and written.
-        let ret = unsafe {
-            let limit = std::mem::transmute::<*mut c_void, MaxWorkers>(limit);
-            limit(&raw mut *self.raw, values.as_mut_ptr())
-        };
+        let ret = unsafe { limit(&raw mut *self.raw, values.as_mut_ptr()) };
         check_ret("io_uring_register_iowq_max_workers", ret)
     }
 
     /// The library's `io_uring_enter()`, called with nothing to do.
     pub(crate) fn enter(&self) -> anyhow::Result<impl Fn() -> i64 + use<>> {
-        let enter = self.enter.context("this liburing.so.2 does not export io_uring_enter (2.3 and later do)")?;
+        let enter = self.library.enter.context("this liburing.so.2 does not export io_uring_enter (2.3 and later do)")?;
         let fd = self.raw.fd.cast_unsigned();
         // SAFETY: no address.
         Ok(move || i64::from(unsafe { enter(fd, 0, 0, 0, std::ptr::null_mut()) }))

@@ -1,7 +1,7 @@
 //! Plays one scenario on both runners and compares.
 
 use crate::case::Case;
-use crate::listed::is_stuck_in_drain;
+use crate::listed::is_listed;
 use anyhow::Context;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -36,6 +36,8 @@ pub(crate) struct RunnerPair {
     pub(crate) ours: ScenarioRunner,
 }
 
+/// Where a runner that traces writes to, seen from the worker's directory.
+pub(crate) const TRACE_FILE: &str = "../trace";
 /// A worker that takes longer hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 /// Idle times in ms, from quick to reliable.
@@ -44,6 +46,8 @@ pub(crate) const QUIET_MS: u64 = 20;
 const QUIET_LONG_MS: u64 = 80;
 /// For a machine under heavy load.
 const QUIET_BUSY_MS: u64 = 400;
+/// Of the attempts, in order.
+pub(crate) const QUIETS_MS: [u64; 4] = [QUIET_SHORT_MS, QUIET_MS, QUIET_LONG_MS, QUIET_BUSY_MS];
 
 impl RunnerPair {
     /// The kernel's runner alone.
@@ -59,7 +63,7 @@ impl RunnerPair {
     /// Plays until the transcripts agree, or all attempts are used.
     pub(crate) fn compare(&self, case: &Case) -> anyhow::Result<Comparison> {
         let (mut kernels, mut ours) = (Vec::new(), Vec::new());
-        for quiet_ms in [QUIET_SHORT_MS, QUIET_MS, QUIET_LONG_MS, QUIET_BUSY_MS] {
+        for quiet_ms in QUIETS_MS {
             kernels.push(self.kernel.play(case, quiet_ms)?);
             ours.push(self.ours.play(case, quiet_ms)?);
             if ours.last() == kernels.last() {
@@ -69,7 +73,7 @@ impl RunnerPair {
         let agree = ours.iter().any(|one| kernels.contains(one));
         let is_steady = kernels[1..].windows(2).all(|two| two[0] == two[1]);
         let scenario = case.scenario();
-        let is_listed = kernels.iter().zip(&ours).skip(1).all(|(kernel, ours)| is_stuck_in_drain(&scenario, kernel, ours));
+        let is_listed = kernels.iter().zip(&ours).skip(1).all(|(kernel, ours)| is_listed(&scenario, kernel, ours));
         Ok(match () {
             () if is_listed => Comparison::Listed,
             () if agree || !is_steady => Comparison::Unsteady,
@@ -104,7 +108,7 @@ impl RunnerPair {
 }
 
 /// A diff: `-` lines only of the kernel's, `+` only of ours.
-fn difference(kernel: &str, ours: &str) -> Vec<String> {
+pub(crate) fn difference(kernel: &str, ours: &str) -> Vec<String> {
     let (kernel, ours): (Vec<_>, Vec<_>) = (kernel.lines().collect(), ours.lines().collect());
     let mut lines = Vec::new();
     let (mut k, mut o) = (0, 0);
@@ -132,8 +136,19 @@ fn difference(kernel: &str, ours: &str) -> Vec<String> {
 }
 
 impl ScenarioRunner {
+    /// With the prefix of the worker's command line.
+    pub(crate) fn new(before: Vec<OsString>, name: &'static str) -> Self {
+        Self { before, name }
+    }
+
     /// The transcript of one run in a fresh directory.
     pub(crate) fn play(&self, case: &Case, quiet_ms: u64) -> anyhow::Result<String> {
+        self.play_traced(case, quiet_ms).map(|(transcript, _)| transcript)
+    }
+
+    /// The transcript of one run in a fresh directory, and what the runner has written to
+    /// [`TRACE_FILE`] above it.
+    pub(crate) fn play_traced(&self, case: &Case, quiet_ms: u64) -> anyhow::Result<(String, String)> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let top: PathBuf = std::env::temp_dir().join(format!("differential-{}-{id}", std::process::id()));
@@ -151,8 +166,9 @@ impl ScenarioRunner {
         let child = command.spawn().with_context(|| format!("starting {}", line[0].display()))?;
         let ending = wait(child)?;
         let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let trace = fs::read_to_string(cwd.join(TRACE_FILE)).unwrap_or_default();
         fs::remove_dir_all(&top).context("removing a folder")?;
-        Ok(format!("{text}{ending}\n"))
+        Ok((format!("{text}{ending}\n"), trace))
     }
 }
 

@@ -14,11 +14,12 @@ mod listed;
 mod product;
 mod scenario;
 mod shrink;
+mod traces;
 mod worker;
 
 use anyhow::{Context, bail};
 use case::{Case, Dropped};
-use compare::{Comparison, RunnerPair};
+use compare::{Comparison, RunnerPair, ScenarioRunner, TRACE_FILE};
 use scenario::ScenarioKind;
 use std::ffi::OsString;
 use std::fmt;
@@ -27,11 +28,13 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use traces::TracedRunners;
 
 const USAGE: &str = "\
 usage: differential [--seed N] [--count N] [--ops N] [--net|--recent|--all] [--jobs N] [--no-shrink] [--with OPTION]... [--uringlet PATH --xtask PATH]
        differential show --seed N [--ops N] [--net|--recent]      print a scenario
        differential native --seed N [--ops N] [--net|--recent]    play it on the kernel's ring
+       differential traces [--seed N] [--count N] [--ops N] [--net|--recent|--all] [--jobs N]   compare traces
        differential ours --seed N [--ops N] [--net|--recent] [--with OPTION]...   play it on the engine
 
 Plays --count scenarios (200) of about --ops requests (24), starting with seed --seed (1). With
@@ -39,6 +42,8 @@ Plays --count scenarios (200) of about --ops requests (24), starting with seed -
 with --recent what Linux 6.7 to 6.18 brought: CQEs of both sizes, commands, futexes, registered waits.
 With --all each seed is played three times: without these options and with each of them. A difference
 that docs/differences.md lists and that can be recognized is counted, not printed.
+`traces` plays each scenario three times: plainly, under `uringlet trace --kernel`, and on the engine
+under `uringlet trace`. The first two must do the same, and both traces must show the same requests.
 --with passes an option to `uringlet run`. Without --uringlet and --xtask their release is built
 first.";
 
@@ -108,6 +113,7 @@ fn run(args: &DifferentialArgs) -> anyhow::Result<bool> {
     let case = Case { seed: args.seed, ops: args.ops, kind: args.kind, dropped: args.dropped.clone() };
     match args.command.as_deref() {
         None => search(args),
+        Some("traces") => search(args),
         Some("worker") => worker::play(&case.scenario(), Duration::from_millis(args.quiet_ms)).map(|()| true),
         Some("show") => {
             println!("{}", case.scenario());
@@ -125,11 +131,16 @@ fn run(args: &DifferentialArgs) -> anyhow::Result<bool> {
     }
 }
 
+/// The paths of `uringlet` and `xtask`.
+fn product(args: &DifferentialArgs) -> anyhow::Result<(PathBuf, PathBuf)> {
+    match (&args.uringlet, &args.xtask) {
+        (Some(uringlet), Some(xtask)) => Ok((uringlet.clone(), xtask.clone())),
+        _ => product::build().context("building what is compared"),
+    }
+}
+
 fn runners(args: &DifferentialArgs) -> anyhow::Result<RunnerPair> {
-    let (uringlet, xtask) = match (&args.uringlet, &args.xtask) {
-        (Some(uringlet), Some(xtask)) => (uringlet.clone(), xtask.clone()),
-        _ => product::build().context("building what is compared")?,
-    };
+    let (uringlet, xtask) = product(args)?;
     let line = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
     let mut kernel: Vec<OsString> = vec![xtask.clone().into()];
     kernel.extend(line(&["sandbox", "--die-with-parent", "--"]));
@@ -140,6 +151,61 @@ fn runners(args: &DifferentialArgs) -> anyhow::Result<RunnerPair> {
     ours.extend_from_slice(&args.options);
     ours.push("--".into());
     Ok(RunnerPair::new(kernel, ours))
+}
+
+/// What is compared.
+#[derive(Debug)]
+enum Runners {
+    /// What programs see.
+    Rings(RunnerPair),
+    /// What traces show.
+    Traces(TracedRunners),
+}
+
+impl Runners {
+    fn of(args: &DifferentialArgs) -> anyhow::Result<Self> {
+        if args.command.is_none() {
+            return runners(args).map(Self::Rings);
+        }
+        let traced = |mut line: Vec<OsString>, options: &[&str]| {
+            line.extend(options.iter().chain(&["--json", "-s", "0", "-o", TRACE_FILE, "--"]).map(OsString::from));
+            line
+        };
+        let (uringlet, xtask) = product(args)?;
+        let sandbox = |options: &[&str], program: &PathBuf| {
+            let mut line = vec![xtask.clone().into_os_string(), "sandbox".into()];
+            line.extend(options.iter().map(OsString::from));
+            line.extend(["--die-with-parent".into(), "--".into(), program.into(), "trace".into()]);
+            line
+        };
+        // The name of the worker's directory is seen in traces.
+        let runner = |before| ScenarioRunner::new(before, "traced");
+        let kernel = runner(traced(sandbox(&[], &uringlet), &["--kernel"]));
+        let ours = runner(traced(sandbox(&["--kill"], &uringlet), &[]));
+        Ok(Self::Traces(TracedRunners { plain: runners(args)?.kernel, traced: RunnerPair { kernel, ours } }))
+    }
+
+    /// Compares, and prints what differs.
+    fn compare(&self, case: &Case, is_unshrunk: bool) -> anyhow::Result<Comparison> {
+        match self {
+            Self::Rings(runners) => {
+                let comparison = runners.compare(case)?;
+                if comparison == Comparison::Differs {
+                    println!("seed {} differs", case.name());
+                    let case = if is_unshrunk { case.clone() } else { shrink::shrink(runners, case.clone())? };
+                    println!("{}", runners.report(&case)?);
+                }
+                Ok(comparison)
+            }
+            Self::Traces(runners) => {
+                let (comparison, lines) = runners.compare(case)?;
+                if comparison == Comparison::Differs {
+                    println!("seed {} is traced differently\n{}", case.name(), lines.join("\n"));
+                }
+                Ok(comparison)
+            }
+        }
+    }
 }
 
 /// What the scenarios showed.
@@ -175,7 +241,7 @@ fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
         println!("skipped: this kernel gives no ring to compare with ({errno})");
         return Ok(true);
     }
-    let runners = runners(args)?;
+    let runners = Runners::of(args)?;
     let kinds: &[ScenarioKind] = if args.is_of_all { &ScenarioKind::ALL } else { &[args.kind] };
     let scenarios = args.count * kinds.len() as u64;
     let started = Instant::now();
@@ -189,12 +255,7 @@ fn search(args: &DifferentialArgs) -> anyhow::Result<bool> {
             }
             let (seed, kind) = (args.seed + index / kinds.len() as u64, kinds[usize::try_from(index)? % kinds.len()]);
             let case = Case { seed, ops: args.ops, kind, dropped: Dropped::default() };
-            let comparison = runners.compare(&case)?;
-            if comparison == Comparison::Differs {
-                println!("seed {} differs", case.name());
-                let case = if args.is_unshrunk { case.clone() } else { shrink::shrink(&runners, case.clone())? };
-                println!("{}", runners.report(&case)?);
-            }
+            let comparison = runners.compare(&case, args.is_unshrunk)?;
             let mut counts = counts.lock().expect("no player panics");
             match comparison {
                 Comparison::Same => counts.same += 1,

@@ -60,3 +60,12 @@ fn scenarios_that_differed_stay_mended() {
         assert!(status.expect("the program that was just built starts").success(), "seed {scenario:?}");
     }
 }
+
+/// `trace --kernel` harms no program, and shows what the trace of the engine shows. 1,000 seeds:
+/// `cargo run -p differential -- traces --count 1000 --all`.
+#[test]
+fn traces_of_both_rings_show_the_same() {
+    let options = ["traces", "--all", "--seed", "1", "--count", "10", "--ops", "12"];
+    let status = Command::new(env!("CARGO_BIN_EXE_differential")).args(options).status();
+    assert!(status.expect("the program that was just built starts").success());
+}

@@ -14,10 +14,23 @@ use uringlet_sys::ring_backend::RingBackend;
 use crate::{environ, intercepted, libc_symbols};
 
 static IS_KERNEL: AtomicBool = AtomicBool::new(false);
+static IS_KERNEL_TRACED: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is left to the kernel.
 pub(crate) fn is_kernel() -> bool {
     IS_KERNEL.load(Ordering::Relaxed)
+}
+
+/// Whether this process is attached, its rings are the kernel's, and what goes through them is
+/// recorded.
+#[inline]
+pub(crate) fn is_kernel_traced() -> bool {
+    IS_KERNEL_TRACED.load(Ordering::Relaxed)
+}
+
+/// Whether the engine answers no call of this process.
+pub(crate) fn has_kernels_rings() -> bool {
+    is_kernel() || is_kernel_traced()
 }
 
 /// Decides at the start. Whether this process is left to the kernel.
@@ -30,11 +43,17 @@ pub(crate) fn choose() -> bool {
     is_kernel
 }
 
+/// Decides the rest, in a process that is attached.
+pub(crate) fn prepare() {
+    let is_traced = environ::variable(RingBackend::VARIABLE).and_then(RingBackend::named) == Some(RingBackend::KernelTraced);
+    IS_KERNEL_TRACED.store(is_traced, Ordering::Relaxed);
+}
+
 /// Whether the variable asks for the kernel, or the kernel's ring works and it leaves that to us.
 pub(crate) fn is_kernel_wanted() -> bool {
     match environ::variable(RingBackend::VARIABLE).and_then(RingBackend::named).unwrap_or_default() {
         RingBackend::Kernel => true,
-        RingBackend::Engine => false,
+        RingBackend::Engine | RingBackend::KernelTraced => false,
         RingBackend::WhenBlocked => {
             let works = kernel_ring::works(AskIn::ThisProcess);
             if !works {

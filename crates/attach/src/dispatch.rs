@@ -6,17 +6,21 @@ use uringlet_sys::ring_backend::PR_GET_RING_ENGINE;
 use uringlet_sys::{AppPromise, Sysno, UserPtr};
 
 use crate::arch::CallFrame;
+use crate::backend::is_kernel_traced;
 use crate::convert::{Register, int, low_i32, low_u32};
 use crate::disposition::Disposition;
 use crate::kernel_call::issue;
 use crate::ring_fd::{self, Direction, EINVAL};
-use crate::{dup, exec, fork, in_use, path_calls, polled_fds, signals, symbols, trap};
+use crate::{before_ring, dup, exec, fork, kernel_ring_calls, path_calls, polled_fds, signals, symbols, trap};
 
 /// Handles a call. The program's thread is on an engine stack here, its own registers are in
 /// `call`.
 pub(crate) unsafe extern "C" fn dispatch(call: &CallFrame) -> Disposition {
     // By far the most frequent: it pays for no other call.
     if call.nr == Sysno::io_uring_enter as usize {
+        if is_kernel_traced() {
+            return Disposition::Handled(kernel_ring_calls::enter(call.args()));
+        }
         let [fd, to_submit, min_complete, flags, arg, arg_len] = call.args();
         return Disposition::Handled(ENGINE.enter(
             low_u32(fd),
@@ -36,6 +40,7 @@ fn dispatch_other(call: &CallFrame) -> Disposition {
     let Some(nr) = Sysno::new(call.nr) else { return Passthrough };
     let args @ [a1, a2, a3, a4, a5, a6] = call.args();
     match nr {
+        Sysno::io_uring_setup | Sysno::io_uring_register if is_kernel_traced() => Handled(kernel_ring_calls::call(nr, args)),
         Sysno::io_uring_setup => Handled(setup(low_u32(a1), UserPtr::new(a2))),
         Sysno::io_uring_register => Handled(ENGINE.register(low_u32(a1), low_u32(a2), UserPtr::new(a3), low_u32(a4))),
         Sysno::mmap => match ENGINE.mmap(a1, a2, low_u32(a3), low_u32(a4), low_i32(a5), a6 as u64) {
@@ -68,7 +73,7 @@ fn dispatch_other(call: &CallFrame) -> Disposition {
         }
         Sysno::rt_sigaction => set_signal_action(args),
         Sysno::fork | Sysno::clone | Sysno::clone3 => Disposition::of(fork::call(nr, args)),
-        Sysno::prctl if low_u32(a1) == PR_GET_RING_ENGINE => Handled(1),
+        Sysno::prctl if low_u32(a1) == PR_GET_RING_ENGINE && !is_kernel_traced() => Handled(1),
         Sysno::read | Sysno::readv => refuse(ring_fd::refuses_transfer(low_i32(a1), Direction::Read)),
         Sysno::write | Sysno::writev => refuse(ring_fd::refuses_transfer(low_i32(a1), Direction::Write)),
         Sysno::sendmsg => refuse(ENGINE.passes_a_ring(low_i32(a1), UserPtr::new(a2))),
@@ -79,10 +84,7 @@ fn dispatch_other(call: &CallFrame) -> Disposition {
 }
 
 pub(crate) fn setup(entries: u32, params: UserPtr) -> isize {
-    in_use::begin();
-    exec::keep_descriptor();
-    signals::intercept();
-    symbols::before_ring();
+    before_ring::prepare();
     // SAFETY: the program made this very call to the kernel's io_uring, whose rules the promise
     // states.
     let promise = unsafe { AppPromise::given() };

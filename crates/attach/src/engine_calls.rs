@@ -22,7 +22,6 @@ pub(crate) static ENGINE_CALLS: EngineCalls = EngineCalls {
     register,
     map_ring,
     close,
-    recheck,
     note_polled,
     settle_readiness,
     before_fork,
@@ -33,6 +32,7 @@ pub(crate) static ENGINE_CALLS: EngineCalls = EngineCalls {
 extern "C" fn begin() {
     HEAP.register();
     start::configure();
+    ENGINE.expect_unseen_closes();
     mistakes::check();
     mistakes::report();
 }
@@ -62,10 +62,6 @@ extern "C" fn close(fd: i32) -> isize {
 /// The number is no ring's.
 fn no_ring() -> isize {
     -(Errno::EBADF.into_raw() as isize)
-}
-
-extern "C" fn recheck(fd: i32) {
-    ENGINE.recheck(fd);
 }
 
 extern "C" fn note_polled(fd: i32) {

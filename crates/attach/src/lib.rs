@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod arch;
 mod backend;
+mod before_ring;
 mod bindings;
 mod convert;
 mod diagnose;
@@ -32,6 +33,8 @@ mod fork;
 mod in_use;
 mod intercepted;
 mod kernel_call;
+mod kernel_ring_calls;
+mod kernel_rings;
 mod libc_symbols;
 mod link_map;
 mod mistakes;

@@ -12,7 +12,7 @@
 //! Differs: another process that looks at `/proc/PID/exe` sees the loader. A program whose file has
 //! been removed does not find it.
 
-use uringlet_sys::linux::general::{O_ACCMODE, O_DIRECTORY, O_NOFOLLOW, O_RDONLY, O_TRUNC, RESOLVE_CACHED, open_how};
+use uringlet_sys::linux::general::{O_ACCMODE, O_NOFOLLOW, O_RDONLY, O_TRUNC, RESOLVE_CACHED, open_how};
 use uringlet_sys::process::pid_now;
 use uringlet_sys::{Errno, Sysno, UserPtr, user};
 
@@ -117,12 +117,12 @@ impl PathCall {
                 return Disposition::Handled(result);
             }
         }
-        // Of what is opened, folders have a stand-in: libc's opendir.
-        let may_stand_in = flags.is_none_or(|flags| flags & O_DIRECTORY != 0) && !matches!(self.path_use, PathUse::ReadLink);
-        if may_stand_in
-            && virtual_paths::may_have_stand_in(path, errno)
-            && let Some(stand_in) = virtual_paths::stand_in(path)
-        {
+        // Of what is opened, folders have a stand-in.
+        let may_stand_in = match flags {
+            Some(flags) => virtual_paths::may_be_listed(path, flags, errno),
+            None => !matches!(self.path_use, PathUse::ReadLink) && virtual_paths::may_have_stand_in(path, errno),
+        };
+        if may_stand_in && let Some(stand_in) = virtual_paths::stand_in(path) {
             args[self.at] = stand_in.as_ptr().reg();
             return Disposition::Handled(issue(self.nr, args));
         }

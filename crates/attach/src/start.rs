@@ -1,14 +1,16 @@
 //! The constructor: runs before the program's own code and before its libraries' constructors.
 
 use uringlet_core::{AsyncHint, ENGINE, WriteMode};
+use uringlet_sys::fault_plan;
+use uringlet_sys::passthrough::write_stderr;
 use uringlet_ublk::in_process::DEVICE_FILES;
 use uringlet_ublk::remote::BROKER_FILES;
 
 use crate::rewrite::{CacheUse, LoadedObject, ScanTotals};
 use crate::symbols::note_objects;
 use crate::{
-    backend, bindings, diagnose, dl_hook, doctor, environ, exec, exec_hook, explain, fork, intercepted, mistakes, notice, rewrite,
-    safe_read, trap,
+    backend, bindings, diagnose, dl_hook, doctor, environ, exec, exec_hook, explain, fork, intercepted, kernel_rings, mistakes, notice,
+    rewrite, safe_read, trap,
 };
 
 #[cfg(not(test))]
@@ -35,13 +37,15 @@ static DESTRUCTOR: extern "C" fn() = end;
 
 /// exit(3). A forked child ends its requests on its parent's rings, which nobody would complete.
 extern "C" fn end() {
-    exec::end_shared_requests();
+    exec::end_at_exit();
+    kernel_rings::look();
 }
 
 /// What a process needs, however it was started.
 fn prepare() {
     fork::HEAP.register();
     ENGINE.claim_process();
+    backend::prepare();
     choose_devices();
     configure();
     notice::prepare();
@@ -61,6 +65,11 @@ pub(crate) fn configure() {
     }
     if let Some(path) = environ::variable("URINGLET_TRACE") {
         ENGINE.trace(path);
+    }
+    if let Some(plan) = environ::variable(fault_plan::VARIABLE)
+        && !ENGINE.inject(plan)
+    {
+        write_stderr(b"uringlet: ignored: URINGLET_FAULTS is damaged: `uringlet run --inject` makes it\n");
     }
     if let Some(mode) = environ::variable("URINGLET_MODE").and_then(WriteMode::named) {
         ENGINE.set_mode(mode);
@@ -82,7 +91,7 @@ fn choose_devices() {
 fn attach() {
     let objects = rewrite::loaded();
     let totals = rewrite::examine(&objects, CacheUse::Allowed);
-    if totals.has_ring_sites() || bindings::may_make_rings(&objects) {
+    if !backend::is_kernel_traced() && (totals.has_ring_sites() || bindings::may_make_rings(&objects)) {
         ENGINE.expect_rings();
     }
     exec_hook::prepare(&objects);
@@ -108,7 +117,9 @@ pub(crate) fn attach_static(program: &LoadedObject, own_path: &[u8]) -> bool {
         return false;
     }
     prepare();
-    ENGINE.expect_rings();
+    if !backend::is_kernel_traced() {
+        ENGINE.expect_rings();
+    }
     safe_read::set_segments(program.readable.clone());
     intercepted::intercept_static();
     let objects = core::slice::from_ref(program);

@@ -1,13 +1,14 @@
 //! Paths that exist only in a kernel with ublk_drv: `/dev/ublk-control`, `/dev/ublkcN`,
-//! `/sys/class/ublk-char`.
+//! `/sys/class/ublk-char`, `/sys/module/ublk_drv`.
 //!
 //! The kernel is asked first. If it does not open one, the engine does. If it does not find one,
-//! the call is repeated for what stands in for it: `/dev/null`, and a folder of the broker's.
+//! the call is repeated for what stands in for it: `/dev/null`, `/`, and a folder of the broker's.
 
 use alloc::ffi::CString;
 use core::ffi::{CStr, c_char};
 
 use uringlet_core::ENGINE;
+use uringlet_sys::linux::general::{O_ACCMODE, O_CREAT, O_RDONLY};
 use uringlet_sys::{Errno, UserPtr};
 use uringlet_ublk::remote::BROKER_FILES;
 
@@ -19,6 +20,9 @@ const USER_ADDRESSES: core::ops::Range<usize> = 0x1_0000..1 << 47;
 pub(crate) const OPENED: [&[u8]; 2] = [b"/dev/ublk", b"/dev/uringlet/"];
 /// Paths with a stand-in begin with one of these.
 pub(crate) const LOOKED_UP: [&[u8]; 3] = [b"/dev/ublk", b"/sys/class/ublk-char", b"/sys/module/ublk_drv"];
+
+/// Folders among them.
+const LISTED: [&[u8]; 2] = [b"/sys/class/ublk-char", b"/sys/module/ublk_drv"];
 
 /// Whether the string at `path` begins with one of these. It was the path of a call that the kernel
 /// has just failed.
@@ -37,7 +41,7 @@ fn begins_with(path: usize, prefixes: &[&[u8]]) -> bool {
 /// Whether the path of a failed open may be the engine's.
 pub(crate) fn may_be_opened(path: usize, errno: Errno) -> bool {
     let is_missing = matches!(errno, Errno::ENOENT | Errno::ENXIO | Errno::ENODEV | Errno::ENOTDIR | Errno::EACCES | Errno::EPERM);
-    is_missing && !backend::is_kernel() && begins_with(path, &OPENED)
+    is_missing && !backend::has_kernels_rings() && begins_with(path, &OPENED)
 }
 
 /// Opens the path that [`may_be_opened`]: a descriptor or -errno; `None`: the kernel's error
@@ -49,7 +53,13 @@ pub(crate) fn open(path: usize, flags: u32, errno: Errno) -> Option<isize> {
 
 /// Whether the path of a failed lookup may have a stand-in.
 pub(crate) fn may_have_stand_in(path: usize, errno: Errno) -> bool {
-    errno == Errno::ENOENT && !backend::is_kernel() && begins_with(path, &LOOKED_UP)
+    errno == Errno::ENOENT && !backend::has_kernels_rings() && begins_with(path, &LOOKED_UP)
+}
+
+/// Whether the path of a failed open may be that of a folder with a stand-in, opened to be listed.
+pub(crate) fn may_be_listed(path: usize, flags: u32, errno: Errno) -> bool {
+    let is_read = flags & O_ACCMODE == O_RDONLY && flags & O_CREAT == 0;
+    is_read && may_have_stand_in(path, errno) && begins_with(path, &LISTED)
 }
 
 /// What stands in for a path that [`may_have_stand_in`].

@@ -192,7 +192,7 @@ fn metadata_is_measured_and_reported() {
     let directory = directory("bench-meta");
     let json = directory.join("m.json");
     let mut command = bench();
-    command.args(["meta", "--rounds=1", "--batches=1,64", "--seconds=0.02", "--directory"]).arg(&directory).arg("--json").arg(&json);
+    command.args(["meta", "--rounds=1", "--seconds=0.02", "--directory"]).arg(&directory).arg("--json").arg(&json);
     let output = finish(&mut command);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     let document: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the JSON")).expect("well-formed JSON");
@@ -203,4 +203,49 @@ fn metadata_is_measured_and_reported() {
     }
     fs::remove_file(&json).expect("the JSON");
     assert_eq!(fs::read_dir(&directory).expect("the directory").count(), 0, "files were left");
+}
+
+#[test]
+fn each_way_of_a_row_is_measured_and_drawn() {
+    let directory = directory("bench-compare");
+    for (name, table, columns) in [
+        ("reads", "4 KiB random reads", ["calls", "uringlet run"]),
+        ("timers", "time-outs", ["kernel's ring", "uringlet run"]),
+        ("cancel", "ASYNC_CANCEL", ["kernel's ring", "uringlet run"]),
+        ("rings", "1,000 rings", ["kernel's ring", "uringlet run"]),
+        ("wakeups", "two threads", ["calls", "uringlet run"]),
+    ] {
+        let (json, svg) = (directory.join("c.json"), directory.join("c.svg"));
+        let mut command = bench();
+        command.args([name, "--rounds=1", "--seconds=0.02", "--directory"]).arg(&directory);
+        let output = finish(command.arg("--json").arg(&json).arg("--svg").arg(&svg));
+        assert!(output.status.success(), "{name}: {}{}", stdout(&output), stderr(&output));
+        let document: Value = serde_json::from_str(&fs::read_to_string(&json).expect("the JSON")).expect("well-formed JSON");
+        for column in columns {
+            let series = series(&document, table, column);
+            assert_eq!(series["failure"], Value::Null, "{name}: {series}");
+            assert!(series["measured"]["value"]["median"].as_f64().expect("a median") > 0.0, "{name}: {series}");
+        }
+        assert!(stdout(&output).contains("goal: "), "{name}: {}", stdout(&output));
+        assert!(fs::read_to_string(&svg).expect("the SVG").contains("uringlet run"), "{name}");
+        fs::remove_file(&json).and_then(|()| fs::remove_file(&svg)).expect("the results");
+    }
+    assert_eq!(fs::read_dir(&directory).expect("the directory").count(), 0, "files were left");
+}
+
+#[test]
+fn goals_are_collected_from_benchmarks() {
+    let directory = directory("bench-goals");
+    let mut command = bench();
+    command.args(["goals", "cancel", "timers", "--rounds=1", "--all", "--directory"]).arg(&directory).arg("--keep").arg(&directory);
+    let output = finish(&mut command);
+    assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains(" goals are missed") && text.contains("cancel: ASYNC_CANCEL") && text.contains("timers: time-outs"), "{text}");
+    let mut kept: Vec<_> = fs::read_dir(&directory).expect("the directory").flatten().map(|entry| entry.file_name()).collect();
+    kept.sort();
+    assert_eq!(kept, ["cancel.json", "timers.json"]);
+    let output = finish(bench().args(["goals", "smell"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("wakeups"), "{}", stderr(&output));
 }

@@ -44,12 +44,12 @@ fn the_object_exports_interposed_symbols_and_imports_none() {
     assert_eq!(named(&["U"]), Vec::<String>::new(), "these would have to be there, or the program would not start");
     let mut exported = named(&["T", "D", "B", "R", "W", "V"]);
     exported.sort();
-    let expected = "__asan_default_options __fxstatat __fxstatat64 __lxstat __lxstat64 __open64_2 __open_2 __openat64_2 __openat_2 __poll_chk __ppoll_chk \
-                    __sysv_signal __xstat __xstat64 _dl_find_object access bsd_signal capset close close_range closedir closefrom \
+    let expected = "_Exit __asan_default_options __fxstatat __fxstatat64 __lxstat __lxstat64 __open64_2 __open_2 __openat64_2 __openat_2 __poll_chk __ppoll_chk \
+                    __sysv_signal __xstat __xstat64 _dl_find_object _exit access bsd_signal capset close close_range closedir closefrom \
                     dup dup2 dup3 endmntent epoll_ctl epoll_pwait epoll_pwait2 epoll_wait euidaccess execl execle execlp execv \
                     execve execveat execvp execvpe faccessat fclose fcntl fcntl64 fexecve freopen freopen64 fstatat fstatat64 \
                     initgroups lstat lstat64 mmap mmap64 mprotect mq_close open open64 openat openat64 opendir pclose pkey_mprotect poll popen \
-                    posix_spawn posix_spawnp ppoll prctl prlimit prlimit64 pselect pthread_setcanceltype pthread_sigmask read readv select sendmmsg sendmsg setegid seteuid \
+                    posix_spawn posix_spawnp ppoll prctl prlimit prlimit64 pselect pthread_setcanceltype pthread_sigmask read readv scandir scandir64 scandirat scandirat64 select sendmmsg sendmsg setegid seteuid \
                     setfsgid setfsuid setgid setgroups setns setregid setresgid setresuid setreuid setrlimit setrlimit64 setuid \
                     sigaction signal sigprocmask sigset ssignal stat stat64 statx syscall system sysv_signal unshare uringlet_attached uringlet_engine_calls uringlet_program_entry write writev";
     assert_eq!(exported.join(" "), expected);

@@ -192,3 +192,58 @@ fn look_as_stranger(program: &Path, is_root: bool) -> Output {
     sleeper.wait().expect("its end");
     output
 }
+
+#[test]
+fn requests_are_counted_for_a_while() {
+    let mut writer = Writer::start("stat-requests", &[]);
+    let pid = writer.pid();
+    let counting = std::thread::spawn(move || json(&["--json", "--requests=2", &pid]));
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    writer.poke();
+    let seen = counting.join().expect("the counts");
+    let rows = |table: &str| seen["requests"][table].as_array().expect("rows").clone();
+    let (opcodes, roads) = (rows("by_opcode"), rows("by_road"));
+    assert_eq!((opcodes.len(), &opcodes[0]["op"], &opcodes[0]["count"]), (1, &"WRITE".into(), &WRITES.into()), "{seen}");
+    assert!(opcodes[0]["p50_ns"].as_u64() > Some(0) && opcodes[0]["bytes"].as_u64() > Some(0), "{seen}");
+    assert_eq!(roads.iter().filter_map(|row| row["count"].as_u64()).sum::<u64>(), WRITES, "{seen}");
+    // It goes on without the trace.
+    writer.poke();
+    assert_eq!(json(&["--json", &writer.pid()])["total"]["submitted"], 2 * WRITES);
+    writer.end();
+}
+
+#[test]
+fn a_tree_is_its_processes_together() {
+    let mut writers = [Writer::start("stat-tree-a", &[]), Writer::start("stat-tree-b", &[])];
+    for writer in &mut writers {
+        writer.poke();
+    }
+    // They are children of this process, which has no engine itself.
+    let own = std::process::id().to_string();
+    let seen = json(&["--json", "--tree", &own]);
+    let of = |writer: &Writer| {
+        let pid: u64 = writer.pid().parse().expect("a number");
+        seen["processes"].as_array().expect("processes").iter().find(|one| one["pid"] == pid).cloned()
+    };
+    for writer in &writers {
+        assert_eq!(of(writer).expect("the writer")["total"]["submitted"], WRITES, "{seen}");
+    }
+    let all = seen["processes"].as_array().expect("processes").iter().filter_map(|one| one["total"]["submitted"].as_u64());
+    assert_eq!(seen["total"]["submitted"], all.sum::<u64>(), "{seen}");
+    let text = common::stdout(&stat(&["--tree", &own]));
+    assert!(text.contains(" processes\n") && writers.iter().all(|writer| text.contains(&format!("process {} ", writer.pid()))), "{text}");
+    writers.into_iter().for_each(Writer::end);
+}
+
+/// `cargo xtask programs openmetrics` reads it with Prometheus' own parser.
+#[test]
+fn openmetrics_has_a_family_for_each_counter() {
+    let mut writer = Writer::start("stat-openmetrics", &[]);
+    writer.poke();
+    let text = common::stdout(&stat(&["--openmetrics", "--requests=0.1", &writer.pid()]));
+    let sample = format!("uringlet_submitted_total{{pid=\"{}\",program=\"stat_writes\",ring=\"0\"}} {WRITES}\n", writer.pid());
+    assert!(text.contains(&sample) && text.ends_with("\n# EOF\n"), "{text}");
+    assert_eq!(text.matches("# TYPE ").count(), text.matches("# HELP ").count());
+    assert!(text.contains("\nuringlet_sampled_seconds 0.1\n"), "{text}");
+    writer.end();
+}

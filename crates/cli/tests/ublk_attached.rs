@@ -8,6 +8,7 @@ mod nbd;
 use common::{compile, directory, uringlet};
 use nbd::Nbd;
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,11 +38,14 @@ impl TestBroker {
     fn new(name: &str) -> Self {
         let place = directory(&format!("ublk-attached-{name}"));
         let program = compile("cc", &place, "ublk_server", &["ublk_server.c"], &[]);
-        // Without a block device, whose name would be visible on the whole machine.
-        let broker = command(&place).args(["ublkd", "--no-block"]).spawn().unwrap();
-        let world = Self { place, program, broker };
-        until("the broker is there", || world.socket().exists());
-        world
+        let broker = start_broker(&place);
+        Self { place, program, broker }
+    }
+
+    /// Kills the broker.
+    fn kill_broker(&mut self) {
+        self.broker.kill().unwrap();
+        self.broker.wait().unwrap();
     }
 
     fn socket(&self) -> PathBuf {
@@ -71,6 +75,13 @@ impl TestBroker {
     }
 }
 
+/// Without a block device, whose name would be visible on the whole machine.
+fn start_broker(place: &Path) -> Child {
+    let broker = command(place).args(["ublkd", "--no-block"]).spawn().unwrap();
+    until("the broker is there", || UnixStream::connect(place.join("broker/nbd.sock")).is_ok());
+    broker
+}
+
 fn command(place: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
     command.env("URINGLET_UBLK_DIR", place.join("broker"));
@@ -86,7 +97,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 + i / 251 + seed * 7) as u8).collect()
+    (0..len).map(|i| (i * 31 + i / 251 + seed * 7).to_le_bytes()[0]).collect()
 }
 
 fn serves(name: &str, flags: u32) {
@@ -172,12 +183,85 @@ fn a_killed_server_counts_as_dead_though_its_children_live() {
     drop(pipe);
 }
 
+fn survives_its_broker(name: &str, flags: u32) {
+    let mut world = TestBroker::new(name);
+    let mut server = world.serve(flags, &[]);
+    world.nbd().write(0, &pattern(65536, 1)).unwrap();
+    for round in 2..6 {
+        // A client that is in the middle of its requests when the broker dies, and connects again.
+        let socket = world.socket();
+        let busy = std::thread::spawn(move || {
+            let mut nbd = Nbd::connect(&socket, "ublkb0");
+            let mut sent = 0_usize;
+            while nbd.try_write(1 << 20, &pattern(4096, sent)) {
+                sent += 1;
+            }
+            sent
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        world.kill_broker();
+        assert!(busy.join().unwrap() > 0);
+        world.broker = start_broker(&world.place);
+        until("the device is there again", || world.ublk(&["list", "--json"]).contains("\"state\":\"LIVE\""));
+        let mut nbd = world.nbd();
+        assert!(nbd.read(0, 65536).unwrap() == pattern(65536, round - 1), "round {round}");
+        nbd.write(0, &pattern(65536, round)).unwrap();
+    }
+    world.ublk(&["del", "0"]);
+    assert!(server.wait().unwrap().success());
+    assert_eq!(world.ublk(&["list", "--json"]), "[]\n");
+}
+
 #[test]
-fn servers_end_when_the_broker_dies() {
-    let mut world = TestBroker::new("broker");
+fn a_device_goes_on_with_the_next_broker() {
+    survives_its_broker("survives", 0);
+}
+
+#[test]
+fn a_need_get_data_device_goes_on_with_the_next_broker() {
+    survives_its_broker("survives-data", NEED_GET_DATA);
+}
+
+#[test]
+fn a_user_copy_device_goes_on_with_the_next_broker() {
+    survives_its_broker("survives-user", USER_COPY);
+}
+
+/// A machine where no broker has run: the list of devices is empty, however it is read.
+#[test]
+fn the_list_of_devices_is_read_in_every_way() {
+    let place = directory("ublk-attached-lister");
+    let lister = compile("c++", &place, "ublk_list", &["ublk_list.cc"], &["-std=c++17"]);
+    let listed = |place: &Path| {
+        let mut command = uringlet(&place.join("cache"));
+        let out = command.env("URINGLET_UBLK_DIR", place.join("broker")).arg("--").arg(&lister).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let names = |text: &str| text.lines().map(|line| line.split_once(':').unwrap().1.to_owned()).collect::<Vec<_>>();
+    let found = listed(&place);
+    assert_eq!(names(&found), [""; 8], "{found}");
+    assert!(!place.join("broker/ublkd.sock").exists(), "asking starts no broker");
+    let world = TestBroker::new("list");
     let mut server = world.serve(0, &[]);
-    world.nbd().write(0, &pattern(4096, 1)).unwrap();
-    world.broker.kill().unwrap();
-    // Its commands have ended with ENODEV.
+    let found = listed(&world.place);
+    assert_eq!(names(&found), [" ublkc0"; 8], "{found}");
+    world.ublk(&["del", "0"]);
+    assert!(server.wait().unwrap().success());
+}
+
+/// The first command on a machine makes what it needs.
+#[test]
+fn the_first_device_of_a_machine_is_added() {
+    let place = directory("ublk-attached-fresh");
+    let program = compile("cc", &place, "ublk_server", &["ublk_server.c"], &[]);
+    let mut command = uringlet(&place.join("cache"));
+    command.env("URINGLET_UBLK_DIR", place.join("broker")).env("BLOCK_IO_URING", "1").arg("--").arg(&program).arg("0");
+    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "live\n");
+    let deleted = self::command(&place).args(["ublk", "del", "--all"]).output().unwrap();
+    assert!(deleted.status.success(), "{deleted:?}");
     assert!(server.wait().unwrap().success());
 }

@@ -10,12 +10,12 @@ mod numbers;
 mod ring_fd;
 
 use crate::driver::watcher::end_or_watch;
-use crate::file::FileKind;
 use crate::intercepted::{self, InterceptedCalls};
+use crate::kernel_trace;
 use crate::route::hint::AsyncHint;
 use crate::state::home_table::has_other_table;
 use crate::state::{ANY_READABLE, LockOwner, RINGS, Ring};
-use crate::submit::keep_file;
+use crate::submit::{keep_file, unseen_closes};
 use crate::virtual_file;
 use crate::write::{self, WriteMode};
 use alloc::vec::Vec;
@@ -134,20 +134,9 @@ impl Engine {
         }
     }
 
-    /// A request on a number is about to be submitted, of a program whose closes are not seen: what
-    /// is known of the number may be another file's. One fstat(2), for a file with positions one
-    /// fcntl(2) more.
-    pub fn recheck(&'static self, fd: i32) {
-        if self.is_foreign_process() || fd_table::is_ours(fd) || !FileKind::has_changed(fd) || !fd_table::has_users(fd) {
-            return;
-        }
-        for ring in RINGS.all() {
-            if let Some(mut guard) = ring.lock(LockOwner::Worker)
-                && let Some(poller) = &mut guard.res.poller
-            {
-                poller.invalidate(fd);
-            }
-        }
+    /// The program's closes will not be seen: what is known of a number may be another file's.
+    pub fn expect_unseen_closes(&self) {
+        unseen_closes::expect();
     }
 
     /// What [`before_replace`](Self::before_replace) does. Returns the ring that loses its last
@@ -164,6 +153,7 @@ impl Engine {
         }
         fd_table::forget_kind(fd);
         virtual_file::forget(fd);
+        kernel_trace::lose_number(fd);
         RINGS.lose_number(fd)
     }
 
@@ -172,7 +162,7 @@ impl Engine {
         if fd_table::is_virtual(old) && !self.is_foreign_process() {
             return virtual_file::duped(old, new);
         }
-        let Some(index) = fd_table::ring_index(old) else { return };
+        let Some(index) = fd_table::ring_index(old) else { return kernel_trace::duped(old, new) };
         if self.is_foreign_process() || new == old {
             return;
         }

@@ -5,6 +5,7 @@
 //! of file checks first.
 
 use crate::hash::multiplicative_hash;
+use uringlet_sys::io::FileStat;
 use uringlet_sys::{Errno, fd_table, io};
 
 const S_IFMT: u32 = 0o170_000;
@@ -84,33 +85,41 @@ impl FileKind {
         Self(kind)
     }
 
-    /// Whether the table has another kind than the number's file has. Then that one is cached, and
-    /// what was learned of the earlier file is forgotten.
+    /// Whether the number has another file than the one of its kind in the table. Then that one's
+    /// kind is cached, and what was learned of the earlier file is forgotten.
+    ///
+    /// The same file, opened again with other flags, is none: flags only decide how it is tried.
     pub(crate) fn has_changed(fd: i32) -> bool {
-        const LEARNED: u16 = NO_NOWAIT_READ | NO_NOWAIT_WRITE;
-        let kind = Self::query(fd).unwrap_or(0);
-        let has_changed = fd_table::kind(fd) & !LEARNED != kind;
+        let file = io::fstat(fd).map_or(0, |stat| Self::of_file(&stat));
+        let has_changed = fd_table::kind(fd) & Self::OF_FILE != file;
         if has_changed {
             fd_table::forget_kind(fd);
-            fd_table::set_kind(fd, kind);
+            fd_table::set_kind(fd, Self::query(fd).unwrap_or(0));
         }
         has_changed
     }
 
-    fn query(fd: i32) -> Result<u16, Errno> {
-        let stat = io::fstat(fd)?;
+    /// The bits that an inode determines.
+    const OF_FILE: u16 = KNOWN | SEEKABLE | SOCKET | INODE;
+
+    fn of_file(stat: &FileStat) -> u16 {
         let sort = match stat.mode & S_IFMT {
             0o100_000 | 0o060_000 => SEEKABLE,
             0o140_000 => SOCKET,
             _ => 0,
         };
-        let flags = if sort & SEEKABLE != 0 { io::file_flags(fd)? } else { 0 };
+        KNOWN | sort | hash_of_inode(stat.dev, stat.ino)
+    }
+
+    fn query(fd: i32) -> Result<u16, Errno> {
+        let file = Self::of_file(&io::fstat(fd)?);
+        let flags = if file & SEEKABLE != 0 { io::file_flags(fd)? } else { 0 };
         if flags & io::O_PATH != 0 {
             return Err(Errno::EBADF);
         }
         let direct = if flags & io::O_DIRECT != 0 { DIRECT } else { 0 };
         let synchronous = if flags & (io::O_DSYNC | io::O_SYNC) != 0 { SYNCHRONOUS } else { 0 };
-        Ok(KNOWN | sort | direct | synchronous | hash_of_inode(stat.dev, stat.ino))
+        Ok(file | direct | synchronous)
     }
 
     /// Whether two numbers of these kinds can be of one open file.

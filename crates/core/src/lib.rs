@@ -27,12 +27,15 @@ mod apoll;
 mod cbpf;
 mod driver;
 mod engine;
+mod fault;
 mod file;
 mod hash;
 mod identity;
 mod identity_call;
 mod intercepted;
 pub mod io_wq;
+#[cfg_attr(loom, path = "kernel_trace/model.rs")]
+pub mod kernel_trace;
 mod ops;
 mod register;
 mod req_id;
@@ -72,6 +75,12 @@ impl Engine {
     /// io_uring_setup(2): a new ring's fd, or -errno. EPERM: also if a filter denies a system call
     /// that the engine needs.
     pub fn setup(&'static self, _promise: AppPromise, entries: u32, params: UserPtr) -> isize {
+        if trace::is_on()
+            && let Some(injected) = fault::of_setup()
+        {
+            trace::ring_refused(entries, injected);
+            return injected;
+        }
         to_isize(required_calls::check().and_then(|()| self.init()).and_then(|()| register::setup::setup(entries, params)))
     }
 
@@ -95,12 +104,14 @@ impl Engine {
 
     #[cold]
     #[inline(never)]
-    fn enter_traced(&'static self, fd: u32, args: EnterArgs) -> isize {
+    fn enter_traced(&'static self, fd: u32, mut args: EnterArgs) -> isize {
         let since = trace::entering();
         let EnterArgs { to_submit, min_complete, flags, .. } = args;
-        let result = self.enter_untraced(fd, args);
+        let injected = fault::of_enter(to_submit, &mut args.min_complete, flags);
+        let is_injected = injected.is_some() || args.min_complete != min_complete;
+        let result = injected.unwrap_or_else(|| self.enter_untraced(fd, args));
         if since != 0 {
-            trace::entered(fd, to_submit, min_complete, flags, since, result);
+            trace::entered(trace::EnterCall { fd, to_submit, min_complete, flags, since, is_injected }, result);
         }
         result
     }
@@ -109,9 +120,10 @@ impl Engine {
     pub fn register(&'static self, fd: u32, opcode: u32, arg: UserPtr, nr_args: u32) -> isize {
         let is_registered = opcode & reg::USE_REGISTERED_RING != 0;
         let opcode = opcode & !reg::USE_REGISTERED_RING;
-        let result = self.register_untraced(fd, is_registered, opcode, arg, nr_args);
+        let injected = if trace::is_on() { fault::of_register() } else { None };
+        let result = injected.unwrap_or_else(|| self.register_untraced(fd, is_registered, opcode, arg, nr_args));
         if trace::is_on() {
-            trace::registered(fd, opcode, arg.addr(), nr_args, result);
+            trace::registered(trace::RegisterCall { fd, opcode, arg: arg.addr(), nr_args, is_injected: injected.is_some() }, result);
         }
         result
     }
@@ -151,6 +163,13 @@ impl Engine {
     /// Records for the tracer whose buffer is at this path (`uringlet trace`).
     pub fn trace(&'static self, path: &[u8]) {
         uringlet_sys::trace::request(path);
+    }
+
+    /// Does to requests and calls what a plan says (`uringlet run --inject`). False: the text is no
+    /// plan.
+    #[must_use]
+    pub fn inject(&'static self, plan: &[u8]) -> bool {
+        fault::begin(plan)
     }
 
     /// From now on, paths that the kernel does not open are passed to `opener`.

@@ -10,6 +10,7 @@
 //!                          Timer      a TIMEOUT                                -> expired, or CQEs counted: completed
 //!                          LinkTimer  a LINK_TIMEOUT behind its request        -> expired: cancels the request
 //!                          Throttled  a delayed write                          -> expired: goes to a worker
+//!                          Delayed    a delay that was injected                -> expired: issued again
 //!                          Queued     in the run queue of uringlet mode        -> taken: Running
 //!                          Running    a uringlet worker or a waiter runs it    -> done: completed
 //!                          Worker     queued for io-wq, or on its worker       -> done: completed, or Armed
@@ -35,6 +36,7 @@ use alloc::sync::Arc;
 use core::num::NonZeroU32;
 use core::ops::{Deref, DerefMut};
 use uringlet_abi::{Opcode, Sqe};
+use uringlet_sys::fault_plan::FaultActions;
 use uringlet_sys::trace::road;
 use uringlet_sys::{Errno, fd_table};
 
@@ -61,6 +63,8 @@ pub(crate) enum Stage {
     Armed { fd: i32 },
     /// A TIMEOUT.
     Timer { deadline_ns: u64, seq: u64 },
+    /// It was delayed on purpose.
+    Delayed { deadline_ns: u64, seq: u64 },
     /// A delayed write.
     Throttled { throttled: Throttled, seq: u64, since_ns: u64 },
     /// In the run queue of the ring's own workers.
@@ -154,6 +158,8 @@ pub(crate) struct RareParts {
     pub(crate) notification: Option<Notification>,
     /// The armed LINK_TIMEOUT that guards the request.
     pub(crate) link_timer: Option<ReqId>,
+    /// What is done to it on purpose, as far as that is to come.
+    pub(crate) fault: Option<FaultActions>,
 }
 
 /// A descriptor number, or none: as small as a number.
@@ -268,6 +274,26 @@ impl Request {
         self.rare.as_deref_mut().and_then(|rare| part(rare).take())
     }
 
+    /// What is done to it on purpose.
+    #[inline]
+    pub(crate) fn fault(&mut self) -> Option<&mut FaultActions> {
+        if self.trace.is_injected() { self.rare.as_deref_mut().and_then(|rare| rare.fault.as_mut()) } else { None }
+    }
+
+    /// Whether its CQE goes to the overflow list on purpose.
+    #[inline]
+    pub(crate) fn overflows_on_purpose(&self) -> bool {
+        self.trace.is_injected() && self.rare().and_then(|rare| rare.fault).is_some_and(|fault| fault.has(FaultActions::OVERFLOW))
+    }
+
+    /// A multishot has a result: whether that is its last one on purpose.
+    #[inline]
+    pub(crate) fn ends_on_purpose(&mut self) -> bool {
+        let Some(fault) = self.fault().filter(|fault| fault.shots > 0) else { return false };
+        fault.shots -= 1;
+        fault.shots == 0
+    }
+
     pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -331,7 +357,7 @@ impl Stage {
     pub(crate) const fn road(self) -> u8 {
         match self {
             Self::Armed { .. } => road::POLL,
-            Self::Timer { .. } | Self::LinkTimer { .. } | Self::Throttled { .. } => road::TIMER,
+            Self::Timer { .. } | Self::LinkTimer { .. } | Self::Throttled { .. } | Self::Delayed { .. } => road::TIMER,
             Self::Queued | Self::Running => road::URINGLET,
             Self::Worker { .. } => road::IO_WQ,
             Self::Aio => road::AIO,
@@ -374,7 +400,7 @@ impl Parked {
     }
 
     /// The program's number that this POLL_ADD waits on.
-    fn polled(&self) -> Option<i32> {
+    pub(crate) fn polled(&self) -> Option<i32> {
         if self.req.opcode == Opcode::PollAdd { self.req.fd() } else { None }
     }
 
@@ -389,7 +415,7 @@ impl Parked {
     /// When its timer expires, ns; 0 if it has none.
     pub(crate) fn deadline_ns(&self) -> u64 {
         match self.stage {
-            Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } => deadline_ns,
+            Stage::Timer { deadline_ns, .. } | Stage::LinkTimer { deadline_ns, .. } | Stage::Delayed { deadline_ns, .. } => deadline_ns,
             Stage::Throttled { throttled, .. } => throttled.deadline_ns,
             _ => 0,
         }

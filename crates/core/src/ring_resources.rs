@@ -12,10 +12,12 @@ use crate::rsrc::zcrx::ZcrxTable;
 use crate::throttle::RingThrottle;
 use crate::timer::Timers;
 use crate::write::WriteMode;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use uringlet_abi::{Cqe, setup, sq_flags};
+use uringlet_sys::fault_plan::FaultCounts;
 use uringlet_sys::fd::EventFd;
 use uringlet_sys::ring_memory::{RingField, RingMemory};
 use uringlet_sys::{Errno, process};
@@ -80,10 +82,14 @@ pub(crate) struct RingResources {
     pub(crate) zcrx: ZcrxTable,
     /// Requests may hold files or buffers that have to be released when they complete.
     pub(crate) has_nodes: bool,
+    /// What is issued now had to wait for its turn (`state::ready`).
+    pub(crate) runs_ready: bool,
     /// How buffered writes are executed.
     pub(crate) mode: WriteMode,
     /// What may be written without a look at the machine's dirty pages.
     pub(crate) throttle: RingThrottle,
+    /// How far the ring is in the plan of what is done to its requests, if there is one.
+    pub(crate) faults: Option<Box<FaultCounts>>,
 }
 
 impl RingResources {
@@ -107,8 +113,10 @@ impl RingResources {
             buf_groups: BufGroups::default(),
             zcrx: ZcrxTable::default(),
             has_nodes: false,
+            runs_ready: false,
             mode: WriteMode::default(),
             throttle: RingThrottle::default(),
+            faults: None,
         }
     }
 
@@ -189,6 +197,18 @@ impl RingResources {
     pub(crate) fn release_buffer(&mut self, node: Arc<BufferNode>) {
         if let Some(node) = Arc::into_inner(node) {
             self.post_tag(node.tag);
+        }
+    }
+
+    /// As [`post`](Self::post), as if the CQ were full.
+    #[cold]
+    pub(crate) fn post_behind(&mut self, cqe: Cqe) {
+        if self.setup & setup::DEFER_TASKRUN != 0 && !self.lock_owner.is_submitter() {
+            return self.post(cqe);
+        }
+        self.cq.post_behind(&self.memory, cqe);
+        if self.timers.counts_completions() {
+            self.timers.note_posted();
         }
     }
 
@@ -274,6 +294,12 @@ impl RingResources {
     /// Whether a receive from this file would find nothing, for all that is known.
     pub(crate) fn known_empty(&mut self, fd: i32) -> bool {
         self.poller.as_mut().is_some_and(|p| p.known_empty(fd))
+    }
+
+    /// Whether a receive from this file has to go behind others that wait for it: in the kernel
+    /// what the chain's requests before it have woken comes first.
+    pub(crate) fn is_behind_others(&self, fd: i32) -> bool {
+        self.runs_ready && self.poller.as_ref().is_some_and(|p| p.is_awaited(fd))
     }
 
     /// Whether a receive that gets less than it asked for empties this file.

@@ -22,7 +22,7 @@ type Values = Option<&'static [&'static str]>;
 const SWITCH: Values = Some(&["1", "0"]);
 
 /// All variables.
-const VARIABLES: [(&str, Values); 18] = [
+const VARIABLES: [(&str, Values); 19] = [
     (RingBackend::VARIABLE, Some(&RingBackend::NAMES)),
     ("URINGLET_MODE", Some(&["adaptive", "uringlet", "workers"])),
     ("URINGLET_IOSQE_ASYNC", Some(&["weighed", "worker", "block"])),
@@ -36,6 +36,7 @@ const VARIABLES: [(&str, Values); 18] = [
     ("URINGLET_OBJECT", None),
     ("URINGLET_LOG", None),
     ("URINGLET_TRACE", None),
+    (uringlet_sys::fault_plan::VARIABLE, None),
     // What `uringlet` itself tells the library.
     ("URINGLET_PROGRAM", None),
     ("URINGLET_DOCTOR", SWITCH),
@@ -52,7 +53,9 @@ fn mistake(name: &[u8], value: &[u8]) -> Option<Mistake> {
         return None;
     }
     let Some((_, values)) = VARIABLES.iter().find(|(known, _)| known.as_bytes() == name) else { return Some(Mistake::Unknown) };
-    let is_right = |values: &&[&str]| value.is_empty() || values.iter().any(|known| known.as_bytes() == value);
+    // What `uringlet trace --kernel` sets is no choice of the user's, and no mistake.
+    let is_set_for = name == RingBackend::VARIABLE.as_bytes() && RingBackend::named(value).is_some();
+    let is_right = |values: &&[&str]| value.is_empty() || is_set_for || values.iter().any(|known| known.as_bytes() == value);
     values.filter(|values| !is_right(values)).map(Mistake::Value)
 }
 
@@ -82,6 +85,7 @@ mod tests {
         assert_eq!(mistake(b"URINGLETS", b"x"), None);
         assert_eq!(mistake(b"URINGLET_MOD", b"x"), Some(Mistake::Unknown));
         assert_eq!(mistake(b"URINGLET", b"when-blocked"), None);
+        assert_eq!(mistake(b"URINGLET", RingBackend::NAME_KERNEL_TRACED.as_bytes()), None);
         assert_eq!(mistake(b"URINGLET_MODE", b""), None);
         assert_eq!(mistake(b"URINGLET_EXPLAIN", b"yes"), Some(Mistake::Value(&["1", "0"])));
         assert_eq!(mistake(b"URINGLET_CACHE", b"/any"), None);

@@ -34,7 +34,7 @@ pub(crate) fn is_kernel() -> bool {
 #[cold]
 fn choose() -> bool {
     let is_kernel = match value(c"URINGLET", RingBackend::named).unwrap_or_default() {
-        RingBackend::Kernel => true,
+        RingBackend::Kernel | RingBackend::KernelTraced => true,
         RingBackend::Engine => false,
         RingBackend::WhenBlocked => kernel_ring::works(AskIn::Copy),
     };

@@ -33,7 +33,7 @@ fn is_left_to_kernel(environment: &ProgramEnvironment) -> Result<bool, InitError
         None => RingBackend::WhenBlocked,
     };
     Ok(match wanted {
-        RingBackend::Kernel => true,
+        RingBackend::Kernel | RingBackend::KernelTraced => true,
         RingBackend::Engine => false,
         // Another thread may use descriptor numbers meanwhile.
         RingBackend::WhenBlocked if thread::count() == Some(1) => kernel_ring::works(AskIn::ThisProcess),

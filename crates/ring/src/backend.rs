@@ -34,7 +34,7 @@ impl RingCalls {
         match wanted.map_or_else(by_environment, Ok)? {
             RingBackend::WhenBlocked if !kernel_works() => engine::calls().map(Self::Engine),
             RingBackend::Engine => engine::calls().map(Self::Engine),
-            RingBackend::WhenBlocked | RingBackend::Kernel => Ok(Self::System(ActiveBackend::Kernel)),
+            RingBackend::WhenBlocked | RingBackend::Kernel | RingBackend::KernelTraced => Ok(Self::System(ActiveBackend::Kernel)),
         }
     }
 
@@ -100,14 +100,6 @@ impl RingCalls {
             Self::System(_) => by_system(unsafe { syscall!(Sysno::close, fd) }),
             Self::Engine(engine) => by_engine((engine.close)(fd)),
         };
-    }
-
-    /// A request on a number is about to be submitted. The kernel looks the file up by itself, and
-    /// in an attached process the engine sees what the program closes.
-    pub(crate) fn recheck(self, fd: i32) {
-        if let Self::Engine(engine) = self {
-            (engine.recheck)(fd);
-        }
     }
 
     /// The program may wait for the fd from now on, by poll(2) or the like.

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
 
 use io_uring::{cqueue, squeue};
-use uringlet_abi::{Opcode, Sqe, UringParams, layout, op_flags, sq_flags, sqe};
+use uringlet_abi::{UringParams, layout, sq_flags};
 use uringlet_sys::mm;
 
 use crate::backend::RingCalls;
@@ -56,14 +56,6 @@ impl Drop for RingMapping {
     }
 }
 
-/// The numbers of the files that a request uses: not the registered ones.
-fn descriptors(request: &Sqe) -> [Option<i32>; 2] {
-    let is_splice = matches!(Opcode::from_u8(request.opcode), Some(Opcode::Splice | Opcode::Tee));
-    let is_plain = request.flags & sqe::FIXED_FILE == 0;
-    let has_plain_input = is_splice && request.op_flags & op_flags::SPLICE_F_FD_IN_FIXED == 0;
-    [is_plain.then_some(request.fd), has_plain_input.then_some(request.splice_fd_in)]
-}
-
 /// The two queues.
 pub(crate) struct Queues {
     rings: RingMapping,
@@ -71,8 +63,6 @@ pub(crate) struct Queues {
     params: UringParams,
     /// SQEs up to here are written.
     sq_tail: u32,
-    /// SQEs up to here are published.
-    sq_published: u32,
 }
 
 impl Queues {
@@ -83,7 +73,7 @@ impl Queues {
         let cq_end = params.cq_off.cqes as usize + cq * size_of::<cqueue::Entry>();
         let rings = RingMapping::new(calls, fd, sq_end.max(cq_end), layout::OFF_SQ_RING)?;
         let sqes = RingMapping::new(calls, fd, sq * size_of::<squeue::Entry>(), layout::OFF_SQES)?;
-        let queues = Self { rings, sqes, params, sq_tail: 0, sq_published: 0 };
+        let queues = Self { rings, sqes, params, sq_tail: 0 };
         // Each slot of the array names the SQE of the same number, for good.
         for index in 0..params.sq_entries {
             queues.word(params.sq_off.array + 4 * index).store(index, Relaxed);
@@ -121,15 +111,8 @@ impl Queues {
         self.sqes.at(index * size_of::<squeue::Entry>())
     }
 
-    /// Publishes what was pushed. `on_number` gets the descriptors of these requests. Returns how
-    /// many SQEs the ring has not consumed.
-    pub(crate) fn publish(&mut self, on_number: impl Fn(i32)) -> u32 {
-        while self.sq_published != self.sq_tail {
-            // SAFETY: written by `push`, as integers, and not published yet.
-            let sqe = unsafe { self.sq_slot(self.sq_published).cast::<Sqe>().read() };
-            descriptors(&sqe).into_iter().flatten().for_each(&on_number);
-            self.sq_published = self.sq_published.wrapping_add(1);
-        }
+    /// Publishes what was pushed. Returns how many SQEs the ring has not consumed.
+    pub(crate) fn publish(&mut self) -> u32 {
         self.word(self.params.sq_off.tail).store(self.sq_tail, Release);
         self.sq_tail.wrapping_sub(self.word(self.params.sq_off.head).load(Relaxed))
     }
@@ -179,21 +162,5 @@ impl Queues {
 
     pub(crate) fn params(&self) -> &UringParams {
         &self.params
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_a_request_are_those_of_its_files() {
-        let read = Sqe { opcode: Opcode::Read as u8, fd: 5, splice_fd_in: 6, ..Sqe::default() };
-        assert_eq!(descriptors(&read), [Some(5), None]);
-        assert_eq!(descriptors(&Sqe { flags: sqe::FIXED_FILE, ..read }), [None, None]);
-        let splice = Sqe { opcode: Opcode::Splice as u8, ..read };
-        assert_eq!(descriptors(&splice), [Some(5), Some(6)]);
-        assert_eq!(descriptors(&Sqe { op_flags: op_flags::SPLICE_F_FD_IN_FIXED, ..splice }), [Some(5), None]);
-        assert_eq!(descriptors(&Sqe { opcode: 255, ..read }), [Some(5), None]);
     }
 }

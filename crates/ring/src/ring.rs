@@ -103,7 +103,7 @@ impl Ring {
 
     fn enter(&mut self, want: usize, arg: Option<GeteventsArg>) -> io::Result<usize> {
         let want = u32::try_from(want).unwrap_or(u32::MAX);
-        let to_submit = self.queues.publish(|fd| self.calls.recheck(fd));
+        let to_submit = self.queues.publish();
         let is_sqpoll = self.queues.has_flag(setup::SQPOLL);
         let wakes = is_sqpoll && to_submit > 0 && self.queues.needs_wakeup();
         let gets = want > 0 || self.queues.needs_flush() || self.queues.has_flag(setup::IOPOLL);

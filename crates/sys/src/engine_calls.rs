@@ -25,9 +25,6 @@ pub struct EngineCalls {
     pub map_ring: extern "C" fn(i32, usize, u64) -> isize,
     /// close(2) of a ring's fd.
     pub close: extern "C" fn(i32) -> isize,
-    /// A request on this number is about to be submitted. The program may have closed the number
-    /// since the last one, and it may be another file's.
-    pub recheck: extern "C" fn(i32),
     /// The program is about to wait for the ring's fd, by poll(2) or the like.
     pub note_polled: extern "C" fn(i32),
     /// The program has found a CQ empty.
@@ -45,5 +42,5 @@ impl EngineCalls {
     pub const SYMBOL: &str = "uringlet_engine_calls";
 
     /// Changes with this structure.
-    pub const LAYOUT: usize = 1;
+    pub const LAYOUT: usize = 2;
 }

@@ -16,7 +16,10 @@ use syscalls::Errno;
 pub const NUMBERS: usize = 1 << 20;
 
 /// Bits of the first word.
-const RING_MASK: u64 = 0x00ff_ffff;
+const RING_MASK: u64 = 0x007f_ffff;
+/// The POLL_ADD of that ring has been told that the file can be read, and it has not been read
+/// since.
+const TOLD: u64 = 1 << 23;
 const INTERNAL: u64 = 1 << 24;
 const VIRTUAL: u64 = 1 << 25;
 const LINGERING: u64 = 1 << 26;
@@ -142,7 +145,7 @@ fn index_in(word: u64) -> Option<u32> {
 pub fn set_polling_ring(fd: i32, index: u32) {
     let set = |old: u64| {
         let is_free = old & (INTERNAL | VIRTUAL) == 0 && (old & RING_MASK == 0 || old & POLLED != 0);
-        is_free.then_some(old & !RING_MASK | POLLED | (u64::from(index) + 1))
+        is_free.then_some(old & !(RING_MASK | TOLD) | POLLED | (u64::from(index) + 1))
     };
     if let Some(word) = word(fd) {
         let _ = word.fetch_update(AcqRel, Relaxed, set);
@@ -151,17 +154,39 @@ pub fn set_polling_ring(fd: i32, index: u32) {
 
 /// A POLL_ADD of the ring with this index waits on the number no longer.
 pub fn clear_polling_ring(fd: i32, index: u32) {
-    let clear = |old: u64| (old & POLLED != 0 && index_in(old) == Some(index)).then_some(old & !(POLLED | RING_MASK));
+    let clear = |old: u64| (old & POLLED != 0 && index_in(old) == Some(index)).then_some(old & !(POLLED | TOLD | RING_MASK));
     if let Some(word) = word(fd) {
         let _ = word.fetch_update(AcqRel, Relaxed, clear);
     }
 }
 
-/// The index of the ring that waits for the readiness of this number's file, as far as known.
+/// The POLL_ADD of the ring with this index has been told that the number's file can be read.
+pub fn set_told(fd: i32, index: u32) {
+    let set = |old: u64| (old & (POLLED | TOLD) == POLLED && index_in(old) == Some(index)).then_some(old | TOLD);
+    if let Some(word) = word(fd) {
+        let _ = word.fetch_update(AcqRel, Relaxed, set);
+    }
+}
+
+/// The program is about to read from this number: the index of the ring that waits for the
+/// readiness of its file and may not have been told of it, as far as known.
+#[inline]
 #[must_use]
-pub fn polling_ring(fd: i32) -> Option<u32> {
+pub fn untold_ring(fd: i32) -> Option<u32> {
     let word = word(fd)?.load(Acquire);
-    if word & POLLED != 0 { index_in(word) } else { None }
+    if word & POLLED == 0 {
+        return None;
+    }
+    if word & TOLD == 0 {
+        return index_in(word);
+    }
+    clear_told(fd);
+    None
+}
+
+/// The program reads what the POLL_ADD was told of.
+pub fn clear_told(fd: i32) {
+    update(fd, TOLD, 0);
 }
 
 /// Records the ring behind a number; `None`: it is a ring's no longer.
@@ -298,7 +323,8 @@ pub fn forget_name(fd: i32) {
 /// Forgets the kind, the name, the ring that waits and the write history of a number that was
 /// closed.
 pub fn forget_kind(fd: i32) {
-    let polled = if polling_ring(fd).is_some() { POLLED | RING_MASK } else { 0 };
+    let is_polled = word(fd).is_some_and(|word| word.load(Acquire) & POLLED != 0);
+    let polled = if is_polled { POLLED | TOLD | RING_MASK } else { 0 };
     update(fd, KIND_MASK | NAMED_MASK | polled, 0);
     if let Some(entry) = entry(fd) {
         entry.history.store(0, Relaxed);
@@ -330,15 +356,32 @@ mod tests {
         const FD: i32 = 1_000_001;
         init().unwrap();
         set_polling_ring(FD, 4);
-        assert_eq!((polling_ring(FD), ring_index(FD), is_ours(FD)), (Some(4), None, false));
+        assert_eq!((untold_ring(FD), ring_index(FD), is_ours(FD)), (Some(4), None, false));
         // A close was not seen.
         set_virtual(FD, true);
         assert!(is_ours(FD));
         clear_polling_ring(FD, 5);
-        assert_eq!(polling_ring(FD), Some(4));
+        assert_eq!(untold_ring(FD), Some(4));
         set_ring_index(FD, Some(7));
-        assert_eq!((polling_ring(FD), ring_index(FD), is_ours(FD)), (None, Some(7), true));
+        assert_eq!((untold_ring(FD), ring_index(FD), is_ours(FD)), (None, Some(7), true));
         set_ring_index(FD, None);
+        assert!(is_unused(FD));
+    }
+
+    #[test]
+    fn a_readiness_that_was_told_is_looked_at_again_after_a_read() {
+        const FD: i32 = 1_000_002;
+        init().unwrap();
+        set_polling_ring(FD, 4);
+        set_told(FD, 5);
+        assert_eq!(untold_ring(FD), Some(4), "another ring was told");
+        set_told(FD, 4);
+        assert_eq!((untold_ring(FD), untold_ring(FD)), (None, Some(4)));
+        set_told(FD, 4);
+        set_polling_ring(FD, 4);
+        assert_eq!(untold_ring(FD), Some(4), "another poll");
+        set_told(FD, 4);
+        clear_polling_ring(FD, 4);
         assert!(is_unused(FD));
     }
 }

@@ -20,6 +20,7 @@ pub mod code_memory;
 pub mod directory;
 pub mod engine_calls;
 pub mod exec_file;
+pub mod fault_plan;
 pub mod fd;
 pub mod fd_table;
 pub mod freestanding;
@@ -29,6 +30,7 @@ pub mod heap;
 pub mod io;
 #[cfg(not(loom))]
 pub mod kernel_ring;
+pub mod left_timeouts;
 pub mod linkage;
 pub mod lock;
 pub mod loop_device;
@@ -44,6 +46,7 @@ pub mod process;
 pub mod process_image;
 mod process_shared;
 pub mod program_tid;
+pub mod range_lock;
 #[cfg(any(test, not(loom)))]
 mod raw_lock;
 pub mod refusal;
@@ -54,6 +57,7 @@ pub mod ring_backend;
 pub mod ring_memory;
 pub mod sealed_file;
 pub mod seccomp;
+pub mod seccomp_notify;
 #[cfg(not(loom))]
 pub mod seqpacket;
 #[cfg(not(loom))]
@@ -73,6 +77,8 @@ pub mod text_file;
 pub mod thread;
 pub mod trace;
 #[cfg(not(loom))]
+pub mod traced_ring;
+#[cfg(not(loom))]
 pub mod uaccess;
 pub mod user;
 pub mod user_futex;
@@ -80,6 +86,8 @@ mod user_ptr;
 pub mod valgrind;
 pub mod vmstat;
 
+#[doc(hidden)]
+pub use c_main::program_arguments;
 /// Linux's constants and C structures, generated from the headers of the kernel.
 pub use linux_raw_sys as linux;
 /// System calls by number, for what has no function here.

@@ -225,10 +225,30 @@ pub fn rlimit_nofile() -> u64 {
 
 /// A soft limit of this process; `u64::MAX`: unlimited.
 fn soft_limit(resource: u32) -> Result<u64, Errno> {
+    limits(resource).map(|limit| limit.rlim_cur)
+}
+
+fn limits(resource: u32) -> Result<rlimit64, Errno> {
     let mut limit = rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes to a live structure.
     unsafe { syscall!(Sysno::prlimit64, 0, resource, 0, &raw mut limit) }?;
-    Ok(limit.rlim_cur)
+    Ok(limit)
+}
+
+/// Calls `use_it` with the soft limit on open files, which is the hard one meanwhile.
+///
+/// # Errors
+/// `EMFILE` it is the hard one already; those of prlimit(2).
+pub fn with_hard_nofile_limit<R>(use_it: impl FnOnce(u32) -> R) -> Result<R, Errno> {
+    let former = limits(RLIMIT_NOFILE)?;
+    let soft = u32::try_from(former.rlim_cur).ok().filter(|_| former.rlim_cur < former.rlim_max).ok_or(Errno::EMFILE)?;
+    let raised = rlimit64 { rlim_cur: former.rlim_max, ..former };
+    // SAFETY: the kernel reads a live structure.
+    unsafe { syscall!(Sysno::prlimit64, 0, RLIMIT_NOFILE, &raw const raised, 0) }?;
+    let used = use_it(soft);
+    // SAFETY: as above. What was the limit a moment ago is allowed.
+    unsafe { raw_syscall!(Sysno::prlimit64, 0, RLIMIT_NOFILE, &raw const former, 0) };
+    Ok(used)
 }
 
 /// Raises the soft limit on open files by `more` if it is below `more`.

@@ -1,6 +1,7 @@
 //! What the processes that share a ring have in common beside its queues.
 
 use crate::biased_lock::BiasedLock;
+use crate::left_timeouts::LeftTimeouts;
 use crate::remote_cancel::RemoteCancel;
 
 /// See the module. All zero for a new ring.
@@ -9,4 +10,5 @@ use crate::remote_cancel::RemoteCancel;
 pub(crate) struct ProcessShared {
     pub(crate) lock: BiasedLock,
     pub(crate) remote_cancel: RemoteCancel,
+    pub(crate) left_timeouts: LeftTimeouts,
 }

@@ -13,13 +13,18 @@ pub enum RingBackend {
     Engine,
     /// The kernel's io_uring where it works for this process, else the engine.
     WhenBlocked,
+    /// The kernel's io_uring, whose rings `uringlet trace --kernel` looks at.
+    KernelTraced,
 }
 
 impl RingBackend {
     /// The variable that chooses.
     pub const VARIABLE: &str = "URINGLET";
 
-    /// The names of all backends, as the variable has them.
+    /// The name of [`KernelTraced`](Self::KernelTraced).
+    pub const NAME_KERNEL_TRACED: &str = "kernel-traced";
+
+    /// The backends that users choose from, as the variable has them.
     pub const NAMES: [&str; 3] = ["kernel", "engine", "when-blocked"];
 
     /// The backend of this name.
@@ -29,6 +34,7 @@ impl RingBackend {
             b"kernel" => Some(Self::Kernel),
             b"engine" => Some(Self::Engine),
             b"when-blocked" => Some(Self::WhenBlocked),
+            b"kernel-traced" => Some(Self::KernelTraced),
             _ => None,
         }
     }

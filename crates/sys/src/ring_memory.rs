@@ -5,6 +5,7 @@
 //! masks and entries in the shared words are for the program to read, and it may overwrite them.
 
 use crate::biased_lock::BiasedLock;
+use crate::left_timeouts::LeftTimeouts;
 use crate::process_shared::ProcessShared;
 use crate::remote_cancel::RemoteCancel;
 use crate::shm_mapping::{PAGE, ShmMapping};
@@ -85,8 +86,12 @@ impl Geometry {
 pub struct RingMemory {
     rings: ShmMapping,
     sqes: ShmMapping,
-    /// The page of [`ProcessShared`]. The program does not see it.
-    shared_page: ShmMapping,
+    /// One mapping, as each costs a new ring a microsecond or more: the page of [`ProcessShared`],
+    /// which the program does not see, the SQEs, the rings. Only that page if the program supplied
+    /// the others.
+    mapping: ShmMapping,
+    /// After a resize: the mapping of the queues. Its first page is not used.
+    queues: Option<ShmMapping>,
     geometry: Geometry,
     /// [`Geometry::array_offset`], which each SQE needs.
     array_offset: usize,
@@ -98,13 +103,8 @@ impl RingMemory {
     /// # Errors
     /// `ENOMEM`.
     pub fn new(geometry: Geometry) -> Result<Self, Errno> {
-        let memory = Self {
-            rings: ShmMapping::map(geometry.rings_len())?,
-            sqes: ShmMapping::map(geometry.sqes_len())?,
-            shared_page: ShmMapping::map(PAGE)?,
-            geometry,
-            array_offset: geometry.array_offset(),
-        };
+        let (mapping, [_, sqes, rings]) = ShmMapping::map_parts([PAGE, geometry.sqes_len(), geometry.rings_len()])?;
+        let memory = Self { rings, sqes, mapping, queues: None, geometry, array_offset: geometry.array_offset() };
         memory.init();
         Ok(memory)
     }
@@ -117,7 +117,8 @@ impl RingMemory {
         let memory = Self {
             rings: ShmMapping::from_user(rings, geometry.rings_len())?,
             sqes: ShmMapping::from_user(sqes, geometry.sqes_len())?,
-            shared_page: ShmMapping::map(PAGE)?,
+            mapping: ShmMapping::map(PAGE)?,
+            queues: None,
             geometry,
             array_offset: geometry.array_offset(),
         };
@@ -141,7 +142,8 @@ impl RingMemory {
     #[must_use]
     pub fn none() -> Self {
         let geometry = Geometry { sq_entries: 1, cq_entries: 1, sqe_shift: 6, cqe_shift: 4, has_sq_array: false };
-        Self { rings: ShmMapping::none(), sqes: ShmMapping::none(), shared_page: ShmMapping::none(), geometry, array_offset: 0 }
+        let [rings, sqes, mapping] = core::array::from_fn(|_| ShmMapping::none());
+        Self { rings, sqes, mapping, queues: None, geometry, array_offset: 0 }
     }
 
     fn init(&self) {
@@ -172,10 +174,16 @@ impl RingMemory {
         &self.process_shared().remote_cancel
     }
 
+    /// The time-outs that processes have left to the ring's maker.
+    #[must_use]
+    pub fn left_timeouts(&self) -> &LeftTimeouts {
+        &self.process_shared().left_timeouts
+    }
+
     #[inline]
     fn process_shared(&self) -> &ProcessShared {
-        // SAFETY: a page of the engine's with no other use.
-        unsafe { self.shared_page.process_shared() }
+        // SAFETY: the first page of the engine's mapping, with no other use.
+        unsafe { self.mapping.process_shared() }
     }
 
     /// A shared word.
@@ -287,8 +295,8 @@ impl RingMemory {
     /// Takes the queues of `new` in place of its own, and keeps what processes share. The program's
     /// mappings of the former queues stay.
     pub fn take_queues(&mut self, new: Self) {
-        let Self { rings, sqes, shared_page: _, geometry, array_offset } = new;
-        (self.rings, self.sqes) = (rings, sqes);
+        let Self { rings, sqes, mapping, queues: _, geometry, array_offset } = new;
+        (self.rings, self.sqes, self.queues) = (rings, sqes, Some(mapping));
         (self.geometry, self.array_offset) = (geometry, array_offset);
     }
 
@@ -297,11 +305,12 @@ impl RingMemory {
     /// # Errors
     /// `ENOMEM` for an unknown offset, or memory that is the program's own; `EINVAL` for no length.
     pub fn map_for_program(&self, offset: u64, len: usize) -> Result<usize, Errno> {
-        match offset & layout::OFF_MMAP_MASK {
-            layout::OFF_SQ_RING | layout::OFF_CQ_RING => self.rings.map_again(len),
-            layout::OFF_SQES => self.sqes.map_again(len),
-            _ => Err(Errno::ENOMEM),
-        }
+        let part = match offset & layout::OFF_MMAP_MASK {
+            layout::OFF_SQ_RING | layout::OFF_CQ_RING => &self.rings,
+            layout::OFF_SQES => &self.sqes,
+            _ => return Err(Errno::ENOMEM),
+        };
+        self.queues.as_ref().unwrap_or(&self.mapping).map_part_again(part, len)
     }
 }
 
@@ -312,7 +321,8 @@ impl RingMemory {
         Self {
             rings: self.rings.clone(),
             sqes: self.sqes.clone(),
-            shared_page: ShmMapping::none(),
+            mapping: ShmMapping::none(),
+            queues: None,
             geometry: self.geometry,
             array_offset: self.array_offset,
         }

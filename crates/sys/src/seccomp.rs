@@ -9,10 +9,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::arch::AUDIT_ARCH;
+use crate::io;
 use crate::linux::prctl::{PR_GET_NO_NEW_PRIVS, PR_SET_NO_NEW_PRIVS};
 use crate::linux::ptrace::{
-    BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_FILTER_FLAG_TSYNC,
-    SECCOMP_RET_ALLOW, SECCOMP_RET_TRAP, SECCOMP_SET_MODE_FILTER, sock_filter, sock_fprog,
+    BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JGT, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+    SECCOMP_FILTER_FLAG_TSYNC, SECCOMP_RET_ALLOW, SECCOMP_RET_TRAP, SECCOMP_RET_USER_NOTIF, SECCOMP_SET_MODE_FILTER, sock_filter,
+    sock_fprog,
 };
 use syscalls::{Errno, Sysno, syscall};
 
@@ -85,6 +87,24 @@ pub fn trap(rules: &[TrapRule], ranges: &[Range<u64>], data: u16) -> Result<Filt
             install(&filter, SECCOMP_FILTER_FLAG_TSYNC)
         }
         result => result,
+    }
+}
+
+/// Installs a filter for the calling thread and its children: the kernel asks the returned
+/// descriptor before it executes the calls that `rules` name ([`crate::seccomp_notify`]). Sets
+/// `no_new_privs`.
+///
+/// # Errors
+/// As [`trap`]; `EBUSY` another such filter is there.
+pub(crate) fn ask(rules: &[TrapRule]) -> Result<i32, Errno> {
+    let filter = build_asking(rules);
+    let len = u16::try_from(filter.len()).map_err(|_| Errno::EINVAL)?;
+    let program = sock_fprog { len, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: no addresses; the kernel reads the live filter.
+    unsafe {
+        syscall!(Sysno::prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)?;
+        let fd = syscall!(Sysno::seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &raw const program)?;
+        Ok(io::number_of(fd))
     }
 }
 
@@ -213,6 +233,22 @@ fn build(rules: &[TrapRule], ranges: &[Range<u64>], data: u16) -> Vec<sock_filte
     filter.put(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
     filter.place(Label::Trap);
     filter.put(BPF_RET | BPF_K, SECCOMP_RET_TRAP | u32::from(data), 0, 0);
+    filter.code
+}
+
+/// As [`build`], wherever the code of the call is.
+fn build_asking(rules: &[TrapRule]) -> Vec<sock_filter> {
+    let mut filter = FilterBuilder::default();
+    filter.load(ARCH);
+    filter.unless_skip(BPF_JEQ, AUDIT_ARCH, 1);
+    filter.put(BPF_JMP | BPF_JA, 1, 0, 0);
+    filter.jump(Label::Allow);
+    filter.load(NR);
+    rules.iter().for_each(|rule| filter.put_rule(rule));
+    filter.place(Label::Allow);
+    filter.put(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
+    filter.place(Label::Look);
+    filter.put(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF, 0, 0);
     filter.code
 }
 

@@ -61,6 +61,44 @@ impl Seqpacket {
         let _ = self.send_with(&[0], MSG_DONTWAIT);
     }
 
+    /// Sends a packet with a copy of a descriptor.
+    ///
+    /// # Errors
+    /// Those of sendmsg(2).
+    pub fn send_fd(&self, bytes: &[u8], fd: i32) -> Result<(), Errno> {
+        let len = size_of::<cmsghdr>() + size_of::<i32>();
+        let header = cmsghdr { cmsg_len: len, cmsg_level: SOL_SOCKET.cast_signed(), cmsg_type: SCM_RIGHTS.cast_signed() };
+        let mut control = FdsMessage { header, fds: [fd, -1] };
+        let mut iov = iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() as u64 };
+        let header = msghdr {
+            msg_name: core::ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: (&raw mut iov).cast(),
+            msg_iovlen: 1,
+            msg_control: (&raw mut control).cast(),
+            msg_controllen: len,
+            msg_flags: 0,
+        };
+        loop {
+            // SAFETY: the kernel reads the live slice and the control message, as far as their
+            // lengths say.
+            match unsafe { syscall!(Sysno::sendmsg, self.0.number(), &raw const header, MSG_NOSIGNAL) } {
+                Err(Errno::EINTR) => {}
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Becomes an end of another connection. The number stays, so threads and forked children need
+    /// not know.
+    ///
+    /// # Errors
+    /// Those of dup3(2).
+    pub fn replace(&self, other: &Self) -> Result<(), Errno> {
+        // SAFETY: both numbers are the engine's.
+        unsafe { syscall!(Sysno::dup3, other.0.number(), self.0.number(), O_CLOEXEC) }.map(drop)
+    }
+
     fn send_with(&self, bytes: &[u8], flags: u32) -> Result<(), Errno> {
         loop {
             // SAFETY: the kernel reads a live slice.
@@ -137,6 +175,28 @@ mod tests {
     fn connecting_without_a_listener_fails() {
         assert_eq!(Seqpacket::connect(b"/nowhere/at/all").map(drop), Err(Errno::ENOENT));
         assert_eq!(Seqpacket::connect(&[b'a'; 108]).map(drop), Err(Errno::ENAMETOOLONG));
+    }
+
+    #[test]
+    fn a_connection_is_replaced_under_its_number() {
+        let pair = || {
+            let mut fds = [0_i32; 2];
+            // SAFETY: the kernel writes two numbers.
+            unsafe { syscall!(Sysno::socketpair, AF_UNIX, SOCK_SEQPACKET, 0, fds.as_mut_ptr()) }.unwrap();
+            fds.map(|fd| Seqpacket(EngineFd::adopt(fd)))
+        };
+        let ([here, gone], [next, there]) = (pair(), pair());
+        drop(gone);
+        here.replace(&next).unwrap();
+        drop(next);
+        here.send_fd(b"with", there.0.number()).unwrap();
+        let mut bytes = [0; 8];
+        let (len, [first, second]) = there.receive(&mut bytes).unwrap();
+        assert_eq!((len, second.is_none()), (4, true));
+        // The descriptor that came is another one for the same end.
+        let copy = Seqpacket(first.unwrap());
+        here.send(b"once").unwrap();
+        assert!(matches!(copy.receive(&mut bytes), Ok((4, _))));
     }
 
     #[test]

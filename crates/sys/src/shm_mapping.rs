@@ -14,7 +14,7 @@ use syscalls::{Errno, Sysno, syscall};
 
 pub(crate) const PAGE: usize = PAGE_SIZE;
 
-/// A shared anonymous mapping, or memory of the program's (`IORING_SETUP_NO_MMAP`).
+/// A shared anonymous mapping, a part of one, or memory of the program's (`IORING_SETUP_NO_MMAP`).
 #[derive(Debug)]
 pub(crate) struct ShmMapping {
     base: usize,
@@ -64,6 +64,18 @@ impl ShmMapping {
         Ok(Self { base: base.addr(), len, is_ours: false, file: None })
     }
 
+    /// One mapping, and its parts, each of which begins with a page. They must not outlive it.
+    pub(crate) fn map_parts<const N: usize>(lens: [usize; N]) -> Result<(Self, [Self; N]), Errno> {
+        let whole = Self::map(lens.iter().map(|len| len.next_multiple_of(PAGE)).sum())?;
+        let mut base = whole.base;
+        let parts = lens.map(|len| {
+            let part = Self { base, len, is_ours: false, file: None };
+            base += len.next_multiple_of(PAGE);
+            part
+        });
+        Ok((whole, parts))
+    }
+
     /// The address of the first byte.
     pub(crate) fn base(&self) -> usize {
         self.base
@@ -71,15 +83,24 @@ impl ShmMapping {
 
     /// Maps the same pages once more for the program.
     pub(crate) fn map_again(&self, len: usize) -> Result<usize, Errno> {
-        if !self.is_ours {
+        self.map_part_again(self, len)
+    }
+
+    /// Maps the pages of a part once more for the program.
+    ///
+    /// # Errors
+    /// `ENOMEM` for what is no part of it, or memory of the program's own.
+    pub(crate) fn map_part_again(&self, part: &Self, len: usize) -> Result<usize, Errno> {
+        let offset = part.base.wrapping_sub(self.base);
+        if !self.is_ours || offset >= self.len {
             return Err(Errno::ENOMEM);
         }
         if let Some(file) = &self.file {
-            return mm::map_file(file.number(), len, 0, 0);
+            return mm::map_file(file.number(), len, offset as u64, 0);
         }
         // SAFETY: an old size of 0 on a shared mapping makes a second mapping and leaves the first
         // alone. Accesses beyond its end raise SIGBUS, as with any file.
-        unsafe { syscall!(Sysno::mremap, self.base, 0, len, MREMAP_MAYMOVE) }
+        unsafe { syscall!(Sysno::mremap, part.base, 0, len, MREMAP_MAYMOVE) }
     }
 
     /// The 4 bytes at `offset`.

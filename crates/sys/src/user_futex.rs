@@ -43,6 +43,15 @@ impl Futex {
         }
     }
 
+    /// Checks that a wait could begin, whatever the value.
+    ///
+    /// # Errors
+    /// `EINVAL` not aligned; `EFAULT` nothing there, or a page of the process that nobody may
+    /// write.
+    pub fn look_up(self) -> Result<(), Errno> {
+        calls::look_up(self.addr.addr(), self.is_private)
+    }
+
     /// Its value.
     ///
     /// # Errors
@@ -62,12 +71,8 @@ impl Futex {
             return Err(Errno::EINVAL);
         }
         if n == 0 {
-            // futex(2) would wake one.
-            self.check()?;
-            if !self.is_private {
-                self.value()?;
-            }
-            return Ok(0);
+            // FUTEX_WAKE would wake one.
+            return self.look_up().map(|()| 0);
         }
         calls::wake(self.addr.addr(), self.is_private, n, mask)
     }

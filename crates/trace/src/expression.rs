@@ -10,17 +10,20 @@ use crate::value::ArgValue;
 /// What is wrong with an expression: where, and what could be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    expression: String,
-    at: usize,
-    len: usize,
-    help: String,
+    /// The option that takes it.
+    pub(crate) option: &'static str,
+    pub(crate) expression: String,
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    pub(crate) help: String,
 }
 
 impl std::fmt::Display for FilterError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let before = self.expression[..self.at].chars().count();
-        writeln!(f, "an expression is wrong:\n  -e {}", self.expression)?;
-        write!(f, "     {}{} {}", " ".repeat(before), "^".repeat(self.len.max(1)), self.help)
+        let Self { option, expression, .. } = self;
+        writeln!(f, "an expression is wrong:\n  {option} {expression}")?;
+        write!(f, "   {}{} {}", " ".repeat(option.len() + before), "^".repeat(self.len.max(1)), self.help)
     }
 }
 
@@ -64,6 +67,8 @@ impl TraceFilter {
             Event::Unfinished(submission, _) => {
                 self.conditions.iter().all(|condition| *condition != Condition::Failed && condition.meets(submission))
             }
+            Event::Posted(posted) => self.conditions.iter().all(|condition| *condition == Condition::Failed && posted.res < 0),
+            Event::Lost(_) => true,
             Event::Process(_) | Event::Call(_) => self.conditions.is_empty(),
         }
     }
@@ -116,7 +121,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 fn parse(expression: &str) -> Result<Condition, FilterError> {
-    let error = |at: usize, len: usize, help: String| FilterError { expression: expression.to_owned(), at, len, help };
+    let error = |at: usize, len: usize, help: String| FilterError { option: "-e", expression: expression.to_owned(), at, len, help };
     if expression == "failed" {
         return Ok(Condition::Failed);
     }
@@ -157,7 +162,7 @@ fn parse(expression: &str) -> Result<Condition, FilterError> {
 }
 
 /// The opcodes that a word means.
-fn opcodes(word: &str) -> Vec<Opcode> {
+pub(crate) fn opcodes(word: &str) -> Vec<Opcode> {
     if let Some((_, group)) = Group::ALL.iter().find(|(name, _)| *name == word) {
         return Opcode::ALL.iter().copied().filter(|&opcode| Group::of(opcode) == *group).collect();
     }
@@ -166,7 +171,7 @@ fn opcodes(word: &str) -> Vec<Opcode> {
     Opcode::ALL.iter().copied().filter(|opcode| opcode.name() == name).collect()
 }
 
-fn unknown_opcode(word: &str) -> String {
+pub(crate) fn unknown_opcode(word: &str) -> String {
     let upper = word.to_ascii_uppercase();
     let near = Opcode::ALL.iter().map(|opcode| opcode.name()).min_by_key(|name| distance(name, &upper));
     let groups: Vec<&str> = Group::ALL.iter().map(|(name, _)| *name).collect();
@@ -176,7 +181,7 @@ fn unknown_opcode(word: &str) -> String {
 }
 
 /// How many characters differ (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);

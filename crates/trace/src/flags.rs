@@ -148,7 +148,7 @@ pub(crate) fn open(flags: u64) -> String {
 
 /// How a request was executed.
 pub(crate) fn road(bits: u8) -> String {
-    joined(bits.into(), ROAD, "+", "inline")
+    joined((bits & !road::INJECTED).into(), ROAD, "+", "inline")
 }
 
 /// The value of a table of names, not of bits.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use uringlet_abi::cqe;
 
 use crate::clock::TickClock;
-use crate::request::{Call, CallKind, CqeShown, Event, SubmittedRequest};
+use crate::request::{Call, CallKind, CqeShown, Event, PostedCqe, SubmittedRequest};
 use crate::{decode, errno, flags, text, value};
 
 /// The line of an event, with its newline.
@@ -14,6 +14,10 @@ pub fn line(event: &Event, clock: &TickClock) -> String {
         Event::Process(start) => json!({ "event": "process", "pid": start.pid, "name": start.name }),
         Event::Call(call) => call_object(call, clock),
         Event::Completion(submission, shown) => completion(submission, shown, clock),
+        Event::Posted(posted) => posted_object(posted, clock),
+        Event::Lost(lost) => {
+            json!({ "event": "lost", "pid": lost.pid, "tid": lost.tid, "ring": lost.ring, "sqes": lost.sqes, "cqes": lost.cqes })
+        }
         Event::Unfinished(submission, reason) => {
             let mut object = request(submission, None, clock);
             object["event"] = json!("unfinished");
@@ -44,17 +48,31 @@ fn request(submission: &SubmittedRequest, shown: Option<&CqeShown>, clock: &Tick
 
 fn completion(submission: &SubmittedRequest, shown: &CqeShown, clock: &TickClock) -> Value {
     let mut object = request(submission, Some(shown), clock);
-    object["res"] = json!(shown.res);
+    object["res"] = json!((!shown.is_unseen).then_some(shown.res));
     object["errno"] = json!(errno::of_result(shown.res).map(|(name, _)| name));
-    object["cqe_flags"] = json!(flags::names(shown.flags & !(u32::MAX << cqe::BUFFER_SHIFT), flags::CQE));
+    object["cqe_flags"] = json!(cqe_flags(shown.flags));
     object["buffer"] = json!((shown.flags & cqe::BUFFER != 0).then_some(shown.flags >> cqe::BUFFER_SHIFT));
     object["has_cqe"] = json!(!shown.is_skipped);
     object["more"] = json!(shown.has_more);
     object["is_first"] = json!(!shown.is_later);
-    object["latency_ns"] = json!((submission.number != 0).then(|| clock.ns(shown.ticks.wrapping_sub(submission.ticks))));
+    object["is_certain"] = json!(!shown.is_uncertain);
+    object["latency_ns"] =
+        json!((submission.number != 0 && !shown.is_unseen).then(|| clock.ns(shown.ticks.wrapping_sub(submission.ticks))));
     object["completed_by"] = json!(shown.tid);
-    object["road"] = json!(flags::road(shown.road));
+    object["road"] = json!(shown.road_name());
+    object["injected"] = json!(shown.is_injected());
     object
+}
+
+fn cqe_flags(bits: u32) -> String {
+    flags::names(bits & !(u32::MAX << cqe::BUFFER_SHIFT), flags::CQE)
+}
+
+fn posted_object(posted: &PostedCqe, clock: &TickClock) -> Value {
+    json!({
+        "event": "cqe", "pid": posted.pid, "tid": posted.tid, "ring": posted.ring, "time_ns": clock.epoch_ns(posted.ticks),
+        "user_data": posted.user_data, "res": posted.res, "cqe_flags": cqe_flags(posted.flags),
+    })
 }
 
 fn call_object(call: &Call, clock: &TickClock) -> Value {
@@ -75,6 +93,7 @@ fn call_object(call: &Call, clock: &TickClock) -> Value {
     object["event"] = json!("call");
     object["pid"] = json!(call.pid);
     object["tid"] = json!(call.tid);
+    object["injected"] = json!(call.is_injected);
     object["time_ns"] = json!(clock.epoch_ns(call.ticks));
     object
 }

@@ -1,7 +1,7 @@
 //! Traces of io_uring: what a request means, which ones are wanted, and how they are shown.
 //!
 //! ```text
-//!   records of the engine --stream--> Event --expression--> text, json, perfetto, summary
+//!   records of the engine --stream--> Event --expression--> text, json, perfetto, html, summary
 //!                                       |
 //!                                       decode: an SQE's arguments by name
 //! ```
@@ -14,6 +14,8 @@ mod decode;
 mod errno;
 mod expression;
 mod flags;
+pub mod html;
+pub mod inject;
 pub mod json;
 mod opcodes;
 pub mod perfetto;
@@ -25,5 +27,5 @@ mod value;
 
 pub use clock::TickClock;
 pub use expression::{FilterError, TraceFilter};
-pub use request::{Call, CallKind, CqeShown, Data, Event, FileNames, ProcessStart, SubmittedRequest};
+pub use request::{Call, CallKind, CqeShown, Data, Event, FileNames, LostEntries, PostedCqe, ProcessStart, SubmittedRequest};
 pub use stream::Assembler;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::clock::TickClock;
 use crate::request::{CallKind, CqeShown, Event, SubmittedRequest};
-use crate::{decode, errno, flags, text, value};
+use crate::{decode, errno, text, value};
 
 /// The beginning of a file.
 pub const BEGIN: &str = "[\n";
@@ -39,7 +39,7 @@ impl Perfetto {
                 CallKind::Setup { .. } | CallKind::Register { .. } => Vec::new(),
             },
             Event::Completion(submission, shown) if submission.number != 0 => self.request(submission, shown, clock),
-            Event::Completion(..) | Event::Unfinished(..) => Vec::new(),
+            Event::Completion(..) | Event::Unfinished(..) | Event::Posted(_) | Event::Lost(_) => Vec::new(),
         };
         objects.iter().map(|object| format!("{object},\n")).collect()
     }
@@ -53,7 +53,8 @@ impl Perfetto {
         let mut args = value::object(&decode::arguments(submission, Some(shown)));
         args["res"] = json!(shown.res);
         args["errno"] = json!(errno::of_result(shown.res).map(|(name, _)| name));
-        args["road"] = json!(flags::road(shown.road));
+        args["road"] = json!(shown.road_name());
+        args["injected"] = json!(shown.is_injected());
         args["user_data"] = json!(format!("{:#x}", submission.sqe.user_data));
         let mark = |name: &str, tid: u32, ts: f64| json!({ "ph": "X", "name": name, "cat": "mark", "pid": pid, "tid": tid, "ts": ts, "dur": MARK_US });
         vec![

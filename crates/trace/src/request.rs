@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use uringlet_abi::{Opcode, Sqe};
+use uringlet_sys::trace::road;
+
+use crate::flags;
 
 /// Bytes of an argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +82,59 @@ pub struct CqeShown {
     pub is_later: bool,
     /// What was read.
     pub result: Option<Data>,
+    /// Several requests in flight had this `user_data`: this is the oldest.
+    pub is_uncertain: bool,
+    /// It has ended without a CQE, with an unknown result.
+    pub is_unseen: bool,
+    /// The kernel's ring has executed it.
+    pub is_of_kernel: bool,
+}
+
+/// A CQE that no request of its ring has asked for, as far as is known.
+#[derive(Clone, Copy, Debug)]
+pub struct PostedCqe {
+    /// The process whose ring it is in.
+    pub pid: u32,
+    /// A thread of it.
+    pub tid: u32,
+    /// The ring's index in its process.
+    pub ring: u32,
+    /// When, in ticks.
+    pub ticks: u64,
+    /// What it carries.
+    pub user_data: u64,
+    /// See `user_data`.
+    pub res: i32,
+    /// `IORING_CQE_F_*`.
+    pub flags: u32,
+}
+
+/// Entries of a ring of the kernel's that were overwritten before they were seen.
+#[derive(Clone, Copy, Debug)]
+pub struct LostEntries {
+    /// The process.
+    pub pid: u32,
+    /// A thread of it.
+    pub tid: u32,
+    /// The ring's index in its process.
+    pub ring: u32,
+    /// How many SQEs.
+    pub sqes: u64,
+    /// How many CQEs.
+    pub cqes: u64,
+}
+
+impl CqeShown {
+    /// Whether something was done to its request on purpose.
+    #[must_use]
+    pub const fn is_injected(&self) -> bool {
+        self.road & road::INJECTED != 0
+    }
+
+    /// How it was executed.
+    pub(crate) fn road_name(&self) -> String {
+        if self.is_of_kernel { "kernel".to_owned() } else { flags::road(self.road) }
+    }
 }
 
 /// A call of the program.
@@ -90,6 +146,8 @@ pub struct Call {
     pub tid: u32,
     /// When it ended, in ticks.
     pub ticks: u64,
+    /// Something was done to it on purpose.
+    pub is_injected: bool,
     /// Which, with its arguments.
     pub kind: CallKind,
 }
@@ -122,6 +180,10 @@ pub enum Event {
     /// A CQE of a request. Number 0: it was submitted before the trace, and its SQE has its opcode
     /// and `user_data` only.
     Completion(Rc<SubmittedRequest>, CqeShown),
+    /// See [`PostedCqe`].
+    Posted(PostedCqe),
+    /// See [`LostEntries`].
+    Lost(LostEntries),
     /// It has not ended; the reason.
     Unfinished(Rc<SubmittedRequest>, &'static str),
 }

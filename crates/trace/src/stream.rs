@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use uringlet_abi::{Opcode, Sqe, cqe, sqe};
-use uringlet_sys::trace::{RecordKind, TraceRecord, argument};
+use uringlet_sys::trace::{RecordKind, TraceRecord, argument, road};
 
-use crate::request::{Call, CallKind, CqeShown, Data, Event, FileNames, ProcessStart, SubmittedRequest};
+use crate::request::{Call, CallKind, CqeShown, Data, Event, FileNames, LostEntries, PostedCqe, ProcessStart, SubmittedRequest};
 
 /// No argument is longer (`PATH_MAX`, a generous `-s`).
 const DATA_MAX: usize = 1 << 20;
@@ -50,6 +50,7 @@ impl Assembler {
         match RecordKind::from_u8(record.kind) {
             Some(RecordKind::Process) => self.process(record, &mut emit),
             Some(RecordKind::Submission) => self.submission(record),
+            Some(RecordKind::Completion) if record.detail & TraceRecord::NO_REQUEST != 0 => emit(posted(record)),
             Some(RecordKind::Completion) => emit(self.completion(record)),
             Some(RecordKind::Executed) => emit(self.executed(record)),
             Some(RecordKind::Data) => self.data(record),
@@ -60,7 +61,9 @@ impl Assembler {
             }
             Some(RecordKind::Enter) => emit(call(record, enter(record))),
             Some(RecordKind::Register) => emit(call(record, register(record))),
-            None => {}
+            Some(RecordKind::Lost) => emit(lost(record)),
+            // The results say that something was injected.
+            Some(RecordKind::Fault) | None => {}
         }
     }
 
@@ -76,7 +79,7 @@ impl Assembler {
             !is_meant
         });
         left.sort_by_key(|submission| (submission.ticks, submission.number));
-        left.into_iter().for_each(|submission| emit(Event::Unfinished(submission, reason)));
+        left.into_iter().for_each(|submission| emit(unfinished(submission, reason)));
     }
 
     /// The processes that have recorded something and are not known to have ended.
@@ -194,7 +197,9 @@ impl Assembler {
         let mut shown = shown(record, record.payload[1]);
         let is_meant = |pending: &PendingRequest| {
             let entry = &pending.submission.sqe;
-            entry.user_data == user_data && (u64::from(entry.opcode) == record.payload[2] || Opcode::from_u8(entry.opcode).is_none())
+            // An injected short READV is executed as a READ.
+            let may_differ = record.road & road::INJECTED != 0 || Opcode::from_u8(entry.opcode).is_none();
+            entry.user_data == user_data && (u64::from(entry.opcode) == record.payload[2] || may_differ)
         };
         let Some(requests) = self.pending.get_mut(&key(record)) else { return Event::Completion(from_before(record), shown) };
         let Some(at) = requests.iter().position(is_meant) else { return Event::Completion(from_before(record), shown) };
@@ -222,8 +227,14 @@ impl Assembler {
             !is_meant
         });
         left.sort_by_key(|pending| pending.submission.number);
-        left.into_iter().for_each(|pending| emit(Event::Unfinished(pending.submission, "its ring was closed")));
+        left.into_iter().for_each(|pending| emit(unfinished(pending.submission, "its ring was closed")));
     }
+}
+
+/// A request of which nothing was seen but its submission.
+fn unfinished(submission: Rc<SubmittedRequest>, reason: &'static str) -> Event {
+    let has_cqe = submission.sqe.flags & sqe::CQE_SKIP_SUCCESS == 0;
+    Event::Unfinished(submission, if has_cqe { reason } else { "no CQE was asked for" })
 }
 
 const fn low(word: u64) -> u32 {
@@ -252,7 +263,21 @@ const fn shown(record: &TraceRecord, result: u64) -> CqeShown {
         is_notification: flags & cqe::NOTIF != 0,
         is_later: false,
         result: None,
+        is_uncertain: record.kind == RecordKind::Completion as u8 && record.detail & TraceRecord::UNCERTAIN != 0,
+        is_unseen: record.kind == RecordKind::Completion as u8 && record.detail & TraceRecord::UNSEEN != 0,
+        is_of_kernel: record.kind == RecordKind::Completion as u8 && record.detail & TraceRecord::OF_KERNEL != 0,
     }
+}
+
+const fn posted(record: &TraceRecord) -> Event {
+    let (pid, tid, ring, ticks) = (record.pid, record.tid, record.ring, record.ticks);
+    let result = record.payload[1];
+    Event::Posted(PostedCqe { pid, tid, ring, ticks, user_data: record.payload[0], res: low(result).cast_signed(), flags: high(result) })
+}
+
+const fn lost(record: &TraceRecord) -> Event {
+    let (sqes, cqes) = (record.payload[0], record.payload[1]);
+    Event::Lost(LostEntries { pid: record.pid, tid: record.tid, ring: record.ring, sqes, cqes })
 }
 
 fn chunk(record: &TraceRecord) -> Vec<u8> {
@@ -277,7 +302,8 @@ fn from_before(record: &TraceRecord) -> Rc<SubmittedRequest> {
 }
 
 const fn call(record: &TraceRecord, kind: CallKind) -> Event {
-    Event::Call(Call { pid: record.pid, tid: record.tid, ticks: record.ticks, kind })
+    let is_injected = record.road & road::INJECTED != 0;
+    Event::Call(Call { pid: record.pid, tid: record.tid, ticks: record.ticks, is_injected, kind })
 }
 
 const fn setup(record: &TraceRecord) -> CallKind {

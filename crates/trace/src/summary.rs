@@ -13,17 +13,17 @@ use crate::text;
 
 /// Counts of requests that have something in common.
 #[derive(Debug)]
-struct Counted {
-    count: u64,
-    errors: u64,
-    bytes: u64,
+pub(crate) struct Counted {
+    pub(crate) count: u64,
+    pub(crate) errors: u64,
+    pub(crate) bytes: u64,
     /// ns.
-    latency: Histogram<u64>,
-    total_ns: u64,
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) total_ns: u64,
 }
 
 impl Counted {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         /// Longer latencies count as this.
         const HOUR_NS: u64 = 3_600_000_000_000;
         /// Significant digits.
@@ -32,7 +32,7 @@ impl Counted {
         Self { count: 0, errors: 0, bytes: 0, latency, total_ns: 0 }
     }
 
-    fn add(&mut self, shown: &CqeShown, bytes: u64, ns: u64) {
+    pub(crate) fn add(&mut self, shown: &CqeShown, bytes: u64, ns: u64) {
         self.count += 1;
         self.errors += u64::from(shown.res < 0);
         self.bytes += bytes;
@@ -48,12 +48,53 @@ impl Counted {
     }
 }
 
+/// Bytes that a result stands for.
+pub(crate) fn bytes_moved(submission: &SubmittedRequest, shown: &CqeShown) -> u64 {
+    let moves = submission.opcode().is_some_and(moves_bytes) && !shown.is_notification;
+    if moves { shown.res.max(0).unsigned_abs().into() } else { 0 }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct TraceSummary {
     by_opcode: BTreeMap<String, Counted>,
     by_file: BTreeMap<String, Counted>,
+    by_road: BTreeMap<String, Counted>,
     unfinished: u64,
+    /// Entries of the kernel's rings that were not seen.
+    lost: u64,
+}
+
+/// What requests have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SummaryKey {
+    /// The opcode.
+    Opcode,
+    /// The path of the file.
+    File,
+    /// How they were executed.
+    Route,
+}
+
+/// Requests that have something in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SummaryRow {
+    /// What that is.
+    pub name: String,
+    /// Results.
+    pub count: u64,
+    /// Of these, negative.
+    pub errors: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Sum of latencies.
+    pub total_ns: u64,
+    /// Latencies.
+    pub p50_ns: u64,
+    /// See `p50_ns`.
+    pub p99_ns: u64,
+    /// See `p50_ns`.
+    pub max_ns: u64,
 }
 
 impl TraceSummary {
@@ -62,30 +103,60 @@ impl TraceSummary {
         match event {
             Event::Completion(submission, shown) => self.add_completion(submission, shown, clock),
             Event::Unfinished(..) => self.unfinished += 1,
-            Event::Process(_) | Event::Call(_) => {}
+            Event::Lost(lost) => self.lost += lost.sqes + lost.cqes,
+            Event::Process(_) | Event::Call(_) | Event::Posted(_) => {}
         }
     }
 
     fn add_completion(&mut self, submission: &SubmittedRequest, shown: &CqeShown, clock: &TickClock) {
-        let opcode = submission.opcode();
-        let bytes =
-            opcode.filter(|&opcode| moves_bytes(opcode) && !shown.is_notification).map_or(0, |_| shown.res.max(0).unsigned_abs().into());
+        let bytes = bytes_moved(submission, shown);
         let ns = if submission.number == 0 { 0 } else { clock.ns(shown.ticks.wrapping_sub(submission.ticks)) };
         self.by_opcode.entry(text::name(submission)).or_insert_with(Counted::new).add(shown, bytes, ns);
+        self.by_road.entry(shown.road_name()).or_insert_with(Counted::new).add(shown, bytes, ns);
         if let Some(path) = submission.path() {
             self.by_file.entry(path.to_owned()).or_insert_with(Counted::new).add(shown, bytes, ns);
         }
     }
 
-    /// Both tables.
+    fn counted(&self, key: SummaryKey) -> &BTreeMap<String, Counted> {
+        match key {
+            SummaryKey::Opcode => &self.by_opcode,
+            SummaryKey::File => &self.by_file,
+            SummaryKey::Route => &self.by_road,
+        }
+    }
+
+    /// The rows of a table, those that took most time first.
+    #[must_use]
+    pub fn rows(&self, key: SummaryKey) -> Vec<SummaryRow> {
+        let at = |row: &Counted, quantile| row.latency.value_at_quantile(quantile);
+        let row = |(name, row): (&str, &Counted)| SummaryRow {
+            name: name.to_owned(),
+            count: row.count,
+            errors: row.errors,
+            bytes: row.bytes,
+            total_ns: row.total_ns,
+            p50_ns: at(row, 0.5),
+            p99_ns: at(row, 0.99),
+            max_ns: row.latency.max(),
+        };
+        sorted(self.counted(key)).into_iter().map(row).collect()
+    }
+
+    /// The tables: by opcode, by road, by file.
     #[must_use]
     pub fn tables(&self) -> String {
         let mut text = table("opcode", &self.by_opcode);
-        if !self.by_file.is_empty() {
-            let _ = write!(text, "\n{}", table("file", &self.by_file));
+        for (heading, counted) in [("road", &self.by_road), ("file", &self.by_file)] {
+            if !counted.is_empty() {
+                let _ = write!(text, "\n{}", table(heading, counted));
+            }
         }
         if self.unfinished > 0 {
             let _ = writeln!(text, "\n{} unfinished", self.unfinished);
+        }
+        if self.lost > 0 {
+            let _ = writeln!(text, "\n{} SQEs and CQEs were overwritten before they were seen", self.lost);
         }
         text
     }
@@ -98,7 +169,8 @@ impl TraceSummary {
             sorted(counted).into_iter().map(|(name, row)| row.json(key, name, share(row, all))).collect::<Vec<_>>()
         };
         let object = json!({
-            "event": "summary", "by_opcode": rows("op", &self.by_opcode), "by_file": rows("file", &self.by_file), "unfinished": self.unfinished,
+            "event": "summary", "by_opcode": rows("op", &self.by_opcode), "by_file": rows("file", &self.by_file),
+            "by_road": rows("road", &self.by_road), "unfinished": self.unfinished, "lost": self.lost,
         });
         format!("{object}\n")
     }

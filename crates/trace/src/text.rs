@@ -5,7 +5,7 @@ use std::fmt::Write;
 use uringlet_abi::cqe;
 
 use crate::clock::TickClock;
-use crate::request::{Call, CallKind, CqeShown, Event, SubmittedRequest};
+use crate::request::{Call, CallKind, CqeShown, Event, LostEntries, PostedCqe, SubmittedRequest};
 use crate::{decode, errno, flags};
 
 /// What a line has beside the request.
@@ -39,6 +39,11 @@ pub fn line(event: &Event, clock: &TickClock, style: LineStyle) -> String {
             let mut text = beginning(submission, Some(shown), clock, style);
             push_result(&mut text, submission, shown, clock, style);
             text
+        }
+        Event::Posted(posted) => posted_line(posted, clock, style),
+        Event::Lost(lost) => {
+            let LostEntries { ring, sqes, cqes, .. } = lost;
+            format!("{}ring {ring}: {sqes} SQEs and {cqes} CQEs were overwritten before they were seen", pid(lost.tid))
         }
         Event::Unfinished(submission, reason) => {
             let mut text = beginning(submission, None, clock, style);
@@ -102,18 +107,36 @@ pub(crate) fn name(submission: &SubmittedRequest) -> String {
     submission.opcode().map_or_else(|| format!("opcode {}", submission.sqe.opcode), |opcode| opcode.name().to_owned())
 }
 
-fn push_result(text: &mut String, submission: &SubmittedRequest, shown: &CqeShown, clock: &TickClock, style: LineStyle) {
-    let _ = write!(text, " {}", errno::text(shown.res));
-    let cqe_flags = shown.flags & !(u32::MAX << cqe::BUFFER_SHIFT);
-    if cqe_flags != 0 && !shown.is_notification {
+/// The flags of a result.
+fn push_cqe_flags(text: &mut String, flags: u32) {
+    let cqe_flags = flags & !(u32::MAX << cqe::BUFFER_SHIFT);
+    if cqe_flags != 0 {
         let _ = write!(text, " {}", flags::names(cqe_flags, flags::CQE));
     }
-    if shown.flags & cqe::BUFFER != 0 {
-        let _ = write!(text, " buffer={}", shown.flags >> cqe::BUFFER_SHIFT);
+    if flags & cqe::BUFFER != 0 {
+        let _ = write!(text, " buffer={}", flags >> cqe::BUFFER_SHIFT);
     }
-    if shown.is_notification {
-        text.push_str(" IORING_CQE_F_NOTIF");
+}
+
+/// What MSG_RING, a tag or a ring of another process has posted.
+fn posted_line(posted: &PostedCqe, clock: &TickClock, style: LineStyle) -> String {
+    let PostedCqe { tid, ring, ticks, user_data, res, flags, .. } = *posted;
+    let mut text = format!("{}{}ring {ring}: CQE user_data={user_data:#x}", pid(tid), time(ticks, clock, style.time));
+    let _ = write!(text, " {}", errno::text(res));
+    push_cqe_flags(&mut text, flags);
+    text + " (of no request of this ring)"
+}
+
+fn push_result(text: &mut String, submission: &SubmittedRequest, shown: &CqeShown, clock: &TickClock, style: LineStyle) {
+    if shown.is_unseen {
+        text.push_str(" = ? (no CQE)");
+        return;
     }
+    let _ = write!(text, " {}", errno::text(shown.res));
+    if shown.is_injected() {
+        text.push_str(INJECTED);
+    }
+    push_cqe_flags(text, shown.flags);
     if shown.is_skipped {
         text.push_str(" (no CQE)");
     }
@@ -121,7 +144,10 @@ fn push_result(text: &mut String, submission: &SubmittedRequest, shown: &CqeShow
         let ns = clock.ns(shown.ticks.wrapping_sub(submission.ticks));
         let _ = write!(text, " <{}.{:09}>", ns / 1_000_000_000, ns % 1_000_000_000);
     }
-    let _ = write!(text, " [{}]", flags::road(shown.road));
+    if shown.is_uncertain {
+        text.push_str(" (or another with this user_data)");
+    }
+    let _ = write!(text, " [{}]", shown.road_name());
 }
 
 fn call_line(call: &Call, clock: &TickClock, style: LineStyle) -> String {
@@ -131,7 +157,8 @@ fn call_line(call: &Call, clock: &TickClock, style: LineStyle) -> String {
     match call.kind {
         CallKind::Setup { ring, sq_entries, cq_entries, flags: bits, fd } => {
             let bits = flags::names(bits, flags::SETUP);
-            let _ = write!(text, "io_uring_setup({{sq_entries={sq_entries}, cq_entries={cq_entries}, flags={bits}}}) = {fd} (ring {ring})");
+            let _ = write!(text, "io_uring_setup({{sq_entries={sq_entries}, cq_entries={cq_entries}, flags={bits}}}) ");
+            let _ = if fd < 0 { write!(text, "{}", call_result(fd.into())) } else { write!(text, "= {fd} (ring {ring})") };
         }
         CallKind::Enter { fd, to_submit, min_complete, flags: bits, result, .. } => {
             let bits = flags::names(bits, flags::ENTER);
@@ -146,8 +173,14 @@ fn call_line(call: &Call, clock: &TickClock, style: LineStyle) -> String {
             let _ = write!(text, "io_uring_register({fd}, {}, {arg:#x}, {nr_args}) {}", register_name(opcode), call_result(result));
         }
     }
+    if call.is_injected {
+        text.push_str(INJECTED);
+    }
     text
 }
+
+/// As strace marks it.
+const INJECTED: &str = " (INJECTED)";
 
 fn call_result(result: i64) -> String {
     i32::try_from(result).map_or_else(

@@ -94,12 +94,19 @@ impl StoreConnection {
     /// Connects for the first time.
     pub(crate) async fn new(endpoint: StoreEndpoint, claim: StoreClaim, timeout: Duration) -> anyhow::Result<Self> {
         let owner = Bytes::copy_from_slice(&[random_id().to_le_bytes(), random_id().to_le_bytes()].concat());
-        let request = OpenRequest { owner: owner.clone(), takeover: claim == StoreClaim::TakeOver, resume: false };
+        let (takeover, volume_hash) = match claim {
+            StoreClaim::IfUnused => (false, 0),
+            StoreClaim::TakeOver(volume_hash) => (true, volume_hash),
+        };
+        let request = OpenRequest { owner: owner.clone(), takeover, resume: false, volume_hash };
         let attempt = timeout_at(Instant::now() + timeout.max(ATTEMPT_TIMEOUT), open(&endpoint, request));
         let (session, info) = match attempt.await {
             Ok(Ok(done)) => done,
             Ok(Err(status)) if status::classify(&status) == ErrorClass::Permanent(Errno::EBUSY) => {
                 bail!("another device uses {endpoint}: a store serves one at a time")
+            }
+            Ok(Err(status)) if status::classify(&status) == ErrorClass::Permanent(Errno::ESTALE) => {
+                bail!("the store at {endpoint} has another volume than the device: give the --server that it was added with")
             }
             Ok(Err(status)) => bail!("no store answers at {endpoint} ({}): start one with `uringlet ublk store`", status.message()),
             Err(_) => bail!("the server at {endpoint} does not answer like a store"),
@@ -192,7 +199,7 @@ impl StoreConnection {
     /// One attempt to open the next session. `None`: retry later.
     async fn attempt(&self) -> Result<Option<ClientSession>, Errno> {
         let limit = Instant::now() + ATTEMPT_TIMEOUT.min(self.timeout);
-        let request = OpenRequest { owner: self.owner.clone(), takeover: false, resume: true };
+        let request = OpenRequest { owner: self.owner.clone(), takeover: false, resume: true, volume_hash: 0 };
         let (session, info) = match timeout_at(limit, open(&self.endpoint, request)).await {
             Ok(Ok(done)) => done,
             Ok(Err(status)) if status::classify(&status) == ErrorClass::TakenOver => {

@@ -21,8 +21,9 @@ const PIPE_BYTES: usize = 512 * 1024;
 pub enum StoreClaim {
     /// It leaves the store to the other one.
     IfUnused,
-    /// It replaces the other one, whose server has died.
-    TakeOver,
+    /// It replaces the other one, whose server has died, if the volume's name has this hash
+    /// (`uringlet_ublk_server::volume::name_hash`); 0: whatever the volume is.
+    TakeOver(u64),
 }
 
 /// A store's address.

@@ -28,6 +28,8 @@ pub(crate) struct OpenRequest {
     pub(crate) takeover: bool,
     #[prost(bool, tag = "3")]
     pub(crate) resume: bool,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) volume_hash: u64,
 }
 
 /// The session's number, and the volume's properties.

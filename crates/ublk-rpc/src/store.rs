@@ -21,7 +21,7 @@ use tonic::transport::server::Connected;
 use tonic::{Status, Streaming};
 use uringlet_sys::Errno;
 use uringlet_ublk_server::backing::Unmap;
-use uringlet_ublk_server::volume::{Durability, Volume, VolumeInfo};
+use uringlet_ublk_server::volume::{Durability, Volume, VolumeInfo, name_hash};
 
 /// Longest request: a head and the longest data, bytes.
 const MESSAGE_MAX: usize = IO_MAX as usize + 4096;
@@ -104,6 +104,9 @@ impl BlockStore {
     }
 
     async fn open(&self, request: OpenRequest) -> StoreResult {
+        if request.volume_hash != 0 && request.volume_hash != name_hash(&self.info.name) {
+            return Err(status::of(Errno::ESTALE, "the client wants another volume"));
+        }
         let mode = match (request.takeover, request.resume) {
             (true, _) => ClaimMode::Takeover,
             (false, true) => ClaimMode::Resume,

@@ -5,7 +5,7 @@ use crate::backing::{BackingStore, Unmap};
 use crate::buffers::{BufferMode, SharedSlot, TagBuffer};
 use crate::device::{DeviceSpec, IO_BYTES_MAX, create};
 use crate::volume::Durability;
-use anyhow::{bail, ensure};
+use anyhow::bail;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use uringlet_ublk::adaptive_spin::AdaptiveSpin;
 use uringlet_ublk::frontend::SECTOR;
 use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
-use uringlet_ublkd::client::{BrokerClient, CharDevice};
+use uringlet_ublkd::client::{BrokerClient, BrokerGone, CharDevice};
 
 /// The driver's name for the task that serves all tags.
 const TASK: u64 = 1;
@@ -64,21 +64,21 @@ impl AbortSignal {
 #[derive(Debug)]
 struct AsyncServer<B> {
     device: CharDevice,
-    backend: B,
+    backend: Arc<B>,
     tags: Vec<TagBuffer>,
     abort_signal: AbortSignal,
 }
 
 /// Serves an open char device until it is stopped. Requests are tasks of `runtime`. `on_armed` runs
 /// on a thread of its own once all FETCH commands are submitted, and starts the device. Returns
-/// without waiting for requests that the driver has aborted.
+/// without waiting for requests that the driver has aborted, but after a loss of the broker only
+/// when none is being executed any more: the device may then be added again.
 ///
 /// # Errors
-/// The broker is gone, or its rings are corrupt.
-/// The broker is gone, or talks nonsense.
+/// [`BrokerGone`]; its rings are corrupt.
 pub fn serve<B: Backend>(
     device: CharDevice,
-    backend: B,
+    backend: Arc<B>,
     buffers: BufferMode,
     (runtime, abort_signal): (&Handle, AbortSignal),
     on_armed: impl FnOnce() + Send + 'static,
@@ -93,7 +93,10 @@ pub fn serve<B: Backend>(
     let (mut receiver, mut spin, mut events) = (server.device.lock_events(), AdaptiveSpin::new(), Vec::new());
     loop {
         receiver.wait_events(usize::MAX, &mut spin, &mut events)?;
-        ensure!(!events.is_empty(), "the broker has ended, and the device with it: add it again");
+        if events.is_empty() {
+            runtime.block_on(async { while requests.join_next().await.is_some() {} });
+            return Err(BrokerGone.into());
+        }
         if events.iter().any(|event| event.completion.res == io::RES_ABORT) {
             return Ok(());
         }

@@ -3,8 +3,9 @@
 use crate::backing::BackingStore;
 use anyhow::Context;
 use uringlet_abi::ublk::{DevInfo, ParamBasic, ParamDiscard, feature, param};
+use uringlet_sys::Errno;
 use uringlet_ublk::frontend::SECTOR;
-use uringlet_ublkd::client::{BrokerClient, CharDevice, ServerParams};
+use uringlet_ublkd::client::{BrokerClient, CharDevice, CommandRefused, ServerParams};
 
 /// Longest read or write, bytes.
 pub const IO_BYTES_MAX: u32 = 1 << 20;
@@ -22,6 +23,8 @@ pub struct DeviceSpec {
     pub depth: u16,
     /// `UBLK_F_*` besides those that each server here needs.
     pub flags: u64,
+    /// What is served, as a number: `recover` compares it. The driver keeps it for the server.
+    pub identity: u64,
     /// Writes are refused.
     pub is_read_only: bool,
     /// log2 of the logical block, bytes.
@@ -39,6 +42,7 @@ impl DeviceSpec {
             dev_id: self.id,
             ublksrv_pid: std::process::id().cast_signed(),
             flags: self.flags | feature::USER_COPY | feature::CMD_IOCTL_ENCODE,
+            ublksrv_flags: self.identity,
             ..DevInfo::default()
         }
     }
@@ -82,9 +86,10 @@ pub fn add(client: &BrokerClient, spec: &DeviceSpec, target: &BackingStore) -> a
 /// # Errors
 /// The broker's, with advice.
 pub fn create(client: &BrokerClient, info: &DevInfo, params: ServerParams) -> anyhow::Result<(u32, CharDevice)> {
-    let added = client.add(info).with_context(|| match info.dev_id {
-        u32::MAX => "adding a device".to_owned(),
-        id => format!("adding device {id}"),
+    let added = client.add(info).map_err(|error| match error.downcast_ref() {
+        Some(CommandRefused(Errno::EEXIST)) => error.context(whose(client, info.dev_id)),
+        _ if info.dev_id == u32::MAX => error.context("adding a device"),
+        _ => error.context(format!("adding device {}", info.dev_id)),
     })?;
     let id = added.dev_id;
     let opened = client.set_params(id, params).context("setting its parameters").and_then(|()| client.open(id));
@@ -93,4 +98,12 @@ pub fn create(client: &BrokerClient, info: &DevInfo, params: ServerParams) -> an
         let _ = client.delete_async(id);
     }
     Ok((id, opened?))
+}
+
+/// The owner of a number that was refused.
+fn whose(client: &BrokerClient, id: u32) -> String {
+    if client.info(id).is_ok() {
+        return format!("there is a device {id} already: choose another number, or delete it");
+    }
+    format!("the number {id} is not free on this machine (another broker has it, or /dev/ublkb{id} is not ours): choose another one")
 }

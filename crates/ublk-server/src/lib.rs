@@ -5,8 +5,9 @@
 //!  async_server  tokio tasks, with any kind of buffer       buffers     where a request's data lies
 //!  embedded      driver, server, front ends in one process  backing     null, memory or a file
 //!  backend       what executes an async server's requests   volume      a named backing store
-//!  ram_device    a block device without a server, for       sparse      sparse memory
-//!                tests of front ends                        device_map  front end: devices by number
+//!  backing_file  files and disks, locked                    sparse      sparse memory
+//!  ram_device    a block device without a server, for       device_map  front end: devices by number
+//!                tests of front ends
 //! ```
 //! ## Buffers
 //! | | a WRITE | a READ |
@@ -19,6 +20,7 @@
 pub mod async_server;
 pub mod backend;
 pub mod backing;
+pub mod backing_file;
 pub mod buffers;
 pub mod device;
 pub mod device_map;

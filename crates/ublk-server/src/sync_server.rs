@@ -12,7 +12,7 @@ use uringlet_ublk::adaptive_spin::AdaptiveSpin;
 use uringlet_ublk::frontend::SECTOR;
 use uringlet_ublk::io_channel::IoEvent;
 use uringlet_ublk::wire::Submission;
-use uringlet_ublkd::client::CharDevice;
+use uringlet_ublkd::client::{BrokerGone, CharDevice};
 
 /// The driver's name for the task that serves all tags.
 const TASK: u64 = 1;
@@ -20,15 +20,14 @@ const TASK: u64 = 1;
 const BATCH: usize = 16;
 /// Threshold of a slow request, ns: by then another thread could have been woken for the next one.
 const SLOW_NS: u64 = 30_000;
-/// The error of a server whose broker has ended.
-const BROKER_GONE: &str = "the broker has ended, and the device with it: add it again";
 
 /// Serves an open char device until it is stopped. `on_armed` runs on a thread of its own once all
-/// FETCH commands are submitted, and starts the device.
+/// FETCH commands are submitted, and starts the device. No request is being executed any more when
+/// this returns.
 ///
 /// # Errors
-/// The broker is gone, or its rings are corrupt.
-pub fn serve(device: CharDevice, target: BackingStore, threads: u16, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+/// [`BrokerGone`]; its rings are corrupt.
+pub fn serve(device: &CharDevice, target: &BackingStore, threads: u16, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     let all: Vec<_> = (0..device.queues).flat_map(|queue| (0..device.depth).map(move |tag| (queue, tag))).collect();
     let fetch = |&(q_id, tag): &(u16, u16)| Submission {
         cmd_op: Some(io::FETCH_REQ.into()),
@@ -37,7 +36,6 @@ pub fn serve(device: CharDevice, target: BackingStore, threads: u16, on_armed: i
     };
     device.submit(&all.iter().map(fetch).collect::<Vec<_>>())?;
     std::thread::Builder::new().name("ublk-start".into()).spawn(on_armed)?;
-    let (device, target) = (&device, &target);
     std::thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads)
             .map(|_| std::thread::Builder::new().name("ublk-io".into()).spawn_scoped(scope, || worker(device, target)))
@@ -64,7 +62,7 @@ fn worker_loop(device: &CharDevice, target: &BackingStore) -> anyhow::Result<()>
         let mut receiver = device.lock_events();
         loop {
             receiver.wait_events(if is_slow { 1 } else { BATCH }, &mut spin, &mut events)?;
-            ensure!(!events.is_empty(), BROKER_GONE);
+            ensure!(!events.is_empty(), BrokerGone);
             if events.iter().any(|event| event.completion.res == io::RES_ABORT) {
                 // The device was stopped. The driver has completed the requests of the other
                 // threads.

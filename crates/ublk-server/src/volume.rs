@@ -1,9 +1,8 @@
 //! A volume: a backing store with an identity.
 
 use crate::backing::{BackingStore, Unmap};
-use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use uringlet_abi::ublk::iod;
 use uringlet_sys::Errno;
 
@@ -91,10 +90,10 @@ impl BackingVolume {
     /// Those of fstat(2).
     pub fn new(target: BackingStore, size: u64, is_read_only: bool) -> std::io::Result<Self> {
         let name = match &target {
-            BackingStore::Null => "null".to_owned(),
+            BackingStore::Null => target.identity()?,
             // The memory of another process has another name.
             BackingStore::Ram(_) => format!("ram:{:016x}", random_id()),
-            BackingStore::File(file) => name_of(file)?,
+            BackingStore::File(_) => target.identity()?,
         };
         let has_cache = matches!(target, BackingStore::File(_));
         Ok(Self { target, info: VolumeInfo { name, size, is_read_only, has_cache } })
@@ -107,9 +106,26 @@ impl BackingVolume {
     }
 }
 
-fn name_of(file: &File) -> std::io::Result<String> {
-    let found = file.metadata()?;
-    Ok(format!("file:{}:{}", found.dev(), found.ino()))
+impl BackingStore {
+    /// What tells it from others, for as long as the machine runs.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn identity(&self) -> std::io::Result<String> {
+        let file = match self {
+            Self::Null => return Ok("null".to_owned()),
+            Self::Ram(_) => return Ok("ram".to_owned()),
+            Self::File(file) => file.metadata()?,
+        };
+        let is_disk = file.file_type().is_block_device();
+        Ok(if is_disk { format!("disk:{}", file.rdev()) } else { format!("file:{}:{}", file.dev(), file.ino()) })
+    }
+}
+
+/// A name as a number that fits into a device's info: FNV-1a, 64 bits.
+#[must_use]
+pub fn name_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 impl Volume for BackingVolume {

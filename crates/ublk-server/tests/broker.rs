@@ -45,7 +45,7 @@ impl BrokerFixture {
     fn serve(&self, spec: DeviceSpec, target: BackingStore, threads: u16) -> (u32, JoinHandle<()>) {
         let (id, device) = add(&self.client, &spec, &target).unwrap();
         let client = self.client.clone();
-        let server = std::thread::spawn(move || serve(device, target, threads, move || client.start(id).unwrap()).unwrap());
+        let server = std::thread::spawn(move || serve(&device, &target, threads, move || client.start(id).unwrap()).unwrap());
         wait_until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.device(id).is_some());
         (id, server)
     }
@@ -68,7 +68,7 @@ impl Drop for BrokerFixture {
 }
 
 fn spec(id: u32) -> DeviceSpec {
-    DeviceSpec { id, size: SIZE, queues: 1, depth: 8, flags: 0, is_read_only: false, block_shift: 9 }
+    DeviceSpec { id, size: SIZE, queues: 1, depth: 8, flags: 0, identity: 0, is_read_only: false, block_shift: 9 }
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -165,7 +165,7 @@ fn a_lost_server_leaves_the_state_its_flags_ask_for() {
             fixture.client.start_recovery(id).unwrap();
             let recovering = fixture.client.clone();
             let next = fixture.client.open(id).unwrap();
-            let server = std::thread::spawn(move || serve(next, target, 1, move || recovering.end_recovery(id).unwrap()).unwrap());
+            let server = std::thread::spawn(move || serve(&next, &target, 1, move || recovering.end_recovery(id).unwrap()).unwrap());
             assert_eq!(request.join().unwrap(), Ok(()), "the request is given to the next server");
             assert_eq!(fixture.client.info(id).unwrap().state, state::LIVE);
             fixture.client.stop(id).unwrap();

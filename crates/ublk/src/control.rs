@@ -5,6 +5,7 @@ use crate::device::{DeviceOwner, UblkDevice};
 use crate::frontend::FrontEnd;
 use crate::params::{self, DeviceParams};
 use crate::platform::{Caller, Payload, Platform};
+use crate::wire::DeviceRecord;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ pub const FEATURES: u64 = feature::URING_CMD_COMP_IN_TASK
 
 const RECOVERY: u64 = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE | feature::USER_RECOVERY_FAIL_IO;
 /// Limit of device numbers: the number of the kernel's minors.
-const MAX_DEVICES: u32 = 1 << 20;
+pub const MAX_DEVICES: u32 = 1 << 20;
 /// Limit of unprivileged devices.
 const MAX_UNPRIVILEGED: usize = 64;
 const PATH_MAX: u16 = 4096;
@@ -43,6 +44,8 @@ const DISK_MAJOR: u32 = 241;
 #[derive(Debug)]
 pub struct Driver<P: Platform> {
     shared: Arc<DriverShared<P>>,
+    /// Held by ADD_DEV from the choice of a number until the table has it.
+    adding: Mutex<()>,
     /// The devices that [`lock_for_fork`](Self::lock_for_fork) has locked.
     locked_for_fork: Mutex<Vec<Arc<UblkDevice<P>>>>,
 }
@@ -62,6 +65,8 @@ impl<P: Platform> DeviceOwner<P> for DriverShared<P> {
     }
 
     fn remove(&self, id: u32) {
+        // Before the table forgets it: the next ADD_DEV of this number must find both free.
+        self.release(id);
         let removed = self.table.lock().remove(&id);
         drop(removed);
         self.notify();
@@ -73,6 +78,21 @@ impl<P: Platform> DriverShared<P> {
         self.event_seq.fetch_add(1, AcqRel);
         futex_wake(&self.event_seq, u32::MAX);
     }
+
+    /// Reserves a number at every front end.
+    fn reserve(&self, id: u32) -> Result<(), Errno> {
+        for (at, front_end) in self.front_ends.iter().enumerate() {
+            if let Err(errno) = front_end.reserve(id) {
+                self.front_ends[..at].iter().for_each(|front_end| front_end.release(id));
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&self, id: u32) {
+        self.front_ends.iter().for_each(|front_end| front_end.release(id));
+    }
 }
 
 impl<P: Platform> Driver<P> {
@@ -80,7 +100,7 @@ impl<P: Platform> Driver<P> {
     #[must_use]
     pub fn new(platform: P, front_ends: Vec<Arc<dyn FrontEnd>>) -> Self {
         let shared = DriverShared { platform, front_ends, table: Mutex::new(BTreeMap::new()), event_seq: AtomicU32::new(0) };
-        Self { shared: Arc::new(shared), locked_for_fork: Mutex::new(Vec::new()) }
+        Self { shared: Arc::new(shared), adding: Mutex::new(()), locked_for_fork: Mutex::new(Vec::new()) }
     }
 
     /// The device of a number.
@@ -160,6 +180,7 @@ impl<P: Platform> Driver<P> {
     /// fork(2).
     pub fn lock_for_fork(&self) {
         let devices: Vec<_> = self.shared.table.lock().values().cloned().collect();
+        self.adding.lock_for_fork();
         self.shared.table.lock_for_fork();
         devices.iter().for_each(|device| device.lock_for_fork());
         self.locked_for_fork.lock().clone_from(&devices);
@@ -170,21 +191,60 @@ impl<P: Platform> Driver<P> {
         let devices = core::mem::take(&mut *self.locked_for_fork.lock());
         devices.iter().for_each(|device| device.unlock_after_fork());
         self.shared.table.unlock_after_fork();
+        self.adding.unlock_after_fork();
     }
 
     fn add(&self, cmd: &mut ControlCmd<'_>) -> Result<(), Errno> {
         let mut info = cmd.new_device()?;
         info.nr_hw_queues = info.nr_hw_queues.min(self.shared.platform.cpus().clamp(1, u32::from(u16::MAX)) as u16);
+        let _adding = self.adding.lock();
+        info.dev_id = self.reserve_number(info.dev_id)?;
+        let added = self.add_reserved(cmd, info);
+        if added.is_err() {
+            self.shared.release(info.dev_id);
+        }
+        added
+    }
+
+    /// Adds a device as another driver has had it. Its server opens it, fetches its tags and starts
+    /// it.
+    ///
+    /// # Errors
+    /// `EINVAL` not the record of a valid device; `EEXIST` its number is taken.
+    pub fn adopt(&self, record: &DeviceRecord, buffers: P::Buffers) -> Result<Arc<UblkDevice<P>>, Errno> {
+        let info = DevInfo { state: ublk::state::DEAD, ublksrv_pid: -1, ..record.info };
+        let is_size = (1..=io::MAX_DEPTH).contains(&info.queue_depth) && (1..=io::MAX_QUEUES).contains(&info.nr_hw_queues);
+        if !is_size || info.dev_id >= MAX_DEVICES || info.flags & !FEATURES != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let params = DeviceParams::of_record(&record.params, info.max_io_buf_bytes)?;
+        let _adding = self.adding.lock();
+        self.reserve_number(info.dev_id)?;
+        let device = UblkDevice::new(info, buffers, Arc::clone(&self.shared) as Arc<dyn DeviceOwner<P>>);
+        device.state().params = params;
+        self.shared.table.lock().insert(info.dev_id, Arc::clone(&device));
+        Ok(device)
+    }
+
+    /// The number of a new device, reserved at the front ends: this one, or for -1 the lowest that
+    /// is free here and there.
+    fn reserve_number(&self, id: u32) -> Result<u32, Errno> {
+        let is_free = |id: &u32| !self.shared.table.lock().contains_key(id);
+        if id == u32::MAX {
+            return (0..MAX_DEVICES).filter(is_free).find(|&id| self.shared.reserve(id).is_ok()).ok_or(Errno::ENOSPC);
+        }
+        if !is_free(&id) {
+            return Err(Errno::EEXIST);
+        }
+        self.shared.reserve(id).map(|()| id)
+    }
+
+    fn add_reserved(&self, cmd: &mut ControlCmd<'_>, info: DevInfo) -> Result<(), Errno> {
         let mut table = self.shared.table.lock();
         let is_unprivileged = |device: &Arc<UblkDevice<P>>| device.has(feature::UNPRIVILEGED_DEV);
         if info.flags & feature::UNPRIVILEGED_DEV != 0 && table.values().filter(|d| is_unprivileged(d)).count() >= MAX_UNPRIVILEGED {
             return Err(Errno::EACCES);
         }
-        info.dev_id = match info.dev_id {
-            u32::MAX => (0..MAX_DEVICES).find(|id| !table.contains_key(id)).ok_or(Errno::ENOSPC)?,
-            id if table.contains_key(&id) => return Err(Errno::EEXIST),
-            id => id,
-        };
         let buffers = self.shared.platform.alloc_buffers(info.nr_hw_queues, info.queue_depth)?;
         cmd.write(0, &info.to_bytes())?;
         let owner = Arc::clone(&self.shared) as Arc<dyn DeviceOwner<P>>;

@@ -3,20 +3,23 @@
 //! Whether a teardown may finish depends on two atomics, which two threads write in opposite order:
 //!
 //! ```text
-//!   begin_teardown, `state` locked                    the last request in flight ends, its queue locked
-//!     is_tearing_down = true        SeqCst              in_flight: 1 -> 0                     SeqCst
-//!     every queue: mode Hold or Fail                  queue unlocked
-//!   `state` unlocked                                  perform
-//!   perform                                             is_tearing_down?                      SeqCst
-//!     in_flight == 0?               SeqCst              in_flight == 0?                       SeqCst
-//!       finish_if_idle                                    finish_if_idle
+//!   begin_teardown, `state` locked                    perform, after the last request's done()
+//!     is_tearing_down = true                            in_flight: 1 -> 0
+//!     every queue: mode Hold or Fail                    is_tearing_down?
+//!   `state` unlocked                                      is_idle: finish_if_idle
+//!   perform
+//!     is_idle: in_flight + 0, finish_if_idle
 //! ```
-//! Each thread stores before it loads, all SeqCst: at least one of them sees both stores, and
-//! finishes the teardown. If both do, the second one finds no teardown under `state`. A queue that
-//! is still open while `is_tearing_down` is set can dispatch one more request, even after in_flight
-//! was 0 for a moment. So `finish_if_idle` reads in_flight again under `state`, which
-//! `begin_teardown` holds until every queue is closed. After that in_flight only falls. Model:
+//! `is_idle` adds 0, so the two changes of in_flight have an order: the later thread sees what the
+//! earlier one did before, and finishes the teardown. If both do, the second one finds no teardown
+//! under `state`. A queue that is still open while `is_tearing_down` is set can dispatch one more
+//! request, even after in_flight was 0 for a moment. So `finish_if_idle` asks again under `state`,
+//! which `begin_teardown` holds until every queue is closed. After that only requests that fail at
+//! once are counted, and the thread that fails one looks again. Model:
 //! `stop_races_with_last_commits`.
+//!
+//! A request is in flight until its client's `done` has returned: a teardown that finished earlier
+//! would run inside one `done`, and its front ends would wait for clients that have yet to be told.
 
 mod block;
 mod lifecycle;
@@ -28,6 +31,7 @@ use crate::frontend::{FrontEnd, IoOp};
 use crate::platform::{IoBuffers, Platform, ServerCommand, SlotRange, Transport};
 use crate::queue::{QueueCtx, QueueInner, UblkQueue};
 use crate::tag::TagFeatures;
+use crate::wire::DeviceRecord;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
@@ -67,7 +71,7 @@ pub struct UblkDevice<P: Platform> {
     queues: Vec<UblkQueue<P::Command>>,
     buffers: P::Buffers,
     transport: P::Transport,
-    /// Requests that the server has, or is about to get, or has just completed.
+    /// Requests that the server has, or is about to get, and those whose client has yet to be told.
     in_flight: AtomicU32,
     /// A teardown waits until no request is in flight.
     is_tearing_down: AtomicBool,
@@ -100,6 +104,14 @@ impl<P: Platform> UblkDevice<P> {
     pub fn info(&self) -> DevInfo {
         let state = self.state.lock();
         DevInfo { state: state.dev_state, ublksrv_pid: state.pid, ..self.info }
+    }
+
+    /// What another broker needs to adopt it. `None`: it is not live.
+    #[must_use]
+    pub fn record(&self) -> Option<DeviceRecord> {
+        let state = self.state.lock();
+        let info = DevInfo { state: state.dev_state, ublksrv_pid: state.pid, ..self.info };
+        state.is_started.then(|| DeviceRecord { info, params: *state.params.bytes() })
     }
 
     pub(crate) fn info_id(&self) -> u32 {
@@ -209,6 +221,7 @@ impl<P: Platform> UblkDevice<P> {
                 DeferredAction::Done { client, cookie, slot, result } => {
                     client.done(cookie, slot, result);
                     plug.add(client);
+                    self.in_flight.fetch_sub(1, SeqCst);
                 }
                 DeferredAction::SlotFreed { client, queue } => client.slot_freed(queue),
                 DeferredAction::DispatchCopy { range, data, addr, epoch } => {
@@ -224,9 +237,14 @@ impl<P: Platform> UblkDevice<P> {
                 }
             }
         }
-        if self.is_tearing_down.load(SeqCst) && self.in_flight.load(SeqCst) == 0 {
+        if self.is_tearing_down.load(SeqCst) && self.is_idle() {
             self.finish_if_idle(plug);
         }
+    }
+
+    /// Whether no request is in flight: see the module.
+    fn is_idle(&self) -> bool {
+        self.in_flight.fetch_add(0, SeqCst) == 0
     }
 
     /// Copies a commit's data to where the client expects it. Returns the number of bytes.
@@ -376,7 +394,14 @@ impl<P: Platform> UblkDevice<P> {
 
     /// DEL_DEV, after the device was stopped. Its number is free once the char device is closed.
     pub(crate) fn delete(&self) {
-        self.state().is_deleted = true;
+        let mut actions = DeferredActions::new();
+        {
+            let mut state = self.state();
+            state.is_deleted = true;
+            // Commands that are still on their way end, too.
+            self.cancel_all(&mut actions);
+        }
+        self.perform_and_unplug(actions);
         self.remove_if_gone();
     }
 }

@@ -1,6 +1,7 @@
 //! The interface between the driver and the clients of its devices.
 //!
 //! ```text
+//!   FrontEnd::reserve(id)                      ADD_DEV: nobody else on this machine may use the number
 //!   FrontEnd::start(device)                    a device is live: offer it
 //!     device.alloc_slot(queue, &client)        a tag with room for its data (or BlockClient::slot_freed later)
 //!     device.write(&slot, ..)                  fill it (WRITE), or through device.slot_extent()
@@ -12,10 +13,12 @@
 //!     device.free_slot(slot)
 //!   FrontEnd::before_stop(id)                  write back caches; requests are still served
 //!   FrontEnd::stop(id)                         new requests fail; those in flight still end
+//!   FrontEnd::release(id)                      DEL_DEV: the number is free
 //! ```
 //!
 //! A slot is owned by value: only its owner touches its data, until it submits or frees the slot.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 use uringlet_abi::ublk::iod;
@@ -251,6 +254,28 @@ pub trait BlockClient: Send + Sync + Debug {
 
 /// Offers devices to their users.
 pub trait FrontEnd: Send + Sync + Debug {
+    /// A device of this number is about to be added. Reserves the number on this machine until
+    /// [`release`](Self::release), if the front end's names are visible to all of it. Called
+    /// without a lock that the front end could want; must not call the driver.
+    ///
+    /// # Errors
+    /// `EEXIST`: another process has the number.
+    fn reserve(&self, id: u32) -> Result<(), Errno> {
+        let _ = id;
+        Ok(())
+    }
+
+    /// The device of a reserved number is gone.
+    fn release(&self, id: u32) {
+        let _ = id;
+    }
+
+    /// The path of the block device that this front end has made for a device, while there is one.
+    fn block_node(&self, id: u32) -> Option<String> {
+        let _ = id;
+        None
+    }
+
     /// A device is live. START_DEV waits for this.
     ///
     /// # Errors

@@ -26,6 +26,17 @@ impl DeviceParams {
         Self { bytes: [0; SIZE] }
     }
 
+    /// Those of a record: the device numbers of another driver mean nothing.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub(crate) fn of_record(bytes: &[u8; SIZE], max_io_bytes: u32) -> Result<Self, Errno> {
+        let mut given = Self { bytes: *bytes };
+        given.set_types(given.types() & !param::DEVT);
+        let mut params = Self::empty();
+        params.set(&given.bytes, max_io_bytes).map(|()| params)
+    }
+
     pub(crate) fn bytes(&self) -> &[u8; SIZE] {
         &self.bytes
     }

@@ -337,13 +337,18 @@ impl<C: ServerCommand> QueueInner<C> {
     /// Ends a request, or continues with the flush that emulates FUA.
     fn finish<A: IoBuffers>(&mut self, ctx: &QueueCtx<'_, A>, number: u16, result: Result<(), Errno>, actions: &mut DeferredActions<C>) {
         let tag = &mut self.tags[number as usize];
-        if tag.state.is_busy() {
-            ctx.in_flight.fetch_sub(1, SeqCst);
-        }
         let Some(mut tag_io) = tag.tag_io.take() else { return };
+        let is_counted = tag.state.is_busy();
         if tag_io.flush_after && result.is_ok() {
+            if is_counted {
+                ctx.in_flight.fetch_sub(1, SeqCst);
+            }
             tag_io.become_flush();
             return self.enqueue(ctx, number, tag_io, actions);
+        }
+        // Counted until its client has been told.
+        if !is_counted {
+            ctx.in_flight.fetch_add(1, SeqCst);
         }
         tag.state = TagState::Allocated;
         let TagIo { client, cookie, .. } = tag_io;

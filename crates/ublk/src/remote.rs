@@ -4,7 +4,8 @@
 //! A control command has a connection of its own, and an io-wq worker that waits for the reply. An
 //! open char device is a connection too; a thread of the engine receives its completions. This
 //! process copies the data of devices without USER_COPY between the shared file and the server's
-//! buffers, as only it can reach their addresses.
+//! buffers, as only it can reach their addresses. That thread also brings the device to the next
+//! broker if this one is killed.
 //!
 //! `Differs:` a forked child cannot use a char device that its parent has opened (EINVAL, which the
 //! driver returns to every task but the one that fetched the tag). The server is lost with the
@@ -48,19 +49,20 @@ impl BrokerFiles {
     /// The path to use instead of a path of `ublk_drv`, for calls that only ask about it (stat,
     /// readdir): see [`LIST`].
     pub fn remap_path(&self, path: &[u8]) -> Option<CString> {
-        if path == b"/dev/ublk-control" {
-            return Some(c"/dev/null".into());
+        match path {
+            b"/dev/ublk-control" => return Some(c"/dev/null".into()),
+            // That the module is loaded: any folder.
+            b"/sys/module/ublk_drv" | b"/sys/module/ublk_drv/" => return Some(c"/".into()),
+            _ => {}
         }
         let broker = self.broker()?;
         let target = if char_device_id(path).is_some() {
             // The part from the last slash on.
             broker.path(&[LIST.as_bytes(), path.strip_prefix(b"/dev")?])
-        } else if let Some(rest) = path.strip_prefix(b"/sys/class/ublk-char") {
-            broker.path(&[LIST.as_bytes(), rest])
-        } else if path == b"/sys/module/ublk_drv" {
-            broker.path(&[])
         } else {
-            return None;
+            let rest = path.strip_prefix(b"/sys/class/ublk-char").filter(|rest| rest.first().is_none_or(|&byte| byte == b'/'))?;
+            broker.make_list();
+            broker.path(&[LIST.as_bytes(), rest])
         };
         CString::new(target).ok()
     }
@@ -80,7 +82,7 @@ impl VirtualFiles for BrokerFiles {
             );
         }
         let id = char_device_id(path)?;
-        match BrokerCharFile::open(&*self.broker()?, id, flags) {
+        match BrokerCharFile::open(&self.broker()?, id, flags) {
             // The kernel opens the path.
             Err(Errno::ENOENT | Errno::ECONNREFUSED) => None,
             Err(errno) => Some(Err(errno)),

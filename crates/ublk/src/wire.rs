@@ -1,18 +1,24 @@
 //! The messages between a server's process and the broker: see WIRE.md. Bytes to values and back,
 //! without I/O.
 
+use crate::params;
 use alloc::vec::Vec;
-use uringlet_abi::ublk::{CtrlCmd, IoCmd};
+use uringlet_abi::ublk::{CtrlCmd, DevInfo, IoCmd, io};
 
 /// First bytes of each connection, in both directions.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"uringUBL");
 /// Version of the protocol. The broker refuses others.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The broker's socket in its directory.
 pub const SOCKET: &str = "ublkd.sock";
 /// A subdirectory of the broker's that stands for `/sys/class/ublk-char`, which a real `ublk_drv`
 /// provides: one link per device, to some char device.
 pub const LIST: &str = "ublk-char";
+/// A file in the broker's directory that is there while the last broker was one that is started on
+/// demand. Others are started again by whoever started them.
+pub const ON_DEMAND_MARK: &str = "ublkd.on-demand";
+/// How long that may take, before servers start a broker, ns.
+pub const SUPERVISOR_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Longest message: a control command with the longest payload that its 16-bit length allows.
 pub const MESSAGE_MAX: usize = 64 * 1024 + 64;
 
@@ -26,6 +32,10 @@ pub enum Purpose {
     Open(u32),
     /// The numbers of all devices.
     List,
+    /// The path of this device's block device.
+    BlockNode(u32),
+    /// As `Open`, of a device that another broker has had: its server brings its file along.
+    Adopt(u32),
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -64,6 +74,8 @@ impl Hello {
             Purpose::Control => (1_u16, 0),
             Purpose::Open(device) => (2, device),
             Purpose::List => (3, 0),
+            Purpose::BlockNode(device) => (4, device),
+            Purpose::Adopt(device) => (5, device),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -83,6 +95,8 @@ impl Hello {
             1 => Purpose::Control,
             2 => Purpose::Open(u32_at(bytes, 12)?),
             3 => Purpose::List,
+            4 => Purpose::BlockNode(u32_at(bytes, 12)?),
+            5 => Purpose::Adopt(u32_at(bytes, 12)?),
             _ => return None,
         };
         Some(Self { version: u16_at(bytes, 8)?, purpose })
@@ -130,6 +144,41 @@ impl Welcome {
         let res = u32_at(bytes, 12)?.cast_signed();
         let (queues, depth) = (u16_at(bytes, 16)?, u16_at(bytes, 18)?);
         Some(Self { version: u16_at(bytes, 8)?, res, queues, depth, flags: u64_at(bytes, 24)? })
+    }
+}
+
+/// What a broker has to know of a live device, in the device's shared file: with it the server can
+/// bring the device to the next broker. All zero while the device is not live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRecord {
+    /// As GET_DEV_INFO returns it.
+    pub info: DevInfo,
+    /// `struct ublk_params`, as much as the driver keeps.
+    pub params: [u8; params::SIZE],
+}
+
+impl DeviceRecord {
+    /// Where it lies: in the last page before the data.
+    pub const OFFSET: u64 = io::BUF_OFFSET - 4096;
+    /// Encoded length, bytes.
+    pub const SIZE: usize = 8 + DevInfo::SIZE + params::SIZE;
+
+    /// Encodes it.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8..8 + DevInfo::SIZE].copy_from_slice(&self.info.to_bytes());
+        bytes[8 + DevInfo::SIZE..].copy_from_slice(&self.params);
+        bytes
+    }
+
+    /// Decodes it. `None`: there is none.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let is_whole = bytes.len() == Self::SIZE && u64_at(bytes, 0)? == MAGIC;
+        let record = Self { info: DevInfo::from_bytes(&array(bytes, 8)?), params: array(bytes, 8 + DevInfo::SIZE)? };
+        is_whole.then_some(record)
     }
 }
 
@@ -230,10 +279,13 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List] {
+        for purpose in [Purpose::Control, Purpose::Open(7), Purpose::List, Purpose::BlockNode(9), Purpose::Adopt(3)] {
             let hello = Hello { version: 3, purpose };
             assert_eq!(Hello::parse(&hello.to_bytes()), Some(hello));
         }
+        let record = DeviceRecord { info: DevInfo { dev_id: 7, flags: 1 << 40, ..DevInfo::default() }, params: [9; params::SIZE] };
+        assert_eq!(DeviceRecord::parse(&record.to_bytes()), Some(record));
+        assert_eq!(DeviceRecord::parse(&[0; DeviceRecord::SIZE]), None);
         let welcome = Welcome { version: 1, res: -16, queues: 2, depth: 128, flags: 1 << 40 };
         assert_eq!(Welcome::parse(&welcome.to_bytes()), Some(welcome));
         let header = CtrlCmd { dev_id: 3, len: 4, addr: 1, data: 9, ..CtrlCmd::default() };

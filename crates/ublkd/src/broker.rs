@@ -5,7 +5,8 @@ use crate::control_payload::ControlPayload;
 use crate::hangup::HangupMonitor;
 use crate::packets::{self, PacketReceiver, send, send_with};
 use crate::runtime_dir;
-use crate::sync::lock;
+use crate::shared_buffers::SharedBuffers;
+use crate::sync::{errno, lock};
 use anyhow::{Context, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -14,11 +15,13 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, UCred, acce
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::{debug, info, warn};
 use uringlet_abi::ublk::{CtrlCmd, ctrl};
 use uringlet_sys::Errno;
+use uringlet_sys::sync::AtomicBool;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
 use uringlet_ublk::platform::Caller;
 use uringlet_ublk::wire::{ControlCall, ControlReply, Hello, Purpose, VERSION, Welcome};
@@ -45,6 +48,7 @@ pub struct Broker {
 #[derive(Debug)]
 struct BrokerShared {
     driver: Driver<BrokerPlatform>,
+    front_ends: Vec<Arc<dyn FrontEnd>>,
     connections: Mutex<usize>,
     dir: PathBuf,
     /// The numbers last written to the runtime directory; the lock serialises updates.
@@ -92,9 +96,10 @@ impl Broker {
         listen(&listener, LISTEN_BACKLOG)?;
         rustix::io::ioctl_fionbio(&listener, true)?;
         let stop_eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let driver = Driver::new(BrokerPlatform, front_ends);
+        let driver = Driver::new(BrokerPlatform, front_ends.clone());
         let shared = BrokerShared {
             driver,
+            front_ends,
             connections: Mutex::new(0),
             dir: dir.to_owned(),
             published: Mutex::default(),
@@ -213,7 +218,21 @@ impl BrokerShared {
                 let ids: Vec<u8> = self.driver.ids().iter().flat_map(|id| id.to_le_bytes()).collect();
                 Ok(send(&socket, &ids)?)
             }
-            Purpose::Open(id) => self.serve_char_device(socket, id, peer.pid.as_raw_nonzero().get()),
+            Purpose::BlockNode(id) => {
+                let res = self.driver.device(id).map_or(-Errno::ENODEV.into_raw(), |_| 0);
+                send(&socket, &welcome(res).to_bytes())?;
+                let node = self.front_ends.iter().find_map(|front_end| front_end.block_node(id)).unwrap_or_default();
+                Ok(send(&socket, node.as_bytes())?)
+            }
+            Purpose::Open(id) => {
+                let device = self.driver.device(id).ok_or(Errno::ENOENT);
+                self.serve_char_device(socket, id, device, peer.pid.as_raw_nonzero().get())
+            }
+            Purpose::Adopt(id) => {
+                let (_, fds) = receiver.receive(&socket, RecvFlags::empty())?;
+                let Ok([file]) = <[OwnedFd; 1]>::try_from(fds) else { bail!("the server has brought no file") };
+                self.adopt(socket, id, file, peer.pid.as_raw_nonzero().get())
+            }
         }
     }
 
@@ -231,15 +250,64 @@ impl BrokerShared {
             drop(monitored);
             let res = result.err().map_or(0, |errno| -errno.into_raw());
             log_control(&call, res, peer.pid.as_raw_nonzero().get());
+            self.update_record(call.header.dev_id);
             self.publish_devices();
             // Fits: a payload has a 16-bit length.
             send(socket, &ControlReply { res, at: packet.at as u16, bytes: &packet.written }.to_bytes())?;
         }
     }
 
-    fn serve_char_device(&self, socket: OwnedFd, id: u32, pid: i32) -> anyhow::Result<()> {
-        let device = self.driver.device(id);
-        let opened = device.ok_or(Errno::ENOENT).and_then(|device| device.open().map(|()| device));
+    /// Keeps the record in the device's file true.
+    fn update_record(&self, id: u32) {
+        if let Some(device) = self.driver.device(id) {
+            device.buffers().update_record(|| device.record());
+        }
+    }
+
+    /// Serves the server of a device that another broker has had.
+    fn adopt(&self, socket: OwnedFd, id: u32, file: OwnedFd, pid: i32) -> anyhow::Result<()> {
+        let brought = SharedBuffers::adopt(file).map_err(errno);
+        let adopted = brought.and_then(|(record, buffers)| {
+            if record.info.dev_id != id {
+                return Err(Errno::EINVAL);
+            }
+            // The record stays: this broker may be killed before the device is live again.
+            self.driver.adopt(&record, buffers)
+        });
+        info!(device = id, pid, res = adopted.as_ref().err().map_or(0, |errno| -errno.into_raw()), "a server brings its device");
+        self.publish_devices();
+        let is_gone = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if adopted.is_ok() {
+                let start = || self.start_adopted(&is_gone, id, pid);
+                std::thread::Builder::new().name("ublkd-start".into()).spawn_scoped(scope, start)?;
+            }
+            let served = self.serve_char_device(socket, id, adopted, pid);
+            is_gone.store(true, Release);
+            self.driver.recheck_waiters();
+            served
+        })
+    }
+
+    /// Starts a device once its server has fetched all tags.
+    fn start_adopted(&self, is_gone: &AtomicBool, id: u32, pid: i32) {
+        let caller = Caller { uid: 0, gid: 0, is_admin: true };
+        let header = CtrlCmd { dev_id: id, queue_id: u16::MAX, data: u64::from(pid.unsigned_abs()), ..CtrlCmd::default() };
+        let started = self.driver.control_cancellable(is_gone, &caller, ctrl::START_DEV.into(), header, &mut ControlPayload::new(&[], 0));
+        self.update_record(id);
+        if let Err(errno) = started {
+            warn!(device = id, pid, "the device does not start: {errno}");
+        }
+    }
+
+    fn serve_char_device(
+        &self,
+        socket: OwnedFd,
+        id: u32,
+        device: Result<Arc<UblkDevice<BrokerPlatform>>, Errno>,
+        pid: i32,
+    ) -> anyhow::Result<()> {
+        let opened = device.and_then(|device| device.open().map(|()| device));
         let device = match opened {
             Ok(device) => device,
             Err(errno) => {

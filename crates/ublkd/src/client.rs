@@ -5,6 +5,7 @@ use crate::runtime_dir;
 use crate::sync::lock;
 use anyhow::{Context, bail, ensure};
 use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::io::Errno as IoErrno;
 use rustix::net::{RecvFlags, Shutdown, shutdown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -62,6 +63,19 @@ impl std::fmt::Display for CommandRefused {
 
 impl std::error::Error for CommandRefused {}
 
+/// The connection of an open char device has ended without a completion that says why: the broker
+/// was killed, or does not trust the server any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokerGone;
+
+impl std::fmt::Display for BrokerGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the broker has ended, and the device with it: add it again")
+    }
+}
+
+impl std::error::Error for BrokerGone {}
+
 impl BrokerClient {
     /// A client of the broker in `dir`.
     #[must_use]
@@ -76,9 +90,16 @@ impl BrokerClient {
     }
 
     /// Whether a broker answers.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        connected(&runtime_dir::socket(&self.dir)).is_ok()
+    ///
+    /// # Errors
+    /// The directory cannot be looked into, so there may be one.
+    pub fn is_running(&self) -> anyhow::Result<bool> {
+        let path = runtime_dir::socket(&self.dir);
+        match connected(&path) {
+            Ok(_) => Ok(true),
+            Err(IoErrno::NOENT | IoErrno::CONNREFUSED) => Ok(false),
+            Err(errno) => Err(errno).with_context(|| format!("connecting to {}", path.display())),
+        }
     }
 
     fn connect(&self, purpose: Purpose) -> anyhow::Result<(OwnedFd, Welcome, Vec<OwnedFd>)> {
@@ -108,6 +129,17 @@ impl BrokerClient {
         let mut receiver = PacketReceiver::new();
         let (bytes, _) = receiver.receive(&socket, RecvFlags::empty())?;
         Ok(bytes.chunks_exact(4).map(|id| u32::from_le_bytes([id[0], id[1], id[2], id[3]])).collect())
+    }
+
+    /// The path of the block device that the broker has made for a device.
+    ///
+    /// # Errors
+    /// [`CommandRefused`]: `ENODEV`; no broker answers.
+    pub fn block_node(&self, id: u32) -> anyhow::Result<Option<String>> {
+        let (socket, ..) = self.connect(Purpose::BlockNode(id))?;
+        let mut receiver = PacketReceiver::new();
+        let (bytes, _) = receiver.receive(&socket, RecvFlags::empty())?;
+        Ok((!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned()))
     }
 
     /// Runs one control command. Returns the payload with what the driver wrote into it.

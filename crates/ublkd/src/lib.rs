@@ -10,11 +10,10 @@
 //! ```
 //! The wire is described in the driver's WIRE.md.
 //!
-//! A killed broker loses its devices and the requests in flight. Servers see the end of their
-//! connection and exit, or, under `uringlet run`, get -ENODEV. The kernel releases the directory's
-//! lock; the next broker replaces the sockets and removes stale block devices. Data that a server
-//! acknowledged after a flush is the server's and not lost. To a mounted filesystem it is a power
-//! cut.
+//! A killed broker loses the requests in flight. Servers see the end of their connection and bring
+//! their devices to the next broker (decision 0051). The kernel releases the directory's lock; the
+//! next broker replaces the sockets and removes stale block devices. To a mounted filesystem it is
+//! a power cut.
 //!
 //! Log: `tracing` events with the fields device, queue, tag and pid. Info: the life of devices;
 //! warn: lost servers and refused connections; debug: each connection and command.

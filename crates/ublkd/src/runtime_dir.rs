@@ -21,6 +21,12 @@ pub fn nbd_socket(dir: &Path) -> PathBuf {
     dir.join("nbd.sock")
 }
 
+/// See [`wire::ON_DEMAND_MARK`].
+#[must_use]
+pub fn on_demand_mark(dir: &Path) -> PathBuf {
+    dir.join(wire::ON_DEMAND_MARK)
+}
+
 /// Makes [`wire::LIST`] list exactly these devices.
 ///
 /// # Errors

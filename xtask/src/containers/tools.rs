@@ -67,7 +67,25 @@ pub(super) fn check(cases: &mut ProgramCases, yard: &mut Yard) -> anyhow::Result
         container.set_env("LD_PRELOAD", "/opt/second/lib/uringlet/liburinglet.so");
         contains(&silent(yard.run(cases, &container)?)?, &["err= 0"])
     });
+    without_libc(cases, yard);
     privileged(cases, yard, &root)
+}
+
+/// The program needs nothing of its image.
+fn without_libc(cases: &mut ProgramCases, yard: &Yard) {
+    const PROGRAM: &str = "/opt/uringlet/bin/uringlet";
+    let commands = [
+        (&[PROGRAM, "doctor"][..], "the kernel's io_uring: "),
+        (&[PROGRAM, "run", "--quiet", "--", PROGRAM, "ops"], "Opcodes (IORING_OP_...)"),
+    ];
+    cases.case("an image without a libc: doctor, and a static program", |cases| {
+        for (args, wanted) in commands {
+            let mut container = ContainerSpec::new(vec![yard.uringlet.clone()]);
+            container.args = args.iter().map(|word| (*word).to_owned()).collect();
+            contains(&yard.run(cases, &container)?.ok()?, &[wanted])?;
+        }
+        Ok(())
+    });
 }
 
 /// A set-uid program gets rights in a container unless these are forbidden. The whole image's

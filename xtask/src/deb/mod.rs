@@ -5,6 +5,7 @@ mod package;
 mod roots;
 mod stage;
 
+use crate::rust_target::{self, MUSL};
 use crate::test_counts::{Failure, TestCounts};
 use crate::{apt, build, paths, stream};
 use anyhow::{Context, bail, ensure};
@@ -78,6 +79,8 @@ fn case(name: &str, result: anyhow::Result<()>) -> TestCounts {
 
 fn make(package: &BuiltPackage) -> anyhow::Result<()> {
     apt::ensure_installed(&["binutils", "dpkg-dev", "lintian"])?;
+    // The package names no library that the program would need.
+    rust_target::ensure(MUSL)?;
     build::main(vec![])?;
     let tree = paths::target().join("deb/tree");
     paths::fresh_dir(&tree)?;

@@ -88,7 +88,8 @@ pub(super) fn describe(tree: &Path) -> anyhow::Result<()> {
     write(&needed.join("debian/control"), b"Source: uringlet\n\nPackage: uringlet\nArchitecture: amd64\n")?;
     let mut shlibdeps = Command::new("dpkg-shlibdeps");
     shlibdeps.arg("-O").current_dir(&needed);
-    for (_, to) in [BINARIES[0], BINARIES[3], BINARIES[4]] {
+    // The others are static, or without libc.
+    for (_, to) in [BINARIES[3], BINARIES[4]] {
         shlibdeps.arg(tree.join(to));
     }
     let depends = String::from_utf8(output(&mut shlibdeps)?)?;

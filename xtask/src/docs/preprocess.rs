@@ -4,11 +4,19 @@ use super::links::named_file;
 use anyhow::Context;
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Reads the book from standard input, as mdBook's preprocessors do, and writes it changed.
-pub(super) fn main() -> anyhow::Result<()> {
+/// The argument of `cargo xtask docs` that docs/book.toml has.
+pub(super) const NAME: &str = "preprocess";
+
+/// A call of mdBook's: `supports RENDERER` asks whether there is something to do, which there is
+/// for any. Otherwise the book comes on standard input, and goes back changed.
+pub(super) fn main(arguments: &[OsString]) -> anyhow::Result<()> {
+    if arguments.first().is_some_and(|argument| argument == "supports") {
+        return Ok(());
+    }
     let mut input = String::new();
     io::stdin().read_to_string(&mut input)?;
     let mut parts: Vec<Value> = serde_json::from_str(&input).context("mdBook's input")?;
@@ -79,6 +87,11 @@ mod tests {
         let linked = "see [`docs/a.md`](../a.md), `docs/other.md` and [`docs/a.md`](a.md)\n\n```sh\n`docs/a.md`\n```\n";
         assert_eq!(with_links(text, "decisions/b.md", &chapters), linked);
         assert_eq!(with_links("`docs/a.md`", "a.md", &chapters), "`docs/a.md`");
+    }
+
+    #[test]
+    fn every_renderer_is_supported() {
+        assert!(main(&["supports".into(), "html".into()]).is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::embedding::{EmbeddingProgram, compile, compile_library, object, prints};
 use super::program_cases::{ALL_WELL, Isolation, ProgramCases};
-use super::rust_crate::{MUSL, ensure_target};
+use crate::rust_target::{self, MUSL};
 use anyhow::ensure;
 
 const DIRECT: EmbeddingProgram = ("embedding-direct", "embedding-direct", "");
@@ -16,7 +16,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     prints(cases, "uringlet::Ring, and another one in a library", &[&program, "plugin", &plugin], ALL_WELL);
     prints(cases, "the example of docs/embedding.md", &[compile(EXAMPLE, object, &[])?.as_str()], "64 bytes");
     check_errors(cases, &program);
-    match ensure_target(MUSL) {
+    match rust_target::ensure(MUSL) {
         Ok(()) => check_program(cases, "musl: ", &compile(DIRECT, object, &["--target", MUSL])?),
         Err(why) => cases.skip("uringlet::Ring, linked statically with musl", &format!("{why:#}")),
     }

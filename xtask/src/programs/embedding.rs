@@ -2,7 +2,7 @@
 //! blocked and nothing starts them but themselves.
 
 use super::program_cases::{ALL_WELL, Isolation, ProgramCases};
-use super::rust_crate::{MUSL, ensure_target};
+use crate::rust_target::{self, MUSL};
 use crate::{build, paths, stream};
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const OTHER_RUNTIMES: [EmbeddingProgram; 4] = [
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let object = object(cases)?;
     check_ring(cases, "", &compile(RING, &object, &[])?);
-    match ensure_target(MUSL) {
+    match rust_target::ensure(MUSL) {
         Ok(()) => check_ring(cases, "musl: ", &compile(RING, &object, &["--target", MUSL])?),
         Err(why) => cases.skip("linked statically with musl", &format!("{why:#}")),
     }

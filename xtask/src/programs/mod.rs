@@ -12,6 +12,7 @@ mod fio_jobs;
 mod gvisor;
 mod newest;
 mod node;
+mod openmetrics;
 mod plocate;
 pub(crate) mod program_cases;
 mod python;
@@ -19,7 +20,10 @@ mod python_liburing;
 mod qemu;
 mod ring_programs;
 mod rust_crate;
+mod sqlite;
 mod stress_ng;
+mod tokio_uring;
+mod trace_page;
 mod zig;
 
 use crate::test_counts::TestCounts;
@@ -58,6 +62,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "qemu", packages: &["qemu-utils"], when: When::Always, check: qemu::check },
     Program { name: "plocate", packages: &["plocate"], when: When::Always, check: plocate::check },
     Program { name: "stress-ng", packages: &["stress-ng"], when: When::Always, check: stress_ng::check },
+    Program { name: "sqlite", packages: &["sqlite3"], when: When::Always, check: sqlite::check },
     Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
     Program { name: "embedding", packages: &["bash", "python3"], when: When::Always, check: embedding::check },
     Program { name: "ring", packages: &[], when: When::Always, check: direct_ring::check },
@@ -67,7 +72,10 @@ const PROGRAMS: &[Program] = &[
     Program { name: "node", packages: &[], when: When::Always, check: node::check },
     Program { name: "python", packages: &["python3-venv"], when: When::Named, check: python::check },
     Program { name: "python-liburing", packages: &["gcc", "make"], when: When::Named, check: python_liburing::check },
+    Program { name: "tokio-uring", packages: &[], when: When::Named, check: tokio_uring::check },
     Program { name: "gvisor", packages: &["fio", "liburing-dev", "gcc", "libc6-dev"], when: When::Named, check: gvisor::check },
+    Program { name: "openmetrics", packages: &["fio", "python3-venv"], when: When::Named, check: openmetrics::check },
+    Program { name: "trace-page", packages: &["chromium", "fio"], when: When::Named, check: trace_page::check },
     Program { name: "chromium", packages: &["chromium"], when: When::Named, check: browsers::check_chromium },
     Program { name: "firefox", packages: &["firefox-esr"], when: When::Named, check: browsers::check_firefox },
 ];

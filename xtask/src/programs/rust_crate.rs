@@ -2,16 +2,14 @@
 //! glibc it makes its calls through libc, with musl it is a static PIE.
 
 use super::program_cases::ProgramCases;
+use crate::rust_target::{self, MUSL};
 use crate::{paths, stream};
 use anyhow::Context;
-use std::process::Command;
-
-pub(super) const MUSL: &str = "x86_64-unknown-linux-musl";
 
 pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let program = build(&[])?;
     cases.needs_its_ring("", &program)?;
-    if let Err(why) = ensure_target(MUSL) {
+    if let Err(why) = rust_target::ensure(MUSL) {
         cases.skip("linked statically with musl", &format!("{why:#}"));
         return Ok(());
     }
@@ -29,14 +27,4 @@ fn build(options: &[&str]) -> anyhow::Result<String> {
     stream::sh("cargo", &[&fixed, options].concat())?;
     let folder = options.last().map(|target| format!("{target}/")).unwrap_or_default();
     Ok(format!("{target}/{folder}release/rust-io-uring"))
-}
-
-/// Installs the standard library for the target, unless it is there.
-pub(super) fn ensure_target(target: &str) -> anyhow::Result<()> {
-    let folder = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output().context("starting rustc")?;
-    let folder = String::from_utf8_lossy(&folder.stdout).trim().to_owned();
-    if std::fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_some()) {
-        return Ok(());
-    }
-    stream::sh("rustup", &["target", "add", target]).with_context(|| format!("the Rust target {target} is needed"))
 }

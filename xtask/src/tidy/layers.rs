@@ -30,6 +30,8 @@ const LAYERS: &[&[&str]] = &[
     &["ring_resources"],
     &["ops"],
     &["trace"],
+    &["fault"],
+    &["kernel_trace"],
     &["request"],
     &["state"],
     &["submit"],

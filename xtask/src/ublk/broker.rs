@@ -5,7 +5,6 @@ use crate::programs::program_cases::ProgramCases;
 use crate::{build, paths};
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,6 +30,7 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
     let home = cases.dir().join("broker");
     let test_broker = TestBroker::start(&uringlet, &home, &[])?;
     cases.case("nbd: fio verifies while servers are killed", |cases| nbd_survives_server_kills(cases, &test_broker));
+    cases.case("nbd: QEMU's client goes on while brokers are killed", |cases| nbd_survives_broker_kills(cases, &uringlet));
     if let Some(why) = block::missing() {
         cases.skip("filesystems", &why);
         return Ok(());
@@ -40,7 +40,9 @@ pub(super) fn check(cases: &mut ProgramCases) -> anyhow::Result<()> {
         cases.case(&format!("{kind}: fsx while servers are killed, fsck"), |cases| filesystem(cases, &test_broker, kind, &fsx));
         cases.case(&format!("{kind}: deleted under a mount, nothing is lost"), |cases| deleted_under_mount(cases, &test_broker, kind));
     }
-    cases.case("the broker is killed under a mount, the next one cleans up", |cases| broker_killed(cases, test_broker, &uringlet));
+    cases.case("the broker is killed under a mount, the next one cleans up and has the device", |cases| {
+        broker_killed(cases, test_broker, &uringlet)
+    });
     let test_broker = TestBroker::start(&uringlet, &home, &[])?;
     cases.case("the broker is killed while a device is written back", |cases| broker_killed_during_write_back(cases, test_broker));
     if is_mounted(cases)? {
@@ -180,6 +182,33 @@ fn nbd_survives_server_kills(cases: &ProgramCases, test_broker: &TestBroker) -> 
     test_broker.delete(NUMBER, server)
 }
 
+/// The client connects again and repeats what was not answered.
+fn nbd_survives_broker_kills(cases: &ProgramCases, uringlet: &Path) -> anyhow::Result<()> {
+    let mut test_broker = TestBroker::start(uringlet, &cases.dir().join("killed"), &["--no-block"])?;
+    let server = test_broker.serve(&["add", "-n", "0", "--type", "ram", "--size", "64M", "--json"])?;
+    let socket = test_broker.dir.join("nbd.sock");
+    let node = "driver=raw,file.driver=nbd,file.server.type=unix,file.export=ublkb0,file.reconnect-delay=60,file.server.path=";
+    let mut argv = ["qemu-io", "--image-opts", &format!("{node}{}", socket.display())].map(str::to_owned).to_vec();
+    for turn in 0..400 {
+        let (pattern, offset) = (turn % 255 + 1, turn % 37 * 65536);
+        let commands = [format!("write -P {pattern} {offset} 64k"), "sleep 10".to_owned(), format!("read -P {pattern} {offset} 64k")];
+        argv.extend(commands.into_iter().flat_map(|command| ["-c".to_owned(), command]));
+    }
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let output = std::thread::scope(|scope| {
+        let client = scope.spawn(|| cases.run_outside(&argv)?.ok());
+        for _ in 0..KILLS {
+            std::thread::sleep(Duration::from_millis(700));
+            ensure!(!client.is_finished(), "the client was not there for every kill");
+            test_broker.broker.kill()?;
+            test_broker = TestBroker::start(uringlet, &test_broker.dir, &["--no-block"])?;
+        }
+        client.join().map_err(|_| anyhow::anyhow!("the client panicked"))?
+    })?;
+    ensure!(!output.contains("failed") && !output.contains("rror"), "{output}");
+    test_broker.delete(0, server)
+}
+
 /// Installs the crate's program, once.
 fn fsx() -> anyhow::Result<String> {
     let root = paths::cache().join(format!("fsx-{FSX}"));
@@ -247,22 +276,16 @@ fn deleted_under_mount(cases: &ProgramCases, test_broker: &TestBroker, kind: &st
 
 fn broker_killed(cases: &ProgramCases, mut test_broker: TestBroker, uringlet: &Path) -> anyhow::Result<()> {
     let number = NUMBER + 3;
-    let (mut server, _, node) = mounted_device(cases, &test_broker, "ext4", number)?;
+    let (server, _, node) = mounted_device(cases, &test_broker, "ext4", number)?;
     let durable = "echo durable >mnt/durable; sync -f mnt; echo lost >mnt/lost";
     cases.run_outside(&["sh", "-euc", durable])?.ok()?;
-    let bound = format!("/sys/block/loop{}/loop", rustix::fs::minor(std::fs::metadata(&node)?.rdev()));
-    ensure!(Path::new(&bound).exists(), "there is no {bound}");
     test_broker.broker.kill()?;
-    let end = server.0.wait()?;
-    ensure!(end.code() == Some(1), "the server ended with {end}");
     wait_until("the node is gone", || Ok(!Path::new(&node).exists()))?;
     ensure!(is_mounted(cases)?, "it is unmounted already");
     // Users of the mount get errors; others see the directory beneath.
     let test_broker = TestBroker::start(uringlet, &test_broker.dir, &[])?;
     ensure!(!is_mounted(cases)?, "the next broker has left it mounted");
-    wait_until("the loop device is free", || Ok(!Path::new(&bound).exists()))?;
-    let file = cases.dir().join("ext4.img").display().to_string();
-    let server = test_broker.add(number, &file)?;
+    wait_until("its server has added it again", || Ok(test_broker.state(number)?.contains("\"LIVE\"")))?;
     let look = r#"mount "$1" mnt; trap 'umount mnt' EXIT; test "$(cat mnt/durable)" = durable"#;
     cases.run_outside(&["sh", "-euc", look, "sh", &node])?.ok()?;
     cases.run_outside(&["sh", "-euc", FSCK, "sh", &node, "ext4"])?.ok()?;
@@ -281,10 +304,12 @@ fn broker_killed_during_write_back(cases: &ProgramCases, mut test_broker: TestBr
     wait_until("it is written back", || Ok(command_lines()?.iter().any(|line| line.contains(&words))))?;
     let broker = test_broker.broker.kill();
     crate::stream::sh("kill", &["-CONT", &id])?;
-    let ends = (server.0.wait()?.code(), deletion.0.wait()?.code());
+    let end = deletion.0.wait()?.code();
+    // It waits for the next broker.
+    server.kill()?;
     let unmounted = cases.run_outside(&["umount", "mnt"])?.ok();
     broker?;
-    ensure!(ends == (Some(1), Some(1)), "server and deletion ended with {ends:?}");
+    ensure!(end == Some(1), "the deletion ended with {end:?}");
     unmounted?;
     wait_until("nobody waits any more", || Ok(!command_lines()?.iter().any(|line| line.contains(&words))))
 }

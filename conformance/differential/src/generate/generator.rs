@@ -4,7 +4,7 @@ use super::draft::{Access, Draft, Resource, reads, writes};
 use crate::fixture;
 use crate::scenario::{ResultKind, ScenarioKind, ScenarioOp};
 use conformance_rng::Rng;
-use uringlet_abi::{Opcode, Sqe, sqe};
+use uringlet_abi::{Opcode, Sqe, op_flags, sqe};
 
 /// Requests that may wait.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(super) struct ScenarioGenerator {
     pub(super) has_drained: bool,
     pub(super) next_adopted: i32,
     pub(super) has_futex_wait: bool,
+    /// A request has used several buffers.
+    pub(super) has_vectors: bool,
     /// Opcode and user_data of requests that may be pending.
     pub(super) may_pend: Vec<(u8, u64)>,
 }
@@ -39,6 +41,19 @@ impl ScenarioGenerator {
 
     pub(super) fn is_recent(&self) -> bool {
         self.kind == ScenarioKind::Recent
+    }
+
+    /// How many buffers a bundle without a length takes depends on the memory that the kernel uses
+    /// again for it: that of a request with several buffers, or none.
+    pub(super) fn limit_bundle(&mut self, op: &mut ScenarioOp) {
+        let s = &mut op.sqe;
+        let is_bundle = s.ioprio & op_flags::RECVSEND_BUNDLE != 0 && s.flags & sqe::BUFFER_SELECT != 0;
+        if is_bundle && s.opcode == Opcode::Recv as u8 && s.len == 0 && self.has_vectors {
+            s.len = 2000;
+        }
+        let is_message = [Opcode::Sendmsg, Opcode::SendmsgZc, Opcode::Recvmsg].iter().any(|opcode| s.opcode == *opcode as u8);
+        let is_send = [Opcode::Send, Opcode::SendZc].iter().any(|opcode| s.opcode == *opcode as u8);
+        self.has_vectors |= is_bundle || is_message || is_send && s.ioprio & op_flags::SEND_VECTORIZED != 0;
     }
 
     /// A new request. Its user_data determines its chunk of the arena.

@@ -40,6 +40,7 @@ pub(crate) fn scenario(seed: u64, ops: u64, kind: ScenarioKind) -> Scenario {
         has_drained: false,
         next_adopted: fixture::ADOPTED,
         has_futex_wait: false,
+        has_vectors: false,
         may_pend: Vec::new(),
     };
     let mut scenario = g.ring();
@@ -165,6 +166,7 @@ impl ScenarioGenerator {
         }
         let mut ops: Vec<ScenarioOp> = drafts.into_iter().map(|draft| draft.op).collect();
         for op in &mut ops {
+            self.limit_bundle(op);
             op.chain = chain;
             op.may_pend |= can_pend || op.sqe.flags & sqe::CQE_SKIP_SUCCESS != 0;
         }

@@ -151,7 +151,8 @@ fn event(g: &mut ScenarioGenerator) -> Draft {
 }
 
 fn shutdown(g: &mut ScenarioGenerator) -> Draft {
-    let base = g.rng.pick(&fixture::SOCKETS);
+    // For the end of datagrams the kernel lets a worker wait.
+    let base = g.rng.pick(&fixture::SOCKETS[..3]);
     let mut op = g.op(Opcode::Shutdown);
     op.sqe.fd = g.rng.pick(&[base, base, base + 1, fixture::FRESH_SOCKETS[0], 100]);
     op.sqe.len = g.rng.pick(&[0, 1, 2, 3]);

@@ -1,6 +1,6 @@
 //! Timeouts that expire at once or never, and cancels.
 
-use super::draft::{Access, Draft, Resource, chunk, resource_of, simple, timespec, writes};
+use super::draft::{Access, Draft, Resource, chunk, reads, resource_of, simple, timespec, writes};
 use super::generator::ScenarioGenerator;
 use crate::fixture;
 use uringlet_abi::{Opcode, op_flags, sqe};
@@ -103,6 +103,7 @@ pub(super) fn cancel(g: &mut ScenarioGenerator) -> Draft {
             op.sqe.op_flags =
                 g.rng.pick(&[1 << 9, op_flags::CANCEL_FD | op_flags::CANCEL_ANY, op_flags::CANCEL_FD | op_flags::CANCEL_FD_FIXED]);
             op.sqe.fd = 15;
+            touches.push(reads(Resource::Table));
         }
     }
     if g.rng.percent(3) {

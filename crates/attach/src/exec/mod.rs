@@ -48,6 +48,7 @@ use uringlet_core::ENGINE;
 use crate::arch::CallFrame;
 use crate::backend;
 use crate::entry::{on_engine_stack, on_exec_stack};
+use crate::kernel_rings;
 use attempt::ExecAttempt;
 pub(crate) use call::ExecCall;
 pub(crate) use filter::note_filter;
@@ -94,10 +95,18 @@ pub(crate) unsafe extern "C" fn execute_at_site(call: &CallFrame, word: &'static
     }
 }
 
-/// Ends the requests of this process on rings that other processes use, too. A vfork child shares
-/// none, so nothing is touched there.
+/// Ends the requests of this process on rings that other processes use, too, and looks for the last
+/// time at rings of the kernel's. A vfork child shares none, so nothing is touched there.
 pub(crate) fn end_shared_requests() {
     if ENGINE.shares_rings() {
         on_engine_stack(|| ENGINE.before_exec());
+    }
+    kernel_rings::look();
+}
+
+/// The same in exit(3): what needs this process no more goes on.
+pub(crate) fn end_at_exit() {
+    if ENGINE.shares_rings() {
+        on_engine_stack(|| ENGINE.before_exit());
     }
 }

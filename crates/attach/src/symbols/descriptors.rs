@@ -14,6 +14,7 @@ use crate::convert::{Register, int};
 use crate::dup::is_dup_command;
 use crate::entry::on_engine_stack;
 use crate::in_use::is_in_use;
+use crate::kernel_rings;
 
 const MAP_FAILED: isize = -1;
 
@@ -81,7 +82,7 @@ unsafe extern "C" fn closefrom(low: c_int) {
 
 /// Tells the engine that `new` is another number of the open file `old`.
 fn note_dup(old: c_int, new: c_int) -> c_int {
-    if new >= 0 && new != old && ENGINE.is_ours(old) {
+    if new >= 0 && new != old && (ENGINE.is_ours(old) || kernel_rings::is_ring(old)) {
         on_engine_stack(|| ENGINE.duped(old, new));
     }
     new

@@ -8,6 +8,7 @@ mod closers;
 mod descriptors;
 mod errno;
 mod exec;
+mod exit;
 mod identity;
 mod limits;
 mod masks;

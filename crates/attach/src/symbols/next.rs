@@ -135,6 +135,8 @@ next_functions! {
     ENDMNTENT = c"endmntent";
     CLOSEDIR = c"closedir";
     MQ_CLOSE = c"mq_close" close;
+    EXIT = c"_exit" exit_group;
+    EXIT_C = c"_Exit" exit_group;
     FILENO = c"fileno";
     DIRFD = c"dirfd";
     DUP = c"dup" dup;
@@ -206,6 +208,10 @@ next_functions! {
     EUIDACCESS = c"euidaccess";
     FACCESSAT = c"faccessat" faccessat;
     OPENDIR = c"opendir";
+    SCANDIR = c"scandir";
+    SCANDIR64 = c"scandir64";
+    SCANDIRAT = c"scandirat";
+    SCANDIRAT64 = c"scandirat64";
     SETRLIMIT = c"setrlimit" setrlimit;
     PRLIMIT = c"prlimit" prlimit64;
     READ = c"read" read;

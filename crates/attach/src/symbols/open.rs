@@ -1,5 +1,5 @@
 //! The `open` family: a path that the kernel does not find may be the engine's
-//! (`/dev/ublk-control`).
+//! (`/dev/ublk-control`), or a folder (`/sys/class/ublk-char`).
 
 use core::ffi::{c_char, c_int};
 
@@ -9,20 +9,24 @@ use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
 use crate::virtual_paths;
 
-/// libc's open; if that finds nothing, the engine's.
-fn open_or_engine(next: &NextFunction, path: *const c_char, flags: c_int, args: [usize; 6]) -> c_int {
+/// libc's open; if that finds nothing, the engine's, or a folder that stands in. `at`: the argument
+/// that is the path.
+fn open_or_engine(next: &NextFunction, at: usize, flags: c_int, mut args: [usize; 6]) -> c_int {
     let result = next.call_int(args);
     if result >= 0 {
         return result;
     }
     let Some(errno) = last_errno() else { return result };
-    if !virtual_paths::may_be_opened(path.reg(), errno) {
+    let (path, flags) = (args[at], flags.cast_unsigned());
+    if virtual_paths::may_be_opened(path, errno) {
+        return on_engine_stack(|| virtual_paths::open(path, flags, errno)).map_or(result, |result| int(to_libc_result(result)));
+    }
+    if !virtual_paths::may_be_listed(path, flags, errno) {
         return result;
     }
-    match on_engine_stack(|| virtual_paths::open(path.reg(), flags.cast_unsigned(), errno)) {
-        Some(result) => int(to_libc_result(result)),
-        None => result,
-    }
+    let Some(stand_in) = on_engine_stack(|| virtual_paths::stand_in(path)) else { return result };
+    args[at] = stand_in.as_ptr().reg();
+    next.call_int(args)
 }
 
 // Variadic in C: the mode is in the next register, whether it was passed or not.
@@ -31,7 +35,7 @@ macro_rules! open {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: usize) -> c_int {
-                open_or_engine(&$next, path, flags, [path.reg(), flags.reg(), mode, 0, 0, 0])
+                open_or_engine(&$next, 0, flags, [path.reg(), flags.reg(), mode, 0, 0, 0])
             }
         )*
     };
@@ -42,7 +46,7 @@ macro_rules! openat {
         $(
             #[cfg_attr(not(test), unsafe(no_mangle))]
             unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: usize) -> c_int {
-                open_or_engine(&$next, path, flags, [dir.reg(), path.reg(), flags.reg(), mode, 0, 0])
+                open_or_engine(&$next, 1, flags, [dir.reg(), path.reg(), flags.reg(), mode, 0, 0])
             }
         )*
     };

@@ -4,8 +4,8 @@ use core::ffi::{c_char, c_int};
 
 use super::errno::last_errno;
 use super::next::{
-    ACCESS, EUIDACCESS, FACCESSAT, FSTATAT, FSTATAT64, FXSTATAT, FXSTATAT64, LSTAT, LSTAT64, LXSTAT, LXSTAT64, NextFunction, OPENDIR, STAT,
-    STAT64, STATX, XSTAT, XSTAT64,
+    ACCESS, EUIDACCESS, FACCESSAT, FSTATAT, FSTATAT64, FXSTATAT, FXSTATAT64, LSTAT, LSTAT64, LXSTAT, LXSTAT64, NextFunction, OPENDIR,
+    SCANDIR, SCANDIR64, SCANDIRAT, SCANDIRAT64, STAT, STAT64, STATX, XSTAT, XSTAT64,
 };
 use crate::convert::{Register, int};
 use crate::entry::on_engine_stack;
@@ -43,6 +43,9 @@ path_functions! {
     0: stat => STAT, stat64 => STAT64, lstat => LSTAT, lstat64 => LSTAT64, access => ACCESS, euidaccess => EUIDACCESS;
     1: statx => STATX, fstatat => FSTATAT, fstatat64 => FSTATAT64, faccessat => FACCESSAT;
     1: __xstat => XSTAT, __xstat64 => XSTAT64, __lxstat => LXSTAT, __lxstat64 => LXSTAT64;
+    // glibc's own opens its directory without the symbol `opendir`.
+    0: scandir => SCANDIR, scandir64 => SCANDIR64;
+    1: scandirat => SCANDIRAT, scandirat64 => SCANDIRAT64;
     2: __fxstatat => FXSTATAT, __fxstatat64 => FXSTATAT64;
 }
 

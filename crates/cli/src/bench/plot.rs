@@ -17,7 +17,7 @@ const PANEL: (u32, u32) = (680, 400);
 const LEGEND: u32 = 150;
 const PANELS_A_LINE: usize = 2;
 /// Distinguishable with colour blindness (the palette of Okabe and Ito).
-const COLOURS: [RGBColor; 8] = [
+pub(super) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 0, 0),
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),

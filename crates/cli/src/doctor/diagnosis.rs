@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::elf::ProgramFile;
 use super::facts::{Facts, ObjectFacts, RingTrial};
 use super::kernel::KernelAnswer;
+use super::place::DoctorPlace;
 use crate::status::Status;
 
 /// How far a start would come.
@@ -25,6 +26,7 @@ pub(super) struct Diagnosis {
     /// that is.
     pub(super) program: Option<(PathBuf, PathBuf, ProgramFile)>,
     pub(super) kernel: KernelAnswer,
+    pub(super) place: DoctorPlace,
     pub(super) outcome: StartOutcome,
     /// No program was asked about: the outcome is that of any program here.
     pub(super) is_of_place: bool,
@@ -32,7 +34,7 @@ pub(super) struct Diagnosis {
 
 impl Diagnosis {
     pub(super) fn new(kernel: KernelAnswer, outcome: StartOutcome) -> Self {
-        Self { program: None, kernel, outcome, is_of_place: false }
+        Self { program: None, kernel, place: DoctorPlace::here(), outcome, is_of_place: false }
     }
 
     /// Of one program that can be attached anywhere, the answer for any.
@@ -54,6 +56,16 @@ impl Diagnosis {
             StartOutcome::CannotRun(_) => 2,
             StartOutcome::NotAttached(_) => 1,
             StartOutcome::Started(facts) => Status::from(obstacle(facts).is_some()),
+        }
+    }
+
+    /// What answers io_uring calls, with and without `--when-blocked`.
+    pub(super) fn instead(&self) -> &'static str {
+        match (self.kernel.works(), self.status()) {
+            (true, 0) => "the kernel under --when-blocked (URINGLET=when-blocked), else uringlet's engine",
+            (false, 0) => "uringlet's engine",
+            (true, _) => "the kernel",
+            (false, _) => "nothing",
         }
     }
 

@@ -3,16 +3,16 @@
 use uringlet_sys::Errno;
 use uringlet_sys::spawn::{CopyEnd, ask_kernel_for_ring};
 
-/// The answer of io_uring_setup(2), and the value of `kernel.io_uring_disabled`.
+use super::place::BlockCause;
+
+/// The answer of io_uring_setup(2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelAnswer {
     end: Result<CopyEnd, Errno>,
-    disabled: Option<u32>,
 }
 
 pub(super) fn ask() -> KernelAnswer {
-    let text = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
-    KernelAnswer { end: ask_kernel_for_ring(), disabled: text.ok().and_then(|text| text.trim().parse().ok()) }
+    KernelAnswer { end: ask_kernel_for_ring() }
 }
 
 impl KernelAnswer {
@@ -28,16 +28,16 @@ impl KernelAnswer {
     }
 
     /// In words.
-    pub(super) fn describe(self) -> String {
-        match (self.end, self.errno(), self.disabled) {
-            (_, Some(Errno::EFAULT), _) => "allowed".into(),
-            (_, Some(Errno::EPERM), Some(disabled @ 1..)) => format!("denied (EPERM): kernel.io_uring_disabled is {disabled}"),
-            (_, Some(Errno::EPERM), _) => "denied (EPERM): by a seccomp filter or a security module".into(),
-            (_, Some(Errno::ENOSYS), _) => "not there (ENOSYS): not in this kernel, or hidden by a filter".into(),
-            (_, Some(errno), _) => format!("denied ({errno})"),
-            (Ok(CopyEnd::Signal(signal)), ..) => format!("kills the process (signal {signal}): by a seccomp filter"),
-            (Err(errno), ..) => format!("not known: no process can be made to ask ({errno})"),
-            (Ok(CopyEnd::Exit(_)), None, _) => "not known".into(),
+    pub(super) fn describe(self, cause: &BlockCause) -> String {
+        match (self.end, self.errno()) {
+            (_, Some(Errno::EFAULT)) => "allowed".into(),
+            (_, Some(Errno::EPERM)) => format!("denied (EPERM): {}", cause.of_eperm()),
+            (_, Some(Errno::ENOSYS)) if cause.has_filter => "not there (ENOSYS): hidden by a seccomp filter, or not in this kernel".into(),
+            (_, Some(Errno::ENOSYS)) => "not there (ENOSYS): not in this kernel".into(),
+            (_, Some(errno)) => format!("denied ({errno})"),
+            (Ok(CopyEnd::Signal(signal)), _) => format!("kills the process (signal {signal}): by a seccomp filter"),
+            (Err(errno), _) => format!("not known: no process can be made to ask ({errno})"),
+            (Ok(CopyEnd::Exit(_)), None) => "not known".into(),
         }
     }
 }

@@ -9,6 +9,8 @@ mod diagnosis;
 mod elf;
 mod facts;
 mod kernel;
+mod liburing;
+mod place;
 mod show;
 
 use std::ffi::{OsStr, OsString};

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::diagnosis::Diagnosis;
 use super::elf::{self, Function};
 use super::facts::{Facts, ObjectFacts, SiteFacts};
+use super::liburing;
+use super::place::{ContainerRuntime, DoctorPlace, PlaceLimit};
 
 pub(super) fn text(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
@@ -19,12 +21,32 @@ pub(super) fn text(diagnosis: &Diagnosis) -> String {
         let linker = file.linker.as_ref().map(|linker| format!(", started by {}", linker.display()));
         let _ = writeln!(text, "kind: {}{}", file.kind, linker.unwrap_or_default());
     }
-    let _ = writeln!(text, "the kernel's io_uring: {}", diagnosis.kernel.describe());
+    let place = &diagnosis.place;
+    let _ = writeln!(text, "the kernel's io_uring: {}", diagnosis.kernel.describe(&place.cause));
+    let _ = writeln!(text, "io_uring calls are answered by: {}", diagnosis.instead());
+    if let Some(runtime) = place.runtime {
+        let _ = writeln!(text, "inside of: {}", runtime.name());
+    }
+    add_limits(&mut text, place);
     if let Some(facts) = diagnosis.facts() {
         add_facts(&mut text, facts, diagnosis.executed());
     }
     let _ = writeln!(text, "verdict: {}", diagnosis.verdict());
+    if diagnosis.is_of_place && (place.runtime.is_some() || !diagnosis.kernel.works()) {
+        for (file, lines) in place.lines() {
+            let _ = write!(text, "\n# {file}\n{lines}");
+        }
+        text.push_str("\n# docs/containers.md makes the image `uringlet`\n");
+    }
     text
+}
+
+fn add_limits(text: &mut String, place: &DoctorPlace) {
+    for limit in &place.limits {
+        let value = limit.value.map_or_else(|| "no limit".to_owned(), |value| value.to_string());
+        let hurts = limit.hurts.as_ref().map(|hurts| format!(": LOW, {hurts}")).unwrap_or_default();
+        let _ = writeln!(text, "{}: {value}{hurts}", limit.name);
+    }
 }
 
 impl Diagnosis {
@@ -45,6 +67,9 @@ fn add_facts(text: &mut String, facts: &Facts, program: &Path) {
         for (address, reason) in &object.left {
             let road = if object.is_trapped { "trapped (seccomp)" } else { "left as it is" };
             let _ = writeln!(text, "  0x{address:x}{}: {road}: {reason}", within(&functions, *address));
+        }
+        if let Some(version) = liburing::version(&object.name) {
+            let _ = writeln!(text, "  liburing {version}");
         }
         if !object.binds.is_empty() {
             let _ = writeln!(text, "  interposed: {}", object.binds.join(", "));
@@ -85,7 +110,9 @@ pub(super) fn json(diagnosis: &Diagnosis) -> String {
         "executed": program.map(|(_, executed, _)| executed),
         "kind": program.map(|(.., file)| file.kind),
         "linker": program.map(|(.., file)| &file.linker),
-        "kernel": { "works": diagnosis.kernel.works(), "answer": diagnosis.kernel.describe() },
+        "kernel": { "works": diagnosis.kernel.works(), "answer": diagnosis.kernel.describe(&diagnosis.place.cause) },
+        "answered_by": diagnosis.instead(),
+        "place": place_json(&diagnosis.place),
         "objects": objects,
         "hears_dlopen": facts.map(|facts| facts.hears_dlopen),
         "cache": facts.map(|facts| &facts.cache),
@@ -93,6 +120,19 @@ pub(super) fn json(diagnosis: &Diagnosis) -> String {
         "verdict": diagnosis.verdict(),
     });
     format!("{value:#}\n")
+}
+
+fn place_json(place: &DoctorPlace) -> Value {
+    let limit = |limit: &PlaceLimit| json!({ "name": limit.name, "value": limit.value, "hurts": limit.hurts });
+    json!({
+        "container": place.runtime.map(ContainerRuntime::name),
+        "io_uring_disabled": place.cause.disabled,
+        "io_uring_group": place.cause.group,
+        "seccomp_filter": place.cause.has_filter,
+        "confinement": place.cause.confinement,
+        "limits": place.limits.iter().map(limit).collect::<Vec<_>>(),
+        "lines": place.lines().into_iter().map(|(file, lines)| (file.to_owned(), lines.into())).collect::<serde_json::Map<_, _>>(),
+    })
 }
 
 fn object_json(object: &ObjectFacts, program: &Path) -> Value {
@@ -110,6 +150,7 @@ fn object_json(object: &ObjectFacts, program: &Path) -> Value {
     json!({
         "name": object.name,
         "road": roads(object),
+        "liburing": liburing::version(&object.name),
         "cached": object.is_cached,
         "trapped": object.is_trapped,
         "sites": object.sites.iter().map(site).collect::<Vec<_>>(),

@@ -6,6 +6,8 @@ use std::ffi::{OsStr, OsString};
 use uringlet_ublkd::runtime_dir;
 
 use super::exec::Environment;
+use super::faults::FaultArgs;
+use clap::{Args, FromArgMatches};
 
 /// Run a program with io_uring in user space
 ///
@@ -15,6 +17,7 @@ use super::exec::Environment;
 /// is the program's; 127 if it was not found, 126 if it cannot be run, 125 if --require refuses it
 /// or the variable URINGLET has a wrong value.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = AFTER_HELP)]
 pub(crate) struct RunArgs {
     /// Use the kernel's io_uring if it works here: then the program is executed as without
     /// uringlet. Otherwise attach. URINGLET=when-blocked means the same, URINGLET=kernel never
@@ -53,6 +56,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, value_name = "HINT", default_value_t = IosqeAsync::Weighed)]
     pub(super) iosqe_async: IosqeAsync,
 
+    #[command(flatten)]
+    pub(super) faults: FaultArgs,
+
     /// Which ublk devices the program sees
     #[arg(long, value_enum, value_name = "DEVICES", default_value_t = UblkScope::Broker)]
     pub(super) ublk: UblkScope,
@@ -62,7 +68,46 @@ pub(crate) struct RunArgs {
     pub(super) command: Vec<OsString>,
 }
 
+const AFTER_HELP: &str = "\
+--inject OPCODES:WHAT[:WHICH...]   OPCODES: READ,%net or *; or a call: setup, enter, register
+What is done:
+  error=ERRNO  retval=N    it is not executed: this is its result
+  delay=TIME               it is executed later (ns, us, ms, s; without a unit microseconds)
+  short=N%  short=BYTES    it moves less
+  shots=N                  a multishot ends with its N-th result
+  overflow                 its CQE comes as if the CQ were full
+  hangup                   its socket is shut down before: the peer is lost
+  worker  ready            a worker executes it; a poll is told that its file is ready
+Which of them:
+  when=N  when=N+  when=N+STEP  when=N..LAST  when=P%   counted in each ring; by chance from seed=N
+  fd=N,...  path=PATTERN   with this number in the SQE; with such a path (* ?)
+
+Examples:
+  uringlet run --inject WRITE:error=EIO:when=3+10 -- program
+  uringlet run --inject '%net:delay=5ms:when=1%' --inject 'READ:short=50%:path=/data/*' -- server
+  uringlet run --inject setup:error=EPERM -- program
+  uringlet run --legal 7 -- program
+  uringlet trace -- uringlet run --legal 7 -- program
+
+docs/chaos.md explains all of it.";
+
+/// The command's name.
+pub(crate) const NAME: &str = "run";
+
 impl RunArgs {
+    /// The command with these options.
+    pub(crate) fn describe(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+
+    /// The options of the command, whose name comes first; ends the process with a message if they
+    /// are wrong.
+    pub(crate) fn parse(arguments: &[&OsStr], command: clap::Command) -> Self {
+        let mut command = Self::describe(command);
+        let matches = command.try_get_matches_from_mut(arguments).unwrap_or_else(|error| error.exit());
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+
     /// What the attached library shall do if the program cannot make an io_uring call through it.
     pub(super) fn export_notice(&self, environment: &mut Environment) {
         let notice = match (self.quiet, self.require) {

@@ -20,9 +20,14 @@ pub(super) fn is_kernel(when_blocked: bool) -> Result<bool, RunError> {
     };
     Ok(match wanted {
         RingBackend::Kernel => true,
-        RingBackend::Engine => false,
+        RingBackend::Engine | RingBackend::KernelTraced => false,
         RingBackend::WhenBlocked => kernel_ring::works(AskIn::ThisProcess),
     })
+}
+
+/// Whether the program is attached for `uringlet trace --kernel` alone; so are its children.
+pub(super) fn is_kernel_traced() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|name| name == RingBackend::NAME_KERNEL_TRACED)
 }
 
 fn named(name: &OsStr) -> Result<RingBackend, RunError> {

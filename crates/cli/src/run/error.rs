@@ -27,6 +27,16 @@ impl RunError {
         Self { status: 125, message: message.to_string() }
     }
 
+    /// An option is wrong: 125.
+    pub(super) fn wrong_option(message: impl fmt::Display) -> Self {
+        Self { status: 125, message: message.to_string() }
+    }
+
+    /// Nothing can be done to requests that the engine does not execute: 125.
+    pub(super) fn no_faults(reason: impl fmt::Display) -> Self {
+        Self { status: 125, message: format!("{reason}. Only the engine injects faults: nothing is run") }
+    }
+
     /// The program exists but cannot be run: 126.
     pub(super) fn not_runnable(message: impl fmt::Display) -> Self {
         Self { status: 126, message: message.to_string() }

@@ -8,6 +8,7 @@ mod backend;
 mod error;
 mod exec;
 mod executable;
+mod faults;
 mod lookup;
 mod preload;
 mod static_program;
@@ -17,9 +18,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::status::Status;
-pub(crate) use args::RunArgs;
+pub(crate) use args::{NAME, RunArgs};
 pub(crate) use error::RunError;
 pub(crate) use executable::Target;
+pub(crate) use faults::FaultArgs;
 
 pub(crate) fn run(args: &RunArgs) -> Status {
     let error = match start(args) {
@@ -62,15 +64,25 @@ pub(crate) fn preload_list(library: &Path) -> OsString {
 
 fn start(args: &RunArgs) -> Result<std::convert::Infallible, RunError> {
     let mut environment = exec::Environment::inherited();
+    let plan = args.faults.plan()?;
     if backend::is_kernel(args.when_blocked)? {
+        if plan.is_some() {
+            return Err(RunError::no_faults("The kernel's ring is used (--when-blocked, or the variable URINGLET)"));
+        }
         return Err(exec::exec_program(&lookup::find(&args.command[0])?, &args.command, &environment));
     }
     let Resolved { program, target, library } = resolve(&args.command[0])?;
+    faults::export(plan.as_ref(), &mut environment);
     if let Some(reason) = &target.why_not {
+        if plan.is_some() {
+            return Err(RunError::no_faults(reason));
+        }
         return Err(start_plain(args, &program, reason, &environment));
     }
     environment.set("LD_PRELOAD", &preload_list(&library));
-    environment.remove(backend::VARIABLE);
+    if !backend::is_kernel_traced() {
+        environment.remove(backend::VARIABLE);
+    }
     if args.explain {
         environment.set("URINGLET_EXPLAIN", OsStr::new("1"));
     }

@@ -84,7 +84,26 @@ impl Snapshot {
     }
 }
 
+/// What `uringlet top` shows of the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EngineCounters {
+    /// Ring indices that have been used.
+    pub(crate) rings: usize,
+    /// SQEs consumed.
+    pub(crate) submitted: u64,
+    /// Writes that are delayed at this moment.
+    pub(crate) throttled_now: u64,
+}
+
 impl StatsBlock {
+    /// A few counters of all rings together.
+    pub(crate) fn counters(&self, process: &RemoteProcess) -> Result<EngineCounters, StatError> {
+        let seen = self.snapshot(process)?;
+        let totals = seen.totals();
+        let value = |name: &str| seen.counters.iter().position(|counter| counter.name == name).map_or(0, |at| totals[at]);
+        Ok(EngineCounters { rings: seen.rings.len(), submitted: value("submitted"), throttled_now: value("throttled_now") })
+    }
+
     /// Finds the engine of a process. Of several (the drop-in liburing forwards to an attached
     /// engine) the one with the highest counters.
     pub(crate) fn find(process: &RemoteProcess) -> Result<Self, StatError> {

@@ -13,6 +13,8 @@ pub(crate) enum StatError {
     LayoutMismatch { object: String, layout: u32 },
     /// The statistics block holds values that no engine writes.
     Corrupt(&'static str),
+    /// Requests cannot be counted.
+    Trace(String),
     /// Any other error.
     Os(String),
 }
@@ -35,6 +37,7 @@ impl StatError {
                 uringlet_sys::stats::LAYOUT_VERSION
             ),
             Self::Corrupt(what) => format!("the counters in process {pid} are corrupt: {what}"),
+            Self::Trace(text) => text.clone(),
             Self::Os(text) => format!("process {pid}: {text}"),
         }
     }

@@ -8,18 +8,24 @@ mod bytes;
 mod elf;
 mod error;
 mod library;
+mod observed;
+mod openmetrics;
 mod process;
+mod sampled;
 mod show;
+mod tree;
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::status::Status;
 use block::Snapshot;
-pub(crate) use block::StatsBlock;
+pub(crate) use block::{EngineCounters, StatsBlock};
 pub(crate) use error::StatError;
 pub(crate) use library::library_version;
+use observed::{Observed, observe, observe_tree};
 pub(crate) use process::RemoteProcess;
+use sampled::Sampled;
 use show::EventList;
 use uringlet_sys::stats::COUNTER_DOCS;
 
@@ -38,6 +44,19 @@ pub(crate) struct StatArgs {
     /// Print rates per second until the process ends
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
+
+    /// Also count, by a trace of SECONDS, the requests that end meanwhile: by opcode, by road and
+    /// by file how many, errors, bytes and latencies
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = seconds, conflicts_with = "watch")]
+    requests: Option<Duration>,
+
+    /// Of the process and all that descend from it
+    #[arg(long, conflicts_with = "watch")]
+    tree: bool,
+
+    /// Print OpenMetrics text, as Prometheus reads it
+    #[arg(long, conflicts_with_all = ["json", "watch", "events"])]
+    openmetrics: bool,
 
     /// Also show the last events (at most 256 are kept)
     #[arg(long)]
@@ -80,12 +99,35 @@ pub(crate) fn stat(args: &StatArgs) -> Status {
 }
 
 fn once(args: &StatArgs) -> Result<(), StatError> {
-    let process = RemoteProcess::find(args.pid)?;
-    let engine = StatsBlock::find(&process)?;
-    let snapshot = engine.snapshot(&process)?;
-    let text =
-        if args.json { show::json(&process, &snapshot, args.event_list()) } else { show::table(&process, &snapshot, args.event_list()) };
-    print(&text)
+    // First: afterwards the processes may have ended.
+    let mut observed = if args.tree { observe_tree(args.pid)? } else { vec![observe(args.pid)?] };
+    let pids: Vec<i32> = observed.iter().map(|(process, _)| process.pid).collect();
+    let sampled = args.requests.map(|time| Sampled::of(&pids, time)).transpose()?;
+    if sampled.is_some() {
+        for one in &mut observed {
+            if let Ok(later) = observe(one.0.pid) {
+                *one = later;
+            }
+        }
+    }
+    print(&text(args, &observed, sampled.as_ref()))
+}
+
+fn text(args: &StatArgs, observed: &[Observed], sampled: Option<&Sampled>) -> String {
+    if args.openmetrics {
+        return openmetrics::text(observed, sampled);
+    }
+    if args.json {
+        let first = || observed.first().map(|(process, seen)| show::object(process, seen, args.event_list()));
+        let mut document = if args.tree { show::json(observed, args.event_list()) } else { first().unwrap_or_default() };
+        if let Some(sampled) = sampled {
+            document["requests"] = sampled.json();
+        }
+        return format!("{document:#}\n");
+    }
+    let first = || observed.first().map(|(process, seen)| show::table(process, seen, args.event_list()));
+    let counters = if args.tree { show::tables(observed, args.event_list()) } else { first().unwrap_or_default() };
+    counters + &sampled.map(Sampled::table).unwrap_or_default()
 }
 
 /// Prints rates until the process ends. Ctrl-C needs no handling: there is nothing to clean up.

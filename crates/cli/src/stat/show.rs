@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use uringlet_sys::process::monotonic_ns;
 
 use super::block::{CounterDesc, CounterKind, RingCounters, Snapshot, StatEvent};
+use super::observed::Observed;
 use super::process::RemoteProcess;
 
 /// Whether the output contains events.
@@ -20,7 +21,7 @@ pub(super) enum EventList {
 const COLUMNS: usize = 6;
 
 /// One object: the process, the totals, each ring with counters that are not 0.
-pub(super) fn json(process: &RemoteProcess, seen: &Snapshot, events: EventList) -> String {
+pub(super) fn object(process: &RemoteProcess, seen: &Snapshot, events: EventList) -> Value {
     let named = |values: &[u64]| seen.counters.iter().zip(values).map(|(c, v)| (c.name.clone(), json!(v))).collect::<Map<_, _>>();
     let ring = |ring: &RingCounters| {
         let mut object = named(&ring.values);
@@ -40,7 +41,35 @@ pub(super) fn json(process: &RemoteProcess, seen: &Snapshot, events: EventList) 
     if events == EventList::Include {
         document["events"] = seen.events.iter().map(event_json).collect();
     }
-    format!("{document:#}\n")
+    document
+}
+
+/// All processes, and their counters combined.
+pub(super) fn json(observed: &[Observed], events: EventList) -> Value {
+    let processes: Vec<Value> = observed.iter().map(|(process, seen)| object(process, seen, events)).collect();
+    let total = |(at, counter): (usize, &CounterDesc)| (counter.name.clone(), json!(combined(observed, at, counter)));
+    let total: Map<_, _> = counters(observed).iter().enumerate().map(total).collect();
+    json!({ "processes": processes, "total": total })
+}
+
+/// The counters that all processes have: those of the first. Engines of one layout have the same.
+fn counters(observed: &[Observed]) -> &[CounterDesc] {
+    observed.first().map_or(&[], |(_, seen)| &seen.counters)
+}
+
+fn combined(observed: &[Observed], at: usize, counter: &CounterDesc) -> u64 {
+    let values = observed.iter().filter(|(_, seen)| seen.counters.get(at) == Some(counter)).map(|(_, seen)| seen.totals()[at]);
+    if counter.kind == CounterKind::Max { values.max().unwrap_or(0) } else { values.fold(0, u64::wrapping_add) }
+}
+
+/// One table for each process, and one for all together.
+pub(super) fn tables(observed: &[Observed], events: EventList) -> String {
+    let mut text: String = observed.iter().map(|(process, seen)| table(process, seen, events) + "\n").collect();
+    let _ = writeln!(text, "{} processes\n", observed.len());
+    for (at, counter) in counters(observed).iter().enumerate() {
+        row(&mut text, &plain_name(counter), std::iter::once(amount(counter, combined(observed, at, counter))));
+    }
+    text
 }
 
 fn event_json(event: &StatEvent) -> Value {
@@ -51,7 +80,7 @@ fn event_json(event: &StatEvent) -> Value {
 }
 
 /// The last block is shared by many rings.
-fn is_shared(seen: &Snapshot, ring: &RingCounters) -> bool {
+pub(super) fn is_shared(seen: &Snapshot, ring: &RingCounters) -> bool {
     ring.index + 1 == seen.block_count
 }
 
@@ -211,8 +240,17 @@ mod tests {
     }
 
     #[test]
+    fn processes_are_combined_by_kind() {
+        let observed = [(process(), snapshot([10, 0, 2, 3], 0)), (process(), snapshot([1, 0, 1, 12], 0))];
+        let document = json(&observed, EventList::Omit);
+        assert_eq!((&document["total"]["writes_inline"], &document["total"]["throttled_max"]), (&json!(13), &json!(12)));
+        assert_eq!(document["processes"].as_array().map(Vec::len), Some(2));
+        assert!(tables(&observed, EventList::Omit).contains("\n2 processes\n\nwrites_inline                        13\n"));
+    }
+
+    #[test]
     fn json_has_totals_rings_and_events() {
-        let document: Value = serde_json::from_str(&json(&process(), &snapshot([10, 0, 2, 3], 2), EventList::Include)).unwrap();
+        let document: Value = object(&process(), &snapshot([10, 0, 2, 3], 2), EventList::Include);
         assert_eq!(document["total"]["writes_inline"], 11);
         assert_eq!(document["total"]["throttled_max"], 9);
         assert_eq!(document["rings"][1]["is_shared"], true);

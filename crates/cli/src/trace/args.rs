@@ -21,6 +21,11 @@ pub(crate) struct TraceArgs {
     #[arg(short = 'p', long = "attach", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), conflicts_with = "command", required_unless_present = "command")]
     pub(super) pids: Vec<i32>,
 
+    /// Leave the program's rings to the kernel's io_uring, and look at what goes through them: for
+    /// a problem that only the kernel's ring has
+    #[arg(long, conflicts_with = "pids")]
+    pub(super) kernel: bool,
+
     /// Show only some requests: op=READ,%net  fd=3,4  path=/data/*  failed. `!` behind `=` means
     /// all others. Of several expressions all have to hold
     #[arg(short = 'e', value_name = "EXPRESSION")]
@@ -59,6 +64,11 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) perfetto: Option<PathBuf>,
 
+    /// Also write one page with heat maps of latencies, the slowest requests, files, threads and
+    /// chains, for any browser. It is written at the end
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+
     /// Do not let the program wait while the trace's buffer is full: drop records, and say how
     /// many
     #[arg(long)]
@@ -79,9 +89,12 @@ Examples:
   uringlet trace -c -- qemu-img convert -m 16 a.qcow2 b.raw
   uringlet trace -T -e %net -e failed -p 4711
   uringlet trace -- uringlet run --mode=uringlet -- program
+  uringlet trace --kernel -T -- program
+  uringlet trace -c --html trace.html -- program
 
 A line: [pid THREAD] ring INDEX: OPCODE(arguments) user_data=... IOSQE_... chain=NUMBER.PLACE = result [road]
-Roads: fast path (no request was built), inline (the submitter), poll, io-wq, AIO, uringlet, timer, command.
+Roads: fast path (no request was built), inline (the submitter), poll, io-wq, AIO, uringlet, timer, command;
+kernel (--kernel: the way is not seen, and latencies end when the CQE is seen).
 docs/trace.md explains lines, filters and the fields of --json.";
 
 impl TraceArgs {
@@ -92,7 +105,10 @@ impl TraceArgs {
     pub(super) fn policy(&self) -> TracePolicy {
         let drops = if self.drop { DROPS_WHEN_FULL } else { 0 };
         let calls = if self.calls { TRACES_CALLS } else { 0 };
-        TracePolicy { flags: drops | calls, string_limit: if self.summary && self.perfetto.is_none() { 0 } else { self.string_limit } }
+        TracePolicy {
+            flags: drops | calls,
+            string_limit: if self.summary && self.perfetto.is_none() && self.html.is_none() { 0 } else { self.string_limit },
+        }
     }
 
     pub(super) fn style(&self) -> LineStyle {

@@ -14,6 +14,7 @@ mod processes;
 mod program;
 mod reader;
 mod remote;
+mod sample;
 mod sink;
 
 use std::ffi::OsString;
@@ -24,7 +25,9 @@ use error::{FAILED, TraceError};
 use program::TracedProgram;
 use reader::TraceReader;
 use remote::Attached;
+pub(crate) use sample::sample;
 use sink::Sink;
+use uringlet_sys::kernel_ring::{self, AskIn};
 use uringlet_sys::trace::TraceBuffer;
 
 pub(crate) fn trace(args: &TraceArgs) -> Status {
@@ -38,6 +41,10 @@ pub(crate) fn trace(args: &TraceArgs) -> Status {
 }
 
 fn run(args: &TraceArgs) -> Result<Status, TraceError> {
+    if args.kernel && !kernel_ring::works(AskIn::Copy) {
+        let why = "--kernel: the kernel's io_uring is blocked here (`uringlet doctor` says by what). Without --kernel the engine's rings are traced";
+        return Err(TraceError(why.to_owned()));
+    }
     let mut sink = Sink::open(args)?;
     let buffer = TraceBuffer::create(args.slots(), args.policy())
         .map_err(|errno| TraceError(format!("no memory for the trace: {errno}; --buffer takes less")))?;
@@ -45,7 +52,7 @@ fn run(args: &TraceArgs) -> Result<Status, TraceError> {
     let path = path_of(&buffer);
     let mut reader = TraceReader::new(&buffer);
     let status = if args.pids.is_empty() {
-        let mut program = TracedProgram::start(&args.command, &path)?;
+        let mut program = TracedProgram::start(&args.command, &path, args.kernel)?;
         let traced = reader.read(&mut sink, || program.state());
         if traced.is_err() {
             // The program goes on without a trace.

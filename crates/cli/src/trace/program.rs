@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use uringlet_sys::ring_backend::RingBackend;
 
 use super::error::{FAILED, TraceError};
 use super::reader::TraceState;
@@ -26,7 +27,7 @@ pub(super) struct TracedProgram {
 
 impl TracedProgram {
     /// Starts it as `uringlet run` does.
-    pub(super) fn start(command: &[OsString], trace: &OsStr) -> Result<Self, TraceError> {
+    pub(super) fn start(command: &[OsString], trace: &OsStr, is_of_kernel: bool) -> Result<Self, TraceError> {
         let flag = |signal| {
             let flag = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(signal, Arc::clone(&flag)).map(|_| flag)
@@ -37,7 +38,12 @@ impl TracedProgram {
         }
         let passed_on = [(Signal::SIGTERM, flag(SIGTERM).map_err(failed)?), (Signal::SIGHUP, flag(SIGHUP).map_err(failed)?)];
         let own = std::env::current_exe().map_err(failed)?;
-        let child = Command::new(own).args(["run", "--"]).args(command).env("URINGLET_TRACE", trace).spawn().map_err(failed)?;
+        let mut start = Command::new(own);
+        start.args(["run", "--"]).args(command).env("URINGLET_TRACE", trace);
+        if is_of_kernel {
+            start.env(RingBackend::VARIABLE, RingBackend::NAME_KERNEL_TRACED);
+        }
+        let child = start.spawn().map_err(failed)?;
         Ok(Self { child, ended: None, passed_on })
     }
 

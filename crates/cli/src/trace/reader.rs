@@ -6,7 +6,7 @@ use uringlet_sys::trace::TraceBuffer;
 use uringlet_trace::Assembler;
 
 use super::processes::is_alive;
-use super::sink::{Sink, SinkError};
+use super::sink::{EventSink, SinkError};
 
 /// Records after which waiting writers are let go on.
 const BATCH: u32 = 512;
@@ -49,7 +49,7 @@ impl<'b> TraceReader<'b> {
     }
 
     /// Reads as long as there is more to come.
-    pub(super) fn read(&mut self, sink: &mut Sink, mut state: impl FnMut() -> TraceState) -> Result<(), SinkError> {
+    pub(super) fn read(&mut self, sink: &mut impl EventSink, mut state: impl FnMut() -> TraceState) -> Result<(), SinkError> {
         loop {
             let state = state();
             sink.anchor();
@@ -64,13 +64,13 @@ impl<'b> TraceReader<'b> {
                     self.assembler.finish(None, "the trace has ended", |event| result = sink.take(&event));
                     return result;
                 }
-                self.buffer.sleep(NAP.as_nanos() as u64);
+                self.buffer.sleep(u64::try_from(NAP.as_nanos()).unwrap_or(u64::MAX));
             }
         }
     }
 
     /// Takes what is there. Returns how much that was.
-    fn drain(&mut self, sink: &mut Sink) -> Result<u32, SinkError> {
+    fn drain(&mut self, sink: &mut impl EventSink) -> Result<u32, SinkError> {
         let (mut taken, mut result) = (0, Ok(()));
         while taken < 64 * BATCH
             && let Some(record) = self.buffer.pop(&mut self.head)
@@ -102,7 +102,7 @@ impl<'b> TraceReader<'b> {
         }
     }
 
-    fn check_processes(&mut self, sink: &mut Sink) -> Result<(), SinkError> {
+    fn check_processes(&mut self, sink: &mut impl EventSink) -> Result<(), SinkError> {
         if self.processes_checked.elapsed() < PROCESS_CHECK {
             return Ok(());
         }

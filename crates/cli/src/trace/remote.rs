@@ -101,6 +101,6 @@ impl RemoteControl {
     fn withdraw(&self) -> Result<(), StatError> {
         let control = self.read()?;
         let is_requested = TraceControl::is_requested(&control);
-        if is_requested { self.process.write(self.address, &TraceControl::OFF_BYTES) } else { Ok(()) }
+        if is_requested { self.process.write(self.address, &TraceControl::idle_bytes(&control)) } else { Ok(()) }
     }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use uringlet_trace::html::HtmlReport;
 use uringlet_trace::perfetto::{self, Perfetto};
 use uringlet_trace::summary::TraceSummary;
 use uringlet_trace::text::LineStyle;
@@ -15,6 +16,17 @@ use super::error::TraceError;
 /// It could not be written. The reason was printed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SinkError;
+
+/// What takes the events of a trace.
+pub(super) trait EventSink {
+    /// Takes the time, for the events that come.
+    fn anchor(&mut self);
+
+    fn take(&mut self, event: &Event) -> Result<(), SinkError>;
+
+    /// What was taken is seen.
+    fn flush(&mut self) -> Result<(), SinkError>;
+}
 
 /// A file, or standard error.
 struct Output {
@@ -73,6 +85,7 @@ pub(super) struct Sink {
     clock: TickClock,
     output: Output,
     perfetto: Option<(Perfetto, Output)>,
+    html: Option<(Box<HtmlReport>, Output)>,
 }
 
 impl Sink {
@@ -94,35 +107,8 @@ impl Sink {
             output.write(perfetto::BEGIN).map_err(|SinkError| TraceError("no trace".to_owned()))?;
             perfetto = Some((Perfetto::default(), output));
         }
-        Ok(Self { filter, form, clock: TickClock::start(), output, perfetto })
-    }
-
-    /// Takes the time, for the events that come.
-    pub(super) fn anchor(&mut self) {
-        self.clock.anchor();
-    }
-
-    pub(super) fn take(&mut self, event: &Event) -> Result<(), SinkError> {
-        if !self.filter.shows(event) {
-            return Ok(());
-        }
-        if let Some((perfetto, output)) = &mut self.perfetto {
-            output.write(&perfetto.lines(event, &self.clock))?;
-        }
-        match &mut self.form {
-            Form::Text(style) => self.output.write(&text::line(event, &self.clock, *style)),
-            Form::Json => self.output.write(&json::line(event, &self.clock)),
-            Form::Summary(summary) | Form::JsonSummary(summary) => {
-                summary.add(event, &self.clock);
-                Ok(())
-            }
-        }
-    }
-
-    /// What was taken is seen.
-    pub(super) fn flush(&mut self) -> Result<(), SinkError> {
-        self.output.flush()?;
-        self.perfetto.as_mut().map_or(Ok(()), |(_, output)| output.flush())
+        let html = args.html.as_deref().map(Output::create).transpose()?.map(|output| (Box::default(), output));
+        Ok(Self { filter, form, clock: TickClock::start(), output, perfetto, html })
     }
 
     /// The trace is over; so many records were dropped.
@@ -138,6 +124,41 @@ impl Sink {
         if let Some((_, output)) = &mut self.perfetto {
             output.write(perfetto::END)?;
         }
+        if let Some((html, output)) = &mut self.html {
+            output.write(&html.page(&self.clock))?;
+            output.flush()?;
+        }
         self.flush()
+    }
+}
+
+impl EventSink for Sink {
+    fn anchor(&mut self) {
+        self.clock.anchor();
+    }
+
+    fn take(&mut self, event: &Event) -> Result<(), SinkError> {
+        if !self.filter.shows(event) {
+            return Ok(());
+        }
+        if let Some((perfetto, output)) = &mut self.perfetto {
+            output.write(&perfetto.lines(event, &self.clock))?;
+        }
+        if let Some((html, _)) = &mut self.html {
+            html.add(event, &self.clock);
+        }
+        match &mut self.form {
+            Form::Text(style) => self.output.write(&text::line(event, &self.clock, *style)),
+            Form::Json => self.output.write(&json::line(event, &self.clock)),
+            Form::Summary(summary) | Form::JsonSummary(summary) => {
+                summary.add(event, &self.clock);
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        self.output.flush()?;
+        self.perfetto.as_mut().map_or(Ok(()), |(_, output)| output.flush())
     }
 }

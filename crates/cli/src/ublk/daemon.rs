@@ -13,6 +13,7 @@ use tracing::{info, warn};
 use tracing_subscriber::EnvFilter;
 use uringlet_sys::Errno;
 use uringlet_ublk::frontend::{BlockDevice, FrontEnd};
+use uringlet_ublk::wire::SUPERVISOR_TIMEOUT_NS;
 use uringlet_ublk_front::block::BlockFrontEnd;
 use uringlet_ublk_front::nbd::NbdServer;
 use uringlet_ublkd::broker::Broker;
@@ -23,6 +24,8 @@ use uringlet_ublkd::runtime_dir;
 const IDLE_SECONDS: &str = "30";
 /// Longest start of a broker.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a supervisor may take to start a broker again, before servers do.
+const SUPERVISOR_TIMEOUT: Duration = Duration::from_nanos(SUPERVISOR_TIMEOUT_NS);
 /// Environment variable with the log filter.
 const LOG_VARIABLE: &str = "URINGLET_LOG";
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -71,6 +74,18 @@ pub(crate) fn ublkd(args: &DaemonArgs) -> Status {
 struct BestEffort(BlockFrontEnd);
 
 impl FrontEnd for BestEffort {
+    fn reserve(&self, id: u32) -> Result<(), Errno> {
+        self.0.reserve(id)
+    }
+
+    fn release(&self, id: u32) {
+        self.0.release(id);
+    }
+
+    fn block_node(&self, id: u32) -> Option<String> {
+        self.0.block_node(id)
+    }
+
     fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
         let id = device.id();
         if let Err(errno) = self.0.start(device) {
@@ -123,6 +138,9 @@ fn run(args: &DaemonArgs) -> anyhow::Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("registering signal handlers")?;
     }
     let broker = Broker::new(&dir, front_ends)?;
+    let mark = runtime_dir::on_demand_mark(&dir);
+    // An error means that servers wait longer than they have to, or shorter.
+    let _ = if args.idle.is_some() { std::fs::write(&mark, "") } else { std::fs::remove_file(&mark) };
     nbd.listen_unix(&runtime_dir::nbd_socket(&dir)).context("listening for NBD")?;
     if let Some(port) = args.tcp {
         let address = nbd.listen_tcp(([127, 0, 0, 1], port).into()).context("listening for NBD over TCP")?;
@@ -141,7 +159,7 @@ fn run(args: &DaemonArgs) -> anyhow::Result<()> {
 /// Starts a broker if none answers: in a process group of its own, with its log in the runtime
 /// directory.
 pub(super) fn ensure(client: &BrokerClient) -> anyhow::Result<()> {
-    if client.is_running() {
+    if client.is_running()? {
         return Ok(());
     }
     runtime_dir::prepare(client.dir())?;
@@ -152,11 +170,11 @@ pub(super) fn ensure(client: &BrokerClient) -> anyhow::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/").process_group(0);
     let mut child = command.spawn().context("starting the broker")?;
     let started = Instant::now();
-    while !client.is_running() {
+    while !client.is_running()? {
         let log_text = || std::fs::read_to_string(&path).unwrap_or_default();
         // Harmless if it ended because another broker was faster.
         if let Some(status) = child.try_wait()?
-            && !client.is_running()
+            && !client.is_running()?
         {
             anyhow::bail!("the broker ended with {status}: {}", log_text().trim());
         }
@@ -164,4 +182,22 @@ pub(super) fn ensure(client: &BrokerClient) -> anyhow::Result<()> {
         std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
+}
+
+/// Waits for the next broker after one was killed, and starts it unless whoever started the last
+/// one does. False: `stop` was set meanwhile.
+pub(super) fn wait_for_next(client: &BrokerClient, stop: &AtomicBool) -> anyhow::Result<bool> {
+    let is_on_demand = runtime_dir::on_demand_mark(client.dir()).exists();
+    let timeout = if is_on_demand { Duration::ZERO } else { SUPERVISOR_TIMEOUT };
+    let lost = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        if client.is_running()? {
+            return Ok(true);
+        }
+        if lost.elapsed() >= timeout {
+            return ensure(client).map(|()| true);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    Ok(false)
 }

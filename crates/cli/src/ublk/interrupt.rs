@@ -36,9 +36,11 @@ pub(super) fn wait(stop: &AtomicBool, is_over: impl Fn() -> bool) {
 }
 
 /// Deletes the device on a signal, which ends its server. `abort` ends requests that do not end in
-/// time.
-pub(super) fn delete_device(client: &BrokerClient, id: u32, abort: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+/// time. Returns the flag that the signal sets: while there is no broker, nothing else ends the
+/// server.
+pub(super) fn delete_device(client: &BrokerClient, id: u32, abort: impl FnOnce() + Send + 'static) -> anyhow::Result<Arc<AtomicBool>> {
     let stop = flag()?;
+    let flag = Arc::clone(&stop);
     let client = client.clone();
     let abort_later = move || {
         std::thread::sleep(GRACE_PERIOD);
@@ -53,5 +55,5 @@ pub(super) fn delete_device(client: &BrokerClient, id: u32, abort: impl FnOnce()
         // An error means that it was deleted already.
         let _ = client.delete_async(id);
     })?;
-    Ok(())
+    Ok(flag)
 }

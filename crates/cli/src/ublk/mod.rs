@@ -3,6 +3,7 @@
 mod daemon;
 mod interrupt;
 mod options;
+mod rejoin;
 mod serve;
 mod show;
 mod store;

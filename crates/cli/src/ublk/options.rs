@@ -1,13 +1,14 @@
 //! Options of `uringlet ublk add` and `recover`.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use clap::ValueEnum;
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use clap::builder::RangedI64ValueParser;
+use std::path::PathBuf;
 use std::time::Duration;
 use uringlet_abi::ublk::feature;
+use uringlet_ublk::control::MAX_DEVICES;
 use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::backing_file;
 use uringlet_ublk_server::buffers::BufferMode;
 
 pub(super) const SECTOR: u64 = 512;
@@ -125,15 +126,19 @@ pub(super) struct TargetArgs {
     pub(super) json: bool,
 }
 
-/// Opens a file or block device; also returns its size in whole sectors.
-pub(super) fn open(path: &Path, is_read_only: bool) -> anyhow::Result<(File, u64)> {
-    let file = File::options().read(true).write(!is_read_only).open(path);
-    let mut file = file.with_context(|| format!("opening {}", path.display()))?;
-    let size = file.seek(SeekFrom::End(0))? / SECTOR * SECTOR;
-    Ok((file, size))
-}
-
 impl TargetArgs {
+    /// Where its bytes are, for messages.
+    pub(super) fn place(&self) -> String {
+        self.file.as_ref().map_or_else(|| "the store".to_owned(), |path| path.display().to_string())
+    }
+
+    /// What is served, for messages.
+    pub(super) fn describe(&self) -> String {
+        let kind = self.kind.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let place = self.server.clone().or_else(|| self.file.as_ref().map(|path| path.display().to_string()));
+        format!("--type {kind}{}", place.map(|place| format!(" {place}")).unwrap_or_default())
+    }
+
     pub(super) fn request_timeout(&self) -> Duration {
         Duration::from_secs(self.timeout.unwrap_or(DEFAULT_TIMEOUT_S))
     }
@@ -146,7 +151,7 @@ impl TargetArgs {
         );
         match (self.kind, &self.file) {
             (TargetKind::File | TargetKind::Rpc, Some(path)) => {
-                open(path, is_read_only).map(|(file, size)| (BackingStore::File(file), Some(size)))
+                backing_file::open(path, is_read_only).map(|(file, size)| (BackingStore::File(file), size))
             }
             (TargetKind::File, None) => bail!("--type file needs --file"),
             (TargetKind::Null | TargetKind::Ram, Some(_)) => bail!("--file is for --type file and rpc"),
@@ -154,6 +159,11 @@ impl TargetArgs {
             (TargetKind::Ram | TargetKind::Rpc, None) => Ok((BackingStore::Ram(Box::default()), None)),
         }
     }
+}
+
+/// A device's number.
+pub(super) fn device_number() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(..i64::from(MAX_DEVICES))
 }
 
 /// A number of bytes: digits with an optional suffix K, M, G or T.

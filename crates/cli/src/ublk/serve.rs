@@ -1,10 +1,13 @@
 //! `uringlet ublk add` and `recover`: run a server.
 
-use super::options::{DataPathArgs, Recovery, SECTOR, TargetArgs, TargetKind, block_shift, size};
+use super::options::{DataPathArgs, Recovery, SECTOR, TargetArgs, TargetKind, block_shift, device_number, size};
+use super::rejoin::AddedDevice;
 use super::{daemon, interrupt, show, store};
 use anyhow::{Context, ensure};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Runtime;
-use uringlet_abi::ublk::param;
+use uringlet_abi::ublk::{param, state};
 use uringlet_ublk_rpc::remote::RemoteBackend;
 use uringlet_ublk_rpc::store::BlockStore;
 use uringlet_ublk_rpc::{StoreClaim, StoreEndpoint};
@@ -14,8 +17,8 @@ use uringlet_ublk_server::backing::BackingStore;
 use uringlet_ublk_server::buffers::BufferMode;
 use uringlet_ublk_server::device::{self, DeviceSpec};
 use uringlet_ublk_server::sync_server;
-use uringlet_ublk_server::volume::BackingVolume;
-use uringlet_ublkd::client::{BrokerClient, CharDevice};
+use uringlet_ublk_server::volume::{BackingVolume, name_hash};
+use uringlet_ublkd::client::{BrokerClient, BrokerGone, CharDevice};
 
 /// Size of a device without one, bytes.
 const SIZE: u64 = 1 << 30;
@@ -30,7 +33,7 @@ pub(super) struct AddArgs {
     data: DataPathArgs,
 
     /// Device number [default: the lowest free one]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = device_number())]
     number: Option<u32>,
 
     /// Size, such as 512M or 10G [default: the file's or the store's; 1G otherwise]
@@ -67,6 +70,7 @@ pub(super) struct RecoverArgs {
     target_args: TargetArgs,
 
     /// Device number
+    #[arg(value_parser = device_number())]
     number: u32,
 }
 
@@ -75,13 +79,15 @@ enum PreparedServer {
     /// USER_COPY, with this many threads.
     Plain(BackingStore, u16),
     /// tokio tasks, with any buffer mode.
-    Local(Runtime, BackingVolume, BufferMode),
-    Remote(Runtime, Box<RemoteBackend>, BufferMode),
+    Local(Runtime, Arc<VolumeBackend>, BufferMode),
+    Remote(Runtime, Arc<RemoteBackend>, BufferMode),
 }
 
 /// A server, and the device properties that follow from it.
 struct ServerSetup {
     server: PreparedServer,
+    /// What is served: the device keeps it for `recover`.
+    identity: u64,
     /// The size, if the backing store has one.
     size: Option<u64>,
     is_read_only: bool,
@@ -97,18 +103,24 @@ fn prepare(
     claim: StoreClaim,
 ) -> anyhow::Result<ServerSetup> {
     let (target, size) = target_args.target(is_read_only)?;
+    let kind = target_args.kind;
+    let own_identity = || anyhow::Ok(name_hash(&format!("{kind:?} {}", target.identity()?)));
     let has_cache = matches!(target, BackingStore::File(_));
-    if target_args.kind != TargetKind::Rpc {
+    if kind != TargetKind::Rpc {
+        let identity = own_identity()?;
         let server = match buffers {
             BufferMode::UserCopy => PreparedServer::Plain(target, target_args.threads),
             BufferMode::OnDemand | BufferMode::Preallocated => {
                 let volume = BackingVolume::new(target, size.unwrap_or(wanted), is_read_only)?;
-                PreparedServer::Local(store::runtime(target_args.threads)?, volume, buffers)
+                let runtime = store::runtime(target_args.threads)?;
+                PreparedServer::Local(runtime, Arc::new(VolumeBackend::new(volume)), buffers)
             }
         };
-        return Ok(ServerSetup { server, size, is_read_only, has_cache });
+        return Ok(ServerSetup { server, identity, size, is_read_only, has_cache });
     }
     let runtime = store::runtime(target_args.threads)?;
+    let embedded_identity = if target_args.server.is_none() { Some(own_identity()?) } else { None };
+    let claim = if embedded_identity.is_some() { StoreClaim::IfUnused } else { claim };
     let opening = async {
         let endpoint = match &target_args.server {
             Some(text) => StoreEndpoint::parse(text)?,
@@ -118,9 +130,10 @@ fn prepare(
     };
     let remote = runtime.block_on(opening)?;
     let info = remote.info().clone();
-    ensure!(is_read_only || !info.is_read_only || claim == StoreClaim::TakeOver, "the store is read-only: add --read-only");
-    let server = PreparedServer::Remote(runtime, Box::new(remote), buffers);
-    Ok(ServerSetup { server, size: Some(info.size), is_read_only: is_read_only || info.is_read_only, has_cache: info.has_cache })
+    ensure!(is_read_only || !info.is_read_only || claim != StoreClaim::IfUnused, "the store is read-only: add --read-only");
+    let identity = embedded_identity.unwrap_or_else(|| name_hash(&info.name));
+    let server = PreparedServer::Remote(runtime, Arc::new(remote), buffers);
+    Ok(ServerSetup { server, identity, size: Some(info.size), is_read_only: is_read_only || info.is_read_only, has_cache: info.has_cache })
 }
 
 pub(super) fn add(client: &BrokerClient, args: &AddArgs) -> anyhow::Result<()> {
@@ -128,15 +141,15 @@ pub(super) fn add(client: &BrokerClient, args: &AddArgs) -> anyhow::Result<()> {
     let prepared = prepare(&args.target_args, buffers, args.size.unwrap_or(SIZE), args.read_only, StoreClaim::IfUnused)?;
     let size = args.size.or(prepared.size).unwrap_or(SIZE) >> args.block_size << args.block_size;
     ensure!(size >= 4096, "the device would have {size} bytes: give it a --size");
-    let is_rpc = args.target_args.kind == TargetKind::Rpc;
-    let fits = !is_rpc || prepared.size.is_none_or(|found| found >= size);
-    ensure!(fits, "the store has {} bytes, less than --size {size}", prepared.size.unwrap_or(0));
+    let found = prepared.size.unwrap_or(u64::MAX);
+    ensure!(found >= size, "{} has {found} bytes, less than --size {size}", args.target_args.place());
     let spec = DeviceSpec {
         id: args.number.unwrap_or(u32::MAX),
         size,
         queues: args.queues,
         depth: args.depth,
         flags: args.recovery.flags(),
+        identity: prepared.identity,
         is_read_only: prepared.is_read_only,
         block_shift: args.block_size,
     };
@@ -145,61 +158,94 @@ pub(super) fn add(client: &BrokerClient, args: &AddArgs) -> anyhow::Result<()> {
         PreparedServer::Plain(target, _) => device::add(client, &spec, target)?,
         PreparedServer::Local(..) | PreparedServer::Remote(..) => async_server::add(client, &spec, buffers, prepared.has_cache)?,
     };
-    let (starting, is_json) = (client.clone(), args.target_args.json);
-    let on_armed = move || report_start(&starting, id, is_json, starting.start(id));
-    serve(client, id, device, prepared.server, on_armed)
+    serve(client, id, device, prepared.server, First { is_json: args.target_args.json, command: BrokerClient::start })
 }
 
 pub(super) fn recover(client: &BrokerClient, args: &RecoverArgs) -> anyhow::Result<()> {
     let id = args.number;
     let params = client.params(id).with_context(|| format!("device {id}"))?;
-    let buffers = BufferMode::from_flags(client.info(id)?.flags);
+    let info = client.info(id)?;
+    // Before a file is locked or a store taken over, which the device's server uses.
+    ensure!(matches!(info.state, state::QUIESCED | state::FAIL_IO), "{}", not_recoverable(id));
+    let buffers = BufferMode::from_flags(info.flags);
     let is_read_only = params.basic.attrs & param::ATTR_READ_ONLY != 0;
     let size = params.basic.dev_sectors * SECTOR;
-    let prepared = prepare(&args.target_args, buffers, size, is_read_only, StoreClaim::TakeOver)?;
+    let prepared = prepare(&args.target_args, buffers, size, is_read_only, StoreClaim::TakeOver(info.ublksrv_flags))?;
+    ensure!(prepared.identity == info.ublksrv_flags, "device {id} was added with something else than {}", args.target_args.describe());
     let what = if args.target_args.kind == TargetKind::Rpc { "store" } else { "file" };
     ensure!(prepared.size.is_none_or(|found| found >= size), "the {what} is smaller than the device, which has {size} bytes");
-    client
-        .start_recovery(id)
-        .with_context(|| format!("device {id} cannot be recovered (its server runs, or it was added without --recovery)"))?;
+    client.start_recovery(id).with_context(|| not_recoverable(id))?;
     let device = client.open(id)?;
-    let (ending, is_json) = (client.clone(), args.target_args.json);
-    let on_armed = move || report_start(&ending, id, is_json, ending.end_recovery(id));
-    serve(client, id, device, prepared.server, on_armed)
+    serve(client, id, device, prepared.server, First { is_json: args.target_args.json, command: BrokerClient::end_recovery })
 }
 
-fn serve(
-    client: &BrokerClient,
-    id: u32,
-    device: CharDevice,
-    server: PreparedServer,
-    on_armed: impl FnOnce() + Send + 'static,
-) -> anyhow::Result<()> {
+fn not_recoverable(id: u32) -> String {
+    format!("device {id} cannot be recovered (its server runs, or it was added without --recovery)")
+}
+
+/// How a device goes live for the first time.
+#[derive(Clone, Copy)]
+struct First {
+    is_json: bool,
+    command: fn(&BrokerClient, u32) -> anyhow::Result<()>,
+}
+
+fn serve(client: &BrokerClient, id: u32, mut device: CharDevice, server: PreparedServer, first: First) -> anyhow::Result<()> {
     let abort_signal = AbortSignal::default();
     let aborting = abort_signal.clone();
-    interrupt::delete_device(client, id, move || aborting.abort())?;
-    match server {
-        PreparedServer::Plain(target, threads) => sync_server::serve(device, target, threads, on_armed)?,
-        PreparedServer::Local(runtime, volume, buffers) => {
-            async_server::serve(device, VolumeBackend::new(volume), buffers, (runtime.handle(), abort_signal), on_armed)?;
+    let stop = interrupt::delete_device(client, id, move || aborting.abort())?;
+    let mut added = AddedDevice::new(client, id)?;
+    let is_shown = Arc::new(AtomicBool::new(false));
+    let mut command = first.command;
+    loop {
+        let (starting, is_shown) = (client.clone(), Arc::clone(&is_shown));
+        let on_armed = move || report_start(&starting, id, first.is_json, &is_shown, command(&starting, id));
+        match server.serve(device, abort_signal.clone(), on_armed) {
+            Err(error) if error.is::<BrokerGone>() => match added.rejoin(&stop)? {
+                Some(next) => (device, command) = (next, BrokerClient::start),
+                None => return Ok(()),
+            },
+            ended => break ended?,
         }
-        PreparedServer::Remote(runtime, remote, buffers) => {
-            async_server::serve(device, *remote, buffers, (runtime.handle(), abort_signal), on_armed)?;
-            runtime.shutdown_background();
-        }
+    }
+    if let PreparedServer::Remote(runtime, ..) = server {
+        runtime.shutdown_background();
     }
     // An error means that it was deleted already.
     let _ = client.delete_async(id);
     Ok(())
 }
 
-/// Reports that the device is live, or deletes one that does not start.
-fn report_start(client: &BrokerClient, id: u32, is_json: bool, started: anyhow::Result<()>) {
-    match started.and_then(|()| show::show(client, id, is_json)) {
-        Ok(()) => {}
-        Err(error) => {
-            eprintln!("uringlet ublk: device {id} does not start: {error:#}");
-            let _ = client.delete_async(id);
+impl PreparedServer {
+    fn serve(&self, device: CharDevice, abort_signal: AbortSignal, on_armed: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+        match self {
+            Self::Plain(target, threads) => sync_server::serve(&device, target, *threads, on_armed),
+            Self::Local(runtime, volume, buffers) => {
+                async_server::serve(device, Arc::clone(volume), *buffers, (runtime.handle(), abort_signal), on_armed)
+            }
+            Self::Remote(runtime, remote, buffers) => {
+                async_server::serve(device, Arc::clone(remote), *buffers, (runtime.handle(), abort_signal), on_armed)
+            }
         }
+    }
+}
+
+/// Reports that the device is live, or deletes one that does not start.
+fn report_start(client: &BrokerClient, id: u32, is_json: bool, is_shown: &AtomicBool, started: anyhow::Result<()>) {
+    let reported = started.and_then(|()| {
+        if is_shown.load(Ordering::Relaxed) {
+            eprintln!("uringlet ublk: device {id} is back");
+            return Ok(());
+        }
+        show::show(client, id, is_json)?;
+        is_shown.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+    if let Err(error) = reported
+        // Otherwise the broker has ended, and the device is added at the next one.
+        && client.info(id).is_ok()
+    {
+        eprintln!("uringlet ublk: device {id} does not start: {error:#}");
+        let _ = client.delete_async(id);
     }
 }

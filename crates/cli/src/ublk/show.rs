@@ -1,8 +1,8 @@
 //! `uringlet ublk list`, `del` and `features`.
 
+use super::options::device_number;
 use anyhow::Context;
 use serde_json::{Value, json};
-use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use uringlet_abi::ublk::{feature, state};
@@ -21,6 +21,7 @@ pub(super) struct ListArgs {
     json: bool,
 
     /// Only this device
+    #[arg(value_parser = device_number())]
     number: Option<u32>,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct DelArgs {
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
 
-    #[arg(required_unless_present = "all", value_name = "NUMBER")]
+    #[arg(required_unless_present = "all", value_name = "NUMBER", value_parser = device_number())]
     numbers: Vec<u32>,
 }
 
@@ -71,8 +72,9 @@ fn describe(client: &BrokerClient, id: u32) -> anyhow::Result<Value> {
         state::FAIL_IO => "FAIL_IO",
         _ => "unknown",
     };
-    let node = format!("/dev/ublkb{id}");
-    let block = Path::new(&node).exists().then_some(node);
+    // The name alone says nothing: the node may be another broker's.
+    let block = client.block_node(id)?;
+    let nbd = (info.state != state::DEAD).then(|| NbdAddress::Unix(runtime_dir::nbd_socket(client.dir())).uri(id));
     Ok(json!({
         "id": id,
         "state": word,
@@ -81,7 +83,7 @@ fn describe(client: &BrokerClient, id: u32) -> anyhow::Result<Value> {
         "queues": info.nr_hw_queues,
         "depth": info.queue_depth,
         "features": names(info.flags),
-        "nbd": NbdAddress::Unix(runtime_dir::nbd_socket(client.dir())).uri(id),
+        "nbd": nbd,
         "block": block,
     }))
 }
@@ -108,7 +110,7 @@ pub(super) fn list(client: &BrokerClient, args: &ListArgs) -> anyhow::Result<()>
     let ids = match args.number {
         Some(number) => vec![number],
         // Without a broker there are no devices.
-        None if !client.is_running() => Vec::new(),
+        None if !client.is_running()? => Vec::new(),
         None => client.list()?,
     };
     // A device deleted meanwhile is left out, unless it was asked for.

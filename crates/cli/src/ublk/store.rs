@@ -1,7 +1,7 @@
 //! `uringlet ublk store`: the store of `--type rpc`.
 
 use super::interrupt;
-use super::options::{open, size};
+use super::options::size;
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
 use std::fs::File;
@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use uringlet_ublk_rpc::listen::StoreListener;
 use uringlet_ublk_rpc::store::BlockStore;
 use uringlet_ublk_server::backing::BackingStore;
+use uringlet_ublk_server::backing_file;
 use uringlet_ublk_server::volume::{BackingVolume, Volume};
 
 /// Run a block store for devices of --type rpc, until interrupted
@@ -54,9 +55,9 @@ fn file_volume(path: &Path, args: &StoreArgs) -> anyhow::Result<(File, u64)> {
         let file = File::create_new(path).with_context(|| format!("creating {}", path.display()))?;
         file.set_len(size).with_context(|| format!("{} with {size} bytes", path.display()))?;
     }
-    let (file, found) = open(path, args.read_only)?;
+    let (file, found) = backing_file::open(path, args.read_only)?;
     // Devices without a size (such as /dev/full) get --size.
-    let size = if found == 0 { args.size.unwrap_or(0) } else { found };
+    let size = found.or(args.size).unwrap_or(0);
     ensure!(size >= 4096, "{} has {size} bytes: give it a --size", path.display());
     match args.size {
         Some(asked) if asked != size => bail!("{} has {size} bytes already, not {asked}", path.display()),

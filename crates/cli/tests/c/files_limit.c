@@ -1,6 +1,7 @@
 /*
- * With a hard limit of 1,024 descriptors: a table of as many slots, 800 files in them, each with
- * its own bytes, and the numbers are the program's again once they are gone.
+ * With a soft limit of 64 descriptors: 40 open files are registered, and the limit stays. With a
+ * hard limit of 1,024: a table of as many slots, 800 files in them, each with its own bytes, and
+ * the numbers are the program's again once they are gone.
  */
 #define _GNU_SOURCE
 #include "robust_ring.h"
@@ -45,12 +46,44 @@ static void read_back(struct ring *r)
 	}
 }
 
+/* Registered files are no open files of the program's. */
+static void open_and_registered(void)
+{
+	enum { SOFT = 64, OPEN = 40 };
+	struct rlimit before, limit, after;
+	struct ring r = new_ring(8);
+	int files[OPEN], i;
+
+	section = "a soft limit";
+	getrlimit(RLIMIT_NOFILE, &before);
+	limit = (struct rlimit){ SOFT, before.rlim_max };
+	check("limited", setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (i = 0; i < OPEN; i++)
+		files[i] = open("/dev/null", O_RDWR);
+	is_true("open", files[OPEN - 1] >= 0);
+	check("registered as well", register_call(r.fd, 2, files, OPEN), 0);
+	check("again", register_call(r.fd, UNREGISTER_FILES, NULL, 0), 0);
+	check("registered again", register_call(r.fd, 2, files, OPEN), 0);
+	submit(&r, SQE(.opcode = WRITE, .flags = FIXED_FILE, .fd = OPEN - 1, .addr = ADDR(&i), .len = sizeof(i)));
+	check("written", next(&r), sizeof(i));
+	getrlimit(RLIMIT_NOFILE, &after);
+	check("the limit stays", after.rlim_cur, SOFT);
+	for (i = 0; i < OPEN; i++)
+		close(files[i]);
+	is_true("numbers below the limit", dup(0) < SOFT);
+	end_ring(&r);
+	setrlimit(RLIMIT_NOFILE, &before);
+}
+
 int main(void)
 {
 	struct rlimit limit = { LIMIT, LIMIT };
 	struct ring r = new_ring(8);
-	int first = dup(0);
+	int first;
 
+	open_and_registered();
+	section = "a hard limit";
+	first = dup(0);
 	close(first);
 	check("limited", setrlimit(RLIMIT_NOFILE, &limit), 0);
 	check("more slots than descriptors", sparse(&r, 100000), -EMFILE);

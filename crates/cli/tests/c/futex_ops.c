@@ -36,6 +36,7 @@ static void malformed_one(void)
 {
 	struct sqe ops[] = { ON(word, 1, ANY, U32), WAKE(word, 1, ANY, U32) }, bad;
 	int i, flags, answer;
+	char *read_only;
 
 	for (i = 0; i < 2; i++) {
 		new_ring(i ? "malformed wake" : "malformed wait");
@@ -81,6 +82,16 @@ static void malformed_one(void)
 	does("nobody, not aligned", WAKE((char *)word + 1, 0, ANY, U32), -EINVAL, 0);
 	does("nobody, the kernel's", WAKE(BAD_ADDRESS, 0, ANY, U32), -EFAULT, 0);
 	does("nobody, nothing there", WAKE(UNMAPPED, 0, ANY, U32), -EFAULT, 0);
+	does("nobody, a private one", WAKE(UNMAPPED, 0, ANY, U32 | PRIVATE), 0, 0);
+	/* A page of this process alone that it may not write can be no futex. */
+	read_only = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	does("nobody, not to be written", WAKE(read_only, 0, ANY, U32), -EFAULT, 0);
+	does("somebody, not to be written", WAKE(read_only, 1, ANY, U32), -EFAULT, 0);
+	does("not to be written", ON(read_only, 0, ANY, U32), -EFAULT, 0);
+	does("not to be written, another value", ON(read_only, 1, ANY, U32), -EFAULT, 0);
+	vector[0] = (struct waiter){ 0, ADDR(read_only), U32, 0 };
+	vector[1] = (struct waiter){ 7, ADDR(word), U32, 0 };
+	does("one of two", VECTOR(2), -EFAULT, 0);
 }
 
 static void malformed_vector(void)

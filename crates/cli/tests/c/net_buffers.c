@@ -103,6 +103,39 @@ static void lists(void)
 	does("no buffer went with it", SQE(REMOVE_BUFFERS, .fd = 9, .buf_index = GROUP), 1, 0);
 }
 
+/* A read that fails takes its buffer along: of a ring, if its file cannot be polled. */
+static void failures_of_reads(int async)
+{
+	struct sqe from_list = SQE(READ, BUFFER_SELECT | async, .len = 10, .buf_index = GROUP), from_ring = from_list;
+	int file = open("net_buffers.write", O_WRONLY | O_CREAT, 0600), directory = open(".", O_RDONLY), pipes[2];
+	struct buf_reg ring = { ADDR(mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)), 8, GROUP + 1 };
+
+	new_ring(async ? "failures on a worker" : "failures");
+	if (pipe(pipes))
+		perror("pipe");
+	check("a ring of buffers", reg(REGISTER_PBUF_RING, &ring, 1), 0);
+	for (uint16_t bid = 0; bid < 4; bid++)
+		((struct buf *)ring.addr)[bid] = (struct buf){ ADDR(buf + bid * 100), 100, bid, 0 };
+	__atomic_store_n((uint16_t *)(ring.addr + 14), 4, __ATOMIC_RELEASE);
+	from_ring.buf_index = GROUP + 1;
+	does("provide", provide(4, 100, 0), 0, 0);
+	from_list.fd = from_ring.fd = file;
+	does("not to be read, of a list", from_list, -EBADF, BUFFER(0));
+	does("not to be read, of a ring", from_ring, -EBADF, BUFFER(0));
+	from_list.fd = from_ring.fd = directory;
+	does("a directory, of a list", from_list, -EISDIR, BUFFER(1));
+	does("a directory, of a ring", from_ring, -EISDIR, BUFFER(1));
+	from_list.fd = from_ring.fd = pipes[1];
+	does("the pipe's other end, of a list", from_list, -EBADF, BUFFER(2));
+	if (!async)
+		does("the pipe's other end, of a ring", from_ring, -EBADF, 0);
+	from_list.fd = from_ring.fd = -1;
+	does("no file, of a list", from_list, -EBADF, 0);
+	does("no file, of a ring", from_ring, -EBADF, 0);
+	close(file);
+	close(directory);
+}
+
 static void multishot(void)
 {
 	int fds[2];
@@ -340,6 +373,8 @@ int main(void)
 		block_io_uring();
 	fields();
 	lists();
+	failures_of_reads(0);
+	failures_of_reads(FORCE_ASYNC);
 	multishot();
 	limits();
 	messages();

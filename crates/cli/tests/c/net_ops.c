@@ -106,6 +106,52 @@ static void fields(void)
 	does("send to nobody", SQE(SEND, .fd = pair[0], .addr = ADDR(buf), .len = 1), -EPIPE, 0);
 }
 
+/* POLL_FIRST looks at readiness first, and then at what the file is. */
+static void polled_first(void)
+{
+	struct msghdr msg = { 0 };
+	int file = open("/dev/null", O_RDWR), pipes[2];
+
+	new_ring("polled first");
+	if (pipe(pipes))
+		perror("pipe");
+	for (int flags = 0; flags <= FORCE_ASYNC; flags += FORCE_ASYNC) {
+		does("no file", SQE(RECV, flags, POLL_FIRST, .fd = -1, .addr = ADDR(buf), .len = 3), -EBADF, 0);
+		does("a file that is always ready", SQE(RECV, flags, POLL_FIRST, .fd = file, .addr = ADDR(buf), .len = 3), -EAGAIN, 0);
+		does("to send to it", SQE(SEND, flags, POLL_FIRST, .fd = file, .addr = ADDR(buf), .len = 3), -ENOTSOCK, 0);
+		does("a message of it", SQE(RECVMSG, flags, POLL_FIRST, .fd = file, .addr = ADDR(&msg), .len = 1), -ENOTSOCK, 0);
+		does("to accept of it", SQE(ACCEPT, flags, ACCEPT_POLL_FIRST, .fd = file), -EAGAIN, 0);
+		submit(SQE(RECV, flags, POLL_FIRST, .fd = pipes[0], .addr = ADDR(buf), .len = 3));
+		nothing_comes("a pipe without data");
+		check("written", write(pipes[1], "x", 1), 1);
+		expect("with data", -ENOTSOCK, 0);
+		check("read", read(pipes[0], buf, 1), 1);
+	}
+	does("not waiting", SQE(RECV, 0, POLL_FIRST, .fd = pipes[0], .addr = ADDR(buf), .len = 3, .op_flags = MSG_DONTWAIT), -EAGAIN, 0);
+	close(file);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/* What waits for poll in a chain goes on while the program looks at memory only. */
+static void polled_first_in_chain(void)
+{
+	struct iovec iov = { buf, 50 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int fds[2];
+
+	new_ring("polled first, in a chain");
+	tcp_pair(fds);
+	submit_linked(SQE(SEND, LINK, POLL_FIRST, .fd = fds[1], .addr = ADDR(buf), .len = 10), SQE(SENDMSG, 0, POLL_FIRST, .fd = fds[1], .addr = ADDR(&msg), .len = 1));
+	for (int i = 0; i < 5000 && __atomic_load_n(cq_tail, __ATOMIC_ACQUIRE) != *cq_head + 2; i++)
+		usleep(1000);
+	check("both without a call", __atomic_load_n(cq_tail, __ATOMIC_ACQUIRE) - *cq_head, 2);
+	expect("the first", 10, 0);
+	expect("the second", 50, 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void streams(void)
 {
 	int fds[2], status;
@@ -323,6 +369,8 @@ int main(void)
 	if (getenv("BLOCK_IO_URING"))
 		block_io_uring();
 	fields();
+	polled_first();
+	polled_first_in_chain();
 	streams();
 	wait_all();
 	accepting();

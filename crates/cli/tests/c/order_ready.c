@@ -82,7 +82,7 @@ static void reap(void *polled)
 static const char *const programs[] = { "", "w", "ww", "wE", "wEr", "wErwE", "wEwE", "wErwErwE", "Nw", "NwE", "NwEr", "wEN" };
 
 /* The same with a readiness that has gone when the program enters. */
-static const char *const taken_back[] = { "wr", "wrE", "rwr", "wrwr", "wrwrw", "wrwErwr", "wrwrwrwrwrwrwrwrwrwrwr", "wrN" };
+static const char *const taken_back[] = { "wr", "wrE", "rwr", "wrwr", "wrwrw", "wrwErwr", "wErwr", "wErwErwr", "wrwrwrwrwrwrwrwrwrwrwr", "wrN" };
 
 
 static const struct { const char *name; unsigned len, events; } modes[] = {

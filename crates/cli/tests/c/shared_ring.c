@@ -215,6 +215,46 @@ static void heirs(void)
 	check("child", ended(child), 0);
 }
 
+/*
+ * The time-outs of a child that has exited go on. The parent enters the ring after that, or waits
+ * in it all the time.
+ */
+static void orphans(void)
+{
+	enum { ABS = 1, REALTIME = 8, ETIME_SUCCESS = 32, TENTH = 100000000 };
+	static const uint32_t flags[] = { 0, ETIME_SUCCESS, ABS, ABS | REALTIME };
+	struct ring r = new_ring(8);
+
+	section = "time-outs of a child that exits";
+	for (uint64_t i = 0; i < 8; i++) {
+		uint32_t how = flags[i % 4];
+		uint64_t since = now_us();
+		int res = 0, waits = i >= 4;
+		pid_t child = fork();
+
+		if (!child) {
+			struct timespec when = { 0, 0 };
+
+			sleep_ms(waits ? 20 : 0);
+			if (how & ABS)
+				clock_gettime(how & REALTIME ? CLOCK_REALTIME : CLOCK_MONOTONIC, &when);
+			when.tv_nsec += TENTH;
+			if (when.tv_nsec >= 1000000000)
+				when.tv_nsec -= 1000000000, when.tv_sec++;
+			submit(&r, SQE(.opcode = TIMEOUT, .fd = -1, .addr = ADDR(&when), .len = 1, .op_flags = how, .user_data = 30 + i));
+			exit(failures);
+		}
+		if (!waits)
+			check("child", ended(child), 0);
+		check("its time-out", wait_cqe(&r, &res), 30 + i);
+		check("result", res, -ETIME);
+		is_true("not before its time", now_us() - since >= TENTH / 1000);
+		if (waits)
+			check("child", ended(child), 0);
+	}
+	end_ring(&r);
+}
+
 int main(void)
 {
 	block_if_asked();
@@ -222,5 +262,6 @@ int main(void)
 	crowd();
 	victims();
 	heirs();
+	orphans();
 	return failures != 0;
 }

@@ -162,6 +162,9 @@ static void die_for_good(void)
 	check(failed >= 29, 1);
 	pthread_join(server.thread, 0);
 	check(client_run(&client, READ, 0, 8, data), -EIO);
+	/* The state follows the answers. */
+	while (device_state() == LIVE)
+		usleep(1000);
 	check(device_state(), DEAD);
 	check(control(DEL_DEV, 0, 0, 0), 0);
 }

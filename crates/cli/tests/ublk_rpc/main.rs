@@ -59,7 +59,7 @@ impl RpcDevice {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("uringlet-rpc-{name}-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
-        let number = 200_000 + 8 * (std::process::id() as u64 % 100_000) + NUMBERS.fetch_add(1, SeqCst);
+        let number = 200_000 + 8 * (u64::from(std::process::id()) % 100_000) + NUMBERS.fetch_add(1, SeqCst);
         let place = format!("unix:{}", dir.join("store.sock").display());
         Self { dir, number: number.to_string(), place }
     }
@@ -286,8 +286,11 @@ fn wrong_options_are_reported() {
     fails(&["store", "--listen", place, "--size", "1M"], "another store listens");
     fails(&["store", "--listen", "unix:/nonexistent/x", "--size", "1M"], "listening on");
     fails(&["store"], "--size");
-    let file = world.file();
-    fails(&["store", "--listen", "127.0.0.1:0", "--file", file.to_str().unwrap(), "--size", "1M"], "8388608 bytes already");
+    let other = world.dir.join("other");
+    std::fs::write(&other, [0; 8192]).unwrap();
+    for (file, what) in [(world.file(), "in use by process"), (other, "8192 bytes already")] {
+        fails(&["store", "--listen", "127.0.0.1:0", "--file", file.to_str().unwrap(), "--size", "1M"], what);
+    }
 }
 
 #[test]

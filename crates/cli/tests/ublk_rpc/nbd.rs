@@ -45,6 +45,24 @@ impl Nbd {
         self.socket.read_exact(&mut data).unwrap();
         Ok(data)
     }
+
+    /// False: the server has ended the connection.
+    #[allow(dead_code, reason = "not every test kills its server")]
+    pub(crate) fn try_write(&mut self, at: u64, data: &[u8]) -> bool {
+        let mut head = [&0x2560_9513_u32.to_be_bytes()[..], &[0, 0, 0, 1], &at.to_be_bytes(), &at.to_be_bytes()].concat();
+        head.extend((data.len() as u32).to_be_bytes());
+        self.socket.write_all(&[&head, data].concat()).is_ok() && self.socket.read_exact(&mut [0; 16]).is_ok()
+    }
+
+    /// `None`: the server has ended the connection.
+    #[allow(dead_code, reason = "not every test kills its server")]
+    pub(crate) fn try_read(&mut self, at: u64, len: usize) -> Option<Vec<u8>> {
+        let mut head = [&0x2560_9513_u32.to_be_bytes()[..], &[0; 4], &at.to_be_bytes(), &at.to_be_bytes()].concat();
+        head.extend((len as u32).to_be_bytes());
+        self.socket.write_all(&head).ok()?;
+        let mut reply = vec![0; 16 + len];
+        self.socket.read_exact(&mut reply).ok().map(|()| reply.split_off(16))
+    }
 }
 
 fn take<const N: usize>(socket: &mut UnixStream) -> [u8; N] {

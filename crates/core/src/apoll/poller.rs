@@ -226,6 +226,13 @@ impl Poller {
         self.readiness(fd).is_some()
     }
 
+    /// Whether a request waits until this file can be read: an edge that comes, or is under way,
+    /// will fire it, and what is armed behind it.
+    pub(crate) fn is_awaited(&self, fd: i32) -> bool {
+        let is_receive = |w: &PollWaiter| !w.is_multishot && w.mask & EPOLLIN != 0;
+        self.files.get(&fd).is_some_and(|entry| entry.registered & EPOLLIN != 0 && entry.waiting.iter().any(is_receive))
+    }
+
     /// A receive has emptied the file, under this holding of the ring's lock.
     pub(crate) fn note_empty(&mut self, fd: i32) {
         if let Some(readiness) = self.readiness(fd) {

@@ -3,7 +3,7 @@
 use crate::apoll::{CLOCK_EVENT, PollWaiter, RECHECK_EVENT, WAKE_EVENT};
 use crate::state::UringGuard;
 use crate::submit::identity::start_missing_workers;
-use crate::submit::{Depth, answer_remote_cancel, fire_expired, follow_clocks, issue, poll_fired, reap_aio, revive_starved, run_ready};
+use crate::submit::{Depth, fire_expired, follow_clocks, issue, poll_fired, reap_aio, revive_starved, run_ready, serve_processes};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::setup;
@@ -43,7 +43,7 @@ fn bring_on_others(guard: &mut UringGuard) {
     if guard.lacks_worker {
         start_missing_workers(guard);
     }
-    answer_remote_cancel(guard);
+    serve_processes(guard);
     revive_starved(guard);
     fire_timers(guard);
     run_ready(guard, Depth::Driving);
@@ -122,7 +122,7 @@ fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
         let (data, mask) = (event.data, event.events);
         if data == WAKE_EVENT {
             reap_aio(guard);
-            answer_remote_cancel(guard);
+            serve_processes(guard);
             continue;
         }
         if data == CLOCK_EVENT {

@@ -34,8 +34,13 @@ use uringlet_sys::Errno;
 
 /// A worker's try. Returns the op if it has to be run to the end.
 pub(super) fn try_first(punted: &Punted, interrupts: &InterruptGuard) -> Option<TakenOp> {
-    let mut taken = punted.lock().and_then(|mut guard| take_op(&mut guard, punted.id, interrupts.calling_thread()))?;
-    match taken.op.try_unlocked(taken.fd) {
+    let mut guard = punted.lock()?;
+    // The try without the lock is a first try: it would wait for poll once more.
+    let is_first = !guard.parked(punted.id)?.req.poll_fired;
+    let mut taken = take_op(&mut guard, punted.id, interrupts.calling_thread())?;
+    drop(guard);
+    let tried = if is_first { taken.op.try_unlocked(taken.fd) } else { None };
+    match tried {
         Some(Issue::Blocks) => Some(taken),
         tried => {
             continue_after(punted, taken, tried);

@@ -3,9 +3,9 @@
 use super::Engine;
 use crate::driver::watcher::WATCHER;
 use crate::identity;
-use crate::state::{LockOwner, RINGS, Ring, sharing, task_policy};
-use crate::submit::{Depth, cancel, run_ready};
-
+use crate::kernel_trace;
+use crate::state::{LockOwner, RINGS, Ring, UringGuard, sharing, task_policy};
+use crate::submit::{Depth, cancel, left_timeouts, run_ready};
 use crate::throttle::THROTTLE;
 use crate::virtual_file;
 use core::sync::atomic::AtomicBool;
@@ -25,10 +25,21 @@ impl Engine {
     /// Before execve(2): cancels what this process has in flight on rings that it shares with
     /// others.
     pub fn before_exec(&'static self) {
+        self.end_requests(|_| ());
+    }
+
+    /// In exit(3): as [`before_exec`](Self::before_exec), but time-outs go on without this process.
+    pub fn before_exit(&'static self) {
+        self.end_requests(left_timeouts::leave);
+    }
+
+    /// What `leave` leaves is cancelled.
+    fn end_requests(&'static self, leave: fn(&mut UringGuard)) {
         for ring in RINGS.all() {
             if let Some(mut guard) = ring.lock(LockOwner::Worker)
                 && guard.is_shared()
             {
+                leave(&mut guard);
                 cancel::cancel_everything(&mut guard);
                 run_ready(&mut guard, Depth::Driving);
             }
@@ -64,6 +75,7 @@ impl Engine {
             identity::recover_in_copy();
             task_policy::recover_in_copy();
             virtual_file::recover_in_copy();
+            kernel_trace::recover_in_copy();
             self.reset_copy();
             self.prepare_child();
         }
@@ -91,6 +103,7 @@ impl Engine {
         identity::lock_for_fork();
         task_policy::lock_for_fork();
         virtual_file::lock_for_fork();
+        kernel_trace::lock_for_fork();
         fd::lock_for_fork();
     }
 
@@ -100,6 +113,7 @@ impl Engine {
             return;
         }
         fd::unlock_after_fork();
+        kernel_trace::unlock_after_fork();
         virtual_file::unlock_after_fork();
         task_policy::unlock_after_fork();
         identity::unlock_after_fork();
@@ -125,6 +139,7 @@ impl Engine {
     /// Drops what is the parent's.
     fn reset_copy(&'static self) {
         uringlet_sys::trace::forget_in_child();
+        kernel_trace::forget_in_child();
         fd::reset_in_child();
         sharing::reset_forked_child();
         thread::forget_all();

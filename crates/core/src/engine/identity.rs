@@ -5,6 +5,7 @@ use super::files::leave_table;
 use crate::driver::watcher::WATCHER;
 use crate::identity::{self, Identity};
 use crate::identity_call::IdentityChange;
+use crate::kernel_trace;
 use crate::state::{LockOwner, RINGS, UringGuard};
 use crate::submit::identity::{end_old_workers as end_workers_of_ring, start_missing_workers};
 use uringlet_sys::process::{monotonic_ns, sleep_ns, thread_key};
@@ -20,6 +21,9 @@ impl Engine {
     /// the process. [`after_identity_call`](Self::after_identity_call) must follow on the same
     /// thread. No system call in a process without a ring.
     pub fn before_identity_call(&'static self, change: IdentityChange) {
+        if change.is_filter || change.wants_lone_thread || change.unshares_files {
+            kernel_trace::before_call_for_all_threads();
+        }
         if !identity::has_ring() || self.is_foreign_process() {
             return;
         }
@@ -40,6 +44,7 @@ impl Engine {
     /// After the call: `result` is negative if it failed, and nothing has changed. No system call
     /// in a process without a ring.
     pub fn after_identity_call(&'static self, change: IdentityChange, result: isize) {
+        kernel_trace::after_call_for_all_threads();
         let scope = change.has_happened(result).then_some(change.scope);
         let has_unshared = scope.is_some() && change.unshares_files;
         if !identity::has_ring() {

@@ -8,11 +8,14 @@ use uringlet_sys::{UserPtr, fd_table, io, user};
 
 impl Engine {
     /// Before the program reads from a number by itself: a readiness that the read may take back is
-    /// told to the POLL_ADD that waits for it (`docs/decisions/0030`). One table load if none does.
+    /// told to the POLL_ADD that waits for it, if it was not yet (`docs/decisions/0030`). One table
+    /// load if none waits.
     #[inline]
     pub fn before_read(&'static self, fd: i32) {
-        if let Some(index) = fd_table::polling_ring(fd) {
+        if let Some(index) = fd_table::untold_ring(fd) {
             self.tell_polls(index);
+            // What was told just now is what the program is about to read.
+            fd_table::clear_told(fd);
         }
     }
 

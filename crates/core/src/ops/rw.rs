@@ -24,6 +24,7 @@ use super::iovecs::{self, is_beyond_memory};
 use super::issue::{FastProgress, Issue, IssueCx, OpFamily, PrepCx};
 use super::outcome::Outcome;
 use crate::file::{FileKind, IoDirection};
+use crate::ring_resources::RingResources;
 use crate::route::{Route, Step, TransferFacts, Tried, WriteFacts, route};
 use crate::rsrc::buf_ring::SelectedBuf;
 use alloc::boxed::Box;
@@ -149,6 +150,9 @@ impl OpFamily for Rw {
     #[inline]
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let mut issue = self.try_once(cx);
+        if matches!(&issue, Issue::Complete(outcome) if outcome.res < 0) {
+            self.give_buffer_of_failure(cx);
+        }
         if let Some(selection) = &mut self.selection {
             // As in the kernel, a waiting read keeps the buffer of a list, and gives it to the
             // program even if it is cancelled.
@@ -191,6 +195,15 @@ impl OpFamily for Rw {
     fn run(&mut self, fd: i32) -> Outcome {
         let res = self.transfer(fd, self.rw_flags);
         self.run_on(fd, res)
+    }
+
+    /// As in the kernel, a read that fails on a worker gives its buffer to the program.
+    fn finish(&mut self, _: &mut RingResources, outcome: Outcome) -> Outcome {
+        let selected = self.selection.as_mut().and_then(|selection| selection.selected.as_mut());
+        if let Some(selected) = selected.filter(|_| outcome.res < 0) {
+            selected.mark_used(0);
+        }
+        outcome
     }
 
     /// The provided buffer, for the caller to commit or to return.
@@ -250,6 +263,20 @@ impl Rw {
             return errno.into();
         }
         if kind.is_seekable() { self.try_seekable(cx, kind) } else { self.try_stream(cx, kind) }
+    }
+
+    /// As in the kernel, the buffer of a read that fails at once is the program's, unless it is of
+    /// a ring and the file can be polled.
+    #[cold]
+    fn give_buffer_of_failure(&mut self, cx: &mut IssueCx<'_>) {
+        let Some(selected) = self.selection.as_mut().and_then(|selection| selection.selected.as_mut()) else { return };
+        if !selected.is_listed() {
+            if !cx.file.kind().is_seekable() {
+                return;
+            }
+            cx.ring.buf_groups.commit(selected);
+        }
+        selected.mark_used(0);
     }
 
     /// With `IOSQE_ASYNC` a worker of the kernel writes, and discards the SIGPIPE of a pipe without

@@ -85,6 +85,21 @@ impl TimeoutSpec {
         }
     }
 
+    /// The absolute time of a timer with this deadline, ns, and the flags of its clock.
+    pub(crate) fn absolute(self, deadline_ns: u64) -> (u64, u32) {
+        let clock = match self.clock {
+            _ if !self.follows_clock() => return (deadline_ns.min(i64::MAX as u64), op_flags::TIMEOUT_ABS),
+            ClockId::Boottime => op_flags::TIMEOUT_BOOTTIME,
+            _ => op_flags::TIMEOUT_REALTIME,
+        };
+        (self.ns, op_flags::TIMEOUT_ABS | clock)
+    }
+
+    /// The time that [`absolute`](Self::absolute) has told.
+    pub(crate) fn at(ns: u64, flags: u32) -> Option<Self> {
+        Self::read(ns, flags | op_flags::TIMEOUT_IMMEDIATE_ARG).ok()
+    }
+
     /// Whether a timer that is started and stopped at once has expired in between.
     pub(crate) fn expires_at_once(self) -> bool {
         /// What passes in between.

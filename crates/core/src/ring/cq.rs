@@ -121,6 +121,12 @@ impl Cq {
         until_end / 2 + (free - until_end) / 2
     }
 
+    /// As [`post`](Self::post), as if there were no room.
+    pub(crate) fn post_behind(&mut self, memory: &RingMemory, cqe: Cqe) {
+        self.pending_notify.any = true;
+        self.wait_for_room(memory, WaitingCqe { cqe, extra: None });
+    }
+
     #[cold]
     fn wait_for_room(&mut self, memory: &RingMemory, waiting: WaitingCqe) {
         self.overflow.push_back(waiting);

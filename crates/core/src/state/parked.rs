@@ -22,6 +22,9 @@ impl RingState {
             return;
         }
         let cqe = Cqe { user_data: req.user_data, res: outcome.res, flags: outcome.flags };
+        if req.overflows_on_purpose() {
+            return self.res.post_behind(cqe);
+        }
         if self.res.setup & (setup::CQE32 | setup::CQE_MIXED) != 0
             && let Some(extra) = req.op.cqe_extra(outcome)
         {
@@ -94,7 +97,7 @@ impl RingState {
                 }
             }
             Stage::Throttled { throttled, seq, .. } => self.res.timers.disarm(throttled.deadline_ns, seq),
-            Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } => {
+            Stage::Timer { deadline_ns, seq } | Stage::LinkTimer { deadline_ns, seq, .. } | Stage::Delayed { deadline_ns, seq } => {
                 self.res.timers.disarm(deadline_ns, seq);
                 self.res.timers.stop_counting(id);
             }

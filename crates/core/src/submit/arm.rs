@@ -31,6 +31,8 @@ pub(crate) fn arm(guard: &mut UringGuard, mut req: Request, file: OpFile, mask: 
         Err(errno) => {
             let Some(parked) = guard.unpark(id) else { return };
             match errno {
+                // No socket, and it was not tried: `*_POLL_FIRST`.
+                Errno::EPERM if table::of(parked.req.opcode).is_socket => complete(guard, parked.req, Outcome::err(Errno::EAGAIN)),
                 // The file cannot be polled: a worker has to block on it.
                 Errno::EPERM => punt(guard, parked.req, file),
                 errno => complete(guard, parked.req, Outcome::err(errno)),

@@ -164,7 +164,9 @@ fn end(guard: &mut UringGuard, id: ReqId) -> Result<Ready, Errno> {
         Stage::Worker { work } if table::of(parked.req.opcode).is_wait => wait::withdraw(guard, id, work).ok_or(Errno::ENOENT)?,
         Stage::Worker { work } => punt::unpunt(guard, id, work).ok_or(Errno::EALREADY)?,
         Stage::Aio | Stage::Command | Stage::LinkTimer { .. } => return Err(Errno::ENOENT),
-        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::Queued => guard.disarm(id).ok_or(Errno::ENOENT)?,
+        Stage::Armed { .. } | Stage::Timer { .. } | Stage::Throttled { .. } | Stage::Delayed { .. } | Stage::Queued => {
+            guard.disarm(id).ok_or(Errno::ENOENT)?
+        }
     };
     // A futex wait is cancelled without a failure: its links go on.
     let is_failure = req.opcode != Opcode::FutexWait && req.opcode != Opcode::FutexWaitv;

@@ -11,6 +11,7 @@ use crate::state::{Ready, UringGuard, drain::DrainPass};
 use crate::trace;
 use alloc::boxed::Box;
 use uringlet_abi::{Cqe, Opcode, cqe, sqe};
+use uringlet_sys::fault_plan::FaultActions;
 use uringlet_sys::{Errno, io};
 
 /// Completes a request: posts its CQE and releases what waited for it.
@@ -30,6 +31,9 @@ pub(super) fn complete_in_place(guard: &mut UringGuard, req: &mut Request, mut o
     if outcome.res == -Errno::ECANCELED.into_raw() {
         // A cancelled transfer reports the bytes that it moved before.
         outcome.res = req.op.bytes_done().map_or(outcome.res, |n| n as i32);
+    }
+    if req.fault().is_some_and(|fault| fault.has(FaultActions::BREAKS_LINK)) {
+        outcome.is_failure = true;
     }
     if let Some(selected) = req.op.take_selected() {
         outcome.flags |= guard.res.buf_groups.put(selected);

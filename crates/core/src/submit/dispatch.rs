@@ -9,7 +9,7 @@ use super::complete::{complete, complete_timeout};
 use super::identity::{capture_rest, must_not_issue};
 use super::punt::{punt, punt_to_submitter};
 use super::timeout::throttle;
-use super::{facts, ring_op};
+use super::{facts, fault, ring_op};
 use crate::apoll::Rearm;
 use crate::file::FileKind;
 use crate::ops::{Issue, IssueCx, Op, OpFile, table};
@@ -53,7 +53,11 @@ pub(super) fn continue_as(guard: &mut UringGuard, mut req: Request, file: OpFile
 pub(crate) fn run_ready(guard: &mut UringGuard, depth: Depth) {
     while let Some(ready) = guard.ready.pop_front() {
         match ready {
-            Ready::Issue(req) => issue(guard, *req, depth),
+            Ready::Issue(req) => {
+                guard.res.runs_ready = true;
+                issue(guard, *req, depth);
+                guard.res.runs_ready = false;
+            }
             Ready::Complete(req, outcome) => complete(guard, *req, outcome),
             Ready::Expire(req) => complete_timeout(guard, *req, Outcome::ok(0)),
         }
@@ -63,6 +67,11 @@ pub(crate) fn run_ready(guard: &mut UringGuard, depth: Depth) {
 /// Issues a request in place, as far as possible: most requests complete here and are never moved.
 #[inline]
 pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -> Attempt {
+    if req.trace.is_injected()
+        && let Some(attempt) = fault::intervene(guard, req)
+    {
+        return attempt;
+    }
     let file = match guard.resolve(req) {
         Ok(file) => file,
         // Bad iovecs and headers are found before a bad file.
@@ -84,7 +93,7 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
         let (op, mut cx) = issue_cx(guard, req, file);
         match op.try_issue(&mut cx) {
             Issue::Complete(outcome) => return Attempt::Done(outcome),
-            Issue::More(outcome) if req.is_cancelled || !guard.res.has_room() => return Attempt::Done(outcome),
+            Issue::More(outcome) if req.is_cancelled || !guard.res.has_room() || req.ends_on_purpose() => return Attempt::Done(outcome),
             Issue::More(outcome) => guard.post_outcome(req, outcome.with_flags(cqe::MORE)),
             Issue::Blocks => return attempt_blocking(guard, req, file, depth),
             Issue::RunInline => return run_cached_write(guard, req, file),

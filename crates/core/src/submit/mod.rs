@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   mod                                 submit: the loop over the SQ
-//!   sqe, fast_path                      one SQE: executed directly, or made a request
+//!   sqe, fast_path, unseen_closes       one SQE: executed directly, or made a request
 //!   chain                               link chains: put together, drained, failed
 //!   in_flight, kept_file                ops that ran without the lock; files that are closed under a request
 //!   dispatch                            decides complete / poll / run / punt
 //!   ring_op: poll, timeout, cancel, msg_ring, command, wait
 //!                                       ops on the ring itself: they return an `Attempt`
-//!   remote_cancel                       requests of the process that made the ring
+//!   remote_cancel, left_timeouts        requests of the process that made the ring, and of a child that exits
+//!   fault                               what is done to a request on purpose when it is issued
 //!   arm, aio, punt, hybrid              the ways to park a request
 //!   zcrx                                receives that wait for what no poll tells
 //!   identity                            whose worker runs a request
@@ -27,9 +28,11 @@ mod complete;
 mod dispatch;
 mod facts;
 mod fast_path;
+mod fault;
 pub(crate) mod identity;
 mod in_flight;
 mod kept_file;
+pub(crate) mod left_timeouts;
 mod link_timeout;
 mod msg_ring;
 mod poll;
@@ -38,6 +41,7 @@ mod remote_cancel;
 mod ring_op;
 mod sqe;
 mod timeout;
+pub(crate) mod unseen_closes;
 mod wait;
 mod zcrx;
 
@@ -51,7 +55,7 @@ pub(crate) use kept_file::{keep_file, move_file, uses_of};
 pub(crate) use msg_ring::send_without_ring as send_msg_ring;
 pub(crate) use poll::fired as poll_fired;
 pub(crate) use punt::leave_to_submitter;
-pub(crate) use remote_cancel::{answer as answer_remote_cancel, cancel_matching};
+pub(crate) use remote_cancel::{cancel_matching, serve as serve_processes};
 pub(crate) use sqe::SQE_FLAGS;
 pub(crate) use timeout::{fire_expired, follow_clocks};
 pub(crate) use zcrx::revive_starved;

@@ -16,6 +16,7 @@ use uringlet_sys::fd::EngineFd;
 use uringlet_sys::io::{self, is_same_file};
 use uringlet_sys::{Errno, fd_table};
 
+const POLLIN: u32 = 1;
 const POLLNVAL: u32 = 32;
 /// The events that poll(2) reports of a file without a poll method: always ready.
 const ALWAYS_READY: u32 = 0x145;
@@ -125,7 +126,11 @@ pub(crate) fn fired(guard: &mut UringGuard, waiting: PollWaiter, events: u32) ->
         Op::Poll(PollOp::Add { mask, is_multishot: true }) => {
             let res = (events & mask) as i32;
             let user_data = parked.req.user_data;
-            if !guard.res.has_room() || is_on_ring(stage) || is_on_own_eventfd(guard, stage) {
+            let ends = parked.req.ends_on_purpose();
+            if let Some(fd) = parked.polled().filter(|_| events & mask & POLLIN != 0) {
+                fd_table::set_told(fd, guard.res.ring_index);
+            }
+            if ends || !guard.res.has_room() || is_on_ring(stage) || is_on_own_eventfd(guard, stage) {
                 let req = guard.disarm(waiting.id)?;
                 complete(guard, req, Outcome::ok(res));
                 return None;

@@ -16,6 +16,7 @@
 //! maker's that a worker executes while no thread waits and nothing is armed.
 
 use super::cancel::{self, check_file};
+use super::left_timeouts;
 use crate::ops::cancel::CancelOp;
 use crate::state::UringGuard;
 use uringlet_abi::Opcode;
@@ -98,11 +99,12 @@ fn wait_while(guard: &mut UringGuard, maker: u32, deadline: u64, mut condition: 
     Ok(())
 }
 
-/// Answers the question of another process, if there is one.
+/// Answers the question of another process, if there is one, and goes on with what others left.
 #[inline]
-pub(crate) fn answer(guard: &mut UringGuard) {
+pub(crate) fn serve(guard: &mut UringGuard) {
     if guard.is_shared() && guard.other_maker().is_none() {
         answer_question(guard);
+        left_timeouts::adopt(guard);
     }
 }
 

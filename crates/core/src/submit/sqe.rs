@@ -5,12 +5,15 @@ use super::chain::Chain;
 use super::complete::{complete_in_place, fire_counted};
 use super::dispatch::{attempt, continue_as};
 use super::fast_path::{FastPath, fast_path};
+use super::unseen_closes;
+use crate::fault::{self, Fault};
 use crate::ops::table::{self, OpDef};
 use crate::ops::{Op, PrepCx, filter_details, filter_details_size};
 use crate::request::{FileTarget, Outcome, Request};
 use crate::state::{FilterContext, UringGuard};
 use crate::trace;
 use uringlet_abi::{Cqe, Opcode, Sqe, setup, sqe};
+use uringlet_sys::trace::road;
 use uringlet_sys::{Errno, process};
 
 /// `IOSQE_*` that an SQE may have.
@@ -56,37 +59,71 @@ fn is_wide(guard: &UringGuard, sqe: &Sqe, slot: SqeSlot) -> bool {
 #[inline(always)]
 pub(super) fn submit_sqe(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
     if trace::is_on() {
-        return submit_traced(guard, sqe, slot, chain, depth);
+        return submit_watched(guard, sqe, slot, chain, depth);
     }
-    submit_since(0, guard, sqe, slot, chain, depth)
+    submit_since(None, guard, sqe, slot, chain, depth)
 }
 
+/// A process that is traced, or injects faults.
 #[cold]
 #[inline(never)]
-fn submit_traced(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
-    submit_since(trace::ticks(), guard, sqe, slot, chain, depth)
+fn submit_watched(guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
+    let since = trace::ticks();
+    let mut changed = *sqe;
+    let fault = fault::of_sqe(&mut guard.res, &mut changed);
+    submit_since(Some(WatchedSqe { since, program: sqe, fault }), guard, &changed, slot, chain, depth)
 }
 
-/// `since`: when it was consumed, in ticks; 0 without a tracer.
+/// What is known of an SQE of a process that is traced, or injects faults.
+#[derive(Clone, Copy, Debug)]
+struct WatchedSqe<'s> {
+    /// When it was consumed, ticks.
+    since: u64,
+    /// As the program wrote it.
+    program: &'s Sqe,
+    fault: Option<Fault>,
+}
+
+impl WatchedSqe<'_> {
+    /// Tells the tracer of a new request, which keeps what is done to it.
+    fn begin(self, guard: &mut UringGuard, slot: SqeSlot, req: &mut Request) {
+        req.trace = trace::submitted(&mut guard.res, self.program, slot.is_last, self.since);
+        if let Some(fault) = self.fault {
+            trace::faulted(&guard.res, req.trace, self.program, fault);
+            req.trace = req.trace.by(road::INJECTED);
+            req.rare_mut().fault = Some(fault.actions);
+        }
+    }
+}
+
 #[inline(always)]
-fn submit_since(since: u64, guard: &mut UringGuard, sqe: &Sqe, slot: SqeSlot, chain: &mut Chain, depth: Depth) -> SqeResult {
+fn submit_since(
+    watched: Option<WatchedSqe<'_>>,
+    guard: &mut UringGuard,
+    sqe: &Sqe,
+    slot: SqeSlot,
+    chain: &mut Chain,
+    depth: Depth,
+) -> SqeResult {
     let is_after_link = !chain.is_empty();
+    let has_fault = watched.is_some_and(|watched| watched.fault.is_some());
     let mut tried = FastPath::Fallback;
-    if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path {
+    if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path && !has_fault {
         tried = fast_path(guard, sqe);
         if let FastPath::Done(outcome) = tried {
-            if since != 0 {
-                trace::executed(&mut guard.res, sqe, slot.is_last, since, outcome);
+            if let Some(watched) = watched {
+                trace::executed(&mut guard.res, sqe, slot.is_last, watched.since, outcome);
             }
             post_fast_path(guard, sqe, outcome);
             return SqeResult::SUBMITTED;
         }
     }
+    unseen_closes::look(guard, sqe);
     let is_wide = is_wide(guard, sqe, slot);
     let mut req = Request::new(sqe);
     req.thread = process::thread_key();
-    if since != 0 {
-        req.trace = trace::submitted(&mut guard.res, sqe, slot.is_last, since);
+    if let Some(watched) = watched {
+        watched.begin(guard, slot, &mut req);
     }
     prep(guard, sqe, &PrepCx { setup: guard.res.setup, sqe_flags: sqe.flags, is_after_link, is_wide }, &mut req);
     req.op.resume(tried.progress());

@@ -8,8 +8,9 @@ use super::link_timeout;
 use super::punt::punt;
 use crate::ops::{Op, OpFile, table, timeout::TimeoutOp, timeout::TimeoutSpec};
 use crate::request::{OptionalFd, Outcome, ReqId, Request, Stage};
-use crate::state::UringGuard;
+use crate::state::{Ready, UringGuard};
 use crate::throttle::Throttled;
+use alloc::boxed::Box;
 use uringlet_abi::{Opcode, cqe};
 use uringlet_sys::{Errno, process};
 
@@ -37,7 +38,7 @@ pub(crate) fn follow_clocks(guard: &mut UringGuard) {
     }
 }
 
-fn arm_timer(guard: &mut UringGuard, deadline_ns: u64, seq: u64, id: ReqId) {
+pub(super) fn arm_timer(guard: &mut UringGuard, deadline_ns: u64, seq: u64, id: ReqId) {
     let is_first = guard.res.timers.next_deadline().is_none_or(|first| deadline_ns < first);
     guard.res.timers.arm(deadline_ns, seq, id);
     if is_first && guard.waiters.sleeping > 0 {
@@ -103,8 +104,17 @@ pub(crate) fn fire_expired(guard: &mut UringGuard, now_ns: u64) {
         match stage {
             Stage::LinkTimer { guards, .. } => fire_link_timer(guard, id, guards),
             Stage::Throttled { .. } => fire_throttled(guard, id),
+            Stage::Delayed { .. } => fire_delayed(guard, id),
             _ => fire_timeout(guard, id, now_ns),
         }
+    }
+}
+
+/// The delay of a request, on purpose, is over.
+#[cold]
+fn fire_delayed(guard: &mut UringGuard, id: ReqId) {
+    if let Some(req) = guard.disarm(id) {
+        guard.ready.push_back(Ready::Issue(Box::new(req)));
     }
 }
 
@@ -119,8 +129,8 @@ fn fire_throttled(guard: &mut UringGuard, id: ReqId) {
 
 fn fire_timeout(guard: &mut UringGuard, id: ReqId, now_ns: u64) {
     guard.res.timers.stop_counting(id);
-    let has_room = guard.res.has_room();
     let Some(mut parked) = guard.unpark(id) else { return };
+    let has_room = guard.res.has_room() && !parked.req.ends_on_purpose();
     note_timeout(guard);
     let expired_at = parked.deadline_ns();
     let Op::Timeout(TimeoutOp::Add { when, count, is_multishot, etime_is_success }) = &mut parked.req.op else { return };

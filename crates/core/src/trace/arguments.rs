@@ -1,13 +1,11 @@
 //! What an SQE points to: paths, buffers, structures. A new opcode does not compile without a line
 //! here.
 
-use super::data::DataPlace;
+use super::data::{DataPlace, PATH};
 use uringlet_abi::{Opcode, Sqe, op_flags, sqe};
 use uringlet_sys::UserPtr;
 use uringlet_sys::trace::argument;
 
-/// The longest path (`PATH_MAX`).
-const PATH: usize = 4096;
 /// The longest name of an attribute (`XATTR_NAME_MAX`).
 const NAME: usize = 256;
 const IOVEC: usize = 16;
@@ -48,7 +46,7 @@ const fn has_no_file(opcode: Opcode) -> bool {
 }
 
 /// The descriptor numbers of an SQE: that of its file, and another one. -1: none.
-pub(super) fn files(opcode: Opcode, entry: &Sqe) -> [i32; 2] {
+pub(crate) fn files(opcode: Opcode, entry: &Sqe) -> [i32; 2] {
     let second = match opcode {
         Opcode::Splice | Opcode::Tee if entry.op_flags & op_flags::SPLICE_F_FD_IN_FIXED == 0 => entry.splice_fd_in,
         Opcode::Renameat | Opcode::Linkat => entry.len.cast_signed(),

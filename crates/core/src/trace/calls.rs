@@ -2,8 +2,9 @@
 
 use uringlet_abi::UringParams;
 use uringlet_sys::clock::ticks;
+use uringlet_sys::fault_plan::Fault;
 use uringlet_sys::process::{pid, tid};
-use uringlet_sys::trace::{RecordKind, TRACES_CALLS, TraceRecord, with_buffer};
+use uringlet_sys::trace::{FaultedCall, RecordKind, TRACES_CALLS, TraceRecord, road, with_buffer};
 
 fn call(kind: RecordKind, ring: u32, payload: &[u64]) -> TraceRecord {
     let mut record = TraceRecord { kind: kind as u8, ring, ticks: ticks(), pid: pid(), tid: tid(), ..TraceRecord::default() };
@@ -29,20 +30,70 @@ pub(crate) fn entering() -> u64 {
     if is_wanted() { ticks() } else { 0 }
 }
 
+/// A call of io_uring_enter(2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EnterCall {
+    pub(crate) fd: u32,
+    pub(crate) to_submit: u32,
+    pub(crate) min_complete: u32,
+    pub(crate) flags: u32,
+    /// Of [`entering`].
+    pub(crate) since: u64,
+    /// Something was done to it on purpose.
+    pub(crate) is_injected: bool,
+}
+
+/// A call of io_uring_register(2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegisterCall {
+    pub(crate) fd: u32,
+    pub(crate) opcode: u32,
+    pub(crate) arg: usize,
+    pub(crate) nr_args: u32,
+    /// It was not executed on purpose.
+    pub(crate) is_injected: bool,
+}
+
+const fn pair(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+const fn marked(mut record: TraceRecord, is_injected: bool) -> TraceRecord {
+    record.road = if is_injected { road::INJECTED } else { 0 };
+    record
+}
+
+/// io_uring_setup(2) has failed on purpose.
+#[cold]
+pub(crate) fn ring_refused(entries: u32, result: isize) {
+    let record = call(RecordKind::Setup, u32::MAX, &[entries.into(), 0, u64::from(i32::try_from(result).unwrap_or(-1).cast_unsigned())]);
+    let record = marked(record, true);
+    with_buffer(|writer| writer.record(&record));
+}
+
 /// io_uring_enter(2) has ended.
 #[cold]
-pub(crate) fn entered(fd: u32, to_submit: u32, min_complete: u32, flags: u32, since: u64, result: isize) {
-    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+pub(crate) fn entered(args: EnterCall, result: isize) {
+    let EnterCall { fd, to_submit, min_complete, flags, since, is_injected } = args;
     let record = call(RecordKind::Enter, 0, &[pair(fd, to_submit), pair(min_complete, flags), result as u64, since]);
+    let record = marked(record, is_injected);
     with_buffer(|writer| writer.record(&record));
 }
 
 /// io_uring_register(2) has ended.
 #[cold]
-pub(crate) fn registered(fd: u32, opcode: u32, arg: usize, nr_args: u32, result: isize) {
-    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+pub(crate) fn registered(args: RegisterCall, result: isize) {
+    let RegisterCall { fd, opcode, arg, nr_args, is_injected } = args;
     if is_wanted() {
-        let record = call(RecordKind::Register, 0, &[pair(fd, opcode), arg as u64, u64::from(nr_args), result as u64]);
+        let record = call(RecordKind::Register, 0, &[pair(fd, opcode), arg as u64, nr_args.into(), result as u64]);
+        let record = marked(record, is_injected);
         with_buffer(|writer| writer.record(&record));
     }
+}
+
+/// Something was done to a call on purpose.
+#[cold]
+pub(crate) fn faulted_call(name: FaultedCall, fault: Fault) {
+    let record = call(RecordKind::Fault, fault.id.ring, &super::fault_words(fault, name as u64, 0));
+    with_buffer(|writer| writer.record(&record));
 }

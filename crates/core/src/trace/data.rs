@@ -1,11 +1,16 @@
 //! Bytes of the program's memory for a tracer: copies that survive a bad address.
 
-use uringlet_sys::trace::{RecordKind, TraceRecord, TraceWriter, data_chunk_bytes};
-use uringlet_sys::{UserPtr, io, user};
+use uringlet_sys::trace::{RecordKind, TraceRecord, data_chunk_bytes};
+use uringlet_sys::{UserPtr, fd_table, io, user};
 
 const CHUNK: usize = data_chunk_bytes();
+/// The longest path (`PATH_MAX`).
+pub(super) const PATH: usize = 4096;
 /// No name of an open file is recorded beyond this.
 const NAME: usize = 512;
+
+/// The name of a ring's descriptor, as the kernel has it.
+const RING: &[u8] = b"anon_inode:[io_uring]";
 
 /// Bytes that are to be recorded.
 #[derive(Clone, Copy, Debug)]
@@ -21,17 +26,17 @@ pub(super) struct DataPlace {
 }
 
 /// Records the bytes of a place as far as they can be read, for the request of `about`.
-pub(super) fn record_data(writer: TraceWriter<'_>, about: TraceRecord, place: DataPlace) {
+pub(super) fn record_data(about: TraceRecord, place: DataPlace, record: &mut dyn FnMut(&TraceRecord)) {
     let mut done = 0;
     loop {
-        let mut record = TraceRecord { kind: RecordKind::Data as u8, detail: place.argument, ..about };
+        let mut data = TraceRecord { kind: RecordKind::Data as u8, detail: place.argument, ..about };
         let mut bytes = [0_u8; CHUNK];
         let wanted = CHUNK.min(place.len - done);
         let mut got = user::copy_in_user(io::ptr_of_mut(&mut bytes), place.at.add(done), wanted);
         let end = if place.is_text { bytes[..got].iter().position(|&byte| byte == 0) } else { None };
         got = end.unwrap_or(got);
-        fill(&mut record, done, if place.is_text { done + got } else { place.total }, &bytes[..got]);
-        writer.record(&record);
+        fill(&mut data, done, if place.is_text { done + got } else { place.total }, &bytes[..got]);
+        record(&data);
         done += got;
         if got < wanted || end.is_some() || done == place.len {
             return;
@@ -51,17 +56,24 @@ fn fill(record: &mut TraceRecord, at: usize, total: usize, bytes: &[u8]) {
     }
 }
 
-/// Records what file a number is.
-pub(super) fn record_file(writer: TraceWriter<'_>, about: TraceRecord, number: i32) {
+/// Records what file a number is; `known_as`: the number that requests have for it.
+pub(crate) fn record_file(about: TraceRecord, number: i32, known_as: i32, record: &mut dyn FnMut(&TraceRecord)) {
     let mut name = [0_u8; NAME];
-    let len = io::path_of(number, &mut name).unwrap_or(0);
+    let len = match fd_table::ring_index(number) {
+        // It is another file to the kernel.
+        Some(_) => {
+            name[..RING.len()].copy_from_slice(RING);
+            RING.len()
+        }
+        None => io::path_of(number, &mut name).unwrap_or(0),
+    };
     let mut at = 0;
     while at == 0 || at < len {
         let chunk = &name[at..len.min(at + CHUNK)];
-        let mut record = TraceRecord { kind: RecordKind::File as u8, ..about };
-        fill(&mut record, at, len, chunk);
-        record.payload[0] |= u64::from(number.cast_unsigned()) << 32;
-        writer.record(&record);
+        let mut file = TraceRecord { kind: RecordKind::File as u8, ..about };
+        fill(&mut file, at, len, chunk);
+        file.payload[0] |= u64::from(known_as.cast_unsigned()) << 32;
+        record(&file);
         at += CHUNK;
     }
 }

@@ -9,17 +9,21 @@ mod calls;
 mod data;
 mod tag;
 
-pub(crate) use calls::{entered, entering, registered, ring_made};
+#[cfg(not(loom))]
+pub(crate) use arguments::files as files_of;
+pub(crate) use calls::{EnterCall, RegisterCall, entered, entering, faulted_call, registered, ring_made, ring_refused};
+pub(crate) use data::record_file;
 pub(crate) use tag::TraceTag;
 pub(crate) use uringlet_sys::clock::ticks;
 pub(crate) use uringlet_sys::trace::is_on;
 
 use crate::ops::Outcome;
 use crate::ring_resources::RingResources;
-use data::{DataPlace, record_data, record_file};
+use data::{DataPlace, record_data};
 use uringlet_abi::{Opcode, Sqe, cqe, sqe};
-use uringlet_sys::trace::{RecordKind, TraceRecord, TraceWriter, argument, road, with_buffer};
-use uringlet_sys::{UserPtr, process, program_tid::program_tid};
+use uringlet_sys::fault_plan::Fault;
+use uringlet_sys::trace::{RecordKind, TracePolicy, TraceRecord, TraceWriter, argument, road, with_buffer};
+use uringlet_sys::{UserPtr, io, process, program_tid::program_tid, user};
 
 /// The calling thread, which has the ring's lock.
 fn thread(res: &RingResources) -> u32 {
@@ -49,7 +53,7 @@ pub(crate) fn submitted(res: &mut RingResources, entry: &Sqe, is_last: bool, sin
     let is_traced = with_buffer(|writer| {
         record_names(writer, record, files);
         writer.record(&record);
-        record_arguments(writer, record, entry);
+        record_arguments(writer.policy(), record, entry, &mut |record| writer.record(record));
     });
     is_traced.map_or(TraceTag::NONE, |()| tag)
 }
@@ -64,9 +68,9 @@ pub(crate) fn executed(res: &mut RingResources, entry: &Sqe, is_last: bool, sinc
     record.payload[10] = since;
     with_buffer(|writer| {
         record_names(writer, record, files);
-        record_arguments(writer, record, entry);
+        record_arguments(writer.policy(), record, entry, &mut |record| writer.record(record));
         if entry.opcode == Opcode::Read as u8 {
-            record_filled(writer, record, UserPtr::at(entry.addr), outcome);
+            record_filled(writer, record, UserPtr::at(entry.addr), outcome.res);
         }
         writer.record(&record);
     });
@@ -79,34 +83,84 @@ fn record_of_sqe(res: &mut RingResources, kind: RecordKind, entry: &Sqe, is_last
     let mut record = record_of(res, kind, tag.number());
     record.detail = if is_last { TraceRecord::LAST } else { 0 };
     record.payload[..8].copy_from_slice(&entry.to_words());
-    let [mut file, second] = Opcode::from_u8(entry.opcode).map_or([-1; 2], |opcode| arguments::files(opcode, entry));
-    if entry.flags & sqe::FIXED_FILE != 0 && file >= 0 {
-        file = registered_number(res, file);
-    }
+    let [file, second] = file_numbers(res, entry);
     record.payload[8] = u64::from(file.cast_unsigned());
     (tag, record, [file, second])
 }
 
-fn record_names(writer: TraceWriter<'_>, record: TraceRecord, files: [i32; 2]) {
+/// The descriptor numbers that an SQE uses, those of registered files too. -1: none.
+fn file_numbers(res: &RingResources, entry: &Sqe) -> [i32; 2] {
+    let [mut file, second] = Opcode::from_u8(entry.opcode).map_or([-1; 2], |opcode| arguments::files(opcode, entry));
+    if entry.flags & sqe::FIXED_FILE != 0 && file >= 0 {
+        file = registered_number(res, file);
+    }
+    [file, second]
+}
+
+/// The number of the file that an SQE is about. -1: none.
+pub(crate) fn file_number(res: &RingResources, entry: &Sqe) -> i32 {
+    file_numbers(res, entry)[0]
+}
+
+/// Whether `is_meant` is true of a path that an SQE names, or of that of one of its files.
+#[cold]
+pub(crate) fn has_path(res: &RingResources, entry: &Sqe, is_meant: impl Fn(&[u8]) -> bool) -> bool {
+    let mut bytes = alloc::vec![0; data::PATH];
+    for number in file_numbers(res, entry).into_iter().filter(|&number| number >= 0) {
+        let len = io::path_of(number, &mut bytes).unwrap_or(0);
+        if is_meant(&bytes[..len]) {
+            return true;
+        }
+    }
+    let mut is_named = false;
+    if let Some(opcode) = Opcode::from_u8(entry.opcode) {
+        arguments::of(opcode, entry, 0, |place| {
+            if place.is_text
+                && let Ok(len) = user::read_cstr(&mut bytes, place.at)
+            {
+                is_named |= is_meant(&bytes[..len.saturating_sub(1)]);
+            }
+        });
+    }
+    is_named
+}
+
+/// What a record says of a fault. `subject`: an opcode or a call.
+fn fault_words(fault: Fault, subject: u64, user_data: u64) -> [u64; 7] {
+    let [first, second, third, fourth] = fault.actions.to_words();
+    [u64::from(fault.id.number), subject, user_data, first, second, third, fourth]
+}
+
+/// Something is done to a request on purpose.
+#[cold]
+pub(crate) fn faulted(res: &RingResources, tag: TraceTag, entry: &Sqe, fault: Fault) {
+    let mut record = record_of(res, RecordKind::Fault, tag.number());
+    record.payload[..7].copy_from_slice(&fault_words(fault, entry.opcode.into(), entry.user_data));
+    with_buffer(|writer| writer.record(&record));
+}
+
+/// Records the names of files that the tracer does not have.
+pub(crate) fn record_names(writer: TraceWriter<'_>, record: TraceRecord, files: [i32; 2]) {
     for number in files.into_iter().filter(|&number| number >= 0 && !writer.is_named(number)) {
-        record_file(writer, record, number);
+        record_file(record, number, number, &mut |record| writer.record(record));
     }
 }
 
-fn record_arguments(writer: TraceWriter<'_>, record: TraceRecord, entry: &Sqe) {
+/// Passes what the SQE points to, to `sink`.
+pub(crate) fn record_arguments(policy: TracePolicy, record: TraceRecord, entry: &Sqe, sink: &mut dyn FnMut(&TraceRecord)) {
     if let Some(opcode) = Opcode::from_u8(entry.opcode) {
-        let limit = writer.policy().string_limit as usize;
-        arguments::of(opcode, entry, limit, |place| record_data(writer, record, place));
+        arguments::of(opcode, entry, policy.string_limit as usize, |place| record_data(record, place, sink));
     }
 }
 
 /// Records the beginning of what was read.
-fn record_filled(writer: TraceWriter<'_>, record: TraceRecord, at: UserPtr, outcome: Outcome) {
+pub(crate) fn record_filled(writer: TraceWriter<'_>, record: TraceRecord, at: UserPtr, res: i32) {
     let limit = writer.policy().string_limit as usize;
-    let total = usize::try_from(outcome.res).unwrap_or(0);
+    let total = usize::try_from(res).unwrap_or(0);
     if total > 0 && limit > 0 {
         let data = TraceRecord { kind: RecordKind::Data as u8, ..record };
-        record_data(writer, data, DataPlace { argument: argument::RESULT, at, len: total.min(limit), total, is_text: false });
+        let place = DataPlace { argument: argument::RESULT, at, len: total.min(limit), total, is_text: false };
+        record_data(data, place, &mut |record| writer.record(record));
     }
 }
 
@@ -147,7 +201,7 @@ pub(crate) fn completed(res: &RingResources, end: TracedOutcome, outcome: Outcom
     record.payload[2] = end.opcode as u64;
     with_buffer(|writer| {
         if let Some(at) = filled {
-            record_filled(writer, record, at, outcome);
+            record_filled(writer, record, at, outcome.res);
         }
         writer.record(&record);
     });

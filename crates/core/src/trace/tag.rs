@@ -1,14 +1,16 @@
 //! What a request keeps for a tracer.
 
+use uringlet_sys::trace::road;
+
 /// The request's number in its ring, and the ways it went (`road`): one word, for a request has no
 /// room for more.
 ///
-/// Numbers come again after 2^25 requests of a ring. The tracer tells an older request that is
+/// Numbers come again after 2^24 requests of a ring. The tracer tells an older request that is
 /// still in flight from a newer one by opcode and user_data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TraceTag(u32);
 
-const ROAD_BITS: u32 = 7;
+const ROAD_BITS: u32 = 8;
 
 impl TraceTag {
     /// Of a request that was submitted without a tracer.
@@ -25,7 +27,13 @@ impl TraceTag {
     }
 
     pub(super) const fn road(self) -> u8 {
-        self.0 as u8 & ((1 << ROAD_BITS) - 1)
+        self.0 as u8
+    }
+
+    /// Whether something is done to the request on purpose.
+    #[inline(always)]
+    pub(crate) const fn is_injected(self) -> bool {
+        self.0 & road::INJECTED as u32 != 0
     }
 
     /// The request goes this way, too.
@@ -38,11 +46,10 @@ impl TraceTag {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use uringlet_sys::trace::road;
 
     #[test]
     fn numbers_wrap_around_none() {
-        let last = TraceTag::numbered((1 << 25) - 1);
+        let last = TraceTag::numbered((1 << 24) - 1);
         assert!(last.number() != 0 && TraceTag::NONE.by(road::COMMAND).number() == 0);
         assert_eq!(TraceTag::numbered(last.number() + 1).number(), 1);
         let both = last.by(road::POLL).by(road::IO_WQ);

@@ -19,7 +19,7 @@ use crate::fd_table;
 use crate::io;
 use crate::linux::general::F_DUPFD_CLOEXEC;
 use crate::lock::Mutex;
-use crate::process::sleep_ns;
+use crate::process::{self, sleep_ns};
 use alloc::collections::BTreeMap;
 use core::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, fence};
@@ -32,11 +32,28 @@ pub(crate) const FIRST_INTERNAL: u32 = 900;
 /// The next choice if those are used up: few programs have so many descriptors.
 const NEXT_INTERNAL: u32 = 128;
 
-/// A duplicate with a number for the engine, or with any if the limit is too low for those.
+/// A duplicate with a number for the engine: one that the program would not get either, or any if
+/// the limits are too low for those.
 pub(super) fn duplicate(fd: i32) -> Result<i32, Errno> {
-    let own = io::fcntl(fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL);
+    let own = io::fcntl(fd, F_DUPFD_CLOEXEC, FIRST_INTERNAL).or_else(|_| beyond_soft_limit(fd));
     let own = own.or_else(|_| io::fcntl(fd, F_DUPFD_CLOEXEC, NEXT_INTERNAL)).or_else(|_| io::dup_cloexec(fd));
     own.map(io::number_of)
+}
+
+/// A duplicate with a number from the soft limit on open files on, which is the hard one for a
+/// moment: in the kernel a registered file counts against neither.
+#[cold]
+fn beyond_soft_limit(fd: i32) -> Result<usize, Errno> {
+    /// Threads that do the same at once may lower the limit again too early for each other.
+    const TRIES: u32 = 16;
+    let mut own = Err(Errno::EMFILE);
+    for _ in 0..TRIES {
+        own = process::with_hard_nofile_limit(|soft| io::fcntl(fd, F_DUPFD_CLOEXEC, soft))?;
+        if !matches!(own, Err(Errno::EMFILE | Errno::EINVAL)) {
+            break;
+        }
+    }
+    own
 }
 
 #[cfg(not(loom))]

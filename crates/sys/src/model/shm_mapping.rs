@@ -55,6 +55,11 @@ impl ShmMapping {
         Ok(Self { halves: Arc::new(halves), words: Arc::new(words), process_shared: Arc::default() })
     }
 
+    /// Parts with memory of their own.
+    pub(crate) fn map_parts<const N: usize>(lens: [usize; N]) -> Result<(Self, [Self; N]), Errno> {
+        Ok((Self::none(), lens.map(|len| Self::map(len).expect("a model has memory"))))
+    }
+
     /// A model's program supplies no memory.
     pub(crate) fn from_user(_base: UserPtr, _len: usize) -> Result<Self, Errno> {
         Err(Errno::EFAULT)
@@ -67,6 +72,11 @@ impl ShmMapping {
 
     /// As [`from_user`](Self::from_user): the program has a clone instead.
     pub(crate) fn map_again(&self, _len: usize) -> Result<usize, Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    /// As above.
+    pub(crate) fn map_part_again(&self, _part: &Self, _len: usize) -> Result<usize, Errno> {
         Err(Errno::EINVAL)
     }
 

@@ -23,6 +23,10 @@ pub(super) fn wake(addr: usize, _is_private: bool, n: i32, mask: u32) -> Result<
     Ok(model::with(|kernel| kernel.wake_masked(On::Futex(addr), n.max(1) as u32, mask)))
 }
 
+pub(super) fn look_up(_addr: usize, _is_private: bool) -> Result<(), Errno> {
+    Ok(())
+}
+
 pub(super) fn wait(waiter: FutexWaitv, mask: u32) -> Result<(), Errno> {
     sleep_on(&[waiter], mask).map(drop)
 }

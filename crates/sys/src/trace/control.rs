@@ -11,10 +11,13 @@
 //! itself as a user while it has the buffer: the one that finds no reader takes the buffer away,
 //! and unmaps it when no user is left.
 //!
+//! A process that injects faults has `LOOKING` in place of `OFF`: its requests take the same slow
+//! way.
+//!
 //! `trace -p` writes path and state by process_vm_writev(2), the state last.
 
 use super::buffer::TraceBuffer;
-use super::control_word::{OFF, ON, OPENING, PATH, REQUESTED, TraceControl};
+use super::control_word::{LOOKING, OFF, ON, OPENING, PATH, REQUESTED, TraceControl};
 use super::layout::{RecordKind, TraceRecord};
 use super::queue::Pushed;
 use crate::passthrough::write_stderr;
@@ -42,11 +45,24 @@ fn next_trace() {
     IS_NEW.store(true, Relaxed);
 }
 
-/// Whether this process records, or may be about to. One relaxed load.
+/// Whether this process records, or may be about to, or [looks](look) at its requests. One relaxed
+/// load.
 #[inline(always)]
 #[must_use]
 pub fn is_on() -> bool {
     trace_control().state.load(Relaxed) != OFF
+}
+
+/// From now on [`is_on`], with a tracer or without one.
+pub fn look() {
+    let control = trace_control();
+    control.idle.store(LOOKING, Relaxed);
+    let _ = control.state.compare_exchange(OFF, LOOKING, AcqRel, Relaxed);
+}
+
+/// The state without a tracer.
+fn idle() -> u32 {
+    trace_control().idle.load(Relaxed)
 }
 
 /// Records from now on, for the tracer whose buffer is at this path.
@@ -130,7 +146,7 @@ fn open_if_requested() {
     match state.compare_exchange(REQUESTED, OPENING, AcqRel, Acquire) {
         Ok(_) => {
             let is_open = open();
-            let _ = state.compare_exchange(OPENING, if is_open { ON } else { OFF }, AcqRel, Relaxed);
+            let _ = state.compare_exchange(OPENING, if is_open { ON } else { idle() }, AcqRel, Relaxed);
         }
         Err(_) => {
             while state.load(Acquire) == OPENING {
@@ -194,7 +210,7 @@ fn close(dead: *const TraceBuffer) {
         take_away();
     }
     // Another tracer may have asked meanwhile.
-    let _ = state.compare_exchange(OPENING, if is_dead { OFF } else { ON }, AcqRel, Relaxed);
+    let _ = state.compare_exchange(OPENING, if is_dead { idle() } else { ON }, AcqRel, Relaxed);
 }
 
 fn take_away() {

@@ -4,7 +4,7 @@
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Version of the layout and of the records.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 3;
 /// `uringtrc`
 #[cfg(not(loom))]
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"uringtrc");
@@ -53,6 +53,35 @@ pub enum RecordKind {
     /// A request that was executed without being built, its data before it: eight words of its SQE;
     /// the number of its file; result and CQE flags; ticks at its submission.
     Executed = 9,
+    /// Something was done to a request or a call on purpose: the number of the decision; opcode, or
+    /// [`FaultedCall`]; user_data; four words of `FaultActions`.
+    Fault = 10,
+    /// Of a ring of the kernel's: SQEs and CQEs that were overwritten before they were seen.
+    Lost = 11,
+}
+
+/// The call in a record of kind [`RecordKind::Fault`] without a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FaultedCall {
+    /// io_uring_setup(2)
+    Setup = 1,
+    /// io_uring_enter(2)
+    Enter = 2,
+    /// io_uring_register(2)
+    Register = 3,
+}
+
+impl FaultedCall {
+    /// Its name.
+    #[must_use]
+    pub const fn name(number: u64) -> &'static str {
+        match number {
+            1 => "io_uring_setup",
+            2 => "io_uring_enter",
+            _ => "io_uring_register",
+        }
+    }
 }
 
 impl RecordKind {
@@ -69,6 +98,8 @@ impl RecordKind {
             7 => Self::Enter,
             8 => Self::Register,
             9 => Self::Executed,
+            10 => Self::Fault,
+            11 => Self::Lost,
             _ => return None,
         })
     }
@@ -90,6 +121,8 @@ pub mod road {
     pub const TIMER: u8 = 1 << 5;
     /// A ublk device has it.
     pub const COMMAND: u8 = 1 << 6;
+    /// Something was done to it on purpose. Of a call, too.
+    pub const INJECTED: u8 = 1 << 7;
 }
 
 /// What [`RecordKind::Data`] is of.
@@ -115,7 +148,7 @@ pub mod argument {
 pub struct TraceRecord {
     /// [`RecordKind`].
     pub kind: u8,
-    /// [`road`], of a completion.
+    /// [`road`], of a completion or a call.
     pub road: u8,
     /// Of data: which [`argument`]. Of a submission: [`Self::LAST`]. Of a completion: the others.
     pub detail: u16,
@@ -144,6 +177,14 @@ impl TraceRecord {
     pub const MORE: u16 = 2;
     /// Of a completion: a notification of zero copy.
     pub const NOTIFICATION: u16 = 4;
+    /// Of a completion: a CQE that is no request's of this ring.
+    pub const NO_REQUEST: u16 = 8;
+    /// Of a completion: several requests have this `user_data`.
+    pub const UNCERTAIN: u16 = 16;
+    /// Of a completion: the request has ended without a CQE, and nothing else is known.
+    pub const UNSEEN: u16 = 32;
+    /// Of a completion: the kernel's ring has executed it. How is not seen.
+    pub const OF_KERNEL: u16 = 64;
 
     pub(super) fn to_words(self) -> [u64; RECORD_WORDS] {
         let mut words = [0; RECORD_WORDS];
@@ -236,8 +277,8 @@ mod tests {
             payload: core::array::from_fn(|n| n as u64),
         };
         assert_eq!(TraceRecord::from_words(&record.to_words()), record);
-        assert_eq!((1..=9).filter(|&kind| RecordKind::from_u8(kind).is_some_and(|known| known as u8 == kind)).count(), 9);
-        assert_eq!((RecordKind::from_u8(0), RecordKind::from_u8(10)), (None, None));
+        assert_eq!((1..=11).filter(|&kind| RecordKind::from_u8(kind).is_some_and(|known| known as u8 == kind)).count(), 11);
+        assert_eq!((RecordKind::from_u8(0), RecordKind::from_u8(12)), (None, None));
     }
 
     #[test]

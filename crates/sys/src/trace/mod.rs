@@ -22,11 +22,12 @@ mod queue;
 #[cfg(not(loom))]
 pub use buffer::{TraceBuffer, now};
 #[cfg(not(loom))]
-pub use control::{TraceWriter, forget_in_child, is_on, request, with_buffer};
+pub use control::{TraceWriter, forget_in_child, is_on, look, request, with_buffer};
 #[cfg(not(loom))]
 pub use control_word::TraceControl;
 pub use layout::{
-    DROPS_WHEN_FULL, LAYOUT_VERSION, PAYLOAD_WORDS, RecordKind, TRACES_CALLS, TracePolicy, TraceRecord, argument, data_chunk_bytes, road,
+    DROPS_WHEN_FULL, FaultedCall, LAYOUT_VERSION, PAYLOAD_WORDS, RecordKind, TRACES_CALLS, TracePolicy, TraceRecord, argument,
+    data_chunk_bytes, road,
 };
 #[cfg(not(loom))]
 pub use owner::OwnerLock;
@@ -64,6 +65,9 @@ mod in_model {
     /// Nothing.
     pub const fn request(_path: &[u8]) {}
 
+    /// Nothing.
+    pub const fn look() {}
+
     /// Never.
     #[must_use]
     pub const fn is_on() -> bool {
@@ -79,4 +83,4 @@ mod in_model {
     pub const fn forget_in_child() {}
 }
 #[cfg(loom)]
-pub use in_model::{TraceWriter, forget_in_child, is_on, request, with_buffer};
+pub use in_model::{TraceWriter, forget_in_child, is_on, look, request, with_buffer};

@@ -2,7 +2,7 @@
 
 use super::waitv::FutexWaitv;
 use crate::clock::timespec;
-use crate::linux::general::{FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET};
+use crate::linux::general::{FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET};
 use crate::user::{self, UserPtr};
 use syscalls::{Errno, Sysno, raw_syscall, syscall};
 
@@ -17,6 +17,14 @@ pub(super) fn value(addr: UserPtr) -> Result<u32, Errno> {
 pub(super) fn wake(addr: usize, is_private: bool, n: i32, mask: u32) -> Result<usize, Errno> {
     // SAFETY: the kernel uses the address as a key, and checks it.
     unsafe { syscall!(Sysno::futex, addr, FUTEX_WAKE_BITSET | flag(is_private), n, 0, 0, mask) }
+}
+
+/// Whether the kernel finds a futex at `addr`. Requeues nobody to where they are: of all calls that
+/// look the futex up this one neither wakes nor sleeps.
+pub(super) fn look_up(addr: usize, is_private: bool) -> Result<(), Errno> {
+    const NONE: u32 = 0;
+    // SAFETY: the kernel uses the addresses as keys, and checks them.
+    unsafe { syscall!(Sysno::futex, addr, FUTEX_REQUEUE | flag(is_private), NONE, NONE, addr, 0) }.map(drop)
 }
 
 /// Passes a deadline that never comes: only a wait with a deadline is not restarted after a signal.

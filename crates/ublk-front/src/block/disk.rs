@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{ThreadId, current};
 use std::time::{Duration, Instant};
 use uringlet_sys::Errno;
 use uringlet_sys::loop_device::{self, LoopConfig};
@@ -45,10 +46,10 @@ pub(super) struct LoopDisk {
     threads: Arc<ServingThreads>,
 }
 
-/// Counts serving threads.
+/// The threads that read requests.
 #[derive(Debug, Default)]
 struct ServingThreads {
-    live: Mutex<u16>,
+    live: Mutex<Vec<ThreadId>>,
     thread_ended: Condvar,
 }
 
@@ -121,7 +122,7 @@ fn open_root(mount: &OwnedFd, is_read_only: bool) -> Result<OwnedFd, Errno> {
 }
 
 /// `EEXIST` if the name is taken by anything but the stale node of a killed process.
-fn check_name(node: &Path) -> Result<(), Errno> {
+pub(super) fn check_name(node: &Path) -> Result<(), Errno> {
     let is_free = std::fs::symlink_metadata(node).is_err() || (stale::is_loop(node) && !stale::is_alive(node));
     if is_free { Ok(()) } else { Err(Errno::EEXIST) }
 }
@@ -161,25 +162,30 @@ fn mount(fuse: OwnedFd, device: Arc<dyn BlockDevice>, threads: &Arc<ServingThrea
     let file = Arc::new(FuseFile::new(fuse, device));
     fsconfig_create(filesystem).map_err(errno)?;
     for number in 0..THREADS_MAX {
-        let (file, threads) = (Arc::clone(&file), Arc::clone(threads));
-        *lock(&threads.live) += 1;
+        let (file, ending) = (Arc::clone(&file), Arc::clone(threads));
+        // A thread that ends at once finds itself in the list.
+        let mut live = lock(&threads.live);
         let serve = move || {
             file.serve(number % queues);
             drop(file);
-            *lock(&threads.live) -= 1;
-            threads.thread_ended.notify_all();
+            lock(&ending.live).retain(|id| *id != current().id());
+            ending.thread_ended.notify_all();
         };
-        std::thread::Builder::new().name("ublk-fuse".into()).spawn(serve).map_err(|_| Errno::ENOMEM)?;
+        let thread = std::thread::Builder::new().name("ublk-fuse".into()).spawn(serve).map_err(|_| Errno::ENOMEM)?;
+        live.push(thread.thread().id());
     }
     let flags = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     fsmount(filesystem, FsMountFlags::FSMOUNT_CLOEXEC, flags).map_err(errno)
 }
 
 impl ServingThreads {
+    /// Waits for their end, unless this is one of them: then the kernel may still wait for a reply
+    /// that only this thread can give.
     fn wait(&self, timeout: Duration) {
         let until = Instant::now() + timeout;
         let mut live = lock(&self.live);
-        while *live > 0 && Instant::now() < until {
+        let is_one = live.contains(&current().id());
+        while !is_one && !live.is_empty() && Instant::now() < until {
             live = self.thread_ended.wait_timeout(live, until - Instant::now()).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -14,19 +14,21 @@
 //!
 //! - wire: FUSE's structures (pure)         - serve: requests and replies
 //! - disk: the three parts of one device    - stale: remains of a killed process
-//! - this file: the FrontEnd
+//! - numbers: which process has which       - this file: the FrontEnd
 //!
 //! Differs: a discard reaches the server as a write of zeroes that may unmap, as the loop device
 //! has one request for both; without write-zeroes in the device's limits there is neither. FUA is a
 //! write and a flush. No partition scan.
 
 mod disk;
+mod numbers;
 mod serve;
 mod stale;
 mod wire;
 
 use crate::sync::lock;
 use disk::LoopDisk;
+use numbers::NumberLocks;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -39,13 +41,14 @@ pub struct BlockFrontEnd {
     /// The directory of the nodes.
     dir: PathBuf,
     disks: Mutex<BTreeMap<u32, LoopDisk>>,
+    numbers: NumberLocks,
 }
 
 impl BlockFrontEnd {
     /// Makes nodes in `dir`: `/dev`, or a temporary directory in tests.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), disks: Mutex::default() }
+        Self { dir: dir.to_owned(), disks: Mutex::default(), numbers: NumberLocks::new(dir) }
     }
 
     /// What this machine or user lacks, one sentence each.
@@ -79,6 +82,19 @@ impl BlockFrontEnd {
 }
 
 impl FrontEnd for BlockFrontEnd {
+    fn reserve(&self, id: u32) -> Result<(), Errno> {
+        self.numbers.lock(id)?;
+        disk::check_name(&self.node(id)).inspect_err(|_| self.numbers.unlock(id))
+    }
+
+    fn release(&self, id: u32) {
+        self.numbers.unlock(id);
+    }
+
+    fn block_node(&self, id: u32) -> Option<String> {
+        lock(&self.disks).get(&id).map(|disk| disk.node_and_rdev().0.to_string_lossy().into_owned())
+    }
+
     fn start(&self, device: Arc<dyn BlockDevice>) -> Result<(), Errno> {
         let id = device.id();
         if lock(&self.disks).contains_key(&id) {

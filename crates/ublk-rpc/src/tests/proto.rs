@@ -27,7 +27,7 @@ fn same<M: Message + Default + PartialEq + std::fmt::Debug>(pool: &DescriptorPoo
 fn messages_match_the_proto_file() {
     let pool = pool();
     let (session, offset, data) = (u64::MAX - 1, 1 << 40, Bytes::from_static(b"data"));
-    same(&pool, "OpenRequest", OpenRequest { owner: data.clone(), takeover: true, resume: true });
+    same(&pool, "OpenRequest", OpenRequest { owner: data.clone(), takeover: true, resume: true, volume_hash: 1 << 63 | 5 });
     let opened = OpenReply { session, size: 1 << 50, volume: "name".to_owned(), read_only: true, volatile_cache: true };
     same(&pool, "OpenReply", opened);
     same(&pool, "ReadRequest", ReadRequest { session, offset, length: u32::MAX });

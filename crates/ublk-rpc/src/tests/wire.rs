@@ -35,7 +35,7 @@ struct RawClient {
 impl RawClient {
     async fn new(endpoint: &StoreEndpoint) -> Self {
         let channel = endpoint.connect().await.unwrap();
-        let request = OpenRequest { owner: Bytes::from_static(b"raw"), takeover: true, resume: false };
+        let request = OpenRequest { owner: Bytes::from_static(b"raw"), takeover: true, resume: false, volume_hash: 0 };
         let (info, lease) = open_session(channel.clone(), GrpcBody::request(&request, Bytes::new())).await.unwrap();
         Self { channel, session: info.session, _lease: lease }
     }

@@ -98,12 +98,12 @@ impl RpcFixture {
         let info = remote.info().clone();
         let flags = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
         let is_read_only = info.is_read_only;
-        let spec = DeviceSpec { id: u32::MAX, size: info.size, queues: 2, depth: 8, flags, is_read_only, block_shift: 9 };
+        let spec = DeviceSpec { id: u32::MAX, size: info.size, queues: 2, depth: 8, flags, identity: 0, is_read_only, block_shift: 9 };
         let (id, device) = add(&self.client, &spec, buffers, info.has_cache).unwrap();
         let client = self.client.clone();
         let server = std::thread::spawn(move || {
             let how = (runtime.handle(), AbortSignal::default());
-            serve(device, remote, buffers, how, move || client.start(id).unwrap()).unwrap();
+            serve(device, Arc::new(remote), buffers, how, move || client.start(id).unwrap()).unwrap();
             runtime.shutdown_background();
         });
         wait_until("it is live", || self.client.info(id).unwrap().state == state::LIVE && self.block(id).is_some());

@@ -17,7 +17,7 @@ use uringlet_ublk_rpc::store::BlockStore;
 use uringlet_ublk_rpc::{StoreClaim, StoreEndpoint};
 use uringlet_ublk_server::backing::BackingStore;
 use uringlet_ublk_server::buffers::BufferMode;
-use uringlet_ublk_server::volume::BackingVolume;
+use uringlet_ublk_server::volume::{BackingVolume, Volume, name_hash};
 use volumes::{Failing, file};
 
 const MODES: [BufferMode; 3] = [BufferMode::OnDemand, BufferMode::Preallocated, BufferMode::UserCopy];
@@ -211,7 +211,9 @@ fn random_bytes_on_the_port_do_not_disturb_a_store() {
 #[test]
 fn a_store_serves_one_device() {
     let address = port();
-    let _store = ServedStore::new(&address, ram());
+    let stored = ram();
+    let volume = stored.info().name;
+    let _store = ServedStore::new(&address, stored);
     let open = |claim| {
         let endpoint = StoreEndpoint::parse(&address).unwrap();
         fixture::runtime().block_on(RemoteBackend::open(endpoint, claim, TIMEOUT)).map(drop)
@@ -222,7 +224,10 @@ fn a_store_serves_one_device() {
     assert!(refusal.contains("another device uses"), "{refusal}");
     let local = fixture.local(&device, 0);
     local.write(0, &[1; 512], 0).unwrap();
-    open(StoreClaim::TakeOver).unwrap();
+    let refusal = open(StoreClaim::TakeOver(1)).unwrap_err().to_string();
+    assert!(refusal.contains("has another volume than the device"), "{refusal}");
+    local.write(0, &[1; 512], 0).unwrap();
+    open(StoreClaim::TakeOver(name_hash(&volume))).unwrap();
     assert_eq!(local.write(0, &[1; 512], 0), Err(Errno::EIO), "it was taken away");
     drop(device);
     fixture::wait_until("the store is free", || open(StoreClaim::IfUnused).is_ok());

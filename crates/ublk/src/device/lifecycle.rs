@@ -142,7 +142,7 @@ impl<P: Platform> UblkDevice<P> {
         let mut actions = DeferredActions::new();
         let is_stopped = {
             let mut state = self.state();
-            let Some(teardown) = state.teardown.filter(|_| self.in_flight.load(SeqCst) == 0) else { return };
+            let Some(teardown) = state.teardown.filter(|_| self.is_idle()) else { return };
             state.teardown = None;
             self.is_tearing_down.store(false, SeqCst);
             self.finish_teardown(&mut state, teardown, &mut actions);
@@ -178,7 +178,7 @@ impl<P: Platform> UblkDevice<P> {
         }
     }
 
-    fn cancel_all(&self, actions: &mut DeferredActions<P::Command>) {
+    pub(super) fn cancel_all(&self, actions: &mut DeferredActions<P::Command>) {
         self.queues.iter().for_each(|queue| queue.inner.lock().cancel_all(actions));
     }
 

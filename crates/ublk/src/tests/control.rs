@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::FEATURES;
+use crate::wire::DeviceRecord;
 
 fn header() -> CtrlCmd {
     CtrlCmd { queue_id: u16::MAX, len: 64, addr: 1, ..CtrlCmd::default() }
@@ -42,6 +43,55 @@ fn add_dev_returns_the_granted_features() {
     let got = add(&harness, &ROOT, any, CtrlCmd { dev_id: u32::MAX, ..header() }).unwrap();
     assert_eq!((got.dev_id, got.flags), (1, feature::CMD_IOCTL_ENCODE | feature::URING_CMD_COMP_IN_TASK | feature::PER_IO_DAEMON));
     assert_eq!(harness.driver.ids(), [0, 1]);
+}
+
+#[test]
+fn numbers_are_reserved_at_the_front_ends() {
+    let harness = Harness::new();
+    let reserved = || harness.front_end.reserved.lock().unwrap().clone();
+    harness.front_end.foreign.lock().unwrap().extend([0, 2]);
+    let any = |harness: &Harness| {
+        add(harness, &ROOT, DevInfo { dev_id: u32::MAX, ..INFO }, CtrlCmd { dev_id: u32::MAX, ..header() }).map(|info| info.dev_id)
+    };
+    assert_eq!(add(&harness, &ROOT, INFO, header()), Err(Errno::EEXIST));
+    assert_eq!((any(&harness), any(&harness), reserved()), (Ok(1), Ok(3), vec![1, 3]));
+    // A device that is not made reserves nothing.
+    let mut short = vec![0; 10];
+    let info = CtrlCmd { dev_id: 0, ..header() };
+    assert_eq!(harness.driver.control(&ROOT, 0xc020_7504, info, &mut short), Err(Errno::EFAULT));
+    assert_eq!(reserved(), [1, 3]);
+    harness.driver.control(&ROOT, 0x7505, CtrlCmd { dev_id: 1, ..header() }, &mut Vec::new()).unwrap();
+    assert_eq!((reserved(), any(&harness)), (vec![3], Ok(1)));
+}
+
+#[test]
+fn a_record_brings_a_device_to_another_driver() {
+    let mut harness = Harness::new();
+    let device = harness.add(feature::NEED_GET_DATA, 2);
+    assert_eq!(device.record(), None, "it is not live");
+    device.open().unwrap();
+    harness.fetch_all(feature::NEED_GET_DATA, 2);
+    harness.command(ctrl::START_DEV, 77).unwrap();
+    let record = device.record().unwrap();
+    let next = Harness::new();
+    let adopt =
+        |record: &DeviceRecord| next.driver.adopt(record, TestPlatform { server: Arc::clone(&next.server) }.alloc_buffers(1, 2).unwrap());
+    for bad in [
+        DeviceRecord { info: DevInfo { queue_depth: 0, ..record.info }, ..record },
+        DeviceRecord { info: DevInfo { nr_hw_queues: 5000, ..record.info }, ..record },
+        DeviceRecord { info: DevInfo { dev_id: 1 << 20, ..record.info }, ..record },
+        DeviceRecord { info: DevInfo { flags: feature::ZONED, ..record.info }, ..record },
+        DeviceRecord { params: [0; 112], ..record },
+    ] {
+        assert_eq!(adopt(&bad).err(), Some(Errno::EINVAL));
+    }
+    assert!(next.driver.ids().is_empty() && next.front_end.reserved.lock().unwrap().is_empty());
+    let adopted = adopt(&record).unwrap();
+    assert_eq!(adopt(&record).err(), Some(Errno::EEXIST));
+    assert_eq!(adopted.info(), DevInfo { state: 0, ublksrv_pid: -1, ..record.info });
+    assert_eq!(adopted.state().params.limits(), device.state().params.limits());
+    harness.command(ctrl::STOP_DEV, 0).unwrap();
+    assert_eq!(device.record(), None);
 }
 
 #[test]

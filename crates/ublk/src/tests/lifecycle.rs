@@ -54,6 +54,44 @@ fn a_refusing_front_end_fails_start_dev() {
 }
 
 #[test]
+fn commands_that_reach_a_deleted_device_end() {
+    let mut harness = Harness::new();
+    let device = harness.add(0, 2);
+    device.open().unwrap();
+    assert_eq!(harness.io(ublk_io::FETCH_REQ, 0, 0, 1), None);
+    harness.command(ctrl::DEL_DEV_ASYNC, 0).unwrap();
+    assert_eq!((harness.results(), harness.io(ublk_io::FETCH_REQ, 1, 0, 1)), (vec![-19], Some(-19)));
+    device.close();
+    assert!(harness.driver.device(0).is_none());
+}
+
+/// Frees each slot where it is told, as front ends do.
+#[derive(Debug)]
+struct FreeingClient(Arc<UblkDevice<TestPlatform>>, Arc<RecordingFrontEnd>);
+
+impl BlockClient for FreeingClient {
+    fn done(&self, _: u64, slot: IoSlot, result: Result<(), Errno>) {
+        assert_eq!(result, Err(Errno::EIO));
+        self.0.free_slot(slot);
+        self.1.calls.lock().unwrap().push("done");
+    }
+}
+
+#[test]
+fn front_ends_are_stopped_after_every_client_was_told() {
+    let mut harness = Harness::new();
+    let device = harness.live(0, 4);
+    let client: Arc<dyn BlockClient> = Arc::new(FreeingClient(Arc::clone(&device), Arc::clone(&harness.front_end)));
+    for sector in 0..3 {
+        let slot = device.alloc_slot(0, &client).unwrap();
+        device.submit(slot, BlockRequest { op: IoOp::Read, flags: 0, sector, sectors: 1, data: DataLocation::Slot }, &client, sector);
+    }
+    device.close();
+    assert_eq!(*harness.front_end.calls.lock().unwrap(), ["start", "done", "done", "done", "stop"]);
+    harness.results();
+}
+
+#[test]
 fn stop_dev_waits_for_dispatched_requests() {
     let mut harness = Harness::new();
     let device = harness.live(0, 2);

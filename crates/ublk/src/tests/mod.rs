@@ -186,11 +186,26 @@ impl BlockClient for RecordingClient {
 struct RecordingFrontEnd {
     calls: Mutex<Vec<&'static str>>,
     refuses: Mutex<bool>,
+    /// Numbers that others have, and those that are reserved here.
+    foreign: Mutex<Vec<u32>>,
+    reserved: Mutex<Vec<u32>>,
     /// Called once, by `before_stop`.
     on_before_stop: OneShotHook,
 }
 
 impl FrontEnd for RecordingFrontEnd {
+    fn reserve(&self, id: u32) -> Result<(), Errno> {
+        if self.foreign.lock().unwrap().contains(&id) {
+            return Err(Errno::EEXIST);
+        }
+        self.reserved.lock().unwrap().push(id);
+        Ok(())
+    }
+
+    fn release(&self, id: u32) {
+        self.reserved.lock().unwrap().retain(|&other| other != id);
+    }
+
     fn start(&self, _: Arc<dyn BlockDevice>) -> Result<(), Errno> {
         self.calls.lock().unwrap().push("start");
         if *self.refuses.lock().unwrap() { Err(Errno::EADDRINUSE) } else { Ok(()) }

@@ -94,7 +94,7 @@ impl NullServers {
         let mut broker = Command::new(&tools.uringlet);
         self.spawn(broker.args(["ublkd", "--dir"]).arg(&dir))?;
         let client = BrokerClient::new(&dir);
-        self.wait("the broker", stop, || client.is_running())?;
+        self.wait("the broker", stop, || client.is_running().unwrap_or(false))?;
         let mut server = Command::new(&tools.uringlet);
         self.spawn(server.args(["ublk", "--dir"]).arg(&dir).args(["add", "--type", "null", "--size", "1G"]))?;
         let is_live = || client.list().is_ok_and(|ids| ids.first().is_some_and(|&id| is_live(&client, id)));

@@ -108,6 +108,8 @@ impl FutexWait {
         self.entries.iter().try_for_each(|a| a.futex.check())?;
         for a in &self.entries {
             if a.futex.value()? != a.value {
+                // A value that can be read may be none of a futex.
+                self.entries.iter().try_for_each(|a| a.futex.look_up())?;
                 return Err(Errno::EAGAIN);
             }
         }

@@ -1,6 +1,6 @@
 //! `IORING_OP_ACCEPT`, single and multishot.
 
-use super::attempt::{TryCtx, blocking_call, poll_first};
+use super::attempt::{TryCtx, blocking_call, poll_any_first};
 use super::nonblock::{accept_with_nonblock, with_nonblock};
 use super::socket::{AF_UNIX, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, invalidate_file_kind};
 use crate::ops::fs::install_file;
@@ -55,7 +55,7 @@ impl Accept {
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let fd = cx.file.fd;
         if self.accept_flags & ACCEPT_POLL_FIRST != 0
-            && let Some(issue) = poll_first(&TryCtx::of(cx), POLLIN, self.may_wait())
+            && let Some(issue) = poll_any_first(&TryCtx::of(cx), POLLIN, self.may_wait())
         {
             return issue;
         }

@@ -27,9 +27,16 @@ impl TryCtx {
         Self { short_read_drains: is_plain && cx.ring.short_read_drains(cx.file.fd), ..Self::of(cx) }
     }
 
-    /// Whether a try before poll fires would find nothing.
-    pub(super) fn is_known_empty(&self, cx: &mut IssueCx<'_>, msg_flags: u32) -> bool {
-        self.short_read_drains && !self.poll_fired && may_wait(msg_flags) && cx.ring.known_empty(self.fd)
+    /// The answer of a receive that is not to be tried before poll fires: it would find nothing, or
+    /// what others wait for.
+    pub(super) fn untried(&self, cx: &mut IssueCx<'_>, msg_flags: u32, mask: u32) -> Option<Issue> {
+        if self.poll_fired || !may_wait(msg_flags) {
+            return None;
+        }
+        if cx.ring.is_behind_others(self.fd) {
+            return Some(Issue::PollFirst(mask));
+        }
+        (self.short_read_drains && cx.ring.known_empty(self.fd)).then_some(Issue::WouldBlock(mask))
     }
 }
 
@@ -40,9 +47,24 @@ pub(super) fn poll_first(cx: &TryCtx, mask: u32, may_wait: bool) -> Option<Issue
     }
     Some(match must_be_socket(cx.fd) {
         Err(errno) => errno.into(),
-        Ok(()) if may_wait => Issue::PollFirst(mask),
-        Ok(()) => Errno::EAGAIN.into(),
+        Ok(()) => wait_first(mask, may_wait),
     })
+}
+
+/// The same of RECV, RECV_ZC and ACCEPT: as in the kernel, that the file is no socket is found when
+/// it is ready.
+pub(super) fn poll_any_first(cx: &TryCtx, mask: u32, may_wait: bool) -> Option<Issue> {
+    if cx.poll_fired {
+        return None;
+    }
+    Some(match must_be_socket(cx.fd) {
+        Err(Errno::EBADF) => Errno::EBADF.into(),
+        _ => wait_first(mask, may_wait),
+    })
+}
+
+fn wait_first(mask: u32, may_wait: bool) -> Issue {
+    if may_wait { Issue::PollFirst(mask) } else { Errno::EAGAIN.into() }
 }
 
 /// Counts consecutive tries that found nothing although poll had said "ready".

@@ -2,7 +2,7 @@
 
 mod bundle;
 
-use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_first, stay_armed};
+use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_any_first, stay_armed};
 use super::socket::{MSG_CTRUNC, MSG_TRUNC, POLLIN, is_resumable, may_wait, nonblocking, receive_mask};
 use super::zerocopy::check_data;
 use crate::ops::buffers::commit_or_recycle;
@@ -117,11 +117,8 @@ impl Recv {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = if try_cx.is_known_empty(cx, self.msg_flags) {
-            Issue::WouldBlock(receive_mask(self.msg_flags))
-        } else {
-            self.receive_now(try_cx)
-        };
+        let untried = try_cx.untried(cx, self.msg_flags, receive_mask(self.msg_flags));
+        let mut issue = untried.unwrap_or_else(|| self.receive_now(try_cx));
         if self.is_bundle {
             self.append(cx, &mut issue);
             let says_more = matches!(&issue, Issue::More(outcome) if outcome.flags & cqe::SOCK_NONEMPTY != 0);
@@ -165,7 +162,7 @@ impl Recv {
     }
 
     fn poll_first(&self, cx: &TryCtx) -> Option<Issue> {
-        if self.is_poll_first { poll_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
+        if self.is_poll_first { poll_any_first(cx, receive_mask(self.msg_flags), may_wait(self.msg_flags)) } else { None }
     }
 
     /// Bytes that a try moves at most, unless its buffer is not selected yet.

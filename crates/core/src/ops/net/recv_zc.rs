@@ -1,6 +1,6 @@
 //! `IORING_OP_RECV_ZC`: a multishot receive into buffers of an area (`rsrc::zcrx`).
 
-use super::attempt::{TryCtx, poll_first};
+use super::attempt::{TryCtx, poll_any_first};
 use super::socket::{MSG_PEEK, POLLIN};
 use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
 use crate::ops::outcome::Outcome;
@@ -82,7 +82,7 @@ impl RecvZc {
     /// error.
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         if self.is_poll_first
-            && let Some(issue) = poll_first(&TryCtx::of(cx), POLLIN, true)
+            && let Some(issue) = poll_any_first(&TryCtx::of(cx), POLLIN, true)
         {
             return issue;
         }

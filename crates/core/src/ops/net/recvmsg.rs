@@ -144,11 +144,8 @@ impl Recvmsg {
         {
             return no_buffer(cx.file.fd, errno);
         }
-        let mut issue = if try_cx.is_known_empty(cx, self.msg_flags) {
-            Issue::WouldBlock(receive_mask(self.msg_flags))
-        } else {
-            self.receive_now(try_cx)
-        };
+        let untried = try_cx.untried(cx, self.msg_flags, receive_mask(self.msg_flags));
+        let mut issue = untried.unwrap_or_else(|| self.receive_now(try_cx));
         if core::mem::take(&mut self.drained_stream) {
             cx.ring.note_empty(try_cx.fd);
         }

@@ -193,7 +193,8 @@ impl Send {
     fn continue_bundle(&mut self, issue: Issue, has_waited: bool) -> Issue {
         match issue {
             Issue::Complete(outcome) if outcome.res > 0 && !has_waited && !self.selected.as_ref().is_some_and(SelectedBuf::is_last) => {
-                // The next bundle has its own length.
+                // The next bundle has its own length. Without buffers to select from it is empty.
+                self.iovecs = None;
                 self.len = 0;
                 self.done = 0;
                 Issue::More(outcome)

@@ -8,8 +8,8 @@ use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
 use crate::ops::outcome::Outcome;
 use uringlet_abi::op_flags::{RECVSEND_POLL_FIRST, SEND_VECTORIZED};
 use uringlet_abi::{Sqe, sqe};
-use uringlet_sys::Errno;
 use uringlet_sys::io::{MSG_NOSIGNAL, MSG_WAITALL, Res};
+use uringlet_sys::{Errno, io};
 
 /// A request to send a message.
 #[derive(Debug)]
@@ -63,7 +63,8 @@ impl Sendmsg {
         if let Some(zero_copy) = self.zero_copy.filter(|_| !cx.poll_fired)
             && let Err(errno) = self.check_buffer(cx, zero_copy)
         {
-            return errno.into();
+            // The kernel looks for the file first, and then what it is.
+            return io::file_flags(cx.file.fd).err().unwrap_or(errno).into();
         }
         self.try_send(TryCtx::of(cx))
     }

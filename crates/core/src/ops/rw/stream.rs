@@ -30,6 +30,9 @@ impl Rw {
         if self.is_write {
             return self.answer_of_socket(cx, POLLOUT);
         }
+        if self.len > 0 && !cx.poll_fired && cx.ring.is_behind_others(fd) {
+            return Some(Issue::PollFirst(POLLIN));
+        }
         if self.len > 0 && !cx.poll_fired && cx.ring.known_empty(fd) {
             return Some(Issue::WouldBlock(POLLIN));
         }

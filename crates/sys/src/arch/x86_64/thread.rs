@@ -69,33 +69,24 @@ pub(crate) unsafe fn unmap_and_exit(stack: usize, len: usize) -> ! {
     }
 }
 
-core::arch::global_asm!(
-    ".pushsection .text.uringlet_interrupt,\"ax\",@progbits",
-    ".p2align 4",
-    ".hidden uringlet_interrupt_handler",
-    "uringlet_interrupt_handler:",
-    "ret",
-    ".hidden uringlet_interrupt_restorer",
-    "uringlet_interrupt_restorer:",
-    "mov ${sigreturn}, %eax",
-    "syscall",
-    ".popsection",
-    sigreturn = const Sysno::rt_sigreturn as i32,
-    options(att_syntax)
-);
+#[unsafe(naked)]
+extern "C" fn interrupt_handler() {
+    core::arch::naked_asm!("ret");
+}
 
-unsafe extern "C" {
-    fn uringlet_interrupt_handler();
-    fn uringlet_interrupt_restorer();
+/// The bytes are those by which debuggers know the end of a signal handler.
+#[unsafe(naked)]
+extern "C" fn interrupt_restorer() {
+    core::arch::naked_asm!("mov eax, {sigreturn}", "syscall", sigreturn = const Sysno::rt_sigreturn as i32);
 }
 
 /// A handler that does nothing: its signal only interrupts a system call. `mask`: blocked while it
 /// runs.
 pub(crate) fn noop_sigaction(mask: u64) -> KernelSigaction {
     KernelSigaction {
-        handler: uringlet_interrupt_handler as *const () as usize,
+        handler: interrupt_handler as *const () as usize,
         flags: u64::from(SA_RESTORER),
-        restorer: uringlet_interrupt_restorer as *const () as usize,
+        restorer: interrupt_restorer as *const () as usize,
         mask,
     }
 }
