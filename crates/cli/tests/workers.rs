@@ -40,6 +40,12 @@ fn attached_rings_share_workers() {
 }
 
 #[test]
+fn a_ring_attaches_to_rings_of_its_kind() {
+    oracle::engine(PROGRAM, &["attach-to"]);
+    oracle::kernel(PROGRAM, &["attach-to"]);
+}
+
+#[test]
 fn requests_complete_where_no_thread_can_be_started() {
     oracle::engine(PROGRAM, &["no-threads"]);
 }

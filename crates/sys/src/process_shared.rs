@@ -12,3 +12,7 @@ pub(crate) struct ProcessShared {
     pub(crate) remote_cancel: RemoteCancel,
     pub(crate) left_timeouts: LeftTimeouts,
 }
+
+/// A ring's memory has one page for it.
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<ProcessShared>() <= crate::arch::PAGE_SIZE);

@@ -17,16 +17,16 @@ pub enum LockKind {
 impl LockKind {
     const fn number(self) -> i16 {
         match self {
-            Self::Shared => kind(F_RDLCK),
-            Self::Exclusive => kind(F_WRLCK),
+            Self::Shared => lock_type(F_RDLCK),
+            Self::Exclusive => lock_type(F_WRLCK),
         }
     }
 }
 
-const UNLOCKED: i16 = kind(F_UNLCK);
+const UNLOCKED: i16 = lock_type(F_UNLCK);
 
 /// As `struct flock` has it.
-const fn kind(lock: u32) -> i16 {
+const fn lock_type(lock: u32) -> i16 {
     let [low, high, ..] = lock.to_le_bytes();
     i16::from_le_bytes([low, high])
 }

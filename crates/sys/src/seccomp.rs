@@ -152,6 +152,18 @@ struct FilterBuilder {
 }
 
 impl FilterBuilder {
+    /// Begins a filter with the rules; what they trap continues at [`Label::Look`].
+    fn of_rules(rules: &[TrapRule]) -> Self {
+        let mut filter = Self::default();
+        filter.load(ARCH);
+        filter.unless_skip(BPF_JEQ, AUDIT_ARCH, 1);
+        filter.put(BPF_JMP | BPF_JA, 1, 0, 0);
+        filter.jump(Label::Allow);
+        filter.load(NR);
+        rules.iter().for_each(|rule| filter.put_rule(rule));
+        filter
+    }
+
     fn put(&mut self, code: u32, k: u32, if_true: u8, if_false: u8) {
         self.code.push(sock_filter { code: (code & 0xffff) as u16, jt: if_true, jf: if_false, k });
     }
@@ -209,13 +221,7 @@ fn halves(address: u64) -> (u32, u32) {
 }
 
 fn build(rules: &[TrapRule], ranges: &[Range<u64>], data: u16) -> Vec<sock_filter> {
-    let mut filter = FilterBuilder::default();
-    filter.load(ARCH);
-    filter.unless_skip(BPF_JEQ, AUDIT_ARCH, 1);
-    filter.put(BPF_JMP | BPF_JA, 1, 0, 0);
-    filter.jump(Label::Allow);
-    filter.load(NR);
-    rules.iter().for_each(|rule| filter.put_rule(rule));
+    let mut filter = FilterBuilder::of_rules(rules);
     filter.jump(Label::Allow);
     filter.place(Label::Look);
     for range in ranges.iter().filter(|range| !range.is_empty()) {
@@ -238,13 +244,7 @@ fn build(rules: &[TrapRule], ranges: &[Range<u64>], data: u16) -> Vec<sock_filte
 
 /// As [`build`], wherever the code of the call is.
 fn build_asking(rules: &[TrapRule]) -> Vec<sock_filter> {
-    let mut filter = FilterBuilder::default();
-    filter.load(ARCH);
-    filter.unless_skip(BPF_JEQ, AUDIT_ARCH, 1);
-    filter.put(BPF_JMP | BPF_JA, 1, 0, 0);
-    filter.jump(Label::Allow);
-    filter.load(NR);
-    rules.iter().for_each(|rule| filter.put_rule(rule));
+    let mut filter = FilterBuilder::of_rules(rules);
     filter.place(Label::Allow);
     filter.put(BPF_RET | BPF_K, SECCOMP_RET_ALLOW, 0, 0);
     filter.place(Label::Look);

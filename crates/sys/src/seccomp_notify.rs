@@ -39,8 +39,7 @@ impl CallSupervisor {
         seccomp::ask(rules).map(Self)
     }
 
-    /// The next call. `None`: there is none, and nothing more to come for now (`wait` is false), or
-    /// the one that there was has ended.
+    /// The next call, without waiting. `None`: there is none, or the one that there was has ended.
     ///
     /// # Errors
     /// `ENOENT` and others: it cannot be asked any more.

@@ -214,7 +214,8 @@ fn table(heading: &str, counted: &BTreeMap<String, Counted>) -> String {
 }
 
 /// A duration with one digit behind the point.
-fn duration(ns: u64) -> String {
+#[must_use]
+pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),

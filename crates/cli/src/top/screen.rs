@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
-use uringlet_trace::summary::{SummaryKey, SummaryRow, TraceSummary};
+use uringlet_trace::summary::{SummaryKey, SummaryRow, TraceSummary, duration};
 
 use super::processes::ProcessRow;
 use super::state::{SortColumn, TopState};
@@ -86,15 +86,6 @@ fn draw_sample(frame: &mut Frame<'_>, summary: &TraceSummary, area: Rect) {
         let rows = summary.rows(key);
         let block = Block::new().borders(Borders::TOP).title(title);
         frame.render_widget(Table::new(rows.iter().map(line), widths).header(header).block(block), area);
-    }
-}
-
-fn duration(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.1} s", ns as f64 / 1e9),
     }
 }
 

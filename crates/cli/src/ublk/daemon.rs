@@ -191,7 +191,8 @@ pub(super) fn wait_for_next(client: &BrokerClient, stop: &AtomicBool) -> anyhow:
     let timeout = if is_on_demand { Duration::ZERO } else { SUPERVISOR_TIMEOUT };
     let lost = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        if client.is_running()? {
+        // A dying broker's socket takes connections until the kernel has closed it.
+        if client.is_running()? && client.list().is_ok() {
             return Ok(true);
         }
         if lost.elapsed() >= timeout {

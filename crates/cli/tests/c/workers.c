@@ -13,7 +13,7 @@
 
 enum { FSYNC = 3, SPLICE = 30 };
 enum { IOWQ_AFF = 17, UNREGISTER_IOWQ_AFF = 18, IOWQ_MAX_WORKERS = 19 };
-enum { ATTACH_WQ = 32 };
+enum { SETUP_SQPOLL = 2, ATTACH_WQ = 32 };
 enum { MANY = 24 };
 
 static int from[MANY][2], to[MANY][2];
@@ -326,6 +326,33 @@ static void attached(void)
 		drain(i);
 }
 
+/* To what a ring may attach. */
+static void attach_to(void)
+{
+	uint32_t params[30] = { 0 };
+	int plain, polled;
+
+	open_ring("attach_to", params);
+	plain = ring_fd;
+	memset(params, 0, sizeof(params));
+	params[2] = SETUP_SQPOLL;
+	open_ring("attach_to", params);
+	polled = ring_fd;
+	for (int from = 0; from < 2; from++)
+		for (int to = 0; to < 3; to++) {
+			int ok, fd;
+
+			memset(params, 0, sizeof(params));
+			params[2] = ATTACH_WQ | (from ? SETUP_SQPOLL : 0);
+			params[6] = (int[]){ plain, polled, 1 }[to];
+			fd = syscall(425, 8, params);
+			ok = to < 2 && (!from || to == 1);
+			check(from ? "SQPOLL attaches to another's thread" : "a ring attaches to both kinds", fd < 0 ? -errno : 0, ok ? 0 : -EINVAL);
+			if (fd >= 0)
+				close(fd);
+		}
+}
+
 /* No thread can be started: everything completes all the same. */
 static void no_threads(void)
 {
@@ -396,7 +423,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} sections[] = {
 		{ "limits", limits }, { "load", load }, { "affinity", affinity }, { "cancels", cancels }, { "races", races },
-		{ "attached", attached }, { "no-threads", no_threads }, { "retire", retire },
+		{ "attached", attached }, { "attach-to", attach_to }, { "no-threads", no_threads }, { "retire", retire },
 	};
 	unsigned i;
 

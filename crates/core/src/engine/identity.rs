@@ -21,9 +21,7 @@ impl Engine {
     /// the process. [`after_identity_call`](Self::after_identity_call) must follow on the same
     /// thread. No system call in a process without a ring.
     pub fn before_identity_call(&'static self, change: IdentityChange) {
-        if change.is_filter || change.wants_lone_thread || change.unshares_files {
-            kernel_trace::before_call_for_all_threads();
-        }
+        kernel_trace::before_identity_call();
         if !identity::has_ring() || self.is_foreign_process() {
             return;
         }
@@ -44,7 +42,7 @@ impl Engine {
     /// After the call: `result` is negative if it failed, and nothing has changed. No system call
     /// in a process without a ring.
     pub fn after_identity_call(&'static self, change: IdentityChange, result: isize) {
-        kernel_trace::after_call_for_all_threads();
+        kernel_trace::after_identity_call();
         let scope = change.has_happened(result).then_some(change.scope);
         let has_unshared = scope.is_some() && change.unshares_files;
         if !identity::has_ring() {

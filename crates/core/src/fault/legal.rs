@@ -14,7 +14,7 @@ use uringlet_sys::{Errno, linux::general};
 
 /// One request of so many is treated badly.
 const RARITY: u32 = 4;
-/// The same of calls that wait.
+/// One call of io_uring_enter(2) of so many.
 const CALL_RARITY: u32 = 8;
 /// A pipe takes so many bytes as a whole (`PIPE_BUF`).
 const PIPE_BUF: u32 = 4096;
@@ -48,7 +48,7 @@ impl FileFacts {
     }
 }
 
-/// The bytes of a random number, one use each.
+/// Numbers that look random, each drawn from the one before it.
 #[derive(Clone, Copy, Debug)]
 struct Chance(u64);
 

@@ -61,8 +61,8 @@ fn run() {
     }
 }
 
-/// Ends the thread, before a call that concerns all threads of the process. It starts again when
-/// there is something to look at.
+/// Ends the thread, before a call that may change what its starter may do. It starts again, with
+/// what that has left, when there is something to look at.
 pub(super) fn stop() {
     const STEP_NS: u64 = 50_000;
     if STATE.compare_exchange(LOOKS, ENDING, AcqRel, Relaxed).is_err() {

@@ -224,15 +224,15 @@ pub(crate) fn duped(old: i32, new: i32) {
     }
 }
 
-/// Before a call that wants the process to have one thread, or is not for the engine's.
-pub(crate) fn before_call_for_all_threads() {
+/// Before a call that may change the identity of threads: ours keeps none that was given up.
+pub(crate) fn before_identity_call() {
     if HAS_RINGS.load(Relaxed) {
         looker::stop();
     }
 }
 
 /// After it.
-pub(crate) fn after_call_for_all_threads() {
+pub(crate) fn after_identity_call() {
     if HAS_RINGS.load(Relaxed) {
         let rings = RINGS.lock();
         if rings.needs_looks() {

@@ -4,9 +4,9 @@ pub(crate) const fn lose_number(_fd: i32) {}
 
 pub(crate) const fn duped(_old: i32, _new: i32) {}
 
-pub(crate) const fn before_call_for_all_threads() {}
+pub(crate) const fn before_identity_call() {}
 
-pub(crate) const fn after_call_for_all_threads() {}
+pub(crate) const fn after_identity_call() {}
 
 pub(crate) const fn lock_for_fork() {}
 

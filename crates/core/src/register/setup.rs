@@ -185,6 +185,10 @@ fn pool(params: &UringParams, sq_entries: u32) -> Result<WorkerPool, Errno> {
         _ => Errno::EINVAL,
     })?;
     let guard = other.lock(LockOwner::Worker).ok_or(Errno::ENXIO)?;
+    // A poll thread is shared with a ring that has one (io_uring_setup(2)).
+    if params.flags & setup::SQPOLL != 0 && guard.res.setup & setup::SQPOLL == 0 {
+        return Err(Errno::EINVAL);
+    }
     Ok(guard.io_wq.clone())
 }
 

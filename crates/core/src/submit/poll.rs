@@ -14,9 +14,9 @@ use alloc::sync::Arc;
 use uringlet_abi::{Cqe, Opcode, cqe};
 use uringlet_sys::fd::EngineFd;
 use uringlet_sys::io::{self, is_same_file};
+use uringlet_sys::linux::general::POLLIN;
 use uringlet_sys::{Errno, fd_table};
 
-const POLLIN: u32 = 1;
 const POLLNVAL: u32 = 32;
 /// The events that poll(2) reports of a file without a poll method: always ready.
 const ALWAYS_READY: u32 = 0x145;
