@@ -34,6 +34,12 @@ fn is_said(program: &Path, why: &str, ran: &str) {
     assert!(line.contains(why) && line.contains("nothing is run") && line.lines().count() == 1, "{line}");
 }
 
+/// `uringlet doctor` of a program that can run: whether the kernel's io_uring is free for this test.
+fn kernel_status() -> i32 {
+    let answer = uringlet_sys::spawn::ask_kernel_for_ring().expect("a copy of this process");
+    i32::from(answer != uringlet_sys::spawn::CopyEnd::Exit(uringlet_sys::Errno::EFAULT.into_raw()))
+}
+
 fn doctor(options: &[&str], program: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uringlet"));
     command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", "off").env_remove("LD_PRELOAD");
@@ -55,10 +61,10 @@ fn a_program_without_any_road_to_the_engine_is_named() {
     let directory = directory("says-plain");
     let plain = compile("cc", &directory, "plain", &["says_plain.c"], &[]);
     is_said(&plain, "neither it nor its libraries", "URINGLET_CACHE=off");
-    is_diagnosed(&plain, 1, "neither it nor its libraries");
+    is_diagnosed(&plain, kernel_status(), "neither it nor its libraries");
     let musl = compile("musl-gcc", &directory, "plain-musl", &["says_plain.c"], &[]);
     is_said(&musl, "neither it nor its libraries", "URINGLET_CACHE=off");
-    is_diagnosed(&musl, 1, "neither it nor its libraries");
+    is_diagnosed(&musl, kernel_status(), "neither it nor its libraries");
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn a_program_that_gains_privileges_runs_plainly() {
     for (mode, why) in [(0o4755, "is set-uid"), (0o2755, "is set-gid")] {
         fs::set_permissions(&program, Permissions::from_mode(mode)).expect("chmod");
         is_said(&program, why, "URINGLET_CACHE=off");
-        is_diagnosed(&program, 1, why);
+        is_diagnosed(&program, kernel_status(), why);
     }
 }
 
@@ -94,7 +100,7 @@ fn a_static_program_is_attached_if_the_library_may_be_executed() {
     copy_executable(object(), &library, 0o644);
     for (name, option) in [("fixed", "-static"), ("fixed-pie", "-static-pie")] {
         let program = compile("cc", &directory, name, &["says_site.c"], &[option]);
-        assert!(is_diagnosed(&program, 0, "would be attached").contains("kind: static"));
+        assert!(is_diagnosed(&program, kernel_status(), "would be attached").contains("kind: static"));
         let output = finish(uringlet(Path::new("off")).arg(&program).env("URINGLET_LIB", &library));
         assert!(stdout(&output).starts_with("it ran: ") && stderr(&output).contains("chmod +x"), "{}", stderr(&output));
         let output = finish(uringlet(Path::new("off")).arg("--require").arg(&program).env("URINGLET_LIB", &library));
@@ -139,7 +145,7 @@ fn a_required_call_that_a_filter_denies_is_named() {
     assert_eq!((output.status.code(), stdout(&output)), (Some(REFUSED), String::new()));
     assert!(stderr(&output).contains(message), "{}", stderr(&output));
     let output = under_filter(&["doctor"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(kernel_status()), "{}", stdout(&output));
     assert!(stdout(&output).contains(message), "{}", stdout(&output));
 }
 
@@ -161,19 +167,19 @@ fn explain_lists_interposed_symbols_and_sites_with_their_functions() {
 fn doctor_reports_what_run_would_do_and_runs_nothing() {
     let directory = directory("says-doctor");
     let program = compile("cc", &directory, "site", &["says_site.c"], &[]);
-    let text = is_diagnosed(&program, 0, "would be attached");
+    let text = is_diagnosed(&program, kernel_status(), "would be attached");
     assert!(!text.contains("it ran"), "{text}");
     // The names are those of the file's symbol table.
     for line in ["in make_ring: io_uring_setup at the number", "kind: dynamic, started by /", "the kernel's io_uring: "] {
         assert!(text.contains(line), "{line} in {text}");
     }
     let json: serde_json::Value = serde_json::from_str(&stdout(&doctor(&["--json"], &program))).expect("JSON");
-    assert_eq!(json["status"], 0);
+    assert_eq!((&json["status"], &json["attached"]), (&kernel_status().into(), &true.into()));
     assert_eq!(json["objects"][0]["sites"][0]["function"], "make_ring");
     assert_eq!(json["objects"][0]["road"], "rewritten");
     let script = directory.join("script");
     write_executable(&script, format!("#!{}\n", program.display()), 0o755);
-    assert!(is_diagnosed(&script, 0, "would be attached").contains(&format!("interpreter: {}", program.display())));
+    assert!(is_diagnosed(&script, kernel_status(), "would be attached").contains(&format!("interpreter: {}", program.display())));
 }
 
 #[test]
@@ -185,20 +191,51 @@ fn doctor_without_a_program_tells_of_the_place() {
     };
     let output = ask(&[]);
     let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(kernel_status()), "{text}{}", stderr(&output));
     let beginnings =
         ["the kernel's io_uring: ", "io_uring calls are answered by: ", "RLIMIT_NOFILE: ", "verdict: programs can be attached here"];
     for beginning in beginnings {
         assert_eq!(text.lines().filter(|line| line.starts_with(beginning)).count(), 1, "{beginning} {text}");
     }
     let json: serde_json::Value = serde_json::from_str(&stdout(&ask(&["--json"]))).expect("JSON");
-    assert_eq!((&json["program"], &json["objects"], &json["status"]), (&serde_json::Value::Null, &serde_json::Value::Null, &0.into()));
+    assert_eq!(
+        (&json["program"], &json["objects"], &json["status"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null, &kernel_status().into())
+    );
     // The lines are there whether they are needed here or not.
     let container = json["place"]["container"].as_str();
     assert_eq!(container.is_some_and(|name| text.contains(&format!("inside of: {name}\n"))), container.is_some(), "{text}");
     let lines = json["place"]["lines"]["Dockerfile"].as_str().expect("lines");
     assert!(lines.contains("ENV LD_PRELOAD=/opt/uringlet/lib/uringlet/liburinglet.so\n"), "{lines}");
     assert_eq!(text.contains(lines), container.is_some() || json["kernel"]["works"] == false, "{text}");
+}
+
+#[test]
+fn the_exit_status_of_doctor_says_whether_the_kernel_is_free() {
+    let directory = directory("says-status");
+    let filter = compile("cc", &directory, "filter", &["backend_filter.c"], &[]);
+    let deny = compile("cc", &directory, "deny", &["says_deny.c"], &[]);
+    let attached = compile("cc", &directory, "calls", &["calls.c"], &[]);
+    let plain = compile("cc", &directory, "plain", &["says_plain.c"], &[]);
+    let clone = (Sysno::clone as u32).to_string();
+    let ask = |filter: &Path, action: &str, options: &[&str]| {
+        let mut command = Command::new(filter);
+        command.env("URINGLET_LIB", object()).env("URINGLET_CACHE", "off").env_remove("LD_PRELOAD");
+        let output = finish(command.args([action, env!("CARGO_BIN_EXE_uringlet"), "doctor", "--json"]).args(options));
+        let json: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+        assert_eq!(json["status"], output.status.code().expect("a status"), "{json}");
+        (output.status.code(), json["attached"] == true)
+    };
+    let (attached, plain) = (attached.to_str().expect("UTF-8"), plain.to_str().expect("UTF-8"));
+    for action in ["eperm", "enosys", "kill"] {
+        assert_eq!(ask(&filter, action, &[]), (Some(1), true), "{action}: of the place");
+        assert_eq!(ask(&filter, action, &[attached]), (Some(1), true), "{action}: a program that is attached");
+        assert_eq!(ask(&filter, action, &[plain]), (Some(1), false), "{action}: a program that is not attached");
+        assert_eq!(ask(&filter, action, &["no-such-program"]), (Some(2), false), "{action}: no program");
+    }
+    let free = Some(kernel_status());
+    assert_eq!([ask(&filter, "none", &[]).0, ask(&filter, "none", &[plain]).0], [free, free]);
+    assert_eq!(ask(&deny, &clone, &[]).0, Some(2), "no process can be made to ask the kernel");
 }
 
 #[test]

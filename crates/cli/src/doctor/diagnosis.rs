@@ -50,22 +50,28 @@ impl Diagnosis {
         }
     }
 
-    /// 0: attached; 1: it would run, but not attached; 2: it cannot run.
+    /// 0: the kernel's io_uring is free; 1: it is blocked; 2: the program cannot run, or the kernel
+    /// could not be asked. Whether programs are attached does not change it.
     pub(super) fn status(&self) -> Status {
-        match &self.outcome {
-            StartOutcome::CannotRun(_) => 2,
-            StartOutcome::NotAttached(_) => 1,
-            StartOutcome::Started(facts) => Status::from(obstacle(facts).is_some()),
+        match (&self.outcome, self.kernel.is_free()) {
+            (StartOutcome::CannotRun(_), _) if !self.is_of_place => 2,
+            (_, None) => 2,
+            (_, Some(is_free)) => Status::from(!is_free),
         }
+    }
+
+    /// Whether io_uring calls of the program, or of any program here, would reach the engine.
+    pub(super) fn is_attached(&self) -> bool {
+        matches!(&self.outcome, StartOutcome::Started(facts) if obstacle(facts).is_none())
     }
 
     /// What answers io_uring calls, with and without `--when-blocked`.
     pub(super) fn instead(&self) -> &'static str {
-        match (self.kernel.works(), self.status()) {
-            (true, 0) => "the kernel under --when-blocked (URINGLET=when-blocked), else uringlet's engine",
-            (false, 0) => "uringlet's engine",
-            (true, _) => "the kernel",
-            (false, _) => "nothing",
+        match (self.kernel.works(), self.is_attached()) {
+            (true, true) => "the kernel under --when-blocked (URINGLET=when-blocked), else uringlet's engine",
+            (false, true) => "uringlet's engine",
+            (true, false) => "the kernel",
+            (false, false) => "nothing",
         }
     }
 

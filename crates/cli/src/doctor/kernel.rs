@@ -20,6 +20,11 @@ impl KernelAnswer {
         self.errno() == Some(Errno::EFAULT)
     }
 
+    /// `None`: it could not be asked.
+    pub(super) fn is_free(self) -> Option<bool> {
+        self.end.is_ok().then(|| self.works())
+    }
+
     fn errno(self) -> Option<Errno> {
         match self.end {
             Ok(CopyEnd::Exit(errno)) => Some(Errno::new(errno)),

@@ -23,15 +23,30 @@ use crate::status::Status;
 use diagnosis::{Diagnosis, StartOutcome};
 use facts::Facts;
 
+const AFTER_HELP: &str = "\
+Exit status:
+  0  free: the kernel's io_uring works here
+  1  blocked: it does not; \"the kernel's io_uring\" says by what
+  2  the program cannot run, or what the kernel says could not be asked
+
+Whether the program would be attached is in the last line, and in \"attached\" of --json.
+
+Examples:
+  uringlet doctor                                     what blocks io_uring here
+  uringlet doctor fio                                 how fio would be attached
+  uringlet doctor >/dev/null || exec uringlet run -- fio job   uringlet only where it is needed
+  uringlet doctor --json fio | jq .attached           would it be attached?
+";
+
 /// Say what `uringlet run` would do with a program, without running it
 ///
 /// Shows what the program is, its libraries, the io_uring calls in them and how they would reach
 /// the engine, what the kernel says to io_uring, and whether a ring can be made here. The program's
 /// dynamic linker runs, the program does not. Which libraries it loads later (dlopen) cannot be
 /// known. Without a program it says what the kernel says to io_uring here, and whether programs can
-/// be attached. The exit status is 0 if the program would be attached, 1 if it would run without
-/// being attached, 2 if it cannot run.
+/// be attached.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = AFTER_HELP)]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]

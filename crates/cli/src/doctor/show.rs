@@ -116,6 +116,7 @@ pub(super) fn json(diagnosis: &Diagnosis) -> String {
         "objects": objects,
         "hears_dlopen": facts.map(|facts| facts.hears_dlopen),
         "cache": facts.map(|facts| &facts.cache),
+        "attached": diagnosis.is_attached(),
         "status": diagnosis.status(),
         "verdict": diagnosis.verdict(),
     });
