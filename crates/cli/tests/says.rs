@@ -34,7 +34,7 @@ fn is_said(program: &Path, why: &str, ran: &str) {
     assert!(line.contains(why) && line.contains("nothing is run") && line.lines().count() == 1, "{line}");
 }
 
-/// `uringlet doctor` of a program that can run: whether the kernel's io_uring is free for this test.
+/// Exit status of `uringlet doctor` for a program that can run: whether the kernel's ring is free.
 fn kernel_status() -> i32 {
     let answer = uringlet_sys::spawn::ask_kernel_for_ring().expect("a copy of this process");
     i32::from(answer != uringlet_sys::spawn::CopyEnd::Exit(uringlet_sys::Errno::EFAULT.into_raw()))

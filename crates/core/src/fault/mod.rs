@@ -77,13 +77,27 @@ fn can_do(res: &RingResources, actions: FaultActions, opcode: Opcode, entry: &Sq
         && (!actions.has(FaultActions::READY) || (opcode == Opcode::PollAdd && !is_multishot(opcode, entry)))
 }
 
-/// Whether a text is as a pattern of a shell says: `*` any text, `?` any byte.
+/// Whether a text is as a pattern of a shell says: `*` any text, `?` any byte. Takes at most the
+/// product of both lengths: only the last star that was met is tried again.
 fn is_like(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern.split_first() {
-        None => text.is_empty(),
-        Some((b'*', rest)) => (0..=text.len()).any(|at| is_like(rest, &text[at..])),
-        Some((&byte, rest)) => text.split_first().is_some_and(|(&first, text)| (byte == b'?' || byte == first) && is_like(rest, text)),
+    let (mut at, mut from) = (0, 0);
+    // Where the last star was, and how far it has taken the text.
+    let mut star: Option<(usize, usize)> = None;
+    while from < text.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == text[from] => (at, from) = (at + 1, from + 1),
+            _ => {
+                let Some((star_at, taken)) = star else { return false };
+                star = Some((star_at, taken + 1));
+                (at, from) = (star_at + 1, taken + 1);
+            }
+        }
     }
+    pattern[at..].iter().all(|&byte| byte == b'*')
 }
 
 // Calls -------------------------------------------------------------------------------------------
@@ -137,8 +151,24 @@ mod tests {
             ("/data/*", "/dat/a", false),
             ("*.db", "/x/y.dbx", false),
             ("a*b", "aXbY", false),
+            ("a*b", "aXbYb", true),
+            ("*", "", true),
+            ("?", "", false),
+            ("", "", true),
+            ("", "a", false),
+            ("a**", "a", true),
         ] {
             assert_eq!(is_like(pattern.as_bytes(), text.as_bytes()), is_so, "{pattern} {text}");
         }
+    }
+
+    /// A test of each way to divide the text between the stars would not end.
+    #[test]
+    fn many_stars_take_no_more_than_a_moment() {
+        let text = [b'a'; 4000];
+        let mut pattern = b"*a".repeat(40);
+        assert!(is_like(&pattern, &text));
+        pattern.push(b'b');
+        assert!(!is_like(&pattern, &text));
     }
 }
